@@ -1,0 +1,213 @@
+//! The intermediate representation: a static, typed graph of mid-level operations.
+//!
+//! A [`Graph`] is a list of [`Node`]s in execution order over a list of [`Value`]s. It knows no device and no
+//! configuration file. Values that outlive one step (parameters, optimizer state, running statistics) are
+//! [`Variable`]s, kept in a [`Variables`] table that several graphs (training, evaluation, the smaller last batch) share.
+//!
+//! Images are channels-last inside: a batch of images has the shape `[N, H, W, C]`. How a variable looks from outside
+//! (PyTorch's layout) is told by its [`Storage`].
+
+pub mod op;
+mod print;
+mod types;
+mod variable;
+mod verify;
+
+pub use op::{Op, OpRules, ShapeError};
+pub use types::{DType, Shape};
+pub use variable::{Fill, Init, Storage, VarId, VarKind, Variable, Variables};
+pub use verify::verify;
+
+/// Index of a [`Value`] in its graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ValueId(pub u32);
+
+/// Index of a [`Node`] in its graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
+
+impl ValueId {
+    /// The index as `usize`.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl NodeId {
+    /// The index as `usize`.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a value is to the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Filled from a batch slot before the program runs.
+    Input(Input),
+    /// A trainable (or frozen) parameter.
+    Parameter(VarId),
+    /// Anything else that persists: running statistics, optimizer state, accumulated gradients and metrics.
+    State(VarId),
+    /// Lives within one run of the program.
+    Temporary,
+    /// A temporary that is read by the host after the run.
+    Output,
+}
+
+/// The inputs that a batch slot carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Input {
+    /// The samples, `[N, …]`.
+    Data,
+    /// The targets: `[N]` of `I32` for classes, `[N, …]` of `F32` for regression.
+    Targets,
+    /// `F32 [4]`: learning rate, gradient scale (1 / accumulated micro-batches), loss scale, unused.
+    Schedule,
+    /// `U32 [4]`: seed (low, high word), micro-step counter (low, high word). Keys every random draw of the step.
+    Random,
+}
+
+/// A tensor of the graph.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Value {
+    /// Element type.
+    pub dtype: DType,
+    /// Shape, channels last for images.
+    pub shape: Shape,
+    /// Where it lives.
+    pub role: Role,
+}
+
+impl Value {
+    /// Size in bytes, without padding.
+    pub fn bytes(&self) -> usize {
+        self.shape.len() * self.dtype.bytes()
+    }
+}
+
+/// One operation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// What is computed.
+    pub op: Op,
+    /// Its operands. An operand that [`OpRules::mutates`] names is updated in place.
+    pub inputs: Vec<ValueId>,
+    /// Its results, all new values.
+    pub outputs: Vec<ValueId>,
+    /// The layer it came from: index into [`Graph::origins`].
+    pub origin: u32,
+    /// True for nodes that the gradient and optimizer passes made.
+    pub backward: bool,
+}
+
+/// Operations in execution order over typed values.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Graph {
+    /// All values.
+    pub values: Vec<Value>,
+    /// All operations, in the order in which they run.
+    pub nodes: Vec<Node>,
+    /// Paths of the layers that nodes came from (`features.0`); index 0 is the empty path.
+    pub origins: Vec<String>,
+    /// The origin given to nodes that are added now.
+    pub current_origin: u32,
+    /// True while nodes that are added belong to the backward pass.
+    pub in_backward: bool,
+}
+
+impl Graph {
+    /// An empty graph.
+    pub fn new() -> Self {
+        Graph { origins: vec![String::new()], ..Default::default() }
+    }
+
+    /// The value behind `id`.
+    pub fn value(&self, id: ValueId) -> &Value {
+        &self.values[id.index()]
+    }
+
+    /// The shape of `id`.
+    pub fn shape(&self, id: ValueId) -> &Shape {
+        &self.values[id.index()].shape
+    }
+
+    /// Adds a value that no node computes.
+    pub fn add_value(&mut self, dtype: DType, shape: Shape, role: Role) -> ValueId {
+        self.values.push(Value { dtype, shape, role });
+        ValueId(self.values.len() as u32 - 1)
+    }
+
+    /// The value that stands for batch input `input`, added on first use.
+    pub fn input(&mut self, input: Input, dtype: DType, shape: Shape) -> ValueId {
+        match self.find_input(input) {
+            Some(id) => id,
+            None => self.add_value(dtype, shape, Role::Input(input)),
+        }
+    }
+
+    /// The value that stands for batch input `input`, if the graph uses it.
+    pub fn find_input(&self, input: Input) -> Option<ValueId> {
+        self.values.iter().position(|v| v.role == Role::Input(input)).map(|i| ValueId(i as u32))
+    }
+
+    /// The value that stands for variable `id`, added on first use.
+    pub fn variable(&mut self, vars: &Variables, id: VarId) -> ValueId {
+        if let Some(v) = self.find_variable(id) {
+            return v;
+        }
+        let var = &vars[id];
+        let role = if var.kind == VarKind::Parameter { Role::Parameter(id) } else { Role::State(id) };
+        self.add_value(var.dtype, var.shape.clone(), role)
+    }
+
+    /// The value that stands for variable `id`, if the graph uses it.
+    pub fn find_variable(&self, id: VarId) -> Option<ValueId> {
+        self.values
+            .iter()
+            .position(|v| matches!(v.role, Role::Parameter(i) | Role::State(i) if i == id))
+            .map(|i| ValueId(i as u32))
+    }
+
+    /// Sets the origin (a layer's path) of the nodes added from now on.
+    pub fn set_origin(&mut self, path: &str) {
+        let at = self.origins.iter().position(|o| o == path).unwrap_or_else(|| {
+            self.origins.push(path.to_string());
+            self.origins.len() - 1
+        });
+        self.current_origin = at as u32;
+    }
+
+    /// Appends `op` on `inputs`, infers its outputs and returns them.
+    ///
+    /// # Errors
+    /// The operation's shape rule refuses the inputs.
+    pub fn add(&mut self, op: impl Into<Op>, inputs: &[ValueId]) -> Result<Vec<ValueId>, ShapeError> {
+        let op = op.into();
+        let infos: Vec<&Value> = inputs.iter().map(|i| self.value(*i)).collect();
+        let outputs = op.rules().infer(&infos)?;
+        let outputs: Vec<ValueId> =
+            outputs.into_iter().map(|(dtype, shape)| self.add_value(dtype, shape, Role::Temporary)).collect();
+        self.nodes.push(Node {
+            op,
+            inputs: inputs.to_vec(),
+            outputs: outputs.clone(),
+            origin: self.current_origin,
+            backward: self.in_backward,
+        });
+        Ok(outputs)
+    }
+
+    /// [`Graph::add`] for an operation with one output (or whose first output is wanted).
+    ///
+    /// # Errors
+    /// As [`Graph::add`].
+    pub fn add1(&mut self, op: impl Into<Op>, inputs: &[ValueId]) -> Result<ValueId, ShapeError> {
+        Ok(self.add(op, inputs)?[0])
+    }
+
+    /// The path of the layer that `node` came from.
+    pub fn origin(&self, node: &Node) -> &str {
+        &self.origins[node.origin as usize]
+    }
+}

@@ -1,0 +1,272 @@
+//! The closed set of operations. Each family has a file with its payloads, shape rules and gradient rules.
+//!
+//! To add an operation: write its payload and [`OpRules`] in a family file, name it in [`ops!`] below, and follow the
+//! compiler to the lowerings it misses.
+
+mod conv;
+mod dropout;
+mod elementwise;
+mod input;
+mod linear;
+mod loss;
+mod metrics;
+mod norm;
+mod optim;
+mod pool;
+mod shape;
+mod softmax;
+
+pub use conv::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
+pub use dropout::Dropout;
+pub use elementwise::{Activation, ActivationGrad, ActivationOp, Binary, BinaryKind, SumTo};
+pub use input::Normalize;
+pub use linear::{Linear, LinearGradInput, LinearGradWeight};
+pub use loss::{CrossEntropy, CrossEntropyGrad, Mse, MseGrad};
+pub use metrics::{METRIC_SLOTS, Metrics, Task, metric_slot};
+pub use norm::{BatchNorm, BatchNormGrad, BatchNormInfer, GroupNorm, GroupNormGrad, LayerNorm, LayerNormGrad};
+pub use optim::{AccumulateGrad, Algorithm, GradNorm, OptimizerStep, TensorOptions};
+pub use pool::{
+    AdaptiveAvgPool2d, AdaptiveAvgPool2dGrad, AvgPool2d, AvgPool2dGrad, MaxPool2d, MaxPool2dGrad, pool_out,
+};
+pub use shape::{Concat, Permute, Reshape, Slice};
+pub use softmax::{Softmax, SoftmaxGrad};
+
+use super::{DType, Graph, Shape, Value, ValueId};
+use std::fmt;
+
+/// An operation's operands do not fit it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShapeError {
+    /// What is wrong, with the shapes as PyTorch shows them.
+    pub message: String,
+    /// The operand that is at fault, if one is.
+    pub input: Option<usize>,
+}
+
+impl ShapeError {
+    /// An error about operand `input`.
+    pub fn of(input: usize, message: impl Into<String>) -> Self {
+        ShapeError { message: message.into(), input: Some(input) }
+    }
+
+    /// An error about the operation as a whole.
+    pub fn new(message: impl Into<String>) -> Self {
+        ShapeError { message: message.into(), input: None }
+    }
+}
+
+impl fmt::Display for ShapeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ShapeError {}
+
+/// Element type and shape of an output.
+pub type Output = (DType, Shape);
+
+/// What a gradient rule sees: the node it differentiates, and the graph to which it adds the backward operations.
+pub struct GradContext<'a> {
+    /// The graph that grows.
+    pub graph: &'a mut Graph,
+    /// Operands of the node.
+    pub inputs: &'a [ValueId],
+    /// Results of the node.
+    pub outputs: &'a [ValueId],
+    /// Gradient of the loss by each result; `None` where the loss does not depend on it.
+    pub grads: &'a [Option<ValueId>],
+    /// Which operands a gradient is wanted for.
+    pub needs: &'a [bool],
+}
+
+impl GradContext<'_> {
+    /// The gradient by the first output, which a rule may count on: the pass calls it only if there is one.
+    pub fn dy(&self) -> ValueId {
+        self.grads[0].expect("the gradient pass calls a rule only for a node whose first output has a gradient")
+    }
+
+    /// `op` added on `inputs`; its first output.
+    ///
+    /// # Errors
+    /// As [`Graph::add`].
+    pub fn add1(&mut self, op: impl Into<Op>, inputs: &[ValueId]) -> Result<ValueId, ShapeError> {
+        self.graph.add1(op, inputs)
+    }
+}
+
+/// The rules that define an operation, whatever the device.
+pub trait OpRules {
+    /// Its name in listings (`conv2d`).
+    fn name(&self) -> &'static str;
+
+    /// Types and shapes of the outputs.
+    ///
+    /// # Errors
+    /// The operands do not fit.
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError>;
+
+    /// Adds the operations that compute the gradient by each operand (`None`: no gradient reaches it).
+    ///
+    /// # Errors
+    /// The operation has no derivative (it is itself part of a backward pass or of the update).
+    fn grad(&self, _cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
+        Err(ShapeError::new(format!("`{}` has no gradient rule", self.name())))
+    }
+
+    /// Operands that are updated in place; they are variables.
+    fn mutates(&self, _inputs: usize) -> Vec<usize> {
+        Vec::new()
+    }
+
+    /// Operand whose memory the first output may take over: same size, and every element is read before or when the
+    /// output element in its place is written.
+    fn in_place(&self) -> Option<usize> {
+        None
+    }
+
+    /// True if the first output is the first operand's memory under another shape.
+    fn is_alias(&self) -> bool {
+        false
+    }
+
+    /// Floating-point operations, a multiply-add counted as two; 0 for what is bound by memory alone.
+    fn flops(&self, _inputs: &[&Value], _outputs: &[&Value]) -> u64 {
+        0
+    }
+}
+
+macro_rules! ops {
+    ($($(#[$doc:meta])* $name:ident ( $payload:ty )),* $(,)?) => {
+        /// An operation with its arguments.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum Op { $($(#[$doc])* $name($payload)),* }
+
+        impl Op {
+            /// The rules of the operation.
+            pub fn rules(&self) -> &dyn OpRules {
+                match self { $(Op::$name(p) => p),* }
+            }
+        }
+
+        $(impl From<$payload> for Op {
+            fn from(p: $payload) -> Op { Op::$name(p) }
+        })*
+    };
+}
+
+ops! {
+    /// Bytes or floats to normalised floats.
+    Normalize(Normalize),
+    /// Matrix product with a weight, bias and activation.
+    Linear(Linear),
+    /// Gradient of [`Linear`] by its input.
+    LinearGradInput(LinearGradInput),
+    /// Gradient of [`Linear`] by weight and bias.
+    LinearGradWeight(LinearGradWeight),
+    /// Two-dimensional convolution, bias and activation.
+    Conv2d(Conv2d),
+    /// Gradient of [`Conv2d`] by its input.
+    Conv2dGradInput(Conv2dGradInput),
+    /// Gradient of [`Conv2d`] by weight and bias.
+    Conv2dGradWeight(Conv2dGradWeight),
+    /// Element-wise activation.
+    Activation(ActivationOp),
+    /// Gradient of an activation.
+    ActivationGrad(ActivationGrad),
+    /// Element-wise sum or product of two values, with broadcast.
+    Binary(Binary),
+    /// Sum over the axes that a broadcast had stretched.
+    SumTo(SumTo),
+    /// The same elements under another shape.
+    Reshape(Reshape),
+    /// Axes in another order.
+    Permute(Permute),
+    /// Values joined along an axis.
+    Concat(Concat),
+    /// A range along an axis.
+    Slice(Slice),
+    /// Maximum over windows.
+    MaxPool2d(MaxPool2d),
+    /// Gradient of [`MaxPool2d`].
+    MaxPool2dGrad(MaxPool2dGrad),
+    /// Mean over windows.
+    AvgPool2d(AvgPool2d),
+    /// Gradient of [`AvgPool2d`].
+    AvgPool2dGrad(AvgPool2dGrad),
+    /// Mean over windows that tile the image.
+    AdaptiveAvgPool2d(AdaptiveAvgPool2d),
+    /// Gradient of [`AdaptiveAvgPool2d`].
+    AdaptiveAvgPool2dGrad(AdaptiveAvgPool2dGrad),
+    /// Batch normalisation with the batch's statistics.
+    BatchNorm(BatchNorm),
+    /// Gradient of [`BatchNorm`].
+    BatchNormGrad(BatchNormGrad),
+    /// Batch normalisation with the running statistics.
+    BatchNormInfer(BatchNormInfer),
+    /// Group normalisation.
+    GroupNorm(GroupNorm),
+    /// Gradient of [`GroupNorm`].
+    GroupNormGrad(GroupNormGrad),
+    /// Layer normalisation.
+    LayerNorm(LayerNorm),
+    /// Gradient of [`LayerNorm`].
+    LayerNormGrad(LayerNormGrad),
+    /// Random zeros; the same draw serves the backward pass.
+    Dropout(Dropout),
+    /// Softmax over the last axis.
+    Softmax(Softmax),
+    /// Gradient of [`Softmax`].
+    SoftmaxGrad(SoftmaxGrad),
+    /// Softmax and negative log-likelihood.
+    CrossEntropy(CrossEntropy),
+    /// Gradient of [`CrossEntropy`].
+    CrossEntropyGrad(CrossEntropyGrad),
+    /// Mean squared error.
+    Mse(Mse),
+    /// Gradient of [`Mse`].
+    MseGrad(MseGrad),
+    /// Adds a batch to the running metric sums.
+    Metrics(Metrics),
+    /// Adds a gradient to its sum over micro-batches.
+    AccumulateGrad(AccumulateGrad),
+    /// Norm of all gradients together.
+    GradNorm(GradNorm),
+    /// The optimizer's update of all parameters.
+    OptimizerStep(OptimizerStep),
+}
+
+/// `infer` helper: exactly `n` operands.
+pub(crate) fn arity(name: &str, inputs: &[&Value], n: usize) -> Result<(), ShapeError> {
+    if inputs.len() == n {
+        Ok(())
+    } else {
+        Err(ShapeError::new(format!("`{name}` takes {n} operands, not {}", inputs.len())))
+    }
+}
+
+/// `infer` helper: operand `i` is a batch of images.
+pub(crate) fn images(name: &str, inputs: &[&Value], i: usize) -> Result<[usize; 4], ShapeError> {
+    inputs[i].shape.nhwc().ok_or_else(|| {
+        ShapeError::of(
+            i,
+            format!("`{name}` needs images (N, C, H, W), but its input has the shape {}", inputs[i].shape.to_pytorch()),
+        )
+    })
+}
+
+/// `infer` helper: two operands have one shape.
+pub(crate) fn same(name: &str, inputs: &[&Value], a: usize, b: usize) -> Result<(), ShapeError> {
+    if inputs[a].shape == inputs[b].shape {
+        Ok(())
+    } else {
+        Err(ShapeError::of(
+            b,
+            format!(
+                "`{name}` needs operands of one shape, not {} and {}",
+                inputs[a].shape.to_pytorch(),
+                inputs[b].shape.to_pytorch()
+            ),
+        ))
+    }
+}

@@ -1,0 +1,274 @@
+//! Normalisations, as in `torch.nn`, channels last.
+
+use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity};
+use crate::graph::{DType, Shape};
+
+/// Batch normalisation (Ioffe & Szegedy 2015) with the statistics of the batch: each channel over all other axes.
+/// Operands: `x [.., C]`; `gamma [C]`, `beta [C]` if `affine`; `running_mean [C]`, `running_var [C]`,
+/// `num_batches_tracked [] (I64)` if `track` (updated in place: the running variance with the unbiased estimate, the
+/// counter by one). Outputs: `y`, `mean [C]`, `invstd [C]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchNorm {
+    /// Added to the variance.
+    pub eps: f32,
+    /// Weight of the new statistics; `None` averages over all batches seen.
+    pub momentum: Option<f32>,
+    /// There are `gamma` and `beta`.
+    pub affine: bool,
+    /// There are running statistics.
+    pub track: bool,
+    /// Applied to the result; the fusion pass sets it.
+    pub act: Option<super::Activation>,
+}
+
+/// Operands: `x`, `dy`, `mean`, `invstd`, and `gamma` if `affine`. Outputs: `dx`, and `dgamma`, `dbeta` if `affine`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchNormGrad {
+    /// There is `gamma`.
+    pub affine: bool,
+}
+
+/// Batch normalisation with the running statistics. Operands: `x`; `gamma`, `beta` if `affine`; `running_mean`,
+/// `running_var`. Output: `y`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchNormInfer {
+    /// Added to the variance.
+    pub eps: f32,
+    /// There are `gamma` and `beta`.
+    pub affine: bool,
+    /// Applied to the result; the fusion pass sets it.
+    pub act: Option<super::Activation>,
+}
+
+/// Group normalisation (Wu & He 2018): each sample's channels in `groups` groups, over the group's channels and all
+/// positions. Operands: `x [N, .., C]`; `gamma [C]`, `beta [C]` if `affine`.
+/// Outputs: `y`, `mean [N, groups]`, `rstd [N, groups]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupNorm {
+    /// Number of groups; divides C.
+    pub groups: usize,
+    /// Added to the variance.
+    pub eps: f32,
+    /// There are `gamma` and `beta`.
+    pub affine: bool,
+}
+
+/// Operands: `x`, `dy`, `mean`, `rstd`, and `gamma` if `affine`. Outputs: `dx`, and `dgamma`, `dbeta` if `affine`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupNormGrad {
+    /// Number of groups.
+    pub groups: usize,
+    /// There is `gamma`.
+    pub affine: bool,
+}
+
+/// Layer normalisation (Ba et al. 2016) over the last `dims` axes. Operands: `x`; `gamma` if `weight`; `beta` if `bias`
+/// (both of the shape of those axes; `bias` only with `weight`). Outputs: `y`, `mean [rows]`, `rstd [rows]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LayerNorm {
+    /// How many trailing axes are normalised together.
+    pub dims: usize,
+    /// Added to the variance.
+    pub eps: f32,
+    /// There is `gamma`.
+    pub weight: bool,
+    /// There is `beta`.
+    pub bias: bool,
+}
+
+/// Operands: `x`, `dy`, `mean`, `rstd`, and `gamma` if `weight`. Outputs: `dx`, `dgamma` if `weight`, `dbeta` if `bias`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LayerNormGrad {
+    /// How many trailing axes.
+    pub dims: usize,
+    /// There is `gamma`.
+    pub weight: bool,
+    /// There is `beta`.
+    pub bias: bool,
+}
+
+fn f32s(n: usize) -> Output {
+    (DType::F32, Shape::from([n]))
+}
+
+/// Checks that operands `range` are per-channel vectors.
+fn channels(name: &str, inputs: &[&Value], from: usize, n: usize) -> Result<(), ShapeError> {
+    let c = inputs[0].shape.last();
+    for (i, v) in inputs.iter().enumerate().skip(from).take(n) {
+        if v.shape.dims() != [c] {
+            return Err(ShapeError::of(i, format!("`{name}` has parameters of shape {} for {c} channels", v.shape)));
+        }
+    }
+    Ok(())
+}
+
+/// The gradients by operands: `dx`, then those of `gamma` and `beta` as the node's outputs give them, then nothing.
+fn spread(cx: &GradContext, grads: &[ValueId]) -> Vec<Option<ValueId>> {
+    (0..cx.inputs.len()).map(|i| grads.get(i).copied()).collect()
+}
+
+impl OpRules for BatchNorm {
+    fn name(&self) -> &'static str {
+        "batch_norm"
+    }
+
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        let params = 2 * self.affine as usize;
+        arity("batch_norm", inputs, 1 + params + 3 * self.track as usize)?;
+        channels("batch_norm", inputs, 1, params + 2 * self.track as usize)?;
+        if inputs[0].shape.rows() < 2 {
+            return Err(ShapeError::of(
+                0,
+                format!(
+                    "batch normalisation needs more than one value per channel when training, but its input is {}",
+                    inputs[0].shape.to_pytorch()
+                ),
+            ));
+        }
+        let c = inputs[0].shape.last();
+        Ok(vec![(DType::F32, inputs[0].shape.clone()), f32s(c), f32s(c)])
+    }
+
+    fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
+        debug_assert!(self.act.is_none(), "fusion comes after the gradient pass");
+        let mut operands = vec![cx.inputs[0], cx.dy(), cx.outputs[1], cx.outputs[2]];
+        if self.affine {
+            operands.push(cx.inputs[1]);
+        }
+        let grads = cx.graph.add(BatchNormGrad { affine: self.affine }, &operands)?;
+        Ok(spread(cx, &grads))
+    }
+
+    fn mutates(&self, inputs: usize) -> Vec<usize> {
+        if self.track { (inputs - 3..inputs).collect() } else { Vec::new() }
+    }
+}
+
+impl OpRules for BatchNormGrad {
+    fn name(&self) -> &'static str {
+        "batch_norm_grad"
+    }
+
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        arity("batch_norm_grad", inputs, 4 + self.affine as usize)?;
+        let c = inputs[0].shape.last();
+        let mut out = vec![(DType::F32, inputs[0].shape.clone())];
+        if self.affine {
+            out.extend([f32s(c), f32s(c)]);
+        }
+        Ok(out)
+    }
+}
+
+impl OpRules for BatchNormInfer {
+    fn name(&self) -> &'static str {
+        "batch_norm_infer"
+    }
+
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        let params = 2 * self.affine as usize;
+        arity("batch_norm_infer", inputs, 3 + params)?;
+        channels("batch_norm_infer", inputs, 1, params + 2)?;
+        Ok(vec![(DType::F32, inputs[0].shape.clone())])
+    }
+
+    fn in_place(&self) -> Option<usize> {
+        Some(0)
+    }
+}
+
+impl OpRules for GroupNorm {
+    fn name(&self) -> &'static str {
+        "group_norm"
+    }
+
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        let params = 2 * self.affine as usize;
+        arity("group_norm", inputs, 1 + params)?;
+        channels("group_norm", inputs, 1, params)?;
+        let x = &inputs[0].shape;
+        if x.rank() < 2 || x.last() % self.groups != 0 {
+            return Err(ShapeError::of(
+                0,
+                format!("`group_norm` cannot split {} channels into {} groups", x.last(), self.groups),
+            ));
+        }
+        let stats = (DType::F32, Shape::from([x.dims()[0], self.groups]));
+        Ok(vec![(DType::F32, x.clone()), stats.clone(), stats])
+    }
+
+    fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
+        let mut operands = vec![cx.inputs[0], cx.dy(), cx.outputs[1], cx.outputs[2]];
+        if self.affine {
+            operands.push(cx.inputs[1]);
+        }
+        let grads = cx.graph.add(GroupNormGrad { groups: self.groups, affine: self.affine }, &operands)?;
+        Ok(spread(cx, &grads))
+    }
+}
+
+impl OpRules for GroupNormGrad {
+    fn name(&self) -> &'static str {
+        "group_norm_grad"
+    }
+
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        arity("group_norm_grad", inputs, 4 + self.affine as usize)?;
+        let c = inputs[0].shape.last();
+        let mut out = vec![(DType::F32, inputs[0].shape.clone())];
+        if self.affine {
+            out.extend([f32s(c), f32s(c)]);
+        }
+        Ok(out)
+    }
+}
+
+impl OpRules for LayerNorm {
+    fn name(&self) -> &'static str {
+        "layer_norm"
+    }
+
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        arity("layer_norm", inputs, 1 + self.weight as usize + self.bias as usize)?;
+        let x = &inputs[0].shape;
+        if self.dims == 0 || self.dims >= x.rank() {
+            return Err(ShapeError::of(
+                0,
+                format!("`layer_norm` cannot normalise the last {} axes of {}", self.dims, x.to_pytorch()),
+            ));
+        }
+        let tail = &x.dims()[x.rank() - self.dims..];
+        for (i, p) in inputs.iter().enumerate().skip(1) {
+            if p.shape.dims() != tail {
+                return Err(ShapeError::of(i, format!("`layer_norm` has parameters of shape {}", p.shape)));
+            }
+        }
+        let rows = x.dims()[..x.rank() - self.dims].iter().product();
+        Ok(vec![(DType::F32, x.clone()), f32s(rows), f32s(rows)])
+    }
+
+    fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
+        let mut operands = vec![cx.inputs[0], cx.dy(), cx.outputs[1], cx.outputs[2]];
+        if self.weight {
+            operands.push(cx.inputs[1]);
+        }
+        let op = LayerNormGrad { dims: self.dims, weight: self.weight, bias: self.bias };
+        let grads = cx.graph.add(op, &operands)?;
+        Ok(spread(cx, &grads))
+    }
+}
+
+impl OpRules for LayerNormGrad {
+    fn name(&self) -> &'static str {
+        "layer_norm_grad"
+    }
+
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        arity("layer_norm_grad", inputs, 4 + self.weight as usize)?;
+        let x = &inputs[0].shape;
+        let tail = (DType::F32, Shape::from(&x.dims()[x.rank() - self.dims..]));
+        let mut out = vec![(DType::F32, x.clone())];
+        out.extend(std::iter::repeat_n(tail, self.weight as usize + self.bias as usize));
+        Ok(out)
+    }
+}

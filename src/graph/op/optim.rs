@@ -1,0 +1,174 @@
+//! The update: gradient sums, the gradient's norm, and the optimizers, as in `torch.optim`.
+
+use super::{OpRules, Output, ShapeError, Value, arity, same};
+use crate::graph::{DType, Shape};
+
+/// `sum += grad`. Operands: `grad`, `sum` (updated in place).
+#[derive(Debug, Clone, PartialEq)]
+pub struct AccumulateGrad {}
+
+/// `‖scale · (g₁, g₂, …)‖₂` with `scale = schedule[1] / schedule[2]`. Operands: schedule, gradients. Output: `[1]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GradNorm {}
+
+/// An update rule with the constants that all tensors share. Names and formulas are those of `torch.optim`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Algorithm {
+    /// Gradient descent. State: `momentum_buffer` if `momentum ≠ 0`; at the first step it is the gradient itself.
+    Sgd {
+        /// Factor of the velocity.
+        momentum: f32,
+        /// The gradient enters the velocity as `(1 − dampening) · g`.
+        dampening: f32,
+        /// Look ahead (Sutskever et al. 2013).
+        nesterov: bool,
+    },
+    /// Adam (Kingma & Ba 2015), or AdamW (Loshchilov & Hutter 2019) if `decoupled`.
+    /// State: `exp_avg`, `exp_avg_sq`, and `max_exp_avg_sq` if `amsgrad`.
+    Adam {
+        /// Decay of the mean.
+        beta1: f64,
+        /// Decay of the mean square.
+        beta2: f64,
+        /// Added to the denominator.
+        eps: f32,
+        /// Weight decay acts on the parameter, not on the gradient.
+        decoupled: bool,
+        /// Divide by the largest mean square seen (Reddi et al. 2018).
+        amsgrad: bool,
+    },
+    /// RMSprop (Hinton 2012). State: `square_avg`, `momentum_buffer` if `momentum ≠ 0`, `grad_avg` if `centered`.
+    RmsProp {
+        /// Decay of the mean square.
+        alpha: f64,
+        /// Added to the denominator.
+        eps: f32,
+        /// Factor of the velocity.
+        momentum: f32,
+        /// Divide by an estimate of the standard deviation.
+        centered: bool,
+    },
+}
+
+impl Algorithm {
+    /// Names of the state tensors, in the order in which the operands come.
+    pub fn slots(&self) -> Vec<&'static str> {
+        match *self {
+            Algorithm::Sgd { momentum, .. } => {
+                if momentum != 0.0 {
+                    vec!["momentum_buffer"]
+                } else {
+                    vec![]
+                }
+            }
+            Algorithm::Adam { amsgrad, .. } => {
+                let mut s = vec!["exp_avg", "exp_avg_sq"];
+                if amsgrad {
+                    s.push("max_exp_avg_sq");
+                }
+                s
+            }
+            Algorithm::RmsProp { momentum, centered, .. } => {
+                let mut s = vec!["square_avg"];
+                if momentum != 0.0 {
+                    s.push("momentum_buffer");
+                }
+                if centered {
+                    s.push("grad_avg");
+                }
+                s
+            }
+        }
+    }
+}
+
+/// What may differ from tensor to tensor.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TensorOptions {
+    /// Factor of the scheduled learning rate.
+    pub lr_scale: f32,
+    /// Weight decay.
+    pub weight_decay: f32,
+}
+
+/// The update of all parameters in one operation. Operands: schedule (`F32 [4]`: learning rate, gradient scale, loss
+/// scale), loss `[1]`, `norm [1]` if `clip_norm`, step counter (`I64 [1]`), then for each tensor: parameter, gradient,
+/// and the state tensors of [`Algorithm::slots`]. Parameters, state and the counter are updated in place.
+///
+/// The gradient that the rule sees is `g · schedule[1] / schedule[2] · min(1, clip_norm / (norm + 1e-6))`. If the loss is
+/// not finite nothing is updated, so that the state that led there can be looked into.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OptimizerStep {
+    /// The rule.
+    pub algorithm: Algorithm,
+    /// Largest norm of all gradients together.
+    pub clip_norm: Option<f32>,
+    /// One for each tensor.
+    pub tensors: Vec<TensorOptions>,
+}
+
+impl OptimizerStep {
+    /// Number of operands before the first tensor's.
+    pub fn head(&self) -> usize {
+        3 + self.clip_norm.is_some() as usize
+    }
+
+    /// Number of operands of one tensor: parameter, gradient, state.
+    pub fn stride(&self) -> usize {
+        2 + self.algorithm.slots().len()
+    }
+}
+
+impl OpRules for AccumulateGrad {
+    fn name(&self) -> &'static str {
+        "accumulate_grad"
+    }
+
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        arity("accumulate_grad", inputs, 2)?;
+        same("accumulate_grad", inputs, 0, 1)?;
+        Ok(Vec::new())
+    }
+
+    fn mutates(&self, _: usize) -> Vec<usize> {
+        vec![1]
+    }
+}
+
+impl OpRules for GradNorm {
+    fn name(&self) -> &'static str {
+        "grad_norm"
+    }
+
+    fn infer(&self, _: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        Ok(vec![(DType::F32, Shape::from([1]))])
+    }
+}
+
+impl OpRules for OptimizerStep {
+    fn name(&self) -> &'static str {
+        match self.algorithm {
+            Algorithm::Sgd { .. } => "sgd",
+            Algorithm::Adam { decoupled: false, .. } => "adam",
+            Algorithm::Adam { decoupled: true, .. } => "adamw",
+            Algorithm::RmsProp { .. } => "rmsprop",
+        }
+    }
+
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        let (head, stride) = (self.head(), self.stride());
+        arity(self.name(), inputs, head + stride * self.tensors.len())?;
+        for t in 0..self.tensors.len() {
+            for i in 1..stride {
+                same(self.name(), inputs, head + t * stride, head + t * stride + i)?;
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn mutates(&self, inputs: usize) -> Vec<usize> {
+        let (head, stride) = (self.head(), self.stride());
+        // Of each tensor's operands only the gradient is left as it is.
+        std::iter::once(head - 1).chain((head..inputs).filter(|i| (i - head) % stride != 1)).collect()
+    }
+}

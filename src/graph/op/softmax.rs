@@ -1,0 +1,40 @@
+//! Softmax over the last axis (channels of images).
+
+use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, same};
+use crate::graph::DType;
+
+/// `y = eˣ / Σ eˣ` over the last axis. Operand: `x`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Softmax {}
+
+/// `dx = y · (dy − Σ dy·y)`. Operands: `y`, `dy`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SoftmaxGrad {}
+
+impl OpRules for Softmax {
+    fn name(&self) -> &'static str {
+        "softmax"
+    }
+
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        arity("softmax", inputs, 1)?;
+        Ok(vec![(DType::F32, inputs[0].shape.clone())])
+    }
+
+    fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
+        let dy = cx.dy();
+        Ok(vec![Some(cx.add1(SoftmaxGrad {}, &[cx.outputs[0], dy])?)])
+    }
+}
+
+impl OpRules for SoftmaxGrad {
+    fn name(&self) -> &'static str {
+        "softmax_grad"
+    }
+
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        arity("softmax_grad", inputs, 2)?;
+        same("softmax_grad", inputs, 0, 1)?;
+        Ok(vec![(DType::F32, inputs[0].shape.clone())])
+    }
+}

@@ -1,0 +1,132 @@
+//! Element types and shapes.
+
+use std::fmt;
+
+/// Element type of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DType {
+    /// 32-bit float.
+    F32,
+    /// 64-bit float (metric sums).
+    F64,
+    /// 8-bit unsigned: image bytes, indices within a pooling window.
+    U8,
+    /// 32-bit unsigned: random keys.
+    U32,
+    /// 32-bit signed: class labels, long indices.
+    I32,
+    /// 64-bit signed: counters.
+    I64,
+}
+
+impl DType {
+    /// Size of one element in bytes.
+    pub const fn bytes(self) -> usize {
+        match self {
+            DType::U8 => 1,
+            DType::F32 | DType::U32 | DType::I32 => 4,
+            DType::F64 | DType::I64 => 8,
+        }
+    }
+
+    /// The short name, as in `f32`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::F32 => "f32",
+            DType::F64 => "f64",
+            DType::U8 => "u8",
+            DType::U32 => "u32",
+            DType::I32 => "i32",
+            DType::I64 => "i64",
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The dimensions of a value, outermost first. Row-major and dense.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub struct Shape(pub Vec<usize>);
+
+impl Shape {
+    /// Number of elements (1 for a scalar).
+    pub fn len(&self) -> usize {
+        self.0.iter().product()
+    }
+
+    /// True if it holds no element.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The dimensions.
+    pub fn dims(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// The last dimension (1 for a scalar).
+    pub fn last(&self) -> usize {
+        self.0.last().copied().unwrap_or(1)
+    }
+
+    /// Product of all dimensions but the last: the rows of a matrix with [`Shape::last`] columns.
+    pub fn rows(&self) -> usize {
+        self.0.split_last().map_or(1, |(_, lead)| lead.iter().product())
+    }
+
+    /// `[N, H, W, C]` of a batch of images; `None` for any other rank.
+    pub fn nhwc(&self) -> Option<[usize; 4]> {
+        <[usize; 4]>::try_from(self.0.as_slice()).ok()
+    }
+
+    /// The shape as PyTorch would show it: images as `[N, C, H, W]`.
+    pub fn to_pytorch(&self) -> Shape {
+        match self.nhwc() {
+            Some([n, h, w, c]) => Shape(vec![n, c, h, w]),
+            None => self.clone(),
+        }
+    }
+}
+
+impl From<&[usize]> for Shape {
+    fn from(d: &[usize]) -> Self {
+        Shape(d.to_vec())
+    }
+}
+
+impl<const N: usize> From<[usize; N]> for Shape {
+    fn from(d: [usize; N]) -> Self {
+        Shape(d.to_vec())
+    }
+}
+
+impl From<Vec<usize>> for Shape {
+    fn from(d: Vec<usize>) -> Self {
+        Shape(d)
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[")?;
+        for (i, d) in self.0.iter().enumerate() {
+            write!(f, "{}{d}", if i > 0 { ", " } else { "" })?;
+        }
+        write!(f, "]")
+    }
+}
+
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

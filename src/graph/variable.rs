@@ -1,0 +1,267 @@
+//! Values that persist between steps, and how they look from outside.
+
+use super::types::{DType, Shape};
+use std::collections::HashMap;
+use std::ops::Index;
+
+/// Index of a [`Variable`] in its [`Variables`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VarId(pub u32);
+
+/// What a variable is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VarKind {
+    /// A weight; `trainable` in [`Variable`] tells whether the optimizer touches it.
+    Parameter,
+    /// Part of the model's state dict that no gradient reaches (`running_mean`).
+    Buffer,
+    /// Optimizer state, saved as `optimizer.<slot>.<name>`. `slot` is in the variable's name already.
+    Optimizer,
+    /// The sum of gradients over micro-batches.
+    Gradient,
+    /// Running sums that the host reads and resets.
+    Metric,
+}
+
+/// The value that every element starts with, or the distribution it is drawn from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Fill {
+    /// The same number everywhere.
+    Constant(f64),
+    /// Uniform on `[-bound, bound)`.
+    Uniform {
+        /// Half the width of the interval.
+        bound: f64,
+    },
+    /// Normal with mean 0.
+    Normal {
+        /// Standard deviation.
+        std: f64,
+    },
+    /// Normal with mean 0, cut at `[-2 std, 2 std]`.
+    TruncatedNormal {
+        /// Standard deviation before the cut.
+        std: f64,
+    },
+}
+
+/// How a variable starts. Elements are drawn in the *outside* order (PyTorch's layout), so that the start does not
+/// depend on the layout inside.
+pub type Init = Fill;
+
+/// How the inside layout of a variable maps to the outside one (that of PyTorch's state dicts).
+///
+/// Reading the outside tensor (row-major, shape `outside`) as the row-major shape `view` and permuting its axes by
+/// `perm` (inside axis `i` is axis `perm[i]` of the view) gives the inside tensor, row-major.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Storage {
+    /// The shape that state dicts show.
+    pub outside: Shape,
+    /// A shape of as many elements as `outside`.
+    pub view: Shape,
+    /// A permutation of the axes of `view`.
+    pub perm: Vec<usize>,
+}
+
+impl Storage {
+    /// Inside and outside are the same.
+    pub fn plain(shape: impl Into<Shape>) -> Self {
+        let shape = shape.into();
+        let perm = (0..shape.rank()).collect();
+        Storage { outside: shape.clone(), view: shape, perm }
+    }
+
+    /// A convolution's weight: outside `[O, I, KH, KW]`, inside `[O, KH, KW, I]`.
+    pub fn conv_weight(o: usize, i: usize, kh: usize, kw: usize) -> Self {
+        let outside = Shape::from([o, i, kh, kw]);
+        Storage { view: outside.clone(), outside, perm: vec![0, 2, 3, 1] }
+    }
+
+    /// The weight of a linear layer that reads flattened images: outside `[out, C·H·W]`, inside `[out, H·W·C]`.
+    pub fn linear_after_flatten(out: usize, [h, w, c]: [usize; 3]) -> Self {
+        Storage { outside: Shape::from([out, c * h * w]), view: Shape::from([out, c, h, w]), perm: vec![0, 2, 3, 1] }
+    }
+
+    /// Anything of shape `[C, H, W]` outside and `[H, W, C]` inside.
+    pub fn image(c: usize, h: usize, w: usize) -> Self {
+        let outside = Shape::from([c, h, w]);
+        Storage { view: outside.clone(), outside, perm: vec![1, 2, 0] }
+    }
+
+    /// True if no element moves.
+    pub fn is_plain(&self) -> bool {
+        self.perm.iter().enumerate().all(|(i, p)| i == *p)
+    }
+
+    /// Calls `f(inside, outside)` with the linear index of every element in both layouts, in the inside order.
+    fn for_each(&self, mut f: impl FnMut(usize, usize)) {
+        let view = self.view.dims();
+        let rank = view.len();
+        let mut strides = vec![1usize; rank];
+        for i in (0..rank.saturating_sub(1)).rev() {
+            strides[i] = strides[i + 1] * view[i + 1];
+        }
+        let dims: Vec<usize> = self.perm.iter().map(|p| view[*p]).collect();
+        let step: Vec<usize> = self.perm.iter().map(|p| strides[*p]).collect();
+        let mut at = vec![0usize; rank];
+        let mut outside = 0usize;
+        for inside in 0..self.view.len() {
+            f(inside, outside);
+            for d in (0..rank).rev() {
+                at[d] += 1;
+                outside += step[d];
+                if at[d] < dims[d] {
+                    break;
+                }
+                outside -= step[d] * dims[d];
+                at[d] = 0;
+            }
+        }
+    }
+
+    /// The inside tensor of an outside one.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn to_inside<T: Copy>(&self, outside: &[T]) -> Vec<T> {
+        assert_eq!(outside.len(), self.view.len());
+        if self.is_plain() {
+            return outside.to_vec();
+        }
+        let mut out = outside.to_vec();
+        self.for_each(|i, o| out[i] = outside[o]);
+        out
+    }
+
+    /// The outside tensor of an inside one.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn to_outside<T: Copy>(&self, inside: &[T]) -> Vec<T> {
+        assert_eq!(inside.len(), self.view.len());
+        if self.is_plain() {
+            return inside.to_vec();
+        }
+        let mut out = inside.to_vec();
+        self.for_each(|i, o| out[o] = inside[i]);
+        out
+    }
+}
+
+/// A tensor that persists between steps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Variable {
+    /// The name in state dicts (`features.0.weight`, `optimizer.exp_avg.features.0.weight`), unique.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Inside shape.
+    pub shape: Shape,
+    /// What it is.
+    pub kind: VarKind,
+    /// False for frozen parameters (and everything that is no parameter).
+    pub trainable: bool,
+    /// The outside layout.
+    pub storage: Storage,
+    /// The start.
+    pub init: Init,
+    /// The path of the layer that owns it.
+    pub origin: String,
+}
+
+impl Variable {
+    /// Size in bytes, without padding.
+    pub fn bytes(&self) -> usize {
+        self.shape.len() * self.dtype.bytes()
+    }
+}
+
+/// The variables that the graphs of one experiment share.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Variables {
+    list: Vec<Variable>,
+    by_name: HashMap<String, VarId>,
+}
+
+impl Variables {
+    /// An empty table.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The variable of that name; added if there is none. The second graph to be built finds what the first one made.
+    pub fn get_or_add(&mut self, var: Variable) -> VarId {
+        if let Some(id) = self.by_name.get(&var.name) {
+            debug_assert_eq!(self.list[id.0 as usize].shape, var.shape, "{}", var.name);
+            return *id;
+        }
+        let id = VarId(self.list.len() as u32);
+        self.by_name.insert(var.name.clone(), id);
+        self.list.push(var);
+        id
+    }
+
+    /// Looks a name up.
+    pub fn find(&self, name: &str) -> Option<VarId> {
+        self.by_name.get(name).copied()
+    }
+
+    /// All of them, in the order of creation.
+    pub fn iter(&self) -> impl Iterator<Item = (VarId, &Variable)> {
+        self.list.iter().enumerate().map(|(i, v)| (VarId(i as u32), v))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Marks a parameter as frozen or trainable.
+    pub fn set_trainable(&mut self, id: VarId, trainable: bool) {
+        self.list[id.0 as usize].trainable = trainable;
+    }
+}
+
+impl Index<VarId> for Variables {
+    type Output = Variable;
+    fn index(&self, id: VarId) -> &Variable {
+        &self.list[id.0 as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conv_weight_layout_round_trips_with_odd_sizes() {
+        let s = Storage::conv_weight(3, 2, 5, 7);
+        let outside: Vec<usize> = (0..3 * 2 * 5 * 7).collect();
+        let inside = s.to_inside(&outside);
+        for o in 0..3 {
+            for i in 0..2 {
+                for y in 0..5 {
+                    for x in 0..7 {
+                        assert_eq!(inside[((o * 5 + y) * 7 + x) * 2 + i], outside[((o * 2 + i) * 5 + y) * 7 + x]);
+                    }
+                }
+            }
+        }
+        assert_eq!(s.to_outside(&inside), outside);
+    }
+
+    #[test]
+    fn linear_after_flatten_reads_channels_first() {
+        let s = Storage::linear_after_flatten(2, [3, 5, 4]);
+        let outside: Vec<usize> = (0..2 * 60).collect();
+        let inside = s.to_inside(&outside);
+        // Element (row 1, h 2, w 3, c 1) inside is (row 1, c 1, h 2, w 3) outside.
+        assert_eq!(inside[60 + (2 * 5 + 3) * 4 + 1], 60 + (3 + 2) * 5 + 3);
+        assert_eq!(s.to_outside(&inside), outside);
+    }
+}

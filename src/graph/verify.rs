@@ -1,0 +1,50 @@
+//! Consistency of a graph, checked after every pass.
+
+use super::{Graph, Role, Value};
+
+/// Checks that every value is computed before it is used and at most once, that shapes are what the rules infer, and
+/// that only variables are updated in place.
+///
+/// # Errors
+/// The first inconsistency. It is a bug of the pass that ran last, not of the user's file.
+pub fn verify(graph: &Graph) -> Result<(), String> {
+    let mut known: Vec<bool> =
+        graph.values.iter().map(|v| matches!(v.role, Role::Input(_) | Role::Parameter(_) | Role::State(_))).collect();
+    for (at, node) in graph.nodes.iter().enumerate() {
+        let here = || format!("node {at} (`{}` of `{}`)", node.op.rules().name(), graph.origin(node));
+        for i in &node.inputs {
+            if !known.get(i.index()).copied().unwrap_or(false) {
+                return Err(format!("{} reads value {} before it is computed", here(), i.0));
+            }
+        }
+        let infos: Vec<&Value> = node.inputs.iter().map(|i| graph.value(*i)).collect();
+        let outputs = node.op.rules().infer(&infos).map_err(|e| format!("{}: {e}", here()))?;
+        if outputs.len() != node.outputs.len() {
+            return Err(format!("{} has {} outputs, not {}", here(), node.outputs.len(), outputs.len()));
+        }
+        for (o, (dtype, shape)) in node.outputs.iter().zip(outputs) {
+            let value = graph.value(*o);
+            if value.dtype != dtype || value.shape != shape {
+                return Err(format!(
+                    "{}: value {} is {} {}, not {dtype} {shape}",
+                    here(),
+                    o.0,
+                    value.dtype,
+                    value.shape
+                ));
+            }
+            if std::mem::replace(&mut known[o.index()], true) {
+                return Err(format!("{} computes value {} a second time", here(), o.0));
+            }
+        }
+        for m in node.op.rules().mutates(node.inputs.len()) {
+            if !matches!(graph.value(node.inputs[m]).role, Role::Parameter(_) | Role::State(_)) {
+                return Err(format!("{} updates value {}, which is no variable", here(), node.inputs[m].0));
+            }
+        }
+    }
+    match graph.values.iter().zip(&known).position(|(v, k)| v.role == Role::Output && !k) {
+        Some(i) => Err(format!("output {i} is never computed")),
+        None => Ok(()),
+    }
+}
