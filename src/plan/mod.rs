@@ -1,6 +1,14 @@
 //! From graphs to programs: where every value lives. Pure data, made without a device.
 
-use crate::graph::{DType, Graph, Input, Shape, ValueId, Variables};
+mod lifetime;
+mod memory;
+mod summary;
+
+pub use lifetime::Class;
+pub use memory::align;
+pub use summary::{MemorySummary, Peak};
+
+use crate::graph::{DType, Graph, Input, Node, Role, Shape, ValueId, Variables};
 use std::sync::Arc;
 
 /// Every place starts at a multiple of this many bytes: a cache line, and the widest vector.
@@ -65,6 +73,8 @@ pub struct Program {
     pub loss: Option<ValueId>,
     /// What the model puts out.
     pub prediction: Option<ValueId>,
+    /// The moment at which the most transient memory is in use.
+    pub peak: Peak,
 }
 
 /// All programs of an experiment over one set of variables.
@@ -83,3 +93,105 @@ pub struct Plan {
     /// The programs.
     pub programs: Vec<Program>,
 }
+
+/// A graph that is to become a program.
+pub struct Source {
+    /// For people.
+    pub name: String,
+    /// The graph, after all passes.
+    pub graph: Graph,
+    /// The loss, if the graph computes one.
+    pub loss: Option<ValueId>,
+    /// What the model puts out.
+    pub prediction: Option<ValueId>,
+}
+
+impl SlotLayout {
+    /// A layout with room for the largest of each input that the graphs read.
+    pub fn for_graphs<'a>(graphs: impl Iterator<Item = &'a Graph>) -> Self {
+        let mut inputs: Vec<SlotInput> = Vec::new();
+        for value in graphs.flat_map(|g| &g.values) {
+            let Role::Input(input) = value.role else { continue };
+            match inputs.iter_mut().find(|i| i.input == input) {
+                Some(i) if i.shape.len() >= value.shape.len() => {}
+                Some(i) => i.shape = value.shape.clone(),
+                None => inputs.push(SlotInput { input, dtype: value.dtype, shape: value.shape.clone(), offset: 0 }),
+            }
+        }
+        inputs.sort_by_key(|i| i.input);
+        let mut bytes = 0;
+        for i in &mut inputs {
+            i.offset = bytes;
+            bytes += align(i.shape.len() * i.dtype.bytes());
+        }
+        SlotLayout { inputs, bytes }
+    }
+
+    /// The place of `input` in a slot.
+    pub fn find(&self, input: Input) -> Option<&SlotInput> {
+        self.inputs.iter().find(|i| i.input == input)
+    }
+}
+
+impl Plan {
+    /// Plans the memory of `sources` together. `workspace` tells the scratch bytes that a node needs on the device.
+    pub fn new(variables: Arc<Variables>, sources: Vec<Source>, workspace: impl Fn(&Graph, &Node) -> usize) -> Plan {
+        let slot = SlotLayout::for_graphs(sources.iter().map(|s| &s.graph));
+        let mut persistent_bytes = 0;
+        let variable_offsets: Vec<usize> = variables
+            .iter()
+            .map(|(_, v)| {
+                let at = persistent_bytes;
+                persistent_bytes += align(v.bytes());
+                at
+            })
+            .collect();
+        let programs: Vec<Program> =
+            sources.into_iter().map(|s| Program::new(s, &slot, &variable_offsets, &workspace)).collect();
+        let transient_bytes = programs.iter().map(|p| p.transient_bytes).max().unwrap_or(0);
+        Plan { variables, variable_offsets, persistent_bytes, transient_bytes, slot, programs }
+    }
+}
+
+impl Program {
+    fn new(
+        source: Source,
+        slot: &SlotLayout,
+        variable_offsets: &[usize],
+        workspace: &impl Fn(&Graph, &Node) -> usize,
+    ) -> Program {
+        let Source { name, graph, loss, prediction } = source;
+        let lifetime::Lifetimes { buffer_of, mut buffers } = lifetime::lifetimes(&graph);
+        let values = buffers.len();
+        buffers.extend(graph.nodes.iter().enumerate().map(|(at, node)| lifetime::Buffer {
+            first: at,
+            last: at,
+            bytes: workspace(&graph, node),
+            class: Class::Workspace,
+        }));
+        let (offsets, transient_bytes) = memory::assign(&buffers);
+        let own_place = |i: usize| match graph.values[i].role {
+            Role::Input(input) => {
+                let at = slot.find(input).expect("the layout was made from the graphs");
+                Place { region: Region::Slot, offset: at.offset }
+            }
+            Role::Parameter(id) | Role::State(id) => {
+                Place { region: Region::Persistent, offset: variable_offsets[id.0 as usize] }
+            }
+            Role::Temporary | Role::Output => {
+                Place { region: Region::Transient, offset: buffer_of[i].map_or(0, |b| offsets[b]) }
+            }
+        };
+        let places = lifetime::borrowed(&graph)
+            .into_iter()
+            .enumerate()
+            .map(|(i, root)| own_place(root.map_or(i, ValueId::index)))
+            .collect();
+        let workspace = (values..buffers.len()).map(|b| (offsets[b], buffers[b].bytes)).collect();
+        let peak = Peak::find(&graph, &buffers);
+        Program { name, places, workspace, transient_bytes, loss, prediction, peak, graph }
+    }
+}
+
+#[cfg(test)]
+mod tests;

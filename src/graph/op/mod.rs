@@ -24,7 +24,7 @@ pub use linear::{Linear, LinearGradInput, LinearGradWeight};
 pub use loss::{CrossEntropy, CrossEntropyGrad, Mse, MseGrad};
 pub use metrics::{METRIC_SLOTS, Metrics, Task, metric_slot};
 pub use norm::{BatchNorm, BatchNormGrad, BatchNormInfer, GroupNorm, GroupNormGrad, LayerNorm, LayerNormGrad};
-pub use optim::{AccumulateGrad, Algorithm, GradNorm, OptimizerStep, TensorOptions};
+pub use optim::{AccumulateGrad, Algorithm, GradNorm, OptimizerStep, TensorOptions, ZeroGrad};
 pub use pool::{
     AdaptiveAvgPool2d, AdaptiveAvgPool2dGrad, AvgPool2d, AvgPool2dGrad, MaxPool2d, MaxPool2dGrad, pool_out,
 };
@@ -230,6 +230,8 @@ ops! {
     Metrics(Metrics),
     /// Adds a gradient to its sum over micro-batches.
     AccumulateGrad(AccumulateGrad),
+    /// Clears the sums of gradients.
+    ZeroGrad(ZeroGrad),
     /// Norm of all gradients together.
     GradNorm(GradNorm),
     /// The optimizer's update of all parameters.

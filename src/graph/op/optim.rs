@@ -7,6 +7,10 @@ use crate::graph::{DType, Shape};
 #[derive(Debug, Clone, PartialEq)]
 pub struct AccumulateGrad {}
 
+/// Sets all operands to zero. Operands: variables (updated in place).
+#[derive(Debug, Clone, PartialEq)]
+pub struct ZeroGrad {}
+
 /// `‖scale · (g₁, g₂, …)‖₂` with `scale = schedule[1] / schedule[2]`. Operands: schedule, gradients. Output: `[1]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GradNorm {}
@@ -132,6 +136,20 @@ impl OpRules for AccumulateGrad {
 
     fn mutates(&self, _: usize) -> Vec<usize> {
         vec![1]
+    }
+}
+
+impl OpRules for ZeroGrad {
+    fn name(&self) -> &'static str {
+        "zero_grad"
+    }
+
+    fn infer(&self, _: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        Ok(Vec::new())
+    }
+
+    fn mutates(&self, inputs: usize) -> Vec<usize> {
+        (0..inputs).collect()
     }
 }
 

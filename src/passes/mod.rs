@@ -1,0 +1,3 @@
+//! Passes: functions from graph to graph.
+
+pub mod update;

@@ -1,0 +1,137 @@
+//! Adds the optimizer to a graph: the update is a part of the step like any other operation.
+
+use crate::graph::op::{AccumulateGrad, Algorithm, GradNorm, OptimizerStep, TensorOptions, ZeroGrad};
+use crate::graph::{
+    DType, Fill, Graph, Input, Role, Shape, ShapeError, Storage, ValueId, VarId, VarKind, Variable, Variables,
+};
+
+/// The optimizer of an experiment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UpdateSpec {
+    /// The rule.
+    pub algorithm: Algorithm,
+    /// Largest norm of all gradients together.
+    pub clip_norm: Option<f32>,
+    /// The parameters to train, with what is particular to each.
+    pub tensors: Vec<(VarId, TensorOptions)>,
+}
+
+/// Name of the counter of updates.
+pub const STEP_VARIABLE: &str = "optimizer.step";
+
+/// The step's scalars as an input of `graph`.
+fn schedule(graph: &mut Graph) -> ValueId {
+    graph.input(Input::Schedule, DType::F32, Shape::from([4]))
+}
+
+/// A variable of the same layout as parameter `of`.
+fn companion(vars: &mut Variables, of: VarId, name: String, kind: VarKind) -> VarId {
+    let Variable { shape, storage, origin, .. } = vars[of].clone();
+    let init = Fill::Constant(0.0);
+    vars.get_or_add(Variable { name, dtype: DType::F32, shape, kind, trainable: false, storage, init, origin })
+}
+
+/// Adds the update of the parameters in `spec`, given the gradient of each. Makes the optimizer's state variables.
+///
+/// # Errors
+/// A gradient has another shape than its parameter (a bug of the gradient pass).
+pub fn add_update(
+    graph: &mut Graph,
+    vars: &mut Variables,
+    spec: &UpdateSpec,
+    loss: ValueId,
+    gradient: impl Fn(VarId) -> Option<ValueId>,
+) -> Result<(), ShapeError> {
+    graph.set_origin("");
+    graph.in_backward = true;
+    let step = vars.get_or_add(Variable {
+        name: STEP_VARIABLE.into(),
+        dtype: DType::I64,
+        shape: Shape::from([1]),
+        kind: VarKind::Optimizer,
+        trainable: false,
+        storage: Storage::plain([1]),
+        init: Fill::Constant(0.0),
+        origin: String::new(),
+    });
+    let with_grad: Vec<_> = spec.tensors.iter().filter_map(|(id, o)| Some((*id, *o, gradient(*id)?))).collect();
+    let schedule = schedule(graph);
+    let mut operands = vec![schedule, loss];
+    if spec.clip_norm.is_some() {
+        let list: Vec<ValueId> = std::iter::once(schedule).chain(with_grad.iter().map(|(_, _, g)| *g)).collect();
+        operands.push(graph.add1(GradNorm {}, &list)?);
+    }
+    operands.push(graph.variable(vars, step));
+    for (id, _, grad) in &with_grad {
+        operands.extend([graph.variable(vars, *id), *grad]);
+        for slot in spec.algorithm.slots() {
+            let name = format!("optimizer.{slot}.{}", vars[*id].name);
+            let state = companion(vars, *id, name, VarKind::Optimizer);
+            operands.push(graph.variable(vars, state));
+        }
+    }
+    let tensors = with_grad.iter().map(|(_, o, _)| *o).collect();
+    graph.add(OptimizerStep { algorithm: spec.algorithm, clip_norm: spec.clip_norm, tensors }, &operands)?;
+    Ok(())
+}
+
+/// The variables in which gradients (and the loss) are summed over micro-batches.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Accumulators {
+    loss: VarId,
+    gradients: Vec<(VarId, VarId)>,
+}
+
+/// Adds the sums of loss and gradients over micro-batches, in place of the update.
+///
+/// # Errors
+/// As [`add_update`].
+pub fn add_accumulation(
+    graph: &mut Graph,
+    vars: &mut Variables,
+    spec: &UpdateSpec,
+    loss: ValueId,
+    gradient: impl Fn(VarId) -> Option<ValueId>,
+) -> Result<Accumulators, ShapeError> {
+    graph.set_origin("");
+    graph.in_backward = true;
+    let sum = vars.get_or_add(Variable {
+        name: "gradient_sum.loss".into(),
+        dtype: DType::F32,
+        shape: Shape::from([1]),
+        kind: VarKind::Gradient,
+        trainable: false,
+        storage: Storage::plain([1]),
+        init: Fill::Constant(0.0),
+        origin: String::new(),
+    });
+    let value = graph.variable(vars, sum);
+    graph.add(AccumulateGrad {}, &[loss, value])?;
+    let mut gradients = Vec::new();
+    for (id, _) in &spec.tensors {
+        let Some(grad) = gradient(*id) else { continue };
+        let name = format!("gradient_sum.{}", vars[*id].name);
+        let sum = companion(vars, *id, name, VarKind::Gradient);
+        let value = graph.variable(vars, sum);
+        graph.add(AccumulateGrad {}, &[grad, value])?;
+        gradients.push((*id, sum));
+    }
+    Ok(Accumulators { loss: sum, gradients })
+}
+
+/// A graph that updates the parameters with the sums that [`add_accumulation`] gathers, and clears the sums. The gradient
+/// scale in the schedule (one over the number of micro-batches) makes means of them.
+///
+/// # Errors
+/// As [`add_update`].
+pub fn update_graph(vars: &mut Variables, spec: &UpdateSpec, sums: &Accumulators) -> Result<Graph, ShapeError> {
+    let mut graph = Graph::new();
+    let loss = graph.variable(vars, sums.loss);
+    let values: Vec<(VarId, ValueId)> =
+        sums.gradients.iter().map(|(id, sum)| (*id, graph.variable(vars, *sum))).collect();
+    add_update(&mut graph, vars, spec, loss, |id| values.iter().find(|(i, _)| *i == id).map(|(_, v)| *v))?;
+    let sums: Vec<ValueId> = std::iter::once(loss).chain(values.into_iter().map(|(_, v)| v)).collect();
+    debug_assert!(sums.iter().all(|v| matches!(graph.value(*v).role, Role::State(_))));
+    graph.add(ZeroGrad {}, &sums)?;
+    Ok(graph)
+}

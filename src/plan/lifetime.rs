@@ -1,0 +1,114 @@
+//! Which values share memory, and from when to when they live.
+
+use crate::graph::{Graph, Role, ValueId};
+
+/// A stretch of memory that one or more values use in turn: aliases, and results written over a dying operand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Buffer {
+    /// Index of the first node that writes it.
+    pub first: usize,
+    /// Index of the last node that touches it.
+    pub last: usize,
+    /// Size.
+    pub bytes: usize,
+    /// What it holds.
+    pub class: Class,
+}
+
+/// What a transient buffer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Results of the forward pass.
+    Activation,
+    /// Results of the backward pass.
+    Gradient,
+    /// Scratch memory of one node.
+    Workspace,
+}
+
+/// For every value the buffer that holds it (`None`: it is no temporary, or nobody computes it), and the buffers.
+pub struct Lifetimes {
+    /// Indexed by value.
+    pub buffer_of: Vec<Option<usize>>,
+    /// All buffers.
+    pub buffers: Vec<Buffer>,
+}
+
+/// The variable or input whose memory `value` is, or the temporary that it aliases: follows reshapes.
+fn roots(graph: &Graph) -> Vec<ValueId> {
+    let mut root: Vec<ValueId> = (0..graph.values.len() as u32).map(ValueId).collect();
+    for node in &graph.nodes {
+        if node.op.rules().is_alias() {
+            root[node.outputs[0].index()] = root[node.inputs[0].index()];
+        }
+    }
+    root
+}
+
+/// True if the values of `graph` behind `value` are memory that the plan may give to something else afterwards.
+fn is_temporary(graph: &Graph, value: ValueId) -> bool {
+    matches!(graph.value(value).role, Role::Temporary | Role::Output)
+}
+
+/// For values that are reshapes of variables or inputs: the value whose place they take.
+pub fn borrowed(graph: &Graph) -> Vec<Option<ValueId>> {
+    let root = roots(graph);
+    root.iter().enumerate().map(|(i, r)| (r.index() != i && !is_temporary(graph, *r)).then_some(*r)).collect()
+}
+
+/// Computes the buffers of `graph`.
+pub fn lifetimes(graph: &Graph) -> Lifetimes {
+    let root = roots(graph);
+    // The last node that touches each root; results that the host reads live to the end.
+    let mut last = vec![0usize; graph.values.len()];
+    for (at, node) in graph.nodes.iter().enumerate() {
+        for v in node.inputs.iter().chain(&node.outputs) {
+            last[root[v.index()].index()] = at;
+        }
+    }
+    for (i, v) in graph.values.iter().enumerate() {
+        if v.role == Role::Output {
+            last[root[i].index()] = graph.nodes.len();
+        }
+    }
+
+    let mut buffer_of: Vec<Option<usize>> = vec![None; graph.values.len()];
+    let mut buffers: Vec<Buffer> = Vec::new();
+    for (at, node) in graph.nodes.iter().enumerate() {
+        let rules = node.op.rules();
+        if rules.is_alias() {
+            buffer_of[node.outputs[0].index()] = buffer_of[node.inputs[0].index()];
+            continue;
+        }
+        for (o, output) in node.outputs.iter().enumerate() {
+            let bytes = graph.value(*output).bytes();
+            let end = last[output.index()];
+            let taken = (o == 0).then(|| rules.in_place()).flatten().and_then(|i| {
+                let operand = node.inputs[i];
+                let r = root[operand.index()];
+                let b = buffer_of[operand.index()]?;
+                // Another operand may share the memory only if it is the very same value, read element by element.
+                let shared = node.inputs.iter().any(|v| *v != operand && root[v.index()] == r);
+                let fits = is_temporary(graph, r)
+                    && last[r.index()] == at
+                    && buffers[b].last == at
+                    && graph.value(operand).bytes() == bytes
+                    && !shared;
+                fits.then_some(b)
+            });
+            let b = match taken {
+                Some(b) => {
+                    buffers[b].last = end;
+                    b
+                }
+                None => {
+                    let class = if node.backward { Class::Gradient } else { Class::Activation };
+                    buffers.push(Buffer { first: at, last: end, bytes, class });
+                    buffers.len() - 1
+                }
+            };
+            buffer_of[output.index()] = Some(b);
+        }
+    }
+    Lifetimes { buffer_of, buffers }
+}

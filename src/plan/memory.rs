@@ -1,0 +1,84 @@
+//! Offsets for buffers: two that live at the same time never overlap.
+
+use super::ALIGN;
+use super::lifetime::Buffer;
+
+/// Rounds up to a multiple of [`ALIGN`].
+pub fn align(bytes: usize) -> usize {
+    bytes.next_multiple_of(ALIGN)
+}
+
+/// Gives every buffer an offset; returns the offsets and the size of the block.
+///
+/// Greedy by size (Pisarchyk & Lee, "Efficient memory management for deep neural net inference", 2020): the largest
+/// buffer first, each in the smallest gap that it fits in between those placed before that live at the same time.
+/// Ties go to the earlier buffer, so that the plan is the same every time.
+pub fn assign(buffers: &[Buffer]) -> (Vec<usize>, usize) {
+    let mut order: Vec<usize> = (0..buffers.len()).collect();
+    order.sort_by_key(|i| (std::cmp::Reverse(buffers[*i].bytes), buffers[*i].first, *i));
+    let mut offsets = vec![0; buffers.len()];
+    // Placed buffers by offset.
+    let mut placed: Vec<usize> = Vec::with_capacity(buffers.len());
+    let mut total = 0;
+    for i in order {
+        let need = align(buffers[i].bytes);
+        let mut best: Option<(usize, usize)> = None;
+        let mut end_of_last = 0;
+        for p in &placed {
+            let (a, b) = (&buffers[*p], &buffers[i]);
+            if a.last < b.first || b.last < a.first {
+                continue;
+            }
+            if offsets[*p] >= end_of_last {
+                let gap = offsets[*p] - end_of_last;
+                if gap >= need && best.is_none_or(|(g, _)| gap < g) {
+                    best = Some((gap, end_of_last));
+                }
+            }
+            end_of_last = end_of_last.max(offsets[*p] + align(a.bytes));
+        }
+        let offset = best.map_or(end_of_last, |(_, o)| o);
+        offsets[i] = offset;
+        total = total.max(offset + need);
+        let at = placed.partition_point(|p| offsets[*p] <= offset);
+        placed.insert(at, i);
+    }
+    (offsets, total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lifetime::Class;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn overlap(a: (usize, usize), b: (usize, usize)) -> bool {
+        a.0 < b.0 + b.1 && b.0 < a.0 + a.1
+    }
+
+    proptest! {
+        #[test]
+        fn live_buffers_never_overlap(list in prop::collection::vec((0usize..40, 0usize..20, 1usize..5000), 0..80)) {
+            let buffers: Vec<Buffer> = list
+                .iter()
+                .map(|(first, len, bytes)| Buffer { first: *first, last: first + len, bytes: *bytes, class: Class::Activation })
+                .collect();
+            let (offsets, total) = assign(&buffers);
+            for (i, a) in buffers.iter().enumerate() {
+                prop_assert_eq!(offsets[i] % ALIGN, 0);
+                prop_assert!(offsets[i] + a.bytes <= total);
+                for (j, b) in buffers.iter().enumerate().skip(i + 1) {
+                    let together = a.first <= b.last && b.first <= a.last;
+                    prop_assert!(!together || !overlap((offsets[i], a.bytes), (offsets[j], b.bytes)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn memory_is_reused() {
+        let buffer = |first, last| Buffer { first, last, bytes: 1024, class: Class::Activation };
+        let (_, total) = assign(&[buffer(0, 1), buffer(1, 2), buffer(2, 3), buffer(3, 4)]);
+        assert_eq!(total, 2048);
+    }
+}

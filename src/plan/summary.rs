@@ -1,0 +1,112 @@
+//! The plan in figures: what `check` prints and training then uses.
+
+use super::Plan;
+use super::lifetime::{Buffer, Class};
+use super::memory::align;
+use crate::graph::{Graph, VarKind};
+
+/// The moment of a program at which the most transient memory is in use.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Peak {
+    /// The layer that runs then (empty for what belongs to no layer, such as the update).
+    pub layer: String,
+    /// The operation that runs then.
+    pub op: String,
+    /// True if it belongs to the backward pass.
+    pub backward: bool,
+    /// Bytes of results of the forward pass.
+    pub activations: usize,
+    /// Bytes of gradients.
+    pub gradients: usize,
+    /// Bytes of scratch memory.
+    pub workspace: usize,
+}
+
+impl Peak {
+    pub(super) fn find(graph: &Graph, buffers: &[Buffer]) -> Peak {
+        // Differences at the first node of each buffer and after its last one, summed up on the way.
+        let mut change = vec![0isize; graph.nodes.len() + 2];
+        for b in buffers {
+            change[b.first] += align(b.bytes) as isize;
+            change[(b.last + 1).min(graph.nodes.len() + 1)] -= align(b.bytes) as isize;
+        }
+        let mut live = 0;
+        let mut best = (0, 0);
+        for (at, d) in change.iter().enumerate().take(graph.nodes.len()) {
+            live += d;
+            if live > best.0 {
+                best = (live, at);
+            }
+        }
+        let Some(node) = graph.nodes.get(best.1) else { return Peak::default() };
+        let sum = |class: Class| {
+            let live = buffers.iter().filter(|b| b.class == class && b.first <= best.1 && best.1 <= b.last);
+            live.map(|b| align(b.bytes)).sum()
+        };
+        Peak {
+            layer: graph.origin(node).to_string(),
+            op: node.op.rules().name().to_string(),
+            backward: node.backward,
+            activations: sum(Class::Activation),
+            gradients: sum(Class::Gradient),
+            workspace: sum(Class::Workspace),
+        }
+    }
+}
+
+/// Bytes by what they are for. All classes together make [`MemorySummary::total`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemorySummary {
+    /// Weights.
+    pub parameters: usize,
+    /// Running statistics and metric sums.
+    pub buffers: usize,
+    /// Momenta and the like.
+    pub optimizer: usize,
+    /// Gradients: those kept between micro-batches, and those alive at the peak.
+    pub gradients: usize,
+    /// Results of the forward pass alive at the peak.
+    pub activations: usize,
+    /// Scratch memory at the peak.
+    pub workspace: usize,
+    /// Transient memory that no value uses at the peak: what fragmentation costs.
+    pub unused: usize,
+    /// Batch slots.
+    pub batches: usize,
+    /// Everything.
+    pub total: usize,
+    /// The program and the moment that need the most transient memory.
+    pub peak_program: String,
+    /// That moment.
+    pub peak: Peak,
+}
+
+impl Plan {
+    /// Bytes by class, with `slots` batch slots.
+    pub fn memory(&self, slots: usize) -> MemorySummary {
+        let sum = |kinds: &[VarKind]| -> usize {
+            self.variables.iter().filter(|(_, v)| kinds.contains(&v.kind)).map(|(_, v)| align(v.bytes())).sum()
+        };
+        let largest = self.programs.iter().max_by_key(|p| p.transient_bytes);
+        let peak = largest.map(|p| p.peak.clone()).unwrap_or_default();
+        let batches = slots * self.slot.bytes;
+        MemorySummary {
+            parameters: sum(&[VarKind::Parameter]),
+            buffers: sum(&[VarKind::Buffer, VarKind::Metric]),
+            optimizer: sum(&[VarKind::Optimizer]),
+            gradients: sum(&[VarKind::Gradient]) + peak.gradients,
+            activations: peak.activations,
+            workspace: peak.workspace,
+            unused: self.transient_bytes - peak.gradients - peak.activations - peak.workspace,
+            batches,
+            total: self.persistent_bytes + self.transient_bytes + batches,
+            peak_program: largest.map(|p| p.name.clone()).unwrap_or_default(),
+            peak,
+        }
+    }
+
+    /// Bytes that an executable allocates: everything but the batch slots.
+    pub fn device_bytes(&self) -> usize {
+        self.persistent_bytes + self.transient_bytes
+    }
+}

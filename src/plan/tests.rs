@@ -1,0 +1,60 @@
+//! The planner on whole graphs.
+
+use super::*;
+use crate::graph::op::{Activation, ActivationOp, Binary, BinaryKind, Linear, Reshape};
+use crate::graph::{Fill, Storage, VarKind, Variable};
+
+fn chain() -> (Arc<Variables>, Graph, ValueId) {
+    let mut vars = Variables::new();
+    let w = vars.get_or_add(Variable {
+        name: "w".into(),
+        dtype: DType::F32,
+        shape: Shape::from([8, 8]),
+        kind: VarKind::Parameter,
+        trainable: true,
+        storage: Storage::plain([8, 8]),
+        init: Fill::Constant(0.0),
+        origin: String::new(),
+    });
+    let mut g = Graph::new();
+    let x = g.input(Input::Data, DType::F32, Shape::from([4, 2, 4]));
+    let w = g.variable(&vars, w);
+    let flat = g.add1(Reshape { shape: Shape::from([4, 8]) }, &[x]).unwrap();
+    let a = g.add1(Linear { bias: false, act: None }, &[flat, w]).unwrap();
+    let b = g.add1(ActivationOp { act: Activation::Relu }, &[a]).unwrap();
+    let c = g.add1(Linear { bias: false, act: None }, &[b, w]).unwrap();
+    let d = g.add1(Binary { kind: BinaryKind::Add, act: None }, &[c, b]).unwrap();
+    g.values[d.index()].role = Role::Output;
+    (Arc::new(vars), g, flat)
+}
+
+#[test]
+fn aliases_and_in_place_results_share_memory() {
+    let (vars, g, flat) = chain();
+    let source = Source { name: "p".into(), graph: g, loss: None, prediction: None };
+    let plan = Plan::new(vars, vec![source], |_, _| 0);
+    let p = &plan.programs[0];
+    // The reshaped input is the batch slot itself.
+    assert_eq!(p.places[flat.index()], Place { region: Region::Slot, offset: 0 });
+    // ReLU over the product, the sum over the second product: two buffers of 4 × 8 floats in all.
+    assert_eq!(p.transient_bytes, 2 * 4 * 8 * 4);
+    assert_eq!(plan.memory(3).total, 256 + 256 + 3 * 128);
+    assert_eq!(plan.memory(3).unused, 0);
+}
+
+#[test]
+fn workspace_is_planned_beside_its_nodes_values() {
+    let (vars, g, _) = chain();
+    let source = Source { name: "p".into(), graph: g, loss: None, prediction: None };
+    let plan = Plan::new(vars, vec![source], |_, n| if matches!(n.op, crate::graph::Op::Linear(_)) { 100 } else { 0 });
+    let p = &plan.programs[0];
+    for (node, (offset, bytes)) in p.graph.nodes.iter().zip(&p.workspace) {
+        for v in node.inputs.iter().chain(&node.outputs).filter(|_| *bytes > 0) {
+            let place = p.places[v.index()];
+            let len = p.graph.value(*v).bytes();
+            let apart = offset + bytes <= place.offset || place.offset + len <= *offset;
+            assert!(place.region != Region::Transient || apart);
+        }
+    }
+    assert_eq!(plan.memory(1).workspace, 128);
+}
