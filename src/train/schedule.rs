@@ -1,0 +1,90 @@
+//! The learning rate as a function of the position in the run.
+
+/// How the learning rate moves after the warm-up.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decay {
+    /// It does not.
+    Constant,
+    /// Multiplied by `gamma` every `epochs` epochs (`torch.optim.lr_scheduler.StepLR`).
+    Step {
+        /// Epochs between two steps.
+        epochs: usize,
+        /// Factor.
+        gamma: f64,
+    },
+    /// Multiplied by `gamma` when each of these epochs is done (`MultiStepLR`).
+    Milestones {
+        /// Ascending numbers of finished epochs.
+        epochs: Vec<usize>,
+        /// Factor.
+        gamma: f64,
+    },
+    /// Half a cosine from the base rate to `min_lr` at update `updates` (`CosineAnnealingLR`; Loshchilov & Hutter 2017), then `min_lr`.
+    Cosine {
+        /// Where it ends.
+        min_lr: f64,
+        /// Update at which it ends, counted from the start of the run.
+        updates: u64,
+    },
+}
+
+/// The learning rate of every update.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Schedule {
+    /// The optimizer's `lr`.
+    pub base: f64,
+    /// Updates over which the rate rises linearly.
+    pub warmup: u64,
+    /// Share of the rate at the first update of the warm-up.
+    pub warmup_start: f64,
+    /// What comes after.
+    pub decay: Decay,
+}
+
+impl Schedule {
+    /// The rate of update `update` (from 0) in an epoch after `epochs_done` whole ones.
+    pub fn lr(&self, update: u64, epochs_done: usize) -> f64 {
+        let decayed = match &self.decay {
+            Decay::Constant => self.base,
+            Decay::Step { epochs, gamma } => self.base * gamma.powi((epochs_done / epochs) as i32),
+            Decay::Milestones { epochs, gamma } => {
+                self.base * gamma.powi(epochs.iter().filter(|e| **e <= epochs_done).count() as i32)
+            }
+            Decay::Cosine { min_lr, updates } => {
+                let length = updates.saturating_sub(self.warmup).max(1);
+                let at = update.saturating_sub(self.warmup).min(length) as f64 / length as f64;
+                min_lr + (self.base - min_lr) * 0.5 * (1.0 + (std::f64::consts::PI * at).cos())
+            }
+        };
+        if update < self.warmup {
+            decayed * (self.warmup_start + (1.0 - self.warmup_start) * update as f64 / self.warmup as f64)
+        } else {
+            decayed
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warm_up_then_cosine() {
+        let decay = Decay::Cosine { min_lr: 0.01, updates: 14 };
+        let s = Schedule { base: 0.1, warmup: 4, warmup_start: 0.25, decay };
+        assert_eq!(s.lr(0, 0), 0.025);
+        assert!((s.lr(2, 0) - 0.0625).abs() < 1e-12);
+        assert_eq!(s.lr(4, 0), 0.1);
+        assert!((s.lr(9, 0) - 0.055).abs() < 1e-12);
+        assert!((s.lr(14, 0) - 0.01).abs() < 1e-12 && s.lr(99, 0) == s.lr(14, 0));
+    }
+
+    #[test]
+    fn steps_count_whole_epochs() {
+        let s = |decay| Schedule { base: 1.0, warmup: 0, warmup_start: 0.0, decay };
+        let step = s(Decay::Step { epochs: 2, gamma: 0.5 });
+        assert_eq!([0, 1, 2, 3, 4].map(|e| step.lr(9, e)), [1.0, 1.0, 0.5, 0.5, 0.25]);
+        let many = s(Decay::Milestones { epochs: vec![1, 3], gamma: 0.5 });
+        assert_eq!([0, 1, 2, 3, 4].map(|e| many.lr(9, e)), [1.0, 0.5, 0.5, 0.25, 0.25]);
+    }
+}
