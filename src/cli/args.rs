@@ -1,0 +1,250 @@
+//! The command line, as typed.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Trains standard neural networks from a TOML file.
+#[derive(Debug, Parser)]
+#[command(name = "runner", version, propagate_version = true, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Train the model that a configuration describes
+    Train(TrainArgs),
+    /// Evaluate a checkpoint, or a configuration with `[model] weights`
+    Eval(EvalArgs),
+    /// Classify image files with a checkpoint, or a configuration with `[model] weights`
+    Predict(PredictArgs),
+    /// Validate a configuration: layers, shapes, parameters, FLOPs, exact memory plan; needs no data
+    Check(CheckArgs),
+    /// Time the training step of a configuration, or a matrix product (`bench matmul`)
+    Bench(BenchArgs),
+    /// List the devices that can be trained on
+    Devices(OutputArgs),
+    /// Write the weights of a checkpoint to a .safetensors file
+    Export(ExportArgs),
+    /// Print the JSON Schema of the configuration language, for editors
+    Schema,
+    /// Data sets
+    #[command(subcommand)]
+    Data(DataCommand),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Where the configuration's values come from.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Overrides {
+    /// Replace a value of the configuration, as in `--set train.epochs=5` (repeatable)
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Device to run on, instead of the configuration's: auto, cpu, cuda, cuda:N
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+}
+
+impl Overrides {
+    /// All overrides in `--set`'s form.
+    pub fn sets(&self) -> Vec<String> {
+        let device = self.device.iter().map(|d| format!("device={}", toml::Value::String(d.clone())));
+        self.set.iter().cloned().chain(device).collect()
+    }
+}
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct OutputArgs {
+    /// Print only JSON on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `runner train`
+#[derive(Debug, Args)]
+pub struct TrainArgs {
+    /// The configuration (TOML)
+    pub config: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub overrides: Overrides,
+    /// The run's folder [default: runs/<name>/<number>]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Continue a run: from this checkpoint, or from the newest whole one in the run's folder
+    #[arg(long, value_name = "CHECKPOINT", num_args = 0..=1, conflicts_with = "force")]
+    pub resume: Option<Option<PathBuf>>,
+    /// Start anew in a folder that already holds a run, whose files are removed
+    #[arg(long)]
+    pub force: bool,
+    /// Compute threads of the CPU [default: all cores]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Print nothing but warnings and errors
+    #[arg(long, short)]
+    pub quiet: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub output: OutputArgs,
+}
+
+/// `runner eval`
+#[derive(Debug, Args)]
+pub struct EvalArgs {
+    /// A checkpoint (.safetensors), or a configuration (.toml) with `[model] weights`
+    pub model: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub overrides: Overrides,
+    /// Which samples: `val` (the validation split where the configuration has one, else the test set), `test`, `train`
+    #[arg(long, value_enum, default_value_t = SplitName::Val)]
+    pub split: SplitName,
+    /// Compute threads of the CPU [default: all cores]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub output: OutputArgs,
+}
+
+/// A part of the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SplitName {
+    /// What training validates on
+    Val,
+    /// The source's test set
+    Test,
+    /// The training set, without augmentation
+    Train,
+}
+
+/// `runner predict`
+#[derive(Debug, Args)]
+pub struct PredictArgs {
+    /// A checkpoint (.safetensors), or a configuration (.toml) with `[model] weights`
+    pub model: PathBuf,
+    /// Image files
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub overrides: Overrides,
+    /// How many classes to show for each file
+    #[arg(long, value_name = "K", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub top: u32,
+    /// Swap black and white first (digits are light on dark)
+    #[arg(long)]
+    pub invert: bool,
+    /// Compute threads of the CPU [default: all cores]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub output: OutputArgs,
+}
+
+/// `runner check`
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// The configuration (TOML)
+    pub config: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub overrides: Overrides,
+    /// Print the effective configuration, with the origin of every value
+    #[arg(long)]
+    pub print: bool,
+    /// Print the graph of the training step instead, as it is after this pass: forward, grad, update, simplify, fuse
+    #[arg(long, value_name = "PASS")]
+    pub graph: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub output: OutputArgs,
+}
+
+/// `runner bench`
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// A configuration (TOML), or the word `matmul`
+    pub what: String,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub overrides: Overrides,
+    /// Timed steps
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub steps: u32,
+    /// Rows and columns of the matrices, for `matmul`
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=32768))]
+    pub n: u32,
+    /// Compute threads of the CPU [default: all cores]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Time every operation of the step
+    #[arg(long)]
+    pub profile: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub output: OutputArgs,
+}
+
+/// `runner export`
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// A checkpoint
+    pub checkpoint: PathBuf,
+    /// The file to write; its suffix is the format (.safetensors)
+    pub out: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub output: OutputArgs,
+}
+
+/// `runner data`
+#[derive(Debug, Subcommand)]
+pub enum DataCommand {
+    /// Download a data set, with checksums
+    Fetch {
+        /// mnist, fashion_mnist or cifar10
+        source: String,
+        /// Folder [default: data/<source>]
+        #[arg(long, value_name = "DIR")]
+        root: Option<PathBuf>,
+        /// Where to look instead of the known mirrors (repeatable)
+        #[arg(long = "mirror", value_name = "URL")]
+        mirrors: Vec<String>,
+        #[command(flatten)]
+        #[allow(missing_docs)]
+        output: OutputArgs,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn resume_takes_an_optional_checkpoint() {
+        let train = |args: &[&str]| match Cli::try_parse_from([&["runner", "train"], args].concat()).unwrap().command {
+            Command::Train(t) => t,
+            _ => unreachable!(),
+        };
+        assert_eq!(train(&["a.toml"]).resume, None);
+        assert_eq!(train(&["a.toml", "--resume"]).resume, Some(None));
+        assert_eq!(train(&["a.toml", "--resume", "x"]).resume, Some(Some("x".into())));
+        assert_eq!(train(&["a.toml", "--device", "cuda:1"]).overrides.sets(), ["device=\"cuda:1\""]);
+    }
+}
