@@ -4,6 +4,7 @@
 //! planned [`plan::Program`], and a [`backend`] runs the program for every batch. `ARCHITECTURE.md` has the map.
 
 pub mod backend;
+pub mod config;
 pub mod graph;
 pub mod passes;
 pub mod plan;

@@ -1,0 +1,246 @@
+//! Errors and warnings that point into configuration text, and how they are shown.
+
+use annotate_snippets::renderer::DecorStyle;
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use serde_json::{Value, json};
+
+/// A text of [`Sources`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SourceId(pub usize);
+
+/// A range of bytes of one source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span {
+    /// The text.
+    pub source: SourceId,
+    /// First byte.
+    pub start: usize,
+    /// One past the last byte.
+    pub end: usize,
+}
+
+/// Where a text came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceKind {
+    /// A file; its name is its path.
+    File,
+    /// A `--set KEY=VALUE` of the command line; its name and its text are what was typed there.
+    Set,
+}
+
+/// One text.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// What diagnostics call it: a path, or `--set KEY=VALUE`.
+    pub name: String,
+    /// The whole text.
+    pub text: String,
+    /// File or command line.
+    pub kind: SourceKind,
+}
+
+/// All texts that a configuration was put together from.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    list: Vec<Source>,
+}
+
+impl Sources {
+    /// Adds a text.
+    pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>, kind: SourceKind) -> SourceId {
+        self.list.push(Source { name: name.into(), text: text.into(), kind });
+        SourceId(self.list.len() - 1)
+    }
+
+    /// The text behind an id.
+    pub fn get(&self, id: SourceId) -> &Source {
+        &self.list[id.0]
+    }
+
+    /// All texts in the order in which they were added.
+    pub fn iter(&self) -> impl Iterator<Item = (SourceId, &Source)> {
+        self.list.iter().enumerate().map(|(i, source)| (SourceId(i), source))
+    }
+
+    /// The piece of text that a span covers.
+    pub fn text(&self, span: Span) -> &str {
+        let text = &self.get(span.source).text;
+        &text[floor(text, span.start)..floor(text, span.end.max(span.start))]
+    }
+
+    /// Line and column of a span's start, both counted from 1; columns count characters.
+    pub fn position(&self, span: Span) -> (usize, usize) {
+        let text = &self.get(span.source).text;
+        let before = &text[..floor(text, span.start)];
+        let line_start = before.rfind('\n').map_or(0, |i| i + 1);
+        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    }
+
+    /// `file:line` of a span, or the option of the command line that it is a part of.
+    pub fn place(&self, span: Span) -> String {
+        let source = self.get(span.source);
+        match source.kind {
+            SourceKind::File => format!("{}:{}", source.name, self.position(span).0),
+            SourceKind::Set => source.name.clone(),
+        }
+    }
+}
+
+/// The last character boundary of `text` at or before `at`.
+fn floor(text: &str, at: usize) -> usize {
+    let at = at.min(text.len());
+    (0..=at).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0)
+}
+
+/// Whether the configuration can be used all the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// It can not.
+    Error,
+    /// It can; something in it is probably not what was meant.
+    Warning,
+}
+
+/// A remark on a piece of text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    /// The piece.
+    pub span: Span,
+    /// The remark; may be empty.
+    pub text: String,
+    /// The culprit (carets) rather than context (dashes).
+    pub primary: bool,
+}
+
+/// What is wrong, where, why, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Error or warning.
+    pub severity: Severity,
+    /// One line without a full stop.
+    pub message: String,
+    /// The places concerned, the culprit first.
+    pub labels: Vec<Label>,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+impl Diagnostic {
+    /// An error that has no place yet.
+    pub fn error(message: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, message: message.into(), labels: Vec::new(), help: None }
+    }
+
+    /// A warning that has no place yet.
+    pub fn warning(message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(message) }
+    }
+
+    /// Points carets at the culprit.
+    pub fn at(mut self, span: Span, text: impl Into<String>) -> Self {
+        self.labels.push(Label { span, text: text.into(), primary: true });
+        self
+    }
+
+    /// Underlines another place that has to do with it.
+    pub fn context(mut self, span: Span, text: impl Into<String>) -> Self {
+        self.labels.push(Label { span, text: text.into(), primary: false });
+        self
+    }
+
+    /// Says what to do.
+    pub fn help(mut self, text: impl Into<String>) -> Self {
+        self.help = Some(text.into());
+        self
+    }
+
+    /// The culprit's place.
+    pub fn span(&self) -> Option<Span> {
+        self.labels.iter().find(|label| label.primary).or(self.labels.first()).map(|label| label.span)
+    }
+
+    fn group<'a>(&'a self, sources: &'a Sources) -> Group<'a> {
+        let level = match self.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+        };
+        let mut group =
+            level.primary_title(self.message.as_str()).elements(None::<Snippet<annotate_snippets::Annotation>>);
+        let mut ids: Vec<SourceId> = Vec::new();
+        for id in self.span().map(|span| span.source).into_iter().chain(self.labels.iter().map(|l| l.span.source)) {
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
+        for id in ids {
+            let source = sources.get(id);
+            let mut snippet = Snippet::source(source.text.as_str()).path(source.name.as_str());
+            for label in self.labels.iter().filter(|label| label.span.source == id) {
+                let start = floor(&source.text, label.span.start);
+                let end = first_line(&source.text, start, floor(&source.text, label.span.end.max(start)));
+                let kind = if label.primary { AnnotationKind::Primary } else { AnnotationKind::Context };
+                let text = (!label.text.is_empty()).then_some(label.text.as_str());
+                snippet = snippet.annotation(kind.span(start..end).label(text));
+            }
+            group = group.element(snippet);
+        }
+        if let Some(help) = &self.help {
+            group = group.element(Level::HELP.message(help.as_str()));
+        }
+        group
+    }
+}
+
+/// The end of a span, drawn in to its first line: a caret under a whole table would hide what is meant.
+fn first_line(text: &str, start: usize, end: usize) -> usize {
+    match text[start..end].find('\n') {
+        Some(0) | None => end,
+        Some(length) => start + length,
+    }
+}
+
+/// Sorts by place: source, then position; what has no place comes first.
+pub fn sort(diagnostics: &mut [Diagnostic]) {
+    diagnostics.sort_by_key(|d| d.span().map(|span| (span.source, span.start)));
+}
+
+/// The text that a person reads, sorted by place, a blank line between two diagnostics.
+pub fn render(sources: &Sources, diagnostics: &[Diagnostic], color: bool) -> String {
+    let renderer = if color { Renderer::styled() } else { Renderer::plain() }.decor_style(DecorStyle::Ascii);
+    let mut sorted = diagnostics.to_vec();
+    sort(&mut sorted);
+    sorted.iter().map(|d| renderer.render(&[d.group(sources)]) + "\n").collect::<Vec<_>>().join("\n")
+}
+
+/// The same for programs: a list of `severity`, `message`, `file`, `line`, `column`, `reason`, `help` and `related`
+/// (other places: `file`, `line`, `column`, `message`).
+pub fn to_json(sources: &Sources, diagnostics: &[Diagnostic]) -> Value {
+    let mut sorted = diagnostics.to_vec();
+    sort(&mut sorted);
+    let place = |span: Option<Span>| match span {
+        Some(span) => {
+            let (line, column) = sources.position(span);
+            (json!(sources.get(span.source).name), json!(line), json!(column))
+        }
+        None => (Value::Null, Value::Null, Value::Null),
+    };
+    let one = |d: &Diagnostic| {
+        let culprit = d.labels.iter().position(|label| label.primary).unwrap_or(0);
+        let (file, line, column) = place(d.span());
+        let related = d.labels.iter().enumerate().filter(|(i, _)| *i != culprit).map(|(_, label)| {
+            let (file, line, column) = place(Some(label.span));
+            json!({ "file": file, "line": line, "column": column, "message": label.text })
+        });
+        json!({
+            "severity": match d.severity { Severity::Error => "error", Severity::Warning => "warning" },
+            "message": d.message,
+            "file": file,
+            "line": line,
+            "column": column,
+            "reason": d.labels.get(culprit).map(|label| &label.text),
+            "help": d.help,
+            "related": related.collect::<Vec<_>>(),
+        })
+    };
+    sorted.iter().map(one).collect()
+}

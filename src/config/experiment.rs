@@ -1,0 +1,186 @@
+//! The experiment: what a configuration says, as plain data, with every default filled in and every place kept.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Serialize, Serializer};
+
+use super::diagnostics::Span;
+use super::layers::Layer;
+use super::sections::{Checkpoint, Data, Log, Loss, Optimizer, Schedule, Train};
+use super::values::{Device, Precision};
+
+/// A whole experiment. Its serialisation leaves out the places: two that serialise alike run alike.
+#[derive(Debug, Clone, Serialize)]
+pub struct Experiment {
+    /// The file's name without its extension.
+    #[serde(skip)]
+    pub name: String,
+    /// Of everything random.
+    pub seed: u64,
+    /// Where to run.
+    pub device: Device,
+    /// How to compute.
+    pub precision: Precision,
+    /// `[data]`.
+    pub data: Data,
+    /// `[model]`.
+    pub model: Model,
+    /// `[loss]`.
+    pub loss: Loss,
+    /// `[optimizer]`.
+    pub optimizer: Optimizer,
+    /// `[schedule]`.
+    pub schedule: Schedule,
+    /// `[train]`.
+    pub train: Train,
+    /// `[checkpoint]`.
+    pub checkpoint: Checkpoint,
+    /// `[log]`.
+    pub log: Log,
+    /// Where values were written.
+    #[serde(skip)]
+    pub origins: Origins,
+}
+
+impl Experiment {
+    /// Where the value of a dotted key (`optimizer.lr`, `data.transforms.0.mean`, `train`) was written; `None` for a
+    /// default.
+    pub fn span_of(&self, key: &str) -> Option<Span> {
+        self.origins.0.get(key).copied()
+    }
+
+    /// The place of a key or, where it was not written, of the section around it: there is always something to
+    /// point at unless a whole section was left out.
+    pub fn nearest_span(&self, key: &str) -> Option<Span> {
+        let mut key = key;
+        loop {
+            match (self.span_of(key), key.rfind('.')) {
+                (Some(span), _) => return Some(span),
+                (None, Some(dot)) => key = &key[..dot],
+                (None, None) => return None,
+            }
+        }
+    }
+}
+
+/// Dotted keys and the places of their values. Keys that are not there have their defaults.
+#[derive(Debug, Clone, Default)]
+pub struct Origins(pub BTreeMap<String, Span>);
+
+/// The `[model]` section, blocks and repeats unrolled.
+#[derive(Debug, Clone, Serialize)]
+pub struct Model {
+    /// The layers, in order.
+    pub layers: Vec<LayerNode>,
+    /// A file of parameters to start from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weights: Option<PathBuf>,
+    /// Every name in that file must fit, and none may be missing.
+    pub weights_strict: bool,
+    /// Parameters that training leaves as they are.
+    pub freeze: Vec<Pattern>,
+}
+
+/// Names of parameters, `*` standing for any characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern {
+    /// As written.
+    pub text: String,
+    /// Where.
+    pub span: Span,
+}
+
+impl Pattern {
+    /// Whether it fits a whole name.
+    pub fn matches(&self, name: &str) -> bool {
+        let mut pieces = self.text.split('*');
+        let Some(mut rest) = pieces.next().and_then(|first| name.strip_prefix(first)) else { return false };
+        let mut pieces = pieces.peekable();
+        if pieces.peek().is_none() {
+            return rest.is_empty();
+        }
+        while let Some(piece) = pieces.next() {
+            if pieces.peek().is_none() {
+                return rest.ends_with(piece);
+            }
+            match rest.find(piece) {
+                Some(at) => rest = &rest[at + piece.len()..],
+                None => return false,
+            }
+        }
+        true
+    }
+}
+
+impl Serialize for Pattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+/// A layer, or something that holds layers.
+#[derive(Debug, Clone, Serialize)]
+pub struct LayerNode {
+    /// Its own part of the names below it: as written, else its index among its siblings; empty for a residual or
+    /// branches without a name, which add nothing.
+    pub name: String,
+    /// All names from the outside in, joined by dots: what parameter names begin with. No two layers with parameters
+    /// have the same.
+    pub path: String,
+    /// What a caret should point at: the value of `type` or `block`, the bare word, or the group's name.
+    #[serde(skip)]
+    pub span: Span,
+    /// The place of each argument's value.
+    #[serde(skip)]
+    pub fields: BTreeMap<String, Span>,
+    /// The paths of the layers whose outputs it takes, each an earlier one; `None`: the one before.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "paths")]
+    pub from: Option<Vec<(String, Span)>>,
+    /// What it is.
+    pub kind: LayerKind,
+}
+
+fn paths<S: Serializer>(from: &Option<Vec<(String, Span)>>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(from.iter().flatten().map(|(path, _)| path))
+}
+
+/// What a [`LayerNode`] is.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LayerKind {
+    /// One layer.
+    Layer(Layer),
+    /// Layers in order; also what a block becomes.
+    Group(Vec<LayerNode>),
+    /// Adds its input to its body's output.
+    Residual {
+        /// The body.
+        body: Vec<LayerNode>,
+        /// What is applied to the input where shapes differ: a group.
+        projection: Option<Box<LayerNode>>,
+        /// Leave the sum out where shapes differ.
+        if_same_shape: bool,
+    },
+    /// Multiplies its input by its layers' output, broadcast.
+    Gate(Vec<LayerNode>),
+    /// Several groups on the same input.
+    Branches {
+        /// The groups; each is a [`LayerKind::Group`].
+        branches: Vec<LayerNode>,
+        /// What becomes of their outputs.
+        combine: Combine,
+    },
+}
+
+/// How the outputs of branches become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Combine {
+    /// Their sum.
+    Add,
+    /// Their product, element by element.
+    Multiply,
+    /// One after the other, along the channels.
+    Concat,
+}

@@ -1,0 +1,50 @@
+//! The layers: a plain struct for each, with PyTorch's names and defaults; their comments are what editors show.
+//!
+//! A new layer is a struct in the file of its family and a line in the list below.
+
+mod activation;
+mod combine;
+mod conv;
+mod norm;
+mod pool;
+mod shape;
+
+pub use activation::*;
+pub use combine::*;
+pub use conv::*;
+pub use norm::*;
+pub use pool::*;
+pub use shape::*;
+
+use super::tagged::tagged;
+
+tagged! {
+    /// One layer with its arguments.
+    Layer by "type":
+    "linear" => Linear(Linear),
+    "conv2d" => Conv2d(Conv2d),
+    "batch_norm1d" => BatchNorm1d(BatchNorm1d),
+    "batch_norm2d" => BatchNorm2d(BatchNorm2d),
+    "group_norm" => GroupNorm(GroupNorm),
+    "layer_norm" => LayerNorm(LayerNorm),
+    "max_pool2d" => MaxPool2d(MaxPool2d),
+    "avg_pool2d" => AvgPool2d(AvgPool2d),
+    "adaptive_avg_pool2d" => AdaptiveAvgPool2d(AdaptiveAvgPool2d),
+    "flatten" => Flatten(Flatten),
+    "dropout" => Dropout(Dropout),
+    "relu" => Relu(Relu),
+    "relu6" => Relu6(Relu6),
+    "leaky_relu" => LeakyRelu(LeakyRelu),
+    "elu" => Elu(Elu),
+    "gelu" => Gelu(Gelu),
+    "silu" => Silu(Silu),
+    "tanh" => Tanh(Tanh),
+    "sigmoid" => Sigmoid(Sigmoid),
+    "hardsigmoid" => Hardsigmoid(Hardsigmoid),
+    "hardswish" => Hardswish(Hardswish),
+    "softmax" => Softmax(Softmax),
+    "add" => Add(Add),
+    "multiply" => Multiply(Multiply),
+    "concat" => Concat(Concat),
+    "identity" => Identity(Identity),
+}

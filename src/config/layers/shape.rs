@@ -1,0 +1,43 @@
+//! Layers that reorder, drop or pass on.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+fn first() -> i64 {
+    1
+}
+
+fn last() -> i64 {
+    -1
+}
+
+fn half() -> f64 {
+    0.5
+}
+
+/// Makes one dimension of several, in PyTorch's order (channel, row, column). `torch.nn.Flatten`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Flatten {
+    /// First dimension to join.
+    #[serde(default = "first")]
+    pub start_dim: i64,
+    /// Last dimension to join; negative numbers count from the end.
+    #[serde(default = "last")]
+    pub end_dim: i64,
+}
+
+/// Sets elements to zero at random in training, and scales the others up. `torch.nn.Dropout`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Dropout {
+    /// Probability of zero, from 0 up to but not including 1.
+    #[serde(default = "half")]
+    #[schemars(range(min = 0))]
+    pub p: f64,
+}
+
+/// Passes its input on. `torch.nn.Identity`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {}

@@ -1,0 +1,15 @@
+//! The sections of a configuration other than the model: `[data]`, `[loss]`, `[optimizer]`, …
+
+mod data;
+mod optimizer;
+mod schedule;
+mod training;
+
+pub use data::*;
+pub use optimizer::*;
+pub use schedule::*;
+pub use training::*;
+
+fn yes() -> bool {
+    true
+}

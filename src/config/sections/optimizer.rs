@@ -1,0 +1,208 @@
+//! `[optimizer]` and `[loss]`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::experiment::Pattern;
+use crate::config::tagged::tagged;
+
+tagged! {
+    /// The `[loss]` section.
+    Loss by "type":
+    "cross_entropy" => CrossEntropy(CrossEntropy),
+    "mse" => Mse(Mse),
+}
+
+/// Cross-entropy of classes, from logits, averaged over the batch. `torch.nn.CrossEntropyLoss`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CrossEntropy {
+    /// Share of each target that is spread evenly over all classes.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
+    pub label_smoothing: f64,
+}
+
+/// Mean squared error. `torch.nn.MSELoss`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Mse {}
+
+/// The `[optimizer]` section.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Optimizer {
+    /// The rule with its arguments.
+    #[serde(flatten)]
+    pub rule: OptimizerRule,
+    /// Parameters that are treated differently; a parameter belongs to the first group that matches it.
+    pub groups: Vec<ParamGroup>,
+}
+
+tagged! {
+    /// How a gradient changes a parameter.
+    OptimizerRule by "type":
+    "sgd" => Sgd(Sgd),
+    "adam" => Adam(Adam),
+    "adamw" => AdamW(AdamW),
+    "rmsprop" => RmsProp(RmsProp),
+}
+
+impl OptimizerRule {
+    /// The learning rate that schedules scale.
+    pub fn lr(&self) -> f64 {
+        match self {
+            Self::Sgd(o) => o.lr,
+            Self::Adam(o) => o.lr,
+            Self::AdamW(o) => o.lr,
+            Self::RmsProp(o) => o.lr,
+        }
+    }
+
+    /// The weight decay of parameters in no group.
+    pub fn weight_decay(&self) -> f64 {
+        match self {
+            Self::Sgd(o) => o.weight_decay,
+            Self::Adam(o) => o.weight_decay,
+            Self::AdamW(o) => o.weight_decay,
+            Self::RmsProp(o) => o.weight_decay,
+        }
+    }
+}
+
+/// What some parameters have of their own.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ParamGroup {
+    /// Names of parameters, `*` standing for any characters.
+    #[serde(rename = "match")]
+    pub patterns: Vec<Pattern>,
+    /// Learning rate, if not the section's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lr: Option<f64>,
+    /// Weight decay, if not the section's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight_decay: Option<f64>,
+}
+
+/// Stochastic gradient descent. `torch.optim.SGD`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sgd {
+    /// Learning rate.
+    #[schemars(range(min = 0))]
+    pub lr: f64,
+    /// Share of the last update that is kept.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub momentum: f64,
+    /// Share of the gradient that momentum leaves out.
+    #[serde(default)]
+    pub dampening: f64,
+    /// L2 penalty, added to the gradient.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub weight_decay: f64,
+    /// Nesterov's momentum; needs `momentum`, and no `dampening`.
+    #[serde(default)]
+    pub nesterov: bool,
+}
+
+/// `torch.optim.Adam`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Adam {
+    /// Learning rate.
+    #[serde(default = "lr_adam")]
+    #[schemars(range(min = 0))]
+    pub lr: f64,
+    /// Decay of the running means of gradient and squared gradient.
+    #[serde(default = "betas")]
+    pub betas: [f64; 2],
+    /// Added to the denominator.
+    #[serde(default = "eps")]
+    #[schemars(range(min = 0))]
+    pub eps: f64,
+    /// L2 penalty, added to the gradient.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub weight_decay: f64,
+    /// Divide by the largest mean of squares so far.
+    #[serde(default)]
+    pub amsgrad: bool,
+}
+
+/// Adam with decoupled weight decay. `torch.optim.AdamW`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AdamW {
+    /// Learning rate.
+    #[serde(default = "lr_adam")]
+    #[schemars(range(min = 0))]
+    pub lr: f64,
+    /// Decay of the running means of gradient and squared gradient.
+    #[serde(default = "betas")]
+    pub betas: [f64; 2],
+    /// Added to the denominator.
+    #[serde(default = "eps")]
+    #[schemars(range(min = 0))]
+    pub eps: f64,
+    /// Share of a parameter, times the learning rate, that each step takes away.
+    #[serde(default = "decay_adamw")]
+    #[schemars(range(min = 0))]
+    pub weight_decay: f64,
+    /// Divide by the largest mean of squares so far.
+    #[serde(default)]
+    pub amsgrad: bool,
+}
+
+/// `torch.optim.RMSprop`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RmsProp {
+    /// Learning rate.
+    #[serde(default = "lr_rmsprop")]
+    #[schemars(range(min = 0))]
+    pub lr: f64,
+    /// Decay of the running mean of squares.
+    #[serde(default = "alpha")]
+    #[schemars(range(min = 0, max = 1))]
+    pub alpha: f64,
+    /// Added to the denominator.
+    #[serde(default = "eps")]
+    #[schemars(range(min = 0))]
+    pub eps: f64,
+    /// L2 penalty, added to the gradient.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub weight_decay: f64,
+    /// Share of the last update that is kept.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub momentum: f64,
+    /// Divide by an estimate of the gradient's variance.
+    #[serde(default)]
+    pub centered: bool,
+}
+
+fn lr_adam() -> f64 {
+    1e-3
+}
+
+fn lr_rmsprop() -> f64 {
+    1e-2
+}
+
+fn betas() -> [f64; 2] {
+    [0.9, 0.999]
+}
+
+fn eps() -> f64 {
+    1e-8
+}
+
+fn decay_adamw() -> f64 {
+    1e-2
+}
+
+fn alpha() -> f64 {
+    0.99
+}

@@ -1,0 +1,46 @@
+//! Tables that a word tells apart: `type = "conv2d"`, `source = "mnist"`.
+
+use schemars::{Schema, SchemaGenerator};
+
+/// An enum of structs, one of which a table is read as. Made by [`tagged!`].
+pub trait Tagged: Sized + 'static {
+    /// The key that holds the word.
+    const TAG: &'static str;
+    /// All words.
+    const TYPES: &'static [&'static str];
+
+    /// The word of this one.
+    fn type_name(&self) -> &'static str;
+
+    /// The JSON Schema of each word's struct.
+    fn schemas(generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)>;
+}
+
+/// Declares an enum and its [`Tagged`] from a list of `"word" => Variant(Struct)`.
+macro_rules! tagged {
+    ($(#[$doc:meta])* $enum:ident by $tag:literal: $($name:literal => $variant:ident($args:ty),)*) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, serde::Serialize)]
+        #[serde(tag = $tag)]
+        #[expect(missing_docs, reason = "each variant is documented at its struct")]
+        pub enum $enum {
+            $(#[serde(rename = $name)] $variant($args),)*
+        }
+
+        impl $crate::config::tagged::Tagged for $enum {
+            const TAG: &'static str = $tag;
+            const TYPES: &'static [&'static str] = &[$($name,)*];
+
+            fn type_name(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $name,)*
+                }
+            }
+
+            fn schemas(generator: &mut schemars::SchemaGenerator) -> Vec<(&'static str, schemars::Schema)> {
+                vec![$(($name, <$args as schemars::JsonSchema>::json_schema(generator)),)*]
+            }
+        }
+    };
+}
+pub(crate) use tagged;
