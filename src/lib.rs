@@ -4,7 +4,9 @@
 //! planned [`plan::Program`], and a [`backend`] runs the program for every batch. `ARCHITECTURE.md` has the map.
 
 pub mod backend;
+pub mod build;
 pub mod config;
+pub mod data;
 pub mod graph;
 pub mod passes;
 pub mod plan;

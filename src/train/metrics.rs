@@ -51,11 +51,6 @@ impl Figures {
     }
 }
 
-/// True if a larger value of the figure is better.
-pub fn larger_is_better(monitor: &str) -> bool {
-    monitor.ends_with("accuracy")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

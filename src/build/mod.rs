@@ -1,0 +1,203 @@
+//! From an experiment to forward graphs: layers become operations, shapes are inferred as each is added.
+//!
+//! The builder reports every mistake that it can find in one go: after a layer that does not fit it goes on with the
+//! shape that the layer was meant to put out.
+
+mod containers;
+pub mod init;
+mod input;
+mod layers;
+mod loss;
+mod params;
+mod summary;
+
+pub use input::sample_shape;
+pub use loss::task;
+pub use summary::LayerRow;
+
+use crate::config::{Diagnostic, Experiment, LayerNode, Span};
+use crate::data::DataSpec;
+use crate::graph::op::{Op, Permute, Reshape, ShapeError};
+use crate::graph::{DType, Graph, Role, Shape, ValueId, Variables};
+use std::collections::HashMap;
+
+/// What a graph is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Dropout drops, batch normalisation uses the batch; loss and metrics.
+    Train,
+    /// As a trained model is used; loss and metrics.
+    Eval,
+    /// As [`Mode::Eval`], without targets.
+    Predict,
+}
+
+/// A forward graph.
+#[derive(Debug)]
+pub struct Forward {
+    /// The graph.
+    pub graph: Graph,
+    /// What the model puts out, in PyTorch's order.
+    pub prediction: ValueId,
+    /// The mean loss of the batch, unless the mode is [`Mode::Predict`].
+    pub loss: Option<ValueId>,
+    /// The layers, for listings.
+    pub rows: Vec<LayerRow>,
+}
+
+/// Name of the running metric sums of a mode.
+pub fn metrics_variable(mode: Mode) -> &'static str {
+    if mode == Mode::Train { "metrics.train" } else { "metrics.eval" }
+}
+
+/// Builds the graph for a batch of `batch` samples. Variables are made on first use and found again afterwards.
+///
+/// # Errors
+/// Everything that does not fit, with its place in the configuration.
+pub fn forward(
+    experiment: &Experiment,
+    data: &DataSpec,
+    vars: &mut Variables,
+    batch: usize,
+    mode: Mode,
+) -> Result<Forward, Vec<Diagnostic>> {
+    let mut b = Builder {
+        graph: Graph::new(),
+        vars,
+        mode,
+        batch,
+        errors: Vec::new(),
+        rows: Vec::new(),
+        named: HashMap::new(),
+        dropouts: 0,
+    };
+    let x = b.input(experiment, data);
+    let y = b.sequence(&experiment.model.layers, x);
+    let y = b.in_pytorch_order(y);
+    let loss = b.loss(experiment, data, y);
+    b.finish_rows();
+    if b.errors.is_empty() {
+        b.graph.values[y.value.index()].role = Role::Output;
+        Ok(Forward { graph: b.graph, prediction: y.value, loss, rows: b.rows })
+    } else {
+        Err(b.errors)
+    }
+}
+
+/// A value on its way through the layers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Tensor {
+    value: ValueId,
+    /// The value is a flattened image whose elements are still in the order (row, column, channel); the height, width and
+    /// channels it had. The next layer either takes that into account or puts the elements into PyTorch's order.
+    flat: Option<[usize; 3]>,
+    /// Index in [`Builder::rows`] of the layer that made it.
+    made_by: Option<usize>,
+}
+
+struct Builder<'a> {
+    graph: Graph,
+    vars: &'a mut Variables,
+    mode: Mode,
+    batch: usize,
+    errors: Vec<Diagnostic>,
+    rows: Vec<LayerRow>,
+    /// Results by the full path of the layer, for `from`.
+    named: HashMap<String, Tensor>,
+    /// Number of dropout layers so far: each draws its own masks.
+    dropouts: u32,
+}
+
+impl Builder<'_> {
+    fn shape(&self, t: Tensor) -> &Shape {
+        self.graph.shape(t.value)
+    }
+
+    fn sequence(&mut self, layers: &[LayerNode], mut x: Tensor) -> Tensor {
+        for node in layers {
+            x = self.node(node, x);
+        }
+        x
+    }
+
+    /// The operands of a layer: what `from` names, or what the layer before put out.
+    fn operands(&self, node: &LayerNode, x: Tensor) -> Vec<Tensor> {
+        match &node.from {
+            // The configuration layer has resolved the names to paths of layers that come before.
+            Some(list) => list.iter().filter_map(|(path, _)| self.named.get(path).copied()).collect(),
+            None => vec![x],
+        }
+    }
+
+    /// Adds `op`; on failure reports it at `node` and goes on with a value of shape `meant`.
+    fn apply(
+        &mut self,
+        node: &LayerNode,
+        op: impl Into<Op>,
+        operands: &[ValueId],
+        from: &[Tensor],
+        meant: Shape,
+    ) -> ValueId {
+        match self.graph.add1(op, operands) {
+            Ok(v) => v,
+            Err(e) => {
+                self.shape_error(node, &e, from);
+                self.graph.add_value(DType::F32, meant, Role::Temporary)
+            }
+        }
+    }
+
+    /// Reports that `node` cannot take what it is given, and shows the layer that made it.
+    fn shape_error(&mut self, node: &LayerNode, e: &ShapeError, from: &[Tensor]) {
+        let culprit = e.input.and_then(|i| from.get(i)).or(from.first()).copied();
+        self.mismatch(node, e.message.clone(), "does not fit here", culprit, None);
+    }
+
+    /// An error at `node`, with the layer that made `x` as context.
+    fn mismatch(
+        &mut self,
+        node: &LayerNode,
+        message: impl Into<String>,
+        label: impl Into<String>,
+        x: Option<Tensor>,
+        help: Option<String>,
+    ) {
+        let at = |span: Span| Diagnostic::error(message).at(span, label);
+        let mut error = at(node.span);
+        if let Some(x) = x {
+            let shape = self.shape(x).to_pytorch();
+            match x.made_by {
+                Some(row) if self.rows[row].span != node.span => {
+                    error = error.context(self.rows[row].span, format!("puts out {shape}"));
+                }
+                Some(_) => {}
+                None => error.message = format!("{} (the data comes as {shape})", error.message),
+            }
+        }
+        if let Some(help) = help {
+            error = error.help(help);
+        }
+        // A block that is instantiated many times would report one mistake as often.
+        if !self.errors.contains(&error) {
+            self.errors.push(error);
+        }
+    }
+
+    /// `op` on values that are known to fit it.
+    fn plain(&mut self, op: impl Into<Op>, operands: &[ValueId]) -> ValueId {
+        self.graph.add1(op, operands).expect("the builder made the operands for this operation")
+    }
+
+    /// The value with its elements in PyTorch's order, if it is a flattened image.
+    fn in_pytorch_order(&mut self, t: Tensor) -> Tensor {
+        let Some([h, w, c]) = t.flat else { return t };
+        let n = self.shape(t).dims()[0];
+        let image = self.plain(Reshape { shape: Shape::from([n, h, w, c]) }, &[t.value]);
+        let first = self.plain(Permute { perm: vec![0, 3, 1, 2] }, &[image]);
+        let value = self.plain(Reshape { shape: Shape::from([n, c * h * w]) }, &[first]);
+        Tensor { value, flat: None, ..t }
+    }
+}
+
+#[cfg(test)]
+mod tests;

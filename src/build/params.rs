@@ -1,0 +1,47 @@
+//! Parameters and buffers of layers, with PyTorch's names and initial distributions.
+
+use super::Builder;
+use crate::graph::{DType, Fill, Shape, Storage, ValueId, VarKind, Variable};
+
+/// A parameter or buffer to be made.
+pub(super) struct Param<'a> {
+    /// Last component of its name.
+    pub name: &'a str,
+    pub dtype: DType,
+    /// Inside shape.
+    pub shape: Shape,
+    pub storage: Storage,
+    pub init: Fill,
+    pub kind: VarKind,
+}
+
+impl Param<'_> {
+    /// A weight of which inside and outside are the same.
+    pub fn plain(name: &str, shape: impl Into<Shape>, init: Fill) -> Param<'_> {
+        let shape = shape.into();
+        Param { name, dtype: DType::F32, storage: Storage::plain(shape.clone()), shape, init, kind: VarKind::Parameter }
+    }
+
+    /// A buffer.
+    pub fn buffer(name: &str, dtype: DType, shape: impl Into<Shape>, start: f64) -> Param<'_> {
+        Param { dtype, kind: VarKind::Buffer, ..Param::plain(name, shape, Fill::Constant(start)) }
+    }
+}
+
+/// The start of weights and biases of `torch.nn.Linear` and `Conv2d`: uniform within `1 / √fan_in` (that is what
+/// `kaiming_uniform_` with `a = √5` comes to).
+pub(super) fn uniform_fan_in(fan_in: usize) -> Fill {
+    Fill::Uniform { bound: 1.0 / (fan_in.max(1) as f64).sqrt() }
+}
+
+impl Builder<'_> {
+    /// The value of parameter `path.name`, made on first use.
+    pub(super) fn param(&mut self, path: &str, p: Param) -> ValueId {
+        let name = if path.is_empty() { p.name.to_string() } else { format!("{path}.{}", p.name) };
+        let trainable = p.kind == VarKind::Parameter;
+        let Param { dtype, shape, storage, init, kind, .. } = p;
+        let var = Variable { name, dtype, shape, kind, trainable, storage, init, origin: path.to_string() };
+        let id = self.vars.get_or_add(var);
+        self.graph.variable(self.vars, id)
+    }
+}
