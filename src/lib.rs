@@ -5,5 +5,6 @@
 
 pub mod backend;
 pub mod graph;
+pub mod passes;
 pub mod plan;
 pub mod random;
