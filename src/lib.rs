@@ -11,3 +11,4 @@ pub mod graph;
 pub mod passes;
 pub mod plan;
 pub mod random;
+pub mod train;

@@ -1,6 +1,80 @@
 //! What turns the graph of a model's forward pass into the graph of a whole training step.
 //!
-//! A pass is a function on a [`crate::graph::Graph`]; whoever builds a program decides which passes run, in which order.
+//! A pass is a function on a [`crate::graph::Graph`]. They run in the order of [`Pass::ALL`], and the graph is verified
+//! after each.
 
+pub mod fuse;
 pub mod grad;
+pub mod simplify;
 pub mod update;
+
+use crate::graph::{Graph, verify};
+
+/// A pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pass {
+    /// The backward pass.
+    Grad,
+    /// The optimizer, or the sums of gradients for it.
+    Update,
+    /// Removal of what changes nothing.
+    Simplify,
+    /// Operations joined with those that make their operands.
+    Fuse,
+}
+
+impl Pass {
+    /// All passes, in order.
+    pub const ALL: [Pass; 4] = [Pass::Grad, Pass::Update, Pass::Simplify, Pass::Fuse];
+
+    /// The name that people use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Pass::Grad => "grad",
+            Pass::Update => "update",
+            Pass::Simplify => "simplify",
+            Pass::Fuse => "fuse",
+        }
+    }
+
+    /// The pass of that name.
+    pub fn parse(name: &str) -> Option<Pass> {
+        Pass::ALL.into_iter().find(|p| p.name() == name)
+    }
+}
+
+/// Which passes run: all of them by default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PassOptions {
+    /// Passes that are left out (only [`Pass::Simplify`] and [`Pass::Fuse`] can be).
+    pub without: Vec<Pass>,
+    /// Stop before this pass.
+    pub stop_before: Option<Pass>,
+}
+
+impl PassOptions {
+    /// True if `pass` and all after it are not to run.
+    pub fn stops_before(&self, pass: Pass) -> bool {
+        self.stop_before.is_some_and(|s| s <= pass)
+    }
+
+    /// Runs those of `passes` that need nothing but the graph.
+    ///
+    /// # Errors
+    /// A pass left the graph inconsistent: a bug of that pass.
+    pub fn run(&self, graph: &mut Graph, passes: &[Pass]) -> Result<(), String> {
+        for pass in passes {
+            if self.stops_before(*pass) || self.without.contains(pass) {
+                continue;
+            }
+            match pass {
+                Pass::Simplify => simplify::simplify(graph),
+                Pass::Fuse => fuse::fuse(graph),
+                // These two need the optimizer too; whoever builds a training graph calls them.
+                Pass::Grad | Pass::Update => continue,
+            }
+            verify(graph).map_err(|e| format!("after pass `{}`: {e}", pass.name()))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,284 @@
+//! The programs of an experiment: one for every kind of step and size of batch, over one set of variables.
+
+use crate::backend::Backend;
+use crate::build::{self, Forward, LayerRow, Mode};
+use crate::config::sections::OptimizerRule;
+use crate::config::{Diagnostic, Experiment};
+use crate::data::DataSpec;
+use crate::graph::op::{Algorithm, Slice, TensorOptions};
+use crate::graph::{DType, Graph, Input, Shape, ValueId, VarId, VarKind, Variables};
+use crate::passes::update::{Accumulators, UpdateSpec, add_accumulation, add_update, update_graph};
+use crate::passes::{Pass, PassOptions};
+use crate::plan::{Plan, Source};
+use std::sync::Arc;
+
+/// What a program does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Forward, backward, and the update (or, with accumulation, the sums for it).
+    Train,
+    /// The update from sums over micro-batches.
+    Update,
+    /// Loss and metrics.
+    Eval,
+    /// The model's output alone.
+    Predict,
+}
+
+/// The programs to make: kinds with sizes of batches.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Sizes of training batches; the largest first. Empty: no training.
+    pub train: Vec<usize>,
+    /// Sizes of evaluation batches.
+    pub eval: Vec<usize>,
+    /// Sizes of batches to predict.
+    pub predict: Vec<usize>,
+}
+
+impl Sizes {
+    /// The sizes that batches of `batch` out of `samples` have; `samples` is not always known.
+    pub fn of(batch: usize, samples: Option<usize>, drop_last: bool) -> Vec<usize> {
+        let Some(n) = samples else { return vec![batch] };
+        let rest = if drop_last { 0 } else { n % batch };
+        [if n >= batch { batch } else { 0 }, rest].into_iter().filter(|s| *s > 0).collect()
+    }
+}
+
+/// All programs of an experiment, planned.
+#[derive(Debug)]
+pub struct Programs {
+    /// Memory and graphs.
+    pub plan: Arc<Plan>,
+    /// The layers, with shapes for the largest batch.
+    pub rows: Vec<LayerRow>,
+    /// Kind and batch size of each program of the plan, in its order.
+    pub kinds: Vec<(Kind, usize)>,
+}
+
+impl Programs {
+    /// The program of that kind for that size of batch.
+    pub fn find(&self, kind: Kind, batch: usize) -> Option<usize> {
+        self.kinds.iter().position(|k| *k == (kind, batch))
+    }
+
+    /// Number of trainable and of all parameters.
+    pub fn parameters(&self) -> (usize, usize) {
+        let all = self.plan.variables.iter().filter(|(_, v)| v.kind == VarKind::Parameter);
+        all.fold((0, 0), |(t, n), (_, v)| (t + v.trainable as usize * v.shape.len(), n + v.shape.len()))
+    }
+}
+
+/// Builds, differentiates, optimises and plans everything that `sizes` asks for.
+///
+/// # Errors
+/// Everything in the experiment that does not fit, with its place.
+pub fn build(
+    experiment: &Experiment,
+    data: &DataSpec,
+    sizes: &Sizes,
+    backend: &dyn Backend,
+    options: &PassOptions,
+) -> Result<Programs, Vec<Diagnostic>> {
+    let mut vars = Variables::new();
+    let mut sources = Vec::new();
+    let mut kinds = Vec::new();
+    let mut rows = Vec::new();
+    let mut spec = None;
+    let mut sums = None;
+    for batch in &sizes.train {
+        let forward = build::forward(experiment, data, &mut vars, *batch, Mode::Train)?;
+        let spec = match &mut spec {
+            Some(s) => s,
+            none => none.insert(update_spec(experiment, &mut vars)?),
+        };
+        if rows.is_empty() {
+            rows = forward.rows.clone();
+        }
+        let (graph, accumulators) = train_graph(experiment, &mut vars, spec, &forward, options)?;
+        sums = accumulators.or(sums);
+        kinds.push((Kind::Train, *batch));
+        sources.push(source(&format!("train, batch of {batch}"), graph, &forward));
+    }
+    if let (Some(sums), Some(spec)) = (&sums, &spec) {
+        let mut graph = update_graph(&mut vars, spec, sums).map_err(|e| internal(&e.to_string()))?;
+        options.run(&mut graph, &[Pass::Simplify]).map_err(|e| internal(&e))?;
+        kinds.push((Kind::Update, 0));
+        sources.push(Source { name: "update".into(), graph, loss: None, prediction: None });
+    }
+    for (mode, kind, list) in [(Mode::Eval, Kind::Eval, &sizes.eval), (Mode::Predict, Kind::Predict, &sizes.predict)] {
+        for batch in list {
+            let mut forward = build::forward(experiment, data, &mut vars, *batch, mode)?;
+            if rows.is_empty() {
+                rows = forward.rows.clone();
+            }
+            let mut graph = std::mem::take(&mut forward.graph);
+            options.run(&mut graph, &[Pass::Simplify, Pass::Fuse]).map_err(|e| internal(&e))?;
+            kinds.push((kind, *batch));
+            let name = if kind == Kind::Eval { "eval" } else { "predict" };
+            sources.push(source(&format!("{name}, batch of {batch}"), graph, &forward));
+        }
+    }
+    check_freeze(experiment, &mut vars)?;
+    let plan = Plan::new(Arc::new(vars), sources, |g, n| backend.workspace(g, n));
+    Ok(Programs { plan: Arc::new(plan), rows, kinds })
+}
+
+/// The graph of the training step after pass `until`, as text: to look into a pass.
+///
+/// # Errors
+/// As [`build`].
+pub fn graph_after(experiment: &Experiment, data: &DataSpec, options: &PassOptions) -> Result<Graph, Vec<Diagnostic>> {
+    let mut vars = Variables::new();
+    let batch = experiment.data.loading.batch_size;
+    let forward = build::forward(experiment, data, &mut vars, batch, Mode::Train)?;
+    let spec = update_spec(experiment, &mut vars)?;
+    Ok(train_graph(experiment, &mut vars, &spec, &forward, options)?.0)
+}
+
+fn source(name: &str, graph: Graph, forward: &Forward) -> Source {
+    Source { name: name.into(), graph, loss: forward.loss, prediction: Some(forward.prediction) }
+}
+
+/// A bug of ours, told as such rather than as a panic.
+fn internal(message: &str) -> Vec<Diagnostic> {
+    vec![Diagnostic::error(format!("internal error: {message}")).help("this is a bug of runner; please report it")]
+}
+
+fn train_graph(
+    experiment: &Experiment,
+    vars: &mut Variables,
+    spec: &UpdateSpec,
+    forward: &Forward,
+    options: &PassOptions,
+) -> Result<(Graph, Option<Accumulators>), Vec<Diagnostic>> {
+    let mut graph = forward.graph.clone();
+    let loss = forward.loss.ok_or_else(|| internal("a training graph without a loss"))?;
+    if options.stops_before(Pass::Grad) {
+        return Ok((graph, None));
+    }
+    let add = |graph: &mut Graph, vars: &mut Variables| -> Result<Option<Accumulators>, crate::graph::ShapeError> {
+        // The gradient of the loss by itself is the loss scale, which comes with the batch.
+        graph.set_origin("loss");
+        graph.in_backward = true;
+        let schedule = graph.input(Input::Schedule, DType::F32, Shape::from([4]));
+        let seed = graph.add1(Slice { axis: 0, start: 2, len: 1 }, &[schedule])?;
+        let wrt: Vec<(VarId, ValueId)> =
+            spec.tensors.iter().filter_map(|(id, _)| Some((*id, graph.find_variable(*id)?))).collect();
+        let values: Vec<ValueId> = wrt.iter().map(|(_, v)| *v).collect();
+        let grads = crate::passes::grad::backward(graph, &[(loss, seed)], &values)?;
+        if options.stops_before(Pass::Update) {
+            return Ok(None);
+        }
+        let gradient = |id: VarId| wrt.iter().zip(&grads).find(|((i, _), _)| *i == id).and_then(|(_, g)| *g);
+        if experiment.train.accumulate > 1 {
+            add_accumulation(graph, vars, spec, loss, gradient).map(Some)
+        } else {
+            add_update(graph, vars, spec, loss, gradient).map(|()| None)
+        }
+    };
+    let sums = add(&mut graph, vars).map_err(|e| internal(&e.to_string()))?;
+    crate::graph::verify(&graph).map_err(|e| internal(&e))?;
+    options.run(&mut graph, &[Pass::Simplify, Pass::Fuse]).map_err(|e| internal(&e))?;
+    Ok((graph, sums))
+}
+
+/// Applies `freeze`, and gathers what the optimizer is told about each parameter.
+fn update_spec(experiment: &Experiment, vars: &mut Variables) -> Result<UpdateSpec, Vec<Diagnostic>> {
+    check_freeze(experiment, vars)?;
+    let o = &experiment.optimizer;
+    let mut errors = Vec::new();
+    let names: Vec<(VarId, String)> =
+        vars.iter().filter(|(_, v)| v.kind == VarKind::Parameter).map(|(id, v)| (id, v.name.clone())).collect();
+    for pattern in o.groups.iter().flat_map(|g| &g.patterns) {
+        if !names.iter().any(|(_, n)| pattern.matches(n)) {
+            errors.push(no_match(pattern, names.iter().map(|(_, n)| n.as_str()), "match"));
+        }
+    }
+    let tensors: Vec<(VarId, TensorOptions)> = names
+        .iter()
+        .filter(|(id, _)| vars[*id].trainable)
+        .map(|(id, name)| {
+            let group = o.groups.iter().find(|g| g.patterns.iter().any(|p| p.matches(name)));
+            let lr = group.and_then(|g| g.lr);
+            let base = o.rule.lr();
+            // A base rate of zero leaves nothing to scale.
+            let lr_scale = lr.filter(|_| base != 0.0).map_or(1.0, |l| l / base) as f32;
+            let decay = group.and_then(|g| g.weight_decay).unwrap_or(o.rule.weight_decay());
+            (*id, TensorOptions { lr_scale, weight_decay: decay as f32 })
+        })
+        .collect();
+    if tensors.is_empty() {
+        let mut error = Diagnostic::error("there is no parameter to train");
+        let key = if experiment.model.freeze.is_empty() { "model" } else { "model.freeze" };
+        if let Some(span) = experiment.nearest_span(key) {
+            error = error.at(span, if names.is_empty() { "no layer has parameters" } else { "freezes all of them" });
+        }
+        errors.push(error);
+    }
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let algorithm = match &o.rule {
+        OptimizerRule::Sgd(s) => {
+            Algorithm::Sgd { momentum: s.momentum as f32, dampening: s.dampening as f32, nesterov: s.nesterov }
+        }
+        OptimizerRule::Adam(a) => Algorithm::Adam {
+            beta1: a.betas[0],
+            beta2: a.betas[1],
+            eps: a.eps as f32,
+            decoupled: false,
+            amsgrad: a.amsgrad,
+        },
+        OptimizerRule::AdamW(a) => Algorithm::Adam {
+            beta1: a.betas[0],
+            beta2: a.betas[1],
+            eps: a.eps as f32,
+            decoupled: true,
+            amsgrad: a.amsgrad,
+        },
+        OptimizerRule::RmsProp(r) => {
+            Algorithm::RmsProp { alpha: r.alpha, eps: r.eps as f32, momentum: r.momentum as f32, centered: r.centered }
+        }
+    };
+    Ok(UpdateSpec { algorithm, clip_norm: experiment.train.clip_grad_norm.map(|c| c as f32), tensors })
+}
+
+/// Marks the parameters that `freeze` names.
+fn check_freeze(experiment: &Experiment, vars: &mut Variables) -> Result<(), Vec<Diagnostic>> {
+    let mut errors = Vec::new();
+    let names: Vec<(VarId, String)> =
+        vars.iter().filter(|(_, v)| v.kind == VarKind::Parameter).map(|(id, v)| (id, v.name.clone())).collect();
+    for pattern in &experiment.model.freeze {
+        let mut found = false;
+        for (id, _) in names.iter().filter(|(_, n)| pattern.matches(n)) {
+            vars.set_trainable(*id, false);
+            found = true;
+        }
+        if !found {
+            errors.push(no_match(pattern, names.iter().map(|(_, n)| n.as_str()), "freeze"));
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+fn no_match<'a>(
+    pattern: &crate::config::experiment::Pattern,
+    names: impl Iterator<Item = &'a str> + Clone,
+    key: &str,
+) -> Diagnostic {
+    let error = Diagnostic::error(format!("`{}` in `{key}` names no parameter", pattern.text))
+        .at(pattern.span, "matches nothing");
+    let similar = names
+        .clone()
+        .map(|n| (strsim::jaro_winkler(&pattern.text, n), n))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(score, _)| *score > 0.75);
+    match similar {
+        Some((_, name)) => error.help(format!("there is a parameter `{name}`")),
+        None => {
+            let first: Vec<&str> = names.take(6).collect();
+            error.help(format!("parameters are called {}, …", first.join(", ")))
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! An experiment on a device: its compiled programs and their state.
+
+use super::metrics::Figures;
+use super::programs::{Kind, Programs};
+use crate::backend::{Backend, Executable, HostBuffer};
+use crate::build::{Mode, init, metrics_variable};
+use crate::graph::op::{METRIC_SLOTS, Task, metric_slot};
+use crate::graph::{DType, Input, Role, VarId, VarKind, Variable};
+use anyhow::{Context, Result, anyhow, ensure};
+
+/// The numbers that a training step reads from its batch slot.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepInputs {
+    /// Learning rate.
+    pub lr: f32,
+    /// One over the number of micro-batches that are summed.
+    pub grad_scale: f32,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Number of this micro-step, from 0 in the whole run.
+    pub micro_step: u64,
+}
+
+/// A variable's content in the outside layout.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Saved {
+    /// Name in state dicts.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Outside shape.
+    pub shape: Vec<usize>,
+    /// Native-endian elements, row-major.
+    pub bytes: Vec<u8>,
+}
+
+/// Compiled programs with their state.
+pub struct Session {
+    /// The programs.
+    pub programs: Programs,
+    executable: Box<dyn Executable>,
+    task: Task,
+}
+
+impl Session {
+    /// Compiles `programs` on `backend` and gives every variable its initial value.
+    ///
+    /// # Errors
+    /// The device has not enough memory, or failed.
+    pub fn new(programs: Programs, backend: &dyn Backend, task: Task, seed: u64) -> Result<Self> {
+        let executable = backend.compile(programs.plan.clone())?;
+        let mut session = Session { programs, executable, task };
+        let plan = session.programs.plan.clone();
+        for (id, var) in plan.variables.iter() {
+            session.executable.upload(id, &init::initial(var, seed))?;
+        }
+        Ok(session)
+    }
+
+    /// Runs one micro-batch of training on the first `len` samples of `batch`.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn train(&mut self, slot: usize, batch: &mut HostBuffer, len: usize, inputs: StepInputs) -> Result<()> {
+        self.write_inputs(batch, inputs);
+        let program = self.program(Kind::Train, len)?;
+        self.executable.run(program, slot, batch)
+    }
+
+    /// Updates the parameters from the sums over micro-batches.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn update(&mut self, slot: usize, batch: &mut HostBuffer, inputs: StepInputs) -> Result<()> {
+        self.write_inputs(batch, inputs);
+        let program = self.program(Kind::Update, 0)?;
+        self.executable.run(program, slot, batch)
+    }
+
+    /// Adds the first `len` samples of `batch` to the evaluation's figures.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn evaluate(&mut self, slot: usize, batch: &HostBuffer, len: usize) -> Result<()> {
+        let program = self.program(Kind::Eval, len)?;
+        self.executable.run(program, slot, batch)
+    }
+
+    /// The model's output for the first `len` samples of `batch`: rows of floats, in PyTorch's order.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn predict(&mut self, batch: &HostBuffer, len: usize) -> Result<Vec<f32>> {
+        let program = self.program(Kind::Predict, len)?;
+        self.executable.run(program, 0, batch)?;
+        let value = self.programs.plan.programs[program].prediction.context("the program predicts nothing")?;
+        self.floats(program, value)
+    }
+
+    /// The output of the model in the last evaluation or training batch of `len` samples.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn last_prediction(&mut self, kind: Kind, len: usize) -> Result<Vec<f32>> {
+        let program = self.program(kind, len)?;
+        let value = self.programs.plan.programs[program].prediction.context("the program predicts nothing")?;
+        self.floats(program, value)
+    }
+
+    fn floats(&mut self, program: usize, value: crate::graph::ValueId) -> Result<Vec<f32>> {
+        let mut bytes = vec![0; self.programs.plan.programs[program].graph.value(value).bytes()];
+        self.executable.output(program, value, &mut bytes)?;
+        Ok(bytes.as_chunks().0.iter().map(|b| f32::from_ne_bytes(*b)).collect())
+    }
+
+    /// The loss of the last training batch, which had `len` samples.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn train_loss(&mut self, len: usize) -> Result<f32> {
+        let program = self.program(Kind::Train, len)?;
+        let value = self.programs.plan.programs[program].loss.context("the program has no loss")?;
+        let mut bytes = [0; 4];
+        self.executable.output(program, value, &mut bytes)?;
+        Ok(f32::from_ne_bytes(bytes))
+    }
+
+    /// Waits until the batch in `slot` has been read.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn wait_slot(&mut self, slot: usize) -> Result<()> {
+        self.executable.wait_slot(slot)
+    }
+
+    /// The figures since the last reset (`None`: nothing has been measured), and the number of batches whose loss was
+    /// not finite. `mode` is [`Mode::Train`] or [`Mode::Eval`].
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn figures(&mut self, mode: Mode) -> Result<(Option<Figures>, u64)> {
+        let sums = self.metric_sums(mode)?;
+        let figures = (sums[metric_slot::ROWS] > 0.0).then(|| Figures::new(self.task, &sums));
+        Ok((figures, sums[metric_slot::NOT_FINITE] as u64))
+    }
+
+    fn metric_sums(&mut self, mode: Mode) -> Result<[f64; METRIC_SLOTS]> {
+        let mut bytes = [0; 8 * METRIC_SLOTS];
+        let mut sums = [0.0; METRIC_SLOTS];
+        if let Some(id) = self.programs.plan.variables.find(metrics_variable(mode)) {
+            self.executable.download(id, &mut bytes)?;
+            for (s, b) in sums.iter_mut().zip(bytes.as_chunks().0) {
+                *s = f64::from_ne_bytes(*b);
+            }
+        }
+        Ok(sums)
+    }
+
+    /// Sets the figures of `mode` to nothing.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn reset_figures(&mut self, mode: Mode) -> Result<()> {
+        match self.programs.plan.variables.find(metrics_variable(mode)) {
+            Some(id) => self.executable.upload(id, &[0; 8 * METRIC_SLOTS]),
+            None => Ok(()),
+        }
+    }
+
+    /// The contents of all variables that `wanted` accepts, in the outside layout.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn save(&mut self, wanted: impl Fn(&Variable) -> bool) -> Result<Vec<Saved>> {
+        let plan = self.programs.plan.clone();
+        let mut out = Vec::new();
+        for (id, var) in plan.variables.iter().filter(|(_, v)| wanted(v)) {
+            let mut bytes = vec![0; var.bytes()];
+            self.executable.download(id, &mut bytes)?;
+            let bytes = map_elements(var.dtype, &bytes, |e| var.storage.to_outside(e), |e| var.storage.to_outside(e));
+            let shape = var.storage.outside.dims().to_vec();
+            out.push(Saved { name: var.name.clone(), dtype: var.dtype, shape, bytes });
+        }
+        Ok(out)
+    }
+
+    /// Sets variable `id` from `bytes` in the outside layout.
+    ///
+    /// # Errors
+    /// The length is wrong, or the device failed.
+    pub fn restore(&mut self, id: VarId, bytes: &[u8]) -> Result<()> {
+        let plan = self.programs.plan.clone();
+        let var = &plan.variables[id];
+        ensure!(bytes.len() == var.bytes(), "`{}` has {} bytes, not {}", var.name, bytes.len(), var.bytes());
+        let inside = map_elements(var.dtype, bytes, |e| var.storage.to_inside(e), |e| var.storage.to_inside(e));
+        self.executable.upload(id, &inside)
+    }
+
+    /// Says where the computation of the last training batch stops being finite: the layer and operation, or the
+    /// parameter that already is not.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn explain_not_finite(&mut self, batch: &HostBuffer, len: usize) -> Result<String> {
+        let plan = self.programs.plan.clone();
+        for (_, var) in plan.variables.iter().filter(|(_, v)| v.kind == VarKind::Parameter) {
+            let saved = self.save(|v| v.name == var.name)?;
+            let finite = saved.iter().flat_map(|s| s.bytes.as_chunks().0).all(|b| f32::from_ne_bytes(*b).is_finite());
+            if !finite {
+                return Ok(format!("the parameter `{}` is no longer finite after the last update", var.name));
+            }
+        }
+        let program = self.program(Kind::Train, len)?;
+        let graph = &plan.programs[program].graph;
+        Ok(match self.executable.find_not_finite(program, batch)? {
+            Some(node) => {
+                let node = &graph.nodes[node.index()];
+                let side = if node.backward { " (backward)" } else { "" };
+                let reads_data = node.inputs.iter().any(|v| graph.value(*v).role == Role::Input(Input::Data));
+                let hint =
+                    if reads_data { ", the first to read the batch: look for such values in the data" } else { "" };
+                format!("it begins in `{}`, operation `{}`{side}{hint}", graph.origin(node), node.op.rules().name())
+            }
+            None => "every operation is finite when the step is run again".to_string(),
+        })
+    }
+
+    /// Seconds that each node of a training step takes, with the node's layer and operation.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn profile(&mut self, batch: &mut HostBuffer, len: usize, inputs: StepInputs) -> Result<Vec<f64>> {
+        self.write_inputs(batch, inputs);
+        let program = self.program(Kind::Train, len)?;
+        self.executable.profile(program, batch)
+    }
+
+    /// Bytes in use at the peak, batch slots excluded.
+    pub fn peak_bytes(&self) -> usize {
+        self.executable.peak_bytes()
+    }
+
+    fn program(&self, kind: Kind, len: usize) -> Result<usize> {
+        self.programs.find(kind, len).ok_or_else(|| anyhow!("no program for {kind:?} with a batch of {len}"))
+    }
+
+    fn write_inputs(&self, batch: &mut HostBuffer, i: StepInputs) {
+        let layout = &self.programs.plan.slot;
+        let bytes = batch.bytes_mut();
+        if let Some(at) = layout.find(Input::Schedule) {
+            for (k, v) in [i.lr, i.grad_scale, 1.0, 0.0].into_iter().enumerate() {
+                bytes[at.offset + 4 * k..][..4].copy_from_slice(&v.to_ne_bytes());
+            }
+        }
+        if let Some(at) = layout.find(Input::Random) {
+            let words = [i.seed as u32, (i.seed >> 32) as u32, i.micro_step as u32, (i.micro_step >> 32) as u32];
+            for (k, v) in words.into_iter().enumerate() {
+                bytes[at.offset + 4 * k..][..4].copy_from_slice(&v.to_ne_bytes());
+            }
+        }
+    }
+}
+
+/// Applies a rearrangement to elements of four or eight bytes.
+fn map_elements(
+    dtype: DType,
+    bytes: &[u8],
+    four: impl Fn(&[[u8; 4]]) -> Vec<[u8; 4]>,
+    eight: impl Fn(&[[u8; 8]]) -> Vec<[u8; 8]>,
+) -> Vec<u8> {
+    match dtype.bytes() {
+        4 => four(bytes.as_chunks().0).into_flattened(),
+        8 => eight(bytes.as_chunks().0).into_flattened(),
+        // Bytes are never rearranged: no variable is made of them.
+        _ => bytes.to_vec(),
+    }
+}
