@@ -5,6 +5,7 @@
 
 pub mod backend;
 pub mod build;
+pub mod checkpoint;
 pub mod config;
 pub mod data;
 pub mod graph;

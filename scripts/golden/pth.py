@@ -1,0 +1,90 @@
+"""PyTorch's own files of state dicts, and a few that must be refused."""
+
+import collections
+import pickle
+import warnings
+import zipfile
+from pathlib import Path
+
+import torch
+from torch import nn
+
+
+class _Shell:
+    """Pickles as a call of `posix.system("true")`. Readers must refuse it; nothing here runs it."""
+
+    def __reduce__(self):
+        import posix
+
+        return posix.system, ("true",)
+
+
+def _zip_with_pickle(path: Path, pickled: bytes) -> None:
+    """A file of the same make as torch.save's, around any pickle."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in [("data.pkl", pickled), ("byteorder", b"little"), ("version", b"3\n")]:
+            entry = zipfile.ZipInfo(f"archive/{name}", date_time=(2020, 1, 1, 0, 0, 0))
+            archive.writestr(entry, content)
+
+
+def net() -> nn.Module:
+    torch.manual_seed(5)
+    return nn.Sequential(nn.Conv2d(2, 3, (3, 2)), nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(12, 4))
+
+
+def make(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    state = net().state_dict()
+    torch.save(state, folder / "plain.pth")
+
+    # What every other file below must read as, where it says nothing else.
+    from safetensors.torch import save_file
+
+    save_file(state, folder / "plain.safetensors")
+
+    base = torch.arange(24, dtype=torch.float32).reshape(4, 6)
+    torch.save(
+        collections.OrderedDict(
+            transposed=base.t(),
+            offset=base[1:3, 2:5],
+            stepped=base[::2, ::3],
+            column=base[:, 1],
+            expanded=torch.tensor([7.0, 8.0]).unsqueeze(1).expand(2, 3),
+            scalar=torch.tensor(3.5),
+            empty=torch.empty(0, 3),
+            channels_last=torch.arange(24.0).reshape(1, 2, 3, 4).to(memory_format=torch.channels_last),
+        ),
+        folder / "strided.pth",
+    )
+    values = [0.0, 1.5, -2.25, 100.0]
+    torch.save(
+        {
+            "half": torch.tensor(values, dtype=torch.float16),
+            "bfloat16": torch.tensor(values, dtype=torch.bfloat16),
+            "double": torch.tensor(values, dtype=torch.float64),
+            "int64": torch.tensor([1, -(2**40)]),
+            "int32": torch.tensor([1, -2], dtype=torch.int32),
+            "int16": torch.tensor([1, -2], dtype=torch.int16),
+            "int8": torch.tensor([1, -2], dtype=torch.int8),
+            "uint8": torch.tensor([1, 255], dtype=torch.uint8),
+            "bool": torch.tensor([True, False]),
+            "parameter": nn.Parameter(torch.tensor(values)),
+        },
+        folder / "types.pth",
+    )
+    torch.save(nn.DataParallel(net()).state_dict(), folder / "module_prefix.pth")
+
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(1, 2, 4, 3)).sum().backward()
+    optimizer.step()
+    training = {"epoch": 3, "state_dict": state, "optimizer": optimizer.state_dict(), "best": 0.5, "name": "net"}
+    torch.save(training, folder / "nested.pth")
+    torch.save({"model": state, "model_ema": state}, folder / "ambiguous.pth")
+    torch.save(state, folder / "legacy.pth", _use_new_zipfile_serialization=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.save(net(), folder / "whole_module.pth")
+    torch.save([1, 2], folder / "list.pth")
+    _zip_with_pickle(folder / "malicious.pth", pickle.dumps({"weight": _Shell()}, protocol=2))
+    _zip_with_pickle(folder / "malicious_protocol4.pth", pickle.dumps({"weight": _Shell()}, protocol=4))

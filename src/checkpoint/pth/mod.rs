@@ -1,0 +1,94 @@
+//! PyTorch's `.pth` / `.pt` files, as far as a state dict needs them.
+//!
+//! Such a file is a zip archive: `…/data.pkl` is a Python pickle that describes the tensors, `…/data/KEY` are the bytes
+//! of the storages they look into. A pickle is a program for a small stack machine, and Python's may call any function
+//! in it. [`pickle`] knows only what a state dict needs and calls nothing: each global it knows stands for one fixed
+//! meaning, and any other is an error.
+
+mod archive;
+mod pickle;
+mod state_dict;
+mod storage;
+mod value;
+
+use super::tensor::Tensor;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Why a PyTorch file cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PthError {
+    /// The pickle refers to something that no state dict needs.
+    Global(String),
+    /// The format before PyTorch 1.6, which is no zip archive.
+    Legacy,
+    /// There is no state dict in the file, or more than one.
+    NoStateDict(String),
+    /// The archive or the pickle is broken, or made to harm.
+    Malformed(String),
+}
+
+impl fmt::Display for PthError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const HOW: &str = "save one with `torch.save(model.state_dict(), \"weights.pth\")`";
+        match self {
+            PthError::Global(name) => write!(
+                f,
+                "no plain state dict: it refers to `{name}`, which would run Python code, and that is never done; {HOW}"
+            ),
+            PthError::Legacy => write!(
+                f,
+                "in the format of PyTorch before 1.6; load it in Python and save it again: \
+                 `torch.save(torch.load(\"old.pth\"), \"new.pth\")`"
+            ),
+            PthError::NoStateDict(why) => write!(f, "{why}; {HOW}"),
+            PthError::Malformed(why) => write!(f, "a broken PyTorch file: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for PthError {}
+
+fn malformed(why: impl Into<String>) -> PthError {
+    PthError::Malformed(why.into())
+}
+
+/// The tensors of a state dict, and notes about what was done to get at them.
+pub(super) struct StateDict {
+    pub tensors: BTreeMap<String, Tensor>,
+    pub notes: Vec<String>,
+}
+
+/// True if the file begins as PyTorch's old format does: a pickle of its magic number.
+pub(super) fn is_legacy(bytes: &[u8]) -> bool {
+    const MAGIC: [u8; 10] = [0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
+    bytes.first() == Some(&0x80) && bytes.get(2..4) == Some(&[0x8a, 10]) && bytes.get(4..14) == Some(&MAGIC)
+}
+
+/// True if the file begins as a zip archive does.
+pub(super) fn is_zip(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"PK\x03\x04")
+}
+
+/// Reads a state dict from the bytes of a zip file.
+pub(super) fn parse(bytes: &[u8]) -> Result<StateDict, PthError> {
+    let mut archive = archive::Archive::open(bytes)?;
+    let memory = pickle::run(&archive.pickle()?)?;
+    let (entries, mut notes) = state_dict::find(&memory)?;
+    let mut reader = storage::Reader::new(&mut archive, bytes.len());
+    let mut tensors = BTreeMap::new();
+    for (name, tensor) in entries {
+        let tensor = reader.tensor(tensor).map_err(|e| match e {
+            PthError::Malformed(why) => malformed(format!("tensor `{name}`: {why}")),
+            e => e,
+        })?;
+        if tensors.insert(name.clone(), tensor).is_some() {
+            return Err(malformed(format!("two tensors are named `{name}`")));
+        }
+    }
+    let tensors = state_dict::strip_module(tensors, &mut notes);
+    Ok(StateDict { tensors, notes })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! Where in a file's object the state dict is.
+
+use super::value::{Memory, Tensor, Value};
+use super::{PthError, malformed};
+use crate::checkpoint::tensor;
+use std::collections::BTreeMap;
+
+/// What `DataParallel` puts before every name.
+const MODULE: &str = "module.";
+
+type Found<'a> = (Vec<(String, &'a Tensor)>, Vec<String>);
+
+/// The named tensors of the one state dict in the file: the object itself, or the only dict of tensors in it.
+pub(super) fn find(memory: &Memory) -> Result<Found<'_>, PthError> {
+    let Value::Dict(top) = memory.result else {
+        return Err(PthError::NoStateDict(format!("it holds {} instead of a state dict", describe(&memory.result))));
+    };
+    let top = &memory.dicts[top];
+    if holds_tensors(top) {
+        return entries(top, Vec::new());
+    }
+    let nested: Vec<(&str, &[(Value, Value)])> = top
+        .iter()
+        .filter_map(|(key, value)| match (key, value) {
+            (Value::Str(key), Value::Dict(at)) if holds_tensors(&memory.dicts[*at]) => {
+                Some((&**key, memory.dicts[*at].as_slice()))
+            }
+            _ => None,
+        })
+        .collect();
+    match nested.as_slice() {
+        [(key, dict)] => entries(dict, vec![format!("took the state dict under the key `{key}`")]),
+        [] if top.is_empty() => Err(PthError::NoStateDict("the state dict is empty".into())),
+        [] => Err(PthError::NoStateDict("it holds no state dict (no dict of tensors by name)".into())),
+        several => {
+            let keys: Vec<String> = several.iter().map(|(key, _)| format!("`{key}`")).collect();
+            Err(PthError::NoStateDict(format!(
+                "it holds several state dicts ({}), and which one is meant cannot be told",
+                keys.join(", ")
+            )))
+        }
+    }
+}
+
+fn holds_tensors(dict: &[(Value, Value)]) -> bool {
+    dict.iter().any(|(key, value)| matches!((key, value), (Value::Str(_), Value::Tensor(_))))
+}
+
+fn entries(dict: &[(Value, Value)], mut notes: Vec<String>) -> Result<Found<'_>, PthError> {
+    // A key set twice has, as in Python, the later value.
+    let mut tensors = BTreeMap::new();
+    for (key, value) in dict {
+        let Value::Str(name) = key else { return Err(malformed("the state dict has a key that is no text")) };
+        match value {
+            Value::Tensor(t) => drop(tensors.insert(name.to_string(), &**t)),
+            other => notes.push(format!("left out `{name}`, which is {} and no tensor", describe(other))),
+        }
+    }
+    Ok((tensors.into_iter().collect(), notes))
+}
+
+fn describe(value: &Value) -> &'static str {
+    match value {
+        Value::None => "None",
+        Value::Bool(_) => "a truth value",
+        Value::Int(_) | Value::Float => "a number",
+        Value::Str(_) => "a string",
+        Value::List(_) => "a list",
+        Value::Dict(_) => "a dict",
+        Value::Tensor(_) => "a single tensor",
+        Value::Global(_) | Value::Storage(_) | Value::Other => "another object",
+    }
+}
+
+/// Takes `module.` off if every name begins so.
+pub(super) fn strip_module(
+    tensors: BTreeMap<String, tensor::Tensor>,
+    notes: &mut Vec<String>,
+) -> BTreeMap<String, tensor::Tensor> {
+    let wrapped = |name: &String| name.len() > MODULE.len() && name.starts_with(MODULE);
+    if tensors.is_empty() || !tensors.keys().all(wrapped) {
+        return tensors;
+    }
+    notes.push(format!("took `{MODULE}` off all names (saved from `DataParallel`)"));
+    tensors.into_iter().map(|(name, t)| (name[MODULE.len()..].to_owned(), t)).collect()
+}

@@ -1,0 +1,123 @@
+//! From windows into storages to dense tensors.
+
+use super::archive::Archive;
+use super::value::{self, Element};
+use super::{PthError, malformed};
+use crate::checkpoint::tensor::{Tensor, count, elements};
+use crate::graph::DType;
+use half::{bf16, f16};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// All tensors together may be this many times as large as the file (shared and expanded storages, wider elements).
+const MAX_GROWTH: usize = 64;
+/// PyTorch's own limit on the number of dimensions.
+const MAX_RANK: usize = 64;
+
+/// Reads tensors; a storage that several share is read once.
+pub(super) struct Reader<'r, 'a> {
+    archive: &'r mut Archive<'a>,
+    storages: HashMap<Rc<str>, (Element, Vec<u8>)>,
+    /// Bytes that storages, and tensors, may still take.
+    storage_budget: usize,
+    tensor_budget: usize,
+}
+
+impl<'r, 'a> Reader<'r, 'a> {
+    pub(super) fn new(archive: &'r mut Archive<'a>, file_bytes: usize) -> Self {
+        let tensor_budget = file_bytes.saturating_mul(MAX_GROWTH);
+        Reader { archive, storages: HashMap::new(), storage_budget: file_bytes, tensor_budget }
+    }
+
+    /// The dense tensor that a window shows. Floats become `F32`; `I8` and `I16` become `I32`, truth values `U8`.
+    pub(super) fn tensor(&mut self, t: &value::Tensor) -> Result<Tensor, PthError> {
+        let element = t.storage.element;
+        if t.stride.len() != t.shape.len() || t.shape.len() > MAX_RANK {
+            return Err(malformed("its strides do not belong to its sizes"));
+        }
+        let len = count(&t.shape).ok_or_else(|| malformed("its sizes are absurd"))?;
+        check_bounds(t, len)?;
+        self.tensor_budget = len
+            .checked_mul(8)
+            .and_then(|bytes| self.tensor_budget.checked_sub(bytes))
+            .ok_or_else(|| malformed("the tensors are far larger than the file"))?;
+        let data = if len == 0 { Vec::new() } else { gather(self.storage(&t.storage)?, t, len) };
+        let (dtype, data) = widen(element, data);
+        Ok(Tensor { dtype, shape: t.shape.clone(), data })
+    }
+
+    fn storage(&mut self, storage: &value::Storage) -> Result<&[u8], PthError> {
+        let bytes = storage
+            .len
+            .checked_mul(storage.element.bytes())
+            .ok_or_else(|| malformed("its storage's length is absurd"))?;
+        if !self.storages.contains_key(&storage.key) {
+            self.storage_budget = self
+                .storage_budget
+                .checked_sub(bytes)
+                .ok_or_else(|| malformed("its storage is larger than the file"))?;
+            let data = self.archive.storage(&storage.key, bytes as u64)?;
+            self.storages.insert(storage.key.clone(), (storage.element, data));
+        }
+        match self.storages.get(&storage.key) {
+            Some((element, data)) if *element == storage.element && data.len() == bytes => Ok(data),
+            _ => Err(malformed("its storage is described in two ways")),
+        }
+    }
+}
+
+/// The last element of the window lies inside the storage.
+fn check_bounds(t: &value::Tensor, len: usize) -> Result<(), PthError> {
+    if len == 0 {
+        return Ok(());
+    }
+    let last = t
+        .shape
+        .iter()
+        .zip(&t.stride)
+        .try_fold(t.offset, |at, (size, stride)| at.checked_add((size - 1).checked_mul(*stride)?));
+    match last {
+        Some(last) if last < t.storage.len => Ok(()),
+        _ => Err(malformed("it reaches outside its storage")),
+    }
+}
+
+/// Copies the elements of a window that was checked, in row-major order.
+fn gather(storage: &[u8], t: &value::Tensor, len: usize) -> Vec<u8> {
+    let width = t.storage.element.bytes();
+    let mut out = Vec::with_capacity(len * width);
+    let mut index = vec![0usize; t.shape.len()];
+    let mut at = t.offset;
+    for _ in 0..len {
+        out.extend_from_slice(&storage[at * width..(at + 1) * width]);
+        for d in (0..index.len()).rev() {
+            index[d] += 1;
+            if index[d] < t.shape[d] {
+                at += t.stride[d];
+                break;
+            }
+            at -= t.stride[d] * (t.shape[d] - 1);
+            index[d] = 0;
+        }
+    }
+    out
+}
+
+fn widen(element: Element, data: Vec<u8>) -> (DType, Vec<u8>) {
+    let floats = |values: &mut dyn Iterator<Item = f32>| values.flat_map(f32::to_le_bytes).collect();
+    match element {
+        Element::F32 => (DType::F32, data),
+        Element::F16 => (DType::F32, floats(&mut elements(&data, f16::from_le_bytes).map(f32::from))),
+        Element::BF16 => (DType::F32, floats(&mut elements(&data, bf16::from_le_bytes).map(f32::from))),
+        Element::F64 => (DType::F32, floats(&mut elements(&data, f64::from_le_bytes).map(|v| v as f32))),
+        Element::I64 => (DType::I64, data),
+        Element::I32 => (DType::I32, data),
+        Element::I16 => {
+            (DType::I32, elements(&data, i16::from_le_bytes).flat_map(|v| i32::from(v).to_le_bytes()).collect())
+        }
+        Element::I8 => {
+            (DType::I32, elements(&data, i8::from_le_bytes).flat_map(|v| i32::from(v).to_le_bytes()).collect())
+        }
+        Element::U8 | Element::Bool => (DType::U8, data),
+    }
+}

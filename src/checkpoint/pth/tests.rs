@@ -1,0 +1,246 @@
+//! Files that PyTorch wrote (`scripts/golden/pth.py`), and pickles made by hand to harm.
+
+use super::*;
+use crate::checkpoint::{Reason, load_tensors};
+use crate::graph::DType;
+use proptest::prelude::*;
+use std::path::{Path, PathBuf};
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/pth").join(name)
+}
+
+fn load(name: &str) -> StateDict {
+    parse(&std::fs::read(golden(name)).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+fn refusal(name: &str) -> PthError {
+    match load_tensors(&golden(name)).expect_err(name).reason {
+        Reason::Pth(e) => e,
+        other => panic!("{name}: {other}"),
+    }
+}
+
+fn f32s(dict: &StateDict, name: &str) -> (Vec<usize>, Vec<f32>) {
+    (dict.tensors[name].shape.clone(), dict.tensors[name].to_f32().unwrap())
+}
+
+fn i64s(dict: &StateDict, name: &str) -> Vec<i64> {
+    let wide = dict.tensors[name].cast(DType::I64).unwrap();
+    crate::checkpoint::tensor::elements(&wide.data, i64::from_le_bytes).collect()
+}
+
+#[test]
+fn state_dicts_read_as_safetensors_would() {
+    let expected = load_tensors(&golden("plain.safetensors")).unwrap().tensors;
+    assert_eq!(expected.len(), 9);
+    for name in ["plain.pth", "module_prefix.pth", "nested.pth"] {
+        assert_eq!(load(name).tensors, expected, "{name}");
+    }
+    assert!(load("plain.pth").notes.is_empty());
+    assert_eq!(load("module_prefix.pth").notes, ["took `module.` off all names (saved from `DataParallel`)"]);
+    assert_eq!(load("nested.pth").notes, ["took the state dict under the key `state_dict`"]);
+}
+
+#[test]
+fn windows_of_any_stride_become_dense() {
+    let dict = load("strided.pth");
+    let base = |r: usize, c: usize| (6 * r + c) as f32;
+    let all = |rows: &[usize], cols: &[usize]| -> Vec<f32> {
+        rows.iter().flat_map(|r| cols.iter().map(move |c| base(*r, *c))).collect()
+    };
+    let transposed: Vec<f32> = (0..6).flat_map(|c| (0..4).map(move |r| base(r, c))).collect();
+    assert_eq!(f32s(&dict, "transposed"), (vec![6, 4], transposed));
+    assert_eq!(f32s(&dict, "offset"), (vec![2, 3], all(&[1, 2], &[2, 3, 4])));
+    assert_eq!(f32s(&dict, "stepped"), (vec![2, 2], all(&[0, 2], &[0, 3])));
+    assert_eq!(f32s(&dict, "column"), (vec![4], all(&[0, 1, 2, 3], &[1])));
+    assert_eq!(f32s(&dict, "expanded"), (vec![2, 3], vec![7.0, 7.0, 7.0, 8.0, 8.0, 8.0]));
+    assert_eq!(f32s(&dict, "scalar"), (vec![], vec![3.5]));
+    assert_eq!(f32s(&dict, "empty"), (vec![0, 3], vec![]));
+    assert_eq!(f32s(&dict, "channels_last"), (vec![1, 2, 3, 4], (0..24).map(|v| v as f32).collect()));
+}
+
+#[test]
+fn element_types_are_widened() {
+    let dict = load("types.pth");
+    for name in ["half", "bfloat16", "double", "parameter"] {
+        assert_eq!(f32s(&dict, name).1, [0.0, 1.5, -2.25, 100.0], "{name}");
+    }
+    assert_eq!(i64s(&dict, "int64"), [1, -(1 << 40)]);
+    for name in ["int32", "int16", "int8"] {
+        assert_eq!(i64s(&dict, name), [1, -2], "{name}");
+    }
+    assert_eq!(i64s(&dict, "uint8"), [1, 255]);
+    assert_eq!(i64s(&dict, "bool"), [1, 0]);
+}
+
+#[test]
+fn code_is_named_and_never_run() {
+    for name in ["malicious.pth", "malicious_protocol4.pth"] {
+        assert_eq!(refusal(name), PthError::Global("posix.system".into()));
+    }
+    assert_eq!(refusal("whole_module.pth"), PthError::Global("torch.nn.modules.container.Sequential".into()));
+    let text = load_tensors(&golden("malicious.pth")).unwrap_err().to_string();
+    assert!(text.contains("malicious.pth") && text.contains("torch.save(model.state_dict()"), "{text}");
+}
+
+#[test]
+fn other_contents_are_told() {
+    assert_eq!(refusal("legacy.pth"), PthError::Legacy);
+    let e = refusal("ambiguous.pth").to_string();
+    assert!(e.contains("`model`, `model_ema`"), "{e}");
+    let e = refusal("list.pth").to_string();
+    assert!(e.contains("a list instead of a state dict"), "{e}");
+}
+
+#[test]
+fn every_cut_and_many_changes_are_errors_or_harmless() {
+    let whole = std::fs::read(golden("plain.pth")).unwrap();
+    for len in 0..whole.len() {
+        assert!(parse(&whole[..len]).is_err(), "cut at {len}");
+    }
+    for at in 0..whole.len() {
+        let mut broken = whole.clone();
+        broken[at] ^= 0x11;
+        // Padding and time stamps may change unnoticed; the content has its CRC-32.
+        if let Ok(dict) = parse(&broken) {
+            assert_eq!(dict.tensors, load("plain.pth").tensors, "byte {at}");
+        }
+    }
+}
+
+/// A `.pth` file around a pickle, with one storage named `0` of 8 bytes.
+fn file(pickle: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let stored = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    for (name, content) in [("a/data.pkl", pickle), ("a/data/0", &[0, 0, 128, 63, 0, 0, 0, 64])] {
+        zip.start_file(name, stored).unwrap();
+        zip.write_all(content).unwrap();
+    }
+    zip.finish().unwrap().into_inner()
+}
+
+/// The pickle of `{"w": tensor}` with a storage of `len` floats.
+fn tensor_pickle(key: &str, len: i32, offset: i32, size: &[i32], stride: &[i32]) -> Vec<u8> {
+    fn text(out: &mut Vec<u8>, s: &str) {
+        out.push(b'X');
+        out.extend((s.len() as u32).to_le_bytes());
+        out.extend(s.as_bytes());
+    }
+    fn int(out: &mut Vec<u8>, v: i32) {
+        out.push(b'J');
+        out.extend(v.to_le_bytes());
+    }
+    let mut out = b"\x80\x02}".to_vec();
+    text(&mut out, "w");
+    out.extend(b"ctorch._utils\n_rebuild_tensor_v2\n((");
+    text(&mut out, "storage");
+    out.extend(b"ctorch\nFloatStorage\n");
+    text(&mut out, key);
+    text(&mut out, "cpu");
+    int(&mut out, len);
+    out.extend(b"tQ");
+    int(&mut out, offset);
+    for list in [size, stride] {
+        out.push(b'(');
+        list.iter().for_each(|v| int(&mut out, *v));
+        out.push(b't');
+    }
+    out.extend(b"\x89NtRs.");
+    out
+}
+
+#[test]
+fn windows_outside_their_storage_are_refused() {
+    let good = parse(&file(&tensor_pickle("0", 2, 0, &[2], &[1]))).unwrap();
+    assert_eq!(f32s(&good, "w"), (vec![2], vec![1.0, 2.0]));
+    let bad: &[(&str, i32, i32, &[i32], &[i32])] = &[
+        ("0", 2, 1, &[2], &[1]),
+        ("0", 2, 0, &[3], &[1]),
+        ("0", 2, 0, &[2], &[2]),
+        ("0", 2, -1, &[2], &[1]),
+        ("0", 2, 0, &[2], &[-1]),
+        ("0", 2, 0, &[-2], &[1]),
+        ("0", 2, 0, &[2, 1], &[1]),
+        ("0", 3, 0, &[2], &[1]),
+        ("0", -1, 0, &[2], &[1]),
+        ("0", i32::MAX, 0, &[i32::MAX], &[1]),
+        ("1", 2, 0, &[2], &[1]),
+        ("../0", 2, 0, &[2], &[1]),
+        // A few bytes stretched over all of memory.
+        ("0", 2, 0, &[i32::MAX, i32::MAX], &[0, 0]),
+        ("0", 2, 0, &[i32::MAX; 4], &[0; 4]),
+        ("0", 2, 0, &[1 << 20], &[0]),
+        ("0", 2, 0, &[1; 65], &[0; 65]),
+    ];
+    for (key, len, offset, size, stride) in bad {
+        let e = parse(&file(&tensor_pickle(key, *len, *offset, size, stride))).err();
+        assert!(matches!(e, Some(PthError::Malformed(_))), "{key} {len} {offset} {size:?} {stride:?}: {e:?}");
+    }
+}
+
+#[test]
+fn pickles_that_make_no_sense_are_refused() {
+    let deep = [vec![b']'; 100_000], vec![b'a'; 99_999], b".".to_vec()].concat();
+    let itself = b"\x80\x02}q\x00X\x01\x00\x00\x00wh\x00s.".to_vec();
+    let doubling = [b"(".to_vec(), [b"2".repeat(5_000_000), b".".to_vec()].concat()].concat();
+    for pickle in [
+        &b""[..],
+        b".",
+        b"(.",
+        b"0.",
+        b"t.",
+        b"s.",
+        b"}s.",
+        b"}(K\x01u.",
+        b"h\x00.",
+        b"q\x00.",
+        b"Nq\x05.",
+        b"X\xff\xff\xff\xff.",
+        b"\x8b\xff\xff\xff\xff.",
+        b"NR.",
+        b"N)R.",
+        b"(NQ.",
+        b")Q.",
+        b"cposix\nsystem\n)R.",
+        b"ctorch\nload\n.",
+        b"i",
+        b"\xff.",
+        b"]K\x01a",
+        b"(0.",
+        b"NK\x01a.",
+        b"\x8c\x01\xff.",
+        &deep,
+        &itself,
+        &doubling,
+    ] {
+        assert!(parse(&file(pickle)).is_err(), "{:?}", &pickle[..pickle.len().min(20)]);
+    }
+}
+
+#[test]
+fn a_compressed_archive_is_refused() {
+    use std::io::Write;
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let packed = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+    zip.start_file("a/data.pkl", packed).unwrap();
+    zip.write_all(&vec![b'N'; 1 << 20]).unwrap();
+    let bytes = zip.finish().unwrap().into_inner();
+    assert!(matches!(parse(&bytes), Err(PthError::Malformed(why)) if why.contains("compressed")));
+    assert!(matches!(
+        parse(&zip::ZipWriter::new(std::io::Cursor::new(Vec::new())).finish().unwrap().into_inner()),
+        Err(PthError::NoStateDict(_))
+    ));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_instructions_end_without_panic(
+        ops in prop::collection::vec(prop::sample::select(&b"(.012NKX}]stuaeqhrjbQRcG)\x80\x81\x85\x86\x87\x88\x8a\x8c\x93\x94\x95\x00\x01w"[..]), 0..60)
+    ) {
+        let _ = pickle::run(&ops);
+    }
+}

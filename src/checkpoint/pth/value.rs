@@ -1,0 +1,106 @@
+//! What a pickle may hold.
+
+use std::rc::Rc;
+
+/// An object that a pickle made. Containers lie in [`Memory`] and are referred to by index, as a pickle may refer to
+/// one many times, or to itself. Copies of a value are cheap, whatever it holds.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value {
+    None,
+    Bool(bool),
+    Int(i64),
+    Float,
+    Str(Rc<str>),
+    /// Index in [`Memory::lists`]; tuples, lists, `torch.Size`.
+    List(usize),
+    /// Index in [`Memory::dicts`].
+    Dict(usize),
+    Global(Global),
+    Storage(Storage),
+    Tensor(Rc<Tensor>),
+    /// Something with no part in a state dict's tensors (byte strings).
+    Other,
+}
+
+/// The globals that are known, each by what it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Global {
+    OrderedDict,
+    RebuildTensor,
+    RebuildParameter,
+    Size,
+    Storage(Element),
+}
+
+/// Element types of storages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Element {
+    F16,
+    BF16,
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    Bool,
+}
+
+impl Element {
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Element::I8 | Element::U8 | Element::Bool => 1,
+            Element::F16 | Element::BF16 | Element::I16 => 2,
+            Element::F32 | Element::I32 => 4,
+            Element::F64 | Element::I64 => 8,
+        }
+    }
+}
+
+/// A block of elements in the archive.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Storage {
+    pub element: Element,
+    pub key: Rc<str>,
+    pub len: usize,
+}
+
+/// A window into a storage; nothing about it is checked yet.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Tensor {
+    pub storage: Storage,
+    pub offset: usize,
+    pub shape: Vec<usize>,
+    pub stride: Vec<usize>,
+}
+
+/// What a pickle left behind.
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub dicts: Vec<Vec<(Value, Value)>>,
+    pub result: Value,
+}
+
+pub(super) fn global(module: &str, name: &str) -> Option<Global> {
+    Some(match (module, name) {
+        ("collections", "OrderedDict") => Global::OrderedDict,
+        ("torch._utils", "_rebuild_tensor_v2" | "_rebuild_tensor") => Global::RebuildTensor,
+        ("torch._utils", "_rebuild_parameter") => Global::RebuildParameter,
+        ("torch", "Size") => Global::Size,
+        ("torch", _) => Global::Storage(match name {
+            "HalfStorage" => Element::F16,
+            "BFloat16Storage" => Element::BF16,
+            "FloatStorage" => Element::F32,
+            "DoubleStorage" => Element::F64,
+            "CharStorage" => Element::I8,
+            "ShortStorage" => Element::I16,
+            "IntStorage" => Element::I32,
+            "LongStorage" => Element::I64,
+            "ByteStorage" => Element::U8,
+            "BoolStorage" => Element::Bool,
+            _ => return None,
+        }),
+        _ => return None,
+    })
+}

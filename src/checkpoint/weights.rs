@@ -1,0 +1,122 @@
+//! Weights from any file that holds some, told apart by content.
+
+use super::error::{CheckpointError, Reason};
+use super::format::{self, OPTIMIZER_PREFIX};
+use super::pth::{self, PthError};
+use super::tensor::{Tensor, elements};
+use crate::graph::DType;
+use half::{bf16, f16};
+use safetensors::tensor::Dtype;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// The tensors of a weight file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loaded {
+    /// By name. Floats are `F32` whatever they were in the file.
+    pub tensors: BTreeMap<String, Tensor>,
+    /// What was done to get at them, for the user to know: `took the state dict under the key …`.
+    pub notes: Vec<String>,
+}
+
+/// Reads the weights in `path`: a checkpoint (without its optimizer state), a plain safetensors file, or a PyTorch state
+/// dict. The content decides, not the suffix.
+///
+/// # Errors
+/// The file cannot be read, is broken, or holds something else.
+pub fn load_tensors(path: &Path) -> Result<Loaded, CheckpointError> {
+    let bytes = fs::read(path).map_err(|e| CheckpointError::new(path, e))?;
+    parse(&bytes).map_err(|e| CheckpointError::new(path, e))
+}
+
+fn parse(bytes: &[u8]) -> Result<Loaded, Reason> {
+    if pth::is_zip(bytes) {
+        let pth::StateDict { tensors, notes } = pth::parse(bytes)?;
+        return Ok(Loaded { tensors, notes });
+    }
+    if pth::is_legacy(bytes) {
+        return Err(Reason::Pth(PthError::Legacy));
+    }
+    // A safetensors file has its JSON after eight bytes. Without it no error about its header would help anyone.
+    if bytes.get(8) != Some(&b'{') {
+        return Err(Reason::UnknownFormat);
+    }
+    let (file, meta) = format::open(bytes)?;
+    let mut out = Loaded { tensors: BTreeMap::new(), notes: Vec::new() };
+    for (name, view) in file.iter() {
+        if meta.is_some() && name.starts_with(OPTIMIZER_PREFIX) {
+            continue;
+        }
+        let (dtype, data) = convert(view.dtype(), view.data())
+            .ok_or_else(|| Reason::ElementType { name: name.to_owned(), dtype: view.dtype().to_string() })?;
+        out.tensors.insert(name.to_owned(), Tensor { dtype, shape: view.shape().to_vec(), data });
+    }
+    if meta.is_some() {
+        out.notes.push("took the weights of a checkpoint".into());
+    }
+    Ok(out)
+}
+
+fn convert(dtype: Dtype, data: &[u8]) -> Option<(DType, Vec<u8>)> {
+    let floats = |values: &mut dyn Iterator<Item = f32>| values.flat_map(f32::to_le_bytes).collect();
+    Some(match dtype {
+        Dtype::F32 => (DType::F32, data.to_vec()),
+        Dtype::F64 => (DType::F32, floats(&mut elements(data, f64::from_le_bytes).map(|v| v as f32))),
+        Dtype::F16 => (DType::F32, floats(&mut elements(data, f16::from_le_bytes).map(f32::from))),
+        Dtype::BF16 => (DType::F32, floats(&mut elements(data, bf16::from_le_bytes).map(f32::from))),
+        Dtype::I64 => (DType::I64, data.to_vec()),
+        Dtype::I32 => (DType::I32, data.to_vec()),
+        Dtype::I16 => {
+            (DType::I32, elements(data, i16::from_le_bytes).flat_map(|v| i32::from(v).to_le_bytes()).collect())
+        }
+        Dtype::I8 => (DType::I32, elements(data, i8::from_le_bytes).flat_map(|v| i32::from(v).to_le_bytes()).collect()),
+        Dtype::U32 => (DType::U32, data.to_vec()),
+        Dtype::U8 | Dtype::BOOL => (DType::U8, data.to_vec()),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Meta, read, write, write_weights};
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_gives_its_weights_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("last.safetensors");
+        let w = Tensor::from_f32([1, 2], &[1.0, 2.0]);
+        write(&path, &[w.view("w"), w.view("optimizer.exp_avg.w")], &Meta::new("", 0)).unwrap();
+        let loaded = load_tensors(&path).unwrap();
+        assert_eq!(loaded.tensors, BTreeMap::from([("w".to_owned(), w.clone())]));
+        // A plain file is taken as it is, and is no checkpoint.
+        write_weights(&path, &[w.view("w"), w.view("optimizer.w")]).unwrap();
+        assert_eq!(load_tensors(&path).unwrap().tensors.len(), 2);
+        assert!(matches!(read(&path).unwrap_err().reason, Reason::NotACheckpoint));
+    }
+
+    #[test]
+    fn the_content_decides_and_strangers_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("weights.pth");
+        write_weights(&path, &[Tensor::from_f32([1], &[1.0]).view("w")]).unwrap();
+        assert_eq!(load_tensors(&path).unwrap().tensors.len(), 1);
+        for content in [&b""[..], b"PK", b"hello, I am a text file", &[0; 64]] {
+            fs::write(&path, content).unwrap();
+            let e = load_tensors(&path).unwrap_err();
+            assert!(matches!(e.reason, Reason::UnknownFormat), "{e}");
+            assert!(e.to_string().starts_with(path.to_str().unwrap()));
+        }
+        let missing = load_tensors(&dir.path().join("none")).unwrap_err();
+        assert!(matches!(missing.reason, Reason::Io(_)));
+    }
+
+    #[test]
+    fn half_precision_becomes_single() {
+        let halves: Vec<u8> = [f16::from_f32(1.5), f16::from_f32(-0.25)].iter().flat_map(|v| v.to_le_bytes()).collect();
+        let (dtype, data) = convert(Dtype::F16, &halves).unwrap();
+        assert_eq!((dtype, data), (DType::F32, Tensor::from_f32([2], &[1.5, -0.25]).data));
+        assert!(convert(Dtype::F8_E4M3, &[0]).is_none());
+    }
+}
