@@ -3,6 +3,9 @@
 //! A configuration becomes an `Experiment` (plain data), the experiment a [`graph::Graph`], the graph a
 //! planned [`plan::Program`], and a [`backend`] runs the program for every batch. `ARCHITECTURE.md` has the map.
 
+#[cfg(target_endian = "big")]
+compile_error!("checkpoints and data sets are read and written in place, as little-endian memory");
+
 pub mod backend;
 pub mod build;
 pub mod checkpoint;

@@ -1,8 +1,13 @@
 //! Training: programs, the session that holds their state, the loop around it.
 
+pub mod evaluate;
 pub mod folder;
+pub mod input;
 pub mod metrics;
 pub mod metrics_file;
 pub mod programs;
+pub mod report;
+pub mod run;
 pub mod schedule;
 pub mod session;
+pub mod state;

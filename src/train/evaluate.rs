@@ -1,0 +1,65 @@
+//! One pass over samples with a model as it is.
+
+use super::metrics::Figures;
+use super::session::Session;
+use crate::backend::{Backend, HostBuffer};
+use crate::build::Mode;
+use crate::data::{Loader, LoaderOptions, Position, Split, Transform};
+use anyhow::{Context, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How to evaluate.
+#[derive(Debug, Clone)]
+pub struct EvalOptions {
+    /// Samples in a batch.
+    pub batch_size: usize,
+    /// Loader threads.
+    pub workers: usize,
+    /// Batch slots.
+    pub slots: usize,
+    /// Changes to every sample.
+    pub transforms: Vec<Transform>,
+    /// Keys the draws of the transforms.
+    pub seed: u64,
+}
+
+/// Evaluates `split`; `None` if `interrupt` came before the end. `progress` is told the number of samples done.
+///
+/// # Errors
+/// A batch could not be made, or the device failed.
+pub fn evaluate(
+    session: &mut Session,
+    backend: &dyn Backend,
+    split: &Split,
+    options: &EvalOptions,
+    interrupt: &AtomicBool,
+    mut progress: impl FnMut(u64),
+) -> Result<Option<Figures>> {
+    session.reset_figures(Mode::Eval)?;
+    let layout = session.programs.plan.slot.clone();
+    let buffers: Vec<HostBuffer> =
+        (0..options.slots).map(|_| backend.host_buffer(layout.bytes)).collect::<Result<_>>()?;
+    let loading = LoaderOptions {
+        batch_size: options.batch_size,
+        shuffle: false,
+        drop_last: false,
+        seed: options.seed,
+        workers: options.workers,
+        transforms: options.transforms.clone(),
+        end_epoch: Some(1),
+    };
+    let mut loader = Loader::start(split, loading, &layout, buffers, Position::default())?;
+    let mut done = 0;
+    while let Some(batch) = loader.next()? {
+        if interrupt.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        session.evaluate(batch.slot, &batch.buffer, batch.len)?;
+        session.wait_slot(batch.slot)?;
+        done += batch.len as u64;
+        progress(done);
+        loader.release(batch);
+    }
+    let (figures, _) = session.figures(Mode::Eval)?;
+    figures.map(Some).context("the loss is not finite on any batch of the evaluation")
+}

@@ -1,0 +1,114 @@
+//! The samples of an experiment: from the `[data]` section to splits in memory.
+
+use crate::config::Experiment;
+use crate::config::sections::{self as cfg, Download, Fallback, Source as Written};
+use crate::config::values::ValidationSplit;
+use crate::data::synthetic::{SyntheticOptions, Task};
+use crate::data::tensors::TensorsOptions;
+use crate::data::{self, DataSpec, HoldOut, Missing, Source, Split, Transform, fetch};
+use anyhow::{Context, Result};
+
+/// The data layer's source for a `[data]` section, and what to do if its files are not there.
+pub fn source(experiment: &Experiment) -> (Source, Missing) {
+    let files = |d: &Download| Missing {
+        download: d.download,
+        mirrors: d.mirrors.clone().unwrap_or_default(),
+        fallback_digits: d.fallback == Some(Fallback::Digits),
+    };
+    match &experiment.data.source {
+        Written::Mnist(d) => (Source::Mnist(d.root.clone()), files(d)),
+        Written::FashionMnist(d) => (Source::FashionMnist(d.root.clone()), files(d)),
+        Written::Cifar10(d) => (Source::Cifar10(d.root.clone()), files(d)),
+        Written::Digits(_) => (Source::Digits, Missing::default()),
+        Written::Tensors(t) => {
+            (Source::Tensors(TensorsOptions { path: t.path.clone(), num_classes: None }), Missing::default())
+        }
+        Written::Synthetic(s) => {
+            let task = match (s.classes, s.targets) {
+                (Some(n), _) => Task::Classes(n),
+                (None, n) => Task::Values(n.unwrap_or(1)),
+            };
+            let (shape, samples, val_samples) = (s.shape.clone(), s.samples, s.val_samples);
+            let seed = experiment.seed;
+            (Source::Synthetic(SyntheticOptions { shape, task, samples, val_samples, seed }), Missing::default())
+        }
+    }
+}
+
+/// What the samples look like and how many there will be, without reading them.
+///
+/// # Errors
+/// A file of tensors cannot be read.
+pub fn describe(experiment: &Experiment) -> Result<DataSpec> {
+    let mut spec = data::describe(&source(experiment).0)?;
+    let loading = &experiment.data.loading;
+    if let (Some(n), Some(how)) = (spec.train, &loading.validation_split) {
+        let held = match how {
+            ValidationSplit::Fraction(f) => (f * n as f64).round() as usize,
+            ValidationSplit::Count(c) => *c,
+        };
+        spec.train = Some(n.saturating_sub(held));
+        spec.val = Some(held);
+    }
+    spec.train = spec.train.map(|n| n.min(loading.limit.unwrap_or(n)));
+    spec.val = spec.val.map(|n| n.min(loading.limit_val.unwrap_or(n)));
+    Ok(spec)
+}
+
+/// The splits of an experiment.
+#[derive(Debug, Clone)]
+pub struct Samples {
+    /// What they look like; the counts are those of `train` and `val`.
+    pub spec: DataSpec,
+    /// What is trained on.
+    pub train: Split,
+    /// What is validated on: the split held out, else the source's test set. May be empty.
+    pub val: Split,
+    /// The source's test set. May be empty.
+    pub test: Split,
+    /// Something that the user must be told: the samples are not what was asked for.
+    pub note: Option<String>,
+}
+
+/// Reads the samples, downloading them or falling back as the section says.
+///
+/// # Errors
+/// The files are not there or not right, or the split leaves nothing.
+pub fn load(experiment: &Experiment, progress: &mut dyn FnMut(fetch::Event)) -> Result<Samples> {
+    let (source, missing) = source(experiment);
+    let set = data::obtain(&source, &missing, progress)?;
+    let loading = &experiment.data.loading;
+    let (train, val) = match &loading.validation_split {
+        Some(how) => {
+            let how = match how {
+                ValidationSplit::Fraction(f) => HoldOut::Fraction(*f),
+                ValidationSplit::Count(n) => HoldOut::Count(*n),
+            };
+            set.train.hold_out(how, experiment.seed).context("`data.validation_split`")?
+        }
+        None => (set.train, set.val.clone()),
+    };
+    let train = loading.limit.map_or(train.clone(), |n| train.limit(n));
+    let val = loading.limit_val.map_or(val.clone(), |n| val.limit(n));
+    let spec = DataSpec { train: Some(train.len()), val: Some(val.len()), ..set.spec };
+    Ok(Samples { spec, train, val, test: set.val, note: set.note })
+}
+
+/// The transforms that the loader applies to training samples (`train`) or to all others.
+pub fn transforms(experiment: &Experiment, train: bool) -> Vec<Transform> {
+    let d = &experiment.data;
+    let first = if train { d.train_transforms.as_slice() } else { &[] };
+    first
+        .iter()
+        .chain(&d.transforms)
+        .filter_map(|t| match t {
+            cfg::Transform::RandomCrop(c) => {
+                let [h, w] = c.padding.0;
+                Some(Transform::RandomCrop { size: c.size.0, padding: [w, h, w, h] })
+            }
+            cfg::Transform::RandomHorizontalFlip(f) => Some(Transform::RandomHorizontalFlip { p: f.p }),
+            // An operation of the graph.
+            cfg::Transform::Normalize(_) => None,
+        })
+        .collect()
+}

@@ -1,0 +1,363 @@
+//! The training loop.
+
+use super::evaluate::{EvalOptions, evaluate};
+use super::folder::{Folder, file};
+use super::input::{Samples, transforms};
+use super::metrics::Figures;
+use super::metrics_file::{MetricsFile, epoch_line, step_line};
+use super::report::{EpochRow, Reporter};
+use super::schedule::Schedule;
+use super::session::{Session, StepInputs};
+use super::state::{RunState, save};
+use crate::backend::{Backend, HostBuffer};
+use crate::build::Mode;
+use crate::checkpoint::{self, Best, FileKind};
+use crate::config::Experiment;
+use crate::config::sections::Metric;
+use crate::data::{Batch, Loader, LoaderOptions, Position};
+use anyhow::{Context, Result};
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All epochs are done.
+    Finished,
+    /// The figure that early stopping watches no longer improved.
+    EarlyStopped,
+    /// `train.max_steps` are done.
+    MaxSteps,
+    /// Ctrl-C; the state is saved.
+    Interrupted,
+}
+
+/// Batches that the device may still read while the next one is given to it.
+const IN_FLIGHT: usize = 1;
+
+/// Batch slots of a training run: what is made ahead, what is being made, what is being read.
+pub fn slots(experiment: &Experiment) -> usize {
+    let loading = &experiment.data.loading;
+    loading.prefetch.max(loading.workers) + 1 + IN_FLIGHT
+}
+
+/// Batch slots of an evaluation.
+pub fn eval_slots(experiment: &Experiment) -> usize {
+    let loading = &experiment.data.loading;
+    loading.prefetch.max(loading.workers) + 1
+}
+
+/// How an experiment evaluates.
+pub fn eval_options(experiment: &Experiment) -> EvalOptions {
+    let loading = &experiment.data.loading;
+    EvalOptions {
+        batch_size: loading.eval_batch_size(),
+        workers: loading.workers,
+        slots: eval_slots(experiment),
+        transforms: transforms(experiment, false),
+        seed: experiment.seed,
+    }
+}
+
+/// A run, ready to go on from where its state says.
+pub struct Run<'a> {
+    /// What is run.
+    pub experiment: &'a Experiment,
+    /// The effective configuration, for checkpoints.
+    pub config: &'a str,
+    /// The device.
+    pub backend: &'a dyn Backend,
+    /// The samples.
+    pub samples: &'a Samples,
+    /// The model and its state on the device.
+    pub session: Session,
+    /// Where the run stands.
+    pub state: RunState,
+    /// The learning rate.
+    pub schedule: Schedule,
+    /// Where files go.
+    pub folder: Folder,
+    /// The metrics.
+    pub metrics: MetricsFile,
+    /// What people see.
+    pub reporter: Reporter,
+}
+
+impl Run<'_> {
+    /// Trains until the end, or until `interrupt` is set; the state is saved whenever the run ends well.
+    ///
+    /// # Errors
+    /// The loss is not finite, a batch could not be made, a file could not be written, the device failed. The
+    /// checkpoints written before stay.
+    pub fn run(&mut self, interrupt: &AtomicBool) -> Result<Outcome> {
+        let loading = &self.experiment.data.loading;
+        let layout = self.session.programs.plan.slot.clone();
+        let buffers: Vec<HostBuffer> = (0..slots(self.experiment))
+            .map(|_| self.backend.host_buffer(layout.bytes))
+            .collect::<Result<_>>()?;
+        let epochs = self.experiment.train.epochs as u64;
+        let options = LoaderOptions {
+            batch_size: loading.batch_size,
+            shuffle: loading.shuffle,
+            drop_last: loading.drop_last,
+            seed: self.experiment.seed,
+            workers: loading.workers,
+            transforms: transforms(self.experiment, true),
+            end_epoch: Some(epochs),
+        };
+        let start = Position { epoch: self.state.epoch, batch: self.state.batch as usize };
+        let mut loader = Loader::start(&self.samples.train, options, &layout, buffers, start)?;
+        let mut in_flight = VecDeque::with_capacity(IN_FLIGHT + 1);
+        while self.state.epoch < epochs {
+            if let Some(outcome) = self.epoch(&mut loader, &mut in_flight, interrupt)? {
+                return Ok(outcome);
+            }
+        }
+        Ok(Outcome::Finished)
+    }
+
+    /// One epoch, or what is left of it.
+    fn epoch(
+        &mut self,
+        loader: &mut Loader,
+        in_flight: &mut VecDeque<Batch>,
+        interrupt: &AtomicBool,
+    ) -> Result<Option<Outcome>> {
+        let batches = loader.batches_per_epoch() as u64;
+        let samples = match self.experiment.data.loading.drop_last {
+            true => batches * self.experiment.data.loading.batch_size as u64,
+            false => self.samples.train.len() as u64,
+        };
+        let what = format!("epoch {}/{}", self.state.epoch + 1, self.experiment.train.epochs);
+        let start = Instant::now();
+        let before = self.state.extra.epoch_seconds;
+        let mut done = (self.state.batch * self.experiment.data.loading.batch_size as u64).min(samples);
+        let first = done;
+        self.reporter.begin(&what, samples, done);
+        while self.state.batch < batches {
+            if interrupt.load(Ordering::Relaxed) {
+                return self.interrupted(start, before).map(Some);
+            }
+            if self.experiment.train.max_steps.is_some_and(|m| self.state.step >= m) {
+                return self.max_steps(start, before, interrupt).map(Some);
+            }
+            let (loss, n) = self.update(loader, in_flight, batches)?;
+            done += n;
+            let rate = (done - first) as f64 / start.elapsed().as_secs_f64();
+            self.reporter.progress(&what, done, samples, Some(loss), rate);
+            if let Some(every) = self.experiment.checkpoint.every_steps
+                && self.state.step.is_multiple_of(every)
+            {
+                self.state.extra.epoch_seconds = before + start.elapsed().as_secs_f64();
+                let kept = self.folder.file(&FileKind::Step(self.state.step).to_string());
+                self.save(&[self.folder.file(file::LAST), kept])?;
+                checkpoint::prune(&self.folder.path, self.experiment.checkpoint.keep)
+                    .with_context(|| format!("cannot remove old checkpoints in `{}`", self.folder.path.display()))?;
+            }
+        }
+        self.reporter.end();
+        self.state.extra.epoch_seconds = before + start.elapsed().as_secs_f64();
+        self.end_of_epoch(samples, interrupt)
+    }
+
+    /// One update of the parameters: a batch, or several whose gradients are averaged. The mean loss, and the number of
+    /// samples.
+    fn update(&mut self, loader: &mut Loader, in_flight: &mut VecDeque<Batch>, batches: u64) -> Result<(f32, u64)> {
+        let accumulate = self.experiment.train.accumulate as u64;
+        let group = accumulate.min(batches - self.state.batch);
+        let lr = self.schedule.lr(self.state.step, self.state.epoch as usize);
+        let (mut sum, mut samples) = (0.0, 0);
+        for k in 0..group {
+            let mut batch = loader.next()?.context("the loader ended before the epoch")?;
+            debug_assert_eq!((batch.position.epoch, batch.position.batch as u64), (self.state.epoch, self.state.batch));
+            let inputs = StepInputs {
+                lr: lr as f32,
+                grad_scale: 1.0 / group as f32,
+                seed: self.experiment.seed,
+                micro_step: self.state.extra.micro_step,
+            };
+            self.session.train(batch.slot, &mut batch.buffer, batch.len, inputs)?;
+            let loss = self.session.train_loss(batch.len)?;
+            if !loss.is_finite() {
+                return Err(self.not_finite(&batch, loss));
+            }
+            if accumulate > 1 && k + 1 == group {
+                self.session.wait_slot(batch.slot)?;
+                self.session.update(batch.slot, &mut batch.buffer, inputs)?;
+            }
+            sum += loss as f64;
+            samples += batch.len as u64;
+            self.state.batch += 1;
+            self.state.extra.micro_step += 1;
+            in_flight.push_back(batch);
+            if in_flight.len() > IN_FLIGHT
+                && let Some(old) = in_flight.pop_front()
+            {
+                self.session.wait_slot(old.slot)?;
+                loader.release(old);
+            }
+        }
+        self.state.step += 1;
+        let loss = (sum / group as f64) as f32;
+        if self.state.step == 1 || self.state.step.is_multiple_of(self.experiment.log.every_steps) {
+            let line = step_line(self.state.step, self.state.epoch as usize + 1, loss, lr);
+            self.metrics.write(&line)?;
+            self.reporter.record(&line);
+        }
+        Ok((loss, samples))
+    }
+
+    /// The error for a loss that is not finite. The state on the device is still that of before the step.
+    fn not_finite(&mut self, batch: &Batch, loss: f32) -> anyhow::Error {
+        self.reporter.end();
+        let at = format!(
+            "the loss is {loss} at step {} (epoch {}, batch {})",
+            self.state.step + 1,
+            self.state.epoch + 1,
+            self.state.batch + 1
+        );
+        let place = match self.session.explain_not_finite(&batch.buffer, batch.len) {
+            Ok(text) => text,
+            Err(e) => format!("where it began could not be found: {e:#}"),
+        };
+        anyhow::anyhow!(
+            "{at}: {place}\nhelp: try a smaller learning rate, a warm-up, or `clip_grad_norm`; the checkpoints in `{}` are \
+             from before this step",
+            self.folder.path.display()
+        )
+    }
+
+    /// Evaluation, the epoch's lines, checkpoints, early stopping.
+    fn end_of_epoch(&mut self, samples: u64, interrupt: &AtomicBool) -> Result<Option<Outcome>> {
+        let number = self.state.epoch + 1;
+        let last = number == self.experiment.train.epochs as u64;
+        let due = last || number.is_multiple_of(self.experiment.train.eval_every as u64);
+        let val = match due && !self.samples.val.is_empty() {
+            true => match self.evaluate(interrupt)? {
+                Some(figures) => Some(figures),
+                // The epoch's training is done and will not be repeated; the evaluation will.
+                None => return self.interrupted_at_rest().map(Some),
+            },
+            false => None,
+        };
+        let train = self.session.figures(Mode::Train)?.0;
+        let best = self.note_best(train.as_ref(), val.as_ref());
+        let stop = due && self.out_of_patience(train.as_ref(), val.as_ref());
+        self.write_epoch(number, samples, train, val, best)?;
+        self.state.epoch += 1;
+        self.state.batch = 0;
+        self.state.extra.epoch_seconds = 0.0;
+        self.session.reset_figures(Mode::Train)?;
+        let mut paths = vec![self.folder.file(file::LAST)];
+        if best {
+            paths.push(self.folder.file(file::BEST));
+        }
+        self.save(&paths)?;
+        Ok((stop && !last).then_some(Outcome::EarlyStopped))
+    }
+
+    fn write_epoch(
+        &mut self,
+        number: u64,
+        samples: u64,
+        train: Option<Figures>,
+        val: Option<Figures>,
+        best: bool,
+    ) -> Result<()> {
+        let seconds = self.state.extra.epoch_seconds;
+        let samples_per_s = if seconds > 0.0 { samples as f64 / seconds } else { 0.0 };
+        let line =
+            epoch_line(number as usize, self.state.step, train.as_ref(), val.as_ref(), seconds, samples_per_s);
+        self.metrics.write(&line)?;
+        self.reporter.record(&line);
+        let epoch = (number, self.experiment.train.epochs);
+        self.reporter.epoch(&EpochRow { epoch, train, val, seconds, samples_per_s, best });
+        Ok(())
+    }
+
+    fn evaluate(&mut self, interrupt: &AtomicBool) -> Result<Option<Figures>> {
+        let split = &self.samples.val;
+        let total = split.len() as u64;
+        let reporter = &mut self.reporter;
+        reporter.begin("evaluation", total, 0);
+        let start = Instant::now();
+        let options = eval_options(self.experiment);
+        let figures = evaluate(&mut self.session, self.backend, split, &options, interrupt, |done| {
+            reporter.progress("evaluation", done, total, None, done as f64 / start.elapsed().as_secs_f64());
+        });
+        reporter.end();
+        figures
+    }
+
+    /// The monitored figure of an epoch; `None` if it was not evaluated.
+    fn figure(metric: Metric, train: Option<&Figures>, val: Option<&Figures>) -> Option<f64> {
+        match metric.name().split_once('_') {
+            Some(("train", name)) => train?.get(name),
+            Some((_, name)) => val?.get(name),
+            None => None,
+        }
+    }
+
+    fn note_best(&mut self, train: Option<&Figures>, val: Option<&Figures>) -> bool {
+        let monitor = self.experiment.checkpoint.monitor();
+        let Some(value) = Self::figure(monitor, train, val) else { return false };
+        let better = self.state.best.as_ref().is_none_or(|b| improves(monitor, value, b.value, 0.0));
+        if better {
+            self.state.best = Some(Best { monitor: monitor.name().to_string(), value });
+        }
+        better
+    }
+
+    fn out_of_patience(&mut self, train: Option<&Figures>, val: Option<&Figures>) -> bool {
+        let Some(early) = &self.experiment.train.early_stopping else { return false };
+        let Some(value) = Self::figure(early.monitor, train, val) else { return false };
+        let extra = &mut self.state.extra;
+        if extra.early_best.is_none_or(|b| improves(early.monitor, value, b, early.min_delta)) {
+            extra.early_best = Some(value);
+            extra.early_waited = 0;
+        } else {
+            extra.early_waited += 1;
+        }
+        extra.early_waited >= early.patience
+    }
+
+    /// Ends at `train.max_steps`: saves first, so that a run with more steps goes on from here as if it had not stopped.
+    fn max_steps(&mut self, start: Instant, before: f64, interrupt: &AtomicBool) -> Result<Outcome> {
+        self.reporter.end();
+        self.state.extra.epoch_seconds = before + start.elapsed().as_secs_f64();
+        self.save(&[self.folder.file(file::LAST)])?;
+        let val = if self.samples.val.is_empty() { None } else { self.evaluate(interrupt)? };
+        let train = self.session.figures(Mode::Train)?.0;
+        let samples = self.state.batch * self.experiment.data.loading.batch_size as u64;
+        let best = self.note_best(train.as_ref(), val.as_ref());
+        self.write_epoch(self.state.epoch + 1, samples, train, val, best)?;
+        self.metrics.flush()?;
+        if best {
+            self.save(&[self.folder.file(file::BEST)])?;
+        }
+        Ok(Outcome::MaxSteps)
+    }
+
+    fn interrupted(&mut self, start: Instant, before: f64) -> Result<Outcome> {
+        self.state.extra.epoch_seconds = before + start.elapsed().as_secs_f64();
+        self.interrupted_at_rest()
+    }
+
+    fn interrupted_at_rest(&mut self) -> Result<Outcome> {
+        self.reporter.end();
+        self.save(&[self.folder.file(file::LAST)])?;
+        Ok(Outcome::Interrupted)
+    }
+
+    fn save(&mut self, paths: &[PathBuf]) -> Result<()> {
+        self.state.extra.metrics_bytes = self.metrics.flush()?;
+        let paths: Vec<&std::path::Path> = paths.iter().map(PathBuf::as_path).collect();
+        save(&mut self.session, &mut self.state, self.config, self.experiment.seed, &paths)
+    }
+}
+
+fn improves(monitor: Metric, new: f64, old: f64, min_delta: f64) -> bool {
+    if monitor.higher_is_better() { new > old + min_delta } else { new < old - min_delta }
+}

@@ -1,0 +1,139 @@
+//! Where a run stands, and how that goes into a checkpoint and comes out again.
+
+use super::session::{Saved, Session};
+use crate::build::{Mode, metrics_variable};
+use crate::checkpoint::{self, Best, Checkpoint, Meta, TensorView};
+use crate::graph::op::METRIC_SLOTS;
+use crate::graph::{VarKind, Variable};
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The place of a run in its course. Together with the tensors it determines everything that follows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RunState {
+    /// Whole epochs done.
+    pub epoch: u64,
+    /// Batches of the current epoch done; all of them: only the evaluation is missing.
+    pub batch: u64,
+    /// Updates done.
+    pub step: u64,
+    /// The best value of the monitored figure.
+    pub best: Option<Best>,
+    /// What else is kept.
+    pub extra: Extra,
+}
+
+/// The parts of a [`RunState`] that only `runner` itself reads.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Extra {
+    /// Batches done in the whole run: keys the random draws.
+    pub micro_step: u64,
+    /// Length of the metrics file.
+    pub metrics_bytes: u64,
+    /// The epoch's running metric sums, as bits, so that they come back exactly.
+    pub train_sums: Vec<u64>,
+    /// The best value that early stopping has seen.
+    pub early_best: Option<f64>,
+    /// Evaluations since then.
+    pub early_waited: usize,
+    /// Training seconds of the current epoch so far.
+    pub epoch_seconds: f64,
+    /// The samples are not what was asked for: why.
+    pub data_note: Option<String>,
+}
+
+/// Variables that a checkpoint holds: the state dict and the optimizer's state. Sums of gradients are empty whenever a
+/// checkpoint is written, and metric sums travel in [`Extra`].
+fn belongs(var: &Variable) -> bool {
+    matches!(var.kind, VarKind::Parameter | VarKind::Buffer | VarKind::Optimizer)
+}
+
+/// Variables that a state dict holds.
+pub fn in_state_dict(var: &Variable) -> bool {
+    matches!(var.kind, VarKind::Parameter | VarKind::Buffer)
+}
+
+fn views(saved: &[Saved]) -> Vec<TensorView<'_>> {
+    saved.iter().map(|s| TensorView { name: &s.name, dtype: s.dtype, shape: &s.shape, bytes: &s.bytes }).collect()
+}
+
+/// Writes checkpoints of the session at `state` to all of `paths`. `config` is the effective configuration.
+///
+/// # Errors
+/// The disk is full, or the like; the old files are whole then.
+pub fn save(session: &mut Session, state: &mut RunState, config: &str, seed: u64, paths: &[&Path]) -> Result<()> {
+    let sums = session.save(|v| v.name == metrics_variable(Mode::Train))?;
+    state.extra.train_sums =
+        sums.iter().flat_map(|s| s.bytes.as_chunks().0).map(|b| f64::from_ne_bytes(*b).to_bits()).collect();
+    let tensors = session.save(belongs)?;
+    let mut meta = Meta::new(config, seed);
+    meta.epoch = state.epoch;
+    meta.step = state.step;
+    meta.batch = state.batch;
+    meta.best = state.best.clone();
+    meta.extra = serde_json::to_value(&state.extra).context("the run's state cannot be written as JSON")?;
+    for path in paths {
+        checkpoint::write(path, &views(&tensors), &meta)?;
+    }
+    Ok(())
+}
+
+/// Puts everything from `checkpoint` (read from `path`) into the session; where the run stood.
+///
+/// # Errors
+/// The checkpoint is of another model or optimizer.
+pub fn restore(session: &mut Session, checkpoint: &Checkpoint, path: &Path) -> Result<RunState> {
+    let meta = &checkpoint.meta;
+    let extra: Extra = serde_json::from_value(meta.extra.clone())
+        .with_context(|| format!("the run's state in `{}` cannot be read", path.display()))?;
+    load(session, &checkpoint.tensors, path, true, belongs)?;
+    let plan = session.programs.plan.clone();
+    if let Some(id) = plan.variables.find(metrics_variable(Mode::Train)) {
+        let n = extra.train_sums.len();
+        ensure!(n == METRIC_SLOTS, "`{}` holds {n} metric sums, not {METRIC_SLOTS}", path.display());
+        let bytes: Vec<u8> = extra.train_sums.iter().flat_map(|b| f64::from_bits(*b).to_ne_bytes()).collect();
+        session.restore(id, &bytes)?;
+    }
+    Ok(RunState { epoch: meta.epoch, batch: meta.batch, step: meta.step, best: meta.best.clone(), extra })
+}
+
+/// Puts tensors into the variables that `wanted` accepts; what did not fit (only if not `strict`).
+///
+/// # Errors
+/// `strict`, and names are missing, unexpected or of another shape: all of them are told.
+pub fn load(
+    session: &mut Session,
+    tensors: &std::collections::BTreeMap<String, checkpoint::Tensor>,
+    path: &Path,
+    strict: bool,
+    wanted: impl Fn(&Variable) -> bool,
+) -> Result<checkpoint::Mismatch> {
+    let plan = session.programs.plan.clone();
+    let list: Vec<_> = plan.variables.iter().filter(|(_, v)| wanted(v)).collect();
+    let names = list.iter().map(|(_, v)| (v.name.as_str(), v.storage.outside.dims()));
+    let matched = match checkpoint::match_names(names, tensors, strict) {
+        Ok(m) => m,
+        Err(m) => bail!("the tensors of `{}` do not fit the model\n{m}", path.display()),
+    };
+    for (id, var) in list {
+        if !matched.names.contains(&var.name) {
+            continue;
+        }
+        let tensor = tensors[&var.name]
+            .cast(var.dtype)
+            .with_context(|| format!("`{}` of `{}`", var.name, path.display()))?;
+        session.restore(id, &tensor.data)?;
+    }
+    Ok(matched.left_out)
+}
+
+/// Loads the weights of `path` (safetensors, or a PyTorch state dict; ours, too) into the session.
+///
+/// # Errors
+/// The file cannot be read, or does not fit.
+pub fn load_weights(session: &mut Session, path: &Path, strict: bool) -> Result<(checkpoint::Mismatch, Vec<String>)> {
+    let loaded = checkpoint::load_tensors(path)?;
+    let left_out = load(session, &loaded.tensors, path, strict, in_state_dict)?;
+    Ok((left_out, loaded.notes))
+}
