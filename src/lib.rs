@@ -4,6 +4,7 @@
 //! planned [`plan::Program`], and a [`backend`] runs the program for every batch. `ARCHITECTURE.md` has the map.
 
 pub mod backend;
+pub mod data;
 pub mod graph;
 pub mod plan;
 pub mod random;
