@@ -1,0 +1,132 @@
+//! One transfer over HTTP, continued where an earlier one ended.
+
+use super::Failure;
+use anyhow::{Context, Result, bail};
+use std::fs::{File, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use ureq::http::{StatusCode, header};
+
+/// A file that is not whole yet.
+pub(super) struct Part {
+    file: File,
+    path: PathBuf,
+}
+
+impl Part {
+    /// Opens the file, or makes it. It is locked, since two programs that write to it would spoil it.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(path)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        // Some file systems know no locks; the checksum finds what goes wrong there.
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            bail!("{} is being downloaded by another program: wait for it", path.display());
+        }
+        Ok(Part { file, path: path.to_path_buf() })
+    }
+
+    /// Bytes that are there.
+    pub fn len(&self) -> Result<u64> {
+        let data = self.file.metadata();
+        Ok(data.with_context(|| format!("cannot read {}", self.path.display()))?.len())
+    }
+
+    /// Throws away what is there.
+    pub fn clear(&mut self) -> Result<()> {
+        self.file.set_len(0).with_context(|| format!("cannot write {}", self.path.display()))
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        let written = self.file.seek(SeekFrom::End(0)).and_then(|_| self.file.write_all(bytes));
+        written.with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+/// Brings the rest of a file of `total` bytes from `url` to `part`. `progress` hears the bytes that are there, and
+/// whether this is the transfer's begin. On a failure, `part` holds what has come so far.
+pub(super) fn transfer(
+    url: &str,
+    part: &mut Part,
+    total: u64,
+    progress: &mut dyn FnMut(u64, bool),
+) -> Result<(), Failure> {
+    let mut done = part.len().map_err(Failure::Local)?;
+    if done > total {
+        part.clear().map_err(Failure::Local)?;
+        done = 0;
+    }
+    if done == total {
+        progress(done, true);
+        return Ok(());
+    }
+    let mut request = agent(url).get(url).header(header::ACCEPT_ENCODING, "identity");
+    if done > 0 {
+        request = request.header(header::RANGE, format!("bytes={done}-"));
+    }
+    let mut response = request.call().map_err(|e| Failure::Remote(e.to_string()))?;
+    match response.status() {
+        StatusCode::PARTIAL_CONTENT if done > 0 => {
+            let range = response.headers().get(header::CONTENT_RANGE).and_then(|v| v.to_str().ok()).unwrap_or("");
+            if !range.starts_with(&format!("bytes {done}-")) {
+                part.clear().map_err(Failure::Local)?;
+                return Err(Failure::Remote(format!("sent the range `{range}` where bytes {done}- were asked for")));
+            }
+        }
+        // The server knows no ranges: all of the file comes again.
+        StatusCode::OK => {
+            part.clear().map_err(Failure::Local)?;
+            done = 0;
+        }
+        // There is nothing at that place: what is there is not the front of this file.
+        StatusCode::RANGE_NOT_SATISFIABLE if done > 0 => {
+            part.clear().map_err(Failure::Local)?;
+            return Err(Failure::Remote("has a shorter file than the one that was begun".into()));
+        }
+        status => return Err(Failure::Remote(format!("answered {status}"))),
+    }
+    progress(done, true);
+    let mut body = response.body_mut().with_config().limit(u64::MAX).reader();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let n = match body.read(&mut buffer) {
+            Ok(n) => n,
+            Err(e) => return Err(Failure::Remote(format!("broke off after {done} of {total} bytes: {e}"))),
+        };
+        if n == 0 {
+            break;
+        }
+        if done + n as u64 > total {
+            part.clear().map_err(Failure::Local)?;
+            return Err(Failure::Remote(format!("sent more than the file's {total} bytes: not the file asked for")));
+        }
+        part.append(&buffer[..n]).map_err(Failure::Local)?;
+        done += n as u64;
+        progress(done, false);
+    }
+    if done < total {
+        return Err(Failure::Remote(format!("ended after {done} of {total} bytes")));
+    }
+    Ok(())
+}
+
+/// What speaks HTTP. Limits are for silence, not for the whole: a slow network may take its time.
+fn agent(url: &str) -> ureq::Agent {
+    let mut config = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_connect(Some(Duration::from_secs(20)))
+        .timeout_recv_response(Some(Duration::from_secs(60)))
+        .timeout_per_read(Some(Duration::from_secs(60)))
+        .user_agent(concat!("runner/", env!("CARGO_PKG_VERSION")));
+    // A proxy cannot reach this machine's own servers.
+    let host = url.split("://").nth(1).unwrap_or("").split(['/', ':']).next();
+    if matches!(host, Some("127.0.0.1" | "localhost")) {
+        config = config.proxy(None);
+    }
+    config.build().new_agent()
+}

@@ -1,0 +1,182 @@
+//! Downloading the known sets: from a list of mirrors, checked by SHA-256, continued where a connection broke.
+//!
+//! A file is written to `NAME.part` and renamed once its checksum is right, so a file under its own name is whole.
+
+mod http;
+mod known;
+
+pub use known::Known;
+
+use anyhow::{Context, Result, bail};
+use known::RemoteFile;
+use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// What happens during a download, for whoever shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// A file is there already, with the right checksum.
+    Present {
+        /// Its name.
+        file: &'a str,
+    },
+    /// A transfer begins, `done` bytes being there from before.
+    Started {
+        /// The file's name.
+        file: &'a str,
+        /// Where from.
+        url: &'a str,
+        /// Bytes that are there.
+        done: u64,
+        /// Size of the file.
+        total: u64,
+    },
+    /// More has come.
+    Progress {
+        /// The file's name.
+        file: &'a str,
+        /// Bytes that are there.
+        done: u64,
+        /// Size of the file.
+        total: u64,
+    },
+    /// An attempt failed; the next one follows, if there is one.
+    Failed {
+        /// The file's name.
+        file: &'a str,
+        /// Where from.
+        url: &'a str,
+        /// Why.
+        reason: &'a str,
+    },
+    /// A file is whole and has its name.
+    Finished {
+        /// Its name.
+        file: &'a str,
+    },
+}
+
+/// Downloads the files of `set` into the folder `root`, which is made if need be. `mirrors` are base addresses, to which
+/// a file's name is added, tried in order; if there are none, those that are built in are. Files that are there and
+/// whole are left alone.
+///
+/// # Errors
+/// A file could be had from no mirror (all reasons are listed), or could not be written.
+pub fn download(set: Known, root: &Path, mirrors: &[String], progress: &mut dyn FnMut(Event)) -> Result<()> {
+    let built_in: Vec<String>;
+    let mirrors = if mirrors.is_empty() {
+        built_in = set.mirrors().iter().map(|m| m.to_string()).collect();
+        &built_in
+    } else {
+        mirrors
+    };
+    std::fs::create_dir_all(root).with_context(|| format!("cannot make the folder {}", root.display()))?;
+    for file in set.files() {
+        get(file, root, mirrors, progress)?;
+    }
+    set.finish(root)
+}
+
+/// Attempts at one mirror in a row, as long as each brings something.
+const ATTEMPTS: usize = 5;
+
+/// Brings one file.
+fn get(file: &RemoteFile, root: &Path, mirrors: &[String], progress: &mut dyn FnMut(Event)) -> Result<()> {
+    let path = root.join(file.name);
+    if path.is_file() && file.matches(&path)? {
+        progress(Event::Present { file: file.name });
+        return Ok(());
+    }
+    let part_path = root.join(format!("{}.part", file.name));
+    let mut part = http::Part::open(&part_path)?;
+    let mut failures = Vec::new();
+    for mirror in mirrors {
+        let url = format!("{}/{}", mirror.trim_end_matches('/'), file.name);
+        for _ in 0..ATTEMPTS {
+            let before = part.len()?;
+            match attempt(file, &url, &mut part, &part_path, progress) {
+                Ok(()) => {
+                    std::fs::rename(&part_path, &path)
+                        .with_context(|| format!("cannot rename {} to {}", part_path.display(), path.display()))?;
+                    progress(Event::Finished { file: file.name });
+                    return Ok(());
+                }
+                Err(Failure::Local(e)) => return Err(e),
+                Err(Failure::Remote(reason)) => {
+                    progress(Event::Failed { file: file.name, url: &url, reason: &reason });
+                    failures.push(format!("{url}: {reason}"));
+                    let after = part.len()?;
+                    // Worth another attempt here: more has come, or what had come from elsewhere was thrown away.
+                    let again = after > before || (after == 0 && before > 0);
+                    if !again {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    if failures.is_empty() {
+        bail!("{}: no mirror is known to download it from", file.name);
+    }
+    failures.dedup();
+    bail!(
+        "could not download {} from any mirror:\n  {}\nCheck the network, give other `mirrors`, or put the file into {} \
+         by hand",
+        file.name,
+        failures.join("\n  "),
+        root.display()
+    )
+}
+
+/// Why an attempt failed.
+enum Failure {
+    /// The other side, or the way there: another attempt may do.
+    Remote(String),
+    /// This machine: nothing helps.
+    Local(anyhow::Error),
+}
+
+fn attempt(
+    file: &RemoteFile,
+    url: &str,
+    part: &mut http::Part,
+    part_path: &Path,
+    progress: &mut dyn FnMut(Event),
+) -> Result<(), Failure> {
+    http::transfer(url, part, file.bytes, &mut |done, first| {
+        let (file, total) = (file.name, file.bytes);
+        progress(if first { Event::Started { file, url, done, total } } else { Event::Progress { file, done, total } });
+    })?;
+    if file.matches(part_path).map_err(Failure::Local)? {
+        return Ok(());
+    }
+    part.clear().map_err(Failure::Local)?;
+    Err(Failure::Remote("what came has the wrong checksum and was thrown away".into()))
+}
+
+impl RemoteFile {
+    /// Whether the file at `path` is this one.
+    fn matches(&self, path: &Path) -> Result<bool> {
+        let context = || format!("cannot read {}", path.display());
+        let mut file = File::open(path).with_context(context)?;
+        if file.metadata().with_context(context)?.len() != self.bytes {
+            return Ok(false);
+        }
+        let mut hash = Sha256::new();
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            let n = file.read(&mut buffer).with_context(context)?;
+            if n == 0 {
+                break;
+            }
+            hash.update(&buffer[..n]);
+        }
+        let hex: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
+        Ok(hex == self.sha256)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+use super::super::{Inputs, Targets};
+use super::*;
+use crate::graph::{DType, Input, Shape};
+use crate::plan::SlotInput;
+
+/// 64-byte aligned memory, as a backend gives it.
+fn buffer(bytes: usize) -> HostBuffer {
+    let layout = std::alloc::Layout::from_size_align(bytes, 64).unwrap();
+    // SAFETY: the size is not zero; the memory is zeroed, aligned, and given back with the layout it was taken with.
+    unsafe {
+        let ptr = std::alloc::alloc_zeroed(layout);
+        assert!(!ptr.is_null());
+        HostBuffer::from_raw(ptr, bytes, Box::new(move |p| std::alloc::dealloc(p, layout)))
+    }
+}
+
+/// Byte images of 4×4×1; the label is the sample's number.
+fn split(n: usize) -> Split {
+    let pixels = (0..n * 16).map(|i| (i * 7 % 256) as u8).collect();
+    let labels = (0..n as i32).collect();
+    Split::new(Inputs::Bytes(pixels), Targets::Classes(labels), [4, 4, 1].into(), Shape::default(), n).unwrap()
+}
+
+fn options(workers: usize) -> LoaderOptions {
+    LoaderOptions {
+        batch_size: 4,
+        shuffle: true,
+        drop_last: false,
+        seed: 9,
+        workers,
+        transforms: vec![
+            Transform::RandomCrop { size: [4, 4], padding: [1; 4] },
+            Transform::RandomHorizontalFlip { p: 0.5 },
+        ],
+        end_epoch: None,
+    }
+}
+
+fn layout() -> SlotLayout {
+    let input = |input, dtype, shape: Shape, offset| SlotInput { input, dtype, shape, offset };
+    SlotLayout {
+        inputs: vec![
+            input(Input::Data, DType::U8, [4, 4, 4, 1].into(), 64),
+            input(Input::Targets, DType::I32, [4].into(), 128),
+            input(Input::Schedule, DType::F32, [4].into(), 0),
+        ],
+        bytes: 192,
+    }
+}
+
+fn start(n: usize, options: LoaderOptions, slots: usize, at: Position) -> Loader {
+    let buffers = (0..slots).map(|_| buffer(192)).collect();
+    Loader::start(&split(n), options, &layout(), buffers, at).unwrap()
+}
+
+/// Position, length, data and targets of the next `count` batches.
+fn take(loader: &mut Loader, count: usize) -> Vec<(Position, usize, Vec<u8>)> {
+    let mut out = Vec::new();
+    while out.len() < count {
+        let Some(batch) = loader.next().unwrap() else { break };
+        let b = batch.buffer.bytes();
+        let content = [&b[64..][..batch.len * 16], &b[128..][..batch.len * 4]].concat();
+        out.push((batch.position, batch.len, content));
+        loader.release(batch);
+    }
+    out
+}
+
+#[test]
+fn same_batches_for_any_workers_and_slots() {
+    // 10 samples: batches of 4, 4, 2; eight epochs and a bit.
+    let expected = take(&mut start(10, options(0), 1, Position::default()), 25);
+    assert_eq!(expected[24].0, Position { epoch: 8, batch: 0 });
+    assert_eq!(expected[2].1, 2);
+    for workers in [0, 1, 2, 7] {
+        for slots in [1, 2, 5] {
+            let got = take(&mut start(10, options(workers), slots, Position::default()), 25);
+            assert_eq!(got, expected, "{workers} workers, {slots} slots");
+        }
+    }
+}
+
+#[test]
+fn starting_anywhere_is_exact() {
+    let all = take(&mut start(10, options(0), 2, Position::default()), 12);
+    for (k, (position, ..)) in all.iter().enumerate() {
+        let got = take(&mut start(10, options(2), 3, *position), 12 - k);
+        assert_eq!(got, all[k..], "{position:?}");
+    }
+    // The end of an epoch is the start of the next.
+    let got = take(&mut start(10, options(0), 1, Position { epoch: 1, batch: 3 }), 1);
+    assert_eq!(got[0].0, Position { epoch: 2, batch: 0 });
+}
+
+#[test]
+fn an_epoch_holds_every_sample_once_and_epochs_differ() {
+    let mut loader = start(10, options(2), 2, Position::default());
+    let mut epochs = Vec::new();
+    for _ in 0..3 {
+        let mut order = Vec::new();
+        loop {
+            let batch = loader.next().unwrap().unwrap();
+            order.extend_from_slice(batch.samples());
+            let last = batch.last;
+            loader.release(batch);
+            if last {
+                break;
+            }
+        }
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..10).collect::<Vec<_>>());
+        epochs.push(order);
+    }
+    assert_ne!(epochs[0], epochs[1]);
+    assert_ne!(epochs[1], epochs[2]);
+}
+
+#[test]
+fn plain_batches_are_the_samples_in_order() {
+    let o = LoaderOptions { shuffle: false, drop_last: true, transforms: vec![], end_epoch: Some(2), ..options(2) };
+    let mut loader = start(10, o, 3, Position::default());
+    assert_eq!(loader.batches_per_epoch(), 2);
+    let got = take(&mut loader, 99);
+    assert_eq!(got.len(), 4, "two epochs of two whole batches, then nothing");
+    assert!(loader.next().unwrap().is_none());
+    let s = split(10);
+    for (position, len, content) in got {
+        assert_eq!(len, 4);
+        for i in 0..4 {
+            let sample = position.batch * 4 + i;
+            assert_eq!(&content[i * 16..][..16], s.input(sample));
+            assert_eq!(&content[64 + i * 4..][..4], s.target(sample));
+        }
+    }
+}
+
+#[test]
+fn changes_depend_on_epoch_and_sample_alone() {
+    // Without shuffling, with another batch size: the same samples come out.
+    let o = LoaderOptions { shuffle: false, ..options(0) };
+    let data = |batch_size: usize| {
+        let mut loader = start(8, LoaderOptions { batch_size, ..o.clone() }, 1, Position::default());
+        take(&mut loader, 16 / batch_size)
+            .into_iter()
+            .flat_map(|(_, len, content)| content[..len * 16].to_vec())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(data(4), data(2));
+    assert_ne!(data(4)[..128], data(4)[128..], "the second epoch is changed otherwise");
+}
+
+#[test]
+fn a_panic_surfaces_in_next() {
+    let o = LoaderOptions { shuffle: false, ..options(0) };
+    for workers in [0, 1, 3] {
+        let o = LoaderOptions { workers, ..o.clone() };
+        let filler = Filler::broken(&split(8), &o, &layout()).unwrap();
+        let buffers = (0..2).map(|_| buffer(192)).collect();
+        let mut loader = Loader::start_with(filler, 8, o, buffers, Position::default()).unwrap();
+        let mut error = None;
+        for _ in 0..2 {
+            match loader.next() {
+                Ok(batch) => loader.release(batch.unwrap()),
+                Err(e) => error = Some(e.to_string()),
+            }
+        }
+        let error = error.unwrap();
+        assert!(error.contains("batch 1 of epoch 0") && error.contains("sample 4"), "{error}");
+        assert!(loader.next().is_err(), "it stays failed");
+    }
+}
+
+#[test]
+fn a_slot_that_is_kept_is_an_error_and_not_a_hang() {
+    for workers in [0, 2] {
+        let mut loader = start(10, options(workers), 1, Position::default());
+        let batch = loader.next().unwrap().unwrap();
+        assert!(loader.next().err().unwrap().to_string().contains("not been given back"));
+        loader.release(batch);
+        assert!(loader.next().unwrap().is_some());
+    }
+}
+
+#[test]
+fn dropping_ends_the_threads() {
+    for taken in 0..3 {
+        let mut loader = start(1000, options(3), 2, Position::default());
+        take(&mut loader, taken);
+        let shared = Arc::clone(&loader.shared);
+        drop(loader);
+        assert_eq!(Arc::strong_count(&shared), 1);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let with = |n: usize, o: LoaderOptions, layout: SlotLayout, at: Position| {
+        Loader::start(&split(n), o, &layout, vec![buffer(192)], at).err().unwrap().to_string()
+    };
+    let zero = Position::default();
+    assert!(with(0, options(0), layout(), zero).contains("no samples"));
+    assert!(with(8, LoaderOptions { batch_size: 0, ..options(0) }, layout(), zero).contains("batch_size"));
+    assert!(with(3, LoaderOptions { drop_last: true, ..options(0) }, layout(), zero).contains("drop_last"));
+    assert!(with(8, options(0), layout(), Position { epoch: 0, batch: 3 }).contains("batch 3"));
+    let larger = LoaderOptions { batch_size: 5, ..options(0) };
+    assert!(with(8, larger, layout(), zero).contains("Data of the batch slot is u8 [4, 4, 4, 1]"));
+    let mut other = layout();
+    other.inputs[1].dtype = DType::F32;
+    assert!(with(8, options(0), other, zero).contains("Targets of the batch slot is f32 [4]"));
+    let mut small = layout();
+    small.bytes = 100;
+    assert!(with(8, options(0), small, zero).contains("does not fit"));
+    let crop = vec![Transform::RandomCrop { size: [3, 3], padding: [0; 4] }];
+    assert!(with(8, LoaderOptions { transforms: crop, ..options(0) }, layout(), zero).contains("[3, 3, 1]"));
+    let e = Loader::start(&split(8), options(0), &layout(), vec![], zero).err().unwrap();
+    assert!(e.to_string().contains("one batch slot"));
+}

@@ -1,0 +1,199 @@
+//! MNIST (LeCun, Cortes & Burges) and Fashion-MNIST (Xiao, Rasul & Vollgraf 2017): four IDX files of the same names.
+
+use super::set::checked_labels;
+use super::{DataSpec, Dataset, Inputs, MissingFiles, Split, TargetSpec, Targets, idx};
+use crate::graph::{DType, Shape};
+use anyhow::{Result, ensure};
+use std::path::{Path, PathBuf};
+
+/// Which of the two sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Variant {
+    /// MNIST.
+    Digits,
+    /// Fashion-MNIST.
+    Fashion,
+}
+
+impl Variant {
+    /// The source's name in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Variant::Digits => "mnist",
+            Variant::Fashion => "fashion_mnist",
+        }
+    }
+
+    /// Where torchvision keeps the files below its own root.
+    fn torchvision_folder(self) -> &'static str {
+        match self {
+            Variant::Digits => "MNIST/raw",
+            Variant::Fashion => "FashionMNIST/raw",
+        }
+    }
+
+    fn class_names(self) -> Vec<String> {
+        match self {
+            Variant::Digits => (0..10).map(|d| d.to_string()).collect(),
+            Variant::Fashion => [
+                "T-shirt/top",
+                "Trouser",
+                "Pullover",
+                "Dress",
+                "Coat",
+                "Sandal",
+                "Shirt",
+                "Sneaker",
+                "Bag",
+                "Ankle boot",
+            ]
+            .map(String::from)
+            .to_vec(),
+        }
+    }
+}
+
+/// Side of an image, in pixels.
+const SIDE: usize = 28;
+
+/// The four files, without `.gz`: training images and labels, test images and labels.
+const FILES: [&str; 4] =
+    ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"];
+
+/// What the samples look like.
+pub fn spec(variant: Variant) -> DataSpec {
+    DataSpec {
+        input: [SIDE, SIDE, 1].into(),
+        dtype: DType::U8,
+        targets: TargetSpec::Classes(10),
+        classes_exact: true,
+        class_names: Some(variant.class_names()),
+        train: Some(60_000),
+        val: Some(10_000),
+    }
+}
+
+/// Reads the set from `root`, or from where torchvision would have put it below `root`. Files may be gzipped or not.
+///
+/// # Errors
+/// A file is missing ([`MissingFiles`]) or is not what its name says.
+pub fn open(variant: Variant, root: &Path) -> Result<Dataset> {
+    let [train_images, train_labels, test_images, test_labels] = find(variant, root)?;
+    let spec = spec(variant);
+    let train = read_pair(&train_images, &train_labels, &spec.input)?;
+    let test = read_pair(&test_images, &test_labels, &spec.input)?;
+    ensure!(!train.is_empty(), "{} holds no image", train_images.display());
+    Ok(Dataset::new(spec, train, test))
+}
+
+fn find(variant: Variant, root: &Path) -> Result<[PathBuf; 4]> {
+    let folders = [root.to_path_buf(), root.join(variant.torchvision_folder())];
+    let mut missing = Vec::new();
+    let found = FILES.map(|name| {
+        let candidates = folders.iter().flat_map(|f| [f.join(name), f.join(format!("{name}.gz"))]);
+        let path = candidates.into_iter().find(|p| p.is_file());
+        if path.is_none() {
+            missing.push(format!("`{name}.gz` (or without .gz)"));
+        }
+        path.unwrap_or_default()
+    });
+    if missing.is_empty() {
+        Ok(found)
+    } else {
+        Err(MissingFiles { source: variant.name(), files: missing, folders: folders.to_vec() }.into())
+    }
+}
+
+fn read_pair(images: &Path, labels: &Path, shape: &Shape) -> Result<Split> {
+    let images_read = idx::read(images, 3)?;
+    let labels_read = idx::read(labels, 1)?;
+    pair(images_read, labels_read, shape, &images.display().to_string(), &labels.display().to_string())
+}
+
+/// Images and their labels (ten classes) as a split.
+pub(super) fn pair(images: idx::Idx, labels: idx::Idx, shape: &Shape, file: &str, label_file: &str) -> Result<Split> {
+    let (n, size) = (images.dims[0], &images.dims[1..]);
+    ensure!(
+        size == &shape.dims()[..2],
+        "{file} holds images of {}×{} pixels where {}×{} are expected: not the file of this set",
+        size[0],
+        size[1],
+        shape.dims()[0],
+        shape.dims()[1]
+    );
+    ensure!(
+        labels.dims[0] == n,
+        "{file} holds {n} images, but {label_file} holds {} labels: files of different sets?",
+        labels.dims[0]
+    );
+    let targets = checked_labels(labels.data.iter().map(|l| i64::from(*l)), 10, label_file)?;
+    Split::new(Inputs::Bytes(images.data), Targets::Classes(targets), shape.clone(), Shape::default(), n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::idx::tests::{file, gz};
+    use super::*;
+    use std::fs;
+
+    /// Writes a small MNIST: `n` training images and one test image.
+    fn write(folder: &Path, n: u32) {
+        fs::create_dir_all(folder).unwrap();
+        let labels: Vec<u8> = (0..n).map(|i| (i % 10) as u8).collect();
+        let pixels: Vec<u8> = (0..n * 784).map(|i| (i % 251) as u8).collect();
+        fs::write(folder.join(FILES[0]), file(&[n, 28, 28], &pixels)).unwrap();
+        fs::write(folder.join(format!("{}.gz", FILES[1])), gz(&file(&[n], &labels))).unwrap();
+        fs::write(folder.join(format!("{}.gz", FILES[2])), gz(&file(&[1, 28, 28], &[9; 784]))).unwrap();
+        fs::write(folder.join(FILES[3]), file(&[1], &[3])).unwrap();
+    }
+
+    fn error(root: &Path) -> String {
+        format!("{:#}", open(Variant::Digits, root).unwrap_err())
+    }
+
+    #[test]
+    fn reads_plain_and_gzipped_and_torchvisions_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        for folder in [dir.path().to_path_buf(), dir.path().join("tv/MNIST/raw")] {
+            write(&folder, 12);
+        }
+        for root in [dir.path().to_path_buf(), dir.path().join("tv")] {
+            let set = open(Variant::Digits, &root).unwrap();
+            assert_eq!((set.spec.train, set.spec.val), (Some(12), Some(1)));
+            assert_eq!((set.train.label(11), set.val.label(0)), (Some(1), Some(3)));
+            assert_eq!(set.train.input(1)[..3], [(784 % 251) as u8, (785 % 251) as u8, (786 % 251) as u8]);
+        }
+    }
+
+    #[test]
+    fn missing_files_are_listed_with_the_places() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), 2);
+        fs::remove_file(dir.path().join(FILES[0])).unwrap();
+        let e = open(Variant::Fashion, dir.path()).unwrap_err();
+        let missing = e.downcast_ref::<MissingFiles>().unwrap();
+        assert_eq!(missing.files.len(), 1);
+        assert!(missing.folders.iter().any(|f| f == dir.path()));
+        let text = e.to_string();
+        for part in [FILES[0], "runner data fetch fashion_mnist", "download = true", "FashionMNIST/raw"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn files_that_do_not_fit_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |i: usize| dir.path().join(FILES[i]);
+        write(dir.path(), 2);
+        fs::write(at(0), file(&[2, 27, 28], &[0; 2 * 27 * 28])).unwrap();
+        assert!(error(dir.path()).contains("27×28 pixels where 28×28"));
+        fs::write(at(0), file(&[3, 28, 28], &[0; 3 * 784])).unwrap();
+        assert!(error(dir.path()).contains("3 images, but"));
+        write(dir.path(), 2);
+        fs::write(at(3), file(&[1], &[10])).unwrap();
+        let text = error(dir.path());
+        assert!(text.contains("label 10 of sample 0") && text.contains(FILES[3]), "{text}");
+        write(dir.path(), 0);
+        assert!(error(dir.path()).contains("holds no image"));
+    }
+}

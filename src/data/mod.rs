@@ -1,0 +1,144 @@
+//! Data sets and the batches made of them. This layer knows neither models nor configuration files: plain options go
+//! in, batches come out.
+//!
+//! A [`Source`] is described without being read ([`describe`]) and read whole into memory ([`open`], or [`obtain`] with
+//! download and fallback); a [`Split`] is a view of it, and a [`Loader`] makes batches of a split ahead of need.
+
+pub mod cifar;
+pub mod digits;
+pub mod fetch;
+pub mod idx;
+mod loader;
+pub mod mnist;
+mod set;
+mod split;
+pub mod synthetic;
+pub mod tensors;
+mod transforms;
+
+pub use loader::{Batch, Loader, LoaderOptions, Position};
+pub use set::{DataSpec, Dataset, Inputs, Split, TargetSpec, Targets};
+pub use split::HoldOut;
+pub use transforms::{Transform, output_shape};
+
+use anyhow::{Context, Result};
+use std::fmt;
+use std::path::PathBuf;
+
+/// Where samples come from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Source {
+    /// MNIST: grey images of 28×28, ten digits. The folder with the four IDX files.
+    Mnist(PathBuf),
+    /// Fashion-MNIST: the same shape and file names, ten kinds of clothing.
+    FashionMnist(PathBuf),
+    /// CIFAR-10, binary version: colour images of 32×32, ten classes. The folder with the files or the archive.
+    Cifar10(PathBuf),
+    /// The bundled hand-written digits: grey images of 8×8, ten classes.
+    Digits,
+    /// Tensors in a file.
+    Tensors(tensors::TensorsOptions),
+    /// Made-up samples.
+    Synthetic(synthetic::SyntheticOptions),
+}
+
+/// What the samples look like, without reading them: files need not exist for the sets that are known.
+///
+/// # Errors
+/// Options that make no sense, or a file of tensors that cannot be read.
+pub fn describe(source: &Source) -> Result<DataSpec> {
+    match source {
+        Source::Mnist(_) => Ok(mnist::spec(mnist::Variant::Digits)),
+        Source::FashionMnist(_) => Ok(mnist::spec(mnist::Variant::Fashion)),
+        Source::Cifar10(_) => Ok(cifar::spec()),
+        Source::Digits => Ok(digits::spec()),
+        Source::Tensors(options) => tensors::describe(options),
+        Source::Synthetic(options) => synthetic::spec(options),
+    }
+}
+
+/// Reads all samples into memory.
+///
+/// # Errors
+/// Files are not there ([`MissingFiles`], found by `downcast_ref`), cannot be read, or do not hold what they should.
+pub fn open(source: &Source) -> Result<Dataset> {
+    match source {
+        Source::Mnist(root) => mnist::open(mnist::Variant::Digits, root),
+        Source::FashionMnist(root) => mnist::open(mnist::Variant::Fashion, root),
+        Source::Cifar10(root) => cifar::open(root),
+        Source::Digits => digits::open(),
+        Source::Tensors(options) => tensors::open(options),
+        Source::Synthetic(options) => synthetic::open(options),
+    }
+}
+
+/// What to do if a source's files are not there.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Missing {
+    /// Download them first.
+    pub download: bool,
+    /// Base addresses to download from; empty: those that are built in.
+    pub mirrors: Vec<String>,
+    /// If all else fails, take the bundled digits in the shape that the source would have had, and say so in
+    /// [`Dataset::note`].
+    pub fallback_digits: bool,
+}
+
+/// Reads a source, and does as `missing` says if its files are not there. Files that are there and are wrong are an
+/// error always.
+///
+/// # Errors
+/// As [`open`]; the download failed and there is no fallback.
+pub fn obtain(source: &Source, missing: &Missing, progress: &mut dyn FnMut(fetch::Event)) -> Result<Dataset> {
+    let mut reason = match open(source) {
+        Err(e) if e.is::<MissingFiles>() => e,
+        other => return other,
+    };
+    if missing.download
+        && let Some((set, root)) = fetch::Known::of(source)
+    {
+        match fetch::download(set, root, &missing.mirrors, progress) {
+            Ok(()) => return open(source),
+            Err(e) => reason = e.context(format!("the files of {} are not there, and the download failed", set.name())),
+        }
+    }
+    if !missing.fallback_digits {
+        return Err(reason);
+    }
+    let mut data = digits::resized_like(&describe(source)?)
+        .with_context(|| format!("no fallback, either, after this failure: {reason:#}"))?;
+    let why = format!("{reason:#}");
+    data.note = data.note.map(|note| format!("{note} Reason: {why}"));
+    Ok(data)
+}
+
+/// A source's files are not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingFiles {
+    /// The source's name in a configuration.
+    pub source: &'static str,
+    /// What was looked for and not found.
+    pub files: Vec<String>,
+    /// Where.
+    pub folders: Vec<PathBuf>,
+}
+
+impl fmt::Display for MissingFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let folders: Vec<String> = self.folders.iter().map(|p| p.display().to_string()).collect();
+        write!(
+            f,
+            "{}: not found: {}; looked in: {}. To get them, run `runner data fetch {}` or set `download = true`; if \
+             they are elsewhere, set `root`",
+            self.source,
+            self.files.join(", "),
+            folders.join(", "),
+            self.source
+        )
+    }
+}
+
+impl std::error::Error for MissingFiles {}
+
+#[cfg(test)]
+mod tests;
