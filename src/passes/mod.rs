@@ -2,4 +2,6 @@
 //!
 //! A pass is a function on a [`crate::graph::Graph`]; whoever builds a program decides which passes run, in which order.
 
+pub mod fuse;
 pub mod grad;
+pub mod simplify;

@@ -22,7 +22,7 @@ fn drawn_axis(d: &mut Draw, most_dilation: usize, ceil: bool) -> ([usize; 4], us
         let (stride, padding) = (d.between(1, 4), d.between(0, kernel / 2));
         let (dilation, side) = (d.between(1, most_dilation), d.between(1, 9));
         // A dilated window that skips a tiny side altogether has no maximum.
-        let reaches = side >= dilation * (kernel - 1) + 1;
+        let reaches = side > dilation * (kernel - 1);
         if reaches && pool_out(side, kernel, stride, padding, dilation, ceil).is_some() {
             return ([kernel, stride, padding, dilation], side);
         }
