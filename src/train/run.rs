@@ -94,9 +94,8 @@ impl Run<'_> {
     pub fn run(&mut self, interrupt: &AtomicBool) -> Result<Outcome> {
         let loading = &self.experiment.data.loading;
         let layout = self.session.programs.plan.slot.clone();
-        let buffers: Vec<HostBuffer> = (0..slots(self.experiment))
-            .map(|_| self.backend.host_buffer(layout.bytes))
-            .collect::<Result<_>>()?;
+        let buffers: Vec<HostBuffer> =
+            (0..slots(self.experiment)).map(|_| self.backend.host_buffer(layout.bytes)).collect::<Result<_>>()?;
         let epochs = self.experiment.train.epochs as u64;
         let options = LoaderOptions {
             batch_size: loading.batch_size,
@@ -268,8 +267,7 @@ impl Run<'_> {
     ) -> Result<()> {
         let seconds = self.state.extra.epoch_seconds;
         let samples_per_s = if seconds > 0.0 { samples as f64 / seconds } else { 0.0 };
-        let line =
-            epoch_line(number as usize, self.state.step, train.as_ref(), val.as_ref(), seconds, samples_per_s);
+        let line = epoch_line(number as usize, self.state.step, train.as_ref(), val.as_ref(), seconds, samples_per_s);
         self.metrics.write(&line)?;
         self.reporter.record(&line);
         let epoch = (number, self.experiment.train.epochs);

@@ -120,9 +120,8 @@ pub fn load(
         if !matched.names.contains(&var.name) {
             continue;
         }
-        let tensor = tensors[&var.name]
-            .cast(var.dtype)
-            .with_context(|| format!("`{}` of `{}`", var.name, path.display()))?;
+        let tensor =
+            tensors[&var.name].cast(var.dtype).with_context(|| format!("`{}` of `{}`", var.name, path.display()))?;
         session.restore(id, &tensor.data)?;
     }
     Ok(matched.left_out)

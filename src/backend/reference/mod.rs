@@ -1,0 +1,162 @@
+//! The arbiter: a plain interpreter of graphs in double precision.
+//!
+//! Every operation is a few short loops written from its documented formula, with no thought of speed, so that it can be
+//! checked by reading. Other backends are compared with it, and gradient rules are checked by differences of what it
+//! computes. It takes any element type as `f64`, which holds 32-bit floats and integers, bytes and counters exactly.
+
+mod conv;
+mod dropout;
+mod elementwise;
+mod input;
+mod linear;
+mod loss;
+mod metrics;
+mod norm;
+mod optim;
+mod pool;
+mod shape;
+mod softmax;
+
+use crate::graph::{Graph, Node, Op, ValueId};
+use std::collections::BTreeMap;
+
+/// The elements of values, row-major.
+pub type Values = BTreeMap<ValueId, Vec<f64>>;
+
+/// An operand: its dimensions and its elements.
+#[derive(Clone, Copy)]
+struct Tensor<'a> {
+    dims: &'a [usize],
+    data: &'a [f64],
+}
+
+impl Tensor<'_> {
+    /// The last dimension.
+    fn last(&self) -> usize {
+        self.dims.last().copied().unwrap_or(1)
+    }
+
+    /// Product of all dimensions but the last.
+    fn rows(&self) -> usize {
+        self.dims.split_last().map_or(1, |(_, lead)| lead.iter().product())
+    }
+
+    /// Its dimensions, if there are four.
+    fn dims4(&self) -> [usize; 4] {
+        dims4(self.dims)
+    }
+
+    /// The element at an index.
+    fn at<const N: usize>(&self, index: [usize; N]) -> f64 {
+        self.data[offset(self.dims, &index)]
+    }
+}
+
+/// The dimensions of a batch of images, or of a convolution's weight.
+fn dims4(dims: &[usize]) -> [usize; 4] {
+    dims.try_into().expect("the shape rule asks for four dimensions")
+}
+
+/// Place of the element at `index` in a row-major tensor of the shape `dims`.
+fn offset(dims: &[usize], index: &[usize]) -> usize {
+    debug_assert_eq!(dims.len(), index.len());
+    dims.iter().zip(index).fold(0, |at, (d, i)| {
+        debug_assert!(i < d);
+        at * d + i
+    })
+}
+
+/// All indices of a tensor of the shape `dims`, in row-major order.
+fn indices(dims: &[usize]) -> impl Iterator<Item = Vec<usize>> {
+    let dims = dims.to_vec();
+    (0..dims.iter().product()).map(move |mut at: usize| {
+        let mut index = vec![0; dims.len()];
+        for (i, d) in index.iter_mut().zip(&dims).rev() {
+            *i = at % d;
+            at /= d;
+        }
+        index
+    })
+}
+
+/// Runs all nodes in order. `values` holds what no node computes, and afterwards everything; operands that are updated
+/// in place are updated there.
+///
+/// # Panics
+/// If a value that no node computes is missing or has the wrong number of elements, or if an index (a class, a position
+/// in a pooling window) is out of range. [`crate::graph::verify`] accepts the graph.
+pub fn evaluate(graph: &Graph, values: &mut Values) {
+    for node in &graph.nodes {
+        let operands: Vec<Tensor> = node
+            .inputs
+            .iter()
+            .map(|i| {
+                let data = values.get(i).unwrap_or_else(|| panic!("value {} is missing", i.0));
+                let dims = graph.shape(*i).dims();
+                assert_eq!(data.len(), dims.iter().product::<usize>(), "elements of value {}", i.0);
+                Tensor { dims, data }
+            })
+            .collect();
+        let outputs: Vec<&[usize]> = node.outputs.iter().map(|o| graph.shape(*o).dims()).collect();
+        let results = compute(&node.op, &operands, &outputs);
+        store(node, results, values);
+    }
+}
+
+/// `results` are the outputs, then the new elements of the operands that are updated.
+fn store(node: &Node, results: Vec<Vec<f64>>, values: &mut Values) {
+    let updated = node.op.rules().mutates(node.inputs.len()).into_iter().map(|m| node.inputs[m]);
+    let places: Vec<ValueId> = node.outputs.iter().copied().chain(updated).collect();
+    assert_eq!(places.len(), results.len(), "results of `{}`", node.op.rules().name());
+    values.extend(places.into_iter().zip(results));
+}
+
+/// One operation: the elements of its outputs, whose shapes are `y`, then those of the operands that it updates, in the
+/// order of [`crate::graph::OpRules::mutates`].
+fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
+    match op {
+        Op::Normalize(op) => input::normalize(op, x),
+        Op::Linear(op) => linear::forward(op, x),
+        Op::LinearGradInput(_) => linear::grad_input(x),
+        Op::LinearGradWeight(op) => linear::grad_weight(op, x),
+        Op::Conv2d(op) => conv::forward(op, x, y),
+        Op::Conv2dGradInput(op) => conv::grad_input(op, x, y),
+        Op::Conv2dGradWeight(op) => conv::grad_weight(op, x, y),
+        Op::Activation(op) => elementwise::activation(op, x),
+        Op::ActivationGrad(op) => elementwise::activation_grad(op, x),
+        Op::Binary(op) => elementwise::binary(op, x, y),
+        Op::SumTo(_) => elementwise::sum_to(x, y),
+        Op::Reshape(_) => vec![x[0].data.to_vec()],
+        Op::Permute(op) => shape::permute(op, x, y),
+        Op::Concat(op) => shape::concat(op, x, y),
+        Op::Slice(op) => shape::slice(op, x, y),
+        Op::MaxPool2d(op) => pool::max(op, x, y),
+        Op::MaxPool2dGrad(op) => pool::max_grad(op, x, y),
+        Op::AvgPool2d(op) => pool::avg(op, x, y),
+        Op::AvgPool2dGrad(op) => pool::avg_grad(op, x, y),
+        Op::AdaptiveAvgPool2d(_) => pool::adaptive_avg(x, y),
+        Op::AdaptiveAvgPool2dGrad(_) => pool::adaptive_avg_grad(x, y),
+        Op::BatchNorm(op) => norm::batch_norm(op, x),
+        Op::BatchNormGrad(op) => norm::batch_norm_grad(op, x),
+        Op::BatchNormInfer(op) => norm::batch_norm_infer(op, x),
+        Op::GroupNorm(op) => norm::group_norm(op, x),
+        Op::GroupNormGrad(op) => norm::group_norm_grad(op, x),
+        Op::LayerNorm(op) => norm::layer_norm(op, x),
+        Op::LayerNormGrad(op) => norm::layer_norm_grad(op, x),
+        Op::Dropout(op) => dropout::dropout(op, x),
+        Op::Softmax(_) => softmax::forward(x),
+        Op::SoftmaxGrad(_) => softmax::grad(x),
+        Op::CrossEntropy(op) => loss::cross_entropy(op, x),
+        Op::CrossEntropyGrad(op) => loss::cross_entropy_grad(op, x),
+        Op::Mse(_) => loss::mse(x),
+        Op::MseGrad(_) => loss::mse_grad(x),
+        Op::Metrics(op) => metrics::metrics(op, x),
+        Op::AccumulateGrad(_) => optim::accumulate_grad(x),
+        Op::ZeroGrad(_) => optim::zero_grad(x),
+        Op::GradNorm(_) => optim::grad_norm(x),
+        Op::OptimizerStep(op) => optim::step(op, x),
+    }
+}
+
+#[cfg(test)]
+mod tests;

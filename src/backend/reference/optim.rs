@@ -1,0 +1,101 @@
+//! The update.
+
+use super::Tensor;
+use crate::graph::op::{Algorithm, OptimizerStep, TensorOptions};
+
+pub(super) fn accumulate_grad(x: &[Tensor]) -> Vec<Vec<f64>> {
+    vec![x[0].data.iter().zip(x[1].data).map(|(grad, sum)| sum + grad).collect()]
+}
+
+pub(super) fn zero_grad(x: &[Tensor]) -> Vec<Vec<f64>> {
+    x.iter().map(|t| vec![0.0; t.data.len()]).collect()
+}
+
+pub(super) fn grad_norm(x: &[Tensor]) -> Vec<Vec<f64>> {
+    let schedule = x[0].data;
+    let squares: f64 = x[1..].iter().flat_map(|g| g.data).map(|g| g * g).sum();
+    vec![vec![schedule[1] / schedule[2] * squares.sqrt()]]
+}
+
+/// The step counter, then parameter and state of each tensor, all after the update.
+pub(super) fn step(op: &OptimizerStep, x: &[Tensor]) -> Vec<Vec<f64>> {
+    let (head, schedule, loss) = (op.head(), x[0].data, x[1].data[0]);
+    let updates = loss.is_finite();
+    let t = x[head - 1].data[0] + f64::from(u8::from(updates));
+    let clip = op.clip_norm.map_or(1.0, |limit| (f64::from(limit) / (x[2].data[0] + 1e-6)).min(1.0));
+    let scale = schedule[1] / schedule[2] * clip;
+
+    let mut results = vec![vec![t]];
+    for (operands, options) in x[head..].chunks(op.stride()).zip(&op.tensors) {
+        let mut parameter = operands[0].data.to_vec();
+        let mut state: Vec<Vec<f64>> = operands[2..].iter().map(|s| s.data.to_vec()).collect();
+        if updates {
+            for i in 0..parameter.len() {
+                let mut s: Vec<f64> = state.iter().map(|s| s[i]).collect();
+                let g = operands[1].data[i] * scale;
+                parameter[i] = element(&op.algorithm, options, schedule[0], t, parameter[i], g, &mut s);
+                for (all, one) in state.iter_mut().zip(s) {
+                    all[i] = one;
+                }
+            }
+        }
+        results.push(parameter);
+        results.extend(state);
+    }
+    results
+}
+
+/// The `t`-th update of one element `p` with gradient `g`; its state is updated, the new `p` returned.
+fn element(
+    algorithm: &Algorithm,
+    options: &TensorOptions,
+    lr: f64,
+    t: f64,
+    mut p: f64,
+    mut g: f64,
+    state: &mut [f64],
+) -> f64 {
+    let lr = lr * f64::from(options.lr_scale);
+    let weight_decay = f64::from(options.weight_decay);
+    if matches!(algorithm, Algorithm::Adam { decoupled: true, .. }) {
+        p *= 1.0 - lr * weight_decay;
+    } else {
+        g += weight_decay * p;
+    }
+    match *algorithm {
+        Algorithm::Sgd { momentum: 0.0, .. } => p - lr * g,
+        Algorithm::Sgd { momentum, dampening, nesterov } => {
+            let (momentum, dampening) = (f64::from(momentum), f64::from(dampening));
+            state[0] = if t == 1.0 { g } else { momentum * state[0] + (1.0 - dampening) * g };
+            p - lr * if nesterov { g + momentum * state[0] } else { state[0] }
+        }
+        Algorithm::Adam { beta1, beta2, eps, amsgrad, .. } => {
+            state[0] = beta1 * state[0] + (1.0 - beta1) * g;
+            state[1] = beta2 * state[1] + (1.0 - beta2) * g * g;
+            let mut square = state[1];
+            if amsgrad {
+                state[2] = state[2].max(square);
+                square = state[2];
+            }
+            let mean = state[0] / (1.0 - beta1.powf(t));
+            let deviation = (square / (1.0 - beta2.powf(t))).sqrt();
+            p - lr * mean / (deviation + f64::from(eps))
+        }
+        Algorithm::RmsProp { alpha, eps, momentum, centered } => {
+            state[0] = alpha * state[0] + (1.0 - alpha) * g * g;
+            let mut variance = state[0];
+            if centered {
+                // The last of the slots.
+                let mean = state.last_mut().expect("a centered RMSprop keeps the mean");
+                *mean = alpha * *mean + (1.0 - alpha) * g;
+                variance -= *mean * *mean;
+            }
+            let step = g / (variance.sqrt() + f64::from(eps));
+            if momentum == 0.0 {
+                return p - lr * step;
+            }
+            state[1] = f64::from(momentum) * state[1] + step;
+            p - lr * state[1]
+        }
+    }
+}

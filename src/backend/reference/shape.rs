@@ -1,0 +1,36 @@
+//! Operations that move elements without arithmetic.
+
+use super::{Tensor, indices, offset};
+use crate::graph::op::{Concat, Permute, Slice};
+
+pub(super) fn permute(op: &Permute, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
+    let one = |index: Vec<usize>| {
+        let mut from = vec![0; index.len()];
+        for (i, p) in op.perm.iter().enumerate() {
+            from[*p] = index[i];
+        }
+        x[0].data[offset(x[0].dims, &from)]
+    };
+    vec![indices(y[0]).map(one).collect()]
+}
+
+pub(super) fn concat(op: &Concat, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
+    let mut joined = vec![0.0; y[0].iter().product()];
+    let mut start = 0;
+    for part in x {
+        for (mut index, v) in indices(part.dims).zip(part.data) {
+            index[op.axis] += start;
+            joined[offset(y[0], &index)] = *v;
+        }
+        start += part.dims[op.axis];
+    }
+    vec![joined]
+}
+
+pub(super) fn slice(op: &Slice, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
+    let one = |mut index: Vec<usize>| {
+        index[op.axis] += op.start;
+        x[0].data[offset(x[0].dims, &index)]
+    };
+    vec![indices(y[0]).map(one).collect()]
+}

@@ -1,0 +1,110 @@
+//! The fusion pass: an activation becomes part of the operation before it and costs no trip through memory.
+
+use crate::graph::op::Activation;
+use crate::graph::{Graph, Op, Role};
+
+/// Moves activations into the `act` field of the operation whose result they read, where nothing else reads that
+/// result: no other layer, no host, and in a training graph no gradient rule
+/// ([`Activation::grad_from_output`] says which activations are differentiated without it). Run it after the gradient
+/// pass; the gradient rules refuse fused operations.
+///
+/// The operation keeps its place and origin, and writes the activation's output. Values keep their numbers; the result
+/// before the activation is no longer computed.
+pub fn fuse(graph: &mut Graph) {
+    let mut readers = vec![0usize; graph.values.len()];
+    for input in graph.nodes.iter().flat_map(|n| &n.inputs) {
+        readers[input.index()] += 1;
+    }
+    let mut maker: Vec<Option<usize>> = vec![None; graph.values.len()];
+    let mut fused = vec![false; graph.nodes.len()];
+    for at in 0..graph.nodes.len() {
+        let node = &graph.nodes[at];
+        if let Op::Activation(op) = &node.op {
+            let (act, input, output) = (op.act, node.inputs[0], node.outputs[0]);
+            let alone = readers[input.index()] == 1 && graph.value(input).role == Role::Temporary;
+            if let Some(before) = maker[input.index()].filter(|_| alone)
+                && let Some(field) = act_field(&mut graph.nodes[before].op)
+                && field.is_none()
+            {
+                *field = Some(act);
+                graph.nodes[before].outputs[0] = output;
+                fused[at] = true;
+            }
+        }
+        // Only first outputs go through the activation.
+        if let Some(output) = graph.nodes[at].outputs.first() {
+            maker[output.index()] = Some(at);
+        }
+    }
+    let mut fused = fused.into_iter();
+    graph.nodes.retain(|_| fused.next() == Some(false));
+}
+
+/// The activation that an operation can apply to its first output.
+fn act_field(op: &mut Op) -> Option<&mut Option<Activation>> {
+    match op {
+        Op::Conv2d(op) => Some(&mut op.act),
+        Op::Linear(op) => Some(&mut op.act),
+        Op::BatchNorm(op) => Some(&mut op.act),
+        Op::BatchNormInfer(op) => Some(&mut op.act),
+        Op::Binary(op) => Some(&mut op.act),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::op::{ActivationOp, Linear, Softmax};
+    use crate::graph::{DType, Shape, ValueId, VarId, verify};
+    use crate::passes::grad::backward;
+
+    /// `act(x · wᵀ)`: the graph, the product, the result, and a gradient for the result.
+    fn layer(act: Activation) -> (Graph, ValueId, ValueId, ValueId) {
+        let mut g = Graph::new();
+        let x = g.add_value(DType::F32, Shape::from([2, 3]), Role::State(VarId(0)));
+        let w = g.add_value(DType::F32, Shape::from([4, 3]), Role::Parameter(VarId(1)));
+        let dy = g.add_value(DType::F32, Shape::from([2, 4]), Role::State(VarId(2)));
+        let h = g.add1(Linear::default(), &[x, w]).unwrap();
+        let y = g.add1(ActivationOp { act }, &[h]).unwrap();
+        (g, h, y, dy)
+    }
+
+    fn names(mut g: Graph) -> Vec<&'static str> {
+        fuse(&mut g);
+        verify(&g).unwrap();
+        g.nodes.iter().map(|n| n.op.rules().name()).collect()
+    }
+
+    #[test]
+    fn what_is_differentiated_from_its_output_is_fused_for_training() {
+        for (act, nodes) in [
+            (Activation::Relu, vec!["linear", "activation_grad", "linear_grad_weight"]),
+            (Activation::Silu, vec!["linear", "silu", "activation_grad", "linear_grad_weight"]),
+        ] {
+            let (mut g, _, y, dy) = layer(act);
+            backward(&mut g, &[(y, dy)], &[ValueId(1)]).unwrap();
+            assert_eq!(names(g), nodes);
+            // Without a gradient there is no second reader.
+            let (g, ..) = layer(act);
+            assert_eq!(names(g), ["linear"]);
+        }
+    }
+
+    #[test]
+    fn a_result_that_is_wanted_itself_stays() {
+        let (mut g, h, ..) = layer(Activation::Relu);
+        g.values[h.index()].role = Role::Output;
+        assert_eq!(names(g), ["linear", "relu"]);
+        let (mut g, h, ..) = layer(Activation::Relu);
+        g.add1(Softmax {}, &[h]).unwrap();
+        assert_eq!(names(g), ["linear", "relu", "softmax"]);
+    }
+
+    #[test]
+    fn an_operation_takes_one_activation() {
+        let (mut g, _, y, _) = layer(Activation::Relu);
+        g.add1(ActivationOp { act: Activation::Tanh }, &[y]).unwrap();
+        assert_eq!(names(g), ["linear", "tanh"]);
+    }
+}

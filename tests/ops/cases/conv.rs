@@ -1,0 +1,94 @@
+use super::ACTIVATIONS;
+use crate::case::{Case, Draw};
+use runner::graph::op::Conv2d;
+
+const PLAIN: Conv2d = Conv2d { stride: [1, 1], padding: [0; 4], dilation: [1, 1], groups: 1, bias: true, act: None };
+
+/// The case of `conv` on an image `[N, H, W, I]` with a kernel `[O, KH, KW]`.
+fn case(name: String, conv: Conv2d, x: [usize; 4], [o, kh, kw]: [usize; 3]) -> Case {
+    let (groups, bias) = (conv.groups, conv.bias);
+    Case::new(name, conv, |d| {
+        let mut operands = vec![d.normal(x).wrt(), d.normal([o, kh, kw, x[3] / groups]).wrt()];
+        if bias {
+            operands.push(d.normal([o]).wrt());
+        }
+        operands
+    })
+}
+
+/// A convolution of drawn shape and arguments.
+fn drawn(number: usize) -> Case {
+    let mut d = Draw::new(&format!("convolution {number}"));
+    loop {
+        let groups = d.between(1, 3);
+        let channels = groups * d.between(1, 4);
+        let outputs = groups * d.between(1, 5);
+        let (n, h, w) = (d.between(1, 3), d.between(1, 11), d.between(1, 11));
+        let kernel = [d.between(1, 5), d.between(1, 5)];
+        let conv = Conv2d {
+            stride: [d.between(1, 3), d.between(1, 3)],
+            padding: [d.between(0, 2), d.between(0, 2), d.between(0, 2), d.between(0, 2)],
+            dilation: [d.between(1, 2), d.between(1, 2)],
+            groups,
+            bias: d.coin(),
+            act: None,
+        };
+        if conv.out([h, w], kernel).is_some() {
+            let name =
+                format!("drawn convolution {number}: [{n}, {h}, {w}, {channels}], {outputs}×{kernel:?}, {conv:?}");
+            return case(name, conv, [n, h, w, channels], [outputs, kernel[0], kernel[1]]);
+        }
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    let same = Conv2d { padding: [1; 4], ..PLAIN };
+    let strided = Conv2d { stride: [2, 2], padding: [1; 4], ..PLAIN };
+    let no_bias = |conv: &Conv2d| Conv2d { bias: false, ..conv.clone() };
+    let mut list = vec![
+        case("3×3 on one channel".into(), PLAIN, [2, 9, 9, 1], [8, 3, 3]),
+        case("3×3, many channels".into(), PLAIN, [1, 6, 7, 32], [33, 3, 3]),
+        case("3×3, same size".into(), same.clone(), [2, 7, 5, 3], [5, 3, 3]),
+        case("3×3, same size, many channels".into(), no_bias(&same), [2, 8, 8, 16], [32, 3, 3]),
+        case("3×3, stride 2".into(), strided.clone(), [2, 9, 8, 4], [6, 3, 3]),
+        case("1×1".into(), no_bias(&PLAIN), [3, 5, 4, 7], [9, 1, 1]),
+        case("1×1, many channels".into(), PLAIN, [1, 3, 3, 48], [40, 1, 1]),
+        case("1×1, stride 2".into(), Conv2d { stride: [2, 2], ..no_bias(&PLAIN) }, [2, 7, 7, 5], [6, 1, 1]),
+        case("7×7, stride 2".into(), Conv2d { stride: [2, 2], padding: [3; 4], ..PLAIN }, [1, 13, 13, 3], [4, 7, 7]),
+        case("depthwise 3×3".into(), Conv2d { groups: 6, ..same.clone() }, [2, 6, 5, 6], [6, 3, 3]),
+        case(
+            "depthwise 5×5, stride 2".into(),
+            Conv2d { groups: 19, padding: [2; 4], stride: [2, 2], ..no_bias(&PLAIN) },
+            [1, 8, 7, 19],
+            [19, 5, 5],
+        ),
+        case("depthwise, twice the channels".into(), Conv2d { groups: 4, ..same.clone() }, [1, 5, 5, 4], [8, 3, 3]),
+        case("two groups".into(), Conv2d { groups: 2, ..same.clone() }, [2, 5, 6, 8], [6, 3, 3]),
+        case("dilated".into(), Conv2d { dilation: [2, 3], padding: [2, 2, 3, 3], ..PLAIN }, [1, 8, 9, 3], [4, 3, 3]),
+        case("even kernel, same size".into(), Conv2d { padding: [0, 1, 1, 2], ..PLAIN }, [1, 6, 6, 2], [3, 2, 4]),
+        case("the kernel is the image".into(), PLAIN, [3, 4, 5, 2], [6, 4, 5]),
+        case("more stride than kernel".into(), Conv2d { stride: [3, 4], ..PLAIN }, [1, 10, 11, 2], [3, 2, 2]),
+        case("one pixel, mostly padding".into(), same.clone(), [2, 1, 1, 3], [4, 3, 3]),
+    ];
+    list.extend((0..24).map(drawn));
+    for wanted in [[true, false, false], [false, true, false], [false, false, true], [true, false, true]] {
+        let mut case = case(format!("conv2d, gradients wanted {wanted:?}"), same.clone(), [2, 4, 5, 3], [4, 3, 3]);
+        for (o, w) in case.operands.iter_mut().zip(wanted) {
+            o.wrt = w;
+        }
+        list.push(case);
+    }
+    for act in ACTIVATIONS {
+        for (kind, conv, x, kernel) in [
+            ("3×3", same.clone(), [2, 6, 6, 5], [18, 3, 3]),
+            ("1×1", PLAIN, [2, 4, 4, 9], [17, 1, 1]),
+            ("depthwise", Conv2d { groups: 5, ..strided.clone() }, [1, 7, 6, 5], [5, 3, 3]),
+        ] {
+            let mut case =
+                case(format!("{kind} convolution and {act:?}"), Conv2d { act: Some(act), ..conv }, x, kernel);
+            case.operands.iter_mut().for_each(|o| o.wrt = false);
+            list.push(case);
+        }
+    }
+    list
+}

@@ -1,0 +1,51 @@
+//! The list of cases, a file for each family of operations.
+
+mod conv;
+mod elementwise;
+mod input;
+mod linear;
+mod loss;
+mod norm;
+mod optim;
+mod pool;
+mod shape;
+mod softmax;
+
+use crate::case::Case;
+use runner::graph::op::Activation;
+
+/// Every activation, with slopes and scales on both sides of zero.
+pub const ACTIVATIONS: [Activation; 13] = [
+    Activation::Relu,
+    Activation::Relu6,
+    Activation::LeakyRelu { slope: 0.01 },
+    Activation::LeakyRelu { slope: -0.2 },
+    Activation::Elu { alpha: 1.3 },
+    Activation::Elu { alpha: -0.7 },
+    Activation::Gelu,
+    Activation::GeluTanh,
+    Activation::Silu,
+    Activation::Tanh,
+    Activation::Sigmoid,
+    Activation::Hardsigmoid,
+    Activation::Hardswish,
+];
+
+/// All cases.
+pub fn all() -> Vec<Case> {
+    [
+        conv::cases(),
+        elementwise::cases(),
+        input::cases(),
+        linear::cases(),
+        loss::cases(),
+        norm::cases(),
+        optim::cases(),
+        pool::cases(),
+        shape::cases(),
+        softmax::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

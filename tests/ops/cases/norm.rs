@@ -1,0 +1,88 @@
+use super::ACTIVATIONS;
+use crate::case::{Case, Draw, Operand};
+use runner::graph::DType;
+use runner::graph::op::{Activation, BatchNorm, BatchNormInfer, GroupNorm, LayerNorm};
+
+/// Data whose mean and spread are not those that a normalisation makes.
+fn data(d: &mut Draw, shape: &[usize]) -> Operand {
+    d.normal(shape).map(|x| 1.5 * x + 0.7)
+}
+
+fn batch_norm(shape: &[usize], op: BatchNorm, batches: f64) -> Case {
+    let (c, affine, track) = (shape[shape.len() - 1], op.affine, op.track);
+    let wrt = op.act.is_none();
+    Case::new(format!("batch norm of {shape:?}, {batches} batches seen, {op:?}"), op, |d| {
+        let mut operands = vec![data(d, shape)];
+        if affine {
+            operands.extend([d.normal([c]), d.normal([c])]);
+        }
+        operands.iter_mut().for_each(|o| o.wrt = wrt);
+        if track {
+            let counter = Operand::new(DType::I64, Vec::new(), vec![batches]);
+            operands.extend([d.normal([c]), d.positive([c]), counter]);
+        }
+        operands
+    })
+}
+
+fn batch_norm_infer(shape: &[usize], affine: bool, act: Option<Activation>) -> Case {
+    let c = shape[shape.len() - 1];
+    let op = BatchNormInfer { eps: 1e-3, affine, act };
+    Case::new(format!("inference batch norm of {shape:?}, {op:?}"), op, |d| {
+        let mut operands = vec![data(d, shape)];
+        if affine {
+            operands.extend([d.normal([c]), d.normal([c])]);
+        }
+        operands.extend([d.normal([c]), d.positive([c])]);
+        operands
+    })
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut list = Vec::new();
+    let plain = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track: true, act: None };
+    for shape in [&[3, 5, 4, 7][..], &[4, 3], &[2, 9, 9, 1], &[9, 33], &[2, 4, 3, 64]] {
+        for affine in [false, true] {
+            for track in [false, true] {
+                list.push(batch_norm(shape, BatchNorm { affine, track, ..plain.clone() }, 5.0));
+            }
+            list.push(batch_norm_infer(shape, affine, None));
+        }
+        for batches in [0.0, 3.0] {
+            list.push(batch_norm(shape, BatchNorm { momentum: None, eps: 0.1, ..plain.clone() }, batches));
+        }
+    }
+    for act in ACTIVATIONS {
+        list.push(batch_norm(&[2, 3, 5, 6], BatchNorm { act: Some(act), ..plain.clone() }, 1.0));
+        list.push(batch_norm_infer(&[2, 3, 5, 6], true, Some(act)));
+    }
+    for (shape, groups) in
+        [(vec![2, 3, 5, 6], 3), (vec![3, 4, 4, 8], 1), (vec![2, 2, 2, 5], 5), (vec![4, 12], 2), (vec![2, 7, 34], 2)]
+    {
+        for affine in [false, true] {
+            let op = GroupNorm { groups, eps: 1e-5, affine };
+            list.push(Case::new(format!("group norm of {shape:?}, {op:?}"), op, |d| {
+                let c = shape[shape.len() - 1];
+                let mut operands = vec![data(d, &shape).wrt()];
+                if affine {
+                    operands.extend([d.normal([c]).wrt(), d.normal([c]).wrt()]);
+                }
+                operands
+            }));
+        }
+    }
+    for (shape, dims) in [(vec![4, 9], 1), (vec![2, 3, 5, 7], 1), (vec![2, 3, 5, 7], 3), (vec![3, 2, 33], 2)] {
+        for (weight, bias) in [(false, false), (true, false), (true, true)] {
+            let op = LayerNorm { dims, eps: 1e-5, weight, bias };
+            list.push(Case::new(format!("layer norm of {shape:?}, {op:?}"), op, |d| {
+                let tail = &shape[shape.len() - dims..];
+                let mut operands = vec![data(d, &shape).wrt()];
+                for _ in 0..usize::from(weight) + usize::from(bias) {
+                    operands.push(d.normal(tail).wrt());
+                }
+                operands
+            }));
+        }
+    }
+    list
+}

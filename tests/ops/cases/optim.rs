@@ -1,0 +1,90 @@
+use crate::case::{Case, Draw, Operand};
+use runner::graph::op::{AccumulateGrad, Algorithm, GradNorm, OptimizerStep, TensorOptions, ZeroGrad};
+use runner::graph::{DType, Input};
+
+fn algorithms() -> Vec<Algorithm> {
+    let sgd = |momentum, dampening, nesterov| Algorithm::Sgd { momentum, dampening, nesterov };
+    let mut list = vec![sgd(0.0, 0.0, false), sgd(0.9, 0.0, false), sgd(0.8, 0.3, false), sgd(0.9, 0.0, true)];
+    for decoupled in [false, true] {
+        for amsgrad in [false, true] {
+            list.push(Algorithm::Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8, decoupled, amsgrad });
+        }
+    }
+    for momentum in [0.0, 0.7] {
+        for centered in [false, true] {
+            list.push(Algorithm::RmsProp { alpha: 0.99, eps: 1e-8, momentum, centered });
+        }
+    }
+    list
+}
+
+/// Learning rate, gradient scale, loss scale: large steps, so that an error in a step shows in the parameter.
+fn schedule() -> Operand {
+    Operand::new(DType::F32, [4], vec![0.25, 0.5, 4.0, 0.0]).input(Input::Schedule)
+}
+
+/// A state tensor as it may be after some steps.
+fn state(d: &mut Draw, slot: &str, shape: &[usize]) -> Operand {
+    match slot {
+        "exp_avg_sq" | "square_avg" => d.positive(shape).map(|x| 0.02 * x),
+        "max_exp_avg_sq" => d.positive(shape).map(|x| 0.025 * x),
+        // Small, so that a mean square is more than the square of the mean.
+        "grad_avg" => d.normal(shape).map(|x| 0.01 * x),
+        _ => d.normal(shape).map(|x| 0.1 * x),
+    }
+}
+
+fn step(algorithm: Algorithm, clip_norm: Option<f32>, steps: f64, loss: f64) -> Case {
+    let tensors = vec![
+        TensorOptions { lr_scale: 1.0, weight_decay: 0.0 },
+        TensorOptions { lr_scale: 0.5, weight_decay: 0.1 },
+        TensorOptions { lr_scale: 2.0, weight_decay: 0.01 },
+    ];
+    let op = OptimizerStep { algorithm, clip_norm, tensors };
+    let name = format!("{algorithm:?}, clipped to {clip_norm:?}, after {steps} steps, loss {loss}");
+    Case::new(name, op, |d| {
+        let mut operands = vec![schedule(), Operand::new(DType::F32, [1], vec![loss])];
+        if clip_norm.is_some() {
+            operands.push(d.positive([1]));
+        }
+        operands.push(Operand::new(DType::I64, [1], vec![steps]));
+        for shape in [&[1][..], &[3, 5, 1, 7], &[130]] {
+            operands.extend([d.normal(shape), d.normal(shape)]);
+            for slot in algorithm.slots() {
+                let state = state(d, slot, shape);
+                operands.push(if steps == 0.0 { state.map(|_| 0.0) } else { state });
+            }
+        }
+        operands
+    })
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut list = Vec::new();
+    for algorithm in algorithms() {
+        // The norm drawn is between a half and two: one limit always bites, the other never does.
+        for clip_norm in [None, Some(0.3), Some(5.0)] {
+            for steps in [0.0, 6.0] {
+                list.push(step(algorithm, clip_norm, steps, 0.5));
+            }
+        }
+        list.push(step(algorithm, None, 3.0, f64::NAN));
+        list.push(step(algorithm, Some(0.3), 3.0, f64::INFINITY));
+    }
+    for shapes in [vec![1], vec![7, 130], vec![33, 1, 64]] {
+        list.push(Case::new(format!("gradient norm of {shapes:?}"), GradNorm {}, |d| {
+            let mut operands = vec![schedule()];
+            operands.extend(shapes.iter().map(|n| d.normal([*n])));
+            operands
+        }));
+    }
+    for shape in [vec![1], vec![3, 45], vec![2, 3, 3, 5]] {
+        list.push(Case::new(format!("gradient sum of {shape:?}"), AccumulateGrad {}, |d| {
+            vec![d.normal(shape.clone()), d.normal(shape)]
+        }));
+    }
+    list.push(Case::new("gradient sums cleared", ZeroGrad {}, |d| {
+        vec![d.normal([1]), d.normal([7, 13]), d.normal([33])]
+    }));
+    list
+}

@@ -1,0 +1,77 @@
+//! The list of cases against the set of operations.
+
+use crate::cases::all;
+use runner::graph::Op;
+use std::collections::BTreeSet;
+
+macro_rules! variants {
+    ($($name:ident),* $(,)?) => {
+        const NAMES: &[&str] = &[$(stringify!($name)),*];
+
+        /// The variant's name. An operation that the list below lacks does not compile.
+        fn name(op: &Op) -> &'static str {
+            match op { $(Op::$name(_) => stringify!($name)),* }
+        }
+    };
+}
+
+variants![
+    Normalize,
+    Linear,
+    LinearGradInput,
+    LinearGradWeight,
+    Conv2d,
+    Conv2dGradInput,
+    Conv2dGradWeight,
+    Activation,
+    ActivationGrad,
+    Binary,
+    SumTo,
+    Reshape,
+    Permute,
+    Concat,
+    Slice,
+    MaxPool2d,
+    MaxPool2dGrad,
+    AvgPool2d,
+    AvgPool2dGrad,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool2dGrad,
+    BatchNorm,
+    BatchNormGrad,
+    BatchNormInfer,
+    GroupNorm,
+    GroupNormGrad,
+    LayerNorm,
+    LayerNormGrad,
+    Dropout,
+    Softmax,
+    SoftmaxGrad,
+    CrossEntropy,
+    CrossEntropyGrad,
+    Mse,
+    MseGrad,
+    Metrics,
+    AccumulateGrad,
+    ZeroGrad,
+    GradNorm,
+    OptimizerStep,
+];
+
+#[test]
+fn every_operation_has_a_case() {
+    let mut seen = BTreeSet::new();
+    for case in all() {
+        seen.extend(case.build().graph.nodes.iter().map(|n| name(&n.op)));
+    }
+    let missing: Vec<_> = NAMES.iter().filter(|n| !seen.contains(*n)).collect();
+    assert!(missing.is_empty(), "no case for {missing:?}");
+}
+
+#[test]
+fn cases_have_names_of_their_own() {
+    let mut seen = BTreeSet::new();
+    for case in all() {
+        assert!(seen.insert(case.name.clone()), "two cases are named {}", case.name);
+    }
+}

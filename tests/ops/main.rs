@@ -1,0 +1,10 @@
+//! Every operation, held against the reference interpreter: one list of cases, checked in three ways. Gradient rules
+//! against differences, backends against the reference, and the list itself against the set of operations.
+
+mod case;
+mod cases;
+mod coverage;
+mod differences;
+mod parity;
+mod planner;
+mod rounded;

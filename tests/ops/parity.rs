@@ -1,0 +1,181 @@
+//! Backends against the reference.
+
+use crate::case::{Built, Case};
+use crate::cases::all;
+use crate::planner::plan;
+use crate::rounded::Rounded;
+use runner::backend::reference::{Values, evaluate};
+use runner::backend::{Backend, Executable, HostBuffer};
+use runner::graph::op::{Conv2d, Linear};
+use runner::graph::{DType, Graph, Node, Op, Role, ValueId};
+use runner::plan::Plan;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Error allowed to arithmetic in 32-bit floats, relative to the numbers that it adds up.
+const TOLERANCE: f64 = 1e-5;
+
+/// The bytes of `data` as elements of type `dtype`.
+pub fn encode(dtype: DType, data: &[f64]) -> Vec<u8> {
+    let one = |v: &f64| match dtype {
+        DType::F32 => (*v as f32).to_ne_bytes().to_vec(),
+        DType::F64 => v.to_ne_bytes().to_vec(),
+        DType::U8 => vec![*v as u8],
+        DType::U32 => (*v as u32).to_ne_bytes().to_vec(),
+        DType::I32 => (*v as i32).to_ne_bytes().to_vec(),
+        DType::I64 => (*v as i64).to_ne_bytes().to_vec(),
+    };
+    data.iter().flat_map(one).collect()
+}
+
+/// The elements of type `dtype` in `bytes`.
+pub fn decode(dtype: DType, bytes: &[u8]) -> Vec<f64> {
+    fn read<const N: usize>(bytes: &[u8], f: impl Fn([u8; N]) -> f64) -> Vec<f64> {
+        bytes.chunks_exact(N).map(|b| f(b.try_into().unwrap())).collect()
+    }
+    match dtype {
+        DType::F32 => read(bytes, |b| f64::from(f32::from_ne_bytes(b))),
+        DType::F64 => read(bytes, f64::from_ne_bytes),
+        DType::U8 => read(bytes, |[b]| f64::from(b)),
+        DType::U32 => read(bytes, |b| f64::from(u32::from_ne_bytes(b))),
+        DType::I32 => read(bytes, |b| f64::from(i32::from_ne_bytes(b))),
+        DType::I64 => read(bytes, |b| i64::from_ne_bytes(b) as f64),
+    }
+}
+
+/// Writes the operands to their variables and to the batch.
+fn fill(executable: &mut dyn Executable, batch: &mut HostBuffer, plan: &Plan, built: &Built) {
+    for (id, data) in &built.values {
+        let value = built.graph.value(*id);
+        let bytes = encode(value.dtype, data);
+        match value.role {
+            Role::Parameter(var) | Role::State(var) => executable.upload(var, &bytes).unwrap(),
+            Role::Input(input) => {
+                let at = plan.slot.inputs.iter().find(|i| i.input == input).unwrap().offset;
+                batch.bytes_mut()[at..at + bytes.len()].copy_from_slice(&bytes);
+            }
+            Role::Temporary | Role::Output => unreachable!("nothing but operands has a value before the run"),
+        }
+    }
+}
+
+/// The bytes of all variables and outputs after a run of the case on `backend`.
+fn run(backend: &dyn Backend, built: &Built) -> BTreeMap<ValueId, Vec<u8>> {
+    let plan = Arc::new(plan(backend, built.graph.clone(), built.variables.clone()));
+    let mut executable: Box<dyn Executable> = backend.compile(plan.clone()).unwrap();
+    let mut batch = backend.host_buffer(plan.slot.bytes.max(1)).unwrap();
+    // Twice from the same start: the second run finds memory that is no longer clear.
+    for _ in 0..2 {
+        fill(executable.as_mut(), &mut batch, &plan, built);
+        executable.run(0, 0, &batch).unwrap();
+        executable.wait_slot(0).unwrap();
+    }
+    let mut results = BTreeMap::new();
+    for (i, value) in built.graph.values.iter().enumerate() {
+        let id = ValueId(i as u32);
+        let mut bytes = vec![0; value.bytes()];
+        match value.role {
+            Role::Parameter(var) | Role::State(var) => executable.download(var, &mut bytes).unwrap(),
+            Role::Output => executable.output(0, id, &mut bytes).unwrap(),
+            Role::Input(_) | Role::Temporary => continue,
+        }
+        results.insert(id, bytes);
+    }
+    results
+}
+
+/// For every element that `node` writes, the error allowed.
+fn allowed(graph: &Graph, node: &Node, operands: &Values, written: ValueId, expected: &[f64]) -> Vec<f64> {
+    if !matches!(graph.value(written).dtype, DType::F32 | DType::F64) {
+        return vec![0.0; expected.len()];
+    }
+    let sums: Op = match &node.op {
+        // Nothing is computed.
+        Op::Reshape(_) | Op::Permute(_) | Op::Concat(_) | Op::Slice(_) | Op::MaxPool2d(_) => {
+            return vec![0.0; expected.len()];
+        }
+        op @ (Op::LinearGradInput(_)
+        | Op::LinearGradWeight(_)
+        | Op::Conv2dGradInput(_)
+        | Op::Conv2dGradWeight(_)
+        | Op::SumTo(_)) => op.clone(),
+        // No activation is steeper than 2.
+        Op::Linear(op) => Linear { act: None, ..op.clone() }.into(),
+        Op::Conv2d(op) => Conv2d { act: None, ..op.clone() }.into(),
+        // The largest element is the scale of all.
+        _ => {
+            let scale = expected.iter().filter(|v| v.is_finite()).fold(0.0f64, |m, v| m.max(v.abs()));
+            return vec![TOLERANCE * scale; expected.len()];
+        }
+    };
+    // The sum of the absolute products: the same operation on absolute operands.
+    let mut single = graph.clone();
+    single.nodes = vec![Node { op: sums, ..node.clone() }];
+    let mut values: Values = operands.iter().map(|(id, v)| (*id, v.iter().map(|x| x.abs()).collect())).collect();
+    evaluate(&single, &mut values);
+    values[&written].iter().map(|s| 2.0 * TOLERANCE * s).collect()
+}
+
+/// Compares what `backend` computes with the reference. Each node is judged by itself, on the operands that the backend
+/// gave it, so that no error is excused by an earlier one.
+fn compare(backend: &dyn Backend, case: &Case) -> Result<(), String> {
+    let built = case.build();
+    let found = run(backend, &built);
+    let found = |id: ValueId| decode(built.graph.value(id).dtype, &found[&id]);
+    let mut known = built.values.clone();
+    for node in &built.graph.nodes {
+        let mut single = built.graph.clone();
+        single.nodes = vec![node.clone()];
+        let operands: Values = node.inputs.iter().map(|i| (*i, known[i].clone())).collect();
+        let mut expected = operands.clone();
+        evaluate(&single, &mut expected);
+        let updated = node.op.rules().mutates(node.inputs.len()).into_iter().map(|m| node.inputs[m]);
+        for written in node.outputs.iter().copied().chain(updated) {
+            let (found, expected) = (found(written), &expected[&written]);
+            let allowed = allowed(&built.graph, node, &operands, written, expected);
+            for (i, ((f, e), a)) in found.iter().zip(expected).zip(allowed).enumerate() {
+                if !(f == e || (f - e).abs() <= a || f.is_nan() && e.is_nan()) {
+                    return Err(format!(
+                        "{}: element {i} of value {} of `{}` is {f}, not {e} ± {a:e}",
+                        case.name,
+                        written.0,
+                        node.op.rules().name()
+                    ));
+                }
+            }
+            known.insert(written, found);
+        }
+    }
+    Ok(())
+}
+
+/// All cases on `backend`; what went wrong.
+fn failures(backend: &dyn Backend) -> Vec<String> {
+    all().iter().filter_map(|case| compare(backend, case).err()).collect()
+}
+
+/// All cases on a family of backends: each agrees with the reference, and all give the same bits.
+fn check(backends: &[Box<dyn Backend>]) {
+    let failures = failures(backends[0].as_ref());
+    assert!(failures.is_empty(), "{} on {}:\n{}", failures.len(), backends[0].describe(), failures.join("\n"));
+    for case in all() {
+        let built = case.build();
+        let first = run(backends[0].as_ref(), &built);
+        for other in &backends[1..] {
+            let same = run(other.as_ref(), &built) == first;
+            assert!(same, "{}: {} and {} differ", case.name, backends[0].describe(), other.describe());
+        }
+    }
+}
+
+#[test]
+fn a_backend_that_rounds_passes() {
+    check(&[Box::new(Rounded { error: 0.0 }), Box::new(Rounded { error: 0.0 })]);
+}
+
+#[test]
+fn a_backend_that_errs_fails() {
+    // Nearly all cases notice an error of a thousandth; those whose expected results are all zero cannot.
+    let failed = failures(&Rounded { error: 1e-3 }).len();
+    assert!(failed * 10 > all().len() * 9, "only {failed} of {} cases noticed", all().len());
+}
