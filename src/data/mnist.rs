@@ -80,8 +80,13 @@ pub fn spec(variant: Variant) -> DataSpec {
 pub fn open(variant: Variant, root: &Path) -> Result<Dataset> {
     let [train_images, train_labels, test_images, test_labels] = find(variant, root)?;
     let spec = spec(variant);
-    let train = read_pair(&train_images, &train_labels, &spec.input)?;
-    let test = read_pair(&test_images, &test_labels, &spec.input)?;
+    // Unpacking is most of the time before the first step; the two sets need not wait for each other.
+    let (train, test) = std::thread::scope(|scope| {
+        let test = scope.spawn(|| read_pair(&test_images, &test_labels, &spec.input));
+        let train = read_pair(&train_images, &train_labels, &spec.input);
+        (train, test.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    let (train, test) = (train?, test?);
     ensure!(!train.is_empty(), "{} holds no image", train_images.display());
     Ok(Dataset::new(spec, train, test))
 }

@@ -106,7 +106,7 @@ impl Axis {
     }
 }
 
-/// Writes `sample` (an image of shape `shape`, channels last, `pixel` bytes a pixel), changed by `transforms` with the
+/// Writes `sample` (an image of `h` × `w` pixels of `pixel` bytes), changed by `transforms` with the
 /// numbers of `draws`, to `out`, which is as large as the result. Takes bytes and floats alike: zero bytes are 0.0.
 pub(super) fn apply(
     transforms: &[Transform],

@@ -1,0 +1,91 @@
+//! Making batches allocates nothing once it is running: not in the caller, not in the workers.
+
+use runner::backend::HostBuffer;
+use runner::data::synthetic::{SyntheticOptions, Task};
+use runner::data::{Loader, LoaderOptions, Position, Source, Transform, open};
+use runner::graph::{DType, Input};
+use runner::plan::{SlotInput, SlotLayout};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The system's allocator, counting.
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call is the system allocator's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `realloc`.
+        unsafe { System.realloc(ptr, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const BATCH: usize = 16;
+
+fn buffer(bytes: usize) -> HostBuffer {
+    let layout = Layout::from_size_align(bytes, 64).unwrap();
+    // SAFETY: the size is not zero; the memory is zeroed, aligned, and given back with the layout it was taken with.
+    unsafe {
+        let ptr = std::alloc::alloc_zeroed(layout);
+        assert!(!ptr.is_null());
+        HostBuffer::from_raw(ptr, bytes, Box::new(move |p| std::alloc::dealloc(p, layout)))
+    }
+}
+
+#[test]
+fn nothing_is_allocated_for_a_batch() {
+    let options =
+        SyntheticOptions { shape: vec![3, 8, 8], task: Task::Classes(4), samples: 100, val_samples: 0, seed: 1 };
+    let data = open(&Source::Synthetic(options)).unwrap();
+    let targets = BATCH * 192;
+    let layout = SlotLayout {
+        inputs: vec![
+            SlotInput { input: Input::Data, dtype: DType::U8, shape: [BATCH, 8, 8, 3].into(), offset: 0 },
+            SlotInput { input: Input::Targets, dtype: DType::I32, shape: [BATCH].into(), offset: targets },
+        ],
+        bytes: targets + BATCH * 4,
+    };
+    for workers in [0, 1, 3] {
+        let options = LoaderOptions {
+            batch_size: BATCH,
+            shuffle: true,
+            drop_last: false,
+            seed: 1,
+            workers,
+            transforms: vec![
+                Transform::RandomCrop { size: [8, 8], padding: [2; 4] },
+                Transform::RandomHorizontalFlip { p: 0.5 },
+            ],
+            end_epoch: None,
+        };
+        let buffers = (0..4).map(|_| buffer(layout.bytes)).collect();
+        let mut loader = Loader::start(&data.train, options, &layout, buffers, Position::default()).unwrap();
+        let mut step = || {
+            let batch = loader.next().unwrap().unwrap();
+            loader.release(batch);
+        };
+        // A thread allocates while it starts, which may be late; what a batch cost would show in every round.
+        let quiet = (0..10).any(|_| {
+            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            (0..200).for_each(|_| step());
+            ALLOCATIONS.load(Ordering::Relaxed) == before
+        });
+        assert!(quiet, "{workers} workers");
+    }
+}
