@@ -5,7 +5,20 @@ pub mod reference;
 use crate::graph::{Graph, Node, NodeId, ValueId, VarId};
 use crate::plan::Plan;
 use anyhow::Result;
+use std::fmt;
 use std::sync::Arc;
+
+/// The device asked for is not there, or has not enough memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceError(pub String);
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for DeviceError {}
 
 /// Host memory that a batch is written to and a device reads from: page-locked where the device asks for that.
 /// 64-byte aligned, zeroed at allocation.

@@ -1,5 +1,6 @@
 //! Training: programs, the session that holds their state, the loop around it.
 
+pub mod device;
 pub mod evaluate;
 pub mod folder;
 pub mod input;
@@ -7,6 +8,7 @@ pub mod metrics;
 pub mod metrics_file;
 pub mod programs;
 pub mod report;
+pub mod resume;
 pub mod run;
 pub mod schedule;
 pub mod session;

@@ -1,5 +1,8 @@
 //! The learning rate as a function of the position in the run.
 
+use crate::config::Experiment;
+use crate::config::sections::Curve;
+
 /// How the learning rate moves after the warm-up.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decay {
@@ -42,6 +45,28 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    /// The schedule of an experiment with `updates` updates an epoch.
+    pub fn new(experiment: &Experiment, updates: u64) -> Self {
+        let config = &experiment.schedule;
+        let warmup = match (config.warmup.warmup_steps, config.warmup.warmup_epochs) {
+            (Some(steps), _) => steps as u64,
+            (None, epochs) => epochs.unwrap_or(0) as u64 * updates,
+        };
+        let decay = match &config.curve {
+            Curve::Constant(_) => Decay::Constant,
+            Curve::Step(s) => match (&s.milestones, s.step_epochs) {
+                (Some(epochs), _) => Decay::Milestones { epochs: epochs.clone(), gamma: s.gamma },
+                (None, epochs) => Decay::Step { epochs: epochs.unwrap_or(1), gamma: s.gamma },
+            },
+            Curve::Cosine(c) => Decay::Cosine {
+                min_lr: c.min_lr,
+                updates: c.epochs.unwrap_or(experiment.train.epochs) as u64 * updates,
+            },
+        };
+        let warmup_start = config.warmup.warmup_start_factor.unwrap_or(1.0 / warmup.max(1) as f64);
+        Schedule { base: experiment.optimizer.rule.lr(), warmup, warmup_start, decay }
+    }
+
     /// The rate of update `update` (from 0) in an epoch after `epochs_done` whole ones.
     pub fn lr(&self, update: u64, epochs_done: usize) -> f64 {
         let decayed = match &self.decay {

@@ -1,0 +1,30 @@
+//! `runner export`.
+
+use super::args::ExportArgs;
+use super::failure::Failure;
+use crate::checkpoint::{self, OPTIMIZER_PREFIX};
+use serde_json::json;
+use std::process::ExitCode;
+
+/// Writes the weights of a checkpoint, without the state of its training.
+pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
+    if args.out.extension().is_none_or(|e| e != "safetensors") {
+        return Err(Failure::Usage(format!("cannot write `{}`: the format is .safetensors", args.out.display())));
+    }
+    let loaded = checkpoint::load_tensors(&args.checkpoint).map_err(anyhow::Error::new)?;
+    let tensors: Vec<_> = loaded
+        .tensors
+        .iter()
+        .filter(|(name, _)| !name.starts_with(OPTIMIZER_PREFIX))
+        .map(|(name, t)| t.view(name))
+        .collect();
+    checkpoint::write_weights(&args.out, &tensors).map_err(anyhow::Error::new)?;
+    let elements: usize = tensors.iter().map(|t| t.bytes.len() / t.dtype.bytes()).sum();
+    if args.output.json {
+        super::print_json(&json!({ "file": args.out, "tensors": tensors.len(), "elements": elements }))?;
+    } else {
+        let n = super::thousands(elements as u64);
+        super::print(&format!("wrote {} tensors with {n} elements to `{}`", tensors.len(), args.out.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,90 @@
+//! How commands fail: what is printed, and with which exit code.
+
+use crate::backend::DeviceError;
+use crate::config;
+use crate::config::diagnostics::{Diagnostic, Sources, render, to_json};
+use serde_json::json;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+/// Wrong usage or configuration.
+const WRONG: u8 = 2;
+/// The device is not there, or has not enough memory.
+const DEVICE: u8 = 3;
+
+/// A command that did not do what it was asked to.
+#[derive(Debug)]
+pub enum Failure {
+    /// The configuration is wrong.
+    Config {
+        /// The texts.
+        sources: Sources,
+        /// What is wrong in them.
+        diagnostics: Vec<Diagnostic>,
+    },
+    /// The command line is wrong.
+    Usage(String),
+    /// The device is not there, or too small.
+    Device(DeviceError),
+    /// Something failed while it ran.
+    Other(anyhow::Error),
+}
+
+impl From<config::Failure> for Failure {
+    fn from(f: config::Failure) -> Self {
+        Failure::Config { sources: f.sources, diagnostics: f.diagnostics }
+    }
+}
+
+impl From<DeviceError> for Failure {
+    fn from(e: DeviceError) -> Self {
+        Failure::Device(e)
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(e: anyhow::Error) -> Self {
+        match e.downcast::<DeviceError>() {
+            Ok(e) => Failure::Device(e),
+            Err(e) => Failure::Other(e),
+        }
+    }
+}
+
+impl Failure {
+    /// Tells the user; the exit code.
+    pub fn report(&self, json: bool) -> ExitCode {
+        let text = match self {
+            Failure::Config { sources, diagnostics } => {
+                if json {
+                    println!("{}", json!({ "errors": to_json(sources, diagnostics) }));
+                } else {
+                    eprint!("{}", render(sources, diagnostics, std::io::stderr().is_terminal()));
+                    let n = diagnostics.iter().filter(|d| d.severity == config::Severity::Error).count();
+                    eprintln!("\n{n} error{} in the configuration", if n == 1 { "" } else { "s" });
+                }
+                return ExitCode::from(WRONG);
+            }
+            Failure::Usage(text) => text.clone(),
+            Failure::Device(e) => e.to_string(),
+            Failure::Other(e) => format!("{e:#}"),
+        };
+        if json {
+            println!("{}", json!({ "errors": [{ "severity": "error", "message": text }] }));
+        } else {
+            eprintln!("error: {text}");
+        }
+        match self {
+            Failure::Config { .. } | Failure::Usage(_) => ExitCode::from(WRONG),
+            Failure::Device(_) => ExitCode::from(DEVICE),
+            Failure::Other(_) => ExitCode::FAILURE,
+        }
+    }
+}
+
+/// Shows warnings about a configuration.
+pub fn warn(sources: &Sources, warnings: &[Diagnostic]) {
+    if !warnings.is_empty() {
+        eprint!("{}", render(sources, warnings, std::io::stderr().is_terminal()));
+    }
+}

@@ -1,0 +1,114 @@
+//! The commands: a file for each, over the library.
+
+pub mod args;
+mod bench;
+mod check;
+mod completions;
+mod data;
+mod devices;
+mod eval;
+mod export;
+mod failure;
+mod model;
+mod predict;
+mod train;
+
+use args::{Cli, Command, DataCommand};
+use failure::Failure;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Runs the command; the process's exit code.
+pub fn run(cli: Cli) -> ExitCode {
+    let json = wants_json(&cli.command);
+    let result = match cli.command {
+        Command::Train(a) => train::run(&a),
+        Command::Eval(a) => eval::run(&a),
+        Command::Predict(a) => predict::run(&a),
+        Command::Check(a) => check::run(&a),
+        Command::Bench(a) => bench::run(&a),
+        Command::Devices(a) => devices::run(a),
+        Command::Export(a) => export::run(&a),
+        Command::Schema => completions::schema(),
+        Command::Data(DataCommand::Fetch { source, root, mirrors, output }) => {
+            data::fetch(&source, root.as_deref(), &mirrors, output)
+        }
+        Command::Completions { shell } => completions::completions(shell),
+    };
+    match result {
+        Ok(code) => code,
+        Err(failure) => failure.report(json),
+    }
+}
+
+fn wants_json(command: &Command) -> bool {
+    match command {
+        Command::Train(a) => a.output.json,
+        Command::Eval(a) => a.output.json,
+        Command::Predict(a) => a.output.json,
+        Command::Check(a) => a.output.json,
+        Command::Bench(a) => a.output.json,
+        Command::Devices(a) => a.json,
+        Command::Export(a) => a.output.json,
+        Command::Data(DataCommand::Fetch { output, .. }) => output.json,
+        Command::Schema | Command::Completions { .. } => false,
+    }
+}
+
+/// Prints results on standard output.
+///
+/// # Errors
+/// Standard output cannot be written to (a closed pipe ends the command quietly).
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") }) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::Other(anyhow::Error::new(e).context("cannot write to standard output")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints a JSON object on one line.
+///
+/// # Errors
+/// As [`print`].
+fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
+    print(&value.to_string())
+}
+
+/// Bytes for people: `12.3 MiB`.
+fn human_bytes(bytes: usize) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
+}
+
+/// A whole number with separators: `1,234,567`.
+fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!([thousands(0), thousands(999), thousands(1000), thousands(1_234_567)].join(" "), "0 999 1,000 1,234,567");
+        assert_eq!([human_bytes(12), human_bytes(1536), human_bytes(3 << 30)].join(" "), "12 B 1.5 KiB 3.0 GiB");
+    }
+}

@@ -1,0 +1,249 @@
+//! `runner train`.
+
+use super::args::TrainArgs;
+use super::failure::Failure;
+use super::model::{build, describe_data, device, load_config, load_weights};
+use crate::backend::Backend;
+use crate::checkpoint::{self, Checkpoint};
+use crate::config::{self, Loaded};
+use crate::train::folder::{Folder, file};
+use crate::train::input::{self, Samples};
+use crate::train::metrics_file::MetricsFile;
+use crate::train::programs::{Programs, Sizes};
+use crate::train::report::{Reporter, Verbosity};
+use crate::train::resume::{Effect, changes};
+use crate::train::run::{Outcome, Run, eval_slots, slots};
+use crate::train::schedule::Schedule;
+use crate::train::session::Session;
+use crate::train::state::{RunState, restore};
+use anyhow::Context;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Exit code after Ctrl-C.
+const INTERRUPTED: u8 = 130;
+
+/// Trains.
+pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
+    let verbosity = match (args.output.json, args.quiet) {
+        (true, _) => Verbosity::Json,
+        (false, true) => Verbosity::Quiet,
+        (false, false) => Verbosity::Normal,
+    };
+    let reporter = Reporter::new(verbosity);
+    let loaded = load_config(&args.config, &args.overrides.sets())?;
+    let experiment = &loaded.experiment;
+    let backend = device(experiment, args.threads)?;
+    // Mistakes in the model come before the data is read, which may take a download.
+    let described = describe_data(&loaded)?;
+    let programs = build(&loaded, &described, &sizes(&loaded, described.train, described.val), backend.as_ref())?;
+
+    let resumed = match &args.resume {
+        Some(from) => Some(find_checkpoint(&loaded, args.out.as_deref(), from.as_deref(), &reporter)?),
+        None => None,
+    };
+    let folder = match &resumed {
+        Some((folder, _, _)) => folder.clone(),
+        None => Folder::create(args.out.as_deref(), &experiment.name, args.force)?,
+    };
+    let samples = load_samples(&loaded, &reporter)?;
+    // The files may hold another number of samples than the set is known to have.
+    let programs = match (samples.spec.train, samples.spec.val) == (described.train, described.val) {
+        true => programs,
+        false => {
+            build(&loaded, &samples.spec, &sizes(&loaded, samples.spec.train, samples.spec.val), backend.as_ref())?
+        }
+    };
+    announce(&loaded, &programs, &samples, backend.as_ref(), &folder, &reporter);
+    let task = crate::build::task(experiment);
+    let mut session = Session::new(programs, backend.as_ref(), task, experiment.seed)?;
+    let mut state = match &resumed {
+        Some((_, path, checkpoint)) => restore(&mut session, checkpoint, path)?,
+        None => {
+            load_weights(&mut session, experiment)?;
+            RunState::default()
+        }
+    };
+    let note_before = state.extra.data_note.replace(samples.note.clone().unwrap_or_default()).unwrap_or_default();
+    if resumed.is_some() && note_before != samples.note.clone().unwrap_or_default() {
+        return Err(Failure::Other(anyhow::anyhow!(
+            "the run was trained on other samples than there are now: a fallback was in use {}",
+            if note_before.is_empty() { "neither then, but is now" } else { "then, but is not now" }
+        )));
+    }
+    if resumed.is_some() {
+        let at = format!("epoch {}, batch {}, step {}", state.epoch + 1, state.batch, state.step);
+        reporter.info(&format!("resumed at {at}"));
+    }
+    let effective = config::to_toml(&loaded);
+    let header = samples.note.iter().map(|n| format!("# {n}\n")).collect::<String>();
+    let config_path = folder.file(file::CONFIG);
+    std::fs::write(&config_path, format!("{header}{effective}"))
+        .with_context(|| format!("cannot write `{}`", config_path.display()))?;
+    let metrics = MetricsFile::open(&folder.file(file::METRICS), state.extra.metrics_bytes)?;
+
+    let schedule = schedule(&loaded, &samples);
+    let mut run = Run {
+        experiment,
+        config: &effective,
+        backend: backend.as_ref(),
+        samples: &samples,
+        session,
+        state,
+        schedule,
+        folder,
+        metrics,
+        reporter,
+    };
+    if run.state.epoch >= experiment.train.epochs as u64 {
+        run.reporter.info(&format!(
+            "nothing to do: all {} epochs are done; raise `train.epochs` to go on",
+            experiment.train.epochs
+        ));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let outcome = run.run(&on_interrupt()?)?;
+    let place = run.folder.path.display();
+    let step = run.state.step;
+    match outcome {
+        Outcome::Finished => {
+            let best = run.state.best.as_ref().map_or(String::new(), |b| format!("; best {} {:.5}", b.monitor, b.value));
+            run.reporter.info(&format!("done: {step} steps{best}; the run is in `{place}`"));
+        }
+        Outcome::EarlyStopped => {
+            run.reporter.info(&format!("stopped early after epoch {}; the run is in `{place}`", run.state.epoch));
+        }
+        Outcome::MaxSteps => run.reporter.info(&format!("stopped at step {step}; the run is in `{place}`")),
+        Outcome::Interrupted => {
+            run.reporter.info(&format!(
+                "interrupted at step {step}; saved in `{place}`; go on with: runner train {} --resume --out {place}",
+                args.config.display()
+            ));
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The batches that the run will see.
+pub(super) fn sizes(loaded: &Loaded, train: Option<usize>, val: Option<usize>) -> Sizes {
+    let loading = &loaded.experiment.data.loading;
+    let eval = if val == Some(0) { Vec::new() } else { Sizes::of(loading.eval_batch_size(), val, false) };
+    Sizes { train: Sizes::of(loading.batch_size, train, loading.drop_last), eval, predict: Vec::new() }
+}
+
+/// The learning rate over the run.
+fn schedule(loaded: &Loaded, samples: &Samples) -> Schedule {
+    let e = &loaded.experiment;
+    let loading = &e.data.loading;
+    let n = samples.train.len();
+    let batches = if loading.drop_last { n / loading.batch_size } else { n.div_ceil(loading.batch_size) };
+    Schedule::new(e, batches.div_ceil(e.train.accumulate) as u64)
+}
+
+fn load_samples(loaded: &Loaded, reporter: &Reporter) -> Result<Samples, Failure> {
+    let mut progress = super::data::Progress::new();
+    let samples = input::load(&loaded.experiment, &mut |e| progress.show(e))?;
+    if let Some(note) = &samples.note {
+        reporter.warn(note);
+    }
+    let loading = &loaded.experiment.data.loading;
+    if loading.drop_last && samples.train.len() < loading.batch_size {
+        return Err(Failure::Usage(format!(
+            "there are {} training samples, fewer than a batch of {}, and `drop_last` leaves them all out",
+            samples.train.len(),
+            loading.batch_size
+        )));
+    }
+    Ok(samples)
+}
+
+fn announce(
+    loaded: &Loaded,
+    programs: &Programs,
+    samples: &Samples,
+    backend: &dyn Backend,
+    folder: &Folder,
+    reporter: &Reporter,
+) {
+    let (trainable, all) = programs.parameters();
+    let frozen = if trainable < all { format!(" ({} frozen)", super::thousands((all - trainable) as u64)) } else { String::new() };
+    let e = &loaded.experiment;
+    let memory = programs.plan.memory(slots(e) + eval_slots(e));
+    reporter.info(&format!(
+        "{}: {} parameters{frozen}, {} training and {} validation samples, {} of memory planned, on {}; writing to `{}`",
+        e.name,
+        super::thousands(all as u64),
+        super::thousands(samples.train.len() as u64),
+        super::thousands(samples.val.len() as u64),
+        super::human_bytes(memory.total),
+        backend.describe(),
+        folder.path.display(),
+    ));
+}
+
+/// The checkpoint to go on from, with its folder; refused if the configuration has changed in a way that does not allow it.
+fn find_checkpoint(
+    loaded: &Loaded,
+    out: Option<&Path>,
+    from: Option<&Path>,
+    reporter: &Reporter,
+) -> Result<(Folder, PathBuf, Checkpoint), Failure> {
+    let folder = Folder::existing(out, from, &loaded.experiment.name)?;
+    let (path, checkpoint) = match from {
+        Some(path) => (path.to_path_buf(), checkpoint::read(path).map_err(anyhow::Error::new)?),
+        None => {
+            let newest = checkpoint::newest_whole(&folder.path)
+                .with_context(|| format!("cannot read the folder `{}`", folder.path.display()))?;
+            for refused in &newest.refused {
+                reporter.warn(&format!("{refused}; looking for an older one"));
+            }
+            newest.found.with_context(|| {
+                format!("there is no whole checkpoint in `{}`\nhelp: start anew with --force", folder.path.display())
+            })?
+        }
+    };
+    let old = config::load_str(&format!("the configuration in {}", path.display()), &checkpoint.meta.config, &[])?;
+    let changes = changes(&old.experiment, &loaded.experiment);
+    let list = |effect: Effect| -> Vec<String> {
+        changes.iter().filter(|c| c.effect == effect).map(|c| format!("  {c}")).collect()
+    };
+    let breaks = list(Effect::Breaks);
+    if !breaks.is_empty() {
+        return Err(Failure::Usage(format!(
+            "the run in `{}` cannot go on with this configuration; what changed:\n{}\nhelp: undo this, or start a new run from the \
+             weights with `--set model.weights={}`",
+            folder.path.display(),
+            breaks.join("\n"),
+            path.display(),
+        )));
+    }
+    let differs = list(Effect::Differs);
+    if !differs.is_empty() {
+        reporter.warn(&format!(
+            "the configuration has changed; the run goes on, but no longer as it would have without that:\n{}",
+            differs.join("\n")
+        ));
+    }
+    let harmless = list(Effect::Harmless);
+    if !harmless.is_empty() {
+        reporter.info(&format!("the configuration has changed, without an effect on the numbers:\n{}", harmless.join("\n")));
+    }
+    Ok((folder, path, checkpoint))
+}
+
+/// A flag that Ctrl-C sets; a second Ctrl-C ends the process at once.
+fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let seen = flag.clone();
+    ctrlc::set_handler(move || {
+        if seen.swap(true, Ordering::Relaxed) {
+            std::process::exit(i32::from(INTERRUPTED));
+        }
+        eprintln!("interrupted: saving after this step (once more to stop at once)");
+    })
+    .context("cannot watch for Ctrl-C")?;
+    Ok(flag)
+}
