@@ -16,9 +16,10 @@ pub fn fuse(graph: &mut Graph) {
         readers[input.index()] += 1;
     }
     let mut maker: Vec<Option<usize>> = vec![None; graph.values.len()];
-    let mut fused = vec![false; graph.nodes.len()];
+    let mut keep = Vec::with_capacity(graph.nodes.len());
     for at in 0..graph.nodes.len() {
         let node = &graph.nodes[at];
+        let mut fused = false;
         if let Op::Activation(op) = &node.op {
             let (act, input, output) = (op.act, node.inputs[0], node.outputs[0]);
             let alone = readers[input.index()] == 1 && graph.value(input).role == Role::Temporary;
@@ -28,16 +29,17 @@ pub fn fuse(graph: &mut Graph) {
             {
                 *field = Some(act);
                 graph.nodes[before].outputs[0] = output;
-                fused[at] = true;
+                fused = true;
             }
         }
         // Only first outputs go through the activation.
         if let Some(output) = graph.nodes[at].outputs.first() {
             maker[output.index()] = Some(at);
         }
+        keep.push(!fused);
     }
-    let mut fused = fused.into_iter();
-    graph.nodes.retain(|_| fused.next() == Some(false));
+    let mut keep = keep.into_iter();
+    graph.nodes.retain(|_| keep.next() == Some(true));
 }
 
 /// The activation that an operation can apply to its first output.

@@ -154,7 +154,8 @@ fn failures(backend: &dyn Backend) -> Vec<String> {
     all().iter().filter_map(|case| compare(backend, case).err()).collect()
 }
 
-/// All cases on a family of backends: each agrees with the reference, and all give the same bits.
+/// All cases on one kind of backend, set up in several ways (numbers of threads): the first agrees with the reference,
+/// and all give the same bits. A new backend needs a test of one line, a call of this.
 fn check(backends: &[Box<dyn Backend>]) {
     let failures = failures(backends[0].as_ref());
     assert!(failures.is_empty(), "{} on {}:\n{}", failures.len(), backends[0].describe(), failures.join("\n"));

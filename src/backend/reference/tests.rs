@@ -1,5 +1,8 @@
 use super::*;
-use crate::graph::op::{Binary, BinaryKind, Conv2d, Dropout, GradNorm, Linear, MaxPool2d, Permute, Softmax};
+use crate::graph::op::{
+    Algorithm, BatchNorm, Binary, BinaryKind, Conv2d, CrossEntropy, Dropout, GradNorm, Linear, MaxPool2d, Metrics,
+    OptimizerStep, Permute, Softmax, Task, TensorOptions,
+};
 use crate::graph::{DType, Role, Shape, VarId};
 
 /// The outputs of `op` on operands given as shape and elements.
@@ -60,4 +63,98 @@ fn dropout_scales_what_it_keeps() {
     let y = run(Dropout { p: 0.5, stream: 1 }, &[(&[100], &[1.0; 100]), (&[4], &[1.0, 2.0, 3.0, 4.0])]);
     let kept = y[0].iter().filter(|v| **v != 0.0).count();
     assert!(y[0].iter().all(|v| *v == 0.0 || *v == 2.0) && (30..70).contains(&kept), "{kept}");
+}
+
+/// The operands that `op` updates, afterwards; `operands` as for [`run`].
+fn updated(op: impl Into<Op>, operands: &[(&[usize], &[f64])]) -> Vec<Vec<f64>> {
+    let op = op.into();
+    let tensors: Vec<Tensor> = operands.iter().map(|(dims, data)| Tensor { dims, data }).collect();
+    let outputs: Vec<&[usize]> = Vec::new();
+    compute(&op, &tensors, &outputs)
+}
+
+fn close(found: &[f64], expected: &[f64]) {
+    assert_eq!(found.len(), expected.len());
+    for (f, e) in found.iter().zip(expected) {
+        assert!((f - e).abs() < 1e-6, "{found:?} is not {expected:?}");
+    }
+}
+
+/// One update of the parameter 2 with the gradient 4, of which the schedule leaves 1: learning rate 0.5, scales 0.5
+/// and 2. `state` holds the state tensors; returns counter, parameter, state.
+fn update(algorithm: Algorithm, weight_decay: f32, steps: f64, loss: f64, state: &[f64]) -> Vec<f64> {
+    let tensors = vec![TensorOptions { lr_scale: 1.0, weight_decay }];
+    let loss = [loss];
+    let steps = [steps];
+    let mut operands: Vec<(&[usize], &[f64])> =
+        vec![(&[4], &[0.5, 0.5, 2.0, 0.0]), (&[1], &loss), (&[1], &steps), (&[1], &[2.0]), (&[1], &[4.0])];
+    operands.extend(state.chunks(1).map(|s| (&[1][..], s)));
+    updated(OptimizerStep { algorithm, clip_norm: None, tensors }, &operands).concat()
+}
+
+#[test]
+fn gradient_descent_by_hand() {
+    let sgd = |momentum, dampening, nesterov| Algorithm::Sgd { momentum, dampening, nesterov };
+    close(&update(sgd(0.0, 0.0, false), 0.0, 7.0, 1.0, &[]), &[8.0, 1.5]);
+    // Weight decay makes the gradient 1 + 0.25 · 2.
+    close(&update(sgd(0.0, 0.0, false), 0.25, 7.0, 1.0, &[]), &[8.0, 1.25]);
+    // The first velocity is the gradient, whatever the dampening.
+    close(&update(sgd(0.5, 0.75, false), 0.0, 0.0, 1.0, &[3.0]), &[1.0, 1.5, 1.0]);
+    close(&update(sgd(0.5, 0.75, false), 0.0, 1.0, 1.0, &[3.0]), &[2.0, 2.0 - 0.5 * 1.75, 1.75]);
+    close(&update(sgd(0.5, 0.0, true), 0.0, 1.0, 1.0, &[3.0]), &[2.0, 2.0 - 0.5 * (1.0 + 0.5 * 2.5), 2.5]);
+    close(&update(sgd(0.5, 0.0, true), 0.0, 1.0, f64::NAN, &[3.0]), &[1.0, 2.0, 3.0]);
+}
+
+#[test]
+fn adaptive_steps_by_hand() {
+    let adam = |decoupled, amsgrad| Algorithm::Adam { beta1: 0.5, beta2: 0.75, eps: 0.0, decoupled, amsgrad };
+    // The first step is as long as the learning rate.
+    close(&update(adam(false, false), 0.0, 0.0, 1.0, &[0.0, 0.0]), &[1.0, 1.5, 0.5, 0.25]);
+    close(&update(adam(true, false), 0.5, 0.0, 1.0, &[0.0, 0.0]), &[1.0, 2.0 * 0.75 - 0.5, 0.5, 0.25]);
+    // Second step: mean 1.5 / 0.75, mean square 4 / 0.4375.
+    let expected = [2.0, 2.0 - 0.5 * 2.0 / (4.0f64 / 0.4375).sqrt(), 1.5, 4.0];
+    close(&update(adam(false, false), 0.0, 1.0, 1.0, &[2.0, 5.0]), &expected);
+    let expected = [2.0, 2.0 - 0.5 * 2.0 / (7.0f64 / 0.4375).sqrt(), 1.5, 4.0, 7.0];
+    close(&update(adam(false, true), 0.0, 1.0, 1.0, &[2.0, 5.0, 7.0]), &expected);
+
+    let rms = |momentum, centered| Algorithm::RmsProp { alpha: 0.75, eps: 1.0, momentum, centered };
+    close(&update(rms(0.0, false), 0.0, 3.0, 1.0, &[5.0]), &[4.0, 2.0 - 0.5 / 3.0, 4.0]);
+    close(
+        &update(rms(0.5, false), 0.0, 3.0, 1.0, &[5.0, 1.0]),
+        &[4.0, 2.0 - 0.5 * (0.5 + 1.0 / 3.0), 4.0, 0.5 + 1.0 / 3.0],
+    );
+    // Mean 0.75 · 1 + 0.25, so a variance of 4 − 1.
+    let step = 1.0 / (3f64.sqrt() + 1.0);
+    close(&update(rms(0.0, true), 0.0, 3.0, 1.0, &[5.0, 1.0]), &[4.0, 2.0 - 0.5 * step, 4.0, 1.0]);
+}
+
+#[test]
+fn running_statistics_by_hand() {
+    let x: &[f64] = &[1.0, 3.0];
+    for (momentum, mean, var) in [(Some(0.25), 0.75 * 10.0 + 0.25 * 2.0, 0.75 * 8.0 + 0.25 * 2.0), (None, 6.0, 5.0)] {
+        let op = BatchNorm { eps: 0.0, momentum, affine: false, track: true, act: None };
+        let results = updated(op, &[(&[2, 1], x), (&[1], &[10.0]), (&[1], &[8.0]), (&[], &[1.0])]);
+        // The variance of the two is 1 over their number, 2 over one less.
+        close(&results.concat(), &[-1.0, 1.0, 2.0, 1.0, mean, var, 2.0]);
+    }
+}
+
+#[test]
+fn losses_and_metrics_by_hand() {
+    // Probabilities 1/4 and 3/4.
+    let logits: &[f64] = &[0.0, 3f64.ln()];
+    for (label_smoothing, expected) in [(0.0, 4f64.ln()), (0.5, 0.75 * 4f64.ln() + 0.25 * (4.0f64 / 3.0).ln())] {
+        let results = updated(CrossEntropy { label_smoothing }, &[(&[1, 2], logits), (&[1], &[0.0])]);
+        close(&results.concat(), &[expected, 4f64.ln()]);
+    }
+    let sums = updated(
+        Metrics { task: Task::Classification },
+        &[(&[1], &[0.5]), (&[2, 2], &[1.0, 1.0, 0.0, 2.0]), (&[2], &[0.0, 0.0]), (&[8], &[1.0; 8])],
+    );
+    close(&sums[0], &[2.0, 3.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
+    let sums = updated(
+        Metrics { task: Task::Regression },
+        &[(&[1], &[0.5]), (&[2, 1], &[1.0, 5.0]), (&[2], &[2.0, 2.0]), (&[8], &[0.0; 8])],
+    );
+    close(&sums[0], &[1.0, 2.0, 0.0, 4.0, 10.0, 2.0, 0.0, 0.0]);
 }

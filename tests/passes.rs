@@ -1,0 +1,203 @@
+//! The passes on random graphs: what is computed stays, to the last bit, and the graph stays consistent.
+
+use runner::backend::reference::{Values, evaluate};
+use runner::graph::op::{
+    AccumulateGrad, Activation, ActivationOp, BatchNorm, Binary, BinaryKind, Concat, Conv2d, Dropout, Linear, Mse,
+    Permute, Reshape, Softmax,
+};
+use runner::graph::{DType, Graph, Op, Role, Shape, ValueId, VarId, verify};
+use runner::passes::{fuse::fuse, grad::backward, simplify::simplify};
+use runner::random::{Purpose, Stream};
+
+/// How many graphs each test draws.
+const GRAPHS: u64 = 150;
+
+const ACTIVATIONS: [Activation; 4] = [Activation::Relu, Activation::Tanh, Activation::Gelu, Activation::Hardswish];
+
+/// A graph that grows at random, with the elements of its variables.
+struct Builder {
+    graph: Graph,
+    values: Values,
+    draw: Stream,
+    /// What an operation may read.
+    pool: Vec<ValueId>,
+    /// What a gradient is wanted for.
+    parameters: Vec<ValueId>,
+}
+
+impl Builder {
+    fn new(seed: u64) -> Self {
+        let draw = Stream::new(seed, Purpose::Synthetic, 0, 0);
+        Builder { graph: Graph::new(), values: Values::new(), draw, pool: Vec::new(), parameters: Vec::new() }
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        self.draw.below(n as u32) as usize
+    }
+
+    fn variable(&mut self, dtype: DType, shape: impl Into<Shape>, mut f: impl FnMut(&mut Stream) -> f64) -> ValueId {
+        let shape = shape.into();
+        let data = (0..shape.len()).map(|_| f(&mut self.draw)).collect();
+        let id = self.graph.add_value(dtype, shape, Role::State(VarId(self.graph.values.len() as u32)));
+        self.values.insert(id, data);
+        id
+    }
+
+    fn parameter(&mut self, shape: impl Into<Shape>) -> ValueId {
+        let id = self.variable(DType::F32, shape, |s| 0.3 * s.normal());
+        self.parameters.push(id);
+        id
+    }
+
+    fn add(&mut self, op: impl Into<Op>, inputs: &[ValueId]) -> ValueId {
+        let id = self.graph.add1(op, inputs).unwrap();
+        self.pool.push(id);
+        id
+    }
+
+    /// One operation on something known. Small images and matrices stay small images and matrices.
+    fn grow(&mut self, key: ValueId) {
+        // The last value is the likeliest, so that chains come about.
+        let back = if self.below(3) == 0 { self.below(self.pool.len().min(4)) } else { 0 };
+        let at = self.pool.len() - 1 - back;
+        let x = self.pool[at];
+        let dims = self.graph.shape(x).dims().to_vec();
+        let channels = dims[dims.len() - 1];
+        match self.below(12) {
+            0 if dims.len() == 4 => {
+                let (w, b) = (self.parameter([3, 3, 3, channels]), self.parameter([3]));
+                let conv =
+                    Conv2d { stride: [1, 1], padding: [1; 4], dilation: [1, 1], groups: 1, bias: true, act: None };
+                self.add(conv, &[x, w, b]);
+            }
+            1 => {
+                let w = self.parameter([4, channels]);
+                self.add(Linear { bias: false, act: None }, &[x, w]);
+            }
+            2 => {
+                let affine = [self.parameter([channels]), self.parameter([channels])];
+                let running = [0.0, 1.0].map(|v| self.variable(DType::F32, [channels], |_| v));
+                let batches = self.variable(DType::I64, Vec::new(), |_| 0.0);
+                let op = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track: true, act: None };
+                self.add(op, &[x, affine[0], affine[1], running[0], running[1], batches]);
+            }
+            3..=5 => {
+                let act = ACTIVATIONS[self.below(ACTIVATIONS.len())];
+                self.add(ActivationOp { act }, &[x]);
+            }
+            6 => {
+                let same: Vec<ValueId> =
+                    self.pool.iter().copied().filter(|v| self.graph.shape(*v).dims() == dims).collect();
+                let other = same[self.below(same.len())];
+                let kind = if self.below(2) == 0 { BinaryKind::Add } else { BinaryKind::Mul };
+                self.add(Binary { kind, act: None }, &[x, other]);
+            }
+            7 => {
+                let mut perm: Vec<usize> = (0..dims.len()).collect();
+                self.draw.shuffle(&mut perm);
+                self.add(Permute { perm }, &[x]);
+            }
+            8 => {
+                let len: usize = dims.iter().product();
+                let shapes = [vec![len / channels, channels], dims.clone(), vec![1, 1, len / channels, channels]];
+                let shape = Shape::from(shapes[self.below(shapes.len())].clone());
+                self.add(Reshape { shape }, &[x]);
+            }
+            9 => {
+                let p = if self.below(2) == 0 { 0.0 } else { 0.4 };
+                self.add(Dropout { p, stream: at as u32 }, &[x, key]);
+            }
+            10 => {
+                self.add(Concat { axis: 0 }, &[x]);
+            }
+            _ => {
+                self.add(Softmax {}, &[x]);
+            }
+        }
+    }
+
+    /// A graph of a loss, the gradients of its parameters if `train`, and their sums.
+    fn finish(mut self, train: bool) -> (Graph, Values) {
+        let y = *self.pool.last().unwrap();
+        let target = self.variable(DType::F32, self.graph.shape(y).clone(), Stream::normal);
+        let loss = self.graph.add1(Mse {}, &[y, target]).unwrap();
+        self.graph.values[loss.index()].role = Role::Output;
+        if train {
+            let one = self.variable(DType::F32, [1], |_| 1.0);
+            let parameters = self.parameters.clone();
+            let grads = backward(&mut self.graph, &[(loss, one)], &parameters).unwrap();
+            for (parameter, grad) in parameters.into_iter().zip(grads) {
+                let sum = self.variable(DType::F32, self.graph.shape(parameter).clone(), |_| 0.5);
+                if let Some(grad) = grad {
+                    self.graph.add(AccumulateGrad {}, &[grad, sum]).unwrap();
+                }
+            }
+        }
+        verify(&self.graph).unwrap();
+        (self.graph, self.values)
+    }
+}
+
+fn random_graph(seed: u64, train: bool) -> (Graph, Values) {
+    let mut b = Builder::new(seed);
+    let start = if b.below(2) == 0 { vec![2, 3, 2, 4] } else { vec![5, 4] };
+    let x = b.parameter(start);
+    b.pool.push(x);
+    let key = b.variable(DType::U32, [4], |s| f64::from(s.below(1000)));
+    for _ in 0..2 + b.below(12) {
+        b.grow(key);
+    }
+    b.finish(train)
+}
+
+/// What the host sees after a run: outputs and variables.
+fn results(graph: &Graph, start: &Values) -> Values {
+    let mut values = start.clone();
+    evaluate(graph, &mut values);
+    values.retain(|id, _| graph.value(*id).role != Role::Temporary);
+    values
+}
+
+/// Runs `pass` on random graphs, for training and without gradients; returns how many nodes went away in all.
+fn unchanged_by(pass: impl Fn(&mut Graph)) -> usize {
+    let mut removed = 0;
+    for seed in 0..GRAPHS {
+        for train in [false, true] {
+            let (mut graph, start) = random_graph(seed, train);
+            let (nodes, before) = (graph.nodes.len(), results(&graph, &start));
+            pass(&mut graph);
+            verify(&graph).unwrap_or_else(|e| panic!("graph {seed}: {e}\n{graph}"));
+            let after = results(&graph, &start);
+            let bits = |v: &Values| -> Vec<Vec<u64>> {
+                v.values().map(|data| data.iter().map(|x| x.to_bits()).collect()).collect()
+            };
+            assert_eq!(bits(&before), bits(&after), "graph {seed}, training {train}:\n{graph}");
+            removed += nodes - graph.nodes.len();
+        }
+    }
+    removed
+}
+
+#[test]
+fn simplification_changes_no_bit() {
+    let removed = unchanged_by(simplify);
+    assert!(removed > GRAPHS as usize, "only {removed} nodes were removed");
+}
+
+#[test]
+fn fusion_changes_no_bit() {
+    let removed = unchanged_by(fuse);
+    assert!(removed > GRAPHS as usize / 3, "only {removed} nodes were removed");
+}
+
+#[test]
+fn both_passes_find_all_that_they_look_for() {
+    unchanged_by(|graph| {
+        simplify(graph);
+        fuse(graph);
+        let once = graph.clone();
+        simplify(graph);
+        fuse(graph);
+        assert_eq!(once.nodes.len(), graph.nodes.len(), "a second round found more:\n{once}");
+    });
+}
