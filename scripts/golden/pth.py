@@ -41,6 +41,7 @@ def make(folder: Path) -> None:
     from safetensors.torch import save_file
 
     save_file(state, folder / "plain.safetensors")
+    (folder / "plain.safetensors").chmod(0o644)
 
     base = torch.arange(24, dtype=torch.float32).reshape(4, 6)
     torch.save(
