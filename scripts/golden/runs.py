@@ -35,6 +35,46 @@ def regression() -> Case:
     return Case("runs/regression", lines, net, (6,), optimizer={"type": "rmsprop", "lr": 0.002}, **COMMON)
 
 
+def linear_regression() -> Case:
+    lines = ['{ type = "linear", out_features = 1 }']
+    more = COMMON | {"samples": 20, "batch_size": 20, "epochs": 100}
+    return Case("runs/linear_regression", lines, lambda: nn.Sequential(nn.Linear(10, 1)), (10,), optimizer={"type": "sgd", "lr": 0.01}, **more)
+
+
+def everything_at_once() -> Case:
+    """Accumulation, clipping, groups, a schedule and AdamW together."""
+    lines = [
+        '{ name = "embed", type = "conv2d", out_channels = 6, kernel_size = 3, stride = 3, bias = false }',
+        '{ name = "norm1", type = "group_norm", num_groups = 3 }',
+        '"gelu"',
+        FLATTEN,
+        '{ name = "norm2", type = "layer_norm" }',
+        '{ name = "hidden", type = "linear", out_features = 18 }',
+        '{ type = "gelu", approximate = "tanh" }',
+        '{ name = "head", type = "linear", out_features = 4 }',
+    ]
+
+    def net() -> nn.Module:
+        return named(
+            embed=nn.Conv2d(2, 6, 3, 3, bias=False),
+            norm1=nn.GroupNorm(3, 6),
+            act1=nn.GELU(),
+            flatten=nn.Flatten(),
+            norm2=nn.LayerNorm(54),
+            hidden=nn.Linear(54, 18),
+            act2=nn.GELU("tanh"),
+            head=nn.Linear(18, 4),
+        )
+
+    more = COMMON | {"batch_size": 4, "epochs": 4}
+    return Case(
+        "runs/everything_at_once", lines, net, (2, 10, 9), classes=4, label_smoothing=0.05,
+        optimizer={"type": "adamw", "lr": 0.004, "weight_decay": 0.1, "betas": [0.9, 0.95]},
+        groups=[{"match": ["*.bias", "norm*"], "weight_decay": 0.0}, {"match": ["head.*"], "lr": 0.008}],
+        schedule={"type": "cosine", "warmup_steps": 3}, train={"accumulate": 4, "clip_grad_norm": 0.5}, **more,
+    )  # fmt: skip
+
+
 def cnn() -> Case:
     lines = [
         '{ name = "features", layers = ['
@@ -208,4 +248,4 @@ def mobilenet() -> Case:
 
 
 def cases() -> list[Case]:
-    return [mlp(), regression(), cnn(), resnet(), mobilenet()]
+    return [mlp(), regression(), linear_regression(), everything_at_once(), cnn(), resnet(), mobilenet()]
