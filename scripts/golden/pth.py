@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 
@@ -38,9 +39,8 @@ def make(folder: Path) -> None:
     torch.save(state, folder / "plain.pth")
 
     # What every other file below must read as, where it says nothing else.
-    from safetensors.torch import save_file
-
     save_file(state, folder / "plain.safetensors")
+    (folder / "plain.safetensors").chmod(0o644)
 
     base = torch.arange(24, dtype=torch.float32).reshape(4, 6)
     torch.save(
@@ -81,6 +81,7 @@ def make(folder: Path) -> None:
     training = {"epoch": 3, "state_dict": state, "optimizer": optimizer.state_dict(), "best": 0.5, "name": "net"}
     torch.save(training, folder / "nested.pth")
     torch.save({"model": state, "model_ema": state}, folder / "ambiguous.pth")
+    # The old format holds addresses, so this file changes every time.
     torch.save(state, folder / "legacy.pth", _use_new_zipfile_serialization=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -6,18 +6,16 @@ use super::{PthError, malformed};
 use crate::checkpoint::tensor::{Tensor, count, elements};
 use crate::graph::DType;
 use half::{bf16, f16};
-use std::collections::HashMap;
-use std::rc::Rc;
 
 /// All tensors together may be this many times as large as the file (shared and expanded storages, wider elements).
 const MAX_GROWTH: usize = 64;
 /// PyTorch's own limit on the number of dimensions.
 const MAX_RANK: usize = 64;
 
-/// Reads tensors; a storage that several share is read once.
+/// Reads tensors. Only the storage read last is kept: tensors that share one are best asked for in a row.
 pub(super) struct Reader<'r, 'a> {
     archive: &'r mut Archive<'a>,
-    storages: HashMap<Rc<str>, (Element, Vec<u8>)>,
+    last: Option<(value::Storage, Vec<u8>)>,
     /// Bytes that storages, and tensors, may still take.
     storage_budget: usize,
     tensor_budget: usize,
@@ -26,7 +24,7 @@ pub(super) struct Reader<'r, 'a> {
 impl<'r, 'a> Reader<'r, 'a> {
     pub(super) fn new(archive: &'r mut Archive<'a>, file_bytes: usize) -> Self {
         let tensor_budget = file_bytes.saturating_mul(MAX_GROWTH);
-        Reader { archive, storages: HashMap::new(), storage_budget: file_bytes, tensor_budget }
+        Reader { archive, last: None, storage_budget: file_bytes, tensor_budget }
     }
 
     /// The dense tensor that a window shows. Floats become `F32`; `I8` and `I16` become `I32`, truth values `U8`.
@@ -51,18 +49,22 @@ impl<'r, 'a> Reader<'r, 'a> {
             .len
             .checked_mul(storage.element.bytes())
             .ok_or_else(|| malformed("its storage's length is absurd"))?;
-        if !self.storages.contains_key(&storage.key) {
-            self.storage_budget = self
-                .storage_budget
-                .checked_sub(bytes)
-                .ok_or_else(|| malformed("its storage is larger than the file"))?;
-            let data = self.archive.storage(&storage.key, bytes as u64)?;
-            self.storages.insert(storage.key.clone(), (storage.element, data));
+        match &self.last {
+            Some((last, _)) if last == storage => {}
+            Some((last, _)) if last.key == storage.key => {
+                return Err(malformed("its storage is described in two ways"));
+            }
+            _ => {
+                self.storage_budget = self
+                    .storage_budget
+                    .checked_sub(bytes)
+                    .ok_or_else(|| malformed("the storages are larger than the file"))?;
+                self.last = None;
+                let data = self.archive.storage(&storage.key, bytes as u64)?;
+                self.last = Some((storage.clone(), data));
+            }
         }
-        match self.storages.get(&storage.key) {
-            Some((element, data)) if *element == storage.element && data.len() == bytes => Ok(data),
-            _ => Err(malformed("its storage is described in two ways")),
-        }
+        Ok(self.last.as_ref().map_or(&[], |(_, data)| data))
     }
 }
 
@@ -85,6 +87,9 @@ fn check_bounds(t: &value::Tensor, len: usize) -> Result<(), PthError> {
 /// Copies the elements of a window that was checked, in row-major order.
 fn gather(storage: &[u8], t: &value::Tensor, len: usize) -> Vec<u8> {
     let width = t.storage.element.bytes();
+    if is_dense(t) {
+        return storage[t.offset * width..(t.offset + len) * width].to_vec();
+    }
     let mut out = Vec::with_capacity(len * width);
     let mut index = vec![0usize; t.shape.len()];
     let mut at = t.offset;
@@ -101,6 +106,16 @@ fn gather(storage: &[u8], t: &value::Tensor, len: usize) -> Vec<u8> {
         }
     }
     out
+}
+
+/// True if the window is one piece in row-major order. Strides of dimensions of size 1 mean nothing.
+fn is_dense(t: &value::Tensor) -> bool {
+    let mut expected = 1;
+    t.shape.iter().zip(&t.stride).rev().all(|(size, stride)| {
+        let fits = *size == 1 || *stride == expected;
+        expected *= size;
+        fits
+    })
 }
 
 fn widen(element: Element, data: Vec<u8>) -> (DType, Vec<u8>) {

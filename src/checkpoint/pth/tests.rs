@@ -155,7 +155,8 @@ fn tensor_pickle(key: &str, len: i32, offset: i32, size: &[i32], stride: &[i32])
 fn windows_outside_their_storage_are_refused() {
     let good = parse(&file(&tensor_pickle("0", 2, 0, &[2], &[1]))).unwrap();
     assert_eq!(f32s(&good, "w"), (vec![2], vec![1.0, 2.0]));
-    let bad: &[(&str, i32, i32, &[i32], &[i32])] = &[
+    type Window<'a> = (&'a str, i32, i32, &'a [i32], &'a [i32]);
+    let bad: &[Window] = &[
         ("0", 2, 1, &[2], &[1]),
         ("0", 2, 0, &[3], &[1]),
         ("0", 2, 0, &[2], &[2]),

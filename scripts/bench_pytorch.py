@@ -1,0 +1,109 @@
+"""Times a training step in PyTorch on the CPU: the peer of `runner bench CONFIG`. Prints one JSON object.
+
+    python scripts/bench_pytorch.py --model mnist_cnn --batch 256 --threads 2 --mode channels_last --allocator tuned
+
+The batch is made up and the same every time, as in `runner bench`; a step is forward, loss, backward, update.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+
+# glibc gives large blocks back to the system after every step; with these it keeps them.
+TUNED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": str(1 << 33), "MALLOC_TOP_PAD_": str(1 << 28)}
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=["mlp", "mnist_cnn", "resnet18"], default="mnist_cnn")
+    parser.add_argument("--hidden", type=int, nargs="*", default=[256, 128], help="widths of the MLP's hidden layers")
+    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--threads", type=int, default=0, help="0: as many as PyTorch takes")
+    parser.add_argument("--mode", choices=["eager", "channels_last", "compile"], default="eager")
+    parser.add_argument("--allocator", choices=["stock", "tuned"], default="stock", help="tuned: glibc keeps freed memory")
+    parser.add_argument("--seconds", type=float, default=3.0, help="how long to measure")
+    parser.add_argument("--steps", type=int, default=5, help="the fewest steps to measure")
+    return parser.parse_args()
+
+
+def build(args: argparse.Namespace):
+    """Net, input shape, optimizer, loss: as in `configs/`."""
+    import torch
+    from torch import nn
+
+    if args.model == "mlp":
+        layers, width = [nn.Flatten()], 784
+        for hidden in args.hidden:
+            layers += [nn.Linear(width, hidden), nn.ReLU()]
+            width = hidden
+        net, shape = nn.Sequential(*layers, nn.Linear(width, 10)), (1, 28, 28)
+    elif args.model == "mnist_cnn":
+        features = nn.Sequential(
+            nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        )  # fmt: skip
+        classifier = nn.Sequential(nn.Flatten(), nn.Linear(64 * 7 * 7, 256), nn.ReLU(), nn.Dropout(0.5), nn.Linear(256, 10))
+        net, shape = nn.Sequential(features, classifier), (1, 28, 28)
+    else:
+        from torchvision.models import resnet18
+
+        net, shape = resnet18(num_classes=10), (3, 32, 32)
+    if args.model == "resnet18":
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True)
+        return net, shape, optimizer, nn.CrossEntropyLoss(label_smoothing=0.1)
+    return net, shape, torch.optim.Adam(net.parameters(), lr=1e-3), nn.CrossEntropyLoss()
+
+
+def main() -> None:
+    args = arguments()
+    if args.allocator == "tuned" and any(os.environ.get(k) != v for k, v in TUNED.items()):
+        # The allocator reads its settings when the process starts.
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | TUNED)
+
+    import torch
+
+    torch.manual_seed(1)
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    net, shape, optimizer, criterion = build(args)
+    inputs, targets = torch.randn(args.batch, *shape), torch.randint(10, (args.batch,))
+    if args.mode == "channels_last":
+        net, inputs = net.to(memory_format=torch.channels_last), inputs.to(memory_format=torch.channels_last)
+    forward = torch.compile(net) if args.mode == "compile" else net
+    net.train()
+
+    def step() -> None:
+        optimizer.zero_grad()
+        criterion(forward(inputs), targets).backward()
+        optimizer.step()
+
+    for _ in range(3):
+        step()
+    times = []
+    end = time.perf_counter() + args.seconds
+    while len(times) < args.steps or time.perf_counter() < end:
+        begin = time.perf_counter()
+        step()
+        times.append(1e3 * (time.perf_counter() - begin))
+    median = statistics.median(times)
+    report = {
+        "program": f"PyTorch {torch.__version__}",
+        "device": "cpu",
+        "model": args.model,
+        "batch": args.batch,
+        "threads": torch.get_num_threads(),
+        "mode": args.mode,
+        "allocator": args.allocator,
+        "steps": len(times),
+        "step_ms": round(median, 4),
+        "step_ms_min": round(min(times), 4),
+        "samples_per_s": round(1e3 * args.batch / median, 1),
+    }
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()

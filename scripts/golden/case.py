@@ -1,0 +1,350 @@
+"""A case: a configuration, the same net in PyTorch, and what PyTorch makes of both.
+
+A case becomes one safetensors file. Its metadata hold the configuration (`config`); its tensors are
+`batch.inputs`, `batch.targets`, `batch.val_inputs`, `batch.val_targets`: the data file `batch.safetensors`;
+`init.NAME`: the state dict `init.safetensors` that training starts from;
+`expected.output`, `expected.eval_output`: what the untrained model makes of the first batch, in training and evaluation mode;
+`expected.loss`, `expected.grad.NAME`: loss and gradients of the first step (mean over its micro-batches, before clipping);
+`expected.losses`, `expected.lr`: loss and learning rate of every step;
+`expected.param.NAME`, `expected.buffer.NAME`: the state dict after the last step;
+`expected.val_loss`, `expected.val_accuracy`: after every epoch, where there is validation data.
+"""
+
+import copy
+import dataclasses
+import fnmatch
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn.utils import clip_grad_norm_
+
+OPTIMIZERS = {
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "rmsprop": torch.optim.RMSprop,
+}
+
+
+@dataclasses.dataclass
+class Case:
+    """What is trained and how. `optimizer`, `schedule`, `train` are the sections of the configuration."""
+
+    name: str
+    layers: list[str]
+    net: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    samples: int = 4
+    batch_size: int = 0  # 0: all samples
+    val_samples: int = 0
+    classes: int = 0  # 0: regression with mean squared error
+    label_smoothing: float = 0.0
+    optimizer: dict[str, Any] = dataclasses.field(default_factory=lambda: {"type": "sgd", "lr": 0.1})
+    groups: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    schedule: dict[str, Any] = dataclasses.field(default_factory=dict)
+    train: dict[str, Any] = dataclasses.field(default_factory=dict)
+    epochs: int = 3
+    freeze: list[str] = dataclasses.field(default_factory=list)
+    blocks: str = ""
+    randomize: bool = True  # draw what starts as zeros and ones, too: scales, shifts, running statistics
+    scale: float = 1.0  # of the inputs
+    extra_init: Callable[[nn.Module], None] | None = None
+
+    def config(self) -> str:
+        """The configuration as TOML."""
+        lines = ["seed = 1", 'device = "cpu"', "", "[data]", 'source = "tensors"', 'path = "batch.safetensors"']
+        lines += [f"batch_size = {self.batch_size or self.samples}", "shuffle = false", ""]
+        if self.blocks:
+            lines += [self.blocks.strip(), ""]
+        lines += ["[model]", 'weights = "init.safetensors"']
+        if self.freeze:
+            lines.append(f"freeze = {toml(self.freeze)}")
+        lines += ["layers = ["] + [f"  {line}," for line in self.layers] + ["]", ""]
+        lines += ["[loss]", f'type = "{"cross_entropy" if self.classes else "mse"}"']
+        if self.label_smoothing:
+            lines.append(f"label_smoothing = {self.label_smoothing}")
+        lines += ["", "[optimizer]"] + [f"{k} = {toml(v)}" for k, v in self.optimizer.items()]
+        for group in self.groups:
+            lines += ["", "[[optimizer.groups]]"] + [f"{k} = {toml(v)}" for k, v in group.items()]
+        if self.schedule:
+            lines += ["", "[schedule]"] + [f"{k} = {toml(v)}" for k, v in self.schedule.items()]
+        lines += ["", "[train]", f"epochs = {self.epochs}"] + [f"{k} = {toml(v)}" for k, v in self.train.items()]
+        lines += ["", "[log]", "every_steps = 1"]
+        return "\n".join(lines) + "\n"
+
+
+def toml(value: Any) -> str:
+    """A TOML value."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(toml(v) for v in value) + "]"
+    return repr(value)
+
+
+@dataclasses.dataclass
+class Start:
+    """Data and state that a run begins with."""
+
+    net: nn.Module
+    inputs: torch.Tensor
+    targets: torch.Tensor
+    val_inputs: torch.Tensor
+    val_targets: torch.Tensor
+
+
+def start(case: Case, seed: int) -> Start:
+    """Draws data and initial state."""
+    torch.manual_seed(seed)
+    net = case.net()
+    with torch.no_grad():
+        for module in net.modules() if case.randomize else []:
+            if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm)):
+                for name, p in module.named_parameters(recurse=False):
+                    p.normal_(1.0 if name == "weight" else 0.0, 0.3)
+            if getattr(module, "running_mean", None) is not None:
+                module.running_mean.normal_(0, 0.2)
+                module.running_var.uniform_(0.5, 1.5)
+                module.num_batches_tracked.fill_(3)
+    if case.extra_init:
+        with torch.no_grad():
+            case.extra_init(net)
+    n, v = case.samples, case.val_samples
+    inputs = case.scale * torch.randn(n + v, *case.shape)
+    if case.classes:
+        targets = torch.randint(case.classes, (n + v,))
+    else:
+        outputs = copy.deepcopy(net).eval()(inputs[:2]).shape[1:]
+        targets = torch.randn(n + v, *outputs)
+    return Start(net, inputs[:n], targets[:n], inputs[n:], targets[n:])
+
+
+@dataclasses.dataclass
+class Result:
+    """What came out."""
+
+    output: torch.Tensor
+    eval_output: torch.Tensor
+    grads: dict[str, torch.Tensor]
+    losses: list[float]
+    lrs: list[float]
+    state: dict[str, torch.Tensor]
+    val_loss: list[float]
+    val_accuracy: list[float]
+    margin: float  # between the two largest outputs of a validation sample, the smallest
+
+
+def matches(pattern: str, name: str) -> bool:
+    """`*` stands for any characters, dots included."""
+    return fnmatch.fnmatchcase(name, pattern)
+
+
+def make_optimizer(case: Case, net: nn.Module) -> torch.optim.Optimizer:
+    """The optimizer of the configuration; a parameter belongs to the first group that matches it."""
+    for name, p in net.named_parameters():
+        p.requires_grad_(not any(matches(f, name) for f in case.freeze))
+    trainable = [(n, p) for n, p in net.named_parameters() if p.requires_grad]
+    groups = [{"params": [], **{k: v for k, v in g.items() if k != "match"}} for g in case.groups]
+    rest = []
+    for name, p in trainable:
+        index = next((i for i, g in enumerate(case.groups) if any(matches(m, name) for m in g["match"])), None)
+        (rest if index is None else groups[index]["params"]).append(p)
+    arguments = {k: v for k, v in case.optimizer.items() if k != "type"}
+    # First the group whose learning rate is reported.
+    return OPTIMIZERS[case.optimizer["type"]]([{"params": rest}] + groups, **arguments)
+
+
+def make_schedule(case: Case, optimizer: torch.optim.Optimizer, per_epoch: int) -> Callable[[int], None]:
+    """Something to call after every step, with the number of steps done.
+
+    `step` drops by epochs, `cosine` falls by steps from the end of the warm-up to the last step; the warm-up rises by
+    steps from `warmup_start_factor` (1 / length if not given)."""
+    s = case.schedule
+    scheduler = torch.optim.lr_scheduler
+    warm = s.get("warmup_steps", s.get("warmup_epochs", 0) * per_epoch)
+    total = s.get("epochs", case.epochs) * per_epoch
+    kind = s.get("type", "constant")
+    rising = None
+    if warm:
+        factor = s.get("warmup_start_factor", 1 / warm)
+        rising = scheduler.LinearLR(optimizer, start_factor=factor, total_iters=warm)
+    if kind == "cosine":
+        falling = scheduler.CosineAnnealingLR(optimizer, T_max=total - warm, eta_min=s.get("min_lr", 0.0))
+        both = scheduler.SequentialLR(optimizer, [rising, falling], milestones=[warm]) if rising else falling
+        # PyTorch's cosine rises again after T_max; a schedule that ended before the run stays where it is.
+        return lambda done: both.step() if done <= total else None
+    if kind == "step":
+        if "milestones" in s:
+            drops = scheduler.MultiStepLR(optimizer, s["milestones"], s.get("gamma", 0.1))
+        else:
+            drops = scheduler.StepLR(optimizer, s["step_epochs"], s.get("gamma", 0.1))
+
+        def step(done: int) -> None:
+            if rising:
+                rising.step()
+            if done % per_epoch == 0:
+                drops.step()
+
+        return step
+    return lambda done: rising.step() if rising else None
+
+
+def train(case: Case, begin: Start, dtype=torch.float32, channels_last=False, noise=0.0) -> Result:
+    """Trains a copy of the net. `noise` disturbs data and state by that relative amount."""
+    generator = torch.Generator().manual_seed(99)
+
+    def prepared(x: torch.Tensor) -> torch.Tensor:
+        if not x.is_floating_point():
+            return x
+        x = (x * (1 + noise * torch.randn(x.shape, generator=generator))).to(dtype)
+        return x.to(memory_format=torch.channels_last) if channels_last and x.dim() == 4 else x
+
+    net = copy.deepcopy(begin.net)
+    if noise:
+        net.load_state_dict({k: prepared(v) for k, v in net.state_dict().items()})
+    net = net.to(dtype)
+    if channels_last:
+        net = net.to(memory_format=torch.channels_last)
+    inputs, targets = prepared(begin.inputs), begin.targets
+    val_inputs, val_targets = prepared(begin.val_inputs), begin.val_targets
+    if targets.is_floating_point():
+        targets, val_targets = targets.to(dtype), val_targets.to(dtype)
+    criterion = nn.CrossEntropyLoss(label_smoothing=case.label_smoothing) if case.classes else nn.MSELoss()
+
+    size = case.batch_size or case.samples
+    batches = [(inputs[i : i + size], targets[i : i + size]) for i in range(0, case.samples, size)]
+    accumulate = case.train.get("accumulate", 1)
+    steps = [batches[i : i + accumulate] for i in range(0, len(batches), accumulate)]
+    optimizer = make_optimizer(case, net)
+    schedule = make_schedule(case, optimizer, len(steps))
+    with torch.no_grad():
+        eval_output = copy.deepcopy(net).eval()(batches[0][0])
+        output = copy.deepcopy(net).train()(batches[0][0])
+    result = Result(output, eval_output, {}, [], [], {}, [], [], math.inf)
+
+    for _ in range(case.epochs):
+        net.train()
+        for step in steps:
+            optimizer.zero_grad()
+            # The mean over the micro-batches of the step, also where the epoch's end left it fewer of them.
+            loss = 0.0
+            for x, y in step:
+                part = criterion(net(x), y) / len(step)
+                part.backward()
+                loss += part.item()
+            if not result.losses:
+                result.grads = {n: p.grad.clone() for n, p in net.named_parameters() if p.grad is not None}
+            if "clip_grad_norm" in case.train:
+                clip_grad_norm_(net.parameters(), case.train["clip_grad_norm"])
+            result.losses.append(loss)
+            result.lrs.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            schedule(len(result.losses))
+            if len(result.losses) == case.train.get("max_steps"):
+                break
+        if case.val_samples:
+            validate(net, criterion, val_inputs, val_targets, result, bool(case.classes))
+        if len(result.losses) == case.train.get("max_steps"):
+            break
+    result.state = {k: v.clone() for k, v in net.state_dict().items()}
+    return result
+
+
+def validate(net, criterion, inputs, targets, result: Result, classes: bool) -> None:
+    """Loss and accuracy on the validation data, all at once."""
+    net.eval()
+    with torch.no_grad():
+        out = net(inputs)
+        result.val_loss.append(criterion(out, targets).item())
+        if classes:
+            result.val_accuracy.append((out.argmax(1) == targets).double().mean().item())
+            top = out.topk(2, dim=1).values
+            result.margin = min(result.margin, (top[:, 0] - top[:, 1]).min().item())
+
+
+def relative(a: torch.Tensor, b: torch.Tensor, scale: torch.Tensor | None = None) -> float:
+    """‖a − b‖ over the norm of `scale`, by default of `b`."""
+    norm = (b if scale is None else scale).double().norm().item()
+    difference = (a.double() - b.double()).norm().item()
+    return difference / norm if norm else (math.inf if difference else 0.0)
+
+
+def faults(case: Case, begin: Start, got: Result) -> list[str]:
+    """Why the case is a bad one: PyTorch itself comes to other results in another memory layout, in double precision, or
+    from inputs that differ in the last bits (kinks, ties, gradients that are all rounding error)."""
+    found = []
+    others = {
+        "channels last": train(case, begin, channels_last=True),
+        "double precision": train(case, begin, dtype=torch.float64),
+        "disturbed": train(case, begin, noise=3e-7),
+    }
+    initial = begin.net.state_dict()
+    trained = {n for n, _ in begin.net.named_parameters()} - {n for n in initial if any(matches(f, n) for f in case.freeze)}
+    for label, other in others.items():
+        for i, (a, b) in enumerate(zip(got.losses + got.val_loss, other.losses + other.val_loss)):
+            if abs(a - b) > 5e-6 * abs(b):
+                found.append(f"{label}: loss {i}: {a} {b}")
+        if relative(got.output, other.output) > 5e-6 or relative(got.eval_output, other.eval_output) > 5e-6:
+            found.append(f"{label}: output")
+        for name, gradient in got.grads.items():
+            if relative(gradient, other.grads[name]) > 2e-5:
+                found.append(f"{label}: gradient of {name}: {relative(gradient, other.grads[name]):.1e}")
+        for name in trained:
+            change = got.state[name] - initial[name]
+            error = relative(got.state[name], other.state[name], change)
+            if not error < 3e-3:
+                found.append(f"{label}: {name}: {error:.1e} of the change")
+    for name in trained:
+        # A change of 1e-6 of the values would be lost in their rounding.
+        if relative(got.state[name], initial[name]) < 2e-4:
+            found.append(f"{name} hardly moves")
+    if got.margin < 1e-3:
+        found.append("a tie between classes")
+    return found
+
+
+class NoGoodSeed(Exception):
+    """A case that PyTorch cannot repeat."""
+
+
+def make(case: Case, folder: Path) -> Path:
+    """Writes the file of a case, from the first seed that gives a good one."""
+    for seed in range(40):
+        begin = start(case, seed)
+        got = train(case, begin)
+        problems = faults(case, begin, got)
+        if not problems:
+            break
+    else:
+        raise NoGoodSeed(f"{case.name}: " + "; ".join(problems))
+
+    parameters = {n for n, _ in begin.net.named_parameters()}
+    tensors = {"batch.inputs": begin.inputs, "batch.targets": begin.targets}
+    if case.val_samples:
+        tensors |= {"batch.val_inputs": begin.val_inputs, "batch.val_targets": begin.val_targets}
+        tensors["expected.val_loss"] = torch.tensor(got.val_loss, dtype=torch.float64)
+        if case.classes:
+            tensors["expected.val_accuracy"] = torch.tensor(got.val_accuracy, dtype=torch.float64)
+    tensors |= {f"init.{n}": t for n, t in begin.net.state_dict().items()}
+    tensors |= {
+        "expected.output": got.output,
+        "expected.eval_output": got.eval_output,
+        "expected.loss": torch.tensor(got.losses[0], dtype=torch.float64),
+        "expected.losses": torch.tensor(got.losses, dtype=torch.float64),
+        "expected.lr": torch.tensor(got.lrs, dtype=torch.float64),
+    }
+    tensors |= {f"expected.grad.{n}": t for n, t in got.grads.items()}
+    tensors |= {f"expected.{'param' if n in parameters else 'buffer'}.{n}": t for n, t in got.state.items()}
+    path = folder / f"{case.name}.safetensors"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # One key of metadata only: with more, their order would change from run to run.
+    save_file({k: v.detach().clone().contiguous() for k, v in tensors.items()}, path, metadata={"config": case.config()})
+    path.chmod(0o644)
+    return path

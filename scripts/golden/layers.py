@@ -1,0 +1,378 @@
+"""Each layer with several settings of its arguments, behind a layer with weights, so that its input's gradient shows."""
+
+import torch
+from nets import Branches, Gate, Residual, Wired, add, concat, multiply, named
+from torch import nn
+
+from case import Case, toml
+
+FLATTEN = '"flatten"'
+
+
+def image(name, line, layer, channels=4, side=(7, 6), head=False, bias=True, **more) -> Case:
+    """A layer on images: behind a convolution, before a classifier or nothing but a flattening."""
+    front = f'{{ type = "conv2d", out_channels = {channels}, kernel_size = 2{"" if bias else ", bias = false"} }}'
+    lines = [front, line, FLATTEN]
+    more = {"samples": 3, "optimizer": {"type": "sgd", "lr": 0.3}} | more
+
+    def net() -> nn.Module:
+        modules = [nn.Conv2d(3, channels, 2, bias=bias), layer(channels), nn.Flatten()]
+        if head:
+            with torch.random.fork_rng():
+                width = nn.Sequential(*modules).eval()(torch.zeros(1, 3, side[0] + 1, side[1] + 1)).shape[1]
+            modules.append(nn.Linear(width, 5))
+        return nn.Sequential(*modules)
+
+    if head:
+        lines.append('{ type = "linear", out_features = 5 }')
+        more["classes"] = 5
+    return Case(f"layers/{name}", lines, net, (3, side[0] + 1, side[1] + 1), **more)
+
+
+def vector(name, line, layer, features=7, head=True, **more) -> Case:
+    """A layer on vectors, between two linear ones."""
+    lines = [f'{{ type = "linear", out_features = {features} }}', line]
+    modules = [lambda: nn.Linear(5, features), lambda: layer(features)]
+    if head:
+        lines.append('{ type = "linear", out_features = 3 }')
+        modules.append(lambda: nn.Linear(features, 3))
+        more["classes"] = 3
+    more = {"optimizer": {"type": "sgd", "lr": 0.3}} | more
+    return Case(f"layers/{name}", lines, lambda: nn.Sequential(*[m() for m in modules]), (5,), samples=5, **more)
+
+
+def linear() -> list[Case]:
+    return [
+        vector("linear", '{ type = "linear", out_features = 6 }', lambda c: nn.Linear(c, 6), head=False),
+        vector("linear_no_bias", '{ type = "linear", out_features = 6, bias = false }', lambda c: nn.Linear(c, 6, bias=False), head=False),
+        image("linear_after_flatten", '{ type = "conv2d", out_channels = 3, kernel_size = [3, 2] }', lambda c: nn.Conv2d(c, 3, (3, 2)), head=True),
+        Case(
+            "layers/linear_on_sequences",
+            ['{ type = "conv2d", out_channels = 4, kernel_size = 3 }', '{ type = "flatten", start_dim = 2 }',
+             '{ type = "linear", out_features = 5 }', '"tanh"', FLATTEN],
+            lambda: nn.Sequential(nn.Conv2d(2, 4, 3), nn.Flatten(2), nn.Linear(15, 5), nn.Tanh(), nn.Flatten()),
+            (2, 5, 7), samples=3, optimizer={"type": "sgd", "lr": 0.3},
+        ),
+    ]  # fmt: skip
+
+
+def conv() -> list[Case]:
+    """Arguments as in nn.Conv2d; the same words in TOML."""
+    settings = {
+        "plain": {"kernel_size": 3},
+        "rectangular": {"kernel_size": [3, 2]},
+        "wide": {"kernel_size": [1, 5], "padding": [0, 2]},
+        "pointwise": {"kernel_size": 1},
+        "pointwise_strided": {"kernel_size": 1, "stride": 2, "bias": False},
+        "stride": {"kernel_size": 3, "stride": 2, "padding": 1},
+        "stride_rectangular": {"kernel_size": [2, 3], "stride": [3, 2], "padding": [1, 0]},
+        "stride_leaves_rest": {"kernel_size": 2, "stride": 3},
+        "padding_larger_than_needed": {"kernel_size": 3, "padding": 2},
+        "same": {"kernel_size": 3, "padding": "same"},
+        "same_even": {"kernel_size": [4, 2], "padding": "same"},
+        "same_dilated": {"kernel_size": [2, 3], "padding": "same", "dilation": [3, 2]},
+        "valid": {"kernel_size": 3, "padding": "valid"},
+        "dilation": {"kernel_size": 3, "dilation": 2, "padding": 2},
+        "dilation_rectangular": {"kernel_size": [2, 3], "dilation": [3, 1], "stride": [1, 2], "padding": 1},
+        "groups": {"kernel_size": 3, "groups": 2, "padding": 1},
+        "groups_strided_dilated": {"kernel_size": [3, 2], "groups": 3, "stride": 2, "dilation": [1, 2], "padding": 1, "bias": False},
+        "depthwise": {"kernel_size": 3, "groups": 6, "padding": 1, "bias": False},
+        "depthwise_strided": {"kernel_size": 5, "groups": 6, "stride": 2, "padding": 2},
+        "depthwise_multiplier": {"kernel_size": 3, "groups": 6, "out_channels": 12},
+        "depthwise_dilated": {"kernel_size": 3, "groups": 6, "dilation": 2, "padding": "same"},
+        "no_bias": {"kernel_size": 3, "bias": False},
+        "large_kernel": {"kernel_size": 7, "padding": 3},
+        "whole_image": {"kernel_size": [7, 6]},
+    }  # fmt: skip
+    out = []
+    for name, arguments in settings.items():
+        channels = 6 if "groups" in arguments else 5
+        arguments = {"out_channels": 6 if "groups" in arguments else 7} | arguments
+        words = ", ".join(f"{k} = {toml(v)}" for k, v in arguments.items())
+        torch_arguments = {k: tuple(v) if isinstance(v, list) else v for k, v in arguments.items()}
+        out.append(
+            image(
+                f"conv2d_{name}",
+                f'{{ type = "conv2d", {words} }}',
+                lambda c, a=torch_arguments: nn.Conv2d(c, **a),
+                channels=channels,
+                samples=2,
+                head=name in ("stride", "groups"),
+            )
+        )
+    out.append(
+        image(
+            "conv2d_depthwise_by_word",
+            '{ type = "conv2d", groups = "in_channels", kernel_size = 3 }',
+            lambda c: nn.Conv2d(c, c, 3, groups=c),
+            samples=2,
+        )
+    )
+    first = '{ type = "conv2d", out_channels = 3, kernel_size = 3, padding = 1 }'
+    grey = lambda: nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.Flatten())  # noqa: E731
+    out.append(Case("layers/conv2d_first_layer", [first, FLATTEN], grey, (1, 9, 11), samples=2))
+    many = '{ type = "conv2d", out_channels = 20, kernel_size = 3 }'
+    out.append(image("conv2d_many_channels", many, lambda c: nn.Conv2d(c, 20, 3), channels=18, side=(5, 5), samples=2))
+    return out
+
+
+def norm() -> list[Case]:
+    def cumulative(net: nn.Module) -> None:
+        net[1].num_batches_tracked.fill_(2)
+
+    sgd = {"type": "sgd", "lr": 0.1}
+    bn2 = [
+        ("batch_norm2d", '"batch_norm2d"', lambda c: nn.BatchNorm2d(c)),
+        ("batch_norm2d_arguments", '{ type = "batch_norm2d", eps = 0.1, momentum = 0.3 }', lambda c: nn.BatchNorm2d(c, 0.1, 0.3)),
+        ("batch_norm2d_not_affine", '{ type = "batch_norm2d", affine = false }', lambda c: nn.BatchNorm2d(c, affine=False)),
+        ("batch_norm2d_untracked", '{ type = "batch_norm2d", track_running_stats = false }', lambda c: nn.BatchNorm2d(c, track_running_stats=False)),
+    ]  # fmt: skip
+    out = [image(n, line, make, bias=False, head=True, optimizer=sgd) for n, line, make in bn2]
+    out.append(
+        image(
+            "batch_norm2d_cumulative",
+            '{ type = "batch_norm2d", momentum = "cumulative" }',
+            lambda c: nn.BatchNorm2d(c, momentum=None),
+            bias=False,
+            head=True,
+            optimizer=sgd,
+            extra_init=cumulative,
+        )
+    )
+    linear_front = '{ type = "linear", out_features = 6, bias = false }'
+    for name, line, make in [
+        ("batch_norm1d", '"batch_norm1d"', lambda: nn.BatchNorm1d(6)),
+        ("batch_norm1d_not_affine", '{ type = "batch_norm1d", affine = false, momentum = 0.25 }', lambda: nn.BatchNorm1d(6, affine=False, momentum=0.25)),
+    ]:  # fmt: skip
+        net = lambda make=make: nn.Sequential(nn.Linear(5, 6, bias=False), make(), nn.Linear(6, 3))  # noqa: E731
+        out.append(Case(f"layers/{name}", [linear_front, line, '{ type = "linear", out_features = 3 }'], net, (5,), samples=7, classes=3))
+    out.append(
+        Case(
+            "layers/batch_norm1d_sequences",
+            ['{ type = "conv2d", out_channels = 4, kernel_size = 3, bias = false }', '{ type = "flatten", start_dim = 2 }',
+             '"batch_norm1d"', FLATTEN],
+            lambda: nn.Sequential(nn.Conv2d(2, 4, 3, bias=False), nn.Flatten(2), nn.BatchNorm1d(4), nn.Flatten()),
+            (2, 5, 6), samples=3,
+        )
+    )  # fmt: skip
+    others = [
+        ("group_norm", '{ type = "group_norm", num_groups = 2 }', lambda c: nn.GroupNorm(2, c)),
+        ("group_norm_one_group", '{ type = "group_norm", num_groups = 1, eps = 0.05 }', lambda c: nn.GroupNorm(1, c, 0.05)),
+        ("group_norm_not_affine", '{ type = "group_norm", num_groups = 3, affine = false }', lambda c: nn.GroupNorm(3, c, affine=False)),
+        ("layer_norm_image", '{ type = "layer_norm", normalized_dims = 3 }', lambda c: nn.LayerNorm((c, 7, 6))),
+        ("layer_norm_image_not_affine", '{ type = "layer_norm", normalized_dims = 3, elementwise_affine = false }', lambda c: nn.LayerNorm((c, 7, 6), elementwise_affine=False)),
+    ]  # fmt: skip
+    out += [image(n, line, make, channels=6, head=True, optimizer={"type": "sgd", "lr": 0.01}) for n, line, make in others]
+    vectors = [
+        ("layer_norm", '"layer_norm"', lambda c: nn.LayerNorm(c)),
+        ("layer_norm_no_shift", '{ type = "layer_norm", bias = false, eps = 0.01 }', lambda c: nn.LayerNorm(c, 0.01, bias=False)),
+        ("layer_norm_not_affine", '{ type = "layer_norm", elementwise_affine = false }', lambda c: nn.LayerNorm(c, elementwise_affine=False)),
+        ("group_norm_vectors", '{ type = "group_norm", num_groups = 2 }', lambda c: nn.GroupNorm(2, c)),
+    ]  # fmt: skip
+    return out + [vector(n, line, make, features=8) for n, line, make in vectors]
+
+
+def pool() -> list[Case]:
+    two = [
+        ("max_pool2d", "kernel_size = 2", lambda c: nn.MaxPool2d(2)),
+        ("max_pool2d_overlapping", "kernel_size = 3, stride = 2, padding = 1", lambda c: nn.MaxPool2d(3, 2, 1)),
+        ("max_pool2d_rectangular", "kernel_size = [3, 2], stride = [1, 2], padding = [1, 0]", lambda c: nn.MaxPool2d((3, 2), (1, 2), (1, 0))),
+        ("max_pool2d_ceil", "kernel_size = 2, stride = 2, ceil_mode = true", lambda c: nn.MaxPool2d(2, 2, ceil_mode=True)),
+        ("max_pool2d_ceil_padded", "kernel_size = 3, stride = 3, padding = 1, ceil_mode = true", lambda c: nn.MaxPool2d(3, 3, 1, ceil_mode=True)),
+        ("max_pool2d_dilated", "kernel_size = 2, stride = 1, dilation = [2, 3]", lambda c: nn.MaxPool2d(2, 1, dilation=(2, 3))),
+        ("max_pool2d_gaps", "kernel_size = 2, stride = 3", lambda c: nn.MaxPool2d(2, 3)),
+        ("avg_pool2d", "kernel_size = 2", lambda c: nn.AvgPool2d(2)),
+        ("avg_pool2d_padded", "kernel_size = 3, stride = 2, padding = 1", lambda c: nn.AvgPool2d(3, 2, 1)),
+        ("avg_pool2d_exclude_pad", "kernel_size = 3, stride = 2, padding = 1, count_include_pad = false", lambda c: nn.AvgPool2d(3, 2, 1, count_include_pad=False)),
+        ("avg_pool2d_ceil", "kernel_size = [2, 3], stride = [2, 2], ceil_mode = true", lambda c: nn.AvgPool2d((2, 3), (2, 2), ceil_mode=True)),
+        ("avg_pool2d_ceil_padded", "kernel_size = 3, stride = 3, padding = 1, ceil_mode = true", lambda c: nn.AvgPool2d(3, 3, 1, ceil_mode=True)),
+        ("avg_pool2d_ceil_exclude_pad", "kernel_size = [2, 3], stride = [3, 2], padding = [1, 1], ceil_mode = true, count_include_pad = false", lambda c: nn.AvgPool2d((2, 3), (3, 2), 1, ceil_mode=True, count_include_pad=False)),
+    ]  # fmt: skip
+    out = [image(n, f'{{ type = "{n[:10]}", {words} }}', make) for n, words, make in two]
+    adaptive = [("one", "1", 1), ("uneven", "[3, 4]", (3, 4)), ("larger", "[9, 5]", (9, 5)), ("flat", "[1, 6]", (1, 6)), ("same", "[7, 6]", (7, 6))]
+    for name, words, size in adaptive:
+        line = f'{{ type = "adaptive_avg_pool2d", output_size = {words} }}'
+        out.append(image(f"adaptive_avg_pool2d_{name}", line, lambda c, s=size: nn.AdaptiveAvgPool2d(s)))
+    wide = '{ type = "max_pool2d", kernel_size = [17, 16], stride = 1 }'
+    out.append(image("max_pool2d_large_window", wide, lambda c: nn.MaxPool2d((17, 16), 1), channels=2, side=(18, 18), samples=2))
+    return out
+
+
+def activation() -> list[Case]:
+    """Inputs are scaled so that every piece of the piecewise functions is met."""
+    list_ = [
+        ("relu", '"relu"', nn.ReLU),
+        ("relu6", '"relu6"', nn.ReLU6),
+        ("leaky_relu", '"leaky_relu"', nn.LeakyReLU),
+        ("leaky_relu_slope", '{ type = "leaky_relu", negative_slope = 0.3 }', lambda: nn.LeakyReLU(0.3)),
+        ("leaky_relu_negative_slope", '{ type = "leaky_relu", negative_slope = -0.2 }', lambda: nn.LeakyReLU(-0.2)),
+        ("elu", '"elu"', nn.ELU),
+        ("elu_alpha", '{ type = "elu", alpha = 0.6 }', lambda: nn.ELU(0.6)),
+        ("gelu", '"gelu"', nn.GELU),
+        ("gelu_tanh", '{ type = "gelu", approximate = "tanh" }', lambda: nn.GELU("tanh")),
+        ("silu", '"silu"', nn.SiLU),
+        ("tanh", '"tanh"', nn.Tanh),
+        ("sigmoid", '"sigmoid"', nn.Sigmoid),
+        ("hardsigmoid", '"hardsigmoid"', nn.Hardsigmoid),
+        ("hardswish", '"hardswish"', nn.Hardswish),
+    ]
+    sgd = {"type": "sgd", "lr": 0.03}
+    out = []
+    for name, line, make in list_:
+        out.append(image(f"{name}_image", line, lambda c, m=make: m(), head=True, scale=4.0, optimizer=sgd))
+        out.append(vector(f"{name}_vector", line, lambda c, m=make: m(), features=9, scale=4.0, optimizer=sgd))
+    out += [
+        vector("softmax", '"softmax"', lambda c: nn.Softmax(-1), head=False),
+        vector("softmax_inner", '{ type = "softmax", dim = 1 }', lambda c: nn.Softmax(1)),
+        image("softmax_channels", '{ type = "softmax", dim = 1 }', lambda c: nn.Softmax(1)),
+    ]
+    return out
+
+
+def shape() -> list[Case]:
+    return [
+        vector("dropout_never", '{ type = "dropout", p = 0.0 }', lambda c: nn.Dropout(0.0)),
+        vector("identity", '"identity"', lambda c: nn.Identity()),
+        Case(
+            "layers/flatten_rows",
+            ['{ type = "conv2d", out_channels = 3, kernel_size = 2 }', '{ type = "flatten", end_dim = 2 }',
+             '{ type = "linear", out_features = 2 }', FLATTEN],
+            lambda: nn.Sequential(nn.Conv2d(2, 3, 2), nn.Flatten(1, 2), nn.Linear(4, 2), nn.Flatten()),
+            (2, 6, 5), samples=3,
+        ),
+        Case("layers/flatten_first", [FLATTEN, '{ type = "linear", out_features = 3 }'],
+             lambda: nn.Sequential(nn.Flatten(), nn.Linear(2 * 5 * 3, 3)), (2, 5, 3), samples=4, classes=3),
+        image("flatten_after_one_pixel", '{ type = "adaptive_avg_pool2d", output_size = 1 }', lambda c: nn.AdaptiveAvgPool2d(1), head=True),
+    ]  # fmt: skip
+
+
+def loss() -> list[Case]:
+    lines = ['{ type = "linear", out_features = 6 }', '"tanh"', '{ type = "linear", out_features = 4 }']
+    net = lambda: nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 4))  # noqa: E731
+    sgd = {"type": "sgd", "lr": 0.2}
+    return [
+        Case("losses/cross_entropy", lines, net, (5,), samples=7, classes=4, optimizer=sgd),
+        Case("losses/cross_entropy_large_logits", lines, net, (5,), samples=7, classes=4, optimizer=sgd, extra_init=_large),
+        Case("losses/cross_entropy_smoothed", lines, net, (5,), samples=7, classes=4, label_smoothing=0.1, optimizer=sgd),
+        Case("losses/cross_entropy_smoothed_much", lines, net, (5,), samples=7, classes=4, label_smoothing=0.7, optimizer=sgd),
+        Case("losses/mse", lines, net, (5,), samples=7, optimizer=sgd),
+        Case("losses/mse_one_output", ['{ type = "linear", out_features = 1 }'], lambda: nn.Sequential(nn.Linear(10, 1)), (10,), samples=9, optimizer=sgd),
+    ]  # fmt: skip
+
+
+def _large(net: nn.Module) -> None:
+    """Logits of some hundreds: an exponential without its maximum taken off would overflow."""
+    net[2].weight.mul_(40)
+    net[2].bias.copy_(torch.tensor([120.0, 118.0, 121.0, 119.0]))
+
+
+CONV = '{{ name = "{name}", type = "conv2d", out_channels = {out}, kernel_size = 3, padding = 1, bias = false{more} }}'
+
+
+def structure() -> list[Case]:
+    """Graphs that are no chains."""
+
+    def c3(i, o, **k):
+        return nn.Conv2d(i, o, 3, padding=1, bias=False, **k)
+
+    def line(name, out, more=""):
+        return CONV.format(name=name, out=out, more=more)
+
+    stem = line("stem", 4)
+    sgd = {"type": "sgd", "lr": 0.2}
+    common = {"shape": (3, 6, 5), "samples": 3, "optimizer": sgd}
+    out = []
+
+    def wired(name, lines, wiring, **modules):
+        out.append(Case(f"structure/{name}", lines, lambda: Wired(wiring, **{k: v() for k, v in modules.items()}), **common))
+
+    for kind, torch_kind in [("add", lambda: lambda *xs: add(xs)), ("multiply", lambda: lambda *xs: multiply(xs)), ("concat", lambda: lambda *xs: concat(xs))]:
+        wired(
+            f"from_{kind}",
+            [stem, line("a", 4), line("b", 4, ', from = "stem"'), f'{{ type = "{kind}", from = ["a", "b", "stem"] }}', FLATTEN],
+            {"b": ["stem"], "joined": ["a", "b", "stem"]},
+            stem=lambda: c3(3, 4), a=lambda: c3(4, 4), b=lambda: c3(4, 4), joined=torch_kind, flat=nn.Flatten,
+        )  # fmt: skip
+    wired(
+        "from_multiply_broadcast",
+        [stem, '{ type = "adaptive_avg_pool2d", output_size = 1 }', line("weights", 4), '{ name = "soft", type = "sigmoid" }',
+         '{ type = "multiply", from = ["stem", "soft"] }', FLATTEN],
+        {"joined": ["stem", "soft"]},
+        stem=lambda: c3(3, 4), pool=lambda: nn.AdaptiveAvgPool2d(1), weights=lambda: c3(4, 4), soft=nn.Sigmoid,
+        joined=lambda: lambda *xs: multiply(xs), flat=nn.Flatten,
+    )  # fmt: skip
+    wired(
+        "from_concat_vectors",
+        [FLATTEN, '{ name = "a", type = "linear", out_features = 5 }', '{ name = "b", type = "linear", out_features = 3 }',
+         '{ type = "concat", from = ["a", "b"] }', '{ name = "head", type = "linear", out_features = 2 }'],
+        {"joined": ["a", "b"]},
+        flat=nn.Flatten, a=lambda: nn.Linear(90, 5), b=lambda: nn.Linear(5, 3), joined=lambda: lambda *xs: concat(xs),
+        head=lambda: nn.Linear(8, 2),
+    )  # fmt: skip
+
+    body = lambda o, more="": ", ".join(  # noqa: E731
+        [line("conv1", o, more), '{ name = "bn1", type = "batch_norm2d" }', '"relu"', line("conv2", o), '{ name = "bn2", type = "batch_norm2d" }']
+    )
+    modules = lambda i, o, s=1: {"conv1": c3(i, o, stride=s), "bn1": nn.BatchNorm2d(o), "act": nn.ReLU(), "conv2": c3(o, o), "bn2": nn.BatchNorm2d(o)}  # noqa: E731, E501
+
+    def residual(name, text, make):
+        lines = [stem, f'{{ name = "block", layers = [{text}, "relu"] }}', FLATTEN]
+
+        class Block(Residual):
+            def forward(self, x):
+                return super().forward(x).relu()
+
+        out.append(Case(f"structure/{name}", lines, lambda: named(stem=c3(3, 4), block=make(Block), flat=nn.Flatten()), **common))
+
+    residual("residual", f'{{ type = "residual", layers = [{body(4)}] }}', lambda b: b(**modules(4, 4)))
+    projection = '{ name = "downsample", layers = [{ type = "conv2d", out_channels = 6, kernel_size = 1, stride = 2, bias = false }, "batch_norm2d"] }'
+    residual(
+        "residual_projection",
+        f'{{ type = "residual", layers = [{body(6, ", stride = 2")}], projection = {projection} }}',
+        lambda b: b(nn.Sequential(nn.Conv2d(4, 6, 1, 2, bias=False), nn.BatchNorm2d(6)), **modules(4, 6, 2)),
+    )
+    for name, o in [("residual_if_same_shape", 4), ("residual_if_same_shape_left_out", 5)]:
+        residual(
+            name,
+            f'{{ type = "residual", shortcut = "if_same_shape", layers = [{body(o)}] }}',
+            lambda b, o=o: b(None, True, **modules(4, o)),
+        )
+
+    gate = (
+        '{ name = "se", type = "gate", layers = [{ type = "adaptive_avg_pool2d", output_size = 1 }, '
+        '{ name = "fc1", type = "conv2d", out_channels = 2, kernel_size = 1 }, "silu", '
+        '{ name = "fc2", type = "conv2d", out_channels = 4, kernel_size = 1 }, "hardsigmoid"] }'
+    )
+
+    out.append(
+        Case(
+            "structure/gate",
+            [stem, gate, FLATTEN],
+            lambda: named(
+                stem=c3(3, 4),
+                se=Gate(pool=nn.AdaptiveAvgPool2d(1), fc1=nn.Conv2d(4, 2, 1), act=nn.SiLU(), fc2=nn.Conv2d(2, 4, 1), scale=nn.Hardsigmoid()),
+                flat=nn.Flatten(),
+            ),
+            **common,
+        )
+    )
+    for kind, combine in [("add", add), ("concat", concat), ("multiply", multiply)]:
+        left = f'{{ name = "left", layers = [{line("conv", 4)}, "tanh"] }}'
+        right = '{ name = "right", layers = [{ name = "conv", type = "conv2d", out_channels = 4, kernel_size = 1 }] }'
+        out.append(
+            Case(
+                f"structure/branches_{kind}",
+                [stem, f'{{ name = "fork", type = "branches", combine = "{kind}", branches = [{left}, {right}] }}', FLATTEN],
+                lambda combine=combine: named(
+                    stem=c3(3, 4),
+                    fork=Branches(combine, left=named(conv=c3(4, 4), act=nn.Tanh()), right=named(conv=nn.Conv2d(4, 4, 1))),
+                    flat=nn.Flatten(),
+                ),
+                **common,
+            )
+        )
+    return out
+
+
+def cases() -> list[Case]:
+    return linear() + conv() + norm() + pool() + activation() + shape() + loss() + structure()

@@ -1,0 +1,55 @@
+"""Makes the files under tests/golden with PyTorch: what the tests hold this program to.
+
+    pip install -r scripts/golden/requirements.txt
+    python scripts/golden/make.py            # all; or only those whose name contains a word: make.py conv2d
+
+The files are committed; the tests never need Python. `case.py` tells what is in them.
+"""
+
+import argparse
+import sys
+import tomllib
+from pathlib import Path
+
+import layers
+import optimizers
+import pth
+import runs
+import torch
+
+import case as golden
+
+HERE = Path(__file__).resolve().parent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("only", nargs="?", default="", help="make only the cases whose name contains this")
+    parser.add_argument("--out", type=Path, default=HERE.parents[1] / "tests" / "golden")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+
+    cases = layers.cases() + optimizers.cases() + runs.cases()
+    names = [c.name for c in cases]
+    assert len(set(names)) == len(names), "two cases have one name"
+    total, failed = 0, []
+    for case in cases:
+        if arguments.only in case.name:
+            tomllib.loads(case.config())
+            try:
+                path = golden.make(case, arguments.out)
+            except golden.NoGoodSeed as e:
+                failed.append(str(e))
+                continue
+            total += path.stat().st_size
+            print(f"{case.name}: {path.stat().st_size} bytes", flush=True)
+    if arguments.only in "pth":
+        pth.make(arguments.out / "pth")
+    print(f"{total / 1e6:.2f} MB of cases")
+    if failed:
+        sys.exit("no good seed for\n" + "\n".join(failed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Optimizers, schedules, accumulation, clipping, groups and freezing, on one small net."""
+
+from nets import named
+from torch import nn
+
+from case import Case
+
+LINES = [
+    '{ name = "a", type = "linear", out_features = 6 }',
+    '"tanh"',
+    '{ name = "norm", type = "layer_norm" }',
+    '{ name = "b", type = "linear", out_features = 4 }',
+]
+
+
+def net() -> nn.Module:
+    return named(a=nn.Linear(5, 6), act=nn.Tanh(), norm=nn.LayerNorm(6), b=nn.Linear(6, 4))
+
+
+def one(name: str, optimizer: dict, **more) -> Case:
+    """Two epochs of three batches, the last one smaller: six steps."""
+    more = {"samples": 11, "batch_size": 4, "epochs": 2, "classes": 4} | more
+    return Case(name, LINES, net, (5,), optimizer=optimizer, **more)
+
+
+def rules() -> list[Case]:
+    settings = {
+        "sgd": {"type": "sgd", "lr": 0.1},
+        "sgd_momentum": {"type": "sgd", "lr": 0.1, "momentum": 0.9},
+        "sgd_dampening": {"type": "sgd", "lr": 0.1, "momentum": 0.8, "dampening": 0.3},
+        "sgd_nesterov": {"type": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": True},
+        "sgd_weight_decay": {"type": "sgd", "lr": 0.1, "weight_decay": 0.05},
+        "sgd_all": {"type": "sgd", "lr": 0.1, "momentum": 0.7, "weight_decay": 0.02, "nesterov": True},
+        "adam": {"type": "adam", "lr": 0.01},
+        "adam_defaults": {"type": "adam"},
+        "adam_arguments": {"type": "adam", "lr": 0.02, "betas": [0.8, 0.95], "eps": 1e-3, "weight_decay": 0.1},
+        "adam_amsgrad": {"type": "adam", "lr": 0.02, "betas": [0.7, 0.6], "amsgrad": True},
+        "adamw": {"type": "adamw", "lr": 0.01},
+        "adamw_arguments": {"type": "adamw", "lr": 0.02, "betas": [0.85, 0.9], "eps": 1e-4, "weight_decay": 0.3},
+        "adamw_amsgrad": {"type": "adamw", "lr": 0.02, "betas": [0.7, 0.6], "weight_decay": 0.2, "amsgrad": True},
+        "rmsprop": {"type": "rmsprop"},
+        "rmsprop_alpha": {"type": "rmsprop", "lr": 0.005, "alpha": 0.9, "eps": 1e-3},
+        "rmsprop_momentum": {"type": "rmsprop", "lr": 0.005, "momentum": 0.6},
+        "rmsprop_centered": {"type": "rmsprop", "lr": 0.003, "alpha": 0.8, "eps": 1e-2, "centered": True},
+        "rmsprop_all": {"type": "rmsprop", "lr": 0.003, "alpha": 0.8, "eps": 1e-2, "centered": True, "momentum": 0.5, "weight_decay": 0.1},
+    }  # fmt: skip
+    return [one(f"optimizers/{name}", settings[name]) for name in settings]
+
+
+def training() -> list[Case]:
+    momentum = {"type": "sgd", "lr": 0.1, "momentum": 0.9}
+    adamw = {"type": "adamw", "lr": 0.01}
+    groups = [
+        {"match": ["*.bias", "norm.*"], "weight_decay": 0.0},
+        {"match": ["b.*"], "lr": 0.02, "weight_decay": 0.4},
+    ]
+    return [
+        one("training/clip", momentum, train={"clip_grad_norm": 0.5}),
+        one("training/clip_not_reached", momentum, train={"clip_grad_norm": 100.0}),
+        one("training/clip_adam", {"type": "adam", "lr": 0.01, "eps": 0.01}, train={"clip_grad_norm": 0.1}),
+        # Three batches an epoch, two to a step: the last step of an epoch has one.
+        one("training/accumulate", momentum, epochs=3, train={"accumulate": 2}),
+        one("training/accumulate_all", adamw, epochs=6, train={"accumulate": 3}),
+        one("training/accumulate_more_than_there_are", momentum, epochs=4, train={"accumulate": 5}),
+        one("training/accumulate_clip", momentum, epochs=3, train={"accumulate": 2, "clip_grad_norm": 0.3}),
+        one("training/groups", adamw, groups=groups),
+        one("training/groups_sgd", {"type": "sgd", "lr": 0.1, "momentum": 0.5, "weight_decay": 0.1}, groups=groups),
+        one("training/groups_schedule", adamw, groups=groups, schedule={"type": "cosine"}),
+        one("training/freeze", momentum, freeze=["a.*"]),
+        one("training/freeze_middle", adamw, freeze=["norm.*", "b.bias"]),
+        one("training/max_steps", momentum, epochs=2, train={"max_steps": 4}),
+    ]
+
+
+def schedules() -> list[Case]:
+    sgd = {"type": "sgd", "lr": 0.2}
+    settings = {
+        "constant": ({"type": "constant"}, 2),
+        "constant_warmup": ({"type": "constant", "warmup_steps": 4}, 2),
+        "step": ({"type": "step", "step_epochs": 1, "gamma": 0.5}, 3),
+        "step_two": ({"type": "step", "step_epochs": 2}, 5),
+        "milestones": ({"type": "step", "milestones": [1, 3], "gamma": 0.3}, 4),
+        "step_warmup": ({"type": "step", "step_epochs": 1, "gamma": 0.5, "warmup_steps": 4}, 3),
+        "cosine": ({"type": "cosine"}, 3),
+        "cosine_min": ({"type": "cosine", "min_lr": 0.05}, 3),
+        "cosine_shorter": ({"type": "cosine", "min_lr": 0.01, "epochs": 2}, 3),
+        "cosine_warmup_epochs": ({"type": "cosine", "warmup_epochs": 1}, 3),
+        "cosine_warmup_steps": ({"type": "cosine", "warmup_steps": 2, "warmup_start_factor": 0.1, "min_lr": 0.02}, 3),
+    }
+    out = [one(f"schedules/{name}", sgd, schedule=s, epochs=epochs) for name, (s, epochs) in settings.items()]
+    accumulated = {"schedule": {"type": "cosine", "warmup_epochs": 1}, "train": {"accumulate": 2}}
+    return out + [one("schedules/cosine_accumulate", sgd, epochs=4, **accumulated)]
+
+
+def cases() -> list[Case]:
+    return rules() + training() + schedules()
