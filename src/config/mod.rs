@@ -13,8 +13,10 @@ pub mod layers;
 mod model;
 mod overrides;
 pub mod part;
+mod print;
 mod resolve;
 mod rules;
+pub mod schema;
 pub mod sections;
 mod sink;
 pub mod tagged;
@@ -28,6 +30,7 @@ use tree::Table;
 
 pub use diagnostics::{Diagnostic, Severity, SourceId, Sources, Span};
 pub use experiment::{Experiment, LayerKind, LayerNode};
+pub use print::{print_with_origins, to_toml};
 
 /// A configuration that is whole and consistent in itself.
 #[derive(Debug)]
@@ -38,8 +41,6 @@ pub struct Loaded {
     pub sources: Sources,
     /// What is probably not meant.
     pub warnings: Vec<Diagnostic>,
-    /// Everything that was written, files and options merged.
-    root: Table,
 }
 
 /// What is wrong with a configuration.
@@ -85,13 +86,13 @@ fn finish(name: &str, mut files: Files, read: Option<(SourceId, Table)>, sets: &
         files.complete(&mut root, sets)?;
         let start = Span { source, start: 0, end: 0 };
         let experiment = resolve::resolve(name, &root, start, &files.sources, &files.sink)?;
-        Some((root, experiment))
+        Some(experiment)
     });
     let Files { sources, sink } = files;
     let mut diagnostics = sink.into_vec();
     diagnostics::sort(&mut diagnostics);
     match loaded {
-        Some((root, experiment)) => Ok(Loaded { experiment, sources, warnings: diagnostics, root }),
+        Some(experiment) => Ok(Loaded { experiment, sources, warnings: diagnostics }),
         None => Err(Failure { sources, diagnostics }),
     }
 }

@@ -224,7 +224,8 @@ impl Unroller<'_> {
             scope: &scope,
             index,
             outer: Some((used.block, context)),
-            depth: context.depth + 1,
+            // A repeated block is a group of groups.
+            depth: context.depth + 2,
         };
         Some(self.list(used.layers, &inside))
     }

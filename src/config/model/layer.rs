@@ -90,6 +90,7 @@ impl Unroller<'_> {
                 span: node.span,
                 fields: BTreeMap::new(),
                 from: None,
+                from_names: Vec::new(),
                 kind,
             });
         }
@@ -166,5 +167,6 @@ impl Unroller<'_> {
 /// A finished node; `fields` are the places of everything that its table says.
 pub(super) fn node(table: &Table, span: Span, common: Common, kind: LayerKind) -> LayerNode {
     let fields = table.entries.iter().map(|entry| (entry.key.clone(), entry.node.span)).collect();
-    LayerNode { name: common.name, path: common.path, span, fields, from: common.from, kind }
+    let from_names = common.from.iter().flatten().map(|(name, _)| name.clone()).collect();
+    LayerNode { name: common.name, path: common.path, span, fields, from: common.from, from_names, kind }
 }

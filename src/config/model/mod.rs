@@ -19,8 +19,8 @@ use super::tree::{Node, Table};
 const MAX_LAYERS: usize = 100_000;
 /// Bytes that all paths together may have.
 const MAX_PATHS: usize = 1 << 24;
-/// Groups within groups.
-const MAX_DEPTH: usize = 64;
+/// Groups within groups. Written out without blocks, each is a table and a list, and TOML's parser has its limit too.
+const MAX_DEPTH: usize = 32;
 /// Bytes of one name.
 const MAX_NAME: usize = 64;
 
