@@ -137,6 +137,9 @@ pub struct LayerNode {
     /// The paths of the layers whose outputs it takes, each an earlier one; `None`: the one before.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "paths")]
     pub from: Option<Vec<(String, Span)>>,
+    /// The names in `from` as they were written, for the effective configuration.
+    #[serde(skip)]
+    pub from_names: Vec<String>,
     /// What it is.
     pub kind: LayerKind,
 }
@@ -157,7 +160,7 @@ pub enum LayerKind {
     Residual {
         /// The body.
         body: Vec<LayerNode>,
-        /// What is applied to the input where shapes differ: a group.
+        /// What is applied to the input where shapes differ.
         projection: Option<Box<LayerNode>>,
         /// Leave the sum out where shapes differ.
         if_same_shape: bool,
@@ -166,7 +169,7 @@ pub enum LayerKind {
     Gate(Vec<LayerNode>),
     /// Several groups on the same input.
     Branches {
-        /// The groups; each is a [`LayerKind::Group`].
+        /// Mostly groups, but any layer can be one.
         branches: Vec<LayerNode>,
         /// What becomes of their outputs.
         combine: Combine,

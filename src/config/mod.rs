@@ -4,12 +4,95 @@
 //! `freeze` and `match` mean) is checked by others, with the spans that the experiment carries and the diagnostics
 //! of this module.
 
+mod de;
 pub mod diagnostics;
 pub mod experiment;
+mod expr;
+mod files;
 pub mod layers;
+mod model;
+mod overrides;
+pub mod part;
+mod print;
+mod resolve;
+mod rules;
+pub mod schema;
 pub mod sections;
+mod sink;
 pub mod tagged;
+mod tree;
 pub mod values;
+
+use std::path::Path;
+
+use files::Files;
+use tree::Table;
 
 pub use diagnostics::{Diagnostic, Severity, SourceId, Sources, Span};
 pub use experiment::{Experiment, LayerKind, LayerNode};
+pub use print::{print_with_origins, to_toml};
+
+/// A configuration that is whole and consistent in itself.
+#[derive(Debug)]
+pub struct Loaded {
+    /// What it says.
+    pub experiment: Experiment,
+    /// The texts that spans point into.
+    pub sources: Sources,
+    /// What is probably not meant.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug)]
+pub struct Failure {
+    /// The texts that spans point into.
+    pub sources: Sources,
+    /// At least one error, and warnings.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(diagnostics::render(&self.sources, &self.diagnostics, false).trim_end())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Reads a configuration file, what it extends and uses, and the `--set KEY=VALUE` options (without the `--set`).
+///
+/// # Errors
+/// Everything that is wrong in itself. Only a file that is not there has an error without a place.
+pub fn load(path: &Path, sets: &[String]) -> Result<Loaded, Failure> {
+    let name = path.file_stem().map_or_else(|| "config".into(), |stem| stem.to_string_lossy().into_owned());
+    let mut files = Files::default();
+    let read = files.read(path);
+    finish(&name, files, read, sets)
+}
+
+/// Reads a configuration from text, such as a checkpoint carries. Paths in it are taken from the current directory.
+///
+/// # Errors
+/// As for [`load`].
+pub fn load_str(name: &str, text: &str, sets: &[String]) -> Result<Loaded, Failure> {
+    let mut files = Files::default();
+    let read = files.read_text(name, text);
+    finish(name, files, read, sets)
+}
+
+fn finish(name: &str, mut files: Files, read: Option<(SourceId, Table)>, sets: &[String]) -> Result<Loaded, Failure> {
+    let loaded = read.and_then(|(source, mut root)| {
+        files.complete(&mut root, sets)?;
+        let start = Span { source, start: 0, end: 0 };
+        let experiment = resolve::resolve(name, &root, start, &files.sources, &files.sink)?;
+        Some(experiment)
+    });
+    let Files { sources, sink } = files;
+    let mut diagnostics = sink.into_vec();
+    diagnostics::sort(&mut diagnostics);
+    match loaded {
+        Some(experiment) => Ok(Loaded { experiment, sources, warnings: diagnostics }),
+        None => Err(Failure { sources, diagnostics }),
+    }
+}

@@ -2,6 +2,8 @@
 
 use schemars::{Schema, SchemaGenerator};
 
+use super::part::Part;
+
 /// An enum of structs, one of which a table is read as. Made by [`tagged!`].
 pub trait Tagged: Sized + 'static {
     /// The key that holds the word.
@@ -11,6 +13,12 @@ pub trait Tagged: Sized + 'static {
 
     /// The word of this one.
     fn type_name(&self) -> &'static str;
+
+    /// The keys of a word's struct.
+    fn fields(word: &str) -> &'static [&'static str];
+
+    /// Reads a word's struct.
+    fn read(word: &str, part: &Part) -> Option<Self>;
 
     /// The JSON Schema of each word's struct.
     fn schemas(generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)>;
@@ -34,6 +42,20 @@ macro_rules! tagged {
             fn type_name(&self) -> &'static str {
                 match self {
                     $(Self::$variant(_) => $name,)*
+                }
+            }
+
+            fn fields(word: &str) -> &'static [&'static str] {
+                match word {
+                    $($name => $crate::config::de::field_names::<$args>(),)*
+                    _ => &[],
+                }
+            }
+
+            fn read(word: &str, part: &$crate::config::part::Part) -> Option<Self> {
+                match word {
+                    $($name => part.read::<$args>().map(Self::$variant),)*
+                    _ => None,
                 }
             }
 

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::part::{Check, Part};
+
 /// Declares activations without arguments.
 macro_rules! plain {
     ($($(#[$doc:meta])* $name:ident;)*) => {
@@ -11,6 +13,8 @@ macro_rules! plain {
             #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
             #[serde(deny_unknown_fields)]
             pub struct $name {}
+
+            impl Check for $name {}
         )*
     };
 }
@@ -53,6 +57,12 @@ pub struct LeakyRelu {
     pub negative_slope: f64,
 }
 
+impl Check for LeakyRelu {
+    fn check(&self, part: &Part) {
+        part.require("negative_slope", self.negative_slope.is_finite(), "must be a finite number");
+    }
+}
+
 /// `x` where positive, else `alpha · (eˣ − 1)`. `torch.nn.ELU`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -60,6 +70,12 @@ pub struct Elu {
     /// Minus the limit for very negative inputs.
     #[serde(default = "one")]
     pub alpha: f64,
+}
+
+impl Check for Elu {
+    fn check(&self, part: &Part) {
+        part.require("alpha", self.alpha.is_finite(), "must be a finite number");
+    }
 }
 
 /// How the normal distribution of [`Gelu`] is computed.
@@ -82,6 +98,8 @@ pub struct Gelu {
     pub approximate: Approximate,
 }
 
+impl Check for Gelu {}
+
 /// Exponentials that sum to one. `torch.nn.Softmax`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -89,4 +107,10 @@ pub struct Softmax {
     /// The dimension that sums to one: 1 (channels or classes, in PyTorch's order) or -1 (the last).
     #[serde(default = "last")]
     pub dim: i64,
+}
+
+impl Check for Softmax {
+    fn check(&self, part: &Part) {
+        part.require("dim", matches!(self.dim, 1 | -1), "must be 1 or -1");
+    }
 }

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::diagnostics::Diagnostic;
+use crate::config::part::{Check, Part};
 use crate::config::values::{Groups, Padding, Pair};
 
 /// A matrix product with a learned matrix over the last dimension, and a bias. `torch.nn.Linear`.
@@ -15,6 +17,12 @@ pub struct Linear {
     /// Learn an additive bias.
     #[serde(default = "yes")]
     pub bias: bool,
+}
+
+impl Check for Linear {
+    fn check(&self, part: &Part) {
+        part.require_size("out_features", self.out_features);
+    }
 }
 
 /// A two-dimensional convolution. `torch.nn.Conv2d`.
@@ -42,6 +50,45 @@ pub struct Conv2d {
     /// Learn an additive bias for each channel.
     #[serde(default = "yes")]
     pub bias: bool,
+}
+
+impl Check for Conv2d {
+    fn check(&self, part: &Part) {
+        if let Some(channels) = self.out_channels {
+            part.require_size("out_channels", channels);
+        } else if self.groups != Groups::InChannels {
+            part.sink.push(
+                Diagnostic::error(format!("{} needs `out_channels`", part.what))
+                    .at(part.span, "`out_channels` is missing")
+                    .help("it may be left out only with `groups = \"in_channels\"`"),
+            );
+        }
+        part.require_sides("kernel_size", self.kernel_size);
+        part.require_sides("stride", self.stride);
+        part.require_sides("dilation", self.dilation);
+        match self.padding {
+            Padding::Explicit(padding) => part.require_padding("padding", padding),
+            Padding::Same if self.stride != Pair::one() => part.sink.push(
+                Diagnostic::error(format!("`padding = \"same\"` in {} needs a stride of 1", part.what))
+                    .at(part.span_of("stride"), "the output is smaller than the input")
+                    .context(part.span_of("padding"), "asks for the input's size"),
+            ),
+            Padding::Same => {}
+        }
+        if let Groups::Count(groups) = self.groups {
+            part.require_size("groups", groups);
+            if let Some(channels) = self.out_channels
+                && groups > 0
+                && !channels.is_multiple_of(groups)
+            {
+                part.sink.push(
+                    Diagnostic::error(format!("`groups` must divide `out_channels` in {}", part.what))
+                        .at(part.span_of("groups"), format!("{groups} groups"))
+                        .context(part.span_of("out_channels"), format!("{channels} channels")),
+                );
+            }
+        }
+    }
 }
 
 pub(super) fn yes() -> bool {

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::conv::yes;
+use crate::config::part::{Check, Part};
 use crate::config::values::Momentum;
 
 fn eps() -> f64 {
@@ -32,6 +33,15 @@ pub struct BatchNorm1d {
     pub track_running_stats: bool,
 }
 
+impl Check for BatchNorm1d {
+    fn check(&self, part: &Part) {
+        part.require_positive("eps", self.eps);
+        if let Momentum::Share(share) = self.momentum {
+            part.require("momentum", (0.0..=1.0).contains(&share), "must be from 0 to 1");
+        }
+    }
+}
+
 /// Batch normalisation of images. `torch.nn.BatchNorm2d`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -50,6 +60,15 @@ pub struct BatchNorm2d {
     pub track_running_stats: bool,
 }
 
+impl Check for BatchNorm2d {
+    fn check(&self, part: &Part) {
+        part.require_positive("eps", self.eps);
+        if let Momentum::Share(share) = self.momentum {
+            part.require("momentum", (0.0..=1.0).contains(&share), "must be from 0 to 1");
+        }
+    }
+}
+
 /// Normalisation over groups of channels of each sample. `torch.nn.GroupNorm`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -63,6 +82,13 @@ pub struct GroupNorm {
     /// Learn a scale and a shift for each channel.
     #[serde(default = "yes")]
     pub affine: bool,
+}
+
+impl Check for GroupNorm {
+    fn check(&self, part: &Part) {
+        part.require_size("num_groups", self.num_groups);
+        part.require_positive("eps", self.eps);
+    }
 }
 
 /// Normalisation over the last dimensions of each sample. `torch.nn.LayerNorm`.
@@ -82,4 +108,11 @@ pub struct LayerNorm {
     /// Learn the shift too; only with `elementwise_affine`.
     #[serde(default = "yes")]
     pub bias: bool,
+}
+
+impl Check for LayerNorm {
+    fn check(&self, part: &Part) {
+        part.require("normalized_dims", (1..=8).contains(&self.normalized_dims), "must be from 1 to 8");
+        part.require_positive("eps", self.eps);
+    }
 }

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::conv::yes;
+use crate::config::part::{Check, Part};
 use crate::config::values::Pair;
 
 /// Maximum over windows. `torch.nn.MaxPool2d`.
@@ -24,6 +25,13 @@ pub struct MaxPool2d {
     /// Keep a last window that is not full.
     #[serde(default)]
     pub ceil_mode: bool,
+}
+
+impl Check for MaxPool2d {
+    fn check(&self, part: &Part) {
+        window(part, self.kernel_size, self.stride, self.padding);
+        part.require_sides("dilation", self.dilation);
+    }
 }
 
 impl MaxPool2d {
@@ -53,6 +61,12 @@ pub struct AvgPool2d {
     pub count_include_pad: bool,
 }
 
+impl Check for AvgPool2d {
+    fn check(&self, part: &Part) {
+        window(part, self.kernel_size, self.stride, self.padding);
+    }
+}
+
 impl AvgPool2d {
     /// The step between windows, with its default.
     pub fn stride(&self) -> Pair {
@@ -66,4 +80,19 @@ impl AvgPool2d {
 pub struct AdaptiveAvgPool2d {
     /// Side of the output, or `[height, width]`.
     pub output_size: Pair,
+}
+
+impl Check for AdaptiveAvgPool2d {
+    fn check(&self, part: &Part) {
+        part.require_sides("output_size", self.output_size);
+    }
+}
+
+fn window(part: &Part, kernel: Pair, stride: Option<Pair>, padding: Pair) {
+    part.require_sides("kernel_size", kernel);
+    if let Some(stride) = stride {
+        part.require_sides("stride", stride);
+    }
+    let fits = (0..2).all(|i| padding.0[i] <= kernel.0[i] / 2);
+    part.require("padding", fits, "must be at most half of `kernel_size`");
 }

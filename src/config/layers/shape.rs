@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::part::{Check, Part};
+
 fn first() -> i64 {
     1
 }
@@ -27,6 +29,14 @@ pub struct Flatten {
     pub end_dim: i64,
 }
 
+impl Check for Flatten {
+    fn check(&self, part: &Part) {
+        for (key, dim) in [("start_dim", self.start_dim), ("end_dim", self.end_dim)] {
+            part.require(key, (-8..8).contains(&dim), "must be from -8 to 7");
+        }
+    }
+}
+
 /// Sets elements to zero at random in training, and scales the others up. `torch.nn.Dropout`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -37,7 +47,15 @@ pub struct Dropout {
     pub p: f64,
 }
 
+impl Check for Dropout {
+    fn check(&self, part: &Part) {
+        part.require("p", (0.0..1.0).contains(&self.p), "must be at least 0 and below 1");
+    }
+}
+
 /// Passes its input on. `torch.nn.Identity`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {}
+
+impl Check for Identity {}

@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::yes;
+use crate::config::diagnostics::Diagnostic;
+use crate::config::part::{Check, MAX_SIZE, Part};
 use crate::config::tagged::tagged;
 use crate::config::values::{Pair, ValidationSplit};
 
@@ -53,6 +55,19 @@ pub struct Download {
     pub fallback: Option<Fallback>,
 }
 
+impl Check for Download {
+    fn check(&self, part: &Part) {
+        if let Some(mirrors) = &self.mirrors {
+            let urls = mirrors.iter().all(|url| url.starts_with("http://") || url.starts_with("https://"));
+            part.require(
+                "mirrors",
+                !mirrors.is_empty() && urls,
+                "must be a list of URLs that begin with http:// or https://",
+            );
+        }
+    }
+}
+
 /// A set that is always there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -66,6 +81,8 @@ pub enum Fallback {
 #[serde(deny_unknown_fields)]
 pub struct Digits {}
 
+impl Check for Digits {}
+
 /// Fixed tensors from a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -73,6 +90,8 @@ pub struct Tensors {
     /// A `.safetensors` file with `inputs` and `targets` and, optionally, `val_inputs` and `val_targets`.
     pub path: PathBuf,
 }
+
+impl Check for Tensors {}
 
 /// Random samples, made from the seed: for tests, and to measure speed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -96,6 +115,26 @@ pub struct Synthetic {
     /// Number of test samples.
     #[serde(default = "val_samples")]
     pub val_samples: usize,
+}
+
+impl Check for Synthetic {
+    fn check(&self, part: &Part) {
+        part.require("shape", (1..=4).contains(&self.shape.len()), "must have 1 to 4 dimensions");
+        let elements = self.shape.iter().try_fold(1usize, |product, &side| product.checked_mul(side));
+        let fits = elements.is_some_and(|elements| (1..=MAX_SIZE).contains(&elements));
+        part.require("shape", fits, "must have at least 1 and at most 16777216 elements");
+        part.conflict("classes", "targets", "classes are for `cross_entropy`, targets for `mse`");
+        part.one_of("classes", "targets");
+        if let Some(classes) = self.classes {
+            part.require("classes", classes >= 2, "must be at least 2");
+            part.require_size("classes", classes);
+        }
+        if let Some(targets) = self.targets {
+            part.require_size("targets", targets);
+        }
+        part.require("samples", (1..=1 << 40).contains(&self.samples), "must be at least 1 and at most 2^40");
+        part.require("val_samples", self.val_samples <= 1 << 40, "must be at most 2^40");
+    }
 }
 
 fn samples() -> usize {
@@ -144,6 +183,19 @@ pub struct Loading {
     pub limit_val: Option<usize>,
 }
 
+impl Check for Loading {
+    fn check(&self, part: &Part) {
+        part.require_size("batch_size", self.batch_size);
+        if let Some(size) = self.eval_batch_size {
+            part.require_size("eval_batch_size", size);
+        }
+        part.require("workers", self.workers <= 256, "must be at most 256");
+        part.require("prefetch", (1..=256).contains(&self.prefetch), "must be from 1 to 256");
+        part.require("limit", self.limit != Some(0), "must be at least 1");
+        part.require("limit_val", self.limit_val != Some(0), "must be at least 1");
+    }
+}
+
 impl Loading {
     /// Samples in a batch of an evaluation, with its default.
     pub fn eval_batch_size(&self) -> usize {
@@ -179,6 +231,25 @@ pub struct Normalize {
     pub std: Vec<f64>,
 }
 
+impl Check for Normalize {
+    fn check(&self, part: &Part) {
+        part.require(
+            "mean",
+            !self.mean.is_empty() && self.mean.iter().all(|m| m.is_finite()),
+            "must be finite numbers",
+        );
+        let positive = self.std.iter().all(|s| s.is_finite() && *s > 0.0);
+        part.require("std", !self.std.is_empty() && positive, "must be finite numbers above 0");
+        if self.mean.len() != self.std.len() && self.mean.len() > 1 && self.std.len() > 1 {
+            part.sink.push(
+                Diagnostic::error(format!("`mean` and `std` in {} have different lengths", part.what))
+                    .at(part.span_of("std"), format!("{} numbers", self.std.len()))
+                    .context(part.span_of("mean"), format!("{} numbers", self.mean.len())),
+            );
+        }
+    }
+}
+
 /// A random window of the padded image. `torchvision.transforms.RandomCrop`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -194,6 +265,14 @@ pub struct RandomCrop {
     pub fill: f64,
 }
 
+impl Check for RandomCrop {
+    fn check(&self, part: &Part) {
+        part.require_sides("size", self.size);
+        part.require_padding("padding", self.padding);
+        part.require("fill", (0.0..=1.0).contains(&self.fill), "must be from 0 to 1");
+    }
+}
+
 /// Left and right swapped, at random. `torchvision.transforms.RandomHorizontalFlip`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -202,6 +281,12 @@ pub struct RandomHorizontalFlip {
     #[serde(default = "half")]
     #[schemars(range(min = 0, max = 1))]
     pub p: f64,
+}
+
+impl Check for RandomHorizontalFlip {
+    fn check(&self, part: &Part) {
+        part.require("p", (0.0..=1.0).contains(&self.p), "must be from 0 to 1");
+    }
 }
 
 fn half() -> f64 {

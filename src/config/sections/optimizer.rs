@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::diagnostics::Diagnostic;
 use crate::config::experiment::Pattern;
+use crate::config::part::{Check, Part};
 use crate::config::tagged::tagged;
 
 tagged! {
@@ -23,10 +25,18 @@ pub struct CrossEntropy {
     pub label_smoothing: f64,
 }
 
+impl Check for CrossEntropy {
+    fn check(&self, part: &Part) {
+        part.require("label_smoothing", (0.0..1.0).contains(&self.label_smoothing), "must be at least 0 and below 1");
+    }
+}
+
 /// Mean squared error. `torch.nn.MSELoss`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mse {}
+
+impl Check for Mse {}
 
 /// The `[optimizer]` section.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -106,6 +116,28 @@ pub struct Sgd {
     pub nesterov: bool,
 }
 
+impl Check for Sgd {
+    fn check(&self, part: &Part) {
+        part.require_positive("lr", self.lr);
+        part.require_not_negative("momentum", self.momentum);
+        part.require("dampening", (0.0..=1.0).contains(&self.dampening), "must be from 0 to 1");
+        part.require_not_negative("weight_decay", self.weight_decay);
+        if self.nesterov && (self.momentum <= 0.0 || self.dampening != 0.0) {
+            let (key, reason) = match self.dampening != 0.0 {
+                true => ("dampening", "must be 0 with `nesterov`"),
+                false => ("momentum", "must be above 0 with `nesterov`"),
+            };
+            let mut error =
+                Diagnostic::error(format!("`nesterov` in {} needs `momentum` and no `dampening`", part.what));
+            error = match part.table.get(key) {
+                Some(node) => error.at(node.span, reason).context(part.span_of("nesterov"), ""),
+                None => error.at(part.span_of("nesterov"), "`momentum` is not set"),
+            };
+            part.sink.push(error);
+        }
+    }
+}
+
 /// `torch.optim.Adam`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -130,6 +162,15 @@ pub struct Adam {
     pub amsgrad: bool,
 }
 
+impl Check for Adam {
+    fn check(&self, part: &Part) {
+        part.require_positive("lr", self.lr);
+        part.require("betas", self.betas.iter().all(|b| (0.0..1.0).contains(b)), "must both be at least 0 and below 1");
+        part.require_not_negative("eps", self.eps);
+        part.require_not_negative("weight_decay", self.weight_decay);
+    }
+}
+
 /// Adam with decoupled weight decay. `torch.optim.AdamW`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -152,6 +193,15 @@ pub struct AdamW {
     /// Divide by the largest mean of squares so far.
     #[serde(default)]
     pub amsgrad: bool,
+}
+
+impl Check for AdamW {
+    fn check(&self, part: &Part) {
+        part.require_positive("lr", self.lr);
+        part.require("betas", self.betas.iter().all(|b| (0.0..1.0).contains(b)), "must both be at least 0 and below 1");
+        part.require_not_negative("eps", self.eps);
+        part.require_not_negative("weight_decay", self.weight_decay);
+    }
 }
 
 /// `torch.optim.RMSprop`.
@@ -181,6 +231,16 @@ pub struct RmsProp {
     /// Divide by an estimate of the gradient's variance.
     #[serde(default)]
     pub centered: bool,
+}
+
+impl Check for RmsProp {
+    fn check(&self, part: &Part) {
+        part.require_positive("lr", self.lr);
+        part.require("alpha", (0.0..1.0).contains(&self.alpha), "must be at least 0 and below 1");
+        part.require_not_negative("eps", self.eps);
+        part.require_not_negative("weight_decay", self.weight_decay);
+        part.require_not_negative("momentum", self.momentum);
+    }
 }
 
 fn lr_adam() -> f64 {

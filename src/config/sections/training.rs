@@ -3,6 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::part::{Check, Part};
+use crate::config::tree::Node;
+
 /// The `[train]` section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -29,6 +32,25 @@ pub struct Train {
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
     pub eval_every: usize,
+}
+
+impl Check for Train {
+    fn check(&self, part: &Part) {
+        part.require("epochs", self.epochs >= 1, "must be at least 1");
+        part.require("accumulate", (1..=1 << 20).contains(&self.accumulate), "must be from 1 to 1048576");
+        if let Some(norm) = self.clip_grad_norm {
+            part.require_positive("clip_grad_norm", norm);
+        }
+        part.require("max_steps", self.max_steps != Some(0), "must be at least 1");
+        part.require("eval_every", self.eval_every >= 1, "must be at least 1");
+        if let (Some(stopping), Some(table)) =
+            (&self.early_stopping, part.table.get("early_stopping").and_then(Node::as_table))
+        {
+            let part = Part { table, span: part.span_of("early_stopping"), what: "`early_stopping`", ..*part };
+            part.require("patience", stopping.patience >= 1, "must be at least 1");
+            part.require_not_negative("min_delta", stopping.min_delta);
+        }
+    }
 }
 
 /// When to stop early.
@@ -100,6 +122,13 @@ pub struct Checkpoint {
     pub every_steps: Option<u64>,
 }
 
+impl Check for Checkpoint {
+    fn check(&self, part: &Part) {
+        part.require("keep", self.keep >= 1, "must be at least 1");
+        part.require("every_steps", self.every_steps != Some(0), "must be at least 1");
+    }
+}
+
 impl Checkpoint {
     /// The figure by which `best` is chosen.
     pub fn monitor(&self) -> Metric {
@@ -115,6 +144,12 @@ pub struct Log {
     #[serde(default = "fifty")]
     #[schemars(range(min = 1))]
     pub every_steps: u64,
+}
+
+impl Check for Log {
+    fn check(&self, part: &Part) {
+        part.require("every_steps", self.every_steps >= 1, "must be at least 1");
+    }
 }
 
 fn one() -> usize {

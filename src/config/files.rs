@@ -1,0 +1,241 @@
+//! From files and `--set` options to one tree: `extends`, overrides, `use`.
+
+use std::path::{Path, PathBuf};
+
+use super::diagnostics::{Diagnostic, SourceId, SourceKind, Sources, Span};
+use super::overrides::Override;
+use super::part::{Part, shorten, unknown_key};
+use super::sink::Sink;
+use super::tree::{self, Entry, Node, Table, Value};
+
+/// A configuration is text that somebody wrote.
+const MAX_BYTES: u64 = 4 << 20;
+/// Files that extend one another.
+const MAX_CHAIN: usize = 16;
+
+/// Reads and merges; keeps all texts for the diagnostics.
+#[derive(Default)]
+pub struct Files {
+    /// Everything read so far.
+    pub sources: Sources,
+    /// Problems so far.
+    pub sink: Sink,
+}
+
+impl Files {
+    /// Reads a file and those it extends.
+    pub fn read(&mut self, path: &Path) -> Option<(SourceId, Table)> {
+        let source = self.open(path, None)?;
+        Some((source, self.document(source, &[path.to_owned()])?))
+    }
+
+    /// Takes a text for a file; what it extends is looked for in the current directory.
+    pub fn read_text(&mut self, name: &str, text: &str) -> Option<(SourceId, Table)> {
+        let source = self.sources.add(name, text, SourceKind::File);
+        Some((source, self.document(source, &[PathBuf::from(name)])?))
+    }
+
+    /// Applies the `--set` options and puts the model of `[model] use` in its place.
+    pub fn complete(&mut self, root: &mut Table, sets: &[String]) -> Option<()> {
+        let overrides: Vec<Override> =
+            sets.iter().filter_map(|set| Override::parse(set, &mut self.sources, &self.sink)).collect();
+        // What is inside of a model that `use` brings in is there only afterwards.
+        let (inside, before): (Vec<_>, Vec<_>) = overrides.into_iter().partition(Override::is_inside_model);
+        for one in before {
+            one.apply(root, &self.sink);
+        }
+        if self.sink.has_errors() {
+            return None;
+        }
+        self.take_in_model(root)?;
+        for one in inside {
+            one.apply(root, &self.sink);
+        }
+        (!self.sink.has_errors()).then_some(())
+    }
+
+    /// Where a file that a value names is: beside the file that names it, if it is there, else as written, from the
+    /// current directory.
+    pub fn locate(sources: &Sources, written: &str, span: Span) -> PathBuf {
+        let beside = beside(sources, written, span);
+        if beside.exists() { beside } else { PathBuf::from(written) }
+    }
+
+    fn open(&mut self, path: &Path, named_at: Option<Span>) -> Option<SourceId> {
+        let text = match std::fs::metadata(path) {
+            Ok(meta) if meta.len() > MAX_BYTES => {
+                Err(format!("it has {} bytes; a configuration may have {MAX_BYTES}", meta.len()))
+            }
+            _ => std::fs::read(path).map_err(|error| error.to_string()).and_then(|bytes| {
+                String::from_utf8(bytes)
+                    .map_err(|error| format!("not UTF-8 text: byte {}", error.utf8_error().valid_up_to()))
+            }),
+        };
+        match text {
+            Ok(text) => Some(self.sources.add(path.display().to_string(), text, SourceKind::File)),
+            Err(reason) => {
+                let message = format!("cannot read `{}`", path.display());
+                self.sink.push(match named_at {
+                    Some(span) => Diagnostic::error(message).at(span, reason),
+                    None => Diagnostic::error(format!("{message}: {reason}")),
+                });
+                None
+            }
+        }
+    }
+
+    /// Parses a text and lays it over what it extends; `chain` is the files on the way here.
+    fn document(&mut self, source: SourceId, chain: &[PathBuf]) -> Option<Table> {
+        let (mut table, problems) = tree::parse(source, &self.sources.get(source).text);
+        if !problems.is_empty() {
+            problems.into_iter().for_each(|problem| self.sink.push(problem));
+            return None;
+        }
+        let Some(extends) = table.remove("extends") else { return Some(table) };
+        let span = extends.node.span;
+        let Some(base) = extends.node.as_str() else {
+            let text = format!("expected the path of a file, found {}", extends.node.describe());
+            self.sink.push(Diagnostic::error("wrong value for `extends`").at(span, text));
+            return None;
+        };
+        let path = beside(&self.sources, base, span);
+        let same = |a: &Path, b: &Path| match (a.canonicalize(), b.canonicalize()) {
+            (Ok(a), Ok(b)) => a == b,
+            _ => a == b,
+        };
+        if chain.iter().any(|file| same(file, &path)) {
+            let files: Vec<String> = chain.iter().chain([&path]).map(|p| p.display().to_string()).collect();
+            self.sink.push(Diagnostic::error("files extend each other in a circle").at(span, files.join(" extends ")));
+            return None;
+        }
+        if chain.len() >= MAX_CHAIN {
+            self.sink.push(
+                Diagnostic::error("too many files extend one another").at(span, format!("more than {MAX_CHAIN}")),
+            );
+            return None;
+        }
+        let base = self.open(&path, Some(span))?;
+        let chain: Vec<PathBuf> = chain.iter().cloned().chain([path]).collect();
+        let mut below = self.document(base, &chain)?;
+        below.merge(table);
+        Some(below)
+    }
+
+    /// Replaces `[model] use = "file"` by the layers, blocks and parameters of that file.
+    fn take_in_model(&mut self, root: &mut Table) -> Option<()> {
+        let Some(model) = root.get("model").and_then(Node::as_table) else { return Some(()) };
+        let Some(used) = model.entry("use").cloned() else {
+            if let Some(with) = model.entry("with") {
+                self.sink.push(
+                    Diagnostic::error("`with` in `[model]` needs `use`")
+                        .at(with.key_span, "sets the parameters of the file in `use`")
+                        .help("parameters of this file are set in `[params]`"),
+                );
+                return None;
+            }
+            return Some(());
+        };
+        let clash = model.entry("layers").or(root.entry("params")).or(root.entry("blocks"));
+        if let Some(entry) = clash {
+            let reason = match entry.key.as_str() {
+                "layers" => "the layers come from the file in `use`",
+                "params" => "the file in `use` has its own; set them by `with`",
+                _ => "the file in `use` has its own and sees no others",
+            };
+            self.sink.push(
+                Diagnostic::error(format!("`use` and `{}` exclude each other", entry.key))
+                    .at(entry.key_span, reason)
+                    .context(used.key_span, ""),
+            );
+            return None;
+        }
+        let with = model.get("with").cloned();
+        let Some(written) = used.node.as_str() else {
+            let text = format!("expected the path of a file, found {}", used.node.describe());
+            self.sink.push(Diagnostic::error("wrong value for `use` in `[model]`").at(used.node.span, text));
+            return None;
+        };
+        let path = Self::locate(&self.sources, written, used.node.span);
+        if !path.exists() {
+            let beside = beside(&self.sources, written, used.node.span);
+            self.sink.push(
+                Diagnostic::error(format!("there is no file `{}`", shorten(written)))
+                    .at(used.node.span, "not found")
+                    .help(format!(
+                        "looked for `{}`, then for `{written}` from the current directory",
+                        beside.display()
+                    )),
+            );
+            return None;
+        }
+        let source = self.open(&path, Some(used.node.span))?;
+        let (mut file, problems) = tree::parse(source, &self.sources.get(source).text);
+        if !problems.is_empty() {
+            problems.into_iter().for_each(|problem| self.sink.push(problem));
+            return None;
+        }
+        let start = Span { source, start: 0, end: 0 };
+        self.check_model_file(&file, start);
+        if let Some(with) = with {
+            self.set_parameters(&mut file, &with);
+        }
+        let layers = file.get_mut("model").and_then(Node::as_table_mut).and_then(|model| model.remove("layers"));
+        if layers.is_none() {
+            self.sink.push(
+                Diagnostic::error(format!("`{}` has no layers", path.display()))
+                    .at(start, "`[model]` with `layers` is missing")
+                    .context(used.node.span, "used here"),
+            );
+        }
+        let params = file.remove("params");
+        let blocks = file.remove("blocks");
+        let model = root.get_mut("model").and_then(Node::as_table_mut)?;
+        model.remove("use");
+        model.remove("with");
+        model.set(layers?);
+        for entry in [params, blocks].into_iter().flatten() {
+            root.set(entry);
+        }
+        (!self.sink.has_errors()).then_some(())
+    }
+
+    /// A file that is used as a model holds a model and nothing else.
+    fn check_model_file(&self, file: &Table, start: Span) {
+        let part = |table, what| Part { table, span: start, what, bad: &[], sink: &self.sink };
+        part(file, "a file that is used as a model").known_keys(&[&["params", "blocks", "model"]]);
+        if let Some(model) = file.get("model").and_then(Node::as_table) {
+            part(model, "`[model]` of a file that is used as a model").known_keys(&[&["layers"]]);
+        }
+    }
+
+    fn set_parameters(&self, file: &mut Table, with: &Node) {
+        let Value::Table(values) = &with.value else {
+            self.sink.push(
+                Diagnostic::error("wrong value for `with` in `[model]`")
+                    .at(with.span, format!("expected a table of parameters, found {}", with.describe())),
+            );
+            return;
+        };
+        let mut nothing = Table::default();
+        let params = file.get_mut("params").and_then(Node::as_table_mut).unwrap_or(&mut nothing);
+        for value in &values.entries {
+            match params.get_mut(&value.key) {
+                Some(param) => *param = value.node.clone(),
+                None => {
+                    let known: Vec<&str> = params.entries.iter().map(|entry: &Entry| entry.key.as_str()).collect();
+                    let place = " in `with`: the model has no such parameter";
+                    self.sink.push(unknown_key(&value.key, place, value.key_span, &known));
+                }
+            }
+        }
+    }
+}
+
+/// A path taken from the folder of the file that names it; from the current directory on the command line.
+fn beside(sources: &Sources, written: &str, span: Span) -> PathBuf {
+    let source = sources.get(span.source);
+    match (source.kind, Path::new(&source.name).parent()) {
+        (SourceKind::File, Some(folder)) => folder.join(written),
+        _ => PathBuf::from(written),
+    }
+}

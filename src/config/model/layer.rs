@@ -1,0 +1,172 @@
+//! One entry of a list of layers.
+
+use std::collections::BTreeMap;
+
+use super::{Context, Unroller};
+use crate::config::diagnostics::{Diagnostic, Span};
+use crate::config::experiment::{LayerKind, LayerNode};
+use crate::config::layers::Layer;
+use crate::config::part::{Part, known_word, shorten};
+use crate::config::tagged::Tagged;
+use crate::config::tree::{Node, Table, Value};
+
+/// Types that hold layers rather than being one.
+pub(super) const CONTAINERS: [&str; 3] = ["residual", "gate", "branches"];
+
+/// What is common to everything that a table in a list of layers can be.
+pub(super) struct Common {
+    pub name: String,
+    pub path: String,
+    pub from: Option<Vec<(String, Span)>>,
+}
+
+impl Unroller<'_> {
+    /// Adds what `node` says to a list of siblings.
+    pub(super) fn add(&self, node: &Node, context: &Context, out: &mut Vec<LayerNode>) {
+        match &node.value {
+            Value::String(_) => {
+                let Some(word) = context.scope.evaluate(node, self.sink) else { return };
+                let name = out.len().to_string();
+                let common = Common { path: context.join(&name), name, from: None };
+                out.extend(self.typed(&word, &Table::default(), common, context));
+            }
+            Value::Table(table) if table.get("block").is_some() => self.use_of_block(table, context, out),
+            Value::Table(table) => out.extend(self.table(node, table, context, &out.len().to_string())),
+            _ => self.sink.push(
+                Diagnostic::error("this is not a layer")
+                    .at(node.span, format!("expected a table or the name of a type, found {}", node.describe())),
+            ),
+        }
+    }
+
+    /// A layer that is neither a bare word nor a block; `default` is its name if it has none of its own.
+    fn table(&self, node: &Node, table: &Table, context: &Context, default: &str) -> Option<LayerNode> {
+        let Some(kind) = table.get("type") else {
+            if table.get("layers").is_some() {
+                return self.group(table, context, default);
+            }
+            let known: Vec<&str> = Layer::TYPES.iter().copied().chain(["type", "block", "layers", "name"]).collect();
+            let near = table.entries.iter().find_map(|e| {
+                let near = crate::config::sink::nearest(&e.key, ["type", "block", "layers"])?;
+                (!known.contains(&e.key.as_str())).then_some((e, near))
+            });
+            let error = Diagnostic::error("this layer has no `type`");
+            self.sink.push(match near {
+                Some((entry, near)) => error.at(entry.key_span, format!("did you mean `{near}`?")),
+                None => error
+                    .at(node.span, "`type` is missing")
+                    .help("a layer has a `type`; a group has `layers` instead, and the use of a block has `block`"),
+            });
+            return None;
+        };
+        let word = context.scope.evaluate(kind, self.sink)?;
+        let container = word.as_str().is_some_and(|word| CONTAINERS.contains(&word));
+        // A residual and branches have a level of their own only if they are named.
+        let transparent = matches!(word.as_str(), Some("residual" | "branches"));
+        let name = self.name(table, context, if transparent { "" } else { default });
+        let from = self.from(table);
+        // With a bad name, what else is wrong is still to be found.
+        let usable = name.is_some() && from.is_some();
+        let name = name.unwrap_or_else(|| default.to_owned());
+        let common = Common { path: context.join(&name), name, from: from.flatten() };
+        let made = match container {
+            true => self.container(&word, table, common, context),
+            false => self.typed(&word, table, common, context),
+        };
+        made.filter(|_| usable)
+    }
+
+    /// A projection or a branch: any single layer, or a list of layers, which is a group without a name.
+    pub(super) fn single(&self, node: &Node, context: &Context, default: &str) -> Option<LayerNode> {
+        if let Value::Array(layers) = &node.value {
+            let path = context.join(default);
+            if !self.admit(&path, context, node.span) {
+                return None;
+            }
+            let kind = LayerKind::Group(self.list(layers, &context.inside(&path)));
+            return Some(LayerNode {
+                name: default.to_owned(),
+                path,
+                span: node.span,
+                fields: BTreeMap::new(),
+                from: None,
+                from_names: Vec::new(),
+                kind,
+            });
+        }
+        match &node.value {
+            Value::Table(table) if table.get("block").is_none() => self.table(node, table, context, default),
+            _ => {
+                let mut one = Vec::new();
+                self.add(node, context, &mut one);
+                let mut made = one.pop()?;
+                if made.name == "0" && default != "0" && node.as_table().is_none_or(|table| table.get("name").is_none())
+                {
+                    default.clone_into(&mut made.name);
+                    made.path = context.join(default);
+                }
+                Some(made)
+            }
+        }
+    }
+
+    /// A layer of one of the plain types.
+    fn typed(&self, word: &Node, table: &Table, common: Common, context: &Context) -> Option<LayerNode> {
+        let known: Vec<&str> = Layer::TYPES.iter().chain(&CONTAINERS).copied().collect();
+        if let Some(text) = word.as_str().filter(|text| !known.contains(text))
+            && self.blocks.get(text).is_some()
+        {
+            let error = Diagnostic::error(format!("`{}` is a block, not a type", shorten(text)));
+            self.sink.push(error.at(word.span, format!("write `{{ block = \"{}\" }}`", shorten(text))));
+            return None;
+        }
+        let kind = known_word(word, "type", "a layer", &known, self.sink)?;
+        if CONTAINERS.contains(&kind) {
+            return self.container(word, table, common, context);
+        }
+        let what = format!("layer `{kind}`");
+        let common_keys = ["type", "name", "from"];
+        let (arguments, bad) = context.scope.evaluate_all(table, &common_keys, self.sink);
+        let part = Part { table: &arguments, span: word.span, what: &what, bad: &bad, sink: self.sink };
+        part.known_keys_among(&[Layer::fields(kind)], &common_keys);
+        if !self.admit(&common.path, context, word.span) {
+            return None;
+        }
+        let layer = Layer::read(kind, &part)?;
+        let several = matches!(layer, Layer::Add(_) | Layer::Multiply(_) | Layer::Concat(_));
+        let inputs = common.from.as_ref().map_or(1, Vec::len);
+        if several && inputs < 2 {
+            let span = table.get("from").map_or(word.span, |from| from.span);
+            self.sink.push(
+                Diagnostic::error(format!("{what} needs two inputs or more"))
+                    .at(span, "name them: `from = [\"a\", \"b\"]`"),
+            );
+            return None;
+        }
+        if !several && !self.one_input(table, inputs, &what) {
+            return None;
+        }
+        Some(node(table, word.span, common, LayerKind::Layer(layer)))
+    }
+
+    /// Whether no more than one name is in `from`; says so otherwise.
+    pub(super) fn one_input(&self, table: &Table, inputs: usize, what: &str) -> bool {
+        if inputs > 1
+            && let Some(from) = table.get("from")
+        {
+            self.sink.push(
+                Diagnostic::error(format!("{what} takes one input"))
+                    .at(from.span, format!("{inputs} are named"))
+                    .help("join them first, with a layer `add`, `multiply` or `concat`"),
+            );
+        }
+        inputs <= 1
+    }
+}
+
+/// A finished node; `fields` are the places of everything that its table says.
+pub(super) fn node(table: &Table, span: Span, common: Common, kind: LayerKind) -> LayerNode {
+    let fields = table.entries.iter().map(|entry| (entry.key.clone(), entry.node.span)).collect();
+    let from_names = common.from.iter().flatten().map(|(name, _)| name.clone()).collect();
+    LayerNode { name: common.name, path: common.path, span, fields, from: common.from, from_names, kind }
+}

@@ -1,0 +1,366 @@
+//! From the tree to the [`Experiment`]: each section is read, then what one says is held against the others.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::diagnostics::{Diagnostic, Sources, Span};
+use super::experiment::{Experiment, Model, Origins, Pattern};
+use super::files::Files;
+use super::model::unroll;
+use super::part::{Check, Part};
+use super::sections::{
+    Checkpoint, Curve, Data, Loading, Log, Loss, Metric, Optimizer, OptimizerRule, ParamGroup, Schedule, Source, Train,
+    Transform, Warmup,
+};
+use super::sink::Sink;
+use super::tagged::Tagged;
+use super::tree::{Node, Table};
+use super::values::{Device, Precision};
+
+/// The keys that are in no section.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TopKeys {
+    /// Of everything random: orders, dropout, initial weights.
+    #[serde(default)]
+    pub seed: u64,
+    /// Where to run: `"auto"` takes a GPU if one answers.
+    #[serde(default)]
+    pub device: Device,
+    /// How to compute.
+    #[serde(default)]
+    pub precision: Precision,
+}
+
+impl Check for TopKeys {}
+
+/// An entry of `groups` in `[optimizer]`.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GroupKeys {
+    /// Names of parameters, `*` standing for any characters.
+    #[serde(rename = "match")]
+    #[schemars(length(min = 1))]
+    pub patterns: Vec<String>,
+    /// Learning rate, if not the section's.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub lr: Option<f64>,
+    /// Weight decay, if not the section's.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub weight_decay: Option<f64>,
+}
+
+impl Check for GroupKeys {
+    fn check(&self, part: &Part) {
+        part.require("match", !self.patterns.is_empty(), "must name something");
+        if let Some(lr) = self.lr {
+            part.require_not_negative("lr", lr);
+        }
+        if let Some(decay) = self.weight_decay {
+            part.require_not_negative("weight_decay", decay);
+        }
+        if self.lr.is_none() && self.weight_decay.is_none() {
+            part.sink.push(
+                Diagnostic::error(format!("{} changes nothing", part.what)).at(part.span, "set `lr` or `weight_decay`"),
+            );
+        }
+    }
+}
+
+/// The keys of `[model]` besides the layers.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ModelKeys {
+    /// Parameters to start from: a `.safetensors` file, or a `.pth` or `.pt` state dict of PyTorch.
+    #[serde(default)]
+    pub weights: Option<String>,
+    /// Every name in `weights` must fit, and none may be missing; without, what does not fit is listed and left out.
+    #[serde(default = "yes")]
+    pub weights_strict: bool,
+    /// Names of parameters that training leaves as they are, `*` standing for any characters.
+    #[serde(default)]
+    pub freeze: Vec<String>,
+}
+
+impl Check for ModelKeys {}
+
+fn yes() -> bool {
+    true
+}
+
+/// The sections of a file.
+pub(super) const SECTIONS: [&str; 8] = ["data", "model", "loss", "optimizer", "schedule", "train", "checkpoint", "log"];
+
+/// Reads everything; `None` if anything is wrong, which `sink` then tells.
+pub(super) fn resolve(name: &str, root: &Table, start: Span, sources: &Sources, sink: &Sink) -> Option<Experiment> {
+    let top = Part { table: root, span: start, what: "the configuration", bad: &[], sink };
+    let top_keys = super::de::field_names::<TopKeys>();
+    top.known_keys(&[top_keys, &SECTIONS, &["params", "blocks", "extends"]]);
+    let nothing = Table::default();
+    let reader = Reader { root, start, nothing: &nothing, sources, sink };
+
+    // All of them, so that all problems are told.
+    let keys = top.read::<TopKeys>();
+    let data = reader.data();
+    let model = reader.model();
+    let loss = reader.tagged::<Loss>("loss", None);
+    let optimizer = reader.optimizer();
+    let schedule = reader.schedule();
+    let train = reader.required("train", "epochs = 10").and_then(|part| reader.plain::<Train>(part));
+    let checkpoint = reader.optional("checkpoint").and_then(|part| reader.plain::<Checkpoint>(part));
+    let log = reader.optional("log").and_then(|part| reader.plain::<Log>(part));
+
+    let mut places = BTreeMap::new();
+    for entry in &root.entries {
+        entry.node.places(&entry.key, &mut places);
+    }
+    let keys = keys?;
+    let mut experiment = Experiment {
+        name: name.to_owned(),
+        seed: keys.seed,
+        device: keys.device,
+        precision: keys.precision,
+        data: data?,
+        model: model?,
+        loss: loss?,
+        optimizer: optimizer?,
+        schedule: schedule?,
+        train: train?,
+        checkpoint: checkpoint?,
+        log: log?,
+        origins: Origins(places),
+    };
+    fill_in(&mut experiment);
+    super::rules::check(&experiment, sink);
+    (!sink.has_errors()).then_some(experiment)
+}
+
+/// Defaults that depend on other values.
+fn fill_in(experiment: &mut Experiment) {
+    let loading = &mut experiment.data.loading;
+    loading.eval_batch_size = Some(loading.eval_batch_size());
+    let (folder, download) = match &mut experiment.data.source {
+        Source::Mnist(download) => ("data/mnist", download),
+        Source::FashionMnist(download) => ("data/fashion-mnist", download),
+        Source::Cifar10(download) => ("data/cifar-10", download),
+        _ => return fill_in_monitor(experiment),
+    };
+    if download.root.as_os_str().is_empty() {
+        download.root = folder.into();
+    }
+    fill_in_monitor(experiment);
+}
+
+fn fill_in_monitor(experiment: &mut Experiment) {
+    let default = match experiment.loss {
+        Loss::CrossEntropy(_) => Metric::ValAccuracy,
+        Loss::Mse(_) => Metric::ValLoss,
+    };
+    experiment.checkpoint.monitor.get_or_insert(default);
+}
+
+struct Reader<'a> {
+    root: &'a Table,
+    start: Span,
+    nothing: &'a Table,
+    sources: &'a Sources,
+    sink: &'a Sink,
+}
+
+impl<'a> Reader<'a> {
+    /// A section that may be left out.
+    fn optional(&self, name: &str) -> Option<Part<'a>> {
+        let (table, span) = match self.root.get(name) {
+            None => (self.nothing, self.start),
+            Some(node) => match node.as_table() {
+                Some(table) => (table, node.span),
+                None => {
+                    self.sink.push(
+                        Diagnostic::error(format!("`{name}` must be a section"))
+                            .at(node.span, format!("expected a table, found {}", node.describe())),
+                    );
+                    return None;
+                }
+            },
+        };
+        Some(Part { table, span, what: section_name(name), bad: &[], sink: self.sink })
+    }
+
+    fn required(&self, name: &str, example: &str) -> Option<Part<'a>> {
+        if self.root.get(name).is_none() {
+            self.sink.push(
+                Diagnostic::error(format!("the configuration needs a section `[{name}]`"))
+                    .at(self.start, format!("`[{name}]` is missing"))
+                    .help(format!("for example `[{name}]` with `{example}`")),
+            );
+            return None;
+        }
+        self.optional(name)
+    }
+
+    fn plain<T: serde::de::DeserializeOwned + Check>(&self, part: Part) -> Option<T> {
+        part.known_keys(&[super::de::field_names::<T>()]);
+        part.read()
+    }
+
+    fn tagged<T: Tagged>(&self, name: &str, default: Option<&'static str>) -> Option<T> {
+        let part = self.required(name, &format!("{} = \"{}\"", T::TAG, T::TYPES[0]))?;
+        let word = part.word::<T>(default)?;
+        part.known_keys(&[&[T::TAG], T::fields(word)]);
+        T::read(word, &part)
+    }
+
+    fn data(&self) -> Option<Data> {
+        let part = self.required("data", "source = \"mnist\"")?;
+        let loading = part.read::<Loading>();
+        let transforms = self.transforms(&part, "transforms");
+        let train_transforms = self.transforms(&part, "train_transforms");
+        let word = part.word::<Source>(None)?;
+        let common = ["source", "transforms", "train_transforms"];
+        part.known_keys(&[&common, Source::fields(word), super::de::field_names::<Loading>()]);
+        let mut source = Source::read(word, &part)?;
+        match &mut source {
+            Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => {
+                if let Some(node) = part.table.get("root") {
+                    files.root = self.path(node);
+                }
+            }
+            Source::Tensors(tensors) => tensors.path = self.path(part.table.get("path")?),
+            Source::Digits(_) | Source::Synthetic(_) => {}
+        }
+        Some(Data { source, loading: loading?, transforms: transforms?, train_transforms: train_transforms? })
+    }
+
+    fn path(&self, node: &Node) -> std::path::PathBuf {
+        Files::locate(self.sources, node.as_str().unwrap_or_default(), node.span)
+    }
+
+    fn transforms(&self, part: &Part, key: &str) -> Option<Vec<Transform>> {
+        let items = self.list(part, key)?;
+        let made: Vec<Option<Transform>> = items.iter().map(|item| self.transform(item, key)).collect();
+        made.into_iter().collect()
+    }
+
+    fn transform(&self, node: &Node, key: &str) -> Option<Transform> {
+        let what = format!("`{key}`");
+        let nothing = Table::default();
+        let (table, word) = match (node.as_table(), node.as_str()) {
+            (Some(table), _) => {
+                let part = Part { table, span: node.span, what: &what, bad: &[], sink: self.sink };
+                (table, part.word::<Transform>(None)?)
+            }
+            (None, Some(_)) => (&nothing, super::part::known_word(node, "type", &what, Transform::TYPES, self.sink)?),
+            (None, None) => {
+                self.sink.push(
+                    Diagnostic::error(format!("wrong value in {what}")).at(
+                        node.span,
+                        format!("expected a table or the name of a transform, found {}", node.describe()),
+                    ),
+                );
+                return None;
+            }
+        };
+        let what = format!("transform `{word}`");
+        let part = Part { table, span: node.span, what: &what, bad: &[], sink: self.sink };
+        part.known_keys(&[&["type"], Transform::fields(word)]);
+        Transform::read(word, &part)
+    }
+
+    /// The elements of a list; none if the key is not there.
+    fn list<'p>(&self, part: &Part<'p>, key: &str) -> Option<&'p [Node]> {
+        let Some(node) = part.table.get(key) else { return Some(&[]) };
+        let items = node.as_array();
+        if items.is_none() {
+            self.sink.push(
+                Diagnostic::error(format!("wrong value for `{key}` in {}", part.what))
+                    .at(node.span, format!("expected a list, found {}", node.describe())),
+            );
+        }
+        items
+    }
+
+    fn model(&self) -> Option<Model> {
+        let part = self.required("model", "layers = [ … ]")?;
+        part.known_keys(&[super::de::field_names::<ModelKeys>(), &["layers", "use", "with"]]);
+        let keys = part.read::<ModelKeys>();
+        let Some(written) = part.table.get("layers") else {
+            self.sink.push(
+                Diagnostic::error("`[model]` needs `layers` or `use`")
+                    .at(part.span, "neither is there")
+                    .help("`layers = [ … ]` lists the layers; `use = \"models/resnet18.toml\"` takes them from a file"),
+            );
+            return None;
+        };
+        let layers = self.list(&part, "layers")?;
+        if layers.is_empty() {
+            self.sink.push(Diagnostic::error("the model has no layers").at(written.span, "the list is empty"));
+            return None;
+        }
+        let layers = unroll(self.root, layers, self.sink);
+        let keys = keys?;
+        let place = |i: usize| part.table.get("freeze").and_then(Node::as_array).map_or(part.span, |all| all[i].span);
+        let freeze = keys.freeze.into_iter().enumerate().map(|(i, text)| Pattern { text, span: place(i) }).collect();
+        let weights = part.table.get("weights").map(|node| self.path(node));
+        if let (None, Some(strict)) = (&weights, part.table.entry("weights_strict")) {
+            self.sink.push(
+                Diagnostic::warning("`weights_strict` in `[model]` has no effect")
+                    .at(strict.key_span, "there is no `weights`"),
+            );
+        }
+        Some(Model { layers, weights, weights_strict: keys.weights_strict, freeze })
+    }
+
+    fn optimizer(&self) -> Option<Optimizer> {
+        let part = self.required("optimizer", "type = \"adam\"")?;
+        let groups = self.list(&part, "groups").and_then(|items| {
+            let made: Vec<Option<ParamGroup>> = items.iter().map(|item| self.param_group(item)).collect();
+            made.into_iter().collect::<Option<Vec<_>>>()
+        });
+        let word = part.word::<OptimizerRule>(None)?;
+        part.known_keys(&[&["type", "groups"], OptimizerRule::fields(word)]);
+        Some(Optimizer { rule: OptimizerRule::read(word, &part)?, groups: groups? })
+    }
+
+    fn param_group(&self, node: &Node) -> Option<ParamGroup> {
+        let what = "a group of parameters";
+        let Some(table) = node.as_table() else {
+            self.sink.push(
+                Diagnostic::error("wrong value in `groups` of `[optimizer]`")
+                    .at(node.span, format!("expected a table, found {}", node.describe())),
+            );
+            return None;
+        };
+        let part = Part { table, span: node.span, what, bad: &[], sink: self.sink };
+        let keys: GroupKeys = self.plain(part)?;
+        let places = table.get("match").and_then(Node::as_array)?;
+        let patterns =
+            keys.patterns.into_iter().zip(places).map(|(text, node)| Pattern { text, span: node.span }).collect();
+        Some(ParamGroup { patterns, lr: keys.lr, weight_decay: keys.weight_decay })
+    }
+
+    fn schedule(&self) -> Option<Schedule> {
+        let part = self.optional("schedule")?;
+        let warmup = part.read::<Warmup>();
+        let word = part.word::<Curve>(Some("constant"))?;
+        part.known_keys(&[&["type"], Curve::fields(word), super::de::field_names::<Warmup>()]);
+        Some(Schedule { curve: Curve::read(word, &part)?, warmup: warmup? })
+    }
+}
+
+fn section_name(name: &str) -> &'static str {
+    const NAMES: [&str; 8] = [
+        "`[data]`",
+        "`[model]`",
+        "`[loss]`",
+        "`[optimizer]`",
+        "`[schedule]`",
+        "`[train]`",
+        "`[checkpoint]`",
+        "`[log]`",
+    ];
+    SECTIONS.iter().position(|section| *section == name).map_or("the configuration", |i| NAMES[i])
+}

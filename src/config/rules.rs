@@ -1,0 +1,153 @@
+//! What sections must agree on among themselves.
+
+use super::diagnostics::Diagnostic;
+use super::experiment::Experiment;
+use super::sections::{Curve, Loss, Metric, Source, Transform};
+use super::sink::Sink;
+use super::tagged::Tagged;
+
+/// Reports what does not fit together.
+pub(super) fn check(experiment: &Experiment, sink: &Sink) {
+    let rules = Rules { experiment, sink };
+    rules.targets();
+    rules.monitors();
+    rules.transforms();
+    rules.schedule();
+    rules.downloads();
+}
+
+struct Rules<'a> {
+    experiment: &'a Experiment,
+    sink: &'a Sink,
+}
+
+impl Rules<'_> {
+    fn push(&self, diagnostic: Diagnostic, key: &str, text: &str, other: &str, context: &str) {
+        let mut diagnostic = diagnostic;
+        if let Some(span) = self.experiment.nearest_span(key) {
+            diagnostic = diagnostic.at(span, text);
+        }
+        if let Some(span) = self.experiment.nearest_span(other) {
+            diagnostic = diagnostic.context(span, context);
+        }
+        self.sink.push(diagnostic);
+    }
+
+    /// Classes need a loss for classes, and numbers one for numbers.
+    fn targets(&self) {
+        let data = &self.experiment.data.source;
+        let classes = match data {
+            Source::Mnist(_) | Source::FashionMnist(_) | Source::Cifar10(_) | Source::Digits(_) => true,
+            Source::Synthetic(synthetic) => synthetic.classes.is_some(),
+            Source::Tensors(_) => return,
+        };
+        let loss = &self.experiment.loss;
+        let (fits, has, help) = match loss {
+            Loss::CrossEntropy(_) => (classes, "targets are numbers", "the loss for numbers is `mse`"),
+            Loss::Mse(_) => (!classes, "targets are classes", "the loss for classes is `cross_entropy`"),
+        };
+        if !fits {
+            let error = Diagnostic::error(format!(
+                "the loss `{}` does not fit the targets of `{}`",
+                loss.type_name(),
+                data.type_name()
+            ));
+            let synthetic = matches!(data, Source::Synthetic(_));
+            let key = match (synthetic, classes) {
+                (false, _) => "data.source",
+                (true, true) => "data.classes",
+                (true, false) => "data.targets",
+            };
+            self.push(error.help(help), "loss.type", "cannot take these targets", key, has);
+        }
+    }
+
+    /// A figure that is watched must be one that this loss comes with.
+    fn monitors(&self) {
+        let stopping = self.experiment.train.early_stopping.as_ref().map(|stopping| stopping.monitor);
+        let all =
+            [("train.early_stopping.monitor", stopping), ("checkpoint.monitor", self.experiment.checkpoint.monitor)];
+        for (key, metric) in all {
+            let Some(metric) = metric else { continue };
+            let classes = matches!(self.experiment.loss, Loss::CrossEntropy(_));
+            let (fits, use_instead) = match metric {
+                Metric::TrainLoss | Metric::ValLoss => (true, ""),
+                Metric::ValAccuracy => (classes, "`val_loss`, `val_mae` and `val_rmse`"),
+                Metric::ValMae | Metric::ValRmse => (!classes, "`val_loss` and `val_accuracy`"),
+            };
+            if !fits {
+                let loss = self.experiment.loss.type_name();
+                let error = Diagnostic::error(format!("there is no `{}` with the loss `{loss}`", metric.name()))
+                    .help(format!("with this loss there are {use_instead}"));
+                self.push(error, key, "never computed", "loss.type", "the loss");
+            }
+        }
+    }
+
+    fn transforms(&self) {
+        let random = |t: &Transform| matches!(t, Transform::RandomCrop(_) | Transform::RandomHorizontalFlip(_));
+        let data = &self.experiment.data;
+        for (i, transform) in data.transforms.iter().enumerate().filter(|(_, t)| random(t)) {
+            let name = transform.type_name();
+            let error = Diagnostic::error(format!("`{name}` in `transforms` would change evaluation too"));
+            self.one(error, &format!("data.transforms.{i}"), "put it into `train_transforms`");
+        }
+        for (i, transform) in data.train_transforms.iter().enumerate().filter(|(_, t)| !random(t)) {
+            let name = transform.type_name();
+            let warning = Diagnostic::warning(format!("`{name}` in `train_transforms` leaves evaluation unchanged"));
+            self.one(warning, &format!("data.train_transforms.{i}"), "`transforms` are for both");
+        }
+    }
+
+    fn one(&self, diagnostic: Diagnostic, key: &str, text: &str) {
+        self.sink.push(match self.experiment.nearest_span(key) {
+            Some(span) => diagnostic.at(span, text),
+            None => diagnostic,
+        });
+    }
+
+    fn schedule(&self) {
+        let epochs = self.experiment.train.epochs;
+        let schedule = &self.experiment.schedule;
+        let run = format!("the run has {epochs} epochs");
+        match &schedule.curve {
+            Curve::Constant(_) => {}
+            Curve::Step(step) => {
+                if let Some(late) = step.milestones.iter().flatten().position(|&milestone| milestone >= epochs) {
+                    let warning = Diagnostic::warning("a milestone of the schedule is never reached");
+                    let key = format!("schedule.milestones.{late}");
+                    self.push(warning, &key, "not within the run", "train.epochs", &run);
+                }
+                if step.step_epochs.is_some_and(|every| every >= epochs) {
+                    let warning = Diagnostic::warning("the schedule never takes a step");
+                    self.push(warning, "schedule.step_epochs", "not within the run", "train.epochs", &run);
+                }
+            }
+            Curve::Cosine(cosine) => {
+                let lr = self.experiment.optimizer.rule.lr();
+                if cosine.min_lr > lr {
+                    let error = Diagnostic::error("`min_lr` in `[schedule]` is above the learning rate");
+                    self.push(error, "schedule.min_lr", "where it ends", "optimizer.lr", "where it starts");
+                }
+                let end = cosine.epochs.unwrap_or(epochs);
+                if schedule.warmup.warmup_epochs.is_some_and(|warmup| warmup >= end) {
+                    let error = Diagnostic::error("the warm-up leaves no time for the schedule");
+                    let key = if cosine.epochs.is_some() { "schedule.epochs" } else { "train.epochs" };
+                    self.push(error, "schedule.warmup_epochs", "too long", key, "the schedule ends with these epochs");
+                }
+            }
+        }
+    }
+
+    fn downloads(&self) {
+        let (Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files)) =
+            &self.experiment.data.source
+        else {
+            return;
+        };
+        if !files.download && files.mirrors.is_some() {
+            let warning = Diagnostic::warning("`mirrors` in `[data]` has no effect");
+            self.push(warning, "data.mirrors", "nothing is fetched", "data.download", "because of this");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! TOML as a tree in which every key and every value knows its place.
+
+use std::collections::BTreeMap;
+
+use toml::de::{DeTable, DeValue};
+use toml::{Spanned, de};
+
+use super::diagnostics::{Diagnostic, SourceId, Span};
+
+/// A value and its place.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// What it is.
+    pub value: Value,
+    /// Where it stands; of a `[table]`, its header.
+    pub span: Span,
+}
+
+/// What a [`Node`] holds.
+#[derive(Debug, Clone)]
+pub enum Value {
+    /// `"text"`.
+    String(String),
+    /// `3`.
+    Integer(i64),
+    /// `0.5`, also `inf` and `nan`.
+    Float(f64),
+    /// `true`.
+    Boolean(bool),
+    /// A date or a time, which no key takes.
+    Datetime(String),
+    /// `[1, 2]`.
+    Array(Vec<Node>),
+    /// `{ a = 1 }` or `[a]`.
+    Table(Table),
+}
+
+/// A key, its place and its value.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The key.
+    pub key: String,
+    /// Its place.
+    pub key_span: Span,
+    /// Its value.
+    pub node: Node,
+}
+
+/// Keys in the order in which they were written.
+#[derive(Debug, Clone, Default)]
+pub struct Table {
+    /// The keys with their values; no key twice.
+    pub entries: Vec<Entry>,
+}
+
+impl Table {
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        self.entry(key).map(|entry| &entry.node)
+    }
+
+    /// A key with its value.
+    pub fn entry(&self, key: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.key == key)
+    }
+
+    /// The value of a key, to be changed.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
+        self.entries.iter_mut().find(|entry| entry.key == key).map(|entry| &mut entry.node)
+    }
+
+    /// Takes a key out.
+    pub fn remove(&mut self, key: &str) -> Option<Entry> {
+        let at = self.entries.iter().position(|entry| entry.key == key)?;
+        Some(self.entries.remove(at))
+    }
+
+    /// Sets a key, in its old place if it was there.
+    pub fn set(&mut self, new: Entry) {
+        match self.entries.iter_mut().find(|entry| entry.key == new.key) {
+            Some(old) => *old = new,
+            None => self.entries.push(new),
+        }
+    }
+
+    /// Lays another table over this one: tables merge, everything else is replaced.
+    pub fn merge(&mut self, over: Table) {
+        for new in over.entries {
+            match self.entries.iter_mut().find(|entry| entry.key == new.key) {
+                Some(old) if old.node.as_table().is_some() && new.node.as_table().is_some() => {
+                    old.key_span = new.key_span;
+                    old.node.span = new.node.span;
+                    if let (Some(below), Value::Table(above)) = (old.node.as_table_mut(), new.node.value) {
+                        below.merge(above);
+                    }
+                }
+                Some(old) => *old = new,
+                None => self.entries.push(new),
+            }
+        }
+    }
+}
+
+impl Node {
+    /// The text, if it is one.
+    pub fn as_str(&self) -> Option<&str> {
+        match &self.value {
+            Value::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The table, if it is one.
+    pub fn as_table(&self) -> Option<&Table> {
+        match &self.value {
+            Value::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+
+    /// The table, if it is one, to be changed.
+    pub fn as_table_mut(&mut self) -> Option<&mut Table> {
+        match &mut self.value {
+            Value::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+
+    /// The list, if it is one.
+    pub fn as_array(&self) -> Option<&[Node]> {
+        match &self.value {
+            Value::Array(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// What it is, for a message: `the string "x"`, `3.5`, `a list`.
+    pub fn describe(&self) -> String {
+        match &self.value {
+            Value::String(text) if text.chars().count() > 40 => "a long string".into(),
+            Value::String(text) => format!("the string {text:?}"),
+            Value::Integer(number) => format!("{number}"),
+            Value::Float(number) => format!("{number:?}"),
+            Value::Boolean(truth) => format!("{truth}"),
+            Value::Datetime(_) => "a date or time".into(),
+            Value::Array(_) => "a list".into(),
+            Value::Table(_) => "a table".into(),
+        }
+    }
+
+    /// Puts the place of every value below `path` into `places`.
+    pub fn places(&self, path: &str, places: &mut BTreeMap<String, Span>) {
+        places.insert(path.to_owned(), self.span);
+        match &self.value {
+            Value::Array(items) => {
+                for (i, item) in items.iter().enumerate() {
+                    item.places(&format!("{path}.{i}"), places);
+                }
+            }
+            Value::Table(table) => {
+                for entry in &table.entries {
+                    entry.node.places(&format!("{path}.{}", entry.key), places);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Reads a whole document. With syntax errors, what could be read is still returned.
+pub fn parse(source: SourceId, text: &str) -> (Table, Vec<Diagnostic>) {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    let mut reader = Reader { source, offset: 0, problems: Vec::new() };
+    let table = reader.table(table.into_inner());
+    let mut problems: Vec<_> = errors.iter().map(|error| syntax_error(source, 0, text.len(), error)).collect();
+    problems.append(&mut reader.problems);
+    (table, problems)
+}
+
+/// Reads one value that starts at byte `offset` of the source.
+pub fn parse_value(source: SourceId, offset: usize, text: &str) -> Result<Node, Vec<Diagnostic>> {
+    let value =
+        DeValue::parse(text).map_err(|error| vec![syntax_error(source, offset, offset + text.len(), &error)])?;
+    let mut reader = Reader { source, offset, problems: Vec::new() };
+    let node = reader.node(value);
+    if reader.problems.is_empty() { Ok(node) } else { Err(reader.problems) }
+}
+
+fn syntax_error(source: SourceId, offset: usize, length: usize, error: &de::Error) -> Diagnostic {
+    let range = error.span().unwrap_or(length..length);
+    let span = Span { source, start: range.start + offset, end: range.end + offset };
+    Diagnostic::error("this is not TOML").at(span, error.message())
+}
+
+struct Reader {
+    source: SourceId,
+    offset: usize,
+    problems: Vec<Diagnostic>,
+}
+
+impl Reader {
+    fn span(&self, range: std::ops::Range<usize>) -> Span {
+        Span { source: self.source, start: range.start + self.offset, end: range.end + self.offset }
+    }
+
+    fn table(&mut self, table: DeTable) -> Table {
+        let mut entries: Vec<Entry> = table
+            .into_iter()
+            .map(|(key, value)| Entry {
+                key_span: self.span(key.span()),
+                key: key.into_inner().into_owned(),
+                node: self.node(value),
+            })
+            .collect();
+        // The parser sorts by name.
+        entries.sort_by_key(|entry| entry.key_span.start);
+        Table { entries }
+    }
+
+    fn node(&mut self, value: Spanned<DeValue>) -> Node {
+        let span = self.span(value.span());
+        let value = match value.into_inner() {
+            DeValue::String(text) => Value::String(text.into_owned()),
+            DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+                Ok(number) => Value::Integer(number),
+                Err(_) => {
+                    self.problems
+                        .push(Diagnostic::error("this whole number is too large").at(span, "does not fit in 64 bits"));
+                    Value::Integer(0)
+                }
+            },
+            DeValue::Float(number) => match number.as_str().parse::<f64>() {
+                Ok(value) if value.is_finite() || number.as_str().contains("inf") || value.is_nan() => {
+                    Value::Float(value)
+                }
+                _ => {
+                    self.problems
+                        .push(Diagnostic::error("this number is too large").at(span, "does not fit in 64 bits"));
+                    Value::Float(0.0)
+                }
+            },
+            DeValue::Boolean(truth) => Value::Boolean(truth),
+            DeValue::Datetime(time) => Value::Datetime(time.to_string()),
+            DeValue::Array(items) => Value::Array(items.into_iter().map(|item| self.node(item)).collect()),
+            DeValue::Table(table) => Value::Table(self.table(table)),
+        };
+        Node { value, span }
+    }
+}

@@ -1,0 +1,10 @@
+//! The configuration language, from text to experiment and to diagnostics.
+
+#[path = "config/effective.rs"]
+mod effective;
+#[path = "config/errors.rs"]
+mod errors;
+#[path = "config/examples.rs"]
+mod examples;
+#[path = "config/schema.rs"]
+mod schema;
