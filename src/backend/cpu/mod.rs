@@ -1,0 +1,4 @@
+//! The CPU backend.
+
+pub mod simd;
+pub mod threads;
