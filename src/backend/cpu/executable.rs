@@ -3,7 +3,7 @@
 use super::frame::{Bases, Frame, Operand, Step, Touched};
 use super::lower::lower;
 use super::memory::zeroed;
-use super::simd::Level;
+use super::simd::SimdLevel;
 use super::threads::Pool;
 use crate::backend::{Executable, HostBuffer};
 use crate::graph::{DType, Node, NodeId, ValueId, VarId};
@@ -19,7 +19,7 @@ type Steps = Vec<Option<Step>>;
 /// Programs ready to run on the CPU.
 pub struct CpuExecutable {
     plan: Arc<Plan>,
-    pool: Arc<Pool>,
+    pool: Pool,
     programs: Vec<Steps>,
     persistent: MmapMut,
     transient: MmapMut,
@@ -31,7 +31,7 @@ impl CpuExecutable {
     ///
     /// # Errors
     /// There is not enough memory, or the plan contradicts the operations' rules (a bug of the planner).
-    pub fn new(plan: Arc<Plan>, pool: Arc<Pool>, level: Level) -> Result<Self> {
+    pub fn new(plan: Arc<Plan>, pool: Pool, level: SimdLevel) -> Result<Self> {
         let programs = plan
             .programs
             .iter()
@@ -175,7 +175,7 @@ impl Executable for CpuExecutable {
 }
 
 /// Lowers the nodes of a program and puts the places of their operands beside the kernels.
-fn compile(plan: &Plan, program: &Program, level: Level, threads: usize) -> Result<Steps> {
+fn compile(plan: &Plan, program: &Program, level: SimdLevel, threads: usize) -> Result<Steps> {
     let graph = &program.graph;
     let mut steps = Vec::with_capacity(graph.nodes.len());
     for (at, node) in graph.nodes.iter().enumerate() {

@@ -24,7 +24,7 @@ macro_rules! elements {
 elements!(f32 => F32, f64 => F64, u8 => U8, u32 => U32, i32 => I32, i64 => I64);
 
 /// Computes one node. Made when the program is compiled; knows the shapes, not the places.
-pub trait Kernel: Send + Sync {
+pub trait NodeKernel: Send + Sync {
     /// Bytes of scratch memory that a run needs.
     fn scratch_bytes(&self) -> usize {
         0
@@ -66,7 +66,7 @@ impl Operand {
 /// A kernel with the places of its operands.
 pub struct Step {
     /// What is computed.
-    pub kernel: Box<dyn Kernel>,
+    pub kernel: Box<dyn NodeKernel>,
     /// The node's operands.
     pub inputs: Vec<Operand>,
     /// The node's results.
@@ -285,6 +285,14 @@ impl<'a> Frame<'a> {
         unsafe { v.part(0..v.len) }
     }
 
+    /// All operands, for kernels whose tasks look them up.
+    pub fn operands(&self) -> Operands<'a> {
+        for o in &self.step.inputs {
+            self.block(o.region, o.offset, o.bytes());
+        }
+        Operands { bases: self.bases, step: self.step }
+    }
+
     /// The scratch memory. What it holds at first is arbitrary.
     ///
     /// # Panics
@@ -295,6 +303,45 @@ impl<'a> Frame<'a> {
         let view = View { ptr: self.block(Region::Transient, offset, bytes), len: bytes, life: PhantomData };
         // SAFETY: valid memory that the plan gives to this node alone; handed out once.
         Scratch { rest: unsafe { view.part(0..bytes) } }
+    }
+}
+
+/// The operands of a step, looked up from any thread.
+#[derive(Clone, Copy)]
+pub struct Operands<'a> {
+    bases: Bases,
+    step: &'a Step,
+}
+
+// SAFETY: pointers are only added to here; who uses the views that come out has to answer for it.
+unsafe impl Sync for Operands<'_> {}
+
+impl<'a> Operands<'a> {
+    /// Operand `i`.
+    ///
+    /// # Panics
+    /// If the type is another.
+    pub fn view<T: Element>(&self, i: usize) -> View<'a, T> {
+        let o = &self.step.inputs[i];
+        assert_eq!(o.dtype, T::DTYPE, "a kernel reads an operand as another type");
+        let base = match o.region {
+            Region::Persistent => self.bases.persistent.0,
+            Region::Transient => self.bases.transient.0,
+            Region::Slot => self.bases.slot.0.cast_mut(),
+        };
+        // SAFETY: `Frame::operands` has checked that all operands lie in their blocks.
+        View { ptr: unsafe { base.add(o.offset) }.cast(), len: o.len, life: PhantomData }
+    }
+
+    /// Operand `i`, which this node does not write.
+    ///
+    /// # Panics
+    /// If the node writes this memory, or the type is another.
+    pub fn input<T: Element>(&self, i: usize) -> &'a [T] {
+        assert!(!self.step.inputs[i].written, "a kernel reads as a slice what it may be writing");
+        let v = self.view(i);
+        // SAFETY: valid memory of that many elements, and nobody writes it while the frame lives.
+        unsafe { std::slice::from_raw_parts(v.ptr, v.len) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the `devices` command tells about the processor.
 
-use super::simd::Level;
+use super::simd::SimdLevel;
 
 /// The processor and the memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub fn cpu_info() -> CpuInfo {
         model: field(&cpuinfo, "model name").map(str::to_string),
         physical_cores: physical_cores(&cpuinfo),
         logical_cores: std::thread::available_parallelism().map_or(1, usize::from),
-        simd: Level::available().into_iter().map(Level::name).collect(),
+        simd: SimdLevel::supported().map(SimdLevel::name).collect::<Vec<_>>().into_iter().rev().collect(),
         memory_total: field(&meminfo, "MemTotal").and_then(kibibytes),
         memory_free: field(&meminfo, "MemAvailable").and_then(kibibytes),
     }

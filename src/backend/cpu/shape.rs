@@ -1,7 +1,8 @@
 //! Moving elements: permutation of axes, concatenation, slices.
 
-use super::frame::{Element, Frame, Kernel};
-use super::parallel::{CHUNK, for_chunks};
+use super::frame::{Element, Frame, NodeKernel};
+use super::parallel::{for_chunks, rows_per_chunk};
+use super::threads::{Parts, chunks};
 use crate::graph::{DType, Shape, op};
 
 /// Calls `$f::<T>(…)` with the element type of `$dtype`.
@@ -51,7 +52,7 @@ impl Permute {
     fn go<T: Element>(&self, frame: &Frame) {
         let (x, y) = (frame.input::<T>(0), frame.output::<T>(0));
         let (&(row, step), outer) = self.axes.split_last().expect("there is an axis");
-        let rows = (CHUNK / row).max(1);
+        let rows = rows_per_chunk(row);
         for_chunks(frame.pool(), y, rows * row, |start, part| {
             for (r, out) in part.chunks_mut(row).enumerate() {
                 let mut index = start / row + r;
@@ -72,7 +73,7 @@ impl Permute {
     }
 }
 
-impl Kernel for Permute {
+impl NodeKernel for Permute {
     fn run(&self, frame: &Frame<'_>) {
         for_type!(frame.input_dtype(0), self.go(frame));
     }
@@ -96,22 +97,65 @@ impl Concat {
     }
 
     fn go<T: Element>(&self, frame: &Frame) {
-        let y = frame.output::<T>(0);
         let total: usize = self.rows.iter().sum();
-        if total == 0 {
+        let y = Parts::new(frame.output::<T>(0));
+        let rows = y.len() / total.max(1);
+        let mut start = 0;
+        for (i, &n) in self.rows.iter().enumerate() {
+            let x = frame.input::<T>(i);
+            let pieces = chunks(rows, rows_per_chunk(n));
+            frame.pool().run(pieces.count(), |task, _| {
+                for r in pieces.range(task) {
+                    let at = r * total + start;
+                    // SAFETY: rows differ between tasks, and one operand is copied after the other.
+                    unsafe { y.part(at..at + n) }.copy_from_slice(&x[r * n..(r + 1) * n]);
+                }
+            });
+            start += n;
+        }
+    }
+}
+
+impl NodeKernel for Concat {
+    fn run(&self, frame: &Frame<'_>) {
+        for_type!(frame.input_dtype(0), self.go(frame));
+    }
+}
+
+/// [`op::Slice`].
+pub struct Slice {
+    /// Elements in a row of the operand.
+    from: usize,
+    /// First of them that is taken.
+    start: usize,
+    /// How many are taken.
+    row: usize,
+}
+
+impl Slice {
+    /// For an operand of shape `x`.
+    pub fn new(op: &op::Slice, x: &Shape) -> Self {
+        let inner = row(x, op.axis + 1);
+        Slice { from: row(x, op.axis), start: op.start * inner, row: op.len * inner }
+    }
+
+    fn go<T: Element>(&self, frame: &Frame) {
+        let (x, y) = (frame.input::<T>(0), frame.output::<T>(0));
+        let n = self.row;
+        if n == 0 {
             return;
         }
-        let rows = (CHUNK / total).max(1);
-        for_chunks(frame.pool(), y, rows * total, |start, part| {
-            for (r, out) in part.chunks_mut(total).enumerate() {
-                let r = start / total + r;
-                let mut rest = out;
-                for (i, n) in self.rows.iter().enumerate() {
-                    let (to, tail) = rest.split_at_mut(*n);
-                    to.copy_from_slice(&frame_input::<T>(frame, i)[r * n..(r + 1) * n]);
-                    rest = tail;
-                }
+        for_chunks(frame.pool(), y, rows_per_chunk(n) * n, |first, part| {
+            for (r, out) in part.chunks_mut(n).enumerate() {
+                let at = (first / n + r) * self.from + self.start;
+                out.copy_from_slice(&x[at..at + n]);
             }
         });
+    }
+}
+
+impl NodeKernel for Slice {
+    fn run(&self, frame: &Frame<'_>) {
+        for_type!(frame.input_dtype(0), self.go(frame));
     }
 }
