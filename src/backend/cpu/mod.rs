@@ -1,4 +1,6 @@
 //! The CPU backend.
 
+pub mod gemm;
+pub mod linear;
 pub mod simd;
 pub mod threads;
