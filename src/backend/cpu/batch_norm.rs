@@ -251,7 +251,7 @@ impl NodeKernel for BatchNormGradKernel {
                 let at = block * channels + columns.start..block * channels + columns.end;
                 // SAFETY: each block has its own sums.
                 let (dys, xdys) = unsafe { (dys.part(at.clone()), xdys.part(at)) };
-                dots(self.level, x, dy, mean, rows, columns, dys, xdys);
+                dots(self.level, x, dy, channels, &mean[columns.clone()], rows, columns, dys, xdys);
             });
         }
         let gamma = self.affine.then(|| frame.input::<f32>(4));

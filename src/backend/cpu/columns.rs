@@ -46,7 +46,7 @@ impl Grid {
 
 /// Adds the first `n` lanes to doubles.
 #[inline(always)]
-fn flush<S: Simd>(s: S, v: S::V, n: usize, out: &mut [f64]) {
+pub fn flush<S: Simd>(s: S, v: S::V, n: usize, out: &mut [f64]) {
     let lanes = s.to_array(v);
     for (o, v) in out[..n].iter_mut().zip(lanes) {
         *o += v as f64;
@@ -111,18 +111,17 @@ vectorised! {
         }
     }
 
-    /// `dys[c] = Σ dy`, `dots[c] = Σ dy · (x − mean[c])`.
+    /// `dys[c] = Σ dy`, `dots[c] = Σ dy · (x − mean[c])`; `mean` begins at the first of `columns`.
     pub fn dots<'a, S>(
-        s, x: &'a [f32], dy: &'a [f32], mean: &'a [f32], rows: Range<usize>, columns: Range<usize>,
+        s, x: &'a [f32], dy: &'a [f32], width: usize, mean: &'a [f32], rows: Range<usize>, columns: Range<usize>,
         dys: &'a mut [f64], dots: &'a mut [f64],
     ) {
         dys.fill(0.0);
         dots.fill(0.0);
-        let width = mean.len();
         for c in columns.clone().step_by(S::LANES) {
             let n = (columns.end - c).min(S::LANES);
             let at = c - columns.start;
-            let centre = get(s, mean, c, n);
+            let centre = get(s, mean, at, n);
             for start in rows.clone().step_by(RUN) {
                 let (mut sum, mut dot) = (s.zero(), s.zero());
                 for r in start..(start + RUN).min(rows.end) {

@@ -3,9 +3,9 @@
 
 use super::activation::{Function, with_activation};
 use super::frame::{Frame, NodeKernel, View};
-use super::parallel::{CHUNK, rows_per_chunk};
+use super::parallel::{CHUNK, for_chunks, rows_per_chunk};
 use super::simd::{Kernel, Simd, SimdLevel};
-use super::threads::chunks;
+use super::threads::{Pool, chunks};
 use crate::graph::Shape;
 use crate::graph::op::{Activation, BinaryKind};
 
@@ -46,6 +46,16 @@ pub unsafe fn apply(level: SimdLevel, act: Option<Activation>, x: *const f32, y:
         return;
     }
     with_activation!(act, f => level.run(Map { f, x, y, n }));
+}
+
+/// `y = act(y)`, by all threads.
+pub fn activate(pool: &Pool, level: SimdLevel, act: Option<Activation>, y: &mut [f32]) {
+    if act.is_some() {
+        for_chunks(pool, y, CHUNK, |_, y| {
+            // SAFETY: the part's own elements, in place.
+            unsafe { apply(level, act, y.as_ptr(), y.as_mut_ptr(), y.len()) };
+        });
+    }
 }
 
 /// `dx = f'(saved) · dy` for `n` elements.

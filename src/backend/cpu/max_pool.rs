@@ -4,8 +4,8 @@ use super::frame::{Element, Frame, NodeKernel};
 use super::lanes::{get, put};
 use super::parallel::{for_chunks, for_chunks2};
 use super::simd::{Kernel, MAX_LANES, Simd, SimdLevel};
+use crate::graph::DType;
 use crate::graph::op::MaxPool2d;
-use crate::graph::{DType, Shape};
 use std::ops::Range;
 
 /// A type that holds a position within a window.
@@ -161,10 +161,9 @@ pub struct MaxPoolGradKernel {
 
 impl MaxPoolGradKernel {
     /// From shape `dy` to shape `dx`.
-    pub fn new(op: &MaxPool2d, dy: &Shape, dx: &Shape, level: SimdLevel) -> Option<Self> {
-        let (dy, dx) = (dy.nhwc()?, dx.nhwc()?);
+    pub fn new(op: &MaxPool2d, dy: [usize; 4], dx: [usize; 4], level: SimdLevel) -> Self {
         let (input, output, channels) = ([dx[1], dx[2]], [dy[1], dy[2]], dx[3]);
-        Some(MaxPoolGradKernel { geometry: Geometry { pool: op.clone(), input, output, channels }, level })
+        MaxPoolGradKernel { geometry: Geometry { pool: op.clone(), input, output, channels }, level }
     }
 
     fn go<P: Position>(&self, frame: &Frame) {

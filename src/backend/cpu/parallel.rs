@@ -50,6 +50,7 @@ macro_rules! vectorised {
         $vis:vis fn $name:ident<$life:lifetime, $S:ident>($s:ident $(, $arg:ident : $type:ty)* $(,)?) $(-> $out:ty)? $body:block
     )*) => { $(
         $(#[$meta])*
+        #[allow(clippy::too_many_arguments)]
         $vis fn $name<$life>(level: $crate::backend::cpu::simd::SimdLevel $(, $arg: $type)*) $(-> $out)? {
             struct Job<$life> { $($arg: $type),* }
             impl<$life> $crate::backend::cpu::simd::Kernel for Job<$life> {

@@ -1,9 +1,9 @@
 //! 256-bit vectors of x86-64 with fused multiply-add.
 
-use super::{Kernel, Simd, SimdLevel};
+use super::{Kernel, Routine, Simd, SimdLevel};
 use std::arch::x86_64::*;
 
-/// Proof that the machine has AVX2 and FMA: made only by [`run`].
+/// Proof that the machine has AVX2 and FMA: made only by [`run`] and [`routine`].
 #[derive(Clone, Copy)]
 pub struct Avx2(());
 
@@ -14,6 +14,16 @@ pub struct Avx2(());
 #[target_feature(enable = "avx2,fma")]
 pub unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run(Avx2(()))
+}
+
+/// `R` compiled for the same.
+///
+/// # Safety
+/// As [`run`], and as `R` says of its arguments.
+#[target_feature(enable = "avx2,fma")]
+pub unsafe fn routine<R: Routine>(args: R::Args) {
+    // SAFETY: the caller's promise.
+    unsafe { R::run(Avx2(()), args) }
 }
 
 /// Eight words of a window into this are a mask with the first `n` lanes set.

@@ -1,9 +1,9 @@
 //! 512-bit vectors of x86-64, with a mask register for partial ones.
 
-use super::{Kernel, Simd, SimdLevel};
+use super::{Kernel, Routine, Simd, SimdLevel};
 use std::arch::x86_64::*;
 
-/// Proof that the machine has AVX-512: made only by [`run`].
+/// Proof that the machine has AVX-512: made only by [`run`] and [`routine`].
 #[derive(Clone, Copy)]
 pub struct Avx512(());
 
@@ -14,6 +14,16 @@ pub struct Avx512(());
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
 pub unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run(Avx512(()))
+}
+
+/// `R` compiled for the same.
+///
+/// # Safety
+/// As [`run`], and as `R` says of its arguments.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+pub unsafe fn routine<R: Routine>(args: R::Args) {
+    // SAFETY: the caller's promise.
+    unsafe { R::run(Avx512(()), args) }
 }
 
 #[inline(always)]

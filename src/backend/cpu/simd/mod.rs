@@ -170,6 +170,18 @@ pub trait Kernel {
     fn run<S: Simd>(self, s: S) -> Self::Output;
 }
 
+/// A function that is compiled once for every level and called through a pointer, where [`SimdLevel::run`]'s choice
+/// would cost too much.
+pub trait Routine {
+    /// What it is called with.
+    type Args;
+    /// Does the work. Mark the implementation `#[inline(always)]`.
+    ///
+    /// # Safety
+    /// As the routine says of its arguments.
+    unsafe fn run<S: Simd>(s: S, args: Self::Args);
+}
+
 /// Which vector instructions are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SimdLevel {
@@ -272,8 +284,8 @@ impl SimdLevel {
         assert!(self.is_supported(), "the machine lacks {self}");
         match self {
             SimdLevel::Scalar => kernel.run(scalar::Scalar),
-            // SAFETY (all three): the instructions are there, as asserted above.
             #[cfg(target_arch = "x86_64")]
+            // SAFETY: the instructions are there, as asserted above.
             SimdLevel::Avx2 => unsafe { avx2::run(kernel) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
@@ -281,6 +293,25 @@ impl SimdLevel {
             #[cfg(target_arch = "aarch64")]
             // SAFETY: as above.
             SimdLevel::Neon => unsafe { neon::run(kernel) },
+            #[allow(unreachable_patterns)]
+            _ => unreachable!("asserted above"),
+        }
+    }
+
+    /// The version of `R` for this level. To call it is as unsafe as [`Routine::run`].
+    ///
+    /// # Panics
+    /// As [`SimdLevel::run`].
+    pub fn routine<R: Routine>(self) -> unsafe fn(R::Args) {
+        assert!(self.is_supported(), "the machine lacks {self}");
+        match self {
+            SimdLevel::Scalar => scalar::routine::<R>,
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx2 => avx2::routine::<R>,
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => avx512::routine::<R>,
+            #[cfg(target_arch = "aarch64")]
+            SimdLevel::Neon => neon::routine::<R>,
             #[allow(unreachable_patterns)]
             _ => unreachable!("asserted above"),
         }

@@ -1,9 +1,9 @@
 //! 128-bit vectors of 64-bit ARM.
 
-use super::{Kernel, Simd, SimdLevel};
+use super::{Kernel, Routine, Simd, SimdLevel};
 use std::arch::aarch64::*;
 
-/// Proof that the machine has NEON: made only by [`run`].
+/// Proof that the machine has NEON: made only by [`run`] and [`routine`].
 #[derive(Clone, Copy)]
 pub struct Neon(());
 
@@ -14,6 +14,16 @@ pub struct Neon(());
 #[target_feature(enable = "neon")]
 pub unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run(Neon(()))
+}
+
+/// `R` compiled for the same.
+///
+/// # Safety
+/// As [`run`], and as `R` says of its arguments.
+#[target_feature(enable = "neon")]
+pub unsafe fn routine<R: Routine>(args: R::Args) {
+    // SAFETY: the caller's promise.
+    unsafe { R::run(Neon(()), args) }
 }
 
 /// Wraps intrinsics: `self` proves that the machine has them.

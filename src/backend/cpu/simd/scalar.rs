@@ -1,12 +1,21 @@
 //! Plain Rust: eight floats in an array, which the compiler turns into whatever the target always has.
 
-use super::{Simd, SimdLevel};
+use super::{Routine, Simd, SimdLevel};
 
 /// Any machine.
 #[derive(Clone, Copy)]
 pub struct Scalar;
 
 const N: usize = 8;
+
+/// `R` in plain Rust.
+///
+/// # Safety
+/// As `R` says of its arguments.
+pub unsafe fn routine<R: Routine>(args: R::Args) {
+    // SAFETY: the caller's promise.
+    unsafe { R::run(Scalar, args) }
+}
 
 #[inline(always)]
 fn lanes<T: Copy + Default>(f: impl Fn(usize) -> T) -> [T; N] {
