@@ -21,18 +21,54 @@ macro_rules! with_activation {
         use $crate::backend::cpu::activation as functions;
         use $crate::graph::op::Activation;
         match $act {
-            None => { let $f = functions::Identity; $body }
-            Some(Activation::Relu) => { let $f = functions::Relu; $body }
-            Some(Activation::Relu6) => { let $f = functions::Relu6; $body }
-            Some(Activation::LeakyRelu { slope }) => { let $f = functions::LeakyRelu { slope }; $body }
-            Some(Activation::Elu { alpha }) => { let $f = functions::Elu { alpha }; $body }
-            Some(Activation::Gelu) => { let $f = functions::Gelu; $body }
-            Some(Activation::GeluTanh) => { let $f = functions::GeluTanh; $body }
-            Some(Activation::Silu) => { let $f = functions::Silu; $body }
-            Some(Activation::Tanh) => { let $f = functions::Tanh; $body }
-            Some(Activation::Sigmoid) => { let $f = functions::Sigmoid; $body }
-            Some(Activation::Hardsigmoid) => { let $f = functions::Hardsigmoid; $body }
-            Some(Activation::Hardswish) => { let $f = functions::Hardswish; $body }
+            None => {
+                let $f = functions::Identity;
+                $body
+            }
+            Some(Activation::Relu) => {
+                let $f = functions::Relu;
+                $body
+            }
+            Some(Activation::Relu6) => {
+                let $f = functions::Relu6;
+                $body
+            }
+            Some(Activation::LeakyRelu { slope }) => {
+                let $f = functions::LeakyRelu { slope };
+                $body
+            }
+            Some(Activation::Elu { alpha }) => {
+                let $f = functions::Elu { alpha };
+                $body
+            }
+            Some(Activation::Gelu) => {
+                let $f = functions::Gelu;
+                $body
+            }
+            Some(Activation::GeluTanh) => {
+                let $f = functions::GeluTanh;
+                $body
+            }
+            Some(Activation::Silu) => {
+                let $f = functions::Silu;
+                $body
+            }
+            Some(Activation::Tanh) => {
+                let $f = functions::Tanh;
+                $body
+            }
+            Some(Activation::Sigmoid) => {
+                let $f = functions::Sigmoid;
+                $body
+            }
+            Some(Activation::Hardsigmoid) => {
+                let $f = functions::Hardsigmoid;
+                $body
+            }
+            Some(Activation::Hardswish) => {
+                let $f = functions::Hardswish;
+                $body
+            }
         }
     }};
 }

@@ -5,7 +5,7 @@ use super::elementwise::apply;
 use super::frame::{Frame, NodeKernel, Scratch, View};
 use super::lanes::{get, put};
 use super::parallel::{for_chunks, rows_per_chunk, vectorised};
-use super::simd::{Simd, SimdLevel};
+use super::simd::SimdLevel;
 use super::threads::{Parts, chunks};
 use crate::graph::op::{Activation, BatchNorm, BatchNormInfer};
 
@@ -59,8 +59,9 @@ vectorised! {
 
     /// `dx = (dy − shift − (x − mean) · slope) · factor` for whole rows.
     fn input_gradient<'a, S>(
-        s, x: &'a [f32], dy: &'a [f32], dx: &'a mut [f32], mean: &'a [f32], [shift, slope, factor]: [&'a [f32]; 3],
+        s, x: &'a [f32], dy: &'a [f32], dx: &'a mut [f32], mean: &'a [f32], tables: [&'a [f32]; 3],
     ) {
+        let [shift, slope, factor] = tables;
         let channels = mean.len();
         for row in (0..dx.len()).step_by(channels) {
             for c in (0..channels).step_by(S::LANES) {

@@ -199,14 +199,19 @@ impl BinaryKernel {
         let mut axes: Vec<Axis> = Vec::new();
         let mut next = [1, 1];
         for (&na, &nb) in a.dims().iter().zip(b.dims()).rev() {
-            let axis = Axis { size: na.max(nb), strides: [if na == 1 { 0 } else { next[0] }, if nb == 1 { 0 } else { next[1] }] };
+            let axis = Axis {
+                size: na.max(nb),
+                strides: [if na == 1 { 0 } else { next[0] }, if nb == 1 { 0 } else { next[1] }],
+            };
             next = [next[0] * na, next[1] * nb];
             if na == 1 && nb == 1 {
                 continue;
             }
             match axes.last_mut() {
                 // Goes on where the axis inside it ends, in both operands.
-                Some(inner) if (0..2).all(|k| axis.strides[k] == inner.size * inner.strides[k]) => inner.size *= axis.size,
+                Some(inner) if (0..2).all(|k| axis.strides[k] == inner.size * inner.strides[k]) => {
+                    inner.size *= axis.size
+                }
                 _ => axes.push(axis),
             }
         }

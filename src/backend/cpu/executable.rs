@@ -243,9 +243,10 @@ fn check(plan: &Plan, node: &Node, step: &mut Step) -> Result<()> {
         ensure!(o.region != Region::Slot, "output {i} lies in the batch slot");
         ensure!(!step.outputs[..i].iter().any(|p| p.overlaps(o)), "output {i} overlaps another output");
         // The same value may be an operand twice (`x · x`); then both may be taken over.
-        let over = in_place.filter(|_| i == 0).map(|k| step.inputs[k]).filter(|k| {
-            (k.region, k.offset, k.bytes()) == (o.region, o.offset, o.bytes())
-        });
+        let over = in_place
+            .filter(|_| i == 0)
+            .map(|k| step.inputs[k])
+            .filter(|k| (k.region, k.offset, k.bytes()) == (o.region, o.offset, o.bytes()));
         for (k, x) in step.inputs.iter_mut().enumerate() {
             if x.overlaps(o) {
                 let same = over.is_some_and(|v| v.offset == x.offset && v.bytes() == x.bytes());

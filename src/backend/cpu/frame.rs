@@ -107,11 +107,6 @@ unsafe impl<T: Send> Send for View<'_, T> {}
 unsafe impl<T: Send> Sync for View<'_, T> {}
 
 impl<'a, T> View<'a, T> {
-    /// A view of a slice, for code that hands disjoint parts of it to tasks.
-    pub fn of(slice: &'a mut [T]) -> Self {
-        View { ptr: slice.as_mut_ptr(), len: slice.len(), life: PhantomData }
-    }
-
     /// Number of elements.
     pub fn len(self) -> usize {
         self.len

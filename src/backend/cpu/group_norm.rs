@@ -4,7 +4,7 @@ use super::columns::{dots, moments};
 use super::frame::{Frame, NodeKernel, Scratch};
 use super::lanes::{get, put};
 use super::parallel::{for_chunks, vectorised};
-use super::simd::{Simd, SimdLevel};
+use super::simd::SimdLevel;
 use super::threads::Parts;
 use crate::graph::Shape;
 use std::ops::Range;
@@ -50,8 +50,9 @@ impl Layout {
 vectorised! {
     /// `y = (x − mean) · factor + offset` for the columns `columns` of all rows; the tables begin at the first of them.
     fn forward<'a, S>(
-        s, x: &'a [f32], y: &'a mut [f32], width: usize, columns: Range<usize>, [mean, factor, offset]: [&'a [f32]; 3],
+        s, x: &'a [f32], y: &'a mut [f32], width: usize, columns: Range<usize>, tables: [&'a [f32]; 3],
     ) {
+        let [mean, factor, offset] = tables;
         for c in columns.clone().step_by(S::LANES) {
             let (n, at) = ((columns.end - c).min(S::LANES), c - columns.start);
             let (mean, factor, offset) = (get(s, mean, at, n), get(s, factor, at, n), get(s, offset, at, n));
@@ -64,8 +65,9 @@ vectorised! {
     /// `dx = dy · factor − shift − (x − mean) · slope`, likewise.
     fn backward<'a, S>(
         s, x: &'a [f32], dy: &'a [f32], dx: &'a mut [f32], width: usize, columns: Range<usize>,
-        [mean, factor, shift, slope]: [&'a [f32]; 4],
+        tables: [&'a [f32]; 4],
     ) {
+        let [mean, factor, shift, slope] = tables;
         for c in columns.clone().step_by(S::LANES) {
             let (n, at) = ((columns.end - c).min(S::LANES), c - columns.start);
             let (mean, factor) = (get(s, mean, at, n), get(s, factor, at, n));

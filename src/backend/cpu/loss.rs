@@ -4,8 +4,8 @@ use super::frame::{Frame, NodeKernel, Scratch};
 use super::lanes::{get, put};
 use super::parallel::{CHUNK, for_chunks, for_chunks2, rows_per_chunk, vectorised};
 use super::rows::{Exponentials, Plain, SquaredDistance, max, sum};
-use super::simd::{Simd, SimdLevel};
-use super::threads::{Parts, chunks};
+use super::simd::SimdLevel;
+use super::threads::chunks;
 
 /// [`crate::graph::op::CrossEntropy`] and its gradient.
 pub struct CrossEntropyKernel {
@@ -119,11 +119,9 @@ impl NodeKernel for MseKernel {
         let (x, t) = (frame.input::<f32>(0), frame.input::<f32>(1));
         let pieces = chunks(self.len, CHUNK);
         let partial = frame.scratch().take::<f64>(pieces.count());
-        let sums = Parts::new(partial);
-        frame.pool().run(pieces.count(), |task, _| {
+        for_chunks(frame.pool(), partial, 1, |task, sum| {
             let r = pieces.range(task);
-            // SAFETY: each task has its own sum.
-            unsafe { sums.part(task..task + 1) }[0] = squares(self.level, &x[r.clone()], &t[r]);
+            sum[0] = squares(self.level, &x[r.clone()], &t[r]);
         });
         frame.output::<f32>(0)[0] = (partial.iter().sum::<f64>() / self.len as f64) as f32;
     }

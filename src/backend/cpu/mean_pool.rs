@@ -3,7 +3,7 @@
 use super::frame::{Frame, NodeKernel};
 use super::lanes::{get, put};
 use super::parallel::{for_chunks, vectorised};
-use super::simd::{Simd, SimdLevel};
+use super::simd::SimdLevel;
 use crate::graph::op::AvgPool2d;
 use std::ops::Range;
 
@@ -66,11 +66,7 @@ pub struct Windows {
 impl Windows {
     /// Average pooling from shape `x` to shape `y`.
     pub fn average(op: &AvgPool2d, x: [usize; 4], y: [usize; 4]) -> Self {
-        Windows {
-            rows: Axis::average(op, 0, x[1], y[1]),
-            columns: Axis::average(op, 1, x[2], y[2]),
-            channels: x[3],
-        }
+        Windows { rows: Axis::average(op, 0, x[1], y[1]), columns: Axis::average(op, 1, x[2], y[2]), channels: x[3] }
     }
 
     /// Adaptive average pooling from shape `x` to shape `y`.

@@ -1,10 +1,10 @@
 //! Running sums of what is reported.
 
 use super::frame::{Frame, NodeKernel, Scratch};
-use super::parallel::{CHUNK, rows_per_chunk, vectorised};
+use super::parallel::{CHUNK, for_chunks, rows_per_chunk, vectorised};
 use super::rows::{Distance, SquaredDistance, sum};
-use super::simd::{Simd, SimdLevel};
-use super::threads::{Chunks, Parts, chunks};
+use super::simd::SimdLevel;
+use super::threads::{Chunks, chunks};
 use crate::graph::Shape;
 use crate::graph::op::{Task, metric_slot as slot};
 
@@ -63,25 +63,21 @@ impl NodeKernel for MetricsKernel {
         }
         let x = frame.input::<f32>(1);
         let partial = frame.scratch().take::<f64>(2 * self.pieces.count());
-        let sums = Parts::new(partial);
         match self.task {
             Task::Classification => {
                 let targets = frame.input::<i32>(2);
-                frame.pool().run(self.pieces.count(), |task, _| {
-                    let rows = self.pieces.range(task);
+                for_chunks(frame.pool(), partial, 2, |start, sums| {
+                    let rows = self.pieces.range(start / 2);
                     let right = rows.filter(|r| is_right(&x[r * self.row..(r + 1) * self.row], targets[*r])).count();
-                    // SAFETY: each task has its own sums.
-                    unsafe { sums.part(2 * task..2 * task + 2) }.copy_from_slice(&[right as f64, 0.0]);
+                    sums.copy_from_slice(&[right as f64, 0.0]);
                 });
                 totals[slot::CORRECT] += partial.iter().step_by(2).sum::<f64>();
             }
             Task::Regression => {
                 let targets = frame.input::<f32>(2);
-                frame.pool().run(self.pieces.count(), |task, _| {
-                    let r = self.pieces.range(task);
-                    // SAFETY: each task has its own sums.
-                    let out = unsafe { sums.part(2 * task..2 * task + 2) };
-                    out.copy_from_slice(&errors(self.level, &x[r.clone()], &targets[r]));
+                for_chunks(frame.pool(), partial, 2, |start, sums| {
+                    let r = self.pieces.range(start / 2);
+                    sums.copy_from_slice(&errors(self.level, &x[r.clone()], &targets[r]));
                 });
                 totals[slot::ABS_ERROR] += partial.iter().step_by(2).sum::<f64>();
                 totals[slot::SQUARED_ERROR] += partial.iter().skip(1).step_by(2).sum::<f64>();

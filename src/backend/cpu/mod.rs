@@ -86,7 +86,7 @@ impl Backend for CpuBackend {
         let ptr = map.as_mut_ptr();
         // SAFETY: the block is as long as asked for, zeroed and page-aligned; the closure owns it and nobody else knows
         // it, and it is given back when the closure is dropped with the buffer.
-        Ok(unsafe { HostBuffer::from_raw(ptr, bytes, Box::new(move |_| debug_assert_eq!(map.as_ptr(), ptr.cast_const()))) })
+        Ok(unsafe { HostBuffer::from_raw(ptr, bytes, Box::new(move |p| debug_assert!(std::ptr::eq(map.as_ptr(), p)))) })
     }
 
     fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {

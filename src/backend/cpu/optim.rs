@@ -2,10 +2,10 @@
 
 use super::frame::{Frame, NodeKernel, Operands, Scratch};
 use super::lanes::{get, put};
-use super::parallel::{CHUNK, vectorised};
+use super::parallel::{CHUNK, for_chunks, vectorised};
 use super::rows::{Dot, sum};
 use super::simd::{Simd, SimdLevel};
-use super::threads::{Parts, chunks};
+use super::threads::chunks;
 use crate::graph::op::{Algorithm, OptimizerStep};
 use std::ops::Range;
 
@@ -58,12 +58,10 @@ impl NodeKernel for GradNormKernel {
         let scale = gradient_scale(frame.input::<f32>(0)) as f64;
         let operands = frame.operands();
         let partial = frame.scratch().take::<f64>(self.pieces.len());
-        let sums = Parts::new(partial);
-        frame.pool().run(self.pieces.len(), |task, _| {
+        for_chunks(frame.pool(), partial, 1, |task, sum| {
             let piece = &self.pieces[task];
             let grad = operands.input::<f32>(1 + piece.tensor);
-            // SAFETY: each task has its own sum.
-            unsafe { sums.part(task..task + 1) }[0] = squares(self.level, &grad[piece.range.clone()]);
+            sum[0] = squares(self.level, &grad[piece.range.clone()]);
         });
         frame.output::<f32>(0)[0] = (partial.iter().sum::<f64>().sqrt() * scale.abs()) as f32;
     }

@@ -53,6 +53,7 @@ macro_rules! vectorised {
         #[allow(clippy::too_many_arguments)]
         $vis fn $name<$life>(level: $crate::backend::cpu::simd::SimdLevel $(, $arg: $type)*) $(-> $out)? {
             struct Job<$life> { $($arg: $type),* }
+            #[allow(unused_parens)]
             impl<$life> $crate::backend::cpu::simd::Kernel for Job<$life> {
                 type Output = ($($out)?);
                 #[inline(always)]

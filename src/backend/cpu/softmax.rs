@@ -4,7 +4,7 @@ use super::frame::{Frame, NodeKernel};
 use super::lanes::{get, put};
 use super::parallel::{for_chunks, rows_per_chunk, vectorised};
 use super::rows::{Dot, Exponentials, max, sum};
-use super::simd::{Simd, SimdLevel};
+use super::simd::SimdLevel;
 
 /// [`crate::graph::op::Softmax`].
 pub struct SoftmaxKernel {
