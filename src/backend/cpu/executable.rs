@@ -1,0 +1,266 @@
+//! Planned programs with their memory: two blocks of memory, and the caller's batch slots read where they lie.
+
+use super::frame::{Bases, Frame, Operand, Step, Touched};
+use super::lower::lower;
+use super::memory::zeroed;
+use super::simd::SimdLevel;
+use super::threads::Pool;
+use crate::backend::{Executable, HostBuffer};
+use crate::graph::{DType, Node, NodeId, ValueId, VarId};
+use crate::plan::{Place, Plan, Program, Region};
+use anyhow::{Context, Result, ensure};
+use memmap2::MmapMut;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The steps of a program, one for each node; `None` for a node that only renames memory.
+type Steps = Vec<Option<Step>>;
+
+/// Programs ready to run on the CPU.
+pub struct CpuExecutable {
+    plan: Arc<Plan>,
+    pool: Pool,
+    programs: Vec<Steps>,
+    persistent: MmapMut,
+    transient: MmapMut,
+    touched: Touched,
+}
+
+impl CpuExecutable {
+    /// Allocates the memory of `plan` and lowers its programs.
+    ///
+    /// # Errors
+    /// There is not enough memory, or the plan contradicts the operations' rules (a bug of the planner).
+    pub fn new(plan: Arc<Plan>, pool: Pool, level: SimdLevel) -> Result<Self> {
+        let programs = plan
+            .programs
+            .iter()
+            .map(|p| compile(&plan, p, level, pool.threads()).with_context(|| format!("program `{}`", p.name)))
+            .collect::<Result<_>>()?;
+        let persistent = zeroed(plan.persistent_bytes).context("no memory for parameters and optimizer state")?;
+        let transient = zeroed(plan.transient_bytes).context("no memory for activations and gradients")?;
+        Ok(CpuExecutable { plan, pool, programs, persistent, transient, touched: Touched::default() })
+    }
+
+    fn variable(&self, var: VarId, bytes: usize) -> Result<std::ops::Range<usize>> {
+        let v = &self.plan.variables[var];
+        ensure!(bytes == v.bytes(), "variable `{}` has {} bytes, not {bytes}", v.name, v.bytes());
+        let start = self.plan.variable_offsets[var.0 as usize];
+        self.touched.persistent(start + bytes);
+        Ok(start..start + bytes)
+    }
+
+    fn bases(&mut self, batch: &HostBuffer) -> Result<Bases> {
+        let bytes = batch.bytes();
+        ensure!(
+            bytes.len() >= self.plan.slot.bytes,
+            "a batch of {} bytes for slots of {}",
+            bytes.len(),
+            self.plan.slot.bytes
+        );
+        Ok(Bases {
+            persistent: (self.persistent.as_mut_ptr(), self.plan.persistent_bytes),
+            transient: (self.transient.as_mut_ptr(), self.plan.transient_bytes),
+            slot: (bytes.as_ptr(), bytes.len()),
+        })
+    }
+
+    /// Runs `program`, calling `after(node, bases)` after each node until it answers `false`.
+    fn run_with(
+        &mut self,
+        program: usize,
+        batch: &HostBuffer,
+        mut after: impl FnMut(usize, &Self, Bases) -> bool,
+    ) -> Result<()> {
+        let bases = self.bases(batch)?;
+        let steps = self.programs.get(program).context("there is no such program")?;
+        for (node, step) in steps.iter().enumerate() {
+            if let Some(step) = step {
+                // SAFETY: the blocks belong to this executable, which is borrowed exclusively, and to the batch, which
+                // only operands that no step writes lie in; `compile` has checked that operands overlap only as the
+                // operation's rules allow, and that they lie inside the blocks.
+                let frame = unsafe { Frame::new(bases, step, &self.pool, &self.touched) };
+                step.kernel.run(&frame);
+            }
+            if !after(node, self, bases) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// True if every number of a float value is finite.
+    fn is_finite(&self, program: usize, value: ValueId, bases: Bases) -> bool {
+        let program = &self.plan.programs[program];
+        let v = program.graph.value(value);
+        if v.dtype != DType::F32 {
+            return true;
+        }
+        let place = program.places[value.index()];
+        let base = match place.region {
+            Region::Persistent => bases.persistent.0.cast_const(),
+            Region::Transient => bases.transient.0.cast_const(),
+            Region::Slot => bases.slot.0,
+        };
+        // SAFETY: `compile` has checked that the value lies inside its block, aligned; no step is running.
+        let numbers = unsafe { std::slice::from_raw_parts(base.add(place.offset).cast::<f32>(), v.shape.len()) };
+        numbers.iter().all(|x| x.is_finite())
+    }
+}
+
+impl Executable for CpuExecutable {
+    fn upload(&mut self, var: VarId, bytes: &[u8]) -> Result<()> {
+        let range = self.variable(var, bytes.len())?;
+        self.persistent[range].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn download(&mut self, var: VarId, bytes: &mut [u8]) -> Result<()> {
+        let range = self.variable(var, bytes.len())?;
+        bytes.copy_from_slice(&self.persistent[range]);
+        Ok(())
+    }
+
+    fn run(&mut self, program: usize, _slot: usize, batch: &HostBuffer) -> Result<()> {
+        self.run_with(program, batch, |_, _, _| true)
+    }
+
+    /// Nothing to wait for: [`Executable::run`] returns when the program is done.
+    fn wait_slot(&mut self, _slot: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn output(&mut self, program: usize, value: ValueId, bytes: &mut [u8]) -> Result<()> {
+        let program = self.plan.programs.get(program).context("there is no such program")?;
+        let size = program.graph.value(value).bytes();
+        ensure!(bytes.len() == size, "output {} has {size} bytes, not {}", value.0, bytes.len());
+        let Place { region, offset } = program.places[value.index()];
+        let block = match region {
+            Region::Persistent => &self.persistent[..],
+            Region::Transient => &self.transient[..],
+            Region::Slot => anyhow::bail!("value {} is an input of the batch, not an output", value.0),
+        };
+        bytes.copy_from_slice(&block[offset..offset + size]);
+        Ok(())
+    }
+
+    fn find_not_finite(&mut self, program: usize, batch: &HostBuffer) -> Result<Option<NodeId>> {
+        let plan = self.plan.clone();
+        let mut found = None;
+        self.run_with(program, batch, |node, this, bases| {
+            let outputs = &plan.programs[program].graph.nodes[node].outputs;
+            if !outputs.iter().all(|v| this.is_finite(program, *v, bases)) {
+                found = Some(NodeId(node as u32));
+            }
+            found.is_none()
+        })?;
+        Ok(found)
+    }
+
+    fn profile(&mut self, program: usize, batch: &HostBuffer) -> Result<Vec<f64>> {
+        let mut seconds = Vec::new();
+        let mut last = Instant::now();
+        self.run_with(program, batch, |_, _, _| {
+            let now = Instant::now();
+            seconds.push((now - last).as_secs_f64());
+            last = now;
+            true
+        })?;
+        Ok(seconds)
+    }
+
+    fn peak_bytes(&self) -> usize {
+        self.touched.total()
+    }
+}
+
+/// Lowers the nodes of a program and puts the places of their operands beside the kernels.
+fn compile(plan: &Plan, program: &Program, level: SimdLevel, threads: usize) -> Result<Steps> {
+    let graph = &program.graph;
+    let mut steps = Vec::with_capacity(graph.nodes.len());
+    for (at, node) in graph.nodes.iter().enumerate() {
+        let step = match lower(graph, node, level, threads) {
+            None => {
+                let (from, to) = (node.inputs[0], node.outputs[0]);
+                ensure!(
+                    program.places[from.index()] == program.places[to.index()],
+                    "node {at} only renames memory, but its output has a place of its own"
+                );
+                None
+            }
+            Some(kernel) => {
+                let scratch = program.workspace[at];
+                ensure!(
+                    scratch.1 >= kernel.scratch_bytes(),
+                    "node {at} needs {} bytes of workspace, but the plan has {}",
+                    kernel.scratch_bytes(),
+                    scratch.1
+                );
+                let mut step = Step {
+                    kernel,
+                    inputs: node.inputs.iter().map(|v| operand(program, *v)).collect(),
+                    outputs: node.outputs.iter().map(|v| operand(program, *v)).collect(),
+                    scratch,
+                };
+                check(plan, node, &mut step).with_context(|| format!("node {at} (`{}`)", node.op.rules().name()))?;
+                Some(step)
+            }
+        };
+        steps.push(step);
+    }
+    Ok(steps)
+}
+
+fn operand(program: &Program, value: ValueId) -> Operand {
+    let v = program.graph.value(value);
+    let Place { region, offset } = program.places[value.index()];
+    Operand { region, offset, len: v.shape.len(), dtype: v.dtype, written: false }
+}
+
+/// Marks the operands that the step writes, and makes sure that what it writes overlaps nothing else but where the
+/// operation's rules allow it.
+fn check(plan: &Plan, node: &Node, step: &mut Step) -> Result<()> {
+    let rules = node.op.rules();
+    let scratch = Operand {
+        region: Region::Transient,
+        offset: step.scratch.0,
+        len: step.scratch.1,
+        dtype: DType::U8,
+        written: true,
+    };
+    for o in step.inputs.iter().chain(&step.outputs).chain([&scratch]) {
+        let size = match o.region {
+            Region::Persistent => plan.persistent_bytes,
+            Region::Transient => plan.transient_bytes,
+            Region::Slot => plan.slot.bytes,
+        };
+        ensure!(o.offset % crate::plan::ALIGN == 0, "an operand lies at {}, which is not aligned", o.offset);
+        ensure!(o.offset + o.bytes() <= size, "an operand ends at {} of {size} bytes", o.offset + o.bytes());
+        ensure!(!o.overlaps(&scratch) || std::ptr::eq(o, &scratch), "an operand lies in the workspace");
+    }
+    let in_place = rules.in_place();
+    for (i, o) in step.outputs.iter().enumerate() {
+        ensure!(o.region != Region::Slot, "output {i} lies in the batch slot");
+        ensure!(!step.outputs[..i].iter().any(|p| p.overlaps(o)), "output {i} overlaps another output");
+        // The same value may be an operand twice (`x · x`); then both may be taken over.
+        let over = in_place
+            .filter(|_| i == 0)
+            .map(|k| step.inputs[k])
+            .filter(|k| (k.region, k.offset, k.bytes()) == (o.region, o.offset, o.bytes()));
+        for (k, x) in step.inputs.iter_mut().enumerate() {
+            if x.overlaps(o) {
+                let same = over.is_some_and(|v| v.offset == x.offset && v.bytes() == x.bytes());
+                ensure!(same, "output {i} overlaps operand {k}");
+                x.written = true;
+            }
+        }
+    }
+    for m in rules.mutates(node.inputs.len()) {
+        let o = step.inputs[m];
+        ensure!(o.region == Region::Persistent, "operand {m} is updated, but is no variable");
+        let others = step.inputs.iter().enumerate().filter(|(k, x)| *k != m && x.overlaps(&o)).count();
+        ensure!(others == 0 && !step.outputs.iter().any(|x| x.overlaps(&o)), "operand {m} is updated and read");
+        step.inputs[m].written = true;
+    }
+    Ok(())
+}

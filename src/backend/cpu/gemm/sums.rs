@@ -1,0 +1,70 @@
+//! Sums of rows in a fixed order.
+
+use super::{round_up, workspace_floats};
+use crate::backend::cpu::simd::{Kernel, Simd, SimdLevel};
+use crate::backend::cpu::threads::{Parts, Pool, chunks};
+
+/// Sum of the rows of a matrix `[rows, columns]`.
+pub struct ColumnSums {
+    rows: usize,
+    columns: usize,
+    level: SimdLevel,
+    /// Rows that a task sums.
+    grain: usize,
+}
+
+impl ColumnSums {
+    /// Prepares the sum.
+    pub fn new(rows: usize, columns: usize, level: SimdLevel) -> Self {
+        ColumnSums { rows, columns, level, grain: rows.div_ceil(16).max(64) }
+    }
+
+    /// Workspace that [`ColumnSums::run`] needs.
+    pub fn workspace_bytes(&self) -> usize {
+        chunks(self.rows, self.grain).count() * round_up(self.columns) * 4
+    }
+
+    /// Computes `sums [columns]`: blocks of rows first, then their sums in order. `workspace` starts at a multiple of 64
+    /// bytes.
+    pub fn run(&self, pool: &Pool, matrix: &[f32], sums: &mut [f32], workspace: &mut [u8]) {
+        let blocks = chunks(self.rows, self.grain);
+        let step = round_up(self.columns);
+        let partial = workspace_floats(workspace, blocks.count() * step);
+        let parts = Parts::new(&mut *partial);
+        pool.run(blocks.count(), |task, _| {
+            // SAFETY: each task has a row of its own.
+            let sums = unsafe { parts.part(task * step..task * step + self.columns) };
+            let rows = blocks.range(task);
+            let rows = matrix[rows.start * self.columns..rows.end * self.columns].chunks(self.columns.max(1));
+            self.level.run(AddRows { start: None, rows, sums });
+        });
+        self.level.run(AddRows { start: None, rows: partial.chunks(step.max(1)), sums });
+    }
+}
+
+/// Sets `sums` to `start` (zeros if there is none) plus the rows, which are at least as long.
+pub struct AddRows<'a, I> {
+    /// What the sum starts with.
+    pub start: Option<&'a [f32]>,
+    /// The rows, in the order in which they are added.
+    pub rows: I,
+    /// Where the sum goes.
+    pub sums: &'a mut [f32],
+}
+
+impl<'a, I: Iterator<Item = &'a [f32]>> Kernel for AddRows<'_, I> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        match self.start {
+            Some(start) => self.sums.copy_from_slice(&start[..self.sums.len()]),
+            None => self.sums.fill(0.0),
+        }
+        for row in self.rows {
+            // Element by element: the compiler makes vectors of it.
+            for (sum, x) in self.sums.iter_mut().zip(row) {
+                *sum += x;
+            }
+        }
+    }
+}

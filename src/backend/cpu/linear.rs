@@ -1,0 +1,189 @@
+//! Matrix products with a weight. All matrices by rows: `x [rows, in]`, `w [out, in]`, `y` and `dy [rows, out]`.
+
+use super::gemm::product::{Product, ProductSpec};
+use super::gemm::sums::ColumnSums;
+use super::simd::SimdLevel;
+use super::threads::Pool;
+use crate::graph::op::{self, Activation};
+
+/// Sizes of a linear layer's matrices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinearShape {
+    /// Rows of the input: everything before the last axis.
+    pub rows: usize,
+    /// Features of the input.
+    pub inputs: usize,
+    /// Features of the output.
+    pub outputs: usize,
+}
+
+/// `y = act(x · wᵀ + b)`.
+pub struct LinearKernel {
+    product: Product,
+}
+
+impl LinearKernel {
+    /// Prepares the product for at most `threads` threads.
+    pub fn new(op: &op::Linear, shape: LinearShape, level: SimdLevel, threads: usize) -> Self {
+        let LinearShape { rows: m, inputs: k, outputs: n } = shape;
+        let spec = ProductSpec { m, n, k, a: [k, 1], b: [1, k], c: n, act: op.act };
+        LinearKernel { product: Product::new(spec, level, threads) }
+    }
+
+    /// The activation that the kernel leaves to the caller, who applies it to `y` in place.
+    pub fn remaining_act(&self) -> Option<Activation> {
+        self.product.remaining_act()
+    }
+
+    /// Workspace that [`LinearKernel::run`] needs.
+    pub fn workspace_bytes(&self) -> usize {
+        self.product.workspace_bytes()
+    }
+
+    /// Computes `y [rows, out]`. `workspace` starts at a multiple of 64 bytes.
+    pub fn run(&self, pool: &Pool, x: &[f32], w: &[f32], bias: Option<&[f32]>, y: &mut [f32], workspace: &mut [u8]) {
+        self.product.run(pool, x, w, bias, y, workspace);
+    }
+}
+
+/// `dx = dy · w`.
+pub struct LinearGradInputKernel {
+    product: Product,
+}
+
+impl LinearGradInputKernel {
+    /// Prepares the product for at most `threads` threads.
+    pub fn new(_: &op::LinearGradInput, shape: LinearShape, level: SimdLevel, threads: usize) -> Self {
+        let LinearShape { rows: m, inputs: n, outputs: k } = shape;
+        let spec = ProductSpec { m, n, k, a: [k, 1], b: [n, 1], c: n, act: None };
+        LinearGradInputKernel { product: Product::new(spec, level, threads) }
+    }
+
+    /// Workspace that [`LinearGradInputKernel::run`] needs.
+    pub fn workspace_bytes(&self) -> usize {
+        self.product.workspace_bytes()
+    }
+
+    /// Computes `dx [rows, in]`. `workspace` starts at a multiple of 64 bytes.
+    pub fn run(&self, pool: &Pool, dy: &[f32], w: &[f32], dx: &mut [f32], workspace: &mut [u8]) {
+        self.product.run(pool, dy, w, None, dx, workspace);
+    }
+}
+
+/// `dw = dyᵀ · x`, `db = Σ dy`.
+pub struct LinearGradWeightKernel {
+    product: Product,
+    bias: Option<ColumnSums>,
+}
+
+impl LinearGradWeightKernel {
+    /// Prepares the product for at most `threads` threads.
+    pub fn new(op: &op::LinearGradWeight, shape: LinearShape, level: SimdLevel, threads: usize) -> Self {
+        let LinearShape { rows: k, inputs: n, outputs: m } = shape;
+        let spec = ProductSpec { m, n, k, a: [1, m], b: [n, 1], c: n, act: None };
+        LinearGradWeightKernel {
+            product: Product::new(spec, level, threads),
+            bias: op.bias.then(|| ColumnSums::new(k, m, level)),
+        }
+    }
+
+    /// Workspace that [`LinearGradWeightKernel::run`] needs.
+    pub fn workspace_bytes(&self) -> usize {
+        self.product.workspace_bytes().max(self.bias.as_ref().map_or(0, ColumnSums::workspace_bytes))
+    }
+
+    /// Computes `dw [out, in]`, and `db [out]` if the kernel was made with a bias. `workspace` starts at a multiple of 64
+    /// bytes.
+    pub fn run(
+        &self,
+        pool: &Pool,
+        x: &[f32],
+        dy: &[f32],
+        dw: &mut [f32],
+        db: Option<&mut [f32]>,
+        workspace: &mut [u8],
+    ) {
+        if let (Some(sums), Some(db)) = (&self.bias, db) {
+            sums.run(pool, dy, db, workspace);
+        }
+        self.product.run(pool, dy, x, None, dw, workspace);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::gemm::reference::{Sum, Workspace, draw, on_every_level};
+    use super::*;
+
+    const SHAPES: [(usize, usize, usize); 6] =
+        [(1, 7, 10), (5, 3, 33), (64, 40, 10), (33, 100, 3), (150, 17, 31), (700, 5, 6)];
+
+    #[test]
+    fn forward() {
+        for (rows, inputs, outputs) in SHAPES {
+            let (x, w, b) = (draw(rows * inputs, 1), draw(outputs * inputs, 2), draw(outputs, 3));
+            let op = op::Linear { bias: true, act: Some(Activation::Relu) };
+            let results = on_every_level(|level, pool| {
+                let shape = LinearShape { rows, inputs, outputs };
+                let kernel = LinearKernel::new(&op, shape, level, pool.threads());
+                assert_eq!(kernel.remaining_act(), None);
+                let mut y = vec![f32::NAN; rows * outputs];
+                let mut workspace = Workspace::new(kernel.workspace_bytes());
+                kernel.run(pool, &x, &w, Some(&b), &mut y, workspace.bytes());
+                y
+            });
+            for (level, y) in results {
+                for (at, &y) in y.iter().enumerate() {
+                    let (r, o) = (at / outputs, at % outputs);
+                    let mut sum = Sum::default();
+                    (0..inputs).for_each(|i| sum.add(x[r * inputs + i], w[o * inputs + i]));
+                    sum.add(b[o], 1.0);
+                    sum.map(|x| x.max(0.0)).assert_near(y, &format!("{level} y[{r}, {o}]"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn gradients() {
+        for (rows, inputs, outputs) in SHAPES {
+            let (x, w, dy) = (draw(rows * inputs, 1), draw(outputs * inputs, 2), draw(rows * outputs, 3));
+            let shape = LinearShape { rows, inputs, outputs };
+            let by_input = on_every_level(|level, pool| {
+                let kernel = LinearGradInputKernel::new(&op::LinearGradInput {}, shape, level, pool.threads());
+                let mut dx = vec![f32::NAN; rows * inputs];
+                kernel.run(pool, &dy, &w, &mut dx, Workspace::new(kernel.workspace_bytes()).bytes());
+                dx
+            });
+            for (level, dx) in by_input {
+                for (at, &dx) in dx.iter().enumerate() {
+                    let (r, i) = (at / inputs, at % inputs);
+                    let mut sum = Sum::default();
+                    (0..outputs).for_each(|o| sum.add(dy[r * outputs + o], w[o * inputs + i]));
+                    sum.assert_near(dx, &format!("{level} dx[{r}, {i}]"));
+                }
+            }
+            let by_weight = on_every_level(|level, pool| {
+                let op = op::LinearGradWeight { bias: true };
+                let kernel = LinearGradWeightKernel::new(&op, shape, level, pool.threads());
+                let mut dw = vec![f32::NAN; (inputs + 1) * outputs];
+                let (w, b) = dw.split_at_mut(inputs * outputs);
+                kernel.run(pool, &x, &dy, w, Some(b), Workspace::new(kernel.workspace_bytes()).bytes());
+                dw
+            });
+            for (level, dw) in by_weight {
+                for (at, &dw) in dw.iter().enumerate() {
+                    let mut sum = Sum::default();
+                    for r in 0..rows {
+                        if at < inputs * outputs {
+                            sum.add(dy[r * outputs + at / inputs], x[r * inputs + at % inputs]);
+                        } else {
+                            sum.add(dy[r * outputs + at - inputs * outputs], 1.0);
+                        }
+                    }
+                    sum.assert_near(dw, &format!("{level} dw at {at}"));
+                }
+            }
+        }
+    }
+}

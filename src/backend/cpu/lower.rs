@@ -1,0 +1,111 @@
+//! From operations to kernels: the one place that names them all.
+
+use super::batch_norm::{BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel};
+use super::dropout::DropoutKernel;
+use super::elementwise::{AccumulateGradKernel, ActivationGradKernel, ActivationKernel, BinaryKernel};
+use super::frame::NodeKernel;
+use super::group_norm::{GroupNormGradKernel, GroupNormKernel, Layout};
+use super::layer_norm::{LayerNormGradKernel, LayerNormKernel};
+use super::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel, LinearShape};
+use super::loss::{CrossEntropyKernel, MseGradKernel, MseKernel};
+use super::max_pool::{MaxPoolGradKernel, MaxPoolKernel};
+use super::mean_pool::{MeanPoolGradKernel, MeanPoolKernel, Windows};
+use super::metrics::MetricsKernel;
+use super::normalize::NormalizeKernel;
+use super::optim::{GradNormKernel, OptimizerKernel};
+use super::products::{Forward, GradWeight};
+use super::shape::{Concat, Permute, Slice};
+use super::simd::SimdLevel;
+use super::softmax::{SoftmaxGradKernel, SoftmaxKernel};
+use super::sum_to::SumToKernel;
+use crate::graph::{Graph, Node, Op, Shape};
+
+/// `[N, H, W, C]` of a value that the shape rules know to be a batch of images.
+fn images(shape: &Shape) -> [usize; 4] {
+    shape.nhwc().expect("the operation's shape rule has checked the rank")
+}
+
+/// The kernel of `node`; `None` if the node only gives memory another shape.
+pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Option<Box<dyn NodeKernel>> {
+    let x = |i: usize| graph.shape(node.inputs[i]);
+    let y = |i: usize| graph.shape(node.outputs[i]);
+    Some(match &node.op {
+        Op::Normalize(op) => Box::new(NormalizeKernel::new(op, x(0).last(), level)),
+        Op::Linear(op) => {
+            let shape = LinearShape { rows: x(0).rows(), inputs: x(0).last(), outputs: y(0).last() };
+            Box::new(Forward { kernel: LinearKernel::new(op, shape, level, threads), bias: op.bias, level })
+        }
+        Op::LinearGradInput(op) => {
+            let shape = LinearShape { rows: x(0).rows(), inputs: y(0).last(), outputs: x(0).last() };
+            Box::new(LinearGradInputKernel::new(op, shape, level, threads))
+        }
+        Op::LinearGradWeight(op) => {
+            let shape = LinearShape { rows: x(0).rows(), inputs: x(0).last(), outputs: x(1).last() };
+            Box::new(GradWeight { kernel: LinearGradWeightKernel::new(op, shape, level, threads), bias: op.bias })
+        }
+        Op::Conv2d(_) => unimplemented!(),
+        Op::Conv2dGradInput(_) => unimplemented!(),
+        Op::Conv2dGradWeight(_) => unimplemented!(),
+        Op::Activation(op) => Box::new(ActivationKernel { act: op.act, level }),
+        Op::ActivationGrad(op) => Box::new(ActivationGradKernel { act: op.act, level }),
+        Op::Binary(op) => Box::new(BinaryKernel::new(op.kind, op.act, x(0), x(1), level)),
+        Op::SumTo(_) => Box::new(SumToKernel::new(x(0), y(0), level)),
+        Op::Reshape(_) => return None,
+        Op::Permute(op) => Box::new(Permute::new(op, x(0))),
+        Op::Concat(op) => {
+            let shapes: Vec<&Shape> = node.inputs.iter().map(|v| graph.shape(*v)).collect();
+            Box::new(Concat::new(op, &shapes))
+        }
+        Op::Slice(op) => Box::new(Slice::new(op, x(0))),
+        Op::MaxPool2d(op) => Box::new(MaxPoolKernel::new(op, images(x(0)), images(y(0)), level)),
+        Op::MaxPool2dGrad(op) => Box::new(MaxPoolGradKernel::new(&op.pool, images(x(0)), images(y(0)), level)),
+        Op::AvgPool2d(op) => {
+            Box::new(MeanPoolKernel { windows: Windows::average(op, images(x(0)), images(y(0))), level })
+        }
+        Op::AvgPool2dGrad(op) => {
+            Box::new(MeanPoolGradKernel { windows: Windows::average(&op.pool, images(y(0)), images(x(0))), level })
+        }
+        Op::AdaptiveAvgPool2d(_) => {
+            Box::new(MeanPoolKernel { windows: Windows::adaptive(images(x(0)), images(y(0))), level })
+        }
+        Op::AdaptiveAvgPool2dGrad(_) => {
+            Box::new(MeanPoolGradKernel { windows: Windows::adaptive(images(y(0)), images(x(0))), level })
+        }
+        Op::BatchNorm(op) => Box::new(BatchNormKernel::new(op, x(0).rows(), x(0).last(), level)),
+        Op::BatchNormGrad(op) => Box::new(BatchNormGradKernel::new(op.affine, x(0).rows(), x(0).last(), level)),
+        Op::BatchNormInfer(op) => Box::new(BatchNormInferKernel::new(op, x(0).last(), level)),
+        Op::GroupNorm(op) => {
+            let layout = Layout::new(x(0), op.groups);
+            Box::new(GroupNormKernel { layout, eps: op.eps, affine: op.affine, level })
+        }
+        Op::GroupNormGrad(op) => {
+            Box::new(GroupNormGradKernel { layout: Layout::new(x(0), op.groups), affine: op.affine, level })
+        }
+        Op::LayerNorm(op) => {
+            let row = x(0).len() / y(1).len().max(1);
+            Box::new(LayerNormKernel { row, eps: op.eps, weight: op.weight, bias: op.bias, level })
+        }
+        Op::LayerNormGrad(op) => {
+            let rows = x(2).len();
+            Box::new(LayerNormGradKernel::new(rows, x(0).len() / rows.max(1), op.weight, op.bias, level))
+        }
+        Op::Dropout(op) => Box::new(DropoutKernel { op: op.clone(), level }),
+        Op::Softmax(_) => Box::new(SoftmaxKernel { row: x(0).last(), level }),
+        Op::SoftmaxGrad(_) => Box::new(SoftmaxGradKernel { row: x(0).last(), level }),
+        Op::CrossEntropy(op) => {
+            Box::new(CrossEntropyKernel::new(x(0).rows(), x(0).last(), op.label_smoothing, false, level))
+        }
+        Op::CrossEntropyGrad(op) => {
+            Box::new(CrossEntropyKernel::new(x(0).rows(), x(0).last(), op.label_smoothing, true, level))
+        }
+        Op::Mse(_) => Box::new(MseKernel { len: x(0).len(), level }),
+        Op::MseGrad(_) => Box::new(MseGradKernel { level }),
+        Op::Metrics(op) => Box::new(MetricsKernel::new(op.task, x(1), level)),
+        Op::AccumulateGrad(_) => Box::new(AccumulateGradKernel { level }),
+        Op::GradNorm(_) => Box::new(GradNormKernel::new((1..node.inputs.len()).map(|i| x(i).len()), level)),
+        Op::OptimizerStep(op) => {
+            let lengths = (0..op.tensors.len()).map(|t| x(op.head() + t * op.stride()).len());
+            Box::new(OptimizerKernel::new(op, lengths, level))
+        }
+    })
+}

@@ -1,0 +1,96 @@
+//! The CPU backend: kernels written once over vectors of any width ([`simd`]), shared among the threads of a pool
+//! ([`threads`]) in tasks whose boundaries depend on shapes alone, so that results do not depend on the number of
+//! threads.
+//!
+//! [`lower`] chooses the kernel of a node, [`executable`] runs a planned program, and [`frame`] is how a kernel gets at
+//! its operands.
+
+mod activation;
+mod batch_norm;
+mod columns;
+mod dropout;
+mod elementwise;
+mod executable;
+mod frame;
+pub mod gemm;
+mod group_norm;
+mod info;
+mod lanes;
+mod layer_norm;
+pub mod linear;
+mod loss;
+mod lower;
+mod math;
+mod max_pool;
+mod mean_pool;
+mod memory;
+mod metrics;
+mod normalize;
+mod optim;
+mod parallel;
+mod products;
+mod rows;
+mod shape;
+pub mod simd;
+mod softmax;
+mod sum_to;
+#[cfg(test)]
+mod tests;
+pub mod threads;
+
+pub use info::{CpuInfo, cpu_info};
+
+use crate::backend::{Backend, Executable, HostBuffer};
+use crate::graph::{Graph, Node};
+use crate::plan::Plan;
+use anyhow::{Context, Result};
+use simd::SimdLevel;
+use std::sync::Arc;
+
+/// The CPU.
+#[derive(Debug, Clone, Copy)]
+pub struct CpuBackend {
+    threads: usize,
+    level: SimdLevel,
+}
+
+impl CpuBackend {
+    /// With `threads` compute threads (as many as this process may use, if `None`), and the instructions that
+    /// `RUNNER_SIMD` names, else the best ones.
+    ///
+    /// # Errors
+    /// `RUNNER_SIMD` names instructions that there are not.
+    pub fn new(threads: Option<usize>) -> Result<Self> {
+        Ok(Self::with_level(threads, SimdLevel::from_env()?))
+    }
+
+    /// With given instructions, to compare them.
+    pub fn with_level(threads: Option<usize>, level: SimdLevel) -> Self {
+        let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
+        CpuBackend { threads, level }
+    }
+}
+
+impl Backend for CpuBackend {
+    fn describe(&self) -> String {
+        let s = if self.threads == 1 { "" } else { "s" };
+        format!("cpu ({} thread{s}, {})", self.threads, self.level)
+    }
+
+    fn workspace(&self, graph: &Graph, node: &Node) -> usize {
+        lower::lower(graph, node, self.level, self.threads).map_or(0, |k| k.scratch_bytes())
+    }
+
+    fn host_buffer(&self, bytes: usize) -> Result<HostBuffer> {
+        let mut map = memory::zeroed(bytes).context("no memory for batches")?;
+        let ptr = map.as_mut_ptr();
+        // SAFETY: the block is as long as asked for, zeroed and page-aligned; the closure owns it and nobody else knows
+        // it, and it is given back when the closure is dropped with the buffer.
+        Ok(unsafe { HostBuffer::from_raw(ptr, bytes, Box::new(move |p| debug_assert!(std::ptr::eq(map.as_ptr(), p)))) })
+    }
+
+    fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {
+        let pool = threads::Pool::new(self.threads).context("cannot start the compute threads")?;
+        Ok(Box::new(executable::CpuExecutable::new(plan, pool, self.level)?))
+    }
+}

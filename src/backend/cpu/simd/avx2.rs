@@ -1,0 +1,103 @@
+//! 256-bit vectors of x86-64 with fused multiply-add.
+
+use super::{Kernel, Routine, Simd, SimdLevel};
+use std::arch::x86_64::*;
+
+/// Proof that the machine has AVX2 and FMA: made only by [`run`] and [`routine`].
+#[derive(Clone, Copy)]
+pub struct Avx2(());
+
+/// Runs `kernel` compiled for AVX2 and FMA.
+///
+/// # Safety
+/// The machine has AVX2 and FMA.
+#[target_feature(enable = "avx2,fma")]
+pub unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run(Avx2(()))
+}
+
+/// `R` compiled for the same.
+///
+/// # Safety
+/// As [`run`], and as `R` says of its arguments.
+#[target_feature(enable = "avx2,fma")]
+pub unsafe fn routine<R: Routine>(args: R::Args) {
+    // SAFETY: the caller's promise.
+    unsafe { R::run(Avx2(()), args) }
+}
+
+/// Eight words of a window into this are a mask with the first `n` lanes set.
+static MASKS: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
+
+/// # Safety
+/// The machine has AVX2.
+#[inline(always)]
+unsafe fn first(n: usize) -> __m256i {
+    // SAFETY: the window starts at word 0 to 8 of 16.
+    unsafe { _mm256_loadu_si256(MASKS.as_ptr().add(8 - n.min(8)).cast()) }
+}
+
+/// Wraps intrinsics: `self` proves that the machine has them.
+macro_rules! wrap {
+    ($($name:ident($($arg:ident),+) = $body:expr;)*) => { $(
+        #[inline(always)]
+        fn $name(self, $($arg: Self::V),+) -> __m256 {
+            // SAFETY: `self` exists only where the machine has AVX2 and FMA.
+            unsafe { $body }
+        }
+    )* };
+}
+
+impl Simd for Avx2 {
+    type V = __m256;
+    type M = __m256;
+    const LANES: usize = 8;
+    const REGISTERS: usize = 16;
+    const LEVEL: SimdLevel = SimdLevel::Avx2;
+
+    #[inline(always)]
+    unsafe fn load(self, p: *const f32) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_loadu_ps(p) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, p: *mut f32, v: __m256) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_storeu_ps(p, v) }
+    }
+    #[inline(always)]
+    unsafe fn load_part(self, p: *const f32, n: usize) -> __m256 {
+        // SAFETY: the caller's promise; lanes that the mask leaves out are not read.
+        unsafe { _mm256_maskload_ps(p, first(n)) }
+    }
+    #[inline(always)]
+    unsafe fn store_part(self, p: *mut f32, v: __m256, n: usize) {
+        // SAFETY: the caller's promise; lanes that the mask leaves out are not written.
+        unsafe { _mm256_maskstore_ps(p, first(n), v) }
+    }
+    #[inline(always)]
+    fn splat(self, x: f32) -> __m256 {
+        // SAFETY: `self` exists only where the machine has AVX2 and FMA.
+        unsafe { _mm256_set1_ps(x) }
+    }
+    wrap! {
+        add(a, b) = _mm256_add_ps(a, b);
+        sub(a, b) = _mm256_sub_ps(a, b);
+        mul(a, b) = _mm256_mul_ps(a, b);
+        div(a, b) = _mm256_div_ps(a, b);
+        fma(a, b, c) = _mm256_fmadd_ps(a, b, c);
+        max(a, b) = _mm256_max_ps(a, b);
+        min(a, b) = _mm256_min_ps(a, b);
+        sqrt(a) = _mm256_sqrt_ps(a);
+        abs(a) = _mm256_andnot_ps(_mm256_set1_ps(-0.0), a);
+        round(a) = _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a);
+        pow2(a) = _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(
+            _mm256_cvtps_epi32(a),
+            _mm256_set1_epi32(127),
+        )));
+        gt(a, b) = _mm256_cmp_ps::<_CMP_GT_OQ>(a, b);
+        ge(a, b) = _mm256_cmp_ps::<_CMP_GE_OQ>(a, b);
+        eq(a, b) = _mm256_cmp_ps::<_CMP_EQ_OQ>(a, b);
+        select(m, a, b) = _mm256_blendv_ps(b, a, m);
+    }
+}

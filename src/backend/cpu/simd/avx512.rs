@@ -1,0 +1,101 @@
+//! 512-bit vectors of x86-64, with a mask register for partial ones.
+
+use super::{Kernel, Routine, Simd, SimdLevel};
+use std::arch::x86_64::*;
+
+/// Proof that the machine has AVX-512: made only by [`run`] and [`routine`].
+#[derive(Clone, Copy)]
+pub struct Avx512(());
+
+/// Runs `kernel` compiled for AVX-512.
+///
+/// # Safety
+/// The machine has AVX-512 F, BW, DQ and VL, AVX2 and FMA.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+pub unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run(Avx512(()))
+}
+
+/// `R` compiled for the same.
+///
+/// # Safety
+/// As [`run`], and as `R` says of its arguments.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+pub unsafe fn routine<R: Routine>(args: R::Args) {
+    // SAFETY: the caller's promise.
+    unsafe { R::run(Avx512(()), args) }
+}
+
+#[inline(always)]
+fn first(n: usize) -> __mmask16 {
+    if n >= 16 { !0 } else { (1 << n) - 1 }
+}
+
+/// Wraps intrinsics: `self` proves that the machine has them.
+macro_rules! wrap {
+    ($($name:ident($($arg:ident),+) -> $out:ty = $body:expr;)*) => { $(
+        #[inline(always)]
+        fn $name(self, $($arg: Self::V),+) -> $out {
+            // SAFETY: `self` exists only where the machine has AVX-512.
+            unsafe { $body }
+        }
+    )* };
+}
+
+impl Simd for Avx512 {
+    type V = __m512;
+    type M = __mmask16;
+    const LANES: usize = 16;
+    const REGISTERS: usize = 32;
+    const LEVEL: SimdLevel = SimdLevel::Avx512;
+
+    #[inline(always)]
+    unsafe fn load(self, p: *const f32) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_loadu_ps(p) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, p: *mut f32, v: __m512) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_storeu_ps(p, v) }
+    }
+    #[inline(always)]
+    unsafe fn load_part(self, p: *const f32, n: usize) -> __m512 {
+        // SAFETY: the caller's promise; lanes that the mask leaves out are not read.
+        unsafe { _mm512_maskz_loadu_ps(first(n), p) }
+    }
+    #[inline(always)]
+    unsafe fn store_part(self, p: *mut f32, v: __m512, n: usize) {
+        // SAFETY: the caller's promise; lanes that the mask leaves out are not written.
+        unsafe { _mm512_mask_storeu_ps(p, first(n), v) }
+    }
+    #[inline(always)]
+    fn splat(self, x: f32) -> __m512 {
+        // SAFETY: `self` exists only where the machine has AVX-512.
+        unsafe { _mm512_set1_ps(x) }
+    }
+    wrap! {
+        add(a, b) -> __m512 = _mm512_add_ps(a, b);
+        sub(a, b) -> __m512 = _mm512_sub_ps(a, b);
+        mul(a, b) -> __m512 = _mm512_mul_ps(a, b);
+        div(a, b) -> __m512 = _mm512_div_ps(a, b);
+        fma(a, b, c) -> __m512 = _mm512_fmadd_ps(a, b, c);
+        max(a, b) -> __m512 = _mm512_max_ps(a, b);
+        min(a, b) -> __m512 = _mm512_min_ps(a, b);
+        sqrt(a) -> __m512 = _mm512_sqrt_ps(a);
+        abs(a) -> __m512 = _mm512_abs_ps(a);
+        round(a) -> __m512 = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a);
+        pow2(a) -> __m512 = _mm512_castsi512_ps(_mm512_slli_epi32::<23>(_mm512_add_epi32(
+            _mm512_cvtps_epi32(a),
+            _mm512_set1_epi32(127),
+        )));
+        gt(a, b) -> __mmask16 = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b);
+        ge(a, b) -> __mmask16 = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(a, b);
+        eq(a, b) -> __mmask16 = _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b);
+    }
+    #[inline(always)]
+    fn select(self, m: __mmask16, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` exists only where the machine has AVX-512.
+        unsafe { _mm512_mask_blend_ps(m, b, a) }
+    }
+}

@@ -1,0 +1,102 @@
+//! 128-bit vectors of 64-bit ARM.
+
+use super::{Kernel, Routine, Simd, SimdLevel};
+use std::arch::aarch64::*;
+
+/// Proof that the machine has NEON: made only by [`run`] and [`routine`].
+#[derive(Clone, Copy)]
+pub struct Neon(());
+
+/// Runs `kernel` compiled for NEON.
+///
+/// # Safety
+/// The machine has NEON.
+#[target_feature(enable = "neon")]
+pub unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run(Neon(()))
+}
+
+/// `R` compiled for the same.
+///
+/// # Safety
+/// As [`run`], and as `R` says of its arguments.
+#[target_feature(enable = "neon")]
+pub unsafe fn routine<R: Routine>(args: R::Args) {
+    // SAFETY: the caller's promise.
+    unsafe { R::run(Neon(()), args) }
+}
+
+/// Wraps intrinsics: `self` proves that the machine has them.
+macro_rules! wrap {
+    ($($name:ident($($arg:ident),+) -> $out:ty = $body:expr;)*) => { $(
+        #[inline(always)]
+        fn $name(self, $($arg: Self::V),+) -> $out {
+            // SAFETY: `self` exists only where the machine has NEON.
+            unsafe { $body }
+        }
+    )* };
+}
+
+impl Simd for Neon {
+    type V = float32x4_t;
+    type M = uint32x4_t;
+    const LANES: usize = 4;
+    const REGISTERS: usize = 32;
+    const LEVEL: SimdLevel = SimdLevel::Neon;
+
+    #[inline(always)]
+    unsafe fn load(self, p: *const f32) -> float32x4_t {
+        // SAFETY: the caller's promise.
+        unsafe { vld1q_f32(p) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, p: *mut f32, v: float32x4_t) {
+        // SAFETY: the caller's promise.
+        unsafe { vst1q_f32(p, v) }
+    }
+    #[inline(always)]
+    unsafe fn load_part(self, p: *const f32, n: usize) -> float32x4_t {
+        let mut lanes = [0.0f32; 4];
+        // SAFETY: the caller's promise; at most four floats are copied.
+        unsafe {
+            std::ptr::copy_nonoverlapping(p, lanes.as_mut_ptr(), n.min(4));
+            vld1q_f32(lanes.as_ptr())
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_part(self, p: *mut f32, v: float32x4_t, n: usize) {
+        let mut lanes = [0.0f32; 4];
+        // SAFETY: the caller's promise; at most four floats are copied.
+        unsafe {
+            vst1q_f32(lanes.as_mut_ptr(), v);
+            std::ptr::copy_nonoverlapping(lanes.as_ptr(), p, n.min(4));
+        }
+    }
+    #[inline(always)]
+    fn splat(self, x: f32) -> float32x4_t {
+        // SAFETY: `self` exists only where the machine has NEON.
+        unsafe { vdupq_n_f32(x) }
+    }
+    wrap! {
+        add(a, b) -> float32x4_t = vaddq_f32(a, b);
+        sub(a, b) -> float32x4_t = vsubq_f32(a, b);
+        mul(a, b) -> float32x4_t = vmulq_f32(a, b);
+        div(a, b) -> float32x4_t = vdivq_f32(a, b);
+        fma(a, b, c) -> float32x4_t = vfmaq_f32(c, a, b);
+        // Not `vmaxq_f32`, which returns NaN where either operand is NaN.
+        max(a, b) -> float32x4_t = vbslq_f32(vcgtq_f32(a, b), a, b);
+        min(a, b) -> float32x4_t = vbslq_f32(vcltq_f32(a, b), a, b);
+        sqrt(a) -> float32x4_t = vsqrtq_f32(a);
+        abs(a) -> float32x4_t = vabsq_f32(a);
+        round(a) -> float32x4_t = vrndnq_f32(a);
+        pow2(a) -> float32x4_t = vreinterpretq_f32_s32(vshlq_n_s32::<23>(vaddq_s32(vcvtnq_s32_f32(a), vdupq_n_s32(127))));
+        gt(a, b) -> uint32x4_t = vcgtq_f32(a, b);
+        ge(a, b) -> uint32x4_t = vcgeq_f32(a, b);
+        eq(a, b) -> uint32x4_t = vceqq_f32(a, b);
+    }
+    #[inline(always)]
+    fn select(self, m: uint32x4_t, a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        // SAFETY: `self` exists only where the machine has NEON.
+        unsafe { vbslq_f32(m, a, b) }
+    }
+}

@@ -1,0 +1,138 @@
+use super::*;
+
+/// Applies every operation to one vector and writes the results below one another.
+struct Ops<'a> {
+    a: &'a [f32],
+    b: &'a [f32],
+    out: &'a mut Vec<(&'static str, Vec<f32>)>,
+}
+
+impl Kernel for Ops<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        for (a, b) in self.a.chunks(S::LANES).zip(self.b.chunks(S::LANES)) {
+            let n = a.len();
+            // SAFETY: no more than `n` floats are read.
+            let (va, vb) = unsafe { (s.load_part(a.as_ptr(), n), s.load_part(b.as_ptr(), n)) };
+            let results = [
+                ("add", s.add(va, vb)),
+                ("sub", s.sub(va, vb)),
+                ("mul", s.mul(va, vb)),
+                ("div", s.div(va, vb)),
+                ("max", s.max(va, vb)),
+                ("min", s.min(va, vb)),
+                ("sqrt", s.sqrt(s.abs(va))),
+                ("abs", s.abs(va)),
+                ("neg", s.neg(va)),
+                ("round", s.round(va)),
+                ("gt", s.select(s.gt(va, vb), va, vb)),
+                ("ge", s.select(s.ge(va, vb), s.splat(1.0), s.zero())),
+                ("eq", s.select(s.eq(va, vb), s.splat(1.0), s.zero())),
+            ];
+            for (name, v) in results {
+                let mut lanes = [7.0f32; MAX_LANES + 1];
+                // SAFETY: `n <= MAX_LANES`.
+                unsafe { s.store_part(lanes.as_mut_ptr(), v, n) };
+                assert!(lanes[n..].iter().all(|&x| x == 7.0), "{name} wrote beyond {n} lanes");
+                match self.out.iter_mut().find(|(have, _)| *have == name) {
+                    Some((_, all)) => all.extend(&lanes[..n]),
+                    None => self.out.push((name, lanes[..n].to_vec())),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn operations_match_plain_arithmetic() {
+    let a: Vec<f32> = (0..53).map(|i| (i as f32 - 26.0) * 0.75).collect();
+    let b: Vec<f32> = (0..53).map(|i| if i % 5 == 0 { a[i] } else { (i as f32 * 7.3) % 11.0 - 4.0 }).collect();
+    for level in SimdLevel::supported() {
+        let mut out = Vec::new();
+        level.run(Ops { a: &a, b: &b, out: &mut out });
+        for (name, got) in out {
+            for i in 0..a.len() {
+                let (x, y) = (a[i], b[i]);
+                let want = match name {
+                    "add" => x + y,
+                    "sub" => x - y,
+                    "mul" => x * y,
+                    "div" => x / y,
+                    "max" | "gt" => x.max(y),
+                    "min" => x.min(y),
+                    "sqrt" => x.abs().sqrt(),
+                    "abs" => x.abs(),
+                    "neg" => -x,
+                    "round" => x.round_ties_even(),
+                    "ge" => (x >= y) as u8 as f32,
+                    "eq" => (x == y) as u8 as f32,
+                    _ => unreachable!(),
+                };
+                assert!(got[i] == want || got[i].is_nan() && want.is_nan(), "{level} {name}({x}, {y}) = {}", got[i]);
+            }
+        }
+    }
+}
+
+struct Exp<'a>(&'a mut [f32]);
+
+impl Kernel for Exp<'_> {
+    type Output = (f32, f32);
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> (f32, f32) {
+        let mut total = s.zero();
+        let mut best = s.splat(f32::NEG_INFINITY);
+        for x in self.0.chunks_exact_mut(S::LANES) {
+            // SAFETY: the chunk has `LANES` floats.
+            let v = unsafe { s.load(x.as_ptr()) };
+            total = s.fma(v, s.splat(0.5), total);
+            best = s.max(v, best);
+            // SAFETY: as above.
+            unsafe { s.store(x.as_mut_ptr(), s.exp(v)) };
+        }
+        (s.sum(total), s.max_lane(best))
+    }
+}
+
+#[test]
+fn exp_is_good_to_two_ulp() {
+    let n = 1 << 14;
+    let x: Vec<f32> = (0..n).map(|i| -104.0 + 193.0 * i as f32 / n as f32).collect();
+    for level in SimdLevel::supported() {
+        let mut y = x.clone();
+        level.run(Exp(&mut y));
+        for (&x, &y) in x.iter().zip(&y) {
+            let want = (x as f64).exp();
+            // Half the distance of neighbours is lost anyway; subnormals are 2⁻¹⁴⁹ apart.
+            let ulp = (want * f32::EPSILON as f64).max(f64::powi(2.0, -149));
+            if want as f32 == f32::INFINITY {
+                assert_eq!(y, f32::INFINITY, "{level} exp({x})");
+            } else {
+                assert!((y as f64 - want).abs() <= 2.0 * ulp, "{level} exp({x}) = {y}, not {want}");
+            }
+        }
+        let mut special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0].repeat(4);
+        level.run(Exp(&mut special));
+        assert!(special[0].is_nan() && special[1] == f32::INFINITY && special[2] == 0.0 && special[3] == 1.0);
+    }
+}
+
+#[test]
+fn lanes_are_reduced() {
+    for level in SimdLevel::supported() {
+        let mut x: Vec<f32> = (0..64).map(|i| ((i * 37) % 64) as f32).collect();
+        assert_eq!(level.run(Exp(&mut x)), (1008.0, 63.0), "{level}");
+    }
+}
+
+#[test]
+fn unknown_levels_are_refused() {
+    for level in SimdLevel::supported() {
+        assert_eq!(SimdLevel::from_name(level.name()).unwrap(), level);
+    }
+    let said = SimdLevel::from_name("sse9").unwrap_err().to_string();
+    assert!(said.contains("RUNNER_SIMD=sse9") && said.contains("scalar"), "{said}");
+    let foreign = if cfg!(target_arch = "x86_64") { "neon" } else { "avx2" };
+    assert!(SimdLevel::from_name(foreign).unwrap_err().to_string().contains("lacks"));
+}

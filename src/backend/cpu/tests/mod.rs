@@ -1,0 +1,11 @@
+//! Every kernel against plain loops in double precision, on every level of instructions, with the same bits for any
+//! number of threads, in place as out of place.
+
+mod elementwise;
+mod engine;
+mod harness;
+mod losses;
+mod norms;
+mod optimizers;
+mod pools;
+mod shapes;
