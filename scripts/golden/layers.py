@@ -1,7 +1,6 @@
 """Each layer with several settings of its arguments, behind a layer with weights, so that its input's gradient shows."""
 
 import torch
-from nets import Branches, Gate, Residual, Wired, add, concat, multiply, named
 from torch import nn
 
 from case import Case, toml
@@ -266,113 +265,5 @@ def _large(net: nn.Module) -> None:
     net[2].bias.copy_(torch.tensor([120.0, 118.0, 121.0, 119.0]))
 
 
-CONV = '{{ name = "{name}", type = "conv2d", out_channels = {out}, kernel_size = 3, padding = 1, bias = false{more} }}'
-
-
-def structure() -> list[Case]:
-    """Graphs that are no chains."""
-
-    def c3(i, o, **k):
-        return nn.Conv2d(i, o, 3, padding=1, bias=False, **k)
-
-    def line(name, out, more=""):
-        return CONV.format(name=name, out=out, more=more)
-
-    stem = line("stem", 4)
-    sgd = {"type": "sgd", "lr": 0.2}
-    common = {"shape": (3, 6, 5), "samples": 3, "optimizer": sgd}
-    out = []
-
-    def wired(name, lines, wiring, **modules):
-        out.append(Case(f"structure/{name}", lines, lambda: Wired(wiring, **{k: v() for k, v in modules.items()}), **common))
-
-    for kind, torch_kind in [("add", lambda: lambda *xs: add(xs)), ("multiply", lambda: lambda *xs: multiply(xs)), ("concat", lambda: lambda *xs: concat(xs))]:
-        wired(
-            f"from_{kind}",
-            [stem, line("a", 4), line("b", 4, ', from = "stem"'), f'{{ type = "{kind}", from = ["a", "b", "stem"] }}', FLATTEN],
-            {"b": ["stem"], "joined": ["a", "b", "stem"]},
-            stem=lambda: c3(3, 4), a=lambda: c3(4, 4), b=lambda: c3(4, 4), joined=torch_kind, flat=nn.Flatten,
-        )  # fmt: skip
-    wired(
-        "from_multiply_broadcast",
-        [stem, '{ type = "adaptive_avg_pool2d", output_size = 1 }', line("weights", 4), '{ name = "soft", type = "sigmoid" }',
-         '{ type = "multiply", from = ["stem", "soft"] }', FLATTEN],
-        {"joined": ["stem", "soft"]},
-        stem=lambda: c3(3, 4), pool=lambda: nn.AdaptiveAvgPool2d(1), weights=lambda: c3(4, 4), soft=nn.Sigmoid,
-        joined=lambda: lambda *xs: multiply(xs), flat=nn.Flatten,
-    )  # fmt: skip
-    wired(
-        "from_concat_vectors",
-        [FLATTEN, '{ name = "a", type = "linear", out_features = 5 }', '{ name = "b", type = "linear", out_features = 3 }',
-         '{ type = "concat", from = ["a", "b"] }', '{ name = "head", type = "linear", out_features = 2 }'],
-        {"joined": ["a", "b"]},
-        flat=nn.Flatten, a=lambda: nn.Linear(90, 5), b=lambda: nn.Linear(5, 3), joined=lambda: lambda *xs: concat(xs),
-        head=lambda: nn.Linear(8, 2),
-    )  # fmt: skip
-
-    body = lambda o, more="": ", ".join(  # noqa: E731
-        [line("conv1", o, more), '{ name = "bn1", type = "batch_norm2d" }', '"relu"', line("conv2", o), '{ name = "bn2", type = "batch_norm2d" }']
-    )
-    modules = lambda i, o, s=1: {"conv1": c3(i, o, stride=s), "bn1": nn.BatchNorm2d(o), "act": nn.ReLU(), "conv2": c3(o, o), "bn2": nn.BatchNorm2d(o)}  # noqa: E731, E501
-
-    def residual(name, text, make):
-        lines = [stem, f'{{ name = "block", layers = [{text}, "relu"] }}', FLATTEN]
-
-        class Block(Residual):
-            def forward(self, x):
-                return super().forward(x).relu()
-
-        out.append(Case(f"structure/{name}", lines, lambda: named(stem=c3(3, 4), block=make(Block), flat=nn.Flatten()), **common))
-
-    residual("residual", f'{{ type = "residual", layers = [{body(4)}] }}', lambda b: b(**modules(4, 4)))
-    projection = '{ name = "downsample", layers = [{ type = "conv2d", out_channels = 6, kernel_size = 1, stride = 2, bias = false }, "batch_norm2d"] }'
-    residual(
-        "residual_projection",
-        f'{{ type = "residual", layers = [{body(6, ", stride = 2")}], projection = {projection} }}',
-        lambda b: b(nn.Sequential(nn.Conv2d(4, 6, 1, 2, bias=False), nn.BatchNorm2d(6)), **modules(4, 6, 2)),
-    )
-    for name, o in [("residual_if_same_shape", 4), ("residual_if_same_shape_left_out", 5)]:
-        residual(
-            name,
-            f'{{ type = "residual", shortcut = "if_same_shape", layers = [{body(o)}] }}',
-            lambda b, o=o: b(None, True, **modules(4, o)),
-        )
-
-    gate = (
-        '{ name = "se", type = "gate", layers = [{ type = "adaptive_avg_pool2d", output_size = 1 }, '
-        '{ name = "fc1", type = "conv2d", out_channels = 2, kernel_size = 1 }, "silu", '
-        '{ name = "fc2", type = "conv2d", out_channels = 4, kernel_size = 1 }, "hardsigmoid"] }'
-    )
-
-    out.append(
-        Case(
-            "structure/gate",
-            [stem, gate, FLATTEN],
-            lambda: named(
-                stem=c3(3, 4),
-                se=Gate(pool=nn.AdaptiveAvgPool2d(1), fc1=nn.Conv2d(4, 2, 1), act=nn.SiLU(), fc2=nn.Conv2d(2, 4, 1), scale=nn.Hardsigmoid()),
-                flat=nn.Flatten(),
-            ),
-            **common,
-        )
-    )
-    for kind, combine in [("add", add), ("concat", concat), ("multiply", multiply)]:
-        left = f'{{ name = "left", layers = [{line("conv", 4)}, "tanh"] }}'
-        right = '{ name = "right", layers = [{ name = "conv", type = "conv2d", out_channels = 4, kernel_size = 1 }] }'
-        out.append(
-            Case(
-                f"structure/branches_{kind}",
-                [stem, f'{{ name = "fork", type = "branches", combine = "{kind}", branches = [{left}, {right}] }}', FLATTEN],
-                lambda combine=combine: named(
-                    stem=c3(3, 4),
-                    fork=Branches(combine, left=named(conv=c3(4, 4), act=nn.Tanh()), right=named(conv=nn.Conv2d(4, 4, 1))),
-                    flat=nn.Flatten(),
-                ),
-                **common,
-            )
-        )
-    return out
-
-
 def cases() -> list[Case]:
-    return linear() + conv() + norm() + pool() + activation() + shape() + loss() + structure()
+    return linear() + conv() + norm() + pool() + activation() + shape() + loss()

@@ -15,6 +15,7 @@ import layers
 import optimizers
 import pth
 import runs
+import structure
 import torch
 
 import case as golden
@@ -30,7 +31,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
 
-    cases = layers.cases() + optimizers.cases() + runs.cases()
+    cases = layers.cases() + structure.cases() + optimizers.cases() + runs.cases()
     names = [c.name for c in cases]
     assert len(set(names)) == len(names), "two cases have one name"
     total, failed = 0, []

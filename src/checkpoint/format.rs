@@ -24,6 +24,8 @@ const META_START: &str = "{\"checksum\":\"";
 /// How the checksum's digits are announced in the header, where the metadata is a JSON string within JSON.
 const CHECKSUM_MARK: &str = "\\\"checksum\\\":\\\"";
 const CHECKSUM_DIGITS: usize = 64;
+/// Between the name and the process of a file that is being written.
+const TEMPORARY: &str = ".tmp-";
 /// Names of optimizer state begin with this; such tensors are no weights.
 pub const OPTIMIZER_PREFIX: &str = "optimizer.";
 
@@ -61,10 +63,10 @@ pub fn write(path: &Path, tensors: &[TensorView], meta: &Meta) -> Result<(), Che
     replace(path, &head, &tensors).map_err(|e| CheckpointError::new(path, e))
 }
 
-/// Writes tensors as a plain safetensors file, in the same safe way as [`write`].
+/// Writes tensors as a plain safetensors file, in the same safe way as [`write()`].
 ///
 /// # Errors
-/// As for [`write`].
+/// As for [`write()`].
 pub fn write_weights(path: &Path, tensors: &[TensorView]) -> Result<(), CheckpointError> {
     let tensors = sorted(path, tensors)?;
     replace(path, &header(&tensors, None), &tensors).map_err(|e| CheckpointError::new(path, e))
@@ -251,8 +253,14 @@ fn temporary_name(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no file's name"))?;
     let mut hidden = OsString::from(".");
     hidden.push(name);
-    hidden.push(format!(".tmp-{}", std::process::id()));
+    hidden.push(format!("{TEMPORARY}{}", std::process::id()));
     Ok(path.with_file_name(hidden))
+}
+
+/// The name that a temporary file would have been given in the end; `None` if `name` is not that of one.
+pub(super) fn written_as(name: &str) -> Option<&str> {
+    let (name, process) = name.strip_prefix('.')?.rsplit_once(TEMPORARY)?;
+    (!process.is_empty() && process.bytes().all(|b| b.is_ascii_digit())).then_some(name)
 }
 
 /// Makes a rename last: the entry in the folder is data of the folder.

@@ -1,10 +1,10 @@
 //! Checkpoints, and weight files of other programs. Knows neither devices nor the configuration language: tensors come
 //! and go as bytes in the outside (PyTorch's) layout.
 //!
-//! - [`write`], [`read`]: a checkpoint is one safetensors file with a checksum over all of it, replaced in one instant.
+//! - [`write()`], [`read`]: a checkpoint is one safetensors file with a checksum over all of it, replaced in one instant.
 //! - [`load_tensors`]: weights from a checkpoint, a plain safetensors file, or a PyTorch `.pth` state dict.
 //! - [`match_names`]: which of them a model takes.
-//! - [`newest_whole`], [`prune`]: the checkpoints in a run's folder.
+//! - [`newest_whole`], [`prune`], [`remove_unfinished`]: the checkpoints in a run's folder.
 
 mod error;
 mod format;
@@ -19,6 +19,6 @@ pub use error::{CheckpointError, Reason};
 pub use format::{Checkpoint, OPTIMIZER_PREFIX, read, write, write_weights};
 pub use matching::{Matched, Mismatch, match_names};
 pub use meta::{Best, Meta};
-pub use retention::{FileKind, Newest, newest_whole, prune, superseded};
+pub use retention::{FileKind, Newest, newest_whole, prune, remove_unfinished, superseded};
 pub use tensor::{CastError, Tensor, TensorView};
 pub use weights::{Loaded, load_tensors};

@@ -1,7 +1,7 @@
 //! Which checkpoints a run's folder keeps, and which one a resumed run takes.
 
 use super::error::CheckpointError;
-use super::format::{Checkpoint, peek_step, read};
+use super::format::{Checkpoint, peek_step, read, written_as};
 use std::cmp::Reverse;
 use std::fmt;
 use std::fs;
@@ -70,6 +70,23 @@ pub fn prune(folder: &Path, keep: usize) -> io::Result<Vec<PathBuf>> {
         let path = folder.join(name);
         fs::remove_file(&path)?;
         deleted.push(path);
+    }
+    Ok(deleted)
+}
+
+/// Deletes what writes that were cut off have left in `folder`; returns what it deleted. For a run that begins, as long
+/// as no other writes there.
+///
+/// # Errors
+/// The folder cannot be read or a file cannot be deleted.
+pub fn remove_unfinished(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut deleted = Vec::new();
+    for name in names(folder)? {
+        if written_as(&name).and_then(FileKind::of).is_some() {
+            let path = folder.join(name);
+            fs::remove_file(&path)?;
+            deleted.push(path);
+        }
     }
     Ok(deleted)
 }
@@ -201,6 +218,20 @@ mod tests {
         let mut refused: Vec<PathBuf> = newest.refused.into_iter().map(|e| e.path).collect();
         refused.sort();
         assert_eq!(refused, [flipped, cut]);
+    }
+
+    #[test]
+    fn what_a_crash_left_is_removed_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        save(dir.path(), FileKind::Last, 1);
+        let left = [".last.safetensors.tmp-77", ".step-5.safetensors.tmp-1234"];
+        let others =
+            [".last.safetensors.tmp-", ".notes.txt.tmp-77", "last.safetensors.tmp-77", ".last.safetensors.tmp-7x"];
+        for name in left.iter().chain(&others) {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        assert_eq!(remove_unfinished(dir.path()).unwrap(), left.map(|name| dir.path().join(name)));
+        assert_eq!(names(dir.path()).unwrap().len(), 1 + others.len());
     }
 
     #[test]

@@ -15,46 +15,49 @@ pub(super) fn find(memory: &Memory) -> Result<Found<'_>, PthError> {
     let Value::Dict(top) = memory.result else {
         return Err(PthError::NoStateDict(format!("it holds {} instead of a state dict", describe(&memory.result))));
     };
-    let top = &memory.dicts[top];
-    if holds_tensors(top) {
-        return entries(top, Vec::new());
+    // Each dict is looked through once, however often a file refers to it.
+    let holds_tensors: Vec<bool> = memory.dicts.iter().map(|dict| dict.iter().any(is_named_tensor)).collect();
+    if holds_tensors[top] {
+        return entries(&memory.dicts[top], Vec::new());
     }
-    let nested: Vec<(&str, &[(Value, Value)])> = top
-        .iter()
-        .filter_map(|(key, value)| match (key, value) {
-            (Value::Str(key), Value::Dict(at)) if holds_tensors(&memory.dicts[*at]) => {
-                Some((&**key, memory.dicts[*at].as_slice()))
-            }
-            _ => None,
-        })
-        .collect();
-    match nested.as_slice() {
-        [(key, dict)] => entries(dict, vec![format!("took the state dict under the key `{key}`")]),
-        [] if top.is_empty() => Err(PthError::NoStateDict("the state dict is empty".into())),
-        [] => Err(PthError::NoStateDict("it holds no state dict (no dict of tensors by name)".into())),
-        several => {
-            let keys: Vec<String> = several.iter().map(|(key, _)| format!("`{key}`")).collect();
-            Err(PthError::NoStateDict(format!(
-                "it holds several state dicts ({}), and which one is meant cannot be told",
-                keys.join(", ")
-            )))
+    let mut nested = memory.dicts[top].iter().filter_map(|(key, value)| match (key, value) {
+        (Value::Str(key), Value::Dict(at)) if holds_tensors[*at] => Some((key, *at)),
+        _ => None,
+    });
+    match (nested.next(), nested.next()) {
+        (Some((key, at)), None) => {
+            entries(&memory.dicts[at], vec![format!("took the state dict under the key `{key}`")])
         }
+        (Some((first, _)), Some((second, _))) => Err(PthError::NoStateDict(format!(
+            "it holds more than one state dict (`{first}`, `{second}`{}), and which one is meant cannot be told",
+            if nested.next().is_some() { ", …" } else { "" }
+        ))),
+        (None, _) if memory.dicts[top].is_empty() => Err(PthError::NoStateDict("the state dict is empty".into())),
+        (None, _) => Err(PthError::NoStateDict("it holds no state dict (no dict of tensors by name)".into())),
     }
 }
 
-fn holds_tensors(dict: &[(Value, Value)]) -> bool {
-    dict.iter().any(|(key, value)| matches!((key, value), (Value::Str(_), Value::Tensor(_))))
+fn is_named_tensor(entry: &(Value, Value)) -> bool {
+    matches!(entry, (Value::Str(_), Value::Tensor(_)))
 }
 
 fn entries(dict: &[(Value, Value)], mut notes: Vec<String>) -> Result<Found<'_>, PthError> {
     // A key set twice has, as in Python, the later value.
     let mut tensors = BTreeMap::new();
+    let mut others = Vec::new();
     for (key, value) in dict {
         let Value::Str(name) = key else { return Err(malformed("the state dict has a key that is no text")) };
         match value {
             Value::Tensor(t) => drop(tensors.insert(name.to_string(), &**t)),
-            other => notes.push(format!("left out `{name}`, which is {} and no tensor", describe(other))),
+            other => others.push((name, other)),
         }
+    }
+    if let Some((name, value)) = others.first() {
+        let more = match others.len() - 1 {
+            0 => String::new(),
+            n => format!(" (and {n} more entries)"),
+        };
+        notes.push(format!("left out `{name}`{more}: it is {} and no tensor", describe(value)));
     }
     Ok((tensors.into_iter().collect(), notes))
 }

@@ -88,7 +88,7 @@ fn code_is_named_and_never_run() {
 fn other_contents_are_told() {
     assert_eq!(refusal("legacy.pth"), PthError::Legacy);
     let e = refusal("ambiguous.pth").to_string();
-    assert!(e.contains("`model`, `model_ema`"), "{e}");
+    assert!(e.contains("(`model`, `model_ema`)"), "{e}");
     let e = refusal("list.pth").to_string();
     assert!(e.contains("a list instead of a state dict"), "{e}");
 }
@@ -243,5 +243,21 @@ proptest! {
         ops in prop::collection::vec(prop::sample::select(&b"(.012NKX}]stuaeqhrjbQRcG)\x80\x81\x85\x86\x87\x88\x8a\x8c\x93\x94\x95\x00\x01w"[..]), 0..60)
     ) {
         let _ = pickle::run(&ops);
+    }
+
+    #[test]
+    fn a_changed_description_gives_an_error_or_a_tensor_within_its_storage(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)
+    ) {
+        let mut pickle = tensor_pickle("0", 2, 0, &[1, 2], &[2, 1]);
+        for (at, byte) in changes {
+            let at = at.index(pickle.len());
+            pickle[at] = byte;
+        }
+        if let Ok(dict) = parse(&file(&pickle)) {
+            for t in dict.tensors.values() {
+                prop_assert_eq!(t.data.len(), t.shape.iter().product::<usize>() * t.dtype.bytes());
+            }
+        }
     }
 }
