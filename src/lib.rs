@@ -9,10 +9,12 @@ compile_error!("checkpoints and data sets are read and written in place, as litt
 pub mod backend;
 pub mod build;
 pub mod checkpoint;
+pub mod cli;
 pub mod config;
 pub mod data;
 pub mod graph;
 pub mod passes;
 pub mod plan;
+pub mod predict;
 pub mod random;
 pub mod train;

@@ -1,7 +1,7 @@
 //! Devices: what runs a planned program. A backend knows the graph and the plan, never the configuration file.
 
-pub mod reference;
 pub mod cpu;
+pub mod reference;
 
 use crate::graph::{Graph, Node, NodeId, ValueId, VarId};
 use crate::plan::Plan;

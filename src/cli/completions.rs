@@ -2,7 +2,7 @@
 
 use super::args::Cli;
 use super::failure::Failure;
-use crate::config::schema;
+use crate::config::schema::schema as language_schema;
 use clap::CommandFactory;
 use std::process::ExitCode;
 
@@ -16,6 +16,6 @@ pub(super) fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Failu
 
 /// Prints the JSON Schema of the configuration language.
 pub(super) fn schema() -> Result<ExitCode, Failure> {
-    super::print(&schema::text())?;
+    super::print(&format!("{:#}", language_schema()))?;
     Ok(ExitCode::SUCCESS)
 }

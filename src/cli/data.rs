@@ -57,7 +57,8 @@ impl Progress {
             Event::Present { file } => self.files.push(file.to_string()),
             Event::Started { file, url, done, total } => {
                 if self.terminal {
-                    let style = ProgressStyle::with_template("{prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
+                    let style =
+                        ProgressStyle::with_template("{prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
                     let bar = ProgressBar::new(total).with_prefix(file.to_string());
                     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
                     bar.set_position(done);

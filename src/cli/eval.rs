@@ -32,7 +32,9 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         SplitName::Train => ("train", &samples.train),
     };
     if split.is_empty() {
-        return Err(Failure::Usage(format!("the data has no samples in the split `{name}`; choose another with --split")));
+        return Err(Failure::Usage(format!(
+            "the data has no samples in the split `{name}`; choose another with --split"
+        )));
     }
     let sizes = Sizes { eval: Sizes::of(batch, Some(split.len()), false), ..Sizes::default() };
     let programs = build(&model.loaded, &samples.spec, &sizes, backend.as_ref())?;

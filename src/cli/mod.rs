@@ -61,7 +61,8 @@ fn wants_json(command: &Command) -> bool {
 /// Standard output cannot be written to (a closed pipe ends the command quietly).
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") }) {
+    match out.write_all(text.as_bytes()).and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") })
+    {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(Failure::Other(anyhow::Error::new(e).context("cannot write to standard output")))
         }
@@ -108,7 +109,10 @@ mod tests {
 
     #[test]
     fn numbers_for_people() {
-        assert_eq!([thousands(0), thousands(999), thousands(1000), thousands(1_234_567)].join(" "), "0 999 1,000 1,234,567");
+        assert_eq!(
+            [thousands(0), thousands(999), thousands(1000), thousands(1_234_567)].join(" "),
+            "0 999 1,000 1,234,567"
+        );
         assert_eq!([human_bytes(12), human_bytes(1536), human_bytes(3 << 30)].join(" "), "12 B 1.5 KiB 3.0 GiB");
     }
 }

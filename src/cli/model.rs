@@ -2,13 +2,13 @@
 
 use super::failure::{Failure, warn};
 use crate::backend::Backend;
-use crate::train::device::select;
 use crate::checkpoint::{self, Checkpoint};
 use crate::config::diagnostics::Diagnostic;
 use crate::config::values::Precision;
 use crate::config::{self, Experiment, Loaded};
 use crate::data::DataSpec;
 use crate::passes::PassOptions;
+use crate::train::device::select;
 use crate::train::input;
 use crate::train::programs::{self, Programs, Sizes};
 use crate::train::session::Session;
@@ -62,7 +62,8 @@ fn check_precision(loaded: &Loaded) -> Result<(), Failure> {
     if loaded.experiment.precision == Precision::Fp32 {
         return Ok(());
     }
-    let mut error = Diagnostic::error("the CPU computes in `fp32` only").help("set `precision = \"fp32\"`, or leave it out");
+    let mut error =
+        Diagnostic::error("the CPU computes in `fp32` only").help("set `precision = \"fp32\"`, or leave it out");
     if let Some(span) = loaded.experiment.nearest_span("precision") {
         error = error.at(span, "not on this device");
     }

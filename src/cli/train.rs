@@ -104,12 +104,14 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         ));
         return Ok(ExitCode::SUCCESS);
     }
-    let outcome = run.run(&on_interrupt()?)?;
+    let interrupt = on_interrupt()?;
+    let outcome = run.run(&interrupt)?;
     let place = run.folder.path.display();
     let step = run.state.step;
     match outcome {
         Outcome::Finished => {
-            let best = run.state.best.as_ref().map_or(String::new(), |b| format!("; best {} {:.5}", b.monitor, b.value));
+            let best =
+                run.state.best.as_ref().map_or(String::new(), |b| format!("; best {} {:.5}", b.monitor, b.value));
             run.reporter.info(&format!("done: {step} steps{best}; the run is in `{place}`"));
         }
         Outcome::EarlyStopped => {
@@ -169,7 +171,11 @@ fn announce(
     reporter: &Reporter,
 ) {
     let (trainable, all) = programs.parameters();
-    let frozen = if trainable < all { format!(" ({} frozen)", super::thousands((all - trainable) as u64)) } else { String::new() };
+    let frozen = if trainable < all {
+        format!(" ({} frozen)", super::thousands((all - trainable) as u64))
+    } else {
+        String::new()
+    };
     let e = &loaded.experiment;
     let memory = programs.plan.memory(slots(e) + eval_slots(e));
     reporter.info(&format!(
@@ -229,7 +235,10 @@ fn find_checkpoint(
     }
     let harmless = list(Effect::Harmless);
     if !harmless.is_empty() {
-        reporter.info(&format!("the configuration has changed, without an effect on the numbers:\n{}", harmless.join("\n")));
+        reporter.info(&format!(
+            "the configuration has changed, without an effect on the numbers:\n{}",
+            harmless.join("\n")
+        ));
     }
     Ok((folder, path, checkpoint))
 }

@@ -69,12 +69,16 @@ const BREAKS: &[&str] = &["optimizer.type", "optimizer.momentum", "optimizer.ams
 
 fn effect(key: &str, epochs_matter: bool) -> Effect {
     let under = |list: &[&str]| {
-        list.iter().filter(|p| key == **p || key.strip_prefix(**p).is_some_and(|r| r.starts_with('.'))).map(|p| p.len()).max()
+        list.iter()
+            .filter(|p| key == **p || key.strip_prefix(**p).is_some_and(|r| r.starts_with('.')))
+            .map(|p| p.len())
+            .max()
     };
     if key == "train.epochs" && !epochs_matter {
         return Effect::Harmless;
     }
-    let longest = [(Effect::Harmless, under(HARMLESS)), (Effect::Differs, under(DIFFERS)), (Effect::Breaks, under(BREAKS))];
+    let longest =
+        [(Effect::Harmless, under(HARMLESS)), (Effect::Differs, under(DIFFERS)), (Effect::Breaks, under(BREAKS))];
     longest.into_iter().filter_map(|(e, len)| Some((len?, e))).max().map_or(Effect::Breaks, |(_, e)| e)
 }
 

@@ -278,6 +278,26 @@ impl NodeKernel for AccumulateGradKernel {
     }
 }
 
+/// [`crate::graph::op::ZeroGrad`].
+pub struct ZeroGradKernel {
+    /// Number of operands.
+    pub operands: usize,
+}
+
+impl NodeKernel for ZeroGradKernel {
+    fn run(&self, frame: &Frame<'_>) {
+        for i in 0..self.operands {
+            let sum = frame.source::<f32>(i);
+            let pieces = chunks(sum.len(), CHUNK);
+            frame.pool().run(pieces.count(), |task, _| {
+                let r = pieces.range(task);
+                // SAFETY: the range lies within the operand, and each task has its own.
+                unsafe { std::ptr::write_bytes(sum.range(r.clone()), 0, r.len()) };
+            });
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

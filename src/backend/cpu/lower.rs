@@ -2,7 +2,7 @@
 
 use super::batch_norm::{BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel};
 use super::dropout::DropoutKernel;
-use super::elementwise::{AccumulateGradKernel, ActivationGradKernel, ActivationKernel, BinaryKernel};
+use super::elementwise::{AccumulateGradKernel, ActivationGradKernel, ActivationKernel, BinaryKernel, ZeroGradKernel};
 use super::frame::NodeKernel;
 use super::group_norm::{GroupNormGradKernel, GroupNormKernel, Layout};
 use super::layer_norm::{LayerNormGradKernel, LayerNormKernel};
@@ -102,6 +102,7 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::MseGrad(_) => Box::new(MseGradKernel { level }),
         Op::Metrics(op) => Box::new(MetricsKernel::new(op.task, x(1), level)),
         Op::AccumulateGrad(_) => Box::new(AccumulateGradKernel { level }),
+        Op::ZeroGrad(_) => Box::new(ZeroGradKernel { operands: node.inputs.len() }),
         Op::GradNorm(_) => Box::new(GradNormKernel::new((1..node.inputs.len()).map(|i| x(i).len()), level)),
         Op::OptimizerStep(op) => {
             let lengths = (0..op.tensors.len()).map(|t| x(op.head() + t * op.stride()).len());

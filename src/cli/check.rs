@@ -1,0 +1,161 @@
+//! `runner check`.
+
+use super::args::CheckArgs;
+use super::failure::Failure;
+use super::model::{build, describe_data, device, load_config};
+use super::train::sizes;
+use super::{human_bytes, thousands};
+use crate::config::diagnostics::to_json;
+use crate::config::{self, Loaded};
+use crate::passes::{Pass, PassOptions};
+use crate::plan::MemorySummary;
+use crate::train::programs::{Programs, graph_after};
+use crate::train::run::{eval_slots, slots};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// Validates a configuration and shows what training it would take.
+pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
+    let loaded = load_config(&args.config, &args.overrides.sets())?;
+    let experiment = &loaded.experiment;
+    let backend = device(experiment, None)?;
+    let data = describe_data(&loaded)?;
+    let programs = build(&loaded, &data, &sizes(&loaded, data.train, data.val), backend.as_ref())?;
+    if let Some(name) = &args.graph {
+        let text = graph(&loaded, &data, name)?;
+        super::print(&text)?;
+    } else if args.print {
+        super::print(&config::print_with_origins(&loaded))?;
+    } else {
+        let slots = slots(experiment) + if data.val == Some(0) { 0 } else { eval_slots(experiment) };
+        let memory = programs.plan.memory(slots);
+        if args.output.json {
+            super::print_json(&as_json(&loaded, &programs, &memory, &backend.describe()))?;
+        } else {
+            super::print(&as_text(&loaded, &programs, &memory, &backend.describe()))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The training graph after pass `name` (or `forward`: before any).
+fn graph(loaded: &Loaded, data: &crate::data::DataSpec, name: &str) -> Result<String, Failure> {
+    let stop_before = match (name, Pass::parse(name)) {
+        ("forward", _) => Some(Pass::Grad),
+        (_, Some(pass)) => Pass::ALL.into_iter().find(|p| *p > pass),
+        (_, None) => {
+            let names: Vec<&str> = Pass::ALL.iter().map(|p| p.name()).collect();
+            return Err(Failure::Usage(format!("there is no pass `{name}`; choose forward, {}", names.join(", "))));
+        }
+    };
+    let options = PassOptions { stop_before, ..PassOptions::default() };
+    graph_after(&loaded.experiment, data, &options)
+        .map(|g| g.to_string())
+        .map_err(|diagnostics| Failure::Config { sources: loaded.sources.clone(), diagnostics })
+}
+
+/// Classes of memory with their bytes.
+fn classes(m: &MemorySummary) -> [(&'static str, usize); 8] {
+    [
+        ("parameters", m.parameters),
+        ("gradients", m.gradients),
+        ("optimizer", m.optimizer),
+        ("buffers", m.buffers),
+        ("activations", m.activations),
+        ("workspace", m.workspace),
+        ("unused", m.unused),
+        ("batches", m.batches),
+    ]
+}
+
+fn peak_place(m: &MemorySummary) -> String {
+    let layer = if m.peak.layer.is_empty() { "the update".to_string() } else { format!("`{}`", m.peak.layer) };
+    let side = if m.peak.backward { ", backward" } else { "" };
+    format!("{layer} ({}{side}) of `{}`", m.peak.op, m.peak_program)
+}
+
+fn as_json(loaded: &Loaded, programs: &Programs, m: &MemorySummary, device: &str) -> Value {
+    let layers: Vec<Value> = programs
+        .rows
+        .iter()
+        .map(|r| json!({ "name": r.path, "type": r.kind, "output": r.output.dims(), "parameters": r.params, "flops": r.flops }))
+        .collect();
+    let (trainable, all) = programs.parameters();
+    let mut memory: serde_json::Map<String, Value> =
+        classes(m).iter().map(|(name, bytes)| (name.to_string(), json!(bytes))).collect();
+    memory.insert("total".into(), json!(m.total));
+    memory.insert(
+        "peak".into(),
+        json!({ "program": m.peak_program, "layer": m.peak.layer, "op": m.peak.op, "backward": m.peak.backward }),
+    );
+    json!({
+        "layers": layers,
+        "parameters": all,
+        "trainable_parameters": trainable,
+        "batch_size": loaded.experiment.data.loading.batch_size,
+        "flops": programs.rows.iter().map(|r| r.flops).sum::<u64>(),
+        "memory": memory,
+        "device": device,
+        "warnings": to_json(&loaded.sources, &loaded.warnings),
+    })
+}
+
+/// Operations for people: `1.23 G`.
+fn flops(n: u64) -> String {
+    match n {
+        0 => String::new(),
+        1..1_000_000 => format!("{:.1} k", n as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} M", n as f64 / 1e6),
+        _ => format!("{:.2} G", n as f64 / 1e9),
+    }
+}
+
+fn as_text(loaded: &Loaded, programs: &Programs, m: &MemorySummary, device: &str) -> String {
+    let mut rows = vec![["layer", "type", "output", "parameters", "FLOPs"].map(str::to_string)];
+    rows.extend(programs.rows.iter().map(|r| {
+        let params = if r.params == 0 { String::new() } else { thousands(r.params as u64) };
+        let name = if r.path.is_empty() { "(model)".to_string() } else { r.path.clone() };
+        [name, r.kind.clone(), r.output.to_string(), params, flops(r.flops)]
+    }));
+    let widths: Vec<usize> = (0..5).map(|i| rows.iter().map(|r| r[i].chars().count()).max().unwrap_or(0)).collect();
+    let mut out = String::new();
+    let mut line = |text: String| {
+        out.push_str(text.trim_end());
+        out.push('\n');
+    };
+    for r in &rows {
+        line(format!(
+            "{:<w0$}  {:<w1$}  {:<w2$}  {:>w3$}  {:>w4$}",
+            r[0],
+            r[1],
+            r[2],
+            r[3],
+            r[4],
+            w0 = widths[0],
+            w1 = widths[1],
+            w2 = widths[2],
+            w3 = widths[3],
+            w4 = widths[4]
+        ));
+    }
+    let (trainable, all) = programs.parameters();
+    let total: u64 = programs.rows.iter().map(|r| r.flops).sum();
+    let batch = loaded.experiment.data.loading.batch_size;
+    line(String::new());
+    let trained =
+        if trainable == all { String::new() } else { format!(", {} of them trained", thousands(trainable as u64)) };
+    line(format!(
+        "{} parameters{trained}; {}FLOPs forward for a batch of {batch}",
+        thousands(all as u64),
+        flops(total)
+    ));
+    line(String::new());
+    line(format!("memory on {device}"));
+    for (name, bytes) in classes(m) {
+        if bytes > 0 {
+            line(format!("  {name:<12} {:>12}", human_bytes(bytes)));
+        }
+    }
+    line(format!("  {:<12} {:>12}   peak at {}", "total", human_bytes(m.total), peak_place(m)));
+    out
+}

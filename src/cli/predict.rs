@@ -1,0 +1,75 @@
+//! `runner predict`.
+
+use super::args::PredictArgs;
+use super::failure::Failure;
+use super::model::{build, describe_data, device, load_model};
+use crate::build::{sample_shape, task};
+use crate::data::DataSpec;
+use crate::graph::Input;
+use crate::graph::op::Task;
+use crate::predict::{image_sample, softmax, top};
+use crate::train::programs::Sizes;
+use anyhow::Context;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// Classifies image files.
+pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
+    let model = load_model(&args.model, &args.overrides.sets())?;
+    let experiment = &model.loaded.experiment;
+    let backend = device(experiment, args.threads)?;
+    let data = describe_data(&model.loaded)?;
+    // What the model sees after its transforms.
+    let data = DataSpec { input: sample_shape(experiment, &data, false), ..data };
+    let sizes = Sizes { predict: vec![1], ..Sizes::default() };
+    let programs = build(&model.loaded, &data, &sizes, backend.as_ref())?;
+    let layout = programs.plan.slot.clone();
+    let mut session = model.session(programs, backend.as_ref())?;
+    let mut buffer = backend.host_buffer(layout.bytes)?;
+    let at = layout.find(Input::Data).context("the model reads no data")?.offset;
+    let task = task(experiment);
+    let label = |class: usize| match &data.class_names {
+        Some(names) => names.get(class).cloned().unwrap_or_else(|| class.to_string()),
+        None => class.to_string(),
+    };
+    let mut results: Vec<Value> = Vec::new();
+    let mut text = String::new();
+    let mut failed: Option<anyhow::Error> = None;
+    for file in &args.files {
+        let sample = match image_sample(file, &data, args.invert) {
+            Ok(s) => s,
+            Err(e) => {
+                // The other files are still classified; the exit code tells.
+                eprintln!("error: {e:#}");
+                failed = Some(e);
+                continue;
+            }
+        };
+        buffer.bytes_mut()[at..at + sample.len()].copy_from_slice(&sample);
+        let output = session.predict(&buffer, 1)?;
+        text.push_str(&format!("{}\n", file.display()));
+        match task {
+            Task::Classification => {
+                let best = top(&softmax(&output), args.top as usize);
+                for (class, p) in &best {
+                    text.push_str(&format!("  {:>6.2} %  {}\n", 100.0 * p, label(*class)));
+                }
+                let list: Vec<Value> = best
+                    .iter()
+                    .map(|(class, p)| json!({ "class": class, "label": label(*class), "probability": p }))
+                    .collect();
+                results.push(json!({ "file": file, "top": list }));
+            }
+            Task::Regression => {
+                text.push_str(&format!("  {output:?}\n"));
+                results.push(json!({ "file": file, "values": output }));
+            }
+        }
+    }
+    if args.output.json {
+        super::print_json(&Value::Array(results))?;
+    } else {
+        super::print(&text)?;
+    }
+    Ok(if failed.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
