@@ -1,1 +1,370 @@
-//! x
+//! What each kind of mistake looks like to the person who made it.
+
+use std::path::Path;
+
+use runner::config::{self, Failure, Severity, diagnostics};
+
+/// A configuration without mistakes, in which each test makes its own.
+const GOOD: &str = r#"seed = 1
+[data]
+source = "synthetic"
+shape = [3, 8, 8]
+classes = 10
+batch_size = 32
+
+[model]
+layers = [
+  { type = "conv2d", out_channels = 8, kernel_size = 3, padding = 1 },
+  "relu",
+  "flatten",
+  { type = "linear", out_features = 10 },
+]
+
+[loss]
+type = "cross_entropy"
+
+[optimizer]
+type = "sgd"
+lr = 0.1
+
+[train]
+epochs = 3
+"#;
+
+/// The good configuration with pieces replaced.
+fn changed(changes: &[(&str, &str)]) -> String {
+    changes.iter().fold(GOOD.to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "{from} is not in the configuration");
+        text.replacen(from, to, 1)
+    })
+}
+
+/// What is said of a text, errors and warnings alike; every error has a place.
+fn told(text: &str, sets: &[&str]) -> String {
+    let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+    match config::load_str("test.toml", text, &sets) {
+        Ok(loaded) => diagnostics::render(&loaded.sources, &loaded.warnings, false),
+        Err(failure) => told_of(&failure),
+    }
+}
+
+fn told_of(failure: &Failure) -> String {
+    assert!(failure.diagnostics.iter().any(|d| d.severity == Severity::Error));
+    assert!(failure.diagnostics.iter().all(|d| d.span().is_some()), "{failure}");
+    diagnostics::render(&failure.sources, &failure.diagnostics, false)
+}
+
+/// One snapshot for a list of mistakes of the same kind, each in a configuration of its own.
+macro_rules! mistakes {
+    ($($test:ident: [$($changes:expr),* $(,)?];)*) => {
+        $(
+            #[test]
+            fn $test() {
+                let cases: &[&[(&str, &str)]] = &[$(&$changes),*];
+                let all: Vec<String> = cases.iter().map(|changes| told(&changed(changes), &[])).collect();
+                insta::assert_snapshot!(all.join("\n==========\n"));
+            }
+        )*
+    };
+}
+
+const CONV: &str = r#"{ type = "conv2d", out_channels = 8, kernel_size = 3, padding = 1 }"#;
+const SGD: &str = "type = \"sgd\"\nlr = 0.1";
+
+mistakes! {
+    syntax: [
+        [("epochs = 3", "epochs = ")],
+        [("[train]", "[train")],
+        [("lr = 0.1", "lr = 0.1\nlr = 0.2")],
+        [("seed = 1", "seed = 99999999999999999999")],
+        [("lr = 0.1", "lr = 1e999")],
+        [("\"relu\"", "\"relu")],
+    ];
+    unknown_keys: [
+        [("kernel_size", "kernal_size")],
+        [("batch_size = 32", "batchsize = 32\nworker = 2\nfoo = 1")],
+        [("seed = 1", "sead = 1"), ("[train]", "[trian]")],
+        [("\"relu\"", "{ type = \"relu\", inplace = true }")],
+        [("lr = 0.1", "lr = 0.1\nbetas = [0.9, 0.99]")],
+        [("epochs = 3", "epochs = 3\nearly_stopping = { monitr = \"val_loss\", patience = 2 }")],
+    ];
+    unknown_words: [
+        [("\"relu\"", "\"rellu\"")],
+        [("\"relu\"", "{ type = \"batchnorm\" }")],
+        [("\"relu\"", "\"somethingelse\"")],
+        [("\"synthetic\"", "\"mnits\"")],
+        [("cross_entropy", "crossentropy")],
+        [("\"sgd\"", "\"adma\"")],
+        [("seed = 1", "device = \"gpu\"\nprecision = \"float16\"")],
+        [("epochs = 3", "epochs = 3\nearly_stopping = { monitor = \"val_acc\" }")],
+        [("\"relu\"", "{ type = \"gelu\", approximate = \"tan\" }")],
+        [(CONV, r#"{ type = "conv2d", out_channels = 8, kernel_size = 3, padding = "sane" }"#)],
+        [("batch_size = 32", "transforms = [\"normalise\"]")],
+        [("[train]", "[schedule]\ntype = \"cosin\"\n[train]")],
+    ];
+    missing_keys: [
+        [("lr = 0.1", "")],
+        [("epochs = 3", "")],
+        [("[loss]\ntype = \"cross_entropy\"", ""), ("[train]\nepochs = 3", "")],
+        [("source = \"synthetic\"", "")],
+        [("out_features = 10", "bias = true")],
+        [("\"relu\"", "\"linear\", \"conv2d\", { kernel_size = 3 }, { typ = \"relu\" }")],
+        [("classes = 10", "")],
+        [("batch_size = 32", "transforms = [\"normalize\"]")],
+        [(CONV, r#"{ type = "conv2d", kernel_size = 3 }"#)],
+        [("[train]", "[schedule]\ntype = \"step\"\n[train]")],
+    ];
+    wrong_types: [
+        [("epochs = 3", "epochs = 3.5")],
+        [("epochs = 3", "epochs = \"3\"\naccumulate = true\neval_every = 1.0")],
+        [("batch_size = 32", "batch_size = 32\nworkers = -1\nshuffle = 1")],
+        [("seed = 1", "seed = -1")],
+        [("lr = 0.1", "lr = \"0.1\"")],
+        [("\"relu\"", "3, [\"relu\"], { type = 3 }, { type = \"relu\", name = 1 }, { type = \"relu\", from = 1 }")],
+        [(CONV, r#"{ type = "conv2d", out_channels = 8.0, kernel_size = [3, 3, 3], stride = "two", bias = "no" }"#)],
+        [("seed = 1", "seed = 2020-01-01")],
+        [("[train]\nepochs = 3", ""), ("seed = 1", "train = 3")],
+        [(SGD, "type = \"adam\"\nbetas = [0.9]")],
+        [("batch_size = 32", "validation_split = 1.5")],
+    ];
+    ranges: [
+        [("epochs = 3", "epochs = 0\naccumulate = 0\nclip_grad_norm = 0.0")],
+        [("kernel_size = 3", "kernel_size = [3, 0]")],
+        [("out_features = 10", "out_features = 0"), ("out_channels = 8", "out_channels = 100000000000")],
+        [("\"relu\"", "{ type = \"dropout\", p = 1.0 }, { type = \"dropout\", p = -0.1 }, { type = \"softmax\", dim = 2 }")],
+        [("lr = 0.1", "lr = 0")],
+        [("lr = 0.1", "lr = nan\nmomentum = inf")],
+        [(SGD, "type = \"adam\"\nbetas = [0.9, 1.0]\neps = -1")],
+        [("batch_size = 32", "batch_size = 0\nworkers = 1000000\nprefetch = 0\nlimit = 0")],
+        [("shape = [3, 8, 8]", "shape = [30000, 30000]")],
+        [("\"relu\"", "{ type = \"max_pool2d\", kernel_size = 2, padding = 2 }, { type = \"batch_norm2d\", momentum = 2, eps = 0 }")],
+        [("batch_size = 32", "transforms = [{ type = \"normalize\", mean = [0.5], std = [0] }, { type = \"normalize\", mean = [1, 2], std = [1, 2, 3] }]")],
+        [("cross_entropy\"", "cross_entropy\"\nlabel_smoothing = 1.5")],
+        [("[train]", "[checkpoint]\nkeep = 0\n[log]\nevery_steps = 0\n[train]")],
+    ];
+    conflicts: [
+        [("lr = 0.1", "lr = 0.1\nnesterov = true")],
+        [("lr = 0.1", "lr = 0.1\nnesterov = true\nmomentum = 0.9\ndampening = 0.1")],
+        [("[train]", "[schedule]\ntype = \"cosine\"\nwarmup_epochs = 1\nwarmup_steps = 100\n[train]")],
+        [("[train]", "[schedule]\ntype = \"cosine\"\nwarmup_epochs = 3\nmin_lr = 1\n[train]")],
+        [("[train]", "[schedule]\ntype = \"step\"\nstep_epochs = 1\nmilestones = [2, 1]\n[train]")],
+        [("[train]", "[schedule]\ntype = \"constant\"\nwarmup_start_factor = 0.1\n[train]")],
+        [("classes = 10", "classes = 10\ntargets = 1")],
+        [("cross_entropy", "mse")],
+        [("\"synthetic\"\nshape = [3, 8, 8]\nclasses = 10", "\"mnist\""), ("cross_entropy", "mse")],
+        [("epochs = 3", "epochs = 3\nearly_stopping = { monitor = \"val_mae\" }\n[checkpoint]\nmonitor = \"val_rmse\"")],
+        [("batch_size = 32", "transforms = [\"random_horizontal_flip\"]")],
+        [(CONV, r#"{ type = "conv2d", out_channels = 8, kernel_size = 3, stride = 2, padding = "same" }"#)],
+        [(CONV, r#"{ type = "conv2d", out_channels = 8, kernel_size = 3, groups = 3 }"#)],
+        [("lr = 0.1", "lr = 0.1\ngroups = [{ match = [\"*.bias\"] }, { lr = 1 }, { match = [], lr = -1, foo = 2 }, 3]")],
+    ];
+    layer_names: [
+        [("\"relu\"", "{ name = \"a.b\", type = \"relu\" }, { name = \"\", type = \"relu\" }, { name = \"x_{i}\", type = \"relu\" }")],
+        [("\"relu\"", "{ name = \"a\", type = \"batch_norm2d\" }, { name = \"a\", type = \"batch_norm2d\" }")],
+        [("\"relu\"", "{ type = \"residual\", layers = [{ type = \"conv2d\", out_channels = 8, kernel_size = 1 }] }")],
+    ];
+    wiring: [
+        [("\"relu\"", "{ type = \"relu\", from = \"steem\" }"), (CONV, r#"{ name = "stem", type = "conv2d", out_channels = 8, kernel_size = 3 }"#)],
+        [("\"relu\"", "{ type = \"add\", from = [\"a\", \"b\"] }, { name = \"a\", type = \"relu\" }, { name = \"b\", type = \"relu\" }")],
+        [("\"relu\"", "\"add\", { type = \"concat\", from = \"0\" }, { type = \"relu\", from = [\"0\", \"0\"] }")],
+        [("\"relu\"", "{ name = \"g\", layers = [{ type = \"relu\", from = \"g\" }] }")],
+        [("\"relu\"", "{ name = \"a\", type = \"relu\" }, { name = \"a\", type = \"relu\" }, { type = \"relu\", from = \"a\" }")],
+    ];
+    containers: [
+        [("\"relu\"", "\"residual\", { type = \"gate\", layer = [] }, { type = \"branches\", layers = [] }")],
+        [("\"relu\"", "{ type = \"residual\", layers = \"relu\" }, { name = \"g\", layers = 3 }, { layers = [\"relu\"], kernel_size = 3 }")],
+        [("\"relu\"", "{ type = \"residual\", layers = [\"relu\"], projection = \"identity\", shortcut = \"if_same_shape\" }")],
+        [("\"relu\"", "{ type = \"residual\", layers = [\"relu\"], shortcut = \"sometimes\", projection = 3 }")],
+        [("\"relu\"", "{ type = \"branches\", branches = [], combine = \"add\" }, { type = \"branches\", branches = [\"relu\"], combine = \"sum\" }")],
+        [("layers = [", "layers = []\n[ignored]\nx = ["), ],
+    ];
+    models: [
+        [("layers = [", "use = \"no/such/file.toml\"\nlayers = [")],
+        [("[loss]", "[unused]\n[loss]"), ("layers = [", "with = { a = 1 }\nlayers = [")],
+        [("layers = [", "weights_strict = false\nlayers = [")],
+        [("layers = [", "freeze = \"a\"\nweights = 3\nlayers = [")],
+    ];
+}
+
+/// The good configuration with one layer replaced, and blocks or parameters added.
+fn with_blocks(layer: &str, definitions: &str) -> String {
+    changed(&[("\"relu\"", layer)]) + definitions
+}
+
+#[test]
+fn blocks_and_parameters() {
+    let block = "[blocks.b]\nparams = { planes = 8, spare = 1 }\nlayers = [{ type = \"conv2d\", out_channels = \"$planes\", kernel_size = 1 }]\n";
+    let cases = [
+        with_blocks("{ block = \"c\" }", block),
+        with_blocks("{ block = \"b\", with = { plane = 4, colour = 3 } }", block),
+        with_blocks("{ block = \"b\", with = { planes = \"many\" } }", block),
+        with_blocks("{ block = \"b\", with = { planes = 0 } }, { block = \"b\", with = { planes = 0 } }", block),
+        with_blocks("{ block = \"b\", with = { planes = \"$nothing\" } }", block),
+        with_blocks("{ block = \"b\", repeat = 0 }, { block = \"b\", first = { planes = 3 } }, { block = 3 }", block),
+        with_blocks("{ block = \"b\", type = \"relu\" }, { type = \"b\" }", block),
+        with_blocks("{ block = \"b\", repeat = 2, with = 3 }", block),
+        with_blocks(
+            "{ block = \"b\" }",
+            "[blocks.b]\nlayers = [{ block = \"c\" }]\n[blocks.c]\nlayers = [{ block = \"b\" }]\n",
+        ),
+        with_blocks("\"relu\"", "[blocks.b]\nlayer = []\n[blocks.c]\nlayers = 3\nparams = 4\n[blocks]\nd = 3\n"),
+        // Warnings: a block and parameters that nothing refers to.
+        with_blocks("\"relu\"", &format!("[params]\nwidth = 3\n{block}")),
+        with_blocks("{ block = \"b\" }", block),
+        with_blocks("\"relu\"", "[params]\nwidth = { a = 1 }\n\"strange name\" = 3\n"),
+    ];
+    insta::assert_snapshot!(cases.map(|text| told(&text, &[])).join("\n==========\n"));
+}
+
+#[test]
+fn expressions() {
+    let expressions = [
+        "$widht",
+        "$width *",
+        "$width / 3",
+        "$width / 0",
+        "($width",
+        "$width $width",
+        "$act + 1",
+        "$width * 9223372036854775807",
+        "$",
+        "2 $width",
+        "$width % 2",
+        "0 - $width",
+    ];
+    let all = expressions.map(|expression| {
+        let layer = format!("{{ type = \"linear\", out_features = \"{expression}\" }}");
+        told(&with_blocks(&layer, "[params]\nwidth = 8\nact = \"relu\"\n"), &[])
+    });
+    insta::assert_snapshot!(all.join("\n==========\n"));
+}
+
+#[test]
+fn overrides() {
+    let sets: [&[&str]; 11] = [
+        &["train.epochs"],
+        &["train..epochs=3"],
+        &["trian.epochs=5"],
+        &["train.epochs=many", "train.accumulate=0"],
+        &["train.epochs=[1"],
+        &["seed.x=1"],
+        &["model.layers.7.out_features=3"],
+        &["model.layers.1.p=3"],
+        &["model.layers.0.out_chanels=3"],
+        &["optimizer={ nesterov = true }"],
+        &["device=tpu"],
+    ];
+    insta::assert_snapshot!(sets.map(|sets| told(GOOD, sets)).join("\n==========\n"));
+}
+
+#[test]
+fn several_files() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("can be written");
+    write("good.toml", GOOD);
+    write("broken.toml", "extends = \"base.toml\"\n[train\n");
+    write("circle.toml", "extends = \"turn.toml\"\n");
+    write("turn.toml", "extends = \"circle.toml\"\n");
+    write("nowhere.toml", "extends = \"none.toml\"\n");
+    write("number.toml", "extends = 3\n");
+    write("child.toml", "extends = \"good.toml\"\n[optimizer]\nmomentun = 0.9\n[train]\nepochs = 0\n");
+    write("switch.toml", "extends = \"good.toml\"\n[loss]\ntype = \"mse\"\n[data]\nshape = [4]\n");
+    write(
+        "net.toml",
+        "[params]\nwidth = 3\n[model]\nlayers = [\"flatten\", { type = \"linear\", out_features = \"$width\", bais = true }]\n",
+    );
+    write(
+        "fine_net.toml",
+        "[params]\nwidth = 3\n[model]\nlayers = [\"flatten\", { type = \"linear\", out_features = \"$width\" }]\n",
+    );
+    write("empty_net.toml", "seed = 3\n[model]\nlayer = []\n");
+    let using = |model: &str| {
+        let start = GOOD.find("layers = [").expect("there");
+        let end = GOOD.find("[loss]").expect("there");
+        format!("{}{model}\n{}", &GOOD[..start], &GOOD[end..])
+    };
+    write("uses.toml", &using("use = \"net.toml\""));
+    write("uses_with.toml", &using("use = \"fine_net.toml\"\nwith = { widht = 4 }"));
+    write("uses_empty.toml", &using("use = \"empty_net.toml\""));
+    write("uses_and_blocks.toml", &(using("use = \"fine_net.toml\"") + "[blocks.b]\nlayers = []\n"));
+    std::fs::write(folder.path().join("binary.toml"), [0xff, 0xfe]).expect("can be written");
+    write("extends_binary.toml", "extends = \"binary.toml\"\n");
+    let names = [
+        "broken",
+        "circle",
+        "nowhere",
+        "number",
+        "child",
+        "switch",
+        "uses",
+        "uses_with",
+        "uses_empty",
+        "uses_and_blocks",
+        "extends_binary",
+    ];
+    let all = names.map(|name| {
+        let failure = config::load(&folder.path().join(name).with_extension("toml"), &[]).expect_err(name);
+        told_of(&failure).replace(&folder.path().display().to_string(), "DIR")
+    });
+    insta::assert_snapshot!(all.join("\n==========\n"));
+}
+
+#[test]
+fn a_file_that_is_not_there() {
+    let failure = config::load(Path::new("no/such.toml"), &[]).expect_err("there is none");
+    assert!(failure.to_string().contains("cannot read `no/such.toml`"), "{failure}");
+}
+
+#[test]
+fn json_for_programs() {
+    let text = changed(&[("kernel_size", "kernal_size"), ("lr = 0.1", "lr = 0.1\nnesterov = true")]);
+    let failure = config::load_str("test.toml", &text, &[]).expect_err("two mistakes");
+    let json = diagnostics::to_json(&failure.sources, &failure.diagnostics);
+    insta::assert_snapshot!(serde_json::to_string_pretty(&json).expect("a JSON value"));
+}
+
+#[test]
+fn hostile_configurations_end_in_an_error() {
+    // Ten levels of a thousand each.
+    let mut blocks = String::from("[blocks.b0]\nlayers = [\"relu\"]\n");
+    for i in 1..10 {
+        blocks += &format!("[blocks.b{i}]\nlayers = [{{ block = \"b{}\", repeat = 1000 }}]\n", i - 1);
+    }
+    let report = told(&with_blocks("{ block = \"b9\", repeat = 1000 }", &blocks), &[]);
+    assert!(report.contains("too many layers"), "{report}");
+
+    let mut blocks = String::from("[blocks.b0]\nlayers = [\"relu\"]\n");
+    for i in 1..60 {
+        blocks += &format!("[blocks.b{i}]\nlayers = [{{ block = \"b{}\" }}]\n", i - 1);
+    }
+    let report = told(&with_blocks("{ block = \"b59\" }", &blocks), &[]);
+    assert!(report.contains("nested too deeply"), "{report}");
+
+    let deep = format!("{}\"relu\"{}", "{ layers = [".repeat(500), "] }".repeat(500));
+    told(&changed(&[("\"relu\"", &deep)]), &[]);
+    let deep = format!("{}1{}", "(".repeat(400), ")".repeat(400));
+    let report = told(
+        &with_blocks(&format!("{{ type = \"linear\", out_features = \"$width + {deep}\" }}"), "[params]\nwidth = 1\n"),
+        &[],
+    );
+    assert!(report.contains("nested too deeply"), "{report}");
+}
+
+/// The deepest nesting that is accepted can be written out and read again.
+#[test]
+fn the_deepest_model_repeats() {
+    let mut accepted = 0;
+    for depth in 1..40 {
+        let mut blocks = String::from("[blocks.b0]\nlayers = [\"relu\"]\n");
+        for i in 1..depth {
+            blocks += &format!("[blocks.b{i}]\nlayers = [{{ block = \"b{}\", repeat = 1 }}]\n", i - 1);
+        }
+        let text = with_blocks(&format!("{{ block = \"b{}\" }}", depth - 1), &blocks);
+        if let Ok(loaded) = config::load_str("deep", &text, &[]) {
+            let written = config::to_toml(&loaded);
+            config::load_str("deep", &written, &[]).unwrap_or_else(|failure| panic!("{failure}"));
+            accepted = depth;
+        }
+    }
+    assert!(accepted >= 8, "{accepted}");
+}
