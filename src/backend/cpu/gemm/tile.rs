@@ -114,27 +114,35 @@ impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
                 }
             }
             let whole = t.n == NV * S::LANES;
-            for v in 0..NV {
-                let n = t.n - v * S::LANES;
-                let bias = if t.epilogue.bias.is_null() {
-                    s.zero()
-                } else {
-                    s.load_part(t.epilogue.bias.add(v * S::LANES), n)
-                };
+            if t.accumulate {
                 for r in 0..R {
-                    let c = t.c.add(*t.c_rows.get_unchecked(r) as usize + v * S::LANES);
-                    let mut x = acc[r][v];
-                    if t.accumulate {
-                        x = s.add(if whole { s.load(c) } else { s.load_part(c, n) }, x);
+                    let c = t.c.add(*t.c_rows.get_unchecked(r) as usize);
+                    for v in 0..NV {
+                        let (c, n) = (c.add(v * S::LANES), t.n - v * S::LANES);
+                        let before = if whole { s.load(c) } else { s.load_part(c, n) };
+                        acc[r][v] = s.add(before, acc[r][v]);
                     }
-                    x = s.add(x, bias);
-                    if let Some(act) = t.epilogue.act {
-                        x = activate(s, act, x);
+                }
+            }
+            if !t.epilogue.bias.is_null() {
+                for v in 0..NV {
+                    let bias = s.load_part(t.epilogue.bias.add(v * S::LANES), t.n - v * S::LANES);
+                    for r in 0..R {
+                        acc[r][v] = s.add(acc[r][v], bias);
                     }
+                }
+            }
+            if let Some(act) = t.epilogue.act {
+                activate(s, act, &mut acc);
+            }
+            for r in 0..R {
+                let c = t.c.add(*t.c_rows.get_unchecked(r) as usize);
+                for v in 0..NV {
+                    let (c, n) = (c.add(v * S::LANES), t.n - v * S::LANES);
                     if whole {
-                        s.store(c, x);
+                        s.store(c, acc[r][v]);
                     } else {
-                        s.store_part(c, x, n);
+                        s.store_part(c, acc[r][v], n);
                     }
                 }
             }
@@ -149,14 +157,24 @@ fn relu6<S: Simd>(s: S, x: S::V) -> S::V {
 
 /// The cheap activations; NaN stays NaN.
 #[inline(always)]
-fn activate<S: Simd>(s: S, act: Activation, x: S::V) -> S::V {
+fn activate<S: Simd, const R: usize, const NV: usize>(s: S, act: Activation, acc: &mut [[S::V; NV]; R]) {
+    // The function is chosen outside the loop, which then stays in registers.
+    macro_rules! each {
+        ($x:ident => $y:expr) => {
+            for row in acc.iter_mut() {
+                for $x in row.iter_mut() {
+                    *$x = $y;
+                }
+            }
+        };
+    }
     match act {
-        Activation::Relu => s.max(s.zero(), x),
-        Activation::Relu6 => relu6(s, x),
-        Activation::LeakyRelu { slope } => s.select(s.gt(x, s.zero()), x, s.mul(s.splat(slope), x)),
-        Activation::Hardsigmoid => s.div(relu6(s, s.add(x, s.splat(3.0))), s.splat(6.0)),
-        Activation::Hardswish => s.div(s.mul(x, relu6(s, s.add(x, s.splat(3.0)))), s.splat(6.0)),
-        _ => x,
+        Activation::Relu => each!(x => s.max(s.zero(), *x)),
+        Activation::Relu6 => each!(x => relu6(s, *x)),
+        Activation::LeakyRelu { slope } => each!(x => s.select(s.gt(*x, s.zero()), *x, s.mul(s.splat(slope), *x))),
+        Activation::Hardsigmoid => each!(x => s.div(relu6(s, s.add(*x, s.splat(3.0))), s.splat(6.0))),
+        Activation::Hardswish => each!(x => s.div(s.mul(*x, relu6(s, s.add(*x, s.splat(3.0)))), s.splat(6.0))),
+        _ => debug_assert!(false, "{} is not applied by a tile", act.name()),
     }
 }
 
