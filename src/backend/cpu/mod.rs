@@ -1,5 +1,6 @@
 //! The CPU backend.
 
+pub mod conv;
 pub mod gemm;
 pub mod linear;
 pub mod simd;
