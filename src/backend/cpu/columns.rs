@@ -27,7 +27,7 @@ pub struct Grid {
 impl Grid {
     /// Blocks of a `rows × columns` matrix that stay in the second-level cache, at most 512 of them down a column.
     pub fn new(rows: usize, columns: usize) -> Self {
-        let width = columns.min(BLOCK_COLUMNS).max(1);
+        let width = columns.clamp(1, BLOCK_COLUMNS);
         let height = (32 * 1024 / width).max(64).max(rows.div_ceil(512));
         Grid { rows: chunks(rows, height), columns: chunks(columns, width) }
     }

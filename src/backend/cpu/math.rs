@@ -33,7 +33,7 @@ pub fn exp_m1<S: Simd>(s: S, x: S::V) -> S::V {
 #[inline(always)]
 pub fn tanh<S: Simd>(s: S, x: S::V) -> S::V {
     let z = s.mul(x, x);
-    let p = poly(s, z, [-5.704_988_7e-3, 2.063_908_9e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328_2e-1]);
+    let p = poly(s, z, [-5.704_988_7e-3, 2.063_909e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328e-1]);
     let small = s.fma(s.mul(z, p), x, x);
     let a = s.abs(x);
     let e = s.exp(s.add(a, a));
@@ -60,7 +60,7 @@ pub fn erf<S: Simd>(s: S, x: S::V) -> S::V {
             -2.101_024e-6,
             -5.692_506_4e-5,
             -7.349_906_3e-4,
-            -2.954_599_8e-3,
+            -2.954_6e-3,
             -1.609_603_3e-2,
         ],
     );

@@ -215,7 +215,7 @@ fn sums_that_undo_a_broadcast() {
     ];
     for (from, to) in cases {
         let x = Tensor::normal(from, 5).map(|v| v + 3.0);
-        for got in outputs(SumTo { shape: Shape::from(to) }, &[x.clone()]) {
+        for got in outputs(SumTo { shape: Shape::from(to) }, std::slice::from_ref(&x)) {
             let mut want = vec![0.0; to.iter().product()];
             // A shape of rank 1 stands for leading ones.
             let of: Vec<usize> = std::iter::repeat_n(1, from.len() - to.len()).chain(to.iter().copied()).collect();

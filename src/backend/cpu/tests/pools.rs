@@ -28,7 +28,7 @@ fn maxima_and_their_gradient() {
         // Few different values, so that windows hold equal maxima.
         let x = Tensor::normal(dims, 1).map(|v| (v * 2.0).round());
         let xs = x.f32s();
-        for got in outputs(op.clone(), &[x.clone()]) {
+        for got in outputs(op.clone(), std::slice::from_ref(&x)) {
             let [_, oh, ow, _] = got[0].shape.nhwc().unwrap();
             let wide = op.kernel[0] * op.kernel[1] > 256;
             assert_eq!(got[1].dtype, if wide { DType::I32 } else { DType::U8 });
@@ -121,7 +121,7 @@ fn averages_and_their_gradient() {
         ] {
             let op = AvgPool2d { kernel, stride, padding, ceil_mode: ceil, count_include_pad: include };
             let (x, [_, h, w, _]) = (Tensor::normal(dims, 1), dims);
-            for got in outputs(op.clone(), &[x.clone()]) {
+            for got in outputs(op.clone(), std::slice::from_ref(&x)) {
                 let [_, oh, ow, _] = got[0].shape.nhwc().unwrap();
                 let windows = |axis: usize, outs: usize, side: usize| -> Vec<(Vec<usize>, usize)> {
                     (0..outs)
@@ -139,7 +139,7 @@ fn averages_and_their_gradient() {
                 let dys = dy.doubles();
                 let (y, dx) = means(&x.doubles(), dims, &windows(0, oh, h), &windows(1, ow, w), |i| dys[i]);
                 assert_close("y", &got[0], &y, 5e-7, 1.0);
-                for back in outputs(AvgPool2dGrad { pool: op.clone(), input: [h, w] }, &[dy.clone()]) {
+                for back in outputs(AvgPool2dGrad { pool: op.clone(), input: [h, w] }, std::slice::from_ref(&dy)) {
                     assert_close("dx", &back[0], &dx, 5e-7, 1.0);
                 }
             }
@@ -166,12 +166,12 @@ fn adaptive_averages_and_their_gradient() {
                 })
                 .collect()
         };
-        for got in outputs(AdaptiveAvgPool2d { output }, &[x.clone()]) {
+        for got in outputs(AdaptiveAvgPool2d { output }, std::slice::from_ref(&x)) {
             let dy = Tensor::normal(got[0].shape.clone(), 2);
             let dys = dy.doubles();
             let (y, dx) = means(&x.doubles(), dims, &windows(output[0], h), &windows(output[1], w), |i| dys[i]);
             assert_close("y", &got[0], &y, 5e-7, 1.0);
-            for back in outputs(AdaptiveAvgPool2dGrad { input: [h, w] }, &[dy.clone()]) {
+            for back in outputs(AdaptiveAvgPool2dGrad { input: [h, w] }, std::slice::from_ref(&dy)) {
                 assert_close("dx", &back[0], &dx, 5e-7, 1.0);
             }
         }
