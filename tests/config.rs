@@ -6,5 +6,7 @@ mod effective;
 mod errors;
 #[path = "config/examples.rs"]
 mod examples;
+#[path = "config/mutations.rs"]
+mod mutations;
 #[path = "config/schema.rs"]
 mod schema;

@@ -104,8 +104,11 @@ impl<'a> Scope<'a> {
                 known.sort_unstable();
                 known.dedup();
                 let error = Diagnostic::error(format!("there is no parameter `{}` here", shorten(&name)));
-                with_suggestion(error, span, "not defined", &name, &known)
-                    .help(format!("the parameters here are {}", list(known)))
+                let error = with_suggestion(error, span, "not defined", &name, &known);
+                match known[..] {
+                    [] => error.help("no parameters are defined here"),
+                    _ => error.help(format!("the parameters here are {}", list(known, "and"))),
+                }
             }
             Problem::Other(reason) => Diagnostic::error("this expression has no value")
                 .at(span, reason)
@@ -117,7 +120,7 @@ impl<'a> Scope<'a> {
         if text.len() > MAX_LENGTH {
             return Err(Problem::other("it is too long"));
         }
-        if let Some(name) = text.strip_prefix('$').filter(|rest| rest.chars().all(is_name)) {
+        if let Some(name) = text.strip_prefix('$').filter(|rest| !rest.is_empty() && rest.chars().all(is_name)) {
             return self.get(name).map(|node| node.value.clone()).ok_or_else(|| Problem::Unknown(name.to_owned()));
         }
         let mut parser = Parser { scope: self, text, at: 0, depth: 0 };
@@ -220,6 +223,9 @@ impl Parser<'_> {
             Some('$') => {
                 self.at += 1;
                 let name = self.word().to_owned();
+                if name.is_empty() {
+                    return Err(Problem::other("a name must follow `$`"));
+                }
                 match self.scope.get(&name) {
                     Some(Node { value: Value::Integer(number), .. }) => *number,
                     Some(other) => {

@@ -7,6 +7,7 @@ use crate::config::diagnostics::{Diagnostic, Span};
 use crate::config::experiment::{LayerKind, LayerNode};
 use crate::config::layers::Layer;
 use crate::config::part::{Part, known_word, shorten};
+use crate::config::sink::{did_you_mean, nearest};
 use crate::config::tagged::Tagged;
 use crate::config::tree::{Node, Table, Value};
 
@@ -47,12 +48,12 @@ impl Unroller<'_> {
             }
             let known: Vec<&str> = Layer::TYPES.iter().copied().chain(["type", "block", "layers", "name"]).collect();
             let near = table.entries.iter().find_map(|e| {
-                let near = crate::config::sink::nearest(&e.key, ["type", "block", "layers"])?;
+                let near = nearest(&e.key, ["type", "block", "layers"])?;
                 (!known.contains(&e.key.as_str())).then_some((e, near))
             });
             let error = Diagnostic::error("this layer has no `type`");
             self.sink.push(match near {
-                Some((entry, near)) => error.at(entry.key_span, format!("did you mean `{near}`?")),
+                Some((entry, near)) => error.at(entry.key_span, did_you_mean(near)),
                 None => error
                     .at(node.span, "`type` is missing")
                     .help("a layer has a `type`; a group has `layers` instead, and the use of a block has `block`"),
