@@ -6,6 +6,8 @@ mod effective;
 mod errors;
 #[path = "config/examples.rs"]
 mod examples;
+#[path = "config/meaning.rs"]
+mod meaning;
 #[path = "config/mutations.rs"]
 mod mutations;
 #[path = "config/schema.rs"]

@@ -10,7 +10,7 @@ use super::sink::Sink;
 use super::tree::{self, Entry, Node, Table, Value};
 
 /// A configuration is text that somebody wrote.
-const MAX_BYTES: u64 = 4 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 /// Files that extend one another.
 const MAX_CHAIN: usize = 16;
 

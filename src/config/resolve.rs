@@ -251,7 +251,11 @@ impl<'a> Reader<'a> {
     }
 
     fn path(&self, node: &Node) -> std::path::PathBuf {
-        Files::locate(self.sources, node.as_str().unwrap_or_default(), node.span)
+        let written = node.as_str().unwrap_or_default();
+        if written.is_empty() {
+            self.sink.push(Diagnostic::error("this path is empty").at(node.span, "names no file"));
+        }
+        Files::locate(self.sources, written, node.span)
     }
 
     fn transforms(&self, part: &Part, key: &str) -> Option<Vec<Transform>> {

@@ -14,6 +14,9 @@ use crate::config::tree::{Node, Table, Value};
 /// Types that hold layers rather than being one.
 pub(super) const CONTAINERS: [&str; 3] = ["residual", "gate", "branches"];
 
+/// No layer has as many keys; more are unknown ones, and not worth keeping at every repetition.
+const MAX_FIELDS: usize = 64;
+
 /// What is common to everything that a table in a list of layers can be.
 pub(super) struct Common {
     pub name: String,
@@ -167,7 +170,7 @@ impl Unroller<'_> {
 
 /// A finished node; `fields` are the places of everything that its table says.
 pub(super) fn node(table: &Table, span: Span, common: Common, kind: LayerKind) -> LayerNode {
-    let fields = table.entries.iter().map(|entry| (entry.key.clone(), entry.node.span)).collect();
+    let fields = table.entries.iter().take(MAX_FIELDS).map(|entry| (entry.key.clone(), entry.node.span)).collect();
     let from_names = common.from.iter().flatten().map(|(name, _)| name.clone()).collect();
     LayerNode { name: common.name, path: common.path, span, fields, from: common.from, from_names, kind }
 }
