@@ -6,7 +6,7 @@
 
 use super::pack::{Copy2d, CopyRows, pack_transposed};
 use super::sums::AddRows;
-use super::tile::{Epilogue, ONE_RUN, Tile, Tiles, for_each_tile, is_cheap};
+use super::tile::{Epilogue, ONE_RUN, Tile, Tiles, for_each_tile, is_fused};
 use super::{round_up, workspace_floats};
 use crate::backend::cpu::simd::SimdLevel;
 use crate::backend::cpu::threads::{Parts, Pool, chunks};
@@ -39,7 +39,7 @@ pub struct ProductSpec {
     pub b: [usize; 2],
     /// Floats from row to row of `C`, whose columns lie side by side.
     pub c: usize,
-    /// Applied last. Only a cheap one is; see [`Product::remaining_act`].
+    /// Applied last. Not every one is; see [`Product::remaining_act`].
     pub act: Option<Activation>,
 }
 
@@ -97,14 +97,14 @@ impl Product {
         }
     }
 
-    /// The activation that is not applied here: the caller's to apply to `C`. Those that take more than a few
-    /// instructions stay apart, and so do all where the sum is cut in pieces.
+    /// The activation that is not applied here: the caller's to apply to `C`. All but bounds stay apart, and those
+    /// too where the sum is cut in pieces.
     pub fn remaining_act(&self) -> Option<Activation> {
         if self.fused_act().is_some() { None } else { self.spec.act }
     }
 
     fn fused_act(&self) -> Option<Activation> {
-        self.spec.act.filter(|&act| is_cheap(act) && self.splits == 1)
+        self.spec.act.filter(|&act| is_fused(act) && self.splits == 1)
     }
 
     fn all_panels(&self) -> usize {
@@ -155,7 +155,8 @@ impl Product {
         if self.pack_b {
             self.pack(pool, b, packed);
         }
-        let epilogue = Epilogue { bias: bias.map_or(std::ptr::null(), <[f32]>::as_ptr), act: self.fused_act() };
+        let epilogue =
+            Epilogue { bias: bias.map_or(std::ptr::null(), <[f32]>::as_ptr), ..Epilogue::of(self.fused_act()) };
         let target = if self.splits > 1 { Parts::new(&mut *partial) } else { Parts::new(&mut *c) };
         let job = Job {
             product: self,
@@ -296,12 +297,12 @@ impl Job<'_> {
             let n = panel * width;
             let c_step = p.c_rows.get(1).map_or(0, |&step| step as usize);
             let c = self.c.as_ptr().wrapping_add(split * p.partial_floats() + rows.start * c_step + n);
+            let epilogue = match last {
+                true if self.epilogue.bias.is_null() => self.epilogue,
+                true => Epilogue { bias: self.epilogue.bias.wrapping_add(n), ..self.epilogue },
+                false => Epilogue::NONE,
+            };
             for_each_tile(rows.len(), p.tiles.rows, |start, height| {
-                let bias = if last && !self.epilogue.bias.is_null() {
-                    self.epilogue.bias.wrapping_add(n)
-                } else {
-                    std::ptr::null()
-                };
                 let tile = Tile {
                     a,
                     a_rows: &a_rows[start..],
@@ -314,7 +315,7 @@ impl Job<'_> {
                     c_rows: &p.c_rows[start..],
                     n: columns,
                     accumulate: k.start > sum_start,
-                    epilogue: Epilogue { bias, act: if last { self.epilogue.act } else { None } },
+                    epilogue,
                 };
                 // SAFETY: inside the operands, whose lengths `run` has checked; the tile of C is this task's own.
                 unsafe { p.tiles.run(height, &tile) };
