@@ -95,6 +95,7 @@ struct TileRoutine<const R: usize, const NV: usize>;
 impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
     type Args = *const Tile<'static>;
 
+    #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
     #[inline(always)]
     unsafe fn run<S: Simd>(s: S, t: *const Tile<'static>) {
         // SAFETY: the caller passes a tile whose addresses are all valid, as [`Tiles::run`] demands.
