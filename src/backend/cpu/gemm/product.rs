@@ -4,6 +4,7 @@
 //! block of rows sweep over it; the block of `A` (at most [`TILES_IN_BLOCK`] tiles high, some 110 KiB) stays in L2 while
 //! the task goes through its panels. A task is a block of rows × some panels (× a stretch of the sum).
 
+use super::dots::{Dots, MOST_ROWS};
 use super::pack::{Copy2d, CopyRows, pack_transposed};
 use super::sums::AddRows;
 use super::tile::{Epilogue, ONE_RUN, Tile, Tiles, for_each_tile, is_fused};
@@ -55,6 +56,8 @@ pub struct Product {
     /// Pieces that the sum is cut into, and the length of each.
     splits: usize,
     split_len: usize,
+    /// Few rows, and both operands along the sum: scalar products.
+    dots: bool,
     /// `B` is packed as a whole, once; else its columns lie side by side and a task copies what it reads.
     pack_b: bool,
     /// A task copies its rows of `A`, as their stride maps them to the same few sets of the cache.
@@ -75,7 +78,8 @@ impl Product {
         let all_panels = spec.n.div_ceil(tiles.columns()).max(1);
         let panels = all_panels.div_ceil(TASKS.div_ceil(row_blocks));
         let tasks = row_blocks * all_panels.div_ceil(panels);
-        let splits = (spec.k / SPLIT_GRAIN).min(TASKS / 2 / tasks).max(1);
+        let dots = spec.m <= MOST_ROWS && spec.a[1] == 1 && spec.b[0] == 1 && spec.b[1] != 1;
+        let splits = if dots { 1 } else { (spec.k / SPLIT_GRAIN).min(TASKS / 2 / tasks).max(1) };
         let split_len = spec.k.div_ceil(splits).max(1);
         let splits = spec.k.div_ceil(split_len).max(1);
         let highest = spec.m.div_ceil(row_blocks);
@@ -88,6 +92,7 @@ impl Product {
             panels,
             splits,
             split_len,
+            dots,
             pack_b: spec.b[1] != 1,
             copy_a: spec.a[1] == 1 && (spec.a[0] * 4).is_multiple_of(2048) && spec.m > 1,
             a_rows: rows(spec.a[0]),
@@ -125,6 +130,9 @@ impl Product {
     }
 
     fn workspace_floats(&self) -> usize {
+        if self.dots {
+            return 0;
+        }
         self.packed_floats() + self.splits * self.partial_floats() + self.threads * self.scratch_floats()
     }
 
@@ -149,6 +157,9 @@ impl Product {
         }
         assert!(c.len() >= (spec.m - 1) * spec.c + spec.n, "C is too short");
         assert!(bias.is_none_or(|bias| bias.len() >= spec.n), "the bias is too short");
+        if self.dots {
+            return self.dots(pool, a, b, bias, Parts::new(c));
+        }
         let floats = workspace_floats(workspace, self.workspace_floats());
         let (packed, rest) = floats.split_at_mut(self.packed_floats());
         let (partial, scratch) = rest.split_at_mut(self.splits * self.partial_floats());
@@ -171,6 +182,24 @@ impl Product {
         if self.splits > 1 {
             self.reduce(pool, partial, bias, Parts::new(c));
         }
+    }
+
+    fn dots(&self, pool: &Pool, a: &[f32], b: &[f32], bias: Option<&[f32]>, c: Parts<f32>) {
+        let spec = &self.spec;
+        let columns = chunks(spec.n, spec.n.div_ceil(TASKS).next_multiple_of(4));
+        let Epilogue { low, high, .. } = Epilogue::of(self.fused_act());
+        pool.run(columns.count(), |task, _| {
+            self.tiles.level.run(Dots {
+                a: (a, spec.a[0]),
+                b: (b, spec.b[1]),
+                rows: spec.m,
+                k: spec.k,
+                columns: columns.range(task),
+                bias,
+                bounds: [low, high],
+                c: (c.as_ptr(), spec.c),
+            });
+        });
     }
 
     /// Packs `B` to `[panel][k][columns]`.

@@ -1,5 +1,6 @@
 use super::product::{Product, ProductSpec};
 use super::reference::{Sum, Workspace, draw, on_every_level};
+use crate::backend::cpu::simd::SimdLevel;
 use crate::graph::op::Activation;
 
 /// Runs `spec` on every level and compares with a plain triple loop.
@@ -69,7 +70,16 @@ fn products_of_all_shapes() {
 #[test]
 fn long_sums_are_cut_in_fixed_pieces() {
     check(ProductSpec { m: 9, n: 21, k: 2100, a: [1, 9], b: [21, 1], c: 21, act: None }, true);
-    check(ProductSpec { m: 5, n: 10, k: 1500, a: [1500, 1], b: [1, 1500], c: 10, act: None }, true);
+    check(ProductSpec { m: 10, n: 10, k: 1500, a: [1500, 1], b: [1, 1500], c: 10, act: None }, true);
+}
+
+#[test]
+fn few_rows_are_scalar_products() {
+    for (m, n, k) in [(1, 1, 2), (1, 10, 300), (4, 8, 64), (5, 33, 47), (8, 131, 16)] {
+        let spec = ProductSpec { m, n, k, a: [k + 1, 1], b: [1, k], c: n + 1, act: Some(Activation::Relu) };
+        assert_eq!(Product::new(spec, SimdLevel::detect(), 2).workspace_bytes(), 0);
+        check(spec, true);
+    }
 }
 
 #[test]
