@@ -2,7 +2,8 @@
 //!
 //! Paths, chosen by shape alone: 1 × 1 without stride or padding is a matrix product; as many groups as channels is
 //! [`depthwise`]; 3 × 3 of stride 1 with enough channels is [`winograd`]; everything else is [`dense`], which goes through
-//! the groups one by one. Gradients by the weight other than these first two are [`grad_weight`].
+//! the groups one by one. The gradient by the weight likewise, with [`grad_weight`]
+//! for everything else.
 
 mod dense;
 mod depthwise;
@@ -19,7 +20,7 @@ use crate::graph::op::{self, Activation, Conv2d};
 use dense::Dense;
 use depthwise::{Depthwise, DepthwiseGradWeight};
 use grad_weight::DenseGradWeight;
-use winograd::Winograd;
+use winograd::{Winograd, WinogradGradWeight};
 
 /// Sizes of a convolution's operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,6 +114,7 @@ impl<L> PixelPath<L> {
 enum WeightPath {
     Linear(LinearGradWeightKernel),
     Depthwise(DepthwiseGradWeight),
+    Winograd(WinogradGradWeight),
     Dense(DenseGradWeight),
 }
 
@@ -225,6 +227,8 @@ impl Conv2dGradWeightKernel {
             WeightPath::Linear(LinearGradWeightKernel::new(&op, linear, level, threads))
         } else if shape.is_depthwise(conv) {
             WeightPath::Depthwise(DepthwiseGradWeight::new(conv, &shape, level, threads))
+        } else if let Some(kernel) = WinogradGradWeight::new(conv, &shape, level, threads) {
+            WeightPath::Winograd(kernel)
         } else {
             WeightPath::Dense(DenseGradWeight::new(conv, &shape, level, threads))
         };
@@ -237,6 +241,7 @@ impl Conv2dGradWeightKernel {
         match &self.path {
             WeightPath::Linear(kernel) => kernel.workspace_bytes(),
             WeightPath::Depthwise(kernel) => kernel.workspace_bytes(),
+            WeightPath::Winograd(kernel) => kernel.workspace_bytes(),
             WeightPath::Dense(kernel) => kernel.workspace_bytes(),
         }
     }
@@ -260,6 +265,7 @@ impl Conv2dGradWeightKernel {
         match &self.path {
             WeightPath::Linear(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
             WeightPath::Depthwise(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
+            WeightPath::Winograd(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
             WeightPath::Dense(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
         }
     }

@@ -65,10 +65,16 @@ fn transforms_are_chosen_by_shape() {
     for (op, s, error) in all_cases() {
         let level = SimdLevel::detect();
         let forward = Conv2dKernel::new(&op, s, level, 1);
+        let by_weight = op::Conv2dGradWeight { conv: op.clone(), kernel: s.kernel, bias: true };
+        let by_weight = Conv2dGradWeightKernel::new(&by_weight, s, level, 1);
         let op = op::Conv2dGradInput { conv: op, input: s.input };
-        let backward = Conv2dGradInputKernel::new(&op, s, level, 1);
-        let chosen = [matches!(forward.path, PixelPath::Winograd(_)), matches!(backward.path, PixelPath::Winograd(_))];
-        assert_eq!(chosen, [error > 1.0; 2], "{op:?} {s:?}");
+        let by_input = Conv2dGradInputKernel::new(&op, s, level, 1);
+        let chosen = [
+            matches!(forward.path, PixelPath::Winograd(_)),
+            matches!(by_input.path, PixelPath::Winograd(_)),
+            matches!(by_weight.path, WeightPath::Winograd(_)),
+        ];
+        assert_eq!(chosen, [error > 1.0; 3], "{op:?} {s:?}");
     }
 }
 
@@ -146,7 +152,7 @@ fn gradient_by_the_input() {
 
 #[test]
 fn gradient_by_the_weight() {
-    for (op, s, _) in all_cases() {
+    for (op, s, error) in all_cases() {
         let (x, dy) = (draw(s.x_len(), 1), draw(s.y_len(&op), 4));
         let weights = s.w_len(&op);
         let mut sums = vec![Sum::default(); weights + s.outputs];
@@ -162,6 +168,6 @@ fn gradient_by_the_weight() {
             kernel.run(pool, &x, &dy, w, Some(b), Workspace::new(kernel.workspace_bytes()).bytes());
             dw
         });
-        compare(&sums, results, 1.0, &format!("{op:?} {s:?}"));
+        compare(&sums, results, error, &format!("{op:?} {s:?}"));
     }
 }
