@@ -60,8 +60,8 @@ pub struct Product {
     dots: bool,
     /// `B` is packed as a whole, once; else its columns lie side by side and a task copies what it reads.
     pack_b: bool,
-    /// A task copies its rows of `A`, as their stride maps them to the same few sets of the cache.
-    copy_a: bool,
+    /// A task copies its block of `A`, see [`CopyA`].
+    copy_a: CopyA,
     a_rows: Vec<u32>,
     c_rows: Vec<u32>,
     copied_rows: Vec<u32>,
@@ -69,6 +69,29 @@ pub struct Product {
 
 /// Stride of copied rows of `A`: a cache line more than a power of two.
 const COPIED_STEP: usize = K_BLOCK + 16;
+
+/// When a block of `A` is copied before it is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CopyA {
+    /// It is read where it lies.
+    No,
+    /// Its rows lie along memory, but so far apart that the cache maps them to the same few sets.
+    Rows,
+    /// Its columns lie along memory, each on a page of its own.
+    Columns,
+}
+
+impl CopyA {
+    fn of(spec: &ProductSpec) -> CopyA {
+        if spec.a[1] == 1 && (spec.a[0] * 4).is_multiple_of(2048) && spec.m > 1 {
+            CopyA::Rows
+        } else if spec.a[0] == 1 && spec.a[1] * 4 >= 2048 {
+            CopyA::Columns
+        } else {
+            CopyA::No
+        }
+    }
+}
 
 impl Product {
     /// Lays out the blocks of `spec`.
@@ -94,7 +117,7 @@ impl Product {
             split_len,
             dots,
             pack_b: spec.b[1] != 1,
-            copy_a: spec.a[1] == 1 && (spec.a[0] * 4).is_multiple_of(2048) && spec.m > 1,
+            copy_a: CopyA::of(&spec),
             a_rows: rows(spec.a[0]),
             c_rows: rows(if splits > 1 { round_up(spec.n) } else { spec.c }),
             copied_rows: rows(COPIED_STEP),
@@ -126,7 +149,11 @@ impl Product {
 
     fn scratch_floats(&self) -> usize {
         let b = if self.pack_b { 0 } else { K_BLOCK * self.tiles.columns() };
-        b + if self.copy_a { round_up(self.copied_rows.len() * COPIED_STEP) } else { 0 }
+        b + match self.copy_a {
+            CopyA::No => 0,
+            CopyA::Rows => round_up(self.copied_rows.len() * COPIED_STEP),
+            CopyA::Columns => K_BLOCK * round_up(self.a_rows.len()),
+        }
     }
 
     fn workspace_floats(&self) -> usize {
@@ -300,12 +327,21 @@ impl Job<'_> {
         // Addresses may lie outside an operand that has no elements; they are then not read.
         let mut a = self.a.wrapping_add(rows.start * spec.a[0] + k.start * spec.a[1]);
         let mut a_rows = &p.a_rows[..];
-        if p.copy_a {
-            let (from_step, columns) = (spec.a[0], k.len());
-            let (to, to_step) = (scratch_a.as_mut_ptr(), COPIED_STEP);
-            // SAFETY: the rows are inside A, and the scratch has room for them.
-            unsafe { copy(Copy2d { from: a, from_step, to, to_step, rows: rows.len(), columns, padded: columns }) };
-            (a, a_rows) = (scratch_a.as_ptr(), &p.copied_rows);
+        let (mut a_step, to) = (spec.a[1], scratch_a.as_mut_ptr());
+        let copied = match p.copy_a {
+            CopyA::No => None,
+            CopyA::Rows => Some((spec.a[0], COPIED_STEP, rows.len(), k.len())),
+            CopyA::Columns => Some((spec.a[1], round_up(p.a_rows.len()), k.len(), rows.len())),
+        };
+        if let Some((from_step, to_step, lines, columns)) = copied {
+            // SAFETY: the block is inside A, and the scratch has room for it.
+            unsafe { copy(Copy2d { from: a, from_step, to, to_step, rows: lines, columns, padded: columns }) };
+            a = to;
+            if p.copy_a == CopyA::Rows {
+                a_rows = &p.copied_rows;
+            } else {
+                a_step = to_step;
+            }
         }
         for panel in panels {
             let columns = (spec.n - panel * width).min(width);
@@ -335,7 +371,7 @@ impl Job<'_> {
                 let tile = Tile {
                     a,
                     a_rows: &a_rows[start..],
-                    a_step: if p.copy_a { 1 } else { spec.a[1] },
+                    a_step,
                     b,
                     b_step,
                     runs: ONE_RUN,

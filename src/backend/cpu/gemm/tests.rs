@@ -83,6 +83,7 @@ fn few_rows_are_scalar_products() {
 }
 
 #[test]
-fn rows_a_power_of_two_apart_are_copied() {
+fn distant_rows_and_columns_are_copied() {
+    check(ProductSpec { m: 133, n: 70, k: 261, a: [1, 520], b: [70, 1], c: 70, act: None }, false);
     check(ProductSpec { m: 40, n: 40, k: 300, a: [512, 1], b: [1, 300], c: 40, act: Some(Activation::Relu6) }, false);
 }

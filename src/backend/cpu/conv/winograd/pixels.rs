@@ -146,6 +146,7 @@ struct Weights<'a> {
 
 impl Kernel for Weights<'_> {
     type Output = ();
+    #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let k = self.kernel;
@@ -197,6 +198,7 @@ struct Output<'a> {
 
 impl Kernel for Output<'_> {
     type Output = ();
+    #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let k = self.kernel;

@@ -55,6 +55,7 @@ pub struct Input<'a> {
 
 impl Kernel for Input<'_> {
     type Output = ();
+    #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let k = self.grid;
