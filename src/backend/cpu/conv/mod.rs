@@ -1,8 +1,8 @@
 //! Two-dimensional convolution, channels last: `x [N, H, W, I]`, `w [O, KH, KW, I / groups]`, `y [N, OH, OW, O]`.
 //!
 //! Paths, chosen by shape alone: 1 × 1 without stride or padding is a matrix product; as many groups as channels is
-//! [`depthwise`]; 3 × 3 of stride 1 with enough channels is [`winograd`]; everything else is [`dense`], which goes through
-//! the groups one by one. The gradient by the weight likewise, with [`grad_weight`]
+//! `depthwise`; 3 × 3 of stride 1 with enough channels is `winograd`; everything else is `dense`, which goes through
+//! the groups one by one. The gradient by the weight likewise, with `grad_weight`
 //! for everything else.
 
 mod dense;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::backend::cpu::gemm::reference::{Sum, Workspace, draw, on_every_level};
+use crate::random::{Purpose, Stream};
 
 /// A plain convolution to be tried.
 fn conv(stride: [usize; 2], padding: [usize; 4], dilation: [usize; 2], groups: usize) -> Conv2d {
@@ -43,6 +44,26 @@ fn cases() -> Vec<(Conv2d, ConvShape)> {
     ]
 }
 
+/// Shapes drawn at random, small ones.
+fn drawn_cases() -> Vec<(Conv2d, ConvShape)> {
+    let mut numbers = Stream::new(7, Purpose::Synthetic, 0, 0);
+    let mut below = |n: u32| numbers.below(n) as usize;
+    let mut cases = Vec::new();
+    while cases.len() < 40 {
+        let groups = 1 + below(3);
+        let stride = [1 + below(3), 1 + below(3)];
+        let padding = [below(4), below(4), below(4), below(4)];
+        let op = conv(stride, padding, [1 + below(2), 1 + below(2)], groups);
+        let kernel = [1 + below(4), 1 + below(4)];
+        let (channels, outputs) = (groups * (1 + below(12)), groups * (1 + below(12)));
+        let s = shape(1 + below(4), [1 + below(11), 1 + below(11)], channels, kernel, outputs);
+        if op.out(s.input, s.kernel).is_some() {
+            cases.push((op, s));
+        }
+    }
+    cases
+}
+
 /// Those that the transforms are for: odd sides, channels that do not fill vectors, every padding.
 fn winograd_cases() -> Vec<(Conv2d, ConvShape)> {
     let one = [1, 1];
@@ -56,7 +77,7 @@ fn winograd_cases() -> Vec<(Conv2d, ConvShape)> {
 /// Every case, and how much larger than that of a plain sum the rounding error may be: a transformed tile holds sums
 /// of up to 4 × 4 pixels, which cancel again in the end.
 fn all_cases() -> impl Iterator<Item = (Conv2d, ConvShape, f64)> {
-    let plain = cases().into_iter().map(|(op, s)| (op, s, 1.0));
+    let plain = cases().into_iter().chain(drawn_cases()).map(|(op, s)| (op, s, 1.0));
     plain.chain(winograd_cases().into_iter().map(|(op, s)| (op, s, 8.0)))
 }
 

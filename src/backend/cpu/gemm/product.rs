@@ -1,11 +1,11 @@
 //! Matrix products of any strides, in cache blocks, over the threads of a pool.
 //!
-//! Blocks: a panel of `B` of [`K_BLOCK`] rows and a tile's columns (32 KiB at 512 bits) stays in L1 while the tiles of a
-//! block of rows sweep over it; the block of `A` (at most [`TILES_IN_BLOCK`] tiles high, some 110 KiB) stays in L2 while
+//! Blocks: a panel of `B` of `K_BLOCK` rows and a tile's columns (32 KiB at 512 bits) stays in L1 while the tiles of a
+//! block of rows sweep over it; the block of `A` (at most `TILES_IN_BLOCK` tiles high, some 110 KiB) stays in L2 while
 //! the task goes through its panels. A task is a block of rows × some panels (× a stretch of the sum).
 
 use super::dots::{Dots, MOST_ROWS};
-use super::pack::{Copy2d, CopyRows, pack_transposed};
+use super::pack::{Copy2d, CopyRows, Transpose, Transposed};
 use super::sums::AddRows;
 use super::tile::{Epilogue, ONE_RUN, Tile, Tiles, for_each_tile, is_fused};
 use super::{round_up, workspace_floats};
@@ -234,6 +234,7 @@ impl Product {
         let (spec, width) = (&self.spec, self.tiles.columns());
         let stretches = chunks(spec.k, K_BLOCK);
         let packed = Parts::new(packed);
+        let transpose = self.tiles.level.routine::<Transpose>();
         pool.run(self.all_panels() * stretches.count(), |task, _| {
             let (panel, k) = (task / stretches.count(), stretches.range(task % stretches.count()));
             let n = panel * width;
@@ -241,7 +242,16 @@ impl Product {
             let to = unsafe { packed.part((panel * spec.k + k.start) * width..(panel * spec.k + k.end) * width) };
             let from = b[k.start * spec.b[0] + n * spec.b[1]..].as_ptr();
             // SAFETY: `b` and `to` have these elements.
-            unsafe { pack_transposed(from, spec.b, k.len(), (spec.n - n).min(width), to.as_mut_ptr(), width) };
+            unsafe {
+                transpose(Transposed {
+                    from,
+                    strides: spec.b,
+                    rows: k.len(),
+                    columns: (spec.n - n).min(width),
+                    to: to.as_mut_ptr(),
+                    width,
+                });
+            }
         });
     }
 

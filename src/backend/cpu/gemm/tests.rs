@@ -64,6 +64,7 @@ fn products_of_all_shapes() {
         check(ProductSpec { m, n, k, a: [k.max(1), 1], b: [n, 1], c: n, act: None }, false);
         check(ProductSpec { m, n, k, a: [k + 3, 1], b: [1, k + 1], c: n + 2, act: Some(Activation::Relu) }, true);
         check(ProductSpec { m, n, k, a: [1, m], b: [n + 5, 1], c: n, act: None }, true);
+        check(ProductSpec { m, n, k, a: [2, 2 * m + 1], b: [3 * n, 3], c: n, act: None }, false);
     }
 }
 
