@@ -91,8 +91,10 @@ fn commands_and_options_in_the_text_exist() {
 fn every_command_and_option_is_described() {
     let manual = document("docs/cli.md");
     let text: String = manual.spans().join("\n") + &manual.blocks.iter().map(|block| &*block.text).collect::<String>();
-    let known: BTreeSet<&str> =
-        text.split(|c: char| c.is_whitespace() || matches!(c, '=' | '[' | ']')).filter(|word| !word.is_empty()).collect();
+    let known: BTreeSet<&str> = text
+        .split(|c: char| c.is_whitespace() || matches!(c, '=' | '[' | ']'))
+        .filter(|word| !word.is_empty())
+        .collect();
     let command = Cli::command();
     for name in command.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help") {
         assert!(known.contains(name), "docs/cli.md does not describe the command `{name}`");

@@ -32,14 +32,16 @@ fn relative_links_lead_somewhere() {
 }
 
 #[test]
-fn the_example_configurations_name_their_schema() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs");
-    for entry in std::fs::read_dir(&folder).unwrap() {
-        let path = entry.unwrap().path();
-        let text = std::fs::read_to_string(&path).unwrap();
-        let schema = text.lines().next().and_then(|line| line.strip_prefix("#:schema "));
-        let schema = schema.unwrap_or_else(|| panic!("{}: the first line is no `#:schema`", path.display()));
-        assert!(folder.join(schema).is_file(), "{}: `{schema}` leads nowhere", path.display());
+fn the_examples_name_their_schema() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for folder in ["configs", "models"].map(|folder| root.join(folder)) {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let schema = text.lines().next().and_then(|line| line.strip_prefix("#:schema "));
+            let schema = schema.unwrap_or_else(|| panic!("{}: the first line is no `#:schema`", path.display()));
+            assert!(folder.join(schema).is_file(), "{}: `{schema}` leads nowhere", path.display());
+        }
     }
 }
 
