@@ -2,6 +2,7 @@
 
 use clap::{CommandFactory, Parser};
 use runner::cli::args::Cli;
+use runner::passes::Pass;
 use std::collections::BTreeSet;
 
 use crate::markdown::{document, manual};
@@ -98,6 +99,9 @@ fn every_command_and_option_is_described() {
     let command = Cli::command();
     for name in command.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help") {
         assert!(known.contains(name), "docs/cli.md does not describe the command `{name}`");
+    }
+    for pass in Pass::ALL.map(Pass::name) {
+        assert!(known.contains(pass), "docs/cli.md does not name the pass `{pass}`");
     }
     for option in options(&command) {
         assert!(known.contains(option.as_str()), "docs/cli.md does not describe the option `{option}`");

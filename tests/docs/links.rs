@@ -52,7 +52,7 @@ fn targets(prose: &str) -> Vec<&str> {
 
 /// The anchors of a document's headings, as GitHub makes them.
 fn anchors(text: &str) -> HashSet<String> {
-    let headings = text.lines().filter_map(|line| line.starts_with('#').then(|| line.trim_start_matches('#').trim()));
+    let headings = text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     headings
         .map(|heading| {
             let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
