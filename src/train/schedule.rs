@@ -45,9 +45,14 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule of an experiment with `updates` updates an epoch.
-    pub fn new(experiment: &Experiment, updates: u64) -> Self {
+    /// The schedule of an experiment that trains on `samples` samples.
+    pub fn new(experiment: &Experiment, samples: usize) -> Self {
         let config = &experiment.schedule;
+        let loading = &experiment.data.loading;
+        let batches =
+            if loading.drop_last { samples / loading.batch_size } else { samples.div_ceil(loading.batch_size) };
+        // An epoch ends with an update, of fewer batches than the others if need be.
+        let updates = batches.div_ceil(experiment.train.accumulate) as u64;
         let warmup = match (config.warmup.warmup_steps, config.warmup.warmup_epochs) {
             (Some(steps), _) => steps as u64,
             (None, epochs) => epochs.unwrap_or(0) as u64 * updates,
