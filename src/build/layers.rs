@@ -199,7 +199,9 @@ impl Builder<'_> {
         if l.bias {
             ops.push(self.param(&node.path, Param::plain("bias", [out], init)));
         }
-        let y = self.plain(Linear { bias: l.bias, act: None }, &ops);
+        let mut meant = shape.dims().to_vec();
+        meant[shape.rank() - 1] = out;
+        let y = self.apply(node, Linear { bias: l.bias, act: None }, &ops, &[x], Shape(meant));
         self.made(node, "linear", y, None)
     }
 

@@ -14,7 +14,7 @@ mod variable;
 mod verify;
 
 pub use op::{Op, OpRules, ShapeError};
-pub use types::{DType, Shape};
+pub use types::{DType, MAX_ELEMENTS, Shape};
 pub use variable::{Fill, Init, Storage, VarId, VarKind, Variable, Variables};
 pub use verify::verify;
 
@@ -186,6 +186,15 @@ impl Graph {
         let op = op.into();
         let infos: Vec<&Value> = inputs.iter().map(|i| self.value(*i)).collect();
         let outputs = op.rules().infer(&infos)?;
+        for shape in infos.iter().map(|v| &v.shape).chain(outputs.iter().map(|(_, s)| s)) {
+            if shape.len() > MAX_ELEMENTS {
+                let name = op.rules().name();
+                return Err(ShapeError::new(format!(
+                    "`{name}` would need a value of shape {}: too large",
+                    shape.to_pytorch()
+                )));
+            }
+        }
         let outputs: Vec<ValueId> =
             outputs.into_iter().map(|(dtype, shape)| self.add_value(dtype, shape, Role::Temporary)).collect();
         self.nodes.push(Node {
