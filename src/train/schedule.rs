@@ -80,17 +80,29 @@ impl Schedule {
             Decay::Milestones { epochs, gamma } => {
                 self.base * gamma.powi(epochs.iter().filter(|e| **e <= epochs_done).count() as i32)
             }
-            Decay::Cosine { min_lr, updates } => {
-                let length = updates.saturating_sub(self.warmup).max(1);
-                let at = update.saturating_sub(self.warmup).min(length) as f64 / length as f64;
-                min_lr + (self.base - min_lr) * 0.5 * (1.0 + (std::f64::consts::PI * at).cos())
-            }
+            Decay::Cosine { min_lr, updates } => min_lr + (self.base - min_lr) * self.cosine(update, *updates),
         };
         if update < self.warmup {
             decayed * (self.warmup_start + (1.0 - self.warmup_start) * update as f64 / self.warmup as f64)
         } else {
             decayed
         }
+    }
+
+    /// The part of the rate of update `update` that does not grow with the base rate: `min_lr` is the same for groups of
+    /// parameters whose base rates differ, so that with base rate `b` the rate is `(lr − floor) · b / base + floor`.
+    pub fn floor(&self, update: u64) -> f64 {
+        match &self.decay {
+            Decay::Cosine { min_lr, updates } => min_lr * (1.0 - self.cosine(update, *updates)),
+            Decay::Constant | Decay::Step { .. } | Decay::Milestones { .. } => 0.0,
+        }
+    }
+
+    /// Falls from 1, at the end of the warm-up, to 0, at `end`.
+    fn cosine(&self, update: u64, end: u64) -> f64 {
+        let length = end.saturating_sub(self.warmup).max(1);
+        let at = update.saturating_sub(self.warmup).min(length) as f64 / length as f64;
+        0.5 * (1.0 + (std::f64::consts::PI * at).cos())
     }
 }
 
@@ -107,6 +119,10 @@ mod tests {
         assert_eq!(s.lr(4, 0), 0.1);
         assert!((s.lr(9, 0) - 0.055).abs() < 1e-12);
         assert!((s.lr(14, 0) - 0.01).abs() < 1e-12 && s.lr(99, 0) == s.lr(14, 0));
+        // A group with a base rate of 0.2 falls to the same end: halfway it has (0.2 + 0.01) / 2.
+        let group = |update| (s.lr(update, 0) - s.floor(update)) * 2.0 + s.floor(update);
+        assert_eq!(group(2), 2.0 * s.lr(2, 0));
+        assert!((group(9) - 0.105).abs() < 1e-12 && (group(14) - 0.01).abs() < 1e-12);
     }
 
     #[test]

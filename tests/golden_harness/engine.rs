@@ -122,7 +122,9 @@ pub fn first_step(case: &Case, options: &PassOptions) -> FirstStep {
     let (mut output, mut loss) = (Vec::new(), 0.0);
     for (k, batch) in batches.iter_mut().enumerate() {
         let inputs = StepInputs {
+            // Nothing is updated.
             lr: f32::NAN,
+            lr_floor: f32::NAN,
             grad_scale: 1.0 / group as f32,
             seed: setup.experiment().seed,
             micro_step: k as u64,
