@@ -37,7 +37,7 @@ pub enum Mode {
 pub struct Forward {
     /// The graph.
     pub graph: Graph,
-    /// What the model puts out, in PyTorch's order.
+    /// What the model puts out: in PyTorch's order, but for images, which are channels-last like all images inside.
     pub prediction: ValueId,
     /// The mean loss of the batch, unless the mode is [`Mode::Predict`].
     pub loss: Option<ValueId>,

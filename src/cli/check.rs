@@ -3,13 +3,12 @@
 use super::args::CheckArgs;
 use super::failure::Failure;
 use super::model::{build, describe_data, device, load_config};
-use super::train::sizes;
 use super::{human_bytes, thousands};
 use crate::config::diagnostics::to_json;
 use crate::config::{self, Loaded};
 use crate::passes::{Pass, PassOptions};
 use crate::plan::MemorySummary;
-use crate::train::programs::{Programs, graph_after};
+use crate::train::programs::{Programs, Sizes, graph_after};
 use crate::train::run::{eval_slots, slots};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -20,7 +19,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let experiment = &loaded.experiment;
     let backend = device(experiment, None)?;
     let data = describe_data(&loaded)?;
-    let programs = build(&loaded, &data, &sizes(&loaded, data.train, data.val), backend.as_ref())?;
+    let programs = build(&loaded, &data, &Sizes::of_run(experiment, &data), backend.as_ref())?;
     if let Some(name) = &args.graph {
         let text = graph(&loaded, &data, name)?;
         super::print(&text)?;

@@ -38,7 +38,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let backend = device(experiment, args.threads)?;
     // Mistakes in the model come before the data is read, which may take a download.
     let described = describe_data(&loaded)?;
-    let programs = build(&loaded, &described, &sizes(&loaded, described.train, described.val), backend.as_ref())?;
+    let programs = build(&loaded, &described, &Sizes::of_run(experiment, &described), backend.as_ref())?;
 
     let resumed = match &args.resume {
         Some(from) => Some(find_checkpoint(&loaded, args.out.as_deref(), from.as_deref(), &reporter)?),
@@ -52,9 +52,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     // The files may hold another number of samples than the set is known to have.
     let programs = match (samples.spec.train, samples.spec.val) == (described.train, described.val) {
         true => programs,
-        false => {
-            build(&loaded, &samples.spec, &sizes(&loaded, samples.spec.train, samples.spec.val), backend.as_ref())?
-        }
+        false => build(&loaded, &samples.spec, &Sizes::of_run(experiment, &samples.spec), backend.as_ref())?,
     };
     announce(&loaded, &programs, &samples, backend.as_ref(), &folder, &reporter);
     let task = crate::build::task(experiment);
@@ -84,7 +82,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         .with_context(|| format!("cannot write `{}`", config_path.display()))?;
     let metrics = MetricsFile::open(&folder.file(file::METRICS), state.extra.metrics_bytes)?;
 
-    let schedule = schedule(&loaded, &samples);
+    let schedule = Schedule::new(experiment, samples.train.len());
     let mut run = Run {
         experiment,
         config: &effective,
@@ -127,22 +125,6 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The batches that the run will see.
-pub(super) fn sizes(loaded: &Loaded, train: Option<usize>, val: Option<usize>) -> Sizes {
-    let loading = &loaded.experiment.data.loading;
-    let eval = if val == Some(0) { Vec::new() } else { Sizes::of(loading.eval_batch_size(), val, false) };
-    Sizes { train: Sizes::of(loading.batch_size, train, loading.drop_last), eval, predict: Vec::new() }
-}
-
-/// The learning rate over the run.
-fn schedule(loaded: &Loaded, samples: &Samples) -> Schedule {
-    let e = &loaded.experiment;
-    let loading = &e.data.loading;
-    let n = samples.train.len();
-    let batches = if loading.drop_last { n / loading.batch_size } else { n.div_ceil(loading.batch_size) };
-    Schedule::new(e, batches.div_ceil(e.train.accumulate) as u64)
 }
 
 fn load_samples(loaded: &Loaded, reporter: &Reporter) -> Result<Samples, Failure> {

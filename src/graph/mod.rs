@@ -62,7 +62,8 @@ pub enum Input {
     Data,
     /// The targets: `[N]` of `I32` for classes, `[N, …]` of `F32` for regression.
     Targets,
-    /// `F32 [4]`: learning rate, gradient scale (1 / accumulated micro-batches), loss scale, unused.
+    /// `F32 [4]`: learning rate, gradient scale (1 / accumulated micro-batches), loss scale, floor of the
+    /// learning rate (the part of it that groups of parameters have in common).
     Schedule,
     /// `U32 [4]`: seed (low, high word), micro-step counter (low, high word). Keys every random draw of the step.
     Random,

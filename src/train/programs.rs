@@ -37,6 +37,16 @@ pub struct Sizes {
 }
 
 impl Sizes {
+    /// The batches that a run on `data` sees, in training and in evaluation.
+    pub fn of_run(experiment: &Experiment, data: &DataSpec) -> Self {
+        let loading = &experiment.data.loading;
+        let eval = match data.val {
+            Some(0) => Vec::new(),
+            n => Sizes::of(loading.eval_batch_size(), n, false),
+        };
+        Sizes { train: Sizes::of(loading.batch_size, data.train, loading.drop_last), eval, predict: Vec::new() }
+    }
+
     /// The sizes that batches of `batch` out of `samples` have; `samples` is not always known.
     pub fn of(batch: usize, samples: Option<usize>, drop_last: bool) -> Vec<usize> {
         let Some(n) = samples else { return vec![batch] };

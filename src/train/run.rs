@@ -173,6 +173,7 @@ impl Run<'_> {
             debug_assert_eq!((batch.position.epoch, batch.position.batch as u64), (self.state.epoch, self.state.batch));
             let inputs = StepInputs {
                 lr: lr as f32,
+                lr_floor: self.schedule.floor(self.state.step) as f32,
                 grad_scale: 1.0 / group as f32,
                 seed: self.experiment.seed,
                 micro_step: self.state.extra.micro_step,
