@@ -66,15 +66,13 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
             RunState::default()
         }
     };
-    let note_before = state.extra.data_note.replace(samples.note.clone().unwrap_or_default()).unwrap_or_default();
-    if resumed.is_some() && note_before != samples.note.clone().unwrap_or_default() {
+    // The note tells a reason, too, which may be another one each time; whether there is a note is what matters.
+    let note_before = state.extra.data_note.take();
+    state.extra.data_note.clone_from(&samples.note);
+    if resumed.is_some() && note_before.is_some() != samples.note.is_some() {
         return Err(Failure::Other(anyhow::anyhow!(
-            "the run was trained on other samples than there are now: {}",
-            if note_before.is_empty() {
-                "then the data asked for was there, now it is not"
-            } else {
-                "then the data asked for was not there, now it is"
-            }
+            "the run was trained on other samples than there are now: the data asked for was {}",
+            if note_before.is_none() { "there then, and is not now" } else { "not there then, and is now" }
         )));
     }
     match &resumed {
