@@ -40,25 +40,19 @@ impl Builder<'_> {
 
         let bytes = data.dtype == DType::U8;
         let scale = if bytes { 1.0 / 255.0 } else { 1.0 };
-        let mut found = Vec::new();
-        for (section, list) in
-            [("train_transforms", &experiment.data.train_transforms), ("transforms", &experiment.data.transforms)]
-        {
-            for (i, t) in list.iter().enumerate() {
-                if let Transform::Normalize(n) = t {
-                    found.push((format!("data.{section}.{i}"), n));
-                }
-            }
-        }
+        let found = experiment.data.transforms.iter().enumerate().find_map(|(i, t)| match t {
+            Transform::Normalize(n) => Some((i, n)),
+            Transform::RandomCrop(_) | Transform::RandomHorizontalFlip(_) => None,
+        });
         let floats = |list: &[f64]| list.iter().map(|v| *v as f32).collect();
-        let op = match found.last() {
+        let op = match found {
             Some((_, n)) => Normalize { scale, mean: floats(&n.mean), std: floats(&n.std) },
             None if bytes => Normalize { scale, mean: vec![0.0], std: vec![1.0] },
             None => return x,
         };
         x.value = self.graph.add1(op, &[value]).unwrap_or_else(|e| {
             let mut error = Diagnostic::error(e.message);
-            if let Some(span) = found.last().and_then(|(key, _)| experiment.nearest_span(key)) {
+            if let Some(span) = found.and_then(|(i, _)| experiment.nearest_span(&format!("data.transforms.{i}"))) {
                 error = error.at(span, "does not fit the data");
             }
             self.errors.push(error);

@@ -2,8 +2,8 @@
 
 use super::patches::Patches;
 use super::{ConvShape, Direction};
-use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, pack_transposed};
-use crate::backend::cpu::gemm::tile::{Epilogue, Tile, Tiles, for_each_tile, is_cheap};
+use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, Transpose, Transposed};
+use crate::backend::cpu::gemm::tile::{Epilogue, Tile, Tiles, for_each_tile, is_fused};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
 use crate::backend::cpu::simd::SimdLevel;
 use crate::backend::cpu::threads::{Parts, Pool};
@@ -80,7 +80,7 @@ impl Dense {
 
     /// The activation that is left to the caller.
     pub fn remaining_act(&self) -> Option<Activation> {
-        self.act.filter(|&act| !is_cheap(act))
+        self.act.filter(|&act| !is_fused(act))
     }
 
     fn panels(&self) -> usize {
@@ -126,7 +126,7 @@ impl Dense {
     fn pack(&self, pool: &Pool, w: &[f32], packed: &mut [f32]) {
         let width = self.tiles.columns();
         let packed = Parts::new(packed);
-        let copy = self.tiles.level.routine::<CopyRows>();
+        let (copy, transpose) = (self.tiles.level.routine::<CopyRows>(), self.tiles.level.routine::<Transpose>());
         // Floats between neighbouring output channels of `w [O, KH, KW, I / groups]`.
         let (inputs, outputs) = match self.direction {
             Direction::Forward => (self.from, self.to),
@@ -146,7 +146,7 @@ impl Dense {
                     Direction::Forward => {
                         let from = w[panel * width * step + tap * inputs..].as_ptr();
                         // SAFETY: the group has these weights, and `to` has room for this tap's.
-                        unsafe { pack_transposed(from, [1, step], inputs, columns, to, width) };
+                        unsafe { transpose(Transposed { from, strides: [1, step], rows: inputs, columns, to, width }) };
                     }
                     Direction::Backward => {
                         let from = w[tap * inputs + panel * width..].as_ptr();
@@ -189,7 +189,7 @@ impl Dense {
                         accumulate: false,
                         epilogue: Epilogue {
                             bias: job.bias.map_or(std::ptr::null(), |bias| bias[channel..].as_ptr()),
-                            act: self.act.filter(|&act| is_cheap(act)),
+                            ..Epilogue::of(self.act)
                         },
                     };
                     for_each_tile(pixels.len(), self.tiles.rows, |start, rows| {
