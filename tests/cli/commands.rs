@@ -51,10 +51,10 @@ fn runs_are_numbered_where_no_folder_is_named() {
     let place = Place::with(&plain());
     place.ok("train c.toml --quiet");
     place.ok("train c.toml --quiet");
-    assert!(place.path("runs/small/2/last.safetensors").exists() && !place.path("runs/small/3").exists());
+    assert!(place.path("runs/c/2/last.safetensors").exists() && !place.path("runs/c/3").exists());
     // The newest is the one that goes on.
     let done = place.ok("train c.toml --resume --set train.epochs=3");
-    assert!(done.err.contains("runs/small/2"), "{}", done.err);
+    assert!(done.err.contains("runs/c/2"), "{}", done.err);
 }
 
 #[test]

@@ -30,7 +30,8 @@ fn serve(folder: PathBuf) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
                         0 => "200 OK".to_string(),
                         _ => format!("206 Partial Content\r\nContent-Range: bytes {from}-{}/{n}", n - 1),
                     };
-                    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", n - from);
+                    let head =
+                        format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", n - from);
                     [head.as_bytes(), &bytes[from..]].concat()
                 }
             };
@@ -49,7 +50,7 @@ fn nobody() -> SocketAddr {
 
 fn config(root: &Path, more: &str) -> String {
     format!(
-        "name = \"m\"\nseed = 1\n[data]\nsource = \"mnist\"\nroot = \"{}\"\nbatch_size = 64\nlimit = 640\nlimit_val = 128\n{more}\n\
+        "seed = 1\n[data]\nsource = \"mnist\"\nroot = \"{}\"\nbatch_size = 64\nlimit = 640\nlimit_val = 128\n{more}\n\
          [model]\nlayers = [\"flatten\", {{ type = \"linear\", out_features = 10 }}]\n[loss]\ntype = \"cross_entropy\"\n\
          [optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n",
         root.display()

@@ -107,7 +107,8 @@ fn a_reader_that_goes_away_is_no_error() {
     }
     assert_eq!(place.checkpoint("r/last.safetensors").meta.step, 20);
     // The same for standard error.
-    let mut child = place.command("train c.toml --out s").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        place.command("train c.toml --out s").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stderr.take());
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
 }

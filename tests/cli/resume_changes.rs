@@ -49,7 +49,7 @@ fn without_a_whole_checkpoint_there_is_nothing_to_resume() {
     assert!(err.contains("no whole checkpoint") && err.contains("--force"), "{err}");
     assert_eq!(place.read("r/metrics.jsonl"), metrics, "nothing is lost");
     assert!(place.fails("train c.toml --out nowhere --resume", 1).contains("nowhere"));
-    assert!(place.fails("train c.toml --resume", 1).contains("runs/small"));
+    assert!(place.fails("train c.toml --resume", 1).contains("runs/c"));
 }
 
 #[test]
@@ -61,7 +61,11 @@ fn what_is_no_checkpoint_of_this_model_is_refused_with_a_reason() {
         ("cut.safetensors", whole[..whole.len() / 2].to_vec(), "cut short"),
         ("empty.safetensors", Vec::new(), "cut short"),
         ("text.safetensors", b"epoch,loss\n1,0.5\n".to_vec(), "no safetensors file"),
-        ("flipped.safetensors", whole.iter().enumerate().map(|(i, b)| if i == whole.len() - 99 { b ^ 1 } else { *b }).collect(), "damaged"),
+        (
+            "flipped.safetensors",
+            whole.iter().enumerate().map(|(i, b)| if i == whole.len() - 99 { b ^ 1 } else { *b }).collect(),
+            "damaged",
+        ),
         ("header.safetensors", [&[0xff; 8], &whole[8..]].concat(), "no safetensors file"),
     ];
     for (name, bytes, reason) in cases {

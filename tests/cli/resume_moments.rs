@@ -88,7 +88,8 @@ fn a_run_that_is_killed_again_and_again() {
 
 #[test]
 fn an_interruption_is_told_and_saved() {
-    let place = Place::with(&config().replace("epochs = 8", "epochs = 5000").replace("patience = 8", "patience = 9999"));
+    let place =
+        Place::with(&config().replace("epochs = 8", "epochs = 5000").replace("patience = 8", "patience = 9999"));
     let mut run = place.start("train c.toml --out r");
     assert!(run.until(|| newest(&place).is_some()));
     run.signal(libc::SIGINT);

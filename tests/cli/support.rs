@@ -189,7 +189,6 @@ impl Drop for Running {
 pub fn digits(more_data: &str, sections: &str) -> String {
     format!(
         r#"
-name = "small"
 seed = 3
 [data]
 source = "digits"
@@ -212,7 +211,10 @@ layers = ["flatten", { type = "linear", out_features = 24 }, "batch_norm1d", "re
 
 /// Two epochs of a small model with Adam.
 pub fn plain() -> String {
-    digits("", &format!("{LAYERS}\n[optimizer]\ntype = \"adam\"\nlr = 3e-3\n[train]\nepochs = 2\n[log]\nevery_steps = 1\n"))
+    digits(
+        "",
+        &format!("{LAYERS}\n[optimizer]\ntype = \"adam\"\nlr = 3e-3\n[train]\nepochs = 2\n[log]\nevery_steps = 1\n"),
+    )
 }
 
 /// Where real data is, if it is there.
