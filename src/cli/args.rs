@@ -162,7 +162,7 @@ pub struct CheckArgs {
     /// Print the effective configuration, with the origin of every value
     #[arg(long)]
     pub print: bool,
-    /// Print the graph of the training step instead, as it is after this pass: forward, grad, update, simplify, fuse
+    /// Print the graph of the training step instead, as it is after this pass: forward, reorder, grad, update, simplify, fuse
     #[arg(long, value_name = "PASS")]
     pub graph: Option<String>,
     #[command(flatten)]

@@ -46,7 +46,7 @@ fn show(key: &str, text: &str, output: OutputArgs) -> Result<(), Failure> {
 /// The training graph after pass `name` (or `forward`: before any).
 fn graph(loaded: &Loaded, data: &crate::data::DataSpec, name: &str) -> Result<String, Failure> {
     let stop_before = match (name, Pass::parse(name)) {
-        ("forward", _) => Some(Pass::Grad),
+        ("forward", _) => Some(Pass::Reorder),
         (_, Some(pass)) => Pass::ALL.into_iter().find(|p| *p > pass),
         (_, None) => {
             let names: Vec<&str> = Pass::ALL.iter().map(|p| p.name()).collect();
