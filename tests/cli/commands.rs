@@ -22,6 +22,14 @@ fn train_shows_a_table_and_keeps_its_files() {
 }
 
 #[test]
+fn batches_may_be_larger_than_the_data() {
+    let place = Place::with(&plain());
+    for set in ["data.batch_size=8 --set data.eval_batch_size=1000", "data.batch_size=1000", "data.limit_val=3"] {
+        place.ok(&format!("train c.toml --out r --force --quiet --set {set}"));
+    }
+}
+
+#[test]
 fn json_of_train_is_its_metrics_file() {
     let place = Place::with(&plain());
     let done = place.ok("train c.toml --out r --json");

@@ -49,7 +49,7 @@ fn the_augmented_cnn_learns_fashion_mnist() {
     let place = Place::new();
     let config = repository("configs/fashion_cnn.toml");
     place.ok(&format!(
-        "train {} --quiet --out r --set data.root=\"{}\" --set data.limit=1024 --set data.limit_val=500 --set train.epochs=1 --set data.batch_size=32",
+        "train {} --quiet --out r --set data.root=\"{}\" --set schedule.warmup_epochs=0 --set data.limit=1024 --set data.limit_val=500 --set train.epochs=1 --set data.batch_size=32",
         config.display(),
         data.join("fashion-mnist").display()
     ));
