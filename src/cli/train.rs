@@ -83,6 +83,10 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         if !removed.is_empty() {
             reporter.warn(&format!("removed what the run had saved later: {}", removed.join(", ")));
         }
+        if experiment.checkpoint.every_steps.is_some() {
+            // The run may have been killed between writing one and removing another.
+            folder.prune(experiment.checkpoint.keep)?;
+        }
         let at = format!("epoch {}, batch {}, step {}", state.epoch + 1, state.batch, state.step);
         reporter.info(&format!("resumed at {at}"));
     }

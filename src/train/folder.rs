@@ -80,6 +80,16 @@ impl Folder {
             .with_context(|| format!("cannot remove unfinished checkpoints in `{}`", self.path.display()))
     }
 
+    /// Removes all `step-N` checkpoints but the newest `keep`.
+    ///
+    /// # Errors
+    /// The folder cannot be read, or a file cannot be removed.
+    pub fn prune(&self, keep: usize) -> Result<()> {
+        checkpoint::prune(&self.path, keep)
+            .map(|_| ())
+            .with_context(|| format!("cannot remove old checkpoints in `{}`", self.path.display()))
+    }
+
     /// Removes the checkpoints of a later place in the run than `epoch` and `batch`, from where another course is taken:
     /// they would be taken for its newest. The names of the removed.
     ///

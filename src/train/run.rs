@@ -11,7 +11,7 @@ use super::session::{Session, StepInputs};
 use super::state::{RunState, save};
 use crate::backend::{Backend, HostBuffer};
 use crate::build::Mode;
-use crate::checkpoint::{self, Best, FileKind};
+use crate::checkpoint::{Best, FileKind};
 use crate::config::Experiment;
 use crate::config::sections::Metric;
 use crate::data::{Batch, Loader, LoaderOptions, Position};
@@ -156,8 +156,7 @@ impl Run<'_> {
                 self.state.extra.epoch_seconds = before + start.elapsed().as_secs_f64();
                 let kept = self.folder.file(&FileKind::Step(self.state.step).to_string());
                 self.save(&[kept, self.folder.file(file::LAST)])?;
-                checkpoint::prune(&self.folder.path, self.experiment.checkpoint.keep)
-                    .with_context(|| format!("cannot remove old checkpoints in `{}`", self.folder.path.display()))?;
+                self.folder.prune(self.experiment.checkpoint.keep)?;
             }
         }
         self.reporter.end();
