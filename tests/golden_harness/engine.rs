@@ -153,7 +153,8 @@ pub fn train(case: &Case, sets: &[String], options: &PassOptions) -> Trained {
     let setup = Setup::new(&case.write_files(dir.path()), sets);
     let experiment = setup.experiment();
     let programs = setup.programs(&Sizes::of_run(experiment, &setup.samples.spec), options);
-    let folder = Folder::create(Some(&dir.path().join("run")), &experiment.name, false).unwrap();
+    let mut folder = Folder::new(Some(&dir.path().join("run")), &experiment.name).unwrap();
+    folder.claim().unwrap();
     let metrics = MetricsFile::open(&folder.file(file::METRICS), 0).unwrap();
     let mut run = Run {
         experiment,
