@@ -127,7 +127,7 @@ fn runs_with_more_threads() {
 #[test]
 fn weights_from_pytorch_files() {
     let case = Case::read("combinations/from_pth");
-    for name in ["plain.safetensors", "plain.pth", "legacy.pth", "nested.pth", "module_prefix.pth"] {
+    for name in ["plain.safetensors", "plain.pth", "nested.pth", "module_prefix.pth"] {
         let path = case::folder().join("pth").join(name);
         let sets = vec![format!("model.weights={:?}", path.to_str().unwrap())];
         let mut findings = Findings::default();
