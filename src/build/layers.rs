@@ -303,13 +303,13 @@ impl Builder<'_> {
             ops.push(self.param(&node.path, Param::buffer("running_var", DType::F32, [c], 1.0)));
         }
         let (eps, affine) = (l.eps as f32, l.affine);
+        // Inference does not read the counter, but a model has the same state dict in every mode.
+        let counter = Param::buffer("num_batches_tracked", DType::I64, Vec::new(), 0.0);
+        let counter = l.track.then(|| self.param(&node.path, counter));
         if l.track && self.mode != Mode::Train {
             return self.apply(node, BatchNormInfer { eps, affine, act: None }, &ops, &[from], shape);
         }
-        if l.track {
-            let counter = Param::buffer("num_batches_tracked", DType::I64, Vec::new(), 0.0);
-            ops.push(self.param(&node.path, counter));
-        }
+        ops.extend(counter);
         let momentum = match l.momentum {
             Momentum::Share(m) => Some(m as f32),
             Momentum::Cumulative => None,

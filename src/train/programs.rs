@@ -123,7 +123,8 @@ pub fn build(
                 rows = forward.rows.clone();
             }
             let mut graph = std::mem::take(&mut forward.graph);
-            options.run(&mut graph, &[Pass::Simplify, Pass::Fuse]).map_err(|e| internal(&e))?;
+            let passes = [Pass::Reorder, Pass::Simplify, Pass::Fuse];
+            options.run(&mut graph, &passes).map_err(|e| internal(&e))?;
             kinds.push((kind, *batch));
             let name = if kind == Kind::Eval { "eval" } else { "predict" };
             sources.push(source(&format!("{name}, batch of {batch}"), graph, &forward));
@@ -164,6 +165,7 @@ fn train_graph(
 ) -> Result<(Graph, Option<Accumulators>), Vec<Diagnostic>> {
     let mut graph = forward.graph.clone();
     let loss = forward.loss.ok_or_else(|| internal("a training graph without a loss"))?;
+    options.run(&mut graph, &[Pass::Reorder]).map_err(|e| internal(&e))?;
     if options.stops_before(Pass::Grad) {
         return Ok((graph, None));
     }

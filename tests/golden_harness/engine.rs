@@ -171,7 +171,8 @@ pub fn train(case: &Case, Way { sets, options, threads }: &Way) -> Trained {
     let setup = Setup::new(&case.write_files(dir.path()), sets, *threads);
     let experiment = setup.experiment();
     let programs = setup.programs(&Sizes::of_run(experiment, &setup.samples.spec), options);
-    let folder = Folder::create(Some(&dir.path().join("run")), &experiment.name, false).unwrap();
+    let mut folder = Folder::new(Some(&dir.path().join("run")), &experiment.name).unwrap();
+    folder.claim().unwrap();
     let metrics = MetricsFile::open(&folder.file(file::METRICS), 0).unwrap();
     let mut run = Run {
         experiment,

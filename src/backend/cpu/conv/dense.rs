@@ -2,7 +2,7 @@
 
 use super::patches::Patches;
 use super::{ConvShape, Direction};
-use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, Transpose, Transposed};
+use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, pack_transposed};
 use crate::backend::cpu::gemm::tile::{Epilogue, Tile, Tiles, for_each_tile, is_fused};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
 use crate::backend::cpu::simd::SimdLevel;
@@ -126,7 +126,7 @@ impl Dense {
     fn pack(&self, pool: &Pool, w: &[f32], packed: &mut [f32]) {
         let width = self.tiles.columns();
         let packed = Parts::new(packed);
-        let (copy, transpose) = (self.tiles.level.routine::<CopyRows>(), self.tiles.level.routine::<Transpose>());
+        let copy = self.tiles.level.routine::<CopyRows>();
         // Floats between neighbouring output channels of `w [O, KH, KW, I / groups]`.
         let (inputs, outputs) = match self.direction {
             Direction::Forward => (self.from, self.to),
@@ -146,7 +146,7 @@ impl Dense {
                     Direction::Forward => {
                         let from = w[panel * width * step + tap * inputs..].as_ptr();
                         // SAFETY: the group has these weights, and `to` has room for this tap's.
-                        unsafe { transpose(Transposed { from, strides: [1, step], rows: inputs, columns, to, width }) };
+                        unsafe { pack_transposed(from, [1, step], inputs, columns, to, width) };
                     }
                     Direction::Backward => {
                         let from = w[tap * inputs + panel * width..].as_ptr();

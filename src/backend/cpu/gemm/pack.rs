@@ -48,60 +48,28 @@ impl Routine for CopyRows {
     }
 }
 
-/// Arguments of [`Transpose`].
-#[derive(Clone, Copy)]
-pub struct Transposed {
-    /// Element (0, 0) of the matrix.
-    pub from: *const f32,
-    /// Floats from row to row and from column to column.
-    pub strides: [usize; 2],
-    /// Number of rows.
-    pub rows: usize,
-    /// Number of columns.
-    pub columns: usize,
-    /// First element of the panel.
-    pub to: *mut f32,
-    /// Columns of the panel: those after `columns` are 0.
-    pub width: usize,
-}
-
-/// Packs some columns of a matrix to a panel `[rows][width]`. Meant for columns that lie along memory.
-pub struct Transpose;
-
-/// Rows and columns of a square that is turned at once: eight cache lines on either side.
-const SQUARE: usize = 8;
-
-impl Routine for Transpose {
-    type Args = Transposed;
-
-    #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
-    #[inline(always)]
-    unsafe fn run<S: Simd>(_: S, t: Transposed) {
-        for k in (0..t.rows).step_by(SQUARE) {
-            for n in (0..t.width).step_by(SQUARE) {
-                // SAFETY: the caller passes a matrix that is valid in all its rows and columns, and a panel likewise.
-                unsafe {
-                    let mut square = [[0.0f32; SQUARE]; SQUARE];
-                    if t.strides[0] == 1 && k + SQUARE <= t.rows && n + SQUARE <= t.columns.min(t.width) {
-                        for i in 0..SQUARE {
-                            square[i] = t.from.add((n + i) * t.strides[1] + k).cast::<[f32; SQUARE]>().read_unaligned();
-                        }
-                        for j in 0..SQUARE {
-                            let mut row = [0.0; SQUARE];
-                            for i in 0..SQUARE {
-                                row[i] = square[i][j];
-                            }
-                            t.to.add((k + j) * t.width + n).cast::<[f32; SQUARE]>().write_unaligned(row);
-                        }
-                    } else {
-                        for j in k..(k + SQUARE).min(t.rows) {
-                            for i in n..(n + SQUARE).min(t.width) {
-                                let x =
-                                    if i < t.columns { *t.from.add(i * t.strides[1] + j * t.strides[0]) } else { 0.0 };
-                                *t.to.add(j * t.width + i) = x;
-                            }
-                        }
-                    }
+/// Packs a panel of `columns` columns of a matrix whose element `(k, n)` lies at `k · strides[0] + n · strides[1]`: to
+/// `[rows][width]`, zeros from `columns` on.
+///
+/// # Safety
+/// All these elements and the target are valid.
+pub unsafe fn pack_transposed(
+    from: *const f32,
+    strides: [usize; 2],
+    rows: usize,
+    columns: usize,
+    to: *mut f32,
+    width: usize,
+) {
+    // Sixteen rows at a time: a cache line of each column is read whole while the lines written stay in L1.
+    for start in (0..rows).step_by(16) {
+        let end = (start + 16).min(rows);
+        for n in 0..width {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let (from, to) = (from.wrapping_add(n * strides[1]), to.add(n));
+                for k in start..end {
+                    *to.add(k * width) = if n < columns { *from.add(k * strides[0]) } else { 0.0 };
                 }
             }
         }

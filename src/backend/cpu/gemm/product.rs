@@ -5,7 +5,7 @@
 //! the task goes through its panels. A task is a block of rows × some panels (× a stretch of the sum).
 
 use super::dots::{Dots, MOST_ROWS};
-use super::pack::{Copy2d, CopyRows, Transpose, Transposed};
+use super::pack::{Copy2d, CopyRows, pack_transposed};
 use super::sums::AddRows;
 use super::tile::{Epilogue, ONE_RUN, Tile, Tiles, for_each_tile, is_fused};
 use super::{round_up, workspace_floats};
@@ -234,7 +234,6 @@ impl Product {
         let (spec, width) = (&self.spec, self.tiles.columns());
         let stretches = chunks(spec.k, K_BLOCK);
         let packed = Parts::new(packed);
-        let transpose = self.tiles.level.routine::<Transpose>();
         pool.run(self.all_panels() * stretches.count(), |task, _| {
             let (panel, k) = (task / stretches.count(), stretches.range(task % stretches.count()));
             let n = panel * width;
@@ -242,16 +241,7 @@ impl Product {
             let to = unsafe { packed.part((panel * spec.k + k.start) * width..(panel * spec.k + k.end) * width) };
             let from = b[k.start * spec.b[0] + n * spec.b[1]..].as_ptr();
             // SAFETY: `b` and `to` have these elements.
-            unsafe {
-                transpose(Transposed {
-                    from,
-                    strides: spec.b,
-                    rows: k.len(),
-                    columns: (spec.n - n).min(width),
-                    to: to.as_mut_ptr(),
-                    width,
-                });
-            }
+            unsafe { pack_transposed(from, spec.b, k.len(), (spec.n - n).min(width), to.as_mut_ptr(), width) };
         });
     }
 

@@ -105,9 +105,9 @@ impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
             for run in t.runs {
                 let mut rows = [t.a; R];
                 for r in 0..R {
-                    rows[r] = t.a.add(*t.a_rows.get_unchecked(r) as usize + run.a as usize);
+                    rows[r] = t.a.wrapping_add(*t.a_rows.get_unchecked(r) as usize + run.a as usize);
                 }
-                let mut b = t.b.add(run.b as usize * t.b_step);
+                let mut b = t.b.wrapping_add(run.b as usize * t.b_step);
                 let mut at = 0;
                 for _ in 0..t.run_len {
                     let mut bv = [s.zero(); NV];
@@ -121,7 +121,7 @@ impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
                         }
                     }
                     at += t.a_step;
-                    b = b.add(t.b_step);
+                    b = b.wrapping_add(t.b_step);
                 }
             }
             let whole = t.n == NV * S::LANES;
