@@ -11,7 +11,8 @@ mod engine;
 
 use case::Case;
 use compare::Findings;
-use runner::passes::PassOptions;
+use engine::Way;
+use runner::passes::{Pass, PassOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,9 +56,8 @@ fn findings(name: &str, check: impl Fn(&Case, &mut Findings)) -> Findings {
 
 /// First step and whole run, as configured.
 fn as_pytorch(case: &Case, findings: &mut Findings) {
-    let options = PassOptions::default();
-    findings.first_step(case, &engine::first_step(case, &options));
-    findings.trained(case, &engine::train(case, &[], &options));
+    findings.first_step(case, &engine::first_step(case));
+    findings.trained(case, &engine::train(case, &Way::default()));
 }
 
 #[test]
@@ -93,4 +93,45 @@ fn training() {
 #[test]
 fn runs() {
     check_all("runs", as_pytorch);
+}
+
+#[test]
+fn combinations() {
+    check_all("combinations", as_pytorch);
+}
+
+/// Passes make programs smaller and faster, and leave the results what they are.
+#[test]
+fn runs_without_passes() {
+    check_all("runs", |case, findings| {
+        for without in [vec![Pass::Fuse], vec![Pass::Simplify], vec![Pass::Simplify, Pass::Fuse]] {
+            let options = PassOptions { without, stop_before: None };
+            findings.trained(case, &engine::train(case, &Way { options, ..Way::default() }));
+        }
+    });
+}
+
+/// The same bits, whoever does the work.
+#[test]
+fn runs_with_more_threads() {
+    check_all("runs", |case, findings| {
+        let alone = engine::train(case, &Way { sets: vec!["data.workers=0".into()], ..Way::default() });
+        let way = Way { sets: vec!["data.workers=3".into(), "data.prefetch=5".into()], threads: 3, ..Way::default() };
+        if engine::train(case, &way) != alone {
+            findings.faults.push("three threads come to other bits than one".to_string());
+        }
+    });
+}
+
+/// A state dict is the same model in all the files that PyTorch makes of it.
+#[test]
+fn weights_from_pytorch_files() {
+    let case = Case::read("combinations/from_pth");
+    for name in ["plain.safetensors", "plain.pth", "nested.pth", "module_prefix.pth"] {
+        let path = case::folder().join("pth").join(name);
+        let sets = vec![format!("model.weights={:?}", path.to_str().unwrap())];
+        let mut findings = Findings::default();
+        findings.trained(&case, &engine::train(&case, &Way { sets, ..Way::default() }));
+        assert!(findings.faults.is_empty(), "{name}: {:?}", findings.faults);
+    }
 }

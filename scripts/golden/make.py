@@ -11,6 +11,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import combinations
 import layers
 import optimizers
 import pth
@@ -31,7 +32,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
 
-    cases = layers.cases() + structure.cases() + optimizers.cases() + runs.cases()
+    cases = layers.cases() + structure.cases() + optimizers.cases() + runs.cases() + combinations.cases()
     names = [c.name for c in cases]
     assert len(set(names)) == len(names), "two cases have one name"
     total, failed = 0, []

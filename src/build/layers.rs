@@ -96,13 +96,16 @@ impl Builder<'_> {
             }
             Layer::GroupNorm(l) => {
                 let op = GroupNorm { groups: l.num_groups, eps: l.eps as f32, affine: l.affine };
-                let c = self.shape(x).last();
-                let mut ops = vec![x.value];
-                if l.affine {
-                    ops.extend(self.scale_and_shift(node, Shape::from([c]), Storage::plain([c]), true));
-                }
-                let meant = self.shape(x).clone();
-                self.apply(node, op, &ops, &[x], meant)
+                let from = x;
+                self.channels_innermost(x, |b, x| {
+                    let shape = b.graph.shape(x).clone();
+                    let mut ops = vec![x];
+                    if l.affine {
+                        let c = shape.last();
+                        ops.extend(b.scale_and_shift(node, Shape::from([c]), Storage::plain([c]), true));
+                    }
+                    b.apply(node, op, &ops, &[from], shape)
+                })
             }
             Layer::LayerNorm(l) => self.layer_norm(node, l, x),
             Layer::MaxPool2d(l) => {
@@ -134,10 +137,8 @@ impl Builder<'_> {
             Layer::Softmax(l) => {
                 // The last axis inside is the channel; only of images is it not PyTorch's last.
                 let last_of_image = l.dim == -1 && self.shape(x).rank() == 4;
-                if l.dim == 1 && self.shape(x).rank() == 3 {
-                    let error = "softmax over dimension 1 of sequences is not supported; use `dim = -1`";
-                    self.mismatch(node, error, "not over this dimension", Some(x), None);
-                    x.value
+                if l.dim == 1 {
+                    self.channels_innermost(x, |b, x| b.plain(Softmax {}, &[x]))
                 } else if last_of_image {
                     let swapped = self.plain(Permute { perm: vec![0, 1, 3, 2] }, &[x.value]);
                     let y = self.plain(Softmax {}, &[swapped]);
@@ -270,19 +271,24 @@ impl Builder<'_> {
 
     fn batch_norm1d(&mut self, node: &LayerNode, l: BatchNormArgs, x: Tensor) -> ValueId {
         match self.shape(x).rank() {
-            2 => self.batch_norm(node, l, x.value, x),
-            3 => {
-                // [N, C, L] keeps PyTorch's order inside; the operation wants channels last.
-                let swapped = self.plain(Permute { perm: vec![0, 2, 1] }, &[x.value]);
-                let y = self.batch_norm(node, l, swapped, x);
-                self.plain(Permute { perm: vec![0, 2, 1] }, &[y])
-            }
-            _ => {
+            4 => {
                 let help = Some("use `batch_norm2d`".to_string());
                 self.mismatch(node, "`batch_norm1d` cannot take images", "takes vectors", Some(x), help);
                 x.value
             }
+            _ => self.channels_innermost(x, |b, value| b.batch_norm(node, l, value, x)),
         }
+    }
+
+    /// What `f` makes of `x` with PyTorch's dimension 1 as the last one.
+    fn channels_innermost(&mut self, x: Tensor, f: impl FnOnce(&mut Self, ValueId) -> ValueId) -> ValueId {
+        if self.shape(x).rank() != 3 {
+            return f(self, x.value);
+        }
+        // Images have their channels last inside, but [N, C, L] keeps PyTorch's order.
+        let swapped = self.plain(Permute { perm: vec![0, 2, 1] }, &[x.value]);
+        let y = f(self, swapped);
+        self.plain(Permute { perm: vec![0, 2, 1] }, &[y])
     }
 
     fn batch_norm(&mut self, node: &LayerNode, l: BatchNormArgs, x: ValueId, from: Tensor) -> ValueId {

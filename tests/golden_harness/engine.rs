@@ -34,6 +34,7 @@ pub struct FirstStep {
 }
 
 /// What the loop leaves behind.
+#[derive(Debug, PartialEq)]
 pub struct Trained {
     /// Loss of every step.
     pub losses: Vec<f64>,
@@ -55,12 +56,11 @@ struct Setup {
 }
 
 impl Setup {
-    fn new(config: &Path, sets: &[String]) -> Self {
+    fn new(config: &Path, sets: &[String], threads: usize) -> Self {
         let loaded = config::load(config, sets).unwrap_or_else(|e| panic!("{e}"));
         assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
         let samples = input::load(&loaded.experiment, &mut |_| {}).unwrap();
-        // Cases run side by side, so that one thread for each is enough.
-        Setup { loaded, samples, backend: CpuBackend::new(Some(1)).unwrap() }
+        Setup { loaded, samples, backend: CpuBackend::new(Some(threads)).unwrap() }
     }
 
     fn experiment(&self) -> &Experiment {
@@ -79,8 +79,8 @@ impl Setup {
         let task = runner::build::task(experiment);
         let mut session = Session::new(programs, &self.backend, task, experiment.seed).unwrap();
         let path = experiment.model.weights.as_ref().expect("cases start from weights");
-        let (left_out, notes) = load_weights(&mut session, path, true).unwrap();
-        assert!(left_out.is_empty() && notes.is_empty(), "{left_out} {notes:?}");
+        let (left_out, _) = load_weights(&mut session, path, true).unwrap();
+        assert!(left_out.is_empty(), "{left_out}");
         session
     }
 
@@ -104,18 +104,19 @@ impl Setup {
 }
 
 /// Runs the first step without its update.
-pub fn first_step(case: &Case, options: &PassOptions) -> FirstStep {
+pub fn first_step(case: &Case) -> FirstStep {
     let dir = tempfile::tempdir().unwrap();
     let path = case.write_files(dir.path());
-    let written = Setup::new(&path, &[]);
+    let written = Setup::new(&path, &[], 1);
     let accumulate = written.experiment().train.accumulate;
     // Gradients are kept where they are summed: a step that sums leaves them behind.
-    let setup = Setup::new(&path, &[format!("train.accumulate={}", accumulate.max(2))]);
+    let setup = Setup::new(&path, &[format!("train.accumulate={}", accumulate.max(2))], 1);
     let loading = &setup.experiment().data.loading;
     let train = Sizes::of_run(setup.experiment(), &setup.samples.spec).train;
     let first = train[0];
     let group = accumulate.min(setup.samples.train.len().div_ceil(loading.batch_size));
-    let mut session = setup.session(setup.programs(&Sizes { train, eval: vec![], predict: vec![first] }, options));
+    let sizes = Sizes { train, eval: Vec::new(), predict: vec![first] };
+    let mut session = setup.session(setup.programs(&sizes, &PassOptions::default()));
     let mut batches = setup.batches(&session, group);
 
     let eval_output = session.predict(&batches[0].buffer, first).unwrap();
@@ -147,10 +148,27 @@ pub fn first_step(case: &Case, options: &PassOptions) -> FirstStep {
     FirstStep { output, eval_output, loss, grads }
 }
 
-/// Trains with the loop, from the configuration's file to the metrics file. `sets` change the configuration.
-pub fn train(case: &Case, sets: &[String], options: &PassOptions) -> Trained {
+/// What may differ from a case as it is written, without a difference in the results.
+pub struct Way {
+    /// Changes of the configuration.
+    pub sets: Vec<String>,
+    /// Passes.
+    pub options: PassOptions,
+    /// Compute threads.
+    pub threads: usize,
+}
+
+impl Default for Way {
+    fn default() -> Self {
+        // Cases run side by side, so that one thread for each is enough.
+        Way { sets: Vec::new(), options: PassOptions::default(), threads: 1 }
+    }
+}
+
+/// Trains with the loop, from the configuration's file to the metrics file.
+pub fn train(case: &Case, Way { sets, options, threads }: &Way) -> Trained {
     let dir = tempfile::tempdir().unwrap();
-    let setup = Setup::new(&case.write_files(dir.path()), sets);
+    let setup = Setup::new(&case.write_files(dir.path()), sets, *threads);
     let experiment = setup.experiment();
     let programs = setup.programs(&Sizes::of_run(experiment, &setup.samples.spec), options);
     let mut folder = Folder::new(Some(&dir.path().join("run")), &experiment.name).unwrap();
