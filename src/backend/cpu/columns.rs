@@ -27,7 +27,7 @@ pub struct Grid {
 impl Grid {
     /// Blocks of a `rows × columns` matrix that stay in the second-level cache, at most 512 of them down a column.
     pub fn new(rows: usize, columns: usize) -> Self {
-        let width = columns.min(BLOCK_COLUMNS).max(1);
+        let width = columns.clamp(1, BLOCK_COLUMNS);
         let height = (32 * 1024 / width).max(64).max(rows.div_ceil(512));
         Grid { rows: chunks(rows, height), columns: chunks(columns, width) }
     }
@@ -93,7 +93,7 @@ vectorised! {
             }
             // SAFETY: the array is as long as the widest vector.
             let mean = unsafe { s.load(centre.as_ptr()) };
-            // What rounding took from the mean comes back as the sum of the distances.
+            // The sum of the distances tells what rounding took from the mean.
             let mut left = [0.0f64; MAX_LANES];
             for start in rows.clone().step_by(RUN) {
                 let (mut sum, mut square) = (s.zero(), s.zero());
@@ -105,8 +105,9 @@ vectorised! {
                 flush(s, sum, n, &mut left);
                 flush(s, square, n, &mut squares[at..]);
             }
-            for (q, l) in squares[at..at + n].iter_mut().zip(left) {
-                *q -= l * l / count;
+            for (i, l) in left.into_iter().enumerate().take(n) {
+                squares[at + i] -= l * l / count;
+                sums[at + i] = centre[i] as f64 * count + l;
             }
         }
     }

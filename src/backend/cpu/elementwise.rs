@@ -228,8 +228,8 @@ impl BinaryKernel {
         let mut index = row;
         let mut at = [0, 0];
         for axis in outer.iter().rev() {
-            for k in 0..2 {
-                at[k] += index % axis.size * axis.strides[k];
+            for (at, stride) in at.iter_mut().zip(axis.strides) {
+                *at += index % axis.size * stride;
             }
             index /= axis.size;
         }

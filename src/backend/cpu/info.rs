@@ -23,11 +23,13 @@ pub struct CpuInfo {
 pub fn cpu_info() -> CpuInfo {
     let cpuinfo = read("/proc/cpuinfo");
     let meminfo = read("/proc/meminfo");
+    let mut simd: Vec<&str> = SimdLevel::supported().map(SimdLevel::name).collect();
+    simd.reverse();
     CpuInfo {
         model: field(&cpuinfo, "model name").map(str::to_string),
         physical_cores: physical_cores(&cpuinfo),
         logical_cores: std::thread::available_parallelism().map_or(1, usize::from),
-        simd: SimdLevel::supported().map(SimdLevel::name).collect::<Vec<_>>().into_iter().rev().collect(),
+        simd,
         memory_total: field(&meminfo, "MemTotal").and_then(kibibytes),
         memory_free: field(&meminfo, "MemAvailable").and_then(kibibytes),
     }

@@ -33,18 +33,24 @@ vectorised! {
         total
     }
 
-    fn backward<'a, S>(
-        s, x: &'a [f32], targets: &'a [i32], lse: &'a [f32], dx: &'a mut [f32], row: usize, factor: f32, smoothing: f32,
-    ) {
+    fn backward<'a, S>(s, x: &'a [f32], targets: &'a [i32], dx: &'a mut [f32], row: usize, factor: f32, smoothing: f32) {
         let flat = s.splat(smoothing / row as f32);
-        for (((x, t), lse), dx) in x.chunks(row).zip(targets).zip(lse).zip(dx.chunks_mut(row)) {
+        for ((x, t), dx) in x.chunks(row).zip(targets).zip(dx.chunks_mut(row)) {
+            // Not `e^(x − lse)` with the saved sum: where the net is sure of itself, rounding `lse` would leave few
+            // digits of `p − 1`.
+            let top = max(s, x);
+            let log = s.splat(sum(s, row, Exponentials(x, top)).ln() as f32);
             for i in (0..row).step_by(S::LANES) {
                 let n = (row - i).min(S::LANES);
-                let p = s.exp(s.sub(get(s, x, i, n), s.splat(*lse)));
-                put(s, dx, i, n, s.mul(s.sub(p, flat), s.splat(factor)));
+                let p = s.exp(s.sub(s.sub(get(s, x, i, n), s.splat(top)), log));
+                put(s, dx, i, n, s.sub(p, flat));
             }
             if let Some(d) = usize::try_from(*t).ok().and_then(|t| dx.get_mut(t)) {
-                *d -= (1.0 - smoothing) * factor;
+                *d -= 1.0 - smoothing;
+            }
+            for i in (0..row).step_by(S::LANES) {
+                let n = (row - i).min(S::LANES);
+                put(s, dx, i, n, s.mul(get(s, dx, i, n), s.splat(factor)));
             }
         }
     }
@@ -81,12 +87,12 @@ impl NodeKernel for CrossEntropyKernel {
         let (x, targets) = (frame.input::<f32>(0), frame.input::<i32>(1));
         let (row, step) = (self.classes, self.rows_per_task());
         if self.backward {
-            let (lse, dloss) = (frame.input::<f32>(2), frame.input::<f32>(3));
+            let dloss = frame.input::<f32>(3);
             let factor = dloss[0] / self.rows as f32;
             for_chunks(frame.pool(), frame.output::<f32>(0), step * row, |start, dx| {
                 let r = start / row..(start + dx.len()) / row;
                 let x = &x[start..start + dx.len()];
-                backward(self.level, x, &targets[r.clone()], &lse[r], dx, row, factor, self.smoothing);
+                backward(self.level, x, &targets[r], dx, row, factor, self.smoothing);
             });
         } else {
             let loss = frame.output::<f32>(0);

@@ -1,6 +1,7 @@
 //! From operations to kernels: the one place that names them all.
 
 use super::batch_norm::{BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel};
+use super::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel, ConvShape};
 use super::dropout::DropoutKernel;
 use super::elementwise::{AccumulateGradKernel, ActivationGradKernel, ActivationKernel, BinaryKernel, ZeroGradKernel};
 use super::frame::NodeKernel;
@@ -25,6 +26,12 @@ fn images(shape: &Shape) -> [usize; 4] {
     shape.nhwc().expect("the operation's shape rule has checked the rank")
 }
 
+/// Sizes of a convolution from the shapes of its input, weight and output.
+fn conv_shape(x: &Shape, w: &Shape, y: &Shape) -> ConvShape {
+    let ([n, h, width, c], [_, kh, kw, _], [.., o]) = (images(x), images(w), images(y));
+    ConvShape { images: n, input: [h, width], channels: c, kernel: [kh, kw], outputs: o }
+}
+
 /// The kernel of `node`; `None` if the node only gives memory another shape.
 pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Option<Box<dyn NodeKernel>> {
     let x = |i: usize| graph.shape(node.inputs[i]);
@@ -43,9 +50,17 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
             let shape = LinearShape { rows: x(0).rows(), inputs: x(0).last(), outputs: x(1).last() };
             Box::new(GradWeight { kernel: LinearGradWeightKernel::new(op, shape, level, threads), bias: op.bias })
         }
-        Op::Conv2d(_) => unimplemented!(),
-        Op::Conv2dGradInput(_) => unimplemented!(),
-        Op::Conv2dGradWeight(_) => unimplemented!(),
+        Op::Conv2d(op) => {
+            let kernel = Conv2dKernel::new(op, conv_shape(x(0), x(1), y(0)), level, threads);
+            Box::new(Forward { kernel, bias: op.bias, level })
+        }
+        Op::Conv2dGradInput(op) => {
+            Box::new(Conv2dGradInputKernel::new(op, conv_shape(y(0), x(1), x(0)), level, threads))
+        }
+        Op::Conv2dGradWeight(op) => {
+            let kernel = Conv2dGradWeightKernel::new(op, conv_shape(x(0), y(0), x(1)), level, threads);
+            Box::new(GradWeight { kernel, bias: op.bias })
+        }
         Op::Activation(op) => Box::new(ActivationKernel { act: op.act, level }),
         Op::ActivationGrad(op) => Box::new(ActivationGradKernel { act: op.act, level }),
         Op::Binary(op) => Box::new(BinaryKernel::new(op.kind, op.act, x(0), x(1), level)),

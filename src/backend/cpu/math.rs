@@ -33,7 +33,7 @@ pub fn exp_m1<S: Simd>(s: S, x: S::V) -> S::V {
 #[inline(always)]
 pub fn tanh<S: Simd>(s: S, x: S::V) -> S::V {
     let z = s.mul(x, x);
-    let p = poly(s, z, [-5.704_988_7e-3, 2.063_908_9e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328_2e-1]);
+    let p = poly(s, z, [-5.704_988_7e-3, 2.063_909e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328e-1]);
     let small = s.fma(s.mul(z, p), x, x);
     let a = s.abs(x);
     let e = s.exp(s.add(a, a));
@@ -43,10 +43,13 @@ pub fn tanh<S: Simd>(s: S, x: S::V) -> S::V {
     s.select(s.gt(a, s.splat(0.625)), large, small)
 }
 
-/// The error function: an odd rational minimax approximation on `[-4, 4]`, beyond which it is ±1 in single precision.
+/// The error function: an odd rational minimax approximation, and exactly ±1 beyond 3.92, where single precision knows
+/// nothing in between.
 #[inline(always)]
 pub fn erf<S: Simd>(s: S, x: S::V) -> S::V {
-    let x = s.min(s.splat(4.0), s.max(s.splat(-4.0), x));
+    let one = s.splat(1.0);
+    let sign = s.select(s.gt(s.zero(), x), s.neg(one), one);
+    let beyond = s.gt(s.abs(x), s.splat(3.92));
     let z = s.mul(x, x);
     let p = poly(
         s,
@@ -57,10 +60,11 @@ pub fn erf<S: Simd>(s: S, x: S::V) -> S::V {
             -2.101_024e-6,
             -5.692_506_4e-5,
             -7.349_906_3e-4,
-            -2.954_599_8e-3,
+            -2.954_6e-3,
             -1.609_603_3e-2,
         ],
     );
     let q = poly(s, z, [-1.456_607_2e-5, -2.133_740_5e-4, -1.682_827e-3, -7.373_329_2e-3, -1.426_473_9e-2]);
-    s.div(s.mul(x, p), q)
+    // A NaN is not beyond, and stays one.
+    s.select(beyond, sign, s.div(s.mul(x, p), q))
 }

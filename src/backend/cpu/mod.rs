@@ -8,6 +8,7 @@
 mod activation;
 mod batch_norm;
 mod columns;
+pub mod conv;
 mod dropout;
 mod elementwise;
 mod executable;

@@ -1,11 +1,12 @@
 //! Linear layers and convolutions as steps: their kernels with the operands of a [`Frame`].
 
+use super::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel};
 use super::elementwise::activate;
 use super::frame::{Frame, NodeKernel};
 use super::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel};
 use super::simd::SimdLevel;
 
-/// A forward product: operands `x`, `w`, and the bias if there is one. Works for every kernel of that form.
+/// A forward product: operands `x`, `w`, and the bias if there is one.
 pub struct Forward<K> {
     /// The product.
     pub kernel: K,
@@ -15,31 +16,7 @@ pub struct Forward<K> {
     pub level: SimdLevel,
 }
 
-impl NodeKernel for Forward<LinearKernel> {
-    fn scratch_bytes(&self) -> usize {
-        self.kernel.workspace_bytes()
-    }
-
-    fn run(&self, frame: &Frame<'_>) {
-        let (x, w, y) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
-        let bias = self.bias.then(|| frame.input(2));
-        self.kernel.run(frame.pool(), x, w, bias, y, frame.scratch().bytes());
-        activate(frame.pool(), self.level, self.kernel.remaining_act(), y);
-    }
-}
-
-impl NodeKernel for LinearGradInputKernel {
-    fn scratch_bytes(&self) -> usize {
-        self.workspace_bytes()
-    }
-
-    fn run(&self, frame: &Frame<'_>) {
-        let (dy, w, dx) = (frame.input(0), frame.input(1), frame.output(0));
-        LinearGradInputKernel::run(self, frame.pool(), dy, w, dx, frame.scratch().bytes());
-    }
-}
-
-/// A gradient by weight and bias.
+/// A gradient by weight and bias: operands `x`, `dy`.
 pub struct GradWeight<K> {
     /// The product.
     pub kernel: K,
@@ -47,14 +24,46 @@ pub struct GradWeight<K> {
     pub bias: bool,
 }
 
-impl NodeKernel for GradWeight<LinearGradWeightKernel> {
-    fn scratch_bytes(&self) -> usize {
-        self.kernel.workspace_bytes()
-    }
+/// The kernels of linear layers and of convolutions are called alike.
+macro_rules! steps {
+    ($forward:ident, $grad_input:ident, $grad_weight:ident) => {
+        impl NodeKernel for Forward<$forward> {
+            fn scratch_bytes(&self) -> usize {
+                self.kernel.workspace_bytes()
+            }
 
-    fn run(&self, frame: &Frame<'_>) {
-        let (x, dy, dw) = (frame.input(0), frame.input(1), frame.output(0));
-        let db = self.bias.then(|| frame.output(1));
-        self.kernel.run(frame.pool(), x, dy, dw, db, frame.scratch().bytes());
-    }
+            fn run(&self, frame: &Frame<'_>) {
+                let (x, w, y) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
+                let bias = self.bias.then(|| frame.input(2));
+                self.kernel.run(frame.pool(), x, w, bias, y, frame.scratch().bytes());
+                activate(frame.pool(), self.level, self.kernel.remaining_act(), y);
+            }
+        }
+
+        impl NodeKernel for $grad_input {
+            fn scratch_bytes(&self) -> usize {
+                self.workspace_bytes()
+            }
+
+            fn run(&self, frame: &Frame<'_>) {
+                let (dy, w, dx) = (frame.input(0), frame.input(1), frame.output(0));
+                $grad_input::run(self, frame.pool(), dy, w, dx, frame.scratch().bytes());
+            }
+        }
+
+        impl NodeKernel for GradWeight<$grad_weight> {
+            fn scratch_bytes(&self) -> usize {
+                self.kernel.workspace_bytes()
+            }
+
+            fn run(&self, frame: &Frame<'_>) {
+                let (x, dy, dw) = (frame.input(0), frame.input(1), frame.output(0));
+                let db = self.bias.then(|| frame.output(1));
+                self.kernel.run(frame.pool(), x, dy, dw, db, frame.scratch().bytes());
+            }
+        }
+    };
 }
+
+steps!(LinearKernel, LinearGradInputKernel, LinearGradWeightKernel);
+steps!(Conv2dKernel, Conv2dGradInputKernel, Conv2dGradWeightKernel);

@@ -197,7 +197,11 @@ impl Product {
                 // SAFETY: a row belongs to one task.
                 let row = unsafe { c.part(m * spec.c..m * spec.c + spec.n) };
                 let rows = partial[m * step..].chunks(self.partial_floats()).take(self.splits);
-                self.tiles.level.run(AddRows { start: bias, rows, sums: row });
+                match bias {
+                    Some(bias) => row.copy_from_slice(&bias[..spec.n]),
+                    None => row.fill(0.0),
+                }
+                self.tiles.level.run(AddRows { rows, sums: row });
             }
         });
     }

@@ -36,19 +36,19 @@ impl ColumnSums {
             let sums = unsafe { parts.part(task * step..task * step + self.columns) };
             let rows = blocks.range(task);
             let rows = matrix[rows.start * self.columns..rows.end * self.columns].chunks(self.columns.max(1));
-            self.level.run(AddRows { start: None, rows, sums });
+            sums.fill(0.0);
+            self.level.run(AddRows { rows, sums });
         });
-        self.level.run(AddRows { start: None, rows: partial.chunks(step.max(1)), sums });
+        sums.fill(0.0);
+        self.level.run(AddRows { rows: partial.chunks(step.max(1)), sums });
     }
 }
 
-/// Sets `sums` to `start` (zeros if there is none) plus the rows, which are at least as long.
+/// Adds rows, which are at least as long, to `sums`.
 pub struct AddRows<'a, I> {
-    /// What the sum starts with.
-    pub start: Option<&'a [f32]>,
     /// The rows, in the order in which they are added.
     pub rows: I,
-    /// Where the sum goes.
+    /// What they are added to.
     pub sums: &'a mut [f32],
 }
 
@@ -56,10 +56,6 @@ impl<'a, I: Iterator<Item = &'a [f32]>> Kernel for AddRows<'_, I> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        match self.start {
-            Some(start) => self.sums.copy_from_slice(&start[..self.sums.len()]),
-            None => self.sums.fill(0.0),
-        }
         for row in self.rows {
             // Element by element: the compiler makes vectors of it.
             for (sum, x) in self.sums.iter_mut().zip(row) {

@@ -2,7 +2,7 @@
 //!
 //! `R` rows times two vectors of columns stay in registers while the sum runs:
 //!
-//! `C[r, n] = Σ_run Σ_j A[rows[r] + run.a + j · a_step] · B[run.b + j · b_step + n]`
+//! `C[r, n] = Σ_run Σ_j A[rows[r] + run.a + j · a_step] · B[run.b + j, n]`
 //!
 //! Rows are found through a table, so that a row can be the patch under an output pixel; a run is a stretch of the sum
 //! over which both sides advance evenly, such as one kernel row over all its channels. With `a_step` = 1 this is a
@@ -19,7 +19,7 @@ pub const MAX_ROWS: usize = 14;
 /// Vectors in a tile's row.
 pub const VECTORS: usize = 2;
 
-/// A stretch of the sum: offsets of its first element in `A` (from the row's start) and in `B`.
+/// A stretch of the sum: where it starts in `A` (floats from the row's start) and in `B` (rows).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     /// In `A`.
@@ -67,7 +67,7 @@ pub struct Tile<'a> {
     pub runs: &'a [Run],
     /// Elements in each of them.
     pub run_len: usize,
-    /// Base of `C`.
+    /// Base of `C`; with the offsets of the rows it lies inside, without it may not.
     pub c: *mut f32,
     /// Where the rows of `C` start: at least `R`.
     pub c_rows: &'a [u32],
@@ -96,7 +96,7 @@ impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
                 for r in 0..R {
                     rows[r] = t.a.add(*t.a_rows.get_unchecked(r) as usize + run.a as usize);
                 }
-                let mut b = t.b.add(run.b as usize);
+                let mut b = t.b.add(run.b as usize * t.b_step);
                 let mut at = 0;
                 for _ in 0..t.run_len {
                     let mut bv = [s.zero(); NV];
@@ -114,27 +114,35 @@ impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
                 }
             }
             let whole = t.n == NV * S::LANES;
-            for v in 0..NV {
-                let n = t.n - v * S::LANES;
-                let bias = if t.epilogue.bias.is_null() {
-                    s.zero()
-                } else {
-                    s.load_part(t.epilogue.bias.add(v * S::LANES), n)
-                };
+            if t.accumulate {
                 for r in 0..R {
-                    let c = t.c.add(*t.c_rows.get_unchecked(r) as usize + v * S::LANES);
-                    let mut x = acc[r][v];
-                    if t.accumulate {
-                        x = s.add(if whole { s.load(c) } else { s.load_part(c, n) }, x);
+                    let c = t.c.wrapping_add(*t.c_rows.get_unchecked(r) as usize);
+                    for v in 0..NV {
+                        let (c, n) = (c.add(v * S::LANES), t.n - v * S::LANES);
+                        let before = if whole { s.load(c) } else { s.load_part(c, n) };
+                        acc[r][v] = s.add(before, acc[r][v]);
                     }
-                    x = s.add(x, bias);
-                    if let Some(act) = t.epilogue.act {
-                        x = activate(s, act, x);
+                }
+            }
+            if !t.epilogue.bias.is_null() {
+                for v in 0..NV {
+                    let bias = s.load_part(t.epilogue.bias.add(v * S::LANES), t.n - v * S::LANES);
+                    for r in 0..R {
+                        acc[r][v] = s.add(acc[r][v], bias);
                     }
+                }
+            }
+            if let Some(act) = t.epilogue.act {
+                activate(s, act, &mut acc);
+            }
+            for r in 0..R {
+                let c = t.c.wrapping_add(*t.c_rows.get_unchecked(r) as usize);
+                for v in 0..NV {
+                    let (c, n) = (c.add(v * S::LANES), t.n - v * S::LANES);
                     if whole {
-                        s.store(c, x);
+                        s.store(c, acc[r][v]);
                     } else {
-                        s.store_part(c, x, n);
+                        s.store_part(c, acc[r][v], n);
                     }
                 }
             }
@@ -147,16 +155,26 @@ fn relu6<S: Simd>(s: S, x: S::V) -> S::V {
     s.min(s.splat(6.0), s.max(s.zero(), x))
 }
 
-/// The cheap activations; NaN stays NaN.
+/// Applies one of the cheap activations; NaN stays NaN.
 #[inline(always)]
-fn activate<S: Simd>(s: S, act: Activation, x: S::V) -> S::V {
+pub fn activate<S: Simd, const R: usize, const NV: usize>(s: S, act: Activation, acc: &mut [[S::V; NV]; R]) {
+    // The function is chosen outside the loop, which then stays in registers.
+    macro_rules! each {
+        ($x:ident => $y:expr) => {
+            for row in acc.iter_mut() {
+                for $x in row.iter_mut() {
+                    *$x = $y;
+                }
+            }
+        };
+    }
     match act {
-        Activation::Relu => s.max(s.zero(), x),
-        Activation::Relu6 => relu6(s, x),
-        Activation::LeakyRelu { slope } => s.select(s.gt(x, s.zero()), x, s.mul(s.splat(slope), x)),
-        Activation::Hardsigmoid => s.div(relu6(s, s.add(x, s.splat(3.0))), s.splat(6.0)),
-        Activation::Hardswish => s.div(s.mul(x, relu6(s, s.add(x, s.splat(3.0)))), s.splat(6.0)),
-        _ => x,
+        Activation::Relu => each!(x => s.max(s.zero(), *x)),
+        Activation::Relu6 => each!(x => relu6(s, *x)),
+        Activation::LeakyRelu { slope } => each!(x => s.select(s.gt(*x, s.zero()), *x, s.mul(s.splat(slope), *x))),
+        Activation::Hardsigmoid => each!(x => s.div(relu6(s, s.add(*x, s.splat(3.0))), s.splat(6.0))),
+        Activation::Hardswish => each!(x => s.div(s.mul(*x, relu6(s, s.add(*x, s.splat(3.0)))), s.splat(6.0))),
+        _ => debug_assert!(false, "{} is not applied by a tile", act.name()),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Runs one operation on given operands, in every way there is, under the simplest plan.
 
+use crate::backend::Backend;
 use crate::backend::cpu::CpuBackend;
 use crate::backend::cpu::simd::SimdLevel;
-use crate::backend::{Backend, Executable};
 use crate::graph::{DType, Graph, Init, Op, Role, Shape, Storage, ValueId, VarKind, Variable, Variables};
 use crate::plan::{ALIGN, Place, Plan, Program, Region, SlotInput, SlotLayout};
 use crate::random::{Purpose, Stream};

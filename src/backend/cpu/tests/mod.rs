@@ -8,4 +8,5 @@ mod losses;
 mod norms;
 mod optimizers;
 mod pools;
+mod products;
 mod shapes;

@@ -1,0 +1,236 @@
+//! Two-dimensional convolution, channels last: `x [N, H, W, I]`, `w [O, KH, KW, I / groups]`, `y [N, OH, OW, O]`.
+//!
+//! Paths: 1 × 1 without stride or padding is a matrix product; as many groups as channels is [`depthwise`]; everything
+//! else is [`dense`] (and [`grad_weight`]), which goes through the groups one by one.
+
+mod dense;
+mod depthwise;
+mod grad_weight;
+mod patches;
+#[cfg(test)]
+mod tests;
+
+use super::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel, LinearShape};
+use super::simd::SimdLevel;
+use super::threads::Pool;
+use crate::graph::op::{self, Activation, Conv2d};
+use dense::Dense;
+use depthwise::{Depthwise, DepthwiseGradWeight};
+use grad_weight::DenseGradWeight;
+
+/// Sizes of a convolution's operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConvShape {
+    /// Images in the batch.
+    pub images: usize,
+    /// Height and width of the input.
+    pub input: [usize; 2],
+    /// Channels of the input.
+    pub channels: usize,
+    /// Height and width of the kernel.
+    pub kernel: [usize; 2],
+    /// Channels of the output.
+    pub outputs: usize,
+}
+
+impl ConvShape {
+    /// Height and width of the output.
+    ///
+    /// # Panics
+    /// The kernel does not fit, which the operation's shape rule has ruled out.
+    pub fn output(&self, op: &Conv2d) -> [usize; 2] {
+        op.out(self.input, self.kernel).expect("the shape rule has checked that the kernel fits")
+    }
+
+    fn x_len(&self) -> usize {
+        self.images * self.input[0] * self.input[1] * self.channels
+    }
+
+    fn y_len(&self, op: &Conv2d) -> usize {
+        let [h, w] = self.output(op);
+        self.images * h * w * self.outputs
+    }
+
+    fn w_len(&self, op: &Conv2d) -> usize {
+        self.outputs * self.kernel[0] * self.kernel[1] * (self.channels / op.groups)
+    }
+
+    /// The matrix product that a 1 × 1 convolution is.
+    fn linear(&self, op: &Conv2d) -> Option<LinearShape> {
+        let plain = self.kernel == [1, 1] && op.stride == [1, 1] && op.padding == [0; 4] && op.groups == 1;
+        let rows = self.images * self.input[0] * self.input[1];
+        plain.then_some(LinearShape { rows, inputs: self.channels, outputs: self.outputs })
+    }
+
+    fn is_depthwise(&self, op: &Conv2d) -> bool {
+        op.groups > 1 && op.groups == self.channels && op.groups == self.outputs
+    }
+}
+
+/// Which operation of the two that write pixels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    /// The convolution.
+    Forward,
+    /// Its gradient by the input.
+    Backward,
+}
+
+enum Path<L, D, G> {
+    Linear(L),
+    Depthwise(D),
+    Dense(G),
+}
+
+/// `y = act(x ⋆ w + b)`.
+pub struct Conv2dKernel {
+    path: Path<LinearKernel, Depthwise, Dense>,
+    lens: [usize; 3],
+    act: Option<Activation>,
+}
+
+impl Conv2dKernel {
+    /// Prepares the convolution for at most `threads` threads.
+    pub fn new(op: &Conv2d, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
+        let path = if let Some(linear) = shape.linear(op) {
+            let op = op::Linear { bias: op.bias, act: op.act };
+            Path::Linear(LinearKernel::new(&op, linear, level, threads))
+        } else if shape.is_depthwise(op) {
+            Path::Depthwise(Depthwise::new(op, &shape, Direction::Forward, op.act, level, threads))
+        } else {
+            Path::Dense(Dense::new(op, &shape, Direction::Forward, op.act, level, threads))
+        };
+        let act = match &path {
+            Path::Linear(kernel) => kernel.remaining_act(),
+            Path::Depthwise(kernel) => kernel.remaining_act(),
+            Path::Dense(kernel) => kernel.remaining_act(),
+        };
+        Conv2dKernel { path, lens: [shape.x_len(), shape.w_len(op), shape.y_len(op)], act }
+    }
+
+    /// The activation that the kernel leaves to the caller, who applies it to `y` in place.
+    pub fn remaining_act(&self) -> Option<Activation> {
+        self.act
+    }
+
+    /// Workspace that [`Conv2dKernel::run`] needs.
+    pub fn workspace_bytes(&self) -> usize {
+        match &self.path {
+            Path::Linear(kernel) => kernel.workspace_bytes(),
+            Path::Depthwise(kernel) => kernel.workspace_bytes(),
+            Path::Dense(kernel) => kernel.workspace_bytes(),
+        }
+    }
+
+    /// Computes `y [N, OH, OW, O]`. `workspace` starts at a multiple of 64 bytes.
+    ///
+    /// # Panics
+    /// An operand does not have the length that the shape says.
+    pub fn run(&self, pool: &Pool, x: &[f32], w: &[f32], bias: Option<&[f32]>, y: &mut [f32], workspace: &mut [u8]) {
+        assert_eq!([x.len(), w.len(), y.len()], self.lens, "lengths of x, w and y");
+        match &self.path {
+            Path::Linear(kernel) => kernel.run(pool, x, w, bias, y, workspace),
+            Path::Depthwise(kernel) => kernel.run(pool, x, w, bias, y, workspace),
+            Path::Dense(kernel) => kernel.run(pool, x, w, bias, y, workspace),
+        }
+    }
+}
+
+/// `dx`: each `dy` back through the weights it came from.
+pub struct Conv2dGradInputKernel {
+    path: Path<LinearGradInputKernel, Depthwise, Dense>,
+    lens: [usize; 3],
+}
+
+impl Conv2dGradInputKernel {
+    /// Prepares the gradient for at most `threads` threads. `shape` is the convolution's.
+    pub fn new(op: &op::Conv2dGradInput, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
+        let conv = &op.conv;
+        let path = if let Some(linear) = shape.linear(conv) {
+            Path::Linear(LinearGradInputKernel::new(&op::LinearGradInput {}, linear, level, threads))
+        } else if shape.is_depthwise(conv) {
+            Path::Depthwise(Depthwise::new(conv, &shape, Direction::Backward, None, level, threads))
+        } else {
+            Path::Dense(Dense::new(conv, &shape, Direction::Backward, None, level, threads))
+        };
+        Conv2dGradInputKernel { path, lens: [shape.y_len(conv), shape.w_len(conv), shape.x_len()] }
+    }
+
+    /// Workspace that [`Conv2dGradInputKernel::run`] needs.
+    pub fn workspace_bytes(&self) -> usize {
+        match &self.path {
+            Path::Linear(kernel) => kernel.workspace_bytes(),
+            Path::Depthwise(kernel) => kernel.workspace_bytes(),
+            Path::Dense(kernel) => kernel.workspace_bytes(),
+        }
+    }
+
+    /// Computes `dx [N, H, W, I]`. `workspace` starts at a multiple of 64 bytes.
+    ///
+    /// # Panics
+    /// An operand does not have the length that the shape says.
+    pub fn run(&self, pool: &Pool, dy: &[f32], w: &[f32], dx: &mut [f32], workspace: &mut [u8]) {
+        assert_eq!([dy.len(), w.len(), dx.len()], self.lens, "lengths of dy, w and dx");
+        match &self.path {
+            Path::Linear(kernel) => kernel.run(pool, dy, w, dx, workspace),
+            Path::Depthwise(kernel) => kernel.run(pool, dy, w, None, dx, workspace),
+            Path::Dense(kernel) => kernel.run(pool, dy, w, None, dx, workspace),
+        }
+    }
+}
+
+/// `dw`, and `db = Σ dy`.
+pub struct Conv2dGradWeightKernel {
+    path: Path<LinearGradWeightKernel, DepthwiseGradWeight, DenseGradWeight>,
+    lens: [usize; 3],
+    bias: bool,
+}
+
+impl Conv2dGradWeightKernel {
+    /// Prepares the gradient for at most `threads` threads. `shape` is the convolution's.
+    pub fn new(op: &op::Conv2dGradWeight, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
+        let conv = &op.conv;
+        let path = if let Some(linear) = shape.linear(conv) {
+            let op = op::LinearGradWeight { bias: op.bias };
+            Path::Linear(LinearGradWeightKernel::new(&op, linear, level, threads))
+        } else if shape.is_depthwise(conv) {
+            Path::Depthwise(DepthwiseGradWeight::new(conv, &shape, level, threads))
+        } else {
+            Path::Dense(DenseGradWeight::new(conv, &shape, level, threads))
+        };
+        let lens = [shape.x_len(), shape.y_len(conv), shape.w_len(conv)];
+        Conv2dGradWeightKernel { path, lens, bias: op.bias }
+    }
+
+    /// Workspace that [`Conv2dGradWeightKernel::run`] needs.
+    pub fn workspace_bytes(&self) -> usize {
+        match &self.path {
+            Path::Linear(kernel) => kernel.workspace_bytes(),
+            Path::Depthwise(kernel) => kernel.workspace_bytes(),
+            Path::Dense(kernel) => kernel.workspace_bytes(),
+        }
+    }
+
+    /// Computes `dw [O, KH, KW, I / groups]`, and `db [O]` if the kernel was made with a bias. `workspace` starts at a
+    /// multiple of 64 bytes.
+    ///
+    /// # Panics
+    /// An operand does not have the length that the shape says.
+    pub fn run(
+        &self,
+        pool: &Pool,
+        x: &[f32],
+        dy: &[f32],
+        dw: &mut [f32],
+        db: Option<&mut [f32]>,
+        workspace: &mut [u8],
+    ) {
+        assert_eq!([x.len(), dy.len(), dw.len()], self.lens, "lengths of x, dy and dw");
+        let db = db.filter(|_| self.bias);
+        match &self.path {
+            Path::Linear(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
+            Path::Depthwise(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
+            Path::Dense(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+use super::*;
+use crate::backend::cpu::gemm::reference::{Sum, Workspace, draw, on_every_level};
+
+/// A plain convolution to be tried.
+fn conv(stride: [usize; 2], padding: [usize; 4], dilation: [usize; 2], groups: usize) -> Conv2d {
+    Conv2d { stride, padding, dilation, groups, bias: true, act: None }
+}
+
+fn shape(images: usize, input: [usize; 2], channels: usize, kernel: [usize; 2], outputs: usize) -> ConvShape {
+    ConvShape { images, input, channels, kernel, outputs }
+}
+
+/// Many corners: odd channels, strides larger than the kernel, padding larger than the kernel, images of one pixel.
+fn cases() -> Vec<(Conv2d, ConvShape)> {
+    let (one, same) = ([1, 1], [1, 1, 1, 1]);
+    vec![
+        (conv(one, same, one, 1), shape(3, [8, 8], 1, [3, 3], 32)),
+        (conv(one, same, one, 1), shape(2, [6, 7], 32, [3, 3], 64)),
+        (conv(one, same, one, 1), shape(2, [5, 5], 3, [3, 3], 10)),
+        (conv(one, same, one, 1), shape(1, [4, 6], 33, [3, 3], 5)),
+        (conv(one, [0; 4], one, 1), shape(3, [5, 4], 20, [1, 1], 35)),
+        (conv([2, 2], [0; 4], one, 1), shape(2, [7, 6], 8, [1, 1], 17)),
+        (conv([2, 2], [3, 3, 3, 3], one, 1), shape(2, [11, 12], 3, [7, 7], 16)),
+        (conv([2, 1], [1, 0, 2, 3], one, 1), shape(2, [6, 5], 4, [3, 2], 6)),
+        (conv([3, 2], [1, 2, 0, 1], [2, 3], 1), shape(1, [12, 11], 5, [3, 2], 7)),
+        (conv([1, 1], [2, 2, 4, 4], [2, 4], 1), shape(1, [6, 9], 2, [3, 3], 3)),
+        (conv([5, 4], [0, 0, 0, 0], one, 1), shape(2, [11, 9], 3, [2, 3], 4)),
+        (conv(one, [4, 3, 5, 0], one, 1), shape(1, [2, 3], 2, [3, 2], 3)),
+        (conv([4, 4], [0; 4], one, 1), shape(2, [8, 8], 3, [4, 4], 12)),
+        (conv(one, same, one, 2), shape(2, [5, 5], 6, [3, 3], 10)),
+        (conv([2, 2], same, one, 4), shape(2, [6, 6], 32, [3, 3], 64)),
+        (conv(one, [0; 4], one, 3), shape(2, [4, 4], 9, [1, 1], 6)),
+        (conv(one, same, one, 1), shape(40, [1, 1], 4, [3, 3], 3)),
+        (conv(one, same, one, 1), shape(35, [3, 3], 18, [3, 3], 16)),
+        (conv(one, [2, 2, 2, 2], one, 1), shape(1, [70, 41], 16, [5, 5], 3)),
+        (conv([2, 2], [2, 1, 2, 2], one, 1), shape(1, [90, 70], 12, [5, 4], 2)),
+        // Depthwise; the last but one has several outputs a group, which is not.
+        (conv(one, same, one, 10), shape(2, [5, 6], 10, [3, 3], 10)),
+        (conv([2, 2], [2, 2, 2, 2], one, 33), shape(2, [7, 9], 33, [5, 5], 33)),
+        (conv([2, 3], [1, 0, 3, 2], [2, 1], 16), shape(1, [9, 8], 16, [3, 4], 16)),
+        (conv(one, same, one, 5), shape(20, [4, 4], 5, [3, 3], 10)),
+        (conv(one, same, one, 40), shape(2, [40, 60], 40, [3, 3], 40)),
+    ]
+}
+
+/// Calls `f(x, w, y)` with the places of every product that a convolution adds up.
+fn for_each_product(op: &Conv2d, s: &ConvShape, mut f: impl FnMut(usize, usize, usize)) {
+    let ([oh, ow], [kh, kw]) = (s.output(op), s.kernel);
+    let (inputs, outputs) = (s.channels / op.groups, s.outputs / op.groups);
+    for n in 0..s.images {
+        for (y, x) in (0..oh).flat_map(|y| (0..ow).map(move |x| (y, x))) {
+            for (i, j) in (0..kh).flat_map(|i| (0..kw).map(move |j| (i, j))) {
+                let h = (y * op.stride[0] + i * op.dilation[0]).wrapping_sub(op.padding[0]);
+                let w = (x * op.stride[1] + j * op.dilation[1]).wrapping_sub(op.padding[2]);
+                if h >= s.input[0] || w >= s.input[1] {
+                    continue;
+                }
+                for o in 0..s.outputs {
+                    for c in 0..inputs {
+                        let from = ((n * s.input[0] + h) * s.input[1] + w) * s.channels + o / outputs * inputs + c;
+                        let weight = ((o * kh + i) * kw + j) * inputs + c;
+                        f(from, weight, ((n * oh + y) * ow + x) * s.outputs + o);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn compare(sums: &[Sum], results: Vec<(SimdLevel, Vec<f32>)>, what: &str) {
+    for (level, got) in results {
+        assert_eq!(got.len(), sums.len());
+        for (i, (sum, &got)) in sums.iter().zip(&got).enumerate() {
+            sum.assert_near(got, &format!("{level} {what} at {i}"));
+        }
+    }
+}
+
+#[test]
+fn forward() {
+    for (op, s) in cases() {
+        let (x, w, b) = (draw(s.x_len(), 1), draw(s.w_len(&op), 2), draw(s.outputs, 3));
+        let op = Conv2d { act: Some(Activation::Relu), ..op };
+        let mut sums = vec![Sum::default(); s.y_len(&op)];
+        for_each_product(&op, &s, |from, weight, to| sums[to].add(x[from], w[weight]));
+        for (i, sum) in sums.iter_mut().enumerate() {
+            sum.add(b[i % s.outputs], 1.0);
+            *sum = sum.map(|x| x.max(0.0));
+        }
+        let results = on_every_level(|level, pool| {
+            let kernel = Conv2dKernel::new(&op, s, level, pool.threads());
+            assert_eq!(kernel.remaining_act(), None);
+            let mut y = vec![f32::NAN; s.y_len(&op)];
+            kernel.run(pool, &x, &w, Some(&b), &mut y, Workspace::new(kernel.workspace_bytes()).bytes());
+            y
+        });
+        compare(&sums, results, &format!("{op:?} {s:?}"));
+    }
+}
+
+#[test]
+fn gradient_by_the_input() {
+    for (op, s) in cases() {
+        let (w, dy) = (draw(s.w_len(&op), 2), draw(s.y_len(&op), 4));
+        let mut sums = vec![Sum::default(); s.x_len()];
+        for_each_product(&op, &s, |from, weight, to| sums[from].add(dy[to], w[weight]));
+        let results = on_every_level(|level, pool| {
+            let op = op::Conv2dGradInput { conv: op.clone(), input: s.input };
+            let kernel = Conv2dGradInputKernel::new(&op, s, level, pool.threads());
+            let mut dx = vec![f32::NAN; s.x_len()];
+            kernel.run(pool, &dy, &w, &mut dx, Workspace::new(kernel.workspace_bytes()).bytes());
+            dx
+        });
+        compare(&sums, results, &format!("{op:?} {s:?}"));
+    }
+}
+
+#[test]
+fn gradient_by_the_weight() {
+    for (op, s) in cases() {
+        let (x, dy) = (draw(s.x_len(), 1), draw(s.y_len(&op), 4));
+        let weights = s.w_len(&op);
+        let mut sums = vec![Sum::default(); weights + s.outputs];
+        for_each_product(&op, &s, |from, weight, to| sums[weight].add(x[from], dy[to]));
+        for (i, &dy) in dy.iter().enumerate() {
+            sums[weights + i % s.outputs].add(dy, 1.0);
+        }
+        let results = on_every_level(|level, pool| {
+            let op = op::Conv2dGradWeight { conv: op.clone(), kernel: s.kernel, bias: true };
+            let kernel = Conv2dGradWeightKernel::new(&op, s, level, pool.threads());
+            let mut dw = vec![f32::NAN; weights + s.outputs];
+            let (w, b) = dw.split_at_mut(weights);
+            kernel.run(pool, &x, &dy, w, Some(b), Workspace::new(kernel.workspace_bytes()).bytes());
+            dw
+        });
+        compare(&sums, results, &format!("{op:?} {s:?}"));
+    }
+}
