@@ -58,7 +58,7 @@ impl Stream {
 
     /// 32 random bits.
     pub fn next_u32(&mut self) -> u32 {
-        if self.at % 4 == 0 {
+        if self.at.is_multiple_of(4) {
             self.buffer = philox([self.at / 4, self.base[0], self.base[1], self.base[2]], self.key);
         }
         let x = self.buffer[(self.at % 4) as usize];

@@ -4,6 +4,8 @@ use crate::case::{Built, Case};
 use crate::cases::all;
 use crate::planner::plan;
 use crate::rounded::Rounded;
+use runner::backend::cpu::CpuBackend;
+use runner::backend::cpu::simd::SimdLevel;
 use runner::backend::reference::{Values, evaluate};
 use runner::backend::{Backend, Executable, HostBuffer};
 use runner::graph::op::{Conv2d, Linear};
@@ -179,4 +181,11 @@ fn a_backend_that_errs_fails() {
     // Nearly all cases notice an error of a thousandth; those whose expected results are all zero cannot.
     let failed = failures(&Rounded { error: 1e-3 }).len();
     assert!(failed * 10 > all().len() * 9, "only {failed} of {} cases noticed", all().len());
+}
+
+#[test]
+fn the_cpu_agrees_with_the_reference() {
+    for level in SimdLevel::supported() {
+        check(&[1, 2, 5].map(|threads| Box::new(CpuBackend::with_level(Some(threads), level)) as Box<dyn Backend>));
+    }
 }

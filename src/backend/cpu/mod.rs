@@ -4,6 +4,7 @@
 //!
 //! [`lower`] chooses the kernel of a node, [`executable`] runs a planned program, and [`frame`] is how a kernel gets at
 //! its operands.
+#![allow(clippy::needless_range_loop, reason = "a kernel's index runs over several arrays at once")]
 
 mod activation;
 mod batch_norm;

@@ -187,7 +187,7 @@ impl OpRules for GroupNorm {
         arity("group_norm", inputs, 1 + params)?;
         channels("group_norm", inputs, 1, params)?;
         let x = &inputs[0].shape;
-        if x.rank() < 2 || x.last() % self.groups != 0 {
+        if x.rank() < 2 || !x.last().is_multiple_of(self.groups) {
             return Err(ShapeError::of(
                 0,
                 format!("`group_norm` cannot split {} channels into {} groups", x.last(), self.groups),

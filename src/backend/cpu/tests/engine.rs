@@ -195,5 +195,5 @@ fn the_backend_describes_itself() {
     let backend = CpuBackend::with_level(Some(3), SimdLevel::Scalar);
     assert_eq!(backend.describe(), "cpu (3 threads, scalar)");
     assert_eq!(backend.host_buffer(100).unwrap().bytes(), [0; 100]);
-    assert_eq!(backend.host_buffer(0).unwrap().bytes(), []);
+    assert!(backend.host_buffer(0).unwrap().bytes().is_empty());
 }

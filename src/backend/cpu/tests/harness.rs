@@ -117,6 +117,7 @@ pub fn simple_plan(graphs: Vec<Graph>, vars: Variables, backend: &dyn Backend, m
             transient_bytes: transient,
             loss: None,
             prediction: None,
+            peak: Default::default(),
         });
     }
     Plan {
