@@ -18,6 +18,9 @@ pub use types::{DType, Shape};
 pub use variable::{Fill, Init, Storage, VarId, VarKind, Variable, Variables};
 pub use verify::verify;
 
+/// Elements that one value may have; what is larger is a mistake, and its size might not even be a number.
+pub const MAX_ELEMENTS: usize = 1 << 40;
+
 /// Index of a [`Value`] in its graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ValueId(pub u32);
@@ -82,7 +85,7 @@ pub struct Value {
 impl Value {
     /// Size in bytes, without padding.
     pub fn bytes(&self) -> usize {
-        self.shape.len() * self.dtype.bytes()
+        self.shape.len().saturating_mul(self.dtype.bytes())
     }
 }
 
@@ -181,11 +184,15 @@ impl Graph {
     /// Appends `op` on `inputs`, infers its outputs and returns them.
     ///
     /// # Errors
-    /// The operation's shape rule refuses the inputs.
+    /// The operation's shape rule refuses the inputs, or an output has more than [`MAX_ELEMENTS`].
     pub fn add(&mut self, op: impl Into<Op>, inputs: &[ValueId]) -> Result<Vec<ValueId>, ShapeError> {
         let op = op.into();
         let infos: Vec<&Value> = inputs.iter().map(|i| self.value(*i)).collect();
         let outputs = op.rules().infer(&infos)?;
+        if let Some((_, shape)) = outputs.iter().find(|(_, shape)| shape.len() > MAX_ELEMENTS) {
+            let shape = shape.to_pytorch();
+            return Err(ShapeError::new(format!("`{}` would put out {shape}, which is too large", op.rules().name())));
+        }
         let outputs: Vec<ValueId> =
             outputs.into_iter().map(|(dtype, shape)| self.add_value(dtype, shape, Role::Temporary)).collect();
         self.nodes.push(Node {

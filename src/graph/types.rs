@@ -53,9 +53,9 @@ impl fmt::Display for DType {
 pub struct Shape(pub Vec<usize>);
 
 impl Shape {
-    /// Number of elements (1 for a scalar).
+    /// Number of elements (1 for a scalar); the largest number there is for a shape of even more.
     pub fn len(&self) -> usize {
-        self.0.iter().product()
+        self.0.iter().fold(1, |n: usize, d| n.saturating_mul(*d))
     }
 
     /// True if it holds no element.
@@ -80,7 +80,7 @@ impl Shape {
 
     /// Product of all dimensions but the last: the rows of a matrix with [`Shape::last`] columns.
     pub fn rows(&self) -> usize {
-        self.0.split_last().map_or(1, |(_, lead)| lead.iter().product())
+        self.0.split_last().map_or(1, |(_, lead)| lead.iter().fold(1, |n: usize, d| n.saturating_mul(*d)))
     }
 
     /// `[N, H, W, C]` of a batch of images; `None` for any other rank.

@@ -57,7 +57,7 @@ impl Conv2d {
 
 fn conv_flops(y: &Shape, w_len: usize) -> u64 {
     // Each output pixel of each image meets every weight once.
-    2 * y.rows() as u64 * w_len as u64
+    (2 * y.rows() as u64).saturating_mul(w_len as u64)
 }
 
 impl OpRules for Conv2d {
@@ -82,9 +82,8 @@ impl OpRules for Conv2d {
             return Err(ShapeError::of(
                 0,
                 format!(
-                    "the kernel ({kh}×{kw}, dilation {}×{}) is larger than the padded input ({}×{})",
-                    self.dilation[0],
-                    self.dilation[1],
+                    "{} is larger than the image ({}×{}, padding included)",
+                    super::pool::window("kernel", [kh, kw], self.dilation),
                     h + self.padding[0] + self.padding[1],
                     w + self.padding[2] + self.padding[3]
                 ),
