@@ -132,12 +132,22 @@ impl Builder<'_> {
     }
 
     /// The operands of a layer: what `from` names, or what the layer before put out.
-    fn operands(&self, node: &LayerNode, x: Tensor) -> Vec<Tensor> {
-        match &node.from {
+    fn operands(&mut self, node: &LayerNode, x: Tensor) -> Vec<Tensor> {
+        let Some(list) = &node.from else { return vec![x] };
+        let mut operands = Vec::with_capacity(list.len());
+        for (path, span) in list {
             // The configuration layer has resolved the names to paths of layers that come before.
-            Some(list) => list.iter().filter_map(|(path, _)| self.named.get(path).copied()).collect(),
-            None => vec![x],
+            operands.push(self.named.get(path).copied().unwrap_or_else(|| {
+                let message = format!("`{path}` is not there: it belongs to a projection that is not needed");
+                let error = Diagnostic::error(message)
+                    .at(*span, "puts out nothing")
+                    .help("a `projection` stands in only where a residual's input and output differ in shape");
+                self.report(error);
+                let shape = self.shape(x).clone();
+                Tensor { value: self.guess(shape), flat: None, made_by: None }
+            }));
         }
+        operands
     }
 
     /// A value that stands for what a layer with a mistake was meant to put out.

@@ -207,6 +207,15 @@ mistakes! {
   { type = "linear", out_features = 10 },"#),
     ];
 
+    projections_that_are_not_needed: [
+        images(r#"  { name = "block", type = "residual", layers = [
+    { type = "conv2d", out_channels = 3, kernel_size = 3, padding = 1 },
+  ], projection = { name = "p", type = "conv2d", out_channels = 3, kernel_size = 1 } },
+  { type = "add", from = ["block", "block.p"] },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+    ];
+
     normalisation: [
         images(r#"  "batch_norm1d",
   "flatten",
