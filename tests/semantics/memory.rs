@@ -102,13 +102,13 @@ fn spread(plan: &Plan) -> Plan {
             end += align(bytes);
             start
         };
-        for i in 0..program.places.len() {
-            if program.places[i].region == Region::Transient {
-                program.places[i].offset = match owner[i] {
-                    o if o == i => take(program.graph.values[i].bytes()),
-                    o => program.places[o].offset,
-                };
+        // What a reshape makes comes after what it reshapes.
+        for (i, owner) in owner.into_iter().enumerate() {
+            if program.places[i].region != Region::Transient {
+                continue;
             }
+            program.places[i].offset =
+                if owner == i { take(program.graph.values[i].bytes()) } else { program.places[owner].offset };
         }
         program.workspace.iter_mut().for_each(|(start, bytes)| *start = take(*bytes));
         program.transient_bytes = end;
