@@ -1,5 +1,6 @@
 //! Speed of the CPU's matrix products and convolutions: `cargo bench --bench kernels`. `RUNNER_SIMD` chooses the level.
 
+use runner::backend::cpu::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel, ConvShape};
 use runner::backend::cpu::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel, LinearShape};
 use runner::backend::cpu::simd::SimdLevel;
 use runner::backend::cpu::threads::Pool;
@@ -10,6 +11,10 @@ use std::time::Instant;
 const SECONDS: f64 = 0.15;
 
 fn main() -> anyhow::Result<()> {
+    // `cargo test --all-targets` runs this too, and without the flag: building is test enough.
+    if !std::env::args().any(|arg| arg == "--bench") {
+        return Ok(());
+    }
     let level = SimdLevel::from_env()?;
     let most = std::thread::available_parallelism().map_or(1, |n| n.get()).min(2);
     for threads in 1..=most {
@@ -20,13 +25,31 @@ fn main() -> anyhow::Result<()> {
         {
             linear(&pool, level, LinearShape { rows, inputs, outputs });
         }
+        // Images, side, input and output channels, kernel, stride, groups.
+        for [images, side, channels, outputs, kernel, stride, groups] in [
+            [256, 28, 1, 32, 3, 1, 1],
+            [256, 14, 32, 64, 3, 1, 1],
+            [128, 32, 3, 64, 3, 1, 1],
+            [32, 32, 64, 64, 3, 1, 1],
+            [32, 32, 64, 128, 3, 2, 1],
+            [128, 4, 512, 512, 3, 1, 1],
+            [4, 224, 3, 64, 7, 2, 1],
+            [16, 28, 100, 33, 3, 1, 1],
+            [16, 28, 256, 64, 1, 1, 1],
+            [16, 28, 128, 128, 3, 1, 32],
+            [16, 28, 240, 240, 3, 1, 240],
+            [1, 56, 64, 64, 3, 1, 1],
+        ] {
+            let shape = ConvShape { images, input: [side; 2], channels, kernel: [kernel; 2], outputs };
+            conv(&pool, level, shape, stride, groups);
+        }
     }
     Ok(())
 }
 
 /// Prints the medians of three kernels that each do `flop` operations.
 fn report(name: String, flop: f64, kernels: [&mut dyn FnMut(); 3]) {
-    print!("{name:32}");
+    print!("{name:36}");
     for kernel in kernels {
         let mut times = Vec::new();
         let start = Instant::now();
@@ -74,6 +97,36 @@ fn linear(pool: &Pool, level: SimdLevel, shape: LinearShape) {
     report(
         format!("linear {rows} x {inputs} -> {outputs}"),
         2.0 * rows as f64 * inputs as f64 * outputs as f64,
+        [
+            &mut || forward.run(pool, &x, &w, Some(&b), &mut y, w0.bytes()),
+            &mut || by_input.run(pool, &dy, &w, &mut dx, w1.bytes()),
+            &mut || by_weight.run(pool, &x, &dy, &mut dw, Some(&mut db), w2.bytes()),
+        ],
+    );
+}
+
+fn conv(pool: &Pool, level: SimdLevel, shape: ConvShape, stride: usize, groups: usize) {
+    let act = Some(op::Activation::Relu);
+    let (padding, dilation) = ([shape.kernel[0] / 2; 4], [1, 1]);
+    let op = op::Conv2d { stride: [stride; 2], padding, dilation, groups, bias: true, act };
+    let [oh, ow] = shape.output(&op);
+    let x = draw(shape.images * shape.input[0] * shape.input[1] * shape.channels);
+    let w = draw(shape.outputs * shape.kernel[0] * shape.kernel[1] * shape.channels / groups);
+    let (b, dy) = (draw(shape.outputs), draw(shape.images * oh * ow * shape.outputs));
+    let (mut y, mut dx, mut dw, mut db) = (dy.clone(), x.clone(), w.clone(), b.clone());
+    let threads = pool.threads();
+    let forward = Conv2dKernel::new(&op, shape, level, threads);
+    let by_input = op::Conv2dGradInput { conv: op.clone(), input: shape.input };
+    let by_input = Conv2dGradInputKernel::new(&by_input, shape, level, threads);
+    let by_weight = op::Conv2dGradWeight { conv: op.clone(), kernel: shape.kernel, bias: true };
+    let by_weight = Conv2dGradWeightKernel::new(&by_weight, shape, level, threads);
+    let bytes = [forward.workspace_bytes(), by_input.workspace_bytes(), by_weight.workspace_bytes()];
+    let [mut w0, mut w1, mut w2] = bytes.map(Workspace::new);
+    let ConvShape { images, input, channels, kernel, outputs } = shape;
+    let side = input[0];
+    report(
+        format!("conv {images}x{side}², {channels} -> {outputs}, {}² /{stride} g{groups}", kernel[0]),
+        2.0 * (images * oh * ow) as f64 * w.len() as f64,
         [
             &mut || forward.run(pool, &x, &w, Some(&b), &mut y, w0.bytes()),
             &mut || by_input.run(pool, &dy, &w, &mut dx, w1.bytes()),

@@ -44,7 +44,18 @@ fn read(path: &Path) -> Result<DynamicImage> {
 }
 
 fn fit<P: Pixel<Subpixel = u8> + 'static>(image: &ImageBuffer<P, Vec<u8>>, w: u32, h: u32) -> Vec<u8> {
+    // Of an extremely long image the ends, which are cut off in any case, are not worth their memory when enlarged.
     let (iw, ih) = image.dimensions();
+    let enough = |other: u32, to: u32, to_other: u32| (8 * other as u64 * to as u64 / to_other as u64).max(8) as u32;
+    let (kw, kh) = (iw.min(enough(ih, w, h)), ih.min(enough(iw, h, w)));
+    let cropped;
+    let image = if (kw, kh) == (iw, ih) {
+        image
+    } else {
+        cropped = crop_imm(image, (iw - kw) / 2, (ih - kh) / 2, kw, kh).to_image();
+        &cropped
+    };
+    let (iw, ih) = (kw, kh);
     let scale = (w as f64 / iw as f64).max(h as f64 / ih as f64);
     let side = |s: u32, least: u32| ((s as f64 * scale).round() as u32).max(least);
     let (rw, rh) = (side(iw, w), side(ih, h));
@@ -96,6 +107,17 @@ mod tests {
         assert_eq!(image_sample(&path, &spec([4, 4, 1], DType::U8), false).unwrap(), vec![200; 16]);
         assert_eq!(image_sample(&path, &spec([4, 4, 1], DType::U8), true).unwrap(), vec![55; 16]);
         assert_eq!(image_sample(&path, &spec([4, 4, 3], DType::U8), false).unwrap().len(), 48);
+    }
+
+    #[test]
+    fn of_a_long_strip_the_middle_is_enlarged() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.png");
+        // Enlarged as a whole it would take gigabytes.
+        let strip = GrayImage::from_fn(30_000, 1, |x, _| Luma([if (14_900..15_100).contains(&x) { 77 } else { 1 }]));
+        strip.save(&path).unwrap();
+        let sample = image_sample(&path, &spec([256, 256, 3], DType::U8), false).unwrap();
+        assert_eq!(sample, vec![77; 256 * 256 * 3]);
     }
 
     #[test]

@@ -6,5 +6,9 @@ mod effective;
 mod errors;
 #[path = "config/examples.rs"]
 mod examples;
+#[path = "config/meaning.rs"]
+mod meaning;
+#[path = "config/mutations.rs"]
+mod mutations;
 #[path = "config/schema.rs"]
 mod schema;

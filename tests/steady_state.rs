@@ -115,7 +115,13 @@ impl Underway<'_> {
     fn update(&mut self) {
         for k in 0..2 {
             let mut batch = self.next();
-            let inputs = StepInputs { lr: 1e-3, grad_scale: 0.5, seed: self.config.seed, micro_step: self.batches };
+            let inputs = StepInputs {
+                lr: 1e-3,
+                lr_floor: 0.0,
+                grad_scale: 0.5,
+                seed: self.config.seed,
+                micro_step: self.batches,
+            };
             self.session.train(batch.slot, &mut batch.buffer, batch.len, inputs).unwrap();
             assert!(self.session.train_loss(batch.len).unwrap().is_finite());
             if k == 1 {

@@ -6,7 +6,7 @@ use crate::config::layers::{self as cfg, Approximate, Layer};
 use crate::config::tagged::Tagged as _;
 use crate::config::{LayerKind, LayerNode};
 use crate::graph::op::{Activation, ActivationOp, BinaryKind, Dropout, Linear};
-use crate::graph::{DType, Input, Role, Shape, Storage, ValueId};
+use crate::graph::{DType, Input, Shape, Storage, ValueId};
 
 impl Builder<'_> {
     /// One layer or container.
@@ -100,7 +100,7 @@ impl Builder<'_> {
             let message = format!("`linear` takes vectors, but its input is images of shape {}", shape.to_pytorch());
             let help = "put \"flatten\" before it, or \"adaptive_avg_pool2d\" with `output_size = 1` and \"flatten\"";
             self.refuse(node, &message, "cannot take images", &[x], help);
-            return self.graph.add_value(DType::F32, Shape::from([self.batch, out]), Role::Temporary);
+            return self.stand_in(Shape::from([self.batch, out]));
         }
         let storage = match x.flat {
             Some(hwc) => Storage::linear_after_flatten(out, hwc),

@@ -22,7 +22,7 @@ pub use summary::LayerRow;
 use crate::config::{Diagnostic, Experiment, LayerNode};
 use crate::data::DataSpec;
 use crate::graph::op::{Op, Permute, Reshape};
-use crate::graph::{DType, Graph, Role, Shape, ValueId, Variables};
+use crate::graph::{DType, Graph, MAX_ELEMENTS, Role, Shape, ValueId, Variables};
 use std::collections::{HashMap, HashSet};
 
 /// What a graph is for.
@@ -41,7 +41,7 @@ pub enum Mode {
 pub struct Forward {
     /// The graph.
     pub graph: Graph,
-    /// What the model puts out, in PyTorch's order.
+    /// What the model puts out: in PyTorch's order, but for images, which are channels-last like all images inside.
     pub prediction: ValueId,
     /// The mean loss of the batch, unless the mode is [`Mode::Predict`].
     pub loss: Option<ValueId>,
@@ -150,9 +150,19 @@ impl Builder<'_> {
         operands
     }
 
-    /// A value that stands for what a layer with a mistake was meant to put out.
+    /// A value that stands for what a layer with a mistake puts out.
+    fn stand_in(&mut self, mut shape: Shape) -> ValueId {
+        if shape.len() > MAX_ELEMENTS
+            && let Some((_, others)) = shape.0.split_last_mut()
+        {
+            others.fill(1);
+        }
+        self.graph.add_value(DType::F32, shape, Role::Temporary)
+    }
+
+    /// A stand-in of which not even the shape is certain.
     fn guess(&mut self, shape: Shape) -> ValueId {
-        let value = self.graph.add_value(DType::F32, shape, Role::Temporary);
+        let value = self.stand_in(shape);
         self.guesses.insert(value);
         value
     }

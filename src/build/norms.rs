@@ -85,6 +85,9 @@ impl Builder<'_> {
             ops.push(self.param(node, Param::buffer("running_mean", DType::F32, [c], 0.0)));
             ops.push(self.param(node, Param::buffer("running_var", DType::F32, [c], 1.0)));
         }
+        // Inference does not read the counter, but a model has the same state dict in every mode.
+        let counter = Param::buffer("num_batches_tracked", DType::I64, Vec::new(), 0.0);
+        let counter = track.then(|| self.param(node, counter));
         if track && self.mode != Mode::Train {
             return self.plain(BatchNormInfer { eps, affine, act: None }, &ops);
         }
@@ -92,10 +95,7 @@ impl Builder<'_> {
             self.too_few_values(node, from);
             return x;
         }
-        if track {
-            let counter = Param::buffer("num_batches_tracked", DType::I64, Vec::new(), 0.0);
-            ops.push(self.param(node, counter));
-        }
+        ops.extend(counter);
         self.plain(BatchNorm { eps, momentum, affine, track, act: None }, &ops)
     }
 

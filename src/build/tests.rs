@@ -89,7 +89,7 @@ fn graphs_share_their_variables() {
     let used =
         |kind: VarKind| vars.iter().filter(|(id, v)| v.kind == kind && eval.graph.find_variable(*id).is_some()).count();
     assert_eq!(used(VarKind::Parameter), 62);
-    // Means and variances, but no counters.
+    // Means and variances; the counters are only read in training.
     assert_eq!(used(VarKind::Buffer), 40);
     forward(&experiment, &data, &mut vars, 1, Mode::Predict).unwrap();
     assert_eq!(vars.len(), before + 1);

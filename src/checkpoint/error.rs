@@ -98,11 +98,5 @@ impl fmt::Display for CheckpointError {
     }
 }
 
-impl std::error::Error for CheckpointError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.reason {
-            Reason::Io(e) => Some(e),
-            _ => None,
-        }
-    }
-}
+// No `source`: the message tells the reason in full, and would tell it twice.
+impl std::error::Error for CheckpointError {}

@@ -27,11 +27,11 @@ pub enum Command {
     Bench(BenchArgs),
     /// List the devices that can be trained on
     Devices(OutputArgs),
-    /// Write the weights of a checkpoint to a .safetensors file
+    /// Write the weights of a checkpoint, or of a PyTorch state dict, to a .safetensors file
     Export(ExportArgs),
     /// Print the JSON Schema of the configuration language, for editors
     Schema,
-    /// Data sets
+    /// Download data sets
     #[command(subcommand)]
     Data(DataCommand),
     /// Print a completion script for a shell
@@ -104,7 +104,7 @@ pub struct EvalArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub overrides: Overrides,
-    /// Which samples: `val` (the validation split where the configuration has one, else the test set), `test`, `train`
+    /// Which samples
     #[arg(long, value_enum, default_value_t = SplitName::Val)]
     pub split: SplitName,
     /// Compute threads of the CPU [default: all cores]
@@ -118,7 +118,7 @@ pub struct EvalArgs {
 /// A part of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SplitName {
-    /// What training validates on
+    /// What training validates on: the validation split where there is one, else the test set
     Val,
     /// The source's test set
     Test,
@@ -140,7 +140,7 @@ pub struct PredictArgs {
     /// How many classes to show for each file
     #[arg(long, value_name = "K", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub top: u32,
-    /// Swap black and white first (digits are light on dark)
+    /// Swap black and white first (MNIST's digits are light on dark)
     #[arg(long)]
     pub invert: bool,
     /// Compute threads of the CPU [default: all cores]
@@ -162,7 +162,7 @@ pub struct CheckArgs {
     /// Print the effective configuration, with the origin of every value
     #[arg(long)]
     pub print: bool,
-    /// Print the graph of the training step instead, as it is after this pass: forward, grad, update, simplify, fuse
+    /// Print the graph of the training step instead, as it is after this pass: forward, reorder, grad, update, simplify, fuse
     #[arg(long, value_name = "PASS")]
     pub graph: Option<String>,
     #[command(flatten)]
@@ -198,7 +198,7 @@ pub struct BenchArgs {
 /// `runner export`
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// A checkpoint
+    /// A checkpoint, or another file with weights (.safetensors, .pth, .pt)
     pub checkpoint: PathBuf,
     /// The file to write; its suffix is the format (.safetensors)
     pub out: PathBuf,
@@ -214,10 +214,10 @@ pub enum DataCommand {
     Fetch {
         /// mnist, fashion_mnist or cifar10
         source: String,
-        /// Folder [default: data/<source>]
+        /// Folder [default: data/mnist, data/fashion-mnist or data/cifar-10]
         #[arg(long, value_name = "DIR")]
         root: Option<PathBuf>,
-        /// Where to look instead of the known mirrors (repeatable)
+        /// Base URL to download from, instead of the known mirrors (repeatable)
         #[arg(long = "mirror", value_name = "URL")]
         mirrors: Vec<String>,
         #[command(flatten)]

@@ -88,6 +88,7 @@ fn step(args: &BenchArgs) -> Result<ExitCode, Failure> {
     let mut session = Session::new(programs, backend.as_ref(), task, experiment.seed)?;
     let mut inputs = StepInputs {
         lr: experiment.optimizer.rule.lr() as f32,
+        lr_floor: 0.0,
         grad_scale: 1.0 / experiment.train.accumulate as f32,
         seed: experiment.seed,
         micro_step: 0,

@@ -1,15 +1,14 @@
 //! `runner check`.
 
-use super::args::CheckArgs;
+use super::args::{CheckArgs, OutputArgs};
 use super::failure::Failure;
 use super::model::{build, describe_data, device, load_config};
-use super::train::sizes;
 use super::{human_bytes, thousands};
 use crate::config::diagnostics::to_json;
 use crate::config::{self, Loaded};
 use crate::passes::{Pass, PassOptions};
 use crate::plan::MemorySummary;
-use crate::train::programs::{Programs, graph_after};
+use crate::train::programs::{Programs, Sizes, graph_after};
 use crate::train::run::{eval_slots, slots};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -20,12 +19,12 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let experiment = &loaded.experiment;
     let backend = device(experiment, None)?;
     let data = describe_data(&loaded)?;
-    let programs = build(&loaded, &data, &sizes(&loaded, data.train, data.val), backend.as_ref())?;
+    let programs = build(&loaded, &data, &Sizes::of_run(experiment, &data), backend.as_ref())?;
     if let Some(name) = &args.graph {
         let text = graph(&loaded, &data, name)?;
-        super::print(&text)?;
+        show("graph", &text, args.output)?;
     } else if args.print {
-        super::print(&config::print_with_origins(&loaded))?;
+        show("config", &config::print_with_origins(&loaded), args.output)?;
     } else {
         let slots = slots(experiment) + if data.val == Some(0) { 0 } else { eval_slots(experiment) };
         let memory = programs.plan.memory(slots);
@@ -38,10 +37,15 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints a text, as JSON in an object with that one key.
+fn show(key: &str, text: &str, output: OutputArgs) -> Result<(), Failure> {
+    if output.json { super::print_json(&json!({ key: text })) } else { super::print(text) }
+}
+
 /// The training graph after pass `name` (or `forward`: before any).
 fn graph(loaded: &Loaded, data: &crate::data::DataSpec, name: &str) -> Result<String, Failure> {
     let stop_before = match (name, Pass::parse(name)) {
-        ("forward", _) => Some(Pass::Grad),
+        ("forward", _) => Some(Pass::Reorder),
         (_, Some(pass)) => Pass::ALL.into_iter().find(|p| *p > pass),
         (_, None) => {
             let names: Vec<&str> = Pass::ALL.iter().map(|p| p.name()).collect();

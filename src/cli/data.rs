@@ -3,6 +3,7 @@
 use super::args::OutputArgs;
 use super::failure::Failure;
 use crate::data::fetch::{self, Event, Known};
+use crate::train::report::say;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,9 @@ pub(super) fn fetch(
     let mut progress = Progress::new();
     fetch::download(set, &root, mirrors, &mut |e| progress.show(e))?;
     if output.json {
-        super::print_json(&serde_json::json!({ "source": set.name(), "root": root, "files": progress.files }))?;
+        super::print_json(
+            &serde_json::json!({ "source": set.name(), "root": root.to_string_lossy(), "files": progress.files }),
+        )?;
     } else {
         super::print(&format!("{} is in `{}`", set.name(), root.display()))?;
     }
@@ -64,7 +67,7 @@ impl Progress {
                     bar.set_position(done);
                     self.bar = Some(bar);
                 } else {
-                    eprintln!("downloading {url}");
+                    say(&format!("downloading {url}"));
                 }
             }
             Event::Progress { done, .. } => {
@@ -74,7 +77,7 @@ impl Progress {
             }
             Event::Failed { url, reason, .. } => {
                 self.clear();
-                eprintln!("{url}: {reason}");
+                say(&format!("{url}: {reason}"));
             }
             Event::Finished { file } => {
                 self.clear();

@@ -6,6 +6,7 @@ use super::model::{build, describe_data, device, load_model};
 use crate::train::evaluate::evaluate;
 use crate::train::input;
 use crate::train::programs::Sizes;
+use crate::train::report::say;
 use crate::train::run::eval_options;
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
@@ -24,7 +25,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let mut progress = super::data::Progress::new();
     let samples = input::load(experiment, &mut |e| progress.show(e))?;
     if let Some(note) = &samples.note {
-        eprintln!("warning: {note}");
+        say(&format!("warning: {note}"));
     }
     let (name, split) = match args.split {
         SplitName::Val => ("val", &samples.val),

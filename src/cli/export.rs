@@ -21,7 +21,9 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
     checkpoint::write_weights(&args.out, &tensors).map_err(anyhow::Error::new)?;
     let elements: usize = tensors.iter().map(|t| t.bytes.len() / t.dtype.bytes()).sum();
     if args.output.json {
-        super::print_json(&json!({ "file": args.out, "tensors": tensors.len(), "elements": elements }))?;
+        super::print_json(
+            &json!({ "file": args.out.to_string_lossy(), "tensors": tensors.len(), "elements": elements }),
+        )?;
     } else {
         let n = super::thousands(elements as u64);
         super::print(&format!("wrote {} tensors with {n} elements to `{}`", tensors.len(), args.out.display()))?;

@@ -3,6 +3,7 @@
 use crate::backend::DeviceError;
 use crate::config;
 use crate::config::diagnostics::{Diagnostic, Sources, render, to_json};
+use crate::train::report::say;
 use serde_json::json;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -57,11 +58,11 @@ impl Failure {
         let text = match self {
             Failure::Config { sources, diagnostics } => {
                 if json {
-                    println!("{}", json!({ "errors": to_json(sources, diagnostics) }));
+                    print_error(&json!({ "errors": to_json(sources, diagnostics) }));
                 } else {
-                    eprint!("{}", render(sources, diagnostics, std::io::stderr().is_terminal()));
+                    say(render(sources, diagnostics, std::io::stderr().is_terminal()).trim_end());
                     let n = diagnostics.iter().filter(|d| d.severity == config::Severity::Error).count();
-                    eprintln!("\n{n} error{} in the configuration", if n == 1 { "" } else { "s" });
+                    say(&format!("\n{n} error{} in the configuration", if n == 1 { "" } else { "s" }));
                 }
                 return ExitCode::from(WRONG);
             }
@@ -70,9 +71,9 @@ impl Failure {
             Failure::Other(e) => format!("{e:#}"),
         };
         if json {
-            println!("{}", json!({ "errors": [{ "severity": "error", "message": text }] }));
+            print_error(&json!({ "errors": [{ "severity": "error", "message": text }] }));
         } else {
-            eprintln!("error: {text}");
+            say(&format!("error: {text}"));
         }
         match self {
             Failure::Config { .. } | Failure::Usage(_) => ExitCode::from(WRONG),
@@ -82,9 +83,16 @@ impl Failure {
     }
 }
 
+/// Prints errors as JSON, or, where standard output takes nothing, says them on standard error.
+fn print_error(errors: &serde_json::Value) {
+    if super::print_json(errors).is_err() {
+        say(&format!("error: {errors}"));
+    }
+}
+
 /// Shows warnings about a configuration.
 pub fn warn(sources: &Sources, warnings: &[Diagnostic]) {
     if !warnings.is_empty() {
-        eprint!("{}", render(sources, warnings, std::io::stderr().is_terminal()));
+        say(render(sources, warnings, std::io::stderr().is_terminal()).trim_end());
     }
 }

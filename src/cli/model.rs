@@ -11,6 +11,7 @@ use crate::passes::PassOptions;
 use crate::train::device::select;
 use crate::train::input;
 use crate::train::programs::{self, Programs, Sizes};
+use crate::train::report::say;
 use crate::train::session::Session;
 use crate::train::state;
 use anyhow::Context;
@@ -131,10 +132,10 @@ pub fn load_weights(session: &mut Session, experiment: &Experiment) -> Result<()
     let (left_out, notes) =
         state::load_weights(session, path, experiment.model.weights_strict).context("`[model] weights`")?;
     for note in notes {
-        eprintln!("weights: {note}");
+        say(&format!("weights: {note}"));
     }
     if !left_out.is_empty() {
-        eprintln!("warning: not all weights of `{}` fit\n{left_out}", path.display());
+        say(&format!("warning: not all weights of `{}` fit\n{left_out}", path.display()));
     }
     Ok(())
 }

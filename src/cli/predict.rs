@@ -9,6 +9,7 @@ use crate::graph::Input;
 use crate::graph::op::Task;
 use crate::predict::{image_sample, softmax, top};
 use crate::train::programs::Sizes;
+use crate::train::report::say;
 use anyhow::Context;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -40,7 +41,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
             Ok(s) => s,
             Err(e) => {
                 // The other files are still classified; the exit code tells.
-                eprintln!("error: {e:#}");
+                say(&format!("error: {e:#}"));
                 failed = Some(e);
                 continue;
             }
@@ -58,11 +59,11 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
                     .iter()
                     .map(|(class, p)| json!({ "class": class, "label": label(*class), "probability": p }))
                     .collect();
-                results.push(json!({ "file": file, "top": list }));
+                results.push(json!({ "file": file.to_string_lossy(), "top": list }));
             }
             Task::Regression => {
                 text.push_str(&format!("  {output:?}\n"));
-                results.push(json!({ "file": file, "values": output }));
+                results.push(json!({ "file": file.to_string_lossy(), "values": output }));
             }
         }
     }

@@ -8,9 +8,9 @@ use crate::checkpoint::{self, Checkpoint};
 use crate::config::{self, Loaded};
 use crate::train::folder::{Folder, file};
 use crate::train::input::{self, Samples};
-use crate::train::metrics_file::MetricsFile;
+use crate::train::metrics_file::{MetricsFile, note_line};
 use crate::train::programs::{Programs, Sizes};
-use crate::train::report::{Reporter, Verbosity};
+use crate::train::report::{Reporter, Verbosity, say};
 use crate::train::resume::{Effect, changes};
 use crate::train::run::{Outcome, Run, eval_slots, slots};
 use crate::train::schedule::Schedule;
@@ -32,31 +32,29 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         (false, true) => Verbosity::Quiet,
         (false, false) => Verbosity::Normal,
     };
-    let reporter = Reporter::new(verbosity);
+    let mut reporter = Reporter::new(verbosity);
     let loaded = load_config(&args.config, &args.overrides.sets())?;
     let experiment = &loaded.experiment;
     let backend = device(experiment, args.threads)?;
     // Mistakes in the model come before the data is read, which may take a download.
     let described = describe_data(&loaded)?;
-    let programs = build(&loaded, &described, &sizes(&loaded, described.train, described.val), backend.as_ref())?;
+    let programs = build(&loaded, &described, &Sizes::of_run(experiment, &described), backend.as_ref())?;
 
     let resumed = match &args.resume {
         Some(from) => Some(find_checkpoint(&loaded, args.out.as_deref(), from.as_deref(), &reporter)?),
         None => None,
     };
-    let folder = match &resumed {
+    let mut folder = match &resumed {
         Some((folder, _, _)) => folder.clone(),
-        None => Folder::create(args.out.as_deref(), &experiment.name, args.force)?,
+        None => new_folder(args, &experiment.name)?,
     };
     let samples = load_samples(&loaded, &reporter)?;
     // The files may hold another number of samples than the set is known to have.
     let programs = match (samples.spec.train, samples.spec.val) == (described.train, described.val) {
         true => programs,
-        false => {
-            build(&loaded, &samples.spec, &sizes(&loaded, samples.spec.train, samples.spec.val), backend.as_ref())?
-        }
+        false => build(&loaded, &samples.spec, &Sizes::of_run(experiment, &samples.spec), backend.as_ref())?,
     };
-    announce(&loaded, &programs, &samples, backend.as_ref(), &folder, &reporter);
+    let planned = programs.plan.memory(slots(experiment) + eval_slots(experiment)).total;
     let task = crate::build::task(experiment);
     let mut session = Session::new(programs, backend.as_ref(), task, experiment.seed)?;
     let mut state = match &resumed {
@@ -66,14 +64,25 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
             RunState::default()
         }
     };
-    let note_before = state.extra.data_note.replace(samples.note.clone().unwrap_or_default()).unwrap_or_default();
-    if resumed.is_some() && note_before != samples.note.clone().unwrap_or_default() {
+    // The note tells a reason, too, which may be another one each time; whether there is a note is what matters.
+    let note_before = state.extra.data_note.take();
+    state.extra.data_note.clone_from(&samples.note);
+    if resumed.is_some() && note_before.is_some() != samples.note.is_some() {
         return Err(Failure::Other(anyhow::anyhow!(
-            "the run was trained on other samples than there are now: a fallback was in use {}",
-            if note_before.is_empty() { "neither then, but is now" } else { "then, but is not now" }
+            "the run was trained on other samples than there are now: the data asked for was {}",
+            if note_before.is_none() { "there then, and is not now" } else { "not there then, and is now" }
         )));
     }
+    match &resumed {
+        Some(_) => folder.remove_unfinished()?,
+        None => folder.claim()?,
+    }
+    announce(&loaded, &session.programs, &samples, planned, backend.as_ref(), &folder, &reporter);
     if resumed.is_some() {
+        let removed = folder.remove_later(state.epoch, state.batch)?;
+        if !removed.is_empty() {
+            reporter.warn(&format!("removed what the run had saved later: {}", removed.join(", ")));
+        }
         let at = format!("epoch {}, batch {}, step {}", state.epoch + 1, state.batch, state.step);
         reporter.info(&format!("resumed at {at}"));
     }
@@ -82,9 +91,14 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let config_path = folder.file(file::CONFIG);
     std::fs::write(&config_path, format!("{header}{effective}"))
         .with_context(|| format!("cannot write `{}`", config_path.display()))?;
-    let metrics = MetricsFile::open(&folder.file(file::METRICS), state.extra.metrics_bytes)?;
+    let mut metrics = MetricsFile::open(&folder.file(file::METRICS), state.extra.metrics_bytes)?;
+    if let (Some(note), None) = (&samples.note, &resumed) {
+        let line = note_line(note);
+        metrics.write(&line)?;
+        reporter.record(&line);
+    }
 
-    let schedule = schedule(&loaded, &samples);
+    let schedule = Schedule::new(experiment, samples.train.len());
     let mut run = Run {
         experiment,
         config: &effective,
@@ -101,6 +115,13 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         run.reporter.info(&format!(
             "nothing to do: all {} epochs are done; raise `train.epochs` to go on",
             experiment.train.epochs
+        ));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if run.stopped_early() {
+        run.reporter.info(&format!(
+            "nothing to do: the run stopped early after epoch {}; raise `train.early_stopping.patience` to go on",
+            run.state.epoch
         ));
         return Ok(ExitCode::SUCCESS);
     }
@@ -126,23 +147,23 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
             return Ok(ExitCode::from(INTERRUPTED));
         }
     }
-    Ok(ExitCode::SUCCESS)
+    match run.reporter.output_error() {
+        Some(e) => Err(Failure::Other(anyhow::Error::new(e).context("cannot write to standard output"))),
+        None => Ok(ExitCode::SUCCESS),
+    }
 }
 
-/// The batches that the run will see.
-pub(super) fn sizes(loaded: &Loaded, train: Option<usize>, val: Option<usize>) -> Sizes {
-    let loading = &loaded.experiment.data.loading;
-    let eval = if val == Some(0) { Vec::new() } else { Sizes::of(loading.eval_batch_size(), val, false) };
-    Sizes { train: Sizes::of(loading.batch_size, train, loading.drop_last), eval, predict: Vec::new() }
-}
-
-/// The learning rate over the run.
-fn schedule(loaded: &Loaded, samples: &Samples) -> Schedule {
-    let e = &loaded.experiment;
-    let loading = &e.data.loading;
-    let n = samples.train.len();
-    let batches = if loading.drop_last { n / loading.batch_size } else { n.div_ceil(loading.batch_size) };
-    Schedule::new(e, batches.div_ceil(e.train.accumulate) as u64)
+/// The folder of a new run, which must not hold another one unless that may be removed.
+fn new_folder(args: &TrainArgs, name: &str) -> Result<Folder, Failure> {
+    let folder = Folder::new(args.out.as_deref(), name)?;
+    if !args.force && folder.holds_run()? {
+        return Err(Failure::Usage(format!(
+            "`{}` already holds a run\nhelp: continue it with --resume, start anew in its place with --force, or choose another \
+             folder with --out",
+            folder.path.display()
+        )));
+    }
+    Ok(folder)
 }
 
 fn load_samples(loaded: &Loaded, reporter: &Reporter) -> Result<Samples, Failure> {
@@ -166,6 +187,7 @@ fn announce(
     loaded: &Loaded,
     programs: &Programs,
     samples: &Samples,
+    planned: usize,
     backend: &dyn Backend,
     folder: &Folder,
     reporter: &Reporter,
@@ -177,14 +199,13 @@ fn announce(
         String::new()
     };
     let e = &loaded.experiment;
-    let memory = programs.plan.memory(slots(e) + eval_slots(e));
     reporter.info(&format!(
         "{}: {} parameters{frozen}, {} training and {} validation samples, {} of memory planned, on {}; writing to `{}`",
         e.name,
         super::thousands(all as u64),
         super::thousands(samples.train.len() as u64),
         super::thousands(samples.val.len() as u64),
-        super::human_bytes(memory.total),
+        super::human_bytes(planned),
         backend.describe(),
         folder.path.display(),
     ));
@@ -251,7 +272,7 @@ fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
         if seen.swap(true, Ordering::Relaxed) {
             std::process::exit(i32::from(INTERRUPTED));
         }
-        eprintln!("interrupted: saving after this step (once more to stop at once)");
+        say("interrupted: saving after this step (once more to stop at once)");
     })
     .context("cannot watch for Ctrl-C")?;
     Ok(flag)

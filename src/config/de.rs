@@ -172,7 +172,7 @@ macro_rules! whole_numbers {
                         Ok(number) => visitor.$visit(number).map_err(|error: Error| error.or_at(self.span)),
                         Err(_) => Err(Error::wrong(self, expected)),
                     },
-                    _ => Err(Error::wrong(self, expected)),
+                    _ => Err(Error::wrong(self, "a whole number")),
                 }
             }
         )*

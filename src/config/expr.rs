@@ -12,29 +12,35 @@ const MAX_LENGTH: usize = 1000;
 const MAX_DEPTH: usize = 64;
 /// Lists as parameters are kernel sizes and the like.
 const MAX_LIST: usize = 16;
+/// Parameters of a file or a block; they are evaluated at every use.
+const MAX_PARAMS: usize = 256;
 
 /// The parameters that can be seen somewhere: a block's own and the file's. Inner ones hide outer ones.
 #[derive(Debug)]
 pub struct Scope<'a> {
     /// Names, the places of their definitions, and values without expressions.
     params: Vec<(String, Span, Node)>,
+    outer: Option<&'a Scope<'a>>,
     used: &'a RefCell<HashSet<Span>>,
 }
 
 impl<'a> Scope<'a> {
     /// No parameters; definitions that are used are noted in `used`.
     pub fn new(used: &'a RefCell<HashSet<Span>>) -> Self {
-        Self { params: Vec::new(), used }
+        Self { params: Vec::new(), outer: None, used }
     }
 
     /// A scope within this one.
-    pub fn inner(&self) -> Self {
-        Self { params: self.params.clone(), used: self.used }
+    pub fn inner(&'a self) -> Self {
+        Self { params: Vec::new(), outer: Some(self), used: self.used }
     }
 
     /// Adds a parameter that was defined at `place`. Its value must be plain: a number, a word, a short list.
     pub fn define(&mut self, name: &str, place: Span, value: Node, sink: &Sink) {
-        let plain = |node: &Node| !matches!(node.value, Value::Table(_) | Value::Array(_) | Value::Datetime(_));
+        let plain = |node: &Node| match &node.value {
+            Value::String(text) => text.len() <= MAX_LENGTH,
+            other => !matches!(other, Value::Table(_) | Value::Array(_) | Value::Datetime(_)),
+        };
         let fits = match &value.value {
             Value::Array(items) => items.len() <= MAX_LIST && items.iter().all(plain),
             _ => plain(&value),
@@ -51,13 +57,18 @@ impl<'a> Scope<'a> {
                 Diagnostic::error(format!("`{}` cannot be the name of a parameter", shorten(name)))
                     .at(place, "use letters, digits and `_`"),
             );
+        } else if self.params.len() >= MAX_PARAMS {
+            let error = Diagnostic::error("there are too many parameters");
+            sink.push(error.at(place, format!("a file or a block may have {MAX_PARAMS}")));
         } else {
             self.params.push((name.to_owned(), place, value));
         }
     }
 
     fn get(&self, name: &str) -> Option<&Node> {
-        let (_, place, node) = self.params.iter().rev().find(|(known, ..)| known == name)?;
+        let Some((_, place, node)) = self.params.iter().find(|(known, ..)| known == name) else {
+            return self.outer?.get(name);
+        };
         self.used.borrow_mut().insert(*place);
         Some(node)
     }
@@ -100,12 +111,16 @@ impl<'a> Scope<'a> {
     fn explain(&self, problem: Problem, span: Span) -> Diagnostic {
         match problem {
             Problem::Unknown(name) => {
-                let mut known: Vec<&str> = self.params.iter().map(|(known, ..)| known.as_str()).collect();
+                let all = std::iter::successors(Some(self), |scope| scope.outer).flat_map(|scope| &scope.params);
+                let mut known: Vec<&str> = all.map(|(known, ..)| known.as_str()).collect();
                 known.sort_unstable();
                 known.dedup();
                 let error = Diagnostic::error(format!("there is no parameter `{}` here", shorten(&name)));
-                with_suggestion(error, span, "not defined", &name, &known)
-                    .help(format!("the parameters here are {}", list(known)))
+                let error = with_suggestion(error, span, "not defined", &name, &known);
+                match known[..] {
+                    [] => error.help("no parameters are defined here"),
+                    _ => error.help(format!("the parameters here are {}", list(known, "and"))),
+                }
             }
             Problem::Other(reason) => Diagnostic::error("this expression has no value")
                 .at(span, reason)
@@ -117,7 +132,7 @@ impl<'a> Scope<'a> {
         if text.len() > MAX_LENGTH {
             return Err(Problem::other("it is too long"));
         }
-        if let Some(name) = text.strip_prefix('$').filter(|rest| rest.chars().all(is_name)) {
+        if let Some(name) = text.strip_prefix('$').filter(|rest| !rest.is_empty() && rest.chars().all(is_name)) {
             return self.get(name).map(|node| node.value.clone()).ok_or_else(|| Problem::Unknown(name.to_owned()));
         }
         let mut parser = Parser { scope: self, text, at: 0, depth: 0 };
@@ -220,6 +235,9 @@ impl Parser<'_> {
             Some('$') => {
                 self.at += 1;
                 let name = self.word().to_owned();
+                if name.is_empty() {
+                    return Err(Problem::other("a name must follow `$`"));
+                }
                 match self.scope.get(&name) {
                     Some(Node { value: Value::Integer(number), .. }) => *number,
                     Some(other) => {

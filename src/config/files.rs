@@ -1,5 +1,6 @@
 //! From files and `--set` options to one tree: `extends`, overrides, `use`.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::diagnostics::{Diagnostic, SourceId, SourceKind, Sources, Span};
@@ -9,7 +10,7 @@ use super::sink::Sink;
 use super::tree::{self, Entry, Node, Table, Value};
 
 /// A configuration is text that somebody wrote.
-const MAX_BYTES: u64 = 4 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 /// Files that extend one another.
 const MAX_CHAIN: usize = 16;
 
@@ -62,15 +63,7 @@ impl Files {
     }
 
     fn open(&mut self, path: &Path, named_at: Option<Span>) -> Option<SourceId> {
-        let text = match std::fs::metadata(path) {
-            Ok(meta) if meta.len() > MAX_BYTES => {
-                Err(format!("it has {} bytes; a configuration may have {MAX_BYTES}", meta.len()))
-            }
-            _ => std::fs::read(path).map_err(|error| error.to_string()).and_then(|bytes| {
-                String::from_utf8(bytes)
-                    .map_err(|error| format!("not UTF-8 text: byte {}", error.utf8_error().valid_up_to()))
-            }),
-        };
+        let text = read_bounded(path, named_at.is_some());
         match text {
             Ok(text) => Some(self.sources.add(path.display().to_string(), text, SourceKind::File)),
             Err(reason) => {
@@ -229,6 +222,23 @@ impl Files {
             }
         }
     }
+}
+
+/// The text of a file that is not too long. What a configuration names must be a plain file: it shall not make anybody
+/// wait at a pipe.
+fn read_bounded(path: &Path, plain: bool) -> Result<String, String> {
+    // Before it is opened, which would wait already.
+    let meta = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    if plain && !meta.is_file() {
+        return Err("not a file".into());
+    }
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(format!("more than {MAX_BYTES} bytes are too many for a configuration"));
+    }
+    String::from_utf8(bytes).map_err(|error| format!("not UTF-8 text: byte {}", error.utf8_error().valid_up_to()))
 }
 
 /// A path taken from the folder of the file that names it; from the current directory on the command line.

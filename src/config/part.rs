@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 
 use super::de::{Reason, from_table};
 use super::diagnostics::{Diagnostic, Span};
-use super::sink::{Sink, list, nearest};
+use super::sink::{Sink, did_you_mean, list, nearest};
 use super::tagged::Tagged;
 use super::tree::{Node, Table};
 use super::values::Pair;
@@ -71,14 +71,12 @@ impl Part<'_> {
             None => format!("{what} in {}", self.what),
         };
         let diagnostic = match &error.reason {
+            Reason::Missing(missing) if key.is_none() && self.sink.has_suggested(missing, self.table) => return,
             Reason::Missing(missing) => {
                 let who = key.map_or(self.what.to_owned(), |key| format!("`{key}` in {}", self.what));
                 Diagnostic::error(format!("{who} needs `{missing}`")).at(span, format!("`{missing}` is missing"))
             }
-            Reason::Variant(word, known) => {
-                with_suggestion(Diagnostic::error(of("wrong value")), span, "no such value", word, known)
-                    .help(format!("it may be {}", list(known.iter().copied())))
-            }
+            Reason::Variant(word, known) => with_choices(Diagnostic::error(of("wrong value")), span, word, known),
             Reason::Unknown(word, known) => unknown_key(word, &of(""), span, known),
             Reason::Message(message) => Diagnostic::error(of("wrong value")).at(span, message.as_str()),
         };
@@ -153,7 +151,8 @@ impl Part<'_> {
 
     /// Reports a table that has none of the keys, of which it needs one.
     pub fn one_of(&self, a: &str, b: &str) {
-        if self.table.get(a).is_none() && self.table.get(b).is_none() {
+        let there = |key: &str| self.table.get(key).is_some() || self.sink.has_suggested(key, self.table);
+        if !there(a) && !there(b) {
             self.sink.push(
                 Diagnostic::error(format!("{} needs `{a}` or `{b}`", self.what)).at(self.span, "neither is there"),
             );
@@ -163,11 +162,11 @@ impl Part<'_> {
     /// Reads the word that tells what kind of table this is.
     pub fn word<T: Tagged>(&self, default: Option<&'static str>) -> Option<&'static str> {
         let Some(node) = self.table.get(T::TAG) else {
-            if default.is_none() {
+            if default.is_none() && !self.sink.has_suggested(T::TAG, self.table) {
                 self.sink.push(
                     Diagnostic::error(format!("{} needs `{}`", self.what, T::TAG))
                         .at(self.span, format!("`{}` is missing", T::TAG))
-                        .help(format!("it may be {}", list(T::TYPES.iter().copied()))),
+                        .help(format!("it may be {}", list(T::TYPES.iter().copied(), "or"))),
                 );
             }
             return default;
@@ -186,10 +185,7 @@ pub fn known_word<'w>(node: &Node, key: &str, what: &str, known: &[&'w str], sin
     let found = known.iter().copied().find(|known| *known == word);
     if found.is_none() {
         let error = Diagnostic::error(format!("unknown {key} `{}` in {what}", shorten(word)));
-        sink.push(
-            with_suggestion(error, node.span, "no such word", word, known)
-                .help(format!("it may be {}", list(known.iter().copied()))),
-        );
+        sink.push(with_choices(error, node.span, word, known));
     }
     found
 }
@@ -198,17 +194,25 @@ pub fn known_word<'w>(node: &Node, key: &str, what: &str, known: &[&'w str], sin
 pub fn unknown_key(key: &str, place: &str, span: Span, known: &[&str]) -> Diagnostic {
     let error = Diagnostic::error(format!("unknown key `{}`{place}", shorten(key)));
     match nearest(key, known.iter().copied()) {
-        Some(near) => error.at(span, format!("did you mean `{near}`?")),
+        Some(near) => error.at(span, did_you_mean(near)),
         None if known.is_empty() => error.at(span, "takes no keys"),
-        None => error.at(span, "no such key").help(format!("the keys are {}", list(known.iter().copied()))),
+        None => error.at(span, "no such key").help(format!("the keys are {}", list(known.iter().copied(), "and"))),
     }
 }
 
 /// Points at a word that is not known, with the nearest one that is.
 pub fn with_suggestion(error: Diagnostic, span: Span, otherwise: &str, word: &str, known: &[&str]) -> Diagnostic {
     match nearest(word, known.iter().copied()) {
-        Some(near) => error.at(span, format!("did you mean `{near}`?")),
+        Some(near) => error.at(span, did_you_mean(near)),
         None => error.at(span, otherwise),
+    }
+}
+
+/// The same, or else all words that it may be.
+fn with_choices(error: Diagnostic, span: Span, word: &str, known: &[&str]) -> Diagnostic {
+    match nearest(word, known.iter().copied()) {
+        Some(near) => error.at(span, did_you_mean(near)),
+        None => error.at(span, "no such word").help(format!("it may be {}", list(known.iter().copied(), "or"))),
     }
 }
 

@@ -9,12 +9,12 @@ use super::diagnostics::{Diagnostic, Sources, Span};
 use super::experiment::{Experiment, Model, Origins, Pattern};
 use super::files::Files;
 use super::model::unroll;
-use super::part::{Check, Part};
+use super::part::{Check, Part, known_word, unknown_key};
 use super::sections::{
     Checkpoint, Curve, Data, Loading, Log, Loss, Metric, Optimizer, OptimizerRule, ParamGroup, Schedule, Source, Train,
     Transform, Warmup,
 };
-use super::sink::Sink;
+use super::sink::{Sink, nearest};
 use super::tagged::Tagged;
 use super::tree::{Node, Table};
 use super::values::{Device, Precision};
@@ -192,6 +192,9 @@ impl<'a> Reader<'a> {
 
     fn required(&self, name: &str, example: &str) -> Option<Part<'a>> {
         if self.root.get(name).is_none() {
+            if self.sink.has_suggested(name, self.root) {
+                return None;
+            }
             self.sink.push(
                 Diagnostic::error(format!("the configuration needs a section `[{name}]`"))
                     .at(self.start, format!("`[{name}]` is missing"))
@@ -209,9 +212,21 @@ impl<'a> Reader<'a> {
 
     fn tagged<T: Tagged>(&self, name: &str, default: Option<&'static str>) -> Option<T> {
         let part = self.required(name, &format!("{} = \"{}\"", T::TAG, T::TYPES[0]))?;
-        let word = part.word::<T>(default)?;
+        let word = self.kind::<T>(&part, default)?;
         part.known_keys(&[&[T::TAG], T::fields(word)]);
         T::read(word, &part)
+    }
+
+    /// The word that tells what kind of section this is. Without it, it is not known which keys there are; only one
+    /// that may be a slip for this word's own key is told.
+    fn kind<T: Tagged>(&self, part: &Part, default: Option<&'static str>) -> Option<&'static str> {
+        if part.table.get(T::TAG).is_none()
+            && default.is_none()
+            && let Some(entry) = part.table.entries.iter().find(|entry| nearest(&entry.key, [T::TAG]).is_some())
+        {
+            self.sink.push(unknown_key(&entry.key, &format!(" in {}", part.what), entry.key_span, &[T::TAG]));
+        }
+        part.word::<T>(default)
     }
 
     fn data(&self) -> Option<Data> {
@@ -219,8 +234,8 @@ impl<'a> Reader<'a> {
         let loading = part.read::<Loading>();
         let transforms = self.transforms(&part, "transforms");
         let train_transforms = self.transforms(&part, "train_transforms");
-        let word = part.word::<Source>(None)?;
         let common = ["source", "transforms", "train_transforms"];
+        let word = self.kind::<Source>(&part, None)?;
         part.known_keys(&[&common, Source::fields(word), super::de::field_names::<Loading>()]);
         let mut source = Source::read(word, &part)?;
         match &mut source {
@@ -236,7 +251,11 @@ impl<'a> Reader<'a> {
     }
 
     fn path(&self, node: &Node) -> std::path::PathBuf {
-        Files::locate(self.sources, node.as_str().unwrap_or_default(), node.span)
+        let written = node.as_str().unwrap_or_default();
+        if written.is_empty() {
+            self.sink.push(Diagnostic::error("this path is empty").at(node.span, "names no file"));
+        }
+        Files::locate(self.sources, written, node.span)
     }
 
     fn transforms(&self, part: &Part, key: &str) -> Option<Vec<Transform>> {
@@ -248,22 +267,21 @@ impl<'a> Reader<'a> {
     fn transform(&self, node: &Node, key: &str) -> Option<Transform> {
         let what = format!("`{key}`");
         let nothing = Table::default();
-        let (table, word) = match (node.as_table(), node.as_str()) {
-            (Some(table), _) => {
-                let part = Part { table, span: node.span, what: &what, bad: &[], sink: self.sink };
-                (table, part.word::<Transform>(None)?)
-            }
-            (None, Some(_)) => (&nothing, super::part::known_word(node, "type", &what, Transform::TYPES, self.sink)?),
-            (None, None) => {
-                self.sink.push(
-                    Diagnostic::error(format!("wrong value in {what}")).at(
+        let (table, word) =
+            match (node.as_table(), node.as_str()) {
+                (Some(table), _) => {
+                    let part = Part { table, span: node.span, what: &what, bad: &[], sink: self.sink };
+                    (table, part.word::<Transform>(None)?)
+                }
+                (None, Some(_)) => (&nothing, known_word(node, "type", &what, Transform::TYPES, self.sink)?),
+                (None, None) => {
+                    self.sink.push(Diagnostic::error(format!("wrong value in {what}")).at(
                         node.span,
                         format!("expected a table or the name of a transform, found {}", node.describe()),
-                    ),
-                );
-                return None;
-            }
-        };
+                    ));
+                    return None;
+                }
+            };
         let what = format!("transform `{word}`");
         let part = Part { table, span: node.span, what: &what, bad: &[], sink: self.sink };
         part.known_keys(&[&["type"], Transform::fields(word)]);
@@ -320,7 +338,7 @@ impl<'a> Reader<'a> {
             let made: Vec<Option<ParamGroup>> = items.iter().map(|item| self.param_group(item)).collect();
             made.into_iter().collect::<Option<Vec<_>>>()
         });
-        let word = part.word::<OptimizerRule>(None)?;
+        let word = self.kind::<OptimizerRule>(&part, None)?;
         part.known_keys(&[&["type", "groups"], OptimizerRule::fields(word)]);
         Some(Optimizer { rule: OptimizerRule::read(word, &part)?, groups: groups? })
     }
@@ -345,7 +363,7 @@ impl<'a> Reader<'a> {
     fn schedule(&self) -> Option<Schedule> {
         let part = self.optional("schedule")?;
         let warmup = part.read::<Warmup>();
-        let word = part.word::<Curve>(Some("constant"))?;
+        let word = self.kind::<Curve>(&part, Some("constant"))?;
         part.known_keys(&[&["type"], Curve::fields(word), super::de::field_names::<Warmup>()]);
         Some(Schedule { curve: Curve::read(word, &part)?, warmup: warmup? })
     }

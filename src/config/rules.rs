@@ -94,8 +94,13 @@ impl Rules<'_> {
         }
         for (i, transform) in data.train_transforms.iter().enumerate().filter(|(_, t)| !random(t)) {
             let name = transform.type_name();
-            let warning = Diagnostic::warning(format!("`{name}` in `train_transforms` leaves evaluation unchanged"));
-            self.one(warning, &format!("data.train_transforms.{i}"), "`transforms` are for both");
+            let error = Diagnostic::error(format!("`{name}` in `train_transforms` would leave evaluation as it is"));
+            self.one(error, &format!("data.train_transforms.{i}"), "put it into `transforms`, which are for both");
+        }
+        let normalize = |t: &Transform| matches!(t, Transform::Normalize(_));
+        for (i, _) in data.transforms.iter().enumerate().filter(|(_, t)| normalize(t)).skip(1) {
+            let error = Diagnostic::error("`transforms` normalise twice");
+            self.one(error, &format!("data.transforms.{i}"), "one `normalize` is enough");
         }
     }
 

@@ -178,6 +178,12 @@ fn layer(generator: &mut SchemaGenerator) -> Value {
             }),
             &["branches", "combine"],
         ),
+        json!({
+            "type": "object",
+            "description": "A layer whose type is a parameter.",
+            "properties": { "type": { "$ref": "#/$defs/Expression" }, "name": name, "from": from },
+            "required": ["type"],
+        }),
         container(
             None,
             "A block, or several.",

@@ -2,7 +2,8 @@
 
 use std::cell::RefCell;
 
-use super::diagnostics::{Diagnostic, Severity};
+use super::diagnostics::{Diagnostic, Label, Severity};
+use super::tree::Table;
 
 /// More than this helps nobody.
 const LIMIT: usize = 200;
@@ -21,6 +22,13 @@ impl Sink {
         if !known && list.len() < LIMIT {
             list.push(diagnostic);
         }
+    }
+
+    /// Whether one of the keys of a table was reported, and taken for `key`: then `key` need not be missed as well.
+    pub fn has_suggested(&self, key: &str, table: &Table) -> bool {
+        let text = did_you_mean(key);
+        let concerns = |label: &Label| label.text == text && table.entries.iter().any(|e| e.key_span == label.span);
+        self.list.borrow().iter().any(|d| d.labels.iter().any(concerns))
     }
 
     /// Whether anything but warnings was added.
@@ -63,12 +71,17 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// `` `a`, `b` and `c` ``.
-pub fn list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+/// `` `a`, `b` and `c` ``, with another word for "and".
+pub fn list<'a>(words: impl IntoIterator<Item = &'a str>, and: &str) -> String {
     let words: Vec<String> = words.into_iter().map(|word| format!("`{word}`")).collect();
     match words.split_last() {
         None => "none".into(),
         Some((last, [])) => last.clone(),
-        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+        Some((last, rest)) => format!("{} {and} {last}", rest.join(", ")),
     }
+}
+
+/// What is said at an unknown word.
+pub fn did_you_mean(word: &str) -> String {
+    format!("did you mean `{word}`?")
 }

@@ -4,7 +4,7 @@ use schemars::{Schema, SchemaGenerator};
 
 use super::part::Part;
 
-/// An enum of structs, one of which a table is read as. Made by [`tagged!`].
+/// An enum of structs, one of which a table is read as. Made by the macro of the same name.
 pub trait Tagged: Sized + 'static {
     /// The key that holds the word.
     const TAG: &'static str;

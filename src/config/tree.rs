@@ -189,7 +189,12 @@ pub fn parse_value(source: SourceId, offset: usize, text: &str) -> Result<Node, 
 fn syntax_error(source: SourceId, offset: usize, length: usize, error: &de::Error) -> Diagnostic {
     let range = error.span().unwrap_or(length..length);
     let span = Span { source, start: range.start + offset, end: range.end + offset };
-    Diagnostic::error("this is not TOML").at(span, error.message())
+    let reason = match error.message() {
+        // The parser takes nothing for an unquoted string.
+        message if range.is_empty() && message.starts_with("string values must be quoted") => "a value is missing",
+        message => message,
+    };
+    Diagnostic::error("this is not TOML").at(span, reason)
 }
 
 struct Reader {

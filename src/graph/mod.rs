@@ -14,12 +14,9 @@ mod variable;
 mod verify;
 
 pub use op::{Op, OpRules, ShapeError};
-pub use types::{DType, Shape};
+pub use types::{DType, MAX_ELEMENTS, Shape};
 pub use variable::{Fill, Init, Storage, VarId, VarKind, Variable, Variables};
 pub use verify::verify;
-
-/// Elements that one value may have; what is larger is a mistake, and its size might not even be a number.
-pub const MAX_ELEMENTS: usize = 1 << 40;
 
 /// Index of a [`Value`] in its graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,7 +62,8 @@ pub enum Input {
     Data,
     /// The targets: `[N]` of `I32` for classes, `[N, …]` of `F32` for regression.
     Targets,
-    /// `F32 [4]`: learning rate, gradient scale (1 / accumulated micro-batches), loss scale, unused.
+    /// `F32 [4]`: learning rate, gradient scale (1 / accumulated micro-batches), loss scale, floor of the
+    /// learning rate (the part of it that groups of parameters have in common).
     Schedule,
     /// `U32 [4]`: seed (low, high word), micro-step counter (low, high word). Keys every random draw of the step.
     Random,
@@ -184,14 +182,19 @@ impl Graph {
     /// Appends `op` on `inputs`, infers its outputs and returns them.
     ///
     /// # Errors
-    /// The operation's shape rule refuses the inputs, or an output has more than [`MAX_ELEMENTS`].
+    /// The operation's shape rule refuses the inputs.
     pub fn add(&mut self, op: impl Into<Op>, inputs: &[ValueId]) -> Result<Vec<ValueId>, ShapeError> {
         let op = op.into();
         let infos: Vec<&Value> = inputs.iter().map(|i| self.value(*i)).collect();
         let outputs = op.rules().infer(&infos)?;
-        if let Some((_, shape)) = outputs.iter().find(|(_, shape)| shape.len() > MAX_ELEMENTS) {
-            let shape = shape.to_pytorch();
-            return Err(ShapeError::new(format!("`{}` would put out {shape}, which is too large", op.rules().name())));
+        for shape in infos.iter().map(|v| &v.shape).chain(outputs.iter().map(|(_, s)| s)) {
+            if shape.len() > MAX_ELEMENTS {
+                let name = op.rules().name();
+                return Err(ShapeError::new(format!(
+                    "`{name}` would need a value of shape {}: too large",
+                    shape.to_pytorch()
+                )));
+            }
         }
         let outputs: Vec<ValueId> =
             outputs.into_iter().map(|(dtype, shape)| self.add_value(dtype, shape, Role::Temporary)).collect();

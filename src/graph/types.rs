@@ -48,12 +48,15 @@ impl fmt::Display for DType {
     }
 }
 
+/// Most elements that a value may have: far more than any memory, and few enough that no sum of sizes overflows.
+pub const MAX_ELEMENTS: usize = 1 << 40;
+
 /// The dimensions of a value, outermost first. Row-major and dense.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Shape(pub Vec<usize>);
 
 impl Shape {
-    /// Number of elements (1 for a scalar); the largest number there is for a shape of even more.
+    /// Number of elements (1 for a scalar). [`usize::MAX`] if there are more than that.
     pub fn len(&self) -> usize {
         self.0.iter().fold(1, |n: usize, d| n.saturating_mul(*d))
     }

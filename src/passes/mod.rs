@@ -5,6 +5,7 @@
 
 pub mod fuse;
 pub mod grad;
+pub mod reorder;
 pub mod simplify;
 pub mod update;
 
@@ -13,6 +14,8 @@ use crate::graph::{Graph, verify};
 /// A pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pass {
+    /// Activations behind the pooling that follows them.
+    Reorder,
     /// The backward pass.
     Grad,
     /// The optimizer, or the sums of gradients for it.
@@ -25,11 +28,12 @@ pub enum Pass {
 
 impl Pass {
     /// All passes, in order.
-    pub const ALL: [Pass; 4] = [Pass::Grad, Pass::Update, Pass::Simplify, Pass::Fuse];
+    pub const ALL: [Pass; 5] = [Pass::Reorder, Pass::Grad, Pass::Update, Pass::Simplify, Pass::Fuse];
 
     /// The name that people use.
     pub fn name(self) -> &'static str {
         match self {
+            Pass::Reorder => "reorder",
             Pass::Grad => "grad",
             Pass::Update => "update",
             Pass::Simplify => "simplify",
@@ -46,7 +50,7 @@ impl Pass {
 /// Which passes run: all of them by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PassOptions {
-    /// Passes that are left out (only [`Pass::Simplify`] and [`Pass::Fuse`] can be).
+    /// Passes that are left out (not [`Pass::Grad`] and [`Pass::Update`], without which nothing is trained).
     pub without: Vec<Pass>,
     /// Stop before this pass.
     pub stop_before: Option<Pass>,
@@ -68,6 +72,7 @@ impl PassOptions {
                 continue;
             }
             match pass {
+                Pass::Reorder => reorder::reorder(graph),
                 Pass::Simplify => simplify::simplify(graph),
                 Pass::Fuse => fuse::fuse(graph),
                 // These two need the optimizer too; whoever builds a training graph calls them.

@@ -26,7 +26,7 @@ pub struct EvalOptions {
 /// Evaluates `split`; `None` if `interrupt` came before the end. `progress` is told the number of samples done.
 ///
 /// # Errors
-/// A batch could not be made, or the device failed.
+/// A batch could not be made, the loss is not finite on any batch, or the device failed.
 pub fn evaluate(
     session: &mut Session,
     backend: &dyn Backend,
@@ -60,6 +60,11 @@ pub fn evaluate(
         progress(done);
         loader.release(batch);
     }
-    let (figures, _) = session.figures(Mode::Eval)?;
-    figures.map(Some).context("the loss is not finite on any batch of the evaluation")
+    let (figures, not_finite) = session.figures(Mode::Eval)?;
+    let mut figures = figures.context("the loss is not finite on any batch")?;
+    if not_finite > 0 {
+        // The sums leave such batches out; the loss over all samples is no number.
+        figures.loss = f64::NAN;
+    }
+    Ok(Some(figures))
 }

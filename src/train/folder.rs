@@ -1,5 +1,6 @@
 //! A run's folder: where it is, and what lies in it.
 
+use crate::checkpoint::{self, FileKind};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,36 +22,80 @@ pub mod file {
 pub struct Folder {
     /// Its path.
     pub path: PathBuf,
+    /// The path is the next free number, which another run may take in the meantime.
+    numbered: bool,
 }
 
 impl Folder {
-    /// The folder for a new run: `out`, else the next number under `runs/<name>`. With `force` the files of an earlier
-    /// run in `out` are removed; others are left alone.
+    /// The folder for a new run: `out`, else the next number under `runs/<name>`. Nothing is changed on disk.
     ///
     /// # Errors
-    /// `out` holds a run already, or the folder cannot be made.
-    pub fn create(out: Option<&Path>, name: &str, force: bool) -> Result<Folder> {
-        let path = match out {
-            Some(p) => p.to_path_buf(),
-            None => next_number(&Path::new("runs").join(name))?,
-        };
-        let folder = Folder { path };
-        let old = folder.run_files()?;
-        if !old.is_empty() {
-            if !force {
-                bail!(
-                    "`{}` already holds a run\nhelp: continue it with --resume, start anew in its place with --force, or choose another \
-                     folder with --out",
-                    folder.path.display()
-                );
+    /// `runs/<name>` cannot be read.
+    pub fn new(out: Option<&Path>, name: &str) -> Result<Folder> {
+        Ok(match out {
+            Some(p) => Folder { path: p.to_path_buf(), numbered: false },
+            None => Folder { path: next_number(&Path::new("runs").join(name))?, numbered: true },
+        })
+    }
+
+    /// Whether a run has left files there.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn holds_run(&self) -> Result<bool> {
+        Ok(!self.run_files()?.is_empty())
+    }
+
+    /// Makes the folder, and removes the files of an earlier run in it; others are left alone. To be called when nothing
+    /// else can fail that would make the removal a loss.
+    ///
+    /// # Errors
+    /// The folder cannot be made, or a file cannot be removed.
+    pub fn claim(&mut self) -> Result<()> {
+        for file in self.run_files()? {
+            fs::remove_file(&file).with_context(|| format!("cannot remove `{}`", file.display()))?;
+        }
+        if let (true, Some(parent)) = (self.numbered, self.path.parent().map(Path::to_path_buf)) {
+            fs::create_dir_all(&parent).with_context(|| format!("cannot make the folder `{}`", parent.display()))?;
+            while let Err(e) = fs::create_dir(&self.path) {
+                if e.kind() != std::io::ErrorKind::AlreadyExists {
+                    return Err(e).with_context(|| format!("cannot make the run's folder `{}`", self.path.display()));
+                }
+                self.path = next_number(&parent)?;
             }
-            for file in old {
+            return Ok(());
+        }
+        fs::create_dir_all(&self.path)
+            .with_context(|| format!("cannot make the run's folder `{}`", self.path.display()))?;
+        self.remove_unfinished()
+    }
+
+    /// Removes what writes that were cut off have left.
+    ///
+    /// # Errors
+    /// A file cannot be removed.
+    pub fn remove_unfinished(&self) -> Result<()> {
+        checkpoint::remove_unfinished(&self.path)
+            .map(|_| ())
+            .with_context(|| format!("cannot remove unfinished checkpoints in `{}`", self.path.display()))
+    }
+
+    /// Removes the checkpoints of a later place in the run than `epoch` and `batch`, from where another course is taken:
+    /// they would be taken for its newest. The names of the removed.
+    ///
+    /// # Errors
+    /// The folder cannot be read, or a file cannot be removed.
+    pub fn remove_later(&self, epoch: u64, batch: u64) -> Result<Vec<String>> {
+        let mut removed = Vec::new();
+        for file in self.run_files()?.into_iter().filter(|f| f.extension().is_some_and(|e| e == "safetensors")) {
+            // What cannot be read is never taken for anything.
+            let later = checkpoint::read(&file).is_ok_and(|c| (c.meta.epoch, c.meta.batch) > (epoch, batch));
+            if later {
                 fs::remove_file(&file).with_context(|| format!("cannot remove `{}`", file.display()))?;
+                removed.extend(file.file_name().map(|n| n.to_string_lossy().into_owned()));
             }
         }
-        fs::create_dir_all(&folder.path)
-            .with_context(|| format!("cannot make the run's folder `{}`", folder.path.display()))?;
-        Ok(folder)
+        Ok(removed)
     }
 
     /// The folder of a run to continue: `out`, else that of `checkpoint`, else the newest under `runs/<name>`.
@@ -74,7 +119,7 @@ impl Folder {
         if !path.is_dir() {
             bail!("there is no run to continue in `{}`: no such folder", path.display());
         }
-        Ok(Folder { path })
+        Ok(Folder { path, numbered: false })
     }
 
     /// The path of a file in it.
@@ -94,9 +139,7 @@ impl Folder {
             let entry = entry.with_context(|| format!("cannot read the folder `{}`", self.path.display()))?;
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            let checkpoint = name.ends_with(".safetensors")
-                && (name == file::LAST || name == file::BEST || name.starts_with("step-"));
-            if checkpoint || name == file::CONFIG || name == file::METRICS {
+            if FileKind::of(&name).is_some() || name == file::CONFIG || name == file::METRICS {
                 found.push(entry.path());
             }
         }
@@ -122,17 +165,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_with_a_run_is_refused_unless_forced() {
+    fn only_the_files_of_a_run_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("run");
-        let folder = Folder::create(Some(&out), "x", false).unwrap();
-        assert!(Folder::create(Some(&out), "x", false).is_ok(), "an empty folder is fine");
-        fs::write(folder.file(file::METRICS), "").unwrap();
-        fs::write(folder.file("notes.txt"), "mine").unwrap();
-        let e = Folder::create(Some(&out), "x", false).unwrap_err().to_string();
-        assert!(e.contains("already holds a run") && e.contains("--resume"), "{e}");
-        Folder::create(Some(&out), "x", true).unwrap();
-        assert!(!folder.file(file::METRICS).exists() && folder.file("notes.txt").exists());
+        let mut folder = Folder::new(Some(&out), "x").unwrap();
+        assert!(!out.exists() && !folder.holds_run().unwrap());
+        folder.claim().unwrap();
+        assert!(!folder.holds_run().unwrap(), "an empty folder is fine");
+        let ours = [file::METRICS, file::LAST, "step-12.safetensors", ".last.safetensors.tmp-7"];
+        let others = ["notes.txt", "step-x.safetensors"];
+        for name in ours.iter().chain(&others) {
+            fs::write(folder.file(name), "").unwrap();
+        }
+        assert!(folder.holds_run().unwrap());
+        folder.claim().unwrap();
+        assert!(ours.iter().all(|n| !folder.file(n).exists()) && others.iter().all(|n| folder.file(n).exists()));
+    }
+
+    #[test]
+    fn a_number_that_another_run_has_taken_is_left_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let next = || Folder { path: next_number(dir.path()).unwrap(), numbered: true };
+        let (mut a, mut b) = (next(), next());
+        a.claim().unwrap();
+        b.claim().unwrap();
+        assert_eq!((a.path, b.path), (dir.path().join("1"), dir.path().join("2")));
     }
 
     #[test]

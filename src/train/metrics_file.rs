@@ -45,22 +45,28 @@ impl MetricsFile {
         self.file.write_all(text.as_bytes()).with_context(|| format!("cannot write `{}`", self.path.display()))
     }
 
-    /// Hands everything to the operating system; the length of the file.
+    /// Makes everything durable; the length of the file, which a checkpoint may then rely on.
     ///
     /// # Errors
     /// The disk is full, or the like.
     pub fn flush(&mut self) -> Result<u64> {
-        self.file.flush().with_context(|| format!("cannot write `{}`", self.path.display()))?;
+        let done = self.file.flush().and_then(|()| self.file.get_ref().sync_data());
+        done.with_context(|| format!("cannot write `{}`", self.path.display()))?;
         Ok(self.bytes)
     }
 }
 
 /// The line of an update.
 pub fn step_line(step: u64, epoch: usize, loss: f32, lr: f64) -> Value {
-    json!({ "kind": "step", "step": step, "epoch": epoch, "loss": number(loss as f64), "lr": lr })
+    json!({ "kind": "step", "step": step, "epoch": epoch, "loss": single(loss), "lr": lr })
 }
 
-/// The line of an epoch. `peak_bytes`: memory in use at most.
+/// The line that says that the samples are not those asked for.
+pub fn note_line(text: &str) -> Value {
+    json!({ "kind": "note", "note": text })
+}
+
+/// The line of an epoch.
 pub fn epoch_line(
     epoch: usize,
     step: u64,
@@ -79,8 +85,14 @@ pub fn epoch_line(
         }
     }
     line.insert("seconds".into(), number((seconds * 1e3).round() / 1e3));
-    line.insert("samples_per_s".into(), number(samples_per_s.round()));
+    line.insert("samples_per_s".into(), json!(samples_per_s.round() as u64));
     Value::Object(line)
+}
+
+/// A single-precision number by the shortest decimal that stands for it, where widening would show digits that mean
+/// nothing.
+fn single(x: f32) -> Value {
+    number(x.to_string().parse().unwrap_or(f64::from(x)))
 }
 
 /// A number, or null where JSON has none for it.
@@ -91,6 +103,15 @@ fn number(x: f64) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn losses_are_as_short_as_they_can_be() {
+        assert_eq!(step_line(1, 1, 2.307_980_3, 0.1)["loss"].to_string(), "2.3079803");
+        assert_eq!(step_line(1, 1, 1e-30, 0.1)["loss"].to_string(), "1e-30");
+        assert_eq!(step_line(1, 1, f32::NAN, 0.1)["loss"], Value::Null);
+        let line = epoch_line(1, 2, None, None, 0.0, 1234.4);
+        assert_eq!(line["samples_per_s"].to_string(), "1234");
+    }
 
     #[test]
     fn a_resumed_file_is_cut_where_the_checkpoint_was() {

@@ -38,6 +38,16 @@ pub struct Sizes {
 }
 
 impl Sizes {
+    /// The batches that a run on `data` sees, in training and in evaluation.
+    pub fn of_run(experiment: &Experiment, data: &DataSpec) -> Self {
+        let loading = &experiment.data.loading;
+        let eval = match data.val {
+            Some(0) => Vec::new(),
+            n => Sizes::of(loading.eval_batch_size(), n, false),
+        };
+        Sizes { train: Sizes::of(loading.batch_size, data.train, loading.drop_last), eval, predict: Vec::new() }
+    }
+
     /// The sizes that batches of `batch` out of `samples` have; `samples` is not always known.
     pub fn of(batch: usize, samples: Option<usize>, drop_last: bool) -> Vec<usize> {
         let Some(n) = samples else { return vec![batch] };
@@ -114,7 +124,8 @@ pub fn build(
                 rows = forward.rows.clone();
             }
             let mut graph = std::mem::take(&mut forward.graph);
-            options.run(&mut graph, &[Pass::Simplify, Pass::Fuse]).map_err(|e| internal(&e))?;
+            let passes = [Pass::Reorder, Pass::Simplify, Pass::Fuse];
+            options.run(&mut graph, &passes).map_err(|e| internal(&e))?;
             kinds.push((kind, *batch));
             let name = if kind == Kind::Eval { "eval" } else { "predict" };
             sources.push(source(&format!("{name}, batch of {batch}"), graph, &forward));
@@ -160,6 +171,7 @@ fn train_graph(
 ) -> Result<(Graph, Option<Accumulators>), Vec<Diagnostic>> {
     let mut graph = forward.graph.clone();
     let loss = forward.loss.ok_or_else(|| internal("a training graph without a loss"))?;
+    options.run(&mut graph, &[Pass::Reorder]).map_err(|e| internal(&e))?;
     if options.stops_before(Pass::Grad) {
         return Ok((graph, None));
     }

@@ -1,9 +1,10 @@
 //! What people see of a run: a bar where there is a terminal, a clean log where there is none, a table of epochs.
 
 use super::metrics::Figures;
-use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use serde_json::Value;
-use std::io::{IsTerminal, Write};
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 /// How much is shown, and in which form.
@@ -27,18 +28,42 @@ pub struct Reporter {
     bar: Option<ProgressBar>,
     last_log: Instant,
     header_shown: bool,
+    output_error: Option<io::Error>,
 }
 
-/// Writes a line to standard output; a reader that has gone away is no reason to stop training.
-fn print_line(line: &str) {
-    let _ = writeln!(std::io::stdout().lock(), "{line}");
+/// Writes a line to standard error. Where that is closed or full there is nowhere left to complain, and that is no reason
+/// to end what is being done (`eprintln!` would panic).
+pub fn say(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
 impl Reporter {
     /// A reporter on this process's streams.
     pub fn new(verbosity: Verbosity) -> Self {
         let terminal = std::io::stderr().is_terminal();
-        Reporter { verbosity, terminal, bar: None, last_log: Instant::now(), header_shown: false }
+        Reporter { verbosity, terminal, bar: None, last_log: Instant::now(), header_shown: false, output_error: None }
+    }
+
+    /// Writes a line to standard output. Training goes on if that fails: a reader that has gone away is a matter of
+    /// course, anything else is told once and kept for [`Reporter::output_error`].
+    fn print_line(&mut self, line: &str) {
+        if self.output_error.is_some() {
+            return;
+        }
+        // One write a line, so that no reader sees half of it.
+        if let Err(e) = io::stdout().lock().write_all(format!("{line}\n").as_bytes()) {
+            if e.kind() != io::ErrorKind::BrokenPipe {
+                self.warn(&format!(
+                    "cannot write to standard output: {e}; training goes on, and its files are written"
+                ));
+            }
+            self.output_error = Some(e);
+        }
+    }
+
+    /// Why some lines are missing on standard output, if that is more than a reader that has gone away.
+    pub fn output_error(&mut self) -> Option<io::Error> {
+        self.output_error.take().filter(|e| e.kind() != io::ErrorKind::BrokenPipe)
     }
 
     /// Something worth knowing, on standard error.
@@ -55,8 +80,8 @@ impl Reporter {
 
     fn say(&self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(bar) => bar.suspend(|| say(text)),
+            None => say(text),
         }
     }
 
@@ -66,7 +91,14 @@ impl Reporter {
         if self.verbosity != Verbosity::Normal || !self.terminal {
             return;
         }
-        let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {msg} {per_sec:>14} {eta:>4} left");
+        let style = ProgressStyle::with_template(
+            "{prefix}  {wide_bar}  {pos}/{len}  {msg}{rate} samples/s, {eta} left",
+        )
+        .map(|s| {
+            s.with_key("rate", |s: &ProgressState, w: &mut dyn fmt::Write| {
+                let _ = write!(w, "{:.0}", s.per_sec());
+            })
+        });
         let bar = ProgressBar::new(samples).with_prefix(what.to_string());
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_position(done);
@@ -81,7 +113,7 @@ impl Reporter {
             if let Some(loss) = loss
                 && self.last_log.elapsed() > Duration::from_millis(100)
             {
-                bar.set_message(format!("loss {loss:.4}"));
+                bar.set_message(format!("loss {loss:.4}, "));
                 self.last_log = Instant::now();
             }
         } else if self.verbosity == Verbosity::Normal && !self.terminal && self.last_log.elapsed() > LOG_EVERY {
@@ -89,7 +121,7 @@ impl Reporter {
             let left = if rate > 0.0 { (samples - done) as f64 / rate } else { 0.0 };
             let left = HumanDuration(Duration::from_secs_f64(left.min(1e9)));
             let loss = loss.map_or(String::new(), |l| format!(", loss {l:.4}"));
-            eprintln!("{what}: {done}/{samples}{loss}, {rate:.0} samples/s, {left} left");
+            say(&format!("{what}: {done}/{samples}{loss}, {rate:.0} samples/s, {left} left"));
         }
     }
 
@@ -101,9 +133,9 @@ impl Reporter {
     }
 
     /// A line of `metrics.jsonl`.
-    pub fn record(&self, line: &Value) {
+    pub fn record(&mut self, line: &Value) {
         if self.verbosity == Verbosity::Json {
-            print_line(&line.to_string());
+            self.print_line(&line.to_string());
         }
     }
 
@@ -115,10 +147,20 @@ impl Reporter {
         let columns = row.columns();
         if !self.header_shown {
             self.header_shown = true;
-            print_line(&columns.iter().map(|(name, _)| format!("{name:>14}")).collect::<String>());
+            let names: Vec<String> = columns.iter().map(|(name, _)| format!("{name:>0$}", width(name))).collect();
+            self.print_line(&names.join("  "));
         }
-        print_line(&columns.iter().map(|(_, value)| format!("{value:>14}")).collect::<String>());
+        let mut line: Vec<String> = columns.iter().map(|(name, value)| format!("{value:>0$}", width(name))).collect();
+        if row.best {
+            line.push("best".into());
+        }
+        self.print_line(&line.join("  "));
     }
+}
+
+/// Width of a table's column: its name's, or what its values need.
+fn width(name: &str) -> usize {
+    name.len().max(9)
 }
 
 /// The figures of an epoch.
@@ -149,7 +191,6 @@ impl EpochRow {
         }
         out.push(("seconds".into(), format!("{:.1}", self.seconds)));
         out.push(("samples/s".into(), format!("{:.0}", self.samples_per_s)));
-        out.push((String::new(), if self.best { "  best".into() } else { String::new() }));
         out
     }
 }

@@ -110,6 +110,10 @@ impl Run<'_> {
         let mut loader = Loader::start(&self.samples.train, options, &layout, buffers, start)?;
         let mut in_flight = VecDeque::with_capacity(IN_FLIGHT + 1);
         while self.state.epoch < epochs {
+            // Stopping where an epoch has ended: its lines and checkpoints are written.
+            if self.state.batch == 0 && self.state.epoch > 0 && self.reached_max_steps() {
+                return Ok(Outcome::MaxSteps);
+            }
             if let Some(outcome) = self.epoch(&mut loader, &mut in_flight, interrupt)? {
                 return Ok(outcome);
             }
@@ -139,7 +143,7 @@ impl Run<'_> {
             if interrupt.load(Ordering::Relaxed) {
                 return self.interrupted(start, before).map(Some);
             }
-            if self.experiment.train.max_steps.is_some_and(|m| self.state.step >= m) {
+            if self.reached_max_steps() {
                 return self.max_steps(start, before, interrupt).map(Some);
             }
             let (loss, n) = self.update(loader, in_flight, batches)?;
@@ -151,7 +155,7 @@ impl Run<'_> {
             {
                 self.state.extra.epoch_seconds = before + start.elapsed().as_secs_f64();
                 let kept = self.folder.file(&FileKind::Step(self.state.step).to_string());
-                self.save(&[self.folder.file(file::LAST), kept])?;
+                self.save(&[kept, self.folder.file(file::LAST)])?;
                 checkpoint::prune(&self.folder.path, self.experiment.checkpoint.keep)
                     .with_context(|| format!("cannot remove old checkpoints in `{}`", self.folder.path.display()))?;
             }
@@ -173,6 +177,7 @@ impl Run<'_> {
             debug_assert_eq!((batch.position.epoch, batch.position.batch as u64), (self.state.epoch, self.state.batch));
             let inputs = StepInputs {
                 lr: lr as f32,
+                lr_floor: self.schedule.floor(self.state.step) as f32,
                 grad_scale: 1.0 / group as f32,
                 seed: self.experiment.seed,
                 micro_step: self.state.extra.micro_step,
@@ -221,11 +226,11 @@ impl Run<'_> {
             Ok(text) => text,
             Err(e) => format!("where it began could not be found: {e:#}"),
         };
-        anyhow::anyhow!(
-            "{at}: {place}\nhelp: try a smaller learning rate, a warm-up, or `clip_grad_norm`; the checkpoints in `{}` are \
-             from before this step",
-            self.folder.path.display()
-        )
+        let saved = match self.folder.file(file::LAST).exists() {
+            true => format!("; the checkpoints in `{}` are from before this step", self.folder.path.display()),
+            false => String::new(),
+        };
+        anyhow::anyhow!("{at}: {place}\nhelp: try a smaller learning rate, a warm-up, or `clip_grad_norm`{saved}")
     }
 
     /// Evaluation, the epoch's lines, checkpoints, early stopping.
@@ -249,10 +254,8 @@ impl Run<'_> {
         self.state.batch = 0;
         self.state.extra.epoch_seconds = 0.0;
         self.session.reset_figures(Mode::Train)?;
-        let mut paths = vec![self.folder.file(file::LAST)];
-        if best {
-            paths.push(self.folder.file(file::BEST));
-        }
+        let mut paths = Vec::from_iter(best.then(|| self.folder.file(file::BEST)));
+        paths.push(self.folder.file(file::LAST));
         self.save(&paths)?;
         Ok((stop && !last).then_some(Outcome::EarlyStopped))
     }
@@ -286,7 +289,7 @@ impl Run<'_> {
             reporter.progress("evaluation", done, total, None, done as f64 / start.elapsed().as_secs_f64());
         });
         reporter.end();
-        figures
+        figures.with_context(|| format!("the evaluation in epoch {}", self.state.epoch + 1))
     }
 
     /// The monitored figure of an epoch; `None` if it was not evaluated.
@@ -300,7 +303,7 @@ impl Run<'_> {
 
     fn note_best(&mut self, train: Option<&Figures>, val: Option<&Figures>) -> bool {
         let monitor = self.experiment.checkpoint.monitor();
-        let Some(value) = Self::figure(monitor, train, val) else { return false };
+        let Some(value) = Self::figure(monitor, train, val).filter(|v| v.is_finite()) else { return false };
         let better = self.state.best.as_ref().is_none_or(|b| improves(monitor, value, b.value, 0.0));
         if better {
             self.state.best = Some(Best { monitor: monitor.name().to_string(), value });
@@ -312,7 +315,8 @@ impl Run<'_> {
         let Some(early) = &self.experiment.train.early_stopping else { return false };
         let Some(value) = Self::figure(early.monitor, train, val) else { return false };
         let extra = &mut self.state.extra;
-        if extra.early_best.is_none_or(|b| improves(early.monitor, value, b, early.min_delta)) {
+        let better = extra.early_best.is_none_or(|b| improves(early.monitor, value, b, early.min_delta));
+        if value.is_finite() && better {
             extra.early_best = Some(value);
             extra.early_waited = 0;
         } else {
@@ -326,7 +330,13 @@ impl Run<'_> {
         self.reporter.end();
         self.state.extra.epoch_seconds = before + start.elapsed().as_secs_f64();
         self.save(&[self.folder.file(file::LAST)])?;
-        let val = if self.samples.val.is_empty() { None } else { self.evaluate(interrupt)? };
+        let val = match self.samples.val.is_empty() {
+            true => None,
+            false => match self.evaluate(interrupt)? {
+                Some(figures) => Some(figures),
+                None => return Ok(Outcome::Interrupted),
+            },
+        };
         let train = self.session.figures(Mode::Train)?.0;
         let samples = self.state.batch * self.experiment.data.loading.batch_size as u64;
         let best = self.note_best(train.as_ref(), val.as_ref());
@@ -349,6 +359,18 @@ impl Run<'_> {
         Ok(Outcome::Interrupted)
     }
 
+    fn reached_max_steps(&self) -> bool {
+        self.experiment.train.max_steps.is_some_and(|m| self.state.step >= m)
+    }
+
+    /// Whether early stopping has ended the run already.
+    pub fn stopped_early(&self) -> bool {
+        let early = self.experiment.train.early_stopping.as_ref();
+        self.state.batch == 0 && early.is_some_and(|e| self.state.extra.early_waited >= e.patience)
+    }
+
+    /// Writes the checkpoint `paths` in this order: `last` comes at the end, so that a run that is killed in between is
+    /// continued from before the write, or from what was written, and no file of it is ever missing.
     fn save(&mut self, paths: &[PathBuf]) -> Result<()> {
         self.state.extra.metrics_bytes = self.metrics.flush()?;
         let paths: Vec<&std::path::Path> = paths.iter().map(PathBuf::as_path).collect();

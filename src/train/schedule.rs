@@ -45,9 +45,14 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule of an experiment with `updates` updates an epoch.
-    pub fn new(experiment: &Experiment, updates: u64) -> Self {
+    /// The schedule of an experiment that trains on `samples` samples.
+    pub fn new(experiment: &Experiment, samples: usize) -> Self {
         let config = &experiment.schedule;
+        let loading = &experiment.data.loading;
+        let batches =
+            if loading.drop_last { samples / loading.batch_size } else { samples.div_ceil(loading.batch_size) };
+        // An epoch ends with an update, of fewer batches than the others if need be.
+        let updates = batches.div_ceil(experiment.train.accumulate) as u64;
         let warmup = match (config.warmup.warmup_steps, config.warmup.warmup_epochs) {
             (Some(steps), _) => steps as u64,
             (None, epochs) => epochs.unwrap_or(0) as u64 * updates,
@@ -75,17 +80,29 @@ impl Schedule {
             Decay::Milestones { epochs, gamma } => {
                 self.base * gamma.powi(epochs.iter().filter(|e| **e <= epochs_done).count() as i32)
             }
-            Decay::Cosine { min_lr, updates } => {
-                let length = updates.saturating_sub(self.warmup).max(1);
-                let at = update.saturating_sub(self.warmup).min(length) as f64 / length as f64;
-                min_lr + (self.base - min_lr) * 0.5 * (1.0 + (std::f64::consts::PI * at).cos())
-            }
+            Decay::Cosine { min_lr, updates } => min_lr + (self.base - min_lr) * self.cosine(update, *updates),
         };
         if update < self.warmup {
             decayed * (self.warmup_start + (1.0 - self.warmup_start) * update as f64 / self.warmup as f64)
         } else {
             decayed
         }
+    }
+
+    /// The part of the rate of update `update` that does not grow with the base rate: `min_lr` is the same for groups of
+    /// parameters whose base rates differ, so that with base rate `b` the rate is `(lr − floor) · b / base + floor`.
+    pub fn floor(&self, update: u64) -> f64 {
+        match &self.decay {
+            Decay::Cosine { min_lr, updates } => min_lr * (1.0 - self.cosine(update, *updates)),
+            Decay::Constant | Decay::Step { .. } | Decay::Milestones { .. } => 0.0,
+        }
+    }
+
+    /// Falls from 1, at the end of the warm-up, to 0, at `end`.
+    fn cosine(&self, update: u64, end: u64) -> f64 {
+        let length = end.saturating_sub(self.warmup).max(1);
+        let at = update.saturating_sub(self.warmup).min(length) as f64 / length as f64;
+        0.5 * (1.0 + (std::f64::consts::PI * at).cos())
     }
 }
 
@@ -102,6 +119,10 @@ mod tests {
         assert_eq!(s.lr(4, 0), 0.1);
         assert!((s.lr(9, 0) - 0.055).abs() < 1e-12);
         assert!((s.lr(14, 0) - 0.01).abs() < 1e-12 && s.lr(99, 0) == s.lr(14, 0));
+        // A group with a base rate of 0.2 falls to the same end: halfway it has (0.2 + 0.01) / 2.
+        let group = |update| (s.lr(update, 0) - s.floor(update)) * 2.0 + s.floor(update);
+        assert_eq!(group(2), 2.0 * s.lr(2, 0));
+        assert!((group(9) - 0.105).abs() < 1e-12 && (group(14) - 0.01).abs() < 1e-12);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::programs::{Kind, Programs};
 use crate::backend::{Backend, Executable, HostBuffer};
 use crate::build::{Mode, init, metrics_variable};
 use crate::graph::op::{METRIC_SLOTS, Task, metric_slot};
-use crate::graph::{DType, Input, Role, VarId, VarKind, Variable};
+use crate::graph::{DType, Input, Role, ValueId, VarId, VarKind, Variable};
 use anyhow::{Context, Result, anyhow, ensure};
 
 /// The numbers that a training step reads from its batch slot.
@@ -13,6 +13,8 @@ use anyhow::{Context, Result, anyhow, ensure};
 pub struct StepInputs {
     /// Learning rate.
     pub lr: f32,
+    /// The part of it that groups of parameters have in common, whatever their own rates.
+    pub lr_floor: f32,
     /// One over the number of micro-batches that are summed.
     pub grad_scale: f32,
     /// Seed of the run.
@@ -107,10 +109,20 @@ impl Session {
         self.floats(program, value)
     }
 
-    fn floats(&mut self, program: usize, value: crate::graph::ValueId) -> Result<Vec<f32>> {
-        let mut bytes = vec![0; self.programs.plan.programs[program].graph.value(value).bytes()];
+    /// The elements of an output of the last run of `program`, images channels-first.
+    fn floats(&mut self, program: usize, value: ValueId) -> Result<Vec<f32>> {
+        let value_info = self.programs.plan.programs[program].graph.value(value);
+        let (mut bytes, images) = (vec![0; value_info.bytes()], value_info.shape.nhwc());
         self.executable.output(program, value, &mut bytes)?;
-        Ok(bytes.as_chunks().0.iter().map(|b| f32::from_ne_bytes(*b)).collect())
+        let floats: Vec<f32> = bytes.as_chunks().0.iter().map(|b| f32::from_ne_bytes(*b)).collect();
+        Ok(match images {
+            Some([_, h, w, c]) => {
+                let pixels = h * w;
+                let image = |of: &[f32]| (0..c * pixels).map(|i| of[i % pixels * c + i / pixels]).collect::<Vec<_>>();
+                floats.chunks_exact(c * pixels).flat_map(image).collect()
+            }
+            None => floats,
+        })
     }
 
     /// The loss of the last training batch, which had `len` samples.
@@ -248,7 +260,7 @@ impl Session {
         let layout = &self.programs.plan.slot;
         let bytes = batch.bytes_mut();
         if let Some(at) = layout.find(Input::Schedule) {
-            for (k, v) in [i.lr, i.grad_scale, 1.0, 0.0].into_iter().enumerate() {
+            for (k, v) in [i.lr, i.grad_scale, 1.0, i.lr_floor].into_iter().enumerate() {
                 bytes[at.offset + 4 * k..][..4].copy_from_slice(&v.to_ne_bytes());
             }
         }

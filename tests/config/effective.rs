@@ -42,7 +42,7 @@ batch_size = 10
 eval_batch_size = 20
 validation_split = 0.1
 limit = 50
-train_transforms = [{ type = "random_crop", size = [16, 16], padding = 2, fill = 0.5 }, "random_horizontal_flip"]
+train_transforms = [{ type = "random_crop", size = [16, 16], padding = 2 }, "random_horizontal_flip"]
 transforms = [{ type = "normalize", mean = [0.5, 0.4, 0.3], std = [0.2] }]
 [params]
 width = 8

@@ -13,7 +13,7 @@ pub fn load(path: &str) -> Loaded {
 }
 
 /// `path type` of every plain layer, in order.
-fn leaves(nodes: &[LayerNode], out: &mut Vec<String>) {
+pub fn leaves(nodes: &[LayerNode], out: &mut Vec<String>) {
     for node in nodes {
         match &node.kind {
             LayerKind::Layer(layer) => out.push(format!("{} {}", node.path, layer.type_name())),

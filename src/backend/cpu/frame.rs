@@ -257,7 +257,7 @@ impl<'a> Frame<'a> {
     ///
     /// # Panics
     /// If it was handed out before, shares memory with an operand, or the type is another.
-    #[allow(clippy::mut_from_ref)]
+    #[allow(clippy::mut_from_ref, reason = "each operand is handed out once, which is checked")]
     pub fn output<T: Element>(&self, i: usize) -> &'a mut [T] {
         let o = &self.step.outputs[i];
         assert!(!self.step.inputs.iter().any(|x| x.overlaps(o)), "an output lies in an operand that is still read");
@@ -270,7 +270,7 @@ impl<'a> Frame<'a> {
     ///
     /// # Panics
     /// If it was handed out before, or the type is another.
-    #[allow(clippy::mut_from_ref)]
+    #[allow(clippy::mut_from_ref, reason = "each operand is handed out once, which is checked")]
     pub fn update<T: Element>(&self, i: usize) -> &'a mut [T] {
         let o = &self.step.inputs[i];
         assert!(o.written && i < 31, "a kernel updates an operand that the rules call constant");

@@ -145,6 +145,15 @@ mod tests {
     }
 
     #[test]
+    fn activations_that_are_no_bounds_are_left_to_the_caller() {
+        let shape = LinearShape { rows: 20, inputs: 3, outputs: 4 };
+        for (act, left) in [(Activation::Relu6, None), (Activation::Gelu, Some(Activation::Gelu))] {
+            let op = op::Linear { bias: false, act: Some(act) };
+            assert_eq!(LinearKernel::new(&op, shape, SimdLevel::detect(), 1).remaining_act(), left);
+        }
+    }
+
+    #[test]
     fn gradients() {
         for (rows, inputs, outputs) in SHAPES {
             let (x, w, dy) = (draw(rows * inputs, 1), draw(outputs * inputs, 2), draw(rows * outputs, 3));

@@ -79,6 +79,8 @@ pub struct OptimizerKernel {
 struct Now {
     /// Learning rate, before a tensor's own factor.
     lr: f64,
+    /// The part of it that no factor changes.
+    floor: f64,
     /// Factor of every gradient.
     scale: f32,
     /// Number of this step, from 1.
@@ -104,7 +106,7 @@ impl OptimizerKernel {
         let at = self.op.head() + piece.tensor * self.op.stride();
         let options = self.op.tensors[piece.tensor];
         let t = Tensor {
-            lr: now.lr * options.lr_scale as f64,
+            lr: (now.lr - now.floor) * options.lr_scale as f64 + now.floor,
             weight_decay: options.weight_decay as f64,
             scale: now.scale,
             step: now.step,
@@ -150,7 +152,7 @@ impl NodeKernel for OptimizerKernel {
         }
         let counter = frame.update::<i64>(self.op.head() - 1);
         counter[0] += 1;
-        let now = Now { lr: schedule[0] as f64, scale, step: counter[0] };
+        let now = Now { lr: schedule[0] as f64, floor: schedule[3] as f64, scale, step: counter[0] };
         let operands = frame.operands();
         frame.pool().run(self.pieces.len(), |task, _| self.update(operands, &self.pieces[task], now));
     }

@@ -50,14 +50,13 @@ macro_rules! vectorised {
         $vis:vis fn $name:ident<$life:lifetime, $S:ident>($s:ident $(, $arg:ident : $type:ty)* $(,)?) $(-> $out:ty)? $body:block
     )*) => { $(
         $(#[$meta])*
-        #[allow(clippy::too_many_arguments)]
+        #[allow(clippy::too_many_arguments, reason = "the arguments of an inner loop")]
         $vis fn $name<$life>(level: $crate::backend::cpu::simd::SimdLevel $(, $arg: $type)*) $(-> $out)? {
             struct Job<$life> { $($arg: $type),* }
-            #[allow(unused_parens)]
+            #[allow(unused_parens, reason = "parentheses alone are the unit type")]
             impl<$life> $crate::backend::cpu::simd::Kernel for Job<$life> {
                 type Output = ($($out)?);
                 #[inline(always)]
-                #[allow(unused_variables)]
                 fn run<$S: $crate::backend::cpu::simd::Simd>(self, $s: $S) -> Self::Output {
                     let Job { $($arg),* } = self;
                     $body

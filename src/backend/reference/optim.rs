@@ -33,7 +33,7 @@ pub(super) fn step(op: &OptimizerStep, x: &[Tensor]) -> Vec<Vec<f64>> {
             for i in 0..parameter.len() {
                 let mut s: Vec<f64> = state.iter().map(|s| s[i]).collect();
                 let g = operands[1].data[i] * scale;
-                parameter[i] = element(&op.algorithm, options, schedule[0], t, parameter[i], g, &mut s);
+                parameter[i] = element(&op.algorithm, options, [schedule[0], schedule[3]], t, parameter[i], g, &mut s);
                 for (all, one) in state.iter_mut().zip(s) {
                     all[i] = one;
                 }
@@ -49,13 +49,13 @@ pub(super) fn step(op: &OptimizerStep, x: &[Tensor]) -> Vec<Vec<f64>> {
 fn element(
     algorithm: &Algorithm,
     options: &TensorOptions,
-    lr: f64,
+    [lr, floor]: [f64; 2],
     t: f64,
     mut p: f64,
     mut g: f64,
     state: &mut [f64],
 ) -> f64 {
-    let lr = lr * f64::from(options.lr_scale);
+    let lr = (lr - floor) * f64::from(options.lr_scale) + floor;
     let weight_decay = f64::from(options.weight_decay);
     if matches!(algorithm, Algorithm::Adam { decoupled: true, .. }) {
         p *= 1.0 - lr * weight_decay;

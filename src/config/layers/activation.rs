@@ -78,7 +78,7 @@ impl Check for Elu {
     }
 }
 
-/// How the normal distribution of [`Gelu`] is computed.
+/// How the normal distribution in `gelu` is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Approximate {

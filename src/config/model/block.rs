@@ -125,10 +125,11 @@ impl Unroller<'_> {
         let Some(entry) = self.blocks.entry(name) else {
             let known: Vec<&str> = self.blocks.entries.iter().map(|entry| entry.key.as_str()).collect();
             let error = Diagnostic::error(format!("there is no block `{}`", shorten(name)));
-            self.sink.push(
-                with_suggestion(error, node.span, "not defined", name, &known)
-                    .help(format!("the blocks of this file are {}", list(known))),
-            );
+            let error = with_suggestion(error, node.span, "not defined", name, &known);
+            self.sink.push(match known[..] {
+                [] => error.help("no blocks are defined in this file"),
+                _ => error.help(format!("the blocks of this file are {}", list(known, "and"))),
+            });
             return None;
         };
         self.used_blocks.borrow_mut().insert(entry.key.clone());

@@ -82,13 +82,13 @@ impl Unroller<'_> {
                 .evaluate(node, self.sink)
                 .and_then(|word| known_word(&word, "combine", what, &["add", "multiply", "concat"], self.sink)),
             None => {
-                self.missing(span, what, "combine", "it may be `add`, `multiply` and `concat`");
+                self.missing(table, span, what, "combine", "it may be `add`, `multiply` or `concat`");
                 None
             }
         };
         let items = match table.get("branches") {
             None => {
-                self.missing(span, what, "branches", "`branches = [{ layers = [ … ] }, { layers = [ … ] }]`");
+                self.missing(table, span, what, "branches", "`branches = [{ layers = [ … ] }, { layers = [ … ] }]`");
                 return None;
             }
             Some(node) => match node.as_array() {
@@ -116,7 +116,7 @@ impl Unroller<'_> {
     /// The list in `layers`.
     pub(super) fn body(&self, table: &Table, span: Span, what: &str, inside: &Context) -> Option<Vec<LayerNode>> {
         let Some(node) = table.get("layers") else {
-            self.missing(span, what, "layers", "a list of layers: `layers = [ … ]`");
+            self.missing(table, span, what, "layers", "a list of layers: `layers = [ … ]`");
             return None;
         };
         let Some(layers) = node.as_array() else {
@@ -129,7 +129,10 @@ impl Unroller<'_> {
         Some(self.list(layers, inside))
     }
 
-    pub(super) fn missing(&self, span: Span, what: &str, key: &str, help: &str) {
+    fn missing(&self, table: &Table, span: Span, what: &str, key: &str, help: &str) {
+        if self.sink.has_suggested(key, table) {
+            return;
+        }
         let error = Diagnostic::error(format!("{what} needs `{key}`"));
         self.sink.push(error.at(span, format!("`{key}` is missing")).help(help));
     }

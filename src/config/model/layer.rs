@@ -7,11 +7,15 @@ use crate::config::diagnostics::{Diagnostic, Span};
 use crate::config::experiment::{LayerKind, LayerNode};
 use crate::config::layers::Layer;
 use crate::config::part::{Part, known_word, shorten};
+use crate::config::sink::{did_you_mean, nearest};
 use crate::config::tagged::Tagged;
 use crate::config::tree::{Node, Table, Value};
 
 /// Types that hold layers rather than being one.
 pub(super) const CONTAINERS: [&str; 3] = ["residual", "gate", "branches"];
+
+/// No layer has as many keys; more are unknown ones, and not worth keeping at every repetition.
+const MAX_FIELDS: usize = 64;
 
 /// What is common to everything that a table in a list of layers can be.
 pub(super) struct Common {
@@ -47,12 +51,12 @@ impl Unroller<'_> {
             }
             let known: Vec<&str> = Layer::TYPES.iter().copied().chain(["type", "block", "layers", "name"]).collect();
             let near = table.entries.iter().find_map(|e| {
-                let near = crate::config::sink::nearest(&e.key, ["type", "block", "layers"])?;
+                let near = nearest(&e.key, ["type", "block", "layers"])?;
                 (!known.contains(&e.key.as_str())).then_some((e, near))
             });
             let error = Diagnostic::error("this layer has no `type`");
             self.sink.push(match near {
-                Some((entry, near)) => error.at(entry.key_span, format!("did you mean `{near}`?")),
+                Some((entry, near)) => error.at(entry.key_span, did_you_mean(near)),
                 None => error
                     .at(node.span, "`type` is missing")
                     .help("a layer has a `type`; a group has `layers` instead, and the use of a block has `block`"),
@@ -166,7 +170,7 @@ impl Unroller<'_> {
 
 /// A finished node; `fields` are the places of everything that its table says.
 pub(super) fn node(table: &Table, span: Span, common: Common, kind: LayerKind) -> LayerNode {
-    let fields = table.entries.iter().map(|entry| (entry.key.clone(), entry.node.span)).collect();
+    let fields = table.entries.iter().take(MAX_FIELDS).map(|entry| (entry.key.clone(), entry.node.span)).collect();
     let from_names = common.from.iter().flatten().map(|(name, _)| name.clone()).collect();
     LayerNode { name: common.name, path: common.path, span, fields, from: common.from, from_names, kind }
 }

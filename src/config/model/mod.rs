@@ -21,6 +21,8 @@ const MAX_LAYERS: usize = 100_000;
 const MAX_PATHS: usize = 1 << 24;
 /// Groups within groups. Written out without blocks, each is a table and a list, and TOML's parser has its limit too.
 const MAX_DEPTH: usize = 32;
+/// Names in one `from`.
+const MAX_INPUTS: usize = 64;
 /// Bytes of one name.
 const MAX_NAME: usize = 64;
 
@@ -208,12 +210,15 @@ impl Unroller<'_> {
         let one = std::slice::from_ref(node);
         let names: Option<Vec<(String, Span)>> =
             node.as_array().unwrap_or(one).iter().map(|item| Some((item.as_str()?.to_owned(), item.span))).collect();
-        if names.as_ref().is_none_or(Vec::is_empty) {
+        let names = names.filter(|names| (1..=MAX_INPUTS).contains(&names.len()));
+        if names.is_none() {
             self.sink.push(
-                Diagnostic::error("wrong value for `from` of a layer")
-                    .at(node.span, "expected the name of an earlier layer, or a list of names"),
+                Diagnostic::error("wrong value for `from` of a layer").at(
+                    node.span,
+                    format!("expected the name of an earlier layer, or a list of 1 to {MAX_INPUTS} names"),
+                ),
             );
         }
-        names.filter(|names| !names.is_empty()).map(Some)
+        names.map(Some)
     }
 }

@@ -256,20 +256,15 @@ impl Check for Normalize {
 pub struct RandomCrop {
     /// Side of the window, or `[height, width]`.
     pub size: Pair,
-    /// Pixels added on each side first.
+    /// Black pixels added on each side first.
     #[serde(default)]
     pub padding: Pair,
-    /// Value of added pixels, from 0 to 1.
-    #[serde(default)]
-    #[schemars(range(min = 0, max = 1))]
-    pub fill: f64,
 }
 
 impl Check for RandomCrop {
     fn check(&self, part: &Part) {
         part.require_sides("size", self.size);
         part.require_padding("padding", self.padding);
-        part.require("fill", (0.0..=1.0).contains(&self.fill), "must be from 0 to 1");
     }
 }
 

@@ -128,6 +128,11 @@ impl Loader {
                 layout.bytes
             );
         }
+        // Slots need not hold a batch larger than all samples together.
+        let options = match options.drop_last {
+            true => options,
+            false => LoaderOptions { batch_size: options.batch_size.min(split.len().max(1)), ..options },
+        };
         let filler = Filler::new(split, &options, layout)?;
         Self::start_with(filler, split.len(), options, buffers, start)
     }

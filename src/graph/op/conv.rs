@@ -57,7 +57,7 @@ impl Conv2d {
 
 fn conv_flops(y: &Shape, w_len: usize) -> u64 {
     // Each output pixel of each image meets every weight once.
-    (2 * y.rows() as u64).saturating_mul(w_len as u64)
+    2u64.saturating_mul(y.rows() as u64).saturating_mul(w_len as u64)
 }
 
 impl OpRules for Conv2d {

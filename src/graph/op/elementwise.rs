@@ -177,7 +177,7 @@ impl OpRules for Binary {
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
         let dy = cx.dy();
         let mut out = vec![None, None];
-        for i in 0..2 {
+        for (i, gradient) in out.iter_mut().enumerate() {
             if !cx.needs[i] {
                 continue;
             }
@@ -189,7 +189,7 @@ impl OpRules for Binary {
             if *cx.graph.shape(d) != shape {
                 d = cx.add1(SumTo { shape }, &[d])?;
             }
-            out[i] = Some(d);
+            *gradient = Some(d);
         }
         Ok(out)
     }

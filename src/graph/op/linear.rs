@@ -24,7 +24,7 @@ pub struct LinearGradWeight {
 }
 
 fn product_flops(rows: usize, a: usize, b: usize) -> u64 {
-    (2 * rows as u64).saturating_mul(a as u64).saturating_mul(b as u64)
+    2u64.saturating_mul(rows as u64).saturating_mul(a as u64).saturating_mul(b as u64)
 }
 
 impl OpRules for Linear {

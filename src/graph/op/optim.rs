@@ -75,14 +75,15 @@ impl Algorithm {
 /// What may differ from tensor to tensor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TensorOptions {
-    /// Factor of the scheduled learning rate.
+    /// Factor of the scheduled learning rate, what it has above its floor: the tensor's rate is
+    /// `(lr − floor) · lr_scale + floor`.
     pub lr_scale: f32,
     /// Weight decay.
     pub weight_decay: f32,
 }
 
 /// The update of all parameters in one operation. Operands: schedule (`F32 [4]`: learning rate, gradient scale, loss
-/// scale), loss `[1]`, `norm [1]` if `clip_norm`, step counter (`I64 [1]`), then for each tensor: parameter, gradient,
+/// scale, floor of the learning rate), loss `[1]`, `norm [1]` if `clip_norm`, step counter (`I64 [1]`), then for each tensor: parameter, gradient,
 /// and the state tensors of [`Algorithm::slots`]. Parameters, state and the counter are updated in place.
 ///
 /// The gradient that the rule sees is `g · schedule[1] / schedule[2] · min(1, clip_norm / (norm + 1e-6))`. If the loss is

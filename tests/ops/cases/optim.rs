@@ -18,9 +18,9 @@ fn algorithms() -> Vec<Algorithm> {
     list
 }
 
-/// Learning rate, gradient scale, loss scale: large steps, so that an error in a step shows in the parameter.
+/// Learning rate, gradient scale, loss scale, floor of the learning rate: large steps, so that an error in a step shows in the parameter.
 fn schedule() -> Operand {
-    Operand::new(DType::F32, [4], vec![0.25, 0.5, 4.0, 0.0]).input(Input::Schedule)
+    Operand::new(DType::F32, [4], vec![0.25, 0.5, 4.0, 0.125]).input(Input::Schedule)
 }
 
 /// A state tensor as it may be after some steps.

@@ -3,7 +3,7 @@
 use super::patches::Patches;
 use super::{ConvShape, Direction};
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, pack_transposed};
-use crate::backend::cpu::gemm::tile::{Epilogue, Tile, Tiles, for_each_tile, is_cheap};
+use crate::backend::cpu::gemm::tile::{Epilogue, Tile, Tiles, for_each_tile, is_fused};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
 use crate::backend::cpu::simd::SimdLevel;
 use crate::backend::cpu::threads::{Parts, Pool};
@@ -80,7 +80,7 @@ impl Dense {
 
     /// The activation that is left to the caller.
     pub fn remaining_act(&self) -> Option<Activation> {
-        self.act.filter(|&act| !is_cheap(act))
+        self.act.filter(|&act| !is_fused(act))
     }
 
     fn panels(&self) -> usize {
@@ -189,7 +189,7 @@ impl Dense {
                         accumulate: false,
                         epilogue: Epilogue {
                             bias: job.bias.map_or(std::ptr::null(), |bias| bias[channel..].as_ptr()),
-                            act: self.act.filter(|&act| is_cheap(act)),
+                            ..Epilogue::of(self.act)
                         },
                     };
                     for_each_tile(pixels.len(), self.tiles.rows, |start, rows| {

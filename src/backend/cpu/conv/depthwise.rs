@@ -2,7 +2,7 @@
 
 use super::patches::{Class, Part, Patches, TASKS};
 use super::{ConvShape, Direction};
-use crate::backend::cpu::gemm::tile::{activate, is_cheap};
+use crate::backend::cpu::gemm::tile::{Epilogue, is_fused};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
 use crate::backend::cpu::simd::{Kernel, Simd, SimdLevel};
 use crate::backend::cpu::threads::{Parts, Pool, chunks};
@@ -45,7 +45,7 @@ impl Depthwise {
 
     /// The activation that is left to the caller.
     pub fn remaining_act(&self) -> Option<Activation> {
-        self.act.filter(|&act| !is_cheap(act))
+        self.act.filter(|&act| !is_fused(act))
     }
 
     fn buffer_floats(&self) -> usize {
@@ -104,7 +104,7 @@ impl Depthwise {
                     channels: self.channels,
                     // With the offsets of the table it lies inside.
                     dest: dest.as_ptr().wrapping_offset(self.patches.dest_base(class, &part)),
-                    act: self.act.filter(|&act| is_cheap(act)),
+                    epilogue: Epilogue::of(self.act),
                 });
             }
         });
@@ -121,7 +121,7 @@ struct Pixels<'a> {
     bias: &'a [f32],
     channels: usize,
     dest: *mut f32,
-    act: Option<Activation>,
+    epilogue: Epilogue,
 }
 
 impl Kernel for Pixels<'_> {
@@ -129,6 +129,7 @@ impl Kernel for Pixels<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let width = round_up(self.channels);
+        let (low, high) = (s.splat(self.epilogue.low), s.splat(self.epilogue.high));
         for (a, c) in self.a_rows.chunks(PIXELS).zip(self.c_rows.chunks(PIXELS)) {
             // A short chunk repeats its last pixel, which is then written more than once, each time the same.
             let mut from = [0; PIXELS];
@@ -141,24 +142,22 @@ impl Kernel for Pixels<'_> {
                 // SAFETY: pixels and weights are padded to whole vectors and patches lie inside the buffer; the
                 // destination's pixels belong to this task.
                 unsafe {
-                    let mut acc = [[s.load(self.bias.as_ptr().add(channel))]; PIXELS];
+                    let mut acc = [s.load(self.bias.as_ptr().add(channel)); PIXELS];
                     for (&tap, &offset) in self.class.taps.iter().zip(&self.class.offsets) {
                         let w = s.load(self.weights.as_ptr().add(tap * width + channel));
                         let patch = self.buffer.as_ptr().add(offset as usize + channel);
                         for p in 0..PIXELS {
-                            acc[p][0] = s.fma(s.load(patch.add(from[p])), w, acc[p][0]);
+                            acc[p] = s.fma(s.load(patch.add(from[p])), w, acc[p]);
                         }
-                    }
-                    if let Some(act) = self.act {
-                        activate(s, act, &mut acc);
                     }
                     let left = self.channels - channel;
                     for p in 0..PIXELS {
                         let dest = self.dest.wrapping_add(to[p] + channel);
+                        let x = s.min(high, s.max(low, acc[p]));
                         if left >= S::LANES {
-                            s.store(dest, acc[p][0]);
+                            s.store(dest, x);
                         } else {
-                            s.store_part(dest, acc[p][0], left);
+                            s.store_part(dest, x, left);
                         }
                     }
                 }

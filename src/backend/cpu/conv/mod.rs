@@ -1,7 +1,9 @@
 //! Two-dimensional convolution, channels last: `x [N, H, W, I]`, `w [O, KH, KW, I / groups]`, `y [N, OH, OW, O]`.
 //!
-//! Paths: 1 × 1 without stride or padding is a matrix product; as many groups as channels is [`depthwise`]; everything
-//! else is [`dense`] (and [`grad_weight`]), which goes through the groups one by one.
+//! Paths, chosen by shape alone: 1 × 1 without stride or padding is a matrix product; as many groups as channels is
+//! `depthwise`; 3 × 3 of stride 1 with enough channels is `winograd`; everything else is `dense`, which goes through
+//! the groups one by one. The gradient by the weight likewise, with `grad_weight`
+//! for everything else.
 
 mod dense;
 mod depthwise;
@@ -9,6 +11,7 @@ mod grad_weight;
 mod patches;
 #[cfg(test)]
 mod tests;
+mod winograd;
 
 use super::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel, LinearShape};
 use super::simd::SimdLevel;
@@ -17,6 +20,7 @@ use crate::graph::op::{self, Activation, Conv2d};
 use dense::Dense;
 use depthwise::{Depthwise, DepthwiseGradWeight};
 use grad_weight::DenseGradWeight;
+use winograd::{Winograd, WinogradGradWeight};
 
 /// Sizes of a convolution's operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,15 +80,47 @@ enum Direction {
     Backward,
 }
 
-enum Path<L, D, G> {
+/// The ways to write pixels; `L` is the matrix product for 1 × 1 kernels.
+enum PixelPath<L> {
     Linear(L),
-    Depthwise(D),
-    Dense(G),
+    Depthwise(Depthwise),
+    Winograd(Winograd),
+    Dense(Dense),
+}
+
+impl<L> PixelPath<L> {
+    fn new(
+        op: &Conv2d,
+        shape: &ConvShape,
+        direction: Direction,
+        level: SimdLevel,
+        threads: usize,
+        linear: impl FnOnce(LinearShape) -> L,
+    ) -> Self {
+        let act = op.act.filter(|_| direction == Direction::Forward);
+        if let Some(shape) = shape.linear(op) {
+            PixelPath::Linear(linear(shape))
+        } else if shape.is_depthwise(op) {
+            PixelPath::Depthwise(Depthwise::new(op, shape, direction, act, level, threads))
+        } else if let Some(winograd) = Winograd::new(op, shape, direction, act, level, threads) {
+            PixelPath::Winograd(winograd)
+        } else {
+            PixelPath::Dense(Dense::new(op, shape, direction, act, level, threads))
+        }
+    }
+}
+
+/// The ways to the gradient by the weight.
+enum WeightPath {
+    Linear(LinearGradWeightKernel),
+    Depthwise(DepthwiseGradWeight),
+    Winograd(WinogradGradWeight),
+    Dense(DenseGradWeight),
 }
 
 /// `y = act(x ⋆ w + b)`.
 pub struct Conv2dKernel {
-    path: Path<LinearKernel, Depthwise, Dense>,
+    path: PixelPath<LinearKernel>,
     lens: [usize; 3],
     act: Option<Activation>,
 }
@@ -92,18 +128,14 @@ pub struct Conv2dKernel {
 impl Conv2dKernel {
     /// Prepares the convolution for at most `threads` threads.
     pub fn new(op: &Conv2d, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
-        let path = if let Some(linear) = shape.linear(op) {
-            let op = op::Linear { bias: op.bias, act: op.act };
-            Path::Linear(LinearKernel::new(&op, linear, level, threads))
-        } else if shape.is_depthwise(op) {
-            Path::Depthwise(Depthwise::new(op, &shape, Direction::Forward, op.act, level, threads))
-        } else {
-            Path::Dense(Dense::new(op, &shape, Direction::Forward, op.act, level, threads))
-        };
+        let path = PixelPath::new(op, &shape, Direction::Forward, level, threads, |shape| {
+            LinearKernel::new(&op::Linear { bias: op.bias, act: op.act }, shape, level, threads)
+        });
         let act = match &path {
-            Path::Linear(kernel) => kernel.remaining_act(),
-            Path::Depthwise(kernel) => kernel.remaining_act(),
-            Path::Dense(kernel) => kernel.remaining_act(),
+            PixelPath::Linear(kernel) => kernel.remaining_act(),
+            PixelPath::Depthwise(kernel) => kernel.remaining_act(),
+            PixelPath::Winograd(kernel) => kernel.remaining_act(),
+            PixelPath::Dense(kernel) => kernel.remaining_act(),
         };
         Conv2dKernel { path, lens: [shape.x_len(), shape.w_len(op), shape.y_len(op)], act }
     }
@@ -116,9 +148,10 @@ impl Conv2dKernel {
     /// Workspace that [`Conv2dKernel::run`] needs.
     pub fn workspace_bytes(&self) -> usize {
         match &self.path {
-            Path::Linear(kernel) => kernel.workspace_bytes(),
-            Path::Depthwise(kernel) => kernel.workspace_bytes(),
-            Path::Dense(kernel) => kernel.workspace_bytes(),
+            PixelPath::Linear(kernel) => kernel.workspace_bytes(),
+            PixelPath::Depthwise(kernel) => kernel.workspace_bytes(),
+            PixelPath::Winograd(kernel) => kernel.workspace_bytes(),
+            PixelPath::Dense(kernel) => kernel.workspace_bytes(),
         }
     }
 
@@ -129,16 +162,17 @@ impl Conv2dKernel {
     pub fn run(&self, pool: &Pool, x: &[f32], w: &[f32], bias: Option<&[f32]>, y: &mut [f32], workspace: &mut [u8]) {
         assert_eq!([x.len(), w.len(), y.len()], self.lens, "lengths of x, w and y");
         match &self.path {
-            Path::Linear(kernel) => kernel.run(pool, x, w, bias, y, workspace),
-            Path::Depthwise(kernel) => kernel.run(pool, x, w, bias, y, workspace),
-            Path::Dense(kernel) => kernel.run(pool, x, w, bias, y, workspace),
+            PixelPath::Linear(kernel) => kernel.run(pool, x, w, bias, y, workspace),
+            PixelPath::Depthwise(kernel) => kernel.run(pool, x, w, bias, y, workspace),
+            PixelPath::Winograd(kernel) => kernel.run(pool, x, w, bias, y, workspace),
+            PixelPath::Dense(kernel) => kernel.run(pool, x, w, bias, y, workspace),
         }
     }
 }
 
 /// `dx`: each `dy` back through the weights it came from.
 pub struct Conv2dGradInputKernel {
-    path: Path<LinearGradInputKernel, Depthwise, Dense>,
+    path: PixelPath<LinearGradInputKernel>,
     lens: [usize; 3],
 }
 
@@ -146,22 +180,19 @@ impl Conv2dGradInputKernel {
     /// Prepares the gradient for at most `threads` threads. `shape` is the convolution's.
     pub fn new(op: &op::Conv2dGradInput, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
         let conv = &op.conv;
-        let path = if let Some(linear) = shape.linear(conv) {
-            Path::Linear(LinearGradInputKernel::new(&op::LinearGradInput {}, linear, level, threads))
-        } else if shape.is_depthwise(conv) {
-            Path::Depthwise(Depthwise::new(conv, &shape, Direction::Backward, None, level, threads))
-        } else {
-            Path::Dense(Dense::new(conv, &shape, Direction::Backward, None, level, threads))
-        };
+        let path = PixelPath::new(conv, &shape, Direction::Backward, level, threads, |shape| {
+            LinearGradInputKernel::new(&op::LinearGradInput {}, shape, level, threads)
+        });
         Conv2dGradInputKernel { path, lens: [shape.y_len(conv), shape.w_len(conv), shape.x_len()] }
     }
 
     /// Workspace that [`Conv2dGradInputKernel::run`] needs.
     pub fn workspace_bytes(&self) -> usize {
         match &self.path {
-            Path::Linear(kernel) => kernel.workspace_bytes(),
-            Path::Depthwise(kernel) => kernel.workspace_bytes(),
-            Path::Dense(kernel) => kernel.workspace_bytes(),
+            PixelPath::Linear(kernel) => kernel.workspace_bytes(),
+            PixelPath::Depthwise(kernel) => kernel.workspace_bytes(),
+            PixelPath::Winograd(kernel) => kernel.workspace_bytes(),
+            PixelPath::Dense(kernel) => kernel.workspace_bytes(),
         }
     }
 
@@ -172,16 +203,17 @@ impl Conv2dGradInputKernel {
     pub fn run(&self, pool: &Pool, dy: &[f32], w: &[f32], dx: &mut [f32], workspace: &mut [u8]) {
         assert_eq!([dy.len(), w.len(), dx.len()], self.lens, "lengths of dy, w and dx");
         match &self.path {
-            Path::Linear(kernel) => kernel.run(pool, dy, w, dx, workspace),
-            Path::Depthwise(kernel) => kernel.run(pool, dy, w, None, dx, workspace),
-            Path::Dense(kernel) => kernel.run(pool, dy, w, None, dx, workspace),
+            PixelPath::Linear(kernel) => kernel.run(pool, dy, w, dx, workspace),
+            PixelPath::Depthwise(kernel) => kernel.run(pool, dy, w, None, dx, workspace),
+            PixelPath::Winograd(kernel) => kernel.run(pool, dy, w, None, dx, workspace),
+            PixelPath::Dense(kernel) => kernel.run(pool, dy, w, None, dx, workspace),
         }
     }
 }
 
 /// `dw`, and `db = Σ dy`.
 pub struct Conv2dGradWeightKernel {
-    path: Path<LinearGradWeightKernel, DepthwiseGradWeight, DenseGradWeight>,
+    path: WeightPath,
     lens: [usize; 3],
     bias: bool,
 }
@@ -192,11 +224,13 @@ impl Conv2dGradWeightKernel {
         let conv = &op.conv;
         let path = if let Some(linear) = shape.linear(conv) {
             let op = op::LinearGradWeight { bias: op.bias };
-            Path::Linear(LinearGradWeightKernel::new(&op, linear, level, threads))
+            WeightPath::Linear(LinearGradWeightKernel::new(&op, linear, level, threads))
         } else if shape.is_depthwise(conv) {
-            Path::Depthwise(DepthwiseGradWeight::new(conv, &shape, level, threads))
+            WeightPath::Depthwise(DepthwiseGradWeight::new(conv, &shape, level, threads))
+        } else if let Some(kernel) = WinogradGradWeight::new(conv, &shape, level, threads) {
+            WeightPath::Winograd(kernel)
         } else {
-            Path::Dense(DenseGradWeight::new(conv, &shape, level, threads))
+            WeightPath::Dense(DenseGradWeight::new(conv, &shape, level, threads))
         };
         let lens = [shape.x_len(), shape.y_len(conv), shape.w_len(conv)];
         Conv2dGradWeightKernel { path, lens, bias: op.bias }
@@ -205,9 +239,10 @@ impl Conv2dGradWeightKernel {
     /// Workspace that [`Conv2dGradWeightKernel::run`] needs.
     pub fn workspace_bytes(&self) -> usize {
         match &self.path {
-            Path::Linear(kernel) => kernel.workspace_bytes(),
-            Path::Depthwise(kernel) => kernel.workspace_bytes(),
-            Path::Dense(kernel) => kernel.workspace_bytes(),
+            WeightPath::Linear(kernel) => kernel.workspace_bytes(),
+            WeightPath::Depthwise(kernel) => kernel.workspace_bytes(),
+            WeightPath::Winograd(kernel) => kernel.workspace_bytes(),
+            WeightPath::Dense(kernel) => kernel.workspace_bytes(),
         }
     }
 
@@ -228,9 +263,10 @@ impl Conv2dGradWeightKernel {
         assert_eq!([x.len(), dy.len(), dw.len()], self.lens, "lengths of x, dy and dw");
         let db = db.filter(|_| self.bias);
         match &self.path {
-            Path::Linear(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
-            Path::Depthwise(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
-            Path::Dense(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
+            WeightPath::Linear(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
+            WeightPath::Depthwise(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
+            WeightPath::Winograd(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
+            WeightPath::Dense(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
         }
     }
 }

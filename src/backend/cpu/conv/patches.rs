@@ -217,6 +217,8 @@ impl Patches {
             group,
             groups: shape.images.div_ceil(group),
         };
+        let largest = patches.buffer_floats().max(group * dest[0] * dest[1] * dest_channels);
+        assert!(u32::try_from(largest).is_ok(), "an image of {largest} floats is larger than offsets of 32 bits");
         for v in &vertical.classes {
             for h in &horizontal.classes {
                 let class = patches.class(v, h, horizontal.step, shape.kernel[1]);

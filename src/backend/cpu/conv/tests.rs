@@ -1,5 +1,6 @@
 use super::*;
 use crate::backend::cpu::gemm::reference::{Sum, Workspace, draw, on_every_level};
+use crate::random::{Purpose, Stream};
 
 /// A plain convolution to be tried.
 fn conv(stride: [usize; 2], padding: [usize; 4], dilation: [usize; 2], groups: usize) -> Conv2d {
@@ -31,7 +32,7 @@ fn cases() -> Vec<(Conv2d, ConvShape)> {
         (conv([2, 2], same, one, 4), shape(2, [6, 6], 32, [3, 3], 64)),
         (conv(one, [0; 4], one, 3), shape(2, [4, 4], 9, [1, 1], 6)),
         (conv(one, same, one, 1), shape(40, [1, 1], 4, [3, 3], 3)),
-        (conv(one, same, one, 1), shape(35, [3, 3], 18, [3, 3], 16)),
+        (conv(one, same, one, 1), shape(35, [3, 3], 18, [3, 3], 15)),
         (conv(one, [2, 2, 2, 2], one, 1), shape(1, [70, 41], 16, [5, 5], 3)),
         (conv([2, 2], [2, 1, 2, 2], one, 1), shape(1, [90, 70], 12, [5, 4], 2)),
         // Depthwise; the last but one has several outputs a group, which is not.
@@ -41,6 +42,61 @@ fn cases() -> Vec<(Conv2d, ConvShape)> {
         (conv(one, same, one, 5), shape(20, [4, 4], 5, [3, 3], 10)),
         (conv(one, same, one, 40), shape(2, [40, 60], 40, [3, 3], 40)),
     ]
+}
+
+/// Shapes drawn at random, small ones.
+fn drawn_cases() -> Vec<(Conv2d, ConvShape)> {
+    let mut numbers = Stream::new(7, Purpose::Synthetic, 0, 0);
+    let mut below = |n: u32| numbers.below(n) as usize;
+    let mut cases = Vec::new();
+    while cases.len() < 40 {
+        let groups = 1 + below(3);
+        let stride = [1 + below(3), 1 + below(3)];
+        let padding = [below(4), below(4), below(4), below(4)];
+        let op = conv(stride, padding, [1 + below(2), 1 + below(2)], groups);
+        let kernel = [1 + below(4), 1 + below(4)];
+        let (channels, outputs) = (groups * (1 + below(12)), groups * (1 + below(12)));
+        let s = shape(1 + below(4), [1 + below(11), 1 + below(11)], channels, kernel, outputs);
+        if op.out(s.input, s.kernel).is_some() {
+            cases.push((op, s));
+        }
+    }
+    cases
+}
+
+/// Those that the transforms are for: odd sides, channels that do not fill vectors, every padding.
+fn winograd_cases() -> Vec<(Conv2d, ConvShape)> {
+    let one = [1, 1];
+    vec![
+        (conv(one, [1, 1, 1, 1], one, 1), shape(3, [9, 12], 17, [3, 3], 33)),
+        (conv(one, [0, 2, 1, 0], one, 1), shape(2, [16, 15], 40, [3, 3], 16)),
+        (conv(one, [2, 2, 2, 2], one, 1), shape(60, [1, 2], 18, [3, 3], 20)),
+    ]
+}
+
+/// Every case, and how much larger than that of a plain sum the rounding error may be: a transformed tile holds sums
+/// of up to 4 × 4 pixels, which cancel again in the end.
+fn all_cases() -> impl Iterator<Item = (Conv2d, ConvShape, f64)> {
+    let plain = cases().into_iter().chain(drawn_cases()).map(|(op, s)| (op, s, 1.0));
+    plain.chain(winograd_cases().into_iter().map(|(op, s)| (op, s, 8.0)))
+}
+
+#[test]
+fn transforms_are_chosen_by_shape() {
+    for (op, s, error) in all_cases() {
+        let level = SimdLevel::detect();
+        let forward = Conv2dKernel::new(&op, s, level, 1);
+        let by_weight = op::Conv2dGradWeight { conv: op.clone(), kernel: s.kernel, bias: true };
+        let by_weight = Conv2dGradWeightKernel::new(&by_weight, s, level, 1);
+        let op = op::Conv2dGradInput { conv: op, input: s.input };
+        let by_input = Conv2dGradInputKernel::new(&op, s, level, 1);
+        let chosen = [
+            matches!(forward.path, PixelPath::Winograd(_)),
+            matches!(by_input.path, PixelPath::Winograd(_)),
+            matches!(by_weight.path, WeightPath::Winograd(_)),
+        ];
+        assert_eq!(chosen, [error > 1.0; 3], "{op:?} {s:?}");
+    }
 }
 
 /// Calls `f(x, w, y)` with the places of every product that a convolution adds up.
@@ -67,18 +123,18 @@ fn for_each_product(op: &Conv2d, s: &ConvShape, mut f: impl FnMut(usize, usize, 
     }
 }
 
-fn compare(sums: &[Sum], results: Vec<(SimdLevel, Vec<f32>)>, what: &str) {
+fn compare(sums: &[Sum], results: Vec<(SimdLevel, Vec<f32>)>, error: f64, what: &str) {
     for (level, got) in results {
         assert_eq!(got.len(), sums.len());
         for (i, (sum, &got)) in sums.iter().zip(&got).enumerate() {
-            sum.assert_near(got, &format!("{level} {what} at {i}"));
+            sum.assert_within(error, got, &format!("{level} {what} at {i}"));
         }
     }
 }
 
 #[test]
 fn forward() {
-    for (op, s) in cases() {
+    for (op, s, error) in all_cases() {
         let (x, w, b) = (draw(s.x_len(), 1), draw(s.w_len(&op), 2), draw(s.outputs, 3));
         let op = Conv2d { act: Some(Activation::Relu), ..op };
         let mut sums = vec![Sum::default(); s.y_len(&op)];
@@ -94,13 +150,13 @@ fn forward() {
             kernel.run(pool, &x, &w, Some(&b), &mut y, Workspace::new(kernel.workspace_bytes()).bytes());
             y
         });
-        compare(&sums, results, &format!("{op:?} {s:?}"));
+        compare(&sums, results, error, &format!("{op:?} {s:?}"));
     }
 }
 
 #[test]
 fn gradient_by_the_input() {
-    for (op, s) in cases() {
+    for (op, s, error) in all_cases() {
         let (w, dy) = (draw(s.w_len(&op), 2), draw(s.y_len(&op), 4));
         let mut sums = vec![Sum::default(); s.x_len()];
         for_each_product(&op, &s, |from, weight, to| sums[from].add(dy[to], w[weight]));
@@ -111,13 +167,13 @@ fn gradient_by_the_input() {
             kernel.run(pool, &dy, &w, &mut dx, Workspace::new(kernel.workspace_bytes()).bytes());
             dx
         });
-        compare(&sums, results, &format!("{op:?} {s:?}"));
+        compare(&sums, results, error, &format!("{op:?} {s:?}"));
     }
 }
 
 #[test]
 fn gradient_by_the_weight() {
-    for (op, s) in cases() {
+    for (op, s, error) in all_cases() {
         let (x, dy) = (draw(s.x_len(), 1), draw(s.y_len(&op), 4));
         let weights = s.w_len(&op);
         let mut sums = vec![Sum::default(); weights + s.outputs];
@@ -133,6 +189,6 @@ fn gradient_by_the_weight() {
             kernel.run(pool, &x, &dy, w, Some(b), Workspace::new(kernel.workspace_bytes()).bytes());
             dw
         });
-        compare(&sums, results, &format!("{op:?} {s:?}"));
+        compare(&sums, results, error, &format!("{op:?} {s:?}"));
     }
 }

@@ -1,5 +1,6 @@
 //! Single-precision matrix products: a register tile, packing, and cache blocks around them.
 
+mod dots;
 pub mod pack;
 pub mod product;
 pub mod sums;

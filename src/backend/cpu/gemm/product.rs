@@ -1,12 +1,13 @@
 //! Matrix products of any strides, in cache blocks, over the threads of a pool.
 //!
-//! Blocks: a panel of `B` of [`K_BLOCK`] rows and a tile's columns (32 KiB at 512 bits) stays in L1 while the tiles of a
-//! block of rows sweep over it; the block of `A` (at most [`TILES_IN_BLOCK`] tiles high, some 110 KiB) stays in L2 while
+//! Blocks: a panel of `B` of `K_BLOCK` rows and a tile's columns (32 KiB at 512 bits) stays in L1 while the tiles of a
+//! block of rows sweep over it; the block of `A` (at most `TILES_IN_BLOCK` tiles high, some 110 KiB) stays in L2 while
 //! the task goes through its panels. A task is a block of rows × some panels (× a stretch of the sum).
 
+use super::dots::{Dots, MOST_ROWS};
 use super::pack::{Copy2d, CopyRows, pack_transposed};
 use super::sums::AddRows;
-use super::tile::{Epilogue, ONE_RUN, Tile, Tiles, for_each_tile, is_cheap};
+use super::tile::{Epilogue, ONE_RUN, Tile, Tiles, for_each_tile, is_fused};
 use super::{round_up, workspace_floats};
 use crate::backend::cpu::simd::SimdLevel;
 use crate::backend::cpu::threads::{Parts, Pool, chunks};
@@ -39,7 +40,7 @@ pub struct ProductSpec {
     pub b: [usize; 2],
     /// Floats from row to row of `C`, whose columns lie side by side.
     pub c: usize,
-    /// Applied last. Only a cheap one is; see [`Product::remaining_act`].
+    /// Applied last. Not every one is; see [`Product::remaining_act`].
     pub act: Option<Activation>,
 }
 
@@ -55,10 +56,12 @@ pub struct Product {
     /// Pieces that the sum is cut into, and the length of each.
     splits: usize,
     split_len: usize,
+    /// Few rows, and both operands along the sum: scalar products.
+    dots: bool,
     /// `B` is packed as a whole, once; else its columns lie side by side and a task copies what it reads.
     pack_b: bool,
-    /// A task copies its rows of `A`, as their stride maps them to the same few sets of the cache.
-    copy_a: bool,
+    /// A task copies its block of `A`, see [`CopyA`].
+    copy_a: CopyA,
     a_rows: Vec<u32>,
     c_rows: Vec<u32>,
     copied_rows: Vec<u32>,
@@ -66,6 +69,29 @@ pub struct Product {
 
 /// Stride of copied rows of `A`: a cache line more than a power of two.
 const COPIED_STEP: usize = K_BLOCK + 16;
+
+/// When a block of `A` is copied before it is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CopyA {
+    /// It is read where it lies.
+    No,
+    /// Its rows lie along memory, but so far apart that the cache maps them to the same few sets.
+    Rows,
+    /// Its columns lie along memory, each on a page of its own.
+    Columns,
+}
+
+impl CopyA {
+    fn of(spec: &ProductSpec) -> CopyA {
+        if spec.a[1] == 1 && (spec.a[0] * 4).is_multiple_of(2048) && spec.m > 1 {
+            CopyA::Rows
+        } else if spec.a[0] == 1 && spec.a[1] * 4 >= 2048 {
+            CopyA::Columns
+        } else {
+            CopyA::No
+        }
+    }
+}
 
 impl Product {
     /// Lays out the blocks of `spec`.
@@ -75,7 +101,8 @@ impl Product {
         let all_panels = spec.n.div_ceil(tiles.columns()).max(1);
         let panels = all_panels.div_ceil(TASKS.div_ceil(row_blocks));
         let tasks = row_blocks * all_panels.div_ceil(panels);
-        let splits = (spec.k / SPLIT_GRAIN).min(TASKS / 2 / tasks).max(1);
+        let dots = spec.m <= MOST_ROWS && spec.a[1] == 1 && spec.b[0] == 1 && spec.b[1] != 1;
+        let splits = if dots { 1 } else { (spec.k / SPLIT_GRAIN).min(TASKS / 2 / tasks).max(1) };
         let split_len = spec.k.div_ceil(splits).max(1);
         let splits = spec.k.div_ceil(split_len).max(1);
         let highest = spec.m.div_ceil(row_blocks);
@@ -88,8 +115,9 @@ impl Product {
             panels,
             splits,
             split_len,
+            dots,
             pack_b: spec.b[1] != 1,
-            copy_a: spec.a[1] == 1 && (spec.a[0] * 4).is_multiple_of(2048) && spec.m > 1,
+            copy_a: CopyA::of(&spec),
             a_rows: rows(spec.a[0]),
             c_rows: rows(if splits > 1 { round_up(spec.n) } else { spec.c }),
             copied_rows: rows(COPIED_STEP),
@@ -97,14 +125,14 @@ impl Product {
         }
     }
 
-    /// The activation that is not applied here: the caller's to apply to `C`. Those that take more than a few
-    /// instructions stay apart, and so do all where the sum is cut in pieces.
+    /// The activation that is not applied here: the caller's to apply to `C`. All but bounds stay apart, and those
+    /// too where the sum is cut in pieces.
     pub fn remaining_act(&self) -> Option<Activation> {
         if self.fused_act().is_some() { None } else { self.spec.act }
     }
 
     fn fused_act(&self) -> Option<Activation> {
-        self.spec.act.filter(|&act| is_cheap(act) && self.splits == 1)
+        self.spec.act.filter(|&act| is_fused(act) && self.splits == 1)
     }
 
     fn all_panels(&self) -> usize {
@@ -121,10 +149,17 @@ impl Product {
 
     fn scratch_floats(&self) -> usize {
         let b = if self.pack_b { 0 } else { K_BLOCK * self.tiles.columns() };
-        b + if self.copy_a { round_up(self.copied_rows.len() * COPIED_STEP) } else { 0 }
+        b + match self.copy_a {
+            CopyA::No => 0,
+            CopyA::Rows => round_up(self.copied_rows.len() * COPIED_STEP),
+            CopyA::Columns => K_BLOCK * round_up(self.a_rows.len()),
+        }
     }
 
     fn workspace_floats(&self) -> usize {
+        if self.dots {
+            return 0;
+        }
         self.packed_floats() + self.splits * self.partial_floats() + self.threads * self.scratch_floats()
     }
 
@@ -149,13 +184,17 @@ impl Product {
         }
         assert!(c.len() >= (spec.m - 1) * spec.c + spec.n, "C is too short");
         assert!(bias.is_none_or(|bias| bias.len() >= spec.n), "the bias is too short");
+        if self.dots {
+            return self.dots(pool, a, b, bias, Parts::new(c));
+        }
         let floats = workspace_floats(workspace, self.workspace_floats());
         let (packed, rest) = floats.split_at_mut(self.packed_floats());
         let (partial, scratch) = rest.split_at_mut(self.splits * self.partial_floats());
         if self.pack_b {
             self.pack(pool, b, packed);
         }
-        let epilogue = Epilogue { bias: bias.map_or(std::ptr::null(), <[f32]>::as_ptr), act: self.fused_act() };
+        let epilogue =
+            Epilogue { bias: bias.map_or(std::ptr::null(), <[f32]>::as_ptr), ..Epilogue::of(self.fused_act()) };
         let target = if self.splits > 1 { Parts::new(&mut *partial) } else { Parts::new(&mut *c) };
         let job = Job {
             product: self,
@@ -170,6 +209,24 @@ impl Product {
         if self.splits > 1 {
             self.reduce(pool, partial, bias, Parts::new(c));
         }
+    }
+
+    fn dots(&self, pool: &Pool, a: &[f32], b: &[f32], bias: Option<&[f32]>, c: Parts<f32>) {
+        let spec = &self.spec;
+        let columns = chunks(spec.n, spec.n.div_ceil(TASKS).next_multiple_of(4));
+        let Epilogue { low, high, .. } = Epilogue::of(self.fused_act());
+        pool.run(columns.count(), |task, _| {
+            self.tiles.level.run(Dots {
+                a: (a, spec.a[0]),
+                b: (b, spec.b[1]),
+                rows: spec.m,
+                k: spec.k,
+                columns: columns.range(task),
+                bias,
+                bounds: [low, high],
+                c: (c.as_ptr(), spec.c),
+            });
+        });
     }
 
     /// Packs `B` to `[panel][k][columns]`.
@@ -270,12 +327,21 @@ impl Job<'_> {
         // Addresses may lie outside an operand that has no elements; they are then not read.
         let mut a = self.a.wrapping_add(rows.start * spec.a[0] + k.start * spec.a[1]);
         let mut a_rows = &p.a_rows[..];
-        if p.copy_a {
-            let (from_step, columns) = (spec.a[0], k.len());
-            let (to, to_step) = (scratch_a.as_mut_ptr(), COPIED_STEP);
-            // SAFETY: the rows are inside A, and the scratch has room for them.
-            unsafe { copy(Copy2d { from: a, from_step, to, to_step, rows: rows.len(), columns, padded: columns }) };
-            (a, a_rows) = (scratch_a.as_ptr(), &p.copied_rows);
+        let (mut a_step, to) = (spec.a[1], scratch_a.as_mut_ptr());
+        let copied = match p.copy_a {
+            CopyA::No => None,
+            CopyA::Rows => Some((spec.a[0], COPIED_STEP, rows.len(), k.len())),
+            CopyA::Columns => Some((spec.a[1], round_up(p.a_rows.len()), k.len(), rows.len())),
+        };
+        if let Some((from_step, to_step, lines, columns)) = copied {
+            // SAFETY: the block is inside A, and the scratch has room for it.
+            unsafe { copy(Copy2d { from: a, from_step, to, to_step, rows: lines, columns, padded: columns }) };
+            a = to;
+            if p.copy_a == CopyA::Rows {
+                a_rows = &p.copied_rows;
+            } else {
+                a_step = to_step;
+            }
         }
         for panel in panels {
             let columns = (spec.n - panel * width).min(width);
@@ -296,16 +362,16 @@ impl Job<'_> {
             let n = panel * width;
             let c_step = p.c_rows.get(1).map_or(0, |&step| step as usize);
             let c = self.c.as_ptr().wrapping_add(split * p.partial_floats() + rows.start * c_step + n);
+            let epilogue = match last {
+                true if self.epilogue.bias.is_null() => self.epilogue,
+                true => Epilogue { bias: self.epilogue.bias.wrapping_add(n), ..self.epilogue },
+                false => Epilogue::NONE,
+            };
             for_each_tile(rows.len(), p.tiles.rows, |start, height| {
-                let bias = if last && !self.epilogue.bias.is_null() {
-                    self.epilogue.bias.wrapping_add(n)
-                } else {
-                    std::ptr::null()
-                };
                 let tile = Tile {
                     a,
                     a_rows: &a_rows[start..],
-                    a_step: if p.copy_a { 1 } else { spec.a[1] },
+                    a_step,
                     b,
                     b_step,
                     runs: ONE_RUN,
@@ -314,7 +380,7 @@ impl Job<'_> {
                     c_rows: &p.c_rows[start..],
                     n: columns,
                     accumulate: k.start > sum_start,
-                    epilogue: Epilogue { bias, act: if last { self.epilogue.act } else { None } },
+                    epilogue,
                 };
                 // SAFETY: inside the operands, whose lengths `run` has checked; the tile of C is this task's own.
                 unsafe { p.tiles.run(height, &tile) };

@@ -41,9 +41,14 @@ impl Sum {
     /// `got` is this sum up to rounding: each of `n` additions errs by half an ulp of a partial sum, with signs that
     /// are as good as random, so the bound is a small multiple of `√n`.
     pub fn assert_near(&self, got: f32, what: &str) {
-        let bound = self.size * (2.0 + (self.terms as f64).sqrt()) * f32::EPSILON as f64 + 1e-30;
-        let error = (got as f64 - self.value).abs();
-        assert!(error <= bound, "{what}: {got}, not {} (error {error:.3e}, bound {bound:.3e})", self.value);
+        self.assert_within(1.0, got, what);
+    }
+
+    /// As [`Sum::assert_near`], with `error` times the bound.
+    pub fn assert_within(&self, error: f64, got: f32, what: &str) {
+        let bound = error * self.size * (2.0 + (self.terms as f64).sqrt()) * f32::EPSILON as f64 + 1e-30;
+        let off = (got as f64 - self.value).abs();
+        assert!(off <= bound, "{what}: {got}, not {} (error {off:.3e}, bound {bound:.3e})", self.value);
     }
 }
 

@@ -1,5 +1,6 @@
 use super::product::{Product, ProductSpec};
 use super::reference::{Sum, Workspace, draw, on_every_level};
+use crate::backend::cpu::simd::SimdLevel;
 use crate::graph::op::Activation;
 
 /// Runs `spec` on every level and compares with a plain triple loop.
@@ -32,7 +33,7 @@ fn check(spec: ProductSpec, with_bias: bool) {
                 }
                 let sum = sum.map(|x| match applied {
                     Some(Activation::Relu) => x.max(0.0),
-                    Some(Activation::Hardswish) => x * (x + 3.0).clamp(0.0, 6.0) / 6.0,
+                    Some(Activation::Relu6) => x.clamp(0.0, 6.0),
                     _ => x,
                 });
                 sum.assert_near(c[i * spec.c + j], &format!("{level} {spec:?} at ({i}, {j})"));
@@ -63,19 +64,27 @@ fn products_of_all_shapes() {
         check(ProductSpec { m, n, k, a: [k.max(1), 1], b: [n, 1], c: n, act: None }, false);
         check(ProductSpec { m, n, k, a: [k + 3, 1], b: [1, k + 1], c: n + 2, act: Some(Activation::Relu) }, true);
         check(ProductSpec { m, n, k, a: [1, m], b: [n + 5, 1], c: n, act: None }, true);
+        check(ProductSpec { m, n, k, a: [2, 2 * m + 1], b: [3 * n, 3], c: n, act: None }, false);
     }
 }
 
 #[test]
 fn long_sums_are_cut_in_fixed_pieces() {
     check(ProductSpec { m: 9, n: 21, k: 2100, a: [1, 9], b: [21, 1], c: 21, act: None }, true);
-    check(ProductSpec { m: 5, n: 10, k: 1500, a: [1500, 1], b: [1, 1500], c: 10, act: None }, true);
+    check(ProductSpec { m: 10, n: 10, k: 1500, a: [1500, 1], b: [1, 1500], c: 10, act: None }, true);
 }
 
 #[test]
-fn rows_a_power_of_two_apart_are_copied() {
-    check(
-        ProductSpec { m: 40, n: 40, k: 300, a: [512, 1], b: [1, 300], c: 40, act: Some(Activation::Hardswish) },
-        false,
-    );
+fn few_rows_are_scalar_products() {
+    for (m, n, k) in [(1, 1, 2), (1, 10, 300), (4, 8, 64), (5, 33, 47), (8, 131, 16)] {
+        let spec = ProductSpec { m, n, k, a: [k + 1, 1], b: [1, k], c: n + 1, act: Some(Activation::Relu) };
+        assert_eq!(Product::new(spec, SimdLevel::detect(), 2).workspace_bytes(), 0);
+        check(spec, true);
+    }
+}
+
+#[test]
+fn distant_rows_and_columns_are_copied() {
+    check(ProductSpec { m: 133, n: 70, k: 261, a: [1, 520], b: [70, 1], c: 70, act: None }, false);
+    check(ProductSpec { m: 40, n: 40, k: 300, a: [512, 1], b: [1, 300], c: 40, act: Some(Activation::Relu6) }, false);
 }

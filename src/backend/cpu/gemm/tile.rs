@@ -31,24 +31,34 @@ pub struct Run {
 /// The whole sum in one stretch.
 pub const ONE_RUN: &[Run] = &[Run { a: 0, b: 0 }];
 
-/// What is done to a finished sum before it is stored.
+/// What is done to a finished sum before it is stored: a bias is added, and the result kept within bounds.
 #[derive(Debug, Clone, Copy)]
 pub struct Epilogue {
     /// `n` floats to add, or null.
     pub bias: *const f32,
-    /// One of [`is_cheap`]'s.
-    pub act: Option<Activation>,
+    /// Least result; 0 is ReLU.
+    pub low: f32,
+    /// Largest result.
+    pub high: f32,
 }
 
 impl Epilogue {
     /// Stores the sum as it is.
-    pub const NONE: Epilogue = Epilogue { bias: std::ptr::null(), act: None };
+    pub const NONE: Epilogue = Epilogue { bias: std::ptr::null(), low: f32::NEG_INFINITY, high: f32::INFINITY };
+
+    /// Applies `act`, if it is one that [`is_fused`].
+    pub fn of(act: Option<Activation>) -> Epilogue {
+        match act {
+            Some(Activation::Relu) => Epilogue { low: 0.0, ..Self::NONE },
+            Some(Activation::Relu6) => Epilogue { low: 0.0, high: 6.0, ..Self::NONE },
+            _ => Self::NONE,
+        }
+    }
 }
 
-/// The activations that a tile applies itself: a few instructions without constants that would need registers.
-pub fn is_cheap(act: Activation) -> bool {
-    use Activation::*;
-    matches!(act, Relu | Relu6 | LeakyRelu { .. } | Hardsigmoid | Hardswish)
+/// The activations that a tile applies itself: those that are bounds. All others take a second pass.
+pub fn is_fused(act: Activation) -> bool {
+    matches!(act, Activation::Relu | Activation::Relu6)
 }
 
 /// Arguments of a tile of `R` rows.
@@ -85,6 +95,7 @@ struct TileRoutine<const R: usize, const NV: usize>;
 impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
     type Args = *const Tile<'static>;
 
+    #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
     #[inline(always)]
     unsafe fn run<S: Simd>(s: S, t: *const Tile<'static>) {
         // SAFETY: the caller passes a tile whose addresses are all valid, as [`Tiles::run`] demands.
@@ -94,9 +105,9 @@ impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
             for run in t.runs {
                 let mut rows = [t.a; R];
                 for r in 0..R {
-                    rows[r] = t.a.add(*t.a_rows.get_unchecked(r) as usize + run.a as usize);
+                    rows[r] = t.a.wrapping_add(*t.a_rows.get_unchecked(r) as usize + run.a as usize);
                 }
-                let mut b = t.b.add(run.b as usize * t.b_step);
+                let mut b = t.b.wrapping_add(run.b as usize * t.b_step);
                 let mut at = 0;
                 for _ in 0..t.run_len {
                     let mut bv = [s.zero(); NV];
@@ -110,71 +121,36 @@ impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
                         }
                     }
                     at += t.a_step;
-                    b = b.add(t.b_step);
+                    b = b.wrapping_add(t.b_step);
                 }
             }
             let whole = t.n == NV * S::LANES;
-            if t.accumulate {
-                for r in 0..R {
-                    let c = t.c.wrapping_add(*t.c_rows.get_unchecked(r) as usize);
-                    for v in 0..NV {
-                        let (c, n) = (c.add(v * S::LANES), t.n - v * S::LANES);
-                        let before = if whole { s.load(c) } else { s.load_part(c, n) };
-                        acc[r][v] = s.add(before, acc[r][v]);
-                    }
-                }
-            }
+            let mut bias = [s.zero(); NV];
             if !t.epilogue.bias.is_null() {
                 for v in 0..NV {
-                    let bias = s.load_part(t.epilogue.bias.add(v * S::LANES), t.n - v * S::LANES);
-                    for r in 0..R {
-                        acc[r][v] = s.add(acc[r][v], bias);
-                    }
+                    bias[v] = s.load_part(t.epilogue.bias.add(v * S::LANES), t.n - v * S::LANES);
                 }
             }
-            if let Some(act) = t.epilogue.act {
-                activate(s, act, &mut acc);
-            }
+            let (low, high) = (s.splat(t.epilogue.low), s.splat(t.epilogue.high));
+            // One short body for all epilogues: with a branch for each the sums would leave their registers.
             for r in 0..R {
                 let c = t.c.wrapping_add(*t.c_rows.get_unchecked(r) as usize);
                 for v in 0..NV {
-                    let (c, n) = (c.add(v * S::LANES), t.n - v * S::LANES);
+                    let (c, n) = (c.wrapping_add(v * S::LANES), t.n - v * S::LANES);
+                    let mut x = acc[r][v];
+                    if t.accumulate {
+                        x = s.add(if whole { s.load(c) } else { s.load_part(c, n) }, x);
+                    }
+                    // The sum comes second, so that NaN stays.
+                    x = s.min(high, s.max(low, s.add(x, bias[v])));
                     if whole {
-                        s.store(c, acc[r][v]);
+                        s.store(c, x);
                     } else {
-                        s.store_part(c, acc[r][v], n);
+                        s.store_part(c, x, n);
                     }
                 }
             }
         }
-    }
-}
-
-#[inline(always)]
-fn relu6<S: Simd>(s: S, x: S::V) -> S::V {
-    s.min(s.splat(6.0), s.max(s.zero(), x))
-}
-
-/// Applies one of the cheap activations; NaN stays NaN.
-#[inline(always)]
-pub fn activate<S: Simd, const R: usize, const NV: usize>(s: S, act: Activation, acc: &mut [[S::V; NV]; R]) {
-    // The function is chosen outside the loop, which then stays in registers.
-    macro_rules! each {
-        ($x:ident => $y:expr) => {
-            for row in acc.iter_mut() {
-                for $x in row.iter_mut() {
-                    *$x = $y;
-                }
-            }
-        };
-    }
-    match act {
-        Activation::Relu => each!(x => s.max(s.zero(), *x)),
-        Activation::Relu6 => each!(x => relu6(s, *x)),
-        Activation::LeakyRelu { slope } => each!(x => s.select(s.gt(*x, s.zero()), *x, s.mul(s.splat(slope), *x))),
-        Activation::Hardsigmoid => each!(x => s.div(relu6(s, s.add(*x, s.splat(3.0))), s.splat(6.0))),
-        Activation::Hardswish => each!(x => s.div(s.mul(*x, relu6(s, s.add(*x, s.splat(3.0)))), s.splat(6.0))),
-        _ => debug_assert!(false, "{} is not applied by a tile", act.name()),
     }
 }
 

@@ -1,0 +1,246 @@
+//! The convolution and its gradient by the input.
+
+use super::transforms::{Input, kernel_transform, output_transform};
+use super::{ELEMENTS, Grid};
+use crate::backend::cpu::conv::{ConvShape, Direction};
+use crate::backend::cpu::gemm::tile::{Epilogue, ONE_RUN, Tile, Tiles, for_each_tile, is_fused};
+use crate::backend::cpu::gemm::{round_up, workspace_floats};
+use crate::backend::cpu::simd::{Kernel, Simd, SimdLevel};
+use crate::backend::cpu::threads::{Parts, Pool};
+use crate::graph::op::{Activation, Conv2d};
+use std::ops::Range;
+
+/// The convolution or its gradient by the input.
+pub struct Winograd {
+    direction: Direction,
+    grid: Grid,
+    act: Option<Activation>,
+    tiles: Tiles,
+    threads: usize,
+    a_rows: Vec<u32>,
+    c_rows: Vec<u32>,
+}
+
+impl Winograd {
+    /// Lays out the work, if this is the way to do it.
+    pub fn new(
+        op: &Conv2d,
+        shape: &ConvShape,
+        direction: Direction,
+        act: Option<Activation>,
+        level: SimdLevel,
+        threads: usize,
+    ) -> Option<Self> {
+        let grid = Grid::new(op, shape, direction)?;
+        let rows = |step: usize| (0..grid.block).map(|t| (t * step) as u32).collect();
+        Some(Winograd {
+            direction,
+            act,
+            tiles: Tiles::new(level),
+            threads: threads.max(1),
+            a_rows: rows(grid.from),
+            c_rows: rows(round_up(grid.to)),
+            grid,
+        })
+    }
+
+    /// The activation that is left to the caller.
+    pub fn remaining_act(&self) -> Option<Activation> {
+        self.act.filter(|&act| !is_fused(act))
+    }
+
+    fn panels(&self) -> usize {
+        self.grid.to.div_ceil(self.tiles.columns())
+    }
+
+    fn weight_floats(&self) -> usize {
+        ELEMENTS * self.panels() * self.grid.from * self.tiles.columns()
+    }
+
+    fn input_floats(&self) -> usize {
+        round_up(ELEMENTS * self.grid.block * self.grid.from)
+    }
+
+    fn scratch_floats(&self) -> usize {
+        self.input_floats() + ELEMENTS * self.grid.block * round_up(self.grid.to)
+    }
+
+    fn workspace_floats(&self) -> usize {
+        self.weight_floats() + round_up(self.grid.from) + self.threads * self.scratch_floats()
+    }
+
+    /// Workspace that [`Winograd::run`] needs.
+    pub fn workspace_bytes(&self) -> usize {
+        self.workspace_floats() * 4
+    }
+
+    /// Computes all of `dest`.
+    pub fn run(
+        &self,
+        pool: &Pool,
+        source: &[f32],
+        w: &[f32],
+        bias: Option<&[f32]>,
+        dest: &mut [f32],
+        workspace: &mut [u8],
+    ) {
+        assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
+        let floats = workspace_floats(workspace, self.workspace_floats());
+        let (weights, rest) = floats.split_at_mut(self.weight_floats());
+        let (zeros, scratch) = rest.split_at_mut(round_up(self.grid.from));
+        zeros.fill(0.0);
+        let (weights, zeros, scratch) = (Parts::new(weights), &*zeros, Parts::new(scratch));
+        pool.run(self.panels(), |panel, _| {
+            self.tiles.level.run(Weights { kernel: self, w, packed: weights, panel });
+        });
+        // SAFETY: all weights are written, and from now on only read.
+        let weights = &*unsafe { weights.part(0..self.weight_floats()) };
+        let dest = Parts::new(dest);
+        pool.run(self.grid.blocks(), |task, worker| {
+            let tiles = self.grid.range(task);
+            // SAFETY: a worker has its own scratch.
+            let scratch = unsafe { scratch.part(worker * self.scratch_floats()..(worker + 1) * self.scratch_floats()) };
+            let (input, output) = scratch.split_at_mut(self.input_floats());
+            self.tiles.level.run(Input { grid: &self.grid, tiles: tiles.clone(), source, zeros, input });
+            self.multiply(tiles.len(), input, weights, output);
+            self.tiles.level.run(Output { kernel: self, tiles, output, bias, dest });
+        });
+    }
+
+    /// The sixteen products: `output [element][tile][to] = input [element][tile][from] · weights [element][from][to]`.
+    fn multiply(&self, count: usize, input: &[f32], weights: &[f32], output: &mut [f32]) {
+        let (width, step) = (self.tiles.columns(), round_up(self.grid.to));
+        for element in 0..ELEMENTS {
+            for panel in 0..self.panels() {
+                let c = output[element * self.grid.block * step + panel * width..].as_mut_ptr();
+                for_each_tile(count, self.tiles.rows, |start, rows| {
+                    let tile = Tile {
+                        a: input[element * self.grid.block * self.grid.from..].as_ptr(),
+                        a_rows: &self.a_rows[start..],
+                        a_step: 1,
+                        b: weights[(element * self.panels() + panel) * self.grid.from * width..].as_ptr(),
+                        b_step: width,
+                        runs: ONE_RUN,
+                        run_len: self.grid.from,
+                        c,
+                        c_rows: &self.c_rows[start..],
+                        n: (self.grid.to - panel * width).min(width),
+                        accumulate: false,
+                        epilogue: Epilogue::NONE,
+                    };
+                    // SAFETY: inside the scratch and the packed weights, whose panels are whole.
+                    unsafe { self.tiles.run(rows, &tile) };
+                });
+            }
+        }
+    }
+}
+
+/// Transforms a panel of the weights to `[element][panel][from][columns]`.
+struct Weights<'a> {
+    kernel: &'a Winograd,
+    w: &'a [f32],
+    packed: Parts<'a, f32>,
+    panel: usize,
+}
+
+impl Kernel for Weights<'_> {
+    type Output = ();
+    #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let k = self.kernel;
+        let width = k.tiles.columns();
+        let columns = (k.grid.to - self.panel * width).min(width);
+        for c in 0..k.grid.from {
+            let mut taps = [[0.0f32; 2 * crate::backend::cpu::simd::MAX_LANES]; 9];
+            for (tap, row) in taps.iter_mut().enumerate() {
+                for (n, x) in row.iter_mut().take(columns).enumerate() {
+                    let n = self.panel * width + n;
+                    // `w [O, 3, 3, I]`; for the gradient the kernel is turned round.
+                    *x = match k.direction {
+                        Direction::Forward => self.w[(n * 9 + tap) * k.grid.from + c],
+                        Direction::Backward => self.w[(c * 9 + 8 - tap) * k.grid.to + n],
+                    };
+                }
+            }
+            for v in (0..width).step_by(S::LANES) {
+                // SAFETY: a row has room for whole vectors, and a panel belongs to one task.
+                unsafe {
+                    let g = |i: usize| s.load(taps[i].as_ptr().add(v));
+                    let mut half = [[s.zero(); 3]; 4];
+                    for j in 0..3 {
+                        let column = kernel_transform(s, [g(j), g(3 + j), g(6 + j)]);
+                        for i in 0..4 {
+                            half[i][j] = column[i];
+                        }
+                    }
+                    for (i, row) in half.into_iter().enumerate() {
+                        for (j, x) in kernel_transform(s, row).into_iter().enumerate() {
+                            let at = (((i * 4 + j) * k.panels() + self.panel) * k.grid.from + c) * width + v;
+                            s.store(self.packed.as_ptr().add(at), x);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Turns `[element][tile][to]` into pixels, with bias and activation.
+struct Output<'a> {
+    kernel: &'a Winograd,
+    tiles: Range<usize>,
+    output: &'a [f32],
+    bias: Option<&'a [f32]>,
+    dest: Parts<'a, f32>,
+}
+
+impl Kernel for Output<'_> {
+    type Output = ();
+    #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let k = self.kernel;
+        let ([height, width], step) = (k.grid.dest, round_up(k.grid.to));
+        let bounds = Epilogue::of(k.act);
+        let (low, high) = (s.splat(bounds.low), s.splat(bounds.high));
+        for (t, tile) in self.tiles.enumerate() {
+            let [image, row, column] = k.grid.place(tile);
+            for c in (0..k.grid.to).step_by(S::LANES) {
+                let left = k.grid.to - c;
+                // SAFETY: tiles are padded to whole vectors; pixels inside the image belong to one tile.
+                unsafe {
+                    let bias = self.bias.map_or(s.zero(), |bias| s.load_part(bias.as_ptr().add(c), left));
+                    let from = self.output.as_ptr().add(t * step + c);
+                    let mut half = [[s.zero(); 4]; 2];
+                    for j in 0..4 {
+                        let mut column = [s.zero(); 4];
+                        for i in 0..4 {
+                            column[i] = s.load(from.add((i * 4 + j) * k.grid.block * step));
+                        }
+                        let column = output_transform(s, column);
+                        half[0][j] = column[0];
+                        half[1][j] = column[1];
+                    }
+                    for i in 0..2 {
+                        let pair = output_transform(s, half[i]);
+                        for j in 0..2 {
+                            let (y, x) = (2 * row + i, 2 * column + j);
+                            if y < height && x < width {
+                                let at = ((image * height + y) * width + x) * k.grid.to + c;
+                                let to = self.dest.as_ptr().add(at);
+                                let value = s.min(high, s.max(low, s.add(pair[j], bias)));
+                                if left >= S::LANES {
+                                    s.store(to, value);
+                                } else {
+                                    s.store_part(to, value, left);
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Products with few rows whose operands both lie along the sum: scalar products, without packing a matrix that would be
+//! read only once.
+
+use crate::backend::cpu::simd::{Kernel, Simd};
+use std::ops::Range;
+
+/// Rows up to which scalar products are the faster way.
+pub const MOST_ROWS: usize = 8;
+
+/// Rows and columns whose sums share their loads.
+const BLOCK: usize = 4;
+
+/// `C[m, n] = min(max(Σ_k A[m, k] · B[n, k] + bias[n], low), high)` for some columns.
+pub struct Dots<'a> {
+    /// `A`, and floats from row to row.
+    pub a: (&'a [f32], usize),
+    /// `B`, and floats from column to column.
+    pub b: (&'a [f32], usize),
+    /// Rows.
+    pub rows: usize,
+    /// Length of the sum.
+    pub k: usize,
+    /// Columns to compute.
+    pub columns: Range<usize>,
+    /// Bias of all columns.
+    pub bias: Option<&'a [f32]>,
+    /// Bounds of the result.
+    pub bounds: [f32; 2],
+    /// `C`, and floats from row to row.
+    pub c: (*mut f32, usize),
+}
+
+impl Kernel for Dots<'_> {
+    type Output = ();
+
+    #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        for first_row in (0..self.rows).step_by(BLOCK) {
+            for first_column in self.columns.clone().step_by(BLOCK) {
+                // A short block repeats its last row or column: the same sum, stored more than once.
+                let mut rows = [0; BLOCK];
+                let mut columns = [0; BLOCK];
+                for i in 0..BLOCK {
+                    rows[i] = (first_row + i).min(self.rows - 1);
+                    columns[i] = (first_column + i).min(self.columns.end - 1);
+                }
+                let a = rows.map(|m| self.a.0[m * self.a.1..][..self.k].as_ptr());
+                let b = columns.map(|n| self.b.0[n * self.b.1..][..self.k].as_ptr());
+                let mut acc = [[s.zero(); BLOCK]; BLOCK];
+                let whole = self.k / S::LANES * S::LANES;
+                for k in (0..whole).step_by(S::LANES) {
+                    // SAFETY: a whole vector is left of the `k` elements.
+                    unsafe {
+                        let mut av = [s.zero(); BLOCK];
+                        for i in 0..BLOCK {
+                            av[i] = s.load(a[i].add(k));
+                        }
+                        for j in 0..BLOCK {
+                            let bv = s.load(b[j].add(k));
+                            for i in 0..BLOCK {
+                                acc[i][j] = s.fma(av[i], bv, acc[i][j]);
+                            }
+                        }
+                    }
+                }
+                for i in 0..BLOCK {
+                    for j in 0..BLOCK {
+                        // SAFETY: the rest of the sum, less than a vector; the element of C is this task's own.
+                        unsafe {
+                            let left = self.k - whole;
+                            let av = s.load_part(a[i].add(whole), left);
+                            let bv = s.load_part(b[j].add(whole), left);
+                            let sum = s.sum(s.fma(av, bv, acc[i][j])) + self.bias.map_or(0.0, |bias| bias[columns[j]]);
+                            let [low, high] = self.bounds;
+                            // Comparisons, not `clamp`: NaN stays.
+                            let sum = if low > sum { low } else { sum };
+                            *self.c.0.add(rows[i] * self.c.1 + columns[j]) = if high < sum { high } else { sum };
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What every command prints, and where.
+
+use super::support::{Place, plain, repository, untimed};
+use std::fs;
+
+#[test]
+fn train_shows_a_table_and_keeps_its_files() {
+    let place = Place::with(&plain());
+    let done = place.ok("train c.toml --out r");
+    let lines: Vec<&str> = done.out.lines().collect();
+    assert_eq!(lines.len(), 3, "a header and a line for each epoch: {done:?}");
+    assert!(lines[0].contains("epoch  train loss  train accuracy   val loss  val accuracy"), "{}", lines[0]);
+    assert!(lines[2].trim_start().starts_with("2/2"), "{}", lines[2]);
+    assert!(done.err.contains("320 training and 100 validation samples"), "{}", done.err);
+    assert!(done.err.contains("done: 20 steps"), "{}", done.err);
+    // Neither bars nor colours where there is no terminal.
+    assert!(!done.err.contains(['\r', '\u{1b}']) && !done.out.contains(['\r', '\u{1b}']), "{done:?}");
+    let mut files: Vec<String> =
+        fs::read_dir(place.path("r")).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    files.sort();
+    assert_eq!(files, ["best.safetensors", "config.toml", "last.safetensors", "metrics.jsonl"]);
+}
+
+#[test]
+fn batches_may_be_larger_than_the_data() {
+    let place = Place::with(&plain());
+    for set in ["data.batch_size=8 --set data.eval_batch_size=1000", "data.batch_size=1000", "data.limit_val=3"] {
+        place.ok(&format!("train c.toml --out r --force --quiet --set {set}"));
+    }
+}
+
+#[test]
+fn json_of_train_is_its_metrics_file() {
+    let place = Place::with(&plain());
+    let done = place.ok("train c.toml --out r --json");
+    assert_eq!(done.out, place.read("r/metrics.jsonl"));
+    let lines = untimed(&done.out);
+    assert_eq!(lines.len(), 22);
+    assert_eq!(lines[0]["kind"], "step");
+    assert_eq!((lines[0]["step"].as_u64(), lines[0]["epoch"].as_u64()), (Some(1), Some(1)));
+    assert!(lines[0]["loss"].is_f64() && lines[0]["lr"] == 0.003);
+    let epoch = &lines[10];
+    assert_eq!((epoch["kind"].as_str(), epoch["step"].as_u64()), (Some("epoch"), Some(10)));
+    for key in ["train_loss", "val_loss", "val_accuracy"] {
+        assert!(epoch[key].is_f64(), "{key} in {epoch}");
+    }
+    assert!(done.err.is_empty(), "{}", done.err);
+}
+
+#[test]
+fn quiet_says_nothing() {
+    let place = Place::with(&plain());
+    let done = place.ok("train c.toml --out r --quiet");
+    assert_eq!((done.out.as_str(), done.err.as_str()), ("", ""));
+}
+
+#[test]
+fn runs_are_numbered_where_no_folder_is_named() {
+    let place = Place::with(&plain());
+    place.ok("train c.toml --quiet");
+    place.ok("train c.toml --quiet");
+    assert!(place.path("runs/c/2/last.safetensors").exists() && !place.path("runs/c/3").exists());
+    // The newest is the one that goes on.
+    let done = place.ok("train c.toml --resume --set train.epochs=3");
+    assert!(done.err.contains("runs/c/2"), "{}", done.err);
+}
+
+#[test]
+fn eval_knows_the_splits() {
+    let place = Place::with(&plain());
+    place.ok("train c.toml --out r --quiet");
+    let val = place.ok("eval r/last.safetensors --json").json();
+    assert_eq!(val["samples"], 100);
+    let epoch = place.metrics("r").pop().unwrap();
+    assert_eq!(val["metrics"]["accuracy"], epoch["val_accuracy"], "what training said");
+    assert_eq!(val["metrics"]["loss"], epoch["val_loss"]);
+    assert_eq!(place.ok("eval r/last.safetensors --split test --json").json()["samples"], 297);
+    assert_eq!(place.ok("eval r/last.safetensors --split train --json").json()["samples"], 320);
+    let text = place.ok("eval r/best.safetensors");
+    assert!(text.out.starts_with("val, 100 samples: loss ") && text.out.contains("accuracy"), "{text:?}");
+    let fewer = place.ok("eval r/last.safetensors --set data.limit_val=7 --json").json();
+    assert_eq!(fewer["samples"], 7);
+}
+
+#[test]
+fn eval_takes_a_configuration_with_weights() {
+    let place = Place::with(&plain());
+    place.ok("train c.toml --out r --quiet");
+    place.ok("export r/last.safetensors w.safetensors");
+    let ours = place.ok("eval r/last.safetensors --json").json();
+    let weights = place.ok("eval c.toml --set model.weights=\"w.safetensors\" --json").json();
+    assert_eq!(ours, weights);
+    assert!(place.fails("eval c.toml", 2).contains("names no weights"));
+}
+
+#[test]
+fn a_split_without_samples_is_refused() {
+    let place = Place::with(
+        "[data]\nsource = \"synthetic\"\nshape = [4]\nclasses = 2\nsamples = 20\nval_samples = 0\nbatch_size = 10\n\
+         [model]\nlayers = [{ type = \"linear\", out_features = 2 }]\n[loss]\ntype = \"cross_entropy\"\n\
+         [optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n[checkpoint]\nmonitor = \"train_loss\"\n",
+    );
+    place.ok("train c.toml --out r --quiet");
+    assert!(place.fails("eval r/last.safetensors", 2).contains("no samples in the split `val`"));
+    assert_eq!(place.ok("eval r/last.safetensors --split train --json").json()["samples"], 20);
+}
+
+#[test]
+fn check_tells_layers_and_memory() {
+    let place = Place::with(&plain());
+    let text = place.ok("check c.toml").out;
+    for part in ["layer", "batch_norm1d", "[32, 24]", "1,858 parameters", "optimizer", "peak at"] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    let json = place.ok("check c.toml --json").json();
+    assert_eq!(json["parameters"], 1858);
+    let memory = json["memory"].as_object().unwrap();
+    let classes: u64 = memory.iter().filter(|(k, _)| *k != "total").filter_map(|(_, v)| v.as_u64()).sum();
+    assert_eq!(memory["total"].as_u64(), Some(classes), "the classes add up");
+    let layers = json["layers"].as_array().unwrap();
+    let sum: u64 = layers.iter().map(|l| l["parameters"].as_u64().unwrap()).sum();
+    assert_eq!(sum, 1858);
+    assert!(!place.path("runs").exists(), "nothing is written");
+}
+
+#[test]
+fn check_prints_what_it_read() {
+    let place = Place::with(&plain());
+    let text = place.ok("check c.toml --print --set train.epochs=7").out;
+    let line = text.lines().find(|l| l.starts_with("epochs = 7")).unwrap();
+    assert!(line.contains("--set"), "{line}");
+    assert!(place.ok("check c.toml --print --json").json()["config"].as_str().unwrap().contains("epochs = 2"));
+    assert!(place.ok("check c.toml --graph grad").out.contains("linear"));
+    assert!(place.ok("check c.toml --graph fuse --json").json()["graph"].is_string());
+    assert!(place.fails("check c.toml --graph nothing", 2).contains("simplify"));
+}
+
+#[test]
+fn bench_times_a_step() {
+    let place = Place::with(&plain());
+    let json = place.ok("bench c.toml --json --steps 3").json();
+    assert!(json["step_ms"].as_f64().unwrap() > 0.0 && json["samples_per_s"].as_f64().unwrap() > 0.0);
+    assert!(json["device"].as_str().unwrap().contains("cpu"));
+    assert!(place.ok("bench c.toml --steps 2 --profile").out.lines().count() > 5);
+    let json = place.ok("bench matmul --n 64 --steps 2 --json").json();
+    assert!(json["gflops"].as_f64().unwrap() > 0.0 && json["n"] == 64);
+    place.fails("bench matmul --set train.epochs=1", 2);
+}
+
+#[test]
+fn devices_and_schema_are_told() {
+    let place = Place::new();
+    let json = place.ok("devices --json").json();
+    assert_eq!(json["devices"][0]["name"], "cpu");
+    assert_eq!(json["cuda"]["available"], false);
+    assert!(place.ok("devices").out.starts_with("cpu\n"));
+    let committed = fs::read_to_string(repository("docs/schema.json")).unwrap();
+    assert_eq!(place.ok("schema").out, committed);
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(place.ok(&format!("completions {shell}")).out.contains("resume"), "{shell}");
+    }
+    assert!(place.ok("--version").out.starts_with("runner "));
+    assert!(place.ok("--help").out.contains("Commands:"));
+}
+
+#[test]
+fn export_leaves_the_optimizer_behind() {
+    let place = Place::with(&plain());
+    place.ok("train c.toml --out r --quiet");
+    let json = place.ok("export r/last.safetensors w.safetensors --json").json();
+    let weights = runner::checkpoint::load_tensors(&place.path("w.safetensors")).unwrap().tensors;
+    assert_eq!(json["tensors"].as_u64(), Some(weights.len() as u64));
+    let checkpoint = place.checkpoint("r/last.safetensors");
+    for (name, tensor) in &weights {
+        assert!(checkpoint.tensors[name].data == tensor.data, "{name}");
+    }
+    let left: Vec<&String> = checkpoint.tensors.keys().filter(|k| !weights.contains_key(*k)).collect();
+    assert!(!left.is_empty() && left.iter().all(|k| k.starts_with("optimizer.")), "{left:?}");
+    assert!(weights.contains_key("2.running_mean") && weights.contains_key("1.weight"));
+    assert!(place.fails("export r/last.safetensors w.onnx", 2).contains(".safetensors"));
+}

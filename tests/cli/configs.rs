@@ -1,0 +1,43 @@
+//! The configurations that come with the program.
+
+use super::support::{Place, repository};
+use serde_json::Value;
+use std::fs;
+
+#[test]
+fn every_configuration_is_right() {
+    let place = Place::new();
+    let mut n = 0;
+    for entry in fs::read_dir(repository("configs")).unwrap() {
+        let path = entry.unwrap().path();
+        // Architectures are looked for from the repository.
+        let args = format!("check {} --json", path.display());
+        let output = place.command(&args).current_dir(repository("")).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(json["parameters"].as_u64().unwrap() > 0, "{}", path.display());
+        assert_eq!(json["warnings"].as_array().map(Vec::len), Some(0), "{}", path.display());
+        n += 1;
+    }
+    assert!(n >= 6, "{n}");
+}
+
+#[test]
+fn linear_regression_learns() {
+    let place = Place::new();
+    let config = repository("configs/linear_regression.toml");
+    place.ok(&format!("train {} --out r --quiet", config.display()));
+    let lines = place.metrics("r");
+    let loss = |i: usize| lines.iter().filter(|l| l["kind"] == "epoch").nth(i).unwrap()["val_loss"].as_f64().unwrap();
+    assert!(loss(99) < 0.02 * loss(0), "{} to {}", loss(0), loss(99));
+    assert!(lines.last().unwrap()["val_mae"].is_f64() && lines.last().unwrap()["val_rmse"].is_f64());
+}
+
+#[test]
+fn the_digits_are_learnt() {
+    let place = Place::new();
+    let config = repository("configs/digits_cnn.toml");
+    place.ok(&format!("train {} --out r --quiet --set train.epochs=3", config.display()));
+    let accuracy = place.metrics("r").last().unwrap()["val_accuracy"].as_f64().unwrap();
+    assert!(accuracy > 0.8, "{accuracy}");
+}

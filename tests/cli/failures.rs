@@ -1,0 +1,141 @@
+//! Exit codes, and outputs and folders that cannot be written.
+
+use super::support::{Place, plain};
+use std::fs::File;
+use std::io::Read;
+use std::process::Stdio;
+
+#[test]
+fn wrong_usage_and_configurations_exit_with_2() {
+    let place = Place::with(&plain());
+    for args in [
+        "train",
+        "train nowhere.toml",
+        "train c.toml --set train.epochs",
+        "train c.toml --set train.epochs=0",
+        "train c.toml --set train.epoch=3",
+        "train c.toml --device gpu",
+        "train c.toml --resume --force",
+        "train c.toml --threads many",
+        "train c.toml --set data.drop_last=true --set data.batch_size=1000",
+        "check c.toml --set model.layers=[]",
+        "check c.toml --set precision=\"bf16\"",
+        "eval c.toml",
+        "predict c.toml",
+        "bench nowhere.toml",
+        "data fetch iris",
+        "data",
+        "completions tcsh",
+        "nothing",
+    ] {
+        let err = place.fails(args, 2);
+        assert!(err.contains("error") || err.contains("Usage"), "{args}: {err}");
+    }
+    assert!(!place.path("runs").exists(), "nothing was made");
+}
+
+#[test]
+fn a_device_that_is_not_there_exits_with_3() {
+    let place = Place::with(&plain());
+    for command in ["train", "check", "bench"] {
+        assert!(place.fails(&format!("{command} c.toml --device cuda"), 3).contains("--device cpu"));
+    }
+    place.fails("train c.toml --set device=\"cuda:1\"", 3);
+    place.fails("bench matmul --device cuda", 3);
+    assert!(!place.path("runs").exists());
+}
+
+#[test]
+fn errors_are_json_where_json_was_asked_for() {
+    let place = Place::with(&plain());
+    for (args, code) in [
+        ("train c.toml --set train.epochs=0", 2),
+        ("train c.toml --device cuda", 3),
+        ("eval nowhere.safetensors", 1),
+        ("check nowhere.toml", 2),
+        ("data fetch iris", 2),
+    ] {
+        let done = place.run(&format!("{args} --json"));
+        assert_eq!(done.code, Some(code), "{done:?}");
+        let error = &done.json()["errors"][0];
+        assert!(!error["message"].as_str().unwrap().is_empty(), "{error}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_standard_output_is_an_error() {
+    let place = Place::with(&plain());
+    place.ok("train c.toml --quiet --out r");
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    for args in ["check c.toml", "eval r/last.safetensors --json", "schema", "devices", "completions bash"] {
+        let output = place.command(args).stdout(full()).output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args}: {err}");
+        assert!(err.contains("cannot write to standard output"), "{args}: {err}");
+    }
+    // The errors themselves.
+    let output = place.command("check c.toml --json --set train.epochs=0").stdout(full()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("at least 1"));
+    // Training goes on, and tells in the end.
+    for more in ["", "--json"] {
+        let output = place.command(&format!("train c.toml --out full --force {more}")).stdout(full()).output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{err}");
+        assert!(err.contains("warning: cannot write to standard output"), "{err}");
+        assert_eq!(place.checkpoint("full/last.safetensors").meta.step, 20);
+    }
+    // Nowhere to say anything: no reason not to train.
+    let output = place.command("train c.toml --out mute").stderr(full()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let output = place.command("train c.toml --out mute").stderr(full()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let place = Place::with(&plain());
+    for args in ["schema", "check c.toml", "completions bash", "train c.toml --json --out r"] {
+        let mut command = place.command(args);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let mut err = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{args}: {err}");
+        assert!(err.is_empty(), "{args}: {err}");
+    }
+    assert_eq!(place.checkpoint("r/last.safetensors").meta.step, 20);
+    // The same for standard error.
+    let mut child =
+        place.command("train c.toml --out s").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stderr.take());
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
+}
+
+#[test]
+fn files_and_folders_in_each_others_place() {
+    let place = Place::with(&plain());
+    place.write("file", "mine");
+    for out in ["file", "file/run"] {
+        let err = place.fails(&format!("train c.toml --out {out}"), 1);
+        assert!(err.contains("file"), "{err}");
+    }
+    assert_eq!(place.read("file"), "mine");
+    for name in ["config.toml", "metrics.jsonl"] {
+        let run = format!("folder-{}", name.len());
+        place.write(&format!("{run}/{name}/x"), "mine");
+        let err = place.fails(&format!("train c.toml --force --out {run}"), 1);
+        assert!(err.contains(name), "{err}");
+        assert_eq!(place.read(&format!("{run}/{name}/x")), "mine");
+    }
+    // A checkpoint that cannot be written ends the run with an error; the last one stays.
+    place.ok("train c.toml --quiet --out r");
+    std::fs::remove_file(place.path("r/best.safetensors")).unwrap();
+    place.write("r/best.safetensors/x", "mine");
+    let err = place.fails("train c.toml --out r --resume r/last.safetensors --set train.epochs=9", 1);
+    assert!(err.contains("best.safetensors"), "{err}");
+    assert!(place.checkpoint("r/last.safetensors").meta.step >= 20);
+    let err = place.fails("export r/last.safetensors nowhere/w.safetensors", 1);
+    assert!(err.contains("nowhere/w.safetensors"), "{err}");
+}

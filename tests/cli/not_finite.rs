@@ -1,0 +1,44 @@
+//! A loss that is no number ends the run, and says where it began.
+
+use super::support::{LAYERS, Place, digits};
+use runner::checkpoint::{Tensor, write_weights};
+
+#[test]
+fn an_absurd_learning_rate_is_told_with_its_step() {
+    let config = digits("", &format!("{LAYERS}\n[optimizer]\ntype = \"sgd\"\nlr = 1e30\n[train]\nepochs = 2\n"));
+    let place = Place::with(&config.replace("\"batch_norm1d\", ", ""));
+    let err = place.fails("train c.toml --out r", 1);
+    assert!(err.contains("at step 2 (epoch 1, batch 2)"), "{err}");
+    assert!(err.contains("operation `") || err.contains("the parameter `"), "{err}");
+    assert!(!err.contains("the checkpoints in"), "there are none yet: {err}");
+    assert!(!place.path("r/last.safetensors").exists());
+}
+
+#[test]
+fn values_in_the_data_are_blamed_on_the_data() {
+    let place = Place::with(
+        "seed = 1\n[data]\nsource = \"tensors\"\npath = \"t.safetensors\"\nbatch_size = 4\nshuffle = false\n\
+         [model]\nlayers = [{ name = \"fc\", type = \"linear\", out_features = 1 }]\n[loss]\ntype = \"mse\"\n\
+         [optimizer]\ntype = \"sgd\"\nlr = 0.01\n[train]\nepochs = 2\n\
+         [checkpoint]\nevery_steps = 1\nmonitor = \"train_loss\"\n",
+    );
+    let mut inputs: Vec<f32> = (0..36).map(|i| i as f32 * 0.01).collect();
+    inputs[28] = f32::NAN;
+    let targets = vec![0.5; 12];
+    let write = |inputs: &[f32]| {
+        let (x, y) = (Tensor::from_f32([12, 3], inputs), Tensor::from_f32([12, 1], &targets));
+        write_weights(&place.path("t.safetensors"), &[x.view("inputs"), y.view("targets")]).unwrap();
+    };
+    write(&inputs);
+    let err = place.fails("train c.toml --out r", 1);
+    assert!(err.contains("at step 3 (epoch 1, batch 3)"), "{err}");
+    assert!(err.contains("`fc`") && err.contains("look for such values in the data"), "{err}");
+    assert!(err.contains("the checkpoints in `r` are from before this step"), "{err}");
+    // What was saved before is good, and with better data the run goes on from there.
+    assert_eq!(place.checkpoint("r/last.safetensors").meta.step, 2);
+    inputs[28] = 0.28;
+    write(&inputs);
+    place.ok("train c.toml --out r --resume");
+    place.ok("train c.toml --out whole");
+    super::support::assert_same_runs((&place, "r"), (&place, "whole"));
+}

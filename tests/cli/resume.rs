@@ -1,0 +1,116 @@
+//! A run that was stopped on purpose goes on as if it had not been.
+
+use super::support::{LAYERS, Place, assert_same_runs, digits};
+
+fn config(train: &str, more: &str) -> String {
+    digits(
+        "train_transforms = [\"random_horizontal_flip\"]",
+        &format!("{LAYERS}\n[optimizer]\ntype = \"adam\"\nlr = 3e-3\n[train]\n{train}\n[log]\nevery_steps = 1\n{more}"),
+    )
+}
+
+#[test]
+fn more_steps_after_max_steps() {
+    let place = Place::with(&config("epochs = 3", ""));
+    place.ok("train c.toml --quiet --out whole");
+    place.ok("train c.toml --quiet --out r --set train.max_steps=4");
+    assert_eq!(place.metrics("r").last().unwrap()["kind"], "epoch", "the part of an epoch is evaluated");
+    // In the middle of an epoch, at its end, in the next one; the same place twice.
+    for steps in [4, 10, 10, 13] {
+        place.ok(&format!("train c.toml --quiet --out r --resume --set train.max_steps={steps}"));
+        let lines = place.metrics("r");
+        assert_eq!(lines.last().unwrap()["step"], steps);
+        assert!(lines.iter().all(|l| l["kind"] != "epoch" || l["train_loss"].is_f64()), "no epoch without training");
+    }
+    place.ok("train c.toml --quiet --out r --resume");
+    assert_same_runs((&place, "whole"), (&place, "r"));
+}
+
+#[test]
+fn accumulation_goes_on_between_its_updates() {
+    let place = Place::with(&config("epochs = 2\naccumulate = 3", ""));
+    place.ok("train c.toml --quiet --out whole");
+    assert_eq!(place.checkpoint("whole/last.safetensors").meta.step, 8);
+    for steps in 1..8 {
+        let resume = if steps == 1 { "" } else { "--resume" };
+        place.ok(&format!("train c.toml --quiet --out r {resume} --set train.max_steps={steps}"));
+    }
+    place.ok("train c.toml --quiet --out r --resume");
+    assert_same_runs((&place, "whole"), (&place, "r"));
+}
+
+#[test]
+fn early_stopping_remembers_how_long_it_has_waited() {
+    let early = "early_stopping = { monitor = \"val_loss\", patience = 2, min_delta = 0.4 }";
+    let place = Place::with(&config(&format!("epochs = 30\n{early}"), ""));
+    let done = place.ok("train c.toml --out whole");
+    assert!(done.err.contains("stopped early after epoch"), "{}", done.err);
+    let epochs = place.checkpoint("whole/last.safetensors").meta.epoch;
+    assert!((3..30).contains(&epochs), "{epochs}");
+    let steps = 10 * epochs - 3;
+    place.ok(&format!("train c.toml --quiet --out r --set train.max_steps={steps}"));
+    place.ok("train c.toml --quiet --out r --resume");
+    assert_same_runs((&place, "whole"), (&place, "r"));
+    // What has stopped early stays so, until it is given more patience.
+    let done = place.ok("train c.toml --out r --resume");
+    assert!(done.err.contains("nothing to do: the run stopped early"), "{}", done.err);
+    assert_same_runs((&place, "whole"), (&place, "r"));
+    place.ok("train c.toml --quiet --out r --resume --set train.early_stopping.patience=3");
+    assert!(place.checkpoint("r/last.safetensors").meta.epoch > epochs);
+}
+
+#[test]
+fn a_finished_run_takes_more_epochs() {
+    let place = Place::with(&config("epochs = 3", ""));
+    place.ok("train c.toml --quiet --out whole");
+    place.ok("train c.toml --quiet --out r --set train.epochs=2");
+    let before = place.read("r/metrics.jsonl");
+    let done = place.ok("train c.toml --out r --resume --set train.epochs=2");
+    assert!(done.err.contains("nothing to do: all 2 epochs are done"), "{}", done.err);
+    assert_eq!(place.read("r/metrics.jsonl"), before);
+    place.ok("train c.toml --quiet --out r --resume");
+    assert_same_runs((&place, "whole"), (&place, "r"));
+}
+
+#[test]
+fn an_older_checkpoint_takes_the_run_back() {
+    let place = Place::with(&config("epochs = 2", "[checkpoint]\nevery_steps = 4\nkeep = 10\n"));
+    place.ok("train c.toml --quiet --out whole");
+    place.ok("train c.toml --quiet --out r");
+    let step = |n: u64| place.path(&format!("r/step-{n}.safetensors"));
+    assert!([4, 8, 12, 16, 20].into_iter().all(|n| step(n).exists()));
+    // The folder is that of the checkpoint. What was saved later is gone at once: it would be taken for the newest.
+    let done = place.ok("train c.toml --resume r/step-8.safetensors --set train.max_steps=9");
+    assert!(done.err.contains("removed what the run had saved later"), "{}", done.err);
+    assert!(step(4).exists() && step(8).exists() && !step(12).exists() && !step(20).exists());
+    assert_eq!(place.checkpoint("r/last.safetensors").meta.step, 9);
+    place.ok("train c.toml --quiet --out r --resume");
+    assert_same_runs((&place, "whole"), (&place, "r"));
+}
+
+#[test]
+fn old_steps_are_removed_as_keep_says() {
+    let place = Place::with(&config("epochs = 2", "[checkpoint]\nevery_steps = 3\nkeep = 2\n"));
+    place.ok("train c.toml --quiet --out r");
+    let left: Vec<u64> = (1..=20).filter(|n| place.path(&format!("r/step-{n}.safetensors")).exists()).collect();
+    assert_eq!(left, [15, 18]);
+    assert_eq!(place.checkpoint("r/step-15.safetensors").meta.batch, 5);
+}
+
+#[test]
+fn force_starts_anew_and_leaves_other_files_alone() {
+    let place = Place::with(&config("epochs = 1", ""));
+    place.ok("train c.toml --quiet --out r");
+    place.write("r/notes.txt", "mine");
+    place.write("r/.last.safetensors.tmp-77", "cut off");
+    assert!(place.fails("train c.toml --out r", 2).contains("already holds a run"));
+    // A start that fails takes nothing away.
+    let old = place.read("r/metrics.jsonl");
+    let args = "--set data.source=\"mnist\" --set data.root=\"nowhere\" --set data.download=false";
+    place.fails(&format!("train c.toml --out r --force {args}"), 1);
+    assert_eq!(place.read("r/metrics.jsonl"), old);
+    place.ok("train c.toml --quiet --out r --force --set seed=4");
+    assert_ne!(place.read("r/metrics.jsonl"), old);
+    assert_eq!(place.read("r/notes.txt"), "mine");
+    assert!(!place.path("r/.last.safetensors.tmp-77").exists());
+}

@@ -1,0 +1,134 @@
+//! Resuming from broken checkpoints, and with another configuration.
+
+use super::support::{Place, plain};
+use std::fs;
+
+/// A run of 20 steps with checkpoints every five.
+fn trained() -> Place {
+    let place = Place::with(&format!("{}[checkpoint]\nevery_steps = 5\nkeep = 9\n", plain()));
+    place.ok("train c.toml --quiet --out r");
+    place
+}
+
+fn flip(place: &Place, name: &str, at: impl Fn(usize) -> usize) {
+    let mut bytes = fs::read(place.path(name)).unwrap();
+    let at = at(bytes.len());
+    bytes[at] ^= 4;
+    place.write(name, bytes);
+}
+
+#[test]
+fn a_broken_newest_checkpoint_is_passed_over() {
+    let place = trained();
+    flip(&place, "r/last.safetensors", |n| n - 9);
+    flip(&place, "r/step-20.safetensors", |n| n / 2);
+    let best = place.path("r/best.safetensors");
+    fs::remove_file(best).unwrap();
+    let done = place.ok("train c.toml --out r --resume");
+    assert!(done.err.contains("warning: ") && done.err.contains("looking for an older one"), "{}", done.err);
+    assert!(done.err.contains("last.safetensors") && done.err.contains("step-20.safetensors"), "{}", done.err);
+    assert!(done.err.contains("resumed at epoch 2, batch 5, step 15"), "{}", done.err);
+    place.ok("train c.toml --quiet --out whole");
+    let (a, b) = (place.checkpoint("r/last.safetensors"), place.checkpoint("whole/last.safetensors"));
+    assert_eq!(a.tensors, b.tensors);
+    assert_eq!(place.metrics("r"), place.metrics("whole"));
+}
+
+#[test]
+fn without_a_whole_checkpoint_there_is_nothing_to_resume() {
+    let place = trained();
+    for entry in fs::read_dir(place.path("r")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "safetensors") {
+            let bytes = fs::read(&path).unwrap();
+            fs::write(&path, &bytes[..bytes.len() - 10]).unwrap();
+        }
+    }
+    let metrics = place.read("r/metrics.jsonl");
+    let err = place.fails("train c.toml --out r --resume", 1);
+    assert!(err.contains("no whole checkpoint") && err.contains("--force"), "{err}");
+    assert_eq!(place.read("r/metrics.jsonl"), metrics, "nothing is lost");
+    assert!(place.fails("train c.toml --out nowhere --resume", 1).contains("nowhere"));
+    assert!(place.fails("train c.toml --resume", 1).contains("runs/c"));
+}
+
+#[test]
+fn what_is_no_checkpoint_of_this_model_is_refused_with_a_reason() {
+    let place = trained();
+    let last = "r/last.safetensors";
+    let whole = fs::read(place.path(last)).unwrap();
+    let cases: [(&str, Vec<u8>, &str); 5] = [
+        ("cut.safetensors", whole[..whole.len() / 2].to_vec(), "cut short"),
+        ("empty.safetensors", Vec::new(), "safetensors file"),
+        ("text.safetensors", b"epoch,loss\n1,0.5\n".to_vec(), "safetensors file"),
+        (
+            "flipped.safetensors",
+            whole.iter().enumerate().map(|(i, b)| if i == whole.len() - 99 { b ^ 1 } else { *b }).collect(),
+            "damaged",
+        ),
+        ("header.safetensors", [&[0xff; 8], &whole[8..]].concat(), "safetensors file"),
+    ];
+    for (name, bytes, reason) in cases {
+        let path = place.write(name, bytes);
+        for command in ["eval", "export", "predict", "train c.toml --out r --resume"] {
+            let more = match command {
+                "export" => "out.safetensors",
+                "predict" => "c.toml",
+                _ => "",
+            };
+            let err = place.fails(&format!("{command} {} {more}", path.display()), 1);
+            assert!(err.contains(reason) && err.contains(name), "{command}: {err}");
+        }
+    }
+    // Whole, but only weights.
+    place.ok("export r/last.safetensors w.safetensors");
+    assert!(place.fails("eval w.safetensors", 1).contains("not a checkpoint of a run"));
+    assert!(place.fails("train c.toml --out r --resume w.safetensors", 1).contains("not a checkpoint of a run"));
+    assert!(place.fails("eval nowhere.safetensors", 1).matches("No such file").count() == 1);
+}
+
+#[test]
+fn weights_of_another_model_are_told_name_by_name() {
+    let place = trained();
+    let wider = plain().replace("out_features = 24", "out_features = 25");
+    place.write("wide.toml", wider);
+    let err = place.fails("train wide.toml --out s --set model.weights=\"r/last.safetensors\"", 1);
+    assert!(err.contains("1.weight") && err.contains("[24, 64]") && err.contains("[25, 64]"), "{err}");
+    let err = place.fails("train wide.toml --out r --resume", 2);
+    assert!(err.contains("was 24, is 25"), "{err}");
+}
+
+#[test]
+fn changes_are_named_and_those_that_break_the_run_refused() {
+    let place = trained();
+    let short = "train c.toml --out r --resume --set train.epochs=3";
+    let harmless = place.ok(&format!("{short} --set data.workers=1 --set train.max_steps=21"));
+    assert!(harmless.err.contains("without an effect on the numbers"), "{}", harmless.err);
+    for line in ["data.workers: was 2, is 1", "train.epochs: was 2, is 3", "train.max_steps: was not set, is 21"] {
+        assert!(harmless.err.contains(line), "{line} in {}", harmless.err);
+    }
+    let differs = place.ok(&format!("{short} --set optimizer.lr=1e-4 --set train.max_steps=22"));
+    assert!(differs.err.contains("warning: the configuration has changed"), "{}", differs.err);
+    assert!(differs.err.contains("optimizer.lr: was 0.003, is 0.0001"), "{}", differs.err);
+    let before = place.read("r/metrics.jsonl");
+    for (set, line) in [
+        ("seed=4", "seed: was 3, is 4"),
+        ("data.batch_size=16", "data.batch_size: was 32, is 16"),
+        ("data.shuffle=false", "data.shuffle: was true, is false"),
+        ("train.accumulate=2", "train.accumulate: was 1, is 2"),
+        ("data.limit=100", "data.limit: was 320, is 100"),
+        ("optimizer.type=\"adamw\"", "optimizer.type: was \"adam\", is \"adamw\""),
+    ] {
+        let err = place.fails(&format!("{short} --set {set}"), 2);
+        assert!(err.contains("cannot go on with this configuration") && err.contains(line), "{set}: {err}");
+    }
+    assert_eq!(place.read("r/metrics.jsonl"), before, "a refusal changes nothing");
+}
+
+#[test]
+fn a_metrics_file_that_is_too_short_is_noticed() {
+    let place = trained();
+    place.write("r/metrics.jsonl", "");
+    let err = place.fails("train c.toml --out r --resume --set train.epochs=3", 1);
+    assert!(err.contains("metrics.jsonl") && err.contains("restore the file"), "{err}");
+}

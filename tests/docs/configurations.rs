@@ -1,0 +1,130 @@
+//! Configurations in the documentation: a block marked `toml` is a whole one, one marked `toml fragment` has only the
+//! sections that it is about, or just a list `layers`, and is completed here.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use runner::backend::cpu::CpuBackend;
+use runner::config::schema::schema;
+use runner::config::{self, Loaded};
+use runner::passes::PassOptions;
+use runner::train::input;
+use runner::train::programs::{self, Sizes};
+use serde_json::Value as Json;
+use toml::{Table, Value};
+
+use crate::markdown::{document, manual};
+
+fn load(name: &str, text: &str) -> Loaded {
+    let loaded = config::load_str(name, text, &[]).unwrap_or_else(|failure| panic!("{name}\n{failure}\n{text}"));
+    let warnings = config::diagnostics::render(&loaded.sources, &loaded.warnings, false);
+    assert!(warnings.is_empty(), "{name}\n{warnings}");
+    loaded
+}
+
+/// The sections that a fragment lacks.
+fn complete(fragment: &str) -> Result<String, Box<dyn std::error::Error>> {
+    let mut table: Table = toml::from_str(fragment)?;
+    // What it extends is no file here.
+    table.remove("extends");
+    let layers = table.remove("layers");
+    let numbers = table.get("loss").and_then(|loss| loss.get("type")).and_then(Value::as_str) == Some("mse")
+        || table.get("data").is_some_and(|data| data.get("targets").is_some());
+    let base = match numbers {
+        true => "[data]\nsource = 'synthetic'\nshape = [8]\ntargets = 1\n[loss]\ntype = 'mse'\n",
+        false => "[data]\nsource = 'digits'\n[loss]\ntype = 'cross_entropy'\n",
+    };
+    let rest = "[model]\nlayers = ['flatten', { type = 'linear', out_features = 10 }]\n[optimizer]\ntype = 'adam'\n[train]\nepochs = 100\n";
+    for (name, section) in toml::from_str::<Table>(&format!("{base}{rest}"))? {
+        let Value::Table(section) = section else { continue };
+        let Value::Table(own) = table.entry(name).or_insert_with(|| Value::Table(Table::new())) else { continue };
+        // What tells the kind of a section goes with its other keys; the rest is filled up.
+        let tells = ["source", "use"].iter().any(|key| own.contains_key(*key));
+        for (key, value) in section.into_iter().filter(|_| !tells) {
+            own.entry(key).or_insert(value);
+        }
+    }
+    if let (Some(layers), Some(Value::Table(model))) = (layers, table.get_mut("model")) {
+        model.insert("layers".into(), layers);
+    }
+    Ok(toml::to_string(&table)?)
+}
+
+#[test]
+fn configurations_load() {
+    let (mut whole, mut fragments) = (0, 0);
+    for document in manual() {
+        for block in &document.blocks {
+            let name = format!("{}, block at line {}", document.path.display(), block.line);
+            match block.info.as_str() {
+                "toml" => {
+                    whole += 1;
+                    let loaded = load(&name, &block.text);
+                    let data = input::describe(&loaded.experiment).unwrap();
+                    let sizes = Sizes { train: vec![4], ..Sizes::default() };
+                    let backend = CpuBackend::new(Some(1)).unwrap();
+                    let built = programs::build(&loaded.experiment, &data, &sizes, &backend, &PassOptions::default());
+                    if let Err(errors) = built {
+                        panic!("{name}\n{}", config::diagnostics::render(&loaded.sources, &errors, false));
+                    }
+                }
+                "toml fragment" => {
+                    fragments += 1;
+                    let text = complete(&block.text).unwrap_or_else(|error| panic!("{name}: {error}"));
+                    load(&name, &text);
+                }
+                info => assert!(matches!(info, "" | "sh" | "text" | "json" | "python"), "{name}: `{info}`?"),
+            }
+        }
+    }
+    assert!(whole >= 1 && fragments >= 10, "{whole} configurations and {fragments} fragments were found");
+}
+
+/// The error that the README shows is the one that is printed.
+#[test]
+fn the_error_in_the_readme_is_real() {
+    let path = "configs/mnist_cnn.toml";
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let slip = "out_channels = 64, kernel_size";
+    assert_eq!(text.matches(slip).count(), 1);
+    let failure = config::load_str(path, &text.replace(slip, "out_channels = 64, kernal_size"), &[]).unwrap_err();
+    let shown = failure.to_string();
+    let readme = document("README.md");
+    assert!(readme.blocks.iter().any(|block| block.text.contains(&shown)), "the README does not show\n{shown}");
+}
+
+/// Whatever the schema has by name is described.
+#[test]
+fn the_whole_language_is_described() {
+    let manual = document("docs/config.md");
+    let mut known: BTreeSet<&str> = manual.spans().into_iter().flat_map(words).collect();
+    known.extend(manual.blocks.iter().filter(|block| block.info.starts_with("toml")).flat_map(|b| words(&b.text)));
+    let mut names = BTreeSet::new();
+    collect(&schema(), &mut names);
+    assert!(names.len() > 100);
+    let missing: Vec<&String> = names.iter().filter(|name| !known.contains(name.as_str())).collect();
+    assert!(missing.is_empty(), "docs/config.md does not mention {missing:?}");
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
+}
+
+/// Keys, and the words that are values.
+fn collect(schema: &Json, names: &mut BTreeSet<String>) {
+    match schema {
+        Json::Object(entries) => {
+            for (key, value) in entries {
+                match (key.as_str(), value) {
+                    ("properties", Json::Object(properties)) => names.extend(properties.keys().cloned()),
+                    ("const", Json::String(word)) => names.extend([word.clone()]),
+                    ("enum", Json::Array(all)) => names.extend(all.iter().filter_map(|w| Some(w.as_str()?.to_owned()))),
+                    _ => {}
+                }
+                collect(value, names);
+            }
+        }
+        Json::Array(items) => items.iter().for_each(|item| collect(item, names)),
+        _ => {}
+    }
+}

@@ -1,0 +1,70 @@
+//! Links within the repository.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use crate::markdown::{Document, all};
+
+#[test]
+fn relative_links_lead_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut seen = 0;
+    for document in all() {
+        for target in targets(&document.prose) {
+            if target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            seen += 1;
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let path = match file {
+                "" => document.path.clone(),
+                _ => document.path.parent().unwrap().join(file),
+            };
+            assert!(root.join(&path).exists(), "{}: `{target}` leads nowhere", document.path.display());
+            if !anchor.is_empty() {
+                let text = std::fs::read_to_string(root.join(&path)).unwrap();
+                let known = anchors(&text);
+                assert!(known.contains(anchor), "{}: `{target}`: no such heading", document.path.display());
+            }
+        }
+    }
+    assert!(seen > 5, "only {seen} links were found");
+}
+
+#[test]
+fn the_examples_name_their_schema() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for folder in ["configs", "models"].map(|folder| root.join(folder)) {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let schema = text.lines().next().and_then(|line| line.strip_prefix("#:schema "));
+            let schema = schema.unwrap_or_else(|| panic!("{}: the first line is no `#:schema`", path.display()));
+            assert!(folder.join(schema).is_file(), "{}: `{schema}` leads nowhere", path.display());
+        }
+    }
+}
+
+/// What stands in the parentheses of `[text](target)`.
+fn targets(prose: &str) -> Vec<&str> {
+    prose.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target).collect()
+}
+
+/// The anchors of a document's headings, as GitHub makes them.
+fn anchors(text: &str) -> HashSet<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    headings
+        .map(|heading| {
+            let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+            kept.map(|c| if c == ' ' { '-' } else { c }).collect::<String>().to_lowercase()
+        })
+        .collect()
+}
+
+#[test]
+fn links_are_found() {
+    assert_eq!(targets("a [b](c.md) d [e](#f-g) h"), ["c.md", "#f-g"]);
+    assert!(anchors("# A `b`, c\ntext\n").contains("a-b-c"));
+    let document = Document { path: "x".into(), blocks: Vec::new(), prose: "a `b` c `d e`\n`f`".into() };
+    assert_eq!(document.spans(), ["b", "d e", "f"]);
+}

@@ -1,0 +1,201 @@
+//! What the engine makes of a case: the product's own loader, programs and loop, from the configuration's file on.
+
+use crate::case::{Case, Tensor, Tensors, decode};
+use runner::backend::Backend;
+use runner::backend::cpu::CpuBackend;
+use runner::config::{self, Experiment, Loaded};
+use runner::data::{Batch, Loader, LoaderOptions, Position};
+use runner::graph::{DType, VarKind, Variable};
+use runner::passes::PassOptions;
+use runner::train::folder::{Folder, file};
+use runner::train::input::{self, Samples};
+use runner::train::metrics_file::MetricsFile;
+use runner::train::programs::{self, Kind, Programs, Sizes};
+use runner::train::report::{Reporter, Verbosity};
+use runner::train::run::{Outcome, Run};
+use runner::train::schedule::Schedule;
+use runner::train::session::{Session, StepInputs};
+use runner::train::state::{RunState, in_state_dict, load_weights};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+/// What the untrained model puts out, and the first step's loss and gradients.
+pub struct FirstStep {
+    /// For the first batch, in training mode; row-major, in PyTorch's order.
+    pub output: Vec<f32>,
+    /// For the first batch, in evaluation mode.
+    pub eval_output: Vec<f32>,
+    /// Mean over the micro-batches of the step.
+    pub loss: f64,
+    /// By the parameters' names; means over the micro-batches.
+    pub grads: Tensors,
+}
+
+/// What the loop leaves behind.
+pub struct Trained {
+    /// Loss of every step.
+    pub losses: Vec<f64>,
+    /// Learning rate of every step.
+    pub lr: Vec<f64>,
+    /// Parameters and buffers after the last step.
+    pub state: Tensors,
+    /// Validation loss after every epoch.
+    pub val_loss: Vec<f64>,
+    /// Validation accuracy after every epoch.
+    pub val_accuracy: Vec<f64>,
+}
+
+/// A configuration, its samples, and a device: what programs are built from.
+struct Setup {
+    loaded: Loaded,
+    samples: Samples,
+    backend: CpuBackend,
+}
+
+impl Setup {
+    fn new(config: &Path, sets: &[String]) -> Self {
+        let loaded = config::load(config, sets).unwrap_or_else(|e| panic!("{e}"));
+        assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+        let samples = input::load(&loaded.experiment, &mut |_| {}).unwrap();
+        // Cases run side by side, so that one thread for each is enough.
+        Setup { loaded, samples, backend: CpuBackend::new(Some(1)).unwrap() }
+    }
+
+    fn experiment(&self) -> &Experiment {
+        &self.loaded.experiment
+    }
+
+    fn programs(&self, sizes: &Sizes, options: &PassOptions) -> Programs {
+        programs::build(self.experiment(), &self.samples.spec, sizes, &self.backend, options).unwrap_or_else(|errors| {
+            panic!("{}", config::diagnostics::render(&self.loaded.sources, &errors, false));
+        })
+    }
+
+    /// A session that starts from the configuration's weights.
+    fn session(&self, programs: Programs) -> Session {
+        let experiment = self.experiment();
+        let task = runner::build::task(experiment);
+        let mut session = Session::new(programs, &self.backend, task, experiment.seed).unwrap();
+        let path = experiment.model.weights.as_ref().expect("cases start from weights");
+        let (left_out, notes) = load_weights(&mut session, path, true).unwrap();
+        assert!(left_out.is_empty() && notes.is_empty(), "{left_out} {notes:?}");
+        session
+    }
+
+    /// The first `n` training batches.
+    fn batches(&self, session: &Session, n: usize) -> Vec<Batch> {
+        let layout = &session.programs.plan.slot;
+        let loading = &self.experiment().data.loading;
+        let options = LoaderOptions {
+            batch_size: loading.batch_size,
+            shuffle: loading.shuffle,
+            drop_last: loading.drop_last,
+            seed: self.experiment().seed,
+            workers: 1,
+            transforms: Vec::new(),
+            end_epoch: Some(1),
+        };
+        let buffers = (0..=n).map(|_| self.backend.host_buffer(layout.bytes).unwrap()).collect();
+        let mut loader = Loader::start(&self.samples.train, options, layout, buffers, Position::default()).unwrap();
+        (0..n).map(|_| loader.next().unwrap().unwrap()).collect()
+    }
+}
+
+/// Runs the first step without its update.
+pub fn first_step(case: &Case, options: &PassOptions) -> FirstStep {
+    let dir = tempfile::tempdir().unwrap();
+    let path = case.write_files(dir.path());
+    let written = Setup::new(&path, &[]);
+    let accumulate = written.experiment().train.accumulate;
+    // Gradients are kept where they are summed: a step that sums leaves them behind.
+    let setup = Setup::new(&path, &[format!("train.accumulate={}", accumulate.max(2))]);
+    let loading = &setup.experiment().data.loading;
+    let train = Sizes::of_run(setup.experiment(), &setup.samples.spec).train;
+    let first = train[0];
+    let group = accumulate.min(setup.samples.train.len().div_ceil(loading.batch_size));
+    let mut session = setup.session(setup.programs(&Sizes { train, eval: vec![], predict: vec![first] }, options));
+    let mut batches = setup.batches(&session, group);
+
+    let eval_output = session.predict(&batches[0].buffer, first).unwrap();
+    let (mut output, mut loss) = (Vec::new(), 0.0);
+    for (k, batch) in batches.iter_mut().enumerate() {
+        let inputs = StepInputs {
+            // Nothing is updated.
+            lr: f32::NAN,
+            lr_floor: f32::NAN,
+            grad_scale: 1.0 / group as f32,
+            seed: setup.experiment().seed,
+            micro_step: k as u64,
+        };
+        session.train(batch.slot, &mut batch.buffer, batch.len, inputs).unwrap();
+        loss += f64::from(session.train_loss(batch.len).unwrap()) / group as f64;
+        if k == 0 {
+            output = session.last_prediction(Kind::Train, batch.len).unwrap();
+        }
+    }
+    let mut grads = tensors(&mut session, |v| v.kind == VarKind::Gradient);
+    grads.remove("gradient_sum.loss");
+    let grads = grads
+        .into_iter()
+        .map(|(name, mut t)| {
+            t.data.iter_mut().for_each(|x| *x /= group as f64);
+            (name.strip_prefix("gradient_sum.").unwrap().to_string(), t)
+        })
+        .collect();
+    FirstStep { output, eval_output, loss, grads }
+}
+
+/// Trains with the loop, from the configuration's file to the metrics file. `sets` change the configuration.
+pub fn train(case: &Case, sets: &[String], options: &PassOptions) -> Trained {
+    let dir = tempfile::tempdir().unwrap();
+    let setup = Setup::new(&case.write_files(dir.path()), sets);
+    let experiment = setup.experiment();
+    let programs = setup.programs(&Sizes::of_run(experiment, &setup.samples.spec), options);
+    let mut folder = Folder::new(Some(&dir.path().join("run")), &experiment.name).unwrap();
+    folder.claim().unwrap();
+    let metrics = MetricsFile::open(&folder.file(file::METRICS), 0).unwrap();
+    let mut run = Run {
+        experiment,
+        config: &config::to_toml(&setup.loaded),
+        backend: &setup.backend,
+        samples: &setup.samples,
+        session: setup.session(programs),
+        state: RunState::default(),
+        schedule: Schedule::new(experiment, setup.samples.train.len()),
+        folder,
+        metrics,
+        reporter: Reporter::new(Verbosity::Quiet),
+    };
+    let outcome = run.run(&AtomicBool::new(false)).unwrap();
+    let expected = if experiment.train.max_steps.is_some() { Outcome::MaxSteps } else { Outcome::Finished };
+    assert_eq!(outcome, expected);
+
+    let text = fs::read_to_string(run.folder.file(file::METRICS)).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let column = |kind: &str, key: &str| -> Vec<f64> {
+        lines.iter().filter(|l| l["kind"] == kind).filter_map(|l| l[key].as_f64()).collect()
+    };
+    Trained {
+        losses: column("step", "loss"),
+        lr: column("step", "lr"),
+        val_loss: column("epoch", "val_loss"),
+        val_accuracy: column("epoch", "val_accuracy"),
+        state: tensors(&mut run.session, in_state_dict),
+    }
+}
+
+/// Variables in the outside layout.
+fn tensors(session: &mut Session, wanted: impl Fn(&Variable) -> bool) -> Tensors {
+    let saved = session.save(wanted).unwrap();
+    let tensor = |dtype: DType, shape: Vec<usize>, bytes: &[u8]| Tensor {
+        shape,
+        data: match dtype {
+            DType::F32 => decode(bytes, f32::from_ne_bytes).map(f64::from).collect(),
+            DType::I64 => decode(bytes, i64::from_ne_bytes).map(|x| x as f64).collect(),
+            other => panic!("state of {other:?}"),
+        },
+    };
+    saved.into_iter().map(|s| (s.name, tensor(s.dtype, s.shape, &s.bytes))).collect()
+}
