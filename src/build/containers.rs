@@ -2,7 +2,7 @@
 
 use super::{Builder, Tensor};
 use crate::config::experiment::Combine;
-use crate::config::{Diagnostic, LayerKind, LayerNode};
+use crate::config::{LayerKind, LayerNode};
 use crate::graph::op::{Binary, BinaryKind, Concat};
 use crate::graph::{Shape, ValueId};
 
@@ -13,29 +13,9 @@ impl Builder<'_> {
             LayerKind::Residual { body, projection, if_same_shape } => {
                 self.residual(node, x, body, projection.as_deref(), *if_same_shape)
             }
-            LayerKind::Gate(body) => {
-                let x = self.in_pytorch_order(x);
-                let g = self.sequence(body, x);
-                let g = self.in_pytorch_order(g);
-                self.graph.set_origin(&node.path);
-                let y = self.combine(node, BinaryKind::Mul, &[x, g]);
-                if self.graph.shape(y) != self.shape(x) {
-                    let (gate, input) = (self.shape(g).to_pytorch(), self.shape(x).to_pytorch());
-                    let message = format!("the gate's output {gate} is larger than its input {input}");
-                    self.mismatch(node, message, "multiplies its input by what its layers put out", Some(g), None);
-                    return x;
-                }
-                self.made(node, "gate", y, None)
-            }
+            LayerKind::Gate(body) => self.gate(node, x, body),
             LayerKind::Branches { branches, combine } => {
-                let x = self.in_pytorch_order(x);
-                let ends: Vec<Tensor> = branches
-                    .iter()
-                    .map(|b| {
-                        let y = self.node(b, x);
-                        self.in_pytorch_order(y)
-                    })
-                    .collect();
+                let ends: Vec<Tensor> = branches.iter().map(|b| self.node(b, x)).collect();
                 self.graph.set_origin(&node.path);
                 let y = match combine {
                     Combine::Add => self.combine(node, BinaryKind::Add, &ends),
@@ -46,6 +26,27 @@ impl Builder<'_> {
             }
             LayerKind::Layer(_) | LayerKind::Group(_) => unreachable!("only containers come here"),
         }
+    }
+
+    fn gate(&mut self, node: &LayerNode, x: Tensor, body: &[LayerNode]) -> Tensor {
+        let x = self.in_pytorch_order(x);
+        let g = self.sequence(body, x);
+        let g = self.in_pytorch_order(g);
+        self.graph.set_origin(&node.path);
+        let (input, gate) = (self.shape(x).clone(), self.shape(g).clone());
+        let fits = gate.rank() == input.rank() && gate.dims().iter().zip(input.dims()).all(|(g, x)| g == x || *g == 1);
+        if !fits {
+            let message = format!(
+                "the gate's output {} cannot be stretched to its input {}",
+                gate.to_pytorch(),
+                input.to_pytorch()
+            );
+            let help = "make the layers of the gate put out the shape of its input, or 1 where it is to be stretched";
+            self.refuse(node, &message, "multiplies its input by what its layers put out", &[x, g], help);
+            return x;
+        }
+        let y = self.plain(Binary { kind: BinaryKind::Mul, act: None }, &[x.value, g.value]);
+        self.made(node, "gate", y, None)
     }
 
     fn residual(
@@ -71,22 +72,15 @@ impl Builder<'_> {
         if self.shape(shortcut) != self.shape(y) {
             if !if_same_shape {
                 let (a, b) = (self.shape(shortcut).to_pytorch(), self.shape(y).to_pytorch());
-                let mut error = Diagnostic::error(format!("the residual sum cannot add {a} and {b}"));
-                error = error.at(node.span, "adds its input to its body's output");
-                for (t, what) in [(shortcut, "the shortcut"), (y, "the body")] {
-                    if let Some(row) = t.made_by {
-                        let shape = self.shape(t).to_pytorch();
-                        error = error.context(self.rows[row].span, format!("{what} ends here with {shape}"));
-                    }
-                }
-                error = error.help(if projection.is_some() {
-                    "make the projection put out the shape of the body"
-                } else {
-                    "add a `projection`, or `shortcut = \"if_same_shape\"` to leave the sum out"
-                });
-                if !self.errors.contains(&error) {
-                    self.errors.push(error);
-                }
+                let (what, help) = match projection {
+                    Some(_) => ("projection", "make the projection put out the shape of the body"),
+                    None => (
+                        "input",
+                        "add a `projection`, or `shortcut = \"if_same_shape\"` to leave the sum out where shapes differ",
+                    ),
+                };
+                let message = format!("the residual cannot add its {what} {a} and its body's output {b}");
+                self.refuse(node, &message, "adds both", &[shortcut, y], help);
             }
             return y;
         }
@@ -98,29 +92,42 @@ impl Builder<'_> {
 
     /// The operands added or multiplied one after the other, with broadcast.
     pub(super) fn combine(&mut self, node: &LayerNode, kind: BinaryKind, operands: &[Tensor]) -> ValueId {
+        let operands: Vec<Tensor> = operands.iter().map(|t| self.in_pytorch_order(*t)).collect();
         let mut y = operands[0].value;
         for t in &operands[1..] {
             let meant = self.graph.shape(y).clone();
-            y = self.apply(node, Binary { kind, act: None }, &[y, t.value], &[operands[0], *t], meant);
+            let op = Binary { kind, act: None };
+            y = self.apply(
+                node,
+                op,
+                &[y, t.value],
+                &operands,
+                meant,
+                "their shapes must be equal, or 1 where they differ",
+            );
         }
         y
     }
 
     /// The operands joined along PyTorch's dimension `dim`.
     pub(super) fn concat(&mut self, node: &LayerNode, dim: i64, operands: &[Tensor]) -> ValueId {
+        let operands: Vec<Tensor> = operands.iter().map(|t| self.in_pytorch_order(*t)).collect();
         let shape = self.shape(operands[0]).clone();
         let rank = shape.rank() as i64;
         let at = if dim < 0 { dim + rank } else { dim };
         if at < 1 || at >= rank {
-            let message = format!("`concat` along dimension {dim} of the shape {}", shape.to_pytorch());
-            self.mismatch(node, message, "dimension 1 is an image's channels", Some(operands[0]), None);
-            return operands[0].value;
+            let span = node.fields.get("dim").copied().unwrap_or(node.span);
+            let message = format!("`concat` cannot join {} along dimension {dim}", shape.to_pytorch());
+            let help = "dimension 0 is the batch, 1 the channels; -1 is the last";
+            self.refuse_at(node, span, &message, "no such dimension of a sample", &operands[..1], help);
+            return self.guess(shape);
         }
         // [N, C, H, W] outside is [N, H, W, C] inside.
         let axis = if rank == 4 { [0, 3, 1, 2][at as usize] } else { at as usize };
         let values: Vec<ValueId> = operands.iter().map(|t| t.value).collect();
         let mut meant = shape.dims().to_vec();
         meant[axis] = operands.iter().filter_map(|t| self.shape(*t).dims().get(axis)).sum();
-        self.apply(node, Concat { axis }, &values, operands, Shape(meant))
+        let help = "their shapes must be equal in all dimensions but that one";
+        self.apply(node, Concat { axis }, &values, &operands, Shape(meant), help)
     }
 }

@@ -1,10 +1,10 @@
 //! The end of the graph: loss and metrics, and whether the model's output fits them and the data.
 
+use super::input::sample_to_pytorch;
 use super::{Builder, Mode, Tensor, metrics_variable};
 use crate::config::sections::Loss;
-use crate::config::tagged::Tagged as _;
 use crate::config::{Diagnostic, Experiment};
-use crate::data::{DataSpec, TargetSpec};
+use crate::data::TargetSpec;
 use crate::graph::op::{CrossEntropy, METRIC_SLOTS, Metrics, Mse, Task};
 use crate::graph::{DType, Fill, Input, Role, Shape, Storage, ValueId, VarKind, Variable};
 
@@ -18,8 +18,9 @@ pub fn task(experiment: &Experiment) -> Task {
 
 impl Builder<'_> {
     /// Adds loss and metrics on the model's output; returns the loss (none for [`Mode::Predict`]).
-    pub(super) fn loss(&mut self, experiment: &Experiment, data: &DataSpec, y: Tensor) -> Option<ValueId> {
-        if !self.output_fits(experiment, data, y) || self.mode == Mode::Predict {
+    pub(super) fn loss(&mut self, y: Tensor) -> Option<ValueId> {
+        let (experiment, data) = (self.experiment, self.data);
+        if !self.output_fits(y) || self.mode == Mode::Predict {
             return None;
         }
         self.graph.set_origin("loss");
@@ -58,60 +59,80 @@ impl Builder<'_> {
     }
 
     /// Checks the output's shape against targets and loss; reports what does not fit.
-    fn output_fits(&mut self, experiment: &Experiment, data: &DataSpec, y: Tensor) -> bool {
-        let shape = self.shape(y).to_pytorch();
+    fn output_fits(&mut self, y: Tensor) -> bool {
+        let (experiment, data) = (self.experiment, self.data);
         let sample = Shape::from(&self.shape(y).dims()[1..]);
-        let loss = experiment.loss.type_name();
+        let guessed = self.guesses.contains(&y.value);
         let (message, help) = match (&experiment.loss, &data.targets) {
-            (Loss::CrossEntropy(_), TargetSpec::Classes(classes)) => {
-                let out = sample.dims().last().copied().unwrap_or(0);
-                let fits = if data.classes_exact { out == *classes } else { out >= *classes };
-                if sample.rank() == 1 && fits {
-                    return true;
-                }
-                if sample.rank() != 1 {
-                    let message = format!("`{loss}` takes one row of logits a sample, but the model puts out {shape}");
-                    (message, "end the model with a pooling to one pixel, \"flatten\" and a `linear`".to_string())
-                } else {
-                    let message = format!("the model puts out {out} classes, but the data has {classes}");
-                    (message, format!("make the last layer put out {classes}"))
-                }
-            }
-            (Loss::Mse(_), TargetSpec::Values(target)) => {
-                // A batch of single values may come as [N] or [N, 1].
-                let scalar = |s: &Shape| s.dims().iter().all(|d| *d == 1);
-                if sample == *target || (scalar(&sample) && scalar(target)) {
-                    return true;
-                }
-                let (a, b) = (Shape(prepend(&sample)).to_pytorch(), Shape(prepend(target)).to_pytorch());
-                let (a, b) = (Shape::from(&a.dims()[1..]), Shape::from(&b.dims()[1..]));
-                let message = format!("the model puts out {a} for each sample, but the targets are {b}");
-                (message, "make the last layer put out the shape of the targets".to_string())
-            }
             (Loss::CrossEntropy(_), TargetSpec::Values(_)) => (
-                "`cross_entropy` needs classes, but the data has real values as targets".to_string(),
-                "use the loss `mse`".to_string(),
+                "`cross_entropy` needs classes, but the targets of the data are numbers".to_string(),
+                "the loss for numbers is `mse`".to_string(),
             ),
             (Loss::Mse(_), TargetSpec::Classes(_)) => (
-                "`mse` needs real values as targets, but the data has classes".to_string(),
-                "use the loss `cross_entropy`".to_string(),
+                "`mse` needs numbers, but the targets of the data are classes".to_string(),
+                "the loss for classes is `cross_entropy`".to_string(),
             ),
+            // What the model is meant to put out is only known once the mistake before is gone.
+            _ if guessed => return false,
+            (Loss::CrossEntropy(_), TargetSpec::Classes(classes)) => match *sample.dims() {
+                [out] if if data.classes_exact { out == *classes } else { out >= *classes } => return true,
+                [out] => {
+                    let least = if data.classes_exact { "" } else { " or more" };
+                    let message = format!(
+                        "the model puts out {out} numbers for each sample, but there are {classes}{least} classes"
+                    );
+                    let last = y.made_by.map(|row| self.rows[row].kind.as_str());
+                    let help = match last {
+                        Some("linear") => format!("set `out_features = {classes}`: one for each class"),
+                        _ => format!("end the model with a `linear` with `out_features = {classes}`"),
+                    };
+                    (message, help)
+                }
+                [1, 1, c] if c == *classes => {
+                    let message =
+                        "`cross_entropy` takes one row of numbers for each sample, but the model puts out images";
+                    (message.to_string(), "end the model with \"flatten\"".to_string())
+                }
+                _ => {
+                    let message = "`cross_entropy` takes one row of numbers for each sample, but the model puts out more dimensions";
+                    let help = format!("end the model with \"flatten\" and a `linear` with `out_features = {classes}`");
+                    (message.to_string(), help)
+                }
+            },
+            (Loss::Mse(_), TargetSpec::Values(target)) => {
+                // A single number for each sample may come as [N] or [N, 1].
+                let single = |s: &Shape| s.len() == 1;
+                if sample == *target || (single(&sample) && single(target)) {
+                    return true;
+                }
+                let (a, b) = (sample_to_pytorch(&sample), sample_to_pytorch(target));
+                let message = format!("the model puts out {a} for each sample, but the targets are {b}");
+                let help = match *target.dims() {
+                    [n] => format!("end the model with a `linear` with `out_features = {n}`"),
+                    _ => "make the last layer put out the shape of the targets".to_string(),
+                };
+                (message, help)
+            }
         };
         let mut error = Diagnostic::error(message).help(help);
-        if let Some(row) = y.made_by {
-            error = error.at(self.rows[row].span, format!("the model ends here, with {shape}"));
-        }
-        for (key, what) in [("loss.type", "this loss"), ("data.source", "this data")] {
-            if let Some(span) = experiment.nearest_span(key) {
-                error = error.context(span, what);
+        let shape = self.shape(y).to_pytorch();
+        match y.made_by {
+            _ if guessed => {}
+            Some(row) => error = error.at(self.rows[row].span, format!("the model ends here, with {shape}")),
+            None => {
+                if let Some(span) = experiment.nearest_span("model.layers") {
+                    error = error.at(span, "there is no layer");
+                }
             }
         }
-        self.errors.push(error);
+        let targets = ["data.classes", "data.targets"].iter().find_map(|key| experiment.span_of(key));
+        if let Some(span) = targets.or_else(|| experiment.nearest_span("data.source")) {
+            error = error.context(span, "the targets");
+        }
+        if let Some(span) = experiment.nearest_span("loss.type") {
+            error = error.context(span, "the loss");
+        }
+        self.report(error);
         false
     }
-}
-
-/// A sample's dimensions with a batch of one before them.
-fn prepend(sample: &Shape) -> Vec<usize> {
-    std::iter::once(1).chain(sample.dims().iter().copied()).collect()
 }

@@ -1,25 +1,29 @@
 //! From an experiment to forward graphs: layers become operations, shapes are inferred as each is added.
 //!
-//! The builder reports every mistake that it can find in one go: after a layer that does not fit it goes on with the
-//! shape that the layer was meant to put out.
+//! The builder reports every mistake that it can find in one go: after a layer that does not fit it goes on with a guess
+//! at the shape that the layer was meant to put out, and says nothing of what may be wrong with the guess alone.
 
 mod containers;
+mod images;
 pub mod init;
 mod input;
 mod layers;
 mod loss;
+mod norms;
 mod params;
+mod rearrange;
+mod report;
 mod summary;
 
 pub use input::sample_shape;
 pub use loss::task;
 pub use summary::LayerRow;
 
-use crate::config::{Diagnostic, Experiment, LayerNode, Span};
+use crate::config::{Diagnostic, Experiment, LayerNode};
 use crate::data::DataSpec;
-use crate::graph::op::{Op, Permute, Reshape, ShapeError};
-use crate::graph::{DType, Graph, Role, Shape, ValueId, Variables};
-use std::collections::HashMap;
+use crate::graph::op::{Op, Permute, Reshape};
+use crate::graph::{DType, Graph, MAX_ELEMENTS, Role, Shape, ValueId, Variables};
+use std::collections::{HashMap, HashSet};
 
 /// What a graph is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +66,8 @@ pub fn forward(
     mode: Mode,
 ) -> Result<Forward, Vec<Diagnostic>> {
     let mut b = Builder {
+        experiment,
+        data,
         graph: Graph::new(),
         vars,
         mode,
@@ -69,12 +75,13 @@ pub fn forward(
         errors: Vec::new(),
         rows: Vec::new(),
         named: HashMap::new(),
+        guesses: HashSet::new(),
         dropouts: 0,
     };
-    let x = b.input(experiment, data);
+    let x = b.input();
     let y = b.sequence(&experiment.model.layers, x);
     let y = b.in_pytorch_order(y);
-    let loss = b.loss(experiment, data, y);
+    let loss = b.loss(y);
     b.finish_rows();
     if b.errors.is_empty() {
         b.graph.values[y.value.index()].role = Role::Output;
@@ -96,6 +103,8 @@ struct Tensor {
 }
 
 struct Builder<'a> {
+    experiment: &'a Experiment,
+    data: &'a DataSpec,
     graph: Graph,
     vars: &'a mut Variables,
     mode: Mode,
@@ -104,6 +113,8 @@ struct Builder<'a> {
     rows: Vec<LayerRow>,
     /// Results by the full path of the layer, for `from`.
     named: HashMap<String, Tensor>,
+    /// Values whose shapes are guesses, because of a mistake that has been reported.
+    guesses: HashSet<ValueId>,
     /// Number of dropout layers so far: each draws its own masks.
     dropouts: u32,
 }
@@ -121,15 +132,43 @@ impl Builder<'_> {
     }
 
     /// The operands of a layer: what `from` names, or what the layer before put out.
-    fn operands(&self, node: &LayerNode, x: Tensor) -> Vec<Tensor> {
-        match &node.from {
+    fn operands(&mut self, node: &LayerNode, x: Tensor) -> Vec<Tensor> {
+        let Some(list) = &node.from else { return vec![x] };
+        let mut operands = Vec::with_capacity(list.len());
+        for (path, span) in list {
             // The configuration layer has resolved the names to paths of layers that come before.
-            Some(list) => list.iter().filter_map(|(path, _)| self.named.get(path).copied()).collect(),
-            None => vec![x],
+            operands.push(self.named.get(path).copied().unwrap_or_else(|| {
+                let message = format!("`{path}` is not there: it belongs to a projection that is not needed");
+                let error = Diagnostic::error(message)
+                    .at(*span, "puts out nothing")
+                    .help("a `projection` stands in only where a residual's input and output differ in shape");
+                self.report(error);
+                let shape = self.shape(x).clone();
+                Tensor { value: self.guess(shape), flat: None, made_by: None }
+            }));
         }
+        operands
     }
 
-    /// Adds `op`; on failure reports it at `node` and goes on with a value of shape `meant`.
+    /// A value that stands for what a layer with a mistake puts out.
+    fn stand_in(&mut self, mut shape: Shape) -> ValueId {
+        if shape.len() > MAX_ELEMENTS
+            && let Some((_, others)) = shape.0.split_last_mut()
+        {
+            others.fill(1);
+        }
+        self.graph.add_value(DType::F32, shape, Role::Temporary)
+    }
+
+    /// A stand-in of which not even the shape is certain.
+    fn guess(&mut self, shape: Shape) -> ValueId {
+        let value = self.stand_in(shape);
+        self.guesses.insert(value);
+        value
+    }
+
+    /// Adds `op` of the layer `node`, whose inputs are `from`; on failure reports it and goes on with a guess of shape
+    /// `meant`. `help` says what to do about it.
     fn apply(
         &mut self,
         node: &LayerNode,
@@ -137,55 +176,29 @@ impl Builder<'_> {
         operands: &[ValueId],
         from: &[Tensor],
         meant: Shape,
+        help: &str,
     ) -> ValueId {
         match self.graph.add1(op, operands) {
-            Ok(v) => v,
-            Err(e) => {
-                self.shape_error(node, &e, from);
-                self.graph.add_value(DType::F32, meant, Role::Temporary)
-            }
-        }
-    }
-
-    /// Reports that `node` cannot take what it is given, and shows the layer that made it.
-    fn shape_error(&mut self, node: &LayerNode, e: &ShapeError, from: &[Tensor]) {
-        let culprit = e.input.and_then(|i| from.get(i)).or(from.first()).copied();
-        self.mismatch(node, e.message.clone(), "does not fit here", culprit, None);
-    }
-
-    /// An error at `node`, with the layer that made `x` as context.
-    fn mismatch(
-        &mut self,
-        node: &LayerNode,
-        message: impl Into<String>,
-        label: impl Into<String>,
-        x: Option<Tensor>,
-        help: Option<String>,
-    ) {
-        let at = |span: Span| Diagnostic::error(message).at(span, label);
-        let mut error = at(node.span);
-        if let Some(x) = x {
-            let shape = self.shape(x).to_pytorch();
-            match x.made_by {
-                Some(row) if self.rows[row].span != node.span => {
-                    error = error.context(self.rows[row].span, format!("puts out {shape}"));
+            Ok(v) => {
+                if from.iter().any(|t| self.guesses.contains(&t.value)) {
+                    self.guesses.insert(v);
                 }
-                Some(_) => {}
-                None => error.message = format!("{} (the data comes as {shape})", error.message),
+                v
             }
-        }
-        if let Some(help) = help {
-            error = error.help(help);
-        }
-        // A block that is instantiated many times would report one mistake as often.
-        if !self.errors.contains(&error) {
-            self.errors.push(error);
+            Err(e) => {
+                self.refuse(node, &e.message, "does not fit here", from, help);
+                self.guess(meant)
+            }
         }
     }
 
     /// `op` on values that are known to fit it.
     fn plain(&mut self, op: impl Into<Op>, operands: &[ValueId]) -> ValueId {
-        self.graph.add1(op, operands).expect("the builder made the operands for this operation")
+        let y = self.graph.add1(op, operands).expect("the builder made the operands for this operation");
+        if operands.iter().any(|v| self.guesses.contains(v)) {
+            self.guesses.insert(y);
+        }
+        y
     }
 
     /// The value with its elements in PyTorch's order, if it is a flattened image.

@@ -1,7 +1,8 @@
 //! Parameters and buffers of layers, with PyTorch's names and initial distributions.
 
 use super::Builder;
-use crate::graph::{DType, Fill, Shape, Storage, ValueId, VarKind, Variable};
+use crate::config::{Diagnostic, LayerNode};
+use crate::graph::{DType, Fill, MAX_ELEMENTS, Shape, Storage, ValueId, VarKind, Variable};
 
 /// A parameter or buffer to be made.
 pub(super) struct Param<'a> {
@@ -35,12 +36,19 @@ pub(super) fn uniform_fan_in(fan_in: usize) -> Fill {
 }
 
 impl Builder<'_> {
-    /// The value of parameter `path.name`, made on first use.
-    pub(super) fn param(&mut self, path: &str, p: Param) -> ValueId {
-        let name = if path.is_empty() { p.name.to_string() } else { format!("{path}.{}", p.name) };
-        let trainable = p.kind == VarKind::Parameter;
-        let Param { dtype, shape, storage, init, kind, .. } = p;
-        let var = Variable { name, dtype, shape, kind, trainable, storage, init, origin: path.to_string() };
+    /// The value of the parameter or buffer `p` of the layer `node`, made on first use.
+    pub(super) fn param(&mut self, node: &LayerNode, p: Param) -> ValueId {
+        let Param { name, dtype, shape, storage, init, kind } = p;
+        if shape.len() > MAX_ELEMENTS {
+            let message = format!("the parameter `{name}` of shape {} is too large", storage.outside);
+            let error = Diagnostic::error(message).at(node.span, format!("more than {MAX_ELEMENTS} elements"));
+            self.report(error);
+            return self.guess(shape);
+        }
+        let path = &node.path;
+        let name = if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
+        let trainable = kind == VarKind::Parameter;
+        let var = Variable { name, dtype, shape, kind, trainable, storage, init, origin: path.clone() };
         let id = self.vars.get_or_add(var);
         self.graph.variable(self.vars, id)
     }

@@ -30,7 +30,8 @@ impl Builder<'_> {
             for node in self.graph.nodes.iter().filter(|n| n.origin as usize == origin) {
                 let infos =
                     |list: &[crate::graph::ValueId]| list.iter().map(|v| self.graph.value(*v)).collect::<Vec<_>>();
-                row.flops += node.op.rules().flops(&infos(&node.inputs), &infos(&node.outputs));
+                let flops = node.op.rules().flops(&infos(&node.inputs), &infos(&node.outputs));
+                row.flops = row.flops.saturating_add(flops);
                 for v in &node.inputs {
                     let Role::Parameter(id) = self.graph.value(*v).role else { continue };
                     if !seen.contains(&id) && self.vars[id].kind == VarKind::Parameter {

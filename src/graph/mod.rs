@@ -83,7 +83,7 @@ pub struct Value {
 impl Value {
     /// Size in bytes, without padding.
     pub fn bytes(&self) -> usize {
-        self.shape.len() * self.dtype.bytes()
+        self.shape.len().saturating_mul(self.dtype.bytes())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::backend::Backend;
 use crate::build::{self, Forward, LayerRow, Mode};
+use crate::config::experiment::Pattern;
 use crate::config::sections::OptimizerRule;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::DataSpec;
@@ -130,7 +131,12 @@ pub fn build(
             sources.push(source(&format!("{name}, batch of {batch}"), graph, &forward));
         }
     }
-    check_freeze(experiment, &mut vars)?;
+    if sizes.train.is_empty() {
+        let errors = freeze(experiment, &mut vars);
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+    }
     let plan = Plan::new(Arc::new(vars), sources, |g, n| backend.workspace(g, n));
     Ok(Programs { plan: Arc::new(plan), rows, kinds })
 }
@@ -197,14 +203,12 @@ fn train_graph(
 
 /// Applies `freeze`, and gathers what the optimizer is told about each parameter.
 fn update_spec(experiment: &Experiment, vars: &mut Variables) -> Result<UpdateSpec, Vec<Diagnostic>> {
-    check_freeze(experiment, vars)?;
+    let mut errors = freeze(experiment, vars);
     let o = &experiment.optimizer;
-    let mut errors = Vec::new();
-    let names: Vec<(VarId, String)> =
-        vars.iter().filter(|(_, v)| v.kind == VarKind::Parameter).map(|(id, v)| (id, v.name.clone())).collect();
+    let names = parameters(vars);
     for pattern in o.groups.iter().flat_map(|g| &g.patterns) {
         if !names.iter().any(|(_, n)| pattern.matches(n)) {
-            errors.push(no_match(pattern, names.iter().map(|(_, n)| n.as_str()), "match"));
+            errors.push(no_match(pattern, &names, "match"));
         }
     }
     let tensors: Vec<(VarId, TensorOptions)> = names
@@ -221,12 +225,7 @@ fn update_spec(experiment: &Experiment, vars: &mut Variables) -> Result<UpdateSp
         })
         .collect();
     if tensors.is_empty() {
-        let mut error = Diagnostic::error("there is no parameter to train");
-        let key = if experiment.model.freeze.is_empty() { "model" } else { "model.freeze" };
-        if let Some(span) = experiment.nearest_span(key) {
-            error = error.at(span, if names.is_empty() { "no layer has parameters" } else { "freezes all of them" });
-        }
-        errors.push(error);
+        errors.push(nothing_to_train(experiment, names.is_empty()));
     }
     if !errors.is_empty() {
         return Err(errors);
@@ -256,11 +255,14 @@ fn update_spec(experiment: &Experiment, vars: &mut Variables) -> Result<UpdateSp
     Ok(UpdateSpec { algorithm, clip_norm: experiment.train.clip_grad_norm.map(|c| c as f32), tensors })
 }
 
-/// Marks the parameters that `freeze` names.
-fn check_freeze(experiment: &Experiment, vars: &mut Variables) -> Result<(), Vec<Diagnostic>> {
+fn parameters(vars: &Variables) -> Vec<(VarId, String)> {
+    vars.iter().filter(|(_, v)| v.kind == VarKind::Parameter).map(|(id, v)| (id, v.name.clone())).collect()
+}
+
+/// Marks the parameters that `freeze` names; reports patterns that name none.
+fn freeze(experiment: &Experiment, vars: &mut Variables) -> Vec<Diagnostic> {
     let mut errors = Vec::new();
-    let names: Vec<(VarId, String)> =
-        vars.iter().filter(|(_, v)| v.kind == VarKind::Parameter).map(|(id, v)| (id, v.name.clone())).collect();
+    let names = parameters(vars);
     for pattern in &experiment.model.freeze {
         let mut found = false;
         for (id, _) in names.iter().filter(|(_, n)| pattern.matches(n)) {
@@ -268,29 +270,46 @@ fn check_freeze(experiment: &Experiment, vars: &mut Variables) -> Result<(), Vec
             found = true;
         }
         if !found {
-            errors.push(no_match(pattern, names.iter().map(|(_, n)| n.as_str()), "freeze"));
+            errors.push(no_match(pattern, &names, "freeze"));
         }
     }
-    if errors.is_empty() { Ok(()) } else { Err(errors) }
+    errors
 }
 
-fn no_match<'a>(
-    pattern: &crate::config::experiment::Pattern,
-    names: impl Iterator<Item = &'a str> + Clone,
-    key: &str,
-) -> Diagnostic {
-    let error = Diagnostic::error(format!("`{}` in `{key}` names no parameter", pattern.text))
-        .at(pattern.span, "matches nothing");
-    let similar = names
-        .clone()
-        .map(|n| (strsim::jaro_winkler(&pattern.text, n), n))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .filter(|(score, _)| *score > 0.75);
-    match similar {
-        Some((_, name)) => error.help(format!("there is a parameter `{name}`")),
-        None => {
-            let first: Vec<&str> = names.take(6).collect();
-            error.help(format!("parameters are called {}, …", first.join(", ")))
-        }
+fn nothing_to_train(experiment: &Experiment, no_parameters: bool) -> Diagnostic {
+    let error = Diagnostic::error("there is no parameter to train");
+    let (key, label, help) = if no_parameters {
+        ("model.layers", "no layer has parameters", "add a `linear` or a `conv2d`")
+    } else {
+        ("model.freeze", "freezes all parameters", "leave those out that are to be trained")
+    };
+    let error = error.help(help);
+    match experiment.nearest_span(key) {
+        Some(span) => error.at(span, label),
+        None => error,
     }
+}
+
+/// The error for a pattern that fits no parameter's name.
+fn no_match(pattern: &Pattern, names: &[(VarId, String)], key: &str) -> Diagnostic {
+    let error =
+        Diagnostic::error(format!("`{}` in `{key}` fits no parameter", pattern.text)).at(pattern.span, "fits nothing");
+    // What could have been meant: a name, or all names that begin with the same layers.
+    let groups = names.iter().flat_map(|(_, n)| n.match_indices('.').map(|(dot, _)| format!("{}.*", &n[..dot])));
+    let similar = names
+        .iter()
+        .map(|(_, n)| n.clone())
+        .chain(groups)
+        .map(|n| (strsim::jaro_winkler(&pattern.text, &n), n))
+        .max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(&a.1)))
+        .filter(|(score, _)| *score > 0.8);
+    if let Some((_, name)) = similar {
+        return error.help(format!("did you mean `{name}`?"));
+    }
+    let first: Vec<&str> = names.iter().take(4).map(|(_, n)| n.as_str()).collect();
+    error.help(match names.len() {
+        0 => "the model has no parameters".to_string(),
+        1..=4 => format!("the parameters are called {}", first.join(", ")),
+        _ => format!("parameters are called {}, …", first.join(", ")),
+    })
 }

@@ -82,9 +82,8 @@ impl OpRules for Conv2d {
             return Err(ShapeError::of(
                 0,
                 format!(
-                    "the kernel ({kh}×{kw}, dilation {}×{}) is larger than the padded input ({}×{})",
-                    self.dilation[0],
-                    self.dilation[1],
+                    "{} is larger than the image ({}×{}, padding included)",
+                    super::pool::window("kernel", [kh, kw], self.dilation),
                     h + self.padding[0] + self.padding[1],
                     w + self.padding[2] + self.padding[3]
                 ),

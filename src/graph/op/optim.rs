@@ -56,32 +56,18 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// Names of the state tensors, in the order in which the operands come.
-    pub fn slots(&self) -> Vec<&'static str> {
+    pub fn slots(&self) -> &'static [&'static str] {
         match *self {
-            Algorithm::Sgd { momentum, .. } => {
-                if momentum != 0.0 {
-                    vec!["momentum_buffer"]
-                } else {
-                    vec![]
-                }
-            }
-            Algorithm::Adam { amsgrad, .. } => {
-                let mut s = vec!["exp_avg", "exp_avg_sq"];
-                if amsgrad {
-                    s.push("max_exp_avg_sq");
-                }
-                s
-            }
-            Algorithm::RmsProp { momentum, centered, .. } => {
-                let mut s = vec!["square_avg"];
-                if momentum != 0.0 {
-                    s.push("momentum_buffer");
-                }
-                if centered {
-                    s.push("grad_avg");
-                }
-                s
-            }
+            Algorithm::Sgd { momentum: 0.0, .. } => &[],
+            Algorithm::Sgd { .. } => &["momentum_buffer"],
+            Algorithm::Adam { amsgrad: false, .. } => &["exp_avg", "exp_avg_sq"],
+            Algorithm::Adam { amsgrad: true, .. } => &["exp_avg", "exp_avg_sq", "max_exp_avg_sq"],
+            Algorithm::RmsProp { momentum, centered, .. } => match (momentum != 0.0, centered) {
+                (false, false) => &["square_avg"],
+                (true, false) => &["square_avg", "momentum_buffer"],
+                (false, true) => &["square_avg", "grad_avg"],
+                (true, true) => &["square_avg", "momentum_buffer", "grad_avg"],
+            },
         }
     }
 }

@@ -86,6 +86,16 @@ pub fn pool_out(
     Some(out)
 }
 
+/// A window for people: `the kernel (3×3, 5×5 with its dilation)`.
+pub(super) fn window(what: &str, size: [usize; 2], dilation: [usize; 2]) -> String {
+    let [h, w] = size;
+    if dilation == [1, 1] {
+        return format!("the {what} ({h}×{w})");
+    }
+    let reach = |i: usize| dilation[i] * (size[i] - 1) + 1;
+    format!("the {what} ({h}×{w}, {}×{} with its dilation)", reach(0), reach(1))
+}
+
 struct Window<'a> {
     name: &'a str,
     kernel: [usize; 2],
@@ -112,9 +122,8 @@ impl Window<'_> {
                 ShapeError::of(
                     0,
                     format!(
-                        "the window ({}×{}) is larger than the padded input ({}×{})",
-                        self.kernel[0],
-                        self.kernel[1],
+                        "{} is larger than the image ({}×{}, padding included)",
+                        window("window", self.kernel, self.dilation),
                         h + 2 * self.padding[0],
                         w + 2 * self.padding[1]
                     ),

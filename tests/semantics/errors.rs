@@ -1,0 +1,388 @@
+//! Mistakes that show when layers are put together, as they look to the person who made them.
+
+use runner::backend::cpu::CpuBackend;
+use runner::config::{self, diagnostics};
+use runner::data::{DataSpec, TargetSpec};
+use runner::graph::{DType, Shape};
+use runner::passes::PassOptions;
+use runner::train::input;
+use runner::train::programs::{self, Sizes};
+
+/// A configuration with these layers, on images of 3×32×32 of ten classes.
+fn images(layers: &str) -> String {
+    with("shape = [3, 32, 32]\nclasses = 10", layers)
+}
+
+/// The same on vectors of 13 numbers.
+fn vectors(layers: &str) -> String {
+    with("shape = [13]\nclasses = 10", layers)
+}
+
+fn with(data: &str, layers: &str) -> String {
+    format!(
+        r#"[data]
+source = "synthetic"
+{data}
+samples = 1000
+batch_size = 64
+
+[model]
+layers = [
+{layers}
+]
+
+[loss]
+type = "cross_entropy"
+
+[optimizer]
+type = "sgd"
+lr = 0.1
+
+[train]
+epochs = 1
+"#
+    )
+}
+
+/// What is said of a configuration that is right in itself.
+fn told(text: &str) -> String {
+    told_on(text, None)
+}
+
+/// [`told`], for samples of which `data` tells how they look.
+fn told_on(text: &str, data: Option<DataSpec>) -> String {
+    let loaded = config::load_str("test.toml", text, &[]).unwrap_or_else(|failure| panic!("{failure}"));
+    let experiment = &loaded.experiment;
+    let data = data.unwrap_or_else(|| input::describe(experiment).unwrap());
+    let loading = &experiment.data.loading;
+    let sizes = Sizes {
+        train: Sizes::of(loading.batch_size, data.train, loading.drop_last),
+        eval: Sizes::of(loading.eval_batch_size(), data.val, false),
+        predict: Vec::new(),
+    };
+    let backend = CpuBackend::new(Some(1)).unwrap();
+    match programs::build(experiment, &data, &sizes, &backend, &PassOptions::default()) {
+        Ok(_) => "nothing is wrong\n".to_string(),
+        Err(errors) => {
+            assert!(errors.iter().all(|e| e.span().is_some()), "{errors:?}");
+            diagnostics::render(&loaded.sources, &errors, false)
+        }
+    }
+}
+
+/// One snapshot for configurations with mistakes of the same kind.
+macro_rules! mistakes {
+    ($($test:ident: [$($text:expr),* $(,)?];)*) => {
+        $(
+            #[test]
+            fn $test() {
+                let all: Vec<String> = [$($text),*].iter().map(|text| told(text)).collect();
+                insta::assert_snapshot!(all.join("\n==========\n"));
+            }
+        )*
+    };
+}
+
+mistakes! {
+    linear_on_images: [
+        images(r#"  { type = "conv2d", out_channels = 8, kernel_size = 3 },
+  "relu",
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { type = "linear", out_features = 10 },"#),
+    ];
+
+    images_wanted: [
+        images(r#"  "flatten",
+  { type = "conv2d", out_channels = 8, kernel_size = 3 },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+        vectors(r#"  { type = "conv2d", out_channels = 8, kernel_size = 3 },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+        vectors(r#"  { type = "linear", out_features = 10 },
+  { type = "max_pool2d", kernel_size = 2 },"#),
+        vectors(r#"  { type = "linear", out_features = 10 },
+  { type = "adaptive_avg_pool2d", output_size = 1 },"#),
+    ];
+
+    images_too_small: [
+        images(r#"  { type = "max_pool2d", kernel_size = 16 },
+  { type = "conv2d", out_channels = 8, kernel_size = 5, padding = 1 },
+  "relu",
+  { type = "conv2d", out_channels = 8, kernel_size = 5 },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { type = "conv2d", out_channels = 8, kernel_size = 3, dilation = 20 },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { type = "max_pool2d", kernel_size = 16 },
+  { type = "avg_pool2d", kernel_size = 3 },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { type = "max_pool2d", kernel_size = 33, padding = 0 },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+    ];
+
+    groups: [
+        images(r#"  { type = "conv2d", out_channels = 9, kernel_size = 3 },
+  { type = "conv2d", out_channels = 8, kernel_size = 3, groups = 4 },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { type = "conv2d", out_channels = 8, kernel_size = 3, groups = "in_channels" },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { type = "conv2d", out_channels = 8, kernel_size = 3 },
+  { type = "group_norm", num_groups = 3 },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+    ];
+
+    residual_sums: [
+        images(r#"  { type = "residual", layers = [
+    { type = "conv2d", out_channels = 8, kernel_size = 3, stride = 2, padding = 1 },
+    "relu",
+  ] },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { type = "conv2d", out_channels = 4, kernel_size = 1 },
+  { name = "block", type = "residual", layers = [
+    { type = "conv2d", out_channels = 8, kernel_size = 3, stride = 2, padding = 1 },
+  ], projection = { type = "conv2d", out_channels = 8, kernel_size = 1 } },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { type = "residual", shortcut = "if_same_shape", layers = [
+    { type = "conv2d", out_channels = 8, kernel_size = 3, stride = 2, padding = 1 },
+  ] },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+    ];
+
+    gates_and_branches: [
+        images(r#"  { type = "conv2d", out_channels = 8, kernel_size = 1 },
+  { type = "gate", layers = [
+    { type = "adaptive_avg_pool2d", output_size = 1 },
+    { type = "conv2d", out_channels = 4, kernel_size = 1 },
+    "sigmoid",
+  ] },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { type = "conv2d", out_channels = 1, kernel_size = 1 },
+  { type = "gate", layers = [{ type = "conv2d", out_channels = 4, kernel_size = 1 }] },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { name = "split", type = "branches", combine = "add", branches = [
+    { type = "conv2d", out_channels = 8, kernel_size = 1 },
+    { type = "conv2d", out_channels = 8, kernel_size = 3, padding = 1 },
+    { type = "conv2d", out_channels = 6, kernel_size = 1 },
+  ] },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { name = "split", type = "branches", combine = "concat", branches = [
+    { type = "conv2d", out_channels = 8, kernel_size = 1 },
+    { type = "conv2d", out_channels = 6, kernel_size = 3 },
+  ] },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+    ];
+
+    several_inputs: [
+        images(r#"  { name = "a", type = "conv2d", out_channels = 8, kernel_size = 3 },
+  { name = "b", type = "conv2d", out_channels = 8, kernel_size = 3 },
+  { type = "add", from = ["a", "b"] },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { name = "a", type = "conv2d", out_channels = 8, kernel_size = 3 },
+  { name = "b", type = "flatten" },
+  { type = "multiply", from = ["a", "b"] },
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { name = "a", type = "conv2d", out_channels = 8, kernel_size = 3 },
+  { name = "b", type = "conv2d", out_channels = 8, kernel_size = 3 },
+  { type = "concat", from = ["a", "b"] },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+        vectors(r#"  { name = "a", type = "linear", out_features = 4 },
+  { name = "b", type = "linear", out_features = 6 },
+  { type = "concat", from = ["a", "b"], dim = 2 },
+  { type = "linear", out_features = 10 },"#),
+    ];
+
+    projections_that_are_not_needed: [
+        images(r#"  { name = "block", type = "residual", layers = [
+    { type = "conv2d", out_channels = 3, kernel_size = 3, padding = 1 },
+  ], projection = { name = "p", type = "conv2d", out_channels = 3, kernel_size = 1 } },
+  { type = "add", from = ["block", "block.p"] },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+    ];
+
+    normalisation: [
+        images(r#"  "batch_norm1d",
+  "flatten",
+  "batch_norm2d",
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { type = "layer_norm", normalized_dims = 4 },
+  "flatten",
+  { type = "layer_norm", normalized_dims = 2 },
+  { type = "linear", out_features = 10 },"#),
+    ];
+
+    dimensions: [
+        images(r#"  { type = "flatten", start_dim = 0 },
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { type = "flatten", start_dim = 2, end_dim = 1 },
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { type = "flatten", end_dim = 4 },
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { type = "flatten", start_dim = 2 },
+  { type = "linear", out_features = 10 },"#),
+    ];
+
+    outputs: [
+        images(r#"  "flatten",
+  { type = "linear", out_features = 7 },"#),
+        images(r#"  { type = "conv2d", out_channels = 10, kernel_size = 3 },
+  { type = "adaptive_avg_pool2d", output_size = 1 },"#),
+        images(r#"  { type = "conv2d", out_channels = 10, kernel_size = 3 },
+  "relu",
+  { type = "flatten", start_dim = 2 },"#),
+        vectors(r#"  "relu",
+  "dropout","#),
+        vectors(r#"  { layers = [] },"#),
+        with("shape = [13]\ntargets = 2", r#"  { type = "linear", out_features = 3 },"#)
+            .replace("cross_entropy", "mse"),
+    ];
+
+    last_batch_of_one: [
+        vectors(r#"  { type = "linear", out_features = 32 },
+  "batch_norm1d",
+  "relu",
+  { type = "linear", out_features = 10 },"#)
+            .replace("samples = 1000", "samples = 1025"),
+        vectors(r#"  { type = "linear", out_features = 32 },
+  { type = "batch_norm1d", track_running_stats = false },
+  "relu",
+  { type = "linear", out_features = 10 },"#)
+            .replace("samples = 1000", "samples = 1000\nval_samples = 65"),
+        vectors(r#"  { type = "linear", out_features = 10 },
+  "batch_norm1d","#)
+            .replace("batch_size = 64", "batch_size = 1"),
+        // Images of more than one pixel have enough values, and so has what is left with `drop_last`.
+        images(r#"  "batch_norm2d",
+  "flatten",
+  { type = "linear", out_features = 10 },"#)
+            .replace("samples = 1000", "samples = 1025"),
+        vectors(r#"  { type = "linear", out_features = 10 },
+  "batch_norm1d","#)
+            .replace("samples = 1000", "samples = 1025\ndrop_last = true"),
+    ];
+
+    transforms: [
+        images(FLAT).replace("batch_size = 64", "transforms = [{ type = \"normalize\", mean = [0.5, 0.5], std = [0.2] }]"),
+        vectors(FLAT).replace("batch_size = 64", "transforms = [{ type = \"normalize\", mean = [0.5], std = [0.2, 0.3] }]"),
+        images(FLAT).replace("batch_size = 64", "train_transforms = [{ type = \"random_crop\", size = 28 }]"),
+        images(FLAT).replace("batch_size = 64", "train_transforms = [{ type = \"random_crop\", size = 40, padding = 2 }]"),
+        images(FLAT).replace("batch_size = 64", "train_transforms = [{ type = \"random_crop\", size = [32, 33] }]"),
+        vectors(FLAT).replace(
+            "batch_size = 64",
+            "train_transforms = [\n  { type = \"random_crop\", size = 8 },\n  \"random_horizontal_flip\",\n]",
+        ),
+    ];
+
+    names_of_parameters: [
+        images(NAMED).replace("[model]\n", "[model]\nfreeze = [\"feature.*\"]\n"),
+        images(NAMED).replace("[model]\n", "[model]\nfreeze = [\"features.0.weigth\", \"encoder.*\"]\n"),
+        images(NAMED).replace("[model]\n", "[model]\nfreeze = [\"*\"]\n"),
+        images(NAMED).replace("lr = 0.1", "lr = 0.1\ngroups = [{ match = [\"clasifier.*\"], lr = 0.01 }]"),
+        images(NAMED)
+            .replace("lr = 0.1", "lr = 0.1\ngroups = [{ match = [\"head.*\", \"*.bias\"], lr = 0.01 }]")
+            .replace("[model]\n", "[model]\nfreeze = [\"backbone.*\"]\n"),
+    ];
+
+    several_at_once: [
+        images(r#"  { type = "conv2d", out_channels = 8, kernel_size = 64 },
+  { type = "group_norm", num_groups = 3 },
+  "flatten",
+  { type = "conv2d", out_channels = 8, kernel_size = 3 },
+  { type = "adaptive_avg_pool2d", output_size = 1 },
+  "flatten",
+  { type = "layer_norm", normalized_dims = 2 },
+  { type = "linear", out_features = 7 },"#)
+            .replace("batch_size = 64", "transforms = [{ type = \"normalize\", mean = [0.5, 0.5], std = [0.2] }]"),
+    ];
+
+    mistakes_in_blocks_are_told_once: [
+        images(r#"  { block = "stage", repeat = 8 },
+  "flatten",
+  { type = "linear", out_features = 10 },"#)
+            + r#"
+[blocks.stage]
+layers = [
+  { type = "conv2d", out_channels = 8, kernel_size = 3, padding = 1 },
+  { type = "group_norm", num_groups = 3 },
+  "relu",
+]
+"#,
+        images(r#"  { name = "stages", block = "stage", repeat = 8 },
+  "flatten",
+  { type = "linear", out_features = 10 },"#)
+            + r#"
+[blocks.stage]
+layers = [
+  { type = "conv2d", out_channels = 8, kernel_size = 3, stride = 2 },
+]
+"#,
+    ];
+
+    sizes: [
+        images(r#"  { type = "conv2d", out_channels = 16777216, kernel_size = 16777216, padding = 16777216 },
+  "flatten",
+  { type = "linear", out_features = 16777216 },
+  { type = "linear", out_features = 10 },"#),
+        vectors(r#"  { type = "linear", out_features = 16777216 },
+  { type = "linear", out_features = 10 },"#)
+            .replace("batch_size = 64", "batch_size = 16777216"),
+        images(FLAT).replace("batch_size = 64", "batch_size = 16777216").replace("[3, 32, 32]", "[1, 4096, 4096]"),
+    ];
+}
+
+const FLAT: &str = r#"  "flatten",
+  { type = "linear", out_features = 10 },"#;
+
+const NAMED: &str = r#"  { name = "features", layers = [
+    { type = "conv2d", out_channels = 8, kernel_size = 3 },
+    "batch_norm2d",
+    "relu",
+  ] },
+  { name = "classifier", layers = ["flatten", { type = "linear", out_features = 10 }] },"#;
+
+/// Samples from a file, whose targets the configuration does not tell.
+#[test]
+fn targets_from_a_file() {
+    let spec = |targets, classes_exact| DataSpec {
+        input: Shape::from([13]),
+        dtype: DType::F32,
+        targets,
+        classes_exact,
+        class_names: None,
+        train: Some(100),
+        val: Some(0),
+    };
+    let text = |loss: &str, out: usize| {
+        with("", &format!("  {{ type = \"linear\", out_features = {out} }},"))
+            .replace("source = \"synthetic\"\n\nsamples = 1000", "source = \"tensors\"\npath = \"samples.safetensors\"")
+            .replace("cross_entropy", loss)
+    };
+    let values = |shape: &[usize]| spec(TargetSpec::Values(Shape::from(shape)), true);
+    let classes = |n, exact| spec(TargetSpec::Classes(n), exact);
+    let all = [
+        told_on(&text("mse", 10), Some(classes(10, true))),
+        told_on(&text("cross_entropy", 10), Some(values(&[1]))),
+        told_on(&text("cross_entropy", 3), Some(classes(5, false))),
+        told_on(&text("cross_entropy", 7), Some(classes(5, false))),
+        told_on(&text("mse", 2), Some(values(&[4]))),
+        told_on(&text("mse", 2), Some(values(&[4, 4, 3]))),
+        told_on(&text("mse", 1), Some(values(&[]))),
+    ];
+    insta::assert_snapshot!(all.join("\n==========\n"));
+}

@@ -1,0 +1,7 @@
+//! What a configuration means once model and data are at hand: mistakes that only then can be seen, memory, and that no
+//! list of layers makes the program panic.
+
+mod errors;
+mod memory;
+mod nets;
+mod random;

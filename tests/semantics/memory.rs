@@ -1,0 +1,210 @@
+//! The memory plan of random and of real models.
+
+use crate::nets::fitting;
+use crate::random::build;
+use runner::backend::cpu::CpuBackend;
+use runner::backend::{Backend, Executable, HostBuffer};
+use runner::build::init::initial;
+use runner::config;
+use runner::graph::{Graph, Input, Role, ValueId};
+use runner::plan::{Place, Plan, Program, Region, align};
+use runner::random::{Purpose, Stream};
+use runner::train::programs::{Kind, Programs};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How many random models each test draws.
+const MODELS: u64 = 60;
+
+fn model(seed: u64, backend: &CpuBackend) -> Programs {
+    let text = fitting(seed);
+    let loaded = config::load_str("random.toml", &text, &[]).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    build(&loaded.experiment, backend).unwrap_or_else(|e| panic!("{e:?}\n{text}"))
+}
+
+/// For each value, the value whose memory it is: itself, or what it reshapes.
+fn owners(graph: &Graph) -> Vec<usize> {
+    let mut owner: Vec<usize> = (0..graph.values.len()).collect();
+    for node in graph.nodes.iter().filter(|n| n.op.rules().is_alias()) {
+        owner[node.outputs[0].index()] = owner[node.inputs[0].index()];
+    }
+    owner
+}
+
+/// Runs through a program with a map of who has written which bytes last, and checks that every operand is still there
+/// when it is read, and outputs at the end: the definition of a right plan, without lifetimes.
+fn replay(program: &Program) {
+    let graph = &program.graph;
+    let owner = owners(graph);
+    // Start of a stretch of transient memory, its end, and the value that was written there last.
+    let mut memory: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
+    let write = |memory: &mut BTreeMap<usize, (usize, usize)>, start: usize, len: usize, who: usize| {
+        memory.retain(|s, (end, _)| *end <= start || *s >= start + len);
+        if len > 0 {
+            memory.insert(start, (start + len, who));
+        }
+    };
+    let transient = |v: ValueId| program.places[v.index()].region == Region::Transient;
+    let check = |memory: &BTreeMap<usize, (usize, usize)>, v: ValueId, at: &str| {
+        let Place { offset, .. } = program.places[v.index()];
+        let len = graph.value(v).bytes();
+        let found = memory.get(&offset);
+        assert_eq!(found, Some(&(offset + len, owner[v.index()])), "{}: {at}: value {}", program.name, v.0);
+        assert!(offset % 64 == 0 && offset + len <= program.transient_bytes);
+    };
+    for (i, node) in graph.nodes.iter().enumerate() {
+        let rules = node.op.rules();
+        let here = format!("node {i} (`{}`)", rules.name());
+        if rules.is_alias() {
+            assert_eq!(program.places[node.inputs[0].index()], program.places[node.outputs[0].index()], "{here}");
+            continue;
+        }
+        let operands = || node.inputs.iter().copied().filter(|v| transient(*v));
+        operands().for_each(|v| check(&memory, v, &here));
+        // Workspace is used together with the operands and the results.
+        let (start, len) = program.workspace[i];
+        write(&mut memory, start, len, usize::MAX);
+        operands().for_each(|v| check(&memory, v, &format!("{here}, workspace")));
+        for (o, output) in node.outputs.iter().enumerate() {
+            let Place { offset, .. } = program.places[output.index()];
+            let over = rules.in_place().filter(|_| o == 0).map(|k| node.inputs[k]);
+            write(&mut memory, offset, graph.value(*output).bytes(), output.index());
+            // While results are written only that operand may go that the operation allows to be written over.
+            for v in operands().filter(|v| over.is_none_or(|over| owner[over.index()] != owner[v.index()])) {
+                check(&memory, v, &format!("{here}, output {o}"));
+            }
+            for before in &node.outputs[..o] {
+                check(&memory, *before, &format!("{here}, output {o}"));
+            }
+        }
+    }
+    let outputs = (0..graph.values.len() as u32).map(ValueId).filter(|v| graph.value(*v).role == Role::Output);
+    outputs.filter(|v| transient(*v)).for_each(|v| check(&memory, v, "the end"));
+}
+
+#[test]
+fn every_operand_is_there_when_it_is_read() {
+    let backend = CpuBackend::new(Some(2)).unwrap();
+    for seed in 0..MODELS {
+        model(seed, &backend).plan.programs.iter().for_each(replay);
+    }
+}
+
+/// The same programs with a place of its own for every value and every workspace.
+fn spread(plan: &Plan) -> Plan {
+    let mut plan = plan.clone();
+    for program in &mut plan.programs {
+        let owner = owners(&program.graph);
+        let mut end = 0;
+        let mut take = |bytes: usize| {
+            let start = end;
+            end += align(bytes);
+            start
+        };
+        // What a reshape makes comes after what it reshapes.
+        for (i, owner) in owner.into_iter().enumerate() {
+            if program.places[i].region != Region::Transient {
+                continue;
+            }
+            program.places[i].offset =
+                if owner == i { take(program.graph.values[i].bytes()) } else { program.places[owner].offset };
+        }
+        program.workspace.iter_mut().for_each(|(start, bytes)| *start = take(*bytes));
+        program.transient_bytes = end;
+        plan.transient_bytes = plan.transient_bytes.max(end);
+    }
+    plan
+}
+
+/// A batch of random samples.
+fn batch(backend: &CpuBackend, plan: &Plan, seed: u64) -> HostBuffer {
+    let mut buffer = backend.host_buffer(plan.slot.bytes).unwrap();
+    let mut draw = Stream::new(seed, Purpose::Synthetic, 1, 0);
+    for input in &plan.slot.inputs {
+        let n = input.shape.len();
+        let bytes: Vec<u8> = match input.input {
+            Input::Data if input.dtype == runner::graph::DType::U8 => (0..n).map(|_| draw.below(256) as u8).collect(),
+            Input::Data => (0..n).flat_map(|_| (draw.normal() as f32).to_ne_bytes()).collect(),
+            Input::Targets => (0..n).flat_map(|_| (draw.below(3) as i32).to_ne_bytes()).collect(),
+            Input::Schedule => [0.01f32, 0.5, 1.0, 0.0].into_iter().flat_map(f32::to_ne_bytes).collect(),
+            Input::Random => [seed as u32, 1, 2, 3].into_iter().flat_map(u32::to_ne_bytes).collect(),
+        };
+        buffer.bytes_mut()[input.offset..input.offset + bytes.len()].copy_from_slice(&bytes);
+    }
+    buffer
+}
+
+/// All variables, and all outputs of all programs, after two rounds of running every program.
+fn results(backend: &CpuBackend, plan: Plan, seed: u64) -> Vec<Vec<u8>> {
+    let plan = Arc::new(plan);
+    let mut executable: Box<dyn Executable> = backend.compile(plan.clone()).unwrap();
+    for (id, var) in plan.variables.iter() {
+        executable.upload(id, &initial(var, seed)).unwrap();
+    }
+    let mut all = Vec::new();
+    for round in 0..2 {
+        let batch = batch(backend, &plan, seed + round);
+        for (p, program) in plan.programs.iter().enumerate() {
+            executable.run(p, 0, &batch).unwrap();
+            executable.wait_slot(0).unwrap();
+            let outputs = (0..program.graph.values.len() as u32).map(ValueId);
+            for v in outputs.filter(|v| program.graph.value(*v).role == Role::Output) {
+                let mut bytes = vec![0; program.graph.value(v).bytes()];
+                executable.output(p, v, &mut bytes).unwrap();
+                all.push(bytes);
+            }
+        }
+    }
+    for (id, var) in plan.variables.iter() {
+        let mut bytes = vec![0; var.bytes()];
+        executable.download(id, &mut bytes).unwrap();
+        all.push(bytes);
+    }
+    all
+}
+
+#[test]
+fn results_do_not_depend_on_the_plan() {
+    let backend = CpuBackend::new(Some(2)).unwrap();
+    let mut saved = 0;
+    for seed in 0..MODELS {
+        let programs = model(seed, &backend);
+        let apart = spread(&programs.plan);
+        assert!(apart.transient_bytes >= programs.plan.transient_bytes);
+        saved += apart.transient_bytes - programs.plan.transient_bytes;
+        let plain = results(&backend, (*programs.plan).clone(), seed);
+        assert!(programs.kinds.iter().any(|(k, _)| *k == Kind::Train) && plain.len() > 5);
+        assert_eq!(plain, results(&backend, apart, seed), "seed {seed}\n{}", fitting(seed));
+    }
+    assert!(saved > 0);
+}
+
+/// The configurations of the repository, with what `check` counts and what the device says that it used.
+#[test]
+fn the_peak_is_what_the_plan_says() {
+    let backend = CpuBackend::new(Some(2)).unwrap();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        // Smaller batches, so that the test is quick: sizes differ, and the rule is the same.
+        let sets = ["data.batch_size=8".to_string()];
+        let loaded = config::load(&path, &sets).unwrap_or_else(|e| panic!("{e}"));
+        let programs = build(&loaded.experiment, &backend).unwrap();
+        let plan = &programs.plan;
+        plan.programs.iter().for_each(replay);
+        let m = plan.memory(4);
+        let sum = [m.parameters, m.gradients, m.optimizer, m.buffers, m.activations, m.workspace, m.unused, m.batches];
+        assert_eq!(sum.iter().sum::<usize>(), m.total, "{}", path.display());
+        let mut executable = backend.compile(plan.clone()).unwrap();
+        for (id, var) in plan.variables.iter() {
+            executable.upload(id, &initial(var, 1)).unwrap();
+        }
+        let batch = batch(&backend, plan, 1);
+        for p in 0..plan.programs.len() {
+            executable.run(p, 0, &batch).unwrap();
+        }
+        assert_eq!(executable.peak_bytes(), plan.device_bytes(), "{}", path.display());
+        assert_eq!(executable.peak_bytes() + 4 * plan.slot.bytes, m.total, "{}", path.display());
+    }
+}
