@@ -86,7 +86,7 @@ pub struct TrainArgs {
     #[arg(long)]
     pub force: bool,
     /// Compute threads of the CPU [default: all cores]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
     /// Print nothing but warnings and errors
     #[arg(long, short)]
@@ -108,7 +108,7 @@ pub struct EvalArgs {
     #[arg(long, value_enum, default_value_t = SplitName::Val)]
     pub split: SplitName,
     /// Compute threads of the CPU [default: all cores]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -144,7 +144,7 @@ pub struct PredictArgs {
     #[arg(long)]
     pub invert: bool,
     /// Compute threads of the CPU [default: all cores]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -185,7 +185,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=32768))]
     pub n: u32,
     /// Compute threads of the CPU [default: all cores]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
     /// Time every operation of the step
     #[arg(long)]
@@ -205,6 +205,14 @@ pub struct ExportArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: OutputArgs,
+}
+
+/// A number of threads.
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if n > 0 => Ok(n),
+        _ => Err("expected a number from 1 on".into()),
+    }
 }
 
 /// `runner data`

@@ -11,6 +11,16 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
     if args.out.extension().is_none_or(|e| e != "safetensors") {
         return Err(Failure::Usage(format!("cannot write `{}`: the format is .safetensors", args.out.display())));
     }
+    let same = match (args.checkpoint.canonicalize(), args.out.canonicalize()) {
+        (Ok(from), Ok(to)) => from == to,
+        _ => false,
+    };
+    if same {
+        return Err(Failure::Usage(format!(
+            "`{}` is the file to read: writing the weights alone over it would lose the rest\nhelp: give another name to write to",
+            args.out.display()
+        )));
+    }
     let loaded = checkpoint::load_tensors(&args.checkpoint).map_err(anyhow::Error::new)?;
     let tensors: Vec<_> = loaded
         .tensors

@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::model::{build, describe_data, device, load_config, load_weights};
 use crate::backend::Backend;
 use crate::checkpoint::{self, Checkpoint};
+use crate::config::sections::Metric;
 use crate::config::{self, Loaded};
 use crate::train::folder::{Folder, file};
 use crate::train::input::{self, Samples};
@@ -145,8 +146,8 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         Outcome::MaxSteps => run.reporter.info(&format!("stopped at step {step}; the run is in `{place}`")),
         Outcome::Interrupted => {
             run.reporter.info(&format!(
-                "interrupted at step {step}; saved in `{place}`; go on with: runner train {} --resume --out {place}",
-                args.config.display()
+                "interrupted at step {step}; saved in `{place}`; go on with: {}",
+                resume_command(args, &run.folder.path)
             ));
             return Ok(ExitCode::from(INTERRUPTED));
         }
@@ -155,6 +156,25 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         Some(e) => Err(Failure::Other(anyhow::Error::new(e).context("cannot write to standard output"))),
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// The command that continues this run as it was begun.
+fn resume_command(args: &TrainArgs, folder: &Path) -> String {
+    let mut words = vec!["runner".to_string(), "train".into(), args.config.display().to_string()];
+    let options = args.overrides.set.iter().map(|s| ("--set", s.clone()));
+    let options = options.chain(args.overrides.device.iter().map(|d| ("--device", d.clone())));
+    let options = options.chain(args.threads.map(|n| ("--threads", n.to_string())));
+    for (option, value) in options {
+        words.extend([option.to_string(), value]);
+    }
+    words.extend(["--resume".into(), "--out".into(), folder.display().to_string()]);
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) { word.into() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 /// The folder of a new run, which must not hold another one unless that may be removed.
@@ -175,6 +195,14 @@ fn load_samples(loaded: &Loaded, reporter: &Reporter) -> Result<Samples, Failure
     let samples = input::load(&loaded.experiment, &mut |e| progress.show(e))?;
     if let Some(note) = &samples.note {
         reporter.warn(note);
+    }
+    if let Some(stopping) = &loaded.experiment.train.early_stopping
+        && samples.val.is_empty()
+        && stopping.monitor != Metric::TrainLoss
+    {
+        reporter.warn(
+            "`early_stopping` has no effect: there are no samples to validate on (`validation_split` holds some out)",
+        );
     }
     let loading = &loaded.experiment.data.loading;
     if loading.drop_last && samples.train.len() < loading.batch_size {
@@ -280,4 +308,23 @@ fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     })
     .context("cannot watch for Ctrl-C")?;
     Ok(flag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::{Cli, Command};
+    use clap::Parser;
+
+    #[test]
+    fn the_command_to_go_on_with_has_all_that_matters() {
+        let words = ["runner", "train", "my c.toml", "--set", "train.epochs=3", "--set", "data.transforms=[]", "-q"];
+        let words = words.iter().chain(&["--threads", "2", "--device", "cpu", "--set", "loss.type='mse'"]);
+        let Command::Train(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
+        assert_eq!(
+            resume_command(&args, Path::new("runs/c/1")),
+            "runner train 'my c.toml' --set train.epochs=3 --set 'data.transforms=[]' --set 'loss.type='\\''mse'\\''' \
+             --device cpu --threads 2 --resume --out runs/c/1"
+        );
+    }
 }

@@ -13,6 +13,9 @@ use super::tree::{self, Entry, Node, Table, Value};
 const MAX_BYTES: u64 = 1 << 20;
 /// Files that extend one another.
 const MAX_CHAIN: usize = 16;
+/// Folders above a configuration in which the files that it names are looked for: `configs/` and one folder inside of it
+/// stand side by side with `models/`.
+const FOLDERS_ABOVE: usize = 2;
 
 /// Reads and merges; keeps all texts for the diagnostics.
 #[derive(Default)]
@@ -55,11 +58,16 @@ impl Files {
         (!self.sink.has_errors()).then_some(())
     }
 
-    /// Where a file that a value names is: beside the file that names it, if it is there, else as written, from the
-    /// current directory.
+    /// Where a file that a value names is: beside the file that names it, from the current directory, or in one of the
+    /// two folders above that file, whichever has it first; as written if none has.
     pub fn locate(sources: &Sources, written: &str, span: Span) -> PathBuf {
         let beside = beside(sources, written, span);
-        if beside.exists() { beside } else { PathBuf::from(written) }
+        let here = PathBuf::from(written);
+        [beside, here.clone()]
+            .into_iter()
+            .chain(above(sources, written, span))
+            .find(|place| place.exists())
+            .unwrap_or(here)
     }
 
     fn open(&mut self, path: &Path, named_at: Option<Span>) -> Option<SourceId> {
@@ -150,14 +158,17 @@ impl Files {
         };
         let path = Self::locate(&self.sources, written, used.node.span);
         if !path.exists() {
-            let beside = beside(&self.sources, written, used.node.span);
+            let mut help = format!(
+                "looked for `{}`, then for `{written}` from the current directory",
+                beside(&self.sources, written, used.node.span).display()
+            );
+            for place in above(&self.sources, written, used.node.span) {
+                help += &format!(", then for `{}`", place.display());
+            }
             self.sink.push(
                 Diagnostic::error(format!("there is no file `{}`", shorten(written)))
                     .at(used.node.span, "not found")
-                    .help(format!(
-                        "looked for `{}`, then for `{written}` from the current directory",
-                        beside.display()
-                    )),
+                    .help(help),
             );
             return None;
         }
@@ -248,4 +259,15 @@ fn beside(sources: &Sources, written: &str, span: Span) -> PathBuf {
         (SourceKind::File, Some(folder)) => folder.join(written),
         _ => PathBuf::from(written),
     }
+}
+
+/// The same path from the folders above that of the file that names it, the nearest first; nothing on the command line.
+fn above(sources: &Sources, written: &str, span: Span) -> Vec<PathBuf> {
+    let source = sources.get(span.source);
+    if source.kind != SourceKind::File {
+        return Vec::new();
+    }
+    // The name may be as short as `mnist.toml`; what is above the current directory only its full path tells.
+    let Ok(file) = Path::new(&source.name).canonicalize() else { return Vec::new() };
+    file.ancestors().skip(2).take(FOLDERS_ABOVE).map(|folder| folder.join(written)).collect()
 }

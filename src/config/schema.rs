@@ -95,7 +95,7 @@ fn model(generator: &mut SchemaGenerator) -> Value {
     properties.insert("layers".into(), layers("The layers, in order."));
     properties.insert(
         "use".into(),
-        json!({ "type": "string", "description": "Take the layers from this file instead: its path is taken from this file's folder, else from the current directory." }),
+        json!({ "type": "string", "description": "Take the layers from this file instead: its path is taken from this file's folder, else from the current directory, else from the two folders above this file." }),
     );
     properties.insert("with".into(), params("Parameters of the file in `use`."));
     json!({

@@ -1,8 +1,7 @@
 //! Going on with a run whose configuration may have changed.
 
 use crate::config::Experiment;
-use serde_json::Value;
-use std::collections::BTreeMap;
+use serde_json::{Map, Value};
 
 /// What a change does to the continuation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,41 +81,99 @@ fn effect(key: &str, epochs_matter: bool) -> Effect {
     longest.into_iter().filter_map(|(e, len)| Some((len?, e))).max().map_or(Effect::Breaks, |(_, e)| e)
 }
 
-fn flatten(prefix: &str, value: Value, out: &mut BTreeMap<String, Value>) {
-    let join = |k: &str| if prefix.is_empty() { k.to_string() } else { format!("{prefix}.{k}") };
-    match value {
-        Value::Object(map) if !map.is_empty() => map.into_iter().for_each(|(k, v)| flatten(&join(&k), v, out)),
-        Value::Array(list) if !list.is_empty() && !list.iter().all(Value::is_number) => {
-            list.into_iter().enumerate().for_each(|(i, v)| flatten(&join(&i.to_string()), v, out));
+/// What a value of the serialised model is called if it is a layer or a container: its type.
+fn layer_type(value: &Value) -> Option<&str> {
+    let (word, inside) = value.get("kind")?.as_object()?.iter().next()?;
+    Some(if word == "layer" { inside.get("type")?.as_str()? } else { word })
+}
+
+/// The arguments of a layer and the layers inside of a container, under the keys that they have in a configuration.
+fn layer_keys(value: &Value) -> Map<String, Value> {
+    let mut keys = Map::new();
+    for key in ["name", "from"] {
+        keys.extend(value.get(key).map(|v| (key.to_string(), v.clone())));
+    }
+    for (word, inside) in value.get("kind").and_then(Value::as_object).into_iter().flatten() {
+        match inside {
+            Value::Array(layers) => {
+                keys.insert("layers".into(), layers.clone().into());
+            }
+            Value::Object(arguments) => keys.extend(arguments.iter().map(|(key, v)| {
+                let key = if word == "residual" && key == "body" { "layers" } else { key };
+                (key.to_string(), v.clone())
+            })),
+            other => {
+                keys.insert(word.clone(), other.clone());
+            }
         }
-        leaf => {
-            out.insert(prefix.to_string(), leaf);
+    }
+    keys
+}
+
+/// Adds the differences between two values, either of which may be missing, at `key`.
+fn differences(key: &str, old: Option<&Value>, new: Option<&Value>, out: &mut Vec<(String, [Option<Value>; 2])>) {
+    if old == new {
+        return;
+    }
+    let join = |k: &str| if key.is_empty() { k.to_string() } else { format!("{key}.{k}") };
+    let types = [old, new].map(|v| v.and_then(layer_type));
+    if types.iter().any(Option::is_some) {
+        // Where a layer is another one, its arguments are beside the point.
+        if types[0] != types[1] {
+            out.push((key.to_string(), types.map(|t| t.map(Value::from))));
+            return;
         }
+        let keys = [old, new].map(|v| v.map(layer_keys).map(Value::Object));
+        return differences(key, keys[0].as_ref(), keys[1].as_ref(), out);
+    }
+    let nested = |v: &Value| match v {
+        Value::Object(map) => !map.is_empty(),
+        Value::Array(list) => !list.is_empty() && !list.iter().all(Value::is_number),
+        _ => false,
+    };
+    if ![old, new].iter().flatten().any(|v| nested(v)) {
+        out.push((key.to_string(), [old.cloned(), new.cloned()]));
+        return;
+    }
+    for value in [old, new] {
+        // What is no table and no list on one side is a difference of its own.
+        if value.is_some_and(|v| !nested(v)) {
+            out.push((key.to_string(), if value == old { [old.cloned(), None] } else { [None, new.cloned()] }));
+        }
+    }
+    let mut keys: Vec<String> = Vec::new();
+    let mut length = 0;
+    for value in [old, new].into_iter().flatten() {
+        match value {
+            Value::Object(map) => keys.extend(map.keys().cloned()),
+            Value::Array(list) => length = length.max(list.len()),
+            _ => {}
+        }
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    keys.extend((0..length).map(|i| i.to_string()));
+    for k in keys {
+        let at = |v: Option<&Value>| match v? {
+            Value::Object(map) => map.get(&k).cloned(),
+            Value::Array(list) if nested(v?) => k.parse::<usize>().ok().and_then(|i| list.get(i)).cloned(),
+            _ => None,
+        };
+        differences(&join(&k), at(old).as_ref(), at(new).as_ref(), out);
     }
 }
 
 /// All differences between the configuration of a checkpoint and today's.
 pub fn changes(old: &Experiment, new: &Experiment) -> Vec<Change> {
-    let leaves = |e: &Experiment| {
-        let mut out = BTreeMap::new();
-        flatten("", serde_json::to_value(e).unwrap_or(Value::Null), &mut out);
-        out
-    };
-    let (old_leaves, new_leaves) = (leaves(old), leaves(new));
     // A cosine that ends with the run depends on its length.
     let epochs_matter = matches!(
         new.schedule.curve,
         crate::config::sections::Curve::Cosine(crate::config::sections::Cosine { epochs: None, .. })
     );
-    let mut keys: Vec<&String> = old_leaves.keys().chain(new_leaves.keys()).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    keys.into_iter()
-        .filter_map(|key| {
-            let (old, new) = (old_leaves.get(key).cloned(), new_leaves.get(key).cloned());
-            (old != new).then(|| Change { key: key.clone(), old, new, effect: effect(key, epochs_matter) })
-        })
-        .collect()
+    let [old, new] = [old, new].map(|e| serde_json::to_value(e).unwrap_or(Value::Null));
+    let mut found = Vec::new();
+    differences("", Some(&old), Some(&new), &mut found);
+    found.into_iter().map(|(key, [old, new])| Change { effect: effect(&key, epochs_matter), key, old, new }).collect()
 }
 
 #[cfg(test)]
@@ -132,8 +189,53 @@ mod tests {
         assert_eq!(effect("optimizer.momentum", false), Effect::Breaks);
         assert_eq!(effect("data.batch_size", false), Effect::Breaks);
         assert_eq!(effect("data.workers", false), Effect::Harmless);
-        assert_eq!(effect("model.layers.0.kind.layer.out_channels", false), Effect::Breaks);
+        assert_eq!(effect("model.layers.0.out_channels", false), Effect::Breaks);
         assert_eq!(effect("seed", false), Effect::Breaks);
         assert_eq!(effect("device", true), Effect::Harmless);
+    }
+
+    /// The changes between two models, as they are shown.
+    fn shown(old: &str, new: &str) -> Vec<String> {
+        let load = |layers: &str| {
+            let text = format!(
+                "[data]\nsource = \"digits\"\n[model]\nlayers = [{layers}]\n[loss]\ntype = \"cross_entropy\"\n[optimizer]\n\
+                 type = \"adam\"\n[train]\nepochs = 1\n"
+            );
+            crate::config::load_str("c.toml", &text, &[]).unwrap_or_else(|failure| panic!("{failure}")).experiment
+        };
+        let changes = changes(&load(old), &load(new));
+        assert!(changes.iter().all(|c| c.effect == Effect::Breaks), "{changes:?}");
+        changes.iter().map(Change::to_string).collect()
+    }
+
+    #[test]
+    fn layers_are_told_as_in_a_configuration() {
+        let linear = "{ type = \"linear\", out_features = 10 }";
+        assert_eq!(shown("\"flatten\", \"relu\"", "\"flatten\", \"relu\""), [""; 0]);
+        assert_eq!(
+            shown(&format!("\"flatten\", {linear}, \"relu\""), &format!("\"flatten\", \"relu\", {linear}")),
+            ["model.layers.1: was \"linear\", is \"relu\"", "model.layers.2: was \"relu\", is \"linear\""]
+        );
+        assert_eq!(
+            shown("\"flatten\"", &format!("\"flatten\", {linear}")),
+            ["model.layers.1: was not set, is \"linear\""]
+        );
+        let nested = |n: usize| {
+            format!(
+                "{{ name = \"a\", layers = [\"flatten\", {{ type = \"residual\", layers = [{{ type = \"linear\", out_features = {n} }}] }}] }}"
+            )
+        };
+        assert_eq!(shown(&nested(64), &nested(65)), ["model.layers.0.layers.1.layers.0.out_features: was 64, is 65"]);
+        assert_eq!(
+            shown(&nested(64), &nested(64).replace("\"a\"", "\"b\"")),
+            ["model.layers.0.name: was \"a\", is \"b\""]
+        );
+        let branches = |combine: &str| {
+            format!("{{ type = \"branches\", combine = \"{combine}\", branches = [\"relu\", \"tanh\"] }}")
+        };
+        assert_eq!(
+            shown(&branches("add"), &branches("multiply")),
+            ["model.layers.0.combine: was \"add\", is \"multiply\""]
+        );
     }
 }

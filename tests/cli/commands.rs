@@ -178,4 +178,8 @@ fn export_leaves_the_optimizer_behind() {
     assert!(!left.is_empty() && left.iter().all(|k| k.starts_with("optimizer.")), "{left:?}");
     assert!(weights.contains_key("2.running_mean") && weights.contains_key("1.weight"));
     assert!(place.fails("export r/last.safetensors w.onnx", 2).contains(".safetensors"));
+    // The state of the optimizer would be lost.
+    let err = place.fails("export r/last.safetensors r/../r/last.safetensors", 2);
+    assert!(err.contains("another name"), "{err}");
+    place.ok("train c.toml --out r --resume");
 }

@@ -10,16 +10,34 @@ fn every_configuration_is_right() {
     let mut n = 0;
     for entry in fs::read_dir(repository("configs")).unwrap() {
         let path = entry.unwrap().path();
-        // Architectures are looked for from the repository.
-        let args = format!("check {} --json", path.display());
-        let output = place.command(&args).current_dir(repository("")).output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{output:?}");
-        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        // From anywhere: architectures are found from the configuration's place.
+        let json: Value = place.ok(&format!("check {} --json", path.display())).json();
         assert!(json["parameters"].as_u64().unwrap() > 0, "{}", path.display());
         assert_eq!(json["warnings"].as_array().map(Vec::len), Some(0), "{}", path.display());
         n += 1;
     }
     assert!(n >= 6, "{n}");
+}
+
+#[test]
+fn a_model_is_looked_for_in_the_two_folders_above() {
+    let place = Place::new();
+    let model = fs::read_to_string(repository("models/resnet18.toml")).unwrap();
+    let config = fs::read_to_string(repository("configs/cifar10_resnet18.toml")).unwrap();
+    for name in ["top/c.toml", "top/a/c.toml", "top/a/b/c.toml", "top/a/b/c/c.toml"] {
+        place.write(name, &config);
+    }
+    place.write("top/models/resnet18.toml", model);
+    for (name, found) in
+        [("top/c.toml", true), ("top/a/c.toml", true), ("top/a/b/c.toml", true), ("top/a/b/c/c.toml", false)]
+    {
+        let done = place.run(&format!("check {name}"));
+        assert_eq!(done.code, Some(if found { 0 } else { 2 }), "{name}: {done:?}");
+        assert_eq!(found, !done.err.contains("looked for"), "{name}: {done:?}");
+    }
+    // The file's own name without a folder.
+    let output = place.command("check c.toml").current_dir(place.path("top/a")).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
 #[test]
