@@ -15,6 +15,5 @@ pub mod data;
 pub mod graph;
 pub mod passes;
 pub mod plan;
-pub mod predict;
 pub mod random;
 pub mod train;

@@ -6,7 +6,7 @@ use crate::config::sections::Loss;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::TargetSpec;
 use crate::graph::op::{CrossEntropy, METRIC_SLOTS, Metrics, Mse, Task};
-use crate::graph::{DType, Fill, Input, Role, Shape, Storage, ValueId, VarKind, Variable};
+use crate::graph::{DType, Input, Role, Shape, ValueId, VarKind, Variable};
 
 /// What the model is measured by.
 pub fn task(experiment: &Experiment) -> Task {
@@ -40,16 +40,8 @@ impl Builder<'_> {
             (Loss::Mse(_), TargetSpec::Classes(_)) => unreachable!("checked by `output_fits`"),
         };
         self.graph.values[loss.index()].role = Role::Output;
-        let sums = self.vars.get_or_add(Variable {
-            name: metrics_variable(self.mode).into(),
-            dtype: DType::F64,
-            shape: Shape::from([METRIC_SLOTS]),
-            kind: VarKind::Metric,
-            trainable: false,
-            storage: Storage::plain([METRIC_SLOTS]),
-            init: Fill::Constant(0.0),
-            origin: String::new(),
-        });
+        let sums = Variable::zeros(metrics_variable(self.mode), DType::F64, [METRIC_SLOTS], VarKind::Metric);
+        let sums = self.vars.get_or_add(sums);
         let sums = self.graph.variable(self.vars, sums);
         let op = Metrics { task: task(experiment) };
         if let Err(e) = self.graph.add(op, &[loss, y.value, targets, sums]) {

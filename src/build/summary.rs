@@ -2,7 +2,8 @@
 
 use super::Builder;
 use crate::config::Span;
-use crate::graph::{Role, Shape, VarKind};
+use crate::graph::{Node, Role, Shape, ValueId};
+use std::collections::HashMap;
 
 /// A line of the layer table.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,17 +25,19 @@ pub struct LayerRow {
 impl Builder<'_> {
     /// Fills in parameters and FLOPs, once all nodes are there.
     pub(super) fn finish_rows(&mut self) {
+        let mut of_layer: HashMap<&str, Vec<&Node>> = HashMap::new();
+        for node in &self.graph.nodes {
+            of_layer.entry(self.graph.origin(node)).or_default().push(node);
+        }
         for row in &mut self.rows {
-            let Some(origin) = self.graph.origins.iter().position(|o| *o == row.path) else { continue };
             let mut seen = Vec::new();
-            for node in self.graph.nodes.iter().filter(|n| n.origin as usize == origin) {
-                let infos =
-                    |list: &[crate::graph::ValueId]| list.iter().map(|v| self.graph.value(*v)).collect::<Vec<_>>();
+            for node in of_layer.get(row.path.as_str()).into_iter().flatten() {
+                let infos = |list: &[ValueId]| list.iter().map(|v| self.graph.value(*v)).collect::<Vec<_>>();
                 let flops = node.op.rules().flops(&infos(&node.inputs), &infos(&node.outputs));
                 row.flops = row.flops.saturating_add(flops);
                 for v in &node.inputs {
                     let Role::Parameter(id) = self.graph.value(*v).role else { continue };
-                    if !seen.contains(&id) && self.vars[id].kind == VarKind::Parameter {
+                    if !seen.contains(&id) {
                         seen.push(id);
                         row.params += self.vars[id].shape.len();
                     }

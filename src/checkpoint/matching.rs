@@ -1,7 +1,7 @@
 //! Which tensors of a file a model takes.
 
 use super::tensor::Tensor;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
 /// At most this many names of a kind are listed.
@@ -30,8 +30,8 @@ impl Mismatch {
 /// What fits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Matched {
-    /// Names that both have, of equal shapes, in the model's order.
-    pub names: Vec<String>,
+    /// Names that both have, of equal shapes.
+    pub names: BTreeSet<String>,
     /// Batch-norm counters that the file lacks; they keep their start.
     pub defaulted: Vec<String>,
     /// What was left out; empty if `strict`.
@@ -47,12 +47,12 @@ pub fn match_names<'a>(
     have: &BTreeMap<String, Tensor>,
     strict: bool,
 ) -> Result<Matched, Mismatch> {
-    let mut out = Matched { names: Vec::new(), defaulted: Vec::new(), left_out: Mismatch::default() };
+    let mut out = Matched { names: BTreeSet::new(), defaulted: Vec::new(), left_out: Mismatch::default() };
     let mut known = HashSet::new();
     for (name, shape) in wanted {
         known.insert(name);
         match have.get(name) {
-            Some(t) if t.shape == shape => out.names.push(name.to_owned()),
+            Some(t) if t.shape == shape => _ = out.names.insert(name.to_owned()),
             Some(t) => out.left_out.wrong_shape.push((name.to_owned(), shape.to_vec(), t.shape.clone())),
             None if name.ends_with(OPTIONAL_SUFFIX) => out.defaulted.push(name.to_owned()),
             None => out.left_out.missing.push(name.to_owned()),
@@ -116,7 +116,7 @@ mod tests {
              1 of another shape:\n  b: [4], the model has [3]"
         );
         let loose = match_names(wants(MODEL), &have, false).unwrap();
-        assert_eq!(loose.names, ["a"]);
+        assert_eq!(loose.names, BTreeSet::from(["a".to_owned()]));
         assert_eq!(
             (loose.left_out.missing.as_slice(), loose.left_out.unexpected.as_slice()),
             (&["c".to_owned()][..], &["d".to_owned()][..])

@@ -6,6 +6,7 @@
 //! - [`match_names`]: which of them a model takes.
 //! - [`newest_whole`], [`prune`], [`remove_unfinished`]: the checkpoints in a run's folder.
 
+mod element;
 mod error;
 mod format;
 mod matching;

@@ -1,11 +1,10 @@
 //! Weights from any file that holds some, told apart by content.
 
+use super::element::Element;
 use super::error::{CheckpointError, Reason};
 use super::format::{self, OPTIMIZER_PREFIX};
 use super::pth::{self, PthError};
-use super::tensor::{Tensor, elements};
-use crate::graph::DType;
-use half::{bf16, f16};
+use super::tensor::Tensor;
 use safetensors::tensor::Dtype;
 use std::collections::BTreeMap;
 use std::fs;
@@ -48,8 +47,9 @@ fn parse(bytes: &[u8]) -> Result<Loaded, Reason> {
         if meta.is_some() && name.starts_with(OPTIMIZER_PREFIX) {
             continue;
         }
-        let (dtype, data) = convert(view.dtype(), view.data())
+        let element = element(view.dtype())
             .ok_or_else(|| Reason::ElementType { name: name.to_owned(), dtype: view.dtype().to_string() })?;
+        let (dtype, data) = element.widen(view.data().to_vec());
         out.tensors.insert(name.to_owned(), Tensor { dtype, shape: view.shape().to_vec(), data });
     }
     if meta.is_some() {
@@ -58,21 +58,20 @@ fn parse(bytes: &[u8]) -> Result<Loaded, Reason> {
     Ok(out)
 }
 
-fn convert(dtype: Dtype, data: &[u8]) -> Option<(DType, Vec<u8>)> {
-    let floats = |values: &mut dyn Iterator<Item = f32>| values.flat_map(f32::to_le_bytes).collect();
+/// The element type of a safetensors file; `None` for those that no weights come in.
+fn element(dtype: Dtype) -> Option<Element> {
     Some(match dtype {
-        Dtype::F32 => (DType::F32, data.to_vec()),
-        Dtype::F64 => (DType::F32, floats(&mut elements(data, f64::from_le_bytes).map(|v| v as f32))),
-        Dtype::F16 => (DType::F32, floats(&mut elements(data, f16::from_le_bytes).map(f32::from))),
-        Dtype::BF16 => (DType::F32, floats(&mut elements(data, bf16::from_le_bytes).map(f32::from))),
-        Dtype::I64 => (DType::I64, data.to_vec()),
-        Dtype::I32 => (DType::I32, data.to_vec()),
-        Dtype::I16 => {
-            (DType::I32, elements(data, i16::from_le_bytes).flat_map(|v| i32::from(v).to_le_bytes()).collect())
-        }
-        Dtype::I8 => (DType::I32, elements(data, i8::from_le_bytes).flat_map(|v| i32::from(v).to_le_bytes()).collect()),
-        Dtype::U32 => (DType::U32, data.to_vec()),
-        Dtype::U8 | Dtype::BOOL => (DType::U8, data.to_vec()),
+        Dtype::F16 => Element::F16,
+        Dtype::BF16 => Element::BF16,
+        Dtype::F32 => Element::F32,
+        Dtype::F64 => Element::F64,
+        Dtype::I8 => Element::I8,
+        Dtype::I16 => Element::I16,
+        Dtype::I32 => Element::I32,
+        Dtype::I64 => Element::I64,
+        Dtype::U8 => Element::U8,
+        Dtype::U32 => Element::U32,
+        Dtype::BOOL => Element::Bool,
         _ => return None,
     })
 }
@@ -81,6 +80,8 @@ fn convert(dtype: Dtype, data: &[u8]) -> Option<(DType, Vec<u8>)> {
 mod tests {
     use super::super::{Meta, read, write, write_weights};
     use super::*;
+    use crate::graph::DType;
+    use half::f16;
 
     #[test]
     fn a_checkpoint_gives_its_weights_alone() {
@@ -115,8 +116,8 @@ mod tests {
     #[test]
     fn half_precision_becomes_single() {
         let halves: Vec<u8> = [f16::from_f32(1.5), f16::from_f32(-0.25)].iter().flat_map(|v| v.to_le_bytes()).collect();
-        let (dtype, data) = convert(Dtype::F16, &halves).unwrap();
+        let (dtype, data) = element(Dtype::F16).unwrap().widen(halves);
         assert_eq!((dtype, data), (DType::F32, Tensor::from_f32([2], &[1.5, -0.25]).data));
-        assert!(convert(Dtype::F8_E4M3, &[0]).is_none());
+        assert!(element(Dtype::F8_E4M3).is_none());
     }
 }

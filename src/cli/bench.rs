@@ -7,7 +7,7 @@ use crate::backend::Backend;
 use crate::config::values::Device;
 use crate::data::TargetSpec;
 use crate::graph::op::Linear;
-use crate::graph::{DType, Fill, Graph, Input, Role, Shape, Storage, VarKind, Variable, Variables};
+use crate::graph::{DType, Fill, Graph, Input, Role, Shape, VarKind, Variable, Variables};
 use crate::plan::{Plan, Source};
 use crate::random::{Purpose, Stream};
 use crate::train::programs::{Kind, Sizes};
@@ -204,16 +204,8 @@ fn matmul(args: &BenchArgs) -> Result<ExitCode, Failure> {
     let backend: Box<dyn Backend> = crate::train::device::select(wanted, args.threads)?;
     let n = args.n as usize;
     let mut variables = Variables::new();
-    let b = variables.get_or_add(Variable {
-        name: "b".into(),
-        dtype: DType::F32,
-        shape: Shape::from([n, n]),
-        kind: VarKind::Parameter,
-        trainable: false,
-        storage: Storage::plain([n, n]),
-        init: Fill::Uniform { bound: 1.0 },
-        origin: String::new(),
-    });
+    let init = Fill::Uniform { bound: 1.0 };
+    let b = variables.get_or_add(Variable { init, ..Variable::zeros("b", DType::F32, [n, n], VarKind::Parameter) });
     let mut graph = Graph::new();
     let a = graph.input(Input::Data, DType::F32, Shape::from([n, n]));
     let b_value = graph.variable(&variables, b);

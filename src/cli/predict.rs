@@ -4,10 +4,9 @@ use super::args::PredictArgs;
 use super::failure::Failure;
 use super::model::{build, describe_data, device, load_model};
 use crate::build::{sample_shape, task};
-use crate::data::DataSpec;
+use crate::data::{DataSpec, image_sample};
 use crate::graph::Input;
 use crate::graph::op::Task;
-use crate::predict::{image_sample, softmax, top};
 use crate::train::programs::Sizes;
 use crate::train::report::say;
 use anyhow::Context;
@@ -73,4 +72,33 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         super::print(&text)?;
     }
     Ok(if failed.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Probabilities of logits.
+fn softmax(logits: &[f32]) -> Vec<f64> {
+    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max) as f64;
+    let e: Vec<f64> = logits.iter().map(|l| (*l as f64 - largest).exp()).collect();
+    let sum: f64 = e.iter().sum();
+    e.iter().map(|v| v / sum).collect()
+}
+
+/// The `k` largest probabilities with their classes, largest first; of equals the lower class.
+fn top(probabilities: &[f64], k: usize) -> Vec<(usize, f64)> {
+    let mut list: Vec<(usize, f64)> = probabilities.iter().copied().enumerate().collect();
+    list.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    list.truncate(k);
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_likeliest_come_first() {
+        let p = softmax(&[1.0, 3.0, 3.0, -1000.0]);
+        assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        let t = top(&p, 3);
+        assert_eq!(t.iter().map(|(c, _)| *c).collect::<Vec<_>>(), [1, 2, 0]);
+    }
 }

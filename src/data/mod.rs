@@ -8,6 +8,7 @@ pub mod cifar;
 pub mod digits;
 pub mod fetch;
 pub mod idx;
+mod image_file;
 mod loader;
 pub mod mnist;
 mod set;
@@ -16,6 +17,7 @@ pub mod synthetic;
 pub mod tensors;
 mod transforms;
 
+pub use image_file::image_sample;
 pub use loader::{Batch, Loader, LoaderOptions, Position};
 pub use set::{DataSpec, Dataset, Inputs, Split, TargetSpec, Targets};
 pub use split::HoldOut;

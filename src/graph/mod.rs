@@ -15,8 +15,10 @@ mod verify;
 
 pub use op::{Op, OpRules, ShapeError};
 pub use types::{DType, MAX_ELEMENTS, Shape};
-pub use variable::{Fill, Init, Storage, VarId, VarKind, Variable, Variables};
+pub use variable::{Fill, Storage, VarId, VarKind, Variable, Variables};
 pub use verify::verify;
+
+use std::collections::HashMap;
 
 /// Index of a [`Value`] in its graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,31 +98,51 @@ pub struct Node {
     pub inputs: Vec<ValueId>,
     /// Its results, all new values.
     pub outputs: Vec<ValueId>,
-    /// The layer it came from: index into [`Graph::origins`].
+    /// The layer it came from, for [`Graph::origin`].
     pub origin: u32,
     /// True for nodes that the gradient and optimizer passes made.
     pub backward: bool,
 }
 
 /// Operations in execution order over typed values.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Graph {
     /// All values.
     pub values: Vec<Value>,
     /// All operations, in the order in which they run.
     pub nodes: Vec<Node>,
     /// Paths of the layers that nodes came from (`features.0`); index 0 is the empty path.
-    pub origins: Vec<String>,
+    origins: Vec<String>,
+    /// Where each path stands in `origins`, each input and variable in `values`: a model of many thousand layers asks
+    /// for one of them with every node.
+    origin_of: HashMap<String, u32>,
+    inputs: HashMap<Input, ValueId>,
+    variables: HashMap<VarId, ValueId>,
     /// The origin given to nodes that are added now.
     pub current_origin: u32,
     /// True while nodes that are added belong to the backward pass.
     pub in_backward: bool,
 }
 
+impl Default for Graph {
+    fn default() -> Self {
+        Graph {
+            values: Vec::new(),
+            nodes: Vec::new(),
+            origins: vec![String::new()],
+            origin_of: HashMap::from([(String::new(), 0)]),
+            inputs: HashMap::new(),
+            variables: HashMap::new(),
+            current_origin: 0,
+            in_backward: false,
+        }
+    }
+}
+
 impl Graph {
     /// An empty graph.
     pub fn new() -> Self {
-        Graph { origins: vec![String::new()], ..Default::default() }
+        Graph::default()
     }
 
     /// The value behind `id`.
@@ -135,8 +157,14 @@ impl Graph {
 
     /// Adds a value that no node computes.
     pub fn add_value(&mut self, dtype: DType, shape: Shape, role: Role) -> ValueId {
+        let id = ValueId(self.values.len() as u32);
+        match role {
+            Role::Input(input) => _ = self.inputs.entry(input).or_insert(id),
+            Role::Parameter(var) | Role::State(var) => _ = self.variables.entry(var).or_insert(id),
+            Role::Temporary | Role::Output => {}
+        }
         self.values.push(Value { dtype, shape, role });
-        ValueId(self.values.len() as u32 - 1)
+        id
     }
 
     /// The value that stands for batch input `input`, added on first use.
@@ -149,7 +177,7 @@ impl Graph {
 
     /// The value that stands for batch input `input`, if the graph uses it.
     pub fn find_input(&self, input: Input) -> Option<ValueId> {
-        self.values.iter().position(|v| v.role == Role::Input(input)).map(|i| ValueId(i as u32))
+        self.inputs.get(&input).copied()
     }
 
     /// The value that stands for variable `id`, added on first use.
@@ -164,19 +192,17 @@ impl Graph {
 
     /// The value that stands for variable `id`, if the graph uses it.
     pub fn find_variable(&self, id: VarId) -> Option<ValueId> {
-        self.values
-            .iter()
-            .position(|v| matches!(v.role, Role::Parameter(i) | Role::State(i) if i == id))
-            .map(|i| ValueId(i as u32))
+        self.variables.get(&id).copied()
     }
 
     /// Sets the origin (a layer's path) of the nodes added from now on.
     pub fn set_origin(&mut self, path: &str) {
-        let at = self.origins.iter().position(|o| o == path).unwrap_or_else(|| {
+        self.current_origin = self.origin_of.get(path).copied().unwrap_or_else(|| {
+            let at = self.origins.len() as u32;
             self.origins.push(path.to_string());
-            self.origins.len() - 1
+            self.origin_of.insert(path.to_string(), at);
+            at
         });
-        self.current_origin = at as u32;
     }
 
     /// Appends `op` on `inputs`, infers its outputs and returns them.

@@ -23,7 +23,8 @@ pub enum VarKind {
     Metric,
 }
 
-/// The value that every element starts with, or the distribution it is drawn from.
+/// How a variable starts: the value of every element, or the distribution they are drawn from. Elements are drawn in
+/// the *outside* order (PyTorch's layout), so that the start does not depend on the layout inside.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fill {
     /// The same number everywhere.
@@ -44,10 +45,6 @@ pub enum Fill {
         std: f64,
     },
 }
-
-/// How a variable starts. Elements are drawn in the *outside* order (PyTorch's layout), so that the start does not
-/// depend on the layout inside.
-pub type Init = Fill;
 
 /// How the inside layout of a variable maps to the outside one (that of PyTorch's state dicts).
 ///
@@ -164,12 +161,27 @@ pub struct Variable {
     /// The outside layout.
     pub storage: Storage,
     /// The start.
-    pub init: Init,
+    pub init: Fill,
     /// The path of the layer that owns it.
     pub origin: String,
 }
 
 impl Variable {
+    /// A variable of no layer that starts with zeros, is no trainable parameter, and looks the same from outside.
+    pub fn zeros(name: impl Into<String>, dtype: DType, shape: impl Into<Shape>, kind: VarKind) -> Self {
+        let shape = shape.into();
+        Variable {
+            name: name.into(),
+            dtype,
+            storage: Storage::plain(shape.clone()),
+            shape,
+            kind,
+            trainable: false,
+            init: Fill::Constant(0.0),
+            origin: String::new(),
+        }
+    }
+
     /// Size in bytes, without padding.
     pub fn bytes(&self) -> usize {
         self.shape.len() * self.dtype.bytes()

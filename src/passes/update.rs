@@ -1,9 +1,7 @@
 //! Adds the optimizer to a graph: the update is a part of the step like any other operation.
 
 use crate::graph::op::{AccumulateGrad, Algorithm, GradNorm, OptimizerStep, TensorOptions, ZeroGrad};
-use crate::graph::{
-    DType, Fill, Graph, Input, Role, Shape, ShapeError, Storage, ValueId, VarId, VarKind, Variable, Variables,
-};
+use crate::graph::{DType, Graph, Input, Role, Shape, ShapeError, ValueId, VarId, VarKind, Variable, Variables};
 
 /// The optimizer of an experiment.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,8 +25,7 @@ fn schedule(graph: &mut Graph) -> ValueId {
 /// A variable of the same layout as parameter `of`.
 fn companion(vars: &mut Variables, of: VarId, name: String, kind: VarKind) -> VarId {
     let Variable { shape, storage, origin, .. } = vars[of].clone();
-    let init = Fill::Constant(0.0);
-    vars.get_or_add(Variable { name, dtype: DType::F32, shape, kind, trainable: false, storage, init, origin })
+    vars.get_or_add(Variable { storage, origin, ..Variable::zeros(name, DType::F32, shape, kind) })
 }
 
 /// Adds the update of the parameters in `spec`, given the gradient of each. Makes the optimizer's state variables.
@@ -44,16 +41,7 @@ pub fn add_update(
 ) -> Result<(), ShapeError> {
     graph.set_origin("");
     graph.in_backward = true;
-    let step = vars.get_or_add(Variable {
-        name: STEP_VARIABLE.into(),
-        dtype: DType::I64,
-        shape: Shape::from([1]),
-        kind: VarKind::Optimizer,
-        trainable: false,
-        storage: Storage::plain([1]),
-        init: Fill::Constant(0.0),
-        origin: String::new(),
-    });
+    let step = vars.get_or_add(Variable::zeros(STEP_VARIABLE, DType::I64, [1], VarKind::Optimizer));
     let with_grad: Vec<_> = spec.tensors.iter().filter_map(|(id, o)| Some((*id, *o, gradient(*id)?))).collect();
     let schedule = schedule(graph);
     let mut operands = vec![schedule, loss];
@@ -95,16 +83,7 @@ pub fn add_accumulation(
 ) -> Result<Accumulators, ShapeError> {
     graph.set_origin("");
     graph.in_backward = true;
-    let sum = vars.get_or_add(Variable {
-        name: "gradient_sum.loss".into(),
-        dtype: DType::F32,
-        shape: Shape::from([1]),
-        kind: VarKind::Gradient,
-        trainable: false,
-        storage: Storage::plain([1]),
-        init: Fill::Constant(0.0),
-        origin: String::new(),
-    });
+    let sum = vars.get_or_add(Variable::zeros("gradient_sum.loss", DType::F32, [1], VarKind::Gradient));
     let value = graph.variable(vars, sum);
     graph.add(AccumulateGrad {}, &[loss, value])?;
     let mut gradients = Vec::new();

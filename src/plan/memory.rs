@@ -60,6 +60,10 @@ fn place(buffers: &[Buffer], order: &[usize]) -> (Vec<usize>, usize) {
     let mut total = 0;
     for &i in order {
         let need = align(buffers[i].bytes);
+        if need == 0 {
+            // Most operations need no workspace: nothing to place, and nothing in the way of what comes after.
+            continue;
+        }
         let mut best: Option<(usize, usize)> = None;
         let mut end_of_last = 0;
         for p in &placed {

@@ -2,20 +2,12 @@
 
 use super::*;
 use crate::graph::op::{Activation, ActivationOp, Binary, BinaryKind, Linear, Reshape};
-use crate::graph::{Fill, Storage, VarKind, Variable};
+use crate::graph::{VarKind, Variable};
 
 fn chain() -> (Arc<Variables>, Graph, ValueId) {
     let mut vars = Variables::new();
-    let w = vars.get_or_add(Variable {
-        name: "w".into(),
-        dtype: DType::F32,
-        shape: Shape::from([8, 8]),
-        kind: VarKind::Parameter,
-        trainable: true,
-        storage: Storage::plain([8, 8]),
-        init: Fill::Constant(0.0),
-        origin: String::new(),
-    });
+    let w = Variable { trainable: true, ..Variable::zeros("w", DType::F32, [8, 8], VarKind::Parameter) };
+    let w = vars.get_or_add(w);
     let mut g = Graph::new();
     let x = g.input(Input::Data, DType::F32, Shape::from([4, 2, 4]));
     let w = g.variable(&vars, w);

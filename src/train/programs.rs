@@ -11,6 +11,7 @@ use crate::graph::{DType, Graph, Input, Shape, ValueId, VarId, VarKind, Variable
 use crate::passes::update::{Accumulators, UpdateSpec, add_accumulation, add_update, update_graph};
 use crate::passes::{Pass, PassOptions};
 use crate::plan::{Plan, Source};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What a program does.
@@ -188,7 +189,9 @@ fn train_graph(
         if options.stops_before(Pass::Update) {
             return Ok(None);
         }
-        let gradient = |id: VarId| wrt.iter().zip(&grads).find(|((i, _), _)| *i == id).and_then(|(_, g)| *g);
+        let gradients: HashMap<VarId, ValueId> =
+            wrt.iter().zip(&grads).filter_map(|((id, _), grad)| Some((*id, (*grad)?))).collect();
+        let gradient = |id: VarId| gradients.get(&id).copied();
         if experiment.train.accumulate > 1 {
             add_accumulation(graph, vars, spec, loss, gradient).map(Some)
         } else {

@@ -1,9 +1,7 @@
 //! A case: one operation, with drawn operands.
 
 use runner::backend::reference::Values;
-use runner::graph::{
-    DType, Fill, Graph, Input, Op, Role, Shape, Storage, ValueId, VarKind, Variable, Variables, verify,
-};
+use runner::graph::{DType, Graph, Input, Op, Role, Shape, ValueId, VarKind, Variable, Variables, verify};
 use runner::passes::grad::backward;
 use runner::random::{Purpose, Stream, hash_name};
 
@@ -183,14 +181,6 @@ impl Case {
 }
 
 fn variable(name: String, operand: &Operand) -> Variable {
-    Variable {
-        name,
-        dtype: operand.dtype,
-        shape: operand.shape.clone(),
-        kind: if operand.wrt { VarKind::Parameter } else { VarKind::Buffer },
-        trainable: operand.wrt,
-        storage: Storage::plain(operand.shape.clone()),
-        init: Fill::Constant(0.0),
-        origin: String::new(),
-    }
+    let kind = if operand.wrt { VarKind::Parameter } else { VarKind::Buffer };
+    Variable { trainable: operand.wrt, ..Variable::zeros(name, operand.dtype, operand.shape.clone(), kind) }
 }

@@ -1,11 +1,9 @@
 //! From windows into storages to dense tensors.
 
 use super::archive::Archive;
-use super::value::{self, Element};
+use super::value;
 use super::{PthError, malformed};
-use crate::checkpoint::tensor::{Tensor, count, elements};
-use crate::graph::DType;
-use half::{bf16, f16};
+use crate::checkpoint::tensor::{Tensor, count};
 
 /// All tensors together may be this many times as large as the file (shared and expanded storages, wider elements).
 const MAX_GROWTH: usize = 64;
@@ -29,7 +27,6 @@ impl<'r, 'a> Reader<'r, 'a> {
 
     /// The dense tensor that a window shows. Floats become `F32`; `I8` and `I16` become `I32`, truth values `U8`.
     pub(super) fn tensor(&mut self, t: &value::Tensor) -> Result<Tensor, PthError> {
-        let element = t.storage.element;
         if t.stride.len() != t.shape.len() || t.shape.len() > MAX_RANK {
             return Err(malformed("its strides do not belong to its sizes"));
         }
@@ -40,7 +37,7 @@ impl<'r, 'a> Reader<'r, 'a> {
             .and_then(|bytes| self.tensor_budget.checked_sub(bytes))
             .ok_or_else(|| malformed("the tensors are far larger than the file"))?;
         let data = if len == 0 { Vec::new() } else { gather(self.storage(&t.storage)?, t, len) };
-        let (dtype, data) = widen(element, data);
+        let (dtype, data) = t.storage.element.widen(data);
         Ok(Tensor { dtype, shape: t.shape.clone(), data })
     }
 
@@ -116,23 +113,4 @@ fn is_dense(t: &value::Tensor) -> bool {
         expected *= size;
         fits
     })
-}
-
-fn widen(element: Element, data: Vec<u8>) -> (DType, Vec<u8>) {
-    let floats = |values: &mut dyn Iterator<Item = f32>| values.flat_map(f32::to_le_bytes).collect();
-    match element {
-        Element::F32 => (DType::F32, data),
-        Element::F16 => (DType::F32, floats(&mut elements(&data, f16::from_le_bytes).map(f32::from))),
-        Element::BF16 => (DType::F32, floats(&mut elements(&data, bf16::from_le_bytes).map(f32::from))),
-        Element::F64 => (DType::F32, floats(&mut elements(&data, f64::from_le_bytes).map(|v| v as f32))),
-        Element::I64 => (DType::I64, data),
-        Element::I32 => (DType::I32, data),
-        Element::I16 => {
-            (DType::I32, elements(&data, i16::from_le_bytes).flat_map(|v| i32::from(v).to_le_bytes()).collect())
-        }
-        Element::I8 => {
-            (DType::I32, elements(&data, i8::from_le_bytes).flat_map(|v| i32::from(v).to_le_bytes()).collect())
-        }
-        Element::U8 | Element::Bool => (DType::U8, data),
-    }
 }

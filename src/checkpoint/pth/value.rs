@@ -1,5 +1,6 @@
 //! What a pickle may hold.
 
+use crate::checkpoint::element::Element;
 use std::rc::Rc;
 
 /// An object that a pickle made. Containers lie in [`Memory`] and are referred to by index, as a pickle may refer to
@@ -30,32 +31,6 @@ pub(super) enum Global {
     RebuildParameter,
     Size,
     Storage(Element),
-}
-
-/// Element types of storages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Element {
-    F16,
-    BF16,
-    F32,
-    F64,
-    I8,
-    I16,
-    I32,
-    I64,
-    U8,
-    Bool,
-}
-
-impl Element {
-    pub(super) fn bytes(self) -> usize {
-        match self {
-            Element::I8 | Element::U8 | Element::Bool => 1,
-            Element::F16 | Element::BF16 | Element::I16 => 2,
-            Element::F32 | Element::I32 => 4,
-            Element::F64 | Element::I64 => 8,
-        }
-    }
 }
 
 /// A block of elements in the archive.

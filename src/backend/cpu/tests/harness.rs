@@ -3,7 +3,7 @@
 use crate::backend::Backend;
 use crate::backend::cpu::CpuBackend;
 use crate::backend::cpu::simd::SimdLevel;
-use crate::graph::{DType, Graph, Init, Op, Role, Shape, Storage, ValueId, VarKind, Variable, Variables};
+use crate::graph::{DType, Graph, Op, Role, Shape, ValueId, VarKind, Variable, Variables};
 use crate::plan::{ALIGN, Place, Plan, Program, Region, SlotInput, SlotLayout};
 use crate::random::{Purpose, Stream};
 use std::sync::Arc;
@@ -132,16 +132,7 @@ pub fn simple_plan(graphs: Vec<Graph>, vars: Variables, backend: &dyn Backend, m
 
 /// A variable of no particular kind.
 pub fn plain_variable(name: &str, dtype: DType, shape: &Shape) -> Variable {
-    Variable {
-        name: name.into(),
-        dtype,
-        shape: shape.clone(),
-        kind: VarKind::Buffer,
-        trainable: false,
-        storage: Storage::plain(shape.clone()),
-        init: Init::Constant(0.0),
-        origin: String::new(),
-    }
+    Variable::zeros(name, dtype, shape.clone(), VarKind::Buffer)
 }
 
 /// Runs `op` once, every operand being a variable; twice in fact, so that what the first run left in the scratch memory

@@ -1,6 +1,6 @@
 //! Image files as a model's input.
 
-use crate::data::DataSpec;
+use super::DataSpec;
 use crate::graph::DType;
 use anyhow::{Context, Result, bail};
 use image::imageops::{FilterType, crop_imm, resize};
@@ -63,22 +63,6 @@ fn fit<P: Pixel<Subpixel = u8> + 'static>(image: &ImageBuffer<P, Vec<u8>>, w: u3
     crop_imm(&scaled, (rw - w) / 2, (rh - h) / 2, w, h).to_image().into_raw()
 }
 
-/// Probabilities of logits.
-pub fn softmax(logits: &[f32]) -> Vec<f64> {
-    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max) as f64;
-    let e: Vec<f64> = logits.iter().map(|l| (*l as f64 - largest).exp()).collect();
-    let sum: f64 = e.iter().sum();
-    e.iter().map(|v| v / sum).collect()
-}
-
-/// The `k` largest probabilities with their classes, largest first; of equals the lower class.
-pub fn top(probabilities: &[f64], k: usize) -> Vec<(usize, f64)> {
-    let mut list: Vec<(usize, f64)> = probabilities.iter().copied().enumerate().collect();
-    list.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    list.truncate(k);
-    list
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,13 +123,5 @@ mod tests {
         assert!(e.contains("a.png"), "{e}");
         let e = image_sample(&path, &DataSpec { input: Shape::from([5]), ..spec([2, 2, 1], DType::F32) }, false);
         assert!(e.unwrap_err().to_string().contains("vectors of 5"));
-    }
-
-    #[test]
-    fn the_likeliest_come_first() {
-        let p = softmax(&[1.0, 3.0, 3.0, -1000.0]);
-        assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-12);
-        let t = top(&p, 3);
-        assert_eq!(t.iter().map(|(c, _)| *c).collect::<Vec<_>>(), [1, 2, 0]);
     }
 }

@@ -1,0 +1,116 @@
+//! The rules of `ARCHITECTURE.md` that can be read off the source text.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// For every module, the others that its code may name. A module may only name those that stand above it, so imports
+/// run one way. Tests may name what they like, and `cli` everything.
+const IMPORTS: [(&str, &[&str]); 10] = [
+    ("random", &[]),
+    ("config", &[]),
+    ("graph", &[]),
+    ("plan", &["graph"]),
+    ("backend", &["graph", "plan", "random"]),
+    ("passes", &["graph"]),
+    ("checkpoint", &["graph"]),
+    ("data", &["backend", "graph", "plan", "random"]),
+    ("build", &["config", "data", "graph", "random"]),
+    ("train", &["backend", "build", "checkpoint", "config", "data", "graph", "passes", "plan"]),
+];
+
+/// A file is to be read in one sitting.
+const MAX_LINES: usize = 500;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The Rust files below `folder`.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// True for a file of tests, given its path below `src`.
+fn is_test(inside: &Path) -> bool {
+    inside.iter().any(|part| part == "tests" || part == "tests.rs")
+}
+
+/// The code of a file with the numbers of its lines: no comments, and nothing of its tests, which come last.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().take_while(|line| *line != "#[cfg(test)]");
+    lines.enumerate().map(|(at, line)| (at + 1, line.split("//").next().unwrap_or_default()))
+}
+
+/// The modules of this crate that a line names.
+fn named(line: &str) -> impl Iterator<Item = &str> {
+    let ends = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+    line.split("crate::").skip(1).map(move |rest| rest.split(ends).next().unwrap_or_default())
+}
+
+#[test]
+fn imports_run_one_way() {
+    for (at, (module, allowed)) in IMPORTS.iter().enumerate() {
+        let above: Vec<&str> = IMPORTS[..at].iter().map(|(name, _)| *name).collect();
+        assert!(allowed.iter().all(|name| above.contains(name)), "{module} may name only what stands above it");
+    }
+    let src = root().join("src");
+    let mut wrong = Vec::new();
+    let mut seen = vec![Vec::new(); IMPORTS.len()];
+    for path in sources(&src) {
+        let inside = path.strip_prefix(&src).unwrap();
+        let module = inside.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
+        if ["lib", "main", "cli"].contains(&module) || is_test(inside) {
+            continue;
+        }
+        let at = IMPORTS.iter().position(|(name, _)| *name == module);
+        let at = at.unwrap_or_else(|| panic!("`{module}` is in no row of this test"));
+        let text = fs::read_to_string(&path).unwrap();
+        for (line, code) in code(&text) {
+            for name in named(code).filter(|name| *name != module) {
+                seen[at].push(name.to_owned());
+                if !IMPORTS[at].1.contains(&name) {
+                    wrong.push(format!("{}:{line}: `{module}` must not know `{name}`", inside.display()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // What a row allows and nobody needs is forbidden from now on.
+    for ((module, allowed), seen) in IMPORTS.iter().zip(seen) {
+        for name in *allowed {
+            assert!(seen.iter().any(|s| s == name), "`{module}` does not use `{name}`: take it out of the table");
+        }
+    }
+}
+
+#[test]
+fn every_module_is_in_the_map() {
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    for entry in fs::read_dir(root().join("src")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if !["lib.rs", "main.rs"].contains(&name.as_str()) {
+            assert!(map.contains(&format!("| `src/{name}` |")), "ARCHITECTURE.md does not tell what src/{name} is for");
+        }
+    }
+}
+
+#[test]
+fn files_are_short_and_tell_what_they_are_for() {
+    for path in ["src", "tests", "benches"].iter().flat_map(|folder| sources(&root().join(folder))) {
+        let text = fs::read_to_string(&path).unwrap();
+        let lines = text.lines().count();
+        assert!(lines <= MAX_LINES, "{} has {lines} lines: it has more than one subject", path.display());
+        let inside = path.strip_prefix(root().join("src"));
+        let needs_docs = inside.is_ok_and(|inside| !is_test(inside));
+        assert!(!needs_docs || text.starts_with("//! "), "{} does not begin with what it is for", path.display());
+    }
+}
