@@ -2,7 +2,7 @@
 
 use super::patches::Patches;
 use super::{ConvShape, Direction};
-use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, pack_transposed};
+use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
 use crate::backend::cpu::gemm::tile::{Epilogue, Tile, Tiles, for_each_tile, is_fused};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
 use crate::backend::cpu::simd::SimdLevel;
@@ -127,6 +127,7 @@ impl Dense {
         let width = self.tiles.columns();
         let packed = Parts::new(packed);
         let copy = self.tiles.level.routine::<CopyRows>();
+        let transpose = self.tiles.level.routine::<PackTransposed>();
         // Floats between neighbouring output channels of `w [O, KH, KW, I / groups]`.
         let (inputs, outputs) = match self.direction {
             Direction::Forward => (self.from, self.to),
@@ -145,8 +146,9 @@ impl Dense {
                 match self.direction {
                     Direction::Forward => {
                         let from = w[panel * width * step + tap * inputs..].as_ptr();
+                        let panel = Panel { from, strides: [1, step], rows: inputs, columns, to, width };
                         // SAFETY: the group has these weights, and `to` has room for this tap's.
-                        unsafe { pack_transposed(from, [1, step], inputs, columns, to, width) };
+                        unsafe { transpose(panel) };
                     }
                     Direction::Backward => {
                         let from = w[tap * inputs + panel * width..].as_ptr();

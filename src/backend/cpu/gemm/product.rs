@@ -5,7 +5,7 @@
 //! the task goes through its panels. A task is a block of rows × some panels (× a stretch of the sum).
 
 use super::dots::{Dots, MOST_ROWS};
-use super::pack::{Copy2d, CopyRows, pack_transposed};
+use super::pack::{Copy2d, CopyRows, PackTransposed, Panel};
 use super::sums::AddRows;
 use super::tile::{Epilogue, ONE_RUN, Tile, Tiles, for_each_tile, is_fused};
 use super::{round_up, workspace_floats};
@@ -232,6 +232,7 @@ impl Product {
     /// Packs `B` to `[panel][k][columns]`.
     fn pack(&self, pool: &Pool, b: &[f32], packed: &mut [f32]) {
         let (spec, width) = (&self.spec, self.tiles.columns());
+        let pack = self.tiles.level.routine::<PackTransposed>();
         let stretches = chunks(spec.k, K_BLOCK);
         let packed = Parts::new(packed);
         pool.run(self.all_panels() * stretches.count(), |task, _| {
@@ -240,8 +241,9 @@ impl Product {
             // SAFETY: a stretch of a panel belongs to one task.
             let to = unsafe { packed.part((panel * spec.k + k.start) * width..(panel * spec.k + k.end) * width) };
             let from = b[k.start * spec.b[0] + n * spec.b[1]..].as_ptr();
+            let (rows, columns, to) = (k.len(), (spec.n - n).min(width), to.as_mut_ptr());
             // SAFETY: `b` and `to` have these elements.
-            unsafe { pack_transposed(from, spec.b, k.len(), (spec.n - n).min(width), to.as_mut_ptr(), width) };
+            unsafe { pack(Panel { from, strides: spec.b, rows, columns, to, width }) };
         });
     }
 

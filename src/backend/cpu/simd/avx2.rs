@@ -76,6 +76,44 @@ impl Simd for Avx2 {
         unsafe { _mm256_maskstore_ps(p, first(n), v) }
     }
     #[inline(always)]
+    unsafe fn load_bytes(self, p: *const u8) -> __m256 {
+        // SAFETY: the caller's promise of 8 bytes.
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast()))) }
+    }
+    #[inline(always)]
+    unsafe fn store_bytes(self, p: *mut u8, v: __m256) {
+        // SAFETY: the caller's promise of 8 bytes.
+        unsafe {
+            let v = _mm256_cvtps_epi32(v);
+            let halves = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
+            _mm_storel_epi64(p.cast(), _mm_packus_epi16(halves, halves));
+        }
+    }
+    #[inline(always)]
+    unsafe fn transpose(self, from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+        // SAFETY: the caller's promise of 8 rows on both sides.
+        unsafe {
+            // Halves of rows first: vector `2 i + h` has columns `4 h ..` of rows i and 4 + i, so that all that follows
+            // stays within halves of a vector.
+            let mut v = [_mm256_setzero_ps(); 8];
+            for i in 0..4 {
+                for h in 0..2 {
+                    let at = |r: usize| _mm_loadu_ps(from.add((4 * r + i) * from_step + 4 * h));
+                    v[2 * i + h] = _mm256_set_m128(at(1), at(0));
+                }
+            }
+            for h in 0..2 {
+                let (a, b) = (_mm256_unpacklo_ps(v[h], v[2 + h]), _mm256_unpackhi_ps(v[h], v[2 + h]));
+                let (c, d) = (_mm256_unpacklo_ps(v[4 + h], v[6 + h]), _mm256_unpackhi_ps(v[4 + h], v[6 + h]));
+                let to = to.add(4 * h * to_step);
+                _mm256_storeu_ps(to, _mm256_shuffle_ps::<0x44>(a, c));
+                _mm256_storeu_ps(to.add(to_step), _mm256_shuffle_ps::<0xee>(a, c));
+                _mm256_storeu_ps(to.add(2 * to_step), _mm256_shuffle_ps::<0x44>(b, d));
+                _mm256_storeu_ps(to.add(3 * to_step), _mm256_shuffle_ps::<0xee>(b, d));
+            }
+        }
+    }
+    #[inline(always)]
     fn splat(self, x: f32) -> __m256 {
         // SAFETY: `self` exists only where the machine has AVX2 and FMA.
         unsafe { _mm256_set1_ps(x) }
@@ -97,6 +135,7 @@ impl Simd for Avx2 {
         )));
         gt(a, b) = _mm256_cmp_ps::<_CMP_GT_OQ>(a, b);
         ge(a, b) = _mm256_cmp_ps::<_CMP_GE_OQ>(a, b);
+        gt_or_nan(a, b) = _mm256_or_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a, b), _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a));
         eq(a, b) = _mm256_cmp_ps::<_CMP_EQ_OQ>(a, b);
         select(m, a, b) = _mm256_blendv_ps(b, a, m);
     }

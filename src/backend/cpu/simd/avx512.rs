@@ -70,6 +70,42 @@ impl Simd for Avx512 {
         unsafe { _mm512_mask_storeu_ps(p, first(n), v) }
     }
     #[inline(always)]
+    unsafe fn load_bytes(self, p: *const u8) -> __m512 {
+        // SAFETY: the caller's promise of 16 bytes.
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast()))) }
+    }
+    #[inline(always)]
+    unsafe fn store_bytes(self, p: *mut u8, v: __m512) {
+        // SAFETY: the caller's promise of 16 bytes.
+        unsafe { _mm_storeu_si128(p.cast(), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v))) }
+    }
+    #[inline(always)]
+    unsafe fn transpose(self, from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+        // SAFETY: the caller's promise of 16 rows on both sides.
+        unsafe {
+            // Quarters of rows first: vector `4 i + q` has columns `4 q ..` of rows i, 4 + i, 8 + i and 12 + i, so that
+            // all that follows stays within quarters of a vector.
+            let mut v = [_mm512_setzero_ps(); 16];
+            for i in 0..4 {
+                for q in 0..4 {
+                    let at = |r: usize| _mm_loadu_ps(from.add((4 * r + i) * from_step + 4 * q));
+                    let low = _mm256_set_m128(at(1), at(0));
+                    let high = _mm256_set_m128(at(3), at(2));
+                    v[4 * i + q] = _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high);
+                }
+            }
+            for q in 0..4 {
+                let (a, b) = (_mm512_unpacklo_ps(v[q], v[4 + q]), _mm512_unpackhi_ps(v[q], v[4 + q]));
+                let (c, d) = (_mm512_unpacklo_ps(v[8 + q], v[12 + q]), _mm512_unpackhi_ps(v[8 + q], v[12 + q]));
+                let to = to.add(4 * q * to_step);
+                _mm512_storeu_ps(to, _mm512_shuffle_ps::<0x44>(a, c));
+                _mm512_storeu_ps(to.add(to_step), _mm512_shuffle_ps::<0xee>(a, c));
+                _mm512_storeu_ps(to.add(2 * to_step), _mm512_shuffle_ps::<0x44>(b, d));
+                _mm512_storeu_ps(to.add(3 * to_step), _mm512_shuffle_ps::<0xee>(b, d));
+            }
+        }
+    }
+    #[inline(always)]
     fn splat(self, x: f32) -> __m512 {
         // SAFETY: `self` exists only where the machine has AVX-512.
         unsafe { _mm512_set1_ps(x) }
@@ -91,6 +127,8 @@ impl Simd for Avx512 {
         )));
         gt(a, b) -> __mmask16 = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b);
         ge(a, b) -> __mmask16 = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(a, b);
+        gt_or_nan(a, b) -> __mmask16 =
+            _mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b) | _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a);
         eq(a, b) -> __mmask16 = _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b);
     }
     #[inline(always)]

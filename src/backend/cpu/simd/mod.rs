@@ -61,6 +61,24 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// `p` is valid for writing them.
     unsafe fn store_part(self, p: *mut f32, v: Self::V, n: usize);
 
+    /// Loads `LANES` bytes from any address, as floats.
+    ///
+    /// # Safety
+    /// `p` is valid for reading them.
+    unsafe fn load_bytes(self, p: *const u8) -> Self::V;
+    /// Stores whole numbers from 0 to 255 as `LANES` bytes to any address.
+    ///
+    /// # Safety
+    /// The lanes hold such numbers, and `p` is valid for writing the bytes.
+    unsafe fn store_bytes(self, p: *mut u8, v: Self::V);
+
+    /// Transposes a square of `LANES` rows of as many floats: row by row from `from`, whose rows lie `from_step` floats
+    /// apart, to `to`, whose rows lie `to_step` apart.
+    ///
+    /// # Safety
+    /// All these floats are valid, and the two squares do not overlap.
+    unsafe fn transpose(self, from: *const f32, from_step: usize, to: *mut f32, to_step: usize);
+
     /// `x` in every lane.
     fn splat(self, x: f32) -> Self::V;
     /// `a + b`.
@@ -89,6 +107,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn gt(self, a: Self::V, b: Self::V) -> Self::M;
     /// `a ≥ b`.
     fn ge(self, a: Self::V, b: Self::V) -> Self::M;
+    /// `a > b`, or `a` is NaN.
+    fn gt_or_nan(self, a: Self::V, b: Self::V) -> Self::M;
     /// `a = b`.
     fn eq(self, a: Self::V, b: Self::V) -> Self::M;
     /// `m ? a : b`.

@@ -73,6 +73,37 @@ impl Simd for Neon {
         }
     }
     #[inline(always)]
+    unsafe fn load_bytes(self, p: *const u8) -> float32x4_t {
+        // SAFETY: the caller's promise of four bytes.
+        unsafe {
+            let bytes = vcreate_u8(p.cast::<u32>().read_unaligned() as u64);
+            vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(bytes))))
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_bytes(self, p: *mut u8, v: float32x4_t) {
+        // SAFETY: the caller's promise of four bytes.
+        unsafe {
+            let halves = vmovn_u32(vcvtq_u32_f32(v));
+            let bytes = vmovn_u16(vcombine_u16(halves, halves));
+            p.cast::<u32>().write_unaligned(vget_lane_u32::<0>(vreinterpret_u32_u8(bytes)));
+        }
+    }
+    #[inline(always)]
+    unsafe fn transpose(self, from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+        // SAFETY: the caller's promise of four rows on both sides.
+        unsafe {
+            let (a, b) = (vld1q_f32(from), vld1q_f32(from.add(from_step)));
+            let (c, d) = (vld1q_f32(from.add(2 * from_step)), vld1q_f32(from.add(3 * from_step)));
+            let (ac0, ac1) = (vzip1q_f32(a, c), vzip2q_f32(a, c));
+            let (bd0, bd1) = (vzip1q_f32(b, d), vzip2q_f32(b, d));
+            vst1q_f32(to, vzip1q_f32(ac0, bd0));
+            vst1q_f32(to.add(to_step), vzip2q_f32(ac0, bd0));
+            vst1q_f32(to.add(2 * to_step), vzip1q_f32(ac1, bd1));
+            vst1q_f32(to.add(3 * to_step), vzip2q_f32(ac1, bd1));
+        }
+    }
+    #[inline(always)]
     fn splat(self, x: f32) -> float32x4_t {
         // SAFETY: `self` exists only where the machine has NEON.
         unsafe { vdupq_n_f32(x) }
@@ -92,6 +123,7 @@ impl Simd for Neon {
         pow2(a) -> float32x4_t = vreinterpretq_f32_s32(vshlq_n_s32::<23>(vaddq_s32(vcvtnq_s32_f32(a), vdupq_n_s32(127))));
         gt(a, b) -> uint32x4_t = vcgtq_f32(a, b);
         ge(a, b) -> uint32x4_t = vcgeq_f32(a, b);
+        gt_or_nan(a, b) -> uint32x4_t = vorrq_u32(vcgtq_f32(a, b), vmvnq_u32(vceqq_f32(a, a)));
         eq(a, b) -> uint32x4_t = vceqq_f32(a, b);
     }
     #[inline(always)]

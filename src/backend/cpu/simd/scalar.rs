@@ -57,6 +57,26 @@ impl Simd for Scalar {
         }
     }
     #[inline(always)]
+    unsafe fn load_bytes(self, p: *const u8) -> Self::V {
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { p.cast::<[u8; N]>().read_unaligned() };
+        bytes.map(f32::from)
+    }
+    #[inline(always)]
+    unsafe fn store_bytes(self, p: *mut u8, v: Self::V) {
+        // SAFETY: the caller's promise of whole numbers from 0 to 255, and of the address.
+        unsafe { p.cast::<[u8; N]>().write_unaligned(v.map(|x| x.to_int_unchecked::<i32>() as u8)) }
+    }
+    #[inline(always)]
+    unsafe fn transpose(self, from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+        for r in 0..N {
+            for c in 0..N {
+                // SAFETY: the caller's promise of all rows.
+                unsafe { *to.add(c * to_step + r) = *from.add(r * from_step + c) };
+            }
+        }
+    }
+    #[inline(always)]
     fn splat(self, x: f32) -> Self::V {
         [x; N]
     }
@@ -118,6 +138,10 @@ impl Simd for Scalar {
     #[inline(always)]
     fn ge(self, a: Self::V, b: Self::V) -> Self::M {
         lanes(|i| a[i] >= b[i])
+    }
+    #[inline(always)]
+    fn gt_or_nan(self, a: Self::V, b: Self::V) -> Self::M {
+        lanes(|i| a[i] > b[i] || a[i].is_nan())
     }
     #[inline(always)]
     fn eq(self, a: Self::V, b: Self::V) -> Self::M {

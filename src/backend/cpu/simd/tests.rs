@@ -28,6 +28,7 @@ impl Kernel for Ops<'_> {
                 ("round", s.round(va)),
                 ("gt", s.select(s.gt(va, vb), va, vb)),
                 ("ge", s.select(s.ge(va, vb), s.splat(1.0), s.zero())),
+                ("gt_or_nan", s.select(s.gt_or_nan(va, vb), va, vb)),
                 ("eq", s.select(s.eq(va, vb), s.splat(1.0), s.zero())),
             ];
             for (name, v) in results {
@@ -59,7 +60,7 @@ fn operations_match_plain_arithmetic() {
                     "sub" => x - y,
                     "mul" => x * y,
                     "div" => x / y,
-                    "max" | "gt" => x.max(y),
+                    "max" | "gt" | "gt_or_nan" => x.max(y),
                     "min" => x.min(y),
                     "sqrt" => x.abs().sqrt(),
                     "abs" => x.abs(),
@@ -73,6 +74,75 @@ fn operations_match_plain_arithmetic() {
             }
         }
     }
+}
+
+struct Bytes;
+
+impl Kernel for Bytes {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        for start in 0..=u8::MAX as usize + 1 - S::LANES {
+            let from: Vec<u8> = (start..start + S::LANES).map(|i| i as u8).collect();
+            let mut to = [7; MAX_LANES + 1];
+            // SAFETY: both have `LANES` bytes.
+            unsafe { s.store_bytes(to.as_mut_ptr(), s.add(s.load_bytes(from.as_ptr()), s.zero())) };
+            assert_eq!(&to[..S::LANES], &from, "{}", S::LEVEL);
+            assert!(to[S::LANES..].iter().all(|&x| x == 7), "{} wrote too much", S::LEVEL);
+            // SAFETY: as above.
+            let floats = s.to_array(unsafe { s.load_bytes(from.as_ptr()) });
+            assert!(from.iter().zip(floats).all(|(&byte, float)| f32::from(byte) == float), "{}", S::LEVEL);
+        }
+    }
+}
+
+#[test]
+fn bytes_become_floats_and_return() {
+    SimdLevel::supported().for_each(|level| level.run(Bytes));
+}
+
+struct NotNumbers;
+
+impl Kernel for NotNumbers {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let win = |a: f32, b: f32| {
+            let m = s.gt_or_nan(s.splat(a), s.splat(b));
+            s.to_array(s.select(m, s.splat(1.0), s.zero()))[S::LANES - 1] == 1.0
+        };
+        assert!(win(f32::NAN, 1.0) && win(f32::NAN, f32::NAN) && win(2.0, 1.0), "{}", S::LEVEL);
+        assert!(!win(1.0, f32::NAN) && !win(1.0, 1.0) && !win(1.0, 2.0), "{}", S::LEVEL);
+    }
+}
+
+#[test]
+fn not_a_number_wins_over_numbers() {
+    SimdLevel::supported().for_each(|level| level.run(NotNumbers));
+}
+
+struct Transpose;
+
+impl Kernel for Transpose {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let (n, from_step, to_step) = (S::LANES, S::LANES + 3, S::LANES + 5);
+        let from: Vec<f32> = (0..n * from_step).map(|i| i as f32).collect();
+        let mut to = vec![-1.0; n * to_step];
+        // SAFETY: both have `LANES` rows of their step.
+        unsafe { s.transpose(from.as_ptr(), from_step, to.as_mut_ptr(), to_step) };
+        for (at, &x) in to.iter().enumerate() {
+            let (r, c) = (at / to_step, at % to_step);
+            let want = if c < n { (c * from_step + r) as f32 } else { -1.0 };
+            assert_eq!(x, want, "{} row {r}, column {c}", S::LEVEL);
+        }
+    }
+}
+
+#[test]
+fn squares_are_transposed() {
+    SimdLevel::supported().for_each(|level| level.run(Transpose));
 }
 
 struct Exp<'a>(&'a mut [f32]);

@@ -13,6 +13,8 @@ fn max_pools() -> Vec<(MaxPool2d, [usize; 4])> {
     vec![
         (pool([2, 2], [2, 2], [0, 0], [1, 1], false), [3, 8, 6, 32]),
         (pool([2, 2], [2, 2], [0, 0], [1, 1], true), [2, 7, 5, 5]),
+        (pool([2, 2], [2, 2], [0, 0], [1, 1], false), [3, 7, 9, 37]),
+        (pool([2, 2], [2, 2], [0, 0], [1, 1], false), [9, 40, 33, 24]),
         (pool([3, 3], [2, 2], [1, 1], [1, 1], false), [2, 11, 9, 64]),
         (pool([3, 3], [1, 1], [1, 1], [1, 1], false), [1, 5, 6, 17]),
         (pool([3, 2], [2, 3], [1, 1], [2, 1], true), [2, 10, 11, 7]),
@@ -69,8 +71,15 @@ fn maxima_and_their_gradient() {
 
 #[test]
 fn nan_and_infinity_in_a_window() {
-    let op = MaxPool2d { kernel: [1, 3], stride: [1, 3], padding: [0, 0], dilation: [1, 1], ceil_mode: false };
     let (nan, inf) = (f32::NAN, f32::INFINITY);
+    let op = MaxPool2d { kernel: [2, 2], stride: [2, 2], padding: [0, 0], dilation: [1, 1], ceil_mode: false };
+    let rows = [[1.0, nan, nan, 1.0, -inf, -inf, 3.0, 3.0], [2.0, 5.0, nan, 7.0, -inf, -inf, inf, inf]];
+    for got in outputs(op, &[Tensor::from_f32([1, 2, 8, 1], rows.as_flattened())]) {
+        let y = got[0].f32s();
+        assert!(y[0].is_nan() && y[1].is_nan() && y[2] == -inf && y[3] == inf);
+        assert_eq!(got[1].u8s(), [1, 2, 0, 2]);
+    }
+    let op = MaxPool2d { kernel: [1, 3], stride: [1, 3], padding: [0, 0], dilation: [1, 1], ceil_mode: false };
     let x = Tensor::from_f32([1, 1, 9, 1], &[1.0, nan, 2.0, -inf, -inf, -inf, 3.0, inf, inf]);
     for got in outputs(op, &[x]) {
         let y = got[0].f32s();

@@ -1,43 +1,17 @@
 //! Maximum over windows of channels-last images, vectors of channels at a time.
 
-use super::frame::{Element, Frame, NodeKernel};
+mod pairs;
+mod position;
+
+use super::frame::{Frame, NodeKernel};
 use super::lanes::{get, put};
-use super::parallel::{for_chunks, for_chunks2};
+use super::parallel::{for_chunks, for_chunks2, rows_per_chunk};
 use super::simd::{Kernel, Simd, SimdLevel};
+use super::threads::{Parts, chunks};
 use crate::graph::DType;
 use crate::graph::op::MaxPool2d;
+use position::Position;
 use std::ops::Range;
-
-/// A type that holds a position within a window.
-trait Position: Element + PartialEq {
-    fn new(position: usize) -> Self;
-    fn from_float(position: f32) -> Self;
-}
-
-impl Position for u8 {
-    #[inline(always)]
-    fn new(position: usize) -> Self {
-        // The rules give windows of more than 256 pixels `i32`.
-        position as u8
-    }
-    #[inline(always)]
-    fn from_float(position: f32) -> Self {
-        // SAFETY: positions are whole numbers far below 2³¹.
-        unsafe { position.to_int_unchecked::<i32>() as u8 }
-    }
-}
-
-impl Position for i32 {
-    #[inline(always)]
-    fn new(position: usize) -> Self {
-        position as i32
-    }
-    #[inline(always)]
-    fn from_float(position: f32) -> Self {
-        // SAFETY: positions are whole numbers far below 2³¹.
-        unsafe { position.to_int_unchecked::<i32>() }
-    }
-}
 
 /// Where the windows lie along one axis.
 #[derive(Debug, Clone)]
@@ -78,12 +52,16 @@ struct Windows {
     /// Columns of a window.
     width: usize,
     channels: usize,
+    /// Two by two pixels that touch and lie within the image.
+    pairs: bool,
 }
 
 impl Windows {
     fn new(op: &MaxPool2d, x: [usize; 4], y: [usize; 4]) -> Self {
         let (rows, columns) = (Axis::new(op, 0, x[1], y[1]), Axis::new(op, 1, x[2], y[2]));
-        Windows { rows, columns, width: op.kernel[1], channels: x[3] }
+        let touch = op.kernel == [2, 2] && op.stride == [2, 2] && op.padding == [0, 0] && op.dilation == [1, 1];
+        let pairs = touch && 2 * y[1] <= x[1] && 2 * y[2] <= x[2];
+        Windows { rows, columns, width: op.kernel[1], channels: x[3], pairs }
     }
 
     fn input(&self) -> [usize; 2] {
@@ -92,22 +70,6 @@ impl Windows {
 
     fn output(&self) -> [usize; 2] {
         [self.rows.outputs.len(), self.columns.outputs.len()]
-    }
-}
-
-/// Writes the positions of `n ≤ LANES` channels.
-#[inline(always)]
-fn put_positions<S: Simd, P: Position>(s: S, index: &mut [P], n: usize, at: S::V) {
-    let lanes = s.to_array(at);
-    if n == S::LANES {
-        // A loop of constant length, which becomes a few instructions.
-        for (p, l) in index[..S::LANES].iter_mut().zip(&lanes[..S::LANES]) {
-            *p = P::from_float(*l);
-        }
-    } else {
-        for (p, l) in index[..n].iter_mut().zip(&lanes) {
-            *p = P::from_float(*l);
-        }
     }
 }
 
@@ -121,6 +83,21 @@ impl MaxPoolKernel {
     /// From shape `x` to shape `y`.
     pub fn new(op: &MaxPool2d, x: [usize; 4], y: [usize; 4], level: SimdLevel) -> Self {
         MaxPoolKernel { windows: Windows::new(op, x, y), level }
+    }
+
+    fn pairs(&self, frame: &Frame) {
+        let (g, level) = (&self.windows, self.level);
+        let (input, output) = (g.input(), g.output());
+        let (x, y, index) = (frame.input::<f32>(0), frame.output::<f32>(0), frame.output::<u8>(1));
+        let (channels, line, row) = (g.channels, input[1] * g.channels, output[1] * g.channels);
+        let some = rows_per_chunk(4 * row);
+        for_chunks2(frame.pool(), (y, some * row), (index, some * row), |task, y, index| {
+            for (i, (y, index)) in y.chunks_exact_mut(row).zip(index.chunks_exact_mut(row)).enumerate() {
+                let (image, r) = ((task * some + i) / output[0], (task * some + i) % output[0]);
+                let (top, bottom) = x[(image * input[0] + 2 * r) * line..][..2 * line].split_at(line);
+                level.run(pairs::Forward { top, bottom, y, index, channels });
+            }
+        });
     }
 
     fn go<P: Position>(&self, frame: &Frame) {
@@ -138,7 +115,13 @@ impl MaxPoolKernel {
 
 impl NodeKernel for MaxPoolKernel {
     fn run(&self, frame: &Frame<'_>) {
-        if frame.output_dtype(1) == DType::U8 { self.go::<u8>(frame) } else { self.go::<i32>(frame) }
+        if self.windows.pairs {
+            self.pairs(frame);
+        } else if frame.output_dtype(1) == DType::U8 {
+            self.go::<u8>(frame);
+        } else {
+            self.go::<i32>(frame);
+        }
     }
 }
 
@@ -162,22 +145,21 @@ impl<P: Position> Kernel for Forward<'_, P> {
             for c in (0..channels).step_by(S::LANES) {
                 let n = (channels - c).min(S::LANES);
                 let mut best = s.splat(f32::NEG_INFINITY);
-                // Positions are floats here: in windows of up to 2²⁴ pixels they are exact.
                 let mut at = s.splat((rows.start * g.width + columns.start) as f32);
                 let mut from = top * line + left * channels + c;
                 for i in rows.clone() {
                     for (k, j) in columns.clone().enumerate() {
                         let v = get(s, x, from + k * g.columns.dilation * channels, n);
                         let here = s.splat((i * g.width + j) as f32);
-                        let (larger, number) = (s.gt(v, best), s.eq(v, v));
-                        // NaN compares as neither, and wins.
-                        best = s.select(number, s.select(larger, v, best), v);
-                        at = s.select(number, s.select(larger, here, at), here);
+                        // NaN wins.
+                        let wins = s.gt_or_nan(v, best);
+                        best = s.select(wins, v, best);
+                        at = s.select(wins, here, at);
                     }
                     from += g.rows.dilation * line;
                 }
                 put(s, y, o * channels + c, n, best);
-                put_positions(s, &mut index[o * channels + c..], n, at);
+                P::put(s, &mut index[o * channels + c..][..n], at);
             }
         }
     }
@@ -193,6 +175,29 @@ impl MaxPoolGradKernel {
     /// From shape `dy` to shape `dx`.
     pub fn new(op: &MaxPool2d, dy: [usize; 4], dx: [usize; 4], level: SimdLevel) -> Self {
         MaxPoolGradKernel { windows: Windows::new(op, dx, dy), level }
+    }
+
+    fn pairs(&self, frame: &Frame) {
+        let (g, level) = (&self.windows, self.level);
+        let (input, output) = (g.input(), g.output());
+        let (dy, index, dx) = (frame.input::<f32>(0), frame.input::<u8>(1), frame.output::<f32>(0));
+        let (channels, line, row) = (g.channels, input[1] * g.channels, output[1] * g.channels);
+        let all = Parts::new(dx);
+        let rows = chunks(dy.len() / row, rows_per_chunk(2 * line));
+        frame.pool().run(rows.count(), |task, _| {
+            for at in rows.range(task) {
+                let (image, r) = (at / output[0], at % output[0]);
+                let start = (image * input[0] + 2 * r) * line;
+                let from = at * row..(at + 1) * row;
+                // SAFETY: the pixels under a row of windows belong to it alone.
+                let dx = unsafe { all.part(start..start + 2 * line) };
+                level.run(pairs::Backward { dy: &dy[from.clone()], index: &index[from], dx, channels });
+                if r + 1 == output[0] {
+                    // SAFETY: the row that no window reaches, if there is one, goes with the last row of windows.
+                    unsafe { all.part(start + 2 * line..(image + 1) * input[0] * line) }.fill(0.0);
+                }
+            }
+        });
     }
 
     fn go<P: Position>(&self, frame: &Frame) {
@@ -212,7 +217,13 @@ impl MaxPoolGradKernel {
 
 impl NodeKernel for MaxPoolGradKernel {
     fn run(&self, frame: &Frame<'_>) {
-        if frame.input_dtype(1) == DType::U8 { self.go::<u8>(frame) } else { self.go::<i32>(frame) }
+        if self.windows.pairs {
+            self.pairs(frame);
+        } else if frame.input_dtype(1) == DType::U8 {
+            self.go::<u8>(frame);
+        } else {
+            self.go::<i32>(frame);
+        }
     }
 }
 
@@ -228,20 +239,22 @@ struct Backward<'a, P> {
 impl<P: Position> Kernel for Backward<'_, P> {
     type Output = ();
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        // Floats with bytes: plain loops over the channels, which the compiler turns into vectors.
+    fn run<S: Simd>(self, s: S) {
         let Backward { g, dy, index, dx, row } = self;
         let (channels, line) = (g.channels, g.output()[1] * g.channels);
         for (dx, columns) in dx.chunks_exact_mut(channels).zip(&g.columns.inputs) {
-            dx.fill(0.0);
-            for (i, ti) in &g.rows.inputs[row] {
-                for (j, tj) in columns {
-                    let at = i * line + j * channels..i * line + (j + 1) * channels;
-                    let here = P::new(ti * g.width + tj);
-                    for ((dx, dy), index) in dx.iter_mut().zip(&dy[at.clone()]).zip(&index[at]) {
-                        *dx += if *index == here { *dy } else { 0.0 };
+            for c in (0..channels).step_by(S::LANES) {
+                let n = (channels - c).min(S::LANES);
+                let mut sum = s.zero();
+                for (i, ti) in &g.rows.inputs[row] {
+                    for (j, tj) in columns {
+                        let at = i * line + j * channels + c;
+                        let here = s.splat((ti * g.width + tj) as f32);
+                        let chosen = s.eq(P::get(s, &index[at..at + n]), here);
+                        sum = s.add(sum, s.select(chosen, get(s, dy, at, n), s.zero()));
                     }
                 }
+                put(s, dx, c, n, sum);
             }
         }
     }
