@@ -92,7 +92,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         reporter.info(&format!("resumed at {at}"));
     }
     let effective = config::to_toml(&loaded);
-    let header = samples.note.iter().map(|n| format!("# {n}\n")).collect::<String>();
+    let header = samples.note.iter().flat_map(|n| n.lines()).map(|line| format!("# {line}\n")).collect::<String>();
     let config_path = folder.file(file::CONFIG);
     std::fs::write(&config_path, format!("{header}{effective}"))
         .with_context(|| format!("cannot write `{}`", config_path.display()))?;

@@ -73,6 +73,8 @@ fn digits_in_place_of_missing_data_are_told_everywhere() {
     assert!(done.err.contains("warning: ") && done.err.contains("bundled digits"), "{}", done.err);
     assert!(done.err.contains("resized from 8×8 to 28×28") && done.err.contains("download failed"), "{}", done.err);
     assert!(place.read("r/config.toml").starts_with("# The data asked for is not there"));
+    // The reason has several lines; the file is a configuration all the same.
+    place.ok("check r/config.toml");
     let first = &place.metrics("r")[0];
     assert_eq!(first["kind"], "note");
     assert!(first["note"].as_str().unwrap().contains("bundled digits"), "{first}");
