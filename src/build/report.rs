@@ -44,10 +44,24 @@ impl Builder<'_> {
     }
 
     /// Adds an error, unless there is one at that place already: a block that is used many times has its mistake once.
-    pub(super) fn report(&mut self, error: Diagnostic) {
+    pub(super) fn report(&mut self, mut error: Diagnostic) {
+        for (key, place) in self.set_elsewhere(&error) {
+            error = error.context(place, format!("sets `{key}` of that layer"));
+        }
         if !self.errors.iter().any(|e| e.span().is_some() && e.span() == error.span()) {
             self.errors.push(error);
         }
+    }
+
+    /// Arguments of the layers that an error points at whose values stand in another text than the layer: in `--set`
+    /// options, without which the layer reads as if nothing were wrong with it.
+    fn set_elsewhere(&self, error: &Diagnostic) -> Vec<(String, Span)> {
+        let nodes = error.labels.iter().filter_map(|label| layer_at(&self.experiment.model.layers, label.span));
+        let fields = nodes.flat_map(|node| node.fields.iter().map(move |(key, span)| (node.span.source, key, *span)));
+        fields
+            .filter(|(source, _, span)| span.source != *source && error.labels.iter().all(|l| l.span != *span))
+            .map(|(_, key, span)| (key.clone(), span))
+            .collect()
     }
 
     /// What in `[data]` tells how samples look.
@@ -56,14 +70,23 @@ impl Builder<'_> {
     }
 }
 
-/// How many layers come from one place of the text, by blocks and repeats.
-fn uses(layers: &[LayerNode], span: Span) -> usize {
-    let inside = |kind: &LayerKind| match kind {
-        LayerKind::Layer(_) => 0,
-        LayerKind::Group(list) | LayerKind::Gate(list) | LayerKind::Branches { branches: list, .. } => uses(list, span),
-        LayerKind::Residual { body, projection, .. } => {
-            uses(body, span) + projection.as_deref().map_or(0, |p| uses(std::slice::from_ref(p), span))
+/// The layers and containers directly inside of one.
+fn inside(kind: &LayerKind) -> Vec<&LayerNode> {
+    match kind {
+        LayerKind::Layer(_) => Vec::new(),
+        LayerKind::Group(list) | LayerKind::Gate(list) | LayerKind::Branches { branches: list, .. } => {
+            list.iter().collect()
         }
-    };
-    layers.iter().map(|l| usize::from(l.span == span) + inside(&l.kind)).sum()
+        LayerKind::Residual { body, projection, .. } => body.iter().chain(projection.as_deref()).collect(),
+    }
+}
+
+/// How many layers come from one place of the text, by blocks and repeats.
+fn uses<'a>(layers: impl IntoIterator<Item = &'a LayerNode>, span: Span) -> usize {
+    layers.into_iter().map(|l| usize::from(l.span == span) + uses(inside(&l.kind), span)).sum()
+}
+
+/// The first layer or container that stands at a place of the text.
+fn layer_at<'a>(layers: impl IntoIterator<Item = &'a LayerNode>, span: Span) -> Option<&'a LayerNode> {
+    layers.into_iter().find_map(|l| if l.span == span { Some(l) } else { layer_at(inside(&l.kind), span) })
 }

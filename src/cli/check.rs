@@ -8,7 +8,7 @@ use crate::config::diagnostics::to_json;
 use crate::config::{self, Loaded};
 use crate::passes::{Pass, PassOptions};
 use crate::plan::MemorySummary;
-use crate::train::programs::{Programs, Sizes, graph_after};
+use crate::train::programs::{Kind, Programs, Sizes, graph_after};
 use crate::train::run::{eval_slots, slots};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -96,12 +96,18 @@ fn as_json(loaded: &Loaded, programs: &Programs, m: &MemorySummary, device: &str
         "layers": layers,
         "parameters": all,
         "trainable_parameters": trainable,
-        "batch_size": loaded.experiment.data.loading.batch_size,
+        "batch_size": largest_batch(loaded, programs),
         "flops": programs.rows.iter().map(|r| r.flops).sum::<u64>(),
         "memory": memory,
         "device": device,
         "warnings": to_json(&loaded.sources, &loaded.warnings),
     })
+}
+
+/// The batch that shapes and operations are told for: smaller than `batch_size` where there are fewer samples.
+fn largest_batch(loaded: &Loaded, programs: &Programs) -> usize {
+    let trained = programs.kinds.iter().filter(|(kind, _)| *kind == Kind::Train).map(|(_, batch)| *batch);
+    trained.max().unwrap_or(loaded.experiment.data.loading.batch_size)
 }
 
 /// Operations for people: `1.23 G`.
@@ -144,7 +150,7 @@ fn as_text(loaded: &Loaded, programs: &Programs, m: &MemorySummary, device: &str
     }
     let (trainable, all) = programs.parameters();
     let total: u64 = programs.rows.iter().map(|r| r.flops).sum();
-    let batch = loaded.experiment.data.loading.batch_size;
+    let batch = largest_batch(loaded, programs);
     line(String::new());
     let trained =
         if trainable == all { String::new() } else { format!(", {} of them trained", thousands(trainable as u64)) };

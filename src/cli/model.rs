@@ -9,6 +9,7 @@ use crate::config::{self, Experiment, Loaded};
 use crate::data::DataSpec;
 use crate::passes::PassOptions;
 use crate::train::device::select;
+use crate::train::folder::file;
 use crate::train::input;
 use crate::train::programs::{self, Programs, Sizes};
 use crate::train::report::say;
@@ -50,6 +51,14 @@ pub fn load_model(path: &Path, sets: &[String]) -> Result<Model, Failure> {
             )));
         }
         return Ok(Model { loaded, checkpoint: None });
+    }
+    if path.is_dir() {
+        let best = path.join(file::BEST);
+        return Err(Failure::Usage(format!(
+            "`{}` is a folder\nhelp: give a checkpoint of the run, such as `{}`",
+            path.display(),
+            best.display()
+        )));
     }
     let checkpoint = checkpoint::read(path).map_err(anyhow::Error::new)?;
     let name = format!("the configuration in {}", path.display());

@@ -68,7 +68,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     }
     if args.output.json {
         super::print_json(&Value::Array(results))?;
-    } else {
+    } else if !text.is_empty() {
         super::print(&text)?;
     }
     Ok(if failed.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -116,6 +116,9 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         metrics,
         reporter,
     };
+    if resumed.as_ref().is_some_and(|(_, path, _)| *path != run.folder.file(file::LAST)) {
+        run.save_last()?;
+    }
     if run.state.epoch >= experiment.train.epochs as u64 {
         run.reporter.info(&format!(
             "nothing to do: all {} epochs are done; raise `train.epochs` to go on",

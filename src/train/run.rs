@@ -368,6 +368,15 @@ impl Run<'_> {
         self.state.batch == 0 && early.is_some_and(|e| self.state.extra.early_waited >= e.patience)
     }
 
+    /// Writes the state as `last`: a run that was killed between `best` and `last` of one moment goes on from the first
+    /// and may have nothing more to do.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn save_last(&mut self) -> Result<()> {
+        self.save(&[self.folder.file(file::LAST)])
+    }
+
     /// Writes the checkpoint `paths` in this order: `last` comes at the end, so that a run that is killed in between is
     /// continued from before the write, or from what was written, and no file of it is ever missing.
     fn save(&mut self, paths: &[PathBuf]) -> Result<()> {

@@ -30,6 +30,29 @@ fn batches_may_be_larger_than_the_data() {
 }
 
 #[test]
+fn check_tells_for_which_batch() {
+    let place = Place::with(&plain());
+    for (set, batch) in [("data.batch_size=16", 16), ("data.batch_size=1000", 320)] {
+        let done = place.ok(&format!("check c.toml --set {set}"));
+        assert!(done.out.contains(&format!("for a batch of {batch}\n")), "{}", done.out);
+        assert_eq!(place.ok(&format!("check c.toml --set {set} --json")).json()["batch_size"], batch);
+    }
+}
+
+#[test]
+fn early_stopping_without_validation_is_told() {
+    let place = Place::with(&plain());
+    place.write(
+        "d.toml",
+        plain()
+            .replace("source = \"digits\"\n", "source = \"synthetic\"\nshape = [8]\nclasses = 10\nval_samples = 0\n"),
+    );
+    let stop = "--set train.early_stopping.monitor=";
+    assert!(place.ok(&format!("train d.toml --out r {stop}val_loss")).err.contains("`early_stopping` has no effect"));
+    assert!(!place.ok(&format!("train d.toml --out s {stop}train_loss")).err.contains("no effect"));
+}
+
+#[test]
 fn json_of_train_is_its_metrics_file() {
     let place = Place::with(&plain());
     let done = place.ok("train c.toml --out r --json");
@@ -178,6 +201,8 @@ fn export_leaves_the_optimizer_behind() {
     assert!(!left.is_empty() && left.iter().all(|k| k.starts_with("optimizer.")), "{left:?}");
     assert!(weights.contains_key("2.running_mean") && weights.contains_key("1.weight"));
     assert!(place.fails("export r/last.safetensors w.onnx", 2).contains(".safetensors"));
+    let err = place.fails("eval r", 2);
+    assert!(err.contains("`r` is a folder") && err.contains("r/best.safetensors"), "{err}");
     // The state of the optimizer would be lost.
     let err = place.fails("export r/last.safetensors r/../r/last.safetensors", 2);
     assert!(err.contains("another name"), "{err}");

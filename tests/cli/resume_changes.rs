@@ -132,3 +132,12 @@ fn a_metrics_file_that_is_too_short_is_noticed() {
     let err = place.fails("train c.toml --out r --resume --set train.epochs=3", 1);
     assert!(err.contains("metrics.jsonl") && err.contains("restore the file"), "{err}");
 }
+
+#[test]
+fn a_run_that_was_killed_before_its_last_write_gets_it() {
+    let place = trained();
+    fs::remove_file(place.path("r/last.safetensors")).unwrap();
+    let done = place.ok("train c.toml --out r --resume");
+    assert!(done.err.contains("nothing to do"), "{}", done.err);
+    assert_eq!(place.checkpoint("r/last.safetensors").meta.step, 20);
+}

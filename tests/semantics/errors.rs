@@ -386,3 +386,24 @@ fn targets_from_a_file() {
     ];
     insta::assert_snapshot!(all.join("\n==========\n"));
 }
+
+/// A layer whose argument comes from the command line reads in the file as if it were right.
+#[test]
+fn arguments_from_the_command_line_are_shown() {
+    let text = images(
+        "  { type = \"max_pool2d\", kernel_size = 2 },\n  \"flatten\",\n  { type = \"linear\", out_features = 10 },",
+    );
+    for (set, shown) in [
+        ("model.layers.0.kernel_size=99", "99\n  |                            -- sets `kernel_size` of that layer"),
+        ("model.layers.2.out_features=7", "=7\n  |                             - sets `out_features` of that layer"),
+    ] {
+        let loaded =
+            config::load_str("test.toml", &text, &[set.to_string()]).unwrap_or_else(|failure| panic!("{failure}"));
+        let data = input::describe(&loaded.experiment).unwrap();
+        let sizes = Sizes { train: vec![64], ..Sizes::default() };
+        let backend = CpuBackend::new(Some(1)).unwrap();
+        let errors = programs::build(&loaded.experiment, &data, &sizes, &backend, &PassOptions::default()).unwrap_err();
+        let told = diagnostics::render(&loaded.sources, &errors, false);
+        assert!(told.contains(shown), "{told}");
+    }
+}
