@@ -1,51 +1,19 @@
 //! Making batches allocates nothing once it is running: not in the caller, not in the workers.
 
-use runner::backend::HostBuffer;
+mod allocations;
+
+use allocations::allocations;
+use runner::backend::cpu::CpuBackend;
+use runner::backend::{Backend, HostBuffer};
 use runner::data::synthetic::{SyntheticOptions, Task};
 use runner::data::{Loader, LoaderOptions, Position, Source, Transform, open};
 use runner::graph::{DType, Input};
 use runner::plan::{SlotInput, SlotLayout};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// The system's allocator, counting.
-struct Counting;
-
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is the system allocator's.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `realloc`.
-        unsafe { System.realloc(ptr, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const BATCH: usize = 16;
 
 fn buffer(bytes: usize) -> HostBuffer {
-    let layout = Layout::from_size_align(bytes, 64).unwrap();
-    // SAFETY: the size is not zero; the memory is zeroed, aligned, and given back with the layout it was taken with.
-    unsafe {
-        let ptr = std::alloc::alloc_zeroed(layout);
-        assert!(!ptr.is_null());
-        HostBuffer::from_raw(ptr, bytes, Box::new(move |p| std::alloc::dealloc(p, layout)))
-    }
+    CpuBackend::new(Some(1)).unwrap().host_buffer(bytes).unwrap()
 }
 
 #[test]
@@ -82,9 +50,9 @@ fn nothing_is_allocated_for_a_batch() {
         };
         // A thread allocates while it starts, which may be late; what a batch cost would show in every round.
         let quiet = (0..10).any(|_| {
-            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            let before = allocations();
             (0..200).for_each(|_| step());
-            ALLOCATIONS.load(Ordering::Relaxed) == before
+            allocations() == before
         });
         assert!(quiet, "{workers} workers");
     }

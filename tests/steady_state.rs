@@ -1,5 +1,8 @@
 //! A run that is under way allocates nothing: neither a training step nor an evaluation, on any thread.
 
+mod allocations;
+
+use allocations::allocations;
 use runner::backend::Backend;
 use runner::backend::cpu::CpuBackend;
 use runner::config;
@@ -9,36 +12,6 @@ use runner::train::input::{self, transforms};
 use runner::train::programs::{self, Sizes};
 use runner::train::run::slots;
 use runner::train::session::{Session, StepInputs};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// The system's allocator, counting.
-struct Counting;
-
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is the system allocator's.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `realloc`.
-        unsafe { System.realloc(ptr, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const CONFIG: &str = r#"
 seed = 1
@@ -143,9 +116,9 @@ impl Underway<'_> {
 /// late; what a step costs shows in every round.
 fn is_quiet(mut step: impl FnMut()) -> bool {
     (0..10).any(|_| {
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        let before = allocations();
         (0..20).for_each(|_| step());
-        ALLOCATIONS.load(Ordering::Relaxed) == before
+        allocations() == before
     })
 }
 

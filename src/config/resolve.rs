@@ -17,7 +17,7 @@ use super::sections::{
 use super::sink::{Sink, nearest};
 use super::tagged::Tagged;
 use super::tree::{Node, Table};
-use super::values::{Device, Precision};
+use super::values::{Device, Precision, yes};
 
 /// The keys that are in no section.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -87,10 +87,6 @@ pub(super) struct ModelKeys {
 }
 
 impl Check for ModelKeys {}
-
-fn yes() -> bool {
-    true
-}
 
 /// The sections of a file.
 pub(super) const SECTIONS: [&str; 8] = ["data", "model", "loss", "optimizer", "schedule", "train", "checkpoint", "log"];

@@ -6,6 +6,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
+/// The default of options that are on unless they are turned off.
+pub(super) fn yes() -> bool {
+    true
+}
+
 /// A whole number for both directions of an image, or `[height, width]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pair(pub [usize; 2]);

@@ -169,15 +169,10 @@ impl Graph {
 
     /// The value that stands for batch input `input`, added on first use.
     pub fn input(&mut self, input: Input, dtype: DType, shape: Shape) -> ValueId {
-        match self.find_input(input) {
-            Some(id) => id,
+        match self.inputs.get(&input) {
+            Some(id) => *id,
             None => self.add_value(dtype, shape, Role::Input(input)),
         }
-    }
-
-    /// The value that stands for batch input `input`, if the graph uses it.
-    pub fn find_input(&self, input: Input) -> Option<ValueId> {
-        self.inputs.get(&input).copied()
     }
 
     /// The value that stands for variable `id`, added on first use.

@@ -99,7 +99,7 @@ impl Plan {
             workspace: peak.workspace,
             unused: self.transient_bytes - peak.gradients - peak.activations - peak.workspace,
             batches,
-            total: self.persistent_bytes + self.transient_bytes + batches,
+            total: self.device_bytes() + batches,
             peak_program: largest.map(|p| p.name.clone()).unwrap_or_default(),
             peak,
         }

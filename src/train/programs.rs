@@ -142,7 +142,7 @@ pub fn build(
     Ok(Programs { plan: Arc::new(plan), rows, kinds })
 }
 
-/// The graph of the training step after pass `until`, as text: to look into a pass.
+/// The graph of the training step after the passes that `options` lets run: to look into a pass.
 ///
 /// # Errors
 /// As [`build`].

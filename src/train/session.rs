@@ -5,7 +5,7 @@ use super::programs::{Kind, Programs};
 use crate::backend::{Backend, Executable, HostBuffer};
 use crate::build::{Mode, init, metrics_variable};
 use crate::graph::op::{METRIC_SLOTS, Task, metric_slot};
-use crate::graph::{DType, Input, Role, ValueId, VarId, VarKind, Variable};
+use crate::graph::{DType, Input, Role, VarId, VarKind, Variable};
 use anyhow::{Context, Result, anyhow, ensure};
 
 /// The numbers that a training step reads from its batch slot.
@@ -95,22 +95,17 @@ impl Session {
     pub fn predict(&mut self, batch: &HostBuffer, len: usize) -> Result<Vec<f32>> {
         let program = self.program(Kind::Predict, len)?;
         self.executable.run(program, 0, batch)?;
-        let value = self.programs.plan.programs[program].prediction.context("the program predicts nothing")?;
-        self.floats(program, value)
+        self.last_prediction(Kind::Predict, len)
     }
 
-    /// The output of the model in the last evaluation or training batch of `len` samples.
+    /// What the model put out for the last batch of `len` samples that a program of `kind` was run on: rows of floats, in
+    /// PyTorch's order, images channels-first.
     ///
     /// # Errors
     /// The device failed.
     pub fn last_prediction(&mut self, kind: Kind, len: usize) -> Result<Vec<f32>> {
         let program = self.program(kind, len)?;
         let value = self.programs.plan.programs[program].prediction.context("the program predicts nothing")?;
-        self.floats(program, value)
-    }
-
-    /// The elements of an output of the last run of `program`, images channels-first.
-    fn floats(&mut self, program: usize, value: ValueId) -> Result<Vec<f32>> {
         let value_info = self.programs.plan.programs[program].graph.value(value);
         let (mut bytes, images) = (vec![0; value_info.bytes()], value_info.shape.nhwc());
         self.executable.output(program, value, &mut bytes)?;
@@ -237,7 +232,7 @@ impl Session {
         })
     }
 
-    /// Seconds that each node of a training step takes, with the node's layer and operation.
+    /// Seconds that each node of a training step takes, in the order of the program's graph.
     ///
     /// # Errors
     /// The device failed.

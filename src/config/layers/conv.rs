@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::diagnostics::Diagnostic;
 use crate::config::part::{Check, Part};
-use crate::config::values::{Groups, Padding, Pair};
+use crate::config::values::{Groups, Padding, Pair, yes};
 
 /// A matrix product with a learned matrix over the last dimension, and a bias. `torch.nn.Linear`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -89,8 +89,4 @@ impl Check for Conv2d {
             }
         }
     }
-}
-
-pub(super) fn yes() -> bool {
-    true
 }

@@ -3,9 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::conv::yes;
 use crate::config::part::{Check, Part};
-use crate::config::values::Momentum;
+use crate::config::values::{Momentum, yes};
 
 fn eps() -> f64 {
     1e-5

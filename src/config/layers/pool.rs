@@ -3,9 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::conv::yes;
 use crate::config::part::{Check, Part};
-use crate::config::values::Pair;
+use crate::config::values::{Pair, yes};
 
 /// Maximum over windows. `torch.nn.MaxPool2d`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

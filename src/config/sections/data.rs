@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::yes;
 use crate::config::diagnostics::Diagnostic;
 use crate::config::part::{Check, MAX_SIZE, Part};
 use crate::config::tagged::tagged;
-use crate::config::values::{Pair, ValidationSplit};
+use crate::config::values::{Pair, ValidationSplit, yes};
 
 /// The `[data]` section.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -9,7 +9,3 @@ pub use data::*;
 pub use optimizer::*;
 pub use schedule::*;
 pub use training::*;
-
-fn yes() -> bool {
-    true
-}

@@ -4,7 +4,7 @@ use super::super::transforms::{apply, output_shape};
 use super::super::{Split, Transform};
 use super::LoaderOptions;
 use crate::graph::{Input, Shape};
-use crate::plan::{SlotInput, SlotLayout};
+use crate::plan::SlotLayout;
 use crate::random::{Purpose, Stream};
 use anyhow::{Context, Result, ensure};
 
@@ -26,11 +26,7 @@ impl Filler {
     pub fn new(split: &Split, options: &LoaderOptions, layout: &SlotLayout) -> Result<Self> {
         let sample = output_shape(&options.transforms, split.input_shape())?;
         let part = |input: Input, shape: &Shape, dtype| -> Result<(usize, usize)> {
-            let found: &SlotInput = layout
-                .inputs
-                .iter()
-                .find(|i| i.input == input)
-                .with_context(|| format!("the batch slot has no place for {input:?}"))?;
+            let found = layout.find(input).with_context(|| format!("the batch slot has no place for {input:?}"))?;
             let fits =
                 found.dtype == dtype
                     && found.shape.dims().split_first().is_some_and(|(n, rest)| {

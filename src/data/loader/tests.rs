@@ -1,17 +1,12 @@
 use super::super::{Inputs, Targets};
 use super::*;
+use crate::backend::Backend;
+use crate::backend::cpu::CpuBackend;
 use crate::graph::{DType, Input, Shape};
 use crate::plan::SlotInput;
 
-/// 64-byte aligned memory, as a backend gives it.
 fn buffer(bytes: usize) -> HostBuffer {
-    let layout = std::alloc::Layout::from_size_align(bytes, 64).unwrap();
-    // SAFETY: the size is not zero; the memory is zeroed, aligned, and given back with the layout it was taken with.
-    unsafe {
-        let ptr = std::alloc::alloc_zeroed(layout);
-        assert!(!ptr.is_null());
-        HostBuffer::from_raw(ptr, bytes, Box::new(move |p| std::alloc::dealloc(p, layout)))
-    }
+    CpuBackend::new(Some(1)).unwrap().host_buffer(bytes).unwrap()
 }
 
 /// Byte images of 4×4×1; the label is the sample's number.
