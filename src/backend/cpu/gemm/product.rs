@@ -1,7 +1,7 @@
 //! Matrix products of any strides, in cache blocks, over the threads of a pool.
 //!
 //! Blocks: a panel of `B` of `K_BLOCK` rows and a tile's columns (32 KiB at 512 bits) stays in L1 while the tiles of a
-//! block of rows sweep over it; the block of `A` (at most `TILES_IN_BLOCK` tiles high, some 110 KiB) stays in L2 while
+//! block of rows sweep over it; the block of `A` (some 110 KiB, or 270 where that spares copies of `B`) stays in L2 while
 //! the task goes through its panels. A task is a block of rows × some panels (× a stretch of the sum).
 
 use super::dots::{Dots, MOST_ROWS};
@@ -18,6 +18,9 @@ const K_BLOCK: usize = 256;
 
 /// Tiles that a block of rows is high.
 const TILES_IN_BLOCK: usize = 8;
+
+/// The same where every block of rows copies the panels of `B` that it reads, and reads `A` where it lies.
+const TILES_IN_HIGH_BLOCK: usize = 19;
 
 /// Tasks that a product is cut into where it is large enough: enough to keep the threads of a large machine even.
 const TASKS: usize = 32;
@@ -97,7 +100,9 @@ impl Product {
     /// Lays out the blocks of `spec`.
     pub fn new(spec: ProductSpec, level: SimdLevel, threads: usize) -> Product {
         let tiles = Tiles::new(level);
-        let row_blocks = spec.m.div_ceil(TILES_IN_BLOCK * tiles.rows).max(1);
+        let (pack_b, copy_a) = (spec.b[1] != 1, CopyA::of(&spec));
+        let most = if pack_b || copy_a != CopyA::No { TILES_IN_BLOCK } else { TILES_IN_HIGH_BLOCK };
+        let row_blocks = spec.m.div_ceil(most * tiles.rows).max(1);
         let all_panels = spec.n.div_ceil(tiles.columns()).max(1);
         let panels = all_panels.div_ceil(TASKS.div_ceil(row_blocks));
         let tasks = row_blocks * all_panels.div_ceil(panels);
@@ -116,8 +121,8 @@ impl Product {
             splits,
             split_len,
             dots,
-            pack_b: spec.b[1] != 1,
-            copy_a: CopyA::of(&spec),
+            pack_b,
+            copy_a,
             a_rows: rows(spec.a[0]),
             c_rows: rows(if splits > 1 { round_up(spec.n) } else { spec.c }),
             copied_rows: rows(COPIED_STEP),
@@ -284,7 +289,12 @@ impl Job<'_> {
         let p = self.product;
         let panel_blocks = p.all_panels().div_ceil(p.panels);
         let (split, rest) = (task / (p.row_blocks * panel_blocks), task % (p.row_blocks * panel_blocks));
-        let (row_block, panel_block) = (rest % p.row_blocks, rest / p.row_blocks);
+        // What two tasks in a row share is still in L2 for the second: the wider of the two operands' blocks.
+        let (row_block, panel_block) = if p.a_rows.len() > p.panels * p.tiles.columns() {
+            (rest / panel_blocks, rest % panel_blocks)
+        } else {
+            (rest % p.row_blocks, rest / p.row_blocks)
+        };
         let rows = p.spec.m * row_block / p.row_blocks..p.spec.m * (row_block + 1) / p.row_blocks;
         let panels = panel_block * p.panels..((panel_block + 1) * p.panels).min(p.all_panels());
         let sum = split * p.split_len..((split + 1) * p.split_len).min(p.spec.k);
