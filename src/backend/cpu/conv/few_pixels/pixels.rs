@@ -61,7 +61,7 @@ impl FewPixels {
             runs[dest].push(Run { a: (source * from) as u32, b: (link.slot * from) as u32 });
         }
         let wanted = TASKS.div_ceil(to.div_ceil(tiles.columns()));
-        let piece = links.images.div_ceil(wanted).max(LEAST_IMAGES).min(MOST_IMAGES);
+        let piece = links.images.div_ceil(wanted).clamp(LEAST_IMAGES, MOST_IMAGES);
         let pieces = chunks(links.images, piece);
         let rows = |step: usize| (0..piece).map(|image| (image * step) as u32).collect();
         Some(FewPixels {
