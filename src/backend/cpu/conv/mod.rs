@@ -1,12 +1,13 @@
 //! Two-dimensional convolution, channels last: `x [N, H, W, I]`, `w [O, KH, KW, I / groups]`, `y [N, OH, OW, O]`.
 //!
 //! Paths, chosen by shape alone: 1 × 1 without stride or padding is a matrix product; as many groups as channels is
-//! `depthwise`; 3 × 3 of stride 1 with enough channels is `winograd`; everything else is `dense`, which goes through
-//! the groups one by one. The gradient by the weight likewise, with `grad_weight`
+//! `depthwise`; a batch of images of few pixels is `few_pixels`; 3 × 3 of stride 1 with enough channels is `winograd`;
+//! everything else is `dense`, which goes through the groups one by one. The gradient by the weight likewise, with `grad_weight`
 //! for everything else.
 
 mod dense;
 mod depthwise;
+mod few_pixels;
 mod grad_weight;
 mod patches;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use super::threads::Pool;
 use crate::graph::op::{self, Activation, Conv2d};
 use dense::Dense;
 use depthwise::{Depthwise, DepthwiseGradWeight};
+use few_pixels::{FewPixels, FewPixelsGradWeight};
 use grad_weight::DenseGradWeight;
 use winograd::{Winograd, WinogradGradWeight};
 
@@ -84,6 +86,7 @@ enum Direction {
 enum PixelPath<L> {
     Linear(L),
     Depthwise(Depthwise),
+    FewPixels(FewPixels),
     Winograd(Winograd),
     Dense(Dense),
 }
@@ -102,6 +105,8 @@ impl<L> PixelPath<L> {
             PixelPath::Linear(linear(shape))
         } else if shape.is_depthwise(op) {
             PixelPath::Depthwise(Depthwise::new(op, shape, direction, act, level, threads))
+        } else if let Some(few_pixels) = FewPixels::new(op, shape, direction, act, level) {
+            PixelPath::FewPixels(few_pixels)
         } else if let Some(winograd) = Winograd::new(op, shape, direction, act, level, threads) {
             PixelPath::Winograd(winograd)
         } else {
@@ -114,6 +119,7 @@ impl<L> PixelPath<L> {
 enum WeightPath {
     Linear(LinearGradWeightKernel),
     Depthwise(DepthwiseGradWeight),
+    FewPixels(FewPixelsGradWeight),
     Winograd(WinogradGradWeight),
     Dense(DenseGradWeight),
 }
@@ -134,6 +140,7 @@ impl Conv2dKernel {
         let act = match &path {
             PixelPath::Linear(kernel) => kernel.remaining_act(),
             PixelPath::Depthwise(kernel) => kernel.remaining_act(),
+            PixelPath::FewPixels(kernel) => kernel.remaining_act(),
             PixelPath::Winograd(kernel) => kernel.remaining_act(),
             PixelPath::Dense(kernel) => kernel.remaining_act(),
         };
@@ -150,6 +157,7 @@ impl Conv2dKernel {
         match &self.path {
             PixelPath::Linear(kernel) => kernel.workspace_bytes(),
             PixelPath::Depthwise(kernel) => kernel.workspace_bytes(),
+            PixelPath::FewPixels(kernel) => kernel.workspace_bytes(),
             PixelPath::Winograd(kernel) => kernel.workspace_bytes(),
             PixelPath::Dense(kernel) => kernel.workspace_bytes(),
         }
@@ -164,6 +172,7 @@ impl Conv2dKernel {
         match &self.path {
             PixelPath::Linear(kernel) => kernel.run(pool, x, w, bias, y, workspace),
             PixelPath::Depthwise(kernel) => kernel.run(pool, x, w, bias, y, workspace),
+            PixelPath::FewPixels(kernel) => kernel.run(pool, x, w, bias, y, workspace),
             PixelPath::Winograd(kernel) => kernel.run(pool, x, w, bias, y, workspace),
             PixelPath::Dense(kernel) => kernel.run(pool, x, w, bias, y, workspace),
         }
@@ -191,6 +200,7 @@ impl Conv2dGradInputKernel {
         match &self.path {
             PixelPath::Linear(kernel) => kernel.workspace_bytes(),
             PixelPath::Depthwise(kernel) => kernel.workspace_bytes(),
+            PixelPath::FewPixels(kernel) => kernel.workspace_bytes(),
             PixelPath::Winograd(kernel) => kernel.workspace_bytes(),
             PixelPath::Dense(kernel) => kernel.workspace_bytes(),
         }
@@ -205,6 +215,7 @@ impl Conv2dGradInputKernel {
         match &self.path {
             PixelPath::Linear(kernel) => kernel.run(pool, dy, w, dx, workspace),
             PixelPath::Depthwise(kernel) => kernel.run(pool, dy, w, None, dx, workspace),
+            PixelPath::FewPixels(kernel) => kernel.run(pool, dy, w, None, dx, workspace),
             PixelPath::Winograd(kernel) => kernel.run(pool, dy, w, None, dx, workspace),
             PixelPath::Dense(kernel) => kernel.run(pool, dy, w, None, dx, workspace),
         }
@@ -227,6 +238,8 @@ impl Conv2dGradWeightKernel {
             WeightPath::Linear(LinearGradWeightKernel::new(&op, linear, level, threads))
         } else if shape.is_depthwise(conv) {
             WeightPath::Depthwise(DepthwiseGradWeight::new(conv, &shape, level, threads))
+        } else if let Some(kernel) = FewPixelsGradWeight::new(conv, &shape, level) {
+            WeightPath::FewPixels(kernel)
         } else if let Some(kernel) = WinogradGradWeight::new(conv, &shape, level, threads) {
             WeightPath::Winograd(kernel)
         } else {
@@ -241,6 +254,7 @@ impl Conv2dGradWeightKernel {
         match &self.path {
             WeightPath::Linear(kernel) => kernel.workspace_bytes(),
             WeightPath::Depthwise(kernel) => kernel.workspace_bytes(),
+            WeightPath::FewPixels(kernel) => kernel.workspace_bytes(),
             WeightPath::Winograd(kernel) => kernel.workspace_bytes(),
             WeightPath::Dense(kernel) => kernel.workspace_bytes(),
         }
@@ -265,6 +279,7 @@ impl Conv2dGradWeightKernel {
         match &self.path {
             WeightPath::Linear(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
             WeightPath::Depthwise(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
+            WeightPath::FewPixels(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
             WeightPath::Winograd(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
             WeightPath::Dense(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
         }

@@ -74,10 +74,24 @@ fn winograd_cases() -> Vec<(Conv2d, ConvShape)> {
     ]
 }
 
+/// Batches of images of few pixels: strides, positions of the kernel that meet only padding, channels and images that do
+/// not fill tiles, more images than a task takes.
+fn few_pixels_cases() -> Vec<(Conv2d, ConvShape)> {
+    let (one, same) = ([1, 1], [1, 1, 1, 1]);
+    vec![
+        (conv(one, same, one, 1), shape(17, [1, 1], 20, [3, 3], 35)),
+        (conv(one, same, one, 1), shape(9, [2, 2], 16, [3, 3], 50)),
+        (conv([2, 2], same, one, 1), shape(33, [4, 4], 18, [3, 3], 17)),
+        (conv([2, 2], [0; 4], one, 1), shape(8, [2, 2], 70, [1, 1], 16)),
+        (conv([3, 4], [3, 2, 0, 1], [2, 1], 1), shape(10, [3, 5], 19, [3, 2], 21)),
+        (conv(one, same, one, 1), shape(270, [1, 2], 16, [3, 3], 16)),
+    ]
+}
+
 /// Every case, and how much larger than that of a plain sum the rounding error may be: a transformed tile holds sums
 /// of up to 4 × 4 pixels, which cancel again in the end.
 fn all_cases() -> impl Iterator<Item = (Conv2d, ConvShape, f64)> {
-    let plain = cases().into_iter().chain(drawn_cases()).map(|(op, s)| (op, s, 1.0));
+    let plain = cases().into_iter().chain(drawn_cases()).chain(few_pixels_cases()).map(|(op, s)| (op, s, 1.0));
     plain.chain(winograd_cases().into_iter().map(|(op, s)| (op, s, 8.0)))
 }
 
@@ -96,6 +110,25 @@ fn transforms_are_chosen_by_shape() {
             matches!(by_weight.path, WeightPath::Winograd(_)),
         ];
         assert_eq!(chosen, [error > 1.0; 3], "{op:?} {s:?}");
+    }
+}
+
+#[test]
+fn few_pixels_are_chosen_by_shape() {
+    let few = few_pixels_cases();
+    for (op, s, _) in all_cases() {
+        let level = SimdLevel::detect();
+        let forward = Conv2dKernel::new(&op, s, level, 1);
+        let by_weight = op::Conv2dGradWeight { conv: op.clone(), kernel: s.kernel, bias: true };
+        let by_weight = Conv2dGradWeightKernel::new(&by_weight, s, level, 1);
+        let by_input = op::Conv2dGradInput { conv: op.clone(), input: s.input };
+        let by_input = Conv2dGradInputKernel::new(&by_input, s, level, 1);
+        let chosen = [
+            matches!(forward.path, PixelPath::FewPixels(_)),
+            matches!(by_input.path, PixelPath::FewPixels(_)),
+            matches!(by_weight.path, WeightPath::FewPixels(_)),
+        ];
+        assert_eq!(chosen, [few.contains(&(op.clone(), s)); 3], "{op:?} {s:?}");
     }
 }
 

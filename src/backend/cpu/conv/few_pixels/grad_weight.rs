@@ -1,0 +1,156 @@
+//! The gradient by the weight: for each position of the kernel the outer products of the pixels that it joins, summed over
+//! the batch. Both operands are packed by pixel, so that the images of the batch follow one another; output channels are
+//! the rows, and what a tile leaves is already in the weight's layout.
+
+use super::Links;
+use crate::backend::cpu::conv::ConvShape;
+use crate::backend::cpu::conv::patches::TASKS;
+use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows};
+use crate::backend::cpu::gemm::sums::AddRows;
+use crate::backend::cpu::gemm::tile::{Epilogue, Run, Tile, Tiles, for_each_tile};
+use crate::backend::cpu::gemm::workspace_floats;
+use crate::backend::cpu::simd::SimdLevel;
+use crate::backend::cpu::threads::{Chunks, Parts, Pool, chunks};
+use crate::graph::op::Conv2d;
+
+/// Images that are summed up before the result is stored: their pixels, 32 KiB of each, stay close.
+const IMAGES: usize = 256;
+
+/// The gradient by the weight.
+pub struct FewPixelsGradWeight {
+    links: Links,
+    tiles: Tiles,
+    images: Chunks,
+    /// Panels of input channels of each task.
+    inputs: Chunks,
+    /// For every position of the kernel: the pixels that it joins.
+    runs: Vec<Vec<Run>>,
+    a_rows: Vec<u32>,
+    c_rows: Vec<u32>,
+}
+
+impl FewPixelsGradWeight {
+    /// Lays out the work, if this is the way to do it.
+    pub fn new(op: &Conv2d, shape: &ConvShape, level: SimdLevel) -> Option<Self> {
+        let links = Links::new(op, shape)?;
+        let tiles = Tiles::new(level);
+        let width = tiles.columns();
+        let mut runs = vec![Vec::new(); links.taps];
+        for link in &links.links {
+            let run = Run { a: (link.output * links.images * width) as u32, b: (link.input * links.images) as u32 };
+            runs[links.used[link.slot]].push(run);
+        }
+        let panels = links.channels.div_ceil(width);
+        let wanted = TASKS.div_ceil(links.outputs.div_ceil(width)).min(panels);
+        Some(FewPixelsGradWeight {
+            images: chunks(links.images, IMAGES),
+            inputs: chunks(panels, panels.div_ceil(wanted)),
+            runs,
+            a_rows: (0..width as u32).collect(),
+            c_rows: (0..width).map(|o| (o * links.taps * links.channels) as u32).collect(),
+            tiles,
+            links,
+        })
+    }
+
+    /// Floats of one operand's panel: `[pixel][image][channel]`.
+    fn panel_floats(&self, pixels: usize) -> usize {
+        pixels * self.links.images * self.tiles.columns()
+    }
+
+    fn x_floats(&self) -> usize {
+        self.links.channels.div_ceil(self.tiles.columns()) * self.panel_floats(self.links.input_pixels)
+    }
+
+    fn dy_floats(&self) -> usize {
+        self.links.outputs.div_ceil(self.tiles.columns()) * self.panel_floats(self.links.output_pixels)
+    }
+
+    /// Workspace that [`FewPixelsGradWeight::run`] needs.
+    pub fn workspace_bytes(&self) -> usize {
+        (self.x_floats() + self.dy_floats()) * 4
+    }
+
+    /// Computes all of `dw` and `db`.
+    pub fn run(
+        &self,
+        pool: &Pool,
+        x: &[f32],
+        dy: &[f32],
+        dw: &mut [f32],
+        db: Option<&mut [f32]>,
+        workspace: &mut [u8],
+    ) {
+        let floats = workspace_floats(workspace, self.x_floats() + self.dy_floats());
+        let (packed_x, packed_dy) = floats.split_at_mut(self.x_floats());
+        self.pack(pool, x, self.links.input_pixels, self.links.channels, packed_x);
+        self.pack(pool, dy, self.links.output_pixels, self.links.outputs, packed_dy);
+        let (packed_x, packed_dy, dw) = (&*packed_x, &*packed_dy, Parts::new(dw));
+        let panels = self.links.outputs.div_ceil(self.tiles.columns());
+        pool.run(panels * self.inputs.count(), |task, _| {
+            let (panel, inputs) = (task / self.inputs.count(), self.inputs.range(task % self.inputs.count()));
+            for input in inputs {
+                for tap in 0..self.links.taps {
+                    self.block(packed_x, packed_dy, panel, input, tap, dw);
+                }
+            }
+        });
+        if let Some(db) = db {
+            db.fill(0.0);
+            self.tiles.level.run(AddRows { rows: dy.chunks(self.links.outputs), sums: db });
+        }
+    }
+
+    /// The weights of one position of the kernel, between a panel of output and one of input channels.
+    fn block(&self, x: &[f32], dy: &[f32], panel: usize, input: usize, tap: usize, dw: Parts<'_, f32>) {
+        let width = self.tiles.columns();
+        let links = &self.links;
+        let (output, channel) = (panel * width, input * width);
+        let (rows, n) = ((links.outputs - output).min(width), (links.channels - channel).min(width));
+        let c = dw.as_ptr().wrapping_add((output * links.taps + tap) * links.channels + channel);
+        for part in 0..self.images.count() {
+            let images = self.images.range(part);
+            for_each_tile(rows, self.tiles.rows, |first, rows| {
+                let tile = Tile {
+                    a: dy[panel * self.panel_floats(links.output_pixels) + images.start * width..].as_ptr(),
+                    a_rows: &self.a_rows[first..],
+                    a_step: width,
+                    b: x[input * self.panel_floats(links.input_pixels) + images.start * width..].as_ptr(),
+                    b_step: width,
+                    runs: &self.runs[tap],
+                    run_len: images.len(),
+                    c,
+                    c_rows: &self.c_rows[first..],
+                    n,
+                    accumulate: part > 0,
+                    epilogue: Epilogue::NONE,
+                };
+                // SAFETY: runs lie inside the packed panels, which are whole; blocks of `dw` belong to one task.
+                unsafe { self.tiles.run(rows, &tile) };
+            });
+        }
+    }
+
+    /// Packs `[image][pixel][channel]` to `[panel][pixel][image][channel]`.
+    fn pack(&self, pool: &Pool, from: &[f32], pixels: usize, channels: usize, packed: &mut [f32]) {
+        let (width, images) = (self.tiles.columns(), self.links.images);
+        let packed = Parts::new(packed);
+        let copy = self.tiles.level.routine::<CopyRows>();
+        pool.run(channels.div_ceil(width) * pixels, |task, _| {
+            let (channel, pixel) = (task / pixels * width, task % pixels);
+            // SAFETY: a pixel of a panel belongs to one task.
+            let to = unsafe { packed.part(task * images * width..(task + 1) * images * width) };
+            let c = Copy2d {
+                from: from[pixel * channels + channel..].as_ptr(),
+                from_step: pixels * channels,
+                to: to.as_mut_ptr(),
+                to_step: width,
+                rows: images,
+                columns: (channels - channel).min(width),
+                padded: width,
+            };
+            // SAFETY: every image has this pixel, and `to` has room for all.
+            unsafe { copy(c) };
+        });
+    }
+}

@@ -1,0 +1,86 @@
+//! Convolutions between images of few pixels, as at the end of a deep network.
+//!
+//! Most positions of the kernel then meet nothing but padding, and an image has too few pixels to fill a register tile. So
+//! the sum goes only over pairs of an input and an output pixel that a position of the kernel joins ([`Link`]), and a
+//! tile's rows are the images of the batch: for each output pixel the product of all images' pixels with the weights of
+//! its links. Positions of the kernel without a link are not read, and their gradient is 0.
+
+mod grad_weight;
+mod pixels;
+
+pub use grad_weight::FewPixelsGradWeight;
+pub use pixels::FewPixels;
+
+use super::ConvShape;
+use crate::graph::op::Conv2d;
+
+/// Most pixels of an output image.
+const MOST_OUTPUT: usize = 4;
+
+/// Most pixels of an input image.
+const MOST_INPUT: usize = 16;
+
+/// Fewest images: they are the rows of the tiles.
+const LEAST_IMAGES: usize = 8;
+
+/// Fewest channels on either side: below, tiles have too few columns.
+const LEAST_CHANNELS: usize = 16;
+
+/// An input and an output pixel that a position of the kernel joins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Link {
+    /// Number of the position among those that join any pixels.
+    slot: usize,
+    input: usize,
+    output: usize,
+}
+
+/// All that a convolution joins.
+struct Links {
+    images: usize,
+    channels: usize,
+    outputs: usize,
+    /// Pixels of an image.
+    input_pixels: usize,
+    output_pixels: usize,
+    /// Positions of the kernel, and those that join any pixels, in order.
+    taps: usize,
+    used: Vec<usize>,
+    links: Vec<Link>,
+}
+
+impl Links {
+    /// The links, if this is the way to do the convolution.
+    fn new(op: &Conv2d, shape: &ConvShape) -> Option<Links> {
+        let (output, kernel) = (shape.output(op), shape.kernel);
+        let (input_pixels, output_pixels): (usize, usize) = (shape.input.iter().product(), output.iter().product());
+        let few = input_pixels <= MOST_INPUT && output_pixels <= MOST_OUTPUT;
+        let enough = shape.images >= LEAST_IMAGES && shape.channels.min(shape.outputs) >= LEAST_CHANNELS;
+        // Tables hold offsets of 32 bits into one image, or into the batch's pixels of a panel.
+        let floats = (input_pixels.max(output_pixels) * shape.images).saturating_mul(shape.channels.max(shape.outputs));
+        if op.groups != 1 || !few || !enough || u32::try_from(floats).is_err() {
+            return None;
+        }
+        let (mut used, mut links) = (Vec::new(), Vec::new());
+        for tap in 0..kernel[0] * kernel[1] {
+            let first = links.len();
+            let at = [tap / kernel[1], tap % kernel[1]];
+            for pixel in 0..output_pixels {
+                let pixel_at = [pixel / output[1], pixel % output[1]];
+                let source = |axis: usize| {
+                    let p = pixel_at[axis] * op.stride[axis] + at[axis] * op.dilation[axis];
+                    p.checked_sub(op.padding[2 * axis]).filter(|&p| p < shape.input[axis])
+                };
+                if let (Some(row), Some(column)) = (source(0), source(1)) {
+                    links.push(Link { slot: used.len(), input: row * shape.input[1] + column, output: pixel });
+                }
+            }
+            if links.len() > first {
+                used.push(tap);
+            }
+        }
+        let (images, channels, outputs) = (shape.images, shape.channels, shape.outputs);
+        let taps = kernel[0] * kernel[1];
+        Some(Links { images, channels, outputs, input_pixels, output_pixels, taps, used, links })
+    }
+}
