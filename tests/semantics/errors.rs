@@ -394,8 +394,8 @@ fn arguments_from_the_command_line_are_shown() {
         "  { type = \"max_pool2d\", kernel_size = 2 },\n  \"flatten\",\n  { type = \"linear\", out_features = 10 },",
     );
     for (set, shown) in [
-        ("model.layers.0.kernel_size=99", "99\n  |                            -- sets `kernel_size` of that layer"),
-        ("model.layers.2.out_features=7", "=7\n  |                             - sets `out_features` of that layer"),
+        ("model.layers.0.kernel_size=99", "sets `kernel_size` of that layer"),
+        ("model.layers.2.out_features=7", "sets `out_features` of that layer"),
     ] {
         let loaded =
             config::load_str("test.toml", &text, &[set.to_string()]).unwrap_or_else(|failure| panic!("{failure}"));
@@ -404,6 +404,6 @@ fn arguments_from_the_command_line_are_shown() {
         let backend = CpuBackend::new(Some(1)).unwrap();
         let errors = programs::build(&loaded.experiment, &data, &sizes, &backend, &PassOptions::default()).unwrap_err();
         let told = diagnostics::render(&loaded.sources, &errors, false);
-        assert!(told.contains(shown), "{told}");
+        assert!(told.contains(shown) && told.contains(&format!("::: --set {set}:1:")), "{told}");
     }
 }
