@@ -3,7 +3,7 @@
 use super::Links;
 use crate::backend::cpu::conv::patches::TASKS;
 use crate::backend::cpu::conv::{ConvShape, Direction};
-use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, pack_transposed};
+use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
 use crate::backend::cpu::gemm::tile::{Epilogue, Run, Tile, Tiles, for_each_tile, is_fused};
 use crate::backend::cpu::gemm::{ALIGN, round_up, workspace_floats};
 use crate::backend::cpu::simd::SimdLevel;
@@ -179,6 +179,7 @@ impl FewPixels {
         let (width, inputs) = (self.tiles.columns(), self.links.channels);
         let packed = Parts::new(packed);
         let copy = self.tiles.level.routine::<CopyRows>();
+        let transpose = self.tiles.level.routine::<PackTransposed>();
         let step = self.links.taps * inputs;
         let slots = self.links.used.len();
         pool.run(self.panels() * slots, |task, _| {
@@ -190,8 +191,9 @@ impl FewPixels {
             match self.direction {
                 Direction::Forward => {
                     let from = w[channel * step + tap * inputs..].as_ptr();
+                    let panel = Panel { from, strides: [1, step], rows: inputs, columns, to, width };
                     // SAFETY: `w [O, taps, I]` has these weights, and `to` has room for them.
-                    unsafe { pack_transposed(from, [1, step], inputs, columns, to, width) };
+                    unsafe { transpose(panel) };
                 }
                 Direction::Backward => {
                     let from = w[tap * inputs + channel..].as_ptr();
