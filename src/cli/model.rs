@@ -91,15 +91,10 @@ pub fn device(experiment: &Experiment, threads: Option<usize>) -> Result<Box<dyn
 /// What the data looks like, without reading it.
 ///
 /// # Errors
-/// A file of tensors is not there or not right.
+/// A file of tensors is not there or not right; the validation split leaves nothing.
 pub fn describe_data(loaded: &Loaded) -> Result<DataSpec, Failure> {
-    input::describe(&loaded.experiment).map_err(|e| {
-        let mut error = Diagnostic::error(format!("{e:#}"));
-        if let Some(span) = loaded.experiment.nearest_span("data.path").or(loaded.experiment.nearest_span("data")) {
-            error = error.at(span, "the data is described here");
-        }
-        Failure::Config { sources: loaded.sources.clone(), diagnostics: vec![error] }
-    })
+    input::describe(&loaded.experiment)
+        .map_err(|error| Failure::Config { sources: loaded.sources.clone(), diagnostics: vec![error] })
 }
 
 /// Builds the programs, with mistakes shown in the configuration's text.

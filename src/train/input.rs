@@ -1,8 +1,8 @@
 //! The samples of an experiment: from the `[data]` section to splits in memory.
 
-use crate::config::Experiment;
 use crate::config::sections::{self as cfg, Download, Fallback, Source as Written};
 use crate::config::values::ValidationSplit;
+use crate::config::{Diagnostic, Experiment};
 use crate::data::synthetic::{SyntheticOptions, Task};
 use crate::data::tensors::TensorsOptions;
 use crate::data::{self, DataSpec, HoldOut, Missing, Source, Split, Transform, fetch};
@@ -38,15 +38,28 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
 /// What the samples look like and how many there will be, without reading them.
 ///
 /// # Errors
-/// A file of tensors cannot be read.
-pub fn describe(experiment: &Experiment) -> Result<DataSpec> {
-    let mut spec = data::describe(&source(experiment).0)?;
+/// A file of tensors cannot be read, or the validation split leaves nothing; with the place in the configuration.
+pub fn describe(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
+    let at = |message: String, keys: [&str; 2], label: &str| {
+        let error = Diagnostic::error(message);
+        match experiment.span_of(keys[0]).or_else(|| experiment.nearest_span(keys[1])) {
+            Some(span) => error.at(span, label),
+            None => error,
+        }
+    };
+    let mut spec = data::describe(&source(experiment).0)
+        .map_err(|e| at(format!("{e:#}"), ["data.path", "data"], "the data is described here"))?;
     let loading = &experiment.data.loading;
     if let (Some(n), Some(how)) = (spec.train, &loading.validation_split) {
         let held = match how {
             ValidationSplit::Fraction(f) => (f * n as f64).round() as usize,
             ValidationSplit::Count(c) => *c,
         };
+        if held == 0 || held >= n {
+            let message = format!("the validation split takes {held} of {n} training samples");
+            let label = "leaves nothing to train or to validate on";
+            return Err(at(message, ["data.validation_split", "data"], label));
+        }
         spec.train = Some(n.saturating_sub(held));
         spec.val = Some(held);
     }

@@ -19,6 +19,8 @@ fn wrong_usage_and_configurations_exit_with_2() {
         "train c.toml --threads many",
         "train c.toml --threads 0",
         "train c.toml --set data.drop_last=true --set data.batch_size=1000",
+        "check c.toml --set data.validation_split=1500",
+        "train c.toml --set data.validation_split=0.0001",
         "check c.toml --set model.layers=[]",
         "check c.toml --set precision=\"bf16\"",
         "eval c.toml",
