@@ -76,7 +76,7 @@ pub struct TrainArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub overrides: Overrides,
-    /// The run's folder [default: runs/<name>/<number>]
+    /// The run's folder [default: runs/NAME/NUMBER]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Continue a run: from this checkpoint, or from the newest whole one in the run's folder

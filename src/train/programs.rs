@@ -145,7 +145,7 @@ pub fn build(
 /// The graph of the training step after the passes that `options` lets run: to look into a pass.
 ///
 /// # Errors
-/// As [`build`].
+/// As [`build()`].
 pub fn graph_after(experiment: &Experiment, data: &DataSpec, options: &PassOptions) -> Result<Graph, Vec<Diagnostic>> {
     let mut vars = Variables::new();
     let batch = experiment.data.loading.batch_size;

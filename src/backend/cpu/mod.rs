@@ -2,7 +2,7 @@
 //! ([`threads`]) in tasks whose boundaries depend on shapes alone, so that results do not depend on the number of
 //! threads.
 //!
-//! [`lower`] chooses the kernel of a node, [`executable`] runs a planned program, and [`frame`] is how a kernel gets at
+//! `lower` chooses the kernel of a node, `executable` runs a planned program, and `frame` is how a kernel gets at
 //! its operands.
 #![allow(clippy::needless_range_loop, reason = "a kernel's index runs over several arrays at once")]
 

@@ -1,6 +1,6 @@
 //! The closed set of operations. Each family has a file with its payloads, shape rules and gradient rules.
 //!
-//! To add an operation: write its payload and [`OpRules`] in a family file, name it in [`ops!`] below, and follow the
+//! To add an operation: write its payload and [`OpRules`] in a family file, name it in `ops!` below, and follow the
 //! compiler to the lowerings it misses.
 
 mod conv;
