@@ -2,6 +2,7 @@
 
 use crate::graph::{DType, Fill, Variable};
 use crate::random::{Purpose, Stream, hash_name};
+use half::{bf16, f16};
 
 /// The bytes that `var` starts with, in the inside layout. Draws are keyed by the seed and the variable's name, so that
 /// a layer starts the same whatever else is in the model.
@@ -10,6 +11,8 @@ pub fn initial(var: &Variable, seed: u64) -> Vec<u8> {
     if let Fill::Constant(c) = var.init {
         return match var.dtype {
             DType::F32 => (c as f32).to_ne_bytes().repeat(n),
+            DType::BF16 => bf16::from_f64(c).to_ne_bytes().repeat(n),
+            DType::F16 => f16::from_f64(c).to_ne_bytes().repeat(n),
             DType::F64 => c.to_ne_bytes().repeat(n),
             DType::I64 => (c as i64).to_ne_bytes().repeat(n),
             DType::I32 => (c as i32).to_ne_bytes().repeat(n),

@@ -70,12 +70,13 @@ impl Builder<'_> {
         let floats = |list: &[f64]| list.iter().map(|v| *v as f32).collect();
         for (key, t) in transforms(experiment, self.mode == Mode::Train) {
             if let Transform::Normalize(n) = t {
-                x.value = self.normalize(x, &key, Normalize { scale, mean: floats(&n.mean), std: floats(&n.std) }, n);
+                let op = Normalize { scale, mean: floats(&n.mean), std: floats(&n.std), to: DType::F32 };
+                x.value = self.normalize(x, &key, op, n);
                 scale = 1.0;
             }
         }
         if self.graph.value(x.value).dtype == DType::U8 {
-            x.value = self.plain(Normalize { scale, mean: vec![0.0], std: vec![1.0] }, &[x.value]);
+            x.value = self.plain(Normalize { scale, mean: vec![0.0], std: vec![1.0], to: DType::F32 }, &[x.value]);
         }
         x
     }

@@ -7,6 +7,10 @@ use std::fmt;
 pub enum DType {
     /// 32-bit float.
     F32,
+    /// 16-bit float with the exponent of `F32` and 8 significant bits (bfloat16).
+    BF16,
+    /// 16-bit float of IEEE 754: 11 significant bits, at most 65504.
+    F16,
     /// 64-bit float (metric sums).
     F64,
     /// 8-bit unsigned: image bytes, indices within a pooling window.
@@ -24,6 +28,7 @@ impl DType {
     pub const fn bytes(self) -> usize {
         match self {
             DType::U8 => 1,
+            DType::BF16 | DType::F16 => 2,
             DType::F32 | DType::U32 | DType::I32 => 4,
             DType::F64 | DType::I64 => 8,
         }
@@ -33,12 +38,24 @@ impl DType {
     pub const fn name(self) -> &'static str {
         match self {
             DType::F32 => "f32",
+            DType::BF16 => "bf16",
+            DType::F16 => "f16",
             DType::F64 => "f64",
             DType::U8 => "u8",
             DType::U32 => "u32",
             DType::I32 => "i32",
             DType::I64 => "i64",
         }
+    }
+
+    /// True for the floats that activations, weights and their gradients may be made of.
+    pub const fn is_activation(self) -> bool {
+        matches!(self, DType::F32 | DType::BF16 | DType::F16)
+    }
+
+    /// True for floats of 16 bits.
+    pub const fn is_half(self) -> bool {
+        matches!(self, DType::BF16 | DType::F16)
     }
 }
 

@@ -1,12 +1,12 @@
 //! The gradient pass: one reverse walk over the graph that asks every operation for its gradient rule.
 
 use crate::graph::op::{Binary, BinaryKind, GradContext};
-use crate::graph::{DType, Graph, Node, ShapeError, ValueId};
+use crate::graph::{Graph, Node, ShapeError, ValueId};
 
 /// Adds to `graph` the operations that compute the gradients of `wrt`, and returns them in that order.
 ///
 /// `seeds` are the ends of the walk: pairs of a value and its gradient (of the value's shape), such as the loss and a one.
-/// A value of `wrt` that no seed depends on, or that is not made of `F32`, has no gradient: `None`.
+/// A value of `wrt` that no seed depends on, or that is not made of floats, has no gradient: `None`.
 ///
 /// Nodes are visited from the last to the first, and nothing is drawn or hashed, so the same graph always grows the same
 /// way. What is added counts as backward ([`Graph::in_backward`]) and belongs to the layer that is differentiated.
@@ -62,7 +62,7 @@ fn walk(graph: &mut Graph, seeds: &[(ValueId, ValueId)], wrt: &[ValueId]) -> Res
 
 /// For every value, whether it is differentiable and depends on one of `wrt`.
 fn depends_on(graph: &Graph, wrt: &[ValueId]) -> Vec<bool> {
-    let is_real = |v: &ValueId| graph.value(*v).dtype == DType::F32;
+    let is_real = |v: &ValueId| graph.value(*v).dtype.is_activation();
     let mut needed = vec![false; graph.values.len()];
     for v in wrt {
         needed[v.index()] = is_real(v);
@@ -92,7 +92,7 @@ fn meet(graph: &mut Graph, grads: &mut [Option<ValueId>], value: ValueId, grad: 
 mod tests {
     use super::*;
     use crate::graph::op::{Activation, ActivationOp, Linear, Slice, Softmax};
-    use crate::graph::{Role, Shape, VarId, verify};
+    use crate::graph::{DType, Role, Shape, VarId, verify};
 
     const ADD: Binary = Binary { kind: BinaryKind::Add, act: None };
 

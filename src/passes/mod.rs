@@ -5,6 +5,7 @@
 
 pub mod fuse;
 pub mod grad;
+pub mod precision;
 pub mod reorder;
 pub mod simplify;
 pub mod update;
@@ -16,6 +17,8 @@ use crate::graph::{Graph, verify};
 pub enum Pass {
     /// Activations behind the pooling that follows them.
     Reorder,
+    /// 16-bit floats where autocast has them, in mixed precision.
+    Precision,
     /// The backward pass.
     Grad,
     /// The optimizer, or the sums of gradients for it.
@@ -28,12 +31,13 @@ pub enum Pass {
 
 impl Pass {
     /// All passes, in order.
-    pub const ALL: [Pass; 5] = [Pass::Reorder, Pass::Grad, Pass::Update, Pass::Simplify, Pass::Fuse];
+    pub const ALL: [Pass; 6] = [Pass::Reorder, Pass::Precision, Pass::Grad, Pass::Update, Pass::Simplify, Pass::Fuse];
 
     /// The name that people use.
     pub fn name(self) -> &'static str {
         match self {
             Pass::Reorder => "reorder",
+            Pass::Precision => "precision",
             Pass::Grad => "grad",
             Pass::Update => "update",
             Pass::Simplify => "simplify",
@@ -62,21 +66,26 @@ impl PassOptions {
         self.stop_before.is_some_and(|s| s <= pass)
     }
 
+    /// True if `pass` is to run.
+    pub fn wants(&self, pass: Pass) -> bool {
+        !self.stops_before(pass) && !self.without.contains(&pass)
+    }
+
     /// Runs those of `passes` that need nothing but the graph.
     ///
     /// # Errors
     /// A pass left the graph inconsistent: a bug of that pass.
     pub fn run(&self, graph: &mut Graph, passes: &[Pass]) -> Result<(), String> {
         for pass in passes {
-            if self.stops_before(*pass) || self.without.contains(pass) {
+            if !self.wants(*pass) {
                 continue;
             }
             match pass {
                 Pass::Reorder => reorder::reorder(graph),
                 Pass::Simplify => simplify::simplify(graph),
                 Pass::Fuse => fuse::fuse(graph),
-                // These two need the optimizer too; whoever builds a training graph calls them.
-                Pass::Grad | Pass::Update => continue,
+                // These need the precision or the optimizer too; whoever builds a graph calls them.
+                Pass::Precision | Pass::Grad | Pass::Update => continue,
             }
             verify(graph).map_err(|e| format!("after pass `{}`: {e}", pass.name()))?;
         }

@@ -3,7 +3,7 @@
 //! Every rewrite leaves every bit of every result as it was.
 
 use crate::graph::op::{Permute, Reshape};
-use crate::graph::{Graph, Op, Role, Shape, ValueId};
+use crate::graph::{DType, Graph, Op, Role, Shape, ValueId};
 
 /// Merges and drops operations that only move elements (or do not even that), then removes every node whose work is
 /// lost: it updates nothing, and none of its outputs is read by another node or has [`Role::Output`].
@@ -74,6 +74,8 @@ fn shorter(graph: &Graph, at: usize, maker: &[Option<usize>], updated: &[bool]) 
             let perm = second.perm.iter().map(|axis| first.perm[*axis]).collect();
             Some((Permute { perm }.into(), source))
         }
+        // 32 bits hold every number of 16, so there and back changes nothing.
+        (Op::Cast(_), Op::Cast(first)) if first.to == DType::F32 => Some((node.op.clone(), source)),
         _ => None,
     }
 }
@@ -92,6 +94,7 @@ fn is_identity(graph: &Graph, at: usize) -> Option<ValueId> {
         Op::Concat(_) => node.inputs.len() == 1,
         Op::Permute(op) => op.perm.is_sorted(),
         Op::Dropout(op) => op.p == 0.0,
+        Op::Cast(op) => op.to == graph.value(node.inputs[0]).dtype,
         _ => false,
     };
     identity.then(|| node.inputs[0])
@@ -117,8 +120,8 @@ fn remove_dead(graph: &mut Graph) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::op::{AccumulateGrad, Concat, Dropout, Slice, Softmax};
-    use crate::graph::{DType, VarId, verify};
+    use crate::graph::op::{AccumulateGrad, Activation, ActivationOp, Cast, Concat, Dropout, Slice, Softmax};
+    use crate::graph::{VarId, verify};
 
     fn variable(g: &mut Graph, id: u32, shape: impl Into<Shape>) -> ValueId {
         g.add_value(DType::F32, shape.into(), Role::State(VarId(id)))
@@ -146,6 +149,20 @@ mod tests {
         let h = g.add1(Dropout { p: 0.0, stream: 0 }, &[f, key]).unwrap();
         let y = g.add1(Softmax {}, &[h]).unwrap();
         assert_eq!(names(g, y), ["softmax"]);
+    }
+
+    #[test]
+    fn casts_that_cancel_are_dropped() {
+        let mut g = Graph::new();
+        let x = variable(&mut g, 0, [2, 3]);
+        let same = g.add1(Cast { to: DType::F32 }, &[x]).unwrap();
+        let half = g.add1(Cast { to: DType::F16 }, &[same]).unwrap();
+        // What has been rounded stays rounded.
+        let single = g.add1(Cast { to: DType::F32 }, &[half]).unwrap();
+        let half = g.add1(Cast { to: DType::F16 }, &[single]).unwrap();
+        let relu = g.add1(ActivationOp { act: Activation::Relu }, &[half]).unwrap();
+        let y = g.add1(Cast { to: DType::F32 }, &[relu]).unwrap();
+        assert_eq!(names(g, y), ["cast", "relu", "cast"]);
     }
 
     #[test]

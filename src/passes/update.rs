@@ -1,7 +1,9 @@
 //! Adds the optimizer to a graph: the update is a part of the step like any other operation.
 
-use crate::graph::op::{AccumulateGrad, Algorithm, GradNorm, OptimizerStep, TensorOptions, ZeroGrad};
-use crate::graph::{DType, Graph, Input, Role, Shape, ShapeError, ValueId, VarId, VarKind, Variable, Variables};
+use crate::graph::op::{
+    AccumulateGrad, Algorithm, Binary, BinaryKind, GradNorm, OptimizerStep, Slice, TensorOptions, UpdateScale, ZeroGrad,
+};
+use crate::graph::{DType, Fill, Graph, Input, Role, Shape, ShapeError, ValueId, VarId, VarKind, Variable, Variables};
 
 /// The optimizer of an experiment.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,12 +12,51 @@ pub struct UpdateSpec {
     pub algorithm: Algorithm,
     /// Largest norm of all gradients together.
     pub clip_norm: Option<f32>,
+    /// The loss is scaled before it is differentiated, and the scale follows the gradients ([`loss_gradient`]).
+    pub scaler: Option<UpdateScale>,
     /// The parameters to train, with what is particular to each.
     pub tensors: Vec<(VarId, TensorOptions)>,
 }
 
 /// Name of the counter of updates.
 pub const STEP_VARIABLE: &str = "optimizer.step";
+
+/// Name of the factor of the loss.
+pub const SCALE_VARIABLE: &str = "grad_scaler.scale";
+
+/// Name of the number of updates since the factor last changed.
+pub const GROWTH_VARIABLE: &str = "grad_scaler.growth_tracker";
+
+/// The factor that the loss starts with, that of `torch.amp.GradScaler`.
+pub const INITIAL_SCALE: f64 = 65536.0;
+
+/// How `torch.amp.GradScaler` changes the factor of the loss.
+pub const GRAD_SCALER: UpdateScale = UpdateScale { growth: 2.0, backoff: 0.5, interval: 2000 };
+
+/// The factor of the loss.
+fn loss_scale(graph: &mut Graph, vars: &mut Variables) -> ValueId {
+    let start = Fill::Constant(INITIAL_SCALE);
+    let zeros = Variable::zeros(SCALE_VARIABLE, DType::F32, [1], VarKind::Optimizer);
+    let scale = vars.get_or_add(Variable { init: start, ..zeros });
+    graph.variable(vars, scale)
+}
+
+/// The gradient of the loss by itself, from which the gradient pass starts: the loss scale of the schedule, times that of
+/// the scaler if there is one.
+///
+/// # Errors
+/// As [`add_update`].
+pub fn loss_gradient(graph: &mut Graph, vars: &mut Variables, spec: &UpdateSpec) -> Result<ValueId, ShapeError> {
+    graph.set_origin("loss");
+    graph.in_backward = true;
+    let schedule = schedule(graph);
+    let one = graph.add1(Slice { axis: 0, start: 2, len: 1 }, &[schedule])?;
+    if spec.scaler.is_none() {
+        return Ok(one);
+    }
+    let scale = loss_scale(graph, vars);
+    graph.add1(Binary { kind: BinaryKind::Mul, act: None }, &[one, scale])
+}
 
 /// The step's scalars as an input of `graph`.
 fn schedule(graph: &mut Graph) -> ValueId {
@@ -44,10 +85,16 @@ pub fn add_update(
     let step = vars.get_or_add(Variable::zeros(STEP_VARIABLE, DType::I64, [1], VarKind::Optimizer));
     let with_grad: Vec<_> = spec.tensors.iter().filter_map(|(id, o)| Some((*id, *o, gradient(*id)?))).collect();
     let schedule = schedule(graph);
+    let tensors = with_grad.iter().map(|(_, o, _)| *o).collect();
+    let update =
+        OptimizerStep { algorithm: spec.algorithm, clip_norm: spec.clip_norm, scaled: spec.scaler.is_some(), tensors };
     let mut operands = vec![schedule, loss];
-    if spec.clip_norm.is_some() {
+    if update.has_norm() {
         let list: Vec<ValueId> = std::iter::once(schedule).chain(with_grad.iter().map(|(_, _, g)| *g)).collect();
         operands.push(graph.add1(GradNorm {}, &list)?);
+    }
+    if update.scaled {
+        operands.push(loss_scale(graph, vars));
     }
     operands.push(graph.variable(vars, step));
     for (id, _, grad) in &with_grad {
@@ -58,8 +105,12 @@ pub fn add_update(
             operands.push(graph.variable(vars, state));
         }
     }
-    let tensors = with_grad.iter().map(|(_, o, _)| *o).collect();
-    graph.add(OptimizerStep { algorithm: spec.algorithm, clip_norm: spec.clip_norm, tensors }, &operands)?;
+    graph.add(update, &operands)?;
+    if let Some(scaler) = spec.scaler {
+        let tracker = vars.get_or_add(Variable::zeros(GROWTH_VARIABLE, DType::I64, [1], VarKind::Optimizer));
+        let tracker = graph.variable(vars, tracker);
+        graph.add(scaler, &[operands[2], operands[3], tracker])?;
+    }
     Ok(())
 }
 

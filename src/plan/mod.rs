@@ -71,6 +71,8 @@ pub struct Program {
     pub transient_bytes: usize,
     /// The loss, if the program computes one.
     pub loss: Option<ValueId>,
+    /// The loss, if this is a program that computes it to train.
+    pub training_loss: Option<ValueId>,
     /// What the model puts out.
     pub prediction: Option<ValueId>,
     /// The moment at which the most transient memory is in use.
@@ -189,7 +191,9 @@ impl Program {
             .collect();
         let workspace = (values..buffers.len()).map(|b| (offsets[b], buffers[b].bytes)).collect();
         let peak = Peak::find(&graph, &buffers);
-        Program { name, places, workspace, transient_bytes, loss, prediction, peak, graph }
+        let trains = graph.nodes.iter().any(|n| n.backward);
+        let training_loss = loss.filter(|v| trains && graph.nodes.iter().any(|n| n.outputs.contains(v)));
+        Program { name, places, workspace, transient_bytes, loss, training_loss, prediction, peak, graph }
     }
 }
 

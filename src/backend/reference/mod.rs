@@ -2,7 +2,8 @@
 //!
 //! Every operation is a few short loops written from its documented formula, with no thought of speed, so that it can be
 //! checked by reading. Other backends are compared with it, and gradient rules are checked by differences of what it
-//! computes. It takes any element type as `f64`, which holds 32-bit floats and integers, bytes and counters exactly.
+//! computes. It takes any element type as `f64`, which holds 32-bit floats and integers, bytes and counters exactly. A
+//! result of a 16-bit type is rounded to that type, once, when it is complete; results of `F32` are not rounded.
 
 mod conv;
 mod dropout;
@@ -17,7 +18,8 @@ mod pool;
 mod shape;
 mod softmax;
 
-use crate::graph::{Graph, Node, Op, ValueId};
+use crate::graph::{DType, Graph, Node, Op, ValueId};
+use half::{bf16, f16};
 use std::collections::BTreeMap;
 
 /// The elements of values, row-major.
@@ -99,16 +101,28 @@ pub fn evaluate(graph: &Graph, values: &mut Values) {
             .collect();
         let outputs: Vec<&[usize]> = node.outputs.iter().map(|o| graph.shape(*o).dims()).collect();
         let results = compute(&node.op, &operands, &outputs);
-        store(node, results, values);
+        store(graph, node, results, values);
     }
 }
 
 /// `results` are the outputs, then the new elements of the operands that are updated.
-fn store(node: &Node, results: Vec<Vec<f64>>, values: &mut Values) {
+fn store(graph: &Graph, node: &Node, results: Vec<Vec<f64>>, values: &mut Values) {
     let updated = node.op.rules().mutates(node.inputs.len()).into_iter().map(|m| node.inputs[m]);
     let places: Vec<ValueId> = node.outputs.iter().copied().chain(updated).collect();
     assert_eq!(places.len(), results.len(), "results of `{}`", node.op.rules().name());
-    values.extend(places.into_iter().zip(results));
+    for (place, mut data) in places.into_iter().zip(results) {
+        round(graph.value(place).dtype, &mut data);
+        values.insert(place, data);
+    }
+}
+
+/// Rounds `data` to the nearest numbers of a 16-bit type; other types are left as they are.
+fn round(dtype: DType, data: &mut [f64]) {
+    match dtype {
+        DType::BF16 => data.iter_mut().for_each(|v| *v = bf16::from_f64(*v).to_f64()),
+        DType::F16 => data.iter_mut().for_each(|v| *v = f16::from_f64(*v).to_f64()),
+        _ => {}
+    }
 }
 
 /// One operation: the elements of its outputs, whose shapes are `y`, then those of the operands that it updates, in the
@@ -126,7 +140,7 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::ActivationGrad(op) => elementwise::activation_grad(op, x),
         Op::Binary(op) => elementwise::binary(op, x, y),
         Op::SumTo(_) => elementwise::sum_to(x, y),
-        Op::Reshape(_) => vec![x[0].data.to_vec()],
+        Op::Cast(_) | Op::Reshape(_) => vec![x[0].data.to_vec()],
         Op::Permute(op) => shape::permute(op, x, y),
         Op::Concat(op) => shape::concat(op, x, y),
         Op::Slice(op) => shape::slice(op, x, y),
@@ -155,6 +169,7 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::ZeroGrad(_) => optim::zero_grad(x),
         Op::GradNorm(_) => optim::grad_norm(x),
         Op::OptimizerStep(op) => optim::step(op, x),
+        Op::UpdateScale(op) => optim::update_scale(op, x),
     }
 }
 

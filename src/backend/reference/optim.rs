@@ -1,7 +1,7 @@
 //! The update.
 
 use super::Tensor;
-use crate::graph::op::{Algorithm, OptimizerStep, TensorOptions};
+use crate::graph::op::{Algorithm, OptimizerStep, TensorOptions, UpdateScale};
 
 pub(super) fn accumulate_grad(x: &[Tensor]) -> Vec<Vec<f64>> {
     vec![x[0].data.iter().zip(x[1].data).map(|(grad, sum)| sum + grad).collect()]
@@ -20,10 +20,12 @@ pub(super) fn grad_norm(x: &[Tensor]) -> Vec<Vec<f64>> {
 /// The step counter, then parameter and state of each tensor, all after the update.
 pub(super) fn step(op: &OptimizerStep, x: &[Tensor]) -> Vec<Vec<f64>> {
     let (head, schedule, loss) = (op.head(), x[0].data, x[1].data[0]);
-    let updates = loss.is_finite();
+    let norm = if op.has_norm() { x[2].data[0] } else { 0.0 };
+    let loss_scale = if op.scaled { x[3].data[0] } else { 1.0 };
+    let updates = loss.is_finite() && (!op.scaled || norm.is_finite());
     let t = x[head - 1].data[0] + f64::from(u8::from(updates));
-    let clip = op.clip_norm.map_or(1.0, |limit| (f64::from(limit) / (x[2].data[0] + 1e-6)).min(1.0));
-    let scale = schedule[1] / schedule[2] * clip;
+    let clip = op.clip_norm.map_or(1.0, |limit| (f64::from(limit) / (norm / loss_scale + 1e-6)).min(1.0));
+    let scale = schedule[1] / schedule[2] / loss_scale * clip;
 
     let mut results = vec![vec![t]];
     for (operands, options) in x[head..].chunks(op.stride()).zip(&op.tensors) {
@@ -43,6 +45,20 @@ pub(super) fn step(op: &OptimizerStep, x: &[Tensor]) -> Vec<Vec<f64>> {
         results.extend(state);
     }
     results
+}
+
+/// The scale and the growth tracker after the update.
+pub(super) fn update_scale(op: &UpdateScale, x: &[Tensor]) -> Vec<Vec<f64>> {
+    let (norm, scale, tracker) = (x[0].data[0], x[1].data[0], x[2].data[0] + 1.0);
+    let [scale, tracker] = if !norm.is_finite() {
+        [scale * f64::from(op.backoff), 0.0]
+    } else if tracker < f64::from(op.interval) {
+        [scale, tracker]
+    } else {
+        let grown = scale * f64::from(op.growth);
+        [if grown <= f64::from(f32::MAX) { grown } else { scale }, 0.0]
+    };
+    vec![vec![scale], vec![tracker]]
 }
 
 /// The `t`-th update of one element `p` with gradient `g`; its state is updated, the new `p` returned.

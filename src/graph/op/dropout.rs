@@ -1,11 +1,11 @@
 //! Dropout (Srivastava et al. 2014), with a mask that is drawn again rather than kept.
 
-use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity};
-use crate::graph::DType;
+use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, float};
 
 /// `y = x · mask / (1 − p)`, where each element of the mask is 0 with probability `p`. Operands: `x`, and the random
 /// key ([`crate::graph::Input::Random`]). Element `i` of layer `stream` draws from
 /// [`crate::random::dropout_keeps`]; the gradient is the same operation on `dy`, with the same key and so the same mask.
+/// The output has the type of `x`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dropout {
     /// Probability of a zero, `0 ≤ p < 1`.
@@ -21,7 +21,7 @@ impl OpRules for Dropout {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("dropout", inputs, 2)?;
-        Ok(vec![(DType::F32, inputs[0].shape.clone())])
+        Ok(vec![(float("dropout", inputs, 0)?, inputs[0].shape.clone())])
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {

@@ -1,6 +1,6 @@
 //! Element-wise operations and the sums that undo a broadcast.
 
-use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, same};
+use super::{Cast, GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, float, floats, same};
 use crate::graph::{DType, Shape};
 
 /// An element-wise function, named and defined as in `torch.nn`.
@@ -69,7 +69,7 @@ impl Activation {
     }
 }
 
-/// `y = act(x)`. Operand: `x`.
+/// `y = act(x)`. Operand: `x`. The output has its type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ActivationOp {
     /// The function.
@@ -77,7 +77,7 @@ pub struct ActivationOp {
 }
 
 /// `dx = dy · act'`. Operands: `saved` (the output where [`Activation::grad_from_output`], else the input), `dy`.
-/// At a kink the derivative is PyTorch's (0 for ReLU at 0).
+/// At a kink the derivative is PyTorch's (0 for ReLU at 0). All values are floats of one type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ActivationGrad {
     /// The function.
@@ -94,6 +94,7 @@ pub enum BinaryKind {
 }
 
 /// `y = act(a ∘ b)`. Operands of equal rank; where they differ, one of the two dimensions is 1 and is stretched.
+/// Operands and output are floats of one type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Binary {
     /// The function.
@@ -103,6 +104,7 @@ pub struct Binary {
 }
 
 /// Sum over the axes where `shape` has a 1 (equal rank), or over all leading axes (`shape` of rank 1). Operand: `x`.
+/// Whatever its type, the output is `F32`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SumTo {
     /// Shape of the result.
@@ -122,7 +124,7 @@ impl OpRules for ActivationOp {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity(self.name(), inputs, 1)?;
-        Ok(vec![(DType::F32, inputs[0].shape.clone())])
+        Ok(vec![(float(self.name(), inputs, 0)?, inputs[0].shape.clone())])
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
@@ -144,7 +146,7 @@ impl OpRules for ActivationGrad {
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("activation_grad", inputs, 2)?;
         same("activation_grad", inputs, 0, 1)?;
-        Ok(vec![(DType::F32, inputs[0].shape.clone())])
+        Ok(vec![(floats("activation_grad", inputs, 0, 1)?, inputs[0].shape.clone())])
     }
 
     fn in_place(&self) -> Option<usize> {
@@ -162,6 +164,7 @@ impl OpRules for Binary {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity(self.name(), inputs, 2)?;
+        let dtype = floats(self.name(), inputs, 0, 1)?;
         let (a, b) = (&inputs[0].shape, &inputs[1].shape);
         let fits = a.rank() == b.rank() && a.dims().iter().zip(b.dims()).all(|(x, y)| x == y || *x == 1 || *y == 1);
         if !fits {
@@ -171,7 +174,7 @@ impl OpRules for Binary {
             ));
         }
         let dims: Vec<usize> = a.dims().iter().zip(b.dims()).map(|(x, y)| if *x == 1 { *y } else { *x }).collect();
-        Ok(vec![(DType::F32, Shape(dims))])
+        Ok(vec![(dtype, Shape(dims))])
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
@@ -188,6 +191,10 @@ impl OpRules for Binary {
             let shape = cx.graph.shape(cx.inputs[i]).clone();
             if *cx.graph.shape(d) != shape {
                 d = cx.add1(SumTo { shape }, &[d])?;
+                let to = cx.graph.value(cx.inputs[i]).dtype;
+                if to != DType::F32 {
+                    d = cx.add1(Cast { to }, &[d])?;
+                }
             }
             *gradient = Some(d);
         }
@@ -206,6 +213,7 @@ impl OpRules for SumTo {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("sum_to", inputs, 1)?;
+        float("sum_to", inputs, 0)?;
         let (x, s) = (&inputs[0].shape, &self.shape);
         let tail = s.rank() == 1 && s.last() == x.last();
         let stretched = s.rank() == x.rank() && s.dims().iter().zip(x.dims()).all(|(a, b)| a == b || *a == 1);

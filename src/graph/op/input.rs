@@ -13,6 +13,8 @@ pub struct Normalize {
     pub mean: Vec<f32>,
     /// Divided by.
     pub std: Vec<f32>,
+    /// Float type of the result: `F32`, `BF16` or `F16`.
+    pub to: DType,
 }
 
 impl OpRules for Normalize {
@@ -34,6 +36,9 @@ impl OpRules for Normalize {
         if !matches!(inputs[0].dtype, DType::U8 | DType::F32) {
             return Err(ShapeError::of(0, "`normalize` takes bytes or floats"));
         }
-        Ok(vec![(DType::F32, inputs[0].shape.clone())])
+        if !self.to.is_activation() {
+            return Err(ShapeError::new(format!("`normalize` makes floats (f32, bf16 or f16), not {}", self.to)));
+        }
+        Ok(vec![(self.to, inputs[0].shape.clone())])
     }
 }

@@ -1,9 +1,10 @@
 //! Matrix products with a weight, as in `torch.nn.Linear`.
 
-use super::{Activation, GradContext, OpRules, Output, ShapeError, Value, ValueId, arity};
+use super::{Activation, GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, floats, singles};
 use crate::graph::{DType, Shape};
 
 /// `y = act(x · wᵀ + b)`. Operands: `x [.., in]`, `w [out, in]`, and `b [out]` if `bias`. Output: `[.., out]`.
+/// `x`, `w` and the output are floats of one type, `b` is always `F32`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Linear {
     /// There is a bias.
@@ -12,11 +13,12 @@ pub struct Linear {
     pub act: Option<Activation>,
 }
 
-/// `dx = dy · w`. Operands: `dy [.., out]`, `w [out, in]`. Output: `[.., in]`.
+/// `dx = dy · w`. Operands: `dy [.., out]`, `w [out, in]`. Output: `[.., in]`. All are floats of one type.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LinearGradInput {}
 
 /// `dw = dyᵀ · x`, and `db = Σ dy` if `bias`. Operands: `x [.., in]`, `dy [.., out]`. Outputs: `[out, in]`, `[out]`.
+/// `x` and `dy` are floats of one type, the outputs always `F32`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LinearGradWeight {
     /// There is a bias.
@@ -34,6 +36,8 @@ impl OpRules for Linear {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("linear", inputs, 2 + self.bias as usize)?;
+        let dtype = floats("linear", inputs, 0, 1)?;
+        singles("linear", inputs, 2..inputs.len())?;
         let (x, w) = (inputs[0], inputs[1]);
         if w.shape.rank() != 2 || x.shape.rank() < 2 || x.shape.last() != w.shape.last() {
             return Err(ShapeError::of(
@@ -47,7 +51,7 @@ impl OpRules for Linear {
         }
         let mut dims = x.shape.dims().to_vec();
         *dims.last_mut().expect("rank is at least 2") = w.shape.dims()[0];
-        Ok(vec![(DType::F32, Shape(dims))])
+        Ok(vec![(dtype, Shape(dims))])
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
@@ -80,9 +84,10 @@ impl OpRules for LinearGradInput {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("linear_grad_input", inputs, 2)?;
+        let dtype = floats("linear_grad_input", inputs, 0, 1)?;
         let mut dims = inputs[0].shape.dims().to_vec();
         *dims.last_mut().expect("rank is at least 2") = inputs[1].shape.last();
-        Ok(vec![(DType::F32, Shape(dims))])
+        Ok(vec![(dtype, Shape(dims))])
     }
 
     fn flops(&self, inputs: &[&Value], _: &[&Value]) -> u64 {
@@ -97,6 +102,7 @@ impl OpRules for LinearGradWeight {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("linear_grad_weight", inputs, 2)?;
+        floats("linear_grad_weight", inputs, 0, 1)?;
         let (out, inp) = (inputs[1].shape.last(), inputs[0].shape.last());
         let mut outputs = vec![(DType::F32, Shape::from([out, inp]))];
         if self.bias {

@@ -1,6 +1,6 @@
-//! Losses, averaged over the batch as in `torch.nn` (`reduction="mean"`).
+//! Losses, averaged over the batch as in `torch.nn` (`reduction="mean"`), in `F32`.
 
-use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity};
+use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, singles};
 use crate::graph::{DType, Shape};
 
 /// Softmax and negative log-likelihood: the mean over rows of
@@ -52,6 +52,7 @@ impl OpRules for CrossEntropy {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("cross_entropy", inputs, 2)?;
+        singles("cross_entropy", inputs, [0])?;
         class_targets(inputs)?;
         Ok(vec![(DType::F32, Shape::from([1])), (DType::F32, Shape::from([inputs[0].shape.rows()]))])
     }
@@ -70,6 +71,7 @@ impl OpRules for CrossEntropyGrad {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("cross_entropy_grad", inputs, 4)?;
+        singles("cross_entropy_grad", inputs, [0, 2, 3])?;
         class_targets(inputs)?;
         Ok(vec![(DType::F32, inputs[0].shape.clone())])
     }
@@ -82,6 +84,7 @@ impl OpRules for Mse {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("mse", inputs, 2)?;
+        singles("mse", inputs, [0])?;
         if inputs[0].shape.len() != inputs[1].shape.len() || inputs[1].dtype != DType::F32 {
             return Err(ShapeError::of(
                 0,
@@ -109,6 +112,7 @@ impl OpRules for MseGrad {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("mse_grad", inputs, 3)?;
+        singles("mse_grad", inputs, 0..3)?;
         Ok(vec![(DType::F32, inputs[0].shape.clone())])
     }
 }

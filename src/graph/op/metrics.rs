@@ -1,6 +1,6 @@
 //! Running sums of what is reported, gathered on the device.
 
-use super::{OpRules, Output, ShapeError, Value, arity};
+use super::{OpRules, Output, ShapeError, Value, arity, singles};
 use crate::graph::DType;
 
 /// What the model does, and so what is measured.
@@ -33,7 +33,7 @@ pub mod metric_slot {
     pub const NOT_FINITE: usize = 6;
 }
 
-/// Adds a batch to the sums. Operands: loss `[1]`, prediction, target, sums (`F64 [METRIC_SLOTS]`, updated in place).
+/// Adds a batch to the sums. Operands: loss `[1]` and prediction (both `F32`), target, sums (`F64 [METRIC_SLOTS]`, updated in place).
 /// A loss that is not finite is counted in its slot and left out of the sums.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metrics {
@@ -48,6 +48,7 @@ impl OpRules for Metrics {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("metrics", inputs, 4)?;
+        singles("metrics", inputs, [0, 1])?;
         if inputs[3].dtype != DType::F64 || inputs[3].shape.len() != METRIC_SLOTS {
             return Err(ShapeError::of(3, "`metrics` adds to eight doubles"));
         }

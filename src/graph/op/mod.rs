@@ -3,6 +3,7 @@
 //! To add an operation: write its payload and [`OpRules`] in a family file, name it in `ops!` below, and follow the
 //! compiler to the lowerings it misses.
 
+mod cast;
 mod conv;
 mod dropout;
 mod elementwise;
@@ -16,6 +17,7 @@ mod pool;
 mod shape;
 mod softmax;
 
+pub use cast::Cast;
 pub use conv::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
 pub use dropout::Dropout;
 pub use elementwise::{Activation, ActivationGrad, ActivationOp, Binary, BinaryKind, SumTo};
@@ -24,7 +26,7 @@ pub use linear::{Linear, LinearGradInput, LinearGradWeight};
 pub use loss::{CrossEntropy, CrossEntropyGrad, Mse, MseGrad};
 pub use metrics::{METRIC_SLOTS, Metrics, Task, metric_slot};
 pub use norm::{BatchNorm, BatchNormGrad, BatchNormInfer, GroupNorm, GroupNormGrad, LayerNorm, LayerNormGrad};
-pub use optim::{AccumulateGrad, Algorithm, GradNorm, OptimizerStep, TensorOptions, ZeroGrad};
+pub use optim::{AccumulateGrad, Algorithm, GradNorm, OptimizerStep, TensorOptions, UpdateScale, ZeroGrad};
 pub use pool::{
     AdaptiveAvgPool2d, AdaptiveAvgPool2dGrad, AvgPool2d, AvgPool2dGrad, MaxPool2d, MaxPool2dGrad, pool_out,
 };
@@ -158,6 +160,8 @@ macro_rules! ops {
 ops! {
     /// Bytes or floats to normalised floats.
     Normalize(Normalize),
+    /// Conversion between element types.
+    Cast(Cast),
     /// Matrix product with a weight, bias and activation.
     Linear(Linear),
     /// Gradient of [`Linear`] by its input.
@@ -236,6 +240,8 @@ ops! {
     GradNorm(GradNorm),
     /// The optimizer's update of all parameters.
     OptimizerStep(OptimizerStep),
+    /// The factor of the loss that keeps gradients in range.
+    UpdateScale(UpdateScale),
 }
 
 /// `infer` helper: exactly `n` operands.
@@ -245,6 +251,37 @@ pub(crate) fn arity(name: &str, inputs: &[&Value], n: usize) -> Result<(), Shape
     } else {
         Err(ShapeError::new(format!("`{name}` takes {n} operands, not {}", inputs.len())))
     }
+}
+
+/// `infer` helper: the type of operand `i`, a float of 32 or 16 bits.
+pub(crate) fn float(name: &str, inputs: &[&Value], i: usize) -> Result<DType, ShapeError> {
+    let dtype = inputs[i].dtype;
+    if dtype.is_activation() {
+        Ok(dtype)
+    } else {
+        Err(ShapeError::of(i, format!("operand {i} of `{name}` must be of floats (f32, bf16 or f16), not of {dtype}")))
+    }
+}
+
+/// `infer` helper: the type of operands `a` and `b`, floats of one type.
+pub(crate) fn floats(name: &str, inputs: &[&Value], a: usize, b: usize) -> Result<DType, ShapeError> {
+    let (first, second) = (float(name, inputs, a)?, float(name, inputs, b)?);
+    if first == second {
+        Ok(first)
+    } else {
+        Err(ShapeError::of(b, format!("`{name}` needs operands of one type, not {first} and {second}")))
+    }
+}
+
+/// `infer` helper: the operands of the given numbers are of 32-bit floats.
+pub(crate) fn singles(name: &str, inputs: &[&Value], of: impl IntoIterator<Item = usize>) -> Result<(), ShapeError> {
+    for i in of {
+        if inputs[i].dtype != DType::F32 {
+            let dtype = inputs[i].dtype;
+            return Err(ShapeError::of(i, format!("operand {i} of `{name}` must be of f32, not of {dtype}")));
+        }
+    }
+    Ok(())
 }
 
 /// `infer` helper: operand `i` is a batch of images.

@@ -1,6 +1,7 @@
-//! Normalisations, as in `torch.nn`, channels last.
+//! Normalisations, as in `torch.nn`, channels last. Batch normalisation keeps the float type of its images, forward and
+//! backward; its parameters and statistics, and every operand and result of the other normalisations, are `F32`.
 
-use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity};
+use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, float, floats, singles};
 use crate::graph::{DType, Shape};
 
 /// Batch normalisation (Ioffe & Szegedy 2015) with the statistics of the batch: each channel over all other axes.
@@ -99,7 +100,7 @@ fn channels(name: &str, inputs: &[&Value], from: usize, n: usize) -> Result<(), 
             return Err(ShapeError::of(i, format!("`{name}` has parameters of shape {} for {c} channels", v.shape)));
         }
     }
-    Ok(())
+    singles(name, inputs, from..from + n)
 }
 
 /// The gradients by operands: `dx`, then those of `gamma` and `beta` as the node's outputs give them, then nothing.
@@ -115,6 +116,7 @@ impl OpRules for BatchNorm {
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         let params = 2 * self.affine as usize;
         arity("batch_norm", inputs, 1 + params + 3 * self.track as usize)?;
+        let dtype = float("batch_norm", inputs, 0)?;
         channels("batch_norm", inputs, 1, params + 2 * self.track as usize)?;
         if inputs[0].shape.rows() < 2 {
             return Err(ShapeError::of(
@@ -126,7 +128,7 @@ impl OpRules for BatchNorm {
             ));
         }
         let c = inputs[0].shape.last();
-        Ok(vec![(DType::F32, inputs[0].shape.clone()), f32s(c), f32s(c)])
+        Ok(vec![(dtype, inputs[0].shape.clone()), f32s(c), f32s(c)])
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
@@ -151,8 +153,10 @@ impl OpRules for BatchNormGrad {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("batch_norm_grad", inputs, 4 + self.affine as usize)?;
+        let dtype = floats("batch_norm_grad", inputs, 0, 1)?;
+        singles("batch_norm_grad", inputs, 2..inputs.len())?;
         let c = inputs[0].shape.last();
-        let mut out = vec![(DType::F32, inputs[0].shape.clone())];
+        let mut out = vec![(dtype, inputs[0].shape.clone())];
         if self.affine {
             out.extend([f32s(c), f32s(c)]);
         }
@@ -169,7 +173,7 @@ impl OpRules for BatchNormInfer {
         let params = 2 * self.affine as usize;
         arity("batch_norm_infer", inputs, 3 + params)?;
         channels("batch_norm_infer", inputs, 1, params + 2)?;
-        Ok(vec![(DType::F32, inputs[0].shape.clone())])
+        Ok(vec![(float("batch_norm_infer", inputs, 0)?, inputs[0].shape.clone())])
     }
 
     fn in_place(&self) -> Option<usize> {
@@ -185,6 +189,7 @@ impl OpRules for GroupNorm {
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         let params = 2 * self.affine as usize;
         arity("group_norm", inputs, 1 + params)?;
+        singles("group_norm", inputs, 0..inputs.len())?;
         channels("group_norm", inputs, 1, params)?;
         let x = &inputs[0].shape;
         if x.rank() < 2 || !x.last().is_multiple_of(self.groups) {
@@ -214,6 +219,7 @@ impl OpRules for GroupNormGrad {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("group_norm_grad", inputs, 4 + self.affine as usize)?;
+        singles("group_norm_grad", inputs, 0..inputs.len())?;
         let c = inputs[0].shape.last();
         let mut out = vec![(DType::F32, inputs[0].shape.clone())];
         if self.affine {
@@ -230,6 +236,7 @@ impl OpRules for LayerNorm {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("layer_norm", inputs, 1 + self.weight as usize + self.bias as usize)?;
+        singles("layer_norm", inputs, 0..inputs.len())?;
         let x = &inputs[0].shape;
         if self.dims == 0 || self.dims >= x.rank() {
             return Err(ShapeError::of(
@@ -265,6 +272,7 @@ impl OpRules for LayerNormGrad {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("layer_norm_grad", inputs, 4 + self.weight as usize)?;
+        singles("layer_norm_grad", inputs, 0..inputs.len())?;
         let x = &inputs[0].shape;
         let tail = (DType::F32, Shape::from(&x.dims()[x.rank() - self.dims..]));
         let mut out = vec![(DType::F32, x.clone())];

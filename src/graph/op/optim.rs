@@ -1,6 +1,6 @@
 //! The update: gradient sums, the gradient's norm, and the optimizers, as in `torch.optim`.
 
-use super::{OpRules, Output, ShapeError, Value, arity, same};
+use super::{OpRules, Output, ShapeError, Value, arity, same, singles};
 use crate::graph::{DType, Shape};
 
 /// `sum += grad`. Operands: `grad`, `sum` (updated in place).
@@ -12,6 +12,7 @@ pub struct AccumulateGrad {}
 pub struct ZeroGrad {}
 
 /// `‖scale · (g₁, g₂, …)‖₂` with `scale = schedule[1] / schedule[2]`. Operands: schedule, gradients. Output: `[1]`.
+/// The squares are summed in double precision, so the norm is finite just if all gradients are (and it fits `F32`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct GradNorm {}
 
@@ -83,17 +84,22 @@ pub struct TensorOptions {
 }
 
 /// The update of all parameters in one operation. Operands: schedule (`F32 [4]`: learning rate, gradient scale, loss
-/// scale, floor of the learning rate), loss `[1]`, `norm [1]` if `clip_norm`, step counter (`I64 [1]`), then for each tensor: parameter, gradient,
-/// and the state tensors of [`Algorithm::slots`]. Parameters, state and the counter are updated in place.
+/// scale, floor of the learning rate), loss `[1]`, `norm [1]` if `clip_norm` or `scaled`, `s [1]` if `scaled`, step counter
+/// (`I64 [1]`), then for each tensor: parameter, gradient, and the state tensors of [`Algorithm::slots`]. Parameters,
+/// state and the counter are updated in place.
 ///
-/// The gradient that the rule sees is `g · schedule[1] / schedule[2] · min(1, clip_norm / (norm + 1e-6))`. If the loss is
-/// not finite nothing is updated, so that the state that led there can be looked into.
+/// With `s = 1` if not `scaled`, the gradient that the rule sees is
+/// `g · schedule[1] / schedule[2] / s · min(1, clip_norm / (norm / s + 1e-6))`. If the loss is not finite nothing is
+/// updated, so that the state that led there can be looked into; neither if `scaled` and the norm is not finite, since
+/// then a gradient has left the range of its type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OptimizerStep {
     /// The rule.
     pub algorithm: Algorithm,
     /// Largest norm of all gradients together.
     pub clip_norm: Option<f32>,
+    /// The gradients are those of the loss times the scale `s`, an operand ([`UpdateScale`] changes it).
+    pub scaled: bool,
     /// One for each tensor.
     pub tensors: Vec<TensorOptions>,
 }
@@ -101,13 +107,34 @@ pub struct OptimizerStep {
 impl OptimizerStep {
     /// Number of operands before the first tensor's.
     pub fn head(&self) -> usize {
-        3 + self.clip_norm.is_some() as usize
+        3 + self.has_norm() as usize + self.scaled as usize
+    }
+
+    /// True if the norm of the gradients is an operand.
+    pub fn has_norm(&self) -> bool {
+        self.clip_norm.is_some() || self.scaled
     }
 
     /// Number of operands of one tensor: parameter, gradient, state.
     pub fn stride(&self) -> usize {
         2 + self.algorithm.slots().len()
     }
+}
+
+/// Dynamic loss scaling, as `torch.amp.GradScaler` does it (Micikevicius et al. 2018). Operands: `norm [1]` of the
+/// gradients, scale (`F32 [1]`), growth tracker (`I64 [1]`, the number of updates since the scale last changed); the last
+/// two are updated in place.
+///
+/// If the norm is not finite: `scale ·= backoff`, `tracker = 0`. Else `tracker += 1`, and when that reaches `interval`:
+/// `scale ·= growth` unless the product is infinite, `tracker = 0`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct UpdateScale {
+    /// `growth_factor`
+    pub growth: f32,
+    /// `backoff_factor`
+    pub backoff: f32,
+    /// `growth_interval`
+    pub interval: u32,
 }
 
 impl OpRules for AccumulateGrad {
@@ -117,6 +144,7 @@ impl OpRules for AccumulateGrad {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("accumulate_grad", inputs, 2)?;
+        singles("accumulate_grad", inputs, [0, 1])?;
         same("accumulate_grad", inputs, 0, 1)?;
         Ok(Vec::new())
     }
@@ -145,7 +173,8 @@ impl OpRules for GradNorm {
         "grad_norm"
     }
 
-    fn infer(&self, _: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        singles("grad_norm", inputs, 0..inputs.len())?;
         Ok(vec![(DType::F32, Shape::from([1]))])
     }
 }
@@ -163,10 +192,12 @@ impl OpRules for OptimizerStep {
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         let (head, stride) = (self.head(), self.stride());
         arity(self.name(), inputs, head + stride * self.tensors.len())?;
+        singles(self.name(), inputs, 0..head - 1)?;
         for t in 0..self.tensors.len() {
             for i in 1..stride {
                 same(self.name(), inputs, head + t * stride, head + t * stride + i)?;
             }
+            singles(self.name(), inputs, head + t * stride..head + (t + 1) * stride)?;
         }
         Ok(Vec::new())
     }
@@ -175,5 +206,24 @@ impl OpRules for OptimizerStep {
         let (head, stride) = (self.head(), self.stride());
         // Of each tensor's operands only the gradient is left as it is.
         std::iter::once(head - 1).chain((head..inputs).filter(|i| (i - head) % stride != 1)).collect()
+    }
+}
+
+impl OpRules for UpdateScale {
+    fn name(&self) -> &'static str {
+        "update_scale"
+    }
+
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        arity("update_scale", inputs, 3)?;
+        singles("update_scale", inputs, [0, 1])?;
+        if inputs[2].dtype != DType::I64 {
+            return Err(ShapeError::of(2, "`update_scale` counts in i64"));
+        }
+        Ok(Vec::new())
+    }
+
+    fn mutates(&self, _: usize) -> Vec<usize> {
+        vec![1, 2]
     }
 }

@@ -1,6 +1,6 @@
-//! Pooling over windows of images, as in `torch.nn`, channels last.
+//! Pooling over windows of images, as in `torch.nn`, channels last. Images keep their float type, forward and backward.
 
-use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, images};
+use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, float, images};
 use crate::graph::{DType, Shape};
 
 /// Maximum over windows. Operand: `x [N, H, W, C]`. Outputs: `y [N, OH, OW, C]` and, for the gradient, the index of the
@@ -106,8 +106,9 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    fn out(&self, inputs: &[&Value]) -> Result<Shape, ShapeError> {
+    fn out(&self, inputs: &[&Value]) -> Result<Output, ShapeError> {
         arity(self.name, inputs, 1)?;
+        let dtype = float(self.name, inputs, 0)?;
         let [n, h, w, c] = images(self.name, inputs, 0)?;
         for i in 0..2 {
             if self.padding[i] > self.kernel[i] / 2 {
@@ -130,7 +131,7 @@ impl Window<'_> {
                 )
             })
         };
-        Ok(Shape::from([n, side(0, h)?, side(1, w)?, c]))
+        Ok((dtype, Shape::from([n, side(0, h)?, side(1, w)?, c])))
     }
 }
 
@@ -140,7 +141,7 @@ impl OpRules for MaxPool2d {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        let y = Window {
+        let (dtype, y) = Window {
             name: "max_pool2d",
             kernel: self.kernel,
             stride: self.stride,
@@ -150,7 +151,7 @@ impl OpRules for MaxPool2d {
         }
         .out(inputs)?;
         let index = if self.kernel[0] * self.kernel[1] <= 256 { DType::U8 } else { DType::I32 };
-        Ok(vec![(DType::F32, y.clone()), (index, y)])
+        Ok(vec![(dtype, y.clone()), (index, y)])
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
@@ -167,8 +168,9 @@ impl OpRules for MaxPool2dGrad {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("max_pool2d_grad", inputs, 2)?;
+        let dtype = float("max_pool2d_grad", inputs, 0)?;
         let [n, _, _, c] = images("max_pool2d_grad", inputs, 0)?;
-        Ok(vec![(DType::F32, Shape::from([n, self.input[0], self.input[1], c]))])
+        Ok(vec![(dtype, Shape::from([n, self.input[0], self.input[1], c]))])
     }
 }
 
@@ -187,7 +189,7 @@ impl OpRules for AvgPool2d {
             ceil: self.ceil_mode,
         }
         .out(inputs)?;
-        Ok(vec![(DType::F32, y)])
+        Ok(vec![y])
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
@@ -204,8 +206,9 @@ impl OpRules for AvgPool2dGrad {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("avg_pool2d_grad", inputs, 1)?;
+        let dtype = float("avg_pool2d_grad", inputs, 0)?;
         let [n, _, _, c] = images("avg_pool2d_grad", inputs, 0)?;
-        Ok(vec![(DType::F32, Shape::from([n, self.input[0], self.input[1], c]))])
+        Ok(vec![(dtype, Shape::from([n, self.input[0], self.input[1], c]))])
     }
 }
 
@@ -216,8 +219,9 @@ impl OpRules for AdaptiveAvgPool2d {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("adaptive_avg_pool2d", inputs, 1)?;
+        let dtype = float("adaptive_avg_pool2d", inputs, 0)?;
         let [n, _, _, c] = images("adaptive_avg_pool2d", inputs, 0)?;
-        Ok(vec![(DType::F32, Shape::from([n, self.output[0], self.output[1], c]))])
+        Ok(vec![(dtype, Shape::from([n, self.output[0], self.output[1], c]))])
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
@@ -234,8 +238,9 @@ impl OpRules for AdaptiveAvgPool2dGrad {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("adaptive_avg_pool2d_grad", inputs, 1)?;
+        let dtype = float("adaptive_avg_pool2d_grad", inputs, 0)?;
         let [n, _, _, c] = images("adaptive_avg_pool2d_grad", inputs, 0)?;
-        Ok(vec![(DType::F32, Shape::from([n, self.input[0], self.input[1], c]))])
+        Ok(vec![(dtype, Shape::from([n, self.input[0], self.input[1], c]))])
     }
 }
 

@@ -17,7 +17,7 @@ pub struct Permute {
     pub perm: Vec<usize>,
 }
 
-/// Operands joined along `axis`; all other dimensions are equal.
+/// Operands joined along `axis`; all other dimensions are equal, and so are their types.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Concat {
     /// The axis, counted inside (channels of images are axis 3).
@@ -113,6 +113,12 @@ impl OpRules for Concat {
                         first.shape.to_pytorch(),
                         x.shape.to_pytorch()
                     ),
+                ));
+            }
+            if x.dtype != first.dtype {
+                return Err(ShapeError::of(
+                    i,
+                    format!("`concat` needs operands of one type, not {} and {}", first.dtype, x.dtype),
                 ));
             }
             dims[self.axis] += x.shape.dims()[self.axis];

@@ -1,6 +1,6 @@
-//! Softmax over the last axis (channels of images).
+//! Softmax over the last axis (channels of images), in `F32`.
 
-use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, same};
+use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, same, singles};
 use crate::graph::DType;
 
 /// `y = eˣ / Σ eˣ` over the last axis. Operand: `x`.
@@ -18,6 +18,7 @@ impl OpRules for Softmax {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("softmax", inputs, 1)?;
+        singles("softmax", inputs, [0])?;
         Ok(vec![(DType::F32, inputs[0].shape.clone())])
     }
 
@@ -34,6 +35,7 @@ impl OpRules for SoftmaxGrad {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("softmax_grad", inputs, 2)?;
+        singles("softmax_grad", inputs, [0, 1])?;
         same("softmax_grad", inputs, 0, 1)?;
         Ok(vec![(DType::F32, inputs[0].shape.clone())])
     }
