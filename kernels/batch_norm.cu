@@ -1,0 +1,178 @@
+// Batch normalisation (Ioffe & Szegedy 2015): each channel of x [rows, C] over all rows. Tensors are row-major, per-channel
+// vectors [C] of floats. columns.cuh tells how rows and channels fall to threads, and how sums are made.
+#include "columns.cuh"
+
+// First stage of the statistics: Σ x, Σ x² into partials [gridDim.x][2][C].
+template <int V, class T>
+__device__ __forceinline__ void moments(const T *x, double *partials, i64 rows, i64 stretch, int columns) {
+    Place p = place<V>(rows, stretch, gridDim.x, columns);
+    double sum[V] = {}, square[V] = {};
+    column_moments(x, p, columns, sum, square);
+    store_partials(sum, square, p, columns, partials);
+}
+
+#define MOMENTS(T, S, V)                                                                                       \
+    extern "C" __global__ void __launch_bounds__(256)                                                          \
+        batch_norm_moments##V##_##S(const T *x, double *partials, i64 rows, i64 stretch, int columns) {        \
+        moments<V>(x, partials, rows, stretch, columns);                                                       \
+    }
+FOR_PACKS(MOMENTS)
+
+// Second stage, by blocks of 32 channels × 32 threads: mean and 1 / sqrt(var + eps). With running statistics (`counter`
+// is not null) these move by `momentum`, or if that is negative to the average over all batches seen, of which the
+// counter tells the number before this one; it is increased by the launch after this, when no block reads it any more.
+extern "C" __global__ void __launch_bounds__(1024)
+    batch_norm_statistics(const double *partials, i64 blocks, i64 rows, int columns, double eps, double momentum,
+                          float *mean, float *invstd, float *running_mean, float *running_var, const i64 *counter) {
+    int c = blockIdx.x * 32 + threadIdx.x;
+    double sum, square;
+    column_totals(partials, blocks, columns, c, sum, square);
+    if (threadIdx.y > 0 || c >= columns) {
+        return;
+    }
+    double m = sum / rows;
+    double var = square / rows - m * m;
+    var = var < 0.0 ? 0.0 : var;  // NaN stays.
+    mean[c] = (float)m;
+    invstd[c] = (float)(1.0 / sqrt(var + eps));
+    if (counter) {
+        double weight = momentum < 0.0 ? 1.0 / (double)(*counter + 1) : momentum;
+        double unbiased = var * ((double)rows / (double)(rows - 1));
+        running_mean[c] = (float)((1.0 - weight) * running_mean[c] + weight * m);
+        running_var[c] = (float)((1.0 - weight) * running_var[c] + weight * unbiased);
+    }
+}
+
+// Third stage: y = act((x − mean) · invstd · gamma + beta); gamma and beta may be null. Increases the counter of batches,
+// if there is one.
+template <int V, class T>
+__device__ __forceinline__ void apply(const T *x, T *y, const float *mean, const float *invstd, const float *gamma,
+                                      const float *beta, i64 *counter, int act, float slope, i64 rows, i64 stretch,
+                                      int columns) {
+    Place p = place<V>(rows, stretch, gridDim.x, columns);
+    if (counter && blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0 && threadIdx.y == 0) {
+        *counter += 1;
+    }
+    if (p.column >= columns) {
+        return;
+    }
+    float center[V], factor[V], offset[V];
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        int c = p.column + j;
+        center[j] = mean[c];
+        factor[j] = invstd[c] * (gamma ? gamma[c] : 1.0f);
+        offset[j] = beta ? beta[c] : 0.0f;
+    }
+    normalise(x, y, p, columns, center, factor, offset, act, slope);
+}
+
+#define APPLY(T, S, V)                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(256) batch_norm_apply##V##_##S(                                        \
+        const T *x, T *y, const float *mean, const float *invstd, const float *gamma, const float *beta, i64 *counter, \
+        int act, float slope, i64 rows, i64 stretch, int columns) {                                                    \
+        apply<V>(x, y, mean, invstd, gamma, beta, counter, act, slope, rows, stretch, columns);                        \
+    }
+FOR_PACKS(APPLY)
+
+// y = act((x − mean) / sqrt(var + eps) · gamma + beta) with the running statistics. `y` may be `x`.
+template <int V, class T>
+__device__ __forceinline__ void infer(const T *x, T *y, const float *mean, const float *var, const float *gamma,
+                                      const float *beta, float eps, int act, float slope, i64 rows, i64 stretch,
+                                      int columns) {
+    Place p = place<V>(rows, stretch, gridDim.x, columns);
+    if (p.column >= columns) {
+        return;
+    }
+    float center[V], factor[V], offset[V];
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        int c = p.column + j;
+        center[j] = mean[c];
+        factor[j] = 1.0f / sqrtf(var[c] + eps) * (gamma ? gamma[c] : 1.0f);
+        offset[j] = beta ? beta[c] : 0.0f;
+    }
+    normalise(x, y, p, columns, center, factor, offset, act, slope);
+}
+
+#define INFER(T, S, V)                                                                                            \
+    extern "C" __global__ void __launch_bounds__(256) batch_norm_infer##V##_##S(                                  \
+        const T *x, T *y, const float *mean, const float *var, const float *gamma, const float *beta, float eps, \
+        int act, float slope, i64 rows, i64 stretch, int columns) {                                              \
+        infer<V>(x, y, mean, var, gamma, beta, eps, act, slope, rows, stretch, columns);                         \
+    }
+FOR_PACKS(INFER)
+
+// Gradient, first stage: Σ dy, Σ dy · (x − mean) into partials [gridDim.x][2][C].
+template <int V, class T>
+__device__ __forceinline__ void grad_sums(const T *x, const T *dy, const float *mean, double *partials, i64 rows,
+                                          i64 stretch, int columns) {
+    Place p = place<V>(rows, stretch, gridDim.x, columns);
+    float center[V] = {};
+    double dys[V] = {}, dots[V] = {};
+    if (p.column < columns) {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            center[j] = mean[p.column + j];
+        }
+    }
+    column_dots(x, dy, p, columns, center, dys, dots);
+    store_partials(dys, dots, p, columns, partials);
+}
+
+#define GRAD_SUMS(T, S, V)                                                                                         \
+    extern "C" __global__ void __launch_bounds__(256)                                                              \
+        batch_norm_grad_sums##V##_##S(const T *x, const T *dy, const float *mean, double *partials, i64 rows,     \
+                                      i64 stretch, int columns) {                                                 \
+        grad_sums<V>(x, dy, mean, partials, rows, stretch, columns);                                              \
+    }
+FOR_PACKS(GRAD_SUMS)
+
+// Gradient, second stage, by blocks of 32 channels × 32 threads: table [2][C] of the mean of dy, and of
+// invstd² · mean(dy · (x − mean)); dgamma and dbeta unless they are null.
+extern "C" __global__ void __launch_bounds__(1024)
+    batch_norm_grad_totals(const double *partials, i64 blocks, i64 rows, int columns, const float *invstd, float *table,
+                           float *dgamma, float *dbeta) {
+    int c = blockIdx.x * 32 + threadIdx.x;
+    double dys, dots;
+    column_totals(partials, blocks, columns, c, dys, dots);
+    if (threadIdx.y > 0 || c >= columns) {
+        return;
+    }
+    double inv = invstd[c];
+    table[c] = (float)(dys / rows);
+    table[columns + c] = (float)(dots * inv * inv / rows);
+    if (dgamma) {
+        dgamma[c] = (float)(dots * inv);
+        dbeta[c] = (float)dys;
+    }
+}
+
+// Gradient, third stage: dx = (dy − table[0] − (x − mean) · table[1]) · invstd · gamma.
+template <int V, class T>
+__device__ __forceinline__ void grad_apply(const T *x, const T *dy, T *dx, const float *mean, const float *invstd,
+                                           const float *gamma, const float *table, i64 rows, i64 stretch, int columns) {
+    Place p = place<V>(rows, stretch, gridDim.x, columns);
+    if (p.column >= columns) {
+        return;
+    }
+    float center[V], scale[V], shift[V], tilt[V], factor[V];
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        int c = p.column + j;
+        center[j] = mean[c];
+        scale[j] = 1.0f;
+        shift[j] = table[c];
+        tilt[j] = table[columns + c];
+        factor[j] = invstd[c] * (gamma ? gamma[c] : 1.0f);
+    }
+    normalise_grad(x, dy, dx, p, columns, center, scale, shift, tilt, factor);
+}
+
+#define GRAD_APPLY(T, S, V)                                                                                             \
+    extern "C" __global__ void __launch_bounds__(256) batch_norm_grad_apply##V##_##S(                                   \
+        const T *x, const T *dy, T *dx, const float *mean, const float *invstd, const float *gamma, const float *table, \
+        i64 rows, i64 stretch, int columns) {                                                                           \
+        grad_apply<V>(x, dy, dx, mean, invstd, gamma, table, rows, stretch, columns);                                   \
+    }
+FOR_PACKS(GRAD_APPLY)

@@ -1,0 +1,311 @@
+// What all kernels share: element types, conversions, reductions with a fixed order, activations.
+//
+// The kernels are compiled twice: by NVRTC for GPUs, and as C++ for the emulated driver of the tests, which defines
+// RUNNER_EMULATED and supplies what a GPU has and C++ lacks (threadIdx, __syncthreads, __shfl_*_sync, …). They use no
+// header but those of this folder, so that nothing of a CUDA toolkit is needed to build them.
+//
+// Rules that every kernel keeps:
+// - `extern "C" __global__ void name_type(...)`: no mangled names, the element type last (`softmax_bf16`).
+// - Arithmetic is in 32-bit floats (64 where a comment says so), whatever the storage type.
+// - The order of every sum depends on sizes alone: no atomics on floats, no dependence on the number of blocks that run.
+// - Sizes that may pass 2^31 are `long long`; offsets into tensors always are.
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+// ---- 16-bit floats: storage only, arithmetic happens in float -------------------------------------------------------
+
+// The upper half of a float.
+struct bf16 {
+    unsigned short bits;
+};
+
+// IEEE 754 binary16.
+struct f16 {
+    unsigned short bits;
+};
+
+__device__ __forceinline__ float bits_to_float(u32 bits) {
+#ifdef RUNNER_EMULATED
+    return emulated::bit_cast<float>(bits);
+#else
+    return __uint_as_float(bits);
+#endif
+}
+
+__device__ __forceinline__ u32 float_to_bits(float x) {
+#ifdef RUNNER_EMULATED
+    return emulated::bit_cast<u32>(x);
+#else
+    return __float_as_uint(x);
+#endif
+}
+
+__device__ __forceinline__ float to_float(float x) { return x; }
+__device__ __forceinline__ float to_float(u8 x) { return (float)x; }
+__device__ __forceinline__ float to_float(bf16 x) { return bits_to_float((u32)x.bits << 16); }
+__device__ __forceinline__ float to_float(f16 x) {
+#ifdef RUNNER_EMULATED
+    return emulated::half_to_float(x.bits);
+#else
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+    return y;
+#endif
+}
+
+// The nearest value of type T, ties to even; NaN stays NaN.
+template <class T> __device__ __forceinline__ T from_float(float x);
+template <> __device__ __forceinline__ float from_float<float>(float x) { return x; }
+template <> __device__ __forceinline__ bf16 from_float<bf16>(float x) {
+    u32 bits = float_to_bits(x);
+    // Adding just under half of the last place kept, and one more if that place is odd, carries into it as rounding does.
+    u32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    return bf16{(unsigned short)(nan ? 0x7fc0u : rounded)};
+}
+template <> __device__ __forceinline__ f16 from_float<f16>(float x) {
+#ifdef RUNNER_EMULATED
+    return f16{emulated::float_to_half(x)};
+#else
+    f16 y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+#endif
+}
+
+// False for infinities and NaN.
+__device__ __forceinline__ bool is_finite(float x) { return (float_to_bits(x) & 0x7f800000u) != 0x7f800000u; }
+
+// ---- Indices --------------------------------------------------------------------------------------------------------
+
+// Number of this thread in the whole launch, and the number of all of them: for loops that stride over elements.
+__device__ __forceinline__ i64 thread_index() { return (i64)blockIdx.x * blockDim.x + threadIdx.x; }
+__device__ __forceinline__ i64 thread_count() { return (i64)gridDim.x * blockDim.x; }
+
+// Takes the innermost index off a row-major one: gives index % size and leaves index / size. Divisions are in 32 bits
+// throughout, for one in 64 is a subroutine of a hundred instructions: large tensors are walked by rows.
+__device__ __forceinline__ u32 split(u32 &index, u32 size) {
+    u32 quotient = index / size, remainder = index - quotient * size;
+    index = quotient;
+    return remainder;
+}
+
+// A matrix is walked by blocks whose y counts rows and whose x counts columns, or what else a row is made of; the grid's
+// x is over rows, its y over columns, with a stride where they are more. The host's part is `Kernel::over_rows`.
+__device__ __forceinline__ u32 matrix_row() { return blockIdx.x * blockDim.y + threadIdx.y; }
+__device__ __forceinline__ i64 matrix_column() { return (i64)blockIdx.y * blockDim.x + threadIdx.x; }
+__device__ __forceinline__ i64 matrix_column_step() { return (i64)gridDim.y * blockDim.x; }
+
+// ---- Packs: neighbours moved by one instruction ---------------------------------------------------------------------
+
+template <class T, int N> struct alignas(sizeof(T) * N) Pack {
+    T at[N];
+};
+
+// Elements of 16 bytes, the most that a thread loads or stores at once.
+template <class T> constexpr int PACK = 16 / (int)sizeof(T);
+
+// The N elements from p on, as floats. p is a multiple of N elements, or N is 1.
+template <int N, class T> __device__ __forceinline__ void load(const T *p, float (&v)[N]) {
+    Pack<T, N> pack = *(const Pack<T, N> *)p;
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+        v[j] = to_float(pack.at[j]);
+    }
+}
+
+template <int N, class T> __device__ __forceinline__ void store(T *p, const float (&v)[N]) {
+    Pack<T, N> pack;
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+        pack.at[j] = from_float<T>(v[j]);
+    }
+    *(Pack<T, N> *)p = pack;
+}
+
+// Calls f.pack<N>(i) for the packs of N among n elements, i being the first of each, and f.pack<1>(i) for those that fill
+// no pack. The threads of the launch, at least N, stride over them.
+template <int N, class F> __device__ __forceinline__ void for_packs(i64 n, const F &f) {
+    i64 whole = n - n % N;
+    for (i64 i = thread_index() * N; i < whole; i += thread_count() * N) {
+        f.template pack<N>(i);
+    }
+    i64 i = whole + thread_index();
+    if (i < n) {
+        f.template pack<1>(i);
+    }
+}
+
+// ---- Reductions -----------------------------------------------------------------------------------------------------
+
+// Sum over the 32 threads of a warp, in every thread: a butterfly, the same order every time. All threads must call it.
+template <class S> __device__ __forceinline__ S warp_sum(S x) {
+    for (int offset = 16; offset > 0; offset >>= 1) {
+        x += __shfl_xor_sync(0xffffffffu, x, offset);
+    }
+    return x;
+}
+
+__device__ __forceinline__ float warp_max(float x) {
+    for (int offset = 16; offset > 0; offset >>= 1) {
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, offset));
+    }
+    return x;
+}
+
+// Sum over the threads of a block of at most 1024, a multiple of 32 in x alone; in every thread. All must call it.
+template <class S> __device__ __forceinline__ S block_sum(S x) {
+    __shared__ S partial[32];
+    int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, warps = blockDim.x >> 5;
+    x = warp_sum(x);
+    __syncthreads();  // `partial` may still be read from the call before.
+    if (lane == 0) {
+        partial[warp] = x;
+    }
+    __syncthreads();
+    return warp_sum(lane < warps ? partial[lane] : S(0));
+}
+
+__device__ __forceinline__ float block_max(float x) {
+    __shared__ float partial[32];
+    int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, warps = blockDim.x >> 5;
+    x = warp_max(x);
+    __syncthreads();
+    if (lane == 0) {
+        partial[warp] = x;
+    }
+    __syncthreads();
+    return warp_max(lane < warps ? partial[lane] : partial[0]);
+}
+
+// ---- Activations ----------------------------------------------------------------------------------------------------
+
+// As src/backend/cuda/lower/mod.rs numbers them; torch.nn defines them.
+enum Activation {
+    NO_ACTIVATION = 0,
+    RELU = 1,
+    RELU6 = 2,
+    LEAKY_RELU = 3,
+    ELU = 4,
+    GELU = 5,
+    GELU_TANH = 6,
+    SILU = 7,
+    TANH = 8,
+    SIGMOID = 9,
+    HARDSIGMOID = 10,
+    HARDSWISH = 11,
+};
+
+__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+// act(x). `slope` is the parameter of leaky ReLU and ELU. Comparisons are written so that NaN passes through.
+__device__ __forceinline__ float activate(int act, float slope, float x) {
+    switch (act) {
+    case RELU: return x < 0.0f ? 0.0f : x;
+    case RELU6: return x < 0.0f ? 0.0f : (x > 6.0f ? 6.0f : x);
+    case LEAKY_RELU: return x > 0.0f ? x : slope * x;
+    case ELU: return x > 0.0f ? x : slope * expm1f(x);
+    case GELU: return 0.5f * x * (1.0f + erff(x * 0.70710678f));
+    case GELU_TANH: return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
+    case SILU: return x * sigmoid(x);
+    case TANH: return tanhf(x);
+    case SIGMOID: return sigmoid(x);
+    case HARDSIGMOID: return x <= -3.0f ? 0.0f : (x >= 3.0f ? 1.0f : (x + 3.0f) / 6.0f);
+    case HARDSWISH: return x <= -3.0f ? 0.0f : (x >= 3.0f ? x : x * (x + 3.0f) / 6.0f);
+    default: return x;
+    }
+}
+
+// dy · act'(x), with torch's values at kinks. `saved` is act(x) where Activation::grad_from_output says so, else x.
+__device__ __forceinline__ float activate_grad(int act, float slope, float saved, float dy) {
+    float s = saved;
+    switch (act) {
+    case RELU: return s > 0.0f ? dy : 0.0f;
+    case RELU6: return s > 0.0f && s < 6.0f ? dy : 0.0f;
+    case LEAKY_RELU: return s > 0.0f ? dy : slope * dy;
+    // With a negative scale the output's sign does not tell the input's, and the input is saved.
+    case ELU: return s > 0.0f ? dy : dy * (slope >= 0.0f ? s + slope : slope * expf(s));
+    case GELU: {
+        float cdf = 0.5f * (1.0f + erff(s * 0.70710678f)), density = 0.39894228f * expf(-0.5f * s * s);
+        return dy * (cdf + s * density);
+    }
+    case GELU_TANH: {
+        float t = tanhf(0.79788456f * (s + 0.044715f * s * s * s));
+        float inner = 0.79788456f * (1.0f + 3.0f * 0.044715f * s * s);
+        return dy * 0.5f * (1.0f + t + s * (1.0f - t * t) * inner);
+    }
+    case SILU: {
+        float g = sigmoid(s);
+        return dy * g * (1.0f + s * (1.0f - g));
+    }
+    case TANH: return dy * (1.0f - s * s);
+    case SIGMOID: return dy * s * (1.0f - s);
+    case HARDSIGMOID: return s > 0.0f && s < 1.0f ? dy / 6.0f : 0.0f;
+    case HARDSWISH: return s <= -3.0f ? 0.0f : (s >= 3.0f ? dy : dy * (s / 3.0f + 0.5f));
+    default: return dy;
+    }
+}
+
+// Expands CASE(act) to a case for every activation, so that N elements share one decision.
+#define FOR_ACTIVATIONS(CASE)                                                                                        \
+    CASE(RELU) CASE(RELU6) CASE(LEAKY_RELU) CASE(ELU) CASE(GELU) CASE(GELU_TANH) CASE(SILU) CASE(TANH) CASE(SIGMOID) \
+    CASE(HARDSIGMOID) CASE(HARDSWISH)
+
+// v = act(v) for N elements.
+template <int N> __device__ __forceinline__ void activate_all(int act, float slope, float (&v)[N]) {
+    switch (act) {
+#define CASE(ACT)                             \
+    case ACT:                                 \
+        for (int j = 0; j < N; ++j) {         \
+            v[j] = activate(ACT, slope, v[j]); \
+        }                                     \
+        break;
+        FOR_ACTIVATIONS(CASE)
+#undef CASE
+    default: break;
+    }
+}
+
+// dy = dy · act' for N elements.
+template <int N>
+__device__ __forceinline__ void activate_grad_all(int act, float slope, const float (&saved)[N], float (&dy)[N]) {
+    switch (act) {
+#define CASE(ACT)                                              \
+    case ACT:                                                  \
+        for (int j = 0; j < N; ++j) {                          \
+            dy[j] = activate_grad(ACT, slope, saved[j], dy[j]); \
+        }                                                      \
+        break;
+        FOR_ACTIVATIONS(CASE)
+#undef CASE
+    default: break;
+    }
+}
+
+// ---- Loops ----------------------------------------------------------------------------------------------------------
+
+// How many times the compiler is to unroll the loop that follows.
+#ifdef RUNNER_EMULATED
+#define UNROLL(times)
+#else
+#define PRAGMA(text) _Pragma(#text)
+#define UNROLL(times) PRAGMA(unroll (times))
+#endif
+
+// ---- Instantiation --------------------------------------------------------------------------------------------------
+
+// FOR_FLOATS(M) defines M(type, suffix) for every float storage type.
+#define FOR_FLOATS(M) M(float, f32) M(bf16, bf16) M(f16, f16)
+
+// Shared memory whose size the launch gives.
+#ifdef RUNNER_EMULATED
+#define DYNAMIC_SHARED(type, name) type *name = (type *)emulated::dynamic_shared()
+#else
+#define DYNAMIC_SHARED(type, name)                  \
+    extern __shared__ __align__(16) u8 name##_raw[]; \
+    type *name = (type *)name##_raw
+#endif

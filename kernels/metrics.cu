@@ -1,0 +1,105 @@
+// Running sums of metrics: doubles totals [8], of which src/graph/op/metrics.rs names the places. A batch's counts and
+// errors are summed by block into partials [gridDim.x][2] and added by a second launch, which a launch of one block does
+// without. A loss that is not finite is counted, and its batch left out.
+#include "rows.cuh"
+
+enum Slot { LOSS = 0, ROWS = 1, CORRECT = 2, ABS_ERROR = 3, SQUARED_ERROR = 4, ELEMENTS = 5, NOT_FINITE = 6 };
+
+// Adds the sums of one batch, in all threads of the one block that runs: `a` is the number of right rows if `elements`
+// is 0, else the absolute error; `b` is the squared error.
+__device__ __forceinline__ void add_batch(double a, double b, const float *loss, double rows, double elements,
+                                          double *totals) {
+    if (threadIdx.x > 0) {
+        return;
+    }
+    if (!is_finite(loss[0])) {
+        totals[NOT_FINITE] += 1.0;
+        return;
+    }
+    totals[LOSS] += loss[0] * rows;
+    totals[ROWS] += rows;
+    if (elements == 0.0) {
+        totals[CORRECT] += a;
+    } else {
+        totals[ABS_ERROR] += a;
+        totals[SQUARED_ERROR] += b;
+        totals[ELEMENTS] += elements;
+    }
+}
+
+// What a block does with its sums, of which each thread has a part.
+__device__ __forceinline__ void store_sums(double a, double b, const float *loss, double rows, double elements,
+                                           double *partials, double *totals) {
+    a = block_sum(a);
+    b = block_sum(b);
+    if (gridDim.x == 1) {
+        add_batch(a, b, loss, rows, elements, totals);
+    } else if (threadIdx.x == 0) {
+        partials[2 * (i64)blockIdx.x] = a;
+        partials[2 * (i64)blockIdx.x + 1] = b;
+    }
+}
+
+// Second stage; one block.
+extern "C" __global__ void __launch_bounds__(256)
+    metrics_totals(const double *partials, int blocks, const float *loss, double rows, double elements, double *totals) {
+    double a = 0.0, b = 0.0;
+    for (int i = threadIdx.x; i < blocks; i += blockDim.x) {
+        a += partials[2 * i];
+        b += partials[2 * i + 1];
+    }
+    store_sums(a, b, loss, rows, elements, nullptr, totals);
+}
+
+// Rows of x [rows, length] whose largest element is the target's; the first of equals counts.
+template <int TEAM, class T>
+__device__ __forceinline__ void accuracy(const T *x, const int *targets, const float *loss, double *partials,
+                                         double *totals, i64 rows, int length) {
+    double right = 0.0;
+    for (i64 r = team_index<TEAM>(); r < rows; r += team_count<TEAM>()) {
+        const T *row = x + r * length;
+        int target = targets[r];
+        bool known = target >= 0 && target < length;
+        float best = to_float(row[known ? target : 0]);
+        int larger = known ? 0 : 1;
+        for (int i = member<TEAM>(); i < length; i += members<TEAM>()) {
+            float v = to_float(row[i]);
+            // Written so that NaN is never right.
+            larger += i == target || (i < target ? v < best : v <= best) ? 0 : 1;
+        }
+        if (team_sum<TEAM>(larger) == 0 && member<TEAM>() == 0) {
+            right += 1.0;
+        }
+    }
+    store_sums(right, 0.0, loss, (double)rows, 0.0, partials, totals);
+}
+
+#define ACCURACY(T, S, TEAM, NAME)                                                                              \
+    extern "C" __global__ void __launch_bounds__(1024)                                                          \
+        accuracy_##NAME##_##S(const T *x, const int *targets, const float *loss, double *partials,              \
+                              double *totals, i64 rows, int length) {                                           \
+        accuracy<TEAM>(x, targets, loss, partials, totals, rows, length);                                       \
+    }
+FOR_TEAMS_AND_FLOATS(ACCURACY)
+
+// Σ |x − t| and Σ (x − t)² over n elements in `rows` rows.
+template <class T>
+__device__ __forceinline__ void errors(const T *x, const float *t, const float *loss, double *partials, double *totals,
+                                       i64 rows, i64 n) {
+    double absolute = 0.0, squared = 0.0;
+#pragma unroll 4
+    for (i64 i = thread_index(); i < n; i += thread_count()) {
+        double d = to_float(x[i]) - t[i];
+        absolute += fabs(d);
+        squared += d * d;
+    }
+    store_sums(absolute, squared, loss, (double)rows, (double)n, partials, totals);
+}
+
+#define ERRORS(T, S)                                                                                         \
+    extern "C" __global__ void __launch_bounds__(256)                                                        \
+        errors_##S(const T *x, const float *t, const float *loss, double *partials, double *totals,          \
+                   i64 rows, i64 n) {                                                                        \
+        errors(x, t, loss, partials, totals, rows, n);                                                       \
+    }
+FOR_FLOATS(ERRORS)

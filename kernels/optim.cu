@@ -1,0 +1,374 @@
+// The update: gradient sums, the gradient's norm, optimizers, over all tensors in one launch. All tensors are floats.
+//
+// Tensors are cut into chunks of `chunk` elements (a multiple of 4), one a block. `chunks` says of each block its tensor
+// and which of the tensor's chunks is its own; src/backend/cuda/lower/optim.rs makes these tables.
+#include "common.cuh"
+
+struct Chunk {
+    i64 tensor;
+    i64 number;
+};
+
+// sum += grad.
+extern "C" __global__ void __launch_bounds__(256) accumulate_f32(const float *grad, float *sum, i64 n) {
+    i64 fours = n / 4;
+    for (i64 i = thread_index(); i < fours; i += thread_count()) {
+        float4 a = ((const float4 *)grad)[i], b = ((const float4 *)sum)[i];
+        ((float4 *)sum)[i] = make_float4(b.x + a.x, b.y + a.y, b.z + a.z, b.w + a.w);
+    }
+    i64 rest = fours * 4 + thread_index();
+    if (rest < n) {
+        sum[rest] += grad[rest];
+    }
+}
+
+// A tensor of the two kernels below; 16 bytes.
+struct Span {
+    float *data;
+    i64 length;
+};
+
+// Calls f(i, count) for the thread's share of n elements: those from i on, four of them but at the end.
+template <class F> __device__ __forceinline__ void by_fours(i64 n, F f) {
+    for (i64 i = (i64)threadIdx.x * 4; i < n; i += (i64)blockDim.x * 4) {
+        f(i, n - i < 4 ? (int)(n - i) : 4);
+    }
+}
+
+// Four elements from `from` on, or the first `n` of them.
+__device__ __forceinline__ void load_four(const float *from, int n, float (&x)[4]) {
+    if (n == 4) {
+        float4 v = *(const float4 *)from;
+        x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
+    } else {
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            x[k] = k < n ? from[k] : 0.0f;
+        }
+    }
+}
+
+__device__ __forceinline__ void store_four(float *to, int n, const float (&x)[4]) {
+    if (n == 4) {
+        *(float4 *)to = make_float4(x[0], x[1], x[2], x[3]);
+    } else {
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            if (k < n) {
+                to[k] = x[k];
+            }
+        }
+    }
+}
+
+// All elements of all tensors = 0.
+extern "C" __global__ void __launch_bounds__(256) zero_f32(const Span *tensors, const Chunk *chunks, int chunk) {
+    Chunk c = chunks[blockIdx.x];
+    Span t = tensors[c.tensor];
+    float *data = t.data + c.number * chunk;
+    by_fours(min(t.length - c.number * chunk, (i64)chunk), [&](i64 i, int n) {
+        const float zero[4] = {};
+        store_four(data + i, n, zero);
+    });
+}
+
+// ---- The norm of all gradients together -----------------------------------------------------------------------------
+
+// First stage: the sum of a chunk's squares, in doubles, into partials [gridDim.x].
+extern "C" __global__ void __launch_bounds__(256)
+    grad_squares_f32(const Span *tensors, const Chunk *chunks, int chunk, double *partials) {
+    Chunk c = chunks[blockIdx.x];
+    Span t = tensors[c.tensor];
+    const float *data = t.data + c.number * chunk;
+    double sum = 0.0;
+    by_fours(min(t.length - c.number * chunk, (i64)chunk), [&](i64 i, int n) {
+        float g[4];
+        load_four(data + i, n, g);
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            sum += (double)g[k] * g[k];
+        }
+    });
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) {
+        partials[blockIdx.x] = sum;
+    }
+}
+
+// Second stage, one block: norm = |gradient scale / loss scale| · sqrt(Σ partials).
+extern "C" __global__ void __launch_bounds__(1024)
+    grad_norm(const double *partials, i64 blocks, const float *schedule, float *norm) {
+    double sum = 0.0;
+    for (i64 i = threadIdx.x; i < blocks; i += blockDim.x) {
+        sum += partials[i];
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) {
+        norm[0] = (float)(sqrt(sum) * fabs((double)(schedule[1] / schedule[2])));
+    }
+}
+
+// ---- Optimizers -----------------------------------------------------------------------------------------------------
+
+// What all tensors' updates need of this step.
+struct Now {
+    // The scheduled learning rate, and the part of it that no tensor's factor changes.
+    double lr, floor;
+    // Adam's 1 − beta1^step and sqrt(1 − beta2^step).
+    double correction1, correction2;
+    // Number of this step, from 1.
+    i64 step;
+    // Factor of every gradient.
+    float scale;
+    // 0 if the loss, or a scaled gradient, is not finite: then nothing is updated.
+    int updates;
+};
+
+// Before the update, by one thread: counts the step, and works out what depends on it. schedule: learning rate, gradient
+// scale, loss scale, floor of the learning rate. `norm` is null if gradients are neither clipped nor scaled; `clip_norm`
+// is infinite if they are not clipped. `scale` is null, or the scaler's factor of the loss, and so of the gradients and
+// their norm.
+extern "C" __global__ void __launch_bounds__(32)
+    optimizer_begin(const float *schedule, const float *loss, const float *norm, float clip_norm, const float *scale,
+                    double beta1, double beta2, i64 *counter, Now *now) {
+    if (threadIdx.x > 0) {
+        return;
+    }
+    Now n;
+    // Scaled gradients that are not finite are no reason to worry: the next ones will be scaled less.
+    n.updates = is_finite(loss[0]) && (!scale || is_finite(norm[0])) ? 1 : 0;
+    n.step = *counter + n.updates;
+    *counter = n.step;
+    n.lr = schedule[0];
+    n.floor = schedule[3];
+    float loss_scale = scale ? scale[0] : 1.0f;
+    n.scale = schedule[1] / schedule[2] / loss_scale;
+    if (norm) {
+        float factor = clip_norm / (norm[0] / loss_scale + 1e-6f);
+        // Not fminf: a norm that is NaN must show in the parameters.
+        n.scale *= factor > 1.0f ? 1.0f : factor;
+    }
+    n.correction1 = 1.0 - pow(beta1, (double)n.step);
+    n.correction2 = sqrt(1.0 - pow(beta2, (double)n.step));
+    *now = n;
+}
+
+// A tensor: 64 bytes. State that the rule does without is null.
+struct Tensor {
+    float *parameter;
+    const float *grad;
+    float *state[3];
+    i64 length;
+    double lr_scale, weight_decay;
+};
+
+// a + w · (b − a)
+__device__ __forceinline__ float lerp(float a, float b, float w) { return w * (b - a) + a; }
+
+// The gradient as the rule sees it: scaled, and with `decay` times the parameter.
+__device__ __forceinline__ float decayed(float g, float p, float scale, float decay) {
+    return decay != 0.0f ? decay * p + g * scale : g * scale;
+}
+
+// Updates the block's chunk: `rule.prepare` once, then `rule.element` for each element. STATE is the number of places of
+// `Tensor::state` that the rule may use.
+template <int STATE, class Rule>
+__device__ __forceinline__ void update(const Now *now, const Tensor *tensors, const Chunk *chunks, int chunk, Rule rule) {
+    if (!now->updates) {
+        return;
+    }
+    Chunk c = chunks[blockIdx.x];
+    Tensor t = tensors[c.tensor];
+    // Doubles are slow on many devices: one thread works out what all need.
+    __shared__ Rule shared;
+    if (threadIdx.x == 0) {
+        rule.prepare(*now, t);
+        shared = rule;
+    }
+    __syncthreads();
+    rule = shared;
+    i64 start = c.number * chunk;
+    by_fours(min(t.length - start, (i64)chunk), [&](i64 i, int n) {
+        float p[4], g[4], s[STATE][4];
+        load_four(t.parameter + start + i, n, p);
+        load_four(t.grad + start + i, n, g);
+#pragma unroll
+        for (int k = 0; k < STATE; k++) {
+            if (t.state[k]) {
+                load_four(t.state[k] + start + i, n, s[k]);
+            }
+        }
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            float of[STATE];
+#pragma unroll
+            for (int k = 0; k < STATE; k++) {
+                of[k] = t.state[k] ? s[k][e] : 0.0f;
+            }
+            rule.element(p[e], g[e], of, t);
+#pragma unroll
+            for (int k = 0; k < STATE; k++) {
+                s[k][e] = of[k];
+            }
+        }
+        store_four(t.parameter + start + i, n, p);
+#pragma unroll
+        for (int k = 0; k < STATE; k++) {
+            if (t.state[k]) {
+                store_four(t.state[k] + start + i, n, s[k]);
+            }
+        }
+    });
+}
+
+// A tensor's learning rate.
+__device__ __forceinline__ double rate(const Now &now, const Tensor &t) {
+    return (now.lr - now.floor) * t.lr_scale + now.floor;
+}
+
+// Gradient descent; state: momentum_buffer. Nesterov's look-ahead as in Sutskever et al. 2013.
+struct Sgd {
+    float momentum, dampening;
+    int nesterov;
+    float lr, decay, scale;
+    int first;
+
+    __device__ __forceinline__ void prepare(const Now &now, const Tensor &t) {
+        lr = (float)rate(now, t);
+        decay = (float)t.weight_decay;
+        scale = now.scale;
+        first = now.step <= 1;
+    }
+
+    __device__ __forceinline__ void element(float &p, float g, float (&s)[1], const Tensor &t) const {
+        float d = decayed(g, p, scale, decay);
+        if (t.state[0]) {
+            float v = first ? d : s[0] * momentum + (1.0f - dampening) * d;
+            s[0] = v;
+            d = nesterov ? momentum * v + d : v;
+        }
+        p -= lr * d;
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(256)
+    sgd_f32(const Now *now, const Tensor *tensors, const Chunk *chunks, int chunk, float momentum, float dampening,
+            int nesterov) {
+    Sgd rule;
+    rule.momentum = momentum;
+    rule.dampening = dampening;
+    rule.nesterov = nesterov;
+    update<1>(now, tensors, chunks, chunk, rule);
+}
+
+// Adam (Kingma & Ba 2015), AdamW (Loshchilov & Hutter 2019) if `decoupled`; state: exp_avg, exp_avg_sq, and
+// max_exp_avg_sq for AMSGrad (Reddi et al. 2018).
+struct Adam {
+    double beta1, beta2;
+    float eps;
+    int decoupled;
+    float step_size, correction, decay, keep, scale, share1, share2, keep2;
+
+    __device__ __forceinline__ void prepare(const Now &now, const Tensor &t) {
+        double lr = rate(now, t);
+        step_size = (float)(-lr / now.correction1);
+        correction = (float)now.correction2;
+        decay = decoupled ? 0.0f : (float)t.weight_decay;
+        keep = decoupled ? (float)(1.0 - lr * t.weight_decay) : 1.0f;
+        scale = now.scale;
+        share1 = (float)(1.0 - beta1);
+        share2 = (float)(1.0 - beta2);
+        keep2 = (float)beta2;
+    }
+
+    __device__ __forceinline__ void element(float &p, float g, float (&s)[3], const Tensor &t) const {
+        float w = p * keep;
+        float d = decayed(g, w, scale, decay);
+        float m = lerp(s[0], d, share1);
+        float v = share2 * d * d + s[1] * keep2;
+        s[0] = m;
+        s[1] = v;
+        if (t.state[2]) {
+            // Not fmaxf: NaN must show.
+            v = s[2] > v || s[2] != s[2] ? s[2] : v;
+            s[2] = v;
+        }
+        p = w + step_size * m / (sqrtf(v) / correction + eps);
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(256)
+    adam_f32(const Now *now, const Tensor *tensors, const Chunk *chunks, int chunk, double beta1, double beta2,
+             float eps, int decoupled) {
+    Adam rule;
+    rule.beta1 = beta1;
+    rule.beta2 = beta2;
+    rule.eps = eps;
+    rule.decoupled = decoupled;
+    update<3>(now, tensors, chunks, chunk, rule);
+}
+
+// RMSprop (Hinton 2012); state: square_avg, momentum_buffer, grad_avg.
+struct RmsProp {
+    double alpha;
+    float eps, momentum;
+    float lr, decay, scale, share, keep;
+
+    __device__ __forceinline__ void prepare(const Now &now, const Tensor &t) {
+        lr = (float)rate(now, t);
+        decay = (float)t.weight_decay;
+        scale = now.scale;
+        share = (float)(1.0 - alpha);
+        keep = (float)alpha;
+    }
+
+    __device__ __forceinline__ void element(float &p, float g, float (&s)[3], const Tensor &t) const {
+        float d = decayed(g, p, scale, decay);
+        float v = share * d * d + s[0] * keep;
+        s[0] = v;
+        if (t.state[2]) {
+            float m = lerp(s[2], d, share);
+            s[2] = m;
+            v -= m * m;
+        }
+        float step = d / (sqrtf(v) + eps);
+        if (t.state[1]) {
+            step = s[1] * momentum + step;
+            s[1] = step;
+        }
+        p -= lr * step;
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(256)
+    rmsprop_f32(const Now *now, const Tensor *tensors, const Chunk *chunks, int chunk, double alpha, float eps,
+                float momentum) {
+    RmsProp rule;
+    rule.alpha = alpha;
+    rule.eps = eps;
+    rule.momentum = momentum;
+    update<3>(now, tensors, chunks, chunk, rule);
+}
+
+// ---- Loss scaling ---------------------------------------------------------------------------------------------------
+
+// Dynamic loss scaling (Micikevicius et al. 2018), by one thread, after the update: the scale shrinks if the gradients'
+// norm is not finite, and grows after `interval` updates in a row with a norm that is, unless it would become infinite.
+extern "C" __global__ void __launch_bounds__(32)
+    update_scale(const float *norm, float growth, float backoff, int interval, float *scale, i64 *tracker) {
+    if (threadIdx.x > 0) {
+        return;
+    }
+    i64 updates = *tracker + 1;
+    if (!is_finite(norm[0])) {
+        *scale *= backoff;
+        updates = 0;
+    } else if (updates >= interval) {
+        float grown = *scale * growth;
+        if (is_finite(grown)) {
+            *scale = grown;
+        }
+        updates = 0;
+    }
+    *tracker = updates;
+}
