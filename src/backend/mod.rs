@@ -1,9 +1,13 @@
 //! Devices: what runs a planned program. A backend knows the graph and the plan, never the configuration file.
 
 pub mod cpu;
+pub mod cuda;
 pub mod reference;
+mod trace;
 
-use crate::graph::{Graph, Node, NodeId, ValueId, VarId};
+pub use trace::{Detail, Span, Track, Work};
+
+use crate::graph::{DType, Graph, Node, NodeId, ValueId, VarId};
 use crate::plan::Plan;
 use anyhow::Result;
 use std::fmt;
@@ -20,6 +24,35 @@ impl fmt::Display for DeviceError {
 }
 
 impl std::error::Error for DeviceError {}
+
+/// Bytes of a device's own memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceMemory {
+    /// Not in use by anybody.
+    pub free: usize,
+    /// All.
+    pub total: usize,
+}
+
+/// Bytes that an executable allocates on its device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Demand {
+    /// Batch slots of its own.
+    pub batches: usize,
+    /// Everything.
+    pub total: usize,
+}
+
+/// Bytes that an executable has on a device with memory of its own, in the words of `torch.cuda`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Holding something from step to step: variables, batches, tables.
+    pub allocated: usize,
+    /// Taken from the device.
+    pub reserved: usize,
+    /// Largest number of bytes that have been in use at one time.
+    pub peak: usize,
+}
 
 /// Host memory that a batch is written to and a device reads from: page-locked where the device asks for that.
 /// 64-byte aligned, zeroed at allocation.
@@ -67,8 +100,45 @@ pub trait Backend: Send + Sync {
     /// For people: `cpu (2 threads, avx512)`.
     fn describe(&self) -> String;
 
+    /// True if values of type `dtype` can be computed. A program with any other value does not compile.
+    fn supports(&self, dtype: DType) -> bool {
+        !dtype.is_half()
+    }
+
+    /// True if [`Executable::run`] returns before the work is done.
+    fn is_asynchronous(&self) -> bool {
+        false
+    }
+
+    /// The most operations a second that the device can do, in GFLOP/s, measured now by a loop made for that; `None` if
+    /// there is no such loop: then the fastest matrix product must do.
+    ///
+    /// # Errors
+    /// The device failed.
+    fn measured_peak(&self) -> Result<Option<f64>> {
+        Ok(None)
+    }
+
+    /// True if products of 32-bit floats can be computed with factors rounded to TF32.
+    fn supports_tf32(&self) -> bool {
+        false
+    }
+
     /// Scratch bytes that `node` needs while it runs. Depends on nothing that is not known before the first step.
     fn workspace(&self, graph: &Graph, node: &Node) -> usize;
+
+    /// The device's memory; `None` if it has none of its own.
+    ///
+    /// # Errors
+    /// The device failed.
+    fn memory(&self) -> Result<Option<DeviceMemory>> {
+        Ok(None)
+    }
+
+    /// What [`Backend::compile`] allocates for `plan`.
+    fn demand(&self, plan: &Plan) -> Demand {
+        Demand { batches: 0, total: plan.device_bytes() }
+    }
 
     /// Memory for a batch slot.
     ///
@@ -110,6 +180,14 @@ pub trait Executable: Send {
     /// The device failed.
     fn wait_slot(&mut self, slot: usize) -> Result<()>;
 
+    /// Adds to `into` the losses of the runs of training programs since the last call, oldest first: of those runs that are
+    /// known to be done or, with `wait`, of all. A run whose loss is not finite changes no parameters; neither do those
+    /// that were enqueued behind it before it could be known.
+    ///
+    /// # Errors
+    /// The device failed.
+    fn losses(&mut self, wait: bool, into: &mut Vec<f32>) -> Result<()>;
+
     /// Reads a value with [`crate::graph::Role::Output`] of the last run of `program`.
     ///
     /// # Errors
@@ -123,12 +201,19 @@ pub trait Executable: Send {
     /// The device failed.
     fn find_not_finite(&mut self, program: usize, batch: &HostBuffer) -> Result<Option<NodeId>>;
 
-    /// Runs a program once; seconds that each node took.
+    /// Runs `steps` steps, each of them `programs` one after the other, all on `batch`, enqueued without waiting as in
+    /// training; returns when they are done, with what was done when. They are runs like others: parameters change, and
+    /// losses are given out by [`Executable::losses`].
     ///
     /// # Errors
     /// The device failed.
-    fn profile(&mut self, program: usize, batch: &HostBuffer) -> Result<Vec<f64>>;
+    fn trace(&mut self, programs: &[usize], batch: &HostBuffer, steps: usize, detail: Detail) -> Result<Vec<Span>>;
 
     /// Largest number of bytes in use so far, batch slots excluded: the plan's total if plan and device agree.
     fn peak_bytes(&self) -> usize;
+
+    /// What it has of the device's memory; `None` if the device has none of its own.
+    fn memory_use(&self) -> Option<MemoryUse> {
+        None
+    }
 }

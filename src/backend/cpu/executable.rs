@@ -5,10 +5,10 @@ use super::lower::lower;
 use super::memory::zeroed;
 use super::simd::SimdLevel;
 use super::threads::Pool;
-use crate::backend::{Executable, HostBuffer};
+use crate::backend::{Detail, Executable, HostBuffer, Span, Track, Work};
 use crate::graph::{DType, Node, NodeId, ValueId, VarId};
 use crate::plan::{Place, Plan, Program, Region};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use memmap2::MmapMut;
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,6 +24,8 @@ pub struct CpuExecutable {
     persistent: MmapMut,
     transient: MmapMut,
     touched: Touched,
+    /// Losses of training steps that nobody has asked for yet.
+    losses: Vec<f32>,
 }
 
 impl CpuExecutable {
@@ -39,7 +41,15 @@ impl CpuExecutable {
             .collect::<Result<_>>()?;
         let persistent = zeroed(plan.persistent_bytes).context("no memory for parameters and optimizer state")?;
         let transient = zeroed(plan.transient_bytes).context("no memory for activations and gradients")?;
-        Ok(CpuExecutable { plan, pool, programs, persistent, transient, touched: Touched::default() })
+        Ok(CpuExecutable {
+            plan,
+            pool,
+            programs,
+            persistent,
+            transient,
+            touched: Touched::default(),
+            losses: Vec::new(),
+        })
     }
 
     fn variable(&self, var: VarId, bytes: usize) -> Result<std::ops::Range<usize>> {
@@ -89,6 +99,16 @@ impl CpuExecutable {
         Ok(())
     }
 
+    /// Keeps the loss of `program`, which has just run, if it trains.
+    fn note_loss(&mut self, program: usize) -> Result<()> {
+        if let Some(loss) = self.plan.programs[program].training_loss {
+            let mut bytes = [0; 4];
+            self.output(program, loss, &mut bytes)?;
+            self.losses.push(f32::from_ne_bytes(bytes));
+        }
+        Ok(())
+    }
+
     /// True if every number of a float value is finite.
     fn is_finite(&self, program: usize, value: ValueId, bases: Bases) -> bool {
         let program = &self.plan.programs[program];
@@ -122,7 +142,13 @@ impl Executable for CpuExecutable {
     }
 
     fn run(&mut self, program: usize, _slot: usize, batch: &HostBuffer) -> Result<()> {
-        self.run_with(program, batch, |_, _, _| true)
+        self.run_with(program, batch, |_, _, _| true)?;
+        self.note_loss(program)
+    }
+
+    fn losses(&mut self, _wait: bool, into: &mut Vec<f32>) -> Result<()> {
+        into.append(&mut self.losses);
+        Ok(())
     }
 
     /// Nothing to wait for: [`Executable::run`] returns when the program is done.
@@ -157,16 +183,32 @@ impl Executable for CpuExecutable {
         Ok(found)
     }
 
-    fn profile(&mut self, program: usize, batch: &HostBuffer) -> Result<Vec<f64>> {
-        let mut seconds = Vec::new();
-        let mut last = Instant::now();
-        self.run_with(program, batch, |_, _, _| {
-            let now = Instant::now();
-            seconds.push((now - last).as_secs_f64());
-            last = now;
-            true
-        })?;
-        Ok(seconds)
+    fn trace(&mut self, programs: &[usize], batch: &HostBuffer, steps: usize, detail: Detail) -> Result<Vec<Span>> {
+        let origin = Instant::now();
+        let mut spans = Vec::new();
+        for step in 0..steps {
+            for &program in programs {
+                let mut span = |work, start: Instant, end: Instant| {
+                    let [start, end] = [start, end].map(|t| (t - origin).as_secs_f64());
+                    spans.push(Span { step, program, track: Track::Compute, work, start, end });
+                };
+                let begun = Instant::now();
+                let mut last = begun;
+                self.run_with(program, batch, |node, _, _| {
+                    if detail == Detail::Nodes {
+                        let now = Instant::now();
+                        span(Work::Node(NodeId(node as u32)), last, now);
+                        last = now;
+                    }
+                    true
+                })?;
+                if detail == Detail::Programs {
+                    span(Work::Program, begun, Instant::now());
+                }
+                self.note_loss(program)?;
+            }
+        }
+        Ok(spans)
     }
 
     fn peak_bytes(&self) -> usize {
@@ -178,6 +220,9 @@ impl Executable for CpuExecutable {
 fn compile(plan: &Plan, program: &Program, level: SimdLevel, threads: usize) -> Result<Steps> {
     let graph = &program.graph;
     let mut steps = Vec::with_capacity(graph.nodes.len());
+    if let Some(v) = graph.values.iter().find(|v| v.dtype.is_half()) {
+        bail!("the program has values of type {}, but the CPU computes in f32 only", v.dtype);
+    }
     for (at, node) in graph.nodes.iter().enumerate() {
         let step = match lower(graph, node, level, threads) {
             None => {

@@ -7,6 +7,7 @@
 use super::threads::Pool;
 use crate::graph::DType;
 use crate::plan::{ALIGN, Region};
+use half::{bf16, f16};
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -21,7 +22,7 @@ macro_rules! elements {
     ($($t:ty => $d:ident),*) => { $(impl Element for $t { const DTYPE: DType = DType::$d; })* };
 }
 
-elements!(f32 => F32, f64 => F64, u8 => U8, u32 => U32, i32 => I32, i64 => I64);
+elements!(f32 => F32, bf16 => BF16, f16 => F16, f64 => F64, u8 => U8, u32 => U32, i32 => I32, i64 => I64);
 
 /// Computes one node. Made when the program is compiled; knows the shapes, not the places.
 pub trait NodeKernel: Send + Sync {

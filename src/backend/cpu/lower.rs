@@ -13,13 +13,13 @@ use super::max_pool::{MaxPoolGradKernel, MaxPoolKernel};
 use super::mean_pool::{MeanPoolGradKernel, MeanPoolKernel, Windows};
 use super::metrics::MetricsKernel;
 use super::normalize::NormalizeKernel;
-use super::optim::{GradNormKernel, OptimizerKernel};
+use super::optim::{GradNormKernel, OptimizerKernel, UpdateScaleKernel};
 use super::products::{Forward, GradWeight};
 use super::shape::{Concat, Permute, Slice};
 use super::simd::SimdLevel;
 use super::softmax::{SoftmaxGradKernel, SoftmaxKernel};
 use super::sum_to::SumToKernel;
-use crate::graph::{Graph, Node, Op, Shape};
+use crate::graph::{Graph, Node, Op, Shape, op};
 
 /// `[N, H, W, C]` of a value that the shape rules know to be a batch of images.
 fn images(shape: &Shape) -> [usize; 4] {
@@ -38,6 +38,8 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
     let y = |i: usize| graph.shape(node.outputs[i]);
     Some(match &node.op {
         Op::Normalize(op) => Box::new(NormalizeKernel::new(op, x(0).last(), level)),
+        // From `F32` to itself: `CpuExecutable` refuses programs with any other float.
+        Op::Cast(_) => Box::new(Permute::new(&op::Permute { perm: (0..x(0).rank()).collect() }, x(0))),
         Op::Linear(op) => {
             let shape = LinearShape { rows: x(0).rows(), inputs: x(0).last(), outputs: y(0).last() };
             Box::new(Forward { kernel: LinearKernel::new(op, shape, level, threads), bias: op.bias, level })
@@ -123,5 +125,6 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
             let lengths = (0..op.tensors.len()).map(|t| x(op.head() + t * op.stride()).len());
             Box::new(OptimizerKernel::new(op, lengths, level))
         }
+        Op::UpdateScale(op) => Box::new(UpdateScaleKernel { op: *op }),
     })
 }

@@ -30,6 +30,7 @@ mod metrics;
 mod normalize;
 mod optim;
 mod parallel;
+mod peak;
 mod products;
 mod rows;
 mod shape;
@@ -77,6 +78,11 @@ impl Backend for CpuBackend {
     fn describe(&self) -> String {
         let s = if self.threads == 1 { "" } else { "s" };
         format!("cpu ({} thread{s}, {})", self.threads, self.level)
+    }
+
+    fn measured_peak(&self) -> Result<Option<f64>> {
+        let pool = threads::Pool::new(self.threads).context("cannot start the compute threads")?;
+        Ok(Some(peak::multiply_adds(&pool, self.level)))
     }
 
     fn workspace(&self, graph: &Graph, node: &Node) -> usize {

@@ -6,7 +6,7 @@ use super::parallel::{CHUNK, for_chunks, vectorised};
 use super::rows::{Dot, sum};
 use super::simd::{Simd, SimdLevel};
 use super::threads::chunks;
-use crate::graph::op::{Algorithm, OptimizerStep};
+use crate::graph::op::{Algorithm, OptimizerStep, UpdateScale};
 use std::ops::Range;
 
 /// A stretch of one tensor: what a task updates.
@@ -141,12 +141,14 @@ impl NodeKernel for OptimizerKernel {
     fn run(&self, frame: &Frame<'_>) {
         let schedule = frame.input::<f32>(0);
         let loss = frame.input::<f32>(1)[0];
-        if !loss.is_finite() {
+        let norm = if self.op.has_norm() { frame.input::<f32>(2)[0] } else { 0.0 };
+        let loss_scale = if self.op.scaled { frame.input::<f32>(3)[0] } else { 1.0 };
+        if !loss.is_finite() || self.op.scaled && !norm.is_finite() {
             return;
         }
-        let mut scale = gradient_scale(schedule);
+        let mut scale = gradient_scale(schedule) / loss_scale;
         if let Some(limit) = self.op.clip_norm {
-            let factor = limit / (frame.input::<f32>(2)[0] + 1e-6);
+            let factor = limit / (norm / loss_scale + 1e-6);
             // A norm that is NaN must show in the parameters, so no `min`, which would drop it.
             scale *= if factor > 1.0 { 1.0 } else { factor };
         }
@@ -155,6 +157,28 @@ impl NodeKernel for OptimizerKernel {
         let now = Now { lr: schedule[0] as f64, floor: schedule[3] as f64, scale, step: counter[0] };
         let operands = frame.operands();
         frame.pool().run(self.pieces.len(), |task, _| self.update(operands, &self.pieces[task], now));
+    }
+}
+
+/// [`UpdateScale`].
+pub struct UpdateScaleKernel {
+    /// The operation.
+    pub op: UpdateScale,
+}
+
+impl NodeKernel for UpdateScaleKernel {
+    fn run(&self, frame: &Frame<'_>) {
+        let norm = frame.input::<f32>(0)[0];
+        let (scale, tracker) = (&mut frame.update::<f32>(1)[0], &mut frame.update::<i64>(2)[0]);
+        *tracker += 1;
+        if !norm.is_finite() {
+            *scale *= self.op.backoff;
+            *tracker = 0;
+        } else if *tracker >= i64::from(self.op.interval) {
+            let grown = *scale * self.op.growth;
+            *scale = if grown.is_finite() { grown } else { *scale };
+            *tracker = 0;
+        }
     }
 }
 

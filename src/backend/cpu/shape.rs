@@ -4,12 +4,15 @@ use super::frame::{Element, Frame, NodeKernel};
 use super::parallel::{for_chunks, rows_per_chunk};
 use super::threads::{Parts, chunks};
 use crate::graph::{DType, Shape, op};
+use half::{bf16, f16};
 
 /// Calls `$f::<T>(…)` with the element type of `$dtype`.
 macro_rules! for_type {
     ($dtype:expr, $self:ident . $f:ident ( $($arg:expr),* )) => {
         match $dtype {
             DType::F32 => $self.$f::<f32>($($arg),*),
+            DType::BF16 => $self.$f::<bf16>($($arg),*),
+            DType::F16 => $self.$f::<f16>($($arg),*),
             DType::F64 => $self.$f::<f64>($($arg),*),
             DType::U8 => $self.$f::<u8>($($arg),*),
             DType::U32 => $self.$f::<u32>($($arg),*),

@@ -256,7 +256,8 @@ fn bytes_and_floats_are_normalised() {
         let bytes: Vec<u8> = (0..n).map(|i| (i * 31 % 256) as u8).collect();
         let per = |k: f32| (0..c).map(|i| k + 0.1 * (i % 7) as f32).collect::<Vec<_>>();
         for (mean, std) in [(vec![0.5], vec![0.25]), (per(0.4), per(0.2))] {
-            let op = Normalize { scale: 1.0 / 255.0, mean: mean.clone(), std: std.clone() };
+            let op =
+                Normalize { scale: 1.0 / 255.0, mean: mean.clone(), std: std.clone(), to: crate::graph::DType::F32 };
             let want: Vec<f64> = (0..n)
                 .map(|i| {
                     let at = |list: &[f32]| list[i % c % list.len()] as f64;

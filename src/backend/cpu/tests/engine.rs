@@ -1,7 +1,7 @@
 use super::harness::{Tensor, plain_variable, simple_plan};
 use crate::backend::cpu::CpuBackend;
 use crate::backend::cpu::simd::SimdLevel;
-use crate::backend::{Backend, Executable, HostBuffer};
+use crate::backend::{Backend, Detail, Executable, HostBuffer, Work};
 use crate::graph::op::{
     Activation, ActivationOp, Binary, BinaryKind, CrossEntropy, CrossEntropyGrad, Linear, LinearGradWeight, Normalize,
     OptimizerStep, Reshape,
@@ -31,7 +31,8 @@ fn classifier(backend: &CpuBackend) -> Classifier {
     let ones = vars.get_or_add(plain_variable("one", DType::F32, &Shape::from([1])));
     let forward = |g: &mut Graph| {
         let x = g.input(Input::Data, DType::U8, Shape::from([ROWS, 2, 2, 1]));
-        let x = g.add1(Normalize { scale: 1.0 / 255.0, mean: vec![0.5], std: vec![0.5] }, &[x]).unwrap();
+        let x =
+            g.add1(Normalize { scale: 1.0 / 255.0, mean: vec![0.5], std: vec![0.5], to: DType::F32 }, &[x]).unwrap();
         let x = g.add1(Reshape { shape: Shape::from([ROWS, 4]) }, &[x]).unwrap();
         let w = g.variable(&vars, weight);
         (x, w, g.add1(Linear { bias: false, act: None }, &[x, w]).unwrap())
@@ -48,7 +49,7 @@ fn classifier(backend: &CpuBackend) -> Classifier {
     let counter = train.variable(&vars, step);
     let algorithm = Algorithm::Sgd { momentum: 0.0, dampening: 0.0, nesterov: false };
     let tensors = vec![TensorOptions { lr_scale: 1.0, weight_decay: 0.0 }];
-    let update = OptimizerStep { algorithm, clip_norm: None, tensors };
+    let update = OptimizerStep { algorithm, clip_norm: None, scaled: false, tensors };
     train.add(update, &[schedule, loss[0], counter, w, dw]).unwrap();
     train.values[loss[0].index()].role = Role::Output;
 
@@ -106,7 +107,27 @@ fn programs_share_variables_and_learn() {
         assert!((0..CLASSES).all(|k| k == r % 3 || row[k] < row[r % 3]), "{row:?}");
     }
     assert_eq!(exe.peak_bytes(), c.plan.persistent_bytes + c.plan.transient_bytes);
-    assert_eq!(exe.profile(0, &batch).unwrap().len(), c.plan.programs[0].graph.nodes.len());
+}
+
+#[test]
+fn a_trace_has_every_node_and_trains() {
+    let backend = CpuBackend::with_level(Some(2), SimdLevel::detect());
+    let c = classifier(&backend);
+    let batch = batch(&backend, &c.plan);
+    let mut exe = backend.compile(c.plan.clone()).unwrap();
+    exe.upload(VarId(2), &1.0f32.to_ne_bytes()).unwrap();
+    let nodes = c.plan.programs[0].graph.nodes.len();
+    let spans = exe.trace(&[0], &batch, 2, Detail::Nodes).unwrap();
+    let work: Vec<_> = spans.iter().map(|s| (s.step, s.work)).collect();
+    let all = (0..2).flat_map(|step| (0..nodes).map(move |n| (step, Work::Node(NodeId(n as u32)))));
+    assert_eq!(work, all.collect::<Vec<_>>());
+    assert!(spans.iter().all(|s| 0.0 <= s.start && s.start <= s.end));
+    assert!(spans.windows(2).all(|s| s[0].end <= s[1].start));
+    let whole = exe.trace(&[0], &batch, 1, Detail::Programs).unwrap();
+    assert_eq!(whole.iter().map(|s| s.work).collect::<Vec<_>>(), [Work::Program]);
+    let mut counter = [0; 8];
+    exe.download(c.step, &mut counter).unwrap();
+    assert_eq!(i64::from_ne_bytes(counter), 3);
 }
 
 #[test]

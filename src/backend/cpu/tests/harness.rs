@@ -116,6 +116,7 @@ pub fn simple_plan(graphs: Vec<Graph>, vars: Variables, backend: &dyn Backend, m
             workspace,
             transient_bytes: transient,
             loss: None,
+            training_loss: None,
             prediction: None,
             peak: Default::default(),
         });

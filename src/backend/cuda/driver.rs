@@ -1,0 +1,303 @@
+//! The driver: is it there, which devices has it, and a device's context. Every call is checked.
+
+use crate::backend::DeviceError;
+use anyhow::Result;
+use cudarc::driver::sys as cu;
+use cudarc::driver::sys::CUdevice_attribute as Attribute;
+use std::ffi::CStr;
+use std::fmt;
+use std::sync::Arc;
+
+/// Oldest driver that reads the kernels' PTX (ISA 8.1): that of CUDA 12.1, release 530.
+pub const OLDEST_DRIVER: i32 = 12010;
+
+/// A call of the driver failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CudaError {
+    /// What was being done.
+    pub doing: &'static str,
+    /// The driver's answer.
+    pub code: cu::CUresult,
+}
+
+impl CudaError {
+    /// True if there was not enough memory.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.code == cu::CUresult::CUDA_ERROR_OUT_OF_MEMORY
+    }
+}
+
+impl fmt::Display for CudaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |get: unsafe fn(cu::CUresult, *mut *const std::ffi::c_char) -> cu::CUresult| {
+            let mut p = std::ptr::null();
+            // SAFETY: the driver is loaded, for it has given this code; it sets `p` to a static string or leaves it null.
+            unsafe {
+                get(self.code, &mut p);
+                (!p.is_null()).then(|| CStr::from_ptr(p).to_string_lossy().into_owned())
+            }
+        };
+        let name = text(cu::cuGetErrorName).unwrap_or_else(|| format!("error {}", self.code as u32));
+        write!(f, "the GPU failed while {} ({name}", self.doing)?;
+        match text(cu::cuGetErrorString) {
+            Some(t) => write!(f, ": {t})"),
+            None => f.write_str(")"),
+        }
+    }
+}
+
+impl std::error::Error for CudaError {}
+
+/// The driver's answer as a result.
+pub(super) fn check(doing: &'static str, code: cu::CUresult) -> Result<(), CudaError> {
+    match code {
+        cu::CUresult::CUDA_SUCCESS => Ok(()),
+        code => Err(CudaError { doing, code }),
+    }
+}
+
+/// Why there is no GPU to compute on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unavailable {
+    /// No libcuda: no driver is installed.
+    NoDriver,
+    /// The libcuda that was found is the toolkit's stub, made for linking alone.
+    Stub,
+    /// The driver's CUDA version, below [`OLDEST_DRIVER`].
+    TooOld(i32),
+    /// The driver sees no GPU.
+    NoDevice,
+    /// The driver does not start: its answer.
+    Broken(String),
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unavailable::NoDriver => f.write_str("no NVIDIA driver is installed (libcuda was not found)"),
+            Unavailable::Stub => f.write_str("the libcuda that was found is a stub for linking, not a driver"),
+            Unavailable::TooOld(v) => write!(
+                f,
+                "the NVIDIA driver is too old: it knows CUDA {}, and {} is needed",
+                version(*v),
+                version(OLDEST_DRIVER)
+            ),
+            Unavailable::NoDevice => match std::env::var("CUDA_VISIBLE_DEVICES") {
+                Ok(v) => write!(f, "the driver shows no GPU (CUDA_VISIBLE_DEVICES is `{v}`)"),
+                Err(_) => f.write_str("the driver finds no GPU"),
+            },
+            Unavailable::Broken(why) => write!(f, "the NVIDIA driver does not start: {why}"),
+        }
+    }
+}
+
+impl Unavailable {
+    /// What can be done about it.
+    pub fn help(&self) -> &'static str {
+        match self {
+            Unavailable::NoDriver => "install NVIDIA's driver, or compute on the CPU with `--device cpu`",
+            Unavailable::Stub => "take the toolkit's `stubs` folder out of LD_LIBRARY_PATH, or install NVIDIA's driver",
+            Unavailable::TooOld(_) => "install driver release 530 or newer, or compute on the CPU with `--device cpu`",
+            Unavailable::NoDevice => {
+                "look at `nvidia-smi` and CUDA_VISIBLE_DEVICES, or compute on the CPU with `--device cpu`"
+            }
+            Unavailable::Broken(_) => "see what `nvidia-smi` says, or compute on the CPU with `--device cpu`",
+        }
+    }
+}
+
+/// A CUDA version for people: `12.1` for 12010.
+pub fn version(v: i32) -> String {
+    format!("{}.{}", v / 1000, v % 1000 / 10)
+}
+
+/// Starts the driver; its CUDA version (12010 for 12.1) and the number of devices, at least one.
+///
+/// # Errors
+/// There is nothing to compute on.
+pub fn start() -> Result<(i32, usize), Unavailable> {
+    // SAFETY: loads a library; the driver's own initialisation is what asking for a GPU means.
+    if !unsafe { cu::is_culib_present() } {
+        return Err(Unavailable::NoDriver);
+    }
+    // SAFETY: the library is there.
+    match unsafe { cu::cuInit(0) } {
+        cu::CUresult::CUDA_SUCCESS => {}
+        cu::CUresult::CUDA_ERROR_STUB_LIBRARY => return Err(Unavailable::Stub),
+        cu::CUresult::CUDA_ERROR_NO_DEVICE => return Err(Unavailable::NoDevice),
+        code => return Err(Unavailable::Broken(CudaError { doing: "starting the driver", code }.to_string())),
+    }
+    let mut driver = 0;
+    // SAFETY: the driver is initialised.
+    check("asking for the driver's version", unsafe { cu::cuDriverGetVersion(&mut driver) })
+        .map_err(|e| Unavailable::Broken(e.to_string()))?;
+    if driver < OLDEST_DRIVER {
+        return Err(Unavailable::TooOld(driver));
+    }
+    let mut count = 0;
+    // SAFETY: the driver is initialised.
+    check("counting the GPUs", unsafe { cu::cuDeviceGetCount(&mut count) })
+        .map_err(|e| Unavailable::Broken(e.to_string()))?;
+    match count {
+        1.. => Ok((driver, count as usize)),
+        _ => Err(Unavailable::NoDevice),
+    }
+}
+
+/// The release of the driver that the kernel has loaded (`580.65.06`), where it tells.
+pub fn release() -> Option<String> {
+    release_in(&std::fs::read_to_string("/proc/driver/nvidia/version").ok()?)
+}
+
+fn release_in(text: &str) -> Option<String> {
+    let number = |word: &&str| word.contains('.') && word.split('.').all(|n| n.parse::<u32>().is_ok());
+    text.lines().next()?.split_whitespace().find(number).map(str::to_owned)
+}
+
+/// What is known of a device without making a context on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Its number among those that `CUDA_VISIBLE_DEVICES` shows.
+    pub ordinal: usize,
+    /// `NVIDIA H200`.
+    pub name: String,
+    /// 80 for compute capability 8.0.
+    pub capability: u32,
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// Bytes of memory.
+    pub total_bytes: usize,
+}
+
+impl DeviceInfo {
+    /// Asks about device `ordinal`. The driver has been started.
+    ///
+    /// # Errors
+    /// There is no such device, or the driver failed.
+    pub fn ask(ordinal: usize) -> Result<DeviceInfo, CudaError> {
+        let mut device = 0;
+        // SAFETY: the driver is initialised; all pointers are to locals of the right type and size.
+        unsafe {
+            check("looking for the GPU", cu::cuDeviceGet(&mut device, ordinal as i32))?;
+            let mut name = [0; 256];
+            check("asking for the GPU's name", cu::cuDeviceGetName(name.as_mut_ptr(), name.len() as i32, device))?;
+            let mut total_bytes = 0;
+            check("asking for the GPU's memory", cu::cuDeviceTotalMem_v2(&mut total_bytes, device))?;
+            let ask = |attribute| {
+                let mut v = 0;
+                check("asking what the GPU can do", cu::cuDeviceGetAttribute(&mut v, attribute, device))?;
+                Ok(v as u32)
+            };
+            let major = ask(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+            let minor = ask(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+            Ok(DeviceInfo {
+                ordinal,
+                name: CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned(),
+                capability: 10 * major + minor,
+                multiprocessors: ask(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+                total_bytes,
+            })
+        }
+    }
+
+    /// `9.0`
+    pub fn capability_text(&self) -> String {
+        format!("{}.{}", self.capability / 10, self.capability % 10)
+    }
+}
+
+/// A device's primary context, kept for as long as something lives in it.
+#[derive(Debug)]
+pub struct Context {
+    device: cu::CUdevice,
+    raw: cu::CUcontext,
+    /// The device.
+    pub info: DeviceInfo,
+}
+
+// SAFETY: a context may be used from any thread; each call binds it to its thread first.
+unsafe impl Send for Context {}
+// SAFETY: as above; the driver's calls are thread-safe.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// The context of device `ordinal`.
+    ///
+    /// # Errors
+    /// No driver, no such device, or the driver failed: a [`DeviceError`].
+    pub fn open(ordinal: usize) -> Result<Arc<Context>> {
+        let (_, count) = start().map_err(|e| DeviceError(format!("no GPU can be used: {e}\nhelp: {}", e.help())))?;
+        if ordinal >= count {
+            let have = if count == 1 {
+                "there is only `cuda:0`".into()
+            } else {
+                format!("there are cuda:0 to cuda:{}", count - 1)
+            };
+            return Err(DeviceError(format!(
+                "there is no device `cuda:{ordinal}`: {have}\nhelp: `runner devices` lists them"
+            ))
+            .into());
+        }
+        let info = DeviceInfo::ask(ordinal)?;
+        if info.capability < 75 {
+            return Err(DeviceError(format!(
+                "the GPU {} has compute capability {}, and 7.5 (Turing) is the oldest that the kernels are made for\nhelp: compute on the CPU with --device cpu",
+                info.name,
+                info.capability_text()
+            ))
+            .into());
+        }
+        let (mut device, mut raw) = (0, std::ptr::null_mut());
+        // SAFETY: the driver is initialised and the device exists.
+        unsafe {
+            check("looking for the GPU", cu::cuDeviceGet(&mut device, ordinal as i32))?;
+            check("making a context on the GPU", cu::cuDevicePrimaryCtxRetain(&mut raw, device))?;
+        }
+        let context = Arc::new(Context { device, raw, info });
+        context.bind()?;
+        Ok(context)
+    }
+
+    /// Makes it the current context of this thread.
+    ///
+    /// # Errors
+    /// The driver failed.
+    pub fn bind(&self) -> Result<(), CudaError> {
+        // SAFETY: the context is retained for as long as `self` lives.
+        check("selecting the GPU", unsafe { cu::cuCtxSetCurrent(self.raw) })
+    }
+
+    /// Bytes of the device's memory that are free, and all of them.
+    ///
+    /// # Errors
+    /// The driver failed.
+    pub fn memory(&self) -> Result<(usize, usize), CudaError> {
+        self.bind()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: the context is current.
+        check("asking for free memory", unsafe { cu::cuMemGetInfo_v2(&mut free, &mut total) })?;
+        Ok((free, total))
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: retained once in `open`; whatever lives in the context holds an `Arc` of it. A failure is of no use here.
+        unsafe { cu::cuDevicePrimaryCtxRelease_v2(self.device) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_release_is_read_from_both_kinds_of_kernel_module() {
+        let closed = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023\nGCC version: gcc 12.3.0";
+        let open =
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs-builder@U22)";
+        assert_eq!(release_in(closed).as_deref(), Some("535.129.03"));
+        assert_eq!(release_in(open).as_deref(), Some("580.65.06"));
+        assert_eq!(release_in(""), None);
+    }
+}

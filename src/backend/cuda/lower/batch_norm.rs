@@ -1,0 +1,134 @@
+//! Launches of batch normalisation.
+
+use super::columns::{Columns, aligned};
+use super::{Context, activation_code};
+use crate::backend::cuda::launch::{Arg, Kernel, Lowered, Memory, Module, Step};
+use crate::graph::op::{BatchNorm, BatchNormGrad, BatchNormInfer};
+
+const MODULE: Module = Module::BatchNorm;
+
+/// A pointer to operand `i`, or null if the node has no such operand.
+fn operand(i: usize, there: bool) -> Arg {
+    if there { Memory::Input(i).into() } else { Arg::Null }
+}
+
+/// The operand as a matrix: all positions of all samples × channels.
+fn matrix(cx: &Context) -> (usize, Columns) {
+    let (rows, channels) = (cx.x(0).rows(), cx.x(0).last());
+    (rows, Columns::new(1, rows, channels))
+}
+
+/// Statistics by block, statistics of the batch, and the normalised elements.
+pub fn batch_norm(cx: &Context, op: &BatchNorm) -> Lowered {
+    let (rows, columns) = matrix(cx);
+    let (channels, dtype) = (cx.x(0).last(), cx.x_type(0));
+    let partials = Memory::Scratch(0);
+    let tracked = 1 + 2 * usize::from(op.affine);
+    let (act, slope) = activation_code(op.act);
+
+    let sums = columns.sums();
+    let moments = columns
+        .launch(MODULE, "batch_norm_moments", dtype, sums)
+        .arg(Memory::Input(0))
+        .arg(partials)
+        .long(rows)
+        .long(sums.stretch)
+        .int(channels);
+    let statistics = columns
+        .totals(MODULE, "batch_norm_statistics")
+        .arg(partials)
+        .long(columns.partials())
+        .long(rows)
+        .int(channels)
+        .arg(Arg::F64(f64::from(op.eps)))
+        .arg(Arg::F64(op.momentum.map_or(-1.0, f64::from)))
+        .arg(Memory::Output(1))
+        .arg(Memory::Output(2))
+        .arg(operand(tracked, op.track))
+        .arg(operand(tracked + 1, op.track))
+        .arg(operand(tracked + 2, op.track));
+    let map = columns.map();
+    let apply = columns
+        .launch(MODULE, "batch_norm_apply", dtype, map)
+        .arg(Memory::Input(0))
+        .arg(Memory::Output(0))
+        .arg(Memory::Output(1))
+        .arg(Memory::Output(2))
+        .arg(operand(1, op.affine))
+        .arg(operand(2, op.affine))
+        .arg(operand(tracked + 2, op.track))
+        .int(act)
+        .float(slope)
+        .long(rows)
+        .long(map.stretch)
+        .int(channels);
+    Lowered { steps: [moments, statistics, apply].map(Step::Kernel).into(), scratch_bytes: columns.partial_bytes() }
+}
+
+/// Sums by block, sums of the batch, and the gradient of the input.
+pub fn grad(cx: &Context, op: &BatchNormGrad) -> Lowered {
+    let (rows, columns) = matrix(cx);
+    let (channels, dtype) = (cx.x(0).last(), cx.x_type(0));
+    let [x, dy, mean, invstd] = [0, 1, 2, 3].map(Memory::Input);
+    let (partials, table) = (Memory::Scratch(0), aligned(columns.partial_bytes()));
+    let parameter = |i| if op.affine { Memory::Output(i).into() } else { Arg::Null };
+
+    let sums = columns.sums();
+    let grad_sums = columns
+        .launch(MODULE, "batch_norm_grad_sums", dtype, sums)
+        .arg(x)
+        .arg(dy)
+        .arg(mean)
+        .arg(partials)
+        .long(rows)
+        .long(sums.stretch)
+        .int(channels);
+    let totals = columns
+        .totals(MODULE, "batch_norm_grad_totals")
+        .arg(partials)
+        .long(columns.partials())
+        .long(rows)
+        .int(channels)
+        .arg(invstd)
+        .arg(Memory::Scratch(table))
+        .arg(parameter(1))
+        .arg(parameter(2));
+    let map = columns.map();
+    let apply = columns
+        .launch(MODULE, "batch_norm_grad_apply", dtype, map)
+        .arg(x)
+        .arg(dy)
+        .arg(Memory::Output(0))
+        .arg(mean)
+        .arg(invstd)
+        .arg(operand(4, op.affine))
+        .arg(Memory::Scratch(table))
+        .long(rows)
+        .long(map.stretch)
+        .int(channels);
+    let scratch_bytes = table + 2 * channels * size_of::<f32>();
+    Lowered { steps: [grad_sums, totals, apply].map(Step::Kernel).into(), scratch_bytes }
+}
+
+/// One launch, with the running statistics.
+pub fn infer(cx: &Context, op: &BatchNormInfer) -> Lowered {
+    let (rows, columns) = matrix(cx);
+    let statistics = 1 + 2 * usize::from(op.affine);
+    let (act, slope) = activation_code(op.act);
+    let map = columns.map();
+    let kernel: Kernel = columns
+        .launch(MODULE, "batch_norm_infer", cx.x_type(0), map)
+        .arg(Memory::Input(0))
+        .arg(Memory::Output(0))
+        .arg(Memory::Input(statistics))
+        .arg(Memory::Input(statistics + 1))
+        .arg(operand(1, op.affine))
+        .arg(operand(2, op.affine))
+        .float(op.eps)
+        .int(act)
+        .float(slope)
+        .long(rows)
+        .long(map.stretch)
+        .int(cx.x(0).last());
+    Lowered::one(kernel)
+}

@@ -1,0 +1,132 @@
+//! From operations to launches: the one match that names them all, and a file for each family.
+
+mod batch_norm;
+mod columns;
+mod conv;
+mod dropout;
+mod elementwise;
+mod group_norm;
+mod layer_norm;
+mod layout;
+mod linear;
+mod loss;
+mod metrics;
+mod normalize;
+mod optim;
+mod pool;
+mod rows;
+mod shape;
+mod softmax;
+
+use super::launch::{Lowered, Target};
+use crate::graph::op::Activation;
+use crate::graph::{DType, Graph, Node, Op, Shape, Value};
+
+/// A node with what its lowering needs to know.
+pub struct Context<'a> {
+    /// The node's graph.
+    pub graph: &'a Graph,
+    /// The node.
+    pub node: &'a Node,
+    /// The device.
+    pub target: &'a Target,
+}
+
+impl<'a> Context<'a> {
+    /// Operand `i`.
+    pub fn input(&self, i: usize) -> &'a Value {
+        self.graph.value(self.node.inputs[i])
+    }
+
+    /// Result `i`.
+    pub fn output(&self, i: usize) -> &'a Value {
+        self.graph.value(self.node.outputs[i])
+    }
+
+    /// Shape of operand `i`.
+    pub fn x(&self, i: usize) -> &'a Shape {
+        &self.input(i).shape
+    }
+
+    /// Shape of result `i`.
+    pub fn y(&self, i: usize) -> &'a Shape {
+        &self.output(i).shape
+    }
+
+    /// Element type of operand `i`.
+    pub fn x_type(&self, i: usize) -> DType {
+        self.input(i).dtype
+    }
+
+    /// Element type of result `i`.
+    pub fn y_type(&self, i: usize) -> DType {
+        self.output(i).dtype
+    }
+}
+
+/// An activation as kernels take it: a number of `enum Activation` in `kernels/common.cuh`, and its parameter.
+pub fn activation_code(act: Option<Activation>) -> (usize, f32) {
+    match act {
+        None => (0, 0.0),
+        Some(Activation::Relu) => (1, 0.0),
+        Some(Activation::Relu6) => (2, 0.0),
+        Some(Activation::LeakyRelu { slope }) => (3, slope),
+        Some(Activation::Elu { alpha }) => (4, alpha),
+        Some(Activation::Gelu) => (5, 0.0),
+        Some(Activation::GeluTanh) => (6, 0.0),
+        Some(Activation::Silu) => (7, 0.0),
+        Some(Activation::Tanh) => (8, 0.0),
+        Some(Activation::Sigmoid) => (9, 0.0),
+        Some(Activation::Hardsigmoid) => (10, 0.0),
+        Some(Activation::Hardswish) => (11, 0.0),
+    }
+}
+
+/// The work of `node`; `None` if it only gives memory another shape.
+pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
+    let cx = &Context { graph, node, target };
+    Some(match &node.op {
+        Op::Normalize(op) => normalize::normalize(cx, op),
+        Op::Cast(_) => elementwise::cast(cx),
+        Op::Linear(op) => linear::linear(cx, op),
+        Op::LinearGradInput(op) => linear::grad_input(cx, op),
+        Op::LinearGradWeight(op) => linear::grad_weight(cx, op),
+        Op::Conv2d(op) => conv::conv2d(cx, op),
+        Op::Conv2dGradInput(op) => conv::grad_input(cx, op),
+        Op::Conv2dGradWeight(op) => conv::grad_weight(cx, op),
+        Op::Activation(op) => elementwise::activation(cx, op),
+        Op::ActivationGrad(op) => elementwise::activation_grad(cx, op),
+        Op::Binary(op) => elementwise::binary(cx, op),
+        Op::SumTo(_) => elementwise::sum_to(cx),
+        Op::Reshape(_) => return None,
+        Op::Permute(op) => shape::permute(cx, op),
+        Op::Concat(op) => shape::concat(cx, op),
+        Op::Slice(op) => shape::slice(cx, op),
+        Op::MaxPool2d(op) => pool::max_pool(cx, op),
+        Op::MaxPool2dGrad(op) => pool::max_pool_grad(cx, op),
+        Op::AvgPool2d(op) => pool::avg_pool(cx, op),
+        Op::AvgPool2dGrad(op) => pool::avg_pool_grad(cx, op),
+        Op::AdaptiveAvgPool2d(_) => pool::adaptive_avg_pool(cx),
+        Op::AdaptiveAvgPool2dGrad(_) => pool::adaptive_avg_pool_grad(cx),
+        Op::BatchNorm(op) => batch_norm::batch_norm(cx, op),
+        Op::BatchNormGrad(op) => batch_norm::grad(cx, op),
+        Op::BatchNormInfer(op) => batch_norm::infer(cx, op),
+        Op::GroupNorm(op) => group_norm::group_norm(cx, op),
+        Op::GroupNormGrad(op) => group_norm::grad(cx, op),
+        Op::LayerNorm(op) => layer_norm::layer_norm(cx, op),
+        Op::LayerNormGrad(op) => layer_norm::grad(cx, op),
+        Op::Dropout(op) => dropout::dropout(cx, op),
+        Op::Softmax(_) => softmax::softmax(cx),
+        Op::SoftmaxGrad(_) => softmax::grad(cx),
+        Op::CrossEntropy(op) => loss::cross_entropy(cx, op),
+        Op::CrossEntropyGrad(op) => loss::cross_entropy_grad(cx, op),
+        Op::Mse(_) => loss::mse(cx),
+        Op::MseGrad(_) => loss::mse_grad(cx),
+        Op::Metrics(op) => metrics::metrics(cx, op),
+        Op::AccumulateGrad(_) => optim::accumulate(cx),
+        Op::ZeroGrad(_) => optim::zero(cx),
+        Op::GradNorm(_) => optim::grad_norm(cx),
+        Op::OptimizerStep(op) => optim::step(cx, op),
+        Op::UpdateScale(op) => optim::update_scale(op),
+    })
+}

@@ -1,0 +1,212 @@
+//! Launches of optimizers.
+
+use super::Context;
+use super::columns::aligned;
+use crate::backend::cuda::launch::{Arg, Cell, Kernel, Lowered, Memory, Module, Step};
+use crate::graph::DType;
+use crate::graph::op::{Algorithm, OptimizerStep, UpdateScale};
+
+const MODULE: Module = Module::Optim;
+
+/// Elements of a chunk, if there are few elements in all and if there are many: a block of the first has one access of
+/// 16 bytes for each thread.
+const CHUNKS: [usize; 2] = [1024, 4096];
+
+/// Number of elements from which on there are many.
+const MANY: usize = 4 << 20;
+
+/// Size of the kernels' `Now`.
+const NOW_BYTES: usize = 48;
+
+/// Tensors cut into chunks, one a block.
+#[derive(Debug, PartialEq)]
+struct Cut {
+    /// Elements of a chunk.
+    chunk: usize,
+    /// For every block its tensor, and which of the tensor's chunks is its own.
+    blocks: Vec<(usize, usize)>,
+}
+
+impl Cut {
+    fn new(lengths: impl Iterator<Item = usize> + Clone) -> Cut {
+        let chunk = CHUNKS[usize::from(lengths.clone().sum::<usize>() >= MANY)];
+        let of_tensor = |(tensor, length): (usize, usize)| (0..length.div_ceil(chunk)).map(move |i| (tensor, i));
+        Cut { chunk, blocks: lengths.enumerate().flat_map(of_tensor).collect() }
+    }
+
+    /// A launch of `name` with a block for every chunk, whose first arguments follow `args`: the tensors, the chunks, and
+    /// the size of a chunk.
+    fn launch(&self, name: &str, args: Vec<Arg>, tensors: Vec<Cell>) -> Kernel {
+        let cells = |&(tensor, i): &(usize, usize)| [Cell::I64(tensor as i64), Cell::I64(i as i64)];
+        let mut kernel = Kernel::new(MODULE, name).grid(self.blocks.len(), 1, 1);
+        kernel.args = args;
+        kernel.arg(Arg::Table(tensors)).arg(Arg::Table(self.blocks.iter().flat_map(cells).collect())).int(self.chunk)
+    }
+}
+
+/// The kernels' `Span` of operand `i`.
+fn span(cx: &Context, i: usize) -> [Cell; 2] {
+    [Memory::Input(i).into(), Cell::I64(cx.x(i).len() as i64)]
+}
+
+/// One launch.
+pub fn accumulate(cx: &Context) -> Lowered {
+    let n = cx.x(0).len();
+    let kernel =
+        Kernel::new(MODULE, "accumulate_f32").over(n.div_ceil(4)).arg(Memory::Input(0)).arg(Memory::Input(1)).long(n);
+    Lowered::one(kernel)
+}
+
+/// One launch for all floats.
+pub fn zero(cx: &Context) -> Lowered {
+    let (floats, others): (Vec<usize>, Vec<usize>) =
+        (0..cx.node.inputs.len()).partition(|i| cx.x_type(*i) == DType::F32);
+    let bytes = |i: usize| cx.x(i).len() * cx.x_type(i).bytes();
+    let mut steps: Vec<Step> =
+        others.into_iter().map(|i| Step::Zero { to: Memory::Input(i), bytes: bytes(i) }).collect();
+    if !floats.is_empty() {
+        let cut = Cut::new(floats.iter().map(|i| cx.x(*i).len()));
+        let tensors = floats.iter().flat_map(|i| span(cx, *i)).collect();
+        steps.push(cut.launch("zero_f32", Vec::new(), tensors).into());
+    }
+    Lowered { steps, scratch_bytes: 0 }
+}
+
+/// The squares of each chunk, and the norm.
+pub fn grad_norm(cx: &Context) -> Lowered {
+    let grads = 1..cx.node.inputs.len();
+    let partials = Memory::Scratch(0);
+    let cut = Cut::new(grads.clone().map(|i| cx.x(i).len()));
+    let blocks = cut.blocks.len();
+    let norm = Kernel::new(MODULE, "grad_norm")
+        .block(1024, 1)
+        .arg(partials)
+        .long(blocks)
+        .arg(Memory::Input(0))
+        .arg(Memory::Output(0));
+    let mut steps = Vec::new();
+    if blocks > 0 {
+        let squares = cut.launch("grad_squares_f32", Vec::new(), grads.flat_map(|i| span(cx, i)).collect());
+        steps.push(squares.arg(partials).into());
+    }
+    steps.push(norm.into());
+    Lowered { steps, scratch_bytes: blocks * size_of::<f64>() }
+}
+
+/// For each operand of state that `algorithm` has, its place in the kernels' `Tensor::state`.
+fn places(algorithm: &Algorithm) -> &'static [usize] {
+    match *algorithm {
+        // Without momentum it is the third that is kept.
+        Algorithm::RmsProp { momentum: 0.0, centered: true, .. } => &[0, 2],
+        _ => &[0, 1, 2][..algorithm.slots().len()],
+    }
+}
+
+/// The kernels' `Tensor` of tensor `t`.
+fn tensor(cx: &Context, op: &OptimizerStep, t: usize) -> [Cell; 8] {
+    let at = op.head() + t * op.stride();
+    let mut state = [Cell::Null; 3];
+    for (i, place) in places(&op.algorithm).iter().enumerate() {
+        state[*place] = Memory::Input(at + 2 + i).into();
+    }
+    let options = op.tensors[t];
+    [
+        Memory::Input(at).into(),
+        Memory::Input(at + 1).into(),
+        state[0],
+        state[1],
+        state[2],
+        Cell::I64(cx.x(at).len() as i64),
+        Cell::F64(f64::from(options.lr_scale)),
+        Cell::F64(f64::from(options.weight_decay)),
+    ]
+}
+
+/// A launch of one thread that counts the step and works out what depends on it, and the update of all tensors.
+pub fn step(cx: &Context, op: &OptimizerStep) -> Lowered {
+    let now = Memory::Scratch(0);
+    let [beta1, beta2] = match op.algorithm {
+        Algorithm::Adam { beta1, beta2, .. } => [beta1, beta2],
+        _ => [0.0; 2],
+    };
+    let begin = Kernel::new(MODULE, "optimizer_begin")
+        .block(32, 1)
+        .arg(Memory::Input(0))
+        .arg(Memory::Input(1))
+        .arg(if op.has_norm() { Memory::Input(2).into() } else { Arg::Null })
+        .float(op.clip_norm.unwrap_or(f32::INFINITY))
+        .arg(if op.scaled { Memory::Input(3).into() } else { Arg::Null })
+        .arg(Arg::F64(beta1))
+        .arg(Arg::F64(beta2))
+        .arg(Memory::Input(op.head() - 1))
+        .arg(now);
+    let mut steps = vec![Step::Kernel(begin)];
+
+    let tensors = 0..op.tensors.len();
+    let cut = Cut::new(tensors.clone().map(|t| cx.x(op.head() + t * op.stride()).len()));
+    let launch = |name| {
+        let tensors = tensors.flat_map(|t| tensor(cx, op, t)).collect();
+        cut.launch(name, vec![now.into()], tensors)
+    };
+    if !cut.blocks.is_empty() {
+        let update = match op.algorithm {
+            Algorithm::Sgd { momentum, dampening, nesterov } => {
+                launch("sgd_f32").float(momentum).float(dampening).int(usize::from(nesterov))
+            }
+            Algorithm::Adam { beta1, beta2, eps, decoupled, .. } => {
+                launch("adam_f32").arg(Arg::F64(beta1)).arg(Arg::F64(beta2)).float(eps).int(usize::from(decoupled))
+            }
+            Algorithm::RmsProp { alpha, eps, momentum, .. } => {
+                launch("rmsprop_f32").arg(Arg::F64(alpha)).float(eps).float(momentum)
+            }
+        };
+        steps.push(update.into());
+    }
+    Lowered { steps, scratch_bytes: aligned(NOW_BYTES) }
+}
+
+/// One launch of one thread.
+pub fn update_scale(op: &UpdateScale) -> Lowered {
+    let kernel = Kernel::new(MODULE, "update_scale")
+        .block(32, 1)
+        .arg(Memory::Input(0))
+        .float(op.growth)
+        .float(op.backoff)
+        .int(op.interval as usize)
+        .arg(Memory::Input(1))
+        .arg(Memory::Input(2));
+    Lowered::one(kernel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_cover_each_tensor_once() {
+        let lengths = [3, 1024, 1025, 1, 5000];
+        let cut = Cut::new(lengths.into_iter());
+        assert_eq!(cut.chunk, 1024);
+        assert_eq!(cut.blocks, [(0, 0), (1, 0), (2, 0), (2, 1), (3, 0), (4, 0), (4, 1), (4, 2), (4, 3), (4, 4)]);
+    }
+
+    #[test]
+    fn many_elements_have_larger_chunks() {
+        let cut = Cut::new([MANY, 1].into_iter());
+        assert_eq!((cut.chunk, cut.blocks.len()), (4096, MANY / 4096 + 1));
+    }
+
+    #[test]
+    fn chunks_are_whole_vectors() {
+        assert!(CHUNKS.iter().all(|c| c.is_multiple_of(4)));
+    }
+
+    #[test]
+    fn state_without_an_operand_is_null() {
+        let rmsprop = |momentum, centered| Algorithm::RmsProp { alpha: 0.9, eps: 1e-8, momentum, centered };
+        assert_eq!(places(&rmsprop(0.0, false)), [0]);
+        assert_eq!(places(&rmsprop(0.5, false)), [0, 1]);
+        assert_eq!(places(&rmsprop(0.0, true)), [0, 2]);
+        assert_eq!(places(&rmsprop(0.5, true)), [0, 1, 2]);
+    }
+}

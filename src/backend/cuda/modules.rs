@@ -1,0 +1,104 @@
+//! Kernels: loaded from the PTX that travels in the binary, found by name, launched.
+
+use super::driver::{Context, CudaError};
+use super::launch::Module;
+use super::launcher::{Launcher, LoadedFunction, LoadedModule};
+use super::ptx;
+use super::stream::Stream;
+use anyhow::{Context as _, Result, anyhow};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ffi::{CStr, CString, c_void};
+use std::sync::Arc;
+
+pub use super::launcher::Size;
+
+/// Bytes of dynamic shared memory that a kernel may have without asking for more.
+const USUAL_SHARED_BYTES: u32 = 48 << 10;
+
+/// A kernel on the device.
+pub type Function = Arc<dyn LoadedFunction>;
+
+/// The modules loaded on a device.
+pub struct Modules {
+    context: Arc<Context>,
+    functions: HashMap<(Module, String), (Function, u32)>,
+    loaded: HashMap<Module, Box<dyn LoadedModule>>,
+    launcher: Box<dyn Launcher>,
+}
+
+impl Modules {
+    /// None yet; `launcher` will load them.
+    pub fn new(context: &Arc<Context>, launcher: Box<dyn Launcher>) -> Modules {
+        Modules { context: context.clone(), functions: HashMap::new(), loaded: HashMap::new(), launcher }
+    }
+
+    /// A new stream for kernels.
+    ///
+    /// # Errors
+    /// The driver failed.
+    pub fn stream(&self) -> Result<Stream, CudaError> {
+        self.launcher.stream()
+    }
+
+    /// The kernel `name` of `module`, which is loaded if it is not yet, allowed to use `shared_bytes`.
+    ///
+    /// # Errors
+    /// The driver does not take the module, or it has no such kernel.
+    pub fn function(&mut self, module: Module, name: &str, shared_bytes: u32) -> Result<Function> {
+        let key = (module, name.to_owned());
+        if let Some((found, allowed)) = self.functions.get(&key)
+            && shared_bytes <= *allowed
+        {
+            return Ok(found.clone());
+        }
+        self.context.bind()?;
+        let c_name = CString::new(name).context("a kernel's name")?;
+        let function = self
+            .module(module)?
+            .function(&c_name)
+            .with_context(|| format!("kernel `{name}` of module `{}`", module.name()))?;
+        if shared_bytes > USUAL_SHARED_BYTES {
+            function
+                .allow_shared(shared_bytes)
+                .with_context(|| format!("kernel `{name}` needs {shared_bytes} bytes of shared memory"))?;
+        }
+        // Drivers load kernels when they are first used, which must not be within a capture: asking loads them now.
+        function.registers()?;
+        self.functions.insert(key, (function.clone(), shared_bytes.max(USUAL_SHARED_BYTES)));
+        Ok(function)
+    }
+
+    fn module(&mut self, module: Module) -> Result<&dyn LoadedModule> {
+        let loaded = match self.loaded.entry(module) {
+            Entry::Occupied(there) => there.into_mut(),
+            Entry::Vacant(place) => {
+                let image = ptx::image(module, self.context.info.capability)?;
+                let text = CStr::from_bytes_with_nul(&image)
+                    .with_context(|| format!("the kernels `{}` in this program are damaged", module.name()))?;
+                place.insert(self.launcher.load(text).map_err(|e| {
+                    anyhow!("the driver does not take the kernels `{}`: {e}\nhelp: a newer driver may", module.name())
+                })?)
+            }
+        };
+        Ok(&**loaded)
+    }
+}
+
+/// Enqueues a launch. Every argument lies at the front of an 8-byte cell.
+///
+/// # Errors
+/// The driver refuses it.
+///
+/// # Safety
+/// The arguments are those of the kernel's parameter list, and all memory that they point to lives until it has run.
+pub unsafe fn launch(stream: &Stream, function: &Function, size: Size, cells: &[u64]) -> Result<(), CudaError> {
+    const MOST: usize = 64;
+    assert!(cells.len() <= MOST, "a kernel with {} parameters", cells.len());
+    let mut pointers = [std::ptr::null_mut::<c_void>(); MOST];
+    for (p, cell) in pointers.iter_mut().zip(cells) {
+        *p = std::ptr::from_ref(cell).cast_mut().cast();
+    }
+    // SAFETY: the caller's word; the cells are there until the call returns, and hold an argument each.
+    unsafe { function.launch(stream, size, &mut pointers[..cells.len()]) }
+}
