@@ -1,0 +1,30 @@
+// Work of others on the emulated streams: what libraries of the tests do in place of kernels.
+
+#include "queue.h"
+
+using namespace emulated;
+
+// Enqueues `run(data)`, or records it into the stream's capture; `release(data)` comes when it will not run again. It is
+// called with the driver's lock held: of the driver, it may call `emulated_holds` alone.
+API emulated_enqueue(void *handle, void (*run)(void *), void *data, void (*release)(void *)) {
+    std::shared_ptr<void> owned(data, release);
+    ENTER;
+    Stream *stream = stream_of(device, handle);
+    if (!stream || !run) {
+        return INVALID_HANDLE;
+    }
+    Operation operation = {};
+    operation.kind = Operation::WORK;
+    operation.work = [run, owned] { run(owned.get()); };
+    return enqueue(*stream, std::move(operation));
+}
+
+// Whether all of these bytes lie within one allocation of a device.
+API emulated_holds(const void *at, size_t bytes) {
+    for (Device *device : devices) {
+        if (device->memory.holds(at, bytes)) {
+            return 1;
+        }
+    }
+    return 0;
+}

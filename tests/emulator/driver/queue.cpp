@@ -1,0 +1,270 @@
+#include "queue.h"
+
+#include <chrono>
+#include <cstring>
+
+namespace emulated {
+
+std::mutex lock;
+bool initialized = false;
+std::vector<Device *> devices;
+Arena host;
+__thread Device *current_device;
+
+// Operations that a device has room for; whoever enqueues more waits for some of them.
+constexpr size_t MOST_PENDING = 1024;
+
+uint64_t random_number() {
+    static int64_t seed = 0;
+    static uint64_t state = 0;
+    if (seed != settings.seed) {
+        seed = settings.seed;
+        state = (uint64_t)seed;
+    }
+    // SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
+    uint64_t z = state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+// ---- One operation --------------------------------------------------------------------------------------------------
+
+// Memory may have been freed since the copy was enqueued.
+static int check(Device &device, const void *at, size_t bytes, const char *what) {
+    if (device.memory.owns(at) && !device.memory.holds(at, bytes)) {
+        return complain(ILLEGAL_ADDRESS, std::string(what) + " of " + std::to_string(bytes) + " bytes at " +
+                                             device.memory.describe(at));
+    }
+    if (host.owns(at) && !host.holds(at, bytes)) {
+        return complain(ILLEGAL_ADDRESS, std::string(what) + " of " + std::to_string(bytes) +
+                                             " bytes at pinned memory, " + host.describe(at));
+    }
+    return SUCCESS;
+}
+
+static int launch(Device &device, const Launch &launch) {
+    const Kernel &kernel = *launch.kernel;
+    for (unsigned i = 0; i < kernel.count; i++) {
+        void *pointer = nullptr;
+        if (!kernel.arguments[i].pointer) {
+            continue;
+        }
+        memcpy(&pointer, launch.arguments[i], sizeof pointer);
+        if (pointer && !device.memory.owns(pointer) && !host.owns(pointer)) {
+            return complain(ILLEGAL_ADDRESS, "kernel `" + std::string(kernel.name) + "`: argument " +
+                                                 std::to_string(i) + " is not an address of the device");
+        }
+    }
+    std::string message;
+    int error = execute(launch, message);
+    return error ? complain(error, message) : SUCCESS;
+}
+
+// All nodes of a graph, in an order that their dependencies allow.
+static int replay(Device &device, const Graph &graph) {
+    std::vector<size_t> missing(graph.nodes.size()), ready;
+    std::vector<std::vector<size_t>> followers(graph.nodes.size());
+    for (size_t i = 0; i < graph.nodes.size(); i++) {
+        missing[i] = graph.nodes[i].after.size();
+        for (size_t before : graph.nodes[i].after) {
+            followers[before].push_back(i);
+        }
+        if (!missing[i]) {
+            ready.push_back(i);
+        }
+    }
+    while (!ready.empty()) {
+        size_t pick = 0;
+        if (settings.seed) {
+            pick = random_number() % ready.size();
+        } else {
+            for (size_t i = 1; i < ready.size(); i++) {
+                pick = ready[i] < ready[pick] ? i : pick;
+            }
+        }
+        size_t node = ready[pick];
+        ready[pick] = ready.back();
+        ready.pop_back();
+        if (int error = perform(device, graph.nodes[node].operation)) {
+            return error;
+        }
+        for (size_t follower : followers[node]) {
+            if (--missing[follower] == 0) {
+                ready.push_back(follower);
+            }
+        }
+    }
+    return SUCCESS;
+}
+
+int perform(Device &device, const Operation &operation) {
+    int error = SUCCESS;
+    switch (operation.kind) {
+    case Operation::LAUNCH:
+        error = launch(device, *operation.launch);
+        break;
+    case Operation::COPY: {
+        const char *from = operation.staged ? operation.staged->data() : operation.from;
+        error = check(device, operation.to, operation.bytes, "write");
+        error = error ? error : check(device, from, operation.bytes, "read");
+        if (!error) {
+            memmove(operation.to, from, operation.bytes);
+        }
+        break;
+    }
+    case Operation::FILL:
+        error = check(device, operation.to, operation.bytes, "fill");
+        for (size_t i = 0; !error && i < operation.bytes; i += operation.unit) {
+            memcpy(operation.to + i, &operation.pattern, operation.unit);
+        }
+        break;
+    case Operation::FREE: {
+        std::string damage;
+        device.memory.release(operation.to, damage);
+        error = damage.empty() ? SUCCESS : complain(ILLEGAL_ADDRESS, damage);
+        break;
+    }
+    case Operation::RECORD: {
+        auto now = std::chrono::steady_clock::now().time_since_epoch();
+        operation.recording->milliseconds = std::chrono::duration<double, std::milli>(now).count();
+        operation.recording->done = true;
+        break;
+    }
+    case Operation::WAIT: break;
+    case Operation::WORK: operation.work(); break;
+    case Operation::GRAPH: error = replay(device, *operation.graph); break;
+    }
+    if (error && !device.error) {
+        device.error = error;
+    }
+    return error;
+}
+
+// ---- Order ----------------------------------------------------------------------------------------------------------
+
+static bool runnable(const Stream &stream) {
+    if (stream.queue.empty()) {
+        return false;
+    }
+    const Operation &head = stream.queue.front();
+    return head.kind != Operation::WAIT || head.recording->done;
+}
+
+// Runs one operation that nothing stands ahead of: the program's next, or any. False if there is none.
+static bool step() {
+    std::vector<Stream *> candidates;
+    for (Device *device : devices) {
+        for (Stream *stream : device->streams) {
+            if (runnable(*stream)) {
+                candidates.push_back(stream);
+            }
+        }
+    }
+    if (candidates.empty()) {
+        return false;
+    }
+    Stream *pick = candidates[0];
+    if (settings.seed) {
+        // Streams are kept by address, which differs from run to run; their next operations' places do not.
+        uint64_t key = random_number(), best = 0;
+        for (Stream *stream : candidates) {
+            uint64_t rank = (stream->queue.front().sequence ^ key) * 0x9e3779b97f4a7c15u;
+            if (stream == candidates[0] || rank > best) {
+                pick = stream;
+                best = rank;
+            }
+        }
+    } else {
+        for (Stream *stream : candidates) {
+            pick = stream->queue.front().sequence < pick->queue.front().sequence ? stream : pick;
+        }
+    }
+    Operation operation = std::move(pick->queue.front());
+    pick->queue.pop_front();
+    if (!pick->device->error) {
+        perform(*pick->device, operation);
+    } else if (operation.recording && operation.kind == Operation::RECORD) {
+        // After an error nothing runs, but nobody shall wait for ever.
+        operation.recording->done = true;
+    }
+    return true;
+}
+
+static int looked_at(Device &device) {
+    std::string damage;
+    if (!device.error && !device.memory.intact(damage)) {
+        device.error = complain(ILLEGAL_ADDRESS, damage);
+    }
+    return device.error;
+}
+
+int finish(Stream &stream) {
+    while (!stream.queue.empty() && step()) {
+    }
+    return looked_at(*stream.device);
+}
+
+int finish(Device &device, const Recording &recording) {
+    while (!recording.done && step()) {
+    }
+    return looked_at(device);
+}
+
+int finish(Device &device) {
+    for (Stream *stream : device.streams) {
+        finish(*stream);
+    }
+    return looked_at(device);
+}
+
+int finish_blocking(Device &device) {
+    for (Stream *stream : device.streams) {
+        if (!(stream->flags & 1u)) {
+            finish(*stream);
+        }
+    }
+    return device.error;
+}
+
+void progress(Device &) {
+    for (uint64_t steps = settings.seed ? random_number() % 4 : 1; steps > 0 && step(); steps--) {
+    }
+}
+
+int enqueue(Stream &stream, Operation operation) {
+    static uint64_t sequence = 0;
+    Device &device = *stream.device;
+    if (stream.capture) {
+        if (stream.capture->invalid) {
+            return CAPTURE_INVALIDATED;
+        }
+        Graph &graph = *stream.capture->graph;
+        graph.nodes.push_back({std::move(operation), {stream.after.begin(), stream.after.end()}});
+        stream.after = {graph.nodes.size() - 1};
+        return SUCCESS;
+    }
+    if (!device.streams.count(&stream)) {
+        // The default stream: what comes after it cannot be enqueued before it is done.
+        finish_blocking(device);
+        return device.error ? device.error : perform(device, operation);
+    }
+    operation.sequence = sequence++;
+    stream.queue.push_back(std::move(operation));
+    while (stream.queue.size() > MOST_PENDING && step()) {
+    }
+    return SUCCESS;
+}
+
+Stream *stream_of(Device &device, void *handle) {
+    static auto *defaults = new std::map<Device *, Stream>();
+    if (!handle) {
+        Stream &stream = (*defaults)[&device];
+        stream.device = &device;
+        return &stream;
+    }
+    auto found = device.streams.find((Stream *)handle);
+    return found == device.streams.end() ? nullptr : *found;
+}
+
+}  // namespace emulated

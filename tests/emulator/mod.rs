@@ -1,0 +1,165 @@
+//! The emulated CUDA driver for tests: builds it when it is needed, and puts it where `libcuda` is looked for.
+//!
+//! ```ignore
+//! mod emulator;
+//!
+//! #[test]
+//! fn on_the_emulated_driver() {
+//!     if !emulator::install() {
+//!         return; // It has been said why.
+//!     }
+//!     …
+//! }
+//! ```
+//! `README.md` tells how it works.
+
+// Every test binary has its own copy and uses a part of it.
+#![allow(dead_code, unused_imports)]
+
+mod compile;
+mod kernels;
+
+pub use compile::shared_library;
+pub use kernels::names as kernel_names;
+
+use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// The loaded library, or why there is none.
+struct Library(*mut c_void);
+
+// SAFETY: a handle of `dlopen` may be used from every thread.
+unsafe impl Send for Library {}
+// SAFETY: as above.
+unsafe impl Sync for Library {}
+
+fn folder() -> &'static Result<PathBuf, String> {
+    static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    FOLDER.get_or_init(compile::library)
+}
+
+fn library() -> Option<&'static Library> {
+    static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
+    let load = || {
+        let folder = match folder() {
+            Ok(folder) => folder,
+            Err(why) => {
+                eprintln!("skipped, as there is no emulated CUDA driver: {why}");
+                return None;
+            }
+        };
+        let path = CString::new(folder.join("libcuda.so").into_os_string().into_encoded_bytes()).unwrap();
+        // SAFETY: `path` is a C string. The library's initialisers only fill its own table of kernels.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
+        if handle.is_null() {
+            // SAFETY: after a failure `dlerror` gives a C string that lives until the next call.
+            let why = unsafe { CStr::from_ptr(libc::dlerror()) };
+            panic!("the emulated CUDA driver does not load: {}", why.to_string_lossy());
+        }
+        Some(Library(handle))
+    };
+    LIBRARY.get_or_init(load).as_ref()
+}
+
+/// Loads the emulated driver into this process, so that whoever looks for `libcuda.so` finds it; call it before anyone
+/// does. False, with a message, on a machine without a C++ compiler. A kernel that does not compile is a panic.
+pub fn install() -> bool {
+    library().is_some()
+}
+
+/// The folder with `libcuda.so` for the `LD_LIBRARY_PATH` of a child process. `None` as with [`install`].
+pub fn library_dir() -> Option<PathBuf> {
+    match folder() {
+        Ok(folder) => Some(folder.clone()),
+        Err(why) => {
+            eprintln!("skipped, as there is no emulated CUDA driver: {why}");
+            None
+        }
+    }
+}
+
+/// The file of a test double of one of NVIDIA's libraries (`libcublasLt.so`), which computes on the emulated driver.
+/// `None` as with [`install`].
+pub fn nvidia_library(file: &str) -> Option<PathBuf> {
+    static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    install().then(|| FOLDER.get_or_init(compile::libraries).as_ref().unwrap_or_else(|e| panic!("{e}")).join(file))
+}
+
+/// What a test double counts: calls that were enqueued, and objects that live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    pub calls: i64,
+    pub live: i64,
+}
+
+/// The counts of the test double in `file`, since it was loaded.
+pub fn counts(file: &std::path::Path) -> Counts {
+    let path = CString::new(file.as_os_str().as_encoded_bytes()).unwrap();
+    let count = |name: &CStr| -> i64 {
+        // SAFETY: `path` is a C string; the library is one of ours, whose initialisers do nothing; the function has this type.
+        unsafe {
+            let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
+            let symbol = libc::dlsym(handle, name.as_ptr());
+            assert!(!symbol.is_null(), "{} has no {name:?}", file.display());
+            let ask: extern "C" fn() -> i64 = std::mem::transmute(symbol);
+            ask()
+        }
+    };
+    Counts { calls: count(c"fake_calls"), live: count(c"fake_live") }
+}
+
+fn symbol(name: &CStr) -> *mut c_void {
+    let library = library().expect("`install` has given true");
+    // SAFETY: the handle is open, the name a C string.
+    let symbol = unsafe { libc::dlsym(library.0, name.as_ptr()) };
+    assert!(!symbol.is_null(), "the emulated driver has no {name:?}");
+    symbol
+}
+
+/// Changes a setting of the driver, of the whole process: `seed` (0: all in the program's order; otherwise an order of
+/// streams, blocks and threads drawn from it), `threads`, and before `cuInit` those that the README lists. In a child
+/// process, the environment has them: `EMULATED_SEED`.
+pub fn configure(name: &str, value: i64) {
+    let text = CString::new(name).unwrap();
+    // SAFETY: this is the function's type in `driver/api_device.cpp`.
+    let configure: extern "C" fn(*const c_char, c_longlong) -> c_int =
+        unsafe { std::mem::transmute(symbol(c"emulated_configure")) };
+    assert!(configure(text.as_ptr(), value) != 0, "the emulated driver has no setting `{name}`");
+}
+
+/// What the driver complained of last: the kernel, block and thread of a fault, and what was wrong.
+pub fn message() -> String {
+    // SAFETY: this is the function's type in `driver/api_device.cpp`.
+    let message: extern "C" fn() -> *const c_char = unsafe { std::mem::transmute(symbol(c"emulated_message")) };
+    // SAFETY: a C string that lives until the next complaint; complaints come from calls of the driver.
+    unsafe { CStr::from_ptr(message()) }.to_string_lossy().into_owned()
+}
+
+/// True if the tests are to run on a real GPU: `RUNNER_TEST_GPU=1`. Without one they fail then, instead of passing over.
+fn on_gpu() -> bool {
+    std::env::var("RUNNER_TEST_GPU").is_ok_and(|v| v == "1")
+}
+
+/// True if there is a device to test on: the emulated driver, or a real GPU if that is asked for.
+pub fn ready() -> bool {
+    on_gpu() || install()
+}
+
+/// True if there is an emulated driver to test on, and not a real GPU.
+pub fn emulated() -> bool {
+    !on_gpu() && install()
+}
+
+/// Sets the order in which the emulated device gets to its work; 0 is the order of the program. A real GPU has its own.
+pub fn stream_order(seed: u64) {
+    if !on_gpu() {
+        configure("seed", seed as i64);
+    }
+}
+
+/// Keeps the other tests of this process that ask for it away from the device: settings are for all of them.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
