@@ -5,6 +5,7 @@
 //! elements (which keeps each aligned) and then by name.
 
 use super::error::{CheckpointError, Reason};
+use super::matching::GRAD_SCALER;
 use super::meta::Meta;
 use super::tensor::{Tensor, TensorView, count};
 use crate::graph::DType;
@@ -26,8 +27,13 @@ const CHECKSUM_MARK: &str = "\\\"checksum\\\":\\\"";
 const CHECKSUM_DIGITS: usize = 64;
 /// Between the name and the process of a file that is being written.
 const TEMPORARY: &str = ".tmp-";
-/// Names of optimizer state begin with this; such tensors are no weights.
-pub const OPTIMIZER_PREFIX: &str = "optimizer.";
+/// What the names of the optimizer's state begin with.
+const OPTIMIZER_PREFIX: &str = "optimizer.";
+
+/// True for the name of a tensor that is no weight: state of the optimizer or of loss scaling.
+pub fn is_optimizer_state(name: &str) -> bool {
+    name.starts_with(OPTIMIZER_PREFIX) || GRAD_SCALER.contains(&name)
+}
 
 /// A checkpoint as read from a file.
 #[derive(Debug, Clone, PartialEq)]
@@ -290,6 +296,8 @@ fn not_safetensors(e: SafeTensorError) -> Reason {
 fn safetensors_name(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "F32",
+        DType::BF16 => "BF16",
+        DType::F16 => "F16",
         DType::F64 => "F64",
         DType::U8 => "U8",
         DType::U32 => "U32",

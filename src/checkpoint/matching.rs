@@ -8,6 +8,9 @@ use std::fmt;
 const SHOWN: usize = 12;
 /// A counter that state dicts of old versions of PyTorch lack; PyTorch, too, starts it anew without complaint.
 const OPTIONAL_SUFFIX: &str = ".num_batches_tracked";
+/// Variables of `fp16` runs. A checkpoint moves between precisions: who lacks them starts them anew, who has no use for
+/// them leaves them.
+pub(super) const GRAD_SCALER: [&str; 2] = ["grad_scaler.scale", "grad_scaler.growth_tracker"];
 
 /// How the tensors of a file and those of a model differ.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,7 +35,7 @@ impl Mismatch {
 pub struct Matched {
     /// Names that both have, of equal shapes.
     pub names: BTreeSet<String>,
-    /// Batch-norm counters that the file lacks; they keep their start.
+    /// Batch-norm counters and what belongs to a scaled loss that the file lacks; they keep their start.
     pub defaulted: Vec<String>,
     /// What was left out; empty if `strict`.
     pub left_out: Mismatch,
@@ -54,11 +57,14 @@ pub fn match_names<'a>(
         match have.get(name) {
             Some(t) if t.shape == shape => _ = out.names.insert(name.to_owned()),
             Some(t) => out.left_out.wrong_shape.push((name.to_owned(), shape.to_vec(), t.shape.clone())),
-            None if name.ends_with(OPTIONAL_SUFFIX) => out.defaulted.push(name.to_owned()),
+            None if name.ends_with(OPTIONAL_SUFFIX) || GRAD_SCALER.contains(&name) => {
+                out.defaulted.push(name.to_owned())
+            }
             None => out.left_out.missing.push(name.to_owned()),
         }
     }
-    out.left_out.unexpected.extend(have.keys().filter(|n| !known.contains(n.as_str())).cloned());
+    let unexpected = |n: &&String| !known.contains(n.as_str()) && !GRAD_SCALER.contains(&n.as_str());
+    out.left_out.unexpected.extend(have.keys().filter(unexpected).cloned());
     let nothing_fits = out.names.is_empty() && !known.is_empty();
     if !out.left_out.is_empty() && (strict || nothing_fits) {
         return Err(out.left_out);
@@ -135,6 +141,21 @@ mod tests {
         const MODEL: &[(&str, [usize; 1])] = &[("bn.weight", [2]), ("bn.num_batches_tracked", [1])];
         let m = match_names(wants(MODEL), &file(&[("bn.weight", 2)]), true).unwrap();
         assert_eq!((m.names.len(), m.defaulted.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_checkpoint_moves_between_precisions() {
+        const PLAIN: &[(&str, [usize; 1])] = &[("w", [2])];
+        const SCALED: &[(&str, [usize; 1])] =
+            &[("w", [2]), ("grad_scaler.scale", [1]), ("grad_scaler.growth_tracker", [1])];
+        let (plain, scaled) =
+            (file(&[("w", 2)]), file(&[("w", 2), ("grad_scaler.scale", 1), ("grad_scaler.growth_tracker", 1)]));
+        let taken = |model, have| match_names(wants(model), have, true).unwrap();
+        assert_eq!(taken(SCALED, &plain).defaulted.len(), 2);
+        assert_eq!(taken(PLAIN, &scaled).names.len(), 1);
+        assert_eq!(taken(SCALED, &scaled).names.len(), 3);
+        // The names are those alone.
+        assert!(match_names(wants(PLAIN), &file(&[("w", 2), ("grad_scaler.weight", 1)]), true).is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Tensors on their way from or to a file.
 
 use crate::graph::DType;
+use half::{bf16, f16};
 use std::fmt;
 
 /// A tensor of a file: row-major, in the outside layout, little-endian.
@@ -73,6 +74,8 @@ impl Tensor {
     pub fn to_f32(&self) -> Result<Vec<f32>, CastError> {
         match self.dtype {
             DType::F32 => Ok(elements(&self.data, f32::from_le_bytes).collect()),
+            DType::BF16 => Ok(elements(&self.data, bf16::from_le_bytes).map(f32::from).collect()),
+            DType::F16 => Ok(elements(&self.data, f16::from_le_bytes).map(f32::from).collect()),
             DType::F64 => Ok(elements(&self.data, f64::from_le_bytes).map(|v| v as f32).collect()),
             from => Err(CastError { from, to: DType::F32 }),
         }
@@ -94,11 +97,13 @@ impl Tensor {
                 DType::U32 => elements(&self.data, u32::from_le_bytes).map(i64::from).collect(),
                 DType::I32 => elements(&self.data, i32::from_le_bytes).map(i64::from).collect(),
                 DType::I64 => elements(&self.data, i64::from_le_bytes).collect(),
-                DType::F32 | DType::F64 => return None,
+                DType::F32 | DType::BF16 | DType::F16 | DType::F64 => return None,
             })
         };
         let data: Option<Vec<u8>> = match to {
             DType::F32 => Some(self.to_f32()?.iter().flat_map(|v| v.to_le_bytes()).collect()),
+            DType::BF16 => Some(self.to_f32()?.iter().flat_map(|v| bf16::from_f32(*v).to_le_bytes()).collect()),
+            DType::F16 => Some(self.to_f32()?.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect()),
             DType::F64 => Some(self.to_f32()?.iter().flat_map(|v| (*v as f64).to_le_bytes()).collect()),
             DType::U8 => integers().and_then(|v| narrow(&v, |x| u8::try_from(x).map(u8::to_le_bytes))),
             DType::U32 => integers().and_then(|v| narrow(&v, |x| u32::try_from(x).map(u32::to_le_bytes))),

@@ -2,7 +2,7 @@
 
 use super::element::Element;
 use super::error::{CheckpointError, Reason};
-use super::format::{self, OPTIMIZER_PREFIX};
+use super::format::{self, is_optimizer_state};
 use super::pth::{self, PthError};
 use super::tensor::Tensor;
 use safetensors::tensor::Dtype;
@@ -44,7 +44,7 @@ fn parse(bytes: &[u8]) -> Result<Loaded, Reason> {
     let (file, meta) = format::open(bytes)?;
     let mut out = Loaded { tensors: BTreeMap::new(), notes: Vec::new() };
     for (name, view) in file.iter() {
-        if meta.is_some() && name.starts_with(OPTIMIZER_PREFIX) {
+        if meta.is_some() && is_optimizer_state(name) {
             continue;
         }
         let element = element(view.dtype())

@@ -22,6 +22,8 @@ pub struct Experiment {
     pub device: Device,
     /// How to compute.
     pub precision: Precision,
+    /// Whether a GPU replays the step from a CUDA graph.
+    pub graph: bool,
     /// `[data]`.
     pub data: Data,
     /// `[model]`.
@@ -48,6 +50,15 @@ impl Experiment {
     /// default.
     pub fn span_of(&self, key: &str) -> Option<Span> {
         self.origins.0.get(key).copied()
+    }
+
+    /// Puts a number in the place of `batch_size`; `eval_batch_size` goes with it unless it was written.
+    pub fn set_batch_size(&mut self, batch: usize) {
+        if self.span_of("data.eval_batch_size").is_none() {
+            self.data.loading.eval_batch_size = Some(batch);
+        }
+        self.data.loading.batch_size = batch;
+        self.data.auto_batch_size = false;
     }
 
     /// The place of a key or, where it was not written, of the section around it: there is always something to

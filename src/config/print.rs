@@ -38,6 +38,7 @@ impl Printer<'_> {
         self.line("", "seed", &json(&experiment.seed));
         self.line("", "device", &json(&experiment.device));
         self.line("", "precision", &json(&experiment.precision));
+        self.line("", "graph", &json(&experiment.graph));
 
         let mut keys = vec!["source"];
         keys.extend(Source::fields(data.source.type_name()));

@@ -32,6 +32,9 @@ pub(super) struct TopKeys {
     /// How to compute.
     #[serde(default)]
     pub precision: Precision,
+    /// On a GPU, capture the step into a CUDA graph and replay it. The numbers do not depend on it.
+    #[serde(default = "yes")]
+    pub graph: bool,
 }
 
 impl Check for TopKeys {}
@@ -120,6 +123,7 @@ pub(super) fn resolve(name: &str, root: &Table, start: Span, sources: &Sources, 
         seed: keys.seed,
         device: keys.device,
         precision: keys.precision,
+        graph: keys.graph,
         data: data?,
         model: model?,
         loss: loss?,
@@ -243,7 +247,10 @@ impl<'a> Reader<'a> {
             Source::Tensors(tensors) => tensors.path = self.path(part.table.get("path")?),
             Source::Digits(_) | Source::Synthetic(_) => {}
         }
-        Some(Data { source, loading: loading?, transforms: transforms?, train_transforms: train_transforms? })
+        // The only word that it can be.
+        let auto_batch_size = part.table.get("batch_size").is_some_and(|node| node.as_str().is_some());
+        let (loading, transforms, train_transforms) = (loading?, transforms?, train_transforms?);
+        Some(Data { source, loading, transforms, train_transforms, auto_batch_size })
     }
 
     fn path(&self, node: &Node) -> std::path::PathBuf {

@@ -432,3 +432,14 @@ pub enum Precision {
     /// Mixed with half precision and a scaled loss, as PyTorch's autocast does it.
     Fp16,
 }
+
+impl std::fmt::Display for Precision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Precision::Fp32 => "fp32",
+            Precision::Tf32 => "tf32",
+            Precision::Bf16 => "bf16",
+            Precision::Fp16 => "fp16",
+        })
+    }
+}

@@ -1,6 +1,7 @@
 //! `metrics.jsonl`: one JSON object a line.
 
 use super::metrics::Figures;
+use crate::backend::MemoryUse;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 use std::fs::{File, OpenOptions};
@@ -61,7 +62,7 @@ pub fn step_line(step: u64, epoch: usize, loss: f32, lr: f64) -> Value {
     json!({ "kind": "step", "step": step, "epoch": epoch, "loss": single(loss), "lr": lr })
 }
 
-/// The line that says that the samples are not those asked for.
+/// The line that says that the samples, or the precision, are not those asked for.
 pub fn note_line(text: &str) -> Value {
     json!({ "kind": "note", "note": text })
 }
@@ -87,6 +88,13 @@ pub fn epoch_line(
     line.insert("seconds".into(), number((seconds * 1e3).round() / 1e3));
     line.insert("samples_per_s".into(), json!(samples_per_s.round() as u64));
     Value::Object(line)
+}
+
+/// Adds to the line of an epoch what the run has of a GPU's memory, in bytes.
+pub fn add_memory(line: &mut Value, memory: MemoryUse) {
+    line["memory_allocated"] = memory.allocated.into();
+    line["memory_reserved"] = memory.reserved.into();
+    line["memory_peak"] = memory.peak.into();
 }
 
 /// A single-precision number by the shortest decimal that stands for it, where widening would show digits that mean

@@ -1,14 +1,19 @@
 //! The programs of an experiment: one for every kind of step and size of batch, over one set of variables.
 
+use super::precision;
 use crate::backend::Backend;
 use crate::build::{self, Forward, LayerRow, Mode};
 use crate::config::experiment::Pattern;
 use crate::config::sections::OptimizerRule;
+use crate::config::values::Precision;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::DataSpec;
-use crate::graph::op::{Algorithm, Slice, TensorOptions};
-use crate::graph::{DType, Graph, Input, Shape, ValueId, VarId, VarKind, Variables};
-use crate::passes::update::{Accumulators, UpdateSpec, add_accumulation, add_update, update_graph};
+use crate::graph::op::{Algorithm, TensorOptions};
+use crate::graph::{Graph, ValueId, VarId, VarKind, Variables};
+use crate::passes::precision::autocast;
+use crate::passes::update::{
+    Accumulators, GRAD_SCALER, UpdateSpec, add_accumulation, add_update, loss_gradient, update_graph,
+};
 use crate::passes::{Pass, PassOptions};
 use crate::plan::{Plan, Source};
 use std::collections::HashMap;
@@ -64,6 +69,8 @@ pub struct Programs {
     pub plan: Arc<Plan>,
     /// The layers, with shapes for the largest batch.
     pub rows: Vec<LayerRow>,
+    /// What the programs compute in: what the experiment asks for, if the device has it.
+    pub precision: Precision,
     /// Kind and batch size of each program of the plan, in its order.
     pub kinds: Vec<(Kind, usize)>,
 }
@@ -92,6 +99,7 @@ pub fn build(
     backend: &dyn Backend,
     options: &PassOptions,
 ) -> Result<Programs, Vec<Diagnostic>> {
+    let precision = precision::supported(experiment.precision, backend);
     let mut vars = Variables::new();
     let mut sources = Vec::new();
     let mut kinds = Vec::new();
@@ -102,12 +110,12 @@ pub fn build(
         let forward = build::forward(experiment, data, &mut vars, *batch, Mode::Train)?;
         let spec = match &mut spec {
             Some(s) => s,
-            none => none.insert(update_spec(experiment, &mut vars)?),
+            none => none.insert(update_spec(experiment, &mut vars, precision)?),
         };
         if rows.is_empty() {
             rows = forward.rows.clone();
         }
-        let (graph, accumulators) = train_graph(experiment, &mut vars, spec, &forward, options)?;
+        let (graph, accumulators) = train_graph(experiment, &mut vars, spec, &forward, precision, options)?;
         sums = accumulators.or(sums);
         kinds.push((Kind::Train, *batch));
         sources.push(source(&format!("train, batch of {batch}"), graph, &forward));
@@ -125,8 +133,8 @@ pub fn build(
                 rows = forward.rows.clone();
             }
             let mut graph = std::mem::take(&mut forward.graph);
-            let passes = [Pass::Reorder, Pass::Simplify, Pass::Fuse];
-            options.run(&mut graph, &passes).map_err(|e| internal(&e))?;
+            forward_passes(&mut graph, precision, options)?;
+            options.run(&mut graph, &[Pass::Simplify, Pass::Fuse]).map_err(|e| internal(&e))?;
             kinds.push((kind, *batch));
             let name = if kind == Kind::Eval { "eval" } else { "predict" };
             sources.push(source(&format!("{name}, batch of {batch}"), graph, &forward));
@@ -139,10 +147,11 @@ pub fn build(
         }
     }
     let plan = Plan::new(Arc::new(vars), sources, |g, n| backend.workspace(g, n));
-    Ok(Programs { plan: Arc::new(plan), rows, kinds })
+    Ok(Programs { plan: Arc::new(plan), rows, precision, kinds })
 }
 
-/// The graph of the training step after the passes that `options` lets run: to look into a pass.
+/// The graph of the training step after the passes that `options` lets run, in the precision that the experiment asks
+/// for, whatever the device: to look into a pass.
 ///
 /// # Errors
 /// As [`build()`].
@@ -150,8 +159,9 @@ pub fn graph_after(experiment: &Experiment, data: &DataSpec, options: &PassOptio
     let mut vars = Variables::new();
     let batch = experiment.data.loading.batch_size;
     let forward = build::forward(experiment, data, &mut vars, batch, Mode::Train)?;
-    let spec = update_spec(experiment, &mut vars)?;
-    Ok(train_graph(experiment, &mut vars, &spec, &forward, options)?.0)
+    let precision = experiment.precision;
+    let spec = update_spec(experiment, &mut vars, precision)?;
+    Ok(train_graph(experiment, &mut vars, &spec, &forward, precision, options)?.0)
 }
 
 fn source(name: &str, graph: Graph, forward: &Forward) -> Source {
@@ -163,25 +173,32 @@ fn internal(message: &str) -> Vec<Diagnostic> {
     vec![Diagnostic::error(format!("internal error: {message}")).help("this is a bug of runner; please report it")]
 }
 
+/// The passes before the gradient pass.
+fn forward_passes(graph: &mut Graph, precision: Precision, options: &PassOptions) -> Result<(), Vec<Diagnostic>> {
+    options.run(graph, &[Pass::Reorder]).map_err(|e| internal(&e))?;
+    if let Some(half) = precision::half(precision).filter(|_| options.wants(Pass::Precision)) {
+        autocast(graph, half).map_err(|e| internal(&e.to_string()))?;
+        crate::graph::verify(graph).map_err(|e| internal(&format!("after pass `precision`: {e}")))?;
+    }
+    Ok(())
+}
+
 fn train_graph(
     experiment: &Experiment,
     vars: &mut Variables,
     spec: &UpdateSpec,
     forward: &Forward,
+    precision: Precision,
     options: &PassOptions,
 ) -> Result<(Graph, Option<Accumulators>), Vec<Diagnostic>> {
     let mut graph = forward.graph.clone();
     let loss = forward.loss.ok_or_else(|| internal("a training graph without a loss"))?;
-    options.run(&mut graph, &[Pass::Reorder]).map_err(|e| internal(&e))?;
+    forward_passes(&mut graph, precision, options)?;
     if options.stops_before(Pass::Grad) {
         return Ok((graph, None));
     }
     let add = |graph: &mut Graph, vars: &mut Variables| -> Result<Option<Accumulators>, crate::graph::ShapeError> {
-        // The gradient of the loss by itself is the loss scale, which comes with the batch.
-        graph.set_origin("loss");
-        graph.in_backward = true;
-        let schedule = graph.input(Input::Schedule, DType::F32, Shape::from([4]));
-        let seed = graph.add1(Slice { axis: 0, start: 2, len: 1 }, &[schedule])?;
+        let seed = loss_gradient(graph, vars, spec)?;
         let wrt: Vec<(VarId, ValueId)> =
             spec.tensors.iter().filter_map(|(id, _)| Some((*id, graph.find_variable(*id)?))).collect();
         let values: Vec<ValueId> = wrt.iter().map(|(_, v)| *v).collect();
@@ -205,7 +222,11 @@ fn train_graph(
 }
 
 /// Applies `freeze`, and gathers what the optimizer is told about each parameter.
-fn update_spec(experiment: &Experiment, vars: &mut Variables) -> Result<UpdateSpec, Vec<Diagnostic>> {
+fn update_spec(
+    experiment: &Experiment,
+    vars: &mut Variables,
+    precision: Precision,
+) -> Result<UpdateSpec, Vec<Diagnostic>> {
     let mut errors = freeze(experiment, vars);
     let o = &experiment.optimizer;
     let names = parameters(vars);
@@ -255,7 +276,8 @@ fn update_spec(experiment: &Experiment, vars: &mut Variables) -> Result<UpdateSp
             Algorithm::RmsProp { alpha: r.alpha, eps: r.eps as f32, momentum: r.momentum as f32, centered: r.centered }
         }
     };
-    Ok(UpdateSpec { algorithm, clip_norm: experiment.train.clip_grad_norm.map(|c| c as f32), tensors })
+    let scaler = (precision == Precision::Fp16).then_some(GRAD_SCALER);
+    Ok(UpdateSpec { algorithm, clip_norm: experiment.train.clip_grad_norm.map(|c| c as f32), scaler, tensors })
 }
 
 fn parameters(vars: &Variables) -> Vec<(VarId, String)> {

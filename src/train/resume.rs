@@ -37,6 +37,7 @@ impl std::fmt::Display for Change {
 /// Keys (or what they begin with) by effect; the longest that fits decides. Everything else breaks the continuation.
 const HARMLESS: &[&str] = &[
     "device",
+    "graph",
     "checkpoint",
     "log",
     "data.root",

@@ -4,7 +4,8 @@ use super::evaluate::{EvalOptions, evaluate};
 use super::folder::{Folder, file};
 use super::input::{Samples, transforms};
 use super::metrics::Figures;
-use super::metrics_file::{MetricsFile, epoch_line, step_line};
+use super::metrics_file::{MetricsFile, add_memory, epoch_line, step_line};
+use super::pending::{Pending, Settled, Update};
 use super::report::{EpochRow, Reporter};
 use super::schedule::Schedule;
 use super::session::{Session, StepInputs};
@@ -83,6 +84,8 @@ pub struct Run<'a> {
     pub metrics: MetricsFile,
     /// What people see.
     pub reporter: Reporter,
+    /// Updates whose losses are on their way.
+    pub pending: Pending,
 }
 
 impl Run<'_> {
@@ -92,20 +95,11 @@ impl Run<'_> {
     /// The loss is not finite, a batch could not be made, a file could not be written, the device failed. The
     /// checkpoints written before stay.
     pub fn run(&mut self, interrupt: &AtomicBool) -> Result<Outcome> {
-        let loading = &self.experiment.data.loading;
         let layout = self.session.programs.plan.slot.clone();
         let buffers: Vec<HostBuffer> =
             (0..slots(self.experiment)).map(|_| self.backend.host_buffer(layout.bytes)).collect::<Result<_>>()?;
         let epochs = self.experiment.train.epochs as u64;
-        let options = LoaderOptions {
-            batch_size: loading.batch_size,
-            shuffle: loading.shuffle,
-            drop_last: loading.drop_last,
-            seed: self.experiment.seed,
-            workers: loading.workers,
-            transforms: transforms(self.experiment, true),
-            end_epoch: Some(epochs),
-        };
+        let options = self.loader_options();
         let start = Position { epoch: self.state.epoch, batch: self.state.batch as usize };
         let mut loader = Loader::start(&self.samples.train, options, &layout, buffers, start)?;
         let mut in_flight = VecDeque::with_capacity(IN_FLIGHT + 1);
@@ -119,6 +113,19 @@ impl Run<'_> {
             }
         }
         Ok(Outcome::Finished)
+    }
+
+    fn loader_options(&self) -> LoaderOptions {
+        let loading = &self.experiment.data.loading;
+        LoaderOptions {
+            batch_size: loading.batch_size,
+            shuffle: loading.shuffle,
+            drop_last: loading.drop_last,
+            seed: self.experiment.seed,
+            workers: loading.workers,
+            transforms: transforms(self.experiment, true),
+            end_epoch: Some(self.experiment.train.epochs as u64),
+        }
     }
 
     /// One epoch, or what is left of it.
@@ -146,54 +153,53 @@ impl Run<'_> {
             if self.reached_max_steps() {
                 return self.max_steps(start, before, interrupt).map(Some);
             }
-            let (loss, n) = self.update(loader, in_flight, batches)?;
-            done += n;
+            done += self.update(loader, in_flight, batches)?;
             let rate = (done - first) as f64 / start.elapsed().as_secs_f64();
-            self.reporter.progress(&what, done, samples, Some(loss), rate);
+            self.reporter.progress(&what, done, samples, self.pending.latest(), rate);
             if let Some(every) = self.experiment.checkpoint.every_steps
                 && self.state.step.is_multiple_of(every)
             {
+                self.settle(true)?;
                 self.state.extra.epoch_seconds = before + start.elapsed().as_secs_f64();
                 let kept = self.folder.file(&FileKind::Step(self.state.step).to_string());
                 self.save(&[kept, self.folder.file(file::LAST)])?;
                 self.folder.prune(self.experiment.checkpoint.keep)?;
             }
         }
+        self.settle(true)?;
         self.reporter.end();
         self.state.extra.epoch_seconds = before + start.elapsed().as_secs_f64();
         self.end_of_epoch(samples, interrupt)
     }
 
-    /// One update of the parameters: a batch, or several whose gradients are averaged. The mean loss, and the number of
-    /// samples.
-    fn update(&mut self, loader: &mut Loader, in_flight: &mut VecDeque<Batch>, batches: u64) -> Result<(f32, u64)> {
+    /// One update of the parameters: a batch, or several whose gradients are averaged. The number of samples.
+    fn update(&mut self, loader: &mut Loader, in_flight: &mut VecDeque<Batch>, batches: u64) -> Result<u64> {
         let accumulate = self.experiment.train.accumulate as u64;
         let group = accumulate.min(batches - self.state.batch);
         let lr = self.schedule.lr(self.state.step, self.state.epoch as usize);
-        let (mut sum, mut samples) = (0.0, 0);
+        let mut inputs = StepInputs {
+            lr: lr as f32,
+            lr_floor: self.schedule.floor(self.state.step) as f32,
+            grad_scale: 1.0 / group as f32,
+            seed: self.experiment.seed,
+            micro_step: self.state.extra.micro_step,
+        };
+        let start = Position { epoch: self.state.epoch, batch: self.state.batch as usize };
+        self.pending.push(Update { step: self.state.step + 1, start, batches: group, lr, inputs });
+        let mut samples = 0;
         for k in 0..group {
             let mut batch = loader.next()?.context("the loader ended before the epoch")?;
             debug_assert_eq!((batch.position.epoch, batch.position.batch as u64), (self.state.epoch, self.state.batch));
-            let inputs = StepInputs {
-                lr: lr as f32,
-                lr_floor: self.schedule.floor(self.state.step) as f32,
-                grad_scale: 1.0 / group as f32,
-                seed: self.experiment.seed,
-                micro_step: self.state.extra.micro_step,
-            };
             self.session.train(batch.slot, &mut batch.buffer, batch.len, inputs)?;
-            let loss = self.session.train_loss(batch.len)?;
-            if !loss.is_finite() {
-                return Err(self.not_finite(&batch, loss));
-            }
+            self.settle(false)?;
             if accumulate > 1 && k + 1 == group {
                 self.session.wait_slot(batch.slot)?;
                 self.session.update(batch.slot, &mut batch.buffer, inputs)?;
             }
-            sum += loss as f64;
             samples += batch.len as u64;
             self.state.batch += 1;
             self.state.extra.micro_step += 1;
+            inputs.micro_step += 1;
             in_flight.push_back(batch);
             if in_flight.len() > IN_FLIGHT
                 && let Some(old) = in_flight.pop_front()
@@ -203,25 +209,41 @@ impl Run<'_> {
             }
         }
         self.state.step += 1;
-        let loss = (sum / group as f64) as f32;
-        if self.state.step == 1 || self.state.step.is_multiple_of(self.experiment.log.every_steps) {
-            let line = step_line(self.state.step, self.state.epoch as usize + 1, loss, lr);
-            self.metrics.write(&line)?;
-            self.reporter.record(&line);
-        }
-        Ok((loss, samples))
+        Ok(samples)
     }
 
-    /// The error for a loss that is not finite. The state on the device is still that of before the step.
-    fn not_finite(&mut self, batch: &Batch, loss: f32) -> anyhow::Error {
+    /// Takes in the losses that have come back from the device, all of them with `wait`, and writes the lines of the steps
+    /// that they complete. Before anything is saved all losses must be known: what is saved is sound.
+    fn settle(&mut self, wait: bool) -> Result<()> {
+        self.session.losses(wait, &mut self.pending.losses)?;
+        while let Some(settled) = self.pending.pop() {
+            match settled {
+                Settled::Loss(update, loss) => {
+                    if update.step == 1 || update.step.is_multiple_of(self.experiment.log.every_steps) {
+                        let line = step_line(update.step, update.start.epoch as usize + 1, loss, update.lr);
+                        self.metrics.write(&line)?;
+                        self.reporter.record(&line);
+                    }
+                }
+                Settled::NotFinite(update, k, loss) => return Err(self.not_finite(update, k, loss)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The error for the loss of batch `k` of `update`, which is not finite. The state on the device is still that of
+    /// before the update.
+    fn not_finite(&mut self, update: Update, k: u64, loss: f32) -> anyhow::Error {
         self.reporter.end();
+        let start = Position { batch: update.start.batch + k as usize, ..update.start };
         let at = format!(
             "the loss is {loss} at step {} (epoch {}, batch {})",
-            self.state.step + 1,
-            self.state.epoch + 1,
-            self.state.batch + 1
+            update.step,
+            start.epoch + 1,
+            start.batch + 1
         );
-        let place = match self.session.explain_not_finite(&batch.buffer, batch.len) {
+        let inputs = StepInputs { micro_step: update.inputs.micro_step + k, ..update.inputs };
+        let place = match self.explain(start, inputs) {
             Ok(text) => text,
             Err(e) => format!("where it began could not be found: {e:#}"),
         };
@@ -230,6 +252,17 @@ impl Run<'_> {
             false => String::new(),
         };
         anyhow::anyhow!("{at}: {place}\nhelp: try a smaller learning rate, a warm-up, or `clip_grad_norm`{saved}")
+    }
+
+    /// Runs the batch at `start` again, operation by operation. It is made anew: by the time its loss is known, its buffer
+    /// may hold another one.
+    fn explain(&mut self, start: Position, inputs: StepInputs) -> Result<String> {
+        let layout = self.session.programs.plan.slot.clone();
+        let options = LoaderOptions { workers: 1, ..self.loader_options() };
+        let buffers = vec![self.backend.host_buffer(layout.bytes)?];
+        let mut loader = Loader::start(&self.samples.train, options, &layout, buffers, start)?;
+        let mut batch = loader.next()?.context("the batch is no longer there")?;
+        self.session.explain_not_finite(&mut batch.buffer, batch.len, inputs)
     }
 
     /// Evaluation, the epoch's lines, checkpoints, early stopping.
@@ -269,7 +302,11 @@ impl Run<'_> {
     ) -> Result<()> {
         let seconds = self.state.extra.epoch_seconds;
         let samples_per_s = if seconds > 0.0 { samples as f64 / seconds } else { 0.0 };
-        let line = epoch_line(number as usize, self.state.step, train.as_ref(), val.as_ref(), seconds, samples_per_s);
+        let mut line =
+            epoch_line(number as usize, self.state.step, train.as_ref(), val.as_ref(), seconds, samples_per_s);
+        if let Some(memory) = self.session.memory_use() {
+            add_memory(&mut line, memory);
+        }
         self.metrics.write(&line)?;
         self.reporter.record(&line);
         let epoch = (number, self.experiment.train.epochs);
@@ -326,6 +363,7 @@ impl Run<'_> {
 
     /// Ends at `train.max_steps`: saves first, so that a run with more steps goes on from here as if it had not stopped.
     fn max_steps(&mut self, start: Instant, before: f64, interrupt: &AtomicBool) -> Result<Outcome> {
+        self.settle(true)?;
         self.reporter.end();
         self.state.extra.epoch_seconds = before + start.elapsed().as_secs_f64();
         self.save(&[self.folder.file(file::LAST)])?;
@@ -348,6 +386,7 @@ impl Run<'_> {
     }
 
     fn interrupted(&mut self, start: Instant, before: f64) -> Result<Outcome> {
+        self.settle(true)?;
         self.state.extra.epoch_seconds = before + start.elapsed().as_secs_f64();
         self.interrupted_at_rest()
     }

@@ -2,7 +2,7 @@
 
 use super::metrics::Figures;
 use super::programs::{Kind, Programs};
-use crate::backend::{Backend, Executable, HostBuffer};
+use crate::backend::{Backend, Detail, Executable, HostBuffer, MemoryUse, Span};
 use crate::build::{Mode, init, metrics_variable};
 use crate::graph::op::{METRIC_SLOTS, Task, metric_slot};
 use crate::graph::{DType, Input, Role, VarId, VarKind, Variable};
@@ -120,16 +120,13 @@ impl Session {
         })
     }
 
-    /// The loss of the last training batch, which had `len` samples.
+    /// Adds to `into` the losses of training batches since the last call, oldest first: those that are known or, with
+    /// `wait`, all.
     ///
     /// # Errors
     /// The device failed.
-    pub fn train_loss(&mut self, len: usize) -> Result<f32> {
-        let program = self.program(Kind::Train, len)?;
-        let value = self.programs.plan.programs[program].loss.context("the program has no loss")?;
-        let mut bytes = [0; 4];
-        self.executable.output(program, value, &mut bytes)?;
-        Ok(f32::from_ne_bytes(bytes))
+    pub fn losses(&mut self, wait: bool, into: &mut Vec<f32>) -> Result<()> {
+        self.executable.losses(wait, into)
     }
 
     /// Waits until the batch in `slot` has been read.
@@ -203,12 +200,13 @@ impl Session {
         self.executable.upload(id, &inside)
     }
 
-    /// Says where the computation of the last training batch stops being finite: the layer and operation, or the
-    /// parameter that already is not.
+    /// Says where the computation on the first `len` samples of `batch` stops being finite: the layer and operation, or
+    /// the parameter that already is not.
     ///
     /// # Errors
     /// The device failed.
-    pub fn explain_not_finite(&mut self, batch: &HostBuffer, len: usize) -> Result<String> {
+    pub fn explain_not_finite(&mut self, batch: &mut HostBuffer, len: usize, inputs: StepInputs) -> Result<String> {
+        self.write_inputs(batch, inputs);
         let plan = self.programs.plan.clone();
         for (_, var) in plan.variables.iter().filter(|(_, v)| v.kind == VarKind::Parameter) {
             let saved = self.save(|v| v.name == var.name)?;
@@ -232,19 +230,33 @@ impl Session {
         })
     }
 
-    /// Seconds that each node of a training step takes, in the order of the program's graph.
+    /// Runs `steps` training steps on the first `len` samples of `batch`, with the update that there is where gradients are
+    /// summed; what was done when ([`Executable::trace`]).
     ///
     /// # Errors
     /// The device failed.
-    pub fn profile(&mut self, batch: &mut HostBuffer, len: usize, inputs: StepInputs) -> Result<Vec<f64>> {
+    pub fn trace(
+        &mut self,
+        batch: &mut HostBuffer,
+        len: usize,
+        inputs: StepInputs,
+        steps: usize,
+        detail: Detail,
+    ) -> Result<Vec<Span>> {
         self.write_inputs(batch, inputs);
-        let program = self.program(Kind::Train, len)?;
-        self.executable.profile(program, batch)
+        let mut programs = vec![self.program(Kind::Train, len)?];
+        programs.extend(self.programs.find(Kind::Update, 0));
+        self.executable.trace(&programs, batch, steps, detail)
     }
 
     /// Bytes in use at the peak, batch slots excluded.
     pub fn peak_bytes(&self) -> usize {
         self.executable.peak_bytes()
+    }
+
+    /// What it has of the device's memory; `None` if the device has none of its own.
+    pub fn memory_use(&self) -> Option<MemoryUse> {
+        self.executable.memory_use()
     }
 
     fn program(&self, kind: Kind, len: usize) -> Result<usize> {

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::config::diagnostics::Diagnostic;
@@ -23,6 +24,9 @@ pub struct Data {
     pub transforms: Vec<Transform>,
     /// Applied to training samples only, before `transforms`.
     pub train_transforms: Vec<Transform>,
+    /// `batch_size` was written as `"auto"`, and no device has been asked yet what that is.
+    #[serde(skip)]
+    pub auto_batch_size: bool,
 }
 
 tagged! {
@@ -148,9 +152,9 @@ fn val_samples() -> usize {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Loading {
-    /// Samples in a training batch.
-    #[serde(default = "batch_size")]
-    #[schemars(range(min = 1))]
+    /// Samples in a training batch; `"auto"`: as many as there is memory for on a GPU.
+    #[serde(default = "batch_size", deserialize_with = "batch_size_or_auto")]
+    #[schemars(schema_with = "batch_size_schema")]
     pub batch_size: usize,
     /// Samples in a batch of an evaluation; by default `batch_size`.
     #[serde(default)]
@@ -204,6 +208,40 @@ impl Loading {
 
 fn batch_size() -> usize {
     64
+}
+
+/// A number, or the default in the place of `"auto"` until it is known what that is.
+fn batch_size_or_auto<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    struct SizeVisitor;
+
+    impl Visitor<'_> for SizeVisitor {
+        type Value = usize;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+            f.write_str("a whole number or \"auto\"")
+        }
+
+        fn visit_i64<E: de::Error>(self, v: i64) -> Result<usize, E> {
+            usize::try_from(v).map_err(|_| E::invalid_value(de::Unexpected::Signed(v), &self))
+        }
+
+        fn visit_u64<E: de::Error>(self, v: u64) -> Result<usize, E> {
+            usize::try_from(v).map_err(|_| E::invalid_value(de::Unexpected::Unsigned(v), &self))
+        }
+
+        fn visit_str<E: de::Error>(self, v: &str) -> Result<usize, E> {
+            match v {
+                "auto" => Ok(batch_size()),
+                _ => Err(E::invalid_value(de::Unexpected::Str(v), &self)),
+            }
+        }
+    }
+
+    deserializer.deserialize_any(SizeVisitor)
+}
+
+fn batch_size_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [{ "type": "integer", "minimum": 1 }, { "const": "auto" }] })
 }
 
 fn two() -> usize {

@@ -1,0 +1,31 @@
+//! The precision that an experiment asks for, and the one that its programs are built with.
+
+use crate::backend::Backend;
+use crate::config::values::Precision;
+use crate::graph::DType;
+
+/// The precision for programs on `backend`: the one that is `wanted` if the device has it, else `fp32`.
+pub fn supported(wanted: Precision, backend: &dyn Backend) -> Precision {
+    let has = match wanted {
+        Precision::Fp32 => true,
+        Precision::Tf32 => backend.supports_tf32(),
+        Precision::Bf16 => backend.supports(DType::BF16),
+        Precision::Fp16 => backend.supports(DType::F16),
+    };
+    if has { wanted } else { Precision::Fp32 }
+}
+
+/// What to tell of a device that has not the precision that is `wanted`.
+pub fn note(wanted: Precision, backend: &dyn Backend) -> Option<String> {
+    let used = supported(wanted, backend);
+    (used != wanted).then(|| format!("{} does not compute in `{wanted}`: the run is in `{used}`", backend.describe()))
+}
+
+/// The 16-bit type of a mixed precision.
+pub fn half(precision: Precision) -> Option<DType> {
+    match precision {
+        Precision::Fp32 | Precision::Tf32 => None,
+        Precision::Bf16 => Some(DType::BF16),
+        Precision::Fp16 => Some(DType::F16),
+    }
+}
