@@ -178,7 +178,7 @@ pub struct BenchArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub overrides: Overrides,
-    /// Timed steps
+    /// Timed steps; on a GPU at least as many in each of five rounds
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub steps: u32,
     /// Rows and columns of the matrices, for `matmul`
@@ -187,9 +187,15 @@ pub struct BenchArgs {
     /// Compute threads of the CPU [default: all cores]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
-    /// Time every operation of the step
+    /// Time every operation of the step: GFLOP/s, share of what a matrix product reaches, bytes
     #[arg(long)]
     pub profile: bool,
+    /// Write what was done when to FILE, for Perfetto or chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Steps in the trace
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub trace_steps: u32,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: OutputArgs,

@@ -2,23 +2,28 @@
 
 use super::args::{CheckArgs, OutputArgs};
 use super::failure::Failure;
+use super::memory::{require, resolve_batch, table};
 use super::model::{build, describe_data, device, load_config};
 use super::{human_bytes, thousands};
 use crate::config::diagnostics::to_json;
 use crate::config::{self, Loaded};
 use crate::passes::{Pass, PassOptions};
-use crate::plan::MemorySummary;
+use crate::train::memory::{MemoryPlan, Use};
 use crate::train::programs::{Kind, Programs, Sizes, graph_after};
+use crate::train::report::say;
 use crate::train::run::{eval_slots, slots};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
 /// Validates a configuration and shows what training it would take.
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
-    let loaded = load_config(&args.config, &args.overrides.sets())?;
-    let experiment = &loaded.experiment;
-    let backend = device(experiment, None)?;
+    let mut loaded = load_config(&args.config, &args.overrides.sets())?;
+    let backend = device(&loaded.experiment, None)?;
     let data = describe_data(&loaded)?;
+    if let Some(note) = resolve_batch(&mut loaded, &data, backend.as_ref())? {
+        say(&note);
+    }
+    let experiment = &loaded.experiment;
     let programs = build(&loaded, &data, &Sizes::of_run(experiment, &data), backend.as_ref())?;
     if let Some(name) = &args.graph {
         let text = graph(&loaded, &data, name)?;
@@ -27,7 +32,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
         show("config", &config::print_with_origins(&loaded), args.output)?;
     } else {
         let slots = slots(experiment) + if data.val == Some(0) { 0 } else { eval_slots(experiment) };
-        let memory = programs.plan.memory(slots);
+        let memory = require(&loaded, &data, &programs.plan, backend.as_ref(), Use::Training, slots)?;
         if args.output.json {
             super::print_json(&as_json(&loaded, &programs, &memory, &backend.describe()))?;
         } else {
@@ -58,47 +63,32 @@ fn graph(loaded: &Loaded, data: &crate::data::DataSpec, name: &str) -> Result<St
         .map_err(|diagnostics| Failure::Config { sources: loaded.sources.clone(), diagnostics })
 }
 
-/// Classes of memory with their bytes.
-fn classes(m: &MemorySummary) -> [(&'static str, usize); 8] {
-    [
-        ("parameters", m.parameters),
-        ("gradients", m.gradients),
-        ("optimizer", m.optimizer),
-        ("buffers", m.buffers),
-        ("activations", m.activations),
-        ("workspace", m.workspace),
-        ("unused", m.unused),
-        ("batches", m.batches),
-    ]
-}
-
-fn peak_place(m: &MemorySummary) -> String {
-    let layer = if m.peak.layer.is_empty() { "the update".to_string() } else { format!("`{}`", m.peak.layer) };
-    let side = if m.peak.backward { ", backward" } else { "" };
-    format!("{layer} ({}{side}) of `{}`", m.peak.op, m.peak_program)
-}
-
-fn as_json(loaded: &Loaded, programs: &Programs, m: &MemorySummary, device: &str) -> Value {
+fn as_json(loaded: &Loaded, programs: &Programs, memory: &MemoryPlan, device: &str) -> Value {
     let layers: Vec<Value> = programs
         .rows
         .iter()
         .map(|r| json!({ "name": r.path, "type": r.kind, "output": r.output.dims(), "parameters": r.params, "flops": r.flops }))
         .collect();
     let (trainable, all) = programs.parameters();
-    let mut memory: serde_json::Map<String, Value> =
-        classes(m).iter().map(|(name, bytes)| (name.to_string(), json!(bytes))).collect();
-    memory.insert("total".into(), json!(m.total));
-    memory.insert(
+    let m = &memory.summary;
+    let mut figures: serde_json::Map<String, Value> =
+        memory.classes().iter().map(|(name, bytes)| (name.to_string(), json!(bytes))).collect();
+    figures.insert("total".into(), json!(m.total));
+    figures.insert(
         "peak".into(),
         json!({ "program": m.peak_program, "layer": m.peak.layer, "op": m.peak.op, "backward": m.peak.backward }),
     );
+    if let (Some(device), Some(pinned)) = (memory.device, memory.pinned) {
+        figures.insert("free".into(), json!(device.free));
+        figures.insert("pinned".into(), json!(pinned));
+    }
     json!({
         "layers": layers,
         "parameters": all,
         "trainable_parameters": trainable,
         "batch_size": largest_batch(loaded, programs),
         "flops": programs.rows.iter().map(|r| r.flops).sum::<u64>(),
-        "memory": memory,
+        "memory": figures,
         "device": device,
         "warnings": to_json(&loaded.sources, &loaded.warnings),
     })
@@ -120,7 +110,7 @@ fn flops(n: u64) -> String {
     }
 }
 
-fn as_text(loaded: &Loaded, programs: &Programs, m: &MemorySummary, device: &str) -> String {
+fn as_text(loaded: &Loaded, programs: &Programs, memory: &MemoryPlan, device: &str) -> String {
     let mut rows = vec![["layer", "type", "output", "parameters", "FLOPs"].map(str::to_string)];
     rows.extend(programs.rows.iter().map(|r| {
         let params = if r.params == 0 { String::new() } else { thousands(r.params as u64) };
@@ -161,11 +151,11 @@ fn as_text(loaded: &Loaded, programs: &Programs, m: &MemorySummary, device: &str
     ));
     line(String::new());
     line(format!("memory on {device}"));
-    for (name, bytes) in classes(m) {
-        if bytes > 0 {
-            line(format!("  {name:<12} {:>12}", human_bytes(bytes)));
-        }
+    table(memory).into_iter().for_each(&mut line);
+    if let (Some(device), Some(pinned)) = (memory.device, memory.pinned) {
+        line(format!("  {:<12} {:>12}   of {}", "free", human_bytes(device.free), human_bytes(device.total)));
+        line("page-locked memory of the host".into());
+        line(format!("  {:<12} {:>12}", "batches", human_bytes(pinned)));
     }
-    line(format!("  {:<12} {:>12}   peak at {}", "total", human_bytes(m.total), peak_place(m)));
     out
 }

@@ -2,9 +2,11 @@
 
 use super::args::{EvalArgs, SplitName};
 use super::failure::Failure;
+use super::memory::require;
 use super::model::{build, describe_data, device, load_model};
 use crate::train::evaluate::evaluate;
 use crate::train::input;
+use crate::train::memory::Use;
 use crate::train::programs::Sizes;
 use crate::train::report::say;
 use crate::train::run::eval_options;
@@ -39,6 +41,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     }
     let sizes = Sizes { eval: Sizes::of(batch, Some(split.len()), false), ..Sizes::default() };
     let programs = build(&model.loaded, &samples.spec, &sizes, backend.as_ref())?;
+    require(&model.loaded, &samples.spec, &programs.plan, backend.as_ref(), Use::Evaluation(split.len()), 0)?;
     let mut session = model.session(programs, backend.as_ref())?;
     let never = AtomicBool::new(false);
     let figures = evaluate(&mut session, backend.as_ref(), split, &eval_options(experiment), &never, |_| {})?

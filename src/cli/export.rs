@@ -2,7 +2,7 @@
 
 use super::args::ExportArgs;
 use super::failure::Failure;
-use crate::checkpoint::{self, OPTIMIZER_PREFIX};
+use crate::checkpoint;
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -25,7 +25,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
     let tensors: Vec<_> = loaded
         .tensors
         .iter()
-        .filter(|(name, _)| !name.starts_with(OPTIMIZER_PREFIX))
+        .filter(|(name, _)| !checkpoint::is_optimizer_state(name))
         .map(|(name, t)| t.view(name))
         .collect();
     checkpoint::write_weights(&args.out, &tensors).map_err(anyhow::Error::new)?;

@@ -9,6 +9,7 @@ mod devices;
 mod eval;
 mod export;
 mod failure;
+mod memory;
 mod model;
 mod predict;
 mod train;

@@ -3,14 +3,13 @@
 use super::failure::{Failure, warn};
 use crate::backend::Backend;
 use crate::checkpoint::{self, Checkpoint};
-use crate::config::diagnostics::Diagnostic;
-use crate::config::values::Precision;
 use crate::config::{self, Experiment, Loaded};
 use crate::data::DataSpec;
 use crate::passes::PassOptions;
-use crate::train::device::select;
+use crate::train::device::{Selected, Wanted, select};
 use crate::train::folder::file;
 use crate::train::input;
+use crate::train::precision;
 use crate::train::programs::{self, Programs, Sizes};
 use crate::train::report::say;
 use crate::train::session::Session;
@@ -33,7 +32,6 @@ pub struct Model {
 pub fn load_config(path: &Path, sets: &[String]) -> Result<Loaded, Failure> {
     let loaded = config::load(path, sets)?;
     warn(&loaded.sources, &loaded.warnings);
-    check_precision(&loaded)?;
     Ok(loaded)
 }
 
@@ -63,29 +61,27 @@ pub fn load_model(path: &Path, sets: &[String]) -> Result<Model, Failure> {
     let checkpoint = checkpoint::read(path).map_err(anyhow::Error::new)?;
     let name = format!("the configuration in {}", path.display());
     let loaded = config::load_str(&name, &checkpoint.meta.config, sets)?;
-    check_precision(&loaded)?;
     Ok(Model { loaded, checkpoint: Some((path.to_path_buf(), checkpoint)) })
 }
 
-/// The CPU computes in single precision alone.
-fn check_precision(loaded: &Loaded) -> Result<(), Failure> {
-    if loaded.experiment.precision == Precision::Fp32 {
-        return Ok(());
-    }
-    let mut error =
-        Diagnostic::error("the CPU computes in `fp32` only").help("set `precision = \"fp32\"`, or leave it out");
-    if let Some(span) = loaded.experiment.nearest_span("precision") {
-        error = error.at(span, "not on this device");
-    }
-    Err(Failure::Config { sources: loaded.sources.clone(), diagnostics: vec![error] })
-}
-
-/// The device that the experiment asks for.
+/// The device that the experiment asks for. Says so if it has not the precision that the experiment asks for.
 ///
 /// # Errors
 /// It is not there.
 pub fn device(experiment: &Experiment, threads: Option<usize>) -> Result<Box<dyn Backend>, Failure> {
-    Ok(select(experiment.device, threads)?)
+    let backend = say_why(select(&Wanted::of(experiment, threads))?);
+    if let Some(note) = precision::note(experiment.precision, backend.as_ref()) {
+        say(&format!("note: {note}"));
+    }
+    Ok(backend)
+}
+
+/// Tells why the device is not the one that would have been taken first, if so.
+pub fn say_why(selected: Selected) -> Box<dyn Backend> {
+    if let Some(note) = &selected.note {
+        say(note);
+    }
+    selected.backend
 }
 
 /// What the data looks like, without reading it.
@@ -118,7 +114,7 @@ impl Model {
         match &self.checkpoint {
             Some((path, checkpoint)) => {
                 let mut tensors = checkpoint.tensors.clone();
-                tensors.retain(|name, _| !name.starts_with(checkpoint::OPTIMIZER_PREFIX));
+                tensors.retain(|name, _| !checkpoint::is_optimizer_state(name));
                 state::load(&mut session, &tensors, path, true, state::in_state_dict)?;
             }
             None => load_weights(&mut session, experiment)?,

@@ -2,14 +2,19 @@
 
 use super::args::TrainArgs;
 use super::failure::Failure;
-use super::model::{build, describe_data, device, load_config, load_weights};
+use super::memory::{require, resolve_batch};
+use super::model::{build, describe_data, load_config, load_weights};
 use crate::backend::Backend;
 use crate::checkpoint::{self, Checkpoint};
 use crate::config::sections::Metric;
 use crate::config::{self, Loaded};
+use crate::train::device::{Selected, Wanted, select};
 use crate::train::folder::{Folder, file};
 use crate::train::input::{self, Samples};
+use crate::train::memory::{MemoryPlan, Use};
 use crate::train::metrics_file::{MetricsFile, note_line};
+use crate::train::pending::Pending;
+use crate::train::precision;
 use crate::train::programs::{Programs, Sizes};
 use crate::train::report::{Reporter, Verbosity, say};
 use crate::train::resume::{Effect, changes};
@@ -34,15 +39,37 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         (false, false) => Verbosity::Normal,
     };
     let mut reporter = Reporter::new(verbosity);
-    let loaded = load_config(&args.config, &args.overrides.sets())?;
-    let experiment = &loaded.experiment;
-    let backend = device(experiment, args.threads)?;
+    let mut loaded = load_config(&args.config, &args.overrides.sets())?;
+    let Selected { backend, note } = select(&Wanted::of(&loaded.experiment, args.threads))?;
+    if let Some(note) = note.filter(|_| !args.quiet) {
+        say(&note);
+    }
+    if let Some(note) = precision::note(loaded.experiment.precision, backend.as_ref()) {
+        say(&format!("note: {note}"));
+    }
     // Mistakes in the model come before the data is read, which may take a download.
     let described = describe_data(&loaded)?;
+    let name = loaded.experiment.name.clone();
+    let found = match &args.resume {
+        Some(from) => Some(find_checkpoint(&name, args.out.as_deref(), from.as_deref(), &reporter)?),
+        None => None,
+    };
+    if let Some((found, old)) = &found
+        && loaded.experiment.data.auto_batch_size
+    {
+        let batch = old.experiment.data.loading.batch_size;
+        loaded.experiment.set_batch_size(batch);
+        reporter.info(&format!("batch_size = \"auto\" is {batch}, as in `{}`", found.1.display()));
+    } else if let Some(note) = resolve_batch(&mut loaded, &described, backend.as_ref())?.filter(|_| !args.quiet) {
+        say(&note);
+    }
+    let experiment = &loaded.experiment;
     let programs = build(&loaded, &described, &Sizes::of_run(experiment, &described), backend.as_ref())?;
-
-    let resumed = match &args.resume {
-        Some(from) => Some(find_checkpoint(&loaded, args.out.as_deref(), from.as_deref(), &reporter)?),
+    let resumed = match found {
+        Some((found, old)) => {
+            tell_changes(&loaded, &old, &found, &reporter)?;
+            Some(found)
+        }
         None => None,
     };
     let mut folder = match &resumed {
@@ -55,7 +82,8 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         true => programs,
         false => build(&loaded, &samples.spec, &Sizes::of_run(experiment, &samples.spec), backend.as_ref())?,
     };
-    let planned = programs.plan.memory(slots(experiment) + eval_slots(experiment)).total;
+    let slots = slots(experiment) + eval_slots(experiment);
+    let planned = require(&loaded, &samples.spec, &programs.plan, backend.as_ref(), Use::Training, slots)?;
     let task = crate::build::task(experiment);
     let mut session = Session::new(programs, backend.as_ref(), task, experiment.seed)?;
     let mut state = match &resumed {
@@ -78,7 +106,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         Some(_) => folder.remove_unfinished()?,
         None => folder.claim()?,
     }
-    announce(&loaded, &session.programs, &samples, planned, backend.as_ref(), &folder, &reporter);
+    announce(&loaded, &session.programs, &samples, &planned, backend.as_ref(), &folder, &reporter);
     if resumed.is_some() {
         let removed = folder.remove_later(state.epoch, state.batch)?;
         if !removed.is_empty() {
@@ -97,7 +125,8 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     std::fs::write(&config_path, format!("{header}{effective}"))
         .with_context(|| format!("cannot write `{}`", config_path.display()))?;
     let mut metrics = MetricsFile::open(&folder.file(file::METRICS), state.extra.metrics_bytes)?;
-    if let (Some(note), None) = (&samples.note, &resumed) {
+    let notes = [samples.note.clone(), precision::note(experiment.precision, backend.as_ref())];
+    for note in notes.iter().flatten().filter(|_| resumed.is_none()) {
         let line = note_line(note);
         metrics.write(&line)?;
         reporter.record(&line);
@@ -115,6 +144,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         folder,
         metrics,
         reporter,
+        pending: Pending::default(),
     };
     if resumed.as_ref().is_some_and(|(_, path, _)| *path != run.folder.file(file::LAST)) {
         run.save_last()?;
@@ -141,7 +171,8 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         Outcome::Finished => {
             let best =
                 run.state.best.as_ref().map_or(String::new(), |b| format!("; best {} {:.5}", b.monitor, b.value));
-            run.reporter.info(&format!("done: {step} steps{best}; the run is in `{place}`"));
+            let s = if step == 1 { "" } else { "s" };
+            run.reporter.info(&format!("done: {step} step{s}{best}; the run is in `{place}`"));
         }
         Outcome::EarlyStopped => {
             run.reporter.info(&format!("stopped early after epoch {}; the run is in `{place}`", run.state.epoch));
@@ -222,7 +253,7 @@ fn announce(
     loaded: &Loaded,
     programs: &Programs,
     samples: &Samples,
-    planned: usize,
+    planned: &MemoryPlan,
     backend: &dyn Backend,
     folder: &Folder,
     reporter: &Reporter,
@@ -233,27 +264,31 @@ fn announce(
     } else {
         String::new()
     };
+    let pinned = planned.pinned.map_or(String::new(), |b| format!(" and {} on the host", super::human_bytes(b)));
     let e = &loaded.experiment;
     reporter.info(&format!(
-        "{}: {} parameters{frozen}, {} training and {} validation samples, {} of memory planned, on {}; writing to `{}`",
+        "{}: {} parameters{frozen}, {} training and {} validation samples, {} of memory planned{pinned}, on {}; writing to `{}`",
         e.name,
         super::thousands(all as u64),
         super::thousands(samples.train.len() as u64),
         super::thousands(samples.val.len() as u64),
-        super::human_bytes(planned),
+        super::human_bytes(planned.summary.total),
         backend.describe(),
         folder.path.display(),
     ));
 }
 
-/// The checkpoint to go on from, with its folder; refused if the configuration has changed in a way that does not allow it.
+/// A run's folder with the checkpoint to go on from.
+type Resumed = (Folder, PathBuf, Checkpoint);
+
+/// The checkpoint to go on from, with the configuration that it carries.
 fn find_checkpoint(
-    loaded: &Loaded,
+    name: &str,
     out: Option<&Path>,
     from: Option<&Path>,
     reporter: &Reporter,
-) -> Result<(Folder, PathBuf, Checkpoint), Failure> {
-    let folder = Folder::existing(out, from, &loaded.experiment.name)?;
+) -> Result<(Resumed, Loaded), Failure> {
+    let folder = Folder::existing(out, from, name)?;
     let (path, checkpoint) = match from {
         Some(path) => (path.to_path_buf(), checkpoint::read(path).map_err(anyhow::Error::new)?),
         None => {
@@ -268,6 +303,16 @@ fn find_checkpoint(
         }
     };
     let old = config::load_str(&format!("the configuration in {}", path.display()), &checkpoint.meta.config, &[])?;
+    Ok(((folder, path, checkpoint), old))
+}
+
+/// Tells what has changed in the configuration since a checkpoint was written with `old`; refused if the run cannot go on.
+fn tell_changes(
+    loaded: &Loaded,
+    old: &Loaded,
+    (folder, path, _): &Resumed,
+    reporter: &Reporter,
+) -> Result<(), Failure> {
     let changes = changes(&old.experiment, &loaded.experiment);
     let list = |effect: Effect| -> Vec<String> {
         changes.iter().filter(|c| c.effect == effect).map(|c| format!("  {c}")).collect()
@@ -296,7 +341,7 @@ fn find_checkpoint(
             harmless.join("\n")
         ));
     }
-    Ok((folder, path, checkpoint))
+    Ok(())
 }
 
 /// A flag that Ctrl-C sets; a second Ctrl-C ends the process at once.

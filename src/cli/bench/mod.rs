@@ -1,0 +1,50 @@
+//! `runner bench`.
+
+mod chrome;
+mod matmul;
+mod product;
+mod profile;
+mod step;
+
+use super::args::BenchArgs;
+use super::failure::Failure;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Steps before the clock starts.
+const WARM_UP: u32 = 3;
+
+/// Times what was asked for.
+pub(super) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
+    if args.what == "matmul" { matmul::run(args) } else { step::run(args) }
+}
+
+/// Median, smallest and largest of some times in milliseconds.
+struct Times {
+    median: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Times {
+    fn of(mut list: Vec<f64>) -> Times {
+        list.sort_by(f64::total_cmp);
+        let n = list.len();
+        let median = if n.is_multiple_of(2) { (list[n / 2 - 1] + list[n / 2]) / 2.0 } else { list[n / 2] };
+        Times { median, min: list[0], max: list[n - 1] }
+    }
+}
+
+/// Runs `f` until warm, then `steps` times; milliseconds.
+fn time(steps: u32, mut f: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Times> {
+    for _ in 0..WARM_UP {
+        f()?;
+    }
+    let mut list = Vec::with_capacity(steps as usize);
+    for _ in 0..steps {
+        let start = Instant::now();
+        f()?;
+        list.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(Times::of(list))
+}

@@ -1,0 +1,153 @@
+//! Where the time of a step goes, operation by operation.
+
+use super::Times;
+use crate::backend::{Span, Work};
+use crate::graph::{Graph, Node, ValueId};
+use crate::plan::Plan;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::fmt::Write;
+
+/// What a node is and has to do, whatever time it takes.
+pub struct Load {
+    /// The layer that it belongs to; empty for the update.
+    pub layer: String,
+    /// The operation.
+    pub op: &'static str,
+    /// It belongs to the backward pass.
+    pub backward: bool,
+    /// Floating-point operations.
+    pub flops: u64,
+    /// Bytes of what it reads and writes, each operand once; one that is updated, twice. What caches save and kernels
+    /// read again is not known.
+    pub bytes: u64,
+}
+
+impl Load {
+    /// Of `node` of `graph`.
+    pub fn of(graph: &Graph, node: &Node) -> Load {
+        let rules = node.op.rules();
+        let values = |list: &[ValueId]| list.iter().map(|v| graph.value(*v)).collect::<Vec<_>>();
+        let (inputs, outputs) = (values(&node.inputs), values(&node.outputs));
+        let updated = rules.mutates(inputs.len()).into_iter().map(|m| inputs[m]);
+        let bytes = inputs.iter().chain(&outputs).copied().chain(updated).map(|v| v.bytes() as u64).sum();
+        Load {
+            layer: graph.origin(node).to_string(),
+            op: rules.name(),
+            backward: node.backward,
+            flops: rules.flops(&inputs, &outputs),
+            bytes: if rules.is_alias() { 0 } else { bytes },
+        }
+    }
+}
+
+/// The time of one operation of the step.
+struct Row {
+    load: Load,
+    ms: f64,
+}
+
+/// The operations of a step with their times, the slowest first.
+pub struct Profile {
+    rows: Vec<Row>,
+    /// The fastest product of matrices: GFLOP/s, and the number of rows.
+    peak: (f64, usize),
+}
+
+impl Profile {
+    /// The median time of every node in `spans`, beside what a product of matrices reaches.
+    pub fn new(plan: &Plan, spans: &[Span], peak: (f64, usize)) -> Profile {
+        let mut times: HashMap<_, Vec<f64>> = HashMap::new();
+        for span in spans {
+            if let Work::Node(node) = span.work {
+                times.entry((span.program, node)).or_default().push(span.seconds() * 1e3);
+            }
+        }
+        let mut times: Vec<_> = times.into_iter().map(|(key, list)| (key, Times::of(list).median)).collect();
+        // Ties in the order of the program: the list is the same however the table above was laid out.
+        times.sort_by(|(ka, a), (kb, b)| b.total_cmp(a).then(ka.cmp(kb)));
+        let rows = times.into_iter().map(|((program, node), ms)| {
+            let graph = &plan.programs[program].graph;
+            Row { load: Load::of(graph, &graph.nodes[node.index()]), ms }
+        });
+        Profile { rows: rows.collect(), peak }
+    }
+
+    /// Adds `nodes` and the peak to `out`.
+    pub fn add_json(&self, out: &mut Value) {
+        out["matmul_gflops"] = self.peak.0.into();
+        out["nodes"] = self.rows.iter().map(|r| r.json(self.peak.0)).collect();
+    }
+
+    /// As a table.
+    pub fn text(&self) -> String {
+        let (peak, n) = self.peak;
+        let sum: f64 = self.rows.iter().map(|r| r.ms).sum();
+        let mut text =
+            format!("operations apart: {sum:.3} ms; peak: {peak:.0} GFLOP/s (a product of {n} × {n} matrices)\n");
+        let head = ["ms", "operation", "", "layer", "GFLOP/s", "of peak", "MB", "GB/s"].map(str::to_string);
+        for cells in std::iter::once(head).chain(self.rows.iter().map(|r| r.cells(peak))) {
+            let [ms, op, side, layer, gflops, share, mb, gbs] = cells;
+            let line = format!("  {ms:>9}  {op:<24} {side:<9} {layer:<28} {gflops:>8} {share:>8} {mb:>9} {gbs:>8}");
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        text
+    }
+}
+
+impl Row {
+    /// GFLOP/s, for what computes.
+    fn gflops(&self) -> Option<f64> {
+        (self.load.flops > 0 && self.ms > 0.0).then(|| self.load.flops as f64 / self.ms / 1e6)
+    }
+
+    /// GB/s, for what moves anything.
+    fn gbytes_per_s(&self) -> Option<f64> {
+        (self.load.bytes > 0 && self.ms > 0.0).then(|| self.load.bytes as f64 / self.ms / 1e6)
+    }
+
+    fn json(&self, peak: f64) -> Value {
+        json!({
+            "layer": self.load.layer,
+            "op": self.load.op,
+            "backward": self.load.backward,
+            "ms": self.ms,
+            "flops": self.load.flops,
+            "gflops": self.gflops().unwrap_or(0.0),
+            "peak_share": self.gflops().map(|g| g / peak),
+            "bytes": self.load.bytes,
+            "gbytes_per_s": self.gbytes_per_s(),
+        })
+    }
+
+    fn cells(&self, peak: f64) -> [String; 8] {
+        let cell = |value: Option<f64>, unit: &str| value.map_or(String::new(), |v| format!("{v:.0}{unit}"));
+        [
+            format!("{:.3}", self.ms),
+            self.load.op.to_string(),
+            if self.load.backward { "backward" } else { "" }.to_string(),
+            self.load.layer.clone(),
+            cell(self.gflops(), ""),
+            cell(self.gflops().map(|g| 100.0 * g / peak), " %"),
+            if self.load.bytes > 0 { format!("{:.2}", self.load.bytes as f64 / 1e6) } else { String::new() },
+            cell(self.gbytes_per_s(), ""),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::op::{Activation, Linear};
+    use crate::graph::{DType, Input, Shape};
+
+    #[test]
+    fn operands_are_counted_once() {
+        let mut graph = Graph::new();
+        let x = graph.input(Input::Data, DType::F32, Shape::from([5, 3]));
+        let w = graph.input(Input::Targets, DType::F32, Shape::from([7, 3]));
+        graph.add1(Linear { bias: false, act: Some(Activation::Relu) }, &[x, w]).unwrap();
+        let load = Load::of(&graph, &graph.nodes[0]);
+        assert_eq!((load.op, load.flops, load.bytes), ("linear", 2 * 5 * 3 * 7, 4 * (5 * 3 + 7 * 3 + 5 * 7)));
+    }
+}
