@@ -15,7 +15,7 @@ const IMPORTS: [(&str, &[&str]); 10] = [
     ("checkpoint", &["graph"]),
     ("data", &["backend", "graph", "plan", "random"]),
     ("build", &["config", "data", "graph", "random"]),
-    ("train", &["backend", "build", "checkpoint", "config", "data", "graph", "passes", "plan"]),
+    ("train", &["backend", "build", "checkpoint", "config", "data", "graph", "passes", "plan", "random"]),
 ];
 
 /// A file is to be read in one sitting.

@@ -2,61 +2,17 @@
 //!
 //! `scripts/golden/make.py` makes the cases.
 
-#[path = "golden_harness/case.rs"]
-mod case;
-#[path = "golden_harness/compare.rs"]
-mod compare;
-#[path = "golden_harness/engine.rs"]
-mod engine;
+mod golden_harness;
 
-use case::Case;
-use compare::Findings;
-use engine::Way;
+use golden_harness::case::{self, Case};
+use golden_harness::check_all;
+use golden_harness::compare::Findings;
+use golden_harness::engine::{self, On, Way};
 use runner::passes::{Pass, PassOptions};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Checks all cases of a folder and reports all that fail at once.
-fn check_all(folder: &str, check: impl Fn(&Case, &mut Findings) + Sync) {
-    let names = Case::names(folder);
-    assert!(!names.is_empty(), "no cases in `{folder}`");
-    let next = AtomicUsize::new(0);
-    let all = Mutex::new(Findings::default());
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let findings = findings(name, &check);
-                    all.lock().unwrap().absorb(name, findings);
-                }
-            });
-        }
-    });
-    let mut all = all.into_inner().unwrap();
-    for (kind, (share, name)) in &all.worst {
-        println!("{folder}: {kind}: {:.0} % of what is allowed ({name})", 100.0 * share);
-    }
-    all.faults.sort();
-    assert!(all.faults.is_empty(), "{} faults:\n{}", all.faults.len(), all.faults.join("\n"));
-}
-
-/// What `check` finds about a case; a panic is a finding like any other.
-fn findings(name: &str, check: impl Fn(&Case, &mut Findings)) -> Findings {
-    let mut findings = Findings::default();
-    let outcome = catch_unwind(AssertUnwindSafe(|| check(&Case::read(name), &mut findings)));
-    if let Err(payload) = outcome {
-        let text = payload.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("a panic");
-        findings.faults.push(text.to_string());
-    }
-    findings
-}
 
 /// First step and whole run, as configured.
 fn as_pytorch(case: &Case, findings: &mut Findings) {
-    findings.first_step(case, &engine::first_step(case));
+    findings.first_step(case, &engine::first_step(case, On::Cpu(1)));
     findings.trained(case, &engine::train(case, &Way::default()));
 }
 
@@ -116,7 +72,8 @@ fn runs_without_passes() {
 fn runs_with_more_threads() {
     check_all("runs", |case, findings| {
         let alone = engine::train(case, &Way { sets: vec!["data.workers=0".into()], ..Way::default() });
-        let way = Way { sets: vec!["data.workers=3".into(), "data.prefetch=5".into()], threads: 3, ..Way::default() };
+        let way =
+            Way { sets: vec!["data.workers=3".into(), "data.prefetch=5".into()], on: On::Cpu(3), ..Way::default() };
         if engine::train(case, &way) != alone {
             findings.faults.push("three threads come to other bits than one".to_string());
         }

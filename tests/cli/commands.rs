@@ -159,23 +159,11 @@ fn check_prints_what_it_read() {
 }
 
 #[test]
-fn bench_times_a_step() {
-    let place = Place::with(&plain());
-    let json = place.ok("bench c.toml --json --steps 3").json();
-    assert!(json["step_ms"].as_f64().unwrap() > 0.0 && json["samples_per_s"].as_f64().unwrap() > 0.0);
-    assert!(json["device"].as_str().unwrap().contains("cpu"));
-    assert!(place.ok("bench c.toml --steps 2 --profile").out.lines().count() > 5);
-    let json = place.ok("bench matmul --n 64 --steps 2 --json").json();
-    assert!(json["gflops"].as_f64().unwrap() > 0.0 && json["n"] == 64);
-    place.fails("bench matmul --set train.epochs=1", 2);
-}
-
-#[test]
 fn devices_and_schema_are_told() {
     let place = Place::new();
     let json = place.ok("devices --json").json();
     assert_eq!(json["devices"][0]["name"], "cpu");
-    assert_eq!(json["cuda"]["available"], false);
+    assert!(json["cuda"]["available"].is_boolean());
     assert!(place.ok("devices").out.starts_with("cpu\n"));
     let committed = fs::read_to_string(repository("docs/schema.json")).unwrap();
     assert_eq!(place.ok("schema").out, committed);

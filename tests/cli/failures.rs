@@ -22,7 +22,6 @@ fn wrong_usage_and_configurations_exit_with_2() {
         "check c.toml --set data.validation_split=1500",
         "train c.toml --set data.validation_split=0.0001",
         "check c.toml --set model.layers=[]",
-        "check c.toml --set precision=\"bf16\"",
         "eval c.toml",
         "predict c.toml",
         "bench nowhere.toml",

@@ -1,6 +1,8 @@
 //! Resuming from broken checkpoints, and with another configuration.
 
 use super::support::{Place, plain};
+use runner::checkpoint::{self, Tensor};
+use runner::graph::DType;
 use std::fs;
 
 /// A run of 20 steps with checkpoints every five.
@@ -123,6 +125,47 @@ fn changes_are_named_and_those_that_break_the_run_refused() {
         assert!(err.contains("cannot go on with this configuration") && err.contains(line), "{set}: {err}");
     }
     assert_eq!(place.read("r/metrics.jsonl"), before, "a refusal changes nothing");
+}
+
+#[test]
+fn a_checkpoint_moves_between_precisions() {
+    let place = trained();
+    let path = place.path("r/last.safetensors");
+    let mut whole = place.checkpoint("r/last.safetensors");
+    // What a run in `fp16` on another device would have left.
+    let single = |data: f32| Tensor { dtype: DType::F32, shape: vec![1], data: data.to_le_bytes().to_vec() };
+    whole.tensors.insert("grad_scaler.scale".into(), single(32768.0));
+    let tracker = Tensor { dtype: DType::I64, shape: vec![1], data: 7i64.to_le_bytes().to_vec() };
+    whole.tensors.insert("grad_scaler.growth_tracker".into(), tracker);
+    let views: Vec<_> = whole.tensors.iter().map(|(name, t)| t.view(name)).collect();
+    checkpoint::write(&path, &views, &whole.meta).unwrap();
+    let done = place.ok("train c.toml --out r --resume --set train.epochs=3 --set precision=\"bf16\"");
+    assert!(done.err.contains("precision: was \"fp32\", is \"bf16\""), "{}", done.err);
+    let names: Vec<String> = place.checkpoint("r/last.safetensors").tensors.into_keys().collect();
+    assert!(!names.iter().any(|name| name.starts_with("grad_scaler")), "{names:?}");
+    checkpoint::write(&path, &views, &whole.meta).unwrap();
+    place.ok("eval r/last.safetensors");
+    place.ok("export r/last.safetensors w.safetensors");
+    let weights = checkpoint::load_tensors(&place.path("w.safetensors")).unwrap().tensors;
+    assert!(!weights.keys().any(|name| name.starts_with("grad_scaler")));
+}
+
+#[test]
+fn a_precision_that_the_device_lacks_is_told_and_becomes_fp32() {
+    let place = Place::with(&plain());
+    place.ok("train c.toml --out single --set train.epochs=1");
+    for precision in ["tf32", "bf16", "fp16"] {
+        let done =
+            place.ok(&format!("train c.toml --out {precision} --set train.epochs=1 --set precision=\"{precision}\""));
+        let told = |text: &str| text.contains(&format!("does not compute in `{precision}`: the run is in `fp32`"));
+        assert_eq!(done.err.lines().filter(|line| told(line)).count(), 1, "{}", done.err);
+        let metrics = place.read(&format!("{precision}/metrics.jsonl"));
+        let first = metrics.lines().next().unwrap();
+        assert!(first.contains(r#""kind":"note""#) && told(first), "{first}");
+        let [one, other] =
+            ["single", precision].map(|run| place.checkpoint(&format!("{run}/last.safetensors")).tensors);
+        assert!(one == other, "{precision}");
+    }
 }
 
 #[test]

@@ -185,10 +185,10 @@ impl Drop for Running {
     }
 }
 
-/// A small classifier of the bundled digits; `more` comes after its `[data]` keys, and may open other sections.
+/// A small classifier of the bundled digits, on the CPU; `more` comes after its `[data]` keys, and may open other sections.
 pub fn digits(more_data: &str, sections: &str) -> String {
     format!(
-        r#"
+        r#"device = "cpu"
 seed = 3
 [data]
 source = "digits"

@@ -4,7 +4,7 @@
 //! comes to the results of these cases within about the same bounds (`faults` in `scripts/golden/case.py`). What is
 //! beyond them is therefore no rounding.
 
-use crate::case::{Case, Tensor, Tensors};
+use super::case::{Case, Tensor, Tensors};
 use crate::engine::{FirstStep, Trained};
 use std::collections::BTreeMap;
 

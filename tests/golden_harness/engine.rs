@@ -1,8 +1,9 @@
 //! What the engine makes of a case: the product's own loader, programs and loop, from the configuration's file on.
 
-use crate::case::{Case, Tensor, Tensors, decode};
+use super::case::{Case, Tensor, Tensors, decode};
 use runner::backend::Backend;
 use runner::backend::cpu::CpuBackend;
+use runner::backend::cuda::CudaBackend;
 use runner::config::{self, Experiment, Loaded};
 use runner::data::{Batch, Loader, LoaderOptions, Position};
 use runner::graph::{DType, VarKind, Variable};
@@ -52,15 +53,33 @@ pub struct Trained {
 struct Setup {
     loaded: Loaded,
     samples: Samples,
-    backend: CpuBackend,
+    backend: Box<dyn Backend>,
+}
+
+/// The device that a case is run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum On {
+    /// The CPU with this many threads.
+    Cpu(usize),
+    /// The first GPU.
+    Cuda,
+}
+
+impl On {
+    fn backend(self) -> Box<dyn Backend> {
+        match self {
+            On::Cpu(threads) => Box::new(CpuBackend::new(Some(threads)).unwrap()),
+            On::Cuda => Box::new(CudaBackend::new(0).unwrap()),
+        }
+    }
 }
 
 impl Setup {
-    fn new(config: &Path, sets: &[String], threads: usize) -> Self {
+    fn new(config: &Path, sets: &[String], on: On) -> Self {
         let loaded = config::load(config, sets).unwrap_or_else(|e| panic!("{e}"));
         assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
         let samples = input::load(&loaded.experiment, &mut |_| {}).unwrap();
-        Setup { loaded, samples, backend: CpuBackend::new(Some(threads)).unwrap() }
+        Setup { loaded, samples, backend: on.backend() }
     }
 
     fn experiment(&self) -> &Experiment {
@@ -68,16 +87,18 @@ impl Setup {
     }
 
     fn programs(&self, sizes: &Sizes, options: &PassOptions) -> Programs {
-        programs::build(self.experiment(), &self.samples.spec, sizes, &self.backend, options).unwrap_or_else(|errors| {
-            panic!("{}", config::diagnostics::render(&self.loaded.sources, &errors, false));
-        })
+        programs::build(self.experiment(), &self.samples.spec, sizes, self.backend.as_ref(), options).unwrap_or_else(
+            |errors| {
+                panic!("{}", config::diagnostics::render(&self.loaded.sources, &errors, false));
+            },
+        )
     }
 
     /// A session that starts from the configuration's weights.
     fn session(&self, programs: Programs) -> Session {
         let experiment = self.experiment();
         let task = runner::build::task(experiment);
-        let mut session = Session::new(programs, &self.backend, task, experiment.seed).unwrap();
+        let mut session = Session::new(programs, self.backend.as_ref(), task, experiment.seed).unwrap();
         let path = experiment.model.weights.as_ref().expect("cases start from weights");
         let (left_out, _) = load_weights(&mut session, path, true).unwrap();
         assert!(left_out.is_empty(), "{left_out}");
@@ -104,13 +125,13 @@ impl Setup {
 }
 
 /// Runs the first step without its update.
-pub fn first_step(case: &Case) -> FirstStep {
+pub fn first_step(case: &Case, on: On) -> FirstStep {
     let dir = tempfile::tempdir().unwrap();
     let path = case.write_files(dir.path());
-    let written = Setup::new(&path, &[], 1);
+    let written = Setup::new(&path, &[], on);
     let accumulate = written.experiment().train.accumulate;
     // Gradients are kept where they are summed: a step that sums leaves them behind.
-    let setup = Setup::new(&path, &[format!("train.accumulate={}", accumulate.max(2))], 1);
+    let setup = Setup::new(&path, &[format!("train.accumulate={}", accumulate.max(2))], on);
     let loading = &setup.experiment().data.loading;
     let train = Sizes::of_run(setup.experiment(), &setup.samples.spec).train;
     let first = train[0];
@@ -131,7 +152,9 @@ pub fn first_step(case: &Case) -> FirstStep {
             micro_step: k as u64,
         };
         session.train(batch.slot, &mut batch.buffer, batch.len, inputs).unwrap();
-        loss += f64::from(session.train_loss(batch.len).unwrap()) / group as f64;
+        let mut losses = Vec::new();
+        session.losses(true, &mut losses).unwrap();
+        loss += f64::from(losses[0]) / group as f64;
         if k == 0 {
             output = session.last_prediction(Kind::Train, batch.len).unwrap();
         }
@@ -154,21 +177,21 @@ pub struct Way {
     pub sets: Vec<String>,
     /// Passes.
     pub options: PassOptions,
-    /// Compute threads.
-    pub threads: usize,
+    /// The device.
+    pub on: On,
 }
 
 impl Default for Way {
     fn default() -> Self {
         // Cases run side by side, so that one thread for each is enough.
-        Way { sets: Vec::new(), options: PassOptions::default(), threads: 1 }
+        Way { sets: Vec::new(), options: PassOptions::default(), on: On::Cpu(1) }
     }
 }
 
 /// Trains with the loop, from the configuration's file to the metrics file.
-pub fn train(case: &Case, Way { sets, options, threads }: &Way) -> Trained {
+pub fn train(case: &Case, Way { sets, options, on }: &Way) -> Trained {
     let dir = tempfile::tempdir().unwrap();
-    let setup = Setup::new(&case.write_files(dir.path()), sets, *threads);
+    let setup = Setup::new(&case.write_files(dir.path()), sets, *on);
     let experiment = setup.experiment();
     let programs = setup.programs(&Sizes::of_run(experiment, &setup.samples.spec), options);
     let mut folder = Folder::new(Some(&dir.path().join("run")), &experiment.name).unwrap();
@@ -177,7 +200,7 @@ pub fn train(case: &Case, Way { sets, options, threads }: &Way) -> Trained {
     let mut run = Run {
         experiment,
         config: &config::to_toml(&setup.loaded),
-        backend: &setup.backend,
+        backend: setup.backend.as_ref(),
         samples: &setup.samples,
         session: setup.session(programs),
         state: RunState::default(),
@@ -185,6 +208,7 @@ pub fn train(case: &Case, Way { sets, options, threads }: &Way) -> Trained {
         folder,
         metrics,
         reporter: Reporter::new(Verbosity::Quiet),
+        pending: runner::train::pending::Pending::default(),
     };
     let outcome = run.run(&AtomicBool::new(false)).unwrap();
     let expected = if experiment.train.max_steps.is_some() { Outcome::MaxSteps } else { Outcome::Finished };

@@ -1,11 +1,13 @@
 //! A case: one operation, with drawn operands.
 
+use half::{bf16, f16};
 use runner::backend::reference::Values;
 use runner::graph::{DType, Graph, Input, Op, Role, Shape, ValueId, VarKind, Variable, Variables, verify};
 use runner::passes::grad::backward;
 use runner::random::{Purpose, Stream, hash_name};
 
 /// An operand with its elements. All numbers are exact in the operand's type.
+#[derive(Clone)]
 pub struct Operand {
     pub dtype: DType,
     pub shape: Shape,
@@ -35,12 +37,28 @@ impl Operand {
         self
     }
 
+    /// The same operand as floats of type `to`.
+    pub fn cast(&self, to: DType) -> Self {
+        assert!(self.dtype.is_activation());
+        let data = self.data.iter().map(|v| nearest(to, *v)).collect();
+        Operand { dtype: to, data, ..self.clone() }
+    }
+
     /// Applies `f` to every element.
     pub fn map(mut self, f: impl Fn(f64) -> f64) -> Self {
         for v in &mut self.data {
             *v = round(f(*v));
         }
         self
+    }
+}
+
+/// The nearest number of a float type.
+fn nearest(dtype: DType, x: f64) -> f64 {
+    match dtype {
+        DType::BF16 => bf16::from_f64(x).to_f64(),
+        DType::F16 => f16::from_f64(x).to_f64(),
+        _ => round(x),
     }
 }
 
@@ -133,7 +151,7 @@ impl Case {
         Case { name, op: op.into(), operands, smooth: true }
     }
 
-    /// Not to be checked by differences: some operand lies at a kink.
+    /// Not to be checked by differences: some operand lies at a kink, or there are too many.
     pub fn kinked(mut self) -> Self {
         self.smooth = false;
         self
@@ -162,7 +180,8 @@ impl Case {
         let mut seed = None;
         let mut grads = Vec::new();
         if !wrt.is_empty() {
-            let dy = Draw::new(&format!("{} (gradient)", self.name)).normal(graph.shape(outputs[0]).clone());
+            let y = graph.value(outputs[0]).clone();
+            let dy = Draw::new(&format!("{} (gradient)", self.name)).normal(y.shape).cast(y.dtype);
             let dy = add(&mut graph, "gradient".into(), &dy);
             seed = Some((outputs[0], dy));
             let found =

@@ -4,7 +4,10 @@
 mod case;
 mod cases;
 mod coverage;
+mod cuda;
 mod differences;
+#[path = "../emulator/mod.rs"]
+mod emulator;
 mod parity;
 mod planner;
 mod rounded;

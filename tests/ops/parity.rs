@@ -1,9 +1,10 @@
 //! Backends against the reference.
 
 use crate::case::{Built, Case};
-use crate::cases::all;
+use crate::cases::{all, on};
 use crate::planner::plan;
 use crate::rounded::Rounded;
+use half::{bf16, f16};
 use runner::backend::cpu::CpuBackend;
 use runner::backend::cpu::simd::SimdLevel;
 use runner::backend::reference::{Values, evaluate};
@@ -17,10 +18,22 @@ use std::sync::Arc;
 /// Error allowed to arithmetic in 32-bit floats, relative to the numbers that it adds up.
 const TOLERANCE: f64 = 1e-5;
 
+/// Error allowed to a result of type `dtype`, relative to the numbers that it adds up: for 16-bit floats the distance of
+/// two neighbours, since an error before the last rounding may push it the other way.
+fn tolerance(dtype: DType) -> f64 {
+    match dtype {
+        DType::BF16 => 1.0 / 128.0,
+        DType::F16 => 1.0 / 1024.0,
+        _ => TOLERANCE,
+    }
+}
+
 /// The bytes of `data` as elements of type `dtype`.
 pub fn encode(dtype: DType, data: &[f64]) -> Vec<u8> {
     let one = |v: &f64| match dtype {
         DType::F32 => (*v as f32).to_ne_bytes().to_vec(),
+        DType::BF16 => bf16::from_f64(*v).to_ne_bytes().to_vec(),
+        DType::F16 => f16::from_f64(*v).to_ne_bytes().to_vec(),
         DType::F64 => v.to_ne_bytes().to_vec(),
         DType::U8 => vec![*v as u8],
         DType::U32 => (*v as u32).to_ne_bytes().to_vec(),
@@ -37,6 +50,8 @@ pub fn decode(dtype: DType, bytes: &[u8]) -> Vec<f64> {
     }
     match dtype {
         DType::F32 => read(bytes, |b| f64::from(f32::from_ne_bytes(b))),
+        DType::BF16 => read(bytes, |b| bf16::from_ne_bytes(b).to_f64()),
+        DType::F16 => read(bytes, |b| f16::from_ne_bytes(b).to_f64()),
         DType::F64 => read(bytes, f64::from_ne_bytes),
         DType::U8 => read(bytes, |[b]| f64::from(b)),
         DType::U32 => read(bytes, |b| f64::from(u32::from_ne_bytes(b))),
@@ -88,12 +103,14 @@ fn run(backend: &dyn Backend, built: &Built) -> BTreeMap<ValueId, Vec<u8>> {
 
 /// For every element that `node` writes, the error allowed.
 fn allowed(graph: &Graph, node: &Node, operands: &Values, written: ValueId, expected: &[f64]) -> Vec<f64> {
-    if !matches!(graph.value(written).dtype, DType::F32 | DType::F64) {
+    let dtype = graph.value(written).dtype;
+    let tolerance = tolerance(dtype);
+    if !dtype.is_activation() && dtype != DType::F64 {
         return vec![0.0; expected.len()];
     }
     let sums: Op = match &node.op {
         // Nothing is computed.
-        Op::Reshape(_) | Op::Permute(_) | Op::Concat(_) | Op::Slice(_) | Op::MaxPool2d(_) => {
+        Op::Reshape(_) | Op::Permute(_) | Op::Concat(_) | Op::Slice(_) | Op::MaxPool2d(_) | Op::Cast(_) => {
             return vec![0.0; expected.len()];
         }
         op @ (Op::LinearGradInput(_)
@@ -107,7 +124,7 @@ fn allowed(graph: &Graph, node: &Node, operands: &Values, written: ValueId, expe
         // The largest element is the scale of all.
         _ => {
             let scale = expected.iter().filter(|v| v.is_finite()).fold(0.0f64, |m, v| m.max(v.abs()));
-            return vec![TOLERANCE * scale; expected.len()];
+            return vec![tolerance * scale; expected.len()];
         }
     };
     // The sum of the absolute products: the same operation on absolute operands.
@@ -115,14 +132,12 @@ fn allowed(graph: &Graph, node: &Node, operands: &Values, written: ValueId, expe
     single.nodes = vec![Node { op: sums, ..node.clone() }];
     let mut values: Values = operands.iter().map(|(id, v)| (*id, v.iter().map(|x| x.abs()).collect())).collect();
     evaluate(&single, &mut values);
-    values[&written].iter().map(|s| 2.0 * TOLERANCE * s).collect()
+    values[&written].iter().map(|s| 2.0 * tolerance * s).collect()
 }
 
-/// Compares what `backend` computes with the reference. Each node is judged by itself, on the operands that the backend
+/// Compares what a backend has computed with the reference. Each node is judged by itself, on the operands that the backend
 /// gave it, so that no error is excused by an earlier one.
-fn compare(backend: &dyn Backend, case: &Case) -> Result<(), String> {
-    let built = case.build();
-    let found = run(backend, &built);
+fn compare(case: &Case, built: &Built, found: &BTreeMap<ValueId, Vec<u8>>) -> Result<(), String> {
     let found = |id: ValueId| decode(built.graph.value(id).dtype, &found[&id]);
     let mut known = built.values.clone();
     for node in &built.graph.nodes {
@@ -151,24 +166,33 @@ fn compare(backend: &dyn Backend, case: &Case) -> Result<(), String> {
     Ok(())
 }
 
-/// All cases on `backend`; what went wrong.
-fn failures(backend: &dyn Backend) -> Vec<String> {
-    all().iter().filter_map(|case| compare(backend, case).err()).collect()
+/// The cases that `backend` can compute, of those whose names hold what `RUNNER_TEST_CASES` says (all, if it is not set).
+fn chosen(backend: &dyn Backend) -> Vec<Case> {
+    let wanted = std::env::var("RUNNER_TEST_CASES").unwrap_or_default();
+    let types = [DType::F32, DType::BF16, DType::F16].into_iter().filter(|d| backend.supports(*d));
+    types.flat_map(on).filter(|case| case.name.contains(&wanted)).collect()
 }
 
 /// All cases on one kind of backend, set up in several ways (numbers of threads): the first agrees with the reference,
 /// and all give the same bits. A new backend needs a test of one line, a call of this.
-fn check(backends: &[Box<dyn Backend>]) {
-    let failures = failures(backends[0].as_ref());
-    assert!(failures.is_empty(), "{} on {}:\n{}", failures.len(), backends[0].describe(), failures.join("\n"));
-    for case in all() {
+pub fn check(backends: &[Box<dyn Backend>]) {
+    check_some(backends, |_| true);
+}
+
+/// As [`check`], for these cases alone.
+pub fn check_some(backends: &[Box<dyn Backend>], wanted: impl Fn(&Case) -> bool) {
+    let mut failures = Vec::new();
+    for case in chosen(backends[0].as_ref()).iter().filter(|case| wanted(case)) {
         let built = case.build();
         let first = run(backends[0].as_ref(), &built);
+        failures.extend(compare(case, &built, &first).err());
         for other in &backends[1..] {
-            let same = run(other.as_ref(), &built) == first;
-            assert!(same, "{}: {} and {} differ", case.name, backends[0].describe(), other.describe());
+            if run(other.as_ref(), &built) != first {
+                failures.push(format!("{}: {} has other bits", case.name, other.describe()));
+            }
         }
     }
+    assert!(failures.is_empty(), "{} on {}:\n{}", failures.len(), backends[0].describe(), failures.join("\n"));
 }
 
 #[test]
@@ -179,7 +203,11 @@ fn a_backend_that_rounds_passes() {
 #[test]
 fn a_backend_that_errs_fails() {
     // Nearly all cases notice an error of a thousandth; those whose expected results are all zero cannot.
-    let failed = failures(&Rounded { error: 1e-3 }).len();
+    let fails = |case: &&Case| {
+        let built = case.build();
+        compare(case, &built, &run(&Rounded { error: 1e-3 }, &built)).is_err()
+    };
+    let failed = all().iter().filter(fails).count();
     assert!(failed * 10 > all().len() * 9, "only {failed} of {} cases noticed", all().len());
 }
 

@@ -4,7 +4,7 @@
 use crate::parity::{decode, encode};
 use anyhow::Result;
 use runner::backend::reference::{Values, evaluate};
-use runner::backend::{Backend, Executable, HostBuffer};
+use runner::backend::{Backend, Detail, Executable, HostBuffer, Span};
 use runner::graph::{DType, Graph, Node, NodeId, Role, ValueId, VarId};
 use runner::plan::{ALIGN, Plan};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -27,6 +27,10 @@ struct Compiled {
 impl Backend for Rounded {
     fn describe(&self) -> String {
         "reference, rounded".into()
+    }
+
+    fn supports(&self, _: DType) -> bool {
+        true
     }
 
     fn workspace(&self, _: &Graph, _: &Node) -> usize {
@@ -53,6 +57,7 @@ impl Compiled {
     /// `data` as a value of type `dtype` holds it.
     fn round(&self, dtype: DType, data: &[f64]) -> Vec<f64> {
         let spoil = if matches!(dtype, DType::F32 | DType::F64) { 1.0 + self.error } else { 1.0 };
+        // The reference has rounded floats of 16 bits.
         data.iter().map(|v| if dtype == DType::F32 { f64::from((v * spoil) as f32) } else { v * spoil }).collect()
     }
 
@@ -109,6 +114,10 @@ impl Executable for Compiled {
         Ok(())
     }
 
+    fn losses(&mut self, _: bool, _: &mut Vec<f32>) -> Result<()> {
+        anyhow::bail!("not part of the check")
+    }
+
     fn output(&mut self, program: usize, value: ValueId, bytes: &mut [u8]) -> Result<()> {
         let dtype = self.plan.programs[program].graph.value(value).dtype;
         bytes.copy_from_slice(&encode(dtype, &self.values[&value]));
@@ -119,7 +128,7 @@ impl Executable for Compiled {
         anyhow::bail!("not part of the check")
     }
 
-    fn profile(&mut self, _: usize, _: &HostBuffer) -> Result<Vec<f64>> {
+    fn trace(&mut self, _: &[usize], _: &HostBuffer, _: usize, _: Detail) -> Result<Vec<Span>> {
         anyhow::bail!("not part of the check")
     }
 

@@ -5,3 +5,4 @@ mod errors;
 mod memory;
 mod nets;
 mod random;
+mod scaler;

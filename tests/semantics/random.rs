@@ -3,14 +3,17 @@
 use crate::nets::{fitting, wild};
 use proptest::prelude::*;
 use runner::backend::cpu::CpuBackend;
+use runner::backend::{Backend, Executable, HostBuffer};
 use runner::config::{self, Diagnostic, Experiment};
-use runner::graph::verify;
+use runner::graph::{DType, Graph, Node, VarKind, verify};
 use runner::passes::PassOptions;
+use runner::plan::Plan;
 use runner::train::input;
 use runner::train::programs::{self, Programs, Sizes};
+use std::sync::Arc;
 
 /// The programs of an experiment, as training makes them.
-pub fn build(experiment: &Experiment, backend: &CpuBackend) -> Result<Programs, Vec<Diagnostic>> {
+pub fn build(experiment: &Experiment, backend: &dyn Backend) -> Result<Programs, Vec<Diagnostic>> {
     let data = input::describe(experiment).unwrap();
     let loading = &experiment.data.loading;
     let sizes = Sizes {
@@ -33,6 +36,58 @@ fn errors(text: &str) -> Option<Vec<Diagnostic>> {
             Some(Vec::new())
         }
         Err(errors) => Some(errors),
+    }
+}
+
+/// The CPU as a device that has all types, as far as programs are planned for it.
+struct AllTypes(CpuBackend);
+
+impl Backend for AllTypes {
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+
+    fn supports(&self, _: DType) -> bool {
+        true
+    }
+
+    fn workspace(&self, graph: &Graph, node: &Node) -> usize {
+        self.0.workspace(graph, node)
+    }
+
+    fn host_buffer(&self, bytes: usize) -> anyhow::Result<HostBuffer> {
+        self.0.host_buffer(bytes)
+    }
+
+    fn compile(&self, plan: Arc<Plan>) -> anyhow::Result<Box<dyn Executable>> {
+        self.0.compile(plan)
+    }
+}
+
+#[test]
+fn what_fits_becomes_programs_in_mixed_precision() {
+    let backend = AllTypes(CpuBackend::new(Some(1)).unwrap());
+    for (seed, precision, half) in (0..120).map(|s| (s, ["bf16", "fp16"][s as usize % 2], [DType::BF16, DType::F16])) {
+        let text = fitting(seed);
+        let set = format!("precision=\"{precision}\"");
+        let loaded = config::load_str("random.toml", &text, &[set]).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let programs = build(&loaded.experiment, &backend).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+        assert_eq!(programs.precision, loaded.experiment.precision);
+        let half = half[seed as usize % 2];
+        for p in &programs.plan.programs {
+            verify(&p.graph).unwrap_or_else(|e| panic!("{}: {e}\n{text}", p.name));
+            let has = |dtype: DType| p.graph.values.iter().any(|v| v.dtype == dtype);
+            assert!(p.name == "update" || has(half), "{}\n{text}", p.name);
+        }
+        let mut parameters = programs.plan.variables.iter().filter(|(_, v)| v.kind == VarKind::Parameter);
+        assert!(parameters.all(|(_, v)| v.dtype == DType::F32));
+        let scaled = programs.plan.variables.find("grad_scaler.scale").is_some();
+        assert_eq!(scaled, precision == "fp16");
+        // The CPU says so, rather than compute nonsense.
+        if seed < 2 {
+            let error = backend.compile(programs.plan.clone()).err().expect("there are 16-bit values");
+            assert!(format!("{error:#}").contains("the CPU computes in f32 only"), "{error:#}");
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 use super::ACTIVATIONS;
 use crate::case::{Case, Operand};
-use runner::graph::op::{ActivationOp, Binary, BinaryKind, Dropout, SumTo};
+use runner::graph::op::{ActivationOp, Binary, BinaryKind, Cast, Dropout, SumTo};
 use runner::graph::{DType, Input, Shape};
 
 /// Keeps at a distance from the points where some activation has a kink.
@@ -25,7 +25,7 @@ fn activations(list: &mut Vec<Case>) {
 }
 
 fn binaries(list: &mut Vec<Case>) {
-    let shapes: [(&[usize], &[usize]); 10] = [
+    let shapes: [(&[usize], &[usize]); 14] = [
         (&[3, 5], &[3, 5]),
         (&[2, 3, 5, 4], &[2, 3, 5, 4]),
         (&[2, 3, 5, 4], &[2, 1, 1, 4]),
@@ -36,6 +36,11 @@ fn binaries(list: &mut Vec<Case>) {
         (&[2, 1, 3], &[1, 4, 3]),
         (&[1], &[7]),
         (&[3, 35], &[1, 1]),
+        // Rows of whole vectors, and more of them than a block of threads has.
+        (&[2, 3, 3, 8], &[2, 1, 1, 8]),
+        (&[2, 3, 3, 16], &[2, 3, 3, 1]),
+        (&[1, 24], &[300, 24]),
+        (&[2, 1, 3, 1], &[1, 4, 1, 8]),
     ];
     for kind in [BinaryKind::Add, BinaryKind::Mul] {
         for (a, b) in shapes {
@@ -55,7 +60,7 @@ fn binaries(list: &mut Vec<Case>) {
 }
 
 fn sums(list: &mut Vec<Case>) {
-    let shapes: [(&[usize], &[usize]); 7] = [
+    let shapes: [(&[usize], &[usize]); 12] = [
         (&[6, 5], &[5]),
         (&[2, 3, 5, 17], &[17]),
         (&[2, 3, 5, 4], &[2, 1, 1, 4]),
@@ -63,6 +68,13 @@ fn sums(list: &mut Vec<Case>) {
         (&[2, 3, 5, 4], &[1, 1, 1, 1]),
         (&[70, 3], &[1, 3]),
         (&[9], &[9]),
+        // Sums of which every other axis stays.
+        (&[3, 4, 5], &[1, 4, 1]),
+        (&[3, 4, 5, 6], &[3, 1, 5, 1]),
+        // Enough rows to be divided.
+        (&[4100], &[1]),
+        (&[700, 3], &[3]),
+        (&[2, 150, 40], &[2, 1, 40]),
     ];
     for (from, to) in shapes {
         list.push(Case::new(format!("sum of {from:?} to {to:?}"), SumTo { shape: Shape::from(to) }, |d| {
@@ -86,8 +98,17 @@ fn dropouts(list: &mut Vec<Case>) {
     }));
 }
 
+fn casts(list: &mut Vec<Case>) {
+    for shape in [vec![1], vec![2, 3, 5, 4], vec![131]] {
+        list.push(Case::new(format!("cast of {shape:?} to f32"), Cast { to: DType::F32 }, |d| {
+            vec![d.normal(shape).wrt()]
+        }));
+    }
+}
+
 pub fn cases() -> Vec<Case> {
     let mut list = Vec::new();
+    casts(&mut list);
     activations(&mut list);
     binaries(&mut list);
     sums(&mut list);

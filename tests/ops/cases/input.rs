@@ -13,7 +13,7 @@ pub fn cases() -> Vec<Case> {
             let name = format!("normalize {shape:?} by {stats}, bytes {bytes}");
             let mut d = Draw::new(&format!("{name} (statistics)"));
             let scale = if bytes { 1.0 / 255.0 } else { 1.0 };
-            let op = Normalize { scale, mean: list(&mut d, stats), std: list(&mut d, stats) };
+            let op = Normalize { scale, mean: list(&mut d, stats), std: list(&mut d, stats), to: DType::F32 };
             all.push(Case::new(name, op, |d| {
                 let shape = shape.clone();
                 let x = if bytes { d.below(DType::U8, shape, 256) } else { d.normal(shape) };

@@ -2,16 +2,20 @@
 
 mod conv;
 mod elementwise;
+mod half;
 mod input;
 mod linear;
+mod long;
 mod loss;
 mod norm;
 mod optim;
 mod pool;
 mod shape;
 mod softmax;
+mod tiles;
 
 use crate::case::Case;
+use runner::graph::DType;
 use runner::graph::op::Activation;
 
 /// Every activation, with slopes and scales on both sides of zero.
@@ -31,19 +35,26 @@ pub const ACTIVATIONS: [Activation; 13] = [
     Activation::Hardswish,
 ];
 
-/// All cases.
+/// All cases on values of type `dtype`.
+pub fn on(dtype: DType) -> Vec<Case> {
+    if dtype == DType::F32 { all() } else { half::cases(all(), dtype) }
+}
+
+/// All cases on 32-bit floats.
 pub fn all() -> Vec<Case> {
     [
         conv::cases(),
         elementwise::cases(),
         input::cases(),
         linear::cases(),
+        long::cases(),
         loss::cases(),
         norm::cases(),
         optim::cases(),
         pool::cases(),
         shape::cases(),
         softmax::cases(),
+        tiles::cases(),
     ]
     .into_iter()
     .flatten()

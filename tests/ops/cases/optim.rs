@@ -1,5 +1,5 @@
 use crate::case::{Case, Draw, Operand};
-use runner::graph::op::{AccumulateGrad, Algorithm, GradNorm, OptimizerStep, TensorOptions, ZeroGrad};
+use runner::graph::op::{AccumulateGrad, Algorithm, GradNorm, OptimizerStep, TensorOptions, UpdateScale, ZeroGrad};
 use runner::graph::{DType, Input};
 
 fn algorithms() -> Vec<Algorithm> {
@@ -34,19 +34,37 @@ fn state(d: &mut Draw, slot: &str, shape: &[usize]) -> Operand {
     }
 }
 
-fn step(algorithm: Algorithm, clip_norm: Option<f32>, steps: f64, loss: f64) -> Case {
+/// What a case of the update is about besides its rule.
+#[derive(Clone, Copy)]
+struct Setting {
+    clip_norm: Option<f32>,
+    /// The operand, of a scaled loss.
+    scale: Option<f64>,
+    steps: f64,
+    loss: f64,
+    /// The norm, where it is not drawn.
+    norm: Option<f64>,
+}
+
+fn step(algorithm: Algorithm, setting: Setting) -> Case {
+    let Setting { clip_norm, scale, steps, loss, norm } = setting;
     let tensors = vec![
         TensorOptions { lr_scale: 1.0, weight_decay: 0.0 },
         TensorOptions { lr_scale: 0.5, weight_decay: 0.1 },
         TensorOptions { lr_scale: 2.0, weight_decay: 0.01 },
     ];
-    let op = OptimizerStep { algorithm, clip_norm, tensors };
-    let name = format!("{algorithm:?}, clipped to {clip_norm:?}, after {steps} steps, loss {loss}");
+    let op = OptimizerStep { algorithm, clip_norm, scaled: scale.is_some(), tensors };
+    let mut name = format!("{algorithm:?}, clipped to {clip_norm:?}, after {steps} steps, loss {loss}");
+    if let Some(scale) = scale {
+        name += &format!(", scale {scale}, norm {norm:?}");
+    }
     Case::new(name, op, |d| {
         let mut operands = vec![schedule(), Operand::new(DType::F32, [1], vec![loss])];
-        if clip_norm.is_some() {
-            operands.push(d.positive([1]));
+        if clip_norm.is_some() || scale.is_some() {
+            let drawn = d.positive([1]);
+            operands.push(drawn.map(|x| norm.unwrap_or(x)));
         }
+        operands.extend(scale.map(|scale| Operand::new(DType::F32, [1], vec![scale])));
         operands.push(Operand::new(DType::I64, [1], vec![steps]));
         for shape in [&[1][..], &[3, 5, 1, 7], &[130]] {
             operands.extend([d.normal(shape), d.normal(shape)]);
@@ -59,18 +77,44 @@ fn step(algorithm: Algorithm, clip_norm: Option<f32>, steps: f64, loss: f64) -> 
     })
 }
 
+fn scales(list: &mut Vec<Case>) {
+    let op = UpdateScale { growth: 2.0, backoff: 0.5, interval: 3 };
+    let largest = f64::from(f32::MAX);
+    for (norm, scale, tracker) in [
+        (0.7, 65536.0, 0.0),
+        (0.7, 65536.0, 2.0),
+        (0.0, 3.0, 5.0),
+        (0.7, largest, 2.0),
+        (f64::INFINITY, 65536.0, 2.0),
+        (f64::NAN, 1.0, 1.0),
+    ] {
+        list.push(Case::new(format!("scale {scale}, norm {norm}, {tracker} updates before"), op, |_| {
+            let single = |x| Operand::new(DType::F32, [1], vec![x]);
+            vec![single(norm), single(scale), Operand::new(DType::I64, [1], vec![tracker])]
+        }));
+    }
+}
+
 pub fn cases() -> Vec<Case> {
     let mut list = Vec::new();
+    let plain = Setting { clip_norm: None, scale: None, steps: 3.0, loss: 0.5, norm: None };
     for algorithm in algorithms() {
         // The norm drawn is between a half and two: one limit always bites, the other never does.
         for clip_norm in [None, Some(0.3), Some(5.0)] {
             for steps in [0.0, 6.0] {
-                list.push(step(algorithm, clip_norm, steps, 0.5));
+                list.push(step(algorithm, Setting { clip_norm, steps, ..plain }));
+                // Clipped or not as before: the norm is that of the scaled gradients.
+                let clip_norm = clip_norm.map(|limit| limit / 8.0);
+                list.push(step(algorithm, Setting { clip_norm, steps, scale: Some(8.0), ..plain }));
             }
         }
-        list.push(step(algorithm, None, 3.0, f64::NAN));
-        list.push(step(algorithm, Some(0.3), 3.0, f64::INFINITY));
+        list.push(step(algorithm, Setting { loss: f64::NAN, ..plain }));
+        list.push(step(algorithm, Setting { loss: f64::INFINITY, clip_norm: Some(0.3), ..plain }));
+        for (clip_norm, norm) in [(None, f64::INFINITY), (Some(0.3), f64::NAN)] {
+            list.push(step(algorithm, Setting { clip_norm, norm: Some(norm), scale: Some(1024.0), ..plain }));
+        }
     }
+    scales(&mut list);
     for shapes in [vec![1], vec![7, 130], vec![33, 1, 64]] {
         list.push(Case::new(format!("gradient norm of {shapes:?}"), GradNorm {}, |d| {
             let mut operands = vec![schedule()];

@@ -56,11 +56,17 @@ pub fn cases() -> Vec<Case> {
         max(MaxPool2d { kernel: [3, 2], stride: [1, 1], ..MAX }, [2, 5, 6, 3]),
         max(MaxPool2d { kernel: [3, 3], dilation: [2, 2], stride: [1, 2], ..MAX }, [1, 8, 9, 2]),
         max(MaxPool2d { kernel: [2, 2], stride: [3, 3], padding: [1, 1], ceil_mode: true, ..MAX }, [1, 4, 4, 2]),
+        // Channels in whole vectors.
+        max(MAX, [2, 6, 7, 8]),
+        max(MaxPool2d { kernel: [3, 3], padding: [1, 1], ..MAX }, [2, 7, 6, 24]),
+        max(MaxPool2d { kernel: [3, 2], dilation: [1, 2], ..MAX }, [1, 6, 7, 8]),
         // Indices that do not fit a byte.
         max(MaxPool2d { kernel: [17, 16], stride: [2, 3], ..MAX }, [1, 20, 19, 2]),
         avg(AVG, [2, 8, 6, 5]),
         avg(AVG, [1, 7, 9, 17]),
         avg(AvgPool2d { kernel: [7, 7], stride: [7, 7], ..AVG }, [2, 7, 7, 19]),
+        avg(AVG, [2, 5, 6, 16]),
+        avg(AvgPool2d { kernel: [6, 7], stride: [2, 3], padding: [3, 1], ..AVG }, [2, 9, 8, 8]),
     ];
     for count_include_pad in [false, true] {
         for ceil_mode in [false, true] {
@@ -76,6 +82,8 @@ pub fn cases() -> Vec<Case> {
         ([1, 8, 6, 4], [4, 2]),
         ([1, 2, 3, 2], [5, 7]),
         ([3, 1, 1, 18], [1, 1]),
+        ([2, 7, 7, 24], [1, 1]),
+        ([1, 6, 6, 264], [1, 1]),
     ] {
         let op = AdaptiveAvgPool2d { output };
         list.push(Case::new(format!("adaptive average pool of {x:?} to {output:?}"), op, |d| vec![d.normal(x).wrt()]));

@@ -15,6 +15,12 @@ pub fn cases() -> Vec<Case> {
         (vec![2, 3, 4, 5], vec![0, 2, 3, 1]),
         (vec![2, 3, 4, 5], vec![3, 1, 2, 0]),
         (vec![2, 3, 4, 5], vec![0, 1, 2, 3]),
+        // Both of the axes that change places are long, or rows move whole.
+        (vec![40, 35], vec![1, 0]),
+        (vec![2, 3, 4, 9], vec![0, 3, 1, 2]),
+        (vec![9, 2, 3, 10], vec![3, 1, 2, 0]),
+        (vec![3, 4, 16], vec![1, 0, 2]),
+        (vec![3, 4, 6], vec![1, 0, 2]),
     ] {
         list.push(Case::new(format!("permute {shape:?} by {perm:?}"), Permute { perm }, |d| {
             vec![d.normal(shape).wrt()]
@@ -26,6 +32,7 @@ pub fn cases() -> Vec<Case> {
         (vec![2, 0, 3], 1, vec![2, 5]),
         (vec![0, 7], 0, vec![1, 3, 2]),
         (vec![3, 0], 1, vec![6]),
+        (vec![300, 0], 1, vec![8, 16]),
     ] {
         list.push(Case::new(format!("concat {lengths:?} on axis {axis} of {shape:?}"), Concat { axis }, |d| {
             let part = |len: &usize| {
@@ -39,9 +46,13 @@ pub fn cases() -> Vec<Case> {
     list.push(Case::new("concat, one gradient wanted", Concat { axis: 1 }, |d| {
         vec![d.normal([3, 2]), d.normal([3, 4]).wrt(), d.normal([3, 1])]
     }));
-    for (shape, axis, start, len) in
-        [(vec![2, 3, 5, 7], 3, 2, 4), (vec![2, 3, 5, 7], 1, 1, 2), (vec![9, 4], 0, 8, 1), (vec![5, 6], 1, 0, 6)]
-    {
+    for (shape, axis, start, len) in [
+        (vec![2, 3, 5, 7], 3, 2, 4),
+        (vec![2, 3, 5, 7], 1, 1, 2),
+        (vec![9, 4], 0, 8, 1),
+        (vec![5, 6], 1, 0, 6),
+        (vec![5, 24], 1, 8, 16),
+    ] {
         let name = format!("slice {len} from {start} on axis {axis} of {shape:?}");
         list.push(Case::new(name, Slice { axis, start, len }, |d| vec![d.normal(shape)]));
     }

@@ -1,0 +1,89 @@
+//! `bench`: what it measures, and how it tells.
+
+use super::support::{Place, plain};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+fn number(value: &Value, key: &str) -> f64 {
+    value[key].as_f64().unwrap_or_else(|| panic!("no number `{key}` in {value}"))
+}
+
+#[test]
+fn a_step_is_timed() {
+    let place = Place::with(&plain());
+    let json = place.ok("bench c.toml --json --steps 3 --device cpu").json();
+    assert!(number(&json, "step_ms") > 0.0 && number(&json, "samples_per_s") > 0.0);
+    assert!(number(&json, "step_ms_min") <= number(&json, "step_ms"));
+    assert!(json["device"].as_str().unwrap().contains("cpu"));
+    assert!(json.get("nodes").is_none() && json.get("wait_ms").is_none(), "nobody asked: {json}");
+    let text = place.ok("bench c.toml --steps 2 --device cpu").out;
+    assert_eq!(text.lines().count(), 1, "{text}");
+}
+
+#[test]
+fn a_profile_tells_of_every_operation() {
+    let place = Place::with(&plain());
+    let json = place.ok("bench c.toml --steps 2 --profile --json --device cpu").json();
+    let nodes = json["nodes"].as_array().unwrap();
+    assert!(nodes.windows(2).all(|n| number(&n[0], "ms") >= number(&n[1], "ms")), "the slowest first");
+    let product = nodes.iter().find(|n| n["op"] == "linear").unwrap();
+    let peak = number(&json, "matmul_gflops");
+    assert!(peak > 0.0 && number(product, "flops") > 0.0 && number(product, "bytes") > 0.0, "{product}");
+    let share = number(product, "gflops") / peak;
+    assert!((number(product, "peak_share") - share).abs() <= 1e-9 * share, "{product}");
+    let text = place.ok("bench c.toml --steps 2 --profile --device cpu").out;
+    assert_eq!(text.lines().count(), nodes.len() + 3, "the step, the peak, the head, the operations: {text}");
+}
+
+#[test]
+fn a_trace_opens_in_chrome() {
+    let place = Place::with(&plain());
+    for (accumulate, steps) in [(1, 3), (2, 2)] {
+        let more = if steps == 3 { String::new() } else { format!("--trace-steps {steps}") };
+        let line =
+            format!("bench c.toml --steps 1 --device cpu --trace t.json {more} --set train.accumulate={accumulate}");
+        let done = place.ok(&line);
+        assert!(done.err.contains("t.json"), "{}", done.err);
+        let trace: Value = serde_json::from_str(&place.read("t.json")).unwrap();
+        let events = trace.as_array().unwrap();
+        let names: Vec<&Value> = events.iter().filter(|e| e["ph"] == "M").map(|e| &e["args"]["name"]).collect();
+        assert!(names.iter().any(|n| n.as_str().unwrap().contains("c.toml")) && names.contains(&&"compute".into()));
+        let profile = place
+            .ok(&format!("bench c.toml --profile --steps 1 --json --device cpu --set train.accumulate={accumulate}"));
+        let nodes = profile.json()["nodes"].as_array().unwrap().len();
+        let mut ends: BTreeMap<u64, f64> = BTreeMap::new();
+        let mut seen = BTreeSet::new();
+        for event in events.iter().filter(|e| e["ph"] == "X") {
+            let (start, end) = (number(event, "ts"), ends.entry(event["tid"].as_u64().unwrap()).or_default());
+            assert!(start >= *end - 1e-6 && number(event, "dur") >= 0.0, "overlaps with the one before: {event}");
+            *end = start + number(event, "dur");
+            let args = &event["args"];
+            assert!(args["layer"].is_string() && args["op"] == event["name"] && args["gflop"].is_number(), "{event}");
+            seen.insert((args["step"].as_u64().unwrap(), args["program"].to_string(), args["node"].as_u64().unwrap()));
+        }
+        assert_eq!(seen.len(), nodes * steps, "every operation of every step");
+        assert!(events.iter().any(|e| e["cat"] == "backward"));
+    }
+    assert!(place.fails("bench c.toml --steps 1 --device cpu --trace nowhere/t.json", 1).contains("nowhere/t.json"));
+}
+
+#[test]
+fn a_matrix_product_is_timed() {
+    let place = Place::new();
+    let json = place.ok("bench matmul --n 64 --steps 3 --json").json();
+    assert_eq!(json["n"], 64);
+    let devices = json["devices"].as_array().unwrap();
+    assert!(devices[0]["device"].as_str().unwrap().contains("cpu"), "{json}");
+    assert!(devices.len() == 2 || json["no_gpu"].is_string(), "a second device, or why there is none: {json}");
+    for device in devices {
+        let share = number(device, "gflops") / number(device, "peak_gflops");
+        assert!(share > 0.0 && (number(device, "peak_share") - share).abs() <= 1e-9, "{device}");
+    }
+    let json = place.ok("bench matmul --n 48 --steps 2 --json --device cpu --threads 1").json();
+    assert!(json["devices"].as_array().unwrap().len() == 1 && json.get("no_gpu").is_none(), "{json}");
+    let text = place.ok("bench matmul --n 48 --steps 2 --device cpu").out;
+    assert!(text.contains("48 × 48 × 48") && text.contains("GFLOP/s") && text.lines().count() == 2, "{text}");
+    place.fails("bench matmul --set train.epochs=1", 2);
+    place.fails("bench matmul --trace t.json", 2);
+    place.fails("bench matmul --n 0", 2);
+}

@@ -1,0 +1,102 @@
+//! Training steps on made-up batches, on any backend.
+
+use runner::backend::{Backend, HostBuffer};
+use runner::config;
+use runner::graph::{Input, VarKind};
+use runner::passes::PassOptions;
+use runner::train::made_up;
+use runner::train::programs::{self, Sizes};
+use runner::train::session::{Session, StepInputs};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What a few steps have led to.
+#[derive(Debug, PartialEq)]
+pub struct Outcome {
+    /// The loss of every step.
+    pub losses: Vec<f32>,
+    /// Every variable, by name.
+    pub state: BTreeMap<String, Vec<u8>>,
+    /// The evaluation's loss, after the steps.
+    pub eval: Option<f64>,
+}
+
+/// How to go about it.
+pub struct Steps {
+    /// How many.
+    pub steps: u64,
+    /// Samples in a batch.
+    pub batch: usize,
+    /// Host buffers in turn.
+    pub slots: usize,
+    /// Wait until a host buffer has been read before it is filled anew, as one must.
+    pub wait: bool,
+    /// The step, counted from 0, whose targets, which are floats, are no numbers.
+    pub spoilt: Option<u64>,
+}
+
+impl Steps {
+    /// `steps` steps of `batch` samples, by the rules.
+    pub fn new(steps: u64, batch: usize) -> Steps {
+        Steps { steps, batch, slots: 2, wait: true, spoilt: None }
+    }
+
+    /// Trains with the configuration `text` on `backend`, then evaluates one batch.
+    pub fn run(&self, text: &str, folder: &Path, backend: &dyn Backend) -> Outcome {
+        let name = folder.join("test.toml");
+        let loaded = config::load_str(&name.to_string_lossy(), text, &[]).unwrap_or_else(|e| panic!("{e}"));
+        self.experiment(&loaded.experiment, backend)
+    }
+
+    /// As [`Steps::run`].
+    pub fn experiment(&self, experiment: &config::Experiment, backend: &dyn Backend) -> Outcome {
+        let data = runner::train::input::describe(experiment).unwrap_or_else(|_| panic!("the data is described"));
+        let sizes = Sizes { train: vec![self.batch], eval: vec![self.batch], predict: Vec::new() };
+        let programs = programs::build(experiment, &data, &sizes, backend, &PassOptions::default()).unwrap();
+        let layout = programs.plan.slot.clone();
+        let task = runner::build::task(experiment);
+        let mut session = Session::new(programs, backend, task, experiment.seed).unwrap();
+        let mut buffers: Vec<HostBuffer> =
+            (0..self.slots).map(|_| backend.host_buffer(layout.bytes).unwrap()).collect();
+        let mut losses = Vec::new();
+        let group = experiment.train.accumulate as u64;
+        for step in 0..self.steps {
+            let slot = step as usize % self.slots;
+            if self.wait {
+                session.wait_slot(slot).unwrap();
+            }
+            made_up::fill(&mut buffers[slot], &layout, &data.targets, experiment.seed, step);
+            if self.spoilt == Some(step) {
+                let at = layout.find(Input::Targets).unwrap();
+                buffers[slot].bytes_mut()[at.offset..][..4 * at.shape.len()].fill(0xff);
+            }
+            let inputs = StepInputs {
+                lr: 1e-3 / (step + 1) as f32,
+                lr_floor: 0.0,
+                grad_scale: 1.0 / group as f32,
+                seed: experiment.seed,
+                micro_step: step,
+            };
+            session.train(slot, &mut buffers[slot], self.batch, inputs).unwrap();
+            if group > 1 && (step + 1).is_multiple_of(group) {
+                session.wait_slot(slot).unwrap();
+                session.update(slot, &mut buffers[slot], inputs).unwrap();
+            }
+            session.losses(false, &mut losses).unwrap();
+        }
+        session.losses(true, &mut losses).unwrap();
+        let state = session.save(|v| v.kind != VarKind::Metric).unwrap();
+        session.wait_slot(0).unwrap();
+        made_up::fill(&mut buffers[0], &layout, &data.targets, experiment.seed, 1000);
+        session.reset_figures(runner::build::Mode::Eval).unwrap();
+        session.evaluate(0, &buffers[0], self.batch).unwrap();
+        let eval = session.figures(runner::build::Mode::Eval).unwrap().0.map(|f| f.loss);
+        let state = state.into_iter().map(|s| (s.name, s.bytes)).collect();
+        Outcome { losses, state, eval }
+    }
+}
+
+/// The floats of a variable's bytes.
+pub fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks().0.iter().map(|b| f32::from_ne_bytes(*b)).collect()
+}

@@ -1,0 +1,13 @@
+//! The CUDA backend as a whole: on the emulated driver, or on a GPU with `RUNNER_TEST_GPU=1`.
+
+#[cfg(feature = "cust")]
+mod cust;
+#[path = "../emulator/mod.rs"]
+mod emulator;
+mod engine;
+mod harness;
+mod libraries;
+mod limits;
+mod models;
+mod precision;
+mod trace;

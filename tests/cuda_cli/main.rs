@@ -1,0 +1,32 @@
+//! The program with a GPU, on the emulated driver; and without one that it could use.
+
+mod bench;
+#[path = "../emulator/mod.rs"]
+mod emulator;
+mod memory;
+mod selection;
+#[allow(dead_code)]
+#[path = "../cli/support.rs"]
+mod support;
+
+use std::path::Path;
+use std::process::Output;
+use support::{Done, Place};
+
+/// Runs `runner args` with the libraries in `folder` before those of the system, in an environment with `env`.
+fn run_with(place: &Place, folder: &Path, args: &str, env: &[(&str, &str)]) -> Done {
+    let mut command = place.command(args);
+    command.env("LD_LIBRARY_PATH", folder).env_remove("CUDA_VISIBLE_DEVICES").envs(env.iter().copied());
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let done = Done { code: status.code(), out: text(stdout), err: text(stderr) };
+    assert!(!done.err.contains("panicked"), "`runner {args}`: {done:?}");
+    done
+}
+
+/// Runs to the end, which must be a good one.
+fn ok_with(place: &Place, folder: &Path, args: &str, env: &[(&str, &str)]) -> Done {
+    let done = run_with(place, folder, args, env);
+    assert_eq!(done.code, Some(0), "`runner {args}`: {done:?}");
+    done
+}

@@ -1,0 +1,48 @@
+//! Cases on 16-bit floats: those of all operations that take them, with the operands cast.
+
+use crate::case::Case;
+use runner::graph::op::Cast;
+use runner::graph::{DType, Op};
+
+/// The operands that may be 16-bit floats, if the first one is.
+fn operands(op: &Op, count: usize) -> std::ops::Range<usize> {
+    match op {
+        Op::Linear(_) | Op::LinearGradInput(_) | Op::LinearGradWeight(_) => 0..2,
+        Op::Conv2d(_) | Op::Conv2dGradInput(_) | Op::Conv2dGradWeight(_) | Op::Binary(_) => 0..2,
+        Op::Concat(_) => 0..count,
+        Op::Cast(_) | Op::Activation(_) | Op::SumTo(_) | Op::Reshape(_) | Op::Permute(_) | Op::Slice(_) => 0..1,
+        Op::MaxPool2d(_) | Op::AvgPool2d(_) | Op::AdaptiveAvgPool2d(_) => 0..1,
+        Op::BatchNorm(_) | Op::BatchNormInfer(_) | Op::Dropout(_) => 0..1,
+        _ => 0..0,
+    }
+}
+
+/// `case` with 16-bit floats; `None` if its operation takes and makes none.
+fn cast(mut case: Case, half: DType) -> Option<Case> {
+    let of = operands(&case.op, case.operands.len());
+    match &mut case.op {
+        Op::Normalize(op) => op.to = half,
+        _ if of.is_empty() => return None,
+        _ => {}
+    }
+    for operand in &mut case.operands[of] {
+        if operand.dtype == DType::F32 {
+            *operand = operand.cast(half);
+        }
+    }
+    case.name = format!("{} in {half}", case.name);
+    Some(case)
+}
+
+/// All cases on floats of type `half`, made of `singles`.
+pub fn cases(singles: Vec<Case>, half: DType) -> Vec<Case> {
+    let mut list: Vec<Case> = singles.into_iter().filter_map(|case| cast(case, half)).collect();
+    for n in [1, 30, 131] {
+        list.push(Case::new(format!("cast of {n} to {half}"), Cast { to: half }, |d| vec![d.normal([n]).wrt()]));
+    }
+    list.push(Case::new(format!("cast of large and small numbers to {half}"), Cast { to: half }, |d| {
+        let powers = d.distinct([257]).map(|x| if x < 0.0 { -1.0 } else { 1.0 } * 1.37 * (4.0 * x).exp2());
+        vec![powers]
+    }));
+    list
+}

@@ -1,0 +1,124 @@
+//! Reductions of so many numbers that a GPU divides them among several blocks or keeps them apart from short ones, and
+//! sizes on both sides of such a division.
+
+use crate::case::{Case, Operand};
+use runner::graph::op::{
+    AccumulateGrad, Algorithm, BatchNorm, CrossEntropy, GradNorm, GroupNorm, LayerNorm, METRIC_SLOTS, Metrics, Mse,
+    OptimizerStep, Softmax, Task, TensorOptions, ZeroGrad,
+};
+use runner::graph::{DType, Input};
+
+/// Many short rows, many rows for a warp each, rows for a block each, and rows that fit no shared memory.
+const ROWS: [[usize; 2]; 5] = [[1100, 10], [131, 33], [2, 1025], [5, 700], [2, 11_000]];
+
+fn norms(list: &mut Vec<Case>) {
+    for (shape, mean) in
+        [(vec![9, 13, 11, 8], 0.7), (vec![9, 13, 11, 8], 300.0), (vec![900, 33], 0.7), (vec![5, 11, 7, 132], 0.7)]
+    {
+        let op = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track: true, act: None };
+        list.push(Case::new(format!("long batch norm of {shape:?} about {mean}"), op, |d| {
+            let c = shape[shape.len() - 1];
+            let x = d.normal(shape).map(|x| x + mean);
+            let counter = Operand::new(DType::I64, Vec::new(), vec![3.0]);
+            vec![x.wrt(), d.normal([c]).wrt(), d.normal([c]).wrt(), d.normal([c]), d.positive([c]), counter]
+        }));
+    }
+    for (shape, groups) in [(vec![2, 30, 30, 12], 3), (vec![40, 3, 3, 9], 3), (vec![300, 12], 4)] {
+        let op = GroupNorm { groups, eps: 1e-5, affine: true };
+        list.push(Case::new(format!("long group norm of {shape:?}"), op, |d| {
+            let c = shape[shape.len() - 1];
+            vec![d.normal(shape).map(|x| x + 2.0).wrt(), d.normal([c]).wrt(), d.normal([c]).wrt()]
+        }));
+    }
+    for shape in ROWS {
+        // Parameters of the longest rows would only take time.
+        let affine = shape[1] < 5000;
+        let op = LayerNorm { dims: 1, eps: 1e-5, weight: affine, bias: affine };
+        list.push(Case::new(format!("long layer norm of {shape:?}"), op, |d| {
+            let x = d.normal(shape).map(|x| x + 20.0).wrt();
+            let parameters = (0..if affine { 2 } else { 0 }).map(|_| d.normal([shape[1]]).wrt());
+            std::iter::once(x).chain(parameters.collect::<Vec<_>>()).collect()
+        }));
+    }
+}
+
+fn losses(list: &mut Vec<Case>) {
+    for [rows, length] in ROWS {
+        let shape = [rows, length];
+        list.push(Case::new(format!("long softmax of {shape:?}"), Softmax {}, |d| vec![d.normal(shape).wrt()]));
+        for label_smoothing in [0.0, 0.1] {
+            let name = format!("long cross entropy of {shape:?}, smoothed {label_smoothing}");
+            list.push(Case::new(name, CrossEntropy { label_smoothing }, |d| {
+                let targets = d.below(DType::I32, [rows], length as u32).input(Input::Targets);
+                vec![d.normal(shape).wrt(), targets]
+            }));
+        }
+        list.push(Case::new(format!("long mean squared error of {shape:?}"), Mse {}, |d| {
+            vec![d.normal(shape).wrt(), d.normal(shape).input(Input::Targets)]
+        }));
+        list.push(Case::new(format!("long metrics of {shape:?}"), Metrics { task: Task::Classification }, |d| {
+            // A few values, so that there are several largest. Half of the targets are right.
+            let x = d.below(DType::F32, shape, 4);
+            let first = |row: &[f64]| (0..length).fold(0, |best, i| if row[i] > row[best] { i } else { best });
+            let mut targets = d.below(DType::I32, [rows], length as u32);
+            for (r, row) in x.data.chunks(length).enumerate().step_by(2) {
+                targets.data[r] = first(row) as f64;
+            }
+            vec![d.positive([1]), x, targets.input(Input::Targets), d.below(DType::F64, [METRIC_SLOTS], 9)]
+        }));
+        list.push(Case::new(
+            format!("long regression metrics of {shape:?}"),
+            Metrics { task: Task::Regression },
+            |d| {
+                let targets = d.normal(shape).input(Input::Targets);
+                vec![d.positive([1]), d.normal(shape), targets, d.below(DType::F64, [METRIC_SLOTS], 9)]
+            },
+        ));
+    }
+}
+
+fn updates(list: &mut Vec<Case>) {
+    let lengths = [3000, 5, 1024, 1025];
+    let schedule = || Operand::new(DType::F32, [4], vec![0.25, 0.5, 4.0, 0.125]).input(Input::Schedule);
+    list.push(Case::new("long gradient norm", GradNorm {}, |d| {
+        std::iter::once(schedule()).chain(lengths.map(|n| d.normal([n]))).collect()
+    }));
+    list.push(Case::new("long gradient sum", AccumulateGrad {}, |d| vec![d.normal([5003]), d.normal([5003])]));
+    list.push(Case::new("long gradient sums cleared", ZeroGrad {}, |d| lengths.map(|n| d.normal([n])).into()));
+    let algorithms = [
+        Algorithm::Sgd { momentum: 0.9, dampening: 0.0, nesterov: true },
+        Algorithm::Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8, decoupled: true, amsgrad: true },
+        Algorithm::RmsProp { alpha: 0.99, eps: 1e-8, momentum: 0.0, centered: true },
+    ];
+    for algorithm in algorithms {
+        let options = TensorOptions { lr_scale: 0.5, weight_decay: 0.01 };
+        let op =
+            OptimizerStep { algorithm, clip_norm: Some(0.3), scaled: false, tensors: vec![options; lengths.len()] };
+        list.push(Case::new(format!("long update, {algorithm:?}"), op, |d| {
+            let counter = Operand::new(DType::I64, [1], vec![7.0]);
+            let mut operands = vec![schedule(), d.positive([1]), d.positive([1]), counter];
+            for n in lengths {
+                operands.extend([d.normal([n]), d.normal([n])]);
+                for slot in algorithm.slots() {
+                    // Small means, so that a mean square is more than the square of the mean.
+                    let square = slot.contains("sq") || slot.contains("square");
+                    operands.push(if square {
+                        d.positive([n]).map(|x| 0.02 * x)
+                    } else {
+                        d.normal([n]).map(|x| 0.01 * x)
+                    });
+                }
+            }
+            operands
+        }));
+    }
+}
+
+/// None is checked by differences, which short ones are enough for.
+pub fn cases() -> Vec<Case> {
+    let mut list = Vec::new();
+    norms(&mut list);
+    losses(&mut list);
+    updates(&mut list);
+    list.into_iter().map(Case::kinked).collect()
+}

@@ -1,0 +1,86 @@
+//! The CUDA backend against the reference. `RUNNER_TEST_CASES=conv` takes the cases with `conv` in their names.
+
+use crate::emulator;
+use crate::parity::{check, check_some};
+use runner::backend::Backend;
+use runner::backend::cuda::CudaBackend;
+#[cfg(feature = "cust")]
+use runner::backend::cuda::launcher::Bindings;
+use runner::backend::cuda::nvidia::{Source, Wanted};
+use runner::graph::Op;
+use std::process::Command;
+
+/// A backend that captures, and one that does not.
+fn backends(libraries: &Wanted) -> Vec<Box<dyn Backend>> {
+    let backend = |graph| CudaBackend::new(0).unwrap().with_graph(graph).with_libraries(libraries);
+    [true, false].map(|graph| Box::new(backend(graph)) as Box<dyn Backend>).into()
+}
+
+#[test]
+fn cuda_agrees_with_the_reference() {
+    if emulator::ready() {
+        check(&backends(&Wanted::default()));
+    }
+}
+
+/// With cuBLASLt and cuDNN for all that they take: the machine's own on a GPU, the test double on the emulated driver.
+#[test]
+fn cuda_agrees_with_the_reference_where_libraries_compute() {
+    if !emulator::ready() {
+        return;
+    }
+    let double = |file| if emulator::emulated() { emulator::nvidia_library(file) } else { None };
+    let source = |file: Option<std::path::PathBuf>| file.map_or(Source::Found, Source::File);
+    let files = ["libcublasLt.so", "libcudnn.so"].map(double);
+    let [cublaslt, cudnn] = files.clone().map(source);
+    let wanted = Wanted { cublaslt, cudnn, everywhere: true };
+    let before = files.clone().map(|file| file.as_deref().map(emulator::counts));
+    let backends = backends(&wanted);
+    check_some(&backends, |case| {
+        let linear = matches!(case.op, Op::Linear(_) | Op::LinearGradInput(_) | Op::LinearGradWeight(_));
+        let conv = matches!(case.op, Op::Conv2d(_) | Op::Conv2dGradInput(_) | Op::Conv2dGradWeight(_));
+        // What has large tiles in our kernels is nothing special to a library.
+        (linear || conv) && !case.name.contains("a large")
+    });
+    drop(backends);
+    for (file, before) in files.into_iter().zip(before) {
+        let Some((file, before)) = file.zip(before) else { continue };
+        let after = emulator::counts(&file);
+        let some = std::env::var_os("RUNNER_TEST_CASES").is_some();
+        assert!(some || after.calls > before.calls, "{} was not called", file.display());
+        assert_eq!(after.live, before.live, "descriptors of {} that were never destroyed", file.display());
+    }
+}
+
+/// Products have other kernels on other architectures: each is a process of its own, as the emulated driver is asked for its
+/// capability once.
+#[test]
+fn products_agree_on_other_architectures() {
+    if !emulator::emulated() {
+        return;
+    }
+    for capability in ["75", "90"] {
+        for cases in ["conv", "few rows", "thin results"] {
+            let child = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "cuda::cuda_agrees_with_the_reference"])
+                .env("EMULATED_CAPABILITY", capability)
+                .env("RUNNER_TEST_CASES", cases)
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&child.stdout);
+            assert!(child.status.success() && said.contains("1 passed"), "{capability}, {cases}: {said}");
+        }
+    }
+}
+
+/// Through `cust`: right, and the same bits as through `cudarc`.
+#[cfg(feature = "cust")]
+#[test]
+fn cuda_through_cust_agrees_with_the_reference_and_with_cudarc() {
+    if emulator::ready() {
+        check(
+            &[Bindings::Cust, Bindings::Cudarc]
+                .map(|bindings| Box::new(CudaBackend::new(0).unwrap().with_bindings(bindings)) as Box<dyn Backend>),
+        );
+    }
+}
