@@ -2,11 +2,11 @@
 
 use runner::backend::reference::{Values, evaluate};
 use runner::graph::op::{
-    AccumulateGrad, Activation, ActivationOp, BatchNorm, Binary, BinaryKind, Concat, Conv2d, Dropout, Linear, Mse,
-    Permute, Reshape, Softmax,
+    AccumulateGrad, Activation, ActivationOp, BatchNorm, Binary, BinaryKind, Concat, Conv2d, Dropout, Linear,
+    MaxPool2d, Mse, Permute, Reshape, Softmax,
 };
 use runner::graph::{DType, Graph, Op, Role, Shape, ValueId, VarId, verify};
-use runner::passes::{fuse::fuse, grad::backward, precision::autocast, simplify::simplify};
+use runner::passes::{fuse::fuse, grad::backward, pool::pool, precision::autocast, simplify::simplify};
 use runner::random::{Purpose, Stream};
 
 /// How many graphs each test draws.
@@ -63,7 +63,7 @@ impl Builder {
         let x = self.pool[at];
         let dims = self.graph.shape(x).dims().to_vec();
         let channels = dims[dims.len() - 1];
-        match self.below(12) {
+        match self.below(14) {
             0 if dims.len() == 4 => {
                 let (w, b) = (self.parameter([3, 3, 3, channels]), self.parameter([3]));
                 let conv =
@@ -106,6 +106,17 @@ impl Builder {
             9 => {
                 let p = if self.below(2) == 0 { 0.0 } else { 0.4 };
                 self.add(Dropout { p, stream: at as u32 }, &[x, key]);
+            }
+            11 | 12 if dims.len() == 4 && dims[1].min(dims[2]) > 1 => {
+                let (w, b) = (self.parameter([4, 3, 3, channels]), self.parameter([4]));
+                let conv =
+                    Conv2d { stride: [1, 1], padding: [1; 4], dilation: [1, 1], groups: 1, bias: true, act: None };
+                let y = self.add(conv, &[x, w, b]);
+                let pool =
+                    MaxPool2d { kernel: [2; 2], stride: [2; 2], padding: [0; 2], dilation: [1; 2], ceil_mode: false };
+                let y = self.add(pool, &[y]);
+                let act = ACTIVATIONS[self.below(2)];
+                self.add(ActivationOp { act }, &[y]);
             }
             10 => {
                 self.add(Concat { axis: 0 }, &[x]);
@@ -193,6 +204,12 @@ fn simplification_changes_no_bit() {
 #[test]
 fn fusion_changes_no_bit() {
     let removed = unchanged_by(true, fuse);
+    assert!(removed > GRAPHS as usize / 3, "only {removed} nodes were removed");
+}
+
+#[test]
+fn pooling_changes_no_bit() {
+    let removed = unchanged_by(true, pool);
     assert!(removed > GRAPHS as usize / 3, "only {removed} nodes were removed");
 }
 

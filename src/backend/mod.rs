@@ -119,6 +119,11 @@ pub trait Backend: Send + Sync {
         Ok(None)
     }
 
+    /// True if there are kernels for convolutions joined with the pooling behind them, which pass `pool` makes.
+    fn fuses_pooling(&self) -> bool {
+        false
+    }
+
     /// True if products of 32-bit floats can be computed with factors rounded to TF32.
     fn supports_tf32(&self) -> bool {
         false

@@ -5,6 +5,7 @@
 
 pub mod fuse;
 pub mod grad;
+pub mod pool;
 pub mod precision;
 pub mod reorder;
 pub mod simplify;
@@ -25,13 +26,16 @@ pub enum Pass {
     Update,
     /// Removal of what changes nothing.
     Simplify,
-    /// Operations joined with those that make their operands.
+    /// Convolutions joined with the max-pooling behind them, where the device has kernels for it.
+    Pool,
+    /// Activations joined with the operations that make their operands.
     Fuse,
 }
 
 impl Pass {
     /// All passes, in order.
-    pub const ALL: [Pass; 6] = [Pass::Reorder, Pass::Precision, Pass::Grad, Pass::Update, Pass::Simplify, Pass::Fuse];
+    pub const ALL: [Pass; 7] =
+        [Pass::Reorder, Pass::Precision, Pass::Grad, Pass::Update, Pass::Simplify, Pass::Pool, Pass::Fuse];
 
     /// The name that people use.
     pub fn name(self) -> &'static str {
@@ -41,6 +45,7 @@ impl Pass {
             Pass::Grad => "grad",
             Pass::Update => "update",
             Pass::Simplify => "simplify",
+            Pass::Pool => "pool",
             Pass::Fuse => "fuse",
         }
     }
@@ -83,6 +88,7 @@ impl PassOptions {
             match pass {
                 Pass::Reorder => reorder::reorder(graph),
                 Pass::Simplify => simplify::simplify(graph),
+                Pass::Pool => pool::pool(graph),
                 Pass::Fuse => fuse::fuse(graph),
                 // These need the precision or the optimizer too; whoever builds a graph calls them.
                 Pass::Precision | Pass::Grad | Pass::Update => continue,

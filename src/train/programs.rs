@@ -88,6 +88,18 @@ impl Programs {
     }
 }
 
+/// `options` without the passes that `backend` has no kernels for.
+fn on(backend: &dyn Backend, options: &PassOptions) -> PassOptions {
+    let mut options = options.clone();
+    if !backend.fuses_pooling() {
+        options.without.push(Pass::Pool);
+    }
+    options
+}
+
+/// The passes over a graph that has all its operations.
+const LAST_PASSES: [Pass; 3] = [Pass::Simplify, Pass::Pool, Pass::Fuse];
+
 /// Builds, differentiates, optimises and plans everything that `sizes` asks for.
 ///
 /// # Errors
@@ -100,6 +112,7 @@ pub fn build(
     options: &PassOptions,
 ) -> Result<Programs, Vec<Diagnostic>> {
     let precision = precision::supported(experiment.precision, backend);
+    let options = &on(backend, options);
     let mut vars = Variables::new();
     let mut sources = Vec::new();
     let mut kinds = Vec::new();
@@ -134,7 +147,7 @@ pub fn build(
             }
             let mut graph = std::mem::take(&mut forward.graph);
             forward_passes(&mut graph, precision, options)?;
-            options.run(&mut graph, &[Pass::Simplify, Pass::Fuse]).map_err(|e| internal(&e))?;
+            options.run(&mut graph, &LAST_PASSES).map_err(|e| internal(&e))?;
             kinds.push((kind, *batch));
             let name = if kind == Kind::Eval { "eval" } else { "predict" };
             sources.push(source(&format!("{name}, batch of {batch}"), graph, &forward));
@@ -217,7 +230,7 @@ fn train_graph(
     };
     let sums = add(&mut graph, vars).map_err(|e| internal(&e.to_string()))?;
     crate::graph::verify(&graph).map_err(|e| internal(&e))?;
-    options.run(&mut graph, &[Pass::Simplify, Pass::Fuse]).map_err(|e| internal(&e))?;
+    options.run(&mut graph, &LAST_PASSES).map_err(|e| internal(&e))?;
     Ok((graph, sums))
 }
 

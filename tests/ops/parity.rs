@@ -9,7 +9,7 @@ use runner::backend::cpu::CpuBackend;
 use runner::backend::cpu::simd::SimdLevel;
 use runner::backend::reference::{Values, evaluate};
 use runner::backend::{Backend, Executable, HostBuffer};
-use runner::graph::op::{Conv2d, Linear};
+use runner::graph::op::{Conv2d, Conv2dMaxPool, Linear};
 use runner::graph::{DType, Graph, Node, Op, Role, ValueId};
 use runner::plan::Plan;
 use std::collections::BTreeMap;
@@ -117,10 +117,13 @@ fn allowed(graph: &Graph, node: &Node, operands: &Values, written: ValueId, expe
         | Op::LinearGradWeight(_)
         | Op::Conv2dGradInput(_)
         | Op::Conv2dGradWeight(_)
+        | Op::Conv2dMaxPoolGradInput(_)
+        | Op::Conv2dMaxPoolGradWeight(_)
         | Op::SumTo(_)) => op.clone(),
         // No activation is steeper than 2.
         Op::Linear(op) => Linear { act: None, ..op.clone() }.into(),
         Op::Conv2d(op) => Conv2d { act: None, ..op.clone() }.into(),
+        Op::Conv2dMaxPool(op) => Conv2dMaxPool { conv: Conv2d { act: None, ..op.conv.clone() } }.into(),
         // The largest element is the scale of all.
         _ => {
             let scale = expected.iter().filter(|v| v.is_finite()).fold(0.0f64, |m, v| m.max(v.abs()));
@@ -170,7 +173,13 @@ fn compare(case: &Case, built: &Built, found: &BTreeMap<ValueId, Vec<u8>>) -> Re
 fn chosen(backend: &dyn Backend) -> Vec<Case> {
     let wanted = std::env::var("RUNNER_TEST_CASES").unwrap_or_default();
     let types = [DType::F32, DType::BF16, DType::F16].into_iter().filter(|d| backend.supports(*d));
-    types.flat_map(on).filter(|case| case.name.contains(&wanted)).collect()
+    let can = |op: &Op| match op {
+        Op::Conv2dMaxPool(_) | Op::Conv2dMaxPoolGradInput(_) | Op::Conv2dMaxPoolGradWeight(_) => {
+            backend.fuses_pooling()
+        }
+        _ => true,
+    };
+    types.flat_map(on).filter(|case| case.name.contains(&wanted) && can(&case.op)).collect()
 }
 
 /// All cases on one kind of backend, set up in several ways (numbers of threads): the first agrees with the reference,

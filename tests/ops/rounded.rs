@@ -33,6 +33,10 @@ impl Backend for Rounded {
         true
     }
 
+    fn fuses_pooling(&self) -> bool {
+        true
+    }
+
     fn workspace(&self, _: &Graph, _: &Node) -> usize {
         0
     }

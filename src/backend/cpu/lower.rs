@@ -1,6 +1,7 @@
 //! From operations to kernels: the one place that names them all.
 
 use super::batch_norm::{BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel};
+use super::conv::pooled::{Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel};
 use super::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel, ConvShape};
 use super::dropout::DropoutKernel;
 use super::elementwise::{AccumulateGradKernel, ActivationGradKernel, ActivationKernel, BinaryKernel, ZeroGradKernel};
@@ -14,7 +15,7 @@ use super::mean_pool::{MeanPoolGradKernel, MeanPoolKernel, Windows};
 use super::metrics::MetricsKernel;
 use super::normalize::NormalizeKernel;
 use super::optim::{GradNormKernel, OptimizerKernel, UpdateScaleKernel};
-use super::products::{Forward, GradWeight};
+use super::products::{ConvMaxPool, Forward, GradWeight};
 use super::shape::{Concat, Permute, Slice};
 use super::simd::SimdLevel;
 use super::softmax::{SoftmaxGradKernel, SoftmaxKernel};
@@ -61,6 +62,17 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         }
         Op::Conv2dGradWeight(op) => {
             let kernel = Conv2dGradWeightKernel::new(op, conv_shape(x(0), y(0), x(1)), level, threads);
+            Box::new(GradWeight { kernel, bias: op.bias })
+        }
+        Op::Conv2dMaxPool(op) => {
+            let kernel = Conv2dMaxPoolKernel::new(op, conv_shape(x(0), x(1), y(0)), level, threads);
+            Box::new(ConvMaxPool { kernel, bias: op.conv.bias })
+        }
+        Op::Conv2dMaxPoolGradInput(op) => {
+            Box::new(Conv2dMaxPoolGradInputKernel::new(op, conv_shape(y(0), x(2), x(0)), level, threads))
+        }
+        Op::Conv2dMaxPoolGradWeight(op) => {
+            let kernel = Conv2dMaxPoolGradWeightKernel::new(op, conv_shape(x(0), y(0), x(1)), level, threads);
             Box::new(GradWeight { kernel, bias: op.bias })
         }
         Op::Activation(op) => Box::new(ActivationKernel { act: op.act, level }),

@@ -85,6 +85,10 @@ impl Backend for CpuBackend {
         Ok(Some(peak::multiply_adds(&pool, self.level)))
     }
 
+    fn fuses_pooling(&self) -> bool {
+        true
+    }
+
     fn workspace(&self, graph: &Graph, node: &Node) -> usize {
         lower::lower(graph, node, self.level, self.threads).map_or(0, |k| k.scratch_bytes())
     }

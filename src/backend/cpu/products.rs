@@ -1,5 +1,8 @@
 //! Linear layers and convolutions as steps: their kernels with the operands of a [`Frame`].
 
+use super::conv::pooled::{
+    Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel, PooledGrad,
+};
 use super::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel};
 use super::elementwise::activate;
 use super::frame::{Frame, NodeKernel};
@@ -67,3 +70,48 @@ macro_rules! steps {
 
 steps!(LinearKernel, LinearGradInputKernel, LinearGradWeightKernel);
 steps!(Conv2dKernel, Conv2dGradInputKernel, Conv2dGradWeightKernel);
+
+/// A convolution with max-pooling behind it: operands `x`, `w`, and the bias if there is one.
+pub struct ConvMaxPool {
+    /// The convolution.
+    pub kernel: Conv2dMaxPoolKernel,
+    /// Operand 2 is a bias.
+    pub bias: bool,
+}
+
+impl NodeKernel for ConvMaxPool {
+    fn scratch_bytes(&self) -> usize {
+        self.kernel.workspace_bytes()
+    }
+
+    fn run(&self, frame: &Frame<'_>) {
+        let bias = self.bias.then(|| frame.input(2));
+        let results = (frame.output(0), frame.output(1));
+        self.kernel.run(frame.pool(), frame.input(0), frame.input(1), bias, results, frame.scratch().bytes());
+    }
+}
+
+impl NodeKernel for Conv2dMaxPoolGradInputKernel {
+    fn scratch_bytes(&self) -> usize {
+        self.workspace_bytes()
+    }
+
+    fn run(&self, frame: &Frame<'_>) {
+        let grad = PooledGrad { dy: frame.input(0), index: frame.input(1) };
+        let (w, dx) = (frame.input(2), frame.output(0));
+        Conv2dMaxPoolGradInputKernel::run(self, frame.pool(), grad, w, dx, frame.scratch().bytes());
+    }
+}
+
+impl NodeKernel for GradWeight<Conv2dMaxPoolGradWeightKernel> {
+    fn scratch_bytes(&self) -> usize {
+        self.kernel.workspace_bytes()
+    }
+
+    fn run(&self, frame: &Frame<'_>) {
+        let grad = PooledGrad { dy: frame.input(1), index: frame.input(2) };
+        let (x, dw) = (frame.input(0), frame.output(0));
+        let db = self.bias.then(|| frame.output(1));
+        self.kernel.run(frame.pool(), x, grad, dw, db, frame.scratch().bytes());
+    }
+}

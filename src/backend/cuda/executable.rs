@@ -133,6 +133,13 @@ impl CudaExecutable {
     /// # Errors
     /// There is not enough memory, or the driver does not take the kernels.
     pub fn new(plan: Arc<Plan>, context: &Arc<Context>, options: Options) -> Result<Self> {
+        for node in plan.programs.iter().flat_map(|p| &p.graph.nodes) {
+            let name = node.op.rules().name();
+            ensure!(
+                !name.starts_with("conv2d_max_pool"),
+                "internal error: there is no kernel for `{name}` on this device"
+            );
+        }
         let lowered = lower_all(&plan, &options.target);
         let layout = ArenaLayout::new(&plan, &lowered);
         let arena = DeviceBlock::new(context, layout.bytes)?;

@@ -6,6 +6,7 @@
 //! result of a 16-bit type is rounded to that type, once, when it is complete; results of `F32` are not rounded.
 
 mod conv;
+mod conv_pool;
 mod dropout;
 mod elementwise;
 mod input;
@@ -136,6 +137,9 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::Conv2d(op) => conv::forward(op, x, y),
         Op::Conv2dGradInput(op) => conv::grad_input(op, x, y),
         Op::Conv2dGradWeight(op) => conv::grad_weight(op, x, y),
+        Op::Conv2dMaxPool(op) => conv_pool::forward(op, x, y),
+        Op::Conv2dMaxPoolGradInput(op) => conv_pool::grad_input(op, x, y),
+        Op::Conv2dMaxPoolGradWeight(op) => conv_pool::grad_weight(op, x, y),
         Op::Activation(op) => elementwise::activation(op, x),
         Op::ActivationGrad(op) => elementwise::activation_grad(op, x),
         Op::Binary(op) => elementwise::binary(op, x, y),

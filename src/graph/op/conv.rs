@@ -58,7 +58,7 @@ impl Conv2d {
 impl Conv2d {
     /// Operations of the products of `x`, `w` and `y` or of their gradients. Where a kernel lies over the padding there is
     /// nothing to multiply: of small images that is a large part.
-    fn flops_of(&self, x: &Shape, w: &Shape, y: &Shape) -> u64 {
+    pub(super) fn flops_of(&self, x: &Shape, w: &Shape, y: &Shape) -> u64 {
         let (Some([n, h, width, _]), Some([o, kh, kw, i]), Some([_, oh, ow, _])) = (x.nhwc(), w.nhwc(), y.nhwc())
         else {
             return 0;

@@ -5,6 +5,7 @@
 
 mod cast;
 mod conv;
+mod conv_pool;
 mod dropout;
 mod elementwise;
 mod input;
@@ -19,6 +20,7 @@ mod softmax;
 
 pub use cast::Cast;
 pub use conv::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
+pub use conv_pool::{Conv2dMaxPool, Conv2dMaxPoolGradInput, Conv2dMaxPoolGradWeight, NO_GRADIENT};
 pub use dropout::Dropout;
 pub use elementwise::{Activation, ActivationGrad, ActivationOp, Binary, BinaryKind, SumTo};
 pub use input::Normalize;
@@ -174,6 +176,12 @@ ops! {
     Conv2dGradInput(Conv2dGradInput),
     /// Gradient of [`Conv2d`] by weight and bias.
     Conv2dGradWeight(Conv2dGradWeight),
+    /// [`Conv2d`] with the pooling behind it.
+    Conv2dMaxPool(Conv2dMaxPool),
+    /// Gradient of [`Conv2dMaxPool`] by its input.
+    Conv2dMaxPoolGradInput(Conv2dMaxPoolGradInput),
+    /// Gradient of [`Conv2dMaxPool`] by weight and bias.
+    Conv2dMaxPoolGradWeight(Conv2dMaxPoolGradWeight),
     /// Element-wise activation.
     Activation(ActivationOp),
     /// Gradient of an activation.

@@ -1,6 +1,7 @@
 //! The list of cases, a file for each family of operations.
 
 mod conv;
+mod conv_pool;
 mod elementwise;
 mod half;
 mod input;
@@ -44,6 +45,7 @@ pub fn on(dtype: DType) -> Vec<Case> {
 pub fn all() -> Vec<Case> {
     [
         conv::cases(),
+        conv_pool::cases(),
         elementwise::cases(),
         input::cases(),
         linear::cases(),

@@ -1,10 +1,12 @@
 //! Convolution and its gradient by the input as products of patches with packed weights.
 
-use super::patches::Patches;
+use super::patches::{Part, Patches};
+use super::pooled::{Dest, DestParts, Source, bounds};
 use super::{ConvShape, Direction};
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
 use crate::backend::cpu::gemm::tile::{Epilogue, Tile, Tiles, for_each_tile, is_fused};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
+use crate::backend::cpu::max_pool::pairs::Forward;
 use crate::backend::cpu::simd::SimdLevel;
 use crate::backend::cpu::threads::{Parts, Pool};
 use crate::graph::op::{Activation, Conv2d};
@@ -26,14 +28,16 @@ pub struct Dense {
     class_starts: Vec<usize>,
     /// Packed floats of a panel of a group.
     panel_floats: usize,
+    /// Floats of a part's output before pooling; 0 without pooling.
+    made: usize,
 }
 
 /// One run: operands and target.
 struct Job<'a> {
-    source: &'a [f32],
+    source: Source<'a>,
     packed: &'a [f32],
     bias: Option<&'a [f32]>,
-    dest: Parts<'a, f32>,
+    dest: DestParts<'a>,
     buffers: Parts<'a, f32>,
 }
 
@@ -47,9 +51,26 @@ impl Dense {
         level: SimdLevel,
         threads: usize,
     ) -> Self {
+        Self::lay_out(op, shape, direction, act, level, threads, false)
+    }
+
+    /// Lays out the work of a convolution with max-pooling behind it, and `op.act` behind that.
+    pub fn pooled(op: &Conv2d, shape: &ConvShape, level: SimdLevel, threads: usize) -> Self {
+        Self::lay_out(op, shape, Direction::Forward, op.act, level, threads, true)
+    }
+
+    fn lay_out(
+        op: &Conv2d,
+        shape: &ConvShape,
+        direction: Direction,
+        act: Option<Activation>,
+        level: SimdLevel,
+        threads: usize,
+        pooled: bool,
+    ) -> Self {
         let (inputs, outputs) = (shape.channels / op.groups, shape.outputs / op.groups);
         let (from, to, patches) = match direction {
-            Direction::Forward => (inputs, outputs, Patches::forward(op, shape, inputs, inputs)),
+            Direction::Forward => (inputs, outputs, Patches::forward(op, shape, inputs, inputs, pooled)),
             Direction::Backward => (outputs, inputs, Patches::backward(op, shape, outputs, outputs)),
         };
         let tiles = Tiles::new(level);
@@ -64,7 +85,6 @@ impl Dense {
             .collect();
         let taps = shape.kernel[0] * shape.kernel[1];
         Dense {
-            patches,
             direction,
             tiles,
             threads: threads.max(1),
@@ -75,6 +95,8 @@ impl Dense {
             act,
             class_starts,
             panel_floats,
+            made: if pooled { round_up(patches.most_pixels() * shape.outputs) } else { 0 },
+            patches,
         }
     }
 
@@ -92,7 +114,7 @@ impl Dense {
     }
 
     fn buffer_floats(&self) -> usize {
-        round_up(self.patches.buffer_floats())
+        round_up(self.patches.buffer_floats()) + self.made
     }
 
     fn workspace_floats(&self) -> usize {
@@ -104,21 +126,13 @@ impl Dense {
         self.workspace_floats() * 4
     }
 
-    /// Computes all of `dest`.
-    pub fn run(
-        &self,
-        pool: &Pool,
-        source: &[f32],
-        w: &[f32],
-        bias: Option<&[f32]>,
-        dest: &mut [f32],
-        workspace: &mut [u8],
-    ) {
+    /// Computes all of `dest`, which is of the kind that the work was laid out for.
+    pub fn run(&self, pool: &Pool, source: Source, w: &[f32], bias: Option<&[f32]>, dest: Dest, workspace: &mut [u8]) {
         assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
         let floats = workspace_floats(workspace, self.workspace_floats());
         let (packed, buffers) = floats.split_at_mut(self.packed_floats());
         self.pack(pool, w, packed);
-        let job = Job { source, packed, bias, dest: Parts::new(dest), buffers: Parts::new(buffers) };
+        let job = Job { source, packed, bias, dest: dest.parts(), buffers: Parts::new(buffers) };
         pool.run(self.patches.parts(), |part, worker| self.part(&job, part, worker));
     }
 
@@ -167,11 +181,18 @@ impl Dense {
         let part = self.patches.part(part);
         // SAFETY: a worker has its own buffer.
         let buffer = unsafe { job.buffers.part(worker * floats..(worker + 1) * floats) };
+        let (buffer, made) = buffer.split_at_mut(floats - self.made);
+        // The first pixels of a class may lie before the base: tables bring them back inside.
+        let dest = match job.dest {
+            DestParts::Plain(dest) => dest.as_ptr(),
+            DestParts::Pooled(..) => made.as_mut_ptr(),
+        };
+        let act = self.act.filter(|_| self.made == 0);
         for group in 0..self.groups {
             self.patches.fill(&part, group * self.from, job.source, buffer, self.tiles.level);
             for (class, class_start) in self.patches.classes.iter().zip(&self.class_starts) {
                 let pixels = self.patches.pixels(class, &part);
-                let base = self.patches.dest_base(class, &part);
+                let base = if self.made > 0 { 0 } else { self.patches.dest_base(class, &part) };
                 for panel in 0..self.panels() {
                     let channel = group * self.to + panel * width;
                     let packed = &job.packed[(group * self.panels() + panel) * self.panel_floats + class_start..];
@@ -184,14 +205,13 @@ impl Dense {
                         b_step: width,
                         runs,
                         run_len: class.run_len,
-                        // The first pixels of a class may lie before the base: tables bring them back inside.
-                        c: job.dest.as_ptr().wrapping_offset(base).wrapping_add(channel),
+                        c: dest.wrapping_offset(base).wrapping_add(channel),
                         c_rows: &class.c_rows[pixels.clone()],
                         n: (self.to - panel * width).min(width),
                         accumulate: false,
                         epilogue: Epilogue {
                             bias: job.bias.map_or(std::ptr::null(), |bias| bias[channel..].as_ptr()),
-                            ..Epilogue::of(self.act)
+                            ..Epilogue::of(act)
                         },
                     };
                     for_each_tile(pixels.len(), self.tiles.rows, |start, rows| {
@@ -201,6 +221,26 @@ impl Dense {
                         unsafe { self.tiles.run(rows, &tile) };
                     });
                 }
+            }
+        }
+        if let DestParts::Pooled(y, index) = job.dest {
+            self.pool(&part, made, y, index);
+        }
+    }
+
+    /// Pools a part's pixels.
+    fn pool(&self, part: &Part, made: &[f32], y: Parts<f32>, index: Parts<u8>) {
+        let ([height, width], channels) = (self.patches.dest(), self.groups * self.to);
+        let (line, row) = (width * channels, width / 2 * channels);
+        let bounds = bounds(self.act);
+        for (i, image) in part.images.clone().enumerate() {
+            for r in part.rows.start / 2..part.rows.end / 2 {
+                let from = (i * height + 2 * r - part.rows.start) * line;
+                let (top, bottom) = made[from..from + 2 * line].split_at(line);
+                let at = (image * (height / 2) + r) * row;
+                // SAFETY: strips are of whole windows, so that a row of them belongs to one part.
+                let (y, index) = unsafe { (y.part(at..at + row), index.part(at..at + row)) };
+                self.tiles.level.run(Forward { top, bottom, y, index, channels, bounds });
             }
         }
     }

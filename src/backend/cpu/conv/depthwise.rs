@@ -1,6 +1,7 @@
 //! Convolutions with one channel a group: vectors run over channels, and every operation is bound by loads.
 
 use super::patches::{Class, Part, Patches, TASKS};
+use super::pooled::Source;
 use super::{ConvShape, Direction};
 use crate::backend::cpu::gemm::tile::{Epilogue, is_fused};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
@@ -36,7 +37,7 @@ impl Depthwise {
     ) -> Self {
         let (channels, width) = (shape.channels, round_up(shape.channels));
         let patches = match direction {
-            Direction::Forward => Patches::forward(op, shape, channels, width),
+            Direction::Forward => Patches::forward(op, shape, channels, width, false),
             Direction::Backward => Patches::backward(op, shape, channels, width),
         };
         let taps = shape.kernel[0] * shape.kernel[1];
@@ -91,7 +92,7 @@ impl Depthwise {
             let part = self.patches.part(part);
             // SAFETY: a worker has its own buffer.
             let buffer = unsafe { buffers.part(worker * floats..(worker + 1) * floats) };
-            self.patches.fill(&part, 0, source, buffer, self.level);
+            self.patches.fill(&part, 0, Source::Plain(source), buffer, self.level);
             for class in &self.patches.classes {
                 let pixels = self.patches.pixels(class, &part);
                 self.level.run(Pixels {
@@ -182,7 +183,7 @@ pub struct DepthwiseGradWeight {
 impl DepthwiseGradWeight {
     /// Lays out the work.
     pub fn new(op: &Conv2d, shape: &ConvShape, level: SimdLevel, threads: usize) -> Self {
-        let patches = Patches::forward(op, shape, shape.channels, round_up(shape.channels));
+        let patches = Patches::forward(op, shape, shape.channels, round_up(shape.channels), false);
         let piece = patches.parts().div_ceil(TASKS).max(1);
         DepthwiseGradWeight {
             channels: shape.channels,
@@ -238,7 +239,7 @@ impl DepthwiseGradWeight {
             sums.fill(0.0);
             for index in piece * self.piece..((piece + 1) * self.piece).min(self.patches.parts()) {
                 let part = self.patches.part(index);
-                self.patches.fill(&part, 0, x, buffer, self.level);
+                self.patches.fill(&part, 0, Source::Plain(x), buffer, self.level);
                 self.level.run(OuterSums { kernel: self, part: &part, dy: self.dy_of(dy, &part), buffer, sums });
             }
         });

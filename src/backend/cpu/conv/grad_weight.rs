@@ -5,10 +5,12 @@
 
 use super::ConvShape;
 use super::patches::{Part, Patches, TASKS};
+use super::pooled::Source;
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows};
 use crate::backend::cpu::gemm::sums::AddRows;
 use crate::backend::cpu::gemm::tile::{Epilogue, Run, Tile, Tiles, for_each_tile};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
+use crate::backend::cpu::max_pool::pairs::BackwardRow;
 use crate::backend::cpu::simd::SimdLevel;
 use crate::backend::cpu::threads::{Parts, Pool, chunks};
 use crate::graph::op::Conv2d;
@@ -38,6 +40,8 @@ pub struct DenseGradWeight {
     piece: usize,
     /// Columns of `dy` are copied, as they do not fill vectors.
     copy_dy: bool,
+    /// Floats of a part's `dy`, which is spread from that of pooled pixels; 0 without pooling.
+    spread: usize,
     a_step: usize,
     a_rows: Vec<u32>,
     c_rows: Vec<u32>,
@@ -46,7 +50,7 @@ pub struct DenseGradWeight {
 
 struct Job<'a> {
     x: &'a [f32],
-    dy: &'a [f32],
+    dy: Source<'a>,
     sums: Parts<'a, f32>,
     scratch: Parts<'a, f32>,
     bias_sums: Option<Parts<'a, f32>>,
@@ -55,6 +59,15 @@ struct Job<'a> {
 impl DenseGradWeight {
     /// Lays out the work.
     pub fn new(op: &Conv2d, shape: &ConvShape, level: SimdLevel, threads: usize) -> Self {
+        Self::lay_out(op, shape, level, threads, false)
+    }
+
+    /// Lays out the work where max-pooling lies behind the convolution.
+    pub fn pooled(op: &Conv2d, shape: &ConvShape, level: SimdLevel, threads: usize) -> Self {
+        Self::lay_out(op, shape, level, threads, true)
+    }
+
+    fn lay_out(op: &Conv2d, shape: &ConvShape, level: SimdLevel, threads: usize, pooled: bool) -> Self {
         let tiles = Tiles::new(level);
         let (inputs, outputs) = (shape.channels / op.groups, shape.outputs / op.groups);
         let taps = shape.kernel[0] * shape.kernel[1];
@@ -63,7 +76,7 @@ impl DenseGradWeight {
         let wanted = TASKS.div_ceil(most_pieces * op.groups);
         let blocks = (1..=wanted).rev().find(|n| inputs.is_multiple_of(*n) && inputs / n >= CHANNEL_BLOCK).unwrap_or(1);
         let block = inputs / blocks;
-        let patches = Patches::forward(op, shape, block, block);
+        let patches = Patches::forward(op, shape, block, block, pooled);
         let piece = patches.parts().div_ceil(most_pieces).max(1);
         let pieces = patches.parts().div_ceil(piece).max(1);
         let class = &patches.classes[0];
@@ -86,6 +99,7 @@ impl DenseGradWeight {
             pieces,
             piece,
             copy_dy,
+            spread: if pooled { round_up(patches.most_pixels() * shape.outputs) } else { 0 },
             a_step: op.stride[1] * block,
             a_rows,
             c_rows: (0..taps * block).map(|m| (m * round_up(outputs)) as u32).collect(),
@@ -108,7 +122,8 @@ impl DenseGradWeight {
 
     fn scratch_floats(&self) -> usize {
         let pixels = self.runs.len() * self.output[1];
-        self.buffer_floats() + if self.copy_dy { self.panels() * pixels * self.tiles.columns() } else { 0 }
+        let copied = if self.copy_dy { self.panels() * pixels * self.tiles.columns() } else { 0 };
+        self.buffer_floats() + self.spread + copied
     }
 
     fn panels(&self) -> usize {
@@ -133,7 +148,7 @@ impl DenseGradWeight {
         &self,
         pool: &Pool,
         x: &[f32],
-        dy: &[f32],
+        dy: Source,
         dw: &mut [f32],
         db: Option<&mut [f32]>,
         workspace: &mut [u8],
@@ -167,15 +182,17 @@ impl DenseGradWeight {
         let (group, channel) = (block / self.blocks, block % self.blocks * self.block);
         // SAFETY: a worker has its own scratch.
         let scratch = unsafe { job.scratch.part(worker * self.scratch_floats()..(worker + 1) * self.scratch_floats()) };
-        let (buffer, columns) = scratch.split_at_mut(self.buffer_floats());
+        let (buffer, rest) = scratch.split_at_mut(self.buffer_floats());
+        let (spread, columns) = rest.split_at_mut(self.spread);
         // SAFETY: a task has its own sums.
         let sums = unsafe { job.sums.part(task * self.task_floats()..(task + 1) * self.task_floats()) };
         let parts = piece * self.piece..((piece + 1) * self.piece).min(self.patches.parts());
         for index in parts.clone() {
             let part = self.patches.part(index);
             let first = index == parts.start;
-            self.patches.fill(&part, group * self.inputs + channel, job.x, buffer, self.tiles.level);
-            self.add_part(job, &part, group, first, [buffer, columns], sums);
+            self.patches.fill(&part, group * self.inputs + channel, Source::Plain(job.x), buffer, self.tiles.level);
+            let dy = self.dy_of(job.dy, &part, spread);
+            self.add_part(dy, &part, group, first, [buffer, columns], sums);
             if let Some(bias_sums) = job.bias_sums.filter(|_| block == 0) {
                 let start = piece * self.bias_step();
                 // SAFETY: of the tasks of a piece only that of block 0 comes here.
@@ -183,25 +200,45 @@ impl DenseGradWeight {
                 if first {
                     bias_sums.fill(0.0);
                 }
-                let rows = self.dy_of(job.dy, &part).chunks(self.groups * self.outputs);
+                let rows = dy.chunks(self.groups * self.outputs);
                 self.tiles.level.run(AddRows { rows, sums: bias_sums });
             }
         }
     }
 
-    /// The part's rows of `dy`, which follow one another.
-    fn dy_of<'a>(&self, dy: &'a [f32], part: &Part) -> &'a [f32] {
-        let row = self.output[1] * self.groups * self.outputs;
-        let start = (part.images.start * self.output[0] + part.rows.start) * row;
-        &dy[start..start + part.images.len() * part.rows.len() * row]
+    /// The part's rows of `dy`, which follow one another; those of pooled pixels are spread over their windows in `spread`.
+    fn dy_of<'a>(&self, dy: Source<'a>, part: &Part, spread: &'a mut [f32]) -> &'a [f32] {
+        let channels = self.groups * self.outputs;
+        let row = self.output[1] * channels;
+        let grad = match dy {
+            Source::Plain(dy) => {
+                let start = (part.images.start * self.output[0] + part.rows.start) * row;
+                return &dy[start..start + part.images.len() * part.rows.len() * row];
+            }
+            Source::Pooled(grad) => grad,
+        };
+        let [height, windows] = self.output.map(|side| side / 2);
+        let places = part.images.clone().flat_map(|image| part.rows.clone().map(move |r| (image, r)));
+        let spread = &mut spread[..part.images.len() * part.rows.len() * row];
+        for ((image, r), dx) in places.zip(spread.chunks_exact_mut(row)) {
+            if r / 2 >= height {
+                dx.fill(0.0);
+                continue;
+            }
+            let start = (image * height + r / 2) * windows * channels;
+            let range = start..start + windows * channels;
+            let (dy, index) = (&grad.dy[range.clone()], &grad.index[range]);
+            self.tiles.level.run(BackwardRow { dy, index, step: channels, row: r % 2, windows, dx, channels });
+        }
+        spread
     }
 
-    fn add_part(&self, job: &Job, part: &Part, group: usize, first: bool, scratch: [&mut [f32]; 2], sums: &mut [f32]) {
+    fn add_part(&self, dy: &[f32], part: &Part, group: usize, first: bool, scratch: [&mut [f32]; 2], sums: &mut [f32]) {
         let [buffer, columns] = scratch;
         let (width, dy_step) = (self.tiles.columns(), self.groups * self.outputs);
         let rows = part.images.len() * part.rows.len();
         let pixels = rows * self.output[1];
-        let dy = &self.dy_of(job.dy, part)[group * self.outputs..];
+        let dy = &dy[group * self.outputs..];
         let copy = self.tiles.level.routine::<CopyRows>();
         for panel in 0..self.panels() {
             let n = (self.outputs - panel * width).min(width);

@@ -10,6 +10,7 @@ mod depthwise;
 mod few_pixels;
 mod grad_weight;
 mod patches;
+pub mod pooled;
 #[cfg(test)]
 mod tests;
 mod winograd;
@@ -22,6 +23,7 @@ use dense::Dense;
 use depthwise::{Depthwise, DepthwiseGradWeight};
 use few_pixels::{FewPixels, FewPixelsGradWeight};
 use grad_weight::DenseGradWeight;
+use pooled::{Dest, Source};
 use winograd::{Winograd, WinogradGradWeight};
 
 /// Sizes of a convolution's operands.
@@ -173,8 +175,8 @@ impl Conv2dKernel {
             PixelPath::Linear(kernel) => kernel.run(pool, x, w, bias, y, workspace),
             PixelPath::Depthwise(kernel) => kernel.run(pool, x, w, bias, y, workspace),
             PixelPath::FewPixels(kernel) => kernel.run(pool, x, w, bias, y, workspace),
-            PixelPath::Winograd(kernel) => kernel.run(pool, x, w, bias, y, workspace),
-            PixelPath::Dense(kernel) => kernel.run(pool, x, w, bias, y, workspace),
+            PixelPath::Winograd(kernel) => kernel.run(pool, Source::Plain(x), w, bias, Dest::Plain(y), workspace),
+            PixelPath::Dense(kernel) => kernel.run(pool, Source::Plain(x), w, bias, Dest::Plain(y), workspace),
         }
     }
 }
@@ -216,8 +218,8 @@ impl Conv2dGradInputKernel {
             PixelPath::Linear(kernel) => kernel.run(pool, dy, w, dx, workspace),
             PixelPath::Depthwise(kernel) => kernel.run(pool, dy, w, None, dx, workspace),
             PixelPath::FewPixels(kernel) => kernel.run(pool, dy, w, None, dx, workspace),
-            PixelPath::Winograd(kernel) => kernel.run(pool, dy, w, None, dx, workspace),
-            PixelPath::Dense(kernel) => kernel.run(pool, dy, w, None, dx, workspace),
+            PixelPath::Winograd(kernel) => kernel.run(pool, Source::Plain(dy), w, None, Dest::Plain(dx), workspace),
+            PixelPath::Dense(kernel) => kernel.run(pool, Source::Plain(dy), w, None, Dest::Plain(dx), workspace),
         }
     }
 }
@@ -280,8 +282,8 @@ impl Conv2dGradWeightKernel {
             WeightPath::Linear(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
             WeightPath::Depthwise(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
             WeightPath::FewPixels(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
-            WeightPath::Winograd(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
-            WeightPath::Dense(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
+            WeightPath::Winograd(kernel) => kernel.run(pool, x, Source::Plain(dy), dw, db, workspace),
+            WeightPath::Dense(kernel) => kernel.run(pool, x, Source::Plain(dy), dw, db, workspace),
         }
     }
 }

@@ -6,8 +6,10 @@
 //! the same, at positions one apart.
 
 use super::ConvShape;
+use super::pooled::{PooledGrad, Source};
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows};
 use crate::backend::cpu::gemm::tile::Run;
+use crate::backend::cpu::max_pool::pairs::BackwardRow;
 use crate::backend::cpu::simd::SimdLevel;
 use crate::graph::op::Conv2d;
 use std::ops::Range;
@@ -145,10 +147,11 @@ pub struct Part {
 
 impl Patches {
     /// The convolution itself: patches of `x`. `channels` of them are worked on at once, and take `width` floats each.
-    pub fn forward(op: &Conv2d, shape: &ConvShape, channels: usize, width: usize) -> Self {
+    /// With `pairs`, strips are of an even number of rows, and those of their outputs fit the cache too.
+    pub fn forward(op: &Conv2d, shape: &ConvShape, channels: usize, width: usize, pairs: bool) -> Self {
         let axis = |i: usize| Self::axis(op, shape, i).forward();
         let (source, dest) = ((shape.input, shape.channels), (shape.output(op), shape.outputs));
-        Self::new([axis(0), axis(1)], shape, source, dest, channels, width)
+        Self::new([axis(0), axis(1)], shape, source, dest, [channels, width], pairs)
     }
 
     /// The gradient by the input: patches of `dy`.
@@ -158,7 +161,7 @@ impl Patches {
             Axis { source: axis.dest, dest: axis.source, ..axis }.backward()
         };
         let (source, dest) = ((shape.output(op), shape.outputs), (shape.input, shape.channels));
-        Self::new([swapped(0), swapped(1)], shape, source, dest, channels, width)
+        Self::new([swapped(0), swapped(1)], shape, source, dest, [channels, width], false)
     }
 
     fn axis(op: &Conv2d, shape: &ConvShape, i: usize) -> Axis {
@@ -177,22 +180,24 @@ impl Patches {
         shape: &ConvShape,
         (source, source_channels): ([usize; 2], usize),
         (dest, dest_channels): ([usize; 2], usize),
-        channels: usize,
-        width: usize,
+        [channels, width]: [usize; 2],
+        pairs: bool,
     ) -> Self {
         let rows = vertical.range.clone();
         let columns = horizontal.range.len().saturating_sub(1) * horizontal.step + horizontal.reach + 1;
         let height = |rows: usize| (rows - 1) * vertical.step + vertical.reach + 1;
         let total = rows.len().max(1);
-        let fits = (1..=total).rev().find(|&n| height(n) * columns * width <= BUFFER).unwrap_or(1);
+        let made = if pairs { horizontal.range.len() * dest_channels } else { 0 };
+        let fits = (1..=total).rev().find(|&n| (height(n) * columns * width).max(n * made) <= BUFFER).unwrap_or(1);
         let strip = fits.min((shape.images * total).div_ceil(TASKS)).max(1);
         let strips = total.div_ceil(strip);
         // All of nearly the same height.
         let strip = total.div_ceil(strips);
+        let strip = if pairs && strip < total { strip.next_multiple_of(2) } else { strip };
         let strips = total.div_ceil(strip);
         let group = if strips == 1 {
             let wanted = PIXELS.div_ceil((total * horizontal.range.len()).max(1));
-            let fitting = BUFFER / (height(total) * columns * width).max(1);
+            let fitting = BUFFER / (height(total) * columns * width).max(total * made).max(1);
             wanted.min(fitting).min(shape.images.div_ceil(TASKS)).max(1)
         } else {
             1
@@ -286,6 +291,16 @@ impl Patches {
         self.group * self.height(self.strip) * self.columns * self.width
     }
 
+    /// Pixels of the destination that a part of a forward convolution has at most.
+    pub fn most_pixels(&self) -> usize {
+        self.group * self.strip * self.dest[1]
+    }
+
+    /// Height and width of the destination.
+    pub fn dest(&self) -> [usize; 2] {
+        self.dest
+    }
+
     /// Floats from one row of the buffer to the next.
     pub fn buffer_row(&self) -> usize {
         self.columns * self.width
@@ -306,9 +321,9 @@ impl Patches {
         }
     }
 
-    /// Copies the part's source pixels, channels from `channel` on, with their margin to `buffer`.
-    pub fn fill(&self, part: &Part, channel: usize, source: &[f32], buffer: &mut [f32], level: SimdLevel) {
-        let copy = level.routine::<CopyRows>();
+    /// Copies the part's source pixels, channels from `channel` on, with their margin to `buffer`. A gradient of pooled pixels
+    /// is spread over its windows.
+    pub fn fill(&self, part: &Part, channel: usize, source: Source, buffer: &mut [f32], level: SimdLevel) {
         let row_floats = self.buffer_row();
         if part.rows.is_empty() {
             return;
@@ -329,23 +344,64 @@ impl Patches {
                 }
                 to[..skip * self.width].fill(0.0);
                 to[(skip + inside) * self.width..].fill(0.0);
-                let from = ((image * self.source[0] + row) * self.source[1] + first) * self.source_channels + channel;
-                let from = &source[from..from + (inside - 1) * self.source_channels + self.channels];
                 let to = &mut to[skip * self.width..(skip + inside) * self.width];
-                let all = self.channels == self.source_channels && self.channels == self.width;
-                let (rows, columns, padded) =
-                    if all { (1, to.len(), to.len()) } else { (inside, self.channels, self.width) };
-                // SAFETY: both slices have these rows.
-                unsafe {
-                    copy(Copy2d {
-                        from: from.as_ptr(),
-                        from_step: self.source_channels,
-                        to: to.as_mut_ptr(),
-                        to_step: self.width,
-                        rows,
-                        columns,
-                        padded,
-                    });
+                match source {
+                    Source::Plain(source) => self.copy_row(image, [row, first], channel, source, to, level),
+                    Source::Pooled(grad) => self.spread_row(image, [row, first], channel, grad, to, level),
+                }
+            }
+        }
+    }
+
+    /// Copies pixels of a row of the source, from column `first` on.
+    fn copy_row(
+        &self,
+        image: usize,
+        [row, first]: [usize; 2],
+        channel: usize,
+        source: &[f32],
+        to: &mut [f32],
+        level: SimdLevel,
+    ) {
+        let inside = to.len() / self.width;
+        let from = ((image * self.source[0] + row) * self.source[1] + first) * self.source_channels + channel;
+        let from = &source[from..from + (inside - 1) * self.source_channels + self.channels];
+        let all = self.channels == self.source_channels && self.channels == self.width;
+        let (rows, columns, padded) = if all { (1, to.len(), to.len()) } else { (inside, self.channels, self.width) };
+        let (from_step, to_step) = (self.source_channels, self.width);
+        let (from, to) = (from.as_ptr(), to.as_mut_ptr());
+        // SAFETY: both slices have these rows.
+        unsafe { level.routine::<CopyRows>()(Copy2d { from, from_step, to, to_step, rows, columns, padded }) };
+    }
+
+    /// Spreads the gradient of a row of windows over one of its rows of pixels, from column `first` on.
+    fn spread_row(
+        &self,
+        image: usize,
+        [row, first]: [usize; 2],
+        channel: usize,
+        grad: PooledGrad,
+        to: &mut [f32],
+        level: SimdLevel,
+    ) {
+        let [height, width] = self.source.map(|side| side / 2);
+        to.fill(0.0);
+        if row / 2 >= height || width == 0 {
+            return;
+        }
+        let start = (image * height + row / 2) * width * self.source_channels;
+        let range = start + channel..start + width * self.source_channels;
+        let (dy, index, step) = (&grad.dy[range.clone()], &grad.index[range], self.source_channels);
+        if first == 0 && to.len() >= 2 * width * self.width {
+            let (row, windows, channels) = (row % 2, width, self.width);
+            return level.run(BackwardRow { dy, index, step, row, windows, dx: to, channels });
+        }
+        // Part of the windows: only where the padding is wider than the kernel.
+        for (pixel, to) in to.chunks_exact_mut(self.width).enumerate() {
+            let (window, place) = ((first + pixel) / 2, (row % 2 * 2 + (first + pixel) % 2) as u8);
+            if window < width {
+                for (c, to) in to.iter_mut().enumerate().filter(|(c, _)| index[window * step + c] == place) {
+                    *to = dy[window * step + c];
                 }
             }
         }

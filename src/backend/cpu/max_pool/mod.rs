@@ -1,7 +1,7 @@
 //! Maximum over windows of channels-last images, vectors of channels at a time.
 
-mod pairs;
-mod position;
+pub mod pairs;
+pub mod position;
 
 use super::frame::{Frame, NodeKernel};
 use super::lanes::{get, put};
@@ -95,7 +95,7 @@ impl MaxPoolKernel {
             for (i, (y, index)) in y.chunks_exact_mut(row).zip(index.chunks_exact_mut(row)).enumerate() {
                 let (image, r) = ((task * some + i) / output[0], (task * some + i) % output[0]);
                 let (top, bottom) = x[(image * input[0] + 2 * r) * line..][..2 * line].split_at(line);
-                level.run(pairs::Forward { top, bottom, y, index, channels });
+                level.run(pairs::Forward { top, bottom, y, index, channels, bounds: None });
             }
         });
     }

@@ -4,6 +4,7 @@
 use super::position::Position;
 use crate::backend::cpu::lanes::{get, put};
 use crate::backend::cpu::simd::{Kernel, Simd};
+use crate::graph::op::NO_GRADIENT;
 
 /// A row of windows.
 pub struct Forward<'a> {
@@ -17,13 +18,16 @@ pub struct Forward<'a> {
     pub index: &'a mut [u8],
     /// Floats in a pixel.
     pub channels: usize,
+    /// Maxima are kept within these; where one is not inside, [`NO_GRADIENT`] takes the place of where it lies.
+    pub bounds: Option<[f32; 2]>,
 }
 
 impl Kernel for Forward<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Forward { top, bottom, y, index, channels } = self;
+        let Forward { top, bottom, y, index, channels, bounds } = self;
+        let none = s.splat(NO_GRADIENT.into());
         let pixels = top.chunks_exact(2 * channels).zip(bottom.chunks_exact(2 * channels));
         let windows = y.chunks_exact_mut(channels).zip(index.chunks_exact_mut(channels));
         for ((top, bottom), (y, index)) in pixels.zip(windows) {
@@ -37,10 +41,61 @@ impl Kernel for Forward<'_> {
                 let right = s.gt_or_nan(vd, vc);
                 let (lower, at_lower) = (s.select(right, vd, vc), s.select(right, s.splat(3.0), s.splat(2.0)));
                 let below = s.gt_or_nan(lower, upper);
-                put(s, y, i, n, s.select(below, lower, upper));
-                u8::put(s, &mut index[i..i + n], s.select(below, at_lower, at_upper));
+                let (mut best, mut at) = (s.select(below, lower, upper), s.select(below, at_lower, at_upper));
+                if let Some([low, high]) = bounds {
+                    (best, at) = bounded(s, best, at, [s.splat(low), s.splat(high)], none);
+                }
+                put(s, y, i, n, best);
+                u8::put(s, &mut index[i..i + n], at);
             }
         }
+    }
+}
+
+/// A maximum within bounds, and where it lies, or `none` where no gradient passes them. NaN stays, and passes.
+#[inline(always)]
+pub fn bounded<S: Simd>(s: S, best: S::V, at: S::V, [low, high]: [S::V; 2], none: S::V) -> (S::V, S::V) {
+    let at = s.select(s.ge(low, best), none, s.select(s.ge(best, high), none, at));
+    (s.min(high, s.max(low, best)), at)
+}
+
+/// The gradient of one row of pixels, the upper or the lower one of a row of windows.
+pub struct BackwardRow<'a> {
+    /// Gradient of the maxima, from the first channel that is wanted; pixels are `step` floats apart.
+    pub dy: &'a [f32],
+    /// Where they lay.
+    pub index: &'a [u8],
+    /// Floats from one pixel to the next of the two above.
+    pub step: usize,
+    /// 0 for the upper row, 1 for the lower one.
+    pub row: usize,
+    /// Windows side by side.
+    pub windows: usize,
+    /// The pixels, `channels` floats each: with those that no window reaches.
+    pub dx: &'a mut [f32],
+    /// Channels that are wanted.
+    pub channels: usize,
+}
+
+impl Kernel for BackwardRow<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let BackwardRow { dy, index, step, row, windows, dx, channels } = self;
+        let (left, right) = (s.splat(2.0 * row as f32), s.splat(2.0 * row as f32 + 1.0));
+        let mut pixels = dx.chunks_exact_mut(2 * channels);
+        for (window, pair) in pixels.by_ref().take(windows).enumerate() {
+            let (a, b) = pair.split_at_mut(channels);
+            for i in (0..channels).step_by(S::LANES) {
+                let n = (channels - i).min(S::LANES);
+                let from = window * step + i;
+                let (v, at) = (get(s, dy, from, n), u8::get(s, &index[from..from + n]));
+                put(s, a, i, n, s.select(s.eq(at, left), v, s.zero()));
+                put(s, b, i, n, s.select(s.eq(at, right), v, s.zero()));
+            }
+        }
+        let reached = 2 * windows * channels;
+        dx[reached..].fill(0.0);
     }
 }
 

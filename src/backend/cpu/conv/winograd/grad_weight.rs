@@ -3,8 +3,10 @@
 //! A task goes through some blocks of tiles and leaves a transformed sum of its own, `[element][input][output]`; the sums
 //! are added in order and transformed back.
 
+use super::pooled;
 use super::transforms::{Input, kernel_adjoint, output_adjoint};
 use super::{ELEMENTS, Grid};
+use crate::backend::cpu::conv::pooled::Source;
 use crate::backend::cpu::conv::{ConvShape, Direction, patches::TASKS};
 use crate::backend::cpu::gemm::sums::AddRows;
 use crate::backend::cpu::gemm::tile::{Epilogue, ONE_RUN, Tile, Tiles, for_each_tile};
@@ -34,7 +36,7 @@ pub struct WinogradGradWeight {
 impl WinogradGradWeight {
     /// Lays out the work, if this is the way to do it.
     pub fn new(op: &Conv2d, shape: &ConvShape, level: SimdLevel, threads: usize) -> Option<Self> {
-        let grid = Grid::new(op, shape, Direction::Forward)?;
+        let grid = Grid::new(op, shape, Direction::Forward, round_up)?;
         let piece = grid.blocks().div_ceil(TASKS);
         let pieces = grid.blocks().div_ceil(piece);
         if pieces * ELEMENTS * grid.from * round_up(grid.to) > SUM_FLOATS {
@@ -83,7 +85,7 @@ impl WinogradGradWeight {
         &self,
         pool: &Pool,
         x: &[f32],
-        dy: &[f32],
+        dy: Source,
         dw: &mut [f32],
         db: Option<&mut [f32]>,
         workspace: &mut [u8],
@@ -113,7 +115,12 @@ impl WinogradGradWeight {
                 let tiles = self.grid.range(block);
                 let count = tiles.len();
                 level.run(Input { grid: &self.grid, tiles: tiles.clone(), source: x, zeros, input });
-                level.run(OutputGrad { grid: &self.grid, tiles, dy, output, bias_sums });
+                match dy {
+                    Source::Plain(dy) => level.run(OutputGrad { grid: &self.grid, tiles, dy, output, bias_sums }),
+                    Source::Pooled(source) => {
+                        level.run(pooled::OutputGrad { grid: &self.grid, tiles, source, output, bias_sums });
+                    }
+                }
                 self.multiply(count, input, output, block > blocks.start, sums);
             }
         });

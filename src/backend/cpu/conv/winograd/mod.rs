@@ -9,13 +9,13 @@
 
 mod grad_weight;
 mod pixels;
+mod pooled;
 mod transforms;
 
 pub use grad_weight::WinogradGradWeight;
 pub use pixels::Winograd;
 
 use super::{ConvShape, Direction};
-use crate::backend::cpu::gemm::round_up;
 use crate::graph::op::Conv2d;
 
 /// Floats of transformed input and output that a task holds: 1 MiB, half of L2 on the machines that profit most.
@@ -48,8 +48,9 @@ struct Grid {
 }
 
 impl Grid {
-    /// The grid, if this is the way to do the convolution.
-    fn new(op: &Conv2d, shape: &ConvShape, direction: Direction) -> Option<Grid> {
+    /// The grid, if this is the way to do the convolution. For each tile a task holds the transformed channels read, and as
+    /// many more floats as `more` says of the channels written, for each element.
+    fn new(op: &Conv2d, shape: &ConvShape, direction: Direction, more: impl FnOnce(usize) -> usize) -> Option<Grid> {
         let pads = [op.padding[0], op.padding[2]];
         let plain = shape.kernel == [3, 3] && op.stride == [1, 1] && op.dilation == [1, 1] && op.groups == 1;
         if !plain || op.padding.iter().any(|&p| p > 2) {
@@ -61,7 +62,7 @@ impl Grid {
         };
         let tiles = dest.map(|side| side.div_ceil(2));
         let count = shape.images * tiles[0] * tiles[1];
-        let fits = BLOCK / ELEMENTS / (from + round_up(to));
+        let fits = BLOCK / ELEMENTS / (from + more(to));
         if from.min(to) < LEAST_CHANNELS || fits < LEAST_TILES || count < LEAST_TILES {
             return None;
         }

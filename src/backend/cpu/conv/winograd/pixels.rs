@@ -1,7 +1,9 @@
 //! The convolution and its gradient by the input.
 
-use super::transforms::{Input, kernel_transform, output_transform};
+use super::pooled;
+use super::transforms::{Input, kernel_transform, output_tile};
 use super::{ELEMENTS, Grid};
+use crate::backend::cpu::conv::pooled::{Dest, DestParts, Source, bounds};
 use crate::backend::cpu::conv::{ConvShape, Direction};
 use crate::backend::cpu::gemm::tile::{Epilogue, ONE_RUN, Tile, Tiles, for_each_tile, is_fused};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
@@ -31,15 +33,16 @@ impl Winograd {
         level: SimdLevel,
         threads: usize,
     ) -> Option<Self> {
-        let grid = Grid::new(op, shape, direction)?;
+        let tiles = Tiles::new(level);
+        let grid = Grid::new(op, shape, direction, |_| tiles.columns())?;
         let rows = |step: usize| (0..grid.block).map(|t| (t * step) as u32).collect();
         Some(Winograd {
             direction,
             act,
-            tiles: Tiles::new(level),
+            tiles,
             threads: threads.max(1),
             a_rows: rows(grid.from),
-            c_rows: rows(round_up(grid.to)),
+            c_rows: rows(tiles.columns()),
             grid,
         })
     }
@@ -62,7 +65,7 @@ impl Winograd {
     }
 
     fn scratch_floats(&self) -> usize {
-        self.input_floats() + ELEMENTS * self.grid.block * round_up(self.grid.to)
+        self.input_floats() + ELEMENTS * self.grid.block * self.tiles.columns()
     }
 
     fn workspace_floats(&self) -> usize {
@@ -75,68 +78,81 @@ impl Winograd {
     }
 
     /// Computes all of `dest`.
-    pub fn run(
-        &self,
-        pool: &Pool,
-        source: &[f32],
-        w: &[f32],
-        bias: Option<&[f32]>,
-        dest: &mut [f32],
-        workspace: &mut [u8],
-    ) {
+    ///
+    /// # Panics
+    /// The source or the destination is of a kind that the work was not laid out for.
+    pub fn run(&self, pool: &Pool, source: Source, w: &[f32], bias: Option<&[f32]>, dest: Dest, workspace: &mut [u8]) {
         assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
         let floats = workspace_floats(workspace, self.workspace_floats());
         let (weights, rest) = floats.split_at_mut(self.weight_floats());
         let (zeros, scratch) = rest.split_at_mut(round_up(self.grid.from));
         zeros.fill(0.0);
         let (weights, zeros, scratch) = (Parts::new(weights), &*zeros, Parts::new(scratch));
+        let level = self.tiles.level;
         pool.run(self.panels(), |panel, _| {
-            self.tiles.level.run(Weights { kernel: self, w, packed: weights, panel });
+            level.run(Weights { kernel: self, w, packed: weights, panel });
         });
         // SAFETY: all weights are written, and from now on only read.
         let weights = &*unsafe { weights.part(0..self.weight_floats()) };
-        let dest = Parts::new(dest);
-        pool.run(self.grid.blocks(), |task, worker| {
-            let tiles = self.grid.range(task);
+        let (grid, dest) = (&self.grid, dest.parts());
+        pool.run(grid.blocks(), |task, worker| {
+            let tiles = grid.range(task);
             // SAFETY: a worker has its own scratch.
             let scratch = unsafe { scratch.part(worker * self.scratch_floats()..(worker + 1) * self.scratch_floats()) };
             let (input, output) = scratch.split_at_mut(self.input_floats());
-            self.tiles.level.run(Input { grid: &self.grid, tiles: tiles.clone(), source, zeros, input });
-            self.multiply(tiles.len(), input, weights, output);
-            self.tiles.level.run(Output { kernel: self, tiles, output, bias, dest });
+            match source {
+                Source::Plain(source) => level.run(Input { grid, tiles: tiles.clone(), source, zeros, input }),
+                Source::Pooled(source) => {
+                    level.run(pooled::Input { grid, tiles: tiles.clone(), source, zeros, input });
+                }
+            }
+            let width = self.tiles.columns();
+            for panel in 0..self.panels() {
+                self.multiply(tiles.len(), input, weights, panel, output);
+                let (channel, tiles, output) = (panel * width, tiles.clone(), &*output);
+                let channels = (grid.to - channel).min(width);
+                match dest {
+                    DestParts::Plain(dest) => {
+                        let place = Place { grid, tiles, channel, channels, width };
+                        level.run(Output { place, act: self.act, output, bias, dest });
+                    }
+                    DestParts::Pooled(y, index) => {
+                        let place = Place { grid, tiles, channel, channels, width };
+                        level.run(pooled::Output { place, output, bias, bounds: bounds(self.act), y, index });
+                    }
+                }
+            }
         });
     }
 
-    /// The sixteen products: `output [element][tile][to] = input [element][tile][from] · weights [element][from][to]`.
-    fn multiply(&self, count: usize, input: &[f32], weights: &[f32], output: &mut [f32]) {
-        let (width, step) = (self.tiles.columns(), round_up(self.grid.to));
+    /// The sixteen products: `output [element][tile][column] = input [element][tile][from] · weights [element][from][column]`.
+    fn multiply(&self, count: usize, input: &[f32], weights: &[f32], panel: usize, output: &mut [f32]) {
+        let width = self.tiles.columns();
         for element in 0..ELEMENTS {
-            for panel in 0..self.panels() {
-                let c = output[element * self.grid.block * step + panel * width..].as_mut_ptr();
-                for_each_tile(count, self.tiles.rows, |start, rows| {
-                    let tile = Tile {
-                        a: input[element * self.grid.block * self.grid.from..].as_ptr(),
-                        a_rows: &self.a_rows[start..],
-                        a_step: 1,
-                        b: weights[(element * self.panels() + panel) * self.grid.from * width..].as_ptr(),
-                        b_step: width,
-                        runs: ONE_RUN,
-                        run_len: self.grid.from,
-                        c,
-                        c_rows: &self.c_rows[start..],
-                        n: (self.grid.to - panel * width).min(width),
-                        accumulate: false,
-                        epilogue: Epilogue::NONE,
-                    };
-                    // SAFETY: inside the scratch and the packed weights, whose panels are whole.
-                    unsafe { self.tiles.run(rows, &tile) };
-                });
-            }
+            let c = output[element * self.grid.block * width..].as_mut_ptr();
+            for_each_tile(count, self.tiles.rows, |start, rows| {
+                let tile = Tile {
+                    a: input[element * self.grid.block * self.grid.from..].as_ptr(),
+                    a_rows: &self.a_rows[start..],
+                    a_step: 1,
+                    b: weights[(panel * ELEMENTS + element) * self.grid.from * width..].as_ptr(),
+                    b_step: width,
+                    runs: ONE_RUN,
+                    run_len: self.grid.from,
+                    c,
+                    c_rows: &self.c_rows[start..],
+                    n: (self.grid.to - panel * width).next_multiple_of(self.tiles.lanes).min(width),
+                    accumulate: false,
+                    epilogue: Epilogue::NONE,
+                };
+                // SAFETY: inside the scratch and the packed weights, whose panels are whole.
+                unsafe { self.tiles.run(rows, &tile) };
+            });
         }
     }
 }
 
-/// Transforms a panel of the weights to `[element][panel][from][columns]`.
+/// Transforms a panel of the weights to `[panel][element][from][columns]`.
 struct Weights<'a> {
     kernel: &'a Winograd,
     w: &'a [f32],
@@ -177,7 +193,7 @@ impl Kernel for Weights<'_> {
                     }
                     for (i, row) in half.into_iter().enumerate() {
                         for (j, x) in kernel_transform(s, row).into_iter().enumerate() {
-                            let at = (((i * 4 + j) * k.panels() + self.panel) * k.grid.from + c) * width + v;
+                            let at = ((self.panel * ELEMENTS + i * 4 + j) * k.grid.from + c) * width + v;
                             s.store(self.packed.as_ptr().add(at), x);
                         }
                     }
@@ -187,10 +203,24 @@ impl Kernel for Weights<'_> {
     }
 }
 
-/// Turns `[element][tile][to]` into pixels, with bias and activation.
+/// What a task turns into pixels: a panel of channels of some tiles, `[element][tile][column]`.
+pub struct Place<'a> {
+    /// Where the tiles lie.
+    pub grid: &'a Grid,
+    /// Which tiles.
+    pub tiles: Range<usize>,
+    /// The panel's first channel.
+    pub channel: usize,
+    /// Its channels.
+    pub channels: usize,
+    /// Its columns.
+    pub width: usize,
+}
+
+/// Turns transformed tiles into pixels, with bias and activation.
 struct Output<'a> {
-    kernel: &'a Winograd,
-    tiles: Range<usize>,
+    place: Place<'a>,
+    act: Option<Activation>,
     output: &'a [f32],
     bias: Option<&'a [f32]>,
     dest: Parts<'a, f32>,
@@ -198,44 +228,31 @@ struct Output<'a> {
 
 impl Kernel for Output<'_> {
     type Output = ();
-    #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let k = self.kernel;
-        let ([height, width], step) = (k.grid.dest, round_up(k.grid.to));
-        let bounds = Epilogue::of(k.act);
+        let Place { grid: k, tiles, channel, channels, width: columns } = self.place;
+        let [height, width] = k.dest;
+        let bounds = Epilogue::of(self.act);
         let (low, high) = (s.splat(bounds.low), s.splat(bounds.high));
-        for (t, tile) in self.tiles.enumerate() {
-            let [image, row, column] = k.grid.place(tile);
-            for c in (0..k.grid.to).step_by(S::LANES) {
-                let left = k.grid.to - c;
-                // SAFETY: tiles are padded to whole vectors; pixels inside the image belong to one tile.
+        for (t, tile) in tiles.enumerate() {
+            let [image, row, column] = k.place(tile);
+            for c in (0..channels).step_by(S::LANES) {
+                let left = channels - c;
+                // SAFETY: rows of the transformed tiles are whole panels; pixels inside the image belong to one tile, and
+                // these channels of theirs to this call.
                 unsafe {
-                    let bias = self.bias.map_or(s.zero(), |bias| s.load_part(bias.as_ptr().add(c), left));
-                    let from = self.output.as_ptr().add(t * step + c);
-                    let mut half = [[s.zero(); 4]; 2];
-                    for j in 0..4 {
-                        let mut column = [s.zero(); 4];
-                        for i in 0..4 {
-                            column[i] = s.load(from.add((i * 4 + j) * k.grid.block * step));
-                        }
-                        let column = output_transform(s, column);
-                        half[0][j] = column[0];
-                        half[1][j] = column[1];
-                    }
-                    for i in 0..2 {
-                        let pair = output_transform(s, half[i]);
-                        for j in 0..2 {
-                            let (y, x) = (2 * row + i, 2 * column + j);
-                            if y < height && x < width {
-                                let at = ((image * height + y) * width + x) * k.grid.to + c;
-                                let to = self.dest.as_ptr().add(at);
-                                let value = s.min(high, s.max(low, s.add(pair[j], bias)));
-                                if left >= S::LANES {
-                                    s.store(to, value);
-                                } else {
-                                    s.store_part(to, value, left);
-                                }
+                    let bias = self.bias.map_or(s.zero(), |bias| s.load_part(bias.as_ptr().add(channel + c), left));
+                    let pixels = output_tile(s, self.output.as_ptr().add(t * columns + c), k.block * columns);
+                    for (i, pixel) in pixels.into_iter().enumerate() {
+                        let (y, x) = (2 * row + i / 2, 2 * column + i % 2);
+                        if y < height && x < width {
+                            let at = ((image * height + y) * width + x) * k.to + channel + c;
+                            let to = self.dest.as_ptr().add(at);
+                            let value = s.min(high, s.max(low, s.add(pixel, bias)));
+                            if left >= S::LANES {
+                                s.store(to, value);
+                            } else {
+                                s.store_part(to, value, left);
                             }
                         }
                     }

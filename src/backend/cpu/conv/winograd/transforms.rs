@@ -39,6 +39,58 @@ pub fn kernel_adjoint<S: Simd>(s: S, u: [S::V; 4]) -> [S::V; 3] {
     [s.add(u[0], sum), s.mul(half, s.sub(u[1], u[2])), s.add(sum, u[3])]
 }
 
+/// `Bᵀ d B`, element by element `step` floats apart, `n` lanes of each.
+///
+/// # Safety
+/// `to` has room for them.
+#[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
+#[inline(always)]
+pub unsafe fn store_input<S: Simd>(s: S, d: [[S::V; 4]; 4], to: *mut f32, step: usize, n: usize) {
+    let mut half = [[s.zero(); 4]; 4];
+    for j in 0..4 {
+        let column = input_transform(s, [d[0][j], d[1][j], d[2][j], d[3][j]]);
+        for i in 0..4 {
+            half[i][j] = column[i];
+        }
+    }
+    for i in 0..4 {
+        let row = input_transform(s, half[i]);
+        for j in 0..4 {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let to = to.add((i * 4 + j) * step);
+                if n >= S::LANES {
+                    s.store(to, row[j]);
+                } else {
+                    s.store_part(to, row[j], n);
+                }
+            }
+        }
+    }
+}
+
+/// `Aᵀ m A` of a transformed tile whose elements lie `step` floats apart: the pixels, row by row.
+///
+/// # Safety
+/// `from` has a vector for each element.
+#[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
+#[inline(always)]
+pub unsafe fn output_tile<S: Simd>(s: S, from: *const f32, step: usize) -> [S::V; 4] {
+    let mut half = [[s.zero(); 4]; 2];
+    for j in 0..4 {
+        let mut column = [s.zero(); 4];
+        for i in 0..4 {
+            // SAFETY: the caller's promise.
+            column[i] = unsafe { s.load(from.add((i * 4 + j) * step)) };
+        }
+        let column = output_transform(s, column);
+        half[0][j] = column[0];
+        half[1][j] = column[1];
+    }
+    let (upper, lower) = (output_transform(s, half[0]), output_transform(s, half[1]));
+    [upper[0], upper[1], lower[0], lower[1]]
+}
+
 /// Transforms input tiles to `[element][tile][from]`.
 pub struct Input<'a> {
     /// Where the tiles lie.
@@ -74,30 +126,15 @@ impl Kernel for Input<'_> {
                 let left = k.from - c;
                 // SAFETY: a pixel has `from` channels, and the transformed tile room for as many.
                 unsafe {
-                    let mut half = [[s.zero(); 4]; 4];
-                    for j in 0..4 {
-                        let mut column = [s.zero(); 4];
-                        for i in 0..4 {
-                            let from = pixels[i * 4 + j].add(c);
-                            column[i] = if left >= S::LANES { s.load(from) } else { s.load_part(from, left) };
-                        }
-                        let column = input_transform(s, column);
-                        for i in 0..4 {
-                            half[i][j] = column[i];
-                        }
-                    }
+                    let mut tile = [[s.zero(); 4]; 4];
                     for i in 0..4 {
-                        let row = input_transform(s, half[i]);
                         for j in 0..4 {
-                            let at = ((i * 4 + j) * k.block + t) * k.from + c;
-                            let to = self.input.as_mut_ptr().add(at);
-                            if left >= S::LANES {
-                                s.store(to, row[j]);
-                            } else {
-                                s.store_part(to, row[j], left);
-                            }
+                            let from = pixels[i * 4 + j].add(c);
+                            tile[i][j] = if left >= S::LANES { s.load(from) } else { s.load_part(from, left) };
                         }
                     }
+                    let to = self.input.as_mut_ptr().add(t * k.from + c);
+                    store_input(s, tile, to, k.block * k.from, left);
                 }
             }
         }
