@@ -4,7 +4,7 @@
 //! are added in order and transformed back.
 
 use super::pooled;
-use super::transforms::{Input, kernel_adjoint, output_adjoint};
+use super::transforms::{Input, kernel_adjoint, store_output_grad};
 use super::{ELEMENTS, Grid};
 use crate::backend::cpu::conv::pooled::Source;
 use crate::backend::cpu::conv::{ConvShape, Direction, patches::TASKS};
@@ -63,15 +63,15 @@ impl WinogradGradWeight {
     }
 
     fn input_floats(&self) -> usize {
-        round_up(ELEMENTS * self.grid.block * self.grid.from)
+        ELEMENTS * self.grid.element_floats(self.grid.from)
     }
 
     fn scratch_floats(&self) -> usize {
-        self.input_floats() + ELEMENTS * self.grid.block * self.step()
+        self.input_floats() + ELEMENTS * self.grid.element_floats(self.step())
     }
 
     fn workspace_floats(&self) -> usize {
-        let shared = self.pieces * (self.sum_floats() + self.step()) + round_up(self.grid.from);
+        let shared = self.pieces * (self.sum_floats() + self.step()) + self.grid.row_floats();
         shared + self.threads * self.scratch_floats()
     }
 
@@ -94,7 +94,7 @@ impl WinogradGradWeight {
         let floats = workspace_floats(workspace, self.workspace_floats());
         let (sums, rest) = floats.split_at_mut(self.pieces * self.sum_floats());
         let (bias_sums, rest) = rest.split_at_mut(self.pieces * self.step());
-        let (zeros, scratch) = rest.split_at_mut(round_up(self.grid.from));
+        let (zeros, scratch) = rest.split_at_mut(self.grid.row_floats());
         zeros.fill(0.0);
         let (zeros, scratch) = (&*zeros, Parts::new(scratch));
         let (all_sums, all_bias_sums) = (Parts::new(&mut *sums), Parts::new(&mut *bias_sums));
@@ -147,10 +147,10 @@ impl WinogradGradWeight {
                 let c = sums[element * self.grid.from * step + n..].as_mut_ptr();
                 for_each_tile(self.grid.from, self.tiles.rows, |start, rows| {
                     let tile = Tile {
-                        a: input[element * self.grid.block * self.grid.from..].as_ptr(),
+                        a: input[element * self.grid.element_floats(self.grid.from)..].as_ptr(),
                         a_rows: &self.a_rows[start..],
                         a_step: self.grid.from,
-                        b: output[element * self.grid.block * step + n..].as_ptr(),
+                        b: output[element * self.grid.element_floats(step) + n..].as_ptr(),
                         b_step: step,
                         runs: ONE_RUN,
                         run_len: count,
@@ -184,39 +184,30 @@ impl Kernel for OutputGrad<'_> {
     fn run<S: Simd>(self, s: S) {
         let k = self.grid;
         let ([height, width], step) = (k.dest, round_up(k.to));
-        for (t, tile) in self.tiles.enumerate() {
-            let [image, row, column] = k.place(tile);
-            for c in (0..step).step_by(S::LANES) {
+        let element = k.element_floats(step);
+        let mut places = k.places(self.tiles.start);
+        for t in 0..self.tiles.len() {
+            let [image, row, column] = places.step();
+            let mut c = 0;
+            while c < step {
                 let left = k.to.saturating_sub(c);
                 // SAFETY: pixels inside the image have `to` channels; the transformed tile and the sums are padded to
                 // whole vectors.
                 unsafe {
-                    let sum = self.bias_sums.as_mut_ptr().add(c);
-                    let mut total = s.load(sum);
-                    let mut half = [[s.zero(); 2]; 4];
-                    for j in 0..2 {
-                        let mut pair = [s.zero(); 2];
-                        for i in 0..2 {
-                            let (y, x) = (2 * row + i, 2 * column + j);
-                            if y < height && x < width && left > 0 {
-                                let from = self.dy.as_ptr().add(((image * height + y) * width + x) * k.to + c);
-                                pair[i] = if left >= S::LANES { s.load(from) } else { s.load_part(from, left) };
-                                total = s.add(total, pair[i]);
-                            }
-                        }
-                        let column = output_adjoint(s, pair);
-                        for i in 0..4 {
-                            half[i][j] = column[i];
-                        }
-                    }
-                    s.store(sum, total);
+                    let mut pixels = [s.zero(); 4];
                     for i in 0..4 {
-                        let row = output_adjoint(s, half[i]);
-                        for j in 0..4 {
-                            s.store(self.output.as_mut_ptr().add(((i * 4 + j) * k.block + t) * step + c), row[j]);
+                        let (y, x) = (2 * row + i / 2, 2 * column + i % 2);
+                        if y < height && x < width && left > 0 {
+                            let from = self.dy.as_ptr().add(((image * height + y) * width + x) * k.to + c);
+                            pixels[i] = if left >= S::LANES { s.load(from) } else { s.load_part(from, left) };
                         }
                     }
+                    let sum = self.bias_sums.as_mut_ptr().add(c);
+                    let total = s.add(s.add(pixels[0], pixels[1]), s.add(pixels[2], pixels[3]));
+                    s.store(sum, s.add(s.load(sum), total));
+                    store_output_grad(s, pixels, self.output.as_mut_ptr().add(t * step + c), element);
                 }
+                c += S::LANES;
             }
         }
     }

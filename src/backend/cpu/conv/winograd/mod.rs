@@ -16,16 +16,23 @@ pub use grad_weight::WinogradGradWeight;
 pub use pixels::Winograd;
 
 use super::{ConvShape, Direction};
+use crate::backend::cpu::gemm::round_up;
 use crate::graph::op::Conv2d;
 
-/// Floats of transformed input and output that a task holds: 1 MiB, half of L2 on the machines that profit most.
-const BLOCK: usize = 256 << 10;
+/// Floats of transformed input and output that a task holds: 512 KiB, half of L2 on common machines.
+const BLOCK: usize = 128 << 10;
+
+/// The same where there are so many channels that the fewest tiles take more; beyond, other ways are faster.
+const MOST: usize = 256 << 10;
 
 /// Fewest tiles in a task: below, the transformed weights are read too often.
 const LEAST_TILES: usize = 56;
 
 /// Fewest channels on either side: below, the transforms take longer than what they save.
 const LEAST_CHANNELS: usize = 16;
+
+/// Floats in a cache line.
+const LINE: usize = 16;
 
 /// Elements of a transformed tile.
 const ELEMENTS: usize = 16;
@@ -62,18 +69,29 @@ impl Grid {
         };
         let tiles = dest.map(|side| side.div_ceil(2));
         let count = shape.images * tiles[0] * tiles[1];
-        let fits = BLOCK / ELEMENTS / (from + more(to));
-        if from.min(to) < LEAST_CHANNELS || fits < LEAST_TILES || count < LEAST_TILES {
+        let floats = ELEMENTS * (from + more(to));
+        if from.min(to) < LEAST_CHANNELS || LEAST_TILES * floats > MOST || count < LEAST_TILES {
             return None;
         }
         // As many tasks as keep sixteen threads even, if there are tiles enough.
-        let block = fits.min(count.div_ceil(super::patches::TASKS)).max(LEAST_TILES);
+        let block = (BLOCK / floats).min(count.div_ceil(super::patches::TASKS)).max(LEAST_TILES);
         Some(Grid { images: shape.images, source, dest, padding, from, to, tiles, block })
     }
 
     /// Number of tiles.
     fn count(&self) -> usize {
         self.images * self.tiles[0] * self.tiles[1]
+    }
+
+    /// Floats from one element to the next of a block's transformed tiles with `channels` floats each: an odd number of cache
+    /// lines, so that the elements of a tile, which are written and read together, lie in different sets of the cache.
+    fn element_floats(&self, channels: usize) -> usize {
+        ((self.block * channels).div_ceil(LINE) | 1) * LINE
+    }
+
+    /// Floats of a row of what is read, whole cache lines.
+    fn row_floats(&self) -> usize {
+        round_up(self.source[1] * self.from)
     }
 
     /// Number of blocks.
@@ -86,10 +104,34 @@ impl Grid {
         block * self.block..((block + 1) * self.block).min(self.count())
     }
 
-    /// Image, row and column of a tile.
-    fn place(&self, tile: usize) -> [usize; 3] {
+    /// The places of the tiles from `tile` on.
+    fn places(&self, tile: usize) -> Places {
         let in_image = self.tiles[0] * self.tiles[1];
         let (image, rest) = (tile / in_image, tile % in_image);
-        [image, rest / self.tiles[1], rest % self.tiles[1]]
+        Places { tiles: self.tiles, next: [image, rest / self.tiles[1], rest % self.tiles[1]] }
+    }
+}
+
+/// Where tiles lie, one after the other.
+struct Places {
+    /// Tiles down and across.
+    tiles: [usize; 2],
+    next: [usize; 3],
+}
+
+impl Places {
+    /// Image, row and column of the next tile.
+    #[inline(always)]
+    fn step(&mut self) -> [usize; 3] {
+        let at = self.next;
+        let [image, row, column] = &mut self.next;
+        *column += 1;
+        if *column == self.tiles[1] {
+            (*row, *column) = (*row + 1, 0);
+            if *row == self.tiles[0] {
+                (*image, *row) = (*image + 1, 0);
+            }
+        }
+        at
     }
 }

@@ -6,7 +6,7 @@ use super::{ELEMENTS, Grid};
 use crate::backend::cpu::conv::pooled::{Dest, DestParts, Source, bounds};
 use crate::backend::cpu::conv::{ConvShape, Direction};
 use crate::backend::cpu::gemm::tile::{Epilogue, ONE_RUN, Tile, Tiles, for_each_tile, is_fused};
-use crate::backend::cpu::gemm::{round_up, workspace_floats};
+use crate::backend::cpu::gemm::workspace_floats;
 use crate::backend::cpu::simd::{Kernel, Simd, SimdLevel};
 use crate::backend::cpu::threads::{Parts, Pool};
 use crate::graph::op::{Activation, Conv2d};
@@ -61,15 +61,15 @@ impl Winograd {
     }
 
     fn input_floats(&self) -> usize {
-        round_up(ELEMENTS * self.grid.block * self.grid.from)
+        ELEMENTS * self.grid.element_floats(self.grid.from)
     }
 
     fn scratch_floats(&self) -> usize {
-        self.input_floats() + ELEMENTS * self.grid.block * self.tiles.columns()
+        self.input_floats() + ELEMENTS * self.grid.element_floats(self.tiles.columns())
     }
 
     fn workspace_floats(&self) -> usize {
-        self.weight_floats() + round_up(self.grid.from) + self.threads * self.scratch_floats()
+        self.weight_floats() + self.grid.row_floats() + self.threads * self.scratch_floats()
     }
 
     /// Workspace that [`Winograd::run`] needs.
@@ -85,7 +85,7 @@ impl Winograd {
         assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
         let floats = workspace_floats(workspace, self.workspace_floats());
         let (weights, rest) = floats.split_at_mut(self.weight_floats());
-        let (zeros, scratch) = rest.split_at_mut(round_up(self.grid.from));
+        let (zeros, scratch) = rest.split_at_mut(self.grid.row_floats());
         zeros.fill(0.0);
         let (weights, zeros, scratch) = (Parts::new(weights), &*zeros, Parts::new(scratch));
         let level = self.tiles.level;
@@ -129,10 +129,10 @@ impl Winograd {
     fn multiply(&self, count: usize, input: &[f32], weights: &[f32], panel: usize, output: &mut [f32]) {
         let width = self.tiles.columns();
         for element in 0..ELEMENTS {
-            let c = output[element * self.grid.block * width..].as_mut_ptr();
+            let c = output[element * self.grid.element_floats(width)..].as_mut_ptr();
             for_each_tile(count, self.tiles.rows, |start, rows| {
                 let tile = Tile {
-                    a: input[element * self.grid.block * self.grid.from..].as_ptr(),
+                    a: input[element * self.grid.element_floats(self.grid.from)..].as_ptr(),
                     a_rows: &self.a_rows[start..],
                     a_step: 1,
                     b: weights[(panel * ELEMENTS + element) * self.grid.from * width..].as_ptr(),
@@ -231,18 +231,20 @@ impl Kernel for Output<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let Place { grid: k, tiles, channel, channels, width: columns } = self.place;
-        let [height, width] = k.dest;
+        let ([height, width], element) = (k.dest, k.element_floats(columns));
         let bounds = Epilogue::of(self.act);
         let (low, high) = (s.splat(bounds.low), s.splat(bounds.high));
-        for (t, tile) in tiles.enumerate() {
-            let [image, row, column] = k.place(tile);
-            for c in (0..channels).step_by(S::LANES) {
+        let mut places = k.places(tiles.start);
+        for t in 0..tiles.len() {
+            let [image, row, column] = places.step();
+            let mut c = 0;
+            while c < channels {
                 let left = channels - c;
                 // SAFETY: rows of the transformed tiles are whole panels; pixels inside the image belong to one tile, and
                 // these channels of theirs to this call.
                 unsafe {
                     let bias = self.bias.map_or(s.zero(), |bias| s.load_part(bias.as_ptr().add(channel + c), left));
-                    let pixels = output_tile(s, self.output.as_ptr().add(t * columns + c), k.block * columns);
+                    let pixels = output_tile(s, self.output.as_ptr().add(t * columns + c), element);
                     for (i, pixel) in pixels.into_iter().enumerate() {
                         let (y, x) = (2 * row + i / 2, 2 * column + i % 2);
                         if y < height && x < width {
@@ -257,6 +259,7 @@ impl Kernel for Output<'_> {
                         }
                     }
                 }
+                c += S::LANES;
             }
         }
     }

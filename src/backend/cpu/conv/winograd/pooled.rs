@@ -1,9 +1,9 @@
 //! The transforms where max-pooling over 2 × 2 pixels lies behind the convolution: a tile of the output is a window, so
 //! that it is pooled in registers, and its gradient is spread over the tile as it is read.
 
-use super::Grid;
 use super::pixels::Place;
-use super::transforms::{output_adjoint, output_tile, store_input};
+use super::transforms::{output_tile, store_input, store_output_grad};
+use super::{ELEMENTS, Grid};
 use crate::backend::cpu::conv::pooled::PooledGrad;
 use crate::backend::cpu::gemm::round_up;
 use crate::backend::cpu::lanes;
@@ -36,22 +36,30 @@ impl Kernel for Output<'_> {
     fn run<S: Simd>(self, s: S) {
         let Place { grid: k, tiles, channel, channels, width: columns } = self.place;
         let [height, width] = k.dest.map(|side| side / 2);
+        let element = k.element_floats(columns);
         let none = s.splat(NO_GRADIENT.into());
         let bounds = self.bounds.map(|[low, high]| [s.splat(low), s.splat(high)]);
-        for (t, tile) in tiles.enumerate() {
-            let [image, row, column] = k.place(tile);
+        assert!(self.output.len() >= ELEMENTS * element && tiles.len() <= k.block && channel + channels <= k.to);
+        assert!(self.bias.is_none_or(|bias| bias.len() >= k.to));
+        let mut places = k.places(tiles.start);
+        for t in 0..tiles.len() {
+            let [image, row, column] = places.step();
             if row >= height || column >= width {
                 continue;
             }
             let at = ((image * height + row) * width + column) * k.to + channel;
             // SAFETY: a tile has one window, which belongs to it alone, and this call to these of its channels.
             let (y, index) = unsafe { (self.y.part(at..at + channels), self.index.part(at..at + channels)) };
-            for c in (0..channels).step_by(S::LANES) {
+            let mut c = 0;
+            while c < channels {
                 let n = (channels - c).min(S::LANES);
-                let bias = self.bias.map_or(s.zero(), |bias| lanes::get(s, bias, channel + c, n));
-                // SAFETY: rows of the transformed tiles are whole panels.
-                let [a, b, c2, d] =
-                    unsafe { output_tile(s, self.output.as_ptr().add(t * columns + c), k.block * columns) };
+                // SAFETY: the bias has these channels, and rows of the transformed tiles are whole panels.
+                let (bias, [a, b, c2, d]) = unsafe {
+                    (
+                        self.bias.map_or(s.zero(), |bias| s.load_part(bias.as_ptr().add(channel + c), n)),
+                        output_tile(s, self.output.as_ptr().add(t * columns + c), element),
+                    )
+                };
                 let right = s.gt_or_nan(b, a);
                 let (upper, at_upper) = (s.select(right, b, a), s.select(right, s.splat(1.0), s.zero()));
                 let right = s.gt_or_nan(d, c2);
@@ -65,6 +73,7 @@ impl Kernel for Output<'_> {
                 }
                 lanes::put(s, y, c, n, best);
                 u8::put(s, &mut index[c..c + n], place);
+                c += S::LANES;
             }
         }
     }
@@ -78,7 +87,7 @@ pub struct Input<'a> {
     pub tiles: Range<usize>,
     /// What is read.
     pub source: PooledGrad<'a>,
-    /// A window outside the image.
+    /// A row of windows outside the image.
     pub zeros: &'a [f32],
     /// Where they go.
     pub input: &'a mut [f32],
@@ -91,44 +100,81 @@ impl Kernel for Input<'_> {
     fn run<S: Simd>(self, s: S) {
         let k = self.grid;
         let [height, width] = k.source.map(|side| side / 2);
+        let (dy, index, element) = (self.source.dy, self.source.index, k.element_floats(k.from));
         debug_assert_eq!(k.padding, [1, 1]);
-        for (t, tile) in self.tiles.enumerate() {
-            let [image, row, column] = k.place(tile);
+        assert!(
+            dy.len() >= k.images * height * width * k.from && index.len() == dy.len() && self.zeros.len() >= k.from
+        );
+        assert!(self.input.len() >= ELEMENTS * element && self.tiles.len() <= k.block);
+        let mut to = self.input.as_mut_ptr();
+        let mut places = k.places(self.tiles.start);
+        // The bytes of zeros are zeros.
+        let outside = (self.zeros.as_ptr(), self.zeros.as_ptr().cast::<u8>());
+        let mut rows = [outside; 3];
+        for t in 0..self.tiles.len() {
+            let [image, row, column] = places.step();
             // The 4 × 4 pixels begin one before a window's: they touch 3 × 3 windows.
-            let mut windows = [(self.zeros, [].as_slice()); 9];
-            for (i, window) in windows.iter_mut().enumerate() {
-                let (y, x) = ((row + i / 3).wrapping_sub(1), (column + i % 3).wrapping_sub(1));
-                if y < height && x < width {
-                    let at = ((image * height + y) * width + x) * k.from;
-                    *window = (&self.source.dy[at..at + k.from], &self.source.index[at..at + k.from]);
+            if column == 0 || t == 0 {
+                for i in 0..3 {
+                    let y = (row + i).wrapping_sub(1);
+                    rows[i] = outside;
+                    if y < height {
+                        let at = (image * height + y) * width * k.from;
+                        rows[i] = (dy.as_ptr().wrapping_add(at), index.as_ptr().wrapping_add(at));
+                    }
                 }
             }
-            for c in (0..k.from).step_by(S::LANES) {
+            let mut c = 0;
+            while c < k.from {
                 let n = (k.from - c).min(S::LANES);
-                let (mut dy, mut at) = ([s.zero(); 9], [s.zero(); 9]);
-                for i in 0..9 {
-                    let (from, index) = windows[i];
-                    if !index.is_empty() {
-                        dy[i] = lanes::get(s, from, c, n);
-                        at[i] = u8::get(s, &index[c..c + n]);
+                let mut windows = [(s.zero(), s.zero()); 9];
+                for j in 0..3 {
+                    let x = (column + j).wrapping_sub(1);
+                    if x >= width {
+                        continue;
+                    }
+                    for i in 0..3 {
+                        let (dy, at) = rows[i];
+                        let (dy, at) = (dy.wrapping_add(x * k.from + c), at.wrapping_add(x * k.from + c));
+                        // SAFETY: a window has `from` channels.
+                        windows[i * 3 + j] = unsafe {
+                            if n == S::LANES {
+                                (s.load(dy), s.load_bytes(at))
+                            } else {
+                                (s.load_part(dy, n), u8::get(s, std::slice::from_raw_parts(at, n)))
+                            }
+                        };
                     }
                 }
-                let mut pixels = [[s.zero(); 4]; 4];
-                for i in 0..4 {
-                    for j in 0..4 {
-                        let window = [0, 1, 1, 2][i] * 3 + [0, 1, 1, 2][j];
-                        let place = s.splat((2 * ((i + 1) % 2) + (j + 1) % 2) as f32);
-                        pixels[i][j] = s.select(s.eq(at[window], place), dy[window], s.zero());
-                    }
-                }
-                // SAFETY: the transformed tiles have room for the channels.
+                let tile = spread(s, windows);
+                // SAFETY: the transformed tiles have room for `from` channels.
                 unsafe {
-                    let to = self.input.as_mut_ptr().add(t * k.from + c);
-                    store_input(s, pixels, to, k.block * k.from, n);
+                    if n == S::LANES {
+                        store_input::<S, true>(s, tile, to.add(c), element, n);
+                    } else {
+                        store_input::<S, false>(s, tile, to.add(c), element, n);
+                    }
                 }
+                c += S::LANES;
             }
+            to = to.wrapping_add(k.from);
         }
     }
+}
+
+/// The 4 × 4 pixels that begin one row and column before the second of 3 × 3 windows, from each window's gradient and place.
+#[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
+#[inline(always)]
+fn spread<S: Simd>(s: S, windows: [(S::V, S::V); 9]) -> [[S::V; 4]; 4] {
+    let mut pixels = [[s.zero(); 4]; 4];
+    for i in 0..4 {
+        for j in 0..4 {
+            let (dy, at) = windows[[0, 1, 1, 2][i] * 3 + [0, 1, 1, 2][j]];
+            let place = s.splat((2 * ((i + 1) % 2) + (j + 1) % 2) as f32);
+            pixels[i][j] = s.select(s.eq(at, place), dy, s.zero());
+        }
+    }
+    pixels
 }
 
 /// Transforms `dy` for the gradient by the weight to `[element][tile][output]` with zeros beyond the last channel, and adds
@@ -153,12 +199,15 @@ impl Kernel for OutputGrad<'_> {
     fn run<S: Simd>(self, s: S) {
         let k = self.grid;
         let ([height, width], step) = (k.dest.map(|side| side / 2), round_up(k.to));
+        let element = k.element_floats(step);
         let none = s.splat(NO_GRADIENT.into());
-        for (t, tile) in self.tiles.enumerate() {
-            let [image, row, column] = k.place(tile);
+        let mut places = k.places(self.tiles.start);
+        for t in 0..self.tiles.len() {
+            let [image, row, column] = places.step();
             let inside = row < height && column < width;
             let at = ((image * height + row) * width + column) * k.to;
-            for c in (0..step).step_by(S::LANES) {
+            let mut c = 0;
+            while c < step {
                 let n = k.to.saturating_sub(c).min(S::LANES);
                 let (mut dy, mut place) = (s.zero(), none);
                 if inside && n > 0 {
@@ -174,15 +223,9 @@ impl Kernel for OutputGrad<'_> {
                     for i in 0..4 {
                         pixels[i] = s.select(s.eq(place, s.splat(i as f32)), dy, s.zero());
                     }
-                    let [a, b, c2, d] = pixels;
-                    let columns = [output_adjoint(s, [a, c2]), output_adjoint(s, [b, d])];
-                    for i in 0..4 {
-                        let row = output_adjoint(s, [columns[0][i], columns[1][i]]);
-                        for j in 0..4 {
-                            s.store(self.output.as_mut_ptr().add(((i * 4 + j) * k.block + t) * step + c), row[j]);
-                        }
-                    }
+                    store_output_grad(s, pixels, self.output.as_mut_ptr().add(t * step + c), element);
                 }
+                c += S::LANES;
             }
         }
     }

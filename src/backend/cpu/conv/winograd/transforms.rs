@@ -39,13 +39,13 @@ pub fn kernel_adjoint<S: Simd>(s: S, u: [S::V; 4]) -> [S::V; 3] {
     [s.add(u[0], sum), s.mul(half, s.sub(u[1], u[2])), s.add(sum, u[3])]
 }
 
-/// `Bᵀ d B`, element by element `step` floats apart, `n` lanes of each.
+/// `Bᵀ d B`, element by element `step` floats apart: whole vectors, or `n` lanes of each.
 ///
 /// # Safety
 /// `to` has room for them.
 #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
 #[inline(always)]
-pub unsafe fn store_input<S: Simd>(s: S, d: [[S::V; 4]; 4], to: *mut f32, step: usize, n: usize) {
+pub unsafe fn store_input<S: Simd, const WHOLE: bool>(s: S, d: [[S::V; 4]; 4], to: *mut f32, step: usize, n: usize) {
     let mut half = [[s.zero(); 4]; 4];
     for j in 0..4 {
         let column = input_transform(s, [d[0][j], d[1][j], d[2][j], d[3][j]]);
@@ -59,7 +59,7 @@ pub unsafe fn store_input<S: Simd>(s: S, d: [[S::V; 4]; 4], to: *mut f32, step: 
             // SAFETY: the caller's promise.
             unsafe {
                 let to = to.add((i * 4 + j) * step);
-                if n >= S::LANES {
+                if WHOLE {
                     s.store(to, row[j]);
                 } else {
                     s.store_part(to, row[j], n);
@@ -91,6 +91,23 @@ pub unsafe fn output_tile<S: Simd>(s: S, from: *const f32, step: usize) -> [S::V
     [upper[0], upper[1], lower[0], lower[1]]
 }
 
+/// `A dy Aᵀ` of a tile's pixels, row by row, element by element `step` floats apart.
+///
+/// # Safety
+/// `to` has room for a vector of each element.
+#[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
+#[inline(always)]
+pub unsafe fn store_output_grad<S: Simd>(s: S, [a, b, c, d]: [S::V; 4], to: *mut f32, step: usize) {
+    let columns = [output_adjoint(s, [a, c]), output_adjoint(s, [b, d])];
+    for i in 0..4 {
+        let row = output_adjoint(s, [columns[0][i], columns[1][i]]);
+        for j in 0..4 {
+            // SAFETY: the caller's promise.
+            unsafe { s.store(to.add((i * 4 + j) * step), row[j]) };
+        }
+    }
+}
+
 /// Transforms input tiles to `[element][tile][from]`.
 pub struct Input<'a> {
     /// Where the tiles lie.
@@ -99,7 +116,7 @@ pub struct Input<'a> {
     pub tiles: Range<usize>,
     /// The images.
     pub source: &'a [f32],
-    /// A pixel outside the image.
+    /// A row outside the image.
     pub zeros: &'a [f32],
     /// Where they go.
     pub input: &'a mut [f32],
@@ -112,31 +129,102 @@ impl Kernel for Input<'_> {
     fn run<S: Simd>(self, s: S) {
         let k = self.grid;
         let [height, width] = k.source;
-        for (t, tile) in self.tiles.enumerate() {
-            let [image, row, column] = k.place(tile);
-            let mut pixels = [self.zeros.as_ptr(); ELEMENTS];
-            for (i, pixel) in pixels.iter_mut().enumerate() {
-                let y = (2 * row + i / 4).wrapping_sub(k.padding[0]);
-                let x = (2 * column + i % 4).wrapping_sub(k.padding[1]);
-                if y < height && x < width {
-                    *pixel = self.source[((image * height + y) * width + x) * k.from..].as_ptr();
+        assert!(self.source.len() >= k.images * height * width * k.from && self.zeros.len() >= width * k.from);
+        assert!(self.input.len() >= ELEMENTS * k.element_floats(k.from) && self.tiles.len() <= k.block);
+        let (line, element) = (width * k.from, k.element_floats(k.from));
+        let mut to = self.input.as_mut_ptr();
+        let mut places = k.places(self.tiles.start);
+        let mut rows = [self.zeros.as_ptr(); 4];
+        for t in 0..self.tiles.len() {
+            let [image, row, column] = places.step();
+            if column == 0 || t == 0 {
+                for i in 0..4 {
+                    let y = (2 * row + i).wrapping_sub(k.padding[0]);
+                    rows[i] = if y < height {
+                        self.source.as_ptr().wrapping_add((image * height + y) * line)
+                    } else {
+                        self.zeros.as_ptr()
+                    };
                 }
             }
-            for c in (0..k.from).step_by(S::LANES) {
-                let left = k.from - c;
-                // SAFETY: a pixel has `from` channels, and the transformed tile room for as many.
-                unsafe {
-                    let mut tile = [[s.zero(); 4]; 4];
-                    for i in 0..4 {
-                        for j in 0..4 {
-                            let from = pixels[i * 4 + j].add(c);
-                            tile[i][j] = if left >= S::LANES { s.load(from) } else { s.load_part(from, left) };
+            let first = (2 * column).wrapping_sub(k.padding[1]);
+            let mut columns = [0, k.from, 2 * k.from, 3 * k.from];
+            let mut at = rows;
+            let inside = first < width && first + 3 < width;
+            for at in &mut at {
+                *at = at.wrapping_add(first.wrapping_mul(k.from));
+            }
+            if !inside {
+                // Columns beyond the image are looked for in the row of zeros, wherever the row lies.
+                for (j, column) in columns.iter_mut().enumerate() {
+                    *column = if first.wrapping_add(j) < width { *column } else { usize::MAX };
+                }
+            }
+            let mut c = 0;
+            // SAFETY: a pixel has `from` channels, and the transformed tiles room for as many.
+            unsafe {
+                while c < k.from {
+                    let n = (k.from - c).min(S::LANES);
+                    let to = to.add(c);
+                    match (inside, n == S::LANES) {
+                        (true, true) => store_input::<S, true>(s, load_inside(s, at, k.from, c), to, element, n),
+                        (_, true) => {
+                            let tile = load_beside::<S, true>(s, at, columns, c, n);
+                            store_input::<S, true>(s, tile, to, element, n);
+                        }
+                        _ => {
+                            let tile = load_beside::<S, false>(s, at, columns, c, n);
+                            store_input::<S, false>(s, tile, to, element, n);
                         }
                     }
-                    let to = self.input.as_mut_ptr().add(t * k.from + c);
-                    store_input(s, tile, to, k.block * k.from, left);
+                    c += S::LANES;
                 }
+                to = to.add(k.from);
             }
         }
     }
+}
+
+/// A vector of channels of 4 × 4 pixels that lie `step` floats apart in their rows.
+///
+/// # Safety
+/// The pixels have these channels.
+#[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
+#[inline(always)]
+unsafe fn load_inside<S: Simd>(s: S, rows: [*const f32; 4], step: usize, c: usize) -> [[S::V; 4]; 4] {
+    let mut tile = [[s.zero(); 4]; 4];
+    for i in 0..4 {
+        for j in 0..4 {
+            // SAFETY: the caller's promise.
+            tile[i][j] = unsafe { s.load(rows[i].wrapping_add(j * step + c)) };
+        }
+    }
+    tile
+}
+
+/// The same, where columns may lie beside the image: those of `usize::MAX` are 0. Of the channels the first `n` lanes.
+///
+/// # Safety
+/// The other pixels have these channels.
+#[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
+#[inline(always)]
+unsafe fn load_beside<S: Simd, const WHOLE: bool>(
+    s: S,
+    rows: [*const f32; 4],
+    columns: [usize; 4],
+    c: usize,
+    n: usize,
+) -> [[S::V; 4]; 4] {
+    let mut tile = [[s.zero(); 4]; 4];
+    for j in 0..4 {
+        if columns[j] == usize::MAX {
+            continue;
+        }
+        for i in 0..4 {
+            let from = rows[i].wrapping_add(columns[j] + c);
+            // SAFETY: the caller's promise.
+            tile[i][j] = unsafe { if WHOLE { s.load(from) } else { s.load_part(from, n) } };
+        }
+    }
+    tile
 }
