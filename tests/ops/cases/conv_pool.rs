@@ -59,11 +59,11 @@ pub fn cases() -> Vec<Case> {
         let conv = Conv2d { act, ..SAME };
         list.extend(cases_of(&format!("one channel, {act:?}"), conv.clone(), [2, 9, 8, 1], [18, 3, 3]));
         // Enough tiles and channels for transforms.
-        list.extend(cases_of(&format!("many channels, {act:?}"), conv, [2, 14, 12, 17], [35, 3, 3]));
+        list.extend(cases_of(&format!("many channels, {act:?}"), conv, [2, 14, 12, 25], [35, 3, 3]));
     }
     let wide = Conv2d { padding: [0, 2, 2, 1], ..SAME };
-    list.extend(cases_of("other padding", wide, [2, 13, 15, 16], [16, 3, 3]));
-    list.extend(cases_of("odd sides", SAME, [3, 11, 13, 16], [20, 3, 3]));
+    list.extend(cases_of("other padding", wide, [2, 13, 15, 24], [24, 3, 3]));
+    list.extend(cases_of("odd sides", SAME, [3, 11, 13, 24], [27, 3, 3]));
     // More rows than a strip has.
     list.extend(cases_of("a large image", SAME, [1, 99, 61, 3], [24, 3, 3]));
     list.extend((0..16).flat_map(drawn));

@@ -1,6 +1,6 @@
 //! Convolution and its gradient by the input as products of patches with packed weights.
 
-use super::patches::{Part, Patches};
+use super::patches::{Cut, Part, Patches};
 use super::pooled::{Dest, DestParts, Source, bounds};
 use super::{ConvShape, Direction};
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
@@ -70,7 +70,11 @@ impl Dense {
     ) -> Self {
         let (inputs, outputs) = (shape.channels / op.groups, shape.outputs / op.groups);
         let (from, to, patches) = match direction {
-            Direction::Forward => (inputs, outputs, Patches::forward(op, shape, inputs, inputs, pooled)),
+            Direction::Forward => (
+                inputs,
+                outputs,
+                Patches::forward(op, shape, inputs, inputs, if pooled { Cut::PAIRS } else { Cut::PLAIN }),
+            ),
             Direction::Backward => (outputs, inputs, Patches::backward(op, shape, outputs, outputs)),
         };
         let tiles = Tiles::new(level);

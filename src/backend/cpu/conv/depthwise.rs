@@ -1,6 +1,6 @@
 //! Convolutions with one channel a group: vectors run over channels, and every operation is bound by loads.
 
-use super::patches::{Class, Part, Patches, TASKS};
+use super::patches::{Class, Cut, Part, Patches, TASKS};
 use super::pooled::Source;
 use super::{ConvShape, Direction};
 use crate::backend::cpu::gemm::tile::{Epilogue, is_fused};
@@ -37,7 +37,7 @@ impl Depthwise {
     ) -> Self {
         let (channels, width) = (shape.channels, round_up(shape.channels));
         let patches = match direction {
-            Direction::Forward => Patches::forward(op, shape, channels, width, false),
+            Direction::Forward => Patches::forward(op, shape, channels, width, Cut::PLAIN),
             Direction::Backward => Patches::backward(op, shape, channels, width),
         };
         let taps = shape.kernel[0] * shape.kernel[1];
@@ -183,7 +183,7 @@ pub struct DepthwiseGradWeight {
 impl DepthwiseGradWeight {
     /// Lays out the work.
     pub fn new(op: &Conv2d, shape: &ConvShape, level: SimdLevel, threads: usize) -> Self {
-        let patches = Patches::forward(op, shape, shape.channels, round_up(shape.channels), false);
+        let patches = Patches::forward(op, shape, shape.channels, round_up(shape.channels), Cut::PLAIN);
         let piece = patches.parts().div_ceil(TASKS).max(1);
         DepthwiseGradWeight {
             channels: shape.channels,

@@ -4,7 +4,7 @@
 //! `[tap, channel][output channel]`; the sums are then added in order and turned into the weight's layout.
 
 use super::ConvShape;
-use super::patches::{Part, Patches, TASKS};
+use super::patches::{BUFFER, Cut, Part, Patches, TASKS};
 use super::pooled::Source;
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows};
 use crate::backend::cpu::gemm::sums::AddRows;
@@ -17,6 +17,12 @@ use crate::graph::op::Conv2d;
 
 /// Floats that the tasks' own sums may take together: 32 MiB.
 const PARTIAL_FLOATS: usize = 8 << 20;
+
+/// Floats of a task's sums that stay in a cache: 256 KiB.
+const CACHED: usize = 64 << 10;
+
+/// Pixels of a part that make up for reading and writing larger sums.
+const LEAST_PIXELS: usize = 784;
 
 /// Fewest channels of a block, unless there are not as many: rows of patches shorter than this are slow to copy.
 const CHANNEL_BLOCK: usize = 16;
@@ -75,8 +81,19 @@ impl DenseGradWeight {
         let most_pieces = (PARTIAL_FLOATS / weights.max(1)).clamp(1, TASKS);
         let wanted = TASKS.div_ceil(most_pieces * op.groups);
         let blocks = (1..=wanted).rev().find(|n| inputs.is_multiple_of(*n) && inputs / n >= CHANNEL_BLOCK).unwrap_or(1);
+        // Where a task's sums are larger than a cache, each part should have pixels enough to be worth reading them.
+        let pixels = shape.output(op).iter().product::<usize>().max(1);
+        let padded =
+            (shape.input[0] + op.padding[0] + op.padding[1]) * (shape.input[1] + op.padding[2] + op.padding[3]);
+        let images = LEAST_PIXELS.div_ceil(pixels).min(shape.images.div_ceil(most_pieces));
+        let fits =
+            |n: usize| taps * inputs / n * round_up(outputs) <= CACHED || images * padded * (inputs / n) <= BUFFER;
+        let blocks = (blocks..=inputs)
+            .filter(|n| inputs.is_multiple_of(*n) && inputs / n >= CHANNEL_BLOCK)
+            .find(|n| fits(*n))
+            .unwrap_or(blocks);
         let block = inputs / blocks;
-        let patches = Patches::forward(op, shape, block, block, pooled);
+        let patches = Patches::forward(op, shape, block, block, Cut { pairs: pooled, pixels: images * pixels });
         let piece = patches.parts().div_ceil(most_pieces).max(1);
         let pieces = patches.parts().div_ceil(piece).max(1);
         let class = &patches.classes[0];

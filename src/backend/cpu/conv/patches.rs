@@ -15,10 +15,23 @@ use crate::graph::op::Conv2d;
 use std::ops::Range;
 
 /// Floats that a buffer should hold at most: 256 KiB, an eighth to a half of a core's L2.
-const BUFFER: usize = 64 << 10;
+pub const BUFFER: usize = 64 << 10;
 
-/// Pixels that a task should have at least: weights come from L2 or beyond, and are used once for each tile of pixels.
-const PIXELS: usize = 196;
+/// How the work is cut into parts.
+#[derive(Debug, Clone, Copy)]
+pub struct Cut {
+    /// Strips are of an even number of rows, and those of their outputs fit the cache too.
+    pub pairs: bool,
+    /// Pixels that a part should have at least.
+    pub pixels: usize,
+}
+
+impl Cut {
+    /// Weights come from L2 or beyond, and are used once for each tile of pixels.
+    pub const PLAIN: Cut = Cut { pairs: false, pixels: 196 };
+    /// The same with pooling behind.
+    pub const PAIRS: Cut = Cut { pairs: true, ..Cut::PLAIN };
+}
 
 /// Tasks that the work is cut into where there is enough of it.
 pub const TASKS: usize = 16;
@@ -147,11 +160,10 @@ pub struct Part {
 
 impl Patches {
     /// The convolution itself: patches of `x`. `channels` of them are worked on at once, and take `width` floats each.
-    /// With `pairs`, strips are of an even number of rows, and those of their outputs fit the cache too.
-    pub fn forward(op: &Conv2d, shape: &ConvShape, channels: usize, width: usize, pairs: bool) -> Self {
+    pub fn forward(op: &Conv2d, shape: &ConvShape, channels: usize, width: usize, cut: Cut) -> Self {
         let axis = |i: usize| Self::axis(op, shape, i).forward();
         let (source, dest) = ((shape.input, shape.channels), (shape.output(op), shape.outputs));
-        Self::new([axis(0), axis(1)], shape, source, dest, [channels, width], pairs)
+        Self::new([axis(0), axis(1)], shape, source, dest, [channels, width], cut)
     }
 
     /// The gradient by the input: patches of `dy`.
@@ -161,7 +173,7 @@ impl Patches {
             Axis { source: axis.dest, dest: axis.source, ..axis }.backward()
         };
         let (source, dest) = ((shape.output(op), shape.outputs), (shape.input, shape.channels));
-        Self::new([swapped(0), swapped(1)], shape, source, dest, [channels, width], false)
+        Self::new([swapped(0), swapped(1)], shape, source, dest, [channels, width], Cut::PLAIN)
     }
 
     fn axis(op: &Conv2d, shape: &ConvShape, i: usize) -> Axis {
@@ -181,22 +193,22 @@ impl Patches {
         (source, source_channels): ([usize; 2], usize),
         (dest, dest_channels): ([usize; 2], usize),
         [channels, width]: [usize; 2],
-        pairs: bool,
+        cut: Cut,
     ) -> Self {
         let rows = vertical.range.clone();
         let columns = horizontal.range.len().saturating_sub(1) * horizontal.step + horizontal.reach + 1;
         let height = |rows: usize| (rows - 1) * vertical.step + vertical.reach + 1;
         let total = rows.len().max(1);
-        let made = if pairs { horizontal.range.len() * dest_channels } else { 0 };
+        let made = if cut.pairs { horizontal.range.len() * dest_channels } else { 0 };
         let fits = (1..=total).rev().find(|&n| (height(n) * columns * width).max(n * made) <= BUFFER).unwrap_or(1);
         let strip = fits.min((shape.images * total).div_ceil(TASKS)).max(1);
         let strips = total.div_ceil(strip);
         // All of nearly the same height.
         let strip = total.div_ceil(strips);
-        let strip = if pairs && strip < total { strip.next_multiple_of(2) } else { strip };
+        let strip = if cut.pairs && strip < total { strip.next_multiple_of(2) } else { strip };
         let strips = total.div_ceil(strip);
         let group = if strips == 1 {
-            let wanted = PIXELS.div_ceil((total * horizontal.range.len()).max(1));
+            let wanted = cut.pixels.div_ceil((total * horizontal.range.len()).max(1));
             let fitting = BUFFER / (height(total) * columns * width).max(total * made).max(1);
             wanted.min(fitting).min(shape.images.div_ceil(TASKS)).max(1)
         } else {

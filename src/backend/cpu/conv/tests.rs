@@ -68,9 +68,9 @@ fn drawn_cases() -> Vec<(Conv2d, ConvShape)> {
 fn winograd_cases() -> Vec<(Conv2d, ConvShape)> {
     let one = [1, 1];
     vec![
-        (conv(one, [1, 1, 1, 1], one, 1), shape(3, [9, 12], 17, [3, 3], 33)),
-        (conv(one, [0, 2, 1, 0], one, 1), shape(2, [16, 15], 40, [3, 3], 16)),
-        (conv(one, [2, 2, 2, 2], one, 1), shape(60, [1, 2], 18, [3, 3], 20)),
+        (conv(one, [1, 1, 1, 1], one, 1), shape(3, [9, 12], 25, [3, 3], 33)),
+        (conv(one, [0, 2, 1, 0], one, 1), shape(2, [16, 15], 40, [3, 3], 24)),
+        (conv(one, [2, 2, 2, 2], one, 1), shape(60, [1, 2], 26, [3, 3], 28)),
     ]
 }
 

@@ -16,9 +16,17 @@ use crate::backend::cpu::threads::{Parts, Pool, chunks};
 use crate::graph::op::Conv2d;
 use std::ops::Range;
 
-/// Floats that the tasks' own sums may take together: 16 MiB. With larger weights the sums would travel to memory and
-/// back once for each block.
-const SUM_FLOATS: usize = 4 << 20;
+/// Floats that the pieces' own sums should take together: 2 MiB, for they travel to memory and back.
+const SUM_FLOATS: usize = 512 << 10;
+
+/// Pieces that there should be nevertheless, for the threads' sake.
+const LEAST_PIECES: usize = 4;
+
+/// Floats that the sums may take at most: 32 MiB.
+const MOST_SUM_FLOATS: usize = 8 << 20;
+
+/// Floats of the sums that a task adds up.
+const ADDED: usize = 4 << 10;
 
 /// The gradient by the weight.
 pub struct WinogradGradWeight {
@@ -36,10 +44,11 @@ pub struct WinogradGradWeight {
 impl WinogradGradWeight {
     /// Lays out the work, if this is the way to do it.
     pub fn new(op: &Conv2d, shape: &ConvShape, level: SimdLevel, threads: usize) -> Option<Self> {
-        let grid = Grid::new(op, shape, Direction::Forward, round_up)?;
-        let piece = grid.blocks().div_ceil(TASKS);
+        let grid = Grid::new(op, shape, Direction::Forward, true, round_up(shape.outputs))?;
+        let sum = ELEMENTS * grid.from * round_up(grid.to);
+        let piece = grid.blocks().div_ceil((SUM_FLOATS / sum).clamp(LEAST_PIECES, TASKS));
         let pieces = grid.blocks().div_ceil(piece);
-        if pieces * ELEMENTS * grid.from * round_up(grid.to) > SUM_FLOATS {
+        if pieces * sum > MOST_SUM_FLOATS {
             return None;
         }
         Some(WinogradGradWeight {
@@ -124,6 +133,15 @@ impl WinogradGradWeight {
                 self.multiply(count, input, output, block > blocks.start, sums);
             }
         });
+        let (sum, others) = sums.split_at_mut(self.sum_floats());
+        let (parts, totals) = (chunks(self.sum_floats(), ADDED), Parts::new(&mut *sum));
+        pool.run(parts.count(), |task, _| {
+            let range = parts.range(task);
+            let rows = others.chunks(self.sum_floats()).map(|piece| &piece[range.clone()]);
+            // SAFETY: a task has its own range.
+            level.run(AddRows { rows, sums: unsafe { totals.part(range.clone()) } });
+        });
+        let sum = &*sum;
         let dw = Parts::new(dw);
         let columns = chunks(self.grid.to, MAX_LANES);
         pool.run(columns.count(), |task, _| {
@@ -131,7 +149,7 @@ impl WinogradGradWeight {
             let row = 9 * self.grid.from;
             // SAFETY: output channels belong to one task.
             let dw = unsafe { dw.part(range.start * row..range.end * row) };
-            level.run(Back { kernel: self, sums, columns: range, dw });
+            level.run(Back { kernel: self, sum, columns: range, dw });
         });
         if let Some(db) = db {
             db.fill(0.0);
@@ -213,10 +231,10 @@ impl Kernel for OutputGrad<'_> {
     }
 }
 
-/// Adds the sums of all pieces, in order, and transforms them to `dw [O, 3, 3, I]` for some output channels.
+/// Transforms the sum back to `dw [O, 3, 3, I]` for some output channels.
 struct Back<'a> {
     kernel: &'a WinogradGradWeight,
-    sums: &'a [f32],
+    sum: &'a [f32],
     columns: Range<usize>,
     dw: &'a mut [f32],
 }
@@ -229,17 +247,15 @@ impl Kernel for Back<'_> {
         let (step, from) = (self.kernel.step(), self.kernel.grid.from);
         for first in self.columns.clone().step_by(S::LANES) {
             for c in 0..from {
-                let total = |element: usize| {
-                    let mut total = s.zero();
-                    for piece in self.sums.chunks_exact(self.kernel.sum_floats()) {
-                        // SAFETY: rows of the sums are padded to whole vectors.
-                        total = s.add(total, unsafe { s.load(piece[(element * from + c) * step + first..].as_ptr()) });
-                    }
-                    total
-                };
                 let mut half = [[s.zero(); 4]; 3];
                 for j in 0..4 {
-                    let column = kernel_adjoint(s, [total(j), total(4 + j), total(8 + j), total(12 + j)]);
+                    let mut column = [s.zero(); 4];
+                    for i in 0..4 {
+                        let at = ((i * 4 + j) * from + c) * step + first;
+                        // SAFETY: rows of the sum are padded to whole vectors.
+                        column[i] = unsafe { s.load(self.sum[at..at + S::LANES].as_ptr()) };
+                    }
+                    let column = kernel_adjoint(s, column);
                     for i in 0..3 {
                         half[i][j] = column[i];
                     }

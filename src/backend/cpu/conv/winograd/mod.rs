@@ -22,14 +22,12 @@ use crate::graph::op::Conv2d;
 /// Floats of transformed input and output that a task holds: 512 KiB, half of L2 on common machines.
 const BLOCK: usize = 128 << 10;
 
-/// The same where there are so many channels that the fewest tiles take more; beyond, other ways are faster.
-const MOST: usize = 256 << 10;
-
 /// Fewest tiles in a task: below, the transformed weights are read too often.
 const LEAST_TILES: usize = 56;
 
-/// Fewest channels on either side: below, the transforms take longer than what they save.
-const LEAST_CHANNELS: usize = 16;
+/// Fewest channels on either side for the gradient by the weight, and for the other two, where more is written: below, the
+/// transforms take longer than what they save.
+const LEAST_CHANNELS: [usize; 2] = [16, 24];
 
 /// Floats in a cache line.
 const LINE: usize = 16;
@@ -55,9 +53,9 @@ struct Grid {
 }
 
 impl Grid {
-    /// The grid, if this is the way to do the convolution. For each tile a task holds the transformed channels read, and as
-    /// many more floats as `more` says of the channels written, for each element.
-    fn new(op: &Conv2d, shape: &ConvShape, direction: Direction, more: impl FnOnce(usize) -> usize) -> Option<Grid> {
+    /// The grid, if this is the way to do the convolution or, where `by_weight`, its gradient by the weight. For each tile a
+    /// task holds the transformed channels read, and `more` floats, for each element.
+    fn new(op: &Conv2d, shape: &ConvShape, direction: Direction, by_weight: bool, more: usize) -> Option<Grid> {
         let pads = [op.padding[0], op.padding[2]];
         let plain = shape.kernel == [3, 3] && op.stride == [1, 1] && op.dilation == [1, 1] && op.groups == 1;
         if !plain || op.padding.iter().any(|&p| p > 2) {
@@ -69,12 +67,14 @@ impl Grid {
         };
         let tiles = dest.map(|side| side.div_ceil(2));
         let count = shape.images * tiles[0] * tiles[1];
-        let floats = ELEMENTS * (from + more(to));
-        if from.min(to) < LEAST_CHANNELS || LEAST_TILES * floats > MOST || count < LEAST_TILES {
+        if from.min(to) < LEAST_CHANNELS[usize::from(!by_weight)] || count < LEAST_TILES {
             return None;
         }
+        // The sum of a gradient by the weight should not be larger than what is added to it at a time.
+        let least = if by_weight { from * to / (from + to) } else { 0 };
+        let fits = (BLOCK / ELEMENTS / (from + more)).max(least);
         // As many tasks as keep sixteen threads even, if there are tiles enough.
-        let block = (BLOCK / floats).min(count.div_ceil(super::patches::TASKS)).max(LEAST_TILES);
+        let block = fits.min(count.div_ceil(super::patches::TASKS)).max(LEAST_TILES);
         Some(Grid { images: shape.images, source, dest, padding, from, to, tiles, block })
     }
 

@@ -34,7 +34,7 @@ impl Winograd {
         threads: usize,
     ) -> Option<Self> {
         let tiles = Tiles::new(level);
-        let grid = Grid::new(op, shape, direction, |_| tiles.columns())?;
+        let grid = Grid::new(op, shape, direction, false, tiles.columns())?;
         let rows = |step: usize| (0..grid.block).map(|t| (t * step) as u32).collect();
         Some(Winograd {
             direction,
