@@ -1,6 +1,9 @@
 //! Copies of operands in the layout that a tile reads: columns side by side, zeros where the last panel has none.
 
+use super::ALIGN;
+use super::tile::tile_rows;
 use crate::backend::cpu::simd::{Routine, Simd};
+use std::ops::Range;
 
 /// Arguments of [`CopyRows`].
 #[derive(Clone, Copy)]
@@ -101,6 +104,81 @@ impl Routine for PackTransposed {
     }
 }
 
+/// Arguments of [`CopyColumns`].
+#[derive(Clone, Copy)]
+pub struct Columns {
+    /// Element (0, 0) of a matrix whose columns lie along memory.
+    pub from: *const f32,
+    /// Floats from column to column.
+    pub from_step: usize,
+    /// Number of columns.
+    pub len: usize,
+    /// Number of rows.
+    pub rows: usize,
+    /// Tiles that the rows are cut in, as by [`tile_rows`].
+    pub tiles: usize,
+    /// First element of the first tile's copy.
+    pub to: *mut f32,
+    /// Floats from column to column of a tile.
+    pub to_step: usize,
+    /// Floats from tile to tile.
+    pub tile: usize,
+}
+
+/// Copies columns, each tile's rows side by side: column by column, as they lie far apart. The two do not overlap.
+pub struct CopyColumns;
+
+impl Routine for CopyColumns {
+    type Args = Columns;
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(s: S, c: Columns) {
+        for k in 0..c.len {
+            for i in 0..c.tiles {
+                let rows = tile_rows(c.rows, c.tiles, i);
+                // SAFETY: the caller passes elements that are valid.
+                unsafe {
+                    let (from, to) = (c.from.add(k * c.from_step + rows.start), c.to.add(i * c.tile + k * c.to_step));
+                    for n in (0..rows.len()).step_by(S::LANES) {
+                        s.store_part(to.add(n), s.load_part(from.add(n), rows.len() - n), rows.len() - n);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Arguments of [`PrefetchRows`].
+#[derive(Clone)]
+pub struct Ahead {
+    /// First element.
+    pub from: *const f32,
+    /// Floats from row to row.
+    pub step: usize,
+    /// Rows to ask for.
+    pub rows: Range<usize>,
+    /// Floats in each.
+    pub floats: usize,
+}
+
+/// Asks for rows of floats to be brought into the second-level cache.
+pub struct PrefetchRows;
+
+impl Routine for PrefetchRows {
+    type Args = Ahead;
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(s: S, p: Ahead) {
+        for row in p.rows {
+            let from = p.from.wrapping_add(row * p.step);
+            let into_line = from.addr() % ALIGN / 4;
+            for i in (0..into_line + p.floats).step_by(ALIGN / 4) {
+                s.prefetch_far(from.wrapping_sub(into_line).wrapping_add(i));
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,6 +203,29 @@ mod tests {
                     }
                     assert_eq!(to[rows * width], -1.0);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn tiles_hold_their_rows_of_each_column() {
+        for level in SimdLevel::supported() {
+            for (rows, tiles, len) in [(1, 1, 1), (14, 1, 5), (27, 2, 3), (100, 8, 2)] {
+                let (from_step, to_step) = (rows + 3, 16);
+                let tile = len * to_step + 16;
+                let from: Vec<f32> = (0..(len - 1) * from_step + rows).map(|i| i as f32).collect();
+                let mut to = vec![-1.0; tiles * tile];
+                let (a, b) = (from.as_ptr(), to.as_mut_ptr());
+                let columns = Columns { from: a, from_step, len, rows, tiles, to: b, to_step, tile };
+                // SAFETY: both sides have all elements.
+                unsafe { level.routine::<CopyColumns>()(columns) };
+                let mut want = vec![-1.0; tiles * tile];
+                for i in 0..tiles {
+                    for (r, row) in tile_rows(rows, tiles, i).enumerate() {
+                        (0..len).for_each(|k| want[i * tile + k * to_step + r] = from[k * from_step + row]);
+                    }
+                }
+                assert_eq!(to, want, "{level} {rows} rows in {tiles}");
             }
         }
     }

@@ -76,6 +76,17 @@ impl Simd for Avx2 {
         unsafe { _mm256_maskstore_ps(p, first(n), v) }
     }
     #[inline(always)]
+    fn prefetch_write(self, p: *const f32) {
+        // SAFETY: a hint, which reads nothing that the program could see. The intrinsic needs a feature of its own to become
+        // this instruction, which machines without it take for none.
+        unsafe { std::arch::asm!("prefetchw byte ptr [{}]", in(reg) p, options(nostack, preserves_flags, readonly)) }
+    }
+    #[inline(always)]
+    fn prefetch_far(self, p: *const f32) {
+        // SAFETY: as above.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
+    }
+    #[inline(always)]
     unsafe fn load_bytes(self, p: *const u8) -> __m256 {
         // SAFETY: the caller's promise of 8 bytes.
         unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast()))) }

@@ -70,6 +70,17 @@ impl Simd for Avx512 {
         unsafe { _mm512_mask_storeu_ps(p, first(n), v) }
     }
     #[inline(always)]
+    fn prefetch_write(self, p: *const f32) {
+        // SAFETY: a hint, which reads nothing that the program could see. The intrinsic needs a feature of its own to become
+        // this instruction, which machines without it take for none.
+        unsafe { std::arch::asm!("prefetchw byte ptr [{}]", in(reg) p, options(nostack, preserves_flags, readonly)) }
+    }
+    #[inline(always)]
+    fn prefetch_far(self, p: *const f32) {
+        // SAFETY: as above.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
+    }
+    #[inline(always)]
     unsafe fn load_bytes(self, p: *const u8) -> __m512 {
         // SAFETY: the caller's promise of 16 bytes.
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast()))) }
