@@ -2,7 +2,7 @@
 
 use super::ALIGN;
 use super::tile::tile_rows;
-use crate::backend::cpu::simd::{Routine, Simd};
+use crate::backend::cpu::simd::{MAX_LANES, Routine, Simd};
 use std::ops::Range;
 
 /// Arguments of [`CopyRows`].
@@ -76,30 +76,51 @@ impl Routine for PackTransposed {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(s: S, p: Panel) {
-        let square = |at: usize| at / S::LANES * S::LANES;
-        // Where columns lie along memory, squares go through the registers; their edges and all else go one by one.
-        let (rows, columns) = if p.strides[0] == 1 { (square(p.rows), square(p.columns)) } else { (0, 0) };
-        for k in (0..rows).step_by(S::LANES) {
-            for n in (0..columns).step_by(S::LANES) {
-                // SAFETY: the caller passes elements that are valid; the square lies among them.
-                unsafe {
-                    s.transpose(p.from.add(n * p.strides[1] + k), p.strides[1], p.to.add(k * p.width + n), p.width);
+        if p.strides[0] == 1 && p.width.is_multiple_of(S::LANES) {
+            for k in (0..p.rows).step_by(S::LANES) {
+                for n in (0..p.width).step_by(S::LANES) {
+                    // SAFETY: the caller's promise; the square begins inside the panel.
+                    unsafe { square(s, &p, k, n) };
                 }
             }
+            return;
         }
         // Sixteen rows at a time: a cache line of each column is read whole while the lines written stay in L1.
         for start in (0..p.rows).step_by(16) {
             for n in 0..p.width {
-                // Below the squares of this column, if it has any.
-                let first = if n < columns { start.max(rows) } else { start };
-                // SAFETY: as above.
+                // SAFETY: the caller passes elements that are valid.
                 unsafe {
                     let (from, to) = (p.from.wrapping_add(n * p.strides[1]), p.to.add(n));
-                    for k in first..(start + 16).min(p.rows) {
+                    for k in start..(start + 16).min(p.rows) {
                         *to.add(k * p.width) = if n < p.columns { *from.add(k * p.strides[0]) } else { 0.0 };
                     }
                 }
             }
+        }
+    }
+}
+
+/// Turns the square at row `k`, column `n` of a panel whose columns lie along memory; at the edges by way of squares of
+/// its own.
+///
+/// # Safety
+/// The elements of both sides are valid, and the width is a number of whole vectors.
+#[inline(always)]
+unsafe fn square<S: Simd>(s: S, p: &Panel, k: usize, n: usize) {
+    let (rows, columns) = ((p.rows - k).min(S::LANES), p.columns.saturating_sub(n).min(S::LANES));
+    // SAFETY: the caller's promise; the squares have room for `LANES` rows of as many.
+    unsafe {
+        let (from, to) = (p.from.wrapping_add(n * p.strides[1] + k), p.to.add(k * p.width + n));
+        if rows == S::LANES && columns == S::LANES {
+            return s.transpose(from, p.strides[1], to, p.width);
+        }
+        let (mut lying, mut upright) = ([0.0; MAX_LANES * MAX_LANES], [0.0; MAX_LANES * MAX_LANES]);
+        for c in 0..columns {
+            s.store(lying.as_mut_ptr().add(c * S::LANES), s.load_part(from.add(c * p.strides[1]), rows));
+        }
+        s.transpose(lying.as_ptr(), S::LANES, upright.as_mut_ptr(), S::LANES);
+        for r in 0..rows {
+            s.store(to.add(r * p.width), s.load(upright.as_ptr().add(r * S::LANES)));
         }
     }
 }
@@ -188,7 +209,7 @@ mod tests {
     fn panels_hold_the_columns_and_zeros() {
         for level in SimdLevel::supported() {
             for (rows, columns, width) in
-                [(1, 1, 8), (16, 16, 16), (37, 32, 32), (40, 21, 32), (5, 32, 32), (64, 7, 16)]
+                [(1, 1, 8), (16, 16, 16), (37, 32, 32), (40, 21, 32), (5, 32, 32), (64, 7, 16), (27, 10, 32)]
             {
                 for strides in [[1, rows + 3], [columns + 2, 1]] {
                     let from: Vec<f32> = (0..rows * strides[0] + columns * strides[1]).map(|i| i as f32).collect();

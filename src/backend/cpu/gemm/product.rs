@@ -9,7 +9,7 @@
 //! How the sum is cut depends on the shape alone. How rows and columns are shared out may depend on the number of threads:
 //! every element is the same sum in any tile.
 
-use super::dots::{Dots, MOST_ROWS};
+use super::dots::{Dots, most_rows};
 use super::pack::{Ahead, Columns, Copy2d, CopyColumns, CopyRows, PackTransposed, Panel, PrefetchRows};
 use super::sums::AddRows;
 use super::tile::{Epilogue, ONE_RUN, Tile, Tiles, is_fused, tile_rows, tiles_in};
@@ -112,7 +112,7 @@ impl Product {
     pub fn new(spec: ProductSpec, level: SimdLevel, threads: usize) -> Product {
         let tiles = Tiles::new(level);
         let threads = threads.max(1);
-        let dots = spec.m <= MOST_ROWS && spec.a[1] == 1 && spec.b[0] == 1 && spec.b[1] != 1;
+        let dots = spec.m <= most_rows(spec.k) && spec.a[1] == 1 && spec.b[0] == 1 && spec.b[1] != 1;
         let (tiles_high, panels) = (tiles_in(spec.m, tiles.rows).max(1), spec.n.div_ceil(tiles.columns()).max(1));
         // From the shape alone: this decides the order of the sum.
         let tasks = tiles_high.div_ceil(8) * panels;
@@ -368,8 +368,8 @@ impl Job<'_> {
             // SAFETY: the panel is inside B, and the scratch has room for it.
             unsafe {
                 if spec.b[1] == 1 {
-                    let (from_step, to_step) = (b_step, width);
-                    (self.copy)(Copy2d { from: b, from_step, to, to_step, rows: len, columns, padded: width });
+                    let (from_step, to_step, padded) = (b_step, width, columns.next_multiple_of(p.tiles.lanes));
+                    (self.copy)(Copy2d { from: b, from_step, to, to_step, rows: len, columns, padded });
                 } else {
                     (self.transpose)(Panel { from: b, strides: spec.b, rows: len, columns, to, width });
                 }

@@ -85,7 +85,7 @@ fn several_blocks_of_rows_panels_and_sums() {
 
 #[test]
 fn few_rows_are_scalar_products() {
-    for (m, n, k) in [(1, 1, 2), (1, 10, 300), (4, 8, 64), (5, 33, 47), (8, 131, 16)] {
+    for (m, n, k) in [(1, 1, 2), (1, 10, 300), (4, 8, 64), (5, 33, 47), (8, 131, 16), (15, 34, 520)] {
         let spec = ProductSpec { m, n, k, a: [k + 1, 1], b: [1, k], c: n + 1, act: Some(Activation::Relu) };
         assert_eq!(Product::new(spec, SimdLevel::detect(), 2).workspace_bytes(), 0);
         check(spec, true);
