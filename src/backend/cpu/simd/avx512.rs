@@ -1,5 +1,6 @@
 //! 512-bit vectors of x86-64, with a mask register for partial ones.
 
+use super::avx2::{max8, sum8};
 use super::{Kernel, Routine, Simd, SimdLevel};
 use std::arch::x86_64::*;
 
@@ -146,5 +147,20 @@ impl Simd for Avx512 {
     fn select(self, m: __mmask16, a: __m512, b: __m512) -> __m512 {
         // SAFETY: `self` exists only where the machine has AVX-512.
         unsafe { _mm512_mask_blend_ps(m, b, a) }
+    }
+    #[inline(always)]
+    fn first(self, v: __m512, n: usize) -> __m512 {
+        // SAFETY: `self` exists only where the machine has AVX-512.
+        unsafe { _mm512_maskz_mov_ps(first(n), v) }
+    }
+    #[inline(always)]
+    fn sum(self, v: __m512) -> f32 {
+        // SAFETY: as above.
+        unsafe { sum8(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v))) }
+    }
+    #[inline(always)]
+    fn max_lane(self, v: __m512) -> f32 {
+        // SAFETY: as above.
+        unsafe { max8(_mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v))) }
     }
 }

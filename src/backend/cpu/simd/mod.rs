@@ -143,6 +143,14 @@ pub trait Simd: Copy + Send + Sync + 'static {
         lanes
     }
 
+    /// The first `n` lanes; the others are 0, whatever they were.
+    #[inline(always)]
+    fn first(self, v: Self::V, n: usize) -> Self::V {
+        let lanes = self.to_array(v);
+        // SAFETY: the array is as long as the widest vector.
+        unsafe { self.load_part(lanes.as_ptr(), n) }
+    }
+
     /// Sum of the lanes: halves are added until one is left.
     #[inline(always)]
     fn sum(self, v: Self::V) -> f32 {
