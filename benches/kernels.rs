@@ -20,9 +20,28 @@ fn main() -> anyhow::Result<()> {
     for threads in 1..=most {
         println!("{level}, {threads} thread(s): forward, by input, by weight in ms (GFLOP/s)");
         let pool = Pool::new(threads)?;
-        for (rows, inputs, outputs) in
-            [(256, 784, 512), (256, 3136, 256), (256, 256, 10), (2048, 384, 1536), (4, 1024, 1024), (50176, 64, 64)]
-        {
+        // Large ones, the layers of a perceptron, few columns, few rows, short sums, and sizes that fill no vector.
+        for (rows, inputs, outputs) in [
+            (2000, 2000, 2000),
+            (256, 784, 256),
+            (256, 256, 128),
+            (256, 3136, 256),
+            (2048, 384, 1536),
+            (50176, 64, 64),
+            (256, 256, 10),
+            (256, 256, 16),
+            (64, 3136, 10),
+            (1, 1024, 1024),
+            (4, 1024, 1024),
+            (7, 784, 256),
+            (16, 1024, 1024),
+            (24, 1024, 1024),
+            (4096, 9, 32),
+            (4096, 27, 64),
+            (256, 250, 100),
+            (256, 256, 112),
+            (100, 100, 33),
+        ] {
             linear(&pool, level, LinearShape { rows, inputs, outputs });
         }
         // Images, side, input and output channels, kernel, stride, groups.

@@ -1,6 +1,6 @@
 //! Vectors from and to slices, the last one short.
 
-use super::simd::{MAX_LANES, Simd};
+use super::simd::Simd;
 
 /// Elements `i .. i + n` of `x`, `n ≤ LANES`; the other lanes are 0.
 #[inline(always)]
@@ -16,16 +16,4 @@ pub fn put<S: Simd>(s: S, y: &mut [f32], i: usize, n: usize, v: S::V) {
     let part = &mut y[i..i + n];
     // SAFETY: the `n` elements are there; a full vector is stored only if `n` is one.
     unsafe { if n < S::LANES { s.store_part(part.as_mut_ptr(), v, n) } else { s.store(part.as_mut_ptr(), v) } }
-}
-
-/// `v` where the lane is below `n`, else 0.
-#[inline(always)]
-pub fn first<S: Simd>(s: S, v: S::V, n: usize) -> S::V {
-    if n >= S::LANES {
-        return v;
-    }
-    let lanes = s.to_array(v);
-    debug_assert!(n < MAX_LANES);
-    // SAFETY: only the first `n` lanes of the array are read.
-    unsafe { s.load_part(lanes.as_ptr(), n) }
 }

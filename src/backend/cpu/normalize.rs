@@ -1,8 +1,9 @@
 //! Bytes or floats to normalised floats.
 
 use super::frame::{Element, Frame, NodeKernel};
+use super::lanes::{get, put};
 use super::parallel::for_chunks;
-use super::simd::{Kernel, Simd, SimdLevel};
+use super::simd::{Kernel, MAX_LANES, Simd, SimdLevel};
 use crate::graph::{DType, op};
 
 /// [`op::Normalize`].
@@ -19,20 +20,33 @@ const PERIOD: usize = 256;
 
 /// A number that a float is made of.
 trait Sample: Element {
-    fn float(self) -> f32;
+    /// The first `n` of `LANES` numbers as floats.
+    ///
+    /// # Safety
+    /// `n ≤ LANES` and `p` is valid for reading as many.
+    unsafe fn load<S: Simd>(s: S, p: *const Self, n: usize) -> S::V;
 }
 
 impl Sample for u8 {
     #[inline(always)]
-    fn float(self) -> f32 {
-        self as f32
+    unsafe fn load<S: Simd>(s: S, p: *const u8, n: usize) -> S::V {
+        let mut bytes = [0; MAX_LANES];
+        // SAFETY: the caller's promise; the array is as long as the widest vector.
+        unsafe {
+            if n == S::LANES {
+                return s.load_bytes(p);
+            }
+            p.copy_to_nonoverlapping(bytes.as_mut_ptr(), n);
+            s.load_bytes(bytes.as_ptr())
+        }
     }
 }
 
 impl Sample for f32 {
     #[inline(always)]
-    fn float(self) -> f32 {
-        self
+    unsafe fn load<S: Simd>(s: S, p: *const f32, n: usize) -> S::V {
+        // SAFETY: the caller's promise.
+        unsafe { if n == S::LANES { s.load(p) } else { s.load_part(p, n) } }
     }
 }
 
@@ -45,12 +59,16 @@ struct Rows<'a, T> {
 impl<T: Sample> Kernel for Rows<'_, T> {
     type Output = ();
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        // Plain loops: the compiler makes vectors of them, with the conversion of bytes, which `Simd` does not have.
+    fn run<S: Simd>(self, s: S) {
         let NormalizeKernel { scale, mean, std, .. } = self.kernel;
+        let scale = s.splat(*scale);
         for (x, y) in self.x.chunks(mean.len()).zip(self.y.chunks_mut(mean.len())) {
-            for (((x, y), m), d) in x.iter().zip(y).zip(mean).zip(std) {
-                *y = (x.float() * scale - m) / d;
+            for i in (0..y.len()).step_by(S::LANES) {
+                let n = (y.len() - i).min(S::LANES);
+                // SAFETY: `n` numbers are left.
+                let x = unsafe { T::load(s, x[i..i + n].as_ptr(), n) };
+                let x = s.sub(s.mul(x, scale), get(s, mean, i, n));
+                put(s, y, i, n, s.div(x, get(s, std, i, n)));
             }
         }
     }

@@ -247,7 +247,7 @@ vectorised! {
         let [mean, square, largest] = state;
         let steps = t.step.min(i32::MAX as i64) as i32;
         let step_size = s.splat((-t.lr / (1.0 - rule.beta1.powi(steps))) as f32);
-        let correction = s.splat((1.0 - rule.beta2.powi(steps)).sqrt() as f32);
+        let correction = s.splat((1.0 / (1.0 - rule.beta2.powi(steps)).sqrt()) as f32);
         let coupled = if rule.decoupled { 0.0 } else { t.weight_decay as f32 };
         let keep = if rule.decoupled { (1.0 - t.lr * t.weight_decay) as f32 } else { 1.0 };
         for i in (0..p.len()).step_by(S::LANES) {
@@ -262,7 +262,7 @@ vectorised! {
                 v = s.max(get(s, largest, i, n), v);
                 put(s, largest, i, n, v);
             }
-            let root = s.add(s.div(s.sqrt(v), correction), s.splat(rule.eps));
+            let root = s.fma(s.sqrt(v), correction, s.splat(rule.eps));
             put(s, p, i, n, s.add(w, s.div(s.mul(step_size, m), root)));
         }
     }

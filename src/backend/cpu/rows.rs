@@ -1,6 +1,6 @@
 //! Reductions of one row.
 
-use super::lanes::{first, get};
+use super::lanes::get;
 use super::simd::Simd;
 
 /// Vectors whose sum is taken in single precision before it goes to a double.
@@ -33,7 +33,7 @@ pub fn sum<S: Simd>(s: S, len: usize, mut terms: impl Terms) -> f64 {
         let mut acc = s.zero();
         for i in (start..end).step_by(S::LANES) {
             let n = (end - i).min(S::LANES);
-            acc = s.add(acc, first(s, terms.term(s, i, n), n));
+            acc = s.add(acc, s.first(terms.term(s, i, n), n));
         }
         total += s.sum(acc) as f64;
     }

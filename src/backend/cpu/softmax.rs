@@ -3,8 +3,8 @@
 use super::frame::{Frame, NodeKernel};
 use super::lanes::{get, put};
 use super::parallel::{for_chunks, rows_per_chunk, vectorised};
-use super::rows::{Dot, Exponentials, max, sum};
-use super::simd::SimdLevel;
+use super::rows::{Dot, Terms, max, sum};
+use super::simd::{Simd, SimdLevel};
 
 /// [`crate::graph::op::Softmax`].
 pub struct SoftmaxKernel {
@@ -22,16 +22,30 @@ pub struct SoftmaxGradKernel {
     pub level: SimdLevel,
 }
 
+/// `Σ e^(x − top)`, whose terms are kept in `y`.
+struct Kept<'a> {
+    x: &'a [f32],
+    y: &'a mut [f32],
+    top: f32,
+}
+
+impl Terms for Kept<'_> {
+    #[inline(always)]
+    fn term<S: Simd>(&mut self, s: S, i: usize, n: usize) -> S::V {
+        let e = s.exp(s.sub(get(s, self.x, i, n), s.splat(self.top)));
+        put(s, self.y, i, n, e);
+        e
+    }
+}
+
 vectorised! {
     fn forward<'a, S>(s, x: &'a [f32], y: &'a mut [f32], row: usize) {
         for (x, y) in x.chunks(row).zip(y.chunks_mut(row)) {
             let top = max(s, x);
-            // The exponentials are computed twice rather than kept: the row may be long, and `exp` is quick.
-            let total = s.splat(sum(s, row, Exponentials(x, top)) as f32);
+            let total = s.splat(sum(s, row, Kept { x, y, top }) as f32);
             for i in (0..row).step_by(S::LANES) {
                 let n = (row - i).min(S::LANES);
-                let e = s.exp(s.sub(get(s, x, i, n), s.splat(top)));
-                put(s, y, i, n, s.div(e, total));
+                put(s, y, i, n, s.div(get(s, y, i, n), total));
             }
         }
     }

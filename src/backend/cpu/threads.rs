@@ -3,6 +3,9 @@
 //! What a task covers is the caller's choice and depends on shapes only; which thread does it is left to chance. So a
 //! kernel whose tasks write to places of their own, or leave partial sums *by task*, gives the same bits for any number
 //! of threads.
+//!
+//! A thread begins with its own share of the tasks, which are in order, and then helps the others. So from kernel to kernel
+//! and from step to step it mostly meets the same part of the batch, and finds it in its own cache.
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
@@ -29,10 +32,15 @@ struct Job {
     caller: Thread,
 }
 
+/// The next task of a thread's share that nobody has taken. Cache lines of its own: two, as machines fetch them in pairs.
+#[repr(align(128))]
+#[derive(Default)]
+struct Share(AtomicUsize);
+
 struct Shared {
     state: AtomicUsize,
-    /// Next task that nobody has taken.
-    next: AtomicUsize,
+    /// The shares of the threads.
+    shares: Box<[Share]>,
     /// Written by the caller while nobody is inside, read by those inside.
     job: UnsafeCell<Option<Job>>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
@@ -64,7 +72,7 @@ impl Pool {
     pub fn new(threads: usize) -> std::io::Result<Pool> {
         let shared = Arc::new(Shared {
             state: AtomicUsize::new(0),
-            next: AtomicUsize::new(0),
+            shares: (0..threads.clamp(1, INSIDE)).map(|_| Share::default()).collect(),
             job: UnsafeCell::new(None),
             panic: Mutex::new(None),
             stop: AtomicBool::new(false),
@@ -101,7 +109,9 @@ impl Pool {
         let task: *const Task<'static> = unsafe { std::mem::transmute(task) };
         // SAFETY: the job before is closed and nobody is inside, and only one thread can call this (not `Sync`).
         unsafe { *shared.job.get() = Some(Job { task, tasks, caller: thread::current() }) };
-        shared.next.store(0, Ordering::Relaxed);
+        for (worker, share) in shared.shares.iter().enumerate() {
+            share.0.store(shared.share(worker, tasks).start, Ordering::Relaxed);
+        }
         let number = (shared.state.load(Ordering::Relaxed) & !(NUMBER - 1)).wrapping_add(NUMBER);
         shared.state.store(number | OPEN, Ordering::SeqCst);
         if shared.parked.load(Ordering::SeqCst) > 0 {
@@ -141,23 +151,34 @@ impl Drop for Pool {
 }
 
 impl Shared {
+    /// The tasks that a thread begins with.
+    fn share(&self, worker: usize, tasks: usize) -> Range<usize> {
+        let threads = self.shares.len();
+        tasks * worker / threads..tasks * (worker + 1) / threads
+    }
+
     /// Takes tasks until there are none left. The calling thread is inside the job.
     fn take_tasks(&self, worker: usize) {
         // SAFETY: inside the job, so nobody writes it.
         let Some(job) = (unsafe { &*self.job.get() }) else { return };
         let result = catch_unwind(AssertUnwindSafe(|| {
-            loop {
-                let i = self.next.fetch_add(1, Ordering::Relaxed);
-                if i >= job.tasks {
-                    return;
+            let threads = self.shares.len();
+            for whose in (worker..threads).chain(0..worker) {
+                let (next, end) = (&self.shares[whose].0, self.share(whose, job.tasks).end);
+                // Looked at before it is changed: nothing is left of most shares.
+                while next.load(Ordering::Relaxed) < end {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    if i >= end {
+                        break;
+                    }
+                    // SAFETY: the caller keeps the closure while anybody is inside.
+                    unsafe { (*job.task)(i, worker) };
                 }
-                // SAFETY: the caller keeps the closure while anybody is inside.
-                unsafe { (*job.task)(i, worker) };
             }
         }));
         if let Err(panic) = result {
             // No further tasks: the result is lost anyway.
-            self.next.store(job.tasks, Ordering::Relaxed);
+            self.shares.iter().for_each(|share| share.0.store(job.tasks, Ordering::Relaxed));
             self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
         }
     }

@@ -4,8 +4,10 @@
 use crate::backend::cpu::simd::{Kernel, Simd};
 use std::ops::Range;
 
-/// Rows up to which scalar products are the faster way.
-pub const MOST_ROWS: usize = 8;
+/// Rows up to which scalar products of `k` elements are the faster way: more where adding up the lanes matters less.
+pub const fn most_rows(k: usize) -> usize {
+    if k < 512 { 8 } else { 16 }
+}
 
 /// Rows and columns whose sums share their loads.
 const BLOCK: usize = 4;
@@ -36,8 +38,9 @@ impl Kernel for Dots<'_> {
     #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        for first_row in (0..self.rows).step_by(BLOCK) {
-            for first_column in self.columns.clone().step_by(BLOCK) {
+        // Columns outside: a block of them stays in L1 for all rows, and `B` is read once.
+        for first_column in self.columns.clone().step_by(BLOCK) {
+            for first_row in (0..self.rows).step_by(BLOCK) {
                 // A short block repeats its last row or column: the same sum, stored more than once.
                 let mut rows = [0; BLOCK];
                 let mut columns = [0; BLOCK];

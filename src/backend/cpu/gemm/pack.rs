@@ -1,6 +1,9 @@
 //! Copies of operands in the layout that a tile reads: columns side by side, zeros where the last panel has none.
 
-use crate::backend::cpu::simd::{Routine, Simd};
+use super::ALIGN;
+use super::tile::tile_rows;
+use crate::backend::cpu::simd::{MAX_LANES, Routine, Simd};
+use std::ops::Range;
 
 /// Arguments of [`CopyRows`].
 #[derive(Clone, Copy)]
@@ -73,29 +76,125 @@ impl Routine for PackTransposed {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(s: S, p: Panel) {
-        let square = |at: usize| at / S::LANES * S::LANES;
-        // Where columns lie along memory, squares go through the registers; their edges and all else go one by one.
-        let (rows, columns) = if p.strides[0] == 1 { (square(p.rows), square(p.columns)) } else { (0, 0) };
-        for k in (0..rows).step_by(S::LANES) {
-            for n in (0..columns).step_by(S::LANES) {
-                // SAFETY: the caller passes elements that are valid; the square lies among them.
-                unsafe {
-                    s.transpose(p.from.add(n * p.strides[1] + k), p.strides[1], p.to.add(k * p.width + n), p.width);
+        if p.strides[0] == 1 && p.width.is_multiple_of(S::LANES) {
+            for k in (0..p.rows).step_by(S::LANES) {
+                for n in (0..p.width).step_by(S::LANES) {
+                    // SAFETY: the caller's promise; the square begins inside the panel.
+                    unsafe { square(s, &p, k, n) };
                 }
             }
+            return;
         }
         // Sixteen rows at a time: a cache line of each column is read whole while the lines written stay in L1.
         for start in (0..p.rows).step_by(16) {
             for n in 0..p.width {
-                // Below the squares of this column, if it has any.
-                let first = if n < columns { start.max(rows) } else { start };
-                // SAFETY: as above.
+                // SAFETY: the caller passes elements that are valid.
                 unsafe {
                     let (from, to) = (p.from.wrapping_add(n * p.strides[1]), p.to.add(n));
-                    for k in first..(start + 16).min(p.rows) {
+                    for k in start..(start + 16).min(p.rows) {
                         *to.add(k * p.width) = if n < p.columns { *from.add(k * p.strides[0]) } else { 0.0 };
                     }
                 }
+            }
+        }
+    }
+}
+
+/// Turns the square at row `k`, column `n` of a panel whose columns lie along memory; at the edges by way of squares of
+/// its own.
+///
+/// # Safety
+/// The elements of both sides are valid, and the width is a number of whole vectors.
+#[inline(always)]
+unsafe fn square<S: Simd>(s: S, p: &Panel, k: usize, n: usize) {
+    let (rows, columns) = ((p.rows - k).min(S::LANES), p.columns.saturating_sub(n).min(S::LANES));
+    // SAFETY: the caller's promise; the squares have room for `LANES` rows of as many.
+    unsafe {
+        let (from, to) = (p.from.wrapping_add(n * p.strides[1] + k), p.to.add(k * p.width + n));
+        if rows == S::LANES && columns == S::LANES {
+            return s.transpose(from, p.strides[1], to, p.width);
+        }
+        let (mut lying, mut upright) = ([0.0; MAX_LANES * MAX_LANES], [0.0; MAX_LANES * MAX_LANES]);
+        for c in 0..columns {
+            s.store(lying.as_mut_ptr().add(c * S::LANES), s.load_part(from.add(c * p.strides[1]), rows));
+        }
+        s.transpose(lying.as_ptr(), S::LANES, upright.as_mut_ptr(), S::LANES);
+        for r in 0..rows {
+            s.store(to.add(r * p.width), s.load(upright.as_ptr().add(r * S::LANES)));
+        }
+    }
+}
+
+/// Arguments of [`CopyColumns`].
+#[derive(Clone, Copy)]
+pub struct Columns {
+    /// Element (0, 0) of a matrix whose columns lie along memory.
+    pub from: *const f32,
+    /// Floats from column to column.
+    pub from_step: usize,
+    /// Number of columns.
+    pub len: usize,
+    /// Number of rows.
+    pub rows: usize,
+    /// Tiles that the rows are cut in, as by [`tile_rows`].
+    pub tiles: usize,
+    /// First element of the first tile's copy.
+    pub to: *mut f32,
+    /// Floats from column to column of a tile.
+    pub to_step: usize,
+    /// Floats from tile to tile.
+    pub tile: usize,
+}
+
+/// Copies columns, each tile's rows side by side: column by column, as they lie far apart. The two do not overlap.
+pub struct CopyColumns;
+
+impl Routine for CopyColumns {
+    type Args = Columns;
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(s: S, c: Columns) {
+        for k in 0..c.len {
+            for i in 0..c.tiles {
+                let rows = tile_rows(c.rows, c.tiles, i);
+                // SAFETY: the caller passes elements that are valid.
+                unsafe {
+                    let (from, to) = (c.from.add(k * c.from_step + rows.start), c.to.add(i * c.tile + k * c.to_step));
+                    for n in (0..rows.len()).step_by(S::LANES) {
+                        s.store_part(to.add(n), s.load_part(from.add(n), rows.len() - n), rows.len() - n);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Arguments of [`PrefetchRows`].
+#[derive(Clone)]
+pub struct Ahead {
+    /// First element.
+    pub from: *const f32,
+    /// Floats from row to row.
+    pub step: usize,
+    /// Rows to ask for.
+    pub rows: Range<usize>,
+    /// Floats in each.
+    pub floats: usize,
+}
+
+/// Asks for rows of floats to be brought into the second-level cache.
+pub struct PrefetchRows;
+
+impl Routine for PrefetchRows {
+    type Args = Ahead;
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(s: S, p: Ahead) {
+        for row in p.rows {
+            let from = p.from.wrapping_add(row * p.step);
+            let into_line = from.addr() % ALIGN / 4;
+            for i in (0..into_line + p.floats).step_by(ALIGN / 4) {
+                s.prefetch_far(from.wrapping_sub(into_line).wrapping_add(i));
             }
         }
     }
@@ -110,7 +209,7 @@ mod tests {
     fn panels_hold_the_columns_and_zeros() {
         for level in SimdLevel::supported() {
             for (rows, columns, width) in
-                [(1, 1, 8), (16, 16, 16), (37, 32, 32), (40, 21, 32), (5, 32, 32), (64, 7, 16)]
+                [(1, 1, 8), (16, 16, 16), (37, 32, 32), (40, 21, 32), (5, 32, 32), (64, 7, 16), (27, 10, 32)]
             {
                 for strides in [[1, rows + 3], [columns + 2, 1]] {
                     let from: Vec<f32> = (0..rows * strides[0] + columns * strides[1]).map(|i| i as f32).collect();
@@ -125,6 +224,29 @@ mod tests {
                     }
                     assert_eq!(to[rows * width], -1.0);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn tiles_hold_their_rows_of_each_column() {
+        for level in SimdLevel::supported() {
+            for (rows, tiles, len) in [(1, 1, 1), (14, 1, 5), (27, 2, 3), (100, 8, 2)] {
+                let (from_step, to_step) = (rows + 3, 16);
+                let tile = len * to_step + 16;
+                let from: Vec<f32> = (0..(len - 1) * from_step + rows).map(|i| i as f32).collect();
+                let mut to = vec![-1.0; tiles * tile];
+                let (a, b) = (from.as_ptr(), to.as_mut_ptr());
+                let columns = Columns { from: a, from_step, len, rows, tiles, to: b, to_step, tile };
+                // SAFETY: both sides have all elements.
+                unsafe { level.routine::<CopyColumns>()(columns) };
+                let mut want = vec![-1.0; tiles * tile];
+                for i in 0..tiles {
+                    for (r, row) in tile_rows(rows, tiles, i).enumerate() {
+                        (0..len).for_each(|k| want[i * tile + k * to_step + r] = from[k * from_step + row]);
+                    }
+                }
+                assert_eq!(to, want, "{level} {rows} rows in {tiles}");
             }
         }
     }

@@ -1,28 +1,40 @@
 //! Matrix products of any strides, in cache blocks, over the threads of a pool.
 //!
-//! Blocks: a panel of `B` of `K_BLOCK` rows and a tile's columns (32 KiB at 512 bits) stays in L1 while the tiles of a
-//! block of rows sweep over it; the block of `A` (some 110 KiB, or 270 where that spares copies of `B`) stays in L2 while
-//! the task goes through its panels. A task is a block of rows × some panels (× a stretch of the sum).
+//! Blocks, after Goto & van de Geijn (*Anatomy of High-Performance Matrix Multiplication*, 2008): a panel of `B`, a tile's
+//! columns of [`K_BLOCK`] rows, stays in L1 while the tiles of a block of rows sweep over it; the block of `A` (half a
+//! megabyte at 512 bits) stays in L2 while the task goes through its panels. A panel is copied, or transposed, right before
+//! it is used, and what the next one is copied from is asked for while the tiles are at work. A task is a block of rows ×
+//! some panels (× a stretch of the sum).
+//!
+//! How the sum is cut depends on the shape alone. How rows and columns are shared out may depend on the number of threads:
+//! every element is the same sum in any tile.
 
-use super::dots::{Dots, MOST_ROWS};
-use super::pack::{Copy2d, CopyRows, PackTransposed, Panel};
+use super::dots::{Dots, most_rows};
+use super::pack::{Ahead, Columns, Copy2d, CopyColumns, CopyRows, PackTransposed, Panel, PrefetchRows};
 use super::sums::AddRows;
-use super::tile::{Epilogue, ONE_RUN, Tile, Tiles, for_each_tile, is_fused};
-use super::{round_up, workspace_floats};
+use super::tile::{Epilogue, ONE_RUN, Tile, Tiles, is_fused, tile_rows, tiles_in};
+use super::{ALIGN, round_up, workspace_floats};
 use crate::backend::cpu::simd::SimdLevel;
 use crate::backend::cpu::threads::{Parts, Pool, chunks};
 use crate::graph::op::Activation;
+use std::ops::Range;
 
-/// Rows of `B` in a cache block.
-const K_BLOCK: usize = 256;
+/// Most rows of `B` in a cache block: a panel of 40 KiB at 512 bits.
+const K_BLOCK: usize = 320;
 
-/// Tiles that a block of rows is high.
-const TILES_IN_BLOCK: usize = 8;
+/// A cache block has a multiple of so many rows, unless it is the last.
+const K_GRAIN: usize = 16;
 
-/// The same where every block of rows copies the panels of `B` that it reads, and reads `A` where it lies.
-const TILES_IN_HIGH_BLOCK: usize = 19;
+/// Tiles that a block of rows is high at most.
+const TILES_IN_BLOCK: usize = 38;
 
-/// Tasks that a product is cut into where it is large enough: enough to keep the threads of a large machine even.
+/// Tiles that a block of rows is high at least, where it is cut for the threads' sake.
+const FEWEST_TILES: usize = 2;
+
+/// Tasks for each thread, where there is enough to do: one that is late takes fewer.
+const TASKS_PER_THREAD: usize = 4;
+
+/// Tasks that the sum is cut for where there are not as many, and in how many pieces the rest is done.
 const TASKS: usize = 32;
 
 /// Where the sum is cut for want of other tasks, a piece has at least this many elements.
@@ -52,35 +64,34 @@ pub struct Product {
     spec: ProductSpec,
     tiles: Tiles,
     threads: usize,
-    /// Number of blocks of rows.
+    /// Blocks of rows, and rows of the highest.
     row_blocks: usize,
-    /// Panels in a task.
-    panels: usize,
+    highest: usize,
+    /// Blocks of panels.
+    panel_blocks: usize,
     /// Pieces that the sum is cut into, and the length of each.
     splits: usize,
     split_len: usize,
+    /// Rows of `B` in a cache block.
+    k_block: usize,
     /// Few rows, and both operands along the sum: scalar products.
     dots: bool,
-    /// `B` is packed as a whole, once; else its columns lie side by side and a task copies what it reads.
-    pack_b: bool,
-    /// A task copies its block of `A`, see [`CopyA`].
     copy_a: CopyA,
     a_rows: Vec<u32>,
     c_rows: Vec<u32>,
-    copied_rows: Vec<u32>,
 }
 
-/// Stride of copied rows of `A`: a cache line more than a power of two.
+/// Stride of copied rows of `A`: an odd number of cache lines, so that a tile's rows lie in different sets.
 const COPIED_STEP: usize = K_BLOCK + 16;
 
-/// When a block of `A` is copied before it is used.
+/// How a tile finds its rows of `A`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CopyA {
-    /// It is read where it lies.
+    /// It reads them where they lie.
     No,
-    /// Its rows lie along memory, but so far apart that the cache maps them to the same few sets.
+    /// They lie along memory, but so far apart that the cache maps them to the same few sets: each tile's are copied.
     Rows,
-    /// Its columns lie along memory, each on a page of its own.
+    /// Its columns lie along memory, each on a page of its own: each tile's are copied side by side.
     Columns,
 }
 
@@ -100,32 +111,43 @@ impl Product {
     /// Lays out the blocks of `spec`.
     pub fn new(spec: ProductSpec, level: SimdLevel, threads: usize) -> Product {
         let tiles = Tiles::new(level);
-        let (pack_b, copy_a) = (spec.b[1] != 1, CopyA::of(&spec));
-        let most = if pack_b || copy_a != CopyA::No { TILES_IN_BLOCK } else { TILES_IN_HIGH_BLOCK };
-        let row_blocks = spec.m.div_ceil(most * tiles.rows).max(1);
-        let all_panels = spec.n.div_ceil(tiles.columns()).max(1);
-        let panels = all_panels.div_ceil(TASKS.div_ceil(row_blocks));
-        let tasks = row_blocks * all_panels.div_ceil(panels);
-        let dots = spec.m <= MOST_ROWS && spec.a[1] == 1 && spec.b[0] == 1 && spec.b[1] != 1;
+        let threads = threads.max(1);
+        let dots = spec.m <= most_rows(spec.k) && spec.a[1] == 1 && spec.b[0] == 1 && spec.b[1] != 1;
+        let (tiles_high, panels) = (tiles_in(spec.m, tiles.rows).max(1), spec.n.div_ceil(tiles.columns()).max(1));
+        // From the shape alone: this decides the order of the sum.
+        let tasks = tiles_high.div_ceil(8) * panels;
         let splits = if dots { 1 } else { (spec.k / SPLIT_GRAIN).min(TASKS / 2 / tasks).max(1) };
         let split_len = spec.k.div_ceil(splits).max(1);
         let splits = spec.k.div_ceil(split_len).max(1);
+        let k_block = split_len.div_ceil(split_len.div_ceil(K_BLOCK)).next_multiple_of(K_GRAIN);
+        // Blocks of rows: as many as bring the last task to its end soonest, where copying a panel counts as a tile.
+        let ends = |blocks: &usize| (blocks * panels * splits).div_ceil(threads) * (tiles_high.div_ceil(*blocks) + 1);
+        let fewest = tiles_high.div_ceil(TILES_IN_BLOCK);
+        let row_blocks = (fewest..=fewest.max(tiles_high / FEWEST_TILES)).min_by_key(ends).unwrap_or(fewest);
+        let wanted = if threads > 1 { threads * TASKS_PER_THREAD } else { 1 };
+        let panel_blocks = panels.min(wanted.div_ceil(row_blocks));
         let highest = spec.m.div_ceil(row_blocks);
         let rows = |step: usize| (0..highest).map(|r| (r * step) as u32).collect();
         assert!(highest * spec.a[0].max(spec.c) <= u32::MAX as usize, "rows of a product are too long");
+        let copy_a = CopyA::of(&spec);
+        let a_step = match copy_a {
+            CopyA::No => spec.a[0],
+            CopyA::Rows => COPIED_STEP,
+            CopyA::Columns => 1,
+        };
         Product {
             tiles,
-            threads: threads.max(1),
+            threads,
             row_blocks,
-            panels,
+            highest,
+            panel_blocks,
             splits,
             split_len,
+            k_block,
             dots,
-            pack_b,
             copy_a,
-            a_rows: rows(spec.a[0]),
+            a_rows: rows(a_step),
             c_rows: rows(if splits > 1 { round_up(spec.n) } else { spec.c }),
-            copied_rows: rows(COPIED_STEP),
             spec,
         }
     }
@@ -144,28 +166,35 @@ impl Product {
         self.spec.n.div_ceil(self.tiles.columns())
     }
 
-    fn packed_floats(&self) -> usize {
-        if self.pack_b { self.all_panels() * self.spec.k * self.tiles.columns() } else { 0 }
-    }
-
     fn partial_floats(&self) -> usize {
         if self.splits > 1 { self.spec.m * round_up(self.spec.n) } else { 0 }
     }
 
-    fn scratch_floats(&self) -> usize {
-        let b = if self.pack_b { 0 } else { K_BLOCK * self.tiles.columns() };
-        b + match self.copy_a {
+    /// Floats between the columns of a tile's copy of `A`.
+    fn copied_columns_step(&self) -> usize {
+        self.tiles.rows.next_multiple_of(self.tiles.lanes)
+    }
+
+    /// Floats of a tile's copy of `A`.
+    fn copied_floats(&self) -> usize {
+        match self.copy_a {
             CopyA::No => 0,
-            CopyA::Rows => round_up(self.copied_rows.len() * COPIED_STEP),
-            CopyA::Columns => K_BLOCK * round_up(self.a_rows.len()),
+            CopyA::Rows => self.tiles.rows * COPIED_STEP,
+            // A cache line more, so that the tiles of a column lie in different sets.
+            CopyA::Columns => self.k_block * self.copied_columns_step() + ALIGN / 4,
         }
+    }
+
+    fn scratch_floats(&self) -> usize {
+        let copies = tiles_in(self.highest, self.tiles.rows) * self.copied_floats();
+        self.k_block * self.tiles.columns() + round_up(copies)
     }
 
     fn workspace_floats(&self) -> usize {
         if self.dots {
             return 0;
         }
-        self.packed_floats() + self.splits * self.partial_floats() + self.threads * self.scratch_floats()
+        self.splits * self.partial_floats() + self.threads * self.scratch_floats()
     }
 
     /// Workspace that [`Product::run`] needs.
@@ -193,24 +222,24 @@ impl Product {
             return self.dots(pool, a, b, bias, Parts::new(c));
         }
         let floats = workspace_floats(workspace, self.workspace_floats());
-        let (packed, rest) = floats.split_at_mut(self.packed_floats());
-        let (partial, scratch) = rest.split_at_mut(self.splits * self.partial_floats());
-        if self.pack_b {
-            self.pack(pool, b, packed);
-        }
+        let (partial, scratch) = floats.split_at_mut(self.splits * self.partial_floats());
         let epilogue =
             Epilogue { bias: bias.map_or(std::ptr::null(), <[f32]>::as_ptr), ..Epilogue::of(self.fused_act()) };
         let target = if self.splits > 1 { Parts::new(&mut *partial) } else { Parts::new(&mut *c) };
+        let level = self.tiles.level;
         let job = Job {
             product: self,
             a: a.as_ptr(),
-            b: if self.pack_b { packed.as_ptr() } else { b.as_ptr() },
+            b: b.as_ptr(),
             c: target,
             scratch: Parts::new(scratch),
             epilogue: if self.splits > 1 { Epilogue::NONE } else { epilogue },
+            copy: level.routine::<CopyRows>(),
+            columns: level.routine::<CopyColumns>(),
+            transpose: level.routine::<PackTransposed>(),
+            prefetch: level.routine::<PrefetchRows>(),
         };
-        let panel_blocks = self.all_panels().div_ceil(self.panels);
-        pool.run(self.row_blocks * panel_blocks * self.splits, |task, worker| job.task(task, worker));
+        pool.run(self.row_blocks * self.panel_blocks * self.splits, |task, worker| job.task(task, worker));
         if self.splits > 1 {
             self.reduce(pool, partial, bias, Parts::new(c));
         }
@@ -231,24 +260,6 @@ impl Product {
                 bounds: [low, high],
                 c: (c.as_ptr(), spec.c),
             });
-        });
-    }
-
-    /// Packs `B` to `[panel][k][columns]`.
-    fn pack(&self, pool: &Pool, b: &[f32], packed: &mut [f32]) {
-        let (spec, width) = (&self.spec, self.tiles.columns());
-        let pack = self.tiles.level.routine::<PackTransposed>();
-        let stretches = chunks(spec.k, K_BLOCK);
-        let packed = Parts::new(packed);
-        pool.run(self.all_panels() * stretches.count(), |task, _| {
-            let (panel, k) = (task / stretches.count(), stretches.range(task % stretches.count()));
-            let n = panel * width;
-            // SAFETY: a stretch of a panel belongs to one task.
-            let to = unsafe { packed.part((panel * spec.k + k.start) * width..(panel * spec.k + k.end) * width) };
-            let from = b[k.start * spec.b[0] + n * spec.b[1]..].as_ptr();
-            let (rows, columns, to) = (k.len(), (spec.n - n).min(width), to.as_mut_ptr());
-            // SAFETY: `b` and `to` have these elements.
-            unsafe { pack(Panel { from, strides: spec.b, rows, columns, to, width }) };
         });
     }
 
@@ -279,124 +290,174 @@ struct Job<'a> {
     c: Parts<'a, f32>,
     scratch: Parts<'a, f32>,
     epilogue: Epilogue,
+    copy: unsafe fn(Copy2d),
+    columns: unsafe fn(Columns),
+    transpose: unsafe fn(Panel),
+    prefetch: unsafe fn(Ahead),
 }
 
 // SAFETY: the pointers are to operands that are only read, and that outlive the run.
 unsafe impl Sync for Job<'_> {}
 
+/// Rows of the result and a stretch of the sum.
+struct Block {
+    rows: Range<usize>,
+    k: Range<usize>,
+    split: usize,
+    /// Nothing has been summed yet.
+    first: bool,
+    /// Nothing is left to sum.
+    last: bool,
+}
+
 impl Job<'_> {
     fn task(&self, task: usize, worker: usize) {
         let p = self.product;
-        let panel_blocks = p.all_panels().div_ceil(p.panels);
-        let (split, rest) = (task / (p.row_blocks * panel_blocks), task % (p.row_blocks * panel_blocks));
+        let blocks = p.row_blocks * p.panel_blocks;
+        let (split, rest) = (task / blocks, task % blocks);
         // What two tasks in a row share is still in L2 for the second: the wider of the two operands' blocks.
-        let (row_block, panel_block) = if p.a_rows.len() > p.panels * p.tiles.columns() {
-            (rest / panel_blocks, rest % panel_blocks)
+        let (row_block, panel_block) = if p.highest * p.panel_blocks > p.all_panels() * p.tiles.columns() {
+            (rest / p.panel_blocks, rest % p.panel_blocks)
         } else {
             (rest % p.row_blocks, rest / p.row_blocks)
         };
-        let rows = p.spec.m * row_block / p.row_blocks..p.spec.m * (row_block + 1) / p.row_blocks;
-        let panels = panel_block * p.panels..((panel_block + 1) * p.panels).min(p.all_panels());
+        let rows = tile_rows(p.spec.m, p.row_blocks, row_block);
+        let panels = tile_rows(p.all_panels(), p.panel_blocks, panel_block);
         let sum = split * p.split_len..((split + 1) * p.split_len).min(p.spec.k);
         // SAFETY: a worker has its own scratch.
         let scratch = unsafe { self.scratch.part(worker * p.scratch_floats()..(worker + 1) * p.scratch_floats()) };
-        let (scratch_b, scratch_a) = scratch.split_at_mut(if p.pack_b { 0 } else { K_BLOCK * p.tiles.columns() });
-        let mut k = sum.start;
-        loop {
-            let k_end = (k + K_BLOCK).min(sum.end);
-            self.block(
-                split,
-                rows.clone(),
-                panels.clone(),
-                sum.start,
-                k..k_end,
-                k_end == sum.end,
-                [scratch_a, scratch_b],
-            );
-            k = k_end;
-            if k >= sum.end {
-                break;
+        let (scratch_b, scratch_a) = scratch.split_at_mut(p.k_block * p.tiles.columns());
+        let stretches = chunks(sum.len(), p.k_block);
+        let stretch = |i: usize| {
+            let range = stretches.range(i);
+            sum.start + range.start..sum.start + range.end
+        };
+        // An empty sum has a result as well.
+        let count = stretches.count().max(1);
+        for i in 0..count {
+            let k = stretch(i);
+            let block = Block { rows: rows.clone(), k, split, first: i == 0, last: i + 1 == count };
+            self.copy_a(&block, scratch_a);
+            for panel in panels.clone() {
+                let next =
+                    if panel + 1 < panels.end { (panel + 1, block.k.clone()) } else { (panels.start, stretch(i + 1)) };
+                self.panel(&block, panel, next, scratch_b, scratch_a);
             }
         }
     }
 
-    /// A block of rows times some panels over a stretch of the sum, added to what `C` holds unless the sum starts here.
-    #[allow(clippy::too_many_arguments, reason = "the coordinates of a block")]
-    fn block(
+    /// A block of rows times a panel, added to what `C` holds unless the sum starts here.
+    fn panel(
         &self,
-        split: usize,
-        rows: std::ops::Range<usize>,
-        panels: std::ops::Range<usize>,
-        sum_start: usize,
-        k: std::ops::Range<usize>,
-        last: bool,
-        scratch: [&mut [f32]; 2],
+        block: &Block,
+        panel: usize,
+        next: (usize, Range<usize>),
+        scratch_b: &mut [f32],
+        scratch_a: &[f32],
     ) {
         let p = self.product;
         let (spec, width) = (&p.spec, p.tiles.columns());
-        let copy = p.tiles.level.routine::<CopyRows>();
-        let [scratch_a, scratch_b] = scratch;
+        let (n, len) = (panel * width, block.k.len());
+        let columns = (spec.n - n).min(width);
+        let count = tiles_in(block.rows.len(), p.tiles.rows);
         // Addresses may lie outside an operand that has no elements; they are then not read.
-        let mut a = self.a.wrapping_add(rows.start * spec.a[0] + k.start * spec.a[1]);
-        let mut a_rows = &p.a_rows[..];
-        let (mut a_step, to) = (spec.a[1], scratch_a.as_mut_ptr());
-        let copied = match p.copy_a {
-            CopyA::No => None,
-            CopyA::Rows => Some((spec.a[0], COPIED_STEP, rows.len(), k.len())),
-            CopyA::Columns => Some((spec.a[1], round_up(p.a_rows.len()), k.len(), rows.len())),
-        };
-        if let Some((from_step, to_step, lines, columns)) = copied {
-            // SAFETY: the block is inside A, and the scratch has room for it.
-            unsafe { copy(Copy2d { from: a, from_step, to, to_step, rows: lines, columns, padded: columns }) };
-            a = to;
-            if p.copy_a == CopyA::Rows {
-                a_rows = &p.copied_rows;
-            } else {
-                a_step = to_step;
-            }
-        }
-        for panel in panels {
-            let columns = (spec.n - panel * width).min(width);
-            let (mut b, mut b_step);
-            if p.pack_b {
-                (b, b_step) = (self.b.wrapping_add((panel * spec.k + k.start) * width), width);
-            } else {
-                (b, b_step) = (self.b.wrapping_add(k.start * spec.b[0] + panel * width), spec.b[0]);
-                if columns < width || rows.len() > 2 * p.tiles.rows {
-                    let (from, to) = (b, scratch_b.as_mut_ptr());
-                    let c =
-                        Copy2d { from, from_step: b_step, to, to_step: width, rows: k.len(), columns, padded: width };
-                    // SAFETY: the rows are inside B, and the scratch has room for them.
-                    unsafe { copy(c) };
-                    (b, b_step) = (scratch_b.as_ptr(), width);
+        let mut b = self.b.wrapping_add(block.k.start * spec.b[0] + n * spec.b[1]);
+        let mut b_step = spec.b[0];
+        if spec.b[1] != 1 || columns < width || count > 2 {
+            let to = scratch_b.as_mut_ptr();
+            // SAFETY: the panel is inside B, and the scratch has room for it.
+            unsafe {
+                if spec.b[1] == 1 {
+                    let (from_step, to_step, padded) = (b_step, width, columns.next_multiple_of(p.tiles.lanes));
+                    (self.copy)(Copy2d { from: b, from_step, to, to_step, rows: len, columns, padded });
+                } else {
+                    (self.transpose)(Panel { from: b, strides: spec.b, rows: len, columns, to, width });
                 }
             }
-            let n = panel * width;
-            let c_step = p.c_rows.get(1).map_or(0, |&step| step as usize);
-            let c = self.c.as_ptr().wrapping_add(split * p.partial_floats() + rows.start * c_step + n);
-            let epilogue = match last {
-                true if self.epilogue.bias.is_null() => self.epilogue,
-                true => Epilogue { bias: self.epilogue.bias.wrapping_add(n), ..self.epilogue },
-                false => Epilogue::NONE,
+            (b, b_step) = (to.cast_const(), width);
+        }
+        let ahead = self.ahead_b(next);
+        let c_step = p.c_rows.get(1).map_or(0, |&step| step as usize);
+        let c = self.c.as_ptr().wrapping_add(block.split * p.partial_floats() + block.rows.start * c_step + n);
+        let epilogue = match block.last {
+            true if self.epilogue.bias.is_null() => self.epilogue,
+            true => Epilogue { bias: self.epilogue.bias.wrapping_add(n), ..self.epilogue },
+            false => Epilogue::NONE,
+        };
+        for i in 0..count {
+            let rows = tile_rows(block.rows.len(), count, i);
+            if let Some(ahead) = &ahead {
+                let rows = tile_rows(ahead.rows.len(), count, i);
+                // SAFETY: only a hint.
+                unsafe { (self.prefetch)(Ahead { rows, ..ahead.clone() }) };
+            }
+            let copied = scratch_a[i * p.copied_floats()..].as_ptr();
+            let (a, table, a_step) = match p.copy_a {
+                CopyA::No => (self.block_a(block), rows.start, spec.a[1]),
+                CopyA::Rows => (copied, 0, 1),
+                CopyA::Columns => (copied, 0, p.copied_columns_step()),
             };
-            for_each_tile(rows.len(), p.tiles.rows, |start, height| {
-                let tile = Tile {
-                    a,
-                    a_rows: &a_rows[start..],
-                    a_step,
-                    b,
-                    b_step,
-                    runs: ONE_RUN,
-                    run_len: k.len(),
-                    c,
-                    c_rows: &p.c_rows[start..],
-                    n: columns,
-                    accumulate: k.start > sum_start,
-                    epilogue,
-                };
-                // SAFETY: inside the operands, whose lengths `run` has checked; the tile of C is this task's own.
-                unsafe { p.tiles.run(height, &tile) };
-            });
+            let tile = Tile {
+                a,
+                a_rows: &p.a_rows[table..],
+                a_step,
+                b,
+                b_step,
+                runs: ONE_RUN,
+                run_len: len,
+                c,
+                c_rows: &p.c_rows[rows.start..],
+                n: columns,
+                accumulate: !block.first,
+                epilogue,
+            };
+            // SAFETY: inside the operands, whose lengths `run` has checked; the tile of C is this task's own.
+            unsafe { p.tiles.run(rows.len(), &tile) };
+        }
+    }
+
+    /// Copies a block of `A` to where its tiles find it, if need be.
+    fn copy_a(&self, block: &Block, scratch: &mut [f32]) {
+        let p = self.product;
+        let spec = &p.spec;
+        let (from, tile, tiles) = (self.block_a(block), p.copied_floats(), tiles_in(block.rows.len(), p.tiles.rows));
+        let (len, rows) = (block.k.len(), block.rows.len());
+        let to = scratch[..tiles * tile].as_mut_ptr();
+        match p.copy_a {
+            CopyA::No => {}
+            CopyA::Rows => {
+                for i in 0..tiles {
+                    let rows = tile_rows(rows, tiles, i);
+                    let (from, to) = (from.wrapping_add(rows.start * spec.a[0]), to.wrapping_add(i * tile));
+                    let (from_step, to_step, rows) = (spec.a[0], COPIED_STEP, rows.len());
+                    // SAFETY: the rows are inside A, and the scratch has room for them.
+                    unsafe { (self.copy)(Copy2d { from, from_step, to, to_step, rows, columns: len, padded: len }) };
+                }
+            }
+            CopyA::Columns => {
+                let to_step = p.copied_columns_step();
+                // SAFETY: the block is inside A, and the scratch has room for it.
+                unsafe { (self.columns)(Columns { from, from_step: spec.a[1], len, rows, tiles, to, to_step, tile }) };
+            }
+        }
+    }
+
+    /// Element (0, 0) of a block of `A`.
+    fn block_a(&self, block: &Block) -> *const f32 {
+        let spec = &self.product.spec;
+        self.a.wrapping_add(block.rows.start * spec.a[0] + block.k.start * spec.a[1])
+    }
+
+    /// The next panel of `B`, if its columns lie along memory: their ends come as a surprise to the machine's own
+    /// prefetching, which otherwise does better without being told.
+    fn ahead_b(&self, (panel, k): (usize, Range<usize>)) -> Option<Ahead> {
+        let (spec, width) = (&self.product.spec, self.product.tiles.columns());
+        let columns = (spec.n - panel * width).min(width);
+        let from = self.b.wrapping_add(k.start * spec.b[0] + panel * width * spec.b[1]);
+        match spec.b {
+            _ if k.is_empty() => None,
+            [1, step] => Some(Ahead { from, step, rows: 0..columns, floats: k.len() }),
+            _ => None,
         }
     }
 }

@@ -75,8 +75,17 @@ fn long_sums_are_cut_in_fixed_pieces() {
 }
 
 #[test]
+fn several_blocks_of_rows_panels_and_sums() {
+    // More tiles than a block holds, more panels than a task, two cache blocks of the sum.
+    let (m, n, k) = (560, 70, 330);
+    check(ProductSpec { m, n, k, a: [k, 1], b: [1, k], c: n, act: Some(Activation::Relu) }, true);
+    check(ProductSpec { m, n, k, a: [1, m], b: [n, 1], c: n, act: None }, false);
+    check(ProductSpec { m: 40, n: 300, k, a: [512, 1], b: [1, k], c: 300, act: None }, true);
+}
+
+#[test]
 fn few_rows_are_scalar_products() {
-    for (m, n, k) in [(1, 1, 2), (1, 10, 300), (4, 8, 64), (5, 33, 47), (8, 131, 16)] {
+    for (m, n, k) in [(1, 1, 2), (1, 10, 300), (4, 8, 64), (5, 33, 47), (8, 131, 16), (15, 34, 520)] {
         let spec = ProductSpec { m, n, k, a: [k + 1, 1], b: [1, k], c: n + 1, act: Some(Activation::Relu) };
         assert_eq!(Product::new(spec, SimdLevel::detect(), 2).workspace_bytes(), 0);
         check(spec, true);

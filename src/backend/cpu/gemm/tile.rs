@@ -11,6 +11,7 @@
 
 use crate::backend::cpu::simd::{Routine, Simd, SimdLevel};
 use crate::graph::op::Activation;
+use std::ops::Range;
 
 /// Rows of the largest tile. With 32 registers 14 × 2 sums, two vectors of `B` and one element of `A` fill 31 of them;
 /// the sums are then ready for the next addition long before it comes (2 units × 4 cycles < 28).
@@ -89,6 +90,27 @@ pub struct Tile<'a> {
     pub epilogue: Epilogue,
 }
 
+impl Tile<'_> {
+    /// Element `n` of row `r` of `C`.
+    ///
+    /// # Safety
+    /// The table has this row.
+    #[inline(always)]
+    unsafe fn c_at(&self, r: usize, n: usize) -> *mut f32 {
+        // SAFETY: the caller's promise.
+        self.c.wrapping_add(unsafe { *self.c_rows.get_unchecked(r) } as usize + n)
+    }
+}
+
+/// Spells out what is done for each row: in a loop, which the compiler may not unroll, the sums would have to lie in memory.
+macro_rules! each_row {
+    ($r:ident < $rows:ident => $body:expr) => { each_row!($r $rows $body; 0 1 2 3 4 5 6 7 8 9 10 11 12 13) };
+    ($r:ident $rows:ident $body:expr; $($i:literal)*) => { $(if $i < $rows {
+        let $r: usize = $i;
+        $body
+    })* };
+}
+
 /// [`Tile`] as a routine: rows, vectors.
 struct TileRoutine<const R: usize, const NV: usize>;
 
@@ -101,6 +123,13 @@ impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
         // SAFETY: the caller passes a tile whose addresses are all valid, as [`Tiles::run`] demands.
         unsafe {
             let t = &*t;
+            // What is stored at the end is then in L1, however long the sum takes.
+            for r in 0..R {
+                for v in 0..NV {
+                    s.prefetch_write(t.c_at(r, v * S::LANES));
+                }
+                s.prefetch_write(t.c_at(r, t.n - 1));
+            }
             let mut acc = [[s.zero(); NV]; R];
             for run in t.runs {
                 let mut rows = [t.a; R];
@@ -124,7 +153,7 @@ impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
                     b = b.wrapping_add(t.b_step);
                 }
             }
-            let whole = t.n == NV * S::LANES;
+            let last = t.n - (NV - 1) * S::LANES;
             let mut bias = [s.zero(); NV];
             if !t.epilogue.bias.is_null() {
                 for v in 0..NV {
@@ -132,23 +161,35 @@ impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
                 }
             }
             let (low, high) = (s.splat(t.epilogue.low), s.splat(t.epilogue.high));
-            // One short body for all epilogues: with a branch for each the sums would leave their registers.
-            for r in 0..R {
-                let c = t.c.wrapping_add(*t.c_rows.get_unchecked(r) as usize);
-                for v in 0..NV {
-                    let (c, n) = (c.wrapping_add(v * S::LANES), t.n - v * S::LANES);
-                    let mut x = acc[r][v];
-                    if t.accumulate {
-                        x = s.add(if whole { s.load(c) } else { s.load_part(c, n) }, x);
-                    }
-                    // The sum comes second, so that NaN stays.
-                    x = s.min(high, s.max(low, s.add(x, bias[v])));
-                    if whole {
-                        s.store(c, x);
-                    } else {
-                        s.store_part(c, x, n);
-                    }
+            if last == S::LANES {
+                if t.accumulate {
+                    each_row!(r < R => for v in 0..NV {
+                        acc[r][v] = s.add(s.load(t.c_at(r, v * S::LANES)), acc[r][v]);
+                    });
                 }
+                each_row!(r < R => for v in 0..NV {
+                    // The sum comes second, so that NaN stays.
+                    let x = s.min(high, s.max(low, s.add(acc[r][v], bias[v])));
+                    s.store(t.c_at(r, v * S::LANES), x);
+                });
+            } else {
+                if t.accumulate {
+                    each_row!(r < R => {
+                        for v in 0..NV - 1 {
+                            acc[r][v] = s.add(s.load(t.c_at(r, v * S::LANES)), acc[r][v]);
+                        }
+                        let have = s.load_part(t.c_at(r, (NV - 1) * S::LANES), last);
+                        acc[r][NV - 1] = s.add(have, acc[r][NV - 1]);
+                    });
+                }
+                each_row!(r < R => {
+                    for v in 0..NV - 1 {
+                        let x = s.min(high, s.max(low, s.add(acc[r][v], bias[v])));
+                        s.store(t.c_at(r, v * S::LANES), x);
+                    }
+                    let x = s.min(high, s.max(low, s.add(acc[r][NV - 1], bias[NV - 1])));
+                    s.store_part(t.c_at(r, (NV - 1) * S::LANES), x, last);
+                });
             }
         }
     }
@@ -207,13 +248,25 @@ impl Tiles {
     }
 }
 
-/// Cuts `len` rows in as few tiles of at most `most` rows as possible, all of nearly the same height: two tiles of 8 keep
-/// the units busier than one of 14 and one of 2. Calls `f(start, rows)`.
+/// How many tiles of at most `most` rows it takes for `len` rows.
+#[inline]
+pub fn tiles_in(len: usize, most: usize) -> usize {
+    len.div_ceil(most)
+}
+
+/// Rows of tile `i` of the `count` that `len` rows are cut in, all of nearly the same height: two tiles of 8 keep the
+/// units busier than one of 14 and one of 2.
+#[inline]
+pub fn tile_rows(len: usize, count: usize, i: usize) -> Range<usize> {
+    len * i / count..len * (i + 1) / count
+}
+
+/// Cuts `len` rows in as few tiles of at most `most` rows as possible and calls `f(start, rows)` for each.
 #[inline]
 pub fn for_each_tile(len: usize, most: usize, mut f: impl FnMut(usize, usize)) {
-    let count = len.div_ceil(most);
+    let count = tiles_in(len, most);
     for i in 0..count {
-        let (start, end) = (len * i / count, len * (i + 1) / count);
-        f(start, end - start);
+        let rows = tile_rows(len, count, i);
+        f(rows.start, rows.len());
     }
 }

@@ -37,6 +37,34 @@ unsafe fn first(n: usize) -> __m256i {
     unsafe { _mm256_loadu_si256(MASKS.as_ptr().add(8 - n.min(8)).cast()) }
 }
 
+/// Sum of eight lanes, halves first, as [`Simd::sum`].
+///
+/// # Safety
+/// The machine has AVX2.
+#[inline(always)]
+pub unsafe fn sum8(v: __m256) -> f32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let v = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+        let v = _mm_add_ps(v, _mm_movehl_ps(v, v));
+        _mm_cvtss_f32(_mm_add_ss(v, _mm_movehdup_ps(v)))
+    }
+}
+
+/// Largest of eight lanes.
+///
+/// # Safety
+/// The machine has AVX2.
+#[inline(always)]
+pub unsafe fn max8(v: __m256) -> f32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let v = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+        let v = _mm_max_ps(v, _mm_movehl_ps(v, v));
+        _mm_cvtss_f32(_mm_max_ss(v, _mm_movehdup_ps(v)))
+    }
+}
+
 /// Wraps intrinsics: `self` proves that the machine has them.
 macro_rules! wrap {
     ($($name:ident($($arg:ident),+) = $body:expr;)*) => { $(
@@ -74,6 +102,17 @@ impl Simd for Avx2 {
     unsafe fn store_part(self, p: *mut f32, v: __m256, n: usize) {
         // SAFETY: the caller's promise; lanes that the mask leaves out are not written.
         unsafe { _mm256_maskstore_ps(p, first(n), v) }
+    }
+    #[inline(always)]
+    fn prefetch_write(self, p: *const f32) {
+        // SAFETY: a hint, which reads nothing that the program could see. The intrinsic needs a feature of its own to become
+        // this instruction, which machines without it take for none.
+        unsafe { std::arch::asm!("prefetchw byte ptr [{}]", in(reg) p, options(nostack, preserves_flags, readonly)) }
+    }
+    #[inline(always)]
+    fn prefetch_far(self, p: *const f32) {
+        // SAFETY: as above.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
     }
     #[inline(always)]
     unsafe fn load_bytes(self, p: *const u8) -> __m256 {
@@ -138,5 +177,20 @@ impl Simd for Avx2 {
         gt_or_nan(a, b) = _mm256_or_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a, b), _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a));
         eq(a, b) = _mm256_cmp_ps::<_CMP_EQ_OQ>(a, b);
         select(m, a, b) = _mm256_blendv_ps(b, a, m);
+    }
+    #[inline(always)]
+    fn first(self, v: __m256, n: usize) -> __m256 {
+        // SAFETY: `self` exists only where the machine has AVX2 and FMA.
+        unsafe { _mm256_and_ps(v, _mm256_castsi256_ps(first(n))) }
+    }
+    #[inline(always)]
+    fn sum(self, v: __m256) -> f32 {
+        // SAFETY: as above.
+        unsafe { sum8(v) }
+    }
+    #[inline(always)]
+    fn max_lane(self, v: __m256) -> f32 {
+        // SAFETY: as above.
+        unsafe { max8(v) }
     }
 }

@@ -1,5 +1,6 @@
 //! 512-bit vectors of x86-64, with a mask register for partial ones.
 
+use super::avx2::{max8, sum8};
 use super::{Kernel, Routine, Simd, SimdLevel};
 use std::arch::x86_64::*;
 
@@ -70,6 +71,17 @@ impl Simd for Avx512 {
         unsafe { _mm512_mask_storeu_ps(p, first(n), v) }
     }
     #[inline(always)]
+    fn prefetch_write(self, p: *const f32) {
+        // SAFETY: a hint, which reads nothing that the program could see. The intrinsic needs a feature of its own to become
+        // this instruction, which machines without it take for none.
+        unsafe { std::arch::asm!("prefetchw byte ptr [{}]", in(reg) p, options(nostack, preserves_flags, readonly)) }
+    }
+    #[inline(always)]
+    fn prefetch_far(self, p: *const f32) {
+        // SAFETY: as above.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
+    }
+    #[inline(always)]
     unsafe fn load_bytes(self, p: *const u8) -> __m512 {
         // SAFETY: the caller's promise of 16 bytes.
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast()))) }
@@ -135,5 +147,20 @@ impl Simd for Avx512 {
     fn select(self, m: __mmask16, a: __m512, b: __m512) -> __m512 {
         // SAFETY: `self` exists only where the machine has AVX-512.
         unsafe { _mm512_mask_blend_ps(m, b, a) }
+    }
+    #[inline(always)]
+    fn first(self, v: __m512, n: usize) -> __m512 {
+        // SAFETY: `self` exists only where the machine has AVX-512.
+        unsafe { _mm512_maskz_mov_ps(first(n), v) }
+    }
+    #[inline(always)]
+    fn sum(self, v: __m512) -> f32 {
+        // SAFETY: as above.
+        unsafe { sum8(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v))) }
+    }
+    #[inline(always)]
+    fn max_lane(self, v: __m512) -> f32 {
+        // SAFETY: as above.
+        unsafe { max8(_mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v))) }
     }
 }

@@ -61,6 +61,14 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// `p` is valid for writing them.
     unsafe fn store_part(self, p: *mut f32, v: Self::V, n: usize);
 
+    /// Asks for the cache line at any address, valid or not, to be written soon; only a hint, which does nothing where
+    /// there is no such instruction.
+    #[inline(always)]
+    fn prefetch_write(self, _: *const f32) {}
+    /// Asks for the cache line at any address, valid or not, to be read some time later: into the second-level cache.
+    #[inline(always)]
+    fn prefetch_far(self, _: *const f32) {}
+
     /// Loads `LANES` bytes from any address, as floats.
     ///
     /// # Safety
@@ -133,6 +141,14 @@ pub trait Simd: Copy + Send + Sync + 'static {
         // SAFETY: `LANES <= MAX_LANES`.
         unsafe { self.store(lanes.as_mut_ptr(), v) };
         lanes
+    }
+
+    /// The first `n` lanes; the others are 0, whatever they were.
+    #[inline(always)]
+    fn first(self, v: Self::V, n: usize) -> Self::V {
+        let lanes = self.to_array(v);
+        // SAFETY: the array is as long as the widest vector.
+        unsafe { self.load_part(lanes.as_ptr(), n) }
     }
 
     /// Sum of the lanes: halves are added until one is left.

@@ -73,6 +73,16 @@ impl Simd for Neon {
         }
     }
     #[inline(always)]
+    fn prefetch_write(self, p: *const f32) {
+        // SAFETY: a hint, which reads nothing that the program could see.
+        unsafe { std::arch::asm!("prfm pstl1keep, [{}]", in(reg) p, options(nostack, preserves_flags, readonly)) }
+    }
+    #[inline(always)]
+    fn prefetch_far(self, p: *const f32) {
+        // SAFETY: as above.
+        unsafe { std::arch::asm!("prfm pldl2keep, [{}]", in(reg) p, options(nostack, preserves_flags, readonly)) }
+    }
+    #[inline(always)]
     unsafe fn load_bytes(self, p: *const u8) -> float32x4_t {
         // SAFETY: the caller's promise of four bytes.
         unsafe {

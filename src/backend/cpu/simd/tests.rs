@@ -196,6 +196,35 @@ fn lanes_are_reduced() {
     }
 }
 
+struct Halves;
+
+impl Kernel for Halves {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let x: Vec<f32> = (0..S::LANES).map(|i| (i as f32 * 1.7).sin()).collect();
+        // SAFETY: there are `LANES` floats.
+        let v = unsafe { s.load(x.as_ptr()) };
+        let mut sums = x.clone();
+        while sums.len() > 1 {
+            let half = sums.len() / 2;
+            sums = (0..half).map(|i| sums[i] + sums[half + i]).collect();
+        }
+        assert_eq!(s.sum(v).to_bits(), sums[0].to_bits(), "{}", S::LEVEL);
+        assert_eq!(s.max_lane(v), x.iter().copied().fold(f32::MIN, f32::max), "{}", S::LEVEL);
+        for n in 0..=S::LANES {
+            let kept = s.to_array(s.first(v, n));
+            assert_eq!(kept[..n], x[..n], "{}", S::LEVEL);
+            assert!(kept[n..].iter().all(|&x| x == 0.0), "{} keeps more than {n}", S::LEVEL);
+        }
+    }
+}
+
+#[test]
+fn lanes_are_added_by_halves() {
+    SimdLevel::supported().for_each(|level| level.run(Halves));
+}
+
 #[test]
 fn unknown_levels_are_refused() {
     for level in SimdLevel::supported() {
