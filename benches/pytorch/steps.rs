@@ -1,7 +1,7 @@
 //! The training step on made-up batches: forward, loss, backward, update.
 
 use super::machine::Machine;
-use super::peer::{ALLOCATORS, MODES, Measured, Peer};
+use super::peer::{ALLOCATORS, MODES, Measured, Peer, USUAL_MODES};
 use super::{Options, median};
 use anyhow::{Result, ensure};
 use serde_json::Value;
@@ -92,7 +92,11 @@ fn measure(machine: &Machine, options: &Options, workload: &Workload) -> Result<
         machine.bench(&[&[workload.config, "--set", &batch, "--steps", &steps], more].concat())
     };
     let mut contestants = Vec::new();
-    for mode in MODES.into_iter().filter(|mode| options.mode.is_empty() || options.mode.iter().any(|m| m == mode)) {
+    let usual = options.mode.is_empty();
+    for (number, mode) in MODES.into_iter().enumerate() {
+        if !(usual && number < USUAL_MODES || options.mode.iter().any(|m| m == mode)) {
+            continue;
+        }
         for allocator in ALLOCATORS {
             let start = || Peer::start(machine, options, workload.model, workload.batch, mode, allocator);
             if let Some(peer) = machine.alone(start)? {
