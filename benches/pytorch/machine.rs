@@ -20,6 +20,8 @@ pub struct Machine {
     python: Result<(PathBuf, String), String>,
     /// Variables of PyTorch's processes.
     envs: Vec<(String, String)>,
+    /// The variable that says where PyTorch keeps compiled code.
+    cache: (&'static str, String),
     lock: Option<File>,
 }
 
@@ -39,6 +41,10 @@ impl Machine {
             Some(other) => bail!("PyTorch cannot be held to `{other}`; `--simd` takes avx512 or avx2"),
         };
         envs.extend(variables.iter().map(|(name, value)| (name.to_string(), value.to_string())));
+        // Code that was generated for other instructions has been taken from there, and gone wrong.
+        let level = options.simd.as_deref().unwrap_or("best");
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("inductor-{level}"));
+        let cache = ("TORCHINDUCTOR_CACHE_DIR", cache.to_string_lossy().into_owned());
         let lock = match &options.lock {
             Some(path) => {
                 let file = File::options().create(true).append(true).open(path);
@@ -46,8 +52,14 @@ impl Machine {
             }
             None => None,
         };
-        let mut machine =
-            Machine { threads: options.threads, simd: options.simd.clone(), python: Err(String::new()), envs, lock };
+        let mut machine = Machine {
+            threads: options.threads,
+            simd: options.simd.clone(),
+            python: Err(String::new()),
+            envs,
+            cache,
+            lock,
+        };
         machine.python = find_torch(&options.python).map(|version| (options.python.clone(), version));
         Ok(machine)
     }
@@ -105,6 +117,7 @@ impl Machine {
         command.args(["--threads", &self.threads.to_string()]);
         let threads = self.threads.to_string();
         command.env("OMP_NUM_THREADS", &threads).env("MKL_NUM_THREADS", &threads);
+        command.env(self.cache.0, &self.cache.1);
         command.envs(self.envs.iter().map(|(name, value)| (name, value)));
         Some(command)
     }

@@ -11,9 +11,13 @@ mod peer;
 mod process;
 mod steps;
 
+use anyhow::{Result, ensure};
 use clap::Parser;
 use machine::Machine;
 use std::path::PathBuf;
+
+/// What there is to measure: steps, and whole processes.
+const WORKLOADS: [&str; 6] = ["mnist_cnn_256", "mnist_cnn_64", "mlp_256", "resnet18_128", "first_step", "epoch"];
 
 /// Our training beside PyTorch's on the CPU, in turn on one machine.
 #[derive(Debug, Parser)]
@@ -21,11 +25,11 @@ struct Options {
     /// A Python with PyTorch; for ResNet-18 with torchvision, too
     #[arg(long, value_name = "PATH", default_value = "python3")]
     python: PathBuf,
-    /// Only this workload (repeatable): mnist_cnn_256, mnist_cnn_64, mlp_256, resnet18_128, first_step, epoch
-    #[arg(long, value_name = "NAME")]
+    /// Only this workload (repeatable)
+    #[arg(long, value_name = "NAME", value_parser = WORKLOADS)]
     workload: Vec<String>,
-    /// Only this mode of PyTorch (repeatable): eager, channels_last, compile, compile_channels_last
-    #[arg(long, value_name = "NAME")]
+    /// Only this mode of PyTorch (repeatable)
+    #[arg(long, value_name = "NAME", value_parser = peer::MODES)]
     mode: Vec<String>,
     /// Threads of both
     #[arg(long, value_name = "N", default_value_t = 2)]
@@ -56,12 +60,13 @@ struct Options {
     bench: bool,
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> Result<()> {
     // `cargo test --all-targets` runs this too, and without the flag: building is test enough.
     if !std::env::args().any(|arg| arg == "--bench") {
         return Ok(());
     }
     let options = Options::parse();
+    ensure!(options.rounds > 0, "without a round there is nothing to tell");
     let machine = Machine::new(&options)?;
     println!("{}\n", machine.describe());
     steps::compare(&machine, &options)?;

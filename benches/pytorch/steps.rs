@@ -49,7 +49,8 @@ const WORKLOADS: [Workload; 4] = [
 /// One of PyTorch's modes with what it measured.
 struct Contestant {
     mode: &'static str,
-    peer: Peer,
+    /// None if it has failed.
+    peer: Option<Peer>,
     times: Vec<f64>,
     rss_mib: f64,
 }
@@ -63,8 +64,8 @@ struct Row {
     flops: f64,
     /// GFLOP/s of multiply-adds in registers.
     peak: f64,
-    /// Mode, milliseconds and MiB, for both allocators.
-    theirs: Vec<(&'static str, Vec<(f64, f64)>)>,
+    /// Mode, milliseconds and MiB for both allocators; nothing where it failed.
+    theirs: Vec<(&'static str, Vec<Option<(f64, f64)>>)>,
     /// PyTorch's fastest by ours: the median over rounds, so that a drift of the machine weighs little.
     ratio: Option<f64>,
 }
@@ -99,9 +100,15 @@ fn measure(machine: &Machine, options: &Options, workload: &Workload) -> Result<
         }
         for allocator in ALLOCATORS {
             let start = || Peer::start(machine, options, workload.model, workload.batch, mode, allocator);
-            if let Some(peer) = machine.alone(start)? {
-                contestants.push(Contestant { mode, peer, times: Vec::new(), rss_mib: 0.0 });
-            }
+            let peer = match machine.alone(start) {
+                Ok(None) => continue,
+                Ok(peer) => peer,
+                Err(why) => {
+                    eprintln!("  {mode}, {allocator}, is left out: {why:#}");
+                    None
+                }
+            };
+            contestants.push(Contestant { mode, peer, times: Vec::new(), rss_mib: 0.0 });
         }
     }
     let (profile, _) = machine.alone(|| ours(5, &["--profile"]))?;
@@ -120,8 +127,8 @@ fn measure(machine: &Machine, options: &Options, workload: &Workload) -> Result<
             times.push(number(&step, "step_ms")?);
             mib = mib.max(rss);
             for contestant in &mut contestants {
-                let Measured { step_ms, parameters: theirs, peak_rss_kib } =
-                    contestant.peer.measure(options.seconds)?;
+                let Some(peer) = &mut contestant.peer else { continue };
+                let Measured { step_ms, parameters: theirs, peak_rss_kib } = peer.measure(options.seconds)?;
                 ensure!(parameters == Some(theirs), "{}: {parameters:?} and {theirs} parameters", workload.title);
                 contestant.times.push(step_ms);
                 contestant.rss_mib = peak_rss_kib / 1024.0;
@@ -130,14 +137,15 @@ fn measure(machine: &Machine, options: &Options, workload: &Workload) -> Result<
         })?;
         eprintln!("  round {round} of {}: ours {:.3} ms", options.rounds, times[times.len() - 1]);
     }
-    let best = contestants.iter().min_by(|a, b| median(a.times.clone()).total_cmp(&median(b.times.clone())));
+    let finished = contestants.iter().filter(|c| c.peer.is_some());
+    let best = finished.min_by(|a, b| median(a.times.clone()).total_cmp(&median(b.times.clone())));
     let ratio = best.map(|best| median(best.times.iter().zip(&times).map(|(theirs, ours)| theirs / ours).collect()));
-    let mut theirs: Vec<(&str, Vec<(f64, f64)>)> = Vec::new();
-    for contestant in contestants {
-        let figures = (median(contestant.times), contestant.rss_mib);
-        match theirs.last_mut().filter(|(mode, _)| *mode == contestant.mode) {
+    let mut theirs: Vec<(&str, Vec<_>)> = Vec::new();
+    for Contestant { mode, peer, times, rss_mib } in contestants {
+        let figures = peer.map(|_| (median(times), rss_mib));
+        match theirs.last_mut().filter(|(last, _)| *last == mode) {
             Some((_, list)) => list.push(figures),
-            None => theirs.push((contestant.mode, vec![figures])),
+            None => theirs.push((mode, vec![figures])),
         }
     }
     Ok(Row { title: workload.title, ours_ms: median(times), ours_mib: mib, flops, peak, theirs, ratio })
@@ -149,31 +157,36 @@ fn number(value: &Value, key: &str) -> Result<f64> {
 
 fn print(rows: &[Row], options: &Options) {
     let Options { rounds, seconds, .. } = options;
-    println!("Medians over {rounds} rounds of {seconds} s each; PyTorch with glibc's allocator as it is / tuned.\n");
     let modes: Vec<&str> = rows[0].theirs.iter().map(|(mode, _)| *mode).collect();
+    let allocators = if modes.is_empty() { "" } else { "; PyTorch with glibc's allocator as it is / tuned" };
+    println!("Medians of {rounds} rounds of {seconds} s each{allocators}.\n");
     let torch: String = modes.iter().map(|mode| format!(" | {}", mode.replace('_', " "))).collect();
     let (best, rule) = if modes.is_empty() { ("", "") } else { (" | best / ours", " | ---") };
     println!("| training step, ms | runner{torch}{best} | GFLOP/s | of peak |");
     println!("| --- | ---{}{rule} | --- | --- |", " | ---".repeat(modes.len()));
     let peak = rows.iter().map(|r| r.peak).fold(0.0, f64::max);
     for row in rows {
-        let cell = |list: &[(f64, f64)]| list.iter().map(|(ms, _)| figure(*ms)).collect::<Vec<_>>().join(" / ");
-        let torch: String = row.theirs.iter().map(|(_, list)| format!(" | {}", cell(list))).collect();
+        let torch = cells(row, |(ms, _)| figure(ms));
         let ratio = row.ratio.map_or(String::new(), |r| format!(" | **{r:.2}**"));
         let gflops = row.flops / row.ours_ms / 1e6;
         let share = 100.0 * gflops / peak;
         println!("| {} | {}{torch}{ratio} | {gflops:.0} | {share:.0} % |", row.title, figure(row.ours_ms));
     }
     println!("\nThe peak is that of multiply-adds in registers: {peak:.0} GFLOP/s.\n");
-    println!("| peak resident memory of the process, MiB | runner{} |", torch);
+    println!("| peak resident memory of the process, MiB | runner{torch} |");
     println!("| --- | ---{} |", " | ---".repeat(modes.len()));
     for row in rows {
-        let cell =
-            |list: &[(f64, f64)]| list.iter().map(|(_, mib)| format!("{mib:.0}")).collect::<Vec<_>>().join(" / ");
-        let torch: String = row.theirs.iter().map(|(_, list)| format!(" | {}", cell(list))).collect();
-        println!("| {} | {:.0}{torch} |", row.title, row.ours_mib);
+        println!("| {} | {:.0}{} |", row.title, row.ours_mib, cells(row, |(_, mib)| format!("{mib:.0}")));
     }
     println!();
+}
+
+/// What PyTorch's modes have come to, a cell for each.
+fn cells(row: &Row, show: impl Fn((f64, f64)) -> String) -> String {
+    let cell = |list: &[Option<(f64, f64)>]| {
+        list.iter().map(|figures| figures.map_or("failed".to_string(), &show)).collect::<Vec<_>>().join(" / ")
+    };
+    row.theirs.iter().map(|(_, list)| format!(" | {}", cell(list))).collect()
 }
 
 /// Three digits.
