@@ -2,12 +2,15 @@
 
     python scripts/bench_pytorch.py --model mnist_cnn --batch 256 --threads 2 --mode channels_last --allocator tuned
 
-The batch is made up and the same every time, as in `runner bench`; a step is forward, loss, backward, update.
+The batch is made up and the same every time, as in `runner bench`; a step is forward, loss, backward, update. With
+`--serve` it prints an object when it is warm, and then one for each line with a number of seconds that it reads:
+`cargo bench --bench pytorch` keeps such a process for every mode, idle while another is measured.
 """
 
 import argparse
 import json
 import os
+import resource
 import statistics
 import sys
 import time
@@ -22,15 +25,17 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--hidden", type=int, nargs="*", default=[256, 128], help="widths of the MLP's hidden layers")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--threads", type=int, default=0, help="0: as many as PyTorch takes")
-    parser.add_argument("--mode", choices=["eager", "channels_last", "compile"], default="eager")
+    parser.add_argument("--mode", choices=["eager", "channels_last", "compile", "compile_channels_last"], default="eager")
     parser.add_argument("--allocator", choices=["stock", "tuned"], default="stock", help="tuned: glibc keeps freed memory")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long to measure")
     parser.add_argument("--steps", type=int, default=5, help="the fewest steps to measure")
+    parser.add_argument("--fused", action="store_true", help="the optimizer as one kernel, `fused=True`")
+    parser.add_argument("--serve", action="store_true", help="measure when told to on standard input, until its end")
     return parser.parse_args()
 
 
 def build(args: argparse.Namespace):
-    """Net, input shape, optimizer, loss: as in `configs/`."""
+    """Net, input shape, optimizer, loss, norm to clip gradients to: as in `configs/`."""
     import torch
     from torch import nn
 
@@ -51,10 +56,11 @@ def build(args: argparse.Namespace):
         from torchvision.models import resnet18
 
         net, shape = resnet18(num_classes=10), (3, 32, 32)
+    fused = {"fused": True} if args.fused else {}
     if args.model == "resnet18":
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True)
-        return net, shape, optimizer, nn.CrossEntropyLoss(label_smoothing=0.1)
-    return net, shape, torch.optim.Adam(net.parameters(), lr=1e-3), nn.CrossEntropyLoss()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True, **fused)
+        return net, shape, optimizer, nn.CrossEntropyLoss(label_smoothing=0.1), 1.0
+    return net, shape, torch.optim.Adam(net.parameters(), lr=1e-3, **fused), nn.CrossEntropyLoss(), None
 
 
 def main() -> None:
@@ -68,41 +74,55 @@ def main() -> None:
     torch.manual_seed(1)
     if args.threads:
         torch.set_num_threads(args.threads)
-    net, shape, optimizer, criterion = build(args)
+    net, shape, optimizer, criterion, clip = build(args)
     inputs, targets = torch.randn(args.batch, *shape), torch.randint(10, (args.batch,))
-    if args.mode == "channels_last":
+    if args.mode.endswith("channels_last"):
         net, inputs = net.to(memory_format=torch.channels_last), inputs.to(memory_format=torch.channels_last)
-    forward = torch.compile(net) if args.mode == "compile" else net
+    forward = torch.compile(net) if args.mode.startswith("compile") else net
     net.train()
 
     def step() -> None:
         optimizer.zero_grad()
         criterion(forward(inputs), targets).backward()
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(net.parameters(), clip)
         optimizer.step()
+
+    def measure(seconds: float) -> dict:
+        times = []
+        end = time.perf_counter() + seconds
+        while len(times) < args.steps or time.perf_counter() < end:
+            begin = time.perf_counter()
+            step()
+            times.append(1e3 * (time.perf_counter() - begin))
+        median = statistics.median(times)
+        return {
+            "program": f"PyTorch {torch.__version__}",
+            "device": "cpu",
+            "model": args.model,
+            "batch": args.batch,
+            "threads": torch.get_num_threads(),
+            "mode": args.mode,
+            "allocator": args.allocator,
+            "steps": len(times),
+            "step_ms": round(median, 4),
+            "step_ms_min": round(min(times), 4),
+            "samples_per_s": round(1e3 * args.batch / median, 1),
+            "parameters": sum(p.numel() for p in net.parameters()),
+            "peak_rss_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        }
 
     for _ in range(3):
         step()
-    times = []
-    end = time.perf_counter() + args.seconds
-    while len(times) < args.steps or time.perf_counter() < end:
-        begin = time.perf_counter()
-        step()
-        times.append(1e3 * (time.perf_counter() - begin))
-    median = statistics.median(times)
-    report = {
-        "program": f"PyTorch {torch.__version__}",
-        "device": "cpu",
-        "model": args.model,
-        "batch": args.batch,
-        "threads": torch.get_num_threads(),
-        "mode": args.mode,
-        "allocator": args.allocator,
-        "steps": len(times),
-        "step_ms": round(median, 4),
-        "step_ms_min": round(min(times), 4),
-        "samples_per_s": round(1e3 * args.batch / median, 1),
-    }
-    print(json.dumps(report))
+    if not args.serve:
+        print(json.dumps(measure(args.seconds)))
+        return
+    print(json.dumps({"ready": True}), flush=True)
+    for line in sys.stdin:
+        # The first steps after a pause find the caches cold and the threads asleep.
+        for _ in range(2):
+            step()
+        print(json.dumps(measure(float(line))), flush=True)
 
 
 if __name__ == "__main__":

@@ -181,6 +181,9 @@ pub struct BenchArgs {
     /// Timed steps; on a GPU at least as many in each of five rounds
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub steps: u32,
+    /// Time the evaluation of a batch instead of a training step
+    #[arg(long)]
+    pub eval: bool,
     /// Rows and columns of the matrices, for `matmul`
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=32768))]
     pub n: u32,

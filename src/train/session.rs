@@ -230,13 +230,14 @@ impl Session {
         })
     }
 
-    /// Runs `steps` training steps on the first `len` samples of `batch`, with the update that there is where gradients are
-    /// summed; what was done when ([`Executable::trace`]).
+    /// Runs the program of `kind` on the first `len` samples of `batch`, `steps` times; in training with the update that there
+    /// is where gradients are summed. What was done when ([`Executable::trace`]).
     ///
     /// # Errors
     /// The device failed.
     pub fn trace(
         &mut self,
+        kind: Kind,
         batch: &mut HostBuffer,
         len: usize,
         inputs: StepInputs,
@@ -244,8 +245,8 @@ impl Session {
         detail: Detail,
     ) -> Result<Vec<Span>> {
         self.write_inputs(batch, inputs);
-        let mut programs = vec![self.program(Kind::Train, len)?];
-        programs.extend(self.programs.find(Kind::Update, 0));
+        let mut programs = vec![self.program(kind, len)?];
+        programs.extend(self.programs.find(Kind::Update, 0).filter(|_| kind == Kind::Train));
         self.executable.trace(&programs, batch, steps, detail)
     }
 

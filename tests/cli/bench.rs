@@ -21,6 +21,25 @@ fn a_step_is_timed() {
 }
 
 #[test]
+fn an_evaluation_is_timed() {
+    let place = Place::with(&plain());
+    let sets = "--set data.eval_batch_size=50 --device cpu";
+    let json = place.ok(&format!("bench c.toml --eval --json --steps 3 --profile {sets}")).json();
+    assert!(json["program"] == "eval" && json["batch_size"] == 50, "{json}");
+    let ms = number(&json, "step_ms");
+    assert!((number(&json, "samples_per_s") - 50e3 / ms).abs() <= 1e-6 * 50e3 / ms, "{json}");
+    let ops: Vec<&Value> = json["nodes"].as_array().unwrap().iter().map(|n| &n["op"]).collect();
+    assert!(ops.contains(&&"linear".into()), "{ops:?}");
+    assert!(json["nodes"].as_array().unwrap().iter().all(|n| n["backward"] == false), "no gradients: {ops:?}");
+    let train = place.ok(&format!("bench c.toml --json --steps 2 --profile {sets}")).json();
+    assert!(train["program"] == "train" && train["batch_size"] == 32, "{train}");
+    assert!(train["nodes"].as_array().unwrap().iter().any(|n| n["backward"] == true), "{train}");
+    let text = place.ok(&format!("bench c.toml --eval --steps 2 {sets}")).out;
+    assert!(text.contains("evaluation") && text.lines().count() == 1, "{text}");
+    place.fails("bench matmul --eval", 2);
+}
+
+#[test]
 fn a_profile_tells_of_every_operation() {
     let place = Place::with(&plain());
     let json = place.ok("bench c.toml --steps 2 --profile --json --device cpu").json();

@@ -7,7 +7,7 @@ use runner::config;
 use runner::graph::{NodeId, VarKind};
 use runner::passes::PassOptions;
 use runner::train::made_up;
-use runner::train::programs::{self, Sizes};
+use runner::train::programs::{self, Kind, Sizes};
 use runner::train::session::{Saved, Session, StepInputs};
 
 const CONFIG: &str = r#"
@@ -55,8 +55,8 @@ fn steps(accumulate: usize, detail: Option<Detail>) -> (Session, Vec<Span>, Vec<
     match detail {
         // Twice, so that the second trace begins in the middle of a run.
         Some(detail) => {
-            session.trace(&mut buffer, BATCH, inputs, 3, detail).unwrap();
-            spans = session.trace(&mut buffer, BATCH, inputs, STEPS - 3, detail).unwrap();
+            session.trace(Kind::Train, &mut buffer, BATCH, inputs, 3, detail).unwrap();
+            spans = session.trace(Kind::Train, &mut buffer, BATCH, inputs, STEPS - 3, detail).unwrap();
         }
         None => {
             for _ in 0..STEPS {

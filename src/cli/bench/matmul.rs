@@ -31,6 +31,9 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     if args.trace.is_some() {
         return Err(Failure::Usage("`bench matmul` is one operation: --trace is for a configuration".into()));
     }
+    if args.eval {
+        return Err(Failure::Usage("`bench matmul` has nothing to evaluate: --eval is for a configuration".into()));
+    }
     let n = args.n as usize;
     let open = |device| select(&Wanted::plain(device, args.threads)).map(|selected| selected.backend);
     let mut no_gpu = None;

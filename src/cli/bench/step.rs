@@ -1,8 +1,9 @@
-//! `runner bench CONFIG`: the training step on made-up batches.
+//! `runner bench CONFIG`: the training step, or with `--eval` the evaluation of a batch, on made-up batches.
 
 use super::profile::Profile;
 use super::{Times, WARM_UP, chrome, product};
 use crate::backend::{Backend, Detail, HostBuffer, Span, Track};
+use crate::build::Mode;
 use crate::cli::args::BenchArgs;
 use crate::cli::failure::Failure;
 use crate::cli::memory::resolve_batch;
@@ -11,7 +12,7 @@ use crate::config::values::Precision;
 use crate::graph::DType;
 use crate::train::made_up;
 use crate::train::precision::{half, supported};
-use crate::train::programs::Sizes;
+use crate::train::programs::{Kind, Sizes};
 use crate::train::report::say;
 use crate::train::session::{Session, StepInputs};
 use anyhow::Context;
@@ -38,8 +39,14 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         say(&note);
     }
     let experiment = &loaded.experiment;
-    let batch = experiment.data.loading.batch_size;
-    let sizes = Sizes { train: vec![batch], ..Sizes::default() };
+    let loading = &experiment.data.loading;
+    let (kind, batch, sizes) = if args.eval {
+        let batch = loading.eval_batch_size();
+        (Kind::Eval, batch, Sizes { eval: vec![batch], ..Sizes::default() })
+    } else {
+        let batch = loading.batch_size;
+        (Kind::Train, batch, Sizes { train: vec![batch], ..Sizes::default() })
+    };
     let programs = build(&loaded, &data, &sizes, backend.as_ref())?;
     let plan = programs.plan.clone();
     let mut buffers = Vec::new();
@@ -58,7 +65,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         micro_step: 0,
     };
     let accumulate = experiment.train.accumulate > 1;
-    let mut bench = Bench { session, buffers, batch, inputs, accumulate, losses: Vec::new() };
+    let mut bench = Bench { session, kind, buffers, batch, inputs, accumulate, losses: Vec::new() };
 
     let (times, steps, parts) = if backend.is_asynchronous() {
         let (times, steps) = bench.pipelined(args.steps)?;
@@ -87,6 +94,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         let mut out = json!({
             "config": args.what,
             "device": backend.describe(),
+            "program": if args.eval { "eval" } else { "train" },
             "batch_size": batch,
             "steps": steps,
             "step_ms": times.median,
@@ -108,9 +116,10 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     } else {
         let of = if parts.is_some() { format!("{ROUNDS} rounds of {steps} steps") } else { steps.to_string() };
         let mut text = format!(
-            "{} on {}, batch of {batch}: {:.3} ms a step (median of {of}, {:.3} to {:.3}), {:.0} samples/s\n",
+            "{} on {}, {}batch of {batch}: {:.3} ms a step (median of {of}, {:.3} to {:.3}), {:.0} samples/s\n",
             args.what,
             backend.describe(),
+            if args.eval { "evaluation, " } else { "" },
             times.median,
             times.min,
             times.max,
@@ -137,6 +146,8 @@ fn product_type(precision: Precision, backend: &dyn Backend) -> DType {
 /// A session that steps are run on.
 struct Bench {
     session: Session,
+    /// [`Kind::Train`] or [`Kind::Eval`].
+    kind: Kind,
     buffers: Vec<HostBuffer>,
     batch: usize,
     inputs: StepInputs,
@@ -151,8 +162,12 @@ impl Bench {
         let slot = self.inputs.micro_step as usize % self.buffers.len();
         let buffer = &mut self.buffers[slot];
         self.session.wait_slot(slot)?;
-        self.session.train(slot, buffer, self.batch, self.inputs)?;
-        if self.accumulate {
+        if self.kind == Kind::Eval {
+            self.session.evaluate(slot, buffer, self.batch)?;
+        } else {
+            self.session.train(slot, buffer, self.batch, self.inputs)?;
+        }
+        if self.accumulate && self.kind == Kind::Train {
             self.session.wait_slot(slot)?;
             self.session.update(slot, buffer, self.inputs)?;
         }
@@ -161,6 +176,10 @@ impl Bench {
     }
 
     fn take_losses(&mut self, wait: bool) -> anyhow::Result<()> {
+        if self.kind == Kind::Eval {
+            // An evaluation has no losses of its own: its figures come when all its batches are done.
+            return if wait { self.session.figures(Mode::Eval).map(drop) } else { Ok(()) };
+        }
         self.losses.clear();
         self.session.losses(wait, &mut self.losses)
     }
@@ -193,7 +212,8 @@ impl Bench {
     }
 
     fn trace(&mut self, steps: u32, detail: Detail) -> anyhow::Result<Vec<Span>> {
-        let spans = self.session.trace(&mut self.buffers[0], self.batch, self.inputs, steps as usize, detail)?;
+        let spans =
+            self.session.trace(self.kind, &mut self.buffers[0], self.batch, self.inputs, steps as usize, detail)?;
         self.take_losses(true)?;
         Ok(spans)
     }

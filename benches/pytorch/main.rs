@@ -1,0 +1,88 @@
+//! Our training beside PyTorch's on the CPU, in turn on one machine:
+//!
+//! ```text
+//! RUNNER_TEST_DATA=DIR cargo bench --bench pytorch -- --python venv/bin/python
+//! ```
+//!
+//! prints tables in Markdown; `-- --help` lists the options. Without a Python that has PyTorch it measures ours alone.
+
+mod machine;
+mod peer;
+mod process;
+mod steps;
+
+use anyhow::{Result, ensure};
+use clap::Parser;
+use machine::Machine;
+use std::path::PathBuf;
+
+/// What there is to measure: steps, and whole processes.
+const WORKLOADS: [&str; 6] = ["mnist_cnn_256", "mnist_cnn_64", "mlp_256", "resnet18_128", "first_step", "epoch"];
+
+/// Our training beside PyTorch's on the CPU, in turn on one machine.
+#[derive(Debug, Parser)]
+struct Options {
+    /// A Python with PyTorch; for ResNet-18 with torchvision, too
+    #[arg(long, value_name = "PATH", default_value = "python3")]
+    python: PathBuf,
+    /// Only this workload (repeatable)
+    #[arg(long, value_name = "NAME", value_parser = WORKLOADS)]
+    workload: Vec<String>,
+    /// Only this mode of PyTorch (repeatable)
+    #[arg(long, value_name = "NAME", value_parser = peer::MODES)]
+    mode: Vec<String>,
+    /// Threads of both
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    threads: usize,
+    /// Rounds, in each of which all are measured once; the median of them counts
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    rounds: usize,
+    /// How long each is measured in a round
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    seconds: f64,
+    /// Instructions that both are held to: avx512, avx2
+    #[arg(long, value_name = "LEVEL")]
+    simd: Option<String>,
+    /// PyTorch's optimizer as one kernel, `fused=True`
+    #[arg(long)]
+    fused: bool,
+    /// A variable for PyTorch's processes (repeatable)
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    envs: Vec<String>,
+    /// Folder with `mnist/*.gz`, for whole runs [default: what RUNNER_TEST_DATA says]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Lock this file while measuring, so that other timings on this machine wait
+    #[arg(long, value_name = "FILE")]
+    lock: Option<PathBuf>,
+    /// What `cargo bench` says to every benchmark
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> Result<()> {
+    // `cargo test --all-targets` runs this too, and without the flag: building is test enough.
+    if !std::env::args().any(|arg| arg == "--bench") {
+        return Ok(());
+    }
+    let options = Options::parse();
+    ensure!(options.rounds > 0, "without a round there is nothing to tell");
+    let machine = Machine::new(&options)?;
+    println!("{}\n", machine.describe());
+    steps::compare(&machine, &options)?;
+    process::compare(&machine, &options)
+}
+
+impl Options {
+    /// Whether a workload was asked for.
+    fn wants(&self, name: &str) -> bool {
+        self.workload.is_empty() || self.workload.iter().any(|w| w == name)
+    }
+}
+
+/// The middle of some numbers; for an even count, the mean of the middle two.
+fn median(mut list: Vec<f64>) -> f64 {
+    list.sort_by(f64::total_cmp);
+    let n = list.len();
+    if n.is_multiple_of(2) { (list[n / 2 - 1] + list[n / 2]) / 2.0 } else { list[n / 2] }
+}

@@ -1,0 +1,89 @@
+//! A process of PyTorch's that stands by, idle, until it is told to measure.
+
+use super::Options;
+use super::machine::Machine;
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+/// Ways to run the same step in PyTorch; each with glibc's allocator as it is, and told to keep what is freed. The last is
+/// measured where it is asked for: it has not been the fastest yet.
+pub const MODES: [&str; 4] = ["eager", "channels_last", "compile", "compile_channels_last"];
+
+/// How many of them are measured where none is named.
+pub const USUAL_MODES: usize = 3;
+
+/// See [`MODES`].
+pub const ALLOCATORS: [&str; 2] = ["stock", "tuned"];
+
+/// `scripts/bench_pytorch.py --serve`, warm. Ends when dropped.
+pub struct Peer {
+    child: Child,
+    /// Taken when it is to end.
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+/// What it has measured.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub struct Measured {
+    /// Median over the steps, in milliseconds.
+    pub step_ms: f64,
+    /// Trained numbers of the model.
+    pub parameters: u64,
+    /// Most memory that it ever had, in KiB.
+    pub peak_rss_kib: f64,
+}
+
+impl Peer {
+    /// Starts it and waits until it is warm; `None` without PyTorch.
+    ///
+    /// # Errors
+    /// It does not start, or fails.
+    pub fn start(
+        machine: &Machine,
+        options: &Options,
+        model: &str,
+        batch: &str,
+        mode: &str,
+        allocator: &str,
+    ) -> Result<Option<Peer>> {
+        let args = ["--serve", "--model", model, "--batch", batch, "--mode", mode, "--allocator", allocator];
+        let Some(mut command) = machine.script("bench_pytorch.py", &args) else { return Ok(None) };
+        if options.fused {
+            command.arg("--fused");
+        }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().context("no output of PyTorch's")?);
+        let mut peer = Peer { child, input, output };
+        peer.line().with_context(|| format!("PyTorch, {mode}"))?;
+        Ok(Some(peer))
+    }
+
+    /// Runs steps for so many seconds.
+    ///
+    /// # Errors
+    /// It has failed.
+    pub fn measure(&mut self, seconds: f64) -> Result<Measured> {
+        writeln!(self.input.as_mut().context("PyTorch's process has ended")?, "{seconds}")?;
+        let line = self.line()?;
+        serde_json::from_str(&line).with_context(|| format!("no figures: {line}"))
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        let n = self.output.read_line(&mut line)?;
+        anyhow::ensure!(n > 0, "the process ended before its time");
+        Ok(line)
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // The end of its input is the sign to go; it may have gone already.
+        self.input = None;
+        let _ = self.child.wait();
+    }
+}
