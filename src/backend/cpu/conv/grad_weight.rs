@@ -21,6 +21,9 @@ const PARTIAL_FLOATS: usize = 8 << 20;
 /// Floats of a task's sums that stay in a cache: 256 KiB.
 const CACHED: usize = 64 << 10;
 
+/// Pixels that a piece with such sums has at least.
+const PIECE_PIXELS: usize = 256;
+
 /// Pixels of a part that make up for reading and writing larger sums.
 const LEAST_PIXELS: usize = 784;
 
@@ -78,11 +81,13 @@ impl DenseGradWeight {
         let (inputs, outputs) = (shape.channels / op.groups, shape.outputs / op.groups);
         let taps = shape.kernel[0] * shape.kernel[1];
         let weights = op.groups * taps * inputs * round_up(outputs);
-        let most_pieces = (PARTIAL_FLOATS / weights.max(1)).clamp(1, TASKS);
+        let pixels = shape.output(op).iter().product::<usize>().max(1);
+        // Sums larger than a cache are worth their trips through memory only for some number of pixels.
+        let worth = if weights > CACHED { (shape.images * pixels).div_ceil(PIECE_PIXELS).max(1) } else { TASKS };
+        let most_pieces = (PARTIAL_FLOATS / weights.max(1)).clamp(1, TASKS).min(worth);
         let wanted = TASKS.div_ceil(most_pieces * op.groups);
         let blocks = (1..=wanted).rev().find(|n| inputs.is_multiple_of(*n) && inputs / n >= CHANNEL_BLOCK).unwrap_or(1);
         // Where a task's sums are larger than a cache, each part should have pixels enough to be worth reading them.
-        let pixels = shape.output(op).iter().product::<usize>().max(1);
         let padded =
             (shape.input[0] + op.padding[0] + op.padding[1]) * (shape.input[1] + op.padding[2] + op.padding[3]);
         let images = LEAST_PIXELS.div_ceil(pixels).min(shape.images.div_ceil(most_pieces));

@@ -81,6 +81,8 @@ fn few_pixels_cases() -> Vec<(Conv2d, ConvShape)> {
     vec![
         (conv(one, same, one, 1), shape(17, [1, 1], 20, [3, 3], 35)),
         (conv(one, same, one, 1), shape(9, [2, 2], 16, [3, 3], 50)),
+        (conv(one, same, one, 1), shape(1, [1, 1], 33, [3, 3], 70)),
+        (conv([2, 2], same, one, 1), shape(2, [4, 4], 16, [3, 3], 40)),
         (conv([2, 2], same, one, 1), shape(33, [4, 4], 18, [3, 3], 17)),
         (conv([2, 2], [0; 4], one, 1), shape(8, [2, 2], 70, [1, 1], 16)),
         (conv([3, 4], [3, 2, 0, 1], [2, 1], 1), shape(10, [3, 5], 19, [3, 2], 21)),

@@ -20,9 +20,6 @@ const MOST_OUTPUT: usize = 4;
 /// Most pixels of an input image.
 const MOST_INPUT: usize = 16;
 
-/// Fewest images: they are the rows of the tiles.
-const LEAST_IMAGES: usize = 8;
-
 /// Fewest channels on either side: below, tiles have too few columns.
 const LEAST_CHANNELS: usize = 16;
 
@@ -55,7 +52,7 @@ impl Links {
         let (output, kernel) = (shape.output(op), shape.kernel);
         let (input_pixels, output_pixels): (usize, usize) = (shape.input.iter().product(), output.iter().product());
         let few = input_pixels <= MOST_INPUT && output_pixels <= MOST_OUTPUT;
-        let enough = shape.images >= LEAST_IMAGES && shape.channels.min(shape.outputs) >= LEAST_CHANNELS;
+        let enough = shape.channels.min(shape.outputs) >= LEAST_CHANNELS;
         // Tables hold offsets of 32 bits into one image, or into the batch's pixels of a panel.
         let floats = (input_pixels.max(output_pixels) * shape.images).saturating_mul(shape.channels.max(shape.outputs));
         if op.groups != 1 || !few || !enough || u32::try_from(floats).is_err() {
