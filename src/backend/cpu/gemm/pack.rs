@@ -1,9 +1,7 @@
 //! Copies of operands in the layout that a tile reads: columns side by side, zeros where the last panel has none.
 
-use super::ALIGN;
 use super::tile::tile_rows;
 use crate::backend::cpu::simd::{MAX_LANES, Routine, Simd};
-use std::ops::Range;
 
 /// Arguments of [`CopyRows`].
 #[derive(Clone, Copy)]
@@ -164,37 +162,6 @@ impl Routine for CopyColumns {
                         s.store_part(to.add(n), s.load_part(from.add(n), rows.len() - n), rows.len() - n);
                     }
                 }
-            }
-        }
-    }
-}
-
-/// Arguments of [`PrefetchRows`].
-#[derive(Clone)]
-pub struct Ahead {
-    /// First element.
-    pub from: *const f32,
-    /// Floats from row to row.
-    pub step: usize,
-    /// Rows to ask for.
-    pub rows: Range<usize>,
-    /// Floats in each.
-    pub floats: usize,
-}
-
-/// Asks for rows of floats to be brought into the second-level cache.
-pub struct PrefetchRows;
-
-impl Routine for PrefetchRows {
-    type Args = Ahead;
-
-    #[inline(always)]
-    unsafe fn run<S: Simd>(s: S, p: Ahead) {
-        for row in p.rows {
-            let from = p.from.wrapping_add(row * p.step);
-            let into_line = from.addr() % ALIGN / 4;
-            for i in (0..into_line + p.floats).step_by(ALIGN / 4) {
-                s.prefetch_far(from.wrapping_sub(into_line).wrapping_add(i));
             }
         }
     }

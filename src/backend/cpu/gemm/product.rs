@@ -3,14 +3,13 @@
 //! Blocks, after Goto & van de Geijn (*Anatomy of High-Performance Matrix Multiplication*, 2008): a panel of `B`, a tile's
 //! columns of [`K_BLOCK`] rows, stays in L1 while the tiles of a block of rows sweep over it; the block of `A` (half a
 //! megabyte at 512 bits) stays in L2 while the task goes through its panels. A panel is copied, or transposed, right before
-//! it is used, and what the next one is copied from is asked for while the tiles are at work. A task is a block of rows ×
-//! some panels (× a stretch of the sum).
+//! it is used. A task is a block of rows × some panels (× a stretch of the sum).
 //!
 //! How the sum is cut depends on the shape alone. How rows and columns are shared out may depend on the number of threads:
 //! every element is the same sum in any tile.
 
 use super::dots::{Dots, most_rows};
-use super::pack::{Ahead, Columns, Copy2d, CopyColumns, CopyRows, PackTransposed, Panel, PrefetchRows};
+use super::pack::{Columns, Copy2d, CopyColumns, CopyRows, PackTransposed, Panel};
 use super::sums::AddRows;
 use super::tile::{Epilogue, ONE_RUN, Tile, Tiles, is_fused, tile_rows, tiles_in};
 use super::{ALIGN, round_up, workspace_floats};
@@ -237,7 +236,6 @@ impl Product {
             copy: level.routine::<CopyRows>(),
             columns: level.routine::<CopyColumns>(),
             transpose: level.routine::<PackTransposed>(),
-            prefetch: level.routine::<PrefetchRows>(),
         };
         pool.run(self.row_blocks * self.panel_blocks * self.splits, |task, worker| job.task(task, worker));
         if self.splits > 1 {
@@ -293,7 +291,6 @@ struct Job<'a> {
     copy: unsafe fn(Copy2d),
     columns: unsafe fn(Columns),
     transpose: unsafe fn(Panel),
-    prefetch: unsafe fn(Ahead),
 }
 
 // SAFETY: the pointers are to operands that are only read, and that outlive the run.
@@ -328,33 +325,21 @@ impl Job<'_> {
         let scratch = unsafe { self.scratch.part(worker * p.scratch_floats()..(worker + 1) * p.scratch_floats()) };
         let (scratch_b, scratch_a) = scratch.split_at_mut(p.k_block * p.tiles.columns());
         let stretches = chunks(sum.len(), p.k_block);
-        let stretch = |i: usize| {
-            let range = stretches.range(i);
-            sum.start + range.start..sum.start + range.end
-        };
         // An empty sum has a result as well.
         let count = stretches.count().max(1);
         for i in 0..count {
-            let k = stretch(i);
+            let range = stretches.range(i);
+            let k = sum.start + range.start..sum.start + range.end;
             let block = Block { rows: rows.clone(), k, split, first: i == 0, last: i + 1 == count };
             self.copy_a(&block, scratch_a);
             for panel in panels.clone() {
-                let next =
-                    if panel + 1 < panels.end { (panel + 1, block.k.clone()) } else { (panels.start, stretch(i + 1)) };
-                self.panel(&block, panel, next, scratch_b, scratch_a);
+                self.panel(&block, panel, scratch_b, scratch_a);
             }
         }
     }
 
     /// A block of rows times a panel, added to what `C` holds unless the sum starts here.
-    fn panel(
-        &self,
-        block: &Block,
-        panel: usize,
-        next: (usize, Range<usize>),
-        scratch_b: &mut [f32],
-        scratch_a: &[f32],
-    ) {
+    fn panel(&self, block: &Block, panel: usize, scratch_b: &mut [f32], scratch_a: &[f32]) {
         let p = self.product;
         let (spec, width) = (&p.spec, p.tiles.columns());
         let (n, len) = (panel * width, block.k.len());
@@ -376,7 +361,6 @@ impl Job<'_> {
             }
             (b, b_step) = (to.cast_const(), width);
         }
-        let ahead = self.ahead_b(next);
         let c_step = p.c_rows.get(1).map_or(0, |&step| step as usize);
         let c = self.c.as_ptr().wrapping_add(block.split * p.partial_floats() + block.rows.start * c_step + n);
         let epilogue = match block.last {
@@ -386,11 +370,6 @@ impl Job<'_> {
         };
         for i in 0..count {
             let rows = tile_rows(block.rows.len(), count, i);
-            if let Some(ahead) = &ahead {
-                let rows = tile_rows(ahead.rows.len(), count, i);
-                // SAFETY: only a hint.
-                unsafe { (self.prefetch)(Ahead { rows, ..ahead.clone() }) };
-            }
             let copied = scratch_a[i * p.copied_floats()..].as_ptr();
             let (a, table, a_step) = match p.copy_a {
                 CopyA::No => (self.block_a(block), rows.start, spec.a[1]),
@@ -446,18 +425,5 @@ impl Job<'_> {
     fn block_a(&self, block: &Block) -> *const f32 {
         let spec = &self.product.spec;
         self.a.wrapping_add(block.rows.start * spec.a[0] + block.k.start * spec.a[1])
-    }
-
-    /// The next panel of `B`, if its columns lie along memory: their ends come as a surprise to the machine's own
-    /// prefetching, which otherwise does better without being told.
-    fn ahead_b(&self, (panel, k): (usize, Range<usize>)) -> Option<Ahead> {
-        let (spec, width) = (&self.product.spec, self.product.tiles.columns());
-        let columns = (spec.n - panel * width).min(width);
-        let from = self.b.wrapping_add(k.start * spec.b[0] + panel * width * spec.b[1]);
-        match spec.b {
-            _ if k.is_empty() => None,
-            [1, step] => Some(Ahead { from, step, rows: 0..columns, floats: k.len() }),
-            _ => None,
-        }
     }
 }

@@ -110,11 +110,6 @@ impl Simd for Avx2 {
         unsafe { std::arch::asm!("prefetchw byte ptr [{}]", in(reg) p, options(nostack, preserves_flags, readonly)) }
     }
     #[inline(always)]
-    fn prefetch_far(self, p: *const f32) {
-        // SAFETY: as above.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
-    }
-    #[inline(always)]
     unsafe fn load_bytes(self, p: *const u8) -> __m256 {
         // SAFETY: the caller's promise of 8 bytes.
         unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast()))) }

@@ -77,11 +77,6 @@ impl Simd for Avx512 {
         unsafe { std::arch::asm!("prefetchw byte ptr [{}]", in(reg) p, options(nostack, preserves_flags, readonly)) }
     }
     #[inline(always)]
-    fn prefetch_far(self, p: *const f32) {
-        // SAFETY: as above.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
-    }
-    #[inline(always)]
     unsafe fn load_bytes(self, p: *const u8) -> __m512 {
         // SAFETY: the caller's promise of 16 bytes.
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast()))) }

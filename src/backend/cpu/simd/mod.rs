@@ -65,9 +65,6 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// there is no such instruction.
     #[inline(always)]
     fn prefetch_write(self, _: *const f32) {}
-    /// Asks for the cache line at any address, valid or not, to be read some time later: into the second-level cache.
-    #[inline(always)]
-    fn prefetch_far(self, _: *const f32) {}
 
     /// Loads `LANES` bytes from any address, as floats.
     ///

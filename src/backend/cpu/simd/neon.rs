@@ -78,11 +78,6 @@ impl Simd for Neon {
         unsafe { std::arch::asm!("prfm pstl1keep, [{}]", in(reg) p, options(nostack, preserves_flags, readonly)) }
     }
     #[inline(always)]
-    fn prefetch_far(self, p: *const f32) {
-        // SAFETY: as above.
-        unsafe { std::arch::asm!("prfm pldl2keep, [{}]", in(reg) p, options(nostack, preserves_flags, readonly)) }
-    }
-    #[inline(always)]
     unsafe fn load_bytes(self, p: *const u8) -> float32x4_t {
         // SAFETY: the caller's promise of four bytes.
         unsafe {
