@@ -55,6 +55,9 @@ struct Contestant {
     rss_mib: f64,
 }
 
+/// Milliseconds and MiB of one of PyTorch's modes with either allocator; nothing where it failed.
+type Figures = Vec<Option<(f64, f64)>>;
+
 /// What the rounds have come to.
 struct Row {
     title: &'static str,
@@ -64,8 +67,7 @@ struct Row {
     flops: f64,
     /// GFLOP/s of multiply-adds in registers.
     peak: f64,
-    /// Mode, milliseconds and MiB for both allocators; nothing where it failed.
-    theirs: Vec<(&'static str, Vec<Option<(f64, f64)>>)>,
+    theirs: Vec<(&'static str, Figures)>,
     /// PyTorch's fastest by ours: the median over rounds, so that a drift of the machine weighs little.
     ratio: Option<f64>,
 }
@@ -140,7 +142,7 @@ fn measure(machine: &Machine, options: &Options, workload: &Workload) -> Result<
     let finished = contestants.iter().filter(|c| c.peer.is_some());
     let best = finished.min_by(|a, b| median(a.times.clone()).total_cmp(&median(b.times.clone())));
     let ratio = best.map(|best| median(best.times.iter().zip(&times).map(|(theirs, ours)| theirs / ours).collect()));
-    let mut theirs: Vec<(&str, Vec<_>)> = Vec::new();
+    let mut theirs: Vec<(&str, Figures)> = Vec::new();
     for Contestant { mode, peer, times, rss_mib } in contestants {
         let figures = peer.map(|_| (median(times), rss_mib));
         match theirs.last_mut().filter(|(last, _)| *last == mode) {
