@@ -10,10 +10,11 @@ use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows};
 use crate::backend::cpu::gemm::sums::AddRows;
 use crate::backend::cpu::gemm::tile::{Epilogue, Run, Tile, Tiles, for_each_tile};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
-use crate::backend::cpu::max_pool::pairs::BackwardRow;
+use crate::backend::cpu::max_pool::pairs::{AddPassed, Backward};
 use crate::backend::cpu::simd::SimdLevel;
 use crate::backend::cpu::threads::{Parts, Pool, chunks};
 use crate::graph::op::Conv2d;
+use std::ops::Range;
 
 /// Floats that the tasks' own sums may take together: 32 MiB.
 const PARTIAL_FLOATS: usize = 8 << 20;
@@ -222,8 +223,7 @@ impl DenseGradWeight {
                 if first {
                     bias_sums.fill(0.0);
                 }
-                let rows = dy.chunks(self.groups * self.outputs);
-                self.tiles.level.run(AddRows { rows, sums: bias_sums });
+                self.add_bias(job.dy, dy, &part, bias_sums);
             }
         }
     }
@@ -239,20 +239,44 @@ impl DenseGradWeight {
             }
             Source::Pooled(grad) => grad,
         };
-        let [height, windows] = self.output.map(|side| side / 2);
-        let places = part.images.clone().flat_map(|image| part.rows.clone().map(move |r| (image, r)));
         let spread = &mut spread[..part.images.len() * part.rows.len() * row];
-        for ((image, r), dx) in places.zip(spread.chunks_exact_mut(row)) {
-            if r / 2 >= height {
-                dx.fill(0.0);
-                continue;
+        for (image, dx) in part.images.clone().zip(spread.chunks_exact_mut(part.rows.len() * row)) {
+            let (windows, line) = self.windows(image, part);
+            let grads =
+                grad.dy[windows.clone()].chunks_exact(line.max(1)).zip(grad.index[windows].chunks_exact(line.max(1)));
+            let mut pairs = dx.chunks_exact_mut(2 * row);
+            for ((dy, index), dx) in grads.zip(pairs.by_ref()) {
+                self.tiles.level.run(Backward { dy, index, dx, channels });
             }
-            let start = (image * height + r / 2) * windows * channels;
-            let range = start..start + windows * channels;
-            let (dy, index) = (&grad.dy[range.clone()], &grad.index[range]);
-            self.tiles.level.run(BackwardRow { dy, index, step: channels, row: r % 2, windows, dx, channels });
+            pairs.for_each(|dx| dx.fill(0.0));
+            // A last row that no window reaches.
+            let rest = dx.len() / (2 * row) * 2 * row;
+            dx[rest..].fill(0.0);
         }
         spread
+    }
+
+    /// The elements of the windows of one image in a part, and how many make a row. Parts are of whole windows.
+    fn windows(&self, image: usize, part: &Part) -> (Range<usize>, usize) {
+        let [height, width] = self.output.map(|side| side / 2);
+        let line = width * self.groups * self.outputs;
+        let row = |r: usize| (image * height + (r / 2).min(height)) * line;
+        (row(part.rows.start)..row(part.rows.end), line)
+    }
+
+    /// Adds the part's `dy` to the bias's sums.
+    fn add_bias(&self, source: Source, dy: &[f32], part: &Part, sums: &mut [f32]) {
+        let (level, channels) = (self.tiles.level, self.groups * self.outputs);
+        match source {
+            Source::Plain(_) => level.run(AddRows { rows: dy.chunks(channels), sums }),
+            // There are fewer windows than pixels.
+            Source::Pooled(grad) => {
+                for image in part.images.clone() {
+                    let (windows, _) = self.windows(image, part);
+                    level.run(AddPassed { dy: &grad.dy[windows.clone()], index: &grad.index[windows], sums });
+                }
+            }
+        }
     }
 
     fn add_part(&self, dy: &[f32], part: &Part, group: usize, first: bool, scratch: [&mut [f32]; 2], sums: &mut [f32]) {

@@ -59,6 +59,32 @@ pub fn bounded<S: Simd>(s: S, best: S::V, at: S::V, [low, high]: [S::V; 2], none
     (s.min(high, s.max(low, best)), at)
 }
 
+/// Adds the gradients that pass, pixel by pixel, to sums by channel.
+pub struct AddPassed<'a> {
+    /// Gradient of the maxima.
+    pub dy: &'a [f32],
+    /// Where they lay, or [`NO_GRADIENT`].
+    pub index: &'a [u8],
+    /// The sums.
+    pub sums: &'a mut [f32],
+}
+
+impl Kernel for AddPassed<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let AddPassed { dy, index, sums } = self;
+        let (channels, none) = (sums.len(), s.splat(NO_GRADIENT.into()));
+        for (dy, index) in dy.chunks_exact(channels).zip(index.chunks_exact(channels)) {
+            for i in (0..channels).step_by(S::LANES) {
+                let n = (channels - i).min(S::LANES);
+                let passes = s.select(s.eq(u8::get(s, &index[i..i + n]), none), s.zero(), get(s, dy, i, n));
+                put(s, sums, i, n, s.add(get(s, sums, i, n), passes));
+            }
+        }
+    }
+}
+
 /// The gradient of one row of pixels, the upper or the lower one of a row of windows.
 pub struct BackwardRow<'a> {
     /// Gradient of the maxima, from the first channel that is wanted; pixels are `step` floats apart.
