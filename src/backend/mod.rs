@@ -124,6 +124,12 @@ pub trait Backend: Send + Sync {
         false
     }
 
+    /// True if there are kernels for convolutions joined with the batch normalisation behind them, which pass `fold` makes
+    /// for evaluation.
+    fn folds_norms(&self) -> bool {
+        false
+    }
+
     /// True if products of 32-bit floats can be computed with factors rounded to TF32.
     fn supports_tf32(&self) -> bool {
         false

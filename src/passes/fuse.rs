@@ -46,6 +46,7 @@ pub fn fuse(graph: &mut Graph) {
 fn act_field(op: &mut Op) -> Option<&mut Option<Activation>> {
     match op {
         Op::Conv2d(op) => Some(&mut op.act),
+        Op::Conv2dNorm(op) => Some(&mut op.conv.act),
         Op::Linear(op) => Some(&mut op.act),
         Op::BatchNorm(op) => Some(&mut op.act),
         Op::BatchNormInfer(op) => Some(&mut op.act),

@@ -3,6 +3,7 @@
 //! A pass is a function on a [`crate::graph::Graph`]. They run in the order of [`Pass::ALL`], and the graph is verified
 //! after each.
 
+pub mod fold;
 pub mod fuse;
 pub mod grad;
 pub mod pool;
@@ -26,6 +27,8 @@ pub enum Pass {
     Update,
     /// Removal of what changes nothing.
     Simplify,
+    /// Batch normalisation in evaluation joined with the convolutions before it, where the device has kernels for it.
+    Fold,
     /// Convolutions joined with the max-pooling behind them, where the device has kernels for it.
     Pool,
     /// Activations joined with the operations that make their operands.
@@ -34,8 +37,8 @@ pub enum Pass {
 
 impl Pass {
     /// All passes, in order.
-    pub const ALL: [Pass; 7] =
-        [Pass::Reorder, Pass::Precision, Pass::Grad, Pass::Update, Pass::Simplify, Pass::Pool, Pass::Fuse];
+    pub const ALL: [Pass; 8] =
+        [Pass::Reorder, Pass::Precision, Pass::Grad, Pass::Update, Pass::Simplify, Pass::Fold, Pass::Pool, Pass::Fuse];
 
     /// The name that people use.
     pub fn name(self) -> &'static str {
@@ -45,6 +48,7 @@ impl Pass {
             Pass::Grad => "grad",
             Pass::Update => "update",
             Pass::Simplify => "simplify",
+            Pass::Fold => "fold",
             Pass::Pool => "pool",
             Pass::Fuse => "fuse",
         }
@@ -88,6 +92,7 @@ impl PassOptions {
             match pass {
                 Pass::Reorder => reorder::reorder(graph),
                 Pass::Simplify => simplify::simplify(graph),
+                Pass::Fold => fold::fold(graph),
                 Pass::Pool => pool::pool(graph),
                 Pass::Fuse => fuse::fuse(graph),
                 // These need the precision or the optimizer too; whoever builds a graph calls them.

@@ -94,11 +94,14 @@ fn on(backend: &dyn Backend, options: &PassOptions) -> PassOptions {
     if !backend.fuses_pooling() {
         options.without.push(Pass::Pool);
     }
+    if !backend.folds_norms() {
+        options.without.push(Pass::Fold);
+    }
     options
 }
 
 /// The passes over a graph that has all its operations.
-const LAST_PASSES: [Pass; 3] = [Pass::Simplify, Pass::Pool, Pass::Fuse];
+const LAST_PASSES: [Pass; 4] = [Pass::Simplify, Pass::Fold, Pass::Pool, Pass::Fuse];
 
 /// Builds, differentiates, optimises and plans everything that `sizes` asks for.
 ///

@@ -24,6 +24,7 @@ variants![
     Conv2d,
     Conv2dGradInput,
     Conv2dGradWeight,
+    Conv2dNorm,
     Conv2dMaxPool,
     Conv2dMaxPoolGradInput,
     Conv2dMaxPoolGradWeight,

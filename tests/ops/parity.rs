@@ -177,6 +177,7 @@ fn chosen(backend: &dyn Backend) -> Vec<Case> {
         Op::Conv2dMaxPool(_) | Op::Conv2dMaxPoolGradInput(_) | Op::Conv2dMaxPoolGradWeight(_) => {
             backend.fuses_pooling()
         }
+        Op::Conv2dNorm(_) => backend.folds_norms(),
         _ => true,
     };
     types.flat_map(on).filter(|case| case.name.contains(&wanted) && can(&case.op)).collect()

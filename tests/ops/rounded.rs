@@ -37,6 +37,10 @@ impl Backend for Rounded {
         true
     }
 
+    fn folds_norms(&self) -> bool {
+        true
+    }
+
     fn workspace(&self, _: &Graph, _: &Node) -> usize {
         0
     }

@@ -2,6 +2,7 @@
 
 use super::gemm::product::{Product, ProductSpec};
 use super::gemm::sums::ColumnSums;
+use super::gemm::tile::PerColumn;
 use super::simd::SimdLevel;
 use super::threads::Pool;
 use crate::graph::op::{self, Activation};
@@ -41,8 +42,16 @@ impl LinearKernel {
     }
 
     /// Computes `y [rows, out]`. `workspace` starts at a multiple of 64 bytes.
-    pub fn run(&self, pool: &Pool, x: &[f32], w: &[f32], bias: Option<&[f32]>, y: &mut [f32], workspace: &mut [u8]) {
-        self.product.run(pool, x, w, bias, y, workspace);
+    pub fn run<'a>(
+        &self,
+        pool: &Pool,
+        x: &[f32],
+        w: &[f32],
+        columns: impl Into<PerColumn<'a>>,
+        y: &mut [f32],
+        workspace: &mut [u8],
+    ) {
+        self.product.run(pool, x, w, columns, y, workspace);
     }
 }
 
@@ -129,7 +138,7 @@ mod tests {
                 assert_eq!(kernel.remaining_act(), None);
                 let mut y = vec![f32::NAN; rows * outputs];
                 let mut workspace = Workspace::new(kernel.workspace_bytes());
-                kernel.run(pool, &x, &w, Some(&b), &mut y, workspace.bytes());
+                kernel.run(pool, &x, &w, Some(&b[..]), &mut y, workspace.bytes());
                 y
             });
             for (level, y) in results {

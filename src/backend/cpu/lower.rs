@@ -15,7 +15,7 @@ use super::mean_pool::{MeanPoolGradKernel, MeanPoolKernel, Windows};
 use super::metrics::MetricsKernel;
 use super::normalize::NormalizeKernel;
 use super::optim::{GradNormKernel, OptimizerKernel, UpdateScaleKernel};
-use super::products::{ConvMaxPool, Forward, GradWeight};
+use super::products::{ConvMaxPool, ConvNorm, Forward, GradWeight};
 use super::shape::{Concat, Permute, Slice};
 use super::simd::SimdLevel;
 use super::softmax::{SoftmaxGradKernel, SoftmaxKernel};
@@ -63,6 +63,10 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::Conv2dGradWeight(op) => {
             let kernel = Conv2dGradWeightKernel::new(op, conv_shape(x(0), y(0), x(1)), level, threads);
             Box::new(GradWeight { kernel, bias: op.bias })
+        }
+        Op::Conv2dNorm(op) => {
+            let kernel = Conv2dKernel::new(&op.conv, conv_shape(x(0), x(1), y(0)), level, threads);
+            Box::new(ConvNorm { kernel, op: op.clone(), channels: y(0).last(), level })
         }
         Op::Conv2dMaxPool(op) => {
             let kernel = Conv2dMaxPoolKernel::new(op, conv_shape(x(0), x(1), y(0)), level, threads);

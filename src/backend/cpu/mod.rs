@@ -89,6 +89,10 @@ impl Backend for CpuBackend {
         true
     }
 
+    fn folds_norms(&self) -> bool {
+        true
+    }
+
     fn workspace(&self, graph: &Graph, node: &Node) -> usize {
         lower::lower(graph, node, self.level, self.threads).map_or(0, |k| k.scratch_bytes())
     }

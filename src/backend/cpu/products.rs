@@ -5,9 +5,11 @@ use super::conv::pooled::{
 };
 use super::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel};
 use super::elementwise::activate;
-use super::frame::{Frame, NodeKernel};
+use super::frame::{Frame, NodeKernel, Scratch};
+use super::gemm::tile::PerColumn;
 use super::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel};
 use super::simd::SimdLevel;
+use crate::graph::op::Conv2dNorm;
 
 /// A forward product: operands `x`, `w`, and the bias if there is one.
 pub struct Forward<K> {
@@ -70,6 +72,45 @@ macro_rules! steps {
 
 steps!(LinearKernel, LinearGradInputKernel, LinearGradWeightKernel);
 steps!(Conv2dKernel, Conv2dGradInputKernel, Conv2dGradWeightKernel);
+
+/// A convolution with batch normalisation behind it, as in evaluation.
+pub struct ConvNorm {
+    /// The convolution.
+    pub kernel: Conv2dKernel,
+    /// The operation.
+    pub op: Conv2dNorm,
+    /// Channels of the output.
+    pub channels: usize,
+    /// Instructions.
+    pub level: SimdLevel,
+}
+
+impl NodeKernel for ConvNorm {
+    fn scratch_bytes(&self) -> usize {
+        2 * Scratch::size::<f32>(self.channels) + self.kernel.workspace_bytes()
+    }
+
+    fn run(&self, frame: &Frame<'_>) {
+        let (first, statistic) = (self.op.first_parameter(), self.op.first_statistic());
+        let (mean, variance) = (frame.input::<f32>(statistic), frame.input::<f32>(statistic + 1));
+        let (gamma, beta) = if self.op.affine {
+            (Some(frame.input::<f32>(first)), Some(frame.input::<f32>(first + 1)))
+        } else {
+            (None, None)
+        };
+        let own = self.op.conv.bias.then(|| frame.input::<f32>(2));
+        let mut scratch = frame.scratch();
+        let (scale, shift) = (scratch.take::<f32>(self.channels), scratch.take::<f32>(self.channels));
+        for c in 0..self.channels {
+            scale[c] = 1.0 / (variance[c] + self.op.eps).sqrt() * gamma.map_or(1.0, |gamma| gamma[c]);
+            shift[c] = (own.map_or(0.0, |own| own[c]) - mean[c]) * scale[c] + beta.map_or(0.0, |beta| beta[c]);
+        }
+        let (x, w, y) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
+        let columns = PerColumn { scale: Some(scale), bias: Some(shift) };
+        self.kernel.run(frame.pool(), x, w, columns, y, scratch.bytes());
+        activate(frame.pool(), self.level, self.kernel.remaining_act(), y);
+    }
+}
 
 /// A convolution with max-pooling behind it: operands `x`, `w`, and the bias if there is one.
 pub struct ConvMaxPool {

@@ -19,6 +19,7 @@ mod pool;
 mod shape;
 mod softmax;
 
+use crate::graph::op::{BatchNormInfer, Conv2d, Conv2dNorm};
 use crate::graph::{DType, Graph, Node, Op, ValueId};
 use half::{bf16, f16};
 use std::collections::BTreeMap;
@@ -137,6 +138,7 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::Conv2d(op) => conv::forward(op, x, y),
         Op::Conv2dGradInput(op) => conv::grad_input(op, x, y),
         Op::Conv2dGradWeight(op) => conv::grad_weight(op, x, y),
+        Op::Conv2dNorm(op) => conv_norm(op, x, y),
         Op::Conv2dMaxPool(op) => conv_pool::forward(op, x, y),
         Op::Conv2dMaxPoolGradInput(op) => conv_pool::grad_input(op, x, y),
         Op::Conv2dMaxPoolGradWeight(op) => conv_pool::grad_weight(op, x, y),
@@ -175,6 +177,16 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::OptimizerStep(op) => optim::step(op, x),
         Op::UpdateScale(op) => optim::update_scale(op, x),
     }
+}
+
+/// A convolution and the normalisation behind it, from the parts.
+fn conv_norm(op: &Conv2dNorm, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
+    let (inputs, parameters) = x.split_at(op.first_parameter());
+    let plain = Conv2d { act: None, ..op.conv.clone() };
+    let sums = conv::forward(&plain, inputs, y).remove(0);
+    let mut operands = vec![Tensor { dims: y[0], data: &sums }];
+    operands.extend_from_slice(parameters);
+    norm::batch_norm_infer(&BatchNormInfer { eps: op.eps, affine: op.affine, act: op.conv.act }, &operands)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 mod cast;
 mod conv;
+mod conv_norm;
 mod conv_pool;
 mod dropout;
 mod elementwise;
@@ -20,6 +21,7 @@ mod softmax;
 
 pub use cast::Cast;
 pub use conv::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
+pub use conv_norm::Conv2dNorm;
 pub use conv_pool::{Conv2dMaxPool, Conv2dMaxPoolGradInput, Conv2dMaxPoolGradWeight, NO_GRADIENT};
 pub use dropout::Dropout;
 pub use elementwise::{Activation, ActivationGrad, ActivationOp, Binary, BinaryKind, SumTo};
@@ -176,6 +178,8 @@ ops! {
     Conv2dGradInput(Conv2dGradInput),
     /// Gradient of [`Conv2d`] by weight and bias.
     Conv2dGradWeight(Conv2dGradWeight),
+    /// [`Conv2d`] with the batch normalisation behind it, in evaluation.
+    Conv2dNorm(Conv2dNorm),
     /// [`Conv2d`] with the pooling behind it.
     Conv2dMaxPool(Conv2dMaxPool),
     /// Gradient of [`Conv2dMaxPool`] by its input.

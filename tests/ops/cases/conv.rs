@@ -1,6 +1,6 @@
 use super::ACTIVATIONS;
 use crate::case::{Case, Draw};
-use runner::graph::op::Conv2d;
+use runner::graph::op::{Activation, Conv2d, Conv2dNorm};
 
 const PLAIN: Conv2d = Conv2d { stride: [1, 1], padding: [0; 4], dilation: [1, 1], groups: 1, bias: true, act: None };
 
@@ -39,6 +39,44 @@ fn drawn(number: usize) -> Case {
             return case(name, conv, [n, h, w, channels], [outputs, kernel[0], kernel[1]]);
         }
     }
+}
+
+/// `conv` with batch normalisation behind it, and `act` behind that.
+fn norm(name: &str, conv: Conv2d, affine: bool, x: [usize; 4], [o, kh, kw]: [usize; 3]) -> Case {
+    let (groups, bias) = (conv.groups, conv.bias);
+    let name = format!("{name}, normalised: {x:?}, {o}×{kh}×{kw}, {:?}, affine {affine}", conv.act);
+    Case::new(name, Conv2dNorm { conv, eps: 1e-3, affine }, |d| {
+        let mut operands = vec![d.normal(x), d.normal([o, kh, kw, x[3] / groups])];
+        operands.extend(bias.then(|| d.normal([o])));
+        if affine {
+            operands.extend([d.normal([o]), d.normal([o])]);
+        }
+        operands.extend([d.normal([o]), d.positive([o])]);
+        operands
+    })
+}
+
+/// Every way that a convolution is computed, with normalisation behind it.
+fn normalised() -> Vec<Case> {
+    let plain = Conv2d { bias: false, ..PLAIN };
+    let same = Conv2d { padding: [1; 4], ..PLAIN };
+    let acts = [None, Some(Activation::Relu), Some(Activation::Relu6), Some(Activation::Hardswish)];
+    let mut list = Vec::new();
+    for (act, affine) in acts.into_iter().flat_map(|act| [(act, true), (act, false)]) {
+        let with = |conv: &Conv2d| Conv2d { act, ..conv.clone() };
+        list.extend([
+            norm("direct", with(&same), affine, [2, 7, 5, 3], [19, 3, 3]),
+            norm("1×1", with(&plain), affine, [2, 5, 4, 20], [35, 1, 1]),
+            // A long sum over few rows, in pieces.
+            norm("1×1, few pixels", with(&PLAIN), affine, [1, 5, 4, 1100], [9, 1, 1]),
+            norm("1×1, fewer pixels", with(&PLAIN), affine, [1, 1, 3, 40], [9, 1, 1]),
+            norm("depthwise", with(&Conv2d { groups: 19, ..same.clone() }), affine, [1, 8, 7, 19], [19, 3, 3]),
+            norm("groups", with(&Conv2d { groups: 2, ..same.clone() }), affine, [2, 5, 6, 8], [6, 3, 3]),
+            norm("transforms", with(&same), affine, [2, 12, 14, 24], [35, 3, 3]),
+            norm("few pixels", with(&same), affine, [5, 2, 2, 16], [18, 3, 3]),
+        ]);
+    }
+    list
 }
 
 pub fn cases() -> Vec<Case> {
@@ -90,5 +128,6 @@ pub fn cases() -> Vec<Case> {
             list.push(case);
         }
     }
+    list.extend(normalised());
     list
 }

@@ -4,7 +4,7 @@ use super::patches::{Cut, Part, Patches};
 use super::pooled::{Dest, DestParts, Source, bounds};
 use super::{ConvShape, Direction};
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
-use crate::backend::cpu::gemm::tile::{Epilogue, Tile, Tiles, for_each_tile, is_fused};
+use crate::backend::cpu::gemm::tile::{Epilogue, PerColumn, Tile, Tiles, for_each_tile, is_fused};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
 use crate::backend::cpu::max_pool::pairs::Forward;
 use crate::backend::cpu::simd::SimdLevel;
@@ -36,7 +36,7 @@ pub struct Dense {
 struct Job<'a> {
     source: Source<'a>,
     packed: &'a [f32],
-    bias: Option<&'a [f32]>,
+    columns: PerColumn<'a>,
     dest: DestParts<'a>,
     buffers: Parts<'a, f32>,
 }
@@ -131,12 +131,12 @@ impl Dense {
     }
 
     /// Computes all of `dest`, which is of the kind that the work was laid out for.
-    pub fn run(&self, pool: &Pool, source: Source, w: &[f32], bias: Option<&[f32]>, dest: Dest, workspace: &mut [u8]) {
+    pub fn run(&self, pool: &Pool, source: Source, w: &[f32], columns: PerColumn, dest: Dest, workspace: &mut [u8]) {
         assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
         let floats = workspace_floats(workspace, self.workspace_floats());
         let (packed, buffers) = floats.split_at_mut(self.packed_floats());
         self.pack(pool, w, packed);
-        let job = Job { source, packed, bias, dest: dest.parts(), buffers: Parts::new(buffers) };
+        let job = Job { source, packed, columns, dest: dest.parts(), buffers: Parts::new(buffers) };
         pool.run(self.patches.parts(), |part, worker| self.part(&job, part, worker));
     }
 
@@ -213,10 +213,7 @@ impl Dense {
                         c_rows: &class.c_rows[pixels.clone()],
                         n: (self.to - panel * width).min(width),
                         accumulate: false,
-                        epilogue: Epilogue {
-                            bias: job.bias.map_or(std::ptr::null(), |bias| bias[channel..].as_ptr()),
-                            ..Epilogue::of(act)
-                        },
+                        epilogue: Epilogue::of(act).with(job.columns, channel),
                     };
                     for_each_tile(pixels.len(), self.tiles.rows, |start, rows| {
                         let tile = Tile { a_rows: &tile.a_rows[start..], c_rows: &tile.c_rows[start..], ..tile };

@@ -3,7 +3,7 @@
 use super::patches::{Class, Cut, Part, Patches, TASKS};
 use super::pooled::Source;
 use super::{ConvShape, Direction};
-use crate::backend::cpu::gemm::tile::{Epilogue, is_fused};
+use crate::backend::cpu::gemm::tile::{Epilogue, PerColumn, is_fused};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
 use crate::backend::cpu::simd::{Kernel, Simd, SimdLevel};
 use crate::backend::cpu::threads::{Parts, Pool, chunks};
@@ -68,7 +68,7 @@ impl Depthwise {
         pool: &Pool,
         source: &[f32],
         w: &[f32],
-        bias: Option<&[f32]>,
+        columns: PerColumn,
         dest: &mut [f32],
         workspace: &mut [u8],
     ) {
@@ -83,7 +83,12 @@ impl Depthwise {
                 *to = *from;
             }
         }
-        if let Some(bias) = bias {
+        if let Some(scale) = columns.scale {
+            for row in weights.chunks_exact_mut(width).take(self.taps) {
+                row.iter_mut().zip(scale).for_each(|(w, scale)| *w *= scale);
+            }
+        }
+        if let Some(bias) = columns.bias {
             weights[self.taps * width..][..self.channels].copy_from_slice(&bias[..self.channels]);
         }
         let weights = &*weights;

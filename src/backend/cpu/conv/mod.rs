@@ -15,6 +15,7 @@ pub mod pooled;
 mod tests;
 mod winograd;
 
+use super::gemm::tile::PerColumn;
 use super::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel, LinearShape};
 use super::simd::SimdLevel;
 use super::threads::Pool;
@@ -169,14 +170,23 @@ impl Conv2dKernel {
     ///
     /// # Panics
     /// An operand does not have the length that the shape says.
-    pub fn run(&self, pool: &Pool, x: &[f32], w: &[f32], bias: Option<&[f32]>, y: &mut [f32], workspace: &mut [u8]) {
+    pub fn run<'a>(
+        &self,
+        pool: &Pool,
+        x: &[f32],
+        w: &[f32],
+        columns: impl Into<PerColumn<'a>>,
+        y: &mut [f32],
+        workspace: &mut [u8],
+    ) {
+        let columns = columns.into();
         assert_eq!([x.len(), w.len(), y.len()], self.lens, "lengths of x, w and y");
         match &self.path {
-            PixelPath::Linear(kernel) => kernel.run(pool, x, w, bias, y, workspace),
-            PixelPath::Depthwise(kernel) => kernel.run(pool, x, w, bias, y, workspace),
-            PixelPath::FewPixels(kernel) => kernel.run(pool, x, w, bias, y, workspace),
-            PixelPath::Winograd(kernel) => kernel.run(pool, Source::Plain(x), w, bias, Dest::Plain(y), workspace),
-            PixelPath::Dense(kernel) => kernel.run(pool, Source::Plain(x), w, bias, Dest::Plain(y), workspace),
+            PixelPath::Linear(kernel) => kernel.run(pool, x, w, columns, y, workspace),
+            PixelPath::Depthwise(kernel) => kernel.run(pool, x, w, columns, y, workspace),
+            PixelPath::FewPixels(kernel) => kernel.run(pool, x, w, columns, y, workspace),
+            PixelPath::Winograd(kernel) => kernel.run(pool, Source::Plain(x), w, columns, Dest::Plain(y), workspace),
+            PixelPath::Dense(kernel) => kernel.run(pool, Source::Plain(x), w, columns, Dest::Plain(y), workspace),
         }
     }
 }
@@ -216,10 +226,14 @@ impl Conv2dGradInputKernel {
         assert_eq!([dy.len(), w.len(), dx.len()], self.lens, "lengths of dy, w and dx");
         match &self.path {
             PixelPath::Linear(kernel) => kernel.run(pool, dy, w, dx, workspace),
-            PixelPath::Depthwise(kernel) => kernel.run(pool, dy, w, None, dx, workspace),
-            PixelPath::FewPixels(kernel) => kernel.run(pool, dy, w, None, dx, workspace),
-            PixelPath::Winograd(kernel) => kernel.run(pool, Source::Plain(dy), w, None, Dest::Plain(dx), workspace),
-            PixelPath::Dense(kernel) => kernel.run(pool, Source::Plain(dy), w, None, Dest::Plain(dx), workspace),
+            PixelPath::Depthwise(kernel) => kernel.run(pool, dy, w, PerColumn::default(), dx, workspace),
+            PixelPath::FewPixels(kernel) => kernel.run(pool, dy, w, PerColumn::default(), dx, workspace),
+            PixelPath::Winograd(kernel) => {
+                kernel.run(pool, Source::Plain(dy), w, PerColumn::default(), Dest::Plain(dx), workspace)
+            }
+            PixelPath::Dense(kernel) => {
+                kernel.run(pool, Source::Plain(dy), w, PerColumn::default(), Dest::Plain(dx), workspace)
+            }
         }
     }
 }

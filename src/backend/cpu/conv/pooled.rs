@@ -5,7 +5,7 @@ use super::dense::Dense;
 use super::grad_weight::DenseGradWeight;
 use super::winograd::{Winograd, WinogradGradWeight};
 use super::{ConvShape, Direction};
-use crate::backend::cpu::gemm::tile::Epilogue;
+use crate::backend::cpu::gemm::tile::{Epilogue, PerColumn};
 use crate::backend::cpu::simd::SimdLevel;
 use crate::backend::cpu::threads::{Parts, Pool};
 use crate::graph::op::{self, Activation, Conv2d};
@@ -121,8 +121,8 @@ impl Conv2dMaxPoolKernel {
         assert_eq!(y.len(), index.len(), "a position for each maximum");
         let (source, dest) = (Source::Plain(x), Dest::Pooled(y, index));
         match &self.path {
-            PixelPath::Winograd(kernel) => kernel.run(pool, source, w, bias, dest, workspace),
-            PixelPath::Dense(kernel) => kernel.run(pool, source, w, bias, dest, workspace),
+            PixelPath::Winograd(kernel) => kernel.run(pool, source, w, bias.into(), dest, workspace),
+            PixelPath::Dense(kernel) => kernel.run(pool, source, w, bias.into(), dest, workspace),
         }
     }
 }
@@ -163,8 +163,8 @@ impl Conv2dMaxPoolGradInputKernel {
         assert_eq!(grad.dy.len(), grad.index.len(), "a position for each maximum");
         let (source, dest) = (Source::Pooled(grad), Dest::Plain(dx));
         match &self.path {
-            PixelPath::Winograd(kernel) => kernel.run(pool, source, w, None, dest, workspace),
-            PixelPath::Dense(kernel) => kernel.run(pool, source, w, None, dest, workspace),
+            PixelPath::Winograd(kernel) => kernel.run(pool, source, w, PerColumn::default(), dest, workspace),
+            PixelPath::Dense(kernel) => kernel.run(pool, source, w, PerColumn::default(), dest, workspace),
         }
     }
 }

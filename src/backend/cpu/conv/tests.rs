@@ -182,7 +182,7 @@ fn forward() {
             let kernel = Conv2dKernel::new(&op, s, level, pool.threads());
             assert_eq!(kernel.remaining_act(), None);
             let mut y = vec![f32::NAN; s.y_len(&op)];
-            kernel.run(pool, &x, &w, Some(&b), &mut y, Workspace::new(kernel.workspace_bytes()).bytes());
+            kernel.run(pool, &x, &w, Some(&b[..]), &mut y, Workspace::new(kernel.workspace_bytes()).bytes());
             y
         });
         compare(&sums, results, error, &format!("{op:?} {s:?}"));

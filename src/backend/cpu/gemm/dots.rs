@@ -1,6 +1,7 @@
 //! Products with few rows whose operands both lie along the sum: scalar products, without packing a matrix that would be
 //! read only once.
 
+use super::tile::PerColumn;
 use crate::backend::cpu::simd::{Kernel, Simd};
 use std::ops::Range;
 
@@ -12,7 +13,7 @@ pub const fn most_rows(k: usize) -> usize {
 /// Rows and columns whose sums share their loads.
 const BLOCK: usize = 4;
 
-/// `C[m, n] = min(max(Σ_k A[m, k] · B[n, k] + bias[n], low), high)` for some columns.
+/// `C[m, n] = min(max(Σ_k A[m, k] · B[n, k] · scale[n] + bias[n], low), high)` for some columns.
 pub struct Dots<'a> {
     /// `A`, and floats from row to row.
     pub a: (&'a [f32], usize),
@@ -25,7 +26,7 @@ pub struct Dots<'a> {
     /// Columns to compute.
     pub columns: Range<usize>,
     /// Bias of all columns.
-    pub bias: Option<&'a [f32]>,
+    pub per_column: PerColumn<'a>,
     /// Bounds of the result.
     pub bounds: [f32; 2],
     /// `C`, and floats from row to row.
@@ -74,7 +75,11 @@ impl Kernel for Dots<'_> {
                             let left = self.k - whole;
                             let av = s.load_part(a[i].add(whole), left);
                             let bv = s.load_part(b[j].add(whole), left);
-                            let sum = s.sum(s.fma(av, bv, acc[i][j])) + self.bias.map_or(0.0, |bias| bias[columns[j]]);
+                            let mut sum = s.sum(s.fma(av, bv, acc[i][j]));
+                            if let Some(scale) = self.per_column.scale {
+                                sum *= scale[columns[j]];
+                            }
+                            sum += self.per_column.bias.map_or(0.0, |bias| bias[columns[j]]);
                             let [low, high] = self.bounds;
                             // Comparisons, not `clamp`: NaN stays.
                             let sum = if low > sum { low } else { sum };

@@ -11,7 +11,7 @@
 use super::dots::{Dots, most_rows};
 use super::pack::{Columns, Copy2d, CopyColumns, CopyRows, PackTransposed, Panel};
 use super::sums::AddRows;
-use super::tile::{Epilogue, ONE_RUN, Tile, Tiles, is_fused, tile_rows, tiles_in};
+use super::tile::{Epilogue, ONE_RUN, PerColumn, Tile, Tiles, is_fused, tile_rows, tiles_in};
 use super::{ALIGN, round_up, workspace_floats};
 use crate::backend::cpu::simd::SimdLevel;
 use crate::backend::cpu::threads::{Parts, Pool, chunks};
@@ -39,7 +39,7 @@ const TASKS: usize = 32;
 /// Where the sum is cut for want of other tasks, a piece has at least this many elements.
 const SPLIT_GRAIN: usize = 512;
 
-/// What a product is: `C[m, n] = act(Σ_k A[m, k] · B[k, n] + bias[n])`.
+/// What a product is: `C[m, n] = act(Σ_k A[m, k] · B[k, n] · scale[n] + bias[n])`.
 #[derive(Debug, Clone, Copy)]
 pub struct ProductSpec {
     /// Rows of `A` and `C`.
@@ -123,11 +123,13 @@ impl Product {
         let ends = |blocks: &usize| (blocks * panels * splits).div_ceil(threads) * (tiles_high.div_ceil(*blocks) + 1);
         let fewest = tiles_high.div_ceil(TILES_IN_BLOCK);
         let row_blocks = (fewest..=fewest.max(tiles_high / FEWEST_TILES)).min_by_key(ends).unwrap_or(fewest);
+        // Tables hold offsets of 32 bits.
+        let step = spec.a[0].max(spec.c).max(COPIED_STEP).max(1);
+        let row_blocks = row_blocks.max(spec.m.div_ceil(u32::MAX as usize / step + 1)).max(1);
         let wanted = if threads > 1 { threads * TASKS_PER_THREAD } else { 1 };
         let panel_blocks = panels.min(wanted.div_ceil(row_blocks));
         let highest = spec.m.div_ceil(row_blocks);
         let rows = |step: usize| (0..highest).map(|r| (r * step) as u32).collect();
-        assert!(highest * spec.a[0].max(spec.c) <= u32::MAX as usize, "rows of a product are too long");
         let copy_a = CopyA::of(&spec);
         let a_step = match copy_a {
             CopyA::No => spec.a[0],
@@ -205,8 +207,16 @@ impl Product {
     ///
     /// # Panics
     /// A slice is too short, or the pool has more threads than the product was made for.
-    pub fn run(&self, pool: &Pool, a: &[f32], b: &[f32], bias: Option<&[f32]>, c: &mut [f32], workspace: &mut [u8]) {
-        let spec = &self.spec;
+    pub fn run<'a>(
+        &self,
+        pool: &Pool,
+        a: &[f32],
+        b: &[f32],
+        columns: impl Into<PerColumn<'a>>,
+        c: &mut [f32],
+        workspace: &mut [u8],
+    ) {
+        let (spec, columns) = (&self.spec, columns.into());
         if spec.m == 0 || spec.n == 0 {
             return;
         }
@@ -216,14 +226,13 @@ impl Product {
             assert!(b.len() > (spec.k - 1) * spec.b[0] + (spec.n - 1) * spec.b[1], "B is too short");
         }
         assert!(c.len() >= (spec.m - 1) * spec.c + spec.n, "C is too short");
-        assert!(bias.is_none_or(|bias| bias.len() >= spec.n), "the bias is too short");
+        assert!(columns.has(spec.n), "the bias is too short");
         if self.dots {
-            return self.dots(pool, a, b, bias, Parts::new(c));
+            return self.dots(pool, a, b, columns, Parts::new(c));
         }
         let floats = workspace_floats(workspace, self.workspace_floats());
         let (partial, scratch) = floats.split_at_mut(self.splits * self.partial_floats());
-        let epilogue =
-            Epilogue { bias: bias.map_or(std::ptr::null(), <[f32]>::as_ptr), ..Epilogue::of(self.fused_act()) };
+        let epilogue = Epilogue::of(self.fused_act()).with(columns, 0);
         let target = if self.splits > 1 { Parts::new(&mut *partial) } else { Parts::new(&mut *c) };
         let level = self.tiles.level;
         let job = Job {
@@ -239,11 +248,11 @@ impl Product {
         };
         pool.run(self.row_blocks * self.panel_blocks * self.splits, |task, worker| job.task(task, worker));
         if self.splits > 1 {
-            self.reduce(pool, partial, bias, Parts::new(c));
+            self.reduce(pool, partial, columns, Parts::new(c));
         }
     }
 
-    fn dots(&self, pool: &Pool, a: &[f32], b: &[f32], bias: Option<&[f32]>, c: Parts<f32>) {
+    fn dots(&self, pool: &Pool, a: &[f32], b: &[f32], per_column: PerColumn, c: Parts<f32>) {
         let spec = &self.spec;
         let columns = chunks(spec.n, spec.n.div_ceil(TASKS).next_multiple_of(4));
         let Epilogue { low, high, .. } = Epilogue::of(self.fused_act());
@@ -254,7 +263,7 @@ impl Product {
                 rows: spec.m,
                 k: spec.k,
                 columns: columns.range(task),
-                bias,
+                per_column,
                 bounds: [low, high],
                 c: (c.as_ptr(), spec.c),
             });
@@ -262,7 +271,7 @@ impl Product {
     }
 
     /// Adds up the pieces of the sum, in their order.
-    fn reduce(&self, pool: &Pool, partial: &[f32], bias: Option<&[f32]>, c: Parts<f32>) {
+    fn reduce(&self, pool: &Pool, partial: &[f32], columns: PerColumn, c: Parts<f32>) {
         let (spec, step) = (&self.spec, round_up(self.spec.n));
         let blocks = chunks(spec.m, spec.m.div_ceil(TASKS));
         pool.run(blocks.count(), |task, _| {
@@ -270,11 +279,15 @@ impl Product {
                 // SAFETY: a row belongs to one task.
                 let row = unsafe { c.part(m * spec.c..m * spec.c + spec.n) };
                 let rows = partial[m * step..].chunks(self.partial_floats()).take(self.splits);
-                match bias {
-                    Some(bias) => row.copy_from_slice(&bias[..spec.n]),
-                    None => row.fill(0.0),
+                match (columns.scale, columns.bias) {
+                    (None, Some(bias)) => row.copy_from_slice(&bias[..spec.n]),
+                    _ => row.fill(0.0),
                 }
                 self.tiles.level.run(AddRows { rows, sums: row });
+                if let Some(scale) = columns.scale {
+                    let bias = columns.bias.unwrap_or(&[]).iter().chain(std::iter::repeat(&0.0));
+                    row.iter_mut().zip(scale).zip(bias).for_each(|((x, scale), bias)| *x = *x * scale + bias);
+                }
             }
         });
     }
@@ -363,11 +376,7 @@ impl Job<'_> {
         }
         let c_step = p.c_rows.get(1).map_or(0, |&step| step as usize);
         let c = self.c.as_ptr().wrapping_add(block.split * p.partial_floats() + block.rows.start * c_step + n);
-        let epilogue = match block.last {
-            true if self.epilogue.bias.is_null() => self.epilogue,
-            true => Epilogue { bias: self.epilogue.bias.wrapping_add(n), ..self.epilogue },
-            false => Epilogue::NONE,
-        };
+        let epilogue = if block.last { self.epilogue.from_column(n) } else { Epilogue::NONE };
         for i in 0..count {
             let rows = tile_rows(block.rows.len(), count, i);
             let copied = scratch_a[i * p.copied_floats()..].as_ptr();

@@ -32,9 +32,11 @@ pub struct Run {
 /// The whole sum in one stretch.
 pub const ONE_RUN: &[Run] = &[Run { a: 0, b: 0 }];
 
-/// What is done to a finished sum before it is stored: a bias is added, and the result kept within bounds.
+/// What is done to a finished sum before it is stored: it is scaled, a bias is added, and the result kept within bounds.
 #[derive(Debug, Clone, Copy)]
 pub struct Epilogue {
+    /// `n` floats to multiply by, or null.
+    pub scale: *const f32,
     /// `n` floats to add, or null.
     pub bias: *const f32,
     /// Least result; 0 is ReLU.
@@ -45,7 +47,8 @@ pub struct Epilogue {
 
 impl Epilogue {
     /// Stores the sum as it is.
-    pub const NONE: Epilogue = Epilogue { bias: std::ptr::null(), low: f32::NEG_INFINITY, high: f32::INFINITY };
+    pub const NONE: Epilogue =
+        Epilogue { scale: std::ptr::null(), bias: std::ptr::null(), low: f32::NEG_INFINITY, high: f32::INFINITY };
 
     /// Applies `act`, if it is one that [`is_fused`].
     pub fn of(act: Option<Activation>) -> Epilogue {
@@ -54,6 +57,40 @@ impl Epilogue {
             Some(Activation::Relu6) => Epilogue { low: 0.0, high: 6.0, ..Self::NONE },
             _ => Self::NONE,
         }
+    }
+
+    /// The same with what `columns` says for those from `first` on.
+    pub fn with(self, columns: PerColumn, first: usize) -> Epilogue {
+        let from = |x: Option<&[f32]>| x.map_or(std::ptr::null(), |x| x[first..].as_ptr());
+        Epilogue { scale: from(columns.scale), bias: from(columns.bias), ..self }
+    }
+
+    /// The same from column `first` on.
+    pub fn from_column(self, first: usize) -> Epilogue {
+        let from = |p: *const f32| if p.is_null() { p } else { p.wrapping_add(first) };
+        Epilogue { scale: from(self.scale), bias: from(self.bias), ..self }
+    }
+}
+
+/// What a sum is multiplied by, and what is then added to it, by column.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PerColumn<'a> {
+    /// Factors.
+    pub scale: Option<&'a [f32]>,
+    /// Summands.
+    pub bias: Option<&'a [f32]>,
+}
+
+impl<'a> From<Option<&'a [f32]>> for PerColumn<'a> {
+    fn from(bias: Option<&'a [f32]>) -> Self {
+        PerColumn { scale: None, bias }
+    }
+}
+
+impl PerColumn<'_> {
+    /// True if there are `n` of each that there is.
+    pub fn has(&self, n: usize) -> bool {
+        [self.scale, self.bias].into_iter().flatten().all(|x| x.len() >= n)
     }
 }
 
@@ -154,6 +191,26 @@ impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
                 }
             }
             let last = t.n - (NV - 1) * S::LANES;
+            if t.accumulate && last == S::LANES {
+                each_row!(r < R => for v in 0..NV {
+                    acc[r][v] = s.add(s.load(t.c_at(r, v * S::LANES)), acc[r][v]);
+                });
+            } else if t.accumulate {
+                each_row!(r < R => {
+                    for v in 0..NV - 1 {
+                        acc[r][v] = s.add(s.load(t.c_at(r, v * S::LANES)), acc[r][v]);
+                    }
+                    let have = s.load_part(t.c_at(r, (NV - 1) * S::LANES), last);
+                    acc[r][NV - 1] = s.add(have, acc[r][NV - 1]);
+                });
+            }
+            // Only evaluation has it.
+            if !t.epilogue.scale.is_null() {
+                for v in 0..NV {
+                    let scale = s.load_part(t.epilogue.scale.add(v * S::LANES), t.n - v * S::LANES);
+                    each_row!(r < R => acc[r][v] = s.mul(acc[r][v], scale));
+                }
+            }
             let mut bias = [s.zero(); NV];
             if !t.epilogue.bias.is_null() {
                 for v in 0..NV {
@@ -162,26 +219,12 @@ impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
             }
             let (low, high) = (s.splat(t.epilogue.low), s.splat(t.epilogue.high));
             if last == S::LANES {
-                if t.accumulate {
-                    each_row!(r < R => for v in 0..NV {
-                        acc[r][v] = s.add(s.load(t.c_at(r, v * S::LANES)), acc[r][v]);
-                    });
-                }
                 each_row!(r < R => for v in 0..NV {
                     // The sum comes second, so that NaN stays.
                     let x = s.min(high, s.max(low, s.add(acc[r][v], bias[v])));
                     s.store(t.c_at(r, v * S::LANES), x);
                 });
             } else {
-                if t.accumulate {
-                    each_row!(r < R => {
-                        for v in 0..NV - 1 {
-                            acc[r][v] = s.add(s.load(t.c_at(r, v * S::LANES)), acc[r][v]);
-                        }
-                        let have = s.load_part(t.c_at(r, (NV - 1) * S::LANES), last);
-                        acc[r][NV - 1] = s.add(have, acc[r][NV - 1]);
-                    });
-                }
                 each_row!(r < R => {
                     for v in 0..NV - 1 {
                         let x = s.min(high, s.max(low, s.add(acc[r][v], bias[v])));

@@ -95,7 +95,9 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::Conv2dGradInput(op) => conv::grad_input(cx, op),
         Op::Conv2dGradWeight(op) => conv::grad_weight(cx, op),
         // `CudaExecutable` refuses programs with these, which this backend does not ask for.
-        Op::Conv2dMaxPool(_) | Op::Conv2dMaxPoolGradInput(_) | Op::Conv2dMaxPoolGradWeight(_) => return None,
+        Op::Conv2dMaxPool(_) | Op::Conv2dMaxPoolGradInput(_) | Op::Conv2dMaxPoolGradWeight(_) | Op::Conv2dNorm(_) => {
+            return None;
+        }
         Op::Activation(op) => elementwise::activation(cx, op),
         Op::ActivationGrad(op) => elementwise::activation_grad(cx, op),
         Op::Binary(op) => elementwise::binary(cx, op),

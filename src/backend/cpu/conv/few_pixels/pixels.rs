@@ -4,7 +4,7 @@ use super::Links;
 use crate::backend::cpu::conv::patches::TASKS;
 use crate::backend::cpu::conv::{ConvShape, Direction};
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
-use crate::backend::cpu::gemm::tile::{Epilogue, Run, Tile, Tiles, for_each_tile, is_fused};
+use crate::backend::cpu::gemm::tile::{Epilogue, PerColumn, Run, Tile, Tiles, for_each_tile, is_fused};
 use crate::backend::cpu::gemm::{ALIGN, round_up, workspace_floats};
 use crate::backend::cpu::simd::SimdLevel;
 use crate::backend::cpu::threads::{Chunks, Parts, Pool, chunks};
@@ -118,7 +118,7 @@ impl FewPixels {
         pool: &Pool,
         source: &[f32],
         w: &[f32],
-        bias: Option<&[f32]>,
+        columns: PerColumn,
         dest: &mut [f32],
         workspace: &mut [u8],
     ) {
@@ -147,10 +147,7 @@ impl FewPixels {
                         c_rows: &self.c_rows[first..],
                         n: (self.to - channel).min(width),
                         accumulate: false,
-                        epilogue: Epilogue {
-                            bias: bias.map_or(std::ptr::null(), |bias| bias[channel..].as_ptr()),
-                            ..Epilogue::of(self.act)
-                        },
+                        epilogue: Epilogue::of(self.act).with(columns, channel),
                     };
                     // SAFETY: links lie inside the images and the packed weights, whose panels are whole; a task has its
                     // own images and channels of `dest`.

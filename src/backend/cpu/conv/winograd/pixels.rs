@@ -5,7 +5,7 @@ use super::transforms::{Input, kernel_transform, output_tile};
 use super::{ELEMENTS, Grid};
 use crate::backend::cpu::conv::pooled::{Dest, DestParts, Source, bounds};
 use crate::backend::cpu::conv::{ConvShape, Direction};
-use crate::backend::cpu::gemm::tile::{Epilogue, ONE_RUN, Tile, Tiles, for_each_tile, is_fused};
+use crate::backend::cpu::gemm::tile::{Epilogue, ONE_RUN, PerColumn, Tile, Tiles, for_each_tile, is_fused};
 use crate::backend::cpu::gemm::workspace_floats;
 use crate::backend::cpu::simd::{Kernel, Simd, SimdLevel};
 use crate::backend::cpu::threads::{Parts, Pool};
@@ -81,7 +81,7 @@ impl Winograd {
     ///
     /// # Panics
     /// The source or the destination is of a kind that the work was not laid out for.
-    pub fn run(&self, pool: &Pool, source: Source, w: &[f32], bias: Option<&[f32]>, dest: Dest, workspace: &mut [u8]) {
+    pub fn run(&self, pool: &Pool, source: Source, w: &[f32], columns: PerColumn, dest: Dest, workspace: &mut [u8]) {
         assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
         let floats = workspace_floats(workspace, self.workspace_floats());
         let (weights, rest) = floats.split_at_mut(self.weight_floats());
@@ -114,11 +114,18 @@ impl Winograd {
                 match dest {
                     DestParts::Plain(dest) => {
                         let place = Place { grid, tiles, channel, channels, width };
-                        level.run(Output { place, act: self.act, output, bias, dest });
+                        level.run(Output { place, act: self.act, output, columns, dest });
                     }
                     DestParts::Pooled(y, index) => {
                         let place = Place { grid, tiles, channel, channels, width };
-                        level.run(pooled::Output { place, output, bias, bounds: bounds(self.act), y, index });
+                        level.run(pooled::Output {
+                            place,
+                            output,
+                            bias: columns.bias,
+                            bounds: bounds(self.act),
+                            y,
+                            index,
+                        });
                     }
                 }
             }
@@ -222,7 +229,7 @@ struct Output<'a> {
     place: Place<'a>,
     act: Option<Activation>,
     output: &'a [f32],
-    bias: Option<&'a [f32]>,
+    columns: PerColumn<'a>,
     dest: Parts<'a, f32>,
 }
 
@@ -234,6 +241,7 @@ impl Kernel for Output<'_> {
         let ([height, width], element) = (k.dest, k.element_floats(columns));
         let bounds = Epilogue::of(self.act);
         let (low, high) = (s.splat(bounds.low), s.splat(bounds.high));
+        let Epilogue { scale, bias, .. } = bounds.with(self.columns, channel);
         let mut places = k.places(tiles.start);
         for t in 0..tiles.len() {
             let [image, row, column] = places.step();
@@ -243,14 +251,15 @@ impl Kernel for Output<'_> {
                 // SAFETY: rows of the transformed tiles are whole panels; pixels inside the image belong to one tile, and
                 // these channels of theirs to this call.
                 unsafe {
-                    let bias = self.bias.map_or(s.zero(), |bias| s.load_part(bias.as_ptr().add(channel + c), left));
+                    let bias = if bias.is_null() { s.zero() } else { s.load_part(bias.add(c), left) };
+                    let scale = if scale.is_null() { s.splat(1.0) } else { s.load_part(scale.add(c), left) };
                     let pixels = output_tile(s, self.output.as_ptr().add(t * columns + c), element);
                     for (i, pixel) in pixels.into_iter().enumerate() {
                         let (y, x) = (2 * row + i / 2, 2 * column + i % 2);
                         if y < height && x < width {
                             let at = ((image * height + y) * width + x) * k.to + channel + c;
                             let to = self.dest.as_ptr().add(at);
-                            let value = s.min(high, s.max(low, s.add(pixel, bias)));
+                            let value = s.min(high, s.max(low, s.fma(pixel, scale, bias)));
                             if left >= S::LANES {
                                 s.store(to, value);
                             } else {
