@@ -117,7 +117,7 @@ fn linear(pool: &Pool, level: SimdLevel, shape: LinearShape) {
         format!("linear {rows} x {inputs} -> {outputs}"),
         2.0 * rows as f64 * inputs as f64 * outputs as f64,
         [
-            &mut || forward.run(pool, &x, &w, Some(&b), &mut y, w0.bytes()),
+            &mut || forward.run(pool, &x, &w, Some(&b[..]), &mut y, w0.bytes()),
             &mut || by_input.run(pool, &dy, &w, &mut dx, w1.bytes()),
             &mut || by_weight.run(pool, &x, &dy, &mut dw, Some(&mut db), w2.bytes()),
         ],
@@ -147,7 +147,7 @@ fn conv(pool: &Pool, level: SimdLevel, shape: ConvShape, stride: usize, groups: 
         format!("conv {images}x{side}², {channels} -> {outputs}, {}² /{stride} g{groups}", kernel[0]),
         2.0 * (images * oh * ow) as f64 * w.len() as f64,
         [
-            &mut || forward.run(pool, &x, &w, Some(&b), &mut y, w0.bytes()),
+            &mut || forward.run(pool, &x, &w, Some(&b[..]), &mut y, w0.bytes()),
             &mut || by_input.run(pool, &dy, &w, &mut dx, w1.bytes()),
             &mut || by_weight.run(pool, &x, &dy, &mut dw, Some(&mut db), w2.bytes()),
         ],

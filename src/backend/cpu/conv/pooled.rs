@@ -75,8 +75,8 @@ enum PixelPath {
 }
 
 enum WeightPath {
-    Winograd(WinogradGradWeight),
-    Dense(DenseGradWeight),
+    Winograd(Box<WinogradGradWeight>),
+    Dense(Box<DenseGradWeight>),
 }
 
 /// `y = act(max_pool(x ⋆ w + b))`.
@@ -180,8 +180,8 @@ impl Conv2dMaxPoolGradWeightKernel {
     pub fn new(op: &op::Conv2dMaxPoolGradWeight, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
         let conv = &op.conv;
         let path = match WinogradGradWeight::new(conv, &shape, level, threads) {
-            Some(kernel) => WeightPath::Winograd(kernel),
-            None => WeightPath::Dense(DenseGradWeight::pooled(conv, &shape, level, threads)),
+            Some(kernel) => WeightPath::Winograd(Box::new(kernel)),
+            None => WeightPath::Dense(Box::new(DenseGradWeight::pooled(conv, &shape, level, threads))),
         };
         Conv2dMaxPoolGradWeightKernel { path, lens: [shape.x_len(), pooled_len(&shape, conv), shape.w_len(conv)] }
     }

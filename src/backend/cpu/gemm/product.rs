@@ -1,7 +1,7 @@
 //! Matrix products of any strides, in cache blocks, over the threads of a pool.
 //!
 //! Blocks, after Goto & van de Geijn (*Anatomy of High-Performance Matrix Multiplication*, 2008): a panel of `B`, a tile's
-//! columns of [`K_BLOCK`] rows, stays in L1 while the tiles of a block of rows sweep over it; the block of `A` (half a
+//! columns of `K_BLOCK` rows, stays in L1 while the tiles of a block of rows sweep over it; the block of `A` (half a
 //! megabyte at 512 bits) stays in L2 while the task goes through its panels. A panel is copied, or transposed, right before
 //! it is used. A task is a block of rows × some panels (× a stretch of the sum).
 //!
