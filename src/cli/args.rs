@@ -1,5 +1,7 @@
 //! The command line, as typed.
 
+use crate::passes::{Pass, PassOptions};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -60,6 +62,39 @@ impl Overrides {
     }
 }
 
+/// Which passes make the programs.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Passes {
+    /// Leave out a pass over the graph, to see whether it is at fault, or what it gains (repeatable)
+    #[arg(long, value_name = "PASS", value_parser = optional_pass())]
+    pub without: Vec<Pass>,
+}
+
+impl Passes {
+    /// As the builder of programs takes them.
+    pub fn options(&self) -> PassOptions {
+        PassOptions { without: self.without.clone(), stop_before: None }
+    }
+
+    /// For people: nothing, or ` without pool and fuse`.
+    pub fn note(&self) -> String {
+        match self.names().as_slice() {
+            [] => String::new(),
+            names => format!(" without {}", names.join(" and ")),
+        }
+    }
+
+    /// The names of those that are left out, each once, in the order in which passes run.
+    pub fn names(&self) -> Vec<&'static str> {
+        Pass::OPTIONAL.into_iter().filter(|p| self.without.contains(p)).map(Pass::name).collect()
+    }
+}
+
+/// The name of a pass that may be left out.
+fn optional_pass() -> impl TypedValueParser<Value = Pass> {
+    PossibleValuesParser::new(Pass::OPTIONAL.map(Pass::name)).try_map(|name| Pass::parse(&name).ok_or("no such pass"))
+}
+
 /// How results are printed.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct OutputArgs {
@@ -76,6 +111,9 @@ pub struct TrainArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub overrides: Overrides,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub passes: Passes,
     /// The run's folder [default: runs/NAME/NUMBER]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -104,6 +142,9 @@ pub struct EvalArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub overrides: Overrides,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub passes: Passes,
     /// Which samples
     #[arg(long, value_enum, default_value_t = SplitName::Val)]
     pub split: SplitName,
@@ -137,6 +178,9 @@ pub struct PredictArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub overrides: Overrides,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub passes: Passes,
     /// How many classes to show for each file
     #[arg(long, value_name = "K", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub top: u32,
@@ -159,10 +203,14 @@ pub struct CheckArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub overrides: Overrides,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub passes: Passes,
     /// Print the effective configuration, with the origin of every value
     #[arg(long)]
     pub print: bool,
-    /// Print the graph of the training step instead, as it is after this pass: forward, reorder, grad, update, simplify, fuse
+    /// Print the graph of the training step on the device instead, as it is after this pass: forward, reorder, precision, grad,
+    /// update, simplify, fold, pool, fuse
     #[arg(long, value_name = "PASS")]
     pub graph: Option<String>,
     #[command(flatten)]
@@ -178,6 +226,9 @@ pub struct BenchArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub overrides: Overrides,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub passes: Passes,
     /// Timed steps; on a GPU at least as many in each of five rounds
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub steps: u32,
@@ -251,6 +302,15 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn passes_to_leave_out_are_told_in_their_order() {
+        let words = ["runner", "bench", "a.toml", "--without", "fuse", "--without=reorder", "--without", "fuse"];
+        let Command::Bench(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
+        assert_eq!(args.passes.note(), " without reorder and fuse");
+        assert_eq!(Passes::default().note(), "");
+        assert_eq!(args.passes.options().without, [Pass::Fuse, Pass::Reorder, Pass::Fuse]);
     }
 
     #[test]

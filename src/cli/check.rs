@@ -5,8 +5,10 @@ use super::failure::Failure;
 use super::memory::{require, resolve_batch, table};
 use super::model::{build, describe_data, device, load_config};
 use super::{human_bytes, thousands};
+use crate::backend::Backend;
 use crate::config::diagnostics::to_json;
 use crate::config::{self, Loaded};
+use crate::data::DataSpec;
 use crate::passes::{Pass, PassOptions};
 use crate::train::memory::{MemoryPlan, Use};
 use crate::train::programs::{Kind, Programs, Sizes, graph_after};
@@ -20,19 +22,20 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let mut loaded = load_config(&args.config, &args.overrides.sets())?;
     let backend = device(&loaded.experiment, None)?;
     let data = describe_data(&loaded)?;
-    if let Some(note) = resolve_batch(&mut loaded, &data, backend.as_ref())? {
+    let passes = args.passes.options();
+    if let Some(note) = resolve_batch(&mut loaded, &data, backend.as_ref(), &passes)? {
         say(&note);
     }
     let experiment = &loaded.experiment;
-    let programs = build(&loaded, &data, &Sizes::of_run(experiment, &data), backend.as_ref())?;
+    let programs = build(&loaded, &data, &Sizes::of_run(experiment, &data), backend.as_ref(), &passes)?;
     if let Some(name) = &args.graph {
-        let text = graph(&loaded, &data, name)?;
+        let text = graph(&loaded, &data, backend.as_ref(), passes, name)?;
         show("graph", &text, args.output)?;
     } else if args.print {
         show("config", &config::print_with_origins(&loaded), args.output)?;
     } else {
         let slots = slots(experiment) + if data.val == Some(0) { 0 } else { eval_slots(experiment) };
-        let memory = require(&loaded, &data, &programs.plan, backend.as_ref(), Use::Training, slots)?;
+        let memory = require(&loaded, &data, &programs.plan, backend.as_ref(), Use::Training, slots, &passes)?;
         if args.output.json {
             super::print_json(&as_json(&loaded, &programs, &memory, &backend.describe()))?;
         } else {
@@ -47,8 +50,14 @@ fn show(key: &str, text: &str, output: OutputArgs) -> Result<(), Failure> {
     if output.json { super::print_json(&json!({ key: text })) } else { super::print(text) }
 }
 
-/// The training graph after pass `name` (or `forward`: before any).
-fn graph(loaded: &Loaded, data: &crate::data::DataSpec, name: &str) -> Result<String, Failure> {
+/// The training graph on `backend` after pass `name` (or `forward`: before any), without the passes that `options` leaves out.
+fn graph(
+    loaded: &Loaded,
+    data: &DataSpec,
+    backend: &dyn Backend,
+    options: PassOptions,
+    name: &str,
+) -> Result<String, Failure> {
     let stop_before = match (name, Pass::parse(name)) {
         ("forward", _) => Some(Pass::Reorder),
         (_, Some(pass)) => Pass::ALL.into_iter().find(|p| *p > pass),
@@ -57,8 +66,11 @@ fn graph(loaded: &Loaded, data: &crate::data::DataSpec, name: &str) -> Result<St
             return Err(Failure::Usage(format!("there is no pass `{name}`; choose forward, {}", names.join(", "))));
         }
     };
-    let options = PassOptions { stop_before, ..PassOptions::default() };
-    graph_after(&loaded.experiment, data, &options)
+    if name == Pass::Pool.name() && !backend.fuses_pooling() {
+        say(&format!("note: pass `pool` is not run for {}, which has no kernels for it", backend.describe()));
+    }
+    let options = PassOptions { stop_before, ..options };
+    graph_after(&loaded.experiment, data, backend, &options)
         .map(|g| g.to_string())
         .map_err(|diagnostics| Failure::Config { sources: loaded.sources.clone(), diagnostics })
 }

@@ -21,8 +21,9 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let backend = device(experiment, args.threads)?;
     // Mistakes in the model come before the data is read.
     let spec = describe_data(&model.loaded)?;
+    let passes = args.passes.options();
     let batch = experiment.data.loading.eval_batch_size();
-    build(&model.loaded, &spec, &Sizes { eval: vec![batch], ..Sizes::default() }, backend.as_ref())?;
+    build(&model.loaded, &spec, &Sizes { eval: vec![batch], ..Sizes::default() }, backend.as_ref(), &passes)?;
 
     let mut progress = super::data::Progress::new();
     let samples = input::load(experiment, &mut |e| progress.show(e))?;
@@ -40,8 +41,9 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         )));
     }
     let sizes = Sizes { eval: Sizes::of(batch, Some(split.len()), false), ..Sizes::default() };
-    let programs = build(&model.loaded, &samples.spec, &sizes, backend.as_ref())?;
-    require(&model.loaded, &samples.spec, &programs.plan, backend.as_ref(), Use::Evaluation(split.len()), 0)?;
+    let programs = build(&model.loaded, &samples.spec, &sizes, backend.as_ref(), &passes)?;
+    let what = Use::Evaluation(split.len());
+    require(&model.loaded, &samples.spec, &programs.plan, backend.as_ref(), what, 0, &passes)?;
     let mut session = model.session(programs, backend.as_ref())?;
     let never = AtomicBool::new(false);
     let figures = evaluate(&mut session, backend.as_ref(), split, &eval_options(experiment), &never, |_| {})?

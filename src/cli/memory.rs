@@ -6,6 +6,7 @@ use super::human_bytes;
 use crate::backend::{Backend, DeviceError, DeviceMemory};
 use crate::config::Loaded;
 use crate::data::DataSpec;
+use crate::passes::PassOptions;
 use crate::plan::{MemorySummary, Plan};
 use crate::train::memory::{MemoryPlan, Use, auto_batch, available, largest_batch};
 
@@ -13,7 +14,12 @@ use crate::train::memory::{MemoryPlan, Use, auto_batch, available, largest_batch
 ///
 /// # Errors
 /// Not even one sample fits, or the device failed.
-pub fn resolve_batch(loaded: &mut Loaded, data: &DataSpec, backend: &dyn Backend) -> Result<Option<String>, Failure> {
+pub fn resolve_batch(
+    loaded: &mut Loaded,
+    data: &DataSpec,
+    backend: &dyn Backend,
+    passes: &PassOptions,
+) -> Result<Option<String>, Failure> {
     if !loaded.experiment.data.auto_batch_size {
         return Ok(None);
     }
@@ -24,7 +30,7 @@ pub fn resolve_batch(loaded: &mut Loaded, data: &DataSpec, backend: &dyn Backend
             (data.train.map_or(usual, |n| usual.min(n.max(1))), "the default on the CPU".to_string())
         }
         Some(device) => {
-            let found = auto_batch(experiment, data, backend, device);
+            let found = auto_batch(experiment, data, backend, passes, device);
             // Where there is none, the plan for one sample is refused with its figures.
             (found.unwrap_or(1), format!("for the {} that are free on the device", human_bytes(device.free)))
         }
@@ -33,7 +39,8 @@ pub fn resolve_batch(loaded: &mut Loaded, data: &DataSpec, backend: &dyn Backend
     Ok(Some(format!("batch_size = \"auto\" is {batch}, {why}")))
 }
 
-/// The memory of `plan`, which is for batches as the experiment has them, with `slots` slots on the host.
+/// The memory of `plan`, which is for batches as the experiment has them and made with `passes`, with `slots` slots on
+/// the host.
 ///
 /// # Errors
 /// The device has not enough: what is needed, what is free, and the largest batch that would fit.
@@ -44,12 +51,13 @@ pub fn require(
     backend: &dyn Backend,
     what: Use,
     slots: usize,
+    passes: &PassOptions,
 ) -> Result<MemoryPlan, Failure> {
     let memory = MemoryPlan::new(plan, backend, slots)?;
     if let Some(device) = memory.device
         && !memory.fits()
     {
-        let largest = largest_batch(&loaded.experiment, data, backend, what, available(device));
+        let largest = largest_batch(&loaded.experiment, data, backend, passes, what, available(device));
         return Err(refusal(loaded, &memory, device, backend, what, largest).into());
     }
     Ok(memory)

@@ -93,12 +93,18 @@ pub fn describe_data(loaded: &Loaded) -> Result<DataSpec, Failure> {
         .map_err(|error| Failure::Config { sources: loaded.sources.clone(), diagnostics: vec![error] })
 }
 
-/// Builds the programs, with mistakes shown in the configuration's text.
+/// Builds the programs with the passes of `options`, with mistakes shown in the configuration's text.
 ///
 /// # Errors
 /// Layers, loss or data do not fit each other.
-pub fn build(loaded: &Loaded, data: &DataSpec, sizes: &Sizes, backend: &dyn Backend) -> Result<Programs, Failure> {
-    programs::build(&loaded.experiment, data, sizes, backend, &PassOptions::default())
+pub fn build(
+    loaded: &Loaded,
+    data: &DataSpec,
+    sizes: &Sizes,
+    backend: &dyn Backend,
+    options: &PassOptions,
+) -> Result<Programs, Failure> {
+    programs::build(&loaded.experiment, data, sizes, backend, options)
         .map_err(|diagnostics| Failure::Config { sources: loaded.sources.clone(), diagnostics })
 }
 

@@ -22,7 +22,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     // What the model sees after its transforms.
     let data = DataSpec { input: sample_shape(experiment, &data, false), ..data };
     let sizes = Sizes { predict: vec![1], ..Sizes::default() };
-    let programs = build(&model.loaded, &data, &sizes, backend.as_ref())?;
+    let programs = build(&model.loaded, &data, &sizes, backend.as_ref(), &args.passes.options())?;
     let layout = programs.plan.slot.clone();
     let mut session = model.session(programs, backend.as_ref())?;
     let mut buffer = backend.host_buffer(layout.bytes)?;

@@ -49,6 +49,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     }
     // Mistakes in the model come before the data is read, which may take a download.
     let described = describe_data(&loaded)?;
+    let passes = args.passes.options();
     let name = loaded.experiment.name.clone();
     let found = match &args.resume {
         Some(from) => Some(find_checkpoint(&name, args.out.as_deref(), from.as_deref(), &reporter)?),
@@ -60,11 +61,13 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         let batch = old.experiment.data.loading.batch_size;
         loaded.experiment.set_batch_size(batch);
         reporter.info(&format!("batch_size = \"auto\" is {batch}, as in `{}`", found.1.display()));
-    } else if let Some(note) = resolve_batch(&mut loaded, &described, backend.as_ref())?.filter(|_| !args.quiet) {
+    } else if let Some(note) =
+        resolve_batch(&mut loaded, &described, backend.as_ref(), &passes)?.filter(|_| !args.quiet)
+    {
         say(&note);
     }
     let experiment = &loaded.experiment;
-    let programs = build(&loaded, &described, &Sizes::of_run(experiment, &described), backend.as_ref())?;
+    let programs = build(&loaded, &described, &Sizes::of_run(experiment, &described), backend.as_ref(), &passes)?;
     let resumed = match found {
         Some((found, old)) => {
             tell_changes(&loaded, &old, &found, &reporter)?;
@@ -80,10 +83,10 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     // The files may hold another number of samples than the set is known to have.
     let programs = match (samples.spec.train, samples.spec.val) == (described.train, described.val) {
         true => programs,
-        false => build(&loaded, &samples.spec, &Sizes::of_run(experiment, &samples.spec), backend.as_ref())?,
+        false => build(&loaded, &samples.spec, &Sizes::of_run(experiment, &samples.spec), backend.as_ref(), &passes)?,
     };
     let slots = slots(experiment) + eval_slots(experiment);
-    let planned = require(&loaded, &samples.spec, &programs.plan, backend.as_ref(), Use::Training, slots)?;
+    let planned = require(&loaded, &samples.spec, &programs.plan, backend.as_ref(), Use::Training, slots, &passes)?;
     let task = crate::build::task(experiment);
     let mut session = Session::new(programs, backend.as_ref(), task, experiment.seed)?;
     let mut state = match &resumed {
@@ -197,6 +200,7 @@ fn resume_command(args: &TrainArgs, folder: &Path) -> String {
     let mut words = vec!["runner".to_string(), "train".into(), args.config.display().to_string()];
     let options = args.overrides.set.iter().map(|s| ("--set", s.clone()));
     let options = options.chain(args.overrides.device.iter().map(|d| ("--device", d.clone())));
+    let options = options.chain(args.passes.names().into_iter().map(|p| ("--without", p.to_string())));
     let options = options.chain(args.threads.map(|n| ("--threads", n.to_string())));
     for (option, value) in options {
         words.extend([option.to_string(), value]);
@@ -367,12 +371,13 @@ mod tests {
     #[test]
     fn the_command_to_go_on_with_has_all_that_matters() {
         let words = ["runner", "train", "my c.toml", "--set", "train.epochs=3", "--set", "data.transforms=[]", "-q"];
-        let words = words.iter().chain(&["--threads", "2", "--device", "cpu", "--set", "loss.type='mse'"]);
+        let words =
+            words.iter().chain(&["--threads", "2", "--device", "cpu", "--set", "loss.type='mse'", "--without", "pool"]);
         let Command::Train(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
         assert_eq!(
             resume_command(&args, Path::new("runs/c/1")),
             "runner train 'my c.toml' --set train.epochs=3 --set 'data.transforms=[]' --set 'loss.type='\\''mse'\\''' \
-             --device cpu --threads 2 --resume --out runs/c/1"
+             --device cpu --without pool --threads 2 --resume --out runs/c/1"
         );
     }
 }

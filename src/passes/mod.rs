@@ -40,6 +40,10 @@ impl Pass {
     pub const ALL: [Pass; 8] =
         [Pass::Reorder, Pass::Precision, Pass::Grad, Pass::Update, Pass::Simplify, Pass::Fold, Pass::Pool, Pass::Fuse];
 
+    /// Those that may be left out: without them nothing is computed otherwise, only slower or with more memory. (Without
+    /// [`Pass::Grad`] and [`Pass::Update`] nothing is trained, and [`Pass::Precision`] is a question of the configuration.)
+    pub const OPTIONAL: [Pass; 5] = [Pass::Reorder, Pass::Simplify, Pass::Fold, Pass::Pool, Pass::Fuse];
+
     /// The name that people use.
     pub fn name(self) -> &'static str {
         match self {
@@ -63,7 +67,7 @@ impl Pass {
 /// Which passes run: all of them by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PassOptions {
-    /// Passes that are left out (not [`Pass::Grad`] and [`Pass::Update`], without which nothing is trained).
+    /// Passes that are left out, of those in [`Pass::OPTIONAL`] or [`Pass::Precision`]; others run nevertheless.
     pub without: Vec<Pass>,
     /// Stop before this pass.
     pub stop_before: Option<Pass>,

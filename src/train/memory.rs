@@ -113,11 +113,12 @@ impl Use {
     }
 }
 
-/// The largest batch whose plan takes no more than `budget` bytes of the device; `None` if not even one sample does.
+/// The largest batch whose plan, made with `passes`, takes no more than `budget` bytes of the device; `None` if not even one sample does.
 pub fn largest_batch(
     experiment: &Experiment,
     data: &DataSpec,
     backend: &dyn Backend,
+    passes: &PassOptions,
     what: Use,
     budget: usize,
 ) -> Option<usize> {
@@ -129,7 +130,7 @@ pub fn largest_batch(
             eval: sizes.eval.iter().copied().take(1).collect(),
             ..Sizes::default()
         };
-        let plan = |sizes| programs::build(&experiment, data, sizes, backend, &PassOptions::default());
+        let plan = |sizes| programs::build(&experiment, data, sizes, backend, passes);
         let programs = plan(&sizes).or_else(|_| plan(&whole));
         programs.is_ok_and(|p| backend.demand(&p.plan).total <= budget)
     };
@@ -162,10 +163,11 @@ pub fn auto_batch(
     experiment: &Experiment,
     data: &DataSpec,
     backend: &dyn Backend,
+    passes: &PassOptions,
     device: DeviceMemory,
 ) -> Option<usize> {
     let budget = available(device).saturating_sub(device.free / 10);
-    let largest = largest_batch(experiment, data, backend, Use::Training, budget)?;
+    let largest = largest_batch(experiment, data, backend, passes, Use::Training, budget)?;
     Some(if data.train == Some(largest) { largest } else { round(largest) })
 }
 

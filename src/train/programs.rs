@@ -166,12 +166,18 @@ pub fn build(
     Ok(Programs { plan: Arc::new(plan), rows, precision, kinds })
 }
 
-/// The graph of the training step after the passes that `options` lets run, in the precision that the experiment asks
-/// for, whatever the device: to look into a pass.
+/// The graph of the training step on `backend` after the passes that `options` lets run, but in the precision that the
+/// experiment asks for, whatever the device: to look into a pass.
 ///
 /// # Errors
 /// As [`build()`].
-pub fn graph_after(experiment: &Experiment, data: &DataSpec, options: &PassOptions) -> Result<Graph, Vec<Diagnostic>> {
+pub fn graph_after(
+    experiment: &Experiment,
+    data: &DataSpec,
+    backend: &dyn Backend,
+    options: &PassOptions,
+) -> Result<Graph, Vec<Diagnostic>> {
+    let options = &on(backend, options);
     let mut vars = Variables::new();
     let batch = experiment.data.loading.batch_size;
     let forward = build::forward(experiment, data, &mut vars, batch, Mode::Train)?;

@@ -159,6 +159,54 @@ fn check_prints_what_it_read() {
 }
 
 #[test]
+fn passes_are_left_out_where_that_is_asked_for() {
+    let place = Place::new();
+    let config = repository("configs/mnist_cnn.toml");
+    let graph = |rest: &str| place.ok(&format!("check {} --device cpu --graph {rest}", config.display())).out;
+    let (simplified, pooled, fused) = (graph("simplify"), graph("pool"), graph("fuse"));
+    assert!(pooled.contains("conv2d_max_pool") && !simplified.contains("conv2d_max_pool"), "{pooled}");
+    assert!(fused.lines().count() < pooled.lines().count(), "{fused}");
+    assert_eq!(graph("pool --without pool"), simplified);
+    assert_eq!(graph("fuse --without pool --without fuse"), simplified);
+    assert_eq!(graph("reorder --without reorder"), graph("forward"));
+    let all = graph("fuse --without reorder --without=simplify --without pool --without fuse");
+    assert_eq!(all, graph("update --without reorder"));
+}
+
+#[test]
+fn only_some_passes_can_be_left_out() {
+    let place = Place::with(&plain());
+    for command in ["train c.toml", "eval c.toml", "predict c.toml x.png", "check c.toml", "bench c.toml"] {
+        for name in ["grad", "update", "precision", "pol"] {
+            let told = place.fails(&format!("{command} --without {name}"), 2);
+            assert!(told.contains(name) && told.contains("reorder, simplify, fold, pool, fuse"), "{told}");
+        }
+    }
+    place.fails("bench matmul --without pool", 2);
+}
+
+/// The figures differ by the rounding at most, and the memory that is planned is that of what is run.
+#[test]
+fn training_and_evaluation_go_on_without_passes() {
+    let place = Place::with(&plain());
+    let all = "--without reorder --without simplify --without pool --without fuse";
+    place.ok("train c.toml --out whole --quiet");
+    place.ok(&format!("train c.toml --out half --quiet --set train.max_steps=10 {all}"));
+    place.ok("train c.toml --out half --quiet --resume");
+    let loss = |run: &str| place.metrics(run).last().unwrap()["val_loss"].as_f64().unwrap();
+    let (whole, half) = (loss("whole"), loss("half"));
+    assert!((whole - half).abs() < 1e-4 * whole, "{whole} and {half}");
+    let eval =
+        place.ok(&format!("eval half/last.safetensors --json {all}")).json()["metrics"]["loss"].as_f64().unwrap();
+    assert!((eval - half).abs() < 1e-5 * half, "{eval} and {half}");
+    assert_eq!(place.read("half/config.toml"), place.read("whole/config.toml"), "nothing is kept of it");
+    let cnn = repository("configs/mnist_cnn.toml").display().to_string();
+    let check = |rest: &str| place.ok(&format!("check {cnn} --device cpu --json {rest}")).json();
+    let total = |rest: &str| check(rest)["memory"]["total"].as_u64().unwrap();
+    assert!(total("--without pool") > total(""));
+}
+
+#[test]
 fn devices_and_schema_are_told() {
     let place = Place::new();
     let json = place.ok("devices --json").json();

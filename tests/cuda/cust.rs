@@ -18,6 +18,7 @@ fn training_through_cust_gives_the_bits_of_training_through_cudarc() {
     if !emulator::ready() {
         return;
     }
+    let _turn = emulator::alone();
     // What this program has of `cust` is bound to the driver when it is first asked for.
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     assert_eq!(::cust::CudaApiVersion::get(), Err(::cust::error::CudaError::NotFound));

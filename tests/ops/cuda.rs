@@ -73,14 +73,14 @@ fn products_agree_on_other_architectures() {
     }
 }
 
-/// Through `cust`: right, and the same bits as through `cudarc`.
+/// Through `cust`: right, and the same bits as through `cudarc`. What launches a kernel does not know what it computes, so
+/// one family with launches of several kinds is enough.
 #[cfg(feature = "cust")]
 #[test]
 fn cuda_through_cust_agrees_with_the_reference_and_with_cudarc() {
     if emulator::ready() {
-        check(
-            &[Bindings::Cust, Bindings::Cudarc]
-                .map(|bindings| Box::new(CudaBackend::new(0).unwrap().with_bindings(bindings)) as Box<dyn Backend>),
-        );
+        let backend = |bindings| CudaBackend::new(0).unwrap().with_bindings(bindings);
+        let backends = [Bindings::Cust, Bindings::Cudarc].map(|b| Box::new(backend(b)) as Box<dyn Backend>);
+        check_some(&backends, |case| case.name.contains("norm"));
     }
 }

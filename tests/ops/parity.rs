@@ -12,8 +12,8 @@ use runner::backend::{Backend, Executable, HostBuffer};
 use runner::graph::op::{Conv2d, Conv2dMaxPool, Linear};
 use runner::graph::{DType, Graph, Node, Op, Role, ValueId};
 use runner::plan::Plan;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
 /// Error allowed to arithmetic in 32-bit floats, relative to the numbers that it adds up.
 const TOLERANCE: f64 = 1e-5;
@@ -30,17 +30,19 @@ fn tolerance(dtype: DType) -> f64 {
 
 /// The bytes of `data` as elements of type `dtype`.
 pub fn encode(dtype: DType, data: &[f64]) -> Vec<u8> {
-    let one = |v: &f64| match dtype {
-        DType::F32 => (*v as f32).to_ne_bytes().to_vec(),
-        DType::BF16 => bf16::from_f64(*v).to_ne_bytes().to_vec(),
-        DType::F16 => f16::from_f64(*v).to_ne_bytes().to_vec(),
-        DType::F64 => v.to_ne_bytes().to_vec(),
-        DType::U8 => vec![*v as u8],
-        DType::U32 => (*v as u32).to_ne_bytes().to_vec(),
-        DType::I32 => (*v as i32).to_ne_bytes().to_vec(),
-        DType::I64 => (*v as i64).to_ne_bytes().to_vec(),
-    };
-    data.iter().flat_map(one).collect()
+    fn write<const N: usize>(data: &[f64], f: impl Fn(f64) -> [u8; N]) -> Vec<u8> {
+        data.iter().flat_map(|v| f(*v)).collect()
+    }
+    match dtype {
+        DType::F32 => write(data, |v| (v as f32).to_ne_bytes()),
+        DType::BF16 => write(data, |v| bf16::from_f64(v).to_ne_bytes()),
+        DType::F16 => write(data, |v| f16::from_f64(v).to_ne_bytes()),
+        DType::F64 => write(data, f64::to_ne_bytes),
+        DType::U8 => write(data, |v| [v as u8]),
+        DType::U32 => write(data, |v| (v as u32).to_ne_bytes()),
+        DType::I32 => write(data, |v| (v as i32).to_ne_bytes()),
+        DType::I64 => write(data, |v| (v as i64).to_ne_bytes()),
+    }
 }
 
 /// The elements of type `dtype` in `bytes`.
@@ -138,23 +140,57 @@ fn allowed(graph: &Graph, node: &Node, operands: &Values, written: ValueId, expe
     values[&written].iter().map(|s| 2.0 * tolerance * s).collect()
 }
 
+/// What a node is to write, and the error allowed to each element of it.
+struct Expected(Vec<(ValueId, (Vec<f64>, Vec<f64>))>);
+
+impl Expected {
+    /// What `node` writes on `operands`.
+    fn new(graph: &Graph, node: &Node, operands: &Values) -> Self {
+        let mut single = graph.clone();
+        single.nodes = vec![node.clone()];
+        let mut values = operands.clone();
+        evaluate(&single, &mut values);
+        let updated = node.op.rules().mutates(node.inputs.len()).into_iter().map(|m| node.inputs[m]);
+        let one = |written: ValueId| {
+            let expected = values[&written].clone();
+            let allowed = allowed(graph, node, operands, written, &expected);
+            (written, (expected, allowed))
+        };
+        Expected(node.outputs.iter().copied().chain(updated).map(one).collect())
+    }
+}
+
+/// The number of a node in the case of that name.
+type Key = (String, usize);
+
+/// What a node is to write, made once for all tests of this binary: most of their time would go into making it again for
+/// every backend.
+fn shared(key: Key, make: impl FnOnce() -> Expected) -> Arc<Expected> {
+    type Cell = Arc<OnceLock<Arc<Expected>>>;
+    static KNOWN: LazyLock<Mutex<HashMap<Key, Cell>>> = LazyLock::new(Mutex::default);
+    let cell = KNOWN.lock().unwrap().entry(key).or_default().clone();
+    // The map is free meanwhile; whoever wants the same waits.
+    cell.get_or_init(|| Arc::new(make())).clone()
+}
+
 /// Compares what a backend has computed with the reference. Each node is judged by itself, on the operands that the backend
 /// gave it, so that no error is excused by an earlier one.
 fn compare(case: &Case, built: &Built, found: &BTreeMap<ValueId, Vec<u8>>) -> Result<(), String> {
     let found = |id: ValueId| decode(built.graph.value(id).dtype, &found[&id]);
     let mut known = built.values.clone();
-    for node in &built.graph.nodes {
-        let mut single = built.graph.clone();
-        single.nodes = vec![node.clone()];
+    let mut computed = BTreeSet::new();
+    for (at, node) in built.graph.nodes.iter().enumerate() {
         let operands: Values = node.inputs.iter().map(|i| (*i, known[i].clone())).collect();
-        let mut expected = operands.clone();
-        evaluate(&single, &mut expected);
-        let updated = node.op.rules().mutates(node.inputs.len()).into_iter().map(|m| node.inputs[m]);
-        for written in node.outputs.iter().copied().chain(updated) {
-            let (found, expected) = (found(written), &expected[&written]);
-            let allowed = allowed(&built.graph, node, &operands, written, expected);
+        // On operands that no node has written, every backend is to give the same.
+        let expected = match node.inputs.iter().any(|i| computed.contains(i)) {
+            false => shared((case.name.clone(), at), || Expected::new(&built.graph, node, &operands)),
+            true => Arc::new(Expected::new(&built.graph, node, &operands)),
+        };
+        for (written, (expected, allowed)) in &expected.0 {
+            let written = *written;
+            let found = found(written);
             for (i, ((f, e), a)) in found.iter().zip(expected).zip(allowed).enumerate() {
-                if !(f == e || (f - e).abs() <= a || f.is_nan() && e.is_nan()) {
+                if !(f == e || (f - e).abs() <= *a || f.is_nan() && e.is_nan()) {
                     return Err(format!(
                         "{}: element {i} of value {} of `{}` is {f}, not {e} ± {a:e}",
                         case.name,
@@ -164,6 +200,7 @@ fn compare(case: &Case, built: &Built, found: &BTreeMap<ValueId, Vec<u8>>) -> Re
                 }
             }
             known.insert(written, found);
+            computed.insert(written);
         }
     }
     Ok(())

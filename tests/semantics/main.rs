@@ -1,8 +1,9 @@
 //! What a configuration means once model and data are at hand: mistakes that only then can be seen, memory, and that no
-//! list of layers makes the program panic.
+//! list of layers makes the program panic; and that passes change no result.
 
 mod errors;
 mod memory;
 mod nets;
 mod random;
 mod scaler;
+mod without;

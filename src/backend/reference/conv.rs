@@ -28,12 +28,12 @@ fn for_each_product(
                     for ky in 0..kh {
                         for kx in 0..kw {
                             let (Some(iy), Some(ix)) = (meets(0, oy, ky), meets(1, ox, kx)) else { continue };
+                            // Channels are next to each other.
+                            let at_x = offset(&x, &[n, iy, ix, group * channels]);
+                            let at_w = offset(&w, &[o, ky, kx, 0]);
+                            let at_y = offset(&y, &[n, oy, ox, o]);
                             for i in 0..channels {
-                                f(
-                                    offset(&x, &[n, iy, ix, group * channels + i]),
-                                    offset(&w, &[o, ky, kx, i]),
-                                    offset(&y, &[n, oy, ox, o]),
-                                );
+                                f(at_x + i, at_w + i, at_y);
                             }
                         }
                     }

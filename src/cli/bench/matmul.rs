@@ -28,6 +28,11 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     if !args.overrides.set.is_empty() {
         return Err(Failure::Usage("`bench matmul` has no configuration to --set values in".into()));
     }
+    if !args.passes.without.is_empty() {
+        return Err(Failure::Usage(
+            "`bench matmul` is one operation: no pass is run --without which it could be".into(),
+        ));
+    }
     if args.trace.is_some() {
         return Err(Failure::Usage("`bench matmul` is one operation: --trace is for a configuration".into()));
     }

@@ -35,7 +35,8 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     let mut loaded = load_config(Path::new(&args.what), &args.overrides.sets())?;
     let backend = device(&loaded.experiment, args.threads)?;
     let data = describe_data(&loaded)?;
-    if let Some(note) = resolve_batch(&mut loaded, &data, backend.as_ref())? {
+    let passes = args.passes.options();
+    if let Some(note) = resolve_batch(&mut loaded, &data, backend.as_ref(), &passes)? {
         say(&note);
     }
     let experiment = &loaded.experiment;
@@ -47,7 +48,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         let batch = loading.batch_size;
         (Kind::Train, batch, Sizes { train: vec![batch], ..Sizes::default() })
     };
-    let programs = build(&loaded, &data, &sizes, backend.as_ref())?;
+    let programs = build(&loaded, &data, &sizes, backend.as_ref(), &passes)?;
     let plan = programs.plan.clone();
     let mut buffers = Vec::new();
     for number in 0..if backend.is_asynchronous() { BUFFERS } else { 1 } {
@@ -83,7 +84,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     };
     if let Some(path) = &args.trace {
         let spans = bench.trace(args.trace_steps, Detail::Nodes)?;
-        let title = format!("{} on {}", args.what, backend.describe());
+        let title = format!("{}{} on {}", args.what, args.passes.note(), backend.describe());
         let events = chrome::events(&plan, &spans, &title).to_string();
         std::fs::write(path, events).with_context(|| format!("cannot write `{}`", path.display()))?;
         say(&format!("the trace is in `{}`: open it in Perfetto or chrome://tracing", path.display()));
@@ -103,6 +104,9 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
             "samples_per_s": samples_per_s,
             "peak_bytes": bench.session.peak_bytes() + plan.slot.bytes,
         });
+        if !args.passes.without.is_empty() {
+            out["without"] = args.passes.names().into();
+        }
         if let Some(parts) = parts {
             out["rounds"] = ROUNDS.into();
             out["transfer_ms"] = parts.transfer.into();
@@ -116,8 +120,9 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     } else {
         let of = if parts.is_some() { format!("{ROUNDS} rounds of {steps} steps") } else { steps.to_string() };
         let mut text = format!(
-            "{} on {}, {}batch of {batch}: {:.3} ms a step (median of {of}, {:.3} to {:.3}), {:.0} samples/s\n",
+            "{}{} on {}, {}batch of {batch}: {:.3} ms a step (median of {of}, {:.3} to {:.3}), {:.0} samples/s\n",
             args.what,
+            args.passes.note(),
             backend.describe(),
             if args.eval { "evaluation, " } else { "" },
             times.median,

@@ -19,6 +19,17 @@ fn linear(list: &mut Vec<Case>, what: &str, [rows, inputs, outputs]: [usize; 3])
     list.push(case(name("linear_grad_weight"), LinearGradWeight { bias: true }, [x, y]));
 }
 
+/// Products whose results have large tiles. Each of the three in the one shape that does it with short sums: the other two
+/// are thin there.
+fn large(list: &mut Vec<Case>) {
+    let forward = Linear { bias: true, act: None };
+    list.push(case("a large result".into(), forward, [vec![1500, 20], vec![1452, 20], vec![1452]]));
+    let operands = [vec![1500, 20], vec![20, 1452]];
+    list.push(case("a large gradient of the input".into(), LinearGradInput {}, operands));
+    let operands = [vec![20, 1450], vec![20, 1452]];
+    list.push(case("a large gradient of the weight".into(), LinearGradWeight { bias: true }, operands));
+}
+
 /// A convolution of images `[N, H, W, I]` by a kernel `[O, KH, KW]`, and its gradients.
 fn conv(list: &mut Vec<Case>, what: &str, conv: &Conv2d, x: [usize; 4], [outputs, kh, kw]: [usize; 3]) {
     let name = |op: &str| format!("{op} {x:?} to {outputs}, {kh}×{kw}: {what}");
@@ -39,9 +50,12 @@ pub fn cases() -> Vec<Case> {
     linear(&mut list, "thin results", [100, 40, 20]);
     linear(&mut list, "few rows, long sums", [20, 1000, 33]);
     linear(&mut list, "sums of many rows", [1000, 24, 40]);
-    linear(&mut list, "a large result", [1500, 20, 1452]);
-    linear(&mut list, "a large gradient of the input", [1500, 1452, 20]);
-    linear(&mut list, "a large gradient of the weight", [20, 1450, 1452]);
+    linear(&mut list, "thin gradients of the input, long sums", [150, 24, 400]);
+    linear(&mut list, "thin gradients of the weight, long sums", [400, 24, 150]);
+    linear(&mut list, "thin results, long sums", [150, 400, 24]);
+    linear(&mut list, "few outputs, sums of many rows", [400, 200, 20]);
+    linear(&mut list, "few rows, long sums both ways", [20, 300, 400]);
+    large(&mut list);
     conv(&mut list, "long sums", &same, [2, 5, 4, 64], [40, 3, 3]);
     conv(&mut list, "sums of many pixels", &same, [2, 12, 13, 8], [36, 3, 3]);
     conv(&mut list, "thin results", &same, [2, 9, 9, 3], [16, 3, 3]);

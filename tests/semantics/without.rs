@@ -1,0 +1,233 @@
+//! Passes make programs smaller and faster, and nothing else: each left out in turn, and the same bits on any number of
+//! threads, for the configurations of the repository and for nets that have what the passes look for.
+
+use Pass::{Fold, Fuse, Pool, Reorder, Simplify};
+use runner::backend::Backend;
+use runner::backend::cpu::CpuBackend;
+use runner::build::Mode;
+use runner::config::{self, Experiment};
+use runner::graph::{DType, VarKind};
+use runner::passes::{Pass, PassOptions};
+use runner::train::input::describe;
+use runner::train::made_up;
+use runner::train::programs::{self, Sizes};
+use runner::train::session::{Saved, Session, StepInputs};
+use std::path::{Path, PathBuf};
+
+const STEPS: u64 = 3;
+
+/// Much for most of these nets, so that a wrong gradient shows; plain, since Adam makes whole steps of gradients that are
+/// nothing but rounding, as those of a bias before a batch norm.
+const OPTIMIZER: &str = "optimizer = { type = \"sgd\", lr = 0.02, momentum = 0.9 }";
+const LR: f32 = 0.02;
+
+/// Error allowed to losses, and to how far a variable has moved: sums of some thousand products in another order differ by
+/// a few times 10⁻⁷, which twenty layers with normalisations and three steps make ten times more of. Kernels that add in
+/// the same order, joined or not, differ by nothing.
+const TOLERANCE: f64 = 1e-5;
+
+/// What a variable's own numbers cannot tell: a step's result is rounded to half of 2⁻²³.
+const ROUNDING: f64 = STEPS as f64 * 6e-8;
+
+/// What three steps lead to.
+struct Outcome {
+    /// The loss of every step, and of an evaluation after them.
+    losses: Vec<f64>,
+    /// Every variable before and after.
+    states: [Vec<Saved>; 2],
+    /// The operations of the training step, and of the evaluation.
+    ops: Vec<&'static str>,
+}
+
+fn run(experiment: &Experiment, batch: usize, threads: usize, without: &[Pass]) -> Outcome {
+    run_with(experiment, batch, threads, without, LR)
+}
+
+fn run_with(experiment: &Experiment, batch: usize, threads: usize, without: &[Pass], lr: f32) -> Outcome {
+    let backend = CpuBackend::new(Some(threads)).unwrap();
+    let data = describe(experiment).unwrap_or_else(|e| panic!("{e:?}"));
+    let sizes = Sizes { train: vec![batch], eval: vec![batch], predict: Vec::new() };
+    let options = PassOptions { without: without.to_vec(), stop_before: None };
+    let programs =
+        programs::build(experiment, &data, &sizes, &backend, &options).unwrap_or_else(|errors| panic!("{errors:?}"));
+    let plan = programs.plan.clone();
+    let ops = plan.programs.iter().flat_map(|p| &p.graph.nodes).map(|n| n.op.rules().name()).collect();
+    let task = runner::build::task(experiment);
+    let mut session = Session::new(programs, &backend, task, experiment.seed).unwrap();
+    let mut buffer = backend.host_buffer(plan.slot.bytes).unwrap();
+    let start = session.save(|v| v.kind != VarKind::Metric).unwrap();
+    let mut losses = Vec::new();
+    for step in 0..STEPS {
+        made_up::fill(&mut buffer, &plan.slot, &data.targets, experiment.seed, step);
+        let inputs = StepInputs { lr, lr_floor: 0.0, grad_scale: 1.0, seed: experiment.seed, micro_step: step };
+        session.train(0, &mut buffer, batch, inputs).unwrap();
+        session.losses(true, &mut losses).unwrap();
+    }
+    let end = session.save(|v| v.kind != VarKind::Metric).unwrap();
+    session.reset_figures(Mode::Eval).unwrap();
+    session.evaluate(0, &buffer, batch).unwrap();
+    let eval = session.figures(Mode::Eval).unwrap().0.expect("a batch was evaluated").loss;
+    let losses = losses.into_iter().map(f64::from).chain([eval]).collect();
+    Outcome { losses, states: [start, end], ops }
+}
+
+fn floats(saved: &Saved) -> Vec<f64> {
+    assert_eq!(saved.dtype, DType::F32, "{}", saved.name);
+    saved.bytes.as_chunks().0.iter().map(|b| f64::from(f32::from_ne_bytes(*b))).collect()
+}
+
+/// The Euclidean length of `a - b`.
+fn distance(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt()
+}
+
+/// Holds one outcome against that of all passes: what differs by more than rounding.
+fn compare(whole: &Outcome, other: &Outcome) -> Result<(), String> {
+    if whole.losses.iter().zip(&other.losses).any(|(a, b)| (a - b).abs() > TOLERANCE * a.abs()) {
+        return Err(format!("losses {:?} and {:?}", whole.losses, other.losses));
+    }
+    let [start, end] = &whole.states;
+    let [other_start, other_end] = &other.states;
+    assert!(start == other_start, "another start");
+    let is_float = |s: &Saved| s.dtype == DType::F32;
+    let moved = |(a, b)| if is_float(a) { distance(&floats(a), &floats(b)) } else { 0.0 };
+    let moved: Vec<f64> = start.iter().zip(end).map(moved).collect();
+    // A gradient that is zero but for rounding has the scale of those that it is the difference of.
+    let most = moved.iter().copied().fold(0.0, f64::max);
+    for ((a, b), moved) in end.iter().zip(other_end).zip(moved) {
+        if !is_float(a) {
+            assert!(a == b, "a counter: {a:?} and {b:?}");
+            continue;
+        }
+        let (name, a, b) = (&a.name, floats(a), floats(b));
+        let length = distance(&a, &vec![0.0; a.len()]);
+        let allowed = TOLERANCE * moved + ROUNDING * length + 0.01 * TOLERANCE * most;
+        let found = distance(&a, &b);
+        if found > allowed {
+            return Err(format!("`{name}` has moved by {moved:e} and differs by {found:e}; {allowed:e} is allowed"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks an experiment; which passes make another program of it is `effective`.
+fn check(name: &str, experiment: &Experiment, batch: usize, effective: &[Pass]) {
+    let whole = run(experiment, batch, 1, &[]);
+    assert!(whole.losses.iter().all(|l| l.is_finite()), "{name}: {:?}", whole.losses);
+    let mut different = Vec::new();
+    for pass in Pass::OPTIONAL {
+        let other = run(experiment, batch, 1, &[pass]);
+        compare(&whole, &other).unwrap_or_else(|e| panic!("{name} without {}: {e}", pass.name()));
+        if whole.ops != other.ops {
+            different.push(pass);
+            // One moves operations, the others take some away.
+            let fewer = whole.ops.len() < other.ops.len();
+            assert!(fewer || pass == Pass::Reorder, "{name}: {} makes more operations", pass.name());
+        }
+    }
+    assert_eq!(different, effective, "{name}: the passes that make a difference");
+    let bare = run(experiment, batch, 2, &Pass::OPTIONAL);
+    compare(&whole, &bare).unwrap_or_else(|e| panic!("{name} without any: {e}"));
+
+    for threads in [2, 5] {
+        let other = run(experiment, batch, threads, &[]);
+        assert_eq!(whole.losses, other.losses, "{name} on {threads} threads");
+        assert!(whole.states == other.states, "{name} on {threads} threads comes to other bits");
+    }
+}
+
+fn repository(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+#[test]
+fn the_configurations_of_the_repository() {
+    let effective: [(&str, usize, &[Pass]); 6] = [
+        ("cifar10_resnet18", 3, &[Reorder, Fold, Fuse]),
+        ("digits_cnn", 9, &[Reorder, Pool, Fuse]),
+        ("fashion_cnn", 4, &[Reorder, Fold, Fuse]),
+        ("linear_regression", 100, &[]),
+        ("mnist_cnn", 9, &[Reorder, Pool, Fuse]),
+        ("mnist_mlp", 33, &[Fuse]),
+    ];
+    let files = std::fs::read_dir(repository("configs")).unwrap();
+    assert_eq!(files.count(), effective.len(), "the files of `configs`");
+    for (name, batch, passes) in effective {
+        let path = repository(&format!("configs/{name}.toml"));
+        let loaded = config::load(&path, &[OPTIMIZER.into()]).unwrap_or_else(|e| panic!("{e}"));
+        check(name, &loaded.experiment, batch, passes);
+    }
+}
+
+/// A net of `layers` on made-up samples of `shape`.
+fn net(name: &str, shape: &str, layers: &str, effective: &[Pass]) {
+    let text = format!(
+        "seed = 2\n{OPTIMIZER}\n[data]\nsource = 'synthetic'\nshape = {shape}\nclasses = 7\n[model]\nlayers = [{layers}]\n\
+         [loss]\ntype = 'cross_entropy'\n[train]\nepochs = 1\n"
+    );
+    let loaded = config::load_str(name, &text, &[]).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    check(name, &loaded.experiment, 6, effective);
+}
+
+/// Convolutions of several sizes, with pooling behind every second one: that of a stage's end joins its convolution.
+#[test]
+fn a_net_like_vgg() {
+    let conv = |n: usize| format!("{{ type = 'conv2d', out_channels = {n}, kernel_size = 3, padding = 1 }}, 'relu',");
+    let pool = "{ type = 'max_pool2d', kernel_size = 2 },";
+    let stage = |n: usize| format!("{0} {0} {pool}", conv(n));
+    let head =
+        "'flatten', { type = 'linear', out_features = 40 }, 'relu', 'dropout', { type = 'linear', out_features = 7 }";
+    let layers = format!("{} {} {} {pool} {head}", stage(16), stage(32), conv(48));
+    net("vgg", "[3, 18, 22]", &layers, &[Reorder, Pool, Fuse]);
+}
+
+/// Batch norm between a convolution and its activation, sums, pooling behind an activation behind a sum, and two norms
+/// over images as PyTorch orders them, whose changes of order cancel.
+#[test]
+fn a_residual_net_with_batch_norm() {
+    let conv = |n: usize, stride: usize| {
+        format!(
+            "{{ type = 'conv2d', out_channels = {n}, kernel_size = 3, stride = {stride}, padding = 1 }}, 'batch_norm2d'"
+        )
+    };
+    let block = |name: &str, n: usize, stride: usize| {
+        let projection =
+            format!("{{ type = 'conv2d', out_channels = {n}, kernel_size = 1, stride = {stride} }}, 'batch_norm2d'");
+        let layers = format!("{}, 'relu', {}", conv(n, stride), conv(n, 1));
+        format!("{{ name = '{name}', type = 'residual', layers = [{layers}], projection = [{projection}] }}, 'relu',")
+    };
+    let pool = "{ type = 'max_pool2d', kernel_size = 2 },";
+    let norm = "{ type = 'layer_norm', normalized_dims = 2 },";
+    let head = "{ type = 'adaptive_avg_pool2d', output_size = 1 }, 'flatten', { type = 'linear', out_features = 7 }";
+    let blocks = format!("{} {}", block("a", 16, 1), block("b", 24, 2));
+    let layers = format!("{}, 'relu', {pool} {blocks} {pool} {norm} {norm} {head}", conv(16, 1));
+    net("residual", "[3, 17, 20]", &layers, &[Reorder, Simplify, Fold, Fuse]);
+}
+
+#[test]
+fn a_perceptron_with_every_activation() {
+    let names = [
+        "'relu'",
+        "'relu6'",
+        "{ type = 'leaky_relu', negative_slope = 0.1 }",
+        "'elu'",
+        "'gelu'",
+        "{ type = 'gelu', approximate = 'tanh' }",
+        "'silu'",
+        "'tanh'",
+        "'sigmoid'",
+        "'hardsigmoid'",
+        "'hardswish'",
+    ];
+    let layers: String = names.iter().map(|act| format!("{{ type = 'linear', out_features = 24 }}, {act}, ")).collect();
+    net("perceptron", "[13]", &format!("{layers} {{ type = 'linear', out_features = 7 }}"), &[Fuse]);
+}
+
+/// The check itself notices what is hardly more than rounding.
+#[test]
+fn steps_that_are_too_long_are_noticed() {
+    let loaded = config::load(&repository("configs/digits_cnn.toml"), &[OPTIMIZER.into()]).unwrap();
+    let steps = |lr: f32| run_with(&loaded.experiment, 4, 1, &[], lr);
+    let error = compare(&steps(LR), &steps(LR * 1.0001)).unwrap_err();
+    assert!(error.contains("has moved by"), "{error}");
+}
