@@ -1,5 +1,5 @@
 //! The CPU backend: kernels written once over vectors of any width ([`simd`]), shared among the threads of a pool
-//! ([`threads`]) in tasks whose boundaries depend on shapes alone, so that results do not depend on the number of
+//! ([`threads`]) in tasks that cut sums by their shapes alone, so that results do not depend on the number of
 //! threads.
 //!
 //! `lower` chooses the kernel of a node, `executable` runs a planned program, and `frame` is how a kernel gets at
