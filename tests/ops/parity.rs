@@ -140,8 +140,15 @@ fn allowed(graph: &Graph, node: &Node, operands: &Values, written: ValueId, expe
     values[&written].iter().map(|s| 2.0 * tolerance * s).collect()
 }
 
-/// What a node is to write, and the error allowed to each element of it.
-struct Expected(Vec<(ValueId, (Vec<f64>, Vec<f64>))>);
+/// A value that a node writes: its elements, and the error allowed to each.
+struct Written {
+    id: ValueId,
+    expected: Vec<f64>,
+    allowed: Vec<f64>,
+}
+
+/// What a node is to write.
+struct Expected(Vec<Written>);
 
 impl Expected {
     /// What `node` writes on `operands`.
@@ -151,10 +158,10 @@ impl Expected {
         let mut values = operands.clone();
         evaluate(&single, &mut values);
         let updated = node.op.rules().mutates(node.inputs.len()).into_iter().map(|m| node.inputs[m]);
-        let one = |written: ValueId| {
-            let expected = values[&written].clone();
-            let allowed = allowed(graph, node, operands, written, &expected);
-            (written, (expected, allowed))
+        let one = |id: ValueId| {
+            let expected = values[&id].clone();
+            let allowed = allowed(graph, node, operands, id, &expected);
+            Written { id, expected, allowed }
         };
         Expected(node.outputs.iter().copied().chain(updated).map(one).collect())
     }
@@ -186,21 +193,20 @@ fn compare(case: &Case, built: &Built, found: &BTreeMap<ValueId, Vec<u8>>) -> Re
             false => shared((case.name.clone(), at), || Expected::new(&built.graph, node, &operands)),
             true => Arc::new(Expected::new(&built.graph, node, &operands)),
         };
-        for (written, (expected, allowed)) in &expected.0 {
-            let written = *written;
-            let found = found(written);
+        for Written { id, expected, allowed } in &expected.0 {
+            let found = found(*id);
             for (i, ((f, e), a)) in found.iter().zip(expected).zip(allowed).enumerate() {
                 if !(f == e || (f - e).abs() <= *a || f.is_nan() && e.is_nan()) {
                     return Err(format!(
                         "{}: element {i} of value {} of `{}` is {f}, not {e} ± {a:e}",
                         case.name,
-                        written.0,
+                        id.0,
                         node.op.rules().name()
                     ));
                 }
             }
-            known.insert(written, found);
-            computed.insert(written);
+            known.insert(*id, found);
+            computed.insert(*id);
         }
     }
     Ok(())
