@@ -35,13 +35,7 @@ impl Kernel for Forward<'_> {
             for i in (0..channels).step_by(S::LANES) {
                 let n = (channels - i).min(S::LANES);
                 let (va, vb, vc, vd) = (get(s, a, i, n), get(s, b, i, n), get(s, c, i, n), get(s, d, i, n));
-                // The earlier pixel wins among equals, the last among those that are NaN: as in any order of the four.
-                let right = s.gt_or_nan(vb, va);
-                let (upper, at_upper) = (s.select(right, vb, va), s.select(right, s.splat(1.0), s.zero()));
-                let right = s.gt_or_nan(vd, vc);
-                let (lower, at_lower) = (s.select(right, vd, vc), s.select(right, s.splat(3.0), s.splat(2.0)));
-                let below = s.gt_or_nan(lower, upper);
-                let (mut best, mut at) = (s.select(below, lower, upper), s.select(below, at_lower, at_upper));
+                let (mut best, mut at) = maximum(s, [va, vb, vc, vd]);
                 if let Some([low, high]) = bounds {
                     (best, at) = bounded(s, best, at, [s.splat(low), s.splat(high)], none);
                 }
@@ -50,6 +44,18 @@ impl Kernel for Forward<'_> {
             }
         }
     }
+}
+
+/// The maximum of a window's pixels, row by row, and where it lies. The earlier pixel wins among equals, the last among those
+/// that are NaN: as in any order of the four.
+#[inline(always)]
+pub fn maximum<S: Simd>(s: S, [a, b, c, d]: [S::V; 4]) -> (S::V, S::V) {
+    let right = s.gt_or_nan(b, a);
+    let (upper, at_upper) = (s.select(right, b, a), s.select(right, s.splat(1.0), s.zero()));
+    let right = s.gt_or_nan(d, c);
+    let (lower, at_lower) = (s.select(right, d, c), s.select(right, s.splat(3.0), s.splat(2.0)));
+    let below = s.gt_or_nan(lower, upper);
+    (s.select(below, lower, upper), s.select(below, at_lower, at_upper))
 }
 
 /// A maximum within bounds, and where it lies, or `none` where no gradient passes them. NaN stays, and passes.

@@ -7,7 +7,7 @@ use super::{ELEMENTS, Grid};
 use crate::backend::cpu::conv::pooled::PooledGrad;
 use crate::backend::cpu::gemm::round_up;
 use crate::backend::cpu::lanes;
-use crate::backend::cpu::max_pool::pairs::bounded;
+use crate::backend::cpu::max_pool::pairs::{bounded, maximum};
 use crate::backend::cpu::max_pool::position::Position;
 use crate::backend::cpu::simd::{Kernel, Simd};
 use crate::backend::cpu::threads::Parts;
@@ -54,20 +54,15 @@ impl Kernel for Output<'_> {
             while c < channels {
                 let n = (channels - c).min(S::LANES);
                 // SAFETY: the bias has these channels, and rows of the transformed tiles are whole panels.
-                let (bias, [a, b, c2, d]) = unsafe {
+                let (bias, window) = unsafe {
                     (
                         self.bias.map_or(s.zero(), |bias| s.load_part(bias.as_ptr().add(channel + c), n)),
                         output_tile(s, self.output.as_ptr().add(t * columns + c), element),
                     )
                 };
-                let right = s.gt_or_nan(b, a);
-                let (upper, at_upper) = (s.select(right, b, a), s.select(right, s.splat(1.0), s.zero()));
-                let right = s.gt_or_nan(d, c2);
-                let (lower, at_lower) = (s.select(right, d, c2), s.select(right, s.splat(3.0), s.splat(2.0)));
-                let below = s.gt_or_nan(lower, upper);
+                let (best, mut place) = maximum(s, window);
                 // The same bias for all four: added to the largest alone.
-                let mut best = s.add(s.select(below, lower, upper), bias);
-                let mut place = s.select(below, at_lower, at_upper);
+                let mut best = s.add(best, bias);
                 if let Some(bounds) = bounds {
                     (best, place) = bounded(s, best, place, bounds, none);
                 }
