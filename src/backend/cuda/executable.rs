@@ -10,7 +10,7 @@ use super::driver::Context;
 use super::launch::{Lowered, Target};
 use super::launcher::Bindings;
 use super::losses::{self, Losses};
-use super::lower::lower;
+use super::lower::{has_kernel, lower};
 use super::memory::DeviceBlock;
 use super::modules::Modules;
 use super::ready::{Bases, Ready, Resolver, Tables, table_bytes};
@@ -135,10 +135,7 @@ impl CudaExecutable {
     pub fn new(plan: Arc<Plan>, context: &Arc<Context>, options: Options) -> Result<Self> {
         for node in plan.programs.iter().flat_map(|p| &p.graph.nodes) {
             let name = node.op.rules().name();
-            ensure!(
-                !name.starts_with("conv2d_max_pool") && name != "conv2d_norm",
-                "internal error: there is no kernel for `{name}` on this device"
-            );
+            ensure!(has_kernel(&node.op), "internal error: there is no kernel for `{name}` on this device");
         }
         let lowered = lower_all(&plan, &options.target);
         let layout = ArenaLayout::new(&plan, &lowered);

@@ -82,7 +82,15 @@ pub fn activation_code(act: Option<Activation>) -> (usize, f32) {
     }
 }
 
-/// The work of `node`; `None` if it only gives memory another shape.
+/// False for what fusion passes make only for backends that ask for it, which this one does not.
+pub fn has_kernel(op: &Op) -> bool {
+    !matches!(
+        op,
+        Op::Conv2dMaxPool(_) | Op::Conv2dMaxPoolGradInput(_) | Op::Conv2dMaxPoolGradWeight(_) | Op::Conv2dNorm(_)
+    )
+}
+
+/// The work of `node`; `None` if it only gives memory another shape, or if there is no kernel for it.
 pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
     let cx = &Context { graph, node, target };
     Some(match &node.op {
@@ -94,7 +102,7 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::Conv2d(op) => conv::conv2d(cx, op),
         Op::Conv2dGradInput(op) => conv::grad_input(cx, op),
         Op::Conv2dGradWeight(op) => conv::grad_weight(cx, op),
-        // `CudaExecutable` refuses programs with these, which this backend does not ask for.
+        // See `has_kernel`.
         Op::Conv2dMaxPool(_) | Op::Conv2dMaxPoolGradInput(_) | Op::Conv2dMaxPoolGradWeight(_) | Op::Conv2dNorm(_) => {
             return None;
         }

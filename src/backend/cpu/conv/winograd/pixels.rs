@@ -77,10 +77,7 @@ impl Winograd {
         self.workspace_floats() * 4
     }
 
-    /// Computes all of `dest`.
-    ///
-    /// # Panics
-    /// The source or the destination is of a kind that the work was not laid out for.
+    /// Computes all of `dest`. A pooled source needs a padding of 1 above and to the left of what is read.
     pub fn run(&self, pool: &Pool, source: Source, w: &[f32], columns: PerColumn, dest: Dest, workspace: &mut [u8]) {
         assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
         let floats = workspace_floats(workspace, self.workspace_floats());
