@@ -107,7 +107,12 @@ fn linear(pool: &Pool, level: SimdLevel, shape: LinearShape) {
     let (x, w, b, dy) = (draw(rows * inputs), draw(inputs * outputs), draw(outputs), draw(rows * outputs));
     let (mut y, mut dx, mut dw, mut db) = (dy.clone(), x.clone(), w.clone(), b.clone());
     let threads = pool.threads();
-    let forward = LinearKernel::new(&op::Linear { bias: true, act: Some(op::Activation::Relu) }, shape, level, threads);
+    let forward = LinearKernel::new(
+        &op::Linear { bias: true, residual: false, act: Some(op::Activation::Relu) },
+        shape,
+        level,
+        threads,
+    );
     let by_input = LinearGradInputKernel::new(&op::LinearGradInput {}, shape, level, threads);
     let by_weight = LinearGradWeightKernel::new(&op::LinearGradWeight { bias: true }, shape, level, threads);
     let mut workspaces =
@@ -127,7 +132,7 @@ fn linear(pool: &Pool, level: SimdLevel, shape: LinearShape) {
 fn conv(pool: &Pool, level: SimdLevel, shape: ConvShape, stride: usize, groups: usize) {
     let act = Some(op::Activation::Relu);
     let (padding, dilation) = ([shape.kernel[0] / 2; 4], [1, 1]);
-    let op = op::Conv2d { stride: [stride; 2], padding, dilation, groups, bias: true, act };
+    let op = op::Conv2d { stride: [stride; 2], padding, dilation, groups, bias: true, residual: false, act };
     let [oh, ow] = shape.output(&op);
     let x = draw(shape.images * shape.input[0] * shape.input[1] * shape.channels);
     let w = draw(shape.outputs * shape.kernel[0] * shape.kernel[1] * shape.channels / groups);

@@ -6,7 +6,10 @@ use runner::graph::op::{
     MaxPool2d, Mse, Permute, Reshape, Softmax,
 };
 use runner::graph::{DType, Graph, Op, Role, Shape, ValueId, VarId, verify};
-use runner::passes::{fuse::fuse, grad::backward, pool::pool, precision::autocast, simplify::simplify};
+use runner::passes::{
+    advance::advance, chain::chain, fuse::fuse, grad::backward, pool::pool, precision::autocast, residual::residual,
+    simplify::simplify,
+};
 use runner::random::{Purpose, Stream};
 
 /// How many graphs each test draws.
@@ -66,19 +69,27 @@ impl Builder {
         match self.below(14) {
             0 if dims.len() == 4 => {
                 let (w, b) = (self.parameter([3, 3, 3, channels]), self.parameter([3]));
-                let conv =
-                    Conv2d { stride: [1, 1], padding: [1; 4], dilation: [1, 1], groups: 1, bias: true, act: None };
+                let conv = Conv2d {
+                    stride: [1, 1],
+                    padding: [1; 4],
+                    dilation: [1, 1],
+                    groups: 1,
+                    bias: true,
+                    residual: false,
+                    act: None,
+                };
                 self.add(conv, &[x, w, b]);
             }
             1 => {
                 let w = self.parameter([4, channels]);
-                self.add(Linear { bias: false, act: None }, &[x, w]);
+                self.add(Linear { bias: false, residual: false, act: None }, &[x, w]);
             }
             2 => {
                 let affine = [self.parameter([channels]), self.parameter([channels])];
                 let running = [0.0, 1.0].map(|v| self.variable(DType::F32, [channels], |_| v));
                 let batches = self.variable(DType::I64, Vec::new(), |_| 0.0);
-                let op = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track: true, act: None };
+                let op =
+                    BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track: true, residual: false, act: None };
                 self.add(op, &[x, affine[0], affine[1], running[0], running[1], batches]);
             }
             3..=5 => {
@@ -109,8 +120,15 @@ impl Builder {
             }
             11 | 12 if dims.len() == 4 && dims[1].min(dims[2]) > 1 => {
                 let (w, b) = (self.parameter([4, 3, 3, channels]), self.parameter([4]));
-                let conv =
-                    Conv2d { stride: [1, 1], padding: [1; 4], dilation: [1, 1], groups: 1, bias: true, act: None };
+                let conv = Conv2d {
+                    stride: [1, 1],
+                    padding: [1; 4],
+                    dilation: [1, 1],
+                    groups: 1,
+                    bias: true,
+                    residual: false,
+                    act: None,
+                };
                 let y = self.add(conv, &[x, w, b]);
                 let pool =
                     MaxPool2d { kernel: [2; 2], stride: [2; 2], padding: [0; 2], dilation: [1; 2], ceil_mode: false };
@@ -209,8 +227,43 @@ fn fusion_changes_no_bit() {
 
 #[test]
 fn pooling_changes_no_bit() {
-    let removed = unchanged_by(true, pool);
+    let removed = unchanged_by(true, |graph| pool(graph, &|_| true));
     assert!(removed > GRAPHS as usize / 3, "only {removed} nodes were removed");
+}
+
+#[test]
+fn sums_joined_change_no_bit() {
+    let removed = unchanged_by(true, |graph| residual(graph, &|_| true));
+    assert!(removed > 20, "only {removed} nodes were removed");
+}
+
+#[test]
+fn chains_change_no_bit() {
+    let removed = unchanged_by(true, |graph| chain(graph, &|_| true));
+    assert!(removed > GRAPHS as usize, "only {removed} nodes were removed");
+    // Behind the passes that leave less for it.
+    let removed = unchanged_by(true, |graph| {
+        simplify(graph);
+        residual(graph, &|_| true);
+        fuse(graph);
+        chain(graph, &|_| true);
+    });
+    assert!(removed > GRAPHS as usize, "only {removed} nodes were removed");
+}
+
+#[test]
+fn advancing_changes_no_bit() {
+    let mut moved = 0;
+    for seed in 0..GRAPHS {
+        let (mut graph, start) = random_graph(seed, true, None);
+        let (before, order) = (results(&graph, &start), graph.nodes.clone());
+        advance(&mut graph, &|_| true);
+        verify(&graph).unwrap_or_else(|e| panic!("graph {seed}: {e}\n{graph}"));
+        assert_eq!(before, results(&graph, &start), "graph {seed}:\n{graph}");
+        assert_eq!(order.len(), graph.nodes.len());
+        moved += usize::from(order != graph.nodes);
+    }
+    assert!(moved > GRAPHS as usize / 3, "only {moved} graphs changed");
 }
 
 #[test]

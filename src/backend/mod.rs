@@ -7,7 +7,7 @@ mod trace;
 
 pub use trace::{Detail, Span, Track, Work};
 
-use crate::graph::{DType, Graph, Node, NodeId, ValueId, VarId};
+use crate::graph::{DType, Graph, Node, NodeId, Op, ValueId, VarId};
 use crate::plan::Plan;
 use anyhow::Result;
 use std::fmt;
@@ -119,15 +119,10 @@ pub trait Backend: Send + Sync {
         Ok(None)
     }
 
-    /// True if there are kernels for convolutions joined with the pooling behind them, which pass `pool` makes.
-    fn fuses_pooling(&self) -> bool {
-        false
-    }
-
-    /// True if there are kernels for convolutions joined with the batch normalisation behind them, which pass `fold` makes
-    /// for evaluation.
-    fn folds_norms(&self) -> bool {
-        false
+    /// True if there is a kernel for `op`. There is one for everything that the builder, the gradient rules and the
+    /// optimizer make; passes that join operations, or take one apart, ask for what they would make.
+    fn has_kernel(&self, _op: &Op) -> bool {
+        true
     }
 
     /// True if products of 32-bit floats can be computed with factors rounded to TF32.

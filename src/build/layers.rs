@@ -114,7 +114,7 @@ impl Builder<'_> {
         }
         let mut meant = shape.dims().to_vec();
         meant[shape.rank() - 1] = out;
-        let y = self.apply(node, Linear { bias: l.bias, act: None }, &ops, &[x], Shape(meant), "");
+        let y = self.apply(node, Linear { bias: l.bias, residual: false, act: None }, &ops, &[x], Shape(meant), "");
         // The number of outputs is as written, whatever comes in: what follows can be judged again.
         self.guesses.remove(&y);
         y

@@ -210,7 +210,7 @@ pub struct CheckArgs {
     #[arg(long)]
     pub print: bool,
     /// Print the graph of the training step on the device instead, as it is after this pass: forward, reorder, precision, grad,
-    /// update, simplify, fold, pool, fuse
+    /// update, simplify, fold, pool, residual, fuse, chain, advance
     #[arg(long, value_name = "PASS")]
     pub graph: Option<String>,
     #[command(flatten)]

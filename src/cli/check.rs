@@ -66,9 +66,6 @@ fn graph(
             return Err(Failure::Usage(format!("there is no pass `{name}`; choose forward, {}", names.join(", "))));
         }
     };
-    if name == Pass::Pool.name() && !backend.fuses_pooling() {
-        say(&format!("note: pass `pool` is not run for {}, which has no kernels for it", backend.describe()));
-    }
     let options = PassOptions { stop_before, ..options };
     graph_after(&loaded.experiment, data, backend, &options)
         .map(|g| g.to_string())

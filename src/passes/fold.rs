@@ -3,10 +3,11 @@
 
 use crate::graph::op::{Conv2d, Conv2dNorm};
 use crate::graph::{DType, Graph, Op, Role};
+use crate::passes::Kernels;
 
-/// Joins `conv2d` and the `batch_norm_infer` behind it, where nothing else reads what lies between. Run it on devices that
-/// have the kernel (whose backend says that it folds norms). The normalised image is the same but for rounding.
-pub fn fold(graph: &mut Graph) {
+/// Joins `conv2d` and the `batch_norm_infer` behind it, where nothing else reads what lies between. The
+/// normalised image is the same but for rounding.
+pub fn fold(graph: &mut Graph, kernels: Kernels) {
     let mut readers = vec![0usize; graph.values.len()];
     for input in graph.nodes.iter().flat_map(|n| &n.inputs) {
         readers[input.index()] += 1;
@@ -23,12 +24,15 @@ pub fn fold(graph: &mut Graph) {
             if let Some((before, Op::Conv2d(conv))) = before.map(|before| (before, graph.nodes[before].op.clone()))
                 && conv.act.is_none()
             {
-                let mut inputs = graph.nodes[before].inputs.clone();
-                inputs.extend(&graph.nodes[at].inputs[1..]);
-                graph.nodes[at].inputs = inputs;
                 let conv = Conv2d { act: norm.act, ..conv };
-                graph.nodes[at].op = Conv2dNorm { conv, eps: norm.eps, affine: norm.affine }.into();
-                gone[before] = true;
+                let joined = Op::from(Conv2dNorm { conv, eps: norm.eps, affine: norm.affine, residual: false });
+                if kernels(&joined) {
+                    let mut inputs = graph.nodes[before].inputs.clone();
+                    inputs.extend(&graph.nodes[at].inputs[1..]);
+                    graph.nodes[at].inputs = inputs;
+                    graph.nodes[at].op = joined;
+                    gone[before] = true;
+                }
             }
         }
         for output in &graph.nodes[at].outputs {
@@ -60,9 +64,10 @@ mod tests {
         let mut operands = vec![variable(&mut g, &[2, 5, 4, 3]), variable(&mut g, &[6, 3, 3, 3])];
         operands.extend(bias.then(|| variable(&mut g, &[6])));
         let parameters: Vec<ValueId> = (0..2 + 2 * usize::from(affine)).map(|_| variable(&mut g, &[6])).collect();
-        let conv = Conv2d { stride: [1, 1], padding: [1; 4], dilation: [1, 1], groups: 1, bias, act: None };
+        let conv =
+            Conv2d { stride: [1, 1], padding: [1; 4], dilation: [1, 1], groups: 1, bias, residual: false, act: None };
         let between = g.add1(conv, &operands).unwrap();
-        let norm = BatchNormInfer { eps: 1e-3, affine, act: None };
+        let norm = BatchNormInfer { eps: 1e-3, affine, residual: false, act: None };
         let y = g.add1(norm, &[&[between], &parameters[..]].concat()).unwrap();
         let y = g.add1(ActivationOp { act: Activation::Relu }, &[y]).unwrap();
         g.values[y.index()].role = Role::Output;
@@ -79,7 +84,7 @@ mod tests {
             let (mut g, mut before, _, y) = net(bias, affine);
             let mut after = before.clone();
             evaluate(&g, &mut before);
-            fold(&mut g);
+            fold(&mut g, &|_| true);
             verify(&g).unwrap();
             assert_eq!(names(&g), ["conv2d_norm", "relu"]);
             evaluate(&g, &mut after);
@@ -91,11 +96,11 @@ mod tests {
     fn what_is_read_elsewhere_stays() {
         let (mut g, _, between, _) = net(true, true);
         g.add1(ActivationOp { act: Activation::Tanh }, &[between]).unwrap();
-        fold(&mut g);
+        fold(&mut g, &|_| true);
         assert_eq!(names(&g), ["conv2d", "batch_norm_infer", "relu", "tanh"]);
         let (mut g, _, between, _) = net(true, true);
         g.values[between.index()].role = Role::Output;
-        fold(&mut g);
+        fold(&mut g, &|_| true);
         assert_eq!(names(&g), ["conv2d", "batch_norm_infer", "relu"]);
     }
 }

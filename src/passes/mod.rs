@@ -3,16 +3,20 @@
 //! A pass is a function on a [`crate::graph::Graph`]. They run in the order of [`Pass::ALL`], and the graph is verified
 //! after each.
 
+pub mod advance;
+pub mod chain;
 pub mod fold;
 pub mod fuse;
 pub mod grad;
+mod links;
 pub mod pool;
 pub mod precision;
 pub mod reorder;
+pub mod residual;
 pub mod simplify;
 pub mod update;
 
-use crate::graph::{Graph, verify};
+use crate::graph::{Graph, Op, verify};
 
 /// A pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,18 +35,40 @@ pub enum Pass {
     Fold,
     /// Convolutions joined with the max-pooling behind them, where the device has kernels for it.
     Pool,
+    /// Sums joined with the operations that make one of their operands, where the device has kernels for it.
+    Residual,
     /// Activations joined with the operations that make their operands.
     Fuse,
+    /// Element-wise operations that follow each other joined.
+    Chain,
+    /// Parameters updated as soon as their gradients are there, where the device has a kernel for updates in parts.
+    Advance,
 }
 
 impl Pass {
     /// All passes, in order.
-    pub const ALL: [Pass; 8] =
-        [Pass::Reorder, Pass::Precision, Pass::Grad, Pass::Update, Pass::Simplify, Pass::Fold, Pass::Pool, Pass::Fuse];
+    pub const ALL: [Pass; 11] = [
+        Pass::Reorder,
+        Pass::Precision,
+        Pass::Grad,
+        Pass::Update,
+        Pass::Simplify,
+        Pass::Fold,
+        Pass::Pool,
+        Pass::Residual,
+        Pass::Fuse,
+        Pass::Chain,
+        Pass::Advance,
+    ];
+
+    /// Those over a graph that has all its operations.
+    pub const LAST: [Pass; 7] =
+        [Pass::Simplify, Pass::Fold, Pass::Pool, Pass::Residual, Pass::Fuse, Pass::Chain, Pass::Advance];
 
     /// Those that may be left out: without them nothing is computed otherwise, only slower or with more memory. (Without
     /// [`Pass::Grad`] and [`Pass::Update`] nothing is trained, and [`Pass::Precision`] is a question of the configuration.)
-    pub const OPTIONAL: [Pass; 5] = [Pass::Reorder, Pass::Simplify, Pass::Fold, Pass::Pool, Pass::Fuse];
+    pub const OPTIONAL: [Pass; 8] =
+        [Pass::Reorder, Pass::Simplify, Pass::Fold, Pass::Pool, Pass::Residual, Pass::Fuse, Pass::Chain, Pass::Advance];
 
     /// The name that people use.
     pub fn name(self) -> &'static str {
@@ -54,7 +80,10 @@ impl Pass {
             Pass::Simplify => "simplify",
             Pass::Fold => "fold",
             Pass::Pool => "pool",
+            Pass::Residual => "residual",
             Pass::Fuse => "fuse",
+            Pass::Chain => "chain",
+            Pass::Advance => "advance",
         }
     }
 
@@ -63,6 +92,10 @@ impl Pass {
         Pass::ALL.into_iter().find(|p| p.name() == name)
     }
 }
+
+/// True for the operations that a device has kernels for. Those of the layers, of their gradients and of the optimizer it
+/// has in any case.
+pub type Kernels<'a> = &'a dyn Fn(&Op) -> bool;
 
 /// Which passes run: all of them by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -84,11 +117,11 @@ impl PassOptions {
         !self.stops_before(pass) && !self.without.contains(&pass)
     }
 
-    /// Runs those of `passes` that need nothing but the graph.
+    /// Runs those of `passes` that need nothing but the graph, for a device that has the kernels that `kernels` says.
     ///
     /// # Errors
     /// A pass left the graph inconsistent: a bug of that pass.
-    pub fn run(&self, graph: &mut Graph, passes: &[Pass]) -> Result<(), String> {
+    pub fn run(&self, graph: &mut Graph, passes: &[Pass], kernels: Kernels) -> Result<(), String> {
         for pass in passes {
             if !self.wants(*pass) {
                 continue;
@@ -96,9 +129,12 @@ impl PassOptions {
             match pass {
                 Pass::Reorder => reorder::reorder(graph),
                 Pass::Simplify => simplify::simplify(graph),
-                Pass::Fold => fold::fold(graph),
-                Pass::Pool => pool::pool(graph),
+                Pass::Fold => fold::fold(graph, kernels),
+                Pass::Pool => pool::pool(graph, kernels),
+                Pass::Residual => residual::residual(graph, kernels),
                 Pass::Fuse => fuse::fuse(graph),
+                Pass::Chain => chain::chain(graph, kernels),
+                Pass::Advance => advance::advance(graph, kernels),
                 // These need the precision or the optimizer too; whoever builds a graph calls them.
                 Pass::Precision | Pass::Grad | Pass::Update => continue,
             }

@@ -1,18 +1,20 @@
 //! The pooling pass: a convolution and the max-pooling behind it become one operation, and so do their gradients. The
 //! image between the two, four times the size of what is left of it, is never stored: neither forward nor backward.
 
+use super::Kernels;
+use super::links::Links;
 use crate::graph::op::{Conv2d, Conv2dMaxPool, Conv2dMaxPoolGradInput, Conv2dMaxPoolGradWeight, MaxPool2d};
 use crate::graph::{DType, Graph, Node, Op, Role, ValueId};
 use std::collections::BTreeSet;
 
 /// Joins `conv2d`, `max_pool2d` over windows of 2 × 2 pixels, 2 apart, and the ReLU or ReLU6 behind them (where pass
 /// `reorder` puts it), with their backward operations, where nothing else reads what lies between. Run it after the
-/// gradient pass, on devices that have the kernels (whose backend says that it fuses pooling).
-pub fn pool(graph: &mut Graph) {
+/// gradient pass; a device that has the forward kernel has the others.
+pub fn pool(graph: &mut Graph, kernels: Kernels) {
     let links = Links::of(graph);
     let mut gone = BTreeSet::new();
     for at in 0..graph.nodes.len() {
-        if let Some(found) = Found::at(graph, &links, at) {
+        if let Some(found) = Found::at(graph, &links, at).filter(|found| kernels(&found.joined(graph))) {
             gone.extend(found.apply(graph));
         }
     }
@@ -21,39 +23,6 @@ pub fn pool(graph: &mut Graph) {
         at += 1;
         !gone.contains(&(at - 1))
     });
-}
-
-/// Who makes and who reads each value.
-struct Links {
-    maker: Vec<Option<usize>>,
-    readers: Vec<Vec<usize>>,
-}
-
-impl Links {
-    fn of(graph: &Graph) -> Links {
-        let (mut maker, mut readers) = (vec![None; graph.values.len()], vec![Vec::new(); graph.values.len()]);
-        for (at, node) in graph.nodes.iter().enumerate() {
-            for value in &node.outputs {
-                maker[value.index()] = Some(at);
-            }
-            for value in &node.inputs {
-                readers[value.index()].push(at);
-            }
-        }
-        Links { maker, readers }
-    }
-
-    fn readers(&self, value: ValueId) -> &[usize] {
-        &self.readers[value.index()]
-    }
-
-    /// The only reader of a value that nobody outside the graph looks at.
-    fn only_reader(&self, graph: &Graph, value: ValueId) -> Option<usize> {
-        match self.readers(value) {
-            [one] if graph.value(value).role == Role::Temporary => Some(*one),
-            _ => None,
-        }
-    }
 }
 
 /// Nodes that can be joined, by their places.
@@ -81,7 +50,7 @@ impl Found {
     fn at(graph: &Graph, links: &Links, at: usize) -> Option<Found> {
         let Op::MaxPool2d(op) = &graph.nodes[at].op else { return None };
         let input = graph.nodes[at].inputs[0];
-        let conv = links.maker[input.index()]?;
+        let conv = links.maker(input)?;
         let Op::Conv2d(by) = &graph.nodes[conv].op else { return None };
         let fits = by.act.is_none() && in_pairs(graph, op, at) && graph.value(input).dtype == DType::F32;
         if !fits || links.only_reader(graph, input) != Some(at) {
@@ -99,17 +68,27 @@ impl Found {
         Some(Found { conv, pool: at, act, back })
     }
 
-    /// Puts the joined operations in; the nodes that are gone.
-    fn apply(self, graph: &mut Graph) -> Vec<usize> {
-        let Op::Conv2d(conv) = graph.nodes[self.conv].op.clone() else { unreachable!("found as one") };
+    /// The convolution.
+    fn conv(&self, graph: &Graph) -> Conv2d {
+        let Op::Conv2d(conv) = &graph.nodes[self.conv].op else { unreachable!("found as one") };
+        conv.clone()
+    }
+
+    /// The forward operation that comes of it.
+    fn joined(&self, graph: &Graph) -> Op {
         let act = self.act.map(|at| match &graph.nodes[at].op {
             Op::Activation(op) => op.act,
             _ => unreachable!("found as one"),
         });
+        Conv2dMaxPool { conv: Conv2d { act, ..self.conv(graph) } }.into()
+    }
+
+    /// Puts the joined operations in; the nodes that are gone.
+    fn apply(self, graph: &mut Graph) -> Vec<usize> {
+        let (conv, op) = (self.conv(graph), self.joined(graph));
         let (y, positions) = (graph.nodes[self.act.unwrap_or(self.pool)].outputs[0], graph.nodes[self.pool].outputs[1]);
         // In the place of the pooling: the operands are known there, and nobody reads the result before.
         let Node { inputs, origin, backward, .. } = graph.nodes[self.conv].clone();
-        let op = Conv2dMaxPool { conv: Conv2d { act, ..conv.clone() } }.into();
         graph.nodes[self.pool] = Node { op, inputs, outputs: vec![y, positions], origin, backward };
         let mut gone = vec![self.conv];
         gone.extend(self.act);
@@ -141,7 +120,7 @@ impl Back {
         let mut dy = graph.nodes[at].inputs[0];
         let mut act_back = None;
         if let Some(act) = act {
-            let before = links.maker[dy.index()]?;
+            let before = links.maker(dy)?;
             let y = graph.nodes[act].outputs[0];
             // Operands of an activation's gradient: what was saved, and the gradient by its output.
             let fits = matches!(graph.nodes[before].op, Op::ActivationGrad(_)) && graph.nodes[before].inputs[0] == y;

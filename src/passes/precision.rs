@@ -193,10 +193,20 @@ mod tests {
         let mut g = Graph::new();
         let x = normalize(&mut g, [2, 4, 4, 3]);
         let (w, b) = (parameter(&mut g, [5, 1, 1, 3]), parameter(&mut g, [5]));
-        let conv = Conv2d { stride: [1, 1], padding: [0; 4], dilation: [1, 1], groups: 1, bias: true, act: None };
+        let conv = Conv2d {
+            stride: [1, 1],
+            padding: [0; 4],
+            dilation: [1, 1],
+            groups: 1,
+            bias: true,
+            residual: false,
+            act: None,
+        };
         let x = g.add1(conv, &[x, w, b]).unwrap();
         let stats = [parameter(&mut g, [5]), parameter(&mut g, [5])];
-        let x = g.add1(BatchNormInfer { eps: 1e-5, affine: false, act: None }, &[x, stats[0], stats[1]]).unwrap();
+        let x = g
+            .add1(BatchNormInfer { eps: 1e-5, affine: false, residual: false, act: None }, &[x, stats[0], stats[1]])
+            .unwrap();
         let x = g.add1(ActivationOp { act: Activation::Gelu }, &[x]).unwrap();
         let norm = LayerNorm { dims: 1, eps: 1e-5, weight: false, bias: false };
         let y = g.add1(norm, &[x]).unwrap();

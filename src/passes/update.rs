@@ -86,8 +86,13 @@ pub fn add_update(
     let with_grad: Vec<_> = spec.tensors.iter().filter_map(|(id, o)| Some((*id, *o, gradient(*id)?))).collect();
     let schedule = schedule(graph);
     let tensors = with_grad.iter().map(|(_, o, _)| *o).collect();
-    let update =
-        OptimizerStep { algorithm: spec.algorithm, clip_norm: spec.clip_norm, scaled: spec.scaler.is_some(), tensors };
+    let update = OptimizerStep {
+        algorithm: spec.algorithm,
+        clip_norm: spec.clip_norm,
+        scaled: spec.scaler.is_some(),
+        counts: true,
+        tensors,
+    };
     let mut operands = vec![schedule, loss];
     if update.has_norm() {
         let list: Vec<ValueId> = std::iter::once(schedule).chain(with_grad.iter().map(|(_, _, g)| *g)).collect();

@@ -9,12 +9,12 @@ use crate::config::values::Precision;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::DataSpec;
 use crate::graph::op::{Algorithm, TensorOptions};
-use crate::graph::{Graph, ValueId, VarId, VarKind, Variables};
+use crate::graph::{Graph, Op, ValueId, VarId, VarKind, Variables};
 use crate::passes::precision::autocast;
 use crate::passes::update::{
     Accumulators, GRAD_SCALER, UpdateSpec, add_accumulation, add_update, loss_gradient, update_graph,
 };
-use crate::passes::{Pass, PassOptions};
+use crate::passes::{Kernels, Pass, PassOptions};
 use crate::plan::{Plan, Source};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -88,21 +88,6 @@ impl Programs {
     }
 }
 
-/// `options` without the passes that `backend` has no kernels for.
-fn on(backend: &dyn Backend, options: &PassOptions) -> PassOptions {
-    let mut options = options.clone();
-    if !backend.fuses_pooling() {
-        options.without.push(Pass::Pool);
-    }
-    if !backend.folds_norms() {
-        options.without.push(Pass::Fold);
-    }
-    options
-}
-
-/// The passes over a graph that has all its operations.
-const LAST_PASSES: [Pass; 4] = [Pass::Simplify, Pass::Fold, Pass::Pool, Pass::Fuse];
-
 /// Builds, differentiates, optimises and plans everything that `sizes` asks for.
 ///
 /// # Errors
@@ -115,7 +100,7 @@ pub fn build(
     options: &PassOptions,
 ) -> Result<Programs, Vec<Diagnostic>> {
     let precision = precision::supported(experiment.precision, backend);
-    let options = &on(backend, options);
+    let kernels = |op: &Op| backend.has_kernel(op);
     let mut vars = Variables::new();
     let mut sources = Vec::new();
     let mut kinds = Vec::new();
@@ -131,14 +116,14 @@ pub fn build(
         if rows.is_empty() {
             rows = forward.rows.clone();
         }
-        let (graph, accumulators) = train_graph(experiment, &mut vars, spec, &forward, precision, options)?;
+        let (graph, accumulators) = train_graph(experiment, &mut vars, spec, &forward, precision, (options, &kernels))?;
         sums = accumulators.or(sums);
         kinds.push((Kind::Train, *batch));
         sources.push(source(&format!("train, batch of {batch}"), graph, &forward));
     }
     if let (Some(sums), Some(spec)) = (&sums, &spec) {
         let mut graph = update_graph(&mut vars, spec, sums).map_err(|e| internal(&e.to_string()))?;
-        options.run(&mut graph, &[Pass::Simplify]).map_err(|e| internal(&e))?;
+        options.run(&mut graph, &[Pass::Simplify], &kernels).map_err(|e| internal(&e))?;
         kinds.push((Kind::Update, 0));
         sources.push(Source { name: "update".into(), graph, loss: None, prediction: None });
     }
@@ -150,7 +135,7 @@ pub fn build(
             }
             let mut graph = std::mem::take(&mut forward.graph);
             forward_passes(&mut graph, precision, options)?;
-            options.run(&mut graph, &LAST_PASSES).map_err(|e| internal(&e))?;
+            options.run(&mut graph, &Pass::LAST, &kernels).map_err(|e| internal(&e))?;
             kinds.push((kind, *batch));
             let name = if kind == Kind::Eval { "eval" } else { "predict" };
             sources.push(source(&format!("{name}, batch of {batch}"), graph, &forward));
@@ -177,13 +162,13 @@ pub fn graph_after(
     backend: &dyn Backend,
     options: &PassOptions,
 ) -> Result<Graph, Vec<Diagnostic>> {
-    let options = &on(backend, options);
     let mut vars = Variables::new();
     let batch = experiment.data.loading.batch_size;
     let forward = build::forward(experiment, data, &mut vars, batch, Mode::Train)?;
     let precision = experiment.precision;
     let spec = update_spec(experiment, &mut vars, precision)?;
-    Ok(train_graph(experiment, &mut vars, &spec, &forward, precision, options)?.0)
+    let kernels = |op: &Op| backend.has_kernel(op);
+    Ok(train_graph(experiment, &mut vars, &spec, &forward, precision, (options, &kernels))?.0)
 }
 
 fn source(name: &str, graph: Graph, forward: &Forward) -> Source {
@@ -197,7 +182,7 @@ fn internal(message: &str) -> Vec<Diagnostic> {
 
 /// The passes before the gradient pass.
 fn forward_passes(graph: &mut Graph, precision: Precision, options: &PassOptions) -> Result<(), Vec<Diagnostic>> {
-    options.run(graph, &[Pass::Reorder]).map_err(|e| internal(&e))?;
+    options.run(graph, &[Pass::Reorder], &|_| false).map_err(|e| internal(&e))?;
     if let Some(half) = precision::half(precision).filter(|_| options.wants(Pass::Precision)) {
         autocast(graph, half).map_err(|e| internal(&e.to_string()))?;
         crate::graph::verify(graph).map_err(|e| internal(&format!("after pass `precision`: {e}")))?;
@@ -211,7 +196,7 @@ fn train_graph(
     spec: &UpdateSpec,
     forward: &Forward,
     precision: Precision,
-    options: &PassOptions,
+    (options, kernels): (&PassOptions, Kernels),
 ) -> Result<(Graph, Option<Accumulators>), Vec<Diagnostic>> {
     let mut graph = forward.graph.clone();
     let loss = forward.loss.ok_or_else(|| internal("a training graph without a loss"))?;
@@ -239,7 +224,7 @@ fn train_graph(
     };
     let sums = add(&mut graph, vars).map_err(|e| internal(&e.to_string()))?;
     crate::graph::verify(&graph).map_err(|e| internal(&e))?;
-    options.run(&mut graph, &LAST_PASSES).map_err(|e| internal(&e))?;
+    options.run(&mut graph, &Pass::LAST, kernels).map_err(|e| internal(&e))?;
     Ok((graph, sums))
 }
 

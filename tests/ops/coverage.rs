@@ -31,6 +31,7 @@ variants![
     Activation,
     ActivationGrad,
     Binary,
+    Chain,
     SumTo,
     Reshape,
     Permute,

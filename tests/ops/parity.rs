@@ -216,14 +216,7 @@ fn compare(case: &Case, built: &Built, found: &BTreeMap<ValueId, Vec<u8>>) -> Re
 fn chosen(backend: &dyn Backend) -> Vec<Case> {
     let wanted = std::env::var("RUNNER_TEST_CASES").unwrap_or_default();
     let types = [DType::F32, DType::BF16, DType::F16].into_iter().filter(|d| backend.supports(*d));
-    let can = |op: &Op| match op {
-        Op::Conv2dMaxPool(_) | Op::Conv2dMaxPoolGradInput(_) | Op::Conv2dMaxPoolGradWeight(_) => {
-            backend.fuses_pooling()
-        }
-        Op::Conv2dNorm(_) => backend.folds_norms(),
-        _ => true,
-    };
-    types.flat_map(on).filter(|case| case.name.contains(&wanted) && can(&case.op)).collect()
+    types.flat_map(on).filter(|case| case.name.contains(&wanted) && backend.has_kernel(&case.op)).collect()
 }
 
 /// All cases on one kind of backend, set up in several ways (numbers of threads): the first agrees with the reference,

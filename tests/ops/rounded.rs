@@ -33,14 +33,6 @@ impl Backend for Rounded {
         true
     }
 
-    fn fuses_pooling(&self) -> bool {
-        true
-    }
-
-    fn folds_norms(&self) -> bool {
-        true
-    }
-
     fn workspace(&self, _: &Graph, _: &Node) -> usize {
         0
     }

@@ -28,9 +28,11 @@ impl Size {
     }
 }
 
-/// `y = (x − mean) · factor + offset` for whole rows; offset may be empty (0). `x` and `y` are equal or apart.
+/// `y = (x − mean) · factor + offset + residual` for whole rows; `offset` may be empty and `residual` null (0). Each of `x`
+/// and `residual` is equal to `y` or apart.
 struct Affine<'a> {
     x: *const f32,
+    residual: *const f32,
     y: *mut f32,
     rows: usize,
     mean: &'a [f32],
@@ -50,7 +52,10 @@ vectorised! {
                 // SAFETY: the caller's pointers hold `rows` rows, and this is inside one of them.
                 unsafe {
                     let x = if n < S::LANES { s.load_part(a.x.add(at), n) } else { s.load(a.x.add(at)) };
-                    let y = s.fma(s.sub(x, mean), factor, offset);
+                    let mut y = s.fma(s.sub(x, mean), factor, offset);
+                    if !a.residual.is_null() {
+                        y = s.add(y, s.load_part(a.residual.add(at), n));
+                    }
                     if n < S::LANES { s.store_part(a.y.add(at), y, n) } else { s.store(a.y.add(at), y) };
                 }
             }
@@ -75,12 +80,13 @@ vectorised! {
     }
 }
 
-/// The normalised rows of `x`, and the activation on them, a cache-full at a time.
+/// The normalised rows of `x`, with what is added to them if anything is, and the activation on them, a cache-full at a
+/// time.
 fn normalise(
     frame: &Frame,
     level: SimdLevel,
     act: Option<Activation>,
-    (x, y): (View<'_, f32>, View<'_, f32>),
+    (x, residual, y): (View<'_, f32>, Option<View<'_, f32>>, View<'_, f32>),
     [mean, factor, offset]: [&[f32]; 3],
 ) {
     let channels = mean.len();
@@ -91,8 +97,9 @@ fn normalise(
         for start in rows.clone().step_by(small) {
             let n = (rows.end - start).min(small);
             let r = start * channels..(start + n) * channels;
+            let residual = residual.map_or(std::ptr::null(), |all| all.range(r.clone()).cast_const());
             let (x, y, len) = (x.range(r.clone()).cast_const(), y.range(r.clone()), r.len());
-            affine(level, Affine { x, y, rows: n, mean, factor, offset });
+            affine(level, Affine { x, residual, y, rows: n, mean, factor, offset });
             // SAFETY: the elements just written, in place.
             unsafe { apply(level, act, y, y, len) };
         }
@@ -130,7 +137,7 @@ impl BatchNormKernel {
 
     /// Moves the running statistics towards the batch's.
     fn track(&self, frame: &Frame, mean: &[f32], variances: &[f64]) {
-        let first = frame.inputs() - 3;
+        let first = 1 + 2 * self.op.affine as usize;
         let counter = frame.update::<i64>(first + 2);
         counter[0] += 1;
         let weight = self.op.momentum.map_or(1.0 / counter[0] as f64, f64::from);
@@ -180,7 +187,8 @@ impl NodeKernel for BatchNormKernel {
             self.track(frame, mean, variances);
         }
         let beta = if self.op.affine { frame.input::<f32>(2) } else { &[] };
-        let views = (frame.source::<f32>(0), frame.target::<f32>(0));
+        let residual = self.op.residual.then(|| frame.source::<f32>(frame.inputs() - 1));
+        let views = (frame.source::<f32>(0), residual, frame.target::<f32>(0));
         normalise(frame, self.level, self.op.act, views, [mean, factor, beta]);
     }
 }
@@ -213,7 +221,8 @@ impl NodeKernel for BatchNormInferKernel {
             *f = 1.0 / (variance[c] + self.op.eps).sqrt() * gamma.map_or(1.0, |g| g[c]);
         }
         let beta = if self.op.affine { frame.input::<f32>(2) } else { &[] };
-        let views = (frame.source::<f32>(0), frame.target::<f32>(0));
+        let residual = self.op.residual.then(|| frame.source::<f32>(frame.inputs() - 1));
+        let views = (frame.source::<f32>(0), residual, frame.target::<f32>(0));
         normalise(frame, self.level, self.op.act, views, [mean, factor, beta]);
     }
 }

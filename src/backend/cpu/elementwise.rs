@@ -90,6 +90,14 @@ impl<F: Function> Kernel for MapGrad<F> {
     }
 }
 
+/// `dx = act'(saved) · dy` for `n` elements.
+///
+/// # Safety
+/// All are valid for `n` elements; each operand is the result's memory or does not overlap it.
+pub unsafe fn apply_grad(level: SimdLevel, act: Activation, saved: *const f32, dy: *const f32, dx: *mut f32, n: usize) {
+    with_activation!(Some(act), f => level.run(MapGrad { f, saved, dy, dx, n }));
+}
+
 /// [`crate::graph::op::ActivationOp`].
 pub struct ActivationKernel {
     /// The function.
@@ -126,7 +134,8 @@ impl NodeKernel for ActivationGradKernel {
         frame.pool().run(pieces.count(), |task, _| {
             let r = pieces.range(task);
             let (saved, dy, dx) = (saved.range(r.clone()), dy.range(r.clone()), dx.range(r.clone()));
-            with_activation!(Some(self.act), f => self.level.run(MapGrad { f, saved, dy, dx, n: r.len() }));
+            // SAFETY: `range` checks the bounds; by the operation's rule `dx` is `dy` or apart from both.
+            unsafe { apply_grad(self.level, self.act, saved, dy, dx, r.len()) };
         });
     }
 }
@@ -175,6 +184,14 @@ impl Kernel for Combine {
             }
         }
     }
+}
+
+/// `y = a ∘ b` for `n` elements.
+///
+/// # Safety
+/// All are valid for `n` elements; each operand is the result's memory or does not overlap it.
+pub unsafe fn combine(level: SimdLevel, kind: BinaryKind, a: *const f32, b: *const f32, y: *mut f32, n: usize) {
+    level.run(Combine { kind, a, b, y, n, strides: [1, 1] });
 }
 
 /// An axis of a broadcast operation: its size, and the strides of the two operands (0 where stretched).

@@ -131,7 +131,7 @@ mod tests {
     fn forward() {
         for (rows, inputs, outputs) in SHAPES {
             let (x, w, b) = (draw(rows * inputs, 1), draw(outputs * inputs, 2), draw(outputs, 3));
-            let op = op::Linear { bias: true, act: Some(Activation::Relu) };
+            let op = op::Linear { bias: true, residual: false, act: Some(Activation::Relu) };
             let results = on_every_level(|level, pool| {
                 let shape = LinearShape { rows, inputs, outputs };
                 let kernel = LinearKernel::new(&op, shape, level, pool.threads());
@@ -157,7 +157,7 @@ mod tests {
     fn activations_that_are_no_bounds_are_left_to_the_caller() {
         let shape = LinearShape { rows: 20, inputs: 3, outputs: 4 };
         for (act, left) in [(Activation::Relu6, None), (Activation::Gelu, Some(Activation::Gelu))] {
-            let op = op::Linear { bias: false, act: Some(act) };
+            let op = op::Linear { bias: false, residual: false, act: Some(act) };
             assert_eq!(LinearKernel::new(&op, shape, SimdLevel::detect(), 1).remaining_act(), left);
         }
     }

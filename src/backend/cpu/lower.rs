@@ -1,6 +1,7 @@
 //! From operations to kernels: the one place that names them all.
 
 use super::batch_norm::{BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel};
+use super::chain::ChainKernel;
 use super::conv::pooled::{Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel};
 use super::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel, ConvShape};
 use super::dropout::DropoutKernel;
@@ -43,7 +44,8 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::Cast(_) => Box::new(Permute::new(&op::Permute { perm: (0..x(0).rank()).collect() }, x(0))),
         Op::Linear(op) => {
             let shape = LinearShape { rows: x(0).rows(), inputs: x(0).last(), outputs: y(0).last() };
-            Box::new(Forward { kernel: LinearKernel::new(op, shape, level, threads), bias: op.bias, level })
+            let kernel = LinearKernel::new(op, shape, level, threads);
+            Box::new(Forward { kernel, bias: op.bias, residual: op.residual, level })
         }
         Op::LinearGradInput(op) => {
             let shape = LinearShape { rows: x(0).rows(), inputs: y(0).last(), outputs: x(0).last() };
@@ -55,7 +57,7 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         }
         Op::Conv2d(op) => {
             let kernel = Conv2dKernel::new(op, conv_shape(x(0), x(1), y(0)), level, threads);
-            Box::new(Forward { kernel, bias: op.bias, level })
+            Box::new(Forward { kernel, bias: op.bias, residual: op.residual, level })
         }
         Op::Conv2dGradInput(op) => {
             Box::new(Conv2dGradInputKernel::new(op, conv_shape(y(0), x(1), x(0)), level, threads))
@@ -82,6 +84,10 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::Activation(op) => Box::new(ActivationKernel { act: op.act, level }),
         Op::ActivationGrad(op) => Box::new(ActivationGradKernel { act: op.act, level }),
         Op::Binary(op) => Box::new(BinaryKernel::new(op.kind, op.act, x(0), x(1), level)),
+        Op::Chain(op) => {
+            let shapes: Vec<&Shape> = node.inputs.iter().map(|v| graph.shape(*v)).collect();
+            Box::new(ChainKernel::new(op, &shapes, y(0), level, threads))
+        }
         Op::SumTo(_) => Box::new(SumToKernel::new(x(0), y(0), level)),
         Op::Reshape(_) => return None,
         Op::Permute(op) => Box::new(Permute::new(op, x(0))),

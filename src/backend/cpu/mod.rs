@@ -8,6 +8,7 @@
 
 mod activation;
 mod batch_norm;
+mod chain;
 mod columns;
 pub mod conv;
 mod dropout;
@@ -83,14 +84,6 @@ impl Backend for CpuBackend {
     fn measured_peak(&self) -> Result<Option<f64>> {
         let pool = threads::Pool::new(self.threads).context("cannot start the compute threads")?;
         Ok(Some(peak::multiply_adds(&pool, self.level)))
-    }
-
-    fn fuses_pooling(&self) -> bool {
-        true
-    }
-
-    fn folds_norms(&self) -> bool {
-        true
     }
 
     fn workspace(&self, graph: &Graph, node: &Node) -> usize {

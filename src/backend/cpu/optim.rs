@@ -152,9 +152,15 @@ impl NodeKernel for OptimizerKernel {
             // A norm that is NaN must show in the parameters, so no `min`, which would drop it.
             scale *= if factor > 1.0 { 1.0 } else { factor };
         }
-        let counter = frame.update::<i64>(self.op.head() - 1);
-        counter[0] += 1;
-        let now = Now { lr: schedule[0] as f64, floor: schedule[3] as f64, scale, step: counter[0] };
+        let counter = self.op.head() - 1;
+        let step = if self.op.counts {
+            let counter = frame.update::<i64>(counter);
+            counter[0] += 1;
+            counter[0]
+        } else {
+            frame.input::<i64>(counter)[0]
+        };
+        let now = Now { lr: schedule[0] as f64, floor: schedule[3] as f64, scale, step };
         let operands = frame.operands();
         frame.pool().run(self.pieces.len(), |task, _| self.update(operands, &self.pieces[task], now));
     }

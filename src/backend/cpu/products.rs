@@ -11,12 +11,14 @@ use super::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel}
 use super::simd::SimdLevel;
 use crate::graph::op::Conv2dNorm;
 
-/// A forward product: operands `x`, `w`, and the bias if there is one.
+/// A forward product: operands `x`, `w`, the bias if there is one, and the summand if there is one.
 pub struct Forward<K> {
     /// The product.
     pub kernel: K,
     /// Operand 2 is a bias.
     pub bias: bool,
+    /// The last operand is a summand.
+    pub residual: bool,
     /// Instructions.
     pub level: SimdLevel,
 }
@@ -40,7 +42,9 @@ macro_rules! steps {
             fn run(&self, frame: &Frame<'_>) {
                 let (x, w, y) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
                 let bias = self.bias.then(|| frame.input(2));
-                self.kernel.run(frame.pool(), x, w, bias, y, frame.scratch().bytes());
+                let residual = self.residual.then(|| frame.input(frame.inputs() - 1));
+                let columns = PerColumn { scale: None, bias, residual };
+                self.kernel.run(frame.pool(), x, w, columns, y, frame.scratch().bytes());
                 activate(frame.pool(), self.level, self.kernel.remaining_act(), y);
             }
         }
@@ -106,7 +110,8 @@ impl NodeKernel for ConvNorm {
             shift[c] = (own.map_or(0.0, |own| own[c]) - mean[c]) * scale[c] + beta.map_or(0.0, |beta| beta[c]);
         }
         let (x, w, y) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
-        let columns = PerColumn { scale: Some(scale), bias: Some(shift) };
+        let residual = self.op.residual.then(|| frame.input::<f32>(statistic + 2));
+        let columns = PerColumn { scale: Some(scale), bias: Some(shift), residual };
         self.kernel.run(frame.pool(), x, w, columns, y, scratch.bytes());
         activate(frame.pool(), self.level, self.kernel.remaining_act(), y);
     }

@@ -14,6 +14,8 @@ use std::sync::Arc;
 pub enum Module {
     /// Activations, binary operations, sums over stretched axes, casts.
     Elementwise,
+    /// Element-wise operations one behind the other.
+    Chain,
     /// Bytes or floats to normalised floats.
     Normalize,
     /// Dropout.
@@ -46,8 +48,9 @@ pub enum Module {
 
 impl Module {
     /// All modules.
-    pub const ALL: [Module; 15] = [
+    pub const ALL: [Module; 16] = [
         Module::Elementwise,
+        Module::Chain,
         Module::Normalize,
         Module::Dropout,
         Module::Shape,
@@ -68,6 +71,7 @@ impl Module {
     pub fn name(self) -> &'static str {
         match self {
             Module::Elementwise => "elementwise",
+            Module::Chain => "chain",
             Module::Normalize => "normalize",
             Module::Dropout => "dropout",
             Module::Shape => "shape",

@@ -20,7 +20,7 @@ mod ready;
 mod stream;
 
 use crate::backend::{Backend, Demand, DeviceError, DeviceMemory, Executable, HostBuffer};
-use crate::graph::{DType, Graph, Node};
+use crate::graph::{DType, Graph, Node, Op};
 use crate::plan::Plan;
 use anyhow::Result;
 use driver::{Context, CudaError};
@@ -108,6 +108,10 @@ impl Backend for CudaBackend {
 
     fn supports_tf32(&self) -> bool {
         self.options.target.capability >= 80
+    }
+
+    fn has_kernel(&self, op: &Op) -> bool {
+        lower::has_kernel(op)
     }
 
     fn workspace(&self, graph: &Graph, node: &Node) -> usize {

@@ -26,6 +26,7 @@ macro_rules! images {
 
 images! {
     Elementwise "elementwise",
+    Chain "chain",
     Normalize "normalize",
     Dropout "dropout",
     Shape "shape",

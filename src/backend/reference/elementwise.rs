@@ -79,6 +79,13 @@ pub(super) fn maybe_activate(act: Option<Activation>, x: f64) -> f64 {
     act.map_or(x, |act| activate(act, x))
 }
 
+/// The operands without the one that is added to the result, and that one's element `i`: 0 if there is none.
+pub(super) fn residual<'a, 'b>(residual: bool, x: &'b [Tensor<'a>]) -> (&'b [Tensor<'a>], impl Fn(usize) -> f64) {
+    let (rest, last) = x.split_at(x.len() - usize::from(residual));
+    let last = last.first().copied();
+    (rest, move |i| last.map_or(0.0, |r| r.data[i]))
+}
+
 /// `act'`, from the function's output or input as [`Activation::grad_from_output`] says.
 fn derivative(act: Activation, saved: f64) -> f64 {
     let s = saved;

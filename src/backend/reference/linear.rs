@@ -1,17 +1,18 @@
 //! Matrix products with a weight.
 
 use super::Tensor;
-use super::elementwise::maybe_activate;
+use super::elementwise::{maybe_activate, residual};
 use crate::graph::op::{Linear, LinearGradWeight};
 
 pub(super) fn forward(op: &Linear, x: &[Tensor]) -> Vec<Vec<f64>> {
+    let (x, summand) = residual(op.residual, x);
     let (x, w, b) = (x[0], x[1], x.get(2));
     let (inputs, outputs) = (w.dims[1], w.dims[0]);
     let mut y = Vec::with_capacity(x.rows() * outputs);
     for x_row in x.data.chunks(inputs) {
         for (o, w_row) in w.data.chunks(inputs).enumerate() {
             let bias = if op.bias { b.expect("checked by the shape rule").data[o] } else { 0.0 };
-            y.push(maybe_activate(op.act, dot(x_row, w_row) + bias));
+            y.push(maybe_activate(op.act, dot(x_row, w_row) + bias + summand(y.len())));
         }
     }
     vec![y]

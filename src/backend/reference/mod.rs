@@ -5,6 +5,7 @@
 //! computes. It takes any element type as `f64`, which holds 32-bit floats and integers, bytes and counters exactly. A
 //! result of a 16-bit type is rounded to that type, once, when it is complete; results of `F32` are not rounded.
 
+mod chain;
 mod conv;
 mod conv_pool;
 mod dropout;
@@ -145,6 +146,7 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::Activation(op) => elementwise::activation(op, x),
         Op::ActivationGrad(op) => elementwise::activation_grad(op, x),
         Op::Binary(op) => elementwise::binary(op, x, y),
+        Op::Chain(op) => chain::chain(op, x, y),
         Op::SumTo(_) => elementwise::sum_to(x, y),
         Op::Cast(_) | Op::Reshape(_) => vec![x[0].data.to_vec()],
         Op::Permute(op) => shape::permute(op, x, y),
@@ -186,7 +188,10 @@ fn conv_norm(op: &Conv2dNorm, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
     let sums = conv::forward(&plain, inputs, y).remove(0);
     let mut operands = vec![Tensor { dims: y[0], data: &sums }];
     operands.extend_from_slice(parameters);
-    norm::batch_norm_infer(&BatchNormInfer { eps: op.eps, affine: op.affine, act: op.conv.act }, &operands)
+    norm::batch_norm_infer(
+        &BatchNormInfer { eps: op.eps, affine: op.affine, residual: op.residual, act: op.conv.act },
+        &operands,
+    )
 }
 
 #[cfg(test)]

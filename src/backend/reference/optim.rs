@@ -17,17 +17,17 @@ pub(super) fn grad_norm(x: &[Tensor]) -> Vec<Vec<f64>> {
     vec![vec![schedule[1] / schedule[2] * squares.sqrt()]]
 }
 
-/// The step counter, then parameter and state of each tensor, all after the update.
+/// The step counter if the operation counts, then parameter and state of each tensor, all after the update.
 pub(super) fn step(op: &OptimizerStep, x: &[Tensor]) -> Vec<Vec<f64>> {
     let (head, schedule, loss) = (op.head(), x[0].data, x[1].data[0]);
     let norm = if op.has_norm() { x[2].data[0] } else { 0.0 };
     let loss_scale = if op.scaled { x[3].data[0] } else { 1.0 };
     let updates = loss.is_finite() && (!op.scaled || norm.is_finite());
-    let t = x[head - 1].data[0] + f64::from(u8::from(updates));
+    let t = x[head - 1].data[0] + f64::from(u8::from(updates && op.counts));
     let clip = op.clip_norm.map_or(1.0, |limit| (f64::from(limit) / (norm / loss_scale + 1e-6)).min(1.0));
     let scale = schedule[1] / schedule[2] / loss_scale * clip;
 
-    let mut results = vec![vec![t]];
+    let mut results: Vec<Vec<f64>> = op.counts.then(|| vec![t]).into_iter().collect();
     for (operands, options) in x[head..].chunks(op.stride()).zip(&op.tensors) {
         let mut parameter = operands[0].data.to_vec();
         let mut state: Vec<Vec<f64>> = operands[2..].iter().map(|s| s.data.to_vec()).collect();

@@ -146,7 +146,7 @@ mod tests {
         let mut graph = Graph::new();
         let x = graph.input(Input::Data, DType::F32, Shape::from([5, 3]));
         let w = graph.input(Input::Targets, DType::F32, Shape::from([7, 3]));
-        graph.add1(Linear { bias: false, act: Some(Activation::Relu) }, &[x, w]).unwrap();
+        graph.add1(Linear { bias: false, residual: false, act: Some(Activation::Relu) }, &[x, w]).unwrap();
         let load = Load::of(&graph, &graph.nodes[0]);
         assert_eq!((load.op, load.flops, load.bytes), ("linear", 2 * 5 * 3 * 7, 4 * (5 * 3 + 7 * 3 + 5 * 7)));
     }

@@ -1,10 +1,13 @@
 //! Two-dimensional convolution, as in `torch.nn.Conv2d`, channels last.
 
-use super::{Activation, GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, floats, images, singles};
+use super::{
+    Activation, GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, floats, images, singles, summand,
+};
 use crate::graph::{DType, Shape};
 
-/// Cross-correlation. Operands: `x [N, H, W, I]`, `w [O, KH, KW, I / groups]`, and `b [O]` if `bias`.
-/// Output: `[N, OH, OW, O]`. `x`, `w` and the output are floats of one type, `b` is always `F32`.
+/// Cross-correlation. Operands: `x [N, H, W, I]`, `w [O, KH, KW, I / groups]`, `b [O]` if `bias`, and a summand
+/// `[N, OH, OW, O]` if `residual`. Output: `[N, OH, OW, O]`. `x`, `w` and the output are floats of one type, `b` and the
+/// summand are always `F32`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conv2d {
     /// Rows, columns.
@@ -17,12 +20,14 @@ pub struct Conv2d {
     pub groups: usize,
     /// There is a bias.
     pub bias: bool,
+    /// The last operand is of the output's shape and added before `act`; the pass `residual` sets it.
+    pub residual: bool,
     /// Applied to the sum; the fusion pass sets it.
     pub act: Option<Activation>,
 }
 
-/// Gradient by the input. Operands: `dy [N, OH, OW, O]`, `w`. Output: `[N, H, W, I]`. `bias` and `act` of `conv` are
-/// not looked at. All values are floats of one type.
+/// Gradient by the input. Operands: `dy [N, OH, OW, O]`, `w`. Output: `[N, H, W, I]`. Of `conv`, `bias`,
+/// `residual` and `act` are not looked at. All values are floats of one type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conv2dGradInput {
     /// The convolution.
@@ -35,7 +40,7 @@ pub struct Conv2dGradInput {
 /// Outputs: `[O, KH, KW, I / groups]`, `[O]`. `x` and `dy` are floats of one type, the outputs always `F32`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conv2dGradWeight {
-    /// The convolution; its `bias` and `act` are not looked at.
+    /// The convolution; its `bias`, `residual` and `act` are not looked at.
     pub conv: Conv2d,
     /// Height and width of the kernel.
     pub kernel: [usize; 2],
@@ -87,7 +92,7 @@ impl OpRules for Conv2d {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity("conv2d", inputs, 2 + self.bias as usize)?;
+        arity("conv2d", inputs, 2 + self.bias as usize + self.residual as usize)?;
         let dtype = floats("conv2d", inputs, 0, 1)?;
         singles("conv2d", inputs, 2..inputs.len())?;
         let [n, h, w, c] = images("conv2d", inputs, 0)?;
@@ -112,11 +117,13 @@ impl OpRules for Conv2d {
                 ),
             ));
         };
-        Ok(vec![(dtype, Shape::from([n, oh, ow, o]))])
+        let y = Shape::from([n, oh, ow, o]);
+        summand("conv2d", inputs, self.residual, &y)?;
+        Ok(vec![(dtype, y)])
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
-        debug_assert!(self.act.is_none(), "fusion comes after the gradient pass");
+        debug_assert!(self.act.is_none() && !self.residual, "fusion comes after the gradient pass");
         let dy = cx.dy();
         let [_, h, w, _] = cx.graph.shape(cx.inputs[0]).nhwc().expect("checked by the shape rule");
         let [_, kh, kw, _] = cx.graph.shape(cx.inputs[1]).nhwc().expect("checked by the shape rule");
@@ -213,7 +220,8 @@ mod tests {
             for padding in [[0; 4], [1; 4], [2, 0, 1, 3], [5, 4, 3, 6]] {
                 for dilation in [[1, 1], [2, 3]] {
                     for (image, kernel) in [([1, 1], [3, 3]), ([4, 2], [3, 3]), ([7, 9], [1, 4]), ([2, 5], [5, 2])] {
-                        let conv = Conv2d { stride, padding, dilation, groups: 2, bias: false, act: None };
+                        let conv =
+                            Conv2d { stride, padding, dilation, groups: 2, bias: false, residual: false, act: None };
                         let Some([oh, ow]) = conv.out(image, kernel) else { continue };
                         let (n, c, o) = (3, 4, 6);
                         let x = Shape::from([n, image[0], image[1], c]);
@@ -234,7 +242,15 @@ mod tests {
 
     #[test]
     fn gradients_take_as_many_operations_as_the_convolution() {
-        let conv = Conv2d { stride: [2, 2], padding: [1; 4], dilation: [1, 1], groups: 1, bias: false, act: None };
+        let conv = Conv2d {
+            stride: [2, 2],
+            padding: [1; 4],
+            dilation: [1, 1],
+            groups: 1,
+            bias: false,
+            residual: false,
+            act: None,
+        };
         let mut graph = Graph::new();
         let mut input = |input, dims: [usize; 4]| graph.input(input, DType::F32, Shape::from(dims));
         let x = input(Input::Data, [2, 6, 6, 3]);

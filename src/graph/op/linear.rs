@@ -1,14 +1,16 @@
 //! Matrix products with a weight, as in `torch.nn.Linear`.
 
-use super::{Activation, GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, floats, singles};
+use super::{Activation, GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, floats, singles, summand};
 use crate::graph::{DType, Shape};
 
-/// `y = act(x · wᵀ + b)`. Operands: `x [.., in]`, `w [out, in]`, and `b [out]` if `bias`. Output: `[.., out]`.
-/// `x`, `w` and the output are floats of one type, `b` is always `F32`.
+/// `y = act(x · wᵀ + b + r)`. Operands: `x [.., in]`, `w [out, in]`, `b [out]` if `bias`, and `r [.., out]` if `residual`.
+/// Output: `[.., out]`. `x`, `w` and the output are floats of one type, `b` and `r` are always `F32`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Linear {
     /// There is a bias.
     pub bias: bool,
+    /// The last operand is of the output's shape and added before `act`; the pass `residual` sets it.
+    pub residual: bool,
     /// Applied to the sum; the fusion pass sets it.
     pub act: Option<Activation>,
 }
@@ -35,7 +37,7 @@ impl OpRules for Linear {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity("linear", inputs, 2 + self.bias as usize)?;
+        arity("linear", inputs, 2 + self.bias as usize + self.residual as usize)?;
         let dtype = floats("linear", inputs, 0, 1)?;
         singles("linear", inputs, 2..inputs.len())?;
         let (x, w) = (inputs[0], inputs[1]);
@@ -51,11 +53,13 @@ impl OpRules for Linear {
         }
         let mut dims = x.shape.dims().to_vec();
         *dims.last_mut().expect("rank is at least 2") = w.shape.dims()[0];
-        Ok(vec![(dtype, Shape(dims))])
+        let y = Shape(dims);
+        summand("linear", inputs, self.residual, &y)?;
+        Ok(vec![(dtype, y)])
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
-        debug_assert!(self.act.is_none(), "fusion comes after the gradient pass");
+        debug_assert!(self.act.is_none() && !self.residual, "fusion comes after the gradient pass");
         let dy = cx.dy();
         let dx = if cx.needs[0] { Some(cx.add1(LinearGradInput {}, &[dy, cx.inputs[1]])?) } else { None };
         let mut out = vec![dx, None];

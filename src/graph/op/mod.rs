@@ -4,6 +4,7 @@
 //! compiler to the lowerings it misses.
 
 mod cast;
+mod chain;
 mod conv;
 mod conv_norm;
 mod conv_pool;
@@ -20,6 +21,7 @@ mod shape;
 mod softmax;
 
 pub use cast::Cast;
+pub use chain::{Chain, Link, LinkOp, MAX_LINKS, Source};
 pub use conv::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
 pub use conv_norm::Conv2dNorm;
 pub use conv_pool::{Conv2dMaxPool, Conv2dMaxPoolGradInput, Conv2dMaxPoolGradWeight, NO_GRADIENT};
@@ -192,6 +194,8 @@ ops! {
     ActivationGrad(ActivationGrad),
     /// Element-wise sum or product of two values, with broadcast.
     Binary(Binary),
+    /// Element-wise operations one behind the other.
+    Chain(Chain),
     /// Sum over the axes that a broadcast had stretched.
     SumTo(SumTo),
     /// The same elements under another shape.
@@ -304,6 +308,16 @@ pub(crate) fn images(name: &str, inputs: &[&Value], i: usize) -> Result<[usize; 
             format!("`{name}` needs images (N, C, H, W), but its input has the shape {}", inputs[i].shape.to_pytorch()),
         )
     })
+}
+
+/// `infer` helper: the last operand, if there is to be a summand, is one for a result of shape `y`.
+pub(crate) fn summand(name: &str, inputs: &[&Value], residual: bool, y: &Shape) -> Result<(), ShapeError> {
+    let last = inputs.len() - 1;
+    if residual && inputs[last].shape != *y {
+        let message = format!("`{name}` cannot add {} to {}", inputs[last].shape.to_pytorch(), y.to_pytorch());
+        return Err(ShapeError::of(last, message));
+    }
+    if residual { singles(name, inputs, [last]) } else { Ok(()) }
 }
 
 /// `infer` helper: two operands have one shape.

@@ -92,6 +92,9 @@ pub struct TensorOptions {
 /// `g · schedule[1] / schedule[2] / s · min(1, clip_norm / (norm / s + 1e-6))`. If the loss is not finite nothing is
 /// updated, so that the state that led there can be looked into; neither if `scaled` and the norm is not finite, since
 /// then a gradient has left the range of its type.
+///
+/// The pass `advance` makes several operations of it, each for some of the tensors. The first one counts; the others find
+/// the counter at this step's number and leave it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OptimizerStep {
     /// The rule.
@@ -100,6 +103,8 @@ pub struct OptimizerStep {
     pub clip_norm: Option<f32>,
     /// The gradients are those of the loss times the scale `s`, an operand ([`UpdateScale`] changes it).
     pub scaled: bool,
+    /// This is the first operation of the update, which counts it.
+    pub counts: bool,
     /// One for each tensor.
     pub tensors: Vec<TensorOptions>,
 }
@@ -205,7 +210,8 @@ impl OpRules for OptimizerStep {
     fn mutates(&self, inputs: usize) -> Vec<usize> {
         let (head, stride) = (self.head(), self.stride());
         // Of each tensor's operands only the gradient is left as it is.
-        std::iter::once(head - 1).chain((head..inputs).filter(|i| (i - head) % stride != 1)).collect()
+        let counter = self.counts.then_some(head - 1);
+        counter.into_iter().chain((head..inputs).filter(|i| (i - head) % stride != 1)).collect()
     }
 }
 

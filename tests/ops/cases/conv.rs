@@ -2,7 +2,8 @@ use super::ACTIVATIONS;
 use crate::case::{Case, Draw};
 use runner::graph::op::{Activation, Conv2d, Conv2dNorm};
 
-const PLAIN: Conv2d = Conv2d { stride: [1, 1], padding: [0; 4], dilation: [1, 1], groups: 1, bias: true, act: None };
+const PLAIN: Conv2d =
+    Conv2d { stride: [1, 1], padding: [0; 4], dilation: [1, 1], groups: 1, bias: true, residual: false, act: None };
 
 /// The case of `conv` on an image `[N, H, W, I]` with a kernel `[O, KH, KW]`.
 fn case(name: String, conv: Conv2d, x: [usize; 4], [o, kh, kw]: [usize; 3]) -> Case {
@@ -31,6 +32,7 @@ fn drawn(number: usize) -> Case {
             dilation: [d.between(1, 2), d.between(1, 2)],
             groups,
             bias: d.coin(),
+            residual: false,
             act: None,
         };
         if conv.out([h, w], kernel).is_some() {
@@ -45,7 +47,7 @@ fn drawn(number: usize) -> Case {
 fn norm(name: &str, conv: Conv2d, affine: bool, x: [usize; 4], [o, kh, kw]: [usize; 3]) -> Case {
     let (groups, bias) = (conv.groups, conv.bias);
     let name = format!("{name}, normalised: {x:?}, {o}×{kh}×{kw}, {:?}, affine {affine}", conv.act);
-    Case::new(name, Conv2dNorm { conv, eps: 1e-3, affine }, |d| {
+    Case::new(name, Conv2dNorm { conv, eps: 1e-3, affine, residual: false }, |d| {
         let mut operands = vec![d.normal(x), d.normal([o, kh, kw, x[3] / groups])];
         operands.extend(bias.then(|| d.normal([o])));
         if affine {

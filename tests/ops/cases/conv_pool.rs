@@ -2,8 +2,15 @@ use crate::case::{Case, Draw};
 use runner::graph::DType;
 use runner::graph::op::{Activation, Conv2d, Conv2dMaxPool, Conv2dMaxPoolGradInput, Conv2dMaxPoolGradWeight};
 
-const SAME: Conv2d =
-    Conv2d { stride: [1, 1], padding: [1; 4], dilation: [1, 1], groups: 1, bias: true, act: Some(Activation::Relu) };
+const SAME: Conv2d = Conv2d {
+    stride: [1, 1],
+    padding: [1; 4],
+    dilation: [1, 1],
+    groups: 1,
+    bias: true,
+    residual: false,
+    act: Some(Activation::Relu),
+};
 
 /// A convolution with pooling behind it and its gradients, for an image `[N, H, W, I]` and a kernel `[O, KH, KW]`.
 fn cases_of(name: &str, conv: Conv2d, x: [usize; 4], [o, kh, kw]: [usize; 3]) -> [Case; 3] {
@@ -43,6 +50,7 @@ fn drawn(number: usize) -> [Case; 3] {
             dilation: [d.between(1, 2), d.between(1, 2)],
             groups,
             bias: d.coin(),
+            residual: false,
             act: [None, Some(Activation::Relu), Some(Activation::Relu6)][d.between(0, 2)],
         };
         let x = [d.between(1, 3), d.between(1, 11), d.between(1, 11), groups * d.between(1, 4)];

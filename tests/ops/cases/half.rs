@@ -9,7 +9,7 @@ fn operands(op: &Op, count: usize) -> std::ops::Range<usize> {
     match op {
         Op::Linear(_) | Op::LinearGradInput(_) | Op::LinearGradWeight(_) => 0..2,
         Op::Conv2d(_) | Op::Conv2dGradInput(_) | Op::Conv2dGradWeight(_) | Op::Binary(_) => 0..2,
-        Op::Concat(_) => 0..count,
+        Op::Concat(_) | Op::Chain(_) => 0..count,
         Op::Cast(_) | Op::Activation(_) | Op::SumTo(_) | Op::Reshape(_) | Op::Permute(_) | Op::Slice(_) => 0..1,
         Op::MaxPool2d(_) | Op::AvgPool2d(_) | Op::AdaptiveAvgPool2d(_) => 0..1,
         Op::BatchNorm(_) | Op::BatchNormInfer(_) | Op::Dropout(_) => 0..1,

@@ -15,7 +15,7 @@ fn norms(list: &mut Vec<Case>) {
     for (shape, mean) in
         [(vec![9, 13, 11, 8], 0.7), (vec![9, 13, 11, 8], 300.0), (vec![900, 33], 0.7), (vec![5, 11, 7, 132], 0.7)]
     {
-        let op = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track: true, act: None };
+        let op = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track: true, residual: false, act: None };
         list.push(Case::new(format!("long batch norm of {shape:?} about {mean}"), op, |d| {
             let c = shape[shape.len() - 1];
             let x = d.normal(shape).map(|x| x + mean);
@@ -92,8 +92,13 @@ fn updates(list: &mut Vec<Case>) {
     ];
     for algorithm in algorithms {
         let options = TensorOptions { lr_scale: 0.5, weight_decay: 0.01 };
-        let op =
-            OptimizerStep { algorithm, clip_norm: Some(0.3), scaled: false, tensors: vec![options; lengths.len()] };
+        let op = OptimizerStep {
+            algorithm,
+            clip_norm: Some(0.3),
+            scaled: false,
+            counts: true,
+            tensors: vec![options; lengths.len()],
+        };
         list.push(Case::new(format!("long update, {algorithm:?}"), op, |d| {
             let counter = Operand::new(DType::I64, [1], vec![7.0]);
             let mut operands = vec![schedule(), d.positive([1]), d.positive([1]), counter];

@@ -1,5 +1,6 @@
 //! The list of cases, a file for each family of operations.
 
+mod chain;
 mod conv;
 mod conv_pool;
 mod elementwise;
@@ -11,6 +12,7 @@ mod loss;
 mod norm;
 mod optim;
 mod pool;
+mod residual;
 mod shape;
 mod softmax;
 mod tiles;
@@ -43,7 +45,8 @@ pub fn on(dtype: DType) -> Vec<Case> {
 
 /// All cases on 32-bit floats.
 pub fn all() -> Vec<Case> {
-    [
+    let mut list: Vec<Case> = [
+        chain::cases(),
         conv::cases(),
         conv_pool::cases(),
         elementwise::cases(),
@@ -60,5 +63,7 @@ pub fn all() -> Vec<Case> {
     ]
     .into_iter()
     .flatten()
-    .collect()
+    .collect();
+    list.extend(residual::cases(&list));
+    list
 }

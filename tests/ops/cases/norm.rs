@@ -27,7 +27,7 @@ fn batch_norm(shape: &[usize], op: BatchNorm, batches: f64) -> Case {
 
 fn batch_norm_infer(shape: &[usize], affine: bool, act: Option<Activation>) -> Case {
     let c = shape[shape.len() - 1];
-    let op = BatchNormInfer { eps: 1e-3, affine, act };
+    let op = BatchNormInfer { eps: 1e-3, affine, residual: false, act };
     Case::new(format!("inference batch norm of {shape:?}, {op:?}"), op, |d| {
         let mut operands = vec![data(d, shape)];
         if affine {
@@ -40,7 +40,7 @@ fn batch_norm_infer(shape: &[usize], affine: bool, act: Option<Activation>) -> C
 
 pub fn cases() -> Vec<Case> {
     let mut list = Vec::new();
-    let plain = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track: true, act: None };
+    let plain = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track: true, residual: false, act: None };
     for shape in [&[3, 5, 4, 7][..], &[4, 3], &[2, 9, 9, 1], &[9, 33], &[2, 4, 3, 64]] {
         for affine in [false, true] {
             for track in [false, true] {

@@ -42,19 +42,24 @@ struct Setting {
     scale: Option<f64>,
     steps: f64,
     loss: f64,
+    /// It is the first operation of its update.
+    counts: bool,
     /// The norm, where it is not drawn.
     norm: Option<f64>,
 }
 
 fn step(algorithm: Algorithm, setting: Setting) -> Case {
-    let Setting { clip_norm, scale, steps, loss, norm } = setting;
+    let Setting { clip_norm, scale, steps, loss, counts, norm } = setting;
     let tensors = vec![
         TensorOptions { lr_scale: 1.0, weight_decay: 0.0 },
         TensorOptions { lr_scale: 0.5, weight_decay: 0.1 },
         TensorOptions { lr_scale: 2.0, weight_decay: 0.01 },
     ];
-    let op = OptimizerStep { algorithm, clip_norm, scaled: scale.is_some(), tensors };
+    let op = OptimizerStep { algorithm, clip_norm, scaled: scale.is_some(), counts, tensors };
     let mut name = format!("{algorithm:?}, clipped to {clip_norm:?}, after {steps} steps, loss {loss}");
+    if !counts {
+        name += ", a later part";
+    }
     if let Some(scale) = scale {
         name += &format!(", scale {scale}, norm {norm:?}");
     }
@@ -97,7 +102,7 @@ fn scales(list: &mut Vec<Case>) {
 
 pub fn cases() -> Vec<Case> {
     let mut list = Vec::new();
-    let plain = Setting { clip_norm: None, scale: None, steps: 3.0, loss: 0.5, norm: None };
+    let plain = Setting { clip_norm: None, scale: None, steps: 3.0, loss: 0.5, counts: true, norm: None };
     for algorithm in algorithms() {
         // The norm drawn is between a half and two: one limit always bites, the other never does.
         for clip_norm in [None, Some(0.3), Some(5.0)] {
@@ -108,7 +113,9 @@ pub fn cases() -> Vec<Case> {
                 list.push(step(algorithm, Setting { clip_norm, steps, scale: Some(8.0), ..plain }));
             }
         }
+        list.push(step(algorithm, Setting { counts: false, ..plain }));
         list.push(step(algorithm, Setting { loss: f64::NAN, ..plain }));
+        list.push(step(algorithm, Setting { counts: false, loss: f64::NAN, ..plain }));
         list.push(step(algorithm, Setting { loss: f64::INFINITY, clip_norm: Some(0.3), ..plain }));
         for (clip_norm, norm) in [(None, f64::INFINITY), (Some(0.3), f64::NAN)] {
             list.push(step(algorithm, Setting { clip_norm, norm: Some(norm), scale: Some(1024.0), ..plain }));

@@ -13,7 +13,7 @@ fn case<const N: usize>(name: String, op: impl Into<Op>, shapes: [Vec<usize>; N]
 fn linear(list: &mut Vec<Case>, what: &str, [rows, inputs, outputs]: [usize; 3]) {
     let name = |op: &str| format!("{op} {rows}×{inputs} to {outputs}: {what}");
     let (x, w, y) = (vec![rows, inputs], vec![outputs, inputs], vec![rows, outputs]);
-    let forward = Linear { bias: true, act: None };
+    let forward = Linear { bias: true, residual: false, act: None };
     list.push(case(name("linear"), forward, [x.clone(), w.clone(), vec![outputs]]));
     list.push(case(name("linear_grad_input"), LinearGradInput {}, [y.clone(), w]));
     list.push(case(name("linear_grad_weight"), LinearGradWeight { bias: true }, [x, y]));
@@ -22,7 +22,7 @@ fn linear(list: &mut Vec<Case>, what: &str, [rows, inputs, outputs]: [usize; 3])
 /// Products whose results have large tiles. Each of the three in the one shape that does it with short sums: the other two
 /// are thin there.
 fn large(list: &mut Vec<Case>) {
-    let forward = Linear { bias: true, act: None };
+    let forward = Linear { bias: true, residual: false, act: None };
     list.push(case("a large result".into(), forward, [vec![1500, 20], vec![1452, 20], vec![1452]]));
     let operands = [vec![1500, 20], vec![20, 1452]];
     list.push(case("a large gradient of the input".into(), LinearGradInput {}, operands));
@@ -43,7 +43,8 @@ fn conv(list: &mut Vec<Case>, what: &str, conv: &Conv2d, x: [usize; 4], [outputs
 }
 
 pub fn cases() -> Vec<Case> {
-    let plain = Conv2d { stride: [1, 1], padding: [0; 4], dilation: [1, 1], groups: 1, bias: true, act: None };
+    let plain =
+        Conv2d { stride: [1, 1], padding: [0; 4], dilation: [1, 1], groups: 1, bias: true, residual: false, act: None };
     let same = Conv2d { padding: [1; 4], ..plain.clone() };
     let strided = Conv2d { stride: [2, 2], ..same.clone() };
     let mut list = Vec::new();

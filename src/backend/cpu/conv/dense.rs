@@ -213,7 +213,7 @@ impl Dense {
                         c_rows: &class.c_rows[pixels.clone()],
                         n: (self.to - panel * width).min(width),
                         accumulate: false,
-                        epilogue: Epilogue::of(act).with(job.columns, channel),
+                        epilogue: Epilogue::of(act).with(job.columns, channel, dest),
                     };
                     for_each_tile(pixels.len(), self.tiles.rows, |start, rows| {
                         let tile = Tile { a_rows: &tile.a_rows[start..], c_rows: &tile.c_rows[start..], ..tile };

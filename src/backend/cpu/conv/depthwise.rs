@@ -110,7 +110,7 @@ impl Depthwise {
                     channels: self.channels,
                     // With the offsets of the table it lies inside.
                     dest: dest.as_ptr().wrapping_offset(self.patches.dest_base(class, &part)),
-                    epilogue: Epilogue::of(self.act),
+                    epilogue: Epilogue::of(self.act).with(columns, 0, dest.as_ptr()),
                 });
             }
         });
@@ -159,6 +159,9 @@ impl Kernel for Pixels<'_> {
                     let left = self.channels - channel;
                     for p in 0..PIXELS {
                         let dest = self.dest.wrapping_add(to[p] + channel);
+                        if !self.epilogue.residual.is_null() {
+                            acc[p] = s.add(acc[p], s.load_part(self.epilogue.summand(dest), left));
+                        }
                         let x = s.min(high, s.max(low, acc[p]));
                         if left >= S::LANES {
                             s.store(dest, x);

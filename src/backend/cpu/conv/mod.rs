@@ -138,7 +138,7 @@ impl Conv2dKernel {
     /// Prepares the convolution for at most `threads` threads.
     pub fn new(op: &Conv2d, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
         let path = PixelPath::new(op, &shape, Direction::Forward, level, threads, |shape| {
-            LinearKernel::new(&op::Linear { bias: op.bias, act: op.act }, shape, level, threads)
+            LinearKernel::new(&op::Linear { bias: op.bias, residual: false, act: op.act }, shape, level, threads)
         });
         let act = match &path {
             PixelPath::Linear(kernel) => kernel.remaining_act(),
@@ -181,6 +181,7 @@ impl Conv2dKernel {
     ) {
         let columns = columns.into();
         assert_eq!([x.len(), w.len(), y.len()], self.lens, "lengths of x, w and y");
+        assert!(columns.residual.is_none_or(|r| r.len() == y.len()), "length of the summand");
         match &self.path {
             PixelPath::Linear(kernel) => kernel.run(pool, x, w, columns, y, workspace),
             PixelPath::Depthwise(kernel) => kernel.run(pool, x, w, columns, y, workspace),

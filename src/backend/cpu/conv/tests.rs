@@ -4,7 +4,7 @@ use crate::random::{Purpose, Stream};
 
 /// A plain convolution to be tried.
 fn conv(stride: [usize; 2], padding: [usize; 4], dilation: [usize; 2], groups: usize) -> Conv2d {
-    Conv2d { stride, padding, dilation, groups, bias: true, act: None }
+    Conv2d { stride, padding, dilation, groups, bias: true, residual: false, act: None }
 }
 
 fn shape(images: usize, input: [usize; 2], channels: usize, kernel: [usize; 2], outputs: usize) -> ConvShape {

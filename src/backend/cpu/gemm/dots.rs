@@ -13,7 +13,7 @@ pub const fn most_rows(k: usize) -> usize {
 /// Rows and columns whose sums share their loads.
 const BLOCK: usize = 4;
 
-/// `C[m, n] = min(max(Σ_k A[m, k] · B[n, k] · scale[n] + bias[n], low), high)` for some columns.
+/// `C[m, n] = min(max(Σ_k A[m, k] · B[n, k] · scale[n] + bias[n] + residual[m, n], low), high)` for some columns.
 pub struct Dots<'a> {
     /// `A`, and floats from row to row.
     pub a: (&'a [f32], usize),
@@ -25,7 +25,7 @@ pub struct Dots<'a> {
     pub k: usize,
     /// Columns to compute.
     pub columns: Range<usize>,
-    /// Bias of all columns.
+    /// What is done to the sums, of all columns.
     pub per_column: PerColumn<'a>,
     /// Bounds of the result.
     pub bounds: [f32; 2],
@@ -80,6 +80,7 @@ impl Kernel for Dots<'_> {
                                 sum *= scale[columns[j]];
                             }
                             sum += self.per_column.bias.map_or(0.0, |bias| bias[columns[j]]);
+                            sum += self.per_column.residual.map_or(0.0, |all| all[rows[i] * self.c.1 + columns[j]]);
                             let [low, high] = self.bounds;
                             // Comparisons, not `clamp`: NaN stays.
                             let sum = if low > sum { low } else { sum };

@@ -226,13 +226,13 @@ impl Product {
             assert!(b.len() > (spec.k - 1) * spec.b[0] + (spec.n - 1) * spec.b[1], "B is too short");
         }
         assert!(c.len() >= (spec.m - 1) * spec.c + spec.n, "C is too short");
-        assert!(columns.has(spec.n), "the bias is too short");
+        assert!(columns.has(spec.n, (spec.m - 1) * spec.c + spec.n), "the bias or the summand is too short");
         if self.dots {
             return self.dots(pool, a, b, columns, Parts::new(c));
         }
         let floats = workspace_floats(workspace, self.workspace_floats());
         let (partial, scratch) = floats.split_at_mut(self.splits * self.partial_floats());
-        let epilogue = Epilogue::of(self.fused_act()).with(columns, 0);
+        let epilogue = Epilogue::of(self.fused_act()).with(columns, 0, c.as_ptr());
         let target = if self.splits > 1 { Parts::new(&mut *partial) } else { Parts::new(&mut *c) };
         let level = self.tiles.level;
         let job = Job {
@@ -287,6 +287,10 @@ impl Product {
                 if let Some(scale) = columns.scale {
                     let bias = columns.bias.unwrap_or(&[]).iter().chain(std::iter::repeat(&0.0));
                     row.iter_mut().zip(scale).zip(bias).for_each(|((x, scale), bias)| *x = *x * scale + bias);
+                }
+                if let Some(residual) = columns.residual {
+                    let summands = &residual[m * spec.c..];
+                    row.iter_mut().zip(summands).for_each(|(x, summand)| *x += summand);
                 }
             }
         });

@@ -32,13 +32,18 @@ pub struct Run {
 /// The whole sum in one stretch.
 pub const ONE_RUN: &[Run] = &[Run { a: 0, b: 0 }];
 
-/// What is done to a finished sum before it is stored: it is scaled, a bias is added, and the result kept within bounds.
+/// What is done to a finished sum before it is stored: it is scaled, a bias and what lies at its place in another matrix
+/// are added, and the result is kept within bounds.
 #[derive(Debug, Clone, Copy)]
 pub struct Epilogue {
     /// `n` floats to multiply by, or null.
     pub scale: *const f32,
     /// `n` floats to add, or null.
     pub bias: *const f32,
+    /// Base of a matrix laid out like `C`, to add, or null.
+    pub residual: *const f32,
+    /// Base of `C`, where the other matrix has its own.
+    pub base: *const f32,
     /// Least result; 0 is ReLU.
     pub low: f32,
     /// Largest result.
@@ -47,8 +52,14 @@ pub struct Epilogue {
 
 impl Epilogue {
     /// Stores the sum as it is.
-    pub const NONE: Epilogue =
-        Epilogue { scale: std::ptr::null(), bias: std::ptr::null(), low: f32::NEG_INFINITY, high: f32::INFINITY };
+    pub const NONE: Epilogue = Epilogue {
+        scale: std::ptr::null(),
+        bias: std::ptr::null(),
+        residual: std::ptr::null(),
+        base: std::ptr::null(),
+        low: f32::NEG_INFINITY,
+        high: f32::INFINITY,
+    };
 
     /// Applies `act`, if it is one that [`is_fused`].
     pub fn of(act: Option<Activation>) -> Epilogue {
@@ -59,10 +70,18 @@ impl Epilogue {
         }
     }
 
-    /// The same with what `columns` says for those from `first` on.
-    pub fn with(self, columns: PerColumn, first: usize) -> Epilogue {
+    /// The same with what `columns` says for those from `first` on, and for all of the result, whose first element is at
+    /// `base`.
+    pub fn with(self, columns: PerColumn, first: usize, base: *const f32) -> Epilogue {
         let from = |x: Option<&[f32]>| x.map_or(std::ptr::null(), |x| x[first..].as_ptr());
-        Epilogue { scale: from(columns.scale), bias: from(columns.bias), ..self }
+        let residual = columns.residual.map_or(std::ptr::null(), <[f32]>::as_ptr);
+        Epilogue { scale: from(columns.scale), bias: from(columns.bias), residual, base, ..self }
+    }
+
+    /// The summand for the element of `C` at `c`; of no meaning without one.
+    #[inline(always)]
+    pub fn summand(&self, c: *const f32) -> *const f32 {
+        self.residual.wrapping_byte_offset(c.addr().wrapping_sub(self.base.addr()).cast_signed())
     }
 
     /// The same from column `first` on.
@@ -72,25 +91,28 @@ impl Epilogue {
     }
 }
 
-/// What a sum is multiplied by, and what is then added to it, by column.
+/// What a sum is multiplied by, and what is then added to it: by column, and one number for each element.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PerColumn<'a> {
     /// Factors.
     pub scale: Option<&'a [f32]>,
     /// Summands.
     pub bias: Option<&'a [f32]>,
+    /// A matrix laid out like the result, which shares no memory with it.
+    pub residual: Option<&'a [f32]>,
 }
 
 impl<'a> From<Option<&'a [f32]>> for PerColumn<'a> {
     fn from(bias: Option<&'a [f32]>) -> Self {
-        PerColumn { scale: None, bias }
+        PerColumn { scale: None, bias, residual: None }
     }
 }
 
 impl PerColumn<'_> {
-    /// True if there are `n` of each that there is.
-    pub fn has(&self, n: usize) -> bool {
+    /// True if there are `n` of each by column that there is, and `len` summands if there are any.
+    pub fn has(&self, n: usize, len: usize) -> bool {
         [self.scale, self.bias].into_iter().flatten().all(|x| x.len() >= n)
+            && self.residual.is_none_or(|x| x.len() >= len)
     }
 }
 
@@ -210,6 +232,14 @@ impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
                     let scale = s.load_part(t.epilogue.scale.add(v * S::LANES), t.n - v * S::LANES);
                     each_row!(r < R => acc[r][v] = s.mul(acc[r][v], scale));
                 }
+            }
+            if !t.epilogue.residual.is_null() {
+                each_row!(r < R => for v in 0..NV {
+                    let from = t.epilogue.summand(t.c_at(r, v * S::LANES));
+                    let left = t.n - v * S::LANES;
+                    let x = if left < S::LANES { s.load_part(from, left) } else { s.load(from) };
+                    acc[r][v] = s.add(acc[r][v], x);
+                });
             }
             let mut bias = [s.zero(); NV];
             if !t.epilogue.bias.is_null() {

@@ -35,7 +35,7 @@ fn classifier(backend: &CpuBackend) -> Classifier {
             g.add1(Normalize { scale: 1.0 / 255.0, mean: vec![0.5], std: vec![0.5], to: DType::F32 }, &[x]).unwrap();
         let x = g.add1(Reshape { shape: Shape::from([ROWS, 4]) }, &[x]).unwrap();
         let w = g.variable(&vars, weight);
-        (x, w, g.add1(Linear { bias: false, act: None }, &[x, w]).unwrap())
+        (x, w, g.add1(Linear { bias: false, residual: false, act: None }, &[x, w]).unwrap())
     };
     let mut train = Graph::new();
     let (x, w, y) = forward(&mut train);
@@ -49,7 +49,7 @@ fn classifier(backend: &CpuBackend) -> Classifier {
     let counter = train.variable(&vars, step);
     let algorithm = Algorithm::Sgd { momentum: 0.0, dampening: 0.0, nesterov: false };
     let tensors = vec![TensorOptions { lr_scale: 1.0, weight_decay: 0.0 }];
-    let update = OptimizerStep { algorithm, clip_norm: None, scaled: false, tensors };
+    let update = OptimizerStep { algorithm, clip_norm: None, scaled: false, counts: true, tensors };
     train.add(update, &[schedule, loss[0], counter, w, dw]).unwrap();
     train.values[loss[0].index()].role = Role::Output;
 

@@ -87,7 +87,7 @@ fn steps_follow_the_recurrences() {
             let slots = algorithm.slots().len();
             let options = [(1.0, 0.0), (0.5, 0.01), (1.0, 0.1), (2.0, 0.0)]
                 .map(|(lr_scale, weight_decay)| TensorOptions { lr_scale, weight_decay });
-            let op = OptimizerStep { algorithm, clip_norm, scaled: false, tensors: options.to_vec() };
+            let op = OptimizerStep { algorithm, clip_norm, scaled: false, counts: true, tensors: options.to_vec() };
             let schedule = [0.01f32, 0.5, 4.0, 0.004];
             let mut want: Vec<Reference> = Vec::new();
             let mut operands = vec![Tensor::from_f32([4], &schedule), Tensor::from_f32([1], &[1.0])];
@@ -142,7 +142,7 @@ fn steps_follow_the_recurrences() {
 fn a_loss_that_is_not_finite_updates_nothing() {
     let algorithm = Algorithm::Sgd { momentum: 0.9, dampening: 0.0, nesterov: false };
     let tensors = vec![TensorOptions { lr_scale: 1.0, weight_decay: 0.1 }];
-    let op = OptimizerStep { algorithm, clip_norm: None, scaled: false, tensors };
+    let op = OptimizerStep { algorithm, clip_norm: None, scaled: false, counts: true, tensors };
     for loss in [f32::NAN, f32::INFINITY] {
         let operands = [
             Tensor::from_f32([4], &[0.1, 1.0, 1.0, 0.0]),

@@ -23,7 +23,7 @@ fn linear_layers() {
                 act.map_or(z, |a| value(a, z))
             })
             .collect();
-        for got in outputs(Linear { bias: true, act }, &[x.clone(), w.clone(), b.clone()]) {
+        for got in outputs(Linear { bias: true, residual: false, act }, &[x.clone(), w.clone(), b.clone()]) {
             assert_close("y", &got[0], &want, 1e-6, 5.0);
         }
     }
@@ -58,7 +58,15 @@ fn products(op: &Conv2d, [n, h, w, c]: [usize; 4], [o, kh, kw, i]: [usize; 4], m
 
 #[test]
 fn convolutions() {
-    let conv = |stride, padding, dilation, groups, act| Conv2d { stride, padding, dilation, groups, bias: true, act };
+    let conv = |stride, padding, dilation, groups, act| Conv2d {
+        stride,
+        padding,
+        dilation,
+        groups,
+        bias: true,
+        residual: false,
+        act,
+    };
     for (op, x, w) in [
         (conv([1, 1], [1; 4], [1, 1], 1, ACTS[1]), [3, 9, 7, 5], [20, 3, 3, 5]),
         (conv([2, 1], [2, 1, 0, 3], [1, 2], 2, ACTS[0]), [2, 11, 8, 6], [10, 3, 2, 3]),

@@ -1,6 +1,7 @@
 //! From operations to launches: the one match that names them all, and a file for each family.
 
 mod batch_norm;
+mod chain;
 mod columns;
 mod conv;
 mod dropout;
@@ -82,12 +83,20 @@ pub fn activation_code(act: Option<Activation>) -> (usize, f32) {
     }
 }
 
-/// False for what fusion passes make only for backends that ask for it, which this one does not.
+/// False for what passes make only for backends that have a kernel for it, which this one has not.
 pub fn has_kernel(op: &Op) -> bool {
-    !matches!(
-        op,
-        Op::Conv2dMaxPool(_) | Op::Conv2dMaxPoolGradInput(_) | Op::Conv2dMaxPoolGradWeight(_) | Op::Conv2dNorm(_)
-    )
+    match op {
+        Op::Conv2dMaxPool(_) | Op::Conv2dMaxPoolGradInput(_) | Op::Conv2dMaxPoolGradWeight(_) | Op::Conv2dNorm(_) => {
+            false
+        }
+        Op::Linear(op) => !op.residual,
+        Op::Conv2d(op) => !op.residual,
+        Op::BatchNorm(op) => !op.residual,
+        Op::BatchNormInfer(op) => !op.residual,
+        // One launch for all tensors is better than one for some of them.
+        Op::OptimizerStep(op) => op.counts,
+        _ => true,
+    }
 }
 
 /// The work of `node`; `None` if it only gives memory another shape, or if there is no kernel for it.
@@ -109,6 +118,7 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::Activation(op) => elementwise::activation(cx, op),
         Op::ActivationGrad(op) => elementwise::activation_grad(cx, op),
         Op::Binary(op) => elementwise::binary(cx, op),
+        Op::Chain(op) => chain::chain(cx, op),
         Op::SumTo(_) => elementwise::sum_to(cx),
         Op::Reshape(_) => return None,
         Op::Permute(op) => shape::permute(cx, op),

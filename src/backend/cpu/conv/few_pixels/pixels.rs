@@ -147,7 +147,7 @@ impl FewPixels {
                         c_rows: &self.c_rows[first..],
                         n: (self.to - channel).min(width),
                         accumulate: false,
-                        epilogue: Epilogue::of(self.act).with(columns, channel),
+                        epilogue: Epilogue::of(self.act).with(columns, channel, dest.as_ptr()),
                     };
                     // SAFETY: links lie inside the images and the packed weights, whose panels are whole; a task has its
                     // own images and channels of `dest`.

@@ -221,7 +221,7 @@ pub struct Place<'a> {
     pub width: usize,
 }
 
-/// Turns transformed tiles into pixels, with bias and activation.
+/// Turns transformed tiles into pixels, with all that is done to them.
 struct Output<'a> {
     place: Place<'a>,
     act: Option<Activation>,
@@ -238,7 +238,7 @@ impl Kernel for Output<'_> {
         let ([height, width], element) = (k.dest, k.element_floats(columns));
         let bounds = Epilogue::of(self.act);
         let (low, high) = (s.splat(bounds.low), s.splat(bounds.high));
-        let Epilogue { scale, bias, .. } = bounds.with(self.columns, channel);
+        let Epilogue { scale, bias, residual, .. } = bounds.with(self.columns, channel, self.dest.as_ptr());
         let mut places = k.places(tiles.start);
         for t in 0..tiles.len() {
             let [image, row, column] = places.step();
@@ -256,7 +256,11 @@ impl Kernel for Output<'_> {
                         if y < height && x < width {
                             let at = ((image * height + y) * width + x) * k.to + channel + c;
                             let to = self.dest.as_ptr().add(at);
-                            let value = s.min(high, s.max(low, s.fma(pixel, scale, bias)));
+                            let mut value = s.fma(pixel, scale, bias);
+                            if !residual.is_null() {
+                                value = s.add(value, s.load_part(residual.add(at), left));
+                            }
+                            let value = s.min(high, s.max(low, value));
                             if left >= S::LANES {
                                 s.store(to, value);
                             } else {

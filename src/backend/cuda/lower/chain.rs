@@ -1,0 +1,70 @@
+//! Launches of element-wise operations one behind the other.
+
+use super::layout::{Axis, dense_strides, pack};
+use super::{Context, activation_code};
+use crate::backend::cuda::launch::{Arg, Cell, Kernel, Lowered, Memory, Module, suffix};
+use crate::graph::Shape;
+use crate::graph::op::{BinaryKind, Chain, Link, LinkOp, Source};
+use crate::random::dropout_threshold;
+
+/// The kernel's `Link`.
+fn link(link: &Link, result: Option<usize>) -> [Cell; 9] {
+    let (mut kind, mut act) = (0, (0, 0.0));
+    let (mut stream, mut threshold, mut scale) = (0, 0, 0.0);
+    match &link.op {
+        LinkOp::Activation(a) => act = activation_code(Some(*a)),
+        LinkOp::ActivationGrad(a) => (kind, act) = (1, activation_code(Some(*a))),
+        LinkOp::Binary(BinaryKind::Add) => kind = 2,
+        LinkOp::Binary(BinaryKind::Mul) => kind = 3,
+        LinkOp::Dropout(op) => {
+            (kind, stream, threshold, scale) = (4, op.stream, dropout_threshold(op.p), 1.0 / (1.0 - op.p));
+        }
+    }
+    let from = |i: usize| match link.from.get(i) {
+        Some(Source::Link(at)) => *at as i64,
+        Some(Source::Operand(at)) => -1 - *at as i64,
+        None => 0,
+    };
+    [
+        Cell::I64(kind),
+        Cell::I64(from(0)),
+        Cell::I64(from(1)),
+        Cell::I64(act.0 as i64),
+        Cell::F64(f64::from(act.1)),
+        Cell::I64(i64::from(stream)),
+        Cell::I64(i64::from(threshold)),
+        Cell::F64(f64::from(scale)),
+        result.map_or(Cell::Null, |i| Memory::Output(i).into()),
+    ]
+}
+
+/// The axes along which `operand` is stretched to `result`, innermost first; none if it has that shape.
+fn stretched(operand: &Shape, result: &Shape) -> Vec<Axis<1>> {
+    if operand == result {
+        return Vec::new();
+    }
+    let strides = dense_strides(operand.dims());
+    let one = |((stride, own), size): ((usize, &usize), &usize)| Axis {
+        size: *size,
+        strides: [if *own == 1 { 0 } else { stride }],
+    };
+    let axes: Vec<Axis<1>> = strides.into_iter().zip(operand.dims()).zip(result.dims()).map(one).collect();
+    Axis::join(axes.into_iter().rev())
+}
+
+/// Lowers the operation.
+pub fn chain(cx: &Context, op: &Chain) -> Lowered {
+    let (n, dtype) = (cx.y(0).len(), cx.y_type(0));
+    let of_link = |(at, l): (usize, &Link)| link(l, op.results.iter().position(|i| *i == at));
+    let links = op.links.iter().enumerate().flat_map(of_link).collect();
+    let (mut operands, mut axes) = (Vec::new(), Vec::new());
+    for i in 0..cx.node.inputs.len() {
+        let own = if op.is_key(i) { Vec::new() } else { stretched(cx.x(i), cx.y(0)) };
+        operands.extend([Memory::Input(i).into(), Cell::I64(own.len() as i64), Cell::I64(axes.len() as i64 / 2)]);
+        axes.extend(own.iter().flat_map(|axis| [axis.size, axis.strides[0]]).map(|x| Cell::I64(x as i64)));
+    }
+    let kernel = Kernel::new(Module::Chain, format!("chain_{}", suffix(dtype))).over(n.div_ceil(pack(dtype)));
+    let axes = if axes.is_empty() { Arg::Null } else { Arg::Table(axes) };
+    let kernel = kernel.arg(Arg::Table(links)).int(op.links.len()).arg(Arg::Table(operands)).arg(axes).long(n);
+    Lowered::one(kernel)
+}

@@ -1,0 +1,212 @@
+//! The advancing pass: a parameter is updated as soon as its gradient is there and nobody needs the old value any more. The
+//! gradient is then still in the cache, and its memory is free for what comes after.
+
+use crate::graph::op::OptimizerStep;
+use crate::graph::{Graph, Node, Op, ValueId};
+use crate::passes::Kernels;
+
+/// The least number of elements that are updated together, unless there are no more: less is not worth an operation.
+const TOGETHER: usize = 1 << 16;
+
+/// Takes the optimizer's update apart by parameters and moves each part up; moves sums of gradients over micro-batches up
+/// likewise. An update that needs the norm of all gradients stays where it is. Run it last: it keeps to the order in
+/// which the other operations are.
+pub fn advance(graph: &mut Graph, kernels: Kernels) {
+    let nodes = std::mem::take(&mut graph.nodes);
+    let root = roots(graph, &nodes);
+    let moves: Vec<bool> = nodes.iter().map(|n| can_move(&n.op, kernels)).collect();
+    // Where to go on behind the last node so far that touches a value, or what lies in the same memory.
+    let mut touched = vec![0; graph.values.len()];
+    // For every place, what moves there.
+    let mut arrivals: Vec<Vec<Part>> = (0..=nodes.len()).map(|_| Vec::new()).collect();
+    for (at, node) in nodes.iter().enumerate() {
+        if moves[at] {
+            for part in parts(node, at) {
+                let place = part.operands(node).iter().map(|v| touched[root[v.index()].index()]).max();
+                arrivals[place.unwrap_or(at)].push(part);
+            }
+        } else {
+            for value in node.inputs.iter().chain(&node.outputs) {
+                touched[root[value.index()].index()] = at + 1;
+            }
+        }
+    }
+    let mut waiting: Vec<Part> = Vec::new();
+    let mut counted = vec![false; nodes.len()];
+    for at in 0..=nodes.len() {
+        waiting.append(&mut arrivals[at]);
+        let is_last = at == nodes.len();
+        // Not behind where it was.
+        let due = waiting.iter().any(|part| part.node <= at);
+        let elements: usize = waiting.iter().map(|p| graph.shape(p.operands(&nodes[p.node])[0]).len()).sum();
+        if due || elements >= TOGETHER {
+            emit(&mut graph.nodes, &nodes, &mut waiting, &mut counted);
+        }
+        if !is_last && !moves[at] {
+            graph.nodes.push(nodes[at].clone());
+        }
+    }
+}
+
+/// The variable, input or temporary whose memory each value is: follows operations that only give it another shape.
+fn roots(graph: &Graph, nodes: &[Node]) -> Vec<ValueId> {
+    let mut root: Vec<ValueId> = (0..graph.values.len() as u32).map(ValueId).collect();
+    for node in nodes.iter().filter(|n| n.op.rules().is_alias()) {
+        root[node.outputs[0].index()] = root[node.inputs[0].index()];
+    }
+    root
+}
+
+fn can_move(op: &Op, kernels: Kernels) -> bool {
+    match op {
+        Op::AccumulateGrad(_) => true,
+        Op::OptimizerStep(op) => {
+            let later = OptimizerStep { counts: false, ..op.clone() };
+            !op.has_norm() && !op.tensors.is_empty() && kernels(&later.into())
+        }
+        _ => false,
+    }
+}
+
+/// What can be moved by itself.
+struct Part {
+    /// The node that it is of.
+    node: usize,
+    /// Which tensor of an update; `None` is the whole node.
+    tensor: Option<usize>,
+}
+
+fn parts(node: &Node, at: usize) -> Vec<Part> {
+    match &node.op {
+        Op::OptimizerStep(op) => (0..op.tensors.len()).map(|t| Part { node: at, tensor: Some(t) }).collect(),
+        _ => vec![Part { node: at, tensor: None }],
+    }
+}
+
+impl Part {
+    /// What must be there, and what must not be needed as it was; the parameter or the gradient comes first.
+    fn operands(&self, node: &Node) -> Vec<ValueId> {
+        match (&node.op, self.tensor) {
+            (Op::OptimizerStep(op), Some(tensor)) => {
+                let first = op.head() + tensor * op.stride();
+                [&node.inputs[first..first + op.stride()], &node.inputs[..op.head()]].concat()
+            }
+            _ => node.inputs.clone(),
+        }
+    }
+}
+
+/// Appends the operations for all that waits, those of one update in one.
+fn emit(to: &mut Vec<Node>, nodes: &[Node], waiting: &mut Vec<Part>, counted: &mut [bool]) {
+    while let Some(Part { node: at, tensor }) = waiting.first() {
+        let (at, node) = (*at, &nodes[*at]);
+        let (Op::OptimizerStep(op), Some(_)) = (&node.op, tensor) else {
+            to.push(node.clone());
+            waiting.remove(0);
+            continue;
+        };
+        let mut tensors: Vec<usize> = waiting.iter().filter(|p| p.node == at).filter_map(|p| p.tensor).collect();
+        tensors.sort_unstable();
+        waiting.retain(|p| p.node != at);
+        let mut inputs = node.inputs[..op.head()].to_vec();
+        for tensor in &tensors {
+            let first = op.head() + tensor * op.stride();
+            inputs.extend(&node.inputs[first..first + op.stride()]);
+        }
+        let counts = !std::mem::replace(&mut counted[at], true);
+        let options = tensors.iter().map(|t| op.tensors[*t]).collect();
+        let part = OptimizerStep { counts: op.counts && counts, tensors: options, ..op.clone() };
+        to.push(Node { op: part.into(), inputs, ..node.clone() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::op::{Algorithm, Linear, Mse, TensorOptions, ZeroGrad};
+    use crate::graph::{DType, Role, Shape, VarId, verify};
+    use crate::passes::grad::backward;
+
+    /// A perceptron of three layers with plain gradient descent, its step counter in the last variable.
+    fn perceptron(clip_norm: Option<f32>) -> Graph {
+        let mut g = Graph::new();
+        let variable = |g: &mut Graph, dtype, shape: &[usize]| {
+            let id = VarId(g.values.len() as u32);
+            g.add_value(dtype, Shape::from(shape), Role::State(id))
+        };
+        let x = variable(&mut g, DType::F32, &[4, 16]);
+        let target = variable(&mut g, DType::F32, &[4, 3]);
+        let single: Vec<ValueId> = [4, 1, 1].map(|n| variable(&mut g, DType::F32, &[n])).to_vec();
+        let counter = variable(&mut g, DType::I64, &[1]);
+        let weights = [[256, 16], [512, 256], [3, 512]].map(|shape| variable(&mut g, DType::F32, &shape));
+        let mut y = x;
+        for w in weights {
+            y = g.add1(Linear::default(), &[y, w]).unwrap();
+        }
+        let loss = g.add1(Mse {}, &[y, target]).unwrap();
+        let grads = backward(&mut g, &[(loss, single[1])], &weights).unwrap();
+        let mut operands = vec![single[0], loss];
+        operands.extend(clip_norm.map(|_| single[2]));
+        operands.push(counter);
+        operands.extend(weights.iter().zip(&grads).flat_map(|(w, grad)| [*w, grad.unwrap()]));
+        let algorithm = Algorithm::Sgd { momentum: 0.0, dampening: 0.0, nesterov: false };
+        let tensors = (0..3).map(|i| TensorOptions { lr_scale: 1.0, weight_decay: i as f32 }).collect();
+        g.add(OptimizerStep { algorithm, clip_norm, scaled: false, counts: true, tensors }, &operands).unwrap();
+        g
+    }
+
+    /// The nodes, and for updates whether they count and the decays that tell their tensors.
+    fn told(g: &Graph) -> Vec<String> {
+        let one = |node: &Node| match &node.op {
+            Op::OptimizerStep(op) => {
+                let decays: Vec<f32> = op.tensors.iter().map(|t| t.weight_decay).collect();
+                format!("{} {decays:?}", if op.counts { "first" } else { "then" })
+            }
+            op => op.rules().name().to_string(),
+        };
+        g.nodes.iter().map(one).collect()
+    }
+
+    #[test]
+    fn parameters_are_updated_behind_their_last_reader() {
+        let mut g = perceptron(None);
+        advance(&mut g, &|_| true);
+        verify(&g).unwrap();
+        let told = told(&g);
+        let (forward, rest) = told.split_at(5);
+        assert_eq!(forward, ["linear", "linear", "linear", "mse", "mse_grad"]);
+        // The last layer's weight is small, and waits for the second's.
+        let expected = [
+            "linear_grad_input",
+            "linear_grad_weight",
+            "linear_grad_input",
+            "linear_grad_weight",
+            "first [1.0, 2.0]",
+            "linear_grad_weight",
+            "then [0.0]",
+        ];
+        assert_eq!(rest, expected);
+    }
+
+    #[test]
+    fn an_update_with_a_norm_stays_whole() {
+        let mut g = perceptron(Some(1.0));
+        let before = g.clone();
+        advance(&mut g, &|_| true);
+        assert_eq!(g, before);
+        let mut g = perceptron(None);
+        let before = g.clone();
+        advance(&mut g, &|op| !matches!(op, Op::OptimizerStep(op) if !op.counts));
+        assert_eq!(g, before);
+    }
+
+    /// A variable that is cleared after the update is not cleared before it.
+    #[test]
+    fn what_comes_after_an_update_stays_after_it() {
+        let mut g = perceptron(None);
+        let last = g.nodes.last().unwrap().inputs.clone();
+        g.add(ZeroGrad {}, &last[3..4]).unwrap();
+        advance(&mut g, &|_| true);
+        assert_eq!(told(&g)[9..], ["first [1.0, 2.0]", "linear_grad_weight", "then [0.0]", "zero_grad"]);
+    }
+}

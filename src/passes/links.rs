@@ -1,0 +1,43 @@
+//! Who makes and who reads each value of a graph: what passes that join operations look at.
+
+use crate::graph::{Graph, Role, ValueId};
+
+/// Who makes and who reads each value, as of a moment: nodes by their places.
+pub struct Links {
+    maker: Vec<Option<usize>>,
+    readers: Vec<Vec<usize>>,
+}
+
+impl Links {
+    /// Those of `graph` as it is.
+    pub fn of(graph: &Graph) -> Links {
+        let (mut maker, mut readers) = (vec![None; graph.values.len()], vec![Vec::new(); graph.values.len()]);
+        for (at, node) in graph.nodes.iter().enumerate() {
+            for value in &node.outputs {
+                maker[value.index()] = Some(at);
+            }
+            for value in &node.inputs {
+                readers[value.index()].push(at);
+            }
+        }
+        Links { maker, readers }
+    }
+
+    /// The node that computes `value`.
+    pub fn maker(&self, value: ValueId) -> Option<usize> {
+        self.maker[value.index()]
+    }
+
+    /// The nodes that read `value`, in order; one that reads it twice is there twice.
+    pub fn readers(&self, value: ValueId) -> &[usize] {
+        &self.readers[value.index()]
+    }
+
+    /// The only reader of a value that nobody outside the graph looks at.
+    pub fn only_reader(&self, graph: &Graph, value: ValueId) -> Option<usize> {
+        match self.readers(value) {
+            [one] if graph.value(value).role == Role::Temporary => Some(*one),
+            _ => None,
+        }
+    }
+}
