@@ -113,7 +113,7 @@ fn linear(pool: &Pool, level: SimdLevel, shape: LinearShape) {
         level,
         threads,
     );
-    let by_input = LinearGradInputKernel::new(&op::LinearGradInput {}, shape, level, threads);
+    let by_input = LinearGradInputKernel::new(&op::LinearGradInput::default(), shape, level, threads);
     let by_weight = LinearGradWeightKernel::new(&op::LinearGradWeight { bias: true }, shape, level, threads);
     let mut workspaces =
         [forward.workspace_bytes(), by_input.workspace_bytes(), by_weight.workspace_bytes()].map(Workspace::new);
@@ -123,7 +123,7 @@ fn linear(pool: &Pool, level: SimdLevel, shape: LinearShape) {
         2.0 * rows as f64 * inputs as f64 * outputs as f64,
         [
             &mut || forward.run(pool, &x, &w, Some(&b[..]), &mut y, w0.bytes()),
-            &mut || by_input.run(pool, &dy, &w, &mut dx, w1.bytes()),
+            &mut || by_input.run(pool, &dy, &w, None, &mut dx, w1.bytes()),
             &mut || by_weight.run(pool, &x, &dy, &mut dw, Some(&mut db), w2.bytes()),
         ],
     );
@@ -140,7 +140,7 @@ fn conv(pool: &Pool, level: SimdLevel, shape: ConvShape, stride: usize, groups: 
     let (mut y, mut dx, mut dw, mut db) = (dy.clone(), x.clone(), w.clone(), b.clone());
     let threads = pool.threads();
     let forward = Conv2dKernel::new(&op, shape, level, threads);
-    let by_input = op::Conv2dGradInput { conv: op.clone(), input: shape.input };
+    let by_input = op::Conv2dGradInput { conv: op.clone(), input: shape.input, after: op::GradAfter::default() };
     let by_input = Conv2dGradInputKernel::new(&by_input, shape, level, threads);
     let by_weight = op::Conv2dGradWeight { conv: op.clone(), kernel: shape.kernel, bias: true };
     let by_weight = Conv2dGradWeightKernel::new(&by_weight, shape, level, threads);
@@ -153,7 +153,7 @@ fn conv(pool: &Pool, level: SimdLevel, shape: ConvShape, stride: usize, groups: 
         2.0 * (images * oh * ow) as f64 * w.len() as f64,
         [
             &mut || forward.run(pool, &x, &w, Some(&b[..]), &mut y, w0.bytes()),
-            &mut || by_input.run(pool, &dy, &w, &mut dx, w1.bytes()),
+            &mut || by_input.run(pool, &dy, &w, None, &mut dx, w1.bytes()),
             &mut || by_weight.run(pool, &x, &dy, &mut dw, Some(&mut db), w2.bytes()),
         ],
     );

@@ -1,16 +1,20 @@
 //! The fusion pass: an activation becomes part of the operation before it and costs no trip through memory.
 
-use crate::graph::op::Activation;
-use crate::graph::{Graph, Op, Role};
+use super::Kernels;
+use crate::graph::op::{Activation, ActivationGrad, Conv2dGradInput, GradAfter, LinearGradInput};
+use crate::graph::{DType, Graph, Op, Role};
 
 /// Moves activations into the `act` field of the operation whose result they read, where nothing else reads that
 /// result: no other layer, no host, and in a training graph no gradient rule
 /// ([`Activation::grad_from_output`] says which activations are differentiated without it). Run it after the gradient
 /// pass; the gradient rules refuse fused operations.
 ///
+/// The gradient of a ReLU likewise becomes part of the product that makes the gradient by its output, on devices that have a
+/// kernel for that.
+///
 /// The operation keeps its place and origin, and writes the activation's output. Values keep their numbers; the result
 /// before the activation is no longer computed.
-pub fn fuse(graph: &mut Graph) {
+pub fn fuse(graph: &mut Graph, kernels: Kernels) {
     let mut readers = vec![0usize; graph.values.len()];
     for input in graph.nodes.iter().flat_map(|n| &n.inputs) {
         readers[input.index()] += 1;
@@ -32,6 +36,20 @@ pub fn fuse(graph: &mut Graph) {
                 fused = true;
             }
         }
+        let node = &graph.nodes[at];
+        if let Op::ActivationGrad(ActivationGrad { act: Activation::Relu }) = &node.op {
+            let (saved, input, output) = (node.inputs[0], node.inputs[1], node.outputs[0]);
+            let alone = readers[input.index()] == 1 && graph.value(input).role == Role::Temporary;
+            if let Some(before) = maker[input.index()].filter(|_| alone && graph.value(output).dtype == DType::F32)
+                && maker[saved.index()].is_none_or(|maker| maker < before)
+                && let Some(op) = with_relu(&graph.nodes[before].op).filter(|op| kernels(op))
+            {
+                graph.nodes[before].op = op;
+                graph.nodes[before].inputs.push(saved);
+                graph.nodes[before].outputs[0] = output;
+                fused = true;
+            }
+        }
         // Only first outputs go through the activation.
         if let Some(output) = graph.nodes[at].outputs.first() {
             maker[output.index()] = Some(at);
@@ -40,6 +58,19 @@ pub fn fuse(graph: &mut Graph) {
     }
     let mut keep = keep.into_iter();
     graph.nodes.retain(|_| keep.next() == Some(true));
+}
+
+/// The gradient by an input with that of a ReLU behind it.
+fn with_relu(op: &Op) -> Option<Op> {
+    Some(match op {
+        Op::LinearGradInput(op) if !op.after.relu => {
+            LinearGradInput { after: GradAfter { relu: true, ..op.after } }.into()
+        }
+        Op::Conv2dGradInput(op) if !op.after.relu => {
+            Conv2dGradInput { after: GradAfter { relu: true, ..op.after }, ..op.clone() }.into()
+        }
+        _ => return None,
+    })
 }
 
 /// The activation that an operation can apply to its first output.
@@ -59,7 +90,7 @@ fn act_field(op: &mut Op) -> Option<&mut Option<Activation>> {
 mod tests {
     use super::*;
     use crate::graph::op::{ActivationOp, Linear, Softmax};
-    use crate::graph::{DType, Shape, ValueId, VarId, verify};
+    use crate::graph::{Shape, ValueId, VarId, verify};
     use crate::passes::grad::backward;
 
     /// `act(x · wᵀ)`: the graph, the product, the result, and a gradient for the result.
@@ -74,7 +105,7 @@ mod tests {
     }
 
     fn names(mut g: Graph) -> Vec<&'static str> {
-        fuse(&mut g);
+        fuse(&mut g, &|_| true);
         verify(&g).unwrap();
         g.nodes.iter().map(|n| n.op.rules().name()).collect()
     }
@@ -109,5 +140,25 @@ mod tests {
         let (mut g, _, y, _) = layer(Activation::Relu);
         g.add1(ActivationOp { act: Activation::Tanh }, &[y]).unwrap();
         assert_eq!(names(g), ["linear", "tanh"]);
+    }
+
+    /// Two layers with a ReLU between, and their gradients.
+    #[test]
+    fn the_gradient_of_a_relu_joins_the_product_before() {
+        for kernels in [true, false] {
+            let (mut g, _, y, _) = layer(Activation::Relu);
+            let w = g.add_value(DType::F32, Shape::from([5, 4]), Role::Parameter(VarId(3)));
+            let z = g.add1(Linear::default(), &[y, w]).unwrap();
+            let dz = g.add_value(DType::F32, Shape::from([2, 5]), Role::State(VarId(4)));
+            backward(&mut g, &[(z, dz)], &[ValueId(1)]).unwrap();
+            fuse(&mut g, &|_| kernels);
+            verify(&g).unwrap();
+            let names: Vec<_> = g.nodes.iter().map(|n| n.op.rules().name()).collect();
+            let expected: &[&str] = match kernels {
+                true => &["linear", "linear", "linear_grad_input", "linear_grad_weight"],
+                false => &["linear", "linear", "linear_grad_input", "activation_grad", "linear_grad_weight"],
+            };
+            assert_eq!(names, expected);
+        }
     }
 }

@@ -132,7 +132,7 @@ impl PassOptions {
                 Pass::Fold => fold::fold(graph, kernels),
                 Pass::Pool => pool::pool(graph, kernels),
                 Pass::Residual => residual::residual(graph, kernels),
-                Pass::Fuse => fuse::fuse(graph),
+                Pass::Fuse => fuse::fuse(graph, kernels),
                 Pass::Chain => chain::chain(graph, kernels),
                 Pass::Advance => advance::advance(graph, kernels),
                 // These need the precision or the optimizer too; whoever builds a graph calls them.

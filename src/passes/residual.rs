@@ -3,11 +3,14 @@
 
 use super::Kernels;
 use super::links::Links;
-use crate::graph::op::{BatchNorm, BatchNormInfer, Binary, BinaryKind, Conv2d, Conv2dNorm, Linear};
+use crate::graph::op::{
+    BatchNorm, BatchNormInfer, Binary, BinaryKind, Conv2d, Conv2dGradInput, Conv2dNorm, GradAfter, Linear,
+    LinearGradInput,
+};
 use crate::graph::{DType, Graph, Node, Op, ValueId};
 
 /// Joins sums of two values of one shape with the convolution, linear layer or batch normalisation that makes the later one
-/// of them, where nothing else reads that. Run it after the gradient pass, and before activations are joined.
+/// of them, or with the gradient by the input of one of the first two, where nothing else reads that. Run it after the gradient pass, and before activations are joined.
 pub fn residual(graph: &mut Graph, kernels: Kernels) {
     let links = Links::of(graph);
     let mut gone = vec![false; graph.nodes.len()];
@@ -44,6 +47,9 @@ fn found(graph: &Graph, links: &Links, at: usize) -> Option<(usize, Op, ValueId)
     Some((before, with_summand(&by.op).filter(|_| moves)?, other))
 }
 
+/// A gradient with another one added.
+const ADDED: GradAfter = GradAfter { residual: true, relu: false };
+
 /// The operation with one more operand, which is added to its result before an activation.
 fn with_summand(op: &Op) -> Option<Op> {
     Some(match op {
@@ -52,6 +58,10 @@ fn with_summand(op: &Op) -> Option<Op> {
             Conv2dNorm { residual: true, ..op.clone() }.into()
         }
         Op::Linear(op) if op.act.is_none() && !op.residual => Linear { residual: true, ..op.clone() }.into(),
+        Op::LinearGradInput(op) if op.after == GradAfter::default() => LinearGradInput { after: ADDED }.into(),
+        Op::Conv2dGradInput(op) if op.after == GradAfter::default() => {
+            Conv2dGradInput { after: ADDED, ..op.clone() }.into()
+        }
         Op::BatchNorm(op) if op.act.is_none() && !op.residual => BatchNorm { residual: true, ..op.clone() }.into(),
         Op::BatchNormInfer(op) if op.act.is_none() && !op.residual => {
             BatchNormInfer { residual: true, ..op.clone() }.into()
@@ -81,7 +91,7 @@ mod tests {
 
     fn names(mut g: Graph) -> Vec<&'static str> {
         residual(&mut g, &|_| true);
-        fuse(&mut g);
+        fuse(&mut g, &|_| true);
         verify(&g).unwrap();
         g.nodes.iter().map(|n| n.op.rules().name()).collect()
     }

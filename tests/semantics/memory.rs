@@ -68,7 +68,9 @@ fn replay(program: &Program) {
         operands().for_each(|v| check(&memory, v, &format!("{here}, workspace")));
         for (o, output) in node.outputs.iter().enumerate() {
             let Place { offset, .. } = program.places[output.index()];
-            let over = rules.in_place().filter(|_| o == 0).map(|k| node.inputs[k]);
+            // The operand in whose place the first result may lie; to the others it is like any other, unless it is gone.
+            let taken = |v: ValueId| program.places[v.index()] == program.places[node.outputs[0].index()];
+            let over = rules.in_place().map(|k| node.inputs[k]).filter(|v| o == 0 || taken(*v));
             write(&mut memory, offset, graph.value(*output).bytes(), output.index());
             // While results are written only that operand may go that the operation allows to be written over.
             for v in operands().filter(|v| over.is_none_or(|over| owner[over.index()] != owner[v.index()])) {

@@ -74,8 +74,16 @@ impl LinearGradInputKernel {
     }
 
     /// Computes `dx [rows, in]`. `workspace` starts at a multiple of 64 bytes.
-    pub fn run(&self, pool: &Pool, dy: &[f32], w: &[f32], dx: &mut [f32], workspace: &mut [u8]) {
-        self.product.run(pool, dy, w, None, dx, workspace);
+    pub fn run<'a>(
+        &self,
+        pool: &Pool,
+        dy: &[f32],
+        w: &[f32],
+        columns: impl Into<PerColumn<'a>>,
+        dx: &mut [f32],
+        workspace: &mut [u8],
+    ) {
+        self.product.run(pool, dy, w, columns, dx, workspace);
     }
 }
 
@@ -168,9 +176,9 @@ mod tests {
             let (x, w, dy) = (draw(rows * inputs, 1), draw(outputs * inputs, 2), draw(rows * outputs, 3));
             let shape = LinearShape { rows, inputs, outputs };
             let by_input = on_every_level(|level, pool| {
-                let kernel = LinearGradInputKernel::new(&op::LinearGradInput {}, shape, level, pool.threads());
+                let kernel = LinearGradInputKernel::new(&op::LinearGradInput::default(), shape, level, pool.threads());
                 let mut dx = vec![f32::NAN; rows * inputs];
-                kernel.run(pool, &dy, &w, &mut dx, Workspace::new(kernel.workspace_bytes()).bytes());
+                kernel.run(pool, &dy, &w, None, &mut dx, Workspace::new(kernel.workspace_bytes()).bytes());
                 dx
             });
             for (level, dx) in by_input {

@@ -16,7 +16,7 @@ use super::mean_pool::{MeanPoolGradKernel, MeanPoolKernel, Windows};
 use super::metrics::MetricsKernel;
 use super::normalize::NormalizeKernel;
 use super::optim::{GradNormKernel, OptimizerKernel, UpdateScaleKernel};
-use super::products::{ConvMaxPool, ConvNorm, Forward, GradWeight};
+use super::products::{ConvMaxPool, ConvNorm, Forward, GradInput, GradWeight};
 use super::shape::{Concat, Permute, Slice};
 use super::simd::SimdLevel;
 use super::softmax::{SoftmaxGradKernel, SoftmaxKernel};
@@ -49,7 +49,8 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         }
         Op::LinearGradInput(op) => {
             let shape = LinearShape { rows: x(0).rows(), inputs: y(0).last(), outputs: x(0).last() };
-            Box::new(LinearGradInputKernel::new(op, shape, level, threads))
+            let kernel = LinearGradInputKernel::new(op, shape, level, threads);
+            Box::new(GradInput { kernel, after: op.after })
         }
         Op::LinearGradWeight(op) => {
             let shape = LinearShape { rows: x(0).rows(), inputs: x(0).last(), outputs: x(1).last() };
@@ -60,7 +61,8 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
             Box::new(Forward { kernel, bias: op.bias, residual: op.residual, level })
         }
         Op::Conv2dGradInput(op) => {
-            Box::new(Conv2dGradInputKernel::new(op, conv_shape(y(0), x(1), x(0)), level, threads))
+            let kernel = Conv2dGradInputKernel::new(op, conv_shape(y(0), x(1), x(0)), level, threads);
+            Box::new(GradInput { kernel, after: op.after })
         }
         Op::Conv2dGradWeight(op) => {
             let kernel = Conv2dGradWeightKernel::new(op, conv_shape(x(0), y(0), x(1)), level, threads);

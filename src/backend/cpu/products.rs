@@ -9,7 +9,7 @@ use super::frame::{Frame, NodeKernel, Scratch};
 use super::gemm::tile::PerColumn;
 use super::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel};
 use super::simd::SimdLevel;
-use crate::graph::op::Conv2dNorm;
+use crate::graph::op::{Conv2dNorm, GradAfter};
 
 /// A forward product: operands `x`, `w`, the bias if there is one, and the summand if there is one.
 pub struct Forward<K> {
@@ -21,6 +21,14 @@ pub struct Forward<K> {
     pub residual: bool,
     /// Instructions.
     pub level: SimdLevel,
+}
+
+/// A gradient by the input: operands `dy`, `w`, and those of `after`.
+pub struct GradInput<K> {
+    /// The product.
+    pub kernel: K,
+    /// What becomes of it.
+    pub after: GradAfter,
 }
 
 /// A gradient by weight and bias: operands `x`, `dy`.
@@ -43,20 +51,26 @@ macro_rules! steps {
                 let (x, w, y) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
                 let bias = self.bias.then(|| frame.input(2));
                 let residual = self.residual.then(|| frame.input(frame.inputs() - 1));
-                let columns = PerColumn { scale: None, bias, residual };
+                let columns = PerColumn { bias, residual, ..PerColumn::default() };
                 self.kernel.run(frame.pool(), x, w, columns, y, frame.scratch().bytes());
                 activate(frame.pool(), self.level, self.kernel.remaining_act(), y);
             }
         }
 
-        impl NodeKernel for $grad_input {
+        impl NodeKernel for GradInput<$grad_input> {
             fn scratch_bytes(&self) -> usize {
-                self.workspace_bytes()
+                self.kernel.workspace_bytes()
             }
 
             fn run(&self, frame: &Frame<'_>) {
                 let (dy, w, dx) = (frame.input(0), frame.input(1), frame.output(0));
-                $grad_input::run(self, frame.pool(), dy, w, dx, frame.scratch().bytes());
+                let GradAfter { residual, relu } = self.after;
+                let columns = PerColumn {
+                    residual: residual.then(|| frame.input(2)),
+                    relu: relu.then(|| frame.input(2 + usize::from(residual))),
+                    ..PerColumn::default()
+                };
+                self.kernel.run(frame.pool(), dy, w, columns, dx, frame.scratch().bytes());
             }
         }
 
@@ -111,7 +125,7 @@ impl NodeKernel for ConvNorm {
         }
         let (x, w, y) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
         let residual = self.op.residual.then(|| frame.input::<f32>(statistic + 2));
-        let columns = PerColumn { scale: Some(scale), bias: Some(shift), residual };
+        let columns = PerColumn { scale: Some(scale), bias: Some(shift), residual, relu: None };
         self.kernel.run(frame.pool(), x, w, columns, y, scratch.bytes());
         activate(frame.pool(), self.level, self.kernel.remaining_act(), y);
     }

@@ -1,7 +1,7 @@
 //! Convolution. All three products go over the same terms: every pair of an input element and a weight that meet in an
 //! output element.
 
-use super::elementwise::{maybe_activate, residual};
+use super::elementwise::{finish, maybe_activate, residual};
 use super::{Tensor, dims4, offset};
 use crate::graph::op::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
 
@@ -59,7 +59,7 @@ pub(super) fn grad_input(op: &Conv2dGradInput, x: &[Tensor], outputs: &[&[usize]
     let (dy, w, dims) = (x[0], x[1], dims4(outputs[0]));
     let mut dx = vec![0.0; dims.iter().product()];
     for_each_product(&op.conv, dims, w.dims4(), dy.dims4(), |ix, iw, iy| dx[ix] += dy.data[iy] * w.data[iw]);
-    vec![dx]
+    finish(op.after, dx, &x[2..])
 }
 
 pub(super) fn grad_weight(op: &Conv2dGradWeight, x: &[Tensor], outputs: &[&[usize]]) -> Vec<Vec<f64>> {

@@ -3,7 +3,7 @@
 use super::{Tensor, conv, dims4, pool};
 use crate::graph::op::{
     Activation, Conv2d, Conv2dGradInput, Conv2dGradWeight, Conv2dMaxPool, Conv2dMaxPoolGradInput,
-    Conv2dMaxPoolGradWeight, MaxPool2d, MaxPool2dGrad, NO_GRADIENT,
+    Conv2dMaxPoolGradWeight, GradAfter, MaxPool2d, MaxPool2dGrad, NO_GRADIENT,
 };
 
 const POOL: MaxPool2d =
@@ -48,7 +48,7 @@ pub(super) fn forward(op: &Conv2dMaxPool, x: &[Tensor], outputs: &[&[usize]]) ->
 pub(super) fn grad_input(op: &Conv2dMaxPoolGradInput, x: &[Tensor], outputs: &[&[usize]]) -> Vec<Vec<f64>> {
     let between = between(&op.conv, dims4(outputs[0]), x[2].dims4());
     let dy = unpooled(x[0], x[1], between);
-    let plain = Conv2dGradInput { conv: op.conv.clone(), input: op.input };
+    let plain = Conv2dGradInput { conv: op.conv.clone(), input: op.input, after: GradAfter::default() };
     conv::grad_input(&plain, &[Tensor { dims: &between, data: &dy }, x[2]], outputs)
 }
 

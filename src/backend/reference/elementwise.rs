@@ -1,7 +1,7 @@
 //! Element-wise operations and the sums that undo a broadcast.
 
 use super::{Tensor, indices, offset};
-use crate::graph::op::{Activation, ActivationGrad, ActivationOp, Binary, BinaryKind};
+use crate::graph::op::{Activation, ActivationGrad, ActivationOp, Binary, BinaryKind, GradAfter};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_2_SQRT_PI, PI};
 
 /// The error function, from the series `2/√π · e^(−x²) · Σ 2ⁿ x²ⁿ⁺¹ / (1·3·…·(2n+1))`, whose terms are all of one sign.
@@ -84,6 +84,20 @@ pub(super) fn residual<'a, 'b>(residual: bool, x: &'b [Tensor<'a>]) -> (&'b [Ten
     let (rest, last) = x.split_at(x.len() - usize::from(residual));
     let last = last.first().copied();
     (rest, move |i| last.map_or(0.0, |r| r.data[i]))
+}
+
+/// What an operation with `after` makes of the gradient `dx`; `operands` are those of `after`.
+pub(super) fn finish(after: GradAfter, mut dx: Vec<f64>, operands: &[Tensor]) -> Vec<Vec<f64>> {
+    let mut operands = operands.iter();
+    if after.residual {
+        let summand = operands.next().expect("checked by the shape rule");
+        dx.iter_mut().zip(summand.data).for_each(|(dx, summand)| *dx += summand);
+    }
+    if after.relu {
+        let y = operands.next().expect("checked by the shape rule");
+        dx.iter_mut().zip(y.data).for_each(|(dx, y)| *dx *= derivative(Activation::Relu, *y));
+    }
+    vec![dx]
 }
 
 /// `act'`, from the function's output or input as [`Activation::grad_from_output`] says.

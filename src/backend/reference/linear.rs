@@ -1,8 +1,8 @@
 //! Matrix products with a weight.
 
 use super::Tensor;
-use super::elementwise::{maybe_activate, residual};
-use crate::graph::op::{Linear, LinearGradWeight};
+use super::elementwise::{finish, maybe_activate, residual};
+use crate::graph::op::{Linear, LinearGradInput, LinearGradWeight};
 
 pub(super) fn forward(op: &Linear, x: &[Tensor]) -> Vec<Vec<f64>> {
     let (x, summand) = residual(op.residual, x);
@@ -18,7 +18,7 @@ pub(super) fn forward(op: &Linear, x: &[Tensor]) -> Vec<Vec<f64>> {
     vec![y]
 }
 
-pub(super) fn grad_input(x: &[Tensor]) -> Vec<Vec<f64>> {
+pub(super) fn grad_input(op: &LinearGradInput, x: &[Tensor]) -> Vec<Vec<f64>> {
     let (dy, w) = (x[0], x[1]);
     let (inputs, outputs) = (w.dims[1], w.dims[0]);
     let columns = transposed(w.data, inputs);
@@ -26,7 +26,7 @@ pub(super) fn grad_input(x: &[Tensor]) -> Vec<Vec<f64>> {
     for dy_row in dy.data.chunks(outputs) {
         dx.extend(columns.chunks(outputs).map(|column| dot(dy_row, column)));
     }
-    vec![dx]
+    finish(op.after, dx, &x[2..])
 }
 
 pub(super) fn grad_weight(op: &LinearGradWeight, x: &[Tensor]) -> Vec<Vec<f64>> {

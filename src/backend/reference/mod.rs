@@ -134,7 +134,7 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
     match op {
         Op::Normalize(op) => input::normalize(op, x),
         Op::Linear(op) => linear::forward(op, x),
-        Op::LinearGradInput(_) => linear::grad_input(x),
+        Op::LinearGradInput(op) => linear::grad_input(op, x),
         Op::LinearGradWeight(op) => linear::grad_weight(op, x),
         Op::Conv2d(op) => conv::forward(op, x, y),
         Op::Conv2dGradInput(op) => conv::grad_input(op, x, y),

@@ -1,7 +1,8 @@
 //! Two-dimensional convolution, as in `torch.nn.Conv2d`, channels last.
 
 use super::{
-    Activation, GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, floats, images, singles, summand,
+    Activation, GradAfter, GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, floats, images, singles,
+    summand,
 };
 use crate::graph::{DType, Shape};
 
@@ -26,14 +27,16 @@ pub struct Conv2d {
     pub act: Option<Activation>,
 }
 
-/// Gradient by the input. Operands: `dy [N, OH, OW, O]`, `w`. Output: `[N, H, W, I]`. Of `conv`, `bias`,
-/// `residual` and `act` are not looked at. All values are floats of one type.
+/// Gradient by the input. Operands: `dy [N, OH, OW, O]`, `w`, and those of `after`. Output: `[N, H, W, I]`. Of `conv`, `bias`,
+/// `residual` and `act` are not looked at. `dy`, `w` and the output are floats of one type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conv2dGradInput {
     /// The convolution.
     pub conv: Conv2d,
     /// Height and width of the input.
     pub input: [usize; 2],
+    /// What becomes of it; passes set it.
+    pub after: GradAfter,
 }
 
 /// Gradient by the weight, and by the bias if `bias`. Operands: `x [N, H, W, I]`, `dy [N, OH, OW, O]`.
@@ -141,7 +144,9 @@ impl OpRules for Conv2d {
             out.push(if bias { Some(super::elementwise::sum_to_last(cx, dy)?) } else { None });
         }
         if cx.needs[0] {
-            out[0] = Some(cx.add1(Conv2dGradInput { conv, input: [h, w] }, &[dy, cx.inputs[1]])?);
+            out[0] = Some(
+                cx.add1(Conv2dGradInput { conv, input: [h, w], after: GradAfter::default() }, &[dy, cx.inputs[1]])?,
+            );
         }
         Ok(out)
     }
@@ -157,11 +162,13 @@ impl OpRules for Conv2dGradInput {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity("conv2d_grad_input", inputs, 2)?;
+        arity("conv2d_grad_input", inputs, 2 + self.after.operands())?;
         let dtype = floats("conv2d_grad_input", inputs, 0, 1)?;
         let [n, ..] = images("conv2d_grad_input", inputs, 0)?;
         let [_, _, _, i] = images("conv2d_grad_input", inputs, 1)?;
-        Ok(vec![(dtype, Shape::from([n, self.input[0], self.input[1], i * self.conv.groups]))])
+        let dx = Shape::from([n, self.input[0], self.input[1], i * self.conv.groups]);
+        self.after.check("conv2d_grad_input", inputs, 2, &dx)?;
+        Ok(vec![(dtype, dx)])
     }
 
     fn flops(&self, inputs: &[&Value], outputs: &[&Value]) -> u64 {
@@ -256,7 +263,7 @@ mod tests {
         let x = input(Input::Data, [2, 6, 6, 3]);
         let (w, dy) = (input(Input::Targets, [4, 3, 3, 3]), input(Input::Schedule, [2, 3, 3, 4]));
         let backward = Conv2dGradWeight { conv: conv.clone(), kernel: [3, 3], bias: false };
-        let to_input = Conv2dGradInput { conv: conv.clone(), input: [6, 6] };
+        let to_input = Conv2dGradInput { conv: conv.clone(), input: [6, 6], after: GradAfter::default() };
         graph.add(conv, &[x, w]).unwrap();
         graph.add(backward, &[x, dy]).unwrap();
         graph.add(to_input, &[dy, w]).unwrap();

@@ -28,7 +28,7 @@ pub use conv_pool::{Conv2dMaxPool, Conv2dMaxPoolGradInput, Conv2dMaxPoolGradWeig
 pub use dropout::Dropout;
 pub use elementwise::{Activation, ActivationGrad, ActivationOp, Binary, BinaryKind, SumTo};
 pub use input::Normalize;
-pub use linear::{Linear, LinearGradInput, LinearGradWeight};
+pub use linear::{GradAfter, Linear, LinearGradInput, LinearGradWeight};
 pub use loss::{CrossEntropy, CrossEntropyGrad, Mse, MseGrad};
 pub use metrics::{METRIC_SLOTS, Metrics, Task, metric_slot};
 pub use norm::{BatchNorm, BatchNormGrad, BatchNormInfer, GroupNorm, GroupNormGrad, LayerNorm, LayerNormGrad};

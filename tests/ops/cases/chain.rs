@@ -5,6 +5,7 @@ use runner::graph::{DType, Input};
 
 /// What can be stretched to `shape`: as it is, or with ones in the place of some dimensions.
 fn stretched(d: &mut Draw, shape: &[usize]) -> Vec<usize> {
+    assert!(shape.iter().any(|n| *n > 1), "nothing to stretch to");
     loop {
         let dims: Vec<usize> = shape.iter().map(|n| if d.coin() { 1 } else { *n }).collect();
         if dims != shape {
@@ -65,7 +66,7 @@ fn drawn(number: usize, count: usize, shape: &[usize]) -> Case {
 pub fn cases() -> Vec<Case> {
     let mut list = Vec::new();
     let shapes: [&[usize]; 9] =
-        [&[1], &[3, 7], &[2, 3, 5, 4], &[1027], &[2, 1, 3, 8], &[5, 409], &[3, 4, 33], &[17_000], &[2, 7, 6, 206]];
+        [&[2, 1], &[3, 7], &[2, 3, 5, 4], &[1027], &[2, 1, 3, 8], &[5, 409], &[3, 4, 33], &[17_000], &[2, 7, 6, 206]];
     for number in 0..36 {
         let count = 1 + number % MAX_LINKS;
         list.push(drawn(number, count, shapes[number % shapes.len()]));

@@ -3,7 +3,9 @@
 
 use crate::case::Case;
 use runner::graph::Op;
-use runner::graph::op::{Conv2d, Conv2dGradInput, Conv2dGradWeight, Linear, LinearGradInput, LinearGradWeight};
+use runner::graph::op::{
+    Conv2d, Conv2dGradInput, Conv2dGradWeight, GradAfter, Linear, LinearGradInput, LinearGradWeight,
+};
 
 fn case<const N: usize>(name: String, op: impl Into<Op>, shapes: [Vec<usize>; N]) -> Case {
     Case::new(name, op, |d| shapes.into_iter().map(|shape| d.normal(shape)).collect())
@@ -15,7 +17,7 @@ fn linear(list: &mut Vec<Case>, what: &str, [rows, inputs, outputs]: [usize; 3])
     let (x, w, y) = (vec![rows, inputs], vec![outputs, inputs], vec![rows, outputs]);
     let forward = Linear { bias: true, residual: false, act: None };
     list.push(case(name("linear"), forward, [x.clone(), w.clone(), vec![outputs]]));
-    list.push(case(name("linear_grad_input"), LinearGradInput {}, [y.clone(), w]));
+    list.push(case(name("linear_grad_input"), LinearGradInput::default(), [y.clone(), w]));
     list.push(case(name("linear_grad_weight"), LinearGradWeight { bias: true }, [x, y]));
 }
 
@@ -25,7 +27,7 @@ fn large(list: &mut Vec<Case>) {
     let forward = Linear { bias: true, residual: false, act: None };
     list.push(case("a large result".into(), forward, [vec![1500, 20], vec![1452, 20], vec![1452]]));
     let operands = [vec![1500, 20], vec![20, 1452]];
-    list.push(case("a large gradient of the input".into(), LinearGradInput {}, operands));
+    list.push(case("a large gradient of the input".into(), LinearGradInput::default(), operands));
     let operands = [vec![20, 1450], vec![20, 1452]];
     list.push(case("a large gradient of the weight".into(), LinearGradWeight { bias: true }, operands));
 }
@@ -36,7 +38,7 @@ fn conv(list: &mut Vec<Case>, what: &str, conv: &Conv2d, x: [usize; 4], [outputs
     let [oh, ow] = conv.out([x[1], x[2]], [kh, kw]).expect("the kernel fits");
     let (input, w, y) = (x.to_vec(), vec![outputs, kh, kw, x[3] / conv.groups], vec![x[0], oh, ow, outputs]);
     list.push(case(name("conv2d"), conv.clone(), [input.clone(), w.clone(), vec![outputs]]));
-    let grad_input = Conv2dGradInput { conv: conv.clone(), input: [x[1], x[2]] };
+    let grad_input = Conv2dGradInput { conv: conv.clone(), input: [x[1], x[2]], after: GradAfter::default() };
     list.push(case(name("conv2d_grad_input"), grad_input, [y.clone(), w]));
     let grad_weight = Conv2dGradWeight { conv: conv.clone(), kernel: [kh, kw], bias: true };
     list.push(case(name("conv2d_grad_weight"), grad_weight, [input, y]));

@@ -159,8 +159,8 @@ impl Kernel for Pixels<'_> {
                     let left = self.channels - channel;
                     for p in 0..PIXELS {
                         let dest = self.dest.wrapping_add(to[p] + channel);
-                        if !self.epilogue.residual.is_null() {
-                            acc[p] = s.add(acc[p], s.load_part(self.epilogue.summand(dest), left));
+                        if self.epilogue.has_beside() {
+                            acc[p] = self.epilogue.beside_applied(s, acc[p], dest, left);
                         }
                         let x = s.min(high, s.max(low, acc[p]));
                         if left >= S::LANES {

@@ -181,7 +181,7 @@ impl Conv2dKernel {
     ) {
         let columns = columns.into();
         assert_eq!([x.len(), w.len(), y.len()], self.lens, "lengths of x, w and y");
-        assert!(columns.residual.is_none_or(|r| r.len() == y.len()), "length of the summand");
+        assert!(columns.has(0, y.len()), "length of what is beside");
         match &self.path {
             PixelPath::Linear(kernel) => kernel.run(pool, x, w, columns, y, workspace),
             PixelPath::Depthwise(kernel) => kernel.run(pool, x, w, columns, y, workspace),
@@ -203,7 +203,7 @@ impl Conv2dGradInputKernel {
     pub fn new(op: &op::Conv2dGradInput, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
         let conv = &op.conv;
         let path = PixelPath::new(conv, &shape, Direction::Backward, level, threads, |shape| {
-            LinearGradInputKernel::new(&op::LinearGradInput {}, shape, level, threads)
+            LinearGradInputKernel::new(&op::LinearGradInput::default(), shape, level, threads)
         });
         Conv2dGradInputKernel { path, lens: [shape.y_len(conv), shape.w_len(conv), shape.x_len()] }
     }
@@ -223,18 +223,24 @@ impl Conv2dGradInputKernel {
     ///
     /// # Panics
     /// An operand does not have the length that the shape says.
-    pub fn run(&self, pool: &Pool, dy: &[f32], w: &[f32], dx: &mut [f32], workspace: &mut [u8]) {
+    pub fn run<'a>(
+        &self,
+        pool: &Pool,
+        dy: &[f32],
+        w: &[f32],
+        columns: impl Into<PerColumn<'a>>,
+        dx: &mut [f32],
+        workspace: &mut [u8],
+    ) {
+        let columns = columns.into();
         assert_eq!([dy.len(), w.len(), dx.len()], self.lens, "lengths of dy, w and dx");
+        assert!(columns.has(0, dx.len()), "length of what is beside");
         match &self.path {
-            PixelPath::Linear(kernel) => kernel.run(pool, dy, w, dx, workspace),
-            PixelPath::Depthwise(kernel) => kernel.run(pool, dy, w, PerColumn::default(), dx, workspace),
-            PixelPath::FewPixels(kernel) => kernel.run(pool, dy, w, PerColumn::default(), dx, workspace),
-            PixelPath::Winograd(kernel) => {
-                kernel.run(pool, Source::Plain(dy), w, PerColumn::default(), Dest::Plain(dx), workspace)
-            }
-            PixelPath::Dense(kernel) => {
-                kernel.run(pool, Source::Plain(dy), w, PerColumn::default(), Dest::Plain(dx), workspace)
-            }
+            PixelPath::Linear(kernel) => kernel.run(pool, dy, w, columns, dx, workspace),
+            PixelPath::Depthwise(kernel) => kernel.run(pool, dy, w, columns, dx, workspace),
+            PixelPath::FewPixels(kernel) => kernel.run(pool, dy, w, columns, dx, workspace),
+            PixelPath::Winograd(kernel) => kernel.run(pool, Source::Plain(dy), w, columns, Dest::Plain(dx), workspace),
+            PixelPath::Dense(kernel) => kernel.run(pool, Source::Plain(dy), w, columns, Dest::Plain(dx), workspace),
         }
     }
 }

@@ -104,7 +104,7 @@ fn transforms_are_chosen_by_shape() {
         let forward = Conv2dKernel::new(&op, s, level, 1);
         let by_weight = op::Conv2dGradWeight { conv: op.clone(), kernel: s.kernel, bias: true };
         let by_weight = Conv2dGradWeightKernel::new(&by_weight, s, level, 1);
-        let op = op::Conv2dGradInput { conv: op, input: s.input };
+        let op = op::Conv2dGradInput { conv: op, input: s.input, after: op::GradAfter::default() };
         let by_input = Conv2dGradInputKernel::new(&op, s, level, 1);
         let chosen = [
             matches!(forward.path, PixelPath::Winograd(_)),
@@ -123,7 +123,7 @@ fn few_pixels_are_chosen_by_shape() {
         let forward = Conv2dKernel::new(&op, s, level, 1);
         let by_weight = op::Conv2dGradWeight { conv: op.clone(), kernel: s.kernel, bias: true };
         let by_weight = Conv2dGradWeightKernel::new(&by_weight, s, level, 1);
-        let by_input = op::Conv2dGradInput { conv: op.clone(), input: s.input };
+        let by_input = op::Conv2dGradInput { conv: op.clone(), input: s.input, after: op::GradAfter::default() };
         let by_input = Conv2dGradInputKernel::new(&by_input, s, level, 1);
         let chosen = [
             matches!(forward.path, PixelPath::FewPixels(_)),
@@ -196,10 +196,10 @@ fn gradient_by_the_input() {
         let mut sums = vec![Sum::default(); s.x_len()];
         for_each_product(&op, &s, |from, weight, to| sums[from].add(dy[to], w[weight]));
         let results = on_every_level(|level, pool| {
-            let op = op::Conv2dGradInput { conv: op.clone(), input: s.input };
+            let op = op::Conv2dGradInput { conv: op.clone(), input: s.input, after: op::GradAfter::default() };
             let kernel = Conv2dGradInputKernel::new(&op, s, level, pool.threads());
             let mut dx = vec![f32::NAN; s.x_len()];
-            kernel.run(pool, &dy, &w, &mut dx, Workspace::new(kernel.workspace_bytes()).bytes());
+            kernel.run(pool, &dy, &w, None, &mut dx, Workspace::new(kernel.workspace_bytes()).bytes());
             dx
         });
         compare(&sums, results, error, &format!("{op:?} {s:?}"));

@@ -81,6 +81,9 @@ impl Kernel for Dots<'_> {
                             }
                             sum += self.per_column.bias.map_or(0.0, |bias| bias[columns[j]]);
                             sum += self.per_column.residual.map_or(0.0, |all| all[rows[i] * self.c.1 + columns[j]]);
+                            if self.per_column.relu.is_some_and(|all| all[rows[i] * self.c.1 + columns[j]] <= 0.0) {
+                                sum = 0.0;
+                            }
                             let [low, high] = self.bounds;
                             // Comparisons, not `clamp`: NaN stays.
                             let sum = if low > sum { low } else { sum };

@@ -292,6 +292,10 @@ impl Product {
                     let summands = &residual[m * spec.c..];
                     row.iter_mut().zip(summands).for_each(|(x, summand)| *x += summand);
                 }
+                if let Some(relu) = columns.relu {
+                    let values = &relu[m * spec.c..];
+                    row.iter_mut().zip(values).for_each(|(x, y)| *x = if *y <= 0.0 { 0.0 } else { *x });
+                }
             }
         });
     }

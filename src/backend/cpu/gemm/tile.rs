@@ -42,7 +42,9 @@ pub struct Epilogue {
     pub bias: *const f32,
     /// Base of a matrix laid out like `C`, to add, or null.
     pub residual: *const f32,
-    /// Base of `C`, where the other matrix has its own.
+    /// Base of a matrix laid out like `C`, or null: where it has no number above 0, the result is 0.
+    pub relu: *const f32,
+    /// Base of `C`, where the other matrices have their own.
     pub base: *const f32,
     /// Least result; 0 is ReLU.
     pub low: f32,
@@ -56,6 +58,7 @@ impl Epilogue {
         scale: std::ptr::null(),
         bias: std::ptr::null(),
         residual: std::ptr::null(),
+        relu: std::ptr::null(),
         base: std::ptr::null(),
         low: f32::NEG_INFINITY,
         high: f32::INFINITY,
@@ -74,14 +77,41 @@ impl Epilogue {
     /// `base`.
     pub fn with(self, columns: PerColumn, first: usize, base: *const f32) -> Epilogue {
         let from = |x: Option<&[f32]>| x.map_or(std::ptr::null(), |x| x[first..].as_ptr());
-        let residual = columns.residual.map_or(std::ptr::null(), <[f32]>::as_ptr);
-        Epilogue { scale: from(columns.scale), bias: from(columns.bias), residual, base, ..self }
+        let matrix = |x: Option<&[f32]>| x.map_or(std::ptr::null(), <[f32]>::as_ptr);
+        let (residual, relu) = (matrix(columns.residual), matrix(columns.relu));
+        Epilogue { scale: from(columns.scale), bias: from(columns.bias), residual, relu, base, ..self }
     }
 
-    /// The summand for the element of `C` at `c`; of no meaning without one.
+    /// The element of `matrix`, one of those laid out like `C`, for that of `C` at `c`.
     #[inline(always)]
-    pub fn summand(&self, c: *const f32) -> *const f32 {
-        self.residual.wrapping_byte_offset(c.addr().wrapping_sub(self.base.addr()).cast_signed())
+    pub fn beside(&self, matrix: *const f32, c: *const f32) -> *const f32 {
+        matrix.wrapping_byte_offset(c.addr().wrapping_sub(self.base.addr()).cast_signed())
+    }
+
+    /// `x` with what is added to it, and 0 where the other matrix says so, for `n` columns of `C` from `c` on.
+    ///
+    /// # Safety
+    /// The matrices that there are have these elements.
+    #[inline(always)]
+    pub unsafe fn beside_applied<S: Simd>(&self, s: S, mut x: S::V, c: *const f32, n: usize) -> S::V {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let get = |p: *const f32| if n < S::LANES { s.load_part(p, n) } else { s.load(p) };
+            if !self.residual.is_null() {
+                x = s.add(x, get(self.beside(self.residual, c)));
+            }
+            if !self.relu.is_null() {
+                let y = get(self.beside(self.relu, c));
+                x = s.select(s.ge(s.zero(), y), s.zero(), x);
+            }
+            x
+        }
+    }
+
+    /// True if there is a matrix laid out like `C`.
+    #[inline(always)]
+    pub fn has_beside(&self) -> bool {
+        !self.residual.is_null() || !self.relu.is_null()
     }
 
     /// The same from column `first` on.
@@ -100,11 +130,13 @@ pub struct PerColumn<'a> {
     pub bias: Option<&'a [f32]>,
     /// A matrix laid out like the result, which shares no memory with it.
     pub residual: Option<&'a [f32]>,
+    /// Another such matrix; where it has no number above 0, the result is 0. Without `bias`, which comes later.
+    pub relu: Option<&'a [f32]>,
 }
 
 impl<'a> From<Option<&'a [f32]>> for PerColumn<'a> {
     fn from(bias: Option<&'a [f32]>) -> Self {
-        PerColumn { scale: None, bias, residual: None }
+        PerColumn { bias, ..PerColumn::default() }
     }
 }
 
@@ -112,7 +144,7 @@ impl PerColumn<'_> {
     /// True if there are `n` of each by column that there is, and `len` summands if there are any.
     pub fn has(&self, n: usize, len: usize) -> bool {
         [self.scale, self.bias].into_iter().flatten().all(|x| x.len() >= n)
-            && self.residual.is_none_or(|x| x.len() >= len)
+            && [self.residual, self.relu].into_iter().flatten().all(|x| x.len() >= len)
     }
 }
 
@@ -233,12 +265,10 @@ impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
                     each_row!(r < R => acc[r][v] = s.mul(acc[r][v], scale));
                 }
             }
-            if !t.epilogue.residual.is_null() {
+            if t.epilogue.has_beside() {
                 each_row!(r < R => for v in 0..NV {
-                    let from = t.epilogue.summand(t.c_at(r, v * S::LANES));
-                    let left = t.n - v * S::LANES;
-                    let x = if left < S::LANES { s.load_part(from, left) } else { s.load(from) };
-                    acc[r][v] = s.add(acc[r][v], x);
+                    let at = t.c_at(r, v * S::LANES);
+                    acc[r][v] = t.epilogue.beside_applied(s, acc[r][v], at, t.n - v * S::LANES);
                 });
             }
             let mut bias = [s.zero(); NV];

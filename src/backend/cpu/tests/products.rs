@@ -3,7 +3,7 @@
 use super::elementwise::value;
 use super::harness::{Tensor, assert_close, outputs};
 use crate::graph::op::{
-    Activation, Conv2d, Conv2dGradInput, Conv2dGradWeight, Linear, LinearGradInput, LinearGradWeight,
+    Activation, Conv2d, Conv2dGradInput, Conv2dGradWeight, GradAfter, Linear, LinearGradInput, LinearGradWeight,
 };
 
 const ACTS: [Option<Activation>; 3] = [None, Some(Activation::Relu), Some(Activation::Gelu)];
@@ -27,7 +27,7 @@ fn linear_layers() {
             assert_close("y", &got[0], &want, 1e-6, 5.0);
         }
     }
-    for got in outputs(LinearGradInput {}, &[dy.clone(), w.clone()]) {
+    for got in outputs(LinearGradInput::default(), &[dy.clone(), w.clone()]) {
         let at = |i: usize| sum(units, &|u| dys[i / inputs * units + u] * ws[u * inputs + i % inputs]);
         assert_close("dx", &got[0], &(0..rows * inputs).map(at).collect::<Vec<_>>(), 1e-6, 5.0);
     }
@@ -86,8 +86,10 @@ fn convolutions() {
                 dx[a] += dys[at] * ws[b];
                 dw[b] += dys[at] * xs[a];
             });
-            for got in outputs(Conv2dGradInput { conv: op.clone(), input: [x[1], x[2]] }, &[dy.clone(), weight.clone()])
-            {
+            for got in outputs(
+                Conv2dGradInput { conv: op.clone(), input: [x[1], x[2]], after: GradAfter::default() },
+                &[dy.clone(), weight.clone()],
+            ) {
                 assert_close("dx", &got[0], &dx, 1e-6, 10.0);
             }
             let grad = Conv2dGradWeight { conv: op.clone(), kernel: [w[1], w[2]], bias: true };

@@ -20,7 +20,7 @@ mod shape;
 mod softmax;
 
 use super::launch::{Lowered, Target};
-use crate::graph::op::Activation;
+use crate::graph::op::{Activation, GradAfter};
 use crate::graph::{DType, Graph, Node, Op, Shape, Value};
 
 /// A node with what its lowering needs to know.
@@ -91,6 +91,8 @@ pub fn has_kernel(op: &Op) -> bool {
         }
         Op::Linear(op) => !op.residual,
         Op::Conv2d(op) => !op.residual,
+        Op::LinearGradInput(op) => op.after == GradAfter::default(),
+        Op::Conv2dGradInput(op) => op.after == GradAfter::default(),
         Op::BatchNorm(op) => !op.residual,
         Op::BatchNormInfer(op) => !op.residual,
         // One launch for all tensors is better than one for some of them.

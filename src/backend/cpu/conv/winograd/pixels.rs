@@ -238,7 +238,8 @@ impl Kernel for Output<'_> {
         let ([height, width], element) = (k.dest, k.element_floats(columns));
         let bounds = Epilogue::of(self.act);
         let (low, high) = (s.splat(bounds.low), s.splat(bounds.high));
-        let Epilogue { scale, bias, residual, .. } = bounds.with(self.columns, channel, self.dest.as_ptr());
+        let epilogue = bounds.with(self.columns, channel, self.dest.as_ptr());
+        let Epilogue { scale, bias, .. } = epilogue;
         let mut places = k.places(tiles.start);
         for t in 0..tiles.len() {
             let [image, row, column] = places.step();
@@ -257,8 +258,8 @@ impl Kernel for Output<'_> {
                             let at = ((image * height + y) * width + x) * k.to + channel + c;
                             let to = self.dest.as_ptr().add(at);
                             let mut value = s.fma(pixel, scale, bias);
-                            if !residual.is_null() {
-                                value = s.add(value, s.load_part(residual.add(at), left));
+                            if epilogue.has_beside() {
+                                value = epilogue.beside_applied(s, value, to, left);
                             }
                             let value = s.min(high, s.max(low, value));
                             if left >= S::LANES {
