@@ -21,7 +21,7 @@ TUNED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": str(1
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=["mlp", "mnist_cnn", "resnet18"], default="mnist_cnn")
+    parser.add_argument("--model", choices=["mlp", "mnist_cnn", "resnet18", "mobilenet_v3_small"], default="mnist_cnn")
     parser.add_argument("--hidden", type=int, nargs="*", default=[256, 128], help="widths of the MLP's hidden layers")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--threads", type=int, default=0, help="0: as many as PyTorch takes")
@@ -52,14 +52,20 @@ def build(args: argparse.Namespace):
         )  # fmt: skip
         classifier = nn.Sequential(nn.Flatten(), nn.Linear(64 * 7 * 7, 256), nn.ReLU(), nn.Dropout(0.5), nn.Linear(256, 10))
         net, shape = nn.Sequential(features, classifier), (1, 28, 28)
-    else:
+    elif args.model == "resnet18":
         from torchvision.models import resnet18
 
         net, shape = resnet18(num_classes=10), (3, 32, 32)
+    else:
+        from torchvision.models import mobilenet_v3_small
+
+        net, shape = mobilenet_v3_small(), (3, 224, 224)
     fused = {"fused": True} if args.fused else {}
     if args.model == "resnet18":
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True, **fused)
         return net, shape, optimizer, nn.CrossEntropyLoss(label_smoothing=0.1), 1.0
+    if args.model == "mobilenet_v3_small":
+        return net, shape, torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, **fused), nn.CrossEntropyLoss(), None
     return net, shape, torch.optim.Adam(net.parameters(), lr=1e-3, **fused), nn.CrossEntropyLoss(), None
 
 

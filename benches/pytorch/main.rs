@@ -17,7 +17,8 @@ use machine::Machine;
 use std::path::PathBuf;
 
 /// What there is to measure: steps, and whole processes.
-const WORKLOADS: [&str; 6] = ["mnist_cnn_256", "mnist_cnn_64", "mlp_256", "resnet18_128", "first_step", "epoch"];
+const WORKLOADS: [&str; 7] =
+    ["mnist_cnn_256", "mnist_cnn_64", "mlp_256", "resnet18_128", "mobilenet_v3_small_16", "first_step", "epoch"];
 
 /// Our training beside PyTorch's on the CPU, in turn on one machine.
 #[derive(Debug, Parser)]

@@ -15,7 +15,7 @@ struct Workload {
     batch: &'static str,
 }
 
-const WORKLOADS: [Workload; 4] = [
+const WORKLOADS: [Workload; 5] = [
     Workload {
         name: "mnist_cnn_256",
         title: "MNIST CNN, batch 256",
@@ -43,6 +43,13 @@ const WORKLOADS: [Workload; 4] = [
         config: "configs/cifar10_resnet18.toml",
         model: "resnet18",
         batch: "128",
+    },
+    Workload {
+        name: "mobilenet_v3_small_16",
+        title: "MobileNetV3-Small on 224×224, batch 16",
+        config: "benches/configs/mobilenet_v3_small.toml",
+        model: "mobilenet_v3_small",
+        batch: "16",
     },
 ];
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import combinations
 import layers
+import names
 import optimizers
 import pth
 import runs
@@ -33,8 +34,8 @@ def main() -> None:
     torch.use_deterministic_algorithms(True)
 
     cases = layers.cases() + structure.cases() + optimizers.cases() + runs.cases() + combinations.cases()
-    names = [c.name for c in cases]
-    assert len(set(names)) == len(names), "two cases have one name"
+    case_names = [c.name for c in cases]
+    assert len(set(case_names)) == len(case_names), "two cases have one name"
     total, failed = 0, []
     for case in cases:
         if arguments.only in case.name:
@@ -48,6 +49,8 @@ def main() -> None:
             print(f"{case.name}: {path.stat().st_size} bytes", flush=True)
     if arguments.only in "pth":
         pth.make(arguments.out / "pth")
+    if arguments.only in "names":
+        names.make(arguments.out / "names")
     print(f"{total / 1e6:.2f} MB of cases")
     if failed:
         sys.exit("no good seed for\n" + "\n".join(failed))

@@ -5,26 +5,49 @@ use super::elementwise::apply;
 use super::frame::{Frame, NodeKernel, Scratch, View};
 use super::lanes::{get, put};
 use super::parallel::{for_chunks, rows_per_chunk, vectorised};
-use super::simd::SimdLevel;
+use super::simd::{MAX_LANES, SimdLevel};
 use super::threads::{Parts, chunks};
 use crate::graph::op::{Activation, BatchNorm, BatchNormInfer};
 
-/// Rows × channels: the operand as a matrix.
+/// Rows × channels: the operand as a matrix. Several rows in a row are taken for one, if the channels then fill whole
+/// vectors, which begin at multiples of their size.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     rows: usize,
     channels: usize,
+    /// Rows that are taken for one.
+    folded: usize,
+    /// Of the matrix with its rows so taken.
     grid: Grid,
 }
 
 impl Size {
     fn new(rows: usize, channels: usize) -> Self {
-        Size { rows, channels, grid: Grid::new(rows, channels) }
+        let folded = folded(rows, channels);
+        Size { rows, channels, folded, grid: Grid::new(rows / folded, channels * folded) }
+    }
+
+    /// Columns of the matrix with its rows so taken.
+    fn width(&self) -> usize {
+        self.channels * self.folded
     }
 
     /// Numbers in one table of partial sums.
     fn partials(&self) -> usize {
-        self.grid.rows.count() * self.channels
+        self.grid.rows.count() * self.width()
+    }
+}
+
+/// How many of the rows make a row of whole vectors: 1 if none do, or not all rows would.
+fn folded(rows: usize, channels: usize) -> usize {
+    let needed = (1..=MAX_LANES).find(|n| (n * channels).is_multiple_of(MAX_LANES));
+    needed.filter(|n| rows.is_multiple_of(*n) && rows > 0).unwrap_or(1)
+}
+
+/// Writes `table` to `wide` as often as there is room.
+fn widen(table: &[f32], wide: &mut [f32]) {
+    for part in wide.chunks_exact_mut(table.len().max(1)) {
+        part.copy_from_slice(table);
     }
 }
 
@@ -54,7 +77,8 @@ vectorised! {
                     let x = if n < S::LANES { s.load_part(a.x.add(at), n) } else { s.load(a.x.add(at)) };
                     let mut y = s.fma(s.sub(x, mean), factor, offset);
                     if !a.residual.is_null() {
-                        y = s.add(y, s.load_part(a.residual.add(at), n));
+                        let from = a.residual.add(at);
+                        y = s.add(y, if n < S::LANES { s.load_part(from, n) } else { s.load(from) });
                     }
                     if n < S::LANES { s.store_part(a.y.add(at), y, n) } else { s.store(a.y.add(at), y) };
                 }
@@ -121,15 +145,15 @@ impl BatchNormKernel {
 
     /// Mean and biased variance of each channel, from the blocks' sums and squares (Chan, Golub & LeVeque 1983).
     fn statistics(&self, c: usize, sums: &[f64], squares: &[f64]) -> (f64, f64) {
-        let Size { rows, channels, grid } = self.size;
-        let column = |table: &'_ [f64], block: usize| table[block * channels + c];
-        let blocks = grid.rows.count();
-        let mean = (0..blocks).map(|b| column(sums, b)).sum::<f64>() / rows as f64;
-        let total: f64 = (0..blocks)
-            .map(|b| {
-                let n = grid.rows.range(b).len() as f64;
-                let d = column(sums, b) / n - mean;
-                column(squares, b) + n * d * d
+        let Size { rows, channels, folded, grid } = self.size;
+        // A block has a sum for each of the rows that are taken for one.
+        let parts = grid.rows.count() * folded;
+        let mean = (0..parts).map(|i| sums[i * channels + c]).sum::<f64>() / rows as f64;
+        let total: f64 = (0..parts)
+            .map(|i| {
+                let n = grid.rows.range(i / folded).len() as f64;
+                let d = sums[i * channels + c] / n - mean;
+                squares[i * channels + c] + n * d * d
             })
             .sum();
         (mean, total / rows as f64)
@@ -155,41 +179,51 @@ impl BatchNormKernel {
 impl NodeKernel for BatchNormKernel {
     fn scratch_bytes(&self) -> usize {
         let Size { channels, .. } = self.size;
-        2 * Scratch::size::<f64>(self.size.partials()) + Scratch::size::<f64>(channels) + Scratch::size::<f32>(channels)
+        2 * Scratch::size::<f64>(self.size.partials())
+            + Scratch::size::<f64>(channels)
+            + 3 * Scratch::size::<f32>(self.size.width())
     }
 
     fn run(&self, frame: &Frame<'_>) {
-        let Size { channels, grid, .. } = self.size;
+        let (Size { channels, grid, .. }, width) = (self.size, self.size.width());
         let x = frame.input::<f32>(0);
         let mut scratch = frame.scratch();
         let (sums, squares) = (scratch.take::<f64>(self.size.partials()), scratch.take::<f64>(self.size.partials()));
-        let (variances, factor) = (scratch.take::<f64>(channels), scratch.take::<f32>(channels));
+        let variances = scratch.take::<f64>(channels);
+        let tables: [&mut [f32]; 3] = std::array::from_fn(|_| scratch.take::<f32>(width));
         {
             let (sums, squares) = (Parts::new(sums), Parts::new(squares));
             frame.pool().run(grid.count(), |task, _| {
                 let (rows, block, columns) = grid.block(task);
-                let at = block * channels + columns.start..block * channels + columns.end;
+                let at = block * width + columns.start..block * width + columns.end;
                 // SAFETY: each block has its own sums.
                 let (sums, squares) = unsafe { (sums.part(at.clone()), squares.part(at)) };
-                moments(self.level, x, channels, rows, columns, sums, squares);
+                moments(self.level, x, width, rows, columns, sums, squares);
             });
         }
         let (mean, invstd) = (frame.output::<f32>(1), frame.output::<f32>(2));
         let gamma = self.op.affine.then(|| frame.input::<f32>(1));
+        let [means, factors, offsets] = tables;
         for c in 0..channels {
             let (m, v) = self.statistics(c, sums, squares);
             mean[c] = m as f32;
             variances[c] = v;
             invstd[c] = (1.0 / (v + self.op.eps as f64).sqrt()) as f32;
-            factor[c] = invstd[c] * gamma.map_or(1.0, |g| g[c]);
+            for row in (0..width).step_by(channels) {
+                factors[row + c] = invstd[c] * gamma.map_or(1.0, |g| g[c]);
+            }
         }
+        widen(mean, means);
         if self.op.track {
             self.track(frame, mean, variances);
         }
-        let beta = if self.op.affine { frame.input::<f32>(2) } else { &[] };
+        if self.op.affine {
+            widen(frame.input::<f32>(2), offsets);
+        }
+        let beta = if self.op.affine { offsets } else { &mut offsets[..0] };
         let residual = self.op.residual.then(|| frame.source::<f32>(frame.inputs() - 1));
         let views = (frame.source::<f32>(0), residual, frame.target::<f32>(0));
-        normalise(frame, self.level, self.op.act, views, [mean, factor, beta]);
+        normalise(frame, self.level, self.op.act, views, [means, factors, beta]);
     }
 }
 
@@ -197,33 +231,40 @@ impl NodeKernel for BatchNormKernel {
 pub struct BatchNormInferKernel {
     op: BatchNormInfer,
     channels: usize,
+    width: usize,
     level: SimdLevel,
 }
 
 impl BatchNormInferKernel {
-    /// For `channels` channels.
-    pub fn new(op: &BatchNormInfer, channels: usize, level: SimdLevel) -> Self {
-        BatchNormInferKernel { op: op.clone(), channels, level }
+    /// For an operand of `rows × channels` elements.
+    pub fn new(op: &BatchNormInfer, rows: usize, channels: usize, level: SimdLevel) -> Self {
+        BatchNormInferKernel { op: op.clone(), channels, width: channels * folded(rows, channels), level }
     }
 }
 
 impl NodeKernel for BatchNormInferKernel {
     fn scratch_bytes(&self) -> usize {
-        Scratch::size::<f32>(self.channels)
+        3 * Scratch::size::<f32>(self.width)
     }
 
     fn run(&self, frame: &Frame<'_>) {
         let first = 1 + 2 * self.op.affine as usize;
         let (mean, variance) = (frame.input::<f32>(first), frame.input::<f32>(first + 1));
-        let factor = frame.scratch().take::<f32>(self.channels);
+        let mut scratch = frame.scratch();
+        let [means, factors, offsets] = std::array::from_fn(|_| scratch.take::<f32>(self.width));
         let gamma = self.op.affine.then(|| frame.input::<f32>(1));
-        for (c, f) in factor.iter_mut().enumerate() {
+        for (i, f) in factors.iter_mut().enumerate() {
+            let c = i % self.channels;
             *f = 1.0 / (variance[c] + self.op.eps).sqrt() * gamma.map_or(1.0, |g| g[c]);
         }
-        let beta = if self.op.affine { frame.input::<f32>(2) } else { &[] };
+        widen(mean, means);
+        if self.op.affine {
+            widen(frame.input::<f32>(2), offsets);
+        }
+        let beta = if self.op.affine { offsets } else { &mut offsets[..0] };
         let residual = self.op.residual.then(|| frame.source::<f32>(frame.inputs() - 1));
         let views = (frame.source::<f32>(0), residual, frame.target::<f32>(0));
-        normalise(frame, self.level, self.op.act, views, [mean, factor, beta]);
+        normalise(frame, self.level, self.op.act, views, [means, factors, beta]);
     }
 }
 
@@ -243,25 +284,26 @@ impl BatchNormGradKernel {
 
 impl NodeKernel for BatchNormGradKernel {
     fn scratch_bytes(&self) -> usize {
-        2 * Scratch::size::<f64>(self.size.partials()) + 3 * Scratch::size::<f32>(self.size.channels)
+        2 * Scratch::size::<f64>(self.size.partials()) + 4 * Scratch::size::<f32>(self.size.width())
     }
 
     fn run(&self, frame: &Frame<'_>) {
-        let Size { rows, channels, grid } = self.size;
+        let (Size { rows, channels, grid, .. }, width) = (self.size, self.size.width());
         let (x, dy) = (frame.input::<f32>(0), frame.input::<f32>(1));
         let (mean, invstd) = (frame.input::<f32>(2), frame.input::<f32>(3));
         let mut scratch = frame.scratch();
         let (dys, xdys) = (scratch.take::<f64>(self.size.partials()), scratch.take::<f64>(self.size.partials()));
-        let (shift, slope) = (scratch.take::<f32>(channels), scratch.take::<f32>(channels));
-        let factor = scratch.take::<f32>(channels);
+        let [means, shift, slope, factor] = std::array::from_fn(|_| scratch.take::<f32>(width));
+        widen(mean, means);
+        let means = &*means;
         {
             let (dys, xdys) = (Parts::new(dys), Parts::new(xdys));
             frame.pool().run(grid.count(), |task, _| {
                 let (rows, block, columns) = grid.block(task);
-                let at = block * channels + columns.start..block * channels + columns.end;
+                let at = block * width + columns.start..block * width + columns.end;
                 // SAFETY: each block has its own sums.
                 let (dys, xdys) = unsafe { (dys.part(at.clone()), xdys.part(at)) };
-                dots(self.level, x, dy, channels, &mean[columns.clone()], rows, columns, dys, xdys);
+                dots(self.level, x, dy, width, &means[columns.clone()], rows, columns, dys, xdys);
             });
         }
         let gamma = self.affine.then(|| frame.input::<f32>(4));
@@ -270,18 +312,20 @@ impl NodeKernel for BatchNormGradKernel {
             let dy: f64 = dys[c..].iter().step_by(channels).sum();
             let xdy: f64 = xdys[c..].iter().step_by(channels).sum();
             let inv = invstd[c] as f64;
-            shift[c] = (dy / rows as f64) as f32;
-            slope[c] = (xdy * inv * inv / rows as f64) as f32;
-            factor[c] = invstd[c] * gamma.map_or(1.0, |g| g[c]);
+            for i in (c..width).step_by(channels) {
+                shift[i] = (dy / rows as f64) as f32;
+                slope[i] = (xdy * inv * inv / rows as f64) as f32;
+                factor[i] = invstd[c] * gamma.map_or(1.0, |g| g[c]);
+            }
             if let Some((dgamma, dbeta)) = &mut params {
                 dgamma[c] = (xdy * inv) as f32;
                 dbeta[c] = dy as f32;
             }
         }
         let tables: [&[f32]; 3] = [shift, slope, factor];
-        for_chunks(frame.pool(), frame.output::<f32>(0), rows_per_chunk(channels) * channels, |start, dx| {
+        for_chunks(frame.pool(), frame.output::<f32>(0), rows_per_chunk(width) * width, |start, dx| {
             let r = start..start + dx.len();
-            input_gradient(self.level, &x[r.clone()], &dy[r], dx, mean, tables);
+            input_gradient(self.level, &x[r.clone()], &dy[r], dx, means, tables);
         });
     }
 }

@@ -7,7 +7,7 @@ use super::parallel::CHUNK;
 use super::simd::SimdLevel;
 use super::threads::{Parts, chunks};
 use crate::graph::Shape;
-use crate::graph::op::{Chain, LinkOp, MAX_LINKS, Source};
+use crate::graph::op::{Binary, Chain, Link, LinkOp, MAX_LINKS, Source};
 use std::ops::Range;
 
 /// Elements that all links are done for before the next ones are: a value in L1 takes 4 KiB. A multiple of 4, as draws of a
@@ -70,6 +70,13 @@ fn stretched(operand: &Shape, result: &Shape) -> Vec<Axis> {
     }
     axes.reverse();
     axes
+}
+
+/// A sum or product as a chain, which spreads what is stretched over rows that are too short to be worth a loop each.
+pub fn of_binary(op: &Binary) -> Chain {
+    let mut links = vec![Link { op: LinkOp::Binary(op.kind), from: vec![Source::Operand(0), Source::Operand(1)] }];
+    links.extend(op.act.map(|act| Link { op: LinkOp::Activation(act), from: vec![Source::Link(0)] }));
+    Chain { results: vec![links.len() - 1], links, in_place: None }
 }
 
 impl ChainKernel {
@@ -143,23 +150,43 @@ impl Slots {
 
 /// Writes elements `range` of the result's shape, as a stretched operand has them, to `to`.
 fn spread(axes: &[Axis], from: &[f32], range: Range<usize>, to: &mut [f32]) {
-    let (inner, outer) = axes.split_last().expect("a stretched operand has an axis");
+    // The longest stretch of the result over which the operand repeats a row of its own: `period` elements of it.
+    let (outer, period, run) = match axes {
+        [outer @ .., Axis { size: repeats, stride: 0 }, Axis { size, stride: 1 }] => (outer, *size, repeats * size),
+        [outer @ .., Axis { size, stride: 0 }] => (outer, 1, *size),
+        [outer @ .., Axis { size, .. }] => (outer, *size, *size),
+        [] => unreachable!("a stretched operand has an axis"),
+    };
     let mut at = range.start;
     while at < range.end {
-        let (mut row, column) = (at / inner.size, at % inner.size);
-        let n = (range.end - at).min(inner.size - column);
-        let mut start = column * inner.stride;
+        let (mut index, offset) = (at / run, at % run);
+        let n = (range.end - at).min(run - offset);
+        let mut start = 0;
         for axis in outer.iter().rev() {
-            start += row % axis.size * axis.stride;
-            row /= axis.size;
+            start += index % axis.size * axis.stride;
+            index /= axis.size;
         }
         let part = &mut to[at - range.start..at - range.start + n];
-        if inner.stride == 0 {
-            part.fill(from[start]);
-        } else {
-            part.copy_from_slice(&from[start..start + n]);
-        }
+        repeat(&from[start..start + period], offset % period, part);
         at += n;
+    }
+}
+
+/// Fills `to` with `row` over and over, from its element `first` on.
+fn repeat(row: &[f32], first: usize, to: &mut [f32]) {
+    if let [one] = row {
+        return to.fill(*one);
+    }
+    let (period, n) = (row.len(), to.len());
+    let head = (period - first).min(n);
+    to[..head].copy_from_slice(&row[first..first + head]);
+    let mut filled = period.min(n);
+    to[head..filled].copy_from_slice(&row[..filled - head]);
+    // What is there, twice as much every time.
+    while filled < n {
+        let more = filled.min(n - filled);
+        to.copy_within(..more, filled);
+        filled += more;
     }
 }
 
@@ -243,7 +270,7 @@ impl NodeKernel for ChainKernel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::op::{Activation, BinaryKind, Link};
+    use crate::graph::op::{Activation, BinaryKind};
 
     #[test]
     fn stretched_axes_are_joined() {
@@ -266,6 +293,18 @@ mod tests {
         let mut to = [0.0; 7];
         spread(&axes, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 4..11, &mut to);
         assert_eq!(to, [2.0, 3.0, 4.0, 5.0, 6.0, 4.0, 5.0]);
+        let (operand, result) = (Shape::from([2, 1, 3]), Shape::from([2, 5, 3]));
+        let axes = stretched(&operand, &result);
+        let whole: Vec<f32> = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]].iter().flat_map(|row| row.repeat(5)).collect();
+        for (start, end) in (0..30).flat_map(|start| (start..=30).map(move |end| (start, end))) {
+            let mut to = vec![0.0; end - start];
+            spread(&axes, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], start..end, &mut to);
+            assert_eq!(to, whole[start..end]);
+        }
+        let axes = stretched(&Shape::from([2, 3, 1]), &Shape::from([2, 3, 2]));
+        let mut to = [0.0; 6];
+        spread(&axes, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 5..11, &mut to);
+        assert_eq!(to, [3.0, 4.0, 4.0, 5.0, 5.0, 6.0]);
     }
 
     #[test]

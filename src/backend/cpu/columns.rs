@@ -76,38 +76,16 @@ vectorised! {
     ) {
         sums.fill(0.0);
         squares.fill(0.0);
-        let count = rows.len() as f64;
-        for c in columns.clone().step_by(S::LANES) {
-            let n = (columns.end - c).min(S::LANES);
+        let mut c = columns.start;
+        while c < columns.end {
             let at = c - columns.start;
-            for start in rows.clone().step_by(RUN) {
-                let mut sum = s.zero();
-                for r in start..(start + RUN).min(rows.end) {
-                    sum = s.add(sum, get(s, x, r * width + c, n));
-                }
-                flush(s, sum, n, &mut sums[at..]);
-            }
-            let mut centre = [0.0f32; MAX_LANES];
-            for (m, sum) in centre.iter_mut().zip(&sums[at..at + n]) {
-                *m = (sum / count) as f32;
-            }
-            // SAFETY: the array is as long as the widest vector.
-            let mean = unsafe { s.load(centre.as_ptr()) };
-            // The sum of the distances tells what rounding took from the mean.
-            let mut left = [0.0f64; MAX_LANES];
-            for start in rows.clone().step_by(RUN) {
-                let (mut sum, mut square) = (s.zero(), s.zero());
-                for r in start..(start + RUN).min(rows.end) {
-                    let d = s.sub(get(s, x, r * width + c, n), mean);
-                    sum = s.add(sum, d);
-                    square = s.fma(d, d, square);
-                }
-                flush(s, sum, n, &mut left);
-                flush(s, square, n, &mut squares[at..]);
-            }
-            for (i, l) in left.into_iter().enumerate().take(n) {
-                squares[at + i] -= l * l / count;
-                sums[at + i] = centre[i] as f64 * count + l;
+            let (sums, squares) = (&mut sums[at..], &mut squares[at..]);
+            if columns.end - c >= TOGETHER * S::LANES {
+                moments_of::<S, TOGETHER>(s, x, width, rows.clone(), c..c + TOGETHER * S::LANES, sums, squares);
+                c += TOGETHER * S::LANES;
+            } else {
+                moments_of::<S, 1>(s, x, width, rows.clone(), c..(c + S::LANES).min(columns.end), sums, squares);
+                c += S::LANES;
             }
         }
     }
@@ -119,21 +97,116 @@ vectorised! {
     ) {
         dys.fill(0.0);
         dots.fill(0.0);
-        for c in columns.clone().step_by(S::LANES) {
-            let n = (columns.end - c).min(S::LANES);
+        let mut c = columns.start;
+        while c < columns.end {
             let at = c - columns.start;
-            let centre = get(s, mean, at, n);
-            for start in rows.clone().step_by(RUN) {
-                let (mut sum, mut dot) = (s.zero(), s.zero());
-                for r in start..(start + RUN).min(rows.end) {
-                    let g = get(s, dy, r * width + c, n);
-                    let d = s.sub(get(s, x, r * width + c, n), centre);
-                    sum = s.add(sum, g);
-                    dot = s.fma(g, d, dot);
-                }
-                flush(s, sum, n, &mut dys[at..]);
-                flush(s, dot, n, &mut dots[at..]);
+            let (mean, dys, dots) = (&mean[at..], &mut dys[at..], &mut dots[at..]);
+            if columns.end - c >= TOGETHER * S::LANES {
+                dots_of::<S, TOGETHER>(s, [x, dy], width, mean, rows.clone(), c..c + TOGETHER * S::LANES, [dys, dots]);
+                c += TOGETHER * S::LANES;
+            } else {
+                let columns = c..(c + S::LANES).min(columns.end);
+                dots_of::<S, 1>(s, [x, dy], width, mean, rows.clone(), columns, [dys, dots]);
+                c += S::LANES;
             }
+        }
+    }
+}
+
+/// Vectors of columns whose sums are taken side by side: one sum alone would wait for its own last addition, and a row's
+/// cache lines are next to each other.
+const TOGETHER: usize = 4;
+
+/// [`moments`] of `V` whole vectors of columns, or of one that may be short, added to what is there.
+#[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
+#[inline(always)]
+fn moments_of<S: Simd, const V: usize>(
+    s: S,
+    x: &[f32],
+    width: usize,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    sums: &mut [f64],
+    squares: &mut [f64],
+) {
+    let (count, n) = (rows.len() as f64, columns.len().min(S::LANES));
+    for start in rows.clone().step_by(RUN) {
+        let mut sum = [s.zero(); V];
+        for r in start..(start + RUN).min(rows.end) {
+            let at = r * width + columns.start;
+            for v in 0..V {
+                sum[v] = s.add(sum[v], get(s, x, at + v * S::LANES, n));
+            }
+        }
+        for v in 0..V {
+            flush(s, sum[v], n, &mut sums[v * S::LANES..]);
+        }
+    }
+    let mut mean = [s.zero(); V];
+    let mut centre = [[0.0f32; MAX_LANES]; V];
+    for v in 0..V {
+        for (m, sum) in centre[v].iter_mut().zip(&sums[v * S::LANES..v * S::LANES + n]) {
+            *m = (sum / count) as f32;
+        }
+        // SAFETY: the array is as long as the widest vector.
+        mean[v] = unsafe { s.load(centre[v].as_ptr()) };
+    }
+    // The sum of the distances tells what rounding took from the mean.
+    let mut left = [[0.0f64; MAX_LANES]; V];
+    for start in rows.clone().step_by(RUN) {
+        let (mut sum, mut square) = ([s.zero(); V], [s.zero(); V]);
+        for r in start..(start + RUN).min(rows.end) {
+            let at = r * width + columns.start;
+            for v in 0..V {
+                let d = s.sub(get(s, x, at + v * S::LANES, n), mean[v]);
+                sum[v] = s.add(sum[v], d);
+                square[v] = s.fma(d, d, square[v]);
+            }
+        }
+        for v in 0..V {
+            flush(s, sum[v], n, &mut left[v]);
+            flush(s, square[v], n, &mut squares[v * S::LANES..]);
+        }
+    }
+    for v in 0..V {
+        for (i, l) in left[v].into_iter().enumerate().take(n) {
+            squares[v * S::LANES + i] -= l * l / count;
+            sums[v * S::LANES + i] = centre[v][i] as f64 * count + l;
+        }
+    }
+}
+
+/// [`dots`] of `V` whole vectors of columns, or of one that may be short, added to what is there.
+#[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
+#[inline(always)]
+fn dots_of<S: Simd, const V: usize>(
+    s: S,
+    [x, dy]: [&[f32]; 2],
+    width: usize,
+    mean: &[f32],
+    rows: Range<usize>,
+    columns: Range<usize>,
+    [dys, dots]: [&mut [f64]; 2],
+) {
+    let n = columns.len().min(S::LANES);
+    let mut centre = [s.zero(); V];
+    for v in 0..V {
+        centre[v] = get(s, mean, v * S::LANES, n);
+    }
+    for start in rows.clone().step_by(RUN) {
+        let (mut sum, mut dot) = ([s.zero(); V], [s.zero(); V]);
+        for r in start..(start + RUN).min(rows.end) {
+            let at = r * width + columns.start;
+            for v in 0..V {
+                let g = get(s, dy, at + v * S::LANES, n);
+                let d = s.sub(get(s, x, at + v * S::LANES, n), centre[v]);
+                sum[v] = s.add(sum[v], g);
+                dot[v] = s.fma(g, d, dot[v]);
+            }
+        }
+        for v in 0..V {
+            flush(s, sum[v], n, &mut dys[v * S::LANES..]);
+            flush(s, dot[v], n, &mut dots[v * S::LANES..]);
         }
     }
 }

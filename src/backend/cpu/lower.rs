@@ -1,7 +1,7 @@
 //! From operations to kernels: the one place that names them all.
 
 use super::batch_norm::{BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel};
-use super::chain::ChainKernel;
+use super::chain::{ChainKernel, of_binary};
 use super::conv::pooled::{Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel};
 use super::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel, ConvShape};
 use super::dropout::DropoutKernel;
@@ -85,6 +85,10 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         }
         Op::Activation(op) => Box::new(ActivationKernel { act: op.act, level }),
         Op::ActivationGrad(op) => Box::new(ActivationGradKernel { act: op.act, level }),
+        // Channels times a factor each; long rows are better read where they are.
+        Op::Binary(op) if (x(0) == y(0)) != (x(1) == y(0)) && y(0).last() < 512 => {
+            Box::new(ChainKernel::new(&of_binary(op), &[x(0), x(1)], y(0), level, threads))
+        }
         Op::Binary(op) => Box::new(BinaryKernel::new(op.kind, op.act, x(0), x(1), level)),
         Op::Chain(op) => {
             let shapes: Vec<&Shape> = node.inputs.iter().map(|v| graph.shape(*v)).collect();
@@ -114,7 +118,7 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         }
         Op::BatchNorm(op) => Box::new(BatchNormKernel::new(op, x(0).rows(), x(0).last(), level)),
         Op::BatchNormGrad(op) => Box::new(BatchNormGradKernel::new(op.affine, x(0).rows(), x(0).last(), level)),
-        Op::BatchNormInfer(op) => Box::new(BatchNormInferKernel::new(op, x(0).last(), level)),
+        Op::BatchNormInfer(op) => Box::new(BatchNormInferKernel::new(op, x(0).rows(), x(0).last(), level)),
         Op::GroupNorm(op) => {
             let layout = Layout::new(x(0), op.groups);
             Box::new(GroupNormKernel { layout, eps: op.eps, affine: op.affine, level })
