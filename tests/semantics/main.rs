@@ -1,6 +1,7 @@
 //! What a configuration means once model and data are at hand: mistakes that only then can be seen, memory, and that no
-//! list of layers makes the program panic; and that passes change no result.
+//! list of layers makes the program panic; and that passes change no result; the architectures that come with the program.
 
+mod architectures;
 mod errors;
 mod memory;
 mod nets;

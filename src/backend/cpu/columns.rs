@@ -10,7 +10,7 @@ use super::threads::{Chunks, chunks};
 use std::ops::Range;
 
 /// Rows whose sum is taken in single precision.
-const RUN: usize = 32;
+const RUN: usize = 16;
 
 /// Columns of a [`Grid`]'s block.
 const BLOCK_COLUMNS: usize = 256;
