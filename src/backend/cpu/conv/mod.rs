@@ -22,7 +22,7 @@ use super::threads::Pool;
 use crate::graph::op::{self, Activation, Conv2d};
 use dense::Dense;
 use depthwise::{Depthwise, DepthwiseGradWeight};
-use few_pixels::{FewPixels, FewPixelsGradWeight};
+use few_pixels::{FEW_PIXELS, FewPixels, FewPixelsGradWeight, SOME_PIXELS};
 use grad_weight::DenseGradWeight;
 use pooled::{Dest, Source};
 use winograd::{Winograd, WinogradGradWeight};
@@ -254,10 +254,12 @@ impl Conv2dGradWeightKernel {
             WeightPath::Linear(LinearGradWeightKernel::new(&op, linear, level, threads))
         } else if shape.is_depthwise(conv) {
             WeightPath::Depthwise(DepthwiseGradWeight::new(conv, &shape, level, threads))
-        } else if let Some(kernel) = FewPixelsGradWeight::new(conv, &shape, level) {
+        } else if let Some(kernel) = FewPixelsGradWeight::new(conv, &shape, level, FEW_PIXELS) {
             WeightPath::FewPixels(kernel)
         } else if let Some(kernel) = WinogradGradWeight::new(conv, &shape, level, threads) {
             WeightPath::Winograd(kernel)
+        } else if let Some(kernel) = FewPixelsGradWeight::new(conv, &shape, level, SOME_PIXELS) {
+            WeightPath::FewPixels(kernel)
         } else {
             WeightPath::Dense(DenseGradWeight::new(conv, &shape, level, threads))
         };
