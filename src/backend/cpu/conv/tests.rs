@@ -82,7 +82,7 @@ fn weight_by_pixels_cases() -> Vec<(Conv2d, ConvShape)> {
         (conv(one, same, one, 1), shape(15, [4, 4], 18, [3, 3], 35)),
         (conv([2, 2], same, one, 1), shape(5, [8, 8], 33, [5, 5], 17)),
         (conv([2, 2], [0; 4], one, 1), shape(4, [8, 8], 20, [1, 1], 40)),
-        (conv([2, 2], same, one, 1), shape(2, [14, 13], 170, [3, 3], 180)),
+        (conv([2, 2], same, one, 1), shape(4, [14, 13], 170, [3, 3], 172)),
     ]
 }
 

@@ -23,8 +23,14 @@ pub const FEW_PIXELS: [usize; 2] = [16, 16];
 /// The same where Winograd's way cannot be taken.
 pub const SOME_PIXELS: [usize; 2] = [64, 64];
 
-/// The same where moreover the weight has at least so many elements that no cache holds a sum for each task.
-const MORE_PIXELS: ([usize; 2], usize) = ([64, 256], 256 << 10);
+/// Elements of the weight from which on no cache holds a sum for each task, as the plain way has it.
+const LARGE: usize = 256 << 10;
+
+/// Fewest images, and most floats of an operand, for larger images to be worth packing where the weight is [`LARGE`].
+const WORTH: [usize; 2] = [2, 8 << 20];
+
+/// Most floats of an operand with far more pixels than the other, which are read for fewer products.
+const SPARSE: usize = 2 << 20;
 
 /// The gradient by the weight.
 pub struct FewPixelsGradWeight {
@@ -46,10 +52,10 @@ pub struct FewPixelsGradWeight {
 
 impl FewPixelsGradWeight {
     /// Lays out the work, if this is the way to do it: for images of at most `most` output and input pixels, which is
-    /// [`FEW_PIXELS`] or [`SOME_PIXELS`].
+    /// [`FEW_PIXELS`] or [`SOME_PIXELS`], or more where Winograd's way cannot be taken and the weight is large.
     pub fn new(op: &Conv2d, shape: &ConvShape, level: SimdLevel, most: [usize; 2]) -> Option<Self> {
-        let large = most == SOME_PIXELS && shape.w_len(op) >= MORE_PIXELS.1;
-        let links = Links::new(op, shape, if large { MORE_PIXELS.0 } else { most })?;
+        let any = most == SOME_PIXELS && Self::is_worth(op, shape);
+        let links = Links::new(op, shape, if any { [usize::MAX; 2] } else { most })?;
         let tiles = Tiles::new(level);
         let width = tiles.columns();
         let mut runs = vec![Vec::new(); links.taps];
@@ -75,6 +81,14 @@ impl FewPixelsGradWeight {
             tiles,
             links,
         })
+    }
+
+    /// Images may be of any size, for what the sums of the plain way would cost.
+    fn is_worth(op: &Conv2d, shape: &ConvShape) -> bool {
+        let (x, dy) = (shape.x_len(), shape.y_len(op));
+        let sparse = x / shape.channels.max(1) > 2 * (dy / shape.outputs.max(1));
+        let most = if sparse { SPARSE } else { WORTH[1] };
+        shape.w_len(op) >= LARGE && shape.images >= WORTH[0] && x.max(dy) <= most
     }
 
     /// Floats of one operand's panel: `[pixel][image][channel]`.
