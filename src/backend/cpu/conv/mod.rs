@@ -2,8 +2,9 @@
 //!
 //! Paths, chosen by shape alone: 1 × 1 without stride or padding is a matrix product; as many groups as channels is
 //! `depthwise`; a batch of images of few pixels is `few_pixels`; 3 × 3 of stride 1 with enough channels is `winograd`;
-//! everything else is `dense`, which goes through the groups one by one. The gradient by the weight likewise, with `grad_weight`
-//! for everything else. `pooled` has the convolutions that take the max-pooling behind them along, on two of these paths.
+//! everything else is `dense`, which goes through the groups one by one. The gradient by the weight likewise, with
+//! `few_pixels` for larger images as well and `grad_weight` for everything else. `pooled` has the convolutions that take the
+//! max-pooling behind them along, on two of these paths.
 
 mod dense;
 mod depthwise;

@@ -1,6 +1,7 @@
 //! The gradient by the weight: for each position of the kernel the outer products of the pixels that it joins, summed over
 //! the batch. Both operands are packed by pixel, so that the images of the batch follow one another; output channels are
-//! the rows, and what a tile leaves is already in the weight's layout.
+//! the rows, and what a tile leaves is already in the weight's layout. Sums stay in registers for many images, and no task
+//! has one of its own: this is the way for large weights, however large the images.
 
 use super::Links;
 use crate::backend::cpu::conv::ConvShape;
