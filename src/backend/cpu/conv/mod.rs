@@ -2,8 +2,9 @@
 //!
 //! Paths, chosen by shape alone: 1 × 1 without stride or padding is a matrix product; as many groups as channels is
 //! `depthwise`; a batch of images of few pixels is `few_pixels`; 3 × 3 of stride 1 with enough channels is `winograd`;
-//! everything else is `dense`, which goes through the groups one by one. The gradient by the weight likewise, with `grad_weight`
-//! for everything else. `pooled` has the convolutions that take the max-pooling behind them along, on two of these paths.
+//! everything else is `dense`, which goes through the groups one by one. The gradient by the weight likewise, with
+//! `few_pixels` for larger images as well and `grad_weight` for everything else. `pooled` has the convolutions that take the
+//! max-pooling behind them along, on two of these paths.
 
 mod dense;
 mod depthwise;
@@ -22,7 +23,7 @@ use super::threads::Pool;
 use crate::graph::op::{self, Activation, Conv2d};
 use dense::Dense;
 use depthwise::{Depthwise, DepthwiseGradWeight};
-use few_pixels::{FewPixels, FewPixelsGradWeight};
+use few_pixels::{FEW_PIXELS, FewPixels, FewPixelsGradWeight, SOME_PIXELS};
 use grad_weight::DenseGradWeight;
 use pooled::{Dest, Source};
 use winograd::{Winograd, WinogradGradWeight};
@@ -261,10 +262,12 @@ impl Conv2dGradWeightKernel {
             WeightPath::Linear(LinearGradWeightKernel::new(&op, linear, level, threads))
         } else if shape.is_depthwise(conv) {
             WeightPath::Depthwise(DepthwiseGradWeight::new(conv, &shape, level, threads))
-        } else if let Some(kernel) = FewPixelsGradWeight::new(conv, &shape, level) {
+        } else if let Some(kernel) = FewPixelsGradWeight::new(conv, &shape, level, FEW_PIXELS) {
             WeightPath::FewPixels(kernel)
         } else if let Some(kernel) = WinogradGradWeight::new(conv, &shape, level, threads) {
             WeightPath::Winograd(kernel)
+        } else if let Some(kernel) = FewPixelsGradWeight::new(conv, &shape, level, SOME_PIXELS) {
+            WeightPath::FewPixels(kernel)
         } else {
             WeightPath::Dense(DenseGradWeight::new(conv, &shape, level, threads))
         };

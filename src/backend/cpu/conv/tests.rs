@@ -16,7 +16,6 @@ fn cases() -> Vec<(Conv2d, ConvShape)> {
     let (one, same) = ([1, 1], [1, 1, 1, 1]);
     vec![
         (conv(one, same, one, 1), shape(3, [8, 8], 1, [3, 3], 32)),
-        (conv(one, same, one, 1), shape(2, [6, 7], 32, [3, 3], 64)),
         (conv(one, same, one, 1), shape(2, [5, 5], 3, [3, 3], 10)),
         (conv(one, same, one, 1), shape(1, [4, 6], 33, [3, 3], 5)),
         (conv(one, [0; 4], one, 1), shape(3, [5, 4], 20, [1, 1], 35)),
@@ -74,8 +73,21 @@ fn winograd_cases() -> Vec<(Conv2d, ConvShape)> {
     ]
 }
 
+/// Those whose gradient by the weight goes from pixel to pixel, and nothing else: images and weights of every size for which
+/// it does, strides that pass over pixels.
+fn weight_by_pixels_cases() -> Vec<(Conv2d, ConvShape)> {
+    let (one, same) = ([1, 1], [1, 1, 1, 1]);
+    vec![
+        (conv(one, same, one, 1), shape(2, [6, 7], 32, [3, 3], 64)),
+        (conv(one, same, one, 1), shape(15, [4, 4], 18, [3, 3], 35)),
+        (conv([2, 2], same, one, 1), shape(5, [8, 8], 33, [5, 5], 17)),
+        (conv([2, 2], [0; 4], one, 1), shape(4, [8, 8], 20, [1, 1], 40)),
+        (conv([2, 2], same, one, 1), shape(4, [14, 13], 170, [3, 3], 172)),
+    ]
+}
+
 /// Batches of images of few pixels: strides, positions of the kernel that meet only padding, channels and images that do
-/// not fill tiles, more images than a task takes.
+/// not fill tiles, more images than a task takes, nothing joined at all.
 fn few_pixels_cases() -> Vec<(Conv2d, ConvShape)> {
     let (one, same) = ([1, 1], [1, 1, 1, 1]);
     vec![
@@ -87,13 +99,16 @@ fn few_pixels_cases() -> Vec<(Conv2d, ConvShape)> {
         (conv([2, 2], [0; 4], one, 1), shape(8, [2, 2], 70, [1, 1], 16)),
         (conv([3, 4], [3, 2, 0, 1], [2, 1], 1), shape(10, [3, 5], 19, [3, 2], 21)),
         (conv(one, same, one, 1), shape(270, [1, 2], 16, [3, 3], 16)),
+        // Nothing but padding is read.
+        (conv([4, 4], [2; 4], one, 1), shape(3, [1, 1], 16, [1, 1], 16)),
     ]
 }
 
 /// Every case, and how much larger than that of a plain sum the rounding error may be: a transformed tile holds sums
 /// of up to 4 × 4 pixels, which cancel again in the end.
 fn all_cases() -> impl Iterator<Item = (Conv2d, ConvShape, f64)> {
-    let plain = cases().into_iter().chain(drawn_cases()).chain(few_pixels_cases()).map(|(op, s)| (op, s, 1.0));
+    let plain = cases().into_iter().chain(drawn_cases()).chain(few_pixels_cases());
+    let plain = plain.chain(weight_by_pixels_cases()).map(|(op, s)| (op, s, 1.0));
     plain.chain(winograd_cases().into_iter().map(|(op, s)| (op, s, 8.0)))
 }
 
@@ -111,14 +126,16 @@ fn transforms_are_chosen_by_shape() {
             matches!(by_input.path, PixelPath::Winograd(_)),
             matches!(by_weight.path, WeightPath::Winograd(_)),
         ];
-        assert_eq!(chosen, [error > 1.0; 3], "{op:?} {s:?}");
+        let transformed = error > 1.0;
+        let few = s.input.iter().product::<usize>() <= FEW_PIXELS[1];
+        assert_eq!(chosen, [transformed, transformed, transformed && !few], "{op:?} {s:?}");
     }
 }
 
 #[test]
 fn few_pixels_are_chosen_by_shape() {
-    let few = few_pixels_cases();
-    for (op, s, _) in all_cases() {
+    let (few, by_weight_only) = (few_pixels_cases(), weight_by_pixels_cases());
+    for (op, s, error) in all_cases() {
         let level = SimdLevel::detect();
         let forward = Conv2dKernel::new(&op, s, level, 1);
         let by_weight = op::Conv2dGradWeight { conv: op.clone(), kernel: s.kernel, bias: true };
@@ -130,7 +147,10 @@ fn few_pixels_are_chosen_by_shape() {
             matches!(by_input.path, PixelPath::FewPixels(_)),
             matches!(by_weight.path, WeightPath::FewPixels(_)),
         ];
-        assert_eq!(chosen, [few.contains(&(op.clone(), s)); 3], "{op:?} {s:?}");
+        let case = (op, s);
+        let few = few.contains(&case);
+        let small = error > 1.0 && s.input.iter().product::<usize>() <= FEW_PIXELS[1];
+        assert_eq!(chosen, [few, few, few || small || by_weight_only.contains(&case)], "{case:?}");
     }
 }
 

@@ -8,17 +8,14 @@
 mod grad_weight;
 mod pixels;
 
-pub use grad_weight::FewPixelsGradWeight;
+pub use grad_weight::{FEW_PIXELS, FewPixelsGradWeight, SOME_PIXELS};
 pub use pixels::FewPixels;
 
 use super::ConvShape;
 use crate::graph::op::Conv2d;
 
-/// Most pixels of an output image.
-const MOST_OUTPUT: usize = 4;
-
-/// Most pixels of an input image.
-const MOST_INPUT: usize = 16;
+/// Most pixels of an output and of an input image.
+const MOST_PIXELS: [usize; 2] = [4, 16];
 
 /// Fewest channels on either side: below, tiles have too few columns.
 const LEAST_CHANNELS: usize = 16;
@@ -47,11 +44,11 @@ struct Links {
 }
 
 impl Links {
-    /// The links, if this is the way to do the convolution.
-    fn new(op: &Conv2d, shape: &ConvShape) -> Option<Links> {
+    /// The links, if this is the way to do the convolution: images have at most `most` output and input pixels.
+    fn new(op: &Conv2d, shape: &ConvShape, most: [usize; 2]) -> Option<Links> {
         let (output, kernel) = (shape.output(op), shape.kernel);
         let (input_pixels, output_pixels): (usize, usize) = (shape.input.iter().product(), output.iter().product());
-        let few = input_pixels <= MOST_INPUT && output_pixels <= MOST_OUTPUT;
+        let few = output_pixels <= most[0] && input_pixels <= most[1];
         let enough = shape.channels.min(shape.outputs) >= LEAST_CHANNELS;
         // Tables hold offsets of 32 bits into one image, or into the batch's pixels of a panel.
         let floats = (input_pixels.max(output_pixels) * shape.images).saturating_mul(shape.channels.max(shape.outputs));

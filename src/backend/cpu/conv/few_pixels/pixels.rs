@@ -1,6 +1,6 @@
 //! The convolution and its gradient by the input.
 
-use super::Links;
+use super::{Links, MOST_PIXELS};
 use crate::backend::cpu::conv::patches::TASKS;
 use crate::backend::cpu::conv::{ConvShape, Direction};
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
@@ -44,7 +44,7 @@ impl FewPixels {
         act: Option<Activation>,
         level: SimdLevel,
     ) -> Option<Self> {
-        let links = Links::new(op, shape)?;
+        let links = Links::new(op, shape, MOST_PIXELS)?;
         let tiles = Tiles::new(level);
         let inputs = (links.channels, links.input_pixels);
         let outputs = (links.outputs, links.output_pixels);
