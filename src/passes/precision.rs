@@ -2,7 +2,8 @@
 //!
 //! Each operation belongs to one of PyTorch's lists for CUDA:
 //!
-//! - *Lower precision*: `linear` and `conv2d`. Input and weight are cast to the 16-bit type, and so are the results.
+//! - *Lower precision*: `linear`, `conv2d` and `scaled_dot_product_attention`. Input and weight are cast to the 16-bit type,
+//!   and so are the results.
 //! - *Single precision*: `layer_norm`, `group_norm`, `softmax`, `cross_entropy`, `mse`, and the metrics. Operands are cast
 //!   to `F32`.
 //! - *Widest type*: sums, products, `concat`. If one operand is `F32`, all others are cast to it.
@@ -49,7 +50,7 @@ enum List {
 
 fn list(op: &Op) -> List {
     match op {
-        Op::Linear(_) | Op::Conv2d(_) => List::Lower,
+        Op::Linear(_) | Op::Conv2d(_) | Op::Attention(_) => List::Lower,
         Op::LayerNorm(_) | Op::GroupNorm(_) | Op::Softmax(_) => List::Single,
         Op::CrossEntropy(_) | Op::Mse(_) | Op::Metrics(_) => List::Single,
         Op::Binary(_) | Op::Concat(_) => List::Widest,

@@ -52,6 +52,8 @@ variants![
     Dropout,
     Softmax,
     SoftmaxGrad,
+    Attention,
+    AttentionGrad,
     CrossEntropy,
     CrossEntropyGrad,
     Mse,

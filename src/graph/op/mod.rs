@@ -3,6 +3,7 @@
 //! To add an operation: write its payload and [`OpRules`] in a family file, name it in `ops!` below, and follow the
 //! compiler to the lowerings it misses.
 
+mod attention;
 mod cast;
 mod conv;
 mod conv_norm;
@@ -19,6 +20,7 @@ mod pool;
 mod shape;
 mod softmax;
 
+pub use attention::{Attention, AttentionGrad, attention_scale};
 pub use cast::Cast;
 pub use conv::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
 pub use conv_norm::Conv2dNorm;
@@ -234,6 +236,10 @@ ops! {
     Softmax(Softmax),
     /// Gradient of [`Softmax`].
     SoftmaxGrad(SoftmaxGrad),
+    /// Scaled dot-product attention of packed queries, keys and values.
+    Attention(Attention),
+    /// Gradient of [`Attention`].
+    AttentionGrad(AttentionGrad),
     /// Softmax and negative log-likelihood.
     CrossEntropy(CrossEntropy),
     /// Gradient of [`CrossEntropy`].

@@ -1,5 +1,6 @@
 //! The list of cases, a file for each family of operations.
 
+mod attention;
 mod conv;
 mod conv_pool;
 mod elementwise;
@@ -44,6 +45,7 @@ pub fn on(dtype: DType) -> Vec<Case> {
 /// All cases on 32-bit floats.
 pub fn all() -> Vec<Case> {
     [
+        attention::cases(),
         conv::cases(),
         conv_pool::cases(),
         elementwise::cases(),
