@@ -30,6 +30,8 @@ pub enum Module {
     LayerNorm,
     /// Softmax over the last axis.
     Softmax,
+    /// Scaled dot-product attention.
+    Attention,
     /// Losses.
     Loss,
     /// Running sums of metrics.
@@ -46,7 +48,7 @@ pub enum Module {
 
 impl Module {
     /// All modules.
-    pub const ALL: [Module; 15] = [
+    pub const ALL: [Module; 16] = [
         Module::Elementwise,
         Module::Normalize,
         Module::Dropout,
@@ -56,6 +58,7 @@ impl Module {
         Module::GroupNorm,
         Module::LayerNorm,
         Module::Softmax,
+        Module::Attention,
         Module::Loss,
         Module::Metrics,
         Module::Optim,
@@ -76,6 +79,7 @@ impl Module {
             Module::GroupNorm => "group_norm",
             Module::LayerNorm => "layer_norm",
             Module::Softmax => "softmax",
+            Module::Attention => "attention",
             Module::Loss => "loss",
             Module::Metrics => "metrics",
             Module::Optim => "optim",

@@ -34,6 +34,7 @@ images! {
     GroupNorm "group_norm",
     LayerNorm "layer_norm",
     Softmax "softmax",
+    Attention "attention",
     Loss "loss",
     Metrics "metrics",
     Optim "optim",
