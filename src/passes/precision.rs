@@ -153,7 +153,7 @@ impl Autocast<'_> {
 mod tests {
     use super::*;
     use crate::graph::op::{
-        Activation, ActivationOp, BatchNormInfer, Binary, BinaryKind, Conv2d, LayerNorm, Linear, Mse, Reshape, Softmax,
+        Activation, ActivationOp, Attention, BatchNormInfer, Binary, BinaryKind, Conv2d, LayerNorm, Linear, Mse, Reshape, Softmax,
     };
     use crate::graph::{Input, Shape, VarId, verify};
     use crate::passes::{grad::backward, simplify::simplify};
@@ -249,6 +249,20 @@ mod tests {
                 "cast:f32"
             ]
         );
+    }
+
+    #[test]
+    fn attention_computes_on_16_bits_and_keeps_its_logarithms_in_32() {
+        let mut g = Graph::new();
+        let (x, w) = (parameter(&mut g, [2, 5, 4]), parameter(&mut g, [12, 4]));
+        let qkv = g.add1(Linear::default(), &[x, w]).unwrap();
+        let y = g.add(Attention { heads: 2, causal: true }, &[qkv]).unwrap();
+        assert_eq!(cast(&mut g), ["cast:bf16", "cast:bf16", "linear:bf16", "scaled_dot_product_attention:bf16"]);
+        assert_eq!(g.value(y[1]).dtype, DType::F32);
+        let dy = g.add_value(HALF, g.shape(y[0]).clone(), Role::State(VarId(99)));
+        backward(&mut g, &[(y[0], dy)], &[w]).unwrap();
+        verify(&g).unwrap();
+        assert_eq!(typed(&g)[4..], ["scaled_dot_product_attention_grad:bf16", "linear_grad_weight:f32"]);
     }
 
     #[test]
