@@ -4,7 +4,7 @@
 // A block of 256 threads has a head's 64 queries (or keys) × 64 columns of the result and goes over the keys (or queries)
 // 64 at a time: scores from shared memory to registers, weights back to shared memory, and their product with the other
 // operand's columns into registers. Wider heads are more blocks, which make the same scores again.
-#include "common.cuh"
+#include "draws.cuh"
 
 // Queries, keys and columns of a block.
 constexpr int SIDE = 64;
@@ -36,6 +36,13 @@ template <class T> struct Rows {
     }
 };
 
+// What is left out of the weights: nothing, if there is no key.
+struct Dropout {
+    const u32 *random;
+    u32 stream, threshold;
+    float scale;
+};
+
 // What a block works on.
 struct Job {
     int length, width, heads;
@@ -46,9 +53,10 @@ struct Job {
     u32 head;
     // The first row of the block, and the first of its columns.
     int row, column;
+    Dropout dropout;
 
-    __device__ __forceinline__ Job(int length, int heads, int width, int causal, float scale)
-        : length(length), width(width), heads(heads), causal(causal), scale(scale) {
+    __device__ __forceinline__ Job(int length, int heads, int width, int causal, float scale, Dropout dropout)
+        : length(length), width(width), heads(heads), causal(causal), scale(scale), dropout(dropout) {
         u32 index = blockIdx.x;
         row = (int)split(index, (u32)((length + SIDE - 1) / SIDE)) * SIDE;
         head = index;
@@ -92,6 +100,24 @@ __device__ __forceinline__ void stage(const Rows<T> &rows, int column, int width
 }
 
 typedef float Each[EACH][EACH];
+
+// Puts what a thread's weights are multiplied by where its weights will be, those of the queries from `query` on and keys
+// from `key` on: `attention_draw` in src/random.rs, whose 64 columns are those of a block, and whose words are the EACH keys
+// of a thread. Nobody reads the table meanwhile. Not unrolled, as the draws take many registers.
+__device__ __forceinline__ void make_mask(Shared &shared, const Job &job, int query, int key) {
+    u32 blocks = (u32)(job.length + SIDE - 1) / SIDE;
+    UNROLL(1)
+    for (int i = 0; i < EACH; ++i) {
+        u64 row = (u64)job.head * job.length + query + own_row(i);
+        Draws draws = dropout_draws(job.dropout.random, job.dropout.stream,
+                                    (row * blocks + key / SIDE) * THREADS + own_column(0));
+#pragma unroll
+        for (int j = 0; j < EACH; ++j) {
+            shared.table[own_row(i) * WIDE + own_column(j)] =
+                draws.word[j] >= job.dropout.threshold ? job.dropout.scale : 0.0f;
+        }
+    }
+}
 
 __device__ __forceinline__ void clear(Each &sums) {
 #pragma unroll
@@ -211,6 +237,9 @@ template <class T> __device__ __forceinline__ void forward(const Job &job, const
     for (int start = 0; start < end; start += SIDE) {
         Each scores;
         dots(shared, queries, keys.from(start), job.width, scores);
+        if (job.dropout.random) {
+            make_mask(shared, job, job.row, start);
+        }
 #pragma unroll
         for (int i = 0; i < EACH; ++i) {
             // Rows that are not there see what the last one sees, so that their weights are numbers, too.
@@ -232,6 +261,12 @@ template <class T> __device__ __forceinline__ void forward(const Job &job, const
             }
             sum[i] = sum[i] * factor + row_sum(added);
             top[i] = most;
+            if (job.dropout.random) {
+#pragma unroll
+                for (int j = 0; j < EACH; ++j) {
+                    scores[i][j] *= shared.table[own_row(i) * WIDE + own_column(j)];
+                }
+            }
         }
         add_product<false>(shared, scores, values.from(start), job, out);
     }
@@ -248,8 +283,10 @@ template <class T> __device__ __forceinline__ void forward(const Job &job, const
 
 #define FORWARD(T, S)                                                                                                 \
     extern "C" __global__ void __launch_bounds__(256)                                                                 \
-        attention_##S(const T *qkv, T *y, float *lse, int length, int heads, int width, int causal, float scale) {   \
-        forward(Job(length, heads, width, causal, scale), qkv, y, lse);                                               \
+        attention_##S(const T *qkv, T *y, float *lse, int length, int heads, int width, int causal, float scale,     \
+                      const u32 *random, u32 stream, u32 threshold, float kept) {                                     \
+        Dropout dropout{random, stream, threshold, kept};                                                             \
+        forward(Job(length, heads, width, causal, scale, dropout), qkv, y, lse);                                      \
     }
 FOR_FLOATS(FORWARD)
 
@@ -292,6 +329,9 @@ __device__ __forceinline__ void weights(Shared &shared, const Job &job, const Sa
                                         Each &weight, Each &grad) {
     dots(shared, job.packed(saved.qkv, 0).from(query), job.packed(saved.qkv, 1).from(key), job.width, weight);
     dots(shared, job.plain(saved.dy).from(query), job.packed(saved.qkv, 2).from(key), job.width, grad);
+    if (job.dropout.random) {
+        make_mask(shared, job, query, key);
+    }
 #pragma unroll
     for (int i = 0; i < EACH; ++i) {
         int row = query + own_row(i);
@@ -300,8 +340,10 @@ __device__ __forceinline__ void weights(Shared &shared, const Job &job, const Sa
 #pragma unroll
         for (int j = 0; j < EACH; ++j) {
             bool seen = job.sees(row, key + own_column(j));
-            weight[i][j] = seen ? expf(weight[i][j] * job.scale - shift) : 0.0f;
-            grad[i][j] = seen ? weight[i][j] * (grad[i][j] - delta) * job.scale : 0.0f;
+            float all = seen ? expf(weight[i][j] * job.scale - shift) : 0.0f;
+            float kept = job.dropout.random ? shared.table[own_row(i) * WIDE + own_column(j)] : 1.0f;
+            weight[i][j] = all * kept;
+            grad[i][j] = seen ? all * (grad[i][j] * kept - delta) * job.scale : 0.0f;
         }
     }
 }
@@ -340,8 +382,10 @@ template <class T> __device__ __forceinline__ void grad_queries(const Job &job, 
 #define GRAD(NAME, T, S)                                                                                              \
     extern "C" __global__ void __launch_bounds__(256)                                                                 \
         attention_##NAME##_##S(const T *dy, const T *qkv, const float *lse, const float *delta, T *dqkv, int length,  \
-                               int heads, int width, int causal, float scale) {                                       \
-        NAME(Job(length, heads, width, causal, scale), Saved<T>{dy, qkv, lse, delta}, dqkv);                          \
+                               int heads, int width, int causal, float scale, const u32 *random, u32 stream,          \
+                               u32 threshold, float kept) {                                                           \
+        Dropout dropout{random, stream, threshold, kept};                                                             \
+        NAME(Job(length, heads, width, causal, scale, dropout), Saved<T>{dy, qkv, lse, delta}, dqkv);                 \
     }
 #define GRADS(T, S) GRAD(grad_keys, T, S) GRAD(grad_queries, T, S)
 FOR_FLOATS(GRADS)

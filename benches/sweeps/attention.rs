@@ -31,7 +31,7 @@ pub fn sweep(threads: usize) -> Result<()> {
     println!("| samples, heads, positions, width | forward | | backward | | both |\n| --- | --- | --- | --- | --- | --- |");
     for ([samples, heads, length, width], causal) in SIZES {
         let qkv = Shape::from([samples, length, 3 * heads * width]);
-        let timed = times(&backend, Attention { heads, causal }.into(), &[qkv])?;
+        let timed = times(&backend, Attention { heads, causal, dropout: None }.into(), &[qkv])?;
         let mut cells = String::new();
         for t in &timed {
             cells += &format!(" {:.3} | {:.0} |", 1e3 * t.seconds, t.flops as f64 / t.seconds / 1e9);

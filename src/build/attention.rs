@@ -4,7 +4,7 @@ use super::params::{Param, uniform_fan_in};
 use super::{Builder, Tensor};
 use crate::config::LayerNode;
 use crate::config::layers as cfg;
-use crate::graph::op::{Attention, Linear};
+use crate::graph::op::{Attention, AttentionDropout, Linear};
 use crate::graph::{Fill, ValueId};
 
 /// `torch.nn.init.xavier_uniform_` (Glorot & Bengio 2010).
@@ -38,8 +38,12 @@ impl Builder<'_> {
         // PyTorch draws this one by itself, the other as any `linear`; its biases start at zero.
         let packed = Param::plain("in_proj_weight", [3 * e, e], xavier_uniform(e, 3 * e));
         let qkv = self.projection(node, packed, "in_proj_bias", l.bias, x);
-        let op = Attention { heads, causal: l.is_causal };
-        let value = self.apply(node, op, &[qkv.value], &[qkv], shape, "");
+        let p = l.dropout as f32;
+        let draws = self.draws(p);
+        let operands: Vec<ValueId> = [qkv.value].into_iter().chain(draws.map(|(random, _)| random)).collect();
+        let dropout = draws.map(|(_, stream)| AttentionDropout { p, stream });
+        let op = Attention { heads, causal: l.is_causal, dropout };
+        let value = self.apply(node, op, &operands, &[qkv], shape, "");
         let out = Param::plain("out_proj.weight", [e, e], uniform_fan_in(e));
         self.projection(node, out, "out_proj.bias", l.bias, Tensor { value, ..qkv }).value
     }

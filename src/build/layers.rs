@@ -85,13 +85,20 @@ impl Builder<'_> {
     }
 
     fn dropout(&mut self, p: f32, x: Tensor) -> ValueId {
+        match self.draws(p) {
+            Some((random, stream)) => self.plain(Dropout { p, stream }, &[x.value, random]),
+            None => x.value,
+        }
+    }
+
+    /// The random key and the number of one more layer that drops with probability `p`, if it does so in this mode.
+    pub(super) fn draws(&mut self, p: f32) -> Option<(ValueId, u32)> {
         // Counted in every mode, so that a layer's number does not depend on it.
         self.dropouts += 1;
         if self.mode != Mode::Train || p == 0.0 {
-            return x.value;
+            return None;
         }
-        let random = self.graph.input(Input::Random, DType::U32, Shape::from([4]));
-        self.plain(Dropout { p, stream: self.dropouts - 1 }, &[x.value, random])
+        Some((self.graph.input(Input::Random, DType::U32, Shape::from([4])), self.dropouts - 1))
     }
 
     fn linear(&mut self, node: &LayerNode, l: &cfg::Linear, x: Tensor) -> ValueId {

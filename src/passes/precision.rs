@@ -256,7 +256,7 @@ mod tests {
         let mut g = Graph::new();
         let (x, w) = (parameter(&mut g, [2, 5, 4]), parameter(&mut g, [12, 4]));
         let qkv = g.add1(Linear::default(), &[x, w]).unwrap();
-        let y = g.add(Attention { heads: 2, causal: true }, &[qkv]).unwrap();
+        let y = g.add(Attention { heads: 2, causal: true, dropout: None }, &[qkv]).unwrap();
         assert_eq!(cast(&mut g), ["cast:bf16", "cast:bf16", "linear:bf16", "scaled_dot_product_attention:bf16"]);
         assert_eq!(g.value(y[1]).dtype, DType::F32);
         let dy = g.add_value(HALF, g.shape(y[0]).clone(), Role::State(VarId(99)));

@@ -127,10 +127,10 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::Softmax(_) => Box::new(SoftmaxKernel { row: x(0).last(), level }),
         Op::SoftmaxGrad(_) => Box::new(SoftmaxGradKernel { row: x(0).last(), level }),
         Op::Attention(op) => {
-            Box::new(AttentionKernel::new(AttentionShape::new(x(0), op.heads, op.causal), level, threads))
+            Box::new(AttentionKernel::new(AttentionShape::new(x(0), op.heads, op.causal, op.dropout), level, threads))
         }
         Op::AttentionGrad(op) => {
-            Box::new(AttentionGradKernel::new(AttentionShape::new(x(1), op.heads, op.causal), level, threads))
+            Box::new(AttentionGradKernel::new(AttentionShape::new(x(1), op.heads, op.causal, op.dropout), level, threads))
         }
         Op::CrossEntropy(op) => {
             Box::new(CrossEntropyKernel::new(x(0).rows(), x(0).last(), op.label_smoothing, false, level))

@@ -2,7 +2,8 @@
 
 use super::Tensor;
 use super::softmax::log_sum_exp;
-use crate::graph::op::{Attention, AttentionGrad, attention_scale};
+use crate::graph::op::{Attention, AttentionDropout, AttentionGrad, attention_scale};
+use crate::random::{attention_draw, dropout_draws, dropout_keeps};
 
 /// The packed operand of the projection.
 struct Packed<'a> {
@@ -64,6 +65,18 @@ fn add(to: &mut [f64], factor: f64, x: &[f64]) {
     to.iter_mut().zip(x).for_each(|(to, x)| *to += factor * x);
 }
 
+/// What each of `length` weights in row `row` is multiplied by, `key` being the random key.
+fn mask(dropout: Option<AttentionDropout>, key: Option<&Tensor>, row: usize, length: usize) -> Vec<f64> {
+    let Some((AttentionDropout { p, stream }, key)) = dropout.zip(key) else { return vec![1.0; length] };
+    let key: Vec<u32> = key.data.iter().map(|k| *k as u32).collect();
+    let one = |column| {
+        let (i, word) = attention_draw(row, length, column);
+        let draw = dropout_draws([key[0], key[1], key[2], key[3]], stream, i)[word];
+        if dropout_keeps(draw, p) { 1.0 / (1.0 - f64::from(p)) } else { 0.0 }
+    };
+    (0..length).map(one).collect()
+}
+
 pub(super) fn forward(op: &Attention, x: &[Tensor]) -> Vec<Vec<f64>> {
     let packed = Packed { qkv: x[0], heads: op.heads, causal: op.causal };
     let ([_, l], d) = (packed.sizes(), packed.width());
@@ -74,8 +87,9 @@ pub(super) fn forward(op: &Attention, x: &[Tensor]) -> Vec<Vec<f64>> {
         let sum = log_sum_exp(&scores);
         lse.push(sum);
         let start = ((n * l + i) * op.heads + h) * d;
+        let mask = mask(op.dropout, x.get(1), lse.len() - 1, l);
         for (j, s) in scores.into_iter().enumerate() {
-            add(&mut y[start..start + d], (s - sum).exp(), packed.part(2, [n, h, j]));
+            add(&mut y[start..start + d], (s - sum).exp() * mask[j], packed.part(2, [n, h, j]));
         }
     });
     vec![y, lse]
@@ -90,13 +104,15 @@ pub(super) fn grad(op: &AttentionGrad, x: &[Tensor]) -> Vec<Vec<f64>> {
         let row = ((n * l + i) * op.heads + h) * d;
         let (dy, y) = (&dy.data[row..row + d], &y.data[row..row + d]);
         let delta = dot(dy, y);
+        let at = (n * op.heads + h) * l + i;
+        let mask = mask(op.dropout, x.get(4), at, l);
         for (j, s) in packed.scores([n, h, i]).into_iter().enumerate() {
-            let p = (s - lse.data[(n * op.heads + h) * l + i]).exp();
-            let ds = p * (dot(dy, packed.part(2, [n, h, j])) - delta) * attention_scale(d);
+            let p = (s - lse.data[at]).exp();
+            let ds = p * (mask[j] * dot(dy, packed.part(2, [n, h, j])) - delta) * attention_scale(d);
             let [dq, dk, dv] = [(0, i), (1, j), (2, j)].map(|(which, at)| packed.start(which, [n, h, at]));
             add(&mut dqkv[dq..dq + d], ds, packed.part(1, [n, h, j]));
             add(&mut dqkv[dk..dk + d], ds, packed.part(0, [n, h, i]));
-            add(&mut dqkv[dv..dv + d], p, dy);
+            add(&mut dqkv[dv..dv + d], p * mask[j], dy);
         }
     });
     vec![dqkv]

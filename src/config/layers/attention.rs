@@ -17,6 +17,10 @@ pub struct MultiheadAttention {
     /// Learn biases of the projections.
     #[serde(default = "yes")]
     pub bias: bool,
+    /// Probability with which the weight of a position is left out in training, from 0 up to but not including 1.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub dropout: f64,
     /// A position sees none after it.
     #[serde(default)]
     pub is_causal: bool,
@@ -25,5 +29,6 @@ pub struct MultiheadAttention {
 impl Check for MultiheadAttention {
     fn check(&self, part: &Part) {
         part.require_size("num_heads", self.num_heads);
+        part.require("dropout", (0.0..1.0).contains(&self.dropout), "must be at least 0 and below 1");
     }
 }

@@ -3,32 +3,47 @@
 use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, float, singles};
 use crate::graph::{DType, Shape};
 
-/// `torch.nn.functional.scaled_dot_product_attention` of each head by itself. Operand: `qkv [N, L, 3E]`, in each row the
+/// `torch.nn.functional.scaled_dot_product_attention` of each head by itself. Operands: `qkv [N, L, 3E]`, in each row the
 /// query, the key and the value, E floats each; head `h` of the `heads` has the floats `h·d .. (h+1)·d` of all three, where
-/// `d = E / heads`. Outputs: `y [N, L, E]`, of the type of `qkv`, and `lse [N, heads, L]` (`F32`).
+/// `d = E / heads`; and the random key ([`crate::graph::Input::Random`]) if there is `dropout`. Outputs: `y [N, L, E]`, of the type of `qkv`, and `lse [N, heads, L]` (`F32`).
 ///
 /// With the scores `s_ij = q_i · k_j / √d`, of which `causal` leaves out those with `j > i`:
 /// `lse_i = ln Σ_j exp(s_ij)` and `y_i = Σ_j exp(s_ij − lse_i) · v_j`. `lse` is all that the gradient needs to make the
-/// weights again, so that no L × L matrix is kept (Dao 2023, *FlashAttention-2*).
+/// weights again, so that no L × L matrix is kept (Dao 2023, *FlashAttention-2*). With `dropout` a weight is multiplied by
+/// its `m_ij`, 0 or 1 / (1 − p), before it meets its value; `lse` is that of all weights.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attention {
     /// Number of heads; divides E.
     pub heads: usize,
     /// A position sees none after it.
     pub causal: bool,
+    /// Weights are left out at random.
+    pub dropout: Option<AttentionDropout>,
 }
 
-/// The gradient of [`Attention`] by `qkv`. Operands: `dy [N, L, E]`, `qkv [N, L, 3E]`, `y [N, L, E]`, `lse [N, heads, L]`;
-/// the first three are floats of one type. Output: `dqkv [N, L, 3E]` of that type.
+/// Dropout (Srivastava et al. 2014) of the weights of an attention. What is left out is drawn again by the gradient:
+/// [`crate::random::attention_draw`] tells which draws are a weight's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AttentionDropout {
+    /// Probability of a zero, `0 ≤ p < 1`.
+    pub p: f32,
+    /// Number of the dropout layer in its model.
+    pub stream: u32,
+}
+
+/// The gradient of [`Attention`] by `qkv`. Operands: `dy [N, L, E]`, `qkv [N, L, 3E]`, `y [N, L, E]`, `lse [N, heads, L]`,
+/// and the random key if there is `dropout`; the first three are floats of one type. Output: `dqkv [N, L, 3E]` of that type.
 ///
-/// With the weights `p_ij = exp(s_ij − lse_i)` and `δ_i = dy_i · y_i`: `dv_j = Σ_i p_ij · dy_i`,
-/// `ds_ij = p_ij · (dy_i · v_j − δ_i) / √d`, `dq_i = Σ_j ds_ij · k_j`, `dk_j = Σ_i ds_ij · q_i`.
+/// With the weights `p_ij = exp(s_ij − lse_i)` and `δ_i = dy_i · y_i`: `dv_j = Σ_i p_ij · m_ij · dy_i`,
+/// `ds_ij = p_ij · (m_ij · dy_i · v_j − δ_i) / √d`, `dq_i = Σ_j ds_ij · k_j`, `dk_j = Σ_i ds_ij · q_i`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AttentionGrad {
     /// Number of heads.
     pub heads: usize,
     /// A position sees none after it.
     pub causal: bool,
+    /// As it was forward.
+    pub dropout: Option<AttentionDropout>,
 }
 
 /// Factor of the scores of heads of `width` floats.
@@ -60,15 +75,18 @@ impl OpRules for Attention {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity(self.name(), inputs, 1)?;
+        arity(self.name(), inputs, 1 + usize::from(self.dropout.is_some()))?;
         let dtype = float(self.name(), inputs, 0)?;
         let [n, l, e] = sizes(self.name(), &inputs[0].shape, self.heads)?;
         Ok(vec![(dtype, Shape::from([n, l, e])), (DType::F32, Shape::from([n, self.heads, l]))])
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
-        let operands = [cx.dy(), cx.inputs[0], cx.outputs[0], cx.outputs[1]];
-        Ok(vec![Some(cx.add1(AttentionGrad { heads: self.heads, causal: self.causal }, &operands)?)])
+        let Attention { heads, causal, dropout } = *self;
+        let mut operands = vec![cx.dy(), cx.inputs[0], cx.outputs[0], cx.outputs[1]];
+        operands.extend(&cx.inputs[1..]);
+        let dqkv = cx.add1(AttentionGrad { heads, causal, dropout }, &operands)?;
+        Ok([Some(dqkv)].into_iter().chain(cx.inputs[1..].iter().map(|_| None)).collect())
     }
 
     fn flops(&self, inputs: &[&Value], _: &[&Value]) -> u64 {
@@ -82,7 +100,7 @@ impl OpRules for AttentionGrad {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity(self.name(), inputs, 4)?;
+        arity(self.name(), inputs, 4 + usize::from(self.dropout.is_some()))?;
         let dtype = float(self.name(), inputs, 1)?;
         singles(self.name(), inputs, [3])?;
         let [n, l, e] = sizes(self.name(), &inputs[1].shape, self.heads)?;

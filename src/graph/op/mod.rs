@@ -20,7 +20,7 @@ mod pool;
 mod shape;
 mod softmax;
 
-pub use attention::{Attention, AttentionGrad, attention_scale};
+pub use attention::{Attention, AttentionDropout, AttentionGrad, attention_scale};
 pub use cast::Cast;
 pub use conv::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
 pub use conv_norm::Conv2dNorm;

@@ -1,5 +1,6 @@
 use crate::case::{Case, Draw, Operand};
-use runner::graph::op::Attention;
+use runner::graph::op::{Attention, AttentionDropout};
+use runner::graph::{DType, Input};
 
 /// Samples, positions, heads, floats of a head.
 type Sizes = [usize; 4];
@@ -7,7 +8,7 @@ type Sizes = [usize; 4];
 fn case(name: &str, sizes: Sizes, causal: bool, draw: impl FnOnce(&mut Draw, [usize; 3]) -> Operand) -> Case {
     let [n, l, heads, width] = sizes;
     let name = format!("{name} of {n} × {l} positions, {heads} heads of {width}, causal: {causal}");
-    Case::new(name, Attention { heads, causal }, |d| vec![draw(d, [n, l, 3 * heads * width]).wrt()])
+    Case::new(name, Attention { heads, causal, dropout: None }, |d| vec![draw(d, [n, l, 3 * heads * width]).wrt()])
 }
 
 /// Normal values, and these queries and keys.
@@ -42,6 +43,17 @@ pub fn cases() -> Vec<Case> {
         // More positions than a block has queries or keys, on any device and with any vectors.
         for size in [[1, 531, 1, 8], [1, 250, 1, 2]] {
             list.push(case("attention", size, causal, |d, shape| d.normal(shape)).kinked());
+        }
+        for (p, stream, [n, l, heads, width]) in
+            [(0.1, 0, [2, 7, 2, 3]), (0.5, 7, [1, 65, 2, 8]), (0.9, 300, [2, 130, 1, 4]), (0.2, 1, [1, 531, 1, 2])]
+        {
+            let name = format!("attention of {n} × {l} positions, {heads} heads of {width}, causal: {causal}, dropout {p}");
+            let op = Attention { heads, causal, dropout: Some(AttentionDropout { p, stream }) };
+            let case = Case::new(name, op, |d| {
+                let key = d.below(DType::U32, [4], 1 << 20).input(Input::Random);
+                vec![d.normal([n, l, 3 * heads * width]).wrt(), key]
+            });
+            list.push(if l > 100 { case.kinked() } else { case });
         }
         // Scores of thousands, all exact: eˣ of most is far out of range, and that of the largest is 1.
         for size in [[2, 9, 2, 4], [1, 65, 1, 16]] {

@@ -1,6 +1,6 @@
 //! The backward pass: weights are made again from the scores and the logarithms that the forward pass has kept.
 
-use super::rows::{Dots, DotsArgs, Rows, WeightGrads, WeightGradsArgs};
+use super::rows::{Dots, DotsArgs, Mask, Rows, WeightGrads, WeightGradsArgs};
 use super::{AttentionShape, Layout, Left, Right, Target, table};
 use crate::backend::cpu::frame::{Frame, NodeKernel, Scratch};
 use crate::backend::cpu::gemm::round_up;
@@ -42,6 +42,8 @@ struct Head {
     dy: *const f32,
     lse: *const f32,
     dqkv: [*mut f32; 3],
+    /// What is left out, the rows being those of this head.
+    mask: Mask,
 }
 
 impl AttentionGradKernel {
@@ -51,7 +53,10 @@ impl AttentionGradKernel {
             layout: Layout::new(shape, level),
             threads,
             dqkv_rows: table(3 * shape.embedding()),
-            weights: level.routine::<WeightGrads>(),
+            weights: match shape.dropout {
+                Some(_) => level.routine::<WeightGrads<true>>(),
+                None => level.routine::<WeightGrads<false>>(),
+            },
             dots: level.routine::<Dots>(),
         }
     }
@@ -136,9 +141,10 @@ impl AttentionGradKernel {
             let (lse, delta) = (head.lse.wrapping_add(tile.start), work.delta[tile.start..].as_ptr());
             let grads_of = Left { at: grads, rows: &l.scores_rows, step: 1 };
             let k = l.copied(work.k[keys.start * l.copy_step..].as_ptr());
+            let mask = Mask { row: head.mask.row + tile.start, column: keys.start, ..head.mask };
             // SAFETY: as above.
             unsafe {
-                (self.weights)(WeightGradsArgs { rows: seen, grads, lse, delta });
+                (self.weights)(WeightGradsArgs { rows: seen, grads, lse, delta, mask });
                 l.product(rows, grads_of, k, end - keys.start, target(0, tile.start, keys.start > 0));
             }
         });
@@ -178,6 +184,7 @@ impl NodeKernel for AttentionGradKernel {
         let scratch = Parts::new(frame.scratch().take::<f32>(self.threads * floats));
         let dqkv = Parts::new(dqkv);
         let heads = if l == 0 { 0 } else { shape.samples * shape.heads };
+        let mask = shape.mask(frame, 4);
         frame.pool().run(heads, |task, worker| {
             let (sample, h) = (task / shape.heads, task % shape.heads);
             // SAFETY: a worker has its own scratch.
@@ -194,6 +201,7 @@ impl NodeKernel for AttentionGradKernel {
                 dy: dy[row..].as_ptr(),
                 lse: lse[task * l..].as_ptr(),
                 dqkv: [0, e, 2 * e].map(|part| dqkv.as_ptr().wrapping_add(packed + part)),
+                mask: Mask { row: task * l, ..mask },
             };
             let mut work = Work { q, k, dy: dy_rows, k_columns, v_columns, delta, scores, grads };
             // SAFETY: the lengths have been checked; a head's rows of the result are this task's own.

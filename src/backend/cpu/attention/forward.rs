@@ -1,6 +1,6 @@
 //! The forward pass: block of queries by block of queries, over the keys with an online softmax.
 
-use super::rows::{Scale, ScaleArgs, Weights, WeightsArgs};
+use super::rows::{Mask, Scale, ScaleArgs, Weights, WeightsArgs};
 use super::{AttentionShape, Layout, Left, Right, Target, table};
 use crate::backend::cpu::frame::{Frame, NodeKernel, Scratch};
 use crate::backend::cpu::gemm::round_up;
@@ -44,6 +44,8 @@ struct Head {
     y: *mut f32,
     /// First logarithm.
     lse: *mut f32,
+    /// What is left out, the rows being those of this head.
+    mask: Mask,
 }
 
 impl AttentionKernel {
@@ -57,7 +59,10 @@ impl AttentionKernel {
             threads,
             stretches,
             y_rows: table(shape.embedding()),
-            weights: level.routine::<Weights>(),
+            weights: match shape.dropout {
+                Some(_) => level.routine::<Weights<true>>(),
+                None => level.routine::<Weights<false>>(),
+            },
             scale: level.routine::<Scale>(),
         }
     }
@@ -115,7 +120,8 @@ impl AttentionKernel {
                         let scores = l.rows(scores, rows.clone(), start..end);
                         let (top, sum) = (tops[at..].as_mut_ptr(), sums[at..].as_mut_ptr());
                         let factor = if start == 0 { std::ptr::null_mut() } else { factors[at..].as_mut_ptr() };
-                        (self.weights)(WeightsArgs { rows: scores, top, sum, factor });
+                        let mask = Mask { row: head.mask.row + rows.start, column: start, ..head.mask };
+                        (self.weights)(WeightsArgs { rows: scores, top, sum, factor, mask });
                         let y = head.y.wrapping_add(rows.start * shape.embedding());
                         if start > 0 {
                             self.scale_rows(y, rows.len(), factor);
@@ -159,6 +165,7 @@ impl NodeKernel for AttentionKernel {
         let scratch = Parts::new(frame.scratch().take::<f32>(self.threads * floats));
         let (y, lse) = (Parts::new(y), Parts::new(lse));
         let stretches = if l == 0 { 0 } else { self.stretches };
+        let mask = shape.mask(frame, 1);
         frame.pool().run(shape.samples * shape.heads * stretches, |task, worker| {
             let (head, stretch) = (task / stretches, task % stretches);
             let (sample, h) = (head / shape.heads, head % shape.heads);
@@ -174,6 +181,7 @@ impl NodeKernel for AttentionKernel {
                 qkv: [0, e, 2 * e].map(|part| qkv[first + part..].as_ptr()),
                 y: y.as_ptr().wrapping_add(sample * l * e + h * shape.width),
                 lse: lse.as_ptr().wrapping_add(head * l),
+                mask: Mask { row: head * l, ..mask },
             };
             // SAFETY: the lengths have been checked; a head's rows of the results are cut into stretches, each a task's own.
             unsafe { self.head(&at, tile_rows(l, stretches, stretch), &mut Work { q, k, v, scores }) };

@@ -14,13 +14,15 @@ mod rows;
 pub use backward::AttentionGradKernel;
 pub use forward::AttentionKernel;
 
+use super::frame::Frame;
 use super::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
 use super::gemm::round_up;
 use super::gemm::tile::{Epilogue, MAX_ROWS, ONE_RUN, Tile, Tiles};
 use super::simd::SimdLevel;
 use crate::graph::Shape;
-use crate::graph::op::attention_scale;
-use rows::Rows;
+use crate::graph::op::{AttentionDropout, attention_scale};
+use crate::random::dropout_threshold;
+use rows::{Mask, Rows};
 use std::ops::Range;
 
 /// Most scores of a block: 128 KiB.
@@ -42,7 +44,7 @@ fn table(step: usize) -> [u32; MAX_ROWS] {
     std::array::from_fn(|r| r as u32 * step)
 }
 
-/// Sizes of an attention.
+/// Sizes of an attention, and what it leaves out.
 #[derive(Debug, Clone, Copy)]
 pub struct AttentionShape {
     samples: usize,
@@ -52,13 +54,22 @@ pub struct AttentionShape {
     /// Floats of a head.
     width: usize,
     causal: bool,
+    dropout: Option<AttentionDropout>,
 }
 
 impl AttentionShape {
     /// Of the packed operand `[N, L, 3E]`.
-    pub fn new(qkv: &Shape, heads: usize, causal: bool) -> Self {
+    pub fn new(qkv: &Shape, heads: usize, causal: bool, dropout: Option<AttentionDropout>) -> Self {
         let [samples, length, packed] = qkv.dims().try_into().expect("the shape rule asks for three dimensions");
-        AttentionShape { samples, heads, length, width: packed / 3 / heads, causal }
+        AttentionShape { samples, heads, length, width: packed / 3 / heads, causal, dropout }
+    }
+
+    /// Which weights of all heads are left out: those of operand `i`, if there is dropout.
+    fn mask(&self, frame: &Frame<'_>, i: usize) -> Mask {
+        let Some(AttentionDropout { p, stream }) = self.dropout else { return Mask::default() };
+        let random = frame.input::<u32>(i).try_into().expect("the key has four words");
+        let (threshold, scale) = (dropout_threshold(p), 1.0 / (1.0 - p));
+        Mask { random, stream, threshold, scale, length: self.length, row: 0, column: 0 }
     }
 
     /// Floats of a position's result.

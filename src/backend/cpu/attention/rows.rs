@@ -1,6 +1,7 @@
 //! What is done to rows of scores between the products: weights from scores, and their gradients.
 
 use crate::backend::cpu::simd::{Routine, Simd};
+use crate::random::{attention_draw, dropout_draws};
 
 /// Rows of scores of neighbouring queries, and which keys they see.
 #[derive(Clone, Copy)]
@@ -26,6 +27,50 @@ pub struct Rows {
 impl Rows {
     fn seen(&self, row: usize) -> usize {
         (self.seen + (row * self.more) as isize).clamp(0, self.keys as isize) as usize
+    }
+}
+
+/// Columns whose draws are made together, as [`attention_draw`] counts them.
+const DRAWN: usize = 64;
+
+/// What tells which weights of some rows are left out.
+#[derive(Clone, Copy, Default)]
+pub struct Mask {
+    /// The step's key.
+    pub random: [u32; 4],
+    /// Number of the layer.
+    pub stream: u32,
+    /// Draws below it leave their weight out.
+    pub threshold: u32,
+    /// Factor of the weights that stay.
+    pub scale: f32,
+    /// Positions of a sample.
+    pub length: usize,
+    /// Number of the first row among those of all heads of all samples.
+    pub row: usize,
+    /// Key of the first column, a multiple of [`DRAWN`].
+    pub column: usize,
+}
+
+impl Mask {
+    /// Factors of the columns `at ..` of row `r`, `at` being a multiple of [`DRAWN`].
+    #[inline(always)]
+    fn factors(&self, r: usize, at: usize) -> [f32; DRAWN] {
+        let (first, _) = attention_draw(self.row + r, self.length, self.column + at);
+        // Word by word, so that the compiler can do all counters at once.
+        let mut words = [[0u32; 16]; 4];
+        let [w0, w1, w2, w3] = &mut words;
+        for j in 0..16 {
+            let draws = dropout_draws(self.random, self.stream, first + j as u64);
+            (w0[j], w1[j], w2[j], w3[j]) = (draws[0], draws[1], draws[2], draws[3]);
+        }
+        let mut factors = [0.0; DRAWN];
+        for (factors, words) in factors.chunks_exact_mut(16).zip(&words) {
+            for (factor, word) in factors.iter_mut().zip(words) {
+                *factor = if *word >= self.threshold { self.scale } else { 0.0 };
+            }
+        }
+        factors
     }
 }
 
@@ -57,17 +102,19 @@ pub struct WeightsArgs {
     /// Null, or: there are `top` and `sum` of keys before, and each row gets here the factor that brings what was summed
     /// with the old `top` to the new one.
     pub factor: *mut f32,
+    /// What is left out, if MASKED. The sums are those of all weights.
+    pub mask: Mask,
 }
 
 /// The weights of rows of scores, not yet divided by their sum (the online softmax of Milakov & Gimelshein 2018).
-pub struct Weights;
+pub struct Weights<const MASKED: bool>;
 
-impl Routine for Weights {
+impl<const MASKED: bool> Routine for Weights<MASKED> {
     type Args = WeightsArgs;
 
     #[inline(always)]
     unsafe fn run<S: Simd>(s: S, args: WeightsArgs) {
-        let WeightsArgs { rows, top, sum, factor } = args;
+        let WeightsArgs { rows, top, sum, factor, mask } = args;
         // SAFETY: the caller passes rows of `padded` scores with room for a whole number of vectors, and as many tops, sums and
         // factors as rows.
         unsafe {
@@ -97,17 +144,18 @@ impl Routine for Weights {
                 let shift = s.splat(-*top.add(r) * rows.scale);
                 let mut total = s.zero();
                 let mut i = 0;
-                while i + S::LANES <= seen {
-                    let e = exp(s, s.fma(s.load(x.add(i)), scale, shift));
-                    s.store(x.add(i), e);
-                    total = s.add(total, e);
-                    i += S::LANES;
-                }
-                if i < seen {
-                    let e = s.first(exp(s, s.fma(s.load(x.add(i)), scale, shift)), seen - i);
-                    s.store(x.add(i), e);
-                    total = s.add(total, e);
-                    i += S::LANES;
+                while i < seen {
+                    let (at, end) = (i, if MASKED { seen.min(i + DRAWN) } else { seen });
+                    let factors = if MASKED { mask.factors(r, at) } else { [1.0; DRAWN] };
+                    while i < end {
+                        let mut e = exp(s, s.fma(s.load(x.add(i)), scale, shift));
+                        if i + S::LANES > end {
+                            e = s.first(e, end - i);
+                        }
+                        total = s.add(total, e);
+                        s.store(x.add(i), if MASKED { s.mul(e, s.load(factors.as_ptr().add(i - at))) } else { e });
+                        i += S::LANES;
+                    }
                 }
                 while i < rows.padded {
                     s.store(x.add(i), s.zero());
@@ -131,17 +179,19 @@ pub struct WeightGradsArgs {
     pub lse: *const f32,
     /// Product of each row's result and its gradient.
     pub delta: *const f32,
+    /// What is left out, if MASKED.
+    pub mask: Mask,
 }
 
 /// Weights from scores, and the gradients by the scores from those by the weights.
-pub struct WeightGrads;
+pub struct WeightGrads<const MASKED: bool>;
 
-impl Routine for WeightGrads {
+impl<const MASKED: bool> Routine for WeightGrads<MASKED> {
     type Args = WeightGradsArgs;
 
     #[inline(always)]
     unsafe fn run<S: Simd>(s: S, args: WeightGradsArgs) {
-        let WeightGradsArgs { rows, grads, lse, delta } = args;
+        let WeightGradsArgs { rows, grads, lse, delta, mask } = args;
         let scale = s.splat(rows.scale);
         for r in 0..rows.rows {
             // SAFETY: the caller passes rows of `padded` scores and gradients with room for a whole number of vectors, and as
@@ -151,12 +201,26 @@ impl Routine for WeightGrads {
                 let (shift, delta) = (s.splat(-*lse.add(r)), s.splat(*delta.add(r)));
                 let mut i = 0;
                 while i < seen {
-                    let p = exp(s, s.fma(s.load(x.add(i)), scale, shift));
-                    let d = s.mul(s.mul(p, scale), s.sub(s.load(g.add(i)), delta));
-                    let (p, d) = if i + S::LANES <= seen { (p, d) } else { (s.first(p, seen - i), s.first(d, seen - i)) };
-                    s.store(x.add(i), p);
-                    s.store(g.add(i), d);
-                    i += S::LANES;
+                    let (at, end) = (i, if MASKED { seen.min(i + DRAWN) } else { seen });
+                    let factors = if MASKED { mask.factors(r, at) } else { [1.0; DRAWN] };
+                    while i < end {
+                        let mut p = exp(s, s.fma(s.load(x.add(i)), scale, shift));
+                        let mut by_weight = s.load(g.add(i));
+                        let factor = if MASKED { s.load(factors.as_ptr().add(i - at)) } else { s.splat(1.0) };
+                        if MASKED {
+                            by_weight = s.mul(by_weight, factor);
+                        }
+                        let mut d = s.mul(s.mul(p, scale), s.sub(by_weight, delta));
+                        if MASKED {
+                            p = s.mul(p, factor);
+                        }
+                        if i + S::LANES > end {
+                            (p, d) = (s.first(p, end - i), s.first(d, end - i));
+                        }
+                        s.store(x.add(i), p);
+                        s.store(g.add(i), d);
+                        i += S::LANES;
+                    }
                 }
                 while i < rows.padded {
                     s.store(x.add(i), s.zero());
