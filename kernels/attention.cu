@@ -92,6 +92,8 @@ __device__ __forceinline__ int own_column(int j) { return (int)(threadIdx.x % TH
 // Copies SIDE rows of W columns from `column` on; what is not there is 0.
 template <int W, class T>
 __device__ __forceinline__ void stage(const Rows<T> &rows, int column, int width, float *to, int pitch) {
+    // As many addresses at once as there are registers for, beside the sums.
+    UNROLL(4)
     for (int i = threadIdx.x; i < SIDE * W; i += THREADS * THREADS) {
         int r = i / W, c = i % W;
         bool there = r < rows.count && column + c < width;
@@ -109,8 +111,8 @@ __device__ __forceinline__ void make_mask(Shared &shared, const Job &job, int qu
     UNROLL(1)
     for (int i = 0; i < EACH; ++i) {
         u64 row = (u64)job.head * job.length + query + own_row(i);
-        Draws draws = dropout_draws(job.dropout.random, job.dropout.stream,
-                                    (row * blocks + key / SIDE) * THREADS + own_column(0));
+        Draws draws = dropout_draws<1>(job.dropout.random, job.dropout.stream,
+                                       (row * blocks + key / SIDE) * THREADS + own_column(0));
 #pragma unroll
         for (int j = 0; j < EACH; ++j) {
             shared.table[own_row(i) * WIDE + own_column(j)] =
@@ -139,7 +141,7 @@ __device__ __forceinline__ void dots(Shared &shared, const Rows<T> &a, const Row
         stage<DEPTH>(a, start, width, left, STAGED);
         stage<DEPTH>(b, start, width, right, STAGED);
         __syncthreads();
-        UNROLL(8)
+        UNROLL(4)
         for (int k = 0; k < DEPTH; ++k) {
             float x[EACH], y[EACH];
 #pragma unroll
@@ -172,7 +174,7 @@ __device__ __forceinline__ void add_product(Shared &shared, const Each &values, 
     }
     stage<SIDE>(rows, job.column, job.width, shared.stage, WIDE);
     __syncthreads();
-    UNROLL(8)
+    UNROLL(4)
     for (int k = 0; k < SIDE; ++k) {
         float x[EACH], y[EACH];
 #pragma unroll
