@@ -28,7 +28,9 @@ const SIZES: [([usize; 4], bool); 9] = [
 pub fn sweep(threads: usize) -> Result<()> {
     let backend = CpuBackend::new(Some(threads))?;
     println!("attention on {}: ms, and GFLOP/s of the scores that count", backend.describe());
-    println!("| samples, heads, positions, width | forward | | backward | | both |\n| --- | --- | --- | --- | --- | --- |");
+    println!(
+        "| samples, heads, positions, width | forward | | backward | | both |\n| --- | --- | --- | --- | --- | --- |"
+    );
     for ([samples, heads, length, width], causal) in SIZES {
         let qkv = Shape::from([samples, length, 3 * heads * width]);
         let timed = times(&backend, Attention { heads, causal, dropout: None }.into(), &[qkv])?;

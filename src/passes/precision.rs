@@ -153,7 +153,8 @@ impl Autocast<'_> {
 mod tests {
     use super::*;
     use crate::graph::op::{
-        Activation, ActivationOp, Attention, BatchNormInfer, Binary, BinaryKind, Conv2d, LayerNorm, Linear, Mse, Reshape, Softmax,
+        Activation, ActivationOp, Attention, BatchNormInfer, Binary, BinaryKind, Conv2d, LayerNorm, Linear, Mse,
+        Reshape, Softmax,
     };
     use crate::graph::{Input, Shape, VarId, verify};
     use crate::passes::{grad::backward, simplify::simplify};

@@ -129,9 +129,11 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::Attention(op) => {
             Box::new(AttentionKernel::new(AttentionShape::new(x(0), op.heads, op.causal, op.dropout), level, threads))
         }
-        Op::AttentionGrad(op) => {
-            Box::new(AttentionGradKernel::new(AttentionShape::new(x(1), op.heads, op.causal, op.dropout), level, threads))
-        }
+        Op::AttentionGrad(op) => Box::new(AttentionGradKernel::new(
+            AttentionShape::new(x(1), op.heads, op.causal, op.dropout),
+            level,
+            threads,
+        )),
         Op::CrossEntropy(op) => {
             Box::new(CrossEntropyKernel::new(x(0).rows(), x(0).last(), op.label_smoothing, false, level))
         }

@@ -47,7 +47,8 @@ pub fn cases() -> Vec<Case> {
         for (p, stream, [n, l, heads, width]) in
             [(0.1, 0, [2, 7, 2, 3]), (0.5, 7, [1, 65, 2, 8]), (0.9, 300, [2, 130, 1, 4]), (0.2, 1, [1, 531, 1, 2])]
         {
-            let name = format!("attention of {n} × {l} positions, {heads} heads of {width}, causal: {causal}, dropout {p}");
+            let name =
+                format!("attention of {n} × {l} positions, {heads} heads of {width}, causal: {causal}, dropout {p}");
             let op = Attention { heads, causal, dropout: Some(AttentionDropout { p, stream }) };
             let case = Case::new(name, op, |d| {
                 let key = d.below(DType::U32, [4], 1 << 20).input(Input::Random);

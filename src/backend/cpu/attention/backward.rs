@@ -92,7 +92,10 @@ impl AttentionGradKernel {
             let (step, width, to) = (shape.embedding(), shape.width, work.delta.as_mut_ptr());
             (self.dots)(DotsArgs { of: [head.y, head.dy], step, rows: length, width, to });
             let step = 3 * step;
-            [l.copy_columns(head.qkv[1], step, length, work.k_columns), l.copy_columns(head.qkv[2], step, length, work.v_columns)]
+            [
+                l.copy_columns(head.qkv[1], step, length, work.k_columns),
+                l.copy_columns(head.qkv[2], step, length, work.v_columns),
+            ]
         };
         if self.several() {
             for (row, part) in (0..length).flat_map(|row| [(row, head.dqkv[1]), (row, head.dqkv[2])]) {
@@ -114,7 +117,14 @@ impl AttentionGradKernel {
     ///
     /// # Safety
     /// As [`AttentionGradKernel::head`].
-    unsafe fn block(&self, head: &Head, queries: Range<usize>, keys: Range<usize>, columns: [Right; 2], work: &mut Work) {
+    unsafe fn block(
+        &self,
+        head: &Head,
+        queries: Range<usize>,
+        keys: Range<usize>,
+        columns: [Right; 2],
+        work: &mut Work,
+    ) {
         let (l, shape) = (&self.layout, &self.layout.shape);
         let step = 3 * shape.embedding();
         let columns = columns.map(|c| Right { at: c.at.wrapping_add(keys.start * shape.width), ..c });

@@ -159,7 +159,9 @@ impl NodeKernel for AttentionKernel {
         let shape = &self.layout.shape;
         let (e, l) = (shape.embedding(), shape.length);
         let (qkv, y, lse) = (frame.input::<f32>(0), frame.output::<f32>(0), frame.output::<f32>(1));
-        assert!(qkv.len() == shape.samples * l * 3 * e && y.len() * 3 == qkv.len() && lse.len() * shape.width == y.len());
+        assert!(
+            qkv.len() == shape.samples * l * 3 * e && y.len() * 3 == qkv.len() && lse.len() * shape.width == y.len()
+        );
         assert!(frame.pool().threads() <= self.threads, "made for fewer threads than the pool has");
         let floats = self.worker_floats();
         let scratch = Parts::new(frame.scratch().take::<f32>(self.threads * floats));

@@ -179,7 +179,8 @@ impl Layout {
     unsafe fn copy_rows(&self, from: *const f32, step: usize, rows: usize, to: &mut [f32]) {
         assert!(to.len() >= rows * self.copy_step);
         let (columns, padded) = (self.shape.width, self.shape.width.next_multiple_of(self.tiles.lanes));
-        let copy = Copy2d { from, from_step: step, to: to.as_mut_ptr(), to_step: self.copy_step, rows, columns, padded };
+        let copy =
+            Copy2d { from, from_step: step, to: to.as_mut_ptr(), to_step: self.copy_step, rows, columns, padded };
         // SAFETY: the caller's promise.
         unsafe { (self.copy)(copy) };
     }
