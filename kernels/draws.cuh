@@ -1,4 +1,4 @@
-// Random draws of dropout.
+// Draws for dropout, as a function of the step's key and a position.
 #pragma once
 #include "common.cuh"
 
@@ -8,11 +8,13 @@ struct Draws {
 
 // Philox4x32-10 (Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011) for elements
 // 4 i .. 4 i + 4 of layer `stream`: the words of `dropout_draws` in src/random.rs. `random [4]` is the step's key: seed
-// (low, high), micro-step (low, high).
+// (low, high), micro-step (low, high). AT_ONCE rounds are unrolled: the keys of as many are kept in registers.
+template <int AT_ONCE = 10>
 __device__ __forceinline__ Draws dropout_draws(const u32 *random, u32 stream, u64 i) {
     const u32 DROPOUT = 4;  // `random::Purpose::Dropout`
     u32 c0 = (u32)i, c1 = (u32)(i >> 32) ^ (stream << 8), c2 = random[2], c3 = random[3] ^ (DROPOUT << 27);
     u32 k0 = random[0], k1 = random[1];
+    UNROLL(AT_ONCE)
     for (int round = 0; round < 10; ++round) {
         u64 p0 = (u64)0xd2511f53u * c0, p1 = (u64)0xcd9e8d57u * c2;
         u32 a = (u32)(p1 >> 32) ^ c1 ^ k0, b = (u32)(p0 >> 32) ^ c3 ^ k1;

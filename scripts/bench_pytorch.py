@@ -5,6 +5,11 @@
 The batch is made up and the same every time, as in `runner bench`; a step is forward, loss, backward, update. With
 `--serve` it prints an object when it is warm, and then one for each line with a number of seconds that it reads:
 `cargo bench --bench pytorch` keeps such a process for every mode, idle while another is measured.
+
+    python scripts/bench_pytorch.py --attention --threads 2 --allocator tuned
+
+times scaled_dot_product_attention alone, forward and backward, in each of PyTorch's ways: the peer of
+`cargo bench --bench sweeps -- attention`.
 """
 
 import argparse
@@ -30,6 +35,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=3.0, help="how long to measure")
     parser.add_argument("--steps", type=int, default=5, help="the fewest steps to measure")
     parser.add_argument("--fused", action="store_true", help="the optimizer as one kernel, `fused=True`")
+    parser.add_argument("--attention", action="store_true", help="time attention alone")
     parser.add_argument("--serve", action="store_true", help="measure when told to on standard input, until its end")
     return parser.parse_args()
 
@@ -69,6 +75,51 @@ def build(args: argparse.Namespace):
     return net, shape, torch.optim.Adam(net.parameters(), lr=1e-3, **fused), nn.CrossEntropyLoss(), None
 
 
+def attention(seconds: float) -> None:
+    """Prints a table: queries, keys and values as nn.MultiheadAttention makes them, views of one packed projection."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    print("| samples, heads, positions, width | way | forward, ms | forward and backward, ms |\n| --- | --- | --- | --- |")
+    for samples, heads, length, width, causal in [(16, 6, 128, 32, True), (8, 12, 197, 64, False), (64, 4, 64, 16, False)]:
+        embedding = heads * width
+        qkv = torch.randn(samples, length, 3 * embedding, requires_grad=True)
+        dy = torch.randn(samples, length, embedding)
+
+        def forward(qkv: torch.Tensor) -> torch.Tensor:
+            q, k, v = (x.view(samples, length, heads, width).transpose(1, 2) for x in qkv.chunk(3, -1))
+            y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            return y.transpose(1, 2).reshape(samples, length, embedding)
+
+        def evaluate(f) -> None:
+            with torch.no_grad():
+                f(qkv)
+
+        def train(f) -> None:
+            qkv.grad = None
+            f(qkv).backward(dy)
+
+        for way in ["flash", "math", "compile"]:
+            f = torch.compile(forward) if way == "compile" else forward
+            with sdpa_kernel(SDPBackend.MATH if way == "math" else SDPBackend.FLASH_ATTENTION):
+                medians = [median(lambda step=step: step(f), seconds, 5) for step in [evaluate, train]]
+            cells = " | ".join(f"{ms:.3f}" for ms in medians)
+            print(f"| {samples}, {heads}, {length}, {width}{', causal' if causal else ''} | {way} | {cells} |", flush=True)
+
+
+def median(step, seconds: float, steps: int) -> float:
+    """Milliseconds of a step, after three that do not count."""
+    for _ in range(3):
+        step()
+    times = []
+    end = time.perf_counter() + seconds
+    while len(times) < steps or time.perf_counter() < end:
+        begin = time.perf_counter()
+        step()
+        times.append(1e3 * (time.perf_counter() - begin))
+    return statistics.median(times)
+
+
 def main() -> None:
     args = arguments()
     if args.allocator == "tuned" and any(os.environ.get(k) != v for k, v in TUNED.items()):
@@ -80,6 +131,9 @@ def main() -> None:
     torch.manual_seed(1)
     if args.threads:
         torch.set_num_threads(args.threads)
+    if args.attention:
+        attention(args.seconds)
+        return
     net, shape, optimizer, criterion, clip = build(args)
     inputs, targets = torch.randn(args.batch, *shape), torch.randint(10, (args.batch,))
     if args.mode.endswith("channels_last"):

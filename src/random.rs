@@ -117,6 +117,15 @@ pub fn dropout_draws(random: [u32; 4], stream: u32, i: u64) -> [u32; 4] {
     )
 }
 
+/// Which draws decide a weight of an attention: `i` for [`dropout_draws`], and the word of the four. The weight is that of
+/// column `column` in row `row` of all rows (`[N, heads, L]`) of `length` columns. Columns are taken 64 at a time, of which
+/// neighbours have the same word of neighbouring draws, as vectors have them side by side.
+#[inline(always)]
+pub fn attention_draw(row: usize, length: usize, column: usize) -> (u64, usize) {
+    let quads = (row as u64 * length.div_ceil(64) as u64 + column as u64 / 64) * 16;
+    (quads + column as u64 % 16, column / 16 % 4)
+}
+
 /// True if a draw keeps its element, for the dropout probability `p`: an integer comparison, the same on every device.
 #[inline(always)]
 pub fn dropout_keeps(draw: u32, p: f32) -> bool {

@@ -1,13 +1,14 @@
 //! Speed over odd and even sizes on the CPU: `cargo bench --bench sweeps`, or with `-- NAME…` only the sweeps of these names:
-//! batches, eval, conv, depthwise, grouped, linear. `RUNNER_SIMD` chooses the instructions, `--threads N` their number (2).
+//! batches, eval, conv, depthwise, grouped, linear, attention. `RUNNER_SIMD` chooses the instructions, `--threads N` their number (2).
 
+mod attention;
 mod models;
 mod operations;
 
 use anyhow::{Result, bail};
 
 /// All sweeps.
-const NAMES: [&str; 6] = ["batches", "eval", "conv", "depthwise", "grouped", "linear"];
+const NAMES: [&str; 7] = ["batches", "eval", "conv", "depthwise", "grouped", "linear", "attention"];
 
 fn main() -> Result<()> {
     // `cargo test --all-targets` runs this too, and without the flag: building is test enough.
@@ -27,6 +28,7 @@ fn main() -> Result<()> {
         match name {
             "batches" => models::batches(threads)?,
             "eval" => models::evaluation(threads)?,
+            "attention" => attention::sweep(threads)?,
             name => operations::sweep(name, threads)?,
         }
     }

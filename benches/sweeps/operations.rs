@@ -88,20 +88,48 @@ pub fn sweep(name: &str, threads: usize) -> Result<()> {
     Ok(())
 }
 
-/// Times `op` of `x`, `w` and a bias of `outputs` numbers, and its gradients.
+/// Rates of `op` of `x`, `w` and a bias of `outputs` numbers, and of its gradients.
 fn measure(backend: &CpuBackend, op: Op, [x, w]: [Shape; 2], outputs: usize) -> Result<Rates> {
+    let timed = times(backend, op, &[x, w, Shape::from([outputs])])?;
+    let rate = |wanted: &dyn Fn(&str) -> bool| {
+        let found = timed.iter().find(|t| wanted(t.name)).context("the operation was not timed")?;
+        anyhow::Ok(found.flops as f64 / found.seconds / 1e9)
+    };
+    Ok([
+        rate(&|name| !name.contains("grad"))?,
+        rate(&|name| name.ends_with("grad_input"))?,
+        rate(&|name| name.ends_with("grad_weight"))?,
+    ])
+}
+
+/// An operation that was timed.
+pub struct Timed {
+    /// Its name in listings.
+    pub name: &'static str,
+    /// Floating-point operations.
+    pub flops: u64,
+    /// The median.
+    pub seconds: f64,
+}
+
+/// Times `op` on operands of these shapes, and its gradients by all of them.
+///
+/// # Errors
+/// The backend fails.
+pub fn times(backend: &CpuBackend, op: Op, shapes: &[Shape]) -> Result<Vec<Timed>> {
     let mut variables = Variables::new();
     let mut graph = Graph::new();
-    let mut operand = |graph: &mut Graph, name: &str, shape: Shape| {
+    let mut operand = |graph: &mut Graph, name: String, shape: Shape| {
         let init = Fill::Uniform { bound: 1.0 };
         let variable = Variable { init, ..Variable::zeros(name, DType::F32, shape, VarKind::Parameter) };
         let var = variables.get_or_add(variable);
         graph.variable(&variables, var)
     };
-    let operands = [("x", x), ("w", w), ("b", Shape::from([outputs]))].map(|(name, s)| operand(&mut graph, name, s));
+    let operands: Vec<_> =
+        shapes.iter().enumerate().map(|(i, s)| operand(&mut graph, format!("operand{i}"), s.clone())).collect();
     let y = graph.add1(op, &operands)?;
     let shape = graph.value(y).shape.clone();
-    let dy = operand(&mut graph, "dy", shape);
+    let dy = operand(&mut graph, "dy".into(), shape);
     let gradients = backward(&mut graph, &[(y, dy)], &operands)?;
     for value in gradients.into_iter().flatten().chain([y]) {
         graph.values[value.index()].role = Role::Output;
@@ -123,18 +151,13 @@ fn measure(backend: &CpuBackend, op: Op, [x, w]: [Shape; 2], outputs: usize) -> 
         }
     }
     let graph = &plan.programs[0].graph;
-    let mut rate = |wanted: &dyn Fn(&str) -> bool| -> Result<f64> {
-        let at = graph.nodes.iter().position(|n| wanted(n.op.rules().name())).context("the operation is not there")?;
-        let node = &graph.nodes[at];
+    let mut timed = Vec::new();
+    for (at, node) in graph.nodes.iter().enumerate() {
         let values = |ids: &[_]| ids.iter().map(|id| graph.value(*id)).collect::<Vec<_>>();
         let flops = node.op.rules().flops(&values(&node.inputs), &values(&node.outputs));
-        let mut list = times.remove(&NodeId(at as u32)).context("the operation was not timed")?;
+        let Some(mut list) = times.remove(&NodeId(at as u32)) else { continue };
         list.sort_by(f64::total_cmp);
-        Ok(flops as f64 / list[list.len() / 2] / 1e9)
-    };
-    Ok([
-        rate(&|name| !name.contains("grad"))?,
-        rate(&|name| name.ends_with("grad_input"))?,
-        rate(&|name| name.ends_with("grad_weight"))?,
-    ])
+        timed.push(Timed { name: node.op.rules().name(), flops, seconds: list[list.len() / 2] });
+    }
+    Ok(timed)
 }

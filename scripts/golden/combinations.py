@@ -2,10 +2,10 @@
 
 import pth
 import torch
-from nets import Branches, Gate, Residual, Wired, add, concat, multiply, named
+from nets import Branches, EncoderLayer, Gate, Residual, Wired, add, concat, multiply, named
 from torch import nn
 
-from case import Case
+from case import Case, toml
 
 FLATTEN = '"flatten"'
 SGD = {"type": "sgd", "lr": 0.1}
@@ -262,7 +262,45 @@ def from_pth() -> Case:
     return Case("combinations/from_pth", lines, net, (2, 4, 3), samples=5, classes=4, optimizer=SGD, **more)
 
 
+def encoder(name: str, is_causal: bool, bias: bool) -> Case:
+    """Two layers of a transformer: attention and a small net, each behind a normalisation and added to its input."""
+    width, heads = 12, 3
+    bias_is = f"bias = {toml(bias)}"
+    block = f"""
+[blocks.encoder]
+layers = [
+  {{ type = "residual", layers = [
+    {{ name = "norm1", type = "layer_norm", {bias_is} }},
+    {{ name = "self_attn", type = "multihead_attention", num_heads = {heads}, is_causal = {toml(is_causal)}, {bias_is} }},
+  ] }},
+  {{ type = "residual", layers = [
+    {{ name = "norm2", type = "layer_norm", {bias_is} }},
+    {{ name = "linear1", type = "linear", out_features = 20, {bias_is} }},
+    "gelu",
+    {{ name = "linear2", type = "linear", out_features = {width}, {bias_is} }},
+  ] }},
+]
+"""
+    lines = [linear("embed", width), '{ name = "layers", block = "encoder", repeat = 2 }', FLATTEN, linear("head", 3)]
+
+    def net() -> nn.Module:
+        encoders = [EncoderLayer(width, heads, 20, bias, is_causal) for _ in range(2)]
+        return named(embed=nn.Linear(4, width), layers=nn.Sequential(*encoders), flat=nn.Flatten(), head=nn.Linear(7 * width, 3))
+
+    def biases(net: nn.Module) -> None:
+        # PyTorch starts them at zero, which would hide what they are for.
+        for n, p in net.named_parameters():
+            if n.endswith(("in_proj_bias", "out_proj.bias")):
+                p.normal_(0, 0.3)
+
+    return Case(
+        f"combinations/{name}", lines, net, (7, 4), samples=5, batch_size=3, val_samples=2, classes=3, blocks=block, extra_init=biases,
+        optimizer={"type": "adamw", "lr": 0.003, "weight_decay": 0.05, "eps": 1e-3}, train={"clip_grad_norm": 1.0},
+    )  # fmt: skip
+
+
 def cases() -> list[Case]:
     return [
         image_to_image(), sequences(), nested(), unet(), flattened(), layer_norms(), attention(), grouped(), nesterov(), min_lr(), from_pth(),
+        encoder("encoder", False, True), encoder("encoder_causal", True, False),
     ]  # fmt: skip

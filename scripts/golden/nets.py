@@ -82,6 +82,19 @@ class Wired(nn.Module):
         return x
 
 
+class EncoderLayer(nn.TransformerEncoderLayer):
+    """A layer of a transformer, normalised first. Causal: a position sees none after it."""
+
+    def __init__(self, width: int, heads: int, hidden: int, bias: bool, is_causal: bool):
+        more = {"activation": "gelu", "batch_first": True, "norm_first": True}
+        super().__init__(width, heads, hidden, dropout=0.0, bias=bias, **more)
+        self.is_causal = is_causal
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1], dtype=x.dtype) if self.is_causal else None
+        return super().forward(x, src_mask=mask, is_causal=self.is_causal)
+
+
 def add(xs: list[torch.Tensor]) -> torch.Tensor:
     """The sum."""
     return sum(xs[1:], xs[0])

@@ -68,6 +68,7 @@ impl Builder<'_> {
             Layer::BatchNorm2d(l) => (self.batch_norm2d(node, l, x), None),
             Layer::GroupNorm(l) => (self.group_norm(node, l, x), None),
             Layer::LayerNorm(l) => (self.layer_norm(node, l, x), None),
+            Layer::MultiheadAttention(l) => (self.multihead_attention(node, l, x), None),
             Layer::MaxPool2d(l) => (self.max_pool2d(node, l, x), None),
             Layer::AvgPool2d(l) => (self.avg_pool2d(node, l, x), None),
             Layer::AdaptiveAvgPool2d(l) => (self.adaptive_avg_pool2d(node, l, x), None),
@@ -84,13 +85,20 @@ impl Builder<'_> {
     }
 
     fn dropout(&mut self, p: f32, x: Tensor) -> ValueId {
+        match self.draws(p) {
+            Some((random, stream)) => self.plain(Dropout { p, stream }, &[x.value, random]),
+            None => x.value,
+        }
+    }
+
+    /// The random key and the number of one more layer that drops with probability `p`, if it does so in this mode.
+    pub(super) fn draws(&mut self, p: f32) -> Option<(ValueId, u32)> {
         // Counted in every mode, so that a layer's number does not depend on it.
         self.dropouts += 1;
         if self.mode != Mode::Train || p == 0.0 {
-            return x.value;
+            return None;
         }
-        let random = self.graph.input(Input::Random, DType::U32, Shape::from([4]));
-        self.plain(Dropout { p, stream: self.dropouts - 1 }, &[x.value, random])
+        Some((self.graph.input(Input::Random, DType::U32, Shape::from([4])), self.dropouts - 1))
     }
 
     fn linear(&mut self, node: &LayerNode, l: &cfg::Linear, x: Tensor) -> ValueId {
@@ -116,7 +124,10 @@ impl Builder<'_> {
         meant[shape.rank() - 1] = out;
         let y = self.apply(node, Linear { bias: l.bias, residual: false, act: None }, &ops, &[x], Shape(meant), "");
         // The number of outputs is as written, whatever comes in: what follows can be judged again.
-        self.guesses.remove(&y);
+        // Only a value that is too large has fewer samples.
+        if self.graph.shape(y).dims()[0] == self.batch {
+            self.guesses.remove(&y);
+        }
         y
     }
 }

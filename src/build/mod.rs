@@ -3,6 +3,7 @@
 //! The builder reports every mistake that it can find in one go: after a layer that does not fit it goes on with a guess
 //! at the shape that the layer was meant to put out, and says nothing of what may be wrong with the guess alone.
 
+mod attention;
 mod containers;
 mod images;
 pub mod init;

@@ -151,3 +151,36 @@ fn a_transform_for_training_leaves_evaluation_alone() {
     assert_eq!(means(Mode::Train), [[0.5]]);
     assert_eq!(means(Mode::Eval), [[0.0]]);
 }
+
+/// `torch.nn.MultiheadAttention(64, 4).named_parameters()`, and `_reset_parameters` of that module.
+#[test]
+fn attention_starts_as_in_pytorch_and_drops_weights_in_training_alone() {
+    let layers = r#"{ type = "flatten", end_dim = 2 }, { type = "linear", out_features = 64 },
+        { name = "attn", type = "multihead_attention", num_heads = 4, dropout = 0.25 },
+        "dropout", "flatten", { type = "linear", out_features = 10 }"#;
+    let mut vars = Variables::new();
+    let experiment = with_layers(layers);
+    let train = forward(&experiment, &images([8, 8, 1]), &mut vars, 4, Mode::Train).unwrap();
+    let uniform = |bound: f64| Fill::Uniform { bound };
+    for (name, shape, init) in [
+        ("attn.in_proj_weight", &[192, 64][..], uniform((6.0f64 / 256.0).sqrt())),
+        ("attn.in_proj_bias", &[192], Fill::Constant(0.0)),
+        ("attn.out_proj.weight", &[64, 64], uniform(1.0 / 8.0)),
+        ("attn.out_proj.bias", &[64], Fill::Constant(0.0)),
+    ] {
+        let var = &vars[vars.find(name).unwrap()];
+        assert_eq!((var.storage.outside.dims(), var.init), (shape, init), "{name}");
+    }
+    let eval = forward(&experiment, &images([8, 8, 1]), &mut vars, 4, Mode::Eval).unwrap();
+    let dropouts = |graph: &Graph| {
+        let of = |node: &crate::graph::Node| match &node.op {
+            Op::Attention(op) => Some(op.dropout.map(|d| (d.p, d.stream))),
+            Op::Dropout(op) => Some(Some((op.p, op.stream))),
+            _ => None,
+        };
+        graph.nodes.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    // Each draws for itself.
+    assert_eq!(dropouts(&train.graph), [Some((0.25, 0)), Some((0.5, 1))]);
+    assert_eq!(dropouts(&eval.graph), [None]);
+}

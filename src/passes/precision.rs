@@ -2,7 +2,8 @@
 //!
 //! Each operation belongs to one of PyTorch's lists for CUDA:
 //!
-//! - *Lower precision*: `linear` and `conv2d`. Input and weight are cast to the 16-bit type, and so are the results.
+//! - *Lower precision*: `linear`, `conv2d` and `scaled_dot_product_attention`. Input and weight are cast to the 16-bit type,
+//!   and so are the results.
 //! - *Single precision*: `layer_norm`, `group_norm`, `softmax`, `cross_entropy`, `mse`, and the metrics. Operands are cast
 //!   to `F32`.
 //! - *Widest type*: sums, products, `concat`. If one operand is `F32`, all others are cast to it.
@@ -49,7 +50,7 @@ enum List {
 
 fn list(op: &Op) -> List {
     match op {
-        Op::Linear(_) | Op::Conv2d(_) => List::Lower,
+        Op::Linear(_) | Op::Conv2d(_) | Op::Attention(_) => List::Lower,
         Op::LayerNorm(_) | Op::GroupNorm(_) | Op::Softmax(_) => List::Single,
         Op::CrossEntropy(_) | Op::Mse(_) | Op::Metrics(_) => List::Single,
         Op::Binary(_) | Op::Concat(_) => List::Widest,
@@ -152,7 +153,8 @@ impl Autocast<'_> {
 mod tests {
     use super::*;
     use crate::graph::op::{
-        Activation, ActivationOp, BatchNormInfer, Binary, BinaryKind, Conv2d, LayerNorm, Linear, Mse, Reshape, Softmax,
+        Activation, ActivationOp, Attention, BatchNormInfer, Binary, BinaryKind, Conv2d, LayerNorm, Linear, Mse,
+        Reshape, Softmax,
     };
     use crate::graph::{Input, Shape, VarId, verify};
     use crate::passes::{grad::backward, simplify::simplify};
@@ -258,6 +260,20 @@ mod tests {
                 "cast:f32"
             ]
         );
+    }
+
+    #[test]
+    fn attention_computes_on_16_bits_and_keeps_its_logarithms_in_32() {
+        let mut g = Graph::new();
+        let (x, w) = (parameter(&mut g, [2, 5, 4]), parameter(&mut g, [12, 4]));
+        let qkv = g.add1(Linear::default(), &[x, w]).unwrap();
+        let y = g.add(Attention { heads: 2, causal: true, dropout: None }, &[qkv]).unwrap();
+        assert_eq!(cast(&mut g), ["cast:bf16", "cast:bf16", "linear:bf16", "scaled_dot_product_attention:bf16"]);
+        assert_eq!(g.value(y[1]).dtype, DType::F32);
+        let dy = g.add_value(HALF, g.shape(y[0]).clone(), Role::State(VarId(99)));
+        backward(&mut g, &[(y[0], dy)], &[w]).unwrap();
+        verify(&g).unwrap();
+        assert_eq!(typed(&g)[4..], ["scaled_dot_product_attention_grad:bf16", "linear_grad_weight:f32"]);
     }
 
     #[test]

@@ -53,9 +53,11 @@ fn linear_regression_learns() {
 
 #[test]
 fn the_digits_are_learnt() {
-    let place = Place::new();
-    let config = repository("configs/digits_cnn.toml");
-    place.ok(&format!("train {} --out r --quiet --set train.epochs=3", config.display()));
-    let accuracy = place.metrics("r").last().unwrap()["val_accuracy"].as_f64().unwrap();
-    assert!(accuracy > 0.8, "{accuracy}");
+    for (config, epochs, aim) in [("digits_cnn", 3, 0.8), ("digits_transformer", 4, 0.8)] {
+        let place = Place::new();
+        let config = repository(&format!("configs/{config}.toml"));
+        place.ok(&format!("train {} --out r --quiet --set train.epochs={epochs}", config.display()));
+        let accuracy = place.metrics("r").last().unwrap()["val_accuracy"].as_f64().unwrap();
+        assert!(accuracy > aim, "{}: {accuracy}", config.display());
+    }
 }

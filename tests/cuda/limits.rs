@@ -3,8 +3,8 @@
 use runner::backend::cuda::launch::{Arg, Step, Target};
 use runner::backend::cuda::lower::lower;
 use runner::graph::op::{
-    Activation, ActivationOp, AdaptiveAvgPool2d, AvgPool2d, BatchNorm, BatchNormInfer, Binary, BinaryKind, Concat,
-    Conv2d, CrossEntropy, Dropout, GroupNorm, LayerNorm, Linear, MaxPool2d, Normalize, Permute, Softmax,
+    Activation, ActivationOp, AdaptiveAvgPool2d, Attention, AvgPool2d, BatchNorm, BatchNormInfer, Binary, BinaryKind,
+    Concat, Conv2d, CrossEntropy, Dropout, GroupNorm, LayerNorm, Linear, MaxPool2d, Normalize, Permute, Softmax,
 };
 use runner::graph::{DType, Graph, Input, Op, Shape, ValueId, VarKind, Variable, Variables};
 use runner::passes::grad::backward;
@@ -93,6 +93,7 @@ fn launches_keep_to_the_limits_for_the_largest_values() {
             graph(Binary { kind: BinaryKind::Add, act: None }, x, &[x], dtype),
             graph(Binary { kind: BinaryKind::Mul, act: None }, x, &[&[1400, 1, 1, 32]], dtype),
             graph(Dropout { p: 0.5, stream: 0 }, x, &[], dtype),
+            graph(Attention { heads: 4, causal: true, dropout: None }, &[22_000, 1024, 96], &[], dtype),
             graph(Permute { perm: vec![0, 3, 1, 2] }, x, &[], dtype),
             graph(Concat { axis: 3 }, x, &[x], dtype),
             graph(pool.clone(), x, &[], dtype),

@@ -8,8 +8,8 @@ use runner::backend::cuda::CudaBackend;
 use runner::config::{self, Experiment};
 use std::path::Path;
 
-/// Networks with convolutions and normalisation, and without.
-const CONFIGS: [&str; 3] = ["mnist_mlp.toml", "digits_cnn.toml", "cifar10_resnet18.toml"];
+/// Networks with convolutions, normalisation and attention, and without.
+const CONFIGS: [&str; 4] = ["mnist_mlp.toml", "digits_cnn.toml", "digits_transformer.toml", "cifar10_resnet18.toml"];
 
 /// The precisions with their unit roundoff: half the distance from 1 to the next number.
 const PRECISIONS: [(&str, f32); 3] = [("tf32", 1.0 / 2048.0), ("bf16", 1.0 / 256.0), ("fp16", 1.0 / 2048.0)];

@@ -53,6 +53,8 @@ variants![
     Dropout,
     Softmax,
     SoftmaxGrad,
+    Attention,
+    AttentionGrad,
     CrossEntropy,
     CrossEntropyGrad,
     Mse,

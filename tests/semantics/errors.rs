@@ -227,6 +227,37 @@ mistakes! {
   { type = "linear", out_features = 10 },"#),
     ];
 
+    attention: [
+        images(r#"  { type = "multihead_attention", num_heads = 4 },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+        vectors(r#"  { type = "multihead_attention", num_heads = 1 },
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { type = "flatten", start_dim = 2 },
+  { type = "linear", out_features = 50 },
+  { type = "residual", layers = ["layer_norm", { type = "multihead_attention", is_causal = true, num_heads = 4 }] },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { type = "flatten", start_dim = 2 },
+  { type = "multihead_attention", num_heads = 32 },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+        // The weight is too large, and what comes of its projection.
+        images(r#"  { type = "flatten", start_dim = 2 },
+  { type = "multihead_attention", num_heads = 1 },
+  "flatten",
+  { type = "linear", out_features = 10 },"#)
+            .replace("[3, 32, 32]", "[1, 4096, 4096]"),
+        images(r#"  { type = "flatten", start_dim = 2 },
+  { type = "linear", out_features = 16 },
+  { type = "multihead_attention", num_heads = 2 },
+  "flatten",
+  { type = "linear", out_features = 10 },"#)
+            .replace("[3, 32, 32]", "[4096, 2, 2]")
+            .replace("samples = 1000", "samples = 16777216")
+            .replace("batch_size = 64", "batch_size = 16777216"),
+    ];
+
     dimensions: [
         images(r#"  { type = "flatten", start_dim = 0 },
   { type = "linear", out_features = 10 },"#),

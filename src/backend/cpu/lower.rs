@@ -1,5 +1,6 @@
 //! From operations to kernels: the one place that names them all.
 
+use super::attention::{AttentionGradKernel, AttentionKernel, AttentionShape};
 use super::batch_norm::{BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel};
 use super::chain::{ChainKernel, of_binary};
 use super::conv::pooled::{Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel};
@@ -137,6 +138,14 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::Dropout(op) => Box::new(DropoutKernel { op: op.clone(), level }),
         Op::Softmax(_) => Box::new(SoftmaxKernel { row: x(0).last(), level }),
         Op::SoftmaxGrad(_) => Box::new(SoftmaxGradKernel { row: x(0).last(), level }),
+        Op::Attention(op) => {
+            Box::new(AttentionKernel::new(AttentionShape::new(x(0), op.heads, op.causal, op.dropout), level, threads))
+        }
+        Op::AttentionGrad(op) => Box::new(AttentionGradKernel::new(
+            AttentionShape::new(x(1), op.heads, op.causal, op.dropout),
+            level,
+            threads,
+        )),
         Op::CrossEntropy(op) => {
             Box::new(CrossEntropyKernel::new(x(0).rows(), x(0).last(), op.label_smoothing, false, level))
         }

@@ -7,6 +7,7 @@
 #![allow(clippy::needless_range_loop, reason = "a kernel's index runs over several arrays at once")]
 
 mod activation;
+mod attention;
 mod batch_norm;
 mod chain;
 mod columns;

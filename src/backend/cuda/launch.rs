@@ -32,6 +32,8 @@ pub enum Module {
     LayerNorm,
     /// Softmax over the last axis.
     Softmax,
+    /// Scaled dot-product attention.
+    Attention,
     /// Losses.
     Loss,
     /// Running sums of metrics.
@@ -48,7 +50,7 @@ pub enum Module {
 
 impl Module {
     /// All modules.
-    pub const ALL: [Module; 16] = [
+    pub const ALL: [Module; 17] = [
         Module::Elementwise,
         Module::Chain,
         Module::Normalize,
@@ -59,6 +61,7 @@ impl Module {
         Module::GroupNorm,
         Module::LayerNorm,
         Module::Softmax,
+        Module::Attention,
         Module::Loss,
         Module::Metrics,
         Module::Optim,
@@ -80,6 +83,7 @@ impl Module {
             Module::GroupNorm => "group_norm",
             Module::LayerNorm => "layer_norm",
             Module::Softmax => "softmax",
+            Module::Attention => "attention",
             Module::Loss => "loss",
             Module::Metrics => "metrics",
             Module::Optim => "optim",

@@ -35,6 +35,7 @@ images! {
     GroupNorm "group_norm",
     LayerNorm "layer_norm",
     Softmax "softmax",
+    Attention "attention",
     Loss "loss",
     Metrics "metrics",
     Optim "optim",

@@ -5,6 +5,7 @@
 //! computes. It takes any element type as `f64`, which holds 32-bit floats and integers, bytes and counters exactly. A
 //! result of a 16-bit type is rounded to that type, once, when it is complete; results of `F32` are not rounded.
 
+mod attention;
 mod chain;
 mod conv;
 mod conv_pool;
@@ -168,6 +169,8 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::Dropout(op) => dropout::dropout(op, x),
         Op::Softmax(_) => softmax::forward(x),
         Op::SoftmaxGrad(_) => softmax::grad(x),
+        Op::Attention(op) => attention::forward(op, x),
+        Op::AttentionGrad(op) => attention::grad(op, x),
         Op::CrossEntropy(op) => loss::cross_entropy(op, x),
         Op::CrossEntropyGrad(op) => loss::cross_entropy_grad(op, x),
         Op::Mse(_) => loss::mse(x),

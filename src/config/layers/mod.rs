@@ -3,6 +3,7 @@
 //! A new layer is a struct in the file of its family and a line in the list below.
 
 mod activation;
+mod attention;
 mod combine;
 mod conv;
 mod norm;
@@ -10,6 +11,7 @@ mod pool;
 mod shape;
 
 pub use activation::*;
+pub use attention::*;
 pub use combine::*;
 pub use conv::*;
 pub use norm::*;
@@ -27,6 +29,7 @@ tagged! {
     "batch_norm2d" => BatchNorm2d(BatchNorm2d),
     "group_norm" => GroupNorm(GroupNorm),
     "layer_norm" => LayerNorm(LayerNorm),
+    "multihead_attention" => MultiheadAttention(MultiheadAttention),
     "max_pool2d" => MaxPool2d(MaxPool2d),
     "avg_pool2d" => AvgPool2d(AvgPool2d),
     "adaptive_avg_pool2d" => AdaptiveAvgPool2d(AdaptiveAvgPool2d),

@@ -3,6 +3,7 @@
 //! To add an operation: write its payload and [`OpRules`] in a family file, name it in `ops!` below, and follow the
 //! compiler to the lowerings it misses.
 
+mod attention;
 mod cast;
 mod chain;
 mod conv;
@@ -20,6 +21,7 @@ mod pool;
 mod shape;
 mod softmax;
 
+pub use attention::{Attention, AttentionDropout, AttentionGrad, attention_scale};
 pub use cast::Cast;
 pub use chain::{Chain, Link, LinkOp, MAX_LINKS, Source};
 pub use conv::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
@@ -238,6 +240,10 @@ ops! {
     Softmax(Softmax),
     /// Gradient of [`Softmax`].
     SoftmaxGrad(SoftmaxGrad),
+    /// Scaled dot-product attention of packed queries, keys and values.
+    Attention(Attention),
+    /// Gradient of [`Attention`].
+    AttentionGrad(AttentionGrad),
     /// Softmax and negative log-likelihood.
     CrossEntropy(CrossEntropy),
     /// Gradient of [`CrossEntropy`].

@@ -1,5 +1,6 @@
 //! The list of cases, a file for each family of operations.
 
+mod attention;
 mod chain;
 mod conv;
 mod conv_pool;
@@ -46,6 +47,7 @@ pub fn on(dtype: DType) -> Vec<Case> {
 /// All cases on 32-bit floats.
 pub fn all() -> Vec<Case> {
     let mut list: Vec<Case> = [
+        attention::cases(),
         chain::cases(),
         conv::cases(),
         conv_pool::cases(),

@@ -1,5 +1,6 @@
 //! From operations to launches: the one match that names them all, and a file for each family.
 
+mod attention;
 mod batch_norm;
 mod chain;
 mod columns;
@@ -142,6 +143,8 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::Dropout(op) => dropout::dropout(cx, op),
         Op::Softmax(_) => softmax::softmax(cx),
         Op::SoftmaxGrad(_) => softmax::grad(cx),
+        Op::Attention(op) => attention::attention(cx, op),
+        Op::AttentionGrad(op) => attention::grad(cx, op),
         Op::CrossEntropy(op) => loss::cross_entropy(cx, op),
         Op::CrossEntropyGrad(op) => loss::cross_entropy_grad(cx, op),
         Op::Mse(_) => loss::mse(cx),

@@ -1,0 +1,393 @@
+// Scaled dot-product attention and its gradients, after FlashAttention-2 (Dao 2023): no matrix of scores in device memory.
+//
+// qkv [samples, length, 3, heads, width], y and dy [samples, length, heads, width], lse and delta [samples, heads, length].
+// A block of 256 threads has a head's 64 queries (or keys) × 64 columns of the result and goes over the keys (or queries)
+// 64 at a time: scores from shared memory to registers, weights back to shared memory, and their product with the other
+// operand's columns into registers. Wider heads are more blocks, which make the same scores again.
+#include "draws.cuh"
+
+// Queries, keys and columns of a block.
+constexpr int SIDE = 64;
+// Terms of a score that are staged at once.
+constexpr int DEPTH = 32;
+// Results of a thread in each direction.
+constexpr int EACH = 4;
+// Threads in each direction.
+constexpr int THREADS = SIDE / EACH;
+// Floats from row to row in shared memory: neighbours in a column lie in different banks.
+constexpr int STAGED = DEPTH + 1, WIDE = SIDE + 1;
+
+// Shared memory of a block: rows of two operands or columns of one, and a table of weights.
+struct Shared {
+    float stage[2 * SIDE * STAGED];
+    float table[SIDE * WIDE];
+};
+
+// Rows of one operand of a head.
+template <class T> struct Rows {
+    const T *at;
+    // Elements from row to row.
+    i64 step;
+    // How many there are.
+    int count;
+
+    __device__ __forceinline__ Rows from(int row) const {
+        return Rows{at + row * step, step, count - row};
+    }
+};
+
+// What is left out of the weights: nothing, if there is no key.
+struct Dropout {
+    const u32 *random;
+    u32 stream, threshold;
+    float scale;
+};
+
+// What a block works on.
+struct Job {
+    int length, width, heads;
+    bool causal;
+    // exp(scale · q · k) are the weights before they are normalised.
+    float scale;
+    // Number of the head among those of all samples.
+    u32 head;
+    // The first row of the block, and the first of its columns.
+    int row, column;
+    Dropout dropout;
+
+    __device__ __forceinline__ Job(int length, int heads, int width, int causal, float scale, Dropout dropout)
+        : length(length), width(width), heads(heads), causal(causal), scale(scale), dropout(dropout) {
+        u32 index = blockIdx.x;
+        row = (int)split(index, (u32)((length + SIDE - 1) / SIDE)) * SIDE;
+        head = index;
+        column = blockIdx.y * SIDE;
+    }
+
+    // Elements before the head's part of a position's `parts` parts of heads · width, in the sample's first position.
+    __device__ __forceinline__ i64 start(int part, int parts) const {
+        u32 sample = head / heads, h = head - sample * heads;
+        return ((i64)sample * length * parts + part) * heads * width + (i64)h * width;
+    }
+
+    // A part of qkv.
+    template <class T> __device__ __forceinline__ Rows<T> packed(const T *qkv, int part) const {
+        return Rows<T>{qkv + start(part, 3), (i64)3 * heads * width, length};
+    }
+
+    // All of y or dy.
+    template <class T> __device__ __forceinline__ Rows<T> plain(const T *y) const {
+        return Rows<T>{y + start(0, 1), (i64)heads * width, length};
+    }
+
+    // The query sees the key.
+    __device__ __forceinline__ bool sees(int query, int key) const {
+        return query < length && key < length && (!causal || key <= query);
+    }
+};
+
+// A thread's rows and columns of a block: rows side by side, columns THREADS apart.
+__device__ __forceinline__ int own_row(int i) { return (int)(threadIdx.x / THREADS) * EACH + i; }
+__device__ __forceinline__ int own_column(int j) { return (int)(threadIdx.x % THREADS) + j * THREADS; }
+
+// Copies SIDE rows of W columns from `column` on; what is not there is 0.
+template <int W, class T>
+__device__ __forceinline__ void stage(const Rows<T> &rows, int column, int width, float *to, int pitch) {
+    // As many addresses at once as there are registers for, beside the sums.
+    UNROLL(4)
+    for (int i = threadIdx.x; i < SIDE * W; i += THREADS * THREADS) {
+        int r = i / W, c = i % W;
+        bool there = r < rows.count && column + c < width;
+        to[r * pitch + c] = there ? to_float(rows.at[r * rows.step + column + c]) : 0.0f;
+    }
+}
+
+typedef float Each[EACH][EACH];
+
+// Puts what a thread's weights are multiplied by where its weights will be, those of the queries from `query` on and keys
+// from `key` on: `attention_draw` in src/random.rs, whose 64 columns are those of a block, and whose words are the EACH keys
+// of a thread. Nobody reads the table meanwhile. Not unrolled, as the draws take many registers.
+__device__ __forceinline__ void make_mask(Shared &shared, const Job &job, int query, int key) {
+    u32 blocks = (u32)(job.length + SIDE - 1) / SIDE;
+    UNROLL(1)
+    for (int i = 0; i < EACH; ++i) {
+        u64 row = (u64)job.head * job.length + query + own_row(i);
+        Draws draws = dropout_draws<1>(job.dropout.random, job.dropout.stream,
+                                       (row * blocks + key / SIDE) * THREADS + own_column(0));
+#pragma unroll
+        for (int j = 0; j < EACH; ++j) {
+            shared.table[own_row(i) * WIDE + own_column(j)] =
+                draws.word[j] >= job.dropout.threshold ? job.dropout.scale : 0.0f;
+        }
+    }
+}
+
+__device__ __forceinline__ void clear(Each &sums) {
+#pragma unroll
+    for (int i = 0; i < EACH; ++i) {
+#pragma unroll
+        for (int j = 0; j < EACH; ++j) {
+            sums[i][j] = 0.0f;
+        }
+    }
+}
+
+// sums[i][j] = a[own_row(i)] · b[own_column(j)].
+template <class T>
+__device__ __forceinline__ void dots(Shared &shared, const Rows<T> &a, const Rows<T> &b, int width, Each &sums) {
+    clear(sums);
+    float *left = shared.stage, *right = shared.stage + SIDE * STAGED;
+    for (int start = 0; start < width; start += DEPTH) {
+        __syncthreads();
+        stage<DEPTH>(a, start, width, left, STAGED);
+        stage<DEPTH>(b, start, width, right, STAGED);
+        __syncthreads();
+        UNROLL(4)
+        for (int k = 0; k < DEPTH; ++k) {
+            float x[EACH], y[EACH];
+#pragma unroll
+            for (int i = 0; i < EACH; ++i) {
+                x[i] = left[own_row(i) * STAGED + k];
+                y[i] = right[own_column(i) * STAGED + k];
+            }
+#pragma unroll
+            for (int i = 0; i < EACH; ++i) {
+#pragma unroll
+                for (int j = 0; j < EACH; ++j) {
+                    sums[i][j] += x[i] * y[j];
+                }
+            }
+        }
+    }
+}
+
+// sums += values · the block's columns of `rows`, the values being those of all threads by row (or, TURNED, by column).
+template <bool TURNED, class T>
+__device__ __forceinline__ void add_product(Shared &shared, const Each &values, const Rows<T> &rows, const Job &job,
+                                            Each &sums) {
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < EACH; ++i) {
+#pragma unroll
+        for (int j = 0; j < EACH; ++j) {
+            shared.table[own_row(i) * WIDE + own_column(j)] = values[i][j];
+        }
+    }
+    stage<SIDE>(rows, job.column, job.width, shared.stage, WIDE);
+    __syncthreads();
+    UNROLL(4)
+    for (int k = 0; k < SIDE; ++k) {
+        float x[EACH], y[EACH];
+#pragma unroll
+        for (int i = 0; i < EACH; ++i) {
+            x[i] = shared.table[TURNED ? k * WIDE + own_row(i) : own_row(i) * WIDE + k];
+            y[i] = shared.stage[k * WIDE + own_column(i)];
+        }
+#pragma unroll
+        for (int i = 0; i < EACH; ++i) {
+#pragma unroll
+            for (int j = 0; j < EACH; ++j) {
+                sums[i][j] += x[i] * y[j];
+            }
+        }
+    }
+}
+
+// Writes the block's rows and columns, each row times a factor.
+template <class T>
+__device__ __forceinline__ void write(const Job &job, T *to, i64 step, const Each &sums, const float (&by)[EACH]) {
+#pragma unroll
+    for (int i = 0; i < EACH; ++i) {
+#pragma unroll
+        for (int j = 0; j < EACH; ++j) {
+            int row = job.row + own_row(i), column = job.column + own_column(j);
+            if (row < job.length && column < job.width) {
+                to[row * step + column] = from_float<T>(sums[i][j] * by[i]);
+            }
+        }
+    }
+}
+
+// Over the THREADS threads that share rows: half a warp, in every one of them.
+__device__ __forceinline__ float row_sum(float x) {
+    for (int offset = THREADS / 2; offset > 0; offset >>= 1) {
+        x += __shfl_xor_sync(0xffffffffu, x, offset);
+    }
+    return x;
+}
+
+__device__ __forceinline__ float row_max(float x) {
+    for (int offset = THREADS / 2; offset > 0; offset >>= 1) {
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, offset));
+    }
+    return x;
+}
+
+// y = softmax(scale · q · kᵀ) · v with an online softmax (Milakov & Gimelshein 2018), and the logarithms of its sums.
+template <class T> __device__ __forceinline__ void forward(const Job &job, const T *qkv, T *y, float *lse) {
+    __shared__ Shared shared;
+    Rows<T> queries = job.packed(qkv, 0).from(job.row), keys = job.packed(qkv, 1), values = job.packed(qkv, 2);
+    const float lowest = bits_to_float(0xff800000u);
+    float top[EACH], sum[EACH], by[EACH];
+    Each out;
+    clear(out);
+#pragma unroll
+    for (int i = 0; i < EACH; ++i) {
+        top[i] = lowest;
+        sum[i] = 0.0f;
+    }
+    int end = job.causal ? min(job.row + SIDE, job.length) : job.length;
+    for (int start = 0; start < end; start += SIDE) {
+        Each scores;
+        dots(shared, queries, keys.from(start), job.width, scores);
+        if (job.dropout.random) {
+            make_mask(shared, job, job.row, start);
+        }
+#pragma unroll
+        for (int i = 0; i < EACH; ++i) {
+            // Rows that are not there see what the last one sees, so that their weights are numbers, too.
+            int query = min(job.row + own_row(i), job.length - 1);
+            float most = top[i];
+#pragma unroll
+            for (int j = 0; j < EACH; ++j) {
+                bool seen = job.sees(query, start + own_column(j));
+                scores[i][j] = seen ? scores[i][j] * job.scale : lowest;
+                most = fmaxf(most, scores[i][j]);
+            }
+            most = row_max(most);
+            float factor = expf(top[i] - most), added = 0.0f;
+#pragma unroll
+            for (int j = 0; j < EACH; ++j) {
+                scores[i][j] = expf(scores[i][j] - most);
+                added += scores[i][j];
+                out[i][j] *= factor;
+            }
+            sum[i] = sum[i] * factor + row_sum(added);
+            top[i] = most;
+            if (job.dropout.random) {
+#pragma unroll
+                for (int j = 0; j < EACH; ++j) {
+                    scores[i][j] *= shared.table[own_row(i) * WIDE + own_column(j)];
+                }
+            }
+        }
+        add_product<false>(shared, scores, values.from(start), job, out);
+    }
+#pragma unroll
+    for (int i = 0; i < EACH; ++i) {
+        by[i] = 1.0f / sum[i];
+        int row = job.row + own_row(i);
+        if (job.column == 0 && own_column(0) == 0 && row < job.length) {
+            lse[(i64)job.head * job.length + row] = top[i] + logf(sum[i]);
+        }
+    }
+    write(job, y + job.start(0, 1), (i64)job.heads * job.width, out, by);
+}
+
+#define FORWARD(T, S)                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(256)                                                                 \
+        attention_##S(const T *qkv, T *y, float *lse, int length, int heads, int width, int causal, float scale,     \
+                      const u32 *random, u32 stream, u32 threshold, float kept) {                                     \
+        Dropout dropout{random, stream, threshold, kept};                                                             \
+        forward(Job(length, heads, width, causal, scale, dropout), qkv, y, lse);                                      \
+    }
+FOR_FLOATS(FORWARD)
+
+// delta = Σ dy · y of each head of each position: a warp for each.
+template <class T>
+__device__ __forceinline__ void products(const T *dy, const T *y, float *delta, i64 rows, int length, int heads,
+                                         int width) {
+    i64 row = thread_index() >> 5;
+    if (row >= rows) {
+        return;
+    }
+    float sum = 0.0f;
+    for (int i = threadIdx.x & 31; i < width; i += 32) {
+        sum += to_float(dy[row * width + i]) * to_float(y[row * width + i]);
+    }
+    sum = warp_sum(sum);
+    if ((threadIdx.x & 31) == 0) {
+        u32 position = (u32)(row / heads), head = (u32)(row - (i64)position * heads), sample = position / length;
+        delta[((i64)sample * heads + head) * length + (position - sample * length)] = sum;
+    }
+}
+
+#define PRODUCTS(T, S)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256)                                                    \
+        attention_delta_##S(const T *dy, const T *y, float *delta, i64 rows, int length, int heads,     \
+                            int width) {                                                                 \
+        products(dy, y, delta, rows, length, heads, width);                                              \
+    }
+FOR_FLOATS(PRODUCTS)
+
+// The operands of the gradient.
+template <class T> struct Saved {
+    const T *dy, *qkv;
+    const float *lse, *delta;
+};
+
+// Weights of the block's queries and keys from `query` and `key` on, and the gradients by q · k.
+template <class T>
+__device__ __forceinline__ void weights(Shared &shared, const Job &job, const Saved<T> &saved, int query, int key,
+                                        Each &weight, Each &grad) {
+    dots(shared, job.packed(saved.qkv, 0).from(query), job.packed(saved.qkv, 1).from(key), job.width, weight);
+    dots(shared, job.plain(saved.dy).from(query), job.packed(saved.qkv, 2).from(key), job.width, grad);
+    if (job.dropout.random) {
+        make_mask(shared, job, query, key);
+    }
+#pragma unroll
+    for (int i = 0; i < EACH; ++i) {
+        int row = query + own_row(i);
+        i64 at = (i64)job.head * job.length + min(row, job.length - 1);
+        float shift = saved.lse[at], delta = saved.delta[at];
+#pragma unroll
+        for (int j = 0; j < EACH; ++j) {
+            bool seen = job.sees(row, key + own_column(j));
+            float all = seen ? expf(weight[i][j] * job.scale - shift) : 0.0f;
+            float kept = job.dropout.random ? shared.table[own_row(i) * WIDE + own_column(j)] : 1.0f;
+            weight[i][j] = all * kept;
+            grad[i][j] = seen ? all * (grad[i][j] * kept - delta) * job.scale : 0.0f;
+        }
+    }
+}
+
+// dv = Σ weight · dy and dk = Σ grad · q of a block of keys, over the queries that see them.
+template <class T> __device__ __forceinline__ void grad_keys(const Job &job, const Saved<T> &saved, T *dqkv) {
+    __shared__ Shared shared;
+    Each dk, dv, weight, grad;
+    clear(dk);
+    clear(dv);
+    for (int start = job.causal ? job.row : 0; start < job.length; start += SIDE) {
+        weights(shared, job, saved, start, job.row, weight, grad);
+        add_product<true>(shared, weight, job.plain(saved.dy).from(start), job, dv);
+        add_product<true>(shared, grad, job.packed(saved.qkv, 0).from(start), job, dk);
+    }
+    const float by[EACH] = {1.0f, 1.0f, 1.0f, 1.0f};
+    i64 step = (i64)3 * job.heads * job.width;
+    write(job, dqkv + job.start(1, 3), step, dk, by);
+    write(job, dqkv + job.start(2, 3), step, dv, by);
+}
+
+// dq = Σ grad · k of a block of queries, over the keys that they see.
+template <class T> __device__ __forceinline__ void grad_queries(const Job &job, const Saved<T> &saved, T *dqkv) {
+    __shared__ Shared shared;
+    Each dq, weight, grad;
+    clear(dq);
+    int end = job.causal ? min(job.row + SIDE, job.length) : job.length;
+    for (int start = 0; start < end; start += SIDE) {
+        weights(shared, job, saved, job.row, start, weight, grad);
+        add_product<false>(shared, grad, job.packed(saved.qkv, 1).from(start), job, dq);
+    }
+    const float by[EACH] = {1.0f, 1.0f, 1.0f, 1.0f};
+    write(job, dqkv + job.start(0, 3), (i64)3 * job.heads * job.width, dq, by);
+}
+
+#define GRAD(NAME, T, S)                                                                                              \
+    extern "C" __global__ void __launch_bounds__(256)                                                                 \
+        attention_##NAME##_##S(const T *dy, const T *qkv, const float *lse, const float *delta, T *dqkv, int length,  \
+                               int heads, int width, int causal, float scale, const u32 *random, u32 stream,          \
+                               u32 threshold, float kept) {                                                           \
+        Dropout dropout{random, stream, threshold, kept};                                                             \
+        NAME(Job(length, heads, width, causal, scale, dropout), Saved<T>{dy, qkv, lse, delta}, dqkv);                 \
+    }
+#define GRADS(T, S) GRAD(grad_keys, T, S) GRAD(grad_queries, T, S)
+FOR_FLOATS(GRADS)

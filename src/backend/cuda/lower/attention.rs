@@ -1,0 +1,80 @@
+//! Launches of attention. No library: ours reads heads where the projection left them, and what it adds up in which order
+//! depends on the shapes alone.
+
+use super::Context;
+use crate::backend::cuda::launch::{Arg, BLOCK, Kernel, Lowered, Memory, Module, Step, suffix};
+use crate::graph::op::{Attention, AttentionDropout, AttentionGrad, attention_scale};
+use crate::graph::{DType, Shape};
+use crate::random::dropout_threshold;
+
+/// Queries, keys and columns of a block: `SIDE` of `kernels/attention.cu`.
+const SIDE: usize = 64;
+
+/// Rows of a block that are a warp each.
+const WARPS: usize = BLOCK as usize / 32;
+
+/// Sizes of an attention.
+struct Sizes {
+    samples: usize,
+    length: usize,
+    heads: usize,
+    width: usize,
+    causal: bool,
+    dropout: Option<AttentionDropout>,
+}
+
+impl Sizes {
+    /// Of the packed operand.
+    fn new(qkv: &Shape, heads: usize, causal: bool, dropout: Option<AttentionDropout>) -> Sizes {
+        let [samples, length, packed] = qkv.dims().try_into().expect("the shape rule asks for three dimensions");
+        Sizes { samples, length, heads, width: packed / 3 / heads, causal, dropout }
+    }
+
+    /// A launch with a block for every [`SIDE`] positions × [`SIDE`] columns of a head.
+    fn blocks(&self, name: &str, dtype: DType) -> Kernel {
+        let blocks = self.length.div_ceil(SIDE) * self.samples * self.heads;
+        Kernel::new(Module::Attention, format!("{name}_{}", suffix(dtype))).grid(blocks, self.width.div_ceil(SIDE), 1)
+    }
+
+    /// The sizes as the last arguments of a kernel, and what is left out by the key, if there is one.
+    fn args(&self, kernel: Kernel, key: Memory) -> Kernel {
+        let scale = attention_scale(self.width) as f32;
+        let kernel = kernel.int(self.length).int(self.heads).int(self.width).int(self.causal.into()).float(scale);
+        let (key, stream, threshold, kept) = match self.dropout {
+            Some(AttentionDropout { p, stream }) => (key.into(), stream, dropout_threshold(p), 1.0 / (1.0 - p)),
+            None => (Arg::Null, 0, 0, 1.0),
+        };
+        kernel.arg(key).arg(Arg::U32(stream)).arg(Arg::U32(threshold)).float(kept)
+    }
+}
+
+/// One launch.
+pub fn attention(cx: &Context, op: &Attention) -> Lowered {
+    let sizes = Sizes::new(cx.x(0), op.heads, op.causal, op.dropout);
+    let kernel = sizes.blocks("attention", cx.x_type(0)).arg(Memory::Input(0)).arg(Memory::Output(0));
+    Lowered::one(sizes.args(kernel.arg(Memory::Output(1)), Memory::Input(1)))
+}
+
+/// The products of results and their gradients, then the gradients of keys and values, and those of queries.
+pub fn grad(cx: &Context, op: &AttentionGrad) -> Lowered {
+    let sizes = Sizes::new(cx.x(1), op.heads, op.causal, op.dropout);
+    let dtype = cx.x_type(0);
+    let [dy, qkv, y, lse] = [0, 1, 2, 3].map(Memory::Input);
+    let delta = Memory::Scratch(0);
+    let rows = sizes.samples * sizes.length * sizes.heads;
+    let products = Kernel::new(Module::Attention, format!("attention_delta_{}", suffix(dtype)))
+        .grid(rows.div_ceil(WARPS), 1, 1)
+        .arg(dy)
+        .arg(y)
+        .arg(delta)
+        .long(rows)
+        .int(sizes.length)
+        .int(sizes.heads)
+        .int(sizes.width);
+    let grads = ["attention_grad_keys", "attention_grad_queries"].map(|name| {
+        let kernel = sizes.blocks(name, dtype);
+        sizes.args(kernel.arg(dy).arg(qkv).arg(lse).arg(delta).arg(Memory::Output(0)), Memory::Input(4))
+    });
+    let steps = [products].into_iter().chain(grads).map(Step::Kernel).collect();
+    Lowered { steps, scratch_bytes: cx.x(3).len() * size_of::<f32>() }
+}

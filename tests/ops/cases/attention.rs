@@ -1,0 +1,68 @@
+use crate::case::{Case, Draw, Operand};
+use runner::graph::op::{Attention, AttentionDropout};
+use runner::graph::{DType, Input};
+
+/// Samples, positions, heads, floats of a head.
+type Sizes = [usize; 4];
+
+fn case(name: &str, sizes: Sizes, causal: bool, draw: impl FnOnce(&mut Draw, [usize; 3]) -> Operand) -> Case {
+    let [n, l, heads, width] = sizes;
+    let name = format!("{name} of {n} × {l} positions, {heads} heads of {width}, causal: {causal}");
+    Case::new(name, Attention { heads, causal, dropout: None }, |d| vec![draw(d, [n, l, 3 * heads * width]).wrt()])
+}
+
+/// Normal values, and these queries and keys.
+fn queries_and_keys(d: &mut Draw, shape: [usize; 3], draw: impl Fn(&mut Draw) -> f64) -> Operand {
+    let mut packed = d.normal(shape);
+    for row in packed.data.chunks_mut(shape[2]) {
+        row[..shape[2] / 3 * 2].fill_with(|| draw(d));
+    }
+    packed
+}
+
+pub fn cases() -> Vec<Case> {
+    let sizes: [Sizes; 12] = [
+        [1, 1, 1, 1],
+        [3, 1, 2, 5],
+        [2, 2, 1, 3],
+        [2, 7, 3, 1],
+        [1, 7, 2, 16],
+        [1, 33, 1, 5],
+        [2, 33, 2, 32],
+        [1, 65, 3, 16],
+        [1, 65, 1, 64],
+        [1, 33, 2, 80],
+        [1, 130, 1, 32],
+        [1, 64, 1, 33],
+    ];
+    let mut list = Vec::new();
+    for causal in [false, true] {
+        for size in sizes {
+            list.push(case("attention", size, causal, |d, shape| d.normal(shape)));
+        }
+        // More positions than a block has queries or keys, on any device and with any vectors.
+        for size in [[1, 531, 1, 8], [1, 250, 1, 2]] {
+            list.push(case("attention", size, causal, |d, shape| d.normal(shape)).kinked());
+        }
+        for (p, stream, [n, l, heads, width]) in
+            [(0.1, 0, [2, 7, 2, 3]), (0.5, 7, [1, 65, 2, 8]), (0.9, 300, [2, 130, 1, 4]), (0.2, 1, [1, 531, 1, 2])]
+        {
+            let name =
+                format!("attention of {n} × {l} positions, {heads} heads of {width}, causal: {causal}, dropout {p}");
+            let op = Attention { heads, causal, dropout: Some(AttentionDropout { p, stream }) };
+            let case = Case::new(name, op, |d| {
+                let key = d.below(DType::U32, [4], 1 << 20).input(Input::Random);
+                vec![d.normal([n, l, 3 * heads * width]).wrt(), key]
+            });
+            list.push(if l > 100 { case.kinked() } else { case });
+        }
+        // Scores of thousands, all exact: eˣ of most is far out of range, and that of the largest is 1.
+        for size in [[2, 9, 2, 4], [1, 65, 1, 16]] {
+            let large = |d: &mut Draw, shape| queries_and_keys(d, shape, |d| d.between(0, 64) as f64 - 32.0);
+            list.push(case("large scores", size, causal, large).kinked());
+        }
+        // Equal scores of any size: the weights are those of a mean.
+        list.push(case("equal scores", [1, 20, 1, 4], causal, |d, shape| queries_and_keys(d, shape, |_| 11.0)));
+    }
+    list
+}
