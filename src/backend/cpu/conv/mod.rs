@@ -10,6 +10,7 @@ mod depthwise;
 mod few_pixels;
 mod grad_weight;
 mod patches;
+mod planar;
 pub mod pooled;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use dense::Dense;
 use depthwise::{Depthwise, DepthwiseGradWeight};
 use few_pixels::{FewPixels, FewPixelsGradWeight};
 use grad_weight::DenseGradWeight;
+use planar::{Planar, PlanarGradWeight};
 use pooled::{Dest, Source};
 use winograd::{Winograd, WinogradGradWeight};
 
@@ -90,6 +92,7 @@ enum PixelPath<L> {
     Linear(L),
     Depthwise(Depthwise),
     FewPixels(FewPixels),
+    Planar(Planar),
     Winograd(Winograd),
     Dense(Dense),
 }
@@ -112,6 +115,8 @@ impl<L> PixelPath<L> {
             PixelPath::FewPixels(few_pixels)
         } else if let Some(winograd) = Winograd::new(op, shape, direction, act, level, threads) {
             PixelPath::Winograd(winograd)
+        } else if let Some(planar) = Planar::new(op, shape, direction, act, level, threads) {
+            PixelPath::Planar(planar)
         } else {
             PixelPath::Dense(Dense::new(op, shape, direction, act, level, threads))
         }
@@ -123,6 +128,7 @@ enum WeightPath {
     Linear(LinearGradWeightKernel),
     Depthwise(DepthwiseGradWeight),
     FewPixels(FewPixelsGradWeight),
+    Planar(PlanarGradWeight),
     Winograd(WinogradGradWeight),
     Dense(DenseGradWeight),
 }
@@ -144,6 +150,7 @@ impl Conv2dKernel {
             PixelPath::Linear(kernel) => kernel.remaining_act(),
             PixelPath::Depthwise(kernel) => kernel.remaining_act(),
             PixelPath::FewPixels(kernel) => kernel.remaining_act(),
+            PixelPath::Planar(kernel) => kernel.remaining_act(),
             PixelPath::Winograd(kernel) => kernel.remaining_act(),
             PixelPath::Dense(kernel) => kernel.remaining_act(),
         };
@@ -161,6 +168,7 @@ impl Conv2dKernel {
             PixelPath::Linear(kernel) => kernel.workspace_bytes(),
             PixelPath::Depthwise(kernel) => kernel.workspace_bytes(),
             PixelPath::FewPixels(kernel) => kernel.workspace_bytes(),
+            PixelPath::Planar(kernel) => kernel.workspace_bytes(),
             PixelPath::Winograd(kernel) => kernel.workspace_bytes(),
             PixelPath::Dense(kernel) => kernel.workspace_bytes(),
         }
@@ -185,6 +193,7 @@ impl Conv2dKernel {
             PixelPath::Linear(kernel) => kernel.run(pool, x, w, columns, y, workspace),
             PixelPath::Depthwise(kernel) => kernel.run(pool, x, w, columns, y, workspace),
             PixelPath::FewPixels(kernel) => kernel.run(pool, x, w, columns, y, workspace),
+            PixelPath::Planar(kernel) => kernel.run(pool, x, w, columns, y, workspace),
             PixelPath::Winograd(kernel) => kernel.run(pool, Source::Plain(x), w, columns, Dest::Plain(y), workspace),
             PixelPath::Dense(kernel) => kernel.run(pool, Source::Plain(x), w, columns, Dest::Plain(y), workspace),
         }
@@ -213,6 +222,7 @@ impl Conv2dGradInputKernel {
             PixelPath::Linear(kernel) => kernel.workspace_bytes(),
             PixelPath::Depthwise(kernel) => kernel.workspace_bytes(),
             PixelPath::FewPixels(kernel) => kernel.workspace_bytes(),
+            PixelPath::Planar(kernel) => kernel.workspace_bytes(),
             PixelPath::Winograd(kernel) => kernel.workspace_bytes(),
             PixelPath::Dense(kernel) => kernel.workspace_bytes(),
         }
@@ -228,6 +238,7 @@ impl Conv2dGradInputKernel {
             PixelPath::Linear(kernel) => kernel.run(pool, dy, w, dx, workspace),
             PixelPath::Depthwise(kernel) => kernel.run(pool, dy, w, PerColumn::default(), dx, workspace),
             PixelPath::FewPixels(kernel) => kernel.run(pool, dy, w, PerColumn::default(), dx, workspace),
+            PixelPath::Planar(kernel) => kernel.run(pool, dy, w, PerColumn::default(), dx, workspace),
             PixelPath::Winograd(kernel) => {
                 kernel.run(pool, Source::Plain(dy), w, PerColumn::default(), Dest::Plain(dx), workspace)
             }
@@ -258,6 +269,8 @@ impl Conv2dGradWeightKernel {
             WeightPath::FewPixels(kernel)
         } else if let Some(kernel) = WinogradGradWeight::new(conv, &shape, level, threads) {
             WeightPath::Winograd(kernel)
+        } else if let Some(kernel) = PlanarGradWeight::new(conv, &shape, level, threads) {
+            WeightPath::Planar(kernel)
         } else {
             WeightPath::Dense(DenseGradWeight::new(conv, &shape, level, threads))
         };
@@ -271,6 +284,7 @@ impl Conv2dGradWeightKernel {
             WeightPath::Linear(kernel) => kernel.workspace_bytes(),
             WeightPath::Depthwise(kernel) => kernel.workspace_bytes(),
             WeightPath::FewPixels(kernel) => kernel.workspace_bytes(),
+            WeightPath::Planar(kernel) => kernel.workspace_bytes(),
             WeightPath::Winograd(kernel) => kernel.workspace_bytes(),
             WeightPath::Dense(kernel) => kernel.workspace_bytes(),
         }
@@ -296,6 +310,7 @@ impl Conv2dGradWeightKernel {
             WeightPath::Linear(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
             WeightPath::Depthwise(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
             WeightPath::FewPixels(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
+            WeightPath::Planar(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
             WeightPath::Winograd(kernel) => kernel.run(pool, x, Source::Plain(dy), dw, db, workspace),
             WeightPath::Dense(kernel) => kernel.run(pool, x, Source::Plain(dy), dw, db, workspace),
         }

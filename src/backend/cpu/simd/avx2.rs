@@ -79,6 +79,7 @@ macro_rules! wrap {
 impl Simd for Avx2 {
     type V = __m256;
     type M = __m256;
+    type P = __m256i;
     const LANES: usize = 8;
     const REGISTERS: usize = 16;
     const LEVEL: SimdLevel = SimdLevel::Avx2;
@@ -172,6 +173,25 @@ impl Simd for Avx2 {
         gt_or_nan(a, b) = _mm256_or_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a, b), _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a));
         eq(a, b) = _mm256_cmp_ps::<_CMP_EQ_OQ>(a, b);
         select(m, a, b) = _mm256_blendv_ps(b, a, m);
+    }
+    #[inline(always)]
+    unsafe fn picks(self, p: *const u32) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_loadu_si256(p.cast()) }
+    }
+    #[inline(always)]
+    fn pick(self, picks: __m256i, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` exists only where the machine has AVX2 and FMA.
+        unsafe {
+            // Permutations look at the lower three bits; the fourth, moved to the sign, tells the vector.
+            let (a, b) = (_mm256_permutevar8x32_ps(a, picks), _mm256_permutevar8x32_ps(b, picks));
+            _mm256_blendv_ps(a, b, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(picks)))
+        }
+    }
+    #[inline(always)]
+    fn permute(self, picks: __m256i, a: __m256) -> __m256 {
+        // SAFETY: as above.
+        unsafe { _mm256_permutevar8x32_ps(a, picks) }
     }
     #[inline(always)]
     fn first(self, v: __m256, n: usize) -> __m256 {

@@ -46,6 +46,7 @@ macro_rules! wrap {
 impl Simd for Avx512 {
     type V = __m512;
     type M = __mmask16;
+    type P = __m512i;
     const LANES: usize = 16;
     const REGISTERS: usize = 32;
     const LEVEL: SimdLevel = SimdLevel::Avx512;
@@ -142,6 +143,21 @@ impl Simd for Avx512 {
     fn select(self, m: __mmask16, a: __m512, b: __m512) -> __m512 {
         // SAFETY: `self` exists only where the machine has AVX-512.
         unsafe { _mm512_mask_blend_ps(m, b, a) }
+    }
+    #[inline(always)]
+    unsafe fn picks(self, p: *const u32) -> __m512i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_loadu_si512(p.cast()) }
+    }
+    #[inline(always)]
+    fn pick(self, picks: __m512i, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` exists only where the machine has AVX-512.
+        unsafe { _mm512_permutex2var_ps(a, picks, b) }
+    }
+    #[inline(always)]
+    fn permute(self, picks: __m512i, a: __m512) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_permutexvar_ps(picks, a) }
     }
     #[inline(always)]
     fn first(self, v: __m512, n: usize) -> __m512 {

@@ -29,6 +29,7 @@ fn lanes<T: Copy + Default>(f: impl Fn(usize) -> T) -> [T; N] {
 impl Simd for Scalar {
     type V = [f32; N];
     type M = [bool; N];
+    type P = [u32; N];
     const LANES: usize = N;
     // A vector here is two machine registers, of which the smallest targets have 16.
     const REGISTERS: usize = 8;
@@ -69,8 +70,8 @@ impl Simd for Scalar {
     }
     #[inline(always)]
     unsafe fn transpose(self, from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
-        for r in 0..N {
-            for c in 0..N {
+        for c in 0..N {
+            for r in 0..N {
                 // SAFETY: the caller's promise of all rows.
                 unsafe { *to.add(c * to_step + r) = *from.add(r * from_step + c) };
             }
@@ -150,5 +151,17 @@ impl Simd for Scalar {
     #[inline(always)]
     fn select(self, m: Self::M, a: Self::V, b: Self::V) -> Self::V {
         lanes(|i| if m[i] { a[i] } else { b[i] })
+    }
+    #[inline(always)]
+    unsafe fn picks(self, p: *const u32) -> Self::P {
+        // SAFETY: the caller's promise.
+        unsafe { p.cast::<Self::P>().read_unaligned() }
+    }
+    #[inline(always)]
+    fn pick(self, picks: Self::P, a: Self::V, b: Self::V) -> Self::V {
+        lanes(|i| {
+            let lane = picks[i] as usize % N;
+            if picks[i] as usize >= N { b[lane] } else { a[lane] }
+        })
     }
 }
