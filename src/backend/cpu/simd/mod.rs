@@ -84,7 +84,18 @@ pub trait Simd: Copy + Send + Sync + 'static {
     ///
     /// # Safety
     /// All these floats are valid, and the two squares do not overlap.
-    unsafe fn transpose(self, from: *const f32, from_step: usize, to: *mut f32, to_step: usize);
+    #[inline(always)]
+    unsafe fn transpose(self, from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.transpose_part([Self::LANES; 2], from, from_step, to, to_step) };
+    }
+
+    /// The same, where no more than the first rows and columns of what is read matter, `part` of both: a smaller part of the
+    /// two sides may be read and written, down to that.
+    ///
+    /// # Safety
+    /// As [`Simd::transpose`].
+    unsafe fn transpose_part(self, part: [usize; 2], from: *const f32, from_step: usize, to: *mut f32, to_step: usize);
 
     /// `x` in every lane.
     fn splat(self, x: f32) -> Self::V;

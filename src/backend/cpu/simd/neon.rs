@@ -97,7 +97,7 @@ impl Simd for Neon {
         }
     }
     #[inline(always)]
-    unsafe fn transpose(self, from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+    unsafe fn transpose_part(self, _: [usize; 2], from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
         // SAFETY: the caller's promise of four rows on both sides.
         unsafe {
             let (a, b) = (vld1q_f32(from), vld1q_f32(from.add(from_step)));

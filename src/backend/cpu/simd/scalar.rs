@@ -69,9 +69,16 @@ impl Simd for Scalar {
         unsafe { p.cast::<[u8; N]>().write_unaligned(v.map(|x| x.to_int_unchecked::<i32>() as u8)) }
     }
     #[inline(always)]
-    unsafe fn transpose(self, from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
-        for c in 0..N {
-            for r in 0..N {
+    unsafe fn transpose_part(
+        self,
+        [rows, columns]: [usize; 2],
+        from: *const f32,
+        from_step: usize,
+        to: *mut f32,
+        to_step: usize,
+    ) {
+        for c in 0..columns {
+            for r in 0..rows {
                 // SAFETY: the caller's promise of all rows.
                 unsafe { *to.add(c * to_step + r) = *from.add(r * from_step + c) };
             }

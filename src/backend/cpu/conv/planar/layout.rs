@@ -41,18 +41,31 @@ impl Picks {
     }
 }
 
-/// `N` vectors turned into as many by picking lanes.
+/// The tables of `N` channels, in registers.
 ///
 /// # Safety
 /// `tables` are those of `N` channels.
 #[inline(always)]
-unsafe fn pick<S: Simd, const N: usize>(s: S, tables: &[[u32; MAX_LANES]], from: [S::V; N]) -> [S::V; N] {
+unsafe fn load<S: Simd, const N: usize>(s: S, tables: &[[u32; MAX_LANES]]) -> [[S::P; N]; N] {
+    let none = [0; MAX_LANES];
+    // SAFETY: the caller's promise; a table has as many numbers as the widest vector has lanes.
+    let mut picks = [[unsafe { s.picks(none.as_ptr()) }; N]; N];
+    for i in 0..N {
+        for other in 1..N {
+            // SAFETY: as above.
+            picks[i][other] = unsafe { s.picks(tables.get_unchecked(i * (N - 1) + other - 1).as_ptr()) };
+        }
+    }
+    picks
+}
+
+/// `N` vectors turned into as many by picking lanes.
+#[inline(always)]
+fn pick<S: Simd, const N: usize>(s: S, picks: &[[S::P; N]; N], from: [S::V; N]) -> [S::V; N] {
     let mut to = [from[0]; N];
     for i in 0..N {
         for other in 1..N {
-            // SAFETY: the caller's promise; a table has as many numbers as the widest vector has lanes.
-            let picks = unsafe { s.picks(tables.get_unchecked(i * (N - 1) + other - 1).as_ptr()) };
-            to[i] = s.pick(picks, to[i], from[other]);
+            to[i] = s.pick(picks[i][other], to[i], from[other]);
         }
     }
     to
@@ -92,40 +105,66 @@ impl Kernel for ToPlanes<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let [height, width] = self.size;
+        let width = self.size[1];
         assert!(self.planes.len() >= self.channels.next_multiple_of(MAX_LANES) * self.plane);
         assert!(self.plane >= self.rows * self.pitch + self.left + 2 * MAX_LANES && width <= self.pitch);
-        let few = self.channels == self.pixel && self.channels <= FEW;
         // SAFETY: as asserted, rows of whole vectors end inside the plane. What they leave behind the row is overwritten
         // by the zeros and by the next row.
         unsafe {
-            self.zeros(s, 0, self.left);
-            for r in 0..self.rows {
-                let row = self.first + r as isize;
-                let at = r * self.pitch + self.left;
-                if row < 0 || row as usize >= height {
-                    self.zeros(s, at, self.pitch);
-                    continue;
+            match self.channels {
+                1 if self.pixel == 1 => self.few::<S, 1>(s),
+                2 if self.pixel == 2 => self.few::<S, 2>(s),
+                3 if self.pixel == 3 => self.few::<S, 3>(s),
+                4 if self.pixel == 4 => self.few::<S, 4>(s),
+                _ => {
+                    self.margin(s);
+                    for r in 0..self.rows {
+                        match self.row(r) {
+                            Some(from) => {
+                                self.squares(s, from, r * self.pitch + self.left);
+                                self.gap(s, r, width);
+                            }
+                            None => self.gap(s, r, 0),
+                        }
+                    }
                 }
-                let from = (self.image * height + row as usize) * width * self.pixel + self.channel;
-                let to = self.planes.as_ptr().cast_mut().add(at);
-                match self.channels {
-                    1 if few => self.few::<S, 1>(s, from, to),
-                    2 if few => self.few::<S, 2>(s, from, to),
-                    3 if few => self.few::<S, 3>(s, from, to),
-                    4 if few => self.few::<S, 4>(s, from, to),
-                    _ => self.squares(s, from, to),
-                }
-                self.zeros(s, at + width, self.pitch - width);
             }
             let end = self.rows * self.pitch + self.left;
-            self.zeros(s, end, (self.plane - end).saturating_sub(MAX_LANES));
+            self.zeros(s, end, self.plane - end - MAX_LANES);
         }
     }
 }
 
 impl ToPlanes<'_> {
-    /// Writes `len` zeros or a few more to every plane.
+    /// The first float of row `r`, unless it lies outside the image.
+    #[inline(always)]
+    fn row(&self, r: usize) -> Option<usize> {
+        let [height, width] = self.size;
+        let row = usize::try_from(self.first + r as isize).ok().filter(|&row| row < height)?;
+        Some((self.image * height + row) * width * self.pixel + self.channel)
+    }
+
+    /// Zeros to the left of the first row.
+    ///
+    /// # Safety
+    /// The planes have whole vectors of them.
+    #[inline(always)]
+    unsafe fn margin<S: Simd>(&self, s: S) {
+        // SAFETY: the caller's promise.
+        unsafe { self.zeros(s, 0, self.left) };
+    }
+
+    /// Zeros in row `r` from column `x` on.
+    ///
+    /// # Safety
+    /// The planes have whole vectors of them.
+    #[inline(always)]
+    unsafe fn gap<S: Simd>(&self, s: S, r: usize, x: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.zeros(s, r * self.pitch + self.left + x, self.pitch.saturating_sub(x)) };
+    }
+
+    /// Writes `len` zeros, rounded up to whole vectors, to every plane.
     ///
     /// # Safety
     /// The planes have them.
@@ -133,40 +172,71 @@ impl ToPlanes<'_> {
     unsafe fn zeros<S: Simd>(&self, s: S, at: usize, len: usize) {
         for c in 0..self.channels {
             let to = self.planes.as_ptr().cast_mut().wrapping_add(c * self.plane + at);
-            for i in (0..len).step_by(S::LANES) {
+            // Nearly always one: not a loop, of which the compiler would make a call.
+            for i in 0..4 {
+                if len > i * S::LANES {
+                    // SAFETY: the caller's promise.
+                    unsafe { s.store(to.add(i * S::LANES), s.zero()) };
+                }
+            }
+            for i in (4 * S::LANES..len).step_by(S::LANES) {
                 // SAFETY: the caller's promise.
                 unsafe { s.store(to.add(i), s.zero()) };
             }
         }
     }
 
-    /// A row of pixels of `N` channels.
+    /// All rows of pixels of `N` channels.
     ///
     /// # Safety
     /// The planes have room for whole vectors.
     #[inline(always)]
-    unsafe fn few<S: Simd, const N: usize>(&self, s: S, from: usize, to: *mut f32) {
+    unsafe fn few<S: Simd, const N: usize>(&self, s: S) {
         let width = self.size[1];
-        for x in (0..width).step_by(S::LANES) {
-            let at = from + x * N;
-            let mut edge: [f32; FEW * MAX_LANES];
-            // SAFETY: whole vectors are read only where the source has them, and else their copy.
-            unsafe {
-                let mut p = self.source.as_ptr().wrapping_add(at);
-                if at + N * S::LANES > self.source.len() {
-                    let left = (width - x).min(S::LANES) * N;
-                    edge = [0.0; FEW * MAX_LANES];
-                    edge[..left].copy_from_slice(&self.source[at..at + left]);
-                    p = edge.as_ptr();
+        // SAFETY: the tables are those of `pixel` channels, which are `N`; the source has the row, and the planes whole vectors.
+        unsafe {
+            let picks = load::<S, N>(s, &self.picks.to_planes);
+            self.margin(s);
+            for r in 0..self.rows {
+                let to = self.planes.as_ptr().cast_mut().add(r * self.pitch + self.left);
+                let Some(from) = self.row(r) else {
+                    self.gap(s, r, 0);
+                    continue;
+                };
+                let from = self.source[from..from + width * N].as_ptr();
+                let mut x = 0;
+                while x + S::LANES <= width {
+                    let mut v = [s.zero(); N];
+                    for i in 0..N {
+                        v[i] = s.load(from.add(x * N + i * S::LANES));
+                    }
+                    self.put(s, pick(s, &picks, v), to.add(x));
+                    x += S::LANES;
                 }
-                let mut v = [s.zero(); N];
-                for i in 0..N {
-                    v[i] = s.load(p.add(i * S::LANES));
+                if x < width {
+                    let mut v = [s.zero(); N];
+                    for i in 0..N {
+                        let left = ((width - x) * N).saturating_sub(i * S::LANES);
+                        v[i] = s.load_part(from.wrapping_add(x * N + i * S::LANES), left);
+                    }
+                    // With zeros behind the row.
+                    self.put(s, pick(s, &picks, v), to.add(x));
+                    x += S::LANES;
                 }
-                for (c, v) in pick(s, &self.picks.to_planes, v).into_iter().enumerate() {
-                    s.store(to.add(c * self.plane + x), v);
-                }
+                self.gap(s, r, x);
             }
+        }
+    }
+
+    /// A vector of each plane.
+    ///
+    /// # Safety
+    /// The planes have room for whole vectors.
+    #[inline(always)]
+    unsafe fn put<S: Simd, const N: usize>(&self, s: S, planes: [S::V; N], to: *mut f32) {
+        for c in 0..N {
+            // SAFETY: the caller's promise.
+            unsafe { s.store(to.add(c * self.plane), planes[c]) };
         }
     }
 
@@ -175,8 +245,9 @@ impl ToPlanes<'_> {
     /// # Safety
     /// The planes have room for whole squares.
     #[inline(always)]
-    unsafe fn squares<S: Simd>(&self, s: S, from: usize, to: *mut f32) {
+    unsafe fn squares<S: Simd>(&self, s: S, from: usize, to: usize) {
         let (width, step) = (self.size[1], self.pixel);
+        let to = self.planes.as_ptr().cast_mut().wrapping_add(to);
         for x in (0..width).step_by(S::LANES) {
             for c in (0..self.channels).step_by(S::LANES) {
                 let at = from + x * step + c;
@@ -184,16 +255,16 @@ impl ToPlanes<'_> {
                 unsafe {
                     let to = to.add(c * self.plane + x);
                     let p = self.source.as_ptr().wrapping_add(at);
+                    let n = (self.channels - c).min(S::LANES);
                     if at + (S::LANES - 1) * step + S::LANES <= self.source.len() {
-                        s.transpose(p, step, to, self.plane);
+                        s.transpose_part([S::LANES, n], p, step, to, self.plane);
                         continue;
                     }
                     let mut edge = [0.0; MAX_LANES * MAX_LANES];
-                    let n = (self.channels - c).min(S::LANES);
                     for i in 0..(width - x).min(S::LANES) {
                         s.store(edge.as_mut_ptr().add(i * S::LANES), s.load_part(p.add(i * step), n));
                     }
-                    s.transpose(edge.as_ptr(), S::LANES, to, self.plane);
+                    s.transpose_part([S::LANES, n], edge.as_ptr(), S::LANES, to, self.plane);
                 }
             }
         }
@@ -229,18 +300,17 @@ impl Kernel for ToPixels<'_> {
         let [rows, width] = self.size;
         assert!(self.planes.len() >= self.channels.next_multiple_of(MAX_LANES) * self.plane);
         assert!(rows > 0 && self.plane >= (rows - 1) * self.pitch + width.next_multiple_of(S::LANES));
-        let few = self.channels == self.pixel && self.channels <= FEW;
-        for r in 0..rows {
-            let from = self.planes.as_ptr().wrapping_add(r * self.pitch);
-            let to = r * width * self.pixel;
-            // SAFETY: as asserted, the planes have whole vectors for every row, and the caller's destination all rows.
-            unsafe {
-                match self.channels {
-                    1 if few => self.few::<S, 1>(s, from, to),
-                    2 if few => self.few::<S, 2>(s, from, to),
-                    3 if few => self.few::<S, 3>(s, from, to),
-                    4 if few => self.few::<S, 4>(s, from, to),
-                    _ => self.squares(s, from, to),
+        // SAFETY: as asserted, the planes have whole vectors for every row, and the caller's destination all rows.
+        unsafe {
+            match self.channels {
+                1 if self.pixel == 1 => self.few::<S, 1>(s),
+                2 if self.pixel == 2 => self.few::<S, 2>(s),
+                3 if self.pixel == 3 => self.few::<S, 3>(s),
+                4 if self.pixel == 4 => self.few::<S, 4>(s),
+                _ => {
+                    for r in 0..rows {
+                        self.squares(s, self.planes.as_ptr().add(r * self.pitch), r * width * self.pixel);
+                    }
                 }
             }
         }
@@ -248,27 +318,39 @@ impl Kernel for ToPixels<'_> {
 }
 
 impl ToPixels<'_> {
-    /// A row of pixels of `N` channels.
+    /// All rows of pixels of `N` channels.
     ///
     /// # Safety
     /// The planes have whole vectors.
     #[inline(always)]
-    unsafe fn few<S: Simd, const N: usize>(&self, s: S, from: *const f32, to: usize) {
-        for x in (0..self.size[1]).step_by(S::LANES) {
-            // SAFETY: what is written lies within the destination's length; behind a row the next one follows.
-            unsafe {
-                let mut v = [s.zero(); N];
-                for (c, v) in v.iter_mut().enumerate() {
-                    *v = s.load(from.add(c * self.plane + x));
-                }
-                let at = to + x * N;
-                for (i, v) in pick(s, &self.picks.to_pixels, v).into_iter().enumerate() {
-                    let at = at + i * S::LANES;
-                    if at + S::LANES <= self.len {
-                        s.store(self.dest.add(at), v);
-                    } else if at < self.len {
-                        s.store_part(self.dest.add(at), v, self.len - at);
+    unsafe fn few<S: Simd, const N: usize>(&self, s: S) {
+        let [rows, width] = self.size;
+        // SAFETY: the tables are those of `pixel` channels, which are `N`; what is written lies within the destination's
+        // length, and behind a row the next one follows.
+        unsafe {
+            let picks = load::<S, N>(s, &self.picks.to_pixels);
+            for r in 0..rows {
+                let from = self.planes.as_ptr().add(r * self.pitch);
+                let mut x = 0;
+                while x < width {
+                    let mut v = [s.zero(); N];
+                    for c in 0..N {
+                        v[c] = s.load(from.add(c * self.plane + x));
                     }
+                    let v = pick(s, &picks, v);
+                    let at = (r * width + x) * N;
+                    let to = self.dest.add(at);
+                    if at + N * S::LANES <= self.len {
+                        for i in 0..N {
+                            s.store(to.add(i * S::LANES), v[i]);
+                        }
+                    } else {
+                        for i in 0..N {
+                            let left = (self.len - at).saturating_sub(i * S::LANES);
+                            s.store_part(to.wrapping_add(i * S::LANES), v[i], left);
+                        }
+                    }
+                    x += S::LANES;
                 }
             }
         }
@@ -291,13 +373,14 @@ impl ToPixels<'_> {
                 // SAFETY: what is written lies within the destination's length.
                 unsafe {
                     let (from, to) = (from.add(c * self.plane + x), self.dest.wrapping_add(at));
+                    let pixels = (width - x).min(S::LANES);
                     if whole && at + (S::LANES - 1) * self.pixel + S::LANES <= self.len {
-                        s.transpose(from, self.plane, to, self.pixel);
+                        s.transpose_part([n, pixels], from, self.plane, to, self.pixel);
                         continue;
                     }
                     let mut edge = [0.0; MAX_LANES * MAX_LANES];
-                    s.transpose(from, self.plane, edge.as_mut_ptr(), S::LANES);
-                    for i in 0..(width - x).min(S::LANES) {
+                    s.transpose_part([n, pixels], from, self.plane, edge.as_mut_ptr(), S::LANES);
+                    for i in 0..pixels {
                         s.store_part(to.add(i * self.pixel), s.load(edge.as_ptr().add(i * S::LANES)), n);
                     }
                 }
