@@ -182,7 +182,7 @@ impl PlanarGradWeight {
                 size: p.source,
                 first: part.rows.start as isize - p.origin[0] as isize,
                 rows: rows + p.reach[0],
-                left: p.origin[1],
+                left: p.start,
                 pitch: p.pitch,
                 planes: from,
                 plane: p.source_floats(),
@@ -204,7 +204,7 @@ impl PlanarGradWeight {
                 picks: &self.picks[1],
             });
             for group in groups.clone() {
-                let from = from[(group - first) * p.from * p.source_floats()..].as_ptr();
+                let from = from[p.source_base((group - first) * p.from)..].as_ptr();
                 let to = &to[(group - first) * p.to * self.grad_floats()..];
                 let sums = sums[group * self.group * level.lanes()..].as_mut_ptr();
                 for rows in self.rows() {

@@ -116,18 +116,7 @@ impl Kernel for ToPlanes<'_> {
                 2 if self.pixel == 2 => self.few::<S, 2>(s),
                 3 if self.pixel == 3 => self.few::<S, 3>(s),
                 4 if self.pixel == 4 => self.few::<S, 4>(s),
-                _ => {
-                    self.margin(s);
-                    for r in 0..self.rows {
-                        match self.row(r) {
-                            Some(from) => {
-                                self.squares(s, from, r * self.pitch + self.left);
-                                self.gap(s, r, width);
-                            }
-                            None => self.gap(s, r, 0),
-                        }
-                    }
-                }
+                _ => self.squares(s),
             }
             let end = self.rows * self.pitch + self.left;
             self.zeros(s, end, self.plane - end - MAX_LANES);
@@ -240,32 +229,44 @@ impl ToPlanes<'_> {
         }
     }
 
-    /// A row of pixels in squares of `LANES` pixels and channels.
+    /// All rows of pixels in squares of `LANES` pixels and channels.
     ///
     /// # Safety
     /// The planes have room for whole squares.
     #[inline(always)]
-    unsafe fn squares<S: Simd>(&self, s: S, from: usize, to: usize) {
+    unsafe fn squares<S: Simd>(&self, s: S) {
         let (width, step) = (self.size[1], self.pixel);
-        let to = self.planes.as_ptr().cast_mut().wrapping_add(to);
-        for x in (0..width).step_by(S::LANES) {
-            for c in (0..self.channels).step_by(S::LANES) {
-                let at = from + x * step + c;
-                // SAFETY: whole squares are read only where the source has them, and else their copy.
-                unsafe {
-                    let to = to.add(c * self.plane + x);
-                    let p = self.source.as_ptr().wrapping_add(at);
-                    let n = (self.channels - c).min(S::LANES);
-                    if at + (S::LANES - 1) * step + S::LANES <= self.source.len() {
-                        s.transpose_part([S::LANES, n], p, step, to, self.plane);
-                        continue;
+        // The last pixels of a row, with zeros behind them.
+        let mut edge = [0.0; MAX_LANES * MAX_LANES];
+        // SAFETY: the source has the row, and the planes have whole squares. A square of whole pixels is read in place but
+        // for the very last, behind whose channels the source may end.
+        unsafe {
+            self.margin(s);
+            for r in 0..self.rows {
+                let to = self.planes.as_ptr().cast_mut().add(r * self.pitch + self.left);
+                let Some(from) = self.row(r) else {
+                    self.gap(s, r, 0);
+                    continue;
+                };
+                for x in (0..width).step_by(S::LANES) {
+                    let pixels = (width - x).min(S::LANES);
+                    for c in (0..self.channels).step_by(S::LANES) {
+                        let (at, n) = (from + x * step + c, (self.channels - c).min(S::LANES));
+                        let (p, to) = (self.source.as_ptr().add(at), to.add(c * self.plane + x));
+                        if pixels == S::LANES && at + (S::LANES - 1) * step + S::LANES <= self.source.len() {
+                            s.transpose_part([S::LANES, n], p, step, to, self.plane);
+                            continue;
+                        }
+                        for i in 0..pixels {
+                            s.store(edge.as_mut_ptr().add(i * S::LANES), s.load_part(p.add(i * step), n));
+                        }
+                        s.transpose_part([S::LANES, n], edge.as_ptr(), S::LANES, to, self.plane);
+                        if pixels == S::LANES {
+                            edge.fill(0.0);
+                        }
                     }
-                    let mut edge = [0.0; MAX_LANES * MAX_LANES];
-                    for i in 0..(width - x).min(S::LANES) {
-                        s.store(edge.as_mut_ptr().add(i * S::LANES), s.load_part(p.add(i * step), n));
-                    }
-                    s.transpose_part([S::LANES, n], edge.as_ptr(), S::LANES, to, self.plane);
                 }
+                self.gap(s, r, width.next_multiple_of(S::LANES));
             }
         }
     }

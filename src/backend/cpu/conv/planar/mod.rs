@@ -28,7 +28,10 @@ const CACHED: usize = 16 << 10;
 const LEAST_ROWS: usize = 4;
 
 /// Channels that are turned into planes at a time, unless a group has more.
-const BLOCK: usize = 16;
+const BLOCK: usize = 64;
+
+/// Rows of planes begin at vectors if they become longer by no more than this factor: stores into two cache lines are slow.
+const ALIGNED: f64 = 1.14;
 
 /// Vectors of products that take as long as turning one pixel's channel into a plane's, or back: some, and `LANES` of them.
 const TURN: f64 = 0.5;
@@ -45,6 +48,8 @@ struct Planes {
     dest: [usize; 2],
     /// Zeros above and to the left of what is read.
     origin: [usize; 2],
+    /// Where the first row's pixels begin in a plane that is read: at a whole vector.
+    start: usize,
     /// Rows and columns that a pixel reads beyond its own.
     reach: [usize; 2],
     /// Floats from one row of a plane to the next.
@@ -84,6 +89,8 @@ impl Planes {
         // The zeros to the right of a row are those to the left of the next.
         let right = (dest[1] + reach[1]).saturating_sub(origin[1] + source[1]);
         let pitch = (source[1] + origin[1].max(right)).max(dest[1]);
+        let lines = pitch.next_multiple_of(level.lanes());
+        let pitch = if lines as f64 <= ALIGNED * pitch as f64 { lines } else { pitch };
         let place = |i: usize, k: usize| match direction {
             Direction::Forward => k * op.dilation[i],
             Direction::Backward => reach[i] - k * op.dilation[i],
@@ -103,6 +110,7 @@ impl Planes {
             source,
             dest,
             origin,
+            start: origin[1].next_multiple_of(level.lanes()),
             reach,
             pitch,
             taps,
@@ -131,6 +139,11 @@ impl Planes {
         (self.groups * self.from * self.to.div_ceil(self.lanes) * self.taps.len()) as f64
     }
 
+    /// What a pixel's place is counted from in the first plane read of those from channel `channel` on.
+    fn source_base(&self, channel: usize) -> usize {
+        channel * self.source_floats() + self.start - self.origin[1]
+    }
+
     fn parts(&self) -> usize {
         self.images * self.strips
     }
@@ -150,7 +163,7 @@ impl Planes {
     fn source_floats(&self) -> usize {
         let rows = self.strip + self.reach[0];
         let read = self.vectors(self.strip) * self.lanes + self.reach[0] * self.pitch + self.reach[1];
-        odd_lines((read + MAX_LANES).max(rows * self.pitch + self.origin[1] + 2 * MAX_LANES))
+        odd_lines(self.start + (read + MAX_LANES).max(rows * self.pitch + 2 * MAX_LANES))
     }
 
     /// The same of what is written.

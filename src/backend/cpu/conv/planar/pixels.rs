@@ -151,14 +151,14 @@ impl Planar {
                 size: p.source,
                 first: part.rows.start as isize - p.origin[0] as isize,
                 rows: part.rows.len() + p.reach[0],
-                left: p.origin[1],
+                left: p.start,
                 pitch: p.pitch,
                 planes: from,
                 plane: p.source_floats(),
                 picks: &self.picks[0],
             });
             for group in groups.clone() {
-                let from = from[(group - first) * p.from * p.source_floats()..].as_ptr();
+                let from = from[p.source_base((group - first) * p.from)..].as_ptr();
                 let to = to[(group - first) * p.to * p.dest_floats()..].as_mut_ptr();
                 self.group(group, p.vectors(part.rows.len()), weights, columns, from, to);
             }
