@@ -71,6 +71,7 @@ fn winograd_cases() -> Vec<(Conv2d, ConvShape)> {
         (conv(one, [1, 1, 1, 1], one, 1), shape(3, [9, 12], 25, [3, 3], 33)),
         (conv(one, [0, 2, 1, 0], one, 1), shape(2, [16, 15], 40, [3, 3], 24)),
         (conv(one, [2, 2, 2, 2], one, 1), shape(60, [1, 2], 26, [3, 3], 28)),
+        (conv(one, [1, 1, 1, 1], one, 1), shape(5, [11, 10], 34, [3, 3], 33)),
     ]
 }
 
