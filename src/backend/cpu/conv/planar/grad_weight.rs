@@ -64,9 +64,7 @@ impl PlanarGradWeight {
         let vectors = planes.images * planes.strips * planes.vectors(planes.strip);
         let wanted = (vectors / PIECE_VECTORS).clamp(LEAST_PIECES, TASKS);
         let piece = planes.parts().div_ceil(wanted);
-        let plane = planes.source_floats();
-        let places = (0..planes.from).flat_map(|c| planes.taps.iter().map(move |tap| (c * plane + tap) as u32));
-        let mut places: Vec<u32> = places.collect();
+        let mut places: Vec<u32> = planes.offsets().collect();
         let last = *places.last()?;
         places.resize(places.len() + MAX_LANES, last);
         let picks = [planes.from, planes.to].map(|channels| Picks::new(planes.groups * channels, level.lanes()));
@@ -91,22 +89,31 @@ impl PlanarGradWeight {
         })
     }
 
-    /// Sums of a piece: those of the weights, one a channel for the bias, and some that make whole squares.
+    /// Sums of the groups that are worked on at a time: those of the weights, one a channel for the bias, and some that make
+    /// whole squares.
+    fn block_sums(&self) -> usize {
+        (self.planes.block * (self.group + self.planes.to)).next_multiple_of(MAX_LANES)
+    }
+
+    /// Sums of a piece.
     fn sums(&self) -> usize {
-        (self.planes.groups * (self.group + self.planes.to)).next_multiple_of(MAX_LANES)
+        self.planes.groups.div_ceil(self.planes.block) * self.block_sums()
+    }
+
+    /// Where a group's sums begin, and those of its channels for the bias.
+    fn first_sums(&self, group: usize) -> [usize; 2] {
+        let (block, at) = (group / self.planes.block, group % self.planes.block);
+        let first = block * self.block_sums();
+        [first + at * self.group, first + self.planes.block * self.group + at * self.planes.to]
     }
 
     fn grad_floats(&self) -> usize {
         odd_lines(self.planes.strip * self.planes.pitch + 2 * MAX_LANES)
     }
 
-    fn source_floats(&self) -> usize {
-        self.planes.source_planes() * self.planes.source_floats()
-    }
-
     fn scratch_floats(&self) -> usize {
-        let vectors = self.sums() * self.tiles.level.lanes();
-        vectors + self.source_floats() + self.planes.dest_planes() * self.grad_floats()
+        let vectors = self.block_sums() * self.tiles.level.lanes();
+        vectors + self.planes.read_floats() + self.planes.dest_planes() * self.grad_floats()
     }
 
     fn workspace_floats(&self) -> usize {
@@ -141,112 +148,111 @@ impl PlanarGradWeight {
                     parts.part(piece * self.sums()..(piece + 1) * self.sums()),
                 )
             };
-            let (sums, planes) = scratch.split_at_mut(self.sums() * self.tiles.level.lanes());
+            let (sums, planes) = scratch.split_at_mut(self.block_sums() * self.tiles.level.lanes());
             let range = piece * self.piece..((piece + 1) * self.piece).min(self.planes.parts());
-            for part in range.clone() {
-                self.part(self.planes.part(part), [x, dy], bias, part > range.start, sums, planes);
+            // Blocks of groups outside, so that their sums stay in the cache.
+            let firsts = (0..self.planes.groups).step_by(self.planes.block);
+            for (first, totals) in firsts.zip(totals.chunks_exact_mut(self.block_sums())) {
+                let groups = first..(first + self.planes.block).min(self.planes.groups);
+                for part in range.clone() {
+                    let accumulate = part > range.start;
+                    self.part(self.planes.part(part), groups.clone(), [x, dy], bias, accumulate, [sums, planes]);
+                }
+                self.tiles.level.run(AddLanes { vectors: sums, totals });
             }
-            self.tiles.level.run(AddLanes { vectors: sums, totals });
         });
         let (total, others) = totals.split_at_mut(self.sums());
         self.tiles.level.run(AddRows { rows: others.chunks(self.sums()).map(|row| &*row), sums: total });
-        self.store(total, dw);
+        self.store(pool, total, dw);
         if let Some(db) = db {
-            let first = self.planes.groups * self.group;
-            db.copy_from_slice(&total[first..first + db.len()]);
+            for (group, db) in db.chunks_exact_mut(self.planes.to).enumerate() {
+                let [_, first] = self.first_sums(group);
+                db.copy_from_slice(&total[first..first + db.len()]);
+            }
         }
     }
 
-    /// Adds a part's products to the sums.
+    /// Adds a part's products of some groups to the sums.
     fn part(
         &self,
         part: Part,
+        groups: Range<usize>,
         [x, dy]: [&[f32]; 2],
         bias: bool,
         accumulate: bool,
-        sums: &mut [f32],
-        planes: &mut [f32],
+        [sums, planes]: [&mut [f32]; 2],
     ) {
         let (p, level) = (&self.planes, self.tiles.level);
-        let (from, to) = planes.split_at_mut(self.source_floats());
+        let (from, to) = planes.split_at_mut(self.planes.read_floats());
         let rows = part.rows.len();
         let vectors = p.vectors(rows);
-        for first in (0..p.groups).step_by(p.block) {
-            let groups = first..(first + p.block).min(p.groups);
-            level.run(ToPlanes {
-                source: x,
-                pixel: p.groups * p.from,
-                channel: first * p.from,
-                channels: groups.len() * p.from,
-                image: part.image,
-                size: p.source,
-                first: part.rows.start as isize - p.origin[0] as isize,
-                rows: rows + p.reach[0],
-                left: p.start,
-                pitch: p.pitch,
-                planes: from,
-                plane: p.source_floats(),
-                picks: &self.picks[0],
-            });
-            level.run(ToPlanes {
-                source: dy,
-                pixel: p.groups * p.to,
-                channel: first * p.to,
-                channels: groups.len() * p.to,
-                image: part.image,
-                size: p.dest,
-                first: part.rows.start as isize,
-                rows,
-                left: 0,
-                pitch: p.pitch,
-                planes: to,
-                plane: self.grad_floats(),
-                picks: &self.picks[1],
-            });
-            for group in groups.clone() {
-                let from = from[p.source_base((group - first) * p.from)..].as_ptr();
-                let to = &to[(group - first) * p.to * self.grad_floats()..];
-                let sums = sums[group * self.group * level.lanes()..].as_mut_ptr();
-                for rows in self.rows() {
-                    for block in 0..rows.blocks {
-                        let sum = rows.first + block * rows.channels.len() * rows.places;
-                        let tile = SumTile {
-                            rows: to[rows.channels.start * self.grad_floats()..].as_ptr(),
-                            plane: self.grad_floats(),
-                            source: from,
-                            offsets: &self.places[block * rows.places..],
-                            vectors,
-                            sums: sums.wrapping_add(sum * level.lanes()),
-                            accumulate,
-                        };
-                        // SAFETY: both sides' planes have these vectors with all that they reach; the sums are the task's own.
-                        unsafe { self.tiles.sums(rows.channels.len(), &tile) };
-                    }
+        p.read(level, x, &part, groups.clone(), &self.picks[0], from);
+        level.run(ToPlanes {
+            source: dy,
+            pixel: p.groups * p.to,
+            channel: groups.start * p.to,
+            channels: groups.len() * p.to,
+            image: part.image,
+            size: p.dest,
+            first: part.rows.start as isize,
+            rows,
+            left: 0,
+            pitch: p.pitch,
+            planes: to,
+            plane: self.grad_floats(),
+            picks: &self.picks[1],
+        });
+        for group in 0..groups.len() {
+            let from = from[p.source_base(group * p.from)..].as_ptr();
+            let to = &to[group * p.to * self.grad_floats()..];
+            let sums = sums[group * self.group * level.lanes()..].as_mut_ptr();
+            for rows in self.rows() {
+                for block in 0..rows.blocks {
+                    let sum = rows.first + block * rows.channels.len() * rows.places;
+                    let tile = SumTile {
+                        rows: to[rows.channels.start * self.grad_floats()..].as_ptr(),
+                        plane: self.grad_floats(),
+                        source: from,
+                        offsets: &self.places[block * rows.places..],
+                        vectors,
+                        sums: sums.wrapping_add(sum * level.lanes()),
+                        accumulate,
+                    };
+                    // SAFETY: both sides' planes have these vectors with all that they reach; the sums are the task's own.
+                    unsafe { self.tiles.sums(rows.channels.len(), &tile) };
                 }
             }
-            if bias {
-                let at = (p.groups * self.group + first * p.to) * level.lanes();
-                let sums = &mut sums[at..at + groups.len() * p.to * level.lanes()];
-                level.run(AddPlanes { planes: to, plane: self.grad_floats(), vectors, sums, accumulate });
-            }
+        }
+        if bias {
+            let at = p.block * self.group * level.lanes();
+            let sums = &mut sums[at..at + groups.len() * p.to * level.lanes()];
+            level.run(AddPlanes { planes: to, plane: self.grad_floats(), vectors, sums, accumulate });
         }
     }
 
     /// Lays the sums out as `dw [O, KH, KW, I / groups]`.
-    fn store(&self, total: &[f32], dw: &mut [f32]) {
+    fn store(&self, pool: &Pool, total: &[f32], dw: &mut [f32]) {
         let (from, to, taps) = (self.planes.from, self.planes.to, self.planes.taps.len());
-        for (group, dw) in dw.chunks_exact_mut(to * taps * from).enumerate() {
-            let total = &total[group * self.group..];
+        let dw = Parts::new(dw);
+        pool.run(self.planes.groups, |group, _| {
+            // SAFETY: a group belongs to one task.
+            let dw = unsafe { dw.part(group * to * taps * from..(group + 1) * to * taps * from) };
+            let total = &total[self.first_sums(group)[0]..];
             for rows in self.rows() {
                 for (r, o) in rows.channels.clone().enumerate() {
-                    for at in 0..from * taps {
-                        let (block, q) = (at / rows.places, at % rows.places);
-                        let sum = rows.first + (block * rows.channels.len() + r) * rows.places + q;
-                        dw[(o * taps + at % taps) * from + at / taps] = total[sum];
+                    let dw = &mut dw[o * taps * from..(o + 1) * taps * from];
+                    let mut sums = (0..rows.blocks).flat_map(|block| {
+                        let first = rows.first + (block * rows.channels.len() + r) * rows.places;
+                        &total[first..first + rows.places]
+                    });
+                    for c in 0..from {
+                        for (tap, sum) in sums.by_ref().take(taps).enumerate() {
+                            dw[tap * from + c] = *sum;
+                        }
                     }
                 }
             }
-        }
+        });
     }
 }
 

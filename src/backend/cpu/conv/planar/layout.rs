@@ -5,6 +5,10 @@ use crate::backend::cpu::simd::{Kernel, MAX_LANES, Simd};
 /// Channels up to which lanes are picked out of as many vectors; more are transposed in squares.
 const FEW: usize = 4;
 
+/// A copy of a square: its rows are cache lines, so that they can be read back at once.
+#[repr(align(64))]
+struct Square([f32; MAX_LANES * MAX_LANES]);
+
 /// For channels up to [`FEW`], by channel (from pixels) or vector (to pixels): which lanes to take of the first vector and the
 /// second, of those and the third, and so on.
 pub struct Picks {
@@ -161,16 +165,16 @@ impl ToPlanes<'_> {
     unsafe fn zeros<S: Simd>(&self, s: S, at: usize, len: usize) {
         for c in 0..self.channels {
             let to = self.planes.as_ptr().cast_mut().wrapping_add(c * self.plane + at);
-            // Nearly always one: not a loop, of which the compiler would make a call.
-            for i in 0..4 {
-                if len > i * S::LANES {
-                    // SAFETY: the caller's promise.
-                    unsafe { s.store(to.add(i * S::LANES), s.zero()) };
+            // SAFETY: the caller's promise.
+            unsafe {
+                // Nearly always: within a cache line, where a whole vector may not be.
+                if len < S::LANES {
+                    s.store_part(to, s.zero(), len);
+                    continue;
                 }
-            }
-            for i in (4 * S::LANES..len).step_by(S::LANES) {
-                // SAFETY: the caller's promise.
-                unsafe { s.store(to.add(i), s.zero()) };
+                for i in (0..len).step_by(S::LANES) {
+                    s.store(to.add(i), s.zero());
+                }
             }
         }
     }
@@ -236,10 +240,9 @@ impl ToPlanes<'_> {
     #[inline(always)]
     unsafe fn squares<S: Simd>(&self, s: S) {
         let (width, step) = (self.size[1], self.pixel);
-        // The last pixels of a row, with zeros behind them.
-        let mut edge = [0.0; MAX_LANES * MAX_LANES];
-        // SAFETY: the source has the row, and the planes have whole squares. A square of whole pixels is read in place but
-        // for the very last, behind whose channels the source may end.
+        let mut edge = Square([0.0; MAX_LANES * MAX_LANES]);
+        // SAFETY: the source has the row, and the planes have whole squares. Those behind which the source ends are copied;
+        // what the others have behind their row is overwritten by zeros.
         unsafe {
             self.margin(s);
             for r in 0..self.rows {
@@ -253,20 +256,17 @@ impl ToPlanes<'_> {
                     for c in (0..self.channels).step_by(S::LANES) {
                         let (at, n) = (from + x * step + c, (self.channels - c).min(S::LANES));
                         let (p, to) = (self.source.as_ptr().add(at), to.add(c * self.plane + x));
-                        if pixels == S::LANES && at + (S::LANES - 1) * step + S::LANES <= self.source.len() {
+                        if at + (S::LANES - 1) * step + S::LANES <= self.source.len() {
                             s.transpose_part([S::LANES, n], p, step, to, self.plane);
                             continue;
                         }
                         for i in 0..pixels {
-                            s.store(edge.as_mut_ptr().add(i * S::LANES), s.load_part(p.add(i * step), n));
+                            s.store(edge.0.as_mut_ptr().add(i * S::LANES), s.load_part(p.add(i * step), n));
                         }
-                        s.transpose_part([S::LANES, n], edge.as_ptr(), S::LANES, to, self.plane);
-                        if pixels == S::LANES {
-                            edge.fill(0.0);
-                        }
+                        s.transpose_part([S::LANES, n], edge.0.as_ptr(), S::LANES, to, self.plane);
                     }
                 }
-                self.gap(s, r, width.next_multiple_of(S::LANES));
+                self.gap(s, r, width);
             }
         }
     }
@@ -379,10 +379,10 @@ impl ToPixels<'_> {
                         s.transpose_part([n, pixels], from, self.plane, to, self.pixel);
                         continue;
                     }
-                    let mut edge = [0.0; MAX_LANES * MAX_LANES];
-                    s.transpose_part([n, pixels], from, self.plane, edge.as_mut_ptr(), S::LANES);
+                    let mut edge = Square([0.0; MAX_LANES * MAX_LANES]);
+                    s.transpose_part([n, pixels], from, self.plane, edge.0.as_mut_ptr(), S::LANES);
                     for i in 0..pixels {
-                        s.store_part(to.add(i * self.pixel), s.load(edge.as_ptr().add(i * S::LANES)), n);
+                        s.store_part(to.add(i * self.pixel), s.load(edge.0.as_ptr().add(i * S::LANES)), n);
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! Convolutions of stride 1 whose vectors run over pixels, for channels that fill vectors badly: few of them, or few in a
+//! Convolutions of stride 1, and of stride 2 but for their gradients by the input, whose vectors run over pixels, for channels that fill vectors badly: few of them, or few in a
 //! group, or a few more than whole vectors hold.
 //!
 //! A task turns a strip of an image into planes, one for each channel. A plane is a single line of floats, row after row
@@ -9,6 +9,7 @@
 mod grad_weight;
 mod layout;
 mod pixels;
+mod read;
 mod tile;
 
 pub use grad_weight::PlanarGradWeight;
@@ -54,8 +55,10 @@ struct Planes {
     reach: [usize; 2],
     /// Floats from one row of a plane to the next.
     pitch: usize,
-    /// Where each position of the kernel lies from a pixel.
-    taps: Vec<usize>,
+    /// Which pixel each position of the kernel reads: rows and columns from the first.
+    taps: Vec<[usize; 2]>,
+    /// In both directions.
+    stride: usize,
     lanes: usize,
     /// Rows of a strip, and strips of an image.
     strip: usize,
@@ -77,7 +80,9 @@ impl Planes {
         let reach = [0, 1].map(|i| (shape.kernel[i] - 1) * op.dilation[i]);
         let narrow = (0..4).all(|side| op.padding[side] <= reach[side / 2]);
         let output = shape.output(op);
-        if op.stride != [1, 1] || !narrow || shape.images * output[0] * output[1] == 0 {
+        let stride = op.stride[0];
+        let possible = op.stride == [1, 1] || (op.stride == [2, 2] && direction == Direction::Forward);
+        if !possible || !narrow || shape.images * output[0] * output[1] == 0 {
             return None;
         }
         let pads = [op.padding[0], op.padding[2]];
@@ -86,9 +91,12 @@ impl Planes {
             Direction::Forward => (inputs, outputs, shape.input, output, pads),
             Direction::Backward => (outputs, inputs, output, shape.input, [0, 1].map(|i| reach[i] - pads[i])),
         };
-        // The zeros to the right of a row are those to the left of the next.
+        // With a stride of 1 the zeros to the right of a row are those to the left of the next.
         let right = (dest[1] + reach[1]).saturating_sub(origin[1] + source[1]);
-        let pitch = (source[1] + origin[1].max(right)).max(dest[1]);
+        let pitch = match stride {
+            1 => (source[1] + origin[1].max(right)).max(dest[1]),
+            _ => (source[1] + origin[1]).div_ceil(2).max(dest[1] + reach[1] / 2),
+        };
         let lines = pitch.next_multiple_of(level.lanes());
         let pitch = if lines as f64 <= ALIGNED * pitch as f64 { lines } else { pitch };
         let place = |i: usize, k: usize| match direction {
@@ -96,9 +104,9 @@ impl Planes {
             Direction::Backward => reach[i] - k * op.dilation[i],
         };
         let [height, width] = shape.kernel;
-        let taps = (0..height * width).map(|tap| place(0, tap / width) * pitch + place(1, tap % width)).collect();
+        let taps = (0..height * width).map(|tap| [place(0, tap / width), place(1, tap % width)]).collect();
         let block = (BLOCK / from.max(to)).clamp(1, op.groups);
-        let rows = CACHED / (block * (from + to) * pitch);
+        let rows = CACHED / (block * (from * stride * stride + to) * pitch);
         let fits = rows.saturating_sub(reach[0]).max(LEAST_ROWS * reach[0].max(1));
         let even = (shape.images * dest[0]).div_ceil(TASKS).max(reach[0]).max(1);
         let strips = dest[0].div_ceil(fits.min(even));
@@ -110,7 +118,8 @@ impl Planes {
             source,
             dest,
             origin,
-            start: origin[1].next_multiple_of(level.lanes()),
+            start: if stride == 1 { origin[1].next_multiple_of(level.lanes()) } else { origin[1] },
+            stride,
             reach,
             pitch,
             taps,
@@ -119,7 +128,7 @@ impl Planes {
             strips: dest[0].div_ceil(dest[0].div_ceil(strips)),
             block,
         };
-        let largest = (planes.from + MAX_LANES).checked_mul(planes.source_floats());
+        let largest = (planes.from + MAX_LANES).checked_mul(planes.phases() * planes.source_floats());
         largest.is_some_and(|n| u32::try_from(n).is_ok()).then_some(planes)
     }
 
@@ -128,7 +137,7 @@ impl Planes {
         let pixels = self.strip * self.dest[1];
         let computed = self.vectors(self.strip) * self.lanes;
         let products = self.groups * self.from * self.to * self.taps.len() * computed;
-        let read = (self.strip + self.reach[0]) * self.source[1].next_multiple_of(self.lanes) * self.from;
+        let read = (self.strip * self.stride + self.reach[0]) * self.source[1].next_multiple_of(self.lanes) * self.from;
         let written = self.strip * self.dest[1].next_multiple_of(self.lanes) * self.to;
         let turned = self.groups * (read + written);
         (products as f64 / self.lanes as f64 + turned as f64 * TURN) / pixels as f64
@@ -137,11 +146,6 @@ impl Planes {
     /// The same of a kernel whose vectors run over the channels written.
     fn cost_by_channels(&self) -> f64 {
         (self.groups * self.from * self.to.div_ceil(self.lanes) * self.taps.len()) as f64
-    }
-
-    /// What a pixel's place is counted from in the first plane read of those from channel `channel` on.
-    fn source_base(&self, channel: usize) -> usize {
-        channel * self.source_floats() + self.start - self.origin[1]
     }
 
     fn parts(&self) -> usize {
@@ -158,24 +162,12 @@ impl Planes {
         ((rows - 1) * self.pitch + self.dest[1]).div_ceil(self.lanes)
     }
 
-    /// Floats from one plane to the next of what is read: an odd number of cache lines, so that planes lie in different sets
-    /// of the cache. Rows are written in whole vectors, and so are the zeros behind them.
-    fn source_floats(&self) -> usize {
-        let rows = self.strip + self.reach[0];
-        let read = self.vectors(self.strip) * self.lanes + self.reach[0] * self.pitch + self.reach[1];
-        odd_lines(self.start + (read + MAX_LANES).max(rows * self.pitch + 2 * MAX_LANES))
-    }
-
-    /// The same of what is written.
+    /// Floats from one plane to the next of what is written: an odd number of cache lines, as of what is read.
     fn dest_floats(&self) -> usize {
         odd_lines(self.vectors(self.strip) * self.lanes + MAX_LANES)
     }
 
-    /// Planes read and written at a time: whole squares.
-    fn source_planes(&self) -> usize {
-        (self.block * self.from).next_multiple_of(MAX_LANES)
-    }
-
+    /// Planes written at a time: whole squares.
     fn dest_planes(&self) -> usize {
         (self.block * self.to).next_multiple_of(MAX_LANES)
     }

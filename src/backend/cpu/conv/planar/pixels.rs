@@ -1,7 +1,7 @@
 //! The convolution and its gradient by the input.
 
 use super::Planes;
-use super::layout::{Picks, ToPixels, ToPlanes};
+use super::layout::{Picks, ToPixels};
 use super::tile::{MAX_CHANNELS, PixelTile, Tiles};
 use crate::backend::cpu::conv::{ConvShape, Direction};
 use crate::backend::cpu::gemm::tile::{Epilogue, PerColumn, for_each_tile, is_fused, tile_rows};
@@ -38,9 +38,7 @@ impl Planar {
         if planes.cost() > planes.cost_by_channels() {
             return None;
         }
-        let plane = planes.source_floats();
-        let offsets =
-            (0..planes.from).flat_map(|c| planes.taps.iter().map(move |tap| (c * plane + tap) as u32)).collect();
+        let offsets = planes.offsets().collect();
         let picks = [planes.from, planes.to].map(|channels| Picks::new(planes.groups * channels, level.lanes()));
         let (tiles, threads) = (Tiles::new(level), threads.max(1));
         Some(Planar { direction, act, tiles, threads, offsets, picks, planes })
@@ -55,12 +53,8 @@ impl Planar {
         round_up(self.planes.groups * self.planes.to * self.offsets.len())
     }
 
-    fn source_floats(&self) -> usize {
-        self.planes.source_planes() * self.planes.source_floats()
-    }
-
     fn scratch_floats(&self) -> usize {
-        self.source_floats() + self.planes.dest_planes() * self.planes.dest_floats()
+        self.planes.read_floats() + self.planes.dest_planes() * self.planes.dest_floats()
     }
 
     fn workspace_floats(&self) -> usize {
@@ -136,27 +130,13 @@ impl Planar {
     ) {
         let (p, level) = (&self.planes, self.tiles.level);
         let part = p.part(part);
-        let (from, to) = scratch.split_at_mut(self.source_floats());
+        let (from, to) = scratch.split_at_mut(self.planes.read_floats());
         let [height, width] = p.dest;
         let pixel = p.groups * p.to;
         let start = (part.image * height + part.rows.start) * width * pixel;
         for first in (0..p.groups).step_by(p.block) {
             let groups = first..(first + p.block).min(p.groups);
-            level.run(ToPlanes {
-                source,
-                pixel: p.groups * p.from,
-                channel: first * p.from,
-                channels: groups.len() * p.from,
-                image: part.image,
-                size: p.source,
-                first: part.rows.start as isize - p.origin[0] as isize,
-                rows: part.rows.len() + p.reach[0],
-                left: p.start,
-                pitch: p.pitch,
-                planes: from,
-                plane: p.source_floats(),
-                picks: &self.picks[0],
-            });
+            p.read(level, source, &part, groups.clone(), &self.picks[0], from);
             for group in groups.clone() {
                 let from = from[p.source_base((group - first) * p.from)..].as_ptr();
                 let to = to[(group - first) * p.to * p.dest_floats()..].as_mut_ptr();
