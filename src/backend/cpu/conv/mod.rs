@@ -2,8 +2,8 @@
 //!
 //! Paths, chosen by shape alone: 1 × 1 without stride or padding is a matrix product; as many groups as channels is
 //! `depthwise`; a batch of images of few pixels is `few_pixels`; 3 × 3 of stride 1 with enough channels is `winograd`;
-//! everything else is `dense`, which goes through the groups one by one. The gradient by the weight likewise, with `grad_weight`
-//! for everything else. `pooled` has the convolutions that take the max-pooling behind them along, on two of these paths.
+//! channels that fill vectors badly are `planar`, whose vectors run over pixels; everything else is `dense`, which goes
+//! through the groups one by one. The gradient by the weight likewise, with `grad_weight` for everything else. `pooled` has the convolutions that take the max-pooling behind them along, on two of these paths.
 
 mod dense;
 mod depthwise;
@@ -76,6 +76,11 @@ impl ConvShape {
     fn is_depthwise(&self, op: &Conv2d) -> bool {
         op.groups > 1 && op.groups == self.channels && op.groups == self.outputs
     }
+
+    /// The channels fill no more than half a vector.
+    fn is_narrow(&self, level: SimdLevel) -> bool {
+        2 * self.channels <= level.lanes()
+    }
 }
 
 /// Which operation of the two that write pixels.
@@ -110,7 +115,10 @@ impl<L> PixelPath<L> {
         if let Some(shape) = shape.linear(op) {
             PixelPath::Linear(linear(shape))
         } else if shape.is_depthwise(op) {
-            PixelPath::Depthwise(Depthwise::new(op, shape, direction, act, level, threads))
+            match shape.is_narrow(level).then(|| Planar::new(op, shape, direction, act, level, threads)).flatten() {
+                Some(planar) => PixelPath::Planar(planar),
+                None => PixelPath::Depthwise(Depthwise::new(op, shape, direction, act, level, threads)),
+            }
         } else if let Some(few_pixels) = FewPixels::new(op, shape, direction, act, level) {
             PixelPath::FewPixels(few_pixels)
         } else if let Some(winograd) = Winograd::new(op, shape, direction, act, level, threads) {
@@ -264,7 +272,10 @@ impl Conv2dGradWeightKernel {
             let op = op::LinearGradWeight { bias: op.bias };
             WeightPath::Linear(LinearGradWeightKernel::new(&op, linear, level, threads))
         } else if shape.is_depthwise(conv) {
-            WeightPath::Depthwise(DepthwiseGradWeight::new(conv, &shape, level, threads))
+            match shape.is_narrow(level).then(|| PlanarGradWeight::new(conv, &shape, level, threads)).flatten() {
+                Some(planar) => WeightPath::Planar(planar),
+                None => WeightPath::Depthwise(DepthwiseGradWeight::new(conv, &shape, level, threads)),
+            }
         } else if let Some(kernel) = FewPixelsGradWeight::new(conv, &shape, level) {
             WeightPath::FewPixels(kernel)
         } else if let Some(kernel) = WinogradGradWeight::new(conv, &shape, level, threads) {

@@ -57,10 +57,7 @@ impl Rows {
 impl PlanarGradWeight {
     /// Lays out the work, if this is the way to do it.
     pub fn new(op: &Conv2d, shape: &ConvShape, level: SimdLevel, threads: usize) -> Option<Self> {
-        let planes = Planes::new(op, shape, Direction::Forward, level)?;
-        if planes.cost() > planes.cost_by_channels() {
-            return None;
-        }
+        let planes = Planes::new(op, shape, Direction::Forward, level).filter(Planes::is_worth_it)?;
         let vectors = planes.images * planes.strips * planes.vectors(planes.strip);
         let wanted = (vectors / PIECE_VECTORS).clamp(LEAST_PIECES, TASKS);
         let piece = planes.parts().div_ceil(wanted);
@@ -198,7 +195,7 @@ impl PlanarGradWeight {
             rows,
             left: 0,
             pitch: p.pitch,
-            planes: to,
+            planes: Parts::new(&mut *to),
             plane: self.grad_floats(),
             picks: &self.picks[1],
         });

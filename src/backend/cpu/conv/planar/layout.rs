@@ -1,6 +1,7 @@
 //! From pixels to planes and back.
 
 use crate::backend::cpu::simd::{Kernel, MAX_LANES, Simd};
+use crate::backend::cpu::threads::Parts;
 
 /// Channels up to which lanes are picked out of as many vectors; more are transposed in squares.
 const FEW: usize = 4;
@@ -98,7 +99,7 @@ pub struct ToPlanes<'a> {
     /// Floats from one row of a plane to the next.
     pub pitch: usize,
     /// The planes, as many as fill whole squares, and floats in each.
-    pub planes: &'a mut [f32],
+    pub planes: Parts<'a, f32>,
     /// See `planes`.
     pub plane: usize,
     /// Of `pixel` channels.
@@ -164,7 +165,7 @@ impl ToPlanes<'_> {
     #[inline(always)]
     unsafe fn zeros<S: Simd>(&self, s: S, at: usize, len: usize) {
         for c in 0..self.channels {
-            let to = self.planes.as_ptr().cast_mut().wrapping_add(c * self.plane + at);
+            let to = self.planes.as_ptr().wrapping_add(c * self.plane + at);
             // SAFETY: the caller's promise.
             unsafe {
                 // Nearly always: within a cache line, where a whole vector may not be.
@@ -191,7 +192,7 @@ impl ToPlanes<'_> {
             let picks = load::<S, N>(s, &self.picks.to_planes);
             self.margin(s);
             for r in 0..self.rows {
-                let to = self.planes.as_ptr().cast_mut().add(r * self.pitch + self.left);
+                let to = self.planes.as_ptr().add(r * self.pitch + self.left);
                 let Some(from) = self.row(r) else {
                     self.gap(s, r, 0);
                     continue;
@@ -246,7 +247,7 @@ impl ToPlanes<'_> {
         unsafe {
             self.margin(s);
             for r in 0..self.rows {
-                let to = self.planes.as_ptr().cast_mut().add(r * self.pitch + self.left);
+                let to = self.planes.as_ptr().add(r * self.pitch + self.left);
                 let Some(from) = self.row(r) else {
                     self.gap(s, r, 0);
                     continue;

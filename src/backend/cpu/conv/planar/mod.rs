@@ -34,6 +34,13 @@ const BLOCK: usize = 64;
 /// Rows of planes begin at vectors if they become longer by no more than this factor: stores into two cache lines are slow.
 const ALIGNED: f64 = 1.14;
 
+/// The cost by this estimate at which vectors over channels are as fast, by theirs, measured over many shapes: with 32
+/// registers, and with 16, where tiles are small.
+const EVEN: [f64; 2] = [1.2, 0.65];
+
+/// Vectors of products that take as long as the rest of what there is to do for a pixel's vector of channels.
+const STORE: usize = 4;
+
 /// Vectors of products that take as long as turning one pixel's channel into a plane's, or back: some, and `LANES` of them.
 const TURN: f64 = 0.5;
 
@@ -57,6 +64,7 @@ struct Planes {
     pitch: usize,
     /// Which pixel each position of the kernel reads: rows and columns from the first.
     taps: Vec<[usize; 2]>,
+    level: SimdLevel,
     /// In both directions.
     stride: usize,
     lanes: usize,
@@ -123,6 +131,7 @@ impl Planes {
             reach,
             pitch,
             taps,
+            level,
             lanes: level.lanes(),
             strip: dest[0].div_ceil(strips),
             strips: dest[0].div_ceil(dest[0].div_ceil(strips)),
@@ -143,9 +152,12 @@ impl Planes {
         (products as f64 / self.lanes as f64 + turned as f64 * TURN) / pixels as f64
     }
 
-    /// The same of a kernel whose vectors run over the channels written.
-    fn cost_by_channels(&self) -> f64 {
-        (self.groups * self.from * self.to.div_ceil(self.lanes) * self.taps.len()) as f64
+    /// This is faster than a kernel whose vectors run over the channels written, which do not fill them.
+    fn is_worth_it(&self) -> bool {
+        let by_channels = self.groups * self.to.div_ceil(self.lanes) * (self.from * self.taps.len() + STORE);
+        let [many, few] = EVEN;
+        let even = if matches!(self.level, SimdLevel::Avx512 | SimdLevel::Neon) { many } else { few };
+        !self.to.is_multiple_of(self.lanes) && self.cost() <= even * by_channels as f64
     }
 
     fn parts(&self) -> usize {

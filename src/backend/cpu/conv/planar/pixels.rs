@@ -34,10 +34,7 @@ impl Planar {
         level: SimdLevel,
         threads: usize,
     ) -> Option<Self> {
-        let planes = Planes::new(op, shape, direction, level)?;
-        if planes.cost() > planes.cost_by_channels() {
-            return None;
-        }
+        let planes = Planes::new(op, shape, direction, level).filter(Planes::is_worth_it)?;
         let offsets = planes.offsets().collect();
         let picks = [planes.from, planes.to].map(|channels| Picks::new(planes.groups * channels, level.lanes()));
         let (tiles, threads) = (Tiles::new(level), threads.max(1));

@@ -4,6 +4,7 @@
 use super::layout::{Picks, ToPlanes};
 use super::{Part, Planes, odd_lines};
 use crate::backend::cpu::simd::{Kernel, MAX_LANES, Simd, SimdLevel};
+use crate::backend::cpu::threads::Parts;
 use std::ops::Range;
 
 impl Planes {
@@ -82,13 +83,13 @@ impl Planes {
             left: self.start,
             pitch: self.pitch * self.stride,
             picks,
-            planes: &mut *planes,
+            planes: Parts::new(&mut *planes),
             plane: self.source_floats(),
         };
         if self.stride == 1 {
             return level.run(to_planes);
         }
-        level.run(ToPlanes { planes: &mut *whole, plane: self.whole_floats(), ..to_planes });
+        level.run(ToPlanes { planes: Parts::new(&mut *whole), plane: self.whole_floats(), ..to_planes });
         level.run(Split { planes: self, rows, channels, whole, to: planes });
     }
 }
