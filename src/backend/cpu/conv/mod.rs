@@ -97,7 +97,7 @@ enum PixelPath<L> {
     Linear(L),
     Depthwise(Depthwise),
     FewPixels(FewPixels),
-    Planar(Planar),
+    Planar(Box<Planar>),
     Winograd(Winograd),
     Dense(Dense),
 }
@@ -116,7 +116,7 @@ impl<L> PixelPath<L> {
             PixelPath::Linear(linear(shape))
         } else if shape.is_depthwise(op) {
             match shape.is_narrow(level).then(|| Planar::new(op, shape, direction, act, level, threads)).flatten() {
-                Some(planar) => PixelPath::Planar(planar),
+                Some(planar) => PixelPath::Planar(Box::new(planar)),
                 None => PixelPath::Depthwise(Depthwise::new(op, shape, direction, act, level, threads)),
             }
         } else if let Some(few_pixels) = FewPixels::new(op, shape, direction, act, level) {
@@ -124,7 +124,7 @@ impl<L> PixelPath<L> {
         } else if let Some(winograd) = Winograd::new(op, shape, direction, act, level, threads) {
             PixelPath::Winograd(winograd)
         } else if let Some(planar) = Planar::new(op, shape, direction, act, level, threads) {
-            PixelPath::Planar(planar)
+            PixelPath::Planar(Box::new(planar))
         } else {
             PixelPath::Dense(Dense::new(op, shape, direction, act, level, threads))
         }
@@ -136,7 +136,7 @@ enum WeightPath {
     Linear(LinearGradWeightKernel),
     Depthwise(DepthwiseGradWeight),
     FewPixels(FewPixelsGradWeight),
-    Planar(PlanarGradWeight),
+    Planar(Box<PlanarGradWeight>),
     Winograd(WinogradGradWeight),
     Dense(DenseGradWeight),
 }
@@ -273,7 +273,7 @@ impl Conv2dGradWeightKernel {
             WeightPath::Linear(LinearGradWeightKernel::new(&op, linear, level, threads))
         } else if shape.is_depthwise(conv) {
             match shape.is_narrow(level).then(|| PlanarGradWeight::new(conv, &shape, level, threads)).flatten() {
-                Some(planar) => WeightPath::Planar(planar),
+                Some(planar) => WeightPath::Planar(Box::new(planar)),
                 None => WeightPath::Depthwise(DepthwiseGradWeight::new(conv, &shape, level, threads)),
             }
         } else if let Some(kernel) = FewPixelsGradWeight::new(conv, &shape, level) {
@@ -281,7 +281,7 @@ impl Conv2dGradWeightKernel {
         } else if let Some(kernel) = WinogradGradWeight::new(conv, &shape, level, threads) {
             WeightPath::Winograd(kernel)
         } else if let Some(kernel) = PlanarGradWeight::new(conv, &shape, level, threads) {
-            WeightPath::Planar(kernel)
+            WeightPath::Planar(Box::new(kernel))
         } else {
             WeightPath::Dense(DenseGradWeight::new(conv, &shape, level, threads))
         };

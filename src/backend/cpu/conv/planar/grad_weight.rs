@@ -159,7 +159,7 @@ impl PlanarGradWeight {
             }
         });
         let (total, others) = totals.split_at_mut(self.sums());
-        self.tiles.level.run(AddRows { rows: others.chunks(self.sums()).map(|row| &*row), sums: total });
+        self.tiles.level.run(AddRows { rows: others.chunks(self.sums()), sums: total });
         self.store(pool, total, dw);
         if let Some(db) = db {
             for (group, db) in db.chunks_exact_mut(self.planes.to).enumerate() {

@@ -28,6 +28,9 @@ const CACHED: usize = 16 << 10;
 /// Rows of a strip, by the rows above and below it that are read as well: fewer would be read too often.
 const LEAST_ROWS: usize = 4;
 
+/// Floats in a cache line.
+const LINE: usize = 16;
+
 /// Channels that are turned into planes at a time, unless a group has more.
 const BLOCK: usize = 64;
 
@@ -186,5 +189,5 @@ impl Planes {
 }
 
 fn odd_lines(floats: usize) -> usize {
-    (round_up(floats) / 16 | 1) * 16
+    ((round_up(floats) / LINE) | 1) * LINE
 }
