@@ -2,15 +2,17 @@
 //!
 //! Paths, chosen by shape alone: 1 × 1 without stride or padding is a matrix product; as many groups as channels is
 //! `depthwise`; a batch of images of few pixels is `few_pixels`; 3 × 3 of stride 1 with enough channels is `winograd`;
-//! everything else is `dense`, which goes through the groups one by one. The gradient by the weight likewise, with
-//! `few_pixels` for larger images as well and `grad_weight` for everything else. `pooled` has the convolutions that take the
-//! max-pooling behind them along, on two of these paths.
+//! channels that fill vectors badly are `planar`, whose vectors run over pixels; everything else is `dense`, which goes
+//! through the groups one by one. The gradient by the weight likewise, with `few_pixels` for larger images as well and
+//! `grad_weight` for everything else. `pooled` has the convolutions that take the max-pooling behind them along, on two of
+//! these paths.
 
 mod dense;
 mod depthwise;
 mod few_pixels;
 mod grad_weight;
 mod patches;
+mod planar;
 pub mod pooled;
 #[cfg(test)]
 mod tests;
@@ -25,6 +27,7 @@ use dense::Dense;
 use depthwise::{Depthwise, DepthwiseGradWeight};
 use few_pixels::{FEW_PIXELS, FewPixels, FewPixelsGradWeight, SOME_PIXELS};
 use grad_weight::DenseGradWeight;
+use planar::{Planar, PlanarGradWeight};
 use pooled::{Dest, Source};
 use winograd::{Winograd, WinogradGradWeight};
 
@@ -75,6 +78,11 @@ impl ConvShape {
     fn is_depthwise(&self, op: &Conv2d) -> bool {
         op.groups > 1 && op.groups == self.channels && op.groups == self.outputs
     }
+
+    /// The channels fill no more than half a vector.
+    fn is_narrow(&self, level: SimdLevel) -> bool {
+        2 * self.channels <= level.lanes()
+    }
 }
 
 /// Which operation of the two that write pixels.
@@ -91,6 +99,7 @@ enum PixelPath<L> {
     Linear(L),
     Depthwise(Depthwise),
     FewPixels(FewPixels),
+    Planar(Box<Planar>),
     Winograd(Winograd),
     Dense(Dense),
 }
@@ -108,11 +117,16 @@ impl<L> PixelPath<L> {
         if let Some(shape) = shape.linear(op) {
             PixelPath::Linear(linear(shape))
         } else if shape.is_depthwise(op) {
-            PixelPath::Depthwise(Depthwise::new(op, shape, direction, act, level, threads))
+            match shape.is_narrow(level).then(|| Planar::new(op, shape, direction, act, level, threads)).flatten() {
+                Some(planar) => PixelPath::Planar(Box::new(planar)),
+                None => PixelPath::Depthwise(Depthwise::new(op, shape, direction, act, level, threads)),
+            }
         } else if let Some(few_pixels) = FewPixels::new(op, shape, direction, act, level) {
             PixelPath::FewPixels(few_pixels)
         } else if let Some(winograd) = Winograd::new(op, shape, direction, act, level, threads) {
             PixelPath::Winograd(winograd)
+        } else if let Some(planar) = Planar::new(op, shape, direction, act, level, threads) {
+            PixelPath::Planar(Box::new(planar))
         } else {
             PixelPath::Dense(Dense::new(op, shape, direction, act, level, threads))
         }
@@ -124,6 +138,7 @@ enum WeightPath {
     Linear(LinearGradWeightKernel),
     Depthwise(DepthwiseGradWeight),
     FewPixels(FewPixelsGradWeight),
+    Planar(Box<PlanarGradWeight>),
     Winograd(WinogradGradWeight),
     Dense(DenseGradWeight),
 }
@@ -145,6 +160,7 @@ impl Conv2dKernel {
             PixelPath::Linear(kernel) => kernel.remaining_act(),
             PixelPath::Depthwise(kernel) => kernel.remaining_act(),
             PixelPath::FewPixels(kernel) => kernel.remaining_act(),
+            PixelPath::Planar(kernel) => kernel.remaining_act(),
             PixelPath::Winograd(kernel) => kernel.remaining_act(),
             PixelPath::Dense(kernel) => kernel.remaining_act(),
         };
@@ -162,6 +178,7 @@ impl Conv2dKernel {
             PixelPath::Linear(kernel) => kernel.workspace_bytes(),
             PixelPath::Depthwise(kernel) => kernel.workspace_bytes(),
             PixelPath::FewPixels(kernel) => kernel.workspace_bytes(),
+            PixelPath::Planar(kernel) => kernel.workspace_bytes(),
             PixelPath::Winograd(kernel) => kernel.workspace_bytes(),
             PixelPath::Dense(kernel) => kernel.workspace_bytes(),
         }
@@ -187,6 +204,7 @@ impl Conv2dKernel {
             PixelPath::Linear(kernel) => kernel.run(pool, x, w, columns, y, workspace),
             PixelPath::Depthwise(kernel) => kernel.run(pool, x, w, columns, y, workspace),
             PixelPath::FewPixels(kernel) => kernel.run(pool, x, w, columns, y, workspace),
+            PixelPath::Planar(kernel) => kernel.run(pool, x, w, columns, y, workspace),
             PixelPath::Winograd(kernel) => kernel.run(pool, Source::Plain(x), w, columns, Dest::Plain(y), workspace),
             PixelPath::Dense(kernel) => kernel.run(pool, Source::Plain(x), w, columns, Dest::Plain(y), workspace),
         }
@@ -215,6 +233,7 @@ impl Conv2dGradInputKernel {
             PixelPath::Linear(kernel) => kernel.workspace_bytes(),
             PixelPath::Depthwise(kernel) => kernel.workspace_bytes(),
             PixelPath::FewPixels(kernel) => kernel.workspace_bytes(),
+            PixelPath::Planar(kernel) => kernel.workspace_bytes(),
             PixelPath::Winograd(kernel) => kernel.workspace_bytes(),
             PixelPath::Dense(kernel) => kernel.workspace_bytes(),
         }
@@ -240,6 +259,7 @@ impl Conv2dGradInputKernel {
             PixelPath::Linear(kernel) => kernel.run(pool, dy, w, columns, dx, workspace),
             PixelPath::Depthwise(kernel) => kernel.run(pool, dy, w, columns, dx, workspace),
             PixelPath::FewPixels(kernel) => kernel.run(pool, dy, w, columns, dx, workspace),
+            PixelPath::Planar(kernel) => kernel.run(pool, dy, w, columns, dx, workspace),
             PixelPath::Winograd(kernel) => kernel.run(pool, Source::Plain(dy), w, columns, Dest::Plain(dx), workspace),
             PixelPath::Dense(kernel) => kernel.run(pool, Source::Plain(dy), w, columns, Dest::Plain(dx), workspace),
         }
@@ -261,11 +281,16 @@ impl Conv2dGradWeightKernel {
             let op = op::LinearGradWeight { bias: op.bias };
             WeightPath::Linear(LinearGradWeightKernel::new(&op, linear, level, threads))
         } else if shape.is_depthwise(conv) {
-            WeightPath::Depthwise(DepthwiseGradWeight::new(conv, &shape, level, threads))
+            match shape.is_narrow(level).then(|| PlanarGradWeight::new(conv, &shape, level, threads)).flatten() {
+                Some(planar) => WeightPath::Planar(Box::new(planar)),
+                None => WeightPath::Depthwise(DepthwiseGradWeight::new(conv, &shape, level, threads)),
+            }
         } else if let Some(kernel) = FewPixelsGradWeight::new(conv, &shape, level, FEW_PIXELS) {
             WeightPath::FewPixels(kernel)
         } else if let Some(kernel) = WinogradGradWeight::new(conv, &shape, level, threads) {
             WeightPath::Winograd(kernel)
+        } else if let Some(kernel) = PlanarGradWeight::new(conv, &shape, level, threads) {
+            WeightPath::Planar(Box::new(kernel))
         } else if let Some(kernel) = FewPixelsGradWeight::new(conv, &shape, level, SOME_PIXELS) {
             WeightPath::FewPixels(kernel)
         } else {
@@ -281,6 +306,7 @@ impl Conv2dGradWeightKernel {
             WeightPath::Linear(kernel) => kernel.workspace_bytes(),
             WeightPath::Depthwise(kernel) => kernel.workspace_bytes(),
             WeightPath::FewPixels(kernel) => kernel.workspace_bytes(),
+            WeightPath::Planar(kernel) => kernel.workspace_bytes(),
             WeightPath::Winograd(kernel) => kernel.workspace_bytes(),
             WeightPath::Dense(kernel) => kernel.workspace_bytes(),
         }
@@ -306,6 +332,7 @@ impl Conv2dGradWeightKernel {
             WeightPath::Linear(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
             WeightPath::Depthwise(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
             WeightPath::FewPixels(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
+            WeightPath::Planar(kernel) => kernel.run(pool, x, dy, dw, db, workspace),
             WeightPath::Winograd(kernel) => kernel.run(pool, x, Source::Plain(dy), dw, db, workspace),
             WeightPath::Dense(kernel) => kernel.run(pool, x, Source::Plain(dy), dw, db, workspace),
         }

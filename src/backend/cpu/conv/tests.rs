@@ -70,6 +70,7 @@ fn winograd_cases() -> Vec<(Conv2d, ConvShape)> {
         (conv(one, [1, 1, 1, 1], one, 1), shape(3, [9, 12], 25, [3, 3], 33)),
         (conv(one, [0, 2, 1, 0], one, 1), shape(2, [16, 15], 40, [3, 3], 24)),
         (conv(one, [2, 2, 2, 2], one, 1), shape(60, [1, 2], 26, [3, 3], 28)),
+        (conv(one, [1, 1, 1, 1], one, 1), shape(5, [11, 10], 34, [3, 3], 33)),
     ]
 }
 
@@ -104,10 +105,32 @@ fn few_pixels_cases() -> Vec<(Conv2d, ConvShape)> {
     ]
 }
 
+/// Channels that fill vectors badly: planes whose rows begin at vectors or not, strips, groups that are worked on together or
+/// not, the end of the source within a square, both strides with odd sides, a kernel of one pixel, more channels than a tile.
+fn planar_cases() -> Vec<(Conv2d, ConvShape)> {
+    let (one, same) = ([1, 1], [1, 1, 1, 1]);
+    vec![
+        (conv(one, same, one, 1), shape(3, [28, 28], 3, [3, 3], 3)),
+        (conv(one, same, one, 1), shape(2, [32, 33], 2, [3, 3], 1)),
+        (conv(one, [2, 1, 0, 2], one, 1), shape(2, [9, 40], 4, [3, 3], 4)),
+        (conv(one, [2, 2, 2, 2], one, 1), shape(2, [40, 25], 5, [5, 5], 3)),
+        (conv(one, [2, 4, 4, 2], [2, 2], 1), shape(1, [23, 17], 6, [3, 3], 5)),
+        (conv(one, same, one, 32), shape(2, [14, 14], 128, [3, 3], 128)),
+        (conv(one, same, one, 3), shape(2, [15, 30], 21, [3, 3], 6)),
+        (conv(one, same, one, 5), shape(2, [40, 13], 10, [3, 3], 15)),
+        (conv([2, 2], same, one, 1), shape(3, [27, 28], 3, [3, 3], 3)),
+        (conv([2, 2], same, one, 16), shape(2, [28, 29], 64, [3, 3], 64)),
+        (conv([2, 2], [2, 2, 3, 1], one, 1), shape(1, [35, 30], 5, [5, 4], 4)),
+        (conv([2, 2], [0; 4], one, 1), shape(2, [31, 34], 3, [2, 3], 4)),
+        (conv(one, same, one, 3), shape(3, [28, 27], 3, [3, 3], 3)),
+        (conv(one, same, one, 1), shape(1, [30, 31], 40, [3, 3], 9)),
+    ]
+}
+
 /// Every case, and how much larger than that of a plain sum the rounding error may be: a transformed tile holds sums
 /// of up to 4 × 4 pixels, which cancel again in the end.
 fn all_cases() -> impl Iterator<Item = (Conv2d, ConvShape, f64)> {
-    let plain = cases().into_iter().chain(drawn_cases()).chain(few_pixels_cases());
+    let plain = cases().into_iter().chain(drawn_cases()).chain(few_pixels_cases()).chain(planar_cases());
     let plain = plain.chain(weight_by_pixels_cases()).map(|(op, s)| (op, s, 1.0));
     plain.chain(winograd_cases().into_iter().map(|(op, s)| (op, s, 8.0)))
 }
@@ -151,6 +174,37 @@ fn few_pixels_are_chosen_by_shape() {
         let few = few.contains(&case);
         let small = error > 1.0 && s.input.iter().product::<usize>() <= FEW_PIXELS[1];
         assert_eq!(chosen, [few, few, few || small || by_weight_only.contains(&case)], "{case:?}");
+    }
+}
+
+#[test]
+fn planes_are_chosen_by_shape() {
+    for level in SimdLevel::supported().filter(|level| level.lanes() >= 8) {
+        let chosen = |op: &Conv2d, s: ConvShape| {
+            let forward = Conv2dKernel::new(op, s, level, 1);
+            let by_weight = op::Conv2dGradWeight { conv: op.clone(), kernel: s.kernel, bias: true };
+            let by_weight = Conv2dGradWeightKernel::new(&by_weight, s, level, 1);
+            let by_input = op::Conv2dGradInput { conv: op.clone(), input: s.input, after: op::GradAfter::default() };
+            let by_input = Conv2dGradInputKernel::new(&by_input, s, level, 1);
+            [
+                matches!(forward.path, PixelPath::Planar(_)),
+                matches!(by_input.path, PixelPath::Planar(_)),
+                matches!(by_weight.path, WeightPath::Planar(_)),
+            ]
+        };
+        // Tiles of few registers are for the fewest channels only.
+        let most = if level == SimdLevel::Avx512 { usize::MAX } else { 3 };
+        let few = |op: &Conv2d, s: ConvShape| s.channels.max(s.outputs) / op.groups <= most;
+        let cases = planar_cases().into_iter().filter(|(op, s)| few(op, *s) && (most > 3 || op.stride == [1, 1]));
+        for (op, s) in cases {
+            assert_eq!(chosen(&op, s), [true, op.stride == [1, 1], true], "{level} {op:?} {s:?}");
+        }
+        // Whole vectors of channels; and a first layer with them, whose gradient by the input has three.
+        let (one, same) = ([1, 1], [1, 1, 1, 1]);
+        let whole = shape(16, [28, 28], 16, [3, 3], 16);
+        assert_eq!(chosen(&conv(one, same, one, 1), whole), [false; 3], "{level}");
+        let first = ConvShape { channels: 3, ..whole };
+        assert_eq!(chosen(&conv(one, same, one, 1), first), [false, true, false], "{level}");
     }
 }
 

@@ -79,6 +79,7 @@ macro_rules! wrap {
 impl Simd for Avx2 {
     type V = __m256;
     type M = __m256;
+    type P = __m256i;
     const LANES: usize = 8;
     const REGISTERS: usize = 16;
     const LEVEL: SimdLevel = SimdLevel::Avx2;
@@ -124,21 +125,26 @@ impl Simd for Avx2 {
         }
     }
     #[inline(always)]
-    unsafe fn transpose(self, from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+    unsafe fn transpose_part(
+        self,
+        [_, columns]: [usize; 2],
+        from: *const f32,
+        from_step: usize,
+        to: *mut f32,
+        to_step: usize,
+    ) {
         // SAFETY: the caller's promise of 8 rows on both sides.
         unsafe {
-            // Halves of rows first: vector `2 i + h` has columns `4 h ..` of rows i and 4 + i, so that all that follows
-            // stays within halves of a vector.
-            let mut v = [_mm256_setzero_ps(); 8];
-            for i in 0..4 {
-                for h in 0..2 {
+            // Halves of rows: vector i has columns `4 h ..` of rows i and 4 + i, so that all that follows stays within
+            // halves of a vector.
+            for h in 0..columns.div_ceil(4) {
+                let mut v = [_mm256_setzero_ps(); 4];
+                for i in 0..4 {
                     let at = |r: usize| _mm_loadu_ps(from.add((4 * r + i) * from_step + 4 * h));
-                    v[2 * i + h] = _mm256_set_m128(at(1), at(0));
+                    v[i] = _mm256_set_m128(at(1), at(0));
                 }
-            }
-            for h in 0..2 {
-                let (a, b) = (_mm256_unpacklo_ps(v[h], v[2 + h]), _mm256_unpackhi_ps(v[h], v[2 + h]));
-                let (c, d) = (_mm256_unpacklo_ps(v[4 + h], v[6 + h]), _mm256_unpackhi_ps(v[4 + h], v[6 + h]));
+                let (a, b) = (_mm256_unpacklo_ps(v[0], v[1]), _mm256_unpackhi_ps(v[0], v[1]));
+                let (c, d) = (_mm256_unpacklo_ps(v[2], v[3]), _mm256_unpackhi_ps(v[2], v[3]));
                 let to = to.add(4 * h * to_step);
                 _mm256_storeu_ps(to, _mm256_shuffle_ps::<0x44>(a, c));
                 _mm256_storeu_ps(to.add(to_step), _mm256_shuffle_ps::<0xee>(a, c));
@@ -172,6 +178,25 @@ impl Simd for Avx2 {
         gt_or_nan(a, b) = _mm256_or_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a, b), _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a));
         eq(a, b) = _mm256_cmp_ps::<_CMP_EQ_OQ>(a, b);
         select(m, a, b) = _mm256_blendv_ps(b, a, m);
+    }
+    #[inline(always)]
+    unsafe fn picks(self, p: *const u32) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_loadu_si256(p.cast()) }
+    }
+    #[inline(always)]
+    fn pick(self, picks: __m256i, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` exists only where the machine has AVX2 and FMA.
+        unsafe {
+            // Permutations look at the lower three bits; the fourth, moved to the sign, tells the vector.
+            let (a, b) = (_mm256_permutevar8x32_ps(a, picks), _mm256_permutevar8x32_ps(b, picks));
+            _mm256_blendv_ps(a, b, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(picks)))
+        }
+    }
+    #[inline(always)]
+    fn permute(self, picks: __m256i, a: __m256) -> __m256 {
+        // SAFETY: as above.
+        unsafe { _mm256_permutevar8x32_ps(a, picks) }
     }
     #[inline(always)]
     fn first(self, v: __m256, n: usize) -> __m256 {

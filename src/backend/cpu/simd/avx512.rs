@@ -32,6 +32,64 @@ fn first(n: usize) -> __mmask16 {
     if n >= 16 { !0 } else { (1 << n) - 1 }
 }
 
+/// Transposes 16 rows of `4 Q` floats.
+///
+/// # Safety
+/// The rows on both sides are valid, and the machine has AVX-512.
+#[inline(always)]
+unsafe fn transpose<const Q: usize>(from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        // Quarters of rows first: vector `[i][q]` has columns `4 q ..` of rows i, 4 + i, 8 + i and 12 + i, so that all that
+        // follows stays within quarters of a vector.
+        let mut v = [[_mm512_setzero_ps(); Q]; 4];
+        for i in 0..4 {
+            for q in 0..Q {
+                let at = |r: usize| _mm_loadu_ps(from.add((4 * r + i) * from_step + 4 * q));
+                let low = _mm256_set_m128(at(1), at(0));
+                let high = _mm256_set_m128(at(3), at(2));
+                v[i][q] = _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high);
+            }
+        }
+        for q in 0..Q {
+            let (a, b) = (_mm512_unpacklo_ps(v[0][q], v[1][q]), _mm512_unpackhi_ps(v[0][q], v[1][q]));
+            let (c, d) = (_mm512_unpacklo_ps(v[2][q], v[3][q]), _mm512_unpackhi_ps(v[2][q], v[3][q]));
+            let to = to.add(4 * q * to_step);
+            _mm512_storeu_ps(to, _mm512_shuffle_ps::<0x44>(a, c));
+            _mm512_storeu_ps(to.add(to_step), _mm512_shuffle_ps::<0xee>(a, c));
+            _mm512_storeu_ps(to.add(2 * to_step), _mm512_shuffle_ps::<0x44>(b, d));
+            _mm512_storeu_ps(to.add(3 * to_step), _mm512_shuffle_ps::<0xee>(b, d));
+        }
+    }
+}
+
+/// Transposes 8 rows of `4 Q` floats.
+///
+/// # Safety
+/// As [`transpose`].
+#[inline(always)]
+unsafe fn half_transpose<const Q: usize>(from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut v = [[_mm256_setzero_ps(); Q]; 4];
+        for i in 0..4 {
+            for q in 0..Q {
+                let at = |r: usize| _mm_loadu_ps(from.add((4 * r + i) * from_step + 4 * q));
+                v[i][q] = _mm256_set_m128(at(1), at(0));
+            }
+        }
+        for q in 0..Q {
+            let (a, b) = (_mm256_unpacklo_ps(v[0][q], v[1][q]), _mm256_unpackhi_ps(v[0][q], v[1][q]));
+            let (c, d) = (_mm256_unpacklo_ps(v[2][q], v[3][q]), _mm256_unpackhi_ps(v[2][q], v[3][q]));
+            let to = to.add(4 * q * to_step);
+            _mm256_storeu_ps(to, _mm256_shuffle_ps::<0x44>(a, c));
+            _mm256_storeu_ps(to.add(to_step), _mm256_shuffle_ps::<0xee>(a, c));
+            _mm256_storeu_ps(to.add(2 * to_step), _mm256_shuffle_ps::<0x44>(b, d));
+            _mm256_storeu_ps(to.add(3 * to_step), _mm256_shuffle_ps::<0xee>(b, d));
+        }
+    }
+}
+
 /// Wraps intrinsics: `self` proves that the machine has them.
 macro_rules! wrap {
     ($($name:ident($($arg:ident),+) -> $out:ty = $body:expr;)*) => { $(
@@ -46,6 +104,7 @@ macro_rules! wrap {
 impl Simd for Avx512 {
     type V = __m512;
     type M = __mmask16;
+    type P = __m512i;
     const LANES: usize = 16;
     const REGISTERS: usize = 32;
     const LEVEL: SimdLevel = SimdLevel::Avx512;
@@ -87,28 +146,25 @@ impl Simd for Avx512 {
         unsafe { _mm_storeu_si128(p.cast(), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v))) }
     }
     #[inline(always)]
-    unsafe fn transpose(self, from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+    unsafe fn transpose_part(
+        self,
+        [rows, columns]: [usize; 2],
+        from: *const f32,
+        from_step: usize,
+        to: *mut f32,
+        to_step: usize,
+    ) {
         // SAFETY: the caller's promise of 16 rows on both sides.
         unsafe {
-            // Quarters of rows first: vector `4 i + q` has columns `4 q ..` of rows i, 4 + i, 8 + i and 12 + i, so that
-            // all that follows stays within quarters of a vector.
-            let mut v = [_mm512_setzero_ps(); 16];
-            for i in 0..4 {
-                for q in 0..4 {
-                    let at = |r: usize| _mm_loadu_ps(from.add((4 * r + i) * from_step + 4 * q));
-                    let low = _mm256_set_m128(at(1), at(0));
-                    let high = _mm256_set_m128(at(3), at(2));
-                    v[4 * i + q] = _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high);
-                }
-            }
-            for q in 0..4 {
-                let (a, b) = (_mm512_unpacklo_ps(v[q], v[4 + q]), _mm512_unpackhi_ps(v[q], v[4 + q]));
-                let (c, d) = (_mm512_unpacklo_ps(v[8 + q], v[12 + q]), _mm512_unpackhi_ps(v[8 + q], v[12 + q]));
-                let to = to.add(4 * q * to_step);
-                _mm512_storeu_ps(to, _mm512_shuffle_ps::<0x44>(a, c));
-                _mm512_storeu_ps(to.add(to_step), _mm512_shuffle_ps::<0xee>(a, c));
-                _mm512_storeu_ps(to.add(2 * to_step), _mm512_shuffle_ps::<0x44>(b, d));
-                _mm512_storeu_ps(to.add(3 * to_step), _mm512_shuffle_ps::<0xee>(b, d));
+            match (rows <= 8, columns.div_ceil(4)) {
+                (true, 1) => half_transpose::<1>(from, from_step, to, to_step),
+                (true, 2) => half_transpose::<2>(from, from_step, to, to_step),
+                (true, 3) => half_transpose::<3>(from, from_step, to, to_step),
+                (true, _) => half_transpose::<4>(from, from_step, to, to_step),
+                (false, 1) => transpose::<1>(from, from_step, to, to_step),
+                (false, 2) => transpose::<2>(from, from_step, to, to_step),
+                (false, 3) => transpose::<3>(from, from_step, to, to_step),
+                (false, _) => transpose::<4>(from, from_step, to, to_step),
             }
         }
     }
@@ -142,6 +198,21 @@ impl Simd for Avx512 {
     fn select(self, m: __mmask16, a: __m512, b: __m512) -> __m512 {
         // SAFETY: `self` exists only where the machine has AVX-512.
         unsafe { _mm512_mask_blend_ps(m, b, a) }
+    }
+    #[inline(always)]
+    unsafe fn picks(self, p: *const u32) -> __m512i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_loadu_si512(p.cast()) }
+    }
+    #[inline(always)]
+    fn pick(self, picks: __m512i, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` exists only where the machine has AVX-512.
+        unsafe { _mm512_permutex2var_ps(a, picks, b) }
+    }
+    #[inline(always)]
+    fn permute(self, picks: __m512i, a: __m512) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_permutexvar_ps(picks, a) }
     }
     #[inline(always)]
     fn first(self, v: __m512, n: usize) -> __m512 {

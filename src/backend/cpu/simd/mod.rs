@@ -33,6 +33,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     type V: Copy;
     /// One truth value a lane.
     type M: Copy;
+    /// Which lanes [`Simd::pick`] takes.
+    type P: Copy;
     /// Floats in a vector.
     const LANES: usize;
     /// Vector registers that the machine has: the bound of a register tile.
@@ -78,11 +80,22 @@ pub trait Simd: Copy + Send + Sync + 'static {
     unsafe fn store_bytes(self, p: *mut u8, v: Self::V);
 
     /// Transposes a square of `LANES` rows of as many floats: row by row from `from`, whose rows lie `from_step` floats
-    /// apart, to `to`, whose rows lie `to_step` apart.
+    /// apart, to `to`, whose rows lie `to_step` apart. Rows are written in order, so that of rows that overlap the later stays.
     ///
     /// # Safety
     /// All these floats are valid, and the two squares do not overlap.
-    unsafe fn transpose(self, from: *const f32, from_step: usize, to: *mut f32, to_step: usize);
+    #[inline(always)]
+    unsafe fn transpose(self, from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.transpose_part([Self::LANES; 2], from, from_step, to, to_step) };
+    }
+
+    /// The same, where no more than the first rows and columns of what is read matter, `part` of both: a smaller part of the
+    /// two sides may be read and written, down to that.
+    ///
+    /// # Safety
+    /// As [`Simd::transpose`].
+    unsafe fn transpose_part(self, part: [usize; 2], from: *const f32, from_step: usize, to: *mut f32, to_step: usize);
 
     /// `x` in every lane.
     fn splat(self, x: f32) -> Self::V;
@@ -118,6 +131,20 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn eq(self, a: Self::V, b: Self::V) -> Self::M;
     /// `m ? a : b`.
     fn select(self, m: Self::M, a: Self::V, b: Self::V) -> Self::V;
+
+    /// A choice among the lanes of two vectors: `LANES` numbers, those from `LANES` on meaning the second's.
+    ///
+    /// # Safety
+    /// `p` is valid for reading them, and they are less than `2 · LANES`.
+    unsafe fn picks(self, p: *const u32) -> Self::P;
+    /// Lane `i` is that one of `a` or `b` which the choice's number `i` tells.
+    fn pick(self, picks: Self::P, a: Self::V, b: Self::V) -> Self::V;
+
+    /// The same of one vector: the numbers count modulo `LANES`.
+    #[inline(always)]
+    fn permute(self, picks: Self::P, a: Self::V) -> Self::V {
+        self.pick(picks, a, a)
+    }
 
     /// 0 in every lane.
     #[inline(always)]

@@ -40,6 +40,8 @@ macro_rules! wrap {
 impl Simd for Neon {
     type V = float32x4_t;
     type M = uint32x4_t;
+    /// Numbers of bytes.
+    type P = uint8x16_t;
     const LANES: usize = 4;
     const REGISTERS: usize = 32;
     const LEVEL: SimdLevel = SimdLevel::Neon;
@@ -95,7 +97,7 @@ impl Simd for Neon {
         }
     }
     #[inline(always)]
-    unsafe fn transpose(self, from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+    unsafe fn transpose_part(self, _: [usize; 2], from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
         // SAFETY: the caller's promise of four rows on both sides.
         unsafe {
             let (a, b) = (vld1q_f32(from), vld1q_f32(from.add(from_step)));
@@ -135,5 +137,18 @@ impl Simd for Neon {
     fn select(self, m: uint32x4_t, a: float32x4_t, b: float32x4_t) -> float32x4_t {
         // SAFETY: `self` exists only where the machine has NEON.
         unsafe { vbslq_f32(m, a, b) }
+    }
+    #[inline(always)]
+    unsafe fn picks(self, p: *const u32) -> uint8x16_t {
+        // SAFETY: the caller's promise of four numbers below 8, whose bytes are `4 n + 0, 1, 2, 3`.
+        unsafe { vreinterpretq_u8_u32(vmlaq_n_u32(vdupq_n_u32(0x0302_0100), vld1q_u32(p), 0x0404_0404)) }
+    }
+    #[inline(always)]
+    fn pick(self, picks: uint8x16_t, a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        // SAFETY: `self` exists only where the machine has NEON.
+        unsafe {
+            let both = uint8x16x2_t(vreinterpretq_u8_f32(a), vreinterpretq_u8_f32(b));
+            vreinterpretq_f32_u8(vqtbl2q_u8(both, picks))
+        }
     }
 }

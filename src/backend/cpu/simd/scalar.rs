@@ -29,6 +29,7 @@ fn lanes<T: Copy + Default>(f: impl Fn(usize) -> T) -> [T; N] {
 impl Simd for Scalar {
     type V = [f32; N];
     type M = [bool; N];
+    type P = [u32; N];
     const LANES: usize = N;
     // A vector here is two machine registers, of which the smallest targets have 16.
     const REGISTERS: usize = 8;
@@ -68,9 +69,16 @@ impl Simd for Scalar {
         unsafe { p.cast::<[u8; N]>().write_unaligned(v.map(|x| x.to_int_unchecked::<i32>() as u8)) }
     }
     #[inline(always)]
-    unsafe fn transpose(self, from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
-        for r in 0..N {
-            for c in 0..N {
+    unsafe fn transpose_part(
+        self,
+        [rows, columns]: [usize; 2],
+        from: *const f32,
+        from_step: usize,
+        to: *mut f32,
+        to_step: usize,
+    ) {
+        for c in 0..columns {
+            for r in 0..rows {
                 // SAFETY: the caller's promise of all rows.
                 unsafe { *to.add(c * to_step + r) = *from.add(r * from_step + c) };
             }
@@ -150,5 +158,17 @@ impl Simd for Scalar {
     #[inline(always)]
     fn select(self, m: Self::M, a: Self::V, b: Self::V) -> Self::V {
         lanes(|i| if m[i] { a[i] } else { b[i] })
+    }
+    #[inline(always)]
+    unsafe fn picks(self, p: *const u32) -> Self::P {
+        // SAFETY: the caller's promise.
+        unsafe { p.cast::<Self::P>().read_unaligned() }
+    }
+    #[inline(always)]
+    fn pick(self, picks: Self::P, a: Self::V, b: Self::V) -> Self::V {
+        lanes(|i| {
+            let lane = picks[i] as usize % N;
+            if picks[i] as usize >= N { b[lane] } else { a[lane] }
+        })
     }
 }

@@ -225,6 +225,34 @@ fn lanes_are_added_by_halves() {
     SimdLevel::supported().for_each(|level| level.run(Halves));
 }
 
+struct Picks;
+
+impl Kernel for Picks {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let x: Vec<f32> = (0..2 * S::LANES).map(|i| i as f32).collect();
+        for seed in 0..50 {
+            let picks: Vec<u32> =
+                (0..S::LANES as u32).map(|i| (i * (2 * seed + 1) + seed) % (2 * S::LANES) as u32).collect();
+            // SAFETY: there are two vectors of floats, and one of numbers that are small enough.
+            let (got, one) = unsafe {
+                let (a, b, picks) = (s.load(x.as_ptr()), s.load(x.as_ptr().add(S::LANES)), s.picks(picks.as_ptr()));
+                (s.to_array(s.pick(picks, a, b)), s.to_array(s.permute(picks, b)))
+            };
+            for (i, &pick) in picks.iter().enumerate() {
+                assert_eq!(got[i], x[pick as usize], "{} {picks:?}", S::LEVEL);
+                assert_eq!(one[i], x[S::LANES + pick as usize % S::LANES], "{} {picks:?}", S::LEVEL);
+            }
+        }
+    }
+}
+
+#[test]
+fn lanes_are_picked_from_two_vectors() {
+    SimdLevel::supported().for_each(|level| level.run(Picks));
+}
+
 #[test]
 fn unknown_levels_are_refused() {
     for level in SimdLevel::supported() {

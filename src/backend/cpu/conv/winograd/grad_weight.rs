@@ -5,7 +5,7 @@
 
 use super::pooled;
 use super::transforms::{Input, kernel_adjoint, store_output_grad};
-use super::{ELEMENTS, Grid};
+use super::{ELEMENTS, Grid, tail};
 use crate::backend::cpu::conv::pooled::Source;
 use crate::backend::cpu::conv::{ConvShape, Direction, patches::TASKS};
 use crate::backend::cpu::gemm::sums::AddRows;
@@ -160,8 +160,22 @@ impl WinogradGradWeight {
     /// Adds the sixteen products: `sums [element][input][output] += Σ_tiles input[tile][input] · output[tile][output]`.
     fn multiply(&self, count: usize, input: &[f32], output: &[f32], accumulate: bool, sums: &mut [f32]) {
         let (width, step) = (self.tiles.columns(), self.step());
+        let whole = tail::start(self.grid.to, width);
+        if whole < self.grid.to {
+            let columns = whole..self.grid.to;
+            self.tiles.level.run(tail::Outer {
+                grid: &self.grid,
+                count,
+                input,
+                output,
+                columns,
+                step,
+                accumulate,
+                sums,
+            });
+        }
         for element in 0..ELEMENTS {
-            for n in (0..self.grid.to).step_by(width) {
+            for n in (0..whole).step_by(width) {
                 let c = sums[element * self.grid.from * step + n..].as_mut_ptr();
                 for_each_tile(self.grid.from, self.tiles.rows, |start, rows| {
                     let tile = Tile {

@@ -10,6 +10,7 @@
 mod grad_weight;
 mod pixels;
 mod pooled;
+mod tail;
 mod transforms;
 
 pub use grad_weight::WinogradGradWeight;

@@ -2,7 +2,7 @@
 
 use super::pooled;
 use super::transforms::{Input, kernel_transform, output_tile};
-use super::{ELEMENTS, Grid};
+use super::{ELEMENTS, Grid, tail};
 use crate::backend::cpu::conv::pooled::{Dest, DestParts, Source, bounds};
 use crate::backend::cpu::conv::{ConvShape, Direction};
 use crate::backend::cpu::gemm::tile::{Epilogue, ONE_RUN, PerColumn, Tile, Tiles, for_each_tile, is_fused};
@@ -132,6 +132,18 @@ impl Winograd {
     /// The sixteen products: `output [element][tile][column] = input [element][tile][from] · weights [element][from][column]`.
     fn multiply(&self, count: usize, input: &[f32], weights: &[f32], panel: usize, output: &mut [f32]) {
         let width = self.tiles.columns();
+        if panel * width >= tail::start(self.grid.to, width) {
+            let step = self.grid.from * width;
+            return self.tiles.level.run(tail::Dots {
+                grid: &self.grid,
+                count,
+                input,
+                weights: (&weights[panel * ELEMENTS * step..], step),
+                columns: self.grid.to - panel * width,
+                width,
+                output,
+            });
+        }
         for element in 0..ELEMENTS {
             let c = output[element * self.grid.element_floats(width)..].as_mut_ptr();
             for_each_tile(count, self.tiles.rows, |start, rows| {
@@ -156,7 +168,7 @@ impl Winograd {
     }
 }
 
-/// Transforms a panel of the weights to `[panel][element][from][columns]`.
+/// Transforms a panel of the weights to `[panel][element][from][columns]`, or for [`tail::Dots`].
 struct Weights<'a> {
     kernel: &'a Winograd,
     w: &'a [f32],
@@ -172,6 +184,12 @@ impl Kernel for Weights<'_> {
         let k = self.kernel;
         let width = k.tiles.columns();
         let columns = (k.grid.to - self.panel * width).min(width);
+        let is_tail = self.panel * width >= tail::start(k.grid.to, width);
+        let (row, first) = (tail::row(k.grid.from, S::LANES), self.panel * ELEMENTS * k.grid.from * width);
+        if is_tail {
+            // SAFETY: a panel belongs to one task.
+            unsafe { self.packed.part(first..first + ELEMENTS * k.grid.from * width) }.fill(0.0);
+        }
         for c in 0..k.grid.from {
             let mut taps = [[0.0f32; 2 * crate::backend::cpu::simd::MAX_LANES]; 9];
             for (tap, row) in taps.iter_mut().enumerate() {
@@ -195,10 +213,17 @@ impl Kernel for Weights<'_> {
                             half[i][j] = column[i];
                         }
                     }
-                    for (i, row) in half.into_iter().enumerate() {
-                        for (j, x) in kernel_transform(s, row).into_iter().enumerate() {
-                            let at = ((self.panel * ELEMENTS + i * 4 + j) * k.grid.from + c) * width + v;
-                            s.store(self.packed.as_ptr().add(at), x);
+                    for (i, half_row) in half.into_iter().enumerate() {
+                        for (j, x) in kernel_transform(s, half_row).into_iter().enumerate() {
+                            let element = first + (i * 4 + j) * k.grid.from * width;
+                            if !is_tail {
+                                s.store(self.packed.as_ptr().add(element + c * width + v), x);
+                                continue;
+                            }
+                            for (n, x) in s.to_array(x).into_iter().enumerate().take(columns.saturating_sub(v)) {
+                                let at = (v + n) * row + tail::place(c, k.grid.from, S::LANES);
+                                *self.packed.as_ptr().add(element + at) = x;
+                            }
                         }
                     }
                 }

@@ -2,7 +2,7 @@
 //! that it is pooled in registers, and its gradient is spread over the tile as it is read.
 
 use super::pixels::Place;
-use super::transforms::{output_tile, store_input, store_output_grad};
+use super::transforms::{output_tile, store_input, store_output_grad, vector_start};
 use super::{ELEMENTS, Grid};
 use crate::backend::cpu::conv::pooled::PooledGrad;
 use crate::backend::cpu::gemm::round_up;
@@ -100,7 +100,7 @@ impl Kernel for Input<'_> {
         assert!(
             dy.len() >= k.images * height * width * k.from && index.len() == dy.len() && self.zeros.len() >= k.from
         );
-        assert!(self.input.len() >= ELEMENTS * element && self.tiles.len() <= k.block);
+        assert!(self.input.len() >= ELEMENTS * element && self.tiles.len() <= k.block && k.from >= S::LANES);
         let mut to = self.input.as_mut_ptr();
         let mut places = k.places(self.tiles.start);
         // The bytes of zeros are zeros.
@@ -119,9 +119,8 @@ impl Kernel for Input<'_> {
                     }
                 }
             }
-            let mut c = 0;
-            while c < k.from {
-                let n = (k.from - c).min(S::LANES);
+            for c in (0..k.from).step_by(S::LANES) {
+                let c = vector_start(s, c, k.from);
                 let mut windows = [(s.zero(), s.zero()); 9];
                 for j in 0..3 {
                     let x = (column + j).wrapping_sub(1);
@@ -132,25 +131,12 @@ impl Kernel for Input<'_> {
                         let (dy, at) = rows[i];
                         let (dy, at) = (dy.wrapping_add(x * k.from + c), at.wrapping_add(x * k.from + c));
                         // SAFETY: a window has `from` channels.
-                        windows[i * 3 + j] = unsafe {
-                            if n == S::LANES {
-                                (s.load(dy), s.load_bytes(at))
-                            } else {
-                                (s.load_part(dy, n), u8::get(s, std::slice::from_raw_parts(at, n)))
-                            }
-                        };
+                        windows[i * 3 + j] = unsafe { (s.load(dy), s.load_bytes(at)) };
                     }
                 }
                 let tile = spread(s, windows);
                 // SAFETY: the transformed tiles have room for `from` channels.
-                unsafe {
-                    if n == S::LANES {
-                        store_input::<S, true>(s, tile, to.add(c), element, n);
-                    } else {
-                        store_input::<S, false>(s, tile, to.add(c), element, n);
-                    }
-                }
-                c += S::LANES;
+                unsafe { store_input(s, tile, to.add(c), element) };
             }
             to = to.wrapping_add(k.from);
         }

@@ -39,13 +39,13 @@ pub fn kernel_adjoint<S: Simd>(s: S, u: [S::V; 4]) -> [S::V; 3] {
     [s.add(u[0], sum), s.mul(half, s.sub(u[1], u[2])), s.add(sum, u[3])]
 }
 
-/// `Bᵀ d B`, element by element `step` floats apart: whole vectors, or `n` lanes of each.
+/// `Bᵀ d B`, element by element `step` floats apart.
 ///
 /// # Safety
 /// `to` has room for them.
 #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
 #[inline(always)]
-pub unsafe fn store_input<S: Simd, const WHOLE: bool>(s: S, d: [[S::V; 4]; 4], to: *mut f32, step: usize, n: usize) {
+pub unsafe fn store_input<S: Simd>(s: S, d: [[S::V; 4]; 4], to: *mut f32, step: usize) {
     let mut half = [[s.zero(); 4]; 4];
     for j in 0..4 {
         let column = input_transform(s, [d[0][j], d[1][j], d[2][j], d[3][j]]);
@@ -57,14 +57,7 @@ pub unsafe fn store_input<S: Simd, const WHOLE: bool>(s: S, d: [[S::V; 4]; 4], t
         let row = input_transform(s, half[i]);
         for j in 0..4 {
             // SAFETY: the caller's promise.
-            unsafe {
-                let to = to.add((i * 4 + j) * step);
-                if WHOLE {
-                    s.store(to, row[j]);
-                } else {
-                    s.store_part(to, row[j], n);
-                }
-            }
+            unsafe { s.store(to.add((i * 4 + j) * step), row[j]) };
         }
     }
 }
@@ -108,6 +101,13 @@ pub unsafe fn store_output_grad<S: Simd>(s: S, [a, b, c, d]: [S::V; 4], to: *mut
     }
 }
 
+/// Where the vector of channels that would begin at `c` of `n` begins: the last repeats channels of the one before, as there
+/// are more than a vector of them.
+#[inline(always)]
+pub fn vector_start<S: Simd>(_: S, c: usize, n: usize) -> usize {
+    c.min(n - S::LANES)
+}
+
 /// Transforms input tiles to `[element][tile][from]`.
 pub struct Input<'a> {
     /// Where the tiles lie.
@@ -131,6 +131,7 @@ impl Kernel for Input<'_> {
         let [height, width] = k.source;
         assert!(self.source.len() >= k.images * height * width * k.from && self.zeros.len() >= width * k.from);
         assert!(self.input.len() >= ELEMENTS * k.element_floats(k.from) && self.tiles.len() <= k.block);
+        assert!(k.from >= S::LANES);
         let (line, element) = (width * k.from, k.element_floats(k.from));
         let mut to = self.input.as_mut_ptr();
         let mut places = k.places(self.tiles.start);
@@ -160,24 +161,15 @@ impl Kernel for Input<'_> {
                     *column = if first.wrapping_add(j) < width { *column } else { usize::MAX };
                 }
             }
-            let mut c = 0;
             // SAFETY: a pixel has `from` channels, and the transformed tiles room for as many.
             unsafe {
-                while c < k.from {
-                    let n = (k.from - c).min(S::LANES);
-                    let to = to.add(c);
-                    match (inside, n == S::LANES) {
-                        (true, true) => store_input::<S, true>(s, load_inside(s, at, k.from, c), to, element, n),
-                        (_, true) => {
-                            let tile = load_beside::<S, true>(s, at, columns, c, n);
-                            store_input::<S, true>(s, tile, to, element, n);
-                        }
-                        _ => {
-                            let tile = load_beside::<S, false>(s, at, columns, c, n);
-                            store_input::<S, false>(s, tile, to, element, n);
-                        }
+                for c in (0..k.from).step_by(S::LANES) {
+                    let c = vector_start(s, c, k.from);
+                    if inside {
+                        store_input(s, load_inside(s, at, k.from, c), to.add(c), element);
+                    } else {
+                        store_input(s, load_beside(s, at, columns, c), to.add(c), element);
                     }
-                    c += S::LANES;
                 }
                 to = to.add(k.from);
             }
@@ -202,19 +194,13 @@ unsafe fn load_inside<S: Simd>(s: S, rows: [*const f32; 4], step: usize, c: usiz
     tile
 }
 
-/// The same, where columns may lie beside the image: those of `usize::MAX` are 0. Of the channels the first `n` lanes.
+/// The same, where columns may lie beside the image: those of `usize::MAX` are 0.
 ///
 /// # Safety
 /// The other pixels have these channels.
 #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
 #[inline(always)]
-unsafe fn load_beside<S: Simd, const WHOLE: bool>(
-    s: S,
-    rows: [*const f32; 4],
-    columns: [usize; 4],
-    c: usize,
-    n: usize,
-) -> [[S::V; 4]; 4] {
+unsafe fn load_beside<S: Simd>(s: S, rows: [*const f32; 4], columns: [usize; 4], c: usize) -> [[S::V; 4]; 4] {
     let mut tile = [[s.zero(); 4]; 4];
     for j in 0..4 {
         if columns[j] == usize::MAX {
@@ -223,7 +209,7 @@ unsafe fn load_beside<S: Simd, const WHOLE: bool>(
         for i in 0..4 {
             let from = rows[i].wrapping_add(columns[j] + c);
             // SAFETY: the caller's promise.
-            tile[i][j] = unsafe { if WHOLE { s.load(from) } else { s.load_part(from, n) } };
+            tile[i][j] = unsafe { s.load(from) };
         }
     }
     tile

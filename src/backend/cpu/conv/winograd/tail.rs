@@ -1,0 +1,156 @@
+//! Products for the few channels beyond whole vectors, whose tiles would compute as much as for a whole vector of them:
+//! vectors run over the other side's channels instead.
+
+use super::transforms::vector_start;
+use super::{ELEMENTS, Grid};
+use crate::backend::cpu::simd::{Kernel, MAX_LANES, Simd};
+use std::ops::Range;
+
+/// Channels up to which this is the faster way.
+const MOST: usize = 2;
+
+/// Vectors whose sums stay in registers.
+const VECTORS: usize = 4;
+
+/// The first of the channels written that are left to this module, of `channels` in tiles of `width`: all of the last tile.
+pub fn start(channels: usize, width: usize) -> usize {
+    let whole = channels / width * width;
+    if whole > 0 && channels - whole <= MOST { whole } else { channels }
+}
+
+/// Where weight `c` of `from` lies in a row of whole vectors, of which the last repeats channels, with weights of 0.
+pub fn place(c: usize, from: usize, lanes: usize) -> usize {
+    let last = (from - 1) / lanes * lanes;
+    if c < last { c } else { last + c + lanes - from }
+}
+
+/// Floats of such a row.
+pub fn row(from: usize, lanes: usize) -> usize {
+    from.next_multiple_of(lanes)
+}
+
+/// `output[element][tile][column] = Σ_from input[element][tile][from] · weights[element][column][from]`
+pub struct Dots<'a> {
+    /// Where the tiles lie.
+    pub grid: &'a Grid,
+    /// How many there are.
+    pub count: usize,
+    /// Transformed tiles.
+    pub input: &'a [f32],
+    /// Transformed weights: rows as [`place`] tells, and floats from element to element.
+    pub weights: (&'a [f32], usize),
+    /// Columns, and floats from tile to tile.
+    pub columns: usize,
+    /// See `columns`.
+    pub width: usize,
+    /// The products.
+    pub output: &'a mut [f32],
+}
+
+impl Kernel for Dots<'_> {
+    type Output = ();
+    #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let from = self.grid.from;
+        let (input, output) = (self.grid.element_floats(from), self.grid.element_floats(self.width));
+        let row = row(from, S::LANES);
+        assert!(self.input.len() >= ELEMENTS * input && self.output.len() >= ELEMENTS * output && from >= S::LANES);
+        assert!(self.count > 0 && self.count <= self.grid.block && self.columns <= self.width);
+        for (element, column) in (0..ELEMENTS).flat_map(|e| (0..self.columns).map(move |c| (e, c))) {
+            let weights = &self.weights.0[element * self.weights.1 + column * row..][..row];
+            for first in (0..self.count).step_by(S::LANES) {
+                // SAFETY: as asserted, the tiles are there; those beyond the last repeat it, and are not stored.
+                unsafe {
+                    let mut tiles = [self.input.as_ptr(); MAX_LANES];
+                    for t in 0..S::LANES {
+                        tiles[t] = tiles[t].add(element * input + (first + t).min(self.count - 1) * from);
+                    }
+                    let mut acc = [s.zero(); MAX_LANES];
+                    for c in (0..from).step_by(S::LANES) {
+                        let w = s.load(weights.as_ptr().add(c));
+                        let c = vector_start(s, c, from);
+                        for t in 0..S::LANES {
+                            acc[t] = s.fma(s.load(tiles[t].add(c)), w, acc[t]);
+                        }
+                    }
+                    let (mut lanes, mut sums) = ([0.0; MAX_LANES * MAX_LANES], [0.0; MAX_LANES * MAX_LANES]);
+                    for t in 0..S::LANES {
+                        s.store(lanes.as_mut_ptr().add(t * S::LANES), acc[t]);
+                    }
+                    s.transpose(lanes.as_ptr(), S::LANES, sums.as_mut_ptr(), S::LANES);
+                    let mut total = s.zero();
+                    for lane in 0..S::LANES {
+                        total = s.add(total, s.load(sums.as_ptr().add(lane * S::LANES)));
+                    }
+                    let total = s.to_array(total);
+                    for t in 0..(self.count - first).min(S::LANES) {
+                        self.output[element * output + (first + t) * self.width + column] = total[t];
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `sums[element][from][column] (+)= Σ_tiles input[element][tile][from] · output[element][tile][column]`
+pub struct Outer<'a> {
+    /// Where the tiles lie.
+    pub grid: &'a Grid,
+    /// How many there are.
+    pub count: usize,
+    /// Transformed tiles of the input.
+    pub input: &'a [f32],
+    /// Transformed tiles of the output's gradient.
+    pub output: &'a [f32],
+    /// Columns.
+    pub columns: Range<usize>,
+    /// Floats from row to row of `output` and `sums`.
+    pub step: usize,
+    /// Adds to the sums.
+    pub accumulate: bool,
+    /// The sums.
+    pub sums: &'a mut [f32],
+}
+
+impl Kernel for Outer<'_> {
+    type Output = ();
+    #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let (from, step) = (self.grid.from, self.step);
+        let (input, output) = (self.grid.element_floats(from), self.grid.element_floats(step));
+        assert!(self.input.len() >= ELEMENTS * input && self.output.len() >= ELEMENTS * output && from >= S::LANES);
+        assert!(self.count <= self.grid.block && self.columns.end <= step);
+        for (element, column) in (0..ELEMENTS).flat_map(|e| self.columns.clone().map(move |c| (e, c))) {
+            for first in (0..from).step_by(VECTORS * S::LANES) {
+                // Vectors beyond the last repeat it, and are not stored.
+                let mut starts = [0; VECTORS];
+                for v in 0..VECTORS {
+                    starts[v] = vector_start(s, first + v * S::LANES, from);
+                }
+                let mut acc = [s.zero(); VECTORS];
+                // SAFETY: as asserted, the tiles are there.
+                unsafe {
+                    let mut a = self.input.as_ptr().add(element * input);
+                    let mut b = self.output.as_ptr().add(element * output + column);
+                    for _ in 0..self.count {
+                        let dy = s.splat(*b);
+                        for v in 0..VECTORS {
+                            acc[v] = s.fma(s.load(a.add(starts[v])), dy, acc[v]);
+                        }
+                        (a, b) = (a.wrapping_add(from), b.wrapping_add(step));
+                    }
+                }
+                for v in 0..VECTORS {
+                    let lanes = s.to_array(acc[v]);
+                    // The last vector's first channels are those of the one before.
+                    for c in first + v * S::LANES..from.min(first + (v + 1) * S::LANES) {
+                        let sum = &mut self.sums[(element * from + c) * step + column];
+                        *sum = lanes[c - starts[v]] + if self.accumulate { *sum } else { 0.0 };
+                    }
+                }
+            }
+        }
+    }
+}
