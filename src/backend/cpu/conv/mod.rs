@@ -289,10 +289,10 @@ impl Conv2dGradWeightKernel {
             WeightPath::FewPixels(kernel)
         } else if let Some(kernel) = WinogradGradWeight::new(conv, &shape, level, threads) {
             WeightPath::Winograd(kernel)
-        } else if let Some(kernel) = PlanarGradWeight::new(conv, &shape, level, threads) {
-            WeightPath::Planar(Box::new(kernel))
         } else if let Some(kernel) = FewPixelsGradWeight::new(conv, &shape, level, SOME_PIXELS) {
             WeightPath::FewPixels(kernel)
+        } else if let Some(kernel) = PlanarGradWeight::new(conv, &shape, level, threads) {
+            WeightPath::Planar(Box::new(kernel))
         } else {
             WeightPath::Dense(DenseGradWeight::new(conv, &shape, level, threads))
         };
