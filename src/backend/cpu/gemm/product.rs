@@ -11,7 +11,7 @@
 use super::dots::{Dots, most_rows};
 use super::pack::{Columns, Copy2d, CopyColumns, CopyRows, PackTransposed, Panel};
 use super::sums::AddRows;
-use super::tile::{Epilogue, ONE_RUN, PerColumn, Tile, Tiles, is_fused, tile_rows, tiles_in};
+use super::tile::{Epilogue, MAX_ROWS, ONE_RUN, PerColumn, Tile, Tiles, is_fused, tile_rows, tiles_in};
 use super::{ALIGN, round_up, workspace_floats};
 use crate::backend::cpu::simd::SimdLevel;
 use crate::backend::cpu::threads::{Parts, Pool, chunks};
@@ -90,15 +90,17 @@ enum CopyA {
     No,
     /// They lie along memory, but so far apart that the cache maps them to the same few sets: each tile's are copied.
     Rows,
-    /// Its columns lie along memory, each on a page of its own: each tile's are copied side by side.
+    /// Its columns lie along memory, as far apart as that, and a tile takes a part of a cache line of each: each tile's
+    /// are copied side by side. A tile as high as a line reads them where they lie, which takes less than the copy.
     Columns,
 }
 
 impl CopyA {
-    fn of(spec: &ProductSpec) -> CopyA {
-        if spec.a[1] == 1 && (spec.a[0] * 4).is_multiple_of(2048) && spec.m > 1 {
+    fn of(spec: &ProductSpec, tile_rows: usize) -> CopyA {
+        let same_sets = |step: usize| (step * 4).is_multiple_of(2048);
+        if spec.a[1] == 1 && same_sets(spec.a[0]) && spec.m > 1 {
             CopyA::Rows
-        } else if spec.a[0] == 1 && spec.a[1] * 4 >= 2048 {
+        } else if spec.a[0] == 1 && same_sets(spec.a[1]) && spec.k > 1 && tile_rows < MAX_ROWS {
             CopyA::Columns
         } else {
             CopyA::No
@@ -130,7 +132,7 @@ impl Product {
         let panel_blocks = panels.min(wanted.div_ceil(row_blocks));
         let highest = spec.m.div_ceil(row_blocks);
         let rows = |step: usize| (0..highest).map(|r| (r * step) as u32).collect();
-        let copy_a = CopyA::of(&spec);
+        let copy_a = CopyA::of(&spec, tiles.rows);
         let a_step = match copy_a {
             CopyA::No => spec.a[0],
             CopyA::Rows => COPIED_STEP,

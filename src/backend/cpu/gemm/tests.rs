@@ -94,6 +94,10 @@ fn few_rows_are_scalar_products() {
 
 #[test]
 fn distant_rows_and_columns_are_copied() {
-    check(ProductSpec { m: 133, n: 70, k: 261, a: [1, 520], b: [70, 1], c: 70, act: None }, false);
+    for step in [512, 520] {
+        check(ProductSpec { m: 133, n: 70, k: 261, a: [1, step], b: [70, 1], c: 70, act: None }, false);
+    }
+    // Several cache blocks of the sum, and columns without gaps.
+    check(ProductSpec { m: 512, n: 40, k: 650, a: [1, 512], b: [40, 1], c: 40, act: None }, false);
     check(ProductSpec { m: 40, n: 40, k: 300, a: [512, 1], b: [1, 300], c: 40, act: Some(Activation::Relu6) }, false);
 }

@@ -17,6 +17,9 @@ use std::ops::Range;
 /// the sums are then ready for the next addition long before it comes (2 units × 4 cycles < 28).
 pub const MAX_ROWS: usize = 14;
 
+/// Floats in a cache line.
+const LINE: usize = super::ALIGN / 4;
+
 /// Vectors in a tile's row.
 pub const VECTORS: usize = 2;
 
@@ -223,25 +226,10 @@ impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
             }
             let mut acc = [[s.zero(); NV]; R];
             for run in t.runs {
-                let mut rows = [t.a; R];
-                for r in 0..R {
-                    rows[r] = t.a.wrapping_add(*t.a_rows.get_unchecked(r) as usize + run.a as usize);
-                }
-                let mut b = t.b.wrapping_add(run.b as usize * t.b_step);
-                let mut at = 0;
-                for _ in 0..t.run_len {
-                    let mut bv = [s.zero(); NV];
-                    for v in 0..NV {
-                        bv[v] = s.load(b.add(v * S::LANES));
-                    }
-                    for r in 0..R {
-                        let av = s.splat(*rows[r].add(at));
-                        for v in 0..NV {
-                            acc[r][v] = s.fma(av, bv[v], acc[r][v]);
-                        }
-                    }
-                    at += t.a_step;
-                    b = b.wrapping_add(t.b_step);
+                if t.a_step < LINE {
+                    Self::stretch::<S, false>(s, t, run, &mut acc);
+                } else {
+                    Self::stretch::<S, true>(s, t, run, &mut acc);
                 }
             }
             let last = t.n - (NV - 1) * S::LANES;
@@ -293,6 +281,44 @@ impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
                     let x = s.min(high, s.max(low, s.add(acc[r][NV - 1], bias[NV - 1])));
                     s.store_part(t.c_at(r, (NV - 1) * S::LANES), x, last);
                 });
+            }
+        }
+    }
+}
+
+impl<const R: usize, const NV: usize> TileRoutine<R, NV> {
+    /// Adds a stretch of the sum. With `AHEAD`, for elements of a row that lie in different cache lines, each step asks
+    /// for the line behind the last row's, where the next tile's rows are.
+    ///
+    /// # Safety
+    /// As for the tile.
+    #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
+    #[inline(always)]
+    unsafe fn stretch<S: Simd, const AHEAD: bool>(s: S, t: &Tile, run: &Run, acc: &mut [[S::V; NV]; R]) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut rows = [t.a; R];
+            for r in 0..R {
+                rows[r] = t.a.wrapping_add(*t.a_rows.get_unchecked(r) as usize + run.a as usize);
+            }
+            let mut b = t.b.wrapping_add(run.b as usize * t.b_step);
+            let mut at = 0;
+            for _ in 0..t.run_len {
+                let mut bv = [s.zero(); NV];
+                for v in 0..NV {
+                    bv[v] = s.load(b.add(v * S::LANES));
+                }
+                for r in 0..R {
+                    let av = s.splat(*rows[r].add(at));
+                    for v in 0..NV {
+                        acc[r][v] = s.fma(av, bv[v], acc[r][v]);
+                    }
+                }
+                if AHEAD {
+                    s.prefetch(rows[R - 1].wrapping_add(at + LINE));
+                }
+                at += t.a_step;
+                b = b.wrapping_add(t.b_step);
             }
         }
     }

@@ -130,6 +130,11 @@ impl Simd for Avx512 {
         unsafe { _mm512_mask_storeu_ps(p, first(n), v) }
     }
     #[inline(always)]
+    fn prefetch(self, p: *const f32) {
+        // SAFETY: a hint, which reads nothing that the program could see.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
+    }
+    #[inline(always)]
     fn prefetch_write(self, p: *const f32) {
         // SAFETY: a hint, which reads nothing that the program could see. The intrinsic needs a feature of its own to become
         // this instruction, which machines without it take for none.

@@ -67,6 +67,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// there is no such instruction.
     #[inline(always)]
     fn prefetch_write(self, _: *const f32) {}
+    /// The same of a line to be read.
+    #[inline(always)]
+    fn prefetch(self, _: *const f32) {}
 
     /// Loads `LANES` bytes from any address, as floats.
     ///

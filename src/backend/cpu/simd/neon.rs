@@ -75,6 +75,11 @@ impl Simd for Neon {
         }
     }
     #[inline(always)]
+    fn prefetch(self, p: *const f32) {
+        // SAFETY: a hint, which reads nothing that the program could see.
+        unsafe { std::arch::asm!("prfm pldl1keep, [{}]", in(reg) p, options(nostack, preserves_flags, readonly)) }
+    }
+    #[inline(always)]
     fn prefetch_write(self, p: *const f32) {
         // SAFETY: a hint, which reads nothing that the program could see.
         unsafe { std::arch::asm!("prfm pstl1keep, [{}]", in(reg) p, options(nostack, preserves_flags, readonly)) }
