@@ -179,7 +179,10 @@ fn only_some_passes_can_be_left_out() {
     for command in ["train c.toml", "eval c.toml", "predict c.toml x.png", "check c.toml", "bench c.toml"] {
         for name in ["grad", "update", "precision", "pol"] {
             let told = place.fails(&format!("{command} --without {name}"), 2);
-            assert!(told.contains(name) && told.contains("reorder, simplify, fold, pool, residual, fuse, chain, advance"), "{told}");
+            assert!(
+                told.contains(name) && told.contains("reorder, simplify, fold, pool, residual, fuse, chain, advance"),
+                "{told}"
+            );
         }
     }
     place.fails("bench matmul --without pool", 2);
