@@ -237,6 +237,15 @@ impl Graph {
         Ok(self.add(op, inputs)?[0])
     }
 
+    /// For every value the one whose memory it is: itself, or what it is another shape of.
+    pub fn roots(&self) -> Vec<ValueId> {
+        let mut root: Vec<ValueId> = (0..self.values.len() as u32).map(ValueId).collect();
+        for node in self.nodes.iter().filter(|n| n.op.rules().is_alias()) {
+            root[node.outputs[0].index()] = root[node.inputs[0].index()];
+        }
+        root
+    }
+
     /// The path of the layer that `node` came from.
     pub fn origin(&self, node: &Node) -> &str {
         &self.origins[node.origin as usize]

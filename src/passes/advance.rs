@@ -12,8 +12,8 @@ const TOGETHER: usize = 1 << 16;
 /// likewise. An update that needs the norm of all gradients stays where it is. Run it last: it keeps to the order in
 /// which the other operations are.
 pub fn advance(graph: &mut Graph, kernels: Kernels) {
+    let root = graph.roots();
     let nodes = std::mem::take(&mut graph.nodes);
-    let root = roots(graph, &nodes);
     let moves: Vec<bool> = nodes.iter().map(|n| can_move(&n.op, kernels)).collect();
     // Where to go on behind the last node so far that touches a value, or what lies in the same memory.
     let mut touched = vec![0; graph.values.len()];
@@ -46,15 +46,6 @@ pub fn advance(graph: &mut Graph, kernels: Kernels) {
             graph.nodes.push(nodes[at].clone());
         }
     }
-}
-
-/// The variable, input or temporary whose memory each value is: follows operations that only give it another shape.
-fn roots(graph: &Graph, nodes: &[Node]) -> Vec<ValueId> {
-    let mut root: Vec<ValueId> = (0..graph.values.len() as u32).map(ValueId).collect();
-    for node in nodes.iter().filter(|n| n.op.rules().is_alias()) {
-        root[node.outputs[0].index()] = root[node.inputs[0].index()];
-    }
-    root
 }
 
 fn can_move(op: &Op, kernels: Kernels) -> bool {

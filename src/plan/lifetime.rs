@@ -34,17 +34,6 @@ pub struct Lifetimes {
     pub buffers: Vec<Buffer>,
 }
 
-/// The variable or input whose memory `value` is, or the temporary that it aliases: follows reshapes.
-fn roots(graph: &Graph) -> Vec<ValueId> {
-    let mut root: Vec<ValueId> = (0..graph.values.len() as u32).map(ValueId).collect();
-    for node in &graph.nodes {
-        if node.op.rules().is_alias() {
-            root[node.outputs[0].index()] = root[node.inputs[0].index()];
-        }
-    }
-    root
-}
-
 /// True if the values of `graph` behind `value` are memory that the plan may give to something else afterwards.
 fn is_temporary(graph: &Graph, value: ValueId) -> bool {
     matches!(graph.value(value).role, Role::Temporary | Role::Output)
@@ -52,13 +41,13 @@ fn is_temporary(graph: &Graph, value: ValueId) -> bool {
 
 /// For values that are reshapes of variables or inputs: the value whose place they take.
 pub fn borrowed(graph: &Graph) -> Vec<Option<ValueId>> {
-    let root = roots(graph);
+    let root = graph.roots();
     root.iter().enumerate().map(|(i, r)| (r.index() != i && !is_temporary(graph, *r)).then_some(*r)).collect()
 }
 
 /// Computes the buffers of `graph`.
 pub fn lifetimes(graph: &Graph) -> Lifetimes {
-    let root = roots(graph);
+    let root = graph.roots();
     // The last node that touches each root; results that the host reads live to the end.
     let mut last = vec![0usize; graph.values.len()];
     for (at, node) in graph.nodes.iter().enumerate() {

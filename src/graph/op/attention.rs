@@ -5,7 +5,8 @@ use crate::graph::{DType, Shape};
 
 /// `torch.nn.functional.scaled_dot_product_attention` of each head by itself. Operands: `qkv [N, L, 3E]`, in each row the
 /// query, the key and the value, E floats each; head `h` of the `heads` has the floats `h·d .. (h+1)·d` of all three, where
-/// `d = E / heads`; and the random key ([`crate::graph::Input::Random`]) if there is `dropout`. Outputs: `y [N, L, E]`, of the type of `qkv`, and `lse [N, heads, L]` (`F32`).
+/// `d = E / heads`; and the random key ([`crate::graph::Input::Random`]) if there is `dropout`. Outputs: `y [N, L, E]`, of
+/// the type of `qkv`, and `lse [N, heads, L]` (`F32`).
 ///
 /// With the scores `s_ij = q_i · k_j / √d`, of which `causal` leaves out those with `j > i`:
 /// `lse_i = ln Σ_j exp(s_ij)` and `y_i = Σ_j exp(s_ij − lse_i) · v_j`. `lse` is all that the gradient needs to make the

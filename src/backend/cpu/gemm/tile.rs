@@ -36,7 +36,7 @@ pub struct Run {
 pub const ONE_RUN: &[Run] = &[Run { a: 0, b: 0 }];
 
 /// What is done to a finished sum before it is stored: it is scaled, a bias and what lies at its place in another matrix
-/// are added, and the result is kept within bounds.
+/// are added, it is cleared where a third one says so, and the result is kept within bounds.
 #[derive(Debug, Clone, Copy)]
 pub struct Epilogue {
     /// `n` floats to multiply by, or null.

@@ -1,5 +1,5 @@
-//! Convolutions of stride 1, and of stride 2 but for their gradients by the input, whose vectors run over pixels, for channels that fill vectors badly: few of them, or few in a
-//! group, or a few more than whole vectors hold.
+//! Convolutions of stride 1, and of stride 2 but for their gradients by the input, whose vectors run over pixels, for
+//! channels that fill vectors badly: few of them, or few in a group, or a few more than whole vectors hold.
 //!
 //! A task turns a strip of an image into planes, one for each channel. A plane is a single line of floats, row after row
 //! with the zeros of the padding between them, so that a position of the kernel is an offset into the line that is the same
