@@ -46,12 +46,13 @@ pub(super) struct Progress {
     bar: Option<ProgressBar>,
     terminal: bool,
     files: Vec<String>,
+    failures: Vec<String>,
 }
 
 impl Progress {
     /// Nothing shown yet.
     pub(super) fn new() -> Self {
-        Progress { bar: None, terminal: std::io::stderr().is_terminal(), files: Vec::new() }
+        Progress { bar: None, terminal: std::io::stderr().is_terminal(), files: Vec::new(), failures: Vec::new() }
     }
 
     /// Shows an event.
@@ -60,12 +61,7 @@ impl Progress {
             Event::Present { file } => self.files.push(file.to_string()),
             Event::Started { file, url, done, total } => {
                 if self.terminal {
-                    let style =
-                        ProgressStyle::with_template("{prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
-                    let bar = ProgressBar::new(total).with_prefix(file.to_string());
-                    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-                    bar.set_position(done);
-                    self.bar = Some(bar);
+                    self.start(file, done, total);
                 } else {
                     say(&format!("downloading {url}"));
                 }
@@ -77,13 +73,37 @@ impl Progress {
             }
             Event::Failed { url, reason, .. } => {
                 self.clear();
-                say(&format!("{url}: {reason}"));
+                self.failures.push(format!("{url}: {reason}"));
             }
             Event::Finished { file } => {
                 self.clear();
+                // The failures that another mirror made up for; otherwise the error tells them.
+                for failure in self.failures.drain(..) {
+                    say(&failure);
+                }
                 self.files.push(file.to_string());
             }
+            Event::Unpacking { file, done, total } => match &self.bar {
+                Some(bar) => bar.set_position(done),
+                None if self.terminal => self.start(&format!("unpacking {file}"), done, total),
+                None if done == 0 => say(&format!("unpacking {file}")),
+                None => {}
+            },
+            Event::Unpacked { .. } => self.clear(),
+            Event::Note { text } => {
+                self.clear();
+                say(&format!("note: {text}"));
+            }
         }
+    }
+
+    /// A bar on a terminal.
+    fn start(&mut self, what: &str, done: u64, total: u64) {
+        let style = ProgressStyle::with_template("{prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
+        let bar = ProgressBar::new(total).with_prefix(what.to_string());
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_position(done);
+        self.bar = Some(bar);
     }
 
     fn clear(&mut self) {

@@ -5,7 +5,7 @@ use crate::config::values::ValidationSplit;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::synthetic::{SyntheticOptions, Task};
 use crate::data::tensors::TensorsOptions;
-use crate::data::{self, DataSpec, HoldOut, Missing, Source, Split, Transform, fetch};
+use crate::data::{self, DataSpec, Fingerprint, HoldOut, Missing, Source, Split, Transform, fetch};
 use anyhow::{Context, Result};
 
 /// The data layer's source for a `[data]` section, and what to do if its files are not there.
@@ -15,10 +15,11 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
         mirrors: d.mirrors.clone().unwrap_or_default(),
         fallback_digits: d.fallback == Some(Fallback::Digits),
     };
+    let at = |d: &Download| data::Files { root: d.root.clone(), verify: d.verify };
     match &experiment.data.source {
-        Written::Mnist(d) => (Source::Mnist(d.root.clone()), files(d)),
-        Written::FashionMnist(d) => (Source::FashionMnist(d.root.clone()), files(d)),
-        Written::Cifar10(d) => (Source::Cifar10(d.root.clone()), files(d)),
+        Written::Mnist(d) => (Source::Mnist(at(d)), files(d)),
+        Written::FashionMnist(d) => (Source::FashionMnist(at(d)), files(d)),
+        Written::Cifar10(d) => (Source::Cifar10(at(d)), files(d)),
         Written::Digits(_) => (Source::Digits, Missing::default()),
         Written::Tensors(t) => {
             (Source::Tensors(TensorsOptions { path: t.path.clone(), num_classes: None }), Missing::default())
@@ -81,6 +82,8 @@ pub struct Samples {
     pub test: Split,
     /// Something that the user must be told: the samples are not what was asked for.
     pub note: Option<String>,
+    /// Tells the source's samples from any others.
+    pub fingerprint: Fingerprint,
 }
 
 /// Reads the samples, downloading them or falling back as the section says.
@@ -104,7 +107,7 @@ pub fn load(experiment: &Experiment, progress: &mut dyn FnMut(fetch::Event)) -> 
     let train = loading.limit.map_or(train.clone(), |n| train.limit(n));
     let val = loading.limit_val.map_or(val.clone(), |n| val.limit(n));
     let spec = DataSpec { train: Some(train.len()), val: Some(val.len()), ..set.spec };
-    Ok(Samples { spec, train, val, test: set.val, note: set.note })
+    Ok(Samples { spec, train, val, test: set.val, note: set.note, fingerprint: set.fingerprint })
 }
 
 /// The transforms that the loader applies to training samples (`train`) or to all others.
