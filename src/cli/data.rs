@@ -3,9 +3,7 @@
 use super::args::OutputArgs;
 use super::failure::Failure;
 use crate::data::fetch::{self, Event, Known};
-use crate::train::report::say;
-use indicatif::{ProgressBar, ProgressStyle};
-use std::io::IsTerminal;
+use crate::terminal::{Bar, can_redraw, say};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -43,8 +41,7 @@ fn default_root(set: Known) -> &'static str {
 
 /// Shows a download: a bar on a terminal, a line for each file elsewhere.
 pub(super) struct Progress {
-    bar: Option<ProgressBar>,
-    terminal: bool,
+    bar: Option<Bar>,
     files: Vec<String>,
     failures: Vec<String>,
 }
@@ -52,7 +49,7 @@ pub(super) struct Progress {
 impl Progress {
     /// Nothing shown yet.
     pub(super) fn new() -> Self {
-        Progress { bar: None, terminal: std::io::stderr().is_terminal(), files: Vec::new(), failures: Vec::new() }
+        Progress { bar: None, files: Vec::new(), failures: Vec::new() }
     }
 
     /// Shows an event.
@@ -60,55 +57,44 @@ impl Progress {
         match event {
             Event::Present { file } => self.files.push(file.to_string()),
             Event::Started { file, url, done, total } => {
-                if self.terminal {
-                    self.start(file, done, total);
-                } else {
+                self.bar = Bar::of_bytes(file, total, done);
+                if !can_redraw() {
                     say(&format!("downloading {url}"));
                 }
             }
             Event::Progress { done, .. } => {
                 if let Some(bar) = &self.bar {
-                    bar.set_position(done);
+                    bar.set(done);
                 }
             }
             Event::Failed { url, reason, .. } => {
-                self.clear();
+                self.bar = None;
                 self.failures.push(format!("{url}: {reason}"));
             }
             Event::Finished { file } => {
-                self.clear();
+                self.bar = None;
                 // The failures that another mirror made up for; otherwise the error tells them.
                 for failure in self.failures.drain(..) {
                     say(&failure);
                 }
                 self.files.push(file.to_string());
             }
-            Event::Unpacking { file, done, total } => match &self.bar {
-                Some(bar) => bar.set_position(done),
-                None if self.terminal => self.start(&format!("unpacking {file}"), done, total),
-                None if done == 0 => say(&format!("unpacking {file}")),
-                None => {}
-            },
-            Event::Unpacked { .. } => self.clear(),
+            Event::Unpacking { file, done: 0, total } => {
+                self.bar = Bar::of_bytes(&format!("unpacking {file}"), total, 0);
+                if !can_redraw() {
+                    say(&format!("unpacking {file}"));
+                }
+            }
+            Event::Unpacking { done, .. } => {
+                if let Some(bar) = &self.bar {
+                    bar.set(done);
+                }
+            }
+            Event::Unpacked { .. } => self.bar = None,
             Event::Note { text } => {
-                self.clear();
+                self.bar = None;
                 say(&format!("note: {text}"));
             }
-        }
-    }
-
-    /// A bar on a terminal.
-    fn start(&mut self, what: &str, done: u64, total: u64) {
-        let style = ProgressStyle::with_template("{prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
-        let bar = ProgressBar::new(total).with_prefix(what.to_string());
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        bar.set_position(done);
-        self.bar = Some(bar);
-    }
-
-    fn clear(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
         }
     }
 }
