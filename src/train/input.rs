@@ -1,6 +1,7 @@
 //! The samples of an experiment: from the `[data]` section to splits in memory.
 
 use crate::config::sections::{self as cfg, Download, Fallback, Source as Written};
+use crate::config::paths::shown;
 use crate::config::values::ValidationSplit;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::synthetic::{SyntheticOptions, Task};
@@ -16,12 +17,13 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
         fallback_digits: d.fallback == Some(Fallback::Digits),
     };
     match &experiment.data.source {
-        Written::Mnist(d) => (Source::Mnist(d.root.clone()), files(d)),
-        Written::FashionMnist(d) => (Source::FashionMnist(d.root.clone()), files(d)),
-        Written::Cifar10(d) => (Source::Cifar10(d.root.clone()), files(d)),
+        // Messages name the paths that go in here.
+        Written::Mnist(d) => (Source::Mnist(shown(&d.root)), files(d)),
+        Written::FashionMnist(d) => (Source::FashionMnist(shown(&d.root)), files(d)),
+        Written::Cifar10(d) => (Source::Cifar10(shown(&d.root)), files(d)),
         Written::Digits(_) => (Source::Digits, Missing::default()),
         Written::Tensors(t) => {
-            (Source::Tensors(TensorsOptions { path: t.path.clone(), num_classes: None }), Missing::default())
+            (Source::Tensors(TensorsOptions { path: shown(&t.path), num_classes: None }), Missing::default())
         }
         Written::Synthetic(s) => {
             let task = match (s.classes, s.targets) {
