@@ -3,12 +3,12 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use super::Loaded;
 use super::diagnostics::{Diagnostic, SourceId, SourceKind, Sources, Span};
 use super::overrides::Override;
-use super::paths::absolute;
 use super::part::{Part, shorten, unknown_key};
+use super::paths::absolute;
 use super::sink::Sink;
-use super::Loaded;
 use super::tree::{self, Entry, Node, Table, Value};
 
 /// A configuration is text that somebody wrote.

@@ -26,8 +26,8 @@ pub mod values;
 
 use std::path::Path;
 
-use files::Files;
 use diagnostics::SourceKind;
+use files::Files;
 use tree::Table;
 
 pub use diagnostics::{Diagnostic, Severity, SourceId, Sources, Span};
@@ -68,10 +68,14 @@ impl std::error::Error for Failure {}
 /// # Errors
 /// Everything that is wrong in itself. Only a file that is not there has an error without a place.
 pub fn load(path: &Path, sets: &[String]) -> Result<Loaded, Failure> {
-    let name = path.file_stem().map_or_else(|| "config".into(), |stem| stem.to_string_lossy().into_owned());
     let mut files = Files::default();
     let read = files.read(path);
-    finish(&name, files, read, sets)
+    finish(&name_of(path), files, read, sets)
+}
+
+/// The name of an experiment whose configuration is the file at `path`.
+pub fn name_of(path: &Path) -> String {
+    path.file_stem().map_or_else(|| "config".into(), |stem| stem.to_string_lossy().into_owned())
 }
 
 /// Reads a configuration from text, such as a checkpoint carries. Paths in it are taken from the current directory.
