@@ -44,12 +44,13 @@ pub(super) struct Progress {
     bar: Option<Bar>,
     files: Vec<String>,
     failures: Vec<String>,
+    said: String,
 }
 
 impl Progress {
     /// Nothing shown yet.
     pub(super) fn new() -> Self {
-        Progress { bar: None, files: Vec::new(), failures: Vec::new() }
+        Progress { bar: None, files: Vec::new(), failures: Vec::new(), said: String::new() }
     }
 
     /// Shows an event.
@@ -58,8 +59,10 @@ impl Progress {
             Event::Present { file } => self.files.push(file.to_string()),
             Event::Started { file, url, done, total } => {
                 self.bar = Bar::of_bytes(file, total, done);
-                if !can_redraw() {
+                // Once, however often the connection breaks.
+                if !can_redraw() && self.said != url {
                     say(&format!("downloading {url}"));
+                    self.said = url.to_string();
                 }
             }
             Event::Progress { done, .. } => {

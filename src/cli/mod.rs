@@ -12,10 +12,11 @@ mod failure;
 mod memory;
 mod model;
 mod predict;
+mod samples;
 mod train;
 
-use args::{Cli, Command, DataCommand};
 use crate::terminal;
+use args::{Cli, Command, DataCommand};
 use clap::{CommandFactory, FromArgMatches};
 use failure::Failure;
 use std::ffi::OsString;
