@@ -14,7 +14,7 @@ const IMPORTS: [(&str, &[&str]); 11] = [
     ("backend", &["graph", "plan", "random"]),
     ("passes", &["graph"]),
     ("checkpoint", &["graph"]),
-    ("data", &["backend", "graph", "plan", "random"]),
+    ("data", &["backend", "graph", "plan", "random", "terminal"]),
     ("build", &["config", "data", "graph", "random"]),
     ("train", &["backend", "build", "checkpoint", "config", "data", "graph", "passes", "plan", "random", "terminal"]),
 ];

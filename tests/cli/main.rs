@@ -2,12 +2,16 @@
 
 mod bench;
 mod commands;
+mod completions;
 mod configs;
 mod data;
 mod determinism;
+mod escapes;
 mod failures;
 mod not_finite;
 mod predict;
+#[cfg(target_os = "linux")]
+mod pty;
 mod real_data;
 mod resume;
 mod resume_changes;
