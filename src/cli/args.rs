@@ -1,9 +1,14 @@
 //! The command line, as typed.
 
+use crate::config::sections::Source;
+use crate::config::tagged::Tagged;
+use crate::data::fetch::Known;
 use crate::passes::{Pass, PassOptions};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
+use clap::{Arg, Args, Parser, Subcommand, ValueEnum, ValueHint};
+use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 /// Trains standard neural networks from a TOML file.
 #[derive(Debug, Parser)]
@@ -47,10 +52,10 @@ pub enum Command {
 #[derive(Debug, Clone, Default, Args)]
 pub struct Overrides {
     /// Replace a value of the configuration, as in `--set train.epochs=5` (repeatable)
-    #[arg(long = "set", value_name = "KEY=VALUE")]
+    #[arg(long = "set", value_name = "KEY=VALUE", value_hint = ValueHint::Other, value_parser = Suggest::settings(), hide_possible_values = true)]
     pub set: Vec<String>,
     /// Device to run on, instead of the configuration's: auto, cpu, cuda, cuda:N
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", value_parser = Suggest::devices(), hide_possible_values = true)]
     pub device: Option<String>,
 }
 
@@ -95,6 +100,55 @@ fn optional_pass() -> impl TypedValueParser<Value = Pass> {
     PossibleValuesParser::new(Pass::OPTIONAL.map(Pass::name)).try_map(|name| Pass::parse(&name).ok_or("no such pass"))
 }
 
+/// Takes any text, and knows what shells may complete it to. Whether it means something is said by who uses it.
+#[derive(Debug, Clone)]
+struct Suggest(Vec<&'static str>);
+
+impl Suggest {
+    fn of(words: impl IntoIterator<Item = &'static str>) -> Self {
+        Suggest(words.into_iter().collect())
+    }
+
+    /// Devices. There may be more GPUs.
+    fn devices() -> Self {
+        Suggest::of(["auto", "cpu", "cuda", "cuda:0", "cuda:1", "cuda:2", "cuda:3"])
+    }
+
+    /// Sets that can be downloaded.
+    fn sets() -> Self {
+        Suggest::of(Known::ALL.map(Known::name))
+    }
+
+    /// Stages of the graph: as it is built, and after each pass.
+    fn stages() -> Self {
+        Suggest::of(std::iter::once("forward").chain(Pass::ALL.map(Pass::name)))
+    }
+
+    /// Settings that are often made on the command line.
+    fn settings() -> Self {
+        static SETTINGS: LazyLock<Vec<String>> = LazyLock::new(|| {
+            let sources = Source::TYPES.iter().map(|source| format!("data.source={source}"));
+            let keys =
+                ["data.root", "data.batch_size", "data.limit", "model.weights", "optimizer.lr", "precision", "seed"];
+            let keys = keys.iter().chain(&["train.epochs", "train.max_steps"]).map(|key| format!("{key}="));
+            sources.chain(keys).collect()
+        });
+        Suggest::of(SETTINGS.iter().map(String::as_str))
+    }
+}
+
+impl TypedValueParser for Suggest {
+    type Value = String;
+
+    fn parse_ref(&self, cmd: &clap::Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(cmd, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.iter().map(|word| PossibleValue::new(*word))))
+    }
+}
+
 /// How results are printed.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct OutputArgs {
@@ -107,6 +161,7 @@ pub struct OutputArgs {
 #[derive(Debug, Args)]
 pub struct TrainArgs {
     /// The configuration (TOML)
+    #[arg(value_hint = ValueHint::FilePath)]
     pub config: PathBuf,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -115,10 +170,10 @@ pub struct TrainArgs {
     #[allow(missing_docs)]
     pub passes: Passes,
     /// The run's folder [default: runs/NAME/NUMBER]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
     /// Continue a run: from this checkpoint, or from the newest whole one in the run's folder
-    #[arg(long, value_name = "CHECKPOINT", num_args = 0..=1, conflicts_with = "force")]
+    #[arg(long, value_name = "CHECKPOINT", value_hint = ValueHint::FilePath, num_args = 0..=1, conflicts_with = "force")]
     pub resume: Option<Option<PathBuf>>,
     /// Start anew in a folder that already holds a run, whose files are removed
     #[arg(long)]
@@ -138,6 +193,7 @@ pub struct TrainArgs {
 #[derive(Debug, Args)]
 pub struct EvalArgs {
     /// A checkpoint (.safetensors), or a configuration (.toml) with `[model] weights`
+    #[arg(value_hint = ValueHint::FilePath)]
     pub model: PathBuf,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -171,9 +227,10 @@ pub enum SplitName {
 #[derive(Debug, Args)]
 pub struct PredictArgs {
     /// A checkpoint (.safetensors), or a configuration (.toml) with `[model] weights`
+    #[arg(value_hint = ValueHint::FilePath)]
     pub model: PathBuf,
     /// Image files
-    #[arg(required = true)]
+    #[arg(required = true, value_hint = ValueHint::FilePath)]
     pub files: Vec<PathBuf>,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -199,6 +256,7 @@ pub struct PredictArgs {
 #[derive(Debug, Args)]
 pub struct CheckArgs {
     /// The configuration (TOML)
+    #[arg(value_hint = ValueHint::FilePath)]
     pub config: PathBuf,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -211,7 +269,7 @@ pub struct CheckArgs {
     pub print: bool,
     /// Print the graph of the training step on the device instead, as it is after this pass: forward, reorder, precision, grad,
     /// update, simplify, fold, pool, residual, fuse, chain, advance
-    #[arg(long, value_name = "PASS")]
+    #[arg(long, value_name = "PASS", value_parser = Suggest::stages(), hide_possible_values = true)]
     pub graph: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -222,6 +280,7 @@ pub struct CheckArgs {
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     /// A configuration (TOML), or the word `matmul`
+    #[arg(value_hint = ValueHint::FilePath)]
     pub what: String,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -245,7 +304,7 @@ pub struct BenchArgs {
     #[arg(long)]
     pub profile: bool,
     /// Write what was done when to FILE, for Perfetto or chrome://tracing
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub trace: Option<PathBuf>,
     /// Steps in the trace
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -259,8 +318,10 @@ pub struct BenchArgs {
 #[derive(Debug, Args)]
 pub struct ExportArgs {
     /// A checkpoint, or another file with weights (.safetensors, .pth, .pt)
+    #[arg(value_hint = ValueHint::FilePath)]
     pub checkpoint: PathBuf,
     /// The file to write; its suffix is the format (.safetensors)
+    #[arg(value_hint = ValueHint::FilePath)]
     pub out: PathBuf,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -281,12 +342,13 @@ pub enum DataCommand {
     /// Download a data set, with checksums
     Fetch {
         /// mnist, fashion_mnist or cifar10
+        #[arg(value_parser = Suggest::sets(), hide_possible_values = true)]
         source: String,
         /// Folder [default: data/mnist, data/fashion-mnist or data/cifar-10]
-        #[arg(long, value_name = "DIR")]
+        #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
         root: Option<PathBuf>,
         /// Base URL to download from, instead of the known mirrors (repeatable)
-        #[arg(long = "mirror", value_name = "URL")]
+        #[arg(long = "mirror", value_name = "URL", value_hint = ValueHint::Url)]
         mirrors: Vec<String>,
         #[command(flatten)]
         #[allow(missing_docs)]

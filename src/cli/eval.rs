@@ -4,6 +4,7 @@ use super::args::{EvalArgs, SplitName};
 use super::failure::Failure;
 use super::memory::require;
 use super::model::{build, describe_data, device, load_model};
+use crate::terminal::{figure, percent};
 use crate::train::evaluate::evaluate;
 use crate::train::input;
 use crate::train::memory::Use;
@@ -58,7 +59,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     } else {
         let list: Vec<String> = figures
             .list()
-            .map(|(n, v)| if n == "accuracy" { format!("{n} {:.2} %", 100.0 * v) } else { format!("{n} {v:.6}") })
+            .map(|(n, v)| format!("{n} {}", if n == "accuracy" { percent(v) } else { figure(v, 6, 12) }))
             .collect();
         super::print(&format!("{name}, {} samples: {}", super::thousands(split.len() as u64), list.join(", ")))?;
     }

@@ -14,8 +14,8 @@ mod model;
 mod predict;
 mod train;
 
-use args::{Cli, Command, DataCommand};
 use crate::terminal;
+use args::{Cli, Command, DataCommand};
 use clap::{CommandFactory, FromArgMatches};
 use failure::Failure;
 use std::ffi::OsString;

@@ -8,6 +8,7 @@ use crate::backend::Backend;
 use crate::checkpoint::{self, Checkpoint};
 use crate::config::sections::Metric;
 use crate::config::{self, Loaded};
+use crate::terminal::figure;
 use crate::train::device::{Selected, Wanted, select};
 use crate::train::folder::{Folder, file};
 use crate::train::input::{self, Samples};
@@ -172,8 +173,11 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let step = run.state.step;
     match outcome {
         Outcome::Finished => {
-            let best =
-                run.state.best.as_ref().map_or(String::new(), |b| format!("; best {} {:.5}", b.monitor, b.value));
+            let best = run
+                .state
+                .best
+                .as_ref()
+                .map_or(String::new(), |b| format!("; best {} {}", b.monitor, figure(b.value, 5, 12)));
             let s = if step == 1 { "" } else { "s" };
             run.reporter.info(&format!("done: {step} step{s}{best}; the run is in `{place}`"));
         }
