@@ -12,6 +12,10 @@ const OPTIONAL_SUFFIX: &str = ".num_batches_tracked";
 /// them leaves them.
 pub(super) const GRAD_SCALER: [&str; 2] = ["grad_scaler.scale", "grad_scaler.growth_tracker"];
 
+/// What wrappers put before all names of a model: `torch.compile`, `DataParallel`, and modules that hold a model.
+const WRAPPERS: [(&str, &str); 3] =
+    [("_orig_mod.", "`torch.compile`"), ("module.", "`DataParallel`"), ("model.", "a module around the model")];
+
 /// How the tensors of a file and those of a model differ.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mismatch {
@@ -24,6 +28,27 @@ pub struct Mismatch {
 }
 
 impl Mismatch {
+    /// How many names differ.
+    pub fn len(&self) -> usize {
+        self.missing.len() + self.unexpected.len() + self.wrong_shape.len()
+    }
+
+    /// The tensors of the one layer that alone differs, in shape alone, if it is made for another number of classes: the
+    /// last of a model; with the file's number and the model's.
+    pub fn other_classes(&self) -> Option<(Vec<&str>, usize, usize)> {
+        let layer = |name: &str| name.rsplit_once('.').map_or(String::new(), |(layer, _)| layer.to_owned());
+        let (first, wanted, has) = self.wrong_shape.first()?;
+        let classes = (*has.first()?, *wanted.first()?);
+        let alike = |(name, wanted, has): &(String, Vec<usize>, Vec<usize>)| {
+            layer(name) == layer(first)
+                && wanted.len() == has.len()
+                && wanted[1..] == has[1..]
+                && (has[0], wanted[0]) == classes
+        };
+        let all = self.missing.is_empty() && self.unexpected.is_empty() && self.wrong_shape.iter().all(alike);
+        all.then(|| (self.wrong_shape.iter().map(|(n, _, _)| n.as_str()).collect(), classes.0, classes.1))
+    }
+
     /// True if nothing differs.
     pub fn is_empty(&self) -> bool {
         self.missing.is_empty() && self.unexpected.is_empty() && self.wrong_shape.is_empty()
@@ -39,6 +64,52 @@ pub struct Matched {
     pub defaulted: Vec<String>,
     /// What was left out; empty if `strict`.
     pub left_out: Mismatch,
+}
+
+/// Takes off what wrappers have put before all of a file's names, one within another too, as far as that makes more of
+/// them names that the model has. What was taken off, for the user to know.
+pub fn unwrap_names<'a>(
+    wanted: impl IntoIterator<Item = &'a str>,
+    tensors: &mut BTreeMap<String, Tensor>,
+) -> Option<String> {
+    let wanted: HashSet<&str> = wanted.into_iter().collect();
+    unwrap_while(tensors, &WRAPPERS, |names| names.filter(|n| wanted.contains(n)).count())
+}
+
+/// The same where no model is at hand: only what is certain not to be a layer's name, and `module.`.
+pub fn unwrap_all_names(tensors: &mut BTreeMap<String, Tensor>) -> Option<String> {
+    let total = tensors.keys().map(String::len).sum::<usize>();
+    unwrap_while(tensors, &WRAPPERS[..2], |names| total - names.map(str::len).sum::<usize>())
+}
+
+/// Takes off the wrappers with which `score` is highest, the fewest of equals.
+fn unwrap_while(
+    tensors: &mut BTreeMap<String, Tensor>,
+    wrappers: &[(&str, &str)],
+    score: impl Fn(&mut dyn Iterator<Item = &str>) -> usize,
+) -> Option<String> {
+    let first = tensors.keys().next()?.clone();
+    let all_begin = |prefix: &str| tensors.keys().all(|n| n.len() > prefix.len() && n.starts_with(prefix));
+    let (mut taken, mut by) = (0, Vec::new());
+    let mut best = (score(&mut tensors.keys().map(String::as_str)), 0, 0);
+    while let Some((prefix, wrapper)) = wrappers.iter().find(|(prefix, _)| first[taken..].starts_with(prefix)) {
+        if !all_begin(&first[..taken + prefix.len()]) {
+            break;
+        }
+        taken += prefix.len();
+        by.push(*wrapper);
+        let now = score(&mut tensors.keys().map(|n| &n[taken..]));
+        if now > best.0 {
+            best = (now, taken, by.len());
+        }
+    }
+    let (_, length, wrappers) = best;
+    if length == 0 {
+        return None;
+    }
+    let short = std::mem::take(tensors).into_iter().map(|(name, t)| (name[length..].to_owned(), t));
+    tensors.extend(short);
+    Some(format!("took `{}` off all names (saved from {})", &first[..length], by[..wrappers].join(" around ")))
 }
 
 /// Compares the names and outside shapes that a model wants with a file's tensors.
