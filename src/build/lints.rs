@@ -185,10 +185,12 @@ impl Lints<'_> {
                 Diagnostic::warning(Lint::UnusedLayer, message).at(row.span, "has no part in the model's output");
             let parameters: usize = useless.iter().map(|r| r.params).sum();
             let layers = useless.len();
-            if parameters > 0 || layers > 1 {
-                let with = if layers > 1 { format!("{layers} layers") } else { "this layer".into() };
-                warning =
-                    warning.note(format!("{with} with {parameters} parameters: they are counted, but never trained"));
+            let with = if layers > 1 { format!("{layers} layers") } else { "this layer".into() };
+            if parameters > 0 {
+                let note = format!("{with} with {parameters} parameters: they are counted, but never trained");
+                warning = warning.note(note);
+            } else if layers > 1 {
+                warning = warning.note(format!("{with} are computed for nothing"));
             }
             found.push(warning.help("take its output by `from`, or leave it out"));
         }

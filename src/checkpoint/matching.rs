@@ -39,6 +39,9 @@ impl Mismatch {
         let layer = |name: &str| name.rsplit_once('.').map_or(String::new(), |(layer, _)| layer.to_owned());
         let (first, wanted, has) = self.wrong_shape.first()?;
         let classes = (*has.first()?, *wanted.first()?);
+        if wanted == has || wanted[1..] != has[1..] {
+            return None;
+        }
         let alike = |(name, wanted, has): &(String, Vec<usize>, Vec<usize>)| {
             layer(name) == layer(first)
                 && wanted.len() == has.len()
@@ -205,6 +208,53 @@ mod tests {
         const MODEL: &[(&str, [usize; 1])] = &[("a", [2])];
         assert!(match_names(wants(MODEL), &file(&[("b", 2)]), false).is_err());
         assert!(match_names(wants(MODEL), &file(&[]), false).is_err());
+    }
+
+    #[test]
+    fn wrappers_are_taken_off_as_far_as_that_helps() {
+        let off = |names: &[&str], model: &[&str]| {
+            let mut have = file(&names.iter().map(|n| (*n, 1)).collect::<Vec<_>>());
+            let note = unwrap_names(model.iter().copied(), &mut have);
+            (have.into_keys().collect::<Vec<_>>(), note)
+        };
+        let (names, note) = off(&["_orig_mod.module.a.w", "_orig_mod.module.b"], &["a.w", "b"]);
+        assert_eq!(names, ["a.w", "b"]);
+        let note = note.unwrap();
+        assert!(
+            note.contains("`_orig_mod.module.`") && note.contains("`torch.compile` around `DataParallel`"),
+            "{note}"
+        );
+        // The model's own names, some of them or all.
+        for model in [&["model.a", "model.b"][..], &["model.a", "fc"]] {
+            assert_eq!(off(&["model.a", "model.b"], model), (vec!["model.a".into(), "model.b".into()], None));
+        }
+        assert_eq!(off(&["model.model.a"], &["model.a"]).0, ["model.a"]);
+        // Not before all of them, or nothing of it is known.
+        assert_eq!(off(&["module.a", "b"], &["a", "b"]).1, None);
+        assert_eq!(off(&["module.a"], &["c"]).1, None);
+        assert_eq!(off(&["module."], &[""]).1, None);
+        assert_eq!(off(&[], &["a"]).1, None);
+        // Without a model only what no layer is called.
+        let all = |name: &str| {
+            let mut have = file(&[(name, 1)]);
+            unwrap_all_names(&mut have);
+            have.into_keys().next().unwrap()
+        };
+        assert_eq!([all("_orig_mod.module.a"), all("model.a"), all("a.module.b")], ["a", "model.a", "a.module.b"]);
+    }
+
+    #[test]
+    fn another_number_of_classes_is_recognised() {
+        let shape = |name: &str, model: &[usize], file: &[usize]| (name.to_owned(), model.to_vec(), file.to_vec());
+        let mismatch = |wrong_shape| Mismatch { wrong_shape, ..Mismatch::default() };
+        let head = mismatch(vec![shape("fc.weight", &[10, 8], &[1000, 8]), shape("fc.bias", &[10], &[1000])]);
+        assert_eq!(head.other_classes(), Some((vec!["fc.weight", "fc.bias"], 1000, 10)));
+        let width = mismatch(vec![shape("fc.weight", &[10, 8], &[10, 9])]);
+        let two = mismatch(vec![shape("a.weight", &[10, 8], &[9, 8]), shape("b.bias", &[10], &[9])]);
+        let missing = Mismatch { missing: vec!["x".into()], ..head.clone() };
+        assert!(
+            [width, two, missing, mismatch(vec![shape("s", &[], &[])])].iter().all(|m| m.other_classes().is_none())
+        );
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod memory;
 mod model;
 mod predict;
 mod train;
+mod what;
 
 use args::{Cli, Command, DataCommand};
 use failure::Failure;

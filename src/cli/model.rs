@@ -1,13 +1,13 @@
 //! What commands are given: a configuration, or a checkpoint that carries one; and the device for it.
 
 use super::failure::{Failure, warn};
+use super::what::{expect_checkpoint, expect_configuration};
 use crate::backend::Backend;
 use crate::checkpoint::{self, Checkpoint};
 use crate::config::{self, Diagnostic, Experiment, Loaded};
 use crate::data::DataSpec;
 use crate::passes::PassOptions;
 use crate::train::device::{Selected, Wanted, select};
-use crate::train::folder::file;
 use crate::train::input;
 use crate::train::lints;
 use crate::train::precision;
@@ -31,6 +31,7 @@ pub struct Model {
 /// # Errors
 /// All mistakes in it.
 pub fn load_config(path: &Path, sets: &[String]) -> Result<Loaded, Failure> {
+    expect_configuration(path)?;
     let loaded = config::load(path, sets)?;
     warn(&loaded.sources, &loaded.warnings);
     Ok(loaded)
@@ -51,14 +52,7 @@ pub fn load_model(path: &Path, sets: &[String]) -> Result<Model, Failure> {
         }
         return Ok(Model { loaded, checkpoint: None });
     }
-    if path.is_dir() {
-        let best = path.join(file::BEST);
-        return Err(Failure::Usage(format!(
-            "`{}` is a folder\nhelp: give a checkpoint of the run, such as `{}`",
-            path.display(),
-            best.display()
-        )));
-    }
+    expect_checkpoint(path)?;
     let checkpoint = checkpoint::read(path).map_err(anyhow::Error::new)?;
     let name = format!("the configuration in {}", path.display());
     let loaded = config::load_str(&name, &checkpoint.meta.config, sets)?;

@@ -4,6 +4,7 @@ use super::args::TrainArgs;
 use super::failure::Failure;
 use super::memory::{require, resolve_batch};
 use super::model::{build_run, describe_data, load_config, read_weights};
+use super::what::expect_checkpoint;
 use crate::backend::Backend;
 use crate::checkpoint::{self, Checkpoint};
 use crate::config::{self, Loaded};
@@ -281,7 +282,10 @@ fn find_checkpoint(
 ) -> Result<(Resumed, Loaded), Failure> {
     let folder = Folder::existing(out, from, name)?;
     let (path, checkpoint) = match from {
-        Some(path) => (path.to_path_buf(), checkpoint::read(path).map_err(anyhow::Error::new)?),
+        Some(path) => {
+            expect_checkpoint(path)?;
+            (path.to_path_buf(), checkpoint::read(path).map_err(anyhow::Error::new)?)
+        }
         None => {
             let newest = checkpoint::newest_whole(&folder.path)
                 .with_context(|| format!("cannot read the folder `{}`", folder.path.display()))?;

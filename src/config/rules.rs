@@ -196,7 +196,7 @@ impl Rules<'_> {
         let section = ("optimizer.weight_decay".to_owned(), optimizer.rule.lr(), optimizer.rule.weight_decay());
         for (key, lr, decay) in [section].into_iter().chain(own).filter(|(_, lr, decay)| lr * decay >= 1.0) {
             let warning = warning(format!(
-                "`weight_decay` takes more away than there is: {lr} · {decay} of a parameter at each step"
+                "`weight_decay` leaves nothing of a parameter: a step takes {lr} · {decay} of it away"
             ));
             self.one(
                 warning.help("the learning rate times `weight_decay` must be well below 1"),

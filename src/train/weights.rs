@@ -1,6 +1,7 @@
 //! `[model] weights`: the file is read and held against the model before anything else is done, so that `check` says
 //! what `train` would.
 
+use super::folder::file;
 use super::session::Session;
 use super::state::in_state_dict;
 use crate::checkpoint::{self, Mismatch, Tensor};
@@ -32,6 +33,11 @@ pub fn read(experiment: &Experiment, vars: &Variables) -> Result<Option<Weights>
     };
     let unreadable = |e: checkpoint::CheckpointError| {
         let error = Diagnostic::error(format!("cannot take the weights in `{}`: {}", path.display(), e.reason));
+        let best = path.join(file::BEST);
+        let error = match best.is_file() {
+            true => error.help(format!("it is a run's: its best weights are in `{}`", best.display())),
+            false => error,
+        };
         at(error, "the file that `weights` names")
     };
     let checkpoint::Loaded { mut tensors, mut notes } = checkpoint::load_tensors(path).map_err(unreadable)?;
@@ -39,8 +45,11 @@ pub fn read(experiment: &Experiment, vars: &Variables) -> Result<Option<Weights>
     notes.extend(checkpoint::unwrap_names(model.iter().map(|(_, v)| v.name.as_str()), &mut tensors));
     let names = model.iter().map(|(_, v)| (v.name.as_str(), v.storage.outside.dims()));
     let strict = experiment.model.weights_strict;
-    let matched = checkpoint::match_names(names, &tensors, strict)
-        .map_err(|mismatch| at(misfit(path, &mismatch, model.len()), &label(&mismatch)))?;
+    let matched = checkpoint::match_names(names, &tensors, strict).map_err(|mismatch| {
+        let fits = |v: &Variable| tensors.get(&v.name).is_some_and(|t| t.shape == v.storage.outside.dims());
+        let fitting = model.iter().filter(|(_, v)| fits(v)).count();
+        at(misfit(path, &mismatch, fitting, model.len()), &label(&mismatch))
+    })?;
     let mut taken = Vec::with_capacity(matched.names.len());
     for (id, var) in model.iter().filter(|(_, v)| matched.names.contains(&v.name)) {
         let tensor = tensors[&var.name].cast(var.dtype).map_err(|e| {
@@ -62,8 +71,8 @@ fn label(mismatch: &Mismatch) -> String {
     }
 }
 
-/// The error for a file of which not enough fits a model of `all` parameters and buffers.
-fn misfit(path: &Path, mismatch: &Mismatch, all: usize) -> Diagnostic {
+/// The error for a file that has `fitting` of the `all` parameters and buffers of a model.
+fn misfit(path: &Path, mismatch: &Mismatch, fitting: usize, all: usize) -> Diagnostic {
     let error = Diagnostic::error(format!("the weights in `{}` do not fit the model", path.display()));
     if let Some((names, has, wanted)) = mismatch.other_classes() {
         let names: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
@@ -76,7 +85,6 @@ fn misfit(path: &Path, mismatch: &Mismatch, all: usize) -> Diagnostic {
             ))
             .help("`weights_strict = false` in `[model]` takes the rest");
     }
-    let fitting = all.saturating_sub(mismatch.missing.len() + mismatch.wrong_shape.len());
     let error = error.note(format!("{mismatch}"));
     if fitting == 0 {
         return error.help("nothing of the file fits: it is of another model, or its names begin otherwise");
