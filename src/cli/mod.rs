@@ -13,6 +13,7 @@ mod memory;
 mod model;
 mod predict;
 mod train;
+mod what;
 
 use crate::terminal;
 use args::{Cli, Command, DataCommand};

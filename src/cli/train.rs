@@ -3,10 +3,10 @@
 use super::args::TrainArgs;
 use super::failure::Failure;
 use super::memory::{require, resolve_batch};
-use super::model::{build, describe_data, load_config, load_weights};
+use super::model::{build_run, describe_data, load_config, read_weights};
+use super::what::expect_checkpoint;
 use crate::backend::Backend;
 use crate::checkpoint::{self, Checkpoint};
-use crate::config::sections::Metric;
 use crate::config::{self, Loaded};
 use crate::terminal::figure;
 use crate::train::device::{Selected, Wanted, select};
@@ -16,7 +16,7 @@ use crate::train::memory::{MemoryPlan, Use};
 use crate::train::metrics_file::{MetricsFile, note_line};
 use crate::train::pending::Pending;
 use crate::train::precision;
-use crate::train::programs::{Programs, Sizes};
+use crate::train::programs::Programs;
 use crate::train::report::{Reporter, Verbosity, say};
 use crate::train::resume::{Effect, changes};
 use crate::train::run::{Outcome, Run, eval_slots, slots};
@@ -68,7 +68,9 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         say(&note);
     }
     let experiment = &loaded.experiment;
-    let programs = build(&loaded, &described, &Sizes::of_run(experiment, &described), backend.as_ref(), &passes)?;
+    let programs = build_run(&loaded, &described, backend.as_ref(), &passes, &[])?;
+    // Before the data is read, too.
+    let weights = if found.is_some() { None } else { read_weights(&loaded, &programs)? };
     let resumed = match found {
         Some((found, old)) => {
             tell_changes(&loaded, &old, &found, &reporter)?;
@@ -84,7 +86,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     // The files may hold another number of samples than the set is known to have.
     let programs = match (samples.spec.train, samples.spec.val) == (described.train, described.val) {
         true => programs,
-        false => build(&loaded, &samples.spec, &Sizes::of_run(experiment, &samples.spec), backend.as_ref(), &passes)?,
+        false => build_run(&loaded, &samples.spec, backend.as_ref(), &passes, &programs.warnings)?,
     };
     let slots = slots(experiment) + eval_slots(experiment);
     let planned = require(&loaded, &samples.spec, &programs.plan, backend.as_ref(), Use::Training, slots, &passes)?;
@@ -93,7 +95,9 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let mut state = match &resumed {
         Some((_, path, checkpoint)) => restore(&mut session, checkpoint, path)?,
         None => {
-            load_weights(&mut session, experiment)?;
+            if let Some(weights) = weights {
+                weights.put(&mut session)?;
+            }
             RunState::default()
         }
     };
@@ -238,22 +242,6 @@ fn load_samples(loaded: &Loaded, reporter: &Reporter) -> Result<Samples, Failure
     if let Some(note) = &samples.note {
         reporter.warn(note);
     }
-    if let Some(stopping) = &loaded.experiment.train.early_stopping
-        && samples.val.is_empty()
-        && stopping.monitor != Metric::TrainLoss
-    {
-        reporter.warn(
-            "`early_stopping` has no effect: there are no samples to validate on (`validation_split` holds some out)",
-        );
-    }
-    let loading = &loaded.experiment.data.loading;
-    if loading.drop_last && samples.train.len() < loading.batch_size {
-        return Err(Failure::Usage(format!(
-            "there are {} training samples, fewer than a batch of {}, and `drop_last` leaves them all out",
-            samples.train.len(),
-            loading.batch_size
-        )));
-    }
     Ok(samples)
 }
 
@@ -298,7 +286,10 @@ fn find_checkpoint(
 ) -> Result<(Resumed, Loaded), Failure> {
     let folder = Folder::existing(out, from, name)?;
     let (path, checkpoint) = match from {
-        Some(path) => (path.to_path_buf(), checkpoint::read(path).map_err(anyhow::Error::new)?),
+        Some(path) => {
+            expect_checkpoint(path)?;
+            (path.to_path_buf(), checkpoint::read(path).map_err(anyhow::Error::new)?)
+        }
         None => {
             let newest = checkpoint::newest_whole(&folder.path)
                 .with_context(|| format!("cannot read the folder `{}`", folder.path.display()))?;

@@ -10,6 +10,7 @@ pub mod experiment;
 mod expr;
 mod files;
 pub mod layers;
+pub mod lints;
 mod model;
 mod overrides;
 pub mod part;
@@ -30,6 +31,7 @@ use tree::Table;
 
 pub use diagnostics::{Diagnostic, Severity, SourceId, Sources, Span};
 pub use experiment::{Experiment, LayerKind, LayerNode};
+pub use lints::Lint;
 pub use print::{print_with_origins, to_toml};
 
 /// A configuration that is whole and consistent in itself.
@@ -92,7 +94,10 @@ fn finish(name: &str, mut files: Files, read: Option<(SourceId, Table)>, sets: &
     let mut diagnostics = sink.into_vec();
     diagnostics::sort(&mut diagnostics);
     match loaded {
-        Some(experiment) => Ok(Loaded { experiment, sources, warnings: diagnostics }),
+        Some(experiment) => {
+            let warnings = experiment.lint.told(diagnostics);
+            Ok(Loaded { experiment, sources, warnings })
+        }
         None => Err(Failure { sources, diagnostics }),
     }
 }

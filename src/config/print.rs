@@ -9,6 +9,7 @@ use super::Loaded;
 use super::de::field_names;
 use super::experiment::{Combine, Experiment, LayerKind, LayerNode};
 use super::layers::Layer;
+use super::lints::Lints;
 use super::sections::{Checkpoint, Curve, Loading, Log, Loss, OptimizerRule, Source, Train, Warmup};
 use super::tagged::Tagged;
 use crate::terminal::is_hidden;
@@ -34,7 +35,8 @@ struct Printer<'a> {
 impl Printer<'_> {
     fn print(mut self) -> String {
         let loaded = self.loaded;
-        let Experiment { data, model, loss, optimizer, schedule, train, checkpoint, log, .. } = &loaded.experiment;
+        let Experiment { data, model, loss, optimizer, schedule, train, checkpoint, log, lint, .. } =
+            &loaded.experiment;
         let experiment = &loaded.experiment;
         self.line("", "seed", &json(&experiment.seed));
         self.line("", "device", &json(&experiment.device));
@@ -57,6 +59,7 @@ impl Printer<'_> {
         self.section("train", train, field_names::<Train>());
         self.section("checkpoint", checkpoint, field_names::<Checkpoint>());
         self.section("log", log, field_names::<Log>());
+        self.section("lint", lint, field_names::<Lints>());
 
         self.section("model", model, &["weights", "weights_strict", "freeze"]);
         self.out.push_str("layers = [\n");

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::diagnostics::{Diagnostic, Sources, Span};
 use super::experiment::{Experiment, Model, Origins, Pattern};
 use super::files::Files;
+use super::lints::{Lint, Lints};
 use super::model::unroll;
 use super::part::{Check, Part, known_word, unknown_key};
 use super::sections::{
@@ -92,7 +93,8 @@ pub(super) struct ModelKeys {
 impl Check for ModelKeys {}
 
 /// The sections of a file.
-pub(super) const SECTIONS: [&str; 8] = ["data", "model", "loss", "optimizer", "schedule", "train", "checkpoint", "log"];
+pub(super) const SECTIONS: [&str; 9] =
+    ["data", "model", "loss", "optimizer", "schedule", "train", "checkpoint", "log", "lint"];
 
 /// Reads everything; `None` if anything is wrong, which `sink` then tells.
 pub(super) fn resolve(name: &str, root: &Table, start: Span, sources: &Sources, sink: &Sink) -> Option<Experiment> {
@@ -112,6 +114,7 @@ pub(super) fn resolve(name: &str, root: &Table, start: Span, sources: &Sources, 
     let train = reader.required("train", "epochs = 10").and_then(|part| reader.plain::<Train>(part));
     let checkpoint = reader.optional("checkpoint").and_then(|part| reader.plain::<Checkpoint>(part));
     let log = reader.optional("log").and_then(|part| reader.plain::<Log>(part));
+    let lint = reader.optional("lint").and_then(|part| reader.plain::<Lints>(part));
 
     let mut places = BTreeMap::new();
     for entry in &root.entries {
@@ -132,6 +135,7 @@ pub(super) fn resolve(name: &str, root: &Table, start: Span, sources: &Sources, 
         train: train?,
         checkpoint: checkpoint?,
         log: log?,
+        lint: lint?,
         origins: Origins(places),
     };
     fill_in(&mut experiment);
@@ -328,7 +332,7 @@ impl<'a> Reader<'a> {
         let weights = part.table.get("weights").map(|node| self.path(node));
         if let (None, Some(strict)) = (&weights, part.table.entry("weights_strict")) {
             self.sink.push(
-                Diagnostic::warning("`weights_strict` in `[model]` has no effect")
+                Diagnostic::warning(Lint::NoEffect, "`weights_strict` in `[model]` has no effect")
                     .at(strict.key_span, "there is no `weights`"),
             );
         }
@@ -373,7 +377,7 @@ impl<'a> Reader<'a> {
 }
 
 fn section_name(name: &str) -> &'static str {
-    const NAMES: [&str; 8] = [
+    const NAMES: [&str; 9] = [
         "`[data]`",
         "`[model]`",
         "`[loss]`",
@@ -382,6 +386,7 @@ fn section_name(name: &str) -> &'static str {
         "`[train]`",
         "`[checkpoint]`",
         "`[log]`",
+        "`[lint]`",
     ];
     SECTIONS.iter().position(|section| *section == name).map_or("the configuration", |i| NAMES[i])
 }

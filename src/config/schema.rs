@@ -5,6 +5,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::layers::Layer;
+use super::lints::Lints;
 use super::resolve::{GroupKeys, ModelKeys, TopKeys};
 use super::sections::{Checkpoint, Curve, Loading, Log, Loss, OptimizerRule, Source, Train, Transform, Warmup};
 use super::tagged::Tagged;
@@ -41,6 +42,7 @@ pub fn schema() -> Value {
     properties
         .insert("checkpoint".into(), section::<Checkpoint>(&mut generator, "Which checkpoints to write and keep."));
     properties.insert("log".into(), section::<Log>(&mut generator, "What to write down."));
+    properties.insert("lint".into(), section::<Lints>(&mut generator, "Which warnings not to give."));
     properties.insert("params".into(), params("Parameters of this file, `\"$name\"` in layers, with their defaults."));
     properties.insert(
         "blocks".into(),

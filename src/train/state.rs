@@ -126,13 +126,3 @@ pub fn load(
     }
     Ok(matched.left_out)
 }
-
-/// Loads the weights of `path` (safetensors, or a PyTorch state dict; ours, too) into the session.
-///
-/// # Errors
-/// The file cannot be read, or does not fit.
-pub fn load_weights(session: &mut Session, path: &Path, strict: bool) -> Result<(checkpoint::Mismatch, Vec<String>)> {
-    let loaded = checkpoint::load_tensors(path)?;
-    let left_out = load(session, &loaded.tensors, path, strict, in_state_dict)?;
-    Ok((left_out, loaded.notes))
-}
