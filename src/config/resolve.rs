@@ -332,7 +332,9 @@ impl<'a> Reader<'a> {
                     .at(strict.key_span, "there is no `weights`"),
             );
         }
-        Some(Model { layers, weights, weights_strict: keys.weights_strict, freeze })
+        // Without weights it says nothing, and is not written either.
+        let weights_strict = keys.weights_strict || weights.is_none();
+        Some(Model { layers, weights, weights_strict, freeze })
     }
 
     fn optimizer(&self) -> Option<Optimizer> {
