@@ -42,6 +42,7 @@ impl Check for TopKeys {}
 /// An entry of `groups` in `[optimizer]`.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("anyOf" = [{ "required": ["lr"] }, { "required": ["weight_decay"] }]))]
 pub(super) struct GroupKeys {
     /// Names of parameters, `*` standing for any characters.
     #[serde(rename = "match")]
@@ -80,6 +81,7 @@ impl Check for GroupKeys {
 pub(super) struct ModelKeys {
     /// Parameters to start from: a `.safetensors` file, or a `.pth` or `.pt` state dict of PyTorch.
     #[serde(default)]
+    #[schemars(length(min = 1))]
     pub weights: Option<String>,
     /// Every name in `weights` must fit, and none may be missing; without, what does not fit is listed and left out.
     #[serde(default = "yes")]

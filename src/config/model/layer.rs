@@ -14,6 +14,9 @@ use crate::config::tree::{Node, Table, Value};
 /// Types that hold layers rather than being one.
 pub(in crate::config) const CONTAINERS: [&str; 3] = ["residual", "gate", "branches"];
 
+/// Types that take two inputs or more.
+pub(in crate::config) const JOINS: [&str; 3] = ["add", "multiply", "concat"];
+
 /// No layer has as many keys; more are unknown ones, and not worth keeping at every repetition.
 const MAX_FIELDS: usize = 64;
 
@@ -152,7 +155,7 @@ impl Unroller<'_> {
             return None;
         }
         let layer = Layer::read(kind, &part)?;
-        let several = matches!(layer, Layer::Add(_) | Layer::Multiply(_) | Layer::Concat(_));
+        let several = JOINS.contains(&kind);
         let inputs = common.from.as_ref().map_or(1, Vec::len);
         if several && inputs < 2 {
             let span = table.get("from").map_or(word.span, |from| from.span);

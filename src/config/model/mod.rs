@@ -5,7 +5,7 @@ mod container;
 mod layer;
 mod wiring;
 
-pub(super) use layer::CONTAINERS;
+pub(super) use layer::{CONTAINERS, JOINS};
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
