@@ -2,11 +2,13 @@
 
 use crate::config::sections::Source;
 use crate::config::tagged::Tagged;
+use crate::config::{UNSET_OPTION, keys_for_option};
 use crate::data::fetch::Known;
 use crate::passes::{Pass, PassOptions};
 use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
-use clap::{Arg, Args, Parser, Subcommand, ValueEnum, ValueHint};
-use std::ffi::OsStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
@@ -17,6 +19,39 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// An error of the command line. An option that is a key of the configuration, `--epochs 3`, is told how to be set.
+pub fn explain(mut error: clap::Error, words: &[OsString]) -> clap::Error {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return error };
+    let Some(name) = option.strip_prefix("--").map(|rest| rest.split('=').next().unwrap_or(rest).to_owned()) else {
+        return error;
+    };
+    let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let takes_sets = Cli::command().find_subcommand(words.get(1).map_or("", String::as_str)).is_some_and(|command| {
+        command.get_arguments().any(|argument| argument.get_long() == Some("set"))
+    });
+    let keys = if takes_sets { keys_for_option(&name) } else { Vec::new() };
+    // To pass it as a value, as clap proposes, is never what was meant.
+    error.remove(ContextKind::Suggested);
+    if keys.is_empty() {
+        return error;
+    }
+    let value = words.iter().enumerate().find_map(|(i, word)| match word.strip_prefix(&format!("--{name}"))? {
+        "" => words.get(i + 1).filter(|next| !next.starts_with("--")).cloned(),
+        rest => rest.strip_prefix('=').map(str::to_owned),
+    });
+    let value = value.filter(|value| !value.contains(char::is_control)).unwrap_or_else(|| "…".into());
+    let sets: Vec<String> = keys.iter().map(|key| format!("'--set {key}={value}'")).collect();
+    error.remove(ContextKind::SuggestedArg);
+    error.insert(
+        ContextKind::Suggested,
+        ContextValue::StyledStrs(vec![format!("values of the configuration are set by {}", sets.join(" or ")).into()]),
+    );
+    error
 }
 
 /// The subcommands.
@@ -54,16 +89,20 @@ pub struct Overrides {
     /// Replace a value of the configuration, as in `--set train.epochs=5` (repeatable)
     #[arg(long = "set", value_name = "KEY=VALUE", value_hint = ValueHint::Other, value_parser = Suggest::settings(), hide_possible_values = true)]
     pub set: Vec<String>,
+    /// Take a key or a section out of the configuration, as in `--unset schedule` (repeatable; before any `--set`)
+    #[arg(long, value_name = "KEY")]
+    pub unset: Vec<String>,
     /// Device to run on, instead of the configuration's: auto, cpu, cuda, cuda:N
     #[arg(long, value_name = "DEVICE", value_parser = Suggest::devices(), hide_possible_values = true)]
     pub device: Option<String>,
 }
 
 impl Overrides {
-    /// All overrides in `--set`'s form.
+    /// All overrides as the configuration takes them: `KEY=VALUE`, `--unset KEY`.
     pub fn sets(&self) -> Vec<String> {
+        let unset = self.unset.iter().map(|key| format!("{UNSET_OPTION}{key}"));
         let device = self.device.iter().map(|d| format!("device={}", toml::Value::String(d.clone())));
-        self.set.iter().cloned().chain(device).collect()
+        unset.chain(self.set.iter().cloned()).chain(device).collect()
     }
 }
 
@@ -367,6 +406,31 @@ mod tests {
     }
 
     #[test]
+    fn an_option_that_is_a_key_is_told_how_to_be_set() {
+        let told = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            explain(Cli::try_parse_from(&words).unwrap_err(), &words).to_string()
+        };
+        for (line, tip) in [
+            ("runner train a.toml --epochs 3", "'--set train.epochs=3' or '--set schedule.epochs=3'"),
+            ("runner train a.toml --lr=3e-4", "'--set optimizer.lr=3e-4'"),
+            ("runner check a.toml --batch-size 32", "'--set data.batch_size=32'"),
+            ("runner eval a.toml --seed", "'--set seed=…'"),
+            ("runner bench a.toml --learning-rate --quiet", "'--set optimizer.lr=…'"),
+            ("runner train a.toml --optimizer.lr 1", "'--set optimizer.lr=1'"),
+        ] {
+            let text = told(line);
+            assert!(text.contains(tip) && !text.contains("as a value"), "{line}\n{text}");
+        }
+        // Options of our own are still proposed, and nothing where there is nothing to set.
+        assert!(told("runner train a.toml --forse").contains("'--force'"));
+        for line in ["runner export a b --epochs 3", "runner train a.toml --frobnicate", "runner --epochs 3"] {
+            let text = told(line);
+            assert!(!text.contains("--set") && !text.contains("as a value"), "{line}\n{text}");
+        }
+    }
+
+    #[test]
     fn passes_to_leave_out_are_told_in_their_order() {
         let words = ["runner", "bench", "a.toml", "--without", "fuse", "--without=reorder", "--without", "fuse"];
         let Command::Bench(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
@@ -385,5 +449,7 @@ mod tests {
         assert_eq!(train(&["a.toml", "--resume"]).resume, Some(None));
         assert_eq!(train(&["a.toml", "--resume", "x"]).resume, Some(Some("x".into())));
         assert_eq!(train(&["a.toml", "--device", "cuda:1"]).overrides.sets(), ["device=\"cuda:1\""]);
+        let both = train(&["a.toml", "--set", "seed=1", "--unset", "schedule"]);
+        assert_eq!(both.overrides.sets(), ["--unset schedule", "seed=1"]);
     }
 }

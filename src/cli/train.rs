@@ -206,7 +206,8 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
 /// The command that continues this run as it was begun.
 fn resume_command(args: &TrainArgs, folder: &Path) -> String {
     let mut words = vec!["runner".to_string(), "train".into(), args.config.display().to_string()];
-    let options = args.overrides.set.iter().map(|s| ("--set", s.clone()));
+    let options = args.overrides.unset.iter().map(|s| ("--unset", s.clone()));
+    let options = options.chain(args.overrides.set.iter().map(|s| ("--set", s.clone())));
     let options = options.chain(args.overrides.device.iter().map(|d| ("--device", d.clone())));
     let options = options.chain(args.passes.names().into_iter().map(|p| ("--without", p.to_string())));
     let options = options.chain(args.threads.map(|n| ("--threads", n.to_string())));

@@ -26,6 +26,18 @@ pub fn print_with_origins(loaded: &Loaded) -> String {
     Printer { loaded, origins: true, out: String::new() }.print()
 }
 
+/// `[data]` with `batch_size = "auto"`, as it was written; `eval_batch_size` goes with it unless it was written too.
+fn unresolved(experiment: &Experiment) -> Value {
+    let mut data = json(&experiment.data);
+    if let Value::Object(data) = &mut data {
+        data.insert("batch_size".into(), "auto".into());
+        if experiment.span_of("data.eval_batch_size").is_none() {
+            data.remove("eval_batch_size");
+        }
+    }
+    data
+}
+
 struct Printer<'a> {
     loaded: &'a Loaded,
     origins: bool,
@@ -47,7 +59,11 @@ impl Printer<'_> {
         keys.extend(Source::fields(data.source.type_name()));
         keys.extend(field_names::<Loading>());
         keys.extend(["train_transforms", "transforms"]);
-        self.section("data", data, &keys);
+        match data.auto_batch_size {
+            // Nobody has asked a device yet.
+            true => self.section("data", &unresolved(experiment), &keys),
+            false => self.section("data", data, &keys),
+        }
 
         self.section("loss", loss, &with_type(Loss::fields(loss.type_name())));
         let mut keys = with_type(OptimizerRule::fields(optimizer.rule.type_name()));
@@ -65,6 +81,12 @@ impl Printer<'_> {
         self.out.push_str("layers = [\n");
         self.layers(&model.layers, 1);
         self.out.push_str("]\n");
+        if self.origins && !loaded.left_behind.is_empty() {
+            self.out.push_str("\n# Left behind:\n");
+            for left in &loaded.left_behind {
+                let _ = writeln!(self.out, "# {}", one_line(&left.describe(&loaded.sources)));
+            }
+        }
         self.out
     }
 
@@ -126,7 +148,12 @@ impl Printer<'_> {
     /// One layer; `default` is the name that it has without being named.
     fn node(&mut self, node: &LayerNode, default: &str, depth: usize) {
         let mut head: Vec<String> = Vec::new();
-        if node.name != default && !node.name.is_empty() {
+        // Without a name these have none, not the default: a name that is the index must be written.
+        let default = match node.kind {
+            LayerKind::Residual { .. } | LayerKind::Branches { .. } => "",
+            LayerKind::Layer(_) | LayerKind::Group(_) | LayerKind::Gate(_) => default,
+        };
+        if node.name != default {
             head.push(format!("name = {}", quote(&node.name)));
         }
         let kind = match &node.kind {

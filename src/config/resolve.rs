@@ -43,6 +43,7 @@ impl Check for TopKeys {}
 /// An entry of `groups` in `[optimizer]`.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("anyOf" = [{ "required": ["lr"] }, { "required": ["weight_decay"] }]))]
 pub(super) struct GroupKeys {
     /// Names of parameters, `*` standing for any characters.
     #[serde(rename = "match")]
@@ -81,6 +82,7 @@ impl Check for GroupKeys {
 pub(super) struct ModelKeys {
     /// Parameters to start from: a `.safetensors` file, or a `.pth` or `.pt` state dict of PyTorch.
     #[serde(default)]
+    #[schemars(length(min = 1))]
     pub weights: Option<String>,
     /// Every name in `weights` must fit, and none may be missing; without, what does not fit is listed and left out.
     #[serde(default = "yes")]
@@ -336,7 +338,9 @@ impl<'a> Reader<'a> {
                     .at(strict.key_span, "there is no `weights`"),
             );
         }
-        Some(Model { layers, weights, weights_strict: keys.weights_strict, freeze })
+        // Without weights it says nothing, and is not written either.
+        let weights_strict = keys.weights_strict || weights.is_none();
+        Some(Model { layers, weights, weights_strict, freeze })
     }
 
     fn optimizer(&self) -> Option<Optimizer> {
