@@ -12,6 +12,7 @@ mod failure;
 mod memory;
 mod model;
 mod predict;
+mod samples;
 mod train;
 mod what;
 

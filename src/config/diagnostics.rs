@@ -27,6 +27,8 @@ pub struct Span {
 pub enum SourceKind {
     /// A file; its name is its path.
     File,
+    /// The effective configuration that a checkpoint carries. Its name says which; nothing lies beside it.
+    Effective,
     /// A `--set KEY=VALUE` of the command line; its name and its text are what was typed there.
     Set,
 }
@@ -83,7 +85,7 @@ impl Sources {
     pub fn place(&self, span: Span) -> String {
         let source = self.get(span.source);
         match source.kind {
-            SourceKind::File => format!("{}:{}", source.name, self.position(span).0),
+            SourceKind::File | SourceKind::Effective => format!("{}:{}", source.name, self.position(span).0),
             SourceKind::Set => source.name.clone(),
         }
     }
@@ -266,7 +268,7 @@ pub fn to_json(sources: &Sources, diagnostics: &[Diagnostic]) -> Value {
             let (line, column) = sources.position(span);
             let source = sources.get(span.source);
             let name = match source.kind {
-                SourceKind::File => source.name.clone(),
+                SourceKind::File | SourceKind::Effective => source.name.clone(),
                 SourceKind::Set => masked(&source.name),
             };
             (json!(name), json!(line), json!(column))

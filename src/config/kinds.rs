@@ -71,7 +71,11 @@ impl LeftBehind {
 pub fn is_below(sources: &Sources, below: SourceId, above: SourceId) -> bool {
     match (sources.get(below).kind, sources.get(above).kind) {
         (SourceKind::File, SourceKind::File) => below > above,
-        (SourceKind::File, SourceKind::Set) => true,
+        // A checkpoint's configuration extends nothing.
+        (SourceKind::File | SourceKind::Effective, SourceKind::Effective) | (SourceKind::Effective, SourceKind::File) => {
+            false
+        }
+        (SourceKind::File | SourceKind::Effective, SourceKind::Set) => true,
         (SourceKind::Set, _) => false,
     }
 }

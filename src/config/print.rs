@@ -14,8 +14,7 @@ use super::sections::{Checkpoint, Curve, Loading, Log, Loss, OptimizerRule, Sour
 use super::tagged::Tagged;
 use crate::terminal::is_hidden;
 
-/// A configuration that, loaded again, gives an experiment that serialises alike. Relative paths stay relative to the
-/// current directory.
+/// A configuration that, loaded again, gives an experiment that serialises alike, from whatever folder.
 pub fn to_toml(loaded: &Loaded) -> String {
     Printer { loaded, origins: false, out: String::new() }.print()
 }
