@@ -3,15 +3,19 @@
 mod bench;
 mod checks;
 mod commands;
+mod completions;
 mod configs;
 mod data;
 mod determinism;
 mod elsewhere;
 mod embedded;
+mod escapes;
 mod failures;
 mod force;
 mod not_finite;
 mod predict;
+#[cfg(target_os = "linux")]
+mod pty;
 mod real_data;
 mod resume;
 mod resume_alone;
