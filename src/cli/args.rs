@@ -31,9 +31,9 @@ pub fn explain(mut error: clap::Error, words: &[OsString]) -> clap::Error {
         return error;
     };
     let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let takes_sets = Cli::command().find_subcommand(words.get(1).map_or("", String::as_str)).is_some_and(|command| {
-        command.get_arguments().any(|argument| argument.get_long() == Some("set"))
-    });
+    let takes_sets = Cli::command()
+        .find_subcommand(words.get(1).map_or("", String::as_str))
+        .is_some_and(|command| command.get_arguments().any(|argument| argument.get_long() == Some("set")));
     let keys = if takes_sets { keys_for_option(&name) } else { Vec::new() };
     // To pass it as a value, as clap proposes, is never what was meant.
     error.remove(ContextKind::Suggested);

@@ -277,7 +277,11 @@ impl Files {
         if let Some(first) = foreign.first() {
             let mut names: Vec<String> = foreign
                 .iter()
-                .map(|entry| if entry.node.as_table().is_some() { format!("[{}]", entry.key) } else { entry.key.clone() })
+                .map(
+                    |entry| {
+                        if entry.node.as_table().is_some() { format!("[{}]", entry.key) } else { entry.key.clone() }
+                    },
+                )
                 .collect();
             names.dedup();
             self.sink.push(

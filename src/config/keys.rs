@@ -3,9 +3,7 @@
 use super::de::field_names;
 use super::lints::Lints;
 use super::resolve::{ModelKeys, TopKeys};
-use super::sections::{
-    Checkpoint, Curve, EarlyStopping, Loading, Log, Loss, OptimizerRule, Source, Train, Warmup,
-};
+use super::sections::{Checkpoint, Curve, EarlyStopping, Loading, Log, Loss, OptimizerRule, Source, Train, Warmup};
 use super::tagged::Tagged;
 use super::tree::{Node, Table};
 

@@ -189,9 +189,7 @@ impl Settler<'_> {
             return;
         }
         // What the old kind does not know either is a mistake, and to be told.
-        let stale = |entry: &&Entry| {
-            known(&old, &entry.key) && !known(&new, &entry.key) && self.is_under(entry, over)
-        };
+        let stale = |entry: &&Entry| known(&old, &entry.key) && !known(&new, &entry.key) && self.is_under(entry, over);
         let stale: Vec<String> = is.entries.iter().filter(stale).map(|entry| entry.key.clone()).collect();
         for key in stale {
             self.leave(is, &key, &join(path, &key), Reason::Kind(new.clone()), over);
@@ -220,7 +218,8 @@ impl Settler<'_> {
 
     /// Layers or transforms, element by element; `--set` reaches into lists.
     fn list(&mut self, was: Option<&Node>, is: Option<&mut Node>, path: &str, layers: bool) {
-        let (Some(Value::Array(was)), Some(Value::Array(is))) = (was.map(|n| &n.value), is.map(|n| &mut n.value)) else {
+        let (Some(Value::Array(was)), Some(Value::Array(is))) = (was.map(|n| &n.value), is.map(|n| &mut n.value))
+        else {
             return;
         };
         for (i, (was, is)) in was.iter().zip(is).enumerate() {

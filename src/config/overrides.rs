@@ -114,12 +114,11 @@ impl Override {
         let candidates = keys::ending_with(&written, root);
         Some(match (&candidates[..], near) {
             ([], Some(near)) => error.at(*place, did_you_mean(near)),
-            ([], None) => error
-                .at(*place, "no such key")
-                .help(format!("a key is written with its section, `train.epochs`; the sections are {}", list(SECTIONS, "and"))),
-            (all, _) => {
-                error.at(self.span, format!("did you mean {}?", list(all.iter().map(String::as_str), "or")))
-            }
+            ([], None) => error.at(*place, "no such key").help(format!(
+                "a key is written with its section, `train.epochs`; the sections are {}",
+                list(SECTIONS, "and")
+            )),
+            (all, _) => error.at(self.span, format!("did you mean {}?", list(all.iter().map(String::as_str), "or"))),
         })
     }
 }

@@ -223,7 +223,9 @@ mod tests {
         assert!(matches!(plain_value("007"), Some(Value::Integer(7))));
         assert!(matches!(plain_value("-012"), Some(Value::Integer(-12))));
         assert!(matches!(plain_value("True"), Some(Value::Boolean(true))));
-        for text in ["", ".", "+", "1.2.3", "1e", "e5", "infinity", "nan", "0x", "1,5", "cuda:1", "1/3", "v1.0", "1e999"] {
+        for text in
+            ["", ".", "+", "1.2.3", "1e", "e5", "infinity", "nan", "0x", "1,5", "cuda:1", "1/3", "v1.0", "1e999"]
+        {
             assert!(plain_value(text).is_none(), "{text}");
         }
     }

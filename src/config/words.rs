@@ -5,7 +5,18 @@ use super::sink::{list, plain};
 
 /// Modules before a name: `nn.Linear`, `torch.optim.Adam`.
 const MODULES: &[&str] = &[
-    "torch", "torchvision", "nn", "f", "functional", "optim", "lrscheduler", "transforms", "datasets", "keras", "layers", "tf",
+    "torch",
+    "torchvision",
+    "nn",
+    "f",
+    "functional",
+    "optim",
+    "lrscheduler",
+    "transforms",
+    "datasets",
+    "keras",
+    "layers",
+    "tf",
 ];
 
 /// Other words for ours, in small letters without `_` and `-`. Only a word that may stand in a place is offered there.
@@ -70,7 +81,10 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("epochs", &["epoch", "maxepochs", "numepochs", "nepochs", "tmax"]),
     ("max_steps", &["steps", "iterations", "maxiter", "maxiters", "numsteps", "totalsteps"]),
     ("accumulate", &["gradientaccumulation", "gradientaccumulationsteps", "accumulategradbatches", "gradaccum"]),
-    ("clip_grad_norm", &["gradclip", "clipgrad", "gradientclip", "gradientclipval", "maxgradnorm", "clipnorm", "maxnorm"]),
+    (
+        "clip_grad_norm",
+        &["gradclip", "clipgrad", "gradientclip", "gradientclipval", "maxgradnorm", "clipnorm", "maxnorm"],
+    ),
     ("batch_size", &["batch", "bs", "trainbatchsize"]),
     ("eval_batch_size", &["valbatchsize", "testbatchsize"]),
     ("workers", &["numworkers", "nworkers"]),
@@ -110,9 +124,37 @@ const VALUES: &[(&str, &[&str])] = &[
 
 /// What has no counterpart; the nearest spelling would be something else.
 const NOTHING_LIKE_IT: &[&str] = &[
-    "conv1d", "conv3d", "convtranspose2d", "maxpool1d", "maxpool3d", "avgpool1d", "avgpool3d", "lstm", "gru", "rnn", "embedding", "bilinear",
-    "adagrad", "adadelta", "adamax", "nadam", "radam", "lbfgs", "lion", "rprop", "l1loss", "huberloss", "smoothl1loss", "kldivloss",
-    "exponentiallr", "reducelronplateau", "onecyclelr", "cycliclr", "cifar100", "imagenet", "svhn",
+    "conv1d",
+    "conv3d",
+    "convtranspose2d",
+    "maxpool1d",
+    "maxpool3d",
+    "avgpool1d",
+    "avgpool3d",
+    "lstm",
+    "gru",
+    "rnn",
+    "embedding",
+    "bilinear",
+    "adagrad",
+    "adadelta",
+    "adamax",
+    "nadam",
+    "radam",
+    "lbfgs",
+    "lion",
+    "rprop",
+    "l1loss",
+    "huberloss",
+    "smoothl1loss",
+    "kldivloss",
+    "exponentiallr",
+    "reducelronplateau",
+    "onecyclelr",
+    "cycliclr",
+    "cifar100",
+    "imagenet",
+    "svhn",
 ];
 
 /// Words with more to be said of them: the place, the word, and what.
@@ -124,17 +166,37 @@ const REMARKS: &[(&str, &[&str], &str)] = &[
     ),
     ("a layer", &["sequential", "seq", "group"], "a group is a table with `layers` and no `type`"),
     ("a layer", &["logsoftmax"], "leave it out: `cross_entropy` takes logits"),
-    ("a layer", &["instancenorm", "instancenorm2d"], "write `group_norm` with as many `num_groups` as there are channels"),
+    (
+        "a layer",
+        &["instancenorm", "instancenorm2d"],
+        "write `group_norm` with as many `num_groups` as there are channels",
+    ),
     ("a layer", &["input", "inputlayer"], "leave it out: the shape of the input comes from the data"),
     ("a layer", &["block"], "the use of a block has `block = \"name\"` in place of `type`"),
-    ("`[loss]`", &["bceloss", "bcewithlogitsloss", "bce"], "write `cross_entropy`, with an output for each of the two classes"),
-    ("`[schedule]`", &["linearlr", "linear", "warmup"], "a rise at the start is `warmup_epochs` or `warmup_steps`, beside any type"),
+    (
+        "`[loss]`",
+        &["bceloss", "bcewithlogitsloss", "bce"],
+        "write `cross_entropy`, with an output for each of the two classes",
+    ),
+    (
+        "`[schedule]`",
+        &["linearlr", "linear", "warmup"],
+        "a rise at the start is `warmup_epochs` or `warmup_steps`, beside any type",
+    ),
     ("transforms", &["totensor", "toimage"], "leave it out: images are numbers from 0 to 1 already"),
     ("`[data]`", &["pinmemory", "persistentworkers", "multiprocessingcontext"], "there is no need for it: delete it"),
     ("`[optimizer]`", &["foreach", "fused", "capturable", "differentiable"], "there is no need for it: delete it"),
     ("`[train]`", &["validate", "valinterval", "checkvaleverynepoch", "evalinterval"], "did you mean `eval_every`?"),
-    ("`[train]`", &["patience", "mindelta"], "is a key of `early_stopping`: `early_stopping = { monitor = \"val_loss\", patience = 10 }`"),
-    ("layer `layer_norm`", &["normalizedshape"], "write `normalized_dims`, how many of the last dimensions; their sizes are inferred"),
+    (
+        "`[train]`",
+        &["patience", "mindelta"],
+        "is a key of `early_stopping`: `early_stopping = { monitor = \"val_loss\", patience = 10 }`",
+    ),
+    (
+        "layer `layer_norm`",
+        &["normalizedshape"],
+        "write `normalized_dims`, how many of the last dimensions; their sizes are inferred",
+    ),
     ("layer `multihead_attention`", &["batchfirst"], "there is no need for it, the batch is always first: delete it"),
     ("layer `conv2d`", &["paddingmode"], "padding is always with zeros: delete it"),
     ("layer", &["inplace", "device", "dtype"], "there is no need for it: delete it"),
@@ -181,7 +243,9 @@ pub fn remark(place: &str, word: &str) -> Option<String> {
     {
         return Some("inferred from what comes in: delete it".into());
     }
-    let fits = |of: &str| of == place || (of == "layer" && kind.is_some()) || (of == "transforms" && place.ends_with("transforms`"));
+    let fits = |of: &str| {
+        of == place || (of == "layer" && kind.is_some()) || (of == "transforms" && place.ends_with("transforms`"))
+    };
     REMARKS.iter().find(|(of, all, _)| fits(of) && all.contains(&bare.as_str())).map(|(_, _, text)| (*text).to_owned())
 }
 

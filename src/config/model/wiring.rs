@@ -120,9 +120,10 @@ impl Wiring<'_> {
 
 /// Two layers whose parameters would have the same names; each with the nameless container that it stands in.
 fn clash(name: &str, (span, nameless): (Span, Nameless), (other, others): (Span, Nameless)) -> Diagnostic {
-    let mut error = Diagnostic::error(format!("the parameters of two layers would both be called `{}.…`", shorten(name)))
-        .at(span, "this one's")
-        .context(other, "and this one's");
+    let mut error =
+        Diagnostic::error(format!("the parameters of two layers would both be called `{}.…`", shorten(name)))
+            .at(span, "this one's")
+            .context(other, "and this one's");
     let around: Vec<(&str, Span)> = [nameless, others].into_iter().flatten().collect();
     let mut seen: Vec<Span> = Vec::new();
     for (_, container) in &around {

@@ -14,7 +14,10 @@ pub fn layer(generator: &mut SchemaGenerator) -> Value {
     let name = json!({ "type": "string", "pattern": "^([A-Za-z0-9_-]|\\{i\\})+$", "description": "Its part of the names of parameters, by default its index among its siblings; `{i}` is the index within `repeat`." });
     let from = |inputs: Value, description: &str| json!({ "anyOf": inputs, "description": description });
     let names = |min: usize, max: usize| json!({ "type": "array", "items": { "type": "string" }, "minItems": min, "maxItems": max });
-    let one_input = from(json!([{ "type": "string" }, names(1, 1)]), "Take the output of this earlier layer instead of the one before.");
+    let one_input = from(
+        json!([{ "type": "string" }, names(1, 1)]),
+        "Take the output of this earlier layer instead of the one before.",
+    );
     let several = from(json!([names(2, 64)]), "Take the outputs of these earlier layers.");
 
     let mut tables: Vec<Table> = Vec::new();
@@ -39,7 +42,12 @@ pub fn layer(generator: &mut SchemaGenerator) -> Value {
         table.add("name", name.clone());
         table.add("from", one_input.clone());
         if let Value::Object(own) = own {
-            own.into_iter().for_each(|(key, schema)| table.add(&key, schema));
+            for (key, mut schema) in own {
+                if schema.get("enum").is_some() {
+                    with_expressions(&mut schema);
+                }
+                table.add(&key, schema);
+            }
         }
         required.iter().for_each(|key| table.require(key));
         match word {

@@ -24,7 +24,8 @@ const REQUIRED_SECTIONS: [&str; 5] = ["data", "model", "loss", "optimizer", "tra
 /// The whole schema.
 pub fn schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
-    let mut root = Table::of::<TopKeys>(&mut generator).described("An experiment: data, model, loss, optimizer and how to train.");
+    let mut root =
+        Table::of::<TopKeys>(&mut generator).described("An experiment: data, model, loss, optimizer and how to train.");
     root.add(
         "extends",
         json!({ "type": "string", "minLength": 1, "description": "Another configuration that this one overrides, key by key; its path is taken from this file's folder." }),
@@ -81,7 +82,10 @@ fn sections(generator: &mut SchemaGenerator) -> Vec<(&'static str, Section)> {
         ("model", model(generator)),
         ("loss", Section::tagged::<Loss>(generator, &nothing, "What training makes smaller.", None)),
         ("optimizer", Section::tagged::<OptimizerRule>(generator, &groups, "How gradients change parameters.", None)),
-        ("schedule", Section::tagged::<Curve>(generator, &warmup, "The course of the learning rate.", Some("constant"))),
+        (
+            "schedule",
+            Section::tagged::<Curve>(generator, &warmup, "The course of the learning rate.", Some("constant")),
+        ),
         ("train", Section::plain(train)),
         ("checkpoint", Section::plain(checkpoint)),
         ("log", Section::plain(log)),
