@@ -41,6 +41,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 /// What is wrong with how `target` takes `file`.
 fn fault(target: Target, most: usize, file: &Path) -> Option<String> {
     let bytes = fs::read(file).expect("readable");
+    memory::subject(file.display().to_string());
     let before = memory::restart();
     let accepted = catch_unwind(AssertUnwindSafe(|| target(&bytes)));
     let peak = memory::peak().saturating_sub(before);

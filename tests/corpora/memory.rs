@@ -2,6 +2,8 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::io::Write;
+use std::sync::Mutex;
 
 /// The system's allocator, counting.
 struct Counting;
@@ -9,6 +11,24 @@ struct Counting;
 thread_local! {
     static NOW: Cell<isize> = const { Cell::new(0) };
     static MOST: Cell<isize> = const { Cell::new(0) };
+}
+
+/// What is looked at.
+static SUBJECT: Mutex<String> = Mutex::new(String::new());
+
+/// Says what is looked at: where there is no more memory, the process ends, and this is told before.
+pub fn subject(name: String) {
+    *SUBJECT.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = name;
+}
+
+fn told(block: *mut u8) -> *mut u8 {
+    if block.is_null()
+        && let Ok(subject) = SUBJECT.try_lock()
+    {
+        // Not captured, as what `eprintln` prints would be.
+        let _ = writeln!(std::io::stderr(), "no memory at {subject}");
+    }
+    block
 }
 
 fn count(change: isize) {
@@ -24,13 +44,13 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
         // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
+        told(unsafe { System.alloc(layout) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
         // SAFETY: the caller keeps the contract of `alloc_zeroed`.
-        unsafe { System.alloc_zeroed(layout) }
+        told(unsafe { System.alloc_zeroed(layout) })
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
@@ -42,7 +62,7 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size as isize - layout.size() as isize);
         // SAFETY: the caller keeps the contract of `realloc`.
-        unsafe { System.realloc(ptr, layout, size) }
+        told(unsafe { System.realloc(ptr, layout, size) })
     }
 }
 

@@ -128,7 +128,9 @@ pub fn add(list: &mut List) {
         ),
         (
             "ok-names",
-            with_layers(&format!("{{ name = \"1\", layers = [{{ name = \"7\", type = \"relu\" }}] }}, {{ name = \"0\", type = \"tanh\" }}{head}")),
+            with_layers(&format!(
+                "{{ name = \"1\", layers = [{{ name = \"7\", type = \"relu\" }}] }}, {{ name = \"0\", type = \"tanh\" }}{head}"
+            )),
         ),
         ("ok-numbers", with_layers("\"flatten\", { type = \"linear\", out_features = 3 }").replace("0.1", "1e-7")),
     ];
@@ -156,7 +158,9 @@ pub fn add(list: &mut List) {
     });
     list.crash("config", "bad-doubling", {
         let double = |i: usize| format!("[blocks.b{}]\nlayers = [{{ block = \"b{i}\", repeat = 9 }}]\n", i + 1);
-        with_layers("{ block = \"b20\" }") + "[blocks.b0]\nlayers = [\"relu\"]\n" + &(0..20).map(double).collect::<String>()
+        with_layers("{ block = \"b20\" }")
+            + "[blocks.b0]\nlayers = [\"relu\"]\n"
+            + &(0..20).map(double).collect::<String>()
     });
     list.crash("config", "bad-block-of-itself", {
         with_layers("{ block = \"b\" }") + "[blocks.b]\nlayers = [{ block = \"b\" }]\n"
@@ -179,11 +183,18 @@ pub fn add(list: &mut List) {
     for (name, layers) in [
         ("sides", "{ type = \"conv2d\", out_channels = 16777216, kernel_size = 16777216, padding = 16777216 }"),
         ("dilation", "{ type = \"max_pool2d\", kernel_size = 3, dilation = 16777216, padding = 1 }"),
-        ("wide", "\"flatten\", { type = \"linear\", out_features = 16777216 }, { type = \"linear\", out_features = 16777216 }"),
+        (
+            "wide",
+            "\"flatten\", { type = \"linear\", out_features = 16777216 }, { type = \"linear\", out_features = 16777216 }",
+        ),
     ] {
         list.crash("check", &format!("size-{name}"), with_layers(&format!("{layers}{head}")));
     }
-    list.crash("check", "size-samples", with_layers(&head[2..]).replace("samples = 10", "samples = 9223372036854775807"));
+    list.crash(
+        "check",
+        "size-samples",
+        with_layers(&head[2..]).replace("samples = 10", "samples = 9223372036854775807"),
+    );
     list.crash("check", "size-batch", with_layers(&head[2..]).replace("batch_size = 4", "batch_size = 4294967297"));
     list.crash("check", "size-shape", with_layers(&head[2..]).replace("[2, 6, 6]", "[16777216, 16777216, 16777216]"));
 }

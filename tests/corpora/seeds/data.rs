@@ -66,16 +66,24 @@ fn archives(list: &mut List) {
     let archive = headers(&whole.concat());
     list.seed("tar", "ok-gz", prefixed(b'z', &gz(&archive)));
     list.seed("tar", "bad-short", prefixed(b'h', &whole[..5].concat()));
-    list.seed("tar", "bad-label", prefixed(b'h', &{
-        let mut all = whole.clone();
-        all[0][511] = 10;
-        all.concat()
-    }));
-    list.seed("tar", "bad-links", prefixed(b'h', &{
-        let mut all = whole.clone();
-        all.iter_mut().for_each(|h| h[156] = b'2');
-        all.concat()
-    }));
+    list.seed(
+        "tar",
+        "bad-label",
+        prefixed(b'h', &{
+            let mut all = whole.clone();
+            all[0][511] = 10;
+            all.concat()
+        }),
+    );
+    list.seed(
+        "tar",
+        "bad-links",
+        prefixed(b'h', &{
+            let mut all = whole.clone();
+            all.iter_mut().for_each(|h| h[156] = b'2');
+            all.concat()
+        }),
+    );
     list.seed("tar", "bad-xz", prefixed(b'x', b"\xfd7zXZ\0\0\x04\xe6\xd6\xb4\x46\x02\0!\x01\x1c\0\0\0"));
     // Extended headers that claim gigabytes, and some that hold what they claim.
     for (name, kind) in [("pax", b'x'), ("pax-for-all", b'g'), ("long-name", b'L'), ("long-link", b'K')] {
@@ -84,25 +92,37 @@ fn archives(list: &mut List) {
             list.crash("tar", &format!("{name}-{claim}"), prefixed(b'h', &all));
         }
     }
-    list.crash("tar", "bad-size", prefixed(b'h', &{
-        let mut all = whole.clone();
-        all[0][124..136].copy_from_slice(b"77777777777\0");
-        all.concat()
-    }));
-    list.crash("tar", "bad-size-binary", prefixed(b'h', &{
-        let mut all = whole.clone();
-        all[0][124..136].copy_from_slice(&[0x80, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
-        all.concat()
-    }));
-    list.crash("tar", "sparse", prefixed(b'h', &{
-        let mut all = whole.clone();
-        all[0][156] = b'S';
-        // One piece far out, and the whole size.
-        all[0][386..398].copy_from_slice(b"77777770000\0");
-        all[0][398..410].copy_from_slice(b"00000006001\0");
-        all[0][483..495].copy_from_slice(b"77777777777\0");
-        all.concat()
-    }));
+    list.crash(
+        "tar",
+        "bad-size",
+        prefixed(b'h', &{
+            let mut all = whole.clone();
+            all[0][124..136].copy_from_slice(b"77777777777\0");
+            all.concat()
+        }),
+    );
+    list.crash(
+        "tar",
+        "bad-size-binary",
+        prefixed(b'h', &{
+            let mut all = whole.clone();
+            all[0][124..136].copy_from_slice(&[0x80, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
+            all.concat()
+        }),
+    );
+    list.crash(
+        "tar",
+        "sparse",
+        prefixed(b'h', &{
+            let mut all = whole.clone();
+            all[0][156] = b'S';
+            // One piece far out, and the whole size.
+            all[0][386..398].copy_from_slice(b"77777770000\0");
+            all[0][398..410].copy_from_slice(b"00000006001\0");
+            all[0][483..495].copy_from_slice(b"77777777777\0");
+            all.concat()
+        }),
+    );
     list.crash("tar", "bad-behind-the-end", prefixed(b't', &[archive[..4096].to_vec(), vec![0xff; 1024]].concat()));
 }
 
@@ -121,21 +141,22 @@ fn images(list: &mut List) {
         picture.write_to(&mut bytes, format).expect("memory");
         list.seed("image", &format!("ok-{name}"), bytes.into_inner());
     }
-    // 35 bytes of which a side is 0: this ended the whole program.
-    for (name, w, h) in [("width", 0u16, 1u16), ("height", 1, 0), ("sides", 0, 0)] {
+    // 35 bytes: a canvas of which a side is 0 around a frame that has some ended the whole program.
+    for (name, canvas, frame) in [
+        ("canvas-width", [0u8, 1], [1, 1]),
+        ("canvas-height", [1, 0], [1, 1]),
+        ("width", [1, 1], [0, 1]),
+        ("height", [1, 1], [1, 0]),
+        ("sides", [0, 0], [0, 0]),
+    ] {
+        let sides = |[w, h]: [u8; 2]| [w, 0, h, 0];
         let mut gif = b"GIF89a".to_vec();
-        for size in [w, h] {
-            gif.extend(size.to_le_bytes());
-        }
+        gif.extend(sides(canvas));
         gif.extend([0x80, 0, 0, 0, 0, 0, 255, 255, 255, b',', 0, 0, 0, 0]);
-        for size in [w, h] {
-            gif.extend(size.to_le_bytes());
-        }
+        gif.extend(sides(frame));
         gif.extend([0, 2, 2, 0x44, 1, 0, b';']);
         list.crash("image", &format!("bad-gif-{name}"), gif);
     }
-    // A canvas of a side of 0 around a frame that has some, and the reverse.
-    list.crash("image", "gif-frame", b"GIF89a\0\0\0\0\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\x02\0\x02\0\0\x02\x02\x44\x01\0;".to_vec());
     list.crash("image", "bad-bmp-sides", {
         let mut bmp = b"BM\x3a\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0".to_vec();
         bmp.extend(30_000u32.to_le_bytes());

@@ -29,8 +29,16 @@ impl Pickle {
 
     /// A tensor in storage `key`.
     fn tensor(self, key: &str, class: &str, len: i32, offset: i32, shape: &[i32], stride: &[i32]) -> Self {
-        self.raw(b"ctorch._utils\n_rebuild_tensor_v2\n((").text("storage").raw(format!("ctorch\n{class}\n").as_bytes())
-            .text(key).text("cpu").int(len).raw(b"tQ").int(offset).ints(shape).ints(stride)
+        self.raw(b"ctorch._utils\n_rebuild_tensor_v2\n((")
+            .text("storage")
+            .raw(format!("ctorch\n{class}\n").as_bytes())
+            .text(key)
+            .text("cpu")
+            .int(len)
+            .raw(b"tQ")
+            .int(offset)
+            .ints(shape)
+            .ints(stride)
             .raw(b"\x89ccollections\nOrderedDict\n)RtR")
     }
 }
@@ -57,7 +65,13 @@ fn pickles(list: &mut List) {
         both.tensor("0", "FloatStorage", 2, 0, &[2], &[1]).raw(b"u}").text("_metadata").raw(b"h\0)Rsb.").0
     });
     list.seed("pickle", "ok-within", {
-        let start = Pickle::default().raw(b"\x80\x02}(").text("epoch").raw(b"K\x05").text("state_dict").raw(b"}").text("module.w");
+        let start = Pickle::default()
+            .raw(b"\x80\x02}(")
+            .text("epoch")
+            .raw(b"K\x05")
+            .text("state_dict")
+            .raw(b"}")
+            .text("module.w");
         start.tensor("0", "FloatStorage", 2, 0, &[1], &[1]).raw(b"su.").0
     });
     list.seed("pickle", "protocol-4", b"\x80\x04\x95\x20\0\0\0\0\0\0\0}\x94(\x8c\x01a\x94K\x01\x8c\x01b\x94\x8c\x0bcollections\x94\x8c\x0bOrderedDict\x94\x93\x94)R\x94u.".to_vec());
@@ -92,7 +106,11 @@ fn archives(list: &mut List) {
     list.seed("weights", "ok-archive", whole.clone());
     list.seed("weights", "bad-legacy", b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.".to_vec());
     list.crash("weights", "bad-zip-two-pickles", stored_zip(&[("a/data.pkl", &pickle), ("b/data.pkl", &pickle)]));
-    list.crash("weights", "zip-one-name-twice", stored_zip(&[("a/data.pkl", &pickle), ("a/data/0", &[1; 8]), ("a/data/0", &[2; 8])]));
+    list.crash(
+        "weights",
+        "zip-one-name-twice",
+        stored_zip(&[("a/data.pkl", &pickle), ("a/data/0", &[1; 8]), ("a/data/0", &[2; 8])]),
+    );
     list.crash("weights", "bad-zip-big-endian", stored_zip(&[("a/data.pkl", &pickle), ("a/byteorder", b"big")]));
     // Every entry of the directory leads to the same bytes.
     let mut overlapping = stored_zip(&[("a/data.pkl", &pickle), ("a/data/0", &[1; 8]), ("a/data/1", &[1; 8])]);
@@ -123,9 +141,23 @@ fn headers(list: &mut List) {
         format!("\"{name}\":{{\"dtype\":\"{kind}\",\"shape\":{shape},\"data_offsets\":[{from},{to}]}}")
     };
     let file = |entries: &[String]| format!("{{{}}}", entries.join(","));
-    list.seed("safetensors", "ok-weights", file(&[entry("a.weight", "F32", "[2,2]", 0, 16), entry("a.bias", "F16", "[2]", 16, 20)]));
+    list.seed(
+        "safetensors",
+        "ok-weights",
+        file(&[entry("a.weight", "F32", "[2,2]", 0, 16), entry("a.bias", "F16", "[2]", 16, 20)]),
+    );
     list.seed("safetensors", "ok-kinds", {
-        let kinds = [("F64", 8), ("I64", 8), ("I32", 4), ("U32", 4), ("I16", 2), ("BF16", 2), ("U8", 1), ("I8", 1), ("BOOL", 1)];
+        let kinds = [
+            ("F64", 8),
+            ("I64", 8),
+            ("I32", 4),
+            ("U32", 4),
+            ("I16", 2),
+            ("BF16", 2),
+            ("U8", 1),
+            ("I8", 1),
+            ("BOOL", 1),
+        ];
         let mut at = 0;
         let entries = kinds.map(|(kind, bytes)| {
             at += bytes;
@@ -133,12 +165,19 @@ fn headers(list: &mut List) {
         });
         file(&entries)
     });
-    list.seed("safetensors", "ok-vectors", file(&[entry("inputs", "F32", "[4,3]", 0, 48), entry("targets", "U8", "[4]", 48, 52)]));
+    list.seed(
+        "safetensors",
+        "ok-vectors",
+        file(&[entry("inputs", "F32", "[4,3]", 0, 48), entry("targets", "U8", "[4]", 48, 52)]),
+    );
     list.seed("safetensors", "ok-images", {
         let train = [entry("inputs", "U8", "[2,1,3,3]", 0, 18), entry("targets", "F32", "[2]", 20, 28)];
         let val = [entry("val_inputs", "U8", "[1,1,3,3]", 28, 37), entry("val_targets", "F32", "[1,1]", 37, 41)];
         // Without gaps, as the format wants it.
-        file(&[train, val].concat()).replace("[20,28]", "[18,26]").replace("[28,37]", "[26,35]").replace("[37,41]", "[35,39]")
+        file(&[train, val].concat())
+            .replace("[20,28]", "[18,26]")
+            .replace("[28,37]", "[26,35]")
+            .replace("[37,41]", "[35,39]")
     });
     list.seed("safetensors", "ok-empty", file(&[entry("a", "F32", "[0]", 0, 0)]));
     for (name, shape, to) in [
@@ -172,21 +211,37 @@ fn checkpoint(state: &str, config: &str, tensors: &str) -> Vec<u8> {
 
 fn checkpoints(list: &mut List) {
     let state = |step: &str, extra: &str| {
-        format!("{{\"version\":1,\"program\":\"0.1.0\",\"epoch\":0,\"step\":{step},\"batch\":1,\"best\":null,\"seed\":1,\"extra\":{extra}}}")
+        format!(
+            "{{\"version\":1,\"program\":\"0.1.0\",\"epoch\":0,\"step\":{step},\"batch\":1,\"best\":null,\"seed\":1,\"extra\":{extra}}}"
+        )
     };
     // As many sums as there are slots, so that everything is put back.
     let sums = vec!["0"; runner::graph::op::METRIC_SLOTS].join(",");
     let extra = format!(
         "{{\"micro_step\":1,\"metrics_bytes\":0,\"train_sums\":[{sums}],\"early_best\":null,\"early_waited\":0,\"epoch_seconds\":0,\"data_note\":null}}"
     );
-    let config = with_layers("\"flatten\", { type = \"linear\", out_features = 3, bias = false }").replace("[2, 6, 6]", "[2]");
+    let config =
+        with_layers("\"flatten\", { type = \"linear\", out_features = 3, bias = false }").replace("[2, 6, 6]", "[2]");
     let weight = "\"1.weight\":{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[0,24]}";
     list.seed("checkpoint", "ok-whole", checkpoint(&state("1", &extra), &config, weight));
     list.seed("checkpoint", "ok-momentum", {
-        let more = "\"optimizer.momentum_buffer.1.weight\":{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[24,48]}";
-        checkpoint(&state("1", &extra), &config.replace("lr = 0.1", "lr = 0.1\nmomentum = 0.9"), &format!("{weight},{more}"))
+        let more =
+            "\"optimizer.momentum_buffer.1.weight\":{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[24,48]}";
+        checkpoint(
+            &state("1", &extra),
+            &config.replace("lr = 0.1", "lr = 0.1\nmomentum = 0.9"),
+            &format!("{weight},{more}"),
+        )
     });
-    list.seed("checkpoint", "ok-best", checkpoint(&state("1", &extra).replace("null,\"seed\"", "{\"monitor\":\"val_loss\",\"value\":1e-3},\"seed\""), &config, weight));
+    list.seed(
+        "checkpoint",
+        "ok-best",
+        checkpoint(
+            &state("1", &extra).replace("null,\"seed\"", "{\"monitor\":\"val_loss\",\"value\":1e-3},\"seed\""),
+            &config,
+            weight,
+        ),
+    );
     list.seed("checkpoint", "ok-nothing", checkpoint(&state("0", "null"), "", ""));
     for (name, old, new) in [
         ("batch", "\"batch\":1", "\"batch\":18446744073709551615"),
@@ -194,16 +249,30 @@ fn checkpoints(list: &mut List) {
         ("step", "\"step\":1", "\"step\":18446744073709551615"),
         ("best", "\"best\":null", "\"best\":{\"monitor\":\"\\u001b[2J\",\"value\":1e308}"),
     ] {
-        list.crash("checkpoint", &format!("state-{name}"), checkpoint(&state("1", &extra).replace(old, new), &config, weight));
+        list.crash(
+            "checkpoint",
+            &format!("state-{name}"),
+            checkpoint(&state("1", &extra).replace(old, new), &config, weight),
+        );
     }
     let sums = extra.replace(&sums, "0");
     list.crash("checkpoint", "sums-few", checkpoint(&state("1", &sums), &config, weight));
-    list.crash("checkpoint", "bad-version", checkpoint(&state("1", &extra).replace("\"version\":1", "\"version\":99"), &config, weight));
+    list.crash(
+        "checkpoint",
+        "bad-version",
+        checkpoint(&state("1", &extra).replace("\"version\":1", "\"version\":99"), &config, weight),
+    );
     for (name, text) in [
         ("extends", format!("extends = \"/etc/passwd\"\n{config}")),
         ("extends-a-device", format!("extends = \"/dev/zero\"\n{config}")),
         ("use", config.replace("layers = [", "use = \"/etc/passwd\"\nold = [")),
-        ("mirrors", config.replace("source = \"synthetic\"", "source = \"mnist\"\nroot = \"/nowhere\"\nmirrors = [\"http://127.0.0.1:9/\"]")),
+        (
+            "mirrors",
+            config.replace(
+                "source = \"synthetic\"",
+                "source = \"mnist\"\nroot = \"/nowhere\"\nmirrors = [\"http://127.0.0.1:9/\"]",
+            ),
+        ),
         ("shape", config.replace("[2]", "[16777216]").replace("out_features = 3", "out_features = 16777216")),
         ("deep", format!("x = {}{}", "[".repeat(3000), "]".repeat(3000))),
         ("sets", format!("#--set train.epochs=9\n{config}")),
