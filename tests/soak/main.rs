@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use trained::{How, Trained, train};
 
 /// Experiments of the ordinary test run.
-const EXPERIMENTS: u64 = 200;
+const EXPERIMENTS: u64 = 300;
 
 /// Runs with disturbed parameters, and how many more before something is called wrong: a unit that is on the edge may go
 /// either way in one of them and not in another.
