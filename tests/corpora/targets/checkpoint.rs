@@ -75,6 +75,9 @@ fn use_it(checkpoint: &Checkpoint, path: &Path) {
         assert_eq!(saved.shape, tensor.shape, "{}", saved.name);
         assert!(saved.dtype != tensor.dtype || saved.bytes == tensor.data, "{}", saved.name);
     }
+    for count in [state.epoch, state.batch, state.step, state.extra.micro_step] {
+        assert!(count.checked_add(1 << 53).is_some(), "{count} cannot be counted on from");
+    }
     if !small(experiment) {
         return;
     }
