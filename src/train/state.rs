@@ -61,6 +61,9 @@ pub struct Started {
     pub without: Vec<String>,
 }
 
+/// More epochs, steps or batches than any run has: at one a microsecond, 285 years.
+const MOST_COUNTED: u64 = 1 << 53;
+
 /// Variables that a checkpoint holds: the state dict and the optimizer's state. Sums of gradients are empty whenever a
 /// checkpoint is written, and metric sums travel in [`Extra`].
 fn belongs(var: &Variable) -> bool {
@@ -105,6 +108,10 @@ pub fn restore(session: &mut Session, checkpoint: &Checkpoint, path: &Path) -> R
     let meta = &checkpoint.meta;
     let extra: Extra = serde_json::from_value(meta.extra.clone())
         .with_context(|| format!("the run's state in `{}` cannot be read", path.display()))?;
+    // They are counted on from here, and a checksum does not say who wrote them.
+    for (what, n) in [("epochs", meta.epoch), ("steps", meta.step), ("batches", extra.micro_step.max(meta.batch))] {
+        ensure!(n <= MOST_COUNTED, "`{}` claims {n} {what}, more than a run can have", path.display());
+    }
     load(session, &checkpoint.tensors, path, true, belongs)?;
     let plan = session.programs.plan.clone();
     if let Some(id) = plan.variables.find(metrics_variable(Mode::Train)) {
