@@ -6,6 +6,7 @@
 
 #![cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
 
+mod disk;
 mod faults;
 mod library;
 mod limits;

@@ -44,6 +44,11 @@ impl RunState {
         Ok(RunState { checkpoints, metrics, config: text("config.toml")?, names })
     }
 
+    /// The text of `config.toml`.
+    pub fn config(&self) -> &str {
+        &self.config
+    }
+
     /// Says where the two differ.
     pub fn same_as(&self, expected: &RunState) -> Result<(), String> {
         let mut wrong = Vec::new();

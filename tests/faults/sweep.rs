@@ -4,7 +4,7 @@ use crate::faults::{self, Fault};
 use crate::library::library;
 use crate::operation::Operation;
 use crate::place::{Ended, Place};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,7 +66,7 @@ impl Sweep<'_> {
             let (ended, seen) = place.recorded(self.args, Some((case.n, case.fault)), false);
             self.judge(&place, case, &ended, &seen).map_err(|why| {
                 let Case { n, operation, fault } = case;
-                format!("{n}: {} {} {fault}: {why}\n   it ended with {ended:?}", operation.name, operation.path)
+                Failed { at: format!("{n}: {} {} {fault}: {ended:?}", operation.name, operation.path), why }
             })
         });
     }
@@ -163,11 +163,19 @@ fn told(ended: &Ended, hits: &[&Operation], fault: Fault) -> Result<(), String> 
     Ok(())
 }
 
+/// A case that ended badly.
+pub struct Failed {
+    /// Which, and what was seen.
+    pub at: String,
+    /// What is wrong.
+    pub why: String,
+}
+
 /// Runs the cases on all processors, and says how many.
 ///
 /// # Panics
 /// Some failed: they are told.
-pub fn in_parallel<T: Sync>(name: &str, of: &str, cases: &[T], run: impl Fn(&T) -> Result<(), String> + Sync) {
+pub fn in_parallel<T: Sync>(name: &str, of: &str, cases: &[T], run: impl Fn(&T) -> Result<(), Failed> + Sync) {
     let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
     let start = Instant::now();
     let next = AtomicUsize::new(0);
@@ -189,12 +197,17 @@ pub fn in_parallel<T: Sync>(name: &str, of: &str, cases: &[T], run: impl Fn(&T) 
     assert!(failed.is_empty(), "{name}: {} of {} cases failed:\n{}", failed.len(), cases.len(), shown(&failed));
 }
 
-/// Not more than can be read.
-fn shown(failed: &[String]) -> String {
-    let most = if all() { 200 } else { 20 };
-    let mut text = failed.iter().take(most).cloned().collect::<Vec<_>>().join("\n");
-    if failed.len() > most {
-        text.push_str(&format!("\n… and {} more", failed.len() - most));
+/// What is wrong, with the first cases of each.
+fn shown(failed: &[Failed]) -> String {
+    let mut kinds: BTreeMap<String, Vec<&Failed>> = BTreeMap::new();
+    for case in failed {
+        // Numbers of processes and bytes make no difference.
+        kinds.entry(case.why.replace(|c: char| c.is_ascii_digit(), "")).or_default().push(case);
+    }
+    let mut text = String::new();
+    for cases in kinds.values() {
+        text.push_str(&format!("\n{} cases: {}\n", cases.len(), cases[0].why));
+        cases.iter().take(3).for_each(|case| text.push_str(&format!("   {}\n", case.at)));
     }
     text
 }

@@ -121,15 +121,20 @@ fn goes_on(place: &Place, _: &Case, _: &Ended, expected: &RunState) -> Result<()
     }
 }
 
-#[test]
-fn a_run_in_the_place_of_another() {
-    let expected = undisturbed(CONFIG);
-    let old = CONFIG.replace("seed = 3", "seed = 4");
-    let before = undisturbed(&old);
-    let start = Place::with("c.toml", &old);
+/// A finished run with `old.toml` in a place with another `c.toml`; what both leave.
+pub fn replacement() -> (Place, RunState, RunState) {
+    let config = CONFIG.replace("seed = 3", "seed = 4");
+    let start = Place::with("c.toml", &config);
     start.ok(TRAIN);
+    let old = RunState::read(&start.file("run")).unwrap();
     std::fs::rename(start.file("c.toml"), start.file("old.toml")).unwrap();
     std::fs::write(start.file("c.toml"), CONFIG).unwrap();
+    (start, old, undisturbed(CONFIG))
+}
+
+#[test]
+fn a_run_in_the_place_of_another() {
+    let (start, before, expected) = replacement();
     Sweep {
         name: "train --force",
         start: &start,
@@ -142,7 +147,7 @@ fn a_run_in_the_place_of_another() {
 }
 
 /// The old run is there until the new one can be resumed.
-fn one_of_two(place: &Place, old: &RunState, new: &RunState) -> Result<(), String> {
+pub fn one_of_two(place: &Place, old: &RunState, new: &RunState) -> Result<(), String> {
     let run = place.file("run");
     all_whole(&run)?;
     let newest = checkpoint::newest_whole(&run).map_err(|e| e.to_string())?;
