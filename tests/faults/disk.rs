@@ -7,10 +7,37 @@
 use crate::operation::Operation;
 use std::collections::BTreeMap;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Files by path, and folders (no content).
-pub type Content = BTreeMap<String, Option<Vec<u8>>>;
+pub type Content = BTreeMap<String, Option<Bytes>>;
+
+/// What a file holds; cheap to copy, to hash and to compare.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bytes {
+    hash: u64,
+    data: Arc<Vec<u8>>,
+}
+
+impl Bytes {
+    pub fn new(data: Vec<u8>) -> Bytes {
+        let mut hasher = DefaultHasher::new();
+        data.hash(&mut hasher);
+        Bytes { hash: hasher.finish(), data: Arc::new(data) }
+    }
+
+    pub fn get(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+impl Hash for Bytes {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.hash.hash(state);
+    }
+}
 
 /// What has become of data that was not durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +66,7 @@ pub struct Disk {
 
 #[derive(Debug, Clone)]
 enum Node {
-    File { durable: Vec<u8>, now: Vec<u8>, writes: Vec<Write> },
+    File { durable: Bytes, now: Arc<Vec<u8>>, writes: Vec<Write> },
     Folder { durable: Names, now: Names },
 }
 
@@ -81,7 +108,8 @@ impl Disk {
     }
 
     fn add_file(&mut self, content: Vec<u8>) -> usize {
-        self.nodes.push(Node::File { durable: content.clone(), now: content, writes: Vec::new() });
+        let durable = Bytes::new(content);
+        self.nodes.push(Node::File { now: Arc::clone(&durable.data), durable, writes: Vec::new() });
         self.nodes.len() - 1
     }
 
@@ -124,7 +152,7 @@ impl Disk {
         // A file without a name is nothing that could be found later.
         let Some(id) = self.find(path) else { return };
         let Node::File { now, writes, .. } = &mut self.nodes[id] else { panic!("`{path}` is a folder") };
-        apply_write(now, &write);
+        apply_write(Arc::make_mut(now), &write);
         writes.push(write);
     }
 
@@ -175,8 +203,10 @@ impl Disk {
         let Some(id) = self.find(path) else { return };
         match &mut self.nodes[id] {
             Node::File { durable, now, writes } => {
-                durable.clone_from(now);
-                writes.clear();
+                if !writes.is_empty() {
+                    *durable = Bytes::new(now.to_vec());
+                    writes.clear();
+                }
             }
             Node::Folder { .. } => {
                 let (done, left) = std::mem::take(&mut self.pending)
@@ -263,14 +293,16 @@ fn apply_write(content: &mut Vec<u8>, write: &Write) {
     }
 }
 
-fn survivor(durable: &[u8], now: &[u8], writes: &[Write], data: Data) -> Vec<u8> {
-    let mut content = durable.to_vec();
+fn survivor(durable: &Bytes, now: &[u8], writes: &[Write], data: Data) -> Bytes {
+    if writes.is_empty() || data == Data::Lost {
+        return durable.clone();
+    }
+    let mut content = durable.get().to_vec();
     match data {
         Data::Lost => (),
         Data::Written => content = now.to_vec(),
         Data::Zeros => {
-            let kept = content.len().min(now.len());
-            content.truncate(kept);
+            content.truncate(now.len());
             content.resize(now.len(), 0);
         }
         Data::Torn => {
@@ -281,14 +313,14 @@ fn survivor(durable: &[u8], now: &[u8], writes: &[Write], data: Data) -> Vec<u8>
             }
         }
     }
-    content
+    Bytes::new(content)
 }
 
 /// Puts the files of a disk into a folder, which is empty.
 pub fn put(content: &Content, folder: &Path) {
     for (path, bytes) in content {
         match bytes {
-            Some(bytes) => fs::write(folder.join(path), bytes).unwrap(),
+            Some(bytes) => fs::write(folder.join(path), bytes.get()).unwrap(),
             None => fs::create_dir(folder.join(path)).unwrap(),
         }
     }

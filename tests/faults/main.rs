@@ -8,6 +8,7 @@
 
 mod disk;
 mod faults;
+mod fetch;
 mod library;
 mod limits;
 mod operation;

@@ -1,9 +1,11 @@
 //! The power fails, at every moment of a run: what had been made durable is there, and nothing is half a file.
 
-use crate::disk::{Content, Disk, put};
+use crate::disk::{Bytes, Content, Disk, put};
+use crate::fetch;
 use crate::library::library;
 use crate::operation::Operation;
 use crate::place::Place;
+use crate::readers;
 use crate::run_state::{RunState, all_whole, newest_step};
 use crate::sweep::{Failed, all, in_parallel};
 use crate::train::{CONFIG, TRAIN, killed, one_of_two, recovers, replacement, undisturbed};
@@ -48,7 +50,7 @@ fn cuts(start: &Place, args: &str, every: usize) -> Vec<Cut> {
     let last = found.iter().rev().find(|cut| cut.after == operations.len());
     whole.extend(last.map(|cut| cut.content.clone()).unwrap_or_default());
     for (path, bytes) in &whole {
-        let bytes = bytes.as_deref();
+        let bytes = bytes.as_ref().map(Bytes::get);
         assert!(bytes.is_none() || bytes == fs::read(place.file(path)).ok().as_deref(), "`{path}` is another");
     }
     found
@@ -77,7 +79,7 @@ fn after_every_cut(
         let place = Place::new();
         put(&cut.content, &place.path());
         all_whole(&place.file("run")).and_then(|()| check(&place, cut)).map_err(|why| {
-            let names: Vec<_> = cut.content.iter().map(|(n, b)| (n, b.as_ref().map(Vec::len))).collect();
+            let names: Vec<_> = cut.content.iter().map(|(n, b)| (n, b.as_ref().map(|b| b.get().len()))).collect();
             Failed { at: format!("after {} operations, with {names:?}", cut.after), why }
         })
     });
@@ -149,6 +151,43 @@ fn in_a_run_in_the_place_of_another() {
     });
 }
 
+#[test]
+fn in_an_export() {
+    if library().is_none() {
+        return;
+    }
+    let start = readers::place();
+    let tried = start.copy();
+    tried.ok(readers::EXPORT);
+    let read = |place: &Place| fs::read(place.file("out.safetensors")).ok();
+    let (old, new) = (read(&start), read(&tried));
+    assert!(old.is_some() && new.is_some() && old != new);
+    after_every_cut("power cut in export", &start, readers::EXPORT, 1, |place, _| {
+        let found = read(place);
+        if found != old && found != new {
+            return Err(format!("neither the old file nor the new one: {:?} bytes", found.map(|f| f.len())));
+        }
+        place.ok(readers::EXPORT);
+        if read(place) == new { Ok(()) } else { Err("done again, it is another".into()) }
+    });
+}
+
+#[test]
+fn in_a_download() {
+    let Some(download) = fetch::Download::new() else { return };
+    after_every_cut("power cut in data fetch", &download.start, &download.args, 40, |place, cut| {
+        download.whole(place, false)?;
+        if cut.brief {
+            return Ok(());
+        }
+        let again = place.run(&download.args);
+        match again.code {
+            Some(0) => download.whole(place, true),
+            _ => Err(format!("what is left is in the way: {again:?}")),
+        }
+    });
+}
+
 /// The model forgets what it should: a file that is renamed before it is durable is found out.
 #[test]
 fn a_rename_before_its_data_is_found_out() {
@@ -166,7 +205,7 @@ fn a_rename_before_its_data_is_found_out() {
         other: other.into(),
     };
     let found = |disk: &Disk| -> HashSet<Option<Vec<u8>>> {
-        disk.after_a_cut().iter().map(|content| content.get("file").cloned().flatten()).collect()
+        disk.after_a_cut().iter().map(|content| Some(content.get("file")?.as_ref()?.get().to_vec())).collect()
     };
     disk.apply(&operation("open", libc::O_CREAT, b"", "new"));
     disk.apply(&operation("write", 0, b"12", "new"));

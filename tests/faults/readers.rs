@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 /// A finished run, an image for it, and an earlier export.
-fn place() -> Place {
+pub fn place() -> Place {
     let place = Place::with("c.toml", CONFIG);
     place.ok(TRAIN);
     let shades = image::GrayImage::from_fn(8, 8, |x, y| image::Luma([(x * 30 + y) as u8]));
@@ -44,6 +44,7 @@ fn only_reads(name: &str, args: &str, every: usize) {
         start: &start,
         args,
         every,
+        steady: true,
         done: &|_, ended| match ended.out == printed {
             true => Ok(()),
             false => Err(format!("it printed {:?}, not {printed:?}", ended.out)),
@@ -71,10 +72,13 @@ fn a_check() {
     only_reads("check", "check c.toml --json", 4);
 }
 
+/// Puts a file in the place of another.
+pub const EXPORT: &str = "export run/last.safetensors out.safetensors";
+
 #[test]
 fn an_export() {
     let start = place();
-    let args = "export run/last.safetensors out.safetensors";
+    let args = EXPORT;
     let tried = start.copy();
     let old = contents(&start.path());
     let said = tried.ok(args);
@@ -91,6 +95,7 @@ fn an_export() {
         start: &start,
         args,
         every: 4,
+        steady: true,
         done: &|place, ended| match contents(&place.path()) == new && ended.out == said.out {
             true => Ok(()),
             false => Err("the file is another".into()),
@@ -136,6 +141,7 @@ fn a_run_from_files() {
         args: &args,
         // What it writes is looked at elsewhere.
         every: 60,
+        steady: true,
         done: &|place, _| crate::run_state::RunState::read(&place.file("new"))?.same_as(&expected),
         after: &|place, _, _| crate::run_state::all_whole(&place.file("new")),
     }

@@ -27,6 +27,8 @@ pub struct Sweep<'a> {
     pub start: &'a Place,
     /// The command.
     pub args: &'a str,
+    /// It does the same operations every time.
+    pub steady: bool,
     /// Without `RUNNER_FAULTS=all`: every so manieth case, after the first of each kind.
     pub every: usize,
     /// Whether the command has done all of its work, given how the folder looks and what it said.
@@ -84,7 +86,7 @@ impl Sweep<'_> {
         assert!(!a.is_empty(), "{}: the library sees nothing", self.name);
         let brief =
             |list: &[Operation]| -> Vec<String> { list.iter().map(|o| format!("{} {}", o.name, o.role())).collect() };
-        assert_eq!(brief(&a), brief(&b), "{}: not the same operations every time", self.name);
+        assert!(!self.steady || brief(&a) == brief(&b), "{}: not the same operations every time", self.name);
         a
     }
 

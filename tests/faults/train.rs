@@ -80,6 +80,7 @@ fn a_new_run() {
         start: &Place::with("c.toml", CONFIG),
         args: TRAIN,
         every: 12,
+        steady: true,
         done: &|place, _| finished(place, &expected),
         after: &|place, _, _| recovers(place, &expected),
     }
@@ -107,6 +108,7 @@ fn a_run_that_goes_on() {
         start: &killed(CONFIG),
         args: &format!("{TRAIN} --resume"),
         every: 12,
+        steady: true,
         done: &|place, _| finished(place, &expected),
         after: &|place, case, ended| goes_on(place, case, ended, &expected),
     }
@@ -140,6 +142,7 @@ fn a_run_in_the_place_of_another() {
         start: &start,
         args: &format!("{TRAIN} --force"),
         every: 12,
+        steady: true,
         done: &|place, _| finished(place, &expected),
         after: &|place, _, _| one_of_two(place, &before, &expected),
     }
