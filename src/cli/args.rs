@@ -60,6 +60,14 @@ impl Overrides {
         let device = self.device.iter().map(|d| format!("device={}", toml::Value::String(d.clone())));
         self.set.iter().cloned().chain(device).collect()
     }
+
+    /// Whether one of them gives a value to `key`, or to the table that it is in.
+    pub fn gives(&self, key: &str) -> bool {
+        self.set.iter().filter_map(|set| set.split_once('=')).any(|(given, _)| {
+            let given = given.trim();
+            key == given || key.strip_prefix(given).is_some_and(|rest| rest.starts_with('.'))
+        })
+    }
 }
 
 /// Which passes make the programs.
@@ -106,8 +114,9 @@ pub struct OutputArgs {
 /// `runner train`
 #[derive(Debug, Args)]
 pub struct TrainArgs {
-    /// The configuration (TOML)
-    pub config: PathBuf,
+    /// The configuration (TOML); with --resume it may be left out, or be the run's folder
+    #[arg(required_unless_present = "resume")]
+    pub config: Option<PathBuf>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub overrides: Overrides,
@@ -117,12 +126,15 @@ pub struct TrainArgs {
     /// The run's folder [default: runs/NAME/NUMBER]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Continue a run: from this checkpoint, or from the newest whole one in the run's folder
-    #[arg(long, value_name = "CHECKPOINT", num_args = 0..=1, conflicts_with = "force")]
+    /// Continue a run with all that it was started with: from the newest whole checkpoint in its folder, or from this one
+    #[arg(long, value_name = "RUN or CHECKPOINT", num_args = 0..=1, conflicts_with = "force")]
     pub resume: Option<Option<PathBuf>>,
-    /// Start anew in a folder that already holds a run, whose files are removed
+    /// Start anew in a folder that already holds a run, which stays until the new one has saved its first checkpoint
     #[arg(long)]
     pub force: bool,
+    /// Download data that is not there for a run that goes on; a new run does as its configuration says
+    #[arg(long, requires = "resume")]
+    pub allow_download: bool,
     /// Compute threads of the CPU [default: all cores]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
@@ -148,6 +160,9 @@ pub struct EvalArgs {
     /// Which samples
     #[arg(long, value_enum, default_value_t = SplitName::Val)]
     pub split: SplitName,
+    /// Download the data if it is not there
+    #[arg(long)]
+    pub allow_download: bool,
     /// Compute threads of the CPU [default: all cores]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
@@ -320,6 +335,11 @@ mod tests {
             _ => unreachable!(),
         };
         assert_eq!(train(&["a.toml"]).resume, None);
+        assert_eq!(train(&["--resume"]).config, None);
+        assert!(Cli::try_parse_from(["runner", "train"]).is_err());
+        assert!(Cli::try_parse_from(["runner", "train", "a.toml", "--allow-download"]).is_err());
+        let overrides = train(&["a.toml", "--set", "data = { root = \"x\" }", "--set", "train.epochs=1"]).overrides;
+        assert!(overrides.gives("data.root") && overrides.gives("train.epochs") && !overrides.gives("train"));
         assert_eq!(train(&["a.toml", "--resume"]).resume, Some(None));
         assert_eq!(train(&["a.toml", "--resume", "x"]).resume, Some(Some("x".into())));
         assert_eq!(train(&["a.toml", "--device", "cuda:1"]).overrides.sets(), ["device=\"cuda:1\""]);

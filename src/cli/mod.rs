@@ -13,6 +13,7 @@ mod failure;
 mod memory;
 mod model;
 mod predict;
+mod samples;
 mod train;
 
 use args::{Cli, Command, DataCommand};

@@ -24,6 +24,8 @@ pub struct Span {
 pub enum SourceKind {
     /// A file; its name is its path.
     File,
+    /// The effective configuration that a checkpoint carries. Its name says which; nothing lies beside it.
+    Effective,
     /// A `--set KEY=VALUE` of the command line; its name and its text are what was typed there.
     Set,
 }
@@ -80,7 +82,7 @@ impl Sources {
     pub fn place(&self, span: Span) -> String {
         let source = self.get(span.source);
         match source.kind {
-            SourceKind::File => format!("{}:{}", source.name, self.position(span).0),
+            SourceKind::File | SourceKind::Effective => format!("{}:{}", source.name, self.position(span).0),
             SourceKind::Set => source.name.clone(),
         }
     }

@@ -13,6 +13,7 @@ pub mod layers;
 mod model;
 mod overrides;
 pub mod part;
+pub mod paths;
 mod print;
 mod resolve;
 mod rules;
@@ -25,11 +26,13 @@ pub mod values;
 
 use std::path::Path;
 
+use diagnostics::SourceKind;
 use files::Files;
 use tree::Table;
 
 pub use diagnostics::{Diagnostic, Severity, SourceId, Sources, Span};
 pub use experiment::{Experiment, LayerKind, LayerNode};
+pub use files::{MAX_EFFECTIVE, PATHS};
 pub use print::{print_with_origins, to_toml};
 
 /// A configuration that is whole and consistent in itself.
@@ -65,10 +68,14 @@ impl std::error::Error for Failure {}
 /// # Errors
 /// Everything that is wrong in itself. Only a file that is not there has an error without a place.
 pub fn load(path: &Path, sets: &[String]) -> Result<Loaded, Failure> {
-    let name = path.file_stem().map_or_else(|| "config".into(), |stem| stem.to_string_lossy().into_owned());
     let mut files = Files::default();
     let read = files.read(path);
-    finish(&name, files, read, sets)
+    finish(&name_of(path), files, read, sets)
+}
+
+/// The name of an experiment whose configuration is the file at `path`.
+pub fn name_of(path: &Path) -> String {
+    path.file_stem().map_or_else(|| "config".into(), |stem| stem.to_string_lossy().into_owned())
 }
 
 /// Reads a configuration from text, such as a checkpoint carries. Paths in it are taken from the current directory.
@@ -79,6 +86,23 @@ pub fn load_str(name: &str, text: &str, sets: &[String]) -> Result<Loaded, Failu
     let mut files = Files::default();
     let read = files.read_text(name, text);
     finish(name, files, read, sets)
+}
+
+/// Reads the effective configuration that a checkpoint carries, which anybody may have made: it names no other file to
+/// read text from, and its paths are taken as they are written, without looking whether there is something. `name` is
+/// what messages call it. Its own warnings are left out, as they were shown when the run was started; one is added for
+/// every path that is not absolute.
+///
+/// # Errors
+/// As for [`load`]; it has `extends` or `use`, or more text than [`MAX_EFFECTIVE`].
+pub fn load_effective(name: &str, text: &str, sets: &[String]) -> Result<Loaded, Failure> {
+    let mut files = Files::default();
+    let read = files.read_effective(name, text);
+    let mut loaded = finish(name, files, read, sets)?;
+    let typed = |d: &Diagnostic| d.span().is_some_and(|s| loaded.sources.get(s.source).kind == SourceKind::Set);
+    let relative = files::relative_paths(&loaded);
+    loaded.warnings = loaded.warnings.iter().filter(|d| typed(d)).cloned().chain(relative).collect();
+    Ok(loaded)
 }
 
 fn finish(name: &str, mut files: Files, read: Option<(SourceId, Table)>, sets: &[String]) -> Result<Loaded, Failure> {

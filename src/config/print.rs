@@ -12,8 +12,7 @@ use super::layers::Layer;
 use super::sections::{Checkpoint, Curve, Loading, Log, Loss, OptimizerRule, Source, Train, Warmup};
 use super::tagged::Tagged;
 
-/// A configuration that, loaded again, gives an experiment that serialises alike. Relative paths stay relative to the
-/// current directory.
+/// A configuration that, loaded again, gives an experiment that serialises alike, from whatever folder.
 pub fn to_toml(loaded: &Loaded) -> String {
     Printer { loaded, origins: false, out: String::new() }.print()
 }

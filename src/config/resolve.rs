@@ -1,6 +1,7 @@
 //! From the tree to the [`Experiment`]: each section is read, then what one says is held against the others.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use super::experiment::{Experiment, Model, Origins, Pattern};
 use super::files::Files;
 use super::model::unroll;
 use super::part::{Check, Part, known_word, unknown_key};
+use super::paths::absolute;
 use super::sections::{
     Checkpoint, Curve, Data, Loading, Log, Loss, Metric, Optimizer, OptimizerRule, ParamGroup, Schedule, Source, Train,
     Transform, Warmup,
@@ -150,7 +152,7 @@ fn fill_in(experiment: &mut Experiment) {
         _ => return fill_in_monitor(experiment),
     };
     if download.root.as_os_str().is_empty() {
-        download.root = folder.into();
+        download.root = absolute(Path::new(folder));
     }
     fill_in_monitor(experiment);
 }
@@ -258,7 +260,7 @@ impl<'a> Reader<'a> {
         if written.is_empty() {
             self.sink.push(Diagnostic::error("this path is empty").at(node.span, "names no file"));
         }
-        Files::locate(self.sources, written, node.span)
+        Files::place(self.sources, written, node.span)
     }
 
     fn transforms(&self, part: &Part, key: &str) -> Option<Vec<Transform>> {

@@ -14,6 +14,7 @@ pub mod programs;
 pub mod report;
 pub mod resume;
 pub mod run;
+pub mod sample;
 pub mod schedule;
 pub mod session;
 pub mod state;

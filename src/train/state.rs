@@ -1,5 +1,6 @@
 //! Where a run stands, and how that goes into a checkpoint and comes out again.
 
+use super::sample::Sample;
 use super::session::{Saved, Session};
 use crate::build::{Mode, metrics_variable};
 use crate::checkpoint::{self, Best, Checkpoint, Meta, TensorView};
@@ -41,6 +42,23 @@ pub struct Extra {
     pub epoch_seconds: f64,
     /// The samples are not what was asked for: why.
     pub data_note: Option<String>,
+    /// What the run was started with, so that it goes on with the same.
+    #[serde(default)]
+    pub started: Started,
+    /// What a sample looks like, so that a model can be used without its data.
+    #[serde(default)]
+    pub sample: Option<Sample>,
+}
+
+/// How a run was started, beside its configuration.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Started {
+    /// The experiment's name.
+    pub name: String,
+    /// Overrides of the configuration's values, in the form of `--set`.
+    pub sets: Vec<String>,
+    /// Passes over the graph that are left out.
+    pub without: Vec<String>,
 }
 
 /// Variables that a checkpoint holds: the state dict and the optimizer's state. Sums of gradients are empty whenever a
