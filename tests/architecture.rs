@@ -99,8 +99,26 @@ fn imports_run_one_way() {
 fn nobody_writes_to_the_terminal_but_its_module() {
     let src = root().join("src");
     let ways = [
-        "println!", "print!(", "eprint!(", "dbg!(", "stdout()", "stderr()", "Stdout", "Stderr", "is_terminal()", "indicatif", "console::",
-        "anstream", "anstyle", "/dev/tty", "/dev/stdout", "/dev/stderr", "/dev/fd", "print_help", "clap::Error::exit", ".exit()",
+        "println!",
+        "print!(",
+        "eprint!(",
+        "dbg!(",
+        "stdout()",
+        "stderr()",
+        "Stdout",
+        "Stderr",
+        "is_terminal()",
+        "indicatif",
+        "console::",
+        "anstream",
+        "anstyle",
+        "/dev/tty",
+        "/dev/stdout",
+        "/dev/stderr",
+        "/dev/fd",
+        "print_help",
+        "clap::Error::exit",
+        ".exit()",
     ];
     let mut wrong = Vec::new();
     for path in sources(&src) {
@@ -110,7 +128,11 @@ fn nobody_writes_to_the_terminal_but_its_module() {
         }
         let text = fs::read_to_string(&path).unwrap();
         for (line, code) in code(&text) {
-            wrong.extend(ways.iter().filter(|way| code.contains(**way)).map(|way| format!("{}:{line}: `{way}`", inside.display())));
+            wrong.extend(
+                ways.iter()
+                    .filter(|way| code.contains(**way))
+                    .map(|way| format!("{}:{line}: `{way}`", inside.display())),
+            );
         }
     }
     assert!(wrong.is_empty(), "only `src/terminal` may write:\n{}", wrong.join("\n"));

@@ -16,8 +16,8 @@ mod predict;
 mod samples;
 mod train;
 
-use args::{Cli, Command, DataCommand};
 use crate::terminal;
+use args::{Cli, Command, DataCommand};
 use clap::{CommandFactory, FromArgMatches};
 use failure::Failure;
 use std::ffi::OsString;

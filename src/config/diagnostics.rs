@@ -242,7 +242,7 @@ pub fn to_json(sources: &Sources, diagnostics: &[Diagnostic]) -> Value {
             let (line, column) = sources.position(span);
             let source = sources.get(span.source);
             let name = match source.kind {
-                SourceKind::File => source.name.clone(),
+                SourceKind::File | SourceKind::Effective => source.name.clone(),
                 SourceKind::Set => masked(&source.name),
             };
             (json!(name), json!(line), json!(column))

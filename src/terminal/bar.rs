@@ -1,8 +1,8 @@
 //! A progress bar that never takes more than its line.
 
+use super::Stream;
 use super::color::{can_redraw, width};
 use super::visible::{visible, visible_styled};
-use super::Stream;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -51,7 +51,8 @@ pub fn width(stream: Stream) -> usize {
         Stream::Out => Term::stdout(),
         Stream::Err => Term::stderr(),
     };
-    let columns = if stream.is_terminal() { term.size_checked().map(|(_, columns)| usize::from(columns)) } else { None };
+    let columns =
+        if stream.is_terminal() { term.size_checked().map(|(_, columns)| usize::from(columns)) } else { None };
     columns.filter(|columns| *columns > 0).unwrap_or(80)
 }
 

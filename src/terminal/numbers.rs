@@ -6,7 +6,14 @@ use std::time::Duration;
 /// point, fewer where they do not fit, a power of ten for what is huge or, where there are many decimals, tiny.
 pub fn figure(value: f64, decimals: usize, width: usize) -> String {
     if !value.is_finite() {
-        return if value.is_nan() { "NaN" } else if value > 0.0 { "inf" } else { "-inf" }.to_string();
+        return if value.is_nan() {
+            "NaN"
+        } else if value > 0.0 {
+            "inf"
+        } else {
+            "-inf"
+        }
+        .to_string();
     }
     let tiny = value != 0.0 && decimals >= 3 && value.abs() < 10f64.powi(1 - decimals as i32);
     let huge = value.abs() >= 10f64.powi(width.saturating_sub(1).min(15) as i32);
@@ -40,9 +47,15 @@ mod tests {
     #[test]
     fn figures_keep_to_their_width() {
         let list = |values: &[f64], width| values.iter().map(|v| figure(*v, 5, width)).collect::<Vec<_>>().join(" ");
-        assert_eq!(list(&[0.0, 0.22594, 2.302585, 12.5, 99999.4, 999999.6], 7), "0.00000 0.22594 2.30259 12.5000 99999.4 1000000");
+        assert_eq!(
+            list(&[0.0, 0.22594, 2.302585, 12.5, 99999.4, 999999.6], 7),
+            "0.00000 0.22594 2.30259 12.5000 99999.4 1000000"
+        );
         assert_eq!(list(&[1e6, 1.5e10, 1.234e300, 3.4e38, f64::MAX], 7), "1.00e6 1.50e10 1.2e300 3.40e38 1.8e308");
-        assert_eq!(list(&[1e-4, 0.00012345, 9.9e-5, 1e-300, f64::MIN_POSITIVE], 7), "0.00010 0.00012 9.90e-5 1e-300 2e-308");
+        assert_eq!(
+            list(&[1e-4, 0.00012345, 9.9e-5, 1e-300, f64::MIN_POSITIVE], 7),
+            "0.00010 0.00012 9.90e-5 1e-300 2e-308"
+        );
         assert_eq!(list(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.5], 7), "NaN inf -inf -1.5000");
         for exponent in -320..=308 {
             for digits in ["1", "1.5", "9.9999999", "-3.14159"] {

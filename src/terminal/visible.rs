@@ -191,7 +191,9 @@ fn in_word(word: &str, base: usize, found: &mut Vec<Range<usize>>) {
         let at = match authority.rfind('@') {
             Some(at) => Some(at),
             // A password with a slash that should have been written as %2F.
-            None if authority.split_once(':').is_some_and(|(_, port)| !is_port(port)) && !authority.starts_with('[') => {
+            None if authority.split_once(':').is_some_and(|(_, port)| !is_port(port))
+                && !authority.starts_with('[') =>
+            {
                 address.rfind('@')
             }
             None => None,
@@ -239,7 +241,9 @@ mod tests {
     fn only_styles_pass_where_there_may_be_styles() {
         let ours = "\u{1b}[1m\u{1b}[38;5;9merror\u{1b}[0m: no\u{1b}[m";
         assert_eq!(visible_styled(ours), ours);
-        for bad in ["\u{1b}[2J", "\u{1b}]0;x\u{7}", "\u{1b}", "\u{1b}[", "\u{1b}[1", "\u{1b}[?25l", "\u{9b}1m", "\u{1b}c"] {
+        for bad in
+            ["\u{1b}[2J", "\u{1b}]0;x\u{7}", "\u{1b}", "\u{1b}[", "\u{1b}[1", "\u{1b}[?25l", "\u{9b}1m", "\u{1b}c"]
+        {
             let shown = visible_styled(&format!("{bad}é{ours}"));
             assert!(shown.ends_with(&format!("é{ours}")), "{shown:?}");
             assert!(!shown[..shown.find('é').unwrap()].contains(is_hidden), "{shown:?}");
@@ -255,9 +259,14 @@ mod tests {
             let start = text.find(part).unwrap();
             assert_eq!(&shown.text[shown.range(start..start + part.len())], expected, "{part:?}");
         };
-        for (part, expected) in
-            [("a", "a"), ("\u{1b}", "\\x1b"), ("b\u{202e}", "b\\u{202e}"), ("c", "c"), ("me:pw", "***"), ("host", "host")]
-        {
+        for (part, expected) in [
+            ("a", "a"),
+            ("\u{1b}", "\\x1b"),
+            ("b\u{202e}", "b\\u{202e}"),
+            ("c", "c"),
+            ("me:pw", "***"),
+            ("host", "host"),
+        ] {
             same(part, expected);
         }
         // A part of what was replaced is all of it.

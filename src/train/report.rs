@@ -291,10 +291,7 @@ mod tests {
             left: Some(11_100.0),
             at_most: true,
         };
-        assert_eq!(
-            state.line(),
-            "1234/5000, loss 0.1235, accuracy 97.12 %, 17000 samples/s, at most 3h 05m left"
-        );
+        assert_eq!(state.line(), "1234/5000, loss 0.1235, accuracy 97.12 %, 17000 samples/s, at most 3h 05m left");
         let parts: Vec<String> = state.parts().into_iter().map(|(_, text)| text).collect();
         assert_eq!(parts.join(" | "), "24 % | loss 0.1235 | acc 97.12 % | 17000 samples/s | at most 3h 05m left");
         state = State { loss: Some(3.4e38), accuracy: None, rate: 0.25, left: Some(9.0), at_most: false, ..state };

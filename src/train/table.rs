@@ -76,7 +76,8 @@ impl Table {
 
     /// The lines above the rows: whose figures, and which.
     pub fn header(&self) -> [String; 2] {
-        let groups = [("", Content::is_epoch as fn(&Content) -> bool), ("train", Content::is_train), ("val", Content::is_val)];
+        let groups =
+            [("", Content::is_epoch as fn(&Content) -> bool), ("train", Content::is_train), ("val", Content::is_val)];
         let groups = groups.into_iter().filter_map(|(name, is_in)| {
             let widths: Vec<usize> = self.columns.iter().filter(|(c, _)| is_in(c)).map(|(_, width)| *width).collect();
             let span = widths.iter().sum::<usize>() + self.gap * widths.len().checked_sub(1)?;
@@ -145,14 +146,21 @@ mod tests {
     }
 
     /// Figures that are far too long when they are written out.
-    const ODD: [f64; 9] = [0.0, 0.22594, 1e-12, 3.3e38, f64::MAX, f64::MIN_POSITIVE, f64::NAN, f64::INFINITY, 123_456.789];
+    const ODD: [f64; 9] =
+        [0.0, 0.22594, 1e-12, 3.3e38, f64::MAX, f64::MIN_POSITIVE, f64::NAN, f64::INFINITY, 123_456.789];
 
     #[test]
     fn rows_fit_and_stand_under_their_names() {
         for task in [Task::Classification, Task::Regression] {
-            for (epochs, validated, columns) in
-                [(3, true, 80), (100, true, 80), (1000, true, 80), (10, false, 80), (10, true, 50), (10, true, 60), (10, true, 200)]
-            {
+            for (epochs, validated, columns) in [
+                (3, true, 80),
+                (100, true, 80),
+                (1000, true, 80),
+                (10, false, 80),
+                (10, true, 50),
+                (10, true, 60),
+                (10, true, 200),
+            ] {
                 let table = Table::new(task, validated, epochs, columns);
                 let header = table.header();
                 assert!(table.width() <= columns, "{header:#?}");
@@ -172,7 +180,11 @@ mod tests {
                         assert!(line.len() <= columns, "{line}");
                         let without = table.line(&EpochRow { best: false, ..row });
                         assert_eq!(without.len(), end, "columns end where their names do:\n{}\n{without}", header[1]);
-                        assert_eq!(without.split_whitespace().filter(|w| *w != "%").count(), table.columns.len(), "{line}");
+                        assert_eq!(
+                            without.split_whitespace().filter(|w| *w != "%").count(),
+                            table.columns.len(),
+                            "{line}"
+                        );
                     }
                 }
             }
@@ -181,10 +193,15 @@ mod tests {
 
     #[test]
     fn what_it_looks_like() {
-        let row = |train, val, best| EpochRow { epoch: (1, 3), train, val, seconds: 3.42, samples_per_s: 17590.2, best };
+        let row =
+            |train, val, best| EpochRow { epoch: (1, 3), train, val, seconds: 3.42, samples_per_s: 17590.2, best };
         let class = Figures { loss: 0.29903, accuracy: Some(0.9082), mae: None, rmse: None };
         let table = Table::new(Task::Classification, true, 3, 80);
-        let lines = [table.header().join("\n"), table.line(&row(Some(class), Some(class), true)), table.line(&row(Some(class), None, false))];
+        let lines = [
+            table.header().join("\n"),
+            table.line(&row(Some(class), Some(class), true)),
+            table.line(&row(Some(class), None, false)),
+        ];
         assert_eq!(
             lines.join("\n"),
             "       ------ train -------  ------- val --------\n\

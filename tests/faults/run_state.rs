@@ -29,9 +29,14 @@ impl RunState {
     /// Reads a run's folder; what is wrong with it.
     pub fn read(run: &Path) -> Result<RunState, String> {
         let names = names(run);
+        // Paths are absolute, and every case has a folder of its own.
+        let home = run.parent().unwrap_or(run).display().to_string();
         let mut checkpoints = BTreeMap::new();
         for name in names.iter().filter(|n| FileKind::of(n).is_some()) {
-            checkpoints.insert(name.clone(), read_checkpoint(&run.join(name))?);
+            let mut saved = read_checkpoint(&run.join(name))?;
+            let config = saved.meta["config"].as_str().unwrap_or_default().replace(&home, "HOME");
+            saved.meta["config"] = config.into();
+            checkpoints.insert(name.clone(), saved);
         }
         let text = |name: &str| fs::read_to_string(run.join(name)).map_err(|e| format!("`{name}`: {e}"));
         let mut metrics = Vec::new();
@@ -41,7 +46,7 @@ impl RunState {
             fields.retain(|name, _| !["seconds", "samples_per_s"].contains(&name.as_str()));
             metrics.push(line);
         }
-        Ok(RunState { checkpoints, metrics, config: text("config.toml")?, names })
+        Ok(RunState { checkpoints, metrics, config: text("config.toml")?.replace(&home, "HOME"), names })
     }
 
     /// The text of `config.toml`.

@@ -5,7 +5,6 @@ use crate::library::library;
 use crate::place::{Ended, Place};
 use crate::run_state::{RunState, all_whole, newest_step};
 use crate::sweep::{Case, Sweep};
-use runner::checkpoint;
 
 /// Two epochs of three steps with everything that a run writes, as quickly as that can be.
 pub const CONFIG: &str = r#"
@@ -151,23 +150,17 @@ fn a_run_in_the_place_of_another() {
 
 /// The old run is there until the new one can be resumed.
 pub fn one_of_two(place: &Place, old: &RunState, new: &RunState) -> Result<(), String> {
-    let run = place.file("run");
-    all_whole(&run)?;
-    let newest = checkpoint::newest_whole(&run).map_err(|e| e.to_string())?;
-    match newest.found.map(|(_, c)| c.meta.seed) {
-        Some(3) => recovers(place, new),
-        Some(4) => {
-            let resumed = place.run(&TRAIN.replace("c.toml", "old.toml --resume"));
-            if resumed.code != Some(0) {
-                return Err(format!("the old run cannot be resumed: {resumed:?}"));
-            }
-            finished(place, old).map_err(|e| format!("the old run: {e}"))?;
-            let anew = place.run(&format!("{TRAIN} --force"));
-            if anew.code != Some(0) {
-                return Err(format!("what is left is in the way: {anew:?}"));
-            }
-            finished(place, new)
-        }
-        _ => Err("both runs are lost".into()),
+    all_whole(&place.file("run"))?;
+    let resumed = place.run("train --resume run --threads 1 --quiet");
+    if resumed.code != Some(0) {
+        return Err(format!("neither run can be resumed: {resumed:?}"));
     }
+    if let Err(not_new) = finished(place, new) {
+        finished(place, old).map_err(|e| format!("neither the new run ({not_new}) nor the old one ({e})"))?;
+    }
+    let anew = place.run(&format!("{TRAIN} --force"));
+    if anew.code != Some(0) {
+        return Err(format!("what is left is in the way: {anew:?}"));
+    }
+    finished(place, new).map_err(|e| format!("started anew: {e}"))
 }
