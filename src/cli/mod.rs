@@ -1,5 +1,6 @@
 //! The commands: a file for each, over the library.
 
+pub mod allocator;
 pub mod args;
 mod bench;
 mod check;
