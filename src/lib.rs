@@ -12,6 +12,7 @@ pub mod checkpoint;
 pub mod cli;
 pub mod config;
 pub mod data;
+pub mod files;
 pub mod graph;
 pub mod passes;
 pub mod plan;

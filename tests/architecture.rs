@@ -5,16 +5,17 @@ use std::path::{Path, PathBuf};
 
 /// For every module, the others that its code may name. A module may only name those that stand above it, so imports
 /// run one way. Tests may name what they like, and `cli` everything.
-const IMPORTS: [(&str, &[&str]); 11] = [
+const IMPORTS: [(&str, &[&str]); 12] = [
     ("random", &[]),
+    ("files", &[]),
     ("terminal", &[]),
-    ("config", &["terminal"]),
+    ("config", &["files", "terminal"]),
     ("graph", &[]),
     ("plan", &["graph"]),
     ("backend", &["graph", "plan", "random"]),
     ("passes", &["graph"]),
-    ("checkpoint", &["graph"]),
-    ("data", &["backend", "graph", "plan", "random", "terminal"]),
+    ("checkpoint", &["files", "graph"]),
+    ("data", &["backend", "files", "graph", "plan", "random", "terminal"]),
     ("build", &["config", "data", "graph", "random"]),
     ("train", &["backend", "build", "checkpoint", "config", "data", "graph", "passes", "plan", "random", "terminal"]),
 ];
