@@ -125,7 +125,7 @@ fn a_folder_is_told_from_a_configuration() {
 fn the_best_is_that_of_a_run_that_was_not_stopped() {
     let text = digits(
         "",
-        &format!("{LAYERS}\n[optimizer]\ntype = \"sgd\"\nlr = 1.5\n[train]\nepochs = 4\n[log]\nevery_steps = 1\n"),
+        &format!("{LAYERS}\n[optimizer]\ntype = \"sgd\"\nlr = 4.0\n[train]\nepochs = 4\n[log]\nevery_steps = 1\n"),
     );
     let place = Place::with(&text);
     place.ok("train c.toml --quiet --out whole");
@@ -147,16 +147,10 @@ fn the_best_is_that_of_a_run_that_was_not_stopped() {
         let seen = accuracy(&run)[epoch];
         // Better than all before, and than all that a run that goes on will see until the end.
         tempting += usize::from(seen > before && ends[epoch..].iter().all(|later| *later <= before));
-        let how = if steps % 4 == 1 { run.clone() } else { format!("{run}/best.safetensors") };
-        if steps % 4 == 1 {
-            place.ok(&format!("train --resume {how} --quiet --set train.max_steps=1000"));
-        } else {
-            // From the best of an epoch's end, everything after it is done again.
-            place.ok(&format!("train --resume {how} --quiet --set train.max_steps=1000"));
-        }
+        // From the newest, or from the best of an epoch's end, after which everything is done again.
+        let from = if steps % 4 == 1 { run.clone() } else { format!("{run}/best.safetensors") };
+        place.ok(&format!("train --resume {from} --quiet --set train.max_steps=1000"));
         assert_same_runs((&place, "whole"), (&place, &run));
-        let [a, b] = ["whole", &run].map(|run| fs::read(place.path(&format!("{run}/best.safetensors"))).unwrap().len());
-        assert!(a.abs_diff(b) < 1000, "{a} {b}");
     }
     assert!(tempting > 0, "no case of what this is about: {ends:?}");
 }

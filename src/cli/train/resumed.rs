@@ -80,6 +80,7 @@ pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Res
         loaded.experiment.set_batch_size(batch);
         reporter.info(&format!("batch_size = \"auto\" is {batch}, as in `{}`", path.display()));
     }
+    keep_paths(&mut loaded.experiment.data.source, &old.experiment.data.source, &new_sets);
     if asked.config.is_none() {
         loaded.experiment.name = name_for(&before.name, &folder.path);
     }
@@ -133,6 +134,20 @@ fn name_for(name: &str, folder: &Path) -> String {
 /// Overrides as they are typed.
 fn as_options(sets: &[String]) -> String {
     sets.iter().map(|set| format!("--set {}", super::quoted(set))).collect::<Vec<_>>().join(" ")
+}
+
+/// Where a file's path leads nowhere, as from another folder it may, and none was given anew, it is the run's.
+fn keep_paths(now: &mut Source, before: &Source, new_sets: &[String]) {
+    let (path, key, before) = match (now, before) {
+        (Source::Mnist(now), Source::Mnist(before))
+        | (Source::FashionMnist(now), Source::FashionMnist(before))
+        | (Source::Cifar10(now), Source::Cifar10(before)) => (&mut now.root, "data.root", &before.root),
+        (Source::Tensors(now), Source::Tensors(before)) => (&mut now.path, "data.path", &before.path),
+        _ => return,
+    };
+    if !path.exists() && !is_asked(key, new_sets) {
+        path.clone_from(before);
+    }
 }
 
 /// The key of an override.
