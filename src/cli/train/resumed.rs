@@ -9,7 +9,7 @@ use super::in_folder;
 use crate::checkpoint::{self, Checkpoint};
 use crate::config::diagnostics::SourceKind;
 use crate::config::sections::Source;
-use crate::config::{self, Loaded, PATHS};
+use crate::config::{self, Loaded, PATHS, UNSET_OPTION};
 use crate::passes::Pass;
 use crate::train::folder::Folder;
 use crate::train::report::Reporter;
@@ -133,7 +133,11 @@ fn name_for(name: &str, folder: &Path) -> String {
 
 /// Overrides as they are typed.
 fn as_options(sets: &[String]) -> String {
-    sets.iter().map(|set| format!("--set {}", super::quoted(set))).collect::<Vec<_>>().join(" ")
+    let option = |set: &String| match set.strip_prefix(UNSET_OPTION) {
+        Some(key) => format!("{UNSET_OPTION}{}", super::quoted(key)),
+        None => format!("--set {}", super::quoted(set)),
+    };
+    sets.iter().map(option).collect::<Vec<_>>().join(" ")
 }
 
 /// Where a file's path leads nowhere, as from another folder it may, and none was given anew, it is the run's.
@@ -152,6 +156,7 @@ fn keep_paths(now: &mut Source, before: &Source, new_sets: &[String]) {
 
 /// The key of an override.
 fn key(set: &str) -> &str {
+    let set = set.strip_prefix(UNSET_OPTION).unwrap_or(set);
     set.split_once('=').map_or(set, |(key, _)| key).trim()
 }
 
@@ -259,6 +264,7 @@ mod tests {
             ("data.transforms.0.mean", "data.transforms=[]"),
             ("data.transforms.0", "data.transforms.0.mean=[1]"),
             ("schedule.step_epochs", "schedule.type=cosine"),
+            ("schedule.step_epochs", "--unset schedule"),
         ] {
             assert!(is_asked(changed, &sets(&[set])), "{changed} {set}");
         }
