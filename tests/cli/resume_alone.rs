@@ -41,8 +41,12 @@ fn every_form_goes_on_with_the_options_of_the_start() {
     // The file is not needed.
     fs::remove_file(place.path("c.toml")).unwrap();
     let done = place.ok("train --resume r");
-    assert!(done.err.contains("stopped at step 14, as `max_steps` says") && done.err.contains("raise"), "{}", done.err);
-    place.ok("train --resume r --quiet --set train.max_steps=1000");
+    assert!(
+        done.err.contains("stopped at step 14, as `max_steps` says") && done.err.contains("--unset"),
+        "{}",
+        done.err
+    );
+    place.ok("train --resume r --quiet --unset train.max_steps");
     assert_same_runs((&place, "whole"), (&place, "r"));
     assert!(place.run("train c.toml --resume --out r").err.contains("cannot read `c.toml`"));
 }
@@ -53,7 +57,8 @@ fn the_newest_run_of_a_configuration_goes_on() {
     place.ok(&format!("train c.toml --quiet --out whole {STARTED}"));
     place.ok("train c.toml --quiet");
     place.ok(&format!("train c.toml --quiet {STARTED} --set train.max_steps=3"));
-    let done = place.ok("train c.toml --resume --set train.max_steps=1000");
+    let done = place.ok("train c.toml --resume --unset train.max_steps");
+    assert!(!done.err.contains("--set train.max_steps"), "{}", done.err);
     assert!(done.err.contains("as when the run was started: --set optimizer.lr=1e-3"), "{}", done.err);
     assert_same_runs((&place, "whole"), (&place, "runs/c/2"));
 }
