@@ -1,12 +1,16 @@
 //! The command line, as typed.
 
+use crate::config::sections::Source;
+use crate::config::tagged::Tagged;
 use crate::config::{UNSET_OPTION, keys_for_option};
+use crate::data::fetch::Known;
 use crate::passes::{Pass, PassOptions};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use std::ffi::OsString;
+use clap::{Arg, Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 /// Trains standard neural networks from a TOML file.
 #[derive(Debug, Parser)]
@@ -15,14 +19,6 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
-}
-
-impl Cli {
-    /// The command line of this process; one that is wrong ends it with what is wrong.
-    pub fn of_process() -> Self {
-        let words: Vec<OsString> = std::env::args_os().collect();
-        Self::try_parse_from(&words).unwrap_or_else(|error| explain(error, &words).exit())
-    }
 }
 
 /// An error of the command line. An option that is a key of the configuration, `--epochs 3`, is told how to be set.
@@ -91,13 +87,13 @@ pub enum Command {
 #[derive(Debug, Clone, Default, Args)]
 pub struct Overrides {
     /// Replace a value of the configuration, as in `--set train.epochs=5` (repeatable)
-    #[arg(long = "set", value_name = "KEY=VALUE")]
+    #[arg(long = "set", value_name = "KEY=VALUE", value_hint = ValueHint::Other, value_parser = Suggest::settings(), hide_possible_values = true)]
     pub set: Vec<String>,
     /// Take a key or a section out of the configuration, as in `--unset schedule` (repeatable; before any `--set`)
     #[arg(long, value_name = "KEY")]
     pub unset: Vec<String>,
     /// Device to run on, instead of the configuration's: auto, cpu, cuda, cuda:N
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", value_parser = Suggest::devices(), hide_possible_values = true)]
     pub device: Option<String>,
 }
 
@@ -107,6 +103,14 @@ impl Overrides {
         let unset = self.unset.iter().map(|key| format!("{UNSET_OPTION}{key}"));
         let device = self.device.iter().map(|d| format!("device={}", toml::Value::String(d.clone())));
         unset.chain(self.set.iter().cloned()).chain(device).collect()
+    }
+
+    /// Whether one of them gives a value to `key`, or to the table that it is in.
+    pub fn gives(&self, key: &str) -> bool {
+        self.set.iter().filter_map(|set| set.split_once('=')).any(|(given, _)| {
+            let given = given.trim();
+            key == given || key.strip_prefix(given).is_some_and(|rest| rest.starts_with('.'))
+        })
     }
 }
 
@@ -143,6 +147,55 @@ fn optional_pass() -> impl TypedValueParser<Value = Pass> {
     PossibleValuesParser::new(Pass::OPTIONAL.map(Pass::name)).try_map(|name| Pass::parse(&name).ok_or("no such pass"))
 }
 
+/// Takes any text, and knows what shells may complete it to. Whether it means something is said by who uses it.
+#[derive(Debug, Clone)]
+struct Suggest(Vec<&'static str>);
+
+impl Suggest {
+    fn of(words: impl IntoIterator<Item = &'static str>) -> Self {
+        Suggest(words.into_iter().collect())
+    }
+
+    /// Devices. There may be more GPUs.
+    fn devices() -> Self {
+        Suggest::of(["auto", "cpu", "cuda", "cuda:0", "cuda:1", "cuda:2", "cuda:3"])
+    }
+
+    /// Sets that can be downloaded.
+    fn sets() -> Self {
+        Suggest::of(Known::ALL.map(Known::name))
+    }
+
+    /// Stages of the graph: as it is built, and after each pass.
+    fn stages() -> Self {
+        Suggest::of(std::iter::once("forward").chain(Pass::ALL.map(Pass::name)))
+    }
+
+    /// Settings that are often made on the command line.
+    fn settings() -> Self {
+        static SETTINGS: LazyLock<Vec<String>> = LazyLock::new(|| {
+            let sources = Source::TYPES.iter().map(|source| format!("data.source={source}"));
+            let keys =
+                ["data.root", "data.batch_size", "data.limit", "model.weights", "optimizer.lr", "precision", "seed"];
+            let keys = keys.iter().chain(&["train.epochs", "train.max_steps"]).map(|key| format!("{key}="));
+            sources.chain(keys).collect()
+        });
+        Suggest::of(SETTINGS.iter().map(String::as_str))
+    }
+}
+
+impl TypedValueParser for Suggest {
+    type Value = String;
+
+    fn parse_ref(&self, cmd: &clap::Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(cmd, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.iter().map(|word| PossibleValue::new(*word))))
+    }
+}
+
 /// How results are printed.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct OutputArgs {
@@ -154,8 +207,9 @@ pub struct OutputArgs {
 /// `runner train`
 #[derive(Debug, Args)]
 pub struct TrainArgs {
-    /// The configuration (TOML)
-    pub config: PathBuf,
+    /// The configuration (TOML); with --resume it may be left out, or be the run's folder
+    #[arg(required_unless_present = "resume", value_hint = ValueHint::AnyPath)]
+    pub config: Option<PathBuf>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub overrides: Overrides,
@@ -163,14 +217,17 @@ pub struct TrainArgs {
     #[allow(missing_docs)]
     pub passes: Passes,
     /// The run's folder [default: runs/NAME/NUMBER]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
-    /// Continue a run: from this checkpoint, or from the newest whole one in the run's folder
-    #[arg(long, value_name = "CHECKPOINT", num_args = 0..=1, conflicts_with = "force")]
+    /// Continue a run with all that it was started with: from the newest whole checkpoint in its folder, or from this one
+    #[arg(long, value_name = "RUN or CHECKPOINT", value_hint = ValueHint::AnyPath, num_args = 0..=1, conflicts_with = "force")]
     pub resume: Option<Option<PathBuf>>,
-    /// Start anew in a folder that already holds a run, whose files are removed
+    /// Start anew in a folder that already holds a run, which stays until the new one has saved its first checkpoint
     #[arg(long)]
     pub force: bool,
+    /// Download data that is not there for a run that goes on; a new run does as its configuration says
+    #[arg(long, requires = "resume")]
+    pub allow_download: bool,
     /// Compute threads of the CPU [default: all cores]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
@@ -186,6 +243,7 @@ pub struct TrainArgs {
 #[derive(Debug, Args)]
 pub struct EvalArgs {
     /// A checkpoint (.safetensors), or a configuration (.toml) with `[model] weights`
+    #[arg(value_hint = ValueHint::FilePath)]
     pub model: PathBuf,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -196,6 +254,9 @@ pub struct EvalArgs {
     /// Which samples
     #[arg(long, value_enum, default_value_t = SplitName::Val)]
     pub split: SplitName,
+    /// Download the data if it is not there
+    #[arg(long)]
+    pub allow_download: bool,
     /// Compute threads of the CPU [default: all cores]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
@@ -219,9 +280,10 @@ pub enum SplitName {
 #[derive(Debug, Args)]
 pub struct PredictArgs {
     /// A checkpoint (.safetensors), or a configuration (.toml) with `[model] weights`
+    #[arg(value_hint = ValueHint::FilePath)]
     pub model: PathBuf,
     /// Image files
-    #[arg(required = true)]
+    #[arg(required = true, value_hint = ValueHint::FilePath)]
     pub files: Vec<PathBuf>,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -247,6 +309,7 @@ pub struct PredictArgs {
 #[derive(Debug, Args)]
 pub struct CheckArgs {
     /// The configuration (TOML)
+    #[arg(value_hint = ValueHint::FilePath)]
     pub config: PathBuf,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -259,7 +322,7 @@ pub struct CheckArgs {
     pub print: bool,
     /// Print the graph of the training step on the device instead, as it is after this pass: forward, reorder, precision, grad,
     /// update, simplify, fold, pool, residual, fuse, chain, advance
-    #[arg(long, value_name = "PASS")]
+    #[arg(long, value_name = "PASS", value_parser = Suggest::stages(), hide_possible_values = true)]
     pub graph: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -270,6 +333,7 @@ pub struct CheckArgs {
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     /// A configuration (TOML), or the word `matmul`
+    #[arg(value_hint = ValueHint::FilePath)]
     pub what: String,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -293,7 +357,7 @@ pub struct BenchArgs {
     #[arg(long)]
     pub profile: bool,
     /// Write what was done when to FILE, for Perfetto or chrome://tracing
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub trace: Option<PathBuf>,
     /// Steps in the trace
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -307,8 +371,10 @@ pub struct BenchArgs {
 #[derive(Debug, Args)]
 pub struct ExportArgs {
     /// A checkpoint, or another file with weights (.safetensors, .pth, .pt)
+    #[arg(value_hint = ValueHint::FilePath)]
     pub checkpoint: PathBuf,
     /// The file to write; its suffix is the format (.safetensors)
+    #[arg(value_hint = ValueHint::FilePath)]
     pub out: PathBuf,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -329,12 +395,13 @@ pub enum DataCommand {
     /// Download a data set, with checksums
     Fetch {
         /// mnist, fashion_mnist or cifar10
+        #[arg(value_parser = Suggest::sets(), hide_possible_values = true)]
         source: String,
         /// Folder [default: data/mnist, data/fashion-mnist or data/cifar-10]
-        #[arg(long, value_name = "DIR")]
+        #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
         root: Option<PathBuf>,
         /// Base URL to download from, instead of the known mirrors (repeatable)
-        #[arg(long = "mirror", value_name = "URL")]
+        #[arg(long = "mirror", value_name = "URL", value_hint = ValueHint::Url)]
         mirrors: Vec<String>,
         #[command(flatten)]
         #[allow(missing_docs)]
@@ -393,6 +460,11 @@ mod tests {
             _ => unreachable!(),
         };
         assert_eq!(train(&["a.toml"]).resume, None);
+        assert_eq!(train(&["--resume"]).config, None);
+        assert!(Cli::try_parse_from(["runner", "train"]).is_err());
+        assert!(Cli::try_parse_from(["runner", "train", "a.toml", "--allow-download"]).is_err());
+        let overrides = train(&["a.toml", "--set", "data = { root = \"x\" }", "--set", "train.epochs=1"]).overrides;
+        assert!(overrides.gives("data.root") && overrides.gives("train.epochs") && !overrides.gives("train"));
         assert_eq!(train(&["a.toml", "--resume"]).resume, Some(None));
         assert_eq!(train(&["a.toml", "--resume", "x"]).resume, Some(Some("x".into())));
         assert_eq!(train(&["a.toml", "--device", "cuda:1"]).overrides.sets(), ["device=\"cuda:1\""]);

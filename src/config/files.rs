@@ -3,18 +3,25 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use super::Loaded;
 use super::de::field_names;
-use super::diagnostics::{Diagnostic, SourceId, SourceKind, Sources, Span};
+use super::diagnostics::{Diagnostic, Severity, SourceId, SourceKind, Sources, Span};
 use super::keys;
 use super::kinds::{self, LeftBehind, Reason};
 use super::overrides::Override;
 use super::part::{Part, shorten, unknown_key};
+use super::paths::absolute;
 use super::resolve::{ModelKeys, SECTIONS};
 use super::sink::{Sink, list};
 use super::tree::{self, Entry, Node, Table, Value};
+use crate::files;
 
 /// A configuration is text that somebody wrote.
 const MAX_BYTES: u64 = 1 << 20;
+/// The most text that an effective configuration may have: blocks and repeats are written out in it.
+pub const MAX_EFFECTIVE: usize = 16 << 20;
+/// Keys whose values are paths.
+pub const PATHS: [&str; 3] = ["data.root", "data.path", "model.weights"];
 /// Files that extend one another.
 const MAX_CHAIN: usize = 16;
 /// Folders above a configuration in which the files that it names are looked for: `configs/` and one folder inside of it
@@ -45,6 +52,33 @@ impl Files {
         Some((source, self.document(source, &[PathBuf::from(name)])?))
     }
 
+    /// Takes the effective configuration that a checkpoint carries. Whoever made the checkpoint shall not choose what is
+    /// read here, so nothing that it names is opened.
+    pub fn read_effective(&mut self, name: &str, text: &str) -> Option<(SourceId, Table)> {
+        if text.len() > MAX_EFFECTIVE {
+            self.sink.push(Diagnostic::error(format!(
+                "{name} has {} bytes: more than {MAX_EFFECTIVE} are too many for a configuration",
+                text.len()
+            )));
+            return None;
+        }
+        let source = self.sources.add(name, text, SourceKind::Effective);
+        let (table, problems) = tree::parse(source, text);
+        if !problems.is_empty() {
+            problems.into_iter().for_each(|problem| self.sink.push(problem));
+            return None;
+        }
+        let model = table.get("model").and_then(Node::as_table);
+        let named = [table.entry("extends"), model.and_then(|model| model.entry("use"))];
+        for entry in named.iter().flatten() {
+            let error = Diagnostic::error(format!("`{}` in the configuration of a checkpoint", entry.key))
+                .at(entry.key_span, "names another file, which is not read")
+                .help("a checkpoint that a run has written holds its whole configuration: this one was changed");
+            self.sink.push(error);
+        }
+        (!self.sink.has_errors()).then_some((source, table))
+    }
+
     /// Applies the `--set` and `--unset` options and puts the model of `[model] use` in its place.
     pub fn complete(&mut self, root: &mut Table, sets: &[String]) -> Option<()> {
         let overrides: Vec<Override> =
@@ -73,8 +107,18 @@ impl Files {
     }
 
     /// Where a file that a value names is: beside the file that names it, from the current directory, or in one of the
-    /// two folders above that file, whichever has it first; as written if none has.
-    pub fn locate(sources: &Sources, written: &str, span: Span) -> PathBuf {
+    /// two folders above that file, whichever has it first; as written if none has. Absolute, so that it is the same file
+    /// from wherever it is looked for later.
+    pub fn place(sources: &Sources, written: &str, span: Span) -> PathBuf {
+        match sources.get(span.source).kind {
+            SourceKind::Effective if Path::new(written).is_absolute() => PathBuf::from(written),
+            SourceKind::Effective => absolute(Path::new(written)),
+            SourceKind::File | SourceKind::Set => absolute(&Self::locate(sources, written, span)),
+        }
+    }
+
+    /// The same, as messages show it.
+    fn locate(sources: &Sources, written: &str, span: Span) -> PathBuf {
         let beside = beside(sources, written, span);
         let here = PathBuf::from(written);
         [beside, here.clone()]
@@ -289,15 +333,31 @@ impl Files {
     }
 }
 
+/// A warning for every path in an effective configuration that is not absolute, as those of earlier versions are.
+pub fn relative_paths(loaded: &Loaded) -> Vec<Diagnostic> {
+    let place = |key: &&str| loaded.experiment.span_of(key);
+    let written = |span: &Span| {
+        let text = loaded.sources.text(*span).trim_matches(['"', '\'']);
+        let effective = loaded.sources.get(span.source).kind == SourceKind::Effective;
+        effective && !Path::new(text).is_absolute()
+    };
+    let warning = |span: Span| {
+        let message = "a path in the configuration of a checkpoint is not absolute";
+        // No lint: whoever reads the checkpoint has not written it.
+        Diagnostic { severity: Severity::Warning, ..Diagnostic::error(message) }
+            .at(span, "taken from the current folder, which need not be the one in which the run was started")
+    };
+    PATHS.iter().filter_map(place).filter(written).map(warning).collect()
+}
+
 /// The text of a file that is not too long. What a configuration names must be a plain file: it shall not make anybody
 /// wait at a pipe.
 fn read_bounded(path: &Path, plain: bool) -> Result<String, String> {
-    // Before it is opened, which would wait already.
-    let meta = std::fs::metadata(path).map_err(|error| error.to_string())?;
-    if plain && !meta.is_file() {
-        return Err("not a file".into());
-    }
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let file = if plain {
+        files::open(path).map_err(|error| error.problem.to_string())?.file
+    } else {
+        std::fs::File::open(path).map_err(|error| error.to_string())?
+    };
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     if bytes.len() as u64 > MAX_BYTES {

@@ -1,6 +1,7 @@
 //! Which keys there are, from the structs that read them.
 
 use super::de::field_names;
+use super::lints::Lints;
 use super::resolve::{ModelKeys, TopKeys};
 use super::sections::{Checkpoint, Curve, EarlyStopping, Loading, Log, Loss, OptimizerRule, Source, Train, Warmup};
 use super::tagged::Tagged;
@@ -64,6 +65,7 @@ pub fn sections() -> Vec<Section> {
         Section::plain("train", field_names::<Train>().to_vec()),
         Section::plain("checkpoint", field_names::<Checkpoint>().to_vec()),
         Section::plain("log", field_names::<Log>().to_vec()),
+        Section::plain("lint", field_names::<Lints>().to_vec()),
     ]
 }
 

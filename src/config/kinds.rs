@@ -4,6 +4,7 @@
 //! that is written together with the new kind is not: it must fit. `unset = true` in a section takes away what the base has.
 
 use super::diagnostics::{Diagnostic, SourceId, SourceKind, Sources, Span};
+use super::lints::Lint;
 use super::keys;
 use super::layers::Layer;
 use super::model::CONTAINERS;
@@ -70,7 +71,11 @@ impl LeftBehind {
 pub fn is_below(sources: &Sources, below: SourceId, above: SourceId) -> bool {
     match (sources.get(below).kind, sources.get(above).kind) {
         (SourceKind::File, SourceKind::File) => below > above,
-        (SourceKind::File, SourceKind::Set) => true,
+        // A checkpoint's configuration extends nothing.
+        (SourceKind::File | SourceKind::Effective, SourceKind::Effective) | (SourceKind::Effective, SourceKind::File) => {
+            false
+        }
+        (SourceKind::File | SourceKind::Effective, SourceKind::Set) => true,
         (SourceKind::Set, _) => false,
     }
 }
@@ -93,7 +98,7 @@ fn take_away(below: &mut Table, over: &mut Table, path: &str, left: &mut Vec<Lef
                 match below.remove(&entry.key) {
                     Some(old) => left.push(LeftBehind { key, span: old.key_span, reason: Reason::Unset, over: span }),
                     None => sink.push(
-                        Diagnostic::warning("there is nothing to unset")
+                        Diagnostic::warning(Lint::NoEffect, "there is nothing to unset")
                             .at(span, format!("the base has no `{}`", shorten(&key))),
                     ),
                 }

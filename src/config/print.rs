@@ -9,11 +9,12 @@ use super::Loaded;
 use super::de::field_names;
 use super::experiment::{Combine, Experiment, LayerKind, LayerNode};
 use super::layers::Layer;
+use super::lints::Lints;
 use super::sections::{Checkpoint, Curve, Loading, Log, Loss, OptimizerRule, Source, Train, Warmup};
 use super::tagged::Tagged;
+use crate::terminal::is_hidden;
 
-/// A configuration that, loaded again, gives an experiment that serialises alike. Relative paths stay relative to the
-/// current directory.
+/// A configuration that, loaded again, gives an experiment that serialises alike, from whatever folder.
 pub fn to_toml(loaded: &Loaded) -> String {
     Printer { loaded, origins: false, out: String::new() }.print()
 }
@@ -45,7 +46,8 @@ struct Printer<'a> {
 impl Printer<'_> {
     fn print(mut self) -> String {
         let loaded = self.loaded;
-        let Experiment { data, model, loss, optimizer, schedule, train, checkpoint, log, .. } = &loaded.experiment;
+        let Experiment { data, model, loss, optimizer, schedule, train, checkpoint, log, lint, .. } =
+            &loaded.experiment;
         let experiment = &loaded.experiment;
         self.line("", "seed", &json(&experiment.seed));
         self.line("", "device", &json(&experiment.device));
@@ -72,6 +74,7 @@ impl Printer<'_> {
         self.section("train", train, field_names::<Train>());
         self.section("checkpoint", checkpoint, field_names::<Checkpoint>());
         self.section("log", log, field_names::<Log>());
+        self.section("lint", lint, field_names::<Lints>());
 
         self.section("model", model, &["weights", "weights_strict", "freeze"]);
         self.out.push_str("layers = [\n");
@@ -258,9 +261,17 @@ fn json(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or(Value::Null)
 }
 
-/// A basic string of TOML; JSON's escapes are a part of TOML's.
+/// A basic string of TOML; JSON's escapes are a part of TOML's. What a terminal would obey or not show is escaped too.
 fn quote(text: &str) -> String {
-    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+    let mut out = String::new();
+    for c in Value::from(text).to_string().chars() {
+        match c {
+            _ if !is_hidden(c) => out.push(c),
+            '\0'..='\u{ffff}' => _ = write!(out, "\\u{:04x}", c as u32),
+            _ => _ = write!(out, "\\U{:08x}", c as u32),
+        }
+    }
+    out
 }
 
 /// A place for a comment, which ends with its line.

@@ -6,8 +6,9 @@
 
 use super::set::checked_labels;
 use super::{DataSpec, Dataset, Inputs, Split, TargetSpec, Targets};
+use crate::files;
 use crate::graph::{DType, Shape};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use std::fs::File;
@@ -29,17 +30,28 @@ const MAX_HEADER: u64 = 100 << 20;
 /// What the samples look like. Reads the header, and the labels if classes must be counted.
 ///
 /// # Errors
-/// The file cannot be read, or does not hold tensors that go together.
+/// The file cannot be read, or does not hold tensors that go together; a label is below 0.
 pub fn describe(options: &TensorsOptions) -> Result<DataSpec> {
     let mut file = TensorFile::open(options)?;
     let labels = [file.labels(&file.train.clone())?, file.val.clone().map_or(Ok(None), |p| file.labels(&p))?];
-    file.spec(options, &labels)
+    let spec = file.spec(options, &labels)?;
+    // Wrong labels are a matter of the description, and need not wait for the reading.
+    if let TargetSpec::Classes(classes) = spec.targets {
+        for (tensor, labels) in ["targets", "val_targets"].into_iter().zip(labels) {
+            checked_labels(
+                labels.into_iter().flatten().collect::<Vec<_>>().into_iter(),
+                classes,
+                &format!("{}, `{tensor}`", file.name),
+            )?;
+        }
+    }
+    Ok(spec)
 }
 
 /// Reads the file.
 ///
 /// # Errors
-/// As [`describe`]; a label is out of range.
+/// As [`describe`].
 pub fn open(options: &TensorsOptions) -> Result<Dataset> {
     let mut file = TensorFile::open(options)?;
     let (train, val) = (file.train.clone(), file.val.clone());
@@ -73,9 +85,11 @@ struct TensorFile {
 impl TensorFile {
     fn open(options: &TensorsOptions) -> Result<Self> {
         let name = options.path.display().to_string();
-        let file = File::open(&options.path)
+        let files::Opened { file, size, .. } = files::open(&options.path)
+            .map_err(|e| anyhow!("{}", e.problem))
             .with_context(|| format!("cannot open {name}, the file that `path` of the `tensors` source names"))?;
-        let size = file.metadata().with_context(|| format!("cannot read {name}"))?.len();
+        let memory = files::machine_memory();
+        ensure!(size <= memory, "{name} holds {size} bytes, and this machine's whole memory is {memory} bytes");
         let mut file = BufReader::with_capacity(1 << 18, file);
         let mut length = [0; 8];
         file.read_exact(&mut length).with_context(|| format!("{name} is too short to be a safetensors file"))?;
@@ -201,7 +215,7 @@ impl TensorFile {
             return Ok(None);
         }
         let info = &pair.targets.1;
-        let mut out = Vec::with_capacity(info.shape[0]);
+        let mut out = self.room(&pair.targets, info.shape[0])?;
         self.each(&pair.targets, info.dtype.bitsize() / 8, |b| {
             out.push(match *b {
                 [b] => i64::from(b),
@@ -240,7 +254,7 @@ impl TensorFile {
     ) -> Result<Vec<T>> {
         let shape = &tensor.1.shape;
         let sample: usize = shape[1..].iter().product();
-        let mut out = Vec::with_capacity(shape[0] * sample);
+        let mut out = self.room(tensor, shape[0] * sample)?;
         let pixels = if shape.len() == 4 { shape[2] * shape[3] } else { sample };
         self.each(tensor, sample * B, |bytes| {
             let (elements, _) = bytes.as_chunks::<B>();
@@ -249,6 +263,15 @@ impl TensorFile {
             }
         })?;
         Ok(out)
+    }
+
+    /// Room for `len` values of a tensor.
+    fn room<T>(&self, tensor: &(&'static str, TensorInfo), len: usize) -> Result<Vec<T>> {
+        let mut out = Vec::new();
+        match out.try_reserve_exact(len) {
+            Ok(()) => Ok(out),
+            Err(_) => bail!("{}: there is not enough memory for `{}` ({len} values)", self.name, tensor.0),
+        }
     }
 
     /// Hands a tensor's bytes to `take`, `size` bytes at a time.

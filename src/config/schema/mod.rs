@@ -12,13 +12,14 @@ use serde_json::{Map, Value, json};
 
 use self::table::{Section, Table, no_unset, unset};
 use super::kinds::UNSET;
+use super::lints::Lints;
 use super::resolve::{GroupKeys, ModelKeys, TopKeys};
 use super::rules::RANDOM_TRANSFORMS;
 use super::sections::{Checkpoint, Curve, Loading, Log, Loss, OptimizerRule, Source, Train, Transform, Warmup};
 use super::tagged::Tagged;
 
 /// The sections that make a file a configuration rather than a model, and those that a configuration must have.
-const OWN_SECTIONS: [&str; 7] = ["data", "loss", "optimizer", "schedule", "train", "checkpoint", "log"];
+const OWN_SECTIONS: [&str; 8] = ["data", "loss", "optimizer", "schedule", "train", "checkpoint", "log", "lint"];
 const REQUIRED_SECTIONS: [&str; 5] = ["data", "model", "loss", "optimizer", "train"];
 
 /// The whole schema.
@@ -101,6 +102,7 @@ fn sections(generator: &mut SchemaGenerator) -> Vec<(&'static str, Section)> {
     train.add_whole(json!({ "properties": { "early_stopping": no_unset() } }));
     let checkpoint = Table::of::<Checkpoint>(generator).described("Which checkpoints to write and keep.");
     let log = Table::of::<Log>(generator).described("What to write down.");
+    let lint = Table::of::<Lints>(generator).described("Which warnings not to give.");
     let data = "Where samples come from, and how they become batches.";
     vec![
         ("data", Section::tagged::<Source>(generator, &loading, data, None)),
@@ -114,6 +116,7 @@ fn sections(generator: &mut SchemaGenerator) -> Vec<(&'static str, Section)> {
         ("train", Section::plain(train)),
         ("checkpoint", Section::plain(checkpoint)),
         ("log", Section::plain(log)),
+        ("lint", Section::plain(lint)),
         (
             "params",
             Section {
