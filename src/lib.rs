@@ -17,4 +17,5 @@ pub mod graph;
 pub mod passes;
 pub mod plan;
 pub mod random;
+pub mod terminal;
 pub mod train;

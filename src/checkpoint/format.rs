@@ -271,7 +271,11 @@ fn header(tensors: &[TensorView], meta: Option<&str>) -> Vec<u8> {
 fn replace(path: &Path, head: &[u8], tensors: &[TensorView]) -> io::Result<()> {
     let temporary = temporary_name(path)?;
     let result = (|| {
-        let mut file = File::create(&temporary)?;
+        // A link in its place, which could lead anywhere, is not followed.
+        let mut file = match fs::remove_file(&temporary) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => File::create_new(&temporary)?,
+        };
         file.write_all(head)?;
         for t in tensors {
             file.write_all(t.bytes)?;

@@ -1,5 +1,6 @@
 //! The commands: a file for each, over the library.
 
+pub mod allocator;
 pub mod args;
 mod bench;
 mod check;
@@ -12,13 +13,37 @@ mod failure;
 mod memory;
 mod model;
 mod predict;
+mod samples;
 mod train;
 mod what;
 
+use crate::terminal;
 use args::{Cli, Command, DataCommand};
+use clap::{CommandFactory, FromArgMatches};
 use failure::Failure;
-use std::io::Write;
+use std::ffi::OsString;
 use std::process::ExitCode;
+
+/// The program: reads its arguments, the first of which is its own name, and runs the command; the process's exit code.
+pub fn main(args: Vec<OsString>) -> ExitCode {
+    terminal::set_panic_hook();
+    match parse(&args) {
+        Ok(cli) => run(cli),
+        Err(error) => {
+            // What it quotes are the arguments; with those made visible it says the same.
+            let shown = args.iter().map(|arg| terminal::visible(&arg.to_string_lossy()).into()).collect::<Vec<_>>();
+            failure::refuse(parse(&shown).err().unwrap_or(error), args.iter().any(|arg| arg == "--json"))
+        }
+    }
+}
+
+fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
+    // Colours are put in by the parser and taken out where they are printed, if there are to be none.
+    let mut command = Cli::command().color(clap::ColorChoice::Always);
+    let matches = command.try_get_matches_from_mut(words);
+    let read = matches.and_then(|mut m| Cli::from_arg_matches_mut(&mut m).map_err(|e| e.format(&mut command)));
+    read.map_err(|error| args::explain(error, words))
+}
 
 /// Runs the command; the process's exit code.
 pub fn run(cli: Cli) -> ExitCode {
@@ -62,14 +87,7 @@ fn wants_json(command: &Command) -> bool {
 /// # Errors
 /// Standard output cannot be written to (a closed pipe ends the command quietly).
 fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") })
-    {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::Other(anyhow::Error::new(e).context("cannot write to standard output")))
-        }
-        _ => Ok(()),
-    }
+    printed(terminal::print(text))
 }
 
 /// Prints a JSON object on one line.
@@ -77,7 +95,16 @@ fn print(text: &str) -> Result<(), Failure> {
 /// # Errors
 /// As [`print`].
 fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
-    print(&value.to_string())
+    printed(terminal::print_json(value))
+}
+
+fn printed(result: std::io::Result<()>) -> Result<(), Failure> {
+    match result {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::Other(anyhow::Error::new(e).context("cannot write to standard output")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Bytes for people: `12.3 MiB`.

@@ -4,6 +4,8 @@ use super::failure::{Failure, warn};
 use super::what::{expect_checkpoint, expect_configuration};
 use crate::backend::Backend;
 use crate::checkpoint::{self, Checkpoint};
+use crate::config::sections::Source;
+use crate::config::tagged::Tagged;
 use crate::config::{self, Diagnostic, Experiment, Loaded};
 use crate::data::DataSpec;
 use crate::passes::PassOptions;
@@ -14,7 +16,7 @@ use crate::train::precision;
 use crate::train::programs::{self, Programs, Sizes};
 use crate::train::report::say;
 use crate::train::session::Session;
-use crate::train::state;
+use crate::train::state::{self, Extra};
 use crate::train::weights::{self, Weights};
 use std::path::{Path, PathBuf};
 
@@ -54,9 +56,13 @@ pub fn load_model(path: &Path, sets: &[String]) -> Result<Model, Failure> {
     }
     expect_checkpoint(path)?;
     let checkpoint = checkpoint::read(path).map_err(anyhow::Error::new)?;
-    let name = format!("the configuration in {}", path.display());
-    let loaded = config::load_str(&name, &checkpoint.meta.config, sets)?;
+    let loaded = config::load_effective(&carried_by(path), &checkpoint.meta.config, sets)?;
     Ok(Model { loaded, checkpoint: Some((path.to_path_buf(), checkpoint)) })
+}
+
+/// What messages call the configuration that a checkpoint carries.
+pub fn carried_by(checkpoint: &Path) -> String {
+    format!("the configuration in {}", checkpoint.display())
 }
 
 /// The device that the experiment asks for. Says so if it has not the precision that the experiment asks for.
@@ -126,6 +132,30 @@ fn refuse(loaded: &Loaded, error: Diagnostic) -> Failure {
 }
 
 impl Model {
+    /// A word on what it was trained on, if that is not the data that its configuration names.
+    pub fn trained_on(&self) -> Option<String> {
+        let (_, checkpoint) = self.checkpoint.as_ref()?;
+        let extra: Extra = serde_json::from_value(checkpoint.meta.extra.clone()).ok()?;
+        let source = self.loaded.experiment.data.source.type_name();
+        extra.data_note.map(|_| format!("The model was trained on the bundled digits, not on {source}."))
+    }
+
+    /// What a sample looks like, from the checkpoint where it tells, so that no file of data is needed.
+    ///
+    /// # Errors
+    /// It does not tell, and the data's file cannot be read.
+    pub fn sample(&self) -> Result<DataSpec, Failure> {
+        let kept = match (&self.checkpoint, &self.loaded.experiment.data.source) {
+            (Some((_, checkpoint)), Source::Tensors(_)) => {
+                serde_json::from_value::<Extra>(checkpoint.meta.extra.clone())
+                    .ok()
+                    .and_then(|extra| extra.sample?.spec())
+            }
+            _ => None,
+        };
+        kept.map_or_else(|| describe_data(&self.loaded), Ok)
+    }
+
     /// A session with the model's weights, for programs that do not train.
     ///
     /// # Errors

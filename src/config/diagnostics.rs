@@ -5,6 +5,7 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde_json::{Value, json};
 
 use super::lints::Lint;
+use crate::terminal::{Visible, masked, visible};
 
 /// A text of [`Sources`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,6 +27,8 @@ pub struct Span {
 pub enum SourceKind {
     /// A file; its name is its path.
     File,
+    /// The effective configuration that a checkpoint carries. Its name says which; nothing lies beside it.
+    Effective,
     /// A `--set KEY=VALUE` of the command line; its name and its text are what was typed there.
     Set,
 }
@@ -82,7 +85,7 @@ impl Sources {
     pub fn place(&self, span: Span) -> String {
         let source = self.get(span.source);
         match source.kind {
-            SourceKind::File => format!("{}:{}", source.name, self.position(span).0),
+            SourceKind::File | SourceKind::Effective => format!("{}:{}", source.name, self.position(span).0),
             SourceKind::Set => source.name.clone(),
         }
     }
@@ -178,7 +181,20 @@ impl Diagnostic {
         self.labels.iter().find(|label| label.primary).or(self.labels.first()).map(|label| label.span)
     }
 
-    fn group<'a>(&'a self, sources: &'a Sources) -> Group<'a> {
+    /// The diagnostic with nothing in its words that would steer a terminal.
+    fn visible(&self) -> Self {
+        let label = |label: &Label| Label { text: visible(&label.text), ..label.clone() };
+        Diagnostic {
+            message: visible(&self.message),
+            labels: self.labels.iter().map(label).collect(),
+            notes: self.notes.iter().map(|note| visible(note)).collect(),
+            help: self.help.as_deref().map(visible),
+            ..*self
+        }
+    }
+
+    /// What is shown of it. `shown` has name and text of each source as they may be shown.
+    fn group<'a>(&'a self, sources: &Sources, shown: &'a [(String, Visible)]) -> Group<'a> {
         let level = match self.severity {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
@@ -193,13 +209,14 @@ impl Diagnostic {
         }
         for id in ids {
             let source = sources.get(id);
-            let mut snippet = Snippet::source(source.text.as_str()).path(source.name.as_str());
+            let (name, text) = &shown[id.0];
+            let mut snippet = Snippet::source(text.text.as_str()).path(name.as_str());
             for label in self.labels.iter().filter(|label| label.span.source == id) {
                 let start = floor(&source.text, label.span.start);
                 let end = first_line(&source.text, start, floor(&source.text, label.span.end.max(start)));
                 let kind = if label.primary { AnnotationKind::Primary } else { AnnotationKind::Context };
-                let text = (!label.text.is_empty()).then_some(label.text.as_str());
-                snippet = snippet.annotation(kind.span(start..end).label(text));
+                let words = (!label.text.is_empty()).then_some(label.text.as_str());
+                snippet = snippet.annotation(kind.span(text.range(start..end)).label(words));
             }
             group = group.element(snippet);
         }
@@ -229,23 +246,32 @@ pub fn sort(diagnostics: &mut [Diagnostic]) {
     diagnostics.sort_by_key(|d| d.span().map(|span| (span.source, span.start)));
 }
 
-/// The text that a person reads, sorted by place, a blank line between two diagnostics.
+/// The text that a person reads, sorted by place, a blank line between two diagnostics. What would steer a terminal is
+/// written out and passwords in addresses are masked before colours come in, so that all control characters are ours.
 pub fn render(sources: &Sources, diagnostics: &[Diagnostic], color: bool) -> String {
     let renderer = if color { Renderer::styled() } else { Renderer::plain() }.decor_style(DecorStyle::Ascii);
-    let mut sorted = diagnostics.to_vec();
+    let mut sorted: Vec<Diagnostic> = diagnostics.iter().map(Diagnostic::visible).collect();
     sort(&mut sorted);
-    sorted.iter().map(|d| renderer.render(&[d.group(sources)]) + "\n").collect::<Vec<_>>().join("\n")
+    let shown = |source: &Source| (visible(&source.name), Visible::new(&source.text));
+    let shown: Vec<(String, Visible)> = sources.list.iter().map(shown).collect();
+    sorted.iter().map(|d| renderer.render(&[d.group(sources, &shown)]) + "\n").collect::<Vec<_>>().join("\n")
 }
 
 /// The same for programs: a list of `severity`, `message`, `file`, `line`, `column`, `reason`, `notes`, `help`, `lint`
-/// (the name of a warning) and `related` (other places: `file`, `line`, `column`, `message`).
+/// (the name of a warning) and `related` (other places: `file`, `line`, `column`, `message`). Passwords in addresses are
+/// masked.
 pub fn to_json(sources: &Sources, diagnostics: &[Diagnostic]) -> Value {
     let mut sorted = diagnostics.to_vec();
     sort(&mut sorted);
     let place = |span: Option<Span>| match span {
         Some(span) => {
             let (line, column) = sources.position(span);
-            (json!(sources.get(span.source).name), json!(line), json!(column))
+            let source = sources.get(span.source);
+            let name = match source.kind {
+                SourceKind::File | SourceKind::Effective => source.name.clone(),
+                SourceKind::Set => masked(&source.name),
+            };
+            (json!(name), json!(line), json!(column))
         }
         None => (Value::Null, Value::Null, Value::Null),
     };
@@ -254,17 +280,17 @@ pub fn to_json(sources: &Sources, diagnostics: &[Diagnostic]) -> Value {
         let (file, line, column) = place(d.span());
         let related = d.labels.iter().enumerate().filter(|(i, _)| *i != culprit).map(|(_, label)| {
             let (file, line, column) = place(Some(label.span));
-            json!({ "file": file, "line": line, "column": column, "message": label.text })
+            json!({ "file": file, "line": line, "column": column, "message": masked(&label.text) })
         });
         json!({
             "severity": match d.severity { Severity::Error => "error", Severity::Warning => "warning" },
-            "message": d.message,
+            "message": masked(&d.message),
             "file": file,
             "line": line,
             "column": column,
-            "reason": d.labels.get(culprit).map(|label| &label.text),
-            "notes": d.notes,
-            "help": d.help,
+            "reason": d.labels.get(culprit).map(|label| masked(&label.text)),
+            "notes": d.notes.iter().map(|note| masked(note)).collect::<Vec<_>>(),
+            "help": d.help.as_deref().map(masked),
             "lint": d.lint.map(Lint::name),
             "related": related.collect::<Vec<_>>(),
         })

@@ -12,9 +12,9 @@ use super::layers::Layer;
 use super::lints::Lints;
 use super::sections::{Checkpoint, Curve, Loading, Log, Loss, OptimizerRule, Source, Train, Warmup};
 use super::tagged::Tagged;
+use crate::terminal::is_hidden;
 
-/// A configuration that, loaded again, gives an experiment that serialises alike. Relative paths stay relative to the
-/// current directory.
+/// A configuration that, loaded again, gives an experiment that serialises alike, from whatever folder.
 pub fn to_toml(loaded: &Loaded) -> String {
     Printer { loaded, origins: false, out: String::new() }.print()
 }
@@ -23,6 +23,18 @@ pub fn to_toml(loaded: &Loaded) -> String {
 /// `# default`.
 pub fn print_with_origins(loaded: &Loaded) -> String {
     Printer { loaded, origins: true, out: String::new() }.print()
+}
+
+/// `[data]` with `batch_size = "auto"`, as it was written; `eval_batch_size` goes with it unless it was written too.
+fn unresolved(experiment: &Experiment) -> Value {
+    let mut data = json(&experiment.data);
+    if let Value::Object(data) = &mut data {
+        data.insert("batch_size".into(), "auto".into());
+        if experiment.span_of("data.eval_batch_size").is_none() {
+            data.remove("eval_batch_size");
+        }
+    }
+    data
 }
 
 struct Printer<'a> {
@@ -46,7 +58,11 @@ impl Printer<'_> {
         keys.extend(Source::fields(data.source.type_name()));
         keys.extend(field_names::<Loading>());
         keys.extend(["train_transforms", "transforms"]);
-        self.section("data", data, &keys);
+        match data.auto_batch_size {
+            // Nobody has asked a device yet.
+            true => self.section("data", &unresolved(experiment), &keys),
+            false => self.section("data", data, &keys),
+        }
 
         self.section("loss", loss, &with_type(Loss::fields(loss.type_name())));
         let mut keys = with_type(OptimizerRule::fields(optimizer.rule.type_name()));
@@ -64,6 +80,12 @@ impl Printer<'_> {
         self.out.push_str("layers = [\n");
         self.layers(&model.layers, 1);
         self.out.push_str("]\n");
+        if self.origins && !loaded.left_behind.is_empty() {
+            self.out.push_str("\n# Left behind:\n");
+            for left in &loaded.left_behind {
+                let _ = writeln!(self.out, "# {}", one_line(&left.describe(&loaded.sources)));
+            }
+        }
         self.out
     }
 
@@ -125,7 +147,12 @@ impl Printer<'_> {
     /// One layer; `default` is the name that it has without being named.
     fn node(&mut self, node: &LayerNode, default: &str, depth: usize) {
         let mut head: Vec<String> = Vec::new();
-        if node.name != default && !node.name.is_empty() {
+        // Without a name these have none, not the default: a name that is the index must be written.
+        let default = match node.kind {
+            LayerKind::Residual { .. } | LayerKind::Branches { .. } => "",
+            LayerKind::Layer(_) | LayerKind::Group(_) | LayerKind::Gate(_) => default,
+        };
+        if node.name != default {
             head.push(format!("name = {}", quote(&node.name)));
         }
         let kind = match &node.kind {
@@ -234,9 +261,17 @@ fn json(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or(Value::Null)
 }
 
-/// A basic string of TOML; JSON's escapes are a part of TOML's.
+/// A basic string of TOML; JSON's escapes are a part of TOML's. What a terminal would obey or not show is escaped too.
 fn quote(text: &str) -> String {
-    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+    let mut out = String::new();
+    for c in Value::from(text).to_string().chars() {
+        match c {
+            _ if !is_hidden(c) => out.push(c),
+            '\0'..='\u{ffff}' => _ = write!(out, "\\u{:04x}", c as u32),
+            _ => _ = write!(out, "\\U{:08x}", c as u32),
+        }
+    }
+    out
 }
 
 /// A place for a comment, which ends with its line.

@@ -1,6 +1,7 @@
 //! From the tree to the [`Experiment`]: each section is read, then what one says is held against the others.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ use super::files::Files;
 use super::lints::{Lint, Lints};
 use super::model::unroll;
 use super::part::{Check, Part, known_word, unknown_key};
+use super::paths::absolute;
 use super::sections::{
     Checkpoint, Curve, Data, Loading, Log, Loss, Metric, Optimizer, OptimizerRule, ParamGroup, Schedule, Source, Train,
     Transform, Warmup,
@@ -43,6 +45,7 @@ impl Check for TopKeys {}
 /// An entry of `groups` in `[optimizer]`.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("anyOf" = [{ "required": ["lr"] }, { "required": ["weight_decay"] }]))]
 pub(super) struct GroupKeys {
     /// Names of parameters, `*` standing for any characters.
     #[serde(rename = "match")]
@@ -81,6 +84,7 @@ impl Check for GroupKeys {
 pub(super) struct ModelKeys {
     /// Parameters to start from: a `.safetensors` file, or a `.pth` or `.pt` state dict of PyTorch.
     #[serde(default)]
+    #[schemars(length(min = 1))]
     pub weights: Option<String>,
     /// Every name in `weights` must fit, and none may be missing; without, what does not fit is listed and left out.
     #[serde(default = "yes")]
@@ -154,7 +158,7 @@ fn fill_in(experiment: &mut Experiment) {
         _ => return fill_in_monitor(experiment),
     };
     if download.root.as_os_str().is_empty() {
-        download.root = folder.into();
+        download.root = absolute(Path::new(folder));
     }
     fill_in_monitor(experiment);
 }
@@ -262,7 +266,7 @@ impl<'a> Reader<'a> {
         if written.is_empty() {
             self.sink.push(Diagnostic::error("this path is empty").at(node.span, "names no file"));
         }
-        Files::locate(self.sources, written, node.span)
+        Files::place(self.sources, written, node.span)
     }
 
     fn transforms(&self, part: &Part, key: &str) -> Option<Vec<Transform>> {
@@ -336,7 +340,9 @@ impl<'a> Reader<'a> {
                     .at(strict.key_span, "there is no `weights`"),
             );
         }
-        Some(Model { layers, weights, weights_strict: keys.weights_strict, freeze })
+        // Without weights it says nothing, and is not written either.
+        let weights_strict = keys.weights_strict || weights.is_none();
+        Some(Model { layers, weights, weights_strict, freeze })
     }
 
     fn optimizer(&self) -> Option<Optimizer> {

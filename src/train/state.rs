@@ -1,5 +1,6 @@
 //! Where a run stands, and how that goes into a checkpoint and comes out again.
 
+use super::sample::Sample;
 use super::session::{Saved, Session};
 use crate::build::{Mode, metrics_variable};
 use crate::checkpoint::{self, Best, Checkpoint, Meta, TensorView};
@@ -41,7 +42,27 @@ pub struct Extra {
     pub epoch_seconds: f64,
     /// The samples are not what was asked for: why.
     pub data_note: Option<String>,
+    /// What the run was started with, so that it goes on with the same.
+    #[serde(default)]
+    pub started: Started,
+    /// What a sample looks like, so that a model can be used without its data.
+    #[serde(default)]
+    pub sample: Option<Sample>,
 }
+
+/// How a run was started, beside its configuration.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Started {
+    /// The experiment's name.
+    pub name: String,
+    /// Overrides of the configuration's values, in the form of `--set`.
+    pub sets: Vec<String>,
+    /// Passes over the graph that are left out.
+    pub without: Vec<String>,
+}
+
+/// More epochs, steps or batches than any run has: at one a microsecond, 285 years.
+const MOST_COUNTED: u64 = 1 << 53;
 
 /// Variables that a checkpoint holds: the state dict and the optimizer's state. Sums of gradients are empty whenever a
 /// checkpoint is written, and metric sums travel in [`Extra`].
@@ -87,6 +108,10 @@ pub fn restore(session: &mut Session, checkpoint: &Checkpoint, path: &Path) -> R
     let meta = &checkpoint.meta;
     let extra: Extra = serde_json::from_value(meta.extra.clone())
         .with_context(|| format!("the run's state in `{}` cannot be read", path.display()))?;
+    // They are counted on from here, and a checksum does not say who wrote them.
+    for (what, n) in [("epochs", meta.epoch), ("steps", meta.step), ("batches", extra.micro_step.max(meta.batch))] {
+        ensure!(n <= MOST_COUNTED, "`{}` claims {n} {what}, more than a run can have", path.display());
+    }
     load(session, &checkpoint.tensors, path, true, belongs)?;
     let plan = session.programs.plan.clone();
     if let Some(id) = plan.variables.find(metrics_variable(Mode::Train)) {

@@ -196,8 +196,8 @@ pub fn train(case: &Case, Way { sets, options, on }: &Way) -> Trained {
     let setup = Setup::new(&case.write_files(dir.path()), sets, *on);
     let experiment = setup.experiment();
     let programs = setup.programs(&Sizes::of_run(experiment, &setup.samples.spec), options);
-    let mut folder = Folder::new(Some(&dir.path().join("run")), &experiment.name).unwrap();
-    folder.claim().unwrap();
+    let mut folder = Folder::new(Some(&dir.path().join("run")), &experiment.name, false).unwrap();
+    folder.claim(false).unwrap();
     let metrics = MetricsFile::open(&folder.file(file::METRICS), 0).unwrap();
     let mut run = Run {
         experiment,

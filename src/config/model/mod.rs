@@ -5,6 +5,8 @@ mod container;
 mod layer;
 mod wiring;
 
+pub(super) use layer::{CONTAINERS, JOINS};
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
