@@ -15,7 +15,7 @@ const IMPORTS: [(&str, &[&str]); 12] = [
     ("backend", &["graph", "plan", "random"]),
     ("passes", &["graph"]),
     ("checkpoint", &["files", "graph"]),
-    ("data", &["backend", "files", "graph", "plan", "random"]),
+    ("data", &["backend", "files", "graph", "plan", "random", "terminal"]),
     ("build", &["config", "data", "graph", "random"]),
     ("train", &["backend", "build", "checkpoint", "config", "data", "graph", "passes", "plan", "random", "terminal"]),
 ];

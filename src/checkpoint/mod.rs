@@ -17,8 +17,8 @@ mod tensor;
 mod weights;
 
 pub use error::{CheckpointError, Reason};
-pub use format::{Checkpoint, is_optimizer_state, read, write, write_weights};
-pub use matching::{Matched, Mismatch, match_names};
+pub use format::{Checkpoint, is_checkpoint, is_optimizer_state, read, write, write_weights};
+pub use matching::{Matched, Mismatch, match_names, unwrap_all_names, unwrap_names};
 pub use meta::{Best, Meta};
 pub use retention::{FileKind, Newest, newest_whole, prune, remove_unfinished, superseded};
 pub use tensor::{CastError, Tensor, TensorView};

@@ -3,7 +3,7 @@
 use super::args::{CheckArgs, OutputArgs};
 use super::failure::Failure;
 use super::memory::{require, resolve_batch, table};
-use super::model::{build, describe_data, device, load_config};
+use super::model::{build_run, describe_data, device, load_config, read_weights};
 use super::{human_bytes, thousands};
 use crate::backend::Backend;
 use crate::config::diagnostics::to_json;
@@ -11,7 +11,7 @@ use crate::config::{self, Loaded};
 use crate::data::DataSpec;
 use crate::passes::{Pass, PassOptions};
 use crate::train::memory::{MemoryPlan, Use};
-use crate::train::programs::{Kind, Programs, Sizes, graph_after};
+use crate::train::programs::{Kind, Programs, graph_after};
 use crate::train::report::say;
 use crate::train::run::{eval_slots, slots};
 use serde_json::{Value, json};
@@ -27,7 +27,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
         say(&note);
     }
     let experiment = &loaded.experiment;
-    let programs = build(&loaded, &data, &Sizes::of_run(experiment, &data), backend.as_ref(), &passes)?;
+    let programs = build_run(&loaded, &data, backend.as_ref(), &passes, &[])?;
+    read_weights(&loaded, &programs)?;
     if let Some(name) = &args.graph {
         let text = graph(&loaded, &data, backend.as_ref(), passes, name)?;
         show("graph", &text, args.output)?;
@@ -91,6 +92,7 @@ fn as_json(loaded: &Loaded, programs: &Programs, memory: &MemoryPlan, device: &s
         figures.insert("free".into(), json!(device.free));
         figures.insert("pinned".into(), json!(pinned));
     }
+    let warnings = [&loaded.warnings[..], &programs.warnings].concat();
     json!({
         "layers": layers,
         "parameters": all,
@@ -99,7 +101,7 @@ fn as_json(loaded: &Loaded, programs: &Programs, memory: &MemoryPlan, device: &s
         "flops": programs.rows.iter().map(|r| r.flops).sum::<u64>(),
         "memory": figures,
         "device": device,
-        "warnings": to_json(&loaded.sources, &loaded.warnings),
+        "warnings": to_json(&loaded.sources, &warnings),
     })
 }
 

@@ -4,6 +4,7 @@ use super::args::{EvalArgs, SplitName};
 use super::failure::{Failure, warn};
 use super::memory::require;
 use super::model::{build, describe_data, device, load_model};
+use crate::terminal::{figure, percent};
 use super::samples;
 use crate::config::tagged::Tagged;
 use crate::train::evaluate::evaluate;
@@ -63,7 +64,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     } else {
         let list: Vec<String> = figures
             .list()
-            .map(|(n, v)| if n == "accuracy" { format!("{n} {:.2} %", 100.0 * v) } else { format!("{n} {v:.6}") })
+            .map(|(n, v)| format!("{n} {}", if n == "accuracy" { percent(v) } else { figure(v, 6, 12) }))
             .collect();
         let source = experiment.data.source.type_name();
         let instead = match samples.name == source {

@@ -15,6 +15,7 @@ mod model;
 mod predict;
 mod samples;
 mod train;
+mod what;
 
 use crate::terminal;
 use args::{Cli, Command, DataCommand};
@@ -47,11 +48,12 @@ fn be_told_of_limits() {
     }
 }
 
-fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
+fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     // Colours are put in by the parser and taken out where they are printed, if there are to be none.
     let mut command = Cli::command().color(clap::ColorChoice::Always);
-    let mut matches = command.try_get_matches_from_mut(args)?;
-    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+    let matches = command.try_get_matches_from_mut(words);
+    let read = matches.and_then(|mut m| Cli::from_arg_matches_mut(&mut m).map_err(|e| e.format(&mut command)));
+    read.map_err(|error| args::explain(error, words))
 }
 
 /// Runs the command; the process's exit code.

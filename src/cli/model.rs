@@ -1,23 +1,23 @@
 //! What commands are given: a configuration, or a checkpoint that carries one; and the device for it.
 
 use super::failure::{Failure, warn};
+use super::what::{expect_checkpoint, expect_configuration};
 use crate::backend::Backend;
 use crate::checkpoint::{self, Checkpoint};
-use crate::config::paths::shown;
 use crate::config::sections::Source;
 use crate::config::tagged::Tagged;
-use crate::config::{self, Experiment, Loaded};
+use crate::config::{self, Diagnostic, Experiment, Loaded};
 use crate::data::DataSpec;
 use crate::passes::PassOptions;
 use crate::train::device::{Selected, Wanted, select};
-use crate::train::folder::file;
 use crate::train::input;
+use crate::train::lints;
 use crate::train::precision;
 use crate::train::programs::{self, Programs, Sizes};
 use crate::train::report::say;
 use crate::train::session::Session;
 use crate::train::state::{self, Extra};
-use anyhow::Context;
+use crate::train::weights::{self, Weights};
 use std::path::{Path, PathBuf};
 
 /// A model with its weights' source.
@@ -33,6 +33,7 @@ pub struct Model {
 /// # Errors
 /// All mistakes in it.
 pub fn load_config(path: &Path, sets: &[String]) -> Result<Loaded, Failure> {
+    expect_configuration(path)?;
     let loaded = config::load(path, sets)?;
     warn(&loaded.sources, &loaded.warnings);
     Ok(loaded)
@@ -53,14 +54,7 @@ pub fn load_model(path: &Path, sets: &[String]) -> Result<Model, Failure> {
         }
         return Ok(Model { loaded, checkpoint: None });
     }
-    if path.is_dir() {
-        let best = path.join(file::BEST);
-        return Err(Failure::Usage(format!(
-            "`{}` is a folder\nhelp: give a checkpoint of the run, such as `{}`",
-            path.display(),
-            best.display()
-        )));
-    }
+    expect_checkpoint(path)?;
     let checkpoint = checkpoint::read(path).map_err(anyhow::Error::new)?;
     let loaded = config::load_effective(&carried_by(path), &checkpoint.meta.config, sets)?;
     Ok(Model { loaded, checkpoint: Some((path.to_path_buf(), checkpoint)) })
@@ -96,8 +90,7 @@ pub fn say_why(selected: Selected) -> Box<dyn Backend> {
 /// # Errors
 /// A file of tensors is not there or not right; the validation split leaves nothing.
 pub fn describe_data(loaded: &Loaded) -> Result<DataSpec, Failure> {
-    input::describe(&loaded.experiment)
-        .map_err(|error| Failure::Config { sources: loaded.sources.clone(), diagnostics: vec![error] })
+    input::describe(&loaded.experiment).map_err(|error| refuse(loaded, error))
 }
 
 /// Builds the programs with the passes of `options`, with mistakes shown in the configuration's text.
@@ -113,6 +106,29 @@ pub fn build(
 ) -> Result<Programs, Failure> {
     programs::build(&loaded.experiment, data, sizes, backend, options)
         .map_err(|diagnostics| Failure::Config { sources: loaded.sources.clone(), diagnostics })
+}
+
+/// Builds the programs of a run on `data` and shows what is probably not meant, but for what is in `shown`.
+///
+/// # Errors
+/// As [`build`]; `drop_last` leaves nothing to train on.
+pub fn build_run(
+    loaded: &Loaded,
+    data: &DataSpec,
+    backend: &dyn Backend,
+    options: &PassOptions,
+    shown: &[Diagnostic],
+) -> Result<Programs, Failure> {
+    let experiment = &loaded.experiment;
+    lints::require_a_batch(experiment, data).map_err(|error| refuse(loaded, error))?;
+    let programs = build(loaded, data, &Sizes::of_run(experiment, data), backend, options)?;
+    let new: Vec<Diagnostic> = programs.warnings.iter().filter(|w| !shown.contains(w)).cloned().collect();
+    warn(&loaded.sources, &new);
+    Ok(programs)
+}
+
+fn refuse(loaded: &Loaded, error: Diagnostic) -> Failure {
+    Failure::Config { sources: loaded.sources.clone(), diagnostics: vec![error] }
 }
 
 impl Model {
@@ -147,32 +163,36 @@ impl Model {
     pub fn session(&self, programs: Programs, backend: &dyn Backend) -> Result<Session, Failure> {
         let experiment = &self.loaded.experiment;
         let task = crate::build::task(experiment);
+        let weights = match self.checkpoint {
+            Some(_) => None,
+            None => read_weights(&self.loaded, &programs)?,
+        };
         let mut session = Session::new(programs, backend, task, experiment.seed)?;
-        match &self.checkpoint {
-            Some((path, checkpoint)) => {
-                let mut tensors = checkpoint.tensors.clone();
-                tensors.retain(|name, _| !checkpoint::is_optimizer_state(name));
-                state::load(&mut session, &tensors, path, true, state::in_state_dict)?;
-            }
-            None => load_weights(&mut session, experiment)?,
+        if let Some(weights) = weights {
+            weights.put(&mut session)?;
+        }
+        if let Some((path, checkpoint)) = &self.checkpoint {
+            let mut tensors = checkpoint.tensors.clone();
+            tensors.retain(|name, _| !checkpoint::is_optimizer_state(name));
+            state::load(&mut session, &tensors, path, true, state::in_state_dict)?;
         }
         Ok(session)
     }
 }
 
-/// Loads `[model] weights`, if there are any, and tells what did not fit.
+/// Reads `[model] weights`, if there are any, for the model of `programs`, and tells what was done with them.
 ///
 /// # Errors
 /// The file cannot be read, or does not fit.
-pub fn load_weights(session: &mut Session, experiment: &Experiment) -> Result<(), Failure> {
-    let Some(path) = &experiment.model.weights else { return Ok(()) };
-    let (left_out, notes) =
-        state::load_weights(session, &shown(path), experiment.model.weights_strict).context("`[model] weights`")?;
-    for note in notes {
-        say(&format!("weights: {note}"));
+pub fn read_weights(loaded: &Loaded, programs: &Programs) -> Result<Option<Weights>, Failure> {
+    let weights = weights::read(&loaded.experiment, &programs.plan.variables).map_err(|error| refuse(loaded, error))?;
+    if let Some(weights) = &weights {
+        for note in &weights.notes {
+            say(&format!("weights: {note}"));
+        }
+        if let Some(left_out) = &weights.left_out {
+            say(&format!("warning: {left_out}"));
+        }
     }
-    if !left_out.is_empty() {
-        say(&format!("warning: not all weights of `{}` fit\n{left_out}", shown(path).display()));
-    }
-    Ok(())
+    Ok(weights)
 }

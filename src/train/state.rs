@@ -61,6 +61,9 @@ pub struct Started {
     pub without: Vec<String>,
 }
 
+/// More epochs, steps or batches than any run has: at one a microsecond, 285 years.
+const MOST_COUNTED: u64 = 1 << 53;
+
 /// Variables that a checkpoint holds: the state dict and the optimizer's state. Sums of gradients are empty whenever a
 /// checkpoint is written, and metric sums travel in [`Extra`].
 fn belongs(var: &Variable) -> bool {
@@ -105,6 +108,10 @@ pub fn restore(session: &mut Session, checkpoint: &Checkpoint, path: &Path) -> R
     let meta = &checkpoint.meta;
     let extra: Extra = serde_json::from_value(meta.extra.clone())
         .with_context(|| format!("the run's state in `{}` cannot be read", path.display()))?;
+    // They are counted on from here, and a checksum does not say who wrote them.
+    for (what, n) in [("epochs", meta.epoch), ("steps", meta.step), ("batches", extra.micro_step.max(meta.batch))] {
+        ensure!(n <= MOST_COUNTED, "`{}` claims {n} {what}, more than a run can have", path.display());
+    }
     load(session, &checkpoint.tensors, path, true, belongs)?;
     let plan = session.programs.plan.clone();
     if let Some(id) = plan.variables.find(metrics_variable(Mode::Train)) {
@@ -143,14 +150,4 @@ pub fn load(
         session.restore(id, &tensor.data)?;
     }
     Ok(matched.left_out)
-}
-
-/// Loads the weights of `path` (safetensors, or a PyTorch state dict; ours, too) into the session.
-///
-/// # Errors
-/// The file cannot be read, or does not fit.
-pub fn load_weights(session: &mut Session, path: &Path, strict: bool) -> Result<(checkpoint::Mismatch, Vec<String>)> {
-    let loaded = checkpoint::load_tensors(path)?;
-    let left_out = load(session, &loaded.tensors, path, strict, in_state_dict)?;
-    Ok((left_out, loaded.notes))
 }

@@ -7,11 +7,10 @@ mod resumed;
 use super::args::TrainArgs;
 use super::failure::Failure;
 use super::memory::{require, resolve_batch};
-use super::model::{build, describe_data, load_config, load_weights};
+use super::model::{build_run, describe_data, load_config, read_weights};
 use super::samples;
 use crate::backend::Backend;
 use crate::checkpoint::Checkpoint;
-use crate::config::sections::Metric;
 use crate::config::{self, Experiment, Loaded};
 use crate::passes::{Pass, PassOptions};
 use crate::train::device::{Selected, Wanted, select};
@@ -21,7 +20,7 @@ use crate::train::memory::{MemoryPlan, Use};
 use crate::train::metrics_file::{MetricsFile, note_line};
 use crate::train::pending::Pending;
 use crate::train::precision;
-use crate::train::programs::{Programs, Sizes};
+use crate::train::programs::Programs;
 use crate::train::report::{Reporter, Verbosity, say};
 use crate::train::run::{Run, eval_slots, slots};
 use crate::train::sample::Sample;
@@ -53,7 +52,9 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let Begun { loaded, started, from, take, folder, .. } = begun;
     let experiment = &loaded.experiment;
     let effective = effective(&loaded)?;
-    let programs = build(&loaded, &described, &Sizes::of_run(experiment, &described), backend, &passes)?;
+    let programs = build_run(&loaded, &described, backend, &passes, &[])?;
+    // Before the data is read, too.
+    let weights = if from.is_some() { None } else { read_weights(&loaded, &programs)? };
     let mut folder = match folder {
         Some(folder) => folder,
         None => new_folder(args, &experiment.name, &reporter)?,
@@ -62,7 +63,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     // The files may hold another number of samples than the set is known to have.
     let programs = match (samples.spec.train, samples.spec.val) == (described.train, described.val) {
         true => programs,
-        false => build(&loaded, &samples.spec, &Sizes::of_run(experiment, &samples.spec), backend, &passes)?,
+        false => build_run(&loaded, &samples.spec, backend, &passes, &programs.warnings)?,
     };
     let slots = slots(experiment) + eval_slots(experiment);
     let planned = require(&loaded, &samples.spec, &programs.plan, backend, Use::Training, slots, &passes)?;
@@ -71,7 +72,9 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let mut state = match &from {
         Some((path, checkpoint)) => restore(&mut session, checkpoint, path)?,
         None => {
-            load_weights(&mut session, experiment)?;
+            if let Some(weights) = weights {
+                weights.put(&mut session)?;
+            }
             RunState::default()
         }
     };
@@ -219,22 +222,6 @@ fn load_samples(loaded: &Loaded, take: &Take, resumed: bool, reporter: &Reporter
     if resumed && samples.note.is_some() && *take != Take::Digits {
         return Err(Failure::Other(anyhow::anyhow!(
             "the run was trained on other samples than there are now: the data asked for was there then, and is not now"
-        )));
-    }
-    if let Some(stopping) = &experiment.train.early_stopping
-        && samples.val.is_empty()
-        && stopping.monitor != Metric::TrainLoss
-    {
-        reporter.warn(
-            "`early_stopping` has no effect: there are no samples to validate on (`validation_split` holds some out)",
-        );
-    }
-    let loading = &experiment.data.loading;
-    if loading.drop_last && samples.train.len() < loading.batch_size {
-        return Err(Failure::Usage(format!(
-            "there are {} training samples, fewer than a batch of {}, and `drop_last` leaves them all out",
-            samples.train.len(),
-            loading.batch_size
         )));
     }
     Ok(samples)

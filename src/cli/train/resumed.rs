@@ -9,7 +9,7 @@ use super::in_folder;
 use crate::checkpoint::{self, Checkpoint};
 use crate::config::diagnostics::SourceKind;
 use crate::config::sections::Source;
-use crate::config::{self, Loaded, PATHS};
+use crate::config::{self, Loaded, PATHS, UNSET_OPTION};
 use crate::passes::Pass;
 use crate::train::folder::Folder;
 use crate::train::report::Reporter;
@@ -132,11 +132,16 @@ fn name_for(name: &str, folder: &Path) -> String {
 
 /// Overrides as they are typed.
 fn as_options(sets: &[String]) -> String {
-    sets.iter().map(|set| format!("--set {}", super::quoted(set))).collect::<Vec<_>>().join(" ")
+    let option = |set: &String| match set.strip_prefix(UNSET_OPTION) {
+        Some(key) => format!("{UNSET_OPTION}{}", super::quoted(key)),
+        None => format!("--set {}", super::quoted(set)),
+    };
+    sets.iter().map(option).collect::<Vec<_>>().join(" ")
 }
 
 /// The key of an override.
 fn key(set: &str) -> &str {
+    let set = set.strip_prefix(UNSET_OPTION).unwrap_or(set);
     set.split_once('=').map_or(set, |(key, _)| key).trim()
 }
 
@@ -244,6 +249,7 @@ mod tests {
             ("data.transforms.0.mean", "data.transforms=[]"),
             ("data.transforms.0", "data.transforms.0.mean=[1]"),
             ("schedule.step_epochs", "schedule.type=cosine"),
+            ("schedule.step_epochs", "--unset schedule"),
         ] {
             assert!(is_asked(changed, &sets(&[set])), "{changed} {set}");
         }

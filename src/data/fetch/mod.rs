@@ -7,6 +7,7 @@ mod known;
 
 pub use known::Known;
 
+use crate::terminal::masked;
 use anyhow::{Context, Result, bail};
 use known::RemoteFile;
 use sha2::{Digest, Sha256};
@@ -106,7 +107,8 @@ fn get(file: &RemoteFile, root: &Path, mirrors: &[String], progress: &mut dyn Fn
                 Err(Failure::Local(e)) => return Err(e),
                 Err(Failure::Remote(reason)) => {
                     progress(Event::Failed { file: file.name, url: &url, reason: &reason });
-                    failures.push(format!("{url}: {reason}"));
+                    // These words are kept in files, too.
+                    failures.push(masked(&format!("{url}: {reason}")));
                     let after = part.len()?;
                     // Worth another attempt here: more has come, or what had come from elsewhere was thrown away.
                     let again = after > before || (after == 0 && before > 0);
