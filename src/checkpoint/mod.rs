@@ -17,9 +17,9 @@ mod tensor;
 mod weights;
 
 pub use error::{CheckpointError, Reason};
-pub use format::{Checkpoint, is_optimizer_state, read, write, write_weights};
+pub use format::{Checkpoint, Content, is_optimizer_state, read, write, write_streamed, write_weights};
 pub use matching::{Matched, Mismatch, match_names};
 pub use meta::{Best, Meta};
 pub use retention::{FileKind, Newest, newest_whole, prune, remove_unfinished, superseded};
-pub use tensor::{CastError, Tensor, TensorView};
+pub use tensor::{CastError, Tensor, TensorInfo, TensorView};
 pub use weights::{Loaded, load_tensors};

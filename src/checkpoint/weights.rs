@@ -26,31 +26,32 @@ pub struct Loaded {
 /// The file cannot be read, is broken, or holds something else.
 pub fn load_tensors(path: &Path) -> Result<Loaded, CheckpointError> {
     let bytes = fs::read(path).map_err(|e| CheckpointError::new(path, e))?;
-    parse(&bytes).map_err(|e| CheckpointError::new(path, e))
+    parse(bytes).map_err(|e| CheckpointError::new(path, e))
 }
 
-fn parse(bytes: &[u8]) -> Result<Loaded, Reason> {
-    if pth::is_zip(bytes) {
-        let pth::StateDict { tensors, notes } = pth::parse(bytes)?;
+fn parse(bytes: Vec<u8>) -> Result<Loaded, Reason> {
+    if pth::is_zip(&bytes) {
+        let pth::StateDict { tensors, notes } = pth::parse(&bytes)?;
         return Ok(Loaded { tensors, notes });
     }
-    if pth::is_legacy(bytes) {
+    if pth::is_legacy(&bytes) {
         return Err(Reason::Pth(PthError::Legacy));
     }
     // A safetensors file has its JSON after eight bytes. Without it no error about its header would help anyone.
     if bytes.get(8) != Some(&b'{') {
         return Err(Reason::UnknownFormat);
     }
-    let (file, meta) = format::open(bytes)?;
+    let (file, meta) = format::open(&bytes)?;
     let mut out = Loaded { tensors: BTreeMap::new(), notes: Vec::new() };
-    for (name, view) in file.iter() {
-        if meta.is_some() && is_optimizer_state(name) {
+    let places = format::places(&bytes, &file);
+    for (place, data) in format::take_apart(bytes, places) {
+        if meta.is_some() && is_optimizer_state(&place.name) {
             continue;
         }
-        let element = element(view.dtype())
-            .ok_or_else(|| Reason::ElementType { name: name.to_owned(), dtype: view.dtype().to_string() })?;
-        let (dtype, data) = element.widen(view.data().to_vec());
-        out.tensors.insert(name.to_owned(), Tensor { dtype, shape: view.shape().to_vec(), data });
+        let element = element(place.dtype)
+            .ok_or_else(|| Reason::ElementType { name: place.name.clone(), dtype: place.dtype.to_string() })?;
+        let (dtype, data) = element.widen(data);
+        out.tensors.insert(place.name, Tensor { dtype, shape: place.shape, data });
     }
     if meta.is_some() {
         out.notes.push("took the weights of a checkpoint".into());

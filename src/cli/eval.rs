@@ -2,11 +2,11 @@
 
 use super::args::{EvalArgs, SplitName};
 use super::failure::Failure;
-use super::memory::require;
-use super::model::{build, describe_data, device, load_model};
+use super::memory::Planned;
+use super::model::{Model, build, describe_data, device, load_model};
 use crate::train::evaluate::evaluate;
 use crate::train::input;
-use crate::train::memory::Use;
+use crate::train::memory::{Needs, Use};
 use crate::train::programs::Sizes;
 use crate::train::report::say;
 use crate::train::run::eval_options;
@@ -23,7 +23,18 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let spec = describe_data(&model.loaded)?;
     let passes = args.passes.options();
     let batch = experiment.data.loading.eval_batch_size();
-    build(&model.loaded, &spec, &Sizes { eval: vec![batch], ..Sizes::default() }, backend.as_ref(), &passes)?;
+    let whole = Sizes { eval: vec![batch], ..Sizes::default() };
+    let programs = build(&model.loaded, &spec, &whole, backend.as_ref(), &passes)?;
+    let planned = Planned {
+        loaded: &model.loaded,
+        data: &spec,
+        plan: &programs.plan,
+        backend: backend.as_ref(),
+        what: Use::Evaluation(batch),
+        needs: Needs::of_evaluation(experiment, input::footprint(experiment)),
+        passes: &passes,
+    };
+    planned.require()?;
 
     let mut progress = super::data::Progress::new();
     let samples = input::load(experiment, &mut |e| progress.show(e))?;
@@ -42,9 +53,15 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     }
     let sizes = Sizes { eval: Sizes::of(batch, Some(split.len()), false), ..Sizes::default() };
     let programs = build(&model.loaded, &samples.spec, &sizes, backend.as_ref(), &passes)?;
-    let what = Use::Evaluation(split.len());
-    require(&model.loaded, &samples.spec, &programs.plan, backend.as_ref(), what, 0, &passes)?;
-    let mut session = model.session(programs, backend.as_ref())?;
+    let planned = Planned {
+        data: &samples.spec,
+        plan: &programs.plan,
+        what: Use::Evaluation(split.len()),
+        needs: Needs::of_evaluation(experiment, samples.footprint()),
+        ..planned
+    };
+    planned.require()?;
+    let mut session = Model::session(&model.loaded, model.checkpoint, programs, backend.as_ref())?;
     let never = AtomicBool::new(false);
     let figures = evaluate(&mut session, backend.as_ref(), split, &eval_options(experiment), &never, |_| {})?
         .ok_or_else(|| anyhow::anyhow!("the evaluation was interrupted"))?;

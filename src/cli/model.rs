@@ -109,19 +109,25 @@ pub fn build(
 }
 
 impl Model {
-    /// A session with the model's weights, for programs that do not train.
+    /// A session with the model's weights, for programs that do not train. The checkpoint is used up, so that its weights
+    /// are not in memory twice.
     ///
     /// # Errors
     /// The device has not enough memory; the weights do not fit.
-    pub fn session(&self, programs: Programs, backend: &dyn Backend) -> Result<Session, Failure> {
-        let experiment = &self.loaded.experiment;
+    pub fn session(
+        loaded: &Loaded,
+        checkpoint: Option<(PathBuf, Checkpoint)>,
+        programs: Programs,
+        backend: &dyn Backend,
+    ) -> Result<Session, Failure> {
+        let experiment = &loaded.experiment;
         let task = crate::build::task(experiment);
         let mut session = Session::new(programs, backend, task, experiment.seed)?;
-        match &self.checkpoint {
+        match checkpoint {
             Some((path, checkpoint)) => {
-                let mut tensors = checkpoint.tensors.clone();
+                let mut tensors = checkpoint.tensors;
                 tensors.retain(|name, _| !checkpoint::is_optimizer_state(name));
-                state::load(&mut session, &tensors, path, true, state::in_state_dict)?;
+                state::load(&mut session, tensors, &path, true, state::in_state_dict)?;
             }
             None => load_weights(&mut session, experiment)?,
         }

@@ -2,7 +2,7 @@
 
 use super::args::TrainArgs;
 use super::failure::Failure;
-use super::memory::{require, resolve_batch};
+use super::memory::{Planned, resolve_batch};
 use super::model::{build, describe_data, load_config, load_weights};
 use crate::backend::Backend;
 use crate::checkpoint::{self, Checkpoint};
@@ -11,14 +11,14 @@ use crate::config::{self, Loaded};
 use crate::train::device::{Selected, Wanted, select};
 use crate::train::folder::{Folder, file};
 use crate::train::input::{self, Samples};
-use crate::train::memory::{MemoryPlan, Use};
+use crate::train::memory::{MemoryPlan, Needs, Use};
 use crate::train::metrics_file::{MetricsFile, note_line};
 use crate::train::pending::Pending;
 use crate::train::precision;
 use crate::train::programs::{Programs, Sizes};
 use crate::train::report::{Reporter, Verbosity, say};
 use crate::train::resume::{Effect, changes};
-use crate::train::run::{Outcome, Run, eval_slots, slots};
+use crate::train::run::{Outcome, Run};
 use crate::train::schedule::Schedule;
 use crate::train::session::Session;
 use crate::train::state::{RunState, restore};
@@ -68,7 +68,18 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     }
     let experiment = &loaded.experiment;
     let programs = build(&loaded, &described, &Sizes::of_run(experiment, &described), backend.as_ref(), &passes)?;
-    let resumed = match found {
+    // Before anything is read, or downloaded, or written.
+    let planned = Planned {
+        loaded: &loaded,
+        data: &described,
+        plan: &programs.plan,
+        backend: backend.as_ref(),
+        what: Use::Training,
+        needs: Needs::of_run(experiment, described.val != Some(0), input::footprint(experiment), found.is_some()),
+        passes: &passes,
+    };
+    planned.require()?;
+    let mut resumed = match found {
         Some((found, old)) => {
             tell_changes(&loaded, &old, &found, &reporter)?;
             Some(found)
@@ -85,15 +96,29 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         true => programs,
         false => build(&loaded, &samples.spec, &Sizes::of_run(experiment, &samples.spec), backend.as_ref(), &passes)?,
     };
-    let slots = slots(experiment) + eval_slots(experiment);
-    let planned = require(&loaded, &samples.spec, &programs.plan, backend.as_ref(), Use::Training, slots, &passes)?;
+    let validates = samples.spec.val != Some(0);
+    let needs = Needs::of_run(experiment, validates, samples.footprint(), resumed.is_some());
+    let planned = Planned {
+        loaded: &loaded,
+        data: &samples.spec,
+        plan: &programs.plan,
+        backend: backend.as_ref(),
+        what: Use::Training,
+        needs,
+        passes: &passes,
+    };
+    let planned = planned.require()?;
     let task = crate::build::task(experiment);
-    let mut session = Session::new(programs, backend.as_ref(), task, experiment.seed)?;
-    let mut state = match &resumed {
-        Some((_, path, checkpoint)) => restore(&mut session, checkpoint, path)?,
+    let (session, mut state) = match &mut resumed {
+        Some((_, path, checkpoint)) => {
+            let mut session = Session::unset(programs, backend.as_ref(), task)?;
+            let state = restore(&mut session, checkpoint, path)?;
+            (session, state)
+        }
         None => {
+            let mut session = Session::new(programs, backend.as_ref(), task, experiment.seed)?;
             load_weights(&mut session, experiment)?;
-            RunState::default()
+            (session, RunState::default())
         }
     };
     // The note tells a reason, too, which may be another one each time; whether there is a note is what matters.

@@ -7,6 +7,7 @@
 pub mod cifar;
 pub mod digits;
 pub mod fetch;
+mod footprint;
 pub mod idx;
 mod image_file;
 mod loader;
@@ -17,6 +18,7 @@ pub mod synthetic;
 pub mod tensors;
 mod transforms;
 
+pub use footprint::{Footprint, footprint};
 pub use image_file::image_sample;
 pub use loader::{Batch, Loader, LoaderOptions, Position};
 pub use set::{DataSpec, Dataset, Inputs, Split, TargetSpec, Targets};

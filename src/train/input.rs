@@ -5,7 +5,7 @@ use crate::config::values::ValidationSplit;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::synthetic::{SyntheticOptions, Task};
 use crate::data::tensors::TensorsOptions;
-use crate::data::{self, DataSpec, HoldOut, Missing, Source, Split, Transform, fetch};
+use crate::data::{self, DataSpec, Footprint, HoldOut, Missing, Source, Split, Transform, fetch};
 use anyhow::{Context, Result};
 
 /// The data layer's source for a `[data]` section, and what to do if its files are not there.
@@ -68,6 +68,11 @@ pub fn describe(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
     Ok(spec)
 }
 
+/// The memory that the samples of an experiment take, without reading them.
+pub fn footprint(experiment: &Experiment) -> Footprint {
+    data::footprint(&source(experiment).0)
+}
+
 /// The splits of an experiment.
 #[derive(Debug, Clone)]
 pub struct Samples {
@@ -81,6 +86,19 @@ pub struct Samples {
     pub test: Split,
     /// Something that the user must be told: the samples are not what was asked for.
     pub note: Option<String>,
+}
+
+impl Samples {
+    /// The memory that they take.
+    pub fn footprint(&self) -> Footprint {
+        let mut splits = vec![&self.train];
+        for split in [&self.val, &self.test] {
+            if !splits.iter().any(|s| s.shares_memory_with(split)) {
+                splits.push(split);
+            }
+        }
+        Footprint { held: splits.iter().map(|s| s.held_bytes()).sum(), reading: 0 }
+    }
 }
 
 /// Reads the samples, downloading them or falling back as the section says.

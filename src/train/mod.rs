@@ -3,6 +3,7 @@
 pub mod device;
 pub mod evaluate;
 pub mod folder;
+pub mod host_memory;
 pub mod input;
 pub mod made_up;
 pub mod memory;
@@ -17,3 +18,4 @@ pub mod run;
 pub mod schedule;
 pub mod session;
 pub mod state;
+pub mod transfer;

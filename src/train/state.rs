@@ -1,10 +1,10 @@
 //! Where a run stands, and how that goes into a checkpoint and comes out again.
 
-use super::session::{Saved, Session};
+use super::session::Session;
 use crate::build::{Mode, metrics_variable};
-use crate::checkpoint::{self, Best, Checkpoint, Meta, TensorView};
+use crate::checkpoint::{self, Best, Checkpoint, Meta, TensorInfo};
 use crate::graph::op::METRIC_SLOTS;
-use crate::graph::{VarKind, Variable};
+use crate::graph::{VarKind, Variable, Variables};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -45,7 +45,7 @@ pub struct Extra {
 
 /// Variables that a checkpoint holds: the state dict and the optimizer's state. Sums of gradients are empty whenever a
 /// checkpoint is written, and metric sums travel in [`Extra`].
-fn belongs(var: &Variable) -> bool {
+pub fn belongs(var: &Variable) -> bool {
     matches!(var.kind, VarKind::Parameter | VarKind::Buffer | VarKind::Optimizer)
 }
 
@@ -54,11 +54,13 @@ pub fn in_state_dict(var: &Variable) -> bool {
     matches!(var.kind, VarKind::Parameter | VarKind::Buffer)
 }
 
-fn views(saved: &[Saved]) -> Vec<TensorView<'_>> {
-    saved.iter().map(|s| TensorView { name: &s.name, dtype: s.dtype, shape: &s.shape, bytes: &s.bytes }).collect()
+/// The bytes of a checkpoint's tensors.
+pub fn checkpoint_bytes(variables: &Variables) -> usize {
+    variables.iter().filter(|(_, v)| belongs(v)).map(|(_, v)| v.bytes()).sum()
 }
 
-/// Writes checkpoints of the session at `state` to all of `paths`. `config` is the effective configuration.
+/// Writes checkpoints of the session at `state` to all of `paths`. `config` is the effective configuration. The state goes
+/// from the device to the file in pieces.
 ///
 /// # Errors
 /// The disk is full, or the like; the old files are whole then.
@@ -66,28 +68,33 @@ pub fn save(session: &mut Session, state: &mut RunState, config: &str, seed: u64
     let sums = session.save(|v| v.name == metrics_variable(Mode::Train))?;
     state.extra.train_sums =
         sums.iter().flat_map(|s| s.bytes.as_chunks().0).map(|b| f64::from_ne_bytes(*b).to_bits()).collect();
-    let tensors = session.save(belongs)?;
+    let plan = session.programs.plan.clone();
+    let (ids, tensors): (Vec<_>, Vec<TensorInfo>) = plan
+        .variables
+        .iter()
+        .filter(|(_, v)| belongs(v))
+        .map(|(id, v)| (id, TensorInfo { name: &v.name, dtype: v.dtype, shape: v.storage.outside.dims() }))
+        .unzip();
     let mut meta = Meta::new(config, seed);
     meta.epoch = state.epoch;
     meta.step = state.step;
     meta.batch = state.batch;
     meta.best = state.best.clone();
     meta.extra = serde_json::to_value(&state.extra).context("the run's state cannot be written as JSON")?;
-    for path in paths {
-        checkpoint::write(path, &views(&tensors), &meta)?;
-    }
-    Ok(())
+    checkpoint::write_streamed(paths, &tensors, &meta, &mut |i, put| session.read(ids[i], put))
 }
 
-/// Puts everything from `checkpoint` (read from `path`) into the session; where the run stood.
+/// Puts everything from `checkpoint` (read from `path`) into the session; where the run stood. The tensors go from the
+/// checkpoint as they come to the device. All variables have their values then, also where none had been given before.
 ///
 /// # Errors
 /// The checkpoint is of another model or optimizer.
-pub fn restore(session: &mut Session, checkpoint: &Checkpoint, path: &Path) -> Result<RunState> {
+pub fn restore(session: &mut Session, checkpoint: &mut Checkpoint, path: &Path) -> Result<RunState> {
     let meta = &checkpoint.meta;
     let extra: Extra = serde_json::from_value(meta.extra.clone())
         .with_context(|| format!("the run's state in `{}` cannot be read", path.display()))?;
-    load(session, &checkpoint.tensors, path, true, belongs)?;
+    session.initialize(meta.seed, |v| !belongs(v) || !checkpoint.tensors.contains_key(&v.name))?;
+    load(session, std::mem::take(&mut checkpoint.tensors), path, true, belongs)?;
     let plan = session.programs.plan.clone();
     if let Some(id) = plan.variables.find(metrics_variable(Mode::Train)) {
         let n = extra.train_sums.len();
@@ -98,13 +105,14 @@ pub fn restore(session: &mut Session, checkpoint: &Checkpoint, path: &Path) -> R
     Ok(RunState { epoch: meta.epoch, batch: meta.batch, step: meta.step, best: meta.best.clone(), extra })
 }
 
-/// Puts tensors into the variables that `wanted` accepts; what did not fit (only if not `strict`).
+/// Puts tensors into the variables that `wanted` accepts; what did not fit (only if not `strict`). Each goes from memory
+/// when the device has it.
 ///
 /// # Errors
 /// `strict`, and names are missing, unexpected or of another shape: all of them are told.
 pub fn load(
     session: &mut Session,
-    tensors: &std::collections::BTreeMap<String, checkpoint::Tensor>,
+    mut tensors: std::collections::BTreeMap<String, checkpoint::Tensor>,
     path: &Path,
     strict: bool,
     wanted: impl Fn(&Variable) -> bool,
@@ -112,7 +120,7 @@ pub fn load(
     let plan = session.programs.plan.clone();
     let list: Vec<_> = plan.variables.iter().filter(|(_, v)| wanted(v)).collect();
     let names = list.iter().map(|(_, v)| (v.name.as_str(), v.storage.outside.dims()));
-    let matched = match checkpoint::match_names(names, tensors, strict) {
+    let matched = match checkpoint::match_names(names, &tensors, strict) {
         Ok(m) => m,
         Err(m) => bail!("the tensors of `{}` do not fit the model\n{m}", path.display()),
     };
@@ -120,8 +128,11 @@ pub fn load(
         if !matched.names.contains(&var.name) {
             continue;
         }
-        let tensor =
-            tensors[&var.name].cast(var.dtype).with_context(|| format!("`{}` of `{}`", var.name, path.display()))?;
+        let Some(tensor) = tensors.remove(&var.name) else { continue };
+        let tensor = match tensor.dtype == var.dtype {
+            true => tensor,
+            false => tensor.cast(var.dtype).with_context(|| format!("`{}` of `{}`", var.name, path.display()))?,
+        };
         session.restore(id, &tensor.data)?;
     }
     Ok(matched.left_out)
@@ -133,6 +144,6 @@ pub fn load(
 /// The file cannot be read, or does not fit.
 pub fn load_weights(session: &mut Session, path: &Path, strict: bool) -> Result<(checkpoint::Mismatch, Vec<String>)> {
     let loaded = checkpoint::load_tensors(path)?;
-    let left_out = load(session, &loaded.tensors, path, strict, in_state_dict)?;
+    let left_out = load(session, loaded.tensors, path, strict, in_state_dict)?;
     Ok((left_out, loaded.notes))
 }

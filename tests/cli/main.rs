@@ -6,6 +6,7 @@ mod configs;
 mod data;
 mod determinism;
 mod failures;
+mod memory;
 mod not_finite;
 mod predict;
 mod real_data;

@@ -39,8 +39,8 @@ impl CpuExecutable {
             .iter()
             .map(|p| compile(&plan, p, level, pool.threads()).with_context(|| format!("program `{}`", p.name)))
             .collect::<Result<_>>()?;
-        let persistent = zeroed(plan.persistent_bytes).context("no memory for parameters and optimizer state")?;
-        let transient = zeroed(plan.transient_bytes).context("no memory for activations and gradients")?;
+        let persistent = zeroed(plan.persistent_bytes, "parameters and optimizer state")?;
+        let transient = zeroed(plan.transient_bytes, "activations and gradients")?;
         Ok(CpuExecutable {
             plan,
             pool,
@@ -55,9 +55,20 @@ impl CpuExecutable {
     fn variable(&self, var: VarId, bytes: usize) -> Result<std::ops::Range<usize>> {
         let v = &self.plan.variables[var];
         ensure!(bytes == v.bytes(), "variable `{}` has {} bytes, not {bytes}", v.name, v.bytes());
+        self.part(var, 0, bytes)
+    }
+
+    fn part(&self, var: VarId, at: usize, bytes: usize) -> Result<std::ops::Range<usize>> {
+        let v = &self.plan.variables[var];
+        ensure!(
+            at.checked_add(bytes).is_some_and(|end| end <= v.bytes()),
+            "variable `{}` has {} bytes, not {bytes} from {at} on",
+            v.name,
+            v.bytes()
+        );
         let start = self.plan.variable_offsets[var.0 as usize];
-        self.touched.persistent(start + bytes);
-        Ok(start..start + bytes)
+        self.touched.persistent(start + at + bytes);
+        Ok(start + at..start + at + bytes)
     }
 
     fn bases(&mut self, batch: &HostBuffer) -> Result<Bases> {
@@ -137,6 +148,18 @@ impl Executable for CpuExecutable {
 
     fn download(&mut self, var: VarId, bytes: &mut [u8]) -> Result<()> {
         let range = self.variable(var, bytes.len())?;
+        bytes.copy_from_slice(&self.persistent[range]);
+        Ok(())
+    }
+
+    fn upload_part(&mut self, var: VarId, at: usize, bytes: &[u8]) -> Result<()> {
+        let range = self.part(var, at, bytes.len())?;
+        self.persistent[range].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn download_part(&mut self, var: VarId, at: usize, bytes: &mut [u8]) -> Result<()> {
+        let range = self.part(var, at, bytes.len())?;
         bytes.copy_from_slice(&self.persistent[range]);
         Ok(())
     }
