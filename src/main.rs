@@ -1,9 +1,8 @@
 //! The `runner` binary.
 
-use clap::Parser;
-use runner::cli::{self, args::Cli};
+use runner::cli;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cli::run(Cli::parse())
+    cli::main(std::env::args_os().collect())
 }

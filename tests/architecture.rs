@@ -5,17 +5,19 @@ use std::path::{Path, PathBuf};
 
 /// For every module, the others that its code may name. A module may only name those that stand above it, so imports
 /// run one way. Tests may name what they like, and `cli` everything.
-const IMPORTS: [(&str, &[&str]); 10] = [
+const IMPORTS: [(&str, &[&str]); 12] = [
     ("random", &[]),
-    ("config", &[]),
+    ("files", &[]),
+    ("terminal", &[]),
+    ("config", &["files", "terminal"]),
     ("graph", &[]),
     ("plan", &["graph"]),
     ("backend", &["graph", "plan", "random"]),
     ("passes", &["graph"]),
-    ("checkpoint", &["graph"]),
-    ("data", &["backend", "graph", "plan", "random"]),
+    ("checkpoint", &["files", "graph"]),
+    ("data", &["backend", "files", "graph", "plan", "random"]),
     ("build", &["config", "data", "graph", "random"]),
-    ("train", &["backend", "build", "checkpoint", "config", "data", "graph", "passes", "plan", "random"]),
+    ("train", &["backend", "build", "checkpoint", "config", "data", "graph", "passes", "plan", "random", "terminal"]),
 ];
 
 /// A file is to be read in one sitting.
@@ -90,6 +92,50 @@ fn imports_run_one_way() {
             assert!(seen.iter().any(|s| s == name), "`{module}` does not use `{name}`: take it out of the table");
         }
     }
+}
+
+/// Everything that is said passes `src/terminal`, which makes harmless what comes from outside.
+#[test]
+fn nobody_writes_to_the_terminal_but_its_module() {
+    let src = root().join("src");
+    let ways = [
+        "println!",
+        "print!(",
+        "eprint!(",
+        "dbg!(",
+        "stdout()",
+        "stderr()",
+        "Stdout",
+        "Stderr",
+        "is_terminal()",
+        "indicatif",
+        "console::",
+        "anstream",
+        "anstyle",
+        "/dev/tty",
+        "/dev/stdout",
+        "/dev/stderr",
+        "/dev/fd",
+        "print_help",
+        "clap::Error::exit",
+        ".exit()",
+    ];
+    let mut wrong = Vec::new();
+    for path in sources(&src) {
+        let inside = path.strip_prefix(&src).unwrap();
+        if inside.starts_with("terminal") || is_test(inside) {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for (line, code) in code(&text) {
+            wrong.extend(
+                ways.iter()
+                    .filter(|way| code.contains(**way))
+                    .map(|way| format!("{}:{line}: `{way}`", inside.display())),
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "only `src/terminal` may write:\n{}", wrong.join("\n"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What can be wrong with a checkpoint or a weight file.
 
 use super::pth::PthError;
+use crate::files;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,8 @@ use std::path::{Path, PathBuf};
 pub enum Reason {
     /// The operating system refused.
     Io(io::Error),
+    /// It is no file, or larger than the machine's memory.
+    File(files::Problem),
     /// The file is no safetensors file, or is cut short; the text says how that shows.
     NotSafetensors(String),
     /// A whole safetensors file, but not one that this program wrote as a checkpoint.
@@ -59,6 +62,15 @@ impl From<io::Error> for Reason {
     }
 }
 
+impl From<files::Error> for Reason {
+    fn from(e: files::Error) -> Self {
+        match e.problem {
+            files::Problem::Io(e) => Reason::Io(e),
+            other => Reason::File(other),
+        }
+    }
+}
+
 impl From<PthError> for Reason {
     fn from(e: PthError) -> Self {
         Reason::Pth(e)
@@ -69,6 +81,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::Io(e) => write!(f, "{e}"),
+            Reason::File(e) => write!(f, "{e}"),
             Reason::NotSafetensors(why) => write!(f, "no safetensors file, or cut short: {why}"),
             Reason::NotACheckpoint => write!(
                 f,

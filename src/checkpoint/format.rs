@@ -8,6 +8,7 @@ use super::error::{CheckpointError, Reason};
 use super::matching::GRAD_SCALER;
 use super::meta::Meta;
 use super::tensor::{Tensor, TensorInfo, TensorView, count};
+use crate::files;
 use crate::graph::DType;
 use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors};
 use sha2::{Digest, Sha256};
@@ -15,7 +16,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// The metadata key of [`Meta`].
@@ -25,6 +26,8 @@ const META_START: &str = "{\"checksum\":\"";
 /// How the checksum's digits are announced in the header, where the metadata is a JSON string within JSON.
 const CHECKSUM_MARK: &str = "\\\"checksum\\\":\\\"";
 const CHECKSUM_DIGITS: usize = 64;
+/// Longer headers are no files of tensors: the format's own limit.
+const MAX_HEADER: u64 = 100_000_000;
 /// Between the name and the process of a file that is being written.
 const TEMPORARY: &str = ".tmp-";
 /// What the names of the optimizer's state begin with.
@@ -149,15 +152,18 @@ fn wrong_size(t: &TensorInfo, how: &str) -> String {
 /// # Errors
 /// The file cannot be read, is cut short, damaged, no checkpoint, or of a later version of the format.
 pub fn read(path: &Path) -> Result<Checkpoint, CheckpointError> {
-    let bytes = fs::read(path).map_err(|e| CheckpointError::new(path, e))?;
-    parse(bytes).map_err(|e| CheckpointError::new(path, e))
+    let read = || {
+        let mut opened = files::open(path)?;
+        parse(read_accounted(&mut opened.file, opened.size)?)
+    };
+    read().map_err(|e: Reason| CheckpointError::new(path, e))
 }
 
 /// The steps done when the checkpoint was written; nothing but the header is read, and nothing is verified.
 pub(super) fn peek_step(path: &Path) -> Result<u64, CheckpointError> {
     let read = || -> Result<u64, Reason> {
-        let bytes = read_header(path)?;
-        let (_, metadata) = read_metadata(&bytes)?;
+        let mut opened = files::open(path)?;
+        let (_, metadata) = read_metadata(&read_header(&mut opened.file, opened.size)?)?;
         meta_of(&metadata)?.map(|m| m.step).ok_or(Reason::NotACheckpoint)
     };
     read().map_err(|e| CheckpointError::new(path, e))
@@ -223,7 +229,7 @@ pub(super) fn open(bytes: &[u8]) -> Result<(SafeTensors<'_>, Option<Meta>), Reas
     let file = SafeTensors::deserialize(bytes).map_err(not_safetensors)?;
     let meta = meta_of(&metadata)?;
     if let Some(meta) = &meta {
-        verify(bytes, header_bytes, meta)?;
+        verify_bytes(bytes, header_bytes, meta)?;
     }
     Ok((file, meta))
 }
@@ -241,17 +247,44 @@ fn read_metadata(bytes: &[u8]) -> Result<(usize, Metadata), Reason> {
     Ok((8 + length, metadata))
 }
 
-/// The header's bytes with the length before them.
-fn read_header(path: &Path) -> Result<Vec<u8>, Reason> {
-    use std::io::Read;
-    let file = File::open(path)?;
-    let size = file.metadata()?.len();
+/// The header's bytes with the length before them, from the begin of a file of `size` bytes.
+fn read_header(file: &mut impl Read, size: u64) -> Result<Vec<u8>, Reason> {
     let mut bytes = Vec::new();
-    (&file).take(8).read_to_end(&mut bytes)?;
+    file.take(8).read_to_end(&mut bytes)?;
     if let Ok(length) = <[u8; 8]>::try_from(bytes.as_slice()) {
-        // Never more than the file holds, whatever the length claims.
-        (&file).take(u64::from_le_bytes(length).min(size)).read_to_end(&mut bytes)?;
+        let length = u64::from_le_bytes(length);
+        // A length beyond the file's end is told by whoever looks for the header's own end.
+        if length > MAX_HEADER && length <= size {
+            return Err(Reason::NotSafetensors(format!("it claims a header of {length} bytes")));
+        }
+        file.take(length.min(size)).read_to_end(&mut bytes)?;
     }
+    Ok(bytes)
+}
+
+/// The bytes of tensors that a file of `size` bytes has behind its header: as many as that says.
+fn accounted(header: &[u8], metadata: &Metadata, size: u64) -> Result<u64, Reason> {
+    let (described, held) = (metadata.data_len() as u64, size.saturating_sub(header.len() as u64));
+    if described == held {
+        return Ok(described);
+    }
+    let why = format!("the header describes {described} bytes of tensors, and the file holds {held}");
+    Err(Reason::NotSafetensors(why))
+}
+
+/// The whole of a safetensors file of `size` bytes, from its begin. Beyond the header nothing is read unless that accounts
+/// for every byte of the file: no garbage is taken into memory, however large.
+pub(super) fn read_accounted(file: &mut impl Read, size: u64) -> Result<Vec<u8>, Reason> {
+    let mut bytes = read_header(file, size)?;
+    let (_, metadata) = read_metadata(&bytes)?;
+    let described = accounted(&bytes, &metadata, size)?;
+    let limit = files::machine_memory();
+    if size > limit {
+        return Err(Reason::File(files::Problem::TooLarge { bytes: size, limit }));
+    }
+    let rest = described as usize;
+    bytes.try_reserve_exact(rest).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    file.take(described).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -275,7 +308,7 @@ fn meta_of(metadata: &Metadata) -> Result<Option<Meta>, Reason> {
     serde_json::from_str(text).map(Some).map_err(bad)
 }
 
-fn verify(bytes: &[u8], header_bytes: usize, meta: &Meta) -> Result<(), Reason> {
+fn verify_bytes(bytes: &[u8], header_bytes: usize, meta: &Meta) -> Result<(), Reason> {
     let digits = checksum_range(&bytes[..header_bytes])
         .filter(|r| &bytes[r.clone()] == meta.checksum.as_bytes())
         .ok_or_else(|| Reason::Damaged("the checksum is not where it should be".into()))?;
@@ -351,7 +384,11 @@ fn header(tensors: &[TensorInfo], order: &[(usize, usize)], meta: Option<&str>) 
 /// Puts a file in the place of another, or of none, in one instant.
 fn replace(path: &Path, fill: impl FnOnce(&mut File) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let write = |temporary: &Path| {
-        let mut file = File::create(temporary)?;
+        // A link in its place, which could lead anywhere, is not followed.
+        let mut file = match fs::remove_file(temporary) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e.into()),
+            _ => File::create_new(temporary)?,
+        };
         fill(&mut file)?;
         file.sync_all()?;
         Ok(fs::rename(temporary, path)?)
@@ -432,6 +469,10 @@ fn from_safetensors(dtype: Dtype) -> Option<DType> {
         _ => return None,
     })
 }
+
+mod stream;
+
+pub use stream::{Header, read_header_of, read_streamed, verify};
 
 #[cfg(test)]
 mod tests;

@@ -5,10 +5,14 @@ use super::error::{CheckpointError, Reason};
 use super::format::{self, is_optimizer_state};
 use super::pth::{self, PthError};
 use super::tensor::Tensor;
+use crate::files;
 use safetensors::tensor::Dtype;
 use std::collections::BTreeMap;
-use std::fs;
+use std::io::{BufReader, Read, Seek};
 use std::path::Path;
+
+/// Bytes that tell the format.
+const START: u64 = 16;
 
 /// The tensors of a weight file.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,22 +29,30 @@ pub struct Loaded {
 /// # Errors
 /// The file cannot be read, is broken, or holds something else.
 pub fn load_tensors(path: &Path) -> Result<Loaded, CheckpointError> {
-    let bytes = fs::read(path).map_err(|e| CheckpointError::new(path, e))?;
-    parse(bytes).map_err(|e| CheckpointError::new(path, e))
+    let read = || {
+        let opened = files::open(path)?;
+        parse(BufReader::new(opened.file), opened.size)
+    };
+    read().map_err(|e| CheckpointError::new(path, e))
 }
 
-fn parse(bytes: Vec<u8>) -> Result<Loaded, Reason> {
-    if pth::is_zip(&bytes) {
-        let pth::StateDict { tensors, notes } = pth::parse(&bytes)?;
+/// Reads from a file of `size` bytes. Its begin tells the format, and how much of it is worth reading.
+fn parse(mut file: impl Read + Seek, size: u64) -> Result<Loaded, Reason> {
+    let mut start = Vec::new();
+    file.by_ref().take(START).read_to_end(&mut start)?;
+    file.rewind()?;
+    if pth::is_zip(&start) {
+        let pth::StateDict { tensors, notes } = pth::parse(file, size)?;
         return Ok(Loaded { tensors, notes });
     }
-    if pth::is_legacy(&bytes) {
+    if pth::is_legacy(&start) {
         return Err(Reason::Pth(PthError::Legacy));
     }
     // A safetensors file has its JSON after eight bytes. Without it no error about its header would help anyone.
-    if bytes.get(8) != Some(&b'{') {
+    if start.get(8) != Some(&b'{') {
         return Err(Reason::UnknownFormat);
     }
+    let bytes = format::read_accounted(&mut file, size)?;
     let (file, meta) = format::open(&bytes)?;
     let mut out = Loaded { tensors: BTreeMap::new(), notes: Vec::new() };
     let places = format::places(&bytes, &file);
@@ -83,6 +95,7 @@ mod tests {
     use super::*;
     use crate::graph::DType;
     use half::f16;
+    use std::fs;
 
     #[test]
     fn a_checkpoint_gives_its_weights_alone() {

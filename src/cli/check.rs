@@ -40,7 +40,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             plan: &programs.plan,
             backend: backend.as_ref(),
             what: Use::Training,
-            needs: Needs::of_run(experiment, data.val != Some(0), input::footprint(experiment), false),
+            needs: Needs::of_run(experiment, data.val != Some(0), input::footprint(experiment)),
             passes: &passes,
         };
         let memory = planned.memory()?;

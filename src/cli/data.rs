@@ -3,9 +3,7 @@
 use super::args::OutputArgs;
 use super::failure::Failure;
 use crate::data::fetch::{self, Event, Known};
-use crate::train::report::say;
-use indicatif::{ProgressBar, ProgressStyle};
-use std::io::IsTerminal;
+use crate::terminal::{Bar, can_redraw, say};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -43,15 +41,14 @@ fn default_root(set: Known) -> &'static str {
 
 /// Shows a download: a bar on a terminal, a line for each file elsewhere.
 pub(super) struct Progress {
-    bar: Option<ProgressBar>,
-    terminal: bool,
+    bar: Option<Bar>,
     files: Vec<String>,
 }
 
 impl Progress {
     /// Nothing shown yet.
     pub(super) fn new() -> Self {
-        Progress { bar: None, terminal: std::io::stderr().is_terminal(), files: Vec::new() }
+        Progress { bar: None, files: Vec::new() }
     }
 
     /// Shows an event.
@@ -59,36 +56,24 @@ impl Progress {
         match event {
             Event::Present { file } => self.files.push(file.to_string()),
             Event::Started { file, url, done, total } => {
-                if self.terminal {
-                    let style =
-                        ProgressStyle::with_template("{prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
-                    let bar = ProgressBar::new(total).with_prefix(file.to_string());
-                    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-                    bar.set_position(done);
-                    self.bar = Some(bar);
-                } else {
+                self.bar = Bar::of_bytes(file, total, done);
+                if !can_redraw() {
                     say(&format!("downloading {url}"));
                 }
             }
             Event::Progress { done, .. } => {
                 if let Some(bar) = &self.bar {
-                    bar.set_position(done);
+                    bar.set(done);
                 }
             }
             Event::Failed { url, reason, .. } => {
-                self.clear();
+                self.bar = None;
                 say(&format!("{url}: {reason}"));
             }
             Event::Finished { file } => {
-                self.clear();
+                self.bar = None;
                 self.files.push(file.to_string());
             }
-        }
-    }
-
-    fn clear(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::args::{EvalArgs, SplitName};
 use super::failure::Failure;
 use super::memory::Planned;
-use super::model::{Model, build, describe_data, device, load_model};
+use super::model::{build, describe_data, device, load_model};
 use crate::train::evaluate::evaluate;
 use crate::train::input;
 use crate::train::memory::{Needs, Use};
@@ -61,7 +61,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         ..planned
     };
     planned.require()?;
-    let mut session = Model::session(&model.loaded, model.checkpoint, programs, backend.as_ref())?;
+    let mut session = model.session(programs, backend.as_ref())?;
     let never = AtomicBool::new(false);
     let figures = evaluate(&mut session, backend.as_ref(), split, &eval_options(experiment), &never, |_| {})?
         .ok_or_else(|| anyhow::anyhow!("the evaluation was interrupted"))?;

@@ -3,9 +3,8 @@
 use crate::backend::DeviceError;
 use crate::config;
 use crate::config::diagnostics::{Diagnostic, Sources, render, to_json};
-use crate::train::report::say;
+use crate::terminal::{self, Stream, masked, say, say_styled};
 use serde_json::json;
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 /// Wrong usage or configuration.
@@ -60,7 +59,7 @@ impl Failure {
                 if json {
                     print_error(&json!({ "errors": to_json(sources, diagnostics) }));
                 } else {
-                    say(render(sources, diagnostics, std::io::stderr().is_terminal()).trim_end());
+                    say_styled(render(sources, diagnostics, terminal::color(Stream::Err)).trim_end());
                     let n = diagnostics.iter().filter(|d| d.severity == config::Severity::Error).count();
                     say(&format!("\n{n} error{} in the configuration", if n == 1 { "" } else { "s" }));
                 }
@@ -71,7 +70,7 @@ impl Failure {
             Failure::Other(e) => format!("{e:#}"),
         };
         if json {
-            print_error(&json!({ "errors": [{ "severity": "error", "message": text }] }));
+            print_error(&json!({ "errors": [{ "severity": "error", "message": masked(&text) }] }));
         } else {
             say(&format!("error: {text}"));
         }
@@ -81,6 +80,28 @@ impl Failure {
             Failure::Other(_) => ExitCode::FAILURE,
         }
     }
+}
+
+/// Answers a command line that says no command: with help or the version where those were asked for, else with what is
+/// wrong. `error` has colours in it, and nothing else that would steer a terminal.
+pub fn refuse(error: clap::Error, json: bool) -> ExitCode {
+    let mistake = error.use_stderr();
+    let text = error.render();
+    if mistake && json {
+        let text = text.to_string();
+        let message = text.trim_end().strip_prefix("error: ").unwrap_or(&text);
+        print_error(&json!({ "errors": [{ "severity": "error", "message": message }] }));
+    } else {
+        let stream = if mistake { Stream::Err } else { Stream::Out };
+        let text = if terminal::color(stream) { text.ansi().to_string() } else { text.to_string() };
+        if mistake {
+            say_styled(text.trim_end());
+        } else if super::printed(terminal::print_styled(&text)).is_err() {
+            say("error: cannot write to standard output");
+            return ExitCode::FAILURE;
+        }
+    }
+    if mistake { ExitCode::from(WRONG) } else { ExitCode::SUCCESS }
 }
 
 /// Prints errors as JSON, or, where standard output takes nothing, says them on standard error.
@@ -93,6 +114,6 @@ fn print_error(errors: &serde_json::Value) {
 /// Shows warnings about a configuration.
 pub fn warn(sources: &Sources, warnings: &[Diagnostic]) {
     if !warnings.is_empty() {
-        say(render(sources, warnings, std::io::stderr().is_terminal()).trim_end());
+        say_styled(render(sources, warnings, terminal::color(Stream::Err)).trim_end());
     }
 }

@@ -14,10 +14,32 @@ mod model;
 mod predict;
 mod train;
 
+use crate::terminal;
 use args::{Cli, Command, DataCommand};
+use clap::{CommandFactory, FromArgMatches};
 use failure::Failure;
-use std::io::Write;
+use std::ffi::OsString;
 use std::process::ExitCode;
+
+/// The program: reads its arguments, the first of which is its own name, and runs the command; the process's exit code.
+pub fn main(args: Vec<OsString>) -> ExitCode {
+    terminal::set_panic_hook();
+    match parse(&args) {
+        Ok(cli) => run(cli),
+        Err(error) => {
+            // What it quotes are the arguments; with those made visible it says the same.
+            let shown = args.iter().map(|arg| terminal::visible(&arg.to_string_lossy()).into()).collect::<Vec<_>>();
+            failure::refuse(parse(&shown).err().unwrap_or(error), args.iter().any(|arg| arg == "--json"))
+        }
+    }
+}
+
+fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
+    // Colours are put in by the parser and taken out where they are printed, if there are to be none.
+    let mut command = Cli::command().color(clap::ColorChoice::Always);
+    let mut matches = command.try_get_matches_from_mut(args)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
 
 /// Runs the command; the process's exit code.
 pub fn run(cli: Cli) -> ExitCode {
@@ -61,14 +83,7 @@ fn wants_json(command: &Command) -> bool {
 /// # Errors
 /// Standard output cannot be written to (a closed pipe ends the command quietly).
 fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") })
-    {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::Other(anyhow::Error::new(e).context("cannot write to standard output")))
-        }
-        _ => Ok(()),
-    }
+    printed(terminal::print(text))
 }
 
 /// Prints a JSON object on one line.
@@ -76,7 +91,16 @@ fn print(text: &str) -> Result<(), Failure> {
 /// # Errors
 /// As [`print`].
 fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
-    print(&value.to_string())
+    printed(terminal::print_json(value))
+}
+
+fn printed(result: std::io::Result<()>) -> Result<(), Failure> {
+    match result {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::Other(anyhow::Error::new(e).context("cannot write to standard output")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Bytes for people: `12.3 MiB`.

@@ -2,7 +2,7 @@
 
 use super::failure::{Failure, warn};
 use crate::backend::Backend;
-use crate::checkpoint::{self, Checkpoint};
+use crate::checkpoint::{self, Meta};
 use crate::config::{self, Experiment, Loaded};
 use crate::data::DataSpec;
 use crate::passes::PassOptions;
@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 pub struct Model {
     /// The configuration.
     pub loaded: Loaded,
-    /// The checkpoint, if one was given.
-    pub checkpoint: Option<(PathBuf, Checkpoint)>,
+    /// The checkpoint, if one was given, and what it says of its run.
+    pub checkpoint: Option<(PathBuf, Meta)>,
 }
 
 /// Reads a configuration and shows its warnings.
@@ -58,10 +58,10 @@ pub fn load_model(path: &Path, sets: &[String]) -> Result<Model, Failure> {
             best.display()
         )));
     }
-    let checkpoint = checkpoint::read(path).map_err(anyhow::Error::new)?;
+    let meta = checkpoint::verify(path).map_err(anyhow::Error::new)?;
     let name = format!("the configuration in {}", path.display());
-    let loaded = config::load_str(&name, &checkpoint.meta.config, sets)?;
-    Ok(Model { loaded, checkpoint: Some((path.to_path_buf(), checkpoint)) })
+    let loaded = config::load_str(&name, &meta.config, sets)?;
+    Ok(Model { loaded, checkpoint: Some((path.to_path_buf(), meta)) })
 }
 
 /// The device that the experiment asks for. Says so if it has not the precision that the experiment asks for.
@@ -109,27 +109,20 @@ pub fn build(
 }
 
 impl Model {
-    /// A session with the model's weights, for programs that do not train. The checkpoint is used up, so that its weights
-    /// are not in memory twice.
+    /// A session with the model's weights, for programs that do not train.
     ///
     /// # Errors
     /// The device has not enough memory; the weights do not fit.
-    pub fn session(
-        loaded: &Loaded,
-        checkpoint: Option<(PathBuf, Checkpoint)>,
-        programs: Programs,
-        backend: &dyn Backend,
-    ) -> Result<Session, Failure> {
-        let experiment = &loaded.experiment;
+    pub fn session(&self, programs: Programs, backend: &dyn Backend) -> Result<Session, Failure> {
+        let experiment = &self.loaded.experiment;
         let task = crate::build::task(experiment);
-        let mut session = Session::new(programs, backend, task, experiment.seed)?;
-        match checkpoint {
-            Some((path, checkpoint)) => {
-                let mut tensors = checkpoint.tensors;
-                tensors.retain(|name, _| !checkpoint::is_optimizer_state(name));
-                state::load(&mut session, tensors, &path, true, state::in_state_dict)?;
+        let mut session = Session::unset(programs, backend, task)?;
+        match &self.checkpoint {
+            Some((path, meta)) => state::load_checkpoint(&mut session, meta, path, state::in_state_dict)?,
+            None => {
+                session.initialize(experiment.seed, |_| true)?;
+                load_weights(&mut session, experiment)?;
             }
-            None => load_weights(&mut session, experiment)?,
         }
         Ok(session)
     }

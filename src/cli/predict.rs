@@ -2,7 +2,7 @@
 
 use super::args::PredictArgs;
 use super::failure::Failure;
-use super::model::{Model, build, describe_data, device, load_model};
+use super::model::{build, describe_data, device, load_model};
 use crate::build::{sample_shape, task};
 use crate::data::{DataSpec, image_sample};
 use crate::graph::Input;
@@ -24,7 +24,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     let sizes = Sizes { predict: vec![1], ..Sizes::default() };
     let programs = build(&model.loaded, &data, &sizes, backend.as_ref(), &args.passes.options())?;
     let layout = programs.plan.slot.clone();
-    let mut session = Model::session(&model.loaded, model.checkpoint, programs, backend.as_ref())?;
+    let mut session = model.session(programs, backend.as_ref())?;
     let mut buffer = backend.host_buffer(layout.bytes)?;
     let at = layout.find(Input::Data).context("the model reads no data")?.offset;
     let task = task(experiment);

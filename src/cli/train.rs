@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::memory::{Planned, resolve_batch};
 use super::model::{build, describe_data, load_config, load_weights};
 use crate::backend::Backend;
-use crate::checkpoint::{self, Checkpoint};
+use crate::checkpoint::{self, Meta};
 use crate::config::sections::Metric;
 use crate::config::{self, Loaded};
 use crate::train::device::{Selected, Wanted, select};
@@ -75,11 +75,11 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         plan: &programs.plan,
         backend: backend.as_ref(),
         what: Use::Training,
-        needs: Needs::of_run(experiment, described.val != Some(0), input::footprint(experiment), found.is_some()),
+        needs: Needs::of_run(experiment, described.val != Some(0), input::footprint(experiment)),
         passes: &passes,
     };
     planned.require()?;
-    let mut resumed = match found {
+    let resumed = match found {
         Some((found, old)) => {
             tell_changes(&loaded, &old, &found, &reporter)?;
             Some(found)
@@ -97,7 +97,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         false => build(&loaded, &samples.spec, &Sizes::of_run(experiment, &samples.spec), backend.as_ref(), &passes)?,
     };
     let validates = samples.spec.val != Some(0);
-    let needs = Needs::of_run(experiment, validates, samples.footprint(), resumed.is_some());
+    let needs = Needs::of_run(experiment, validates, samples.footprint());
     let planned = Planned {
         loaded: &loaded,
         data: &samples.spec,
@@ -109,10 +109,10 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     };
     let planned = planned.require()?;
     let task = crate::build::task(experiment);
-    let (session, mut state) = match &mut resumed {
-        Some((_, path, checkpoint)) => {
+    let (session, mut state) = match &resumed {
+        Some((_, path, meta)) => {
             let mut session = Session::unset(programs, backend.as_ref(), task)?;
-            let state = restore(&mut session, checkpoint, path)?;
+            let state = restore(&mut session, meta, path)?;
             (session, state)
         }
         None => {
@@ -308,7 +308,7 @@ fn announce(
 }
 
 /// A run's folder with the checkpoint to go on from.
-type Resumed = (Folder, PathBuf, Checkpoint);
+type Resumed = (Folder, PathBuf, Meta);
 
 /// The checkpoint to go on from, with the configuration that it carries.
 fn find_checkpoint(
@@ -318,8 +318,8 @@ fn find_checkpoint(
     reporter: &Reporter,
 ) -> Result<(Resumed, Loaded), Failure> {
     let folder = Folder::existing(out, from, name)?;
-    let (path, checkpoint) = match from {
-        Some(path) => (path.to_path_buf(), checkpoint::read(path).map_err(anyhow::Error::new)?),
+    let (path, meta) = match from {
+        Some(path) => (path.to_path_buf(), checkpoint::verify(path).map_err(anyhow::Error::new)?),
         None => {
             let newest = checkpoint::newest_whole(&folder.path)
                 .with_context(|| format!("cannot read the folder `{}`", folder.path.display()))?;
@@ -331,8 +331,8 @@ fn find_checkpoint(
             })?
         }
     };
-    let old = config::load_str(&format!("the configuration in {}", path.display()), &checkpoint.meta.config, &[])?;
-    Ok(((folder, path, checkpoint), old))
+    let old = config::load_str(&format!("the configuration in {}", path.display()), &meta.config, &[])?;
+    Ok(((folder, path, meta), old))
 }
 
 /// Tells what has changed in the configuration since a checkpoint was written with `old`; refused if the run cannot go on.

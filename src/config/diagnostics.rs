@@ -3,6 +3,9 @@
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde_json::{Value, json};
+use std::sync::OnceLock;
+
+use crate::terminal::{Visible, masked, visible};
 
 /// A text of [`Sources`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,6 +40,14 @@ pub struct Source {
     pub text: String,
     /// File or command line.
     pub kind: SourceKind,
+    /// Where its lines begin, once somebody has asked: a large file is not gone through for each of its places.
+    lines: OnceLock<Vec<usize>>,
+}
+
+impl Source {
+    fn lines(&self) -> &[usize] {
+        self.lines.get_or_init(|| std::iter::once(0).chain(self.text.match_indices('\n').map(|(i, _)| i + 1)).collect())
+    }
 }
 
 /// All texts that a configuration was put together from.
@@ -48,7 +59,7 @@ pub struct Sources {
 impl Sources {
     /// Adds a text.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>, kind: SourceKind) -> SourceId {
-        self.list.push(Source { name: name.into(), text: text.into(), kind });
+        self.list.push(Source { name: name.into(), text: text.into(), kind, lines: OnceLock::new() });
         SourceId(self.list.len() - 1)
     }
 
@@ -70,17 +81,24 @@ impl Sources {
 
     /// Line and column of a span's start, both counted from 1; columns count characters.
     pub fn position(&self, span: Span) -> (usize, usize) {
-        let text = &self.get(span.source).text;
-        let before = &text[..floor(text, span.start)];
-        let line_start = before.rfind('\n').map_or(0, |i| i + 1);
-        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+        let source = self.get(span.source);
+        let at = floor(&source.text, span.start);
+        let line = self.line(span);
+        (line, source.text[source.lines()[line - 1]..at].chars().count() + 1)
+    }
+
+    /// The line of a span's start, counted from 1.
+    fn line(&self, span: Span) -> usize {
+        let source = self.get(span.source);
+        let at = floor(&source.text, span.start);
+        source.lines().partition_point(|start| *start <= at)
     }
 
     /// `file:line` of a span, or the option of the command line that it is a part of.
     pub fn place(&self, span: Span) -> String {
         let source = self.get(span.source);
         match source.kind {
-            SourceKind::File => format!("{}:{}", source.name, self.position(span).0),
+            SourceKind::File => format!("{}:{}", source.name, self.line(span)),
             SourceKind::Set => source.name.clone(),
         }
     }
@@ -159,7 +177,19 @@ impl Diagnostic {
         self.labels.iter().find(|label| label.primary).or(self.labels.first()).map(|label| label.span)
     }
 
-    fn group<'a>(&'a self, sources: &'a Sources) -> Group<'a> {
+    /// The diagnostic with nothing in its words that would steer a terminal.
+    fn visible(&self) -> Self {
+        let label = |label: &Label| Label { text: visible(&label.text), ..label.clone() };
+        Diagnostic {
+            message: visible(&self.message),
+            labels: self.labels.iter().map(label).collect(),
+            help: self.help.as_deref().map(visible),
+            ..*self
+        }
+    }
+
+    /// What is shown of it. `shown` has name and text of each source as they may be shown.
+    fn group<'a>(&'a self, sources: &Sources, shown: &'a [(String, Visible)]) -> Group<'a> {
         let level = match self.severity {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
@@ -174,13 +204,14 @@ impl Diagnostic {
         }
         for id in ids {
             let source = sources.get(id);
-            let mut snippet = Snippet::source(source.text.as_str()).path(source.name.as_str());
+            let (name, text) = &shown[id.0];
+            let mut snippet = Snippet::source(text.text.as_str()).path(name.as_str());
             for label in self.labels.iter().filter(|label| label.span.source == id) {
                 let start = floor(&source.text, label.span.start);
                 let end = first_line(&source.text, start, floor(&source.text, label.span.end.max(start)));
                 let kind = if label.primary { AnnotationKind::Primary } else { AnnotationKind::Context };
-                let text = (!label.text.is_empty()).then_some(label.text.as_str());
-                snippet = snippet.annotation(kind.span(start..end).label(text));
+                let words = (!label.text.is_empty()).then_some(label.text.as_str());
+                snippet = snippet.annotation(kind.span(text.range(start..end)).label(words));
             }
             group = group.element(snippet);
         }
@@ -204,23 +235,31 @@ pub fn sort(diagnostics: &mut [Diagnostic]) {
     diagnostics.sort_by_key(|d| d.span().map(|span| (span.source, span.start)));
 }
 
-/// The text that a person reads, sorted by place, a blank line between two diagnostics.
+/// The text that a person reads, sorted by place, a blank line between two diagnostics. What would steer a terminal is
+/// written out and passwords in addresses are masked before colours come in, so that all control characters are ours.
 pub fn render(sources: &Sources, diagnostics: &[Diagnostic], color: bool) -> String {
     let renderer = if color { Renderer::styled() } else { Renderer::plain() }.decor_style(DecorStyle::Ascii);
-    let mut sorted = diagnostics.to_vec();
+    let mut sorted: Vec<Diagnostic> = diagnostics.iter().map(Diagnostic::visible).collect();
     sort(&mut sorted);
-    sorted.iter().map(|d| renderer.render(&[d.group(sources)]) + "\n").collect::<Vec<_>>().join("\n")
+    let shown = |source: &Source| (visible(&source.name), Visible::new(&source.text));
+    let shown: Vec<(String, Visible)> = sources.list.iter().map(shown).collect();
+    sorted.iter().map(|d| renderer.render(&[d.group(sources, &shown)]) + "\n").collect::<Vec<_>>().join("\n")
 }
 
 /// The same for programs: a list of `severity`, `message`, `file`, `line`, `column`, `reason`, `help` and `related`
-/// (other places: `file`, `line`, `column`, `message`).
+/// (other places: `file`, `line`, `column`, `message`). Passwords in addresses are masked.
 pub fn to_json(sources: &Sources, diagnostics: &[Diagnostic]) -> Value {
     let mut sorted = diagnostics.to_vec();
     sort(&mut sorted);
     let place = |span: Option<Span>| match span {
         Some(span) => {
             let (line, column) = sources.position(span);
-            (json!(sources.get(span.source).name), json!(line), json!(column))
+            let source = sources.get(span.source);
+            let name = match source.kind {
+                SourceKind::File => source.name.clone(),
+                SourceKind::Set => masked(&source.name),
+            };
+            (json!(name), json!(line), json!(column))
         }
         None => (Value::Null, Value::Null, Value::Null),
     };
@@ -229,16 +268,16 @@ pub fn to_json(sources: &Sources, diagnostics: &[Diagnostic]) -> Value {
         let (file, line, column) = place(d.span());
         let related = d.labels.iter().enumerate().filter(|(i, _)| *i != culprit).map(|(_, label)| {
             let (file, line, column) = place(Some(label.span));
-            json!({ "file": file, "line": line, "column": column, "message": label.text })
+            json!({ "file": file, "line": line, "column": column, "message": masked(&label.text) })
         });
         json!({
             "severity": match d.severity { Severity::Error => "error", Severity::Warning => "warning" },
-            "message": d.message,
+            "message": masked(&d.message),
             "file": file,
             "line": line,
             "column": column,
-            "reason": d.labels.get(culprit).map(|label| &label.text),
-            "help": d.help,
+            "reason": d.labels.get(culprit).map(|label| masked(&label.text)),
+            "help": d.help.as_deref().map(masked),
             "related": related.collect::<Vec<_>>(),
         })
     };

@@ -8,6 +8,7 @@ use super::overrides::Override;
 use super::part::{Part, shorten, unknown_key};
 use super::sink::Sink;
 use super::tree::{self, Entry, Node, Table, Value};
+use crate::files;
 
 /// A configuration is text that somebody wrote.
 const MAX_BYTES: u64 = 1 << 20;
@@ -238,12 +239,11 @@ impl Files {
 /// The text of a file that is not too long. What a configuration names must be a plain file: it shall not make anybody
 /// wait at a pipe.
 fn read_bounded(path: &Path, plain: bool) -> Result<String, String> {
-    // Before it is opened, which would wait already.
-    let meta = std::fs::metadata(path).map_err(|error| error.to_string())?;
-    if plain && !meta.is_file() {
-        return Err("not a file".into());
-    }
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let file = if plain {
+        files::open(path).map_err(|error| error.problem.to_string())?.file
+    } else {
+        std::fs::File::open(path).map_err(|error| error.to_string())?
+    };
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     if bytes.len() as u64 > MAX_BYTES {

@@ -11,6 +11,7 @@ use super::experiment::{Combine, Experiment, LayerKind, LayerNode};
 use super::layers::Layer;
 use super::sections::{Checkpoint, Curve, Loading, Log, Loss, OptimizerRule, Source, Train, Warmup};
 use super::tagged::Tagged;
+use crate::terminal::is_hidden;
 
 /// A configuration that, loaded again, gives an experiment that serialises alike. Relative paths stay relative to the
 /// current directory.
@@ -231,9 +232,17 @@ fn json(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or(Value::Null)
 }
 
-/// A basic string of TOML; JSON's escapes are a part of TOML's.
+/// A basic string of TOML; JSON's escapes are a part of TOML's. What a terminal would obey or not show is escaped too.
 fn quote(text: &str) -> String {
-    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+    let mut out = String::new();
+    for c in Value::from(text).to_string().chars() {
+        match c {
+            _ if !is_hidden(c) => out.push(c),
+            '\0'..='\u{ffff}' => _ = write!(out, "\\u{:04x}", c as u32),
+            _ => _ = write!(out, "\\U{:08x}", c as u32),
+        }
+    }
+    out
 }
 
 /// A place for a comment, which ends with its line.

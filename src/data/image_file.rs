@@ -1,16 +1,23 @@
 //! Image files as a model's input.
 
 use super::DataSpec;
+use crate::files;
 use crate::graph::DType;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use image::imageops::{FilterType, crop_imm, resize};
-use image::{DynamicImage, ImageBuffer, ImageReader, Pixel};
+use image::metadata::Orientation;
+use image::{DynamicImage, ImageBuffer, ImageDecoder, ImageReader, Limits, Pixel};
+use std::io::Cursor;
 use std::path::Path;
 
 /// Largest width or height that is read: a file that claims more is refused before it is unpacked.
 const MAX_SIDE: u32 = 32_768;
+/// Largest file that is read, in bytes.
+const MAX_FILE: u64 = 256 << 20;
+/// Most memory that unpacking one may take, in bytes: an image of 11,000×11,000 pixels in 32 bits.
+const MAX_DECODED: u64 = 512 << 20;
 
-/// Reads an image file and brings it to the shape of the model's samples (`[H, W, C]`, C 1 or 3): grey or RGB, shrunk or
+/// Reads an image file, turned as its EXIF orientation says, and brings it to the shape of the model's samples (`[H, W, C]`, C 1 or 3): grey or RGB, shrunk or
 /// enlarged (bilinear, with antialiasing) until it covers the shape, the middle cut out. `invert` swaps black and white.
 /// Native-endian elements: bytes, or floats from 0 to 1, as the data's type is.
 ///
@@ -33,14 +40,32 @@ pub fn image_sample(path: &Path, data: &DataSpec, invert: bool) -> Result<Vec<u8
     })
 }
 
+/// The image as it is meant to be looked at.
 fn read(path: &Path) -> Result<DynamicImage> {
     let name = || format!("cannot read the image `{}`", path.display());
-    let mut reader = ImageReader::open(path).with_context(name)?.with_guessed_format().with_context(name)?;
-    let mut limits = image::Limits::default();
+    let bytes = files::read(path, MAX_FILE).map_err(|e| anyhow!("{}", e.problem)).with_context(name)?;
+    decode(&bytes).with_context(name)
+}
+
+fn decode(bytes: &[u8]) -> Result<DynamicImage> {
+    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
+    let mut limits = Limits::no_limits();
     limits.max_image_width = Some(MAX_SIDE);
     limits.max_image_height = Some(MAX_SIDE);
-    reader.limits(limits);
-    reader.decode().with_context(name)
+    limits.max_alloc = Some(MAX_DECODED);
+    reader.limits(limits.clone());
+    let mut decoder = reader.into_decoder()?;
+    let (w, h) = decoder.dimensions();
+    // Some formats can say so; nothing can be made of it.
+    ensure!(w > 0 && h > 0, "it is an image of {w}×{h} pixels, which has none at all");
+    // The pixels count, too, and the decoder may have what they leave.
+    limits.reserve(decoder.total_bytes())?;
+    decoder.set_limits(limits)?;
+    // Cameras store what the sensor saw and say how it was held. Where that cannot be read, the pixels still can.
+    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    let mut image = DynamicImage::from_decoder(decoder)?;
+    image.apply_orientation(orientation);
+    Ok(image)
 }
 
 fn fit<P: Pixel<Subpixel = u8> + 'static>(image: &ImageBuffer<P, Vec<u8>>, w: u32, h: u32) -> Vec<u8> {
@@ -112,6 +137,97 @@ mod tests {
         let bytes = image_sample(&path, &spec([2, 2, 3], DType::F32), false).unwrap();
         let floats: Vec<f32> = bytes.as_chunks().0.iter().map(|b| f32::from_ne_bytes(*b)).collect();
         assert_eq!(floats[..3], [1.0, 0.0, 0.2]);
+    }
+
+    /// A JPEG of `image` whose EXIF says how it is to be turned.
+    fn jpeg(image: &GrayImage, orientation: u8) -> Vec<u8> {
+        let mut plain = Vec::new();
+        image::codecs::jpeg::JpegEncoder::new_with_quality(&mut plain, 100).encode_image(image).unwrap();
+        let mut exif = b"Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0".to_vec();
+        exif.extend([orientation, 0, 0, 0, 0, 0, 0]);
+        let length = (exif.len() as u16 + 2).to_be_bytes();
+        [&plain[..2], &[0xff, 0xe1], &length, &exif, &plain[2..]].concat()
+    }
+
+    #[test]
+    fn images_are_turned_as_they_are_meant() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.jpg");
+        // Four fields of 8×8 pixels, which JPEG keeps apart:  0  80
+        //                                                   160 240
+        let fields = [[0u8, 80], [160, 240]];
+        let stored = GrayImage::from_fn(16, 16, |x, y| Luma([fields[y as usize / 8][x as usize / 8]]));
+        // What the standard says of the stored rows and columns: "row 0 is the visual top, column 0 the left side", …
+        let seen = [
+            (1, [[0, 80], [160, 240]]),
+            (2, [[80, 0], [240, 160]]),
+            (3, [[240, 160], [80, 0]]),
+            (4, [[160, 240], [0, 80]]),
+            (5, [[0, 160], [80, 240]]),
+            (6, [[160, 0], [240, 80]]),
+            (7, [[240, 80], [160, 0]]),
+            (8, [[80, 240], [0, 160]]),
+            // None that the standard knows.
+            (0, [[0, 80], [160, 240]]),
+            (9, [[0, 80], [160, 240]]),
+        ];
+        for (orientation, expected) in seen {
+            std::fs::write(&path, jpeg(&stored, orientation)).unwrap();
+            let sample = image_sample(&path, &spec([16, 16, 1], DType::U8), false).unwrap();
+            let at = |x: usize, y: usize| sample[16 * y + x];
+            let found = [[at(4, 4), at(12, 4)], [at(4, 12), at(12, 12)]];
+            let near =
+                found.iter().flatten().zip(expected.iter().flatten()).all(|(a, b): (&u8, &u8)| a.abs_diff(*b) < 8);
+            assert!(near, "orientation {orientation}: {found:?} instead of {expected:?}");
+        }
+        // Sides change places before the image is fitted to the model.
+        let wide = GrayImage::from_fn(32, 16, |x, _| Luma([if x < 16 { 240 } else { 20 }]));
+        std::fs::write(&path, jpeg(&wide, 6)).unwrap();
+        let sample = image_sample(&path, &spec([32, 16, 1], DType::U8), false).unwrap();
+        assert!(sample[..16 * 16].iter().all(|v| v.abs_diff(240) < 8), "the left half is on top");
+        assert!(sample[16 * 16..].iter().all(|v| v.abs_diff(20) < 8), "the right half is below");
+    }
+
+    fn refusal(bytes: &[u8]) -> String {
+        format!("{:#}", decode(bytes).unwrap_err())
+    }
+
+    #[test]
+    fn images_without_pixels_are_refused() {
+        // The whole of a GIF: its sides, no table of colours, one frame of the same sides, the end.
+        for (w, h) in [(0u8, 8u8), (8, 0), (0, 0)] {
+            let gif = [
+                &b"GIF89a"[..],
+                &[w, 0, h, 0, 0x80, 0, 0, 0, 0, 0, 255, 255, 255],
+                &[0x2c, 0, 0, 0, 0, w, 0, h, 0, 0],
+                &[2, 2, 0x4c, 1, 0, 0x3b],
+            ]
+            .concat();
+            assert_eq!(gif.len(), 35);
+            let text = refusal(&gif);
+            assert!(text.contains(&format!("{w}×{h} pixels")), "{text}");
+        }
+    }
+
+    #[test]
+    fn images_that_claim_too_much_are_refused() {
+        let gif = |w: u16, h: u16| {
+            let head = [&b"GIF89a"[..], &w.to_le_bytes(), &h.to_le_bytes(), &[0x80, 0, 0, 0, 0, 0, 255, 255, 255]];
+            let frame = [0x2c, 0, 0, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0x4c, 1, 0, 0x3b];
+            [&head.concat()[..], &frame].concat()
+        };
+        // 4 GiB of pixels in 35 bytes, and a side beyond all.
+        for bytes in [gif(32_000, 32_000), gif(65_535, 1)] {
+            let text = refusal(&bytes);
+            assert!(text.contains("limit") || text.contains("exceed"), "{text}");
+        }
+        // A BMP header of 30,000×30,000 pixels, 2.7 GB.
+        let mut bmp = b"BM\0\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0".to_vec();
+        bmp.extend([30_000u32.to_le_bytes(), 30_000u32.to_le_bytes()].concat());
+        bmp.extend([1, 0, 24, 0]);
+        bmp.extend([0; 24]);
+        let text = refusal(&bmp);
+        assert!(text.contains("limit") || text.contains("exceed"), "{text}");
     }
 
     #[test]

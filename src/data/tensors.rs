@@ -6,8 +6,9 @@
 
 use super::set::checked_labels;
 use super::{DataSpec, Dataset, Inputs, Split, TargetSpec, Targets};
+use crate::files;
 use crate::graph::{DType, Shape};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use std::fs::File;
@@ -73,9 +74,11 @@ struct TensorFile {
 impl TensorFile {
     fn open(options: &TensorsOptions) -> Result<Self> {
         let name = options.path.display().to_string();
-        let file = File::open(&options.path)
+        let files::Opened { file, size, .. } = files::open(&options.path)
+            .map_err(|e| anyhow!("{}", e.problem))
             .with_context(|| format!("cannot open {name}, the file that `path` of the `tensors` source names"))?;
-        let size = file.metadata().with_context(|| format!("cannot read {name}"))?.len();
+        let memory = files::machine_memory();
+        ensure!(size <= memory, "{name} holds {size} bytes, and this machine's whole memory is {memory} bytes");
         let mut file = BufReader::with_capacity(1 << 18, file);
         let mut length = [0; 8];
         file.read_exact(&mut length).with_context(|| format!("{name} is too short to be a safetensors file"))?;
@@ -201,7 +204,7 @@ impl TensorFile {
             return Ok(None);
         }
         let info = &pair.targets.1;
-        let mut out = Vec::with_capacity(info.shape[0]);
+        let mut out = self.room(&pair.targets, info.shape[0])?;
         self.each(&pair.targets, info.dtype.bitsize() / 8, |b| {
             out.push(match *b {
                 [b] => i64::from(b),
@@ -240,7 +243,7 @@ impl TensorFile {
     ) -> Result<Vec<T>> {
         let shape = &tensor.1.shape;
         let sample: usize = shape[1..].iter().product();
-        let mut out = Vec::with_capacity(shape[0] * sample);
+        let mut out = self.room(tensor, shape[0] * sample)?;
         let pixels = if shape.len() == 4 { shape[2] * shape[3] } else { sample };
         self.each(tensor, sample * B, |bytes| {
             let (elements, _) = bytes.as_chunks::<B>();
@@ -249,6 +252,15 @@ impl TensorFile {
             }
         })?;
         Ok(out)
+    }
+
+    /// Room for `len` values of a tensor.
+    fn room<T>(&self, tensor: &(&'static str, TensorInfo), len: usize) -> Result<Vec<T>> {
+        let mut out = Vec::new();
+        match out.try_reserve_exact(len) {
+            Ok(()) => Ok(out),
+            Err(_) => bail!("{}: there is not enough memory for `{}` ({len} values)", self.name, tensor.0),
+        }
     }
 
     /// Hands a tensor's bytes to `take`, `size` bytes at a time.

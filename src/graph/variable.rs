@@ -21,6 +21,8 @@ pub enum VarKind {
     Gradient,
     /// Running sums that the host reads and resets.
     Metric,
+    /// What a buffer was before the update that is under way.
+    Kept,
 }
 
 /// How a variable starts: the value of every element, or the distribution they are drawn from. Elements are drawn in

@@ -99,7 +99,7 @@ impl Folder {
         let mut removed = Vec::new();
         for file in self.run_files()?.into_iter().filter(|f| f.extension().is_some_and(|e| e == "safetensors")) {
             // What cannot be read is never taken for anything.
-            let later = checkpoint::read(&file).is_ok_and(|c| (c.meta.epoch, c.meta.batch) > (epoch, batch));
+            let later = checkpoint::verify(&file).is_ok_and(|meta| (meta.epoch, meta.batch) > (epoch, batch));
             if later {
                 fs::remove_file(&file).with_context(|| format!("cannot remove `{}`", file.display()))?;
                 removed.extend(file.file_name().map(|n| n.to_string_lossy().into_owned()));

@@ -3,7 +3,7 @@
 use super::host_memory::{HostMemory, host_memory};
 use super::programs::{self, Sizes};
 use super::run::{eval_slots, slots};
-use super::state::{belongs, checkpoint_bytes};
+use super::state::belongs;
 use super::transfer::Transfer;
 use crate::backend::{Backend, DeviceMemory};
 use crate::config::Experiment;
@@ -29,22 +29,20 @@ pub struct Needs {
     pub slots: usize,
     /// The samples.
     pub data: Footprint,
-    /// Whether the state is saved.
+    /// Whether the state is saved, or comes out of a checkpoint.
     pub saves: bool,
-    /// Whether it comes out of a checkpoint.
-    pub resumes: bool,
 }
 
 impl Needs {
     /// Those of a training run with its evaluations, which are those of a `check`.
-    pub fn of_run(experiment: &Experiment, validates: bool, data: Footprint, resumes: bool) -> Self {
+    pub fn of_run(experiment: &Experiment, validates: bool, data: Footprint) -> Self {
         let slots = slots(experiment) + if validates { eval_slots(experiment) } else { 0 };
-        Needs { slots, data, saves: true, resumes }
+        Needs { slots, data, saves: true }
     }
 
     /// Those of an evaluation alone.
     pub fn of_evaluation(experiment: &Experiment, data: Footprint) -> Self {
-        Needs { slots: eval_slots(experiment), data, saves: false, resumes: true }
+        Needs { slots: eval_slots(experiment), data, saves: true }
     }
 }
 
@@ -53,9 +51,9 @@ impl Needs {
 pub struct HostPlan {
     /// The samples.
     pub data: usize,
-    /// What reading them and the checkpoint takes before the first step beyond what the steps take.
+    /// What reading them takes beyond what the steps take.
     pub reading: usize,
-    /// What a checkpoint goes through when it is written.
+    /// What a checkpoint goes through when it is written or read.
     pub saving: usize,
     /// The program.
     pub process: usize,
@@ -153,11 +151,9 @@ impl HostPlan {
         let process = PROCESS + NODE * nodes;
         let variables = &plan.variables;
         let saving = if needs.saves { WRITING + Transfer::bytes(variables, belongs) } else { 0 };
-        let checkpoint = if needs.resumes { checkpoint_bytes(variables) } else { 0 };
-        // The samples are read while the checkpoint waits; the plan's memory is touched when both are done with that.
-        let start = needs.data.reading.saturating_add(checkpoint);
+        // The plan's memory is touched when the samples have been read.
         let steady = planned.saturating_add(saving);
-        let reading = start.saturating_sub(steady);
+        let reading = needs.data.reading.saturating_sub(steady);
         let data = needs.data.held;
         let total = [data, reading, steady, process].into_iter().fold(0, usize::saturating_add);
         HostPlan { data, reading, saving, process, total, memory: None }

@@ -45,6 +45,14 @@ impl Figures {
         }
     }
 
+    /// Names of the figures that there are for a task, the loss first.
+    pub fn names(task: Task) -> &'static [&'static str] {
+        match task {
+            Task::Classification => &["loss", "accuracy"],
+            Task::Regression => &["loss", "mae", "rmse"],
+        }
+    }
+
     /// Name and value of each figure that there is, the loss first.
     pub fn list(&self) -> impl Iterator<Item = (&'static str, f64)> {
         ["loss", "accuracy", "mae", "rmse"].into_iter().filter_map(|n| Some((n, self.get(n)?)))
@@ -62,6 +70,8 @@ mod tests {
         assert_eq!((c.loss, c.accuracy, c.mae), (1.5, Some(0.75), None));
         let r = Figures::new(Task::Regression, &sums);
         assert_eq!((r.mae, r.rmse, r.accuracy), (Some(4.0), Some(3.0), None));
-        assert_eq!(r.list().map(|(n, _)| n).collect::<Vec<_>>(), ["loss", "mae", "rmse"]);
+        for (task, figures) in [(Task::Classification, c), (Task::Regression, r)] {
+            assert_eq!(figures.list().map(|(n, _)| n).collect::<Vec<_>>(), Figures::names(task));
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::metrics::Figures;
 use crate::backend::MemoryUse;
+use crate::terminal::json_line;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 use std::fs::{File, OpenOptions};
@@ -41,7 +42,7 @@ impl MetricsFile {
     /// # Errors
     /// The disk is full, or the like.
     pub fn write(&mut self, line: &Value) -> Result<()> {
-        let text = format!("{line}\n");
+        let text = json_line(line) + "\n";
         self.bytes += text.len() as u64;
         self.file.write_all(text.as_bytes()).with_context(|| format!("cannot write `{}`", self.path.display()))
     }

@@ -1,11 +1,14 @@
 //! What people see of a run: a bar where there is a terminal, a clean log where there is none, a table of epochs.
 
-use super::metrics::Figures;
-use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use super::pace::{Horizon, Pace, Place};
+use super::table::{EpochRow, Table};
+use crate::graph::op::Task;
+use crate::terminal::{self, Bar, Stream, can_redraw, duration, figure, percent};
 use serde_json::Value;
-use std::fmt;
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::time::{Duration, Instant};
+
+pub use crate::terminal::say;
 
 /// How much is shown, and in which form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,37 +24,69 @@ pub enum Verbosity {
 /// Time between two lines of the log.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
+/// Time between two looks at the figures beside the bar.
+const BAR_EVERY: Duration = Duration::from_millis(100);
+
 /// Shows a run.
 pub struct Reporter {
     verbosity: Verbosity,
-    terminal: bool,
-    bar: Option<ProgressBar>,
-    last_log: Instant,
-    header_shown: bool,
+    /// Time between two signs of life; `None`: there are none.
+    every: Option<Duration>,
+    horizon: Option<Horizon>,
+    table: Option<(Table, bool)>,
+    pace: Pace,
+    stretch: Option<Stretch>,
+    /// When the training of an epoch ended, and how long was evaluated since.
+    ended: Option<(Instant, Duration)>,
     output_error: Option<io::Error>,
 }
 
-/// Writes a line to standard error. Where that is closed or full there is nowhere left to complain, and that is no reason
-/// to end what is being done (`eprintln!` would panic).
-pub fn say(line: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+/// What is going on.
+struct Stretch {
+    what: String,
+    bar: Option<Bar>,
+    samples: u64,
+    /// Samples done before.
+    first: u64,
+    at: Place,
+    start: Instant,
+    /// What the pace was before.
+    before: Pace,
+    told: Instant,
+    accuracy: Option<f64>,
 }
 
 impl Reporter {
     /// A reporter on this process's streams.
     pub fn new(verbosity: Verbosity) -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        Reporter { verbosity, terminal, bar: None, last_log: Instant::now(), header_shown: false, output_error: None }
+        let every = if can_redraw() { BAR_EVERY } else { LOG_EVERY };
+        Reporter {
+            verbosity,
+            every: (verbosity == Verbosity::Normal).then_some(every),
+            horizon: None,
+            table: None,
+            pace: Pace::default(),
+            stretch: None,
+            ended: None,
+            output_error: None,
+        }
+    }
+
+    /// Says what the run is made of, before it begins.
+    pub fn plan(&mut self, task: Task, horizon: Horizon) {
+        let epochs = usize::try_from(horizon.epochs).unwrap_or(usize::MAX);
+        let table = Table::new(task, horizon.val_samples > 0, epochs, terminal::width(Stream::Out));
+        self.table = Some((table, false));
+        self.horizon = Some(horizon);
     }
 
     /// Writes a line to standard output. Training goes on if that fails: a reader that has gone away is a matter of
     /// course, anything else is told once and kept for [`Reporter::output_error`].
-    fn print_line(&mut self, line: &str) {
+    fn print_line(&mut self, print: impl FnOnce() -> io::Result<()>) {
         if self.output_error.is_some() {
             return;
         }
-        // One write a line, so that no reader sees half of it.
-        if let Err(e) = io::stdout().lock().write_all(format!("{line}\n").as_bytes()) {
+        if let Err(e) = print() {
             if e.kind() != io::ErrorKind::BrokenPipe {
                 self.warn(&format!(
                     "cannot write to standard output: {e}; training goes on, and its files are written"
@@ -69,128 +104,228 @@ impl Reporter {
     /// Something worth knowing, on standard error.
     pub fn info(&self, text: &str) {
         if self.verbosity == Verbosity::Normal {
-            self.say(text);
+            say(text);
         }
     }
 
     /// Something that must not be missed, on standard error, however quiet.
     pub fn warn(&self, text: &str) {
-        self.say(&format!("warning: {text}"));
+        say(&format!("warning: {text}"));
     }
 
-    fn say(&self, text: &str) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| say(text)),
-            None => say(text),
+    /// Starts the training of an epoch, or its evaluation, at a place where `done` of `samples` samples are done already.
+    pub fn begin(&mut self, what: &str, samples: u64, done: u64, at: Place) {
+        self.stretch = None;
+        let now = Instant::now();
+        if at.evaluated.is_none()
+            && let Some((ended, evaluated)) = self.ended.take()
+        {
+            self.pace.between = now.duration_since(ended).saturating_sub(evaluated).as_secs_f64();
         }
-    }
-
-    /// Starts a stretch of `samples` samples of which `done` are done already.
-    pub fn begin(&mut self, what: &str, samples: u64, done: u64) {
-        self.last_log = Instant::now();
-        if self.verbosity != Verbosity::Normal || !self.terminal {
-            return;
-        }
-        let style = ProgressStyle::with_template(
-            "{prefix}  {wide_bar}  {pos}/{len}  {msg}{rate} samples/s, {eta} left",
-        )
-        .map(|s| {
-            s.with_key("rate", |s: &ProgressState, w: &mut dyn fmt::Write| {
-                let _ = write!(w, "{:.0}", s.per_sec());
-            })
+        let bar = self.every.and_then(|_| Bar::new(what, samples, done));
+        let (what, before) = (what.to_string(), self.pace);
+        let times = (now, now);
+        self.stretch = Some(Stretch {
+            what,
+            bar,
+            samples,
+            first: done,
+            at,
+            start: times.0,
+            before,
+            told: times.1,
+            accuracy: None,
         });
-        let bar = ProgressBar::new(samples).with_prefix(what.to_string());
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        bar.set_position(done);
-        bar.reset_eta();
-        self.bar = Some(bar);
     }
 
-    /// Tells how far the stretch is.
-    pub fn progress(&mut self, what: &str, done: u64, samples: u64, loss: Option<f32>, rate: f64) {
-        if let Some(bar) = &self.bar {
-            bar.set_position(done);
-            if let Some(loss) = loss
-                && self.last_log.elapsed() > Duration::from_millis(100)
-            {
-                bar.set_message(format!("loss {loss:.4}, "));
-                self.last_log = Instant::now();
-            }
-        } else if self.verbosity == Verbosity::Normal && !self.terminal && self.last_log.elapsed() > LOG_EVERY {
-            self.last_log = Instant::now();
-            let left = if rate > 0.0 { (samples - done) as f64 / rate } else { 0.0 };
-            let left = HumanDuration(Duration::from_secs_f64(left.min(1e9)));
-            let loss = loss.map_or(String::new(), |l| format!(", loss {l:.4}"));
-            say(&format!("{what}: {done}/{samples}{loss}, {rate:.0} samples/s, {left} left"));
+    /// True when it is time for [`Reporter::progress`].
+    pub fn due(&self) -> bool {
+        match (&self.stretch, self.every) {
+            (Some(stretch), Some(every)) => stretch.told.elapsed() >= every,
+            _ => false,
         }
     }
 
-    /// Ends the stretch.
-    pub fn end(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
+    /// Notes the accuracy over the epoch so far; it is shown until there is a newer one.
+    pub fn note_accuracy(&mut self, accuracy: Option<f64>) {
+        if let Some(stretch) = &mut self.stretch {
+            stretch.accuracy = accuracy;
+        }
+    }
+
+    /// Tells how far the stretch is: samples done, updates done, the newest loss.
+    pub fn progress(&mut self, done: u64, step: u64, loss: Option<f32>) {
+        self.measure(done, step);
+        let Some(stretch) = &mut self.stretch else { return };
+        stretch.told = Instant::now();
+        let seconds = stretch.start.elapsed().as_secs_f64();
+        let state = State {
+            done,
+            samples: stretch.samples,
+            loss: loss.map(f64::from),
+            accuracy: stretch.accuracy,
+            rate: if seconds > 0.0 { (done - stretch.first) as f64 / seconds } else { 0.0 },
+            left: self.horizon.as_ref().and_then(|run| self.pace.left(run, &stretch.at)),
+            at_most: self.horizon.is_some_and(|run| run.may_stop_early),
+        };
+        match &stretch.bar {
+            Some(bar) => {
+                bar.tell(&state.parts());
+                bar.set(done);
+            }
+            None => say(&format!("{}: {}", stretch.what, state.line())),
+        }
+    }
+
+    /// Takes in how long the stretch has taken so far.
+    fn measure(&mut self, done: u64, step: u64) {
+        let Some(stretch) = &mut self.stretch else { return };
+        let (samples, seconds) = (done.saturating_sub(stretch.first), stretch.start.elapsed().as_secs_f64());
+        let add = |(n, s): (u64, f64)| (n + samples, s + seconds);
+        match &mut stretch.at.evaluated {
+            Some(evaluated) => {
+                *evaluated = done;
+                self.pace.evaluated = add(stretch.before.evaluated);
+            }
+            None => {
+                (stretch.at.done, stretch.at.step) = (done, step);
+                self.pace.trained = add(stretch.before.trained);
+            }
+        }
+    }
+
+    /// Ends the stretch, `done` samples being done; `None` if it is broken off.
+    pub fn end(&mut self, done: Option<u64>) {
+        if let (Some(done), Some(step)) = (done, self.stretch.as_ref().map(|s| s.at.step)) {
+            self.measure(done, step);
+        }
+        let Some(stretch) = self.stretch.take() else { return };
+        match (stretch.at.evaluated, &mut self.ended) {
+            (None, ended) => *ended = Some((Instant::now(), Duration::ZERO)),
+            (Some(_), Some((_, evaluated))) => *evaluated += stretch.start.elapsed(),
+            (Some(_), None) => {}
         }
     }
 
     /// A line of `metrics.jsonl`.
     pub fn record(&mut self, line: &Value) {
         if self.verbosity == Verbosity::Json {
-            self.print_line(&line.to_string());
+            self.print_line(|| terminal::print_json(line));
         }
     }
 
     /// A line of the table.
     pub fn epoch(&mut self, row: &EpochRow) {
-        if self.verbosity != Verbosity::Normal {
+        let Some((table, header_shown)) = self.table.as_mut().filter(|_| self.verbosity == Verbosity::Normal) else {
             return;
+        };
+        let mut lines = table.line(row);
+        if !*header_shown {
+            *header_shown = true;
+            lines = format!("{}\n{lines}", table.header().join("\n"));
         }
-        let columns = row.columns();
-        if !self.header_shown {
-            self.header_shown = true;
-            let names: Vec<String> = columns.iter().map(|(name, _)| format!("{name:>0$}", width(name))).collect();
-            self.print_line(&names.join("  "));
-        }
-        let mut line: Vec<String> = columns.iter().map(|(name, value)| format!("{value:>0$}", width(name))).collect();
-        if row.best {
-            line.push("best".into());
-        }
-        self.print_line(&line.join("  "));
+        self.print_line(|| terminal::print(&lines));
     }
 }
 
-/// Width of a table's column: its name's, or what its values need.
-fn width(name: &str) -> usize {
-    name.len().max(9)
+/// How far a stretch is.
+struct State {
+    done: u64,
+    samples: u64,
+    loss: Option<f64>,
+    accuracy: Option<f64>,
+    rate: f64,
+    /// Seconds to the end of the run.
+    left: Option<f64>,
+    at_most: bool,
 }
 
-/// The figures of an epoch.
-#[derive(Debug, Clone)]
-pub struct EpochRow {
-    /// Number of the epoch, from 1, and how many there will be.
-    pub epoch: (u64, usize),
-    /// On the training batches.
-    pub train: Option<Figures>,
-    /// On the validation samples.
-    pub val: Option<Figures>,
-    /// Duration of the training part.
-    pub seconds: f64,
-    /// Training samples per second.
-    pub samples_per_s: f64,
-    /// The monitored figure is the best so far.
-    pub best: bool,
+impl State {
+    fn left(&self) -> Option<String> {
+        let most = if self.at_most { "at most " } else { "" };
+        self.left.map(|seconds| format!("{most}{} left", duration(seconds)))
+    }
+
+    fn rate(&self) -> String {
+        format!("{} samples/s", figure(self.rate, usize::from(self.rate < 10.0), 9))
+    }
+
+    /// What stands beside the bar, with ranks: what matters most has the lowest.
+    fn parts(&self) -> Vec<(u8, String)> {
+        let share = 100 * self.done / self.samples.max(1);
+        let parts = [
+            Some((4, format!("{share} %"))),
+            self.loss.map(|loss| (0, format!("loss {}", figure(loss, 4, 8)))),
+            self.accuracy.map(|accuracy| (2, format!("acc {}", percent(accuracy)))),
+            Some((3, self.rate())),
+            self.left().map(|left| (1, left)),
+        ];
+        parts.into_iter().flatten().collect()
+    }
+
+    /// The same for a log.
+    fn line(&self) -> String {
+        let parts = [
+            Some(format!("{}/{}", self.done, self.samples)),
+            self.loss.map(|loss| format!("loss {}", figure(loss, 4, 8))),
+            self.accuracy.map(|accuracy| format!("accuracy {}", percent(accuracy))),
+            Some(self.rate()),
+            self.left(),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
 }
 
-impl EpochRow {
-    fn columns(&self) -> Vec<(String, String)> {
-        let mut out = vec![("epoch".to_string(), format!("{}/{}", self.epoch.0, self.epoch.1))];
-        for (prefix, figures) in [("train", &self.train), ("val", &self.val)] {
-            for (name, value) in figures.iter().flat_map(|f| f.list()) {
-                let text = if name == "accuracy" { format!("{:.2} %", 100.0 * value) } else { format!("{value:.5}") };
-                out.push((format!("{prefix} {name}"), text));
-            }
-        }
-        out.push(("seconds".into(), format!("{:.1}", self.seconds)));
-        out.push(("samples/s".into(), format!("{:.0}", self.samples_per_s)));
-        out
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_in_words() {
+        let mut state = State {
+            done: 1234,
+            samples: 5000,
+            loss: Some(0.123456),
+            accuracy: Some(0.9712),
+            rate: 17000.4,
+            left: Some(11_100.0),
+            at_most: true,
+        };
+        assert_eq!(state.line(), "1234/5000, loss 0.1235, accuracy 97.12 %, 17000 samples/s, at most 3h 05m left");
+        let parts: Vec<String> = state.parts().into_iter().map(|(_, text)| text).collect();
+        assert_eq!(parts.join(" | "), "24 % | loss 0.1235 | acc 97.12 % | 17000 samples/s | at most 3h 05m left");
+        state = State { loss: Some(3.4e38), accuracy: None, rate: 0.25, left: Some(9.0), at_most: false, ..state };
+        assert_eq!(state.line(), "1234/5000, loss 3.40e38, 0.2 samples/s, 9s left");
+        state = State { loss: None, left: None, ..state };
+        assert_eq!(state.line(), "1234/5000, 0.2 samples/s");
+    }
+
+    #[test]
+    fn the_time_left_is_known_after_the_first_look() {
+        let horizon = Horizon {
+            epochs: 2,
+            samples: 10,
+            val_samples: 4,
+            eval_every: 1,
+            max_steps: None,
+            step_samples: 1,
+            may_stop_early: false,
+        };
+        let mut reporter = Reporter::new(Verbosity::Quiet);
+        reporter.plan(Task::Classification, horizon);
+        reporter.begin("epoch 1/2", 10, 2, Place { epoch: 0, done: 2, step: 2, evaluated: None });
+        assert!(!reporter.due(), "nothing is shown");
+        reporter.measure(5, 5);
+        assert_eq!(reporter.pace.trained.0, 3, "what was done before is not of this pace");
+        reporter.measure(9, 9);
+        assert_eq!(reporter.pace.trained.0, 7);
+        reporter.end(Some(10));
+        assert_eq!(reporter.pace.trained.0, 8);
+        reporter.begin("evaluation", 4, 0, Place { epoch: 0, done: 10, step: 10, evaluated: Some(0) });
+        reporter.end(Some(4));
+        assert_eq!((reporter.pace.trained.0, reporter.pace.evaluated.0), (8, 4));
+        reporter.begin("epoch 2/2", 10, 0, Place { epoch: 1, done: 0, step: 10, evaluated: None });
+        reporter.end(None);
+        assert_eq!(reporter.pace.trained.0, 8, "broken off before anything was done");
     }
 }

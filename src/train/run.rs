@@ -5,13 +5,15 @@ use super::folder::{Folder, file};
 use super::input::{Samples, transforms};
 use super::metrics::Figures;
 use super::metrics_file::{MetricsFile, add_memory, epoch_line, step_line};
+use super::pace::{Horizon, Place};
 use super::pending::{Pending, Settled, Update};
-use super::report::{EpochRow, Reporter};
+use super::report::Reporter;
 use super::schedule::Schedule;
 use super::session::{Session, StepInputs};
 use super::state::{RunState, save};
+use super::table::EpochRow;
 use crate::backend::{Backend, HostBuffer};
-use crate::build::Mode;
+use crate::build::{self, Mode};
 use crate::checkpoint::{Best, FileKind};
 use crate::config::Experiment;
 use crate::config::sections::Metric;
@@ -100,6 +102,7 @@ impl Run<'_> {
             (0..slots(self.experiment)).map(|_| self.backend.host_buffer(layout.bytes)).collect::<Result<_>>()?;
         let epochs = self.experiment.train.epochs as u64;
         let options = self.loader_options();
+        self.reporter.plan(build::task(self.experiment), self.horizon());
         let start = Position { epoch: self.state.epoch, batch: self.state.batch as usize };
         let mut loader = Loader::start(&self.samples.train, options, &layout, buffers, start)?;
         let mut in_flight = VecDeque::with_capacity(IN_FLIGHT + 1);
@@ -128,6 +131,31 @@ impl Run<'_> {
         }
     }
 
+    /// What the run is made of, for who tells how long it takes.
+    fn horizon(&self) -> Horizon {
+        let (train, batch) = (&self.experiment.train, self.experiment.data.loading.batch_size);
+        Horizon {
+            epochs: train.epochs as u64,
+            samples: self.samples_per_epoch(),
+            val_samples: self.samples.val.len() as u64,
+            eval_every: train.eval_every as u64,
+            max_steps: train.max_steps,
+            step_samples: (batch * train.accumulate) as u64,
+            may_stop_early: train.early_stopping.is_some(),
+        }
+    }
+
+    fn samples_per_epoch(&self) -> u64 {
+        let (samples, loading) = (self.samples.train.len(), &self.experiment.data.loading);
+        let left_out = if loading.drop_last { samples % loading.batch_size } else { 0 };
+        (samples - left_out) as u64
+    }
+
+    /// Where the run is, `done` samples of the epoch being done.
+    fn place(&self, done: u64, evaluated: Option<u64>) -> Place {
+        Place { epoch: self.state.epoch, done, step: self.state.step, evaluated }
+    }
+
     /// One epoch, or what is left of it.
     fn epoch(
         &mut self,
@@ -136,16 +164,12 @@ impl Run<'_> {
         interrupt: &AtomicBool,
     ) -> Result<Option<Outcome>> {
         let batches = loader.batches_per_epoch() as u64;
-        let samples = match self.experiment.data.loading.drop_last {
-            true => batches * self.experiment.data.loading.batch_size as u64,
-            false => self.samples.train.len() as u64,
-        };
+        let samples = self.samples_per_epoch();
         let what = format!("epoch {}/{}", self.state.epoch + 1, self.experiment.train.epochs);
         let start = Instant::now();
         let before = self.state.extra.epoch_seconds;
         let mut done = (self.state.batch * self.experiment.data.loading.batch_size as u64).min(samples);
-        let first = done;
-        self.reporter.begin(&what, samples, done);
+        self.reporter.begin(&what, samples, done, self.place(done, None));
         while self.state.batch < batches {
             if interrupt.load(Ordering::Relaxed) {
                 return self.interrupted(start, before).map(Some);
@@ -154,12 +178,18 @@ impl Run<'_> {
                 return self.max_steps(start, before, interrupt).map(Some);
             }
             done += self.update(loader, in_flight, batches)?;
-            let rate = (done - first) as f64 / start.elapsed().as_secs_f64();
-            self.reporter.progress(&what, done, samples, self.pending.latest(), rate);
+            if self.reporter.due() {
+                // Reading them back from a device that is still at work would wait for it.
+                if !self.backend.is_asynchronous() {
+                    self.note_accuracy()?;
+                }
+                self.reporter.progress(done, self.state.step, self.pending.latest());
+            }
             if let Some(every) = self.experiment.checkpoint.every_steps
                 && self.state.step.is_multiple_of(every)
             {
                 self.settle(true)?;
+                self.note_accuracy()?;
                 self.state.extra.epoch_seconds = before + start.elapsed().as_secs_f64();
                 let kept = self.folder.file(&FileKind::Step(self.state.step).to_string());
                 self.save(&[kept, self.folder.file(file::LAST)])?;
@@ -167,9 +197,16 @@ impl Run<'_> {
             }
         }
         self.settle(true)?;
-        self.reporter.end();
+        self.reporter.end(Some(done));
         self.state.extra.epoch_seconds = before + start.elapsed().as_secs_f64();
         self.end_of_epoch(samples, interrupt)
+    }
+
+    /// Has the training accuracy over the epoch so far shown. The device must be at rest.
+    fn note_accuracy(&mut self) -> Result<()> {
+        let figures = self.session.figures(Mode::Train)?.0;
+        self.reporter.note_accuracy(figures.and_then(|figures| figures.accuracy));
+        Ok(())
     }
 
     /// One update of the parameters: a batch, or several whose gradients are averaged. The number of samples.
@@ -234,7 +271,7 @@ impl Run<'_> {
     /// The error for the loss of batch `k` of `update`, which is not finite. The state on the device is still that of
     /// before the update.
     fn not_finite(&mut self, update: Update, k: u64, loss: f32) -> anyhow::Error {
-        self.reporter.end();
+        self.reporter.end(None);
         let start = Position { batch: update.start.batch + k as usize, ..update.start };
         let at = format!(
             "the loss is {loss} at step {} (epoch {}, batch {})",
@@ -317,14 +354,17 @@ impl Run<'_> {
     fn evaluate(&mut self, interrupt: &AtomicBool) -> Result<Option<Figures>> {
         let split = &self.samples.val;
         let total = split.len() as u64;
+        let done = (self.state.batch * self.experiment.data.loading.batch_size as u64).min(self.samples_per_epoch());
+        let place = self.place(done, Some(0));
         let reporter = &mut self.reporter;
-        reporter.begin("evaluation", total, 0);
-        let start = Instant::now();
+        reporter.begin("evaluation", total, 0, place);
         let options = eval_options(self.experiment);
         let figures = evaluate(&mut self.session, self.backend, split, &options, interrupt, |done| {
-            reporter.progress("evaluation", done, total, None, done as f64 / start.elapsed().as_secs_f64());
+            if reporter.due() {
+                reporter.progress(done, place.step, None);
+            }
         });
-        reporter.end();
+        reporter.end(matches!(figures, Ok(Some(_))).then_some(total));
         figures.with_context(|| format!("the evaluation in epoch {}", self.state.epoch + 1))
     }
 
@@ -364,7 +404,7 @@ impl Run<'_> {
     /// Ends at `train.max_steps`: saves first, so that a run with more steps goes on from here as if it had not stopped.
     fn max_steps(&mut self, start: Instant, before: f64, interrupt: &AtomicBool) -> Result<Outcome> {
         self.settle(true)?;
-        self.reporter.end();
+        self.reporter.end(None);
         self.state.extra.epoch_seconds = before + start.elapsed().as_secs_f64();
         self.save(&[self.folder.file(file::LAST)])?;
         let val = match self.samples.val.is_empty() {
@@ -392,7 +432,7 @@ impl Run<'_> {
     }
 
     fn interrupted_at_rest(&mut self) -> Result<Outcome> {
-        self.reporter.end();
+        self.reporter.end(None);
         self.save(&[self.folder.file(file::LAST)])?;
         Ok(Outcome::Interrupted)
     }

@@ -8,6 +8,7 @@ use crate::build::{Mode, init, metrics_variable};
 use crate::graph::op::{METRIC_SLOTS, Task, metric_slot};
 use crate::graph::{DType, Input, Role, VarId, VarKind, Variable};
 use anyhow::{Context, Result, anyhow};
+use std::io::Read;
 
 /// The numbers that a training step reads from its batch slot.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -225,6 +226,15 @@ impl Session {
     pub fn restore(&mut self, id: VarId, bytes: &[u8]) -> Result<()> {
         let plan = self.programs.plan.clone();
         self.transfer.write(self.executable.as_mut(), (id, &plan.variables[id]), bytes)
+    }
+
+    /// Sets variable `id` from bytes in the outside layout that are read from `from`.
+    ///
+    /// # Errors
+    /// There are too few bytes, or the device failed.
+    pub fn restore_from(&mut self, id: VarId, from: &mut dyn Read) -> Result<()> {
+        let plan = self.programs.plan.clone();
+        self.transfer.write_from(self.executable.as_mut(), (id, &plan.variables[id]), from)
     }
 
     /// Says where the computation on the first `len` samples of `batch` stops being finite: the layer and operation, or

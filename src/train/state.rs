@@ -2,9 +2,9 @@
 
 use super::session::Session;
 use crate::build::{Mode, metrics_variable};
-use crate::checkpoint::{self, Best, Checkpoint, Meta, TensorInfo};
+use crate::checkpoint::{self, Best, Meta, Tensor, TensorInfo};
 use crate::graph::op::METRIC_SLOTS;
-use crate::graph::{VarKind, Variable, Variables};
+use crate::graph::{VarKind, Variable};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -44,7 +44,7 @@ pub struct Extra {
 }
 
 /// Variables that a checkpoint holds: the state dict and the optimizer's state. Sums of gradients are empty whenever a
-/// checkpoint is written, and metric sums travel in [`Extra`].
+/// checkpoint is written, nothing is kept from then on, and metric sums travel in [`Extra`].
 pub fn belongs(var: &Variable) -> bool {
     matches!(var.kind, VarKind::Parameter | VarKind::Buffer | VarKind::Optimizer)
 }
@@ -52,11 +52,6 @@ pub fn belongs(var: &Variable) -> bool {
 /// Variables that a state dict holds.
 pub fn in_state_dict(var: &Variable) -> bool {
     matches!(var.kind, VarKind::Parameter | VarKind::Buffer)
-}
-
-/// The bytes of a checkpoint's tensors.
-pub fn checkpoint_bytes(variables: &Variables) -> usize {
-    variables.iter().filter(|(_, v)| belongs(v)).map(|(_, v)| v.bytes()).sum()
 }
 
 /// Writes checkpoints of the session at `state` to all of `paths`. `config` is the effective configuration. The state goes
@@ -84,17 +79,15 @@ pub fn save(session: &mut Session, state: &mut RunState, config: &str, seed: u64
     checkpoint::write_streamed(paths, &tensors, &meta, &mut |i, put| session.read(ids[i], put))
 }
 
-/// Puts everything from `checkpoint` (read from `path`) into the session; where the run stood. The tensors go from the
-/// checkpoint as they come to the device. All variables have their values then, also where none had been given before.
+/// Puts everything from the checkpoint at `path`, whose state is `meta`, into the session; where the run stood. Each tensor
+/// goes to the device as it is read. All variables have their values then, also where none had been given before.
 ///
 /// # Errors
-/// The checkpoint is of another model or optimizer.
-pub fn restore(session: &mut Session, checkpoint: &mut Checkpoint, path: &Path) -> Result<RunState> {
-    let meta = &checkpoint.meta;
+/// The checkpoint is of another model or optimizer, or no longer the one that `meta` is of.
+pub fn restore(session: &mut Session, meta: &Meta, path: &Path) -> Result<RunState> {
     let extra: Extra = serde_json::from_value(meta.extra.clone())
         .with_context(|| format!("the run's state in `{}` cannot be read", path.display()))?;
-    session.initialize(meta.seed, |v| !belongs(v) || !checkpoint.tensors.contains_key(&v.name))?;
-    load(session, std::mem::take(&mut checkpoint.tensors), path, true, belongs)?;
+    load_checkpoint(session, meta, path, belongs)?;
     let plan = session.programs.plan.clone();
     if let Some(id) = plan.variables.find(metrics_variable(Mode::Train)) {
         let n = extra.train_sums.len();
@@ -103,6 +96,44 @@ pub fn restore(session: &mut Session, checkpoint: &mut Checkpoint, path: &Path) 
         session.restore(id, &bytes)?;
     }
     Ok(RunState { epoch: meta.epoch, batch: meta.batch, step: meta.step, best: meta.best.clone(), extra })
+}
+
+/// Gives the variables that are `wanted` the values that they have in the checkpoint at `path`, whose state is `meta`, and
+/// all others their initial ones. What else is in the checkpoint must be state of the optimizer.
+///
+/// # Errors
+/// The checkpoint is of another model, or no longer the one that `meta` is of.
+pub fn load_checkpoint(
+    session: &mut Session,
+    meta: &Meta,
+    path: &Path,
+    wanted: impl Fn(&Variable) -> bool,
+) -> Result<()> {
+    let plan = session.programs.plan.clone();
+    let mut have = checkpoint::read_header_of(path)?;
+    if !plan.variables.iter().any(|(_, v)| v.kind == VarKind::Optimizer && wanted(v)) {
+        have.retain(|name, _| !checkpoint::is_optimizer_state(name));
+    }
+    let names =
+        plan.variables.iter().filter(|(_, v)| wanted(v)).map(|(_, v)| (v.name.as_str(), v.storage.outside.dims()));
+    if let Err(m) = checkpoint::match_shapes(names, &have, |h| &h.shape, true) {
+        bail!("the tensors of `{}` do not fit the model\n{m}", path.display());
+    }
+    session.initialize(meta.seed, |v| !(wanted(v) && have.contains_key(&v.name)))?;
+    let read = checkpoint::read_streamed(path, &mut |name, header, bytes| {
+        let Some(id) = plan.variables.find(name).filter(|id| wanted(&plan.variables[*id])) else { return Ok(()) };
+        let var = &plan.variables[id];
+        let place = || format!("`{name}` of `{}`", path.display());
+        if header.dtype == var.dtype {
+            return session.restore_from(id, bytes).with_context(place);
+        }
+        let mut data = Vec::new();
+        bytes.read_to_end(&mut data).with_context(place)?;
+        let tensor = Tensor { dtype: header.dtype, shape: header.shape.clone(), data };
+        session.restore(id, &tensor.cast(var.dtype).with_context(place)?.data)
+    })?;
+    ensure!(read == *meta, "`{}` was replaced while it was read: try again", path.display());
+    Ok(())
 }
 
 /// Puts tensors into the variables that `wanted` accepts; what did not fit (only if not `strict`). Each goes from memory

@@ -3,6 +3,7 @@
 use crate::backend::Executable;
 use crate::graph::{DType, Piece, VarId, Variable, Variables};
 use anyhow::{Result, ensure};
+use std::io::Read;
 
 /// The memory that pieces go through. It grows to the largest piece, and is used again.
 #[derive(Debug, Default)]
@@ -36,6 +37,30 @@ impl Transfer {
                 self.outside.resize(piece.bytes, 0);
                 rearrange(var.dtype, &piece, Way::Outside, &self.inside, &mut self.outside);
                 take(&self.outside)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets a variable from bytes in the outside layout that are still to be read.
+    ///
+    /// # Errors
+    /// There are too few bytes, or the device failed.
+    pub fn write_from(
+        &mut self,
+        executable: &mut dyn Executable,
+        (id, var): (VarId, &Variable),
+        from: &mut dyn Read,
+    ) -> Result<()> {
+        for piece in var.pieces() {
+            self.outside.resize(piece.bytes, 0);
+            from.read_exact(&mut self.outside)?;
+            if piece.storage.is_plain() {
+                executable.upload_part(id, piece.at, &self.outside)?;
+            } else {
+                self.inside.resize(piece.bytes, 0);
+                rearrange(var.dtype, &piece, Way::Inside, &self.outside, &mut self.inside);
+                executable.upload_part(id, piece.at, &self.inside)?;
             }
         }
         Ok(())

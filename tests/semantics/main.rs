@@ -3,8 +3,10 @@
 
 mod architectures;
 mod errors;
+mod growth;
 mod memory;
 mod nets;
 mod random;
 mod scaler;
+mod statistics;
 mod without;

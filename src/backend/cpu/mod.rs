@@ -19,6 +19,7 @@ mod frame;
 pub mod gemm;
 mod group_norm;
 mod info;
+mod keep;
 mod lanes;
 mod layer_norm;
 pub mod linear;

@@ -223,3 +223,32 @@ proptest! {
         let _ = parse(&framed);
     }
 }
+
+/// Sparse files: large by name, nothing on the disk, and all of it zeros.
+#[test]
+fn what_the_header_does_not_account_for_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.safetensors");
+    let json = br#"{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
+    let small = [&(json.len() as u64).to_le_bytes()[..], json, &[0; 8]].concat();
+    for start in [&b""[..], &small] {
+        fs::write(&path, start).unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        if file.set_len(1 << 40).is_err() {
+            eprintln!("skipped: no file of 1 TiB can be made here");
+            return;
+        }
+        let reason = read(&path).unwrap_err().reason;
+        assert!(matches!(reason, Reason::NotSafetensors(_)), "{reason}");
+        let reason = crate::checkpoint::load_tensors(&path).unwrap_err().reason;
+        assert!(matches!(reason, Reason::NotSafetensors(_) | Reason::UnknownFormat), "{reason}");
+    }
+    // A header beyond what the format allows is not read, either.
+    fs::write(&path, (1u64 << 39).to_le_bytes()).unwrap();
+    File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+    let reason = read(&path).unwrap_err().reason;
+    assert!(matches!(&reason, Reason::NotSafetensors(why) if why.contains("claims a header")), "{reason}");
+    assert!(matches!(peek_step(&path).unwrap_err().reason, Reason::NotSafetensors(_)));
+    let folder = read(dir.path()).unwrap_err().to_string();
+    assert!(folder.ends_with("it is a folder, not a file"), "{folder}");
+}

@@ -1,21 +1,21 @@
 //! The zip archive around a pickle.
 
 use super::{PthError, malformed};
-use std::io::{Cursor, Read};
+use std::io::{Read, Seek};
 use zip::{CompressionMethod, ZipArchive};
 
 /// Larger descriptions are refused: real ones take some 150 bytes a tensor.
 const MAX_PICKLE: u64 = 64 << 20;
 
-pub(super) struct Archive<'a> {
-    zip: ZipArchive<Cursor<&'a [u8]>>,
+pub(super) struct Archive<F> {
+    zip: ZipArchive<F>,
     /// The folder that PyTorch puts everything in, with a slash; may be empty.
     folder: String,
 }
 
-impl<'a> Archive<'a> {
-    pub(super) fn open(bytes: &'a [u8]) -> Result<Self, PthError> {
-        let zip = ZipArchive::new(Cursor::new(bytes)).map_err(|e| malformed(format!("the zip archive: {e}")))?;
+impl<F: Read + Seek> Archive<F> {
+    pub(super) fn open(file: F) -> Result<Self, PthError> {
+        let zip = ZipArchive::new(file).map_err(|e| malformed(format!("the zip archive: {e}")))?;
         let mut folders: Vec<String> = zip
             .file_names()
             .filter_map(|name| name.ok()?.strip_suffix("data.pkl").map(str::to_owned))

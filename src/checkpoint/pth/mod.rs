@@ -14,6 +14,7 @@ mod value;
 use super::tensor::Tensor;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::{Read, Seek};
 
 /// Why a PyTorch file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,13 +71,13 @@ pub(super) fn is_zip(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04")
 }
 
-/// Reads a state dict from the bytes of a zip file.
-pub(super) fn parse(bytes: &[u8]) -> Result<StateDict, PthError> {
-    let mut archive = archive::Archive::open(bytes)?;
+/// Reads a state dict from a zip file of `size` bytes.
+pub(super) fn parse(file: impl Read + Seek, size: u64) -> Result<StateDict, PthError> {
+    let mut archive = archive::Archive::open(file)?;
     let memory = pickle::run(&archive.pickle()?)?;
     let (mut entries, mut notes) = state_dict::find(&memory)?;
     entries.sort_by(|(_, a), (_, b)| a.storage.key.cmp(&b.storage.key));
-    let mut reader = storage::Reader::new(&mut archive, bytes.len());
+    let mut reader = storage::Reader::new(&mut archive, usize::try_from(size).unwrap_or(usize::MAX));
     let mut tensors = BTreeMap::new();
     for (name, tensor) in entries {
         let tensor = reader.tensor(tensor).map_err(|e| match e {

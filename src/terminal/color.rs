@@ -1,0 +1,75 @@
+//! Whether there are colours, and whether what was written can be drawn over: decided here, for everything.
+
+use super::Stream;
+use anstyle_query::{clicolor, clicolor_force, no_color, term_supports_color};
+use console::Term;
+
+/// What the environment asks for, and what the stream is.
+#[derive(Debug, Clone, Copy)]
+struct Wishes {
+    no_color: bool,
+    force: bool,
+    clicolor: Option<bool>,
+    terminal: bool,
+    capable: bool,
+}
+
+impl Wishes {
+    /// `NO_COLOR` has the first word, then `CLICOLOR_FORCE`, then `CLICOLOR=0`; nobody having asked, a terminal has
+    /// colours unless it is `dumb`.
+    fn color(self) -> bool {
+        match self {
+            Wishes { no_color: true, .. } => false,
+            Wishes { force: true, .. } => true,
+            Wishes { clicolor: Some(false), .. } => false,
+            Wishes { terminal, capable, .. } => terminal && capable,
+        }
+    }
+}
+
+/// Whether text on `stream` is coloured.
+pub fn color(stream: Stream) -> bool {
+    let wishes = Wishes {
+        no_color: no_color(),
+        // By its convention `0` is no wish.
+        force: clicolor_force() && std::env::var_os("CLICOLOR_FORCE").is_some_and(|v| v != "0"),
+        clicolor: clicolor(),
+        terminal: stream.is_terminal(),
+        capable: term_supports_color(),
+    };
+    wishes.color()
+}
+
+/// Whether lines on standard error can be drawn over, as progress bars do.
+pub fn can_redraw() -> bool {
+    Stream::Err.is_terminal() && term_supports_color()
+}
+
+/// Columns of the terminal behind `stream`; those of old where there is none, or where it does not tell.
+pub fn width(stream: Stream) -> usize {
+    let term = match stream {
+        Stream::Out => Term::stdout(),
+        Stream::Err => Term::stderr(),
+    };
+    let columns =
+        if stream.is_terminal() { term.size_checked().map(|(_, columns)| usize::from(columns)) } else { None };
+    columns.filter(|columns| *columns > 0).unwrap_or(80)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wishes_have_an_order() {
+        let plain = Wishes { no_color: false, force: false, clicolor: None, terminal: true, capable: true };
+        assert!(plain.color());
+        assert!(Wishes { clicolor: Some(true), ..plain }.color());
+        assert!(!Wishes { terminal: false, ..plain }.color());
+        assert!(!Wishes { capable: false, ..plain }.color());
+        assert!(!Wishes { clicolor: Some(false), ..plain }.color());
+        let forced = Wishes { force: true, clicolor: Some(false), terminal: false, capable: false, ..plain };
+        assert!(forced.color());
+        assert!(!Wishes { no_color: true, ..forced }.color());
+    }
+}

@@ -1,0 +1,117 @@
+//! The one place where text leaves the program: standard output and standard error.
+//!
+//! Much of what is said comes from elsewhere: names of files and tensors, lines of configurations, addresses, what a
+//! driver answers. Whatever could steer a terminal or hide from the eye is written out on its way through here, and
+//! passwords in addresses are masked. Nobody else writes to the two streams; `tests/architecture.rs` sees to that.
+
+mod bar;
+mod color;
+mod numbers;
+mod visible;
+
+pub use bar::Bar;
+pub use color::{can_redraw, color, width};
+pub use numbers::{duration, figure, percent};
+pub use visible::{Visible, is_hidden, masked, visible, visible_json};
+
+use serde_json::Value;
+use std::io::{self, IsTerminal, Write};
+use visible::{visible_styled, written_out};
+
+/// One of the two ways out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output: results.
+    Out,
+    /// Standard error: everything else.
+    Err,
+}
+
+impl Stream {
+    /// Whether a person may be reading along.
+    pub fn is_terminal(self) -> bool {
+        match self {
+            Stream::Out => io::stdout().is_terminal(),
+            Stream::Err => io::stderr().is_terminal(),
+        }
+    }
+
+    /// Writes all of `text` at once, so that no reader sees half of a line, and no bar is drawn into it.
+    fn write(self, text: &str) -> io::Result<()> {
+        bar::aside(|| match self {
+            Stream::Out => {
+                let mut out = io::stdout().lock();
+                out.write_all(text.as_bytes()).and_then(|()| out.flush())
+            }
+            Stream::Err => io::stderr().lock().write_all(text.as_bytes()),
+        })
+    }
+}
+
+/// Writes a line to standard error. Where that is closed or full there is nowhere left to complain, and that is no reason
+/// to end what is being done (`eprintln!` would panic).
+pub fn say(line: &str) {
+    let _ = Stream::Err.write(&(visible(line) + "\n"));
+}
+
+/// The same for text with colours in it, which have passed [`color`]: what in it comes from elsewhere has been made
+/// [`visible`] before the colours came in.
+pub fn say_styled(line: &str) {
+    let _ = Stream::Err.write(&(visible_styled(line) + "\n"));
+}
+
+/// Writes results to standard output, with a line's end if they have none. Passwords in addresses are masked only where
+/// a person reads them: a program that does may need them.
+///
+/// # Errors
+/// Standard output cannot be written to.
+pub fn print(text: &str) -> io::Result<()> {
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    let shown = match Stream::Out.is_terminal() {
+        true => visible(text),
+        false => written_out(text),
+    };
+    Stream::Out.write(&(shown + end))
+}
+
+/// [`print`] for text with colours in it, as for [`say_styled`].
+///
+/// # Errors
+/// As [`print`].
+pub fn print_styled(text: &str) -> io::Result<()> {
+    Stream::Out.write(&visible_styled(text))
+}
+
+/// Writes a JSON value to standard output, on a line of its own.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_json(value: &Value) -> io::Result<()> {
+    let text = json_line(value);
+    Stream::Out.write(&(if Stream::Out.is_terminal() { masked(&text) } else { text } + "\n"))
+}
+
+/// A JSON value on one line, without any character that would steer a terminal; the value is the same.
+pub fn json_line(value: &Value) -> String {
+    visible_json(&value.to_string())
+}
+
+/// Tells of a panic as everything else is told. A panic is a mistake in this program, but what it says may hold anything.
+pub fn set_panic_hook() {
+    std::panic::set_hook(Box::new(|info| {
+        let thread = std::thread::current();
+        let backtrace = std::backtrace::Backtrace::capture();
+        let trace = match backtrace.status() {
+            std::backtrace::BacktraceStatus::Captured => format!("\n{backtrace}"),
+            _ => String::new(),
+        };
+        let text = format!("internal error: thread `{}` {info}{trace}", thread.name().unwrap_or("?"));
+        // Not around a bar: it may be the bar that has panicked.
+        let _ = io::stderr().lock().write_all((visible(&text) + "\n").as_bytes());
+    }));
+}
+
+/// Puts on the screen what a bar has drawn, which has been made harmless.
+fn draw(text: &str) -> io::Result<()> {
+    io::stderr().lock().write_all(text.as_bytes())
+}

@@ -1,0 +1,139 @@
+//! How long a run still takes, from what its parts have taken so far.
+
+/// What a run is made of, at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Horizon {
+    /// Epochs in all.
+    pub epochs: u64,
+    /// Training samples of an epoch.
+    pub samples: u64,
+    /// Samples of an evaluation; 0 if there is none.
+    pub val_samples: u64,
+    /// Epochs from one evaluation to the next.
+    pub eval_every: u64,
+    /// Updates after which the run ends, wherever that is.
+    pub max_steps: Option<u64>,
+    /// Samples of an update.
+    pub step_samples: u64,
+    /// Early stopping may end it before.
+    pub may_stop_early: bool,
+}
+
+/// Where a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Place {
+    /// Epochs that are done.
+    pub epoch: u64,
+    /// Training samples of this epoch that are done.
+    pub done: u64,
+    /// Updates that are done.
+    pub step: u64,
+    /// Samples of the evaluation that are done, if that is what goes on.
+    pub evaluated: Option<u64>,
+}
+
+/// Forward alone takes about a third of forward, backward and update: what is said of an evaluation before there was one.
+const EVALUATION: f64 = 1.0 / 3.0;
+
+/// What the parts have taken: samples with seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Pace {
+    /// Training.
+    pub trained: (u64, f64),
+    /// Evaluation.
+    pub evaluated: (u64, f64),
+    /// Seconds from an epoch's end to the next one's begin, without the evaluation: writing files.
+    pub between: f64,
+}
+
+impl Pace {
+    /// Training samples a second; `None` before the first.
+    pub fn rate(&self) -> Option<f64> {
+        rate(self.trained)
+    }
+
+    /// Seconds to the end of the run, at this pace and if nothing ends it early; `None` while nothing is known.
+    pub fn left(&self, run: &Horizon, at: &Place) -> Option<f64> {
+        let second = 1.0 / self.rate()?;
+        let all = run.samples.saturating_sub(at.done) + run.epochs.saturating_sub(at.epoch + 1) * run.samples;
+        let steps = run.max_steps.map(|max| max.saturating_sub(at.step).saturating_mul(run.step_samples.max(1)));
+        let samples = steps.map_or(all, |limit| all.min(limit));
+        // The epochs that will have ended by then.
+        let ended = at.epoch + (at.done + samples) / run.samples.max(1);
+        let every = run.eval_every.max(1);
+        let last = u64::from(ended == run.epochs && !ended.is_multiple_of(every));
+        // `max_steps` evaluates where it ends the run within an epoch.
+        let within = u64::from(samples < all && !(at.done + samples).is_multiple_of(run.samples.max(1)));
+        let evaluations = (ended / every).saturating_sub(at.epoch / every) + last + within;
+        let to_evaluate = (evaluations * run.val_samples).saturating_sub(at.evaluated.unwrap_or(0));
+        let each = rate(self.evaluated).map_or(second * EVALUATION, |rate| 1.0 / rate);
+        let between = self.between * ended.saturating_sub(at.epoch) as f64;
+        Some(samples as f64 * second + to_evaluate as f64 * each + between)
+    }
+}
+
+fn rate((samples, seconds): (u64, f64)) -> Option<f64> {
+    (samples > 0 && seconds > 0.0).then(|| samples as f64 / seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN: Horizon = Horizon {
+        epochs: 4,
+        samples: 100,
+        val_samples: 30,
+        eval_every: 1,
+        max_steps: None,
+        step_samples: 10,
+        may_stop_early: false,
+    };
+
+    /// 10 samples a second in training, 20 in evaluation, a second between epochs.
+    const PACE: Pace = Pace { trained: (50, 5.0), evaluated: (60, 3.0), between: 1.0 };
+
+    fn left(run: Horizon, at: Place) -> f64 {
+        PACE.left(&run, &at).unwrap()
+    }
+
+    #[test]
+    fn the_whole_run_counts_with_its_evaluations() {
+        let half = Place { epoch: 0, done: 50, step: 5, evaluated: None };
+        // 350 samples, four evaluations of 30, four ends of epochs.
+        assert_eq!(left(RUN, half), 35.0 + 6.0 + 4.0);
+        assert_eq!(left(RUN, Place { epoch: 3, ..half }), 5.0 + 1.5 + 1.0);
+        assert_eq!(left(Horizon { val_samples: 0, ..RUN }, half), 35.0 + 4.0);
+        // Every third epoch, and the last.
+        assert_eq!(left(Horizon { eval_every: 3, ..RUN }, half), 35.0 + 3.0 + 4.0);
+        assert_eq!(left(Horizon { eval_every: 2, ..RUN }, half), 35.0 + 3.0 + 4.0);
+        assert_eq!(left(Horizon { eval_every: 9, ..RUN }, half), 35.0 + 1.5 + 4.0);
+    }
+
+    #[test]
+    fn an_evaluation_that_goes_on_is_not_counted_twice() {
+        let at = Place { epoch: 1, done: 100, step: 20, evaluated: Some(10) };
+        assert_eq!(left(RUN, at), 20.0 + (3.0 * 30.0 - 10.0) / 20.0 + 3.0);
+        let at = Place { epoch: 3, done: 100, step: 40, evaluated: Some(30) };
+        assert_eq!(left(RUN, at), 1.0);
+    }
+
+    #[test]
+    fn a_number_of_steps_ends_it_before() {
+        let half = Place { epoch: 0, done: 50, step: 5, evaluated: None };
+        // 20 more steps: to the middle of the third epoch, and an evaluation there.
+        assert_eq!(left(Horizon { max_steps: Some(25), ..RUN }, half), 20.0 + 4.5 + 2.0);
+        assert_eq!(left(Horizon { max_steps: Some(20), ..RUN }, half), 15.0 + 3.0 + 2.0);
+        assert_eq!(left(Horizon { max_steps: Some(5), ..RUN }, half), 1.5);
+        assert_eq!(left(Horizon { max_steps: Some(u64::MAX), ..RUN }, half), 45.0);
+    }
+
+    #[test]
+    fn nothing_is_said_without_a_measurement() {
+        assert_eq!(Pace::default().left(&RUN, &Place::default()), None);
+        let first = Pace { trained: (10, 1.0), ..Pace::default() };
+        // Evaluations are taken to be three times as fast.
+        let seconds = first.left(&RUN, &Place { done: 10, step: 1, ..Place::default() }).unwrap();
+        assert!((seconds - (39.0 + 4.0)).abs() < 1e-9, "{seconds}");
+    }
+}

@@ -1,0 +1,222 @@
+//! The table of epochs: as wide as the terminal at most, whatever the figures are.
+
+use super::metrics::Figures;
+use crate::graph::op::Task;
+use crate::terminal::{figure, percent};
+
+/// The figures of an epoch.
+#[derive(Debug, Clone)]
+pub struct EpochRow {
+    /// Number of the epoch, from 1, and how many there will be.
+    pub epoch: (u64, usize),
+    /// On the training batches.
+    pub train: Option<Figures>,
+    /// On the validation samples.
+    pub val: Option<Figures>,
+    /// Duration of the training part.
+    pub seconds: f64,
+    /// Training samples per second.
+    pub samples_per_s: f64,
+    /// The monitored figure is the best so far.
+    pub best: bool,
+}
+
+/// What a column shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    Epoch,
+    Train(&'static str),
+    Val(&'static str),
+    Seconds,
+    Rate,
+}
+
+/// Which columns there are, and how wide.
+#[derive(Debug, Clone)]
+pub struct Table {
+    columns: Vec<(Content, usize)>,
+    gap: usize,
+}
+
+/// What stands behind the row of the best epoch.
+const BEST: &str = "best";
+
+impl Table {
+    /// The table of a run of `epochs` epochs, `validated` or not, in `width` columns of a terminal: with figures as long as
+    /// fit, and in very narrow terminals without what can be done without.
+    pub fn new(task: Task, validated: bool, epochs: usize, width: usize) -> Self {
+        let epoch = (2 * epochs.to_string().len() + 1).max("epoch".len());
+        let names = Figures::names(task);
+        let all = |extra: bool, times: usize| {
+            let train = names.iter().filter(|name| extra || **name == "loss").map(|name| Content::Train(name));
+            let val = names.iter().filter(|_| validated).map(|name| Content::Val(name));
+            let times = [Content::Seconds, Content::Rate].into_iter().take(times);
+            [Content::Epoch].into_iter().chain(train).chain(val).chain(times).collect::<Vec<_>>()
+        };
+        let whole = all(true, 2);
+        let layouts = [(9, 2), (8, 2), (8, 1), (7, 1)].map(|(cell, gap)| (whole.clone(), cell, gap));
+        let less = [(true, 1), (true, 0), (false, 0)].map(|(extra, times)| (all(extra, times), 7, 1));
+        let mut tables = layouts.into_iter().chain(less).map(|(contents, cell, gap)| {
+            let wide = |content: Content| match content {
+                Content::Epoch => epoch,
+                Content::Train(_) | Content::Val(_) => cell,
+                Content::Seconds => 7,
+                Content::Rate => "samples/s".len(),
+            };
+            Table { columns: contents.into_iter().map(|content| (content, wide(content))).collect(), gap }
+        });
+        let last = tables.next_back();
+        tables.find(|table| table.width() <= width).or(last).unwrap_or(Table { columns: Vec::new(), gap: 1 })
+    }
+
+    /// Characters of the longest row.
+    fn width(&self) -> usize {
+        self.columns.iter().map(|(_, width)| width + self.gap).sum::<usize>() + BEST.len()
+    }
+
+    /// The lines above the rows: whose figures, and which.
+    pub fn header(&self) -> [String; 2] {
+        let groups =
+            [("", Content::is_epoch as fn(&Content) -> bool), ("train", Content::is_train), ("val", Content::is_val)];
+        let groups = groups.into_iter().filter_map(|(name, is_in)| {
+            let widths: Vec<usize> = self.columns.iter().filter(|(c, _)| is_in(c)).map(|(_, width)| *width).collect();
+            let span = widths.iter().sum::<usize>() + self.gap * widths.len().checked_sub(1)?;
+            Some(if name.is_empty() { " ".repeat(span) } else { format!("{:-^span$}", format!(" {name} ")) })
+        });
+        let groups = groups.collect::<Vec<_>>().join(&" ".repeat(self.gap));
+        let names = self.columns.iter().map(|(content, width)| match content {
+            Content::Epoch => "epoch",
+            Content::Train("accuracy") | Content::Val("accuracy") if *width < "accuracy".len() => "acc",
+            Content::Train(name) | Content::Val(name) => name,
+            Content::Seconds => "seconds",
+            Content::Rate => "samples/s",
+        });
+        [groups, self.join(names.map(str::to_string))]
+    }
+
+    /// The line of an epoch.
+    pub fn line(&self, row: &EpochRow) -> String {
+        let figures = |of: &Option<Figures>, name: &str, width: usize| match of.as_ref().and_then(|f| f.get(name)) {
+            None => "-".to_string(),
+            Some(share) if name == "accuracy" => {
+                let text = percent(share);
+                if text.len() > width { text.replace(' ', "") } else { text }
+            }
+            Some(value) => figure(value, 5, width),
+        };
+        let cells = self.columns.iter().map(|(content, width)| match content {
+            Content::Epoch => format!("{}/{}", row.epoch.0, row.epoch.1),
+            Content::Train(name) => figures(&row.train, name, *width),
+            Content::Val(name) => figures(&row.val, name, *width),
+            Content::Seconds => figure(row.seconds, 1, *width),
+            Content::Rate => figure(row.samples_per_s, usize::from(row.samples_per_s < 10.0), *width),
+        });
+        let line = self.join(cells);
+        if row.best { format!("{line}{}{BEST}", " ".repeat(self.gap)) } else { line }
+    }
+
+    fn join(&self, cells: impl Iterator<Item = String>) -> String {
+        let cells = cells.zip(&self.columns).map(|(text, (_, width))| format!("{text:>width$}"));
+        cells.collect::<Vec<_>>().join(&" ".repeat(self.gap))
+    }
+}
+
+impl Content {
+    fn is_epoch(&self) -> bool {
+        *self == Content::Epoch
+    }
+
+    fn is_train(&self) -> bool {
+        matches!(self, Content::Train(_))
+    }
+
+    fn is_val(&self) -> bool {
+        matches!(self, Content::Val(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(task: Task, value: f64) -> Figures {
+        let class = task == Task::Classification;
+        let (accuracy, other) = (class.then_some(1.0), (!class).then_some(value));
+        Figures { loss: value, accuracy, mae: other, rmse: other }
+    }
+
+    /// Figures that are far too long when they are written out.
+    const ODD: [f64; 9] =
+        [0.0, 0.22594, 1e-12, 3.3e38, f64::MAX, f64::MIN_POSITIVE, f64::NAN, f64::INFINITY, 123_456.789];
+
+    #[test]
+    fn rows_fit_and_stand_under_their_names() {
+        for task in [Task::Classification, Task::Regression] {
+            for (epochs, validated, columns) in [
+                (3, true, 80),
+                (100, true, 80),
+                (1000, true, 80),
+                (10, false, 80),
+                (10, true, 50),
+                (10, true, 60),
+                (10, true, 200),
+            ] {
+                let table = Table::new(task, validated, epochs, columns);
+                let header = table.header();
+                assert!(table.width() <= columns, "{header:#?}");
+                let end = header[1].trim_end().len();
+                for value in ODD {
+                    let of = |wanted: bool| wanted.then(|| figures(task, value));
+                    for val in [of(validated), None] {
+                        let row = EpochRow {
+                            epoch: (epochs as u64, epochs),
+                            train: of(true),
+                            val,
+                            seconds: value.abs(),
+                            samples_per_s: value.abs(),
+                            best: true,
+                        };
+                        let line = table.line(&row);
+                        assert!(line.len() <= columns, "{line}");
+                        let without = table.line(&EpochRow { best: false, ..row });
+                        assert_eq!(without.len(), end, "columns end where their names do:\n{}\n{without}", header[1]);
+                        assert_eq!(
+                            without.split_whitespace().filter(|w| *w != "%").count(),
+                            table.columns.len(),
+                            "{line}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_it_looks_like() {
+        let row =
+            |train, val, best| EpochRow { epoch: (1, 3), train, val, seconds: 3.42, samples_per_s: 17590.2, best };
+        let class = Figures { loss: 0.29903, accuracy: Some(0.9082), mae: None, rmse: None };
+        let table = Table::new(Task::Classification, true, 3, 80);
+        let lines = [
+            table.header().join("\n"),
+            table.line(&row(Some(class), Some(class), true)),
+            table.line(&row(Some(class), None, false)),
+        ];
+        assert_eq!(
+            lines.join("\n"),
+            "       ------ train -------  ------- val --------\n\
+             epoch       loss   accuracy       loss   accuracy  seconds  samples/s\n  \
+               1/3    0.29903    90.82 %    0.29903    90.82 %      3.4      17590  best\n  \
+               1/3    0.29903    90.82 %          -          -      3.4      17590"
+        );
+        let square = Figures { loss: 1.5e12, accuracy: None, mae: Some(0.25), rmse: Some(f64::NAN) };
+        let table = Table::new(Task::Regression, true, 3, 80);
+        let lines = [table.header().join("\n"), table.line(&row(Some(square), Some(square), true))];
+        assert_eq!(
+            lines.join("\n"),
+            "      -------- train -------- --------- val ---------\n\
+             epoch    loss     mae    rmse    loss     mae    rmse seconds samples/s\n  \
+               1/3 1.50e12 0.25000     NaN 1.50e12 0.25000     NaN     3.4     17590 best"
+        );
+    }
+}
