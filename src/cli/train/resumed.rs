@@ -18,6 +18,9 @@ use crate::train::state::{Extra, Started};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 
+/// The most bytes of options that a checkpoint may have kept.
+const MAX_OPTIONS: usize = 1 << 18;
+
 /// A run to go on with.
 pub struct Resumed {
     /// Its folder, locked.
@@ -58,12 +61,28 @@ pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Res
     let extra: Extra = serde_json::from_value(meta.extra.clone())
         .with_context(|| format!("the run's state in `{}` cannot be read", path.display()))?;
     let before = extra.started;
+    let typed: usize = before.sets.iter().map(String::len).sum();
+    if typed > MAX_OPTIONS {
+        return Err(Failure::Usage(format!(
+            "the options in `{}` have {typed} bytes: more than {MAX_OPTIONS} are too many for a command line",
+            path.display()
+        )));
+    }
     let what = carried_by(&path);
     let old = config::load_effective(&what, &meta.config, &[])?;
     let new_sets = args.overrides.sets();
     let mut loaded = match &asked.config {
         Some(config) => {
-            let kept = kept(&before.sets, &new_sets);
+            let (naming_files, usable): (Vec<String>, _) =
+                before.sets.iter().cloned().partition(|set| names_files(set));
+            if !naming_files.is_empty() {
+                reporter.warn(&format!(
+                    "the run was started with {}: what files of text are read is not for a checkpoint to say, so give that again if \
+                     it is meant",
+                    as_options(&naming_files)
+                ));
+            }
+            let kept = kept(&usable, &new_sets);
             if !kept.is_empty() {
                 reporter.info(&format!("as when the run was started: {}", as_options(&kept)));
             }
@@ -129,6 +148,13 @@ fn name_for(name: &str, folder: &Path) -> String {
     }
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
     folder.file_name().map_or_else(|| "run".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Whether an override may name a file of configuration, which whoever made the checkpoint could choose to read.
+fn names_files(set: &str) -> bool {
+    let key = key(set);
+    let unset = set.starts_with(UNSET_OPTION);
+    !unset && (inside(key, "extends") || key == "model" || inside(key, "model.use"))
 }
 
 /// Overrides as they are typed.
@@ -282,6 +308,16 @@ mod tests {
             [("optimizer.lr", "optimizer.lr_decay=1"), ("optimizer.lr", "train.epochs=1"), ("optimizer.lr", "optim=1")]
         {
             assert!(!is_asked(changed, &sets(&[set])), "{changed} {set}");
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_does_not_say_what_is_read() {
+        for set in ["extends=/x", " model.use = /x", "model={use=\"/x\"}"] {
+            assert!(names_files(set), "{set}");
+        }
+        for set in ["model.weights=/x", "seed=1", "--unset model", "model.freeze=[]", "data.root=/x"] {
+            assert!(!names_files(set), "{set}");
         }
     }
 
