@@ -212,7 +212,7 @@ fn files_of_weights_and_samples() {
     place.write("name.safetensors", safetensors(BAD, "F32"));
     place.write("dtype.safetensors", safetensors("x", BAD));
     let global = format!("c{BAD}\n{BAD}\n.");
-    place.write("global.pth", pth(&[&[0x80, 2], global.as_bytes()].concat()));
+    place.write("global.pth", pth(&[&[0x80, 2][..], global.as_bytes()].concat()));
     // An entry that is no tensor, whose name may be told: `{BAD: 1}`.
     let text = [&[b'X'][..], &(BAD.len() as u32).to_le_bytes(), BAD.as_bytes()].concat();
     place.write("entry.pth", pth(&[&[0x80, 2, b'}'][..], &text, b"K\x01s."].concat()));
