@@ -10,10 +10,11 @@ use crate::config::{self, Diagnostic, Experiment, Loaded};
 use crate::data::DataSpec;
 use crate::passes::PassOptions;
 use crate::train::device::{Selected, Wanted, select};
-use crate::train::input;
+use crate::train::input::{self, Samples};
 use crate::train::lints;
 use crate::train::precision;
 use crate::train::programs::{self, Programs, Sizes};
+use crate::train::provenance;
 use crate::train::report::say;
 use crate::train::session::Session;
 use crate::train::state::{self, Extra};
@@ -138,6 +139,19 @@ impl Model {
         let extra: Extra = serde_json::from_value(checkpoint.meta.extra.clone()).ok()?;
         let source = self.loaded.experiment.data.source.type_name();
         extra.data_note.map(|_| format!("The model was trained on the bundled digits, not on {source}."))
+    }
+
+    /// A word on samples that are not those of its training though they are of the same source.
+    pub fn other_data(&self, samples: &Samples) -> Option<String> {
+        let (path, checkpoint) = self.checkpoint.as_ref()?;
+        // Who names another source knows that it is another.
+        let own = config::load_effective(&carried_by(path), &checkpoint.meta.config, &[]).ok()?.experiment;
+        if own.data.source.type_name() != self.loaded.experiment.data.source.type_name() {
+            return None;
+        }
+        let extra: Extra = serde_json::from_value(checkpoint.meta.extra.clone()).ok()?;
+        let what = provenance::difference(&extra, samples)?;
+        Some(format!("The data is not that of the training: {what} differ."))
     }
 
     /// What a sample looks like, from the checkpoint where it tells, so that no file of data is needed.

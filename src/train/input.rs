@@ -7,7 +7,7 @@ use crate::config::values::ValidationSplit;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::synthetic::{SyntheticOptions, Task};
 use crate::data::tensors::TensorsOptions;
-use crate::data::{self, DataSpec, HoldOut, Missing, Source, Split, Transform, fetch};
+use crate::data::{self, DataSpec, Fingerprint, HoldOut, Missing, Source, Split, Transform, fetch};
 use anyhow::{Context, Result};
 
 /// The data layer's source for a `[data]` section, and what to do if its files are not there.
@@ -17,11 +17,12 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
         mirrors: d.mirrors.clone().unwrap_or_default(),
         fallback_digits: d.fallback == Some(Fallback::Digits),
     };
+    // Messages name the paths that go in here and below.
+    let at = |d: &Download| data::Files { root: shown(&d.root), verify: d.verify };
     match &experiment.data.source {
-        // Messages name the paths that go in here.
-        Written::Mnist(d) => (Source::Mnist(shown(&d.root)), files(d)),
-        Written::FashionMnist(d) => (Source::FashionMnist(shown(&d.root)), files(d)),
-        Written::Cifar10(d) => (Source::Cifar10(shown(&d.root)), files(d)),
+        Written::Mnist(d) => (Source::Mnist(at(d)), files(d)),
+        Written::FashionMnist(d) => (Source::FashionMnist(at(d)), files(d)),
+        Written::Cifar10(d) => (Source::Cifar10(at(d)), files(d)),
         Written::Digits(_) => (Source::Digits, Missing::default()),
         Written::Tensors(t) => {
             (Source::Tensors(TensorsOptions { path: shown(&t.path), num_classes: None }), Missing::default())
@@ -84,6 +85,8 @@ pub struct Samples {
     pub test: Split,
     /// Something that the user must be told: the samples are not what was asked for.
     pub note: Option<String>,
+    /// Tells the source's samples from any others.
+    pub fingerprint: Fingerprint,
     /// The name of the source that they are from: `digits`, where those stand in for another.
     pub name: &'static str,
 }
@@ -135,7 +138,7 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(fetch
     let val = loading.limit_val.map_or(val.clone(), |n| val.limit(n));
     let spec = DataSpec { train: Some(train.len()), val: Some(val.len()), ..set.spec };
     let name = if stands_in { "digits" } else { experiment.data.source.type_name() };
-    Ok(Samples { spec, train, val, test: set.val, note: set.note, name })
+    Ok(Samples { spec, train, val, test: set.val, note: set.note, fingerprint: set.fingerprint, name })
 }
 
 /// The transforms that the loader applies to training samples (`train`) or to all others.

@@ -13,6 +13,7 @@ pub mod pace;
 pub mod pending;
 pub mod precision;
 pub mod programs;
+pub mod provenance;
 pub mod report;
 pub mod resume;
 pub mod run;

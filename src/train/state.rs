@@ -42,6 +42,9 @@ pub struct Extra {
     pub epoch_seconds: f64,
     /// The samples are not what was asked for: why.
     pub data_note: Option<String>,
+    /// Tells the data from any other.
+    #[serde(default)]
+    pub data_fingerprint: Option<String>,
     /// What the run was started with, so that it goes on with the same.
     #[serde(default)]
     pub started: Started,

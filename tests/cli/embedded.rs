@@ -62,14 +62,13 @@ fn it_is_not_too_long() {
         assert!(err.contains("too many for a configuration") && err.len() < 1000, "{command}: {err}");
     }
     // Nor does a run begin whose checkpoints nobody could read.
-    let layer = format!("{{ name = \"{}_{{i}}\", repeat = 90000, block = \"b\" }}", "x".repeat(60));
-    let text = plain().replace("layers = [", &format!("layers = [\"flatten\", {layer}, ")).replace(
-        "[loss]",
-        &format!(
-            "[blocks.b]\nlayers = [{{ name = \"{}\", type = \"dropout\", p = 0.123456789 }}]\n[loss]",
-            "y".repeat(60)
-        ),
-    );
+    let layer = |i: usize| {
+        format!("{{ name = \"{}{i}\", type = \"conv2d\", out_channels = 1, kernel_size = 1 }}", "x".repeat(60))
+    };
+    let block = (0..9).map(layer).collect::<Vec<_>>().join(",\n");
+    let text = plain()
+        .replace("layers = [", "layers = [{ name = \"n{i}\", repeat = 9900, block = \"b\" }, ")
+        .replace("[loss]", &format!("[blocks.b]\nlayers = [{block}]\n[loss]"));
     place.write("long.toml", text);
     let err = place.fails("train long.toml --out long", 2);
     assert!(err.contains("a checkpoint carries at most"), "{err}");

@@ -141,14 +141,14 @@ impl Random {
             ("prefetch", &["1", "256"]),
             ("shuffle", &BOOLS),
             ("drop_last", &["false"]),
-            ("validation_split", &["0.1", "1e-7", "0.9999999999999999", "1"]),
+            ("validation_split", if self.builds { &["0.1"] } else { &["0.1", "1e-7", "0.9999999999999999", "1"] }),
             ("limit", &["100"]),
             ("limit_val", &["100"]),
             (
                 "train_transforms",
                 &[
                     "[]",
-                    "[{ type = \"random_crop\", size = [4, 5], padding = [0, 3] }]",
+                    "[{ type = \"random_crop\", size = [6, 6], padding = [0, 3] }]",
                     "[\"random_horizontal_flip\"]",
                 ],
             ),
@@ -197,7 +197,7 @@ impl Random {
         let decay = self.some(&[("weight_decay", &POSITIVE)]);
         let (one, two, lr) = (self.of(&TEXTS), self.of(&TEXTS), self.of(&POSITIVE));
         let groups = match self.below(3) {
-            0 => {
+            0 if !self.builds => {
                 format!("groups = [{{ match = [{one}, {two}], lr = {lr} }}, {{ match = [\"*\"], weight_decay = 0 }}]\n")
             }
             1 => "groups = []\n".to_owned(),
@@ -269,7 +269,7 @@ impl Random {
         }
         format!(
             "[params]\nact = \"relu\"\nside = 3\n[blocks.unit]\nparams = {{ kind = \"$act\", bias = true }}\nlayers = [\n  \
-             {{ type = \"conv2d\", out_channels = 4, kernel_size = [\"$side\", 3], padding = \"$side / 2\", bias = \"$bias\" }},\n  \"$kind\",\n]\n\
+             {{ type = \"conv2d\", out_channels = 4, kernel_size = [\"$side\", 3], padding = \"($side - 1) / 2\", bias = \"$bias\" }},\n  \"$kind\",\n]\n\
              [blocks.row]\nlayers = [{{ name = \"row_{{i}}\", block = \"unit\", repeat = 2, first = {{ bias = false }} }}]\n\
              [model]\n{weights}{freeze}layers = [\n  {},\n]\n",
             layers.join(",\n  ")

@@ -21,6 +21,7 @@ use crate::train::metrics_file::{MetricsFile, note_line};
 use crate::train::pending::Pending;
 use crate::train::precision;
 use crate::train::programs::Programs;
+use crate::train::provenance;
 use crate::train::report::{Reporter, Verbosity, say};
 use crate::train::run::{Run, eval_slots, slots};
 use crate::train::sample::Sample;
@@ -78,6 +79,10 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
             RunState::default()
         }
     };
+    let other_data = provenance::difference(&state.extra, &samples).map(|what| {
+        format!("the data has changed since the checkpoint was written: {what} differ; the run goes on with what is there now, and no longer as it would have")
+    });
+    state.extra.data_fingerprint = Some(samples.fingerprint.to_string());
     state.extra.data_note.clone_from(&samples.note);
     state.extra.sample = Some(Sample::of(&samples.spec));
     let restarted = std::mem::replace(&mut state.extra.started, started) != state.extra.started;
@@ -117,8 +122,12 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
                 run.reporter.warn(&format!("{lost}; the run goes on"));
                 note_down(&mut run, lost)?;
             }
+            if let Some(other) = &other_data {
+                run.reporter.warn(other);
+                note_down(&mut run, other)?;
+            }
             // What is different from now on is kept before anything is done with it.
-            let changed = restarted || lost.is_some() || checkpoint.meta.config != effective;
+            let changed = restarted || lost.is_some() || other_data.is_some() || checkpoint.meta.config != effective;
             if changed || *path != run.folder.file(file::LAST) {
                 run.save_last()?;
             }

@@ -63,11 +63,11 @@ pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Res
     let new_sets = args.overrides.sets();
     let mut loaded = match &asked.config {
         Some(config) => {
-            let again: Vec<String> = before.sets.iter().chain(&new_sets).cloned().collect();
-            if !before.sets.is_empty() {
-                reporter.info(&format!("as when the run was started: {}", as_options(&before.sets)));
+            let kept = kept(&before.sets, &new_sets);
+            if !kept.is_empty() {
+                reporter.info(&format!("as when the run was started: {}", as_options(&kept)));
             }
-            load_config(config, &again)?
+            load_config(config, &[kept, new_sets.clone()].concat())?
         }
         None => {
             let loaded = config::load_effective(&what, &checkpoint.meta.config, &new_sets)?;
@@ -80,6 +80,7 @@ pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Res
         loaded.experiment.set_batch_size(batch);
         reporter.info(&format!("batch_size = \"auto\" is {batch}, as in `{}`", path.display()));
     }
+    keep_paths(&mut loaded.experiment.data.source, &old.experiment.data.source, &new_sets);
     if asked.config.is_none() {
         loaded.experiment.name = name_for(&before.name, &folder.path);
     }
@@ -139,6 +140,20 @@ fn as_options(sets: &[String]) -> String {
     sets.iter().map(option).collect::<Vec<_>>().join(" ")
 }
 
+/// Where a file's path leads nowhere, as from another folder it may, and none was given anew, it is the run's.
+fn keep_paths(now: &mut Source, before: &Source, new_sets: &[String]) {
+    let (path, key, before) = match (now, before) {
+        (Source::Mnist(now), Source::Mnist(before))
+        | (Source::FashionMnist(now), Source::FashionMnist(before))
+        | (Source::Cifar10(now), Source::Cifar10(before)) => (&mut now.root, "data.root", &before.root),
+        (Source::Tensors(now), Source::Tensors(before)) => (&mut now.path, "data.path", &before.path),
+        _ => return,
+    };
+    if !path.exists() && !is_asked(key, new_sets) {
+        path.clone_from(before);
+    }
+}
+
 /// The key of an override.
 fn key(set: &str) -> &str {
     let set = set.strip_prefix(UNSET_OPTION).unwrap_or(set);
@@ -163,7 +178,7 @@ pub fn in_force(before: &[String], new: &[String], loaded: &Loaded) -> Vec<Strin
         };
         Some(format!("{path}={}", toml::Value::String(value.to_str()?.into())))
     });
-    let all: Vec<String> = before.iter().chain(new).cloned().chain(paths).collect();
+    let all: Vec<String> = kept(before, new).into_iter().chain(new.iter().cloned()).chain(paths).collect();
     // A table is laid over what is there, so it does not replace it.
     let replaced = |i: usize, set: &String| {
         let later = &all[i + 1..];
@@ -173,10 +188,20 @@ pub fn in_force(before: &[String], new: &[String], loaded: &Loaded) -> Vec<Strin
     all.iter().enumerate().filter(|(i, set)| !replaced(*i, set)).map(|(_, set)| set.clone()).collect()
 }
 
+/// Whether a key is another one, or inside of it.
+fn inside(key: &str, table: &str) -> bool {
+    key == table || key.strip_prefix(table).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// The earlier overrides that still count: none of what is unset now.
+fn kept(before: &[String], new: &[String]) -> Vec<String> {
+    let unset = || new.iter().filter_map(|option| option.strip_prefix(UNSET_OPTION)).map(str::trim);
+    before.iter().filter(|set| !unset().any(|table| inside(key(set), table))).cloned().collect()
+}
+
 /// Whether one of the overrides is what changed `changed`: it names that key, one around it or inside of it. Another type
 /// brings other keys with it.
 fn is_asked(changed: &str, sets: &[String]) -> bool {
-    let inside = |a: &str, b: &str| a == b || a.strip_prefix(b).is_some_and(|rest| rest.starts_with('.'));
     sets.iter().map(|set| key(set)).any(|key| {
         let table = key.strip_suffix(".type").or(key.strip_suffix(".source")).unwrap_or(key);
         inside(changed, table) || inside(key, changed)
@@ -273,5 +298,15 @@ mod tests {
         let root = format!("data.root=\"{}\"", root.display());
         let expected = sets(&["seed=1", "train={max_steps=3}", "train={epochs=2}", "optimizer.lr=2", &root]);
         assert_eq!(in_force(&before, &new, &loaded), expected);
+        // What is unset no longer counts, and an option that unsets lies before those that set.
+        let unset = sets(&["--unset optimizer", "--unset train.max_steps", "seed=2"]);
+        let before = sets(&["optimizer.lr=1", "optimizer={lr=1}", "train.max_steps=3", "seed=1"]);
+        let loaded = config::load_str("c", text, &[]).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(kept(&before, &unset), ["seed=1"]);
+        assert_eq!(in_force(&before, &unset, &loaded), unset);
+        assert_eq!(
+            in_force(&unset, &sets(&["train.max_steps=5"]), &loaded),
+            ["--unset optimizer", "seed=2", "train.max_steps=5"]
+        );
     }
 }

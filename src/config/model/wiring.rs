@@ -64,6 +64,7 @@ impl Wiring<'_> {
                     let name = format!("{path}{prefix}");
                     if let Some(other) = self.parameters.insert(name.clone(), (node.span, nameless)) {
                         self.sink.push(clash(&name, (node.span, nameless), other));
+                        break;
                     }
                 }
             }
