@@ -169,6 +169,11 @@ pub(super) fn peek_step(path: &Path) -> Result<u64, CheckpointError> {
     read().map_err(|e| CheckpointError::new(path, e))
 }
 
+/// True for a file that says that it is a checkpoint; whether it is a whole one, only [`read`] tells.
+pub fn is_checkpoint(path: &Path) -> bool {
+    !matches!(peek_step(path), Err(CheckpointError { reason: Reason::NotACheckpoint | Reason::NotSafetensors(_), .. }))
+}
+
 /// As [`read`], from memory.
 pub(super) fn parse(bytes: Vec<u8>) -> Result<Checkpoint, Reason> {
     let (file, meta) = open(&bytes)?;

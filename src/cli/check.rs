@@ -3,7 +3,7 @@
 use super::args::{CheckArgs, OutputArgs};
 use super::failure::Failure;
 use super::memory::{self, Planned, resolve_batch, table};
-use super::model::{build, describe_data, device, load_config};
+use super::model::{build_run, describe_data, device, load_config, read_weights};
 use super::thousands;
 use crate::backend::{Backend, DeviceError};
 use crate::config::diagnostics::to_json;
@@ -12,7 +12,7 @@ use crate::data::DataSpec;
 use crate::passes::{Pass, PassOptions};
 use crate::train::input;
 use crate::train::memory::{MemoryPlan, Needs, Use};
-use crate::train::programs::{Kind, Programs, Sizes, graph_after};
+use crate::train::programs::{Kind, Programs, graph_after};
 use crate::train::report::say;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -27,7 +27,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
         say(&note);
     }
     let experiment = &loaded.experiment;
-    let programs = build(&loaded, &data, &Sizes::of_run(experiment, &data), backend.as_ref(), &passes)?;
+    let programs = build_run(&loaded, &data, backend.as_ref(), &passes, &[])?;
+    read_weights(&loaded, &programs)?;
     if let Some(name) = &args.graph {
         let text = graph(&loaded, &data, backend.as_ref(), passes, name)?;
         show("graph", &text, args.output)?;
@@ -40,7 +41,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             plan: &programs.plan,
             backend: backend.as_ref(),
             what: Use::Training,
-            needs: Needs::of_run(experiment, data.val != Some(0), input::footprint(experiment)),
+            needs: Needs::of_run(experiment, &data, input::footprint(experiment), true),
             passes: &passes,
         };
         let memory = planned.memory()?;
@@ -98,6 +99,7 @@ fn as_json(loaded: &Loaded, programs: &Programs, memory: &MemoryPlan, device: &s
         .map(|r| json!({ "name": r.path, "type": r.kind, "output": r.output.dims(), "parameters": r.params, "flops": r.flops }))
         .collect();
     let (trainable, all) = programs.parameters();
+    let warnings = [&loaded.warnings[..], &programs.warnings].concat();
     json!({
         "layers": layers,
         "parameters": all,
@@ -106,7 +108,7 @@ fn as_json(loaded: &Loaded, programs: &Programs, memory: &MemoryPlan, device: &s
         "flops": programs.rows.iter().map(|r| r.flops).sum::<u64>(),
         "memory": memory::as_json(memory),
         "device": device,
-        "warnings": to_json(&loaded.sources, &loaded.warnings),
+        "warnings": to_json(&loaded.sources, &warnings),
     })
 }
 

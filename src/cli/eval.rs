@@ -1,9 +1,12 @@
 //! `runner eval`.
 
 use super::args::{EvalArgs, SplitName};
-use super::failure::Failure;
+use super::failure::{Failure, warn};
 use super::memory::Planned;
 use super::model::{build, describe_data, device, load_model};
+use super::samples;
+use crate::config::tagged::Tagged;
+use crate::terminal::{figure, percent};
 use crate::train::evaluate::evaluate;
 use crate::train::input;
 use crate::train::memory::{Needs, Use};
@@ -17,6 +20,9 @@ use std::sync::atomic::AtomicBool;
 /// Evaluates a model on a part of its data.
 pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let model = load_model(&args.model, &args.overrides.sets())?;
+    if model.checkpoint.is_some() {
+        warn(&model.loaded.sources, &model.loaded.warnings);
+    }
     let experiment = &model.loaded.experiment;
     let backend = device(experiment, args.threads)?;
     // Mistakes in the model come before the data is read.
@@ -36,11 +42,14 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     };
     planned.require()?;
 
-    let mut progress = super::data::Progress::new();
-    let samples = input::load(experiment, &mut |e| progress.show(e))?;
-    if let Some(note) = &samples.note {
-        say(&format!("warning: {note}"));
-    }
+    let take = samples::as_asked(experiment, &args.overrides, args.allow_download);
+    let trained_on = model.trained_on();
+    let samples =
+        samples::load(experiment, &take).map_err(|e| samples::missing(e, experiment, &because(&trained_on)))?;
+    // Samples that stand in for others are told of already.
+    let other = if samples.note.is_none() && trained_on.is_none() { model.other_data(&samples) } else { None };
+    let notes: Vec<String> = samples.note.iter().cloned().chain(trained_on).chain(other).collect();
+    notes.iter().for_each(|note| say(&format!("warning: {note}")));
     let (name, split) = match args.split {
         SplitName::Val => ("val", &samples.val),
         SplitName::Test => ("test", &samples.test),
@@ -67,17 +76,37 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         .ok_or_else(|| anyhow::anyhow!("the evaluation was interrupted"))?;
     if args.output.json {
         let metrics: Map<String, Value> = figures.list().map(|(n, v)| (n.to_string(), json!(v))).collect();
-        let mut out = json!({ "split": name, "samples": split.len(), "metrics": metrics });
-        if let Some(note) = &samples.note {
-            out["note"] = json!(note);
+        let mut out = json!({ "data": samples.name, "split": name, "samples": split.len(), "metrics": metrics });
+        if !notes.is_empty() {
+            out["note"] = json!(notes.join(" "));
         }
         super::print_json(&out)?;
     } else {
         let list: Vec<String> = figures
             .list()
-            .map(|(n, v)| if n == "accuracy" { format!("{n} {:.2} %", 100.0 * v) } else { format!("{n} {v:.6}") })
+            .map(|(n, v)| format!("{n} {}", if n == "accuracy" { percent(v) } else { figure(v, 6, 12) }))
             .collect();
-        super::print(&format!("{name}, {} samples: {}", super::thousands(split.len() as u64), list.join(", ")))?;
+        let source = experiment.data.source.type_name();
+        let instead = match samples.name == source {
+            true => String::new(),
+            false => format!(" of the bundled {}, not of {source}", samples.name),
+        };
+        let n = super::thousands(split.len() as u64);
+        super::print(&format!("{name}, {n} samples{instead}: {}", list.join(", ")))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why no other data is taken, and how to ask for it.
+fn because(trained_on: &Option<String>) -> String {
+    let what = match trained_on {
+        Some(note) => {
+            format!("{note} A figure is of the data asked for, unless --set data.fallback=digits asks for theirs")
+        }
+        None => {
+            "a figure is of the data asked for, unless --set data.fallback=digits asks for that of the bundled digits"
+                .into()
+        }
+    };
+    format!("{what}; nothing is downloaded unasked")
 }

@@ -2,7 +2,7 @@
 
 use super::args::PredictArgs;
 use super::failure::Failure;
-use super::model::{build, describe_data, device, load_model};
+use super::model::{build, device, load_model};
 use crate::build::{sample_shape, task};
 use crate::data::{DataSpec, image_sample};
 use crate::graph::Input;
@@ -18,7 +18,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     let model = load_model(&args.model, &args.overrides.sets())?;
     let experiment = &model.loaded.experiment;
     let backend = device(experiment, args.threads)?;
-    let data = describe_data(&model.loaded)?;
+    let data = model.sample()?;
     // What the model sees after its transforms.
     let data = DataSpec { input: sample_shape(experiment, &data, false), ..data };
     let sizes = Sizes { predict: vec![1], ..Sizes::default() };

@@ -5,6 +5,7 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde_json::{Value, json};
 use std::sync::OnceLock;
 
+use super::lints::Lint;
 use crate::terminal::{Visible, masked, visible};
 
 /// A text of [`Sources`].
@@ -27,6 +28,8 @@ pub struct Span {
 pub enum SourceKind {
     /// A file; its name is its path.
     File,
+    /// The effective configuration that a checkpoint carries. Its name says which; nothing lies beside it.
+    Effective,
     /// A `--set KEY=VALUE` of the command line; its name and its text are what was typed there.
     Set,
 }
@@ -98,7 +101,7 @@ impl Sources {
     pub fn place(&self, span: Span) -> String {
         let source = self.get(span.source);
         match source.kind {
-            SourceKind::File => format!("{}:{}", source.name, self.line(span)),
+            SourceKind::File | SourceKind::Effective => format!("{}:{}", source.name, self.line(span)),
             SourceKind::Set => source.name.clone(),
         }
     }
@@ -139,19 +142,30 @@ pub struct Diagnostic {
     pub message: String,
     /// The places concerned, the culprit first.
     pub labels: Vec<Label>,
+    /// More that helps to understand, one remark each.
+    pub notes: Vec<String>,
     /// What to do.
     pub help: Option<String>,
+    /// The name by which a warning can be silenced.
+    pub lint: Option<Lint>,
 }
 
 impl Diagnostic {
     /// An error that has no place yet.
     pub fn error(message: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, message: message.into(), labels: Vec::new(), help: None }
+        Self {
+            severity: Severity::Error,
+            message: message.into(),
+            labels: Vec::new(),
+            notes: Vec::new(),
+            help: None,
+            lint: None,
+        }
     }
 
     /// A warning that has no place yet.
-    pub fn warning(message: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(message) }
+    pub fn warning(lint: Lint, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, lint: Some(lint), ..Self::error(message) }
     }
 
     /// Points carets at the culprit.
@@ -163,6 +177,12 @@ impl Diagnostic {
     /// Underlines another place that has to do with it.
     pub fn context(mut self, span: Span, text: impl Into<String>) -> Self {
         self.labels.push(Label { span, text: text.into(), primary: false });
+        self
+    }
+
+    /// Adds a remark below the places.
+    pub fn note(mut self, text: impl Into<String>) -> Self {
+        self.notes.push(text.into());
         self
     }
 
@@ -183,6 +203,7 @@ impl Diagnostic {
         Diagnostic {
             message: visible(&self.message),
             labels: self.labels.iter().map(label).collect(),
+            notes: self.notes.iter().map(|note| visible(note)).collect(),
             help: self.help.as_deref().map(visible),
             ..*self
         }
@@ -215,8 +236,14 @@ impl Diagnostic {
             }
             group = group.element(snippet);
         }
+        for note in &self.notes {
+            group = group.element(Level::NOTE.message(note.as_str()));
+        }
         if let Some(help) = &self.help {
             group = group.element(Level::HELP.message(help.as_str()));
+        }
+        if let Some(lint) = self.lint {
+            group = group.element(Level::NOTE.message(format!("silence with `[lint] allow = [\"{}\"]`", lint.name())));
         }
         group
     }
@@ -246,8 +273,9 @@ pub fn render(sources: &Sources, diagnostics: &[Diagnostic], color: bool) -> Str
     sorted.iter().map(|d| renderer.render(&[d.group(sources, &shown)]) + "\n").collect::<Vec<_>>().join("\n")
 }
 
-/// The same for programs: a list of `severity`, `message`, `file`, `line`, `column`, `reason`, `help` and `related`
-/// (other places: `file`, `line`, `column`, `message`). Passwords in addresses are masked.
+/// The same for programs: a list of `severity`, `message`, `file`, `line`, `column`, `reason`, `notes`, `help`, `lint`
+/// (the name of a warning) and `related` (other places: `file`, `line`, `column`, `message`). Passwords in addresses are
+/// masked.
 pub fn to_json(sources: &Sources, diagnostics: &[Diagnostic]) -> Value {
     let mut sorted = diagnostics.to_vec();
     sort(&mut sorted);
@@ -256,7 +284,7 @@ pub fn to_json(sources: &Sources, diagnostics: &[Diagnostic]) -> Value {
             let (line, column) = sources.position(span);
             let source = sources.get(span.source);
             let name = match source.kind {
-                SourceKind::File => source.name.clone(),
+                SourceKind::File | SourceKind::Effective => source.name.clone(),
                 SourceKind::Set => masked(&source.name),
             };
             (json!(name), json!(line), json!(column))
@@ -277,7 +305,9 @@ pub fn to_json(sources: &Sources, diagnostics: &[Diagnostic]) -> Value {
             "line": line,
             "column": column,
             "reason": d.labels.get(culprit).map(|label| masked(&label.text)),
+            "notes": d.notes.iter().map(|note| masked(note)).collect::<Vec<_>>(),
             "help": d.help.as_deref().map(masked),
+            "lint": d.lint.map(Lint::name),
             "related": related.collect::<Vec<_>>(),
         })
     };

@@ -9,27 +9,38 @@ pub mod diagnostics;
 pub mod experiment;
 mod expr;
 mod files;
+mod keys;
+mod kinds;
 pub mod layers;
+pub mod lints;
 mod model;
 mod overrides;
 pub mod part;
+pub mod paths;
 mod print;
 mod resolve;
 mod rules;
 pub mod schema;
 pub mod sections;
 mod sink;
+mod syntax;
 pub mod tagged;
 mod tree;
 pub mod values;
+mod words;
 
 use std::path::Path;
 
+use diagnostics::SourceKind;
 use files::Files;
 use tree::Table;
 
 pub use diagnostics::{Diagnostic, Severity, SourceId, Sources, Span};
 pub use experiment::{Experiment, LayerKind, LayerNode};
+pub use files::{MAX_EFFECTIVE, PATHS};
+pub use kinds::LeftBehind;
+pub use lints::Lint;
+pub use overrides::UNSET_OPTION;
 pub use print::{print_with_origins, to_toml};
 
 /// A configuration that is whole and consistent in itself.
@@ -41,6 +52,8 @@ pub struct Loaded {
     pub sources: Sources,
     /// What is probably not meant.
     pub warnings: Vec<Diagnostic>,
+    /// What a base says that does not count.
+    pub left_behind: Vec<LeftBehind>,
 }
 
 /// What is wrong with a configuration.
@@ -60,15 +73,31 @@ impl std::fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Reads a configuration file, what it extends and uses, and the `--set KEY=VALUE` options (without the `--set`).
+/// The dotted keys that an option of the command line, without its dashes, may have been meant for.
+pub fn keys_for_option(option: &str) -> Vec<String> {
+    let written: Vec<String> = option.split('.').map(|word| word.replace('-', "_")).collect();
+    let written: Vec<&str> = written.iter().map(String::as_str).collect();
+    let all = keys::dotted(&Table::default());
+    match all.iter().find(|key| **key == written.join(".")) {
+        Some(key) => vec![key.clone()],
+        None => keys::ending_with(&written, &Table::default()),
+    }
+}
+
+/// Reads a configuration file, what it extends and uses, and the options `KEY=VALUE` (without their `--set`) and
+/// `--unset KEY`.
 ///
 /// # Errors
 /// Everything that is wrong in itself. Only a file that is not there has an error without a place.
 pub fn load(path: &Path, sets: &[String]) -> Result<Loaded, Failure> {
-    let name = path.file_stem().map_or_else(|| "config".into(), |stem| stem.to_string_lossy().into_owned());
     let mut files = Files::default();
     let read = files.read(path);
-    finish(&name, files, read, sets)
+    finish(&name_of(path), files, read, sets)
+}
+
+/// The name of an experiment whose configuration is the file at `path`.
+pub fn name_of(path: &Path) -> String {
+    path.file_stem().map_or_else(|| "config".into(), |stem| stem.to_string_lossy().into_owned())
 }
 
 /// Reads a configuration from text, such as a checkpoint carries. Paths in it are taken from the current directory.
@@ -81,6 +110,23 @@ pub fn load_str(name: &str, text: &str, sets: &[String]) -> Result<Loaded, Failu
     finish(name, files, read, sets)
 }
 
+/// Reads the effective configuration that a checkpoint carries, which anybody may have made: it names no other file to
+/// read text from, and its paths are taken as they are written, without looking whether there is something. `name` is
+/// what messages call it. Its own warnings are left out, as they were shown when the run was started; one is added for
+/// every path that is not absolute.
+///
+/// # Errors
+/// As for [`load`]; it has `extends` or `use`, or more text than [`MAX_EFFECTIVE`].
+pub fn load_effective(name: &str, text: &str, sets: &[String]) -> Result<Loaded, Failure> {
+    let mut files = Files::default();
+    let read = files.read_effective(name, text);
+    let mut loaded = finish(name, files, read, sets)?;
+    let typed = |d: &Diagnostic| d.span().is_some_and(|s| loaded.sources.get(s.source).kind == SourceKind::Set);
+    let relative = files::relative_paths(&loaded);
+    loaded.warnings = loaded.warnings.iter().filter(|d| typed(d)).cloned().chain(relative).collect();
+    Ok(loaded)
+}
+
 fn finish(name: &str, mut files: Files, read: Option<(SourceId, Table)>, sets: &[String]) -> Result<Loaded, Failure> {
     let loaded = read.and_then(|(source, mut root)| {
         files.complete(&mut root, sets)?;
@@ -88,11 +134,14 @@ fn finish(name: &str, mut files: Files, read: Option<(SourceId, Table)>, sets: &
         let experiment = resolve::resolve(name, &root, start, &files.sources, &files.sink)?;
         Some(experiment)
     });
-    let Files { sources, sink } = files;
+    let Files { sources, sink, left } = files;
     let mut diagnostics = sink.into_vec();
     diagnostics::sort(&mut diagnostics);
     match loaded {
-        Some(experiment) => Ok(Loaded { experiment, sources, warnings: diagnostics }),
+        Some(experiment) => {
+            let warnings = experiment.lint.told(diagnostics);
+            Ok(Loaded { experiment, sources, warnings, left_behind: left })
+        }
         None => Err(Failure { sources, diagnostics }),
     }
 }

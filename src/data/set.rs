@@ -1,5 +1,7 @@
 //! Data sets in memory: what their samples look like, and views of them.
 
+use super::fingerprint::Fingerprint;
+use super::known::Known;
 use crate::graph::{DType, Shape};
 use anyhow::{Result, bail, ensure};
 use std::sync::Arc;
@@ -203,6 +205,16 @@ impl Split {
         }
     }
 
+    /// The bytes of all samples in one piece, if they are that.
+    pub(super) fn all_inputs(&self) -> Option<&[u8]> {
+        self.index.is_none().then(|| self.store.inputs.bytes())
+    }
+
+    /// The bytes of all targets in one piece, if they are that.
+    pub(super) fn all_targets(&self) -> Option<&[u8]> {
+        self.index.is_none().then(|| self.store.targets.bytes())
+    }
+
     fn at(&self, i: usize) -> usize {
         assert!(i < self.len, "sample {i} of a split of {}", self.len);
         self.index.as_ref().map_or(i, |index| index[i] as usize)
@@ -229,13 +241,22 @@ pub struct Dataset {
     pub val: Split,
     /// Something that the user must be told, and that the run's files record: the data are not what was asked for.
     pub note: Option<String>,
+    /// Tells these samples from any others.
+    pub fingerprint: Fingerprint,
 }
 
 impl Dataset {
     /// Puts a set together, and the splits' sizes into its description.
     pub(super) fn new(mut spec: DataSpec, train: Split, val: Split) -> Self {
         (spec.train, spec.val) = (Some(train.len()), Some(val.len()));
-        Dataset { spec, train, val, note: None }
+        let fingerprint = Fingerprint::of(&train, &val);
+        Dataset { spec, train, val, note: None, fingerprint }
+    }
+
+    /// The samples of a public set, from files that have been verified.
+    pub(super) fn known(set: Known, mut spec: DataSpec, train: Split, val: Split) -> Self {
+        (spec.train, spec.val) = (Some(train.len()), Some(val.len()));
+        Dataset { spec, train, val, note: None, fingerprint: Fingerprint::of_known(set) }
     }
 }
 

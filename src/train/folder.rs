@@ -1,7 +1,14 @@
-//! A run's folder: where it is, and what lies in it.
+//! A run's folder: where it is, what lies in it, and that one run at a time writes there.
+
+pub mod durable;
+mod lock;
+mod staging;
+
+pub use lock::{InUse, never_elsewhere};
 
 use crate::checkpoint::{self, FileKind};
 use anyhow::{Context, Result, bail};
+use lock::{Lock, Refused};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -17,25 +24,97 @@ pub mod file {
     pub const BEST: &str = "best.safetensors";
 }
 
+/// Whether a run leaves files of this name.
+fn is_run_file(name: &str) -> bool {
+    FileKind::of(name).is_some() || name == file::CONFIG || name == file::METRICS
+}
+
 /// The folder of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Folder {
     /// Its path.
     pub path: PathBuf,
     /// The path is the next free number, which another run may take in the meantime.
     numbered: bool,
+    /// An earlier run is still there, and the files of this one lie apart from it.
+    staged: bool,
+    lock: Option<Lock>,
+    /// Why there is no lock, though there should be.
+    unlocked: Option<String>,
 }
 
+/// A new run's folder holds another one.
+#[derive(Debug)]
+pub struct Taken(PathBuf);
+
+impl std::fmt::Display for Taken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "`{0}` already holds a run\nhelp: continue it with `runner train --resume {0}`, start anew in its place with --force, \
+             or choose another folder with --out",
+            self.0.display()
+        )
+    }
+}
+
+impl std::error::Error for Taken {}
+
 impl Folder {
-    /// The folder for a new run: `out`, else the next number under `runs/<name>`. Nothing is changed on disk.
+    fn at(path: PathBuf, numbered: bool) -> Folder {
+        Folder { path, numbered, staged: false, lock: None, unlocked: None }
+    }
+
+    /// The folder for a new run: `out`, else the next number under `runs/<name>`. A folder that is there is locked; it may
+    /// hold another run only with `force`. Nothing else is changed on disk.
     ///
     /// # Errors
-    /// `runs/<name>` cannot be read.
-    pub fn new(out: Option<&Path>, name: &str) -> Result<Folder> {
-        Ok(match out {
-            Some(p) => Folder { path: p.to_path_buf(), numbered: false },
-            None => Folder { path: next_number(&Path::new("runs").join(name))?, numbered: true },
-        })
+    /// [`InUse`], [`Taken`]; the folder or `runs/<name>` cannot be read.
+    pub fn new(out: Option<&Path>, name: &str, force: bool) -> Result<Folder> {
+        let mut folder = match out {
+            Some(p) => Folder::at(p.to_path_buf(), false),
+            None => Folder::at(next_number(&Path::new("runs").join(name))?, true),
+        };
+        if folder.path.is_dir() {
+            folder.lock()?;
+        }
+        if !force && folder.holds_run()? {
+            return Err(Taken(folder.path.clone()).into());
+        }
+        Ok(folder)
+    }
+
+    /// The folder of a run to continue, locked: `path`, else the newest under `runs/<name>`.
+    ///
+    /// # Errors
+    /// There is none; [`InUse`].
+    pub fn existing(path: Option<&Path>, name: &str) -> Result<Folder> {
+        let path = match path {
+            Some(p) if p.as_os_str().is_empty() => PathBuf::from("."),
+            Some(p) => p.to_path_buf(),
+            None => {
+                let parent = Path::new("runs").join(name);
+                let newest = numbers(&parent)?.into_iter().max();
+                let Some(n) = newest else {
+                    bail!("there is no run under `{}` to continue\nhelp: name its folder with --out", parent.display())
+                };
+                parent.join(n.to_string())
+            }
+        };
+        match fs::metadata(&path) {
+            Ok(meta) if meta.is_dir() => {}
+            Ok(_) => bail!("there is no run to continue in `{}`: it is not a folder", path.display()),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                bail!("there is no run to continue in `{}`: no such folder", path.display())
+            }
+            Err(e) => {
+                return Err(e).with_context(|| format!("cannot look at the run's folder `{}`", path.display()));
+            }
+        }
+        let mut folder = Folder::at(path, false);
+        folder.lock()?;
+        folder.recover()?;
+        Ok(folder)
     }
 
     /// Whether a run has left files there.
@@ -43,31 +122,98 @@ impl Folder {
     /// # Errors
     /// The folder cannot be read.
     pub fn holds_run(&self) -> Result<bool> {
-        Ok(!self.run_files()?.is_empty())
+        Ok(staging::is_ready(&self.path) || !self.run_files()?.is_empty())
     }
 
-    /// Makes the folder, and removes the files of an earlier run in it; others are left alone. To be called when nothing
-    /// else can fail that would make the removal a loss.
+    /// Makes the folder ready for a new run. An earlier run in it, which only `force` allows, stays whole until
+    /// [`Folder::saved`]. To be called when nothing else can fail.
     ///
     /// # Errors
-    /// The folder cannot be made, or a file cannot be removed.
-    pub fn claim(&mut self) -> Result<()> {
-        for file in self.run_files()? {
-            fs::remove_file(&file).with_context(|| format!("cannot remove `{}`", file.display()))?;
-        }
+    /// The folder cannot be made or written; [`InUse`] and [`Taken`], if another was faster.
+    pub fn claim(&mut self, force: bool) -> Result<()> {
         if let (true, Some(parent)) = (self.numbered, self.path.parent().map(Path::to_path_buf)) {
-            fs::create_dir_all(&parent).with_context(|| format!("cannot make the folder `{}`", parent.display()))?;
+            let cannot = || format!("cannot make the folder `{}`", parent.display());
+            durable::create_folders(&parent).with_context(cannot)?;
             while let Err(e) = fs::create_dir(&self.path) {
                 if e.kind() != std::io::ErrorKind::AlreadyExists {
                     return Err(e).with_context(|| format!("cannot make the run's folder `{}`", self.path.display()));
                 }
                 self.path = next_number(&parent)?;
             }
+            durable::sync_if_readable(&parent).with_context(cannot)?;
+        } else {
+            durable::create_folders(&self.path)
+                .with_context(|| format!("cannot make the run's folder `{}`", self.path.display()))?;
+        }
+        self.lock()?;
+        self.recover()?;
+        self.remove_unfinished()?;
+        if !self.holds_run()? {
             return Ok(());
         }
-        fs::create_dir_all(&self.path)
-            .with_context(|| format!("cannot make the run's folder `{}`", self.path.display()))?;
-        self.remove_unfinished()
+        if !force {
+            return Err(Taken(self.path.clone()).into());
+        }
+        let cannot = || format!("cannot start anew in `{}`", self.path.display());
+        if let Some(path) = staging::in_the_way(&self.path).with_context(cannot)? {
+            bail!(
+                "`{}` is a folder, where a run has a file\nhelp: move it, or choose another folder with --out",
+                path.display()
+            );
+        }
+        staging::begin(&self.path).with_context(cannot)?;
+        self.staged = true;
+        Ok(())
+    }
+
+    /// Whether an earlier run is still there, and will be until this one has saved a checkpoint.
+    pub fn keeps_another(&self) -> bool {
+        self.staged
+    }
+
+    /// To be called when the run has its first durable checkpoint, `last`: from now on the folder is its own.
+    ///
+    /// # Errors
+    /// The files of the earlier run cannot be removed, or those of this one not moved.
+    pub fn saved(&mut self) -> Result<bool> {
+        if !self.staged {
+            return Ok(false);
+        }
+        // Done or not, what is ready is not to be thrown away.
+        self.staged = false;
+        staging::commit(&self.path)
+            .with_context(|| format!("cannot put the new run in the place of the one in `{}`", self.path.display()))?;
+        Ok(true)
+    }
+
+    /// Why the folder has no lock, if that is worth a warning. Tells it once.
+    pub fn unlocked(&mut self) -> Option<String> {
+        self.unlocked.take()
+    }
+
+    fn lock(&mut self) -> Result<()> {
+        if self.lock.is_some() {
+            return Ok(());
+        }
+        let path = self.path.display();
+        match Lock::take(&self.path) {
+            Ok(lock) => self.lock = Some(lock),
+            Err(Refused::InUse(held)) => return Err(held.into()),
+            Err(Refused::NoLocks(e)) => {
+                self.unlocked =
+                    Some(format!("`{path}` cannot be locked ({e}): see to it that no other run writes there"));
+            }
+            Err(Refused::Failed(e)) => {
+                return Err(e).with_context(|| format!("cannot lock the run's folder: `{path}/{}`", lock::LOCK));
+            }
+        }
+        Ok(())
+    }
+
+    /// Finishes what a run that was killed while it took another's place had begun.
+    fn recover(&self) -> Result<()> {
+        staging::recover(&self.path)
+            .with_context(|| format!("cannot finish what was begun in `{}`", self.path.display()))
     }
 
     /// Removes what writes that were cut off have left.
@@ -75,9 +221,19 @@ impl Folder {
     /// # Errors
     /// A file cannot be removed.
     pub fn remove_unfinished(&self) -> Result<()> {
-        checkpoint::remove_unfinished(&self.path)
-            .map(|_| ())
-            .with_context(|| format!("cannot remove unfinished checkpoints in `{}`", self.path.display()))
+        let remove = || {
+            checkpoint::remove_unfinished(&self.path)?;
+            for entry in fs::read_dir(&self.path)? {
+                let entry = entry?;
+                let name = entry.file_name();
+                let unfinished = |of: &&str| durable::is_temporary(&name.to_string_lossy(), of);
+                if [file::CONFIG, file::METRICS].iter().any(unfinished) {
+                    durable::remove(&entry.path())?;
+                }
+            }
+            Ok::<(), std::io::Error>(())
+        };
+        remove().with_context(|| format!("cannot remove unfinished files in `{}`", self.path.display()))
     }
 
     /// Removes all `step-N` checkpoints but the newest `keep`.
@@ -85,7 +241,7 @@ impl Folder {
     /// # Errors
     /// The folder cannot be read, or a file cannot be removed.
     pub fn prune(&self, keep: usize) -> Result<()> {
-        checkpoint::prune(&self.path, keep)
+        checkpoint::prune(&self.place(), keep)
             .map(|_| ())
             .with_context(|| format!("cannot remove old checkpoints in `{}`", self.path.display()))
     }
@@ -96,11 +252,28 @@ impl Folder {
     /// # Errors
     /// The folder cannot be read, or a file cannot be removed.
     pub fn remove_later(&self, epoch: u64, batch: u64) -> Result<Vec<String>> {
+        self.remove_checkpoints(|meta| (meta.epoch, meta.batch) > (epoch, batch))
+    }
+
+    /// Removes a `best` that no epoch's end has brought about: the evaluation at `max_steps` stands in for one, and a run
+    /// that goes on has not seen it. To be called when `last` is there.
+    ///
+    /// # Errors
+    /// As for [`Folder::remove_later`].
+    pub fn remove_provisional_best(&self) -> Result<()> {
+        // A `best` of an epoch's end knows what it is the best of.
+        let best = self.file(file::BEST);
+        if best.is_file() && checkpoint::verify(&best).is_ok_and(|meta| meta.best.is_none()) {
+            durable::remove(&best).with_context(|| format!("cannot remove `{}`", best.display()))?;
+        }
+        Ok(())
+    }
+
+    fn remove_checkpoints(&self, unwanted: impl Fn(&checkpoint::Meta) -> bool) -> Result<Vec<String>> {
         let mut removed = Vec::new();
         for file in self.run_files()?.into_iter().filter(|f| f.extension().is_some_and(|e| e == "safetensors")) {
             // What cannot be read is never taken for anything.
-            let later = checkpoint::verify(&file).is_ok_and(|meta| (meta.epoch, meta.batch) > (epoch, batch));
-            if later {
+            if checkpoint::verify(&file).is_ok_and(|meta| unwanted(&meta)) {
                 fs::remove_file(&file).with_context(|| format!("cannot remove `{}`", file.display()))?;
                 removed.extend(file.file_name().map(|n| n.to_string_lossy().into_owned()));
             }
@@ -108,33 +281,14 @@ impl Folder {
         Ok(removed)
     }
 
-    /// The folder of a run to continue: `out`, else that of `checkpoint`, else the newest under `runs/<name>`.
-    ///
-    /// # Errors
-    /// There is none.
-    pub fn existing(out: Option<&Path>, checkpoint: Option<&Path>, name: &str) -> Result<Folder> {
-        let path = match (out, checkpoint.and_then(Path::parent)) {
-            (Some(p), _) => p.to_path_buf(),
-            (None, Some(p)) if p.as_os_str().is_empty() => PathBuf::from("."),
-            (None, Some(p)) => p.to_path_buf(),
-            (None, None) => {
-                let parent = Path::new("runs").join(name);
-                let newest = numbers(&parent)?.into_iter().max();
-                let Some(n) = newest else {
-                    bail!("there is no run under `{}` to continue\nhelp: name its folder with --out", parent.display())
-                };
-                parent.join(n.to_string())
-            }
-        };
-        if !path.is_dir() {
-            bail!("there is no run to continue in `{}`: no such folder", path.display());
-        }
-        Ok(Folder { path, numbered: false })
+    /// The path of a file of this run.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.place().join(name)
     }
 
-    /// The path of a file in it.
-    pub fn file(&self, name: &str) -> PathBuf {
-        self.path.join(name)
+    /// Where the files of this run are, for now.
+    fn place(&self) -> PathBuf {
+        if self.staged { self.path.join(staging::NEW) } else { self.path.clone() }
     }
 
     /// The files that a run has left there.
@@ -147,14 +301,26 @@ impl Folder {
         };
         for entry in entries {
             let entry = entry.with_context(|| format!("cannot read the folder `{}`", self.path.display()))?;
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            if FileKind::of(&name).is_some() || name == file::CONFIG || name == file::METRICS {
+            if is_run_file(&entry.file_name().to_string_lossy()) {
                 found.push(entry.path());
             }
         }
         Ok(found)
     }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.staged {
+            // The run has ended without a checkpoint; the earlier one goes on being there.
+            let _ = staging::discard(&self.path);
+        }
+    }
+}
+
+/// Whether a folder looks like that of a run.
+pub fn is_run(folder: &Path) -> bool {
+    Folder::at(folder.to_path_buf(), false).holds_run().unwrap_or(false)
 }
 
 fn numbers(parent: &Path) -> Result<Vec<u32>> {
@@ -167,48 +333,11 @@ fn numbers(parent: &Path) -> Result<Vec<u32>> {
 
 fn next_number(parent: &Path) -> Result<PathBuf> {
     let n = numbers(parent)?.into_iter().max().unwrap_or(0);
-    Ok(parent.join((n + 1).to_string()))
+    let next = n
+        .checked_add(1)
+        .with_context(|| format!("there is no number after {n} for a folder in `{}`", parent.display()))?;
+    Ok(parent.join(next.to_string()))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_files_of_a_run_are_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let out = dir.path().join("run");
-        let mut folder = Folder::new(Some(&out), "x").unwrap();
-        assert!(!out.exists() && !folder.holds_run().unwrap());
-        folder.claim().unwrap();
-        assert!(!folder.holds_run().unwrap(), "an empty folder is fine");
-        let ours = [file::METRICS, file::LAST, "step-12.safetensors", ".last.safetensors.tmp-7"];
-        let others = ["notes.txt", "step-x.safetensors"];
-        for name in ours.iter().chain(&others) {
-            fs::write(folder.file(name), "").unwrap();
-        }
-        assert!(folder.holds_run().unwrap());
-        folder.claim().unwrap();
-        assert!(ours.iter().all(|n| !folder.file(n).exists()) && others.iter().all(|n| folder.file(n).exists()));
-    }
-
-    #[test]
-    fn a_number_that_another_run_has_taken_is_left_to_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let next = || Folder { path: next_number(dir.path()).unwrap(), numbered: true };
-        let (mut a, mut b) = (next(), next());
-        a.claim().unwrap();
-        b.claim().unwrap();
-        assert_eq!((a.path, b.path), (dir.path().join("1"), dir.path().join("2")));
-    }
-
-    #[test]
-    fn runs_are_numbered() {
-        let dir = tempfile::tempdir().unwrap();
-        assert_eq!(next_number(dir.path()).unwrap(), dir.path().join("1"));
-        for n in ["1", "9", "10", "x"] {
-            fs::create_dir(dir.path().join(n)).unwrap();
-        }
-        assert_eq!(next_number(dir.path()).unwrap(), dir.path().join("11"));
-    }
-}
+mod tests;

@@ -1,11 +1,13 @@
 //! The samples of an experiment: from the `[data]` section to splits in memory.
 
+use crate::config::paths::shown;
 use crate::config::sections::{self as cfg, Download, Fallback, Source as Written};
+use crate::config::tagged::Tagged;
 use crate::config::values::ValidationSplit;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::synthetic::{SyntheticOptions, Task};
 use crate::data::tensors::TensorsOptions;
-use crate::data::{self, DataSpec, Footprint, HoldOut, Missing, Source, Split, Transform, fetch};
+use crate::data::{self, DataSpec, Fingerprint, Footprint, HoldOut, Missing, Source, Split, Transform, fetch};
 use anyhow::{Context, Result};
 
 /// The data layer's source for a `[data]` section, and what to do if its files are not there.
@@ -15,13 +17,15 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
         mirrors: d.mirrors.clone().unwrap_or_default(),
         fallback_digits: d.fallback == Some(Fallback::Digits),
     };
+    // Messages name the paths that go in here and below.
+    let at = |d: &Download| data::Files { root: shown(&d.root), verify: d.verify };
     match &experiment.data.source {
-        Written::Mnist(d) => (Source::Mnist(d.root.clone()), files(d)),
-        Written::FashionMnist(d) => (Source::FashionMnist(d.root.clone()), files(d)),
-        Written::Cifar10(d) => (Source::Cifar10(d.root.clone()), files(d)),
+        Written::Mnist(d) => (Source::Mnist(at(d)), files(d)),
+        Written::FashionMnist(d) => (Source::FashionMnist(at(d)), files(d)),
+        Written::Cifar10(d) => (Source::Cifar10(at(d)), files(d)),
         Written::Digits(_) => (Source::Digits, Missing::default()),
         Written::Tensors(t) => {
-            (Source::Tensors(TensorsOptions { path: t.path.clone(), num_classes: None }), Missing::default())
+            (Source::Tensors(TensorsOptions { path: shown(&t.path), num_classes: None }), Missing::default())
         }
         Written::Synthetic(s) => {
             let task = match (s.classes, s.targets) {
@@ -86,6 +90,19 @@ pub struct Samples {
     pub test: Split,
     /// Something that the user must be told: the samples are not what was asked for.
     pub note: Option<String>,
+    /// Tells the source's samples from any others.
+    pub fingerprint: Fingerprint,
+    /// The name of the source that they are from: `digits`, where those stand in for another.
+    pub name: &'static str,
+}
+
+/// Which samples are taken.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Take {
+    /// Those of the source; if its files are not there, what may be done about it.
+    Source(Missing),
+    /// The bundled digits in their place, whether they are there or not: a run that was begun on those goes on with them.
+    Digits,
 }
 
 impl Samples {
@@ -106,8 +123,24 @@ impl Samples {
 /// # Errors
 /// The files are not there or not right, or the split leaves nothing.
 pub fn load(experiment: &Experiment, progress: &mut dyn FnMut(fetch::Event)) -> Result<Samples> {
-    let (source, missing) = source(experiment);
-    let set = data::obtain(&source, &missing, progress)?;
+    take(experiment, &Take::Source(source(experiment).1), progress)
+}
+
+/// Reads the samples, whatever the section says of what is to be done if they are not there.
+///
+/// # Errors
+/// As for [`load`]; [`data::MissingFiles`] is found by `downcast_ref`.
+pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(fetch::Event)) -> Result<Samples> {
+    let (source, _) = source(experiment);
+    let set = match take {
+        Take::Source(missing) => data::obtain(&source, missing, progress)?,
+        Take::Digits => data::digits::resized_like(&data::describe(&source)?)?,
+    };
+    let may_stand_in = match take {
+        Take::Source(missing) => missing.fallback_digits,
+        Take::Digits => true,
+    };
+    let stands_in = may_stand_in && set.note.is_some();
     let loading = &experiment.data.loading;
     let (train, val) = match &loading.validation_split {
         Some(how) => {
@@ -122,7 +155,8 @@ pub fn load(experiment: &Experiment, progress: &mut dyn FnMut(fetch::Event)) -> 
     let train = loading.limit.map_or(train.clone(), |n| train.limit(n));
     let val = loading.limit_val.map_or(val.clone(), |n| val.limit(n));
     let spec = DataSpec { train: Some(train.len()), val: Some(val.len()), ..set.spec };
-    Ok(Samples { spec, train, val, test: set.val, note: set.note })
+    let name = if stands_in { "digits" } else { experiment.data.source.type_name() };
+    Ok(Samples { spec, train, val, test: set.val, note: set.note, fingerprint: set.fingerprint, name })
 }
 
 /// The transforms that the loader applies to training samples (`train`) or to all others.

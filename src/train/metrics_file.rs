@@ -1,12 +1,13 @@
 //! `metrics.jsonl`: one JSON object a line.
 
+use super::folder::{durable, never_elsewhere};
 use super::metrics::Figures;
 use crate::backend::MemoryUse;
 use crate::terminal::json_line;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// The file, open for appending.
@@ -14,27 +15,50 @@ pub struct MetricsFile {
     path: PathBuf,
     file: BufWriter<File>,
     bytes: u64,
+    lost: Option<String>,
 }
 
 impl MetricsFile {
     /// Opens the file of a run that starts (`keep` is 0) or continues after its first `keep` bytes; what a run that was
-    /// killed wrote beyond its last checkpoint is cut off.
+    /// killed wrote beyond its last checkpoint is cut off. Where there is less, or something else than lines of JSON, the
+    /// whole lines are kept; [`MetricsFile::lost`] tells. A link is replaced by a file.
     ///
     /// # Errors
-    /// The file cannot be opened, or is shorter than it was.
+    /// The file cannot be opened, read or written.
     pub fn open(path: &Path, keep: u64) -> Result<Self> {
         let context = || format!("cannot write `{}`", path.display());
-        let file = OpenOptions::new().create(true).append(true).open(path).with_context(context)?;
-        let len = file.metadata().with_context(context)?.len();
-        if len < keep {
-            bail!(
-                "`{}` has {len} bytes, but the checkpoint was written when it had {keep}\nhelp: restore the file, or start \
-                 a new run from these weights with `[model] weights`",
-                path.display()
-            );
+        let before = path.symlink_metadata();
+        match &before {
+            Ok(meta) if meta.is_dir() => bail!("cannot write `{}`: it is a folder", path.display()),
+            // A link may lead anywhere, and a pipe has no past.
+            Ok(meta) if !meta.is_file() => durable::remove(path).with_context(context)?,
+            _ => {}
         }
-        file.set_len(keep).with_context(context)?;
-        Ok(MetricsFile { path: path.to_path_buf(), file: BufWriter::new(file), bytes: keep })
+        let lost = match keep {
+            0 => None,
+            _ => repair(path, keep).with_context(context)?,
+        };
+        let mut options = OpenOptions::new();
+        options.create(true).append(true);
+        never_elsewhere(&mut options);
+        let file = options.open(path).with_context(context)?;
+        let bytes = if lost.is_some() { file.metadata().with_context(context)?.len() } else { keep };
+        file.set_len(bytes).with_context(context)?;
+        if before.is_err() {
+            // A checkpoint counts on the file; nothing says that its name lasts as soon as the checkpoint's.
+            durable::sync(durable::folder_of(path)).with_context(context)?;
+        }
+        Ok(MetricsFile { path: path.to_path_buf(), file: BufWriter::new(file), bytes, lost })
+    }
+
+    /// What is missing of the lines that the run had written.
+    pub fn lost(&self) -> Option<&str> {
+        self.lost.as_deref()
+    }
+
+    /// The file has another place now.
+    pub fn moved_to(&mut self, path: &Path) {
+        self.path = path.to_path_buf();
     }
 
     /// Appends a line.
@@ -56,6 +80,43 @@ impl MetricsFile {
         done.with_context(|| format!("cannot write `{}`", self.path.display()))?;
         Ok(self.bytes)
     }
+}
+
+/// Sees to it that a file's first `keep` bytes are lines of JSON. If not, all that are are written anew; what is lost.
+fn repair(path: &Path, keep: u64) -> io::Result<Option<String>> {
+    let mut good = 0;
+    let read = whole_lines(path, keep, |line| good += line.len() as u64)?;
+    if good == keep {
+        return Ok(None);
+    }
+    let mut lines = Vec::new();
+    whole_lines(path, keep, |line| lines.extend_from_slice(line))?;
+    durable::write(path, &lines)?;
+    let found = if read < keep { format!("{read} bytes long") } else { "damaged".into() };
+    Ok(Some(format!(
+        "`{}` was {found}, where it had {keep} bytes when the checkpoint was written: the {good} bytes of its whole lines are \
+         kept, the other lines are lost",
+        path.file_name().unwrap_or_default().display()
+    )))
+}
+
+/// Hands out those of the first `keep` bytes of a file that are lines of JSON; how many bytes there were.
+fn whole_lines(path: &Path, keep: u64, mut take: impl FnMut(&[u8])) -> io::Result<u64> {
+    let mut reader = match File::open(path) {
+        Ok(file) => BufReader::new(file.take(keep)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(e) => return Err(e),
+    };
+    let mut read = 0;
+    let mut line = Vec::new();
+    while reader.read_until(b'\n', &mut line)? > 0 {
+        read += line.len() as u64;
+        if line.ends_with(b"\n") && serde_json::from_slice::<Map<String, Value>>(&line).is_ok() {
+            take(&line);
+        }
+        line.clear();
+    }
+    Ok(read)
 }
 
 /// The line of an update.
@@ -112,6 +173,59 @@ fn number(x: f64) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whole_lines_are_kept_of_a_file_that_was_torn() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.jsonl");
+        let lines = ["{\"a\":1}\n", "{\"b\":[2]}\n", "{\"c\":3}\n"];
+        let whole = lines.concat();
+        let keep = whole.len() as u64;
+        let open = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let mut file = MetricsFile::open(&path, keep).unwrap();
+            let lost = file.lost().is_some();
+            file.write(&json!({})).unwrap();
+            let bytes = file.flush().unwrap();
+            let now = std::fs::read_to_string(&path).unwrap();
+            assert_eq!(bytes, now.len() as u64);
+            (lost, now.strip_suffix("{}\n").unwrap().to_string())
+        };
+        assert_eq!(open(&whole), (false, whole.clone()));
+        assert_eq!(open(&format!("{whole}{{\"later\":")), (false, whole.clone()));
+        for cut in 0..whole.len() {
+            let kept = if cut < lines[0].len() {
+                0
+            } else if cut < lines[0].len() + lines[1].len() {
+                1
+            } else {
+                2
+            };
+            assert_eq!(open(&whole[..cut]), (true, lines[..kept].concat()), "cut off after {cut} bytes");
+        }
+        assert_eq!(open(&whole.replace("[2]", "\0\0\0")), (true, format!("{}{}", lines[0], lines[2])));
+        assert_eq!(open(&whole.replace("}\n", "}  ")), (true, String::new()));
+        std::fs::remove_file(&path).unwrap();
+        assert!(MetricsFile::open(&path, keep).unwrap().lost().is_some());
+        assert_eq!(std::fs::read(&path).unwrap(), b"");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_is_not_written_through() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, target) = (dir.path().join("metrics.jsonl"), dir.path().join("mine"));
+        for keep in [0, 4] {
+            std::fs::write(&target, "{}\n\n").unwrap();
+            let _ = std::fs::remove_file(&path);
+            std::os::unix::fs::symlink(&target, &path).unwrap();
+            let mut file = MetricsFile::open(&path, keep).unwrap();
+            file.write(&json!({})).unwrap();
+            file.flush().unwrap();
+            assert_eq!(std::fs::read_to_string(&target).unwrap(), "{}\n\n");
+            assert!(!path.is_symlink());
+        }
+    }
 
     #[test]
     fn losses_are_as_short_as_they_can_be() {

@@ -1,6 +1,6 @@
 //! The programs of an experiment: one for every kind of step and size of batch, over one set of variables.
 
-use super::precision;
+use super::{lints, precision};
 use crate::backend::Backend;
 use crate::build::{self, Forward, LayerRow, Mode};
 use crate::config::experiment::Pattern;
@@ -74,6 +74,8 @@ pub struct Programs {
     pub precision: Precision,
     /// Kind and batch size of each program of the plan, in its order.
     pub kinds: Vec<(Kind, usize)>,
+    /// What is probably not meant, if there are programs for training; without what `[lint]` allows.
+    pub warnings: Vec<Diagnostic>,
 }
 
 impl Programs {
@@ -108,6 +110,7 @@ pub fn build(
     let mut rows = Vec::new();
     let mut spec = None;
     let mut sums = None;
+    let mut warnings = Vec::new();
     for batch in &sizes.train {
         let forward = build::forward(experiment, data, &mut vars, *batch, Mode::Train)?;
         let spec = match &mut spec {
@@ -116,6 +119,8 @@ pub fn build(
         };
         if rows.is_empty() {
             rows = forward.rows.clone();
+            warnings = build::lints(experiment, data, &forward);
+            warnings.extend(lints::lints(experiment, data, &vars));
         }
         let (graph, accumulators) = train_graph(experiment, &mut vars, spec, &forward, precision, (options, &kernels))?;
         sums = accumulators.or(sums);
@@ -149,7 +154,7 @@ pub fn build(
         }
     }
     let plan = Plan::new(Arc::new(vars), sources, |g, n| backend.workspace(g, n));
-    Ok(Programs { plan: Arc::new(plan), rows, precision, kinds })
+    Ok(Programs { plan: Arc::new(plan), rows, precision, kinds, warnings: experiment.lint.told(warnings) })
 }
 
 /// The graph of the training step on `backend` after the passes that `options` lets run, but in the precision that the

@@ -1,7 +1,9 @@
 //! Going on with a run whose configuration may have changed.
 
-use crate::config::Experiment;
+use crate::config::paths::shown;
+use crate::config::{Experiment, PATHS};
 use serde_json::{Map, Value};
+use std::path::Path;
 
 /// What a change does to the continuation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +31,13 @@ pub struct Change {
 
 impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let show = |v: &Option<Value>| v.as_ref().map_or("not set".to_string(), Value::to_string);
+        let show = |v: &Option<Value>| match v {
+            None => "not set".to_string(),
+            Some(Value::String(path)) if PATHS.contains(&self.key.as_str()) => {
+                Value::from(shown(Path::new(path)).to_string_lossy()).to_string()
+            }
+            Some(v) => v.to_string(),
+        };
         write!(f, "{}: was {}, is {}", self.key, show(&self.old), show(&self.new))
     }
 }
@@ -40,9 +48,11 @@ const HARMLESS: &[&str] = &[
     "graph",
     "checkpoint",
     "log",
+    "lint",
     "data.root",
     "data.download",
     "data.mirrors",
+    "data.verify",
     "data.workers",
     "data.prefetch",
     "data.eval_batch_size",

@@ -402,6 +402,8 @@ impl Run<'_> {
     }
 
     /// Ends at `train.max_steps`: saves first, so that a run with more steps goes on from here as if it had not stopped.
+    /// For the same reason this evaluation, which a longer run does not have, is no match for the `best` of an epoch's
+    /// end. Where there is none, it makes one that does not count, so that there is something to use.
     fn max_steps(&mut self, start: Instant, before: f64, interrupt: &AtomicBool) -> Result<Outcome> {
         self.settle(true)?;
         self.reporter.end(None);
@@ -416,12 +418,12 @@ impl Run<'_> {
         };
         let train = self.session.figures(Mode::Train)?.0;
         let samples = self.state.batch * self.experiment.data.loading.batch_size as u64;
-        let best = self.note_best(train.as_ref(), val.as_ref());
-        self.write_epoch(self.state.epoch + 1, samples, train, val, best)?;
-        self.metrics.flush()?;
-        if best {
+        let monitored = Self::figure(self.experiment.checkpoint.monitor(), train.as_ref(), val.as_ref());
+        if self.state.best.is_none() && monitored.is_some_and(f64::is_finite) {
             self.save(&[self.folder.file(file::BEST)])?;
         }
+        self.write_epoch(self.state.epoch + 1, samples, train, val, false)?;
+        self.metrics.flush()?;
         Ok(Outcome::MaxSteps)
     }
 
@@ -460,8 +462,12 @@ impl Run<'_> {
     /// continued from before the write, or from what was written, and no file of it is ever missing.
     fn save(&mut self, paths: &[PathBuf]) -> Result<()> {
         self.state.extra.metrics_bytes = self.metrics.flush()?;
-        let paths: Vec<&std::path::Path> = paths.iter().map(PathBuf::as_path).collect();
-        save(&mut self.session, &mut self.state, self.config, self.experiment.seed, &paths)
+        let files: Vec<&std::path::Path> = paths.iter().map(PathBuf::as_path).collect();
+        save(&mut self.session, &mut self.state, self.config, self.experiment.seed, &files)?;
+        if paths.contains(&self.folder.file(file::LAST)) && self.folder.saved()? {
+            self.metrics.moved_to(&self.folder.file(file::METRICS));
+        }
+        Ok(())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Where a run stands, and how that goes into a checkpoint and comes out again.
 
+use super::sample::Sample;
 use super::session::Session;
 use crate::build::{Mode, metrics_variable};
 use crate::checkpoint::{self, Best, Meta, Tensor, TensorInfo};
@@ -41,7 +42,30 @@ pub struct Extra {
     pub epoch_seconds: f64,
     /// The samples are not what was asked for: why.
     pub data_note: Option<String>,
+    /// Tells the data from any other.
+    #[serde(default)]
+    pub data_fingerprint: Option<String>,
+    /// What the run was started with, so that it goes on with the same.
+    #[serde(default)]
+    pub started: Started,
+    /// What a sample looks like, so that a model can be used without its data.
+    #[serde(default)]
+    pub sample: Option<Sample>,
 }
+
+/// How a run was started, beside its configuration.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Started {
+    /// The experiment's name.
+    pub name: String,
+    /// Overrides of the configuration's values, in the form of `--set`.
+    pub sets: Vec<String>,
+    /// Passes over the graph that are left out.
+    pub without: Vec<String>,
+}
+
+/// More epochs, steps or batches than any run has: at one a microsecond, 285 years.
+const MOST_COUNTED: u64 = 1 << 53;
 
 /// Variables that a checkpoint holds: the state dict and the optimizer's state. Sums of gradients are empty whenever a
 /// checkpoint is written, nothing is kept from then on, and metric sums travel in [`Extra`].
@@ -87,6 +111,10 @@ pub fn save(session: &mut Session, state: &mut RunState, config: &str, seed: u64
 pub fn restore(session: &mut Session, meta: &Meta, path: &Path) -> Result<RunState> {
     let extra: Extra = serde_json::from_value(meta.extra.clone())
         .with_context(|| format!("the run's state in `{}` cannot be read", path.display()))?;
+    // They are counted on from here, and a checksum does not say who wrote them.
+    for (what, n) in [("epochs", meta.epoch), ("steps", meta.step), ("batches", extra.micro_step.max(meta.batch))] {
+        ensure!(n <= MOST_COUNTED, "`{}` claims {n} {what}, more than a run can have", path.display());
+    }
     load_checkpoint(session, meta, path, belongs)?;
     let plan = session.programs.plan.clone();
     if let Some(id) = plan.variables.find(metrics_variable(Mode::Train)) {
@@ -134,47 +162,4 @@ pub fn load_checkpoint(
     })?;
     ensure!(read == *meta, "`{}` was replaced while it was read: try again", path.display());
     Ok(())
-}
-
-/// Puts tensors into the variables that `wanted` accepts; what did not fit (only if not `strict`). Each goes from memory
-/// when the device has it.
-///
-/// # Errors
-/// `strict`, and names are missing, unexpected or of another shape: all of them are told.
-pub fn load(
-    session: &mut Session,
-    mut tensors: std::collections::BTreeMap<String, checkpoint::Tensor>,
-    path: &Path,
-    strict: bool,
-    wanted: impl Fn(&Variable) -> bool,
-) -> Result<checkpoint::Mismatch> {
-    let plan = session.programs.plan.clone();
-    let list: Vec<_> = plan.variables.iter().filter(|(_, v)| wanted(v)).collect();
-    let names = list.iter().map(|(_, v)| (v.name.as_str(), v.storage.outside.dims()));
-    let matched = match checkpoint::match_names(names, &tensors, strict) {
-        Ok(m) => m,
-        Err(m) => bail!("the tensors of `{}` do not fit the model\n{m}", path.display()),
-    };
-    for (id, var) in list {
-        if !matched.names.contains(&var.name) {
-            continue;
-        }
-        let Some(tensor) = tensors.remove(&var.name) else { continue };
-        let tensor = match tensor.dtype == var.dtype {
-            true => tensor,
-            false => tensor.cast(var.dtype).with_context(|| format!("`{}` of `{}`", var.name, path.display()))?,
-        };
-        session.restore(id, &tensor.data)?;
-    }
-    Ok(matched.left_out)
-}
-
-/// Loads the weights of `path` (safetensors, or a PyTorch state dict; ours, too) into the session.
-///
-/// # Errors
-/// The file cannot be read, or does not fit.
-pub fn load_weights(session: &mut Session, path: &Path, strict: bool) -> Result<(checkpoint::Mismatch, Vec<String>)> {
-    let loaded = checkpoint::load_tensors(path)?;
-    let left_out = load(session, loaded.tensors, path, strict, in_state_dict)?;
-    Ok((left_out, loaded.notes))
 }

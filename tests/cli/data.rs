@@ -84,9 +84,17 @@ fn digits_in_place_of_missing_data_are_told_everywhere() {
     let done = place.ok("train c.toml --out r --resume --set train.epochs=2 --set data.download=false");
     assert!(done.err.contains("bundled digits"), "{}", done.err);
     assert_eq!(place.metrics("r").iter().filter(|l| l["kind"] == "note").count(), 1);
-    let eval = place.ok("eval r/last.safetensors --json");
+    // A figure of other data than the checkpoint names is there only for who asks for it, and says so itself.
+    let err = place.fails("eval r/last.safetensors", 1);
+    assert!(err.contains("trained on the bundled digits") && err.contains("--set data.fallback=digits"), "{err}");
+    let asked = "eval r/last.safetensors --set data.fallback=digits";
+    let eval = place.ok(&format!("{asked} --json"));
     assert!(eval.err.contains("bundled digits"), "{}", eval.err);
-    assert!(eval.json()["note"].is_string() && eval.json()["metrics"]["accuracy"].is_f64());
+    let json = eval.json();
+    assert!(json["note"].as_str().unwrap().contains("bundled digits") && json["metrics"]["accuracy"].is_f64());
+    assert_eq!(json["data"], "digits");
+    let text = place.ok(asked);
+    assert!(text.out.starts_with("val, 128 samples of the bundled digits, not of mnist: loss "), "{}", text.out);
 }
 
 #[test]
@@ -110,6 +118,12 @@ fn a_mirror_with_other_files_is_refused() {
     let err = place.fails(&format!("data fetch mnist --root m --mirror http://{address}"), 1);
     assert!(err.contains(&address.to_string()), "{err}");
     assert!(!place.path("m/train-labels-idx1-ubyte.gz").exists());
+    assert_eq!(err.matches(&address.to_string()).count(), 2, "once when it is asked, once with the reason: {err}");
+    let (one, two) = (nobody(), nobody());
+    let err = place.fails(&format!("data fetch mnist --root m --mirror http://{one} --mirror http://{two}"), 1);
+    for mirror in [one, two] {
+        assert_eq!(err.matches(&format!("{mirror}/")).count(), 1, "each mirror is told once: {err}");
+    }
     let err = place.fails(&format!("data fetch mnist --root m --mirror http://{}", nobody()), 1);
     assert!(err.contains("mnist") || err.contains("train-images"), "{err}");
 }

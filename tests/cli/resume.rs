@@ -22,7 +22,7 @@ fn more_steps_after_max_steps() {
         assert_eq!(lines.last().unwrap()["step"], steps);
         assert!(lines.iter().all(|l| l["kind"] != "epoch" || l["train_loss"].is_f64()), "no epoch without training");
     }
-    place.ok("train c.toml --quiet --out r --resume");
+    place.ok("train c.toml --quiet --out r --resume --set train.max_steps=1000");
     assert_same_runs((&place, "whole"), (&place, "r"));
 }
 
@@ -35,7 +35,7 @@ fn accumulation_goes_on_between_its_updates() {
         let resume = if steps == 1 { "" } else { "--resume" };
         place.ok(&format!("train c.toml --quiet --out r {resume} --set train.max_steps={steps}"));
     }
-    place.ok("train c.toml --quiet --out r --resume");
+    place.ok("train c.toml --quiet --out r --resume --set train.max_steps=1000");
     assert_same_runs((&place, "whole"), (&place, "r"));
 }
 
@@ -49,7 +49,7 @@ fn early_stopping_remembers_how_long_it_has_waited() {
     assert!((3..30).contains(&epochs), "{epochs}");
     let steps = 10 * epochs - 3;
     place.ok(&format!("train c.toml --quiet --out r --set train.max_steps={steps}"));
-    place.ok("train c.toml --quiet --out r --resume");
+    place.ok("train c.toml --quiet --out r --resume --set train.max_steps=1000");
     assert_same_runs((&place, "whole"), (&place, "r"));
     // What has stopped early stays so, until it is given more patience.
     let done = place.ok("train c.toml --out r --resume");
@@ -68,7 +68,10 @@ fn a_finished_run_takes_more_epochs() {
     let done = place.ok("train c.toml --out r --resume --set train.epochs=2");
     assert!(done.err.contains("nothing to do: all 2 epochs are done"), "{}", done.err);
     assert_eq!(place.read("r/metrics.jsonl"), before);
-    place.ok("train c.toml --quiet --out r --resume");
+    // What was given at the start stays until something else is.
+    let done = place.ok("train c.toml --out r --resume");
+    assert!(done.err.contains("nothing to do: all 2 epochs are done"), "{}", done.err);
+    place.ok("train c.toml --quiet --out r --resume --set train.epochs=3");
     assert_same_runs((&place, "whole"), (&place, "r"));
 }
 
@@ -84,7 +87,7 @@ fn an_older_checkpoint_takes_the_run_back() {
     assert!(done.err.contains("removed what the run had saved later"), "{}", done.err);
     assert!(step(4).exists() && step(8).exists() && !step(12).exists() && !step(20).exists());
     assert_eq!(place.checkpoint("r/last.safetensors").meta.step, 9);
-    place.ok("train c.toml --quiet --out r --resume");
+    place.ok("train c.toml --quiet --out r --resume --set train.max_steps=1000");
     assert_same_runs((&place, "whole"), (&place, "r"));
 }
 

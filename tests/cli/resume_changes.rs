@@ -94,7 +94,7 @@ fn weights_of_another_model_are_told_name_by_name() {
     let place = trained();
     let wider = plain().replace("out_features = 24", "out_features = 25");
     place.write("wide.toml", wider);
-    let err = place.fails("train wide.toml --out s --set model.weights=\"r/last.safetensors\"", 1);
+    let err = place.fails("train wide.toml --out s --set model.weights=\"r/last.safetensors\"", 2);
     assert!(err.contains("1.weight") && err.contains("[24, 64]") && err.contains("[25, 64]"), "{err}");
     let err = place.fails("train wide.toml --out r --resume", 2);
     assert!(err.contains("was 24, is 25"), "{err}");
@@ -169,11 +169,30 @@ fn a_precision_that_the_device_lacks_is_told_and_becomes_fp32() {
 }
 
 #[test]
-fn a_metrics_file_that_is_too_short_is_noticed() {
+fn a_metrics_file_that_is_lost_or_torn_does_not_bar_the_way() {
     let place = trained();
-    place.write("r/metrics.jsonl", "");
-    let err = place.fails("train c.toml --out r --resume --set train.epochs=3", 1);
-    assert!(err.contains("metrics.jsonl") && err.contains("restore the file"), "{err}");
+    let more = |epochs: usize| place.ok(&format!("train --out r --resume --set train.epochs={epochs}"));
+    let whole = place.metrics("r");
+    let text = place.read("r/metrics.jsonl");
+    let cut = text.lines().take(4).map(|l| l.len() + 1).sum::<usize>() + 9;
+    place.write("r/metrics.jsonl", &text[..cut]);
+    let done = more(3);
+    assert!(done.err.contains("warning: `metrics.jsonl` was") && done.err.contains("the run goes on"), "{}", done.err);
+    let lines = place.metrics("r");
+    assert_eq!(lines[..4], whole[..4]);
+    assert_eq!(lines[4]["kind"], "note");
+    assert!(lines[4]["note"].as_str().unwrap().contains("the other lines are lost"), "{}", lines[4]);
+    assert_eq!((&lines[5]["step"], lines.len()), (&21.into(), 5 + 11));
+    // It is known now: no second warning.
+    let done = more(4);
+    assert!(!done.err.contains("metrics.jsonl"), "{}", done.err);
+    fs::remove_file(place.path("r/metrics.jsonl")).unwrap();
+    assert!(more(5).err.contains("was 0 bytes long"));
+    // The weights do not suffer.
+    place.ok("train c.toml --quiet --out whole --set train.epochs=5");
+    let [a, b] = ["r", "whole"].map(|run| place.checkpoint(&format!("{run}/last.safetensors")));
+    assert_eq!(a.tensors, b.tensors);
+    assert_eq!(place.metrics("r")[1..], place.metrics("whole")[44..]);
 }
 
 #[test]

@@ -95,7 +95,11 @@ fn an_interruption_is_told_and_saved() {
     run.signal(libc::SIGINT);
     let (status, done) = run.wait();
     assert_eq!(status.code(), Some(130), "{done:?}");
-    assert!(done.err.contains("interrupted at step") && done.err.contains("--resume --out r"), "{}", done.err);
+    assert!(
+        done.err.contains("interrupted at step") && done.err.contains("go on with: runner train --resume r\n"),
+        "{}",
+        done.err
+    );
 }
 
 #[test]

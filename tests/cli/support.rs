@@ -63,6 +63,11 @@ impl Place {
         Done::of(self.command(args).output().unwrap())
     }
 
+    /// Runs to the end in a folder inside.
+    pub fn run_in(&self, folder: &str, args: &str) -> Done {
+        Done::of(self.command(args).current_dir(self.path(folder)).output().unwrap())
+    }
+
     /// Runs to the end, which must be a good one.
     pub fn ok(&self, args: &str) -> Done {
         let done = self.run(args);
@@ -141,6 +146,10 @@ pub struct Running {
 }
 
 impl Running {
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn signal(&self, signal: i32) {
         // SAFETY: `kill` takes plain numbers; the process is our child and not waited for yet, so the number is its own.
         unsafe { libc::kill(self.child.id() as libc::pid_t, signal) };

@@ -1,0 +1,50 @@
+//! The samples of a model or a run that is there already. A figure stands for the data that the configuration names, and
+//! a file that came from elsewhere shall not contact anybody: so nothing is downloaded, and nothing else taken, unless the
+//! command line asks for it.
+
+use super::args::Overrides;
+use super::failure::Failure;
+use crate::config::Experiment;
+use crate::config::tagged::Tagged;
+use crate::data::{Missing, MissingFiles};
+use crate::train::input::{self, Samples, Take};
+
+/// As the configuration says: for a run that begins.
+pub fn as_configured(experiment: &Experiment) -> Take {
+    Take::Source(input::source(experiment).1)
+}
+
+/// As the command line says.
+pub fn as_asked(experiment: &Experiment, overrides: &Overrides, allow_download: bool) -> Take {
+    let (_, configured) = input::source(experiment);
+    let download = allow_download || (configured.download && overrides.gives("data.download"));
+    Take::Source(Missing {
+        download,
+        mirrors: if download { configured.mirrors } else { Vec::new() },
+        fallback_digits: configured.fallback_digits && overrides.gives("data.fallback"),
+    })
+}
+
+/// Reads the samples, and shows the progress of a download.
+///
+/// # Errors
+/// The files are not there or not right.
+pub fn load(experiment: &Experiment, take: &Take) -> anyhow::Result<Samples> {
+    let mut progress = super::data::Progress::new();
+    input::take(experiment, take, &mut |e| progress.show(e))
+}
+
+/// The failure for samples that could not be read: where it is that their files are not there, with what can be done.
+/// `because` says why nothing else was taken for them.
+pub fn missing(error: anyhow::Error, experiment: &Experiment, because: &str) -> Failure {
+    let Some(files) = error.downcast_ref::<MissingFiles>() else { return error.into() };
+    let source = experiment.data.source.type_name();
+    let folders: Vec<String> = files.folders.iter().map(|folder| format!("`{}`", folder.display())).collect();
+    let root = files.folders.first().map(|folder| folder.display().to_string()).unwrap_or_default();
+    Failure::Other(anyhow::anyhow!(
+        "the files of `{source}` are not there: {}; looked in {}; {because}\nhelp: name their folder with --set data.root=DIR, \
+         download them with --allow-download or `runner data fetch {source} --root {root}`",
+        files.files.join(", "),
+        folders.join(", "),
+    ))
+}

@@ -1,0 +1,204 @@
+//! What `train` is asked to do: a new run, or one to go on with. Whether a word is a configuration, a run's folder or a
+//! checkpoint is seen from what it names.
+
+use super::super::args::TrainArgs;
+use super::super::failure::Failure;
+use crate::train::folder::{file, is_run};
+use std::path::{Path, PathBuf};
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq)]
+pub enum Asked {
+    /// A new run of this configuration.
+    New(PathBuf),
+    /// A run that is there.
+    Resume(Resume),
+}
+
+/// Which run goes on. At least one of the three is there.
+#[derive(Debug, Default, PartialEq)]
+pub struct Resume {
+    /// The configuration's file, to be held against the run's own.
+    pub config: Option<PathBuf>,
+    /// The run's folder.
+    pub folder: Option<PathBuf>,
+    /// The checkpoint, if not the newest.
+    pub checkpoint: Option<PathBuf>,
+}
+
+/// What a word names.
+enum Named {
+    Config,
+    Folder,
+    Checkpoint,
+}
+
+fn named(path: &Path) -> Named {
+    let suffix = path.extension().and_then(|e| e.to_str());
+    match suffix {
+        _ if path.is_dir() => Named::Folder,
+        Some("toml") => Named::Config,
+        Some("safetensors") => Named::Checkpoint,
+        _ if path.is_file() => Named::Config,
+        _ => Named::Checkpoint,
+    }
+}
+
+impl Asked {
+    /// Takes the command line apart.
+    ///
+    /// # Errors
+    /// Words that contradict each other, or name nothing of the kind.
+    pub fn of(args: &TrainArgs) -> Result<Asked, Failure> {
+        match (&args.resume, &args.config) {
+            (None, Some(config)) => new(config).map(Asked::New),
+            // The command line is not taken without either.
+            (None, None) => Err(Failure::Usage("no configuration is given".into())),
+            (Some(from), config) => resume(config.as_deref(), from.as_deref(), args.out.as_deref()).map(Asked::Resume),
+        }
+    }
+}
+
+fn new(config: &Path) -> Result<PathBuf, Failure> {
+    let path = config.display();
+    match named(config) {
+        Named::Folder => Err(Failure::Usage(if is_run(config) {
+            format!(
+                "`{path}` is the folder of a run\nhelp: go on with it by `runner train --resume {path}`, or repeat it by `runner train {}`",
+                config.join(file::CONFIG).display()
+            )
+        } else {
+            format!("`{path}` is a folder\nhelp: give a configuration, a `.toml` file")
+        })),
+        Named::Checkpoint if config.is_file() => Err(Failure::Usage(format!(
+            "`{path}` is a checkpoint, not a configuration\nhelp: go on from it by `runner train --resume {path}`; to start a new run \
+             from its weights, give a configuration with `--set model.weights={path}`"
+        ))),
+        _ => Ok(config.to_path_buf()),
+    }
+}
+
+fn resume(config: Option<&Path>, from: Option<&Path>, out: Option<&Path>) -> Result<Resume, Failure> {
+    let mut asked = Resume::default();
+    // The first word stands for a configuration unless it is plainly something else.
+    if let Some(word) = config {
+        let place = match named(word) {
+            Named::Folder => &mut asked.folder,
+            Named::Checkpoint if word.extension().is_some_and(|e| e == "safetensors") => &mut asked.checkpoint,
+            _ => &mut asked.config,
+        };
+        *place = Some(word.to_path_buf());
+    }
+    if let Some(word) = from {
+        let (place, what) = match named(word) {
+            Named::Folder => (&mut asked.folder, "folders"),
+            Named::Config if word.extension().is_some_and(|e| e == "toml") => (&mut asked.config, "configurations"),
+            _ => (&mut asked.checkpoint, "checkpoints"),
+        };
+        if let Some(other) = place.replace(word.to_path_buf()) {
+            let (one, two) = (other.display(), word.display());
+            return Err(Failure::Usage(format!("two {what} are given: `{one}` and `{two}`")));
+        }
+    }
+    if let Some(out) = out {
+        let other = asked.folder.replace(out.to_path_buf());
+        if let Some(other) = other.filter(|other| !same(other, out)) {
+            return Err(Failure::Usage(format!(
+                "two folders are given: `{}` and, with --out, `{}`\nhelp: a run goes on in its own folder",
+                other.display(),
+                out.display()
+            )));
+        }
+    }
+    if asked.folder.is_none() {
+        let beside = asked.checkpoint.as_deref().or(asked.config.as_deref().filter(|path| is_its_own(path)));
+        asked.folder = beside.map(|path| path.parent().unwrap_or(Path::new("")).to_path_buf());
+    }
+    if asked == Resume::default() {
+        return Err(Failure::Usage(
+            "it is not said which run goes on\nhelp: name its folder, as in `runner train --resume runs/mnist_cnn/1`"
+                .into(),
+        ));
+    }
+    Ok(asked)
+}
+
+/// Whether a configuration is the one that a run has written into its folder.
+fn is_its_own(config: &Path) -> bool {
+    config.file_name().is_some_and(|name| name == file::CONFIG)
+        && config.parent().is_some_and(|folder| folder.join(file::LAST).is_file())
+}
+
+fn same(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => a == b,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::{Cli, Command};
+    use clap::Parser;
+
+    fn asked(words: &str) -> Result<Asked, Failure> {
+        let words = ["runner", "train"].into_iter().chain(words.split_whitespace());
+        let Command::Train(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
+        Asked::of(&args)
+    }
+
+    #[test]
+    fn every_form_does_what_it_looks_like() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path().join("run");
+        std::fs::create_dir(&run).unwrap();
+        for name in ["config.toml", "last.safetensors", "../c.toml"] {
+            std::fs::write(run.join(name), "").unwrap();
+        }
+        let (d, r) = (dir.path().display().to_string(), run.display().to_string());
+        let some = |path: &str| Some(PathBuf::from(path));
+        let resumed = |config: Option<&str>, folder: Option<&str>, checkpoint: Option<&str>| {
+            Asked::Resume(Resume {
+                config: config.and_then(some),
+                folder: folder.and_then(some),
+                checkpoint: checkpoint.and_then(some),
+            })
+        };
+        let (c, last, own) = (format!("{d}/c.toml"), format!("{r}/last.safetensors"), format!("{r}/config.toml"));
+        for (words, expected) in [
+            (c.clone(), Asked::New(c.clone().into())),
+            ("nowhere".into(), Asked::New("nowhere".into())),
+            (own.clone(), Asked::New(own.clone().into())),
+            (format!("{r} --resume"), resumed(None, Some(&r), None)),
+            (format!("--resume {r}"), resumed(None, Some(&r), None)),
+            (format!("--resume --out {r}"), resumed(None, Some(&r), None)),
+            (format!("--resume {r} --out {r}/."), resumed(None, Some(&format!("{r}/.")), None)),
+            (format!("--resume {last}"), resumed(None, Some(&r), Some(&last))),
+            (format!("{last} --resume"), resumed(None, Some(&r), Some(&last))),
+            (format!("{c} --resume"), resumed(Some(&c), None, None)),
+            (format!("--resume {c}"), resumed(Some(&c), None, None)),
+            (format!("{c} --resume {last}"), resumed(Some(&c), Some(&r), Some(&last))),
+            (format!("{c} --resume {r}"), resumed(Some(&c), Some(&r), None)),
+            (format!("{c} --resume --out {r}"), resumed(Some(&c), Some(&r), None)),
+            (format!("{c} --resume {last} --out {d}"), resumed(Some(&c), Some(&d), Some(&last))),
+            (format!("{own} --resume"), resumed(Some(&own), Some(&r), None)),
+            ("--resume nowhere".into(), resumed(None, Some(""), Some("nowhere"))),
+        ] {
+            assert_eq!(asked(&words).unwrap(), expected, "{words}");
+        }
+        for (words, reason) in [
+            ("--resume".to_string(), "which run"),
+            (r.clone(), "the folder of a run"),
+            (d.clone(), "is a folder"),
+            (last.clone(), "is a checkpoint"),
+            (format!("{r} --resume {d}"), "two folders"),
+            (format!("--resume {r} --out {d}"), "two folders"),
+            (format!("{c} --resume {c}"), "two configurations"),
+            (format!("{last} --resume {last}"), "two checkpoints"),
+        ] {
+            let Err(Failure::Usage(text)) = asked(&words) else { panic!("{words}") };
+            assert!(text.contains(reason), "{words}: {text}");
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! `runner train`: a new run, or one that goes on.
+
+mod asked;
+mod outcome;
+mod resumed;
+
+use super::args::TrainArgs;
+use super::failure::Failure;
+use super::memory::{Planned, resolve_batch};
+use super::model::{build_run, describe_data, load_config, read_weights};
+use super::samples;
+use crate::backend::Backend;
+use crate::checkpoint::Meta;
+use crate::config::{self, Experiment, Loaded};
+use crate::passes::{Pass, PassOptions};
+use crate::train::device::{Selected, Wanted, select};
+use crate::train::folder::{Folder, InUse, Taken, durable, file};
+use crate::train::input::{self, Samples, Take};
+use crate::train::memory::{MemoryPlan, Needs, Use};
+use crate::train::metrics_file::{MetricsFile, note_line};
+use crate::train::pending::Pending;
+use crate::train::precision;
+use crate::train::programs::Programs;
+use crate::train::provenance;
+use crate::train::report::{Reporter, Verbosity, say};
+use crate::train::run::Run;
+use crate::train::sample::Sample;
+use crate::train::schedule::Schedule;
+use crate::train::session::Session;
+use crate::train::state::{RunState, Started, restore};
+use anyhow::Context;
+use asked::Asked;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Trains.
+pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
+    let reporter = Reporter::new(verbosity(args));
+    let mut begun = begin(args, &reporter)?;
+    let Selected { backend, note } = select(&Wanted::of(&begun.loaded.experiment, args.threads))?;
+    let backend = backend.as_ref();
+    let precision_note = precision::note(begun.loaded.experiment.precision, backend);
+    let notes = [note.filter(|_| !args.quiet), precision_note.as_ref().map(|note| format!("note: {note}"))];
+    notes.iter().flatten().for_each(|note| say(note));
+    // Mistakes in the model come before the data is read, which may take a download.
+    let described = describe_data(&begun.loaded)?;
+    let passes = PassOptions { without: begun.without.clone(), stop_before: None };
+    if begun.from.is_none()
+        && let Some(note) = resolve_batch(&mut begun.loaded, &described, backend, &passes)?.filter(|_| !args.quiet)
+    {
+        say(&note);
+    }
+    let Begun { loaded, started, from, take, folder, .. } = begun;
+    let experiment = &loaded.experiment;
+    let effective = effective(&loaded)?;
+    let programs = build_run(&loaded, &described, backend, &passes, &[])?;
+    // Before anything is read, or downloaded, or written.
+    let planned = Planned {
+        loaded: &loaded,
+        data: &described,
+        plan: &programs.plan,
+        backend,
+        what: Use::Training,
+        needs: Needs::of_run(experiment, &described, input::footprint(experiment), from.is_none()),
+        passes: &passes,
+    };
+    planned.require()?;
+    let weights = if from.is_some() { None } else { read_weights(&loaded, &programs)? };
+    let mut folder = match folder {
+        Some(folder) => folder,
+        None => new_folder(args, &experiment.name, &reporter)?,
+    };
+    let samples = load_samples(&loaded, &take, from.is_some(), &reporter)?;
+    // The files may hold another number of samples than the set is known to have.
+    let programs = match (samples.spec.train, samples.spec.val) == (described.train, described.val) {
+        true => programs,
+        false => build_run(&loaded, &samples.spec, backend, &passes, &programs.warnings)?,
+    };
+    let planned = Planned {
+        loaded: &loaded,
+        data: &samples.spec,
+        plan: &programs.plan,
+        backend,
+        what: Use::Training,
+        needs: Needs::of_run(experiment, &samples.spec, samples.footprint(), from.is_none()),
+        passes: &passes,
+    };
+    let planned = planned.require()?;
+    let task = crate::build::task(experiment);
+    let mut session = Session::unset(programs, backend, task)?;
+    let mut state = match &from {
+        Some((path, checkpoint)) => restore(&mut session, checkpoint, path)?,
+        None => {
+            session.initialize(experiment.seed, |_| true)?;
+            if let Some(weights) = weights {
+                weights.put(&mut session)?;
+            }
+            RunState::default()
+        }
+    };
+    let other_data = provenance::difference(&state.extra, &samples).map(|what| {
+        format!("the data has changed since the checkpoint was written: {what} differ; the run goes on with what is there now, and no longer as it would have")
+    });
+    state.extra.data_fingerprint = Some(samples.fingerprint.to_string());
+    state.extra.data_note.clone_from(&samples.note);
+    state.extra.sample = Some(Sample::of(&samples.spec));
+    let restarted = std::mem::replace(&mut state.extra.started, started) != state.extra.started;
+    if from.is_none() {
+        folder.claim(args.force).map_err(in_folder)?;
+    }
+    tell_lock(&mut folder, &reporter);
+    announce(&loaded, &session.programs, &samples, &planned, backend, &folder, &reporter);
+    if from.is_some() {
+        go_back(&folder, &state, experiment, &reporter)?;
+    }
+    let config_file = with_note(&effective, samples.note.as_deref());
+    if from.is_none() {
+        write_config(&folder, &config_file)?;
+    }
+    let metrics = MetricsFile::open(&folder.file(file::METRICS), state.extra.metrics_bytes)?;
+    let lost = metrics.lost().map(String::from);
+    let mut run = Run {
+        experiment,
+        config: &effective,
+        backend,
+        samples: &samples,
+        session,
+        state,
+        schedule: Schedule::new(experiment, samples.train.len()),
+        folder,
+        metrics,
+        reporter,
+        pending: Pending::default(),
+    };
+    match &from {
+        None => {
+            [&samples.note, &precision_note].into_iter().flatten().try_for_each(|note| note_down(&mut run, note))?
+        }
+        Some((path, checkpoint)) => {
+            if let Some(lost) = &lost {
+                run.reporter.warn(&format!("{lost}; the run goes on"));
+                note_down(&mut run, lost)?;
+            }
+            if let Some(other) = &other_data {
+                run.reporter.warn(other);
+                note_down(&mut run, other)?;
+            }
+            // What is different from now on is kept before anything is done with it.
+            let changed = restarted || lost.is_some() || other_data.is_some() || checkpoint.config != effective;
+            if changed || *path != run.folder.file(file::LAST) {
+                run.save_last()?;
+            }
+            run.folder.remove_provisional_best()?;
+            write_config(&run.folder, &config_file)?;
+        }
+    }
+    outcome::train(&mut run, args, from.is_some())
+}
+
+fn verbosity(args: &TrainArgs) -> Verbosity {
+    match (args.output.json, args.quiet) {
+        (true, _) => Verbosity::Json,
+        (false, true) => Verbosity::Quiet,
+        (false, false) => Verbosity::Normal,
+    }
+}
+
+/// What there is at the beginning of a run.
+struct Begun {
+    loaded: Loaded,
+    started: Started,
+    without: Vec<Pass>,
+    /// The checkpoint that a run goes on from.
+    from: Option<(PathBuf, Meta)>,
+    take: Take,
+    /// That of a run that goes on.
+    folder: Option<Folder>,
+}
+
+fn begin(args: &TrainArgs, reporter: &Reporter) -> Result<Begun, Failure> {
+    match Asked::of(args)? {
+        Asked::New(config) => {
+            let sets = args.overrides.sets();
+            let loaded = load_config(&config, &sets)?;
+            let without: Vec<String> = args.passes.names().into_iter().map(String::from).collect();
+            let sets = resumed::in_force(&[], &sets, &loaded);
+            Ok(Begun {
+                started: Started { name: loaded.experiment.name.clone(), sets, without },
+                without: args.passes.without.clone(),
+                take: samples::as_configured(&loaded.experiment),
+                loaded,
+                from: None,
+                folder: None,
+            })
+        }
+        Asked::Resume(asked) => {
+            let found = resumed::find(args, &asked, reporter)?;
+            let without = found.without();
+            let take = match found.stands_in {
+                true => Take::Digits,
+                false => samples::as_asked(&found.loaded.experiment, &args.overrides, args.allow_download),
+            };
+            let resumed::Resumed { folder, path, checkpoint, loaded, started, .. } = found;
+            Ok(Begun { loaded, started, without, from: Some((path, checkpoint)), take, folder: Some(folder) })
+        }
+    }
+}
+
+/// The effective configuration, which checkpoints carry.
+fn effective(loaded: &Loaded) -> Result<String, Failure> {
+    let text = config::to_toml(loaded);
+    if text.len() > config::MAX_EFFECTIVE {
+        return Err(Failure::Usage(format!(
+            "with all blocks and repeats written out the configuration has {} bytes, and a checkpoint carries at most {}",
+            super::thousands(text.len() as u64),
+            super::thousands(config::MAX_EFFECTIVE as u64)
+        )));
+    }
+    Ok(text)
+}
+
+/// What is wrong with a run's folder: another's being there is a matter of the command line.
+fn in_folder(error: anyhow::Error) -> Failure {
+    if error.is::<InUse>() || error.is::<Taken>() { Failure::Usage(error.to_string()) } else { error.into() }
+}
+
+/// The folder of a new run, which must not hold another one unless that may be replaced.
+fn new_folder(args: &TrainArgs, name: &str, reporter: &Reporter) -> Result<Folder, Failure> {
+    let mut folder = Folder::new(args.out.as_deref(), name, args.force).map_err(in_folder)?;
+    tell_lock(&mut folder, reporter);
+    Ok(folder)
+}
+
+fn tell_lock(folder: &mut Folder, reporter: &Reporter) {
+    if let Some(warning) = folder.unlocked() {
+        reporter.warn(&warning);
+    }
+}
+
+fn load_samples(loaded: &Loaded, take: &Take, resumed: bool, reporter: &Reporter) -> Result<Samples, Failure> {
+    let experiment = &loaded.experiment;
+    let samples = match resumed {
+        false => samples::load(experiment, take)?,
+        true => samples::load(experiment, take)
+            .map_err(|e| samples::missing(e, experiment, "the run goes on with the data that it was begun with"))?,
+    };
+    if let Some(note) = &samples.note {
+        reporter.warn(note);
+    }
+    if resumed && samples.note.is_some() && *take != Take::Digits {
+        return Err(Failure::Other(anyhow::anyhow!(
+            "the run was trained on other samples than there are now: the data asked for was there then, and is not now"
+        )));
+    }
+    Ok(samples)
+}
+
+/// Takes the folder of a run back to where its state is.
+fn go_back(folder: &Folder, state: &RunState, experiment: &Experiment, reporter: &Reporter) -> Result<(), Failure> {
+    folder.remove_unfinished()?;
+    let removed = folder.remove_later(state.epoch, state.batch)?;
+    if !removed.is_empty() {
+        reporter.warn(&format!("removed what the run had saved later: {}", removed.join(", ")));
+    }
+    if experiment.checkpoint.every_steps.is_some() {
+        // The run may have been killed between writing one and removing another.
+        folder.prune(experiment.checkpoint.keep)?;
+    }
+    let at = format!("epoch {}, batch {}, step {}", state.epoch + 1, state.batch, state.step);
+    reporter.info(&format!("resumed at {at}"));
+    Ok(())
+}
+
+/// The text of `config.toml`: a note on the samples before the configuration.
+fn with_note(effective: &str, note: Option<&str>) -> String {
+    let header = note.iter().flat_map(|n| n.lines()).map(|l| format!("# {l}\n")).collect::<String>();
+    format!("{header}{effective}")
+}
+
+fn write_config(folder: &Folder, text: &str) -> Result<(), Failure> {
+    let path = folder.file(file::CONFIG);
+    durable::write(&path, text.as_bytes()).with_context(|| format!("cannot write `{}`", path.display()))?;
+    Ok(())
+}
+
+/// Writes a note among the run's metrics.
+fn note_down(run: &mut Run, note: &str) -> Result<(), Failure> {
+    let line = note_line(note);
+    run.metrics.write(&line)?;
+    run.reporter.record(&line);
+    Ok(())
+}
+
+fn announce(
+    loaded: &Loaded,
+    programs: &Programs,
+    samples: &Samples,
+    planned: &MemoryPlan,
+    backend: &dyn Backend,
+    folder: &Folder,
+    reporter: &Reporter,
+) {
+    let (trainable, all) = programs.parameters();
+    let frozen = if trainable < all {
+        format!(" ({} frozen)", super::thousands((all - trainable) as u64))
+    } else {
+        String::new()
+    };
+    let pinned = planned.pinned.map_or(String::new(), |b| format!(" and {} on the host", super::human_bytes(b)));
+    let instead = if folder.keeps_another() { ", whose run stays until this one has saved a checkpoint" } else { "" };
+    let e = &loaded.experiment;
+    reporter.info(&format!(
+        "{}: {} parameters{frozen}, {} training and {} validation samples, {} of memory planned{pinned}, on {}; writing to `{}`{instead}",
+        e.name,
+        super::thousands(all as u64),
+        super::thousands(samples.train.len() as u64),
+        super::thousands(samples.val.len() as u64),
+        super::human_bytes(planned.summary.total),
+        backend.describe(),
+        folder.path.display(),
+    ));
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) { word.into() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}

@@ -1,0 +1,105 @@
+//! The loop, and what is said when it has ended.
+
+use super::super::args::TrainArgs;
+use super::super::failure::Failure;
+use super::quoted;
+use crate::terminal::figure;
+use crate::train::report::say;
+use crate::train::run::{Outcome, Run};
+use anyhow::Context;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Exit code after Ctrl-C.
+const INTERRUPTED: u8 = 130;
+
+/// Trains until the end, if it has not come yet.
+pub fn train(run: &mut Run, args: &TrainArgs, resumed: bool) -> Result<ExitCode, Failure> {
+    if let Some(why) = nothing_to_do(run) {
+        run.reporter.info(&format!("nothing to do: {why}"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let interrupt = on_interrupt()?;
+    let outcome = run.run(&interrupt)?;
+    let place = run.folder.path.display();
+    let step = run.state.step;
+    match outcome {
+        Outcome::Finished => {
+            let best = run.state.best.as_ref();
+            let best = best.map_or(String::new(), |b| format!("; best {} {}", b.monitor, figure(b.value, 5, 12)));
+            let s = if step == 1 { "" } else { "s" };
+            run.reporter.info(&format!("done: {step} step{s}{best}; the run is in `{place}`"));
+        }
+        Outcome::EarlyStopped => {
+            run.reporter.info(&format!("stopped early after epoch {}; the run is in `{place}`", run.state.epoch));
+        }
+        Outcome::MaxSteps => {
+            let more = if resumed { "; to go on, raise it, or take it out with `--unset train.max_steps`" } else { "" };
+            run.reporter.info(&format!("stopped at step {step}, as `max_steps` says; the run is in `{place}`{more}"));
+        }
+        Outcome::Interrupted => {
+            run.reporter.info(&format!(
+                "interrupted at step {step}; saved in `{place}`; go on with: {}",
+                resume_command(args, &run.folder.path)
+            ));
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+    }
+    match run.reporter.output_error() {
+        Some(e) => Err(Failure::Other(anyhow::Error::new(e).context("cannot write to standard output"))),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Why a run that is to go on has ended already, and what to do about it.
+fn nothing_to_do(run: &Run) -> Option<String> {
+    let epochs = run.experiment.train.epochs;
+    if run.state.epoch >= epochs as u64 {
+        return Some(format!("all {epochs} epochs are done; raise `train.epochs` to go on"));
+    }
+    run.stopped_early().then(|| {
+        format!("the run stopped early after epoch {}; raise `train.early_stopping.patience` to go on", run.state.epoch)
+    })
+}
+
+/// The command that continues this run as it was begun: its checkpoint knows the rest.
+fn resume_command(args: &TrainArgs, folder: &Path) -> String {
+    let mut words = vec!["runner".to_string(), "train".into(), "--resume".into(), folder.display().to_string()];
+    words.extend(args.threads.iter().flat_map(|n| ["--threads".into(), n.to_string()]));
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// A flag that Ctrl-C sets; a second Ctrl-C ends the process at once.
+fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let seen = flag.clone();
+    ctrlc::set_handler(move || {
+        if seen.swap(true, Ordering::Relaxed) {
+            std::process::exit(i32::from(INTERRUPTED));
+        }
+        say("interrupted: saving after this step (once more to stop at once)");
+    })
+    .context("cannot watch for Ctrl-C")?;
+    Ok(flag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::{Cli, Command};
+    use clap::Parser;
+
+    #[test]
+    fn the_command_to_go_on_with_has_all_that_matters() {
+        let command = |words: &str, folder: &str| {
+            let words = ["runner", "train", "c.toml"].into_iter().chain(words.split_whitespace());
+            let Command::Train(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
+            resume_command(&args, Path::new(folder))
+        };
+        assert_eq!(command("--set train.epochs=3 --device cpu", "runs/c/1"), "runner train --resume runs/c/1");
+        assert_eq!(command("--threads 2 -q", "my runs/1"), "runner train --resume 'my runs/1' --threads 2");
+        assert_eq!(quoted("a='b'"), "'a='\\''b'\\'''");
+    }
+}

@@ -1,0 +1,312 @@
+//! Going on with a run: its folder, its checkpoint, and the configuration, which is the one that it was started with but
+//! for what the command line and the file say otherwise.
+
+use super::super::args::TrainArgs;
+use super::super::failure::{Failure, warn};
+use super::super::model::{carried_by, load_config};
+use super::asked::Resume;
+use super::in_folder;
+use crate::checkpoint::{self, Meta};
+use crate::config::diagnostics::SourceKind;
+use crate::config::sections::Source;
+use crate::config::{self, Loaded, PATHS, UNSET_OPTION};
+use crate::passes::Pass;
+use crate::train::folder::Folder;
+use crate::train::report::Reporter;
+use crate::train::resume::{Change, Effect, changes};
+use crate::train::state::{Extra, Started};
+use anyhow::Context;
+use std::path::{Path, PathBuf};
+
+/// A run to go on with.
+pub struct Resumed {
+    /// Its folder, locked.
+    pub folder: Folder,
+    /// The file to go on from.
+    pub path: PathBuf,
+    /// What it says of the run.
+    pub checkpoint: Meta,
+    /// The configuration that it goes on with.
+    pub loaded: Loaded,
+    /// How it was started, and what has been said since.
+    pub started: Started,
+    /// Whether it was begun on other samples than those asked for.
+    pub stands_in: bool,
+}
+
+/// Finds the run and its checkpoint, and sees what has changed in the configuration since.
+///
+/// # Errors
+/// There is no such run, or nothing whole in it; another process is at work there; it cannot go on with these changes.
+pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Resumed, Failure> {
+    if let Some(config) = asked.config.as_deref().filter(|config| !config.exists()) {
+        // The message for that is the one of every configuration.
+        load_config(config, &[])?;
+    }
+    if let Some(missing) = asked.checkpoint.as_deref().filter(|path| !path.exists()) {
+        checkpoint::verify(missing).map_err(anyhow::Error::new)?;
+    }
+    let name = asked.config.as_deref().map(config::name_of).unwrap_or_default();
+    let mut folder = Folder::existing(asked.folder.as_deref(), &name).map_err(in_folder)?;
+    if let Some(warning) = folder.unlocked() {
+        reporter.warn(&warning);
+    }
+    let (path, checkpoint) = match &asked.checkpoint {
+        Some(path) => (path.clone(), checkpoint::verify(path).map_err(anyhow::Error::new)?),
+        None => newest(&folder, reporter)?,
+    };
+    let extra: Extra = serde_json::from_value(checkpoint.extra.clone())
+        .with_context(|| format!("the run's state in `{}` cannot be read", path.display()))?;
+    let before = extra.started;
+    let what = carried_by(&path);
+    let old = config::load_effective(&what, &checkpoint.config, &[])?;
+    let new_sets = args.overrides.sets();
+    let mut loaded = match &asked.config {
+        Some(config) => {
+            let kept = kept(&before.sets, &new_sets);
+            if !kept.is_empty() {
+                reporter.info(&format!("as when the run was started: {}", as_options(&kept)));
+            }
+            load_config(config, &[kept, new_sets.clone()].concat())?
+        }
+        None => {
+            let loaded = config::load_effective(&what, &checkpoint.config, &new_sets)?;
+            warn(&loaded.sources, &loaded.warnings);
+            loaded
+        }
+    };
+    if loaded.experiment.data.auto_batch_size {
+        let batch = old.experiment.data.loading.batch_size;
+        loaded.experiment.set_batch_size(batch);
+        reporter.info(&format!("batch_size = \"auto\" is {batch}, as in `{}`", path.display()));
+    }
+    keep_paths(&mut loaded.experiment.data.source, &old.experiment.data.source, &new_sets);
+    if asked.config.is_none() {
+        loaded.experiment.name = name_for(&before.name, &folder.path);
+    }
+    let found = Found { folder: &folder.path, path: &path, new_sets: &new_sets };
+    found.tell(&changes(&old.experiment, &loaded.experiment), reporter)?;
+    let started = Started {
+        name: loaded.experiment.name.clone(),
+        sets: in_force(&before.sets, &new_sets, &loaded),
+        without: match args.passes.names() {
+            names if names.is_empty() => before.without,
+            names => names.into_iter().map(String::from).collect(),
+        },
+    };
+    Ok(Resumed { folder, path, checkpoint, loaded, started, stands_in: extra.data_note.is_some() })
+}
+
+impl Resumed {
+    /// The passes that the run leaves out.
+    pub fn without(&self) -> Vec<Pass> {
+        self.started
+            .without
+            .iter()
+            .filter_map(|name| Pass::parse(name))
+            .filter(|p| Pass::OPTIONAL.contains(p))
+            .collect()
+    }
+}
+
+fn newest(folder: &Folder, reporter: &Reporter) -> Result<(PathBuf, Meta), Failure> {
+    let newest = checkpoint::newest_whole(&folder.path)
+        .with_context(|| format!("cannot read the folder `{}`", folder.path.display()))?;
+    for refused in &newest.refused {
+        reporter.warn(&format!("{refused}; looking for an older one"));
+    }
+    let found = newest.found.with_context(|| {
+        format!("there is no whole checkpoint in `{}`\nhelp: start anew with --force", folder.path.display())
+    })?;
+    Ok(found)
+}
+
+/// The name of a run whose configuration's file is not at hand; in early checkpoints there is none.
+fn name_for(name: &str, folder: &Path) -> String {
+    let plain = !name.is_empty() && name.len() <= 255 && !name.chars().any(char::is_control);
+    if plain {
+        return name.to_string();
+    }
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
+    folder.file_name().map_or_else(|| "run".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Overrides as they are typed.
+fn as_options(sets: &[String]) -> String {
+    let option = |set: &String| match set.strip_prefix(UNSET_OPTION) {
+        Some(key) => format!("{UNSET_OPTION}{}", super::quoted(key)),
+        None => format!("--set {}", super::quoted(set)),
+    };
+    sets.iter().map(option).collect::<Vec<_>>().join(" ")
+}
+
+/// Where a file's path leads nowhere, as from another folder it may, and none was given anew, it is the run's.
+fn keep_paths(now: &mut Source, before: &Source, new_sets: &[String]) {
+    let (path, key, before) = match (now, before) {
+        (Source::Mnist(now), Source::Mnist(before))
+        | (Source::FashionMnist(now), Source::FashionMnist(before))
+        | (Source::Cifar10(now), Source::Cifar10(before)) => (&mut now.root, "data.root", &before.root),
+        (Source::Tensors(now), Source::Tensors(before)) => (&mut now.path, "data.path", &before.path),
+        _ => return,
+    };
+    if !path.exists() && !is_asked(key, new_sets) {
+        path.clone_from(before);
+    }
+}
+
+/// The key of an override.
+fn key(set: &str) -> &str {
+    let set = set.strip_prefix(UNSET_OPTION).unwrap_or(set);
+    set.split_once('=').map_or(set, |(key, _)| key).trim()
+}
+
+/// All overrides that hold from now on, in their order. One that is given anew takes the place of the earlier; paths
+/// become those that they meant here.
+pub fn in_force(before: &[String], new: &[String], loaded: &Loaded) -> Vec<String> {
+    let experiment = &loaded.experiment;
+    let typed = |path: &&str| {
+        experiment.span_of(path).is_some_and(|span| loaded.sources.get(span.source).kind == SourceKind::Set)
+    };
+    let paths = PATHS.into_iter().filter(typed).filter_map(|path| {
+        let value = match path {
+            "model.weights" => experiment.model.weights.as_ref()?,
+            _ => match &experiment.data.source {
+                Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => &files.root,
+                Source::Tensors(tensors) => &tensors.path,
+                Source::Digits(_) | Source::Synthetic(_) => return None,
+            },
+        };
+        Some(format!("{path}={}", toml::Value::String(value.to_str()?.into())))
+    });
+    let all: Vec<String> = kept(before, new).into_iter().chain(new.iter().cloned()).chain(paths).collect();
+    // A table is laid over what is there, so it does not replace it.
+    let replaced = |i: usize, set: &String| {
+        let later = &all[i + 1..];
+        let table = |set: &str| set.split_once('=').is_some_and(|(_, value)| value.trim().starts_with('{'));
+        later.iter().any(|l| l == set || (key(l) == key(set) && !table(l)))
+    };
+    all.iter().enumerate().filter(|(i, set)| !replaced(*i, set)).map(|(_, set)| set.clone()).collect()
+}
+
+/// Whether a key is another one, or inside of it.
+fn inside(key: &str, table: &str) -> bool {
+    key == table || key.strip_prefix(table).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// The earlier overrides that still count: none of what is unset now.
+fn kept(before: &[String], new: &[String]) -> Vec<String> {
+    let unset = || new.iter().filter_map(|option| option.strip_prefix(UNSET_OPTION)).map(str::trim);
+    before.iter().filter(|set| !unset().any(|table| inside(key(set), table))).cloned().collect()
+}
+
+/// Whether one of the overrides is what changed `changed`: it names that key, one around it or inside of it. Another type
+/// brings other keys with it.
+fn is_asked(changed: &str, sets: &[String]) -> bool {
+    sets.iter().map(|set| key(set)).any(|key| {
+        let table = key.strip_suffix(".type").or(key.strip_suffix(".source")).unwrap_or(key);
+        inside(changed, table) || inside(key, changed)
+    })
+}
+
+/// Where a run was found, to tell of it.
+struct Found<'a> {
+    folder: &'a Path,
+    path: &'a Path,
+    new_sets: &'a [String],
+}
+
+impl Found<'_> {
+    /// Tells what has changed in the configuration since the checkpoint was written.
+    ///
+    /// # Errors
+    /// The run cannot go on with a change, or would go on otherwise than it was without that having been asked for.
+    fn tell(&self, changes: &[Change], reporter: &Reporter) -> Result<(), Failure> {
+        let folder = self.folder.display();
+        let list = |effect: Effect| changes.iter().filter(move |c| c.effect == effect);
+        let lines = |changes: &mut dyn Iterator<Item = &Change>| -> String {
+            changes.map(|c| format!("  {c}")).collect::<Vec<_>>().join("\n")
+        };
+        let breaks = lines(&mut list(Effect::Breaks));
+        if !breaks.is_empty() {
+            return Err(Failure::Usage(format!(
+                "the run in `{folder}` cannot go on with this configuration; what changed:\n{breaks}\nhelp: undo this, or leave the \
+                 configuration out: `runner train --resume {folder}`; or start a new run from the weights with \
+                 `--set model.weights={}`",
+                self.path.display(),
+            )));
+        }
+        let unasked: Vec<&Change> = list(Effect::Differs).filter(|c| !is_asked(&c.key, self.new_sets)).collect();
+        if let Some(first) = unasked.first() {
+            let simple = first.new.as_ref().filter(|v| v.is_number() || v.is_string() || v.is_boolean());
+            let example = simple.map_or("KEY=VALUE".into(), |v| super::quoted(&format!("{}={v}", first.key)));
+            return Err(Failure::Usage(format!(
+                "the configuration's file is not what the run in `{folder}` was started with, and the run would no longer go on as \
+                 it has begun:\n{}\nhelp: to go on as before, leave the configuration out: `runner train --resume {folder}`; to go on \
+                 with a change, say so: `--set {example}`",
+                lines(&mut unasked.iter().copied()),
+            )));
+        }
+        let differs = lines(&mut list(Effect::Differs));
+        if !differs.is_empty() {
+            reporter.warn(&format!(
+                "the configuration has changed; the run goes on, but no longer as it would have without that:\n{differs}"
+            ));
+        }
+        let harmless = lines(&mut list(Effect::Harmless));
+        if !harmless.is_empty() {
+            reporter.info(&format!("the configuration has changed, without an effect on the numbers:\n{harmless}"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_goes_by_keys() {
+        let sets = |sets: &[&str]| sets.iter().map(|s| s.to_string()).collect::<Vec<_>>();
+        for (changed, set) in [
+            ("optimizer.lr", "optimizer.lr=1"),
+            ("optimizer.lr", " optimizer.lr = 1"),
+            ("optimizer.lr", "optimizer={lr=1}"),
+            ("data.transforms.0.mean", "data.transforms=[]"),
+            ("data.transforms.0", "data.transforms.0.mean=[1]"),
+            ("schedule.step_epochs", "schedule.type=cosine"),
+            ("schedule.step_epochs", "--unset schedule"),
+        ] {
+            assert!(is_asked(changed, &sets(&[set])), "{changed} {set}");
+        }
+        for (changed, set) in
+            [("optimizer.lr", "optimizer.lr_decay=1"), ("optimizer.lr", "train.epochs=1"), ("optimizer.lr", "optim=1")]
+        {
+            assert!(!is_asked(changed, &sets(&[set])), "{changed} {set}");
+        }
+    }
+
+    #[test]
+    fn what_is_given_anew_takes_the_place_of_the_earlier() {
+        let text = "[data]\nsource = \"mnist\"\n[model]\nlayers = [\"flatten\"]\n[loss]\ntype = \"cross_entropy\"\n\
+                    [optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n";
+        let sets = |sets: &[&str]| sets.iter().map(|s| s.to_string()).collect::<Vec<_>>();
+        let before = sets(&["seed=1", "optimizer.lr=1", "train={max_steps=3}"]);
+        let new = sets(&["train={epochs=2}", "optimizer.lr=2", "data.root=here"]);
+        let all: Vec<String> = before.iter().chain(&new).cloned().collect();
+        let loaded = config::load_str("c", text, &all).unwrap_or_else(|e| panic!("{e}"));
+        let root = std::env::current_dir().unwrap().join("here");
+        let root = format!("data.root=\"{}\"", root.display());
+        let expected = sets(&["seed=1", "train={max_steps=3}", "train={epochs=2}", "optimizer.lr=2", &root]);
+        assert_eq!(in_force(&before, &new, &loaded), expected);
+        // What is unset no longer counts, and an option that unsets lies before those that set.
+        let unset = sets(&["--unset optimizer", "--unset train.max_steps", "seed=2"]);
+        let before = sets(&["optimizer.lr=1", "optimizer={lr=1}", "train.max_steps=3", "seed=1"]);
+        let loaded = config::load_str("c", text, &[]).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(kept(&before, &unset), ["seed=1"]);
+        assert_eq!(in_force(&before, &unset, &loaded), unset);
+        assert_eq!(
+            in_force(&unset, &sets(&["train.max_steps=5"]), &loaded),
+            ["--unset optimizer", "seed=2", "train.max_steps=5"]
+        );
+    }
+}

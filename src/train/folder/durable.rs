@@ -1,0 +1,148 @@
+//! Writing a file so that at any instant the old one or the new one is there, and that it lasts.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// Between the name and the process of a file that is being written; checkpoints have the same.
+const TEMPORARY: &str = ".tmp-";
+
+/// Puts `content` in the place of a file or a link, or of nothing: written beside it, made durable, renamed.
+///
+/// # Errors
+/// The disk is full, or the like; the old file is whole then.
+pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    let temporary = temporary_name(path)?;
+    let result = (|| {
+        let mut file = create(&temporary)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        drop(file);
+        fs::rename(&temporary, path)
+    })();
+    if result.is_err() {
+        // The first error is the one worth telling.
+        let _ = fs::remove_file(&temporary);
+    }
+    result?;
+    sync(folder_of(path))
+}
+
+/// Makes a new file, never one that a link leads to.
+pub fn create(path: &Path) -> io::Result<File> {
+    remove(path)?;
+    File::create_new(path)
+}
+
+/// Removes a file, or a link itself, if there is one.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// Where the new content of a file is written first.
+pub fn temporary_name(path: &Path) -> io::Result<PathBuf> {
+    let name = path.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "no file's name"))?;
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!("{TEMPORARY}{}", std::process::id()));
+    Ok(path.with_file_name(hidden))
+}
+
+/// Whether `name` is that of an unfinished version of the file `of`.
+pub fn is_temporary(name: &str, of: &str) -> bool {
+    let process = name.strip_prefix('.').and_then(|n| n.strip_prefix(of)).and_then(|n| n.strip_prefix(TEMPORARY));
+    process.is_some_and(|p| !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// The folder that a path is in.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes a folder, and those that it lies in, so that they last.
+///
+/// # Errors
+/// One of them cannot be made.
+pub fn create_folders(path: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.exists()).collect();
+    fs::create_dir_all(path)?;
+    missing.iter().rev().try_for_each(|made| sync_if_readable(folder_of(made)))
+}
+
+/// As [`sync`]; a folder in which one may make names and not read them is left to the file system.
+pub fn sync_if_readable(folder: &Path) -> io::Result<()> {
+    match sync(folder) {
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => Ok(()),
+        done => done,
+    }
+}
+
+/// Makes the names in a folder last.
+#[cfg(unix)]
+pub fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Folders cannot be opened for this elsewhere; the file system orders its own journal.
+#[cfg(not(unix))]
+pub fn sync(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_and_nothing_left_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.toml");
+        for text in ["one", "two, longer", ""] {
+            write(&path, text.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        fs::create_dir(dir.path().join("folder")).unwrap();
+        assert!(write(&dir.path().join("folder"), b"x").is_err());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "what was begun is removed");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_replaced_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, target) = (dir.path().join("config.toml"), dir.path().join("mine"));
+        fs::write(&target, "mine").unwrap();
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        std::os::unix::fs::symlink(&target, temporary_name(&path).unwrap()).unwrap();
+        write(&path, b"ours").unwrap();
+        assert_eq!(
+            (fs::read_to_string(&path).unwrap(), fs::read_to_string(&target).unwrap()),
+            ("ours".into(), "mine".into())
+        );
+    }
+
+    #[test]
+    fn folders_are_made_with_all_that_they_lie_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b/c");
+        for _ in 0..2 {
+            create_folders(&path).unwrap();
+            assert!(path.is_dir());
+        }
+        fs::write(dir.path().join("file"), "").unwrap();
+        assert!(create_folders(&dir.path().join("file/b")).is_err());
+    }
+
+    #[test]
+    fn unfinished_files_are_known_by_their_names() {
+        let name = temporary_name(Path::new("r/config.toml")).unwrap();
+        assert!(is_temporary(name.file_name().unwrap().to_str().unwrap(), "config.toml"));
+        for other in ["config.toml", ".config.toml.tmp-", ".config.toml.tmp-7x", "config.toml.tmp-7", ".x.toml.tmp-7"] {
+            assert!(!is_temporary(other, "config.toml"), "{other}");
+        }
+    }
+}
