@@ -34,6 +34,7 @@ impl Builder<'_> {
             params: 0,
             flops: 0,
             span: node.span,
+            value,
         });
         Tensor { value, flat, made_by: Some(self.rows.len() - 1) }
     }

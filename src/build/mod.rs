@@ -9,6 +9,7 @@ mod images;
 pub mod init;
 mod input;
 mod layers;
+mod lints;
 mod loss;
 mod norms;
 mod params;
@@ -17,6 +18,7 @@ mod report;
 mod summary;
 
 pub use input::sample_shape;
+pub use lints::lints;
 pub use loss::task;
 pub use summary::LayerRow;
 

@@ -20,6 +20,8 @@ pub struct LayerRow {
     pub flops: u64,
     /// Where it stands in the text.
     pub span: Span,
+    /// What it puts out, in the graph that it was listed with.
+    pub value: ValueId,
 }
 
 impl Builder<'_> {

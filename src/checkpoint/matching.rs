@@ -12,6 +12,10 @@ const OPTIONAL_SUFFIX: &str = ".num_batches_tracked";
 /// them leaves them.
 pub(super) const GRAD_SCALER: [&str; 2] = ["grad_scaler.scale", "grad_scaler.growth_tracker"];
 
+/// What wrappers put before all names of a model: `torch.compile`, `DataParallel`, and modules that hold a model.
+const WRAPPERS: [(&str, &str); 3] =
+    [("_orig_mod.", "`torch.compile`"), ("module.", "`DataParallel`"), ("model.", "a module around the model")];
+
 /// How the tensors of a file and those of a model differ.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mismatch {
@@ -24,6 +28,30 @@ pub struct Mismatch {
 }
 
 impl Mismatch {
+    /// How many names differ.
+    pub fn len(&self) -> usize {
+        self.missing.len() + self.unexpected.len() + self.wrong_shape.len()
+    }
+
+    /// The tensors of the one layer that alone differs, in shape alone, if it is made for another number of classes: the
+    /// last of a model; with the file's number and the model's.
+    pub fn other_classes(&self) -> Option<(Vec<&str>, usize, usize)> {
+        let layer = |name: &str| name.rsplit_once('.').map_or(String::new(), |(layer, _)| layer.to_owned());
+        let (first, wanted, has) = self.wrong_shape.first()?;
+        let classes = (*has.first()?, *wanted.first()?);
+        if wanted == has || wanted[1..] != has[1..] {
+            return None;
+        }
+        let alike = |(name, wanted, has): &(String, Vec<usize>, Vec<usize>)| {
+            layer(name) == layer(first)
+                && wanted.len() == has.len()
+                && wanted[1..] == has[1..]
+                && (has[0], wanted[0]) == classes
+        };
+        let all = self.missing.is_empty() && self.unexpected.is_empty() && self.wrong_shape.iter().all(alike);
+        all.then(|| (self.wrong_shape.iter().map(|(n, _, _)| n.as_str()).collect(), classes.0, classes.1))
+    }
+
     /// True if nothing differs.
     pub fn is_empty(&self) -> bool {
         self.missing.is_empty() && self.unexpected.is_empty() && self.wrong_shape.is_empty()
@@ -41,6 +69,52 @@ pub struct Matched {
     pub left_out: Mismatch,
 }
 
+/// Takes off what wrappers have put before all of a file's names, one within another too, as far as that makes more of
+/// them names that the model has. What was taken off, for the user to know.
+pub fn unwrap_names<'a>(
+    wanted: impl IntoIterator<Item = &'a str>,
+    tensors: &mut BTreeMap<String, Tensor>,
+) -> Option<String> {
+    let wanted: HashSet<&str> = wanted.into_iter().collect();
+    unwrap_while(tensors, &WRAPPERS, |names| names.filter(|n| wanted.contains(n)).count())
+}
+
+/// The same where no model is at hand: only what is certain not to be a layer's name, and `module.`.
+pub fn unwrap_all_names(tensors: &mut BTreeMap<String, Tensor>) -> Option<String> {
+    let total = tensors.keys().map(String::len).sum::<usize>();
+    unwrap_while(tensors, &WRAPPERS[..2], |names| total - names.map(str::len).sum::<usize>())
+}
+
+/// Takes off the wrappers with which `score` is highest, the fewest of equals.
+fn unwrap_while(
+    tensors: &mut BTreeMap<String, Tensor>,
+    wrappers: &[(&str, &str)],
+    score: impl Fn(&mut dyn Iterator<Item = &str>) -> usize,
+) -> Option<String> {
+    let first = tensors.keys().next()?.clone();
+    let all_begin = |prefix: &str| tensors.keys().all(|n| n.len() > prefix.len() && n.starts_with(prefix));
+    let (mut taken, mut by) = (0, Vec::new());
+    let mut best = (score(&mut tensors.keys().map(String::as_str)), 0, 0);
+    while let Some((prefix, wrapper)) = wrappers.iter().find(|(prefix, _)| first[taken..].starts_with(prefix)) {
+        if !all_begin(&first[..taken + prefix.len()]) {
+            break;
+        }
+        taken += prefix.len();
+        by.push(*wrapper);
+        let now = score(&mut tensors.keys().map(|n| &n[taken..]));
+        if now > best.0 {
+            best = (now, taken, by.len());
+        }
+    }
+    let (_, length, wrappers) = best;
+    if length == 0 {
+        return None;
+    }
+    let short = std::mem::take(tensors).into_iter().map(|(name, t)| (name[length..].to_owned(), t));
+    tensors.extend(short);
+    Some(format!("took `{}` off all names (saved from {})", &first[..length], by[..wrappers].join(" around ")))
+}
+
 /// Compares the names and outside shapes that a model wants with a file's tensors.
 ///
 /// # Errors
@@ -50,13 +124,26 @@ pub fn match_names<'a>(
     have: &BTreeMap<String, Tensor>,
     strict: bool,
 ) -> Result<Matched, Mismatch> {
+    match_shapes(wanted, have, |t| &t.shape, strict)
+}
+
+/// As [`match_names`], for anything that has a `shape`.
+///
+/// # Errors
+/// As for [`match_names`].
+pub fn match_shapes<'a, T>(
+    wanted: impl IntoIterator<Item = (&'a str, &'a [usize])>,
+    have: &BTreeMap<String, T>,
+    shape_of: impl Fn(&T) -> &[usize],
+    strict: bool,
+) -> Result<Matched, Mismatch> {
     let mut out = Matched { names: BTreeSet::new(), defaulted: Vec::new(), left_out: Mismatch::default() };
     let mut known = HashSet::new();
     for (name, shape) in wanted {
         known.insert(name);
         match have.get(name) {
-            Some(t) if t.shape == shape => _ = out.names.insert(name.to_owned()),
-            Some(t) => out.left_out.wrong_shape.push((name.to_owned(), shape.to_vec(), t.shape.clone())),
+            Some(t) if shape_of(t) == shape => _ = out.names.insert(name.to_owned()),
+            Some(t) => out.left_out.wrong_shape.push((name.to_owned(), shape.to_vec(), shape_of(t).to_vec())),
             None if name.ends_with(OPTIONAL_SUFFIX) || GRAD_SCALER.contains(&name) => {
                 out.defaulted.push(name.to_owned())
             }
@@ -134,6 +221,53 @@ mod tests {
         const MODEL: &[(&str, [usize; 1])] = &[("a", [2])];
         assert!(match_names(wants(MODEL), &file(&[("b", 2)]), false).is_err());
         assert!(match_names(wants(MODEL), &file(&[]), false).is_err());
+    }
+
+    #[test]
+    fn wrappers_are_taken_off_as_far_as_that_helps() {
+        let off = |names: &[&str], model: &[&str]| {
+            let mut have = file(&names.iter().map(|n| (*n, 1)).collect::<Vec<_>>());
+            let note = unwrap_names(model.iter().copied(), &mut have);
+            (have.into_keys().collect::<Vec<_>>(), note)
+        };
+        let (names, note) = off(&["_orig_mod.module.a.w", "_orig_mod.module.b"], &["a.w", "b"]);
+        assert_eq!(names, ["a.w", "b"]);
+        let note = note.unwrap();
+        assert!(
+            note.contains("`_orig_mod.module.`") && note.contains("`torch.compile` around `DataParallel`"),
+            "{note}"
+        );
+        // The model's own names, some of them or all.
+        for model in [&["model.a", "model.b"][..], &["model.a", "fc"]] {
+            assert_eq!(off(&["model.a", "model.b"], model), (vec!["model.a".into(), "model.b".into()], None));
+        }
+        assert_eq!(off(&["model.model.a"], &["model.a"]).0, ["model.a"]);
+        // Not before all of them, or nothing of it is known.
+        assert_eq!(off(&["module.a", "b"], &["a", "b"]).1, None);
+        assert_eq!(off(&["module.a"], &["c"]).1, None);
+        assert_eq!(off(&["module."], &[""]).1, None);
+        assert_eq!(off(&[], &["a"]).1, None);
+        // Without a model only what no layer is called.
+        let all = |name: &str| {
+            let mut have = file(&[(name, 1)]);
+            unwrap_all_names(&mut have);
+            have.into_keys().next().unwrap()
+        };
+        assert_eq!([all("_orig_mod.module.a"), all("model.a"), all("a.module.b")], ["a", "model.a", "a.module.b"]);
+    }
+
+    #[test]
+    fn another_number_of_classes_is_recognised() {
+        let shape = |name: &str, model: &[usize], file: &[usize]| (name.to_owned(), model.to_vec(), file.to_vec());
+        let mismatch = |wrong_shape| Mismatch { wrong_shape, ..Mismatch::default() };
+        let head = mismatch(vec![shape("fc.weight", &[10, 8], &[1000, 8]), shape("fc.bias", &[10], &[1000])]);
+        assert_eq!(head.other_classes(), Some((vec!["fc.weight", "fc.bias"], 1000, 10)));
+        let width = mismatch(vec![shape("fc.weight", &[10, 8], &[10, 9])]);
+        let two = mismatch(vec![shape("a.weight", &[10, 8], &[9, 8]), shape("b.bias", &[10], &[9])]);
+        let missing = Mismatch { missing: vec!["x".into()], ..head.clone() };
+        assert!(
+            [width, two, missing, mismatch(vec![shape("s", &[], &[])])].iter().all(|m| m.other_classes().is_none())
+        );
     }
 
     #[test]

@@ -1,9 +1,16 @@
 //! The command line, as typed.
 
+use crate::config::sections::Source;
+use crate::config::tagged::Tagged;
+use crate::config::{UNSET_OPTION, keys_for_option};
+use crate::data::fetch::Known;
 use crate::passes::{Pass, PassOptions};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 /// Trains standard neural networks from a TOML file.
 #[derive(Debug, Parser)]
@@ -12,6 +19,39 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// An error of the command line. An option that is a key of the configuration, `--epochs 3`, is told how to be set.
+pub fn explain(mut error: clap::Error, words: &[OsString]) -> clap::Error {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return error };
+    let Some(name) = option.strip_prefix("--").map(|rest| rest.split('=').next().unwrap_or(rest).to_owned()) else {
+        return error;
+    };
+    let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let takes_sets = Cli::command()
+        .find_subcommand(words.get(1).map_or("", String::as_str))
+        .is_some_and(|command| command.get_arguments().any(|argument| argument.get_long() == Some("set")));
+    let keys = if takes_sets { keys_for_option(&name) } else { Vec::new() };
+    // To pass it as a value, as clap proposes, is never what was meant.
+    error.remove(ContextKind::Suggested);
+    if keys.is_empty() {
+        return error;
+    }
+    let value = words.iter().enumerate().find_map(|(i, word)| match word.strip_prefix(&format!("--{name}"))? {
+        "" => words.get(i + 1).filter(|next| !next.starts_with("--")).cloned(),
+        rest => rest.strip_prefix('=').map(str::to_owned),
+    });
+    let value = value.filter(|value| !value.contains(char::is_control)).unwrap_or_else(|| "…".into());
+    let sets: Vec<String> = keys.iter().map(|key| format!("'--set {key}={value}'")).collect();
+    error.remove(ContextKind::SuggestedArg);
+    error.insert(
+        ContextKind::Suggested,
+        ContextValue::StyledStrs(vec![format!("values of the configuration are set by {}", sets.join(" or ")).into()]),
+    );
+    error
 }
 
 /// The subcommands.
@@ -47,18 +87,22 @@ pub enum Command {
 #[derive(Debug, Clone, Default, Args)]
 pub struct Overrides {
     /// Replace a value of the configuration, as in `--set train.epochs=5` (repeatable)
-    #[arg(long = "set", value_name = "KEY=VALUE")]
+    #[arg(long = "set", value_name = "KEY=VALUE", value_hint = ValueHint::Other, value_parser = Suggest::settings(), hide_possible_values = true)]
     pub set: Vec<String>,
+    /// Take a key or a section out of the configuration, as in `--unset schedule` (repeatable; before any `--set`)
+    #[arg(long, value_name = "KEY")]
+    pub unset: Vec<String>,
     /// Device to run on, instead of the configuration's: auto, cpu, cuda, cuda:N
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", value_parser = Suggest::devices(), hide_possible_values = true)]
     pub device: Option<String>,
 }
 
 impl Overrides {
-    /// All overrides in `--set`'s form.
+    /// All overrides as the configuration takes them: `KEY=VALUE`, `--unset KEY`.
     pub fn sets(&self) -> Vec<String> {
+        let unset = self.unset.iter().map(|key| format!("{UNSET_OPTION}{key}"));
         let device = self.device.iter().map(|d| format!("device={}", toml::Value::String(d.clone())));
-        self.set.iter().cloned().chain(device).collect()
+        unset.chain(self.set.iter().cloned()).chain(device).collect()
     }
 
     /// Whether one of them gives a value to `key`, or to the table that it is in.
@@ -103,6 +147,55 @@ fn optional_pass() -> impl TypedValueParser<Value = Pass> {
     PossibleValuesParser::new(Pass::OPTIONAL.map(Pass::name)).try_map(|name| Pass::parse(&name).ok_or("no such pass"))
 }
 
+/// Takes any text, and knows what shells may complete it to. Whether it means something is said by who uses it.
+#[derive(Debug, Clone)]
+struct Suggest(Vec<&'static str>);
+
+impl Suggest {
+    fn of(words: impl IntoIterator<Item = &'static str>) -> Self {
+        Suggest(words.into_iter().collect())
+    }
+
+    /// Devices. There may be more GPUs.
+    fn devices() -> Self {
+        Suggest::of(["auto", "cpu", "cuda", "cuda:0", "cuda:1", "cuda:2", "cuda:3"])
+    }
+
+    /// Sets that can be downloaded.
+    fn sets() -> Self {
+        Suggest::of(Known::ALL.map(Known::name))
+    }
+
+    /// Stages of the graph: as it is built, and after each pass.
+    fn stages() -> Self {
+        Suggest::of(std::iter::once("forward").chain(Pass::ALL.map(Pass::name)))
+    }
+
+    /// Settings that are often made on the command line.
+    fn settings() -> Self {
+        static SETTINGS: LazyLock<Vec<String>> = LazyLock::new(|| {
+            let sources = Source::TYPES.iter().map(|source| format!("data.source={source}"));
+            let keys =
+                ["data.root", "data.batch_size", "data.limit", "model.weights", "optimizer.lr", "precision", "seed"];
+            let keys = keys.iter().chain(&["train.epochs", "train.max_steps"]).map(|key| format!("{key}="));
+            sources.chain(keys).collect()
+        });
+        Suggest::of(SETTINGS.iter().map(String::as_str))
+    }
+}
+
+impl TypedValueParser for Suggest {
+    type Value = String;
+
+    fn parse_ref(&self, cmd: &clap::Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(cmd, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.iter().map(|word| PossibleValue::new(*word))))
+    }
+}
+
 /// How results are printed.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct OutputArgs {
@@ -115,7 +208,7 @@ pub struct OutputArgs {
 #[derive(Debug, Args)]
 pub struct TrainArgs {
     /// The configuration (TOML); with --resume it may be left out, or be the run's folder
-    #[arg(required_unless_present = "resume")]
+    #[arg(required_unless_present = "resume", value_hint = ValueHint::AnyPath)]
     pub config: Option<PathBuf>,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -124,10 +217,10 @@ pub struct TrainArgs {
     #[allow(missing_docs)]
     pub passes: Passes,
     /// The run's folder [default: runs/NAME/NUMBER]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
     /// Continue a run with all that it was started with: from the newest whole checkpoint in its folder, or from this one
-    #[arg(long, value_name = "RUN or CHECKPOINT", num_args = 0..=1, conflicts_with = "force")]
+    #[arg(long, value_name = "RUN or CHECKPOINT", value_hint = ValueHint::AnyPath, num_args = 0..=1, conflicts_with = "force")]
     pub resume: Option<Option<PathBuf>>,
     /// Start anew in a folder that already holds a run, which stays until the new one has saved its first checkpoint
     #[arg(long)]
@@ -150,6 +243,7 @@ pub struct TrainArgs {
 #[derive(Debug, Args)]
 pub struct EvalArgs {
     /// A checkpoint (.safetensors), or a configuration (.toml) with `[model] weights`
+    #[arg(value_hint = ValueHint::FilePath)]
     pub model: PathBuf,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -186,9 +280,10 @@ pub enum SplitName {
 #[derive(Debug, Args)]
 pub struct PredictArgs {
     /// A checkpoint (.safetensors), or a configuration (.toml) with `[model] weights`
+    #[arg(value_hint = ValueHint::FilePath)]
     pub model: PathBuf,
     /// Image files
-    #[arg(required = true)]
+    #[arg(required = true, value_hint = ValueHint::FilePath)]
     pub files: Vec<PathBuf>,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -214,6 +309,7 @@ pub struct PredictArgs {
 #[derive(Debug, Args)]
 pub struct CheckArgs {
     /// The configuration (TOML)
+    #[arg(value_hint = ValueHint::FilePath)]
     pub config: PathBuf,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -226,7 +322,7 @@ pub struct CheckArgs {
     pub print: bool,
     /// Print the graph of the training step on the device instead, as it is after this pass: forward, reorder, precision, grad,
     /// update, simplify, fold, pool, residual, fuse, chain, advance
-    #[arg(long, value_name = "PASS")]
+    #[arg(long, value_name = "PASS", value_parser = Suggest::stages(), hide_possible_values = true)]
     pub graph: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -237,6 +333,7 @@ pub struct CheckArgs {
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     /// A configuration (TOML), or the word `matmul`
+    #[arg(value_hint = ValueHint::FilePath)]
     pub what: String,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -260,7 +357,7 @@ pub struct BenchArgs {
     #[arg(long)]
     pub profile: bool,
     /// Write what was done when to FILE, for Perfetto or chrome://tracing
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub trace: Option<PathBuf>,
     /// Steps in the trace
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -274,8 +371,10 @@ pub struct BenchArgs {
 #[derive(Debug, Args)]
 pub struct ExportArgs {
     /// A checkpoint, or another file with weights (.safetensors, .pth, .pt)
+    #[arg(value_hint = ValueHint::FilePath)]
     pub checkpoint: PathBuf,
     /// The file to write; its suffix is the format (.safetensors)
+    #[arg(value_hint = ValueHint::FilePath)]
     pub out: PathBuf,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -296,12 +395,13 @@ pub enum DataCommand {
     /// Download a data set, with checksums
     Fetch {
         /// mnist, fashion_mnist or cifar10
+        #[arg(value_parser = Suggest::sets(), hide_possible_values = true)]
         source: String,
         /// Folder [default: data/mnist, data/fashion-mnist or data/cifar-10]
-        #[arg(long, value_name = "DIR")]
+        #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
         root: Option<PathBuf>,
         /// Base URL to download from, instead of the known mirrors (repeatable)
-        #[arg(long = "mirror", value_name = "URL")]
+        #[arg(long = "mirror", value_name = "URL", value_hint = ValueHint::Url)]
         mirrors: Vec<String>,
         #[command(flatten)]
         #[allow(missing_docs)]
@@ -317,6 +417,31 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn an_option_that_is_a_key_is_told_how_to_be_set() {
+        let told = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            explain(Cli::try_parse_from(&words).unwrap_err(), &words).to_string()
+        };
+        for (line, tip) in [
+            ("runner train a.toml --epochs 3", "'--set train.epochs=3' or '--set schedule.epochs=3'"),
+            ("runner train a.toml --lr=3e-4", "'--set optimizer.lr=3e-4'"),
+            ("runner check a.toml --batch-size 32", "'--set data.batch_size=32'"),
+            ("runner eval a.toml --seed", "'--set seed=…'"),
+            ("runner bench a.toml --learning-rate --quiet", "'--set optimizer.lr=…'"),
+            ("runner train a.toml --optimizer.lr 1", "'--set optimizer.lr=1'"),
+        ] {
+            let text = told(line);
+            assert!(text.contains(tip) && !text.contains("as a value"), "{line}\n{text}");
+        }
+        // Options of our own are still proposed, and nothing where there is nothing to set.
+        assert!(told("runner train a.toml --forse").contains("'--force'"));
+        for line in ["runner export a b --epochs 3", "runner train a.toml --frobnicate", "runner --epochs 3"] {
+            let text = told(line);
+            assert!(!text.contains("--set") && !text.contains("as a value"), "{line}\n{text}");
+        }
     }
 
     #[test]
@@ -343,5 +468,7 @@ mod tests {
         assert_eq!(train(&["a.toml", "--resume"]).resume, Some(None));
         assert_eq!(train(&["a.toml", "--resume", "x"]).resume, Some(Some("x".into())));
         assert_eq!(train(&["a.toml", "--device", "cuda:1"]).overrides.sets(), ["device=\"cuda:1\""]);
+        let both = train(&["a.toml", "--set", "seed=1", "--unset", "schedule"]);
+        assert_eq!(both.overrides.sets(), ["--unset schedule", "seed=1"]);
     }
 }

@@ -3,6 +3,7 @@
 use super::args::ExportArgs;
 use super::failure::Failure;
 use crate::checkpoint;
+use crate::train::report::say;
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -21,7 +22,10 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
             args.out.display()
         )));
     }
-    let loaded = checkpoint::load_tensors(&args.checkpoint).map_err(anyhow::Error::new)?;
+    let mut loaded = checkpoint::load_tensors(&args.checkpoint).map_err(anyhow::Error::new)?;
+    if let Some(note) = checkpoint::unwrap_all_names(&mut loaded.tensors) {
+        say(&note);
+    }
     let tensors: Vec<_> = loaded
         .tensors
         .iter()

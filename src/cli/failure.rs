@@ -10,7 +10,7 @@ use std::process::ExitCode;
 /// Wrong usage or configuration.
 const WRONG: u8 = 2;
 /// The device is not there, or has not enough memory.
-const DEVICE: u8 = 3;
+pub(super) const DEVICE: u8 = 3;
 
 /// A command that did not do what it was asked to.
 #[derive(Debug)]

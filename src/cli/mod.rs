@@ -1,5 +1,6 @@
 //! The commands: a file for each, over the library.
 
+pub mod allocator;
 pub mod args;
 mod bench;
 mod check;
@@ -14,6 +15,7 @@ mod model;
 mod predict;
 mod samples;
 mod train;
+mod what;
 
 use crate::terminal;
 use args::{Cli, Command, DataCommand};
@@ -25,6 +27,7 @@ use std::process::ExitCode;
 /// The program: reads its arguments, the first of which is its own name, and runs the command; the process's exit code.
 pub fn main(args: Vec<OsString>) -> ExitCode {
     terminal::set_panic_hook();
+    be_told_of_limits();
     match parse(&args) {
         Ok(cli) => run(cli),
         Err(error) => {
@@ -35,11 +38,22 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
+/// A file that would become longer than a limit allows (`ulimit -f`) is an error of the write, which is told, instead of
+/// the end of the process.
+fn be_told_of_limits() {
+    #[cfg(unix)]
+    // SAFETY: a plain call; nothing else asks for this signal.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
+fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     // Colours are put in by the parser and taken out where they are printed, if there are to be none.
     let mut command = Cli::command().color(clap::ColorChoice::Always);
-    let mut matches = command.try_get_matches_from_mut(args)?;
-    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+    let matches = command.try_get_matches_from_mut(words);
+    let read = matches.and_then(|mut m| Cli::from_arg_matches_mut(&mut m).map_err(|e| e.format(&mut command)));
+    read.map_err(|error| args::explain(error, words))
 }
 
 /// Runs the command; the process's exit code.

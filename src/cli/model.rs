@@ -1,32 +1,32 @@
 //! What commands are given: a configuration, or a checkpoint that carries one; and the device for it.
 
 use super::failure::{Failure, warn};
+use super::what::{expect_checkpoint, expect_configuration};
 use crate::backend::Backend;
-use crate::checkpoint::{self, Checkpoint};
-use crate::config::paths::shown;
+use crate::checkpoint::{self, Meta};
 use crate::config::sections::Source;
 use crate::config::tagged::Tagged;
-use crate::config::{self, Experiment, Loaded};
+use crate::config::{self, Diagnostic, Experiment, Loaded};
 use crate::data::DataSpec;
 use crate::passes::PassOptions;
 use crate::train::device::{Selected, Wanted, select};
-use crate::train::folder::file;
 use crate::train::input::{self, Samples};
+use crate::train::lints;
 use crate::train::precision;
 use crate::train::programs::{self, Programs, Sizes};
 use crate::train::provenance;
 use crate::train::report::say;
 use crate::train::session::Session;
 use crate::train::state::{self, Extra};
-use anyhow::Context;
+use crate::train::weights::{self, Weights};
 use std::path::{Path, PathBuf};
 
 /// A model with its weights' source.
 pub struct Model {
     /// The configuration.
     pub loaded: Loaded,
-    /// The checkpoint, if one was given.
-    pub checkpoint: Option<(PathBuf, Checkpoint)>,
+    /// The checkpoint, if one was given, and what it says of its run.
+    pub checkpoint: Option<(PathBuf, Meta)>,
 }
 
 /// Reads a configuration and shows its warnings.
@@ -34,6 +34,7 @@ pub struct Model {
 /// # Errors
 /// All mistakes in it.
 pub fn load_config(path: &Path, sets: &[String]) -> Result<Loaded, Failure> {
+    expect_configuration(path)?;
     let loaded = config::load(path, sets)?;
     warn(&loaded.sources, &loaded.warnings);
     Ok(loaded)
@@ -54,17 +55,10 @@ pub fn load_model(path: &Path, sets: &[String]) -> Result<Model, Failure> {
         }
         return Ok(Model { loaded, checkpoint: None });
     }
-    if path.is_dir() {
-        let best = path.join(file::BEST);
-        return Err(Failure::Usage(format!(
-            "`{}` is a folder\nhelp: give a checkpoint of the run, such as `{}`",
-            path.display(),
-            best.display()
-        )));
-    }
-    let checkpoint = checkpoint::read(path).map_err(anyhow::Error::new)?;
-    let loaded = config::load_effective(&carried_by(path), &checkpoint.meta.config, sets)?;
-    Ok(Model { loaded, checkpoint: Some((path.to_path_buf(), checkpoint)) })
+    expect_checkpoint(path)?;
+    let meta = checkpoint::verify(path).map_err(anyhow::Error::new)?;
+    let loaded = config::load_effective(&carried_by(path), &meta.config, sets)?;
+    Ok(Model { loaded, checkpoint: Some((path.to_path_buf(), meta)) })
 }
 
 /// What messages call the configuration that a checkpoint carries.
@@ -97,8 +91,7 @@ pub fn say_why(selected: Selected) -> Box<dyn Backend> {
 /// # Errors
 /// A file of tensors is not there or not right; the validation split leaves nothing.
 pub fn describe_data(loaded: &Loaded) -> Result<DataSpec, Failure> {
-    input::describe(&loaded.experiment)
-        .map_err(|error| Failure::Config { sources: loaded.sources.clone(), diagnostics: vec![error] })
+    input::describe(&loaded.experiment).map_err(|error| refuse(loaded, error))
 }
 
 /// Builds the programs with the passes of `options`, with mistakes shown in the configuration's text.
@@ -116,24 +109,47 @@ pub fn build(
         .map_err(|diagnostics| Failure::Config { sources: loaded.sources.clone(), diagnostics })
 }
 
+/// Builds the programs of a run on `data` and shows what is probably not meant, but for what is in `shown`.
+///
+/// # Errors
+/// As [`build`]; `drop_last` leaves nothing to train on.
+pub fn build_run(
+    loaded: &Loaded,
+    data: &DataSpec,
+    backend: &dyn Backend,
+    options: &PassOptions,
+    shown: &[Diagnostic],
+) -> Result<Programs, Failure> {
+    let experiment = &loaded.experiment;
+    lints::require_a_batch(experiment, data).map_err(|error| refuse(loaded, error))?;
+    let programs = build(loaded, data, &Sizes::of_run(experiment, data), backend, options)?;
+    let new: Vec<Diagnostic> = programs.warnings.iter().filter(|w| !shown.contains(w)).cloned().collect();
+    warn(&loaded.sources, &new);
+    Ok(programs)
+}
+
+fn refuse(loaded: &Loaded, error: Diagnostic) -> Failure {
+    Failure::Config { sources: loaded.sources.clone(), diagnostics: vec![error] }
+}
+
 impl Model {
     /// A word on what it was trained on, if that is not the data that its configuration names.
     pub fn trained_on(&self) -> Option<String> {
-        let (_, checkpoint) = self.checkpoint.as_ref()?;
-        let extra: Extra = serde_json::from_value(checkpoint.meta.extra.clone()).ok()?;
+        let (_, meta) = self.checkpoint.as_ref()?;
+        let extra: Extra = serde_json::from_value(meta.extra.clone()).ok()?;
         let source = self.loaded.experiment.data.source.type_name();
         extra.data_note.map(|_| format!("The model was trained on the bundled digits, not on {source}."))
     }
 
     /// A word on samples that are not those of its training though they are of the same source.
     pub fn other_data(&self, samples: &Samples) -> Option<String> {
-        let (path, checkpoint) = self.checkpoint.as_ref()?;
+        let (path, meta) = self.checkpoint.as_ref()?;
         // Who names another source knows that it is another.
-        let own = config::load_effective(&carried_by(path), &checkpoint.meta.config, &[]).ok()?.experiment;
+        let own = config::load_effective(&carried_by(path), &meta.config, &[]).ok()?.experiment;
         if own.data.source.type_name() != self.loaded.experiment.data.source.type_name() {
             return None;
         }
-        let extra: Extra = serde_json::from_value(checkpoint.meta.extra.clone()).ok()?;
+        let extra: Extra = serde_json::from_value(meta.extra.clone()).ok()?;
         let what = provenance::difference(&extra, samples)?;
         Some(format!("The data is not that of the training: {what} differ."))
     }
@@ -144,10 +160,8 @@ impl Model {
     /// It does not tell, and the data's file cannot be read.
     pub fn sample(&self) -> Result<DataSpec, Failure> {
         let kept = match (&self.checkpoint, &self.loaded.experiment.data.source) {
-            (Some((_, checkpoint)), Source::Tensors(_)) => {
-                serde_json::from_value::<Extra>(checkpoint.meta.extra.clone())
-                    .ok()
-                    .and_then(|extra| extra.sample?.spec())
+            (Some((_, meta)), Source::Tensors(_)) => {
+                serde_json::from_value::<Extra>(meta.extra.clone()).ok().and_then(|extra| extra.sample?.spec())
             }
             _ => None,
         };
@@ -161,32 +175,33 @@ impl Model {
     pub fn session(&self, programs: Programs, backend: &dyn Backend) -> Result<Session, Failure> {
         let experiment = &self.loaded.experiment;
         let task = crate::build::task(experiment);
+        if let Some((path, meta)) = &self.checkpoint {
+            let mut session = Session::unset(programs, backend, task)?;
+            state::load_checkpoint(&mut session, meta, path, state::in_state_dict)?;
+            return Ok(session);
+        }
+        let weights = read_weights(&self.loaded, &programs)?;
         let mut session = Session::new(programs, backend, task, experiment.seed)?;
-        match &self.checkpoint {
-            Some((path, checkpoint)) => {
-                let mut tensors = checkpoint.tensors.clone();
-                tensors.retain(|name, _| !checkpoint::is_optimizer_state(name));
-                state::load(&mut session, &tensors, path, true, state::in_state_dict)?;
-            }
-            None => load_weights(&mut session, experiment)?,
+        if let Some(weights) = weights {
+            weights.put(&mut session)?;
         }
         Ok(session)
     }
 }
 
-/// Loads `[model] weights`, if there are any, and tells what did not fit.
+/// Reads `[model] weights`, if there are any, for the model of `programs`, and tells what was done with them.
 ///
 /// # Errors
 /// The file cannot be read, or does not fit.
-pub fn load_weights(session: &mut Session, experiment: &Experiment) -> Result<(), Failure> {
-    let Some(path) = &experiment.model.weights else { return Ok(()) };
-    let (left_out, notes) =
-        state::load_weights(session, &shown(path), experiment.model.weights_strict).context("`[model] weights`")?;
-    for note in notes {
-        say(&format!("weights: {note}"));
+pub fn read_weights(loaded: &Loaded, programs: &Programs) -> Result<Option<Weights>, Failure> {
+    let weights = weights::read(&loaded.experiment, &programs.plan.variables).map_err(|error| refuse(loaded, error))?;
+    if let Some(weights) = &weights {
+        for note in &weights.notes {
+            say(&format!("weights: {note}"));
+        }
+        if let Some(left_out) = &weights.left_out {
+            say(&format!("warning: {left_out}"));
+        }
     }
-    if !left_out.is_empty() {
-        say(&format!("warning: not all weights of `{}` fit\n{left_out}", shown(path).display()));
-    }
-    Ok(())
+    Ok(weights)
 }

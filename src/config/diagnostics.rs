@@ -3,7 +3,9 @@
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde_json::{Value, json};
+use std::sync::OnceLock;
 
+use super::lints::Lint;
 use crate::terminal::{Visible, masked, visible};
 
 /// A text of [`Sources`].
@@ -41,6 +43,14 @@ pub struct Source {
     pub text: String,
     /// File or command line.
     pub kind: SourceKind,
+    /// Where its lines begin, once somebody has asked: a large file is not gone through for each of its places.
+    lines: OnceLock<Vec<usize>>,
+}
+
+impl Source {
+    fn lines(&self) -> &[usize] {
+        self.lines.get_or_init(|| std::iter::once(0).chain(self.text.match_indices('\n').map(|(i, _)| i + 1)).collect())
+    }
 }
 
 /// All texts that a configuration was put together from.
@@ -52,7 +62,7 @@ pub struct Sources {
 impl Sources {
     /// Adds a text.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>, kind: SourceKind) -> SourceId {
-        self.list.push(Source { name: name.into(), text: text.into(), kind });
+        self.list.push(Source { name: name.into(), text: text.into(), kind, lines: OnceLock::new() });
         SourceId(self.list.len() - 1)
     }
 
@@ -74,17 +84,24 @@ impl Sources {
 
     /// Line and column of a span's start, both counted from 1; columns count characters.
     pub fn position(&self, span: Span) -> (usize, usize) {
-        let text = &self.get(span.source).text;
-        let before = &text[..floor(text, span.start)];
-        let line_start = before.rfind('\n').map_or(0, |i| i + 1);
-        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+        let source = self.get(span.source);
+        let at = floor(&source.text, span.start);
+        let line = self.line(span);
+        (line, source.text[source.lines()[line - 1]..at].chars().count() + 1)
+    }
+
+    /// The line of a span's start, counted from 1.
+    fn line(&self, span: Span) -> usize {
+        let source = self.get(span.source);
+        let at = floor(&source.text, span.start);
+        source.lines().partition_point(|start| *start <= at)
     }
 
     /// `file:line` of a span, or the option of the command line that it is a part of.
     pub fn place(&self, span: Span) -> String {
         let source = self.get(span.source);
         match source.kind {
-            SourceKind::File | SourceKind::Effective => format!("{}:{}", source.name, self.position(span).0),
+            SourceKind::File | SourceKind::Effective => format!("{}:{}", source.name, self.line(span)),
             SourceKind::Set => source.name.clone(),
         }
     }
@@ -125,19 +142,30 @@ pub struct Diagnostic {
     pub message: String,
     /// The places concerned, the culprit first.
     pub labels: Vec<Label>,
+    /// More that helps to understand, one remark each.
+    pub notes: Vec<String>,
     /// What to do.
     pub help: Option<String>,
+    /// The name by which a warning can be silenced.
+    pub lint: Option<Lint>,
 }
 
 impl Diagnostic {
     /// An error that has no place yet.
     pub fn error(message: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, message: message.into(), labels: Vec::new(), help: None }
+        Self {
+            severity: Severity::Error,
+            message: message.into(),
+            labels: Vec::new(),
+            notes: Vec::new(),
+            help: None,
+            lint: None,
+        }
     }
 
     /// A warning that has no place yet.
-    pub fn warning(message: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(message) }
+    pub fn warning(lint: Lint, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, lint: Some(lint), ..Self::error(message) }
     }
 
     /// Points carets at the culprit.
@@ -149,6 +177,12 @@ impl Diagnostic {
     /// Underlines another place that has to do with it.
     pub fn context(mut self, span: Span, text: impl Into<String>) -> Self {
         self.labels.push(Label { span, text: text.into(), primary: false });
+        self
+    }
+
+    /// Adds a remark below the places.
+    pub fn note(mut self, text: impl Into<String>) -> Self {
+        self.notes.push(text.into());
         self
     }
 
@@ -169,6 +203,7 @@ impl Diagnostic {
         Diagnostic {
             message: visible(&self.message),
             labels: self.labels.iter().map(label).collect(),
+            notes: self.notes.iter().map(|note| visible(note)).collect(),
             help: self.help.as_deref().map(visible),
             ..*self
         }
@@ -201,8 +236,14 @@ impl Diagnostic {
             }
             group = group.element(snippet);
         }
+        for note in &self.notes {
+            group = group.element(Level::NOTE.message(note.as_str()));
+        }
         if let Some(help) = &self.help {
             group = group.element(Level::HELP.message(help.as_str()));
+        }
+        if let Some(lint) = self.lint {
+            group = group.element(Level::NOTE.message(format!("silence with `[lint] allow = [\"{}\"]`", lint.name())));
         }
         group
     }
@@ -232,8 +273,9 @@ pub fn render(sources: &Sources, diagnostics: &[Diagnostic], color: bool) -> Str
     sorted.iter().map(|d| renderer.render(&[d.group(sources, &shown)]) + "\n").collect::<Vec<_>>().join("\n")
 }
 
-/// The same for programs: a list of `severity`, `message`, `file`, `line`, `column`, `reason`, `help` and `related`
-/// (other places: `file`, `line`, `column`, `message`). Passwords in addresses are masked.
+/// The same for programs: a list of `severity`, `message`, `file`, `line`, `column`, `reason`, `notes`, `help`, `lint`
+/// (the name of a warning) and `related` (other places: `file`, `line`, `column`, `message`). Passwords in addresses are
+/// masked.
 pub fn to_json(sources: &Sources, diagnostics: &[Diagnostic]) -> Value {
     let mut sorted = diagnostics.to_vec();
     sort(&mut sorted);
@@ -263,7 +305,9 @@ pub fn to_json(sources: &Sources, diagnostics: &[Diagnostic]) -> Value {
             "line": line,
             "column": column,
             "reason": d.labels.get(culprit).map(|label| masked(&label.text)),
+            "notes": d.notes.iter().map(|note| masked(note)).collect::<Vec<_>>(),
             "help": d.help.as_deref().map(masked),
+            "lint": d.lint.map(Lint::name),
             "related": related.collect::<Vec<_>>(),
         })
     };

@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::diagnostics::Span;
 use super::layers::Layer;
+use super::lints::Lints;
 use super::sections::{Checkpoint, Data, Log, Loss, Optimizer, Schedule, Train};
 use super::values::{Device, Precision};
 
@@ -40,6 +41,8 @@ pub struct Experiment {
     pub checkpoint: Checkpoint,
     /// `[log]`.
     pub log: Log,
+    /// `[lint]`.
+    pub lint: Lints,
     /// Where values were written.
     #[serde(skip)]
     pub origins: Origins,

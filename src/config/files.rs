@@ -4,11 +4,15 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::Loaded;
-use super::diagnostics::{Diagnostic, SourceId, SourceKind, Sources, Span};
+use super::de::field_names;
+use super::diagnostics::{Diagnostic, Severity, SourceId, SourceKind, Sources, Span};
+use super::keys;
+use super::kinds::{self, LeftBehind, Reason};
 use super::overrides::Override;
 use super::part::{Part, shorten, unknown_key};
 use super::paths::absolute;
-use super::sink::Sink;
+use super::resolve::{ModelKeys, SECTIONS};
+use super::sink::{Sink, list};
 use super::tree::{self, Entry, Node, Table, Value};
 use crate::files;
 
@@ -31,6 +35,8 @@ pub struct Files {
     pub sources: Sources,
     /// Problems so far.
     pub sink: Sink,
+    /// What of a base is not in the configuration.
+    pub left: Vec<LeftBehind>,
 }
 
 impl Files {
@@ -73,21 +79,29 @@ impl Files {
         (!self.sink.has_errors()).then_some((source, table))
     }
 
-    /// Applies the `--set` options and puts the model of `[model] use` in its place.
+    /// Applies the `--set` and `--unset` options and puts the model of `[model] use` in its place.
     pub fn complete(&mut self, root: &mut Table, sets: &[String]) -> Option<()> {
         let overrides: Vec<Override> =
             sets.iter().filter_map(|set| Override::parse(set, &mut self.sources, &self.sink)).collect();
         // What is inside of a model that `use` brings in is there only afterwards.
         let (inside, before): (Vec<_>, Vec<_>) = overrides.into_iter().partition(Override::is_inside_model);
-        for one in before {
-            one.apply(root, &self.sink);
-        }
-        if self.sink.has_errors() {
-            return None;
-        }
+        self.apply(root, before)?;
         self.take_in_model(root)?;
-        for one in inside {
-            one.apply(root, &self.sink);
+        self.apply(root, inside)
+    }
+
+    /// Applies options of the command line, which together lie over the files: first those that take something away.
+    fn apply(&mut self, root: &mut Table, overrides: Vec<Override>) -> Option<()> {
+        if !overrides.is_empty() {
+            let (unsets, sets): (Vec<_>, Vec<_>) = overrides.into_iter().partition(Override::takes_away);
+            for one in unsets {
+                self.left.extend(one.apply(root, &self.sink));
+            }
+            let before = root.clone();
+            for one in sets {
+                one.apply(root, &self.sink);
+            }
+            kinds::settle(&before, root, &self.sources, &mut self.left);
         }
         (!self.sink.has_errors()).then_some(())
     }
@@ -162,7 +176,7 @@ impl Files {
         let base = self.open(&path, Some(span))?;
         let chain: Vec<PathBuf> = chain.iter().cloned().chain([path]).collect();
         let mut below = self.document(base, &chain)?;
-        below.merge(table);
+        kinds::lay_over(&mut below, table, &self.sources, &mut self.left, &self.sink);
         Some(below)
     }
 
@@ -223,9 +237,11 @@ impl Files {
             return None;
         }
         let start = Span { source, start: 0, end: 0 };
-        self.check_model_file(&file, start);
+        if !self.check_model_file(&file, start, &used) {
+            return None;
+        }
         if let Some(with) = with {
-            self.set_parameters(&mut file, &with);
+            self.set_parameters(&mut file, &with, used.node.span);
         }
         let layers = file.get_mut("model").and_then(Node::as_table_mut).and_then(|model| model.remove("layers"));
         if layers.is_none() {
@@ -247,16 +263,48 @@ impl Files {
         (!self.sink.has_errors()).then_some(())
     }
 
-    /// A file that is used as a model holds a model and nothing else.
-    fn check_model_file(&self, file: &Table, start: Span) {
+    /// A file that is used as a model holds a model and nothing else. `false`, after saying so, if it is more than that.
+    fn check_model_file(&self, file: &Table, start: Span, used: &Entry) -> bool {
+        let model = file.get("model").and_then(Node::as_table);
+        let above = file.entries.iter().filter(|entry| {
+            keys::top().contains(&entry.key.as_str())
+                || entry.key == "extends"
+                || (entry.key != "model" && SECTIONS.contains(&entry.key.as_str()))
+        });
+        let inside = model.into_iter().flat_map(|model| &model.entries);
+        let inside = inside.filter(|entry| entry.key == "use" || field_names::<ModelKeys>().contains(&&*entry.key));
+        let foreign: Vec<&Entry> = above.chain(inside).collect();
+        if let Some(first) = foreign.first() {
+            let mut names: Vec<String> = foreign
+                .iter()
+                .map(
+                    |entry| {
+                        if entry.node.as_table().is_some() { format!("[{}]", entry.key) } else { entry.key.clone() }
+                    },
+                )
+                .collect();
+            names.dedup();
+            self.sink.push(
+                Diagnostic::error(format!("`{}` is more than a model", self.sources.get(start.source).name))
+                    .at(used.node.span, "used as a model here")
+                    .context(first.key_span, format!("it has {}", list(names.iter().map(String::as_str), "and")))
+                    .help(
+                        "a file for `use` holds `[model]` with `layers`, `[params]` and `[blocks]`, and nothing else; to take \
+                         over a whole configuration, write `extends` before the first section",
+                    ),
+            );
+            return false;
+        }
         let part = |table, what| Part { table, span: start, what, bad: &[], sink: &self.sink };
         part(file, "a file that is used as a model").known_keys(&[&["params", "blocks", "model"]]);
-        if let Some(model) = file.get("model").and_then(Node::as_table) {
+        if let Some(model) = model {
             part(model, "`[model]` of a file that is used as a model").known_keys(&[&["layers"]]);
         }
+        true
     }
 
-    fn set_parameters(&self, file: &mut Table, with: &Node) {
+    /// Puts the parameters in `with` into a model's file that was named at `used`.
+    fn set_parameters(&mut self, file: &mut Table, with: &Node, used: Span) {
         let Value::Table(values) = &with.value else {
             self.sink.push(
                 Diagnostic::error("wrong value for `with` in `[model]`")
@@ -269,6 +317,12 @@ impl Files {
         for value in &values.entries {
             match params.get_mut(&value.key) {
                 Some(param) => *param = value.node.clone(),
+                // Written for another model, which this one lies over.
+                None if kinds::is_below(&self.sources, value.node.span.source, used.source) => {
+                    let reason = Reason::Kind(self.sources.text(used).trim_matches(['"', '\'']).to_owned());
+                    let key = format!("model.with.{}", value.key);
+                    self.left.push(LeftBehind { key, span: value.key_span, reason, over: used });
+                }
                 None => {
                     let known: Vec<&str> = params.entries.iter().map(|entry: &Entry| entry.key.as_str()).collect();
                     let place = " in `with`: the model has no such parameter";
@@ -288,7 +342,9 @@ pub fn relative_paths(loaded: &Loaded) -> Vec<Diagnostic> {
         effective && !Path::new(text).is_absolute()
     };
     let warning = |span: Span| {
-        Diagnostic::warning("a path in the configuration of a checkpoint is not absolute")
+        let message = "a path in the configuration of a checkpoint is not absolute";
+        // No lint: whoever reads the checkpoint has not written it.
+        Diagnostic { severity: Severity::Warning, ..Diagnostic::error(message) }
             .at(span, "taken from the current folder, which need not be the one in which the run was started")
     };
     PATHS.iter().filter_map(place).filter(written).map(warning).collect()

@@ -9,7 +9,10 @@ pub mod diagnostics;
 pub mod experiment;
 mod expr;
 mod files;
+mod keys;
+mod kinds;
 pub mod layers;
+pub mod lints;
 mod model;
 mod overrides;
 pub mod part;
@@ -20,9 +23,11 @@ mod rules;
 pub mod schema;
 pub mod sections;
 mod sink;
+mod syntax;
 pub mod tagged;
 mod tree;
 pub mod values;
+mod words;
 
 use std::path::Path;
 
@@ -33,6 +38,9 @@ use tree::Table;
 pub use diagnostics::{Diagnostic, Severity, SourceId, Sources, Span};
 pub use experiment::{Experiment, LayerKind, LayerNode};
 pub use files::{MAX_EFFECTIVE, PATHS};
+pub use kinds::LeftBehind;
+pub use lints::Lint;
+pub use overrides::UNSET_OPTION;
 pub use print::{print_with_origins, to_toml};
 
 /// A configuration that is whole and consistent in itself.
@@ -44,6 +52,8 @@ pub struct Loaded {
     pub sources: Sources,
     /// What is probably not meant.
     pub warnings: Vec<Diagnostic>,
+    /// What a base says that does not count.
+    pub left_behind: Vec<LeftBehind>,
 }
 
 /// What is wrong with a configuration.
@@ -63,7 +73,19 @@ impl std::fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Reads a configuration file, what it extends and uses, and the `--set KEY=VALUE` options (without the `--set`).
+/// The dotted keys that an option of the command line, without its dashes, may have been meant for.
+pub fn keys_for_option(option: &str) -> Vec<String> {
+    let written: Vec<String> = option.split('.').map(|word| word.replace('-', "_")).collect();
+    let written: Vec<&str> = written.iter().map(String::as_str).collect();
+    let all = keys::dotted(&Table::default());
+    match all.iter().find(|key| **key == written.join(".")) {
+        Some(key) => vec![key.clone()],
+        None => keys::ending_with(&written, &Table::default()),
+    }
+}
+
+/// Reads a configuration file, what it extends and uses, and the options `KEY=VALUE` (without their `--set`) and
+/// `--unset KEY`.
 ///
 /// # Errors
 /// Everything that is wrong in itself. Only a file that is not there has an error without a place.
@@ -112,11 +134,14 @@ fn finish(name: &str, mut files: Files, read: Option<(SourceId, Table)>, sets: &
         let experiment = resolve::resolve(name, &root, start, &files.sources, &files.sink)?;
         Some(experiment)
     });
-    let Files { sources, sink } = files;
+    let Files { sources, sink, left } = files;
     let mut diagnostics = sink.into_vec();
     diagnostics::sort(&mut diagnostics);
     match loaded {
-        Some(experiment) => Ok(Loaded { experiment, sources, warnings: diagnostics }),
+        Some(experiment) => {
+            let warnings = experiment.lint.told(diagnostics);
+            Ok(Loaded { experiment, sources, warnings, left_behind: left })
+        }
         None => Err(Failure { sources, diagnostics }),
     }
 }

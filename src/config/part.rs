@@ -4,10 +4,11 @@ use serde::de::DeserializeOwned;
 
 use super::de::{Reason, from_table};
 use super::diagnostics::{Diagnostic, Span};
-use super::sink::{Sink, did_you_mean, list, nearest};
+use super::sink::{Sink, did_you_mean, list, nearest, plain};
 use super::tagged::Tagged;
 use super::tree::{Node, Table};
 use super::values::Pair;
+use super::words;
 
 /// The largest size of anything that a layer makes: sums and products of sizes stay far from overflow.
 pub const MAX_SIZE: usize = 1 << 24;
@@ -76,7 +77,9 @@ impl Part<'_> {
                 let who = key.map_or(self.what.to_owned(), |key| format!("`{key}` in {}", self.what));
                 Diagnostic::error(format!("{who} needs `{missing}`")).at(span, format!("`{missing}` is missing"))
             }
-            Reason::Variant(word, known) => with_choices(Diagnostic::error(of("wrong value")), span, word, known),
+            Reason::Variant(word, known) => {
+                with_choices(Diagnostic::error(of("wrong value")), self.what, span, word, known)
+            }
             Reason::Unknown(word, known) => unknown_key(word, &of(""), span, known),
             Reason::Message(message) => Diagnostic::error(of("wrong value")).at(span, message.as_str()),
         };
@@ -185,7 +188,7 @@ pub fn known_word<'w>(node: &Node, key: &str, what: &str, known: &[&'w str], sin
     let found = known.iter().copied().find(|known| *known == word);
     if found.is_none() {
         let error = Diagnostic::error(format!("unknown {key} `{}` in {what}", shorten(word)));
-        sink.push(with_choices(error, node.span, word, known));
+        sink.push(with_choices(error, what, node.span, word, known));
     }
     found
 }
@@ -193,6 +196,12 @@ pub fn known_word<'w>(node: &Node, key: &str, what: &str, known: &[&'w str], sin
 /// An error for a key that nobody reads; `place` is ` in …`.
 pub fn unknown_key(key: &str, place: &str, span: Span, known: &[&str]) -> Diagnostic {
     let error = Diagnostic::error(format!("unknown key `{}`{place}", shorten(key)));
+    let what = place.strip_prefix(" in ").unwrap_or_default();
+    let same = known.iter().copied().find(|known| plain(known) == plain(key));
+    let remark = words::remark(what, key).or_else(|| same.is_none().then(|| words::elsewhere(what, key))?);
+    if let Some(remark) = remark {
+        return error.at(span, remark);
+    }
     match nearest(key, known.iter().copied()) {
         Some(near) => error.at(span, did_you_mean(near)),
         None if known.is_empty() => error.at(span, "takes no keys"),
@@ -208,8 +217,11 @@ pub fn with_suggestion(error: Diagnostic, span: Span, otherwise: &str, word: &st
     }
 }
 
-/// The same, or else all words that it may be.
-fn with_choices(error: Diagnostic, span: Span, word: &str, known: &[&str]) -> Diagnostic {
+/// The same, or else all words that it may be; `what` is the table around it.
+fn with_choices(error: Diagnostic, what: &str, span: Span, word: &str, known: &[&str]) -> Diagnostic {
+    if let Some(remark) = words::remark(what, word) {
+        return error.at(span, remark);
+    }
     match nearest(word, known.iter().copied()) {
         Some(near) => error.at(span, did_you_mean(near)),
         None => error.at(span, "no such word").help(format!("it may be {}", list(known.iter().copied(), "or"))),

@@ -9,6 +9,7 @@ use super::Loaded;
 use super::de::field_names;
 use super::experiment::{Combine, Experiment, LayerKind, LayerNode};
 use super::layers::Layer;
+use super::lints::Lints;
 use super::sections::{Checkpoint, Curve, Loading, Log, Loss, OptimizerRule, Source, Train, Warmup};
 use super::tagged::Tagged;
 use crate::terminal::is_hidden;
@@ -24,6 +25,18 @@ pub fn print_with_origins(loaded: &Loaded) -> String {
     Printer { loaded, origins: true, out: String::new() }.print()
 }
 
+/// `[data]` with `batch_size = "auto"`, as it was written; `eval_batch_size` goes with it unless it was written too.
+fn unresolved(experiment: &Experiment) -> Value {
+    let mut data = json(&experiment.data);
+    if let Value::Object(data) = &mut data {
+        data.insert("batch_size".into(), "auto".into());
+        if experiment.span_of("data.eval_batch_size").is_none() {
+            data.remove("eval_batch_size");
+        }
+    }
+    data
+}
+
 struct Printer<'a> {
     loaded: &'a Loaded,
     origins: bool,
@@ -33,7 +46,8 @@ struct Printer<'a> {
 impl Printer<'_> {
     fn print(mut self) -> String {
         let loaded = self.loaded;
-        let Experiment { data, model, loss, optimizer, schedule, train, checkpoint, log, .. } = &loaded.experiment;
+        let Experiment { data, model, loss, optimizer, schedule, train, checkpoint, log, lint, .. } =
+            &loaded.experiment;
         let experiment = &loaded.experiment;
         self.line("", "seed", &json(&experiment.seed));
         self.line("", "device", &json(&experiment.device));
@@ -44,7 +58,11 @@ impl Printer<'_> {
         keys.extend(Source::fields(data.source.type_name()));
         keys.extend(field_names::<Loading>());
         keys.extend(["train_transforms", "transforms"]);
-        self.section("data", data, &keys);
+        match data.auto_batch_size {
+            // Nobody has asked a device yet.
+            true => self.section("data", &unresolved(experiment), &keys),
+            false => self.section("data", data, &keys),
+        }
 
         self.section("loss", loss, &with_type(Loss::fields(loss.type_name())));
         let mut keys = with_type(OptimizerRule::fields(optimizer.rule.type_name()));
@@ -56,11 +74,18 @@ impl Printer<'_> {
         self.section("train", train, field_names::<Train>());
         self.section("checkpoint", checkpoint, field_names::<Checkpoint>());
         self.section("log", log, field_names::<Log>());
+        self.section("lint", lint, field_names::<Lints>());
 
         self.section("model", model, &["weights", "weights_strict", "freeze"]);
         self.out.push_str("layers = [\n");
         self.layers(&model.layers, 1);
         self.out.push_str("]\n");
+        if self.origins && !loaded.left_behind.is_empty() {
+            self.out.push_str("\n# Left behind:\n");
+            for left in &loaded.left_behind {
+                let _ = writeln!(self.out, "# {}", one_line(&left.describe(&loaded.sources)));
+            }
+        }
         self.out
     }
 
@@ -122,7 +147,12 @@ impl Printer<'_> {
     /// One layer; `default` is the name that it has without being named.
     fn node(&mut self, node: &LayerNode, default: &str, depth: usize) {
         let mut head: Vec<String> = Vec::new();
-        if node.name != default && !node.name.is_empty() {
+        // Without a name these have none, not the default: a name that is the index must be written.
+        let default = match node.kind {
+            LayerKind::Residual { .. } | LayerKind::Branches { .. } => "",
+            LayerKind::Layer(_) | LayerKind::Group(_) | LayerKind::Gate(_) => default,
+        };
+        if node.name != default {
             head.push(format!("name = {}", quote(&node.name)));
         }
         let kind = match &node.kind {

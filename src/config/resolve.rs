@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::diagnostics::{Diagnostic, Sources, Span};
 use super::experiment::{Experiment, Model, Origins, Pattern};
 use super::files::Files;
+use super::lints::{Lint, Lints};
 use super::model::unroll;
 use super::part::{Check, Part, known_word, unknown_key};
 use super::paths::absolute;
@@ -44,6 +45,7 @@ impl Check for TopKeys {}
 /// An entry of `groups` in `[optimizer]`.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("anyOf" = [{ "required": ["lr"] }, { "required": ["weight_decay"] }]))]
 pub(super) struct GroupKeys {
     /// Names of parameters, `*` standing for any characters.
     #[serde(rename = "match")]
@@ -82,6 +84,7 @@ impl Check for GroupKeys {
 pub(super) struct ModelKeys {
     /// Parameters to start from: a `.safetensors` file, or a `.pth` or `.pt` state dict of PyTorch.
     #[serde(default)]
+    #[schemars(length(min = 1))]
     pub weights: Option<String>,
     /// Every name in `weights` must fit, and none may be missing; without, what does not fit is listed and left out.
     #[serde(default = "yes")]
@@ -94,7 +97,8 @@ pub(super) struct ModelKeys {
 impl Check for ModelKeys {}
 
 /// The sections of a file.
-pub(super) const SECTIONS: [&str; 8] = ["data", "model", "loss", "optimizer", "schedule", "train", "checkpoint", "log"];
+pub(super) const SECTIONS: [&str; 9] =
+    ["data", "model", "loss", "optimizer", "schedule", "train", "checkpoint", "log", "lint"];
 
 /// Reads everything; `None` if anything is wrong, which `sink` then tells.
 pub(super) fn resolve(name: &str, root: &Table, start: Span, sources: &Sources, sink: &Sink) -> Option<Experiment> {
@@ -114,6 +118,7 @@ pub(super) fn resolve(name: &str, root: &Table, start: Span, sources: &Sources, 
     let train = reader.required("train", "epochs = 10").and_then(|part| reader.plain::<Train>(part));
     let checkpoint = reader.optional("checkpoint").and_then(|part| reader.plain::<Checkpoint>(part));
     let log = reader.optional("log").and_then(|part| reader.plain::<Log>(part));
+    let lint = reader.optional("lint").and_then(|part| reader.plain::<Lints>(part));
 
     let mut places = BTreeMap::new();
     for entry in &root.entries {
@@ -134,6 +139,7 @@ pub(super) fn resolve(name: &str, root: &Table, start: Span, sources: &Sources, 
         train: train?,
         checkpoint: checkpoint?,
         log: log?,
+        lint: lint?,
         origins: Origins(places),
     };
     fill_in(&mut experiment);
@@ -181,10 +187,13 @@ impl<'a> Reader<'a> {
             Some(node) => match node.as_table() {
                 Some(table) => (table, node.span),
                 None => {
-                    self.sink.push(
-                        Diagnostic::error(format!("`{name}` must be a section"))
-                            .at(node.span, format!("expected a table, found {}", node.describe())),
-                    );
+                    let error = Diagnostic::error(format!("`{name}` must be a section"))
+                        .at(node.span, format!("expected a table, found {}", node.describe()));
+                    let tag = super::keys::sections().iter().find(|section| section.name == name).and_then(|s| s.tag);
+                    self.sink.push(match (tag, node.as_str()) {
+                        (Some(tag), Some(_)) => error.help(format!("its kind is its key `{tag}`: `{name}.{tag}`")),
+                        _ => error,
+                    });
                     return None;
                 }
             },
@@ -330,11 +339,13 @@ impl<'a> Reader<'a> {
         let weights = part.table.get("weights").map(|node| self.path(node));
         if let (None, Some(strict)) = (&weights, part.table.entry("weights_strict")) {
             self.sink.push(
-                Diagnostic::warning("`weights_strict` in `[model]` has no effect")
+                Diagnostic::warning(Lint::NoEffect, "`weights_strict` in `[model]` has no effect")
                     .at(strict.key_span, "there is no `weights`"),
             );
         }
-        Some(Model { layers, weights, weights_strict: keys.weights_strict, freeze })
+        // Without weights it says nothing, and is not written either.
+        let weights_strict = keys.weights_strict || weights.is_none();
+        Some(Model { layers, weights, weights_strict, freeze })
     }
 
     fn optimizer(&self) -> Option<Optimizer> {
@@ -375,7 +386,7 @@ impl<'a> Reader<'a> {
 }
 
 fn section_name(name: &str) -> &'static str {
-    const NAMES: [&str; 8] = [
+    const NAMES: [&str; 9] = [
         "`[data]`",
         "`[model]`",
         "`[loss]`",
@@ -384,6 +395,7 @@ fn section_name(name: &str) -> &'static str {
         "`[train]`",
         "`[checkpoint]`",
         "`[log]`",
+        "`[lint]`",
     ];
     SECTIONS.iter().position(|section| *section == name).map_or("the configuration", |i| NAMES[i])
 }

@@ -2,9 +2,13 @@
 
 use super::diagnostics::Diagnostic;
 use super::experiment::Experiment;
-use super::sections::{Curve, Loss, Metric, Source, Transform};
+use super::lints::Lint;
+use super::sections::{Adam, AdamW, Curve, Loss, Metric, OptimizerRule, Source, Transform};
 use super::sink::Sink;
 use super::tagged::Tagged;
+
+/// Transforms that change a sample at random.
+pub(super) const RANDOM_TRANSFORMS: [&str; 2] = ["random_crop", "random_horizontal_flip"];
 
 /// Reports what does not fit together.
 pub(super) fn check(experiment: &Experiment, sink: &Sink) {
@@ -13,6 +17,7 @@ pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     rules.monitors();
     rules.transforms();
     rules.schedule();
+    rules.optimizer();
     rules.downloads();
 }
 
@@ -85,7 +90,7 @@ impl Rules<'_> {
     }
 
     fn transforms(&self) {
-        let random = |t: &Transform| matches!(t, Transform::RandomCrop(_) | Transform::RandomHorizontalFlip(_));
+        let random = |t: &Transform| RANDOM_TRANSFORMS.contains(&t.type_name());
         let data = &self.experiment.data;
         for (i, transform) in data.transforms.iter().enumerate().filter(|(_, t)| random(t)) {
             let name = transform.type_name();
@@ -114,17 +119,29 @@ impl Rules<'_> {
     fn schedule(&self) {
         let epochs = self.experiment.train.epochs;
         let schedule = &self.experiment.schedule;
-        let run = format!("the run has {epochs} epochs");
+        let run = format!("the run has {epochs} epoch{}", if epochs == 1 { "" } else { "s" });
+        let beyond = |message: &str| Diagnostic::warning(Lint::ScheduleBeyondRun, message);
+        let mut end = usize::MAX;
         match &schedule.curve {
             Curve::Constant(_) => {}
             Curve::Step(step) => {
                 if let Some(late) = step.milestones.iter().flatten().position(|&milestone| milestone >= epochs) {
-                    let warning = Diagnostic::warning("a milestone of the schedule is never reached");
+                    let warning = beyond("a milestone of the schedule is never reached");
                     let key = format!("schedule.milestones.{late}");
                     self.push(warning, &key, "not within the run", "train.epochs", &run);
                 }
+                if step.gamma > 1.0 {
+                    let message =
+                        format!("each step of the schedule raises the learning rate, by a factor of {}", step.gamma);
+                    let warning = Diagnostic::warning(Lint::RisingSchedule, message);
+                    self.one(
+                        warning.help("a `gamma` below 1 lowers it: 0.1, the default, to a tenth"),
+                        "schedule.gamma",
+                        "above 1",
+                    );
+                }
                 if step.step_epochs.is_some_and(|every| every >= epochs) {
-                    let warning = Diagnostic::warning("the schedule never takes a step");
+                    let warning = beyond("the schedule never takes a step");
                     self.push(warning, "schedule.step_epochs", "not within the run", "train.epochs", &run);
                 }
             }
@@ -134,13 +151,87 @@ impl Rules<'_> {
                     let error = Diagnostic::error("`min_lr` in `[schedule]` is above the learning rate");
                     self.push(error, "schedule.min_lr", "where it ends", "optimizer.lr", "where it starts");
                 }
-                let end = cosine.epochs.unwrap_or(epochs);
+                for (i, group) in self.experiment.optimizer.groups.iter().enumerate() {
+                    if group.lr.is_some_and(|own| own < cosine.min_lr && cosine.min_lr <= lr) {
+                        let message =
+                            "`min_lr` in `[schedule]` is above the learning rate of a group, which rises to it";
+                        let warning = Diagnostic::warning(Lint::RisingSchedule, message);
+                        let key = format!("optimizer.groups.{i}.lr");
+                        self.push(warning, &key, "where this group starts", "schedule.min_lr", "where all of them end");
+                    }
+                }
+                end = cosine.epochs.unwrap_or(epochs);
+                if end > epochs {
+                    let warning = beyond("the cosine ends after the run: the learning rate never falls to `min_lr`");
+                    self.push(warning, "schedule.epochs", "not within the run", "train.epochs", &run);
+                }
                 if schedule.warmup.warmup_epochs.is_some_and(|warmup| warmup >= end) {
                     let error = Diagnostic::error("the warm-up leaves no time for the schedule");
                     let key = if cosine.epochs.is_some() { "schedule.epochs" } else { "train.epochs" };
                     self.push(error, "schedule.warmup_epochs", "too long", key, "the schedule ends with these epochs");
                 }
             }
+        }
+        if schedule.warmup.warmup_epochs.is_some_and(|warmup| (epochs..end).contains(&warmup)) {
+            let warning = beyond("the warm-up takes the whole run: the full learning rate is never reached");
+            self.push(warning, "schedule.warmup_epochs", "not within the run", "train.epochs", &run);
+        }
+    }
+
+    /// Values with which a run is sure to fail, or not to learn.
+    fn optimizer(&self) {
+        let optimizer = &self.experiment.optimizer;
+        let warning = |message: String| Diagnostic::warning(Lint::DivergingOptimizer, message);
+        let momentum = match &optimizer.rule {
+            OptimizerRule::Sgd(sgd) => sgd.momentum,
+            OptimizerRule::RmsProp(rmsprop) => rmsprop.momentum,
+            OptimizerRule::Adam(_) | OptimizerRule::AdamW(_) => 0.0,
+        };
+        if momentum >= 1.0 {
+            let warning = warning(format!("a `momentum` of {momentum} lets updates grow without bound"));
+            self.one(warning.help("take 0.9, or another value below 1"), "optimizer.momentum", "not below 1");
+        }
+        if let OptimizerRule::Sgd(sgd) = &optimizer.rule
+            && sgd.momentum > 0.0
+            && sgd.dampening >= 1.0
+        {
+            let warning = warning("with a `dampening` of 1 only the first gradient counts".into());
+            self.one(
+                warning.help("leave it out, or take a value below 1"),
+                "optimizer.dampening",
+                "takes all of a gradient away",
+            );
+        }
+        if let OptimizerRule::Adam(Adam { betas, .. }) | OptimizerRule::AdamW(AdamW { betas, .. }) = &optimizer.rule
+            && betas[0] > betas[1]
+        {
+            let warning = warning(format!("`betas` of {} and {} are in the wrong order", betas[0], betas[1]));
+            let help = "the first is for the gradient, the second, slower one for its square: [0.9, 0.999]";
+            self.one(warning.help(help), "optimizer.betas", "the first is above the second");
+        }
+        // Decay that is added to a scaled gradient is scaled as well: only here is it a share of the parameter.
+        if !matches!(optimizer.rule, OptimizerRule::Sgd(_) | OptimizerRule::AdamW(_)) {
+            return;
+        }
+        let groups = optimizer.groups.iter().enumerate();
+        let own = groups.filter(|(_, group)| group.lr.is_some() || group.weight_decay.is_some()).map(|(i, group)| {
+            let lr = group.lr.unwrap_or(optimizer.rule.lr());
+            (
+                format!("optimizer.groups.{i}.weight_decay"),
+                lr,
+                group.weight_decay.unwrap_or(optimizer.rule.weight_decay()),
+            )
+        });
+        let section = ("optimizer.weight_decay".to_owned(), optimizer.rule.lr(), optimizer.rule.weight_decay());
+        for (key, lr, decay) in [section].into_iter().chain(own).filter(|(_, lr, decay)| lr * decay >= 1.0) {
+            let warning = warning(format!(
+                "`weight_decay` leaves nothing of a parameter: a step takes {lr} · {decay} of it away"
+            ));
+            self.one(
+                warning.help("the learning rate times `weight_decay` must be well below 1"),
+                &key,
+                "too large for this learning rate",
+            );
         }
     }
 
@@ -151,7 +242,7 @@ impl Rules<'_> {
             return;
         };
         if !files.download && files.mirrors.is_some() {
-            let warning = Diagnostic::warning("`mirrors` in `[data]` has no effect");
+            let warning = Diagnostic::warning(Lint::NoEffect, "`mirrors` in `[data]` has no effect");
             self.push(warning, "data.mirrors", "nothing is fetched", "data.download", "because of this");
         }
     }

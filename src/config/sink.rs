@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use super::diagnostics::{Diagnostic, Label, Severity};
 use super::tree::Table;
+use super::words;
 
 /// More than this helps nobody.
 const LIMIT: usize = 200;
@@ -58,7 +59,13 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     if word.len() > 64 {
         return None;
     }
-    let plain = |s: &str| s.to_lowercase().replace(['_', '-'], "");
+    let known: Vec<&str> = known.into_iter().collect();
+    if let Some(known) = words::translation(word, &known) {
+        return Some(known);
+    }
+    if words::has_no_counterpart(word) {
+        return None;
+    }
     let score = |candidate: &str| {
         let close = strsim::jaro_winkler(&plain(word), &plain(candidate));
         let edits = strsim::damerau_levenshtein(&plain(word), &plain(candidate));
@@ -69,6 +76,11 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .filter_map(|candidate| Some((score(candidate)?, candidate)))
         .min_by(|a, b| a.0.0.cmp(&b.0.0).then(a.0.1.total_cmp(&b.0.1)))
         .map(|(_, candidate)| candidate)
+}
+
+/// Small letters without `_` and `-`: what remains where styles of writing differ.
+pub fn plain(word: &str) -> String {
+    word.to_lowercase().replace(['_', '-'], "")
 }
 
 /// `` `a`, `b` and `c` ``, with another word for "and".

@@ -6,6 +6,7 @@ use toml::de::{DeTable, DeValue};
 use toml::{Spanned, de};
 
 use super::diagnostics::{Diagnostic, SourceId, Span};
+use super::syntax::{self, Refused};
 
 /// A value and its place.
 #[derive(Debug, Clone)]
@@ -172,29 +173,25 @@ pub fn parse(source: SourceId, text: &str) -> (Table, Vec<Diagnostic>) {
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut reader = Reader { source, offset: 0, problems: Vec::new() };
     let table = reader.table(table.into_inner());
-    let mut problems: Vec<_> = errors.iter().map(|error| syntax_error(source, 0, text.len(), error)).collect();
-    problems.append(&mut reader.problems);
+    let refused: Vec<Refused> = errors.iter().map(|error| refused(text, error)).collect();
+    let mut problems = syntax::explain(source, 0, text, &refused, &table);
+    // A value that was refused was read in part.
+    let whole = |span: Span| !refused.iter().any(|r| (span.start..=span.end).contains(&r.range.start));
+    problems.extend(reader.problems.into_iter().filter(|problem| problem.span().is_none_or(whole)));
     (table, problems)
 }
 
 /// Reads one value that starts at byte `offset` of the source.
 pub fn parse_value(source: SourceId, offset: usize, text: &str) -> Result<Node, Vec<Diagnostic>> {
-    let value =
-        DeValue::parse(text).map_err(|error| vec![syntax_error(source, offset, offset + text.len(), &error)])?;
+    let value = DeValue::parse(text)
+        .map_err(|error| syntax::explain(source, offset, text, &[refused(text, &error)], &Table::default()))?;
     let mut reader = Reader { source, offset, problems: Vec::new() };
     let node = reader.node(value);
     if reader.problems.is_empty() { Ok(node) } else { Err(reader.problems) }
 }
 
-fn syntax_error(source: SourceId, offset: usize, length: usize, error: &de::Error) -> Diagnostic {
-    let range = error.span().unwrap_or(length..length);
-    let span = Span { source, start: range.start + offset, end: range.end + offset };
-    let reason = match error.message() {
-        // The parser takes nothing for an unquoted string.
-        message if range.is_empty() && message.starts_with("string values must be quoted") => "a value is missing",
-        message => message,
-    };
-    Diagnostic::error("this is not TOML").at(span, reason)
+fn refused(text: &str, error: &de::Error) -> Refused {
+    Refused { range: error.span().unwrap_or(text.len()..text.len()), message: error.message().to_owned() }
 }
 
 struct Reader {

@@ -5,6 +5,9 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::json;
+
+use super::part::MAX_SIZE;
 
 /// The default of options that are on unless they are turned off.
 pub(super) fn yes() -> bool {
@@ -83,6 +86,11 @@ impl Serialize for Pair {
 }
 
 impl JsonSchema for Pair {
+    // So that each use can be told where expressions may stand.
+    fn inline_schema() -> bool {
+        true
+    }
+
     fn schema_name() -> Cow<'static, str> {
         "Pair".into()
     }
@@ -96,6 +104,12 @@ impl JsonSchema for Pair {
             ],
         })
     }
+}
+
+/// The schema of a [`Pair`] of sizes, which are at least 1.
+pub fn sides(_: &mut SchemaGenerator) -> Schema {
+    let side = json!({ "type": "integer", "minimum": 1, "maximum": MAX_SIZE });
+    json_schema!({ "anyOf": [side, { "type": "array", "items": side, "minItems": 2, "maxItems": 2 }] })
 }
 
 /// The zeros around an image.
@@ -137,6 +151,11 @@ impl Serialize for Padding {
 }
 
 impl JsonSchema for Padding {
+    // So that each use can be told where expressions may stand.
+    fn inline_schema() -> bool {
+        true
+    }
+
     fn schema_name() -> Cow<'static, str> {
         "Padding".into()
     }

@@ -30,17 +30,28 @@ const MAX_HEADER: u64 = 100 << 20;
 /// What the samples look like. Reads the header, and the labels if classes must be counted.
 ///
 /// # Errors
-/// The file cannot be read, or does not hold tensors that go together.
+/// The file cannot be read, or does not hold tensors that go together; a label is below 0.
 pub fn describe(options: &TensorsOptions) -> Result<DataSpec> {
     let mut file = TensorFile::open(options)?;
     let labels = [file.labels(&file.train.clone())?, file.val.clone().map_or(Ok(None), |p| file.labels(&p))?];
-    file.spec(options, &labels)
+    let spec = file.spec(options, &labels)?;
+    // Wrong labels are a matter of the description, and need not wait for the reading.
+    if let TargetSpec::Classes(classes) = spec.targets {
+        for (tensor, labels) in ["targets", "val_targets"].into_iter().zip(labels) {
+            checked_labels(
+                labels.into_iter().flatten().collect::<Vec<_>>().into_iter(),
+                classes,
+                &format!("{}, `{tensor}`", file.name),
+            )?;
+        }
+    }
+    Ok(spec)
 }
 
 /// Reads the file.
 ///
 /// # Errors
-/// As [`describe`]; a label is out of range.
+/// As [`describe`].
 pub fn open(options: &TensorsOptions) -> Result<Dataset> {
     let mut file = TensorFile::open(options)?;
     let (train, val) = (file.train.clone(), file.val.clone());

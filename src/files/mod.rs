@@ -4,6 +4,8 @@
 //! another program, and nothing takes more memory than its caller allows: what is opened is a regular file, whose size
 //! is known.
 
+pub mod kind;
+
 use std::fmt;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};

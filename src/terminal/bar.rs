@@ -167,8 +167,8 @@ mod tests {
         let parts = [(3, "34 %"), (0, "loss 0.1234"), (2, "acc 97.12 %"), (1, "at most 3h 05m left"), (4, "17000/s")]
             .map(|(rank, text)| (rank, text.to_string()));
         assert_eq!(fit(&parts, 100), "34 %  loss 0.1234  acc 97.12 %  at most 3h 05m left  17000/s");
-        assert_eq!(fit(&parts, 54), "34 %  loss 0.1234  acc 97.12 %  at most 3h 05m left");
-        assert_eq!(fit(&parts, 53), "loss 0.1234  acc 97.12 %  at most 3h 05m left");
+        assert_eq!(fit(&parts, 51), "34 %  loss 0.1234  acc 97.12 %  at most 3h 05m left");
+        assert_eq!(fit(&parts, 50), "loss 0.1234  acc 97.12 %  at most 3h 05m left");
         assert_eq!(fit(&parts, 40), "loss 0.1234  at most 3h 05m left");
         assert_eq!(fit(&parts, 12), "loss 0.1234");
         assert_eq!(fit(&parts, 3), "");

@@ -60,9 +60,12 @@ mod tests {
         for exponent in -320..=308 {
             for digits in ["1", "1.5", "9.9999999", "-3.14159"] {
                 let value: f64 = format!("{digits}e{exponent}").parse().unwrap();
-                for width in 7..12 {
-                    let shown = figure(value, 5, width.max(7 + usize::from(value < 0.0)));
-                    assert!(shown.len() <= width.max(7 + usize::from(value < 0.0)), "{value:e}: {shown}");
+                if value.is_infinite() {
+                    continue;
+                }
+                for width in 7 + usize::from(value < 0.0)..12 {
+                    let shown = figure(value, 5, width);
+                    assert!(shown.len() <= width, "{value:e}: {shown}");
                     let back: f64 = shown.parse().unwrap();
                     assert!((back - value).abs() <= 0.5 * value.abs(), "{value:e}: {shown}");
                 }

@@ -3,7 +3,9 @@
 pub mod device;
 pub mod evaluate;
 pub mod folder;
+pub mod host_memory;
 pub mod input;
+pub mod lints;
 pub mod made_up;
 pub mod memory;
 pub mod metrics;
@@ -21,3 +23,5 @@ pub mod schedule;
 pub mod session;
 pub mod state;
 pub mod table;
+pub mod transfer;
+pub mod weights;

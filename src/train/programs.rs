@@ -1,6 +1,6 @@
 //! The programs of an experiment: one for every kind of step and size of batch, over one set of variables.
 
-use super::precision;
+use super::{lints, precision};
 use crate::backend::Backend;
 use crate::build::{self, Forward, LayerRow, Mode};
 use crate::config::experiment::Pattern;
@@ -10,6 +10,7 @@ use crate::config::{Diagnostic, Experiment};
 use crate::data::DataSpec;
 use crate::graph::op::{Algorithm, TensorOptions};
 use crate::graph::{Graph, Op, ValueId, VarId, VarKind, Variables};
+use crate::passes::keep::keep;
 use crate::passes::precision::autocast;
 use crate::passes::update::{
     Accumulators, GRAD_SCALER, UpdateSpec, add_accumulation, add_update, loss_gradient, update_graph,
@@ -73,6 +74,8 @@ pub struct Programs {
     pub precision: Precision,
     /// Kind and batch size of each program of the plan, in its order.
     pub kinds: Vec<(Kind, usize)>,
+    /// What is probably not meant, if there are programs for training; without what `[lint]` allows.
+    pub warnings: Vec<Diagnostic>,
 }
 
 impl Programs {
@@ -107,6 +110,7 @@ pub fn build(
     let mut rows = Vec::new();
     let mut spec = None;
     let mut sums = None;
+    let mut warnings = Vec::new();
     for batch in &sizes.train {
         let forward = build::forward(experiment, data, &mut vars, *batch, Mode::Train)?;
         let spec = match &mut spec {
@@ -115,6 +119,8 @@ pub fn build(
         };
         if rows.is_empty() {
             rows = forward.rows.clone();
+            warnings = build::lints(experiment, data, &forward);
+            warnings.extend(lints::lints(experiment, data, &vars));
         }
         let (graph, accumulators) = train_graph(experiment, &mut vars, spec, &forward, precision, (options, &kernels))?;
         sums = accumulators.or(sums);
@@ -148,7 +154,7 @@ pub fn build(
         }
     }
     let plan = Plan::new(Arc::new(vars), sources, |g, n| backend.workspace(g, n));
-    Ok(Programs { plan: Arc::new(plan), rows, precision, kinds })
+    Ok(Programs { plan: Arc::new(plan), rows, precision, kinds, warnings: experiment.lint.told(warnings) })
 }
 
 /// The graph of the training step on `backend` after the passes that `options` lets run, but in the precision that the
@@ -217,9 +223,15 @@ fn train_graph(
             wrt.iter().zip(&grads).filter_map(|((id, _), grad)| Some((*id, (*grad)?))).collect();
         let gradient = |id: VarId| gradients.get(&id).copied();
         if experiment.train.accumulate > 1 {
-            add_accumulation(graph, vars, spec, loss, gradient).map(Some)
+            let kept = keep(graph, vars, true)?;
+            let mut sums = add_accumulation(graph, vars, spec, loss, gradient)?;
+            sums.kept = kept;
+            Ok(Some(sums))
         } else {
-            add_update(graph, vars, spec, loss, gradient).map(|()| None)
+            let kept = keep(graph, vars, false)?;
+            add_update(graph, vars, spec, loss, gradient)?;
+            kept.restore(graph, vars, loss)?;
+            Ok(None)
         }
     };
     let sums = add(&mut graph, vars).map_err(|e| internal(&e.to_string()))?;

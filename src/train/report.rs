@@ -52,7 +52,8 @@ struct Stretch {
     start: Instant,
     /// What the pace was before.
     before: Pace,
-    told: Instant,
+    /// When something was shown last; `None`: it is time.
+    told: Option<Instant>,
     accuracy: Option<f64>,
 }
 
@@ -124,24 +125,15 @@ impl Reporter {
         }
         let bar = self.every.and_then(|_| Bar::new(what, samples, done));
         let (what, before) = (what.to_string(), self.pace);
-        let times = (now, now);
-        self.stretch = Some(Stretch {
-            what,
-            bar,
-            samples,
-            first: done,
-            at,
-            start: times.0,
-            before,
-            told: times.1,
-            accuracy: None,
-        });
+        // A bar has its figures from the first step on, a log its lines every so often.
+        let told = if bar.is_some() { None } else { Some(now) };
+        self.stretch = Some(Stretch { what, bar, samples, first: done, at, start: now, before, told, accuracy: None });
     }
 
     /// True when it is time for [`Reporter::progress`].
     pub fn due(&self) -> bool {
         match (&self.stretch, self.every) {
-            (Some(stretch), Some(every)) => stretch.told.elapsed() >= every,
+            (Some(stretch), Some(every)) => stretch.told.is_none_or(|told| told.elapsed() >= every),
             _ => false,
         }
     }
@@ -157,7 +149,7 @@ impl Reporter {
     pub fn progress(&mut self, done: u64, step: u64, loss: Option<f32>) {
         self.measure(done, step);
         let Some(stretch) = &mut self.stretch else { return };
-        stretch.told = Instant::now();
+        stretch.told = Some(Instant::now());
         let seconds = stretch.start.elapsed().as_secs_f64();
         let state = State {
             done,
@@ -170,8 +162,8 @@ impl Reporter {
         };
         match &stretch.bar {
             Some(bar) => {
-                bar.tell(&state.parts());
                 bar.set(done);
+                bar.tell(&state.parts());
             }
             None => say(&format!("{}: {}", stretch.what, state.line())),
         }

@@ -48,6 +48,7 @@ const HARMLESS: &[&str] = &[
     "graph",
     "checkpoint",
     "log",
+    "lint",
     "data.root",
     "data.download",
     "data.mirrors",

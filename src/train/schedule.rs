@@ -31,6 +31,17 @@ pub enum Decay {
     },
 }
 
+/// Batches of an epoch over `samples` samples.
+pub fn batches(experiment: &Experiment, samples: usize) -> usize {
+    let loading = &experiment.data.loading;
+    if loading.drop_last { samples / loading.batch_size } else { samples.div_ceil(loading.batch_size) }
+}
+
+/// Updates of an epoch over `samples` samples. It ends with one, of fewer batches than the others if need be.
+pub fn updates(experiment: &Experiment, samples: usize) -> u64 {
+    batches(experiment, samples).div_ceil(experiment.train.accumulate) as u64
+}
+
 /// The learning rate of every update.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
@@ -48,14 +59,10 @@ impl Schedule {
     /// The schedule of an experiment that trains on `samples` samples.
     pub fn new(experiment: &Experiment, samples: usize) -> Self {
         let config = &experiment.schedule;
-        let loading = &experiment.data.loading;
-        let batches =
-            if loading.drop_last { samples / loading.batch_size } else { samples.div_ceil(loading.batch_size) };
-        // An epoch ends with an update, of fewer batches than the others if need be.
-        let updates = batches.div_ceil(experiment.train.accumulate) as u64;
+        let updates = updates(experiment, samples);
         let warmup = match (config.warmup.warmup_steps, config.warmup.warmup_epochs) {
             (Some(steps), _) => steps as u64,
-            (None, epochs) => epochs.unwrap_or(0) as u64 * updates,
+            (None, epochs) => (epochs.unwrap_or(0) as u64).saturating_mul(updates),
         };
         let decay = match &config.curve {
             Curve::Constant(_) => Decay::Constant,
@@ -65,7 +72,7 @@ impl Schedule {
             },
             Curve::Cosine(c) => Decay::Cosine {
                 min_lr: c.min_lr,
-                updates: c.epochs.unwrap_or(experiment.train.epochs) as u64 * updates,
+                updates: (c.epochs.unwrap_or(experiment.train.epochs) as u64).saturating_mul(updates),
             },
         };
         let warmup_start = config.warmup.warmup_start_factor.unwrap_or(1.0 / warmup.max(1) as f64);

@@ -8,9 +8,11 @@ fn train_shows_a_table_and_keeps_its_files() {
     let place = Place::with(&plain());
     let done = place.ok("train c.toml --out r");
     let lines: Vec<&str> = done.out.lines().collect();
-    assert_eq!(lines.len(), 3, "a header and a line for each epoch: {done:?}");
-    assert!(lines[0].contains("epoch  train loss  train accuracy   val loss  val accuracy"), "{}", lines[0]);
-    assert!(lines[2].trim_start().starts_with("2/2"), "{}", lines[2]);
+    assert_eq!(lines.len(), 4, "two lines of names and a line for each epoch: {done:?}");
+    assert_eq!(lines[0], "       ------ train -------  ------- val --------");
+    assert_eq!(lines[1], "epoch       loss   accuracy       loss   accuracy  seconds  samples/s");
+    assert!(lines[3].trim_start().starts_with("2/2"), "{}", lines[3]);
+    assert!(lines.iter().all(|line| line.len() <= 80), "{}", done.out);
     assert!(done.err.contains("320 training and 100 validation samples"), "{}", done.err);
     assert!(done.err.contains("done: 20 steps"), "{}", done.err);
     // Neither bars nor colours where there is no terminal.

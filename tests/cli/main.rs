@@ -1,17 +1,23 @@
 //! The program from the outside: the real binary, its output, its files, its exit codes.
 
 mod bench;
+mod checks;
 mod commands;
+mod completions;
 mod configs;
 mod data;
 mod determinism;
 mod elsewhere;
 mod embedded;
+mod escapes;
 mod failures;
 mod force;
 mod hostile_files;
+mod memory;
 mod not_finite;
 mod predict;
+#[cfg(target_os = "linux")]
+mod pty;
 mod real_data;
 mod resume;
 mod resume_alone;

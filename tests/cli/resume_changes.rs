@@ -94,7 +94,7 @@ fn weights_of_another_model_are_told_name_by_name() {
     let place = trained();
     let wider = plain().replace("out_features = 24", "out_features = 25");
     place.write("wide.toml", wider);
-    let err = place.fails("train wide.toml --out s --set model.weights=\"r/last.safetensors\"", 1);
+    let err = place.fails("train wide.toml --out s --set model.weights=\"r/last.safetensors\"", 2);
     assert!(err.contains("1.weight") && err.contains("[24, 64]") && err.contains("[25, 64]"), "{err}");
     let err = place.fails("train wide.toml --out r --resume", 2);
     assert!(err.contains("was 24, is 25"), "{err}");

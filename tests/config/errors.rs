@@ -5,7 +5,7 @@ use std::path::Path;
 use runner::config::{self, Failure, Severity, diagnostics};
 
 /// A configuration without mistakes, in which each test makes its own.
-const GOOD: &str = r#"seed = 1
+pub const GOOD: &str = r#"seed = 1
 [data]
 source = "synthetic"
 shape = [3, 8, 8]
@@ -32,7 +32,7 @@ epochs = 3
 "#;
 
 /// The good configuration with pieces replaced.
-fn changed(changes: &[(&str, &str)]) -> String {
+pub fn changed(changes: &[(&str, &str)]) -> String {
     changes.iter().fold(GOOD.to_owned(), |text, (from, to)| {
         assert!(text.contains(from), "{from} is not in the configuration");
         text.replacen(from, to, 1)
@@ -40,7 +40,7 @@ fn changed(changes: &[(&str, &str)]) -> String {
 }
 
 /// What is said of a text, errors and warnings alike; every error has a place.
-fn told(text: &str, sets: &[&str]) -> String {
+pub fn told(text: &str, sets: &[&str]) -> String {
     let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
     match config::load_str("test.toml", text, &sets) {
         Ok(loaded) => diagnostics::render(&loaded.sources, &loaded.warnings, false),
@@ -278,7 +278,8 @@ fn several_files() {
         "fine_net.toml",
         "[params]\nwidth = 3\n[model]\nlayers = [\"flatten\", { type = \"linear\", out_features = \"$width\" }]\n",
     );
-    write("empty_net.toml", "seed = 3\n[model]\nlayer = []\n");
+    write("empty_net.toml", "[modle]\nlayer = []\n");
+    write("whole.toml", GOOD);
     let using = |model: &str| {
         let start = GOOD.find("layers = [").expect("there");
         let end = GOOD.find("[loss]").expect("there");
@@ -287,6 +288,7 @@ fn several_files() {
     write("uses.toml", &using("use = \"net.toml\""));
     write("uses_with.toml", &using("use = \"fine_net.toml\"\nwith = { widht = 4 }"));
     write("uses_empty.toml", &using("use = \"empty_net.toml\""));
+    write("uses_whole.toml", &using("use = \"whole.toml\""));
     write("uses_and_blocks.toml", &(using("use = \"fine_net.toml\"") + "[blocks.b]\nlayers = []\n"));
     std::fs::write(folder.path().join("binary.toml"), [0xff, 0xfe]).expect("can be written");
     write("extends_binary.toml", "extends = \"binary.toml\"\n");
@@ -300,6 +302,7 @@ fn several_files() {
         "uses",
         "uses_with",
         "uses_empty",
+        "uses_whole",
         "uses_and_blocks",
         "extends_binary",
     ];

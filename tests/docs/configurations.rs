@@ -22,6 +22,14 @@ fn load(name: &str, text: &str) -> Loaded {
     loaded
 }
 
+/// An editor marks nothing in it.
+fn fits(name: &str, text: &str) {
+    let validator = jsonschema::draft202012::new(&schema()).unwrap();
+    let instance = serde_json::to_value(toml::from_str::<Table>(text).unwrap()).unwrap();
+    let found: Vec<String> = validator.iter_errors(&instance).map(|e| format!("{}: {e}", e.instance_path())).collect();
+    assert!(found.is_empty(), "{name}\n{found:#?}\n{text}");
+}
+
 /// The sections that a fragment lacks.
 fn complete(fragment: &str) -> Result<String, Box<dyn std::error::Error>> {
     let mut table: Table = toml::from_str(fragment)?;
@@ -59,18 +67,24 @@ fn configurations_load() {
             match block.info.as_str() {
                 "toml" => {
                     whole += 1;
+                    fits(&name, &block.text);
                     let loaded = load(&name, &block.text);
                     let data = input::describe(&loaded.experiment).unwrap();
                     let sizes = Sizes { train: vec![4], ..Sizes::default() };
                     let backend = CpuBackend::new(Some(1)).unwrap();
                     let built = programs::build(&loaded.experiment, &data, &sizes, &backend, &PassOptions::default());
-                    if let Err(errors) = built {
-                        panic!("{name}\n{}", config::diagnostics::render(&loaded.sources, &errors, false));
-                    }
+                    let remarks = built.map_or_else(|errors| errors, |programs| programs.warnings);
+                    let remarks = config::diagnostics::render(&loaded.sources, &remarks, false);
+                    assert!(remarks.is_empty(), "{name}\n{remarks}");
                 }
                 "toml fragment" => {
                     fragments += 1;
                     let text = complete(&block.text).unwrap_or_else(|error| panic!("{name}: {error}"));
+                    fits(&name, &text);
+                    // What a file that extends another says stands for itself.
+                    if block.text.contains("extends = ") {
+                        fits(&name, &block.text);
+                    }
                     load(&name, &text);
                 }
                 info => assert!(matches!(info, "" | "sh" | "text" | "json" | "python"), "{name}: `{info}`?"),

@@ -16,7 +16,8 @@ use runner::train::report::{Reporter, Verbosity};
 use runner::train::run::{Outcome, Run};
 use runner::train::schedule::Schedule;
 use runner::train::session::{Session, StepInputs};
-use runner::train::state::{RunState, in_state_dict, load_weights};
+use runner::train::state::{RunState, in_state_dict};
+use runner::train::weights;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -99,9 +100,10 @@ impl Setup {
         let experiment = self.experiment();
         let task = runner::build::task(experiment);
         let mut session = Session::new(programs, self.backend.as_ref(), task, experiment.seed).unwrap();
-        let path = experiment.model.weights.as_ref().expect("cases start from weights");
-        let (left_out, _) = load_weights(&mut session, path, true).unwrap();
-        assert!(left_out.is_empty(), "{left_out}");
+        let variables = session.programs.plan.variables.clone();
+        let start = weights::read(experiment, &variables).unwrap().expect("cases start from weights");
+        assert_eq!(start.left_out, None);
+        start.put(&mut session).unwrap();
         session
     }
 

@@ -1,10 +1,13 @@
 //! What a configuration means once model and data are at hand: mistakes that only then can be seen, memory, and that no
-//! list of layers makes the program panic; and that passes change no result; the architectures that come with the program.
+//! list of layers makes the program panic; what is warned of; and that passes change no result; the architectures that come with the program.
 
 mod architectures;
 mod errors;
+mod growth;
+mod lints;
 mod memory;
 mod nets;
 mod random;
 mod scaler;
+mod statistics;
 mod without;

@@ -75,7 +75,7 @@ pub(super) fn is_zip(bytes: &[u8]) -> bool {
 pub(super) fn parse(file: impl Read + Seek, size: u64) -> Result<StateDict, PthError> {
     let mut archive = archive::Archive::open(file)?;
     let memory = pickle::run(&archive.pickle()?)?;
-    let (mut entries, mut notes) = state_dict::find(&memory)?;
+    let (mut entries, notes) = state_dict::find(&memory)?;
     entries.sort_by(|(_, a), (_, b)| a.storage.key.cmp(&b.storage.key));
     let mut reader = storage::Reader::new(&mut archive, usize::try_from(size).unwrap_or(usize::MAX));
     let mut tensors = BTreeMap::new();
@@ -88,7 +88,6 @@ pub(super) fn parse(file: impl Read + Seek, size: u64) -> Result<StateDict, PthE
             return Err(malformed(format!("two tensors are named `{name}`")));
         }
     }
-    let tensors = state_dict::strip_module(tensors, &mut notes);
     Ok(StateDict { tensors, notes })
 }
 

@@ -2,11 +2,7 @@
 
 use super::value::{Memory, Tensor, Value};
 use super::{PthError, malformed};
-use crate::checkpoint::tensor;
 use std::collections::BTreeMap;
-
-/// What `DataParallel` puts before every name.
-const MODULE: &str = "module.";
 
 type Found<'a> = (Vec<(String, &'a Tensor)>, Vec<String>);
 
@@ -73,17 +69,4 @@ fn describe(value: &Value) -> &'static str {
         Value::Tensor(_) => "a single tensor",
         Value::Global(_) | Value::Storage(_) | Value::Other => "another object",
     }
-}
-
-/// Takes `module.` off if every name begins so.
-pub(super) fn strip_module(
-    tensors: BTreeMap<String, tensor::Tensor>,
-    notes: &mut Vec<String>,
-) -> BTreeMap<String, tensor::Tensor> {
-    let wrapped = |name: &String| name.len() > MODULE.len() && name.starts_with(MODULE);
-    if tensors.is_empty() || !tensors.keys().all(wrapped) {
-        return tensors;
-    }
-    notes.push(format!("took `{MODULE}` off all names (saved from `DataParallel`)"));
-    tensors.into_iter().map(|(name, t)| (name[MODULE.len()..].to_owned(), t)).collect()
 }

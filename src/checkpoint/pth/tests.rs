@@ -39,10 +39,13 @@ fn state_dicts_read_as_safetensors_would() {
     let expected = load_tensors(&golden("plain.safetensors")).unwrap().tensors;
     assert_eq!(expected.len(), 9);
     for name in ["plain.pth", "module_prefix.pth", "nested.pth"] {
-        assert_eq!(load(name).tensors, expected, "{name}");
+        let mut tensors = load(name).tensors;
+        let note = crate::checkpoint::unwrap_all_names(&mut tensors);
+        assert_eq!(tensors, expected, "{name}");
+        let wrapped = "took `module.` off all names (saved from `DataParallel`)";
+        assert_eq!(note, (name == "module_prefix.pth").then(|| wrapped.to_owned()), "{name}");
     }
     assert!(load("plain.pth").notes.is_empty());
-    assert_eq!(load("module_prefix.pth").notes, ["took `module.` off all names (saved from `DataParallel`)"]);
     assert_eq!(load("nested.pth").notes, ["took the state dict under the key `state_dict`"]);
 }
 

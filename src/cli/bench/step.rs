@@ -5,7 +5,7 @@ use super::{Times, WARM_UP, chrome, product};
 use crate::backend::{Backend, Detail, HostBuffer, Span, Track};
 use crate::build::Mode;
 use crate::cli::args::BenchArgs;
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Failure, warn};
 use crate::cli::memory::resolve_batch;
 use crate::cli::model::{build, describe_data, device, load_config};
 use crate::config::values::Precision;
@@ -49,6 +49,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         (Kind::Train, batch, Sizes { train: vec![batch], ..Sizes::default() })
     };
     let programs = build(&loaded, &data, &sizes, backend.as_ref(), &passes)?;
+    warn(&loaded.sources, &programs.warnings);
     let plan = programs.plan.clone();
     let mut buffers = Vec::new();
     for number in 0..if backend.is_asynchronous() { BUFFERS } else { 1 } {

@@ -3,6 +3,7 @@
 use super::super::args::TrainArgs;
 use super::super::failure::Failure;
 use super::quoted;
+use crate::terminal::figure;
 use crate::train::report::say;
 use crate::train::run::{Outcome, Run};
 use anyhow::Context;
@@ -26,8 +27,8 @@ pub fn train(run: &mut Run, args: &TrainArgs, resumed: bool) -> Result<ExitCode,
     let step = run.state.step;
     match outcome {
         Outcome::Finished => {
-            let best =
-                run.state.best.as_ref().map_or(String::new(), |b| format!("; best {} {:.5}", b.monitor, b.value));
+            let best = run.state.best.as_ref();
+            let best = best.map_or(String::new(), |b| format!("; best {} {}", b.monitor, figure(b.value, 5, 12)));
             let s = if step == 1 { "" } else { "s" };
             run.reporter.info(&format!("done: {step} step{s}{best}; the run is in `{place}`"));
         }
@@ -35,7 +36,7 @@ pub fn train(run: &mut Run, args: &TrainArgs, resumed: bool) -> Result<ExitCode,
             run.reporter.info(&format!("stopped early after epoch {}; the run is in `{place}`", run.state.epoch));
         }
         Outcome::MaxSteps => {
-            let more = if resumed { "; raise `train.max_steps` to go on" } else { "" };
+            let more = if resumed { "; to go on, raise it, or take it out with `--unset train.max_steps`" } else { "" };
             run.reporter.info(&format!("stopped at step {step}, as `max_steps` says; the run is in `{place}`{more}"));
         }
         Outcome::Interrupted => {

@@ -106,6 +106,7 @@ impl Check for Gelu {}
 pub struct Softmax {
     /// The dimension that sums to one: 1 (channels or classes, in PyTorch's order) or -1 (the last).
     #[serde(default = "last")]
+    #[schemars(extend("enum" = [1, -1]))]
     pub dim: i64,
 }
 

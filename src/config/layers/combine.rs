@@ -29,6 +29,7 @@ impl Check for Multiply {}
 pub struct Concat {
     /// The dimension, in PyTorch's order: 1 is an image's channels. Negative numbers count from the end.
     #[serde(default = "channels")]
+    #[schemars(range(min = -8, max = 7))]
     pub dim: i64,
 }
 

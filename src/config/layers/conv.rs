@@ -4,15 +4,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::diagnostics::Diagnostic;
-use crate::config::part::{Check, Part};
-use crate::config::values::{Groups, Padding, Pair, yes};
+use crate::config::part::{Check, MAX_SIZE, Part};
+use crate::config::values::{Groups, Padding, Pair, sides, yes};
 
 /// A matrix product with a learned matrix over the last dimension, and a bias. `torch.nn.Linear`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Linear {
     /// Number of outputs. The number of inputs is inferred.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MAX_SIZE))]
     pub out_features: usize,
     /// Learn an additive bias.
     #[serde(default = "yes")]
@@ -28,21 +28,35 @@ impl Check for Linear {
 /// A two-dimensional convolution. `torch.nn.Conv2d`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend(
+    // `groups` may be an expression.
+    "anyOf" = [{ "required": ["out_channels"] }, { "required": ["groups"], "properties": { "groups": { "type": "string" } } }],
+    "not" = {
+        "required": ["padding", "stride"],
+        "properties": {
+            "padding": { "const": "same" },
+            "stride": { "anyOf": [{ "type": "integer", "minimum": 2 }, { "contains": { "type": "integer", "minimum": 2 } }] },
+        },
+    },
+))]
 pub struct Conv2d {
     /// Number of output channels. May be left out with `groups = "in_channels"`: then as many as come in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MAX_SIZE))]
     pub out_channels: Option<usize>,
     /// Side of the kernel, or `[height, width]`.
+    #[schemars(schema_with = "sides")]
     pub kernel_size: Pair,
     /// Step between windows.
     #[serde(default = "Pair::one")]
+    #[schemars(schema_with = "sides")]
     pub stride: Pair,
     /// Zeros on each side of the image; `"same"` keeps the image's size (with stride 1), `"valid"` adds none.
     #[serde(default)]
     pub padding: Padding,
     /// Distance between the kernel's elements.
     #[serde(default = "Pair::one")]
+    #[schemars(schema_with = "sides")]
     pub dilation: Pair,
     /// Number of groups that channels are split into; `"in_channels"` gives each channel its own (depthwise).
     #[serde(default)]

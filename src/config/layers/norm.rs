@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::part::{Check, Part};
+use crate::config::part::{Check, MAX_SIZE, Part};
 use crate::config::values::{Momentum, yes};
 
 fn eps() -> f64 {
@@ -20,6 +20,7 @@ fn one() -> usize {
 pub struct BatchNorm1d {
     /// Added to the variance.
     #[serde(default = "eps")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub eps: f64,
     /// Share of the newest batch in the running statistics; `"cumulative"` averages all batches alike.
     #[serde(default)]
@@ -47,6 +48,7 @@ impl Check for BatchNorm1d {
 pub struct BatchNorm2d {
     /// Added to the variance.
     #[serde(default = "eps")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub eps: f64,
     /// Share of the newest batch in the running statistics; `"cumulative"` averages all batches alike.
     #[serde(default)]
@@ -73,10 +75,11 @@ impl Check for BatchNorm2d {
 #[serde(deny_unknown_fields)]
 pub struct GroupNorm {
     /// Number of groups; must divide the number of channels.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MAX_SIZE))]
     pub num_groups: usize,
     /// Added to the variance.
     #[serde(default = "eps")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub eps: f64,
     /// Learn a scale and a shift for each channel.
     #[serde(default = "yes")]
@@ -96,10 +99,11 @@ impl Check for GroupNorm {
 pub struct LayerNorm {
     /// How many of the last dimensions, in PyTorch's order (an image is `[N, C, H, W]`), are normalised together.
     #[serde(default = "one")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 8))]
     pub normalized_dims: usize,
     /// Added to the variance.
     #[serde(default = "eps")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub eps: f64,
     /// Learn a scale and a shift for each element.
     #[serde(default = "yes")]

@@ -4,22 +4,25 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::part::{Check, Part};
-use crate::config::values::{Pair, yes};
+use crate::config::values::{Pair, sides, yes};
 
 /// Maximum over windows. `torch.nn.MaxPool2d`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MaxPool2d {
     /// Side of the window, or `[height, width]`.
+    #[schemars(schema_with = "sides")]
     pub kernel_size: Pair,
     /// Step between windows; by default the window's size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "sides")]
     pub stride: Option<Pair>,
     /// Padding on each side, at most half the window; it is never the maximum.
     #[serde(default)]
     pub padding: Pair,
     /// Distance between the window's elements.
     #[serde(default = "Pair::one")]
+    #[schemars(schema_with = "sides")]
     pub dilation: Pair,
     /// Keep a last window that is not full.
     #[serde(default)]
@@ -45,9 +48,11 @@ impl MaxPool2d {
 #[serde(deny_unknown_fields)]
 pub struct AvgPool2d {
     /// Side of the window, or `[height, width]`.
+    #[schemars(schema_with = "sides")]
     pub kernel_size: Pair,
     /// Step between windows; by default the window's size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "sides")]
     pub stride: Option<Pair>,
     /// Zeros on each side, at most half the window.
     #[serde(default)]
@@ -78,6 +83,7 @@ impl AvgPool2d {
 #[serde(deny_unknown_fields)]
 pub struct AdaptiveAvgPool2d {
     /// Side of the output, or `[height, width]`.
+    #[schemars(schema_with = "sides")]
     pub output_size: Pair,
 }
 

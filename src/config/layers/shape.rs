@@ -23,9 +23,11 @@ fn half() -> f64 {
 pub struct Flatten {
     /// First dimension to join.
     #[serde(default = "first")]
+    #[schemars(range(min = -8, max = 7))]
     pub start_dim: i64,
     /// Last dimension to join; negative numbers count from the end.
     #[serde(default = "last")]
+    #[schemars(range(min = -8, max = 7))]
     pub end_dim: i64,
 }
 
@@ -43,7 +45,7 @@ impl Check for Flatten {
 pub struct Dropout {
     /// Probability of zero, from 0 up to but not including 1.
     #[serde(default = "half")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub p: f64,
 }
 

@@ -55,9 +55,8 @@ struct Use<'a> {
 }
 
 impl Unroller<'_> {
-    /// Adds a block, or as many as `repeat` says, to a list of siblings.
-    pub(super) fn use_of_block(&self, table: &Table, context: &Context, out: &mut Vec<LayerNode>) {
-        let default = out.len().to_string();
+    /// Adds a block, or as many as `repeat` says, to a list of siblings; `default` is its name if it has none of its own.
+    pub(super) fn use_of_block(&self, table: &Table, context: &Context, default: &str, out: &mut Vec<LayerNode>) {
         let Some(used) = self.read_use(table, context) else { return };
         let Some(repeat) = self.repeat(table, context) else { return };
         let Some(from) = self.from(table) else { return };
@@ -71,13 +70,13 @@ impl Unroller<'_> {
         if spread {
             for i in 0..repeat.unwrap_or(1) {
                 let here = Context { index: Some(i), ..context.inside(&context.path) };
-                let Some(name) = self.name(table, &here, &default) else { return };
+                let Some(name) = self.name(table, &here, default) else { return };
                 let path = context.join(&name);
                 let from = from.clone().filter(|_| i == 0);
                 let Some(body) = self.instance(&used, &path, i, Some(i), context) else { break };
                 out.push(node(table, used.span, Common { name, path, from }, LayerKind::Group(body)));
             }
-        } else if let Some(name) = self.name(table, context, &default) {
+        } else if let Some(name) = self.name(table, context, default) {
             let path = context.join(&name);
             let body = match repeat {
                 None => self.instance(&used, &path, 0, context.index, context),

@@ -12,7 +12,10 @@ use crate::config::tagged::Tagged;
 use crate::config::tree::{Node, Table, Value};
 
 /// Types that hold layers rather than being one.
-pub(super) const CONTAINERS: [&str; 3] = ["residual", "gate", "branches"];
+pub(in crate::config) const CONTAINERS: [&str; 3] = ["residual", "gate", "branches"];
+
+/// Types that take two inputs or more.
+pub(in crate::config) const JOINS: [&str; 3] = ["add", "multiply", "concat"];
 
 /// No layer has as many keys; more are unknown ones, and not worth keeping at every repetition.
 const MAX_FIELDS: usize = 64;
@@ -28,19 +31,27 @@ impl Unroller<'_> {
     /// Adds what `node` says to a list of siblings.
     pub(super) fn add(&self, node: &Node, context: &Context, out: &mut Vec<LayerNode>) {
         match &node.value {
-            Value::String(_) => {
-                let Some(word) = context.scope.evaluate(node, self.sink) else { return };
-                let name = out.len().to_string();
-                let common = Common { path: context.join(&name), name, from: None };
-                out.extend(self.typed(&word, &Table::default(), common, context));
+            Value::String(_) => out.extend(self.bare(node, context, &out.len().to_string())),
+            Value::Table(table) if table.get("block").is_some() => {
+                self.use_of_block(table, context, &out.len().to_string(), out)
             }
-            Value::Table(table) if table.get("block").is_some() => self.use_of_block(table, context, out),
             Value::Table(table) => out.extend(self.table(node, table, context, &out.len().to_string())),
-            _ => self.sink.push(
-                Diagnostic::error("this is not a layer")
-                    .at(node.span, format!("expected a table or the name of a type, found {}", node.describe())),
-            ),
+            _ => self.not_a_layer(node),
         }
+    }
+
+    fn not_a_layer(&self, node: &Node) {
+        self.sink.push(
+            Diagnostic::error("this is not a layer")
+                .at(node.span, format!("expected a table or the name of a type, found {}", node.describe())),
+        );
+    }
+
+    /// A layer that is only a word.
+    fn bare(&self, node: &Node, context: &Context, default: &str) -> Option<LayerNode> {
+        let word = context.scope.evaluate(node, self.sink)?;
+        let common = Common { path: context.join(default), name: default.to_owned(), from: None };
+        self.typed(&word, &Table::default(), common, context)
     }
 
     /// A layer that is neither a bare word nor a block; `default` is its name if it has none of its own.
@@ -99,17 +110,24 @@ impl Unroller<'_> {
             });
         }
         match &node.value {
-            Value::Table(table) if table.get("block").is_none() => self.table(node, table, context, default),
-            _ => {
-                let mut one = Vec::new();
-                self.add(node, context, &mut one);
-                let mut made = one.pop()?;
-                if made.name == "0" && default != "0" && node.as_table().is_none_or(|table| table.get("name").is_none())
-                {
-                    default.clone_into(&mut made.name);
-                    made.path = context.join(default);
+            Value::String(_) => self.bare(node, context, default),
+            Value::Table(table) if table.get("block").is_some() => {
+                let mut made = Vec::new();
+                self.use_of_block(table, context, default, &mut made);
+                if made.len() > 1 {
+                    self.sink.push(
+                        Diagnostic::error("these are several layers, where one is expected")
+                            .at(made[0].span, format!("`{{i}}` in the name makes {} of it", made.len()))
+                            .help("put it in a list: `[{ block = … }]`"),
+                    );
+                    return None;
                 }
-                Some(made)
+                made.pop()
+            }
+            Value::Table(table) => self.table(node, table, context, default),
+            _ => {
+                self.not_a_layer(node);
+                None
             }
         }
     }
@@ -137,7 +155,7 @@ impl Unroller<'_> {
             return None;
         }
         let layer = Layer::read(kind, &part)?;
-        let several = matches!(layer, Layer::Add(_) | Layer::Multiply(_) | Layer::Concat(_));
+        let several = JOINS.contains(&kind);
         let inputs = common.from.as_ref().map_or(1, Vec::len);
         if several && inputs < 2 {
             let span = table.get("from").map_or(word.span, |from| from.span);

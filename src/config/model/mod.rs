@@ -5,12 +5,15 @@ mod container;
 mod layer;
 mod wiring;
 
+pub(super) use layer::{CONTAINERS, JOINS};
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use super::diagnostics::{Diagnostic, Span};
 use super::experiment::LayerNode;
 use super::expr::Scope;
+use super::lints::Lint;
 use super::part::shorten;
 use super::sink::Sink;
 use super::tree::{Node, Table};
@@ -67,24 +70,26 @@ pub fn unroll(root: &Table, layers: &[Node], sink: &Sink) -> Vec<LayerNode> {
     if !sink.has_errors() {
         let used = used.borrow();
         for entry in params.entries.iter().filter(|entry| !used.contains(&entry.key_span)) {
-            sink.push(unused("parameter", &entry.key, entry.key_span));
+            sink.push(unused(Lint::UnusedParameter, &entry.key, entry.key_span));
         }
         for entry in &blocks.entries {
             if !unroller.used_blocks.borrow().contains(&entry.key) {
-                sink.push(unused("block", &entry.key, entry.key_span));
+                sink.push(unused(Lint::UnusedBlock, &entry.key, entry.key_span));
                 continue;
             }
             let own = entry.node.as_table().and_then(|block| block.get("params")).and_then(Node::as_table);
             for param in own.into_iter().flat_map(|own| &own.entries).filter(|param| !used.contains(&param.key_span)) {
-                sink.push(unused("parameter", &param.key, param.key_span));
+                sink.push(unused(Lint::UnusedParameter, &param.key, param.key_span));
             }
         }
     }
     nodes
 }
 
-fn unused(what: &str, name: &str, span: Span) -> Diagnostic {
-    Diagnostic::warning(format!("the {what} `{}` is not used", shorten(name))).at(span, "nothing refers to it")
+fn unused(lint: Lint, name: &str, span: Span) -> Diagnostic {
+    let what = if lint == Lint::UnusedBlock { "block" } else { "parameter" };
+    let message = format!("the {what} `{}` is not used", shorten(name));
+    Diagnostic::warning(lint, message).at(span, "nothing refers to it")
 }
 
 struct Unroller<'a> {

@@ -16,7 +16,7 @@ use crate::config::sink::Sink;
 pub(super) fn connect(nodes: &mut [LayerNode], sink: &Sink) {
     let mut wiring = Wiring { all: HashMap::new(), done: HashMap::new(), parameters: HashMap::new(), sink };
     wiring.collect(nodes);
-    wiring.walk(nodes, "");
+    wiring.walk(nodes, "", None);
 }
 
 struct Wiring<'a> {
@@ -24,10 +24,13 @@ struct Wiring<'a> {
     all: HashMap<String, Span>,
     /// The paths of layers whose output is there by now, and how many layers have each.
     done: HashMap<String, usize>,
-    /// The paths of layers with parameters.
-    parameters: HashMap<String, Span>,
+    /// What the names of parameters begin with, and the layer that has them.
+    parameters: HashMap<String, (Span, Nameless)>,
     sink: &'a Sink,
 }
+
+/// The innermost `residual` or `branches` without a name around a layer, whose layers are named as if they stood beside it.
+type Nameless = Option<(&'static str, Span)>;
 
 impl Wiring<'_> {
     fn collect(&mut self, nodes: &[LayerNode]) {
@@ -41,40 +44,39 @@ impl Wiring<'_> {
         }
     }
 
-    fn walk(&mut self, nodes: &mut [LayerNode], parent: &str) {
+    fn walk(&mut self, nodes: &mut [LayerNode], parent: &str, nameless: Nameless) {
         for node in nodes {
-            self.visit(node, parent);
+            self.visit(node, parent, nameless);
         }
     }
 
-    fn visit(&mut self, node: &mut LayerNode, parent: &str) {
+    fn visit(&mut self, node: &mut LayerNode, parent: &str, nameless: Nameless) {
         for (name, span) in node.from.iter_mut().flatten() {
             if let Some(path) = self.resolve(name, *span, parent) {
                 *name = path;
             }
         }
         let path = node.path.clone();
+        let inside = |word: &'static str| if node.name.is_empty() { Some((word, node.span)) } else { None };
         match &mut node.kind {
             LayerKind::Layer(layer) => {
-                if has_state(layer)
-                    && let Some(other) = self.parameters.insert(path.clone(), node.span)
-                {
-                    self.sink.push(
-                        Diagnostic::error(format!("two layers are called `{}`", shorten(&path)))
-                            .at(node.span, "its parameters would have the same names")
-                            .context(other, "the other one")
-                            .help("give one of them, or the `residual` or `branches` around it, a `name`"),
-                    );
+                for prefix in prefixes(layer) {
+                    let name = format!("{path}{prefix}");
+                    if let Some(other) = self.parameters.insert(name.clone(), (node.span, nameless)) {
+                        self.sink.push(clash(&name, (node.span, nameless), other));
+                        break;
+                    }
                 }
             }
-            LayerKind::Group(body) | LayerKind::Gate(body) => self.walk(body, &path),
+            LayerKind::Group(body) | LayerKind::Gate(body) => self.walk(body, &path, None),
             LayerKind::Residual { body, projection, .. } => {
-                self.walk(body, &path);
+                let nameless = inside("residual");
+                self.walk(body, &path, nameless);
                 if let Some(projection) = projection {
-                    self.visit(projection, &path);
+                    self.visit(projection, &path, nameless);
                 }
             }
-            LayerKind::Branches { branches, .. } => self.walk(branches, &path),
+            LayerKind::Branches { branches, .. } => self.walk(branches, &path, inside("branches")),
         }
         if !node.name.is_empty() {
             *self.done.entry(path).or_default() += 1;
@@ -110,23 +112,75 @@ impl Wiring<'_> {
                 known.sort_unstable();
                 known.dedup();
                 let error = Diagnostic::error(format!("there is no layer `{}`", shorten(name)));
-                with_suggestion(error, span, "no earlier layer has this name", name, &known)
+                let inside =
+                    self.done.keys().filter(|path| path.rsplit_once('.').is_some_and(|(_, last)| last == name));
+                match inside.min() {
+                    Some(path) => error
+                        .at(span, "neither beside it nor beside a group around it")
+                        .help(format!("there is one inside of a group: `{}`", shorten(path))),
+                    None => with_suggestion(error, span, "no earlier layer has this name", name, &known),
+                }
             }
         });
         None
     }
 }
 
-/// Whether a layer has anything that is saved under its name.
-fn has_state(layer: &Layer) -> bool {
-    match layer {
+/// Two layers whose parameters would have the same names; each with the nameless container that it stands in.
+fn clash(name: &str, (span, nameless): (Span, Nameless), (other, others): (Span, Nameless)) -> Diagnostic {
+    let mut error =
+        Diagnostic::error(format!("the parameters of two layers would both be called `{}.…`", shorten(name)))
+            .at(span, "this one's")
+            .context(other, "and this one's");
+    let around: Vec<(&str, Span)> = [nameless, others].into_iter().flatten().collect();
+    let mut seen: Vec<Span> = Vec::new();
+    for (_, container) in &around {
+        if !seen.contains(container) {
+            error = error.context(*container, "has no name");
+            seen.push(*container);
+        }
+    }
+    match around.first() {
+        Some((word, _)) => error.help(format!(
+            "a `{word}` without a name adds nothing to the names inside of it: its layers count from 0 beside those \
+             around it; give it a `name`"
+        )),
+        None => error.help("give one of them another `name`"),
+    }
+}
+
+/// What is saved under a layer's name: what follows the name in each group of parameters or buffers. Two layers may not
+/// have the same.
+fn prefixes(layer: &Layer) -> &'static [&'static str] {
+    let has = match layer {
         Layer::Linear(_) | Layer::Conv2d(_) => true,
         Layer::BatchNorm1d(norm) => norm.affine || norm.track_running_stats,
         Layer::BatchNorm2d(norm) => norm.affine || norm.track_running_stats,
         Layer::GroupNorm(norm) => norm.affine,
         Layer::LayerNorm(norm) => norm.elementwise_affine,
-        _ => false,
-    }
+        Layer::MultiheadAttention(_) => return &["", ".out_proj"],
+        Layer::MaxPool2d(_)
+        | Layer::AvgPool2d(_)
+        | Layer::AdaptiveAvgPool2d(_)
+        | Layer::Flatten(_)
+        | Layer::Dropout(_)
+        | Layer::Relu(_)
+        | Layer::Relu6(_)
+        | Layer::LeakyRelu(_)
+        | Layer::Elu(_)
+        | Layer::Gelu(_)
+        | Layer::Silu(_)
+        | Layer::Tanh(_)
+        | Layer::Sigmoid(_)
+        | Layer::Hardsigmoid(_)
+        | Layer::Hardswish(_)
+        | Layer::Softmax(_)
+        | Layer::Add(_)
+        | Layer::Multiply(_)
+        | Layer::Concat(_)
+        | Layer::Identity(_) => false,
+    };
+    if has { &[""] } else { &[] }
 }
 
 fn children(kind: &LayerKind) -> Vec<&[LayerNode]> {

@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::config::diagnostics::Diagnostic;
 use crate::config::part::{Check, MAX_SIZE, Part};
 use crate::config::tagged::tagged;
-use crate::config::values::{Pair, ValidationSplit, yes};
+use crate::config::values::{Pair, ValidationSplit, sides, yes};
+
+/// The largest number of made-up samples.
+const MAX_SAMPLES: usize = 1 << 40;
 
 /// The `[data]` section.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -46,6 +49,7 @@ tagged! {
 pub struct Download {
     /// The folder of the files: by default `data/mnist`, `data/fashion-mnist` or `data/cifar-10`.
     #[serde(default)]
+    #[schemars(extend("minLength" = 1))]
     pub root: PathBuf,
     /// Fetch files that are not there.
     #[serde(default = "yes")]
@@ -55,6 +59,7 @@ pub struct Download {
     pub verify: bool,
     /// Base URLs to fetch from, tried in order, instead of the built-in ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1), inner(regex(pattern = "^https?://")))]
     pub mirrors: Option<Vec<String>>,
     /// What to train on, after saying so, if files are missing and cannot be fetched. Without it that is an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,6 +99,7 @@ impl Check for Digits {}
 #[serde(deny_unknown_fields)]
 pub struct Tensors {
     /// A `.safetensors` file with `inputs` and `targets` and, optionally, `val_inputs` and `val_targets`.
+    #[schemars(extend("minLength" = 1))]
     pub path: PathBuf,
 }
 
@@ -102,24 +108,29 @@ impl Check for Tensors {}
 /// Random samples, made from the seed: for tests, and to measure speed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend(
+    "anyOf" = [{ "required": ["classes"] }, { "required": ["targets"] }],
+    "not" = { "required": ["classes", "targets"] },
+))]
 pub struct Synthetic {
     /// Shape of one sample: `[channels, height, width]` or `[features]`.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 4), inner(range(min = 1, max = MAX_SIZE)))]
     pub shape: Vec<usize>,
     /// Number of classes; either this or `targets`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 2))]
+    #[schemars(range(min = 2, max = MAX_SIZE))]
     pub classes: Option<usize>,
     /// Number of values to regress; either this or `classes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MAX_SIZE))]
     pub targets: Option<usize>,
     /// Number of training samples.
     #[serde(default = "samples")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MAX_SAMPLES))]
     pub samples: usize,
     /// Number of test samples.
     #[serde(default = "val_samples")]
+    #[schemars(range(max = MAX_SAMPLES))]
     pub val_samples: usize,
 }
 
@@ -138,8 +149,8 @@ impl Check for Synthetic {
         if let Some(targets) = self.targets {
             part.require_size("targets", targets);
         }
-        part.require("samples", (1..=1 << 40).contains(&self.samples), "must be at least 1 and at most 2^40");
-        part.require("val_samples", self.val_samples <= 1 << 40, "must be at most 2^40");
+        part.require("samples", (1..=MAX_SAMPLES).contains(&self.samples), "must be at least 1 and at most 2^40");
+        part.require("val_samples", self.val_samples <= MAX_SAMPLES, "must be at most 2^40");
     }
 }
 
@@ -161,14 +172,15 @@ pub struct Loading {
     pub batch_size: usize,
     /// Samples in a batch of an evaluation; by default `batch_size`.
     #[serde(default)]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MAX_SIZE))]
     pub eval_batch_size: Option<usize>,
     /// Threads that make batches ahead of need; 0 makes them in between steps. The batches do not depend on it.
     #[serde(default = "two")]
+    #[schemars(range(max = 256))]
     pub workers: usize,
     /// How many batches are made ahead.
     #[serde(default = "two")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 256))]
     pub prefetch: usize,
     /// Draw a new order of the training samples for every epoch.
     #[serde(default = "yes")]
@@ -244,7 +256,7 @@ fn batch_size_or_auto<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usiz
 }
 
 fn batch_size_schema(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "anyOf": [{ "type": "integer", "minimum": 1 }, { "const": "auto" }] })
+    json_schema!({ "anyOf": [{ "type": "integer", "minimum": 1, "maximum": MAX_SIZE }, { "const": "auto" }] })
 }
 
 fn two() -> usize {
@@ -267,7 +279,7 @@ pub struct Normalize {
     #[schemars(length(min = 1))]
     pub mean: Vec<f64>,
     /// One number above 0 for each channel, or one for all.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("items" = { "type": "number", "exclusiveMinimum": 0 }))]
     pub std: Vec<f64>,
 }
 
@@ -295,6 +307,7 @@ impl Check for Normalize {
 #[serde(deny_unknown_fields)]
 pub struct RandomCrop {
     /// Side of the window, or `[height, width]`.
+    #[schemars(schema_with = "sides")]
     pub size: Pair,
     /// Black pixels added on each side first.
     #[serde(default)]

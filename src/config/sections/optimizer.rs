@@ -21,7 +21,7 @@ tagged! {
 pub struct CrossEntropy {
     /// Share of each target that is spread evenly over all classes.
     #[serde(default)]
-    #[schemars(range(min = 0, max = 1))]
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub label_smoothing: f64,
 }
 
@@ -96,9 +96,16 @@ pub struct ParamGroup {
 /// Stochastic gradient descent. `torch.optim.SGD`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend(
+    "if" = { "properties": { "nesterov": { "const": true } }, "required": ["nesterov"] },
+    "then" = {
+        "properties": { "momentum": { "exclusiveMinimum": 0 }, "dampening": { "const": 0 } },
+        "required": ["momentum"],
+    },
+))]
 pub struct Sgd {
     /// Learning rate.
-    #[schemars(range(min = 0))]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub lr: f64,
     /// Share of the last update that is kept.
     #[serde(default)]
@@ -106,6 +113,7 @@ pub struct Sgd {
     pub momentum: f64,
     /// Share of the gradient that momentum leaves out.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
     pub dampening: f64,
     /// L2 penalty, added to the gradient.
     #[serde(default)]
@@ -144,10 +152,11 @@ impl Check for Sgd {
 pub struct Adam {
     /// Learning rate.
     #[serde(default = "lr_adam")]
-    #[schemars(range(min = 0))]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub lr: f64,
     /// Decay of the running means of gradient and squared gradient.
     #[serde(default = "betas")]
+    #[schemars(extend("items" = { "type": "number", "minimum": 0, "exclusiveMaximum": 1 }))]
     pub betas: [f64; 2],
     /// Added to the denominator.
     #[serde(default = "eps")]
@@ -177,10 +186,11 @@ impl Check for Adam {
 pub struct AdamW {
     /// Learning rate.
     #[serde(default = "lr_adam")]
-    #[schemars(range(min = 0))]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub lr: f64,
     /// Decay of the running means of gradient and squared gradient.
     #[serde(default = "betas")]
+    #[schemars(extend("items" = { "type": "number", "minimum": 0, "exclusiveMaximum": 1 }))]
     pub betas: [f64; 2],
     /// Added to the denominator.
     #[serde(default = "eps")]
@@ -210,11 +220,11 @@ impl Check for AdamW {
 pub struct RmsProp {
     /// Learning rate.
     #[serde(default = "lr_rmsprop")]
-    #[schemars(range(min = 0))]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub lr: f64,
     /// Decay of the running mean of squares.
     #[serde(default = "alpha")]
-    #[schemars(range(min = 0, max = 1))]
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub alpha: f64,
     /// Added to the denominator.
     #[serde(default = "eps")]

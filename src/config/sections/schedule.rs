@@ -36,6 +36,10 @@ impl Check for Constant {}
 /// The learning rate drops at certain epochs. `torch.optim.lr_scheduler.StepLR` and `MultiStepLR`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend(
+    "anyOf" = [{ "required": ["step_epochs"] }, { "required": ["milestones"] }],
+    "not" = { "required": ["step_epochs", "milestones"] },
+))]
 pub struct Step {
     /// Drop after every so many epochs, counted from the start of the run; either this or `milestones`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,10 +47,11 @@ pub struct Step {
     pub step_epochs: Option<usize>,
     /// Drop after these numbers of epochs, in rising order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1), inner(range(min = 1)), extend("uniqueItems" = true))]
     pub milestones: Option<Vec<usize>>,
     /// What each drop multiplies the learning rate with.
     #[serde(default = "gamma")]
-    #[schemars(range(min = 0))]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub gamma: f64,
 }
 
@@ -93,6 +98,12 @@ impl Check for Cosine {
 /// `warmup_start_factor`. `torch.optim.lr_scheduler.LinearLR`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend(
+    "dependentSchemas" = {
+        "warmup_start_factor": { "anyOf": [{ "required": ["warmup_epochs"] }, { "required": ["warmup_steps"] }] },
+    },
+    "not" = { "required": ["warmup_epochs", "warmup_steps"] },
+))]
 pub struct Warmup {
     /// Length of the warm-up in epochs.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -15,11 +15,11 @@ pub struct Train {
     pub epochs: usize,
     /// Batches whose gradients are averaged into one step.
     #[serde(default = "one")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1_048_576))]
     pub accumulate: usize,
     /// Scale gradients down whose norm, over all parameters together, is larger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub clip_grad_norm: Option<f64>,
     /// Stop when a figure no longer improves.
     #[serde(default, skip_serializing_if = "Option::is_none")]

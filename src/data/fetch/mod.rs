@@ -10,6 +10,7 @@ use super::cifar;
 use super::digest::Digesting;
 use super::known::File as KnownFile;
 use crate::files;
+use crate::terminal::masked;
 use anyhow::{Context, Result, bail};
 use std::io::{self, BufReader};
 use std::path::Path;
@@ -129,7 +130,8 @@ fn get(file: &KnownFile, root: &Path, mirrors: &[String], progress: &mut dyn FnM
                 Err(Failure::Local(e)) => return Err(e),
                 Err(Failure::Remote(reason)) => {
                     progress(Event::Failed { file: file.name, url: &url, reason: &reason });
-                    failures.push(format!("{url}: {reason}"));
+                    // These words are kept in files, too.
+                    failures.push(masked(&format!("{url}: {reason}")));
                     let after = part.len()?;
                     // Worth another attempt here: more has come, or what had come from elsewhere was thrown away.
                     let again = after > before || (after == 0 && before > 0);

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# The library's tests that Miri can run: undefined behaviour, out of bounds, data races, in what reads files and in what is plain Rust.
+#     scripts/miri.sh [WORD ...]   (only tests with one of the words in their names, instead of those below)
+# It needs the nightly compiler with Miri (`rustup component add --toolchain nightly miri rust-src`). Builds go to target/miri.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if ! cargo +nightly miri --version >/dev/null 2>&1; then
+    echo "Miri is not installed: rustup component add --toolchain nightly miri rust-src" >&2
+    exit 2
+fi
+export CARGO_TARGET_DIR=$PWD/target/miri
+# Tests write to temporary folders; `Rc` in pickles and scoped threads are fine with the stricter model.
+export MIRIFLAGS="-Zmiri-disable-isolation ${MIRIFLAGS:-}"
+# Some thousand times slower than the machine: a few cases of each property, and none of the large tests.
+export PROPTEST_CASES=${PROPTEST_CASES:-4}
+modules=(checkpoint::pth checkpoint::format checkpoint::weights checkpoint::matching config::expr config::tree config::values
+    data::idx plan:: graph:: random:: backend::cpu::threads)
+[ $# -eq 0 ] || modules=("$@")
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+status=0
+for module in "${modules[@]}"; do
+    if ! timeout "${MIRI_SECONDS:-900}" cargo +nightly miri test --lib -- "$module" >"$log" 2>&1; then
+        status=1
+        grep -aE '^error|panicked at|FAILED|unsupported operation' "$log" | head -20
+    fi
+    echo "$module: $(grep -a '^test result' "$log" | sed 's/test result: //')"
+done
+echo "not covered: kernels (vector instructions, and minutes for what takes a millisecond), memory maps, GPUs, whole runs; scripts/asan.sh has those"
+exit $status

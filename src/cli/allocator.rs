@@ -1,0 +1,62 @@
+//! The binary's allocator: the system's, with an end in plain words where there is no more memory.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The system's allocator. Where that has nothing left, the process ends with exit code 3 and says so, instead of being
+/// aborted: what it has saved is whole at any instant, and nobody could go on without the block.
+#[derive(Debug)]
+pub struct Allocator;
+
+// SAFETY: every block comes from `System` and goes back to it with the layout that it came with.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller promises what `System` asks for.
+        given(unsafe { System.alloc(layout) }, layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        given(unsafe { System.alloc_zeroed(layout) }, layout.size())
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        given(unsafe { System.realloc(block, layout, size) }, size)
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[inline]
+fn given(block: *mut u8, bytes: usize) -> *mut u8 {
+    if block.is_null() {
+        out_of_memory(bytes);
+    }
+    block
+}
+
+#[cold]
+fn out_of_memory(bytes: usize) {
+    static ENDING: AtomicBool = AtomicBool::new(false);
+    if ENDING.swap(true, Ordering::Relaxed) {
+        // Not even the end can be had: the caller aborts.
+        return;
+    }
+    // Without an allocation.
+    let mut text = [0; 200];
+    let mut rest = &mut text[..];
+    // Longer than its place it cannot be.
+    let _ = write!(
+        rest,
+        "error: out of memory: {bytes} more bytes are not to be had\nhelp: `runner check` tells what a configuration needs; a \
+         smaller `batch_size` needs less\n"
+    );
+    let left = rest.len();
+    crate::terminal::last_words(&text[..text.len() - left]);
+    std::process::exit(i32::from(super::failure::DEVICE));
+}

@@ -1,0 +1,203 @@
+//! Tables of the schema. What a table must have is kept apart from what it may have: where a file extends another, what it
+//! must have may stand in that one.
+
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use crate::config::kinds::UNSET;
+use crate::config::tagged::Tagged;
+
+/// A table with these keys and no others.
+#[derive(Debug, Clone, Default)]
+pub struct Table {
+    description: Option<Value>,
+    title: Option<Value>,
+    properties: Map<String, Value>,
+    required: Vec<Value>,
+    /// What holds wherever the table stands.
+    always: Vec<Value>,
+    /// What holds of a table that nothing lies under.
+    whole: Vec<Value>,
+}
+
+impl Table {
+    /// The table that a struct is read from.
+    pub fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Self {
+        Self::from_schema(T::json_schema(generator).to_value())
+    }
+
+    /// The same of a schema that was made of a struct.
+    pub fn from_schema(schema: Value) -> Self {
+        let mut table = Self::default();
+        let Value::Object(mut schema) = schema else { return table };
+        let mut take = |keys: &[&str]| {
+            let taken: Map<String, Value> =
+                keys.iter().filter_map(|key| Some(((*key).to_owned(), schema.remove(*key)?))).collect();
+            (!taken.is_empty()).then_some(Value::Object(taken))
+        };
+        table.always.extend(take(&["not"]));
+        table.whole.extend(take(&["anyOf"]));
+        table.whole.extend(take(&["if", "then", "else"]));
+        table.whole.extend(take(&["dependentSchemas"]));
+        if let Some(Value::Object(properties)) = schema.remove("properties") {
+            table.properties = properties;
+        }
+        if let Some(Value::Array(required)) = schema.remove("required") {
+            table.required = required;
+        }
+        table.description = schema.remove("description");
+        table
+    }
+
+    /// The same with another description.
+    pub fn described(mut self, description: &str) -> Self {
+        self.description = Some(description.into());
+        self
+    }
+
+    /// Adds a key.
+    pub fn add(&mut self, key: &str, schema: Value) {
+        self.properties.insert(key.to_owned(), schema);
+    }
+
+    /// Adds something that holds of a table that nothing lies under.
+    pub fn add_whole(&mut self, rule: Value) {
+        self.whole.push(rule);
+    }
+
+    /// Adds something that holds wherever the table stands.
+    pub fn add_always(&mut self, rule: Value) {
+        self.always.push(rule);
+    }
+
+    /// Makes a key one that must be there.
+    pub fn require(&mut self, key: &str) {
+        self.required.push(key.into());
+    }
+
+    /// The schemas of the keys, to be changed.
+    pub fn properties_mut(&mut self) -> impl Iterator<Item = &mut Value> {
+        self.properties.values_mut()
+    }
+
+    /// Adds all of another table.
+    fn join(&mut self, other: &Self) {
+        self.properties.extend(other.properties.clone());
+        self.required.extend(other.required.iter().cloned());
+        self.always.extend(other.always.iter().cloned());
+        self.whole.extend(other.whole.iter().cloned());
+    }
+
+    /// With the word that tells it apart.
+    pub fn tagged(mut self, tag: &str, word: &str) -> Self {
+        self.title = Some(word.into());
+        self.add(tag, json!({ "const": word }));
+        self.required.insert(0, tag.into());
+        self
+    }
+
+    /// Its word, if it needs nothing besides.
+    pub fn word_alone(&self, tag: &str) -> Option<&Value> {
+        let alone = self.whole.is_empty() && self.required.iter().all(|key| key == tag);
+        self.properties.get(tag).and_then(|schema| schema.get("const")).filter(|_| alone)
+    }
+
+    /// What it may have.
+    pub fn loose(&self) -> Value {
+        self.object(&[], self.always.clone())
+    }
+
+    /// What it must have besides, where nothing lies under it.
+    pub fn strict(&self) -> Value {
+        let mut rules = Map::new();
+        put(&mut rules, "required", &self.required);
+        put(&mut rules, "allOf", &self.whole);
+        Value::Object(rules)
+    }
+
+    /// Both.
+    pub fn whole(&self) -> Value {
+        self.object(&self.required, self.always.iter().chain(&self.whole).cloned().collect())
+    }
+
+    fn object(&self, required: &[Value], rules: Vec<Value>) -> Value {
+        let mut object = Map::new();
+        object.insert("type".into(), "object".into());
+        object.extend(self.title.clone().map(|title| ("title".into(), title)));
+        object.extend(self.description.clone().map(|text| ("description".into(), text)));
+        object.insert("properties".into(), self.properties.clone().into());
+        put(&mut object, "required", required);
+        put(&mut object, "allOf", &rules);
+        object.insert("additionalProperties".into(), false.into());
+        Value::Object(object)
+    }
+}
+
+fn put(object: &mut Map<String, Value>, key: &str, list: &[Value]) {
+    if !list.is_empty() {
+        object.insert(key.into(), list.into());
+    }
+}
+
+/// A section: what it may have, and what it must have besides where its file extends none.
+pub struct Section {
+    /// The first.
+    pub loose: Value,
+    /// The second.
+    pub strict: Value,
+}
+
+impl Section {
+    /// A section of one kind.
+    pub fn plain(mut table: Table) -> Self {
+        table.add(UNSET, unset());
+        table.add_whole(no_unset());
+        Self { loose: table.loose(), strict: table.strict() }
+    }
+
+    /// A section of one of several kinds, with keys that they have in common; without the word that tells the kind it is
+    /// of the kind `default`.
+    pub fn tagged<T: Tagged>(
+        generator: &mut SchemaGenerator,
+        common: &Table,
+        description: &str,
+        default: Option<&str>,
+    ) -> Self {
+        let mut loose = Vec::new();
+        let mut strict = vec![no_unset()];
+        let is = |word: &str| json!({ "properties": { T::TAG: { "const": word } }, "required": [T::TAG] });
+        for (word, schema) in T::schemas(generator) {
+            let mut table = Table::from_schema(schema.to_value());
+            table.join(common);
+            let rules = table.strict();
+            if default == Some(word) {
+                let keys: Vec<&String> = table.properties.keys().collect();
+                strict.push(json!({
+                    "if": { "not": { "required": [T::TAG] } },
+                    "then": { "allOf": [{ "propertyNames": { "enum": keys } }, rules.clone()] },
+                }));
+            }
+            strict.push(json!({ "if": is(word), "then": rules }));
+            let mut table = table.tagged(T::TAG, word);
+            table.add(UNSET, unset());
+            loose.push(table.loose());
+        }
+        if default.is_none() {
+            strict.push(json!({ "required": [T::TAG] }));
+        }
+        Self {
+            loose: json!({ "type": "object", "description": description, "anyOf": loose }),
+            strict: json!({ "allOf": strict }),
+        }
+    }
+}
+
+/// The key that takes away what a base has.
+pub fn unset() -> Value {
+    json!({ "const": true, "description": "Take away what the file in `extends` has here." })
+}
+
+/// Without a base there is nothing to take away.
+pub fn no_unset() -> Value {
+    json!({ "properties": { UNSET: false } })
+}

@@ -1,0 +1,219 @@
+//! What model, data and options show together that is surely not meant; and what keeps a run from its first step.
+
+use super::schedule::{Schedule, batches, updates};
+use crate::config::experiment::Pattern;
+use crate::config::sections::{Curve, Metric};
+use crate::config::{Diagnostic, Experiment, Lint};
+use crate::data::DataSpec;
+use crate::graph::{VarKind, Variable, Variables};
+
+/// Refuses data of which `drop_last` leaves no batch to train on.
+///
+/// # Errors
+/// There are fewer samples than a batch takes, and that they are left out.
+pub fn require_a_batch(experiment: &Experiment, data: &DataSpec) -> Result<(), Diagnostic> {
+    let loading = &experiment.data.loading;
+    let Some(samples) = data.train.filter(|n| loading.drop_last && *n < loading.batch_size) else { return Ok(()) };
+    let message = format!(
+        "there {}, fewer than a batch of {}, and `drop_last` leaves them all out",
+        training_samples(samples),
+        loading.batch_size
+    );
+    let help = format!("take a `batch_size` of at most {samples}, or leave `drop_last` out");
+    let places =
+        [("data.drop_last", "leaves out what makes no full batch"), ("data.batch_size", "more than there are")];
+    Err(at(experiment, Diagnostic::error(message).help(help), &places))
+}
+
+/// The warnings about an experiment that trains on `data`; `vars` are the model's. Those that `[lint]` allows are among
+/// them.
+pub fn lints(experiment: &Experiment, data: &DataSpec, vars: &Variables) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    found.extend(batch_larger_than_data(experiment, data));
+    found.extend(accumulate_beyond_epoch(experiment, data));
+    found.extend(warmup_beyond_run(experiment, data));
+    found.extend(patience_beyond_run(experiment));
+    found.extend(monitors_without_validation(experiment, data));
+    found.extend(groups(experiment, vars));
+    found
+}
+
+/// Points at the keys that were written, the first of them as the culprit; else at the section of the first.
+fn at(experiment: &Experiment, mut diagnostic: Diagnostic, keys: &[(&str, &str)]) -> Diagnostic {
+    for (key, text) in keys {
+        if let Some(span) = experiment.span_of(key) {
+            diagnostic = match diagnostic.labels.is_empty() {
+                true => diagnostic.at(span, *text),
+                false => diagnostic.context(span, *text),
+            };
+        }
+    }
+    let first = keys.first().filter(|_| diagnostic.labels.is_empty());
+    match first.and_then(|(key, text)| Some((experiment.nearest_span(key)?, *text))) {
+        Some((span, text)) => diagnostic.at(span, text),
+        None => diagnostic,
+    }
+}
+
+/// `is 1 training sample` or `are 20 training samples`.
+fn training_samples(n: usize) -> String {
+    if n == 1 { "is 1 training sample".into() } else { format!("are {n} training samples") }
+}
+
+/// The keys that make the training set smaller, with what they do.
+const LESS: [(&str, &str); 2] =
+    [("data.limit", "at most so many are taken"), ("data.validation_split", "holds some out")];
+
+fn batch_larger_than_data(experiment: &Experiment, data: &DataSpec) -> Option<Diagnostic> {
+    let batch = experiment.data.loading.batch_size;
+    let samples = data.train.filter(|n| *n < batch)?;
+    let message = format!("there {}, fewer than a batch of {batch}", training_samples(samples));
+    let warning = Diagnostic::warning(Lint::BatchLargerThanData, message);
+    let keys = [&[("data.batch_size", "no batch is that large")][..], &LESS].concat();
+    Some(
+        at(experiment, warning, &keys).help(format!(
+            "every epoch is one step on all {samples}; if that is meant, write `batch_size = {samples}`"
+        )),
+    )
+}
+
+fn accumulate_beyond_epoch(experiment: &Experiment, data: &DataSpec) -> Option<Diagnostic> {
+    let batches = batches(experiment, data.train?);
+    let accumulate = experiment.train.accumulate;
+    if batches == 0 || accumulate <= batches {
+        return None;
+    }
+    let s = if batches == 1 { "" } else { "es" };
+    let message = format!("`accumulate` is {accumulate}, but an epoch has {batches} batch{s}");
+    let warning = Diagnostic::warning(Lint::AccumulateBeyondEpoch, message);
+    let keys =
+        [("train.accumulate", "never reached: an epoch ends with an update"), ("data.batch_size", "the batches")];
+    Some(
+        at(experiment, warning, &[&keys[..], &LESS].concat())
+            .help(format!("take at most {batches}, or a smaller `batch_size`")),
+    )
+}
+
+fn warmup_beyond_run(experiment: &Experiment, data: &DataSpec) -> Option<Diagnostic> {
+    let warmup = &experiment.schedule.warmup;
+    let epochs = experiment.train.epochs;
+    // A length in epochs was held against those of the run before there were data.
+    if warmup.warmup_epochs.is_some_and(|n| n >= epochs) {
+        return None;
+    }
+    let (key, schedule) = match (warmup.warmup_steps, warmup.warmup_epochs) {
+        (Some(_), _) => ("schedule.warmup_steps", Schedule::new(experiment, data.train?)),
+        (None, Some(_)) => ("schedule.warmup_epochs", Schedule::new(experiment, data.train?)),
+        (None, None) => return None,
+    };
+    let updates = updates(experiment, data.train?);
+    let all = updates.saturating_mul(epochs as u64);
+    let (steps, end, why) = match experiment.train.max_steps {
+        Some(max) if max < all => (max, "train.max_steps", "the run ends here"),
+        _ => (all, "train.epochs", "the run ends with these"),
+    };
+    let warning = |message: &str| Diagnostic::warning(Lint::ScheduleBeyondRun, message);
+    if schedule.warmup >= steps {
+        let warning = warning("the warm-up takes the whole run: the full learning rate is never reached");
+        let label = format!("{} of the run's {steps} steps", schedule.warmup.min(steps));
+        return Some(at(experiment, warning, &[(key, &label), (end, why)]));
+    }
+    if let Curve::Cosine(cosine) = &experiment.schedule.curve
+        && schedule.warmup >= updates.saturating_mul(cosine.epochs.unwrap_or(epochs) as u64)
+    {
+        let warning = warning("the warm-up leaves the cosine no time: the learning rate falls at once");
+        let label = format!("{} steps", schedule.warmup);
+        return Some(at(
+            experiment,
+            warning,
+            &[(key, &label), ("schedule.epochs", "the cosine ends with these epochs")],
+        ));
+    }
+    None
+}
+
+fn patience_beyond_run(experiment: &Experiment) -> Option<Diagnostic> {
+    let train = &experiment.train;
+    let stopping = train.early_stopping.as_ref()?;
+    let validations = train.epochs.div_ceil(train.eval_every);
+    if stopping.patience < validations {
+        return None;
+    }
+    let s = if validations == 1 { "" } else { "s" };
+    let message = format!("`early_stopping` never stops the run, which has {validations} validation{s}");
+    let warning = Diagnostic::warning(Lint::PatienceBeyondRun, message);
+    let label = format!("waits for {}", stopping.patience);
+    let keys = [("train.early_stopping.patience", label.as_str()), ("train.epochs", "the run ends with these")];
+    let keys = match train.early_stopping.as_ref().and(experiment.span_of("train.early_stopping.patience")) {
+        Some(_) => keys,
+        None => [("train.early_stopping", label.as_str()), keys[1]],
+    };
+    Some(at(experiment, warning, &keys).help("take a smaller `patience`, or leave `early_stopping` out"))
+}
+
+fn monitors_without_validation(experiment: &Experiment, data: &DataSpec) -> Vec<Diagnostic> {
+    if data.val != Some(0) {
+        return Vec::new();
+    }
+    let warning = |message: String, key: &str, metric: Metric| {
+        let warning = Diagnostic::warning(Lint::MonitorWithoutValidation, message)
+            .help("`validation_split` in `[data]` holds samples out; `train_loss` is there in any case");
+        at(experiment, warning, &[(key, &format!("there is no `{}`", metric.name()))])
+    };
+    let mut found = Vec::new();
+    let watched = |metric: Metric| metric != Metric::TrainLoss;
+    if let Some(stopping) = experiment.train.early_stopping.as_ref().filter(|s| watched(s.monitor)) {
+        let message = "`early_stopping` has no effect: there are no samples to validate on";
+        let written = experiment.span_of("train.early_stopping.monitor").is_some();
+        let key = if written { "train.early_stopping.monitor" } else { "train.early_stopping" };
+        found.push(warning(message.into(), key, stopping.monitor));
+    }
+    // By default a run without validation simply has no `best`.
+    let written = experiment.span_of("checkpoint.monitor").is_some();
+    if let Some(metric) = experiment.checkpoint.monitor.filter(|m| written && watched(*m)) {
+        let message = "there will be no `best` checkpoint: there are no samples to validate on";
+        found.push(warning(message.into(), "checkpoint.monitor", metric));
+    }
+    found
+}
+
+/// Patterns in `match` that no parameter is left for.
+fn groups(experiment: &Experiment, vars: &Variables) -> Vec<Diagnostic> {
+    let parameters: Vec<&Variable> = vars.iter().map(|(_, v)| v).filter(|v| v.kind == VarKind::Parameter).collect();
+    let mut found = Vec::new();
+    let groups = &experiment.optimizer.groups;
+    for (i, group) in groups.iter().enumerate() {
+        let earlier = |name: &str| groups[..i].iter().flat_map(|g| &g.patterns).find(|p| p.matches(name));
+        for pattern in &group.patterns {
+            let fits: Vec<&&Variable> = parameters.iter().filter(|v| pattern.matches(&v.name)).collect();
+            if fits.is_empty() || fits.iter().any(|v| v.trainable && earlier(&v.name).is_none()) {
+                continue;
+            }
+            // Those that are trained belong to others; if none is, that is the reason.
+            let taken: Vec<&Pattern> = fits.iter().filter(|v| v.trainable).filter_map(|v| earlier(&v.name)).collect();
+            found.push(match taken.first() {
+                Some(first) => shadowed(pattern, first),
+                None => frozen(experiment, pattern, fits.iter().map(|v| v.name.as_str())),
+            });
+        }
+    }
+    found
+}
+
+fn shadowed(pattern: &Pattern, by: &Pattern) -> Diagnostic {
+    let message = format!("`{}` in `match` has no effect: earlier groups have all its parameters", pattern.text);
+    Diagnostic::warning(Lint::ShadowedGroup, message)
+        .at(pattern.span, "nothing is left for this group")
+        .context(by.span, "the first that fits decides")
+        .help("put the group with the narrower pattern first")
+}
+
+fn frozen<'a>(experiment: &Experiment, pattern: &Pattern, mut names: impl Iterator<Item = &'a str>) -> Diagnostic {
+    let message = format!("`{}` in `match` has no effect: all its parameters are frozen", pattern.text);
+    let warning = Diagnostic::warning(Lint::FrozenGroup, message).at(pattern.span, "fits nothing that is trained");
+    let by = names.find_map(|name| experiment.model.freeze.iter().find(|f| f.matches(name)));
+    match by {
+        Some(by) => warning.context(by.span, "frozen here"),
+        None => warning,
+    }
+}

@@ -1,0 +1,144 @@
+//! The program on a terminal: colours, bars, and lines that fit.
+
+use super::support::{LAYERS, Place, digits};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::process::Command;
+
+/// Runs `command` on a terminal of so many columns; its exit code, and all that it has written to either stream.
+fn on_terminal(mut command: Command, columns: u16, env: &[(&str, &str)]) -> (Option<i32>, String) {
+    let (mut master, mut slave) = (0, 0);
+    let size = libc::winsize { ws_row: 40, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the two numbers are written, the size is read, and neither a name nor settings are asked for.
+    let result = unsafe { libc::openpty(&mut master, &mut slave, std::ptr::null_mut(), std::ptr::null(), &size) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: both were opened just now, and nobody else has them.
+    let (mut master, slave) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
+    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI", "COLUMNS"] {
+        command.env_remove(name);
+    }
+    command.env("TERM", "xterm-256color").envs(env.iter().copied());
+    command.stdout(slave.try_clone().unwrap()).stderr(slave);
+    let mut child = command.spawn().unwrap();
+    // The terminal ends when nobody has its other side any more.
+    drop(command);
+    let mut bytes = Vec::new();
+    let mut chunk = [0; 4096];
+    while let Ok(n @ 1..) = master.read(&mut chunk) {
+        bytes.extend_from_slice(&chunk[..n]);
+    }
+    (child.wait().unwrap().code(), String::from_utf8(bytes).unwrap())
+}
+
+/// The texts that were on some line at some time, without control sequences.
+fn lines(screen: &str) -> Vec<String> {
+    let mut out = vec![String::new()];
+    let mut rest = screen.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '\u{1b}' => {
+                assert_eq!(rest.next(), Some('['), "only sequences that move and colour: {screen:?}");
+                let end = rest.by_ref().find(|c| c.is_ascii_alphabetic()).unwrap();
+                assert!("mKABCD".contains(end), "{end:?} in {screen:?}");
+            }
+            '\r' | '\n' => out.push(String::new()),
+            _ => out.last_mut().unwrap().push(c),
+        }
+    }
+    out.retain(|line| !line.trim().is_empty());
+    out
+}
+
+/// A training on made-up samples that ends after so many steps.
+fn regression() -> &'static str {
+    "seed = 1\n[data]\nsource = \"synthetic\"\nshape = [8]\ntargets = 2\nsamples = 64\nval_samples = 16\nbatch_size = 16\n\
+     [model]\nlayers = [{ type = \"linear\", out_features = 2 }]\n[loss]\ntype = \"mse\"\n\
+     [optimizer]\ntype = \"sgd\"\nlr = 0.01\n[train]\nepochs = 3\nearly_stopping = { monitor = \"val_loss\", patience = 9 }\n"
+}
+
+fn classes(epochs: usize) -> String {
+    digits("", &format!("{LAYERS}\n[optimizer]\ntype = \"adam\"\nlr = 3e-3\n[train]\nepochs = {epochs}\n"))
+}
+
+#[test]
+fn colours_are_asked_for_and_declined_as_usual() {
+    let place = Place::with("[data\n");
+    // A configuration that is wrong, a command line that is, and help.
+    for (args, code) in [("check c.toml", 2), ("check c.toml --nothing", 2), ("--help", 0), ("train --help", 0)] {
+        let on = |env: &[(&str, &str)]| {
+            let (got, text) = on_terminal(place.command(args), 80, env);
+            assert_eq!(got, Some(code), "{text}");
+            assert!(!lines(&text).is_empty());
+            text.contains('\u{1b}')
+        };
+        assert!(on(&[]), "{args}: a terminal has colours");
+        assert!(on(&[("NO_COLOR", "")]), "{args}: empty is not set");
+        assert!(!on(&[("NO_COLOR", "1")]), "{args}");
+        assert!(!on(&[("CLICOLOR", "0")]), "{args}");
+        assert!(!on(&[("TERM", "dumb")]), "{args}");
+        assert!(!on(&[("TERM", "dumb"), ("CI", "true")]), "{args}");
+        assert!(on(&[("TERM", "dumb"), ("CLICOLOR_FORCE", "1")]), "{args}");
+        assert!(!on(&[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")]), "{args}");
+        let piped = |env: &[(&str, &str)]| {
+            let output = place.command(args).env_remove("NO_COLOR").envs(env.iter().copied()).output().unwrap();
+            [output.stdout, output.stderr].concat().contains(&0x1b)
+        };
+        assert!(!piped(&[]) && piped(&[("CLICOLOR_FORCE", "1")]), "{args}");
+        assert!(!piped(&[("CLICOLOR_FORCE", "0")]), "{args}");
+    }
+}
+
+#[test]
+fn a_bar_and_a_table_fit_the_terminal() {
+    for (config, figures) in
+        [(classes(12), &["loss ", "acc ", " left"][..]), (regression().into(), &["loss ", "at most "])]
+    {
+        let place = Place::with(&config);
+        for columns in [80, 60, 100] {
+            let command = place.command("train c.toml --force --out r --set data.limit_val=16");
+            let (code, screen) = on_terminal(command, columns, &[]);
+            assert_eq!(code, Some(0), "{screen}");
+            let lines = lines(&screen);
+            // What is said in sentences may be as long as it is.
+            let tabular = |line: &&String| {
+                line.starts_with("epoch ") || line.trim_start().starts_with(|c: char| c.is_ascii_digit())
+            };
+            for line in lines.iter().filter(tabular) {
+                assert!(line.chars().count() <= usize::from(columns), "{columns} columns: {line:?}");
+            }
+            let bars: Vec<&String> =
+                lines.iter().filter(|line| line.contains("loss ") && line.starts_with("epoch ")).collect();
+            assert!(!bars.is_empty(), "{screen:?}");
+            for figure in figures.iter().filter(|_| columns >= 80) {
+                assert!(bars.iter().any(|line| line.contains(figure)), "{figure:?} in {bars:#?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dumb_terminal_gets_lines() {
+    let place = Place::with(&classes(2));
+    let (code, screen) = on_terminal(place.command("train c.toml --out r"), 80, &[("TERM", "dumb")]);
+    assert_eq!(code, Some(0), "{screen}");
+    // The terminal itself makes carriage returns of line feeds.
+    let text = screen.replace("\r\n", "\n");
+    assert!(!text.contains(['\r', '\u{1b}']), "{text:?}");
+    assert!(text.contains("samples/s\n") && text.contains("done: "), "{text}");
+}
+
+#[test]
+fn passwords_are_masked_on_a_terminal_and_kept_for_programs() {
+    let place = Place::with(
+        "[data]\nsource = \"mnist\"\nmirrors = [\"https://me:hush@host/x\"]\nbatch_size = 8\n[model]\nlayers = [\"flatten\", \
+         { type = \"linear\", out_features = 10 }]\n[loss]\ntype = \"cross_entropy\"\n[optimizer]\ntype = \"sgd\"\nlr = 0.1\n\
+         [train]\nepochs = 1\n",
+    );
+    for args in ["check c.toml --print", "check c.toml --print --json"] {
+        let (code, shown) = on_terminal(place.command(args), 80, &[]);
+        assert_eq!(code, Some(0), "{shown}");
+        assert!(shown.contains("https://***@host/x") && !shown.contains("hush"), "{shown}");
+        assert!(place.ok(args).out.contains("https://me:hush@host/x"), "a program that reads it needs it");
+    }
+}

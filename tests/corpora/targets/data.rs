@@ -1,0 +1,74 @@
+//! Files of data sets, and images.
+
+use super::pack::{gz, headers};
+use super::scratch::{with_file, with_folder};
+use runner::data::synthetic::{SyntheticOptions, Task};
+use runner::data::{self, Files, Source};
+use std::path::Path;
+
+/// An array; the first byte tells of how many dimensions, and whether it is to be gzipped.
+pub fn idx(data: &[u8]) -> bool {
+    let Some((how, file)) = data.split_first() else { return false };
+    let packed;
+    let file = match how & 4 {
+        0 => file,
+        _ => {
+            packed = gz(file);
+            &packed
+        }
+    };
+    match data::idx::parse(file, "input", usize::from(how & 3)) {
+        Ok(array) => {
+            assert_eq!(array.dims.iter().product::<usize>(), array.data.len());
+            true
+        }
+        Err(e) => {
+            assert!(e.to_string().contains("input"), "{e:#}");
+            false
+        }
+    }
+}
+
+/// An archive of CIFAR-10; the first byte tells how it is given: `h` headers alone, `t` a tar archive, `z` gzipped, `x` as xz.
+pub fn tar(data: &[u8]) -> bool {
+    const GZ: &str = "cifar-10-binary.tar.gz";
+    let Some((how, file)) = data.split_first() else { return false };
+    let (name, file) = match how {
+        b'h' => (GZ, gz(&headers(file))),
+        b't' => (GZ, gz(file)),
+        b'z' => (GZ, file.to_vec()),
+        b'x' => ("cifar-10-binary.tar.xz", file.to_vec()),
+        _ => return false,
+    };
+    // Held to the public set's checksums nothing that a fuzzer makes would get past the first file.
+    let source = |root: &Path| Source::Cifar10(Files { root: root.to_path_buf(), verify: false });
+    with_folder(name, &file, |root| match data::open(&source(root)) {
+        Ok(set) => {
+            assert!(!set.train.is_empty() && !set.val.is_empty());
+            true
+        }
+        Err(e) => {
+            assert!(format!("{e:#}").contains("cifar-10-binary"), "{e:#}");
+            false
+        }
+    })
+}
+
+/// An image for a model of colour and for one of grey images.
+pub fn image(data: &[u8]) -> bool {
+    let colour = SyntheticOptions { shape: vec![3, 5, 9], task: Task::Classes(2), samples: 1, val_samples: 1, seed: 0 };
+    let specs = [Source::Synthetic(colour), Source::Digits].map(|source| data::describe(&source).expect("no files"));
+    with_file(data, |path| {
+        let mut accepted = true;
+        for spec in specs {
+            match data::image_sample(path, &spec, true) {
+                Ok(sample) => assert_eq!(sample.len(), spec.input.len() * spec.dtype.bytes()),
+                Err(e) => {
+                    assert!(format!("{e:#}").contains("input"), "{e:#}");
+                    accepted = false;
+                }
+            }
+        }
+        accepted
+    })
+}

@@ -1,0 +1,136 @@
+//! Less than is needed: of memory, of a disk, of the length that a file may have.
+
+use crate::library::library;
+use crate::place::{Ended, Place, finish};
+use crate::run_state::{RunState, all_whole};
+use crate::sweep::{Failed, all, in_parallel};
+use crate::train::{CONFIG, TRAIN, finished, recovers, undisturbed};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Limits what the command may have of `resource`.
+fn limited(mut command: Command, resource: libc::__rlimit_resource_t, most: u64) -> Ended {
+    let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+    let limits = move || {
+        // SAFETY: a plain call of the kernel, which a process may make between fork and exec.
+        let done = unsafe { libc::setrlimit(resource, &limit) };
+        if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    };
+    // SAFETY: as above; the closure touches no memory but its own.
+    unsafe { command.pre_exec(limits) };
+    finish(&mut command)
+}
+
+/// A run that has enough, or says what it lacks; whatever it leaves leads to the end.
+fn enough_or_told(place: &Place, ended: &Ended, expected: &RunState, told: &[&str]) -> Result<(), String> {
+    if ended.panicked() || ended.signal.is_some() {
+        return Err("a panic".into());
+    }
+    match ended.code {
+        Some(0) => finished(place, expected)?,
+        Some(1 | 3) if told.iter().any(|words| ended.err.contains(words)) => (),
+        code => return Err(format!("exit code {code:?} and no word of why")),
+    }
+    recovers(place, expected)
+}
+
+/// More than a file of a run has.
+const LONGEST: u64 = 6000;
+
+#[test]
+fn files_that_may_not_be_long() {
+    let expected = undisturbed(CONFIG);
+    let start = Place::with("c.toml", CONFIG);
+    let step = if all() { 10 } else { 300 };
+    let limits: Vec<u64> = (0..LONGEST).step_by(step).collect();
+    in_parallel("train, with short files", "lengths", &limits, |most| {
+        let place = start.copy();
+        let ended = limited(place.command(TRAIN), libc::RLIMIT_FSIZE, *most);
+        enough_or_told(&place, &ended, &expected, &["File too large"])
+            .map_err(|why| Failed { at: format!("{most} bytes: {ended:?}"), why })
+    });
+}
+
+/// A run whose parts are large enough to be told from everything else.
+const LARGE: &str = r#"
+device = "cpu"
+seed = 3
+[data]
+source = "synthetic"
+shape = [1, 16, 16]
+classes = 10
+samples = 500
+val_samples = 100
+batch_size = 64
+workers = 1
+[model]
+layers = ["flatten", { type = "linear", out_features = 500 }, "relu", { type = "linear", out_features = 10 }]
+[loss]
+type = "cross_entropy"
+[optimizer]
+type = "adam"
+[train]
+epochs = 1
+"#;
+
+/// Blocks of at least this size are refused, one by one.
+const BLOCK: usize = 100_000;
+
+fn refusals(name: &str, start: &Place, args: &str, after: impl Fn(&Place) -> Result<(), String> + Sync) {
+    let (ended, blocks) = start.copy().refused(args, 0, BLOCK);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let numbers: Vec<usize> = (1..=blocks.len()).collect();
+    assert!(!numbers.is_empty(), "{name}: no large block is asked for");
+    in_parallel(name, "blocks of memory refused", &numbers, |n| {
+        let place = start.copy();
+        let (ended, _) = place.refused(args, *n, BLOCK);
+        let text = format!("{}{}", ended.err, ended.out);
+        let result = match ended.code {
+            Some(1 | 3) if text.contains("memory") && !ended.panicked() => after(&place),
+            code => Err(format!("exit code {code:?}")),
+        };
+        result.map_err(|why| Failed { at: format!("{n}: {} bytes: {ended:?}", blocks[n - 1].offset), why })
+    });
+}
+
+#[test]
+fn memory_that_is_not_there() {
+    if library().is_none() {
+        return;
+    }
+    let expected = undisturbed(LARGE);
+    let start = Place::with("c.toml", LARGE);
+    refusals("train, without memory", &start, TRAIN, |place| recovers(place, &expected));
+    start.ok(TRAIN);
+    let whole = |place: &Place| all_whole(&place.file("run"));
+    refusals("train --resume, without memory", &start, &format!("{TRAIN} --resume --set train.epochs=2"), |place| {
+        recovers(place, &expected)
+    });
+    refusals("eval, without memory", &start, "eval run/last.safetensors --threads 1", whole);
+    refusals("export, without memory", &start, "export run/last.safetensors out.safetensors", |place| {
+        match place.file("out.safetensors").exists() {
+            true => Err("half a file was left".into()),
+            false => whole(place),
+        }
+    });
+}
+
+#[test]
+fn little_room_for_addresses() {
+    let expected = undisturbed(LARGE);
+    let start = Place::with("c.toml", LARGE);
+    let step = if all() { 1 } else { 16 };
+    let sizes: Vec<u64> = (8..400).step_by(step).map(|n| n << 20).collect();
+    let starts = limited(start.command("--version"), libc::RLIMIT_AS, sizes[sizes.len() - 1]);
+    assert_eq!(starts.code, Some(0), "{starts:?}");
+    in_parallel("train, with little address space", "sizes", &sizes, |most| {
+        // Below this the program cannot even be loaded, which is not for it to tell.
+        if limited(start.command("--version"), libc::RLIMIT_AS, *most).code != Some(0) {
+            return Ok(());
+        }
+        let place = start.copy();
+        let ended = limited(place.command(&TRAIN.replace("--threads 1", "--threads 2")), libc::RLIMIT_AS, *most);
+        enough_or_told(&place, &ended, &expected, &["memory"])
+            .map_err(|why| Failed { at: format!("{} MiB: {ended:?}", most >> 20), why })
+    });
+}

@@ -1,0 +1,149 @@
+//! Commands that read a run, and write one file at most.
+
+use crate::faults::Fault;
+use crate::place::{Ended, Place};
+use crate::sweep::{Case, Sweep};
+use crate::train::{CONFIG, TRAIN};
+use runner::checkpoint::{self, Tensor};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// A finished run, an image for it, and an earlier export.
+pub fn place() -> Place {
+    let place = Place::with("c.toml", CONFIG);
+    place.ok(TRAIN);
+    let shades = image::GrayImage::from_fn(8, 8, |x, y| image::Luma([(x * 30 + y) as u8]));
+    shades.save(place.file("digit.png")).unwrap();
+    let old = Tensor::from_f32([2], &[1.0, 2.0]);
+    checkpoint::write_weights(&place.file("out.safetensors"), &[old.view("old")]).unwrap();
+    place
+}
+
+/// All files with their contents.
+fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_string();
+        match path.is_dir() {
+            true => found.extend(contents(&path).into_iter().map(|(inner, bytes)| (format!("{name}/{inner}"), bytes))),
+            false => drop(found.insert(name, fs::read(&path).unwrap())),
+        }
+    }
+    found
+}
+
+/// The command prints what it prints without faults, and changes nothing.
+fn only_reads(name: &str, args: &str, every: usize) {
+    let start = place();
+    let printed = start.ok(args).out;
+    let before = contents(&start.path());
+    Sweep {
+        name,
+        start: &start,
+        args,
+        every,
+        steady: true,
+        done: &|_, ended| match ended.out == printed {
+            true => Ok(()),
+            false => Err(format!("it printed {:?}, not {printed:?}", ended.out)),
+        },
+        after: &|place, _, _| match contents(&place.path()) == before {
+            true => Ok(()),
+            false => Err("it has changed a file".into()),
+        },
+    }
+    .run();
+}
+
+#[test]
+fn evaluation() {
+    only_reads("eval", "eval run/last.safetensors --json --threads 1", 4);
+}
+
+#[test]
+fn prediction() {
+    only_reads("predict", "predict run/best.safetensors digit.png --json --threads 1", 4);
+}
+
+#[test]
+fn a_check() {
+    only_reads("check", "check c.toml --json", 4);
+}
+
+/// Puts a file in the place of another.
+pub const EXPORT: &str = "export run/last.safetensors out.safetensors";
+
+#[test]
+fn an_export() {
+    let start = place();
+    let args = EXPORT;
+    let tried = start.copy();
+    let old = contents(&start.path());
+    let said = tried.ok(args);
+    let new = contents(&tried.path());
+    assert_ne!(old, new);
+    // Who is killed cannot tidy up, and nobody can where nothing can be removed. Else all is tidy.
+    let left = |case: &Case, ended: &Ended, found: &mut BTreeMap<String, Vec<u8>>| {
+        if ended.signal.is_some() || [Fault::ReadOnly, Fault::Dead].contains(&case.fault) {
+            found.retain(|name, _| !name.starts_with(".out.safetensors.tmp-"));
+        }
+    };
+    Sweep {
+        name: "export",
+        start: &start,
+        args,
+        every: 4,
+        steady: true,
+        done: &|place, ended| match contents(&place.path()) == new && ended.out == said.out {
+            true => Ok(()),
+            false => Err("the file is another".into()),
+        },
+        after: &|place, case, ended| {
+            let mut found = contents(&place.path());
+            left(case, ended, &mut found);
+            if found != old && found != new {
+                let names: Vec<&String> = found.keys().collect();
+                return Err(format!("neither the old file nor the new one is there: {names:?}"));
+            }
+            place.ok(args);
+            let mut found = contents(&place.path());
+            left(case, ended, &mut found);
+            if found == new { Ok(()) } else { Err("done again, it is another".into()) }
+        },
+    }
+    .run();
+}
+
+/// Samples from a file, and weights to begin with: both are read by a run.
+#[test]
+fn a_run_from_files() {
+    let start = place();
+    let inputs: Vec<f32> = (0..64 * 64).map(|i| ((i * 37 % 101) as f32) / 101.0).collect();
+    let targets: Vec<u8> = (0..64_i64).flat_map(|i| (i % 10).to_le_bytes()).collect();
+    let targets = Tensor { dtype: runner::graph::DType::I64, shape: vec![64], data: targets };
+    let inputs = Tensor::from_f32([64, 1, 8, 8], &inputs);
+    checkpoint::write_weights(&start.file("set.safetensors"), &[inputs.view("inputs"), targets.view("targets")])
+        .unwrap();
+    let config = CONFIG
+        .replace("source = \"digits\"", "source = \"tensors\"\npath = \"set.safetensors\"")
+        .replace("limit = 96\nlimit_val = 32\n", "")
+        .replace("[model]", "[model]\nweights = \"run/best.safetensors\"");
+    fs::write(start.file("c.toml"), config).unwrap();
+    let args = TRAIN.replace("--out run", "--out new");
+    let tried = start.copy();
+    tried.ok(&args);
+    let expected = crate::run_state::RunState::read(&tried.file("new")).unwrap();
+    Sweep {
+        name: "train from files",
+        start: &start,
+        args: &args,
+        // What it writes is looked at elsewhere.
+        every: 60,
+        steady: true,
+        done: &|place, _| crate::run_state::RunState::read(&place.file("new"))?.same_as(&expected),
+        after: &|place, _, _| crate::run_state::all_whole(&place.file("new")),
+    }
+    .run();
+}

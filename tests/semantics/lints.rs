@@ -1,0 +1,385 @@
+//! Warnings about what is surely not meant: each fires where it should, is silenced by its name, and says nothing of
+//! configurations that are in order.
+
+use runner::backend::cpu::CpuBackend;
+use runner::config::{self, Lint, Loaded, Severity, diagnostics};
+use runner::passes::PassOptions;
+use runner::train::input;
+use runner::train::programs::{self, Sizes};
+use std::path::Path;
+
+/// A configuration that nothing is said of, in which each case makes its own mistake.
+const GOOD: &str = r#"[data]
+source = "synthetic"
+shape = [3, 8, 8]
+classes = 10
+samples = 100
+val_samples = 20
+batch_size = 10
+
+[model]
+layers = [
+  { name = "conv", type = "conv2d", out_channels = 8, kernel_size = 3, padding = 1 },
+  { name = "act", type = "relu" },
+  { name = "pool", type = "max_pool2d", kernel_size = 2 },
+  "flatten",
+  { name = "fc", type = "linear", out_features = 10 },
+]
+
+[loss]
+type = "cross_entropy"
+
+[optimizer]
+type = "sgd"
+lr = 0.1
+
+[train]
+epochs = 5
+"#;
+
+const FC: &str = "{ name = \"fc\", type = \"linear\", out_features = 10 },";
+const POOL: &str = "{ name = \"pool\", type = \"max_pool2d\", kernel_size = 2 },";
+
+fn changed(changes: &[(&str, &str)]) -> String {
+    changes.iter().fold(GOOD.to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "{from} is not in the configuration");
+        text.replacen(from, to, 1)
+    })
+}
+
+/// All warnings about a configuration: those on reading it, and those on building what it trains with.
+fn warnings(loaded: &Loaded) -> Vec<config::Diagnostic> {
+    let experiment = &loaded.experiment;
+    let data = input::describe(experiment).unwrap();
+    let backend = CpuBackend::new(Some(1)).unwrap();
+    let sizes = Sizes::of_run(experiment, &data);
+    let programs = programs::build(experiment, &data, &sizes, &backend, &PassOptions::default())
+        .unwrap_or_else(|errors| panic!("{}", diagnostics::render(&loaded.sources, &errors, false)));
+    [&loaded.warnings[..], &programs.warnings].concat()
+}
+
+fn load(text: &str) -> Loaded {
+    config::load_str("test.toml", text, &[]).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+fn told(text: &str) -> String {
+    let loaded = load(text);
+    let all = warnings(&loaded);
+    assert!(all.iter().all(|w| w.severity == Severity::Warning && w.lint.is_some() && w.span().is_some()), "{all:?}");
+    if all.is_empty() { "nothing\n".into() } else { diagnostics::render(&loaded.sources, &all, false) }
+}
+
+/// A way to make each kind of mistake, once or more.
+fn cases() -> Vec<(Lint, Vec<String>)> {
+    let last = |layer: &str| changed(&[(FC, &format!("{FC}\n  {layer},"))]);
+    let schedule = |schedule: &str, train: &str| {
+        changed(&[("[train]\nepochs = 5", &format!("[schedule]\n{schedule}\n\n[train]\nepochs = 5\n{train}"))])
+    };
+    let optimizer = |rest: &str| changed(&[("lr = 0.1", rest)]);
+    let normalize = |rest: &str| {
+        changed(&[("batch_size = 10", &format!("batch_size = 10\ntransforms = [{{ type = \"normalize\", {rest} }}]"))])
+    };
+    let train = |rest: &str| changed(&[("epochs = 5", &format!("epochs = 5\n{rest}"))]);
+    let blind = |rest: &str| {
+        changed(&[("val_samples = 20", "val_samples = 0"), ("epochs = 5", &format!("epochs = 50\n{rest}"))])
+    };
+    vec![
+        (
+            Lint::ActivationBeforeCrossEntropy,
+            vec![
+                last("\"softmax\""),
+                last("\"relu\""),
+                last("{ name = \"head\", layers = [\"sigmoid\", \"identity\"] }"),
+                last("\"tanh\",\n  { type = \"dropout\", p = 0.0 }"),
+                changed(&[(FC, "{ type = \"linear\", out_features = 10 }, { type = \"residual\", layers = [\"identity\"] }, \"hardswish\",")]),
+                // An image's channels are the classes.
+                changed(&[(
+                    "\"flatten\",\n  { name = \"fc\", type = \"linear\", out_features = 10 },",
+                    "{ type = \"conv2d\", out_channels = 10, kernel_size = 4 },\n  { type = \"softmax\", dim = 1 },\n  \"flatten\",",
+                )]),
+            ],
+        ),
+        (
+            Lint::ActivationWithoutEffect,
+            vec![
+                changed(&[(POOL, &format!("{POOL}\n  \"relu\","))]),
+                changed(&[(POOL, "\"sigmoid\", { type = \"dropout\", p = 0.5 }, \"relu\",")]),
+                changed(&[(POOL, "\"relu6\", \"relu6\",")]),
+            ],
+        ),
+        (
+            Lint::DropoutAtEnd,
+            vec![last("\"dropout\""), last("{ name = \"head\", layers = [\"dropout\", \"identity\"] }")],
+        ),
+        (
+            Lint::OneClass,
+            vec![tensors("targets", &[0; 4], 1)],
+        ),
+        (
+            Lint::UnusedLayer,
+            vec![
+                changed(&[(POOL, "{ name = \"pool\", from = \"conv\", type = \"max_pool2d\", kernel_size = 2 },")]),
+                changed(&[(
+                    FC,
+                    "{ name = \"a\", type = \"linear\", out_features = 50 },\n  { name = \"b\", type = \"linear\", out_features = 7 },\n  \
+                     { name = \"c\", type = \"linear\", out_features = 10, from = \"pool\" },",
+                )])
+                .replace("\"flatten\",", "\"flatten\", \"identity\",")
+                .replace("from = \"pool\"", "from = \"4\""),
+            ],
+        ),
+        (
+            Lint::NormalizeRange,
+            vec![
+                normalize("mean = [127.5], std = [127.5]"),
+                normalize("mean = [0.5], std = [64.0, 65.0, 66.0]"),
+                normalize("mean = [123.675, 116.28, 103.53], std = [0.2]"),
+                normalize("mean = [-0.5], std = [0.5]"),
+            ],
+        ),
+        (
+            Lint::BatchLargerThanData,
+            vec![
+                changed(&[("batch_size = 10", "batch_size = 101")]),
+                changed(&[("batch_size = 10", "batch_size = 60\nlimit = 50")]),
+                changed(&[("batch_size = 10", "batch_size = 60\nvalidation_split = 0.5")]),
+                changed(&[("batch_size = 10", "limit = 50")]),
+            ],
+        ),
+        (
+            Lint::AccumulateBeyondEpoch,
+            vec![
+                train("accumulate = 11"),
+                changed(&[("batch_size = 10", "batch_size = 51\ndrop_last = true"), ("epochs = 5", "epochs = 5\naccumulate = 2")]),
+            ],
+        ),
+        (
+            Lint::DivergingOptimizer,
+            vec![
+                optimizer("lr = 0.1\nmomentum = 1.5"),
+                optimizer("lr = 0.1\nmomentum = 1"),
+                optimizer("lr = 0.1\nmomentum = 0.9\ndampening = 1"),
+                optimizer("lr = 0.1\nweight_decay = 50"),
+                changed(&[("type = \"sgd\"\nlr = 0.1", "type = \"adam\"\nbetas = [0.999, 0.9]")]),
+                changed(&[("type = \"sgd\"\nlr = 0.1", "type = \"rmsprop\"\nmomentum = 2.0")]),
+                changed(&[(
+                    "type = \"sgd\"\nlr = 0.1",
+                    "type = \"adamw\"\nlr = 0.1\ngroups = [{ match = [\"conv.*\"], weight_decay = 30 }]",
+                )]),
+            ],
+        ),
+        (
+            Lint::RisingSchedule,
+            vec![
+                schedule("type = \"step\"\nstep_epochs = 2\ngamma = 10", ""),
+                schedule("type = \"cosine\"\nmin_lr = 0.01", "")
+                    .replace("lr = 0.1\n", "lr = 0.1\ngroups = [{ match = [\"fc.*\"], lr = 0.001 }]\n"),
+            ],
+        ),
+        (
+            Lint::ShadowedGroup,
+            vec![
+                optimizer("lr = 0.1\ngroups = [\n  { match = [\"*\"], lr = 0.2 },\n  { match = [\"*.bias\"], weight_decay = 0.1 },\n]"),
+                optimizer(
+                    "lr = 0.1\ngroups = [\n  { match = [\"conv.*\", \"fc.*\"], lr = 0.2 },\n  { match = [\"*.bias\", \"*.weight\"], lr = 0.1 },\n]",
+                ),
+            ],
+        ),
+        (
+            Lint::FrozenGroup,
+            vec![
+                changed(&[
+                    ("[model]", "[model]\nfreeze = [\"conv.*\"]"),
+                    ("lr = 0.1", "lr = 0.1\ngroups = [{ match = [\"conv.*\"], lr = 0.2 }]"),
+                ]),
+            ],
+        ),
+        (
+            Lint::ScheduleBeyondRun,
+            vec![
+                schedule("type = \"step\"\nmilestones = [2, 5]", ""),
+                schedule("type = \"step\"\nstep_epochs = 5", ""),
+                schedule("type = \"cosine\"\nepochs = 6", ""),
+                schedule("warmup_epochs = 5", ""),
+                schedule("warmup_steps = 50", ""),
+                schedule("warmup_epochs = 2", "max_steps = 20"),
+                schedule("type = \"cosine\"\nepochs = 2\nwarmup_steps = 20", ""),
+            ],
+        ),
+        (
+            Lint::PatienceBeyondRun,
+            vec![
+                train("early_stopping = {}"),
+                train("eval_every = 2\nearly_stopping = { patience = 3 }"),
+            ],
+        ),
+        (
+            Lint::MonitorWithoutValidation,
+            vec![
+                blind("early_stopping = { patience = 3 }"),
+                blind("early_stopping = { monitor = \"val_accuracy\" }"),
+                blind("[checkpoint]\nmonitor = \"val_loss\""),
+            ],
+        ),
+        (Lint::UnusedParameter, vec![format!("{GOOD}[params]\nwidth = 3\n")]),
+        (Lint::UnusedBlock, vec![format!("{GOOD}[blocks.spare]\nlayers = [\"relu\"]\n")]),
+        (
+            Lint::NoEffect,
+            vec![
+                changed(&[("[model]", "[model]\nweights_strict = false")]),
+                changed(&[(
+                    "source = \"synthetic\"\nshape = [3, 8, 8]\nclasses = 10\nsamples = 100\nval_samples = 20",
+                    "source = \"cifar10\"\ndownload = false\nmirrors = [\"https://example.org/\"]",
+                )]),
+            ],
+        ),
+    ]
+}
+
+/// A configuration on labels in a file, for a model with `out` outputs.
+fn tensors(name: &str, labels: &[i64], out: usize) -> String {
+    use runner::checkpoint::{Tensor, write_weights};
+    use runner::graph::DType;
+    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let path = folder.join(format!("lints-{name}.safetensors"));
+    let inputs = Tensor::from_f32([labels.len(), 2], &vec![0.5; 2 * labels.len()]);
+    let bytes = labels.iter().flat_map(|l| l.to_le_bytes()).collect();
+    let targets = Tensor { dtype: DType::I64, shape: vec![labels.len()], data: bytes };
+    write_weights(&path, &[inputs.view("inputs"), targets.view("targets")]).unwrap();
+    format!(
+        "[data]\nsource = \"tensors\"\npath = {:?}\nbatch_size = 2\n[model]\nlayers = [{{ type = \"linear\", out_features = {out} }}]\n\
+         [loss]\ntype = \"cross_entropy\"\n[optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n",
+        path.display().to_string()
+    )
+}
+
+#[test]
+fn every_lint_fires_and_is_silenced_by_its_name() {
+    assert_eq!(told(GOOD), "nothing\n");
+    let cases = cases();
+    for lint in Lint::ALL {
+        let (_, texts) =
+            cases.iter().find(|(l, _)| l == lint).unwrap_or_else(|| panic!("`{}` has no case", lint.name()));
+        let mut all = Vec::new();
+        for text in texts {
+            let found = warnings(&load(text));
+            assert!(
+                !found.is_empty() && found.iter().all(|w| w.lint == Some(*lint)),
+                "`{}`: {found:?}\n{text}",
+                lint.name()
+            );
+            all.push(told(text));
+            let allowed = format!("{text}[lint]\nallow = [\"{}\"]\n", lint.name());
+            let left = warnings(&load(&allowed));
+            assert!(left.is_empty(), "`{}`: {left:?}", lint.name());
+            // Another name silences nothing.
+            let other = Lint::ALL.iter().find(|l| *l != lint).unwrap();
+            let kept = warnings(&load(&format!("{text}[lint]\nallow = [\"{}\"]\n", other.name())));
+            assert_eq!(kept.len(), found.len(), "`{}`", lint.name());
+        }
+        if *lint != Lint::OneClass {
+            insta::assert_snapshot!(format!("lint_{}", lint.name()), all.join("\n==========\n"));
+        }
+    }
+    assert_eq!(cases.len(), Lint::ALL.len());
+}
+
+/// What looks like a mistake, and is none.
+#[test]
+fn what_is_in_order_is_not_warned_of() {
+    let mut quiet = Vec::new();
+    let last = |layer: &str| changed(&[(FC, &format!("{FC}\n  {layer},"))]);
+    quiet.extend([last("\"leaky_relu\""), last("\"identity\""), last("{ type = \"dropout\", p = 0.0 }")]);
+    // Pooled activations are no bounds on what a class may get: SqueezeNet ends so.
+    quiet.push(changed(&[(
+        "\"flatten\",\n  { name = \"fc\", type = \"linear\", out_features = 10 },",
+        "{ type = \"conv2d\", out_channels = 10, kernel_size = 1 }, \"relu\", { type = \"adaptive_avg_pool2d\", output_size = 1 }, \"flatten\",",
+    )]));
+    // Bounds that the targets may have, too.
+    for act in ["relu", "sigmoid", "tanh", "softmax"] {
+        let text = changed(&[("classes = 10", "targets = 10"), ("cross_entropy", "mse")]);
+        quiet.push(text.replace(FC, &format!("{FC} \"{act}\",")));
+    }
+    // A block whose activation has an effect in one place of two.
+    quiet.push(
+        changed(&[(POOL, "{ block = \"pre\", repeat = 2 },")])
+            + "[blocks.pre]\nlayers = [\"relu\", { type = \"conv2d\", out_channels = 8, kernel_size = 1 }]\n",
+    );
+    // Every way in which an output is taken.
+    quiet.push(changed(&[(
+        POOL,
+        "{ type = \"residual\", layers = [\"relu6\", \"tanh\"] }, { type = \"gate\", layers = [{ type = \"adaptive_avg_pool2d\", output_size = 1 }, \"sigmoid\"] },
+  { name = \"b\", type = \"branches\", combine = \"concat\", branches = [\"tanh\", \"identity\"] }, { type = \"concat\", from = [\"b\", \"conv\"] },",
+    )]));
+    quiet.push(changed(&[(
+        "batch_size = 10",
+        "batch_size = 10\ntransforms = [{ type = \"normalize\", mean = [0], std = [1] }]",
+    )]));
+    // Vectors are floats, of which nobody knows the range.
+    quiet.push(
+        changed(&[(
+            "shape = [3, 8, 8]",
+            "shape = [4]\ntransforms = [{ type = \"normalize\", mean = [127.5], std = [40] }]",
+        )])
+        .lines()
+        .filter(|line| !["conv", "act", "pool"].iter().any(|name| line.contains(&format!("\"{name}\""))))
+        .fold(String::new(), |text, line| text + line + "\n"),
+    );
+    quiet.push(changed(&[("batch_size = 10", "batch_size = 100\neval_batch_size = 5000")]));
+    quiet.push(changed(&[("epochs = 5", "epochs = 5\naccumulate = 10\nearly_stopping = { patience = 4 }")]));
+    quiet.push(changed(&[("[train]", "[schedule]\ntype = \"cosine\"\nwarmup_steps = 49\n[train]")]));
+    quiet.push(changed(&[("val_samples = 20", "val_samples = 0")]));
+    quiet.push(changed(&[
+        ("val_samples = 20", "val_samples = 0"),
+        ("[train]", "[checkpoint]\nmonitor = \"train_loss\"\n[train]"),
+    ]));
+    // Adam scales the gradient, and the decay with it.
+    quiet.push(changed(&[("type = \"sgd\"\nlr = 0.1", "type = \"adam\"\nlr = 1\nweight_decay = 5")]));
+    quiet.push(changed(&[(
+        "lr = 0.1",
+        "lr = 0.1\ngroups = [{ match = [\"*.bias\"], lr = 1 }, { match = [\"fc.*\"], lr = 2 }]",
+    )]));
+    for text in quiet {
+        assert_eq!(told(&text), "nothing\n", "{text}");
+    }
+}
+
+#[test]
+fn shipped_configurations_are_in_order() {
+    let mut count = 0;
+    for folder in ["configs", "benches/configs"] {
+        for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let loaded = config::load(&path, &[]).unwrap_or_else(|failure| panic!("{failure}"));
+            // One small batch: the rest of the plan has no warnings of its own.
+            let found = diagnostics::render(&loaded.sources, &warnings(&loaded), false);
+            assert!(found.is_empty(), "{}\n{found}", path.display());
+            assert!(loaded.experiment.lint.allow.is_empty(), "{}", path.display());
+            count += 1;
+        }
+    }
+    assert!(count >= 7);
+}
+
+/// The manual has every lint, with what it tells.
+#[test]
+fn the_manual_has_the_table() {
+    let manual = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/config.md")).unwrap();
+    for lint in Lint::ALL {
+        let row = format!("| `{}` | {} |", lint.name(), lint.meaning());
+        assert!(manual.contains(&row), "docs/config.md lacks\n{row}");
+    }
+}
+
+#[test]
+fn unknown_names_are_refused() {
+    let failure = |allow: &str| config::load_str("test.toml", &format!("{GOOD}[lint]\n{allow}\n"), &[]).unwrap_err();
+    let all = [
+        "allow = [\"unused_layers\"]",
+        "allow = [\"unused_layer\", \"everything\"]",
+        "allow = \"unused_layer\"",
+        "deny = []",
+    ];
+    let told: Vec<String> = all.iter().map(|allow| failure(allow).to_string()).collect();
+    insta::assert_snapshot!(told.join("\n==========\n"));
+}

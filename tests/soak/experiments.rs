@@ -1,0 +1,112 @@
+//! Whole experiments at random: every one fits, is small, and trains in a few steps.
+
+use crate::layers::{Flow, Layers};
+
+const OPTIMIZERS: [&str; 12] = [
+    "type = \"sgd\"\nlr = 0.02",
+    "type = \"sgd\"\nlr = 0.02\nmomentum = 0.9",
+    "type = \"sgd\"\nlr = 0.01\nmomentum = 0.8\nnesterov = true\nweight_decay = 1e-3",
+    "type = \"sgd\"\nlr = 0.03\nmomentum = 0.5\ndampening = 0.3",
+    "type = \"adam\"\nlr = 1e-3",
+    "type = \"adam\"\nlr = 2e-3\nbetas = [0.8, 0.95]\neps = 1e-6\nweight_decay = 1e-2",
+    "type = \"adam\"\nlr = 1e-3\namsgrad = true",
+    "type = \"adamw\"\nlr = 1e-3\nweight_decay = 0.1",
+    "type = \"adamw\"\nlr = 1e-3\namsgrad = true",
+    "type = \"rmsprop\"\nlr = 1e-3",
+    "type = \"rmsprop\"\nlr = 1e-3\nmomentum = 0.5\ncentered = true",
+    "type = \"rmsprop\"\nlr = 2e-3\nalpha = 0.9\neps = 1e-5\nweight_decay = 1e-3",
+];
+
+/// Everything that the learning rate may do.
+const SCHEDULES: [&str; 8] = [
+    "",
+    "",
+    "[schedule]\ntype = \"constant\"\nwarmup_steps = 3\n",
+    "[schedule]\ntype = \"constant\"\nwarmup_epochs = 1\nwarmup_start_factor = 0.2\n",
+    "[schedule]\ntype = \"step\"\nstep_epochs = 1\ngamma = 0.5\n",
+    "[schedule]\ntype = \"step\"\nmilestones = [1]\nwarmup_steps = 2\n",
+    "[schedule]\ntype = \"cosine\"\n",
+    "[schedule]\ntype = \"cosine\"\nmin_lr = 1e-4\nepochs = 1\n",
+];
+
+/// Samples, validation samples, and sizes of batches for both; no last batch is of one, which batch norm refuses.
+const SIZES: [(usize, usize, usize, usize); 7] =
+    [(10, 6, 4, 4), (6, 5, 6, 3), (11, 7, 3, 5), (14, 3, 5, 5), (8, 8, 8, 8), (17, 2, 6, 7), (9, 6, 3, 2)];
+
+/// The configuration of `seed`, as TOML.
+pub fn experiment(seed: u64) -> String {
+    let mut make = Layers::new(seed);
+    let values = make.one_in(4);
+    let (data, flow) = data(&mut make, values);
+    let results = if values { 1 + make.below(4) } else { [3, 10][usize::from(data.contains("digits"))] };
+    let layers = make.net(flow, results);
+
+    let (loss, smoothing) = match values {
+        true => ("mse", ""),
+        false => ("cross_entropy", make.of(&["", "label_smoothing = 0.1\n"])),
+    };
+    let optimizer = make.of(&OPTIMIZERS);
+    let groups = make.of(&[
+        "",
+        "",
+        "groups = [{ match = [\"*.bias\"], weight_decay = 0 }]\n",
+        "groups = [{ match = [\"first.weight\"], lr = 5e-4 }, { match = [\"first.*\"], weight_decay = 0.05 }]\n",
+    ]);
+    let freeze = if groups.is_empty() { make.of(&["", "", "", "freeze = [\"first.weight\"]\n"]) } else { "" };
+    let schedule = make.of(&SCHEDULES);
+    let epochs = 1 + make.below(2);
+    let accumulate = make.of(&["", "", "accumulate = 2\n", "accumulate = 3\n"]);
+    let clip = make.of(&["", "", "clip_grad_norm = 0.1\n", "clip_grad_norm = 2.0\n"]);
+    let every = make.of(&["", "eval_every = 2\n"]);
+    // The number of values is known now.
+    let data = data.replace("targets = 0", &format!("targets = {results}"));
+    format!(
+        "seed = {}\n[data]\n{data}[loss]\ntype = \"{loss}\"\n{smoothing}[optimizer]\n{optimizer}\n{groups}{schedule}\
+         [train]\nepochs = {epochs}\n{accumulate}{clip}{every}{}[model]\n{freeze}layers = [\n  {},\n]\n",
+        seed % 1000,
+        make.blocks(),
+        layers.join(",\n  ")
+    )
+}
+
+/// The keys of `[data]`, and what samples look like.
+fn data(make: &mut Layers, values: bool) -> (String, Flow) {
+    let (samples, val, batch, eval) = SIZES[make.below(SIZES.len())];
+    let mut text = format!("batch_size = {batch}\neval_batch_size = {eval}\n");
+    text += make.of(&["", "shuffle = false\n"]);
+    text += make.of(&["", "", "drop_last = true\n"]);
+    text += make.of(&["workers = 0\n", "workers = 1\n", "workers = 3\nprefetch = 5\n"]);
+    let flow;
+    if !values && make.one_in(5) {
+        text += &format!("source = \"digits\"\nlimit = {samples}\nlimit_val = {val}\n");
+        flow = Flow::Image([1, 8, 8]);
+    } else {
+        let targets = if values { "targets = 0" } else { "classes = 3" };
+        flow = match make.below(4) {
+            0 => Flow::Vector(1 + make.below(40)),
+            _ => Flow::Image([1 + make.below(5), 4 + make.below(9), 4 + make.below(9)]),
+        };
+        let shape = match flow {
+            Flow::Image(chw) => format!("{chw:?}"),
+            _ => format!("[{}]", flow.len()),
+        };
+        text += &format!("source = \"synthetic\"\nshape = {shape}\n{targets}\n");
+        text += &match make.one_in(4) {
+            // The same numbers for what is left.
+            true => format!("samples = {}\nval_samples = 1\nvalidation_split = {val}\n", samples + val),
+            false => format!("samples = {samples}\nval_samples = {val}\n"),
+        };
+    }
+    if let Flow::Image([c, h, w]) = flow {
+        if make.one_in(4) {
+            text += &format!(
+                "train_transforms = [{{ type = \"random_crop\", size = [{h}, {w}], padding = [1, 2] }}, \"random_horizontal_flip\"]\n"
+            );
+        }
+        if make.one_in(4) {
+            let channels = vec!["0.3"; c].join(", ");
+            text += &format!("transforms = [{{ type = \"normalize\", mean = [{channels}], std = [0.6] }}]\n");
+        }
+    }
+    (text, flow)
+}

@@ -1,0 +1,242 @@
+//! Whole experiments at random, trained on every level of instructions, on several threads and without passes: the same
+//! bits on any number of threads, and else the same but for what rounding makes of it.
+//!
+//! `RUNNER_SOAK=MINUTES` goes on with new seeds for so long, and `RUNNER_SOAK_SEED=SEED` looks at one.
+
+mod compare;
+mod experiments;
+mod layers;
+mod minimise;
+mod trained;
+
+use compare::{alike, same_bits};
+use experiments::experiment;
+use runner::backend::cpu::simd::SimdLevel;
+use runner::config;
+use runner::passes::Pass;
+use runner::random::{Purpose, Stream};
+use runner::train::input;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+use trained::{How, Trained, train};
+
+/// Experiments of the ordinary test run.
+const EXPERIMENTS: u64 = 300;
+
+/// Runs with disturbed parameters, and how many more before something is called wrong: a unit that is on the edge may go
+/// either way in one of them and not in another.
+const NOISY: u64 = 2;
+const MORE_NOISY: u64 = 24;
+
+/// What a configuration came to.
+#[derive(Debug)]
+enum Wrong {
+    /// It is not one: nothing that the program did wrong, while a configuration is being made smaller.
+    Refused(String),
+    /// Two runs of it that do not agree, or something worse.
+    Differs(String),
+}
+
+impl std::fmt::Display for Wrong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Wrong::Refused(why) => write!(f, "it is refused: {why}"),
+            Wrong::Differs(why) => f.write_str(why),
+        }
+    }
+}
+
+/// Trains `text` in every way; the largest share of what is allowed, and whether it stayed finite.
+fn check(text: &str, seed: u64) -> Result<(f64, bool), Wrong> {
+    let caught = catch_unwind(AssertUnwindSafe(|| compared(text, seed)));
+    caught.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        Err(Wrong::Differs(format!("panics: {}", text.unwrap_or_default())))
+    })
+}
+
+fn compared(text: &str, seed: u64) -> Result<(f64, bool), Wrong> {
+    let loaded = config::load_str("soak", text, &[]).map_err(|e| Wrong::Refused(e.to_string()))?;
+    let experiment = &loaded.experiment;
+    let samples = input::load(experiment, &mut |_| {}).map_err(|e| Wrong::Refused(format!("{e:#}")))?;
+    let run = |how: &How| train(experiment, &samples, how).map_err(Wrong::Refused);
+    let levels: Vec<SimdLevel> = SimdLevel::supported().collect();
+    let best = SimdLevel::detect();
+    let plain = How { level: best, threads: 1, without: Vec::new(), noise: None };
+    let one = run(&plain)?;
+
+    for threads in [2, 5] {
+        let other = run(&How { threads, ..plain.clone() })?;
+        same_bits(&one, &other).map_err(|e| Wrong::Differs(format!("on {threads} threads: {e}")))?;
+    }
+
+    let noise = |from: u64, to: u64| -> Result<Vec<Trained>, Wrong> {
+        (from..to).map(|n| run(&How { noise: Some(seed ^ n << 32), ..plain.clone() })).collect()
+    };
+    let mut noisy = noise(0, NOISY)?;
+    let mut draw = Stream::new(seed, Purpose::Synthetic, 0, 1);
+    let pass = Pass::OPTIONAL[draw.below(Pass::OPTIONAL.len() as u32) as usize];
+    let mut others: Vec<How> =
+        levels.iter().filter(|l| **l != best).map(|level| How { level: *level, ..plain.clone() }).collect();
+    others.push(How { without: vec![pass], ..plain.clone() });
+    others.push(How { without: Pass::OPTIONAL.to_vec(), ..plain.clone() });
+    let mut most: f64 = 0.0;
+    for how in others {
+        let other = run(&how)?;
+        let mut share = alike(&one, &other, &noisy);
+        if share.is_err() && noisy.len() < MORE_NOISY as usize {
+            noisy.extend(noise(NOISY, MORE_NOISY)?);
+            share = alike(&one, &other, &noisy);
+        }
+        let names: Vec<&str> = how.without.iter().map(|p| p.name()).collect();
+        let place = format!("{} against {best}, without {names:?}", how.level);
+        most = most.max(share.map_err(|e| Wrong::Differs(format!("{place}: {e}")))?);
+    }
+    Ok((most, one.losses.iter().all(|l| l.is_finite())))
+}
+
+/// Checks the experiment of `seed`, and tells about one that fails.
+fn look_at(seed: u64) -> (f64, bool) {
+    let text = experiment(seed);
+    let wrong = match check(&text, seed) {
+        Ok(fine) => return fine,
+        Err(wrong) => wrong,
+    };
+    let least = match &wrong {
+        Wrong::Refused(_) => text,
+        Wrong::Differs(_) => {
+            minimise::minimise(&text, &|smaller| matches!(check(smaller, seed), Err(Wrong::Differs(_))))
+        }
+    };
+    let now = match check(&least, seed) {
+        Ok(_) => "nothing, now".to_owned(),
+        Err(wrong) => wrong.to_string(),
+    };
+    panic!(
+        "seed {seed} (`RUNNER_SOAK_SEED={seed} cargo test --test soak`): {wrong}\nthe least that fails, with {now}:\n{least}"
+    );
+}
+
+#[test]
+fn experiments_come_to_the_same_on_every_level_and_any_number_of_threads() {
+    if let Ok(seed) = std::env::var("RUNNER_SOAK_SEED") {
+        let seed = seed.parse().expect("RUNNER_SOAK_SEED is a number");
+        println!("{}\n{:?}", experiment(seed), look_at(seed));
+        return;
+    }
+    let minutes =
+        std::env::var("RUNNER_SOAK").ok().map(|m| m.parse::<f64>().expect("RUNNER_SOAK is a number of minutes"));
+    let (mut most, mut not_finite, mut done) = ((0.0, 0), 0, 0);
+    // New seeds for every soak; the same ones in every ordinary run.
+    let (first, end) = match minutes {
+        Some(_) => {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+            (now.as_secs() << 20, None)
+        }
+        None => (0, Some(EXPERIMENTS)),
+    };
+    let until = Instant::now() + Duration::from_secs_f64(60.0 * minutes.unwrap_or(0.0));
+    while end.map_or(Instant::now() < until, |end| done < end) {
+        let seed = first + done;
+        let (share, finite) = look_at(seed);
+        if share > most.0 {
+            most = (share, seed);
+        }
+        not_finite += u64::from(!finite);
+        done += 1;
+        if minutes.is_some() && done.is_multiple_of(500) {
+            eprintln!("{done} experiments");
+        }
+    }
+    println!(
+        "{done} experiments from seed {first}; the largest difference is {:.0} % of what is allowed (seed {}); {not_finite} were not finite",
+        100.0 * most.0,
+        most.1
+    );
+    assert!(not_finite * 20 <= done, "{not_finite} of {done} experiments prove little: their losses are not finite");
+}
+
+/// The generator leaves nothing out.
+#[test]
+fn everything_occurs() {
+    let all: String = (0..EXPERIMENTS).map(experiment).collect();
+    let words = [
+        "linear",
+        "conv2d",
+        "multihead_attention",
+        "batch_norm1d",
+        "batch_norm2d",
+        "group_norm",
+        "layer_norm",
+        "max_pool2d",
+        "avg_pool2d",
+        "adaptive_avg_pool2d",
+        "flatten",
+        "dropout",
+        "identity",
+        "relu",
+        "relu6",
+        "leaky_relu",
+        "elu",
+        "gelu",
+        "silu",
+        "tanh",
+        "sigmoid",
+        "hardsigmoid",
+        "hardswish",
+        "softmax",
+        "add",
+        "multiply",
+        "concat",
+        "residual",
+        "gate",
+        "branches",
+        "if_same_shape",
+        "in_channels",
+        "same",
+        "cumulative",
+        "sgd",
+        "adam",
+        "adamw",
+        "rmsprop",
+        "constant",
+        "step",
+        "cosine",
+        "cross_entropy",
+        "mse",
+        "digits",
+        "synthetic",
+        "random_crop",
+        "normalize",
+    ];
+    for word in words {
+        assert!(all.contains(&format!("\"{word}\"")), "`{word}` does not occur");
+    }
+    for key in [
+        "projection =",
+        "block =",
+        "repeat =",
+        "from =",
+        "groups = [",
+        "freeze =",
+        "accumulate =",
+        "clip_grad_norm =",
+        "drop_last =",
+        "validation_split =",
+        "label_smoothing =",
+        "nesterov",
+        "amsgrad",
+        "centered",
+        "dampening",
+        "warmup_steps",
+        "warmup_epochs",
+        "milestones",
+        "min_lr",
+        "is_causal = true",
+        "dilation = 2",
+        "count_include_pad = false",
+        "momentum =",
+    ] {
+        assert!(all.contains(key), "`{key}` does not occur");
+    }
+}
