@@ -1,6 +1,5 @@
 //! What correct configurations mean: defaults, names, parameters, wiring, files and overrides.
 
-use std::path::Path;
 
 use runner::config::experiment::{LayerKind, LayerNode, Pattern};
 use runner::config::layers::Layer;
