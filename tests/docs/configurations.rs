@@ -35,6 +35,10 @@ fn complete(fragment: &str) -> Result<String, Box<dyn std::error::Error>> {
     let mut table: Table = toml::from_str(fragment)?;
     // What it extends is no file here.
     table.remove("extends");
+    for (_, section) in table.iter_mut() {
+        let Value::Table(section) = section else { continue };
+        section.remove("unset");
+    }
     let layers = table.remove("layers");
     let numbers = table.get("loss").and_then(|loss| loss.get("type")).and_then(Value::as_str) == Some("mse")
         || table.get("data").is_some_and(|data| data.get("targets").is_some());
@@ -80,11 +84,8 @@ fn configurations_load() {
                 "toml fragment" => {
                     fragments += 1;
                     let text = complete(&block.text).unwrap_or_else(|error| panic!("{name}: {error}"));
-                    fits(&name, &text);
-                    // What a file that extends another says stands for itself.
-                    if block.text.contains("extends = ") {
-                        fits(&name, &block.text);
-                    }
+                    // A file that extends another need not be whole.
+                    fits(&name, if block.text.contains("extends = ") { &block.text } else { &text });
                     load(&name, &text);
                 }
                 info => assert!(matches!(info, "" | "sh" | "text" | "json" | "python"), "{name}: `{info}`?"),

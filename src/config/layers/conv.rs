@@ -35,7 +35,7 @@ impl Check for Linear {
         "required": ["padding", "stride"],
         "properties": {
             "padding": { "const": "same" },
-            "stride": { "anyOf": [{ "type": "integer", "minimum": 2 }, { "contains": { "type": "integer", "minimum": 2 } }] },
+            "stride": { "anyOf": [{ "type": "integer", "minimum": 2 }, { "type": "array", "contains": { "type": "integer", "minimum": 2 } }] },
         },
     },
 ))]
