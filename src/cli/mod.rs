@@ -27,6 +27,7 @@ use std::process::ExitCode;
 /// The program: reads its arguments, the first of which is its own name, and runs the command; the process's exit code.
 pub fn main(args: Vec<OsString>) -> ExitCode {
     terminal::set_panic_hook();
+    be_told_of_limits();
     match parse(&args) {
         Ok(cli) => run(cli),
         Err(error) => {
@@ -34,6 +35,16 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
             let shown = args.iter().map(|arg| terminal::visible(&arg.to_string_lossy()).into()).collect::<Vec<_>>();
             failure::refuse(parse(&shown).err().unwrap_or(error), args.iter().any(|arg| arg == "--json"))
         }
+    }
+}
+
+/// A file that would become longer than a limit allows (`ulimit -f`) is an error of the write, which is told, instead of
+/// the end of the process.
+fn be_told_of_limits() {
+    #[cfg(unix)]
+    // SAFETY: a plain call; nothing else asks for this signal.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }
 }
 

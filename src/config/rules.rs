@@ -7,6 +7,9 @@ use super::sections::{Adam, AdamW, Curve, Loss, Metric, OptimizerRule, Source, T
 use super::sink::Sink;
 use super::tagged::Tagged;
 
+/// Transforms that change a sample at random.
+pub(super) const RANDOM_TRANSFORMS: [&str; 2] = ["random_crop", "random_horizontal_flip"];
+
 /// Reports what does not fit together.
 pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     let rules = Rules { experiment, sink };
@@ -87,7 +90,7 @@ impl Rules<'_> {
     }
 
     fn transforms(&self) {
-        let random = |t: &Transform| matches!(t, Transform::RandomCrop(_) | Transform::RandomHorizontalFlip(_));
+        let random = |t: &Transform| RANDOM_TRANSFORMS.contains(&t.type_name());
         let data = &self.experiment.data;
         for (i, transform) in data.transforms.iter().enumerate().filter(|(_, t)| random(t)) {
             let name = transform.type_name();

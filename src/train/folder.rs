@@ -101,8 +101,15 @@ impl Folder {
                 parent.join(n.to_string())
             }
         };
-        if !path.is_dir() {
-            bail!("there is no run to continue in `{}`: no such folder", path.display());
+        match fs::metadata(&path) {
+            Ok(meta) if meta.is_dir() => {}
+            Ok(_) => bail!("there is no run to continue in `{}`: it is not a folder", path.display()),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                bail!("there is no run to continue in `{}`: no such folder", path.display())
+            }
+            Err(e) => {
+                return Err(e).with_context(|| format!("cannot look at the run's folder `{}`", path.display()));
+            }
         }
         let mut folder = Folder::at(path, false);
         folder.lock()?;
@@ -125,15 +132,17 @@ impl Folder {
     /// The folder cannot be made or written; [`InUse`] and [`Taken`], if another was faster.
     pub fn claim(&mut self, force: bool) -> Result<()> {
         if let (true, Some(parent)) = (self.numbered, self.path.parent().map(Path::to_path_buf)) {
-            fs::create_dir_all(&parent).with_context(|| format!("cannot make the folder `{}`", parent.display()))?;
+            let cannot = || format!("cannot make the folder `{}`", parent.display());
+            durable::create_folders(&parent).with_context(cannot)?;
             while let Err(e) = fs::create_dir(&self.path) {
                 if e.kind() != std::io::ErrorKind::AlreadyExists {
                     return Err(e).with_context(|| format!("cannot make the run's folder `{}`", self.path.display()));
                 }
                 self.path = next_number(&parent)?;
             }
+            durable::sync_if_readable(&parent).with_context(cannot)?;
         } else {
-            fs::create_dir_all(&self.path)
+            durable::create_folders(&self.path)
                 .with_context(|| format!("cannot make the run's folder `{}`", self.path.display()))?;
         }
         self.lock()?;
@@ -264,7 +273,7 @@ impl Folder {
         let mut removed = Vec::new();
         for file in self.run_files()?.into_iter().filter(|f| f.extension().is_some_and(|e| e == "safetensors")) {
             // What cannot be read is never taken for anything.
-            if checkpoint::read(&file).is_ok_and(|c| unwanted(&c.meta)) {
+            if checkpoint::verify(&file).is_ok_and(|meta| unwanted(&meta)) {
                 fs::remove_file(&file).with_context(|| format!("cannot remove `{}`", file.display()))?;
                 removed.extend(file.file_name().map(|n| n.to_string_lossy().into_owned()));
             }

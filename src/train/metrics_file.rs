@@ -27,7 +27,8 @@ impl MetricsFile {
     /// The file cannot be opened, read or written.
     pub fn open(path: &Path, keep: u64) -> Result<Self> {
         let context = || format!("cannot write `{}`", path.display());
-        match path.symlink_metadata() {
+        let before = path.symlink_metadata();
+        match &before {
             Ok(meta) if meta.is_dir() => bail!("cannot write `{}`: it is a folder", path.display()),
             // A link may lead anywhere, and a pipe has no past.
             Ok(meta) if !meta.is_file() => durable::remove(path).with_context(context)?,
@@ -43,6 +44,10 @@ impl MetricsFile {
         let file = options.open(path).with_context(context)?;
         let bytes = if lost.is_some() { file.metadata().with_context(context)?.len() } else { keep };
         file.set_len(bytes).with_context(context)?;
+        if before.is_err() {
+            // A checkpoint counts on the file; nothing says that its name lasts as soon as the checkpoint's.
+            durable::sync(durable::folder_of(path)).with_context(context)?;
+        }
         Ok(MetricsFile { path: path.to_path_buf(), file: BufWriter::new(file), bytes, lost })
     }
 

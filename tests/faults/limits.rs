@@ -12,12 +12,8 @@ use std::process::Command;
 fn limited(mut command: Command, resource: libc::__rlimit_resource_t, most: u64) -> Ended {
     let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
     let limits = move || {
-        // SAFETY: plain calls of the kernel, which a process may make between fork and exec.
-        let done = unsafe {
-            // A file that would be too long is an error of the write, not the end of the process.
-            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-            libc::setrlimit(resource, &limit)
-        };
+        // SAFETY: a plain call of the kernel, which a process may make between fork and exec.
+        let done = unsafe { libc::setrlimit(resource, &limit) };
         if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
     };
     // SAFETY: as above; the closure touches no memory but its own.

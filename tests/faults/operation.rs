@@ -28,10 +28,13 @@ pub struct Operation {
 impl Operation {
     /// The path without what differs from process to process.
     pub fn role(&self) -> String {
-        match self.path.rsplit_once(".tmp-") {
-            Some((name, _)) => format!("{name}.tmp"),
-            None => self.path.clone(),
+        // The number of the process.
+        for mark in [".tmp-", ".part-"] {
+            if let Some((name, rest)) = self.path.split_once(mark) {
+                return format!("{name}{mark}{}", rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+            }
         }
+        self.path.clone()
     }
 
     /// The file as people know it: `last.safetensors` for `run/.last.safetensors.tmp-77`.

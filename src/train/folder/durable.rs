@@ -62,6 +62,24 @@ pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// Makes a folder, and those that it lies in, so that they last.
+///
+/// # Errors
+/// One of them cannot be made.
+pub fn create_folders(path: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.exists()).collect();
+    fs::create_dir_all(path)?;
+    missing.iter().rev().try_for_each(|made| sync_if_readable(folder_of(made)))
+}
+
+/// As [`sync`]; a folder in which one may make names and not read them is left to the file system.
+pub fn sync_if_readable(folder: &Path) -> io::Result<()> {
+    match sync(folder) {
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => Ok(()),
+        done => done,
+    }
+}
+
 /// Makes the names in a folder last.
 #[cfg(unix)]
 pub fn sync(folder: &Path) -> io::Result<()> {
@@ -105,6 +123,18 @@ mod tests {
             (fs::read_to_string(&path).unwrap(), fs::read_to_string(&target).unwrap()),
             ("ours".into(), "mine".into())
         );
+    }
+
+    #[test]
+    fn folders_are_made_with_all_that_they_lie_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b/c");
+        for _ in 0..2 {
+            create_folders(&path).unwrap();
+            assert!(path.is_dir());
+        }
+        fs::write(dir.path().join("file"), "").unwrap();
+        assert!(create_folders(&dir.path().join("file/b")).is_err());
     }
 
     #[test]
