@@ -41,7 +41,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             plan: &programs.plan,
             backend: backend.as_ref(),
             what: Use::Training,
-            needs: Needs::of_run(experiment, data.val != Some(0), input::footprint(experiment)),
+            needs: Needs::of_run(experiment, &data, input::footprint(experiment), true),
             passes: &passes,
         };
         let memory = planned.memory()?;

@@ -263,7 +263,7 @@ impl Folder {
     pub fn remove_provisional_best(&self) -> Result<()> {
         // A `best` of an epoch's end knows what it is the best of.
         let best = self.file(file::BEST);
-        if best.is_file() && checkpoint::read(&best).is_ok_and(|c| c.meta.best.is_none()) {
+        if best.is_file() && checkpoint::verify(&best).is_ok_and(|meta| meta.best.is_none()) {
             durable::remove(&best).with_context(|| format!("cannot remove `{}`", best.display()))?;
         }
         Ok(())

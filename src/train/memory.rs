@@ -3,11 +3,12 @@
 use super::host_memory::{HostMemory, host_memory};
 use super::programs::{self, Sizes};
 use super::run::{eval_slots, slots};
-use super::state::belongs;
+use super::state::{belongs, in_state_dict};
 use super::transfer::Transfer;
 use crate::backend::{Backend, DeviceMemory};
 use crate::config::Experiment;
 use crate::data::{DataSpec, Footprint};
+use crate::graph::{Variable, Variables};
 use crate::passes::PassOptions;
 use crate::plan::{MemorySummary, Plan};
 use anyhow::Result;
@@ -31,18 +32,21 @@ pub struct Needs {
     pub data: Footprint,
     /// Whether the state is saved, or comes out of a checkpoint.
     pub saves: bool,
+    /// Whether weights of another file are in memory until the state begins with them.
+    pub weights: bool,
 }
 
 impl Needs {
-    /// Those of a training run with its evaluations, which are those of a `check`.
-    pub fn of_run(experiment: &Experiment, validates: bool, data: Footprint) -> Self {
-        let slots = slots(experiment) + if validates { eval_slots(experiment) } else { 0 };
-        Needs { slots, data, saves: true }
+    /// Those of a training run with its evaluations on data of that kind, with that memory: of a new run, as `check` sees
+    /// it, or of one that goes on.
+    pub fn of_run(experiment: &Experiment, spec: &DataSpec, data: Footprint, new: bool) -> Self {
+        let slots = slots(experiment) + if spec.val == Some(0) { 0 } else { eval_slots(experiment) };
+        Needs { slots, data, saves: true, weights: new && experiment.model.weights.is_some() }
     }
 
     /// Those of an evaluation alone.
     pub fn of_evaluation(experiment: &Experiment, data: Footprint) -> Self {
-        Needs { slots: eval_slots(experiment), data, saves: true }
+        Needs { slots: eval_slots(experiment), data, saves: true, weights: false }
     }
 }
 
@@ -144,6 +148,10 @@ impl MemoryPlan {
     }
 }
 
+fn bytes_of(variables: &Variables, wanted: impl Fn(&Variable) -> bool) -> usize {
+    variables.iter().filter(|(_, v)| wanted(v)).map(|(_, v)| v.bytes()).sum()
+}
+
 impl HostPlan {
     /// Beside `planned` bytes of a plan and its batches on the host. What the host has is still to be looked up.
     fn new(plan: &Plan, needs: &Needs, planned: usize) -> HostPlan {
@@ -151,9 +159,11 @@ impl HostPlan {
         let process = PROCESS + NODE * nodes;
         let variables = &plan.variables;
         let saving = if needs.saves { WRITING + Transfer::bytes(variables, belongs) } else { 0 };
-        // The plan's memory is touched when the samples have been read.
+        let weights = if needs.weights { bytes_of(variables, in_state_dict) } else { 0 };
+        // The variables come to their memory when the samples have been read, and to the rest of it with the first step.
+        let start = weights.saturating_add(needs.data.reading.max(plan.persistent_bytes));
         let steady = planned.saturating_add(saving);
-        let reading = needs.data.reading.saturating_sub(steady);
+        let reading = start.saturating_sub(steady);
         let data = needs.data.held;
         let total = [data, reading, steady, process].into_iter().fold(0, usize::saturating_add);
         HostPlan { data, reading, saving, process, total, memory: None }

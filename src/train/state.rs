@@ -163,36 +163,3 @@ pub fn load_checkpoint(
     ensure!(read == *meta, "`{}` was replaced while it was read: try again", path.display());
     Ok(())
 }
-
-/// Puts tensors into the variables that `wanted` accepts; what did not fit (only if not `strict`). Each goes from memory
-/// when the device has it.
-///
-/// # Errors
-/// `strict`, and names are missing, unexpected or of another shape: all of them are told.
-pub fn load(
-    session: &mut Session,
-    mut tensors: std::collections::BTreeMap<String, checkpoint::Tensor>,
-    path: &Path,
-    strict: bool,
-    wanted: impl Fn(&Variable) -> bool,
-) -> Result<checkpoint::Mismatch> {
-    let plan = session.programs.plan.clone();
-    let list: Vec<_> = plan.variables.iter().filter(|(_, v)| wanted(v)).collect();
-    let names = list.iter().map(|(_, v)| (v.name.as_str(), v.storage.outside.dims()));
-    let matched = match checkpoint::match_names(names, &tensors, strict) {
-        Ok(m) => m,
-        Err(m) => bail!("the tensors of `{}` do not fit the model\n{m}", path.display()),
-    };
-    for (id, var) in list {
-        if !matched.names.contains(&var.name) {
-            continue;
-        }
-        let Some(tensor) = tensors.remove(&var.name) else { continue };
-        let tensor = match tensor.dtype == var.dtype {
-            true => tensor,
-            false => tensor.cast(var.dtype).with_context(|| format!("`{}` of `{}`", var.name, path.display()))?,
-        };
-        session.restore(id, &tensor.data)?;
-    }
-    Ok(matched.left_out)
-}

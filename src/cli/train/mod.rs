@@ -59,7 +59,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     // Before the data is read, too.
     let weights = if from.is_some() { None } else { read_weights(&loaded, &programs)? };
     let require = |data: &DataSpec, programs: &Programs, footprint: Footprint| {
-        let needs = Needs::of_run(experiment, data.val != Some(0), footprint);
+        let needs = Needs::of_run(experiment, data, footprint, from.is_none());
         let (plan, what) = (&programs.plan, Use::Training);
         Planned { loaded: &loaded, data, plan, backend, what, needs, passes: &passes }.require()
     };
