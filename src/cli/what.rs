@@ -27,7 +27,7 @@ pub fn expect_configuration(path: &Path) -> Result<(), Failure> {
         Some(Kind::Safetensors) if checkpoint::is_checkpoint(path) => (
             "a checkpoint",
             format!(
-                "go on with its run with `--resume {shown}`, evaluate it with `runner eval {shown}`, or start anew from it with a \
+                "go on from it by `runner train --resume {shown}`, evaluate it by `runner eval {shown}`, or start anew from it with a \
                  configuration that names it as `[model] weights`"
             ),
         ),

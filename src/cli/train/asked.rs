@@ -3,6 +3,7 @@
 
 use super::super::args::TrainArgs;
 use super::super::failure::Failure;
+use super::super::what::{expect_checkpoint, expect_configuration};
 use crate::train::folder::{file, is_run};
 use std::path::{Path, PathBuf};
 
@@ -61,6 +62,10 @@ impl Asked {
 
 fn new(config: &Path) -> Result<PathBuf, Failure> {
     let path = config.display();
+    // What is in the file says more than its name.
+    if config.is_file() {
+        expect_configuration(config)?;
+    }
     match named(config) {
         Named::Folder => Err(Failure::Usage(if is_run(config) {
             format!(
@@ -119,6 +124,9 @@ fn resume(config: Option<&Path>, from: Option<&Path>, out: Option<&Path>) -> Res
             "it is not said which run goes on\nhelp: name its folder, as in `runner train --resume runs/mnist_cnn/1`"
                 .into(),
         ));
+    }
+    if let Some(checkpoint) = &asked.checkpoint {
+        expect_checkpoint(checkpoint)?;
     }
     Ok(asked)
 }
