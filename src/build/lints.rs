@@ -17,6 +17,7 @@ pub fn lints(experiment: &Experiment, data: &DataSpec, forward: &Forward) -> Vec
     let lints = Lints { experiment, data, forward, makers: makers(&forward.graph), layers };
     let mut found = Vec::new();
     found.extend(lints.activation_before_cross_entropy());
+    found.extend(lints.dropout_at_end());
     found.extend(lints.one_class());
     found.extend(lints.activations_without_effect());
     found.extend(lints.unused_layers());
@@ -94,6 +95,15 @@ impl Lints<'_> {
         let message = format!("`{}` before `cross_entropy`, which takes logits", row.kind);
         let warning = Diagnostic::warning(Lint::ActivationBeforeCrossEntropy, message).at(row.span, label);
         Some(self.at_loss(warning).help(help))
+    }
+
+    fn dropout_at_end(&self) -> Option<Diagnostic> {
+        let last = self.behind(self.forward.prediction, |op| matches!(op, Op::Reshape(_) | Op::Permute(_)));
+        let row = self.layer(last).filter(|_| matches!(self.makers.get(&last).map(|n| &n.op), Some(Op::Dropout(_))))?;
+        let message = "the model ends with a `dropout`, which sets its output to 0 at random";
+        let warning =
+            Diagnostic::warning(Lint::DropoutAtEnd, message).at(row.span, "nothing is computed from this but the loss");
+        Some(self.at_loss(warning).help("put it before the last layer with weights, or leave it out"))
     }
 
     fn one_class(&self) -> Option<Diagnostic> {

@@ -57,7 +57,6 @@ fn out_of_memory(bytes: usize) {
          smaller `batch_size` needs less\n"
     );
     let left = rest.len();
-    // Nobody may be listening.
-    let _ = std::io::stderr().write_all(&text[..text.len() - left]);
+    crate::terminal::last_words(&text[..text.len() - left]);
     std::process::exit(i32::from(super::failure::DEVICE));
 }

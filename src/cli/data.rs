@@ -43,12 +43,14 @@ fn default_root(set: Known) -> &'static str {
 pub(super) struct Progress {
     bar: Option<Bar>,
     files: Vec<String>,
+    failures: Vec<String>,
+    said: String,
 }
 
 impl Progress {
     /// Nothing shown yet.
     pub(super) fn new() -> Self {
-        Progress { bar: None, files: Vec::new() }
+        Progress { bar: None, files: Vec::new(), failures: Vec::new(), said: String::new() }
     }
 
     /// Shows an event.
@@ -57,8 +59,10 @@ impl Progress {
             Event::Present { file } => self.files.push(file.to_string()),
             Event::Started { file, url, done, total } => {
                 self.bar = Bar::of_bytes(file, total, done);
-                if !can_redraw() {
+                // Once, however often the connection breaks.
+                if !can_redraw() && self.said != url {
                     say(&format!("downloading {url}"));
+                    self.said = url.to_string();
                 }
             }
             Event::Progress { done, .. } => {
@@ -68,11 +72,31 @@ impl Progress {
             }
             Event::Failed { url, reason, .. } => {
                 self.bar = None;
-                say(&format!("{url}: {reason}"));
+                self.failures.push(format!("{url}: {reason}"));
             }
             Event::Finished { file } => {
                 self.bar = None;
+                // The failures that another mirror made up for; otherwise the error tells them.
+                for failure in self.failures.drain(..) {
+                    say(&failure);
+                }
                 self.files.push(file.to_string());
+            }
+            Event::Unpacking { file, done: 0, total } => {
+                self.bar = Bar::of_bytes(&format!("unpacking {file}"), total, 0);
+                if !can_redraw() {
+                    say(&format!("unpacking {file}"));
+                }
+            }
+            Event::Unpacking { done, .. } => {
+                if let Some(bar) = &self.bar {
+                    bar.set(done);
+                }
+            }
+            Event::Unpacked { .. } => self.bar = None,
+            Event::Note { text } => {
+                self.bar = None;
+                say(&format!("note: {text}"));
             }
         }
     }

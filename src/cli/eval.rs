@@ -2,13 +2,14 @@
 
 use super::args::{EvalArgs, SplitName};
 use super::failure::{Failure, warn};
-use super::memory::require;
+use super::memory::Planned;
 use super::model::{build, describe_data, device, load_model};
-use crate::terminal::{figure, percent};
 use super::samples;
 use crate::config::tagged::Tagged;
+use crate::terminal::{figure, percent};
 use crate::train::evaluate::evaluate;
-use crate::train::memory::Use;
+use crate::train::input;
+use crate::train::memory::{Needs, Use};
 use crate::train::programs::Sizes;
 use crate::train::report::say;
 use crate::train::run::eval_options;
@@ -28,13 +29,26 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let spec = describe_data(&model.loaded)?;
     let passes = args.passes.options();
     let batch = experiment.data.loading.eval_batch_size();
-    build(&model.loaded, &spec, &Sizes { eval: vec![batch], ..Sizes::default() }, backend.as_ref(), &passes)?;
+    let whole = Sizes { eval: vec![batch], ..Sizes::default() };
+    let programs = build(&model.loaded, &spec, &whole, backend.as_ref(), &passes)?;
+    let planned = Planned {
+        loaded: &model.loaded,
+        data: &spec,
+        plan: &programs.plan,
+        backend: backend.as_ref(),
+        what: Use::Evaluation(batch),
+        needs: Needs::of_evaluation(experiment, input::footprint(experiment)),
+        passes: &passes,
+    };
+    planned.require()?;
 
     let take = samples::as_asked(experiment, &args.overrides, args.allow_download);
     let trained_on = model.trained_on();
     let samples =
         samples::load(experiment, &take).map_err(|e| samples::missing(e, experiment, &because(&trained_on)))?;
-    let notes: Vec<String> = samples.note.iter().cloned().chain(trained_on).collect();
+    // Samples that stand in for others are told of already.
+    let other = if samples.note.is_none() && trained_on.is_none() { model.other_data(&samples) } else { None };
+    let notes: Vec<String> = samples.note.iter().cloned().chain(trained_on).chain(other).collect();
     notes.iter().for_each(|note| say(&format!("warning: {note}")));
     let (name, split) = match args.split {
         SplitName::Val => ("val", &samples.val),
@@ -48,8 +62,14 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     }
     let sizes = Sizes { eval: Sizes::of(batch, Some(split.len()), false), ..Sizes::default() };
     let programs = build(&model.loaded, &samples.spec, &sizes, backend.as_ref(), &passes)?;
-    let what = Use::Evaluation(split.len());
-    require(&model.loaded, &samples.spec, &programs.plan, backend.as_ref(), what, 0, &passes)?;
+    let planned = Planned {
+        data: &samples.spec,
+        plan: &programs.plan,
+        what: Use::Evaluation(split.len()),
+        needs: Needs::of_evaluation(experiment, samples.footprint()),
+        ..planned
+    };
+    planned.require()?;
     let mut session = model.session(programs, backend.as_ref())?;
     let never = AtomicBool::new(false);
     let figures = evaluate(&mut session, backend.as_ref(), split, &eval_options(experiment), &never, |_| {})?

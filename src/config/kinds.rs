@@ -4,9 +4,9 @@
 //! that is written together with the new kind is not: it must fit. `unset = true` in a section takes away what the base has.
 
 use super::diagnostics::{Diagnostic, SourceId, SourceKind, Sources, Span};
-use super::lints::Lint;
 use super::keys;
 use super::layers::Layer;
+use super::lints::Lint;
 use super::model::CONTAINERS;
 use super::part::shorten;
 use super::sections::Transform;
@@ -72,9 +72,8 @@ pub fn is_below(sources: &Sources, below: SourceId, above: SourceId) -> bool {
     match (sources.get(below).kind, sources.get(above).kind) {
         (SourceKind::File, SourceKind::File) => below > above,
         // A checkpoint's configuration extends nothing.
-        (SourceKind::File | SourceKind::Effective, SourceKind::Effective) | (SourceKind::Effective, SourceKind::File) => {
-            false
-        }
+        (SourceKind::File | SourceKind::Effective, SourceKind::Effective)
+        | (SourceKind::Effective, SourceKind::File) => false,
         (SourceKind::File | SourceKind::Effective, SourceKind::Set) => true,
         (SourceKind::Set, _) => false,
     }

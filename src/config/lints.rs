@@ -43,6 +43,8 @@ lints! {
         "The model ends with an activation that keeps its numbers within bounds, but `cross_entropy` takes logits.";
     ActivationWithoutEffect "activation_without_effect":
         "A `relu` or `relu6` whose input is within its bounds already.";
+    DropoutAtEnd "dropout_at_end":
+        "The model ends with a `dropout`, which sets what it puts out to 0 at random.";
     OneClass "one_class":
         "The model puts out one number for `cross_entropy`: the loss is always 0.";
     UnusedLayer "unused_layer":
@@ -55,6 +57,8 @@ lints! {
         "`accumulate` is more than the batches of an epoch, and an epoch ends with an update in any case.";
     DivergingOptimizer "diverging_optimizer":
         "Values with which updates grow without bound, or no longer depend on the gradient.";
+    RisingSchedule "rising_schedule":
+        "A schedule that lets the learning rate rise after the warm-up: `gamma` above 1, or `min_lr` above the rate of a group.";
     ShadowedGroup "shadowed_group":
         "All parameters that a pattern in `match` fits belong to earlier groups.";
     FrozenGroup "frozen_group":

@@ -143,8 +143,11 @@ fn parse_key(key: &str, source: SourceId, sink: &Sink) -> Option<(Vec<(String, S
 
 fn put_in_table(table: &mut Table, keys: &[(String, Span)], value: Node) -> Result<(), Diagnostic> {
     let Some(((key, span), rest)) = keys.split_first() else { return Ok(()) };
-    if let Some(node) = table.get_mut(key) {
-        return put(node, *span, rest, value);
+    if let Some(entry) = table.entries.iter_mut().find(|entry| entry.key == *key) {
+        if rest.is_empty() {
+            entry.key_span = *span;
+        }
+        return put(&mut entry.node, *span, rest, value);
     }
     let mut node = Node { value: Value::Table(Table::default()), span: *span };
     put(&mut node, *span, rest, value)?;
@@ -167,7 +170,10 @@ fn put(node: &mut Node, at: Span, keys: &[(String, Span)], value: Node) -> Resul
 }
 
 fn no_keys_below(at: Span, place: Span, found: &str) -> Diagnostic {
-    Diagnostic::error("this key has no keys below it").at(at, format!("is {found}")).context(place, "written here")
+    Diagnostic::error("this key has no keys below it")
+        .at(at, format!("is {found}"))
+        .context(place, "written here")
+        .help("set all of it: a layer, for example, to `{ type = \"dropout\", p = 0.3 }`")
 }
 
 fn element<'a>(items: &'a mut [Node], index: &str, span: Span) -> Result<&'a mut Node, Diagnostic> {

@@ -187,10 +187,13 @@ impl<'a> Reader<'a> {
             Some(node) => match node.as_table() {
                 Some(table) => (table, node.span),
                 None => {
-                    self.sink.push(
-                        Diagnostic::error(format!("`{name}` must be a section"))
-                            .at(node.span, format!("expected a table, found {}", node.describe())),
-                    );
+                    let error = Diagnostic::error(format!("`{name}` must be a section"))
+                        .at(node.span, format!("expected a table, found {}", node.describe()));
+                    let tag = super::keys::sections().iter().find(|section| section.name == name).and_then(|s| s.tag);
+                    self.sink.push(match (tag, node.as_str()) {
+                        (Some(tag), Some(_)) => error.help(format!("its kind is its key `{tag}`: `{name}.{tag}`")),
+                        _ => error,
+                    });
                     return None;
                 }
             },

@@ -3,9 +3,12 @@
 use super::diagnostics::Diagnostic;
 use super::experiment::Experiment;
 use super::lints::Lint;
-use super::sections::{Curve, Loss, Metric, OptimizerRule, Source, Transform};
+use super::sections::{Adam, AdamW, Curve, Loss, Metric, OptimizerRule, Source, Transform};
 use super::sink::Sink;
 use super::tagged::Tagged;
+
+/// Transforms that change a sample at random.
+pub(super) const RANDOM_TRANSFORMS: [&str; 2] = ["random_crop", "random_horizontal_flip"];
 
 /// Reports what does not fit together.
 pub(super) fn check(experiment: &Experiment, sink: &Sink) {
@@ -87,7 +90,7 @@ impl Rules<'_> {
     }
 
     fn transforms(&self) {
-        let random = |t: &Transform| matches!(t, Transform::RandomCrop(_) | Transform::RandomHorizontalFlip(_));
+        let random = |t: &Transform| RANDOM_TRANSFORMS.contains(&t.type_name());
         let data = &self.experiment.data;
         for (i, transform) in data.transforms.iter().enumerate().filter(|(_, t)| random(t)) {
             let name = transform.type_name();
@@ -127,6 +130,16 @@ impl Rules<'_> {
                     let key = format!("schedule.milestones.{late}");
                     self.push(warning, &key, "not within the run", "train.epochs", &run);
                 }
+                if step.gamma > 1.0 {
+                    let message =
+                        format!("each step of the schedule raises the learning rate, by a factor of {}", step.gamma);
+                    let warning = Diagnostic::warning(Lint::RisingSchedule, message);
+                    self.one(
+                        warning.help("a `gamma` below 1 lowers it: 0.1, the default, to a tenth"),
+                        "schedule.gamma",
+                        "above 1",
+                    );
+                }
                 if step.step_epochs.is_some_and(|every| every >= epochs) {
                     let warning = beyond("the schedule never takes a step");
                     self.push(warning, "schedule.step_epochs", "not within the run", "train.epochs", &run);
@@ -137,6 +150,15 @@ impl Rules<'_> {
                 if cosine.min_lr > lr {
                     let error = Diagnostic::error("`min_lr` in `[schedule]` is above the learning rate");
                     self.push(error, "schedule.min_lr", "where it ends", "optimizer.lr", "where it starts");
+                }
+                for (i, group) in self.experiment.optimizer.groups.iter().enumerate() {
+                    if group.lr.is_some_and(|own| own < cosine.min_lr && cosine.min_lr <= lr) {
+                        let message =
+                            "`min_lr` in `[schedule]` is above the learning rate of a group, which rises to it";
+                        let warning = Diagnostic::warning(Lint::RisingSchedule, message);
+                        let key = format!("optimizer.groups.{i}.lr");
+                        self.push(warning, &key, "where this group starts", "schedule.min_lr", "where all of them end");
+                    }
                 }
                 end = cosine.epochs.unwrap_or(epochs);
                 if end > epochs {
@@ -179,6 +201,13 @@ impl Rules<'_> {
                 "optimizer.dampening",
                 "takes all of a gradient away",
             );
+        }
+        if let OptimizerRule::Adam(Adam { betas, .. }) | OptimizerRule::AdamW(AdamW { betas, .. }) = &optimizer.rule
+            && betas[0] > betas[1]
+        {
+            let warning = warning(format!("`betas` of {} and {} are in the wrong order", betas[0], betas[1]));
+            let help = "the first is for the gradient, the second, slower one for its square: [0.9, 0.999]";
+            self.one(warning.help(help), "optimizer.betas", "the first is above the second");
         }
         // Decay that is added to a scaled gradient is scaled as well: only here is it a share of the parameter.
         if !matches!(optimizer.rule, OptimizerRule::Sgd(_) | OptimizerRule::AdamW(_)) {

@@ -61,7 +61,8 @@ pub fn explain(source: SourceId, offset: usize, text: &str, refused: &[Refused],
         }
         let token = token_at(text, range.start);
         let word = &text[token.clone()];
-        let advice = match plain_value(word) {
+        // What is right in itself is not what was refused.
+        let advice = match plain_value(word).filter(|_| toml::de::DeValue::parse(word).is_err()) {
             Some(Value::Boolean(truth)) => Some(format!("write `{truth}`")),
             Some(Value::Integer(number)) => Some(format!("write `{number}`")),
             Some(Value::Float(number)) => Some(format!("write `{number:?}`")),
@@ -156,27 +157,51 @@ fn duplicate(
     offset: usize,
 ) -> Diagnostic {
     let (name, first) = match &header {
-        Some(path) => (format!("[{}]", path.join(".")), find(table, path)),
+        Some(path) => (format!("[{}]", path.join(".")), first_section(text, range.start, path)),
         None => {
             let section = text[..range.start].lines().rev().find_map(self::header).unwrap_or_default();
             let around = below(table, &section).map(|table| innermost(table, range.start + offset));
-            let line = line_at(text, range.start);
-            let at = range.start - text[..range.start].rfind('\n').map_or(0, |i| i + 1);
-            // A dotted key may be refused at its first name.
-            let key = components(line[at..].split('=').next().unwrap_or_default());
+            // The whole of a dotted key, of which one name was refused.
+            let start = text[..range.start].rfind(['\n', '{', ',']).map_or(0, |i| i + 1);
+            let key = components(text[start..].split(['=', '\n']).next().unwrap_or_default());
             let name = text.get(range.clone()).unwrap_or_default().trim_matches(['"', '\'']).to_owned();
-            (name, around.and_then(|table| find(table, &key).or_else(|| find(table, &key[..1]))))
+            let entry = around.and_then(|table| find(table, &key).or_else(|| find(table, &key[..1])));
+            (name, entry.map(|entry| entry.key_span))
         }
     };
     let error = Diagnostic::error(format!("`{}` is there twice", shorten(&name))).at(span, "the second");
-    let error = match first.filter(|entry| entry.key_span.start < span.start) {
-        Some(entry) => error.context(entry.key_span, "the first"),
+    let error = match first.filter(|first| first.start < span.start) {
+        Some(first) => error.context(Span { source: span.source, ..first }, "the first"),
         None => error,
     };
     match header {
         Some(_) => error.help("put all keys of the section below one header"),
         None => error.help("keep one of them"),
     }
+}
+
+/// Where a section is first spoken of before a byte: by its header, or by a dotted key.
+fn first_section(text: &str, before: usize, path: &[String]) -> Option<Span> {
+    let (mut at, mut section) = (0, Vec::new());
+    for line in text[..before].split_inclusive('\n') {
+        let start = at + (line.len() - line.trim_start().len());
+        at += line.len();
+        let (key, start, width) = match header(line) {
+            Some(names) => {
+                section.clone_from(&names);
+                (names, start + 1, line.trim_start().find(']').unwrap_or(1) - 1)
+            }
+            None => {
+                let Some((key, _)) = line.split_once('=') else { continue };
+                let names = section.iter().cloned().chain(components(key)).collect();
+                (names, start, key.trim().len())
+            }
+        };
+        if key.starts_with(path) {
+            return Some(Span { source: SourceId(0), start, end: start + width });
+        }
+    }
+    None
 }
 
 fn find<'a>(table: &'a Table, path: &[String]) -> Option<&'a Entry> {

@@ -1,6 +1,7 @@
 //! What people write who come from PyTorch and its relatives, and what it is called here.
 
 use super::keys;
+use super::kinds::UNSET;
 use super::sink::{list, plain};
 
 /// Modules before a name: `nn.Linear`, `torch.optim.Adam`.
@@ -92,6 +93,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("validation_split", &["valsplit", "valfraction", "testsize", "valsize"]),
     ("train_transforms", &["augment", "augmentation", "augmentations"]),
     ("source", &["type", "name", "dataset"]),
+    ("monitor", &["metric"]),
     ("type", &["name", "kind", "algorithm", "class"]),
     ("min_lr", &["etamin", "finallr"]),
     ("step_epochs", &["stepsize"]),
@@ -237,6 +239,9 @@ pub fn has_no_counterpart(word: &str) -> bool {
 /// What there is to be said of a word in a place, `` `[data]` `` or `` layer `conv2d` ``, besides what it is like.
 pub fn remark(place: &str, word: &str) -> Option<String> {
     let bare = bare(word);
+    if bare == UNSET {
+        return Some("may only be `true`, in a file that `extends` another".into());
+    }
     let kind = place.strip_prefix("layer `").and_then(|rest| rest.strip_suffix('`'));
     if let Some(kind) = kind
         && INFERRED.iter().any(|(of, all)| (of.is_empty() || *of == kind) && all.contains(&bare.as_str()))
@@ -264,7 +269,7 @@ pub fn elsewhere(place: &str, key: &str) -> Option<String> {
         if section.name == here {
             let types: Vec<&str> =
                 section.types.iter().copied().filter(|word| (section.fields)(word).contains(&key)).collect();
-            return Some(format!("is a key of the {} {}", section.tag?, list(types, "and")));
+            return Some(format!("is a key of {}", list(types, "and")));
         }
         sections.push(section.name);
     }

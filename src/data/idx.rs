@@ -2,10 +2,16 @@
 //! Only unsigned bytes (type 0x08) occur in the sets that are read here. Files may be gzipped or not: the first bytes
 //! tell, not the name.
 
+use super::digest::{Digest, Digesting};
+use crate::files;
 use anyhow::{Context, Result, bail, ensure};
+use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
+
+/// Most bytes that an array may have: far more than any set in this format.
+pub const MAX_BYTES: usize = 1 << 30;
 
 /// An array of bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,30 +22,66 @@ pub struct Idx {
     pub data: Vec<u8>,
 }
 
-/// Reads the file at `path`, which must hold an array of `rank` dimensions.
-///
-/// # Errors
-/// The file cannot be read, or is not such an array, whole.
-pub fn read(path: &Path, rank: usize) -> Result<Idx> {
-    let name = path.display().to_string();
-    let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
-    parse(BufReader::with_capacity(1 << 16, file), &name, rank)
+/// An array with what its file is known by.
+#[derive(Debug)]
+pub(super) struct Digested {
+    pub idx: Idx,
+    /// Of the file as it lies there.
+    pub file: Digest,
 }
 
-/// Reads an array of `rank` dimensions; `name` is for messages.
-///
-/// # Errors
-/// As [`read`].
-pub fn parse(mut from: impl BufRead, name: &str, rank: usize) -> Result<Idx> {
-    let start = from.fill_buf().with_context(|| format!("cannot read {name}"))?;
-    if start.starts_with(&[0x1f, 0x8b]) {
-        parse_plain(flate2::bufread::MultiGzDecoder::new(from), name, rank)
-    } else {
-        parse_plain(from, name, rank)
+impl Idx {
+    /// The digest of the file that holds the array and is not packed.
+    pub(super) fn digest(&self) -> Digest {
+        let dims: Vec<u8> = self.dims.iter().flat_map(|d| (*d as u32).to_be_bytes()).collect();
+        Digest::of(&[&[0, 0, 8, self.dims.len() as u8], &dims, &self.data])
     }
 }
 
-fn parse_plain(mut from: impl Read, name: &str, rank: usize) -> Result<Idx> {
+/// What the dimensions of an array must be; `None`: anything.
+pub(super) type Expected<'a> = &'a [Option<usize>];
+
+/// Reads the file at `path`.
+///
+/// # Errors
+/// The file cannot be read, or is not an array of these dimensions, whole.
+pub(super) fn read(path: &Path, dims: Expected) -> Result<Idx> {
+    parse_shaped(open(path)?, &path.display().to_string(), dims)
+}
+
+/// As [`read`], with the digest of the file.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn read_digested(path: &Path, dims: Expected) -> Result<Digested> {
+    let mut from = Digesting::new(open(path)?);
+    let idx = parse_shaped(&mut from, &path.display().to_string(), dims)?;
+    Ok(Digested { idx, file: from.digest() })
+}
+
+fn open(path: &Path) -> Result<BufReader<File>> {
+    Ok(BufReader::with_capacity(1 << 16, files::open(path)?.file))
+}
+
+/// Reads an array of `rank` dimensions, whatever they are; `name` is for messages.
+///
+/// # Errors
+/// What is read is no such array, whole, or one of more than [`MAX_BYTES`].
+pub fn parse(from: impl BufRead, name: &str, rank: usize) -> Result<Idx> {
+    parse_shaped(from, name, &vec![None; rank])
+}
+
+fn parse_shaped(mut from: impl BufRead, name: &str, expected: Expected) -> Result<Idx> {
+    let start = from.fill_buf().with_context(|| format!("cannot read {name}"))?;
+    if start.starts_with(&[0x1f, 0x8b]) {
+        parse_plain(flate2::bufread::MultiGzDecoder::new(from), name, expected)
+    } else {
+        parse_plain(from, name, expected)
+    }
+}
+
+fn parse_plain(mut from: impl Read, name: &str, expected: Expected) -> Result<Idx> {
+    let rank = expected.len();
     let cut_short = || format!("{name} is damaged or cut short: delete it and fetch it again");
     let mut magic = [0; 4];
     from.read_exact(&mut magic).with_context(cut_short)?;
@@ -57,14 +99,17 @@ fn parse_plain(mut from: impl Read, name: &str, rank: usize) -> Result<Idx> {
         from.read_exact(&mut d).with_context(cut_short)?;
         dims.push(u32::from_be_bytes(d) as usize);
     }
-    let size = dims.iter().try_fold(1usize, |p, d| p.checked_mul(*d)).filter(|s| *s < isize::MAX as usize);
+    // Before anything is made room for, or unpacked.
+    if dims.iter().zip(expected).any(|(d, e)| e.is_some_and(|e| *d != e)) {
+        return Err(OtherShape { name: name.into(), dims, expected: expected.to_vec() }.into());
+    }
+    let size = dims.iter().try_fold(1usize, |p, d| p.checked_mul(*d)).filter(|s| *s <= MAX_BYTES);
     let Some(size) = size else {
-        bail!("{name} claims the impossible dimensions {dims:?}: delete it and fetch it again");
+        bail!("{name} claims the dimensions {dims:?}: more than the {MAX_BYTES} bytes that such a file may unpack to");
     };
     let mut data = Vec::new();
-    // A made-up size must not end the program.
     if data.try_reserve_exact(size).is_err() {
-        bail!("{name} claims the dimensions {dims:?}, {size} bytes: more than there is memory");
+        bail!("{name} has the dimensions {dims:?}, {size} bytes: more than there is memory");
     }
     from.by_ref().take(size as u64).read_to_end(&mut data).with_context(cut_short)?;
     ensure!(
@@ -76,6 +121,25 @@ fn parse_plain(mut from: impl Read, name: &str, rank: usize) -> Result<Idx> {
     ensure!(more == 0, "{name} holds more data than its dimensions {dims:?} say: it is not what it claims to be");
     Ok(Idx { dims, data })
 }
+
+/// An array has other dimensions than those expected.
+#[derive(Debug)]
+pub(super) struct OtherShape {
+    name: String,
+    dims: Vec<usize>,
+    expected: Vec<Option<usize>>,
+}
+
+impl fmt::Display for OtherShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |dims: &mut dyn Iterator<Item = String>| dims.collect::<Vec<_>>().join("×");
+        let found = list(&mut self.dims.iter().map(usize::to_string));
+        let expected = list(&mut self.expected.iter().map(|d| d.map_or("N".into(), |d| d.to_string())));
+        write!(f, "{} holds {found} bytes where {expected} are expected", self.name)
+    }
+}
+
+impl std::error::Error for OtherShape {}
 
 #[cfg(test)]
 pub(super) mod tests {
@@ -119,7 +183,7 @@ pub(super) mod tests {
         assert!(error(&[&good[..], b"x"].concat(), 2).contains("more data"));
         assert!(error(&good, 3).contains("2 dimensions where 3"));
         assert!(error(&[0, 0, 0x0d, 1, 0, 0, 0, 0], 1).contains("0x0d"));
-        assert!(error(&file(&[u32::MAX, u32::MAX, u32::MAX], &[]), 3).contains("impossible"));
+        assert!(error(&file(&[u32::MAX, u32::MAX, u32::MAX], &[]), 3).contains("more than the 1073741824 bytes"));
         let whole = gz(&file(&[400], &[7; 400]));
         assert!(error(&whole[..whole.len() - 9], 1).contains("cut short"));
         let mut flipped = whole.clone();
@@ -127,6 +191,53 @@ pub(super) mod tests {
         flipped[at] ^= 1;
         assert!(error(&flipped, 1).contains("damaged"));
         assert!(error(&[], 1).contains("the-file"));
+    }
+
+    /// A few hundred kilobytes that claim gigabytes, and hold them.
+    #[test]
+    fn what_unpacks_to_gigabytes_is_refused_by_its_header() {
+        let head = gz(&file(&[3000, 1000, 1000], &[]));
+        assert!(error(&head, 3).contains("more than the 1073741824 bytes"));
+        // Dimensions that the set cannot have are refused even where they are small.
+        let got = parse_shaped(&gz(&file(&[2, 3], &[0; 6]))[..], "f", &[None, Some(4)]).unwrap_err();
+        assert!(got.is::<OtherShape>() && got.to_string() == "f holds 2×3 bytes where N×4 are expected", "{got}");
+        assert!(parse_shaped(&file(&[2, 3], &[0; 6])[..], "f", &[Some(2), Some(3)]).is_ok());
+        // More data than the dimensions say is not unpacked further than one byte.
+        let long = gz(&file(&[1], &[0; 1 << 20]));
+        assert!(error(&long, 1).contains("more data"));
+    }
+
+    #[test]
+    fn digests_are_those_of_the_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let plain = file(&[2, 1, 3], &[1, 2, 3, 4, 5, 6]);
+        for (bytes, packed) in [(plain.clone(), false), (gz(&plain), true)] {
+            std::fs::write(&path, &bytes).unwrap();
+            let read = read_digested(&path, &[None; 3]).unwrap();
+            assert_eq!(read.file, Digest::of(&[&bytes]));
+            assert_eq!(read.idx.digest(), Digest::of(&[&plain]));
+            assert_eq!(read.file == read.idx.digest(), !packed);
+        }
+    }
+
+    /// Every single flipped bit of a packed file is found, or changes nothing that is read.
+    #[test]
+    fn no_flipped_bit_changes_what_is_read() {
+        let data: Vec<u8> = (0..600u32).map(|i| (i * i % 7) as u8).collect();
+        let whole = gz(&file(&[600], &data));
+        let expected = parse(&whole[..], "f", 1).unwrap();
+        let mut refused = 0;
+        for bit in 0..8 * whole.len() {
+            let mut flipped = whole.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            match parse(&flipped[..], "f", 1) {
+                Ok(idx) => assert_eq!(idx, expected, "bit {bit}"),
+                Err(_) => refused += 1,
+            }
+        }
+        // Left are those of the gzip header that tell a time and a system, and padding.
+        assert!(refused > 8 * (whole.len() - 10), "{refused} of {}", 8 * whole.len());
     }
 
     proptest! {

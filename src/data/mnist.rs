@@ -1,7 +1,8 @@
 //! MNIST (LeCun, Cortes & Burges) and Fashion-MNIST (Xiao, Rasul & Vollgraf 2017): four IDX files of the same names.
 
+use super::known::Known;
 use super::set::checked_labels;
-use super::{DataSpec, Dataset, Inputs, MissingFiles, Split, TargetSpec, Targets, idx};
+use super::{DataSpec, Dataset, Files, Inputs, MissingFiles, Split, TargetSpec, Targets, idx, verify};
 use crate::graph::{DType, Shape};
 use anyhow::{Result, ensure};
 use std::path::{Path, PathBuf};
@@ -18,9 +19,13 @@ pub enum Variant {
 impl Variant {
     /// The source's name in a configuration.
     pub fn name(self) -> &'static str {
+        self.known().name()
+    }
+
+    fn known(self) -> Known {
         match self {
-            Variant::Digits => "mnist",
-            Variant::Fashion => "fashion_mnist",
+            Variant::Digits => Known::Mnist,
+            Variant::Fashion => Known::FashionMnist,
         }
     }
 
@@ -56,6 +61,10 @@ impl Variant {
 /// Side of an image, in pixels.
 const SIDE: usize = 28;
 
+/// Images to train and to test on.
+const TRAIN: usize = 60_000;
+const TEST: usize = 10_000;
+
 /// The four files, without `.gz`: training images and labels, test images and labels.
 const FILES: [&str; 4] =
     ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"];
@@ -68,27 +77,31 @@ pub fn spec(variant: Variant) -> DataSpec {
         targets: TargetSpec::Classes(10),
         classes_exact: true,
         class_names: Some(variant.class_names()),
-        train: Some(60_000),
-        val: Some(10_000),
+        train: Some(TRAIN),
+        val: Some(TEST),
     }
 }
 
-/// Reads the set from `root`, or from where torchvision would have put it below `root`. Files may be gzipped or not.
+/// Reads the set from its folder, or from where torchvision would have put it below that. Files may be gzipped or not.
 ///
 /// # Errors
-/// A file is missing ([`MissingFiles`]) or is not what its name says.
-pub fn open(variant: Variant, root: &Path) -> Result<Dataset> {
-    let [train_images, train_labels, test_images, test_labels] = find(variant, root)?;
-    let spec = spec(variant);
+/// A file is missing ([`MissingFiles`]), is not what its name says, or, if that is asked for, not of this set.
+pub fn open(variant: Variant, files: &Files) -> Result<Dataset> {
+    let paths = find(variant, &files.root)?;
+    let set = variant.known();
     // Unpacking is most of the time before the first step; the two sets need not wait for each other.
     let (train, test) = std::thread::scope(|scope| {
-        let test = scope.spawn(|| read_pair(&test_images, &test_labels, &spec.input));
-        let train = read_pair(&train_images, &train_labels, &spec.input);
+        let test = scope.spawn(|| read_pair(set, 2, &paths, files));
+        let train = read_pair(set, 0, &paths, files);
         (train, test.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     let (train, test) = (train?, test?);
-    ensure!(!train.is_empty(), "{} holds no image", train_images.display());
-    Ok(Dataset::new(spec, train, test))
+    ensure!(!train.is_empty(), "{} holds no image", paths[0].display());
+    let spec = spec(variant);
+    Ok(match files.verify {
+        true => Dataset::known(set, spec, train, test),
+        false => Dataset::new(spec, train, test),
+    })
 }
 
 fn find(variant: Variant, root: &Path) -> Result<[PathBuf; 4]> {
@@ -96,7 +109,8 @@ fn find(variant: Variant, root: &Path) -> Result<[PathBuf; 4]> {
     let mut missing = Vec::new();
     let found = FILES.map(|name| {
         let candidates = folders.iter().flat_map(|f| [f.join(name), f.join(format!("{name}.gz"))]);
-        let path = candidates.into_iter().find(|p| p.is_file());
+        // What is there and is no file is told when it is opened.
+        let path = candidates.into_iter().find(|p| p.exists());
         if path.is_none() {
             missing.push(format!("`{name}.gz` (or without .gz)"));
         }
@@ -105,14 +119,23 @@ fn find(variant: Variant, root: &Path) -> Result<[PathBuf; 4]> {
     if missing.is_empty() {
         Ok(found)
     } else {
-        Err(MissingFiles { source: variant.name(), files: missing, folders: folders.to_vec() }.into())
+        let fetch = variant.known().fetch_command(root);
+        Err(MissingFiles { source: variant.name(), files: missing, folders: folders.to_vec(), fetch }.into())
     }
 }
 
-fn read_pair(images: &Path, labels: &Path, shape: &Shape) -> Result<Split> {
-    let images_read = idx::read(images, 3)?;
-    let labels_read = idx::read(labels, 1)?;
-    pair(images_read, labels_read, shape, &images.display().to_string(), &labels.display().to_string())
+/// The images of the `at`-th file and the labels of the next.
+fn read_pair(set: Known, at: usize, paths: &[PathBuf; 4], files: &Files) -> Result<Split> {
+    let [images, labels] = [&paths[at], &paths[at + 1]];
+    let shape = Shape::from([SIDE, SIDE, 1]);
+    let (images_read, labels_read) = if files.verify {
+        let count = if at == 0 { TRAIN } else { TEST };
+        let read = |at, path, shape| verify::read_idx(set, at, path, &files.root, count, shape);
+        (read(at, images, &[SIDE, SIDE])?, read(at + 1, labels, &[])?)
+    } else {
+        (idx::read(images, &[None, Some(SIDE), Some(SIDE)])?, idx::read(labels, &[None])?)
+    };
+    pair(images_read, labels_read, &shape, &images.display().to_string(), &labels.display().to_string())
 }
 
 /// Images and their labels (ten classes) as a split.
@@ -153,7 +176,12 @@ mod tests {
     }
 
     fn error(root: &Path) -> String {
-        format!("{:#}", open(Variant::Digits, root).unwrap_err())
+        format!("{:#}", open(Variant::Digits, &own(root)).unwrap_err())
+    }
+
+    /// A set of one's own.
+    fn own(root: &Path) -> Files {
+        Files { root: root.into(), verify: false }
     }
 
     #[test]
@@ -163,7 +191,7 @@ mod tests {
             write(&folder, 12);
         }
         for root in [dir.path().to_path_buf(), dir.path().join("tv")] {
-            let set = open(Variant::Digits, &root).unwrap();
+            let set = open(Variant::Digits, &own(&root)).unwrap();
             assert_eq!((set.spec.train, set.spec.val), (Some(12), Some(1)));
             assert_eq!((set.train.label(11), set.val.label(0)), (Some(1), Some(3)));
             assert_eq!(set.train.input(1)[..3], [(784 % 251) as u8, (785 % 251) as u8, (786 % 251) as u8]);
@@ -175,7 +203,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), 2);
         fs::remove_file(dir.path().join(FILES[0])).unwrap();
-        let e = open(Variant::Fashion, dir.path()).unwrap_err();
+        let e = open(Variant::Fashion, &own(dir.path())).unwrap_err();
         let missing = e.downcast_ref::<MissingFiles>().unwrap();
         assert_eq!(missing.files.len(), 1);
         assert!(missing.folders.iter().any(|f| f == dir.path()));
@@ -191,7 +219,7 @@ mod tests {
         let at = |i: usize| dir.path().join(FILES[i]);
         write(dir.path(), 2);
         fs::write(at(0), file(&[2, 27, 28], &[0; 2 * 27 * 28])).unwrap();
-        assert!(error(dir.path()).contains("27×28 pixels where 28×28"));
+        assert!(error(dir.path()).contains("holds 2×27×28 bytes where N×28×28"));
         fs::write(at(0), file(&[3, 28, 28], &[0; 3 * 784])).unwrap();
         assert!(error(dir.path()).contains("3 images, but"));
         write(dir.path(), 2);
@@ -200,5 +228,25 @@ mod tests {
         assert!(text.contains("label 10 of sample 0") && text.contains(FILES[3]), "{text}");
         write(dir.path(), 0);
         assert!(error(dir.path()).contains("holds no image"));
+    }
+
+    /// The set's own sizes, and nothing else of it.
+    #[test]
+    fn what_is_not_the_set_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let refusal = |files: &Files| format!("{:#}", open(Variant::Digits, files).unwrap_err());
+        write(dir.path(), 2);
+        let text = refusal(&Files::at(dir.path()));
+        for part in [FILES[0], "2×28×28 bytes where 60000×28×28", "verify = false", "runner data fetch mnist --root"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let labels = |n: usize| -> Vec<u8> { (0..n).map(|i| (i % 10) as u8).collect() };
+        fs::write(dir.path().join(FILES[0]), file(&[60_000, 28, 28], &[0; 60_000 * 784])).unwrap();
+        fs::write(dir.path().join(format!("{}.gz", FILES[1])), gz(&file(&[60_000], &labels(60_000)))).unwrap();
+        let text = refusal(&Files::at(dir.path()));
+        assert!(text.contains("is not MNIST's `train-images-idx3-ubyte` (its SHA-256 is "), "{text}");
+        // A set of one's own says so.
+        assert_eq!(open(Variant::Digits, &own(dir.path())).unwrap().train.len(), 60_000);
     }
 }

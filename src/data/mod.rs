@@ -5,10 +5,14 @@
 //! download and fallback); a [`Split`] is a view of it, and a [`Loader`] makes batches of a split ahead of need.
 
 pub mod cifar;
+mod digest;
 pub mod digits;
 pub mod fetch;
+mod fingerprint;
+mod footprint;
 pub mod idx;
 mod image_file;
+mod known;
 mod loader;
 pub mod mnist;
 mod set;
@@ -16,7 +20,10 @@ mod split;
 pub mod synthetic;
 pub mod tensors;
 mod transforms;
+mod verify;
 
+pub use fingerprint::Fingerprint;
+pub use footprint::{Footprint, footprint};
 pub use image_file::image_sample;
 pub use loader::{Batch, Loader, LoaderOptions, Position};
 pub use set::{DataSpec, Dataset, Inputs, Split, TargetSpec, Targets};
@@ -24,6 +31,7 @@ pub use split::HoldOut;
 pub use transforms::{Transform, output_shape};
 
 use anyhow::{Context, Result};
+use known::Known;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -31,11 +39,11 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
     /// MNIST: grey images of 28×28, ten digits. The folder with the four IDX files.
-    Mnist(PathBuf),
+    Mnist(Files),
     /// Fashion-MNIST: the same shape and file names, ten kinds of clothing.
-    FashionMnist(PathBuf),
+    FashionMnist(Files),
     /// CIFAR-10, binary version: colour images of 32×32, ten classes. The folder with the files or the archive.
-    Cifar10(PathBuf),
+    Cifar10(Files),
     /// The bundled hand-written digits: grey images of 8×8, ten classes.
     Digits,
     /// Tensors in a file.
@@ -44,15 +52,34 @@ pub enum Source {
     Synthetic(synthetic::SyntheticOptions),
 }
 
+/// The files of a public set, or of one in its format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Files {
+    /// The folder.
+    pub root: PathBuf,
+    /// They must be those of the public set, by their checksums.
+    pub verify: bool,
+}
+
+impl Files {
+    /// Those of the public set in the folder `root`.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Files { root: root.into(), verify: true }
+    }
+}
+
 /// What the samples look like, without reading them: files need not exist for the sets that are known.
 ///
 /// # Errors
 /// Options that make no sense, or a file of tensors that cannot be read.
 pub fn describe(source: &Source) -> Result<DataSpec> {
+    // How many there are in a set of one's own only its files tell.
+    let of =
+        |files: &Files, spec: DataSpec| if files.verify { spec } else { DataSpec { train: None, val: None, ..spec } };
     match source {
-        Source::Mnist(_) => Ok(mnist::spec(mnist::Variant::Digits)),
-        Source::FashionMnist(_) => Ok(mnist::spec(mnist::Variant::Fashion)),
-        Source::Cifar10(_) => Ok(cifar::spec()),
+        Source::Mnist(files) => Ok(of(files, mnist::spec(mnist::Variant::Digits))),
+        Source::FashionMnist(files) => Ok(of(files, mnist::spec(mnist::Variant::Fashion))),
+        Source::Cifar10(files) => Ok(of(files, cifar::spec())),
         Source::Digits => Ok(digits::spec()),
         Source::Tensors(options) => tensors::describe(options),
         Source::Synthetic(options) => synthetic::spec(options),
@@ -64,10 +91,14 @@ pub fn describe(source: &Source) -> Result<DataSpec> {
 /// # Errors
 /// Files are not there ([`MissingFiles`], found by `downcast_ref`), cannot be read, or do not hold what they should.
 pub fn open(source: &Source) -> Result<Dataset> {
+    read(source, &mut |_| ())
+}
+
+fn read(source: &Source, progress: &mut dyn FnMut(fetch::Event)) -> Result<Dataset> {
     match source {
-        Source::Mnist(root) => mnist::open(mnist::Variant::Digits, root),
-        Source::FashionMnist(root) => mnist::open(mnist::Variant::Fashion, root),
-        Source::Cifar10(root) => cifar::open(root),
+        Source::Mnist(files) => mnist::open(mnist::Variant::Digits, files),
+        Source::FashionMnist(files) => mnist::open(mnist::Variant::Fashion, files),
+        Source::Cifar10(files) => cifar::open(files, progress),
         Source::Digits => digits::open(),
         Source::Tensors(options) => tensors::open(options),
         Source::Synthetic(options) => synthetic::open(options),
@@ -92,7 +123,7 @@ pub struct Missing {
 /// # Errors
 /// As [`open`]; the download failed and there is no fallback.
 pub fn obtain(source: &Source, missing: &Missing, progress: &mut dyn FnMut(fetch::Event)) -> Result<Dataset> {
-    let mut reason = match open(source) {
+    let mut reason = match read(source, progress) {
         Err(e) if e.is::<MissingFiles>() => e,
         other => return other,
     };
@@ -100,7 +131,7 @@ pub fn obtain(source: &Source, missing: &Missing, progress: &mut dyn FnMut(fetch
         && let Some((set, root)) = fetch::Known::of(source)
     {
         match fetch::download(set, root, &missing.mirrors, progress) {
-            Ok(()) => return open(source),
+            Ok(()) => return read(source, progress),
             Err(e) => reason = e.context(format!("the files of {} are not there, and the download failed", set.name())),
         }
     }
@@ -123,6 +154,8 @@ pub struct MissingFiles {
     pub files: Vec<String>,
     /// Where.
     pub folders: Vec<PathBuf>,
+    /// The command that brings them.
+    pub fetch: String,
 }
 
 impl fmt::Display for MissingFiles {
@@ -130,12 +163,12 @@ impl fmt::Display for MissingFiles {
         let folders: Vec<String> = self.folders.iter().map(|p| p.display().to_string()).collect();
         write!(
             f,
-            "{}: not found: {}; looked in: {}. To get them, run `runner data fetch {}` or set `download = true`; if \
-             they are elsewhere, set `root`",
+            "{}: not found: {}; looked in: {}. To get them, run `{}` or set `download = true`; if they are elsewhere, \
+             set `root`",
             self.source,
             self.files.join(", "),
             folders.join(", "),
-            self.source
+            self.fetch
         )
     }
 }

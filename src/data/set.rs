@@ -1,5 +1,7 @@
 //! Data sets in memory: what their samples look like, and views of them.
 
+use super::fingerprint::Fingerprint;
+use super::known::Known;
 use crate::graph::{DType, Shape};
 use anyhow::{Result, bail, ensure};
 use std::sync::Arc;
@@ -134,6 +136,16 @@ impl Split {
         Ok(Split { store: Arc::new(Store { inputs, targets, input_shape, target_shape }), index: None, len })
     }
 
+    /// Bytes of the memory that it looks into, whichever part of that it shows.
+    pub fn held_bytes(&self) -> usize {
+        self.store.inputs.bytes().len() + self.store.targets.bytes().len()
+    }
+
+    /// True if both look into the same memory.
+    pub fn shares_memory_with(&self, other: &Split) -> bool {
+        Arc::ptr_eq(&self.store, &other.store)
+    }
+
     /// Number of samples.
     pub fn len(&self) -> usize {
         self.len
@@ -193,6 +205,16 @@ impl Split {
         }
     }
 
+    /// The bytes of all samples in one piece, if they are that.
+    pub(super) fn all_inputs(&self) -> Option<&[u8]> {
+        self.index.is_none().then(|| self.store.inputs.bytes())
+    }
+
+    /// The bytes of all targets in one piece, if they are that.
+    pub(super) fn all_targets(&self) -> Option<&[u8]> {
+        self.index.is_none().then(|| self.store.targets.bytes())
+    }
+
     fn at(&self, i: usize) -> usize {
         assert!(i < self.len, "sample {i} of a split of {}", self.len);
         self.index.as_ref().map_or(i, |index| index[i] as usize)
@@ -219,13 +241,22 @@ pub struct Dataset {
     pub val: Split,
     /// Something that the user must be told, and that the run's files record: the data are not what was asked for.
     pub note: Option<String>,
+    /// Tells these samples from any others.
+    pub fingerprint: Fingerprint,
 }
 
 impl Dataset {
     /// Puts a set together, and the splits' sizes into its description.
     pub(super) fn new(mut spec: DataSpec, train: Split, val: Split) -> Self {
         (spec.train, spec.val) = (Some(train.len()), Some(val.len()));
-        Dataset { spec, train, val, note: None }
+        let fingerprint = Fingerprint::of(&train, &val);
+        Dataset { spec, train, val, note: None, fingerprint }
+    }
+
+    /// The samples of a public set, from files that have been verified.
+    pub(super) fn known(set: Known, mut spec: DataSpec, train: Split, val: Split) -> Self {
+        (spec.train, spec.val) = (Some(train.len()), Some(val.len()));
+        Dataset { spec, train, val, note: None, fingerprint: Fingerprint::of_known(set) }
     }
 }
 

@@ -31,11 +31,17 @@ fn moments(split: &Split) -> Vec<(f64, f64)> {
     sums.iter().map(|(s, q)| (*s as f64 / n, (*q as f64 / n - (*s as f64 / n).powi(2)).sqrt())).collect()
 }
 
+/// The fingerprint that stands in for the samples of a verified set is theirs.
+fn assert_fingerprint(set: &Dataset) {
+    assert_eq!(set.fingerprint.to_string(), Fingerprint::of(&set.train, &set.val).to_string());
+}
+
 #[test]
 fn real_mnist() {
     let Some(root) = real("mnist") else { return };
-    let set = open(&Source::Mnist(root)).unwrap();
-    assert_eq!(set.spec, describe(&Source::Mnist("nowhere".into())).unwrap());
+    let set = open(&Source::Mnist(Files::at(root))).unwrap();
+    assert_fingerprint(&set);
+    assert_eq!(set.spec, describe(&Source::Mnist(Files::at("nowhere"))).unwrap());
     assert_eq!(counts(&set.train), [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]);
     assert_eq!(counts(&set.val), [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]);
     let (mean, std) = moments(&set.train)[0];
@@ -45,16 +51,27 @@ fn real_mnist() {
 #[test]
 fn real_fashion_mnist() {
     let Some(root) = real("fashion-mnist") else { return };
-    let set = open(&Source::FashionMnist(root)).unwrap();
+    let set = open(&Source::FashionMnist(Files::at(root))).unwrap();
     assert_eq!((counts(&set.train), counts(&set.val)), (vec![6000; 10], vec![1000; 10]));
+    assert_fingerprint(&set);
     assert_eq!(set.spec.class_names.unwrap()[9], "Ankle boot");
 }
 
 #[test]
 fn real_cifar10() {
     let Some(root) = real("cifar-10") else { return };
-    let set = open(&Source::Cifar10(root)).unwrap();
-    assert_eq!(set.spec, describe(&Source::Cifar10("nowhere".into())).unwrap());
+    // Where it may be unpacked.
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["cifar-10-binary.tar.gz", "cifar-10-binary.tar.xz"] {
+        if root.join(name).exists() {
+            #[cfg(unix)]
+            std::os::unix::fs::symlink(root.join(name), dir.path().join(name)).unwrap();
+        }
+    }
+    let source = Source::Cifar10(Files::at(dir.path()));
+    let set = open(&source).unwrap();
+    assert_fingerprint(&set);
+    assert_eq!(set.spec, describe(&Source::Cifar10(Files::at("nowhere"))).unwrap());
     assert_eq!((counts(&set.train), counts(&set.val)), (vec![5000; 10], vec![1000; 10]));
     let expected = [(125.307, 62.993), (122.950, 62.089), (113.865, 66.705)];
     for ((mean, std), (m, s)) in moments(&set.train).into_iter().zip(expected) {
@@ -65,7 +82,7 @@ fn real_cifar10() {
 #[test]
 fn missing_files_lead_to_the_fallback_only_if_asked_for() {
     let dir = tempfile::tempdir().unwrap();
-    let source = Source::Cifar10(dir.path().join("none"));
+    let source = Source::Cifar10(Files::at(dir.path().join("none")));
     let quiet = &mut |_: fetch::Event| ();
     let e = obtain(&source, &Missing::default(), quiet).unwrap_err();
     assert!(e.is::<MissingFiles>());
@@ -87,6 +104,6 @@ fn damaged_files_never_lead_to_the_fallback() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("cifar-10-binary.tar.gz"), b"damaged").unwrap();
     let missing = Missing { fallback_digits: true, ..Missing::default() };
-    let e = obtain(&Source::Cifar10(dir.path().into()), &missing, &mut |_| ()).unwrap_err();
+    let e = obtain(&Source::Cifar10(Files::at(dir.path())), &missing, &mut |_| ()).unwrap_err();
     assert!(format!("{e:#}").contains("damaged"));
 }

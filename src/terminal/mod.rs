@@ -60,6 +60,20 @@ pub fn say_styled(line: &str) {
     let _ = Stream::Err.write(&(visible_styled(line) + "\n"));
 }
 
+/// Writes to standard error without asking for memory, for when there is none: bytes that steer a terminal become `?`.
+pub fn last_words(text: &[u8]) {
+    let mut out = io::stderr().lock();
+    for piece in text.split_inclusive(|byte| byte.is_ascii_control() && *byte != b'\n') {
+        // Nobody may be listening.
+        let _ = match piece {
+            [text @ .., last] if last.is_ascii_control() && *last != b'\n' => {
+                out.write_all(text).and_then(|()| out.write_all(b"?"))
+            }
+            text => out.write_all(text),
+        };
+    }
+}
+
 /// Writes results to standard output, with a line's end if they have none. Passwords in addresses are masked only where
 /// a person reads them: a program that does may need them.
 ///

@@ -7,7 +7,7 @@ use crate::config::values::ValidationSplit;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::synthetic::{SyntheticOptions, Task};
 use crate::data::tensors::TensorsOptions;
-use crate::data::{self, DataSpec, HoldOut, Missing, Source, Split, Transform, fetch};
+use crate::data::{self, DataSpec, Fingerprint, Footprint, HoldOut, Missing, Source, Split, Transform, fetch};
 use anyhow::{Context, Result};
 
 /// The data layer's source for a `[data]` section, and what to do if its files are not there.
@@ -17,11 +17,12 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
         mirrors: d.mirrors.clone().unwrap_or_default(),
         fallback_digits: d.fallback == Some(Fallback::Digits),
     };
+    // Messages name the paths that go in here and below.
+    let at = |d: &Download| data::Files { root: shown(&d.root), verify: d.verify };
     match &experiment.data.source {
-        // Messages name the paths that go in here.
-        Written::Mnist(d) => (Source::Mnist(shown(&d.root)), files(d)),
-        Written::FashionMnist(d) => (Source::FashionMnist(shown(&d.root)), files(d)),
-        Written::Cifar10(d) => (Source::Cifar10(shown(&d.root)), files(d)),
+        Written::Mnist(d) => (Source::Mnist(at(d)), files(d)),
+        Written::FashionMnist(d) => (Source::FashionMnist(at(d)), files(d)),
+        Written::Cifar10(d) => (Source::Cifar10(at(d)), files(d)),
         Written::Digits(_) => (Source::Digits, Missing::default()),
         Written::Tensors(t) => {
             (Source::Tensors(TensorsOptions { path: shown(&t.path), num_classes: None }), Missing::default())
@@ -71,6 +72,11 @@ pub fn describe(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
     Ok(spec)
 }
 
+/// The memory that the samples of an experiment take, without reading them.
+pub fn footprint(experiment: &Experiment) -> Footprint {
+    data::footprint(&source(experiment).0)
+}
+
 /// The splits of an experiment.
 #[derive(Debug, Clone)]
 pub struct Samples {
@@ -84,6 +90,8 @@ pub struct Samples {
     pub test: Split,
     /// Something that the user must be told: the samples are not what was asked for.
     pub note: Option<String>,
+    /// Tells the source's samples from any others.
+    pub fingerprint: Fingerprint,
     /// The name of the source that they are from: `digits`, where those stand in for another.
     pub name: &'static str,
 }
@@ -95,6 +103,19 @@ pub enum Take {
     Source(Missing),
     /// The bundled digits in their place, whether they are there or not: a run that was begun on those goes on with them.
     Digits,
+}
+
+impl Samples {
+    /// The memory that they take.
+    pub fn footprint(&self) -> Footprint {
+        let mut splits = vec![&self.train];
+        for split in [&self.val, &self.test] {
+            if !splits.iter().any(|s| s.shares_memory_with(split)) {
+                splits.push(split);
+            }
+        }
+        Footprint { held: splits.iter().map(|s| s.held_bytes()).sum(), reading: 0 }
+    }
 }
 
 /// Reads the samples, downloading them or falling back as the section says.
@@ -135,7 +156,7 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(fetch
     let val = loading.limit_val.map_or(val.clone(), |n| val.limit(n));
     let spec = DataSpec { train: Some(train.len()), val: Some(val.len()), ..set.spec };
     let name = if stands_in { "digits" } else { experiment.data.source.type_name() };
-    Ok(Samples { spec, train, val, test: set.val, note: set.note, name })
+    Ok(Samples { spec, train, val, test: set.val, note: set.note, fingerprint: set.fingerprint, name })
 }
 
 /// The transforms that the loader applies to training samples (`train`) or to all others.

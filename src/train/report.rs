@@ -162,8 +162,8 @@ impl Reporter {
         };
         match &stretch.bar {
             Some(bar) => {
-                bar.tell(&state.parts());
                 bar.set(done);
+                bar.tell(&state.parts());
             }
             None => say(&format!("{}: {}", stretch.what, state.line())),
         }

@@ -52,6 +52,7 @@ const HARMLESS: &[&str] = &[
     "data.root",
     "data.download",
     "data.mirrors",
+    "data.verify",
     "data.workers",
     "data.prefetch",
     "data.eval_batch_size",

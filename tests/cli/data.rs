@@ -118,6 +118,12 @@ fn a_mirror_with_other_files_is_refused() {
     let err = place.fails(&format!("data fetch mnist --root m --mirror http://{address}"), 1);
     assert!(err.contains(&address.to_string()), "{err}");
     assert!(!place.path("m/train-labels-idx1-ubyte.gz").exists());
+    assert_eq!(err.matches(&address.to_string()).count(), 2, "once when it is asked, once with the reason: {err}");
+    let (one, two) = (nobody(), nobody());
+    let err = place.fails(&format!("data fetch mnist --root m --mirror http://{one} --mirror http://{two}"), 1);
+    for mirror in [one, two] {
+        assert_eq!(err.matches(&format!("{mirror}/")).count(), 1, "each mirror is told once: {err}");
+    }
     let err = place.fails(&format!("data fetch mnist --root m --mirror http://{}", nobody()), 1);
     assert!(err.contains("mnist") || err.contains("train-images"), "{err}");
 }

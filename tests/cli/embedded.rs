@@ -53,6 +53,28 @@ fn it_names_no_other_file() {
     place.ok("train --resume h --set train.epochs=3 --quiet");
 }
 
+/// Beside its configuration a checkpoint has the options that the run was started with.
+#[test]
+fn its_options_name_no_other_file_either() {
+    let place = trained();
+    let secret = place.write("secret.toml", "[model]\nvery-secret = 1\n");
+    let checkpoint = place.checkpoint("r/last.safetensors");
+    let views: Vec<_> = checkpoint.tensors.iter().map(|(name, t)| t.view(name)).collect();
+    std::fs::create_dir(place.path("h")).unwrap();
+    for set in [
+        format!("model.use={}", secret.display()),
+        format!("model={{use=\"{}\"}}", secret.display()),
+        format!("extends=\"{}\"", secret.display()),
+    ] {
+        let mut meta = checkpoint.meta.clone();
+        meta.extra["started"]["sets"] = serde_json::json!([set]);
+        checkpoint::write(&place.path("h/last.safetensors"), &views, &meta).unwrap();
+        let done = place.ok("train c.toml --resume h");
+        assert!(done.err.contains("not for a checkpoint to say"), "{}", done.err);
+        assert!(!done.err.contains("very-secret"), "{}", done.err);
+    }
+}
+
 #[test]
 fn it_is_not_too_long() {
     let place = trained();
@@ -62,14 +84,13 @@ fn it_is_not_too_long() {
         assert!(err.contains("too many for a configuration") && err.len() < 1000, "{command}: {err}");
     }
     // Nor does a run begin whose checkpoints nobody could read.
-    let layer = format!("{{ name = \"{}_{{i}}\", repeat = 90000, block = \"b\" }}", "x".repeat(60));
-    let text = plain().replace("layers = [", &format!("layers = [\"flatten\", {layer}, ")).replace(
-        "[loss]",
-        &format!(
-            "[blocks.b]\nlayers = [{{ name = \"{}\", type = \"dropout\", p = 0.123456789 }}]\n[loss]",
-            "y".repeat(60)
-        ),
-    );
+    let layer = |i: usize| {
+        format!("{{ name = \"{}{i}\", type = \"conv2d\", out_channels = 1, kernel_size = 1 }}", "x".repeat(60))
+    };
+    let block = (0..9).map(layer).collect::<Vec<_>>().join(",\n");
+    let text = plain()
+        .replace("layers = [", "layers = [{ name = \"n{i}\", repeat = 9900, block = \"b\" }, ")
+        .replace("[loss]", &format!("[blocks.b]\nlayers = [{block}]\n[loss]"));
     place.write("long.toml", text);
     let err = place.fails("train long.toml --out long", 2);
     assert!(err.contains("a checkpoint carries at most"), "{err}");

@@ -12,6 +12,8 @@ mod embedded;
 mod escapes;
 mod failures;
 mod force;
+mod hostile_files;
+mod memory;
 mod not_finite;
 mod predict;
 #[cfg(target_os = "linux")]
@@ -23,3 +25,4 @@ mod resume_changes;
 mod resume_moments;
 mod support;
 mod two_at_once;
+mod wrong_data;

@@ -108,7 +108,7 @@ fn a_bar_and_a_table_fit_the_terminal() {
                 assert!(line.chars().count() <= usize::from(columns), "{columns} columns: {line:?}");
             }
             let bars: Vec<&String> =
-                lines.iter().filter(|line| line.contains(" %") && line.starts_with("epoch ")).collect();
+                lines.iter().filter(|line| line.contains("loss ") && line.starts_with("epoch ")).collect();
             assert!(!bars.is_empty(), "{screen:?}");
             for figure in figures.iter().filter(|_| columns >= 80) {
                 assert!(bars.iter().any(|line| line.contains(figure)), "{figure:?} in {bars:#?}");

@@ -2,7 +2,7 @@
 
 use super::support::{Place, real_data, repository};
 use image::GrayImage;
-use runner::data::{Source, open};
+use runner::data::{Files, Source, open};
 
 #[test]
 fn the_cnn_learns_mnist_and_reads_a_digit_from_a_file() {
@@ -21,7 +21,7 @@ fn the_cnn_learns_mnist_and_reads_a_digit_from_a_file() {
     assert!(accuracy > 0.85, "{accuracy}");
 
     // Test images as files: most must be what their labels say.
-    let test = open(&Source::Mnist(root)).unwrap().val;
+    let test = open(&Source::Mnist(Files::at(root))).unwrap().val;
     let names: Vec<String> = (0..20).map(|i| format!("{i}.png")).collect();
     let bytes = std::fs::read(data.join("mnist/t10k-labels-idx1-ubyte.gz")).unwrap();
     let labels = gunzip(&bytes);

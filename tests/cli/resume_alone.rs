@@ -41,8 +41,12 @@ fn every_form_goes_on_with_the_options_of_the_start() {
     // The file is not needed.
     fs::remove_file(place.path("c.toml")).unwrap();
     let done = place.ok("train --resume r");
-    assert!(done.err.contains("stopped at step 14, as `max_steps` says") && done.err.contains("raise"), "{}", done.err);
-    place.ok("train --resume r --quiet --set train.max_steps=1000");
+    assert!(
+        done.err.contains("stopped at step 14, as `max_steps` says") && done.err.contains("--unset"),
+        "{}",
+        done.err
+    );
+    place.ok("train --resume r --quiet --unset train.max_steps");
     assert_same_runs((&place, "whole"), (&place, "r"));
     assert!(place.run("train c.toml --resume --out r").err.contains("cannot read `c.toml`"));
 }
@@ -53,7 +57,8 @@ fn the_newest_run_of_a_configuration_goes_on() {
     place.ok(&format!("train c.toml --quiet --out whole {STARTED}"));
     place.ok("train c.toml --quiet");
     place.ok(&format!("train c.toml --quiet {STARTED} --set train.max_steps=3"));
-    let done = place.ok("train c.toml --resume --set train.max_steps=1000");
+    let done = place.ok("train c.toml --resume --unset train.max_steps");
+    assert!(!done.err.contains("--set train.max_steps"), "{}", done.err);
     assert!(done.err.contains("as when the run was started: --set optimizer.lr=1e-3"), "{}", done.err);
     assert_same_runs((&place, "whole"), (&place, "runs/c/2"));
 }
@@ -125,7 +130,7 @@ fn a_folder_is_told_from_a_configuration() {
 fn the_best_is_that_of_a_run_that_was_not_stopped() {
     let text = digits(
         "",
-        &format!("{LAYERS}\n[optimizer]\ntype = \"sgd\"\nlr = 1.5\n[train]\nepochs = 4\n[log]\nevery_steps = 1\n"),
+        &format!("{LAYERS}\n[optimizer]\ntype = \"sgd\"\nlr = 4.0\n[train]\nepochs = 4\n[log]\nevery_steps = 1\n"),
     );
     let place = Place::with(&text);
     place.ok("train c.toml --quiet --out whole");
@@ -147,16 +152,10 @@ fn the_best_is_that_of_a_run_that_was_not_stopped() {
         let seen = accuracy(&run)[epoch];
         // Better than all before, and than all that a run that goes on will see until the end.
         tempting += usize::from(seen > before && ends[epoch..].iter().all(|later| *later <= before));
-        let how = if steps % 4 == 1 { run.clone() } else { format!("{run}/best.safetensors") };
-        if steps % 4 == 1 {
-            place.ok(&format!("train --resume {how} --quiet --set train.max_steps=1000"));
-        } else {
-            // From the best of an epoch's end, everything after it is done again.
-            place.ok(&format!("train --resume {how} --quiet --set train.max_steps=1000"));
-        }
+        // From the newest, or from the best of an epoch's end, after which everything is done again.
+        let from = if steps % 4 == 1 { run.clone() } else { format!("{run}/best.safetensors") };
+        place.ok(&format!("train --resume {from} --quiet --set train.max_steps=1000"));
         assert_same_runs((&place, "whole"), (&place, &run));
-        let [a, b] = ["whole", &run].map(|run| fs::read(place.path(&format!("{run}/best.safetensors"))).unwrap().len());
-        assert!(a.abs_diff(b) < 1000, "{a} {b}");
     }
     assert!(tempting > 0, "no case of what this is about: {ends:?}");
 }

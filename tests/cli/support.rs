@@ -129,7 +129,7 @@ pub fn assert_same_runs(a: (&Place, &str), b: (&Place, &str)) {
 }
 
 impl Done {
-    fn of(output: Output) -> Self {
+    pub fn of(output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }

@@ -89,7 +89,7 @@ fn another_optimizer_leaves_behind_what_it_does_not_know() {
         assert_eq!(left(&loaded), ["optimizer.momentum", "optimizer.nesterov"]);
         let text = config::print_with_origins(&loaded);
         assert!(text.contains("# Left behind:\n# optimizer.momentum ("), "{text}");
-        assert!(text.contains("0.toml:26): `adam` ("), "{text}");
+        assert!(text.contains("0.toml:24): `adam` ("), "{text}");
     }
 }
 

@@ -141,14 +141,14 @@ impl Random {
             ("prefetch", &["1", "256"]),
             ("shuffle", &BOOLS),
             ("drop_last", &["false"]),
-            ("validation_split", &["0.1", "1e-7", "0.9999999999999999", "1"]),
+            ("validation_split", if self.builds { &["0.1"] } else { &["0.1", "1e-7", "0.9999999999999999", "1"] }),
             ("limit", &["100"]),
             ("limit_val", &["100"]),
             (
                 "train_transforms",
                 &[
                     "[]",
-                    "[{ type = \"random_crop\", size = [4, 5], padding = [0, 3] }]",
+                    "[{ type = \"random_crop\", size = [6, 6], padding = [0, 3] }]",
                     "[\"random_horizontal_flip\"]",
                 ],
             ),
@@ -197,7 +197,7 @@ impl Random {
         let decay = self.some(&[("weight_decay", &POSITIVE)]);
         let (one, two, lr) = (self.of(&TEXTS), self.of(&TEXTS), self.of(&POSITIVE));
         let groups = match self.below(3) {
-            0 => {
+            0 if !self.builds => {
                 format!("groups = [{{ match = [{one}, {two}], lr = {lr} }}, {{ match = [\"*\"], weight_decay = 0 }}]\n")
             }
             1 => "groups = []\n".to_owned(),
@@ -269,7 +269,7 @@ impl Random {
         }
         format!(
             "[params]\nact = \"relu\"\nside = 3\n[blocks.unit]\nparams = {{ kind = \"$act\", bias = true }}\nlayers = [\n  \
-             {{ type = \"conv2d\", out_channels = 4, kernel_size = [\"$side\", 3], padding = \"$side / 2\", bias = \"$bias\" }},\n  \"$kind\",\n]\n\
+             {{ type = \"conv2d\", out_channels = 4, kernel_size = [\"$side\", 3], padding = \"($side - 1) / 2\", bias = \"$bias\" }},\n  \"$kind\",\n]\n\
              [blocks.row]\nlayers = [{{ name = \"row_{{i}}\", block = \"unit\", repeat = 2, first = {{ bias = false }} }}]\n\
              [model]\n{weights}{freeze}layers = [\n  {},\n]\n",
             layers.join(",\n  ")
@@ -341,7 +341,7 @@ impl Random {
                 let more = match self.below(4) {
                     0 => ", shortcut = \"if_same_shape\"".to_owned(),
                     1 => format!(", projection = [{}]", self.inner(depth)),
-                    2 => format!(", projection = {}", self.single(0, depth)),
+                    2 => format!(", projection = {}", self.alone(0, depth)),
                     _ => String::new(),
                 };
                 format!("{{ {head}type = \"residual\", layers = [{body}]{more} }}")
@@ -360,24 +360,22 @@ impl Random {
     }
 
     fn branch(&mut self, index: usize, depth: usize) -> String {
-        // Siblings of a branch are no part of its input's way.
-        let known = self.names.len();
-        let branch = match self.one_in(3) {
+        match self.one_in(3) {
             true => format!("[{}]", self.inner(depth)),
-            false => self.single(index, depth),
-        };
-        self.names.truncate(known);
-        branch
+            false => self.alone(index, depth),
+        }
     }
 
-    fn single(&mut self, index: usize, depth: usize) -> String {
-        match self.one_in(3) {
-            true => {
-                let (head, _) = self.head(index);
-                self.block(&head)
-            }
-            false => self.layer(index, depth - 1),
+    /// A single layer, which nothing after it sees.
+    fn alone(&mut self, index: usize, depth: usize) -> String {
+        if self.one_in(3) {
+            let (head, _) = self.head(index);
+            return self.block(&head);
         }
+        let known = self.names.len();
+        let layer = self.layer(index, depth - 1);
+        self.names.truncate(known);
+        layer
     }
 
     fn block(&mut self, head: &str) -> String {

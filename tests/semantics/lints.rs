@@ -90,7 +90,7 @@ fn cases() -> Vec<(Lint, Vec<String>)> {
                 last("\"softmax\""),
                 last("\"relu\""),
                 last("{ name = \"head\", layers = [\"sigmoid\", \"identity\"] }"),
-                last("\"tanh\",\n  { type = \"dropout\", p = 0.1 }"),
+                last("\"tanh\",\n  { type = \"dropout\", p = 0.0 }"),
                 changed(&[(FC, "{ type = \"linear\", out_features = 10 }, { type = \"residual\", layers = [\"identity\"] }, \"hardswish\",")]),
                 // An image's channels are the classes.
                 changed(&[(
@@ -106,6 +106,10 @@ fn cases() -> Vec<(Lint, Vec<String>)> {
                 changed(&[(POOL, "\"sigmoid\", { type = \"dropout\", p = 0.5 }, \"relu\",")]),
                 changed(&[(POOL, "\"relu6\", \"relu6\",")]),
             ],
+        ),
+        (
+            Lint::DropoutAtEnd,
+            vec![last("\"dropout\""), last("{ name = \"head\", layers = [\"dropout\", \"identity\"] }")],
         ),
         (
             Lint::OneClass,
@@ -156,11 +160,20 @@ fn cases() -> Vec<(Lint, Vec<String>)> {
                 optimizer("lr = 0.1\nmomentum = 1"),
                 optimizer("lr = 0.1\nmomentum = 0.9\ndampening = 1"),
                 optimizer("lr = 0.1\nweight_decay = 50"),
+                changed(&[("type = \"sgd\"\nlr = 0.1", "type = \"adam\"\nbetas = [0.999, 0.9]")]),
                 changed(&[("type = \"sgd\"\nlr = 0.1", "type = \"rmsprop\"\nmomentum = 2.0")]),
                 changed(&[(
                     "type = \"sgd\"\nlr = 0.1",
                     "type = \"adamw\"\nlr = 0.1\ngroups = [{ match = [\"conv.*\"], weight_decay = 30 }]",
                 )]),
+            ],
+        ),
+        (
+            Lint::RisingSchedule,
+            vec![
+                schedule("type = \"step\"\nstep_epochs = 2\ngamma = 10", ""),
+                schedule("type = \"cosine\"\nmin_lr = 0.01", "")
+                    .replace("lr = 0.1\n", "lr = 0.1\ngroups = [{ match = [\"fc.*\"], lr = 0.001 }]\n"),
             ],
         ),
         (

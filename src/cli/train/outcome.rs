@@ -36,7 +36,7 @@ pub fn train(run: &mut Run, args: &TrainArgs, resumed: bool) -> Result<ExitCode,
             run.reporter.info(&format!("stopped early after epoch {}; the run is in `{place}`", run.state.epoch));
         }
         Outcome::MaxSteps => {
-            let more = if resumed { "; raise `train.max_steps` to go on" } else { "" };
+            let more = if resumed { "; to go on, raise it, or take it out with `--unset train.max_steps`" } else { "" };
             run.reporter.info(&format!("stopped at step {step}, as `max_steps` says; the run is in `{place}`{more}"));
         }
         Outcome::Interrupted => {

@@ -6,7 +6,7 @@ use super::super::failure::{Failure, warn};
 use super::super::model::{carried_by, load_config};
 use super::asked::Resume;
 use super::in_folder;
-use crate::checkpoint::{self, Checkpoint};
+use crate::checkpoint::{self, Meta};
 use crate::config::diagnostics::SourceKind;
 use crate::config::sections::Source;
 use crate::config::{self, Loaded, PATHS, UNSET_OPTION};
@@ -18,14 +18,17 @@ use crate::train::state::{Extra, Started};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 
+/// The most bytes of options that a checkpoint may have kept.
+const MAX_OPTIONS: usize = 1 << 18;
+
 /// A run to go on with.
 pub struct Resumed {
     /// Its folder, locked.
     pub folder: Folder,
     /// The file to go on from.
     pub path: PathBuf,
-    /// What is in it.
-    pub checkpoint: Checkpoint,
+    /// The state in it.
+    pub meta: Meta,
     /// The configuration that it goes on with.
     pub loaded: Loaded,
     /// How it was started, and what has been said since.
@@ -44,33 +47,49 @@ pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Res
         load_config(config, &[])?;
     }
     if let Some(missing) = asked.checkpoint.as_deref().filter(|path| !path.exists()) {
-        checkpoint::read(missing).map_err(anyhow::Error::new)?;
+        checkpoint::verify(missing).map_err(anyhow::Error::new)?;
     }
     let name = asked.config.as_deref().map(config::name_of).unwrap_or_default();
     let mut folder = Folder::existing(asked.folder.as_deref(), &name).map_err(in_folder)?;
     if let Some(warning) = folder.unlocked() {
         reporter.warn(&warning);
     }
-    let (path, checkpoint) = match &asked.checkpoint {
-        Some(path) => (path.clone(), checkpoint::read(path).map_err(anyhow::Error::new)?),
+    let (path, meta) = match &asked.checkpoint {
+        Some(path) => (path.clone(), checkpoint::verify(path).map_err(anyhow::Error::new)?),
         None => newest(&folder, reporter)?,
     };
-    let extra: Extra = serde_json::from_value(checkpoint.meta.extra.clone())
+    let extra: Extra = serde_json::from_value(meta.extra.clone())
         .with_context(|| format!("the run's state in `{}` cannot be read", path.display()))?;
     let before = extra.started;
+    let typed: usize = before.sets.iter().map(String::len).sum();
+    if typed > MAX_OPTIONS {
+        return Err(Failure::Usage(format!(
+            "the options in `{}` have {typed} bytes: more than {MAX_OPTIONS} are too many for a command line",
+            path.display()
+        )));
+    }
     let what = carried_by(&path);
-    let old = config::load_effective(&what, &checkpoint.meta.config, &[])?;
+    let old = config::load_effective(&what, &meta.config, &[])?;
     let new_sets = args.overrides.sets();
     let mut loaded = match &asked.config {
         Some(config) => {
-            let again: Vec<String> = before.sets.iter().chain(&new_sets).cloned().collect();
-            if !before.sets.is_empty() {
-                reporter.info(&format!("as when the run was started: {}", as_options(&before.sets)));
+            let (naming_files, usable): (Vec<String>, _) =
+                before.sets.iter().cloned().partition(|set| names_files(set));
+            if !naming_files.is_empty() {
+                reporter.warn(&format!(
+                    "the run was started with {}: what files of text are read is not for a checkpoint to say, so give that again if \
+                     it is meant",
+                    as_options(&naming_files)
+                ));
             }
-            load_config(config, &again)?
+            let kept = kept(&usable, &new_sets);
+            if !kept.is_empty() {
+                reporter.info(&format!("as when the run was started: {}", as_options(&kept)));
+            }
+            load_config(config, &[kept, new_sets.clone()].concat())?
         }
         None => {
-            let loaded = config::load_effective(&what, &checkpoint.meta.config, &new_sets)?;
+            let loaded = config::load_effective(&what, &meta.config, &new_sets)?;
             warn(&loaded.sources, &loaded.warnings);
             loaded
         }
@@ -80,6 +99,7 @@ pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Res
         loaded.experiment.set_batch_size(batch);
         reporter.info(&format!("batch_size = \"auto\" is {batch}, as in `{}`", path.display()));
     }
+    keep_paths(&mut loaded.experiment.data.source, &old.experiment.data.source, &new_sets);
     if asked.config.is_none() {
         loaded.experiment.name = name_for(&before.name, &folder.path);
     }
@@ -93,7 +113,7 @@ pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Res
             names => names.into_iter().map(String::from).collect(),
         },
     };
-    Ok(Resumed { folder, path, checkpoint, loaded, started, stands_in: extra.data_note.is_some() })
+    Ok(Resumed { folder, path, meta, loaded, started, stands_in: extra.data_note.is_some() })
 }
 
 impl Resumed {
@@ -108,7 +128,7 @@ impl Resumed {
     }
 }
 
-fn newest(folder: &Folder, reporter: &Reporter) -> Result<(PathBuf, Checkpoint), Failure> {
+fn newest(folder: &Folder, reporter: &Reporter) -> Result<(PathBuf, Meta), Failure> {
     let newest = checkpoint::newest_whole(&folder.path)
         .with_context(|| format!("cannot read the folder `{}`", folder.path.display()))?;
     for refused in &newest.refused {
@@ -130,6 +150,13 @@ fn name_for(name: &str, folder: &Path) -> String {
     folder.file_name().map_or_else(|| "run".into(), |name| name.to_string_lossy().into_owned())
 }
 
+/// Whether an override may name a file of configuration, which whoever made the checkpoint could choose to read.
+fn names_files(set: &str) -> bool {
+    let key = key(set);
+    let unset = set.starts_with(UNSET_OPTION);
+    !unset && (inside(key, "extends") || key == "model" || inside(key, "model.use"))
+}
+
 /// Overrides as they are typed.
 fn as_options(sets: &[String]) -> String {
     let option = |set: &String| match set.strip_prefix(UNSET_OPTION) {
@@ -137,6 +164,20 @@ fn as_options(sets: &[String]) -> String {
         None => format!("--set {}", super::quoted(set)),
     };
     sets.iter().map(option).collect::<Vec<_>>().join(" ")
+}
+
+/// Where a file's path leads nowhere, as from another folder it may, and none was given anew, it is the run's.
+fn keep_paths(now: &mut Source, before: &Source, new_sets: &[String]) {
+    let (path, key, before) = match (now, before) {
+        (Source::Mnist(now), Source::Mnist(before))
+        | (Source::FashionMnist(now), Source::FashionMnist(before))
+        | (Source::Cifar10(now), Source::Cifar10(before)) => (&mut now.root, "data.root", &before.root),
+        (Source::Tensors(now), Source::Tensors(before)) => (&mut now.path, "data.path", &before.path),
+        _ => return,
+    };
+    if !path.exists() && !is_asked(key, new_sets) {
+        path.clone_from(before);
+    }
 }
 
 /// The key of an override.
@@ -163,7 +204,7 @@ pub fn in_force(before: &[String], new: &[String], loaded: &Loaded) -> Vec<Strin
         };
         Some(format!("{path}={}", toml::Value::String(value.to_str()?.into())))
     });
-    let all: Vec<String> = before.iter().chain(new).cloned().chain(paths).collect();
+    let all: Vec<String> = kept(before, new).into_iter().chain(new.iter().cloned()).chain(paths).collect();
     // A table is laid over what is there, so it does not replace it.
     let replaced = |i: usize, set: &String| {
         let later = &all[i + 1..];
@@ -173,10 +214,20 @@ pub fn in_force(before: &[String], new: &[String], loaded: &Loaded) -> Vec<Strin
     all.iter().enumerate().filter(|(i, set)| !replaced(*i, set)).map(|(_, set)| set.clone()).collect()
 }
 
+/// Whether a key is another one, or inside of it.
+fn inside(key: &str, table: &str) -> bool {
+    key == table || key.strip_prefix(table).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// The earlier overrides that still count: none of what is unset now.
+fn kept(before: &[String], new: &[String]) -> Vec<String> {
+    let unset = || new.iter().filter_map(|option| option.strip_prefix(UNSET_OPTION)).map(str::trim);
+    before.iter().filter(|set| !unset().any(|table| inside(key(set), table))).cloned().collect()
+}
+
 /// Whether one of the overrides is what changed `changed`: it names that key, one around it or inside of it. Another type
 /// brings other keys with it.
 fn is_asked(changed: &str, sets: &[String]) -> bool {
-    let inside = |a: &str, b: &str| a == b || a.strip_prefix(b).is_some_and(|rest| rest.starts_with('.'));
     sets.iter().map(|set| key(set)).any(|key| {
         let table = key.strip_suffix(".type").or(key.strip_suffix(".source")).unwrap_or(key);
         inside(changed, table) || inside(key, changed)
@@ -261,6 +312,16 @@ mod tests {
     }
 
     #[test]
+    fn a_checkpoint_does_not_say_what_is_read() {
+        for set in ["extends=/x", " model.use = /x", "model={use=\"/x\"}"] {
+            assert!(names_files(set), "{set}");
+        }
+        for set in ["model.weights=/x", "seed=1", "--unset model", "model.freeze=[]", "data.root=/x"] {
+            assert!(!names_files(set), "{set}");
+        }
+    }
+
+    #[test]
     fn what_is_given_anew_takes_the_place_of_the_earlier() {
         let text = "[data]\nsource = \"mnist\"\n[model]\nlayers = [\"flatten\"]\n[loss]\ntype = \"cross_entropy\"\n\
                     [optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n";
@@ -273,5 +334,15 @@ mod tests {
         let root = format!("data.root=\"{}\"", root.display());
         let expected = sets(&["seed=1", "train={max_steps=3}", "train={epochs=2}", "optimizer.lr=2", &root]);
         assert_eq!(in_force(&before, &new, &loaded), expected);
+        // What is unset no longer counts, and an option that unsets lies before those that set.
+        let unset = sets(&["--unset optimizer", "--unset train.max_steps", "seed=2"]);
+        let before = sets(&["optimizer.lr=1", "optimizer={lr=1}", "train.max_steps=3", "seed=1"]);
+        let loaded = config::load_str("c", text, &[]).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(kept(&before, &unset), ["seed=1"]);
+        assert_eq!(in_force(&before, &unset, &loaded), unset);
+        assert_eq!(
+            in_force(&unset, &sets(&["train.max_steps=5"]), &loaded),
+            ["--unset optimizer", "seed=2", "train.max_steps=5"]
+        );
     }
 }

@@ -14,6 +14,7 @@ use self::table::{Section, Table, no_unset, unset};
 use super::kinds::UNSET;
 use super::lints::Lints;
 use super::resolve::{GroupKeys, ModelKeys, TopKeys};
+use super::rules::RANDOM_TRANSFORMS;
 use super::sections::{Checkpoint, Curve, Loading, Log, Loss, OptimizerRule, Source, Train, Transform, Warmup};
 use super::tagged::Tagged;
 
@@ -44,6 +45,7 @@ pub fn schema() -> Value {
         "if": { "properties": { "model": { "required": ["use"] } }, "required": ["model"] },
         "then": { "properties": { "params": false, "blocks": false } },
     }));
+    agreements().into_iter().for_each(|rule| root.add_always(rule));
     let mut schema = Map::from_iter([
         ("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema")),
         ("title".to_owned(), json!("runner")),
@@ -57,12 +59,41 @@ pub fn schema() -> Value {
     schema
 }
 
+/// What sections say of one another, as far as words tell: targets and figures must be those of the loss.
+fn agreements() -> Vec<Value> {
+    let with = |section: &str, key: &str, words: &[&str]| json!({ section: { "properties": { key: { "enum": words } }, "required": [key] } });
+    let without = |section: &str, key: &str, words: &[&str]| json!({ "properties": { section: { "properties": { key: { "not": { "enum": words } } } } } });
+    let of = |loss: &str, foreign: Value, monitors: &[&str]| {
+        let stopping = json!({ "properties": { "train": { "properties": { "early_stopping": { "properties": { "monitor": { "not": { "enum": monitors } } } } } } } });
+        json!({
+            "if": { "properties": with("loss", "type", &[loss]), "required": ["loss"] },
+            "then": { "allOf": [foreign, without("checkpoint", "monitor", monitors), stopping] },
+        })
+    };
+    let classes = without("data", "source", &["mnist", "fashion_mnist", "cifar10", "digits"]);
+    let numbers = json!({ "properties": { "data": { "properties": { "targets": false } } } });
+    vec![
+        of("cross_entropy", numbers, &["val_mae", "val_rmse"]),
+        of(
+            "mse",
+            json!({ "allOf": [classes, { "properties": { "data": { "properties": { "classes": false } } } }] }),
+            &["val_accuracy"],
+        ),
+    ]
+}
+
 /// All sections, with parameters and blocks.
 fn sections(generator: &mut SchemaGenerator) -> Vec<(&'static str, Section)> {
-    let transforms = |what: &str| json!({ "type": "array", "items": { "$ref": "#/$defs/Transform" }, "default": [], "description": what });
+    // A random one would change evaluation too, and what training alone has is random.
+    let transforms = |what: &str, random: bool| {
+        let words: Vec<&str> =
+            Transform::TYPES.iter().copied().filter(|word| RANDOM_TRANSFORMS.contains(word) == random).collect();
+        let fits = json!({ "anyOf": [{ "type": "string", "enum": words }, { "type": "object", "properties": { "type": { "enum": words } } }] });
+        json!({ "type": "array", "items": { "allOf": [{ "$ref": "#/$defs/Transform" }, fits] }, "default": [], "description": what })
+    };
     let mut loading = Table::of::<Loading>(generator);
-    loading.add("transforms", transforms("Applied to every sample, after `train_transforms`."));
-    loading.add("train_transforms", transforms("Applied to training samples only, before `transforms`."));
+    loading.add("transforms", transforms("Applied to every sample, after `train_transforms`.", false));
+    loading.add("train_transforms", transforms("Applied to training samples only, before `transforms`.", true));
     let group = Table::of::<GroupKeys>(generator).whole();
     let mut groups = Table::default();
     groups.add(

@@ -169,15 +169,16 @@ impl Section {
         for (word, schema) in T::schemas(generator) {
             let mut table = Table::from_schema(schema.to_value());
             table.join(common);
-            let mut table = table.tagged(T::TAG, word);
+            let rules = table.strict();
             if default == Some(word) {
                 let keys: Vec<&String> = table.properties.keys().collect();
                 strict.push(json!({
                     "if": { "not": { "required": [T::TAG] } },
-                    "then": { "propertyNames": { "enum": keys } },
+                    "then": { "allOf": [{ "propertyNames": { "enum": keys } }, rules.clone()] },
                 }));
             }
-            strict.push(json!({ "if": is(word), "then": table.strict() }));
+            strict.push(json!({ "if": is(word), "then": rules }));
+            let mut table = table.tagged(T::TAG, word);
             table.add(UNSET, unset());
             loose.push(table.loose());
         }

@@ -54,6 +54,9 @@ pub struct Download {
     /// Fetch files that are not there.
     #[serde(default = "yes")]
     pub download: bool,
+    /// The files must be those of the public set, by their SHA-256. `false`: a set of your own in the same format.
+    #[serde(default = "yes")]
+    pub verify: bool,
     /// Base URLs to fetch from, tried in order, instead of the built-in ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1), inner(regex(pattern = "^https?://")))]

@@ -3,19 +3,19 @@
 //! A file is written to `NAME.part` and renamed once its checksum is right, so a file under its own name is whole.
 
 mod http;
-mod known;
 
-pub use known::Known;
+pub use super::known::Known;
 
+use super::cifar;
+use super::digest::Digesting;
+use super::known::File as KnownFile;
+use crate::files;
 use crate::terminal::masked;
 use anyhow::{Context, Result, bail};
-use known::RemoteFile;
-use sha2::{Digest, Sha256};
-use std::fs::File;
-use std::io::Read;
+use std::io::{self, BufReader};
 use std::path::Path;
 
-/// What happens during a download, for whoever shows it.
+/// What happens while data is fetched and unpacked, for whoever shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A file is there already, with the right checksum.
@@ -57,6 +57,25 @@ pub enum Event<'a> {
         /// Its name.
         file: &'a str,
     },
+    /// An archive is being unpacked, which is done once.
+    Unpacking {
+        /// Its name.
+        file: &'a str,
+        /// Bytes of it that are done.
+        done: u64,
+        /// Its size.
+        total: u64,
+    },
+    /// The archive is unpacked.
+    Unpacked {
+        /// Its name.
+        file: &'a str,
+    },
+    /// Something that is worth knowing.
+    Note {
+        /// The text.
+        text: &'a str,
+    },
 }
 
 /// Downloads the files of `set` into the folder `root`, which is made if need be. `mirrors` are base addresses, to which
@@ -77,14 +96,18 @@ pub fn download(set: Known, root: &Path, mirrors: &[String], progress: &mut dyn 
     for file in set.files() {
         get(file, root, mirrors, progress)?;
     }
-    set.finish(root)
+    match set {
+        Known::Mnist | Known::FashionMnist => Ok(()),
+        // An archive is unpacked once, not in every run.
+        Known::Cifar10 => cifar::unpack(root, progress),
+    }
 }
 
 /// Attempts at one mirror in a row, as long as each brings something.
 const ATTEMPTS: usize = 5;
 
 /// Brings one file.
-fn get(file: &RemoteFile, root: &Path, mirrors: &[String], progress: &mut dyn FnMut(Event)) -> Result<()> {
+fn get(file: &KnownFile, root: &Path, mirrors: &[String], progress: &mut dyn FnMut(Event)) -> Result<()> {
     let path = root.join(file.name);
     if path.is_file() && file.matches(&path)? {
         progress(Event::Present { file: file.name });
@@ -141,7 +164,7 @@ enum Failure {
 }
 
 fn attempt(
-    file: &RemoteFile,
+    file: &KnownFile,
     url: &str,
     part: &mut http::Part,
     part_path: &Path,
@@ -158,25 +181,16 @@ fn attempt(
     Err(Failure::Remote("what came has the wrong checksum and was thrown away".into()))
 }
 
-impl RemoteFile {
+impl KnownFile {
     /// Whether the file at `path` is this one.
     fn matches(&self, path: &Path) -> Result<bool> {
-        let context = || format!("cannot read {}", path.display());
-        let mut file = File::open(path).with_context(context)?;
-        if file.metadata().with_context(context)?.len() != self.bytes {
+        let opened = files::open(path)?;
+        if opened.size != self.bytes {
             return Ok(false);
         }
-        let mut hash = Sha256::new();
-        let mut buffer = vec![0; 1 << 16];
-        loop {
-            let n = file.read(&mut buffer).with_context(context)?;
-            if n == 0 {
-                break;
-            }
-            hash.update(&buffer[..n]);
-        }
-        let hex: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
-        Ok(hex == self.sha256)
+        let mut reader = Digesting::new(BufReader::with_capacity(1 << 16, opened.file));
+        io::copy(&mut reader, &mut io::sink()).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(reader.digest().is(self.sha256))
     }
 }
 

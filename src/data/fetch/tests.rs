@@ -1,3 +1,4 @@
+use super::super::digest::Digest;
 use super::*;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -70,9 +71,9 @@ fn content() -> Vec<u8> {
     (0..300_000u32).map(|i| (i % 251 + i / 1000 % 5) as u8).collect()
 }
 
-fn remote(content: &[u8]) -> RemoteFile {
-    let hex: String = Sha256::digest(content).iter().map(|b| format!("{b:02x}")).collect();
-    RemoteFile { name: "the.gz", bytes: content.len() as u64, sha256: hex.leak() }
+fn remote(content: &[u8]) -> KnownFile {
+    let hex = Digest::of(&[content]).to_string();
+    KnownFile { name: "the.gz", bytes: content.len() as u64, sha256: hex.leak() }
 }
 
 struct Outcome {
@@ -94,6 +95,7 @@ fn bring(mirrors: &[String], part: Option<&[u8]>) -> Outcome {
         Event::Finished { .. } => events.push("finished".into()),
         Event::Present { .. } => events.push("present".into()),
         Event::Progress { done, total, .. } => assert!(done <= total),
+        Event::Unpacking { .. } | Event::Unpacked { .. } | Event::Note { .. } => unreachable!("no archive"),
     });
     Outcome { dir, result, events }
 }
@@ -201,7 +203,8 @@ fn the_known_sets_are_complete() {
     for set in Known::ALL {
         assert_eq!(Known::by_name(set.name()), Some(set));
         assert!(set.mirrors().len() >= 2);
-        for file in set.files() {
+        assert!(set.fingerprint().iter().all(|part| part.len() == 32));
+        for file in set.files().iter().chain(set.content()) {
             assert_eq!((file.sha256.len(), file.bytes > 4000), (64, true), "{}", file.name);
         }
     }

@@ -242,6 +242,17 @@ fn checkpoints(list: &mut List) {
             weight,
         ),
     );
+    let sample = |input: &str| {
+        let sample = format!(
+            "\"sample\":{{\"input\":{input},\"bytes\":false,\"classes\":3,\"classes_exact\":true,\"values\":[],\"class_names\":[\"a\"]}}"
+        );
+        let started = "\"started\":{\"name\":\"a\",\"sets\":[\"train.epochs=2\"],\"without\":[\"fuse\"]}";
+        extra.replace("\"data_note\":null", &format!("\"data_note\":null,{started},{sample}"))
+    };
+    list.seed("checkpoint", "ok-sample", checkpoint(&state("1", &sample("[2]")), &config, weight));
+    for (name, input) in [("size", "[18446744073709551615,2]"), ("none", "[0]"), ("image", "[4096,4096,1]")] {
+        list.crash("checkpoint", &format!("sample-{name}"), checkpoint(&state("1", &sample(input)), &config, weight));
+    }
     list.seed("checkpoint", "ok-nothing", checkpoint(&state("0", "null"), "", ""));
     for (name, old, new) in [
         ("batch", "\"batch\":1", "\"batch\":18446744073709551615"),

@@ -1,17 +1,20 @@
 //! Checkpoints that were changed by someone who knows the checksum.
 
-use super::config::plan;
+use super::config::{MOST_LAYERS, layers, plan};
 use super::scratch::with_file;
 use super::weights;
 use runner::backend::Backend;
 use runner::backend::cpu::CpuBackend;
 use runner::checkpoint::{self, Checkpoint};
+use runner::config::diagnostics::SourceKind;
 use runner::config::{self, Experiment};
 use runner::data::{Loader, LoaderOptions, Position};
+use runner::passes::PassOptions;
 use runner::train::input;
+use runner::train::programs::{self, Sizes};
 use runner::train::schedule::Schedule;
 use runner::train::session::Session;
-use runner::train::state::restore;
+use runner::train::state::{Extra, restore};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -57,8 +60,16 @@ fn signed(data: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn use_it(checkpoint: &Checkpoint, path: &Path) {
-    let Ok(loaded) = config::load_str("input", &checkpoint.meta.config, &[]) else { return };
+    let loaded = config::load_effective("input", &checkpoint.meta.config, &[]);
+    let sources = match &loaded {
+        Ok(loaded) => &loaded.sources,
+        Err(failure) => &failure.sources,
+    };
+    // It names no other file to read text from.
+    assert!(sources.iter().all(|(_, source)| source.kind == SourceKind::Effective));
+    let Ok(loaded) = loaded else { return };
     let experiment = &loaded.experiment;
+    predict(experiment, checkpoint);
     let Some(programs) = plan(experiment) else { return };
     let memory = &programs.plan;
     if memory.persistent_bytes + memory.transient_bytes + memory.slot.bytes > MOST_BYTES {
@@ -68,7 +79,7 @@ fn use_it(checkpoint: &Checkpoint, path: &Path) {
     let layout = programs.plan.slot.clone();
     let task = runner::build::task(experiment);
     let mut session = Session::new(programs, &backend, task, experiment.seed).expect("memory");
-    let Ok(state) = restore(&mut session, checkpoint, path) else { return };
+    let Ok(state) = restore(&mut session, &checkpoint.meta, path) else { return };
     // What was put in comes out again.
     for saved in session.save(|v| checkpoint.tensors.contains_key(&v.name)).expect("a device") {
         let tensor = &checkpoint.tensors[&saved.name];
@@ -101,6 +112,27 @@ fn use_it(checkpoint: &Checkpoint, path: &Path) {
     if let Ok(mut loader) = Loader::start(&samples.train, options, &layout, buffers, position) {
         let _ = loader.next();
     }
+}
+
+/// As `predict` does, without the data: what a sample looks like is said in the checkpoint, too.
+fn predict(experiment: &Experiment, checkpoint: &Checkpoint) {
+    let Ok(extra) = serde_json::from_value::<Extra>(checkpoint.meta.extra.clone()) else { return };
+    let Some(spec) = extra.sample.and_then(|sample| sample.spec()) else { return };
+    if layers(experiment) > MOST_LAYERS {
+        return;
+    }
+    let backend = CpuBackend::new(Some(1)).expect("a level");
+    let sizes = Sizes { predict: vec![1], ..Sizes::default() };
+    let Ok(programs) = programs::build(experiment, &spec, &sizes, &backend, &PassOptions::default()) else { return };
+    let memory = &programs.plan;
+    if memory.persistent_bytes + memory.transient_bytes + memory.slot.bytes > MOST_BYTES {
+        return;
+    }
+    let layout = memory.slot.clone();
+    let task = runner::build::task(experiment);
+    let mut session = Session::new(programs, &backend, task, experiment.seed).expect("memory");
+    let buffer = backend.host_buffer(layout.bytes).expect("memory");
+    assert!(!session.predict(&buffer, 1).expect("a device").is_empty());
 }
 
 /// Samples that are quickly made.

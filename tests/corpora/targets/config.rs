@@ -67,12 +67,12 @@ pub fn check(data: &[u8]) -> bool {
 }
 
 /// Layers in which the time goes elsewhere than into what is looked for.
-const MOST_LAYERS: usize = 300;
+pub const MOST_LAYERS: usize = 300;
 
 /// The programs of an experiment that needs no files; `None` if it does, or has mistakes.
 pub fn plan(experiment: &Experiment) -> Option<Programs> {
     use runner::config::sections::Source;
-    if !matches!(experiment.data.source, Source::Synthetic(_) | Source::Digits(_)) || count(experiment) > MOST_LAYERS {
+    if !matches!(experiment.data.source, Source::Synthetic(_) | Source::Digits(_)) || layers(experiment) > MOST_LAYERS {
         return None;
     }
     let data = input::describe(experiment).ok()?;
@@ -91,7 +91,8 @@ pub fn plan(experiment: &Experiment) -> Option<Programs> {
     }
 }
 
-fn count(experiment: &Experiment) -> usize {
+/// How many layers there are, containers among them.
+pub fn layers(experiment: &Experiment) -> usize {
     fn list(nodes: &[LayerNode]) -> usize {
         nodes.iter().map(one).sum()
     }

@@ -3,7 +3,8 @@
 use super::pack::{gz, headers};
 use super::scratch::{with_file, with_folder};
 use runner::data::synthetic::{SyntheticOptions, Task};
-use runner::data::{self, Source};
+use runner::data::{self, Files, Source};
+use std::path::Path;
 
 /// An array; the first byte tells of how many dimensions, and whether it is to be gzipped.
 pub fn idx(data: &[u8]) -> bool {
@@ -39,7 +40,9 @@ pub fn tar(data: &[u8]) -> bool {
         b'x' => ("cifar-10-binary.tar.xz", file.to_vec()),
         _ => return false,
     };
-    with_folder(name, &file, |root| match data::open(&Source::Cifar10(root.to_path_buf())) {
+    // Held to the public set's checksums nothing that a fuzzer makes would get past the first file.
+    let source = |root: &Path| Source::Cifar10(Files { root: root.to_path_buf(), verify: false });
+    with_folder(name, &file, |root| match data::open(&source(root)) {
         Ok(set) => {
             assert!(!set.train.is_empty() && !set.val.is_empty());
             true

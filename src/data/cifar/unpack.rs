@@ -1,0 +1,150 @@
+//! Unpacking the archive into a folder beside it, once, so that later starts need not.
+
+use super::archive::for_each_file;
+use super::verified::Verified;
+use super::{FILES, FOLDER, member_size, wrong_size};
+use crate::data::digest::Digest;
+use crate::data::fetch::Event;
+use crate::data::{Files, Known, verify};
+use anyhow::Result;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Between the folder's name and the process that unpacks.
+const PART: &str = ".part-";
+/// Held as long as a process unpacks: the kernel lets go of it when the process ends, however it does.
+const LOCK: &str = ".lock";
+
+/// What came of it.
+pub(super) enum Unpacked {
+    /// The folder has all files.
+    There(PathBuf),
+    /// The archive may be whole, but nothing can be written here: why.
+    Unwritable(String),
+}
+
+/// Unpacks `archive` into [`FOLDER`] in the set's root. It is written beside its place, made durable and renamed: a
+/// folder of that name is whole. Of one that lacks files, these are added and no other is touched.
+///
+/// # Errors
+/// The archive cannot be read, is damaged, or not of the set.
+pub(super) fn unpack(archive: &Path, files: &Files, progress: &mut dyn FnMut(Event)) -> Result<Unpacked> {
+    let (root, folder) = (&files.root, files.root.join(FOLDER));
+    remove_stale(root);
+    let part = root.join(format!("{FOLDER}{PART}{}", std::process::id()));
+    let result = begin(&part).map_err(Stop::Write).and_then(|lock| {
+        fill(archive, &part, files, progress)?;
+        drop(lock);
+        fs::remove_file(part.join(LOCK)).and_then(|()| finish(&part, &folder)).map_err(Stop::Write)
+    });
+    // What is left of it; nothing, if all went well.
+    let _ = fs::remove_dir_all(&part);
+    match result {
+        Ok(()) => {
+            let name = archive.file_name().map(|n| n.to_string_lossy()).unwrap_or_default();
+            progress(Event::Unpacked { file: &name });
+            Ok(Unpacked::There(folder))
+        }
+        Err(Stop::Write(e)) => Ok(Unpacked::Unwritable(format!("cannot write into `{}`: {e}", root.display()))),
+        Err(Stop::Archive(e)) => Err(e),
+    }
+}
+
+/// Why it was given up.
+enum Stop {
+    /// Something cannot be written.
+    Write(io::Error),
+    /// The archive is not right.
+    Archive(anyhow::Error),
+}
+
+/// Makes the folder to unpack into, and its lock.
+fn begin(part: &Path) -> io::Result<File> {
+    fs::create_dir(part)?;
+    let lock = File::create_new(part.join(LOCK))?;
+    // Some file systems know no locks: there nothing that is left by a killed process is ever removed.
+    let _ = lock.try_lock();
+    Ok(lock)
+}
+
+fn fill(archive: &Path, part: &Path, files: &Files, progress: &mut dyn FnMut(Event)) -> Result<(), Stop> {
+    let mut verified = Verified::of(part);
+    let mut unwritten = None;
+    let content = Known::Cifar10.content();
+    let mut take = |i: usize, records: Vec<u8>| -> Result<()> {
+        if files.verify {
+            let place = archive.join(FILES[i]);
+            verify::check(Known::Cifar10, &content[i], &place, &files.root, &Digest::of(&[&records]))?;
+        }
+        match write(&part.join(FILES[i]), &records) {
+            Ok(metadata) if files.verify => verified.add(&content[i], &metadata),
+            Ok(_) => {}
+            Err(e) => {
+                unwritten = Some(e);
+                anyhow::bail!("not written");
+            }
+        }
+        Ok(())
+    };
+    let wrong = |i, bytes| wrong_size(&archive.join(FILES[i]), files, bytes);
+    let read = for_each_file(archive, member_size(files), &wrong, progress, &mut take);
+    match (read, unwritten) {
+        (_, Some(e)) => Err(Stop::Write(e)),
+        (Err(e), None) => Err(Stop::Archive(e)),
+        (Ok(()), None) => {
+            verified.save();
+            Ok(())
+        }
+    }
+}
+
+/// Writes a file and waits until it is on the disk.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<fs::Metadata> {
+    let mut file = File::create_new(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    file.metadata()
+}
+
+/// Gives the folder its name, or what it has to one that lacks it.
+fn finish(part: &Path, folder: &Path) -> io::Result<()> {
+    sync(part)?;
+    if fs::rename(part, folder).is_err() {
+        for name in FILES.iter().filter(|name| !folder.join(name).exists()) {
+            fs::rename(part.join(name), folder.join(name))?;
+        }
+        sync(folder)?;
+    }
+    sync(folder.parent().unwrap_or(Path::new(".")))
+}
+
+/// Makes the entries of a folder last.
+#[cfg(unix)]
+fn sync(folder: &Path) -> io::Result<()> {
+    // The folder of a bare name is the current one.
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync(_: &Path) -> io::Result<()> {
+    // Folders cannot be opened for this elsewhere; the file system orders its own journal.
+    Ok(())
+}
+
+/// Removes what processes that were killed have left in `root`. Whose lock is held is still at work.
+fn remove_stale(root: &Path) {
+    let entries = fs::read_dir(root).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let process = name.strip_prefix(FOLDER).and_then(|rest| rest.strip_prefix(PART));
+        if process.is_some_and(|p| !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit()))
+            && let Ok(lock) = File::options().write(true).open(entry.path().join(LOCK))
+            && lock.try_lock().is_ok()
+        {
+            // It is only in the way of the disk's space.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}

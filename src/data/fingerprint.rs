@@ -1,0 +1,143 @@
+//! What tells one set of samples from another, in a line of text that travels in checkpoints.
+//!
+//! Four parts: the inputs and the targets that are trained on, and those that are tested on. Each is a hash over element
+//! type, shape, number and every byte; whatever the files looked like that they were read from.
+
+use super::known::Known;
+use super::set::Split;
+use crate::graph::{DType, Shape};
+use std::fmt;
+use std::str::FromStr;
+
+/// Hexadecimal digits of a part: 128 bits, so that no two sets will ever have the same by chance.
+const DIGITS: usize = 32;
+/// What the parts are called.
+const PARTS: [&str; 4] = ["the training inputs", "the training targets", "the test inputs", "the test targets"];
+
+/// Tells one set of samples from another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fingerprint([String; 4]);
+
+impl Fingerprint {
+    /// Of samples in memory.
+    pub(super) fn of(train: &Split, test: &Split) -> Self {
+        let [a, b] = [train, test].map(|split| {
+            let inputs =
+                hash(split.len(), split.input_shape(), split.input_dtype(), split.all_inputs(), |i| split.input(i));
+            let targets =
+                hash(split.len(), split.target_shape(), split.target_dtype(), split.all_targets(), |i| split.target(i));
+            [inputs, targets]
+        });
+        let ([a, b], [c, d]) = (a, b);
+        Fingerprint([a, b, c, d])
+    }
+
+    /// Of a public set whose files have been verified.
+    pub(super) fn of_known(set: Known) -> Self {
+        Fingerprint(set.fingerprint().map(String::from))
+    }
+
+    /// What differs between the samples of `self` and of `other`, in words; `None` if nothing does.
+    pub fn difference(&self, other: &Fingerprint) -> Option<String> {
+        let differing: Vec<&str> =
+            self.0.iter().zip(&other.0).zip(PARTS).filter(|((a, b), _)| a != b).map(|(_, name)| name).collect();
+        match &differing[..] {
+            [] => None,
+            [one] => Some((*one).into()),
+            [most @ .., last] => Some(format!("{} and {last}", most.join(", "))),
+        }
+    }
+}
+
+fn hash<'a>(
+    len: usize,
+    shape: &Shape,
+    dtype: DType,
+    whole: Option<&'a [u8]>,
+    each: impl Fn(usize) -> &'a [u8],
+) -> String {
+    let mut hash = blake3::Hasher::new();
+    if len > 0 {
+        hash.update(format!("{len} of {dtype} {shape}\n").as_bytes());
+        if let Some(bytes) = whole {
+            hash.update(bytes);
+        } else {
+            for i in 0..len {
+                hash.update(each(i));
+            }
+        }
+    }
+    hash.finalize().to_hex()[..DIGITS].to_string()
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("-"))
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts: Vec<String> = text.split('-').map(String::from).collect();
+        let digits = |part: &String| part.len() == DIGITS && part.bytes().all(|b| b.is_ascii_hexdigit());
+        match <[String; 4]>::try_from(parts) {
+            Ok(parts) if parts.iter().all(digits) => Ok(Fingerprint(parts)),
+            _ => Err(format!("`{text}` is no fingerprint of data")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Inputs, Targets};
+    use super::*;
+
+    fn split(inputs: Inputs, labels: Vec<i32>, shape: &[usize]) -> Split {
+        let n = labels.len();
+        Split::new(inputs, Targets::Classes(labels), Shape::from(shape), Shape::default(), n).unwrap()
+    }
+
+    fn bytes(values: &[u8], labels: &[i32], shape: &[usize]) -> Split {
+        split(Inputs::Bytes(values.to_vec()), labels.to_vec(), shape)
+    }
+
+    #[test]
+    fn what_differs_is_named() {
+        let train = bytes(&[1, 2, 3, 4], &[0, 1], &[2]);
+        let test = bytes(&[5, 6], &[1], &[2]);
+        let old = Fingerprint::of(&train, &test);
+        assert_eq!(old.difference(&Fingerprint::of(&train.clone(), &test)), None);
+        let names = |train: &Split, test: &Split| old.difference(&Fingerprint::of(train, test)).unwrap();
+        assert_eq!(names(&bytes(&[1, 2, 3, 5], &[0, 1], &[2]), &test), "the training inputs");
+        assert_eq!(names(&bytes(&[1, 2, 3, 4], &[1, 0], &[2]), &test), "the training targets");
+        assert_eq!(names(&train, &bytes(&[5, 7], &[0], &[2])), "the test inputs and the test targets");
+        assert_eq!(
+            names(&test, &train),
+            "the training inputs, the training targets, the test inputs and the test targets"
+        );
+        // Shapes and numbers count even where all bytes are alike.
+        assert_eq!(names(&bytes(&[1, 2, 3, 4], &[0, 1], &[2, 1]), &test), "the training inputs");
+        assert_eq!(names(&train, &train.limit(0)), "the test inputs and the test targets");
+    }
+
+    #[test]
+    fn a_view_is_what_it_shows() {
+        let all = bytes(&[1, 2, 3, 4, 5, 6], &[0, 1, 2], &[2]);
+        let empty = all.limit(0);
+        let shown = bytes(&[5, 6, 1, 2], &[2, 0], &[2]);
+        assert_eq!(Fingerprint::of(&all.select(&[2, 0]), &empty), Fingerprint::of(&shown, &empty));
+        assert_eq!(Fingerprint::of(&all.select(&[0, 1, 2]), &empty), Fingerprint::of(&all, &empty));
+    }
+
+    #[test]
+    fn text_and_back() {
+        let one = bytes(&[1, 2], &[0], &[2]);
+        let print = Fingerprint::of(&one, &one);
+        assert_eq!(print.to_string().parse(), Ok(print.clone()));
+        for wrong in ["", "abc", "a-b-c-d", &print.to_string()[1..], &format!("{print}-00")] {
+            assert!(wrong.parse::<Fingerprint>().is_err(), "{wrong}");
+        }
+    }
+}
