@@ -1,6 +1,5 @@
 //! What correct configurations mean: defaults, names, parameters, wiring, files and overrides.
 
-
 use runner::config::experiment::{LayerKind, LayerNode, Pattern};
 use runner::config::layers::Layer;
 use runner::config::sections::{Curve, Metric, OptimizerRule, Source};
