@@ -18,3 +18,4 @@ mod readers;
 mod run_state;
 mod sweep;
 mod train;
+mod unpack;

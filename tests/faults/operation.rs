@@ -46,6 +46,15 @@ impl Operation {
         }
     }
 
+    /// The folder that it lies in, as people know it: without those whose names are hidden.
+    pub fn known_folder(&self) -> String {
+        let mut parts: Vec<&str> = self.path.split('/').take_while(|part| !part.starts_with('.')).collect();
+        if parts.len() == self.path.split('/').count() {
+            parts.pop();
+        }
+        if parts.is_empty() { ".".into() } else { parts.join("/") }
+    }
+
     /// An `open` that may change the file.
     pub fn opens_to_write(&self) -> bool {
         self.flags & libc::O_ACCMODE != libc::O_RDONLY

@@ -14,7 +14,7 @@ pub struct RunState {
     /// The lines of `metrics.jsonl`.
     metrics: Vec<Value>,
     config: String,
-    /// All names in the folder.
+    /// All names in the folder, but for the lock's, which may stay.
     names: Vec<String>,
 }
 
@@ -28,7 +28,8 @@ struct Saved {
 impl RunState {
     /// Reads a run's folder; what is wrong with it.
     pub fn read(run: &Path) -> Result<RunState, String> {
-        let names = names(run);
+        let mut names = names(run);
+        names.retain(|name| name != ".lock");
         // Paths are absolute, and every case has a folder of its own.
         let home = run.parent().unwrap_or(run).display().to_string();
         let mut checkpoints = BTreeMap::new();

@@ -152,10 +152,7 @@ fn told(ended: &Ended, hits: &[&Operation], fault: Fault) -> Result<(), String> 
     let system = system.split(" (os error").next().unwrap_or_default();
     // With `--json`, on standard output.
     let text = format!("{}{}", ended.err, ended.out);
-    let names = |o: &&Operation| {
-        let folder = o.path.rsplit_once('/').map_or(".", |(folder, _)| folder);
-        text.contains(o.known_as()) || text.contains(&format!("`{folder}`"))
-    };
+    let names = |o: &&Operation| text.contains(o.known_as()) || text.contains(&format!("`{}`", o.known_folder()));
     if !hits.iter().any(names) {
         return Err("the message does not name the file".into());
     }
