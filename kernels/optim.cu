@@ -350,6 +350,37 @@ extern "C" __global__ void __launch_bounds__(256)
     update<3>(now, tensors, chunks, chunk, rule);
 }
 
+// ---- State that a bad step leaves as it was -------------------------------------------------------------------------
+
+// A variable and its copy, in words of four bytes; 24 bytes.
+struct Pair {
+    const unsigned *from;
+    unsigned *to;
+    i64 words;
+};
+
+// Copies from each `from` to its `to`: always (`when` 0), if *flag is zero (1), or unless *flag is finite (2).
+extern "C" __global__ void __launch_bounds__(256)
+    copy_state(const float *flag, const Pair *pairs, const Chunk *chunks, int chunk, int when) {
+    if ((when == 1 && flag[0] != 0.0f) || (when == 2 && is_finite(flag[0]))) {
+        return;
+    }
+    Chunk c = chunks[blockIdx.x];
+    Pair p = pairs[c.tensor];
+    i64 start = c.number * chunk;
+    i64 end = min(p.words, start + chunk);
+    for (i64 i = start + threadIdx.x; i < end; i += blockDim.x) {
+        p.to[i] = p.from[i];
+    }
+}
+
+// *mark = 1.
+extern "C" __global__ void __launch_bounds__(32) set_mark(float *mark) {
+    if (threadIdx.x == 0) {
+        mark[0] = 1.0f;
+    }
+}
+
 // ---- Loss scaling ---------------------------------------------------------------------------------------------------
 
 // Dynamic loss scaling (Micikevicius et al. 2018), by one thread, after the update: the scale shrinks if the gradients'

@@ -173,6 +173,18 @@ pub trait Executable: Send {
     /// The device failed.
     fn download(&mut self, var: VarId, bytes: &mut [u8]) -> Result<()>;
 
+    /// Writes a part of a variable, from its byte `at` on: a large one need not be in memory twice.
+    ///
+    /// # Errors
+    /// The part does not lie within the variable, or the device failed.
+    fn upload_part(&mut self, var: VarId, at: usize, bytes: &[u8]) -> Result<()>;
+
+    /// Reads a part of a variable, from its byte `at` on, after everything enqueued before.
+    ///
+    /// # Errors
+    /// The part does not lie within the variable, or the device failed.
+    fn download_part(&mut self, var: VarId, at: usize, bytes: &mut [u8]) -> Result<()>;
+
     /// Enqueues one run of program `program` on the batch in `batch` (laid out by [`Plan::slot`]), which is slot number
     /// `slot` of the ring. The buffer is free again once [`Executable::wait_slot`] returns.
     ///

@@ -7,9 +7,29 @@ use half::{bf16, f16};
 /// The bytes that `var` starts with, in the inside layout. Draws are keyed by the seed and the variable's name, so that
 /// a layer starts the same whatever else is in the model.
 pub fn initial(var: &Variable, seed: u64) -> Vec<u8> {
-    let n = var.shape.len();
+    let mut all = Vec::with_capacity(var.bytes());
+    let done: Result<(), std::convert::Infallible> = initial_pieces(var, seed, |_, bytes| {
+        all.extend_from_slice(bytes);
+        Ok(())
+    });
+    match done {
+        Ok(()) => all,
+        Err(never) => match never {},
+    }
+}
+
+/// As [`initial`], but a piece at a time: `take` is given the place of its first byte, and the bytes.
+///
+/// # Errors
+/// Those of `take`.
+pub fn initial_pieces<E>(
+    var: &Variable,
+    seed: u64,
+    mut take: impl FnMut(usize, &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
     if let Fill::Constant(c) = var.init {
-        return match var.dtype {
+        let n = var.piece_bytes() / var.dtype.bytes();
+        let piece = match var.dtype {
             DType::F32 => (c as f32).to_ne_bytes().repeat(n),
             DType::BF16 => bf16::from_f64(c).to_ne_bytes().repeat(n),
             DType::F16 => f16::from_f64(c).to_ne_bytes().repeat(n),
@@ -19,6 +39,7 @@ pub fn initial(var: &Variable, seed: u64) -> Vec<u8> {
             DType::U32 => (c as u32).to_ne_bytes().repeat(n),
             DType::U8 => vec![c as u8; n],
         };
+        return var.pieces().try_for_each(|p| take(p.at, &piece[..p.bytes]));
     }
     debug_assert_eq!(var.dtype, DType::F32, "only floats are drawn");
     let mut stream = Stream::new(seed, Purpose::Init, hash_name(&var.name), 0);
@@ -33,8 +54,15 @@ pub fn initial(var: &Variable, seed: u64) -> Vec<u8> {
             }
         },
     };
-    let outside: Vec<f32> = (0..n).map(|_| draw() as f32).collect();
-    var.storage.to_inside(&outside).into_iter().flat_map(f32::to_ne_bytes).collect()
+    let (mut outside, mut inside) = (Vec::<[u8; 4]>::new(), Vec::new());
+    for piece in var.pieces() {
+        outside.clear();
+        outside.extend((0..piece.bytes / 4).map(|_| (draw() as f32).to_ne_bytes()));
+        inside.resize(outside.len(), [0; 4]);
+        piece.storage.to_inside_into(&outside, &mut inside);
+        take(piece.at, inside.as_flattened())?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

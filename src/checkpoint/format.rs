@@ -7,7 +7,7 @@
 use super::error::{CheckpointError, Reason};
 use super::matching::GRAD_SCALER;
 use super::meta::Meta;
-use super::tensor::{Tensor, TensorView, count};
+use super::tensor::{Tensor, TensorInfo, TensorView, count};
 use crate::files;
 use crate::graph::DType;
 use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors};
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// The metadata key of [`Meta`].
@@ -47,29 +47,45 @@ pub struct Checkpoint {
     pub tensors: BTreeMap<String, Tensor>,
 }
 
-/// Writes a checkpoint to `path`. It is written beside its place under the name `.NAME.tmp-PID`, made durable and
-/// renamed, so that at any instant the old file or the new one is there, whole. A `best` that is not finite is left out
-/// (JSON has no such numbers, and nothing finite is worse than it).
+/// Writes a checkpoint to all of `paths`, one after the other. Each is written beside its place under the name
+/// `.NAME.tmp-PID`, made durable and renamed, so that at any instant the old file or the new one is there, whole. A `best`
+/// that is not finite is left out (JSON has no such numbers, and nothing finite is worse than it).
+///
+/// `content` is called once for each tensor, in the order of the file, with its place in `tensors`; it hands on the
+/// tensor's bytes (row-major, outside layout, little-endian) in as many pieces as it likes. The file is written once, with
+/// its checksum put in at the end, and copied for the other paths: no more than a piece of it ever is in memory.
 ///
 /// # Errors
-/// The file cannot be written, or a tensor's bytes do not fit its shape, or two have one name.
-pub fn write(path: &Path, tensors: &[TensorView], meta: &Meta) -> Result<(), CheckpointError> {
+/// A file cannot be written, `content` failed or gave another number of bytes than the shape has, or two tensors have one
+/// name.
+pub fn write_streamed(
+    paths: &[&Path],
+    tensors: &[TensorInfo],
+    meta: &Meta,
+    content: &mut Content,
+) -> anyhow::Result<()> {
+    let Some((first, others)) = paths.split_first() else { return Ok(()) };
     let mut meta = meta.clone();
     meta.checksum = "0".repeat(CHECKSUM_DIGITS);
     meta.version = Meta::VERSION;
     meta.best = meta.best.filter(|b| b.value.is_finite());
     let text = serde_json::to_string(&meta)
-        .map_err(|e| CheckpointError::new(path, Reason::Invalid(format!("the run's state is no JSON: {e}"))))?;
+        .map_err(|e| CheckpointError::new(first, Reason::Invalid(format!("the run's state is no JSON: {e}"))))?;
     debug_assert!(text.starts_with(META_START));
-    let tensors = sorted(path, tensors)?;
-    let mut head = header(&tensors, Some(&text));
-    let digits = checksum_range(&head)
-        .ok_or_else(|| CheckpointError::new(path, Reason::Invalid("the header has no place for a checksum".into())))?;
-    let mut hash = Sha256::new();
-    hash.update(&head);
-    tensors.iter().for_each(|t| hash.update(t.bytes));
-    head[digits].copy_from_slice(hex(&hash.finalize()).as_bytes());
-    replace(path, &head, &tensors).map_err(|e| CheckpointError::new(path, e))
+    write_file(first, tensors, Some(&text), content)?;
+    for path in others {
+        replace(path, |file| Ok(io::copy(&mut File::open(first)?, file).map(|_| ())?))?;
+    }
+    Ok(())
+}
+
+/// Writes a checkpoint of tensors that are in memory to `path`, as [`write_streamed`].
+///
+/// # Errors
+/// As for [`write_streamed`]; a tensor's bytes do not fit its shape.
+pub fn write(path: &Path, tensors: &[TensorView], meta: &Meta) -> Result<(), CheckpointError> {
+    let infos: Vec<TensorInfo> = tensors.iter().map(TensorView::info).collect();
+    write_streamed(&[path], &infos, meta, &mut |i, put| put(tensors[i].bytes)).map_err(|e| as_checkpoint(path, e))
 }
 
 /// Writes tensors as a plain safetensors file, in the same safe way as [`write()`].
@@ -77,8 +93,58 @@ pub fn write(path: &Path, tensors: &[TensorView], meta: &Meta) -> Result<(), Che
 /// # Errors
 /// As for [`write()`].
 pub fn write_weights(path: &Path, tensors: &[TensorView]) -> Result<(), CheckpointError> {
-    let tensors = sorted(path, tensors)?;
-    replace(path, &header(&tensors, None), &tensors).map_err(|e| CheckpointError::new(path, e))
+    let infos: Vec<TensorInfo> = tensors.iter().map(TensorView::info).collect();
+    write_file(path, &infos, None, &mut |i, put| put(tensors[i].bytes)).map_err(|e| as_checkpoint(path, e))
+}
+
+/// What hands on the bytes of tensors.
+pub type Content<'a> = dyn FnMut(usize, &mut dyn FnMut(&[u8]) -> anyhow::Result<()>) -> anyhow::Result<()> + 'a;
+
+/// A failure of writing where nothing but the file can have failed.
+fn as_checkpoint(path: &Path, e: anyhow::Error) -> CheckpointError {
+    e.downcast().unwrap_or_else(|e| CheckpointError::new(path, Reason::Invalid(format!("{e:#}"))))
+}
+
+/// A safetensors file of `tensors` at `path`; with the metadata `meta`, in which the checksum's place is, if given.
+fn write_file(path: &Path, tensors: &[TensorInfo], meta: Option<&str>, content: &mut Content) -> anyhow::Result<()> {
+    let invalid = |why: String| CheckpointError::new(path, Reason::Invalid(why));
+    let order = sorted(path, tensors)?;
+    let head = header(tensors, &order, meta);
+    let digits = match meta {
+        Some(_) => Some(checksum_range(&head).ok_or_else(|| invalid("the header has no place for a checksum".into()))?),
+        None => None,
+    };
+    replace(path, |file| {
+        let mut hash = Sha256::new();
+        let mut out = BufWriter::with_capacity(1 << 16, &mut *file);
+        out.write_all(&head)?;
+        hash.update(&head);
+        drop(head);
+        for (i, bytes) in order {
+            let mut left = bytes;
+            content(i, &mut |piece| {
+                left = left.checked_sub(piece.len()).ok_or_else(|| invalid(wrong_size(&tensors[i], "more")))?;
+                if digits.is_some() {
+                    hash.update(piece);
+                }
+                Ok(out.write_all(piece)?)
+            })?;
+            if left > 0 {
+                return Err(invalid(wrong_size(&tensors[i], "fewer")).into());
+            }
+        }
+        out.flush()?;
+        drop(out);
+        if let Some(digits) = digits {
+            file.seek(SeekFrom::Start(digits.start as u64))?;
+            file.write_all(hex(&hash.finalize()).as_bytes())?;
+        }
+        Ok(())
+    })
+}
+
+fn wrong_size(t: &TensorInfo, how: &str) -> String {
+    format!("`{}`: {how} bytes than {:?} of {} are", t.name, t.shape, t.dtype)
 }
 
 /// Reads a checkpoint and verifies every byte of it.
@@ -88,7 +154,7 @@ pub fn write_weights(path: &Path, tensors: &[TensorView]) -> Result<(), Checkpoi
 pub fn read(path: &Path) -> Result<Checkpoint, CheckpointError> {
     let read = || {
         let mut opened = files::open(path)?;
-        parse(&read_accounted(&mut opened.file, opened.size)?)
+        parse(read_accounted(&mut opened.file, opened.size)?)
     };
     read().map_err(|e: Reason| CheckpointError::new(path, e))
 }
@@ -109,16 +175,57 @@ pub fn is_checkpoint(path: &Path) -> bool {
 }
 
 /// As [`read`], from memory.
-pub(super) fn parse(bytes: &[u8]) -> Result<Checkpoint, Reason> {
-    let (file, meta) = open(bytes)?;
+pub(super) fn parse(bytes: Vec<u8>) -> Result<Checkpoint, Reason> {
+    let (file, meta) = open(&bytes)?;
     let meta = meta.ok_or(Reason::NotACheckpoint)?;
+    let places = places(&bytes, &file);
     let mut tensors = BTreeMap::new();
-    for (name, view) in file.iter() {
-        let dtype = from_safetensors(view.dtype())
-            .ok_or_else(|| Reason::ElementType { name: name.to_owned(), dtype: view.dtype().to_string() })?;
-        tensors.insert(name.to_owned(), Tensor { dtype, shape: view.shape().to_vec(), data: view.data().to_vec() });
+    for (Place { name, dtype, shape, .. }, data) in take_apart(bytes, places) {
+        let dtype = from_safetensors(dtype)
+            .ok_or_else(|| Reason::ElementType { name: name.clone(), dtype: dtype.to_string() })?;
+        tensors.insert(name, Tensor { dtype, shape, data });
     }
     Ok(Checkpoint { meta, tensors })
+}
+
+/// Where a tensor lies in a file.
+pub(super) struct Place {
+    pub name: String,
+    pub dtype: Dtype,
+    pub shape: Vec<usize>,
+    start: usize,
+    bytes: usize,
+}
+
+/// The places of a file's tensors, the last one first.
+pub(super) fn places(bytes: &[u8], file: &SafeTensors) -> Vec<Place> {
+    let mut list: Vec<Place> = file
+        .iter()
+        .map(|(name, view)| Place {
+            name: name.to_owned(),
+            dtype: view.dtype(),
+            shape: view.shape().to_vec(),
+            start: view.data().as_ptr().addr().saturating_sub(bytes.as_ptr().addr()),
+            bytes: view.data().len(),
+        })
+        .collect();
+    list.sort_by_key(|p| (std::cmp::Reverse(p.start), std::cmp::Reverse(p.bytes)));
+    list
+}
+
+/// Bytes of a file that may be in memory although they have been copied from it.
+const SLACK: usize = 16 << 20;
+
+/// The tensors of a file with bytes of their own. The file goes as they come, so that they are not in memory twice.
+pub(super) fn take_apart(mut bytes: Vec<u8>, places: Vec<Place>) -> impl Iterator<Item = (Place, Vec<u8>)> {
+    places.into_iter().map(move |place| {
+        let data = bytes.get(place.start..place.start + place.bytes).unwrap_or_default().to_vec();
+        bytes.truncate(place.start);
+        if bytes.capacity() - bytes.len() > SLACK {
+            bytes.shrink_to_fit();
+        }
+        (place, data)
+    })
 }
 
 /// Any safetensors file; with its [`Meta`], verified, if it is a checkpoint.
@@ -127,7 +234,7 @@ pub(super) fn open(bytes: &[u8]) -> Result<(SafeTensors<'_>, Option<Meta>), Reas
     let file = SafeTensors::deserialize(bytes).map_err(not_safetensors)?;
     let meta = meta_of(&metadata)?;
     if let Some(meta) = &meta {
-        verify(bytes, header_bytes, meta)?;
+        verify_bytes(bytes, header_bytes, meta)?;
     }
     Ok((file, meta))
 }
@@ -160,16 +267,22 @@ fn read_header(file: &mut impl Read, size: u64) -> Result<Vec<u8>, Reason> {
     Ok(bytes)
 }
 
+/// The bytes of tensors that a file of `size` bytes has behind its header: as many as that says.
+fn accounted(header: &[u8], metadata: &Metadata, size: u64) -> Result<u64, Reason> {
+    let (described, held) = (metadata.data_len() as u64, size.saturating_sub(header.len() as u64));
+    if described == held {
+        return Ok(described);
+    }
+    let why = format!("the header describes {described} bytes of tensors, and the file holds {held}");
+    Err(Reason::NotSafetensors(why))
+}
+
 /// The whole of a safetensors file of `size` bytes, from its begin. Beyond the header nothing is read unless that accounts
 /// for every byte of the file: no garbage is taken into memory, however large.
 pub(super) fn read_accounted(file: &mut impl Read, size: u64) -> Result<Vec<u8>, Reason> {
     let mut bytes = read_header(file, size)?;
-    let (header, metadata) = read_metadata(&bytes)?;
-    let (described, held) = (metadata.data_len() as u64, size.saturating_sub(header as u64));
-    if described != held {
-        let why = format!("the header describes {described} bytes of tensors, and the file holds {held}");
-        return Err(Reason::NotSafetensors(why));
-    }
+    let (_, metadata) = read_metadata(&bytes)?;
+    let described = accounted(&bytes, &metadata, size)?;
     let limit = files::machine_memory();
     if size > limit {
         return Err(Reason::File(files::Problem::TooLarge { bytes: size, limit }));
@@ -200,7 +313,7 @@ fn meta_of(metadata: &Metadata) -> Result<Option<Meta>, Reason> {
     serde_json::from_str(text).map(Some).map_err(bad)
 }
 
-fn verify(bytes: &[u8], header_bytes: usize, meta: &Meta) -> Result<(), Reason> {
+fn verify_bytes(bytes: &[u8], header_bytes: usize, meta: &Meta) -> Result<(), Reason> {
     let digits = checksum_range(&bytes[..header_bytes])
         .filter(|r| &bytes[r.clone()] == meta.checksum.as_bytes())
         .ok_or_else(|| Reason::Damaged("the checksum is not where it should be".into()))?;
@@ -221,25 +334,30 @@ fn checksum_range(header: &[u8]) -> Option<std::ops::Range<usize>> {
     (start + CHECKSUM_DIGITS <= header.len()).then_some(start..start + CHECKSUM_DIGITS)
 }
 
-fn sorted<'a>(path: &Path, tensors: &[TensorView<'a>]) -> Result<Vec<TensorView<'a>>, CheckpointError> {
+/// The places of the tensors in the order of the file, with their sizes.
+fn sorted(path: &Path, tensors: &[TensorInfo]) -> Result<Vec<(usize, usize)>, CheckpointError> {
     let invalid = |why: String| Err(CheckpointError::new(path, Reason::Invalid(why)));
     let mut names = HashSet::new();
-    for t in tensors {
-        if count(t.shape).and_then(|n| n.checked_mul(t.dtype.bytes())) != Some(t.bytes.len()) {
-            return invalid(format!("`{}`: {} bytes for {:?} of {}", t.name, t.bytes.len(), t.shape, t.dtype));
-        }
+    let mut order = Vec::with_capacity(tensors.len());
+    for (i, t) in tensors.iter().enumerate() {
+        let Some(bytes) = count(t.shape).and_then(|n| n.checked_mul(t.dtype.bytes())) else {
+            return invalid(format!("`{}`: {:?} of {} are too many bytes", t.name, t.shape, t.dtype));
+        };
         // The format keeps this name for the metadata.
         if !names.insert(t.name) || t.name == "__metadata__" {
             return invalid(format!("the name `{}` is taken", t.name));
         }
+        order.push((i, bytes));
     }
-    let mut list = tensors.to_vec();
-    list.sort_by(|a, b| b.dtype.bytes().cmp(&a.dtype.bytes()).then(a.name.cmp(b.name)));
-    Ok(list)
+    order.sort_by(|(a, _), (b, _)| {
+        let (a, b) = (&tensors[*a], &tensors[*b]);
+        b.dtype.bytes().cmp(&a.dtype.bytes()).then(a.name.cmp(b.name))
+    });
+    Ok(order)
 }
 
 /// Length, JSON, and spaces up to a multiple of 8.
-fn header(tensors: &[TensorView], meta: Option<&str>) -> Vec<u8> {
+fn header(tensors: &[TensorInfo], order: &[(usize, usize)], meta: Option<&str>) -> Vec<u8> {
     let quote = |s: &str| serde_json::Value::from(s).to_string();
     let mut json = String::from("{\"__metadata__\":{\"format\":\"pt\"");
     if let Some(meta) = meta {
@@ -247,8 +365,9 @@ fn header(tensors: &[TensorView], meta: Option<&str>) -> Vec<u8> {
     }
     json.push('}');
     let mut at = 0;
-    for t in tensors {
-        let (start, end) = (at, at + t.bytes.len());
+    for (i, bytes) in order {
+        let t = &tensors[*i];
+        let (start, end) = (at, at + bytes);
         let _ = write!(
             json,
             ",{}:{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":[{start},{end}]}}",
@@ -268,27 +387,29 @@ fn header(tensors: &[TensorView], meta: Option<&str>) -> Vec<u8> {
 }
 
 /// Puts a file in the place of another, or of none, in one instant.
-fn replace(path: &Path, head: &[u8], tensors: &[TensorView]) -> io::Result<()> {
-    let temporary = temporary_name(path)?;
-    let result = (|| {
+fn replace(path: &Path, fill: impl FnOnce(&mut File) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let write = |temporary: &Path| {
         // A link in its place, which could lead anywhere, is not followed.
-        let mut file = match fs::remove_file(&temporary) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => File::create_new(&temporary)?,
+        let mut file = match fs::remove_file(temporary) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e.into()),
+            _ => File::create_new(temporary)?,
         };
-        file.write_all(head)?;
-        for t in tensors {
-            file.write_all(t.bytes)?;
-        }
+        fill(&mut file)?;
         file.sync_all()?;
-        fs::rename(&temporary, path)
-    })();
+        Ok(fs::rename(temporary, path)?)
+    };
+    let place = |e: anyhow::Error| match e.downcast::<io::Error>() {
+        Ok(e) => CheckpointError::new(path, e).into(),
+        Err(e) => e,
+    };
+    let temporary = temporary_name(path).map_err(|e| CheckpointError::new(path, e))?;
+    let result: anyhow::Result<()> = write(&temporary);
     if result.is_err() {
         // The first error is the one worth telling.
         let _ = fs::remove_file(&temporary);
     }
-    result?;
-    sync_folder(path)
+    result.map_err(place)?;
+    sync_folder(path).map_err(|e| CheckpointError::new(path, e).into())
 }
 
 fn temporary_name(path: &Path) -> io::Result<PathBuf> {
@@ -353,6 +474,10 @@ fn from_safetensors(dtype: Dtype) -> Option<DType> {
         _ => return None,
     })
 }
+
+mod stream;
+
+pub use stream::{Header, read_header_of, read_streamed, verify};
 
 #[cfg(test)]
 mod tests;

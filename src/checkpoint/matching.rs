@@ -124,13 +124,26 @@ pub fn match_names<'a>(
     have: &BTreeMap<String, Tensor>,
     strict: bool,
 ) -> Result<Matched, Mismatch> {
+    match_shapes(wanted, have, |t| &t.shape, strict)
+}
+
+/// As [`match_names`], for anything that has a `shape`.
+///
+/// # Errors
+/// As for [`match_names`].
+pub fn match_shapes<'a, T>(
+    wanted: impl IntoIterator<Item = (&'a str, &'a [usize])>,
+    have: &BTreeMap<String, T>,
+    shape_of: impl Fn(&T) -> &[usize],
+    strict: bool,
+) -> Result<Matched, Mismatch> {
     let mut out = Matched { names: BTreeSet::new(), defaulted: Vec::new(), left_out: Mismatch::default() };
     let mut known = HashSet::new();
     for (name, shape) in wanted {
         known.insert(name);
         match have.get(name) {
-            Some(t) if t.shape == shape => _ = out.names.insert(name.to_owned()),
-            Some(t) => out.left_out.wrong_shape.push((name.to_owned(), shape.to_vec(), t.shape.clone())),
+            Some(t) if shape_of(t) == shape => _ = out.names.insert(name.to_owned()),
+            Some(t) => out.left_out.wrong_shape.push((name.to_owned(), shape.to_vec(), shape_of(t).to_vec())),
             None if name.ends_with(OPTIONAL_SUFFIX) || GRAD_SCALER.contains(&name) => {
                 out.defaulted.push(name.to_owned())
             }

@@ -17,9 +17,12 @@ mod tensor;
 mod weights;
 
 pub use error::{CheckpointError, Reason};
-pub use format::{Checkpoint, is_checkpoint, is_optimizer_state, read, write, write_weights};
-pub use matching::{Matched, Mismatch, match_names, unwrap_all_names, unwrap_names};
+pub use format::{
+    Checkpoint, Content, Header, is_checkpoint, is_optimizer_state, read, read_header_of, read_streamed, verify, write,
+    write_streamed, write_weights,
+};
+pub use matching::{Matched, Mismatch, match_names, match_shapes, unwrap_all_names, unwrap_names};
 pub use meta::{Best, Meta};
 pub use retention::{FileKind, Newest, newest_whole, prune, remove_unfinished, superseded};
-pub use tensor::{CastError, Tensor, TensorView};
+pub use tensor::{CastError, Tensor, TensorInfo, TensorView};
 pub use weights::{Loaded, load_tensors};

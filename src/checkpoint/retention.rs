@@ -1,7 +1,8 @@
 //! Which checkpoints a run's folder keeps, and which one a resumed run takes.
 
 use super::error::CheckpointError;
-use super::format::{Checkpoint, peek_step, read, written_as};
+use super::format::{peek_step, verify, written_as};
+use super::meta::Meta;
 use std::cmp::Reverse;
 use std::fmt;
 use std::fs;
@@ -94,8 +95,8 @@ pub fn remove_unfinished(folder: &Path) -> io::Result<Vec<PathBuf>> {
 /// The newest checkpoint of a run.
 #[derive(Debug)]
 pub struct Newest {
-    /// Its file and content; `None` if no whole checkpoint was found.
-    pub found: Option<(PathBuf, Checkpoint)>,
+    /// Its file and the run's state; `None` if no whole checkpoint was found.
+    pub found: Option<(PathBuf, Meta)>,
     /// Newer ones, or ones whose age cannot be told, that were refused.
     pub refused: Vec<CheckpointError>,
 }
@@ -123,8 +124,8 @@ pub fn newest_whole(folder: &Path) -> io::Result<Newest> {
     }
     candidates.sort();
     for (_, _, path) in candidates {
-        match read(&path) {
-            Ok(checkpoint) => return Ok(Newest { found: Some((path, checkpoint)), refused }),
+        match verify(&path) {
+            Ok(meta) => return Ok(Newest { found: Some((path, meta)), refused }),
             Err(e) => refused.push(e),
         }
     }
@@ -214,7 +215,7 @@ mod tests {
         fs::write(dir.path().join(".last.safetensors.tmp-77"), &bytes[..bytes.len() / 2]).unwrap();
         let newest = newest_whole(dir.path()).unwrap();
         let (path, checkpoint) = newest.found.unwrap();
-        assert_eq!((path, checkpoint.meta.step), (old, 5));
+        assert_eq!((path, checkpoint.step), (old, 5));
         let mut refused: Vec<PathBuf> = newest.refused.into_iter().map(|e| e.path).collect();
         refused.sort();
         assert_eq!(refused, [flipped, cut]);

@@ -28,6 +28,17 @@ pub struct TensorView<'a> {
     pub bytes: &'a [u8],
 }
 
+/// A tensor to be written whose bytes come later.
+#[derive(Debug, Clone, Copy)]
+pub struct TensorInfo<'a> {
+    /// Name in the file.
+    pub name: &'a str,
+    /// Element type.
+    pub dtype: DType,
+    /// Dimensions; empty for a scalar.
+    pub shape: &'a [usize],
+}
+
 /// A tensor's elements cannot be had as the type asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CastError {
@@ -44,6 +55,13 @@ impl fmt::Display for CastError {
 }
 
 impl std::error::Error for CastError {}
+
+impl<'a> TensorView<'a> {
+    /// All but the bytes.
+    pub fn info(&self) -> TensorInfo<'a> {
+        TensorInfo { name: self.name, dtype: self.dtype, shape: self.shape }
+    }
+}
 
 impl Tensor {
     /// A tensor of 32-bit floats.

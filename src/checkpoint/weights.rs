@@ -55,14 +55,15 @@ fn parse(mut file: impl Read + Seek, size: u64) -> Result<Loaded, Reason> {
     let bytes = format::read_accounted(&mut file, size)?;
     let (file, meta) = format::open(&bytes)?;
     let mut out = Loaded { tensors: BTreeMap::new(), notes: Vec::new() };
-    for (name, view) in file.iter() {
-        if meta.is_some() && is_optimizer_state(name) {
+    let places = format::places(&bytes, &file);
+    for (place, data) in format::take_apart(bytes, places) {
+        if meta.is_some() && is_optimizer_state(&place.name) {
             continue;
         }
-        let element = element(view.dtype())
-            .ok_or_else(|| Reason::ElementType { name: name.to_owned(), dtype: view.dtype().to_string() })?;
-        let (dtype, data) = element.widen(view.data().to_vec());
-        out.tensors.insert(name.to_owned(), Tensor { dtype, shape: view.shape().to_vec(), data });
+        let element = element(place.dtype)
+            .ok_or_else(|| Reason::ElementType { name: place.name.clone(), dtype: place.dtype.to_string() })?;
+        let (dtype, data) = element.widen(data);
+        out.tensors.insert(place.name, Tensor { dtype, shape: place.shape, data });
     }
     if meta.is_some() {
         out.notes.push("took the weights of a checkpoint".into());

@@ -2,18 +2,18 @@
 
 use super::args::{CheckArgs, OutputArgs};
 use super::failure::Failure;
-use super::memory::{require, resolve_batch, table};
+use super::memory::{self, Planned, resolve_batch, table};
 use super::model::{build_run, describe_data, device, load_config, read_weights};
-use super::{human_bytes, thousands};
-use crate::backend::Backend;
+use super::thousands;
+use crate::backend::{Backend, DeviceError};
 use crate::config::diagnostics::to_json;
 use crate::config::{self, Loaded};
 use crate::data::DataSpec;
 use crate::passes::{Pass, PassOptions};
-use crate::train::memory::{MemoryPlan, Use};
+use crate::train::input;
+use crate::train::memory::{MemoryPlan, Needs, Use};
 use crate::train::programs::{Kind, Programs, graph_after};
 use crate::train::report::say;
-use crate::train::run::{eval_slots, slots};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
@@ -35,12 +35,31 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     } else if args.print {
         show("config", &config::print_with_origins(&loaded), args.output)?;
     } else {
-        let slots = slots(experiment) + if data.val == Some(0) { 0 } else { eval_slots(experiment) };
-        let memory = require(&loaded, &data, &programs.plan, backend.as_ref(), Use::Training, slots, &passes)?;
+        let planned = Planned {
+            loaded: &loaded,
+            data: &data,
+            plan: &programs.plan,
+            backend: backend.as_ref(),
+            what: Use::Training,
+            needs: Needs::of_run(experiment, &data, input::footprint(experiment), true),
+            passes: &passes,
+        };
+        let memory = planned.memory()?;
+        let refusal = planned.refusal(&memory);
         if args.output.json {
-            super::print_json(&as_json(&loaded, &programs, &memory, &backend.describe()))?;
+            let mut json = as_json(&loaded, &programs, &memory, &backend.describe());
+            if let Some((what, help)) = &refusal {
+                json["errors"] = json!([{ "severity": "error", "message": what, "help": help }]);
+            }
+            super::print_json(&json)?;
+            if refusal.is_some() {
+                return Ok(ExitCode::from(super::failure::DEVICE));
+            }
         } else {
             super::print(&as_text(&loaded, &programs, &memory, &backend.describe()))?;
+            if let Some((what, help)) = refusal {
+                return Err(DeviceError(format!("{what}\nhelp: {help}")).into());
+            }
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -80,18 +99,6 @@ fn as_json(loaded: &Loaded, programs: &Programs, memory: &MemoryPlan, device: &s
         .map(|r| json!({ "name": r.path, "type": r.kind, "output": r.output.dims(), "parameters": r.params, "flops": r.flops }))
         .collect();
     let (trainable, all) = programs.parameters();
-    let m = &memory.summary;
-    let mut figures: serde_json::Map<String, Value> =
-        memory.classes().iter().map(|(name, bytes)| (name.to_string(), json!(bytes))).collect();
-    figures.insert("total".into(), json!(m.total));
-    figures.insert(
-        "peak".into(),
-        json!({ "program": m.peak_program, "layer": m.peak.layer, "op": m.peak.op, "backward": m.peak.backward }),
-    );
-    if let (Some(device), Some(pinned)) = (memory.device, memory.pinned) {
-        figures.insert("free".into(), json!(device.free));
-        figures.insert("pinned".into(), json!(pinned));
-    }
     let warnings = [&loaded.warnings[..], &programs.warnings].concat();
     json!({
         "layers": layers,
@@ -99,7 +106,7 @@ fn as_json(loaded: &Loaded, programs: &Programs, memory: &MemoryPlan, device: &s
         "trainable_parameters": trainable,
         "batch_size": largest_batch(loaded, programs),
         "flops": programs.rows.iter().map(|r| r.flops).sum::<u64>(),
-        "memory": figures,
+        "memory": memory::as_json(memory),
         "device": device,
         "warnings": to_json(&loaded.sources, &warnings),
     })
@@ -163,10 +170,5 @@ fn as_text(loaded: &Loaded, programs: &Programs, memory: &MemoryPlan, device: &s
     line(String::new());
     line(format!("memory on {device}"));
     table(memory).into_iter().for_each(&mut line);
-    if let (Some(device), Some(pinned)) = (memory.device, memory.pinned) {
-        line(format!("  {:<12} {:>12}   of {}", "free", human_bytes(device.free), human_bytes(device.total)));
-        line("page-locked memory of the host".into());
-        line(format!("  {:<12} {:>12}", "batches", human_bytes(pinned)));
-    }
     out
 }

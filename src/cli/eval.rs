@@ -2,13 +2,14 @@
 
 use super::args::{EvalArgs, SplitName};
 use super::failure::{Failure, warn};
-use super::memory::require;
+use super::memory::Planned;
 use super::model::{build, describe_data, device, load_model};
 use super::samples;
 use crate::config::tagged::Tagged;
 use crate::terminal::{figure, percent};
 use crate::train::evaluate::evaluate;
-use crate::train::memory::Use;
+use crate::train::input;
+use crate::train::memory::{Needs, Use};
 use crate::train::programs::Sizes;
 use crate::train::report::say;
 use crate::train::run::eval_options;
@@ -28,7 +29,18 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let spec = describe_data(&model.loaded)?;
     let passes = args.passes.options();
     let batch = experiment.data.loading.eval_batch_size();
-    build(&model.loaded, &spec, &Sizes { eval: vec![batch], ..Sizes::default() }, backend.as_ref(), &passes)?;
+    let whole = Sizes { eval: vec![batch], ..Sizes::default() };
+    let programs = build(&model.loaded, &spec, &whole, backend.as_ref(), &passes)?;
+    let planned = Planned {
+        loaded: &model.loaded,
+        data: &spec,
+        plan: &programs.plan,
+        backend: backend.as_ref(),
+        what: Use::Evaluation(batch),
+        needs: Needs::of_evaluation(experiment, input::footprint(experiment)),
+        passes: &passes,
+    };
+    planned.require()?;
 
     let take = samples::as_asked(experiment, &args.overrides, args.allow_download);
     let trained_on = model.trained_on();
@@ -50,8 +62,14 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     }
     let sizes = Sizes { eval: Sizes::of(batch, Some(split.len()), false), ..Sizes::default() };
     let programs = build(&model.loaded, &samples.spec, &sizes, backend.as_ref(), &passes)?;
-    let what = Use::Evaluation(split.len());
-    require(&model.loaded, &samples.spec, &programs.plan, backend.as_ref(), what, 0, &passes)?;
+    let planned = Planned {
+        data: &samples.spec,
+        plan: &programs.plan,
+        what: Use::Evaluation(split.len()),
+        needs: Needs::of_evaluation(experiment, samples.footprint()),
+        ..planned
+    };
+    planned.require()?;
     let mut session = model.session(programs, backend.as_ref())?;
     let never = AtomicBool::new(false);
     let figures = evaluate(&mut session, backend.as_ref(), split, &eval_options(experiment), &never, |_| {})?

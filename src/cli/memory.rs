@@ -3,12 +3,13 @@
 
 use super::failure::Failure;
 use super::human_bytes;
-use crate::backend::{Backend, DeviceError, DeviceMemory};
+use crate::backend::{Backend, DeviceError};
 use crate::config::Loaded;
 use crate::data::DataSpec;
 use crate::passes::PassOptions;
 use crate::plan::{MemorySummary, Plan};
-use crate::train::memory::{MemoryPlan, Use, auto_batch, available, largest_batch};
+use crate::train::memory::{MemoryPlan, Needs, Use, auto_batch, available, largest_batch};
+use serde_json::{Map, Value, json};
 
 /// Puts a number in the place of `batch_size = "auto"`; what is to be said about it, if that was there.
 ///
@@ -39,28 +40,99 @@ pub fn resolve_batch(
     Ok(Some(format!("batch_size = \"auto\" is {batch}, {why}")))
 }
 
-/// The memory of `plan`, which is for batches as the experiment has them and made with `passes`, with `slots` slots on
-/// the host.
-///
-/// # Errors
-/// The device has not enough: what is needed, what is free, and the largest batch that would fit.
-pub fn require(
-    loaded: &Loaded,
-    data: &DataSpec,
-    plan: &Plan,
-    backend: &dyn Backend,
-    what: Use,
-    slots: usize,
-    passes: &PassOptions,
-) -> Result<MemoryPlan, Failure> {
-    let memory = MemoryPlan::new(plan, backend, slots)?;
-    if let Some(device) = memory.device
-        && !memory.fits()
-    {
-        let largest = largest_batch(&loaded.experiment, data, backend, passes, what, available(device));
-        return Err(refusal(loaded, &memory, device, backend, what, largest).into());
+/// A plan for batches as an experiment has them, and what it was made of.
+pub struct Planned<'a> {
+    /// The experiment.
+    pub loaded: &'a Loaded,
+    /// Its data.
+    pub data: &'a DataSpec,
+    /// The plan.
+    pub plan: &'a Plan,
+    /// The device.
+    pub backend: &'a dyn Backend,
+    /// What the batches are for.
+    pub what: Use,
+    /// What is needed besides.
+    pub needs: Needs,
+    /// What the plan was made with.
+    pub passes: &'a PassOptions,
+}
+
+impl Planned<'_> {
+    /// The memory that it takes.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn memory(&self) -> Result<MemoryPlan, Failure> {
+        Ok(MemoryPlan::new(self.plan, self.backend, &self.needs)?)
     }
-    Ok(memory)
+
+    /// The memory that it takes, which is there.
+    ///
+    /// # Errors
+    /// There is not enough: what is needed, what is free, and the largest batch that would fit.
+    pub fn require(&self) -> Result<MemoryPlan, Failure> {
+        let memory = self.memory()?;
+        match self.refusal(&memory) {
+            Some((what, help)) => {
+                Err(DeviceError(format!("{what}\n{}\nhelp: {help}", table(&memory).join("\n"))).into())
+            }
+            None => Ok(memory),
+        }
+    }
+
+    /// What is lacking, and what to do; `None` if there is enough.
+    pub fn refusal(&self, memory: &MemoryPlan) -> Option<(String, String)> {
+        if memory.fits() {
+            return None;
+        }
+        let fits = |plan: &Plan| MemoryPlan::new(plan, self.backend, &self.needs).is_ok_and(|m| m.fits());
+        let largest = largest_batch(&self.loaded.experiment, self.data, self.backend, self.passes, self.what, &fits);
+        Some((self.lacking(memory), self.help(memory, largest)))
+    }
+
+    fn lacking(&self, memory: &MemoryPlan) -> String {
+        let loading = &self.loaded.experiment.data.loading;
+        let batch = match self.what {
+            Use::Training => loading.batch_size,
+            Use::Evaluation(_) => loading.eval_batch_size(),
+        };
+        match (memory.device, &memory.host.memory) {
+            (Some(device), _) if !memory.fits_device() => format!(
+                "not enough memory on {}: {} are needed for a batch of {batch}, and {} of {} can be had ({} are free)",
+                self.backend.describe(),
+                human_bytes(memory.summary.total),
+                human_bytes(available(device)),
+                human_bytes(device.total),
+                human_bytes(device.free),
+            ),
+            (device, host) => {
+                let place = if device.is_some() { "the host".to_string() } else { self.backend.describe() };
+                let (had, because) = host.as_ref().map_or((0, ""), |m| (m.available, m.because.as_str()));
+                format!(
+                    "not enough memory on {place}: {} are needed with a batch of {batch}, and {} can be had: {because}",
+                    human_bytes(memory.host.total),
+                    human_bytes(had),
+                )
+            }
+        }
+    }
+
+    fn help(&self, memory: &MemoryPlan, largest: Option<usize>) -> String {
+        let loading = &self.loaded.experiment.data.loading;
+        match largest {
+            Some(n) => {
+                format!("the largest batch that fits is {n}: set `{}` to that with --set data.{0}={n}", self.what.key())
+            }
+            None if self.what == Use::Training && loading.eval_batch_size() > loading.batch_size => {
+                format!("`eval_batch_size` is {}: lower it", loading.eval_batch_size())
+            }
+            None if memory.fits_device() => {
+                "not even a batch of 1 fits: take a smaller model or data set, or give the process more memory".into()
+            }
+            None => "not even a batch of 1 fits: take a smaller model, or compute on the CPU with --device cpu".into(),
+        }
+    }
 }
 
 /// The moment at which the most memory is in use.
@@ -70,43 +142,58 @@ pub fn peak_place(m: &MemorySummary) -> String {
     format!("{layer} ({}{side}) of `{}`", m.peak.op, m.peak_program)
 }
 
-/// The classes of memory, one a line, and their total.
-pub fn table(memory: &MemoryPlan) -> Vec<String> {
-    let classes = memory.classes().into_iter().filter(|(_, bytes)| *bytes > 0);
-    let mut lines: Vec<String> =
-        classes.map(|(name, bytes)| format!("  {name:<12} {:>12}", human_bytes(bytes))).collect();
-    let m = &memory.summary;
-    lines.push(format!("  {:<12} {:>12}   peak at {}", "total", human_bytes(m.total), peak_place(m)));
-    lines
+/// A line of a table of memory.
+fn line(name: &str, bytes: usize, more: &str) -> String {
+    let space = if more.is_empty() { "" } else { "   " };
+    format!("  {name:<12} {:>12}{space}{more}", human_bytes(bytes))
 }
 
-fn refusal(
-    loaded: &Loaded,
-    memory: &MemoryPlan,
-    device: DeviceMemory,
-    backend: &dyn Backend,
-    what: Use,
-    largest: Option<usize>,
-) -> DeviceError {
-    let loading = &loaded.experiment.data.loading;
-    let batch = match what {
-        Use::Training => loading.batch_size,
-        Use::Evaluation(_) => loading.eval_batch_size(),
+fn lines(classes: Vec<(&'static str, usize)>) -> impl Iterator<Item = String> {
+    classes.into_iter().filter(|(_, bytes)| *bytes > 0).map(|(name, bytes)| line(name, bytes, ""))
+}
+
+/// The classes of the device's memory, one a line, their total, and what there is; where the device has memory of its own
+/// also those of the host's.
+pub fn table(memory: &MemoryPlan) -> Vec<String> {
+    let mut out: Vec<String> = lines(memory.classes()).collect();
+    let m = &memory.summary;
+    out.push(line("total", m.total, &format!("peak at {}", peak_place(m))));
+    if let Some(device) = memory.device {
+        out.push(line("free", device.free, &format!("of {}", human_bytes(device.total))));
+        out.push("memory on the host".into());
+        out.extend(lines(memory.host_classes()));
+        out.push(line("total", memory.host.total, ""));
+    }
+    if let Some(host) = &memory.host.memory {
+        out.push(line("available", host.available, &host.because));
+    }
+    out
+}
+
+/// The memory as JSON.
+pub fn as_json(memory: &MemoryPlan) -> Value {
+    let m = &memory.summary;
+    let of = |classes: Vec<(&'static str, usize)>| -> Map<String, Value> {
+        classes.into_iter().map(|(name, bytes)| (name.to_string(), json!(bytes))).collect()
     };
-    let help = match largest {
-        Some(n) => format!("the largest batch that fits is {n}: set `{}` to that with --set data.{0}={n}", what.key()),
-        None if what == Use::Training && loading.eval_batch_size() > loading.batch_size => {
-            format!("`eval_batch_size` is {}: lower it", loading.eval_batch_size())
-        }
-        None => "not even a batch of 1 fits: take a smaller model, or compute on the CPU with --device cpu".into(),
-    };
-    DeviceError(format!(
-        "not enough memory on {}: {} are needed for a batch of {batch}, and {} of {} can be had ({} are free)\n{}\nhelp: {help}",
-        backend.describe(),
-        human_bytes(memory.summary.total),
-        human_bytes(available(device)),
-        human_bytes(device.total),
-        human_bytes(device.free),
-        table(memory).join("\n"),
-    ))
+    let mut out = of(memory.classes());
+    out.insert("total".into(), json!(m.total));
+    out.insert(
+        "peak".into(),
+        json!({ "program": m.peak_program, "layer": m.peak.layer, "op": m.peak.op, "backward": m.peak.backward }),
+    );
+    let mut host = Map::new();
+    if let (Some(device), Some(pinned)) = (memory.device, memory.pinned) {
+        out.insert("free".into(), json!(device.free));
+        out.insert("pinned".into(), json!(pinned));
+        host = of(memory.host_classes());
+    }
+    host.insert("total".into(), json!(memory.host.total));
+    if let Some(m) = &memory.host.memory {
+        host.insert("available".into(), json!(m.available));
+        host.insert("because".into(), json!(m.because));
+    }
+    out.insert("host".into(), host.into());
+    out.insert("fits".into(), json!(memory.fits()));
+    out.into()
 }

@@ -3,6 +3,7 @@
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde_json::{Value, json};
+use std::sync::OnceLock;
 
 use super::lints::Lint;
 use crate::terminal::{Visible, masked, visible};
@@ -42,6 +43,14 @@ pub struct Source {
     pub text: String,
     /// File or command line.
     pub kind: SourceKind,
+    /// Where its lines begin, once somebody has asked: a large file is not gone through for each of its places.
+    lines: OnceLock<Vec<usize>>,
+}
+
+impl Source {
+    fn lines(&self) -> &[usize] {
+        self.lines.get_or_init(|| std::iter::once(0).chain(self.text.match_indices('\n').map(|(i, _)| i + 1)).collect())
+    }
 }
 
 /// All texts that a configuration was put together from.
@@ -53,7 +62,7 @@ pub struct Sources {
 impl Sources {
     /// Adds a text.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>, kind: SourceKind) -> SourceId {
-        self.list.push(Source { name: name.into(), text: text.into(), kind });
+        self.list.push(Source { name: name.into(), text: text.into(), kind, lines: OnceLock::new() });
         SourceId(self.list.len() - 1)
     }
 
@@ -75,17 +84,24 @@ impl Sources {
 
     /// Line and column of a span's start, both counted from 1; columns count characters.
     pub fn position(&self, span: Span) -> (usize, usize) {
-        let text = &self.get(span.source).text;
-        let before = &text[..floor(text, span.start)];
-        let line_start = before.rfind('\n').map_or(0, |i| i + 1);
-        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+        let source = self.get(span.source);
+        let at = floor(&source.text, span.start);
+        let line = self.line(span);
+        (line, source.text[source.lines()[line - 1]..at].chars().count() + 1)
+    }
+
+    /// The line of a span's start, counted from 1.
+    fn line(&self, span: Span) -> usize {
+        let source = self.get(span.source);
+        let at = floor(&source.text, span.start);
+        source.lines().partition_point(|start| *start <= at)
     }
 
     /// `file:line` of a span, or the option of the command line that it is a part of.
     pub fn place(&self, span: Span) -> String {
         let source = self.get(span.source);
         match source.kind {
-            SourceKind::File | SourceKind::Effective => format!("{}:{}", source.name, self.position(span).0),
+            SourceKind::File | SourceKind::Effective => format!("{}:{}", source.name, self.line(span)),
             SourceKind::Set => source.name.clone(),
         }
     }

@@ -9,6 +9,7 @@ mod digest;
 pub mod digits;
 pub mod fetch;
 mod fingerprint;
+mod footprint;
 pub mod idx;
 mod image_file;
 mod known;
@@ -22,6 +23,7 @@ mod transforms;
 mod verify;
 
 pub use fingerprint::Fingerprint;
+pub use footprint::{Footprint, footprint};
 pub use image_file::image_sample;
 pub use loader::{Batch, Loader, LoaderOptions, Position};
 pub use set::{DataSpec, Dataset, Inputs, Split, TargetSpec, Targets};

@@ -136,6 +136,16 @@ impl Split {
         Ok(Split { store: Arc::new(Store { inputs, targets, input_shape, target_shape }), index: None, len })
     }
 
+    /// Bytes of the memory that it looks into, whichever part of that it shows.
+    pub fn held_bytes(&self) -> usize {
+        self.store.inputs.bytes().len() + self.store.targets.bytes().len()
+    }
+
+    /// True if both look into the same memory.
+    pub fn shares_memory_with(&self, other: &Split) -> bool {
+        Arc::ptr_eq(&self.store, &other.store)
+    }
+
     /// Number of samples.
     pub fn len(&self) -> usize {
         self.len

@@ -15,7 +15,7 @@ mod verify;
 
 pub use op::{Op, OpRules, ShapeError};
 pub use types::{DType, MAX_ELEMENTS, Shape};
-pub use variable::{Fill, Storage, VarId, VarKind, Variable, Variables};
+pub use variable::{Fill, PIECE, Piece, Storage, VarId, VarKind, Variable, Variables};
 pub use verify::verify;
 
 use std::collections::HashMap;

@@ -21,6 +21,8 @@ pub enum VarKind {
     Gradient,
     /// Running sums that the host reads and resets.
     Metric,
+    /// What a buffer was before the update that is under way.
+    Kept,
 }
 
 /// How a variable starts: the value of every element, or the distribution they are drawn from. Elements are drawn in
@@ -121,12 +123,8 @@ impl Storage {
     /// # Panics
     /// If the lengths differ.
     pub fn to_inside<T: Copy>(&self, outside: &[T]) -> Vec<T> {
-        assert_eq!(outside.len(), self.view.len());
-        if self.is_plain() {
-            return outside.to_vec();
-        }
         let mut out = outside.to_vec();
-        self.for_each(|i, o| out[i] = outside[o]);
+        self.to_inside_into(outside, &mut out);
         out
     }
 
@@ -135,15 +133,70 @@ impl Storage {
     /// # Panics
     /// If the lengths differ.
     pub fn to_outside<T: Copy>(&self, inside: &[T]) -> Vec<T> {
-        assert_eq!(inside.len(), self.view.len());
-        if self.is_plain() {
-            return inside.to_vec();
-        }
         let mut out = inside.to_vec();
-        self.for_each(|i, o| out[o] = inside[i]);
+        self.to_outside_into(inside, &mut out);
         out
     }
+
+    /// As [`Storage::to_inside`], into memory that is there.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn to_inside_into<T: Copy>(&self, outside: &[T], inside: &mut [T]) {
+        assert!(outside.len() == self.view.len() && inside.len() == outside.len());
+        if self.is_plain() {
+            return inside.copy_from_slice(outside);
+        }
+        self.for_each(|i, o| inside[i] = outside[o]);
+    }
+
+    /// As [`Storage::to_outside`], into memory that is there.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn to_outside_into<T: Copy>(&self, inside: &[T], outside: &mut [T]) {
+        assert!(inside.len() == self.view.len() && outside.len() == inside.len());
+        if self.is_plain() {
+            return outside.copy_from_slice(inside);
+        }
+        self.for_each(|i, o| outside[o] = inside[i]);
+    }
+
+    /// How many elements the smallest part has that is the same stretch of the tensor inside and outside.
+    fn unit(&self) -> usize {
+        match (self.is_plain(), self.perm.first(), self.view.dims()) {
+            (true, ..) => 1,
+            // Nothing crosses from one row of the first axis to another.
+            (false, Some(0), [rows, ..]) => self.view.len() / (*rows).max(1),
+            _ => self.view.len(),
+        }
+    }
+
+    /// The layout of a part of `elements` elements, which is a whole number of units.
+    fn part(&self, elements: usize) -> Storage {
+        if self.is_plain() || elements == self.view.len() {
+            return if self.is_plain() { Storage::plain([elements]) } else { self.clone() };
+        }
+        let mut dims = self.view.dims().to_vec();
+        dims[0] = elements / self.unit();
+        let view = Shape::from(dims);
+        Storage { outside: view.clone(), view, perm: self.perm.clone() }
+    }
 }
+
+/// A part of a variable that is the same stretch of it inside and outside.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Piece {
+    /// Its first byte.
+    pub at: usize,
+    /// Its size.
+    pub bytes: usize,
+    /// How its elements lie.
+    pub storage: Storage,
+}
+
+/// Bytes that a [`Piece`] has at most, where the layouts allow it.
+pub const PIECE: usize = 1 << 20;
 
 /// A tensor that persists between steps.
 #[derive(Debug, Clone, PartialEq)]
@@ -185,6 +238,21 @@ impl Variable {
     /// Size in bytes, without padding.
     pub fn bytes(&self) -> usize {
         self.shape.len() * self.dtype.bytes()
+    }
+
+    /// The bytes of its pieces but for the last one, which may be smaller.
+    pub fn piece_bytes(&self) -> usize {
+        let unit = (self.storage.unit() * self.dtype.bytes()).max(1);
+        ((PIECE / unit).max(1) * unit).min(self.bytes())
+    }
+
+    /// The parts that it is moved in, one after the other, so that no more than that is in memory twice.
+    pub fn pieces(&self) -> impl Iterator<Item = Piece> {
+        let (all, size) = (self.bytes(), self.piece_bytes().max(1));
+        (0..all).step_by(size).map(move |at| {
+            let bytes = size.min(all - at);
+            Piece { at, bytes, storage: self.storage.part(bytes / self.dtype.bytes()) }
+        })
     }
 }
 
@@ -265,6 +333,39 @@ mod tests {
             }
         }
         assert_eq!(s.to_outside(&inside), outside);
+    }
+
+    #[test]
+    fn pieces_make_the_whole_in_every_layout() {
+        let storages = [
+            Storage::plain([700, 1000]),
+            Storage::conv_weight(700, 8, 9, 7),
+            Storage::linear_after_flatten(3, [300, 40, 30]),
+            Storage::image(3, 400, 300),
+            Storage::plain([5]),
+            Storage::plain([0usize, 4]),
+            Storage::plain(Shape::default()),
+        ];
+        for (storage, bounded) in storages.into_iter().zip([true, true, false, false, true, true, true]) {
+            let var = Variable {
+                storage: storage.clone(),
+                ..Variable::zeros("w", DType::F32, storage.view.clone(), VarKind::Parameter)
+            };
+            let n = storage.view.len();
+            let outside: Vec<usize> = (0..n).collect();
+            let inside = storage.to_inside(&outside);
+            let mut end = 0;
+            for piece in var.pieces() {
+                assert_eq!(piece.at, end);
+                assert!(piece.bytes <= var.piece_bytes() && piece.bytes > 0);
+                assert!(!bounded || piece.bytes <= PIECE, "{}", piece.bytes);
+                end += piece.bytes;
+                let range = piece.at / 4..end / 4;
+                assert_eq!(piece.storage.to_outside(&inside[range.clone()]), outside[range.clone()]);
+                assert_eq!(piece.storage.to_inside(&outside[range.clone()]), inside[range]);
+            }
+            assert_eq!(end, var.bytes());
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use crate::graph::op::OptimizerStep;
 use crate::graph::{Graph, Node, Op, ValueId};
 use crate::passes::Kernels;
+use std::collections::HashMap;
 
 /// The least number of elements that are updated together, unless there are no more: less is not worth an operation.
 const TOGETHER: usize = 1 << 16;
@@ -22,7 +23,7 @@ pub fn advance(graph: &mut Graph, kernels: Kernels) {
     for (at, node) in nodes.iter().enumerate() {
         if moves[at] {
             for part in parts(node, at) {
-                let place = part.operands(node).iter().map(|v| touched[root[v.index()].index()]).max();
+                let place = part.operands(node).map(|v| touched[root[v.index()].index()]).max();
                 arrivals[place.unwrap_or(at)].push(part);
             }
         } else {
@@ -32,15 +33,19 @@ pub fn advance(graph: &mut Graph, kernels: Kernels) {
         }
     }
     let mut waiting: Vec<Part> = Vec::new();
+    // Of what waits: how many elements are updated, and the first node that it must not stay behind.
+    let (mut elements, mut deadline) = (0, usize::MAX);
     let mut counted = vec![false; nodes.len()];
     for at in 0..=nodes.len() {
+        for part in &arrivals[at] {
+            elements += part.operands(&nodes[part.node]).next().map_or(0, |v| graph.shape(v).len());
+            deadline = deadline.min(part.node);
+        }
         waiting.append(&mut arrivals[at]);
         let is_last = at == nodes.len();
-        // Not behind where it was.
-        let due = waiting.iter().any(|part| part.node <= at);
-        let elements: usize = waiting.iter().map(|p| graph.shape(p.operands(&nodes[p.node])[0]).len()).sum();
-        if due || elements >= TOGETHER {
-            emit(&mut graph.nodes, &nodes, &mut waiting, &mut counted);
+        if deadline <= at || elements >= TOGETHER {
+            emit(&mut graph.nodes, &nodes, std::mem::take(&mut waiting), &mut counted);
+            (elements, deadline) = (0, usize::MAX);
         }
         if !is_last && !moves[at] {
             graph.nodes.push(nodes[at].clone());
@@ -76,29 +81,33 @@ fn parts(node: &Node, at: usize) -> Vec<Part> {
 
 impl Part {
     /// What must be there, and what must not be needed as it was; the parameter or the gradient comes first.
-    fn operands(&self, node: &Node) -> Vec<ValueId> {
-        match (&node.op, self.tensor) {
+    fn operands<'a>(&self, node: &'a Node) -> impl Iterator<Item = ValueId> + use<'a> {
+        let (first, then): (&[ValueId], &[ValueId]) = match (&node.op, self.tensor) {
             (Op::OptimizerStep(op), Some(tensor)) => {
                 let first = op.head() + tensor * op.stride();
-                [&node.inputs[first..first + op.stride()], &node.inputs[..op.head()]].concat()
+                (&node.inputs[first..first + op.stride()], &node.inputs[..op.head()])
             }
-            _ => node.inputs.clone(),
-        }
+            _ => (&node.inputs, &[]),
+        };
+        first.iter().chain(then).copied()
     }
 }
 
 /// Appends the operations for all that waits, those of one update in one.
-fn emit(to: &mut Vec<Node>, nodes: &[Node], waiting: &mut Vec<Part>, counted: &mut [bool]) {
-    while let Some(Part { node: at, tensor }) = waiting.first() {
-        let (at, node) = (*at, &nodes[*at]);
+fn emit(to: &mut Vec<Node>, nodes: &[Node], waiting: Vec<Part>, counted: &mut [bool]) {
+    let mut together: HashMap<usize, Vec<usize>> = HashMap::new();
+    for part in &waiting {
+        together.entry(part.node).or_default().extend(part.tensor);
+    }
+    for Part { node: at, tensor } in waiting {
+        let node = &nodes[at];
         let (Op::OptimizerStep(op), Some(_)) = (&node.op, tensor) else {
             to.push(node.clone());
-            waiting.remove(0);
             continue;
         };
-        let mut tensors: Vec<usize> = waiting.iter().filter(|p| p.node == at).filter_map(|p| p.tensor).collect();
+        // The first of them takes the others along.
+        let Some(mut tensors) = together.remove(&at) else { continue };
         tensors.sort_unstable();
-        waiting.retain(|p| p.node != at);
         let mut inputs = node.inputs[..op.head()].to_vec();
         for tensor in &tensors {
             let first = op.head() + tensor * op.stride();

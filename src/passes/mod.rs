@@ -8,6 +8,7 @@ pub mod chain;
 pub mod fold;
 pub mod fuse;
 pub mod grad;
+pub mod keep;
 mod links;
 pub mod pool;
 pub mod precision;

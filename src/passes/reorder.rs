@@ -1,7 +1,7 @@
 //! The reordering pass: activations move behind the max-pooling that follows them, where there is less to do.
 
 use crate::graph::op::Activation;
-use crate::graph::{Graph, Node, Op, Role};
+use crate::graph::{Graph, Op, Role};
 
 /// Turns `max_pool(act(x))` into `act(max_pool(x))` where `act` never decreases, so that the maximum is taken at the
 /// same place; the activation and its gradient then run over the pooled image. Run it before the gradient pass.
@@ -21,12 +21,13 @@ pub fn reorder(graph: &mut Graph) {
             let (dtype, shape) = (value.dtype, value.shape.clone());
             let raw = graph.add_value(dtype, shape, Role::Temporary);
             readers.push(1);
-            let activation = graph.nodes.remove(before);
-            // The pooling has moved up by one.
-            let pool = &mut graph.nodes[at - 1];
+            // The activation moves behind the pooling, which moves up by one.
+            graph.nodes[before..=at].rotate_left(1);
+            let [pool, activation] = &mut graph.nodes[at - 1..=at] else { return };
             pool.inputs[0] = activation.inputs[0];
             pool.outputs[0] = raw;
-            graph.nodes.insert(at, Node { inputs: vec![raw], outputs: vec![pooled], ..activation });
+            activation.inputs = vec![raw];
+            activation.outputs = vec![pooled];
         }
         at += 1;
     }
@@ -38,9 +39,12 @@ fn activation_before(graph: &Graph, readers: &[usize], at: usize) -> Option<usiz
     let Op::MaxPool2d(_) = graph.nodes[at].op else { return None };
     let input = graph.nodes[at].inputs[0];
     let alone = readers[input.index()] == 1 && graph.value(input).role == Role::Temporary;
+    if !alone {
+        return None;
+    }
     let before = graph.nodes[..at].iter().rposition(|n| n.outputs.contains(&input))?;
     match &graph.nodes[before].op {
-        Op::Activation(op) if alone && keeps_order(op.act) => Some(before),
+        Op::Activation(op) if keeps_order(op.act) => Some(before),
         _ => None,
     }
 }

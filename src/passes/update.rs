@@ -1,9 +1,11 @@
 //! Adds the optimizer to a graph: the update is a part of the step like any other operation.
 
+use super::keep::Kept;
 use crate::graph::op::{
     AccumulateGrad, Algorithm, Binary, BinaryKind, GradNorm, OptimizerStep, Slice, TensorOptions, UpdateScale, ZeroGrad,
 };
 use crate::graph::{DType, Fill, Graph, Input, Role, Shape, ShapeError, ValueId, VarId, VarKind, Variable, Variables};
+use std::collections::HashMap;
 
 /// The optimizer of an experiment.
 #[derive(Debug, Clone, PartialEq)]
@@ -124,6 +126,8 @@ pub fn add_update(
 pub struct Accumulators {
     loss: VarId,
     gradients: Vec<(VarId, VarId)>,
+    /// What is put back if the loss is not finite.
+    pub kept: Kept,
 }
 
 /// Adds the sums of loss and gradients over micro-batches, in place of the update.
@@ -151,7 +155,7 @@ pub fn add_accumulation(
         graph.add(AccumulateGrad {}, &[grad, value])?;
         gradients.push((*id, sum));
     }
-    Ok(Accumulators { loss: sum, gradients })
+    Ok(Accumulators { loss: sum, gradients, kept: Kept::default() })
 }
 
 /// A graph that updates the parameters with the sums that [`add_accumulation`] gathers, and clears the sums. The gradient
@@ -164,8 +168,11 @@ pub fn update_graph(vars: &mut Variables, spec: &UpdateSpec, sums: &Accumulators
     let loss = graph.variable(vars, sums.loss);
     let values: Vec<(VarId, ValueId)> =
         sums.gradients.iter().map(|(id, sum)| (*id, graph.variable(vars, *sum))).collect();
-    add_update(&mut graph, vars, spec, loss, |id| values.iter().find(|(i, _)| *i == id).map(|(_, v)| *v))?;
-    let sums: Vec<ValueId> = std::iter::once(loss).chain(values.into_iter().map(|(_, v)| v)).collect();
+    let by_id: HashMap<VarId, ValueId> = values.iter().copied().collect();
+    add_update(&mut graph, vars, spec, loss, |id| by_id.get(&id).copied())?;
+    sums.kept.restore(&mut graph, vars, loss)?;
+    let mark = sums.kept.mark(&mut graph, vars);
+    let sums: Vec<ValueId> = std::iter::once(loss).chain(values.into_iter().map(|(_, v)| v)).chain(mark).collect();
     debug_assert!(sums.iter().all(|v| matches!(graph.value(*v).role, Role::State(_))));
     graph.add(ZeroGrad {}, &sums)?;
     Ok(graph)

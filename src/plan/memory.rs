@@ -2,6 +2,10 @@
 
 use super::ALIGN;
 use super::lifetime::Buffer;
+use super::sweep;
+
+/// Up to this many buffers all orders are tried, which takes a time that grows with the square of their number.
+const FEW: usize = 4096;
 
 /// Rounds up to a multiple of [`ALIGN`].
 pub fn align(bytes: usize) -> usize {
@@ -12,7 +16,8 @@ pub fn align(bytes: usize) -> usize {
 ///
 /// Greedy (Pisarchyk & Lee, "Efficient memory management for deep neural net inference", 2020): one buffer after the
 /// other, each in the smallest gap that it fits in between those placed before that live at the same time. No order is
-/// the best for every model, so a few are tried, and the smallest block wins.
+/// the best for every model, so a few are tried, and the smallest block wins. More than a few thousand buffers are placed by
+/// [`sweep`] alone, in a time that hardly grows faster than their number.
 /// Ties go to the earlier buffer and the earlier order, so that the plan is the same every time.
 pub fn assign(buffers: &[Buffer]) -> (Vec<usize>, usize) {
     let bytes = |b: &Buffer| align(b.bytes) as u128;
@@ -20,6 +25,9 @@ pub fn assign(buffers: &[Buffer]) -> (Vec<usize>, usize) {
     let keys: [&dyn Fn(&Buffer) -> u128; 3] = [&bytes, &|b| bytes(b) * life(b), &life];
     let least = most_alive(buffers);
     let mut best: Option<(Vec<usize>, usize)> = None;
+    if buffers.iter().filter(|b| b.bytes > 0).count() > FEW {
+        return sweep::assign(buffers, least);
+    }
     for key in keys {
         let mut order: Vec<usize> = (0..buffers.len()).collect();
         order.sort_by_key(|i| (std::cmp::Reverse(key(&buffers[*i])), buffers[*i].first, *i));
@@ -35,7 +43,7 @@ pub fn assign(buffers: &[Buffer]) -> (Vec<usize>, usize) {
 }
 
 /// The most bytes that are alive at one time: no block can be smaller.
-fn most_alive(buffers: &[Buffer]) -> usize {
+pub(super) fn most_alive(buffers: &[Buffer]) -> usize {
     let mut changes: Vec<(usize, isize)> = Vec::with_capacity(2 * buffers.len());
     for b in buffers {
         changes.push((b.first, align(b.bytes) as isize));

@@ -3,6 +3,7 @@
 mod lifetime;
 mod memory;
 mod summary;
+mod sweep;
 
 pub use lifetime::Class;
 pub use memory::align;

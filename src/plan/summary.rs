@@ -59,7 +59,7 @@ impl Peak {
 pub struct MemorySummary {
     /// Weights.
     pub parameters: usize,
-    /// Running statistics and metric sums.
+    /// Running statistics, twice where they are trained, and metric sums.
     pub buffers: usize,
     /// Momenta and the like.
     pub optimizer: usize,
@@ -92,7 +92,7 @@ impl Plan {
         let batches = slots * self.slot.bytes;
         MemorySummary {
             parameters: sum(&[VarKind::Parameter]),
-            buffers: sum(&[VarKind::Buffer, VarKind::Metric]),
+            buffers: sum(&[VarKind::Buffer, VarKind::Metric, VarKind::Kept]),
             optimizer: sum(&[VarKind::Optimizer]),
             gradients: sum(&[VarKind::Gradient]) + peak.gradients,
             activations: peak.activations,

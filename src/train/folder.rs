@@ -263,7 +263,7 @@ impl Folder {
     pub fn remove_provisional_best(&self) -> Result<()> {
         // A `best` of an epoch's end knows what it is the best of.
         let best = self.file(file::BEST);
-        if best.is_file() && checkpoint::read(&best).is_ok_and(|c| c.meta.best.is_none()) {
+        if best.is_file() && checkpoint::verify(&best).is_ok_and(|meta| meta.best.is_none()) {
             durable::remove(&best).with_context(|| format!("cannot remove `{}`", best.display()))?;
         }
         Ok(())
@@ -273,7 +273,7 @@ impl Folder {
         let mut removed = Vec::new();
         for file in self.run_files()?.into_iter().filter(|f| f.extension().is_some_and(|e| e == "safetensors")) {
             // What cannot be read is never taken for anything.
-            if checkpoint::read(&file).is_ok_and(|c| unwanted(&c.meta)) {
+            if checkpoint::verify(&file).is_ok_and(|meta| unwanted(&meta)) {
                 fs::remove_file(&file).with_context(|| format!("cannot remove `{}`", file.display()))?;
                 removed.extend(file.file_name().map(|n| n.to_string_lossy().into_owned()));
             }

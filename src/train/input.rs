@@ -7,7 +7,7 @@ use crate::config::values::ValidationSplit;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::synthetic::{SyntheticOptions, Task};
 use crate::data::tensors::TensorsOptions;
-use crate::data::{self, DataSpec, Fingerprint, HoldOut, Missing, Source, Split, Transform, fetch};
+use crate::data::{self, DataSpec, Fingerprint, Footprint, HoldOut, Missing, Source, Split, Transform, fetch};
 use anyhow::{Context, Result};
 
 /// The data layer's source for a `[data]` section, and what to do if its files are not there.
@@ -72,6 +72,11 @@ pub fn describe(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
     Ok(spec)
 }
 
+/// The memory that the samples of an experiment take, without reading them.
+pub fn footprint(experiment: &Experiment) -> Footprint {
+    data::footprint(&source(experiment).0)
+}
+
 /// The splits of an experiment.
 #[derive(Debug, Clone)]
 pub struct Samples {
@@ -98,6 +103,19 @@ pub enum Take {
     Source(Missing),
     /// The bundled digits in their place, whether they are there or not: a run that was begun on those goes on with them.
     Digits,
+}
+
+impl Samples {
+    /// The memory that they take.
+    pub fn footprint(&self) -> Footprint {
+        let mut splits = vec![&self.train];
+        for split in [&self.val, &self.test] {
+            if !splits.iter().any(|s| s.shares_memory_with(split)) {
+                splits.push(split);
+            }
+        }
+        Footprint { held: splits.iter().map(|s| s.held_bytes()).sum(), reading: 0 }
+    }
 }
 
 /// Reads the samples, downloading them or falling back as the section says.

@@ -1,9 +1,14 @@
-//! What a plan takes of a device's memory, and the largest batch that leaves it whole.
+//! What a run takes of the memory of its device and of the host, and the largest batch that leaves them whole.
 
+use super::host_memory::{HostMemory, host_memory};
 use super::programs::{self, Sizes};
+use super::run::{eval_slots, slots};
+use super::state::{belongs, in_state_dict};
+use super::transfer::Transfer;
 use crate::backend::{Backend, DeviceMemory};
 use crate::config::Experiment;
-use crate::data::DataSpec;
+use crate::data::{DataSpec, Footprint};
+use crate::graph::{Variable, Variables};
 use crate::passes::PassOptions;
 use crate::plan::{MemorySummary, Plan};
 use anyhow::Result;
@@ -11,10 +16,62 @@ use anyhow::Result;
 /// The most samples in a batch that are thought of where their number is not known.
 const MOST: usize = 1 << 16;
 
+/// The program itself: code, threads, buffers of files, the configuration.
+const PROCESS: usize = 12 << 20;
+/// A node of a program, with its values, places and kernel.
+const NODE: usize = 3 << 10;
+/// A file that is being written.
+const WRITING: usize = 1 << 20;
+
+/// What a command holds in the host's memory besides a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Needs {
+    /// Batch slots.
+    pub slots: usize,
+    /// The samples.
+    pub data: Footprint,
+    /// Whether the state is saved, or comes out of a checkpoint.
+    pub saves: bool,
+    /// Whether weights of another file are in memory until the state begins with them.
+    pub weights: bool,
+}
+
+impl Needs {
+    /// Those of a training run with its evaluations on data of that kind, with that memory: of a new run, as `check` sees
+    /// it, or of one that goes on.
+    pub fn of_run(experiment: &Experiment, spec: &DataSpec, data: Footprint, new: bool) -> Self {
+        let slots = slots(experiment) + if spec.val == Some(0) { 0 } else { eval_slots(experiment) };
+        Needs { slots, data, saves: true, weights: new && experiment.model.weights.is_some() }
+    }
+
+    /// Those of an evaluation alone.
+    pub fn of_evaluation(experiment: &Experiment, data: Footprint) -> Self {
+        Needs { slots: eval_slots(experiment), data, saves: true, weights: false }
+    }
+}
+
+/// Memory of the host besides what the plan has there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostPlan {
+    /// The samples.
+    pub data: usize,
+    /// What reading them takes beyond what the steps take.
+    pub reading: usize,
+    /// What a checkpoint goes through when it is written or read.
+    pub saving: usize,
+    /// The program.
+    pub process: usize,
+    /// Everything on the host: with the plan, where that is there.
+    pub total: usize,
+    /// What the host has, where that is known.
+    pub memory: Option<HostMemory>,
+}
+
 /// The memory of a run on the device that was chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryPlan {
-    /// Bytes by class, on the device: `batches` are the slots there.
+    /// Bytes by class, on the device: `batches` are the slots there. Where the device's memory is the host's, its total
+    /// has what is in `host`, too.
     pub summary: MemorySummary,
     /// Bytes on the device for tables of addresses, and for losses on their way to the host.
     pub tables: usize,
@@ -22,30 +79,37 @@ pub struct MemoryPlan {
     pub pinned: Option<usize>,
     /// What the device has, where it has memory of its own.
     pub device: Option<DeviceMemory>,
+    /// The host's memory.
+    pub host: HostPlan,
 }
 
 impl MemoryPlan {
-    /// For `plan`, with `slots` batch slots on the host.
+    /// For `plan`, with what else is needed.
     ///
     /// # Errors
     /// The device failed.
-    pub fn new(plan: &Plan, backend: &dyn Backend, slots: usize) -> Result<MemoryPlan> {
+    pub fn new(plan: &Plan, backend: &dyn Backend, needs: &Needs) -> Result<MemoryPlan> {
         let device = backend.memory()?;
-        let summary = plan.memory(slots);
-        if device.is_none() {
-            return Ok(MemoryPlan { summary, tables: 0, pinned: None, device });
+        let mut summary = plan.memory(needs.slots);
+        let pinned = device.map(|_| summary.batches);
+        let mut tables = 0;
+        if device.is_some() {
+            let demand = backend.demand(plan);
+            tables = demand.total - plan.device_bytes() - demand.batches;
+            summary = MemorySummary { batches: demand.batches, total: demand.total, ..summary };
         }
-        let demand = backend.demand(plan);
-        let pinned = Some(summary.batches);
-        let tables = demand.total - plan.device_bytes() - demand.batches;
-        let summary = MemorySummary { batches: demand.batches, total: demand.total, ..summary };
-        Ok(MemoryPlan { summary, tables, pinned, device })
+        let mut host = HostPlan::new(plan, needs, pinned.unwrap_or(summary.total));
+        host.memory = host_memory();
+        if device.is_none() {
+            summary.total = host.total;
+        }
+        Ok(MemoryPlan { summary, tables, pinned, device, host })
     }
 
-    /// Classes of device memory with their bytes, which make the total.
-    pub fn classes(&self) -> [(&'static str, usize); 9] {
+    /// Classes of the device's memory with their bytes, which make its total.
+    pub fn classes(&self) -> Vec<(&'static str, usize)> {
         let m = &self.summary;
-        [
+        let mut list = vec![
             ("parameters", m.parameters),
             ("gradients", m.gradients),
             ("optimizer", m.optimizer),
@@ -55,12 +119,58 @@ impl MemoryPlan {
             ("unused", m.unused),
             ("batches", m.batches),
             ("tables", self.tables),
-        ]
+        ];
+        if self.device.is_none() {
+            list.extend(self.host.classes());
+        }
+        list
     }
 
-    /// Whether the device has room for it.
+    /// Classes of the host's memory with their bytes, which make its total, where the device has memory of its own.
+    pub fn host_classes(&self) -> Vec<(&'static str, usize)> {
+        let batches = [("batches", self.pinned.unwrap_or(0))];
+        batches.into_iter().chain(self.host.classes()).collect()
+    }
+
+    /// Whether device and host have room for it.
     pub fn fits(&self) -> bool {
+        self.fits_device() && self.fits_host()
+    }
+
+    /// Whether the device has room for it, if it has memory of its own.
+    pub fn fits_device(&self) -> bool {
         self.device.is_none_or(|device| self.summary.total <= available(device))
+    }
+
+    /// Whether the host has room for it, as far as that is known.
+    pub fn fits_host(&self) -> bool {
+        self.host.memory.as_ref().is_none_or(|m| self.host.total <= m.available)
+    }
+}
+
+fn bytes_of(variables: &Variables, wanted: impl Fn(&Variable) -> bool) -> usize {
+    variables.iter().filter(|(_, v)| wanted(v)).map(|(_, v)| v.bytes()).sum()
+}
+
+impl HostPlan {
+    /// Beside `planned` bytes of a plan and its batches on the host. What the host has is still to be looked up.
+    fn new(plan: &Plan, needs: &Needs, planned: usize) -> HostPlan {
+        let nodes: usize = plan.programs.iter().map(|p| p.graph.nodes.len()).sum();
+        let process = PROCESS + NODE * nodes;
+        let variables = &plan.variables;
+        let saving = if needs.saves { WRITING + Transfer::bytes(variables, belongs) } else { 0 };
+        let weights = if needs.weights { bytes_of(variables, in_state_dict) } else { 0 };
+        // The variables come to their memory when the samples have been read, and to the rest of it with the first step.
+        let start = weights.saturating_add(needs.data.reading.max(plan.persistent_bytes));
+        let steady = planned.saturating_add(saving);
+        let reading = start.saturating_sub(steady);
+        let data = needs.data.held;
+        let total = [data, reading, steady, process].into_iter().fold(0, usize::saturating_add);
+        HostPlan { data, reading, saving, process, total, memory: None }
+    }
+
+    fn classes(&self) -> [(&'static str, usize); 4] {
+        [("data", self.data), ("reading", self.reading), ("saving", self.saving), ("process", self.process)]
     }
 }
 
@@ -113,14 +223,14 @@ impl Use {
     }
 }
 
-/// The largest batch whose plan, made with `passes`, takes no more than `budget` bytes of the device; `None` if not even one sample does.
+/// The largest batch whose plan, made with `passes`, `fits`; `None` if not even that of one sample does.
 pub fn largest_batch(
     experiment: &Experiment,
     data: &DataSpec,
     backend: &dyn Backend,
     passes: &PassOptions,
     what: Use,
-    budget: usize,
+    fits: &dyn Fn(&Plan) -> bool,
 ) -> Option<usize> {
     let fits = |batch: usize| {
         let (experiment, sizes) = what.with(experiment, data, batch);
@@ -132,7 +242,7 @@ pub fn largest_batch(
         };
         let plan = |sizes| programs::build(&experiment, data, sizes, backend, passes);
         let programs = plan(&sizes).or_else(|_| plan(&whole));
-        programs.is_ok_and(|p| backend.demand(&p.plan).total <= budget)
+        programs.is_ok_and(|p| fits(&p.plan))
     };
     last_that(what.most(data), fits)
 }
@@ -167,7 +277,8 @@ pub fn auto_batch(
     device: DeviceMemory,
 ) -> Option<usize> {
     let budget = available(device).saturating_sub(device.free / 10);
-    let largest = largest_batch(experiment, data, backend, passes, Use::Training, budget)?;
+    let fits = |plan: &Plan| backend.demand(plan).total <= budget;
+    let largest = largest_batch(experiment, data, backend, passes, Use::Training, &fits)?;
     Some(if data.train == Some(largest) { largest } else { round(largest) })
 }
 

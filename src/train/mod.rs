@@ -3,6 +3,7 @@
 pub mod device;
 pub mod evaluate;
 pub mod folder;
+pub mod host_memory;
 pub mod input;
 pub mod lints;
 pub mod made_up;
@@ -22,4 +23,5 @@ pub mod schedule;
 pub mod session;
 pub mod state;
 pub mod table;
+pub mod transfer;
 pub mod weights;

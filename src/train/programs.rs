@@ -10,6 +10,7 @@ use crate::config::{Diagnostic, Experiment};
 use crate::data::DataSpec;
 use crate::graph::op::{Algorithm, TensorOptions};
 use crate::graph::{Graph, Op, ValueId, VarId, VarKind, Variables};
+use crate::passes::keep::keep;
 use crate::passes::precision::autocast;
 use crate::passes::update::{
     Accumulators, GRAD_SCALER, UpdateSpec, add_accumulation, add_update, loss_gradient, update_graph,
@@ -222,9 +223,15 @@ fn train_graph(
             wrt.iter().zip(&grads).filter_map(|((id, _), grad)| Some((*id, (*grad)?))).collect();
         let gradient = |id: VarId| gradients.get(&id).copied();
         if experiment.train.accumulate > 1 {
-            add_accumulation(graph, vars, spec, loss, gradient).map(Some)
+            let kept = keep(graph, vars, true)?;
+            let mut sums = add_accumulation(graph, vars, spec, loss, gradient)?;
+            sums.kept = kept;
+            Ok(Some(sums))
         } else {
-            add_update(graph, vars, spec, loss, gradient).map(|()| None)
+            let kept = keep(graph, vars, false)?;
+            add_update(graph, vars, spec, loss, gradient)?;
+            kept.restore(graph, vars, loss)?;
+            Ok(None)
         }
     };
     let sums = add(&mut graph, vars).map_err(|e| internal(&e.to_string()))?;

@@ -2,11 +2,13 @@
 
 use super::metrics::Figures;
 use super::programs::{Kind, Programs};
+use super::transfer::Transfer;
 use crate::backend::{Backend, Detail, Executable, HostBuffer, MemoryUse, Span};
 use crate::build::{Mode, init, metrics_variable};
 use crate::graph::op::{METRIC_SLOTS, Task, metric_slot};
 use crate::graph::{DType, Input, Role, VarId, VarKind, Variable};
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow};
+use std::io::Read;
 
 /// The numbers that a training step reads from its batch slot.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,6 +44,7 @@ pub struct Session {
     pub programs: Programs,
     executable: Box<dyn Executable>,
     task: Task,
+    transfer: Transfer,
 }
 
 impl Session {
@@ -50,13 +53,30 @@ impl Session {
     /// # Errors
     /// The device has not enough memory, or failed.
     pub fn new(programs: Programs, backend: &dyn Backend, task: Task, seed: u64) -> Result<Self> {
-        let executable = backend.compile(programs.plan.clone())?;
-        let mut session = Session { programs, executable, task };
-        let plan = session.programs.plan.clone();
-        for (id, var) in plan.variables.iter() {
-            session.executable.upload(id, &init::initial(var, seed))?;
-        }
+        let mut session = Session::unset(programs, backend, task)?;
+        session.initialize(seed, |_| true)?;
         Ok(session)
+    }
+
+    /// Compiles `programs` on `backend`, for variables that are given a value afterwards: zeros until then.
+    ///
+    /// # Errors
+    /// As [`Session::new`].
+    pub fn unset(programs: Programs, backend: &dyn Backend, task: Task) -> Result<Self> {
+        let executable = backend.compile(programs.plan.clone())?;
+        Ok(Session { programs, executable, task, transfer: Transfer::default() })
+    }
+
+    /// Gives the variables that are `wanted` their initial value.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn initialize(&mut self, seed: u64, wanted: impl Fn(&Variable) -> bool) -> Result<()> {
+        let plan = self.programs.plan.clone();
+        for (id, var) in plan.variables.iter().filter(|(_, v)| wanted(v)) {
+            init::initial_pieces(var, seed, |at, bytes| self.executable.upload_part(id, at, bytes))?;
+        }
+        Ok(())
     }
 
     /// Runs one micro-batch of training on the first `len` samples of `batch`.
@@ -179,13 +199,24 @@ impl Session {
         let plan = self.programs.plan.clone();
         let mut out = Vec::new();
         for (id, var) in plan.variables.iter().filter(|(_, v)| wanted(v)) {
-            let mut bytes = vec![0; var.bytes()];
-            self.executable.download(id, &mut bytes)?;
-            let bytes = map_elements(var.dtype, &bytes, |e| var.storage.to_outside(e), |e| var.storage.to_outside(e));
+            let mut bytes = Vec::with_capacity(var.bytes());
+            self.read(id, &mut |piece| {
+                bytes.extend_from_slice(piece);
+                Ok(())
+            })?;
             let shape = var.storage.outside.dims().to_vec();
             out.push(Saved { name: var.name.clone(), dtype: var.dtype, shape, bytes });
         }
         Ok(out)
+    }
+
+    /// Hands on the content of variable `id` in the outside layout, in order, a piece at a time.
+    ///
+    /// # Errors
+    /// The device failed, or `take` did.
+    pub fn read(&mut self, id: VarId, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let plan = self.programs.plan.clone();
+        self.transfer.read(self.executable.as_mut(), (id, &plan.variables[id]), take)
     }
 
     /// Sets variable `id` from `bytes` in the outside layout.
@@ -194,10 +225,16 @@ impl Session {
     /// The length is wrong, or the device failed.
     pub fn restore(&mut self, id: VarId, bytes: &[u8]) -> Result<()> {
         let plan = self.programs.plan.clone();
-        let var = &plan.variables[id];
-        ensure!(bytes.len() == var.bytes(), "`{}` has {} bytes, not {}", var.name, bytes.len(), var.bytes());
-        let inside = map_elements(var.dtype, bytes, |e| var.storage.to_inside(e), |e| var.storage.to_inside(e));
-        self.executable.upload(id, &inside)
+        self.transfer.write(self.executable.as_mut(), (id, &plan.variables[id]), bytes)
+    }
+
+    /// Sets variable `id` from bytes in the outside layout that are read from `from`.
+    ///
+    /// # Errors
+    /// There are too few bytes, or the device failed.
+    pub fn restore_from(&mut self, id: VarId, from: &mut dyn Read) -> Result<()> {
+        let plan = self.programs.plan.clone();
+        self.transfer.write_from(self.executable.as_mut(), (id, &plan.variables[id]), from)
     }
 
     /// Says where the computation on the first `len` samples of `batch` stops being finite: the layer and operation, or
@@ -208,9 +245,12 @@ impl Session {
     pub fn explain_not_finite(&mut self, batch: &mut HostBuffer, len: usize, inputs: StepInputs) -> Result<String> {
         self.write_inputs(batch, inputs);
         let plan = self.programs.plan.clone();
-        for (_, var) in plan.variables.iter().filter(|(_, v)| v.kind == VarKind::Parameter) {
-            let saved = self.save(|v| v.name == var.name)?;
-            let finite = saved.iter().flat_map(|s| s.bytes.as_chunks().0).all(|b| f32::from_ne_bytes(*b).is_finite());
+        for (id, var) in plan.variables.iter().filter(|(_, v)| v.kind == VarKind::Parameter) {
+            let mut finite = true;
+            self.read(id, &mut |piece| {
+                finite &= piece.as_chunks().0.iter().all(|b| f32::from_ne_bytes(*b).is_finite());
+                Ok(())
+            })?;
             if !finite {
                 return Ok(format!("the parameter `{}` is no longer finite after the last update", var.name));
             }
@@ -278,20 +318,5 @@ impl Session {
                 bytes[at.offset + 4 * k..][..4].copy_from_slice(&v.to_ne_bytes());
             }
         }
-    }
-}
-
-/// Applies a rearrangement to elements of four or eight bytes.
-fn map_elements(
-    dtype: DType,
-    bytes: &[u8],
-    four: impl Fn(&[[u8; 4]]) -> Vec<[u8; 4]>,
-    eight: impl Fn(&[[u8; 8]]) -> Vec<[u8; 8]>,
-) -> Vec<u8> {
-    match dtype.bytes() {
-        4 => four(bytes.as_chunks().0).into_flattened(),
-        8 => eight(bytes.as_chunks().0).into_flattened(),
-        // Bytes are never rearranged: no variable is made of them.
-        _ => bytes.to_vec(),
     }
 }

@@ -1,9 +1,9 @@
 //! Where a run stands, and how that goes into a checkpoint and comes out again.
 
 use super::sample::Sample;
-use super::session::{Saved, Session};
+use super::session::Session;
 use crate::build::{Mode, metrics_variable};
-use crate::checkpoint::{self, Best, Checkpoint, Meta, TensorView};
+use crate::checkpoint::{self, Best, Meta, Tensor, TensorInfo};
 use crate::graph::op::METRIC_SLOTS;
 use crate::graph::{VarKind, Variable};
 use anyhow::{Context, Result, bail, ensure};
@@ -68,8 +68,8 @@ pub struct Started {
 const MOST_COUNTED: u64 = 1 << 53;
 
 /// Variables that a checkpoint holds: the state dict and the optimizer's state. Sums of gradients are empty whenever a
-/// checkpoint is written, and metric sums travel in [`Extra`].
-fn belongs(var: &Variable) -> bool {
+/// checkpoint is written, nothing is kept from then on, and metric sums travel in [`Extra`].
+pub fn belongs(var: &Variable) -> bool {
     matches!(var.kind, VarKind::Parameter | VarKind::Buffer | VarKind::Optimizer)
 }
 
@@ -78,11 +78,8 @@ pub fn in_state_dict(var: &Variable) -> bool {
     matches!(var.kind, VarKind::Parameter | VarKind::Buffer)
 }
 
-fn views(saved: &[Saved]) -> Vec<TensorView<'_>> {
-    saved.iter().map(|s| TensorView { name: &s.name, dtype: s.dtype, shape: &s.shape, bytes: &s.bytes }).collect()
-}
-
-/// Writes checkpoints of the session at `state` to all of `paths`. `config` is the effective configuration.
+/// Writes checkpoints of the session at `state` to all of `paths`. `config` is the effective configuration. The state goes
+/// from the device to the file in pieces.
 ///
 /// # Errors
 /// The disk is full, or the like; the old files are whole then.
@@ -90,32 +87,35 @@ pub fn save(session: &mut Session, state: &mut RunState, config: &str, seed: u64
     let sums = session.save(|v| v.name == metrics_variable(Mode::Train))?;
     state.extra.train_sums =
         sums.iter().flat_map(|s| s.bytes.as_chunks().0).map(|b| f64::from_ne_bytes(*b).to_bits()).collect();
-    let tensors = session.save(belongs)?;
+    let plan = session.programs.plan.clone();
+    let (ids, tensors): (Vec<_>, Vec<TensorInfo>) = plan
+        .variables
+        .iter()
+        .filter(|(_, v)| belongs(v))
+        .map(|(id, v)| (id, TensorInfo { name: &v.name, dtype: v.dtype, shape: v.storage.outside.dims() }))
+        .unzip();
     let mut meta = Meta::new(config, seed);
     meta.epoch = state.epoch;
     meta.step = state.step;
     meta.batch = state.batch;
     meta.best = state.best.clone();
     meta.extra = serde_json::to_value(&state.extra).context("the run's state cannot be written as JSON")?;
-    for path in paths {
-        checkpoint::write(path, &views(&tensors), &meta)?;
-    }
-    Ok(())
+    checkpoint::write_streamed(paths, &tensors, &meta, &mut |i, put| session.read(ids[i], put))
 }
 
-/// Puts everything from `checkpoint` (read from `path`) into the session; where the run stood.
+/// Puts everything from the checkpoint at `path`, whose state is `meta`, into the session; where the run stood. Each tensor
+/// goes to the device as it is read. All variables have their values then, also where none had been given before.
 ///
 /// # Errors
-/// The checkpoint is of another model or optimizer.
-pub fn restore(session: &mut Session, checkpoint: &Checkpoint, path: &Path) -> Result<RunState> {
-    let meta = &checkpoint.meta;
+/// The checkpoint is of another model or optimizer, or no longer the one that `meta` is of.
+pub fn restore(session: &mut Session, meta: &Meta, path: &Path) -> Result<RunState> {
     let extra: Extra = serde_json::from_value(meta.extra.clone())
         .with_context(|| format!("the run's state in `{}` cannot be read", path.display()))?;
     // They are counted on from here, and a checksum does not say who wrote them.
     for (what, n) in [("epochs", meta.epoch), ("steps", meta.step), ("batches", extra.micro_step.max(meta.batch))] {
         ensure!(n <= MOST_COUNTED, "`{}` claims {n} {what}, more than a run can have", path.display());
     }
-    load(session, &checkpoint.tensors, path, true, belongs)?;
+    load_checkpoint(session, meta, path, belongs)?;
     let plan = session.programs.plan.clone();
     if let Some(id) = plan.variables.find(metrics_variable(Mode::Train)) {
         let n = extra.train_sums.len();
@@ -126,31 +126,40 @@ pub fn restore(session: &mut Session, checkpoint: &Checkpoint, path: &Path) -> R
     Ok(RunState { epoch: meta.epoch, batch: meta.batch, step: meta.step, best: meta.best.clone(), extra })
 }
 
-/// Puts tensors into the variables that `wanted` accepts; what did not fit (only if not `strict`).
+/// Gives the variables that are `wanted` the values that they have in the checkpoint at `path`, whose state is `meta`, and
+/// all others their initial ones. What else is in the checkpoint must be state of the optimizer.
 ///
 /// # Errors
-/// `strict`, and names are missing, unexpected or of another shape: all of them are told.
-pub fn load(
+/// The checkpoint is of another model, or no longer the one that `meta` is of.
+pub fn load_checkpoint(
     session: &mut Session,
-    tensors: &std::collections::BTreeMap<String, checkpoint::Tensor>,
+    meta: &Meta,
     path: &Path,
-    strict: bool,
     wanted: impl Fn(&Variable) -> bool,
-) -> Result<checkpoint::Mismatch> {
+) -> Result<()> {
     let plan = session.programs.plan.clone();
-    let list: Vec<_> = plan.variables.iter().filter(|(_, v)| wanted(v)).collect();
-    let names = list.iter().map(|(_, v)| (v.name.as_str(), v.storage.outside.dims()));
-    let matched = match checkpoint::match_names(names, tensors, strict) {
-        Ok(m) => m,
-        Err(m) => bail!("the tensors of `{}` do not fit the model\n{m}", path.display()),
-    };
-    for (id, var) in list {
-        if !matched.names.contains(&var.name) {
-            continue;
-        }
-        let tensor =
-            tensors[&var.name].cast(var.dtype).with_context(|| format!("`{}` of `{}`", var.name, path.display()))?;
-        session.restore(id, &tensor.data)?;
+    let mut have = checkpoint::read_header_of(path)?;
+    if !plan.variables.iter().any(|(_, v)| v.kind == VarKind::Optimizer && wanted(v)) {
+        have.retain(|name, _| !checkpoint::is_optimizer_state(name));
     }
-    Ok(matched.left_out)
+    let names =
+        plan.variables.iter().filter(|(_, v)| wanted(v)).map(|(_, v)| (v.name.as_str(), v.storage.outside.dims()));
+    if let Err(m) = checkpoint::match_shapes(names, &have, |h| &h.shape, true) {
+        bail!("the tensors of `{}` do not fit the model\n{m}", path.display());
+    }
+    session.initialize(meta.seed, |v| !(wanted(v) && have.contains_key(&v.name)))?;
+    let read = checkpoint::read_streamed(path, &mut |name, header, bytes| {
+        let Some(id) = plan.variables.find(name).filter(|id| wanted(&plan.variables[*id])) else { return Ok(()) };
+        let var = &plan.variables[id];
+        let place = || format!("`{name}` of `{}`", path.display());
+        if header.dtype == var.dtype {
+            return session.restore_from(id, bytes).with_context(place);
+        }
+        let mut data = Vec::new();
+        bytes.read_to_end(&mut data).with_context(place)?;
+        let tensor = Tensor { dtype: header.dtype, shape: header.shape.clone(), data };
+        session.restore(id, &tensor.cast(var.dtype).with_context(place)?.data)
+    })?;
+    ensure!(read == *meta, "`{}` was replaced while it was read: try again", path.display());
+    Ok(())
 }

@@ -52,7 +52,12 @@ pub fn read(experiment: &Experiment, vars: &Variables) -> Result<Option<Weights>
     })?;
     let mut taken = Vec::with_capacity(matched.names.len());
     for (id, var) in model.iter().filter(|(_, v)| matched.names.contains(&v.name)) {
-        let tensor = tensors[&var.name].cast(var.dtype).map_err(|e| {
+        let Some(tensor) = tensors.remove(&var.name) else { continue };
+        if tensor.dtype == var.dtype {
+            taken.push((*id, tensor));
+            continue;
+        }
+        let tensor = tensor.cast(var.dtype).map_err(|e| {
             let error = Diagnostic::error(format!("cannot take `{}` of `{}`: {e}", var.name, path.display()));
             at(error, "the file that `weights` names")
         })?;
@@ -93,11 +98,11 @@ fn misfit(path: &Path, mismatch: &Mismatch, fitting: usize, all: usize) -> Diagn
 }
 
 impl Weights {
-    /// Puts them into a session of the same model.
+    /// Puts them into a session of the same model. Each goes from memory when the device has it.
     ///
     /// # Errors
     /// The device failed.
-    pub fn put(&self, session: &mut Session) -> Result<()> {
-        self.tensors.iter().try_for_each(|(id, tensor)| session.restore(*id, &tensor.data))
+    pub fn put(self, session: &mut Session) -> Result<()> {
+        self.tensors.into_iter().try_for_each(|(id, tensor)| session.restore(id, &tensor.data))
     }
 }

@@ -13,6 +13,7 @@ mod escapes;
 mod failures;
 mod force;
 mod hostile_files;
+mod memory;
 mod not_finite;
 mod predict;
 #[cfg(target_os = "linux")]

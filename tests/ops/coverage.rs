@@ -65,6 +65,8 @@ variants![
     GradNorm,
     OptimizerStep,
     UpdateScale,
+    KeepState,
+    RestoreState,
 ];
 
 #[test]

@@ -3,9 +3,11 @@
 
 mod architectures;
 mod errors;
+mod growth;
 mod lints;
 mod memory;
 mod nets;
 mod random;
 mod scaler;
+mod statistics;
 mod without;

@@ -3,6 +3,7 @@
 use crate::nets::fitting;
 use crate::random::build;
 use runner::backend::cpu::CpuBackend;
+use runner::backend::cpu::simd::SimdLevel;
 use runner::backend::{Backend, Executable, HostBuffer};
 use runner::build::init::initial;
 use runner::config;
@@ -208,5 +209,28 @@ fn the_peak_is_what_the_plan_says() {
         }
         assert_eq!(executable.peak_bytes(), plan.device_bytes(), "{}", path.display());
         assert_eq!(executable.peak_bytes() + 4 * plan.slot.bytes, m.total, "{}", path.display());
+    }
+}
+
+/// Bytes of transient memory of the configurations of the repository, on two threads without vectors. A change of the
+/// planner may lower them.
+const TRANSIENT: [(&str, usize); 7] = [
+    ("cifar10_resnet18.toml", 86_046_336),
+    ("digits_cnn.toml", 3_837_760),
+    ("digits_transformer.toml", 2_536_448),
+    ("fashion_cnn.toml", 75_217_472),
+    ("linear_regression.toml", 15_424),
+    ("mnist_cnn.toml", 19_584_128),
+    ("mnist_mlp.toml", 2_048_640),
+];
+
+#[test]
+fn plans_do_not_grow() {
+    let backend = CpuBackend::with_level(Some(2), SimdLevel::Scalar);
+    for (name, most) in TRANSIENT {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs").join(name);
+        let loaded = config::load(&path, &[]).unwrap_or_else(|e| panic!("{e}"));
+        let plan = build(&loaded.experiment, &backend).unwrap().plan;
+        assert!(plan.transient_bytes <= most, "{name}: {} bytes, not {most}", plan.transient_bytes);
     }
 }

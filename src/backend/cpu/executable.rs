@@ -39,8 +39,8 @@ impl CpuExecutable {
             .iter()
             .map(|p| compile(&plan, p, level, pool.threads()).with_context(|| format!("program `{}`", p.name)))
             .collect::<Result<_>>()?;
-        let persistent = zeroed(plan.persistent_bytes).context("no memory for parameters and optimizer state")?;
-        let transient = zeroed(plan.transient_bytes).context("no memory for activations and gradients")?;
+        let persistent = zeroed(plan.persistent_bytes, "parameters and optimizer state")?;
+        let transient = zeroed(plan.transient_bytes, "activations and gradients")?;
         Ok(CpuExecutable {
             plan,
             pool,
@@ -55,9 +55,20 @@ impl CpuExecutable {
     fn variable(&self, var: VarId, bytes: usize) -> Result<std::ops::Range<usize>> {
         let v = &self.plan.variables[var];
         ensure!(bytes == v.bytes(), "variable `{}` has {} bytes, not {bytes}", v.name, v.bytes());
+        self.part(var, 0, bytes)
+    }
+
+    fn part(&self, var: VarId, at: usize, bytes: usize) -> Result<std::ops::Range<usize>> {
+        let v = &self.plan.variables[var];
+        ensure!(
+            at.checked_add(bytes).is_some_and(|end| end <= v.bytes()),
+            "variable `{}` has {} bytes, not {bytes} from {at} on",
+            v.name,
+            v.bytes()
+        );
         let start = self.plan.variable_offsets[var.0 as usize];
-        self.touched.persistent(start + bytes);
-        Ok(start..start + bytes)
+        self.touched.persistent(start + at + bytes);
+        Ok(start + at..start + at + bytes)
     }
 
     fn bases(&mut self, batch: &HostBuffer) -> Result<Bases> {
@@ -137,6 +148,18 @@ impl Executable for CpuExecutable {
 
     fn download(&mut self, var: VarId, bytes: &mut [u8]) -> Result<()> {
         let range = self.variable(var, bytes.len())?;
+        bytes.copy_from_slice(&self.persistent[range]);
+        Ok(())
+    }
+
+    fn upload_part(&mut self, var: VarId, at: usize, bytes: &[u8]) -> Result<()> {
+        let range = self.part(var, at, bytes.len())?;
+        self.persistent[range].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn download_part(&mut self, var: VarId, at: usize, bytes: &mut [u8]) -> Result<()> {
+        let range = self.part(var, at, bytes.len())?;
         bytes.copy_from_slice(&self.persistent[range]);
         Ok(())
     }
@@ -300,12 +323,37 @@ fn check(plan: &Plan, node: &Node, step: &mut Step) -> Result<()> {
             }
         }
     }
+    let mut updated = vec![false; step.inputs.len()];
     for m in rules.mutates(node.inputs.len()) {
         let o = step.inputs[m];
         ensure!(o.region == Region::Persistent, "operand {m} is updated, but is no variable");
-        let others = step.inputs.iter().enumerate().filter(|(k, x)| *k != m && x.overlaps(&o)).count();
-        ensure!(others == 0 && !step.outputs.iter().any(|x| x.overlaps(&o)), "operand {m} is updated and read");
-        step.inputs[m].written = true;
+        ensure!(!step.outputs.iter().any(|x| x.overlaps(&o)), "operand {m} is updated and read");
+        updated[m] = true;
+    }
+    ensure_apart(&step.inputs, &updated)?;
+    step.inputs.iter_mut().zip(updated).for_each(|(o, updated)| o.written |= updated);
+    Ok(())
+}
+
+/// Makes sure that nothing overlaps an operand that is updated. An update of all parameters has very many operands: they
+/// are gone through once, in the order in which they lie.
+fn ensure_apart(operands: &[Operand], updated: &[bool]) -> Result<()> {
+    let mut order: Vec<usize> = (0..operands.len()).filter(|i| operands[*i].bytes() > 0).collect();
+    order.sort_by_key(|i| (operands[*i].region as u8, operands[*i].offset));
+    // How far the operands before reach, and how far those of them that are updated.
+    let (mut end, mut end_of_updated) = (0, 0);
+    let mut region = None;
+    for i in order {
+        let o = operands[i];
+        if region.replace(o.region) != Some(o.region) {
+            (end, end_of_updated) = (0, 0);
+        }
+        let reaches = if updated[i] { end } else { end_of_updated };
+        ensure!(o.offset >= reaches, "operand {i}, or one that it overlaps, is updated and read");
+        end = end.max(o.offset + o.bytes());
+        if updated[i] {
+            end_of_updated = end_of_updated.max(o.offset + o.bytes());
+        }
     }
     Ok(())
 }

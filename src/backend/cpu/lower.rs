@@ -9,6 +9,7 @@ use super::dropout::DropoutKernel;
 use super::elementwise::{AccumulateGradKernel, ActivationGradKernel, ActivationKernel, BinaryKernel, ZeroGradKernel};
 use super::frame::NodeKernel;
 use super::group_norm::{GroupNormGradKernel, GroupNormKernel, Layout};
+use super::keep::{KeepStateKernel, RestoreStateKernel};
 use super::layer_norm::{LayerNormGradKernel, LayerNormKernel};
 use super::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel, LinearShape};
 use super::loss::{CrossEntropyKernel, MseGradKernel, MseKernel};
@@ -163,5 +164,15 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
             Box::new(OptimizerKernel::new(op, lengths, level))
         }
         Op::UpdateScale(op) => Box::new(UpdateScaleKernel { op: *op }),
+        Op::KeepState(op) => {
+            let firsts = (usize::from(op.once)..node.inputs.len()).step_by(2);
+            let copies = firsts.map(|i| (i, i + 1, graph.value(node.inputs[i]).dtype)).collect();
+            Box::new(KeepStateKernel { once: op.once, copies })
+        }
+        Op::RestoreState(_) => {
+            let firsts = (1..node.inputs.len()).step_by(2);
+            let copies = firsts.map(|i| (i + 1, i, graph.value(node.inputs[i]).dtype)).collect();
+            Box::new(RestoreStateKernel { copies })
+        }
     })
 }

@@ -19,6 +19,7 @@ mod frame;
 pub mod gemm;
 mod group_norm;
 mod info;
+mod keep;
 mod lanes;
 mod layer_norm;
 pub mod linear;
@@ -92,7 +93,7 @@ impl Backend for CpuBackend {
     }
 
     fn host_buffer(&self, bytes: usize) -> Result<HostBuffer> {
-        let mut map = memory::zeroed(bytes).context("no memory for batches")?;
+        let mut map = memory::zeroed(bytes, "a batch")?;
         let ptr = map.as_mut_ptr();
         // SAFETY: the block is as long as asked for, zeroed and page-aligned; the closure owns it and nobody else knows
         // it, and it is given back when the closure is dropped with the buffer.

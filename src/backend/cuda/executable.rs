@@ -283,7 +283,19 @@ impl CudaExecutable {
     fn variable(&self, var: VarId, bytes: usize) -> Result<usize> {
         let v = &self.plan.variables[var];
         ensure!(bytes == v.bytes(), "variable `{}` has {} bytes, not {bytes}", v.name, v.bytes());
-        Ok(self.plan.variable_offsets[var.0 as usize])
+        self.part(var, 0, bytes)
+    }
+
+    /// The place of bytes of a variable from its byte `at` on.
+    fn part(&self, var: VarId, at: usize, bytes: usize) -> Result<usize> {
+        let v = &self.plan.variables[var];
+        ensure!(
+            at.checked_add(bytes).is_some_and(|end| end <= v.bytes()),
+            "variable `{}` has {} bytes, not {bytes} from {at} on",
+            v.name,
+            v.bytes()
+        );
+        Ok(self.plan.variable_offsets[var.0 as usize] + at)
     }
 
     /// Reads bytes of the arena, after everything enqueued before.
@@ -329,6 +341,19 @@ impl Executable for CudaExecutable {
 
     fn download(&mut self, var: VarId, bytes: &mut [u8]) -> Result<()> {
         let offset = self.variable(var, bytes.len())?;
+        self.read(offset, bytes)
+    }
+
+    fn upload_part(&mut self, var: VarId, at: usize, bytes: &[u8]) -> Result<()> {
+        let offset = self.part(var, at, bytes.len())?;
+        self.compute.context().bind()?;
+        // SAFETY: we wait before the caller has the bytes back.
+        unsafe { self.arena.write(&self.compute, offset, bytes)? };
+        Ok(self.compute.synchronize()?)
+    }
+
+    fn download_part(&mut self, var: VarId, at: usize, bytes: &mut [u8]) -> Result<()> {
+        let offset = self.part(var, at, bytes.len())?;
         self.read(offset, bytes)
     }
 

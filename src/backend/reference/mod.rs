@@ -178,6 +178,8 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::Metrics(op) => metrics::metrics(op, x),
         Op::AccumulateGrad(_) => optim::accumulate_grad(x),
         Op::ZeroGrad(_) => optim::zero_grad(x),
+        Op::KeepState(op) => state::keep(op, x),
+        Op::RestoreState(_) => state::restore(x),
         Op::GradNorm(_) => optim::grad_norm(x),
         Op::OptimizerStep(op) => optim::step(op, x),
         Op::UpdateScale(op) => optim::update_scale(op, x),
@@ -197,5 +199,6 @@ fn conv_norm(op: &Conv2dNorm, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
     )
 }
 
+mod state;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Round trips, and every way in which a file can be broken.
 
-use super::*;
+use super::{parse as parse_owned, *};
 use crate::checkpoint::Best;
 use proptest::prelude::*;
 
@@ -26,6 +26,10 @@ fn file_of(meta: &Meta, tensors: &[(&str, Tensor)]) -> Vec<u8> {
     let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names, ["last.safetensors"], "nothing is left beside the file");
     fs::read(&path).unwrap()
+}
+
+fn parse(bytes: &[u8]) -> Result<Checkpoint, Reason> {
+    parse_owned(bytes.to_vec())
 }
 
 #[test]
@@ -118,6 +122,49 @@ fn contradictions_are_not_written() {
         assert!(matches!(write(&path, &tensors, &Meta::new("", 0)).unwrap_err().reason, Reason::Invalid(_)));
     }
     assert!(fs::read_dir(dir.path()).unwrap().next().is_none());
+}
+
+#[test]
+fn a_streamed_file_is_that_of_whole_tensors_at_every_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let (meta, tensors) = small();
+    let views: Vec<TensorView> = tensors.iter().map(|(name, t)| t.view(name)).collect();
+    write(&at("whole"), &views, &meta).unwrap();
+    let infos: Vec<TensorInfo> = views.iter().map(TensorView::info).collect();
+    fs::write(at("b"), "something before").unwrap();
+    write_streamed(&[&at("a"), &at("b")], &infos, &meta, &mut |i, put| {
+        views[i].bytes.chunks(3).try_for_each(&mut *put)
+    })
+    .unwrap();
+    for name in ["a", "b"] {
+        assert!(fs::read(at(name)).unwrap() == fs::read(at("whole")).unwrap(), "{name}");
+    }
+    assert_eq!(read(&at("b")).unwrap().tensors.len(), tensors.len());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "nothing temporary is left");
+}
+
+#[test]
+fn a_source_that_fails_or_gives_too_much_leaves_the_old_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("last.safetensors");
+    let info = [TensorInfo { name: "w", dtype: DType::F32, shape: &[2] }];
+    let write = |put_bytes: usize, fail: bool| {
+        write_streamed(&[&path], &info, &Meta::new("", 0), &mut |_, put| {
+            put(&vec![0; put_bytes])?;
+            anyhow::ensure!(!fail, "the device is gone");
+            Ok(())
+        })
+    };
+    write(8, false).unwrap();
+    let before = fs::read(&path).unwrap();
+    assert_eq!(write(8, true).unwrap_err().to_string(), "the device is gone");
+    for (bytes, how) in [(7, "fewer"), (9, "more")] {
+        let e = write(bytes, false).unwrap_err().downcast::<CheckpointError>().unwrap();
+        assert!(e.to_string().contains(how), "{e}");
+    }
+    assert_eq!(fs::read(&path).unwrap(), before);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
 #[test]

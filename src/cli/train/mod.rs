@@ -6,28 +6,30 @@ mod resumed;
 
 use super::args::TrainArgs;
 use super::failure::Failure;
-use super::memory::{require, resolve_batch};
+use super::memory::{Planned, resolve_batch};
 use super::model::{build_run, describe_data, load_config, read_weights};
 use super::samples;
 use crate::backend::Backend;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::Meta;
 use crate::config::{self, Experiment, Loaded};
+use crate::data::{DataSpec, Footprint};
 use crate::passes::{Pass, PassOptions};
 use crate::train::device::{Selected, Wanted, select};
 use crate::train::folder::{Folder, InUse, Taken, durable, file};
-use crate::train::input::{Samples, Take};
-use crate::train::memory::{MemoryPlan, Use};
+use crate::train::input::{self, Samples, Take};
+use crate::train::memory::{MemoryPlan, Needs, Use};
 use crate::train::metrics_file::{MetricsFile, note_line};
 use crate::train::pending::Pending;
 use crate::train::precision;
 use crate::train::programs::Programs;
 use crate::train::provenance;
 use crate::train::report::{Reporter, Verbosity, say};
-use crate::train::run::{Run, eval_slots, slots};
+use crate::train::run::Run;
 use crate::train::sample::Sample;
 use crate::train::schedule::Schedule;
 use crate::train::session::Session;
 use crate::train::state::{RunState, Started, restore};
+use crate::train::weights::Weights;
 use anyhow::Context;
 use asked::Asked;
 use std::path::PathBuf;
@@ -56,6 +58,13 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let programs = build_run(&loaded, &described, backend, &passes, &[])?;
     // Before the data is read, too.
     let weights = if from.is_some() { None } else { read_weights(&loaded, &programs)? };
+    let require = |data: &DataSpec, programs: &Programs, footprint: Footprint| {
+        let needs = Needs::of_run(experiment, data, footprint, from.is_none());
+        let (plan, what) = (&programs.plan, Use::Training);
+        Planned { loaded: &loaded, data, plan, backend, what, needs, passes: &passes }.require()
+    };
+    // Nor is anything read or written that there is no memory for.
+    require(&described, &programs, input::footprint(experiment))?;
     let mut folder = match folder {
         Some(folder) => folder,
         None => new_folder(args, &experiment.name, &reporter)?,
@@ -66,19 +75,8 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         true => programs,
         false => build_run(&loaded, &samples.spec, backend, &passes, &programs.warnings)?,
     };
-    let slots = slots(experiment) + eval_slots(experiment);
-    let planned = require(&loaded, &samples.spec, &programs.plan, backend, Use::Training, slots, &passes)?;
-    let task = crate::build::task(experiment);
-    let mut session = Session::new(programs, backend, task, experiment.seed)?;
-    let mut state = match &from {
-        Some((path, checkpoint)) => restore(&mut session, checkpoint, path)?,
-        None => {
-            if let Some(weights) = weights {
-                weights.put(&mut session)?;
-            }
-            RunState::default()
-        }
-    };
+    let planned = require(&samples.spec, &programs, samples.footprint())?;
+    let (session, mut state) = session(programs, backend, experiment, from.as_ref(), weights)?;
     let other_data = provenance::difference(&state.extra, &samples).map(|what| {
         format!("the data has changed since the checkpoint was written: {what} differ; the run goes on with what is there now, and no longer as it would have")
     });
@@ -117,7 +115,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         None => {
             [&samples.note, &precision_note].into_iter().flatten().try_for_each(|note| note_down(&mut run, note))?
         }
-        Some((path, checkpoint)) => {
+        Some((path, meta)) => {
             if let Some(lost) = &lost {
                 run.reporter.warn(&format!("{lost}; the run goes on"));
                 note_down(&mut run, lost)?;
@@ -127,7 +125,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
                 note_down(&mut run, other)?;
             }
             // What is different from now on is kept before anything is done with it.
-            let changed = restarted || lost.is_some() || other_data.is_some() || checkpoint.meta.config != effective;
+            let changed = restarted || lost.is_some() || other_data.is_some() || meta.config != effective;
             if changed || *path != run.folder.file(file::LAST) {
                 run.save_last()?;
             }
@@ -152,7 +150,7 @@ struct Begun {
     started: Started,
     without: Vec<Pass>,
     /// The checkpoint that a run goes on from.
-    from: Option<(PathBuf, Checkpoint)>,
+    from: Option<(PathBuf, Meta)>,
     take: Take,
     /// That of a run that goes on.
     folder: Option<Folder>,
@@ -181,10 +179,31 @@ fn begin(args: &TrainArgs, reporter: &Reporter) -> Result<Begun, Failure> {
                 true => Take::Digits,
                 false => samples::as_asked(&found.loaded.experiment, &args.overrides, args.allow_download),
             };
-            let resumed::Resumed { folder, path, checkpoint, loaded, started, .. } = found;
-            Ok(Begun { loaded, started, without, from: Some((path, checkpoint)), take, folder: Some(folder) })
+            let resumed::Resumed { folder, path, meta, loaded, started, .. } = found;
+            Ok(Begun { loaded, started, without, from: Some((path, meta)), take, folder: Some(folder) })
         }
     }
+}
+
+/// The model on the device, in the state of the checkpoint or in its first one.
+fn session(
+    programs: Programs,
+    backend: &dyn Backend,
+    experiment: &Experiment,
+    from: Option<&(PathBuf, Meta)>,
+    weights: Option<Weights>,
+) -> Result<(Session, RunState), Failure> {
+    let task = crate::build::task(experiment);
+    if let Some((path, meta)) = from {
+        let mut session = Session::unset(programs, backend, task)?;
+        let state = restore(&mut session, meta, path)?;
+        return Ok((session, state));
+    }
+    let mut session = Session::new(programs, backend, task, experiment.seed)?;
+    if let Some(weights) = weights {
+        weights.put(&mut session)?;
+    }
+    Ok((session, RunState::default()))
 }
 
 /// The effective configuration, which checkpoints carry.

@@ -6,7 +6,7 @@ use super::super::failure::{Failure, warn};
 use super::super::model::{carried_by, load_config};
 use super::asked::Resume;
 use super::in_folder;
-use crate::checkpoint::{self, Checkpoint};
+use crate::checkpoint::{self, Meta};
 use crate::config::diagnostics::SourceKind;
 use crate::config::sections::Source;
 use crate::config::{self, Loaded, PATHS, UNSET_OPTION};
@@ -27,8 +27,8 @@ pub struct Resumed {
     pub folder: Folder,
     /// The file to go on from.
     pub path: PathBuf,
-    /// What is in it.
-    pub checkpoint: Checkpoint,
+    /// The state in it.
+    pub meta: Meta,
     /// The configuration that it goes on with.
     pub loaded: Loaded,
     /// How it was started, and what has been said since.
@@ -47,18 +47,18 @@ pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Res
         load_config(config, &[])?;
     }
     if let Some(missing) = asked.checkpoint.as_deref().filter(|path| !path.exists()) {
-        checkpoint::read(missing).map_err(anyhow::Error::new)?;
+        checkpoint::verify(missing).map_err(anyhow::Error::new)?;
     }
     let name = asked.config.as_deref().map(config::name_of).unwrap_or_default();
     let mut folder = Folder::existing(asked.folder.as_deref(), &name).map_err(in_folder)?;
     if let Some(warning) = folder.unlocked() {
         reporter.warn(&warning);
     }
-    let (path, checkpoint) = match &asked.checkpoint {
-        Some(path) => (path.clone(), checkpoint::read(path).map_err(anyhow::Error::new)?),
+    let (path, meta) = match &asked.checkpoint {
+        Some(path) => (path.clone(), checkpoint::verify(path).map_err(anyhow::Error::new)?),
         None => newest(&folder, reporter)?,
     };
-    let extra: Extra = serde_json::from_value(checkpoint.meta.extra.clone())
+    let extra: Extra = serde_json::from_value(meta.extra.clone())
         .with_context(|| format!("the run's state in `{}` cannot be read", path.display()))?;
     let before = extra.started;
     let typed: usize = before.sets.iter().map(String::len).sum();
@@ -69,7 +69,7 @@ pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Res
         )));
     }
     let what = carried_by(&path);
-    let old = config::load_effective(&what, &checkpoint.meta.config, &[])?;
+    let old = config::load_effective(&what, &meta.config, &[])?;
     let new_sets = args.overrides.sets();
     let mut loaded = match &asked.config {
         Some(config) => {
@@ -89,7 +89,7 @@ pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Res
             load_config(config, &[kept, new_sets.clone()].concat())?
         }
         None => {
-            let loaded = config::load_effective(&what, &checkpoint.meta.config, &new_sets)?;
+            let loaded = config::load_effective(&what, &meta.config, &new_sets)?;
             warn(&loaded.sources, &loaded.warnings);
             loaded
         }
@@ -113,7 +113,7 @@ pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Res
             names => names.into_iter().map(String::from).collect(),
         },
     };
-    Ok(Resumed { folder, path, checkpoint, loaded, started, stands_in: extra.data_note.is_some() })
+    Ok(Resumed { folder, path, meta, loaded, started, stands_in: extra.data_note.is_some() })
 }
 
 impl Resumed {
@@ -128,7 +128,7 @@ impl Resumed {
     }
 }
 
-fn newest(folder: &Folder, reporter: &Reporter) -> Result<(PathBuf, Checkpoint), Failure> {
+fn newest(folder: &Folder, reporter: &Reporter) -> Result<(PathBuf, Meta), Failure> {
     let newest = checkpoint::newest_whole(&folder.path)
         .with_context(|| format!("cannot read the folder `{}`", folder.path.display()))?;
     for refused in &newest.refused {

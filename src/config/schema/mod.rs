@@ -74,7 +74,11 @@ fn agreements() -> Vec<Value> {
     let numbers = json!({ "properties": { "data": { "properties": { "targets": false } } } });
     vec![
         of("cross_entropy", numbers, &["val_mae", "val_rmse"]),
-        of("mse", json!({ "allOf": [classes, { "properties": { "data": { "properties": { "classes": false } } } }] }), &["val_accuracy"]),
+        of(
+            "mse",
+            json!({ "allOf": [classes, { "properties": { "data": { "properties": { "classes": false } } } }] }),
+            &["val_accuracy"],
+        ),
     ]
 }
 

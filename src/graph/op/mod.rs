@@ -20,6 +20,7 @@ mod optim;
 mod pool;
 mod shape;
 mod softmax;
+mod state;
 
 pub use attention::{Attention, AttentionDropout, AttentionGrad, attention_scale};
 pub use cast::Cast;
@@ -40,6 +41,7 @@ pub use pool::{
 };
 pub use shape::{Concat, Permute, Reshape, Slice};
 pub use softmax::{Softmax, SoftmaxGrad};
+pub use state::{KeepState, RestoreState};
 
 use super::{DType, Graph, Shape, Value, ValueId};
 use std::fmt;
@@ -264,6 +266,10 @@ ops! {
     OptimizerStep(OptimizerStep),
     /// The factor of the loss that keeps gradients in range.
     UpdateScale(UpdateScale),
+    /// Copies variables aside, before a step changes them.
+    KeepState(KeepState),
+    /// Gives variables back what they were, unless the loss is finite.
+    RestoreState(RestoreState),
 }
 
 /// `infer` helper: exactly `n` operands.

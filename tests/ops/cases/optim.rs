@@ -1,5 +1,7 @@
 use crate::case::{Case, Draw, Operand};
-use runner::graph::op::{AccumulateGrad, Algorithm, GradNorm, OptimizerStep, TensorOptions, UpdateScale, ZeroGrad};
+use runner::graph::op::{
+    AccumulateGrad, Algorithm, GradNorm, KeepState, OptimizerStep, RestoreState, TensorOptions, UpdateScale, ZeroGrad,
+};
 use runner::graph::{DType, Input};
 
 fn algorithms() -> Vec<Algorithm> {
@@ -132,6 +134,22 @@ pub fn cases() -> Vec<Case> {
     for shape in [vec![1], vec![3, 45], vec![2, 3, 3, 5]] {
         list.push(Case::new(format!("gradient sum of {shape:?}"), AccumulateGrad {}, |d| {
             vec![d.normal(shape.clone()), d.normal(shape)]
+        }));
+    }
+    let pairs = |d: &mut Draw| {
+        let counter = |n: f64| Operand::new(DType::I64, [1], vec![n]);
+        vec![d.normal([7]), d.normal([7]), counter(5.0), counter(4.0), d.normal([3, 1500]), d.normal([3, 1500])]
+    };
+    let single = |x: f64| Operand::new(DType::F32, [1], vec![x]);
+    list.push(Case::new("state kept", KeepState { once: false }, pairs));
+    for mark in [0.0, 1.0] {
+        list.push(Case::new(format!("state kept once, marked {mark}"), KeepState { once: true }, |d| {
+            std::iter::once(single(mark)).chain(pairs(d)).collect()
+        }));
+    }
+    for loss in [0.5, f64::NAN, f64::INFINITY] {
+        list.push(Case::new(format!("state put back for a loss of {loss}"), RestoreState {}, |d| {
+            std::iter::once(single(loss)).chain(pairs(d)).collect()
         }));
     }
     list.push(Case::new("gradient sums cleared", ZeroGrad {}, |d| {

@@ -217,4 +217,7 @@ fn the_backend_describes_itself() {
     assert_eq!(backend.describe(), "cpu (3 threads, scalar)");
     assert_eq!(backend.host_buffer(100).unwrap().bytes(), [0; 100]);
     assert!(backend.host_buffer(0).unwrap().bytes().is_empty());
+    // What the system has not got is a failure of the device, not the end of the process.
+    let e = backend.host_buffer(usize::MAX / 4).err().unwrap();
+    assert!(e.downcast_ref::<crate::backend::DeviceError>().is_some_and(|e| e.0.contains("not enough memory")), "{e}");
 }

@@ -19,6 +19,7 @@ mod pool;
 mod rows;
 mod shape;
 mod softmax;
+mod state;
 
 use super::launch::{Lowered, Target};
 use crate::graph::op::{Activation, GradAfter};
@@ -152,6 +153,8 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::Metrics(op) => metrics::metrics(cx, op),
         Op::AccumulateGrad(_) => optim::accumulate(cx),
         Op::ZeroGrad(_) => optim::zero(cx),
+        Op::KeepState(op) => state::keep(cx, op),
+        Op::RestoreState(_) => state::restore(cx),
         Op::GradNorm(_) => optim::grad_norm(cx),
         Op::OptimizerStep(op) => optim::step(cx, op),
         Op::UpdateScale(op) => optim::update_scale(op),

@@ -6,7 +6,7 @@ use crate::backend::cuda::launch::{Arg, Cell, Kernel, Lowered, Memory, Module, S
 use crate::graph::DType;
 use crate::graph::op::{Algorithm, OptimizerStep, UpdateScale};
 
-const MODULE: Module = Module::Optim;
+pub(super) const MODULE: Module = Module::Optim;
 
 /// Elements of a chunk, if there are few elements in all and if there are many: a block of the first has one access of
 /// 16 bytes for each thread.
@@ -20,7 +20,7 @@ const NOW_BYTES: usize = 48;
 
 /// Tensors cut into chunks, one a block.
 #[derive(Debug, PartialEq)]
-struct Cut {
+pub(super) struct Cut {
     /// Elements of a chunk.
     chunk: usize,
     /// For every block its tensor, and which of the tensor's chunks is its own.
@@ -28,7 +28,7 @@ struct Cut {
 }
 
 impl Cut {
-    fn new(lengths: impl Iterator<Item = usize> + Clone) -> Cut {
+    pub(super) fn new(lengths: impl Iterator<Item = usize> + Clone) -> Cut {
         let chunk = CHUNKS[usize::from(lengths.clone().sum::<usize>() >= MANY)];
         let of_tensor = |(tensor, length): (usize, usize)| (0..length.div_ceil(chunk)).map(move |i| (tensor, i));
         Cut { chunk, blocks: lengths.enumerate().flat_map(of_tensor).collect() }
@@ -36,7 +36,7 @@ impl Cut {
 
     /// A launch of `name` with a block for every chunk, whose first arguments follow `args`: the tensors, the chunks, and
     /// the size of a chunk.
-    fn launch(&self, name: &str, args: Vec<Arg>, tensors: Vec<Cell>) -> Kernel {
+    pub(super) fn launch(&self, name: &str, args: Vec<Arg>, tensors: Vec<Cell>) -> Kernel {
         let cells = |&(tensor, i): &(usize, usize)| [Cell::I64(tensor as i64), Cell::I64(i as i64)];
         let mut kernel = Kernel::new(MODULE, name).grid(self.blocks.len(), 1, 1);
         kernel.args = args;

@@ -1,0 +1,116 @@
+//! Variables on their way between a device and the outside: piece by piece, so that a state never is in memory twice.
+
+use crate::backend::Executable;
+use crate::graph::{DType, Piece, VarId, Variable, Variables};
+use anyhow::{Result, ensure};
+use std::io::Read;
+
+/// The memory that pieces go through. It grows to the largest piece, and is used again.
+#[derive(Debug, Default)]
+pub struct Transfer {
+    inside: Vec<u8>,
+    outside: Vec<u8>,
+}
+
+impl Transfer {
+    /// The bytes that it grows to for variables of which it moves those that are `wanted`.
+    pub fn bytes(variables: &Variables, wanted: impl Fn(&Variable) -> bool) -> usize {
+        2 * variables.iter().filter(|(_, v)| wanted(v)).map(|(_, v)| v.piece_bytes()).max().unwrap_or(0)
+    }
+
+    /// Reads a variable and hands it on in the outside layout (native endian, row-major), in order.
+    ///
+    /// # Errors
+    /// The device failed, or `take` did.
+    pub fn read(
+        &mut self,
+        executable: &mut dyn Executable,
+        (id, var): (VarId, &Variable),
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        for piece in var.pieces() {
+            self.inside.resize(piece.bytes, 0);
+            executable.download_part(id, piece.at, &mut self.inside)?;
+            if piece.storage.is_plain() {
+                take(&self.inside)?;
+            } else {
+                self.outside.resize(piece.bytes, 0);
+                rearrange(var.dtype, &piece, Way::Outside, &self.inside, &mut self.outside);
+                take(&self.outside)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets a variable from bytes in the outside layout that are still to be read.
+    ///
+    /// # Errors
+    /// There are too few bytes, or the device failed.
+    pub fn write_from(
+        &mut self,
+        executable: &mut dyn Executable,
+        (id, var): (VarId, &Variable),
+        from: &mut dyn Read,
+    ) -> Result<()> {
+        for piece in var.pieces() {
+            self.outside.resize(piece.bytes, 0);
+            from.read_exact(&mut self.outside)?;
+            if piece.storage.is_plain() {
+                executable.upload_part(id, piece.at, &self.outside)?;
+            } else {
+                self.inside.resize(piece.bytes, 0);
+                rearrange(var.dtype, &piece, Way::Inside, &self.outside, &mut self.inside);
+                executable.upload_part(id, piece.at, &self.inside)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets a variable from its bytes in the outside layout.
+    ///
+    /// # Errors
+    /// The length is wrong, or the device failed.
+    pub fn write(
+        &mut self,
+        executable: &mut dyn Executable,
+        (id, var): (VarId, &Variable),
+        outside: &[u8],
+    ) -> Result<()> {
+        ensure!(outside.len() == var.bytes(), "`{}` has {} bytes, not {}", var.name, outside.len(), var.bytes());
+        for piece in var.pieces() {
+            let part = &outside[piece.at..piece.at + piece.bytes];
+            if piece.storage.is_plain() {
+                executable.upload_part(id, piece.at, part)?;
+            } else {
+                self.inside.resize(piece.bytes, 0);
+                rearrange(var.dtype, &piece, Way::Inside, part, &mut self.inside);
+                executable.upload_part(id, piece.at, &self.inside)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which layout something is brought into.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Inside,
+    Outside,
+}
+
+/// Brings elements of four or eight bytes into the other layout.
+fn rearrange(dtype: DType, piece: &Piece, way: Way, from: &[u8], to: &mut [u8]) {
+    fn of<const N: usize>(piece: &Piece, way: Way, from: &[u8], to: &mut [u8]) {
+        let (from, to) = (from.as_chunks::<N>().0, to.as_chunks_mut::<N>().0);
+        match way {
+            Way::Inside => piece.storage.to_inside_into(from, to),
+            Way::Outside => piece.storage.to_outside_into(from, to),
+        }
+    }
+    match dtype.bytes() {
+        1 => of::<1>(piece, way, from, to),
+        2 => of::<2>(piece, way, from, to),
+        4 => of::<4>(piece, way, from, to),
+        _ => of::<8>(piece, way, from, to),
+    }
+}

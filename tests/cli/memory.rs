@@ -1,0 +1,153 @@
+//! The memory that is told is that which is used, and what there is not is refused before the first step.
+
+use crate::support::{Done, Place};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+
+/// 2^20 bytes.
+const MIB: u64 = 1 << 20;
+
+/// Sections around `data` and `model` for a few steps with Adam, and a checkpoint at the end.
+fn config(data: &str, layers: &str) -> String {
+    format!(
+        "device = \"cpu\"\n[data]\n{data}\n[model]\nlayers = [{layers}]\n[loss]\ntype = \"cross_entropy\"\n[optimizer]\ntype = \
+         \"adam\"\nlr = 1e-3\n[train]\nepochs = 1\nmax_steps = 6\n[log]\nevery_steps = 1\n"
+    )
+}
+
+/// As many samples as MNIST, made up.
+fn mnist_sized() -> String {
+    config(
+        "source = \"synthetic\"\nshape = [1, 28, 28]\nclasses = 10\nsamples = 60_000\nval_samples = 10_000\nbatch_size = 128\n\
+         limit_val = 500",
+        "{ type = \"conv2d\", out_channels = 8, kernel_size = 3 }, \"relu\", \"flatten\", { type = \"linear\", out_features = 10 }",
+    )
+}
+
+/// Nearly all of it parameters and the optimizer's state: about 100 MiB each of parameters and of two moments.
+fn state_heavy() -> String {
+    let wide = "{ type = \"linear\", out_features = 2048 }, \"relu\"";
+    config(
+        "source = \"synthetic\"\nshape = [2048]\nclasses = 4\nsamples = 64\nval_samples = 8\nbatch_size = 4",
+        &format!("{}, {{ type = \"linear\", out_features = 4 }}", [wide; 6].join(", ")),
+    )
+}
+
+/// Bytes that `check` tells.
+fn told(place: &Place) -> u64 {
+    place.ok("check c.toml --json").json()["memory"]["total"].as_u64().unwrap()
+}
+
+/// Runs a command to its end; the most bytes of memory that it has had.
+fn most_used(place: &Place, args: &str) -> u64 {
+    let mut child = place.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let mut most = 0;
+    while child.try_wait().unwrap().is_none() {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|l| l.split_whitespace().next()).and_then(|n| n.parse::<u64>().ok());
+        most = most.max(kib.unwrap_or(0) * 1024);
+        std::thread::sleep(std::time::Duration::from_micros(300));
+    }
+    assert!(child.wait().unwrap().success(), "`runner {args}`");
+    most
+}
+
+/// Runs a command that may have no more than so many bytes of memory of its own.
+fn run_within(place: &Place, args: &str, bytes: u64) -> Done {
+    let mut command = place.command(args);
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: between `fork` and `exec` nothing is called but `setrlimit`, which is safe to call there.
+    unsafe {
+        command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_DATA, &limit) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+    Done::of(command.output().unwrap())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_told_is_what_is_used() {
+    for (name, config) in [("as many samples as MNIST", mnist_sized()), ("much state", state_heavy())] {
+        let place = Place::with(&config);
+        let told = told(&place);
+        let resume = "train c.toml --out r --resume --set train.max_steps=9";
+        for (what, args) in [("trained", "train c.toml --out r"), ("resumed", resume)] {
+            let used = most_used(&place, args);
+            eprintln!("{name}, {what}: {} KiB told, {} KiB used", told / 1024, used / 1024);
+            assert!(told as f64 >= 0.95 * used as f64, "{name}, {what}: {told} bytes were told, and {used} used");
+            assert!(
+                told as f64 <= 1.3 * used as f64 + (32 * MIB) as f64,
+                "{name}, {what}: {told} bytes were told, and no more than {used} used"
+            );
+        }
+    }
+}
+
+/// The state is on its way to the file in pieces: there is no room for a copy of it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_checkpoint_is_written_and_read_without_a_copy_of_the_state() {
+    let place = Place::with(&state_heavy());
+    let limit = told(&place) + 48 * MIB;
+    let done = run_within(&place, "train c.toml --out r", limit);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let state: usize = place.checkpoint("r/last.safetensors").tensors.values().map(|t| t.data.len()).sum();
+    assert!(state as u64 > 250 * MIB);
+    let done = run_within(&place, "train c.toml --out r --resume --set train.max_steps=9", limit);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(place.checkpoint("r/last.safetensors").meta.step, 9);
+    assert_eq!(run_within(&place, "eval r/last.safetensors", limit).code, Some(0));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_there_is_no_memory_for_is_refused_with_what_fits() {
+    let place = Place::with(&mnist_sized());
+    let limit = told(&place) + 256 * MIB;
+    let large = "--set data.batch_size=30_000";
+    let done = run_within(&place, &format!("train c.toml --out r {large}"), limit);
+    assert_eq!(done.code, Some(3), "{done:?}");
+    assert!(done.err.contains("not enough memory on cpu") && done.err.contains("`ulimit -d`"), "{done:?}");
+    for class in ["parameters", "activations", "data", "saving", "process", "total", "available"] {
+        assert!(done.err.lines().any(|l| l.trim_start().starts_with(class)), "no {class}: {done:?}");
+    }
+    assert!(!place.path("r").exists(), "nothing is written");
+
+    // `check` tells the same, with everything else.
+    let done = run_within(&place, &format!("check c.toml {large}"), limit);
+    assert_eq!(done.code, Some(3), "{done:?}");
+    assert!(done.out.contains("peak at") && done.err.contains("not enough memory"), "{done:?}");
+    let done = run_within(&place, &format!("check c.toml --json {large}"), limit);
+    assert_eq!(done.code, Some(3), "{done:?}");
+    let json = done.json();
+    assert_eq!(json["memory"]["fits"], false);
+    let help = json["errors"][0]["help"].as_str().unwrap();
+    let batch: usize = help.rsplit("data.batch_size=").next().unwrap().parse().unwrap();
+    assert!((128..30_000).contains(&batch), "{help}");
+
+    // The batch that is named is one that can be trained with. The process is not always of the same size, to the page.
+    let batch = batch * 19 / 20;
+    let args = format!("train c.toml --out r --quiet --set train.max_steps=1 --set data.batch_size={batch}");
+    let done = run_within(&place, &args, limit);
+    assert_eq!(done.code, Some(0), "{done:?}");
+}
+
+/// Samples that do not fit are refused before they are made.
+#[cfg(target_os = "linux")]
+#[test]
+fn data_that_there_is_no_memory_for_is_refused() {
+    let place = Place::with(&mnist_sized());
+    let args = "train c.toml --out r --set data.samples=6_000_000";
+    let done = run_within(&place, args, 1024 * MIB);
+    assert_eq!(done.code, Some(3), "{done:?}");
+    assert!(done.err.contains("not even a batch of 1 fits") && done.err.contains("data"), "{done:?}");
+    let trained = "eval r/last.safetensors --split train";
+    place.ok("train c.toml --out r --quiet --set train.max_steps=1");
+    let done = run_within(&place, &format!("{trained} --set data.samples=6_000_000"), 1024 * MIB);
+    assert_eq!(done.code, Some(3), "{done:?}");
+}
