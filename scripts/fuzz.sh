@@ -53,7 +53,7 @@ for target in $targets; do
     binary=$CARGO_TARGET_DIR/$host/release/$target
     mkdir -p "$work/corpus/$target" "$work/finds/$target" "fuzz/corpus/$target" "fuzz/crashes/$target"
     # Like the limits of `cargo test --test corpora`, with what AddressSanitizer takes.
-    limits=(-timeout=20 -rss_limit_mb=3072 -malloc_limit_mb=1024)
+    limits=(-timeout=20 -rss_limit_mb=3072 -malloc_limit_mb=1280)
     if [ -n "$keep" ]; then
         before=$(files "fuzz/corpus/$target" "fuzz/crashes/$target")
         for find in "$work/finds/$target"/*; do

@@ -135,21 +135,21 @@ fn refuse(loaded: &Loaded, error: Diagnostic) -> Failure {
 impl Model {
     /// A word on what it was trained on, if that is not the data that its configuration names.
     pub fn trained_on(&self) -> Option<String> {
-        let (_, checkpoint) = self.checkpoint.as_ref()?;
-        let extra: Extra = serde_json::from_value(checkpoint.extra.clone()).ok()?;
+        let (_, meta) = self.checkpoint.as_ref()?;
+        let extra: Extra = serde_json::from_value(meta.extra.clone()).ok()?;
         let source = self.loaded.experiment.data.source.type_name();
         extra.data_note.map(|_| format!("The model was trained on the bundled digits, not on {source}."))
     }
 
     /// A word on samples that are not those of its training though they are of the same source.
     pub fn other_data(&self, samples: &Samples) -> Option<String> {
-        let (path, checkpoint) = self.checkpoint.as_ref()?;
+        let (path, meta) = self.checkpoint.as_ref()?;
         // Who names another source knows that it is another.
-        let own = config::load_effective(&carried_by(path), &checkpoint.config, &[]).ok()?.experiment;
+        let own = config::load_effective(&carried_by(path), &meta.config, &[]).ok()?.experiment;
         if own.data.source.type_name() != self.loaded.experiment.data.source.type_name() {
             return None;
         }
-        let extra: Extra = serde_json::from_value(checkpoint.extra.clone()).ok()?;
+        let extra: Extra = serde_json::from_value(meta.extra.clone()).ok()?;
         let what = provenance::difference(&extra, samples)?;
         Some(format!("The data is not that of the training: {what} differ."))
     }
@@ -160,8 +160,8 @@ impl Model {
     /// It does not tell, and the data's file cannot be read.
     pub fn sample(&self) -> Result<DataSpec, Failure> {
         let kept = match (&self.checkpoint, &self.loaded.experiment.data.source) {
-            (Some((_, checkpoint)), Source::Tensors(_)) => {
-                serde_json::from_value::<Extra>(checkpoint.extra.clone()).ok().and_then(|extra| extra.sample?.spec())
+            (Some((_, meta)), Source::Tensors(_)) => {
+                serde_json::from_value::<Extra>(meta.extra.clone()).ok().and_then(|extra| extra.sample?.spec())
             }
             _ => None,
         };
@@ -175,15 +175,13 @@ impl Model {
     pub fn session(&self, programs: Programs, backend: &dyn Backend) -> Result<Session, Failure> {
         let experiment = &self.loaded.experiment;
         let task = crate::build::task(experiment);
-        let weights = match self.checkpoint {
-            Some(_) => None,
-            None => read_weights(&self.loaded, &programs)?,
-        };
-        let mut session = Session::unset(programs, backend, task)?;
-        match &self.checkpoint {
-            Some((path, meta)) => state::load_checkpoint(&mut session, meta, path, state::in_state_dict)?,
-            None => session.initialize(experiment.seed, |_| true)?,
+        if let Some((path, meta)) = &self.checkpoint {
+            let mut session = Session::unset(programs, backend, task)?;
+            state::load_checkpoint(&mut session, meta, path, state::in_state_dict)?;
+            return Ok(session);
         }
+        let weights = read_weights(&self.loaded, &programs)?;
+        let mut session = Session::new(programs, backend, task, experiment.seed)?;
         if let Some(weights) = weights {
             weights.put(&mut session)?;
         }

@@ -62,6 +62,7 @@ fn patterns(spec: &DataSpec) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Files;
     use super::super::synthetic::{SyntheticOptions, Task};
     use super::super::{open, tensors::TensorsOptions};
     use super::*;
@@ -75,8 +76,8 @@ mod tests {
         }
         let set = open(&Source::Digits).unwrap();
         assert_eq!(footprint(&Source::Digits).held, set.train.held_bytes() + set.val.held_bytes());
-        assert_eq!(footprint(&Source::Mnist("none".into())).held, 70_000 * (784 + 4));
-        assert_eq!(footprint(&Source::Cifar10("none".into())).held, 60_000 * (3072 + 4));
+        assert_eq!(footprint(&Source::Mnist(Files::at("none"))).held, 70_000 * (784 + 4));
+        assert_eq!(footprint(&Source::Cifar10(Files::at("none"))).held, 60_000 * (3072 + 4));
         let none = Source::Tensors(TensorsOptions { path: "none".into(), num_classes: None });
         assert_eq!(footprint(&none).held, 0);
     }

@@ -62,7 +62,7 @@ impl Schedule {
         let updates = updates(experiment, samples);
         let warmup = match (config.warmup.warmup_steps, config.warmup.warmup_epochs) {
             (Some(steps), _) => steps as u64,
-            (None, epochs) => epochs.unwrap_or(0) as u64 * updates,
+            (None, epochs) => (epochs.unwrap_or(0) as u64).saturating_mul(updates),
         };
         let decay = match &config.curve {
             Curve::Constant(_) => Decay::Constant,
@@ -72,7 +72,7 @@ impl Schedule {
             },
             Curve::Cosine(c) => Decay::Cosine {
                 min_lr: c.min_lr,
-                updates: c.epochs.unwrap_or(experiment.train.epochs) as u64 * updates,
+                updates: (c.epochs.unwrap_or(experiment.train.epochs) as u64).saturating_mul(updates),
             },
         };
         let warmup_start = config.warmup.warmup_start_factor.unwrap_or(1.0 / warmup.max(1) as f64);

@@ -53,6 +53,28 @@ fn it_names_no_other_file() {
     place.ok("train --resume h --set train.epochs=3 --quiet");
 }
 
+/// Beside its configuration a checkpoint has the options that the run was started with.
+#[test]
+fn its_options_name_no_other_file_either() {
+    let place = trained();
+    let secret = place.write("secret.toml", "[model]\nvery-secret = 1\n");
+    let checkpoint = place.checkpoint("r/last.safetensors");
+    let views: Vec<_> = checkpoint.tensors.iter().map(|(name, t)| t.view(name)).collect();
+    std::fs::create_dir(place.path("h")).unwrap();
+    for set in [
+        format!("model.use={}", secret.display()),
+        format!("model={{use=\"{}\"}}", secret.display()),
+        format!("extends=\"{}\"", secret.display()),
+    ] {
+        let mut meta = checkpoint.meta.clone();
+        meta.extra["started"]["sets"] = serde_json::json!([set]);
+        checkpoint::write(&place.path("h/last.safetensors"), &views, &meta).unwrap();
+        let done = place.ok("train c.toml --resume h");
+        assert!(done.err.contains("not for a checkpoint to say"), "{}", done.err);
+        assert!(!done.err.contains("very-secret"), "{}", done.err);
+    }
+}
+
 #[test]
 fn it_is_not_too_long() {
     let place = trained();

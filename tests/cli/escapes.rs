@@ -211,17 +211,9 @@ fn files_of_weights_and_samples() {
     let place = Place::with(&plain());
     place.write("name.safetensors", safetensors(BAD, "F32"));
     place.write("dtype.safetensors", safetensors("x", BAD));
-    let line = BAD.replace('\n', " ");
-    place.write(
-        "global.pth",
-        pth(format!("\u{80}\u{2}")
-            .chars()
-            .map(|c| c as u8)
-            .chain(format!("c{line}\n{line}\n.").bytes())
-            .collect::<Vec<u8>>()
-            .as_slice()),
-    );
-    // An entry that is no tensor, whose name is told: {BAD: 1}.
+    let global = format!("c{BAD}\n{BAD}\n.");
+    place.write("global.pth", pth(&[&[0x80, 2][..], global.as_bytes()].concat()));
+    // An entry that is no tensor, whose name may be told: `{BAD: 1}`.
     let text = [&[b'X'][..], &(BAD.len() as u32).to_le_bytes(), BAD.as_bytes()].concat();
     place.write("entry.pth", pth(&[&[0x80, 2, b'}'][..], &text, b"K\x01s."].concat()));
     shows(&place, &["export", "dtype.safetensors", "w.safetensors"], 1, SHOWN);

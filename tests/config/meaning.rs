@@ -1,6 +1,5 @@
 //! What correct configurations mean: defaults, names, parameters, wiring, files and overrides.
 
-use std::path::Path;
 
 use runner::config::experiment::{LayerKind, LayerNode, Pattern};
 use runner::config::layers::Layer;
@@ -72,7 +71,7 @@ epochs = 1
     let loaded = config::load_str("test.toml", text, &[]).unwrap_or_else(|failure| panic!("{failure}"));
     let experiment = &loaded.experiment;
     let Source::Tensors(tensors) = &experiment.data.source else { panic!("tensors were asked for") };
-    assert_eq!(tensors.path, Path::new("batch.safetensors"));
+    assert_eq!(tensors.path, std::path::absolute("batch.safetensors").expect("a path"));
     assert_eq!(experiment.data.loading.validation_split, Some(ValidationSplit::Count(10)));
     assert!(experiment.model.weights_strict);
     assert_eq!(loaded.sources.text(experiment.model.freeze[0].span), "\"features.*\"");

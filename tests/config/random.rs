@@ -341,7 +341,7 @@ impl Random {
                 let more = match self.below(4) {
                     0 => ", shortcut = \"if_same_shape\"".to_owned(),
                     1 => format!(", projection = [{}]", self.inner(depth)),
-                    2 => format!(", projection = {}", self.single(0, depth)),
+                    2 => format!(", projection = {}", self.alone(0, depth)),
                     _ => String::new(),
                 };
                 format!("{{ {head}type = \"residual\", layers = [{body}]{more} }}")
@@ -360,24 +360,22 @@ impl Random {
     }
 
     fn branch(&mut self, index: usize, depth: usize) -> String {
-        // Siblings of a branch are no part of its input's way.
-        let known = self.names.len();
-        let branch = match self.one_in(3) {
+        match self.one_in(3) {
             true => format!("[{}]", self.inner(depth)),
-            false => self.single(index, depth),
-        };
-        self.names.truncate(known);
-        branch
+            false => self.alone(index, depth),
+        }
     }
 
-    fn single(&mut self, index: usize, depth: usize) -> String {
-        match self.one_in(3) {
-            true => {
-                let (head, _) = self.head(index);
-                self.block(&head)
-            }
-            false => self.layer(index, depth - 1),
+    /// A single layer, which nothing after it sees.
+    fn alone(&mut self, index: usize, depth: usize) -> String {
+        if self.one_in(3) {
+            let (head, _) = self.head(index);
+            return self.block(&head);
         }
+        let known = self.names.len();
+        let layer = self.layer(index, depth - 1);
+        self.names.truncate(known);
+        layer
     }
 
     fn block(&mut self, head: &str) -> String {

@@ -99,7 +99,7 @@ pub fn all_whole(run: &Path) -> Result<(), String> {
 
 /// Whether there is something to go on from.
 pub fn newest_step(run: &Path) -> Option<u64> {
-    checkpoint::newest_whole(run).ok()?.found.map(|(_, c)| c.meta.step)
+    checkpoint::newest_whole(run).ok()?.found.map(|(_, meta)| meta.step)
 }
 
 fn names(folder: &Path) -> Vec<String> {

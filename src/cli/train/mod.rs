@@ -12,6 +12,7 @@ use super::samples;
 use crate::backend::Backend;
 use crate::checkpoint::Meta;
 use crate::config::{self, Experiment, Loaded};
+use crate::data::{DataSpec, Footprint};
 use crate::passes::{Pass, PassOptions};
 use crate::train::device::{Selected, Wanted, select};
 use crate::train::folder::{Folder, InUse, Taken, durable, file};
@@ -28,6 +29,7 @@ use crate::train::sample::Sample;
 use crate::train::schedule::Schedule;
 use crate::train::session::Session;
 use crate::train::state::{RunState, Started, restore};
+use crate::train::weights::Weights;
 use anyhow::Context;
 use asked::Asked;
 use std::path::PathBuf;
@@ -54,18 +56,15 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let experiment = &loaded.experiment;
     let effective = effective(&loaded)?;
     let programs = build_run(&loaded, &described, backend, &passes, &[])?;
-    // Before anything is read, or downloaded, or written.
-    let planned = Planned {
-        loaded: &loaded,
-        data: &described,
-        plan: &programs.plan,
-        backend,
-        what: Use::Training,
-        needs: Needs::of_run(experiment, &described, input::footprint(experiment), from.is_none()),
-        passes: &passes,
-    };
-    planned.require()?;
+    // Before the data is read, too.
     let weights = if from.is_some() { None } else { read_weights(&loaded, &programs)? };
+    let require = |data: &DataSpec, programs: &Programs, footprint: Footprint| {
+        let needs = Needs::of_run(experiment, data, footprint, from.is_none());
+        let (plan, what) = (&programs.plan, Use::Training);
+        Planned { loaded: &loaded, data, plan, backend, what, needs, passes: &passes }.require()
+    };
+    // Nor is anything read or written that there is no memory for.
+    require(&described, &programs, input::footprint(experiment))?;
     let mut folder = match folder {
         Some(folder) => folder,
         None => new_folder(args, &experiment.name, &reporter)?,
@@ -76,28 +75,8 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         true => programs,
         false => build_run(&loaded, &samples.spec, backend, &passes, &programs.warnings)?,
     };
-    let planned = Planned {
-        loaded: &loaded,
-        data: &samples.spec,
-        plan: &programs.plan,
-        backend,
-        what: Use::Training,
-        needs: Needs::of_run(experiment, &samples.spec, samples.footprint(), from.is_none()),
-        passes: &passes,
-    };
-    let planned = planned.require()?;
-    let task = crate::build::task(experiment);
-    let mut session = Session::unset(programs, backend, task)?;
-    let mut state = match &from {
-        Some((path, checkpoint)) => restore(&mut session, checkpoint, path)?,
-        None => {
-            session.initialize(experiment.seed, |_| true)?;
-            if let Some(weights) = weights {
-                weights.put(&mut session)?;
-            }
-            RunState::default()
-        }
-    };
+    let planned = require(&samples.spec, &programs, samples.footprint())?;
+    let (session, mut state) = session(programs, backend, experiment, from.as_ref(), weights)?;
     let other_data = provenance::difference(&state.extra, &samples).map(|what| {
         format!("the data has changed since the checkpoint was written: {what} differ; the run goes on with what is there now, and no longer as it would have")
     });
@@ -136,7 +115,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         None => {
             [&samples.note, &precision_note].into_iter().flatten().try_for_each(|note| note_down(&mut run, note))?
         }
-        Some((path, checkpoint)) => {
+        Some((path, meta)) => {
             if let Some(lost) = &lost {
                 run.reporter.warn(&format!("{lost}; the run goes on"));
                 note_down(&mut run, lost)?;
@@ -146,7 +125,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
                 note_down(&mut run, other)?;
             }
             // What is different from now on is kept before anything is done with it.
-            let changed = restarted || lost.is_some() || other_data.is_some() || checkpoint.config != effective;
+            let changed = restarted || lost.is_some() || other_data.is_some() || meta.config != effective;
             if changed || *path != run.folder.file(file::LAST) {
                 run.save_last()?;
             }
@@ -200,10 +179,31 @@ fn begin(args: &TrainArgs, reporter: &Reporter) -> Result<Begun, Failure> {
                 true => Take::Digits,
                 false => samples::as_asked(&found.loaded.experiment, &args.overrides, args.allow_download),
             };
-            let resumed::Resumed { folder, path, checkpoint, loaded, started, .. } = found;
-            Ok(Begun { loaded, started, without, from: Some((path, checkpoint)), take, folder: Some(folder) })
+            let resumed::Resumed { folder, path, meta, loaded, started, .. } = found;
+            Ok(Begun { loaded, started, without, from: Some((path, meta)), take, folder: Some(folder) })
         }
     }
+}
+
+/// The model on the device, in the state of the checkpoint or in its first one.
+fn session(
+    programs: Programs,
+    backend: &dyn Backend,
+    experiment: &Experiment,
+    from: Option<&(PathBuf, Meta)>,
+    weights: Option<Weights>,
+) -> Result<(Session, RunState), Failure> {
+    let task = crate::build::task(experiment);
+    if let Some((path, meta)) = from {
+        let mut session = Session::unset(programs, backend, task)?;
+        let state = restore(&mut session, meta, path)?;
+        return Ok((session, state));
+    }
+    let mut session = Session::new(programs, backend, task, experiment.seed)?;
+    if let Some(weights) = weights {
+        weights.put(&mut session)?;
+    }
+    Ok((session, RunState::default()))
 }
 
 /// The effective configuration, which checkpoints carry.

@@ -18,14 +18,17 @@ use crate::train::state::{Extra, Started};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 
+/// The most bytes of options that a checkpoint may have kept.
+const MAX_OPTIONS: usize = 1 << 18;
+
 /// A run to go on with.
 pub struct Resumed {
     /// Its folder, locked.
     pub folder: Folder,
     /// The file to go on from.
     pub path: PathBuf,
-    /// What it says of the run.
-    pub checkpoint: Meta,
+    /// The state in it.
+    pub meta: Meta,
     /// The configuration that it goes on with.
     pub loaded: Loaded,
     /// How it was started, and what has been said since.
@@ -51,26 +54,42 @@ pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Res
     if let Some(warning) = folder.unlocked() {
         reporter.warn(&warning);
     }
-    let (path, checkpoint) = match &asked.checkpoint {
+    let (path, meta) = match &asked.checkpoint {
         Some(path) => (path.clone(), checkpoint::verify(path).map_err(anyhow::Error::new)?),
         None => newest(&folder, reporter)?,
     };
-    let extra: Extra = serde_json::from_value(checkpoint.extra.clone())
+    let extra: Extra = serde_json::from_value(meta.extra.clone())
         .with_context(|| format!("the run's state in `{}` cannot be read", path.display()))?;
     let before = extra.started;
+    let typed: usize = before.sets.iter().map(String::len).sum();
+    if typed > MAX_OPTIONS {
+        return Err(Failure::Usage(format!(
+            "the options in `{}` have {typed} bytes: more than {MAX_OPTIONS} are too many for a command line",
+            path.display()
+        )));
+    }
     let what = carried_by(&path);
-    let old = config::load_effective(&what, &checkpoint.config, &[])?;
+    let old = config::load_effective(&what, &meta.config, &[])?;
     let new_sets = args.overrides.sets();
     let mut loaded = match &asked.config {
         Some(config) => {
-            let kept = kept(&before.sets, &new_sets);
+            let (naming_files, usable): (Vec<String>, _) =
+                before.sets.iter().cloned().partition(|set| names_files(set));
+            if !naming_files.is_empty() {
+                reporter.warn(&format!(
+                    "the run was started with {}: what files of text are read is not for a checkpoint to say, so give that again if \
+                     it is meant",
+                    as_options(&naming_files)
+                ));
+            }
+            let kept = kept(&usable, &new_sets);
             if !kept.is_empty() {
                 reporter.info(&format!("as when the run was started: {}", as_options(&kept)));
             }
             load_config(config, &[kept, new_sets.clone()].concat())?
         }
         None => {
-            let loaded = config::load_effective(&what, &checkpoint.config, &new_sets)?;
+            let loaded = config::load_effective(&what, &meta.config, &new_sets)?;
             warn(&loaded.sources, &loaded.warnings);
             loaded
         }
@@ -94,7 +113,7 @@ pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Res
             names => names.into_iter().map(String::from).collect(),
         },
     };
-    Ok(Resumed { folder, path, checkpoint, loaded, started, stands_in: extra.data_note.is_some() })
+    Ok(Resumed { folder, path, meta, loaded, started, stands_in: extra.data_note.is_some() })
 }
 
 impl Resumed {
@@ -129,6 +148,13 @@ fn name_for(name: &str, folder: &Path) -> String {
     }
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
     folder.file_name().map_or_else(|| "run".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Whether an override may name a file of configuration, which whoever made the checkpoint could choose to read.
+fn names_files(set: &str) -> bool {
+    let key = key(set);
+    let unset = set.starts_with(UNSET_OPTION);
+    !unset && (inside(key, "extends") || key == "model" || inside(key, "model.use"))
 }
 
 /// Overrides as they are typed.
@@ -282,6 +308,16 @@ mod tests {
             [("optimizer.lr", "optimizer.lr_decay=1"), ("optimizer.lr", "train.epochs=1"), ("optimizer.lr", "optim=1")]
         {
             assert!(!is_asked(changed, &sets(&[set])), "{changed} {set}");
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_does_not_say_what_is_read() {
+        for set in ["extends=/x", " model.use = /x", "model={use=\"/x\"}"] {
+            assert!(names_files(set), "{set}");
+        }
+        for set in ["model.weights=/x", "seed=1", "--unset model", "model.freeze=[]", "data.root=/x"] {
+            assert!(!names_files(set), "{set}");
         }
     }
 

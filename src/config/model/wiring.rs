@@ -112,7 +112,14 @@ impl Wiring<'_> {
                 known.sort_unstable();
                 known.dedup();
                 let error = Diagnostic::error(format!("there is no layer `{}`", shorten(name)));
-                with_suggestion(error, span, "no earlier layer has this name", name, &known)
+                let inside =
+                    self.done.keys().filter(|path| path.rsplit_once('.').is_some_and(|(_, last)| last == name));
+                match inside.min() {
+                    Some(path) => error
+                        .at(span, "neither beside it nor beside a group around it")
+                        .help(format!("there is one inside of a group: `{}`", shorten(path))),
+                    None => with_suggestion(error, span, "no earlier layer has this name", name, &known),
+                }
             }
         });
         None

@@ -11,6 +11,7 @@ mod pack;
 mod scratch;
 mod weights;
 
+#[allow(unused_imports, reason = "for the seeds of the tests")]
 pub use pack::{gz, headers, stored_zip};
 
 /// A function over any bytes.
