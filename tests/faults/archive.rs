@@ -45,7 +45,7 @@ fn a_run_from_an_archive() {
         return;
     }
     let config = CONFIG
-        .replace("source = \"digits\"", "source = \"cifar10\"\nroot = \"set\"\nverify = false")
+        .replace("source = \"digits\"", "source = \"cifar10\"\nroot = \"set\"\nverify = false\ndownload = false")
         .replace("limit = 96\nlimit_val = 32\n", "")
         .replace("epochs = 2", "epochs = 1");
     let start = Place::with("c.toml", &config);
