@@ -81,6 +81,15 @@ impl Error {
     }
 }
 
+/// Whether there is something of that name. What cannot be looked at counts as there: to open it tells why, and it is not
+/// taken for missing.
+pub fn is_there(path: &Path) -> bool {
+    match fs::metadata(path) {
+        Ok(_) => true,
+        Err(e) => !matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
+    }
+}
+
 /// Opens a regular file, or a link to one. Never waits, whatever the name stands for.
 ///
 /// # Errors

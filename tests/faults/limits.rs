@@ -130,7 +130,7 @@ fn little_room_for_addresses() {
         }
         let place = start.copy();
         let ended = limited(place.command(&TRAIN.replace("--threads 1", "--threads 2")), libc::RLIMIT_AS, *most);
-        enough_or_told(&place, &ended, &expected, &["memory"])
+        enough_or_told(&place, &ended, &expected, &["memory", "cannot start the compute threads"])
             .map_err(|why| Failed { at: format!("{} MiB: {ended:?}", most >> 20), why })
     });
 }

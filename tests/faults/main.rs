@@ -6,6 +6,7 @@
 
 #![cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
 
+mod archive;
 mod disk;
 mod faults;
 mod fetch;
@@ -18,4 +19,3 @@ mod readers;
 mod run_state;
 mod sweep;
 mod train;
-mod unpack;

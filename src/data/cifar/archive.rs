@@ -95,7 +95,7 @@ fn plain(mut file: impl BufRead + 'static) -> io::Result<Box<dyn Read>> {
     Ok(Box::new(Bounded { inner, left: MAX_UNPACKED }))
 }
 
-/// Counts what is read.
+/// Counts what is read. What interrupts a read ends nothing: not all decoders that read from here know that.
 struct Counting<R> {
     inner: R,
     count: Rc<Cell<u64>>,
@@ -103,7 +103,12 @@ struct Counting<R> {
 
 impl<R: Read> Read for Counting<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let n = self.inner.read(out)?;
+        let n = loop {
+            match self.inner.read(out) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                done => break done?,
+            }
+        };
         self.count.set(self.count.get() + n as u64);
         Ok(n)
     }

@@ -59,7 +59,7 @@ pub fn open(files: &Files, progress: &mut dyn FnMut(Event)) -> Result<Dataset> {
     let folders = folders(&files.root);
     let parts = if let Some(folder) = complete(&folders) {
         from_folder(folder, files)?
-    } else if let Some(archive) = ARCHIVES.iter().map(|name| files.root.join(name)).find(|p| p.exists()) {
+    } else if let Some(archive) = ARCHIVES.iter().map(|name| files.root.join(name)).find(|p| files::is_there(p)) {
         from_archive_or_unpacked(&archive, files, progress)?
     } else {
         return Err(missing(&folders, &files.root).into());
@@ -81,13 +81,13 @@ fn folders(root: &Path) -> [PathBuf; 2] {
 
 /// The folder that has all files. What is there and is no file is told when it is opened.
 fn complete(folders: &[PathBuf; 2]) -> Option<&PathBuf> {
-    folders.iter().find(|f| FILES.iter().all(|name| f.join(name).exists()))
+    folders.iter().find(|f| FILES.iter().all(|name| files::is_there(&f.join(name))))
 }
 
 /// What is lacking: single files of a folder that has some of them, else all.
 fn missing(folders: &[PathBuf; 2], root: &Path) -> MissingFiles {
     let lacking = |f: &PathBuf| -> Vec<String> {
-        FILES.iter().filter(|name| !f.join(name).exists()).map(|name| format!("`{name}`")).collect()
+        FILES.iter().filter(|name| !files::is_there(&f.join(name))).map(|name| format!("`{name}`")).collect()
     };
     let mut files = folders.iter().map(lacking).min_by_key(Vec::len).unwrap_or_default();
     files.push(format!("nor the archive `{}` or `{}`", ARCHIVES[0], ARCHIVES[1]));
@@ -237,7 +237,7 @@ fn from_archive(path: &Path, files: &Files, progress: &mut dyn FnMut(Event)) -> 
 pub(super) fn unpack(root: &Path, progress: &mut dyn FnMut(Event)) -> Result<()> {
     let files = Files::at(root);
     let folder = root.join(FOLDER);
-    if !FILES.iter().all(|name| folder.join(name).exists())
+    if !FILES.iter().all(|name| files::is_there(&folder.join(name)))
         && let Unpacked::Unwritable(why) = unpack::unpack(&root.join(ARCHIVES[0]), &files, progress)?
     {
         bail!(why);
