@@ -16,8 +16,8 @@ use super::sink::{Sink, list};
 use super::tree::{self, Entry, Node, Table, Value};
 use crate::files;
 
-/// A configuration is text that somebody wrote.
-const MAX_BYTES: u64 = 1 << 20;
+/// A configuration is text that somebody wrote, or what a run has left: blocks and repeats are written out in that.
+const MAX_BYTES: u64 = MAX_EFFECTIVE as u64;
 /// The most text that an effective configuration may have: blocks and repeats are written out in it.
 pub const MAX_EFFECTIVE: usize = 16 << 20;
 /// Keys whose values are paths.

@@ -202,8 +202,10 @@ impl Rules<'_> {
                 "takes all of a gradient away",
             );
         }
+        // The condition under which Adam was shown to converge, β₁² < √β₂ (Kingma & Ba 2015, section 4).
         if let OptimizerRule::Adam(Adam { betas, .. }) | OptimizerRule::AdamW(AdamW { betas, .. }) = &optimizer.rule
             && betas[0] > betas[1]
+            && betas[0] * betas[0] >= betas[1].sqrt()
         {
             let warning = warning(format!("`betas` of {} and {} are in the wrong order", betas[0], betas[1]));
             let help = "the first is for the gradient, the second, slower one for its square: [0.9, 0.999]";

@@ -62,7 +62,8 @@ fn text(prefix: &[u8]) -> bool {
         Err(e) if e.error_len().is_none() => std::str::from_utf8(&prefix[..e.valid_up_to()]).unwrap_or_default(),
         Err(_) => return false,
     };
-    !whole.is_empty() && whole.chars().all(|c| !c.is_control() || matches!(c, '\n' | '\r' | '\t' | '\u{c}'))
+    // Whoever reads a text tells of other control characters at their place.
+    !whole.is_empty() && !whole.contains('\0')
 }
 
 #[cfg(test)]

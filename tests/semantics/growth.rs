@@ -7,7 +7,7 @@ use runner::config;
 /// A configuration for vectors of four, with these sections of the model.
 fn config(model: &str) -> String {
     format!(
-        "[data]\nsource = \"synthetic\"\nshape = [4]\nclasses = 2\nsamples = 8\nbatch_size = 4\n{model}\n[loss]\ntype = \
+        "[data]\nsource = \"synthetic\"\nshape = [4]\nclasses = 4\nsamples = 8\nbatch_size = 4\n{model}\n[loss]\ntype = \
          \"cross_entropy\"\n[optimizer]\ntype = \"adam\"\nlr = 0.1\n[train]\nepochs = 1\n"
     )
 }
