@@ -5,6 +5,7 @@ use super::folder::file;
 use super::session::Session;
 use super::state::in_state_dict;
 use crate::checkpoint::{self, Mismatch, Tensor};
+use crate::config::paths::shown;
 use crate::config::{Diagnostic, Experiment};
 use crate::graph::{VarId, Variable, Variables};
 use anyhow::Result;
@@ -26,7 +27,8 @@ pub struct Weights {
 /// # Errors
 /// The file cannot be read, or does not fit; with the place in the configuration.
 pub fn read(experiment: &Experiment, vars: &Variables) -> Result<Option<Weights>, Diagnostic> {
-    let Some(path) = &experiment.model.weights else { return Ok(None) };
+    let Some(path) = experiment.model.weights.as_deref().map(shown) else { return Ok(None) };
+    let path = path.as_path();
     let at = |error: Diagnostic, label: &str| match experiment.nearest_span("model.weights") {
         Some(span) => error.at(span, label),
         None => error,
