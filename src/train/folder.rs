@@ -122,7 +122,9 @@ impl Folder {
     /// # Errors
     /// The folder cannot be read.
     pub fn holds_run(&self) -> Result<bool> {
-        Ok(staging::is_ready(&self.path) || !self.run_files()?.is_empty())
+        let ready = staging::is_ready(&self.path)
+            .with_context(|| format!("cannot look for a run in `{}`", self.path.display()))?;
+        Ok(ready || !self.run_files()?.is_empty())
     }
 
     /// Makes the folder ready for a new run. An earlier run in it, which only `force` allows, stays whole until

@@ -27,8 +27,8 @@ pub struct Weights {
 /// # Errors
 /// The file cannot be read, or does not fit; with the place in the configuration.
 pub fn read(experiment: &Experiment, vars: &Variables) -> Result<Option<Weights>, Diagnostic> {
-    let Some(path) = &experiment.model.weights else { return Ok(None) };
-    let path = &shown(path);
+    let Some(path) = experiment.model.weights.as_deref().map(shown) else { return Ok(None) };
+    let path = path.as_path();
     let at = |error: Diagnostic, label: &str| match experiment.nearest_span("model.weights") {
         Some(span) => error.at(span, label),
         None => error,

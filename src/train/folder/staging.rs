@@ -39,8 +39,19 @@ pub fn begin(run: &Path) -> io::Result<()> {
 }
 
 /// Whether a new run waits to take its place.
-pub fn is_ready(run: &Path) -> bool {
-    run.join(NEW).join(READY).is_file()
+pub fn is_ready(run: &Path) -> io::Result<bool> {
+    // Through a link, nothing of ours.
+    let new = run.join(NEW);
+    Ok(new.symlink_metadata().is_ok_and(|meta| meta.is_dir()) && is_there(&new.join(READY))?)
+}
+
+/// Whether there is something of this name; that it cannot be told is an error, not a no.
+fn is_there(path: &Path) -> io::Result<bool> {
+    match path.symlink_metadata() {
+        Ok(_) => Ok(true),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
+    }
 }
 
 /// Puts the files of the new run, among them a durable checkpoint, in the place of the old one's.
@@ -74,10 +85,13 @@ fn commit_in(run: &Path, steps: &mut Steps) -> io::Result<()> {
 }
 
 fn recover_in(run: &Path, steps: &mut Steps) -> io::Result<()> {
-    let ready = match run.join(NEW).symlink_metadata() {
-        Ok(meta) if meta.is_dir() && is_ready(run) => fs::read(run.join(NEW).join(READY))?,
-        _ => return discard(run),
-    };
+    if !is_there(&run.join(NEW))? {
+        return Ok(());
+    }
+    if !is_ready(run)? {
+        return discard(run);
+    }
+    let ready = fs::read(run.join(NEW).join(READY))?;
     // It is durable before it has its name: one that cannot be read is none of ours.
     match serde_json::from_slice::<Ready>(&ready) {
         Ok(Ready { files }) if files.iter().all(|name| is_run_file(name)) => finish(run, &files, steps),
@@ -89,16 +103,16 @@ fn recover_in(run: &Path, steps: &mut Steps) -> io::Result<()> {
 /// the list is there, the new run has written nothing else.
 fn finish(run: &Path, files: &[String], steps: &mut Steps) -> io::Result<()> {
     let new = run.join(NEW);
-    let waits = |name: &str| new.join(name).symlink_metadata().is_ok();
+    let waits = |name: &str| is_there(&new.join(name));
     let place = |name: &str| -> io::Result<()> {
-        if waits(name) {
+        if waits(name)? {
             fs::rename(new.join(name), run.join(name))?;
         }
         Ok(())
     };
     let sync = || durable::sync(run).and_then(|()| durable::sync(&new));
     // No configuration stands beside weights that are not its own.
-    if waits(file::CONFIG) {
+    if waits(file::CONFIG)? {
         steps.take(|| durable::remove(&run.join(file::CONFIG)))?;
         steps.take(sync)?;
     }
