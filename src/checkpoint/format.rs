@@ -74,7 +74,8 @@ pub fn write_streamed(
     debug_assert!(text.starts_with(META_START));
     write_file(first, tensors, Some(&text), content)?;
     for path in others {
-        replace(path, |file| Ok(io::copy(&mut File::open(first)?, file).map(|_| ())?))?;
+        let mut written = File::open(first).map_err(|e| CheckpointError::new(first, e))?;
+        replace(path, |file| Ok(io::copy(&mut written, file).map(|_| ())?))?;
     }
     Ok(())
 }

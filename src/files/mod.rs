@@ -100,14 +100,14 @@ pub fn open(path: &Path) -> Result<Opened, Error> {
         Some(what) => Err(Error::new(path, Problem::NotAFile(what))),
         None => Ok(metadata),
     };
-    check(fs::metadata(path).map_err(|e| Error::new(path, e))?)?;
+    check(uninterrupted(|| fs::metadata(path)).map_err(|e| Error::new(path, e))?)?;
     let mut options = File::options();
     options.read(true);
     // The name may stand for something else by now; a pipe would make the opening wait for its other end.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOCTTY);
     let file = options.open(path).map_err(|e| Error::new(path, e))?;
-    let metadata = check(file.metadata().map_err(|e| Error::new(path, e))?)?;
+    let metadata = check(uninterrupted(|| file.metadata()).map_err(|e| Error::new(path, e))?)?;
     Ok(Opened { file, size: metadata.len(), metadata })
 }
 
@@ -133,6 +133,32 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
         return Err(too_large(bytes.len() as u64));
     }
     Ok(bytes)
+}
+
+/// Asks again where only a signal kept it from being answered, which some network file systems do.
+pub fn uninterrupted<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match ask() {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            answer => return answer,
+        }
+    }
+}
+
+/// Makes what was made, renamed or removed in `folder` last: the entries of a folder are data of the folder.
+///
+/// # Errors
+/// The disk refuses.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    // Elsewhere folders cannot be opened for this; the file system orders its own journal.
+    #[cfg(unix)]
+    {
+        // The folder of a bare name is the current one.
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        File::open(folder)?.sync_all()?;
+    }
+    let _ = folder;
+    Ok(())
 }
 
 /// What stands at a place where a file is expected, if it is none.

@@ -37,7 +37,15 @@ fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 /// The command prints what it prints without faults, and changes nothing.
 fn only_reads(name: &str, args: &str, every: usize) {
     let start = place();
-    let printed = start.ok(args).out;
+    // What memory there is at the moment is different every time.
+    let lasting = |text: &str| {
+        let mut json: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+        if let Some(host) = json.pointer_mut("/memory/host").and_then(|host| host.as_object_mut()) {
+            host.retain(|key, _| key != "available" && key != "because");
+        }
+        json
+    };
+    let printed = lasting(&start.ok(args).out);
     let before = contents(&start.path());
     Sweep {
         name,
@@ -45,9 +53,9 @@ fn only_reads(name: &str, args: &str, every: usize) {
         args,
         every,
         steady: true,
-        done: &|_, ended| match ended.out == printed {
+        done: &|_, ended| match lasting(&ended.out) == printed && !printed.is_null() {
             true => Ok(()),
-            false => Err(format!("it printed {:?}, not {printed:?}", ended.out)),
+            false => Err(format!("it printed {:?}, not {printed}", ended.out)),
         },
         after: &|place, _, _| match contents(&place.path()) == before {
             true => Ok(()),

@@ -235,7 +235,7 @@ mistakes! {
   { type = "linear", out_features = 10 },"#),
         images(r#"  { type = "flatten", start_dim = 2 },
   { type = "linear", out_features = 50 },
-  { type = "residual", layers = ["layer_norm", { type = "multihead_attention", is_causal = true, num_heads = 4 }] },
+  { name = "attention", type = "residual", layers = ["layer_norm", { type = "multihead_attention", is_causal = true, num_heads = 4 }] },
   "flatten",
   { type = "linear", out_features = 10 },"#),
         images(r#"  { type = "flatten", start_dim = 2 },

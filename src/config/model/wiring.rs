@@ -158,8 +158,7 @@ fn prefixes(layer: &Layer) -> &'static [&'static str] {
         Layer::BatchNorm2d(norm) => norm.affine || norm.track_running_stats,
         Layer::GroupNorm(norm) => norm.affine,
         Layer::LayerNorm(norm) => norm.elementwise_affine,
-        // `in_proj_weight` is beside what other layers have: it clashes with that of another attention alone.
-        Layer::MultiheadAttention(_) => return &[".in_proj_", ".out_proj"],
+        Layer::MultiheadAttention(_) => return &["", ".out_proj"],
         Layer::MaxPool2d(_)
         | Layer::AvgPool2d(_)
         | Layer::AdaptiveAvgPool2d(_)

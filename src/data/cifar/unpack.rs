@@ -6,6 +6,7 @@ use super::{FILES, FOLDER, member_size, wrong_size};
 use crate::data::digest::Digest;
 use crate::data::fetch::Event;
 use crate::data::{Files, Known, verify};
+use crate::files::sync_folder;
 use anyhow::Result;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -109,28 +110,14 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<fs::Metadata> {
 
 /// Gives the folder its name, or what it has to one that lacks it.
 fn finish(part: &Path, folder: &Path) -> io::Result<()> {
-    sync(part)?;
+    sync_folder(part)?;
     if fs::rename(part, folder).is_err() {
         for name in FILES.iter().filter(|name| !folder.join(name).exists()) {
             fs::rename(part.join(name), folder.join(name))?;
         }
-        sync(folder)?;
+        sync_folder(folder)?;
     }
-    sync(folder.parent().unwrap_or(Path::new(".")))
-}
-
-/// Makes the entries of a folder last.
-#[cfg(unix)]
-fn sync(folder: &Path) -> io::Result<()> {
-    // The folder of a bare name is the current one.
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    File::open(folder)?.sync_all()
-}
-
-#[cfg(not(unix))]
-fn sync(_: &Path) -> io::Result<()> {
-    // Folders cannot be opened for this elsewhere; the file system orders its own journal.
-    Ok(())
+    sync_folder(folder.parent().unwrap_or(Path::new(".")))
 }
 
 /// Removes what processes that were killed have left in `root`. Whose lock is held is still at work.

@@ -1,6 +1,7 @@
 //! One transfer over HTTP, continued where an earlier one ended.
 
 use super::Failure;
+use crate::files;
 use anyhow::{Context, Result, bail};
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -33,8 +34,13 @@ impl Part {
 
     /// Bytes that are there.
     pub fn len(&self) -> Result<u64> {
-        let data = self.file.metadata();
+        let data = files::uninterrupted(|| self.file.metadata());
         Ok(data.with_context(|| format!("cannot read {}", self.path.display()))?.len())
+    }
+
+    /// Waits until what is there is on the disk.
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync_all().with_context(|| format!("cannot write {}", self.path.display()))
     }
 
     /// Throws away what is there.

@@ -92,7 +92,7 @@ pub fn download(set: Known, root: &Path, mirrors: &[String], progress: &mut dyn 
     } else {
         mirrors
     };
-    std::fs::create_dir_all(root).with_context(|| format!("cannot make the folder {}", root.display()))?;
+    make_folder(root).with_context(|| format!("cannot make the folder {}", root.display()))?;
     for file in set.files() {
         get(file, root, mirrors, progress)?;
     }
@@ -100,6 +100,17 @@ pub fn download(set: Known, root: &Path, mirrors: &[String], progress: &mut dyn 
         Known::Mnist | Known::FashionMnist => Ok(()),
         // An archive is unpacked once, not in every run.
         Known::Cifar10 => cifar::unpack(root, progress),
+    }
+}
+
+/// Makes the folder, if it is not there. If that cannot be seen, the reason is told, not that it is there.
+fn make_folder(root: &Path) -> io::Result<()> {
+    match std::fs::create_dir_all(root) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => match files::uninterrupted(|| std::fs::metadata(root))? {
+            metadata if metadata.is_dir() => Ok(()),
+            _ => Err(e),
+        },
+        done => done,
     }
 }
 
@@ -122,8 +133,11 @@ fn get(file: &KnownFile, root: &Path, mirrors: &[String], progress: &mut dyn FnM
             let before = part.len()?;
             match attempt(file, &url, &mut part, &part_path, progress) {
                 Ok(()) => {
+                    // A file under its own name is whole, even if the power fails now.
+                    part.sync()?;
                     std::fs::rename(&part_path, &path)
                         .with_context(|| format!("cannot rename {} to {}", part_path.display(), path.display()))?;
+                    files::sync_folder(root).with_context(|| format!("cannot write into {}", root.display()))?;
                     progress(Event::Finished { file: file.name });
                     return Ok(());
                 }
