@@ -88,10 +88,10 @@ pub fn print(text: &str) -> io::Result<()> {
     Stream::Out.write(&(shown + end))
 }
 
-/// [`print`] for text with colours in it, as for [`say_styled`].
+/// [`print()`] for text with colours in it, as for [`say_styled`].
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn print_styled(text: &str) -> io::Result<()> {
     Stream::Out.write(&visible_styled(text))
 }
@@ -99,7 +99,7 @@ pub fn print_styled(text: &str) -> io::Result<()> {
 /// Writes a JSON value to standard output, on a line of its own.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn print_json(value: &Value) -> io::Result<()> {
     let text = json_line(value);
     Stream::Out.write(&(if Stream::Out.is_terminal() { masked(&text) } else { text } + "\n"))

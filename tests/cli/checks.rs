@@ -89,7 +89,7 @@ fn trained() -> Place {
 fn a_head_of_another_number_of_classes_is_told() {
     let place = trained();
     let head = load_tensors(&place.path("r/last.safetensors")).unwrap().tensors;
-    let last = head.keys().filter(|n| n.ends_with(".bias") && head[*n].shape == [10]).next_back().unwrap().clone();
+    let last = head.keys().rfind(|n| n.ends_with(".bias") && head[*n].shape == [10]).unwrap().clone();
     let layer = last.trim_end_matches(".bias").to_owned();
     weights(&place, "w.safetensors", |name, t| {
         let wide = |shape: Vec<usize>| {

@@ -95,7 +95,7 @@ impl Random {
             (self.optimizer(), self.schedule(), self.train(classes), self.model());
         let checkpoint = self.some(&[("keep", &["1", "9223372036854775807"]), ("every_steps", &LARGE)]);
         let log = self.some(&[("every_steps", &LARGE)]);
-        let mut sections = vec![
+        let mut sections = [
             data,
             loss,
             optimizer,

@@ -204,9 +204,8 @@ fn names_that_clash_are_refused() {
         residual(&residual(attention)),
         format!("{{ name = \"7\", layers = [{attention}, {}] }}", residual(attention)),
         format!("{{ type = \"branches\", combine = \"add\", branches = [{conv}, {conv}] }}"),
-        format!(
-            "{{ name = \"a\", type = \"multihead_attention\", num_heads = 1 }}, {{ name = \"a\", layers = [{{ name = \"out_proj\", type = \"linear\", out_features = 3 }}] }}"
-        ),
+        "{ name = \"a\", type = \"multihead_attention\", num_heads = 1 }, { name = \"a\", layers = [{ name = \"out_proj\", type = \"linear\", out_features = 3 }] }"
+            .to_owned(),
         "{ type = \"residual\", layers = [\"relu\"], projection = { name = \"x_{i}\", block = \"b\", repeat = 2 } }"
             .to_owned(),
     ];

@@ -216,7 +216,7 @@ fn checkpoints(list: &mut List) {
         )
     };
     // As many sums as there are slots, so that everything is put back.
-    let sums = vec!["0"; runner::graph::op::METRIC_SLOTS].join(",");
+    let sums = ["0"; runner::graph::op::METRIC_SLOTS].join(",");
     let extra = format!(
         "{{\"micro_step\":1,\"metrics_bytes\":0,\"train_sums\":[{sums}],\"early_best\":null,\"early_waited\":0,\"epoch_seconds\":0,\"data_note\":null}}"
     );
