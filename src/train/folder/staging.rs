@@ -40,9 +40,13 @@ pub fn begin(run: &Path) -> io::Result<()> {
 
 /// Whether a new run waits to take its place.
 pub fn is_ready(run: &Path) -> io::Result<bool> {
-    // Through a link, nothing of ours.
     let new = run.join(NEW);
-    Ok(new.symlink_metadata().is_ok_and(|meta| meta.is_dir()) && is_there(&new.join(READY))?)
+    match new.symlink_metadata() {
+        // Through a link, nothing of ours.
+        Ok(meta) => Ok(meta.is_dir() && is_there(&new.join(READY))?),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
+    }
 }
 
 /// Whether there is something of this name; that it cannot be told is an error, not a no.
