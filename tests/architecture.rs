@@ -17,7 +17,10 @@ const IMPORTS: [(&str, &[&str]); 12] = [
     ("checkpoint", &["files", "graph"]),
     ("data", &["backend", "files", "graph", "plan", "random", "terminal"]),
     ("build", &["config", "data", "graph", "random"]),
-    ("train", &["backend", "build", "checkpoint", "config", "data", "graph", "passes", "plan", "random", "terminal"]),
+    (
+        "train",
+        &["backend", "build", "checkpoint", "config", "data", "files", "graph", "passes", "plan", "random", "terminal"],
+    ),
 ];
 
 /// A file is to be read in one sitting.

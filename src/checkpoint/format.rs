@@ -8,16 +8,15 @@ use super::error::{CheckpointError, Reason};
 use super::matching::GRAD_SCALER;
 use super::meta::Meta;
 use super::tensor::{Tensor, TensorInfo, TensorView, count};
-use crate::files;
+use crate::files::{self, durable};
 use crate::graph::DType;
 use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashSet};
-use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The metadata key of [`Meta`].
 const KEY: &str = "runner";
@@ -28,8 +27,6 @@ const CHECKSUM_MARK: &str = "\\\"checksum\\\":\\\"";
 const CHECKSUM_DIGITS: usize = 64;
 /// Longer headers are no files of tensors: the format's own limit.
 const MAX_HEADER: u64 = 100_000_000;
-/// Between the name and the process of a file that is being written.
-const TEMPORARY: &str = ".tmp-";
 /// What the names of the optimizer's state begin with.
 const OPTIMIZER_PREFIX: &str = "optimizer.";
 
@@ -387,57 +384,12 @@ fn header(tensors: &[TensorInfo], order: &[(usize, usize)], meta: Option<&str>) 
     out
 }
 
-/// Puts a file in the place of another, or of none, in one instant.
+/// Puts a file in the place of another, or of none, in one instant. An error tells which file it is.
 fn replace(path: &Path, fill: impl FnOnce(&mut File) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    let write = |temporary: &Path| {
-        // A link in its place, which could lead anywhere, is not followed.
-        let mut file = match fs::remove_file(temporary) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e.into()),
-            _ => File::create_new(temporary)?,
-        };
-        fill(&mut file)?;
-        file.sync_all()?;
-        Ok(fs::rename(temporary, path)?)
-    };
-    let place = |e: anyhow::Error| match e.downcast::<io::Error>() {
+    durable::replace(path, fill).map_err(|e| match e.downcast::<io::Error>() {
         Ok(e) => CheckpointError::new(path, e).into(),
         Err(e) => e,
-    };
-    let temporary = temporary_name(path).map_err(|e| CheckpointError::new(path, e))?;
-    let result: anyhow::Result<()> = write(&temporary);
-    if result.is_err() {
-        // The first error is the one worth telling.
-        let _ = fs::remove_file(&temporary);
-    }
-    result.map_err(place)?;
-    sync_folder(path).map_err(|e| CheckpointError::new(path, e).into())
-}
-
-fn temporary_name(path: &Path) -> io::Result<PathBuf> {
-    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no file's name"))?;
-    let mut hidden = OsString::from(".");
-    hidden.push(name);
-    hidden.push(format!("{TEMPORARY}{}", std::process::id()));
-    Ok(path.with_file_name(hidden))
-}
-
-/// The name that a temporary file would have been given in the end; `None` if `name` is not that of one.
-pub(super) fn written_as(name: &str) -> Option<&str> {
-    let (name, process) = name.strip_prefix('.')?.rsplit_once(TEMPORARY)?;
-    (!process.is_empty() && process.bytes().all(|b| b.is_ascii_digit())).then_some(name)
-}
-
-/// Makes a rename last: the entry in the folder is data of the folder.
-#[cfg(unix)]
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
-}
-
-#[cfg(not(unix))]
-fn sync_folder(_: &Path) -> io::Result<()> {
-    // Folders cannot be opened for this elsewhere; the file system orders its own journal.
-    Ok(())
+    })
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -1,8 +1,9 @@
 //! Which checkpoints a run's folder keeps, and which one a resumed run takes.
 
 use super::error::CheckpointError;
-use super::format::{peek_step, verify, written_as};
+use super::format::{peek_step, verify};
 use super::meta::Meta;
+use crate::files::durable;
 use std::cmp::Reverse;
 use std::fmt;
 use std::fs;
@@ -83,7 +84,7 @@ pub fn prune(folder: &Path, keep: usize) -> io::Result<Vec<PathBuf>> {
 pub fn remove_unfinished(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut deleted = Vec::new();
     for name in names(folder)? {
-        if written_as(&name).and_then(FileKind::of).is_some() {
+        if durable::written_as(&name).and_then(FileKind::of).is_some() {
             let path = folder.join(name);
             fs::remove_file(&path)?;
             deleted.push(path);

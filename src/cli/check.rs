@@ -10,10 +10,10 @@ use crate::config::diagnostics::to_json;
 use crate::config::{self, Loaded};
 use crate::data::DataSpec;
 use crate::passes::{Pass, PassOptions};
+use crate::terminal::say;
 use crate::train::input;
 use crate::train::memory::{MemoryPlan, Needs, Use};
 use crate::train::programs::{Kind, Programs, graph_after};
-use crate::train::report::say;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 

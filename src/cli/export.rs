@@ -3,7 +3,7 @@
 use super::args::ExportArgs;
 use super::failure::Failure;
 use crate::checkpoint;
-use crate::train::report::say;
+use crate::terminal::say;
 use serde_json::json;
 use std::process::ExitCode;
 

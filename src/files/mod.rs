@@ -1,9 +1,11 @@
-//! Reading files that nobody vouches for: data sets, weights, images, configurations that somebody else wrote.
+//! Files. Reading those that nobody vouches for: data sets, weights, images, configurations that somebody else wrote;
+//! and in [`durable`] writing so that nothing is ever half a file.
 //!
 //! A name may stand for a folder, a pipe that nobody writes to, or a device without an end. Nothing here waits for
-//! another program, and nothing takes more memory than its caller allows: what is opened is a regular file, whose size
+//! another program when it is read, and nothing takes more memory than its caller allows: what is opened is a regular file, whose size
 //! is known.
 
+pub mod durable;
 pub mod kind;
 
 use std::fmt;
@@ -143,22 +145,6 @@ pub fn uninterrupted<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T>
             answer => return answer,
         }
     }
-}
-
-/// Makes what was made, renamed or removed in `folder` last: the entries of a folder are data of the folder.
-///
-/// # Errors
-/// The disk refuses.
-pub fn sync_folder(folder: &Path) -> io::Result<()> {
-    // Elsewhere folders cannot be opened for this; the file system orders its own journal.
-    #[cfg(unix)]
-    {
-        // The folder of a bare name is the current one.
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        File::open(folder)?.sync_all()?;
-    }
-    let _ = folder;
-    Ok(())
 }
 
 /// What stands at a place where a file is expected, if it is none.

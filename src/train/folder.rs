@@ -1,12 +1,12 @@
 //! A run's folder: where it is, what lies in it, and that one run at a time writes there.
 
-pub mod durable;
 mod lock;
 mod staging;
 
 pub use lock::{InUse, never_elsewhere};
 
 use crate::checkpoint::{self, FileKind};
+use crate::files::durable;
 use anyhow::{Context, Result, bail};
 use lock::{Lock, Refused};
 use std::fs;
@@ -228,8 +228,8 @@ impl Folder {
             for entry in fs::read_dir(&self.path)? {
                 let entry = entry?;
                 let name = entry.file_name();
-                let unfinished = |of: &&str| durable::is_temporary(&name.to_string_lossy(), of);
-                if [file::CONFIG, file::METRICS].iter().any(unfinished) {
+                let of = name.to_str().and_then(durable::written_as);
+                if of.is_some_and(|of| [file::CONFIG, file::METRICS].contains(&of)) {
                     durable::remove(&entry.path())?;
                 }
             }

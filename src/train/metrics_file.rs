@@ -1,8 +1,9 @@
 //! `metrics.jsonl`: one JSON object a line.
 
-use super::folder::{durable, never_elsewhere};
+use super::folder::never_elsewhere;
 use super::metrics::Figures;
 use crate::backend::MemoryUse;
+use crate::files::durable;
 use crate::terminal::json_line;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};

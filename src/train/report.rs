@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::io;
 use std::time::{Duration, Instant};
 
-pub use crate::terminal::say;
+use crate::terminal::say;
 
 /// How much is shown, and in which form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use super::{parse as parse_owned, *};
 use crate::checkpoint::Best;
 use proptest::prelude::*;
+use std::fs;
 
 fn small() -> (Meta, Vec<(&'static str, Tensor)>) {
     let mut meta = Meta::new("seed = 7\nname = \"a \\\"quoted\\\" name\"\n", u64::MAX);
@@ -175,7 +176,7 @@ fn a_write_that_fails_leaves_the_old_file() {
     write(&path, &[t.view("w")], &Meta::new("", 1)).unwrap();
     let before = fs::read(&path).unwrap();
     // The temporary file's place is taken by a folder: the write cannot begin.
-    fs::create_dir(temporary_name(&path).unwrap()).unwrap();
+    fs::create_dir(durable::temporary_name(&path).unwrap()).unwrap();
     assert!(matches!(write(&path, &[t.view("w")], &Meta::new("", 2)).unwrap_err().reason, Reason::Io(_)));
     assert_eq!(fs::read(&path).unwrap(), before);
 }

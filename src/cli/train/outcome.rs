@@ -4,7 +4,7 @@ use super::super::args::TrainArgs;
 use super::super::failure::Failure;
 use super::quoted;
 use crate::terminal::figure;
-use crate::train::report::say;
+use crate::terminal::say;
 use crate::train::run::{Outcome, Run};
 use anyhow::Context;
 use std::path::Path;

@@ -6,7 +6,7 @@ use super::{FILES, FOLDER, member_size, wrong_size};
 use crate::data::digest::Digest;
 use crate::data::fetch::Event;
 use crate::data::{Files, Known, verify};
-use crate::files::sync_folder;
+use crate::files::durable;
 use anyhow::Result;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -110,14 +110,14 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<fs::Metadata> {
 
 /// Gives the folder its name, or what it has to one that lacks it.
 fn finish(part: &Path, folder: &Path) -> io::Result<()> {
-    sync_folder(part)?;
+    durable::sync(part)?;
     if fs::rename(part, folder).is_err() {
         for name in FILES.iter().filter(|name| !folder.join(name).exists()) {
             fs::rename(part.join(name), folder.join(name))?;
         }
-        sync_folder(folder)?;
+        durable::sync(folder)?;
     }
-    sync_folder(folder.parent().unwrap_or(Path::new(".")))
+    durable::sync(durable::folder_of(folder))
 }
 
 /// Removes what processes that were killed have left in `root`. Whose lock is held is still at work.

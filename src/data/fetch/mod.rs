@@ -9,7 +9,7 @@ pub use super::known::Known;
 use super::cifar;
 use super::digest::Digesting;
 use super::known::File as KnownFile;
-use crate::files;
+use crate::files::{self, durable};
 use crate::terminal::masked;
 use anyhow::{Context, Result, bail};
 use std::io::{self, BufReader};
@@ -137,7 +137,7 @@ fn get(file: &KnownFile, root: &Path, mirrors: &[String], progress: &mut dyn FnM
                     part.sync()?;
                     std::fs::rename(&part_path, &path)
                         .with_context(|| format!("cannot rename {} to {}", part_path.display(), path.display()))?;
-                    files::sync_folder(root).with_context(|| format!("cannot write into {}", root.display()))?;
+                    durable::sync(root).with_context(|| format!("cannot write into {}", root.display()))?;
                     progress(Event::Finished { file: file.name });
                     return Ok(());
                 }

@@ -2,7 +2,8 @@
 //! and the old run is whole. Then they take the old one's place, in steps that can be gone on with after a crash at any
 //! instant: `ready.json` lists the new run's files, and is removed when all is done.
 
-use super::{durable, file, is_run_file};
+use super::{file, is_run_file};
+use crate::files::durable;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, ErrorKind};

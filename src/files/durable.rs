@@ -4,28 +4,37 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Between the name and the process of a file that is being written; checkpoints have the same.
+/// Between the name and the process of a file that is being written.
 const TEMPORARY: &str = ".tmp-";
 
-/// Puts `content` in the place of a file or a link, or of nothing: written beside it, made durable, renamed.
+/// Puts what `fill` writes in the place of a file or a link, or of nothing: it is written beside it under the name
+/// `.NAME.tmp-PID`, made durable and renamed.
 ///
 /// # Errors
-/// The disk is full, or the like; the old file is whole then.
-pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+/// That of `fill`; the disk is full, or the like. The old file is whole then.
+pub fn replace<E: From<io::Error>>(path: &Path, fill: impl FnOnce(&mut File) -> Result<(), E>) -> Result<(), E> {
     let temporary = temporary_name(path)?;
-    let result = (|| {
+    let result = (|| -> Result<(), E> {
         let mut file = create(&temporary)?;
-        file.write_all(content)?;
+        fill(&mut file)?;
         file.sync_all()?;
         drop(file);
-        fs::rename(&temporary, path)
+        Ok(fs::rename(&temporary, path)?)
     })();
     if result.is_err() {
         // The first error is the one worth telling.
         let _ = fs::remove_file(&temporary);
     }
     result?;
-    sync(folder_of(path))
+    Ok(sync(folder_of(path))?)
+}
+
+/// [`replace`] by `content`.
+///
+/// # Errors
+/// As for [`replace`].
+pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    replace(path, |file| file.write_all(content))
 }
 
 /// Makes a new file, never one that a link leads to.
@@ -51,10 +60,10 @@ pub fn temporary_name(path: &Path) -> io::Result<PathBuf> {
     Ok(path.with_file_name(hidden))
 }
 
-/// Whether `name` is that of an unfinished version of the file `of`.
-pub fn is_temporary(name: &str, of: &str) -> bool {
-    let process = name.strip_prefix('.').and_then(|n| n.strip_prefix(of)).and_then(|n| n.strip_prefix(TEMPORARY));
-    process.is_some_and(|p| !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit()))
+/// The name that a file would have been given once it had been written; `None` if `name` is not that of an unfinished one.
+pub fn written_as(name: &str) -> Option<&str> {
+    let (name, process) = name.strip_prefix('.')?.rsplit_once(TEMPORARY)?;
+    (!process.is_empty() && process.bytes().all(|b| b.is_ascii_digit())).then_some(name)
 }
 
 /// The folder that a path is in.
@@ -84,15 +93,19 @@ pub fn sync_if_readable(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes the names in a folder last.
-#[cfg(unix)]
+/// Makes what was made, renamed or removed in `folder` last: the entries of a folder are data of the folder.
+///
+/// # Errors
+/// The folder cannot be opened, or the disk refuses.
 pub fn sync(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
-}
-
-/// Folders cannot be opened for this elsewhere; the file system orders its own journal.
-#[cfg(not(unix))]
-pub fn sync(_: &Path) -> io::Result<()> {
+    // Elsewhere folders cannot be opened for this; the file system orders its own journal.
+    #[cfg(unix)]
+    {
+        // The folder of a bare name is the current one.
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        File::open(folder)?.sync_all()?;
+    }
+    let _ = folder;
     Ok(())
 }
 
@@ -144,9 +157,9 @@ mod tests {
     #[test]
     fn unfinished_files_are_known_by_their_names() {
         let name = temporary_name(Path::new("r/config.toml")).unwrap();
-        assert!(is_temporary(name.file_name().unwrap().to_str().unwrap(), "config.toml"));
+        assert_eq!(written_as(name.file_name().unwrap().to_str().unwrap()), Some("config.toml"));
         for other in ["config.toml", ".config.toml.tmp-", ".config.toml.tmp-7x", "config.toml.tmp-7", ".x.toml.tmp-7"] {
-            assert!(!is_temporary(other, "config.toml"), "{other}");
+            assert_ne!(written_as(other), Some("config.toml"), "{other}");
         }
     }
 }
