@@ -6,6 +6,7 @@ mod golden_harness;
 
 use golden_harness::check_all;
 use golden_harness::engine::{self, On, Way};
+use std::process::{Child, Command, Stdio};
 
 fn check(folder: &str) {
     if emulator::ready() {
@@ -13,6 +14,9 @@ fn check(folder: &str) {
             findings.first_step(case, &engine::first_step(case, On::Cuda));
             findings.trained(case, &engine::train(case, &Way { on: On::Cuda, ..Way::default() }));
         });
+        if emulator::sanitizing() {
+            assert_eq!(emulator::watched(), emulator::Watched { findings: 0, unknown: 0 });
+        }
     }
 }
 
@@ -54,4 +58,33 @@ fn runs() {
 #[test]
 fn combinations() {
     check("combinations");
+}
+
+/// The same under the emulated driver's sanitizer, in processes of their own: nets of many kinds of layers, and all tests of this
+/// file with `RUNNER_SANITIZER=all`.
+#[test]
+fn kernels_have_no_races_and_touch_what_they_are_given() {
+    if !emulator::emulated() {
+        return;
+    }
+    let all = std::env::var("RUNNER_SANITIZER").is_ok_and(|v| v == "all");
+    let tests: &[&str] = match all {
+        true => &["layers", "combinations", "training", "losses", "optimizers", "schedules", "structure", "runs"],
+        false => &["structure", "losses"],
+    };
+    let start = |test: &str| -> Child {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "--nocapture", test]).env("EMULATED_SANITIZER", "1");
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    // Two at a time: one of each half.
+    let half = tests.len().div_ceil(2);
+    for i in 0..half {
+        let pair: Vec<_> = [tests.get(i), tests[half..].get(i)].into_iter().flatten().map(|t| (t, start(t))).collect();
+        for (test, child) in pair {
+            let output = child.wait_with_output().unwrap();
+            let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+            assert!(output.status.success() && said.contains("1 passed"), "{test}: {said}");
+        }
+    }
 }

@@ -7,3 +7,4 @@ mod errors;
 mod gpu;
 mod kernels;
 mod order;
+mod sanitizer;

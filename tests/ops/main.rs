@@ -11,3 +11,4 @@ mod emulator;
 mod parity;
 mod planner;
 mod rounded;
+mod sanitizer;

@@ -2,11 +2,12 @@
 //!
 //! [`launch`] is what a node becomes, as plain data; [`lower`] makes it, a file for each family of operations. The kernels
 //! are in the folder `kernels` beside `src`; `ptx` has them as they travel in the binary. `ready` puts addresses to
-//! launches, `executable` runs programs of them. `libraries` finds NVIDIA's libraries, `nvidia` computes with them. `driver`,
+//! launches, [`extents`] tells what memory each is given, `executable` runs programs of them. `libraries` finds NVIDIA's libraries, `nvidia` computes with them. `driver`,
 //! `stream`, `memory` and `modules` own what the driver gives; [`launcher`] is what kernels are loaded and launched through.
 
 pub mod driver;
 mod executable;
+pub mod extents;
 pub mod launch;
 pub mod launcher;
 pub mod libraries;

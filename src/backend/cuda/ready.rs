@@ -1,6 +1,7 @@
 //! From launches as data to launches with addresses: what is left to do at run time is to enqueue them.
 
 use super::driver::check;
+use super::extents;
 use super::launch::{Arg, Cell, ConvolutionStep, Kernel, Lowered, MatmulStep, Memory, Step};
 use super::modules::{Function, Modules, Size, launch};
 use super::nvidia::{Libraries, LibraryCall, convolution, matmul};
@@ -139,12 +140,20 @@ impl Resolver<'_> {
             lowered.scratch_bytes
         );
         let node = &self.program.graph.nodes[at];
-        lowered
+        let steps: Vec<Ready> = lowered
             .steps
             .iter()
             .map(|step| self.step(at, node, step))
             .collect::<Result<_>>()
-            .with_context(|| format!("node {at} (`{}`)", node.op.rules().name()))
+            .with_context(|| format!("node {at} (`{}`)", node.op.rules().name()))?;
+        for (step, ready) in lowered.steps.iter().zip(&steps) {
+            if let (Step::Kernel(kernel), Ready::Kernel { size, cells, .. }) = (step, ready) {
+                let address = |memory| self.address(at, node, memory);
+                let given = || extents::of_step(self.program, at, lowered, kernel, cells, address);
+                extents::tell(&kernel.name, *size, cells, given);
+            }
+        }
+        Ok(steps)
     }
 
     fn step(&mut self, at: usize, node: &Node, step: &Step) -> Result<Ready> {

@@ -23,7 +23,11 @@ struct Settings {
     // The stream whose waits for events are left out, by its number among those made from now on; 0: none. A planted
     // fault, to see that tests notice what the events are for.
     int64_t deaf = 0;
+    // What becomes of what the sanitizer finds: it is told in any case; else than with `TOLD` the launch fails with it.
+    int64_t sanitizer = 0;
 };
+
+constexpr int64_t TOLD = 2;
 
 extern Settings settings;
 
