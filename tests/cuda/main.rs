@@ -10,4 +10,5 @@ mod libraries;
 mod limits;
 mod models;
 mod precision;
+mod scaling;
 mod trace;
