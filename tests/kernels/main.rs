@@ -5,6 +5,7 @@
 //! which takes NVRTC 12.1 ([`nvrtc::find`] tells where it is looked for). Whether they are fresh is checked without it.
 
 mod compiled;
+mod machine_code;
 mod nvrtc;
 mod packed;
 mod sources;

@@ -22,6 +22,8 @@ pub struct Output {
     pub log: String,
     /// The PTX, if it compiled.
     pub ptx: Option<String>,
+    /// The machine code, if it compiled.
+    pub cubin: Vec<u8>,
 }
 
 /// NVRTC, from the folder that the environment variable `RUNNER_NVRTC` names, or else from where CUDA and Python's packages
@@ -56,7 +58,7 @@ fn checked(nvrtc: Nvrtc) -> Result<Nvrtc, String> {
 }
 
 /// Where it may be, the most particular place first.
-fn usual_folders() -> Vec<PathBuf> {
+pub fn usual_folders() -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = env::var_os("LD_LIBRARY_PATH").iter().flat_map(env::split_paths).collect();
     let toolkits = env::var_os("CUDA_HOME").map(PathBuf::from).into_iter().chain(["/usr/local/cuda".into()]);
     folders.extend(toolkits.flat_map(|t| [t.join("lib64"), t.join("lib")]));
@@ -186,11 +188,15 @@ impl Nvrtc {
             let p = program.0;
             let log = text("giving its log", |n| rtc::nvrtcGetProgramLogSize(p, n), |b| rtc::nvrtcGetProgramLog(p, b))?;
             if code == rtc::nvrtcResult::NVRTC_ERROR_COMPILATION {
-                return Ok(Output { log, ptx: None });
+                return Ok(Output { log, ptx: None, cubin: Vec::new() });
             }
             check("compiling", code)?;
             let ptx = text("giving PTX", |n| rtc::nvrtcGetPTXSize(p, n), |b| rtc::nvrtcGetPTX(p, b))?;
-            Ok(Output { log, ptx: Some(ptx) })
+            let mut bytes = 0;
+            check("giving machine code", rtc::nvrtcGetCUBINSize(p, &mut bytes))?;
+            let mut cubin = vec![0u8; bytes];
+            check("giving machine code", rtc::nvrtcGetCUBIN(p, cubin.as_mut_ptr().cast()))?;
+            Ok(Output { log, ptx: Some(ptx), cubin })
         }
     }
 }
