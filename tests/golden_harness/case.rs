@@ -1,6 +1,7 @@
 //! Cases in files: a configuration, the data, the state that training starts from, and what PyTorch makes of them.
 //! `scripts/golden/case.py` tells the names of the tensors.
 
+use super::root::root;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors, serialize_to_file};
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// The folder with the folders of cases.
 pub fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+    root().join("tests/golden")
 }
 
 /// A tensor of any element type, its elements exactly representable.

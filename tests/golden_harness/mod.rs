@@ -6,6 +6,8 @@
 pub mod case;
 pub mod compare;
 pub mod engine;
+#[path = "../root/mod.rs"]
+mod root;
 
 use case::Case;
 use compare::Findings;
