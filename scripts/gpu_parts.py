@@ -161,7 +161,7 @@ def sanitizer(part: Part) -> None:
 
 def configs(part: Part) -> None:
     """Every configuration for a few steps on the CPU and on the GPU."""
-    few = sets("train.max_steps=6", "log.every_steps=1", "data.limit_val=64", "data.batch_size=32")
+    few = sets("train.max_steps=6", "log.every_steps=1", "data.limit_val=64", f"data.batch_size={part.stage.batch or 32}")
 
     def agrees(name: str, config: str) -> str:
         if name == "cifar10_resnet18" and not (part.stage.data and (part.stage.data / "cifar-10").is_dir()):
@@ -184,14 +184,15 @@ def configs(part: Part) -> None:
 
 def bits(part: Part) -> None:
     """The same bits: replayed from a CUDA graph or launched one by one, run twice, interrupted and resumed."""
-    device, few = part.stage.device, sets("log.every_steps=1", "data.limit_val=64", "data.batch_size=32")
+    device, batch, last = part.stage.device, part.stage.batch or 32, min(20, 4 * part.stage.steps)
+    few = sets("log.every_steps=1", "data.limit_val=64", f"data.batch_size={batch}")
 
-    def weights(family: str, out: str, config: str, *options: str, steps: int = 20) -> Path:
+    def weights(family: str, out: str, config: str, *options: str, steps: int = last) -> Path:
         run = train(part, family, out, device, config, *few, *options, *sets(f"train.max_steps={steps}")).parent
         return exported(family, run)
 
     def exported(family: str, run: Path) -> Path:
-        to = run.with_suffix(".weights.safetensors")
+        to = run / "weights.safetensors"
         part.good(family, [part.stage.runner, "export", str(run / "last.safetensors"), str(to)], 20)
         return to
 
@@ -208,9 +209,9 @@ def bits(part: Part) -> None:
 
     def resumed(family: str, config: str) -> str:
         whole = weights(family, f"{family}.whole", config)
-        weights(family, f"{family}.parts", config, steps=7)
+        weights(family, f"{family}.parts", config, steps=last // 3)
         run = part.work / f"{family}.parts"
-        part.good(family, [part.stage.runner, "train", "--resume", str(run), "--device", device, "--quiet", *sets("train.max_steps=20")], 40)
+        part.good(family, [part.stage.runner, "train", "--resume", str(run), "--device", device, "--quiet", *sets(f"train.max_steps={last}")], 40)
         return same(whole, exported(family, run))
 
     def repeated(family: str, config: str) -> str:
@@ -228,7 +229,8 @@ def precision(part: Part) -> None:
     """The MNIST CNN in each precision, and the errors of its gradients layer by layer."""
     config = str(ROOT / "configs/mnist_cnn.toml")
     # Ten times as many as are timed elsewhere: a loss scale has the time to grow, too.
-    few = sets(f"train.max_steps={10 * part.stage.steps}", "train.epochs=50", "log.every_steps=1", "data.limit_val=256")
+    few = sets(f"train.max_steps={10 * part.stage.steps}", "train.epochs=50", "log.every_steps=1")
+    few += sets(f"data.batch_size={part.stage.batch}", "data.limit_val=8") if part.stage.batch else sets("data.limit_val=256")
     paths: dict[str, Path] = {}
 
     def learns(name: str) -> str:
