@@ -17,6 +17,8 @@ if [ -z "$driver" ]; then
     exit 0
 fi
 
+# What somebody has set for another purpose.
+unset RUNNER_TEST_DATA RUNNER_TEST_GPU RUNNER_TEST_CASES DEVICE SCALE FAMILY_SECONDS CUDA_VISIBLE_DEVICES
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/tree"
@@ -41,7 +43,6 @@ check() {
 export OUT=$folder/out STEPS=1 BATCH=2 JOBS=2
 export MODELS=mlp PRECISIONS=fp32
 export LD_LIBRARY_PATH=$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-unset RUNNER_TEST_DATA RUNNER_TEST_GPU RUNNER_TEST_CASES DEVICE SCALE
 check correctness devices ops/softmax ops/loss golden/losses cuda/trace cuda/limits program/bench::steps program/selection
 check training configs/linear_regression bits/digits_cnn.fp32 bits/digits_cnn.resumed precision/fp32 precision/bf16
 MODELS="mlp mnist_cnn" check speed bench/mlp bench/mnist_cnn.fp32.own profile/mnist_cnn.fp32
