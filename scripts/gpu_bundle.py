@@ -75,7 +75,7 @@ def pack(folder: Path, archive: Path, commit: str) -> None:
         path.write_bytes(rest)
     (folder / "manifest.json").write_text(json.dumps({"commit": commit, "programs": programs}, indent=1) + "\n")
     partial = archive.with_name(archive.name + ".part")
-    with tarfile.open(partial, "w:gz", compresslevel=9) as tar:
+    with tarfile.open(partial, "w:gz", compresslevel=6) as tar:
         for path in sorted(folder.iterdir()):
             tar.add(path, path.name)
     partial.replace(archive)

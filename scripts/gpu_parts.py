@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import gpu_figures
-from gpu_stage import ROOT, Failed, Part, Skipped, case_of, why
+from gpu_process import Done, Task
+from gpu_stage import ALONE, ROOT, Failed, Part, Skipped, case_of, why
 
 # Of `gpu_peer.py` as well: image channels, their side, samples in a batch.
 MODELS = {
@@ -119,44 +120,47 @@ def program(part: Part) -> None:
 
 # A few cases of each kind of kernel, small enough to be run under a tool that slows them down a hundred times: a family,
 # and a word of its cases' names.
-SANITIZED = [
-    ("linear", "linear 17×33 to 15"),
-    ("conv", "3×3, same size"),
-    ("norm", "batch"),
-    ("softmax", ""),
-    ("attention", "causal"),
-    ("optim", "adam"),
-]
+SANITIZED = {
+    "linear": "13×64 to 65",
+    "conv": "3×3, same size",
+    "tiles": "phases without taps",
+    "attention": "2 × 33 positions",
+    "norm": "[9, 33]",
+    "optim": "amsgrad: true",
+    "loss": "cross entropy of [33",
+    "pool": "max pool of [2, 8, 6, 5]",
+    "softmax": "softmax",
+}
 
 
 def sanitizer(part: Part) -> None:
-    """A few cases under each of compute-sanitizer's tools, and a few steps under that for accesses."""
+    """A few cases under each of compute-sanitizer's tools, and a few steps of training."""
     tool = shutil.which("compute-sanitizer")
     if tool is None:
         raise Skipped("compute-sanitizer is not on the PATH")
-    wrap = lambda name: [tool, "--tool", name, "--error-exitcode", "99", "--print-limit", "20"]
-    binary = part.stage.program("ops")
-
-    def sanitized(name: str, command: list[str], env: dict[str, str]) -> str:
-        done = part.process(name, command, 60, env)
-        told = [line for line in done.lines if "ERROR SUMMARY" in line or "RACECHECK SUMMARY" in line]
-        if not done.good:
-            raise Failed(f"{done.verdict()}: {' '.join(told)} {why([line for line in done.lines if '=========' in line] or done.lines)}")
-        if not told:
-            raise Failed("the tool gave no summary: " + why(done.lines))
-        if "RUNNER_TEST_CASES" in env and not any(map(case_of, done.lines)):
-            raise Failed(f"no case has `{env['RUNNER_TEST_CASES']}` in its name")
-        return told[-1]
-
+    binary, tasks = part.stage.program("ops"), []
+    few = sets("train.max_steps=2", "data.limit=64", "data.limit_val=16", "data.batch_size=16")
     for check in ("memcheck", "racecheck", "initcheck", "synccheck"):
-        for family, word in SANITIZED:
-            test = f"cuda::agrees_with_the_reference::{family}"
-            command = [*wrap(check), binary, "--exact", test, "--nocapture", "--test-threads=1"]
-            part.family(f"{check} {family}", lambda n=f"{check} {family}", c=command, w=word: sanitized(n, c, {"RUNNER_TEST_CASES": w}))
-        config = str(ROOT / "configs/digits_cnn.toml")
-        few = sets("train.max_steps=2", "data.limit=64", "data.limit_val=16", "data.batch_size=16")
-        steps = [part.stage.runner, "train", config, "--device", part.stage.device, "--out", str(part.work / check), "--quiet", *few]
-        part.family(f"{check} training", lambda n=f"{check} training", c=[*wrap(check), *steps]: sanitized(n, c, {}))
+        under = [tool, "--tool", check, "--error-exitcode", "99", "--print-limit", "20"]
+        steps = [part.stage.runner, "train", str(ROOT / "configs/digits_cnn.toml"), "--device", part.stage.device]
+        tasks.append(Task(f"{check} training", [*under, *steps, "--out", str(part.work / check), "--quiet", *few], 60))
+        for family, word in SANITIZED.items():
+            test = [binary, "--exact", f"cuda::agrees_with_the_reference::{family}", *ALONE]
+            tasks.append(Task(f"{check} {family}", [*under, *test], 60, {"RUNNER_TEST_CASES": word}))
+
+    def judge(done: Done) -> None:
+        told = [line for line in done.lines if "SUMMARY:" in line]
+        word = done.task.env.get("RUNNER_TEST_CASES")
+        verdict, note = done.verdict(), " ".join(told)
+        if not done.good:
+            note += f" {why([line for line in done.lines if line.startswith('=========')] or done.lines)}"
+        elif not told:
+            verdict, note = "failed", "the tool gave no summary: " + why(done.lines)
+        elif word and not any(map(case_of, done.lines)):
+            verdict, note = "failed", f"no case has `{word}` in its name"
+        part.verdict(done.task.name, verdict, done.seconds, note)
+
+    part.side_by_side(tasks, judge)
 
 
 def configs(part: Part) -> None:
@@ -236,6 +240,8 @@ def precision(part: Part) -> None:
     def learns(name: str) -> str:
         paths[name] = train(part, name, name, part.stage.device, config, *few, *sets(f'precision="{name}"'))
         wrong, rows = gpu_figures.curves(paths)
+        if not rows or rows[-1]["precision"] != name:
+            raise Failed("it has written no losses")
         part.stage.figure(kind="curve", **rows[-1])
         if name in wrong:
             raise Failed(f"does not learn as fp32 does: {rows[-1]} beside {rows[0]}")

@@ -12,8 +12,8 @@ from typing import Callable, Iterable
 
 # Seconds from the signal to end to the one that cannot be refused, and from there until a process is given up.
 GRACE, PATIENCE = 2.0, 5.0
-# Lines of a process that are kept; all of them go to the log.
-KEPT = 5000
+# Lines of a process that go to the log, characters of each, and lines that are kept, the last ones.
+LOGGED, WIDTH, KEPT = 20000, 2000, 5000
 
 
 class Log:
@@ -87,10 +87,14 @@ class Running:
         self.reader.start()
 
     def read(self, say: Callable[[str, str], None]) -> None:
-        for line in self.process.stdout:
+        for count, line in enumerate(self.process.stdout):
             text = line.decode(errors="replace").rstrip()
             self.lines.append(text)
-            say(self.task.name, text)
+            # One that says the same for ever must not fill the disk, nor what may come back.
+            if count < LOGGED:
+                say(self.task.name, text if len(text) <= WIDTH else f"{text[:WIDTH]} …")
+            elif count == LOGGED:
+                say(self.task.name, f"… says more than {LOGGED} lines; those that follow are not written down")
 
     def signal(self, number: int) -> None:
         try:

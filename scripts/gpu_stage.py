@@ -5,6 +5,7 @@ import os
 import re
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable
 
@@ -12,6 +13,8 @@ import gpu_figures
 from gpu_process import Done, Log, Task, run, run_all
 
 ROOT = Path(__file__).resolve().parent.parent
+# How one test is run in a process of its own.
+ALONE = ["--nocapture", "--test-threads=1"]
 
 
 class Failed(Exception):
@@ -158,19 +161,20 @@ class Part:
             verdict, note = "failed", f"{type(error).__name__}: {error}"
         self.verdict(name, verdict, time.monotonic() - begin, note)
 
-    def tests(self, program: str, filter_: str = "", seconds: float = 60, env: dict | None = None, wrap: list[str] | None = None, prefix: str = "") -> None:
+    def tests(self, program: str, filter_: str, seconds: float) -> None:
         """Runs every test of a program in a process of its own, several at a time."""
         binary = self.stage.program(program)
-        listed = self.process(f"{prefix}{program}", [binary, "--list", *([filter_] if filter_ else [])], 20)
+        listed = self.process(program, [binary, "--list", *([filter_] if filter_ else [])], 20)
         names = [line[: -len(": test")] for line in listed.lines if line.endswith(": test")]
         if not names:
             raise Failed(f"`{program}` names no tests: {listed.verdict()}: {why(listed.lines)}")
-        tasks = []
-        for test in names:
-            name = prefix + test[len("cuda::") if test.startswith("cuda::") else 0 :]
-            if self.wants(name):
-                tasks.append(Task(name, [*(wrap or []), binary, "--exact", test, "--nocapture", "--test-threads=1"], self.stage.limit(seconds), env or {}))
-        run_all(tasks, self.stage.jobs, self.deadline, self.say, self.tested, self.stage.env)
+        name = lambda test: test[len("cuda::") if test.startswith("cuda::") else 0 :]
+        self.side_by_side([Task(name(test), [binary, "--exact", test, *ALONE], seconds) for test in names], self.tested)
+
+    def side_by_side(self, tasks: list[Task], judge: Callable[[Done], None]) -> None:
+        """Runs families of one process each, several at a time; `judge` tells what became of each."""
+        tasks = [replace(task, seconds=self.stage.limit(task.seconds)) for task in tasks if self.wants(task.name)]
+        run_all(tasks, self.stage.jobs, self.deadline, self.say, judge, self.stage.env)
 
     def tested(self, done: Done) -> None:
         """What became of a test."""

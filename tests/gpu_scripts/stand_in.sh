@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Stands for a program of a bundle, the one that it is named as. As `runner` it gives made-up figures. As a program of tests
-# it has tests that pass, are skipped, fail, fault as a GPU does, hang, crash, and print what is no text.
+# it has tests that pass, are skipped, fail, fault as a GPU does, hang, crash, print what is no text, and never stop to print.
 name=$(basename "$0")
 
 tests() {
     case $name in
         ops) echo "cuda::agrees::good cuda::agrees::wrong cuda::agrees::faults cuda::agrees::hangs cuda::agrees::crashes cuda::agrees::later" ;;
         golden_cuda) echo "losses garbage" ;;
-        cuda) echo "engine::bits engine::emulated" ;;
+        cuda) echo "engine::bits engine::emulated engine::babbles" ;;
         cuda_cli) echo "bench::good missing" ;;
     esac
 }
@@ -87,6 +87,7 @@ case $test in
         printf 'test %s ... case first\n' "$test"
         kill -SEGV $$
         ;;
+    *babbles) yes "$(printf 'x%.0s' {1..5000})" ;;
     *emulated) passes "$test" "skipped: only the emulated driver can do that" ;;
     *missing) printf 'running 0 tests\n\ntest result: ok. 0 passed; 0 failed; 0 ignored\n' ;;
     *garbage) printf '\xff\xfe\n' && passes "$test" ;;
