@@ -1,6 +1,6 @@
 """The archive that travels to a machine with a GPU: packs it, unpacks it.
 
-    gpu_bundle.py pack FOLDER ARCHIVE COMMIT    FOLDER has `bin` with programs, and perhaps `data`
+    gpu_bundle.py pack FOLDER ARCHIVE COMMIT MIB    FOLDER has `bin` with programs, and perhaps `data`; so many MiB may travel
     gpu_bundle.py unpack ARCHIVE FOLDER
 
 The archive goes to another machine together with the working tree. Every program has the compiled kernels in it, which are files of
@@ -16,8 +16,6 @@ import tarfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# What may travel: the working tree, the folder `shared` if there is one, and what is named beside them.
-LIMIT = 64 << 20
 # A piece that is left out must be worth it.
 LEAST = 4096
 
@@ -65,7 +63,7 @@ def tree_bytes() -> int:
     return sum(path.lstat().st_size for path in files if path.is_file())
 
 
-def pack(folder: Path, archive: Path, commit: str) -> None:
+def pack(folder: Path, archive: Path, commit: str, limit: int) -> None:
     known = pieces()
     programs = {}
     for path in sorted((folder / "bin").iterdir()):
@@ -82,9 +80,9 @@ def pack(folder: Path, archive: Path, commit: str) -> None:
     size, tree = archive.stat().st_size, tree_bytes()
     data = ", ".join(path.name for path in sorted((folder / "data").glob("*"))) or "no data"
     print(f"{archive}: {size / 2**20:.1f} MiB ({', '.join(programs)}; {data})")
-    print(f"with the working tree of {tree / 2**20:.1f} MiB: {(size + tree) / 2**20:.1f} of {LIMIT >> 20} MiB")
-    if size + tree > LIMIT:
-        raise Failed(f"that is more than the {LIMIT >> 20} MiB that may travel: leave out data, or files of the tree")
+    print(f"with the working tree of {tree / 2**20:.1f} MiB: {(size + tree) / 2**20:.1f} of {limit} MiB")
+    if size + tree > limit << 20:
+        raise Failed(f"that is more than the {limit} MiB that may travel: leave out data, or files of the tree")
 
 
 def unpack(archive: Path, folder: Path) -> dict:
@@ -107,7 +105,7 @@ def unpack(archive: Path, folder: Path) -> dict:
 
 
 def main(arguments: list[str]) -> int:
-    commands = {"pack": (3, lambda a: pack(Path(a[0]), Path(a[1]), a[2])), "unpack": (2, lambda a: unpack(Path(a[0]), Path(a[1])))}
+    commands = {"pack": (4, lambda a: pack(Path(a[0]), Path(a[1]), a[2], int(a[3]))), "unpack": (2, lambda a: unpack(Path(a[0]), Path(a[1])))}
     count, command = commands.get(arguments[0] if arguments else "", (None, None))
     if count != len(arguments) - 1:
         print(__doc__, file=sys.stderr)

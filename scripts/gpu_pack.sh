@@ -2,7 +2,7 @@
 # Builds what scripts/gpu_check.sh runs on a machine with a GPU and without Rust, and puts it into one archive:
 #     scripts/gpu_pack.sh [ARCHIVE]         (target/gpu/bundle.tar.gz, unless told otherwise)
 # It has the program, the tests that run on a GPU, and MNIST where RUNNER_TEST_DATA has it. Together with the working tree,
-# which travels beside it, it stays below 64 MiB. BUILD=debug takes the debug builds.
+# which travels beside it, it stays below 64 MiB. BUILD=debug takes the debug builds, which may be larger.
 set -euo pipefail
 start=$PWD
 cd "$(dirname "$0")/.."
@@ -13,9 +13,9 @@ case $archive in
     *) archive=$start/$archive ;;
 esac
 build=${BUILD:-release}
-profile=()
+profile=() limit=512
 if [ "$build" = release ]; then
-    profile=(--release)
+    profile=(--release) limit=64
 fi
 mkdir -p "$(dirname "$archive")"
 # Debug builds are too large for many a /tmp.
@@ -66,4 +66,4 @@ commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 if [ -n "$(git status --porcelain 2>/dev/null)" ]; then
     commit="$commit, changed"
 fi
-python3 scripts/gpu_bundle.py pack "$folder" "$archive" "$commit"
+python3 scripts/gpu_bundle.py pack "$folder" "$archive" "$commit" "$limit"

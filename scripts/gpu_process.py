@@ -139,10 +139,11 @@ def run_all(
     jobs: int,
     deadline: float,
     say: Callable[[str, str], None],
-    done: Callable[[Done], None],
+    done: Callable[[Done], Task | None],
     env: dict[str, str],
 ) -> None:
-    """Runs `tasks`, `jobs` at a time, until `deadline` (of the monotonic clock); tells what each says, and what became of it."""
+    """Runs `tasks`, `jobs` at a time, until `deadline` (of the monotonic clock); tells what each says, and what became of it, for
+    which it may get another task, to be run next."""
     waiting, live = deque(tasks), []
     try:
         while waiting or live:
@@ -160,7 +161,9 @@ def run_all(
                 ended = running.look()
                 if ended:
                     live.remove(running)
-                    done(ended)
+                    more = done(ended)
+                    if more:
+                        waiting.appendleft(more)
             time.sleep(0.01)
     finally:
         for running in live:

@@ -15,6 +15,8 @@ from gpu_process import Done, Log, Task, run, run_all
 ROOT = Path(__file__).resolve().parent.parent
 # How one test is run in a process of its own.
 ALONE = ["--nocapture", "--test-threads=1"]
+# How often a test is gone on with behind a case that ended it.
+MORE = 5
 
 
 class Failed(Exception):
@@ -171,13 +173,13 @@ class Part:
         name = lambda test: test[len("cuda::") if test.startswith("cuda::") else 0 :]
         self.side_by_side([Task(name(test), [binary, "--exact", test, *ALONE], seconds) for test in names], self.tested)
 
-    def side_by_side(self, tasks: list[Task], judge: Callable[[Done], None]) -> None:
+    def side_by_side(self, tasks: list[Task], judge: Callable[[Done], Task | None]) -> None:
         """Runs families of one process each, several at a time; `judge` tells what became of each."""
         tasks = [replace(task, seconds=self.stage.limit(task.seconds)) for task in tasks if self.wants(task.name)]
         run_all(tasks, self.stage.jobs, self.deadline, self.say, judge, self.stage.env)
 
-    def tested(self, done: Done) -> None:
-        """What became of a test."""
+    def tested(self, done: Done) -> Task | None:
+        """What became of a test. One of many cases that was ended by one of them is gone on with behind that one."""
         verdict, note = done.verdict(), ""
         if not done.good:
             note = why(done.lines)
@@ -188,6 +190,13 @@ class Part:
             if skipped:
                 verdict, note = "skipped", skipped[1]
         self.verdict(done.task.name, verdict, done.seconds, note)
+        case = next(filter(None, map(case_of, reversed(done.lines))), None)
+        name, _, count = done.task.name.partition(" +")
+        if done.good or case is None or "cases done" in done.lines or int(count or 0) >= MORE:
+            return None
+        more = f"{name} +{int(count or 0) + 1}"
+        self.say(more, f"goes on behind the case {case}")
+        return replace(done.task, name=more, env=done.task.env | {"RUNNER_TEST_AFTER": case})
 
 
 def case_of(line: str) -> str | None:

@@ -72,12 +72,14 @@ impl Case {
 
     /// The names of all cases in the folder of that name.
     pub fn names(folder_name: &str) -> Vec<String> {
-        let mut names: Vec<String> = fs::read_dir(folder().join(folder_name))
-            .unwrap()
+        let folder = folder().join(folder_name);
+        let mut names: Vec<String> = fs::read_dir(&folder)
+            .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
             .map(|entry| entry.unwrap().path())
             .filter(|path| path.extension().is_some_and(|e| e == "safetensors"))
             .map(|path| format!("{folder_name}/{}", path.file_stem().unwrap().to_str().unwrap()))
             .collect();
+        assert!(!names.is_empty(), "no cases in `{folder_name}`");
         names.sort();
         names
     }

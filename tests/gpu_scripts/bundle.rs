@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::Output;
 
 /// Calls `gpu_bundle.py`, with a tree of its own: its kernels are in `tree/kernels`.
-fn bundle(place: &Place, limit: usize, args: &[&str]) -> Output {
+fn bundle(place: &Place, args: &[&str]) -> Output {
     let code = format!(
         "import sys, pathlib, gpu_bundle as b\n\
-         b.ROOT, b.LIMIT, b.tree_bytes = pathlib.Path(sys.argv[1]), {limit}, lambda: 1000\n\
+         b.ROOT, b.tree_bytes = pathlib.Path(sys.argv[1]), lambda: 1 << 20\n\
          sys.exit(b.main({args:?}))"
     );
     python(&code, &[&place.path("tree")])
@@ -56,13 +56,13 @@ fn programs_come_out_as_they_went_in_and_kernels_of_the_tree_do_not_travel_twice
     let place = Place::new();
     let [a, b] = packed(&place);
     let [folder, archive, to] = paths(&place);
-    let done = bundle(&place, 64 << 20, &["pack", &folder, &archive, "abc"]);
+    let done = bundle(&place, &["pack", &folder, &archive, "abc", "2"]);
     assert!(done.status.success(), "{}", text(&done.stderr));
     assert!(text(&done.stdout).contains("with the working tree of"), "{}", text(&done.stdout));
     let size = fs::metadata(&archive).unwrap().len();
     // What no file of the tree has, and the second of two in one program.
     assert!((90_000..110_000).contains(&size), "{size}");
-    let done = bundle(&place, 64 << 20, &["unpack", &archive, &to]);
+    let done = bundle(&place, &["unpack", &archive, &to]);
     assert!(done.status.success(), "{}", text(&done.stderr));
     for (name, content) in [("runner", &a), ("ops", &b)] {
         assert!(fs::read(Path::new(&to).join("bin").join(name)).unwrap() == *content, "{name} has changed");
@@ -73,14 +73,14 @@ fn programs_come_out_as_they_went_in_and_kernels_of_the_tree_do_not_travel_twice
     let kernel = place.path("tree/kernels/ptx/a.ptx.gz");
     for content in [noise(9, 60_000), noise(1, 50_000)] {
         fs::write(&kernel, content).unwrap();
-        let done = bundle(&place, 64 << 20, &["unpack", &archive, &to]);
+        let done = bundle(&place, &["unpack", &archive, &to]);
         let said = text(&done.stderr);
         assert!(done.status.code() == Some(1) && said.contains("pack and carry both together"), "{said}");
     }
     let whole = fs::read(&archive).unwrap();
     for content in [&whole[..whole.len() / 2], b"no archive".as_slice(), b""] {
         fs::write(&archive, content).unwrap();
-        let done = bundle(&place, 64 << 20, &["unpack", &archive, &to]);
+        let done = bundle(&place, &["unpack", &archive, &to]);
         let said = text(&done.stderr);
         assert!(done.status.code() == Some(1) && said.contains("bundle.tar.gz` cannot be unpacked"), "{said}");
     }
@@ -94,10 +94,10 @@ fn what_may_not_travel_is_refused() {
     let place = Place::new();
     packed(&place);
     let [folder, archive, _] = paths(&place);
-    let done = bundle(&place, 90_000, &["pack", &folder, &archive, "abc"]);
+    let done = bundle(&place, &["pack", &folder, &archive, "abc", "1"]);
     let said = text(&done.stderr);
     assert!(done.status.code() == Some(1) && said.contains("that may travel"), "{said}");
-    assert!(text(&done.stdout).contains("of 0 MiB"), "the size is told all the same: {}", text(&done.stdout));
+    assert!(text(&done.stdout).contains("of 1 MiB"), "the size is told all the same: {}", text(&done.stdout));
 }
 
 #[test]

@@ -48,6 +48,10 @@ fn what_is_planted_in_one_family_takes_no_result_of_another() {
         ("ops", "agrees::hangs", "out of time", "case endless"),
         ("ops", "agrees::crashes", "ended by SIGSEGV", "case first"),
         ("ops", "agrees::later", "ok", ""),
+        ("ops", "agrees::faults +1", "ok", ""),
+        ("ops", "agrees::hangs +1", "ok", ""),
+        ("ops", "agrees::crashes +1", "ended by SIGSEGV", "case behind first"),
+        ("ops", "agrees::crashes +5", "ended by SIGSEGV", "case behind behind behind behind behind first"),
         ("golden", "losses", "ok", ""),
         ("golden", "garbage", "ok", ""),
         ("cuda", "engine::bits", "ok", ""),
@@ -66,8 +70,10 @@ fn what_is_planted_in_one_family_takes_no_result_of_another() {
     assert_eq!(verdicts, ["ok", "**failed**", "ok", "**failed**", "**failed**", "skipped"]);
     // Everything that was said is in the log of its part, which ends with the part's verdict.
     let log = place.read("out/correctness/ops.log");
+    assert!(log.contains("agrees::faults +1 | test cuda::agrees::faults ... case behind second\n"), "{log}");
+    assert!(["wrong +1", "good +1", "crashes +6"].iter().all(|name| !log.contains(name)), "{log}");
     assert!(log.contains("agrees::hangs | test cuda::agrees::hangs ... case endless\n"), "{log}");
-    assert!(log.lines().last().unwrap().starts_with("===== ops: **failed**: 2 ok, 0 skipped, 4 not well"), "{log}");
+    assert!(log.lines().last().unwrap().starts_with("===== ops: **failed**: 4 ok, 0 skipped, 9 not well"), "{log}");
     let summary = place.read("out/correctness/summary.md");
     assert!(out.ends_with(&summary), "{out}\n{summary}");
     assert!(
@@ -89,6 +95,9 @@ fn hanging(place: &Place) -> std::process::Child {
     let mut command = place.stage("correctness devices ops/good ops/hangs golden");
     let child = command.env("JOBS", "1").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_for("nothing hangs", || fs::read_to_string(place.path("hangs")).is_ok_and(|text| text.ends_with('\n')));
+    // What was said is written down at once.
+    let log = place.path("out/correctness/ops.log");
+    wait_for("the log has nothing yet", || fs::read_to_string(&log).is_ok_and(|text| text.contains("case endless\n")));
     child
 }
 

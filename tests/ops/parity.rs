@@ -3,6 +3,7 @@
 use crate::case::{Built, Case};
 use crate::cases::{all, families, family};
 use crate::planner::plan;
+use crate::root::Cases;
 use crate::rounded::Rounded;
 use half::{bf16, f16};
 use runner::backend::cpu::CpuBackend;
@@ -232,13 +233,15 @@ pub fn check_some(backends: &[Box<dyn Backend>], wanted: impl Fn(&Case) -> bool)
     check_families(backends, &families(), wanted);
 }
 
-/// As [`check`], for these cases of these families alone. Tells of each case before it is run, so that one that ends the
-/// process is known by its name.
+/// As [`check`], for these cases of these families alone.
 pub fn check_families(backends: &[Box<dyn Backend>], names: &[&str], wanted: impl Fn(&Case) -> bool) {
     let mut failures = Vec::new();
     let cases = names.iter().flat_map(|name| chosen(backends[0].as_ref(), name));
+    let mut turn = Cases::begin();
     for case in cases.filter(|case| wanted(case)) {
-        println!("case {}", case.name);
+        if !turn.wants(&case.name) {
+            continue;
+        }
         let built = case.build();
         let first = run(backends[0].as_ref(), &built);
         let mut found = Vec::from_iter(compare(&case, &built, &first).err());
@@ -252,6 +255,7 @@ pub fn check_families(backends: &[Box<dyn Backend>], names: &[&str], wanted: imp
         }
         failures.extend(found);
     }
+    turn.done();
     assert!(failures.is_empty(), "{} on {}:\n{}", failures.len(), backends[0].describe(), failures.join("\n"));
 }
 

@@ -39,8 +39,11 @@ pub const ACTIVATIONS: [Activation; 13] = [
     Activation::Hardswish,
 ];
 
-/// The families: a file each, and in it the cases on 32-bit floats.
-const FAMILIES: [(&str, fn() -> Vec<Case>); 15] = [
+/// The name of a family, and its cases on 32-bit floats.
+type Family = (&'static str, fn() -> Vec<Case>);
+
+/// The families: a file each.
+const FAMILIES: [Family; 15] = [
     ("attention", attention::cases),
     ("chain", chain::cases),
     ("conv", conv::cases),
