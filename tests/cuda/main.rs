@@ -10,5 +10,7 @@ mod libraries;
 mod limits;
 mod models;
 mod precision;
+#[path = "../root/mod.rs"]
+mod root;
 mod scaling;
 mod trace;

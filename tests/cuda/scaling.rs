@@ -2,6 +2,7 @@
 
 use super::emulator;
 use super::harness::floats;
+use super::root::root;
 use runner::backend::cuda::CudaBackend;
 use runner::backend::{Backend, HostBuffer};
 use runner::config::{self, Experiment};
@@ -12,7 +13,6 @@ use runner::train::made_up;
 use runner::train::programs::{self, Sizes};
 use runner::train::session::{Session, StepInputs};
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// A network with batch normalisation and momentum, so small that thousands of steps take seconds.
 const MODEL: &str = r#"
@@ -48,7 +48,7 @@ const BATCH: usize = 4;
 
 fn experiment(sets: &[&str]) -> Experiment {
     let sets: Vec<String> = sets.iter().map(|s| (*s).to_owned()).collect();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("test.toml");
+    let path = root().join("test.toml");
     config::load_str(&path.to_string_lossy(), MODEL, &sets).unwrap_or_else(|e| panic!("{e}")).experiment
 }
 

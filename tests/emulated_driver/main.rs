@@ -8,3 +8,12 @@ mod gpu;
 mod kernels;
 mod order;
 mod sanitizer;
+
+/// Tells where, for those who start programs with it by hand (`LD_LIBRARY_PATH`).
+#[test]
+fn the_driver_is_built() {
+    if let Some(folder) = emulator::library_dir() {
+        assert!(folder.join("libcuda.so.1").exists());
+        println!("the emulated driver is in {}", folder.display());
+    }
+}

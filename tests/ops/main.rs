@@ -10,5 +10,7 @@ mod differences;
 mod emulator;
 mod parity;
 mod planner;
+#[path = "../root/mod.rs"]
+mod root;
 mod rounded;
 mod sanitizer;
