@@ -1,14 +1,15 @@
 //! Kernels: loaded from the PTX that travels in the binary, found by name, launched.
 
-use super::driver::{Context, CudaError};
+use super::driver::{Code, Context, CudaError};
 use super::launch::Module;
-use super::launcher::{Launcher, LoadedFunction, LoadedModule};
+use super::launcher::{Image, Launcher, LoadedFunction, LoadedModule, Refused};
 use super::ptx;
 use super::stream::Stream;
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::{CStr, CString, c_void};
+use std::fmt;
 use std::sync::Arc;
 
 pub use super::launcher::Size;
@@ -76,14 +77,51 @@ impl Modules {
                 let image = ptx::image(module, self.context.info.capability)?;
                 let text = CStr::from_bytes_with_nul(&image)
                     .with_context(|| format!("the kernels `{}` in this program are damaged", module.name()))?;
-                place.insert(self.launcher.load(text).map_err(|e| {
-                    anyhow!("the driver does not take the kernels `{}`: {e}\nhelp: a newer driver may", module.name())
-                })?)
+                let loaded = self.launcher.load(Image::Ptx(text));
+                place.insert(loaded.map_err(|Refused { error, log }| NotLoaded { module, error, log })?)
             }
         };
         Ok(&**loaded)
     }
 }
+
+/// The driver does not take a module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotLoaded {
+    module: Module,
+    /// Its answer.
+    pub error: CudaError,
+    /// What its compiler says; often nothing.
+    log: String,
+}
+
+impl NotLoaded {
+    /// What can be done about it.
+    fn help(&self) -> &'static str {
+        use cudarc::driver::sys::CUresult as Answer;
+        let is = |answer: Answer| self.error.code == Code::from(answer);
+        if is(Answer::CUDA_ERROR_JIT_COMPILER_NOT_FOUND) {
+            "the driver's compiler (libnvidia-ptxjitcompiler) is missing: install all of the driver, and give a container \
+             NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+        } else if is(Answer::CUDA_ERROR_JIT_COMPILATION_DISABLED) {
+            "unset CUDA_DISABLE_PTX_JIT, for this GPU's kernels must be compiled by the driver"
+        } else {
+            "a newer driver may take them"
+        }
+    }
+}
+
+impl fmt::Display for NotLoaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the driver does not take the kernels `{}`: {}", self.module.name(), self.error)?;
+        for line in self.log.lines().filter(|line| !line.trim().is_empty()) {
+            write!(f, "\n  {line}")?;
+        }
+        write!(f, "\nhelp: {}", self.help())
+    }
+}
+
+impl std::error::Error for NotLoaded {}
 
 /// Enqueues a launch. Every argument lies at the front of an 8-byte cell.
 ///
