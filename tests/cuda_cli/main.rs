@@ -3,6 +3,8 @@
 mod bench;
 #[path = "../emulator/mod.rs"]
 mod emulator;
+mod faults;
+mod libraries;
 mod memory;
 mod selection;
 #[allow(dead_code)]

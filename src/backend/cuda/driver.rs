@@ -229,7 +229,7 @@ impl Context {
             })
         };
         let full = |e: CudaError| match e.is_out_of_memory() {
-            true => failure::full(&format!("cuda:{ordinal} ({})", info.name), &e.into()).into(),
+            true => failure::no_room(&format!("cuda:{ordinal} ({})", info.name), &e.into()).into(),
             false => anyhow::Error::from(e),
         };
         made.map_err(full)?;

@@ -8,9 +8,9 @@ use super::settings::SYNC;
 use crate::backend::DeviceError;
 use anyhow::{Error, anyhow};
 
-/// What to do where the GPU's memory is full. How much of it a program needs, `check` says.
-const FULL: &str = "take a smaller batch with --set data.batch_size=N or a smaller model, end other programs that use the \
-                    GPU (`nvidia-smi` lists them), or compute on the CPU with --device cpu";
+/// What to do where others have the GPU's memory.
+const TAKEN: &str =
+    "end other programs that use the GPU (`nvidia-smi` lists them), or compute on the CPU with --device cpu";
 
 /// Tells failures on one device.
 #[derive(Debug, Clone)]
@@ -43,7 +43,10 @@ impl Teller {
 
     /// The error of a node, which `place` names in a few words and `details` line by line.
     pub fn tell_at(&self, place: &str, details: &str, error: Error) -> Error {
-        if is_out_of_memory(&error) || (!self.sync && is_earlier(&error)) {
+        if is_out_of_memory(&error) {
+            return self.tell(error.context(place.to_owned()));
+        }
+        if !self.sync && is_earlier(&error) {
             return self.tell(error);
         }
         let (what, help) = parts(&error);
@@ -52,17 +55,26 @@ impl Teller {
     }
 }
 
-/// What is said where a device has not enough memory.
-pub fn full(device: &str, error: &Error) -> DeviceError {
-    DeviceError(format!("not enough memory on {device}: {}\nhelp: {FULL}", parts(error).0))
+/// What is said where a device has not enough memory for a program.
+fn full(device: &str, error: &Error) -> DeviceError {
+    let what = parts(error).0;
+    DeviceError(format!(
+        "not enough memory on {device}: {what}\nhelp: take a smaller batch (`batch_size` or `eval_batch_size` in [data]) or a \
+         smaller model, {TAKEN}"
+    ))
+}
+
+/// What is said where a device has not enough memory to be used at all.
+pub fn no_room(device: &str, error: &Error) -> DeviceError {
+    DeviceError(format!("not enough memory on {device}: {}\nhelp: {TAKEN}", parts(error).0))
 }
 
 /// What is said where the host has not enough memory that can be locked.
 fn host_full(device: &str, error: &Error) -> DeviceError {
     let what = parts(error).0;
     DeviceError(format!(
-        "not enough memory of the host that {device} can read: {what}\nhelp: take a smaller batch with --set \
-         data.batch_size=N or a lower `prefetch`, or raise the limit of locked memory (`ulimit -l`)"
+        "not enough memory of the host that {device} can read: {what}\nhelp: take a smaller `batch_size` or `prefetch` in \
+         [data], or raise the limit of locked memory (`ulimit -l`)"
     ))
 }
 
@@ -113,7 +125,8 @@ mod tests {
         assert!(host.starts_with("not enough memory of the host") && host.contains("ulimit -l"), "{host}");
         let again = teller.tell(told);
         assert_eq!(again.downcast_ref::<DeviceError>().unwrap().to_string(), text);
-        assert!(teller.tell_at("node 1", "", failed(2)).is::<DeviceError>());
+        let at_node = teller.tell_at("node 1", "", failed(2)).downcast::<DeviceError>().unwrap().to_string();
+        assert!(at_node.starts_with("not enough memory on cuda:0: node 1: the GPU failed"), "{at_node}");
     }
 
     #[test]

@@ -274,6 +274,15 @@ pub trait LibraryCall: fmt::Debug + Send + Sync {
 mod tests {
     use super::*;
 
+    /// As the libraries' manuals number them; what no manual knows is no lack of memory.
+    #[test]
+    fn each_library_has_its_own_numbers_for_a_lack_of_memory() {
+        let is = |library, code| answer(library, "trying", code).unwrap_err().is_out_of_memory();
+        let lacking = |library| [1, 2, 3, 4003, 4004, 4_000_000_000].map(|code| is(library, code));
+        assert_eq!(lacking(Library::CublasLt), [false, false, true, false, false, false]);
+        assert_eq!(lacking(Library::Cudnn), [false, false, false, true, true, false]);
+    }
+
     #[test]
     fn the_variable_names_libraries() {
         let of = |cublaslt: Source, cudnn: Source| Wanted { cublaslt, cudnn, everywhere: false };
