@@ -86,6 +86,11 @@ pub fn say_why(selected: Selected) -> Box<dyn Backend> {
     selected.backend
 }
 
+/// Tells what has come up about how the device computes.
+pub fn say_notes(backend: &dyn Backend) {
+    backend.notes().iter().for_each(|note| say(note));
+}
+
 /// What the data looks like, without reading it.
 ///
 /// # Errors
@@ -177,11 +182,13 @@ impl Model {
         let task = crate::build::task(experiment);
         if let Some((path, meta)) = &self.checkpoint {
             let mut session = Session::unset(programs, backend, task)?;
+            say_notes(backend);
             state::load_checkpoint(&mut session, meta, path, state::in_state_dict)?;
             return Ok(session);
         }
         let weights = read_weights(&self.loaded, &programs)?;
         let mut session = Session::new(programs, backend, task, experiment.seed)?;
+        say_notes(backend);
         if let Some(weights) = weights {
             weights.put(&mut session)?;
         }

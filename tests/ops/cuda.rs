@@ -44,9 +44,14 @@ macro_rules! families {
 families! { agrees_with_the_reference, own_kernels }
 families! { agrees_where_libraries_compute, libraries }
 
+/// Captured, not captured, and one by one with every value in an allocation of its own, where what reaches beyond a value is
+/// an error.
 fn own_kernels(family: &str) {
     if emulator::ready() {
-        check_families(&backends(&Wanted::default()), &[family], |_| true);
+        let mut backends = backends(&Wanted::default());
+        let apart = CudaBackend::new(0).unwrap().with_libraries(&Wanted::default()).with_separate(true).with_sync(true);
+        backends.push(Box::new(apart));
+        check_families(&backends, &[family], |_| true);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Convolutions by cuDNN, on tensors whose channels come last.
 
 use super::functions::functions;
-use super::{LibraryCall, LibraryError, answer};
+use super::{LibraryCall, LibraryError, Unusable, answer, started};
 use crate::backend::cuda::driver::Context;
 use crate::backend::cuda::libraries::Library;
 use crate::backend::cuda::stream::Stream;
@@ -223,14 +223,15 @@ impl Dnn {
     ///
     /// # Errors
     /// It does not load, lacks something, or does not start.
-    pub fn open(path: &Path, context: &Arc<Context>) -> Result<Arc<Dnn>, String> {
+    pub fn open(path: &Path, context: &Arc<Context>) -> Result<Arc<Dnn>, Unusable> {
         let functions = load(path)?;
         context.bind().map_err(|e| e.to_string())?;
         let mut handle = null_mut();
         // SAFETY: the context is current.
         let code = unsafe { (functions.cudnnCreate)(&mut handle) };
-        if code != 0 || handle.is_null() {
-            return Err(format!("does not start (status {code})"));
+        started(Library::Cudnn, code)?;
+        if handle.is_null() {
+            return Err("gives no handle".to_owned().into());
         }
         let handle = Mutex::new(Handle(handle));
         Ok(Arc::new(Dnn { functions, handle, context: context.clone(), chosen: Mutex::default() }))

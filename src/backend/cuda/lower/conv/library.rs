@@ -38,7 +38,7 @@ fn convolution(cx: &Context, s: &Sizes, direction: Direction, dtype: DType) -> O
     }
     let aligned = [s.inputs, s.outputs].iter().all(|c| (c * dtype.bytes()).is_multiple_of(PIXEL_BYTES));
     let work = s.pixels().saturating_mul(s.outputs).saturating_mul(s.taps() * s.inputs);
-    if !(cx.target.libraries.everywhere || aligned && work >= SMALLEST) {
+    if !(cx.target.libraries.everywhere() || aligned && work >= SMALLEST) {
         return None;
     }
     Some(Convolution {
@@ -66,8 +66,8 @@ fn step(
     [x, w, y]: [Memory; 3],
     scratch: usize,
 ) -> Option<Lowered> {
-    let dnn = cx.target.libraries.dnn.as_ref()?;
     let convolution = convolution(cx, s, direction, dtype)?;
+    let dnn = cx.target.libraries.dnn()?;
     let bytes = dnn.workspace(&convolution)?;
     // Scratch is aligned less than the library wants: room to move the start.
     let scratch_bytes = if bytes > 0 { scratch + aligned(bytes) + WORKSPACE_ALIGNMENT } else { scratch };
