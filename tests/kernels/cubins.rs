@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 /// Bytes that all files may have together, for they lie in the repository and travel in the binary.
 const MOST_BYTES: u64 = 4_000_000;
 
-/// Kernels that may spill so many bytes on capability 10.0 and up: their assembler wants a few registers more than that of 12.1.
-/// It is what a driver would do with the PTX, too.
+/// Kernels that may spill so many bytes: from PTX, as a driver does it, too, the assemblers want a few registers more than from
+/// the source.
 const MAY_SPILL: [(&str, u32); 1] = [("conv_grad_input_simt_128x128_f32", 128)];
 
 /// The assembler for a family: the oldest that knows it, for a driver takes machine code of its own major version's tools, and
@@ -90,9 +90,7 @@ fn assemble(assembler: &Assembler, module: &str, family: &[u32]) -> Result<Vec<(
             if kernels.is_empty() {
                 return Err(format!("{name}: the assembler tells of no kernel"));
             }
-            let allowed = |k: &&Kernel| {
-                *architecture >= 100 && MAY_SPILL.iter().any(|(name, most)| k.name == *name && k.spills <= *most)
-            };
+            let allowed = |k: &&Kernel| MAY_SPILL.iter().any(|(name, most)| k.name == *name && k.spills <= *most);
             match kernels.iter().filter(|k| k.spills > 0).find(|k| !allowed(k)) {
                 Some(kernel) => Err(format!("{name}: {} spills {} bytes", kernel.name, kernel.spills)),
                 None => Ok((*architecture, made.code)),
