@@ -146,6 +146,22 @@ pub trait Backend: Send + Sync {
         Demand { batches: 0, total: plan.device_bytes() }
     }
 
+    /// What was chosen by measuring so far: a run that goes on elsewhere or later with the same choices gives the same bits.
+    /// `None` if nothing was. The text is the backend's own.
+    fn choices(&self) -> Option<String> {
+        None
+    }
+
+    /// Chooses as [`Backend::choices`] says that it was chosen, from now on; what is to be said if that cannot be.
+    fn take_choices(&self, _said: &str) -> Option<String> {
+        None
+    }
+
+    /// What was found since this was last asked, and is worth being told: one line or more each.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Memory for a batch slot.
     ///
     /// # Errors

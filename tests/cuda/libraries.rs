@@ -13,7 +13,7 @@ fn doubles() -> Option<Wanted> {
         return None;
     }
     let file = |name| emulator::nvidia_library(name).map(Source::File);
-    Some(Wanted { cublaslt: file("libcublasLt.so")?, cudnn: file("libcudnn.so")?, everywhere: true })
+    Some(Wanted { cublaslt: file("libcublasLt.so")?, cudnn: file("libcudnn.so")?, everywhere: true, cache: None })
 }
 
 fn run(wanted: &Wanted, graph: bool, seed: u64) -> Outcome {

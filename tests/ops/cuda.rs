@@ -33,7 +33,7 @@ fn cuda_agrees_with_the_reference_where_libraries_compute() {
     let source = |file: Option<std::path::PathBuf>| file.map_or(Source::Found, Source::File);
     let files = ["libcublasLt.so", "libcudnn.so"].map(double);
     let [cublaslt, cudnn] = files.clone().map(source);
-    let wanted = Wanted { cublaslt, cudnn, everywhere: true };
+    let wanted = Wanted { cublaslt, cudnn, everywhere: true, cache: None };
     let before = files.clone().map(|file| file.as_deref().map(emulator::counts));
     let backends = backends(&wanted);
     check_some(&backends, |case| {

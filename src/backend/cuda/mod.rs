@@ -127,6 +127,23 @@ impl Backend for CudaBackend {
         executable::demand(plan, &self.options.target)
     }
 
+    fn choices(&self) -> Option<String> {
+        self.libraries().dnn.as_ref()?.choices()
+    }
+
+    fn take_choices(&self, said: &str) -> Option<String> {
+        match &self.libraries().dnn {
+            Some(dnn) => dnn.take(said),
+            None => Some(
+                "the checkpoint was written by a run that computed with cuDNN, which is not used here; the run goes on, and no longer bit for bit as it would have".into(),
+            ),
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.libraries().dnn.as_ref().map_or_else(Vec::new, |dnn| dnn.notes())
+    }
+
     fn host_buffer(&self, bytes: usize) -> Result<HostBuffer> {
         memory::pinned(&self.context, bytes).map_err(|e| self.told(e.into()))
     }

@@ -6,7 +6,8 @@
 //! not know. Types and constants are those of cudarc's bindings.
 //!
 //! A library is asked for an algorithm once for every shape, when a program is lowered. What it answers decides whether it
-//! is used and with how much workspace; the answer is kept, so the plan and the program always agree.
+//! is used and with how much workspace; the answer is kept, so the plan and the program always agree. What cuDNN offers is
+//! tried first.
 
 pub mod convolution;
 mod functions;
@@ -45,17 +46,20 @@ pub struct Wanted {
     pub cublaslt: Source,
     /// Convolutions.
     pub cudnn: Source,
-    /// For everything that the library takes, sizes that are small or odd included.
+    /// For everything that the library takes, sizes that are small or odd included, even if our own kernels are faster.
     pub everywhere: bool,
+    /// The folder where measured choices are kept. Without one nothing is measured.
+    pub cache: Option<PathBuf>,
 }
 
 impl Wanted {
-    /// What [`ENV`] says; all that are found if it is not set.
+    /// What [`ENV`] and [`convolution::CACHE_ENV`] say; all that are found if the first is not set.
     ///
     /// # Errors
     /// It says something else.
     pub fn from_env() -> Result<Wanted> {
-        Wanted::parse(&std::env::var(ENV).unwrap_or_else(|_| "1".into()))
+        let wanted = Wanted::parse(&std::env::var(ENV).unwrap_or_else(|_| "1".into()))?;
+        Ok(Wanted { cache: convolution::cache_folder(), ..wanted })
     }
 
     fn parse(said: &str) -> Result<Wanted> {
@@ -118,7 +122,7 @@ impl Libraries {
             all.blas = opened.map_err(|why| all.problems.push(unusable(Library::CublasLt, &path, &why))).ok();
         }
         if let Some(path) = file(Library::Cudnn, &wanted.cudnn, &mut all.problems) {
-            let opened = Dnn::open(&path, context);
+            let opened = Dnn::open(&path, context, wanted.cache.as_deref());
             all.dnn = opened.map_err(|why| all.problems.push(unusable(Library::Cudnn, &path, &why))).ok();
         }
         all
@@ -153,7 +157,7 @@ fn unusable(library: Library, path: &Path, why: &str) -> String {
 }
 
 /// A library did not do its work.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LibraryError {
     library: Library,
     doing: &'static str,
@@ -162,12 +166,18 @@ pub struct LibraryError {
 
 impl fmt::Display for LibraryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LibraryError { library, doing, code } = self;
-        write!(f, "{} failed while {doing} (status {code})\nhelp: {ENV}=0 computes without it", library.name())
+        write!(f, "{}\nhelp: {ENV}=0 computes without it", self.brief())
     }
 }
 
 impl std::error::Error for LibraryError {}
+
+impl LibraryError {
+    /// Without what can be done about it.
+    fn brief(&self) -> String {
+        format!("{} failed while {} (status {})", self.library.name(), self.doing, self.code)
+    }
+}
 
 /// A library's answer as a result.
 fn answer(library: Library, doing: &'static str, code: u32) -> Result<(), LibraryError> {
@@ -192,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_variable_names_libraries() {
-        let of = |cublaslt: Source, cudnn: Source| Wanted { cublaslt, cudnn, everywhere: false };
+        let of = |cublaslt: Source, cudnn: Source| Wanted { cublaslt, cudnn, ..Wanted::default() };
         assert_eq!(Wanted::parse("1").unwrap(), of(Source::Found, Source::Found));
         assert_eq!(Wanted::parse("0").unwrap(), Wanted::default());
         assert_eq!(Wanted::parse("cudnn").unwrap(), of(Source::Nowhere, Source::Found));
