@@ -157,6 +157,10 @@ pub trait Backend: Send + Sync {
         None
     }
 
+    /// While it is on, programs are planned for the memory that they take and are not compiled: nothing is chosen for them, and
+    /// where a choice decides they count for the most that it could be.
+    fn estimate(&self, _on: bool) {}
+
     /// What was found since this was last asked, and is worth being told: one line or more each.
     fn notes(&self) -> Vec<String> {
         Vec::new()

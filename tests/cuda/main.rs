@@ -9,5 +9,6 @@ mod harness;
 mod libraries;
 mod limits;
 mod models;
+mod plans;
 mod precision;
 mod trace;

@@ -140,6 +140,12 @@ impl Backend for CudaBackend {
         }
     }
 
+    fn estimate(&self, on: bool) {
+        if let Some(dnn) = &self.libraries().dnn {
+            dnn.estimate(on);
+        }
+    }
+
     fn notes(&self) -> Vec<String> {
         self.libraries().dnn.as_ref().map_or_else(Vec::new, |dnn| dnn.notes())
     }

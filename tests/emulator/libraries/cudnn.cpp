@@ -230,7 +230,7 @@ struct Work {
         REQUIRE(!bias || holds(bias, p.bias[0].bytes()));
         spoil(workspace, workspace_bytes);
         if (planted[engine] == SLOW) {
-            usleep(30000);
+            usleep(300000);
         }
         const Tensor &to = p.result();
         std::vector<double> sums(to.count());

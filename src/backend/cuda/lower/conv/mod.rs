@@ -9,8 +9,8 @@ use super::linear::tiling::{Product, Tile, Tiling, wide};
 use super::linear::{self, operand_type, with_bias_gradient};
 use super::{Context, activation_code};
 use crate::backend::cuda::launch::{Arg, Kernel, Lowered, Memory, Module, Target};
-use crate::graph::{DType, Shape};
 use crate::graph::op::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
+use crate::graph::{DType, Shape};
 
 /// Groups of at most so many channels, in and out, are better off without tiles.
 const SMALL_GROUP: usize = 8;

@@ -20,9 +20,6 @@ use dnn::cudnnBackendNumericalNote_t as Note;
 use std::fmt;
 use std::sync::Arc;
 
-/// Most bytes of workspace: what is faster by needing more is not worth the memory.
-const MOST_WORKSPACE: i64 = 256 << 20;
-
 /// The heuristics that are asked, in this order: the usual ones, the slower and better ones, and what works for everything.
 const MODES: [Heuristics; 3] =
     [Heuristics::CUDNN_HEUR_MODE_A, Heuristics::CUDNN_HEUR_MODE_B, Heuristics::CUDNN_HEUR_MODE_FALLBACK];
@@ -164,17 +161,16 @@ impl Candidate {
     ///
     /// # Errors
     /// The library does not support it after all, or it wants too much workspace.
-    pub fn plan(self, api: &Arc<Api>, fused: bool) -> Result<Plan, Refused> {
+    pub fn plan(self, api: &Arc<Api>, c: &Convolution, fused: bool) -> Result<Plan, Refused> {
         let plan = api.descriptor(Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?;
         plan.handle(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE)?;
         plan.descriptors(Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, &[&self.config])?;
         plan.finalize()?;
         let workspace = plan.get_int(Name::CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)?;
-        if !(0..=MOST_WORKSPACE).contains(&workspace) {
+        let Some(workspace) = usize::try_from(workspace).ok().filter(|bytes| *bytes <= c.most_workspace()) else {
             return Err(Refused::Workspace(workspace));
-        }
+        };
         let Candidate { tag, config, graph } = self;
-        let workspace = workspace as usize;
         Ok(Plan { plan, _config: config, graph, api: api.clone(), tag, fused, workspace })
     }
 }

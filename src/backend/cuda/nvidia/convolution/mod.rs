@@ -12,15 +12,15 @@ mod graph;
 mod trial;
 
 use super::{LibraryCall, LibraryError};
-use crate::backend::cuda::driver::{self, Context};
+use crate::backend::cuda::driver::{self, Context, CudaError};
 use crate::backend::cuda::launch::Lowered;
 use crate::graph::DType;
 use crate::graph::op::Activation;
 use anyhow::Result;
 use choices::{Choice, Choices, Machine, Store};
 pub use choices::{ENV as CACHE_ENV, folder as cache_folder};
-pub use descriptor::check;
 use descriptor::Api;
+pub use descriptor::check;
 use engines::{Call, Candidate, Plan};
 use graph::can_be_fused;
 use std::collections::HashMap;
@@ -31,6 +31,10 @@ use trial::{Bench, Trial, Verdict};
 
 /// Where a workspace begins: at a multiple of this, as the driver's own allocations do.
 pub const WORKSPACE_ALIGNMENT: usize = 256;
+
+/// Most bytes of workspace: as much as the tensors have, but within these bounds. What is faster by needing more is not
+/// worth the memory.
+const WORKSPACE: [usize; 2] = [32 << 20, 256 << 20];
 
 /// Plans that are measured together. Those that the library thinks slower come only if none of these is any good.
 const MEASURED: usize = 5;
@@ -114,6 +118,19 @@ impl fmt::Display for Convolution {
 }
 
 impl Convolution {
+    /// Elements of x, w and y.
+    fn elements(&self) -> [usize; 3] {
+        let ([h, w], [oh, ow], [kh, kw]) = (self.input, self.output, self.kernel);
+        let weights = self.outputs * kh * kw * (self.inputs / self.groups);
+        [self.images * h * w * self.inputs, weights, self.images * oh * ow * self.outputs]
+    }
+
+    /// Bytes of workspace that a plan may have.
+    fn most_workspace(&self) -> usize {
+        let [least, most] = WORKSPACE;
+        (self.elements().iter().sum::<usize>() * self.dtype.bytes()).clamp(least, most)
+    }
+
     /// The steepest that its activation is made by a parameter.
     fn slope(&self) -> f64 {
         match self.act {
@@ -200,6 +217,10 @@ struct State {
     store: Option<Store>,
     bench: Option<Bench>,
     notes: Vec<String>,
+    /// It was said that there is too little memory to try plans.
+    short_of_memory: bool,
+    /// See [`Dnn::estimate`].
+    estimating: bool,
 }
 
 impl fmt::Debug for Dnn {
@@ -241,6 +262,10 @@ impl Dnn {
         let key = problem.convolution.to_string();
         let mut state = self.state();
         if !state.chosen.contains_key(&key) {
+            if state.estimating {
+                let workspace = problem.convolution.most_workspace().max((problem.own)().scratch_bytes);
+                return Some(Chosen { fused: false, workspace });
+            }
             let chosen = self.decide(&mut state, &key, problem);
             state.chosen.insert(key.clone(), chosen);
         }
@@ -272,8 +297,11 @@ impl Dnn {
         let (choice, plan) = match selected {
             Ok(selected) => selected,
             Err(e) => {
-                let own = "our own kernels compute it";
-                state.notes.push(format!("note: cuDNN's plans cannot be tried for {key}: {e:#}; {own}"));
+                let full = e.downcast_ref::<CudaError>().is_some_and(CudaError::is_out_of_memory);
+                if !(full && std::mem::replace(&mut state.short_of_memory, full)) {
+                    let own = "our own kernels compute it";
+                    state.notes.push(format!("note: cuDNN's plans cannot be tried for {key}: {e:#}; {own}"));
+                }
                 return NOTHING;
             }
         };
@@ -310,7 +338,7 @@ impl Dnn {
             return None;
         }
         let found = engines::candidates(&self.api, c, *fused).into_iter().find(|candidate| candidate.tag == *tag)?;
-        Some(Some(Arc::new(found.plan(&self.api, *fused).ok()?)))
+        Some(Some(Arc::new(found.plan(&self.api, c, *fused).ok()?)))
     }
 
     /// Chooses: the fastest plan that is right, where there is a store for the choice; otherwise the first that is right.
@@ -322,7 +350,7 @@ impl Dnn {
             }
             let mut candidates = engines::candidates(&self.api, problem.convolution, fused).into_iter();
             loop {
-                let plans = self.next_plans(&mut candidates, fused);
+                let plans = self.next_plans(&mut candidates, problem.convolution, fused);
                 let Some(workspace) = plans.iter().map(|plan| plan.workspace).max() else { break };
                 if bench.is_none() {
                     *bench = Some(Bench::new(&self.api.context)?);
@@ -350,8 +378,17 @@ impl Dnn {
     }
 
     /// The next plans that the library supports and that are not too large.
-    fn next_plans(&self, candidates: &mut impl Iterator<Item = Candidate>, fused: bool) -> Vec<Arc<Plan>> {
-        candidates.filter_map(|c| c.plan(&self.api, fused).ok()).map(Arc::new).take(MEASURED).collect()
+    fn next_plans(
+        &self,
+        candidates: &mut impl Iterator<Item = Candidate>,
+        c: &Convolution,
+        fused: bool,
+    ) -> Vec<Arc<Plan>> {
+        candidates
+            .filter_map(|candidate| candidate.plan(&self.api, c, fused).ok())
+            .map(Arc::new)
+            .take(MEASURED)
+            .collect()
     }
 
     /// A convolution ready to be enqueued, for which a plan was chosen.
@@ -390,6 +427,12 @@ impl Dnn {
             }
             None => Some(format!("cuDNN's plans in the checkpoint cannot be read; {but}")),
         }
+    }
+
+    /// Whether only the size of programs matters, which will not be run: nothing is tried then, and every plan counts for as
+    /// much workspace as it may have.
+    pub fn estimate(&self, on: bool) {
+        self.state().estimating = on;
     }
 
     /// What was found while plans were chosen, since this was last asked.

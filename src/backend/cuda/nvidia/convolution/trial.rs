@@ -87,17 +87,9 @@ impl Bench {
     }
 }
 
-/// Elements of x, w and y.
-fn tensors(c: &Convolution) -> [usize; 3] {
-    let [h, w] = c.input;
-    let ([oh, ow], [kh, kw]) = (c.output, c.kernel);
-    let weights = c.outputs * kh * kw * (c.inputs / c.groups);
-    [c.images * h * w * c.inputs, weights, c.images * oh * ow * c.outputs]
-}
-
 /// Elements of the two operands and of the result, in the order of the node that computes `c`.
 fn sizes(c: &Convolution) -> [usize; 3] {
-    let [x, w, y] = tensors(c);
+    let [x, w, y] = c.elements();
     match c.direction {
         Direction::Forward => [x, w, y],
         Direction::Input => [y, w, x],
