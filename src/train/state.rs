@@ -52,7 +52,7 @@ pub struct Extra {
     #[serde(default)]
     pub sample: Option<Sample>,
     /// What the device chose by measuring, so that the run goes on with the same: [`crate::backend::Backend::choices`].
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_choices: Option<String>,
 }
 

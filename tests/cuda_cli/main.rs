@@ -4,6 +4,7 @@ mod bench;
 #[path = "../emulator/mod.rs"]
 mod emulator;
 mod memory;
+mod plans;
 mod selection;
 #[allow(dead_code)]
 #[path = "../cli/support.rs"]

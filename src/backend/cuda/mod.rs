@@ -67,6 +67,12 @@ impl CudaBackend {
         self
     }
 
+    /// Computes with the libraries that `other`, on the same device, has open, and with what it has chosen of them.
+    pub fn with_libraries_of(mut self, other: &CudaBackend) -> Self {
+        self.options.target.libraries = other.options.target.libraries.clone();
+        self
+    }
+
     /// The libraries that it computes with, and what is wrong with others that were found.
     pub fn libraries(&self) -> &Libraries {
         &self.options.target.libraries

@@ -451,6 +451,12 @@ EXPORT size_t cudnnGetVersion() { return 91000; }
 
 EXPORT int cudnnCreate(Handle **handle) {
     REQUIRE(has_context());
+    // Faults for a process that plants none itself: `3:4,1:4`.
+    for (const char *at = getenv("FAKE_CUDNN"); at && *at; at += *at == ',') {
+        int engine = (int)strtol(at, const_cast<char **>(&at), 10);
+        REQUIRE(*at == ':' && engine >= 0 && engine < ENGINES);
+        planted[engine] = (int)strtol(at + 1, const_cast<char **>(&at), 10);
+    }
     made(handle, new Handle());
     return SUCCESS;
 }

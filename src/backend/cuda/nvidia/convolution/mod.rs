@@ -36,8 +36,9 @@ pub const WORKSPACE_ALIGNMENT: usize = 256;
 /// worth the memory.
 const WORKSPACE: [usize; 2] = [32 << 20, 256 << 20];
 
-/// Plans that are measured together. Those that the library thinks slower come only if none of these is any good.
-const MEASURED: usize = 5;
+/// Plans that are measured together: to make one may take the library half a second. Those that it thinks slower come only
+/// if none of these is any good.
+const MEASURED: usize = 4;
 
 /// What of a convolution is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -350,7 +351,8 @@ impl Dnn {
             }
             let mut candidates = engines::candidates(&self.api, problem.convolution, fused).into_iter();
             loop {
-                let plans = self.next_plans(&mut candidates, problem.convolution, fused);
+                let most = if store.is_some() { MEASURED } else { 1 };
+                let plans = self.next_plans(&mut candidates, problem.convolution, fused, most);
                 let Some(workspace) = plans.iter().map(|plan| plan.workspace).max() else { break };
                 if bench.is_none() {
                     *bench = Some(Bench::new(&self.api.context)?);
@@ -377,18 +379,16 @@ impl Dnn {
         Ok((Choice::Own, None))
     }
 
-    /// The next plans that the library supports and that are not too large.
+    /// The next plans that the library supports and that are not too large, at most `most`.
     fn next_plans(
         &self,
         candidates: &mut impl Iterator<Item = Candidate>,
         c: &Convolution,
         fused: bool,
+        most: usize,
     ) -> Vec<Arc<Plan>> {
-        candidates
-            .filter_map(|candidate| candidate.plan(&self.api, c, fused).ok())
-            .map(Arc::new)
-            .take(MEASURED)
-            .collect()
+        let plans = candidates.filter_map(|candidate| candidate.plan(&self.api, c, fused).ok());
+        plans.map(Arc::new).take(most).collect()
     }
 
     /// A convolution ready to be enqueued, for which a plan was chosen.
