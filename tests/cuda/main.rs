@@ -11,4 +11,5 @@ mod limits;
 mod models;
 mod plans;
 mod precision;
+mod strictness;
 mod trace;

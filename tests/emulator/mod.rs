@@ -147,7 +147,7 @@ pub fn runs(file: &Path, engine: i32) -> i64 {
 }
 
 /// A function of the library in `file`.
-fn function_in(file: &Path, name: &CStr) -> *mut c_void {
+pub fn function_in(file: &Path, name: &CStr) -> *mut c_void {
     let path = CString::new(file.as_os_str().as_encoded_bytes()).unwrap();
     // SAFETY: both are C strings; the library is one of ours, whose initialisers do nothing.
     let symbol = unsafe { libc::dlsym(libc::dlopen(path.as_ptr(), libc::RTLD_NOW), name.as_ptr()) };
