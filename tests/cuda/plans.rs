@@ -55,7 +55,7 @@ impl Lab {
         let cudnn = Source::File(self.file.clone());
         let wanted = Wanted { cudnn, everywhere: true, cache: cache.map(Path::to_path_buf), ..Wanted::default() };
         let backend = CudaBackend::new(0).unwrap().with_libraries(&wanted);
-        assert_eq!(backend.libraries().problems, [String::new(); 0]);
+        assert_eq!(backend.libraries().problems, Vec::<String>::new());
         backend
     }
 
@@ -150,7 +150,7 @@ fn bias_and_activation_are_fused_where_the_library_can() {
         let conv = Conv2d { bias, act, ..CONV };
         let backend = lab.backend(None).with_tf32(tf32);
         let chosen = choice(&backend, &conv, Way::Forward, dtype);
-        assert_eq!(backend.notes(), [String::new(); 0], "{act:?}");
+        assert_eq!(backend.notes(), Vec::<String>::new(), "{act:?}");
         chosen
     };
     let fused = [
@@ -345,7 +345,7 @@ fn a_measured_choice_is_kept() {
     let ask = || {
         let backend = lab.backend(Some(&cache));
         let chosen = choice(&backend, &CONV, Way::Forward, DType::BF16);
-        assert_eq!(backend.notes(), [String::new(); 0]);
+        assert_eq!(backend.notes(), Vec::<String>::new());
         chosen
     };
     for engine in [TENSOR, DIRECT, COMPILED] {

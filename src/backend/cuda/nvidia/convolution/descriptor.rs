@@ -284,6 +284,16 @@ impl Descriptor {
         Ok(value[0])
     }
 
+    /// One number of an enumeration whose kind is `kind`.
+    ///
+    /// # Errors
+    /// The library refuses.
+    pub fn get_number(&self, name: Name, kind: Type) -> Result<u32, LibraryError> {
+        let mut value = [0u32];
+        self.get(name, kind, &mut value)?;
+        Ok(value[0])
+    }
+
     /// Numbers of an enumeration whose kind is `kind`; `None` if there are more than `N`.
     ///
     /// # Errors

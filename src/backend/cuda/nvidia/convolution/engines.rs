@@ -124,8 +124,7 @@ fn allowed(api: &Api, c: &Convolution, config: &Descriptor) -> Result<Option<Str
         return Ok(None);
     }
     for knob in &knobs {
-        let which = knob.get_numbers::<1>(Name::CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, Type::CUDNN_TYPE_KNOB_TYPE)?;
-        let which = which.as_deref().and_then(<[u32]>::first).copied().unwrap_or(u32::MAX);
+        let which = knob.get_number(Name::CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, Type::CUDNN_TYPE_KNOB_TYPE)?;
         tag += &format!("_k{which}={}", knob.get_int(Name::CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)?);
     }
     Ok(Some(tag))

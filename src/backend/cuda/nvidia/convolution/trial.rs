@@ -316,7 +316,16 @@ impl<'a> Trial<'a> {
     /// The library or the driver failed.
     pub fn seconds_of(&self, plan: &Arc<Plan>) -> Result<f64> {
         let call = self.call(plan)?;
-        self.seconds(|| self.run_plan(plan, &call))
+        self.settled(self.seconds(|| self.run_plan(plan, &call)))
+    }
+
+    /// What was enqueued before something failed may still run, and the plan must live until it has.
+    fn settled<T>(&self, done: Result<T>) -> Result<T> {
+        if done.is_err() {
+            // The first error is the one worth telling.
+            let _ = self.bench.stream.synchronize();
+        }
+        done
     }
 
     /// Runs a plan twice, on memory that holds nothing but NaNs: whether it gives what our own kernels give, and the same
@@ -326,12 +335,16 @@ impl<'a> Trial<'a> {
     /// The library or the driver failed.
     pub fn check(&self, plan: &Arc<Plan>) -> Result<Verdict> {
         let call = self.call(plan)?;
+        self.settled(self.verdict(plan, &call))
+    }
+
+    fn verdict(&self, plan: &Plan, call: &Call) -> Result<Verdict> {
         let (stream, [own, theirs]) = (&self.bench.stream, self.layout.results);
         let spoil = |offset: usize, bytes: usize| self.block.fill(stream, offset, 0xff, bytes);
         let run = || -> Result<()> {
             spoil(theirs, self.layout.result_bytes)?;
             spoil(self.layout.workspace, plan.workspace + WORKSPACE_ALIGNMENT)?;
-            self.run_plan(plan, &call)
+            self.run_plan(plan, call)
         };
         run()?;
         let dtype = self.problem.convolution.result;
