@@ -386,6 +386,17 @@ fn nothing_is_measured_where_a_choice_cannot_be_kept() {
     assert_eq!(choice(&backend, &CONV, Way::Forward, DType::BF16), plain(TENSOR));
     let notes = backend.notes().join("\n");
     assert!(notes.contains("cannot be kept in") && notes.contains("RUNNER_CUDA_CACHE"), "{notes}");
+    // What was kept there before still holds, and then there is nothing to be said.
+    let other = lab.dir.path().join("other");
+    let kept = choice(&lab.backend(Some(&other)), &CONV, Way::Forward, DType::BF16);
+    let lock = fs::read_dir(&other).unwrap().map(|e| e.unwrap().path()).find(|f| f.extension().unwrap() == "lock");
+    let lock = lock.unwrap();
+    fs::remove_file(&lock).unwrap();
+    fs::create_dir(&lock).unwrap();
+    assert_ne!(kept, plain(TENSOR));
+    let backend = lab.backend(Some(&other));
+    assert_eq!(choice(&backend, &CONV, Way::Forward, DType::BF16), kept);
+    assert_eq!(backend.notes(), Vec::<String>::new());
     // As when the disk fills up while plans are tried.
     let cache = lab.cache();
     assert_ne!(choice(&lab.backend(Some(&cache)), &CONV, Way::Forward, DType::BF16), plain(TENSOR));

@@ -100,9 +100,24 @@ impl Choices {
         serde_json::from_slice(json).ok().filter(|choices: &Choices| choices.version == VERSION)
     }
 
-    /// As JSON.
-    pub fn to_json(&self) -> String {
+    /// As JSON for people.
+    fn to_text(&self) -> String {
         serde_json::to_string_pretty(self).expect("text and numbers have a form in JSON")
+    }
+
+    /// As JSON in one line.
+    pub fn to_line(&self) -> String {
+        serde_json::to_string(self).expect("text and numbers have a form in JSON")
+    }
+
+    /// Those of `machine` that are kept in `folder`.
+    pub fn kept_in(folder: &Path, machine: &Machine) -> Choices {
+        Choices::read(&folder.join(file_name(machine)), machine)
+    }
+
+    fn read(file: &Path, machine: &Machine) -> Choices {
+        let read = files::read(file, MOST_BYTES).ok().and_then(|bytes| Choices::parse(&bytes));
+        read.filter(|choices| choices.machine == *machine).unwrap_or_else(|| Choices::new(machine.clone()))
     }
 
     /// What was chosen for a convolution.
@@ -177,8 +192,7 @@ impl Store {
 
     /// The choices that are there.
     fn read(&self) -> Choices {
-        let read = files::read(&self.file, MOST_BYTES).ok().and_then(|bytes| Choices::parse(&bytes));
-        read.filter(|choices| choices.machine == self.machine).unwrap_or_else(|| Choices::new(self.machine.clone()))
+        Choices::read(&self.file, &self.machine)
     }
 
     /// What was chosen for a convolution, here or elsewhere.
@@ -197,7 +211,7 @@ impl Store {
                 return Ok(other);
             }
             choices.insert(problem, &choice);
-            durable::write(&self.file, choices.to_json().as_bytes())?;
+            durable::write(&self.file, choices.to_text().as_bytes())?;
             Ok(choice)
         })
     }
@@ -291,6 +305,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "").unwrap();
         assert!(Store::open(&dir.path().join("file/folder"), &machine()).is_err());
+        assert!(Choices::kept_in(&dir.path().join("file/folder"), &machine()).is_empty());
         let store = Store::open(dir.path(), &machine()).unwrap();
         fs::create_dir(store.path()).unwrap();
         assert!(store.keep("p", Choice::Own, None).is_err());

@@ -61,6 +61,9 @@ struct State {
     /// Where measured choices are kept; without it nothing is measured.
     folder: Option<PathBuf>,
     store: Option<Store>,
+    /// What is kept where nothing more can be, and why that is so, until it has been said.
+    kept: Option<Choices>,
+    unkept: Option<String>,
     bench: Option<Bench>,
     notes: Vec<String>,
     /// It was said that there is too little memory to try plans.
@@ -133,12 +136,14 @@ impl Dnn {
             ));
         }
         self.open_store(state);
-        let before = state.store.as_ref().and_then(|store| store.get(key));
+        let kept = state.kept.as_ref().and_then(|kept| kept.get(key));
+        let before = state.store.as_ref().map_or(kept, |store| store.get(key));
         if let Some(choice) = &before
             && let Some(plan) = self.plan_of(problem.convolution, choice)
         {
             return (choice.clone(), plan);
         }
+        state.notes.extend(state.unkept.take());
         let selected = self.select(state, problem);
         let (choice, plan) = match selected {
             Ok(selected) => selected,
@@ -173,7 +178,10 @@ impl Dnn {
         let Some(folder) = state.folder.take() else { return };
         match Store::open(&folder, &self.machine) {
             Ok(store) => state.store = Some(store),
-            Err(e) => state.notes.push(cannot_be_kept(&folder, &e)),
+            Err(e) => {
+                state.kept = Some(Choices::kept_in(&folder, &self.machine));
+                state.unkept = Some(cannot_be_kept(&folder, &e));
+            }
         }
     }
 
@@ -256,7 +264,7 @@ impl Dnn {
         for (key, (choice, _)) in &self.state().chosen {
             choices.insert(key, choice);
         }
-        (!choices.is_empty()).then(|| choices.to_json())
+        (!choices.is_empty()).then(|| choices.to_line())
     }
 
     /// From now on chooses as [`Dnn::choices`] says that it was chosen; what is to be said, if that cannot be.
@@ -294,6 +302,7 @@ fn in_order(
     notes: &mut Vec<String>,
 ) -> Result<Vec<Option<Arc<Plan>>>> {
     let mut timed = Vec::new();
+    // Twice in turn: a GPU that has been idle is slower at first.
     for plan in plans {
         match trial.seconds_of(&plan) {
             Ok(seconds) => timed.push((seconds, Some(plan))),
@@ -302,6 +311,13 @@ fn in_order(
     }
     if !problem.always {
         timed.push((trial.own_seconds()?, None));
+    }
+    for (seconds, plan) in &mut timed {
+        let again = match plan {
+            Some(plan) => trial.seconds_of(plan)?,
+            None => trial.own_seconds()?,
+        };
+        *seconds = seconds.min(again);
     }
     timed.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     Ok(timed.into_iter().map(|(_, plan)| plan).collect())
