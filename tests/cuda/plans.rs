@@ -1,6 +1,7 @@
 //! Which of cuDNN's plans a convolution gets, what is done about engines that do what they should not, and that a choice
 //! holds: on the emulated driver, with a test double of the library whose engines can be spoilt.
 
+use super::convolutions::{CONV, Way, convolution};
 use super::emulator::{self, Fault};
 use runner::backend::Backend;
 use runner::backend::cuda::CudaBackend;
@@ -8,8 +9,8 @@ use runner::backend::cuda::launch::{Lowered, Target};
 use runner::backend::cuda::lower::lower;
 use runner::backend::cuda::nvidia::convolution::{Convolution, Direction, Problem};
 use runner::backend::cuda::nvidia::{Source, Wanted};
-use runner::graph::op::{Activation, Conv2d, Conv2dGradInput, Conv2dGradWeight, GradAfter};
-use runner::graph::{DType, Graph, Op, Role, Shape};
+use runner::graph::op::{Activation, Conv2d};
+use runner::graph::{DType, Graph};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -64,40 +65,9 @@ impl Lab {
     }
 }
 
-const CONV: Conv2d =
-    Conv2d { stride: [1, 1], padding: [1; 4], dilation: [1, 1], groups: 1, bias: false, residual: false, act: None };
-
-/// What of [`CONV`] or the like is computed.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Way {
-    Forward,
-    Input,
-    Weight,
-}
-
-/// A convolution on two small images.
+/// A convolution of two small images.
 fn graph(conv: &Conv2d, way: Way, dtype: DType) -> Graph {
-    let mut graph = Graph::new();
-    let out = conv.out([6, 5], [3, 3]).unwrap();
-    let mut value = |dtype, shape: &[usize]| graph.add_value(dtype, Shape::from(shape), Role::Temporary);
-    let x = value(dtype, &[2, 6, 5, 8]);
-    let w = value(dtype, &[16, 3, 3, 8 / conv.groups]);
-    let bias = value(DType::F32, &[16]);
-    let y = value(dtype, &[2, out[0], out[1], 16]);
-    let (op, operands): (Op, Vec<_>) = match way {
-        Way::Forward if conv.bias => (conv.clone().into(), vec![x, w, bias]),
-        Way::Forward => (conv.clone().into(), vec![x, w]),
-        Way::Input => {
-            let op = Conv2dGradInput { conv: conv.clone(), input: [6, 5], after: GradAfter::default() };
-            (op.into(), vec![y, w])
-        }
-        Way::Weight => {
-            let op = Conv2dGradWeight { conv: conv.clone(), kernel: [3, 3], bias: false };
-            (op.into(), vec![x, y])
-        }
-    };
-    graph.add(op, &operands).unwrap();
-    graph
+    convolution(conv, way, dtype, [2, 6, 5, 8], [16, 3, 3])
 }
 
 /// What a backend chooses for the only convolution that it is asked about.
@@ -128,9 +98,10 @@ fn each_type_gets_the_first_plan_that_its_arithmetic_allows() {
         // TF32 must be asked for.
         assert_eq!(choice(&lab.backend(None), &CONV, way, DType::F32), plain(DIRECT), "{way:?}");
         assert_eq!(choice(&lab.backend(None).with_tf32(true), &CONV, way, DType::F32), plain(TENSOR), "{way:?}");
-        for dtype in [DType::BF16, DType::F16] {
-            assert_eq!(choice(&lab.backend(None), &CONV, way, dtype), plain(TENSOR), "{way:?}, {dtype}");
-        }
+        assert_eq!(choice(&lab.backend(None), &CONV, way, DType::BF16), plain(TENSOR), "{way:?}");
+        // The gradient of a weight is of 32 bits, which the double gives of FP16 only where it copies it.
+        let expected = if way == Way::Weight { "fused eng1".into() } else { plain(TENSOR) };
+        assert_eq!(choice(&lab.backend(None), &CONV, way, DType::F16), expected, "{way:?}");
         let uneven = Conv2d { padding: [0, 2, 1, 0], stride: [2, 1], dilation: [1, 2], ..CONV };
         assert_eq!(choice(&lab.backend(None), &uneven, way, DType::BF16), plain(TENSOR), "{way:?}");
         let grouped = Conv2d { groups: 2, ..CONV };
@@ -182,7 +153,7 @@ fn bias_and_activation_are_fused_where_the_library_can() {
 fn an_engine_that_does_what_it_should_not_is_passed_over() {
     let Some(lab) = Lab::new() else { return };
     let cases = [
-        (Fault::Wrong, Some("element 1151 of a trial is ")),
+        (Fault::Wrong, Some("element 479 of a trial is ")),
         (Fault::NanResult, Some("element 0 of a trial is NaN, and ")),
         (Fault::Unsteady, Some("it gives other bits when it is run again")),
         (Fault::NoRun, Some("cuDNN failed while convolving (status 5000)")),
@@ -199,8 +170,8 @@ fn an_engine_that_does_what_it_should_not_is_passed_over() {
                 lab.plant(*engine, fault);
                 let cache = cache.as_ref().map(|folder| folder.join(k.to_string()));
                 let backend = lab.backend(cache.as_deref());
-                let graph = graph(&CONV, Way::Weight, DType::BF16);
-                let chosen = choice(&backend, &CONV, Way::Weight, DType::BF16);
+                let graph = graph(&CONV, Way::Input, DType::BF16);
+                let chosen = choice(&backend, &CONV, Way::Input, DType::BF16);
                 let notes = backend.notes();
                 let left: Vec<String> = TAGS[k + 1..].iter().map(|(engine, _)| plain(*engine)).collect();
                 match left.first() {
@@ -269,11 +240,7 @@ fn without_the_compiler_its_engines_are_passed_over() {
 fn the_workspace_of_the_plan_is_planned() {
     let Some(lab) = Lab::new() else { return };
     // Kernels of nine need none of the double, others four bytes an element and four.
-    let wide = Conv2d { bias: true, ..CONV };
-    let mut graph = Graph::new();
-    let mut value = |shape: &[usize]| graph.add_value(DType::F32, Shape::from(shape), Role::Temporary);
-    let operands = [value(&[2, 6, 5, 8]), value(&[16, 3, 5, 8]), value(&[16])];
-    graph.add(wide, &operands).unwrap();
+    let graph = convolution(&CONV, Way::Forward, DType::F32, [2, 6, 5, 8], [16, 3, 5]);
     let bytes = 4 * 16 * 3 * 5 * 8 + 4;
     let planned = lab.backend(None).workspace(&graph, &graph.nodes[0]);
     assert!((bytes..bytes + 512).contains(&planned), "{planned}");

@@ -101,5 +101,5 @@ fn choices_are_kept_where_the_environment_says() {
     assert_eq!(told.matches("cannot be kept").count(), 1, "{told}");
     // An engine that is wrong is told of by every command that plans.
     let told = check(&[("RUNNER_CUDA_CACHE", "0"), ("FAKE_CUDNN", "3:1")]);
-    assert!(told.contains("note: cuDNN's plan `eng3_k2=1_k99=0` is not used for forward 4x12x12x32"), "{told}");
+    assert!(told.contains("note: cuDNN's plan `plain eng3_k2=1_k99=0` is not used for forward 4x12x12x32"), "{told}");
 }

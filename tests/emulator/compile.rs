@@ -171,7 +171,8 @@ pub fn libraries() -> Result<PathBuf, String> {
     let driver = library()?;
     let (compiler, _) = compiler()?;
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator/libraries");
-    let headers = ["fake.h", "cudnn_descriptor.h"].map(|header| read(&sources.join(header))).concat();
+    let headers =
+        ["fake.h", "cudnn_descriptor.h", "cudnn_problem.h"].map(|header| read(&sources.join(header))).concat();
     let target = driver.parent().expect("the driver is in a folder of a folder");
     let code = LIBRARIES.map(|(source, _)| read(&sources.join(source).with_extension("cpp")));
     let folder = target.join(format!("libraries-{}", hash(&[code.concat(), headers])));

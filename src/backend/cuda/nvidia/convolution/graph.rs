@@ -1,7 +1,8 @@
 //! A convolution as cuDNN describes it: a graph of operations on tensors, each a descriptor.
 //!
-//! Forward it is one operation or, fused, up to three: the convolution, the sum with the bias and the activation, with
-//! tensors between them that are never stored.
+//! It is one operation or, fused, up to three: forward the convolution, the sum with the bias and the activation, with
+//! tensors between them that are never stored. A gradient of another type than its operands may be fused with a copy of its
+//! sums: engines that put something behind a convolution store any type, others but that of the operands.
 
 use super::super::LibraryError;
 use super::descriptor::{Api, Descriptor};
@@ -71,9 +72,14 @@ fn pointwise(act: Activation) -> Option<(Mode, Vec<(Name, f64)>)> {
     })
 }
 
-/// Whether the convolution has something behind it that the library can be asked to do with it.
-pub fn can_be_fused(c: &Convolution) -> bool {
-    (c.bias || c.act.is_some()) && c.act.is_none_or(|act| pointwise(act).is_some())
+/// The ways to ask for the convolution, the better first: fused, if there is something to be fused, and plain.
+pub fn ways(c: &Convolution) -> &'static [bool] {
+    match c.direction {
+        Direction::Forward if c.act.is_some_and(|act| pointwise(act).is_none()) => &[false],
+        Direction::Forward if c.bias || c.act.is_some() => &[true, false],
+        Direction::Input | Direction::Weight if c.result != c.dtype => &[false, true],
+        _ => &[false],
+    }
 }
 
 /// Makes descriptors and keeps them.
@@ -209,28 +215,40 @@ impl Maker<'_> {
 }
 
 impl OperationGraph {
-    /// The graph of `c`; with bias and activation if it is `fused`.
+    /// The graph of `c`; with what can be behind it if it is `fused`.
     ///
     /// # Errors
     /// The library does not take it.
     pub fn new(api: &Arc<Api>, c: &Convolution, fused: bool) -> Result<OperationGraph, LibraryError> {
         let mut made = Maker { api, made: Vec::new() };
         let ([h, w], [oh, ow], [kh, kw]) = (c.input, c.output, c.kernel);
-        let result = |direction| if c.direction == direction { c.result } else { c.dtype };
-        let y_dims = [c.images, c.outputs, oh, ow];
-        let x = made.tensor(X, result(Direction::Input), [c.images, c.inputs, h, w], true)?;
-        let dims = [c.outputs, c.inputs / c.groups, kh, kw];
-        let w = made.tensor(W, result(Direction::Weight), dims, true)?;
-        let y = made.tensor(Y, result(Direction::Forward), y_dims, true)?;
-        let act = c.act.filter(|_| fused).and_then(pointwise);
         let has_bias = fused && c.bias;
+        let act = match c.direction {
+            Direction::Forward => c.act.filter(|_| fused).and_then(pointwise),
+            _ => fused.then_some((Mode::CUDNN_POINTWISE_IDENTITY, Vec::new())),
+        };
+        // x, w and y; which of them is the result, and by what numbers they are known.
+        let dims =
+            [[c.images, c.inputs, h, w], [c.outputs, c.inputs / c.groups, kh, kw], [c.images, c.outputs, oh, ow]];
+        let at = match c.direction {
+            Direction::Input => 0,
+            Direction::Weight => 1,
+            Direction::Forward => 2,
+        };
+        let mut tensors = Vec::with_capacity(3);
+        for (i, number) in [X, W, Y].into_iter().enumerate() {
+            let dtype = if i == at { c.result } else { c.dtype };
+            tensors.push(made.tensor(number, dtype, dims[i], true)?);
+        }
+        let result = tensors[at];
         let mut operations = Vec::new();
         // What the convolution gives, and the bias added to it, go on in 32 bits.
         let behind = |made: &mut Maker, number, last: bool| {
-            if last { Ok(y) } else { made.tensor(number, DType::F32, y_dims, false) }
+            if last { Ok(result) } else { made.tensor(number, DType::F32, dims[at], false) }
         };
-        let mut sums = behind(&mut made, SUMS, !has_bias && act.is_none())?;
-        operations.push(made.convolution(c, [x, w, sums])?);
+        tensors[at] = behind(&mut made, SUMS, !has_bias && act.is_none())?;
+        operations.push(made.convolution(c, [tensors[0], tensors[1], tensors[2]])?);
+        let mut sums = tensors[at];
         if has_bias {
             let bias = made.tensor(BIAS, DType::F32, [1, c.outputs, 1, 1], true)?;
             let biased = behind(&mut made, BIASED, act.is_none())?;
@@ -238,7 +256,7 @@ impl OperationGraph {
             sums = biased;
         }
         if let Some((mode, parameters)) = act {
-            operations.push(made.pointwise((mode, &parameters), [sums, y], None)?);
+            operations.push(made.pointwise((mode, &parameters), [sums, result], None)?);
         }
         let graph = api.descriptor(Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)?;
         let parts: Vec<&Descriptor> = operations.into_iter().map(|part| made.part(part)).collect();

@@ -20,7 +20,7 @@ pub use choices::{ENV as CACHE_ENV, folder as cache_folder};
 use descriptor::Api;
 pub use descriptor::check;
 use engines::{Call, Candidate, Plan};
-use graph::can_be_fused;
+use graph::ways;
 pub use problem::{Convolution, Direction, Places, Problem};
 use std::collections::HashMap;
 use std::fmt;
@@ -38,7 +38,7 @@ const MEASURED: usize = 4;
 /// What the library does for a convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chosen {
-    /// Bias and activation, too.
+    /// Bias and activation, too, if there are any.
     pub fused: bool,
     /// Bytes of workspace.
     pub workspace: usize,
@@ -188,7 +188,7 @@ impl Dnn {
     /// The plan of a choice that was made before; `None` if there is no such plan any more.
     fn plan_of(&self, c: &Convolution, choice: &Choice) -> Option<Option<Arc<Plan>>> {
         let Choice::Plan { fused, tag } = choice else { return Some(None) };
-        if *fused && !can_be_fused(c) {
+        if !ways(c).contains(fused) {
             return None;
         }
         let found = engines::candidates(&self.api, c, *fused).into_iter().find(|candidate| candidate.tag == *tag)?;
@@ -198,10 +198,7 @@ impl Dnn {
     /// Chooses: the fastest plan that is right, where there is a store for the choice; otherwise the first that is right.
     fn select(&self, state: &mut State, problem: &Problem) -> Result<(Choice, Option<Arc<Plan>>)> {
         let State { bench, notes, store, .. } = state;
-        for fused in [true, false] {
-            if fused && !can_be_fused(problem.convolution) {
-                continue;
-            }
+        for &fused in ways(problem.convolution) {
             let mut candidates = engines::candidates(&self.api, problem.convolution, fused).into_iter();
             loop {
                 let most = if store.is_some() { MEASURED } else { 1 };
@@ -324,7 +321,8 @@ fn in_order(
 }
 
 fn not_used(plan: &Plan, problem: &Problem, why: &str) -> String {
-    format!("note: cuDNN's plan `{}` is not used for {}: {why}", plan.tag, problem.convolution)
+    let choice = Choice::Plan { fused: plan.fused, tag: plan.tag.clone() };
+    format!("note: cuDNN's plan `{choice}` is not used for {}: {why}", problem.convolution)
 }
 
 /// An error without its help, which is of another situation.
