@@ -103,3 +103,20 @@ fn choices_are_kept_where_the_environment_says() {
     let told = check(&[("RUNNER_CUDA_CACHE", "0"), ("FAKE_CUDNN", "3:1")]);
     assert!(told.contains("note: cuDNN's plan `plain eng3_k2=1_k99=0` is not used for forward 4x12x12x32"), "{told}");
 }
+
+/// Batches whose size is only tried choose nothing: no more than what is run is measured.
+#[test]
+fn for_sizes_that_are_tried_nothing_is_chosen() {
+    let Some(folders) = folders() else { return };
+    let place = Place::with(&CONFIG.replace("batch_size = 4", "batch_size = \"auto\""));
+    let cache = place.path("cache");
+    let env = [("RUNNER_CUDA_LIBRARIES", "cudnn"), ("RUNNER_CUDA_CACHE", cache.to_str().unwrap())];
+    let done = ok_with(&place, Path::new(&folders), "check c.toml --device cuda", &env);
+    assert!(done.err.contains("batch_size = \"auto\" is 16, "), "{done:?}");
+    let file = fs::read_dir(&cache).unwrap().map(|e| e.unwrap().path()).find(|f| f.extension().unwrap() == "json");
+    let kept: serde_json::Value = serde_json::from_str(&fs::read_to_string(file.unwrap()).unwrap()).unwrap();
+    let problems: Vec<&String> = kept["plans"].as_object().unwrap().keys().collect();
+    // Training takes all samples at once, the evaluation its four.
+    let runs = |problem: &&&String| problem.contains(" 16x12x12x32 to ") || problem.contains(" 4x12x12x32 to ");
+    assert!(problems.iter().filter(runs).count() == problems.len() && problems.len() > 3, "{problems:?}");
+}

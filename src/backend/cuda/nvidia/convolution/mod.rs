@@ -1,10 +1,11 @@
 //! Convolutions by cuDNN, on tensors whose channels come last.
 //!
 //! `problem` says what is to be computed, `graph` describes it to the library, `engines` asks which engines may compute it,
-//! `trial` measures their plans and compares them with our own kernels, `choices` keeps what was chosen. What is measured may
-//! come out otherwise the next time, and another plan gives other bits. So a measured choice is used only if it could be
-//! kept, and a run that is resumed takes those that its checkpoint names.
+//! `trial` measures their plans and compares them with our own kernels, as `agreement` says, and `choices` keeps what was
+//! chosen. What is measured may come out otherwise the next time, and another plan gives other bits. So a measured choice is
+//! used only if it could be kept, and a run that is resumed takes those that its checkpoint names.
 
+mod agreement;
 mod choices;
 mod descriptor;
 mod engines;

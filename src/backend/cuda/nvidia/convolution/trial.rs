@@ -1,6 +1,7 @@
 //! Plans tried out before a program is planned: how long they take, and whether they give what our own kernels give.
 
 use super::super::LibraryCall;
+use super::agreement::{Tolerance, decoded, numbers};
 use super::engines::{Call, Plan};
 use super::{Convolution, Direction, Places, Problem, WORKSPACE_ALIGNMENT};
 use crate::backend::cuda::driver::Context;
@@ -11,9 +12,7 @@ use crate::backend::cuda::modules::{Modules, Size};
 use crate::backend::cuda::ready::{Ready, Tables};
 use crate::backend::cuda::stream::{Event, Stream};
 use crate::graph::DType;
-use crate::random::philox;
 use anyhow::{Result, bail};
-use half::{bf16, f16};
 use std::sync::Arc;
 
 /// Runs that are timed together, and how many times that is done.
@@ -120,76 +119,6 @@ impl Layout {
 fn table_bytes(step: &Step) -> usize {
     let args = if let Step::Kernel(k) = step { k.args.as_slice() } else { &[] };
     args.iter().map(|a| if let Arg::Table(cells) = a { (8 * cells.len()).next_multiple_of(PIECE) } else { 0 }).sum()
-}
-
-/// Numbers in [-1, 1), times `scale`, as elements of type `dtype`.
-fn numbers(dtype: DType, key: u32, count: usize, scale: f32) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(count.next_multiple_of(4) * dtype.bytes());
-    for at in 0..count.div_ceil(4) {
-        for bits in philox([at as u32, 0, 0, 0], [key, 0]) {
-            let x = ((bits >> 8) as f32 / (1u32 << 23) as f32 - 1.0) * scale;
-            match dtype {
-                DType::BF16 => bytes.extend(bf16::from_f32(x).to_ne_bytes()),
-                DType::F16 => bytes.extend(f16::from_f32(x).to_ne_bytes()),
-                _ => bytes.extend(x.to_ne_bytes()),
-            }
-        }
-    }
-    bytes.truncate(count * dtype.bytes());
-    bytes
-}
-
-/// Elements of type `dtype` as 32-bit floats.
-fn decoded(dtype: DType, bytes: &[u8]) -> Vec<f32> {
-    match dtype {
-        DType::BF16 => bytes.as_chunks().0.iter().map(|b| bf16::from_ne_bytes(*b).to_f32()).collect(),
-        DType::F16 => bytes.as_chunks().0.iter().map(|b| f16::from_ne_bytes(*b).to_f32()).collect(),
-        _ => bytes.as_chunks().0.iter().map(|b| f32::from_ne_bytes(*b)).collect(),
-    }
-}
-
-/// How far two results of a convolution of numbers below 1 may be apart.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Tolerance {
-    absolute: f64,
-    relative: f64,
-}
-
-impl Tolerance {
-    /// Both add up the same products in another order. With rounding to nearest each of the `terms` additions errs by 2⁻²⁴
-    /// of the sum so far, which is below `terms`' square root; tensor cores cut off where they add, and err by some times as
-    /// much. TF32 rounds each factor to 11 bits, to nearest or not. What is stored in 16 bits is rounded once more, twice
-    /// if bias and activation follow apart.
-    pub fn new(c: &Convolution, fused: bool) -> Tolerance {
-        let [kh, kw] = c.kernel;
-        let terms = match c.direction {
-            Direction::Forward => kh * kw * c.inputs / c.groups,
-            Direction::Input => kh * kw * c.outputs / c.groups,
-            Direction::Weight => c.images * c.output[0] * c.output[1],
-        } as f64;
-        let rounded = if c.dtype == DType::F32 && c.tf32 { terms.sqrt() / 256.0 } else { 0.0 };
-        // No activation is steeper than 2, but for those whose slope is chosen.
-        let steepness = if c.act.is_some() { c.slope().max(2.0) } else { 1.0 };
-        let neighbours = match c.result {
-            DType::BF16 => 1.0 / 128.0,
-            DType::F16 => 1.0 / 1024.0,
-            _ => 0.0,
-        };
-        let apart = !fused && (c.bias || c.act.is_some());
-        let twice = if apart { neighbours * 4.0 * steepness } else { 0.0 };
-        let absolute = (terms / (1u32 << 21) as f64 + rounded) * steepness + twice;
-        Tolerance { absolute, relative: if apart { 2.0 * neighbours } else { neighbours } }
-    }
-
-    /// The first element of `b` that is not what `a` has, with both.
-    fn difference(&self, a: &[f32], b: &[f32]) -> Option<(usize, f32, f32)> {
-        let same = |a: f32, b: f32| {
-            let (a, b) = (f64::from(a), f64::from(b));
-            // False for a NaN.
-            (a - b).abs() <= self.absolute + self.relative * a.abs()
-        };
-        a.iter().zip(b).enumerate().find(|(_, (a, b))| !same(**a, **b)).map(|(at, (a, b))| (at, *a, *b))
-    }
 }
 
 impl<'a> Trial<'a> {
