@@ -42,6 +42,21 @@ template <class Kind, int BM, int BN, int WM, int WN, int STAGES> struct Mma {
         }
     }
 
+    // Rows number `pass` of the warp's sums, to `to` on. A loop over I with `I == pass` in it would do, but the compiler takes
+    // the one for the other before it unrolls the loop, and then indexes the sums by `pass`: they go to the stack.
+    template <int I> static __device__ __forceinline__ void put_rows(const float (&sums)[WM / 16][WN / 8][4], int pass, float *to) {
+        if constexpr (I < WM / 16) {
+            if (I == pass) {
+#pragma unroll
+                for (int j = 0; j < WN / 8; j++) {
+                    *(float2 *)(to + j * 8) = make_float2(sums[I][j][0], sums[I][j][1]);
+                    *(float2 *)(to + j * 8 + 8 * ROW_SLAB) = make_float2(sums[I][j][2], sums[I][j][3]);
+                }
+            }
+            put_rows<I + 1>(sums, pass, to);
+        }
+    }
+
     // The tile at (first_m, first_n) of A · Bᵀ over k_begin ≤ k < k_end.
     template <bool FINISH, class A, class B, class Place>
     static __device__ __forceinline__ void run(const A &a, const B &b, bool wide_a, bool wide_b, int first_m, int first_n, int k_begin,
@@ -120,21 +135,11 @@ template <class Kind, int BM, int BN, int WM, int WN, int STAGES> struct Mma {
         copies_wait<0>();
         __syncthreads();
 
-        // 16 of each warp's rows at a time; `i == pass` keeps the sums in registers under a loop that is not unrolled.
+        // 16 of each warp's rows at a time.
         float *slab = (float *)memory;
 #pragma unroll 1
         for (int pass = 0; pass < WM / 16; pass++) {
-#pragma unroll
-            for (int i = 0; i < WM / 16; i++) {
-                if (i == pass) {
-#pragma unroll
-                    for (int j = 0; j < WN / 8; j++) {
-                        float *to = slab + (warp_m * 16 + lane / 4) * ROW_SLAB + warp_n * WN + j * 8 + lane % 4 * 2;
-                        *(float2 *)to = make_float2(sums[i][j][0], sums[i][j][1]);
-                        *(float2 *)(to + 8 * ROW_SLAB) = make_float2(sums[i][j][2], sums[i][j][3]);
-                    }
-                }
-            }
+            put_rows<0>(sums, pass, slab + (warp_m * 16 + lane / 4) * ROW_SLAB + warp_n * WN + lane % 4 * 2);
             __syncthreads();
             store_slab<FINISH, WARPS_M * 16, BN, ROW_SLAB, THREADS>(slab, places, first_m, first_n, result,
                                                                     [&](int r) { return r / 16 * WM + pass * 16 + r % 16; });

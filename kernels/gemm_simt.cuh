@@ -73,6 +73,20 @@ template <class T, int BM, int BN, int BK, int TM, int TN> struct Simt {
         return i / 4 * (SIDE / (PER_THREAD / 4)) + thread * 4 + i % 4;
     }
 
+    // Row number `pass` of the thread's sums. As in gemm_mma.cuh, a loop over I would put the sums on the stack.
+    template <int I> static __device__ __forceinline__ void put_row(const float (&sums)[TM][TN], int pass, float *to, int tx) {
+        if constexpr (I < TM) {
+            if (I == pass) {
+#pragma unroll
+                for (int j = 0; j < TN; j += 4) {
+                    *(float4 *)(to + place<BN, TN>(tx, j)) =
+                        make_float4(sums[I][j], sums[I][j + 1], sums[I][j + 2], sums[I][j + 3]);
+                }
+            }
+            put_row<I + 1>(sums, pass, to, tx);
+        }
+    }
+
     // The tile at (first_m, first_n) of A · Bᵀ over k_begin ≤ k < k_end.
     template <bool FINISH, class A, class B, class Place>
     static __device__ __forceinline__ void run(const A &a, const B &b, bool wide_a, bool wide_b, int first_m, int first_n, int k_begin,
@@ -161,20 +175,11 @@ template <class T, int BM, int BN, int BK, int TM, int TN> struct Simt {
             __syncthreads();
         }
 
-        // One of each thread's rows at a time; `i == pass` keeps the sums in registers under a loop that is not unrolled.
+        // One of each thread's rows at a time.
         float *slab = (float *)memory;
 #pragma unroll 1
         for (int pass = 0; pass < TM; pass++) {
-#pragma unroll
-            for (int i = 0; i < TM; i++) {
-                if (i == pass) {
-#pragma unroll
-                    for (int j = 0; j < TN; j += 4) {
-                        *(float4 *)(slab + ty * ROW_SLAB + place<BN, TN>(tx, j)) =
-                            make_float4(sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]);
-                    }
-                }
-            }
+            put_row<0>(sums, pass, slab + ty * ROW_SLAB, tx);
             __syncthreads();
             store_slab<FINISH, BM / TM, BN, ROW_SLAB, THREADS>(slab, places, first_m, first_n, result,
                                                                [&](int r) { return place<BM, TM>(r, pass); });

@@ -384,10 +384,12 @@ extern "C" __global__ void __launch_bounds__(32) set_mark(float *mark) {
 // ---- Loss scaling ---------------------------------------------------------------------------------------------------
 
 // Dynamic loss scaling (Micikevicius et al. 2018), by one thread, after the update: the scale shrinks if the gradients'
-// norm is not finite, and grows after `interval` updates in a row with a norm that is, unless it would become infinite.
+// norm is not finite, and grows after `interval` updates in a row with a norm that is, unless it would become infinite. After
+// a loss that is not finite nothing changes.
 extern "C" __global__ void __launch_bounds__(32)
-    update_scale(const float *norm, float growth, float backoff, int interval, float *scale, i64 *tracker) {
-    if (threadIdx.x > 0) {
+    update_scale(const float *norm, float growth, float backoff, int interval, float *scale, i64 *tracker,
+                 const float *loss) {
+    if (threadIdx.x > 0 || !is_finite(loss[0])) {
         return;
     }
     i64 updates = *tracker + 1;

@@ -8,6 +8,7 @@ use golden_harness::case::Case;
 use golden_harness::compare::Findings;
 use golden_harness::engine::{self, On, Way};
 use golden_harness::{check_all, check_in_turn};
+use std::process::{Child, Command, Stdio};
 
 fn check(folder: &str) {
     let check = |case: &Case, findings: &mut Findings| {
@@ -18,6 +19,9 @@ fn check(folder: &str) {
         check_in_turn(folder, check);
     } else if emulator::ready() {
         check_all(folder, check);
+        if emulator::sanitizing() {
+            assert_eq!(emulator::watched(), emulator::Watched { findings: 0, unknown: 0 });
+        }
     }
 }
 
@@ -59,4 +63,33 @@ fn runs() {
 #[test]
 fn combinations() {
     check("combinations");
+}
+
+/// The same under the emulated driver's sanitizer, in processes of their own: nets of many kinds of layers, and all tests of this
+/// file with `RUNNER_SANITIZER=all`.
+#[test]
+fn kernels_have_no_races_and_touch_what_they_are_given() {
+    if !emulator::emulated() {
+        return;
+    }
+    let all = std::env::var("RUNNER_SANITIZER").is_ok_and(|v| v == "all");
+    let tests: &[&str] = match all {
+        true => &["layers", "combinations", "training", "losses", "optimizers", "schedules", "structure", "runs"],
+        false => &["structure", "losses"],
+    };
+    let start = |test: &str| -> Child {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "--nocapture", test]).env("EMULATED_SANITIZER", "1");
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    // Two at a time: one of each half.
+    let half = tests.len().div_ceil(2);
+    for i in 0..half {
+        let pair: Vec<_> = [tests.get(i), tests[half..].get(i)].into_iter().flatten().map(|t| (t, start(t))).collect();
+        for (test, child) in pair {
+            let output = child.wait_with_output().unwrap();
+            let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+            assert!(output.status.success() && said.contains("1 passed"), "{test}: {said}");
+        }
+    }
 }

@@ -112,7 +112,7 @@ pub fn build(
 ) -> Result<Programs, Failure> {
     let built = programs::build(&loaded.experiment, data, sizes, backend, options);
     // To plan is to choose what computes.
-    backend.notes().iter().for_each(|note| say(note));
+    say_notes(backend);
     built.map_err(|diagnostics| Failure::Config { sources: loaded.sources.clone(), diagnostics })
 }
 

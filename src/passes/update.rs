@@ -116,7 +116,7 @@ pub fn add_update(
     if let Some(scaler) = spec.scaler {
         let tracker = vars.get_or_add(Variable::zeros(GROWTH_VARIABLE, DType::I64, [1], VarKind::Optimizer));
         let tracker = graph.variable(vars, tracker);
-        graph.add(scaler, &[operands[2], operands[3], tracker])?;
+        graph.add(scaler, &[operands[2], operands[3], tracker, loss])?;
     }
     Ok(())
 }

@@ -73,6 +73,29 @@ fn captured_or_not_and_in_whatever_order_a_run_gives_the_same_bits() {
     }
 }
 
+/// In every precision, and with updates that are a program of their own behind two micro-batches.
+#[test]
+fn captured_or_not_every_precision_and_micro_batches_give_the_same_bits() {
+    if !emulator::ready() {
+        return;
+    }
+    let _turn = emulator::alone();
+    emulator::stream_order(0);
+    for precision in ["fp32", "tf32", "bf16", "fp16"] {
+        for accumulate in [1, 2] {
+            let train = format!("[train]\naccumulate = {accumulate}\n");
+            let text = format!("precision = {precision:?}\n{}", MODEL.replace("[train]\n", &train));
+            let outcome = |graph: bool| {
+                let backend = CudaBackend::new(0).unwrap().with_graph(graph).with_tf32(precision == "tf32");
+                Steps::new(4, 8).run(&text, &root(), &backend)
+            };
+            let (captured, plain) = (outcome(true), outcome(false));
+            assert!(plain.losses.len() == 4 && plain.losses.iter().all(|l| l.is_finite()), "{:?}", plain.losses);
+            assert_eq!(captured, plain, "{precision}, {accumulate} micro-batches");
+        }
+    }
+}
+
 /// Planted faults: one stream after the other leaves out its waits. The computing one then starts before its batch is
 /// there; the copying one fills a slot of the device that is still computed on; the third reads losses that are not
 /// there yet.

@@ -15,5 +15,6 @@ mod plans;
 mod precision;
 #[path = "../root/mod.rs"]
 mod root;
+mod scaling;
 mod strictness;
 mod trace;

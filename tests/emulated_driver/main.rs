@@ -7,6 +7,7 @@ mod errors;
 mod gpu;
 mod kernels;
 mod order;
+mod sanitizer;
 
 /// Tells where, for those who start programs with it by hand (`LD_LIBRARY_PATH`).
 #[test]

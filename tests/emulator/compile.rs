@@ -25,6 +25,32 @@ const STRICT: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
 /// Of kernels: an access that is not aligned as its type asks is a trap, as it is an error on a GPU.
 const KERNEL: [&str; 3] = ["-w", "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"];
 
+/// Of kernels that the sanitizer watches: a call at every access, and lines to tell. What makes one access of several, or reads
+/// ahead of need, would be told as what the source does not do.
+const SANITIZED: [&str; 6] = [
+    "-fsanitize=thread",
+    "-DEMULATED_SANITIZED=1",
+    // Of the version that all tools read rightly.
+    "-gdwarf-4",
+    "-g1",
+    "-fno-tree-vectorize",
+    "-fno-tree-slp-vectorize",
+];
+
+/// The variable that asks for the sanitizer, unless it is 0; the driver reads its number.
+const SANITIZER: &str = "EMULATED_SANITIZER";
+
+/// True if the kernels are to be watched.
+pub fn sanitizing() -> bool {
+    std::env::var(SANITIZER).is_ok_and(|v| !v.is_empty() && v != "0")
+}
+
+/// What kernels are compiled with, beside what all files are.
+fn kernel_flags() -> Vec<&'static str> {
+    let sanitized: &[&str] = if sanitizing() { &SANITIZED } else { &[] };
+    [&KERNEL[..], sanitized].concat()
+}
+
 /// Builds that nobody has used for this long are removed by the next one.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -108,8 +134,14 @@ pub fn library() -> Result<PathBuf, String> {
     let (compiler, version) = compiler()?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let own = root.join("tests/emulator");
-    let header_folders = [own.clone(), own.join("device"), own.join("driver"), root.join("kernels"), own.join("cases")];
-    let headers: Vec<PathBuf> = header_folders.iter().flat_map(|folder| sources(folder, &["h", "cuh"])).collect();
+    let texts = |folders: &[PathBuf]| -> Vec<Vec<u8>> {
+        let headers = folders.iter().flat_map(|folder| sources(folder, &["h", "cuh"]));
+        headers.map(|path| read(&path)).collect()
+    };
+    // What kernels and driver both see, and what one of them does.
+    let device = texts(&[own.clone(), own.join("device")]);
+    let of_kernels = texts(&[root.join("kernels"), own.join("cases")]);
+    let of_driver = texts(&[own.join("driver")]);
     let mut units = Vec::new();
     for (folder, kernels) in [(root.join("kernels"), true), (own.join("cases"), true), (own.join("driver"), false)] {
         let found = sources(&folder, &["cu", "cpp"]);
@@ -117,13 +149,16 @@ pub fn library() -> Result<PathBuf, String> {
     }
 
     let flags = [&FLAGS[..], &STRICT[..], &KERNEL[..]].concat().join(" ").into_bytes();
+    let watched = if sanitizing() { SANITIZED.join(" ").into_bytes() } else { Vec::new() };
     let mut common = vec![version, flags, read(&own.join("compile.rs")), read(&own.join("kernels.rs"))];
-    common.extend(headers.iter().map(|path| read(path)));
+    common.extend(device);
     let keys: Vec<String> = units
         .iter()
         .map(|unit| {
             let path = unit.path.as_os_str().as_encoded_bytes().to_vec();
-            hash(&[common.as_slice(), &[path, read(&unit.path)]].concat())
+            let (headers, watched) =
+                if unit.kernels { (&of_kernels, watched.clone()) } else { (&of_driver, Vec::new()) };
+            hash(&[common.as_slice(), headers, &[path, read(&unit.path), watched]].concat())
         })
         .collect();
 
@@ -255,7 +290,7 @@ fn compile(compiler: &str, header: &Path, unit: &Unit, object: &Path) -> Result<
         let source = object.with_extension("cpp");
         fs::write(&source, kernels::source(header, &unit.path, &found))
             .map_err(|e| format!("{}: {e}", source.display()))?;
-        command.args(KERNEL);
+        command.args(kernel_flags());
         source
     } else {
         command.args(STRICT);

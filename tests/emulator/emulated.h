@@ -7,6 +7,7 @@
 #include "device/types.h"
 
 #include "device/block.h"
+#include "device/sanitizer.h"
 
 #include "device/atomics.h"
 #include "device/math.h"

@@ -19,9 +19,10 @@
 mod compile;
 mod kernels;
 
-pub use compile::shared_library;
+pub use compile::{sanitizing, shared_library};
 pub use kernels::names as kernel_names;
 
+use runner::backend::cuda::extents::{self, Launched};
 use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -56,6 +57,9 @@ fn library() -> Option<&'static Library> {
             // SAFETY: after a failure `dlerror` gives a C string that lives until the next call.
             let why = unsafe { CStr::from_ptr(libc::dlerror()) };
             panic!("the emulated CUDA driver does not load: {}", why.to_string_lossy());
+        }
+        if sanitizing() {
+            extents::observe(tell_operands);
         }
         Some(Library(handle))
     };
@@ -176,6 +180,63 @@ pub fn configure(name: &str, value: i64) {
     let configure: extern "C" fn(*const c_char, c_longlong) -> c_int =
         unsafe { std::mem::transmute(symbol(c"emulated_configure")) };
     assert!(configure(text.as_ptr(), value) != 0, "the emulated driver has no setting `{name}`");
+}
+
+/// Memory that a launch is given, as `struct Told` in `driver/api_operands.cpp` has it.
+#[repr(C)]
+pub struct Operand {
+    pub what: *const c_char,
+    pub address: u64,
+    pub bytes: u64,
+    pub written: c_int,
+}
+
+/// Tells the sanitizer what memory launches of `kernel` of so many blocks and threads (x, y, z of each) with these arguments, each
+/// at the front of a cell, are given. False if there is no such kernel.
+pub fn operands(kernel: &str, size: [u32; 6], cells: &[u64], operands: &[Operand]) -> bool {
+    type Tell = extern "C" fn(*const c_char, *const u32, *const u64, usize, *const Operand, usize) -> c_int;
+    // SAFETY: this is the function's type in `driver/api_operands.cpp`.
+    let tell: Tell = unsafe { std::mem::transmute(symbol(c"emulated_operands")) };
+    let kernel = CString::new(kernel).unwrap();
+    tell(kernel.as_ptr(), size.as_ptr(), cells.as_ptr(), cells.len(), operands.as_ptr(), operands.len()) != 0
+}
+
+/// What the backend calls for every launch that it makes ready.
+fn tell_operands(launched: Launched) {
+    let Launched { kernel, size, cells, extents } = launched;
+    let names: Vec<CString> = extents.iter().map(|e| CString::new(e.what.as_str()).unwrap()).collect();
+    let told: Vec<Operand> = extents
+        .iter()
+        .zip(&names)
+        .map(|(e, name)| Operand {
+            what: name.as_ptr(),
+            address: e.address,
+            bytes: e.bytes as u64,
+            written: c_int::from(e.written),
+        })
+        .collect();
+    let ([gx, gy, gz], [bx, by, bz]) = (size.grid, size.block);
+    let known = operands(kernel, [gx, gy, gz, bx, by, bz], cells, &told);
+    assert!(known, "the emulated driver has no kernel `{kernel}` with {} arguments", cells.len());
+}
+
+/// What the sanitizer has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watched {
+    /// Races, and accesses to what was not given.
+    pub findings: i64,
+    /// Launches of which nobody has told what memory they are given.
+    pub unknown: i64,
+}
+
+/// What the sanitizer has found so far in this process.
+pub fn watched() -> Watched {
+    let ask = |name: &CStr| {
+        // SAFETY: this is the functions' type in `driver/api_operands.cpp`.
+        let ask: extern "C" fn() -> c_longlong = unsafe { std::mem::transmute(symbol(name)) };
+        ask()
+    };
+    Watched { findings: ask(c"emulated_findings"), unknown: ask(c"emulated_unknown_launches") }
 }
 
 /// What the driver complained of last: the kernel, block and thread of a fault, and what was wrong.

@@ -18,6 +18,8 @@ pub struct Compiled {
     messages: String,
     /// Its PTX; empty if it did not compile.
     pub ptx: String,
+    /// Its machine code; empty if it did not compile.
+    pub cubin: Vec<u8>,
     /// Its kernels, by name.
     pub kernels: Vec<Kernel>,
 }
@@ -81,6 +83,7 @@ fn compile_all() -> Result<Vec<Compiled>, String> {
                         kernels: kernels(&output.log),
                         messages: messages(&output.log),
                         ptx: without_call_numbers(&output.ptx.unwrap_or_default()),
+                        cubin: output.cubin,
                     }));
                 }
             });
@@ -105,17 +108,22 @@ fn cached(
     let path = folder.join(format!("{module}.{}.nvrtc-{major}.{minor}", architecture.name()));
     let hash = sources.hash(module, architecture);
     let known = fs::read_to_string(&path).unwrap_or_default();
+    let code = folder.join(format!("{module}.{}.nvrtc-{major}.{minor}.cubin", architecture.name()));
     let mut parts = known.splitn(3, '\0');
     if let (Some(of), Some(log), Some(ptx)) = (parts.next(), parts.next(), parts.next())
         && of == hash
+        && let Ok(cubin) = fs::read(&code)
     {
-        return Ok(Output { log: log.into(), ptx: Some(ptx.into()) });
+        return Ok(Output { log: log.into(), ptx: Some(ptx.into()), cubin });
     }
     let output = nvrtc.compile(sources, module, architecture)?;
     if let Some(ptx) = &output.ptx {
         // Under another name first: a run beside this one must not read half a file. Without the file, the next run is slow.
+        // The text comes last, and says of what both are.
         let part = path.with_extension(format!("part-{}", std::process::id()));
         let written = fs::create_dir_all(&folder)
+            .and_then(|()| fs::write(&part, &output.cubin))
+            .and_then(|()| fs::rename(&part, &code))
             .and_then(|()| fs::write(&part, format!("{hash}\0{}\0{ptx}", output.log)))
             .and_then(|()| fs::rename(&part, &path));
         if let Err(e) = written {

@@ -8,6 +8,7 @@
 mod assembler;
 mod compiled;
 mod cubins;
+mod machine_code;
 mod nvrtc;
 mod packed;
 mod sources;

@@ -42,6 +42,8 @@ functions! {
     nvrtcGetProgramLogSize(program: rtc::nvrtcProgram, bytes: *mut usize);
     nvrtcGetProgramLog(program: rtc::nvrtcProgram, log: *mut c_char);
     nvrtcGetPTXSize(program: rtc::nvrtcProgram, bytes: *mut usize);
+    nvrtcGetCUBINSize(program: rtc::nvrtcProgram, bytes: *mut usize);
+    nvrtcGetCUBIN(program: rtc::nvrtcProgram, bytes: *mut c_char);
     nvrtcGetPTX(program: rtc::nvrtcProgram, ptx: *mut c_char);
 }
 
@@ -57,6 +59,8 @@ pub struct Output {
     pub log: String,
     /// The PTX, if it compiled.
     pub ptx: Option<String>,
+    /// The machine code, if it compiled.
+    pub cubin: Vec<u8>,
 }
 
 /// NVRTC, from the folder that the environment variable `RUNNER_NVRTC` names, or else from where CUDA and Python's packages
@@ -91,7 +95,7 @@ fn checked(nvrtc: Nvrtc) -> Result<Nvrtc, String> {
 }
 
 /// Where it may be, the most particular place first.
-fn usual_folders() -> Vec<PathBuf> {
+pub fn usual_folders() -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = env::var_os("LD_LIBRARY_PATH").iter().flat_map(env::split_paths).collect();
     let toolkits = env::var_os("CUDA_HOME").map(PathBuf::from).into_iter().chain(["/usr/local/cuda".into()]);
     folders.extend(toolkits.flat_map(|t| [t.join("lib64"), t.join("lib")]));
@@ -216,11 +220,15 @@ impl Nvrtc {
             let p = program.0;
             let log = text("giving its log", |n| nvrtcGetProgramLogSize(p, n), |b| nvrtcGetProgramLog(p, b))?;
             if code == WRONG_SOURCE {
-                return Ok(Output { log, ptx: None });
+                return Ok(Output { log, ptx: None, cubin: Vec::new() });
             }
             check("compiling", code)?;
             let ptx = text("giving PTX", |n| nvrtcGetPTXSize(p, n), |b| nvrtcGetPTX(p, b))?;
-            Ok(Output { log, ptx: Some(ptx) })
+            let mut bytes = 0;
+            check("giving machine code", nvrtcGetCUBINSize(p, &mut bytes))?;
+            let mut cubin = vec![0u8; bytes];
+            check("giving machine code", nvrtcGetCUBIN(p, cubin.as_mut_ptr().cast()))?;
+            Ok(Output { log, ptx: Some(ptx), cubin })
         }
     }
 }

@@ -25,6 +25,11 @@ impl Architecture {
         format!("sm_{}", self.0)
     }
 
+    /// 80
+    pub fn capability(self) -> u32 {
+        self.0
+    }
+
     /// NVRTC's options. A real architecture gives both its PTX and what the assembler says of it.
     pub fn options(self) -> Vec<String> {
         vec![format!("--gpu-architecture={}", self.name()), "-std=c++17".into(), "--ptxas-options=-v".into()]

@@ -13,3 +13,4 @@ mod planner;
 #[path = "../root/mod.rs"]
 mod root;
 mod rounded;
+mod sanitizer;

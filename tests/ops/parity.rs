@@ -64,7 +64,7 @@ pub fn decode(dtype: DType, bytes: &[u8]) -> Vec<f64> {
 }
 
 /// Writes the operands to their variables and to the batch.
-fn fill(executable: &mut dyn Executable, batch: &mut HostBuffer, plan: &Plan, built: &Built) {
+pub fn fill(executable: &mut dyn Executable, batch: &mut HostBuffer, plan: &Plan, built: &Built) {
     for (id, data) in &built.values {
         let value = built.graph.value(*id);
         let bytes = encode(value.dtype, data);

@@ -174,7 +174,10 @@ pub struct UpdateScaleKernel {
 
 impl NodeKernel for UpdateScaleKernel {
     fn run(&self, frame: &Frame<'_>) {
-        let norm = frame.input::<f32>(0)[0];
+        let (norm, loss) = (frame.input::<f32>(0)[0], frame.input::<f32>(3)[0]);
+        if !loss.is_finite() {
+            return;
+        }
         let (scale, tracker) = (&mut frame.update::<f32>(1)[0], &mut frame.update::<i64>(2)[0]);
         *tracker += 1;
         if !norm.is_finite() {

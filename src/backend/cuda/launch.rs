@@ -95,7 +95,7 @@ impl Module {
 }
 
 /// Memory that a step works on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Memory {
     /// The node's operand of this number.
     Input(usize),

@@ -2,6 +2,7 @@
 //! somebody asks.
 
 use super::driver::{Context, CudaError};
+use super::extents::{self, Extent};
 use super::launch::Module;
 use super::memory::{DeviceBlock, pinned};
 use super::modules::{Function, Modules, Size};
@@ -63,6 +64,15 @@ impl Losses {
     pub fn watch(&self, loss: u64) -> Ready {
         let cells = [loss, self.address, self.address + TAKEN_AT, self.address + HALTED_AT, RING as u64];
         let size = Size { grid: [1; 3], block: [32, 1, 1], shared_bytes: 0 };
+        extents::tell("watch_loss", size, &cells, || {
+            let given = |what: &str, address, bytes| Extent { what: what.into(), address, bytes, written: true };
+            vec![
+                given("the loss", cells[0], 4),
+                given("the ring of losses", cells[1], 4 * RING),
+                given("the number of losses", cells[2], 4),
+                given("the mark that the run has halted", cells[3], 4),
+            ]
+        });
         Ready::Kernel { function: self.function.clone(), size, cells: cells.into() }
     }
 

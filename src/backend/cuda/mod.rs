@@ -2,13 +2,15 @@
 //!
 //! [`launch`] is what a node becomes, as plain data; [`lower`] makes it, a file for each family of operations. The kernels
 //! are in the folder `kernels` beside `src`; [`ptx`] and [`cubin`] have them as they travel in the binary. `ready` puts addresses to
-//! launches, `executable` runs programs of them. `libraries` finds NVIDIA's libraries, `nvidia` computes with them. `driver`,
+//! launches, [`extents`] tells what memory each is given, `executable` runs programs of them. `libraries` finds NVIDIA's
+//! libraries, `nvidia` computes with them. `driver`,
 //! `stream`, `memory` and `modules` own what the driver gives; [`launcher`] is what kernels are loaded and launched through.
 //! [`settings`] reads the environment, `failure` says what has failed and where.
 
 pub mod cubin;
 pub mod driver;
 mod executable;
+pub mod extents;
 mod failure;
 mod jit_cache;
 pub mod launch;

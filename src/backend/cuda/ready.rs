@@ -2,6 +2,7 @@
 
 use super::driver::{check, sys as cu};
 use super::executable::{Area, Storage};
+use super::extents;
 use super::launch::{Arg, Cell, ConvolutionStep, Kernel, Lowered, MatmulStep, Memory, Step};
 use super::modules::{Function, Modules, Size, launch};
 use super::nvidia::{Libraries, LibraryCall, convolution, matmul};
@@ -117,12 +118,21 @@ impl Resolver<'_> {
             lowered.scratch_bytes
         );
         let node = &self.program.graph.nodes[at];
-        lowered
+        let steps: Vec<Ready> = lowered
             .steps
             .iter()
             .map(|step| self.step(at, node, step))
             .collect::<Result<_>>()
-            .with_context(|| self.program.node_name(at))
+            .with_context(|| self.program.node_name(at))?;
+        for (step, ready) in lowered.steps.iter().zip(&steps) {
+            if let (Step::Kernel(kernel), Ready::Kernel { size, cells, .. }) = (step, ready) {
+                // Each was asked for a moment ago, and is there.
+                let address = |memory| self.address(at, node, memory).unwrap_or_default();
+                let given = || extents::of_step(self.program, at, lowered, kernel, cells, address);
+                extents::tell(&kernel.name, *size, cells, given);
+            }
+        }
+        Ok(steps)
     }
 
     fn step(&mut self, at: usize, node: &Node, step: &Step) -> Result<Ready> {

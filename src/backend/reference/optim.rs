@@ -50,6 +50,9 @@ pub(super) fn step(op: &OptimizerStep, x: &[Tensor]) -> Vec<Vec<f64>> {
 /// The scale and the growth tracker after the update.
 pub(super) fn update_scale(op: &UpdateScale, x: &[Tensor]) -> Vec<Vec<f64>> {
     let (norm, scale, tracker) = (x[0].data[0], x[1].data[0], x[2].data[0] + 1.0);
+    if !x[3].data[0].is_finite() {
+        return vec![vec![scale], vec![x[2].data[0]]];
+    }
     let [scale, tracker] = if !norm.is_finite() {
         [scale * f64::from(op.backoff), 0.0]
     } else if tracker < f64::from(op.interval) {

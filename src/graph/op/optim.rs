@@ -127,11 +127,12 @@ impl OptimizerStep {
 }
 
 /// Dynamic loss scaling, as `torch.amp.GradScaler` does it (Micikevicius et al. 2018). Operands: `norm [1]` of the
-/// gradients, scale (`F32 [1]`), growth tracker (`I64 [1]`, the number of updates since the scale last changed); the last
-/// two are updated in place.
+/// gradients, scale (`F32 [1]`), growth tracker (`I64 [1]`, the number of updates since the scale last changed), loss (`F32
+/// [1]`); scale and tracker are updated in place.
 ///
-/// If the norm is not finite: `scale ·= backoff`, `tracker = 0`. Else `tracker += 1`, and when that reaches `interval`:
-/// `scale ·= growth` unless the product is infinite, `tracker = 0`.
+/// If the loss is not finite, which no other scale would mend, nothing changes. If the norm is not: `scale ·= backoff`,
+/// `tracker = 0`. Else `tracker += 1`, and when that reaches `interval`: `scale ·= growth` unless the product is infinite,
+/// `tracker = 0`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UpdateScale {
     /// `growth_factor`
@@ -221,8 +222,8 @@ impl OpRules for UpdateScale {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity("update_scale", inputs, 3)?;
-        singles("update_scale", inputs, [0, 1])?;
+        arity("update_scale", inputs, 4)?;
+        singles("update_scale", inputs, [0, 1, 3])?;
         if inputs[2].dtype != DType::I64 {
             return Err(ShapeError::of(2, "`update_scale` counts in i64"));
         }

@@ -21,8 +21,8 @@ unsigned block_barrier(bool vote, int line);
 // The launch's dynamic shared memory. It ends at a page that may not be touched.
 void *dynamic_shared();
 
-// A copy of `bytes` to the front of 16 bytes of shared memory, the rest zero, made when the thread waits for its group; the
-// end of a group; a wait until at most `pending` groups of the thread are left.
+// A copy of `bytes` to the front of 16 bytes of shared memory, the rest zero, made when the thread waits for its group (until
+// then they are 0xff); the end of a group; a wait until at most `pending` groups of the thread are left.
 void async_copy(void *shared, const void *global, unsigned bytes);
 void async_commit();
 void async_wait(unsigned pending);

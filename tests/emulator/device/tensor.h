@@ -24,7 +24,7 @@ template <int K> struct Product {
 };
 
 // D = A B + C in float, from all fragments of the warp; `element` gives the number number `odd` of a register.
-template <int K, float (*Element)(unsigned, int), int PerRegister> void multiply(void *const *lanes, unsigned active) {
+template <int K, float (*Element)(unsigned, int), int PerRegister> EMULATOR_ITSELF void multiply(void *const *lanes, unsigned active) {
     if (active != ~0u) {
         fail(LAUNCH_FAILED, "mma needs all 32 lanes", 0);
     }
@@ -96,10 +96,13 @@ template <int Count, bool Transposed> void load_matrices(unsigned *registers, co
         const unsigned short *row;
         unsigned registers[4];
     } own = {(const unsigned short *)row, {}};
+    if (SANITIZED && lane() < 8 * Count) {
+        note_read(row, 16);
+    }
     // A tile of shared memory is read by everyone before anyone goes on, as the hardware does.
     warp_collective(
         ~0u, &own,
-        [](void *const *lanes, unsigned active) {
+        [](void *const *lanes, unsigned active) EMULATOR_ITSELF {
             if (active != ~0u) {
                 fail(LAUNCH_FAILED, "ldmatrix needs all 32 lanes", 0);
             }
@@ -143,7 +146,6 @@ inline void cp_async_16(void *shared, const void *global, int bytes = 16, int li
     if (((uintptr_t)shared | (bytes ? (uintptr_t)global : 0)) % 16) {
         fail(MISALIGNED_ADDRESS, "cp.async of 16 bytes that are not aligned", line);
     }
-    memset(shared, 0xff, 16);
     async_copy(shared, global, (unsigned)bytes);
 }
 inline void cp_async_commit() { async_commit(); }

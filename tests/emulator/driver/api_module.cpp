@@ -6,6 +6,7 @@
 
 #include "image.h"
 #include "queue.h"
+#include "sanitizer.h"
 
 using namespace emulated;
 
@@ -26,6 +27,19 @@ std::map<std::string, Function> &functions() {
 }  // namespace
 
 void emulated::register_kernel(const Kernel &kernel) { functions()[kernel.name].kernel = kernel; }
+
+const Kernel *emulated::find_kernel(const char *name) {
+    auto found = functions().find(name);
+    return found == functions().end() ? nullptr : &found->second.kernel;
+}
+
+std::vector<unsigned char> emulated::argument_bytes(const Kernel &kernel) {
+    size_t bytes = 0;
+    for (unsigned i = 0; i < kernel.count; i++) {
+        bytes += (kernel.arguments[i].size + 15u) & ~15u;
+    }
+    return std::vector<unsigned char>(bytes);
+}
 
 namespace {
 
@@ -165,17 +179,16 @@ API cuLaunchKernel(void *handle, unsigned grid_x, unsigned grid_y, unsigned grid
     launch->grid = {grid_x, grid_y, grid_z};
     launch->block = {block_x, block_y, block_z};
     launch->shared_bytes = shared_bytes;
-    std::vector<size_t> offsets;
-    size_t bytes = 0;
+    launch->values = argument_bytes(kernel);
+    size_t at = 0;
     for (unsigned i = 0; i < kernel.count; i++) {
-        offsets.push_back(bytes);
-        bytes += (kernel.arguments[i].size + 15u) & ~15u;
-    }
-    launch->values.resize(bytes);
-    for (unsigned i = 0; i < kernel.count; i++) {
-        unsigned char *value = launch->values.data() + offsets[i];
+        unsigned char *value = launch->values.data() + at;
         memcpy(value, arguments[i], kernel.arguments[i].size);
         launch->arguments.push_back(value);
+        at += (kernel.arguments[i].size + 15u) & ~15u;
+    }
+    if (sanitizer) {
+        launch->operands = operands_of(key_of(kernel.name, launch->grid, launch->block, launch->values));
     }
     plant_overrun(*launch);
     Operation operation = {};

@@ -1,6 +1,7 @@
 // Copies to shared memory that a thread has begun and not waited for.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <vector>
 
@@ -8,18 +9,23 @@ namespace emulated {
 
 class AsyncCopies {
 public:
-    // A block of so many threads begins: nothing is under way.
-    void begin(unsigned threads);
-    void copy(unsigned thread, void *shared, const void *global, unsigned bytes);
-    void commit(unsigned thread);
-    void wait(unsigned thread, unsigned pending);
-
-private:
     struct Copy {
         void *to;
         const void *from;
         unsigned bytes;
+        // The instruction that began it, for the sanitizer.
+        uint32_t place;
     };
+
+    // A block of so many threads begins: nothing is under way.
+    void begin(unsigned threads);
+    void copy(unsigned thread, const Copy &copy);
+    void commit(unsigned thread);
+    void wait(unsigned thread, unsigned pending);
+
+private:
+    void forget();
+
     // The last group of a thread is the one that is not committed yet.
     std::vector<std::deque<std::vector<Copy>>> groups;
     bool used = false;

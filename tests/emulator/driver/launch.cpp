@@ -7,6 +7,7 @@
 
 #include "device.h"
 #include "queue.h"
+#include "sanitizer.h"
 #include "worker.h"
 
 namespace emulated {
@@ -75,7 +76,7 @@ int execute(const Launch &launch, std::string &message) {
         } while (std::gcd(run.stride, run.blocks) != 1);
     }
     uint64_t threads = run.blocks * launch.block.x * launch.block.y * launch.block.z;
-    unsigned others = threads < LARGE || run.blocks < 2 || settings.threads < 2 ? 0 : (unsigned)settings.threads - 1;
+    unsigned others = sanitizer || threads < LARGE || run.blocks < 2 || settings.threads < 2 ? 0 : (unsigned)settings.threads - 1;
     if (others) {
         helpers->begin(run, others);
     }

@@ -23,6 +23,7 @@ static const struct {
     {"threads", &Settings::threads},
     {"deaf", &Settings::deaf},
     {"module", &Settings::module},
+    {"sanitizer", &Settings::sanitizer},
 };
 
 void read_environment() {

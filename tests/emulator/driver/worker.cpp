@@ -4,6 +4,9 @@
 
 #include <cstdlib>
 
+#include "sanitizer.h"
+#include "settings.h"
+
 namespace emulated {
 
 __thread Where where;
@@ -17,7 +20,12 @@ void warp_collective(unsigned mask, void *payload, Combine combine, int line) {
 }
 void *dynamic_shared() { return worker->dynamic_shared(); }
 void async_copy(void *shared, const void *global, unsigned bytes) {
-    worker->async_copies().copy(worker->thread_number(), shared, global, bytes);
+    uint32_t place = sanitizer ? place_of(__builtin_return_address(0)) : 0;
+    if (sanitizer) {
+        sanitizer->copy_begins(shared, global, bytes, place);
+    }
+    memset(shared, 0xff, 16);
+    worker->async_copies().copy(worker->thread_number(), {shared, global, bytes, place});
 }
 void async_commit() { worker->async_copies().commit(worker->thread_number()); }
 void async_wait(unsigned pending) { worker->async_copies().wait(worker->thread_number(), pending); }
@@ -58,6 +66,9 @@ void Worker::run(Run &run) {
     size_t shared_bytes = (launch.shared_bytes + 15u) & ~15u;
     shared = shared_end - shared_bytes;
     idle = all;  // A launch that failed has left some behind.
+    if (sanitizer) {
+        sanitizer->begin_launch(launch, *this);
+    }
     // No mask is kept: the handler does not block its signal, and saving one would be a system call.
     if (sigsetjmp(escape, 0) == 0) {
         for (;;) {
@@ -69,6 +80,13 @@ void Worker::run(Run &run) {
             run_block((uint64_t)(((unsigned __int128)i * run.stride + run.offset) % run.blocks));
         }
     }
+    if (sanitizer) {
+        std::string message;
+        int none = 0, error = sanitizer->end_launch(message);
+        if (settings.sanitizer != TOLD && error && run.error.compare_exchange_strong(none, error)) {
+            run.message = message;
+        }
+    }
     worker = before;
 }
 
@@ -77,6 +95,9 @@ void Worker::run_block(uint64_t number) {
     const Dim &grid = current_run->launch->grid;
     where.block = {(unsigned)(number % grid.x), (unsigned)(number / grid.x % grid.y),
                    (unsigned)(number / grid.x / grid.y)};
+    if (sanitizer) {
+        sanitizer->begin_block();
+    }
     ready_first = ready_count = barrier_count = votes = next = exited = 0;
     for (unsigned w = 0; w * 32 < threads; w++) {
         // Lanes that the block does not have count as exited.
@@ -192,6 +213,9 @@ unsigned Worker::block_barrier(bool vote, int line) {
     }
     result = votes;
     barrier_count = votes = 0;
+    if (sanitizer) {
+        sanitizer->block_met();
+    }
     return result;
 }
 
@@ -233,6 +257,9 @@ bool Worker::release_warp(unsigned warp, unsigned mask, int line) {
     }
     if (first && first->combine) {
         first->combine(lanes, expected);
+    } else if (first && sanitizer) {
+        // Of what the lanes of a warp do together, `__syncwarp` alone orders memory.
+        sanitizer->warp_met(warp, expected);
     }
     state.waiting &= ~expected;
     for (unsigned left = expected; left; left &= left - 1) {

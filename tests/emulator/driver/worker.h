@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <csetjmp>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ namespace emulated {
 constexpr unsigned MAX_THREADS = 1024;
 constexpr unsigned MAX_DYNAMIC_SHARED = 227 * 1024;
 
+struct Extent;
+
 struct Launch {
     const Kernel *kernel;
     Dim grid, block;
@@ -27,7 +30,15 @@ struct Launch {
     // The arguments' values, each from a multiple of 16 bytes on.
     std::vector<unsigned char> values;
     std::vector<void *> arguments;
+    // The memory that it is given, if somebody has told.
+    std::shared_ptr<const std::vector<Extent>> operands;
 };
+
+// The kernel of this name, or null.
+const Kernel *find_kernel(const char *name);
+
+// Room for a kernel's arguments, each from a multiple of 16 bytes on.
+std::vector<unsigned char> argument_bytes(const Kernel &kernel);
 
 // What the workers of one launch share.
 struct Run {
@@ -69,6 +80,7 @@ public:
     // Called by the handler of signals: leaves the fiber for good.
     [[noreturn]] void fault(int code, const std::string &what);
     void *dynamic_shared() const { return shared; }
+    uintptr_t end_of_shared() const { return (uintptr_t)shared_end; }
     AsyncCopies &async_copies() { return copies; }
     // The number in its block of the thread that runs now.
     unsigned thread_number() const { return current->number; }

@@ -87,17 +87,20 @@ fn step(algorithm: Algorithm, setting: Setting) -> Case {
 fn scales(list: &mut Vec<Case>) {
     let op = UpdateScale { growth: 2.0, backoff: 0.5, interval: 3 };
     let largest = f64::from(f32::MAX);
-    for (norm, scale, tracker) in [
-        (0.7, 65536.0, 0.0),
-        (0.7, 65536.0, 2.0),
-        (0.0, 3.0, 5.0),
-        (0.7, largest, 2.0),
-        (f64::INFINITY, 65536.0, 2.0),
-        (f64::NAN, 1.0, 1.0),
+    for (norm, scale, tracker, loss) in [
+        (0.7, 65536.0, 0.0, 0.5),
+        (0.7, 65536.0, 2.0, 0.5),
+        (0.0, 3.0, 5.0, 0.0),
+        (0.7, largest, 2.0, 0.5),
+        (f64::INFINITY, 65536.0, 2.0, 0.5),
+        (f64::NAN, 1.0, 1.0, 0.5),
+        (f64::NAN, 1024.0, 1.0, f64::NAN),
+        (0.7, 1024.0, 2.0, f64::INFINITY),
     ] {
-        list.push(Case::new(format!("scale {scale}, norm {norm}, {tracker} updates before"), op, |_| {
+        let name = format!("scale {scale}, norm {norm}, {tracker} updates before, loss {loss}");
+        list.push(Case::new(name, op, |_| {
             let single = |x| Operand::new(DType::F32, [1], vec![x]);
-            vec![single(norm), single(scale), Operand::new(DType::I64, [1], vec![tracker])]
+            vec![single(norm), single(scale), Operand::new(DType::I64, [1], vec![tracker]), single(loss)]
         }));
     }
 }

@@ -174,7 +174,8 @@ pub fn update_scale(op: &UpdateScale) -> Lowered {
         .float(op.backoff)
         .int(op.interval as usize)
         .arg(Memory::Input(1))
-        .arg(Memory::Input(2));
+        .arg(Memory::Input(2))
+        .arg(Memory::Input(3));
     Lowered::one(kernel)
 }
 
