@@ -4,6 +4,7 @@ mod bench;
 #[path = "../emulator/mod.rs"]
 mod emulator;
 mod faults;
+mod kernels;
 mod libraries;
 mod memory;
 mod selection;

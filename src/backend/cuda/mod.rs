@@ -1,14 +1,16 @@
 //! The CUDA backend: the same programs on an NVIDIA GPU, found at run time.
 //!
 //! [`launch`] is what a node becomes, as plain data; [`lower`] makes it, a file for each family of operations. The kernels
-//! are in the folder `kernels` beside `src`; `ptx` has them as they travel in the binary. `ready` puts addresses to
+//! are in the folder `kernels` beside `src`; [`ptx`] and [`cubin`] have them as they travel in the binary. `ready` puts addresses to
 //! launches, `executable` runs programs of them. `libraries` finds NVIDIA's libraries, `nvidia` computes with them. `driver`,
 //! `stream`, `memory` and `modules` own what the driver gives; [`launcher`] is what kernels are loaded and launched through.
 //! [`settings`] reads the environment, `failure` says what has failed and where.
 
+pub mod cubin;
 pub mod driver;
 mod executable;
 mod failure;
+mod jit_cache;
 pub mod launch;
 pub mod launcher;
 pub mod libraries;

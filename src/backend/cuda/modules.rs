@@ -1,13 +1,12 @@
-//! Kernels: loaded from the PTX that travels in the binary, found by name, launched.
+//! Kernels: loaded from what travels in the binary, found by name, launched.
 
 use super::driver::{Code, Context, CudaError};
 use super::launch::Module;
 use super::launcher::{Image, Launcher, LoadedFunction, LoadedModule, Refused};
-use super::ptx;
 use super::stream::Stream;
+use super::{cubin, jit_cache, ptx};
 use anyhow::{Context as _, Result};
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::ffi::{CStr, CString, c_void};
 use std::fmt;
 use std::sync::Arc;
@@ -26,12 +25,22 @@ pub struct Modules {
     functions: HashMap<(Module, String), (Function, u32)>,
     loaded: HashMap<Module, Box<dyn LoadedModule>>,
     launcher: Box<dyn Launcher>,
+    /// The driver takes machine code, as far as is known.
+    machine_code: bool,
 }
 
 impl Modules {
     /// None yet; `launcher` will load them.
     pub fn new(context: &Arc<Context>, launcher: Box<dyn Launcher>) -> Modules {
-        Modules { context: context.clone(), functions: HashMap::new(), loaded: HashMap::new(), launcher }
+        // With this variable the driver compiles PTX and takes nothing else.
+        let forced = std::env::var_os("CUDA_FORCE_PTX_JIT").is_some_and(|v| !v.is_empty() && v != "0");
+        Modules {
+            context: context.clone(),
+            functions: HashMap::new(),
+            loaded: HashMap::new(),
+            launcher,
+            machine_code: !forced,
+        }
     }
 
     /// A new stream for kernels.
@@ -71,17 +80,45 @@ impl Modules {
     }
 
     fn module(&mut self, module: Module) -> Result<&dyn LoadedModule> {
-        let loaded = match self.loaded.entry(module) {
-            Entry::Occupied(there) => there.into_mut(),
-            Entry::Vacant(place) => {
-                let image = ptx::image(module, self.context.info.capability)?;
-                let text = CStr::from_bytes_with_nul(&image)
-                    .with_context(|| format!("the kernels `{}` in this program are damaged", module.name()))?;
-                let loaded = self.launcher.load(Image::Ptx(text));
-                place.insert(loaded.map_err(|Refused { error, log }| NotLoaded { module, error, log })?)
+        if !self.loaded.contains_key(&module) {
+            let loaded = self.load(module)?;
+            self.loaded.insert(module, loaded);
+        }
+        Ok(&*self.loaded[&module])
+    }
+
+    /// Loads a module: as machine code if there is some for this GPU, else, or if the driver does not take it, as PTX.
+    fn load(&mut self, module: Module) -> Result<Box<dyn LoadedModule>> {
+        let not_loaded = |Refused { error, log }| NotLoaded { module, error, log };
+        let capability = self.context.info.capability;
+        if self.machine_code
+            && let Some(code) = cubin::image(module, capability)?
+        {
+            match self.launcher.load(Image::Cubin(&code)) {
+                Ok(loaded) => return Ok(loaded),
+                // Those are no fault of the code's.
+                Err(refused) if refused.error.is_out_of_memory() || refused.error.earlier => {
+                    return Err(not_loaded(refused).into());
+                }
+                Err(refused) => {
+                    self.machine_code = false;
+                    let why = refused.error;
+                    self.context.note(format!(
+                        "note: the kernels are compiled from PTX, as their machine code is not taken: {why}"
+                    ));
+                }
             }
-        };
-        Ok(&**loaded)
+        }
+        if let Some(why) = jit_cache::problem() {
+            let gpu = self.context.info.capability_text();
+            self.context.note(format!(
+                "note: at every start the driver compiles the kernels for compute capability {gpu}: {why}"
+            ));
+        }
+        let image = ptx::image(module, capability)?;
+        let text = CStr::from_bytes_with_nul(&image)
+            .with_context(|| format!("the kernels `{}` in this program are damaged", module.name()))?;
+        Ok(self.launcher.load(Image::Ptx(text)).map_err(not_loaded)?)
     }
 }
 
