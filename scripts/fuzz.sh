@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fuzzes what reads files from outside:
-#     scripts/fuzz.sh [TARGET [SECONDS]]     (all targets, 60 seconds each, one after the other)
+#     scripts/fuzz.sh [TARGET [SECONDS]]     (`all`: one after the other; 60 seconds each, unless told otherwise)
 #     scripts/fuzz.sh --keep [TARGET]        (takes what was found into fuzz/corpus and fuzz/crashes)
 # It needs the nightly compiler (`rustup toolchain install nightly`) and cargo-fuzz (`cargo install cargo-fuzz`). What it finds
 # stays in target/fuzz/work, also between runs, until it is kept. The exit code is 1 if a target failed.
@@ -21,7 +21,10 @@ if ! command -v cargo-fuzz >/dev/null; then
     exit 2
 fi
 all=$(sed -n 's|^path = "fuzz_targets/\(.*\)\.rs"|\1|p' fuzz/Cargo.toml)
-targets=${1:-$all}
+targets=$all
+if [ "${1:-all}" != all ]; then
+    targets=$1
+fi
 seconds=${2:-60}
 for target in $targets; do
     if ! grep -qx "$target" <<<"$all"; then
@@ -37,10 +40,10 @@ work=$CARGO_TARGET_DIR/work
 if [ -z "${TMPDIR:-}" ] && [ -d /dev/shm ]; then
     export TMPDIR=/dev/shm
 fi
-if [ $# -gt 0 ]; then
-    cargo +nightly fuzz build --fuzz-dir fuzz "$1"
-else
+if [ "$targets" = "$all" ]; then
     cargo +nightly fuzz build --fuzz-dir fuzz
+else
+    cargo +nightly fuzz build --fuzz-dir fuzz "$targets"
 fi
 
 # As many as are there of a folder's files.

@@ -4,6 +4,21 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Blocks from this size on go back to the system when they are freed.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const LARGE: libc::c_int = 1 << 20;
+
+/// Has large blocks given back to the system when they are freed. Otherwise glibc takes the first that is freed as a sign
+/// that such blocks come often, and keeps up to 64 MiB of them: memory that nobody has planned.
+pub fn give_back() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: sets numbers of the allocator. If it does not take them, it works as before.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, LARGE);
+    }
+}
+
 /// The system's allocator. Where that has nothing left, the process ends with exit code 3 and says so, instead of being
 /// aborted: what it has saved is whole at any instant, and nobody could go on without the block.
 #[derive(Debug)]

@@ -96,6 +96,7 @@ impl Planned<'_> {
         let batch = match self.what {
             Use::Training => loading.batch_size,
             Use::Evaluation(_) => loading.eval_batch_size(),
+            Use::Prediction => 1,
         };
         match (memory.device, &memory.host.memory) {
             (Some(device), _) if !memory.fits_device() => format!(
@@ -128,9 +129,12 @@ impl Planned<'_> {
                 format!("`eval_batch_size` is {}: lower it", loading.eval_batch_size())
             }
             None if memory.fits_device() => {
-                "not even a batch of 1 fits: take a smaller model or data set, or give the process more memory".into()
+                "not even the smallest batch fits: take a smaller model or data set, or give the process more memory"
+                    .into()
             }
-            None => "not even a batch of 1 fits: take a smaller model, or compute on the CPU with --device cpu".into(),
+            None => {
+                "not even the smallest batch fits: take a smaller model, or compute on the CPU with --device cpu".into()
+            }
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use super::args::PredictArgs;
 use super::failure::Failure;
+use super::memory::Planned;
 use super::model::{build, device, load_model};
 use crate::build::{sample_shape, task};
 use crate::data::{DataSpec, image_sample};
 use crate::graph::Input;
 use crate::graph::op::Task;
 use crate::terminal::say;
+use crate::train::memory::{Needs, Use};
 use crate::train::programs::Sizes;
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -22,7 +24,18 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     // What the model sees after its transforms.
     let data = DataSpec { input: sample_shape(experiment, &data, false), ..data };
     let sizes = Sizes { predict: vec![1], ..Sizes::default() };
-    let programs = build(&model.loaded, &data, &sizes, backend.as_ref(), &args.passes.options())?;
+    let passes = args.passes.options();
+    let programs = build(&model.loaded, &data, &sizes, backend.as_ref(), &passes)?;
+    let planned = Planned {
+        loaded: &model.loaded,
+        data: &data,
+        plan: &programs.plan,
+        backend: backend.as_ref(),
+        what: Use::Prediction,
+        needs: Needs::of_prediction(),
+        passes: &passes,
+    };
+    planned.require()?;
     let layout = programs.plan.slot.clone();
     let mut session = model.session(programs, backend.as_ref())?;
     let mut buffer = backend.host_buffer(layout.bytes)?;

@@ -14,8 +14,8 @@ pub struct Footprint {
 
 /// Room for what a decompressor of MNIST's files and the like holds.
 const UNPACKING: usize = 1 << 20;
-/// A record file of CIFAR-10, as read; vectors that grow may hold twice their content.
-const CIFAR_FILE: usize = 2 * 30_730_000;
+/// A record file of CIFAR-10, as read.
+const CIFAR_FILE: usize = 30_730_000;
 /// What unpacking `xz` takes, by its largest preset.
 const XZ: usize = 65 << 20;
 
@@ -25,7 +25,11 @@ pub fn footprint(source: &Source) -> Footprint {
     match source {
         Source::Mnist(_) => Footprint { held: held(&mnist::spec(mnist::Variant::Digits)), reading: UNPACKING },
         Source::FashionMnist(_) => Footprint { held: held(&mnist::spec(mnist::Variant::Fashion)), reading: UNPACKING },
-        Source::Cifar10(_) => Footprint { held: held(&cifar::spec()), reading: CIFAR_FILE + XZ },
+        Source::Cifar10(files) => {
+            // An archive is unpacked before the samples are held, if it can be. Vectors that grow may hold twice their content.
+            let reading = if cifar::is_unpacked(files) { CIFAR_FILE } else { 2 * CIFAR_FILE + XZ };
+            Footprint { held: held(&cifar::spec()), reading }
+        }
         Source::Digits => Footprint { held: held(&digits::spec()), reading: UNPACKING },
         Source::Tensors(options) => {
             let bytes = std::fs::metadata(&options.path).map_or(0, |m| m.len());

@@ -6,7 +6,7 @@ use crate::graph::DType;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use image::imageops::{FilterType, crop_imm, resize};
 use image::metadata::Orientation;
-use image::{DynamicImage, ImageBuffer, ImageDecoder, ImageReader, Limits, Pixel};
+use image::{DynamicImage, ImageBuffer, ImageDecoder, ImageError, ImageReader, Limits, Pixel};
 use std::io::Cursor;
 use std::path::Path;
 
@@ -54,7 +54,10 @@ fn decode(bytes: &[u8]) -> Result<DynamicImage> {
     limits.max_image_height = Some(MAX_SIDE);
     limits.max_alloc = Some(MAX_DECODED);
     reader.limits(limits.clone());
-    let mut decoder = reader.into_decoder()?;
+    let mut decoder = reader.into_decoder().map_err(|e| match e {
+        ImageError::Unsupported(_) => anyhow!("{e}; PNG, JPEG, GIF, BMP and WebP files are read"),
+        other => other.into(),
+    })?;
     let (w, h) = decoder.dimensions();
     // Some formats can say so; nothing can be made of it.
     ensure!(w > 0 && h > 0, "it is an image of {w}×{h} pixels, which has none at all");
@@ -127,6 +130,14 @@ mod tests {
         strip.save(&path).unwrap();
         let sample = image_sample(&path, &spec([256, 256, 3], DType::U8), false).unwrap();
         assert_eq!(sample, vec![77; 256 * 256 * 3]);
+    }
+
+    #[test]
+    fn other_formats_are_refused_with_those_that_are_read() {
+        for bytes in [&b"P2 1 1 255 7"[..], b"II*\0\x08\0\0\0", b"no image"] {
+            let text = decode(bytes).unwrap_err().to_string();
+            assert!(text.contains("PNG, JPEG, GIF, BMP and WebP"), "{text}");
+        }
     }
 
     #[test]

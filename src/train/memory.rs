@@ -48,6 +48,11 @@ impl Needs {
     pub fn of_evaluation(experiment: &Experiment, data: Footprint) -> Self {
         Needs { slots: eval_slots(experiment), data, saves: true, weights: false }
     }
+
+    /// Those of predictions, of which each waits for the one before.
+    pub fn of_prediction() -> Self {
+        Needs { slots: 1, data: Footprint::default(), saves: true, weights: false }
+    }
 }
 
 /// Memory of the host besides what the plan has there.
@@ -187,13 +192,15 @@ pub enum Use {
     Training,
     /// The evaluation of so many samples: `eval_batch_size` is looked for.
     Evaluation(usize),
+    /// Predictions, for one sample at a time.
+    Prediction,
 }
 
 impl Use {
     /// The key of the batch's size in `[data]`.
     pub fn key(self) -> &'static str {
         match self {
-            Use::Training => "batch_size",
+            Use::Training | Use::Prediction => "batch_size",
             Use::Evaluation(_) => "eval_batch_size",
         }
     }
@@ -210,6 +217,7 @@ impl Use {
                 experiment.data.loading.eval_batch_size = Some(batch);
                 Sizes { eval: Sizes::of(batch, Some(samples), false), ..Sizes::default() }
             }
+            Use::Prediction => Sizes { predict: vec![batch], ..Sizes::default() },
         };
         (experiment, sizes)
     }
@@ -219,11 +227,12 @@ impl Use {
         match self {
             Use::Training => data.train.unwrap_or(MOST).max(1),
             Use::Evaluation(samples) => samples,
+            Use::Prediction => 1,
         }
     }
 }
 
-/// The largest batch whose plan, made with `passes`, `fits`; `None` if not even that of one sample does.
+/// The largest batch whose plan, made with `passes`, `fits`; `None` if not even the smallest that the model takes does.
 pub fn largest_batch(
     experiment: &Experiment,
     data: &DataSpec,
@@ -242,29 +251,34 @@ pub fn largest_batch(
         };
         let plan = |sizes| programs::build(&experiment, data, sizes, backend, passes);
         let programs = plan(&sizes).or_else(|_| plan(&whole));
-        programs.is_ok_and(|p| fits(&p.plan))
+        programs.ok().map(|p| fits(&p.plan))
     };
     last_that(what.most(data), fits)
 }
 
-/// The largest number from 1 to `most` that `fits`, which those below it do, too. Few are tried, small ones first: they
-/// are the quicker ones to try.
-fn last_that(most: usize, fits: impl Fn(usize) -> bool) -> Option<usize> {
-    let (mut good, mut bad) = (0, most + 1);
+/// The largest number from 1 to `most` that `fits`, which those below it do, too. Batch normalisation takes no batch of
+/// one value: small numbers for which there is no answer are passed over. Few are tried, small ones first: they are the
+/// quicker ones to try.
+fn last_that(most: usize, fits: impl Fn(usize) -> Option<bool>) -> Option<usize> {
+    let (mut good, mut bad) = (None, most + 1);
     let mut next = 1;
     while next < bad {
-        if fits(next) {
-            good = next;
-            next = if next == most { bad } else { (2 * next).min(most) };
-        } else {
-            bad = next;
+        match fits(next) {
+            Some(true) => good = Some(next),
+            None if good.is_none() => {}
+            Some(false) | None => {
+                bad = next;
+                break;
+            }
         }
+        next = if next == most { bad } else { (2 * next).min(most) };
     }
+    let mut good = good?;
     while bad - good > 1 {
         let middle = good + (bad - good) / 2;
-        if fits(middle) { good = middle } else { bad = middle }
+        if fits(middle) == Some(true) { good = middle } else { bad = middle }
     }
-    (good > 0).then_some(good)
+    Some(good)
 }
 
 /// The batch that `batch_size = "auto"` stands for on a device with memory of its own: the largest for which a tenth of
@@ -296,17 +310,17 @@ mod tests {
 
     #[test]
     fn the_last_that_fits_is_found_for_every_limit() {
-        for most in 1..70 {
-            for limit in 0..75 {
-                let tried = std::cell::Cell::new(0);
-                let found = last_that(most, |n| {
-                    assert!((1..=most).contains(&n));
-                    tried.set(tried.get() + 1);
-                    n <= limit
-                });
-                assert_eq!(found, (limit > 0).then_some(limit.min(most)), "{most} {limit}");
-                assert!(tried.get() <= 2 * (most.ilog2() + 2), "{most} {limit}: {}", tried.get());
-            }
+        for (first, most, limit) in (1..4).flat_map(|f| (f..70).flat_map(move |m| (0..75).map(move |l| (f, m, l)))) {
+            let tried = std::cell::Cell::new(0);
+            let found = last_that(most, |n| {
+                assert!((1..=most).contains(&n));
+                tried.set(tried.get() + 1);
+                (n >= first).then_some(n <= limit)
+            });
+            // Between the first that has an answer and the next that is tried, none may be found.
+            let tried_first = first.next_power_of_two().min(most);
+            assert_eq!(found, (limit >= tried_first).then_some(limit.min(most)), "{first} {most} {limit}");
+            assert!(tried.get() <= 2 * (most.ilog2() + 2), "{first} {most} {limit}: {}", tried.get());
         }
     }
 

@@ -69,11 +69,34 @@ fn run_within(place: &Place, args: &str, bytes: u64) -> Done {
     Done::of(command.output().unwrap())
 }
 
+/// Files of CIFAR-10's size, black, which are read one after the other.
+fn cifar_sized() -> String {
+    config(
+        "source = \"cifar10\"\nroot = \".\"\nverify = false\ndownload = false\nbatch_size = 128\nlimit_val = 500",
+        "\"flatten\", { type = \"linear\", out_features = 10 }",
+    )
+}
+
+fn black_cifar(place: &Place) {
+    fs::create_dir(place.path("cifar-10-batches-bin")).unwrap();
+    let train = (1..=5).map(|i| format!("data_batch_{i}.bin"));
+    for name in train.chain(["test_batch.bin".into()]) {
+        // It takes no place on the disk.
+        fs::File::create(place.path("cifar-10-batches-bin").join(name)).unwrap().set_len(30_730_000).unwrap();
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn what_is_told_is_what_is_used() {
-    for (name, config) in [("as many samples as MNIST", mnist_sized()), ("much state", state_heavy())] {
+    let cases = [
+        ("as many samples as MNIST", mnist_sized()),
+        ("files of CIFAR-10", cifar_sized()),
+        ("much state", state_heavy()),
+    ];
+    for (name, config) in cases {
         let place = Place::with(&config);
+        black_cifar(&place);
         let told = told(&place);
         let resume = "train c.toml --out r --resume --set train.max_steps=9";
         for (what, args) in [("trained", "train c.toml --out r"), ("resumed", resume)] {
@@ -137,6 +160,37 @@ fn what_there_is_no_memory_for_is_refused_with_what_fits() {
     assert_eq!(done.code, Some(0), "{done:?}");
 }
 
+/// Batch normalisation takes no batch of one sample, which says nothing about larger ones.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_batch_that_fits_is_found_where_one_sample_is_none() {
+    let place = Place::with(&mnist_sized().replace("\"flatten\",", "\"flatten\", \"batch_norm1d\","));
+    assert_eq!(place.run("check c.toml --set data.batch_size=1").code, Some(2));
+    let limit = told(&place) + 256 * MIB;
+    let done = run_within(&place, "check c.toml --json --set data.batch_size=30_000", limit);
+    assert_eq!(done.code, Some(3), "{done:?}");
+    let json = done.json();
+    let help = json["errors"][0]["help"].as_str().unwrap();
+    let batch: usize = help.rsplit("data.batch_size=").next().unwrap().parse().unwrap_or_else(|_| panic!("{help}"));
+    assert!((128..30_000).contains(&batch), "{help}");
+}
+
+/// A model whose parameters alone are too many is refused before its checkpoint is read.
+#[cfg(target_os = "linux")]
+#[test]
+fn predictions_that_there_is_no_memory_for_are_refused() {
+    let source =
+        "source = \"synthetic\"\nshape = [1, 28, 28]\nclasses = 10\nsamples = 8\nval_samples = 2\nbatch_size = 4";
+    let wide = "\"flatten\", { type = \"linear\", out_features = 20000 }, { type = \"linear\", out_features = 10 }";
+    let place = Place::with(&config(source, wide));
+    place.ok("train c.toml --out r --quiet --set train.max_steps=1");
+    image::GrayImage::new(28, 28).save(place.path("x.png")).unwrap();
+    place.ok("predict r/last.safetensors x.png");
+    let done = run_within(&place, "predict r/last.safetensors x.png", 48 * MIB);
+    assert_eq!(done.code, Some(3), "{done:?}");
+    assert!(done.err.contains("not enough memory on cpu") && done.err.contains("`ulimit -d`"), "{done:?}");
+}
+
 /// Samples that do not fit are refused before they are made.
 #[cfg(target_os = "linux")]
 #[test]
@@ -145,7 +199,7 @@ fn data_that_there_is_no_memory_for_is_refused() {
     let args = "train c.toml --out r --set data.samples=6_000_000";
     let done = run_within(&place, args, 1024 * MIB);
     assert_eq!(done.code, Some(3), "{done:?}");
-    assert!(done.err.contains("not even a batch of 1 fits") && done.err.contains("data"), "{done:?}");
+    assert!(done.err.contains("not even the smallest batch fits") && done.err.contains("data"), "{done:?}");
     let trained = "eval r/last.safetensors --split train";
     place.ok("train c.toml --out r --quiet --set train.max_steps=1");
     let done = run_within(&place, &format!("{trained} --set data.samples=6_000_000"), 1024 * MIB);

@@ -3,10 +3,13 @@
 use super::super::args::TrainArgs;
 use super::super::failure::Failure;
 use super::quoted;
+use crate::checkpoint::{CheckpointError, Reason};
 use crate::terminal::figure;
 use crate::terminal::say;
+use crate::train::folder::file;
 use crate::train::run::{Outcome, Run};
 use anyhow::Context;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -22,7 +25,7 @@ pub fn train(run: &mut Run, args: &TrainArgs, resumed: bool) -> Result<ExitCode,
         return Ok(ExitCode::SUCCESS);
     }
     let interrupt = on_interrupt()?;
-    let outcome = run.run(&interrupt)?;
+    let outcome = run.run(&interrupt).map_err(|e| with_way_on(e, args, &run.folder.path))?;
     let place = run.folder.path.display();
     let step = run.state.step;
     match outcome {
@@ -64,6 +67,26 @@ fn nothing_to_do(run: &Run) -> Option<String> {
     })
 }
 
+/// Adds to an error of a disk how to go on, if the folder has something to go on from.
+fn with_way_on(error: anyhow::Error, args: &TrainArgs, folder: &Path) -> anyhow::Error {
+    let saved = [file::LAST, file::BEST].iter().any(|name| folder.join(name).is_file());
+    let Some(kind) = io_kind(&error).filter(|_| saved) else { return error };
+    let first = match kind {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there",
+        _ => "see to that",
+    };
+    let command = resume_command(args, folder);
+    anyhow::anyhow!("{error:#}; what was saved before is whole: {first}, and go on with: {command}")
+}
+
+/// What the operating system answered, if that is what went wrong.
+fn io_kind(error: &anyhow::Error) -> Option<ErrorKind> {
+    error.chain().find_map(|e| match e.downcast_ref::<CheckpointError>() {
+        Some(CheckpointError { reason: Reason::Io(e), .. }) => Some(e.kind()),
+        _ => e.downcast_ref::<std::io::Error>().map(std::io::Error::kind),
+    })
+}
+
 /// The command that continues this run as it was begun: its checkpoint knows the rest.
 fn resume_command(args: &TrainArgs, folder: &Path) -> String {
     let mut words = vec!["runner".to_string(), "train".into(), "--resume".into(), folder.display().to_string()];
@@ -91,13 +114,33 @@ mod tests {
     use crate::cli::args::{Cli, Command};
     use clap::Parser;
 
+    fn arguments(words: &str) -> TrainArgs {
+        let words = ["runner", "train", "c.toml"].into_iter().chain(words.split_whitespace());
+        let Command::Train(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
+        args
+    }
+
+    #[test]
+    fn a_full_disk_is_told_with_the_way_on_if_something_was_saved() {
+        let folder = tempfile::tempdir().unwrap();
+        let full =
+            || CheckpointError { path: "r/last.safetensors".into(), reason: Reason::Io(ErrorKind::StorageFull.into()) };
+        let told = |e: anyhow::Error| with_way_on(e, &arguments(""), folder.path()).to_string();
+        assert!(!told(full().into()).contains("--resume"));
+        std::fs::write(folder.path().join(file::BEST), "").unwrap();
+        for error in
+            [anyhow::Error::new(full()), anyhow::Error::new(std::io::Error::from(ErrorKind::StorageFull)).context("r")]
+        {
+            let text = told(error);
+            assert!(text.starts_with("r") && text.contains("make room"), "{text}");
+            assert!(text.ends_with(&format!("runner train --resume {}", folder.path().display())), "{text}");
+        }
+        assert_eq!(told(anyhow::anyhow!("the loss is not finite")), "the loss is not finite");
+    }
+
     #[test]
     fn the_command_to_go_on_with_has_all_that_matters() {
-        let command = |words: &str, folder: &str| {
-            let words = ["runner", "train", "c.toml"].into_iter().chain(words.split_whitespace());
-            let Command::Train(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
-            resume_command(&args, Path::new(folder))
-        };
+        let command = |words: &str, folder: &str| resume_command(&arguments(words), Path::new(folder));
         assert_eq!(command("--set train.epochs=3 --device cpu", "runs/c/1"), "runner train --resume runs/c/1");
         assert_eq!(command("--threads 2 -q", "my runs/1"), "runner train --resume 'my runs/1' --threads 2");
         assert_eq!(quoted("a='b'"), "'a='\\''b'\\'''");

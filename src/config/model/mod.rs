@@ -20,6 +20,8 @@ use super::tree::{Node, Table};
 
 /// Layers, and groups of them, that a model may have after unrolling.
 const MAX_LAYERS: usize = 100_000;
+/// Layers that are unrolled where something is wrong: most mistakes show in the first of those that are alike.
+const MAX_WRONG: usize = 10_000;
 /// Bytes that all paths together may have.
 const MAX_PATHS: usize = 1 << 24;
 /// Groups within groups. Written out without blocks, each is a table and a list, and TOML's parser has its limit too.
@@ -155,7 +157,7 @@ impl Unroller<'_> {
         }
         self.layers.set(self.layers.get() + 1);
         self.path_bytes.set(self.path_bytes.get() + path.len());
-        if self.is_full() {
+        if self.is_too_large() {
             self.sink.push(
                 Diagnostic::error("the model has too many layers").at(
                     span,
@@ -173,7 +175,12 @@ impl Unroller<'_> {
         true
     }
 
+    /// Whether nothing more is unrolled.
     fn is_full(&self) -> bool {
+        self.is_too_large() || self.layers.get() > MAX_WRONG && self.sink.has_errors()
+    }
+
+    fn is_too_large(&self) -> bool {
         self.layers.get() > MAX_LAYERS || self.path_bytes.get() > MAX_PATHS
     }
 

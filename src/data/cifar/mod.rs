@@ -74,6 +74,11 @@ pub fn open(files: &Files, progress: &mut dyn FnMut(Event)) -> Result<Dataset> {
     })
 }
 
+/// Whether the files lie in a folder, so that no archive need be unpacked.
+pub(super) fn is_unpacked(files: &Files) -> bool {
+    complete(&folders(&files.root)).is_some()
+}
+
 /// Where the files may be.
 fn folders(root: &Path) -> [PathBuf; 2] {
     [root.join(FOLDER), root.to_path_buf()]

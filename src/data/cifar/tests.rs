@@ -164,11 +164,10 @@ fn what_a_killed_process_left_is_removed_and_what_another_does_is_not() {
     let [left, busy, strange] = ["part-1", "part-2", "part-x"].map(|end| dir.path().join(format!("{FOLDER}.{end}")));
     for folder in [&left, &busy, &strange] {
         fs::create_dir(folder).unwrap();
-        fs::write(folder.join(".lock"), "").unwrap();
         fs::write(folder.join(FILES[0]), "half").unwrap();
     }
-    let lock = fs::File::open(busy.join(".lock")).unwrap();
-    lock.lock().unwrap();
+    let at_work = fs::File::open(&busy).unwrap();
+    at_work.lock().unwrap();
     unpacked(dir.path(), ARCHIVES[0], &mut quiet()).unwrap();
     check(dir.path());
     assert!(!left.exists() && busy.join(FILES[0]).exists() && strange.exists());

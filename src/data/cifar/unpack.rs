@@ -14,8 +14,6 @@ use std::path::{Path, PathBuf};
 
 /// Between the folder's name and the process that unpacks.
 const PART: &str = ".part-";
-/// Held as long as a process unpacks: the kernel lets go of it when the process ends, however it does.
-const LOCK: &str = ".lock";
 
 /// What came of it.
 pub(super) enum Unpacked {
@@ -34,10 +32,9 @@ pub(super) fn unpack(archive: &Path, files: &Files, progress: &mut dyn FnMut(Eve
     let (root, folder) = (&files.root, files.root.join(FOLDER));
     remove_stale(root);
     let part = root.join(format!("{FOLDER}{PART}{}", std::process::id()));
-    let result = begin(&part).map_err(Stop::Write).and_then(|lock| {
+    let result = begin(&part).map_err(Stop::Write).and_then(|_lock| {
         fill(archive, &part, files, progress)?;
-        drop(lock);
-        fs::remove_file(part.join(LOCK)).and_then(|()| finish(&part, &folder)).map_err(Stop::Write)
+        finish(&part, &folder).map_err(Stop::Write)
     });
     // What is left of it; nothing, if all went well.
     let _ = fs::remove_dir_all(&part);
@@ -60,13 +57,18 @@ enum Stop {
     Archive(anyhow::Error),
 }
 
-/// Makes the folder to unpack into, and its lock.
-fn begin(part: &Path) -> io::Result<File> {
+/// Makes the folder to unpack into. It is locked as long as the result lives: the kernel lets go of it when the process
+/// ends, however it does. Where folders cannot be locked, nothing that a killed process leaves is ever removed.
+fn begin(part: &Path) -> io::Result<Option<File>> {
     fs::create_dir(part)?;
-    let lock = File::create_new(part.join(LOCK))?;
-    // Some file systems know no locks: there nothing that is left by a killed process is ever removed.
-    let _ = lock.try_lock();
-    Ok(lock)
+    Ok(lock(part))
+}
+
+/// The lock of a folder; `None` if another process holds it, or there are no such locks.
+fn lock(folder: &Path) -> Option<File> {
+    let folder = File::open(folder).ok()?;
+    folder.try_lock().ok()?;
+    Some(folder)
 }
 
 fn fill(archive: &Path, part: &Path, files: &Files, progress: &mut dyn FnMut(Event)) -> Result<(), Stop> {
@@ -127,8 +129,7 @@ fn remove_stale(root: &Path) {
         let name = entry.file_name().to_string_lossy().into_owned();
         let process = name.strip_prefix(FOLDER).and_then(|rest| rest.strip_prefix(PART));
         if process.is_some_and(|p| !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit()))
-            && let Ok(lock) = File::options().write(true).open(entry.path().join(LOCK))
-            && lock.try_lock().is_ok()
+            && let Some(_lock) = lock(&entry.path())
         {
             // It is only in the way of the disk's space.
             let _ = fs::remove_dir_all(entry.path());
