@@ -220,14 +220,11 @@ impl Context {
             .into());
         }
         let (mut device, mut raw) = (0, std::ptr::null_mut());
-        let made = {
-            // SAFETY: the driver is initialised and the device exists.
-            let found = check("looking for the GPU", unsafe { cu::cuDeviceGet(&mut device, ordinal as i32) });
-            // SAFETY: as above.
-            found.and_then(|()| {
-                check("making a context on the GPU", unsafe { cu::cuDevicePrimaryCtxRetain(&mut raw, device) })
-            })
-        };
+        // SAFETY: the driver is initialised and the device exists.
+        let found = check("looking for the GPU", unsafe { cu::cuDeviceGet(&mut device, ordinal as i32) });
+        // SAFETY: as above.
+        let mut retain = || unsafe { cu::cuDevicePrimaryCtxRetain(&mut raw, device) };
+        let made = found.and_then(|()| check("making a context on the GPU", retain()));
         let full = |e: CudaError| match e.is_out_of_memory() {
             true => failure::no_room(&format!("cuda:{ordinal} ({})", info.name), &e.into()).into(),
             false => anyhow::Error::from(e),
