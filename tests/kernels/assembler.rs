@@ -1,7 +1,8 @@
 //! NVIDIA's run-time linker, which is an assembler, too: from PTX to machine code. It needs neither a GPU nor a driver.
 
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::env;
-use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::path::Path;
 
 /// A version that machine code is made with. Two versions can be loaded beside each other.
@@ -21,6 +22,8 @@ pub struct Assembler {
     infos_size: unsafe extern "C" fn(Handle, *mut usize) -> c_int,
     infos: unsafe extern "C" fn(Handle, *mut c_char) -> c_int,
     destroy: unsafe extern "C" fn(*mut Handle) -> c_int,
+    /// It stays loaded for as long as its functions may be called.
+    _library: Library,
 }
 
 /// Options beside the architecture: the assembler's figures go to the log.
@@ -40,7 +43,10 @@ pub fn find(version: Version) -> Result<Assembler, String> {
     let mut fits: Vec<Assembler> = Vec::new();
     for folder in env::split_paths(&folders).filter(|folder| !folder.as_os_str().is_empty()) {
         let library = open(&folder.join(format!("libnvJitLink.so.{major}")))?;
-        if symbol(library, &format!("__nvJitLinkCreate_{major}_{}", minor + 1)).is_none()
+        // SAFETY: it is only looked whether there is one.
+        let newer: Option<*const c_void> =
+            unsafe { symbol(&library, &format!("__nvJitLinkCreate_{major}_{}", minor + 1)) };
+        if newer.is_none()
             && let Some(found) = load(library, version)
         {
             fits.push(found);
@@ -53,41 +59,38 @@ pub fn find(version: Version) -> Result<Assembler, String> {
     })
 }
 
-fn open(path: &Path) -> Result<Handle, String> {
-    let name = CString::new(path.as_os_str().as_encoded_bytes()).map_err(|e| e.to_string())?;
-    // SAFETY: NVIDIA's libraries do nothing at loading but set up themselves; they stay loaded. Its symbols are for this
-    // handle alone, as another version may be loaded, too.
-    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    if handle.is_null() {
-        // SAFETY: after a failure `dlerror` gives a string, which is copied at once.
-        let why = unsafe { CStr::from_ptr(libc::dlerror()) }.to_string_lossy().into_owned();
-        return Err(format!("{}: {why}", path.display()));
-    }
-    Ok(handle)
+/// Its symbols are for this handle alone, as another version may be loaded, too.
+fn open(path: &Path) -> Result<Library, String> {
+    // SAFETY: NVIDIA's libraries do nothing at loading but set up themselves.
+    let opened = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
+    opened.map_err(|e| format!("{}: {e}", path.display()))
 }
 
-fn symbol(library: Handle, name: &str) -> Option<*mut c_void> {
-    let name = CString::new(name).ok()?;
-    // SAFETY: the handle is open, the name a C string.
-    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
-    (!found.is_null()).then_some(found)
+/// A function of the library.
+///
+/// # Safety
+/// `F` is its type.
+unsafe fn symbol<F: Copy>(library: &Library, name: &str) -> Option<F> {
+    // SAFETY: the caller's word.
+    unsafe { library.get::<F>(name.as_bytes()).ok().map(|found| *found) }
 }
 
-fn load(library: Handle, (major, minor): Version) -> Option<Assembler> {
-    let find = |name: &str| symbol(library, &format!("__nvJitLink{name}_{major}_{minor}"));
+fn load(library: Library, (major, minor): Version) -> Option<Assembler> {
+    let name = |function: &str| format!("__nvJitLink{function}_{major}_{minor}");
     // SAFETY: these are the functions' types in every version of the library.
     unsafe {
         Some(Assembler {
-            create: std::mem::transmute::<*mut c_void, _>(find("Create")?),
-            add: std::mem::transmute::<*mut c_void, _>(find("AddData")?),
-            complete: std::mem::transmute::<*mut c_void, _>(find("Complete")?),
-            code_size: std::mem::transmute::<*mut c_void, _>(find("GetLinkedCubinSize")?),
-            code: std::mem::transmute::<*mut c_void, _>(find("GetLinkedCubin")?),
-            errors_size: std::mem::transmute::<*mut c_void, _>(find("GetErrorLogSize")?),
-            errors: std::mem::transmute::<*mut c_void, _>(find("GetErrorLog")?),
-            infos_size: std::mem::transmute::<*mut c_void, _>(find("GetInfoLogSize")?),
-            infos: std::mem::transmute::<*mut c_void, _>(find("GetInfoLog")?),
-            destroy: std::mem::transmute::<*mut c_void, _>(find("Destroy")?),
+            create: symbol(&library, &name("Create"))?,
+            add: symbol(&library, &name("AddData"))?,
+            complete: symbol(&library, &name("Complete"))?,
+            code_size: symbol(&library, &name("GetLinkedCubinSize"))?,
+            code: symbol(&library, &name("GetLinkedCubin"))?,
+            errors_size: symbol(&library, &name("GetErrorLogSize"))?,
+            errors: symbol(&library, &name("GetErrorLog"))?,
+            infos_size: symbol(&library, &name("GetInfoLogSize"))?,
+            infos: symbol(&library, &name("GetInfoLog"))?,
+            destroy: symbol(&library, &name("Destroy"))?,
+            _library: library,
         })
     }
 }
