@@ -7,7 +7,7 @@
 
 mod assembler;
 mod compiled;
-mod machine_code;
+mod cubins;
 mod nvrtc;
 mod packed;
 mod sources;
@@ -67,7 +67,7 @@ fn the_packed_kernels_are_fresh() {
         let path = entry.unwrap().path();
         assert!(expected.contains(&path), "{} is made from no source: remove it", path.display());
     }
-    machine_code::check_fresh(&sources);
+    cubins::check_fresh(&sources);
     let document = fs::read_to_string(tables::path()).unwrap();
     assert_eq!(tables::stamp_in(&document), Some(tables::stamp(&sources)), "docs/kernels.md: {STALE}");
 }
@@ -90,7 +90,7 @@ fn update(sources: &Sources) {
         let stamp = packed::stamp(sources, &c.module, c.architecture);
         Packed::of(&c.module, c.architecture).write(&stamp, &c.ptx);
     }
-    machine_code::update(sources);
+    cubins::update(sources);
     let document = fs::read_to_string(tables::path()).unwrap();
     fs::write(tables::path(), tables::replace(&document, sources, list)).unwrap();
 }

@@ -35,19 +35,18 @@ fn path(module: &str, family: &[u32]) -> PathBuf {
     folder().join(format!("{module}.sm_{}.xz", family[0]))
 }
 
-/// The PTX that machine code is made of: all architectures from 8.0 on have that of 8.0.
-fn ptx(module: &str) -> (String, String) {
-    let packed = Packed::of(module, Architecture::PACKED[1]);
-    (packed.read_stamp(), packed.read_ptx())
+/// The PTX that machine code is made of: all architectures from 8.0 on have that of 8.0. It comes without its first line, so
+/// that the code of modules which a change has left as they were need not be made anew.
+fn ptx(module: &str) -> String {
+    Packed::of(module, Architecture::PACKED[1]).read_ptx()
 }
 
 /// The first line of a file.
 fn stamp(module: &str, family: &[u32]) -> String {
-    let (stamp, ptx) = ptx(module);
     let (major, minor) = version(family);
     let mut hash = Sha256::new();
     for part in
-        [stamp.as_str(), &ptx, &format!("nvJitLink {major}.{minor}"), &format!("{family:?}"), &OPTIONS.join(" ")]
+        [ptx(module).as_str(), &format!("nvJitLink {major}.{minor}"), &format!("{family:?}"), &OPTIONS.join(" ")]
     {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part.as_bytes());
@@ -81,7 +80,7 @@ fn try_unpack(path: &Path) -> std::io::Result<Vec<u8>> {
 
 /// The machine code of a module for a family, or what is wrong with it. Spilled registers are not taken.
 fn assemble(assembler: &Assembler, module: &str, family: &[u32]) -> Result<Vec<(u32, Vec<u8>)>, String> {
-    let (_, ptx) = ptx(module);
+    let ptx = ptx(module);
     family
         .iter()
         .map(|architecture| {
