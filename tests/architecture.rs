@@ -145,6 +145,48 @@ fn nobody_writes_to_the_terminal_but_its_module() {
     assert!(wrong.is_empty(), "only `src/terminal` may write:\n{}", wrong.join("\n"));
 }
 
+/// The functions of NVIDIA's driver and libraries answer with numbers that a newer version may add to. Those of cudarc answer
+/// with enumerations of Rust, for which an unknown number is undefined behaviour: its types are used, its functions are not.
+/// The optional `cust` has the same fault, which docs/gpu.md tells.
+#[test]
+fn no_function_of_cudarc_is_called() {
+    let src = root().join("src");
+    let is_function = |name: &str| {
+        let stem = ["cublasLt", "cudnn", "nccl", "nvrtc", "cu"].iter().find_map(|s| name.strip_prefix(s));
+        stem.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase())) && !name.ends_with("_t")
+    };
+    let mut wrong = Vec::new();
+    for path in sources(&src) {
+        let inside = path.strip_prefix(&src).unwrap();
+        if inside.starts_with("backend/cuda/launcher/cust") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        // The names that cudarc's modules have in this file.
+        let mut names = vec!["cudarc::driver::sys".to_owned()];
+        for (_, line) in code(&text).filter(|(_, line)| line.contains("cudarc::") && line.contains(" as ")) {
+            names.extend(line.split(" as ").nth(1).map(|name| name.trim_end_matches(';').trim().to_owned()));
+        }
+        for (at, line) in code(&text) {
+            let safe =
+                ["cudarc::driver::safe", "cudarc::driver::result", "cudarc::cublaslt::result", "cudarc::cudnn::result"];
+            let calls = |rest: &str| {
+                let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
+                is_function(&rest[..end]) && rest[end..].starts_with('(')
+            };
+            let called = names.iter().any(|name| line.split(&format!("{name}::")).skip(1).any(calls));
+            if called || safe.iter().any(|module| line.contains(module)) {
+                wrong.push(format!("{}:{at}: {}", inside.display(), line.trim()));
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "bind these with answers that are numbers, as src/backend/cuda/driver/sys.rs does:\n{}",
+        wrong.join("\n")
+    );
+}
+
 #[test]
 fn every_module_is_in_the_map() {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();

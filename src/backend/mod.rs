@@ -25,6 +25,18 @@ impl fmt::Display for DeviceError {
 
 impl std::error::Error for DeviceError {}
 
+/// A variable of the environment says something that there is not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingError(pub String);
+
+impl fmt::Display for SettingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for SettingError {}
+
 /// Bytes of a device's own memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceMemory {
@@ -52,6 +64,27 @@ pub struct MemoryUse {
     pub reserved: usize,
     /// Largest number of bytes that have been in use at one time.
     pub peak: usize,
+}
+
+/// What has become of a device's memory, by what its driver says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// All of it.
+    pub total: usize,
+    /// Free when this process began to use the device. Other processes, and what the driver takes for this one in any case, have
+    /// the rest.
+    pub free_at_start: usize,
+    /// Free now.
+    pub free: usize,
+    /// What the plan has of it.
+    pub planned: usize,
+}
+
+impl DeviceUse {
+    /// Bytes that have gone since then beside the plan: kernels, graphs, libraries, and what other processes have taken.
+    pub fn beside(&self) -> usize {
+        self.free_at_start.saturating_sub(self.free).saturating_sub(self.planned)
+    }
 }
 
 /// Host memory that a batch is written to and a device reads from: page-locked where the device asks for that.
@@ -119,6 +152,17 @@ pub trait Backend: Send + Sync {
         Ok(None)
     }
 
+    /// What is to be said about how it computes, that has come up since the last call: libraries that cannot be used, kernels
+    /// that must be compiled first.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// False if plans are to keep all values apart: see [`Plan::laid_out`].
+    fn shares_memory(&self) -> bool {
+        true
+    }
+
     /// True if there is a kernel for `op`. There is one for everything that the builder, the gradient rules and the
     /// optimizer make; passes that join operations, or take one apart, ask for what they would make.
     fn has_kernel(&self, _op: &Op) -> bool {
@@ -160,11 +204,6 @@ pub trait Backend: Send + Sync {
     /// While it is on, programs are planned for the memory that they take and are not compiled: nothing is chosen for them, and
     /// where a choice decides they count for the most that it could be.
     fn estimate(&self, _on: bool) {}
-
-    /// What was found since this was last asked, and is worth being told: one line or more each.
-    fn notes(&self) -> Vec<String> {
-        Vec::new()
-    }
 
     /// Memory for a batch slot.
     ///
@@ -253,5 +292,13 @@ pub trait Executable: Send {
     /// What it has of the device's memory; `None` if the device has none of its own.
     fn memory_use(&self) -> Option<MemoryUse> {
         None
+    }
+
+    /// What the device's driver says of its memory; `None` if the device has none of its own.
+    ///
+    /// # Errors
+    /// The device failed.
+    fn device_use(&self) -> Result<Option<DeviceUse>> {
+        Ok(None)
     }
 }

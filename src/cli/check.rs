@@ -3,7 +3,7 @@
 use super::args::{CheckArgs, OutputArgs};
 use super::failure::Failure;
 use super::memory::{self, Planned, resolve_batch, table};
-use super::model::{build_run, describe_data, device, load_config, read_weights};
+use super::model::{build_run, describe_data, device, load_config, read_weights, say_notes};
 use super::thousands;
 use crate::backend::{Backend, DeviceError};
 use crate::config::diagnostics::to_json;
@@ -28,6 +28,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     }
     let experiment = &loaded.experiment;
     let programs = build_run(&loaded, &data, backend.as_ref(), &passes, &[])?;
+    say_notes(backend.as_ref());
     read_weights(&loaded, &programs)?;
     if let Some(name) = &args.graph {
         let text = graph(&loaded, &data, backend.as_ref(), passes, name)?;

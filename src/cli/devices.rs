@@ -5,7 +5,7 @@ use super::failure::Failure;
 use crate::backend::cpu::cpu_info;
 use crate::backend::cuda::driver::{self, Context, DeviceInfo, Unavailable};
 use crate::backend::cuda::libraries::{Found, Library, Missing, open};
-use crate::backend::cuda::{nvidia, ptx};
+use crate::backend::cuda::{cubin, nvidia, ptx};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -85,6 +85,7 @@ impl Gpu {
             "multiprocessors": self.info.multiprocessors,
             "memory_total": self.info.total_bytes,
             "memory_free": self.free.as_ref().ok(),
+            "kernels": cubin::architecture(self.info.capability).map(|made_for| format!("sm_{made_for}")),
         });
         if let Err(why) = &self.free {
             out["problem"] = json!(why);
@@ -97,6 +98,10 @@ impl Gpu {
         let mut text = format!("cuda:{}\n  model               {}\n", i.ordinal, i.name);
         let _ = writeln!(text, "  compute capability  {}", i.capability_text());
         let _ = writeln!(text, "  multiprocessors     {}", i.multiprocessors);
+        let _ = match cubin::architecture(i.capability) {
+            Some(made_for) => writeln!(text, "  kernels             machine code for sm_{made_for}"),
+            None => writeln!(text, "  kernels             PTX, which the driver compiles"),
+        };
         let total = super::human_bytes(i.total_bytes);
         let _ = match &self.free {
             Ok(free) => writeln!(text, "  memory              {} free of {total}", super::human_bytes(*free)),
@@ -150,6 +155,7 @@ impl Cuda {
             "driver_cuda": self.driver.as_ref().ok().map(|v| driver::version(*v)),
             "driver_release": driver::release(),
             "kernels": kernels,
+            "machine_code": machine_code().collect::<Vec<_>>(),
         });
         if let Err(why) = &self.driver {
             out["reason"] = json!(why.to_string());
@@ -180,7 +186,13 @@ impl Cuda {
             }
         }
         let list: Vec<String> = kernels().into_iter().map(|(isa, target)| format!("{isa} for {target}")).collect();
-        let _ = writeln!(text, "  kernels  PTX {}; in this program", list.join(", "));
+        let codes: Vec<String> = machine_code().collect();
+        let _ = writeln!(
+            text,
+            "  kernels  machine code for {}; PTX {}; in this program",
+            codes.join(", "),
+            list.join(", ")
+        );
         for problem in &self.problems {
             let _ = writeln!(text, "  problem  {problem}");
         }
@@ -194,6 +206,11 @@ impl Cuda {
 /// PTX version and target of the two sets of kernels.
 fn kernels() -> Vec<(String, String)> {
     [75, 80].into_iter().filter_map(ptx::version).collect()
+}
+
+/// The architectures whose machine code travels in this program.
+fn machine_code() -> impl Iterator<Item = String> {
+    cubin::FAMILIES.iter().flat_map(|family| family.iter()).map(|made_for| format!("sm_{made_for}"))
 }
 
 fn library_json(library: Library, found: &Result<Found, Missing>) -> Value {

@@ -1,6 +1,6 @@
 //! How commands fail: what is printed, and with which exit code.
 
-use crate::backend::DeviceError;
+use crate::backend::{DeviceError, SettingError};
 use crate::config;
 use crate::config::diagnostics::{Diagnostic, Sources, render, to_json};
 use crate::terminal::{self, Stream, masked, say, say_styled};
@@ -46,6 +46,8 @@ impl From<anyhow::Error> for Failure {
     fn from(e: anyhow::Error) -> Self {
         match e.downcast::<DeviceError>() {
             Ok(e) => Failure::Device(e),
+            // A wrong variable of the environment is as wrong as an option.
+            Err(e) if e.is::<SettingError>() => Failure::Usage(format!("{e:#}")),
             Err(e) => Failure::Other(e),
         }
     }

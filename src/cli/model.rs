@@ -86,6 +86,11 @@ pub fn say_why(selected: Selected) -> Box<dyn Backend> {
     selected.backend
 }
 
+/// Tells what has come up about how the device computes.
+pub fn say_notes(backend: &dyn Backend) {
+    backend.notes().iter().for_each(|note| say(note));
+}
+
 /// What the data looks like, without reading it.
 ///
 /// # Errors
@@ -105,10 +110,8 @@ pub fn build(
     backend: &dyn Backend,
     options: &PassOptions,
 ) -> Result<Programs, Failure> {
-    let built = programs::build(&loaded.experiment, data, sizes, backend, options);
-    // To plan is to choose what computes.
-    backend.notes().iter().for_each(|note| say(note));
-    built.map_err(|diagnostics| Failure::Config { sources: loaded.sources.clone(), diagnostics })
+    programs::build(&loaded.experiment, data, sizes, backend, options)
+        .map_err(|diagnostics| Failure::Config { sources: loaded.sources.clone(), diagnostics })
 }
 
 /// Builds the programs of a run on `data` and shows what is probably not meant, but for what is in `shown`.
@@ -179,11 +182,13 @@ impl Model {
         let task = crate::build::task(experiment);
         if let Some((path, meta)) = &self.checkpoint {
             let mut session = Session::unset(programs, backend, task)?;
+            say_notes(backend);
             state::load_checkpoint(&mut session, meta, path, state::in_state_dict)?;
             return Ok(session);
         }
         let weights = read_weights(&self.loaded, &programs)?;
         let mut session = Session::new(programs, backend, task, experiment.seed)?;
+        say_notes(backend);
         if let Some(weights) = weights {
             weights.put(&mut session)?;
         }

@@ -42,6 +42,20 @@ pub fn assign(buffers: &[Buffer]) -> (Vec<usize>, usize) {
     best.unwrap_or_default()
 }
 
+/// Gives every buffer a place of its own behind `start`; returns the offsets, and where the last one ends.
+pub fn in_a_row(buffers: &[Buffer], start: usize) -> (Vec<usize>, usize) {
+    let mut at = start;
+    let offsets = buffers
+        .iter()
+        .map(|b| {
+            let offset = at;
+            at += align(b.bytes);
+            offset
+        })
+        .collect();
+    (offsets, at)
+}
+
 /// The most bytes that are alive at one time: no block can be smaller.
 pub(super) fn most_alive(buffers: &[Buffer]) -> usize {
     let mut changes: Vec<(usize, isize)> = Vec::with_capacity(2 * buffers.len());

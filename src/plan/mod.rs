@@ -68,7 +68,7 @@ pub struct Program {
     pub places: Vec<Place>,
     /// For every node, its workspace: offset in [`Region::Transient`] and bytes.
     pub workspace: Vec<(usize, usize)>,
-    /// Size of the transient block that this program needs.
+    /// Size of the transient block that this program needs: where its last buffer in it ends.
     pub transient_bytes: usize,
     /// The loss, if the program computes one.
     pub loss: Option<ValueId>,
@@ -95,6 +95,8 @@ pub struct Plan {
     pub slot: SlotLayout,
     /// The programs.
     pub programs: Vec<Program>,
+    /// No two buffers have a byte in common, whether they live at the same time or not.
+    pub apart: bool,
 }
 
 /// A graph that is to become a program.
@@ -139,6 +141,17 @@ impl SlotLayout {
 impl Plan {
     /// Plans the memory of `sources` together. `workspace` tells the scratch bytes that a node needs on the device.
     pub fn new(variables: Arc<Variables>, sources: Vec<Source>, workspace: impl Fn(&Graph, &Node) -> usize) -> Plan {
+        Plan::laid_out(variables, sources, workspace, false)
+    }
+
+    /// As [`Plan::new`]; with `apart`, memory is never given to another buffer, not even in another program. That takes a
+    /// lot of memory, and is for looking at what each value's memory is used for.
+    pub fn laid_out(
+        variables: Arc<Variables>,
+        sources: Vec<Source>,
+        workspace: impl Fn(&Graph, &Node) -> usize,
+        apart: bool,
+    ) -> Plan {
         let slot = SlotLayout::for_graphs(sources.iter().map(|s| &s.graph));
         let mut persistent_bytes = 0;
         let variable_offsets: Vec<usize> = variables
@@ -149,19 +162,26 @@ impl Plan {
                 at
             })
             .collect();
-        let programs: Vec<Program> =
-            sources.into_iter().map(|s| Program::new(s, &slot, &variable_offsets, &workspace)).collect();
-        let transient_bytes = programs.iter().map(|p| p.transient_bytes).max().unwrap_or(0);
-        Plan { variables, variable_offsets, persistent_bytes, transient_bytes, slot, programs }
+        let mut programs: Vec<Program> = Vec::with_capacity(sources.len());
+        let mut transient_bytes = 0;
+        for source in sources {
+            let start = apart.then_some(transient_bytes);
+            let program = Program::new(source, &slot, &variable_offsets, &workspace, start);
+            transient_bytes = transient_bytes.max(program.transient_bytes);
+            programs.push(program);
+        }
+        Plan { variables, variable_offsets, persistent_bytes, transient_bytes, slot, programs, apart }
     }
 }
 
 impl Program {
+    /// With a `start`, every buffer has its own place from there on.
     fn new(
         source: Source,
         slot: &SlotLayout,
         variable_offsets: &[usize],
         workspace: &impl Fn(&Graph, &Node) -> usize,
+        start: Option<usize>,
     ) -> Program {
         let Source { name, graph, loss, prediction } = source;
         let lifetime::Lifetimes { buffer_of, mut buffers } = lifetime::lifetimes(&graph);
@@ -172,7 +192,10 @@ impl Program {
             bytes: workspace(&graph, node),
             class: Class::Workspace,
         }));
-        let (offsets, transient_bytes) = memory::assign(&buffers);
+        let (offsets, transient_bytes) = match start {
+            None => memory::assign(&buffers),
+            Some(start) => memory::in_a_row(&buffers, start),
+        };
         let own_place = |i: usize| match graph.values[i].role {
             Role::Input(input) => {
                 let at = slot.find(input).expect("the layout was made from the graphs");
@@ -195,6 +218,17 @@ impl Program {
         let trains = graph.nodes.iter().any(|n| n.backward);
         let training_loss = loss.filter(|v| trains && graph.nodes.iter().any(|n| n.outputs.contains(v)));
         Program { name, places, workspace, transient_bytes, loss, training_loss, prediction, peak, graph }
+    }
+
+    /// Node number `at` for people: ``node 3 (`relu` of `features.1`)``.
+    pub fn node_name(&self, at: usize) -> String {
+        let node = &self.graph.nodes[at];
+        let layer = match self.graph.origin(node) {
+            "" => String::new(),
+            path => format!(" of `{path}`"),
+        };
+        let side = if node.backward { ", backward" } else { "" };
+        format!("node {at} (`{}`{layer}{side})", node.op.rules().name())
     }
 }
 

@@ -34,6 +34,33 @@ fn aliases_and_in_place_results_share_memory() {
     assert_eq!(plan.memory(3).unused, 0);
 }
 
+/// What outlives a run, or is read and written in place, still is one buffer.
+#[test]
+fn apart_no_two_buffers_share_a_byte_in_whatever_program() {
+    let (vars, g, _) = chain();
+    let source = |name: &str| Source { name: name.into(), graph: g.clone(), loss: None, prediction: None };
+    let plan = Plan::laid_out(vars, vec![source("p"), source("q")], |_, _| 100, true);
+    let mut taken: Vec<(usize, usize)> = Vec::new();
+    for p in &plan.programs {
+        let mut own: Vec<(usize, usize)> = p.workspace.clone();
+        let values = p.graph.nodes.iter().flat_map(|n| &n.outputs);
+        own.extend(values.filter(|v| p.places[v.index()].region == Region::Transient).map(|v| {
+            let offset = p.places[v.index()].offset;
+            (offset, p.graph.value(*v).bytes())
+        }));
+        own.sort_unstable();
+        own.dedup();
+        taken.extend(own);
+    }
+    taken.sort_unstable();
+    assert!(taken.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "{taken:?}");
+    let (offset, bytes) = *taken.last().unwrap();
+    assert!(offset + bytes <= plan.transient_bytes && plan.transient_bytes == plan.programs[1].transient_bytes);
+    // The peak is that of a program; what else there is counts as unused.
+    let m = plan.memory(1);
+    assert_eq!(m.activations + m.gradients + m.workspace + m.unused, plan.transient_bytes);
+}
+
 #[test]
 fn workspace_is_planned_beside_its_nodes_values() {
     let (vars, g, _) = chain();

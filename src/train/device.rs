@@ -1,7 +1,7 @@
 //! From the device that a configuration names to a backend.
 
 use crate::backend::cpu::CpuBackend;
-use crate::backend::cuda::launcher::Bindings;
+use crate::backend::cuda::settings::Settings;
 use crate::backend::cuda::{CudaBackend, driver};
 use crate::backend::{Backend, DeviceError};
 use crate::config::Experiment;
@@ -38,21 +38,21 @@ impl Wanted {
 pub struct Selected {
     /// The device.
     pub backend: Box<dyn Backend>,
-    /// Why it is not the one that would have been taken first, or what it computes without.
+    /// Why it is not the one that would have been taken first.
     pub note: Option<String>,
 }
 
 /// The backend that is wanted. CUDA is looked for only where it may be used: the CPU alone loads nothing of it.
 ///
 /// # Errors
-/// The device is not there ([`DeviceError`]), `RUNNER_SIMD` asks for instructions that there are not, or `RUNNER_CUDA_LAUNCHER`
-/// for bindings of CUDA that there are not.
+/// The device is not there ([`DeviceError`]), or a variable of the environment asks for something that there is not
+/// ([`crate::backend::SettingError`]).
 pub fn select(wanted: &Wanted) -> Result<Selected> {
     let cpu = || -> Result<Box<dyn Backend>> { Ok(Box::new(CpuBackend::new(wanted.threads)?)) };
     let note = match wanted.device {
         Device::Cpu => None,
-        Device::Cuda(ordinal) => return Ok(on_gpu(gpu(wanted, ordinal, Bindings::from_env()?)?)),
-        Device::Auto => match gpu(wanted, 0, Bindings::from_env()?) {
+        Device::Cuda(ordinal) => return Ok(on_gpu(gpu(wanted, ordinal, &Settings::from_env()?)?)),
+        Device::Auto => match gpu(wanted, 0, &Settings::from_env()?) {
             Ok(backend) => return Ok(on_gpu(backend)),
             Err(why) => Some(format!("no GPU: {}; computing on the CPU", why.reason)),
         },
@@ -60,11 +60,8 @@ pub fn select(wanted: &Wanted) -> Result<Selected> {
     Ok(Selected { backend: cpu()?, note })
 }
 
-/// The GPU, with a note if libraries that were found cannot be used.
 fn on_gpu(backend: CudaBackend) -> Selected {
-    let problems = &backend.libraries().problems;
-    let note = (!problems.is_empty()).then(|| problems.join("; "));
-    Selected { backend: Box::new(backend), note }
+    Selected { backend: Box::new(backend), note: None }
 }
 
 /// Why a GPU cannot be had.
@@ -80,15 +77,15 @@ impl From<Refusal> for anyhow::Error {
     }
 }
 
-fn gpu(wanted: &Wanted, ordinal: usize, bindings: Bindings) -> Result<CudaBackend, Refusal> {
+fn gpu(wanted: &Wanted, ordinal: usize, settings: &Settings) -> Result<CudaBackend, Refusal> {
     let refusal = |reason: String, help: &str| Refusal { device: wanted.device, reason, help: help.into() };
     driver::start().map_err(|e| refusal(e.to_string(), e.help()))?;
-    let backend = CudaBackend::new(ordinal).map_err(|e| {
+    let backend = CudaBackend::open(ordinal, settings).map_err(|e| {
         let text = format!("{e:#}");
         let (reason, help) = text.split_once("\nhelp: ").unwrap_or((&text, DEFAULT_HELP));
         refusal(reason.into(), help)
     })?;
-    Ok(backend.with_tf32(wanted.tf32).with_graph(wanted.graph).with_bindings(bindings))
+    Ok(backend.with_tf32(wanted.tf32).with_graph(wanted.graph))
 }
 
 /// For failures that do not say themselves what to do.

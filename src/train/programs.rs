@@ -153,7 +153,7 @@ pub fn build(
             return Err(errors);
         }
     }
-    let plan = Plan::new(Arc::new(vars), sources, |g, n| backend.workspace(g, n));
+    let plan = Plan::laid_out(Arc::new(vars), sources, |g, n| backend.workspace(g, n), !backend.shares_memory());
     Ok(Programs { plan: Arc::new(plan), rows, precision, kinds, warnings: experiment.lint.told(warnings) })
 }
 

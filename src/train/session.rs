@@ -3,7 +3,7 @@
 use super::metrics::Figures;
 use super::programs::{Kind, Programs};
 use super::transfer::Transfer;
-use crate::backend::{Backend, Detail, Executable, HostBuffer, MemoryUse, Span};
+use crate::backend::{Backend, Detail, DeviceUse, Executable, HostBuffer, MemoryUse, Span};
 use crate::build::{Mode, init, metrics_variable};
 use crate::graph::op::{METRIC_SLOTS, Task, metric_slot};
 use crate::graph::{DType, Input, Role, VarId, VarKind, Variable};
@@ -298,6 +298,14 @@ impl Session {
     /// What it has of the device's memory; `None` if the device has none of its own.
     pub fn memory_use(&self) -> Option<MemoryUse> {
         self.executable.memory_use()
+    }
+
+    /// What the device's driver says of its memory; `None` if the device has none of its own.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn device_use(&self) -> Result<Option<DeviceUse>> {
+        self.executable.device_use()
     }
 
     fn program(&self, kind: Kind, len: usize) -> Result<usize> {

@@ -113,10 +113,15 @@ fn every_precision_is_computed_by_plans() {
 fn the_libraries_in_use_are_told() {
     let Some(wanted) = doubles() else { return };
     let all = CudaBackend::new(0).unwrap().with_libraries(&wanted);
+    assert!(all.libraries().names().is_empty(), "none has been needed yet");
+    assert!(all.libraries().dnn().is_some());
+    assert_eq!(all.libraries().names(), ["cuDNN"]);
+    assert!(all.libraries().blas().is_some());
     assert_eq!(all.libraries().names(), ["cuBLASLt", "cuDNN"]);
     assert!(runner::backend::Backend::describe(&all).contains(", cuBLASLt, cuDNN)"));
     let none = all.with_libraries(&Wanted::default());
-    assert!(none.libraries().names().is_empty() && none.libraries().problems.is_empty());
+    assert!(none.libraries().blas().is_none() && none.libraries().dnn().is_none());
+    assert!(none.libraries().names().is_empty() && none.libraries().problems().is_empty());
 }
 
 const BLAS: [&str; 12] = [
@@ -169,7 +174,9 @@ fn libraries_that_are_no_good_are_told_of_and_not_used() {
     for (path, why) in cases {
         let wanted = Wanted { cublaslt: Source::File(path.clone()), everywhere: true, ..Wanted::default() };
         let backend = CudaBackend::new(0).unwrap().with_libraries(&wanted);
-        let problems = backend.libraries().problems.join("\n");
+        assert!(backend.libraries().blas().is_none());
+        let problems = backend.libraries().problems().join("\n");
+        assert_eq!(runner::backend::Backend::notes(&backend).join("\n"), problems, "they are told once");
         assert!(problems.contains(why) && problems.contains(path.to_str().unwrap()), "{why}: {problems}");
         assert!(backend.libraries().names().is_empty());
         assert_eq!(run(&wanted, true, 0), own, "{why}");
@@ -180,7 +187,8 @@ fn libraries_that_are_no_good_are_told_of_and_not_used() {
     std::fs::copy(double, &alone).unwrap();
     let wanted = Wanted { cudnn: Source::File(alone), everywhere: true, ..Wanted::default() };
     let backend = CudaBackend::new(0).unwrap().with_libraries(&wanted);
-    let problems = backend.libraries().problems.join("\n");
+    let opened = backend.libraries().dnn().is_some();
+    let problems = backend.libraries().problems().join("\n");
     // Unless this machine has cuDNN itself, whose parts are found then.
-    assert!(backend.libraries().dnn.is_some() || problems.contains("lacks its part libcudnn_graph.so.9"), "{problems}");
+    assert!(opened || problems.contains("lacks its part libcudnn_graph.so.9"), "{problems}");
 }

@@ -1,5 +1,6 @@
 //! The CUDA backend as a whole: on the emulated driver, or on a GPU with `RUNNER_TEST_GPU=1`.
 
+mod closer_look;
 mod convolutions;
 #[cfg(feature = "cust")]
 mod cust;

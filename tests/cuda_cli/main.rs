@@ -3,6 +3,9 @@
 mod bench;
 #[path = "../emulator/mod.rs"]
 mod emulator;
+mod faults;
+mod kernels;
+mod libraries;
 mod memory;
 mod plans;
 mod selection;

@@ -93,3 +93,24 @@ fn auto_is_the_default_on_the_cpu_and_all_samples_where_they_fit() {
     let done = ok_with(&place, &folder, "check c.toml --device cuda --json", &[]);
     assert_eq!(done.json()["batch_size"], 1500);
 }
+
+/// Modules, graphs and libraries are not in the plan: what they take is told beside it.
+#[test]
+fn what_the_driver_takes_is_told_beside_the_plan() {
+    let Some(folder) = emulator::library_dir() else { return };
+    let place = Place::with(&config("32"));
+    let bench = |module: &str| {
+        let args = "bench c.toml --steps 2 --device cuda --json";
+        let json = ok_with(&place, &folder, args, &[("EMULATED_MODULE", module)]).json();
+        json["device_memory"].as_object().unwrap_or_else(|| panic!("{json}")).clone()
+    };
+    let bytes = |memory: &serde_json::Map<String, Value>, key: &str| memory[key].as_u64().unwrap();
+    let (without, with) = (bench("0"), bench("1048576"));
+    assert_eq!(bytes(&without, "planned"), bytes(&with, "planned"));
+    let gone = bytes(&without, "free_at_start") - bytes(&without, "free");
+    assert!(gone >= bytes(&without, "planned") && bytes(&without, "beside") == gone - bytes(&without, "planned"));
+    let modules = bytes(&with, "beside") - bytes(&without, "beside");
+    assert!(modules >= 3 << 20 && modules.is_multiple_of(1 << 20), "{with:?}");
+    let text = ok_with(&place, &folder, "bench c.toml --steps 2 --device cuda", &[("EMULATED_MODULE", "1048576")]).out;
+    assert!(text.contains("planned; ") && text.contains("MiB more have gone since the start"), "{text}");
+}

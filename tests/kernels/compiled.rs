@@ -151,7 +151,7 @@ fn messages(log: &str) -> String {
 }
 
 /// The kernels in a log of the assembler's `-v`.
-fn kernels(log: &str) -> Vec<Kernel> {
+pub fn kernels(log: &str) -> Vec<Kernel> {
     let mut found: Vec<Kernel> = Vec::new();
     // A kernel's own figures follow those of functions that it calls.
     let mut own = false;

@@ -1,10 +1,13 @@
 //! The CUDA kernels: what travels in the binary is made from the sources that lie beside it, and the sources compile for
 //! every GPU that is served, without warnings and without spilled registers.
 //!
-//! `UPDATE_KERNELS=1 cargo test --test kernels` makes `kernels/ptx/*.ptx.gz` and the tables of `docs/kernels.md` anew,
-//! which takes NVRTC 12.1 ([`nvrtc::find`] tells where it is looked for). Whether they are fresh is checked without it.
+//! `UPDATE_KERNELS=1 cargo test --test kernels` makes `kernels/ptx/*.ptx.gz`, `kernels/cubin/*.xz` and the tables of
+//! `docs/kernels.md` anew, which takes NVRTC 12.1 ([`nvrtc::find`] tells where it is looked for), and nvJitLink 12.1 and 12.8
+//! ([`assembler::find`]). Whether they are fresh is checked without them.
 
+mod assembler;
 mod compiled;
+mod cubins;
 mod nvrtc;
 mod packed;
 mod sources;
@@ -64,6 +67,7 @@ fn the_packed_kernels_are_fresh() {
         let path = entry.unwrap().path();
         assert!(expected.contains(&path), "{} is made from no source: remove it", path.display());
     }
+    cubins::check_fresh(&sources);
     let document = fs::read_to_string(tables::path()).unwrap();
     assert_eq!(tables::stamp_in(&document), Some(tables::stamp(&sources)), "docs/kernels.md: {STALE}");
 }
@@ -86,6 +90,7 @@ fn update(sources: &Sources) {
         let stamp = packed::stamp(sources, &c.module, c.architecture);
         Packed::of(&c.module, c.architecture).write(&stamp, &c.ptx);
     }
+    cubins::update(sources);
     let document = fs::read_to_string(tables::path()).unwrap();
     fs::write(tables::path(), tables::replace(&document, sources, list)).unwrap();
 }

@@ -3,12 +3,47 @@
 use crate::sources::{Architecture, Sources};
 use cudarc::nvrtc::sys as rtc;
 use std::env;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// The oldest NVRTC that the sources are compiled with.
 const OLDEST: (i32, i32) = (12, 1);
+
+/// What NVRTC answers: a number, for a newer one may have others than cudarc's enumeration knows.
+type Answer = c_int;
+
+const SUCCESS: Answer = rtc::nvrtcResult::NVRTC_SUCCESS as Answer;
+const WRONG_SOURCE: Answer = rtc::nvrtcResult::NVRTC_ERROR_COMPILATION as Answer;
+
+macro_rules! functions {
+    ($($name:ident($($arg:ident: $type:ty),* $(,)?);)*) => {$(
+        /// # Safety
+        /// What NVRTC's manual asks for; the library has been loaded.
+        #[allow(non_snake_case)]
+        unsafe fn $name($($arg: $type),*) -> Answer {
+            // SAFETY: this is the function's type in every version; the rest is the caller's word.
+            unsafe {
+                let found = rtc::culib().get::<unsafe extern "C" fn($($type),*) -> Answer>(concat!(stringify!($name), "\0").as_bytes());
+                found.unwrap_or_else(|e| panic!("NVRTC has no {}: {e}", stringify!($name)))($($arg),*)
+            }
+        }
+    )*};
+}
+
+functions! {
+    nvrtcVersion(major: *mut c_int, minor: *mut c_int);
+    nvrtcCreateProgram(
+        program: *mut rtc::nvrtcProgram, source: *const c_char, name: *const c_char, count: c_int,
+        headers: *const *const c_char, names: *const *const c_char,
+    );
+    nvrtcCompileProgram(program: rtc::nvrtcProgram, count: c_int, options: *const *const c_char);
+    nvrtcDestroyProgram(program: *mut rtc::nvrtcProgram);
+    nvrtcGetProgramLogSize(program: rtc::nvrtcProgram, bytes: *mut usize);
+    nvrtcGetProgramLog(program: rtc::nvrtcProgram, log: *mut c_char);
+    nvrtcGetPTXSize(program: rtc::nvrtcProgram, bytes: *mut usize);
+    nvrtcGetPTX(program: rtc::nvrtcProgram, ptx: *mut c_char);
+}
 
 /// NVRTC, loaded.
 pub struct Nvrtc {
@@ -113,20 +148,15 @@ fn load(folder: &Path) -> Result<Nvrtc, String> {
     Ok(Nvrtc { folder: folder.to_owned() })
 }
 
-fn check(doing: &str, code: rtc::nvrtcResult) -> Result<(), String> {
-    if code == rtc::nvrtcResult::NVRTC_SUCCESS {
-        return Ok(());
-    }
-    // SAFETY: the library is loaded, for it has given this code; the text is static.
-    let text = unsafe { CStr::from_ptr(rtc::nvrtcGetErrorString(code)) };
-    Err(format!("NVRTC failed while {doing}: {}", text.to_string_lossy()))
+fn check(doing: &str, code: Answer) -> Result<(), String> {
+    if code == SUCCESS { Ok(()) } else { Err(format!("NVRTC failed while {doing} (nvrtcResult {code})")) }
 }
 
 /// A text that NVRTC hands out in two calls: its size with the zero at its end, then the bytes.
 fn text(
     doing: &str,
-    size: impl FnOnce(*mut usize) -> rtc::nvrtcResult,
-    fill: impl FnOnce(*mut std::ffi::c_char) -> rtc::nvrtcResult,
+    size: impl FnOnce(*mut usize) -> Answer,
+    fill: impl FnOnce(*mut c_char) -> Answer,
 ) -> Result<String, String> {
     let mut bytes = 0;
     check(doing, size(&mut bytes))?;
@@ -142,7 +172,7 @@ struct Program(rtc::nvrtcProgram);
 impl Drop for Program {
     fn drop(&mut self) {
         // SAFETY: created once, destroyed once.
-        unsafe { rtc::nvrtcDestroyProgram(&mut self.0) };
+        unsafe { nvrtcDestroyProgram(&mut self.0) };
     }
 }
 
@@ -151,7 +181,7 @@ impl Nvrtc {
     pub fn version(&self) -> Result<(i32, i32), String> {
         let (mut major, mut minor) = (0, 0);
         // SAFETY: the library is loaded; the pointers are to locals.
-        check("asking for its version", unsafe { rtc::nvrtcVersion(&mut major, &mut minor) })?;
+        check("asking for its version", unsafe { nvrtcVersion(&mut major, &mut minor) })?;
         Ok((major, minor))
     }
 
@@ -173,7 +203,7 @@ impl Nvrtc {
         // have the lengths given.
         unsafe {
             let count = headers.len() as i32;
-            let code = rtc::nvrtcCreateProgram(
+            let code = nvrtcCreateProgram(
                 &mut program.0,
                 source.as_ptr(),
                 name.as_ptr(),
@@ -182,14 +212,14 @@ impl Nvrtc {
                 names.as_ptr(),
             );
             check("taking a source", code)?;
-            let code = rtc::nvrtcCompileProgram(program.0, options.len() as i32, options.as_ptr());
+            let code = nvrtcCompileProgram(program.0, options.len() as i32, options.as_ptr());
             let p = program.0;
-            let log = text("giving its log", |n| rtc::nvrtcGetProgramLogSize(p, n), |b| rtc::nvrtcGetProgramLog(p, b))?;
-            if code == rtc::nvrtcResult::NVRTC_ERROR_COMPILATION {
+            let log = text("giving its log", |n| nvrtcGetProgramLogSize(p, n), |b| nvrtcGetProgramLog(p, b))?;
+            if code == WRONG_SOURCE {
                 return Ok(Output { log, ptx: None });
             }
             check("compiling", code)?;
-            let ptx = text("giving PTX", |n| rtc::nvrtcGetPTXSize(p, n), |b| rtc::nvrtcGetPTX(p, b))?;
+            let ptx = text("giving PTX", |n| nvrtcGetPTXSize(p, n), |b| nvrtcGetPTX(p, b))?;
             Ok(Output { log, ptx: Some(ptx) })
         }
     }

@@ -18,10 +18,15 @@ fn backends(libraries: &Wanted) -> Vec<Box<dyn Backend>> {
     [captures, plain].map(|backend| Box::new(backend) as Box<dyn Backend>).into()
 }
 
+/// Captured, not captured, and one by one with every value in an allocation of its own, where what reaches beyond a value is
+/// an error.
 #[test]
 fn cuda_agrees_with_the_reference() {
     if emulator::ready() {
-        check(&backends(&Wanted::default()));
+        let mut backends = backends(&Wanted::default());
+        let apart = CudaBackend::new(0).unwrap().with_libraries(&Wanted::default()).with_separate(true).with_sync(true);
+        backends.push(Box::new(apart));
+        check(&backends);
     }
 }
 

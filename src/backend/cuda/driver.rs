@@ -1,60 +1,22 @@
 //! The driver: is it there, which devices has it, and a device's context. Every call is checked.
 
+mod error;
+pub(super) mod sys;
+
+pub use error::{Code, CudaError};
+pub(super) use error::{check, check_wait};
+
+use super::failure;
 use crate::backend::DeviceError;
 use anyhow::Result;
-use cudarc::driver::sys as cu;
-use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use std::ffi::CStr;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use sys as cu;
+use sys::CUdevice_attribute as Attribute;
 
 /// Oldest driver that reads the kernels' PTX (ISA 8.1): that of CUDA 12.1, release 530.
 pub const OLDEST_DRIVER: i32 = 12010;
-
-/// A call of the driver failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CudaError {
-    /// What was being done.
-    pub doing: &'static str,
-    /// The driver's answer.
-    pub code: cu::CUresult,
-}
-
-impl CudaError {
-    /// True if there was not enough memory.
-    pub fn is_out_of_memory(&self) -> bool {
-        self.code == cu::CUresult::CUDA_ERROR_OUT_OF_MEMORY
-    }
-}
-
-impl fmt::Display for CudaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |get: unsafe fn(cu::CUresult, *mut *const std::ffi::c_char) -> cu::CUresult| {
-            let mut p = std::ptr::null();
-            // SAFETY: the driver is loaded, for it has given this code; it sets `p` to a static string or leaves it null.
-            unsafe {
-                get(self.code, &mut p);
-                (!p.is_null()).then(|| CStr::from_ptr(p).to_string_lossy().into_owned())
-            }
-        };
-        let name = text(cu::cuGetErrorName).unwrap_or_else(|| format!("error {}", self.code as u32));
-        write!(f, "the GPU failed while {} ({name}", self.doing)?;
-        match text(cu::cuGetErrorString) {
-            Some(t) => write!(f, ": {t})"),
-            None => f.write_str(")"),
-        }
-    }
-}
-
-impl std::error::Error for CudaError {}
-
-/// The driver's answer as a result.
-pub(super) fn check(doing: &'static str, code: cu::CUresult) -> Result<(), CudaError> {
-    match code {
-        cu::CUresult::CUDA_SUCCESS => Ok(()),
-        code => Err(CudaError { doing, code }),
-    }
-}
 
 /// Why there is no GPU to compute on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +29,8 @@ pub enum Unavailable {
     TooOld(i32),
     /// The driver sees no GPU.
     NoDevice,
+    /// The libcuda that was found has no function of this name.
+    Incomplete(&'static str),
     /// The driver does not start: its answer.
     Broken(String),
 }
@@ -86,6 +50,7 @@ impl fmt::Display for Unavailable {
                 Ok(v) => write!(f, "the driver shows no GPU (CUDA_VISIBLE_DEVICES is `{v}`)"),
                 Err(_) => f.write_str("the driver finds no GPU"),
             },
+            Unavailable::Incomplete(name) => write!(f, "the libcuda that was found has no function `{name}`"),
             Unavailable::Broken(why) => write!(f, "the NVIDIA driver does not start: {why}"),
         }
     }
@@ -100,6 +65,9 @@ impl Unavailable {
             Unavailable::TooOld(_) => "install driver release 530 or newer, or compute on the CPU with `--device cpu`",
             Unavailable::NoDevice => {
                 "look at `nvidia-smi` and CUDA_VISIBLE_DEVICES, or compute on the CPU with `--device cpu`"
+            }
+            Unavailable::Incomplete(_) => {
+                "install driver release 530 or newer, and look for another libcuda in LD_LIBRARY_PATH; or compute on the CPU with `--device cpu`"
             }
             Unavailable::Broken(_) => "see what `nvidia-smi` says, or compute on the CPU with `--device cpu`",
         }
@@ -116,16 +84,17 @@ pub fn version(v: i32) -> String {
 /// # Errors
 /// There is nothing to compute on.
 pub fn start() -> Result<(i32, usize), Unavailable> {
-    // SAFETY: loads a library; the driver's own initialisation is what asking for a GPU means.
-    if !unsafe { cu::is_culib_present() } {
-        return Err(Unavailable::NoDriver);
+    match sys::load() {
+        Ok(()) => {}
+        Err(sys::Missing::Library) => return Err(Unavailable::NoDriver),
+        Err(sys::Missing::Function(name)) => return Err(Unavailable::Incomplete(name)),
     }
     // SAFETY: the library is there.
     match unsafe { cu::cuInit(0) } {
-        cu::CUresult::CUDA_SUCCESS => {}
-        cu::CUresult::CUDA_ERROR_STUB_LIBRARY => return Err(Unavailable::Stub),
-        cu::CUresult::CUDA_ERROR_NO_DEVICE => return Err(Unavailable::NoDevice),
-        code => return Err(Unavailable::Broken(CudaError { doing: "starting the driver", code }.to_string())),
+        Code::SUCCESS => {}
+        Code::STUB_LIBRARY => return Err(Unavailable::Stub),
+        Code::NO_DEVICE => return Err(Unavailable::NoDevice),
+        code => return Err(Unavailable::Broken(CudaError::new("starting the driver", code).to_string())),
     }
     let mut driver = 0;
     // SAFETY: the driver is initialised.
@@ -213,6 +182,9 @@ pub struct Context {
     raw: cu::CUcontext,
     /// The device.
     pub info: DeviceInfo,
+    /// Bytes of its memory that were free when the context had just been made.
+    pub free_at_start: usize,
+    notes: Mutex<Vec<String>>,
 }
 
 // SAFETY: a context may be used from any thread; each call binds it to its thread first.
@@ -249,13 +221,32 @@ impl Context {
         }
         let (mut device, mut raw) = (0, std::ptr::null_mut());
         // SAFETY: the driver is initialised and the device exists.
-        unsafe {
-            check("looking for the GPU", cu::cuDeviceGet(&mut device, ordinal as i32))?;
-            check("making a context on the GPU", cu::cuDevicePrimaryCtxRetain(&mut raw, device))?;
-        }
-        let context = Arc::new(Context { device, raw, info });
+        let found = check("looking for the GPU", unsafe { cu::cuDeviceGet(&mut device, ordinal as i32) });
+        // SAFETY: as above.
+        let mut retain = || unsafe { cu::cuDevicePrimaryCtxRetain(&mut raw, device) };
+        let made = found.and_then(|()| check("making a context on the GPU", retain()));
+        let full = |e: CudaError| match e.is_out_of_memory() {
+            true => failure::no_room(&format!("cuda:{ordinal} ({})", info.name), &e.into()).into(),
+            false => anyhow::Error::from(e),
+        };
+        made.map_err(full)?;
+        let mut context = Context { device, raw, info, free_at_start: 0, notes: Mutex::default() };
         context.bind()?;
-        Ok(context)
+        context.free_at_start = context.memory()?.0;
+        Ok(Arc::new(context))
+    }
+
+    /// Keeps a note for whoever tells them. The same one is told once.
+    pub fn note(&self, note: String) {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+
+    /// The notes since the last call.
+    pub fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.notes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Makes it the current context of this thread.

@@ -1,27 +1,32 @@
-//! Planned programs on a GPU: one block of memory, three streams, and each program captured once for every batch slot.
+//! Planned programs on a GPU: their memory, three streams, and each program captured once for every batch slot.
 //!
 //! A batch goes from its page-locked host buffer to one of [`SLOTS`] slots on the device, on a stream of its own, while
 //! the step before is computed; an event tells the computing stream when it is there, and another tells the copying stream
 //! when the slot may be written again. Nothing waits for the device but what asks for results.
 
+mod nodes;
+mod storage;
 mod trace;
 
+pub use storage::{Area, Storage};
+
 use super::driver::Context;
+use super::failure::Teller;
 use super::launch::{Lowered, Target};
 use super::launcher::Bindings;
-use super::losses::{self, Losses};
+use super::losses::Losses;
 use super::lower::{has_kernel, lower};
-use super::memory::DeviceBlock;
 use super::modules::Modules;
-use super::ready::{Bases, Ready, Resolver, Tables, table_bytes};
+use super::ready::{Ready, Resolver, Tables, table_bytes};
 use super::stream::{Event, GraphExec, Stream};
-use crate::backend::{Demand, Detail, Executable, HostBuffer, MemoryUse, Span};
+use crate::backend::{Demand, Detail, DeviceUse, Executable, HostBuffer, MemoryUse, Span};
 use crate::graph::{DType, NodeId, ValueId, VarId};
-use crate::plan::{Plan, Region, align};
+use crate::plan::{Plan, Region};
 use anyhow::{Context as _, Result, ensure};
 use half::{bf16, f16};
 use std::collections::HashMap;
 use std::sync::Arc;
+use storage::Layout;
 
 /// Batch slots on the device: one is computed on while the other is filled.
 pub const SLOTS: usize = 2;
@@ -50,7 +55,6 @@ struct Compiled {
 
 /// A slot on the device.
 struct Slot {
-    offset: usize,
     /// The batch is there.
     filled: Event,
     /// It has been computed on.
@@ -72,35 +76,10 @@ pub struct CudaExecutable {
     // Freed after the streams, which wait for their work when they are dropped.
     programs: Vec<Compiled>,
     options: Options,
-    arena: DeviceBlock,
-    layout: ArenaLayout,
+    teller: Teller,
+    storage: Storage,
+    layout: Layout,
     _modules: Modules,
-}
-
-/// Where things are in the one block of memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ArenaLayout {
-    transient: usize,
-    slots: usize,
-    slot_bytes: usize,
-    losses: usize,
-    tables: usize,
-    /// All of it.
-    pub bytes: usize,
-}
-
-impl ArenaLayout {
-    /// For `plan` with its programs lowered.
-    fn new(plan: &Plan, lowered: &[Vec<Option<Lowered>>]) -> ArenaLayout {
-        let tables = SLOTS * lowered.iter().flatten().flatten().map(table_bytes).sum::<usize>();
-        // What a kernel may load sixteen bytes at a time begins at such a boundary: every place is a multiple of 64.
-        let transient = align(plan.persistent_bytes);
-        let slots = transient + align(plan.transient_bytes);
-        let slot_bytes = align(plan.slot.bytes);
-        let losses = slots + SLOTS * slot_bytes;
-        let tables_at = losses + align(losses::BYTES);
-        ArenaLayout { transient, slots, slot_bytes, losses, tables: tables_at, bytes: tables_at + tables }
-    }
 }
 
 /// The programs of `plan`, node by node.
@@ -109,23 +88,15 @@ fn lower_all(plan: &Plan, target: &Target) -> Vec<Vec<Option<Lowered>>> {
     plan.programs.iter().map(program).collect()
 }
 
-/// What an executable of `plan` allocates.
-pub fn demand(plan: &Plan, target: &Target) -> Demand {
-    let layout = ArenaLayout::new(plan, &lower_all(plan, target));
-    Demand { batches: SLOTS * layout.slot_bytes, total: layout.bytes }
+/// How large the memory of `plan` is, with its programs lowered.
+fn layout(plan: &Plan, lowered: &[Vec<Option<Lowered>>]) -> Layout {
+    Layout::new(plan, SLOTS * lowered.iter().flatten().flatten().map(table_bytes).sum::<usize>())
 }
 
-/// Lets the libraries do everything once, for they load kernels when they first need them, which a capture does not allow.
-/// Nothing lies in the memory yet: what they read is of no meaning, and what they write is cleared or written again.
-fn warm_up(compute: &Stream, programs: &[Compiled]) -> Result<()> {
-    // Slots differ only in where their batches are.
-    for ready in programs.iter().flat_map(|p| p.slots[0].iter().flatten()) {
-        if let Ready::Library(call) = ready {
-            // SAFETY: the context is current; all addresses lie in the arena, which outlives the stream's work.
-            unsafe { call.enqueue(compute)? };
-        }
-    }
-    Ok(())
+/// What an executable of `plan` allocates.
+pub fn demand(plan: &Plan, target: &Target) -> Demand {
+    let layout = layout(plan, &lower_all(plan, target));
+    Demand { batches: SLOTS * layout.slot, total: layout.bytes }
 }
 
 impl CudaExecutable {
@@ -133,29 +104,31 @@ impl CudaExecutable {
     ///
     /// # Errors
     /// There is not enough memory, or the driver does not take the kernels.
-    pub fn new(plan: Arc<Plan>, context: &Arc<Context>, options: Options) -> Result<Self> {
+    pub fn new(plan: Arc<Plan>, context: &Arc<Context>, options: Options, teller: Teller) -> Result<Self> {
         for node in plan.programs.iter().flat_map(|p| &p.graph.nodes) {
             let name = node.op.rules().name();
             ensure!(has_kernel(&node.op), "internal error: there is no kernel for `{name}` on this device");
         }
         let lowered = lower_all(&plan, &options.target);
-        let layout = ArenaLayout::new(&plan, &lowered);
-        let arena = DeviceBlock::new(context, layout.bytes)?;
+        // A library that had no memory to start with may have more the next time: the plan would be another then.
+        options.target.libraries.check()?;
+        let layout = layout(&plan, &lowered);
+        let storage = Storage::new(context, &plan, &layout)?;
         let mut modules = Modules::new(context, options.bindings.launcher(context)?);
         let (compute, copy) = (modules.stream()?, Stream::new(context)?);
-        arena.zero(&compute, layout.losses, align(losses::BYTES))?;
-        let losses = Losses::new(context, &mut modules, &arena, layout.losses)?;
+        storage.zero(&compute, Area::Losses)?;
+        let (block, at) = storage.locate(Area::Losses, 0)?;
+        let losses = Losses::new(context, &mut modules, block, at)?;
         let mut tables = Tables::default();
         let mut programs = Vec::with_capacity(lowered.len());
         for (program, lowered) in plan.programs.iter().zip(&lowered) {
             let mut slots: [Vec<Vec<Ready>>; SLOTS] = Default::default();
             for (k, nodes) in slots.iter_mut().enumerate() {
-                let bases = layout.bases(&arena, k);
-                let tables_at = arena.address() + layout.tables as u64;
                 let mut resolver = Resolver {
                     program,
-                    bases,
-                    tables_at,
+                    storage: &storage,
+                    slot: k,
+                    tables_at: storage.address(Area::Tables, 0)?,
                     tables: &mut tables,
                     modules: &mut modules,
                     libraries: &options.target.libraries,
@@ -167,22 +140,19 @@ impl CudaExecutable {
             }
             let loss = program.training_loss;
             let loss_node = loss.and_then(|loss| program.graph.nodes.iter().position(|n| n.outputs.contains(&loss)));
-            let watch = loss.map(|loss| losses.watch(layout.bases(&arena, 0).address(program, loss)));
+            // The loss is a temporary, which lies in the same place for all slots.
+            let place = loss.map(|loss| program.places[loss.index()]);
+            let address = place.map(|place| storage.address(Area::of(place.region, 0), place.offset)).transpose()?;
+            let watch = address.map(|address| losses.watch(address));
             programs.push(Compiled { slots, graphs: Default::default(), loss_node, watch });
         }
-        warm_up(&compute, &programs)?;
-        arena.zero(&compute, 0, layout.transient)?;
-        // SAFETY: the tables outlive the wait below.
-        unsafe { arena.write(&compute, layout.tables, &tables.bytes)? };
-        compute.synchronize()?;
-        let slot = |k: usize| -> Result<Slot> {
-            let offset = layout.slots + k * layout.slot_bytes;
-            Ok(Slot { offset, filled: Event::new(context, false)?, used: Event::new(context, false)? })
-        };
-        Ok(CudaExecutable {
-            slots: [slot(0)?, slot(1)?],
+        let slot =
+            || -> Result<Slot> { Ok(Slot { filled: Event::new(context, false)?, used: Event::new(context, false)? }) };
+        let this = CudaExecutable {
+            slots: [slot()?, slot()?],
             plan,
             options,
+            teller,
             programs,
             turn: 0,
             copied: HashMap::new(),
@@ -190,10 +160,17 @@ impl CudaExecutable {
             early: Vec::new(),
             compute,
             copy,
-            arena,
+            storage,
             layout,
             _modules: modules,
-        })
+        };
+        this.warm_up()?;
+        this.storage.zero(&this.compute, Area::Persistent)?;
+        let (block, at) = this.storage.locate(Area::Tables, 0)?;
+        // SAFETY: the tables outlive the wait below.
+        unsafe { block.write(&this.compute, at, &tables.bytes)? };
+        this.compute.synchronize()?;
+        Ok(this)
     }
 
     /// Enqueues the copy of `batch` to the next slot of the device, and what orders it; the slot's number. `mark` is called
@@ -203,88 +180,50 @@ impl CudaExecutable {
         ensure!(batch.bytes().len() >= bytes, "a batch of {} bytes for slots of {bytes}", batch.bytes().len());
         let k = self.turn;
         self.turn = (self.turn + 1) % SLOTS;
-        let Slot { offset, filled, used } = &self.slots[k];
+        let Slot { filled, used } = &self.slots[k];
         self.copy.wait(used)?;
         mark(&self.copy)?;
-        // SAFETY: every caller sees to it that the batch stays as it is until it has been copied.
-        unsafe { self.arena.write(&self.copy, *offset, &batch.bytes()[..bytes])? };
+        for (block, at, range) in self.storage.pieces(Area::Slot(k)) {
+            let piece = &batch.bytes()[range.start.min(bytes)..range.end.min(bytes)];
+            // SAFETY: every caller sees to it that the batch stays as it is until it has been copied.
+            unsafe { block.write(&self.copy, at, piece)? };
+        }
         mark(&self.copy)?;
+        if self.teller.sync {
+            self.copy.synchronize().context("the copy of a batch")?;
+        }
         filled.record(&self.copy)?;
         self.compute.wait(filled)?;
         Ok(k)
     }
 
-    /// Enqueues the nodes of a program, one after the other, calling `after(node)` behind each.
-    fn enqueue(
-        compute: &Stream,
-        compiled: &Compiled,
-        k: usize,
-        mut after: impl FnMut(usize) -> Result<()>,
-    ) -> Result<()> {
-        for (at, node) in compiled.slots[k].iter().enumerate() {
-            for ready in node {
-                // SAFETY: all addresses lie in the arena, which lives until the streams have been waited for.
-                unsafe { ready.enqueue(compute)? };
-            }
-            if compiled.loss_node == Some(at)
-                && let Some(watch) = &compiled.watch
-            {
-                // SAFETY: as above.
-                unsafe { watch.enqueue(compute)? };
-            }
-            after(at)?;
-        }
-        Ok(())
-    }
-
     /// Enqueues a program as a whole.
     fn launch(&mut self, program: usize, k: usize) -> Result<()> {
-        let compiled = &mut self.programs[program];
-        if !self.options.graph {
-            return Self::enqueue(&self.compute, compiled, k, |_| Ok(()));
+        if !self.options.graph || self.teller.sync {
+            return self.enqueue(program, k, |_| Ok(()));
         }
-        if compiled.graphs[k].is_none() {
-            let graph = self.compute.capture(|| Self::enqueue(&self.compute, compiled, k, |_| Ok(())))?;
-            compiled.graphs[k] = Some(graph);
+        if self.programs[program].graphs[k].is_none() {
+            let graph = self
+                .compute
+                .capture(|| self.enqueue(program, k, |_| Ok(())))
+                .with_context(|| format!("program `{}`", self.plan.programs[program].name))?;
+            self.programs[program].graphs[k] = Some(graph);
         }
-        match &compiled.graphs[k] {
+        match &self.programs[program].graphs[k] {
             Some(graph) => Ok(self.compute.launch(graph)?),
             None => Ok(()),
         }
-    }
-
-    /// Runs the nodes one by one, calling `after(node, self)` behind each until it answers `false`.
-    fn run_apart(
-        &mut self,
-        program: usize,
-        batch: &HostBuffer,
-        mut after: impl FnMut(usize, &mut Self) -> Result<bool>,
-    ) -> Result<()> {
-        self.compute.context().bind()?;
-        // Waited for before the batch is the caller's again.
-        let k = self.stage(batch, |_| Ok(()))?;
-        self.slots[k].filled.synchronize()?;
-        for at in 0..self.program(program)?.slots[k].len() {
-            for ready in &self.programs[program].slots[k][at] {
-                // SAFETY: as in `enqueue`.
-                unsafe { ready.enqueue(&self.compute)? };
-            }
-            if !after(at, self)? {
-                break;
-            }
-        }
-        self.slots[k].used.record(&self.compute)?;
-        Ok(())
     }
 
     fn program(&self, program: usize) -> Result<&Compiled> {
         self.programs.get(program).context("there is no such program")
     }
 
-    fn variable(&self, var: VarId, bytes: usize) -> Result<usize> {
+    /// Fails unless a variable has so many bytes.
+    fn whole(&self, var: VarId, bytes: usize) -> Result<()> {
         let v = &self.plan.variables[var];
         ensure!(bytes == v.bytes(), "variable `{}` has {} bytes, not {bytes}", v.name, v.bytes());
-        self.part(var, 0, bytes)
+        Ok(())
     }
 
     /// The place of bytes of a variable from its byte `at` on.
@@ -299,70 +238,42 @@ impl CudaExecutable {
         Ok(self.plan.variable_offsets[var.0 as usize] + at)
     }
 
-    /// Reads bytes of the arena, after everything enqueued before.
-    fn read(&mut self, offset: usize, bytes: &mut [u8]) -> Result<()> {
+    /// Reads memory, after everything enqueued before.
+    fn read(&self, area: Area, offset: usize, bytes: &mut [u8]) -> Result<()> {
         self.compute.context().bind()?;
+        let (block, at) = self.storage.locate(area, offset)?;
         // SAFETY: we wait before anybody looks at the bytes.
-        unsafe { self.arena.read(&self.compute, offset, bytes)? };
+        unsafe { block.read(&self.compute, at, bytes)? };
         Ok(self.compute.synchronize()?)
     }
 
-    /// True if every number of a float value is finite.
-    fn is_finite(&mut self, program: usize, value: ValueId) -> Result<bool> {
-        let v = self.plan.programs[program].graph.value(value);
-        let dtype = v.dtype;
-        if !dtype.is_activation() {
-            return Ok(true);
-        }
-        let mut bytes = vec![0; v.bytes()];
-        self.output(program, value, &mut bytes)?;
-        Ok(match dtype {
-            DType::BF16 => bytes.as_chunks().0.iter().all(|b| bf16::from_ne_bytes(*b).is_finite()),
-            DType::F16 => bytes.as_chunks().0.iter().all(|b| f16::from_ne_bytes(*b).is_finite()),
-            _ => bytes.as_chunks().0.iter().all(|b| f32::from_ne_bytes(*b).is_finite()),
-        })
-    }
-}
-
-impl ArenaLayout {
-    fn bases(&self, arena: &DeviceBlock, slot: usize) -> Bases {
-        let at = |offset: usize| arena.address() + offset as u64;
-        Bases { persistent: at(0), slot: at(self.slots + slot * self.slot_bytes), transient: at(self.transient) }
-    }
-}
-
-impl Executable for CudaExecutable {
-    fn upload(&mut self, var: VarId, bytes: &[u8]) -> Result<()> {
-        let offset = self.variable(var, bytes.len())?;
-        self.compute.context().bind()?;
-        // SAFETY: we wait before the caller has the bytes back.
-        unsafe { self.arena.write(&self.compute, offset, bytes)? };
-        Ok(self.compute.synchronize()?)
-    }
-
-    fn download(&mut self, var: VarId, bytes: &mut [u8]) -> Result<()> {
-        let offset = self.variable(var, bytes.len())?;
-        self.read(offset, bytes)
-    }
-
-    fn upload_part(&mut self, var: VarId, at: usize, bytes: &[u8]) -> Result<()> {
+    /// Writes a part of a variable, and waits for it.
+    fn write_part(&self, var: VarId, at: usize, bytes: &[u8]) -> Result<()> {
         let offset = self.part(var, at, bytes.len())?;
         self.compute.context().bind()?;
+        let (block, at) = self.storage.locate(Area::Persistent, offset)?;
         // SAFETY: we wait before the caller has the bytes back.
-        unsafe { self.arena.write(&self.compute, offset, bytes)? };
+        unsafe { block.write(&self.compute, at, bytes)? };
         Ok(self.compute.synchronize()?)
     }
 
-    fn download_part(&mut self, var: VarId, at: usize, bytes: &mut [u8]) -> Result<()> {
-        let offset = self.part(var, at, bytes.len())?;
-        self.read(offset, bytes)
+    /// Reads a value that is no input of the batch.
+    fn read_value(&self, program: usize, value: ValueId, bytes: &mut [u8]) -> Result<()> {
+        let planned = self.plan.programs.get(program).context("there is no such program")?;
+        let size = planned.graph.value(value).bytes();
+        ensure!(bytes.len() == size, "output {} has {size} bytes, not {}", value.0, bytes.len());
+        let place = planned.places[value.index()];
+        ensure!(place.region != Region::Slot, "value {} is an input of the batch, not an output", value.0);
+        self.read(Area::of(place.region, 0), place.offset, bytes)
     }
 
-    fn run(&mut self, program: usize, slot: usize, batch: &HostBuffer) -> Result<()> {
+    /// Enqueues one run.
+    fn run_once(&mut self, program: usize, slot: usize, batch: &HostBuffer) -> Result<()> {
         self.compute.context().bind()?;
         let watched = self.program(program)?.watch.is_some();
         if watched {
-            self.losses.before_step(&self.arena, &self.compute, &mut self.early)?;
+            let (block, _) = self.storage.locate(Area::Losses, 0)?;
+            self.losses.before_step(block, &self.compute, &mut self.early)?;
         }
         // The caller leaves the batch as it is until `wait_slot`.
         let k = self.stage(batch, |_| Ok(()))?;
@@ -373,37 +284,20 @@ impl Executable for CudaExecutable {
         self.launch(program, k)?;
         self.slots[k].used.record(&self.compute)?;
         if watched {
-            self.losses.after_step(&self.arena, &self.slots[k].used)?;
+            let (block, _) = self.storage.locate(Area::Losses, 0)?;
+            self.losses.after_step(block, &self.slots[k].used)?;
         }
         Ok(())
     }
 
-    fn wait_slot(&mut self, slot: usize) -> Result<()> {
-        match self.copied.get(&slot) {
-            Some(event) => Ok(event.synchronize()?),
-            None => Ok(()),
-        }
-    }
-
-    fn losses(&mut self, wait: bool, into: &mut Vec<f32>) -> Result<()> {
+    fn take_losses(&mut self, wait: bool, into: &mut Vec<f32>) -> Result<()> {
         into.append(&mut self.early);
-        Ok(self.losses.take(&self.arena, &self.compute, wait, into)?)
+        let (block, _) = self.storage.locate(Area::Losses, 0)?;
+        Ok(self.losses.take(block, &self.compute, wait, into)?)
     }
 
-    fn output(&mut self, program: usize, value: ValueId, bytes: &mut [u8]) -> Result<()> {
-        let planned = self.plan.programs.get(program).context("there is no such program")?;
-        let size = planned.graph.value(value).bytes();
-        ensure!(bytes.len() == size, "output {} has {size} bytes, not {}", value.0, bytes.len());
-        let place = planned.places[value.index()];
-        let base = match place.region {
-            Region::Persistent => 0,
-            Region::Transient => self.layout.transient,
-            Region::Slot => anyhow::bail!("value {} is an input of the batch, not an output", value.0),
-        };
-        self.read(base + place.offset, bytes)
-    }
-
-    fn find_not_finite(&mut self, program: usize, batch: &HostBuffer) -> Result<Option<NodeId>> {
+    /// The first node of a program with a result that is not finite.
+    fn first_not_finite(&mut self, program: usize, batch: &HostBuffer) -> Result<Option<NodeId>> {
         let plan = self.plan.clone();
         let mut found = None;
         self.run_apart(program, batch, |node, this| {
@@ -417,17 +311,92 @@ impl Executable for CudaExecutable {
         Ok(found)
     }
 
+    /// An error as it is told to whoever asked for something.
+    fn told<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|e| self.teller.tell(e))
+    }
+
+    /// True if every number of a float value is finite.
+    fn is_finite(&mut self, program: usize, value: ValueId) -> Result<bool> {
+        let v = self.plan.programs[program].graph.value(value);
+        let dtype = v.dtype;
+        if !dtype.is_activation() {
+            return Ok(true);
+        }
+        let mut bytes = vec![0; v.bytes()];
+        self.read_value(program, value, &mut bytes)?;
+        Ok(match dtype {
+            DType::BF16 => bytes.as_chunks().0.iter().all(|b| bf16::from_ne_bytes(*b).is_finite()),
+            DType::F16 => bytes.as_chunks().0.iter().all(|b| f16::from_ne_bytes(*b).is_finite()),
+            _ => bytes.as_chunks().0.iter().all(|b| f32::from_ne_bytes(*b).is_finite()),
+        })
+    }
+}
+
+impl Executable for CudaExecutable {
+    fn upload(&mut self, var: VarId, bytes: &[u8]) -> Result<()> {
+        self.whole(var, bytes.len())?;
+        self.told(self.write_part(var, 0, bytes))
+    }
+
+    fn download(&mut self, var: VarId, bytes: &mut [u8]) -> Result<()> {
+        self.whole(var, bytes.len())?;
+        self.download_part(var, 0, bytes)
+    }
+
+    fn upload_part(&mut self, var: VarId, at: usize, bytes: &[u8]) -> Result<()> {
+        self.told(self.write_part(var, at, bytes))
+    }
+
+    fn download_part(&mut self, var: VarId, at: usize, bytes: &mut [u8]) -> Result<()> {
+        let offset = self.part(var, at, bytes.len())?;
+        self.told(self.read(Area::Persistent, offset, bytes))
+    }
+
+    fn run(&mut self, program: usize, slot: usize, batch: &HostBuffer) -> Result<()> {
+        let done = self.run_once(program, slot, batch);
+        self.told(done)
+    }
+
+    fn wait_slot(&mut self, slot: usize) -> Result<()> {
+        match self.copied.get(&slot) {
+            Some(event) => self.told(event.synchronize().map_err(Into::into)),
+            None => Ok(()),
+        }
+    }
+
+    fn losses(&mut self, wait: bool, into: &mut Vec<f32>) -> Result<()> {
+        let taken = self.take_losses(wait, into);
+        self.told(taken)
+    }
+
+    fn output(&mut self, program: usize, value: ValueId, bytes: &mut [u8]) -> Result<()> {
+        self.told(self.read_value(program, value, bytes))
+    }
+
+    fn find_not_finite(&mut self, program: usize, batch: &HostBuffer) -> Result<Option<NodeId>> {
+        let found = self.first_not_finite(program, batch);
+        self.told(found)
+    }
+
     fn trace(&mut self, programs: &[usize], batch: &HostBuffer, steps: usize, detail: Detail) -> Result<Vec<Span>> {
-        self.trace_steps(programs, batch, steps, detail)
+        let traced = self.trace_steps(programs, batch, steps, detail);
+        self.told(traced)
     }
 
     fn peak_bytes(&self) -> usize {
-        self.layout.bytes - SLOTS * self.layout.slot_bytes
+        self.layout.bytes - SLOTS * self.layout.slot
     }
 
     fn memory_use(&self) -> Option<MemoryUse> {
-        let ArenaLayout { transient, slots, bytes, .. } = self.layout;
-        // What is between them holds something only while a step runs.
-        Some(MemoryUse { allocated: bytes - (slots - transient), reserved: bytes, peak: bytes })
+        let Layout { transient, bytes, .. } = self.layout;
+        // What lives within one run holds something only while a step runs.
+        Some(MemoryUse { allocated: bytes - transient, reserved: bytes, peak: bytes })
+    }
+
+    fn device_use(&self) -> Result<Option<DeviceUse>> {
+        let context = self.compute.context();
+        let (free, total) = self.told(context.memory().map_err(Into::into))?;
+        Ok(Some(DeviceUse { total, free, free_at_start: context.free_at_start, planned: self.layout.bytes }))
     }
 }

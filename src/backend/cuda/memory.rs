@@ -1,9 +1,8 @@
 //! Memory on the device, and page-locked memory on the host.
 
-use super::driver::{Context, CudaError, check};
+use super::driver::{Context, CudaError, check, sys as cu};
 use super::stream::Stream;
 use crate::backend::HostBuffer;
-use cudarc::driver::sys as cu;
 use std::sync::Arc;
 
 /// A block of device memory.
@@ -106,6 +105,9 @@ impl Drop for DeviceBlock {
     }
 }
 
+/// What is being done where the host, and not the GPU, has no memory.
+pub const LOCKING: &str = "locking host memory for batches";
+
 /// Page-locked host memory, zeroed. Not write-combined, which would be very slow to read: a batch is looked at again when
 /// its loss is not finite.
 ///
@@ -116,7 +118,7 @@ pub fn pinned(context: &Arc<Context>, bytes: usize) -> Result<HostBuffer, CudaEr
     let size = bytes.max(1);
     let mut p = std::ptr::null_mut();
     // SAFETY: the context is current.
-    check("locking host memory for batches", unsafe { cu::cuMemHostAlloc(&mut p, size, 0) })?;
+    check(LOCKING, unsafe { cu::cuMemHostAlloc(&mut p, size, 0) })?;
     let ptr = p.cast::<u8>();
     let context = context.clone();
     // SAFETY: the driver gave `size` bytes at a page's start, which nobody else knows; they are zeroed before use and freed

@@ -1,12 +1,16 @@
 //! The CUDA backend: the same programs on an NVIDIA GPU, found at run time.
 //!
 //! [`launch`] is what a node becomes, as plain data; [`lower`] makes it, a file for each family of operations. The kernels
-//! are in the folder `kernels` beside `src`; `ptx` has them as they travel in the binary. `ready` puts addresses to
+//! are in the folder `kernels` beside `src`; [`ptx`] and [`cubin`] have them as they travel in the binary. `ready` puts addresses to
 //! launches, `executable` runs programs of them. `libraries` finds NVIDIA's libraries, `nvidia` computes with them. `driver`,
 //! `stream`, `memory` and `modules` own what the driver gives; [`launcher`] is what kernels are loaded and launched through.
+//! [`settings`] reads the environment, `failure` says what has failed and where.
 
+pub mod cubin;
 pub mod driver;
 mod executable;
+mod failure;
+mod jit_cache;
 pub mod launch;
 pub mod launcher;
 pub mod libraries;
@@ -17,17 +21,20 @@ mod modules;
 pub mod nvidia;
 pub mod ptx;
 mod ready;
+pub mod settings;
 mod stream;
 
-use crate::backend::{Backend, Demand, DeviceError, DeviceMemory, Executable, HostBuffer};
+use crate::backend::{Backend, Demand, DeviceMemory, Executable, HostBuffer};
 use crate::graph::{DType, Graph, Node, Op};
 use crate::plan::Plan;
-use anyhow::Result;
-use driver::{Context, CudaError};
+use anyhow::{Error, Result};
+use driver::Context;
 use executable::{CudaExecutable, Options};
+use failure::Teller;
 use launch::Target;
 use launcher::Bindings;
 use nvidia::{Libraries, Wanted};
+use settings::Settings;
 use std::sync::Arc;
 
 /// A GPU.
@@ -35,18 +42,30 @@ use std::sync::Arc;
 pub struct CudaBackend {
     context: Arc<Context>,
     options: Options,
+    sync: bool,
+    separate: bool,
 }
 
 impl CudaBackend {
-    /// Device `ordinal` of those that the driver shows.
+    /// Device `ordinal` of those that the driver shows, used as the environment says.
+    ///
+    /// # Errors
+    /// There is no driver, no such device, or it is too old: a [`crate::backend::DeviceError`]. The environment says something
+    /// that there is not: a [`crate::backend::SettingError`].
+    pub fn new(ordinal: usize) -> Result<CudaBackend> {
+        CudaBackend::open(ordinal, &Settings::from_env()?)
+    }
+
+    /// As [`CudaBackend::new`], with given settings. No library is opened yet.
     ///
     /// # Errors
     /// There is no driver, no such device, or it is too old: a [`crate::backend::DeviceError`].
-    pub fn new(ordinal: usize) -> Result<CudaBackend> {
+    pub fn open(ordinal: usize, settings: &Settings) -> Result<CudaBackend> {
         let context = Context::open(ordinal)?;
-        let libraries = Arc::new(Libraries::open(&context, &Wanted::from_env()?));
+        let libraries = Arc::new(Libraries::new(&context, &settings.libraries));
         let target = Target { libraries, ..Target::new(context.info.capability) };
-        Ok(CudaBackend { context, options: Options { target, graph: true, bindings: Bindings::default() } })
+        let options = Options { target, graph: true, bindings: settings.bindings };
+        Ok(CudaBackend { context, options, sync: settings.sync, separate: settings.separate })
     }
 
     /// Whether programs are captured into graphs (they are, unless told otherwise).
@@ -63,7 +82,7 @@ impl CudaBackend {
 
     /// Computes with these libraries instead of those that are found.
     pub fn with_libraries(mut self, wanted: &Wanted) -> Self {
-        self.options.target.libraries = Arc::new(Libraries::open(&self.context, wanted));
+        self.options.target.libraries = Arc::new(Libraries::new(&self.context, wanted));
         self
     }
 
@@ -84,10 +103,24 @@ impl CudaBackend {
         self
     }
 
-    /// The error with what the device lacks, if that is memory.
-    fn told(&self, error: anyhow::Error) -> anyhow::Error {
-        let full = error.downcast_ref::<CudaError>().is_some_and(CudaError::is_out_of_memory);
-        if full { DeviceError(format!("not enough memory on {}: {error:#}", self.describe())).into() } else { error }
+    /// Whether every piece of work is waited for, and its error told with its node: see [`settings::SYNC`].
+    pub fn with_sync(mut self, sync: bool) -> Self {
+        self.sync = sync;
+        self
+    }
+
+    /// Whether every value has an allocation of its own: see [`settings::SEPARATE`].
+    pub fn with_separate(mut self, separate: bool) -> Self {
+        self.separate = separate;
+        self
+    }
+
+    fn teller(&self) -> Teller {
+        Teller { device: self.describe(), sync: self.sync }
+    }
+
+    fn told(&self, error: impl Into<Error>) -> Error {
+        self.teller().tell(error.into())
     }
 
     /// The device.
@@ -116,6 +149,16 @@ impl Backend for CudaBackend {
         self.options.target.capability >= 80
     }
 
+    fn notes(&self) -> Vec<String> {
+        let mut notes = self.context.take_notes();
+        notes.extend(self.libraries().opened_dnn().map_or_else(Vec::new, |dnn| dnn.notes()));
+        notes
+    }
+
+    fn shares_memory(&self) -> bool {
+        !self.separate
+    }
+
     fn has_kernel(&self, op: &Op) -> bool {
         lower::has_kernel(op)
     }
@@ -125,7 +168,7 @@ impl Backend for CudaBackend {
     }
 
     fn memory(&self) -> Result<Option<DeviceMemory>> {
-        let (free, total) = self.context.memory()?;
+        let (free, total) = self.context.memory().map_err(|e| self.told(e))?;
         Ok(Some(DeviceMemory { free, total }))
     }
 
@@ -134,11 +177,11 @@ impl Backend for CudaBackend {
     }
 
     fn choices(&self) -> Option<String> {
-        self.libraries().dnn.as_ref()?.choices()
+        self.libraries().opened_dnn()?.choices()
     }
 
     fn take_choices(&self, said: &str) -> Option<String> {
-        match &self.libraries().dnn {
+        match self.libraries().dnn() {
             Some(dnn) => dnn.take(said),
             None => Some(
                 "the checkpoint was written by a run that computed with cuDNN, which is not used here; the run goes on, and no longer bit for bit as it would have".into(),
@@ -147,21 +190,15 @@ impl Backend for CudaBackend {
     }
 
     fn estimate(&self, on: bool) {
-        if let Some(dnn) = &self.libraries().dnn {
-            dnn.estimate(on);
-        }
-    }
-
-    fn notes(&self) -> Vec<String> {
-        self.libraries().dnn.as_ref().map_or_else(Vec::new, |dnn| dnn.notes())
+        self.libraries().estimate(on);
     }
 
     fn host_buffer(&self, bytes: usize) -> Result<HostBuffer> {
-        memory::pinned(&self.context, bytes).map_err(|e| self.told(e.into()))
+        memory::pinned(&self.context, bytes).map_err(|e| self.told(e))
     }
 
     fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {
-        let made = CudaExecutable::new(plan, &self.context, self.options.clone());
+        let made = CudaExecutable::new(plan, &self.context, self.options.clone(), self.teller());
         Ok(Box::new(made.map_err(|e| self.told(e))?))
     }
 }

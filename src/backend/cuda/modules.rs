@@ -1,14 +1,14 @@
-//! Kernels: loaded from the PTX that travels in the binary, found by name, launched.
+//! Kernels: loaded from what travels in the binary, found by name, launched.
 
-use super::driver::{Context, CudaError};
+use super::driver::{Code, Context, CudaError};
 use super::launch::Module;
-use super::launcher::{Launcher, LoadedFunction, LoadedModule};
-use super::ptx;
+use super::launcher::{Image, Launcher, LoadedFunction, LoadedModule, Refused};
 use super::stream::Stream;
-use anyhow::{Context as _, Result, anyhow};
+use super::{cubin, jit_cache, ptx};
+use anyhow::{Context as _, Result};
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::ffi::{CStr, CString, c_void};
+use std::fmt;
 use std::sync::Arc;
 
 pub use super::launcher::Size;
@@ -25,12 +25,22 @@ pub struct Modules {
     functions: HashMap<(Module, String), (Function, u32)>,
     loaded: HashMap<Module, Box<dyn LoadedModule>>,
     launcher: Box<dyn Launcher>,
+    /// The driver takes machine code, as far as is known.
+    machine_code: bool,
 }
 
 impl Modules {
     /// None yet; `launcher` will load them.
     pub fn new(context: &Arc<Context>, launcher: Box<dyn Launcher>) -> Modules {
-        Modules { context: context.clone(), functions: HashMap::new(), loaded: HashMap::new(), launcher }
+        // With this variable the driver compiles PTX and takes nothing else.
+        let forced = std::env::var_os("CUDA_FORCE_PTX_JIT").is_some_and(|v| !v.is_empty() && v != "0");
+        Modules {
+            context: context.clone(),
+            functions: HashMap::new(),
+            loaded: HashMap::new(),
+            launcher,
+            machine_code: !forced,
+        }
     }
 
     /// A new stream for kernels.
@@ -70,20 +80,85 @@ impl Modules {
     }
 
     fn module(&mut self, module: Module) -> Result<&dyn LoadedModule> {
-        let loaded = match self.loaded.entry(module) {
-            Entry::Occupied(there) => there.into_mut(),
-            Entry::Vacant(place) => {
-                let image = ptx::image(module, self.context.info.capability)?;
-                let text = CStr::from_bytes_with_nul(&image)
-                    .with_context(|| format!("the kernels `{}` in this program are damaged", module.name()))?;
-                place.insert(self.launcher.load(text).map_err(|e| {
-                    anyhow!("the driver does not take the kernels `{}`: {e}\nhelp: a newer driver may", module.name())
-                })?)
+        if !self.loaded.contains_key(&module) {
+            let loaded = self.load(module)?;
+            self.loaded.insert(module, loaded);
+        }
+        Ok(&*self.loaded[&module])
+    }
+
+    /// Loads a module: as machine code if there is some for this GPU, else, or if the driver does not take it, as PTX.
+    fn load(&mut self, module: Module) -> Result<Box<dyn LoadedModule>> {
+        let not_loaded = |Refused { error, log }| NotLoaded { module, error, log };
+        let capability = self.context.info.capability;
+        if self.machine_code
+            && let Some(code) = cubin::image(module, capability)?
+        {
+            match self.launcher.load(Image::Cubin(&code)) {
+                Ok(loaded) => return Ok(loaded),
+                // Those are no fault of the code's.
+                Err(refused) if refused.error.is_out_of_memory() || refused.error.earlier => {
+                    return Err(not_loaded(refused).into());
+                }
+                Err(refused) => {
+                    self.machine_code = false;
+                    let why = refused.error;
+                    self.context.note(format!(
+                        "note: the kernels are compiled from PTX, as their machine code is not taken: {why}"
+                    ));
+                }
             }
-        };
-        Ok(&**loaded)
+        }
+        if let Some(why) = jit_cache::problem() {
+            let gpu = self.context.info.capability_text();
+            self.context.note(format!(
+                "note: at every start the driver compiles the kernels for compute capability {gpu}: {why}"
+            ));
+        }
+        let image = ptx::image(module, capability)?;
+        let text = CStr::from_bytes_with_nul(&image)
+            .with_context(|| format!("the kernels `{}` in this program are damaged", module.name()))?;
+        Ok(self.launcher.load(Image::Ptx(text)).map_err(not_loaded)?)
     }
 }
+
+/// The driver does not take a module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotLoaded {
+    module: Module,
+    /// Its answer.
+    pub error: CudaError,
+    /// What its compiler says; often nothing.
+    log: String,
+}
+
+impl NotLoaded {
+    /// What can be done about it.
+    fn help(&self) -> &'static str {
+        use cudarc::driver::sys::CUresult as Answer;
+        let is = |answer: Answer| self.error.code == Code::from(answer);
+        if is(Answer::CUDA_ERROR_JIT_COMPILER_NOT_FOUND) {
+            "the driver's compiler (libnvidia-ptxjitcompiler) is missing: install all of the driver, and give a container \
+             NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+        } else if is(Answer::CUDA_ERROR_JIT_COMPILATION_DISABLED) {
+            "unset CUDA_DISABLE_PTX_JIT, for this GPU's kernels must be compiled by the driver"
+        } else {
+            "a newer driver may take them"
+        }
+    }
+}
+
+impl fmt::Display for NotLoaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the driver does not take the kernels `{}`: {}", self.module.name(), self.error)?;
+        for line in self.log.lines().filter(|line| !line.trim().is_empty()) {
+            write!(f, "\n  {line}")?;
+        }
+        write!(f, "\nhelp: {}", self.help())
+    }
+}
+
+impl std::error::Error for NotLoaded {}
 
 /// Enqueues a launch. Every argument lies at the front of an 8-byte cell.
 ///

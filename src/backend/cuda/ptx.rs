@@ -2,7 +2,7 @@
 //!
 //! There are two sets: one for compute capability 7.5, and one for 8.0 and up, whose kernels use the wider tensor-core
 //! instructions and asynchronous copies. A driver compiles PTX for the GPU at hand, newer ones included, and keeps the
-//! result in its own cache. `tests/kernels.rs` makes the files anew (`UPDATE_KERNELS=1 cargo test --test kernels`) and
+//! result in its own cache. For most GPUs it need not: [`super::cubin`]. `tests/kernels.rs` makes the files anew (`UPDATE_KERNELS=1 cargo test --test kernels`) and
 //! fails if they are older than the sources.
 
 use super::launch::Module;
@@ -18,6 +18,20 @@ macro_rules! images {
                 $(
                     (Module::$module, false) => include_bytes!(concat!("../../../kernels/ptx/", $file, ".sm_75.ptx.gz")),
                     (Module::$module, true) => include_bytes!(concat!("../../../kernels/ptx/", $file, ".sm_80.ptx.gz")),
+                )*
+            }
+        }
+
+        /// The packed machine code of `module` for family number `family` of [`super::cubin::FAMILIES`], whose files have the
+        /// name of its first architecture.
+        pub fn machine_code(module: Module, family: usize) -> &'static [u8] {
+            match (module, family) {
+                $(
+                    (Module::$module, 0) => include_bytes!(concat!("../../../kernels/cubin/", $file, ".sm_80.xz")),
+                    (Module::$module, 1) => include_bytes!(concat!("../../../kernels/cubin/", $file, ".sm_86.xz")),
+                    (Module::$module, 2) => include_bytes!(concat!("../../../kernels/cubin/", $file, ".sm_90.xz")),
+                    (Module::$module, 3) => include_bytes!(concat!("../../../kernels/cubin/", $file, ".sm_100.xz")),
+                    (Module::$module, _) => include_bytes!(concat!("../../../kernels/cubin/", $file, ".sm_120.xz")),
                 )*
             }
         }

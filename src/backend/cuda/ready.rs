@@ -1,39 +1,15 @@
 //! From launches as data to launches with addresses: what is left to do at run time is to enqueue them.
 
-use super::driver::check;
+use super::driver::{check, sys as cu};
+use super::executable::{Area, Storage};
 use super::launch::{Arg, Cell, ConvolutionStep, Kernel, Lowered, MatmulStep, Memory, Step};
 use super::modules::{Function, Modules, Size, launch};
 use super::nvidia::{Libraries, LibraryCall, convolution, matmul};
 use super::stream::Stream;
-use crate::graph::{Node, ValueId};
-use crate::plan::{Program, Region};
+use crate::graph::Node;
+use crate::plan::Program;
 use anyhow::{Context, Result, ensure};
-use cudarc::driver::sys as cu;
 use std::sync::Arc;
-
-/// Addresses of the blocks that a program works on.
-#[derive(Debug, Clone, Copy)]
-pub struct Bases {
-    /// [`Region::Persistent`].
-    pub persistent: u64,
-    /// [`Region::Slot`].
-    pub slot: u64,
-    /// [`Region::Transient`].
-    pub transient: u64,
-}
-
-impl Bases {
-    /// The address of a value.
-    pub fn address(&self, program: &Program, value: ValueId) -> u64 {
-        let place = program.places[value.index()];
-        let base = match place.region {
-            Region::Persistent => self.persistent,
-            Region::Slot => self.slot,
-            Region::Transient => self.transient,
-        };
-        base + place.offset as u64
-    }
-}
 
 /// Work with all its addresses.
 #[derive(Debug, Clone)]
@@ -115,7 +91,9 @@ pub struct Resolver<'a> {
     /// The node's program.
     pub program: &'a Program,
     /// Where its values are.
-    pub bases: Bases,
+    pub storage: &'a Storage,
+    /// The slot with its batch.
+    pub slot: usize,
     /// Where its constant arrays will be.
     pub tables_at: u64,
     /// The constant arrays, filled as they come up.
@@ -144,7 +122,7 @@ impl Resolver<'_> {
             .iter()
             .map(|step| self.step(at, node, step))
             .collect::<Result<_>>()
-            .with_context(|| format!("node {at} (`{}`)", node.op.rules().name()))
+            .with_context(|| self.program.node_name(at))
     }
 
     fn step(&mut self, at: usize, node: &Node, step: &Step) -> Result<Ready> {
@@ -152,9 +130,9 @@ impl Resolver<'_> {
             Step::Kernel(kernel) => self.kernel(at, node, kernel)?,
             Step::Matmul(step) => self.matmul(at, node, step)?,
             Step::Convolution(step) => self.convolution(at, node, step)?,
-            Step::Zero { to, bytes } => Ready::Zero { to: self.address(at, node, *to), bytes: *bytes },
+            Step::Zero { to, bytes } => Ready::Zero { to: self.address(at, node, *to)?, bytes: *bytes },
             Step::Copy { from, to, bytes } => {
-                Ready::Copy { from: self.address(at, node, *from), to: self.address(at, node, *to), bytes: *bytes }
+                Ready::Copy { from: self.address(at, node, *from)?, to: self.address(at, node, *to)?, bytes: *bytes }
             }
         })
     }
@@ -162,55 +140,55 @@ impl Resolver<'_> {
     fn kernel(&mut self, at: usize, node: &Node, kernel: &Kernel) -> Result<Ready> {
         let function = self.modules.function(kernel.module, &kernel.name, kernel.shared_bytes)?;
         let size = Size { grid: kernel.grid, block: kernel.block, shared_bytes: kernel.shared_bytes };
-        let cells = kernel
-            .args
-            .iter()
-            .map(|arg| match arg {
-                Arg::Pointer(m) => self.address(at, node, *m),
+        let mut cells = Vec::with_capacity(kernel.args.len());
+        for arg in &kernel.args {
+            cells.push(match arg {
+                Arg::Pointer(m) => self.address(at, node, *m)?,
                 Arg::Null => 0,
                 Arg::I32(v) => u64::from(*v as u32),
                 Arg::U32(v) => u64::from(*v),
                 Arg::I64(v) => *v as u64,
                 Arg::F32(v) => u64::from(v.to_bits()),
                 Arg::F64(v) => v.to_bits(),
-                Arg::Table(cells) => self.table(at, node, cells),
-            })
-            .collect();
+                Arg::Table(cells) => self.table(at, node, cells)?,
+            });
+        }
+        let cells = cells.into();
         Ok(Ready::Kernel { function, size, cells })
     }
 
     fn matmul(&self, at: usize, node: &Node, step: &MatmulStep) -> Result<Ready> {
         let places = matmul::Places {
-            a: self.address(at, node, step.a),
-            b: self.address(at, node, step.b),
-            d: self.address(at, node, step.d),
-            vector: step.vector.map(|m| self.address(at, node, m)),
-            workspace: self.address(at, node, step.workspace).next_multiple_of(matmul::WORKSPACE_ALIGNMENT as u64),
+            a: self.address(at, node, step.a)?,
+            b: self.address(at, node, step.b)?,
+            d: self.address(at, node, step.d)?,
+            vector: step.vector.map(|m| self.address(at, node, m)).transpose()?,
+            workspace: self.address(at, node, step.workspace)?.next_multiple_of(matmul::WORKSPACE_ALIGNMENT as u64),
         };
-        let blas = self.libraries.blas.as_ref().context("the program was made for a library that is not open")?;
+        let blas = self.libraries.blas().context("the program was made for a library that is not open")?;
         let call = blas.prepare(&step.matmul, places)?;
         Ok(Ready::Library(call.context("the library has no algorithm for what it was chosen for")?))
     }
 
     fn convolution(&self, at: usize, node: &Node, step: &ConvolutionStep) -> Result<Ready> {
-        let workspace = self.address(at, node, step.workspace);
+        let workspace = self.address(at, node, step.workspace)?;
         let places = convolution::Places {
-            x: self.address(at, node, step.x),
-            w: self.address(at, node, step.w),
-            y: self.address(at, node, step.y),
-            bias: step.bias.map(|m| self.address(at, node, m)),
+            x: self.address(at, node, step.x)?,
+            w: self.address(at, node, step.w)?,
+            y: self.address(at, node, step.y)?,
+            bias: step.bias.map(|m| self.address(at, node, m)).transpose()?,
             workspace: workspace.next_multiple_of(convolution::WORKSPACE_ALIGNMENT as u64),
         };
-        let dnn = self.libraries.dnn.as_ref().context("the program was made for a library that is not open")?;
+        let dnn = self.libraries.dnn().context("the program was made for a library that is not open")?;
         let call = dnn.prepare(&step.convolution, &places)?;
         Ok(Ready::Library(call.context("the library has no algorithm for what it was chosen for")?))
     }
 
-    fn table(&mut self, at: usize, node: &Node, cells: &[Cell]) -> u64 {
+    fn table(&mut self, at: usize, node: &Node, cells: &[Cell]) -> Result<u64> {
         let start = self.tables.bytes.len();
         for cell in cells {
             let word = match cell {
-                Cell::Pointer(m) => self.address(at, node, *m),
+                Cell::Pointer(m) => self.address(at, node, *m)?,
                 Cell::Null => 0,
                 Cell::I64(v) => *v as u64,
                 Cell::F64(v) => v.to_bits(),
@@ -218,14 +196,20 @@ impl Resolver<'_> {
             self.tables.bytes.extend(word.to_le_bytes());
         }
         self.tables.bytes.resize(self.tables.bytes.len().next_multiple_of(TABLE_ALIGN), 0);
-        self.tables_at + start as u64
+        Ok(self.tables_at + start as u64)
     }
 
-    fn address(&self, at: usize, node: &Node, memory: Memory) -> u64 {
-        match memory {
-            Memory::Input(i) => self.bases.address(self.program, node.inputs[i]),
-            Memory::Output(i) => self.bases.address(self.program, node.outputs[i]),
-            Memory::Scratch(offset) => self.bases.transient + (self.program.workspace[at].0 + offset) as u64,
-        }
+    fn address(&self, at: usize, node: &Node, memory: Memory) -> Result<u64> {
+        let value = match memory {
+            Memory::Input(i) => node.inputs[i],
+            Memory::Output(i) => node.outputs[i],
+            Memory::Scratch(offset) => {
+                let (place, bytes) = self.program.workspace[at];
+                // Steps that want no workspace name its beginning all the same.
+                return if bytes == 0 { Ok(0) } else { self.storage.address(Area::Transient, place + offset) };
+            }
+        };
+        let place = self.program.places[value.index()];
+        self.storage.address(Area::of(place.region, self.slot), place.offset)
     }
 }

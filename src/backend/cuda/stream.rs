@@ -1,7 +1,6 @@
 //! Streams, events, and graphs captured from a stream.
 
-use super::driver::{Context, CudaError, check};
-use cudarc::driver::sys as cu;
+use super::driver::{Code, Context, CudaError, check, check_wait, sys as cu};
 use std::sync::Arc;
 
 /// A queue of work, independent of all others but for events.
@@ -71,7 +70,7 @@ impl Stream {
     pub fn synchronize(&self) -> Result<(), CudaError> {
         self.context.bind()?;
         // SAFETY: the stream lives.
-        check("waiting for the computation", unsafe { cu::cuStreamSynchronize(self.raw) })
+        check_wait("waiting for the computation", unsafe { cu::cuStreamSynchronize(self.raw) })
     }
 
     /// Records what `enqueue` puts on this stream instead of running it.
@@ -171,7 +170,7 @@ impl Event {
     pub fn synchronize(&self) -> Result<(), CudaError> {
         self.context.bind()?;
         // SAFETY: the event lives.
-        check("waiting for the computation", unsafe { cu::cuEventSynchronize(self.raw) })
+        check_wait("waiting for the computation", unsafe { cu::cuEventSynchronize(self.raw) })
     }
 
     /// True if it has happened.
@@ -182,8 +181,8 @@ impl Event {
         self.context.bind()?;
         // SAFETY: the event lives.
         match unsafe { cu::cuEventQuery(self.raw) } {
-            cu::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
-            code => check("looking at the computation", code).map(|()| true),
+            Code::NOT_READY => Ok(false),
+            code => check_wait("looking at the computation", code).map(|()| true),
         }
     }
 
@@ -192,15 +191,9 @@ impl Event {
     /// # Errors
     /// The driver failed.
     pub fn seconds_since(&self, earlier: &Event) -> Result<f64, CudaError> {
-        type ElapsedTime = unsafe extern "C" fn(*mut f32, cu::CUevent, cu::CUevent) -> cu::CUresult;
-        // The binding's name for it came with CUDA 12.8; the old one is in every driver.
-        // SAFETY: the driver is loaded, and this is the function's type.
-        let found = unsafe { cu::culib().get::<ElapsedTime>(b"cuEventElapsedTime\0") };
-        let missing = CudaError { doing: "measuring", code: cu::CUresult::CUDA_ERROR_NOT_FOUND };
-        let elapsed = found.map_err(|_| missing)?;
         let mut ms = 0.0;
         // SAFETY: both live.
-        check("measuring", unsafe { elapsed(&mut ms, earlier.raw, self.raw) })?;
+        check("measuring", unsafe { cu::cuEventElapsedTime(&mut ms, earlier.raw, self.raw) })?;
         Ok(f64::from(ms) / 1e3)
     }
 }

@@ -3,7 +3,7 @@
 use super::{Times, WARM_UP};
 use crate::backend::{Backend, Detail};
 use crate::graph::op::{Cast, Linear};
-use crate::graph::{DType, Fill, Graph, Role, Shape, ValueId, VarId, VarKind, Variable, Variables};
+use crate::graph::{DType, Fill, Graph, Node, Role, Shape, ValueId, VarId, VarKind, Variable, Variables};
 use crate::plan::{Plan, Source};
 use anyhow::{Context, Result};
 use std::sync::Arc;
@@ -39,8 +39,10 @@ pub fn time(backend: &dyn Backend, n: usize, dtype: DType, runs: u32) -> Result<
     graph.values[c.index()].role = Role::Output;
     let product = graph.nodes.len() - 1;
     let source = Source { name: "matmul".into(), graph, loss: None, prediction: Some(c) };
-    let plan = Arc::new(Plan::new(Arc::new(variables), vec![source], |g, node| backend.workspace(g, node)));
+    let workspace = |g: &Graph, node: &Node| backend.workspace(g, node);
+    let plan = Arc::new(Plan::laid_out(Arc::new(variables), vec![source], workspace, !backend.shares_memory()));
     let mut executable = backend.compile(plan.clone())?;
+    crate::cli::model::say_notes(backend);
     for (var, _) in [a, b] {
         executable.upload(var, &crate::build::init::initial(&plan.variables[var], 1))?;
     }

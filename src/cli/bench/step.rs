@@ -6,8 +6,9 @@ use crate::backend::{Backend, Detail, HostBuffer, Span, Track};
 use crate::build::Mode;
 use crate::cli::args::BenchArgs;
 use crate::cli::failure::{Failure, warn};
+use crate::cli::human_bytes;
 use crate::cli::memory::resolve_batch;
-use crate::cli::model::{build, describe_data, device, load_config};
+use crate::cli::model::{build, describe_data, device, load_config, say_notes};
 use crate::config::values::Precision;
 use crate::graph::DType;
 use crate::terminal::say;
@@ -59,6 +60,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     }
     let task = crate::build::task(experiment);
     let session = Session::new(programs, backend.as_ref(), task, experiment.seed)?;
+    say_notes(backend.as_ref());
     let inputs = StepInputs {
         lr: experiment.optimizer.rule.lr() as f32,
         lr_floor: 0.0,
@@ -91,6 +93,8 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         say(&format!("the trace is in `{}`: open it in Perfetto or chrome://tracing", path.display()));
     }
 
+    // When all has been run, so that graphs, kernels and libraries have what they take.
+    let used = bench.session.device_use()?;
     let samples_per_s = batch as f64 * 1e3 / times.median;
     if args.output.json {
         let mut out = json!({
@@ -114,6 +118,15 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
             out["compute_ms"] = parts.compute.into();
             out["wait_ms"] = parts.wait.into();
         }
+        if let Some(used) = used {
+            out["device_memory"] = json!({
+                "total": used.total,
+                "free_at_start": used.free_at_start,
+                "free": used.free,
+                "planned": used.planned,
+                "beside": used.beside(),
+            });
+        }
         if let Some(profile) = &profile {
             profile.add_json(&mut out);
         }
@@ -134,6 +147,13 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         if let Some(Parts { transfer, compute, wait }) = parts {
             text.push_str(&format!(
                 "  a step's transfer: {transfer:.3} ms (beside the computing); computing: {compute:.3} ms; waiting: {wait:.3} ms\n"
+            ));
+        }
+        if let Some(used) = used {
+            text.push_str(&format!(
+                "  memory: {} planned; {} more have gone since the start, for kernels, graphs and libraries or to others\n",
+                human_bytes(used.planned),
+                human_bytes(used.beside()),
             ));
         }
         if let Some(profile) = &profile {

@@ -7,7 +7,7 @@ mod resumed;
 use super::args::TrainArgs;
 use super::failure::Failure;
 use super::memory::{Planned, resolve_batch};
-use super::model::{build_run, describe_data, load_config, read_weights};
+use super::model::{build_run, describe_data, load_config, read_weights, say_notes};
 use super::samples;
 use crate::backend::Backend;
 use crate::checkpoint::Meta;
@@ -82,6 +82,9 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     };
     let planned = require(&samples.spec, &programs, samples.footprint())?;
     let (session, mut state) = session(programs, backend, experiment, from.as_ref(), weights)?;
+    if !args.quiet {
+        say_notes(backend);
+    }
     let other_data = provenance::difference(&state.extra, &samples).map(|what| {
         format!("the data has changed since the checkpoint was written: {what} differ; the run goes on with what is there now, and no longer as it would have")
     });

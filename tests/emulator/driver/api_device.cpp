@@ -87,6 +87,7 @@ extern "C" __attribute__((visibility("default"))) const char *emulated_message()
 // ---- Devices --------------------------------------------------------------------------------------------------------
 
 API cuInit(unsigned) {
+    PLANTED;
     std::lock_guard<std::mutex> guard(lock);
     if (initialized) {
         return SUCCESS;
@@ -111,24 +112,28 @@ API cuInit(unsigned) {
 }
 
 API cuDriverGetVersion(int *version) {
+    PLANTED;
     std::lock_guard<std::mutex> guard(lock);
     *version = (int)settings.driver;
     return SUCCESS;
 }
 
 API cuDeviceGetCount(int *count) {
+    PLANTED;
     std::lock_guard<std::mutex> guard(lock);
     *count = (int)devices.size();
     return initialized ? SUCCESS : NOT_INITIALIZED;
 }
 
 API cuDeviceGet(int *device, int ordinal) {
+    PLANTED;
     std::lock_guard<std::mutex> guard(lock);
     *device = ordinal;
     return !initialized ? NOT_INITIALIZED : exists(ordinal) ? SUCCESS : INVALID_DEVICE;
 }
 
 API cuDeviceGetName(char *name, int length, int device) {
+    PLANTED;
     std::lock_guard<std::mutex> guard(lock);
     if (!exists(device) || length < 1) {
         return INVALID_DEVICE;
@@ -150,12 +155,14 @@ API cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
 API cuDeviceGetUuid(unsigned char *uuid, int device) { return cuDeviceGetUuid_v2(uuid, device); }
 
 API cuDeviceTotalMem_v2(size_t *bytes, int device) {
+    PLANTED;
     std::lock_guard<std::mutex> guard(lock);
     *bytes = (size_t)settings.memory;
     return exists(device) ? SUCCESS : INVALID_DEVICE;
 }
 
 API cuDeviceGetAttribute(int *value, int attribute, int device) {
+    PLANTED;
     std::lock_guard<std::mutex> guard(lock);
     if (!exists(device)) {
         return INVALID_DEVICE;
@@ -199,6 +206,7 @@ API cuDeviceGetAttribute(int *value, int attribute, int device) {
 // ---- Contexts -------------------------------------------------------------------------------------------------------
 
 API cuDevicePrimaryCtxRetain(void **context, int device) {
+    PLANTED;
     std::lock_guard<std::mutex> guard(lock);
     if (!exists(device)) {
         return INVALID_DEVICE;
@@ -209,6 +217,7 @@ API cuDevicePrimaryCtxRetain(void **context, int device) {
 }
 
 API cuDevicePrimaryCtxRelease_v2(int device) {
+    PLANTED;
     std::lock_guard<std::mutex> guard(lock);
     if (!exists(device) || devices[(size_t)device]->retained == 0) {
         return INVALID_DEVICE;
@@ -223,6 +232,7 @@ API cuDevicePrimaryCtxSetFlags_v2(int device, unsigned) {
 }
 
 API cuCtxSetCurrent(void *context) {
+    PLANTED;
     current_device = (Device *)context;
     return SUCCESS;
 }
@@ -251,6 +261,7 @@ API cuProfilerStop() { return SUCCESS; }
 // ---- Errors ---------------------------------------------------------------------------------------------------------
 
 API cuGetErrorName(int code, const char **name) {
+    PLANTED;
     for (auto &error : ERRORS) {
         if (error.code == code) {
             *name = error.name;
@@ -262,6 +273,7 @@ API cuGetErrorName(int code, const char **name) {
 }
 
 API cuGetErrorString(int code, const char **text) {
+    PLANTED;
     for (auto &error : ERRORS) {
         if (error.code == code) {
             *text = error.text;

@@ -14,10 +14,10 @@ int allocate(Device &device, uint64_t *at, size_t size) {
         return INVALID_VALUE;
     }
     size_t padded = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, most = (size_t)settings.memory;
-    if (padded > most || device.memory.used() > most - padded) {
+    if (padded > most || device.memory.used() + device.taken > most - padded) {
         // What is freed in a stream's order may still be there.
         finish(device);
-        if (padded > most || device.memory.used() > most - padded) {
+        if (padded > most || device.memory.used() + device.taken > most - padded) {
             return OUT_OF_MEMORY;
         }
     }
@@ -154,7 +154,7 @@ API cuMemFreeHost(void *at) { return free_host(at); }
 API cuMemGetInfo_v2(size_t *unused, size_t *total) {
     ENTER;
     *total = (size_t)settings.memory;
-    *unused = *total - device.memory.used();
+    *unused = *total - device.memory.used() - device.taken;
     return SUCCESS;
 }
 

@@ -1,9 +1,10 @@
-// The driver's functions for modules and kernels. What a module is loaded from is not looked at: its kernels are those
-// that were compiled with the emulator.
+// The driver's functions for modules and kernels. What a module is loaded from must fit the driver and the device; its
+// kernels are those that were compiled with the emulator.
 
 #include <cstring>
 #include <map>
 
+#include "image.h"
 #include "queue.h"
 
 using namespace emulated;
@@ -26,7 +27,26 @@ std::map<std::string, Function> &functions() {
 
 void emulated::register_kernel(const Kernel &kernel) { functions()[kernel.name].kernel = kernel; }
 
-API cuModuleLoadData(void **module, const void *image) {
+namespace {
+
+enum { JIT_ERROR_LOG = 5, JIT_ERROR_LOG_BYTES = 6 };
+
+// Writes what the driver's compiler says to where it is wanted.
+void write_log(const std::string &log, unsigned count, const int *options, void **values) {
+    char *to = nullptr;
+    size_t room = 0;
+    for (unsigned i = 0; i < count; i++) {
+        to = options[i] == JIT_ERROR_LOG ? (char *)values[i] : to;
+        room = options[i] == JIT_ERROR_LOG_BYTES ? (size_t)values[i] : room;
+    }
+    if (to && room) {
+        size_t bytes = log.size() < room - 1 ? log.size() : room - 1;
+        memcpy(to, log.data(), bytes);
+        to[bytes] = 0;
+    }
+}
+
+int load(void **module, const void *image, std::string &log) {
     ENTER;
     if (!image) {
         return INVALID_VALUE;
@@ -34,17 +54,40 @@ API cuModuleLoadData(void **module, const void *image) {
     if (int error = forbidden_in_capture()) {
         return error;
     }
+    if (int error = judge(image, log)) {
+        return error;
+    }
+    if (device.memory.used() + device.taken + (size_t)settings.module > (size_t)settings.memory) {
+        return OUT_OF_MEMORY;
+    }
+    device.taken += (size_t)settings.module;
     *module = new char;
     return SUCCESS;
 }
 
-API cuModuleLoadDataEx(void **module, const void *image, unsigned, int *, void **) {
-    return cuModuleLoadData(module, image);
+}  // namespace
+
+API cuModuleLoadData(void **module, const void *image) {
+    std::string log;
+    return load(module, image, log);
+}
+
+API cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *options, void **values) {
+    std::string log;
+    int error = planted_answer(__func__);
+    if (error) {
+        log = "ptxas fatal   : planted answer " + std::to_string(error);
+    } else {
+        error = load(module, image, log);
+    }
+    write_log(log, count, options, values);
+    return error;
 }
 
 API cuModuleUnload(void *module) {
     ENTER;
     delete (char *)module;
+    device.taken -= (size_t)settings.module;
     return SUCCESS;
 }
 
@@ -134,6 +177,7 @@ API cuLaunchKernel(void *handle, unsigned grid_x, unsigned grid_y, unsigned grid
         memcpy(value, arguments[i], kernel.arguments[i].size);
         launch->arguments.push_back(value);
     }
+    plant_overrun(*launch);
     Operation operation = {};
     operation.kind = Operation::LAUNCH;
     operation.launch = launch;

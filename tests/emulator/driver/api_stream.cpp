@@ -138,6 +138,7 @@ API cuEventCreate(void **event, unsigned flags) {
 }
 
 API cuEventDestroy_v2(void *handle) {
+    PLANTED;
     std::lock_guard<std::mutex> guard(lock);
     if (!events.erase((Event *)handle)) {
         return INVALID_HANDLE;

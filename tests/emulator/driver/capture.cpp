@@ -134,12 +134,14 @@ API cuGraphLaunch(void *executable, void *handle) {
 }
 
 API cuGraphDestroy(void *graph) {
+    PLANTED;
     std::lock_guard<std::mutex> guard(lock);
     delete (Executable *)graph;
     return SUCCESS;
 }
 
 API cuGraphExecDestroy(void *executable) {
+    PLANTED;
     std::lock_guard<std::mutex> guard(lock);
     delete (Executable *)executable;
     return SUCCESS;

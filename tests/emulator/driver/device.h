@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "memory.h"
+#include "planted.h"
 #include "settings.h"
 
 namespace emulated {
@@ -41,6 +42,8 @@ struct Device {
     int physical;  // ahead of CUDA_VISIBLE_DEVICES
     int retained = 0;
     Arena memory;
+    // Bytes of it that modules have.
+    size_t taken = 0;
     std::set<Stream *> streams;
     // Errors of what was enqueued stay: every later call of the context gives them, as with CUDA.
     int error = 0;
@@ -69,6 +72,7 @@ uint64_t random_number();
 
 // How every function begins that needs a context: the lock, and the errors that come before all others.
 #define ENTER                                                                                                           \
+    PLANTED;                                                                                                           \
     std::lock_guard<std::mutex> guard(emulated::lock);                                                                 \
     if (!emulated::initialized) return emulated::NOT_INITIALIZED;                                                      \
     if (!emulated::current_device) return emulated::INVALID_CONTEXT;                                                   \

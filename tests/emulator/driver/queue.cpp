@@ -56,6 +56,9 @@ static int launch(Device &device, const Launch &launch) {
                                                  std::to_string(i) + " is not an address of the device");
         }
     }
+    if (int fault = planted_fault(kernel.name)) {
+        return complain(fault, "kernel `" + std::string(kernel.name) + "`: a planted fault");
+    }
     std::string message;
     int error = execute(launch, message);
     return error ? complain(error, message) : SUCCESS;

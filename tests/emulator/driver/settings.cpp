@@ -22,6 +22,7 @@ static const struct {
     {"init", &Settings::init},
     {"threads", &Settings::threads},
     {"deaf", &Settings::deaf},
+    {"module", &Settings::module},
 };
 
 void read_environment() {

@@ -23,6 +23,8 @@ struct Settings {
     // The stream whose waits for events are left out, by its number among those made from now on; 0: none. A planted
     // fault, to see that tests notice what the events are for.
     int64_t deaf = 0;
+    // Bytes of a device's memory that a loaded module takes.
+    int64_t module = 0;
 };
 
 extern Settings settings;

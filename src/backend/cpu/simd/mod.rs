@@ -15,7 +15,8 @@ mod avx512;
 mod neon;
 mod scalar;
 
-use anyhow::{Result, bail};
+use crate::backend::SettingError;
+use anyhow::Result;
 use std::fmt;
 
 /// The widest [`Simd::LANES`].
@@ -333,7 +334,7 @@ impl SimdLevel {
             _ => {
                 let choices: Vec<_> = Self::supported().map(SimdLevel::name).collect();
                 let why = if found.is_some() { "this machine lacks it" } else { "there is no such level" };
-                bail!("{ENV}={name}: {why}; choose among {}", choices.join(", "))
+                Err(SettingError(format!("{ENV}={name}: {why}; choose among {}", choices.join(", "))).into())
             }
         }
     }

@@ -128,6 +128,7 @@ pub fn simple_plan(graphs: Vec<Graph>, vars: Variables, backend: &dyn Backend, m
         transient_bytes: programs.iter().map(|p| p.transient_bytes).max().unwrap_or(0),
         slot,
         programs,
+        apart: false,
     }
 }
 

@@ -1,6 +1,6 @@
 //! When each piece of work began and ended, from events between the pieces.
 
-use super::CudaExecutable;
+use super::{Area, CudaExecutable};
 use crate::backend::cuda::driver::{Context, CudaError};
 use crate::backend::cuda::stream::{Event, Stream};
 use crate::backend::{Detail, HostBuffer, Span, Track, Work};
@@ -60,7 +60,9 @@ impl CudaExecutable {
         });
         // After a failure too, nobody may read the batch once the caller has it back.
         let waited = self.copy.synchronize().and_then(|()| self.compute.synchronize());
-        let taken = self.losses.take(&self.arena, &self.compute, true, &mut self.early);
+        let mut early = std::mem::take(&mut self.early);
+        let taken = self.take_losses(true, &mut early);
+        self.early = early;
         let fetches = self.losses.times();
         enqueued?;
         waited?;
@@ -85,7 +87,8 @@ impl CudaExecutable {
     ) -> Result<()> {
         let watched = self.program(program)?.watch.is_some();
         if watched {
-            self.losses.before_step(&self.arena, &self.compute, &mut self.early)?;
+            let (block, _) = self.storage.locate(Area::Losses, 0)?;
+            self.losses.before_step(block, &self.compute, &mut self.early)?;
         }
         let copy = marks.events.len();
         let k = self.stage(batch, |stream| marks.mark(stream).map(|_| ()).map_err(Into::into))?;
@@ -97,7 +100,7 @@ impl CudaExecutable {
                 let to = marks.mark(&self.compute)?;
                 marks.add([step, program], Track::Compute, Work::Program, [from, to]);
             }
-            Detail::Nodes => Self::enqueue(&self.compute, &self.programs[program], k, |node| {
+            Detail::Nodes => self.enqueue(program, k, |node| {
                 let to = marks.mark(&self.compute)?;
                 marks.add([step, program], Track::Compute, Work::Node(NodeId(node as u32)), [from, to]);
                 from = to;
@@ -106,7 +109,8 @@ impl CudaExecutable {
         }
         self.slots[k].used.record(&self.compute)?;
         if watched {
-            self.losses.after_step(&self.arena, &self.slots[k].used)?;
+            let (block, _) = self.storage.locate(Area::Losses, 0)?;
+            self.losses.after_step(block, &self.slots[k].used)?;
         }
         Ok(())
     }

@@ -1,10 +1,9 @@
 //! Kernels through `cudarc`.
 
-use super::{Launcher, LoadedFunction, LoadedModule, Size};
+use super::{Image, Launcher, LoadedFunction, LoadedModule, Refused, Size};
+use crate::backend::cuda::driver::sys::{self as cu, CUfunction_attribute as Attribute, CUjit_option as Jit};
 use crate::backend::cuda::driver::{Context, CudaError, check};
 use crate::backend::cuda::stream::Stream;
-use cudarc::driver::sys as cu;
-use cudarc::driver::sys::CUfunction_attribute as Attribute;
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
@@ -25,14 +24,33 @@ impl Launcher for Cudarc {
         Stream::new(&self.context)
     }
 
-    fn load(&self, ptx: &CStr) -> Result<Box<dyn LoadedModule>, CudaError> {
+    fn load(&self, image: Image) -> Result<Box<dyn LoadedModule>, Refused> {
         self.context.bind()?;
+        let image: *const c_void = match image {
+            Image::Ptx(text) => text.as_ptr().cast(),
+            Image::Cubin(bytes) => bytes.as_ptr().cast(),
+        };
         let mut raw = std::ptr::null_mut();
-        // SAFETY: PTX that ends with a zero byte, as the driver expects.
-        check("loading kernels", unsafe { cu::cuModuleLoadData(&mut raw, ptx.as_ptr().cast()) })?;
+        let mut log = vec![0u8; LOG_BYTES];
+        let mut options = [Jit::CU_JIT_ERROR_LOG_BUFFER, Jit::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+        // A number is passed in the place of a pointer.
+        let mut values = [log.as_mut_ptr().cast(), log.len() as *mut c_void];
+        // SAFETY: PTX that ends with a zero byte, or an ELF file, as the driver expects; the log is as long as it says, and
+        // lives until the call is done; there are as many values as options.
+        let code = unsafe {
+            let count = options.len() as u32;
+            cu::cuModuleLoadDataEx(&mut raw, image, count, options.as_mut_ptr(), values.as_mut_ptr())
+        };
+        check("loading kernels", code).map_err(|error| {
+            let written = log.split(|byte| *byte == 0).next().unwrap_or_default();
+            Refused { error, log: String::from_utf8_lossy(written).trim().to_owned() }
+        })?;
         Ok(Box::new(Arc::new(Module { context: self.context.clone(), raw })))
     }
 }
+
+/// Room for what the driver's compiler says.
+const LOG_BYTES: usize = 16 << 10;
 
 #[derive(Debug)]
 struct Module {

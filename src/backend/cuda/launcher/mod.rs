@@ -9,7 +9,7 @@ mod cust;
 
 use super::driver::{Context, CudaError};
 use super::stream::Stream;
-use anyhow::{Result, bail};
+use crate::backend::SettingError;
 use std::ffi::{CStr, c_void};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -29,29 +29,20 @@ pub enum Bindings {
 }
 
 impl Bindings {
-    /// What [`VARIABLE`] asks for: `cudarc` or `cust`; `cudarc` if it is not set or empty.
+    /// What [`VARIABLE`] asks for: `cudarc` or `cust`; `cudarc` if it is empty.
     ///
     /// # Errors
     /// It is neither, or this program was built without `cust`.
-    pub fn from_env() -> Result<Bindings> {
-        match std::env::var_os(VARIABLE) {
-            Some(name) => Bindings::parse(&name.to_string_lossy()),
-            None => Ok(Bindings::default()),
-        }
-    }
-
-    fn parse(name: &str) -> Result<Bindings> {
+    pub fn parse(name: &str) -> Result<Bindings, SettingError> {
         match name {
             "" | "cudarc" => Ok(Bindings::Cudarc),
             #[cfg(feature = "cust")]
             "cust" => Ok(Bindings::Cust),
             #[cfg(not(feature = "cust"))]
-            "cust" => {
-                bail!(
-                    "{VARIABLE} is `cust`, but this program was built without it\nhelp: build it with the feature `cust`"
-                )
-            }
-            _ => bail!("{VARIABLE} is `{name}`\nhelp: it may be `cudarc` or `cust`"),
+            "cust" => Err(SettingError(format!(
+                "{VARIABLE} is `cust`, but this program was built without it\nhelp: build it with the feature `cust`"
+            ))),
+            _ => Err(SettingError(format!("{VARIABLE} is `{name}`\nhelp: it may be `cudarc` or `cust`"))),
         }
     }
 
@@ -79,6 +70,30 @@ pub struct Size {
     pub shared_bytes: u32,
 }
 
+/// What a module is loaded from.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Image<'a> {
+    /// PTX, which the driver compiles.
+    Ptx(&'a CStr),
+    /// Machine code of one architecture.
+    Cubin(&'a [u8]),
+}
+
+/// The driver does not take a module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refused {
+    /// Its answer.
+    pub error: CudaError,
+    /// What its compiler says; often nothing.
+    pub log: String,
+}
+
+impl From<CudaError> for Refused {
+    fn from(error: CudaError) -> Refused {
+        Refused { error, log: String::new() }
+    }
+}
+
 /// Loads modules, and makes the streams that their kernels can be put on.
 pub(super) trait Launcher: Send {
     /// A new stream for launches of this launcher's functions.
@@ -87,11 +102,11 @@ pub(super) trait Launcher: Send {
     /// The driver failed.
     fn stream(&self) -> Result<Stream, CudaError>;
 
-    /// Loads a module from PTX.
+    /// Loads a module.
     ///
     /// # Errors
     /// The driver does not take it.
-    fn load(&self, ptx: &CStr) -> Result<Box<dyn LoadedModule>, CudaError>;
+    fn load(&self, image: Image) -> Result<Box<dyn LoadedModule>, Refused>;
 }
 
 /// A module on the device, unloaded when it and all its functions are gone.

@@ -1,7 +1,7 @@
 //! Matrix products by cuBLASLt.
 
 use super::functions::functions;
-use super::{LibraryCall, LibraryError, answer};
+use super::{LibraryCall, LibraryError, Unusable, answer, started};
 use crate::backend::cuda::driver::Context;
 use crate::backend::cuda::libraries::Library;
 use crate::backend::cuda::stream::Stream;
@@ -204,14 +204,15 @@ impl Blas {
     ///
     /// # Errors
     /// It does not load, lacks something, or does not start.
-    pub fn open(path: &Path, context: &Arc<Context>) -> Result<Arc<Blas>, String> {
+    pub fn open(path: &Path, context: &Arc<Context>) -> Result<Arc<Blas>, Unusable> {
         let functions = load(path)?;
         context.bind().map_err(|e| e.to_string())?;
         let mut handle = null_mut();
         // SAFETY: the context is current.
         let code = unsafe { (functions.cublasLtCreate)(&mut handle) };
-        if code != 0 || handle.is_null() {
-            return Err(format!("does not start (status {code})"));
+        started(Library::CublasLt, code)?;
+        if handle.is_null() {
+            return Err("gives no handle".to_owned().into());
         }
         Ok(Arc::new(Blas { functions, handle, context: context.clone(), chosen: Mutex::default() }))
     }

@@ -15,14 +15,15 @@ pub mod matmul;
 
 use super::driver::Context;
 use super::libraries::{self, Library};
+use super::settings::Settings;
 use super::stream::Stream;
-use crate::backend::DeviceError;
-use anyhow::Result;
+use crate::backend::SettingError;
 use convolution::Dnn;
 use matmul::Blas;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Says which libraries may be used: `0` none, `1` all that are found (as without it), or names: `cublaslt`.
 pub const ENV: &str = "RUNNER_CUDA_LIBRARIES";
@@ -53,16 +54,11 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// What [`ENV`] and [`convolution::CACHE_ENV`] say; all that are found if the first is not set.
+    /// What [`ENV`] says.
     ///
     /// # Errors
-    /// It says something else.
-    pub fn from_env() -> Result<Wanted> {
-        let wanted = Wanted::parse(&std::env::var(ENV).unwrap_or_else(|_| "1".into()))?;
-        Ok(Wanted { cache: convolution::cache_folder(), ..wanted })
-    }
-
-    fn parse(said: &str) -> Result<Wanted> {
+    /// It says something that there is not.
+    pub fn parse(said: &str) -> Result<Wanted, SettingError> {
         let mut wanted = Wanted::default();
         for word in said.split(',').map(str::trim) {
             match word {
@@ -71,10 +67,9 @@ impl Wanted {
                 "cublaslt" => wanted.cublaslt = Source::Found,
                 "cudnn" => wanted.cudnn = Source::Found,
                 other => {
-                    return Err(DeviceError(format!(
+                    return Err(SettingError(format!(
                         "{ENV} is `{said}`, and `{other}` is no library that is used\nhelp: 0 (none), 1 (all), `cublaslt` or `cudnn`"
-                    ))
-                    .into());
+                    )));
                 }
             }
         }
@@ -87,7 +82,7 @@ impl Wanted {
 /// # Errors
 /// Why it would not.
 pub fn usable(library: Library, path: &Path) -> Result<(), String> {
-    let wanted = Wanted::from_env().map_err(|e| e.to_string())?;
+    let wanted = Settings::from_env().map_err(|e| e.to_string())?.libraries;
     let source = match library {
         Library::CublasLt => wanted.cublaslt,
         Library::Cudnn => wanted.cudnn,
@@ -100,55 +95,148 @@ pub fn usable(library: Library, path: &Path) -> Result<(), String> {
     checked.map_err(|why| format!("it {why}"))
 }
 
-/// The libraries that a backend computes with.
+/// The libraries that a backend computes with. Each is opened when it is asked for first: that takes a part of a second, and
+/// memory of the device, which a program that gives it nothing to do should not pay.
 #[derive(Debug, Default)]
 pub struct Libraries {
-    /// Matrix products.
-    pub blas: Option<Arc<Blas>>,
-    /// Convolutions.
-    pub dnn: Option<Arc<Dnn>>,
-    /// See [`Wanted::everywhere`].
-    pub everywhere: bool,
+    /// The device; none for no libraries.
+    context: Option<Arc<Context>>,
+    wanted: Wanted,
+    blas: OnceLock<Option<Arc<Blas>>>,
+    dnn: OnceLock<Option<Arc<Dnn>>>,
     /// What was found and cannot be used: why.
-    pub problems: Vec<String>,
+    problems: Mutex<Vec<String>>,
+    /// A library that had not enough memory to start.
+    failed: Mutex<Option<LibraryError>>,
+    /// See [`Dnn::estimate`].
+    estimating: AtomicBool,
 }
 
 impl Libraries {
-    /// Opens those that are wanted and there. What fails is noted and not used.
-    pub fn open(context: &Arc<Context>, wanted: &Wanted) -> Libraries {
-        let mut all = Libraries { everywhere: wanted.everywhere, ..Libraries::default() };
-        if let Some(path) = file(Library::CublasLt, &wanted.cublaslt, &mut all.problems) {
-            let opened = Blas::open(&path, context);
-            all.blas = opened.map_err(|why| all.problems.push(unusable(Library::CublasLt, &path, &why))).ok();
-        }
-        if let Some(path) = file(Library::Cudnn, &wanted.cudnn, &mut all.problems) {
-            let opened = Dnn::open(&path, context, wanted.cache.as_deref());
-            all.dnn = opened.map_err(|why| all.problems.push(unusable(Library::Cudnn, &path, &why))).ok();
-        }
-        all
+    /// Those that are wanted; none is opened.
+    pub fn new(context: &Arc<Context>, wanted: &Wanted) -> Libraries {
+        Libraries { context: Some(context.clone()), wanted: wanted.clone(), ..Libraries::default() }
     }
 
-    /// Names of those that are used.
+    /// See [`Wanted::everywhere`].
+    pub fn everywhere(&self) -> bool {
+        self.wanted.everywhere
+    }
+
+    /// cuBLASLt, opened if it is not yet; `None` if it is not wanted, not there or of no use. Whoever asks has work for it.
+    pub fn blas(&self) -> Option<&Arc<Blas>> {
+        self.blas.get_or_init(|| self.open(Library::CublasLt, &self.wanted.cublaslt, Blas::open)).as_ref()
+    }
+
+    /// cuDNN, as [`Libraries::blas`].
+    pub fn dnn(&self) -> Option<&Arc<Dnn>> {
+        let open = |path: &Path, context: &Arc<Context>| {
+            let dnn = Dnn::open(path, context, self.wanted.cache.as_deref())?;
+            dnn.estimate(self.estimating.load(Ordering::Relaxed));
+            Ok(dnn)
+        };
+        self.dnn.get_or_init(|| self.open(Library::Cudnn, &self.wanted.cudnn, open)).as_ref()
+    }
+
+    /// cuDNN, if it has been opened.
+    pub fn opened_dnn(&self) -> Option<&Arc<Dnn>> {
+        self.dnn.get()?.as_ref()
+    }
+
+    /// [`Dnn::estimate`], also of one that is opened later.
+    pub fn estimate(&self, on: bool) {
+        self.estimating.store(on, Ordering::Relaxed);
+        if let Some(dnn) = self.opened_dnn() {
+            dnn.estimate(on);
+        }
+    }
+
+    fn open<T>(
+        &self,
+        library: Library,
+        source: &Source,
+        open: impl FnOnce(&Path, &Arc<Context>) -> Result<T, Unusable>,
+    ) -> Option<T> {
+        let context = self.context.as_ref()?;
+        let path = match source {
+            Source::Nowhere => return None,
+            Source::File(path) => path.clone(),
+            Source::Found => match libraries::open(library) {
+                Ok(found) => found.path,
+                Err(libraries::Missing::NotFound) => return None,
+                Err(libraries::Missing::Broken { path, why }) => {
+                    self.refuse(unusable(library, &path, &format!("does not load: {why}")));
+                    return None;
+                }
+            },
+        };
+        match open(&path, context) {
+            Ok(opened) => Some(opened),
+            Err(Unusable::Memory(error)) => {
+                locked(&self.failed).get_or_insert(error);
+                None
+            }
+            Err(Unusable::Lacks(why)) => {
+                self.refuse(unusable(library, &path, &why));
+                None
+            }
+        }
+    }
+
+    fn refuse(&self, why: String) {
+        if let Some(context) = &self.context {
+            context.note(why.clone());
+        }
+        locked(&self.problems).push(why);
+    }
+
+    /// Fails if a library had not enough memory to start. It is not passed over as others are that do not start: with more
+    /// memory the same program would be computed by it.
+    ///
+    /// # Errors
+    /// What the library said.
+    pub fn check(&self) -> Result<(), LibraryError> {
+        locked(&self.failed).clone().map_or(Ok(()), Err)
+    }
+
+    /// What was found and cannot be used: why.
+    pub fn problems(&self) -> Vec<String> {
+        locked(&self.problems).clone()
+    }
+
+    /// Names of those that have been opened.
     pub fn names(&self) -> Vec<&'static str> {
-        let blas = self.blas.is_some().then_some(Library::CublasLt.name());
-        let dnn = self.dnn.is_some().then_some(Library::Cudnn.name());
+        let blas = self.blas.get().is_some_and(Option::is_some).then_some(Library::CublasLt.name());
+        let dnn = self.dnn.get().is_some_and(Option::is_some).then_some(Library::Cudnn.name());
         blas.into_iter().chain(dnn).collect()
     }
 }
 
-/// The library's file; `None` if it is not wanted or not found. One that is there and does not load is a problem.
-fn file(library: Library, source: &Source, problems: &mut Vec<String>) -> Option<PathBuf> {
-    match source {
-        Source::Nowhere => None,
-        Source::File(path) => Some(path.clone()),
-        Source::Found => match libraries::open(library) {
-            Ok(found) => Some(found.path),
-            Err(libraries::Missing::NotFound) => None,
-            Err(libraries::Missing::Broken { path, why }) => {
-                problems.push(unusable(library, &path, &format!("does not load: {why}")));
-                None
-            }
-        },
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Why a library cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unusable {
+    /// It lacks something, or does not start.
+    Lacks(String),
+    /// There is not enough memory for it.
+    Memory(LibraryError),
+}
+
+impl From<String> for Unusable {
+    fn from(why: String) -> Unusable {
+        Unusable::Lacks(why)
+    }
+}
+
+/// A library's answer to the call that starts it.
+fn started(library: Library, code: u32) -> Result<(), Unusable> {
+    match answer(library, "starting", code) {
+        Ok(()) => Ok(()),
+        Err(error) if error.is_out_of_memory() => Err(Unusable::Memory(error)),
+        Err(_) => Err(Unusable::Lacks(format!("does not start (status {code})"))),
     }
 }
 
@@ -162,6 +250,22 @@ pub struct LibraryError {
     library: Library,
     doing: &'static str,
     code: u32,
+}
+
+impl LibraryError {
+    /// True if there was not enough memory, of the device or of the host.
+    pub fn is_out_of_memory(&self) -> bool {
+        use cudarc::cublas::sys::cublasStatus_t as Blas;
+        use cudarc::cudnn::sys::cudnnStatus_t as Dnn;
+        const DNN: [Dnn; 2] = [
+            Dnn::CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,
+            Dnn::CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED,
+        ];
+        match self.library {
+            Library::Cudnn => DNN.iter().any(|code| *code as u32 == self.code),
+            _ => self.code == Blas::CUBLAS_STATUS_ALLOC_FAILED as u32,
+        }
+    }
 }
 
 impl fmt::Display for LibraryError {
@@ -199,6 +303,15 @@ pub trait LibraryCall: fmt::Debug + Send + Sync {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As the libraries' manuals number them; what no manual knows is no lack of memory.
+    #[test]
+    fn each_library_has_its_own_numbers_for_a_lack_of_memory() {
+        let is = |library, code| answer(library, "trying", code).unwrap_err().is_out_of_memory();
+        let lacking = |library| [1, 2, 3, 4003, 4004, 4_000_000_000].map(|code| is(library, code));
+        assert_eq!(lacking(Library::CublasLt), [false, false, true, false, false, false]);
+        assert_eq!(lacking(Library::Cudnn), [false, false, false, true, true, false]);
+    }
 
     #[test]
     fn the_variable_names_libraries() {

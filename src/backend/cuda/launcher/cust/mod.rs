@@ -7,8 +7,8 @@
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod lazy;
 
-use super::{Launcher, LoadedFunction, LoadedModule, Size};
-use crate::backend::cuda::driver::{Context, CudaError};
+use super::{Image, Launcher, LoadedFunction, LoadedModule, Refused as NotTaken, Size};
+use crate::backend::cuda::driver::{Code, Context, CudaError};
 use crate::backend::cuda::stream::Stream;
 use ::cust::error::CudaError as Refused;
 use ::cust::function::{BlockSize, Function as CustFunction, FunctionAttribute, GridSize};
@@ -69,7 +69,7 @@ fn told(doing: &'static str) -> impl Fn(Refused) -> CudaError {
             Refused::NotSupported => CUresult::CUDA_ERROR_NOT_SUPPORTED,
             _ => CUresult::CUDA_ERROR_UNKNOWN,
         };
-        CudaError { doing, code }
+        CudaError::new(doing, code.into())
     }
 }
 
@@ -82,9 +82,14 @@ impl Launcher for Cust {
         Ok(Stream::of_cust(&self.context, made))
     }
 
-    fn load(&self, ptx: &CStr) -> Result<Box<dyn LoadedModule>, CudaError> {
+    /// `cust` has no way to ask for the compiler's log.
+    fn load(&self, image: Image) -> Result<Box<dyn LoadedModule>, NotTaken> {
         self.context.bind()?;
-        let module = CustModule::from_ptx_cstr(ptx, &[]).map_err(told("loading kernels"))?;
+        let module = match image {
+            Image::Ptx(text) => CustModule::from_ptx_cstr(text, &[]),
+            Image::Cubin(bytes) => CustModule::from_cubin(bytes, &[]),
+        };
+        let module = module.map_err(told("loading kernels"))?;
         Ok(Box::new(Arc::new(Module { context: self.context.clone(), module })))
     }
 }
@@ -125,10 +130,8 @@ impl LoadedFunction for Function {
         // SAFETY: the function's module is loaded.
         match unsafe { sys::cuFuncSetAttribute(self.function.to_raw(), what, bytes as i32) } {
             sys::cudaError_enum::CUDA_SUCCESS => Ok(()),
-            sys::cudaError_enum::CUDA_ERROR_INVALID_VALUE => {
-                Err(CudaError { doing, code: CUresult::CUDA_ERROR_INVALID_VALUE })
-            }
-            _ => Err(CudaError { doing, code: CUresult::CUDA_ERROR_UNKNOWN }),
+            sys::cudaError_enum::CUDA_ERROR_INVALID_VALUE => Err(CudaError::new(doing, Code::INVALID_VALUE)),
+            _ => Err(CudaError::new(doing, Code::UNKNOWN)),
         }
     }
 
@@ -138,7 +141,7 @@ impl LoadedFunction for Function {
 
     unsafe fn launch(&self, stream: &Stream, size: Size, arguments: &mut [*mut c_void]) -> Result<(), CudaError> {
         let doing = "starting a kernel";
-        let stream = stream.cust().ok_or(CudaError { doing, code: CUresult::CUDA_ERROR_INVALID_HANDLE })?;
+        let stream = stream.cust().ok_or(CudaError::new(doing, Code::INVALID_HANDLE))?;
         let ([gx, gy, gz], [bx, by, bz]) = (size.grid, size.block);
         let (grid, block) = (GridSize::xyz(gx, gy, gz), BlockSize::xyz(bx, by, bz));
         // SAFETY: the driver copies the arguments before it returns; the rest is the caller's word.

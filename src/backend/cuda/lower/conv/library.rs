@@ -38,7 +38,7 @@ fn convolution(cx: &Context, s: &Sizes, direction: Direction, [dtype, result]: [
     }
     let aligned = [s.inputs, s.outputs].iter().all(|c| (c * dtype.bytes()).is_multiple_of(PIXEL_BYTES));
     let work = s.pixels().saturating_mul(s.outputs * groups).saturating_mul(s.taps() * s.inputs);
-    if !(cx.target.libraries.everywhere || aligned && work >= SMALLEST) {
+    if !(cx.target.libraries.everywhere() || aligned && work >= SMALLEST) {
         return None;
     }
     Some(Convolution {
@@ -72,8 +72,8 @@ fn step(
     after: Lowered,
 ) -> Option<Lowered> {
     let libraries = &cx.target.libraries;
-    let problem = Problem { convolution: &convolution, own, after, always: libraries.everywhere };
-    let chosen = libraries.dnn.as_ref()?.choose(&problem)?;
+    let problem = Problem { convolution: &convolution, own, after, always: libraries.everywhere() };
+    let chosen = libraries.dnn()?.choose(&problem)?;
     let after = if chosen.fused { Lowered::default() } else { problem.after };
     let (scratch, bytes) = (after.scratch_bytes, chosen.workspace);
     // Scratch is aligned less than the library wants: room to move the start.

@@ -39,10 +39,10 @@ struct Operands {
 
 /// The product as a step, with its workspace from byte `scratch` on; `None` if our own kernels do it.
 fn product(cx: &Context, matmul: Matmul, operands: Operands, scratch: usize) -> Option<Lowered> {
-    let blas = cx.target.libraries.blas.as_ref()?;
-    if !(cx.target.libraries.everywhere || is_worthwhile(&matmul)) {
+    if !(cx.target.libraries.everywhere() || is_worthwhile(&matmul)) {
         return None;
     }
+    let blas = cx.target.libraries.blas()?;
     let bytes = blas.workspace(&matmul)?;
     // Scratch is aligned less than the library wants: room to move the start.
     let scratch_bytes = if bytes > 0 { scratch + aligned(bytes) + WORKSPACE_ALIGNMENT } else { scratch };

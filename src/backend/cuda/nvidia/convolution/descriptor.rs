@@ -5,7 +5,7 @@
 //! enumerations do not have.
 
 use super::super::functions::{Loaded, functions};
-use super::super::{LibraryError, answer};
+use super::super::{LibraryError, Unusable, answer, started};
 use crate::backend::cuda::driver::Context;
 use crate::backend::cuda::libraries::Library;
 use crate::backend::cuda::stream::Stream;
@@ -116,14 +116,15 @@ impl Api {
     ///
     /// # Errors
     /// It does not load, lacks something, or does not start.
-    pub fn open(path: &Path, context: &Arc<Context>) -> Result<Arc<Api>, String> {
+    pub fn open(path: &Path, context: &Arc<Context>) -> Result<Arc<Api>, Unusable> {
         let Opened { functions, version, compiles } = load(path)?;
         context.bind().map_err(|e| e.to_string())?;
         let mut handle = null_mut();
         // SAFETY: the context is current.
         let code = unsafe { (functions.cudnnCreate)(&mut handle) };
-        if code != 0 || handle.is_null() {
-            return Err(format!("does not start (status {code})"));
+        started(Library::Cudnn, code)?;
+        if handle.is_null() {
+            return Err("gives no handle".to_owned().into());
         }
         let handle = Mutex::new(Handle(handle));
         Ok(Arc::new(Api { functions, handle, context: context.clone(), version, compiles }))

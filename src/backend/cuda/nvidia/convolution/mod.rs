@@ -13,7 +13,7 @@ mod graph;
 mod problem;
 mod trial;
 
-use super::{LibraryCall, LibraryError};
+use super::{LibraryCall, LibraryError, Unusable};
 use crate::backend::cuda::driver::{self, Context, CudaError};
 use anyhow::Result;
 use choices::{Choice, Choices, Machine, Store};
@@ -97,7 +97,7 @@ impl Dnn {
     ///
     /// # Errors
     /// It does not load, lacks something, or does not start.
-    pub fn open(path: &Path, context: &Arc<Context>, cache: Option<&Path>) -> Result<Arc<Dnn>, String> {
+    pub fn open(path: &Path, context: &Arc<Context>, cache: Option<&Path>) -> Result<Arc<Dnn>, Unusable> {
         let api = Api::open(path, context)?;
         let state = State { folder: cache.map(Path::to_path_buf), ..State::default() };
         Ok(Arc::new(Dnn { machine: machine(&api), api, state: Mutex::new(state) }))
