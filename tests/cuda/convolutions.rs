@@ -51,6 +51,7 @@ fn plans_of_usual_convolutions() {
     if !emulator::ready() {
         return;
     }
+    let _turn = emulator::alone();
     let cudnn = match emulator::emulated() {
         true => emulator::nvidia_library("libcudnn.so").map_or(Source::Nowhere, Source::File),
         false => Source::Found,

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::MutexGuard;
 
 /// The double's engines: on tensor cores, with TF32 for 32-bit operands; without rounding; compiled at run time, with other
 /// sums; and what works for everything. Its other engines end the program when they are used.
@@ -30,6 +31,8 @@ const TAGS: [(i32, &str); 4] = [(TENSOR, "eng1"), (DIRECT, "eng3_k2=1_k99=0"), (
 struct Lab {
     dir: tempfile::TempDir,
     file: PathBuf,
+    /// Trials take memory of the device for a moment, which other tests count.
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl Lab {
@@ -38,9 +41,10 @@ impl Lab {
         if !emulator::emulated() {
             return None;
         }
+        let _turn = emulator::alone();
         let dir = tempfile::tempdir().unwrap();
         let file = emulator::own_cudnn(dir.path())?;
-        Some(Lab { dir, file })
+        Some(Lab { dir, file, _turn })
     }
 
     fn plant(&self, engine: i32, fault: Fault) {
