@@ -20,7 +20,9 @@ use support::{Done, Place};
 /// Runs `runner args` with the libraries in `folder` before those of the system, in an environment with `env`.
 fn run_with(place: &Place, folder: &Path, args: &str, env: &[(&str, &str)]) -> Done {
     let mut command = place.command(args);
-    command.env("LD_LIBRARY_PATH", folder).env_remove("CUDA_VISIBLE_DEVICES").envs(env.iter().copied());
+    command.env("LD_LIBRARY_PATH", folder).env_remove("CUDA_VISIBLE_DEVICES");
+    // What is kept for later starts is no business of the machine's user.
+    command.env("XDG_CACHE_HOME", place.path("caches")).env_remove("RUNNER_CUDA_CACHE").envs(env.iter().copied());
     let Output { status, stdout, stderr } = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     let done = Done { code: status.code(), out: text(stdout), err: text(stderr) };

@@ -83,7 +83,7 @@ fn choices_are_kept_where_the_environment_says() {
     let Some(folders) = folders() else { return };
     let folders = Path::new(&folders);
     let place = Place::with(CONFIG);
-    let cache = place.path("caches");
+    let cache = place.path("elsewhere");
     let check = |env: &[(&str, &str)]| {
         let env = [&[("RUNNER_CUDA_LIBRARIES", "cudnn")], env].concat();
         ok_with(&place, folders, "check c.toml --device cuda", &env).err
