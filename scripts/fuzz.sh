@@ -57,10 +57,6 @@ for target in $targets; do
     mkdir -p "$work/corpus/$target" "$work/finds/$target" "fuzz/corpus/$target" "fuzz/crashes/$target"
     # Like the limits of `cargo test --test corpora`, with what AddressSanitizer takes.
     limits=(-timeout=20 -rss_limit_mb=3072 -malloc_limit_mb=1280)
-    # Large images in small files are read, in a second; with all checks, in most of a minute.
-    if [ "$target" = image ]; then
-        limits[0]=-timeout=120
-    fi
     if [ -n "$keep" ]; then
         before=$(files "fuzz/corpus/$target" "fuzz/crashes/$target")
         for find in "$work/finds/$target"/*; do

@@ -86,7 +86,7 @@ impl Planned<'_> {
         if memory.fits() {
             return None;
         }
-        let fits = |plan: &Plan| MemoryPlan::new(plan, self.backend, &self.needs).is_ok_and(|m| m.fits_again());
+        let fits = |plan: &Plan| MemoryPlan::new(plan, self.backend, &self.needs).is_ok_and(|m| m.fits());
         let largest = largest_batch(&self.loaded.experiment, self.data, self.backend, self.passes, self.what, &fits);
         Some((self.lacking(memory), self.help(memory, largest)))
     }

@@ -142,12 +142,6 @@ impl MemoryPlan {
         self.fits_device() && self.fits_host()
     }
 
-    /// Whether it would fit at the next start, too: what is free on the host changes a little from one to the next.
-    pub fn fits_again(&self) -> bool {
-        let room = self.host.memory.as_ref().map(|m| m.available - m.available / 64);
-        self.fits_device() && room.is_none_or(|room| self.host.total <= room)
-    }
-
     /// Whether the device has room for it, if it has memory of its own.
     pub fn fits_device(&self) -> bool {
         self.device.is_none_or(|device| self.summary.total <= available(device))

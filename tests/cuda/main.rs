@@ -13,5 +13,7 @@ mod limits;
 mod models;
 mod plans;
 mod precision;
+#[path = "../root/mod.rs"]
+mod root;
 mod strictness;
 mod trace;
