@@ -110,10 +110,8 @@ pub fn build(
     backend: &dyn Backend,
     options: &PassOptions,
 ) -> Result<Programs, Failure> {
-    let built = programs::build(&loaded.experiment, data, sizes, backend, options);
-    // To plan is to choose what computes.
-    say_notes(backend);
-    built.map_err(|diagnostics| Failure::Config { sources: loaded.sources.clone(), diagnostics })
+    programs::build(&loaded.experiment, data, sizes, backend, options)
+        .map_err(|diagnostics| Failure::Config { sources: loaded.sources.clone(), diagnostics })
 }
 
 /// Builds the programs of a run on `data` and shows what is probably not meant, but for what is in `shown`.

@@ -196,7 +196,7 @@ impl Libraries {
     /// # Errors
     /// What the library said.
     pub fn check(&self) -> Result<(), LibraryError> {
-        locked(&self.failed).clone().map_or(Ok(()), Err)
+        locked(&self.failed).map_or(Ok(()), Err)
     }
 
     /// What was found and cannot be used: why.
