@@ -1,61 +1,69 @@
 #!/usr/bin/env bash
-# Builds what scripts/gpu_check.sh needs on a machine with a GPU and without Rust, and puts it into a folder:
-#     scripts/gpu_pack.sh [FOLDER]          (target/gpu, unless told otherwise)
-# The folder then has the program, the tests that run on a GPU, a manifest that names them, and MNIST where
-# RUNNER_TEST_DATA has it. It stays below 64 MiB, so that it travels easily. BUILD=debug takes the debug builds.
+# Builds what scripts/gpu_check.sh runs on a machine with a GPU and without Rust, and puts it into one archive:
+#     scripts/gpu_pack.sh [ARCHIVE]         (target/gpu/bundle.tar.gz, unless told otherwise)
+# It has the program, the tests that run on a GPU, and MNIST where RUNNER_TEST_DATA has it. Together with the working tree,
+# which travels beside it, it stays below 64 MiB. BUILD=debug takes the debug builds, which may be larger.
 set -euo pipefail
+start=$PWD
 cd "$(dirname "$0")/.."
 
-folder=${1:-target/gpu}
-limit=$((64 << 20))
-profile=()
-if [ "${BUILD:-release}" = release ]; then
-    profile=(--release)
+archive=${1:-$PWD/target/gpu/bundle.tar.gz}
+case $archive in
+    /*) ;;
+    *) archive=$start/$archive ;;
+esac
+build=${BUILD:-release}
+profile=() limit=512
+if [ "$build" = release ]; then
+    profile=(--release) limit=64
 fi
+mkdir -p "$(dirname "$archive")"
+# Debug builds are too large for many a /tmp.
+folder=$(mktemp -d "$(dirname "$archive")/packing.XXXXXX")
+trap 'rm -rf "$folder"' EXIT
+mkdir "$folder/bin"
 
-rm -rf "$folder"
-mkdir -p "$folder"
-
-cargo build "${profile[@]}" --bin runner
-binary=target/${BUILD:-release}/runner
-strip -o "$folder/runner" "$binary"
+# Symbols are most of a program, and nobody looks at them there.
+place() {
+    if ! strip -o "$2" "$1" 2>/dev/null; then
+        echo "strip could not be used on $1: it stays as it is"
+        cp "$1" "$2"
+    fi
+}
 
 # Of all tests, those on a GPU alone: building takes long enough.
 wanted=(--test ops)
 for test in tests/*cuda*; do
     wanted+=(--test "$(basename "$test" .rs)")
 done
+log=$folder/cargo.log
+cargo build "${profile[@]}" --bin runner
 # Cargo says "Executable tests/ops/main.rs (target/release/deps/ops-0123456789abcdef)".
-tests=$(cargo test "${profile[@]}" --no-run "${wanted[@]}" 2>&1 | tee /dev/stderr | sed -n 's/^ *Executable .*(\(.*\))$/\1/p')
-
-# The root is where the tests look for their files: it was compiled into them.
-{
-    echo "root $PWD"
-    echo "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
-} >"$folder/manifest"
-for test in $tests; do
+if ! cargo test "${profile[@]}" --no-run "${wanted[@]}" 2>"$log"; then
+    cat "$log" >&2
+    exit 1
+fi
+built=$(sed -n 's/^ *Executable .*(\(.*\))$/\1/p' "$log")
+rm "$log"
+place "${CARGO_TARGET_DIR:-target}/$build/runner" "$folder/bin/runner"
+for test in $built; do
     name=$(basename "$test")
     name=${name%-*}
     case $name in
-        # Of the operations' tests, those on a GPU; the word is a filter of the test binary.
-        ops) filter=cuda ;;
-        *cuda*) filter= ;;
-        *) continue ;;
+        ops | *cuda*) place "$test" "$folder/bin/$name" ;;
     esac
-    strip -o "$folder/$name" "$test"
-    echo "test $name $filter" >>"$folder/manifest"
 done
-grep -q '^test ops ' "$folder/manifest" || { echo "the tests of operations were not built" >&2; exit 1; }
+for name in ops cuda golden_cuda cuda_cli; do
+    [ -e "$folder/bin/$name" ] || { echo "the tests \`$name\` were not built" >&2; exit 1; }
+done
 
 if [ -n "${RUNNER_TEST_DATA:-}" ] && [ -d "$RUNNER_TEST_DATA/mnist" ]; then
-    mkdir -p "$folder/data"
-    cp -r "$RUNNER_TEST_DATA/mnist" "$folder/data/mnist"
+    mkdir -p "$folder/data/mnist"
+    cp "$RUNNER_TEST_DATA"/mnist/*.gz "$folder/data/mnist/"
+    chmod -R u+w "$folder/data"
 fi
-
-size=$(du -sb "$folder" | cut -f1)
-cat "$folder/manifest"
-echo "$folder: $((size >> 20)) MiB"
-if [ "$size" -ge "$limit" ]; then
-    echo "that is more than the $((limit >> 20)) MiB that may be carried" >&2
-    exit 1
+commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+if [ -n "$(git status --porcelain 2>/dev/null)" ]; then
+    commit="$commit, changed"
 fi
+python3 scripts/gpu_bundle.py pack "$folder" "$archive" "$commit" "$limit"

@@ -2,123 +2,263 @@
 
     python scripts/gpu_peer.py --device cuda --seconds 120
 
-All models, precisions and ways to run them in one process, the cheap ways first; it stops when its time is over. The nets are those of
-`bench_pytorch.py`. A batch is made up and stays on the GPU; a step is forward, loss, backward, update; times come from CUDA events.
+All ways to run a step, precisions and models in one process, in the order of `MODES`; it stops when its time is over and says what
+it has left out. A way that fails is a line with `error`, the others are still measured, and the exit code is 1; so it is if nothing
+could be measured. The nets are those of `bench_pytorch.py`.
+
+A step is what a step of `runner bench` is: a batch from page-locked memory to the GPU, on a stream beside the computing and into two
+places in turn; normalisation where the configuration has it, forward, loss, backward, clipping where the configuration has it,
+update; the loss and the right answers added up on the GPU. Steps are enqueued without waiting, in five rounds of at least `--steps`
+steps and 0.1 s, each timed from its beginning to the reading of its sums; the time is the median round's by its steps.
 """
 
 import argparse
-import itertools
+import gc
 import json
+import math
 import statistics
 import sys
 import time
+import warnings
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 import torch
 from bench_pytorch import build
 
-# Model, side of its images, batch: as in scripts/gpu_check.sh.
-CASES = {"mlp": ("mlp", 28, 256), "mnist_cnn": ("mnist_cnn", 28, 256), "resnet18_32": ("resnet18", 32, 128), "resnet18_224": ("resnet18", 224, 64)}
-MODES = ["eager", "channels_last", "compile", "max-autotune"]
-PRECISIONS = ["fp32", "tf32", "bf16"]
+
+@dataclass(frozen=True)
+class Case:
+    """A model, the shape of its images, samples in a batch, and whether images are normalised: as in scripts/gpu_check.py."""
+
+    model: str
+    channels: int
+    side: int
+    batch: int
+    normalised: bool
+
+
+CASES = {
+    "mlp": Case("mlp", 1, 28, 256, True),
+    "mnist_cnn": Case("mnist_cnn", 1, 28, 256, True),
+    "resnet18_32": Case("resnet18", 3, 32, 128, False),
+    "resnet18_224": Case("resnet18", 3, 224, 64, False),
+}
+# From quickly started to slowly. `graph`: the whole step in a CUDA graph, with a fused optimizer, channels-last.
+MODES = ["eager", "channels_last", "graph", "compile", "max-autotune"]
+FUSED = ["graph", "compile", "max-autotune"]
+PRECISIONS = ["bf16", "fp32", "tf32"]
+ROUNDS, ROUND_SECONDS = 5, 0.1
+SLOTS = 2
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: to try this script")
-    parser.add_argument("--seconds", type=float, default=120, help="when to stop")
-    parser.add_argument("--steps", type=int, default=50, help="steps to measure")
+    parser.add_argument("--seconds", type=float, default=120, help="begin nothing that would take longer")
+    parser.add_argument("--steps", type=int, default=50, help="the fewest steps of a round")
+    parser.add_argument("--batch", type=int, help="another number of samples: to try this script")
     parser.add_argument("--modes", nargs="*", choices=MODES, default=MODES)
+    parser.add_argument("--precisions", nargs="*", choices=PRECISIONS, default=PRECISIONS)
     parser.add_argument("--cases", nargs="*", choices=list(CASES), default=list(CASES))
     return parser.parse_args()
 
 
-class Clock:
-    """Milliseconds between two points of the device's work."""
+class Slots:
+    """The batches: in page-locked memory, and where they are copied to."""
 
-    def __init__(self, device: str):
-        self.cuda = device == "cuda"
-
-    def now(self):
+    def __init__(self, args: argparse.Namespace, case: Case, batch: int, layout: torch.memory_format):
+        self.cuda = args.device == "cuda"
+        shape = (batch, case.channels, case.side, case.side)
+        self.host = [(torch.randn(shape).to(memory_format=layout), torch.randint(10, (batch,))) for _ in range(SLOTS)]
+        self.device = self.host
         if not self.cuda:
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
+            return
+        # Pinning would not keep the layout of a tensor that is not contiguous: the pinned one is made first.
+        pinned = [(torch.empty_like(x, pin_memory=True), torch.empty_like(y, pin_memory=True)) for x, y in self.host]
+        for (x, y), (from_x, from_y) in zip(pinned, self.host):
+            x.copy_(from_x), y.copy_(from_y)
+        self.host = pinned
+        self.device = [(torch.empty_like(x, device="cuda"), torch.empty_like(y, device="cuda")) for x, y in self.host]
+        for k in range(SLOTS):
+            self.copy(k)
+        self.stream = torch.cuda.Stream()
+        self.filled = [torch.cuda.Event() for _ in range(SLOTS)]
+        self.used = [torch.cuda.Event() for _ in range(SLOTS)]
+        torch.cuda.synchronize()
 
-    def between(self, begin, end) -> float:
-        return begin.elapsed_time(end) if self.cuda else 1e3 * (end - begin)
+    def copy(self, k: int) -> None:
+        for to, data in zip(self.device[k], self.host[k]):
+            to.copy_(data, non_blocking=True)
 
-    def wait(self) -> None:
+    def fill(self, k: int) -> None:
+        """Enqueues the copy of batch `k` behind its last use, and lets the computing wait for it."""
         if self.cuda:
-            torch.cuda.synchronize()
+            with torch.cuda.stream(self.stream):
+                self.stream.wait_event(self.used[k])
+                self.copy(k)
+                self.filled[k].record(self.stream)
+            torch.cuda.current_stream().wait_event(self.filled[k])
+
+    def release(self, k: int) -> None:
+        """Batch `k` is used by what has been enqueued so far."""
+        if self.cuda:
+            self.used[k].record()
 
 
-def measure(args: argparse.Namespace, case: str, mode: str, precision: str) -> dict:
-    model, side, batch = CASES[case]
+class Training:
+    """A net with all that a step needs."""
+
+    def __init__(self, args: argparse.Namespace, case: Case, mode: str, precision: str, batch: int):
+        # `build` makes the optimizer of the parameters, which stay the same objects when the net is moved.
+        fused = mode in FUSED
+        parts = build(argparse.Namespace(model=case.model, hidden=[256, 128], fused=fused))
+        self.net, _, self.optimizer, self.criterion, self.clip = parts
+        self.net = self.net.to(args.device).train()
+        self.case, self.device, self.precision = case, args.device, precision
+        layout = torch.contiguous_format if mode == "eager" else torch.channels_last
+        self.net = self.net.to(memory_format=layout)
+        self.slots = Slots(args, case, batch, layout)
+        self.loss = torch.zeros((), device=args.device)
+        self.right = torch.zeros((), dtype=torch.int64, device=args.device)
+        if mode == "compile":
+            self.forward = torch.compile(self.forward)
+        elif mode == "max-autotune":
+            self.forward = torch.compile(self.forward, mode="max-autotune")
+        if mode == "graph":
+            self.graphs = self.capture()
+            self.run = lambda k: self.graphs[k].replay()
+        else:
+            self.run = self.compute
+
+    def forward(self, images: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        if self.case.normalised:
+            images = (images - 0.5) / 0.5
+        mixed = torch.autocast(self.device, torch.bfloat16) if self.precision == "bf16" else nullcontext()
+        with mixed:
+            answers = self.net(images)
+            return self.criterion(answers, targets), answers
+
+    def compute(self, k: int) -> None:
+        """A step on slot `k`, whose batch is there."""
+        images, targets = self.slots.device[k]
+        self.optimizer.zero_grad()
+        loss, answers = self.forward(images, targets)
+        loss.backward()
+        if self.clip is not None:
+            torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.clip)
+        self.optimizer.step()
+        self.loss += loss.detach()
+        self.right += (answers.detach().argmax(1) == targets).sum()
+
+    def capture(self) -> list:
+        """A graph of a whole step for each slot, as PyTorch's notes on CUDA graphs have it."""
+        if self.device != "cuda":
+            raise RuntimeError("a CUDA graph needs --device cuda")
+        for group in self.optimizer.param_groups:
+            # Adam asks for it; SGD counts no steps, and has nothing to ask.
+            if "capturable" in group:
+                group["capturable"] = True
+        warm = torch.cuda.Stream()
+        warm.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(warm):
+            for k in range(4):
+                self.compute(k % SLOTS)
+        torch.cuda.current_stream().wait_stream(warm)
+        graphs = []
+        for k in range(SLOTS):
+            graph = torch.cuda.CUDAGraph()
+            self.optimizer.zero_grad(set_to_none=True)
+            with torch.cuda.graph(graph):
+                self.compute(k)
+            graphs.append(graph)
+        return graphs
+
+    def round(self, steps: int, compiled: bool) -> float:
+        """Seconds a step."""
+        begin = time.perf_counter()
+        for step in range(steps):
+            k = step % SLOTS
+            self.slots.fill(k)
+            if compiled:
+                torch.compiler.cudagraph_mark_step_begin()
+            self.run(k)
+            self.slots.release(k)
+        # Reading the sums waits for everything.
+        self.mean_loss = self.loss.item() / steps
+        self.right.item()
+        seconds = (time.perf_counter() - begin) / steps
+        self.loss.zero_(), self.right.zero_()
+        return seconds
+
+
+def measure(args: argparse.Namespace, name: str, mode: str, precision: str) -> dict:
+    case = CASES[name]
+    batch = args.batch or case.batch
     torch.manual_seed(1)
     for backend in (torch.backends.cuda.matmul, torch.backends.cudnn):
         backend.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.benchmark = True
-    # `build` makes the optimizer of the parameters, which stay the same objects when the net is moved.
-    net, shape, optimizer, criterion = build(argparse.Namespace(model=model, hidden=[256, 128]))
-    net = net.to(args.device).train()
-    inputs = torch.randn(batch, shape[0], side, side, device=args.device)
-    targets = torch.randint(10, (batch,), device=args.device)
-    if mode != "eager":
-        net, inputs = net.to(memory_format=torch.channels_last), inputs.to(memory_format=torch.channels_last)
-    forward = {"compile": lambda: torch.compile(net), "max-autotune": lambda: torch.compile(net, mode="max-autotune")}.get(mode, lambda: net)()
-    mixed = torch.autocast(args.device, torch.bfloat16) if precision == "bf16" else nullcontext()
-
-    def step() -> None:
-        optimizer.zero_grad()
-        with mixed:
-            loss = criterion(forward(inputs), targets)
-        loss.backward()
-        optimizer.step()
-
-    clock = Clock(args.device)
     if args.device == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    for _ in range(10 if args.device == "cuda" else 1):
-        step()
-    clock.wait()
-    points = [clock.now()]
-    for _ in range(args.steps):
-        step()
-        points.append(clock.now())
-    clock.wait()
-    times = [clock.between(a, b) for a, b in itertools.pairwise(points)]
+    begin = time.perf_counter()
+    training = Training(args, case, mode, precision, batch)
+    compiled = mode in ("compile", "max-autotune")
+    training.round(4, compiled)
+    started = time.perf_counter() - begin
+    estimate = training.round(args.steps, compiled)
+    steps = max(args.steps, math.ceil(ROUND_SECONDS / estimate))
+    times = [1e3 * training.round(steps, compiled) for _ in range(ROUNDS)]
     return {
         "program": f"PyTorch {torch.__version__}",
         "device": torch.cuda.get_device_name() if args.device == "cuda" else "cpu",
-        "model": case,
         "batch": batch,
-        "precision": precision,
-        "mode": mode,
-        "steps": len(times),
-        "step_ms": round(statistics.median(times), 4),
-        "step_ms_min": round(min(times), 4),
+        "steps": steps,
+        "step_ms": round(statistics.median(times), 5),
+        "step_ms_min": round(min(times), 5),
+        "step_ms_max": round(max(times), 5),
+        "start_s": round(started, 2),
+        "loss": training.mean_loss if math.isfinite(training.mean_loss) else None,
         "peak_bytes": torch.cuda.max_memory_allocated() if args.device == "cuda" else None,
     }
 
 
-def main() -> None:
+def main() -> int:
     args = arguments()
+    # Each way to ask for TF32 warns of another one.
+    warnings.filterwarnings("ignore", message=".*TF32.*")
     end = time.monotonic() + args.seconds
-    for mode, precision, case in itertools.product(args.modes, PRECISIONS, args.cases):
-        if time.monotonic() > end:
-            print("the time is over", file=sys.stderr)
-            break
-        try:
-            print(json.dumps(measure(args, case, mode, precision)), flush=True)
-        except Exception as error:  # One way that fails leaves the others.
-            print(f"{case} {mode} {precision}: {type(error).__name__}: {error}", file=sys.stderr)
-        # What one case compiled and allocated must not slow down or crowd out the next.
-        torch.compiler.reset()
-        if args.device == "cuda":
-            torch.cuda.empty_cache()
+    measured = failed = 0
+    for mode in args.modes:
+        # Of this way: compiling takes by far the most.
+        longest = 0.0
+        for precision in args.precisions:
+            for name in args.cases:
+                line = {"model": name, "precision": precision, "mode": mode}
+                begin = time.monotonic()
+                if begin + longest > end:
+                    print(json.dumps(line | {"left_out": "the time is over"}), flush=True)
+                    continue
+                try:
+                    line |= measure(args, name, mode, precision)
+                    measured += 1
+                except Exception as error:  # One way that fails leaves the others.
+                    line["error"] = f"{type(error).__name__}: {error}"
+                    failed += 1
+                    print(f"{name}, {mode}, {precision}: {line['error']}", file=sys.stderr, flush=True)
+                print(json.dumps(line), flush=True)
+                longest = max(longest, time.monotonic() - begin)
+                # What one case compiled and allocated must not slow down or crowd out the next.
+                torch.compiler.reset()
+                gc.collect()
+                if args.device == "cuda":
+                    torch.cuda.empty_cache()
+    if failed:
+        print(f"{failed} of {failed + measured} could not be measured", file=sys.stderr)
+    elif not measured:
+        print("nothing was measured", file=sys.stderr)
+    return 0 if measured and not failed else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -4,15 +4,20 @@
 mod emulator;
 mod golden_harness;
 
-use golden_harness::check_all;
+use golden_harness::case::Case;
+use golden_harness::compare::Findings;
 use golden_harness::engine::{self, On, Way};
+use golden_harness::{check_all, check_in_turn};
 
 fn check(folder: &str) {
-    if emulator::ready() {
-        check_all(folder, |case, findings| {
-            findings.first_step(case, &engine::first_step(case, On::Cuda));
-            findings.trained(case, &engine::train(case, &Way { on: On::Cuda, ..Way::default() }));
-        });
+    let check = |case: &Case, findings: &mut Findings| {
+        findings.first_step(case, &engine::first_step(case, On::Cuda));
+        findings.trained(case, &engine::train(case, &Way { on: On::Cuda, ..Way::default() }));
+    };
+    if emulator::on_gpu() {
+        check_in_turn(folder, check);
+    } else if emulator::ready() {
+        check_all(folder, check);
     }
 }
 

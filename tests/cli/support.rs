@@ -1,9 +1,12 @@
 //! Running the binary in a folder of its own, and reading what it leaves.
 
+#[path = "../root/mod.rs"]
+mod root;
+
 use runner::checkpoint::{self, Checkpoint};
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -53,7 +56,7 @@ impl Place {
 
     /// The command, not yet started; words are split at spaces.
     pub fn command(&self, args: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_runner"));
+        let mut command = Command::new(root::program());
         command.args(args.split_whitespace()).current_dir(self.dir.path()).stdin(Stdio::null());
         command
     }
@@ -237,5 +240,5 @@ pub fn real_data() -> Option<PathBuf> {
 
 /// A folder of the repository.
 pub fn repository(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+    root::root().join(name)
 }

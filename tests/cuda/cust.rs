@@ -3,14 +3,14 @@
 use super::emulator;
 use super::engine::MODEL;
 use super::harness::{Outcome, Steps};
+use super::root::{program, root};
 use runner::backend::cuda::CudaBackend;
 use runner::backend::cuda::launcher::Bindings;
-use std::path::Path;
 
 fn run(bindings: Bindings, graph: bool, seed: u64) -> Outcome {
     emulator::stream_order(seed);
     let backend = CudaBackend::new(0).unwrap().with_graph(graph).with_bindings(bindings);
-    Steps::new(5, 8).run(MODEL, Path::new(env!("CARGO_MANIFEST_DIR")), &backend)
+    Steps::new(5, 8).run(MODEL, &root(), &backend)
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn training_through_cust_gives_the_bits_of_training_through_cudarc() {
 #[test]
 fn the_program_is_not_linked_with_libcuda() {
     // The loader lists what a program is linked with, and does not run it.
-    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_runner"));
+    let mut program = std::process::Command::new(program());
     let listed = program.env("LD_TRACE_LOADED_OBJECTS", "1").output().unwrap();
     let listed = String::from_utf8_lossy(&listed.stdout);
     assert!(listed.contains("libc.so"), "{listed}");

@@ -2,9 +2,9 @@
 
 use super::emulator;
 use super::harness::{Outcome, Steps};
+use super::root::root;
 use runner::backend::cuda::CudaBackend;
 use runner::config;
-use std::path::Path;
 
 /// A model with every kind of operation, small enough to be run many times.
 pub const MODEL: &str = r#"
@@ -54,7 +54,7 @@ clip_grad_norm = 1.0
 fn run(graph: bool, seed: u64, steps: &Steps) -> Outcome {
     emulator::stream_order(seed);
     let backend = CudaBackend::new(0).unwrap().with_graph(graph);
-    steps.run(MODEL, Path::new(env!("CARGO_MANIFEST_DIR")), &backend)
+    steps.run(MODEL, &root(), &backend)
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn nothing_changes_after_a_loss_that_is_not_finite() {
     }
     let _turn = emulator::alone();
     emulator::stream_order(0);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/linear_regression.toml");
+    let path = root().join("configs/linear_regression.toml");
     let experiment = config::load(&path, &[]).unwrap_or_else(|e| panic!("{e}")).experiment;
     let outcome = |steps: Steps| steps.experiment(&experiment, &CudaBackend::new(0).unwrap());
     // One batch is spoilt, and those behind it are sound: without more ado their losses would be finite again.

@@ -3,6 +3,7 @@
 use super::emulator;
 use super::engine::MODEL;
 use super::harness::{Outcome, Steps};
+use super::root::root;
 use runner::backend::cuda::CudaBackend;
 use runner::backend::cuda::nvidia::{Source, Wanted};
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ fn doubles() -> Option<Wanted> {
 fn run(wanted: &Wanted, graph: bool, seed: u64) -> Outcome {
     emulator::stream_order(seed);
     let backend = CudaBackend::new(0).unwrap().with_graph(graph).with_libraries(wanted);
-    Steps::new(4, 8).run(MODEL, Path::new(env!("CARGO_MANIFEST_DIR")), &backend)
+    Steps::new(4, 8).run(MODEL, &root(), &backend)
 }
 
 #[test]

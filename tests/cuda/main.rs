@@ -11,4 +11,6 @@ mod libraries;
 mod limits;
 mod models;
 mod precision;
+#[path = "../root/mod.rs"]
+mod root;
 mod trace;

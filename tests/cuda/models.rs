@@ -2,14 +2,15 @@
 
 use super::emulator;
 use super::harness::{Outcome, Steps, floats};
+use super::root::root;
 use runner::backend::cpu::CpuBackend;
 use runner::backend::cuda::CudaBackend;
 use runner::config;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Every configuration that comes with the project.
 fn configs() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs");
+    let folder = root().join("configs");
     let mut found: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     found.sort();
     found

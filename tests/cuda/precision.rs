@@ -2,11 +2,11 @@
 
 use super::emulator;
 use super::harness::{Outcome, Steps, floats};
+use super::root::root;
 use runner::backend::Backend;
 use runner::backend::cpu::CpuBackend;
 use runner::backend::cuda::CudaBackend;
 use runner::config::{self, Experiment};
-use std::path::Path;
 
 /// Networks with convolutions, normalisation and attention, and without.
 const CONFIGS: [&str; 4] = ["mnist_mlp.toml", "digits_cnn.toml", "digits_transformer.toml", "cifar10_resnet18.toml"];
@@ -15,7 +15,7 @@ const CONFIGS: [&str; 4] = ["mnist_mlp.toml", "digits_cnn.toml", "digits_transfo
 const PRECISIONS: [(&str, f32); 3] = [("tf32", 1.0 / 2048.0), ("bf16", 1.0 / 256.0), ("fp16", 1.0 / 2048.0)];
 
 fn experiment(name: &str, precision: &str) -> Experiment {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs").join(name);
+    let path = root().join("configs").join(name);
     config::load(&path, &[format!("precision={precision:?}")]).unwrap_or_else(|e| panic!("{e}")).experiment
 }
 
@@ -81,7 +81,7 @@ fn errors_of_gradients_by_layer() {
         return;
     }
     let _turn = emulator::alone();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/mnist_cnn.toml");
+    let path = root().join("configs/mnist_cnn.toml");
     let gradients = |precision: &str, backend: &dyn Backend| {
         // Gradients are kept where they are summed; after the first of two micro-batches nothing has been updated.
         let sets = [format!("precision={precision:?}"), "train.accumulate=2".into()];
@@ -129,7 +129,7 @@ fn the_loss_scale_finds_its_size_on_the_device() {
     }
     let _turn = emulator::alone();
     let sets = ["precision=\"fp16\"".to_owned(), "optimizer.lr=0.1".to_owned()];
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/linear_regression.toml");
+    let path = root().join("configs/linear_regression.toml");
     let experiment = config::load(&path, &sets).unwrap_or_else(|e| panic!("{e}")).experiment;
     // A batch of one has large gradients: twice the error times the scale of 65536 passes 65504 at once.
     let outcome = Steps::new(12, 1).experiment(&experiment, &cuda("fp16", true));

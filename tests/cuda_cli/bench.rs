@@ -6,7 +6,7 @@ use serde_json::Value;
 
 #[test]
 fn steps_are_timed_in_rounds_and_taken_apart() {
-    let Some(folder) = emulator::library_dir() else { return };
+    let Some(folder) = emulator::search_path() else { return };
     let place = Place::with(&plain());
     let args = "bench c.toml --steps 2 --device cuda --trace t.json --trace-steps 2";
     let json = ok_with(&place, &folder, &format!("{args} --json"), &[]).json();
@@ -24,7 +24,7 @@ fn steps_are_timed_in_rounds_and_taken_apart() {
 
 #[test]
 fn a_matrix_product_is_timed_on_both_devices() {
-    let Some(folder) = emulator::library_dir() else { return };
+    let Some(folder) = emulator::search_path() else { return };
     let place = Place::new();
     let json = ok_with(&place, &folder, "bench matmul --n 32 --steps 2 --json", &[]).json();
     let devices: Vec<&str> =

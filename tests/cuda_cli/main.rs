@@ -1,4 +1,4 @@
-//! The program with a GPU, on the emulated driver; and without one that it could use.
+//! The program with a GPU, on the emulated driver or with `RUNNER_TEST_GPU=1` on a real one; and without one that it could use.
 
 mod bench;
 #[path = "../emulator/mod.rs"]
@@ -16,10 +16,15 @@ use std::path::Path;
 use std::process::Output;
 use support::{Done, Place};
 
-/// Runs `runner args` with the libraries in `folder` before those of the system, in an environment with `env`.
+/// Runs `runner args` with the libraries in `folder` (a `LD_LIBRARY_PATH`) before those of the system, in an environment with
+/// `env`.
 fn run_with(place: &Place, folder: &Path, args: &str, env: &[(&str, &str)]) -> Done {
     let mut command = place.command(args);
-    command.env("LD_LIBRARY_PATH", folder).env_remove("CUDA_VISIBLE_DEVICES").envs(env.iter().copied());
+    command.env("LD_LIBRARY_PATH", folder).envs(env.iter().copied());
+    // Which GPU of a machine is used is decided outside.
+    if !emulator::on_gpu() && !env.iter().any(|(name, _)| *name == "CUDA_VISIBLE_DEVICES") {
+        command.env_remove("CUDA_VISIBLE_DEVICES");
+    }
     let Output { status, stdout, stderr } = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     let done = Done { code: status.code(), out: text(stdout), err: text(stderr) };

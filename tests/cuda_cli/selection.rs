@@ -66,7 +66,7 @@ fn without_a_driver_it_is_the_cpu_which_alone_does_not_look_for_one() {
 #[cfg(target_os = "linux")]
 #[test]
 fn the_cpu_loads_nothing_of_cuda() {
-    let Some(folder) = emulator::library_dir() else { return };
+    let Some(folder) = emulator::search_path() else { return };
     let place = Place::with(&on_any_device());
     let loaded = |args: &str| {
         let done = ok_with(&place, &folder, args, &[("LD_DEBUG", "files"), ("LD_DEBUG_OUTPUT", "loaded")]);

@@ -68,8 +68,12 @@ pub fn install() -> bool {
     library().is_some()
 }
 
-/// The folder with `libcuda.so` for the `LD_LIBRARY_PATH` of a child process. `None` as with [`install`].
+/// The folder with `libcuda.so` for the `LD_LIBRARY_PATH` of a child process. `None` as with [`install`], and where the tests
+/// are to run on a real GPU.
 pub fn library_dir() -> Option<PathBuf> {
+    if on_gpu() {
+        return only_emulated();
+    }
     match folder() {
         Ok(folder) => Some(folder.clone()),
         Err(why) => {
@@ -137,7 +141,7 @@ pub fn message() -> String {
 }
 
 /// True if the tests are to run on a real GPU: `RUNNER_TEST_GPU=1`. Without one they fail then, instead of passing over.
-fn on_gpu() -> bool {
+pub fn on_gpu() -> bool {
     std::env::var("RUNNER_TEST_GPU").is_ok_and(|v| v == "1")
 }
 
@@ -148,7 +152,18 @@ pub fn ready() -> bool {
 
 /// True if there is an emulated driver to test on, and not a real GPU.
 pub fn emulated() -> bool {
-    !on_gpu() && install()
+    if on_gpu() { only_emulated().is_some() } else { install() }
+}
+
+/// The `LD_LIBRARY_PATH` of a child process that is to use a GPU: the emulated driver's folder, or on a real GPU what this
+/// process has itself. `None` as with [`install`].
+pub fn search_path() -> Option<PathBuf> {
+    if on_gpu() { Some(std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default().into()) } else { library_dir() }
+}
+
+fn only_emulated() -> Option<PathBuf> {
+    eprintln!("skipped: only the emulated driver can do that");
+    None
 }
 
 /// Sets the order in which the emulated device gets to its work; 0 is the order of the program. A real GPU has its own.

@@ -1,6 +1,7 @@
 //! Cases in files: a configuration, the data, the state that training starts from, and what PyTorch makes of them.
 //! `scripts/golden/case.py` tells the names of the tensors.
 
+use super::root::root;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors, serialize_to_file};
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// The folder with the folders of cases.
 pub fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+    root().join("tests/golden")
 }
 
 /// A tensor of any element type, its elements exactly representable.
@@ -71,12 +72,14 @@ impl Case {
 
     /// The names of all cases in the folder of that name.
     pub fn names(folder_name: &str) -> Vec<String> {
-        let mut names: Vec<String> = fs::read_dir(folder().join(folder_name))
-            .unwrap()
+        let folder = folder().join(folder_name);
+        let mut names: Vec<String> = fs::read_dir(&folder)
+            .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
             .map(|entry| entry.unwrap().path())
             .filter(|path| path.extension().is_some_and(|e| e == "safetensors"))
             .map(|path| format!("{folder_name}/{}", path.file_stem().unwrap().to_str().unwrap()))
             .collect();
+        assert!(!names.is_empty(), "no cases in `{folder_name}`");
         names.sort();
         names
     }

@@ -6,17 +6,32 @@
 pub mod case;
 pub mod compare;
 pub mod engine;
+#[path = "../root/mod.rs"]
+mod root;
 
 use case::Case;
 use compare::Findings;
+use root::Cases;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Checks all cases of a folder and reports all that fail at once.
+/// Checks all cases of a folder, one after the other, and reports all that fail at once; a panic ends it. On a GPU it may be
+/// an error after which nothing more can be computed in this process.
+pub fn check_in_turn(folder: &str, check: impl Fn(&Case, &mut Findings)) {
+    let (mut all, mut turn) = (Findings::default(), Cases::begin());
+    for name in Case::names(folder).iter().filter(|name| turn.wants(name)) {
+        let mut findings = Findings::default();
+        check(&Case::read(name), &mut findings);
+        all.absorb(name, findings);
+    }
+    turn.done();
+    report(folder, all);
+}
+
+/// Checks all cases of a folder side by side, and reports all that fail at once.
 pub fn check_all(folder: &str, check: impl Fn(&Case, &mut Findings) + Sync) {
     let names = Case::names(folder);
-    assert!(!names.is_empty(), "no cases in `{folder}`");
     let next = AtomicUsize::new(0);
     let all = Mutex::new(Findings::default());
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -30,7 +45,11 @@ pub fn check_all(folder: &str, check: impl Fn(&Case, &mut Findings) + Sync) {
             });
         }
     });
-    let mut all = all.into_inner().unwrap();
+    report(folder, all.into_inner().unwrap());
+}
+
+/// How near to what is allowed the findings come; fails with all faults.
+fn report(folder: &str, mut all: Findings) {
     for (kind, (share, name)) in &all.worst {
         println!("{folder}: {kind}: {:.0} % of what is allowed ({name})", 100.0 * share);
     }

@@ -10,4 +10,6 @@ mod differences;
 mod emulator;
 mod parity;
 mod planner;
+#[path = "../root/mod.rs"]
+mod root;
 mod rounded;

@@ -1,8 +1,9 @@
 //! Backends against the reference.
 
 use crate::case::{Built, Case};
-use crate::cases::{all, on};
+use crate::cases::{all, families, family};
 use crate::planner::plan;
+use crate::root::Cases;
 use crate::rounded::Rounded;
 use half::{bf16, f16};
 use runner::backend::cpu::CpuBackend;
@@ -212,11 +213,13 @@ fn compare(case: &Case, built: &Built, found: &BTreeMap<ValueId, Vec<u8>>) -> Re
     Ok(())
 }
 
-/// The cases that `backend` can compute, of those whose names hold what `RUNNER_TEST_CASES` says (all, if it is not set).
-fn chosen(backend: &dyn Backend) -> Vec<Case> {
+/// The cases of a family that `backend` can compute, of those whose names hold what `RUNNER_TEST_CASES` says (all, if it is
+/// not set).
+fn chosen(backend: &dyn Backend, name: &str) -> Vec<Case> {
     let wanted = std::env::var("RUNNER_TEST_CASES").unwrap_or_default();
     let types = [DType::F32, DType::BF16, DType::F16].into_iter().filter(|d| backend.supports(*d));
-    types.flat_map(on).filter(|case| case.name.contains(&wanted) && backend.has_kernel(&case.op)).collect()
+    let cases = types.flat_map(|dtype| family(name, dtype));
+    cases.filter(|case| case.name.contains(&wanted) && backend.has_kernel(&case.op)).collect()
 }
 
 /// All cases on one kind of backend, set up in several ways (numbers of threads): the first agrees with the reference,
@@ -227,17 +230,32 @@ pub fn check(backends: &[Box<dyn Backend>]) {
 
 /// As [`check`], for these cases alone.
 pub fn check_some(backends: &[Box<dyn Backend>], wanted: impl Fn(&Case) -> bool) {
+    check_families(backends, &families(), wanted);
+}
+
+/// As [`check`], for these cases of these families alone.
+pub fn check_families(backends: &[Box<dyn Backend>], names: &[&str], wanted: impl Fn(&Case) -> bool) {
     let mut failures = Vec::new();
-    for case in chosen(backends[0].as_ref()).iter().filter(|case| wanted(case)) {
+    let cases = names.iter().flat_map(|name| chosen(backends[0].as_ref(), name));
+    let mut turn = Cases::begin();
+    for case in cases.filter(|case| wanted(case)) {
+        if !turn.wants(&case.name) {
+            continue;
+        }
         let built = case.build();
         let first = run(backends[0].as_ref(), &built);
-        failures.extend(compare(case, &built, &first).err());
+        let mut found = Vec::from_iter(compare(&case, &built, &first).err());
         for other in &backends[1..] {
             if run(other.as_ref(), &built) != first {
-                failures.push(format!("{}: {} has other bits", case.name, other.describe()));
+                found.push(format!("{}: {} has other bits", case.name, other.describe()));
             }
         }
+        for failure in &found {
+            println!("FAILED {failure}");
+        }
+        failures.extend(found);
     }
+    turn.done();
     assert!(failures.is_empty(), "{} on {}:\n{}", failures.len(), backends[0].describe(), failures.join("\n"));
 }
 

@@ -34,9 +34,14 @@ fn cast(mut case: Case, half: DType) -> Option<Case> {
     Some(case)
 }
 
-/// All cases on floats of type `half`, made of `singles`.
+/// The cases on floats of type `half` that are made of `singles`.
 pub fn cases(singles: Vec<Case>, half: DType) -> Vec<Case> {
-    let mut list: Vec<Case> = singles.into_iter().filter_map(|case| cast(case, half)).collect();
+    singles.into_iter().filter_map(|case| cast(case, half)).collect()
+}
+
+/// Conversions to floats of type `half`.
+pub fn casts(half: DType) -> Vec<Case> {
+    let mut list = Vec::new();
     for n in [1, 30, 131] {
         list.push(Case::new(format!("cast of {n} to {half}"), Cast { to: half }, |d| vec![d.normal([n]).wrt()]));
     }

@@ -39,33 +39,54 @@ pub const ACTIVATIONS: [Activation; 13] = [
     Activation::Hardswish,
 ];
 
+/// The name of a family, and its cases on 32-bit floats.
+type Family = (&'static str, fn() -> Vec<Case>);
+
+/// The families: a file each.
+const FAMILIES: [Family; 15] = [
+    ("attention", attention::cases),
+    ("chain", chain::cases),
+    ("conv", conv::cases),
+    ("conv_pool", conv_pool::cases),
+    ("elementwise", elementwise::cases),
+    ("input", input::cases),
+    ("linear", linear::cases),
+    ("long", long::cases),
+    ("loss", loss::cases),
+    ("norm", norm::cases),
+    ("optim", optim::cases),
+    ("pool", pool::cases),
+    ("shape", shape::cases),
+    ("softmax", softmax::cases),
+    ("tiles", tiles::cases),
+];
+
+/// The names of the families.
+pub fn families() -> Vec<&'static str> {
+    FAMILIES.map(|(name, _)| name).into()
+}
+
+/// The cases of a family on values of type `dtype`, with those that come of them.
+pub fn family(name: &str, dtype: DType) -> Vec<Case> {
+    let (_, cases) = FAMILIES.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("no family `{name}`"));
+    let mut list = cases();
+    list.extend(residual::cases(&list));
+    if dtype == DType::F32 {
+        return list;
+    }
+    let mut list = half::cases(list, dtype);
+    if name == "elementwise" {
+        list.extend(half::casts(dtype));
+    }
+    list
+}
+
 /// All cases on values of type `dtype`.
 pub fn on(dtype: DType) -> Vec<Case> {
-    if dtype == DType::F32 { all() } else { half::cases(all(), dtype) }
+    families().into_iter().flat_map(|name| family(name, dtype)).collect()
 }
 
 /// All cases on 32-bit floats.
 pub fn all() -> Vec<Case> {
-    let mut list: Vec<Case> = [
-        attention::cases(),
-        chain::cases(),
-        conv::cases(),
-        conv_pool::cases(),
-        elementwise::cases(),
-        input::cases(),
-        linear::cases(),
-        long::cases(),
-        loss::cases(),
-        norm::cases(),
-        optim::cases(),
-        pool::cases(),
-        shape::cases(),
-        softmax::cases(),
-        tiles::cases(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    list.extend(residual::cases(&list));
-    list
+    on(DType::F32)
 }

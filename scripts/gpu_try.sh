@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Tries scripts/gpu_pack.sh and scripts/gpu_check.sh where there is no GPU, so that they cannot rot: a bundle of debug builds
+# is packed, the working tree copied to another folder, and from there a few small families of every stage are run on the
+# emulated driver. PyTorch is timed on the CPU if python3 has it. What is skipped is told.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    echo "the GPU checks are not tried: they need python3 of version 3.11 or newer"
+    exit 0
+fi
+said=$(cargo test --quiet --test emulated_driver -- --exact the_driver_is_built --nocapture 2>&1) || { echo "$said" >&2; exit 1; }
+driver=$(sed -n 's/.*the emulated driver is in //p' <<<"$said")
+if [ -z "$driver" ]; then
+    echo "the GPU checks are not tried, as there is no emulated driver:"
+    sed -n 's/.*skipped/skipped/p' <<<"$said"
+    exit 0
+fi
+
+# What somebody has set for another purpose.
+unset RUNNER_TEST_DATA RUNNER_TEST_GPU RUNNER_TEST_CASES DEVICE SCALE FAMILY_SECONDS CUDA_VISIBLE_DEVICES
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+mkdir "$folder/tree"
+BUILD=debug scripts/gpu_pack.sh "$folder/bundle.tar.gz"
+# What travels: tracked files, and those that git does not ignore.
+git ls-files -z --cached --others --exclude-standard --deduplicate |
+    while IFS= read -r -d '' file; do
+        if [ -e "$file" ]; then printf '%s\0' "$file"; fi
+    done | tar --null --no-recursion -T - -cf - | tar -xf - -C "$folder/tree"
+cd "$folder/tree"
+
+# check STAGE FAMILY...: what is asked for must have been run, and well.
+check() {
+    if ! scripts/gpu_check.sh "$folder/bundle.tar.gz" "$@" >"$folder/said" 2>&1; then
+        cat "$folder/said"
+        cat "$OUT/$1"/*.log
+        exit 1
+    fi
+    grep '^===== .*:' "$folder/said"
+}
+
+export OUT=$folder/out STEPS=1 BATCH=2 JOBS=2
+export MODELS=mlp PRECISIONS=fp32
+export LD_LIBRARY_PATH=$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+# What compute-sanitizer says when it has found nothing; the cases that it is to run must exist.
+mkdir "$folder/tools"
+printf '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift 2; done\n"$@" || exit\necho "========= ERROR SUMMARY: 0 errors"\n' >"$folder/tools/compute-sanitizer"
+chmod +x "$folder/tools/compute-sanitizer"
+PATH=$folder/tools:$PATH check correctness devices ops/softmax ops/loss golden/losses cuda/trace cuda/limits program/bench::steps program/selection sanitizer/memcheck
+check training configs/linear_regression bits/digits_cnn.fp32 bits/digits_cnn.resumed precision/fp32 precision/bf16
+MODELS="mlp mnist_cnn" check speed bench/mlp bench/mnist_cnn.fp32.own profile/mnist_cnn.fp32
+if python3 -c 'import torch' 2>/dev/null; then
+    DEVICE=cpu check speed peer/eager peer/channels_last
+else
+    echo "PyTorch's steps are not timed: python3 has no PyTorch"
+fi
