@@ -110,8 +110,10 @@ pub fn build(
     backend: &dyn Backend,
     options: &PassOptions,
 ) -> Result<Programs, Failure> {
-    programs::build(&loaded.experiment, data, sizes, backend, options)
-        .map_err(|diagnostics| Failure::Config { sources: loaded.sources.clone(), diagnostics })
+    let built = programs::build(&loaded.experiment, data, sizes, backend, options);
+    // To plan is to choose what computes.
+    backend.notes().iter().for_each(|note| say(note));
+    built.map_err(|diagnostics| Failure::Config { sources: loaded.sources.clone(), diagnostics })
 }
 
 /// Builds the programs of a run on `data` and shows what is probably not meant, but for what is in `shown`.

@@ -86,6 +86,12 @@ impl CudaBackend {
         self
     }
 
+    /// Computes with the libraries that `other`, on the same device, has open, and with what it has chosen of them.
+    pub fn with_libraries_of(mut self, other: &CudaBackend) -> Self {
+        self.options.target.libraries = other.options.target.libraries.clone();
+        self
+    }
+
     /// The libraries that it computes with, and what is wrong with others that were found.
     pub fn libraries(&self) -> &Libraries {
         &self.options.target.libraries
@@ -144,7 +150,8 @@ impl Backend for CudaBackend {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.context.take_notes()
+        let of_plans = self.libraries().opened_dnn().map_or_else(Vec::new, |dnn| dnn.notes());
+        self.context.take_notes().into_iter().chain(of_plans).collect()
     }
 
     fn shares_memory(&self) -> bool {
@@ -166,6 +173,23 @@ impl Backend for CudaBackend {
 
     fn demand(&self, plan: &Plan) -> Demand {
         executable::demand(plan, &self.options.target)
+    }
+
+    fn choices(&self) -> Option<String> {
+        self.libraries().opened_dnn()?.choices()
+    }
+
+    fn take_choices(&self, said: &str) -> Option<String> {
+        match self.libraries().dnn() {
+            Some(dnn) => dnn.take(said),
+            None => Some(
+                "the checkpoint was written by a run that computed with cuDNN, which is not used here; the run goes on, and no longer bit for bit as it would have".into(),
+            ),
+        }
+    }
+
+    fn estimate(&self, on: bool) {
+        self.libraries().estimate(on);
     }
 
     fn host_buffer(&self, bytes: usize) -> Result<HostBuffer> {

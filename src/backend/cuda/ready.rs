@@ -176,10 +176,11 @@ impl Resolver<'_> {
             x: self.address(at, node, step.x)?,
             w: self.address(at, node, step.w)?,
             y: self.address(at, node, step.y)?,
+            bias: step.bias.map(|m| self.address(at, node, m)).transpose()?,
             workspace: workspace.next_multiple_of(convolution::WORKSPACE_ALIGNMENT as u64),
         };
         let dnn = self.libraries.dnn().context("the program was made for a library that is not open")?;
-        let call = dnn.prepare(&step.convolution, places)?;
+        let call = dnn.prepare(&step.convolution, &places)?;
         Ok(Ready::Library(call.context("the library has no algorithm for what it was chosen for")?))
     }
 
