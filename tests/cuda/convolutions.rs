@@ -58,8 +58,8 @@ fn plans_of_usual_convolutions() {
     };
     let wanted = Wanted { cudnn, everywhere: true, ..Wanted::default() };
     let open = CudaBackend::new(0).unwrap().with_libraries(&wanted);
-    if open.libraries().dnn.is_none() {
-        println!("skipped: there is no cuDNN to be used; {}", open.libraries().problems.join("; "));
+    if open.libraries().dnn().is_none() {
+        println!("skipped: there is no cuDNN to be used; {}", open.libraries().problems().join("; "));
         return;
     }
     // Images and channels; the emulated driver takes its time for each.
