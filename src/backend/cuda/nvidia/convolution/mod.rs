@@ -14,7 +14,8 @@ mod problem;
 mod trial;
 
 use super::{LibraryCall, LibraryError, Unusable};
-use crate::backend::cuda::driver::{self, Context, CudaError};
+use crate::backend::cuda::driver::{self, Context};
+use crate::backend::cuda::failure::is_out_of_memory;
 use anyhow::Result;
 use choices::{Choice, Choices, Machine, Store};
 pub use choices::{ENV as CACHE_ENV, folder as cache_folder};
@@ -149,7 +150,7 @@ impl Dnn {
         let (choice, plan) = match selected {
             Ok(selected) => selected,
             Err(e) => {
-                let full = e.downcast_ref::<CudaError>().is_some_and(CudaError::is_out_of_memory);
+                let full = is_out_of_memory(&e);
                 if !(full && std::mem::replace(&mut state.short_of_memory, full)) {
                     let own = "our own kernels compute it";
                     state.notes.push(format!("note: cuDNN's plans cannot be tried for {key}: {e:#}; {own}"));
