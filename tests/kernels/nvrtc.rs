@@ -45,6 +45,8 @@ functions! {
     nvrtcGetCUBINSize(program: rtc::nvrtcProgram, bytes: *mut usize);
     nvrtcGetCUBIN(program: rtc::nvrtcProgram, bytes: *mut c_char);
     nvrtcGetPTX(program: rtc::nvrtcProgram, ptx: *mut c_char);
+    nvrtcGetCUBINSize(program: rtc::nvrtcProgram, bytes: *mut usize);
+    nvrtcGetCUBIN(program: rtc::nvrtcProgram, code: *mut c_char);
 }
 
 /// NVRTC, loaded.
