@@ -12,7 +12,7 @@ const IMPORTS: [(&str, &[&str]); 12] = [
     ("config", &["files", "terminal"]),
     ("graph", &[]),
     ("plan", &["graph"]),
-    ("backend", &["graph", "plan", "random"]),
+    ("backend", &["files", "graph", "plan", "random"]),
     ("passes", &["graph"]),
     ("checkpoint", &["files", "graph"]),
     ("data", &["backend", "files", "graph", "plan", "random", "terminal"]),

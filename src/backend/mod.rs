@@ -152,8 +152,8 @@ pub trait Backend: Send + Sync {
         Ok(None)
     }
 
-    /// What is to be said about how it computes, that has come up since the last call: libraries that cannot be used, kernels
-    /// that must be compiled first.
+    /// What is to be said about how it computes, that has come up since the last call, one line or more each: libraries and
+    /// plans that cannot be used, kernels that must be compiled first.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
@@ -189,6 +189,21 @@ pub trait Backend: Send + Sync {
     fn demand(&self, plan: &Plan) -> Demand {
         Demand { batches: 0, total: plan.device_bytes() }
     }
+
+    /// What was chosen by measuring so far: a run that goes on elsewhere or later with the same choices gives the same bits.
+    /// `None` if nothing was. The text is the backend's own.
+    fn choices(&self) -> Option<String> {
+        None
+    }
+
+    /// Chooses as [`Backend::choices`] says that it was chosen, from now on; what is to be said if that cannot be.
+    fn take_choices(&self, _said: &str) -> Option<String> {
+        None
+    }
+
+    /// While it is on, programs are planned for the memory that they take and are not compiled: nothing is chosen for them, and
+    /// where a choice decides they count for the most that it could be.
+    fn estimate(&self, _on: bool) {}
 
     /// Memory for a batch slot.
     ///

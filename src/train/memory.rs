@@ -241,6 +241,7 @@ pub fn largest_batch(
     what: Use,
     fits: &dyn Fn(&Plan) -> bool,
 ) -> Option<usize> {
+    let _estimating = Estimating::new(backend);
     let fits = |batch: usize| {
         let (experiment, sizes) = what.with(experiment, data, batch);
         // Some sizes leave a last batch that the model does not take, which is no matter of memory.
@@ -254,6 +255,22 @@ pub fn largest_batch(
         programs.ok().map(|p| fits(&p.plan))
     };
     last_that(what.most(data), fits)
+}
+
+/// Sizes that are only tried are not worth measuring what is fastest for them.
+struct Estimating<'a>(&'a dyn Backend);
+
+impl<'a> Estimating<'a> {
+    fn new(backend: &'a dyn Backend) -> Self {
+        backend.estimate(true);
+        Estimating(backend)
+    }
+}
+
+impl Drop for Estimating<'_> {
+    fn drop(&mut self) {
+        self.0.estimate(false);
+    }
 }
 
 /// The largest number from 1 to `most` that `fits`, which those below it do, too. Batch normalisation takes no batch of

@@ -51,6 +51,14 @@ pub struct Extra {
     /// What a sample looks like, so that a model can be used without its data.
     #[serde(default)]
     pub sample: Option<Sample>,
+    /// What the device chose by measuring, so that the run goes on with the same: [`crate::backend::Backend::choices`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_choices: Option<String>,
+}
+
+/// The choices of the device that wrote the checkpoint whose state is `meta`. What cannot be read is told by [`restore`].
+pub fn device_choices(meta: &Meta) -> Option<String> {
+    Some(meta.extra.get("device_choices")?.as_str()?.to_owned())
 }
 
 /// How a run was started, beside its configuration.

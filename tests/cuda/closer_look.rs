@@ -27,7 +27,12 @@ fn node_by_node_and_with_values_apart_it_gives_the_same_bits() {
     let mut all = vec![Wanted::default()];
     if emulator::emulated() {
         let file = |name| emulator::nvidia_library(name).map_or(Source::Nowhere, Source::File);
-        all.push(Wanted { cublaslt: file("libcublasLt.so"), cudnn: file("libcudnn.so"), everywhere: true });
+        all.push(Wanted {
+            cublaslt: file("libcublasLt.so"),
+            cudnn: file("libcudnn.so"),
+            everywhere: true,
+            cache: None,
+        });
     }
     for wanted in all {
         let plain = run(&backend(&wanted));

@@ -14,7 +14,7 @@ fn doubles() -> Option<Wanted> {
         return None;
     }
     let file = |name| emulator::nvidia_library(name).map(Source::File);
-    Some(Wanted { cublaslt: file("libcublasLt.so")?, cudnn: file("libcudnn.so")?, everywhere: true })
+    Some(Wanted { cublaslt: file("libcublasLt.so")?, cudnn: file("libcudnn.so")?, everywhere: true, cache: None })
 }
 
 fn run(wanted: &Wanted, graph: bool, seed: u64) -> Outcome {
@@ -39,6 +39,75 @@ fn with_libraries_a_run_is_captured_and_gives_the_same_bits_in_whatever_order() 
     for (a, b) in own.losses.iter().zip(&plain.losses) {
         assert!((a - b).abs() <= 1e-3 * a.abs(), "{:?} and {:?}", own.losses, plain.losses);
     }
+}
+
+/// Convolutions with bias and ReLU, without, in groups, and strided with uneven padding.
+const CONVOLUTIONS: &str = r#"
+seed = 1
+[data]
+source = "synthetic"
+shape = [8, 8, 8]
+classes = 5
+samples = 64
+val_samples = 16
+batch_size = 4
+
+[model]
+layers = [
+  { type = "conv2d", out_channels = 16, kernel_size = 3, padding = 1 },
+  "relu",
+  { type = "conv2d", out_channels = 16, kernel_size = 3, stride = 2, padding = 1, bias = false },
+  "batch_norm2d",
+  { type = "conv2d", out_channels = 16, kernel_size = 3, padding = 1, groups = 2 },
+  "tanh",
+  "flatten",
+  { type = "linear", out_features = 5 },
+]
+
+[loss]
+type = "cross_entropy"
+
+[optimizer]
+type = "sgd"
+lr = 0.05
+
+[train]
+epochs = 1
+"#;
+
+/// Each precision through cuDNN: near to our own kernels, the same bits captured or not, and nothing found wrong.
+#[test]
+fn every_precision_is_computed_by_plans() {
+    if !emulator::emulated() {
+        return;
+    }
+    let _turn = emulator::alone();
+    let dir = tempfile::tempdir().unwrap();
+    let Some(file) = emulator::own_cudnn(dir.path()) else { return };
+    let wanted = Wanted { cudnn: Source::File(file.clone()), everywhere: true, ..Wanted::default() };
+    for (precision, unit) in [("fp32", 1e-6), ("tf32", 1e-3), ("bf16", 1e-2), ("fp16", 1e-3)] {
+        let text = format!("precision = \"{precision}\"\n{CONVOLUTIONS}");
+        let run = |wanted: &Wanted, graph: bool, seed: u64| {
+            emulator::stream_order(seed);
+            let backend = CudaBackend::new(0).unwrap().with_graph(graph).with_libraries(wanted);
+            let backend = backend.with_tf32(precision == "tf32");
+            let outcome = Steps::new(3, 4).run(&text, Path::new(env!("CARGO_MANIFEST_DIR")), &backend);
+            assert_eq!(runner::backend::Backend::notes(&backend), Vec::<String>::new());
+            outcome
+        };
+        let before = emulator::counts(&file).calls;
+        let plain = run(&wanted, false, 0);
+        assert!(emulator::counts(&file).calls > before, "{precision}");
+        for seed in 1..3 {
+            assert_eq!(run(&wanted, true, seed), plain, "{precision}, order {seed}");
+        }
+        let own = run(&Wanted::default(), true, 0);
+        // Of a step's loss a few units of rounding, and of later ones what steps make of them.
+        let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 30.0 * unit * a.abs();
+        assert!(own.losses.iter().zip(&plain.losses).all(near), "{precision}: {:?}, {:?}", own.losses, plain.losses);
+        assert_eq!(plain.losses.len(), 3);
+    }
+    assert_eq!(emulator::counts(&file).live, 0, "descriptors that were never destroyed");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The CUDA backend as a whole: on the emulated driver, or on a GPU with `RUNNER_TEST_GPU=1`.
 
 mod closer_look;
+mod convolutions;
 #[cfg(feature = "cust")]
 mod cust;
 #[path = "../emulator/mod.rs"]
@@ -10,8 +11,10 @@ mod harness;
 mod libraries;
 mod limits;
 mod models;
+mod plans;
 mod precision;
 #[path = "../root/mod.rs"]
 mod root;
 mod scaling;
+mod strictness;
 mod trace;

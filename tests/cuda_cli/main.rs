@@ -7,6 +7,7 @@ mod faults;
 mod kernels;
 mod libraries;
 mod memory;
+mod plans;
 mod selection;
 #[allow(dead_code)]
 #[path = "../cli/support.rs"]
@@ -20,7 +21,9 @@ use support::{Done, Place};
 /// `env`.
 fn run_with(place: &Place, folder: &Path, args: &str, env: &[(&str, &str)]) -> Done {
     let mut command = place.command(args);
-    command.env("LD_LIBRARY_PATH", folder).envs(env.iter().copied());
+    command.env("LD_LIBRARY_PATH", folder);
+    // What is kept for later starts is no business of the machine's user.
+    command.env("XDG_CACHE_HOME", place.path("caches")).env_remove("RUNNER_CUDA_CACHE").envs(env.iter().copied());
     // Which GPU of a machine is used is decided outside.
     if !emulator::on_gpu() && !env.iter().any(|(name, _)| *name == "CUDA_VISIBLE_DEVICES") {
         command.env_remove("CUDA_VISIBLE_DEVICES");

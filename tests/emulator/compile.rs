@@ -199,17 +199,18 @@ pub fn library() -> Result<PathBuf, String> {
 const LIBRARIES: [(&str, &str); 2] = [("cublaslt", "libcublasLt.so"), ("cudnn", "libcudnn.so")];
 
 /// Parts of cuDNN, which must lie beside it.
-const PARTS: [&str; 5] = ["graph", "ops", "cnn", "heuristic", "engines_precompiled"];
+const PARTS: [&str; 6] = ["graph", "ops", "cnn", "heuristic", "engines_precompiled", "engines_runtime_compiled"];
 
 /// Folder of the test doubles of NVIDIA's libraries, which compute on the emulated driver. An error if there is no compiler.
 pub fn libraries() -> Result<PathBuf, String> {
     let driver = library()?;
     let (compiler, _) = compiler()?;
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator/libraries");
-    let header = read(&sources.join("fake.h"));
+    let headers =
+        ["fake.h", "cudnn_descriptor.h", "cudnn_problem.h"].map(|header| read(&sources.join(header))).concat();
     let target = driver.parent().expect("the driver is in a folder of a folder");
     let code = LIBRARIES.map(|(source, _)| read(&sources.join(source).with_extension("cpp")));
-    let folder = target.join(format!("libraries-{}", hash(&[code.concat(), header])));
+    let folder = target.join(format!("libraries-{}", hash(&[code.concat(), headers])));
     let done = folder.join("done");
     let _lock = locked(&target.join("lock")).unwrap_or_else(|e| panic!("{}: {e}", target.display()));
     if !done.exists() {

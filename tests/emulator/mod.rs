@@ -24,7 +24,7 @@ pub use kernels::names as kernel_names;
 
 use runner::backend::cuda::extents::{self, Launched};
 use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The loaded library, or why there is none.
@@ -102,19 +102,65 @@ pub struct Counts {
 }
 
 /// The counts of the test double in `file`, since it was loaded.
-pub fn counts(file: &std::path::Path) -> Counts {
-    let path = CString::new(file.as_os_str().as_encoded_bytes()).unwrap();
+pub fn counts(file: &Path) -> Counts {
     let count = |name: &CStr| -> i64 {
-        // SAFETY: `path` is a C string; the library is one of ours, whose initialisers do nothing; the function has this type.
-        unsafe {
-            let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
-            let symbol = libc::dlsym(handle, name.as_ptr());
-            assert!(!symbol.is_null(), "{} has no {name:?}", file.display());
-            let ask: extern "C" fn() -> i64 = std::mem::transmute(symbol);
-            ask()
-        }
+        // SAFETY: the functions that are asked for have this type.
+        let ask: extern "C" fn() -> i64 = unsafe { std::mem::transmute(function_in(file, name)) };
+        ask()
     };
     Counts { calls: count(c"fake_calls"), live: count(c"fake_live") }
+}
+
+/// A copy of the test double of cuDNN in `folder`, with its parts: it has engines, counts and planted faults of its own.
+/// `None` as with [`install`].
+pub fn own_cudnn(folder: &Path) -> Option<PathBuf> {
+    let shared = nvidia_library("libcudnn.so")?;
+    for entry in std::fs::read_dir(shared.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path()) {
+        let name = entry.file_name().unwrap().to_str().unwrap();
+        if name.starts_with("libcudnn") {
+            std::fs::copy(&entry, folder.join(name)).unwrap();
+        }
+    }
+    Some(folder.join("libcudnn.so"))
+}
+
+/// What an engine of the test double of cuDNN does that it should not: as in `libraries/cudnn.cpp`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    None,
+    Wrong,
+    NanResult,
+    Unsteady,
+    NoPlan,
+    NoRun,
+    Large,
+    Slow,
+    Strange,
+    ToHalf,
+    ToTf32,
+}
+
+/// Makes `engine` of the test double of cuDNN in `file` do `fault`.
+pub fn plant(file: &Path, engine: i32, fault: Fault) {
+    // SAFETY: the function has this type.
+    let plant: extern "C" fn(c_int, c_int) = unsafe { std::mem::transmute(function_in(file, c"fake_plant")) };
+    plant(engine, fault as c_int);
+}
+
+/// How often `engine` of the test double of cuDNN in `file` has been run.
+pub fn runs(file: &Path, engine: i32) -> i64 {
+    // SAFETY: the function has this type.
+    let runs: extern "C" fn(c_int) -> i64 = unsafe { std::mem::transmute(function_in(file, c"fake_runs")) };
+    runs(engine)
+}
+
+/// A function of the library in `file`.
+pub fn function_in(file: &Path, name: &CStr) -> *mut c_void {
+    let path = CString::new(file.as_os_str().as_encoded_bytes()).unwrap();
+    // SAFETY: both are C strings; the library is one of ours, whose initialisers do nothing.
+    let symbol = unsafe { libc::dlsym(libc::dlopen(path.as_ptr(), libc::RTLD_NOW), name.as_ptr()) };
+    assert!(!symbol.is_null(), "{} has no {name:?}", file.display());
+    symbol
 }
 
 fn symbol(name: &CStr) -> *mut c_void {

@@ -44,8 +44,9 @@ pub struct Options {
 
 /// A program, for each slot: the work of every node.
 struct Compiled {
-    slots: [Vec<Vec<Ready>>; SLOTS],
+    // Dropped first: kernels in them may be those of a library's plan, which the work has.
     graphs: [Option<GraphExec>; SLOTS],
+    slots: [Vec<Vec<Ready>>; SLOTS],
     /// The node behind which the loss is noted, if the program trains.
     loss_node: Option<usize>,
     /// The launch that notes it; the loss is a temporary, so the same for all slots.

@@ -95,7 +95,7 @@ fn driver(error: &Error) -> Option<&CudaError> {
 }
 
 /// True if the driver, or a library, had not enough memory.
-fn is_out_of_memory(error: &Error) -> bool {
+pub fn is_out_of_memory(error: &Error) -> bool {
     let library = || error.chain().find_map(|cause| cause.downcast_ref::<LibraryError>());
     driver(error).is_some_and(CudaError::is_out_of_memory) || library().is_some_and(LibraryError::is_out_of_memory)
 }

@@ -257,6 +257,8 @@ pub struct ConvolutionStep {
     pub w: Memory,
     /// y, or its gradient.
     pub y: Memory,
+    /// The bias, if there is one.
+    pub bias: Option<Memory>,
     /// The workspace; the executable moves its start up to where the library wants it.
     pub workspace: Memory,
 }

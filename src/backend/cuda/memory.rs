@@ -36,12 +36,21 @@ impl DeviceBlock {
     /// # Errors
     /// The driver failed.
     pub fn zero(&self, stream: &Stream, offset: usize, bytes: usize) -> Result<(), CudaError> {
+        self.fill(stream, offset, 0, bytes)
+    }
+
+    /// Enqueues `bytes` bytes of `value` from `offset`.
+    ///
+    /// # Errors
+    /// The driver failed.
+    pub fn fill(&self, stream: &Stream, offset: usize, value: u8, bytes: usize) -> Result<(), CudaError> {
         self.inside(offset, bytes);
         if bytes == 0 {
             return Ok(());
         }
+        let at = self.address + offset as u64;
         // SAFETY: inside the block.
-        check("clearing memory", unsafe { cu::cuMemsetD8Async(self.address + offset as u64, 0, bytes, stream.raw) })
+        check("clearing memory", unsafe { cu::cuMemsetD8Async(at, value, bytes, stream.raw) })
     }
 
     /// Enqueues a copy of `from` to `offset`.

@@ -2,7 +2,8 @@
 //!
 //! [`launch`] is what a node becomes, as plain data; [`lower`] makes it, a file for each family of operations. The kernels
 //! are in the folder `kernels` beside `src`; [`ptx`] and [`cubin`] have them as they travel in the binary. `ready` puts addresses to
-//! launches, [`extents`] tells what memory each is given, `executable` runs programs of them. `libraries` finds NVIDIA's libraries, `nvidia` computes with them. `driver`,
+//! launches, [`extents`] tells what memory each is given, `executable` runs programs of them. `libraries` finds NVIDIA's
+//! libraries, `nvidia` computes with them. `driver`,
 //! `stream`, `memory` and `modules` own what the driver gives; [`launcher`] is what kernels are loaded and launched through.
 //! [`settings`] reads the environment, `failure` says what has failed and where.
 
@@ -87,6 +88,12 @@ impl CudaBackend {
         self
     }
 
+    /// Computes with the libraries that `other`, on the same device, has open, and with what it has chosen of them.
+    pub fn with_libraries_of(mut self, other: &CudaBackend) -> Self {
+        self.options.target.libraries = other.options.target.libraries.clone();
+        self
+    }
+
     /// The libraries that it computes with, and what is wrong with others that were found.
     pub fn libraries(&self) -> &Libraries {
         &self.options.target.libraries
@@ -145,7 +152,8 @@ impl Backend for CudaBackend {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.context.take_notes()
+        let of_plans = self.libraries().opened_dnn().map_or_else(Vec::new, |dnn| dnn.notes());
+        self.context.take_notes().into_iter().chain(of_plans).collect()
     }
 
     fn shares_memory(&self) -> bool {
@@ -167,6 +175,23 @@ impl Backend for CudaBackend {
 
     fn demand(&self, plan: &Plan) -> Demand {
         executable::demand(plan, &self.options.target)
+    }
+
+    fn choices(&self) -> Option<String> {
+        self.libraries().opened_dnn()?.choices()
+    }
+
+    fn take_choices(&self, said: &str) -> Option<String> {
+        match self.libraries().dnn() {
+            Some(dnn) => dnn.take(said),
+            None => Some(
+                "the checkpoint was written by a run that computed with cuDNN, which is not used here; the run goes on, and no longer bit for bit as it would have".into(),
+            ),
+        }
+    }
+
+    fn estimate(&self, on: bool) {
+        self.libraries().estimate(on);
     }
 
     fn host_buffer(&self, bytes: usize) -> Result<HostBuffer> {

@@ -126,7 +126,7 @@ impl Resolver<'_> {
             .with_context(|| self.program.node_name(at))?;
         for (step, ready) in lowered.steps.iter().zip(&steps) {
             if let (Step::Kernel(kernel), Ready::Kernel { size, cells, .. }) = (step, ready) {
-                // Every one of them has just been found.
+                // Each was asked for a moment ago, and is there.
                 let address = |memory| self.address(at, node, memory).unwrap_or_default();
                 let given = || extents::of_step(self.program, at, lowered, kernel, cells, address);
                 extents::tell(&kernel.name, *size, cells, given);
@@ -186,10 +186,11 @@ impl Resolver<'_> {
             x: self.address(at, node, step.x)?,
             w: self.address(at, node, step.w)?,
             y: self.address(at, node, step.y)?,
+            bias: step.bias.map(|m| self.address(at, node, m)).transpose()?,
             workspace: workspace.next_multiple_of(convolution::WORKSPACE_ALIGNMENT as u64),
         };
         let dnn = self.libraries.dnn().context("the program was made for a library that is not open")?;
-        let call = dnn.prepare(&step.convolution, places)?;
+        let call = dnn.prepare(&step.convolution, &places)?;
         Ok(Ready::Library(call.context("the library has no algorithm for what it was chosen for")?))
     }
 

@@ -1,6 +1,7 @@
 //! What the environment says about how a GPU is used.
 
 use super::launcher::{self, Bindings};
+use super::nvidia::convolution::cache_folder;
 use super::nvidia::{self, Wanted};
 use crate::backend::SettingError;
 
@@ -30,8 +31,9 @@ impl Settings {
     /// One of them says something that there is not.
     pub fn from_env() -> Result<Settings, SettingError> {
         let said = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
+        let libraries = said(nvidia::ENV).map_or_else(|| Wanted::parse("1"), |v| Wanted::parse(&v))?;
         Ok(Settings {
-            libraries: said(nvidia::ENV).map_or_else(|| Wanted::parse("1"), |v| Wanted::parse(&v))?,
+            libraries: Wanted { cache: cache_folder(), ..libraries },
             bindings: said(launcher::VARIABLE).map_or_else(|| Ok(Bindings::default()), |v| Bindings::parse(&v))?,
             sync: switch(SYNC, said(SYNC).as_deref())?,
             separate: switch(SEPARATE, said(SEPARATE).as_deref())?,

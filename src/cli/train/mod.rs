@@ -30,7 +30,7 @@ use crate::train::run::Run;
 use crate::train::sample::Sample;
 use crate::train::schedule::Schedule;
 use crate::train::session::Session;
-use crate::train::state::{RunState, Started, restore};
+use crate::train::state::{RunState, Started, device_choices, restore};
 use crate::train::weights::Weights;
 use anyhow::Context;
 use asked::Asked;
@@ -46,6 +46,9 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let precision_note = precision::note(begun.loaded.experiment.precision, backend);
     let notes = [note.filter(|_| !args.quiet), precision_note.as_ref().map(|note| format!("note: {note}"))];
     notes.iter().flatten().for_each(|note| say(note));
+    // Before anything is planned, for which the device chooses.
+    let choices = begun.from.as_ref().and_then(|(_, meta)| device_choices(meta));
+    let other_choices = choices.as_deref().and_then(|said| backend.take_choices(said));
     // Mistakes in the model come before the data is read, which may take a download.
     let described = describe_data(&begun.loaded)?;
     let passes = PassOptions { without: begun.without.clone(), stop_before: None };
@@ -88,6 +91,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     state.extra.data_fingerprint = Some(samples.fingerprint.to_string());
     state.extra.data_note.clone_from(&samples.note);
     state.extra.sample = Some(Sample::of(&samples.spec));
+    state.extra.device_choices = backend.choices();
     let restarted = std::mem::replace(&mut state.extra.started, started) != state.extra.started;
     if from.is_none() {
         folder.claim(args.force).map_err(in_folder)?;
@@ -125,12 +129,13 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
                 run.reporter.warn(&format!("{lost}; the run goes on"));
                 note_down(&mut run, lost)?;
             }
-            if let Some(other) = &other_data {
+            for other in [&other_data, &other_choices].into_iter().flatten() {
                 run.reporter.warn(other);
                 note_down(&mut run, other)?;
             }
             // What is different from now on is kept before anything is done with it.
-            let changed = restarted || lost.is_some() || other_data.is_some() || meta.config != effective;
+            let others = other_data.is_some() || other_choices.is_some();
+            let changed = restarted || lost.is_some() || others || meta.config != effective;
             if changed || *path != run.folder.file(file::LAST) {
                 run.save_last()?;
             }

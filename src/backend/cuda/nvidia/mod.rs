@@ -6,7 +6,8 @@
 //! not know. Types and constants are those of cudarc's bindings.
 //!
 //! A library is asked for an algorithm once for every shape, when a program is lowered. What it answers decides whether it
-//! is used and with how much workspace; the answer is kept, so the plan and the program always agree.
+//! is used and with how much workspace; the answer is kept, so the plan and the program always agree. What cuDNN offers is
+//! tried first.
 
 pub mod convolution;
 mod functions;
@@ -21,6 +22,7 @@ use convolution::Dnn;
 use matmul::Blas;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Says which libraries may be used: `0` none, `1` all that are found (as without it), or names: `cublaslt`.
@@ -45,8 +47,10 @@ pub struct Wanted {
     pub cublaslt: Source,
     /// Convolutions.
     pub cudnn: Source,
-    /// For everything that the library takes, sizes that are small or odd included.
+    /// For everything that the library takes, sizes that are small or odd included, even if our own kernels are faster.
     pub everywhere: bool,
+    /// The folder where measured choices are kept. Without one nothing is measured.
+    pub cache: Option<PathBuf>,
 }
 
 impl Wanted {
@@ -104,6 +108,8 @@ pub struct Libraries {
     problems: Mutex<Vec<String>>,
     /// A library that had not enough memory to start.
     failed: Mutex<Option<LibraryError>>,
+    /// See [`Libraries::estimate`].
+    estimating: AtomicBool,
 }
 
 impl Libraries {
@@ -124,7 +130,25 @@ impl Libraries {
 
     /// cuDNN, as [`Libraries::blas`].
     pub fn dnn(&self) -> Option<&Arc<Dnn>> {
-        self.dnn.get_or_init(|| self.open(Library::Cudnn, &self.wanted.cudnn, Dnn::open)).as_ref()
+        let open = |path: &Path, context: &Arc<Context>| {
+            let dnn = Dnn::open(path, context, self.wanted.cache.as_deref())?;
+            dnn.estimate(self.estimating.load(Ordering::Relaxed));
+            Ok(dnn)
+        };
+        self.dnn.get_or_init(|| self.open(Library::Cudnn, &self.wanted.cudnn, open)).as_ref()
+    }
+
+    /// cuDNN, if it has been opened.
+    pub fn opened_dnn(&self) -> Option<&Arc<Dnn>> {
+        self.dnn.get()?.as_ref()
+    }
+
+    /// Whether only the size of programs matters, which will not be run: see [`Dnn::estimate`].
+    pub fn estimate(&self, on: bool) {
+        self.estimating.store(on, Ordering::Relaxed);
+        if let Some(dnn) = self.opened_dnn() {
+            dnn.estimate(on);
+        }
     }
 
     fn open<T>(
@@ -172,7 +196,7 @@ impl Libraries {
     /// # Errors
     /// What the library said.
     pub fn check(&self) -> Result<(), LibraryError> {
-        locked(&self.failed).clone().map_or(Ok(()), Err)
+        locked(&self.failed).map_or(Ok(()), Err)
     }
 
     /// What was found and cannot be used: why.
@@ -221,7 +245,7 @@ fn unusable(library: Library, path: &Path, why: &str) -> String {
 }
 
 /// A library did not do its work.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LibraryError {
     library: Library,
     doing: &'static str,
@@ -246,12 +270,18 @@ impl LibraryError {
 
 impl fmt::Display for LibraryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LibraryError { library, doing, code } = self;
-        write!(f, "{} failed while {doing} (status {code})\nhelp: {ENV}=0 computes without it", library.name())
+        write!(f, "{}\nhelp: {ENV}=0 computes without it", self.brief())
     }
 }
 
 impl std::error::Error for LibraryError {}
+
+impl LibraryError {
+    /// Without what can be done about it.
+    fn brief(&self) -> String {
+        format!("{} failed while {} (status {})", self.library.name(), self.doing, self.code)
+    }
+}
 
 /// A library's answer as a result.
 fn answer(library: Library, doing: &'static str, code: u32) -> Result<(), LibraryError> {
@@ -285,7 +315,7 @@ mod tests {
 
     #[test]
     fn the_variable_names_libraries() {
-        let of = |cublaslt: Source, cudnn: Source| Wanted { cublaslt, cudnn, everywhere: false };
+        let of = |cublaslt: Source, cudnn: Source| Wanted { cublaslt, cudnn, ..Wanted::default() };
         assert_eq!(Wanted::parse("1").unwrap(), of(Source::Found, Source::Found));
         assert_eq!(Wanted::parse("0").unwrap(), Wanted::default());
         assert_eq!(Wanted::parse("cudnn").unwrap(), of(Source::Nowhere, Source::Found));

@@ -8,9 +8,9 @@ use super::linear::sums::{Finish, of_slices, type_code};
 use super::linear::tiling::{Product, Tile, Tiling, wide};
 use super::linear::{self, operand_type, with_bias_gradient};
 use super::{Context, activation_code};
-use crate::backend::cuda::launch::{Arg, Kernel, Lowered, Memory, Module};
-use crate::graph::Shape;
+use crate::backend::cuda::launch::{Arg, Kernel, Lowered, Memory, Module, Target};
 use crate::graph::op::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
+use crate::graph::{DType, Shape};
 
 /// Groups of at most so many channels, in and out, are better off without tiles.
 const SMALL_GROUP: usize = 8;
@@ -118,15 +118,18 @@ pub fn conv2d(cx: &Context, op: &Conv2d) -> Lowered {
         return linear::forward(cx, s.pixels(), finish);
     }
     let dtype = operand_type(cx);
-    if let Some(lowered) = library::forward(cx, s, dtype, &finish) {
-        return lowered;
-    }
+    library::forward(cx, s, dtype, &finish).unwrap_or_else(|| own_forward(cx.target, s, dtype, &finish))
+}
+
+/// The convolution by our own kernels.
+fn own_forward(target: &Target, s: &Sizes, dtype: DType, finish: &Finish) -> Lowered {
     if s.is_small() {
-        return grouped::forward(s, dtype, &finish);
+        return grouped::forward(s, dtype, finish);
     }
+    let groups = s.conv.groups;
     let (m, n, k) = (s.pixels(), s.outputs, s.taps() * s.inputs);
-    let tiling = Tiling::choose(cx.target, dtype, Product { m, n, k, copies: op.groups, thin: Tile::COLUMN });
-    let (act, slope) = activation_code(op.act);
+    let tiling = Tiling::choose(target, dtype, Product { m, n, k, copies: groups, thin: Tile::COLUMN });
+    let (act, slope) = activation_code(finish.act);
     let kernel = tiling
         .kernel(Module::Conv, "conv_forward")
         .arg(Memory::Input(0))
@@ -138,13 +141,13 @@ pub fn conv2d(cx: &Context, op: &Conv2d) -> Lowered {
         .int(n)
         .int(k)
         .int(tiling.slice)
-        .int(op.groups);
-    let kernel = grid_args(image_args(kernel, s.input, s.inputs * op.groups, s.inputs), s)
+        .int(groups);
+    let kernel = grid_args(image_args(kernel, s.input, s.inputs * groups, s.inputs), s)
         .int(wide(dtype, &[s.inputs], &[k], &[n]))
         .int(type_code(finish.y_type))
         .int(act)
         .float(slope);
-    sliced(kernel, &tiling, m * n * op.groups, n * op.groups, &finish)
+    sliced(kernel, &tiling, m * n * groups, n * groups, finish)
 }
 
 /// Lowers the gradient by the input.
@@ -157,19 +160,22 @@ pub fn grad_input(cx: &Context, op: &Conv2dGradInput) -> Lowered {
     if s.is_pointwise() {
         return linear::backward_input(cx, s.pixels());
     }
-    if let Some(lowered) = library::grad_input(cx, s, dtype) {
-        return lowered;
-    }
+    library::grad_input(cx, s, dtype, &finish).unwrap_or_else(|| own_grad_input(cx.target, s, dtype, &finish))
+}
+
+/// The gradient by the input by our own kernels.
+fn own_grad_input(target: &Target, s: &Sizes, dtype: DType, finish: &Finish) -> Lowered {
     if s.is_small() {
-        return grouped::grad_input(s, dtype, &finish);
+        return grouped::grad_input(s, dtype, finish);
     }
+    let conv = s.conv;
     // The sizes of the largest phase: rows and columns of the input that are `stride` apart, and the taps they meet.
     let common = [0, 1].map(|i| greatest_common_divisor(conv.stride[i], conv.dilation[i]));
-    let rows = [0, 1].map(|i| op.input[i].div_ceil(conv.stride[i]));
+    let rows = [0, 1].map(|i| s.input[i].div_ceil(conv.stride[i]));
     let taps = [0, 1].map(|i| s.kernel[i].div_ceil(conv.stride[i] / common[i]));
     let (m, n, k) = (s.images * rows[0] * rows[1], s.inputs, taps[0] * taps[1] * s.outputs);
     let copies = conv.groups * conv.stride[0] * conv.stride[1];
-    let tiling = Tiling::choose(cx.target, dtype, Product { m, n, k, copies, thin: Tile::COLUMN });
+    let tiling = Tiling::choose(target, dtype, Product { m, n, k, copies, thin: Tile::COLUMN });
     let kernel = tiling
         .kernel(Module::Conv, "conv_grad_input")
         .arg(Memory::Input(0))
@@ -181,10 +187,11 @@ pub fn grad_input(cx: &Context, op: &Conv2dGradInput) -> Lowered {
         .int(tiling.slice)
         .int(conv.groups);
     let kernel = image_args(kernel, s.output, s.outputs * conv.groups, s.outputs);
-    let pairs = [op.input, s.kernel, conv.stride, [conv.padding[0], conv.padding[2]], conv.dilation, common];
+    let pairs = [s.input, s.kernel, conv.stride, [conv.padding[0], conv.padding[2]], conv.dilation, common];
     let kernel = pairs.into_iter().fold(kernel, |kernel, [y, x]| kernel.int(y).int(x));
     let kernel = kernel.int(wide(dtype, &[s.outputs], &[n], &[n])).int(type_code(finish.y_type));
-    sliced(kernel, &tiling, cx.y(0).len(), n, &finish)
+    let elements = s.images * s.input[0] * s.input[1] * n * conv.groups;
+    sliced(kernel, &tiling, elements, n, finish)
 }
 
 fn greatest_common_divisor(a: usize, b: usize) -> usize {
@@ -199,34 +206,37 @@ pub fn grad_weight(cx: &Context, op: &Conv2dGradWeight) -> Lowered {
     if s.is_pointwise() {
         return linear::backward_weight(cx, op.bias);
     }
-    let weight = if let Some(lowered) = library::grad_weight(cx, s, dtype) {
-        lowered
-    } else if s.is_small() {
-        grouped::grad_weight(s, dtype)
-    } else {
-        let (m, n, k) = (s.outputs, s.taps() * s.inputs, s.pixels());
-        let tiling = Tiling::choose(cx.target, dtype, Product { m, n, k, copies: conv.groups, thin: Tile::SMALL });
-        let finish = Finish::plain(Memory::Output(0));
-        let kernel = tiling
-            .kernel(Module::Conv, "conv_grad_weight")
-            .arg(Memory::Input(1))
-            .arg(Memory::Input(0))
-            .arg(finish.y)
-            .arg(partials(&tiling))
-            .int(m)
-            .int(n)
-            .int(k)
-            .int(tiling.slice)
-            .int(conv.groups);
-        let kernel = grid_args(image_args(kernel, s.input, s.inputs * conv.groups, s.inputs), s);
-        let kernel = s.output.into_iter().fold(kernel, |kernel, side| {
-            let (_, magic, shift) = divider(side);
-            kernel.arg(Arg::U32(magic)).int(shift)
-        });
-        let kernel = kernel.int(wide(dtype, &[m], &[s.inputs], &[n]));
-        sliced(kernel, &tiling, m * n * conv.groups, n, &finish)
-    };
+    let weight = library::grad_weight(cx, s, dtype).unwrap_or_else(|| own_grad_weight(cx.target, s, dtype));
     if op.bias { with_bias_gradient(cx, weight) } else { weight }
+}
+
+/// The gradient by the weight by our own kernels.
+fn own_grad_weight(target: &Target, s: &Sizes, dtype: DType) -> Lowered {
+    if s.is_small() {
+        return grouped::grad_weight(s, dtype);
+    }
+    let groups = s.conv.groups;
+    let (m, n, k) = (s.outputs, s.taps() * s.inputs, s.pixels());
+    let tiling = Tiling::choose(target, dtype, Product { m, n, k, copies: groups, thin: Tile::SMALL });
+    let finish = Finish::plain(Memory::Output(0));
+    let kernel = tiling
+        .kernel(Module::Conv, "conv_grad_weight")
+        .arg(Memory::Input(1))
+        .arg(Memory::Input(0))
+        .arg(finish.y)
+        .arg(partials(&tiling))
+        .int(m)
+        .int(n)
+        .int(k)
+        .int(tiling.slice)
+        .int(groups);
+    let kernel = grid_args(image_args(kernel, s.input, s.inputs * groups, s.inputs), s);
+    let kernel = s.output.into_iter().fold(kernel, |kernel, side| {
+        let (_, magic, shift) = divider(side);
+        kernel.arg(Arg::U32(magic)).int(shift)
+    });
+    let kernel = kernel.int(wide(dtype, &[m], &[s.inputs], &[n]));
+    sliced(kernel, &tiling, m * n * groups, n, &finish)
 }
 
 #[cfg(test)]

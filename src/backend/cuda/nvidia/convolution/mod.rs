@@ -1,0 +1,341 @@
+//! Convolutions by cuDNN, on tensors whose channels come last.
+//!
+//! `problem` says what is to be computed, `graph` describes it to the library, `engines` asks which engines may compute it,
+//! `trial` measures their plans and compares them with our own kernels, as `agreement` says, and `choices` keeps what was
+//! chosen. What is measured may come out otherwise the next time, and another plan gives other bits. So a measured choice is
+//! used only if it could be kept, and a run that is resumed takes those that its checkpoint names.
+
+mod agreement;
+mod choices;
+mod descriptor;
+mod engines;
+mod graph;
+mod problem;
+mod trial;
+
+use super::{LibraryCall, LibraryError, Unusable};
+use crate::backend::cuda::driver::{self, Context};
+use crate::backend::cuda::failure::is_out_of_memory;
+use anyhow::Result;
+use choices::{Choice, Choices, Machine, Store};
+pub use choices::{ENV as CACHE_ENV, folder as cache_folder};
+use descriptor::Api;
+pub use descriptor::check;
+use engines::{Call, Candidate, Plan};
+use graph::ways;
+pub use problem::{Convolution, Direction, Places, Problem};
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use trial::{Bench, Trial, Verdict};
+
+/// Where a workspace begins: at a multiple of this, as the driver's own allocations do.
+pub const WORKSPACE_ALIGNMENT: usize = 256;
+
+/// Plans that are measured together: to make one may take the library half a second. Those that it thinks slower come only
+/// if none of these is any good.
+const MEASURED: usize = 4;
+
+/// What the library does for a convolution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chosen {
+    /// Bias and activation, too, if there are any.
+    pub fused: bool,
+    /// Bytes of workspace.
+    pub workspace: usize,
+}
+
+/// An open cuDNN on a device.
+pub struct Dnn {
+    api: Arc<Api>,
+    machine: Machine,
+    state: Mutex<State>,
+}
+
+/// What was chosen, and what there is to choose with.
+#[derive(Default)]
+struct State {
+    /// By the convolution; without a plan our own kernels compute it.
+    chosen: HashMap<String, (Choice, Option<Arc<Plan>>)>,
+    /// What a checkpoint says.
+    taken: Option<Choices>,
+    /// Where measured choices are kept; without it nothing is measured.
+    folder: Option<PathBuf>,
+    store: Option<Store>,
+    /// What is kept where nothing more can be, and why that is so, until it has been said.
+    kept: Option<Choices>,
+    unkept: Option<String>,
+    bench: Option<Bench>,
+    notes: Vec<String>,
+    /// It was said that there is too little memory to try plans.
+    short_of_memory: bool,
+    /// See [`Dnn::estimate`].
+    estimating: bool,
+}
+
+impl fmt::Debug for Dnn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dnn").field("machine", &self.machine).finish_non_exhaustive()
+    }
+}
+
+/// What GPU, driver and library there are.
+fn machine(api: &Api) -> Machine {
+    let info = &api.context.info;
+    let cuda = driver::start().map_or(0, |(version, _)| version);
+    Machine {
+        gpu: format!("{}, {}, {} multiprocessors", info.name, info.capability_text(), info.multiprocessors),
+        driver: format!("{} ({})", driver::release().unwrap_or_default(), driver::version(cuda)),
+        cudnn: api.version,
+        program: env!("CARGO_PKG_VERSION").into(),
+    }
+}
+
+impl Dnn {
+    /// Opens the library in `path` for the device of `context`. Plans are chosen by measuring if the choice can be kept in
+    /// the folder `cache`; otherwise the first is taken that the library offers and that is right.
+    ///
+    /// # Errors
+    /// It does not load, lacks something, or does not start.
+    pub fn open(path: &Path, context: &Arc<Context>, cache: Option<&Path>) -> Result<Arc<Dnn>, Unusable> {
+        let api = Api::open(path, context)?;
+        let state = State { folder: cache.map(Path::to_path_buf), ..State::default() };
+        Ok(Arc::new(Dnn { machine: machine(&api), api, state: Mutex::new(state) }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was chosen, now or before, for a convolution; `None` if our own kernels compute it.
+    pub fn choose(&self, problem: &Problem) -> Option<Chosen> {
+        let key = problem.convolution.to_string();
+        let mut state = self.state();
+        if !state.chosen.contains_key(&key) {
+            if state.estimating {
+                let workspace = problem.convolution.most_workspace().max((problem.own)().scratch_bytes);
+                return Some(Chosen { fused: false, workspace });
+            }
+            let chosen = self.decide(&mut state, &key, problem);
+            state.chosen.insert(key.clone(), chosen);
+        }
+        let plan = state.chosen[&key].1.as_ref()?;
+        Some(Chosen { fused: plan.fused, workspace: plan.workspace })
+    }
+
+    fn decide(&self, state: &mut State, key: &str, problem: &Problem) -> (Choice, Option<Arc<Plan>>) {
+        const NOTHING: (Choice, Option<Arc<Plan>>) = (Choice::Own, None);
+        if self.api.context.bind().is_err() {
+            return NOTHING;
+        }
+        if let Some(choice) = state.taken.as_ref().and_then(|taken| taken.get(key)) {
+            if let Some(plan) = self.plan_of(problem.convolution, &choice) {
+                return (choice, plan);
+            }
+            state.notes.push(format!(
+                "note: the run computed with cuDNN's plan `{choice}`, which there is no more, for {key}; it goes on with another, and no longer bit for bit as it would have"
+            ));
+        }
+        self.open_store(state);
+        let kept = state.kept.as_ref().and_then(|kept| kept.get(key));
+        let before = state.store.as_ref().map_or(kept, |store| store.get(key));
+        if let Some(choice) = &before
+            && let Some(plan) = self.plan_of(problem.convolution, choice)
+        {
+            return (choice.clone(), plan);
+        }
+        state.notes.extend(state.unkept.take());
+        let selected = self.select(state, problem);
+        let (choice, plan) = match selected {
+            Ok(selected) => selected,
+            Err(e) => {
+                let full = is_out_of_memory(&e);
+                if !(full && std::mem::replace(&mut state.short_of_memory, full)) {
+                    let own = "our own kernels compute it";
+                    state.notes.push(format!("note: cuDNN's plans cannot be tried for {key}: {e:#}; {own}"));
+                }
+                return NOTHING;
+            }
+        };
+        let Some(store) = &state.store else { return (choice, plan) };
+        match store.keep(key, choice.clone(), before.as_ref()) {
+            // Another process was faster, and its choice is to be the choice of all.
+            Ok(kept) if kept != choice => match self.plan_of(problem.convolution, &kept) {
+                Some(plan) => (kept, plan),
+                None => (choice, plan),
+            },
+            Ok(_) => (choice, plan),
+            Err(e) => {
+                state.notes.push(cannot_be_kept(store.path(), &e));
+                // What is measured and not kept may be otherwise the next time.
+                state.store = None;
+                self.select(state, problem).unwrap_or(NOTHING)
+            }
+        }
+    }
+
+    /// Opens the place where choices are kept, the first time that one is made.
+    fn open_store(&self, state: &mut State) {
+        let Some(folder) = state.folder.take() else { return };
+        match Store::open(&folder, &self.machine) {
+            Ok(store) => state.store = Some(store),
+            Err(e) => {
+                state.kept = Some(Choices::kept_in(&folder, &self.machine));
+                state.unkept = Some(cannot_be_kept(&folder, &e));
+            }
+        }
+    }
+
+    /// The plan of a choice that was made before; `None` if there is no such plan any more.
+    fn plan_of(&self, c: &Convolution, choice: &Choice) -> Option<Option<Arc<Plan>>> {
+        let Choice::Plan { fused, tag } = choice else { return Some(None) };
+        if !ways(c).contains(fused) {
+            return None;
+        }
+        let found = engines::candidates(&self.api, c, *fused).into_iter().find(|candidate| candidate.tag == *tag)?;
+        Some(Some(Arc::new(found.plan(&self.api, c, *fused).ok()?)))
+    }
+
+    /// Chooses: the fastest plan that is right, where there is a store for the choice; otherwise the first that is right.
+    fn select(&self, state: &mut State, problem: &Problem) -> Result<(Choice, Option<Arc<Plan>>)> {
+        let State { bench, notes, store, .. } = state;
+        for &fused in ways(problem.convolution) {
+            let mut candidates = engines::candidates(&self.api, problem.convolution, fused).into_iter();
+            loop {
+                let most = if store.is_some() { MEASURED } else { 1 };
+                let plans = self.next_plans(&mut candidates, problem.convolution, fused, most);
+                let Some(workspace) = plans.iter().map(|plan| plan.workspace).max() else { break };
+                if bench.is_none() {
+                    *bench = Some(Bench::new(&self.api.context)?);
+                }
+                let Some(bench) = bench else { break };
+                let trial = Trial::new(bench, problem, workspace)?;
+                let ordered = match store {
+                    Some(_) => in_order(&trial, plans, problem, notes)?,
+                    None => plans.into_iter().map(Some).collect(),
+                };
+                for plan in ordered {
+                    // In the order by time our own kernels have a place, too.
+                    let Some(plan) = plan else { return Ok((Choice::Own, None)) };
+                    match trial.check(&plan) {
+                        Ok(Verdict::Good) => {
+                            return Ok((Choice::Plan { fused, tag: plan.tag.clone() }, Some(plan)));
+                        }
+                        Ok(Verdict::Bad(why)) => notes.push(not_used(&plan, problem, &why)),
+                        Err(e) => notes.push(not_used(&plan, problem, &brief(&e))),
+                    }
+                }
+            }
+        }
+        Ok((Choice::Own, None))
+    }
+
+    /// The next plans that the library supports and that are not too large, at most `most`.
+    fn next_plans(
+        &self,
+        candidates: &mut impl Iterator<Item = Candidate>,
+        c: &Convolution,
+        fused: bool,
+        most: usize,
+    ) -> Vec<Arc<Plan>> {
+        let plans = candidates.filter_map(|candidate| candidate.plan(&self.api, c, fused).ok());
+        plans.map(Arc::new).take(most).collect()
+    }
+
+    /// A convolution ready to be enqueued, for which a plan was chosen.
+    ///
+    /// # Errors
+    /// The library refuses a descriptor.
+    pub fn prepare(
+        &self,
+        convolution: &Convolution,
+        places: &Places,
+    ) -> Result<Option<Arc<dyn LibraryCall>>, LibraryError> {
+        let state = self.state();
+        let Some((_, Some(plan))) = state.chosen.get(&convolution.to_string()) else { return Ok(None) };
+        Ok(Some(Arc::new(Call::new(plan, places)?)))
+    }
+
+    /// What was chosen so far, as a checkpoint has it; `None` if that is nothing.
+    pub fn choices(&self) -> Option<String> {
+        let mut choices = Choices::new(self.machine.clone());
+        for (key, (choice, _)) in &self.state().chosen {
+            choices.insert(key, choice);
+        }
+        (!choices.is_empty()).then(|| choices.to_line())
+    }
+
+    /// From now on chooses as [`Dnn::choices`] says that it was chosen; what is to be said, if that cannot be.
+    pub fn take(&self, said: &str) -> Option<String> {
+        let but = "the run goes on with plans that are chosen now, and no longer bit for bit as it would have";
+        match Choices::parse(said.as_bytes()) {
+            Some(choices) if choices.machine == self.machine => {
+                self.state().taken = Some(choices);
+                None
+            }
+            Some(Choices { machine, .. }) => {
+                Some(format!("cuDNN's plans in the checkpoint are of {machine}, and here is {}; {but}", self.machine))
+            }
+            None => Some(format!("cuDNN's plans in the checkpoint cannot be read; {but}")),
+        }
+    }
+
+    /// Whether only the size of programs matters, which will not be run: nothing is tried then, and every plan counts for as
+    /// much workspace as it may have.
+    pub fn estimate(&self, on: bool) {
+        self.state().estimating = on;
+    }
+
+    /// What was found while plans were chosen, since this was last asked.
+    pub fn notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().notes)
+    }
+}
+
+/// The plans, the fastest first, up to where our own kernels are faster, which is `None`.
+fn in_order(
+    trial: &Trial,
+    plans: Vec<Arc<Plan>>,
+    problem: &Problem,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Option<Arc<Plan>>>> {
+    let mut timed = Vec::new();
+    // Twice in turn: a GPU that has been idle is slower at first.
+    for plan in plans {
+        match trial.seconds_of(&plan) {
+            Ok(seconds) => timed.push((seconds, Some(plan))),
+            Err(e) => notes.push(not_used(&plan, problem, &brief(&e))),
+        }
+    }
+    if !problem.always {
+        timed.push((trial.own_seconds()?, None));
+    }
+    for (seconds, plan) in &mut timed {
+        let again = match plan {
+            Some(plan) => trial.seconds_of(plan)?,
+            None => trial.own_seconds()?,
+        };
+        *seconds = seconds.min(again);
+    }
+    timed.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    Ok(timed.into_iter().map(|(_, plan)| plan).collect())
+}
+
+fn not_used(plan: &Plan, problem: &Problem, why: &str) -> String {
+    let choice = Choice::Plan { fused: plan.fused, tag: plan.tag.clone() };
+    format!("note: cuDNN's plan `{choice}` is not used for {}: {why}", problem.convolution)
+}
+
+/// An error without its help, which is of another situation.
+fn brief(error: &anyhow::Error) -> String {
+    let text = format!("{error:#}");
+    text.split("\nhelp: ").next().unwrap_or_default().to_owned()
+}
+
+fn cannot_be_kept(path: &Path, error: &std::io::Error) -> String {
+    format!(
+        "note: the choice of cuDNN's plans cannot be kept in `{}`: {error}; they are not chosen by measuring\nhelp: {CACHE_ENV} names another folder",
+        path.display()
+    )
+}

@@ -1,0 +1,199 @@
+//! A convolution, and what must be known to choose what computes it.
+
+use crate::backend::cuda::launch::Lowered;
+use crate::graph::DType;
+use crate::graph::op::Activation;
+use std::fmt;
+
+/// Most bytes of workspace: as much as the tensors have, but within these bounds. What is faster by needing more is not
+/// worth the memory.
+const WORKSPACE: [usize; 2] = [32 << 20, 256 << 20];
+
+/// What of a convolution is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// y of x and w.
+    Forward,
+    /// x's gradient of y's and w.
+    Input,
+    /// w's gradient of x and y's.
+    Weight,
+}
+
+/// A convolution.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Convolution {
+    /// What is computed.
+    pub direction: Direction,
+    /// Images of a batch.
+    pub images: usize,
+    /// Height and width of x.
+    pub input: [usize; 2],
+    /// Channels of x.
+    pub inputs: usize,
+    /// Height and width of y.
+    pub output: [usize; 2],
+    /// Channels of y.
+    pub outputs: usize,
+    /// Height and width of w.
+    pub kernel: [usize; 2],
+    /// Channels are split into so many groups.
+    pub groups: usize,
+    /// Rows, columns.
+    pub stride: [usize; 2],
+    /// Top, bottom, left, right.
+    pub padding: [usize; 4],
+    /// Rows, columns.
+    pub dilation: [usize; 2],
+    /// Element type of the operands; sums are of 32 bits.
+    pub dtype: DType,
+    /// Element type of the result.
+    pub result: DType,
+    /// 32-bit operands may be rounded to TF32.
+    pub tf32: bool,
+    /// Forward: a bias, which is of 32 bits, is added.
+    pub bias: bool,
+    /// Forward: applied to the sum.
+    pub act: Option<Activation>,
+}
+
+/// By this a choice is known.
+impl fmt::Display for Convolution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let direction = match self.direction {
+            Direction::Forward => "forward",
+            Direction::Input => "data gradient",
+            Direction::Weight => "weight gradient",
+        };
+        let ([h, w], [oh, ow], [kh, kw]) = (self.input, self.output, self.kernel);
+        let ([sh, sw], [dh, dw], [top, bottom, left, right]) = (self.stride, self.dilation, self.padding);
+        let Convolution { images, inputs, outputs, groups, dtype, result, .. } = self;
+        write!(f, "{direction} {images}x{h}x{w}x{inputs} to {oh}x{ow}x{outputs}, kernel {kh}x{kw}, groups {groups}, ")?;
+        write!(f, "stride {sh}x{sw}, padding {top}+{bottom}x{left}+{right}, dilation {dh}x{dw}, ")?;
+        write!(f, "{} to {}", dtype.name(), result.name())?;
+        if self.tf32 {
+            f.write_str(", tf32")?;
+        }
+        if self.bias {
+            f.write_str(", bias")?;
+        }
+        match self.act {
+            None => Ok(()),
+            Some(act @ (Activation::LeakyRelu { slope: x } | Activation::Elu { alpha: x })) => {
+                write!(f, ", {} {x}", act.name())
+            }
+            Some(act) => write!(f, ", {}", act.name()),
+        }
+    }
+}
+
+impl Convolution {
+    /// Elements of x, w and y.
+    pub fn elements(&self) -> [usize; 3] {
+        let ([h, w], [oh, ow], [kh, kw]) = (self.input, self.output, self.kernel);
+        let weights = self.outputs * kh * kw * (self.inputs / self.groups);
+        [self.images * h * w * self.inputs, weights, self.images * oh * ow * self.outputs]
+    }
+
+    /// Bytes of workspace that a plan may have.
+    pub fn most_workspace(&self) -> usize {
+        let [least, most] = WORKSPACE;
+        (self.elements().iter().sum::<usize>() * self.dtype.bytes()).clamp(least, most)
+    }
+
+    /// The steepest that its activation is made by a parameter.
+    pub fn slope(&self) -> f64 {
+        match self.act {
+            Some(Activation::LeakyRelu { slope: x } | Activation::Elu { alpha: x }) => f64::from(x.abs()),
+            _ => 0.0,
+        }
+    }
+
+    /// One with everything, for tests.
+    #[cfg(test)]
+    pub fn example() -> Convolution {
+        Convolution {
+            direction: Direction::Forward,
+            images: 8,
+            input: [28, 28],
+            inputs: 16,
+            output: [14, 28],
+            outputs: 32,
+            kernel: [3, 5],
+            groups: 2,
+            stride: [2, 1],
+            padding: [1, 0, 2, 2],
+            dilation: [1, 1],
+            dtype: DType::BF16,
+            result: DType::BF16,
+            tf32: false,
+            bias: true,
+            act: Some(Activation::LeakyRelu { slope: 0.1 }),
+        }
+    }
+}
+
+/// Where a convolution's tensors are.
+#[derive(Debug, Clone, Copy)]
+pub struct Places {
+    /// x, or its gradient.
+    pub x: u64,
+    /// w, or its gradient.
+    pub w: u64,
+    /// y, or its gradient.
+    pub y: u64,
+    /// The bias, if there is one.
+    pub bias: Option<u64>,
+    /// The workspace, at a multiple of [`super::WORKSPACE_ALIGNMENT`].
+    pub workspace: u64,
+}
+
+/// A convolution for which something must be chosen.
+pub struct Problem<'a> {
+    /// Which.
+    pub convolution: &'a Convolution,
+    /// What our own kernels do for it: inputs are the operands and the bias, the only output is the result.
+    pub own: &'a dyn Fn() -> Lowered,
+    /// What follows a plan that is not fused: on the result, and on the bias.
+    pub after: Lowered,
+    /// Whether a plan is taken even if our own kernels are faster.
+    pub always: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_property_of_a_convolution_is_in_the_name_of_a_choice() {
+        let c = Convolution::example();
+        let name = "forward 8x28x28x16 to 14x28x32, kernel 3x5, groups 2, stride 2x1, padding 1+0x2+2, dilation 1x1, \
+                    bf16 to bf16, bias, leaky_relu 0.1";
+        assert_eq!(c.to_string(), name);
+        let others = [
+            Convolution { direction: Direction::Input, ..c.clone() },
+            Convolution { images: 9, ..c.clone() },
+            Convolution { input: [28, 29], ..c.clone() },
+            Convolution { inputs: 18, ..c.clone() },
+            Convolution { output: [15, 28], ..c.clone() },
+            Convolution { outputs: 34, ..c.clone() },
+            Convolution { kernel: [5, 3], ..c.clone() },
+            Convolution { groups: 1, ..c.clone() },
+            Convolution { stride: [1, 2], ..c.clone() },
+            Convolution { padding: [0, 1, 2, 2], ..c.clone() },
+            Convolution { dilation: [1, 2], ..c.clone() },
+            Convolution { dtype: DType::F16, ..c.clone() },
+            Convolution { result: DType::F32, ..c.clone() },
+            Convolution { tf32: true, ..c.clone() },
+            Convolution { bias: false, ..c.clone() },
+            Convolution { act: Some(Activation::LeakyRelu { slope: 0.2 }), ..c.clone() },
+            Convolution { act: Some(Activation::Elu { alpha: 0.1 }), ..c.clone() },
+            Convolution { act: None, ..c.clone() },
+        ];
+        let mut names: Vec<String> = others.iter().map(Convolution::to_string).collect();
+        names.push(name.into());
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), others.len() + 1);
+    }
+}

@@ -1,0 +1,387 @@
+//! Plans tried out before a program is planned: how long they take, and whether they give what our own kernels give.
+
+use super::super::LibraryCall;
+use super::agreement::{Tolerance, decoded, numbers};
+use super::engines::{Call, Plan};
+use super::{Convolution, Direction, Places, Problem, WORKSPACE_ALIGNMENT};
+use crate::backend::cuda::driver::Context;
+use crate::backend::cuda::launch::{Arg, Cell, Kernel, Lowered, Memory, Step};
+use crate::backend::cuda::launcher::Bindings;
+use crate::backend::cuda::memory::DeviceBlock;
+use crate::backend::cuda::modules::{Modules, Size};
+use crate::backend::cuda::ready::{Ready, Tables};
+use crate::backend::cuda::stream::{Event, Stream};
+use crate::graph::DType;
+use anyhow::{Result, bail};
+use std::sync::Arc;
+
+/// Runs that are timed together, and how many times that is done.
+const TOGETHER: usize = 4;
+const TIMES: usize = 5;
+
+/// What a run takes longer than is timed by itself; and after so long in all, nothing is timed again.
+const LONG: f64 = 2e-3;
+const LONG_ENOUGH: f64 = 50e-3;
+
+/// Elements until the numbers of an operand repeat: a prime, so that no pixel is like another one near it.
+const PERIOD: usize = 65_537;
+
+/// Numbers of 32 bits are as much larger or smaller than one: more than 16 bits can hold, so that rounding to those shows.
+const SCALE: f32 = (1u32 << 20) as f32;
+
+/// Bytes that are looked at at a time.
+const CHUNK: usize = 4 << 20;
+
+/// Pieces of the block begin at multiples of this.
+const PIECE: usize = 256;
+
+/// A stream and kernels to try plans with.
+pub struct Bench {
+    modules: Modules,
+    stream: Stream,
+    events: [Event; 2],
+    context: Arc<Context>,
+}
+
+/// Where a trial's tensors are in its block.
+struct Layout {
+    /// The first operand, the second, and the bias: in the order in which the node has them.
+    inputs: [usize; 3],
+    /// Results of our own kernels and of the library.
+    results: [usize; 2],
+    result_bytes: usize,
+    scratch: usize,
+    workspace: usize,
+    tables: usize,
+    bytes: usize,
+}
+
+/// A problem with memory and numbers to compute on.
+pub struct Trial<'a> {
+    bench: &'a Bench,
+    problem: &'a Problem<'a>,
+    block: DeviceBlock,
+    layout: Layout,
+    own: Vec<Ready>,
+    /// What follows a plan that is not fused.
+    after: Vec<Ready>,
+}
+
+/// Why a plan is not used.
+pub enum Verdict {
+    /// It is: it agrees with our own kernels, and gives the same bits again.
+    Good,
+    /// What is wrong.
+    Bad(String),
+}
+
+impl Bench {
+    /// # Errors
+    /// The driver failed.
+    pub fn new(context: &Arc<Context>) -> Result<Bench> {
+        let modules = Modules::new(context, Bindings::default().launcher(context)?);
+        let stream = modules.stream()?;
+        let events = [Event::new(context, true)?, Event::new(context, true)?];
+        Ok(Bench { modules, stream, events, context: context.clone() })
+    }
+}
+
+/// Elements of the two operands and of the result, in the order of the node that computes `c`.
+fn sizes(c: &Convolution) -> [usize; 3] {
+    let [x, w, y] = c.elements();
+    match c.direction {
+        Direction::Forward => [x, w, y],
+        Direction::Input => [y, w, x],
+        Direction::Weight => [x, y, w],
+    }
+}
+
+impl Layout {
+    fn new(problem: &Problem, own: &Lowered, workspace: usize) -> Layout {
+        let c = problem.convolution;
+        let mut end = 0;
+        let mut piece = |bytes: usize| {
+            let start = end;
+            end = (start + bytes).next_multiple_of(PIECE);
+            start
+        };
+        let [a, b, result] = sizes(c);
+        let inputs = [a * c.dtype.bytes(), b * c.dtype.bytes(), if c.bias { 4 * c.outputs } else { 0 }].map(&mut piece);
+        let result_bytes = result * c.result.bytes();
+        let results = [result_bytes; 2].map(&mut piece);
+        let scratch = piece(own.scratch_bytes.max(problem.after.scratch_bytes));
+        let tables = piece(own.steps.iter().chain(&problem.after.steps).map(table_bytes).sum());
+        let workspace = piece(workspace + WORKSPACE_ALIGNMENT);
+        Layout { inputs, results, result_bytes, scratch, workspace, tables, bytes: end }
+    }
+}
+
+fn table_bytes(step: &Step) -> usize {
+    let args = if let Step::Kernel(k) = step { k.args.as_slice() } else { &[] };
+    args.iter().map(|a| if let Arg::Table(cells) = a { (8 * cells.len()).next_multiple_of(PIECE) } else { 0 }).sum()
+}
+
+impl<'a> Trial<'a> {
+    /// Memory for `problem`, with the numbers in it that our own kernels get as their result; plans may have so many bytes of
+    /// workspace.
+    ///
+    /// # Errors
+    /// There is not enough memory, or the driver failed.
+    pub fn new(bench: &'a mut Bench, problem: &'a Problem<'a>, workspace: usize) -> Result<Trial<'a>> {
+        bench.context.bind()?;
+        let own = (problem.own)();
+        let layout = Layout::new(problem, &own, workspace);
+        let block = DeviceBlock::new(&bench.context, layout.bytes)?;
+        let at = |offset: usize| block.address() + offset as u64;
+        let mut tables = Tables::default();
+        let mut resolve = |lowered: &Lowered, result: usize| -> Result<Vec<Ready>> {
+            let address = |memory| match memory {
+                Memory::Input(i) => at(layout.inputs[i]),
+                Memory::Output(_) => at(result),
+                Memory::Scratch(offset) => at(layout.scratch + offset),
+            };
+            let tables_at = at(layout.tables);
+            lowered.steps.iter().map(|s| ready(&mut bench.modules, s, &address, tables_at, &mut tables)).collect()
+        };
+        let own = resolve(&own, layout.results[0])?;
+        let after = resolve(&problem.after, layout.results[1])?;
+        // SAFETY: the tables live until the stream has been waited for, in `fill`.
+        unsafe { block.write(&bench.stream, layout.tables, &tables.bytes)? };
+        let mut trial = Trial { bench, problem, block, layout, own, after };
+        trial.fill()?;
+        trial.run(&trial.own)?;
+        trial.bench.stream.synchronize()?;
+        Ok(trial)
+    }
+
+    /// Writes the operands.
+    fn fill(&mut self) -> Result<()> {
+        let c = self.problem.convolution;
+        let [a, b, _] = sizes(c);
+        let scale = if c.dtype == DType::F32 { SCALE } else { 1.0 };
+        let bias = if c.bias { c.outputs } else { 0 };
+        let operands = [(c.dtype, a, scale), (c.dtype, b, 1.0 / scale), (DType::F32, bias, 1.0)];
+        let stream = &self.bench.stream;
+        for (key, ((dtype, count, scale), offset)) in operands.into_iter().zip(self.layout.inputs).enumerate() {
+            let bytes = numbers(dtype, key as u32, count.min(PERIOD), scale);
+            // SAFETY: the bytes live until the wait below.
+            unsafe { self.block.write(stream, offset, &bytes)? };
+            stream.synchronize()?;
+            // What is there is copied behind itself until the operand is full.
+            let (mut filled, all) = (bytes.len(), count * dtype.bytes());
+            while filled < all {
+                let bytes = filled.min(all - filled);
+                let from = self.block.address() + offset as u64;
+                // SAFETY: both parts lie within the operand's piece of the block.
+                unsafe { Ready::Copy { from, to: from + filled as u64, bytes }.enqueue(stream)? };
+                filled += bytes;
+            }
+        }
+        Ok(stream.synchronize()?)
+    }
+
+    fn run(&self, steps: &[Ready]) -> Result<()> {
+        // SAFETY: all addresses lie in the block, which lives until the stream has been waited for.
+        steps.iter().try_for_each(|step| unsafe { step.enqueue(&self.bench.stream) })
+    }
+
+    /// The plan's call on this trial's memory.
+    fn call(&self, plan: &Arc<Plan>) -> Result<Call> {
+        let at = |offset: usize| self.block.address() + offset as u64;
+        let ([a, b, bias], result) = (self.layout.inputs.map(at), at(self.layout.results[1]));
+        let (x, w, y) = match self.problem.convolution.direction {
+            Direction::Forward => (a, b, result),
+            Direction::Input => (result, b, a),
+            Direction::Weight => (a, result, b),
+        };
+        let bias = self.problem.convolution.bias.then_some(bias);
+        let workspace = at(self.layout.workspace);
+        Ok(Call::new(plan, &Places { x, w, y, bias, workspace })?)
+    }
+
+    fn run_plan(&self, plan: &Plan, call: &Call) -> Result<()> {
+        // SAFETY: the context is current, and all addresses lie in the block, in pieces that are large enough.
+        unsafe { call.enqueue(&self.bench.stream)? };
+        if plan.fused { Ok(()) } else { self.run(&self.after) }
+    }
+
+    /// Seconds of a run, the least of several times.
+    fn seconds(&self, run: impl Fn() -> Result<()>) -> Result<f64> {
+        let [start, end] = &self.bench.events;
+        let timed = |count: usize| -> Result<f64> {
+            start.record(&self.bench.stream)?;
+            (0..count).try_for_each(|_| run())?;
+            end.record(&self.bench.stream)?;
+            end.synchronize()?;
+            Ok(end.seconds_since(start)? / count as f64)
+        };
+        // Kernels are loaded in the first run.
+        timed(1)?;
+        let mut least = timed(1)?;
+        let together = if least > LONG { 1 } else { TOGETHER };
+        let mut all = least;
+        for _ in 0..TIMES {
+            if all > LONG_ENOUGH {
+                break;
+            }
+            let seconds = timed(together)?;
+            least = least.min(seconds);
+            all += seconds * together as f64;
+        }
+        Ok(least)
+    }
+
+    /// Seconds that our own kernels take.
+    ///
+    /// # Errors
+    /// The driver failed.
+    pub fn own_seconds(&self) -> Result<f64> {
+        self.seconds(|| self.run(&self.own))
+    }
+
+    /// Seconds that a plan takes, with what follows it.
+    ///
+    /// # Errors
+    /// The library or the driver failed.
+    pub fn seconds_of(&self, plan: &Arc<Plan>) -> Result<f64> {
+        let call = self.call(plan)?;
+        self.settled(self.seconds(|| self.run_plan(plan, &call)))
+    }
+
+    /// What was enqueued before something failed may still run, and the plan must live until it has.
+    fn settled<T>(&self, done: Result<T>) -> Result<T> {
+        if done.is_err() {
+            // The first error is the one worth telling.
+            let _ = self.bench.stream.synchronize();
+        }
+        done
+    }
+
+    /// Runs a plan twice, on memory that holds nothing but NaNs: whether it gives what our own kernels give, and the same
+    /// bits both times.
+    ///
+    /// # Errors
+    /// The library or the driver failed.
+    pub fn check(&self, plan: &Arc<Plan>) -> Result<Verdict> {
+        let call = self.call(plan)?;
+        self.settled(self.verdict(plan, &call))
+    }
+
+    fn verdict(&self, plan: &Plan, call: &Call) -> Result<Verdict> {
+        let (stream, [own, theirs]) = (&self.bench.stream, self.layout.results);
+        let spoil = |offset: usize, bytes: usize| self.block.fill(stream, offset, 0xff, bytes);
+        let run = || -> Result<()> {
+            spoil(theirs, self.layout.result_bytes)?;
+            spoil(self.layout.workspace, plan.workspace + WORKSPACE_ALIGNMENT)?;
+            self.run_plan(plan, call)
+        };
+        run()?;
+        let dtype = self.problem.convolution.result;
+        let tolerance = Tolerance::new(self.problem.convolution, plan.fused);
+        let compare = |a: &[u8], b: &[u8]| tolerance.difference(&decoded(dtype, a), &decoded(dtype, b));
+        if let Some((at, a, b)) = self.compare([own, theirs], compare)? {
+            return Ok(Verdict::Bad(format!("element {at} of a trial is {b}, and {a} by our own kernels")));
+        }
+        // The other result is kept where that of our own kernels is, and that made again.
+        let (from, to) = (self.block.address() + theirs as u64, self.block.address() + own as u64);
+        // SAFETY: both are results of that many bytes in the block.
+        unsafe { Ready::Copy { from, to, bytes: self.layout.result_bytes }.enqueue(stream)? };
+        run()?;
+        let bits = |a: &[u8], b: &[u8]| a.iter().zip(b).position(|(a, b)| a != b);
+        let differs = self.compare([own, theirs], bits)?;
+        self.run(&self.own)?;
+        stream.synchronize()?;
+        Ok(match differs {
+            Some(_) => Verdict::Bad("it gives other bits when it is run again".into()),
+            None => Verdict::Good,
+        })
+    }
+
+    /// The first difference that `find` finds in two results, piece by piece.
+    fn compare<T: Shift>(&self, at: [usize; 2], find: impl Fn(&[u8], &[u8]) -> Option<T>) -> Result<Option<T>> {
+        let (mut pieces, bytes) = ([vec![0; CHUNK], vec![0; CHUNK]], self.layout.result_bytes);
+        for start in (0..bytes).step_by(CHUNK) {
+            let length = CHUNK.min(bytes - start);
+            for (piece, at) in pieces.iter_mut().zip(at) {
+                // SAFETY: nobody looks at the piece before the wait below.
+                unsafe { self.block.read(&self.bench.stream, at + start, &mut piece[..length])? };
+            }
+            self.bench.stream.synchronize()?;
+            let [a, b] = &pieces;
+            if let Some(found) = find(&a[..length], &b[..length]) {
+                return Ok(Some(found.shifted(start / self.problem.convolution.result.bytes())));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        // The block is freed next.
+        let _ = self.bench.stream.synchronize();
+    }
+}
+
+/// What is found in a piece, seen from the whole.
+trait Shift {
+    fn shifted(self, by: usize) -> Self;
+}
+
+impl Shift for usize {
+    fn shifted(self, by: usize) -> usize {
+        self + by
+    }
+}
+
+impl Shift for (usize, f32, f32) {
+    fn shifted(self, by: usize) -> Self {
+        (self.0 + by, self.1, self.2)
+    }
+}
+
+/// A step of lowering with addresses.
+fn ready(
+    modules: &mut Modules,
+    step: &Step,
+    address: &dyn Fn(Memory) -> u64,
+    tables_at: u64,
+    tables: &mut Tables,
+) -> Result<Ready> {
+    Ok(match step {
+        Step::Kernel(Kernel { module, name, grid, block, shared_bytes, args }) => {
+            let function = modules.function(*module, name, *shared_bytes)?;
+            let size = Size { grid: *grid, block: *block, shared_bytes: *shared_bytes };
+            let mut cells = Vec::with_capacity(args.len());
+            for arg in args {
+                cells.push(match arg {
+                    Arg::Table(table) => {
+                        let start = tables.bytes.len();
+                        for cell in table {
+                            let word = match cell {
+                                Cell::Pointer(m) => address(*m),
+                                Cell::Null => 0,
+                                Cell::I64(v) => *v as u64,
+                                Cell::F64(v) => v.to_bits(),
+                            };
+                            tables.bytes.extend(word.to_le_bytes());
+                        }
+                        tables.bytes.resize(tables.bytes.len().next_multiple_of(PIECE), 0);
+                        tables_at + start as u64
+                    }
+                    Arg::Pointer(m) => address(*m),
+                    Arg::Null => 0,
+                    Arg::I32(v) => u64::from(*v as u32),
+                    Arg::U32(v) => u64::from(*v),
+                    Arg::I64(v) => *v as u64,
+                    Arg::F32(v) => u64::from(v.to_bits()),
+                    Arg::F64(v) => v.to_bits(),
+                });
+            }
+            Ready::Kernel { function, size, cells: cells.into() }
+        }
+        Step::Zero { to, bytes } => Ready::Zero { to: address(*to), bytes: *bytes },
+        Step::Copy { from, to, bytes } => Ready::Copy { from: address(*from), to: address(*to), bytes: *bytes },
+        Step::Matmul(_) | Step::Convolution(_) => bail!("internal error: our own kernels are no library's"),
+    })
+}
