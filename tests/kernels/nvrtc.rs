@@ -42,8 +42,6 @@ functions! {
     nvrtcGetProgramLogSize(program: rtc::nvrtcProgram, bytes: *mut usize);
     nvrtcGetProgramLog(program: rtc::nvrtcProgram, log: *mut c_char);
     nvrtcGetPTXSize(program: rtc::nvrtcProgram, bytes: *mut usize);
-    nvrtcGetCUBINSize(program: rtc::nvrtcProgram, bytes: *mut usize);
-    nvrtcGetCUBIN(program: rtc::nvrtcProgram, bytes: *mut c_char);
     nvrtcGetPTX(program: rtc::nvrtcProgram, ptx: *mut c_char);
     nvrtcGetCUBINSize(program: rtc::nvrtcProgram, bytes: *mut usize);
     nvrtcGetCUBIN(program: rtc::nvrtcProgram, code: *mut c_char);
