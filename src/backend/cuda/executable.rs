@@ -119,7 +119,7 @@ impl CudaExecutable {
         storage.zero(&compute, Area::Losses)?;
         let (block, at) = storage.locate(Area::Losses, 0)?;
         let losses = Losses::new(context, &mut modules, block, at)?;
-        let mut tables = Tables::default();
+        let mut tables = Tables::new(storage.address(Area::Tables, 0)?);
         let mut programs = Vec::with_capacity(lowered.len());
         for (program, lowered) in plan.programs.iter().zip(&lowered) {
             let mut slots: [Vec<Vec<Ready>>; SLOTS] = Default::default();
@@ -128,7 +128,6 @@ impl CudaExecutable {
                     program,
                     storage: &storage,
                     slot: k,
-                    tables_at: storage.address(Area::Tables, 0)?,
                     tables: &mut tables,
                     modules: &mut modules,
                     libraries: &options.target.libraries,

@@ -110,7 +110,7 @@ fn memories(step: &Step) -> Vec<Memory> {
     match step {
         Step::Kernel(kernel) => arguments(kernel).collect(),
         Step::Matmul(step) => [step.a, step.b, step.d, step.workspace].into_iter().chain(step.vector).collect(),
-        Step::Convolution(step) => vec![step.x, step.w, step.y, step.workspace],
+        Step::Convolution(step) => [step.x, step.w, step.y, step.workspace].into_iter().chain(step.bias).collect(),
         Step::Zero { to, .. } => vec![*to],
         Step::Copy { from, to, .. } => vec![*from, *to],
     }

@@ -5,14 +5,14 @@ use super::agreement::{Tolerance, decoded, numbers};
 use super::engines::{Call, Plan};
 use super::{Convolution, Direction, Places, Problem, WORKSPACE_ALIGNMENT};
 use crate::backend::cuda::driver::Context;
-use crate::backend::cuda::launch::{Arg, Cell, Kernel, Lowered, Memory, Step};
+use crate::backend::cuda::launch::{Lowered, Memory};
 use crate::backend::cuda::launcher::Bindings;
 use crate::backend::cuda::memory::DeviceBlock;
-use crate::backend::cuda::modules::{Modules, Size};
-use crate::backend::cuda::ready::{Ready, Tables};
+use crate::backend::cuda::modules::Modules;
+use crate::backend::cuda::ready::{self, Ready, Tables, table_bytes};
 use crate::backend::cuda::stream::{Event, Stream};
 use crate::graph::DType;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use std::sync::Arc;
 
 /// Runs that are timed together, and how many times that is done.
@@ -110,15 +110,10 @@ impl Layout {
         let result_bytes = result * c.result.bytes();
         let results = [result_bytes; 2].map(&mut piece);
         let scratch = piece(own.scratch_bytes.max(problem.after.scratch_bytes));
-        let tables = piece(own.steps.iter().chain(&problem.after.steps).map(table_bytes).sum());
+        let tables = piece(table_bytes(own) + table_bytes(&problem.after));
         let workspace = piece(workspace + WORKSPACE_ALIGNMENT);
         Layout { inputs, results, result_bytes, scratch, workspace, tables, bytes: end }
     }
-}
-
-fn table_bytes(step: &Step) -> usize {
-    let args = if let Step::Kernel(k) = step { k.args.as_slice() } else { &[] };
-    args.iter().map(|a| if let Arg::Table(cells) = a { (8 * cells.len()).next_multiple_of(PIECE) } else { 0 }).sum()
 }
 
 impl<'a> Trial<'a> {
@@ -133,15 +128,16 @@ impl<'a> Trial<'a> {
         let layout = Layout::new(problem, &own, workspace);
         let block = DeviceBlock::new(&bench.context, layout.bytes)?;
         let at = |offset: usize| block.address() + offset as u64;
-        let mut tables = Tables::default();
+        let mut tables = Tables::new(at(layout.tables));
         let mut resolve = |lowered: &Lowered, result: usize| -> Result<Vec<Ready>> {
-            let address = |memory| match memory {
-                Memory::Input(i) => at(layout.inputs[i]),
-                Memory::Output(_) => at(result),
-                Memory::Scratch(offset) => at(layout.scratch + offset),
+            let address = |memory| {
+                Ok(match memory {
+                    Memory::Input(i) => at(layout.inputs[i]),
+                    Memory::Output(_) => at(result),
+                    Memory::Scratch(offset) => at(layout.scratch + offset),
+                })
             };
-            let tables_at = at(layout.tables);
-            lowered.steps.iter().map(|s| ready(&mut bench.modules, s, &address, tables_at, &mut tables)).collect()
+            lowered.steps.iter().map(|s| ready::own(s, &address, &mut tables, &mut bench.modules)).collect()
         };
         let own = resolve(&own, layout.results[0])?;
         let after = resolve(&problem.after, layout.results[1])?;
@@ -338,50 +334,4 @@ impl Shift for (usize, f32, f32) {
     fn shifted(self, by: usize) -> Self {
         (self.0 + by, self.1, self.2)
     }
-}
-
-/// A step of lowering with addresses.
-fn ready(
-    modules: &mut Modules,
-    step: &Step,
-    address: &dyn Fn(Memory) -> u64,
-    tables_at: u64,
-    tables: &mut Tables,
-) -> Result<Ready> {
-    Ok(match step {
-        Step::Kernel(Kernel { module, name, grid, block, shared_bytes, args }) => {
-            let function = modules.function(*module, name, *shared_bytes)?;
-            let size = Size { grid: *grid, block: *block, shared_bytes: *shared_bytes };
-            let mut cells = Vec::with_capacity(args.len());
-            for arg in args {
-                cells.push(match arg {
-                    Arg::Table(table) => {
-                        let start = tables.bytes.len();
-                        for cell in table {
-                            let word = match cell {
-                                Cell::Pointer(m) => address(*m),
-                                Cell::Null => 0,
-                                Cell::I64(v) => *v as u64,
-                                Cell::F64(v) => v.to_bits(),
-                            };
-                            tables.bytes.extend(word.to_le_bytes());
-                        }
-                        tables.bytes.resize(tables.bytes.len().next_multiple_of(PIECE), 0);
-                        tables_at + start as u64
-                    }
-                    Arg::Pointer(m) => address(*m),
-                    Arg::Null => 0,
-                    Arg::I32(v) => u64::from(*v as u32),
-                    Arg::U32(v) => u64::from(*v),
-                    Arg::I64(v) => *v as u64,
-                    Arg::F32(v) => u64::from(v.to_bits()),
-                    Arg::F64(v) => v.to_bits(),
-                });
-            }
-            Ready::Kernel { function, size, cells: cells.into() }
-        }
-        Step::Zero { to, bytes } => Ready::Zero { to: address(*to), bytes: *bytes },
-        Step::Copy { from, to, bytes } => Ready::Copy { from: address(*from), to: address(*to), bytes: *bytes },
-        Step::Matmul(_) | Step::Convolution(_) => bail!("internal error: our own kernels are no library's"),
-    })
 }
