@@ -6,16 +6,12 @@
 #[cfg(target_endian = "big")]
 compile_error!("checkpoints and data sets are read and written in place, as little-endian memory");
 
-pub mod backend;
+pub use runner_engine::{backend, files, graph, passes, plan, random};
+
 pub mod build;
 pub mod checkpoint;
 pub mod cli;
 pub mod config;
 pub mod data;
-pub mod files;
-pub mod graph;
-pub mod passes;
-pub mod plan;
-pub mod random;
 pub mod terminal;
 pub mod train;

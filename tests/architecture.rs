@@ -44,6 +44,16 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// The source files of both packages, each with its path below its `src`.
+fn program() -> Vec<(PathBuf, PathBuf)> {
+    let mut found = Vec::new();
+    for src in ["engine/src", "src"].map(|folder| root().join(folder)) {
+        let inside = |path: PathBuf| (path.strip_prefix(&src).unwrap().to_owned(), path);
+        found.extend(sources(&src).into_iter().map(inside));
+    }
+    found
+}
+
 /// True for a file of tests, given its path below `src`.
 fn is_test(inside: &Path) -> bool {
     inside.iter().any(|part| part == "tests" || part == "tests.rs")
@@ -67,19 +77,19 @@ fn imports_run_one_way() {
         let above: Vec<&str> = IMPORTS[..at].iter().map(|(name, _)| *name).collect();
         assert!(allowed.iter().all(|name| above.contains(name)), "{module} may name only what stands above it");
     }
-    let src = root().join("src");
     let mut wrong = Vec::new();
     let mut seen = vec![Vec::new(); IMPORTS.len()];
-    for path in sources(&src) {
-        let inside = path.strip_prefix(&src).unwrap();
+    for (inside, path) in program() {
         let module = inside.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
-        if ["lib", "main", "cli"].contains(&module) || is_test(inside) {
+        if ["lib", "main", "cli"].contains(&module) || is_test(&inside) {
             continue;
         }
         let at = IMPORTS.iter().position(|(name, _)| *name == module);
         let at = at.unwrap_or_else(|| panic!("`{module}` is in no row of this test"));
         let text = fs::read_to_string(&path).unwrap();
         for (line, code) in code(&text) {
+            // By that name the table would not see it.
+            assert!(!code.contains("runner_engine"), "{}:{line}: say `crate::`", inside.display());
             for name in named(code).filter(|name| *name != module) {
                 seen[at].push(name.to_owned());
                 if !IMPORTS[at].1.contains(&name) {
@@ -100,7 +110,6 @@ fn imports_run_one_way() {
 /// Everything that is said passes `src/terminal`, which makes harmless what comes from outside.
 #[test]
 fn nobody_writes_to_the_terminal_but_its_module() {
-    let src = root().join("src");
     let ways = [
         "println!",
         "print!(",
@@ -128,9 +137,8 @@ fn nobody_writes_to_the_terminal_but_its_module() {
         ".exit()",
     ];
     let mut wrong = Vec::new();
-    for path in sources(&src) {
-        let inside = path.strip_prefix(&src).unwrap();
-        if inside.starts_with("terminal") || is_test(inside) {
+    for (inside, path) in program() {
+        if inside.starts_with("terminal") || is_test(&inside) {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
@@ -150,14 +158,12 @@ fn nobody_writes_to_the_terminal_but_its_module() {
 /// The optional `cust` has the same fault, which docs/gpu.md tells.
 #[test]
 fn no_function_of_cudarc_is_called() {
-    let src = root().join("src");
     let is_function = |name: &str| {
         let stem = ["cublasLt", "cudnn", "nccl", "nvrtc", "cu"].iter().find_map(|s| name.strip_prefix(s));
         stem.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase())) && !name.ends_with("_t")
     };
     let mut wrong = Vec::new();
-    for path in sources(&src) {
-        let inside = path.strip_prefix(&src).unwrap();
+    for (inside, path) in program() {
         if inside.starts_with("backend/cuda/launcher/cust") {
             continue;
         }
@@ -182,7 +188,7 @@ fn no_function_of_cudarc_is_called() {
     }
     assert!(
         wrong.is_empty(),
-        "bind these with answers that are numbers, as src/backend/cuda/driver/sys.rs does:\n{}",
+        "bind these with answers that are numbers, as engine/src/backend/cuda/driver/sys.rs does:\n{}",
         wrong.join("\n")
     );
 }
@@ -190,22 +196,28 @@ fn no_function_of_cudarc_is_called() {
 #[test]
 fn every_module_is_in_the_map() {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
-    for entry in fs::read_dir(root().join("src")).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        if !["lib.rs", "main.rs"].contains(&name.as_str()) {
-            assert!(map.contains(&format!("| `src/{name}` |")), "ARCHITECTURE.md does not tell what src/{name} is for");
+    for src in ["engine/src", "src"] {
+        for entry in fs::read_dir(root().join(src)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if !["lib.rs", "main.rs"].contains(&name.as_str()) {
+                assert!(
+                    map.contains(&format!("| `{src}/{name}` |")),
+                    "ARCHITECTURE.md does not tell what {src}/{name} is for"
+                );
+            }
         }
     }
 }
 
 #[test]
 fn files_are_short_and_tell_what_they_are_for() {
-    for path in ["src", "tests", "benches"].iter().flat_map(|folder| sources(&root().join(folder))) {
-        let text = fs::read_to_string(&path).unwrap();
-        let lines = text.lines().count();
+    let others = ["tests", "benches"].iter().flat_map(|folder| sources(&root().join(folder)));
+    for path in program().into_iter().map(|(_, path)| path).chain(others) {
+        let lines = fs::read_to_string(&path).unwrap().lines().count();
         assert!(lines <= MAX_LINES, "{} has {lines} lines: it has more than one subject", path.display());
-        let inside = path.strip_prefix(root().join("src"));
-        let needs_docs = inside.is_ok_and(|inside| !is_test(inside));
-        assert!(!needs_docs || text.starts_with("//! "), "{} does not begin with what it is for", path.display());
+    }
+    for (inside, path) in program() {
+        let told = fs::read_to_string(&path).unwrap().starts_with("//! ");
+        assert!(told || is_test(&inside), "{} does not begin with what it is for", path.display());
     }
 }

@@ -39,7 +39,7 @@ fn train(place: &Place, folder: &Path, env: &[(&str, &str)]) -> Done {
 
 /// The functions that the backend calls, as `driver/sys.rs` lists them.
 fn functions() -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/backend/cuda/driver/sys.rs");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("engine/src/backend/cuda/driver/sys.rs");
     let text = std::fs::read_to_string(path).unwrap();
     let list = text.split("functions! {").nth(1).unwrap().split("\n}").next().unwrap();
     let names = list.lines().filter_map(|line| line.trim().split('(').next());

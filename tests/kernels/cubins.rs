@@ -28,7 +28,7 @@ fn version(family: &[u32]) -> Version {
 }
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/cubin")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("engine/kernels/cubin")
 }
 
 fn path(module: &str, family: &[u32]) -> PathBuf {

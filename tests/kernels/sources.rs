@@ -47,7 +47,7 @@ pub struct Sources {
 impl Sources {
     /// Reads them all.
     pub fn read() -> Sources {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("engine/kernels");
         let mut sources = Sources { modules: BTreeMap::new(), headers: BTreeMap::new() };
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
