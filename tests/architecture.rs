@@ -9,8 +9,9 @@ const IMPORTS: [(&str, &[&str]); 12] = [
     ("random", &[]),
     ("files", &[]),
     ("terminal", &[]),
-    ("config", &["files", "terminal"]),
     ("graph", &[]),
+    // Of the graph, what the engine says of losses, figures, activations and optimizers.
+    ("config", &["files", "graph", "terminal"]),
     ("plan", &["graph"]),
     ("backend", &["files", "graph", "plan", "random"]),
     ("passes", &["graph"]),

@@ -2,8 +2,8 @@
 
 use runner::backend::reference::{Values, evaluate};
 use runner::graph::op::{
-    AccumulateGrad, Activation, ActivationOp, BatchNorm, Binary, BinaryKind, Concat, Conv2d, Dropout, Linear,
-    MaxPool2d, Mse, Permute, Reshape, Softmax,
+    AccumulateGrad, Activation, ActivationOp, BatchNorm, Binary, BinaryKind, Concat, Conv2d, Dropout, Elementwise,
+    Linear, LossOp, MaxPool2d, Permute, Reshape, Softmax,
 };
 use runner::graph::{DType, Graph, Op, Role, Shape, ValueId, VarId, verify};
 use runner::passes::{
@@ -155,7 +155,7 @@ impl Builder {
     fn finish(mut self, train: bool, half: Option<DType>) -> (Graph, Values) {
         let y = *self.pool.last().unwrap();
         let target = self.variable(DType::F32, self.graph.shape(y).clone(), Stream::normal);
-        let loss = self.graph.add1(Mse {}, &[y, target]).unwrap();
+        let loss = self.graph.add1(LossOp::from(Elementwise::Mse), &[y, target]).unwrap();
         self.graph.values[loss.index()].role = Role::Output;
         if let Some(half) = half {
             autocast(&mut self.graph, half).unwrap();

@@ -92,7 +92,7 @@ impl Underway<'_> {
             let inputs = StepInputs {
                 lr: 1e-3,
                 lr_floor: 0.0,
-                grad_scale: 0.5,
+                grad_scale: 1.0,
                 seed: self.config.seed,
                 micro_step: self.batches,
             };

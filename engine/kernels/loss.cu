@@ -1,28 +1,38 @@
 // Losses and their gradients. Logits [rows, length] are row-major; rows.cuh tells how rows fall to threads. Losses are
-// summed in doubles: by thread, by block into partials [gridDim.x], and over the blocks by a second launch, which a
+// summed in doubles: by thread, by block into partials [gridDim.x][2], and over the blocks by a second launch, which a
 // launch of one block does without.
 #include "rows.cuh"
 
-// What a block does with its sum, in all of whose threads `total` is a part.
-__device__ __forceinline__ void store_mean(double total, double count, double *partials, float *loss) {
+// What a block does with its sums, of which each thread has parts: the losses, and the weights of what they are the mean
+// of. A mean over `count` elements, where that is not 0, does without the weights; the batch then weighs `items`.
+__device__ __forceinline__ void store_mean(double total, double weights, double count, float items, double *partials,
+                                           float *loss, float *weight) {
     total = block_sum(total);
-    if (threadIdx.x == 0) {
-        if (gridDim.x == 1) {
-            loss[0] = (float)(total / count);
-        } else {
-            partials[blockIdx.x] = total;
-        }
+    if (count == 0.0) {
+        weights = block_sum(weights);
     }
+    if (threadIdx.x > 0) {
+        return;
+    }
+    if (gridDim.x > 1) {
+        partials[2 * (i64)blockIdx.x] = total;
+        partials[2 * (i64)blockIdx.x + 1] = weights;
+        return;
+    }
+    double by = count == 0.0 ? weights : count;
+    loss[0] = by > 0.0 ? (float)(total / by) : 0.0f;
+    weight[0] = count == 0.0 ? (float)weights : items;
 }
 
-// loss = Σ partials / count; one block.
+// Second stage; one block.
 extern "C" __global__ void __launch_bounds__(256)
-    loss_mean(const double *partials, int blocks, double count, float *loss) {
-    double total = 0.0;
+    loss_mean(const double *partials, int blocks, double count, float items, float *loss, float *weight) {
+    double total = 0.0, weights = 0.0;
     for (int i = threadIdx.x; i < blocks; i += blockDim.x) {
-        total += partials[i];
+        total += partials[2 * i];
+        weights += partials[2 * i + 1];
     }
-    store_mean(total, count, nullptr, loss);
+    store_mean(total, weights, count, items, nullptr, loss, weight);
 }
 
 // Logarithm of Σ e^(x − top), with `top` the largest element.
@@ -35,100 +45,162 @@ template <int TEAM, class T> __device__ __forceinline__ double log_sum(const Row
     return log(team_sum<TEAM>(sum));
 }
 
-// Cross entropy: each row's log-sum-exp, and the mean over rows of
-// (1 − smoothing) · (lse − x[target]) + smoothing / length · Σ (lse − x) (Szegedy et al. 2016).
+// What is the same for all rows of a cross entropy: the label smoothing, the target that does not count, the weights of the
+// classes (null: all are 1) and their sum.
+struct Rule {
+    float smoothing;
+    int ignored;
+    const float *weights;
+    float all_weights;
+
+    __device__ __forceinline__ float weight(bool known, int target) const {
+        return weights && known ? weights[target] : 1.0f;
+    }
+};
+
+// Cross entropy: the weighted mean over the rows that count of
+// (1 − smoothing) · w[target] · (lse − x[target]) + smoothing / length · Σ w · (lse − x) (Szegedy et al. 2016).
 // A target that is no class makes the loss NaN.
 template <int TEAM, class T>
-__device__ __forceinline__ void cross_entropy(const T *x, const int *targets, float *lse, double *partials, float *loss,
-                                              i64 rows, int length, float smoothing, bool keep) {
-    double total = 0.0;
+__device__ __forceinline__ void cross_entropy(const T *x, const int *targets, Rule rule, double *partials, float *loss,
+                                              float *weight, i64 rows, int length, bool keep) {
+    double total = 0.0, weights = 0.0;
+    double smoothing = rule.smoothing;
     for (i64 r = team_index<TEAM>(); r < rows; r += team_count<TEAM>()) {
+        int target = targets[r];
+        if (target == rule.ignored) {
+            continue;
+        }
         Row<TEAM, T> row = row_of<TEAM>(x, r, length, keep);
         float top;
         double log = log_sum(row, top) + top, sum = 0.0;
-        if (smoothing != 0.0f) {
-            row.again([&](int, float v) { sum += v; });
+        if (rule.smoothing != 0.0f) {
+            row.again([&](int i, float v) { sum += rule.weights ? (double)rule.weights[i] * v : (double)v; });
             sum = team_sum<TEAM>(sum);
         }
         if (member<TEAM>() == 0) {
-            int target = targets[r];
             bool known = target >= 0 && target < length;
             double at = known ? (double)to_float(row.x[target]) : (double)bits_to_float(0x7fc00000u);
-            lse[r] = (float)log;
-            total += (1.0 - smoothing) * (log - at);
-            if (smoothing != 0.0f) {
-                total += smoothing * (log - sum / length);
+            double w = rule.weight(known, target);
+            total += (1.0 - smoothing) * (log - at) * w;
+            if (rule.smoothing != 0.0f) {
+                total += smoothing * (rule.weights ? (rule.all_weights * log - sum) / length : log - sum / length);
             }
+            weights += w;
         }
     }
-    store_mean(total, (double)rows, partials, loss);
+    store_mean(total, weights, 0.0, 0.0f, partials, loss, weight);
 }
 
-#define CROSS_ENTROPY(T, S, TEAM, NAME)                                                                             \
-    extern "C" __global__ void __launch_bounds__(1024)                                                              \
-        cross_entropy_##NAME##_##S(const T *x, const int *targets, float *lse, double *partials, float *loss,       \
-                                   i64 rows, int length, float smoothing, int keep) {                               \
-        cross_entropy<TEAM>(x, targets, lse, partials, loss, rows, length, smoothing, keep);                        \
+#define CROSS_ENTROPY(T, S, TEAM, NAME)                                                                                \
+    extern "C" __global__ void __launch_bounds__(1024)                                                                 \
+        cross_entropy_##NAME##_##S(const T *x, const int *targets, double *partials, float *loss, float *weight,       \
+                                   i64 rows, int length, float smoothing, int ignored, const float *weights,           \
+                                   float all_weights, int keep) {                                                      \
+        Rule rule = {smoothing, ignored, weights, all_weights};                                                        \
+        cross_entropy<TEAM>(x, targets, rule, partials, loss, weight, rows, length, keep);                             \
     }
 FOR_TEAMS_AND_FLOATS(CROSS_ENTROPY)
 
-// dx = dloss / rows · (softmax(x) − (1 − smoothing) · onehot(target) − smoothing / length). The sum of exponentials is
-// made anew: where the net is sure of itself, the rounded log-sum-exp would leave few digits of softmax(x) − 1.
+// dx = dloss / weight · ((1 − smoothing) · w[target] · (softmax(x) − onehot(target)) + smoothing / length · (Σ w ·
+// softmax(x) − w)), and 0 for rows that do not count. The sum of exponentials is made anew: where the net is sure of itself,
+// the rounded log-sum-exp would leave few digits of softmax(x) − 1.
 template <int TEAM, class T>
-__device__ __forceinline__ void cross_entropy_grad(const T *x, const int *targets, const float *dloss, T *dx, i64 rows,
-                                                   int length, float smoothing, bool keep) {
+__device__ __forceinline__ void cross_entropy_grad(const T *x, const int *targets, Rule rule, const float *weight,
+                                                   const float *dloss, T *dx, i64 rows, int length, bool keep) {
     i64 r = team_index<TEAM>();
     if (r >= rows) {
+        return;
+    }
+    int target = targets[r];
+    T *to = dx + r * length;
+    if (target == rule.ignored) {
+        for (int i = member<TEAM>(); i < length; i += members<TEAM>()) {
+            to[i] = from_float<T>(0.0f);
+        }
         return;
     }
     Row<TEAM, T> row = row_of<TEAM>(x, r, length, keep);
     float top;
     float log = (float)log_sum(row, top);
-    float factor = dloss[0] / (float)rows, flat = smoothing / (float)length;
-    int target = targets[r];
-    T *to = dx + r * length;
+    float factor = weight[0] > 0.0f ? dloss[0] / weight[0] : 0.0f, flat = rule.smoothing / (float)length;
+    float hot = (1.0f - rule.smoothing) * rule.weight(target >= 0 && target < length, target);
+    float share = hot + flat * rule.all_weights;
     row.again([&](int i, float v) {
-        float d = expf(v - top - log) - flat;
-        to[i] = from_float<T>((i == target ? d - (1.0f - smoothing) : d) * factor);
+        float p = expf(v - top - log);
+        float d = rule.weights ? p * share - flat * rule.weights[i] : p - flat;
+        to[i] = from_float<T>((i == target ? d - hot : d) * factor);
     });
 }
 
-#define CROSS_ENTROPY_GRAD(T, S, TEAM, NAME)                                                                  \
-    extern "C" __global__ void __launch_bounds__(1024)                                                        \
-        cross_entropy_grad_##NAME##_##S(const T *x, const int *targets, const float *dloss, T *dx, i64 rows,  \
-                                        int length, float smoothing, int keep) {                              \
-        cross_entropy_grad<TEAM>(x, targets, dloss, dx, rows, length, smoothing, keep);                       \
+#define CROSS_ENTROPY_GRAD(T, S, TEAM, NAME)                                                                           \
+    extern "C" __global__ void __launch_bounds__(1024)                                                                 \
+        cross_entropy_grad_##NAME##_##S(const T *x, const int *targets, const float *weight, const float *dloss,       \
+                                        T *dx, i64 rows, int length, float smoothing, int ignored,                     \
+                                        const float *weights, float all_weights, int keep) {                           \
+        Rule rule = {smoothing, ignored, weights, all_weights};                                                        \
+        cross_entropy_grad<TEAM>(x, targets, rule, weight, dloss, dx, rows, length, keep);                             \
     }
 FOR_TEAMS_AND_FLOATS(CROSS_ENTROPY_GRAD)
 
-// Mean of (x − t)² over n elements.
+// ---- The mean of a function of prediction and target ----------------------------------------------------------------
+
+// As src/backend/cuda/lower/loss.rs numbers them; `p` is the parameter that some have.
+enum Elementwise { MSE = 0, L1 = 1, SMOOTH_L1 = 2, HUBER = 3, BCE_WITH_LOGITS = 4 };
+
+__device__ __forceinline__ double element_loss(int kind, float p, float x, float t) {
+    double d = x - t, size = fabs(d);
+    switch (kind) {
+    case MSE: return d * d;
+    case L1: return size;
+    case SMOOTH_L1: return size < p ? 0.5 * d * d / p : size - 0.5 * p;
+    case HUBER: return size <= p ? 0.5 * d * d : p * (size - 0.5 * p);
+    default: return fmaxf(x, 0.0f) - (double)x * t + log1pf(expf(-fabsf(x)));
+    }
+}
+
+// The derivative by x.
+__device__ __forceinline__ float element_slope(int kind, float p, float x, float t) {
+    float d = x - t, sign = d > 0.0f ? 1.0f : d < 0.0f ? -1.0f : d;
+    switch (kind) {
+    case MSE: return 2.0f * d;
+    case L1: return sign;
+    case SMOOTH_L1: return fabsf(d) < p ? d / p : sign;
+    case HUBER: return fabsf(d) <= p ? d : p * sign;
+    default: return sigmoid(x) - t;
+    }
+}
+
+// The mean over n elements, in a batch of `items`.
 template <class T>
-__device__ __forceinline__ void mse(const T *x, const float *t, double *partials, float *loss, i64 n) {
+__device__ __forceinline__ void elementwise(const T *x, const float *t, double *partials, float *loss, float *weight, i64 n,
+                                            float items, int kind, float p) {
     double total = 0.0;
 #pragma unroll 4
     for (i64 i = thread_index(); i < n; i += thread_count()) {
-        double d = to_float(x[i]) - t[i];
-        total += d * d;
+        total += element_loss(kind, p, to_float(x[i]), t[i]);
     }
-    store_mean(total, (double)n, partials, loss);
+    store_mean(total, 0.0, (double)n, items, partials, loss, weight);
 }
 
-// dx = 2 · dloss / n · (x − t).
+// dx = dloss / n · derivative.
 template <class T>
-__device__ __forceinline__ void mse_grad(const T *x, const float *t, const float *dloss, T *dx, i64 n) {
-    float factor = (float)(2.0 / (double)n * dloss[0]);
+__device__ __forceinline__ void elementwise_grad(const T *x, const float *t, const float *dloss, T *dx, i64 n, int kind,
+                                                 float p) {
+    float factor = (float)(1.0 / (double)n * dloss[0]);
     for (i64 i = thread_index(); i < n; i += thread_count()) {
-        dx[i] = from_float<T>(factor * (to_float(x[i]) - t[i]));
+        dx[i] = from_float<T>(factor * element_slope(kind, p, to_float(x[i]), t[i]));
     }
 }
 
-#define MSE(T, S)                                                                                                      \
+#define ELEMENTWISE(T, S)                                                                                              \
     extern "C" __global__ void __launch_bounds__(256)                                                                  \
-        mse_##S(const T *x, const float *t, double *partials, float *loss, i64 n) {                                    \
-        mse(x, t, partials, loss, n);                                                                                  \
+        elementwise_loss_##S(const T *x, const float *t, double *partials, float *loss, float *weight, i64 n,          \
+                             float items, int kind, float p) {                                                         \
+        elementwise(x, t, partials, loss, weight, n, items, kind, p);                                                  \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(256)                                                                  \
-        mse_grad_##S(const T *x, const float *t, const float *dloss, T *dx, i64 n) {                                   \
-        mse_grad(x, t, dloss, dx, n);                                                                                  \
+        elementwise_loss_grad_##S(const T *x, const float *t, const float *dloss, T *dx, i64 n, int kind, float p) {   \
+        elementwise_grad(x, t, dloss, dx, n, kind, p);                                                                 \
     }
-FOR_FLOATS(MSE)
+FOR_FLOATS(ELEMENTWISE)

@@ -3,11 +3,11 @@
 // without. A loss that is not finite is counted, and its batch left out.
 #include "rows.cuh"
 
-enum Slot { LOSS = 0, ROWS = 1, CORRECT = 2, ABS_ERROR = 3, SQUARED_ERROR = 4, ELEMENTS = 5, NOT_FINITE = 6 };
+enum Slot { LOSS = 0, WEIGHT = 1, CORRECT = 2, ABS_ERROR = 3, SQUARED_ERROR = 4, ITEMS = 5, NOT_FINITE = 6 };
 
-// Adds the sums of one batch, in all threads of the one block that runs: `a` is the number of right rows if `elements`
-// is 0, else the absolute error; `b` is the squared error.
-__device__ __forceinline__ void add_batch(double a, double b, const float *loss, double rows, double elements,
+// Adds the sums of one batch, in all threads of the one block that runs: if `elements` is 0, `a` is what is right of `b`
+// items; else they are the absolute and the squared error of so many.
+__device__ __forceinline__ void add_batch(double a, double b, const float *loss, const float *weight, double elements,
                                           double *totals) {
     if (threadIdx.x > 0) {
         return;
@@ -16,24 +16,25 @@ __device__ __forceinline__ void add_batch(double a, double b, const float *loss,
         totals[NOT_FINITE] += 1.0;
         return;
     }
-    totals[LOSS] += loss[0] * rows;
-    totals[ROWS] += rows;
+    totals[LOSS] += (double)loss[0] * weight[0];
+    totals[WEIGHT] += weight[0];
     if (elements == 0.0) {
         totals[CORRECT] += a;
+        totals[ITEMS] += b;
     } else {
         totals[ABS_ERROR] += a;
         totals[SQUARED_ERROR] += b;
-        totals[ELEMENTS] += elements;
+        totals[ITEMS] += elements;
     }
 }
 
 // What a block does with its sums, of which each thread has a part.
-__device__ __forceinline__ void store_sums(double a, double b, const float *loss, double rows, double elements,
+__device__ __forceinline__ void store_sums(double a, double b, const float *loss, const float *weight, double elements,
                                            double *partials, double *totals) {
     a = block_sum(a);
     b = block_sum(b);
     if (gridDim.x == 1) {
-        add_batch(a, b, loss, rows, elements, totals);
+        add_batch(a, b, loss, weight, elements, totals);
     } else if (threadIdx.x == 0) {
         partials[2 * (i64)blockIdx.x] = a;
         partials[2 * (i64)blockIdx.x + 1] = b;
@@ -42,23 +43,28 @@ __device__ __forceinline__ void store_sums(double a, double b, const float *loss
 
 // Second stage; one block.
 extern "C" __global__ void __launch_bounds__(256)
-    metrics_totals(const double *partials, int blocks, const float *loss, double rows, double elements, double *totals) {
+    metrics_totals(const double *partials, int blocks, const float *loss, const float *weight, double elements,
+                   double *totals) {
     double a = 0.0, b = 0.0;
     for (int i = threadIdx.x; i < blocks; i += blockDim.x) {
         a += partials[2 * i];
         b += partials[2 * i + 1];
     }
-    store_sums(a, b, loss, rows, elements, nullptr, totals);
+    store_sums(a, b, loss, weight, elements, nullptr, totals);
 }
 
-// Rows of x [rows, length] whose largest element is the target's; the first of equals counts.
+// Of the rows of x [rows, length] whose target is not `ignored`, if that is to be heeded: how many, and how many have their
+// largest element where the target says; the first of equals counts.
 template <int TEAM, class T>
-__device__ __forceinline__ void accuracy(const T *x, const int *targets, const float *loss, double *partials,
-                                         double *totals, i64 rows, int length) {
-    double right = 0.0;
+__device__ __forceinline__ void accuracy(const T *x, const int *targets, const float *loss, const float *weight,
+                                         double *partials, double *totals, i64 rows, int length, int ignored, bool heed) {
+    double right = 0.0, items = 0.0;
     for (i64 r = team_index<TEAM>(); r < rows; r += team_count<TEAM>()) {
         const T *row = x + r * length;
         int target = targets[r];
+        if (heed && target == ignored) {
+            continue;
+        }
         bool known = target >= 0 && target < length;
         float best = to_float(row[known ? target : 0]);
         int larger = known ? 0 : 1;
@@ -67,25 +73,39 @@ __device__ __forceinline__ void accuracy(const T *x, const int *targets, const f
             // Written so that NaN is never right.
             larger += i == target || (i < target ? v < best : v <= best) ? 0 : 1;
         }
-        if (team_sum<TEAM>(larger) == 0 && member<TEAM>() == 0) {
-            right += 1.0;
+        bool is_right = team_sum<TEAM>(larger) == 0;
+        if (member<TEAM>() == 0) {
+            right += is_right ? 1.0 : 0.0;
+            items += 1.0;
         }
     }
-    store_sums(right, 0.0, loss, (double)rows, 0.0, partials, totals);
+    store_sums(right, items, loss, weight, 0.0, partials, totals);
 }
 
-#define ACCURACY(T, S, TEAM, NAME)                                                                              \
-    extern "C" __global__ void __launch_bounds__(1024)                                                          \
-        accuracy_##NAME##_##S(const T *x, const int *targets, const float *loss, double *partials,              \
-                              double *totals, i64 rows, int length) {                                           \
-        accuracy<TEAM>(x, targets, loss, partials, totals, rows, length);                                       \
+#define ACCURACY(T, S, TEAM, NAME)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(1024)                                                               \
+        accuracy_##NAME##_##S(const T *x, const int *targets, const float *loss, const float *weight,                \
+                              double *partials, double *totals, i64 rows, int length, int ignored, int heed) {       \
+        accuracy<TEAM>(x, targets, loss, weight, partials, totals, rows, length, ignored, heed);                     \
     }
 FOR_TEAMS_AND_FLOATS(ACCURACY)
 
-// Σ |x − t| and Σ (x − t)² over n elements in `rows` rows.
+// Of n elements, how many logits are on their target's side.
 template <class T>
-__device__ __forceinline__ void errors(const T *x, const float *t, const float *loss, double *partials, double *totals,
-                                       i64 rows, i64 n) {
+__device__ __forceinline__ void binary_accuracy(const T *x, const float *t, const float *loss, const float *weight,
+                                                double *partials, double *totals, i64 n) {
+    double right = 0.0, items = 0.0;
+    for (i64 i = thread_index(); i < n; i += thread_count()) {
+        right += (to_float(x[i]) > 0.0f) == (t[i] > 0.5f) ? 1.0 : 0.0;
+        items += 1.0;
+    }
+    store_sums(right, items, loss, weight, 0.0, partials, totals);
+}
+
+// Σ |x − t| and Σ (x − t)² over n elements.
+template <class T>
+__device__ __forceinline__ void errors(const T *x, const float *t, const float *loss, const float *weight, double *partials,
+                                       double *totals, i64 n) {
     double absolute = 0.0, squared = 0.0;
 #pragma unroll 4
     for (i64 i = thread_index(); i < n; i += thread_count()) {
@@ -93,13 +113,18 @@ __device__ __forceinline__ void errors(const T *x, const float *t, const float *
         absolute += fabs(d);
         squared += d * d;
     }
-    store_sums(absolute, squared, loss, (double)rows, (double)n, partials, totals);
+    store_sums(absolute, squared, loss, weight, (double)n, partials, totals);
 }
 
-#define ERRORS(T, S)                                                                                         \
-    extern "C" __global__ void __launch_bounds__(256)                                                        \
-        errors_##S(const T *x, const float *t, const float *loss, double *partials, double *totals,          \
-                   i64 rows, i64 n) {                                                                        \
-        errors(x, t, loss, partials, totals, rows, n);                                                       \
+#define ELEMENTS(T, S)                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(256)                                                                  \
+        binary_accuracy_##S(const T *x, const float *t, const float *loss, const float *weight, double *partials,      \
+                            double *totals, i64 n) {                                                                   \
+        binary_accuracy(x, t, loss, weight, partials, totals, n);                                                      \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(256)                                                                  \
+        errors_##S(const T *x, const float *t, const float *loss, const float *weight, double *partials,               \
+                   double *totals, i64 n) {                                                                            \
+        errors(x, t, loss, weight, partials, totals, n);                                                               \
     }
-FOR_FLOATS(ERRORS)
+FOR_FLOATS(ELEMENTS)

@@ -22,6 +22,30 @@ extern "C" __global__ void __launch_bounds__(256) accumulate_f32(const float *gr
     }
 }
 
+// Adds a micro-batch to the sums (Σ share · loss, Σ share), by one thread: mean = the mean loss so far.
+extern "C" __global__ void __launch_bounds__(32)
+    accumulate_loss(const float *loss, const float *weight, float full, double *sums, float *mean, float *share) {
+    if (threadIdx.x > 0) {
+        return;
+    }
+    float part = weight[0] / full;
+    sums[0] += (double)part * loss[0];
+    sums[1] += part;
+    mean[0] = (float)(sums[1] > 0.0 ? sums[0] / sums[1] : sums[0]);
+    share[0] = part;
+}
+
+// The step's scalars with the gradient scale that makes a mean of sums over micro-batches, by one thread.
+extern "C" __global__ void __launch_bounds__(32) mean_scale(const float *schedule, const double *sums, float *to) {
+    if (threadIdx.x > 0) {
+        return;
+    }
+    for (int i = 0; i < 4; i++) {
+        to[i] = schedule[i];
+    }
+    to[1] = sums[1] > 0.0 ? (float)(schedule[1] / sums[1]) : 0.0f;
+}
+
 // A tensor of the two kernels below; 16 bytes.
 struct Span {
     float *data;

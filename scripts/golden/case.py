@@ -30,6 +30,15 @@ OPTIMIZERS = {
     "rmsprop": torch.optim.RMSprop,
 }
 
+LOSSES = {
+    "cross_entropy": nn.CrossEntropyLoss,
+    "mse": nn.MSELoss,
+    "l1": nn.L1Loss,
+    "smooth_l1": nn.SmoothL1Loss,
+    "huber": nn.HuberLoss,
+    "bce_with_logits": nn.BCEWithLogitsLoss,
+}
+
 
 @dataclasses.dataclass
 class Case:
@@ -44,6 +53,8 @@ class Case:
     val_samples: int = 0
     classes: int = 0  # 0: regression with mean squared error
     label_smoothing: float = 0.0
+    loss: dict[str, Any] = dataclasses.field(default_factory=dict)  # type and options, where not those above
+    ignored: float = 0.0  # share of the targets that do not count
     optimizer: dict[str, Any] = dataclasses.field(default_factory=lambda: {"type": "sgd", "lr": 0.1})
     groups: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     schedule: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -65,7 +76,8 @@ class Case:
         if self.freeze:
             lines.append(f"freeze = {toml(self.freeze)}")
         lines += ["layers = ["] + [f"  {line}," for line in self.layers] + ["]", ""]
-        lines += ["[loss]", f'type = "{"cross_entropy" if self.classes else "mse"}"']
+        lines += ["[loss]", f'type = "{self.loss_type()}"']
+        lines += [f"{k} = {toml(v)}" for k, v in self.loss.items() if k != "type"]
         if self.label_smoothing:
             lines.append(f"label_smoothing = {self.label_smoothing}")
         lines += ["", "[optimizer]"] + [f"{k} = {toml(v)}" for k, v in self.optimizer.items()]
@@ -76,6 +88,20 @@ class Case:
         lines += ["", "[train]", f"epochs = {self.epochs}"] + [f"{k} = {toml(v)}" for k, v in self.train.items()]
         lines += ["", "[log]", "every_steps = 1"]
         return "\n".join(lines) + "\n"
+
+    def loss_type(self) -> str:
+        return self.loss.get("type", "cross_entropy" if self.classes else "mse")
+
+
+def criterion(case: Case, dtype: torch.dtype) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """The loss of the configuration. Here the classes of a sequence's positions come last, in PyTorch second."""
+    options = {k: v for k, v in case.loss.items() if k != "type"}
+    if "weight" in options:
+        options["weight"] = torch.tensor(options["weight"], dtype=dtype)
+    if case.label_smoothing:
+        options["label_smoothing"] = case.label_smoothing
+    loss = LOSSES[case.loss_type()](**options)
+    return lambda out, targets: loss(out.movedim(-1, 1) if case.classes and out.dim() == 3 else out, targets)
 
 
 def toml(value: Any) -> str:
@@ -118,10 +144,15 @@ def start(case: Case, seed: int) -> Start:
             case.extra_init(net)
     n, v = case.samples, case.val_samples
     inputs = case.scale * torch.randn(n + v, *case.shape)
+    outputs = copy.deepcopy(net).eval()(inputs[:2]).shape[1:]
     if case.classes:
-        targets = torch.randint(case.classes, (n + v,))
+        positions = {1: (), 2: outputs[:1], 3: outputs[1:]}[len(outputs)]
+        targets = torch.randint(case.classes, (n + v, *positions))
+        if case.ignored:
+            targets[torch.rand(targets.shape) < case.ignored] = case.loss.get("ignore_index", -100)
+    elif case.loss_type() == "bce_with_logits":
+        targets = torch.randint(2, (n + v, *outputs)).float()
     else:
-        outputs = copy.deepcopy(net).eval()(inputs[:2]).shape[1:]
         targets = torch.randn(n + v, *outputs)
     return Start(net, inputs[:n], targets[:n], inputs[n:], targets[n:])
 
@@ -216,7 +247,7 @@ def train(case: Case, begin: Start, dtype=torch.float32, channels_last=False, no
     val_inputs, val_targets = prepared(begin.val_inputs), begin.val_targets
     if targets.is_floating_point():
         targets, val_targets = targets.to(dtype), val_targets.to(dtype)
-    criterion = nn.CrossEntropyLoss(label_smoothing=case.label_smoothing) if case.classes else nn.MSELoss()
+    loss_of = criterion(case, dtype)
 
     size = case.batch_size or case.samples
     batches = [(inputs[i : i + size], targets[i : i + size]) for i in range(0, case.samples, size)]
@@ -233,12 +264,10 @@ def train(case: Case, begin: Start, dtype=torch.float32, channels_last=False, no
         net.train()
         for step in steps:
             optimizer.zero_grad()
-            # The mean over the micro-batches of the step, also where the epoch's end left it fewer of them.
-            loss = 0.0
-            for x, y in step:
-                part = criterion(net(x), y) / len(step)
-                part.backward()
-                loss += part.item()
+            # The mean over all that counts in the micro-batches of the step, as if they were one large batch.
+            mean = loss_of(torch.cat([net(x) for x, _ in step]), torch.cat([y for _, y in step]))
+            mean.backward()
+            loss = mean.item()
             if not result.losses:
                 result.grads = {n: p.grad.clone() for n, p in net.named_parameters() if p.grad is not None}
             if "clip_grad_norm" in case.train:
@@ -250,23 +279,28 @@ def train(case: Case, begin: Start, dtype=torch.float32, channels_last=False, no
             if len(result.losses) == case.train.get("max_steps"):
                 break
         if case.val_samples:
-            validate(net, criterion, val_inputs, val_targets, result, bool(case.classes))
+            validate(case, net, loss_of, val_inputs, val_targets, result)
         if len(result.losses) == case.train.get("max_steps"):
             break
     result.state = {k: v.clone() for k, v in net.state_dict().items()}
     return result
 
 
-def validate(net, criterion, inputs, targets, result: Result, classes: bool) -> None:
+def validate(case: Case, net, loss_of, inputs, targets, result: Result) -> None:
     """Loss and accuracy on the validation data, all at once."""
     net.eval()
     with torch.no_grad():
         out = net(inputs)
-        result.val_loss.append(criterion(out, targets).item())
-        if classes:
-            result.val_accuracy.append((out.argmax(1) == targets).double().mean().item())
-            top = out.topk(2, dim=1).values
-            result.margin = min(result.margin, (top[:, 0] - top[:, 1]).min().item())
+        result.val_loss.append(loss_of(out, targets).item())
+        if case.classes:
+            dim = 1 if out.dim() != 3 else 2
+            right = (out.argmax(dim) == targets)[targets != case.loss.get("ignore_index", -100)]
+            result.val_accuracy.append(right.double().mean().item())
+            top = out.topk(2, dim=dim).values
+            result.margin = min(result.margin, (top.select(dim, 0) - top.select(dim, 1)).min().item())
+        elif case.loss_type() == "bce_with_logits":
+            result.val_accuracy.append(((out > 0) == (targets > 0.5)).double().mean().item())
+            result.margin = min(result.margin, out.abs().min().item())
 
 
 def relative(a: torch.Tensor, b: torch.Tensor, scale: torch.Tensor | None = None) -> float:
@@ -305,6 +339,8 @@ def faults(case: Case, begin: Start, got: Result) -> list[str]:
         # A change of 1e-6 of the values would be lost in their rounding.
         if relative(got.state[name], initial[name]) < 2e-4:
             found.append(f"{name} hardly moves")
+    if not all(math.isfinite(loss) for loss in got.losses + got.val_loss):
+        found.append("a batch in which nothing counts")
     if got.margin < 1e-3:
         found.append("a tie between classes")
     return found
@@ -330,7 +366,7 @@ def make(case: Case, folder: Path) -> Path:
     if case.val_samples:
         tensors |= {"batch.val_inputs": begin.val_inputs, "batch.val_targets": begin.val_targets}
         tensors["expected.val_loss"] = torch.tensor(got.val_loss, dtype=torch.float64)
-        if case.classes:
+        if got.val_accuracy:
             tensors["expected.val_accuracy"] = torch.tensor(got.val_accuracy, dtype=torch.float64)
     tensors |= {f"init.{n}": t for n, t in begin.net.state_dict().items()}
     tensors |= {

@@ -60,6 +60,7 @@ def training() -> list[Case]:
         one("training/clip_adam", {"type": "adam", "lr": 0.01, "eps": 0.01}, train={"clip_grad_norm": 0.1}),
         # Three batches an epoch, two to a step: the last step of an epoch has one.
         one("training/accumulate", momentum, epochs=3, train={"accumulate": 2}),
+        # Micro-batches of four, four and three in a step.
         one("training/accumulate_all", adamw, epochs=6, train={"accumulate": 3}),
         one("training/accumulate_more_than_there_are", momentum, epochs=4, train={"accumulate": 5}),
         one("training/accumulate_clip", momentum, epochs=3, train={"accumulate": 2, "clip_grad_norm": 0.3}),

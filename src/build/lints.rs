@@ -1,10 +1,10 @@
 //! What a whole model shows that is surely not meant: warnings on its forward graph for training.
 
 use super::{Forward, LayerRow};
-use crate::config::sections::{Loss, Transform};
+use crate::config::sections::Transform;
 use crate::config::{Diagnostic, Experiment, Lint, Span};
-use crate::data::{DataSpec, TargetSpec};
-use crate::graph::op::{Activation, Op};
+use crate::data::DataSpec;
+use crate::graph::op::{Activation, Op, TargetKind};
 use crate::graph::{DType, Graph, Node, ValueId};
 use std::collections::{HashMap, HashSet};
 
@@ -76,7 +76,8 @@ impl Lints<'_> {
     }
 
     fn activation_before_cross_entropy(&self) -> Option<Diagnostic> {
-        if !matches!(self.experiment.loss, Loss::CrossEntropy(_)) {
+        let loss = self.experiment.loss.describe();
+        if !loss.takes_logits() {
             return None;
         }
         let last =
@@ -84,7 +85,10 @@ impl Lints<'_> {
         let row = self.layer(last)?;
         let (label, help) = match &self.makers.get(&last)?.op {
             Op::Softmax(_) => (
-                "the loss applies softmax itself",
+                match loss.targets() {
+                    TargetKind::Classes => "the loss applies softmax itself",
+                    TargetKind::Numbers => "the loss applies a sigmoid itself",
+                },
                 "leave it out; `predict` turns logits into probabilities".to_owned(),
             ),
             Op::Activation(op) => {
@@ -92,7 +96,7 @@ impl Lints<'_> {
             }
             _ => return None,
         };
-        let message = format!("`{}` before `cross_entropy`, which takes logits", row.kind);
+        let message = format!("`{}` before `{}`, which takes logits", row.kind, loss.name());
         let warning = Diagnostic::warning(Lint::ActivationBeforeCrossEntropy, message).at(row.span, label);
         Some(self.at_loss(warning).help(help))
     }
@@ -107,13 +111,11 @@ impl Lints<'_> {
     }
 
     fn one_class(&self) -> Option<Diagnostic> {
-        let one = *self.forward.graph.shape(self.forward.prediction).dims().get(1)? == 1;
-        if !one
-            || !matches!((&self.experiment.loss, &self.data.targets), (Loss::CrossEntropy(_), TargetSpec::Classes(_)))
-        {
+        let loss = self.experiment.loss.describe();
+        if self.forward.graph.shape(self.forward.prediction).last() != 1 || loss.targets() != TargetKind::Classes {
             return None;
         }
-        let message = "the model puts out one number for `cross_entropy`: the loss is always 0";
+        let message = format!("the model puts out one number for `{}`: the loss is always 0", loss.name());
         let warning = Diagnostic::warning(Lint::OneClass, message);
         let warning = match self.forward.rows.last() {
             Some(row) => warning.at(row.span, "one class alone"),
@@ -170,7 +172,7 @@ impl Lints<'_> {
 
     fn unused_layers(&self) -> Vec<Diagnostic> {
         let mut used = HashSet::new();
-        self.reach(self.forward.loss.unwrap_or(self.forward.prediction), &mut used);
+        self.reach(self.forward.loss.map_or(self.forward.prediction, |loss| loss.value), &mut used);
         self.reach(self.forward.prediction, &mut used);
         let dead = |row: &LayerRow| self.makers.contains_key(&row.value) && !used.contains(&row.value);
         let mut found: Vec<Diagnostic> = Vec::new();

@@ -2,72 +2,70 @@
 
 use super::input::sample_to_pytorch;
 use super::{Builder, Mode, Tensor, metrics_variable};
-use crate::config::sections::Loss;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::TargetSpec;
-use crate::graph::op::{CrossEntropy, METRIC_SLOTS, Metrics, Mse, Task};
+use crate::graph::op::{self, LossOp, METRIC_SLOTS, Metrics, TargetKind, Task};
 use crate::graph::{DType, Input, Role, Shape, ValueId, VarKind, Variable};
 
 /// What the model is measured by.
 pub fn task(experiment: &Experiment) -> Task {
-    match experiment.loss {
-        Loss::CrossEntropy(_) => Task::Classification,
-        Loss::Mse(_) => Task::Regression,
-    }
+    experiment.loss.describe().task()
+}
+
+/// The loss of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchLoss {
+    /// The mean over what counts.
+    pub value: ValueId,
+    /// What the batch weighs in a mean over several.
+    pub weight: ValueId,
+    /// The same if all of its items count and none has a weight of its own.
+    pub items: usize,
 }
 
 impl Builder<'_> {
-    /// Adds loss and metrics on the model's output; returns the loss (none for [`Mode::Predict`]).
-    pub(super) fn loss(&mut self, y: Tensor) -> Option<ValueId> {
-        let (experiment, data) = (self.experiment, self.data);
-        if !self.output_fits(y) || self.mode == Mode::Predict {
+    /// Adds loss and metrics on the model's output (nothing for [`Mode::Predict`]).
+    pub(super) fn loss(&mut self, y: Tensor) -> Option<BatchLoss> {
+        let loss = self.experiment.loss.describe();
+        if !self.output_fits(y, &loss) || self.mode == Mode::Predict {
             return None;
         }
         self.graph.set_origin("loss");
-        let n = self.batch;
-        let (targets, loss) = match (&experiment.loss, &data.targets) {
-            (Loss::CrossEntropy(l), _) => {
-                let targets = self.graph.input(Input::Targets, DType::I32, Shape::from([n]));
-                let op = CrossEntropy { label_smoothing: l.label_smoothing as f32 };
-                (targets, self.plain(op, &[y.value, targets]))
-            }
-            (Loss::Mse(_), TargetSpec::Values(shape)) => {
-                let mut dims = vec![n];
-                dims.extend_from_slice(shape.dims());
-                let targets = self.graph.input(Input::Targets, DType::F32, Shape(dims));
-                (targets, self.plain(Mse {}, &[y.value, targets]))
-            }
-            (Loss::Mse(_), TargetSpec::Classes(_)) => unreachable!("checked by `output_fits`"),
-        };
-        self.graph.values[loss.index()].role = Role::Output;
+        let mut dims = vec![self.batch];
+        dims.extend_from_slice(self.data.targets.shape().dims());
+        let targets = self.graph.input(Input::Targets, self.data.targets.dtype(), Shape(dims));
         let sums = Variable::zeros(metrics_variable(self.mode), DType::F64, [METRIC_SLOTS], VarKind::Metric);
         let sums = self.vars.get_or_add(sums);
+        let (items, metrics) =
+            (loss.items(self.shape(y)), Metrics { task: loss.task(), ignore_index: loss.ignore_index() });
+        let sound = "`output_fits` has held the operands against each other";
+        let made = self.graph.add(LossOp { loss }, &[y.value, targets]).expect(sound);
+        let (value, weight) = (made[0], made[1]);
+        self.graph.values[value.index()].role = Role::Output;
         let sums = self.graph.variable(self.vars, sums);
-        let op = Metrics { task: task(experiment) };
-        if let Err(e) = self.graph.add(op, &[loss, y.value, targets, sums]) {
-            unreachable!("the builder made the operands of the metrics: {e}");
-        }
-        Some(loss)
+        self.graph.add(metrics, &[value, weight, y.value, targets, sums]).expect(sound);
+        Some(BatchLoss { value, weight, items })
     }
 
     /// Checks the output's shape against targets and loss; reports what does not fit.
-    fn output_fits(&mut self, y: Tensor) -> bool {
+    fn output_fits(&mut self, y: Tensor, loss: &op::Loss) -> bool {
         let (experiment, data) = (self.experiment, self.data);
         let sample = Shape::from(&self.shape(y).dims()[1..]);
         let guessed = self.guesses.contains(&y.value);
-        let (message, help) = match (&experiment.loss, &data.targets) {
-            (Loss::CrossEntropy(_), TargetSpec::Values(_)) => (
-                "`cross_entropy` needs classes, but the targets of the data are numbers".to_string(),
+        let name = loss.name();
+        let (message, help) = match (loss.targets(), &data.targets) {
+            (TargetKind::Classes, TargetSpec::Values(_)) => (
+                format!("`{name}` needs classes, but the targets of the data are numbers"),
                 "the loss for numbers is `mse`".to_string(),
             ),
-            (Loss::Mse(_), TargetSpec::Classes(_)) => (
-                "`mse` needs numbers, but the targets of the data are classes".to_string(),
+            (TargetKind::Numbers, TargetSpec::Classes(_) | TargetSpec::PositionClasses(..)) => (
+                format!("`{name}` needs numbers, but the targets of the data are classes"),
                 "the loss for classes is `cross_entropy`".to_string(),
             ),
             // What the model is meant to put out is only known once the mistake before is gone.
             _ if guessed => return false,
-            (Loss::CrossEntropy(_), TargetSpec::Classes(classes)) => match *sample.dims() {
-                [out] if if data.classes_exact { out == *classes } else { out >= *classes } => return true,
+            (TargetKind::Classes, TargetSpec::Classes(classes)) => match *sample.dims() {
+                [out] if self.classes_fit(out, *classes) => return self.weights_fit(loss, out, y),
                 [out] => {
                     let least = if data.classes_exact { "" } else { " or more" };
                     let message = format!(
@@ -82,16 +80,51 @@ impl Builder<'_> {
                 }
                 [1, 1, c] if c == *classes => {
                     let message =
-                        "`cross_entropy` takes one row of numbers for each sample, but the model puts out images";
-                    (message.to_string(), "end the model with \"flatten\"".to_string())
+                        format!("`{name}` takes one row of numbers for each sample, but the model puts out images");
+                    (message, "end the model with \"flatten\"".to_string())
                 }
                 _ => {
-                    let message = "`cross_entropy` takes one row of numbers for each sample, but the model puts out more dimensions";
+                    let message = format!(
+                        "`{name}` takes one row of numbers for each sample, but the model puts out more dimensions"
+                    );
                     let help = format!("end the model with \"flatten\" and a `linear` with `out_features = {classes}`");
-                    (message.to_string(), help)
+                    (message, help)
                 }
             },
-            (Loss::Mse(_), TargetSpec::Values(target)) => {
+            (TargetKind::Classes, TargetSpec::PositionClasses(classes, positions)) => match sample.dims() {
+                [at @ .., out] if at == positions.dims() && self.classes_fit(*out, *classes) => {
+                    return self.weights_fit(loss, *out, y);
+                }
+                [at @ .., out] if at == positions.dims() => {
+                    let least = if data.classes_exact { "" } else { " or more" };
+                    let message = format!(
+                        "the model puts out {out} numbers for each position, but there are {classes}{least} classes"
+                    );
+                    let help = match at.len() {
+                        2 => {
+                            format!("end the model with a `conv2d` with `out_channels = {classes}`: one for each class")
+                        }
+                        _ => {
+                            format!("end the model with a `linear` with `out_features = {classes}`: one for each class")
+                        }
+                    };
+                    (message, help)
+                }
+                _ => {
+                    let mut wanted = positions.dims().to_vec();
+                    wanted.push(*classes);
+                    let (a, b) = (sample_to_pytorch(&sample), sample_to_pytorch(&Shape(wanted)));
+                    let message = format!(
+                        "the model puts out {a} for each sample, but the targets are one class for each position of \
+                         {positions}"
+                    );
+                    (
+                        message,
+                        format!("make the model put out {b}: as many numbers for each position as there are classes"),
+                    )
+                }
+            },
+            (TargetKind::Numbers, TargetSpec::Values(target)) => {
                 // A single number for each sample may come as [N] or [N, 1].
                 let single = |s: &Shape| s.len() == 1;
                 if sample == *target || (single(&sample) && single(target)) {
@@ -123,6 +156,33 @@ impl Builder<'_> {
         }
         if let Some(span) = experiment.nearest_span("loss.type") {
             error = error.context(span, "the loss");
+        }
+        self.report(error);
+        false
+    }
+
+    /// Whether so many outputs are one for each class: where the number of classes was only seen in the targets, there may
+    /// be more.
+    fn classes_fit(&self, outputs: usize, classes: usize) -> bool {
+        if self.data.classes_exact { outputs == classes } else { outputs >= classes }
+    }
+
+    /// Whether there is a weight for each of `outputs` classes, if there are any; else reports it.
+    fn weights_fit(&mut self, loss: &op::Loss, outputs: usize, y: Tensor) -> bool {
+        let weights = match loss {
+            op::Loss::CrossEntropy(l) => l.weight.len(),
+            op::Loss::Elementwise(_) => 0,
+        };
+        if weights == 0 || weights == outputs {
+            return true;
+        }
+        let message = format!("`weight` of the loss has {weights} numbers, but the model puts out {outputs} classes");
+        let mut error = Diagnostic::error(message).help("write one number for each class");
+        if let Some(span) = self.experiment.nearest_span("loss.weight") {
+            error = error.at(span, format!("{weights} numbers"));
+        }
+        if let Some(row) = y.made_by {
+            error = error.context(self.rows[row].span, "the model ends here");
         }
         self.report(error);
         false

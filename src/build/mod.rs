@@ -19,7 +19,7 @@ mod summary;
 
 pub use input::sample_shape;
 pub use lints::lints;
-pub use loss::task;
+pub use loss::{BatchLoss, task};
 pub use summary::LayerRow;
 
 use crate::config::{Diagnostic, Experiment, LayerNode};
@@ -46,8 +46,8 @@ pub struct Forward {
     pub graph: Graph,
     /// What the model puts out: in PyTorch's order, but for images, which are channels-last like all images inside.
     pub prediction: ValueId,
-    /// The mean loss of the batch, unless the mode is [`Mode::Predict`].
-    pub loss: Option<ValueId>,
+    /// The loss, unless the mode is [`Mode::Predict`].
+    pub loss: Option<BatchLoss>,
     /// The layers, for listings.
     pub rows: Vec<LayerRow>,
 }

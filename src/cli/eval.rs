@@ -75,7 +75,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let figures = evaluate(&mut session, backend.as_ref(), split, &eval_options(experiment), &never, |_| {})?
         .ok_or_else(|| anyhow::anyhow!("the evaluation was interrupted"))?;
     if args.output.json {
-        let metrics: Map<String, Value> = figures.list().map(|(n, v)| (n.to_string(), json!(v))).collect();
+        let metrics: Map<String, Value> = figures.list().map(|(f, v)| (f.name().to_string(), json!(v))).collect();
         let mut out = json!({ "data": samples.name, "split": name, "samples": split.len(), "metrics": metrics });
         if !notes.is_empty() {
             out["note"] = json!(notes.join(" "));
@@ -84,7 +84,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     } else {
         let list: Vec<String> = figures
             .list()
-            .map(|(n, v)| format!("{n} {}", if n == "accuracy" { percent(v) } else { figure(v, 6, 12) }))
+            .map(|(f, v)| format!("{} {}", f.name(), if f.is_share() { percent(v) } else { figure(v, 6, 12) }))
             .collect();
         let source = experiment.data.source.type_name();
         let instead = match samples.name == source {

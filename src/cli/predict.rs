@@ -6,8 +6,8 @@ use super::memory::Planned;
 use super::model::{build, device, load_model};
 use crate::build::{sample_shape, task};
 use crate::data::{DataSpec, image_sample};
-use crate::graph::Input;
 use crate::graph::op::Task;
+use crate::graph::{Input, Shape};
 use crate::terminal::say;
 use crate::train::memory::{Needs, Use};
 use crate::train::programs::Sizes;
@@ -62,6 +62,21 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         let output = session.predict(&buffer, 1)?;
         text.push_str(&format!("{}\n", file.display()));
         match task {
+            Task::Classification if data.targets.shape().rank() > 0 => {
+                let positions = data.targets.shape();
+                let classes = classes_at(&output, &positions);
+                let mut counts = vec![0usize; output.len() / positions.len()];
+                classes.iter().for_each(|class| counts[*class] += 1);
+                let share = |class: usize| counts[class] as f64 / positions.len() as f64;
+                let mut most: Vec<usize> = (0..counts.len()).filter(|class| counts[*class] > 0).collect();
+                most.sort_by_key(|class| std::cmp::Reverse(counts[*class]));
+                text.push_str(&format!("  {} positions\n", positions.len()));
+                for class in most.into_iter().take(args.top as usize) {
+                    text.push_str(&format!("  {:>6.2} %  {}\n", 100.0 * share(class), label(class)));
+                }
+                let rows: Vec<&[usize]> = classes.chunks(positions.last()).collect();
+                results.push(json!({ "file": file.to_string_lossy(), "classes": rows }));
+            }
             Task::Classification => {
                 let best = top(&softmax(&output), args.top as usize);
                 for (class, p) in &best {
@@ -72,6 +87,13 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
                     .map(|(class, p)| json!({ "class": class, "label": label(*class), "probability": p }))
                     .collect();
                 results.push(json!({ "file": file.to_string_lossy(), "top": list }));
+            }
+            Task::BinaryClassification => {
+                let list: Vec<f64> = output.iter().map(|x| 1.0 / (1.0 + f64::from(-x).exp())).collect();
+                for (i, p) in list.iter().enumerate() {
+                    text.push_str(&format!("  {:>6.2} %  {}\n", 100.0 * p, label(i)));
+                }
+                results.push(json!({ "file": file.to_string_lossy(), "probabilities": list }));
             }
             Task::Regression => {
                 text.push_str(&format!("  {output:?}\n"));
@@ -85,6 +107,17 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         super::print(&text)?;
     }
     Ok(if failed.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The class with the largest logit at each position. Logits of images come channels first, others channels last.
+fn classes_at(logits: &[f32], positions: &Shape) -> Vec<usize> {
+    let (n, classes) = (positions.len(), logits.len() / positions.len());
+    let first = positions.rank() == 2;
+    let at =
+        |position: usize, class: usize| logits[if first { class * n + position } else { position * classes + class }];
+    let largest =
+        |position| (1..classes).fold(0, |best, c| if at(position, c) > at(position, best) { c } else { best });
+    (0..n).map(largest).collect()
 }
 
 /// Probabilities of logits.
@@ -106,6 +139,15 @@ fn top(probabilities: &[f64], k: usize) -> Vec<(usize, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_position_has_its_class() {
+        let logits = [0.0, 5.0, 1.0, 1.0, 2.0, 0.0];
+        // Channels first: (0, 1), (5, 2), (1, 0).
+        assert_eq!(classes_at(&logits, &[1, 3].into()), [1, 0, 0]);
+        // Channels last: (0, 5), (1, 1), (2, 0).
+        assert_eq!(classes_at(&logits, &[3].into()), [1, 0, 0]);
+    }
 
     #[test]
     fn the_likeliest_come_first() {

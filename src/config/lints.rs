@@ -40,7 +40,7 @@ macro_rules! lints {
 
 lints! {
     ActivationBeforeCrossEntropy "activation_before_cross_entropy":
-        "The model ends with an activation that keeps its numbers within bounds, but `cross_entropy` takes logits.";
+        "The model ends with an activation that keeps its numbers within bounds, but the loss takes logits.";
     ActivationWithoutEffect "activation_without_effect":
         "A `relu` or `relu6` whose input is within its bounds already.";
     DropoutAtEnd "dropout_at_end":

@@ -164,11 +164,9 @@ fn fill_in(experiment: &mut Experiment) {
 }
 
 fn fill_in_monitor(experiment: &mut Experiment) {
-    let default = match experiment.loss {
-        Loss::CrossEntropy(_) => Metric::ValAccuracy,
-        Loss::Mse(_) => Metric::ValLoss,
-    };
-    experiment.checkpoint.monitor.get_or_insert(default);
+    let figure = experiment.loss.describe().task().monitor();
+    let default = Metric::ALL.into_iter().find(|m| m.of_validation() && m.figure() == figure);
+    experiment.checkpoint.monitor = experiment.checkpoint.monitor.or(default);
 }
 
 struct Reader<'a> {

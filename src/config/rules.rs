@@ -3,9 +3,10 @@
 use super::diagnostics::Diagnostic;
 use super::experiment::Experiment;
 use super::lints::Lint;
-use super::sections::{Adam, AdamW, Curve, Loss, Metric, OptimizerRule, Source, Transform};
+use super::sections::{Adam, AdamW, Curve, Metric, OptimizerRule, Source, Transform};
 use super::sink::Sink;
 use super::tagged::Tagged;
+use crate::graph::op::TargetKind;
 
 /// Transforms that change a sample at random.
 pub(super) const RANDOM_TRANSFORMS: [&str; 2] = ["random_crop", "random_horizontal_flip"];
@@ -47,9 +48,9 @@ impl Rules<'_> {
             Source::Tensors(_) => return,
         };
         let loss = &self.experiment.loss;
-        let (fits, has, help) = match loss {
-            Loss::CrossEntropy(_) => (classes, "targets are numbers", "the loss for numbers is `mse`"),
-            Loss::Mse(_) => (!classes, "targets are classes", "the loss for classes is `cross_entropy`"),
+        let (fits, has, help) = match loss.describe().targets() {
+            TargetKind::Classes => (classes, "targets are numbers", "the loss for numbers is `mse`"),
+            TargetKind::Numbers => (!classes, "targets are classes", "the loss for classes is `cross_entropy`"),
         };
         if !fits {
             let error = Diagnostic::error(format!(
@@ -74,13 +75,17 @@ impl Rules<'_> {
             [("train.early_stopping.monitor", stopping), ("checkpoint.monitor", self.experiment.checkpoint.monitor)];
         for (key, metric) in all {
             let Some(metric) = metric else { continue };
-            let classes = matches!(self.experiment.loss, Loss::CrossEntropy(_));
-            let (fits, use_instead) = match metric {
-                Metric::TrainLoss | Metric::ValLoss => (true, ""),
-                Metric::ValAccuracy => (classes, "`val_loss`, `val_mae` and `val_rmse`"),
-                Metric::ValMae | Metric::ValRmse => (!classes, "`val_loss` and `val_accuracy`"),
-            };
-            if !fits {
+            let figures = self.experiment.loss.describe().task().figures();
+            if !figures.contains(&metric.figure()) {
+                let there: Vec<String> = Metric::ALL
+                    .into_iter()
+                    .filter(|m| m.of_validation() && figures.contains(&m.figure()))
+                    .map(|m| format!("`{}`", m.name()))
+                    .collect();
+                let use_instead = match there.split_last() {
+                    Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+                    _ => there.join(""),
+                };
                 let loss = self.experiment.loss.type_name();
                 let error = Diagnostic::error(format!("there is no `{}` with the loss `{loss}`", metric.name()))
                     .help(format!("with this loss there are {use_instead}"));

@@ -106,6 +106,10 @@ const SYNONYMS: &[(&str, &[&str])] = &[
 /// More of them, of values.
 const VALUES: &[(&str, &[&str])] = &[
     ("cross_entropy", &["crossentropyloss", "ce", "nll", "softmaxcrossentropy", "categoricalcrossentropy", "nllloss"]),
+    ("l1", &["l1loss", "mae", "maeloss", "meanabsoluteerror", "absoluteerror"]),
+    ("smooth_l1", &["smoothl1loss"]),
+    ("huber", &["huberloss"]),
+    ("bce_with_logits", &["bcewithlogitsloss", "bcewithlogits", "sigmoidcrossentropy"]),
     ("mse", &["mseloss", "l2", "l2loss", "meansquarederror", "squarederror"]),
     ("sgd", &["momentum", "gradientdescent"]),
     ("step", &["steplr", "multisteplr", "multistep"]),
@@ -177,8 +181,8 @@ const REMARKS: &[(&str, &[&str], &str)] = &[
     ("a layer", &["block"], "the use of a block has `block = \"name\"` in place of `type`"),
     (
         "`[loss]`",
-        &["bceloss", "bcewithlogitsloss", "bce"],
-        "write `cross_entropy`, with an output for each of the two classes",
+        &["bceloss", "bce", "binarycrossentropy"],
+        "write `bce_with_logits`, which takes the model's output as it is before a sigmoid",
     ),
     (
         "`[schedule]`",

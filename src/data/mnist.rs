@@ -154,7 +154,7 @@ pub(super) fn pair(images: idx::Idx, labels: idx::Idx, shape: &Shape, file: &str
         "{file} holds {n} images, but {label_file} holds {} labels: files of different sets?",
         labels.dims[0]
     );
-    let targets = checked_labels(labels.data.iter().map(|l| i64::from(*l)), 10, label_file)?;
+    let targets = checked_labels(labels.data.iter().map(|l| i64::from(*l)), 10, None, label_file)?;
     Split::new(Inputs::Bytes(images.data), Targets::Classes(targets), shape.clone(), Shape::default(), n)
 }
 

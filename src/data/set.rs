@@ -9,10 +9,39 @@ use std::sync::Arc;
 /// What the targets of a set are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TargetSpec {
-    /// Class labels `0 .. n`.
+    /// A class label `0 .. n` for every sample.
     Classes(usize),
+    /// A class label `0 .. n` for every position of this shape in a sample: rows and columns of an image, places in a
+    /// sequence.
+    PositionClasses(usize, Shape),
     /// Real values of this shape for every sample (channels last, where they are images).
     Values(Shape),
+}
+
+impl TargetSpec {
+    /// Number of classes; `None` if the targets are values.
+    pub fn classes(&self) -> Option<usize> {
+        match self {
+            TargetSpec::Classes(n) | TargetSpec::PositionClasses(n, _) => Some(*n),
+            TargetSpec::Values(_) => None,
+        }
+    }
+
+    /// Shape of one sample's targets.
+    pub fn shape(&self) -> Shape {
+        match self {
+            TargetSpec::Classes(_) => Shape::default(),
+            TargetSpec::PositionClasses(_, shape) | TargetSpec::Values(shape) => shape.clone(),
+        }
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        match self {
+            TargetSpec::Classes(_) | TargetSpec::PositionClasses(..) => DType::I32,
+            TargetSpec::Values(_) => DType::F32,
+        }
+    }
 }
 
 /// What a set's samples look like: all that a model needs to know of it.
@@ -64,7 +93,7 @@ impl Inputs {
 /// The targets of all samples of a store.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Targets {
-    /// One label a sample.
+    /// The labels, sample after sample.
     Classes(Vec<i32>),
     /// The values, sample after sample.
     Values(Vec<f32>),
@@ -121,7 +150,6 @@ impl Split {
     /// # Errors
     /// The lengths of the lists do not fit the shapes, or there are more than 2^32 samples.
     pub fn new(inputs: Inputs, targets: Targets, input_shape: Shape, target_shape: Shape, len: usize) -> Result<Self> {
-        let target_shape = if matches!(targets, Targets::Classes(_)) { Shape::default() } else { target_shape };
         ensure!(u32::try_from(len).is_ok(), "a split of {len} samples: more than 4,294,967,295 are not supported");
         for (what, bytes, shape, dtype) in [
             ("inputs", inputs.bytes().len(), &input_shape, inputs.dtype()),
@@ -194,14 +222,14 @@ impl Split {
         &self.store.targets.bytes()[self.at(i) * bytes..][..bytes]
     }
 
-    /// The label of sample `i`; `None` if the targets are values.
+    /// The label of sample `i`; `None` if it has none or several.
     ///
     /// # Panics
     /// If there is no sample `i`.
     pub fn label(&self, i: usize) -> Option<i32> {
         match &self.store.targets {
-            Targets::Classes(v) => Some(v[self.at(i)]),
-            Targets::Values(_) => None,
+            Targets::Classes(v) if self.store.target_shape.rank() == 0 => Some(v[self.at(i)]),
+            Targets::Classes(_) | Targets::Values(_) => None,
         }
     }
 
@@ -264,12 +292,13 @@ impl Dataset {
 pub(super) fn checked_labels(
     labels: impl ExactSizeIterator<Item = i64>,
     classes: usize,
+    ignore_index: Option<i32>,
     file: &str,
 ) -> Result<Vec<i32>> {
     let mut out = Vec::with_capacity(labels.len());
     for (i, label) in labels.enumerate() {
         match i32::try_from(label) {
-            Ok(l) if l >= 0 && (l as usize) < classes => out.push(l),
+            Ok(l) if l >= 0 && (l as usize) < classes || Some(l) == ignore_index => out.push(l),
             _ => bail!("{file}: label {label} of sample {i} is not within 0 .. {}", classes.saturating_sub(1)),
         }
     }
@@ -305,8 +334,9 @@ mod tests {
 
     #[test]
     fn labels_must_be_classes() {
-        assert_eq!(checked_labels([0i64, 9].into_iter(), 10, "f").unwrap(), [0, 9]);
-        assert!(checked_labels([10i64].into_iter(), 10, "f").unwrap_err().to_string().contains("0 .. 9"));
-        assert!(checked_labels([-1i64].into_iter(), 10, "f").is_err());
+        assert_eq!(checked_labels([0i64, 9].into_iter(), 10, None, "f").unwrap(), [0, 9]);
+        assert!(checked_labels([10i64].into_iter(), 10, None, "f").unwrap_err().to_string().contains("0 .. 9"));
+        assert!(checked_labels([-1i64].into_iter(), 10, None, "f").is_err());
+        assert_eq!(checked_labels([3i64, -1].into_iter(), 10, Some(-1), "f").unwrap(), [3, -1]);
     }
 }

@@ -140,11 +140,7 @@ fn make(options: &SyntheticOptions, spec: &DataSpec, table: &[f32], purpose: u64
             Inputs::Floats(floats) => floats.extend_from_slice(&sample),
         }
     }
-    let target_shape = match &spec.targets {
-        TargetSpec::Classes(_) => Shape::default(),
-        TargetSpec::Values(shape) => shape.clone(),
-    };
-    Split::new(inputs, targets, spec.input.clone(), target_shape, n)
+    Split::new(inputs, targets, spec.input.clone(), spec.targets.shape(), n)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Samples from a safetensors file: `inputs` and `targets`, and optionally `val_inputs` and `val_targets`.
 //!
 //! `inputs` are `[N, C, H, W]` images (floats or bytes), or floats of rank 2 (`[N, F]`) or 3. `targets` are class
-//! labels (integers, `[N]`) or float values (`[N, …]`; `[N]` is taken for `[N, 1]`, which is what a model with one
+//! labels (integers, `[N]`, or `[N, …]` for one at each position of a sample) or float values (`[N, …]`; `[N]` is taken for `[N, 1]`, which is what a model with one
 //! output puts out).
 
 use super::set::checked_labels;
@@ -22,6 +22,8 @@ pub struct TensorsOptions {
     pub path: PathBuf,
     /// Number of classes; else one more than the largest label, which is the least that there can be.
     pub num_classes: Option<usize>,
+    /// A label that stands for none.
+    pub ignore_index: Option<i32>,
 }
 
 /// A header larger than this is damage.
@@ -36,11 +38,12 @@ pub fn describe(options: &TensorsOptions) -> Result<DataSpec> {
     let labels = [file.labels(&file.train.clone())?, file.val.clone().map_or(Ok(None), |p| file.labels(&p))?];
     let spec = file.spec(options, &labels)?;
     // Wrong labels are a matter of the description, and need not wait for the reading.
-    if let TargetSpec::Classes(classes) = spec.targets {
+    if let Some(classes) = spec.targets.classes() {
         for (tensor, labels) in ["targets", "val_targets"].into_iter().zip(labels) {
             checked_labels(
                 labels.into_iter().flatten().collect::<Vec<_>>().into_iter(),
                 classes,
+                options.ignore_index,
                 &format!("{}, `{tensor}`", file.name),
             )?;
         }
@@ -58,9 +61,9 @@ pub fn open(options: &TensorsOptions) -> Result<Dataset> {
     let labels = [file.labels(&train)?, val.as_ref().map_or(Ok(None), |p| file.labels(p))?];
     let spec = file.spec(options, &labels)?;
     let [train_labels, val_labels] = labels;
-    let train = file.split(&train, train_labels, &spec)?;
+    let train = file.split(&train, train_labels, options, &spec)?;
     let val = match val {
-        Some(pair) => file.split(&pair, val_labels, &spec)?,
+        Some(pair) => file.split(&pair, val_labels, options, &spec)?,
         None => train.limit(0),
     };
     Ok(Dataset::new(spec, train, val))
@@ -130,22 +133,24 @@ impl TensorFile {
     /// What the samples of both pairs look like; `labels` are those of the two pairs, if there are any.
     fn spec(&self, options: &TensorsOptions, labels: &[Option<Vec<i64>>; 2]) -> Result<DataSpec> {
         let (input, dtype) = self.input(&self.train)?;
-        let values = self.values(&self.train)?;
+        let (target, kind) = self.target(&self.train)?;
         if let Some(val) = &self.val {
-            let other = (self.input(val)?, self.values(val)?);
+            let other = (self.input(val)?, self.target(val)?);
             ensure!(
-                other == ((input.clone(), dtype), values.clone()),
+                other == ((input.clone(), dtype), (target.clone(), kind)),
                 "{}: `val_inputs` and `val_targets` differ from `inputs` and `targets` in shape or type",
                 self.name
             );
         }
-        let seen = labels.iter().flatten().flatten().max().map_or(0, |l| l.saturating_add(1).max(1));
-        let targets = match (values, options.num_classes) {
-            (Some(shape), None) => TargetSpec::Values(shape),
-            (Some(_), Some(n)) => {
+        let counts = |l: &&i64| options.ignore_index.is_none_or(|ignored| **l != i64::from(ignored));
+        let seen = labels.iter().flatten().flatten().filter(counts).max().map_or(1, |l| l.saturating_add(1).max(1));
+        let targets = match (kind, options.num_classes) {
+            (DType::I32, n) if target.rank() == 0 => TargetSpec::Classes(n.unwrap_or(seen as usize)),
+            (DType::I32, n) => TargetSpec::PositionClasses(n.unwrap_or(seen as usize), target),
+            (_, None) => TargetSpec::Values(target),
+            (_, Some(n)) => {
                 bail!("{}: `targets` are real values, so there are no {n} classes", self.name)
             }
-            (None, n) => TargetSpec::Classes(n.unwrap_or(seen as usize)),
         };
         Ok(DataSpec {
             input,
@@ -185,19 +190,23 @@ impl TensorFile {
         Ok((sample, if info.dtype == Dtype::U8 { DType::U8 } else { DType::F32 }))
     }
 
-    /// Shape (channels last) of one target; `None` for class labels.
-    fn values(&self, pair: &Pair) -> Result<Option<Shape>> {
+    /// Shape (channels last) of one target, and its type: `I32` for class labels.
+    fn target(&self, pair: &Pair) -> Result<(Shape, DType)> {
         let (name, info) = &pair.targets;
         let shape = Shape::from(&info.shape[..]);
         ensure!(!info.shape.contains(&0), "{}: `{name}`, of shape {shape}, is empty", self.name);
         match (info.dtype, &info.shape[..]) {
-            (Dtype::I64 | Dtype::I32 | Dtype::U8, [_]) => Ok(None),
-            (Dtype::I64 | Dtype::I32 | Dtype::U8, _) => {
-                bail!("{}: `{name}` of shape {shape}: class labels must be of shape [N]", self.name)
+            (Dtype::I64 | Dtype::I32 | Dtype::U8, [_, positions @ ..]) if positions.len() <= 2 => {
+                Ok((positions.into(), DType::I32))
             }
-            (Dtype::F32, [_]) => Ok(Some([1].into())),
-            (Dtype::F32, [_, c, h, w]) => Ok(Some([*h, *w, *c].into())),
-            (Dtype::F32, [_, rest @ ..]) => Ok(Some(rest.into())),
+            (Dtype::I64 | Dtype::I32 | Dtype::U8, _) => bail!(
+                "{}: `{name}` of shape {shape}: class labels must be of shape [N], or [N, L] or [N, H, W] for one at each \
+                 position",
+                self.name
+            ),
+            (Dtype::F32, [_]) => Ok(([1].into(), DType::F32)),
+            (Dtype::F32, [_, c, h, w]) => Ok(([*h, *w, *c].into(), DType::F32)),
+            (Dtype::F32, [_, rest @ ..]) => Ok((rest.into(), DType::F32)),
             (Dtype::F32, []) => bail!("{}: `{name}` is a single number: must be one for each sample", self.name),
             (other, _) => bail!(
                 "{}: `{name}` is {other:?}: must be I64 or I32 for class labels (in PyTorch, `.long()`), or F32 for \
@@ -211,11 +220,12 @@ impl TensorFile {
     fn labels(&mut self, pair: &Pair) -> Result<Option<Vec<i64>>> {
         // Shapes and types are checked before anything is read by them.
         self.input(pair)?;
-        if self.values(pair)?.is_some() {
+        let (target, kind) = self.target(pair)?;
+        if kind != DType::I32 {
             return Ok(None);
         }
         let info = &pair.targets.1;
-        let mut out = self.room(&pair.targets, info.shape[0])?;
+        let mut out = self.room(&pair.targets, info.shape[0] * target.len())?;
         self.each(&pair.targets, info.dtype.bitsize() / 8, |b| {
             out.push(match *b {
                 [b] => i64::from(b),
@@ -227,23 +237,27 @@ impl TensorFile {
         Ok(Some(out))
     }
 
-    fn split(&mut self, pair: &Pair, labels: Option<Vec<i64>>, spec: &DataSpec) -> Result<Split> {
+    fn split(
+        &mut self,
+        pair: &Pair,
+        labels: Option<Vec<i64>>,
+        options: &TensorsOptions,
+        spec: &DataSpec,
+    ) -> Result<Split> {
         let n = pair.inputs.1.shape[0];
         let inputs = match spec.dtype {
             DType::U8 => Inputs::Bytes(self.channels_last(&pair.inputs, |[b]: [u8; 1]| b)?),
             _ => Inputs::Floats(self.channels_last(&pair.inputs, f32::from_le_bytes)?),
         };
-        let (targets, shape) = match (&spec.targets, labels) {
-            (TargetSpec::Classes(n), Some(labels)) => {
+        let targets = match (spec.targets.classes(), labels) {
+            (Some(n), Some(labels)) => {
                 let place = format!("{}, `{}`", self.name, pair.targets.0);
-                (Targets::Classes(checked_labels(labels.into_iter(), *n, &place)?), Shape::default())
+                Targets::Classes(checked_labels(labels.into_iter(), n, options.ignore_index, &place)?)
             }
-            (TargetSpec::Values(shape), _) => {
-                (Targets::Values(self.channels_last(&pair.targets, f32::from_le_bytes)?), shape.clone())
-            }
-            (TargetSpec::Classes(_), None) => bail!("{}: `{}` are no class labels", self.name, pair.targets.0),
+            (None, _) => Targets::Values(self.channels_last(&pair.targets, f32::from_le_bytes)?),
+            (Some(_), None) => bail!("{}: `{}` are no class labels", self.name, pair.targets.0),
         };
-        Split::new(inputs, targets, spec.input.clone(), shape, n)
+        Split::new(inputs, targets, spec.input.clone(), spec.targets.shape(), n)
     }
 
     /// Reads a tensor; images become channels-last.

@@ -5,6 +5,7 @@ use super::session::Session;
 use crate::backend::{Backend, HostBuffer};
 use crate::build::Mode;
 use crate::data::{Loader, LoaderOptions, Position, Split, Transform};
+use crate::graph::op::Figure;
 use anyhow::{Context, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -61,10 +62,11 @@ pub fn evaluate(
         loader.release(batch);
     }
     let (figures, not_finite) = session.figures(Mode::Eval)?;
-    let mut figures = figures.context("the loss is not finite on any batch")?;
-    if not_finite > 0 {
-        // The sums leave such batches out; the loss over all samples is no number.
-        figures.loss = f64::NAN;
-    }
-    Ok(Some(figures))
+    let nothing = match not_finite {
+        0 => "no target counts: all of them are the loss's `ignore_index`, or of classes whose `weight` is 0",
+        _ => "the loss is not finite on any batch",
+    };
+    let figures = figures.context(nothing)?;
+    // The sums leave such batches out; the loss over all samples is no number.
+    Ok(Some(if not_finite > 0 { figures.with(Figure::Loss, f64::NAN) } else { figures }))
 }

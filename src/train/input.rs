@@ -25,7 +25,9 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
         Written::Cifar10(d) => (Source::Cifar10(at(d)), files(d)),
         Written::Digits(_) => (Source::Digits, Missing::default()),
         Written::Tensors(t) => {
-            (Source::Tensors(TensorsOptions { path: shown(&t.path), num_classes: None }), Missing::default())
+            let ignore_index = experiment.loss.describe().ignore_index();
+            let options = TensorsOptions { path: shown(&t.path), num_classes: None, ignore_index };
+            (Source::Tensors(options), Missing::default())
         }
         Written::Synthetic(s) => {
             let task = match (s.classes, s.targets) {

@@ -161,7 +161,7 @@ fn monitors_without_validation(experiment: &Experiment, data: &DataSpec) -> Vec<
         at(experiment, warning, &[(key, &format!("there is no `{}`", metric.name()))])
     };
     let mut found = Vec::new();
-    let watched = |metric: Metric| metric != Metric::TrainLoss;
+    let watched = Metric::of_validation;
     if let Some(stopping) = experiment.train.early_stopping.as_ref().filter(|s| watched(s.monitor)) {
         let message = "`early_stopping` has no effect: there are no samples to validate on";
         let written = experiment.span_of("train.early_stopping.monitor").is_some();

@@ -15,7 +15,7 @@ pub fn fill(buffer: &mut HostBuffer, layout: &SlotLayout, targets: &TargetSpec, 
         let bytes: Vec<u8> = match (input.input, input.dtype) {
             (Input::Data, DType::U8) => (0..n).map(|_| random.next_u32() as u8).collect(),
             (Input::Targets, DType::I32) => {
-                let classes = if let TargetSpec::Classes(c) = targets { (*c).max(1) as u32 } else { 1 };
+                let classes = targets.classes().unwrap_or(1).max(1) as u32;
                 (0..n).flat_map(|_| (random.below(classes) as i32).to_ne_bytes()).collect()
             }
             (Input::Data | Input::Targets, DType::F32) => {

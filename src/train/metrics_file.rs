@@ -144,8 +144,8 @@ pub fn epoch_line(
     line.insert("epoch".into(), epoch.into());
     line.insert("step".into(), step.into());
     for (prefix, figures) in [("train", train), ("val", val)] {
-        for (name, value) in figures.iter().flat_map(|f| f.list()) {
-            line.insert(format!("{prefix}_{name}"), number(value));
+        for (figure, value) in figures.iter().flat_map(|f| f.list()) {
+            line.insert(format!("{prefix}_{}", figure.name()), number(value));
         }
     }
     line.insert("seconds".into(), number((seconds * 1e3).round() / 1e3));

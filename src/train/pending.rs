@@ -22,7 +22,7 @@ pub struct Update {
 /// What has become of an update.
 #[derive(Debug, Clone, Copy)]
 pub enum Settled {
-    /// The mean loss of its batches.
+    /// The mean loss of its batches, over what counts in them.
     Loss(Update, f32),
     /// The loss of this batch of it, counted from 0, is not finite.
     NotFinite(Update, u64, f32),
@@ -32,7 +32,7 @@ pub enum Settled {
 #[derive(Debug, Default)]
 pub struct Pending {
     updates: VecDeque<Update>,
-    /// Losses of the batches of `updates`, in order.
+    /// For the batches of `updates`, in order, the mean loss of the update so far.
     pub losses: Vec<f32>,
     latest: Option<f32>,
 }
@@ -58,8 +58,8 @@ impl Pending {
         if known.len() < update.batches as usize {
             return None;
         }
-        let sum: f64 = known.iter().map(|loss| f64::from(*loss)).sum();
-        let loss = (sum / update.batches as f64) as f32;
+        // Each is the mean over the update's batches so far.
+        let loss = *known.last()?;
         self.losses.drain(..update.batches as usize);
         self.updates.pop_front();
         self.latest = Some(loss);
@@ -83,7 +83,7 @@ mod tests {
         pending.push(update(2, 1));
         pending.losses.push(1.0);
         assert!(pending.pop().is_none(), "one of two batches");
-        pending.losses.extend([3.0, 5.0]);
+        pending.losses.extend([2.0, 5.0]);
         assert!(matches!(pending.pop(), Some(Settled::Loss(u, loss)) if u.step == 1 && loss == 2.0));
         assert!(matches!(pending.pop(), Some(Settled::Loss(u, loss)) if u.step == 2 && loss == 5.0));
         assert!(pending.pop().is_none());

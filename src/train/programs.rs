@@ -115,17 +115,18 @@ pub fn build(
         let forward = build::forward(experiment, data, &mut vars, *batch, Mode::Train)?;
         let spec = match &mut spec {
             Some(s) => s,
-            none => none.insert(update_spec(experiment, &mut vars, precision)?),
+            none => none.insert(update_spec(experiment, &mut vars, precision, &forward)?),
         };
         if rows.is_empty() {
             rows = forward.rows.clone();
             warnings = build::lints(experiment, data, &forward);
             warnings.extend(lints::lints(experiment, data, &vars));
         }
-        let (graph, accumulators) = train_graph(experiment, &mut vars, spec, &forward, precision, (options, &kernels))?;
-        sums = accumulators.or(sums);
+        let step = train_graph(experiment, &mut vars, spec, &forward, precision, (options, &kernels))?;
+        sums = step.sums.or(sums);
         kinds.push((Kind::Train, *batch));
-        sources.push(source(&format!("train, batch of {batch}"), graph, &forward));
+        let source = source(&format!("train, batch of {batch}"), step.graph, &forward);
+        sources.push(Source { loss: Some(step.loss), ..source });
     }
     if let (Some(sums), Some(spec)) = (&sums, &spec) {
         let mut graph = update_graph(&mut vars, spec, sums).map_err(|e| internal(&e.to_string()))?;
@@ -172,13 +173,14 @@ pub fn graph_after(
     let batch = experiment.data.loading.batch_size;
     let forward = build::forward(experiment, data, &mut vars, batch, Mode::Train)?;
     let precision = experiment.precision;
-    let spec = update_spec(experiment, &mut vars, precision)?;
+    let spec = update_spec(experiment, &mut vars, precision, &forward)?;
     let kernels = |op: &Op| backend.has_kernel(op);
-    Ok(train_graph(experiment, &mut vars, &spec, &forward, precision, (options, &kernels))?.0)
+    Ok(train_graph(experiment, &mut vars, &spec, &forward, precision, (options, &kernels))?.graph)
 }
 
 fn source(name: &str, graph: Graph, forward: &Forward) -> Source {
-    Source { name: name.into(), graph, loss: forward.loss, prediction: Some(forward.prediction) }
+    let loss = forward.loss.map(|loss| loss.value);
+    Source { name: name.into(), graph, loss, prediction: Some(forward.prediction) }
 }
 
 /// A bug of ours, told as such rather than as a panic.
@@ -196,6 +198,15 @@ fn forward_passes(graph: &mut Graph, precision: Precision, options: &PassOptions
     Ok(())
 }
 
+/// The graph of a training step.
+struct Step {
+    graph: Graph,
+    /// The loss that is told.
+    loss: ValueId,
+    /// The sums over micro-batches, where there are any.
+    sums: Option<Accumulators>,
+}
+
 fn train_graph(
     experiment: &Experiment,
     vars: &mut Variables,
@@ -203,48 +214,50 @@ fn train_graph(
     forward: &Forward,
     precision: Precision,
     (options, kernels): (&PassOptions, Kernels),
-) -> Result<(Graph, Option<Accumulators>), Vec<Diagnostic>> {
+) -> Result<Step, Vec<Diagnostic>> {
     let mut graph = forward.graph.clone();
     let loss = forward.loss.ok_or_else(|| internal("a training graph without a loss"))?;
     forward_passes(&mut graph, precision, options)?;
     if options.stops_before(Pass::Grad) {
-        return Ok((graph, None));
+        return Ok(Step { graph, loss: loss.value, sums: None });
     }
-    let add = |graph: &mut Graph, vars: &mut Variables| -> Result<Option<Accumulators>, crate::graph::ShapeError> {
-        let seed = loss_gradient(graph, vars, spec)?;
+    type Added = (ValueId, Option<Accumulators>);
+    let add = |graph: &mut Graph, vars: &mut Variables| -> Result<Added, crate::graph::ShapeError> {
+        let start = loss_gradient(graph, vars, spec, [loss.value, loss.weight])?;
         let wrt: Vec<(VarId, ValueId)> =
             spec.tensors.iter().filter_map(|(id, _)| Some((*id, graph.find_variable(*id)?))).collect();
         let values: Vec<ValueId> = wrt.iter().map(|(_, v)| *v).collect();
-        let grads = crate::passes::grad::backward(graph, &[(loss, seed)], &values)?;
+        let grads = crate::passes::grad::backward(graph, &[(loss.value, start.gradient)], &values)?;
         if options.stops_before(Pass::Update) {
-            return Ok(None);
+            return Ok((start.loss, None));
         }
         let gradients: HashMap<VarId, ValueId> =
             wrt.iter().zip(&grads).filter_map(|((id, _), grad)| Some((*id, (*grad)?))).collect();
         let gradient = |id: VarId| gradients.get(&id).copied();
         if experiment.train.accumulate > 1 {
             let kept = keep(graph, vars, true)?;
-            let mut sums = add_accumulation(graph, vars, spec, loss, gradient)?;
+            let mut sums = add_accumulation(graph, vars, spec, start.loss, gradient)?;
             sums.kept = kept;
-            Ok(Some(sums))
+            Ok((start.loss, Some(sums)))
         } else {
             let kept = keep(graph, vars, false)?;
-            add_update(graph, vars, spec, loss, gradient)?;
-            kept.restore(graph, vars, loss)?;
-            Ok(None)
+            add_update(graph, vars, spec, start.loss, gradient)?;
+            kept.restore(graph, vars, start.loss)?;
+            Ok((start.loss, None))
         }
     };
-    let sums = add(&mut graph, vars).map_err(|e| internal(&e.to_string()))?;
+    let (loss, sums) = add(&mut graph, vars).map_err(|e| internal(&e.to_string()))?;
     crate::graph::verify(&graph).map_err(|e| internal(&e))?;
     options.run(&mut graph, &Pass::LAST, kernels).map_err(|e| internal(&e))?;
-    Ok((graph, sums))
+    Ok(Step { graph, loss, sums })
 }
 
-/// Applies `freeze`, and gathers what the optimizer is told about each parameter.
+/// Applies `freeze`, and gathers what the optimizer is told about each parameter. `full` is the graph of a full batch.
 fn update_spec(
     experiment: &Experiment,
     vars: &mut Variables,
     precision: Precision,
+    full: &Forward,
 ) -> Result<UpdateSpec, Vec<Diagnostic>> {
     let mut errors = freeze(experiment, vars);
     let o = &experiment.optimizer;
@@ -296,7 +309,9 @@ fn update_spec(
         }
     };
     let scaler = (precision == Precision::Fp16).then_some(GRAD_SCALER);
-    Ok(UpdateSpec { algorithm, clip_norm: experiment.train.clip_grad_norm.map(|c| c as f32), scaler, tensors })
+    let clip_norm = experiment.train.clip_grad_norm.map(|c| c as f32);
+    let micro_batch = full.loss.filter(|_| experiment.train.accumulate > 1).map(|loss| loss.items as f32);
+    Ok(UpdateSpec { algorithm, clip_norm, scaler, micro_batch, tensors })
 }
 
 fn parameters(vars: &Variables) -> Vec<(VarId, String)> {

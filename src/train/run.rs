@@ -18,6 +18,7 @@ use crate::checkpoint::{Best, FileKind};
 use crate::config::Experiment;
 use crate::config::sections::Metric;
 use crate::data::{Batch, Loader, LoaderOptions, Position};
+use crate::graph::op::Figure;
 use anyhow::{Context, Result};
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -205,7 +206,7 @@ impl Run<'_> {
     /// Has the training accuracy over the epoch so far shown. The device must be at rest.
     fn note_accuracy(&mut self) -> Result<()> {
         let figures = self.session.figures(Mode::Train)?.0;
-        self.reporter.note_accuracy(figures.and_then(|figures| figures.accuracy));
+        self.reporter.note_accuracy(figures.and_then(|figures| figures.get(Figure::Accuracy)));
         Ok(())
     }
 
@@ -217,7 +218,7 @@ impl Run<'_> {
         let mut inputs = StepInputs {
             lr: lr as f32,
             lr_floor: self.schedule.floor(self.state.step) as f32,
-            grad_scale: 1.0 / group as f32,
+            grad_scale: 1.0,
             seed: self.experiment.seed,
             micro_step: self.state.extra.micro_step,
         };
@@ -370,11 +371,7 @@ impl Run<'_> {
 
     /// The monitored figure of an epoch; `None` if it was not evaluated.
     fn figure(metric: Metric, train: Option<&Figures>, val: Option<&Figures>) -> Option<f64> {
-        match metric.name().split_once('_') {
-            Some(("train", name)) => train?.get(name),
-            Some((_, name)) => val?.get(name),
-            None => None,
-        }
+        if metric.of_validation() { val } else { train }?.get(metric.figure())
     }
 
     fn note_best(&mut self, train: Option<&Figures>, val: Option<&Figures>) -> bool {

@@ -11,9 +11,10 @@ pub struct Sample {
     input: Vec<usize>,
     /// Whether its elements are bytes; else floats.
     bytes: bool,
-    /// Number of classes; else `values` has the shape of a target.
+    /// Number of classes, if the targets are that.
     classes: Option<usize>,
     classes_exact: bool,
+    /// Shape of a target: of the values, or of the positions that have a class each.
     values: Vec<usize>,
     class_names: Option<Vec<String>>,
 }
@@ -24,16 +25,12 @@ const MAX: usize = 1 << 24;
 impl Sample {
     /// That of a data set.
     pub fn of(spec: &DataSpec) -> Sample {
-        let (classes, values) = match &spec.targets {
-            TargetSpec::Classes(n) => (Some(*n), Vec::new()),
-            TargetSpec::Values(shape) => (None, shape.dims().to_vec()),
-        };
         Sample {
             input: spec.input.dims().to_vec(),
             bytes: spec.dtype == DType::U8,
-            classes,
+            classes: spec.targets.classes(),
             classes_exact: spec.classes_exact,
-            values,
+            values: spec.targets.shape().0,
             class_names: spec.class_names.clone(),
         }
     }
@@ -42,7 +39,8 @@ impl Sample {
     pub fn spec(&self) -> Option<DataSpec> {
         let sane = |dims: &[usize]| dims.len() <= 4 && !dims.contains(&0) && Shape(dims.to_vec()).len() <= MAX;
         let targets = match self.classes {
-            Some(n) => TargetSpec::Classes(n),
+            Some(n) if self.values.is_empty() => TargetSpec::Classes(n),
+            Some(n) => TargetSpec::PositionClasses(n, Shape(self.values.clone())),
             None => TargetSpec::Values(Shape(self.values.clone())),
         };
         let classes = self.classes.is_none_or(|n| (1..=MAX).contains(&n));
@@ -77,7 +75,9 @@ mod tests {
             val: None,
         };
         let values = TargetSpec::Values([2, 1].into());
-        for spec in [spec.clone(), DataSpec { dtype: DType::F32, targets: values, class_names: None, ..spec }] {
+        let positions = DataSpec { targets: TargetSpec::PositionClasses(3, [8, 8].into()), ..spec.clone() };
+        let values = DataSpec { dtype: DType::F32, targets: values, class_names: None, ..spec.clone() };
+        for spec in [spec, positions, values] {
             let text = serde_json::to_string(&Sample::of(&spec)).unwrap();
             assert_eq!(serde_json::from_str::<Sample>(&text).unwrap().spec(), Some(spec));
         }

@@ -17,7 +17,7 @@ pub struct StepInputs {
     pub lr: f32,
     /// The part of it that groups of parameters have in common, whatever their own rates.
     pub lr_floor: f32,
-    /// One over the number of micro-batches that are summed.
+    /// Factor of the gradients; 1 but in tests.
     pub grad_scale: f32,
     /// Seed of the run.
     pub seed: u64,
@@ -164,7 +164,7 @@ impl Session {
     /// The device failed.
     pub fn figures(&mut self, mode: Mode) -> Result<(Option<Figures>, u64)> {
         let sums = self.metric_sums(mode)?;
-        let figures = (sums[metric_slot::ROWS] > 0.0).then(|| Figures::new(self.task, &sums));
+        let figures = (sums[metric_slot::WEIGHT] > 0.0).then(|| Figures::new(self.task, &sums));
         Ok((figures, sums[metric_slot::NOT_FINITE] as u64))
     }
 

@@ -4,7 +4,7 @@ use super::sample::Sample;
 use super::session::Session;
 use crate::build::{Mode, metrics_variable};
 use crate::checkpoint::{self, Best, Meta, Tensor, TensorInfo};
-use crate::graph::op::METRIC_SLOTS;
+use crate::graph::op::{METRIC_SLOTS, metric_slot};
 use crate::graph::{VarKind, Variable};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -128,7 +128,12 @@ pub fn restore(session: &mut Session, meta: &Meta, path: &Path) -> Result<RunSta
     if let Some(id) = plan.variables.find(metrics_variable(Mode::Train)) {
         let n = extra.train_sums.len();
         ensure!(n == METRIC_SLOTS, "`{}` holds {n} metric sums, not {METRIC_SLOTS}", path.display());
-        let bytes: Vec<u8> = extra.train_sums.iter().flat_map(|b| f64::from_bits(*b).to_ne_bytes()).collect();
+        let mut sums: Vec<f64> = extra.train_sums.iter().map(|b| f64::from_bits(*b)).collect();
+        // Files from before items were counted by themselves: all samples counted, and weighed the same.
+        if sums[metric_slot::ITEMS] == 0.0 {
+            sums[metric_slot::ITEMS] = sums[metric_slot::WEIGHT];
+        }
+        let bytes: Vec<u8> = sums.iter().flat_map(|s| s.to_ne_bytes()).collect();
         session.restore(id, &bytes)?;
     }
     Ok(RunState { epoch: meta.epoch, batch: meta.batch, step: meta.step, best: meta.best.clone(), extra })

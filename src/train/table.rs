@@ -1,7 +1,7 @@
 //! The table of epochs: as wide as the terminal at most, whatever the figures are.
 
 use super::metrics::Figures;
-use crate::graph::op::Task;
+use crate::graph::op::{Figure, Task};
 use crate::terminal::{figure, percent};
 
 /// The figures of an epoch.
@@ -25,8 +25,8 @@ pub struct EpochRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
     Epoch,
-    Train(&'static str),
-    Val(&'static str),
+    Train(Figure),
+    Val(Figure),
     Seconds,
     Rate,
 }
@@ -46,10 +46,9 @@ impl Table {
     /// fit, and in very narrow terminals without what can be done without.
     pub fn new(task: Task, validated: bool, epochs: usize, width: usize) -> Self {
         let epoch = (2 * epochs.to_string().len() + 1).max("epoch".len());
-        let names = Figures::names(task);
         let all = |extra: bool, times: usize| {
-            let train = names.iter().filter(|name| extra || **name == "loss").map(|name| Content::Train(name));
-            let val = names.iter().filter(|_| validated).map(|name| Content::Val(name));
+            let train = task.figures().iter().filter(|f| extra || **f == Figure::Loss).map(|f| Content::Train(*f));
+            let val = task.figures().iter().filter(|_| validated).map(|f| Content::Val(*f));
             let times = [Content::Seconds, Content::Rate].into_iter().take(times);
             [Content::Epoch].into_iter().chain(train).chain(val).chain(times).collect::<Vec<_>>()
         };
@@ -86,8 +85,8 @@ impl Table {
         let groups = groups.collect::<Vec<_>>().join(&" ".repeat(self.gap));
         let names = self.columns.iter().map(|(content, width)| match content {
             Content::Epoch => "epoch",
-            Content::Train("accuracy") | Content::Val("accuracy") if *width < "accuracy".len() => "acc",
-            Content::Train(name) | Content::Val(name) => name,
+            Content::Train(f) | Content::Val(f) if *width < f.name().len() => &f.name()[..3],
+            Content::Train(f) | Content::Val(f) => f.name(),
             Content::Seconds => "seconds",
             Content::Rate => "samples/s",
         });
@@ -96,9 +95,9 @@ impl Table {
 
     /// The line of an epoch.
     pub fn line(&self, row: &EpochRow) -> String {
-        let figures = |of: &Option<Figures>, name: &str, width: usize| match of.as_ref().and_then(|f| f.get(name)) {
+        let figures = |of: &Option<Figures>, which: Figure, width: usize| match of.as_ref().and_then(|f| f.get(which)) {
             None => "-".to_string(),
-            Some(share) if name == "accuracy" => {
+            Some(share) if which.is_share() => {
                 let text = percent(share);
                 if text.len() > width { text.replace(' ', "") } else { text }
             }
@@ -106,8 +105,8 @@ impl Table {
         };
         let cells = self.columns.iter().map(|(content, width)| match content {
             Content::Epoch => format!("{}/{}", row.epoch.0, row.epoch.1),
-            Content::Train(name) => figures(&row.train, name, *width),
-            Content::Val(name) => figures(&row.val, name, *width),
+            Content::Train(f) => figures(&row.train, *f, *width),
+            Content::Val(f) => figures(&row.val, *f, *width),
             Content::Seconds => figure(row.seconds, 1, *width),
             Content::Rate => figure(row.samples_per_s, usize::from(row.samples_per_s < 10.0), *width),
         });
@@ -138,11 +137,12 @@ impl Content {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::op::METRIC_SLOTS;
 
     fn figures(task: Task, value: f64) -> Figures {
-        let class = task == Task::Classification;
-        let (accuracy, other) = (class.then_some(1.0), (!class).then_some(value));
-        Figures { loss: value, accuracy, mae: other, rmse: other }
+        let figures = Figures::new(task, &[0.0; METRIC_SLOTS]);
+        let all = |to: Figures, f: &Figure| to.with(*f, if f.is_share() { 1.0 } else { value });
+        task.figures().iter().fold(figures, all)
     }
 
     /// Figures that are far too long when they are written out.
@@ -195,7 +195,7 @@ mod tests {
     fn what_it_looks_like() {
         let row =
             |train, val, best| EpochRow { epoch: (1, 3), train, val, seconds: 3.42, samples_per_s: 17590.2, best };
-        let class = Figures { loss: 0.29903, accuracy: Some(0.9082), mae: None, rmse: None };
+        let class = figures(Task::Classification, 0.29903).with(Figure::Accuracy, 0.9082);
         let table = Table::new(Task::Classification, true, 3, 80);
         let lines = [
             table.header().join("\n"),
@@ -209,7 +209,7 @@ mod tests {
                1/3    0.29903    90.82 %    0.29903    90.82 %      3.4      17590  best\n  \
                1/3    0.29903    90.82 %          -          -      3.4      17590"
         );
-        let square = Figures { loss: 1.5e12, accuracy: None, mae: Some(0.25), rmse: Some(f64::NAN) };
+        let square = figures(Task::Regression, 1.5e12).with(Figure::Mae, 0.25).with(Figure::Rmse, f64::NAN);
         let table = Table::new(Task::Regression, true, 3, 80);
         let lines = [table.header().join("\n"), table.line(&row(Some(square), Some(square), true))];
         assert_eq!(

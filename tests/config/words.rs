@@ -54,7 +54,10 @@ fn types_of_pytorch_are_understood() {
         format!("{word:24} {}", remarks(&changed(&[("\"relu\"", &format!("{{ type = \"{word}\" }}"))]), &[]))
     });
     let others = [
-        ("cross_entropy", ["CrossEntropyLoss", "nn.MSELoss", "NLLLoss", "BCEWithLogitsLoss", "L1Loss"].as_slice()),
+        (
+            "cross_entropy",
+            ["CrossEntropyLoss", "nn.MSELoss", "NLLLoss", "BCEWithLogitsLoss", "BCELoss", "L1Loss"].as_slice(),
+        ),
         ("sgd", &["Adam", "torch.optim.AdamW", "RMSprop", "SGD", "LBFGS"]),
         ("synthetic", &["MNIST", "FashionMNIST", "cifar-10", "CIFAR100", "FakeData"]),
     ];

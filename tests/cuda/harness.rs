@@ -2,6 +2,7 @@
 
 use runner::backend::{Backend, HostBuffer};
 use runner::config;
+use runner::graph::op::Figure;
 use runner::graph::{Input, VarKind};
 use runner::passes::PassOptions;
 use runner::train::made_up;
@@ -73,7 +74,7 @@ impl Steps {
             let inputs = StepInputs {
                 lr: 1e-3 / (step + 1) as f32,
                 lr_floor: 0.0,
-                grad_scale: 1.0 / group as f32,
+                grad_scale: 1.0,
                 seed: experiment.seed,
                 micro_step: step,
             };
@@ -90,7 +91,7 @@ impl Steps {
         made_up::fill(&mut buffers[0], &layout, &data.targets, experiment.seed, 1000);
         session.reset_figures(runner::build::Mode::Eval).unwrap();
         session.evaluate(0, &buffers[0], self.batch).unwrap();
-        let eval = session.figures(runner::build::Mode::Eval).unwrap().0.map(|f| f.loss);
+        let eval = session.figures(runner::build::Mode::Eval).unwrap().0.and_then(|f| f.get(Figure::Loss));
         let state = state.into_iter().map(|s| (s.name, s.bytes)).collect();
         Outcome { losses, state, eval }
     }

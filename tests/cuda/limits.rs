@@ -4,7 +4,8 @@ use runner::backend::cuda::launch::{Arg, Step, Target};
 use runner::backend::cuda::lower::lower;
 use runner::graph::op::{
     Activation, ActivationOp, AdaptiveAvgPool2d, Attention, AvgPool2d, BatchNorm, BatchNormInfer, Binary, BinaryKind,
-    Concat, Conv2d, CrossEntropy, Dropout, GroupNorm, LayerNorm, Linear, MaxPool2d, Normalize, Permute, Softmax,
+    Concat, Conv2d, CrossEntropy, Dropout, GroupNorm, LayerNorm, Linear, LossOp, MaxPool2d, Normalize, Permute,
+    Softmax,
 };
 use runner::graph::{DType, Graph, Input, Op, Shape, ValueId, VarKind, Variable, Variables};
 use runner::passes::grad::backward;
@@ -27,7 +28,7 @@ fn graph(op: impl Into<Op>, x: &[usize], others: &[&[usize]], dtype: DType) -> G
             // The weight has the input's type.
             Op::Linear(_) | Op::Conv2d(_) if operands.len() == 1 => dtype,
             // The targets of a loss.
-            Op::CrossEntropy(_) => DType::I32,
+            Op::Loss(_) => DType::I32,
             _ if *shape == [0] => DType::I64,
             Op::Binary(_) | Op::Concat(_) => dtype,
             _ => DType::F32,
@@ -111,7 +112,7 @@ fn launches_keep_to_the_limits_for_the_largest_values() {
                 graph(GroupNorm { groups: 4, eps: 1e-5, affine: true }, x, &[c, c], dtype),
                 graph(LayerNorm { dims: 1, eps: 1e-5, weight: true, bias: true }, x, &[c, c], dtype),
                 graph(Softmax {}, x, &[], dtype),
-                graph(CrossEntropy { label_smoothing: 0.1 }, flat, &[&[70_246_400]], dtype),
+                graph(LossOp::from(CrossEntropy::smoothed(0.1)), flat, &[&[70_246_400]], dtype),
                 graph(
                     Normalize { scale: 1.0, mean: [0.5].into(), std: [0.5].into(), to: DType::F32 },
                     x,

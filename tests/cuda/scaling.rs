@@ -101,14 +101,8 @@ impl Training {
 
     fn inputs(&self, spoilt: Spoilt) -> StepInputs {
         let grad_scale = if let Spoilt::Gradient(factor) = spoilt { factor } else { 1.0 };
-        let group = self.experiment.train.accumulate as f32;
-        StepInputs {
-            lr: 1e-3,
-            lr_floor: 0.0,
-            grad_scale: grad_scale / group,
-            seed: self.experiment.seed,
-            micro_step: self.step,
-        }
+
+        StepInputs { lr: 1e-3, lr_floor: 0.0, grad_scale, seed: self.experiment.seed, micro_step: self.step }
     }
 
     /// The update behind micro-batches.

@@ -8,6 +8,7 @@ use runner::config::{self, Experiment, Loaded};
 use runner::data::{Batch, Loader, LoaderOptions, Position};
 use runner::graph::{DType, VarKind, Variable};
 use runner::passes::PassOptions;
+use runner::passes::update::SHARES_VARIABLE;
 use runner::train::folder::{Folder, file};
 use runner::train::input::{self, Samples};
 use runner::train::metrics_file::MetricsFile;
@@ -29,9 +30,9 @@ pub struct FirstStep {
     pub output: Vec<f32>,
     /// For the first batch, in evaluation mode.
     pub eval_output: Vec<f32>,
-    /// Mean over the micro-batches of the step.
+    /// Mean over what counts in the micro-batches of the step.
     pub loss: f64,
-    /// By the parameters' names; means over the micro-batches.
+    /// By the parameters' names; means likewise.
     pub grads: Tensors,
 }
 
@@ -149,25 +150,27 @@ pub fn first_step(case: &Case, on: On) -> FirstStep {
             // Nothing is updated.
             lr: f32::NAN,
             lr_floor: f32::NAN,
-            grad_scale: 1.0 / group as f32,
+            grad_scale: 1.0,
             seed: setup.experiment().seed,
             micro_step: k as u64,
         };
         session.train(batch.slot, &mut batch.buffer, batch.len, inputs).unwrap();
         let mut losses = Vec::new();
         session.losses(true, &mut losses).unwrap();
-        loss += f64::from(losses[0]) / group as f64;
+        // The mean so far.
+        loss = f64::from(losses[0]);
         if k == 0 {
             output = session.last_prediction(Kind::Train, batch.len).unwrap();
         }
     }
+    let shares = tensors(&mut session, |v| v.name == SHARES_VARIABLE)[SHARES_VARIABLE].data[1];
     let mut grads = tensors(&mut session, |v| v.kind == VarKind::Gradient);
     grads.remove("gradient_sum.loss");
     let grads = grads
         .into_iter()
-        .map(|(name, mut t)| {
-            t.data.iter_mut().for_each(|x| *x /= group as f64);
-            (name.strip_prefix("gradient_sum.").unwrap().to_string(), t)
+        .filter_map(|(name, mut t)| {
+            t.data.iter_mut().for_each(|x| *x /= shares);
+            Some((name.strip_prefix("gradient_sum.")?.to_string(), t))
         })
         .collect();
     FirstStep { output, eval_output, loss, grads }
@@ -237,6 +240,7 @@ fn tensors(session: &mut Session, wanted: impl Fn(&Variable) -> bool) -> Tensors
         shape,
         data: match dtype {
             DType::F32 => decode(bytes, f32::from_ne_bytes).map(f64::from).collect(),
+            DType::F64 => decode(bytes, f64::from_ne_bytes).collect(),
             DType::I64 => decode(bytes, i64::from_ne_bytes).map(|x| x as f64).collect(),
             other => panic!("state of {other:?}"),
         },

@@ -3,7 +3,7 @@
 use runner::backend::cpu::CpuBackend;
 use runner::backend::{Backend, Executable, HostBuffer};
 use runner::build::init::initial;
-use runner::graph::op::{Algorithm, Linear, Mse, TensorOptions, UpdateScale};
+use runner::graph::op::{Algorithm, Elementwise, Linear, LossOp, TensorOptions, UpdateScale};
 use runner::graph::{DType, Graph, Input, Shape, ValueId, VarKind, Variable, Variables, verify};
 use runner::passes::grad::backward;
 use runner::passes::update::{
@@ -33,22 +33,23 @@ impl Run {
         let w = vars.get_or_add(weight);
         let tensors = vec![(w, TensorOptions { lr_scale: 1.0, weight_decay: 0.0 })];
         let algorithm = Algorithm::Sgd { momentum: 0.9, dampening: 0.0, nesterov: false };
-        let spec = UpdateSpec { algorithm, clip_norm, scaler, tensors };
+        let micro_batch = (accumulate > 1).then_some(1.0);
+        let spec = UpdateSpec { algorithm, clip_norm, scaler, micro_batch, tensors };
 
         let mut graph = Graph::new();
         let x = graph.input(Input::Data, DType::F32, Shape::from([1, 2]));
         let t = graph.input(Input::Targets, DType::F32, Shape::from([1, 1]));
         let weight = graph.variable(&vars, w);
         let y = graph.add1(Linear::default(), &[x, weight]).unwrap();
-        let loss = graph.add1(Mse {}, &[y, t]).unwrap();
-        let seed = loss_gradient(&mut graph, &mut vars, &spec).unwrap();
-        let grad: ValueId = backward(&mut graph, &[(loss, seed)], &[weight]).unwrap()[0].unwrap();
+        let loss = graph.add(LossOp::from(Elementwise::Mse), &[y, t]).unwrap();
+        let start = loss_gradient(&mut graph, &mut vars, &spec, [loss[0], loss[1]]).unwrap();
+        let grad: ValueId = backward(&mut graph, &[(loss[0], start.gradient)], &[weight]).unwrap()[0].unwrap();
         let mut graphs = Vec::new();
         if accumulate == 1 {
-            add_update(&mut graph, &mut vars, &spec, loss, |_| Some(grad)).unwrap();
+            add_update(&mut graph, &mut vars, &spec, start.loss, |_| Some(grad)).unwrap();
             graphs.push(graph);
         } else {
-            let sums = add_accumulation(&mut graph, &mut vars, &spec, loss, |_| Some(grad)).unwrap();
+            let sums = add_accumulation(&mut graph, &mut vars, &spec, start.loss, |_| Some(grad)).unwrap();
             graphs.extend([graph, update_graph(&mut vars, &spec, &sums).unwrap()]);
         }
         for graph in &graphs {
@@ -76,7 +77,7 @@ impl Run {
     fn step(&mut self, samples: &[[f32; 2]]) {
         assert_eq!(samples.len(), self.accumulate);
         self.write(Input::Targets, &[1.0]);
-        self.write(Input::Schedule, &[0.1, 1.0 / samples.len() as f32, 1.0, 0.0]);
+        self.write(Input::Schedule, &[0.1, 1.0, 1.0, 0.0]);
         for sample in samples {
             self.write(Input::Data, sample);
             self.executable.run(0, 0, &self.batch).unwrap();

@@ -38,8 +38,7 @@ impl Training {
             }
             buffer
         };
-        let inputs =
-            StepInputs { lr: 0.01, lr_floor: 0.0, grad_scale: 1.0 / accumulate as f32, seed: 3, micro_step: 0 };
+        let inputs = StepInputs { lr: 0.01, lr_floor: 0.0, grad_scale: 1.0, seed: 3, micro_step: 0 };
         Training { session, good: batch(false), bad: batch(true), inputs }
     }
 

@@ -6,6 +6,7 @@ use runner::backend::Backend;
 use runner::backend::cpu::CpuBackend;
 use runner::build::Mode;
 use runner::config::{self, Experiment};
+use runner::graph::op::Figure;
 use runner::graph::{DType, VarKind};
 use runner::passes::{Pass, PassOptions};
 use runner::train::input::describe;
@@ -66,7 +67,7 @@ fn run_with(experiment: &Experiment, batch: usize, threads: usize, without: &[Pa
     let end = session.save(|v| v.kind != VarKind::Metric).unwrap();
     session.reset_figures(Mode::Eval).unwrap();
     session.evaluate(0, &buffer, batch).unwrap();
-    let eval = session.figures(Mode::Eval).unwrap().0.expect("a batch was evaluated").loss;
+    let eval = session.figures(Mode::Eval).unwrap().0.and_then(|f| f.get(Figure::Loss)).expect("a batch was evaluated");
     let losses = losses.into_iter().map(f64::from).chain([eval]).collect();
     Outcome { losses, states: [start, end], ops }
 }

@@ -6,6 +6,7 @@ use runner::backend::{Backend, HostBuffer};
 use runner::build::Mode;
 use runner::config::Experiment;
 use runner::data::{Loader, LoaderOptions, Position};
+use runner::graph::op::Figure;
 use runner::graph::{DType, VarKind};
 use runner::passes::{Pass, PassOptions};
 use runner::random::{Purpose, Stream};
@@ -109,7 +110,7 @@ fn epochs(
             let mut inputs = StepInputs {
                 lr: schedule.lr(step, epoch) as f32,
                 lr_floor: schedule.floor(step) as f32,
-                grad_scale: 1.0 / group as f32,
+                grad_scale: 1.0,
                 seed: experiment.seed,
                 micro_step,
             };
@@ -136,7 +137,7 @@ fn epochs(
         }
         session.reset_figures(Mode::Train)?;
         match evaluate(session, backend, &samples.val, &eval_options(experiment), &never, |_| {}) {
-            Ok(figures) => losses.push(figures.expect("not interrupted").loss),
+            Ok(figures) => losses.push(figures.expect("not interrupted").get(Figure::Loss).expect("a loss")),
             // It says that the loss is not finite, as an error.
             Err(_) => {
                 losses.push(f64::NAN);

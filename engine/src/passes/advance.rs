@@ -123,7 +123,7 @@ fn emit(to: &mut Vec<Node>, nodes: &[Node], waiting: Vec<Part>, counted: &mut [b
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::op::{Algorithm, Linear, Mse, TensorOptions, ZeroGrad};
+    use crate::graph::op::{Algorithm, Elementwise, Linear, LossOp, TensorOptions, ZeroGrad};
     use crate::graph::{DType, Role, Shape, VarId, verify};
     use crate::passes::grad::backward;
 
@@ -143,7 +143,7 @@ mod tests {
         for w in weights {
             y = g.add1(Linear::default(), &[y, w]).unwrap();
         }
-        let loss = g.add1(Mse {}, &[y, target]).unwrap();
+        let loss = g.add1(LossOp::from(Elementwise::Mse), &[y, target]).unwrap();
         let grads = backward(&mut g, &[(loss, single[1])], &weights).unwrap();
         let mut operands = vec![single[0], loss];
         operands.extend(clip_norm.map(|_| single[2]));

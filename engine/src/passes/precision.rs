@@ -4,8 +4,7 @@
 //!
 //! - *Lower precision*: `linear`, `conv2d` and `scaled_dot_product_attention`. Input and weight are cast to the 16-bit type,
 //!   and so are the results.
-//! - *Single precision*: `layer_norm`, `group_norm`, `softmax`, `cross_entropy`, `mse`, and the metrics. Operands are cast
-//!   to `F32`.
+//! - *Single precision*: `layer_norm`, `group_norm`, `softmax`, losses and metrics. Operands are cast to `F32`.
 //! - *Widest type*: sums, products, `concat`. If one operand is `F32`, all others are cast to it.
 //! - All others take what they are given: activations, pooling, dropout, batch normalisation (whose parameters and
 //!   statistics are `F32` whatever its input is), and what only moves elements.
@@ -52,7 +51,7 @@ fn list(op: &Op) -> List {
     match op {
         Op::Linear(_) | Op::Conv2d(_) | Op::Attention(_) => List::Lower,
         Op::LayerNorm(_) | Op::GroupNorm(_) | Op::Softmax(_) => List::Single,
-        Op::CrossEntropy(_) | Op::Mse(_) | Op::Metrics(_) => List::Single,
+        Op::Loss(_) | Op::Metrics(_) => List::Single,
         Op::Binary(_) | Op::Concat(_) => List::Widest,
         _ => List::AsGiven,
     }
@@ -153,8 +152,8 @@ impl Autocast<'_> {
 mod tests {
     use super::*;
     use crate::graph::op::{
-        Activation, ActivationOp, Attention, BatchNormInfer, Binary, BinaryKind, Conv2d, LayerNorm, Linear, Mse,
-        Reshape, Softmax,
+        Activation, ActivationOp, Attention, BatchNormInfer, Binary, BinaryKind, Conv2d, Elementwise, LayerNorm,
+        Linear, LossOp, Reshape, Softmax,
     };
     use crate::graph::{Input, Shape, VarId, verify};
     use crate::passes::{grad::backward, simplify::simplify};
@@ -299,7 +298,7 @@ mod tests {
         let y = g.add1(Linear::default(), &[x, w]).unwrap();
         g.values[y.index()].role = Role::Output;
         let t = parameter(&mut g, [2, 3]);
-        g.add1(Mse {}, &[y, t]).unwrap();
+        g.add1(LossOp::from(Elementwise::Mse), &[y, t]).unwrap();
         let z = g.add1(ActivationOp { act: Activation::Relu }, &[y]).unwrap();
         g.add1(Linear::default(), &[z, w]).unwrap();
         assert_eq!(

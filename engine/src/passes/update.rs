@@ -2,7 +2,8 @@
 
 use super::keep::Kept;
 use crate::graph::op::{
-    AccumulateGrad, Algorithm, Binary, BinaryKind, GradNorm, OptimizerStep, Slice, TensorOptions, UpdateScale, ZeroGrad,
+    AccumulateGrad, AccumulateLoss, Algorithm, Binary, BinaryKind, GradNorm, MeanScale, OptimizerStep, Slice,
+    TensorOptions, UpdateScale, ZeroGrad,
 };
 use crate::graph::{DType, Fill, Graph, Input, Role, Shape, ShapeError, ValueId, VarId, VarKind, Variable, Variables};
 use std::collections::HashMap;
@@ -16,6 +17,8 @@ pub struct UpdateSpec {
     pub clip_norm: Option<f32>,
     /// The loss is scaled before it is differentiated, and the scale follows the gradients ([`loss_gradient`]).
     pub scaler: Option<UpdateScale>,
+    /// Gradients are summed over micro-batches: what a full one weighs in the mean.
+    pub micro_batch: Option<f32>,
     /// The parameters to train, with what is particular to each.
     pub tensors: Vec<(VarId, TensorOptions)>,
 }
@@ -43,21 +46,51 @@ fn loss_scale(graph: &mut Graph, vars: &mut Variables) -> ValueId {
     graph.variable(vars, scale)
 }
 
+/// Name of the sums over micro-batches of losses and shares.
+pub const SHARES_VARIABLE: &str = "micro_batches";
+
+fn shares(graph: &mut Graph, vars: &mut Variables) -> ValueId {
+    let sums = vars.get_or_add(Variable::zeros(SHARES_VARIABLE, DType::F64, [2], VarKind::Gradient));
+    graph.variable(vars, sums)
+}
+
+/// Where the gradient pass starts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Start {
+    /// The gradient of the loss by itself.
+    pub gradient: ValueId,
+    /// The loss that is told, and that must be finite for the update to be made: over micro-batches, their mean so far.
+    pub loss: ValueId,
+}
+
 /// The gradient of the loss by itself, from which the gradient pass starts: the loss scale of the schedule, times that of
-/// the scaler if there is one.
+/// the scaler if there is one, times the share that a micro-batch has. `weight` is what the batch weighs.
 ///
 /// # Errors
 /// As [`add_update`].
-pub fn loss_gradient(graph: &mut Graph, vars: &mut Variables, spec: &UpdateSpec) -> Result<ValueId, ShapeError> {
+pub fn loss_gradient(
+    graph: &mut Graph,
+    vars: &mut Variables,
+    spec: &UpdateSpec,
+    [loss, weight]: [ValueId; 2],
+) -> Result<Start, ShapeError> {
     graph.set_origin("loss");
     graph.in_backward = true;
+    const MUL: Binary = Binary { kind: BinaryKind::Mul, act: None };
     let schedule = schedule(graph);
-    let one = graph.add1(Slice { axis: 0, start: 2, len: 1 }, &[schedule])?;
-    if spec.scaler.is_none() {
-        return Ok(one);
+    let mut start = Start { gradient: graph.add1(Slice { axis: 0, start: 2, len: 1 }, &[schedule])?, loss };
+    if spec.scaler.is_some() {
+        let scale = loss_scale(graph, vars);
+        start.gradient = graph.add1(MUL, &[start.gradient, scale])?;
     }
-    let scale = loss_scale(graph, vars);
-    graph.add1(Binary { kind: BinaryKind::Mul, act: None }, &[one, scale])
+    if let Some(full) = spec.micro_batch {
+        let sums = shares(graph, vars);
+        let of_batch = graph.add(AccumulateLoss { full }, &[loss, weight, sums])?;
+        start.loss = of_batch[0];
+        graph.values[start.loss.index()].role = Role::Output;
+        start.gradient = graph.add1(MUL, &[start.gradient, of_batch[1]])?;
+    }
+    Ok(start)
 }
 
 /// The step's scalars as an input of `graph`.
@@ -86,7 +119,11 @@ pub fn add_update(
     graph.in_backward = true;
     let step = vars.get_or_add(Variable::zeros(STEP_VARIABLE, DType::I64, [1], VarKind::Optimizer));
     let with_grad: Vec<_> = spec.tensors.iter().filter_map(|(id, o)| Some((*id, *o, gradient(*id)?))).collect();
-    let schedule = schedule(graph);
+    let mut schedule = schedule(graph);
+    if spec.micro_batch.is_some() {
+        let sums = shares(graph, vars);
+        schedule = graph.add1(MeanScale {}, &[schedule, sums])?;
+    }
     let tensors = with_grad.iter().map(|(_, o, _)| *o).collect();
     let update = OptimizerStep {
         algorithm: spec.algorithm,
@@ -130,7 +167,8 @@ pub struct Accumulators {
     pub kept: Kept,
 }
 
-/// Adds the sums of loss and gradients over micro-batches, in place of the update.
+/// Adds the sums of loss and gradients over micro-batches, in place of the update. `loss` is that of [`Start`]: the update is
+/// not made if that of any micro-batch is not finite.
 ///
 /// # Errors
 /// As [`add_update`].
@@ -158,8 +196,8 @@ pub fn add_accumulation(
     Ok(Accumulators { loss: sum, gradients, kept: Kept::default() })
 }
 
-/// A graph that updates the parameters with the sums that [`add_accumulation`] gathers, and clears the sums. The gradient
-/// scale in the schedule (one over the number of micro-batches) makes means of them.
+/// A graph that updates the parameters with the sums that [`add_accumulation`] gathers, divided by the sum of the
+/// micro-batches' shares, and clears the sums.
 ///
 /// # Errors
 /// As [`add_update`].
@@ -172,7 +210,9 @@ pub fn update_graph(vars: &mut Variables, spec: &UpdateSpec, sums: &Accumulators
     add_update(&mut graph, vars, spec, loss, |id| by_id.get(&id).copied())?;
     sums.kept.restore(&mut graph, vars, loss)?;
     let mark = sums.kept.mark(&mut graph, vars);
-    let sums: Vec<ValueId> = std::iter::once(loss).chain(values.into_iter().map(|(_, v)| v)).chain(mark).collect();
+    let shares = shares(&mut graph, vars);
+    let gradients = values.into_iter().map(|(_, v)| v);
+    let sums: Vec<ValueId> = [loss, shares].into_iter().chain(gradients).chain(mark).collect();
     debug_assert!(sums.iter().all(|v| matches!(graph.value(*v).role, Role::State(_))));
     graph.add(ZeroGrad {}, &sums)?;
     Ok(graph)

@@ -64,7 +64,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     let inputs = StepInputs {
         lr: experiment.optimizer.rule.lr() as f32,
         lr_floor: 0.0,
-        grad_scale: 1.0 / experiment.train.accumulate as f32,
+        grad_scale: 1.0,
         seed: experiment.seed,
         micro_step: 0,
     };

@@ -15,8 +15,9 @@ use super::kinds::UNSET;
 use super::lints::Lints;
 use super::resolve::{GroupKeys, ModelKeys, TopKeys};
 use super::rules::RANDOM_TRANSFORMS;
-use super::sections::{Checkpoint, Curve, Loading, Log, Loss, OptimizerRule, Source, Train, Transform, Warmup};
+use super::sections::{Checkpoint, Curve, Loading, Log, Loss, Metric, OptimizerRule, Source, Train, Transform, Warmup};
 use super::tagged::Tagged;
+use crate::graph::op::TargetKind;
 
 /// The sections that make a file a configuration rather than a model, and those that a configuration must have.
 const OWN_SECTIONS: [&str; 8] = ["data", "loss", "optimizer", "schedule", "train", "checkpoint", "log", "lint"];
@@ -63,23 +64,24 @@ pub fn schema() -> Value {
 fn agreements() -> Vec<Value> {
     let with = |section: &str, key: &str, words: &[&str]| json!({ section: { "properties": { key: { "enum": words } }, "required": [key] } });
     let without = |section: &str, key: &str, words: &[&str]| json!({ "properties": { section: { "properties": { key: { "not": { "enum": words } } } } } });
-    let of = |loss: &str, foreign: Value, monitors: &[&str]| {
+    let classes = || without("data", "source", &["mnist", "fashion_mnist", "cifar10", "digits"]);
+    let unset = |key: &str| json!({ "properties": { "data": { "properties": { key: false } } } });
+    let of = |loss: &Loss| {
+        let (loss, described) = (loss.type_name(), loss.describe());
+        let foreign = match described.targets() {
+            TargetKind::Classes => unset("targets"),
+            TargetKind::Numbers => json!({ "allOf": [classes(), unset("classes")] }),
+        };
+        let figures = described.task().figures();
+        let foreign_figures = Metric::ALL.into_iter().filter(|m| !figures.contains(&m.figure()));
+        let monitors = &foreign_figures.map(Metric::name).collect::<Vec<_>>();
         let stopping = json!({ "properties": { "train": { "properties": { "early_stopping": { "properties": { "monitor": { "not": { "enum": monitors } } } } } } } });
         json!({
             "if": { "properties": with("loss", "type", &[loss]), "required": ["loss"] },
             "then": { "allOf": [foreign, without("checkpoint", "monitor", monitors), stopping] },
         })
     };
-    let classes = without("data", "source", &["mnist", "fashion_mnist", "cifar10", "digits"]);
-    let numbers = json!({ "properties": { "data": { "properties": { "targets": false } } } });
-    vec![
-        of("cross_entropy", numbers, &["val_mae", "val_rmse"]),
-        of(
-            "mse",
-            json!({ "allOf": [classes, { "properties": { "data": { "properties": { "classes": false } } } }] }),
-            &["val_accuracy"],
-        ),
-    ]
+    Loss::DEFAULTS.iter().map(of).collect()
 }
 
 /// All sections, with parameters and blocks.

@@ -1,4 +1,4 @@
-//! `[optimizer]` and `[loss]`.
+//! `[optimizer]`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,36 +7,6 @@ use crate::config::diagnostics::Diagnostic;
 use crate::config::experiment::Pattern;
 use crate::config::part::{Check, Part};
 use crate::config::tagged::tagged;
-
-tagged! {
-    /// The `[loss]` section.
-    Loss by "type":
-    "cross_entropy" => CrossEntropy(CrossEntropy),
-    "mse" => Mse(Mse),
-}
-
-/// Cross-entropy of classes, from logits, averaged over the batch. `torch.nn.CrossEntropyLoss`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CrossEntropy {
-    /// Share of each target that is spread evenly over all classes.
-    #[serde(default)]
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub label_smoothing: f64,
-}
-
-impl Check for CrossEntropy {
-    fn check(&self, part: &Part) {
-        part.require("label_smoothing", (0.0..1.0).contains(&self.label_smoothing), "must be at least 0 and below 1");
-    }
-}
-
-/// Mean squared error. `torch.nn.MSELoss`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Mse {}
-
-impl Check for Mse {}
 
 /// The `[optimizer]` section.
 #[derive(Debug, Clone, PartialEq, Serialize)]

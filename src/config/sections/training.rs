@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::part::{Check, Part};
 use crate::config::tree::Node;
+use crate::graph::op::Figure;
 
 /// The `[train]` section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -88,6 +89,28 @@ pub enum Metric {
 }
 
 impl Metric {
+    /// All of them.
+    pub const ALL: [Metric; 5] =
+        [Metric::TrainLoss, Metric::ValLoss, Metric::ValAccuracy, Metric::ValMae, Metric::ValRmse];
+
+    /// What is measured.
+    pub fn figure(self) -> Figure {
+        match self {
+            Self::TrainLoss | Self::ValLoss => Figure::Loss,
+            Self::ValAccuracy => Figure::Accuracy,
+            Self::ValMae => Figure::Mae,
+            Self::ValRmse => Figure::Rmse,
+        }
+    }
+
+    /// Whether it is measured on the validation samples; else on those of training.
+    pub fn of_validation(self) -> bool {
+        match self {
+            Self::TrainLoss => false,
+            Self::ValLoss | Self::ValAccuracy | Self::ValMae | Self::ValRmse => true,
+        }
+    }
+
     /// Its name, in configurations and in `metrics.jsonl`.
     pub fn name(self) -> &'static str {
         match self {
@@ -101,7 +124,7 @@ impl Metric {
 
     /// Whether more is better.
     pub fn higher_is_better(self) -> bool {
-        matches!(self, Self::ValAccuracy)
+        self.figure().higher_is_better()
     }
 }
 

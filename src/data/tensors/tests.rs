@@ -24,7 +24,7 @@ fn file(bytes: &[u8]) -> (tempfile::TempDir, TensorsOptions) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("batch.safetensors");
     fs::write(&path, bytes).unwrap();
-    (dir, TensorsOptions { path, num_classes: None })
+    (dir, TensorsOptions { path, num_classes: None, ignore_index: None })
 }
 
 fn error(tensors: &[Tensor]) -> String {
@@ -113,7 +113,7 @@ fn damage_is_named() {
         let e = format!("{:#}", open(&options).unwrap_err());
         assert!(e.contains(text) && e.contains("batch.safetensors"), "{e}");
     }
-    let options = TensorsOptions { path: "no/such/file".into(), num_classes: None };
+    let options = TensorsOptions { path: "no/such/file".into(), num_classes: None, ignore_index: None };
     assert!(format!("{:#}", describe(&options).unwrap_err()).contains("no/such/file"));
 }
 

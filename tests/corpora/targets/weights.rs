@@ -68,7 +68,7 @@ pub fn file(data: &[u8]) -> Vec<u8> {
 
 /// As samples to train on.
 fn dataset(path: &Path) -> bool {
-    let source = Source::Tensors(TensorsOptions { path: path.to_path_buf(), num_classes: None });
+    let source = Source::Tensors(TensorsOptions { path: path.to_path_buf(), num_classes: None, ignore_index: None });
     let described = data::describe(&source);
     match data::open(&source) {
         Ok(set) => {

@@ -3,8 +3,8 @@
 
 use crate::case::{Case, Operand};
 use runner::graph::op::{
-    AccumulateGrad, Algorithm, BatchNorm, CrossEntropy, GradNorm, GroupNorm, LayerNorm, METRIC_SLOTS, Metrics, Mse,
-    OptimizerStep, Softmax, Task, TensorOptions, ZeroGrad,
+    AccumulateGrad, Algorithm, BatchNorm, CrossEntropy, Elementwise, GradNorm, GroupNorm, LayerNorm, LossOp,
+    METRIC_SLOTS, Metrics, OptimizerStep, Softmax, Task, TensorOptions, ZeroGrad,
 };
 use runner::graph::{DType, Input};
 
@@ -48,15 +48,16 @@ fn losses(list: &mut Vec<Case>) {
         list.push(Case::new(format!("long softmax of {shape:?}"), Softmax {}, |d| vec![d.normal(shape).wrt()]));
         for label_smoothing in [0.0, 0.1] {
             let name = format!("long cross entropy of {shape:?}, smoothed {label_smoothing}");
-            list.push(Case::new(name, CrossEntropy { label_smoothing }, |d| {
+            list.push(Case::new(name, LossOp::from(CrossEntropy::smoothed(label_smoothing)), |d| {
                 let targets = d.below(DType::I32, [rows], length as u32).input(Input::Targets);
                 vec![d.normal(shape).wrt(), targets]
             }));
         }
-        list.push(Case::new(format!("long mean squared error of {shape:?}"), Mse {}, |d| {
+        list.push(Case::new(format!("long mean squared error of {shape:?}"), LossOp::from(Elementwise::Mse), |d| {
             vec![d.normal(shape).wrt(), d.normal(shape).input(Input::Targets)]
         }));
-        list.push(Case::new(format!("long metrics of {shape:?}"), Metrics { task: Task::Classification }, |d| {
+        let metrics = |task| Metrics { task, ignore_index: None };
+        list.push(Case::new(format!("long metrics of {shape:?}"), metrics(Task::Classification), |d| {
             // A few values, so that there are several largest. Half of the targets are right.
             let x = d.below(DType::F32, shape, 4);
             let first = |row: &[f64]| (0..length).fold(0, |best, i| if row[i] > row[best] { i } else { best });
@@ -64,16 +65,18 @@ fn losses(list: &mut Vec<Case>) {
             for (r, row) in x.data.chunks(length).enumerate().step_by(2) {
                 targets.data[r] = first(row) as f64;
             }
-            vec![d.positive([1]), x, targets.input(Input::Targets), d.below(DType::F64, [METRIC_SLOTS], 9)]
+            vec![
+                d.positive([1]),
+                d.positive([1]),
+                x,
+                targets.input(Input::Targets),
+                d.below(DType::F64, [METRIC_SLOTS], 9),
+            ]
         }));
-        list.push(Case::new(
-            format!("long regression metrics of {shape:?}"),
-            Metrics { task: Task::Regression },
-            |d| {
-                let targets = d.normal(shape).input(Input::Targets);
-                vec![d.positive([1]), d.normal(shape), targets, d.below(DType::F64, [METRIC_SLOTS], 9)]
-            },
-        ));
+        list.push(Case::new(format!("long regression metrics of {shape:?}"), metrics(Task::Regression), |d| {
+            let targets = d.normal(shape).input(Input::Targets);
+            vec![d.positive([1]), d.positive([1]), d.normal(shape), targets, d.below(DType::F64, [METRIC_SLOTS], 9)]
+        }));
     }
 }
 

@@ -6,8 +6,8 @@ use super::frame::{Frame, NodeKernel, View};
 use super::parallel::{CHUNK, for_chunks, rows_per_chunk};
 use super::simd::{Kernel, Simd, SimdLevel};
 use super::threads::{Pool, chunks};
-use crate::graph::Shape;
 use crate::graph::op::{Activation, BinaryKind};
+use crate::graph::{DType, Shape};
 
 /// `y = f(x)` for `n` elements; `x` and `y` are equal or apart.
 struct Map<F> {
@@ -295,6 +295,34 @@ impl NodeKernel for AccumulateGradKernel {
     }
 }
 
+/// [`crate::graph::op::AccumulateLoss`].
+pub struct AccumulateLossKernel {
+    /// What a full micro-batch weighs.
+    pub full: f32,
+}
+
+impl NodeKernel for AccumulateLossKernel {
+    fn run(&self, frame: &Frame<'_>) {
+        let (loss, weight, sums) = (frame.input::<f32>(0)[0], frame.input::<f32>(1)[0], frame.update::<f64>(2));
+        let share = weight / self.full;
+        sums[0] += share as f64 * loss as f64;
+        sums[1] += share as f64;
+        frame.output::<f32>(0)[0] = if sums[1] > 0.0 { (sums[0] / sums[1]) as f32 } else { sums[0] as f32 };
+        frame.output::<f32>(1)[0] = share;
+    }
+}
+
+/// [`crate::graph::op::MeanScale`].
+pub struct MeanScaleKernel {}
+
+impl NodeKernel for MeanScaleKernel {
+    fn run(&self, frame: &Frame<'_>) {
+        let (schedule, shares, to) = (frame.input::<f32>(0), frame.input::<f64>(1)[1], frame.output::<f32>(0));
+        to.copy_from_slice(schedule);
+        to[1] = if shares > 0.0 { (schedule[1] as f64 / shares) as f32 } else { 0.0 };
+    }
+}
+
 /// [`crate::graph::op::ZeroGrad`].
 pub struct ZeroGradKernel {
     /// Number of operands.
@@ -304,6 +332,12 @@ pub struct ZeroGradKernel {
 impl NodeKernel for ZeroGradKernel {
     fn run(&self, frame: &Frame<'_>) {
         for i in 0..self.operands {
+            if frame.input_dtype(i) == DType::F64 {
+                let sums = frame.source::<f64>(i);
+                // SAFETY: the whole operand, which is updated in place and which nobody else touches meanwhile.
+                unsafe { std::ptr::write_bytes(sums.range(0..sums.len()), 0, sums.len()) };
+                continue;
+            }
             let sum = frame.source::<f32>(i);
             let pieces = chunks(sum.len(), CHUNK);
             frame.pool().run(pieces.count(), |task, _| {

@@ -6,13 +6,16 @@ use super::chain::{ChainKernel, of_binary};
 use super::conv::pooled::{Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel};
 use super::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel, ConvShape};
 use super::dropout::DropoutKernel;
-use super::elementwise::{AccumulateGradKernel, ActivationGradKernel, ActivationKernel, BinaryKernel, ZeroGradKernel};
+use super::elementwise::{
+    AccumulateGradKernel, AccumulateLossKernel, ActivationGradKernel, ActivationKernel, BinaryKernel, MeanScaleKernel,
+    ZeroGradKernel,
+};
 use super::frame::NodeKernel;
 use super::group_norm::{GroupNormGradKernel, GroupNormKernel, Layout};
 use super::keep::{KeepStateKernel, RestoreStateKernel};
 use super::layer_norm::{LayerNormGradKernel, LayerNormKernel};
 use super::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel, LinearShape};
-use super::loss::{CrossEntropyKernel, MseGradKernel, MseKernel};
+use super::loss;
 use super::max_pool::{MaxPoolGradKernel, MaxPoolKernel};
 use super::mean_pool::{MeanPoolGradKernel, MeanPoolKernel, Windows};
 use super::metrics::MetricsKernel;
@@ -147,16 +150,12 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
             level,
             threads,
         )),
-        Op::CrossEntropy(op) => {
-            Box::new(CrossEntropyKernel::new(x(0).rows(), x(0).last(), op.label_smoothing, false, level))
-        }
-        Op::CrossEntropyGrad(op) => {
-            Box::new(CrossEntropyKernel::new(x(0).rows(), x(0).last(), op.label_smoothing, true, level))
-        }
-        Op::Mse(_) => Box::new(MseKernel { len: x(0).len(), level }),
-        Op::MseGrad(_) => Box::new(MseGradKernel { level }),
-        Op::Metrics(op) => Box::new(MetricsKernel::new(op.task, x(1), level)),
+        Op::Loss(op) => loss::kernel(&op.loss, x(0), level),
+        Op::LossGrad(op) => loss::grad_kernel(&op.loss, x(0), level),
+        Op::Metrics(op) => Box::new(MetricsKernel::new(op, x(2), level)),
         Op::AccumulateGrad(_) => Box::new(AccumulateGradKernel { level }),
+        Op::AccumulateLoss(op) => Box::new(AccumulateLossKernel { full: op.full }),
+        Op::MeanScale(_) => Box::new(MeanScaleKernel {}),
         Op::ZeroGrad(_) => Box::new(ZeroGradKernel { operands: node.inputs.len() }),
         Op::GradNorm(_) => Box::new(GradNormKernel::new((1..node.inputs.len()).map(|i| x(i).len()), level)),
         Op::OptimizerStep(op) => {

@@ -28,6 +28,16 @@ pub fn exp_m1<S: Simd>(s: S, x: S::V) -> S::V {
     s.select(s.gt(x, s.splat(-0.35)), series, s.sub(s.exp(x), s.splat(1.0)))
 }
 
+/// `ln(1 + x)` for `0 ≤ x ≤ 1`, as `2 artanh(x / (2 + x))` by its series: at 1 the first term left out is below 1e-9.
+#[inline(always)]
+pub fn ln_1p<S: Simd>(s: S, x: S::V) -> S::V {
+    let z = s.div(x, s.add(s.splat(2.0), x));
+    let square = s.mul(z, z);
+    let c = [1.0 / 15.0, 1.0 / 13.0, 1.0 / 11.0, 1.0 / 9.0, 1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0];
+    let series = poly(s, square, c);
+    s.mul(s.splat(2.0), s.fma(s.mul(square, series), z, z))
+}
+
 /// Hyperbolic tangent: an odd minimax polynomial below 0.625 (S. Moshier, *Methods and Programs for Mathematical
 /// Functions*, 1989), `1 − 2 / (e²ˣ + 1)` above.
 #[inline(always)]

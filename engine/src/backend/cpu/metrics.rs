@@ -6,16 +6,14 @@ use super::rows::{Distance, SquaredDistance, sum};
 use super::simd::SimdLevel;
 use super::threads::{Chunks, chunks};
 use crate::graph::Shape;
-use crate::graph::op::{Task, metric_slot as slot};
+use crate::graph::op::{Metrics, Task, metric_slot as slot};
 
 /// [`crate::graph::op::Metrics`].
 pub struct MetricsKernel {
-    task: Task,
-    /// Rows that the loss is the mean of.
-    rows: usize,
+    op: Metrics,
     /// Logits of a row, or 1.
     row: usize,
-    /// The rows (classification) or elements (regression) of each task.
+    /// The rows (classification) or elements of each task.
     pieces: Chunks,
     level: SimdLevel,
 }
@@ -35,17 +33,12 @@ fn is_right(x: &[f32], target: i32) -> bool {
 
 impl MetricsKernel {
     /// For predictions of shape `x`.
-    pub fn new(task: Task, x: &Shape, level: SimdLevel) -> Self {
-        match task {
-            Task::Classification => {
-                let (rows, row) = (x.rows(), x.last());
-                MetricsKernel { task, rows, row, pieces: chunks(rows, rows_per_chunk(row)), level }
-            }
-            Task::Regression => {
-                let rows = x.dims().first().copied().unwrap_or(1);
-                MetricsKernel { task, rows, row: 1, pieces: chunks(x.len(), CHUNK), level }
-            }
-        }
+    pub fn new(op: &Metrics, x: &Shape, level: SimdLevel) -> Self {
+        let (row, pieces) = match op.task {
+            Task::Classification => (x.last(), chunks(x.rows(), rows_per_chunk(x.last()))),
+            Task::BinaryClassification | Task::Regression => (1, chunks(x.len(), CHUNK)),
+        };
+        MetricsKernel { op: op.clone(), row, pieces, level }
     }
 }
 
@@ -55,36 +48,53 @@ impl NodeKernel for MetricsKernel {
     }
 
     fn run(&self, frame: &Frame<'_>) {
-        let loss = frame.input::<f32>(0)[0];
-        let totals = frame.update::<f64>(3);
+        let (loss, weight) = (frame.input::<f32>(0)[0], frame.input::<f32>(1)[0]);
+        let totals = frame.update::<f64>(4);
         if !loss.is_finite() {
             totals[slot::NOT_FINITE] += 1.0;
             return;
         }
-        let x = frame.input::<f32>(1);
+        let x = frame.input::<f32>(2);
         let partial = frame.scratch().take::<f64>(2 * self.pieces.count());
-        match self.task {
+        // Two sums over the pieces, and where they go.
+        let to = match self.op.task {
             Task::Classification => {
-                let targets = frame.input::<i32>(2);
+                let targets = frame.input::<i32>(3);
                 for_chunks(frame.pool(), partial, 2, |start, sums| {
-                    let rows = self.pieces.range(start / 2);
-                    let right = rows.filter(|r| is_right(&x[r * self.row..(r + 1) * self.row], targets[*r])).count();
-                    sums.copy_from_slice(&[right as f64, 0.0]);
+                    let rows = self.pieces.range(start / 2).filter(|r| self.op.ignore_index != Some(targets[*r]));
+                    let (mut right, mut items) = (0, 0);
+                    for r in rows {
+                        right += usize::from(is_right(&x[r * self.row..(r + 1) * self.row], targets[r]));
+                        items += 1;
+                    }
+                    sums.copy_from_slice(&[right as f64, f64::from(items)]);
                 });
-                totals[slot::CORRECT] += partial.iter().step_by(2).sum::<f64>();
+                [slot::CORRECT, slot::ITEMS]
+            }
+            Task::BinaryClassification => {
+                let targets = frame.input::<f32>(3);
+                for_chunks(frame.pool(), partial, 2, |start, sums| {
+                    let r = self.pieces.range(start / 2);
+                    let right =
+                        x[r.clone()].iter().zip(&targets[r.clone()]).filter(|(x, t)| (**x > 0.0) == (**t > 0.5));
+                    sums.copy_from_slice(&[right.count() as f64, r.len() as f64]);
+                });
+                [slot::CORRECT, slot::ITEMS]
             }
             Task::Regression => {
-                let targets = frame.input::<f32>(2);
+                let targets = frame.input::<f32>(3);
                 for_chunks(frame.pool(), partial, 2, |start, sums| {
                     let r = self.pieces.range(start / 2);
                     sums.copy_from_slice(&errors(self.level, &x[r.clone()], &targets[r]));
                 });
-                totals[slot::ABS_ERROR] += partial.iter().step_by(2).sum::<f64>();
-                totals[slot::SQUARED_ERROR] += partial.iter().skip(1).step_by(2).sum::<f64>();
-                totals[slot::ELEMENTS] += x.len() as f64;
+                totals[slot::ITEMS] += x.len() as f64;
+                [slot::ABS_ERROR, slot::SQUARED_ERROR]
             }
+        };
+        for (k, to) in to.into_iter().enumerate() {
+            totals[to] += partial.iter().skip(k).step_by(2).sum::<f64>();
         }
-        totals[slot::LOSS] += loss as f64 * self.rows as f64;
-        totals[slot::ROWS] += self.rows as f64;
+        totals[slot::LOSS] += loss as f64 * weight as f64;
+        totals[slot::WEIGHT] += weight as f64;
     }
 }

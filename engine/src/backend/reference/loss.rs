@@ -2,38 +2,87 @@
 
 use super::Tensor;
 use super::softmax::log_sum_exp;
-use crate::graph::op::{CrossEntropy, CrossEntropyGrad};
+use crate::graph::op::{CrossEntropy, Elementwise, Loss, LossGrad, LossOp};
 
-pub(super) fn cross_entropy(op: &CrossEntropy, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let (classes, smoothing) = (x[0].last(), f64::from(op.label_smoothing));
-    let (mut sum, mut lses) = (0.0, Vec::new());
-    for (row, target) in x[0].data.chunks(classes).zip(x[1].data) {
-        let lse = log_sum_exp(row);
-        let others: f64 = row.iter().map(|x| lse - x).sum();
-        sum += (1.0 - smoothing) * (lse - row[*target as usize]) + smoothing / classes as f64 * others;
-        lses.push(lse);
-    }
-    vec![vec![sum / lses.len() as f64], lses]
-}
-
-pub(super) fn cross_entropy_grad(op: &CrossEntropyGrad, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let (logits, targets, lse, dloss) = (x[0], x[1], x[2], x[3].data[0]);
-    let (classes, smoothing) = (logits.last(), f64::from(op.label_smoothing));
-    let one = |(i, x): (usize, &f64)| {
-        let (row, class) = (i / classes, i % classes);
-        let target = if targets.data[row] as usize == class { 1.0 } else { 0.0 };
-        let wanted = (1.0 - smoothing) * target + smoothing / classes as f64;
-        dloss / logits.rows() as f64 * ((x - lse.data[row]).exp() - wanted)
+/// The loss, and what the batch weighs.
+pub(super) fn loss(op: &LossOp, x: &[Tensor]) -> Vec<Vec<f64>> {
+    let (sum, count, weight) = match &op.loss {
+        Loss::CrossEntropy(l) => cross_entropy(l, x),
+        Loss::Elementwise(l) => {
+            let values = x[0].data.iter().zip(x[1].data).map(|(x, t)| element(*l, *x, *t)[0]);
+            (values.sum(), x[0].data.len() as f64, op.loss.items(&x[0].dims.to_vec().into()) as f64)
+        }
     };
-    vec![logits.data.iter().enumerate().map(one).collect()]
+    vec![vec![if count > 0.0 { sum / count } else { 0.0 }], vec![weight]]
 }
 
-pub(super) fn mse(x: &[Tensor]) -> Vec<Vec<f64>> {
-    let sum: f64 = x[0].data.iter().zip(x[1].data).map(|(x, t)| (x - t).powi(2)).sum();
-    vec![vec![sum / x[0].data.len() as f64]]
+pub(super) fn loss_grad(op: &LossGrad, x: &[Tensor]) -> Vec<Vec<f64>> {
+    match &op.loss {
+        Loss::CrossEntropy(l) => cross_entropy_grad(l, x),
+        Loss::Elementwise(l) => {
+            let factor = x[3].data[0] / x[0].data.len() as f64;
+            vec![x[0].data.iter().zip(x[1].data).map(|(x, t)| factor * element(*l, *x, *t)[1]).collect()]
+        }
+    }
 }
 
-pub(super) fn mse_grad(x: &[Tensor]) -> Vec<Vec<f64>> {
-    let factor = x[2].data[0] * 2.0 / x[0].data.len() as f64;
-    vec![x[0].data.iter().zip(x[1].data).map(|(x, t)| factor * (x - t)).collect()]
+/// A function of prediction and target, and its derivative by the prediction.
+fn element(loss: Elementwise, x: f64, t: f64) -> [f64; 2] {
+    let d = x - t;
+    let sign = if d == 0.0 { 0.0 } else { d.signum() };
+    match loss {
+        Elementwise::Mse => [d * d, 2.0 * d],
+        Elementwise::L1 => [d.abs(), sign],
+        Elementwise::SmoothL1 { beta } => match f64::from(beta) {
+            beta if d.abs() < beta => [0.5 * d * d / beta, d / beta],
+            beta => [d.abs() - 0.5 * beta, sign],
+        },
+        Elementwise::Huber { delta } => match f64::from(delta) {
+            delta if d.abs() <= delta => [0.5 * d * d, d],
+            delta => [delta * (d.abs() - 0.5 * delta), delta * sign],
+        },
+        Elementwise::BceWithLogits => [x.max(0.0) - x * t + (-x.abs()).exp().ln_1p(), 1.0 / (1.0 + (-x).exp()) - t],
+    }
+}
+
+/// The weight of a class.
+fn weight(op: &CrossEntropy, class: usize) -> f64 {
+    if op.weight.is_empty() { 1.0 } else { f64::from(op.weight[class]) }
+}
+
+/// Sum of the rows' losses, and twice the sum of the weights of those that count.
+fn cross_entropy(op: &CrossEntropy, x: &[Tensor]) -> (f64, f64, f64) {
+    let (classes, smoothing) = (x[0].last(), f64::from(op.label_smoothing));
+    let (mut sum, mut weights) = (0.0, 0.0);
+    for (row, target) in x[0].data.chunks(classes).zip(x[1].data) {
+        if *target == f64::from(op.ignore_index) {
+            continue;
+        }
+        let lse = log_sum_exp(row);
+        let others: f64 = row.iter().enumerate().map(|(c, x)| weight(op, c) * (lse - x)).sum();
+        let target = *target as usize;
+        sum += (1.0 - smoothing) * weight(op, target) * (lse - row[target]) + smoothing / classes as f64 * others;
+        weights += weight(op, target);
+    }
+    (sum, weights, weights)
+}
+
+fn cross_entropy_grad(op: &CrossEntropy, x: &[Tensor]) -> Vec<Vec<f64>> {
+    let (logits, targets, weights, dloss) = (x[0], x[1], x[2].data[0], x[3].data[0]);
+    let (classes, smoothing) = (logits.last(), f64::from(op.label_smoothing));
+    let all: f64 = (0..classes).map(|c| weight(op, c)).sum();
+    let mut dx = Vec::with_capacity(logits.data.len());
+    for (row, target) in logits.data.chunks(classes).zip(targets.data) {
+        let counts = *target != f64::from(op.ignore_index) && weights > 0.0;
+        let lse = log_sum_exp(row);
+        for (c, x) in row.iter().enumerate() {
+            let p = (x - lse).exp();
+            let of_target = if counts { weight(op, *target as usize) } else { 0.0 };
+            let hot = if c as f64 == *target { 1.0 } else { 0.0 };
+            let of_all = smoothing / classes as f64 * (p * all - weight(op, c));
+            let d = (1.0 - smoothing) * of_target * (p - hot) + of_all;
+            dx.push(if counts { dloss / weights * d } else { 0.0 });
+        }
+    }
+    vec![dx]
 }

@@ -1,10 +1,24 @@
 //! The update.
 
 use super::Tensor;
-use crate::graph::op::{Algorithm, OptimizerStep, TensorOptions, UpdateScale};
+use crate::graph::op::{AccumulateLoss, Algorithm, OptimizerStep, TensorOptions, UpdateScale};
 
 pub(super) fn accumulate_grad(x: &[Tensor]) -> Vec<Vec<f64>> {
     vec![x[0].data.iter().zip(x[1].data).map(|(grad, sum)| sum + grad).collect()]
+}
+
+/// The mean loss so far, the share, and the sums.
+pub(super) fn accumulate_loss(op: &AccumulateLoss, x: &[Tensor]) -> Vec<Vec<f64>> {
+    let share = x[1].data[0] / f64::from(op.full);
+    let sums = [x[2].data[0] + share * x[0].data[0], x[2].data[1] + share];
+    let mean = if sums[1] > 0.0 { sums[0] / sums[1] } else { sums[0] };
+    vec![vec![mean], vec![share], sums.to_vec()]
+}
+
+pub(super) fn mean_scale(x: &[Tensor]) -> Vec<Vec<f64>> {
+    let (schedule, shares) = (x[0].data, x[1].data[1]);
+    let scale = if shares > 0.0 { schedule[1] / shares } else { 0.0 };
+    vec![vec![schedule[0], scale, schedule[2], schedule[3]]]
 }
 
 pub(super) fn zero_grad(x: &[Tensor]) -> Vec<Vec<f64>> {

@@ -1,118 +1,230 @@
-//! Losses, averaged over the batch as in `torch.nn` (`reduction="mean"`), in `F32`.
+//! Losses, averaged over what counts of a batch as in `torch.nn` (`reduction="mean"`), in `F32`.
+//!
+//! A loss is described here once: what targets it takes, which shapes fit, how its mean is formed, and what is measured
+//! with it. Formula and derivative are one line in each backend.
 
-use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, singles};
+use super::{GradContext, OpRules, Output, ShapeError, Task, Value, ValueId, arity, singles};
 use crate::graph::{DType, Shape};
 
-/// Softmax and negative log-likelihood: the mean over rows of
-/// `(1 − ε) · (lse − x[target]) + ε / C · Σ (lse − x)`, with `ε` the label smoothing (Szegedy et al. 2016).
-/// Operands: logits `[.., C]`, targets `I32` with one element a row, each in `0 .. C`.
-/// Outputs: loss `[1]`, and for the gradient each row's log-sum-exp `lse [rows]`.
+/// A loss, named and defined as in `torch.nn`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Loss {
+    /// Softmax and negative log-likelihood of one class for each row of numbers.
+    CrossEntropy(CrossEntropy),
+    /// The mean over all elements of a function of prediction and target.
+    Elementwise(Elementwise),
+}
+
+/// The weighted mean, over the rows whose target `y` is not `ignore_index`, of
+/// `(1 − ε) · w[y] · (lse − x[y]) + ε / C · Σ w[c] · (lse − x[c])`: `lse` is the row's log-sum-exp, `ε` the label smoothing
+/// (Szegedy et al. 2016), and a row weighs `w[y]`. A target that is no class makes the loss NaN.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CrossEntropy {
     /// `ε`, in `0 ..= 1`.
     pub label_smoothing: f32,
+    /// Rows with this target do not count.
+    pub ignore_index: i32,
+    /// `w`, one for each class; all are 1 if it is empty.
+    pub weight: Vec<f32>,
 }
 
-/// `dlogits = dloss / rows · (softmax(x) − (1 − ε) onehot − ε / C)`.
-/// Operands: logits, targets, `lse`, `dloss [1]`. Output: of the logits' shape.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CrossEntropyGrad {
-    /// `ε`.
-    pub label_smoothing: f32,
+/// A function of a prediction `x` and a target `t`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Elementwise {
+    /// `(x − t)²`
+    Mse,
+    /// `|x − t|`; its derivative at 0 is 0.
+    L1,
+    /// `(x − t)² / 2β` where `|x − t| < β`, else `|x − t| − β/2`
+    SmoothL1 {
+        /// `β`, not negative.
+        beta: f32,
+    },
+    /// `(x − t)² / 2` where `|x − t| ≤ δ`, else `δ (|x − t| − δ/2)` (Huber 1964)
+    Huber {
+        /// `δ`, positive.
+        delta: f32,
+    },
+    /// `−t ln σ(x) − (1 − t) ln(1 − σ(x))`, from the logit `x`
+    BceWithLogits,
 }
 
-/// Mean over all elements of `(x − t)²`. Operands: prediction, target (`F32`, as many elements). Output: loss `[1]`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Mse {}
+/// What a loss compares the model's output with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TargetKind {
+    /// One class (`I32`) for each row of numbers that the model puts out.
+    Classes,
+    /// A number (`F32`) for each that the model puts out.
+    Numbers,
+}
 
-/// `dx = dloss · 2 / elements · (x − t)`. Operands: prediction, target, `dloss [1]`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct MseGrad {}
+/// What `torch.nn.CrossEntropyLoss` ignores by default.
+pub const IGNORE_INDEX: i32 = -100;
 
-fn class_targets(inputs: &[&Value]) -> Result<(), ShapeError> {
-    let (x, t) = (inputs[0], inputs[1]);
-    if t.dtype != DType::I32 || t.shape.len() != x.shape.rows() {
-        return Err(ShapeError::of(
-            0,
-            format!(
-                "`cross_entropy` takes one class a row, but the output is {} and the targets are {} of shape {}",
-                x.shape.to_pytorch(),
-                t.dtype,
-                t.shape
-            ),
-        ));
+impl CrossEntropy {
+    /// With nothing but label smoothing.
+    pub fn smoothed(label_smoothing: f32) -> Self {
+        CrossEntropy { label_smoothing, ignore_index: IGNORE_INDEX, weight: Vec::new() }
     }
-    Ok(())
 }
 
-impl OpRules for CrossEntropy {
+impl Loss {
+    /// Its name in configurations and listings.
+    pub fn name(&self) -> &'static str {
+        self.names()[0]
+    }
+
+    /// The name of the loss, and of its gradient.
+    fn names(&self) -> [&'static str; 2] {
+        match self {
+            Loss::CrossEntropy(_) => ["cross_entropy", "cross_entropy_grad"],
+            Loss::Elementwise(Elementwise::Mse) => ["mse", "mse_grad"],
+            Loss::Elementwise(Elementwise::L1) => ["l1", "l1_grad"],
+            Loss::Elementwise(Elementwise::SmoothL1 { .. }) => ["smooth_l1", "smooth_l1_grad"],
+            Loss::Elementwise(Elementwise::Huber { .. }) => ["huber", "huber_grad"],
+            Loss::Elementwise(Elementwise::BceWithLogits) => ["bce_with_logits", "bce_with_logits_grad"],
+        }
+    }
+
+    /// What the model does that is trained with it, and so what is measured.
+    pub fn task(&self) -> Task {
+        match self {
+            Loss::CrossEntropy(_) => Task::Classification,
+            Loss::Elementwise(Elementwise::BceWithLogits) => Task::BinaryClassification,
+            Loss::Elementwise(
+                Elementwise::Mse | Elementwise::L1 | Elementwise::SmoothL1 { .. } | Elementwise::Huber { .. },
+            ) => Task::Regression,
+        }
+    }
+
+    /// What it compares the model's output with.
+    pub fn targets(&self) -> TargetKind {
+        match self {
+            Loss::CrossEntropy(_) => TargetKind::Classes,
+            Loss::Elementwise(_) => TargetKind::Numbers,
+        }
+    }
+
+    /// True if it applies softmax or sigmoid itself, so that the model's output may be any number.
+    pub fn takes_logits(&self) -> bool {
+        match self.task() {
+            Task::Classification | Task::BinaryClassification => true,
+            Task::Regression => false,
+        }
+    }
+
+    /// Targets that do not count.
+    pub fn ignore_index(&self) -> Option<i32> {
+        match self {
+            Loss::CrossEntropy(l) => Some(l.ignore_index),
+            Loss::Elementwise(_) => None,
+        }
+    }
+
+    /// What a batch weighs with a model's output of shape `prediction`, if all of its items count and none has a weight of
+    /// its own: rows of classes, or samples of numbers.
+    pub fn items(&self, prediction: &Shape) -> usize {
+        match self.targets() {
+            TargetKind::Classes => prediction.rows(),
+            TargetKind::Numbers => prediction.dims().first().copied().unwrap_or(1),
+        }
+    }
+
+    /// Whether prediction and target go together.
+    fn fits(&self, x: &Value, t: &Value) -> Result<(), ShapeError> {
+        match self {
+            Loss::CrossEntropy(_) if t.dtype != DType::I32 || t.shape.len() != x.shape.rows() => Err(ShapeError::of(
+                0,
+                format!(
+                    "`{}` takes one class a row, but the output is {} and the targets are {} of shape {}",
+                    self.name(),
+                    x.shape.to_pytorch(),
+                    t.dtype,
+                    t.shape
+                ),
+            )),
+            Loss::CrossEntropy(l) if !l.weight.is_empty() && l.weight.len() != x.shape.last() => Err(ShapeError::of(
+                0,
+                format!("`{}` has {} weights, but the output is {}", self.name(), l.weight.len(), x.shape.to_pytorch()),
+            )),
+            Loss::Elementwise(_) if x.shape.len() != t.shape.len() || t.dtype != DType::F32 => Err(ShapeError::of(
+                0,
+                format!(
+                    "`{}` compares the output ({}) with targets of {} {}",
+                    self.name(),
+                    x.shape.to_pytorch(),
+                    t.dtype,
+                    t.shape.to_pytorch()
+                ),
+            )),
+            Loss::CrossEntropy(_) | Loss::Elementwise(_) => Ok(()),
+        }
+    }
+}
+
+impl From<CrossEntropy> for Loss {
+    fn from(l: CrossEntropy) -> Loss {
+        Loss::CrossEntropy(l)
+    }
+}
+
+impl From<Elementwise> for Loss {
+    fn from(l: Elementwise) -> Loss {
+        Loss::Elementwise(l)
+    }
+}
+
+/// A loss. Operands: prediction (`F32`; rows of logits `[.., C]` for classes) and targets (`I32`, one for each row; or
+/// `F32`, as many as the prediction has).
+/// Outputs: loss `[1]`, and what the batch weighs `[1]`: the weights of the rows that count, or the number of samples. Where
+/// nothing counts both are 0, and so is the gradient.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LossOp {
+    /// Which.
+    pub loss: Loss,
+}
+
+/// Gradient of a [`LossOp`] by the prediction. Operands: prediction, targets, weight `[1]`, `dloss [1]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LossGrad {
+    /// Which.
+    pub loss: Loss,
+}
+
+impl<L: Into<Loss>> From<L> for LossOp {
+    fn from(loss: L) -> LossOp {
+        LossOp { loss: loss.into() }
+    }
+}
+
+impl OpRules for LossOp {
     fn name(&self) -> &'static str {
-        "cross_entropy"
+        self.loss.name()
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity("cross_entropy", inputs, 2)?;
-        singles("cross_entropy", inputs, [0])?;
-        class_targets(inputs)?;
-        Ok(vec![(DType::F32, Shape::from([1])), (DType::F32, Shape::from([inputs[0].shape.rows()]))])
+        arity(self.name(), inputs, 2)?;
+        singles(self.name(), inputs, [0])?;
+        self.loss.fits(inputs[0], inputs[1])?;
+        Ok(vec![(DType::F32, Shape::from([1])), (DType::F32, Shape::from([1]))])
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
         let dloss = cx.dy();
-        let op = CrossEntropyGrad { label_smoothing: self.label_smoothing };
+        let op = LossGrad { loss: self.loss.clone() };
         Ok(vec![Some(cx.add1(op, &[cx.inputs[0], cx.inputs[1], cx.outputs[1], dloss])?), None])
     }
 }
 
-impl OpRules for CrossEntropyGrad {
+impl OpRules for LossGrad {
     fn name(&self) -> &'static str {
-        "cross_entropy_grad"
+        self.loss.names()[1]
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity("cross_entropy_grad", inputs, 4)?;
-        singles("cross_entropy_grad", inputs, [0, 2, 3])?;
-        class_targets(inputs)?;
-        Ok(vec![(DType::F32, inputs[0].shape.clone())])
-    }
-}
-
-impl OpRules for Mse {
-    fn name(&self) -> &'static str {
-        "mse"
-    }
-
-    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity("mse", inputs, 2)?;
-        singles("mse", inputs, [0])?;
-        if inputs[0].shape.len() != inputs[1].shape.len() || inputs[1].dtype != DType::F32 {
-            return Err(ShapeError::of(
-                0,
-                format!(
-                    "`mse` compares the output ({}) with targets of {} {}",
-                    inputs[0].shape.to_pytorch(),
-                    inputs[1].dtype,
-                    inputs[1].shape.to_pytorch()
-                ),
-            ));
-        }
-        Ok(vec![(DType::F32, Shape::from([1]))])
-    }
-
-    fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
-        let dloss = cx.dy();
-        Ok(vec![Some(cx.add1(MseGrad {}, &[cx.inputs[0], cx.inputs[1], dloss])?), None])
-    }
-}
-
-impl OpRules for MseGrad {
-    fn name(&self) -> &'static str {
-        "mse_grad"
-    }
-
-    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity("mse_grad", inputs, 3)?;
-        singles("mse_grad", inputs, 0..3)?;
+        arity(self.name(), inputs, 4)?;
+        singles(self.name(), inputs, [0, 2, 3])?;
+        self.loss.fits(inputs[0], inputs[1])?;
         Ok(vec![(DType::F32, inputs[0].shape.clone())])
     }
 }

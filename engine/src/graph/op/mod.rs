@@ -3,6 +3,7 @@
 //! To add an operation: write its payload and [`OpRules`] in a family file, name it in `ops!` below, and follow the
 //! compiler to the lowerings it misses.
 
+mod accumulate;
 mod attention;
 mod cast;
 mod chain;
@@ -22,6 +23,7 @@ mod shape;
 mod softmax;
 mod state;
 
+pub use accumulate::{AccumulateGrad, AccumulateLoss, MeanScale, ZeroGrad};
 pub use attention::{Attention, AttentionDropout, AttentionGrad, attention_scale};
 pub use cast::Cast;
 pub use chain::{Chain, Link, LinkOp, MAX_LINKS, Source};
@@ -32,10 +34,10 @@ pub use dropout::Dropout;
 pub use elementwise::{Activation, ActivationGrad, ActivationOp, Binary, BinaryKind, SumTo};
 pub use input::Normalize;
 pub use linear::{GradAfter, Linear, LinearGradInput, LinearGradWeight};
-pub use loss::{CrossEntropy, CrossEntropyGrad, Mse, MseGrad};
-pub use metrics::{METRIC_SLOTS, Metrics, Task, metric_slot};
+pub use loss::{CrossEntropy, Elementwise, IGNORE_INDEX, Loss, LossGrad, LossOp, TargetKind};
+pub use metrics::{Figure, METRIC_SLOTS, Metrics, Task, metric_slot};
 pub use norm::{BatchNorm, BatchNormGrad, BatchNormInfer, GroupNorm, GroupNormGrad, LayerNorm, LayerNormGrad};
-pub use optim::{AccumulateGrad, Algorithm, GradNorm, OptimizerStep, TensorOptions, UpdateScale, ZeroGrad};
+pub use optim::{Algorithm, GradNorm, OptimizerStep, TensorOptions, UpdateScale};
 pub use pool::{
     AdaptiveAvgPool2d, AdaptiveAvgPool2dGrad, AvgPool2d, AvgPool2dGrad, MaxPool2d, MaxPool2dGrad, pool_out,
 };
@@ -246,18 +248,18 @@ ops! {
     Attention(Attention),
     /// Gradient of [`Attention`].
     AttentionGrad(AttentionGrad),
-    /// Softmax and negative log-likelihood.
-    CrossEntropy(CrossEntropy),
-    /// Gradient of [`CrossEntropy`].
-    CrossEntropyGrad(CrossEntropyGrad),
-    /// Mean squared error.
-    Mse(Mse),
-    /// Gradient of [`Mse`].
-    MseGrad(MseGrad),
+    /// A loss.
+    Loss(LossOp),
+    /// Gradient of [`LossOp`].
+    LossGrad(LossGrad),
     /// Adds a batch to the running metric sums.
     Metrics(Metrics),
     /// Adds a gradient to its sum over micro-batches.
     AccumulateGrad(AccumulateGrad),
+    /// Adds a loss to its mean over micro-batches.
+    AccumulateLoss(AccumulateLoss),
+    /// The gradient scale that makes a mean of sums over micro-batches.
+    MeanScale(MeanScale),
     /// Clears the sums of gradients.
     ZeroGrad(ZeroGrad),
     /// Norm of all gradients together.

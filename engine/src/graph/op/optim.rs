@@ -1,15 +1,7 @@
-//! The update: gradient sums, the gradient's norm, and the optimizers, as in `torch.optim`.
+//! The update: the gradient's norm, and the optimizers, as in `torch.optim`.
 
 use super::{OpRules, Output, ShapeError, Value, arity, same, singles};
 use crate::graph::{DType, Shape};
-
-/// `sum += grad`. Operands: `grad`, `sum` (updated in place).
-#[derive(Debug, Clone, PartialEq)]
-pub struct AccumulateGrad {}
-
-/// Sets all operands to zero. Operands: variables (updated in place).
-#[derive(Debug, Clone, PartialEq)]
-pub struct ZeroGrad {}
 
 /// `‖scale · (g₁, g₂, …)‖₂` with `scale = schedule[1] / schedule[2]`. Operands: schedule, gradients. Output: `[1]`.
 /// The squares are summed in double precision, so the norm is finite just if all gradients are (and it fits `F32`).
@@ -141,37 +133,6 @@ pub struct UpdateScale {
     pub backoff: f32,
     /// `growth_interval`
     pub interval: u32,
-}
-
-impl OpRules for AccumulateGrad {
-    fn name(&self) -> &'static str {
-        "accumulate_grad"
-    }
-
-    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity("accumulate_grad", inputs, 2)?;
-        singles("accumulate_grad", inputs, [0, 1])?;
-        same("accumulate_grad", inputs, 0, 1)?;
-        Ok(Vec::new())
-    }
-
-    fn mutates(&self, _: usize) -> Vec<usize> {
-        vec![1]
-    }
-}
-
-impl OpRules for ZeroGrad {
-    fn name(&self) -> &'static str {
-        "zero_grad"
-    }
-
-    fn infer(&self, _: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        Ok(Vec::new())
-    }
-
-    fn mutates(&self, inputs: usize) -> Vec<usize> {
-        (0..inputs).collect()
-    }
 }
 
 impl OpRules for GradNorm {

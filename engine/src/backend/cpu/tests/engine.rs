@@ -3,8 +3,8 @@ use crate::backend::cpu::CpuBackend;
 use crate::backend::cpu::simd::SimdLevel;
 use crate::backend::{Backend, Detail, Executable, HostBuffer, Work};
 use crate::graph::op::{
-    Activation, ActivationOp, Binary, BinaryKind, CrossEntropy, CrossEntropyGrad, Linear, LinearGradWeight, Normalize,
-    OptimizerStep, Reshape,
+    Activation, ActivationOp, Binary, BinaryKind, CrossEntropy, Linear, LinearGradWeight, Loss, LossGrad, LossOp,
+    Normalize, OptimizerStep, Reshape,
 };
 use crate::graph::op::{Algorithm, TensorOptions};
 use crate::graph::{DType, Graph, Input, NodeId, Role, Shape, ValueId, VarId, Variables};
@@ -41,9 +41,9 @@ fn classifier(backend: &CpuBackend) -> Classifier {
     let (x, w, y) = forward(&mut train);
     let t = train.input(Input::Targets, DType::I32, Shape::from([ROWS]));
     let schedule = train.input(Input::Schedule, DType::F32, Shape::from([4]));
-    let loss = train.add(CrossEntropy { label_smoothing: 0.0 }, &[y, t]).unwrap();
+    let loss = train.add(LossOp::from(CrossEntropy::smoothed(0.0)), &[y, t]).unwrap();
     let one = train.variable(&vars, ones);
-    let dy = train.add1(CrossEntropyGrad { label_smoothing: 0.0 }, &[y, t, loss[1], one]).unwrap();
+    let dy = train.add1(LossGrad { loss: Loss::from(CrossEntropy::smoothed(0.0)) }, &[y, t, loss[1], one]).unwrap();
     let dw = train.add1(LinearGradWeight { bias: false }, &[x, dy]).unwrap();
     let grad_node = NodeId(train.nodes.len() as u32 - 1);
     let counter = train.variable(&vars, step);

@@ -1,6 +1,6 @@
 use super::harness::{Tensor, assert_close, outputs, run};
 use crate::graph::op::{
-    CrossEntropy, CrossEntropyGrad, METRIC_SLOTS, Metrics, Mse, MseGrad, Softmax, SoftmaxGrad, Task,
+    CrossEntropy, Elementwise, Loss, LossGrad, LossOp, METRIC_SLOTS, Metrics, Softmax, SoftmaxGrad, Task,
     metric_slot as slot,
 };
 
@@ -59,9 +59,9 @@ fn cross_entropy_and_its_gradient() {
                 })
                 .sum::<f64>()
                 / rows as f64;
-            for got in outputs(CrossEntropy { label_smoothing: smoothing }, &[x.clone(), t.clone()]) {
+            for got in outputs(LossOp::from(CrossEntropy::smoothed(smoothing)), &[x.clone(), t.clone()]) {
                 assert_close("loss", &got[0], &[loss], 3e-7, 1e-6);
-                assert_close("lse", &got[1], &lse, 2e-7, 1.0);
+                assert_eq!(got[1].f32s(), [rows as f32]);
                 let dloss = 1.7f32;
                 let dx: Vec<f64> = (0..rows * row)
                     .map(|i| {
@@ -70,7 +70,8 @@ fn cross_entropy_and_its_gradient() {
                     })
                     .collect();
                 let operands = [x.clone(), t.clone(), got[1].clone(), Tensor::from_f32([1], &[dloss])];
-                for got in outputs(CrossEntropyGrad { label_smoothing: smoothing }, &operands) {
+                let op = LossGrad { loss: Loss::from(CrossEntropy::smoothed(smoothing)) };
+                for got in outputs(op, &operands) {
                     assert_close("gradient", &got[0], &dx, 1e-6, 1.0 / rows as f64);
                 }
             }
@@ -80,9 +81,9 @@ fn cross_entropy_and_its_gradient() {
 
 #[test]
 fn a_target_that_is_no_class_makes_the_loss_nan() {
-    for bad in [-1, 3, i32::MAX] {
+    for bad in [-1, 3, i32::MAX, i32::MIN] {
         let operands = [Tensor::normal([2, 3], 1), Tensor::from_i32([2], &[0, bad])];
-        for got in outputs(CrossEntropy { label_smoothing: 0.0 }, &operands) {
+        for got in outputs(LossOp::from(CrossEntropy::smoothed(0.0)), &operands) {
             assert!(got[0].f32s()[0].is_nan());
         }
     }
@@ -94,11 +95,13 @@ fn squared_error_and_its_gradient() {
         let (x, t) = (Tensor::normal([n, 1], 1), Tensor::normal([n], 2));
         let diff: Vec<f64> = x.doubles().iter().zip(t.doubles()).map(|(a, b)| a - b).collect();
         let loss = diff.iter().map(|d| d * d).sum::<f64>() / n as f64;
-        for got in outputs(Mse {}, &[x.clone(), t.clone()]) {
+        for got in outputs(LossOp::from(Elementwise::Mse), &[x.clone(), t.clone()]) {
             assert_close("mse", &got[0], &[loss], 3e-7, 0.0);
         }
         let want: Vec<f64> = diff.iter().map(|d| 0.5 * 2.0 / n as f64 * d).collect();
-        for got in outputs(MseGrad {}, &[x.clone(), t.clone(), Tensor::from_f32([1], &[0.5])]) {
+        let [weight, dloss] = [n as f32, 0.5].map(|v| Tensor::from_f32([1], &[v]));
+        let op = LossGrad { loss: Elementwise::Mse.into() };
+        for got in outputs(op, &[x.clone(), t.clone(), weight, dloss]) {
             assert_close("mse_grad", &got[0], &want, 3e-7, 1e-7 / n as f64);
         }
     }
@@ -120,17 +123,19 @@ fn classification_metrics() {
             .count() as f64;
         let sums: Vec<f64> = (0..METRIC_SLOTS).map(|i| i as f64).collect();
         let mut want = sums.clone();
-        want[slot::LOSS] += 0.25 * rows as f64;
-        want[slot::ROWS] += rows as f64;
+        want[slot::LOSS] += 0.25 * 7.5;
+        want[slot::WEIGHT] += 7.5;
+        want[slot::ITEMS] += rows as f64;
         want[slot::CORRECT] += right;
         let operands = [
             Tensor::from_f32([1], &[0.25]),
+            Tensor::from_f32([1], &[7.5]),
             x,
             Tensor::from_i32([rows], &targets),
             Tensor::from_f64([METRIC_SLOTS], &sums),
         ];
-        for got in run(Metrics { task: Task::Classification }, &operands) {
-            assert_eq!(got.operands[3].f64s(), want);
+        for got in run(Metrics { task: Task::Classification, ignore_index: None }, &operands) {
+            assert_eq!(got.operands[4].f64s(), want);
         }
     }
 }
@@ -142,22 +147,22 @@ fn regression_metrics_and_losses_that_are_not_finite() {
     let diff: Vec<f64> = x.doubles().iter().zip(t.doubles()).map(|(a, b)| a - b).collect();
     let operands = |loss: f32| {
         let sums = Tensor::from_f64([METRIC_SLOTS], &[0.0; METRIC_SLOTS]);
-        [Tensor::from_f32([1], &[loss]), x.clone(), t.clone(), sums]
+        [Tensor::from_f32([1], &[loss]), Tensor::from_f32([1], &[rows as f32]), x.clone(), t.clone(), sums]
     };
-    for got in run(Metrics { task: Task::Regression }, &operands(2.0)) {
-        let sums = got.operands[3].f64s();
-        assert_eq!((sums[slot::LOSS], sums[slot::ROWS], sums[slot::CORRECT]), (2.0 * rows as f64, rows as f64, 0.0));
-        assert_eq!(sums[slot::ELEMENTS], (rows * row) as f64);
+    for got in run(Metrics { task: Task::Regression, ignore_index: None }, &operands(2.0)) {
+        let sums = got.operands[4].f64s();
+        assert_eq!((sums[slot::LOSS], sums[slot::WEIGHT], sums[slot::CORRECT]), (2.0 * rows as f64, rows as f64, 0.0));
+        assert_eq!(sums[slot::ITEMS], (rows * row) as f64);
         let absolute: f64 = diff.iter().map(|d| d.abs()).sum();
         let squared: f64 = diff.iter().map(|d| d * d).sum();
         assert!((sums[slot::ABS_ERROR] / absolute - 1.0).abs() < 1e-6);
         assert!((sums[slot::SQUARED_ERROR] / squared - 1.0).abs() < 1e-6);
     }
     for loss in [f32::NAN, f32::INFINITY] {
-        for got in run(Metrics { task: Task::Regression }, &operands(loss)) {
+        for got in run(Metrics { task: Task::Regression, ignore_index: None }, &operands(loss)) {
             let mut want = [0.0; METRIC_SLOTS];
             want[slot::NOT_FINITE] = 1.0;
-            assert_eq!(got.operands[3].f64s(), want);
+            assert_eq!(got.operands[4].f64s(), want);
         }
     }
 }

@@ -2,84 +2,96 @@
 
 use super::Context;
 use super::rows::{Rows, element_sum_blocks};
-use crate::backend::cuda::launch::{Arg, Kernel, Lowered, Memory, Module, Step, suffix};
-use crate::graph::op::{CrossEntropy, CrossEntropyGrad};
+use crate::backend::cuda::launch::{Arg, Cell, Kernel, Lowered, Memory, Module, Step, suffix};
+use crate::graph::op::{CrossEntropy, Elementwise, Loss, LossGrad, LossOp};
 
 const MODULE: Module = Module::Loss;
 
-/// `sums`, of which each block leaves its sum in scratch memory, and if there are several a second launch that divides
-/// all by `count`. One block writes the loss by itself.
-fn mean(sums: Kernel, count: usize) -> Lowered {
+/// `sums`, of which each block leaves its sums in scratch memory, and if there are several a second launch that makes the
+/// mean: over `count` elements of `items` samples or, if that is `None`, over what the sums say. One block writes the loss by
+/// itself.
+fn mean(sums: Kernel, count: Option<(usize, usize)>) -> Lowered {
     let blocks = sums.grid[0] as usize;
     let mut steps = vec![Step::Kernel(sums)];
     if blocks > 1 {
+        let (elements, items) = count.unwrap_or((0, 0));
         let mean = Kernel::new(MODULE, "loss_mean")
             .arg(Memory::Scratch(0))
             .int(blocks)
-            .arg(Arg::F64(count as f64))
-            .arg(Memory::Output(0));
+            .arg(Arg::F64(elements as f64))
+            .float(items as f32)
+            .arg(Memory::Output(0))
+            .arg(Memory::Output(1));
         steps.push(mean.into());
     }
-    Lowered { steps, scratch_bytes: blocks * size_of::<f64>() }
+    Lowered { steps, scratch_bytes: 2 * blocks * size_of::<f64>() }
 }
 
-/// Log-sum-exp and loss.
-pub fn cross_entropy(cx: &Context, op: &CrossEntropy) -> Lowered {
-    let (n, classes) = (cx.x(0).rows(), cx.x(0).last());
-    let rows = Rows::summed(n, classes, 1);
-    let sums = rows
-        .launch_summed(MODULE, "cross_entropy", cx.x_type(0))
-        .arg(Memory::Input(0))
-        .arg(Memory::Input(1))
-        .arg(Memory::Output(1))
-        .arg(Memory::Scratch(0))
-        .arg(Memory::Output(0))
-        .long(n)
-        .int(classes)
-        .float(op.label_smoothing)
-        .int(rows.kept());
-    mean(sums, n)
+/// The kernels' `Rule`.
+fn rule(kernel: Kernel, loss: &CrossEntropy) -> Kernel {
+    let pairs = loss.weight.chunks(2).map(|pair| {
+        let [first, second] = [0, 1].map(|i| u64::from(pair.get(i).copied().unwrap_or(0.0).to_bits()));
+        // The first of two floats is the lower half: GPUs are little-endian.
+        Cell::I64((first | second << 32) as i64)
+    });
+    let weights = if loss.weight.is_empty() { Arg::Null } else { Arg::Table(pairs.collect()) };
+    let all: f64 = loss.weight.iter().map(|w| f64::from(*w)).sum();
+    kernel.float(loss.label_smoothing).arg(Arg::I32(loss.ignore_index)).arg(weights).float(all as f32)
 }
 
-/// One launch; the saved log-sum-exp is not needed.
-pub fn cross_entropy_grad(cx: &Context, op: &CrossEntropyGrad) -> Lowered {
-    let (n, classes) = (cx.x(0).rows(), cx.x(0).last());
-    let rows = Rows::new(n, classes, 1);
-    let kernel = rows
-        .launch(MODULE, "cross_entropy_grad", cx.x_type(0))
-        .arg(Memory::Input(0))
-        .arg(Memory::Input(1))
-        .arg(Memory::Input(3))
-        .arg(Memory::Output(0))
-        .long(n)
-        .int(classes)
-        .float(op.label_smoothing)
-        .int(rows.kept());
-    Lowered::one(kernel)
+/// An element-wise loss as kernels take it: a number of `enum Elementwise`, and its parameter.
+fn elementwise_code(loss: Elementwise) -> (usize, f32) {
+    match loss {
+        Elementwise::Mse => (0, 0.0),
+        Elementwise::L1 => (1, 0.0),
+        Elementwise::SmoothL1 { beta } => (2, beta),
+        Elementwise::Huber { delta } => (3, delta),
+        Elementwise::BceWithLogits => (4, 0.0),
+    }
 }
 
-/// The mean of the squared differences.
-pub fn mse(cx: &Context) -> Lowered {
-    let n = cx.x(0).len();
-    let sums = Kernel::new(MODULE, format!("mse_{}", suffix(cx.x_type(0))))
-        .grid(element_sum_blocks(n), 1, 1)
-        .arg(Memory::Input(0))
-        .arg(Memory::Input(1))
-        .arg(Memory::Scratch(0))
-        .arg(Memory::Output(0))
-        .long(n);
-    mean(sums, n)
+/// The loss, and what the batch weighs.
+pub fn loss(cx: &Context, op: &LossOp) -> Lowered {
+    let x = cx.x(0);
+    let operands = |kernel: Kernel| {
+        kernel
+            .arg(Memory::Input(0))
+            .arg(Memory::Input(1))
+            .arg(Memory::Scratch(0))
+            .arg(Memory::Output(0))
+            .arg(Memory::Output(1))
+    };
+    match &op.loss {
+        Loss::CrossEntropy(l) => {
+            let rows = Rows::summed(x.rows(), x.last(), 1);
+            let sums = operands(rows.launch_summed(MODULE, "cross_entropy", cx.x_type(0)));
+            mean(rule(sums.long(x.rows()).int(x.last()), l).int(rows.kept()), None)
+        }
+        Loss::Elementwise(l) => {
+            let ((kind, parameter), n, items) = (elementwise_code(*l), x.len(), op.loss.items(x));
+            let sums = Kernel::new(MODULE, format!("elementwise_loss_{}", suffix(cx.x_type(0))));
+            let sums = operands(sums.grid(element_sum_blocks(n), 1, 1));
+            mean(sums.long(n).float(items as f32).int(kind).float(parameter), Some((n, items)))
+        }
+    }
 }
 
 /// One launch.
-pub fn mse_grad(cx: &Context) -> Lowered {
-    let n = cx.x(0).len();
-    let kernel = Kernel::new(MODULE, format!("mse_grad_{}", suffix(cx.x_type(0))))
-        .over(n)
-        .arg(Memory::Input(0))
-        .arg(Memory::Input(1))
-        .arg(Memory::Input(2))
-        .arg(Memory::Output(0))
-        .long(n);
-    Lowered::one(kernel)
+pub fn grad(cx: &Context, op: &LossGrad) -> Lowered {
+    let x = cx.x(0);
+    let [prediction, targets, weight, dloss] = [0, 1, 2, 3].map(Memory::Input);
+    Lowered::one(match &op.loss {
+        Loss::CrossEntropy(l) => {
+            let rows = Rows::new(x.rows(), x.last(), 1);
+            let kernel = rows.launch(MODULE, "cross_entropy_grad", cx.x_type(0)).arg(prediction).arg(targets);
+            let kernel = kernel.arg(weight).arg(dloss).arg(Memory::Output(0)).long(x.rows()).int(x.last());
+            rule(kernel, l).int(rows.kept())
+        }
+        Loss::Elementwise(l) => {
+            let ((kind, parameter), n) = (elementwise_code(*l), x.len());
+            let kernel = Kernel::new(MODULE, format!("elementwise_loss_grad_{}", suffix(cx.x_type(0)))).over(n);
+            let kernel = kernel.arg(prediction).arg(targets).arg(dloss).arg(Memory::Output(0));
+            kernel.long(n).int(kind).float(parameter)
+        }
+    })
 }

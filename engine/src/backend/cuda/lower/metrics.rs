@@ -9,22 +9,24 @@ const MODULE: Module = Module::Metrics;
 
 /// Sums of the batch by block, and if there are several blocks a second launch that adds them to the running sums.
 pub fn metrics(cx: &Context, op: &Metrics) -> Lowered {
-    let (x, dtype) = (cx.x(1), cx.x_type(1));
-    let [loss, prediction, target, totals] = [0, 1, 2, 3].map(Memory::Input);
+    let (x, dtype) = (cx.x(2), cx.x_type(2));
+    let [loss, weight, prediction, target, totals] = [0, 1, 2, 3, 4].map(Memory::Input);
     let partials = Memory::Scratch(0);
-    let operands = |kernel: Kernel| kernel.arg(prediction).arg(target).arg(loss).arg(partials).arg(totals);
-    let (sums, rows, elements) = match op.task {
+    let operands = |kernel: Kernel| kernel.arg(prediction).arg(target).arg(loss).arg(weight).arg(partials).arg(totals);
+    let over_elements = |name: &str| {
+        let kernel = Kernel::new(MODULE, format!("{name}_{}", suffix(dtype)));
+        operands(kernel.grid(element_sum_blocks(x.len()), 1, 1)).long(x.len())
+    };
+    let (sums, elements) = match op.task {
         Task::Classification => {
             let (n, classes) = (x.rows(), x.last());
             let teams = Rows::summed(n, classes, 0);
-            let kernel = teams.launch_summed(MODULE, "accuracy", dtype);
-            (operands(kernel).long(n).int(classes), n, 0)
+            let kernel = operands(teams.launch_summed(MODULE, "accuracy", dtype)).long(n).int(classes);
+            let heed = usize::from(op.ignore_index.is_some());
+            (kernel.arg(Arg::I32(op.ignore_index.unwrap_or_default())).int(heed), 0)
         }
-        Task::Regression => {
-            let (n, elements) = (x.dims().first().copied().unwrap_or(1), x.len());
-            let kernel = Kernel::new(MODULE, format!("errors_{}", suffix(dtype)));
-            (operands(kernel.grid(element_sum_blocks(elements), 1, 1)).long(n).long(elements), n, elements)
-        }
+        Task::BinaryClassification => (over_elements("binary_accuracy"), 0),
+        Task::Regression => (over_elements("errors"), x.len()),
     };
     let blocks = sums.grid[0] as usize;
     let mut steps = vec![Step::Kernel(sums)];
@@ -33,7 +35,7 @@ pub fn metrics(cx: &Context, op: &Metrics) -> Lowered {
             .arg(partials)
             .int(blocks)
             .arg(loss)
-            .arg(Arg::F64(rows as f64))
+            .arg(weight)
             .arg(Arg::F64(elements as f64))
             .arg(totals);
         steps.push(add.into());

@@ -4,7 +4,7 @@ use super::Context;
 use super::columns::aligned;
 use crate::backend::cuda::launch::{Arg, Cell, Kernel, Lowered, Memory, Module, Step};
 use crate::graph::DType;
-use crate::graph::op::{Algorithm, OptimizerStep, UpdateScale};
+use crate::graph::op::{AccumulateLoss, Algorithm, OptimizerStep, UpdateScale};
 
 pub(super) const MODULE: Module = Module::Optim;
 
@@ -55,6 +55,19 @@ pub fn accumulate(cx: &Context) -> Lowered {
     let kernel =
         Kernel::new(MODULE, "accumulate_f32").over(n.div_ceil(4)).arg(Memory::Input(0)).arg(Memory::Input(1)).long(n);
     Lowered::one(kernel)
+}
+
+/// One launch of one thread.
+pub fn accumulate_loss(op: &AccumulateLoss) -> Lowered {
+    let kernel = Kernel::new(MODULE, "accumulate_loss").block(32, 1).arg(Memory::Input(0)).arg(Memory::Input(1));
+    let kernel = kernel.float(op.full).arg(Memory::Input(2)).arg(Memory::Output(0)).arg(Memory::Output(1));
+    Lowered::one(kernel)
+}
+
+/// One launch of one thread.
+pub fn mean_scale() -> Lowered {
+    let kernel = Kernel::new(MODULE, "mean_scale").block(32, 1);
+    Lowered::one(kernel.arg(Memory::Input(0)).arg(Memory::Input(1)).arg(Memory::Output(0)))
 }
 
 /// One launch for all floats.
