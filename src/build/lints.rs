@@ -39,19 +39,14 @@ struct Lints<'a> {
     layers: HashMap<ValueId, Vec<&'a LayerRow>>,
 }
 
-/// What bounds an activation's results have, for those that have any on both sides or below.
-fn bounds(act: Activation) -> Option<&'static str> {
-    Some(match act {
-        Activation::Relu => "puts out no number below 0",
-        Activation::Relu6 => "puts out numbers from 0 to 6 only",
-        Activation::Elu { .. } => "puts out no number below −`alpha`",
-        Activation::Gelu | Activation::GeluTanh => "puts out no number below −0.17",
-        Activation::Silu => "puts out no number below −0.28",
-        Activation::Hardswish => "puts out no number below −0.38",
-        Activation::Tanh => "puts out numbers from −1 to 1 only",
-        Activation::Sigmoid | Activation::Hardsigmoid => "puts out numbers from 0 to 1 only",
-        Activation::LeakyRelu { .. } => return None,
-    })
+/// What keeps the values of `act` within bounds, if anything does.
+fn bounds(act: Activation) -> Option<String> {
+    let number = |x: f32| x.to_string().replace('-', "−");
+    match act.facts().range {
+        [f32::NEG_INFINITY, _] => None,
+        [low, f32::INFINITY] => Some(format!("puts out no number below {}", number(low))),
+        [low, high] => Some(format!("puts out numbers from {} to {} only", number(low), number(high))),
+    }
 }
 
 impl Lints<'_> {
@@ -86,8 +81,8 @@ impl Lints<'_> {
         let (label, help) = match &self.makers.get(&last)?.op {
             Op::Softmax(_) => (
                 match loss.targets() {
-                    TargetKind::Classes => "the loss applies softmax itself",
-                    TargetKind::Numbers => "the loss applies a sigmoid itself",
+                    TargetKind::Classes => "the loss applies softmax itself".to_owned(),
+                    TargetKind::Numbers => "the loss applies a sigmoid itself".to_owned(),
                 },
                 "leave it out; `predict` turns logits into probabilities".to_owned(),
             ),
@@ -142,9 +137,9 @@ impl Lints<'_> {
 
     fn activation_without_effect(&self, row: &LayerRow) -> Option<Diagnostic> {
         let node = self.makers.get(&row.value)?;
-        let relu6 = match &node.op {
-            Op::Activation(op) if op.act == Activation::Relu => false,
-            Op::Activation(op) if op.act == Activation::Relu6 => true,
+        let (relu6, allowed) = match &node.op {
+            Op::Activation(op) if op.act == Activation::Relu => (false, op.act.facts().range),
+            Op::Activation(op) if op.act == Activation::Relu6 => (true, op.act.facts().range),
             _ => return None,
         };
         let before = self.behind(node.inputs[0], |op| match op {
@@ -155,11 +150,10 @@ impl Lints<'_> {
         });
         let within = match &self.makers.get(&before)?.op {
             Op::Softmax(_) => true,
-            Op::Activation(op) => match op.act {
-                Activation::Relu6 | Activation::Sigmoid | Activation::Hardsigmoid => true,
-                Activation::Relu => !relu6,
-                _ => false,
-            },
+            Op::Activation(op) => {
+                let [low, high] = op.act.facts().range;
+                allowed[0] <= low && high <= allowed[1]
+            }
             _ => false,
         };
         let other = self.layer(before).filter(|_| within)?;

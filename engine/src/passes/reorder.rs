@@ -1,6 +1,5 @@
 //! The reordering pass: activations move behind the max-pooling that follows them, where there is less to do.
 
-use crate::graph::op::Activation;
 use crate::graph::{Graph, Op, Role};
 
 /// Turns `max_pool(act(x))` into `act(max_pool(x))` where `act` never decreases, so that the maximum is taken at the
@@ -44,26 +43,8 @@ fn activation_before(graph: &Graph, readers: &[usize], at: usize) -> Option<usiz
     }
     let before = graph.nodes[..at].iter().rposition(|n| n.outputs.contains(&input))?;
     match &graph.nodes[before].op {
-        Op::Activation(op) if keeps_order(op.act) => Some(before),
+        Op::Activation(op) if op.act.facts().keeps_order => Some(before),
         _ => None,
-    }
-}
-
-/// True for functions that never decrease, exactly so in floating point, and whose derivative is zero where they are
-/// flat.
-fn keeps_order(act: Activation) -> bool {
-    match act {
-        Activation::Relu | Activation::Relu6 => true,
-        Activation::LeakyRelu { slope } => slope > 0.0,
-        // Smooth functions are rounded: two inputs in order may come out of order.
-        Activation::Elu { .. }
-        | Activation::Gelu
-        | Activation::GeluTanh
-        | Activation::Silu
-        | Activation::Tanh
-        | Activation::Sigmoid
-        | Activation::Hardsigmoid
-        | Activation::Hardswish => false,
     }
 }
 
@@ -71,7 +52,7 @@ fn keeps_order(act: Activation) -> bool {
 mod tests {
     use super::*;
     use crate::backend::reference::{Values, evaluate};
-    use crate::graph::op::{ActivationOp, MaxPool2d};
+    use crate::graph::op::{Activation, ActivationOp, MaxPool2d};
     use crate::graph::{DType, Shape, ValueId, VarId, verify};
     use crate::passes::grad::backward;
     use crate::random::{Purpose, Stream};

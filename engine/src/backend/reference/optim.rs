@@ -90,7 +90,7 @@ fn element(
 ) -> f64 {
     let lr = (lr - floor) * f64::from(options.lr_scale) + floor;
     let weight_decay = f64::from(options.weight_decay);
-    if matches!(algorithm, Algorithm::Adam { decoupled: true, .. }) {
+    if algorithm.is_decoupled() {
         p *= 1.0 - lr * weight_decay;
     } else {
         g += weight_decay * p;

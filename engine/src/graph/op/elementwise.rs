@@ -1,73 +1,7 @@
 //! Element-wise operations and the sums that undo a broadcast.
 
-use super::{Cast, GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, float, floats, same};
+use super::{Activation, Cast, GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, float, floats, same};
 use crate::graph::{DType, Shape};
-
-/// An element-wise function, named and defined as in `torch.nn`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Activation {
-    /// `max(x, 0)`
-    Relu,
-    /// `min(max(x, 0), 6)`
-    Relu6,
-    /// `x` where positive, else `slope · x`
-    LeakyRelu {
-        /// Slope for negative inputs.
-        slope: f32,
-    },
-    /// `x` where positive, else `alpha · (eˣ − 1)`
-    Elu {
-        /// Scale for negative inputs.
-        alpha: f32,
-    },
-    /// `x · Φ(x)` with the error function (Hendrycks & Gimpel 2016)
-    Gelu,
-    /// GELU's approximation by tanh: `0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³)))`
-    GeluTanh,
-    /// `x · sigmoid(x)` (Elfwing et al. 2017)
-    Silu,
-    /// Hyperbolic tangent
-    Tanh,
-    /// `1 / (1 + e⁻ˣ)`
-    Sigmoid,
-    /// `min(max(x + 3, 0), 6) / 6`
-    Hardsigmoid,
-    /// `x · hardsigmoid(x)` (Howard et al. 2019)
-    Hardswish,
-}
-
-impl Activation {
-    /// The layer's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Activation::Relu => "relu",
-            Activation::Relu6 => "relu6",
-            Activation::LeakyRelu { .. } => "leaky_relu",
-            Activation::Elu { .. } => "elu",
-            Activation::Gelu => "gelu",
-            Activation::GeluTanh => "gelu_tanh",
-            Activation::Silu => "silu",
-            Activation::Tanh => "tanh",
-            Activation::Sigmoid => "sigmoid",
-            Activation::Hardsigmoid => "hardsigmoid",
-            Activation::Hardswish => "hardswish",
-        }
-    }
-
-    /// True if the derivative is computed from the function's output, false if from its input. The former can be
-    /// fused into the operation before it, whose own output then need not be kept.
-    pub fn grad_from_output(self) -> bool {
-        match self {
-            Activation::Relu | Activation::Relu6 | Activation::Tanh | Activation::Sigmoid | Activation::Hardsigmoid => {
-                true
-            }
-            // With a negative slope or scale the output's sign no longer tells the input's.
-            Activation::LeakyRelu { slope } => slope >= 0.0,
-            Activation::Elu { alpha } => alpha >= 0.0,
-            Activation::Gelu | Activation::GeluTanh | Activation::Silu | Activation::Hardswish => false,
-        }
-    }
-}
 
 /// `y = act(x)`. Operand: `x`. The output has its type.
 #[derive(Debug, Clone, PartialEq)]

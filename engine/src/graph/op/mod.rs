@@ -4,6 +4,7 @@
 //! compiler to the lowerings it misses.
 
 mod accumulate;
+mod activation;
 mod attention;
 mod cast;
 mod chain;
@@ -24,6 +25,7 @@ mod softmax;
 mod state;
 
 pub use accumulate::{AccumulateGrad, AccumulateLoss, MeanScale, ZeroGrad};
+pub use activation::Activation;
 pub use attention::{Attention, AttentionDropout, AttentionGrad, attention_scale};
 pub use cast::Cast;
 pub use chain::{Chain, Link, LinkOp, MAX_LINKS, Source};
@@ -31,13 +33,13 @@ pub use conv::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
 pub use conv_norm::Conv2dNorm;
 pub use conv_pool::{Conv2dMaxPool, Conv2dMaxPoolGradInput, Conv2dMaxPoolGradWeight, NO_GRADIENT};
 pub use dropout::Dropout;
-pub use elementwise::{Activation, ActivationGrad, ActivationOp, Binary, BinaryKind, SumTo};
+pub use elementwise::{ActivationGrad, ActivationOp, Binary, BinaryKind, SumTo};
 pub use input::Normalize;
 pub use linear::{GradAfter, Linear, LinearGradInput, LinearGradWeight};
 pub use loss::{CrossEntropy, Elementwise, IGNORE_INDEX, Loss, LossGrad, LossOp, TargetKind};
 pub use metrics::{Figure, METRIC_SLOTS, Metrics, Task, metric_slot};
 pub use norm::{BatchNorm, BatchNormGrad, BatchNormInfer, GroupNorm, GroupNormGrad, LayerNorm, LayerNormGrad};
-pub use optim::{Algorithm, GradNorm, OptimizerStep, TensorOptions, UpdateScale};
+pub use optim::{Algorithm, Constant, GradNorm, OptimizerStep, TensorOptions, UpdateScale};
 pub use pool::{
     AdaptiveAvgPool2d, AdaptiveAvgPool2dGrad, AvgPool2d, AvgPool2dGrad, MaxPool2d, MaxPool2dGrad, pool_out,
 };

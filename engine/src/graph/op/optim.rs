@@ -47,21 +47,76 @@ pub enum Algorithm {
     },
 }
 
+/// A constant that a kernel takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Constant {
+    /// A single.
+    Single(f32),
+    /// A double.
+    Double(f64),
+    /// A choice.
+    Flag(bool),
+}
+
 impl Algorithm {
-    /// Names of the state tensors, in the order in which the operands come.
-    pub fn slots(&self) -> &'static [&'static str] {
-        match *self {
-            Algorithm::Sgd { momentum: 0.0, .. } => &[],
-            Algorithm::Sgd { .. } => &["momentum_buffer"],
-            Algorithm::Adam { amsgrad: false, .. } => &["exp_avg", "exp_avg_sq"],
-            Algorithm::Adam { amsgrad: true, .. } => &["exp_avg", "exp_avg_sq", "max_exp_avg_sq"],
-            Algorithm::RmsProp { momentum, centered, .. } => match (momentum != 0.0, centered) {
-                (false, false) => &["square_avg"],
-                (true, false) => &["square_avg", "momentum_buffer"],
-                (false, true) => &["square_avg", "grad_avg"],
-                (true, true) => &["square_avg", "momentum_buffer", "grad_avg"],
-            },
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Algorithm::Sgd { .. } => "sgd",
+            Algorithm::Adam { decoupled: false, .. } => "adam",
+            Algorithm::Adam { decoupled: true, .. } => "adamw",
+            Algorithm::RmsProp { .. } => "rmsprop",
         }
+    }
+
+    /// The kernel of a GPU that updates by this rule, and the constants that it takes.
+    pub fn kernel(&self) -> (&'static str, Vec<Constant>) {
+        use Constant::{Double, Flag, Single};
+        match *self {
+            Algorithm::Sgd { momentum, dampening, nesterov } => {
+                ("sgd", vec![Single(momentum), Single(dampening), Flag(nesterov)])
+            }
+            Algorithm::Adam { beta1, beta2, eps, decoupled, .. } => {
+                ("adam", vec![Double(beta1), Double(beta2), Single(eps), Flag(decoupled)])
+            }
+            Algorithm::RmsProp { alpha, eps, momentum, .. } => {
+                ("rmsprop", vec![Double(alpha), Single(eps), Single(momentum)])
+            }
+        }
+    }
+
+    /// True if weight decay acts on the parameter, not on the gradient.
+    pub fn is_decoupled(&self) -> bool {
+        match *self {
+            Algorithm::Adam { decoupled, .. } => decoupled,
+            Algorithm::Sgd { .. } | Algorithm::RmsProp { .. } => false,
+        }
+    }
+
+    /// The decays `beta1`, `beta2` of means that start at zero, which is to be corrected; zeros if there are none.
+    pub fn corrected(&self) -> [f64; 2] {
+        match *self {
+            Algorithm::Adam { beta1, beta2, .. } => [beta1, beta2],
+            Algorithm::Sgd { .. } | Algorithm::RmsProp { .. } => [0.0; 2],
+        }
+    }
+
+    /// The state tensors by the places that kernels know them by; `None` where the rule does without.
+    pub fn state(&self) -> [Option<&'static str>; 3] {
+        match *self {
+            Algorithm::Sgd { momentum, .. } => [(momentum != 0.0).then_some("momentum_buffer"), None, None],
+            Algorithm::Adam { amsgrad, .. } => {
+                [Some("exp_avg"), Some("exp_avg_sq"), amsgrad.then_some("max_exp_avg_sq")]
+            }
+            Algorithm::RmsProp { momentum, centered, .. } => {
+                [Some("square_avg"), (momentum != 0.0).then_some("momentum_buffer"), centered.then_some("grad_avg")]
+            }
+        }
+    }
+
+    /// Names of the state tensors, in the order in which the operands come.
+    pub fn slots(&self) -> impl Iterator<Item = &'static str> {
+        self.state().into_iter().flatten()
     }
 }
 
@@ -114,7 +169,7 @@ impl OptimizerStep {
 
     /// Number of operands of one tensor: parameter, gradient, state.
     pub fn stride(&self) -> usize {
-        2 + self.algorithm.slots().len()
+        2 + self.algorithm.slots().count()
     }
 }
 
@@ -148,12 +203,7 @@ impl OpRules for GradNorm {
 
 impl OpRules for OptimizerStep {
     fn name(&self) -> &'static str {
-        match self.algorithm {
-            Algorithm::Sgd { .. } => "sgd",
-            Algorithm::Adam { decoupled: false, .. } => "adam",
-            Algorithm::Adam { decoupled: true, .. } => "adamw",
-            Algorithm::RmsProp { .. } => "rmsprop",
-        }
+        self.algorithm.name()
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
@@ -193,5 +243,20 @@ impl OpRules for UpdateScale {
 
     fn mutates(&self, _: usize) -> Vec<usize> {
         vec![1, 2]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_that_a_rule_does_without_keeps_its_place_free() {
+        let rmsprop = |momentum, centered| Algorithm::RmsProp { alpha: 0.9, eps: 1e-8, momentum, centered };
+        let [square, velocity, mean] = ["square_avg", "momentum_buffer", "grad_avg"].map(Some);
+        assert_eq!(rmsprop(0.0, false).state(), [square, None, None]);
+        assert_eq!(rmsprop(0.5, false).state(), [square, velocity, None]);
+        assert_eq!(rmsprop(0.0, true).state(), [square, None, mean]);
+        assert!(rmsprop(0.0, true).slots().eq([square, mean].into_iter().flatten()));
     }
 }

@@ -84,7 +84,7 @@ const LENGTHS: [usize; 4] = [3, 1000, 40_001, 1];
 fn steps_follow_the_recurrences() {
     for algorithm in algorithms() {
         for clip_norm in [None, Some(0.5), Some(1e6)] {
-            let slots = algorithm.slots().len();
+            let slots = algorithm.slots().count();
             let options = [(1.0, 0.0), (0.5, 0.01), (1.0, 0.1), (2.0, 0.0)]
                 .map(|(lr_scale, weight_decay)| TensorOptions { lr_scale, weight_decay });
             let op = OptimizerStep { algorithm, clip_norm, scaled: false, counts: true, tensors: options.to_vec() };

@@ -69,20 +69,8 @@ impl<'a> Context<'a> {
 
 /// An activation as kernels take it: a number of `enum Activation` in `kernels/common.cuh`, and its parameter.
 pub fn activation_code(act: Option<Activation>) -> (usize, f32) {
-    match act {
-        None => (0, 0.0),
-        Some(Activation::Relu) => (1, 0.0),
-        Some(Activation::Relu6) => (2, 0.0),
-        Some(Activation::LeakyRelu { slope }) => (3, slope),
-        Some(Activation::Elu { alpha }) => (4, alpha),
-        Some(Activation::Gelu) => (5, 0.0),
-        Some(Activation::GeluTanh) => (6, 0.0),
-        Some(Activation::Silu) => (7, 0.0),
-        Some(Activation::Tanh) => (8, 0.0),
-        Some(Activation::Sigmoid) => (9, 0.0),
-        Some(Activation::Hardsigmoid) => (10, 0.0),
-        Some(Activation::Hardswish) => (11, 0.0),
-    }
+    let facts = act.map(Activation::facts);
+    (facts.map_or(0, |f| f.code as usize), facts.and_then(|f| f.parameter).unwrap_or(0.0))
 }
 
 /// False for what passes make only for backends that have a kernel for it, which this one has not.

@@ -4,7 +4,7 @@ use super::Context;
 use super::columns::aligned;
 use crate::backend::cuda::launch::{Arg, Cell, Kernel, Lowered, Memory, Module, Step};
 use crate::graph::DType;
-use crate::graph::op::{AccumulateLoss, Algorithm, OptimizerStep, UpdateScale};
+use crate::graph::op::{AccumulateLoss, Constant, OptimizerStep, UpdateScale};
 
 pub(super) const MODULE: Module = Module::Optim;
 
@@ -106,22 +106,14 @@ pub fn grad_norm(cx: &Context) -> Lowered {
     Lowered { steps, scratch_bytes: blocks * size_of::<f64>() }
 }
 
-/// For each operand of state that `algorithm` has, its place in the kernels' `Tensor::state`.
-fn places(algorithm: &Algorithm) -> &'static [usize] {
-    match *algorithm {
-        // Without momentum it is the third that is kept.
-        Algorithm::RmsProp { momentum: 0.0, centered: true, .. } => &[0, 2],
-        _ => &[0, 1, 2][..algorithm.slots().len()],
-    }
-}
-
 /// The kernels' `Tensor` of tensor `t`.
 fn tensor(cx: &Context, op: &OptimizerStep, t: usize) -> [Cell; 8] {
     let at = op.head() + t * op.stride();
-    let mut state = [Cell::Null; 3];
-    for (i, place) in places(&op.algorithm).iter().enumerate() {
-        state[*place] = Memory::Input(at + 2 + i).into();
-    }
+    let mut operands = at + 2..;
+    let state = op.algorithm.state().map(|name| match name.and_then(|_| operands.next()) {
+        Some(i) => Memory::Input(i).into(),
+        None => Cell::Null,
+    });
     let options = op.tensors[t];
     [
         Memory::Input(at).into(),
@@ -138,10 +130,7 @@ fn tensor(cx: &Context, op: &OptimizerStep, t: usize) -> [Cell; 8] {
 /// A launch of one thread that counts the step and works out what depends on it, and the update of all tensors.
 pub fn step(cx: &Context, op: &OptimizerStep) -> Lowered {
     let now = Memory::Scratch(0);
-    let [beta1, beta2] = match op.algorithm {
-        Algorithm::Adam { beta1, beta2, .. } => [beta1, beta2],
-        _ => [0.0; 2],
-    };
+    let [beta1, beta2] = op.algorithm.corrected();
     let begin = Kernel::new(MODULE, "optimizer_begin")
         .block(32, 1)
         .arg(Memory::Input(0))
@@ -157,22 +146,17 @@ pub fn step(cx: &Context, op: &OptimizerStep) -> Lowered {
 
     let tensors = 0..op.tensors.len();
     let cut = Cut::new(tensors.clone().map(|t| cx.x(op.head() + t * op.stride()).len()));
-    let launch = |name| {
+    let launch = |name: &str| {
         let tensors = tensors.flat_map(|t| tensor(cx, op, t)).collect();
         cut.launch(name, vec![now.into()], tensors)
     };
     if !cut.blocks.is_empty() {
-        let update = match op.algorithm {
-            Algorithm::Sgd { momentum, dampening, nesterov } => {
-                launch("sgd_f32").float(momentum).float(dampening).int(usize::from(nesterov))
-            }
-            Algorithm::Adam { beta1, beta2, eps, decoupled, .. } => {
-                launch("adam_f32").arg(Arg::F64(beta1)).arg(Arg::F64(beta2)).float(eps).int(usize::from(decoupled))
-            }
-            Algorithm::RmsProp { alpha, eps, momentum, .. } => {
-                launch("rmsprop_f32").arg(Arg::F64(alpha)).float(eps).float(momentum)
-            }
-        };
+        let (name, constants) = op.algorithm.kernel();
+        let update = constants.into_iter().fold(launch(&format!("{name}_f32")), |kernel, constant| match constant {
+            Constant::Single(x) => kernel.float(x),
+            Constant::Double(x) => kernel.arg(Arg::F64(x)),
+            Constant::Flag(x) => kernel.int(usize::from(x)),
+        });
         steps.push(update.into());
     }
     Lowered { steps, scratch_bytes: aligned(NOW_BYTES) }
@@ -213,14 +197,5 @@ mod tests {
     #[test]
     fn chunks_are_whole_vectors() {
         assert!(CHUNKS.iter().all(|c| c.is_multiple_of(4)));
-    }
-
-    #[test]
-    fn state_without_an_operand_is_null() {
-        let rmsprop = |momentum, centered| Algorithm::RmsProp { alpha: 0.9, eps: 1e-8, momentum, centered };
-        assert_eq!(places(&rmsprop(0.0, false)), [0]);
-        assert_eq!(places(&rmsprop(0.5, false)), [0, 1]);
-        assert_eq!(places(&rmsprop(0.0, true)), [0, 2]);
-        assert_eq!(places(&rmsprop(0.5, true)), [0, 1, 2]);
     }
 }

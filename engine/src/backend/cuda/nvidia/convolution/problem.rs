@@ -79,10 +79,10 @@ impl fmt::Display for Convolution {
         }
         match self.act {
             None => Ok(()),
-            Some(act @ (Activation::LeakyRelu { slope: x } | Activation::Elu { alpha: x })) => {
-                write!(f, ", {} {x}", act.name())
-            }
-            Some(act) => write!(f, ", {}", act.name()),
+            Some(act) => match act.facts().parameter {
+                Some(x) => write!(f, ", {} {x}", act.name()),
+                None => write!(f, ", {}", act.name()),
+            },
         }
     }
 }
@@ -103,10 +103,7 @@ impl Convolution {
 
     /// The steepest that its activation is made by a parameter.
     pub fn slope(&self) -> f64 {
-        match self.act {
-            Some(Activation::LeakyRelu { slope: x } | Activation::Elu { alpha: x }) => f64::from(x.abs()),
-            _ => 0.0,
-        }
+        self.act.and_then(|act| act.facts().parameter).map_or(0.0, |x| f64::from(x.abs()))
     }
 
     /// One with everything, for tests.
