@@ -3,12 +3,9 @@
 use super::diagnostics::Diagnostic;
 use super::experiment::Experiment;
 use super::lints::Lint;
-use super::sections::{Adam, AdamW, Curve, Loss, Metric, OptimizerRule, Source, Transform};
+use super::sections::{Adam, AdamW, Curve, Loss, Metric, OptimizerRule, RANDOM_TRANSFORMS, Source, Transform};
 use super::sink::Sink;
 use super::tagged::Tagged;
-
-/// Transforms that change a sample at random.
-pub(super) const RANDOM_TRANSFORMS: [&str; 2] = ["random_crop", "random_horizontal_flip"];
 
 /// Reports what does not fit together.
 pub(super) fn check(experiment: &Experiment, sink: &Sink) {

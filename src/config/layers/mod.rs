@@ -1,4 +1,4 @@
-//! The layers: a plain struct for each, with PyTorch's names and defaults; their comments are what editors show.
+//! The layers: a table of options for each, with PyTorch's names and defaults.
 //!
 //! A new layer is a struct in the file of its family and a line in the list below.
 
@@ -22,7 +22,7 @@ use super::tagged::tagged;
 
 tagged! {
     /// One layer with its arguments.
-    Layer by "type":
+    Layer by "type", resume Breaks:
     "linear" => Linear(Linear),
     "conv2d" => Conv2d(Conv2d),
     "batch_norm1d" => BatchNorm1d(BatchNorm1d),

@@ -21,8 +21,8 @@ pub fn layer(generator: &mut SchemaGenerator) -> Value {
     let several = from(json!([names(2, 64)]), "Take the outputs of these earlier layers.");
 
     let mut tables: Vec<Table> = Vec::new();
-    for (word, schema) in Layer::schemas(generator) {
-        let mut table = Table::from_schema(schema.to_value());
+    for (word, declaration) in Layer::declarations(generator) {
+        let mut table = Table::from_declaration(declaration);
         table.properties_mut().for_each(with_expressions);
         let mut table = table.tagged(Layer::TAG, word);
         table.add("name", name.clone());
@@ -55,6 +55,11 @@ pub fn layer(generator: &mut SchemaGenerator) -> Value {
             None => table,
         }
     };
+    let parameters = |description: &str| {
+        let mut table = params();
+        table["description"] = description.into();
+        table
+    };
     let list = || list_of_layers("The layers, in order.");
     let one = json!({ "anyOf": [{ "$ref": "#/$defs/Layer" }, list_of_layers("Layers, in order.")] });
     let mut residual = container(
@@ -80,8 +85,8 @@ pub fn layer(generator: &mut SchemaGenerator) -> Value {
         json!({
             "block": { "type": "string", "description": "The name of a block in `[blocks]`." },
             "repeat": { "anyOf": [{ "type": "integer", "minimum": 1 }, { "$ref": "#/$defs/Expression" }], "description": "Make so many, named `0`, `1`, … below this layer's name." },
-            "with": params("Parameters of all."),
-            "first": params("Parameters of the first only."),
+            "with": parameters("Parameters of all."),
+            "first": parameters("Parameters of the first only."),
         }),
         &["block"],
     );
