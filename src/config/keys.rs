@@ -203,3 +203,99 @@ pub(super) fn ending_with(written: &[&str], root: &Table) -> Vec<String> {
     let Some(near) = super::sink::nearest(word, names.iter().map(String::as_str)) else { return Vec::new() };
     all.iter().filter(|key| last(key) == near).cloned().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value as Json;
+
+    use super::*;
+    use crate::config::diagnostics::{Diagnostic, SourceKind, Sources, Span};
+    use crate::config::layers::{Block, CONTAINERS, CommonKeys, Layer, container};
+    use crate::config::part::Part;
+    use crate::config::sections::{ParamGroup, Transform};
+    use crate::config::sink::Sink;
+    use crate::config::tree;
+
+    /// Everything that is declared anywhere, with a name for it.
+    fn all() -> Vec<(String, Declaration)> {
+        let generator = &mut SchemaGenerator::default();
+        let mut all: Vec<(String, Declaration)> =
+            TOP.iter().map(|declare| (String::new(), declare(generator))).collect();
+        for section in sections() {
+            all.extend(section.shared.iter().map(|declare| (section.name.into(), declare(generator))));
+            all.extend((section.kinds)(generator).into_iter().map(|(word, kind)| (word.into(), kind)));
+        }
+        for (word, kind) in Layer::declarations(generator).into_iter().chain(Transform::declarations(generator)) {
+            all.push((word.into(), kind));
+        }
+        let nested = [EarlyStopping::declaration, ParamGroup::declaration, CommonKeys::declaration, Block::declaration];
+        all.extend(nested.map(|declare| ("nested".into(), declare(generator))));
+        all.extend(CONTAINERS.map(|word| (word.into(), container(word).unwrap().1(generator))));
+        all
+    }
+
+    /// What is wrong with a table that has this one key, besides what it lacks.
+    fn problems(declaration: &Declaration, key: &str, value: &str) -> Vec<Diagnostic> {
+        let text = format!("{key} = {value}");
+        let source = Sources::default().add("test", &text, SourceKind::File);
+        let (table, wrong) = tree::parse(source, &text);
+        assert!(wrong.is_empty(), "`{text}` is no TOML");
+        let sink = Sink::default();
+        let span = Span { source, start: 0, end: 0 };
+        (declaration.probe)(&Part { table: &table, span, what: "a table", bad: &[], sink: &sink });
+        sink.into_vec().into_iter().filter(|problem| problem.message.contains(&format!("`{key}`"))).collect()
+    }
+
+    fn toml(value: &Json) -> String {
+        toml::Value::try_from(value).unwrap().to_string()
+    }
+
+    #[test]
+    fn examples_and_defaults_are_in_range() {
+        let mut seen = 0;
+        for (name, declaration) in all() {
+            for option in &declaration.options {
+                let default = option.default.as_ref().filter(|value| **value != Json::from("")).map(toml);
+                for value in option.example.map(str::to_owned).into_iter().chain(default) {
+                    seen += 1;
+                    let problems = problems(&declaration, option.key, &value);
+                    assert!(problems.is_empty(), "{name}: {} = {value}: {problems:?}", option.key);
+                }
+                assert!(option.doc.ends_with('.'), "{name}: {} is described by whole sentences", option.key);
+            }
+            assert!(declaration.about.ends_with('.'), "{name} is described by whole sentences");
+        }
+        assert!(seen > 100, "{seen}");
+    }
+
+    /// Numbers just beyond the bounds that a schema tells.
+    fn beyond(schema: &Json) -> Vec<String> {
+        let choices = schema["anyOf"].as_array().map_or(&[][..], Vec::as_slice);
+        let mut beyond: Vec<String> = choices.iter().flat_map(beyond_one).collect();
+        beyond.extend(beyond_one(schema));
+        beyond
+    }
+
+    fn beyond_one(schema: &Json) -> Vec<String> {
+        let at = |key: &str, by: i64| {
+            let bound = schema[key].as_i64()? + by;
+            Some(if schema["type"] == "number" { format!("{bound}.0") } else { bound.to_string() })
+        };
+        let all = [at("minimum", -1), at("exclusiveMinimum", 0), at("maximum", 1), at("exclusiveMaximum", 0)];
+        all.into_iter().flatten().collect()
+    }
+
+    #[test]
+    fn what_the_schema_excludes_is_refused() {
+        let mut seen = 0;
+        for (name, declaration) in all().iter().filter(|(name, _)| name != "nested" && container(name).is_none()) {
+            for option in declaration.options.iter() {
+                for value in beyond(&option.schema) {
+                    seen += 1;
+                    assert!(!problems(declaration, option.key, &value).is_empty(), "{name}: {} = {value}", option.key);
+                }
+            }
+        }
+        assert!(seen > 100, "{seen}");
+    }
+}

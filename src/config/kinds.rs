@@ -5,10 +5,9 @@
 
 use super::diagnostics::{Diagnostic, SourceId, SourceKind, Sources, Span};
 use super::keys;
-use super::layers::Layer;
+use super::layers::{CONTAINERS, CommonKeys, Layer, container};
 use super::lints::Lint;
-use super::model::CONTAINERS;
-use super::options::Rule;
+use super::options::{Options, Rule};
 use super::part::shorten;
 use super::sections::Transform;
 use super::sink::Sink;
@@ -245,11 +244,6 @@ impl Settler<'_> {
 }
 
 fn layer_knows(word: &str, key: &str) -> bool {
-    let own: &[&str] = match word {
-        "residual" => &["layers", "projection", "shortcut"],
-        "gate" => &["layers"],
-        "branches" => &["branches", "combine"],
-        _ => Layer::fields(word),
-    };
-    ["type", "name", "from"].contains(&key) || own.contains(&key)
+    let own = container(word).map_or_else(|| Layer::fields(word), |(keys, _)| keys);
+    key == Layer::TAG || CommonKeys::KEYS.contains(&key) || own.contains(&key)
 }

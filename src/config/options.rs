@@ -209,6 +209,7 @@ pub struct Field<T> {
     doc: &'static str,
     default: Option<T>,
     otherwise: Option<&'static str>,
+    required: bool,
     range: Bounds,
     length: Bounds,
     one_of: &'static [i64],
@@ -227,6 +228,7 @@ impl<T: Value> Field<T> {
             doc,
             default: None,
             otherwise: None,
+            required: false,
             range: Bounds::NONE,
             length: Bounds::NONE,
             one_of: &[],
@@ -247,6 +249,12 @@ impl<T: Value> Field<T> {
     /// The default in words, in Markdown: for an `Option` whose default depends on something else.
     pub fn otherwise(mut self, words: &'static str) -> Self {
         self.otherwise = Some(words);
+        self
+    }
+
+    /// Whether it must be written though its type does not tell: for what is read elsewhere.
+    pub fn required(mut self, required: bool) -> Self {
+        self.required = required;
         self
     }
 
@@ -360,7 +368,7 @@ impl<T: Value + Serialize> Field<T> {
         Declared {
             key: self.key,
             doc,
-            required: self.default.is_none() && T::absent().is_none(),
+            required: self.required || self.default.is_none() && T::absent().is_none(),
             default,
             otherwise: self.otherwise,
             unit: self.unit,

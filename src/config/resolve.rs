@@ -26,7 +26,7 @@ use super::values::{Device, Precision};
 options! {
     /// The keys that are in no section.
     pub(super) struct TopKeys {
-        /// Of everything random: initial values, order of samples, augmentation, dropout, the held-out split. It does not reproduce
+        /// Determines everything random: initial values, order of samples, augmentation, dropout, the held-out split. It does not reproduce
         /// PyTorch's draws.
         #[option(default = 0)]
         pub seed: u64,
@@ -46,7 +46,7 @@ options! {
     /// The key that is gone when all files have been read.
     pub(super) struct FileKeys {
         /// Another configuration that this one overrides, key by key; its path is taken from this file's folder.
-        #[option(schema_by = file, example = r#""base.toml""#)]
+        #[option(schema_by = file, example = r#""base.toml""#, resume = Harmless)]
         pub extends: Elsewhere,
     }
 

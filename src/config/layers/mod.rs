@@ -5,6 +5,7 @@
 mod activation;
 mod attention;
 mod combine;
+mod container;
 mod conv;
 mod norm;
 mod pool;
@@ -13,6 +14,7 @@ mod shape;
 pub use activation::*;
 pub use attention::*;
 pub use combine::*;
+pub use container::*;
 pub use conv::*;
 pub use norm::*;
 pub use pool::*;

@@ -32,7 +32,8 @@ options! {
     /// The learning rate stays as it is.
     pub struct Constant {}
 
-    /// The learning rate drops at certain epochs. `torch.optim.lr_scheduler.StepLR` and `MultiStepLR`.
+    /// The learning rate drops at certain epochs: after `e` whole epochs it is `lr · gamma^⌊e / step_epochs⌋`, or `lr · gamma^n` with
+    /// the `n` milestones up to `e`. `torch.optim.lr_scheduler.StepLR` and `MultiStepLR`.
     #[rules(
         Excludes("step_epochs", "milestones", "either a fixed distance, or a list of epochs"),
         OneOf("step_epochs", "milestones"),
@@ -64,8 +65,9 @@ fn milestones(_: &mut SchemaGenerator) -> Schema {
 }
 
 options! {
-    /// The learning rate falls along half a cosine, from the warm-up's end to the last epoch, anew at every step.
-    /// `torch.optim.lr_scheduler.CosineAnnealingLR`.
+    /// The learning rate falls along half a cosine, from the warm-up's end to the last epoch, anew at every step: in update `t` it is
+    /// `min_lr + (lr − min_lr) · ½ (1 + cos(π · min(1, (t − w) / (T − w))))`, `w` being the updates of the warm-up and `T` those of
+    /// `epochs`. `torch.optim.lr_scheduler.CosineAnnealingLR`.
     pub struct Cosine {
         /// Where it ends.
         #[option(default = 0.0, range = 0.0.., resume = Differs)]
