@@ -255,7 +255,7 @@ mod tests {
         let mut seen = 0;
         for (name, declaration) in all() {
             for option in &declaration.options {
-                let default = option.default.as_ref().filter(|value| **value != Json::from("")).map(toml);
+                let default = option.default.as_ref().filter(|value| value.as_str() != Some("")).map(toml);
                 for value in option.example.map(str::to_owned).into_iter().chain(default) {
                     seen += 1;
                     let problems = problems(&declaration, option.key, &value);

@@ -9,6 +9,7 @@ mod de;
 pub mod diagnostics;
 pub mod experiment;
 mod expr;
+pub mod field;
 mod files;
 pub mod keys;
 mod kinds;

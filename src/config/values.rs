@@ -170,12 +170,6 @@ pub enum Groups {
     InChannels,
 }
 
-impl Default for Groups {
-    fn default() -> Self {
-        Self::Count(1)
-    }
-}
-
 impl<'de> Deserialize<'de> for Groups {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct GroupsVisitor;
@@ -242,12 +236,6 @@ pub enum Momentum {
     Share(f64),
     /// The mean over all batches so far: PyTorch's `momentum=None`.
     Cumulative,
-}
-
-impl Default for Momentum {
-    fn default() -> Self {
-        Self::Share(0.1)
-    }
 }
 
 impl<'de> Deserialize<'de> for Momentum {
@@ -380,10 +368,9 @@ impl JsonSchema for ValidationSplit {
 }
 
 /// Where to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Device {
     /// On a GPU if one answers, else on the CPU.
-    #[default]
     Auto,
     /// On the CPU.
     Cpu,
@@ -443,11 +430,10 @@ impl JsonSchema for Device {
 }
 
 /// How to compute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
     /// Single precision.
-    #[default]
     Fp32,
     /// Single precision, products with TF32's shorter factors.
     Tf32,

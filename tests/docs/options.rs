@@ -1,4 +1,4 @@
-//! The tables of docs/config.md, made from what options declare. Between `<!-- options: NAME -->` and `<!-- end -->` stands what
+//! The tables of the manual. Those of docs/config.md are made from what options declare. Between `<!-- options: NAME -->` and `<!-- end -->` stands what
 //! this makes; `UPDATE_DOCS=1 cargo test --test docs` renews it.
 
 use std::collections::BTreeMap;
@@ -70,15 +70,16 @@ impl Tables {
     /// Each source has a chapter of its own; those with the same keys share one.
     fn sources(&mut self, kinds: &[(&str, Declaration)]) {
         let rows = |kind: &Declaration| kind.options.iter().map(|o| self.row(o, true)).collect::<Vec<_>>();
-        let mut seen: Vec<(&str, Vec<Vec<String>>, Vec<&str>, &Declaration)> = Vec::new();
-        for (word, kind) in kinds.iter().filter(|(_, kind)| !kind.options.is_empty()) {
-            let rows = rows(kind);
-            match seen.iter_mut().find(|(_, known, ..)| *known == rows) {
-                Some((_, _, words, _)) => words.push(word),
-                None => seen.push((word, rows, vec![word], kind)),
+        let with_keys = || kinds.iter().filter(|(_, kind)| !kind.options.is_empty());
+        let mut chapters: Vec<(&str, Vec<&str>, &Declaration)> = Vec::new();
+        for (word, kind) in with_keys() {
+            let words: Vec<&str> =
+                with_keys().filter(|(_, other)| rows(other) == rows(kind)).map(|(w, _)| *w).collect();
+            if words[0] == *word {
+                chapters.push((word, words, kind));
             }
         }
-        for (first, _, words, kind) in seen {
+        for (first, words, kind) in chapters {
             self.kinds(&format!("data {first}"), &[(&words.join("`, `"), kind)], Some(Source::RESUME));
         }
     }
@@ -259,19 +260,23 @@ fn renewed(text: &str, tables: &BTreeMap<String, String>) -> (String, Vec<String
     (out + rest, names)
 }
 
-#[test]
-fn the_tables_of_options_are_fresh() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/config.md");
+/// A document's tables are as they are made now, and each of them is there once. With `UPDATE_DOCS` they are written instead.
+pub fn hold_fresh(document: &str, tables: &BTreeMap<String, String>) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
     let text = std::fs::read_to_string(&path).unwrap();
-    let tables = Tables::new().tables;
-    let (fresh, mut names) = renewed(&text, &tables);
+    let (fresh, mut names) = renewed(&text, tables);
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, &fresh).unwrap();
     } else {
-        assert!(fresh == text, "the tables of docs/config.md are out of date: run this test with UPDATE_DOCS=1");
+        assert!(fresh == text, "the tables of {document} are out of date: run this test with UPDATE_DOCS=1");
     }
     names.sort();
-    assert_eq!(names, tables.keys().cloned().collect::<Vec<_>>(), "every table has one place in docs/config.md");
+    assert_eq!(names, tables.keys().cloned().collect::<Vec<_>>(), "every table has one place in {document}");
+}
+
+#[test]
+fn the_tables_of_options_are_fresh() {
+    hold_fresh("docs/config.md", &Tables::new().tables);
 }
 
 #[test]

@@ -75,11 +75,10 @@ impl Check for Softmax {}
 values!(Approximate);
 
 /// How the normal distribution in `gelu` is computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Approximate {
     /// Exactly.
-    #[default]
     None,
     /// By the usual formula with a tanh.
     Tanh,

@@ -76,13 +76,12 @@ impl JsonSchema for EarlyStopping {
 values!(Metric);
 
 /// A figure of an epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
     /// Mean loss over the epoch's training batches.
     TrainLoss,
     /// Loss on the validation samples.
-    #[default]
     ValLoss,
     /// Share of validation samples whose class is found; only for classes.
     ValAccuracy,
@@ -137,7 +136,7 @@ impl Check for Checkpoint {}
 impl Checkpoint {
     /// The figure by which `best` is chosen.
     pub fn monitor(&self) -> Metric {
-        self.monitor.unwrap_or_default()
+        self.monitor.unwrap_or(Metric::ValLoss)
     }
 }
 
