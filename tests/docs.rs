@@ -9,3 +9,5 @@ mod configurations;
 mod links;
 #[path = "docs/markdown.rs"]
 mod markdown;
+#[path = "docs/options.rs"]
+mod options;

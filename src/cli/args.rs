@@ -1,16 +1,13 @@
 //! The command line, as typed.
 
-use crate::config::sections::Source;
-use crate::config::tagged::Tagged;
+use super::suggest::Suggest;
 use crate::config::{UNSET_OPTION, keys_for_option};
-use crate::data::fetch::Known;
 use crate::passes::{Pass, PassOptions};
-use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
-use std::ffi::{OsStr, OsString};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
+use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::LazyLock;
 
 /// Trains standard neural networks from a TOML file.
 #[derive(Debug, Parser)]
@@ -87,12 +84,18 @@ pub enum Command {
 #[derive(Debug, Clone, Default, Args)]
 pub struct Overrides {
     /// Replace a value of the configuration, as in `--set train.epochs=5` (repeatable)
+    ///
+    /// All of them lie over the files, in their order. A value that is no TOML is taken as text.
     #[arg(long = "set", value_name = "KEY=VALUE", value_hint = ValueHint::Other, value_parser = Suggest::settings(), hide_possible_values = true)]
     pub set: Vec<String>,
-    /// Take a key or a section out of the configuration, as in `--unset schedule` (repeatable; before any `--set`)
+    /// Take a key or a section out of the configuration, as in `--unset schedule` (repeatable)
+    ///
+    /// What is taken away goes before any `--set`.
     #[arg(long, value_name = "KEY")]
     pub unset: Vec<String>,
     /// Device to run on, instead of the configuration's: auto, cpu, cuda, cuda:N
+    ///
+    /// Short for `--set device=DEVICE`.
     #[arg(long, value_name = "DEVICE", value_parser = Suggest::devices(), hide_possible_values = true)]
     pub device: Option<String>,
 }
@@ -147,59 +150,12 @@ fn optional_pass() -> impl TypedValueParser<Value = Pass> {
     PossibleValuesParser::new(Pass::OPTIONAL.map(Pass::name)).try_map(|name| Pass::parse(&name).ok_or("no such pass"))
 }
 
-/// Takes any text, and knows what shells may complete it to. Whether it means something is said by who uses it.
-#[derive(Debug, Clone)]
-struct Suggest(Vec<&'static str>);
-
-impl Suggest {
-    fn of(words: impl IntoIterator<Item = &'static str>) -> Self {
-        Suggest(words.into_iter().collect())
-    }
-
-    /// Devices. There may be more GPUs.
-    fn devices() -> Self {
-        Suggest::of(["auto", "cpu", "cuda", "cuda:0", "cuda:1", "cuda:2", "cuda:3"])
-    }
-
-    /// Sets that can be downloaded.
-    fn sets() -> Self {
-        Suggest::of(Known::ALL.map(Known::name))
-    }
-
-    /// Stages of the graph: as it is built, and after each pass.
-    fn stages() -> Self {
-        Suggest::of(std::iter::once("forward").chain(Pass::ALL.map(Pass::name)))
-    }
-
-    /// Settings that are often made on the command line.
-    fn settings() -> Self {
-        static SETTINGS: LazyLock<Vec<String>> = LazyLock::new(|| {
-            let sources = Source::TYPES.iter().map(|source| format!("data.source={source}"));
-            let keys =
-                ["data.root", "data.batch_size", "data.limit", "model.weights", "optimizer.lr", "precision", "seed"];
-            let keys = keys.iter().chain(&["train.epochs", "train.max_steps"]).map(|key| format!("{key}="));
-            sources.chain(keys).collect()
-        });
-        Suggest::of(SETTINGS.iter().map(String::as_str))
-    }
-}
-
-impl TypedValueParser for Suggest {
-    type Value = String;
-
-    fn parse_ref(&self, cmd: &clap::Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(cmd, arg, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(self.0.iter().map(|word| PossibleValue::new(*word))))
-    }
-}
-
 /// How results are printed.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct OutputArgs {
     /// Print only JSON on standard output
+    ///
+    /// For `train` the lines of `metrics.jsonl` as they are written, for the others one value.
     #[arg(long)]
     pub json: bool,
 }
@@ -217,18 +173,26 @@ pub struct TrainArgs {
     #[allow(missing_docs)]
     pub passes: Passes,
     /// The run's folder [default: runs/NAME/NUMBER]
+    ///
+    /// NAME is the configuration's file name, NUMBER the next one that is free.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
     /// Continue a run with all that it was started with: from the newest whole checkpoint in its folder, or from this one
     #[arg(long, value_name = "RUN or CHECKPOINT", value_hint = ValueHint::AnyPath, num_args = 0..=1, conflicts_with = "force")]
     pub resume: Option<Option<PathBuf>>,
-    /// Start anew in a folder that already holds a run, which stays until the new one has saved its first checkpoint
+    /// Start anew in a folder that already holds a run
+    ///
+    /// The old run stays, whole, until the new one has saved its first checkpoint; then its files are removed. Other files stay.
     #[arg(long)]
     pub force: bool,
-    /// Download data that is not there for a run that goes on; a new run does as its configuration says
+    /// Download data that is not there for a run that goes on
+    ///
+    /// A new run does as its configuration says; one that goes on never downloads without this.
     #[arg(long, requires = "resume")]
     pub allow_download: bool,
     /// Compute threads of the CPU [default: all cores]
+    ///
+    /// By default as many as the process may use. Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
     /// Print nothing but warnings and errors
@@ -255,9 +219,13 @@ pub struct EvalArgs {
     #[arg(long, value_enum, default_value_t = SplitName::Val)]
     pub split: SplitName,
     /// Download the data if it is not there
+    ///
+    /// Without it nothing is downloaded, whatever the configuration says.
     #[arg(long)]
     pub allow_download: bool,
     /// Compute threads of the CPU [default: all cores]
+    ///
+    /// By default as many as the process may use. Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
     #[command(flatten)]
@@ -294,10 +262,12 @@ pub struct PredictArgs {
     /// How many classes to show for each file
     #[arg(long, value_name = "K", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub top: u32,
-    /// Swap black and white first (MNIST's digits are light on dark)
+    /// Swap black and white first: MNIST's digits are light on dark, scans are not
     #[arg(long)]
     pub invert: bool,
     /// Compute threads of the CPU [default: all cores]
+    ///
+    /// By default as many as the process may use. Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
     #[command(flatten)]
@@ -320,9 +290,8 @@ pub struct CheckArgs {
     /// Print the effective configuration, with the origin of every value
     #[arg(long)]
     pub print: bool,
-    /// Print the graph of the training step on the device instead, as it is after this pass: forward, reorder, precision, grad,
-    /// update, simplify, fold, pool, residual, fuse, chain, advance
-    #[arg(long, value_name = "PASS", value_parser = Suggest::stages(), hide_possible_values = true)]
+    /// Print the graph of the training step on the device instead, as it is after this pass
+    #[arg(long, value_name = "PASS", long_help = graph_help(), value_parser = Suggest::stages(), hide_possible_values = true)]
     pub graph: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -341,19 +310,23 @@ pub struct BenchArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub passes: Passes,
-    /// Timed steps; on a GPU at least as many in each of five rounds
+    /// Timed steps, after 3 that are not timed; on a GPU at least as many in each of five rounds
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub steps: u32,
     /// Time the evaluation of a batch instead of a training step
+    ///
+    /// A batch of `eval_batch_size`: loss and metrics, no gradients.
     #[arg(long)]
     pub eval: bool,
     /// Rows and columns of the matrices, for `matmul`
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=32768))]
     pub n: u32,
     /// Compute threads of the CPU [default: all cores]
+    ///
+    /// By default as many as the process may use. Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
-    /// Time every operation of the step: GFLOP/s, share of what a matrix product reaches, bytes
+    /// Time every operation of the step: GFLOP/s, share of what a matrix product reaches, bytes, GB/s
     #[arg(long)]
     pub profile: bool,
     /// Write what was done when to FILE, for Perfetto or chrome://tracing
@@ -379,6 +352,12 @@ pub struct ExportArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: OutputArgs,
+}
+
+/// What `--graph` is, with all passes.
+fn graph_help() -> String {
+    let passes = Pass::ALL.map(Pass::name).join(", ");
+    format!("Print the graph of the training step on the device instead, as it is after this pass: forward, {passes}")
 }
 
 /// A number of threads.

@@ -14,6 +14,7 @@ mod memory;
 mod model;
 mod predict;
 mod samples;
+mod suggest;
 mod train;
 mod what;
 

@@ -1,13 +1,13 @@
-//! Serde over a [`Node`]: plain structs are read from it, and errors keep the place.
+//! Serde over a [`Node`]: the values of options are read from it, and errors keep the place.
 
 use std::fmt::Display;
 
 use serde::de::value::StrDeserializer;
-use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, Expected, Unexpected, Visitor};
+use serde::de::{self, DeserializeSeed, Deserializer, Expected, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 
 use super::diagnostics::Span;
-use super::tree::{Node, Table, Value};
+use super::tree::{Node, Value};
 
 /// What keeps a value from being read.
 #[derive(Debug)]
@@ -16,31 +16,25 @@ pub struct Error {
     pub reason: Reason,
     /// The value's place, once it is known.
     pub span: Option<Span>,
-    /// The key of the outermost table under which it stands.
-    pub key: Option<String>,
 }
 
 /// The reason of an [`Error`].
 #[derive(Debug)]
 pub enum Reason {
-    /// A key that has no default is not there.
-    Missing(&'static str),
     /// A word that is none of those allowed.
     Variant(String, &'static [&'static str]),
-    /// A key that the struct does not have.
-    Unknown(String, &'static [&'static str]),
     /// Anything else.
     Message(String),
 }
 
 impl Error {
     fn new(reason: Reason) -> Self {
-        Self { reason, span: None, key: None }
+        Self { reason, span: None }
     }
 
     fn wrong(node: &Node, expected: &str) -> Self {
         let reason = Reason::Message(format!("expected {expected}, found {}", node.describe()));
-        Self { reason, span: Some(node.span), key: None }
+        Self { reason, span: Some(node.span) }
     }
 
     fn or_at(mut self, span: Span) -> Self {
@@ -52,9 +46,7 @@ impl Error {
 impl Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match &self.reason {
-            Reason::Missing(key) => write!(f, "missing `{key}`"),
             Reason::Variant(word, _) => write!(f, "unknown word `{word}`"),
-            Reason::Unknown(key, _) => write!(f, "unknown key `{key}`"),
             Reason::Message(message) => f.write_str(message),
         }
     }
@@ -82,14 +74,6 @@ impl de::Error for Error {
     fn unknown_variant(word: &str, expected: &'static [&'static str]) -> Self {
         Self::new(Reason::Variant(word.to_owned(), expected))
     }
-
-    fn unknown_field(key: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(Reason::Unknown(key.to_owned(), expected))
-    }
-
-    fn missing_field(key: &'static str) -> Self {
-        Self::new(Reason::Missing(key))
-    }
 }
 
 /// A value as a person would name it.
@@ -103,61 +87,6 @@ fn plain(found: Unexpected) -> String {
         Unexpected::Seq => "a list".into(),
         Unexpected::Map => "a table".into(),
         other => other.to_string(),
-    }
-}
-
-/// Reads the keys of `table` that `T` has and that are not in `skip`.
-pub fn from_table<T: DeserializeOwned>(table: &Table, skip: &[String]) -> Result<T, Error> {
-    let fields = field_names::<T>();
-    let entries = table
-        .entries
-        .iter()
-        .filter(|entry| fields.contains(&entry.key.as_str()) && !skip.contains(&entry.key))
-        .map(|entry| (entry.key.as_str(), entry.key_span, &entry.node))
-        .collect::<Vec<_>>();
-    T::deserialize(Keys { entries })
-}
-
-struct Keys<'a> {
-    entries: Vec<(&'a str, Span, &'a Node)>,
-}
-
-impl<'a> Keys<'a> {
-    fn of(table: &'a Table) -> Self {
-        Self { entries: table.entries.iter().map(|e| (e.key.as_str(), e.key_span, &e.node)).collect() }
-    }
-}
-
-impl<'de> Deserializer<'de> for Keys<'_> {
-    type Error = Error;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_map(Entries { rest: self.entries.into_iter(), value: None })
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
-        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
-    }
-}
-
-struct Entries<'a> {
-    rest: std::vec::IntoIter<(&'a str, Span, &'a Node)>,
-    value: Option<(&'a str, &'a Node)>,
-}
-
-impl<'de> de::MapAccess<'de> for Entries<'_> {
-    type Error = Error;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
-        let Some((key, span, node)) = self.rest.next() else { return Ok(None) };
-        self.value = Some((key, node));
-        seed.deserialize(StrDeserializer::<Error>::new(key)).map(Some).map_err(|error| error.or_at(span))
-    }
-
-    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
-        let (key, node) = self.value.take().ok_or_else(|| de::Error::custom("a value without a key"))?;
-        seed.deserialize(node).map_err(|error| Error { key: Some(key.to_owned()), ..error.or_at(node.span) })
     }
 }
 
@@ -188,9 +117,8 @@ impl<'de> Deserializer<'de> for &Node {
             Value::Integer(number) => visitor.visit_i64(*number),
             Value::Float(number) => visitor.visit_f64(*number),
             Value::Boolean(truth) => visitor.visit_bool(*truth),
-            Value::Datetime(_) => Err(Error::custom_at(self, visitor)),
+            Value::Datetime(_) | Value::Table(_) => Err(Error::custom_at(self, visitor)),
             Value::Array(items) => visitor.visit_seq(Items(items.iter())),
-            Value::Table(table) => Keys::of(table).deserialize_any(visitor),
         }
         .map_err(|error| error.or_at(self.span))
     }
@@ -258,23 +186,9 @@ impl<'de> Deserializer<'de> for &Node {
             Value::Array(items) if items.len() == length => visitor.visit_seq(Items(items.iter())),
             Value::Array(items) => {
                 let reason = Reason::Message(format!("expected a list of {length}, found a list of {}", items.len()));
-                Err(Error { reason, span: Some(self.span), key: None })
+                Err(Error { reason, span: Some(self.span) })
             }
             _ => Err(Error::wrong(self, &format!("a list of {length}"))),
-        }
-    }
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        match &self.value {
-            Value::Table(table) => {
-                Keys::of(table).deserialize_any(visitor).map_err(|error: Error| error.or_at(self.span))
-            }
-            _ => Err(Error::wrong(self, "a table")),
         }
     }
 
@@ -293,7 +207,7 @@ impl<'de> Deserializer<'de> for &Node {
     }
 
     forward_to_deserialize_any! {
-        i128 u128 char bytes byte_buf unit unit_struct tuple_struct map identifier ignored_any
+        i128 u128 char bytes byte_buf unit unit_struct tuple_struct map struct identifier ignored_any
     }
 }
 
@@ -312,37 +226,4 @@ impl<'de> de::SeqAccess<'de> for Items<'_> {
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
         self.0.next().map(|node| seed.deserialize(node).map_err(|error| error.or_at(node.span))).transpose()
     }
-}
-
-/// The keys of a struct, as its `Deserialize` tells them.
-pub fn field_names<T: DeserializeOwned>() -> &'static [&'static str] {
-    struct Probe<'a>(&'a mut &'static [&'static str]);
-
-    impl<'de> Deserializer<'de> for Probe<'_> {
-        type Error = Error;
-
-        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
-            Err(de::Error::custom("only asked for its keys"))
-        }
-
-        fn deserialize_struct<V: Visitor<'de>>(
-            self,
-            _: &'static str,
-            fields: &'static [&'static str],
-            visitor: V,
-        ) -> Result<V::Value, Error> {
-            *self.0 = fields;
-            self.deserialize_any(visitor)
-        }
-
-        forward_to_deserialize_any! {
-            bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
-            unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
-        }
-    }
-
-    let mut fields: &'static [&'static str] = &[];
-    // The error is this probe's own.
-    let _ = T::deserialize(Probe(&mut fields));
-    fields
 }

@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use schemars::{Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
 
 use super::diagnostics::Span;
 use super::layers::Layer;
 use super::lints::Lints;
+use super::options::Value;
+use super::part::Part;
 use super::sections::{Checkpoint, Data, Log, Loss, Optimizer, Schedule, Train};
+use super::tree::Node;
 use super::values::{Device, Precision};
 
 /// A whole experiment. Its serialisation leaves out the places: two that serialise alike run alike.
@@ -103,6 +107,16 @@ pub struct Pattern {
     pub text: String,
     /// Where.
     pub span: Span,
+}
+
+impl Value for Pattern {
+    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
+        Some(Self { text: String::read(part, key, node)?, span: node.span })
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        String::schema(generator)
+    }
 }
 
 impl Pattern {

@@ -4,14 +4,14 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::Loaded;
-use super::de::field_names;
 use super::diagnostics::{Diagnostic, Severity, SourceId, SourceKind, Sources, Span};
 use super::keys;
 use super::kinds::{self, LeftBehind, Reason};
+use super::options::Options;
 use super::overrides::Override;
 use super::part::{Part, shorten, unknown_key};
 use super::paths::absolute;
-use super::resolve::{ModelKeys, SECTIONS};
+use super::resolve::ModelKeys;
 use super::sink::{Sink, list};
 use super::tree::{self, Entry, Node, Table, Value};
 use crate::files;
@@ -266,13 +266,14 @@ impl Files {
     /// A file that is used as a model holds a model and nothing else. `false`, after saying so, if it is more than that.
     fn check_model_file(&self, file: &Table, start: Span, used: &Entry) -> bool {
         let model = file.get("model").and_then(Node::as_table);
+        let sections = keys::section_names();
         let above = file.entries.iter().filter(|entry| {
             keys::top().contains(&entry.key.as_str())
                 || entry.key == "extends"
-                || (entry.key != "model" && SECTIONS.contains(&entry.key.as_str()))
+                || (entry.key != "model" && sections.contains(&entry.key.as_str()))
         });
         let inside = model.into_iter().flat_map(|model| &model.entries);
-        let inside = inside.filter(|entry| entry.key == "use" || field_names::<ModelKeys>().contains(&&*entry.key));
+        let inside = inside.filter(|entry| entry.key == "use" || ModelKeys::KEYS.contains(&&*entry.key));
         let foreign: Vec<&Entry> = above.chain(inside).collect();
         if let Some(first) = foreign.first() {
             let mut names: Vec<String> = foreign

@@ -5,9 +5,9 @@
 
 use super::diagnostics::{Diagnostic, SourceId, SourceKind, Sources, Span};
 use super::keys;
-use super::layers::Layer;
+use super::layers::{CONTAINERS, CommonKeys, Layer, container};
 use super::lints::Lint;
-use super::model::CONTAINERS;
+use super::options::{Options, Rule};
 use super::part::shorten;
 use super::sections::Transform;
 use super::sink::Sink;
@@ -17,18 +17,8 @@ use super::tree::{Entry, Node, Table, Value};
 /// The key that takes away what a base has.
 pub const UNSET: &str = "unset";
 
-/// Keys of one section that exclude each other: where the first lies over the second, that one goes.
-const RIVALS: [(&str, &str, &str); 9] = [
-    ("schedule", "step_epochs", "milestones"),
-    ("schedule", "milestones", "step_epochs"),
-    ("schedule", "warmup_epochs", "warmup_steps"),
-    ("schedule", "warmup_steps", "warmup_epochs"),
-    ("data", "classes", "targets"),
-    ("data", "targets", "classes"),
-    ("model", "use", "layers"),
-    ("model", "layers", "use"),
-    ("model", "layers", "with"),
-];
+/// In `[model]`, new layers also leave behind what the base gives to the file in `use`.
+const LAYERS_OVER_WITH: (&str, &str) = ("layers", "with");
 
 /// Something of a base that is not in the configuration.
 #[derive(Debug, Clone)]
@@ -133,7 +123,14 @@ pub fn settle(before: &Table, after: &mut Table, sources: &Sources, left: &mut V
             let known = |word: &str, key: &str| section.knows(word, key);
             settler.table(was, is, tag, section.types, known, section.name);
         }
-        for (_, upper, lower) in RIVALS.iter().filter(|(name, ..)| *name == section.name) {
+        for rule in &section.rules {
+            if let Rule::Excludes(a, b, _) = rule {
+                settler.rivals(is, a, b, section.name);
+                settler.rivals(is, b, a, section.name);
+            }
+        }
+        if section.name == "model" {
+            let (upper, lower) = LAYERS_OVER_WITH;
             settler.rivals(is, upper, lower, section.name);
         }
     }
@@ -247,11 +244,6 @@ impl Settler<'_> {
 }
 
 fn layer_knows(word: &str, key: &str) -> bool {
-    let own: &[&str] = match word {
-        "residual" => &["layers", "projection", "shortcut"],
-        "gate" => &["layers"],
-        "branches" => &["branches", "combine"],
-        _ => Layer::fields(word),
-    };
-    ["type", "name", "from"].contains(&key) || own.contains(&key)
+    let own = container(word).map_or_else(|| Layer::fields(word), |(keys, _)| keys);
+    key == Layer::TAG || CommonKeys::KEYS.contains(&key) || own.contains(&key)
 }

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::diagnostics::Diagnostic;
+use super::options::{options, values};
 use super::part::Check;
 
 /// Declares [`Lint`] from a list of variants, names and meanings.
@@ -77,13 +78,15 @@ lints! {
         "A key that has no effect because of another one, or without another one.";
 }
 
-/// The `[lint]` section.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Lints {
-    /// Warnings that are not given, by name.
-    #[serde(default)]
-    pub allow: Vec<Lint>,
+values!(Lint);
+
+options! {
+    /// The `[lint]` section.
+    pub struct Lints {
+        /// Warnings that are not given, by name.
+        #[option(default = Vec::new(), resume = Harmless)]
+        pub allow: Vec<Lint>,
+    }
 }
 
 impl Check for Lints {}

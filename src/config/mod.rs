@@ -4,16 +4,19 @@
 //! `freeze` and `match` mean) is checked by others, with the spans that the experiment carries and the diagnostics
 //! of this module.
 
+pub mod bounds;
 mod de;
 pub mod diagnostics;
 pub mod experiment;
 mod expr;
+pub mod field;
 mod files;
-mod keys;
+pub mod keys;
 mod kinds;
 pub mod layers;
 pub mod lints;
 mod model;
+pub mod options;
 mod overrides;
 pub mod part;
 pub mod paths;

@@ -4,7 +4,6 @@ use super::diagnostics::{Diagnostic, SourceId, SourceKind, Sources, Span};
 use super::keys;
 use super::kinds::{LeftBehind, Reason, join};
 use super::part::shorten;
-use super::resolve::SECTIONS;
 use super::sink::{Sink, did_you_mean, list, nearest};
 use super::syntax::{is_nothing, plain_value};
 use super::tree::{Entry, Node, Table, Value, parse_value};
@@ -96,7 +95,8 @@ impl Override {
     /// An error if the first name is none of those that a file has at its top.
     fn unknown(&self, root: &Table) -> Option<Diagnostic> {
         let (first, place) = &self.keys[0];
-        let tops: Vec<&str> = keys::top().iter().chain(&SECTIONS).copied().chain(["params", "blocks"]).collect();
+        let tops: Vec<&str> =
+            keys::top().iter().copied().chain(keys::section_names()).chain(["params", "blocks"]).collect();
         if tops.contains(&first.as_str()) {
             return None;
         }
@@ -116,7 +116,7 @@ impl Override {
             ([], Some(near)) => error.at(*place, did_you_mean(near)),
             ([], None) => error.at(*place, "no such key").help(format!(
                 "a key is written with its section, `train.epochs`; the sections are {}",
-                list(SECTIONS, "and")
+                list(keys::section_names(), "and")
             )),
             (all, _) => error.at(self.span, format!("did you mean {}?", list(all.iter().map(String::as_str), "or"))),
         })
@@ -202,7 +202,7 @@ fn take_away(root: &mut Table, keys: &[(String, Span)], over: Span) -> Result<Op
     let key = keys.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>().join(".");
     match take_from_table(root, keys, "") {
         Ok(entry) => Ok(Some(LeftBehind { key, span: entry.key_span, reason: Reason::Unset, over })),
-        Err(_) if SECTIONS.contains(&key.as_str()) || keys::dotted(root).contains(&key) => Ok(None),
+        Err(_) if keys::section_names().contains(&key.as_str()) || keys::dotted(root).contains(&key) => Ok(None),
         Err(problem) => Err(problem),
     }
 }

@@ -1,21 +1,19 @@
 //! A table that is read as one or more plain structs, all its problems at once.
 
-use serde::de::DeserializeOwned;
-
-use super::de::{Reason, from_table};
+use super::de::Reason;
 use super::diagnostics::{Diagnostic, Span};
+use super::options::{Options, check_rules};
 use super::sink::{Sink, did_you_mean, list, nearest, plain};
 use super::tagged::Tagged;
 use super::tree::{Node, Table};
-use super::values::Pair;
 use super::words;
 
 /// The largest size of anything that a layer makes: sums and products of sizes stay far from overflow.
 pub const MAX_SIZE: usize = 1 << 24;
 
-/// A rule for the values of a struct that types cannot express.
+/// What the options of a table must agree on, beyond what is declared of each.
 pub trait Check {
-    /// Reports what is out of range or in conflict; by default nothing is.
+    /// Reports what is in conflict; by default nothing is.
     fn check(&self, _: &Part) {}
 }
 
@@ -35,55 +33,49 @@ pub struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Reads the keys that `T` has. Every bad value is reported, not only the first; `None` if there was any.
-    pub fn read<T: DeserializeOwned + Check>(&self) -> Option<T> {
-        let mut bad = self.bad.to_vec();
-        loop {
-            let error = match from_table::<T>(self.table, &bad) {
-                Ok(value) if bad.is_empty() => {
-                    let before = self.sink.len();
-                    value.check(self);
-                    return (self.sink.len() == before).then_some(value);
-                }
-                Ok(_) => return None,
-                Err(error) => error,
-            };
-            if let Reason::Missing(key) = error.reason
-                && error.key.is_none()
-                && bad.iter().any(|known| known == key)
-            {
-                // It is there, but bad, which has been said.
-                return None;
-            }
-            let next = error.key.clone();
-            self.report(error);
-            match next {
-                Some(key) if !bad.contains(&key) => bad.push(key),
-                _ => return None,
-            }
-        }
+    /// Reads the options that `T` has. Every bad value is reported, not only the first; `None` if there was any.
+    pub fn read<T: Options + Check>(&self) -> Option<T> {
+        let before = self.sink.len();
+        let value = T::read(self)?;
+        check_rules(T::RULES, self);
+        value.check(self);
+        (self.sink.len() == before).then_some(value)
     }
 
-    fn report(&self, error: super::de::Error) {
-        let span = error.span.unwrap_or(self.span);
-        let key = error.key.as_deref();
-        let of = |what: &str| match key {
-            Some(key) => format!("{what} for `{key}` in {}", self.what),
-            None => format!("{what} in {}", self.what),
-        };
-        let diagnostic = match &error.reason {
-            Reason::Missing(missing) if key.is_none() && self.sink.has_suggested(missing, self.table) => return,
-            Reason::Missing(missing) => {
-                let who = key.map_or(self.what.to_owned(), |key| format!("`{key}` in {}", self.what));
-                Diagnostic::error(format!("{who} needs `{missing}`")).at(span, format!("`{missing}` is missing"))
-            }
-            Reason::Variant(word, known) => {
-                with_choices(Diagnostic::error(of("wrong value")), self.what, span, word, known)
-            }
-            Reason::Unknown(word, known) => unknown_key(word, &of(""), span, known),
-            Reason::Message(message) => Diagnostic::error(of("wrong value")).at(span, message.as_str()),
-        };
-        self.sink.push(diagnostic);
+    /// Reports a value that serde could not read.
+    pub fn report(&self, key: &str, node: &Node, error: super::de::Error) {
+        let span = error.span.unwrap_or(node.span);
+        let wrong = Diagnostic::error(format!("wrong value for `{key}` in {}", self.what));
+        self.sink.push(match &error.reason {
+            Reason::Variant(word, known) => with_choices(wrong, self.what, span, word, known),
+            Reason::Message(message) => wrong.at(span, message.as_str()),
+        });
+    }
+
+    /// Reports a value of another type: `expected` is "expected a list".
+    pub fn wrong_value(&self, key: &str, node: &Node, expected: &str) {
+        self.sink.push(
+            Diagnostic::error(format!("wrong value for `{key}` in {}", self.what))
+                .at(node.span, format!("{expected}, found {}", node.describe())),
+        );
+    }
+
+    /// Reports a key that must be there, unless another one was taken for it.
+    pub fn missing(&self, key: &str, example: Option<&str>) {
+        if self.sink.has_suggested(key, self.table) {
+            return;
+        }
+        let error = Diagnostic::error(format!("{} needs `{key}`", self.what));
+        let error = error.at(self.span, format!("`{key}` is missing"));
+        self.sink.push(match example {
+            Some(toml) => error.help(format!("for example `{key} = {toml}`")),
+            None => error,
+        });
+    }
+
+    /// Reports a value at a place that breaks a rule: "must be at least 1".
+    pub fn out_of_range(&self, key: &str, span: Span, rule: &str) {
+        self.sink.push(Diagnostic::error(format!("`{key}` in {} is out of range", self.what)).at(span, rule));
     }
 
     /// Reports the keys that are in none of the lists.
@@ -107,38 +99,11 @@ impl Part<'_> {
         self.table.get(key).map_or(self.span, |node| node.span)
     }
 
-    /// Reports the value of a key unless it keeps a rule: "must be at least 1".
+    /// Reports the value of a key unless it keeps a rule that its declaration cannot say: "must be rising numbers".
     pub fn require(&self, key: &str, holds: bool, rule: &str) {
         if !holds {
-            let message = format!("`{key}` in {} is out of range", self.what);
-            self.sink.push(Diagnostic::error(message).at(self.span_of(key), rule));
+            self.out_of_range(key, self.span_of(key), rule);
         }
-    }
-
-    /// A size from 1 to [`MAX_SIZE`].
-    pub fn require_size(&self, key: &str, size: usize) {
-        self.require(key, size >= 1, "must be at least 1");
-        self.require(key, size <= MAX_SIZE, "must be at most 16777216");
-    }
-
-    /// Both sides from 1 to [`MAX_SIZE`].
-    pub fn require_sides(&self, key: &str, sides: Pair) {
-        sides.0.iter().for_each(|&side| self.require_size(key, side));
-    }
-
-    /// Both sides at most [`MAX_SIZE`].
-    pub fn require_padding(&self, key: &str, sides: Pair) {
-        self.require(key, sides.0.iter().all(|&side| side <= MAX_SIZE), "must be at most 16777216");
-    }
-
-    /// A number that is finite and not negative.
-    pub fn require_not_negative(&self, key: &str, number: f64) {
-        self.require(key, number.is_finite() && number >= 0.0, "must be a finite number of at least 0");
-    }
-
-    /// A number that is finite and above zero.
-    pub fn require_positive(&self, key: &str, number: f64) {
-        self.require(key, number.is_finite() && number > 0.0, "must be a finite number above 0");
     }
 
     /// Reports two keys that exclude each other, if both are there.

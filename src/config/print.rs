@@ -6,10 +6,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::Loaded;
-use super::de::field_names;
 use super::experiment::{Combine, Experiment, LayerKind, LayerNode};
 use super::layers::Layer;
 use super::lints::Lints;
+use super::options::Options;
+use super::resolve::ModelKeys;
 use super::sections::{Checkpoint, Curve, Loading, Log, Loss, OptimizerRule, Source, Train, Warmup};
 use super::tagged::Tagged;
 use crate::terminal::is_hidden;
@@ -56,7 +57,7 @@ impl Printer<'_> {
 
         let mut keys = vec!["source"];
         keys.extend(Source::fields(data.source.type_name()));
-        keys.extend(field_names::<Loading>());
+        keys.extend(Loading::KEYS);
         keys.extend(["train_transforms", "transforms"]);
         match data.auto_batch_size {
             // Nobody has asked a device yet.
@@ -69,14 +70,14 @@ impl Printer<'_> {
         keys.push("groups");
         self.section("optimizer", optimizer, &keys);
         let mut keys = with_type(Curve::fields(schedule.curve.type_name()));
-        keys.extend(field_names::<Warmup>());
+        keys.extend(Warmup::KEYS);
         self.section("schedule", schedule, &keys);
-        self.section("train", train, field_names::<Train>());
-        self.section("checkpoint", checkpoint, field_names::<Checkpoint>());
-        self.section("log", log, field_names::<Log>());
-        self.section("lint", lint, field_names::<Lints>());
+        self.section("train", train, Train::KEYS);
+        self.section("checkpoint", checkpoint, Checkpoint::KEYS);
+        self.section("log", log, Log::KEYS);
+        self.section("lint", lint, Lints::KEYS);
 
-        self.section("model", model, &["weights", "weights_strict", "freeze"]);
+        self.section("model", model, ModelKeys::KEYS);
         self.out.push_str("layers = [\n");
         self.layers(&model.layers, 1);
         self.out.push_str("]\n");

@@ -1,136 +1,134 @@
 //! From the tree to the [`Experiment`]: each section is read, then what one says is held against the others.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::diagnostics::{Diagnostic, Sources, Span};
 use super::experiment::{Experiment, Model, Origins, Pattern};
 use super::files::Files;
+use super::keys::{self, Section};
 use super::lints::{Lint, Lints};
 use super::model::unroll;
-use super::part::{Check, Part, known_word, unknown_key};
+use super::options::{Elsewhere, Options, options};
+use super::part::{Check, Part, unknown_key};
 use super::paths::absolute;
 use super::sections::{
-    Checkpoint, Curve, Data, Loading, Log, Loss, Metric, Optimizer, OptimizerRule, ParamGroup, Schedule, Source, Train,
-    Transform, Warmup,
+    Checkpoint, Curve, Data, Loading, Log, Loss, Metric, Optimizer, OptimizerRule, ParamGroups, Pipeline, Schedule,
+    Source, Train, Warmup,
 };
 use super::sink::{Sink, nearest};
 use super::tagged::Tagged;
 use super::tree::{Node, Table};
-use super::values::{Device, Precision, yes};
+use super::values::{Device, Precision};
 
-/// The keys that are in no section.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct TopKeys {
-    /// Of everything random: orders, dropout, initial weights.
-    #[serde(default)]
-    pub seed: u64,
-    /// Where to run: `"auto"` takes a GPU if one answers.
-    #[serde(default)]
-    pub device: Device,
-    /// How to compute.
-    #[serde(default)]
-    pub precision: Precision,
-    /// On a GPU, capture the step into a CUDA graph and replay it. The numbers do not depend on it.
-    #[serde(default = "yes")]
-    pub graph: bool,
+options! {
+    /// The keys that are in no section.
+    pub(super) struct TopKeys {
+        /// Determines everything random: initial values, order of samples, augmentation, dropout, the held-out split. It does not reproduce
+        /// PyTorch's draws.
+        #[option(default = 0)]
+        pub seed: u64,
+        /// Where to run: `"auto"`, `"cpu"`, `"cuda"`, `"cuda:1"`, … `"cuda"` is `"cuda:0"`; `"auto"` is that where it can be had,
+        /// and else the CPU, which is then told with the reason. A GPU that is asked for and cannot be had ends with exit code 3.
+        #[option(default = Device::Auto, resume = Harmless)]
+        pub device: Device,
+        /// How to compute.
+        #[option(default = Precision::Fp32, resume = Differs)]
+        pub precision: Precision,
+        /// On a GPU: capture the step into a CUDA graph and replay it, which saves the CPU the launches. The numbers are the same
+        /// without.
+        #[option(default = true, resume = Harmless)]
+        pub graph: bool,
+    }
+
+    /// The key that is gone when all files have been read.
+    pub(super) struct FileKeys {
+        /// Another configuration that this one overrides, key by key; its path is taken from this file's folder.
+        #[option(schema_by = file, example = r#""base.toml""#, resume = Harmless)]
+        pub extends: Elsewhere,
+    }
+
+    /// The keys of `[model]` besides the layers.
+    pub(super) struct ModelKeys {
+        /// Parameters to start from: a `.safetensors` file, a `.pth` or `.pt` state dict of PyTorch, or a checkpoint of a run, whose
+        /// optimizer state is left out. The content decides, not the suffix.
+        #[option(resume = Harmless)]
+        pub weights: Option<PathBuf>,
+        /// Every name in `weights` must fit, and none may be missing, as `load_state_dict(strict=True)`. Without, what does not fit,
+        /// among it tensors of another shape, is listed and left out; a file of which nothing fits is still refused.
+        #[option(default = true, resume = Harmless)]
+        pub weights_strict: bool,
+        /// Names of parameters that training leaves as they are, `*` standing for any characters, dots too. A pattern that names none
+        /// is an error. As `requires_grad_(False)`: the statistics of batch norm still move.
+        #[option(default = Vec::new())]
+        pub freeze: Vec<Pattern>,
+    }
+
+    /// The layers of `[model]`.
+    #[rules(Excludes("layers", "use", "the layers are in one place"), OneOf("layers", "use"))]
+    #[schema("dependentRequired": { "with": ["use"] })]
+    pub(super) struct ModelLayers {
+        /// The layers, in order.
+        #[option(schema_by = layers, otherwise = "required, unless `use`")]
+        pub layers: Elsewhere,
+        /// Take the layers, with their `[params]` and `[blocks]`, from this file instead. Its path is taken from this file's folder,
+        /// else from the current directory, else from the two folders above this file.
+        #[option(schema_by = file)]
+        pub r#use as "use": Elsewhere,
+        /// Parameters of the file in `use`.
+        #[option(schema_by = parameters)]
+        pub with: Elsewhere,
+    }
 }
 
 impl Check for TopKeys {}
 
-/// An entry of `groups` in `[optimizer]`.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(extend("anyOf" = [{ "required": ["lr"] }, { "required": ["weight_decay"] }]))]
-pub(super) struct GroupKeys {
-    /// Names of parameters, `*` standing for any characters.
-    #[serde(rename = "match")]
-    #[schemars(length(min = 1))]
-    pub patterns: Vec<String>,
-    /// Learning rate, if not the section's.
-    #[serde(default)]
-    #[schemars(range(min = 0))]
-    pub lr: Option<f64>,
-    /// Weight decay, if not the section's.
-    #[serde(default)]
-    #[schemars(range(min = 0))]
-    pub weight_decay: Option<f64>,
-}
-
-impl Check for GroupKeys {
-    fn check(&self, part: &Part) {
-        part.require("match", !self.patterns.is_empty(), "must name something");
-        if let Some(lr) = self.lr {
-            part.require_not_negative("lr", lr);
-        }
-        if let Some(decay) = self.weight_decay {
-            part.require_not_negative("weight_decay", decay);
-        }
-        if self.lr.is_none() && self.weight_decay.is_none() {
-            part.sink.push(
-                Diagnostic::error(format!("{} changes nothing", part.what)).at(part.span, "set `lr` or `weight_decay`"),
-            );
-        }
-    }
-}
-
-/// The keys of `[model]` besides the layers.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ModelKeys {
-    /// Parameters to start from: a `.safetensors` file, or a `.pth` or `.pt` state dict of PyTorch.
-    #[serde(default)]
-    #[schemars(length(min = 1))]
-    pub weights: Option<String>,
-    /// Every name in `weights` must fit, and none may be missing; without, what does not fit is listed and left out.
-    #[serde(default = "yes")]
-    pub weights_strict: bool,
-    /// Names of parameters that training leaves as they are, `*` standing for any characters.
-    #[serde(default)]
-    pub freeze: Vec<String>,
-}
-
 impl Check for ModelKeys {}
 
-/// The sections of a file.
-pub(super) const SECTIONS: [&str; 9] =
-    ["data", "model", "loss", "optimizer", "schedule", "train", "checkpoint", "log", "lint"];
+fn file(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "minLength": 1 })
+}
+
+fn layers(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": { "$ref": "#/$defs/Layer" }, "minItems": 1 })
+}
+
+fn parameters(_: &mut SchemaGenerator) -> Schema {
+    super::schema::params().try_into().unwrap_or_default()
+}
 
 /// Reads everything; `None` if anything is wrong, which `sink` then tells.
 pub(super) fn resolve(name: &str, root: &Table, start: Span, sources: &Sources, sink: &Sink) -> Option<Experiment> {
     let top = Part { table: root, span: start, what: "the configuration", bad: &[], sink };
-    let top_keys = super::de::field_names::<TopKeys>();
-    top.known_keys(&[top_keys, &SECTIONS, &["params", "blocks", "extends"]]);
+    top.known_keys(&[TopKeys::KEYS, &keys::section_names(), &["params", "blocks"], FileKeys::KEYS]);
     let nothing = Table::default();
-    let reader = Reader { root, start, nothing: &nothing, sources, sink };
+    let reader = Reader { root, start, nothing: &nothing, sources, sink, sections: keys::sections() };
 
     // All of them, so that all problems are told.
-    let keys = top.read::<TopKeys>();
+    let top_keys = top.read::<TopKeys>();
     let data = reader.data();
     let model = reader.model();
-    let loss = reader.tagged::<Loss>("loss", None);
+    let loss = reader.tagged::<Loss>("loss");
     let optimizer = reader.optimizer();
     let schedule = reader.schedule();
-    let train = reader.required("train", "epochs = 10").and_then(|part| reader.plain::<Train>(part));
-    let checkpoint = reader.optional("checkpoint").and_then(|part| reader.plain::<Checkpoint>(part));
-    let log = reader.optional("log").and_then(|part| reader.plain::<Log>(part));
-    let lint = reader.optional("lint").and_then(|part| reader.plain::<Lints>(part));
+    let train = reader.plain::<Train>("train");
+    let checkpoint = reader.plain::<Checkpoint>("checkpoint");
+    let log = reader.plain::<Log>("log");
+    let lint = reader.plain::<Lints>("lint");
 
     let mut places = BTreeMap::new();
     for entry in &root.entries {
         entry.node.places(&entry.key, &mut places);
     }
-    let keys = keys?;
+    let top_keys = top_keys?;
     let mut experiment = Experiment {
         name: name.to_owned(),
-        seed: keys.seed,
-        device: keys.device,
-        precision: keys.precision,
-        graph: keys.graph,
+        seed: top_keys.seed,
+        device: top_keys.device,
+        precision: top_keys.precision,
+        graph: top_keys.graph,
         data: data?,
         model: model?,
         loss: loss?,
@@ -175,20 +173,30 @@ struct Reader<'a> {
     nothing: &'a Table,
     sources: &'a Sources,
     sink: &'a Sink,
+    sections: Vec<Section>,
 }
 
 impl<'a> Reader<'a> {
-    /// A section that may be left out.
-    fn optional(&self, name: &str) -> Option<Part<'a>> {
-        let (table, span) = match self.root.get(name) {
-            None => (self.nothing, self.start),
-            Some(node) => match node.as_table() {
+    /// A section. One that is required and not there is reported; any other then has nothing but defaults.
+    fn section(&self, name: &str) -> Option<Part<'a>> {
+        let section = self.sections.iter().find(|section| section.name == name)?;
+        let (table, span) = match (self.root.get(name), section.required) {
+            (None, None) => (self.nothing, self.start),
+            (None, Some(_)) if self.sink.has_suggested(name, self.root) => return None,
+            (None, Some(example)) => {
+                self.sink.push(
+                    Diagnostic::error(format!("the configuration needs a section `[{name}]`"))
+                        .at(self.start, format!("`[{name}]` is missing"))
+                        .help(format!("for example `[{name}]` with `{example}`")),
+                );
+                return None;
+            }
+            (Some(node), _) => match node.as_table() {
                 Some(table) => (table, node.span),
                 None => {
                     let error = Diagnostic::error(format!("`{name}` must be a section"))
                         .at(node.span, format!("expected a table, found {}", node.describe()));
-                    let tag = super::keys::sections().iter().find(|section| section.name == name).and_then(|s| s.tag);
-                    self.sink.push(match (tag, node.as_str()) {
+                    self.sink.push(match (section.tag, node.as_str()) {
                         (Some(tag), Some(_)) => error.help(format!("its kind is its key `{tag}`: `{name}.{tag}`")),
                         _ => error,
                     });
@@ -196,32 +204,18 @@ impl<'a> Reader<'a> {
                 }
             },
         };
-        Some(Part { table, span, what: section_name(name), bad: &[], sink: self.sink })
+        Some(Part { table, span, what: section.heading, bad: &[], sink: self.sink })
     }
 
-    fn required(&self, name: &str, example: &str) -> Option<Part<'a>> {
-        if self.root.get(name).is_none() {
-            if self.sink.has_suggested(name, self.root) {
-                return None;
-            }
-            self.sink.push(
-                Diagnostic::error(format!("the configuration needs a section `[{name}]`"))
-                    .at(self.start, format!("`[{name}]` is missing"))
-                    .help(format!("for example `[{name}]` with `{example}`")),
-            );
-            return None;
-        }
-        self.optional(name)
-    }
-
-    fn plain<T: serde::de::DeserializeOwned + Check>(&self, part: Part) -> Option<T> {
-        part.known_keys(&[super::de::field_names::<T>()]);
+    fn plain<T: Options + Check>(&self, name: &str) -> Option<T> {
+        let part = self.section(name)?;
+        part.known_keys(&[T::KEYS]);
         part.read()
     }
 
-    fn tagged<T: Tagged>(&self, name: &str, default: Option<&'static str>) -> Option<T> {
-        let part = self.required(name, &format!("{} = \"{}\"", T::TAG, T::TYPES[0]))?;
-        let word = self.kind::<T>(&part, default)?;
+    fn tagged<T: Tagged>(&self, name: &str) -> Option<T> {
+        let part = self.section(name)?;
+        let word = self.kind::<T>(&part, None)?;
         part.known_keys(&[&[T::TAG], T::fields(word)]);
         T::read(word, &part)
     }
@@ -239,13 +233,11 @@ impl<'a> Reader<'a> {
     }
 
     fn data(&self) -> Option<Data> {
-        let part = self.required("data", "source = \"mnist\"")?;
+        let part = self.section("data")?;
         let loading = part.read::<Loading>();
-        let transforms = self.transforms(&part, "transforms");
-        let train_transforms = self.transforms(&part, "train_transforms");
-        let common = ["source", "transforms", "train_transforms"];
+        let pipeline = part.read::<Pipeline>();
         let word = self.kind::<Source>(&part, None)?;
-        part.known_keys(&[&common, Source::fields(word), super::de::field_names::<Loading>()]);
+        part.known_keys(&[&[Source::TAG], Pipeline::KEYS, Source::fields(word), Loading::KEYS]);
         let mut source = Source::read(word, &part)?;
         match &mut source {
             Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => {
@@ -258,8 +250,8 @@ impl<'a> Reader<'a> {
         }
         // The only word that it can be.
         let auto_batch_size = part.table.get("batch_size").is_some_and(|node| node.as_str().is_some());
-        let (loading, transforms, train_transforms) = (loading?, transforms?, train_transforms?);
-        Some(Data { source, loading, transforms, train_transforms, auto_batch_size })
+        let Pipeline { transforms, train_transforms } = pipeline?;
+        Some(Data { source, loading: loading?, transforms, train_transforms, auto_batch_size })
     }
 
     fn path(&self, node: &Node) -> std::path::PathBuf {
@@ -268,36 +260,6 @@ impl<'a> Reader<'a> {
             self.sink.push(Diagnostic::error("this path is empty").at(node.span, "names no file"));
         }
         Files::place(self.sources, written, node.span)
-    }
-
-    fn transforms(&self, part: &Part, key: &str) -> Option<Vec<Transform>> {
-        let items = self.list(part, key)?;
-        let made: Vec<Option<Transform>> = items.iter().map(|item| self.transform(item, key)).collect();
-        made.into_iter().collect()
-    }
-
-    fn transform(&self, node: &Node, key: &str) -> Option<Transform> {
-        let what = format!("`{key}`");
-        let nothing = Table::default();
-        let (table, word) =
-            match (node.as_table(), node.as_str()) {
-                (Some(table), _) => {
-                    let part = Part { table, span: node.span, what: &what, bad: &[], sink: self.sink };
-                    (table, part.word::<Transform>(None)?)
-                }
-                (None, Some(_)) => (&nothing, known_word(node, "type", &what, Transform::TYPES, self.sink)?),
-                (None, None) => {
-                    self.sink.push(Diagnostic::error(format!("wrong value in {what}")).at(
-                        node.span,
-                        format!("expected a table or the name of a transform, found {}", node.describe()),
-                    ));
-                    return None;
-                }
-            };
-        let what = format!("transform `{word}`");
-        let part = Part { table, span: node.span, what: &what, bad: &[], sink: self.sink };
-        part.known_keys(&[&["type"], Transform::fields(word)]);
-        Transform::read(word, &part)
     }
 
     /// The elements of a list; none if the key is not there.
@@ -314,8 +276,8 @@ impl<'a> Reader<'a> {
     }
 
     fn model(&self) -> Option<Model> {
-        let part = self.required("model", "layers = [ … ]")?;
-        part.known_keys(&[super::de::field_names::<ModelKeys>(), &["layers", "use", "with"]]);
+        let part = self.section("model")?;
+        part.known_keys(&[ModelKeys::KEYS, ModelLayers::KEYS]);
         let keys = part.read::<ModelKeys>();
         let Some(written) = part.table.get("layers") else {
             self.sink.push(
@@ -332,8 +294,6 @@ impl<'a> Reader<'a> {
         }
         let layers = unroll(self.root, layers, self.sink);
         let keys = keys?;
-        let place = |i: usize| part.table.get("freeze").and_then(Node::as_array).map_or(part.span, |all| all[i].span);
-        let freeze = keys.freeze.into_iter().enumerate().map(|(i, text)| Pattern { text, span: place(i) }).collect();
         let weights = part.table.get("weights").map(|node| self.path(node));
         if let (None, Some(strict)) = (&weights, part.table.entry("weights_strict")) {
             self.sink.push(
@@ -343,57 +303,22 @@ impl<'a> Reader<'a> {
         }
         // Without weights it says nothing, and is not written either.
         let weights_strict = keys.weights_strict || weights.is_none();
-        Some(Model { layers, weights, weights_strict, freeze })
+        Some(Model { layers, weights, weights_strict, freeze: keys.freeze })
     }
 
     fn optimizer(&self) -> Option<Optimizer> {
-        let part = self.required("optimizer", "type = \"adam\"")?;
-        let groups = self.list(&part, "groups").and_then(|items| {
-            let made: Vec<Option<ParamGroup>> = items.iter().map(|item| self.param_group(item)).collect();
-            made.into_iter().collect::<Option<Vec<_>>>()
-        });
+        let part = self.section("optimizer")?;
+        let groups = part.read::<ParamGroups>();
         let word = self.kind::<OptimizerRule>(&part, None)?;
-        part.known_keys(&[&["type", "groups"], OptimizerRule::fields(word)]);
-        Some(Optimizer { rule: OptimizerRule::read(word, &part)?, groups: groups? })
-    }
-
-    fn param_group(&self, node: &Node) -> Option<ParamGroup> {
-        let what = "a group of parameters";
-        let Some(table) = node.as_table() else {
-            self.sink.push(
-                Diagnostic::error("wrong value in `groups` of `[optimizer]`")
-                    .at(node.span, format!("expected a table, found {}", node.describe())),
-            );
-            return None;
-        };
-        let part = Part { table, span: node.span, what, bad: &[], sink: self.sink };
-        let keys: GroupKeys = self.plain(part)?;
-        let places = table.get("match").and_then(Node::as_array)?;
-        let patterns =
-            keys.patterns.into_iter().zip(places).map(|(text, node)| Pattern { text, span: node.span }).collect();
-        Some(ParamGroup { patterns, lr: keys.lr, weight_decay: keys.weight_decay })
+        part.known_keys(&[&[OptimizerRule::TAG], ParamGroups::KEYS, OptimizerRule::fields(word)]);
+        Some(Optimizer { rule: OptimizerRule::read(word, &part)?, groups: groups?.groups })
     }
 
     fn schedule(&self) -> Option<Schedule> {
-        let part = self.optional("schedule")?;
+        let part = self.section("schedule")?;
         let warmup = part.read::<Warmup>();
         let word = self.kind::<Curve>(&part, Some("constant"))?;
-        part.known_keys(&[&["type"], Curve::fields(word), super::de::field_names::<Warmup>()]);
+        part.known_keys(&[&[Curve::TAG], Curve::fields(word), Warmup::KEYS]);
         Some(Schedule { curve: Curve::read(word, &part)?, warmup: warmup? })
     }
-}
-
-fn section_name(name: &str) -> &'static str {
-    const NAMES: [&str; 9] = [
-        "`[data]`",
-        "`[model]`",
-        "`[loss]`",
-        "`[optimizer]`",
-        "`[schedule]`",
-        "`[train]`",
-        "`[checkpoint]`",
-        "`[log]`",
-        "`[lint]`",
-    ];
-    SECTIONS.iter().position(|section| *section == name).map_or("the configuration", |i| NAMES[i])
 }

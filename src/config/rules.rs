@@ -3,13 +3,10 @@
 use super::diagnostics::Diagnostic;
 use super::experiment::Experiment;
 use super::lints::Lint;
-use super::sections::{Adam, AdamW, Curve, Metric, OptimizerRule, Source, Transform};
+use super::sections::{Metric, RANDOM_TRANSFORMS, Source, Transform};
 use super::sink::Sink;
 use super::tagged::Tagged;
 use crate::graph::op::TargetKind;
-
-/// Transforms that change a sample at random.
-pub(super) const RANDOM_TRANSFORMS: [&str; 2] = ["random_crop", "random_horizontal_flip"];
 
 /// Reports what does not fit together.
 pub(super) fn check(experiment: &Experiment, sink: &Sink) {
@@ -22,13 +19,14 @@ pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     rules.downloads();
 }
 
-struct Rules<'a> {
-    experiment: &'a Experiment,
+/// What sections must agree on. The rules of schedules are beside their keys.
+pub(super) struct Rules<'a> {
+    pub(super) experiment: &'a Experiment,
     sink: &'a Sink,
 }
 
 impl Rules<'_> {
-    fn push(&self, diagnostic: Diagnostic, key: &str, text: &str, other: &str, context: &str) {
+    pub(super) fn push(&self, diagnostic: Diagnostic, key: &str, text: &str, other: &str, context: &str) {
         let mut diagnostic = diagnostic;
         if let Some(span) = self.experiment.nearest_span(key) {
             diagnostic = diagnostic.at(span, text);
@@ -114,92 +112,23 @@ impl Rules<'_> {
         }
     }
 
-    fn one(&self, diagnostic: Diagnostic, key: &str, text: &str) {
+    pub(super) fn one(&self, diagnostic: Diagnostic, key: &str, text: &str) {
         self.sink.push(match self.experiment.nearest_span(key) {
             Some(span) => diagnostic.at(span, text),
             None => diagnostic,
         });
     }
 
-    fn schedule(&self) {
-        let epochs = self.experiment.train.epochs;
-        let schedule = &self.experiment.schedule;
-        let run = format!("the run has {epochs} epoch{}", if epochs == 1 { "" } else { "s" });
-        let beyond = |message: &str| Diagnostic::warning(Lint::ScheduleBeyondRun, message);
-        let mut end = usize::MAX;
-        match &schedule.curve {
-            Curve::Constant(_) => {}
-            Curve::Step(step) => {
-                if let Some(late) = step.milestones.iter().flatten().position(|&milestone| milestone >= epochs) {
-                    let warning = beyond("a milestone of the schedule is never reached");
-                    let key = format!("schedule.milestones.{late}");
-                    self.push(warning, &key, "not within the run", "train.epochs", &run);
-                }
-                if step.gamma > 1.0 {
-                    let message =
-                        format!("each step of the schedule raises the learning rate, by a factor of {}", step.gamma);
-                    let warning = Diagnostic::warning(Lint::RisingSchedule, message);
-                    self.one(
-                        warning.help("a `gamma` below 1 lowers it: 0.1, the default, to a tenth"),
-                        "schedule.gamma",
-                        "above 1",
-                    );
-                }
-                if step.step_epochs.is_some_and(|every| every >= epochs) {
-                    let warning = beyond("the schedule never takes a step");
-                    self.push(warning, "schedule.step_epochs", "not within the run", "train.epochs", &run);
-                }
-            }
-            Curve::Cosine(cosine) => {
-                let lr = self.experiment.optimizer.rule.lr();
-                if cosine.min_lr > lr {
-                    let error = Diagnostic::error("`min_lr` in `[schedule]` is above the learning rate");
-                    self.push(error, "schedule.min_lr", "where it ends", "optimizer.lr", "where it starts");
-                }
-                for (i, group) in self.experiment.optimizer.groups.iter().enumerate() {
-                    if group.lr.is_some_and(|own| own < cosine.min_lr && cosine.min_lr <= lr) {
-                        let message =
-                            "`min_lr` in `[schedule]` is above the learning rate of a group, which rises to it";
-                        let warning = Diagnostic::warning(Lint::RisingSchedule, message);
-                        let key = format!("optimizer.groups.{i}.lr");
-                        self.push(warning, &key, "where this group starts", "schedule.min_lr", "where all of them end");
-                    }
-                }
-                end = cosine.epochs.unwrap_or(epochs);
-                if end > epochs {
-                    let warning = beyond("the cosine ends after the run: the learning rate never falls to `min_lr`");
-                    self.push(warning, "schedule.epochs", "not within the run", "train.epochs", &run);
-                }
-                if schedule.warmup.warmup_epochs.is_some_and(|warmup| warmup >= end) {
-                    let error = Diagnostic::error("the warm-up leaves no time for the schedule");
-                    let key = if cosine.epochs.is_some() { "schedule.epochs" } else { "train.epochs" };
-                    self.push(error, "schedule.warmup_epochs", "too long", key, "the schedule ends with these epochs");
-                }
-            }
-        }
-        if schedule.warmup.warmup_epochs.is_some_and(|warmup| (epochs..end).contains(&warmup)) {
-            let warning = beyond("the warm-up takes the whole run: the full learning rate is never reached");
-            self.push(warning, "schedule.warmup_epochs", "not within the run", "train.epochs", &run);
-        }
-    }
-
     /// Values with which a run is sure to fail, or not to learn.
     fn optimizer(&self) {
         let optimizer = &self.experiment.optimizer;
         let warning = |message: String| Diagnostic::warning(Lint::DivergingOptimizer, message);
-        let momentum = match &optimizer.rule {
-            OptimizerRule::Sgd(sgd) => sgd.momentum,
-            OptimizerRule::RmsProp(rmsprop) => rmsprop.momentum,
-            OptimizerRule::Adam(_) | OptimizerRule::AdamW(_) => 0.0,
-        };
+        let [momentum, dampening] = optimizer.rule.momentum();
         if momentum >= 1.0 {
             let warning = warning(format!("a `momentum` of {momentum} lets updates grow without bound"));
             self.one(warning.help("take 0.9, or another value below 1"), "optimizer.momentum", "not below 1");
         }
-        if let OptimizerRule::Sgd(sgd) = &optimizer.rule
-            && sgd.momentum > 0.0
-            && sgd.dampening >= 1.0
-        {
+        if momentum > 0.0 && dampening >= 1.0 {
             let warning = warning("with a `dampening` of 1 only the first gradient counts".into());
             self.one(
                 warning.help("leave it out, or take a value below 1"),
@@ -208,7 +137,7 @@ impl Rules<'_> {
             );
         }
         // The condition under which Adam was shown to converge, β₁² < √β₂ (Kingma & Ba 2015, section 4).
-        if let OptimizerRule::Adam(Adam { betas, .. }) | OptimizerRule::AdamW(AdamW { betas, .. }) = &optimizer.rule
+        if let Some(betas) = optimizer.rule.betas()
             && betas[0] > betas[1]
             && betas[0] * betas[0] >= betas[1].sqrt()
         {
@@ -216,8 +145,7 @@ impl Rules<'_> {
             let help = "the first is for the gradient, the second, slower one for its square: [0.9, 0.999]";
             self.one(warning.help(help), "optimizer.betas", "the first is above the second");
         }
-        // Decay that is added to a scaled gradient is scaled as well: only here is it a share of the parameter.
-        if !matches!(optimizer.rule, OptimizerRule::Sgd(_) | OptimizerRule::AdamW(_)) {
+        if !optimizer.rule.decays_by_share() {
             return;
         }
         let groups = optimizer.groups.iter().enumerate();

@@ -1,7 +1,8 @@
 //! Tables that a word tells apart: `type = "conv2d"`, `source = "mnist"`.
 
-use schemars::{Schema, SchemaGenerator};
+use schemars::SchemaGenerator;
 
+use super::options::{Declaration, Effect, Rule};
 use super::part::Part;
 
 /// An enum of structs, one of which a table is read as. Made by the macro of the same name.
@@ -10,6 +11,8 @@ pub trait Tagged: Sized + 'static {
     const TAG: &'static str;
     /// All words.
     const TYPES: &'static [&'static str];
+    /// What another word does to a run that is resumed.
+    const RESUME: Effect;
 
     /// The word of this one.
     fn type_name(&self) -> &'static str;
@@ -17,16 +20,19 @@ pub trait Tagged: Sized + 'static {
     /// The keys of a word's struct.
     fn fields(word: &str) -> &'static [&'static str];
 
+    /// What the options of all words must agree on.
+    fn rules() -> Vec<Rule>;
+
     /// Reads a word's struct.
     fn read(word: &str, part: &Part) -> Option<Self>;
 
-    /// The JSON Schema of each word's struct.
-    fn schemas(generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)>;
+    /// What each word's struct declares.
+    fn declarations(generator: &mut SchemaGenerator) -> Vec<(&'static str, Declaration)>;
 }
 
-/// Declares an enum and its [`Tagged`] from a list of `"word" => Variant(Struct)`.
+/// Declares an enum and its [`Tagged`] from a list of `"word" => Variant(Struct)`, each a table of options.
 macro_rules! tagged {
-    ($(#[$doc:meta])* $enum:ident by $tag:literal: $($name:literal => $variant:ident($args:ty),)*) => {
+    ($(#[$doc:meta])* $enum:ident by $tag:literal, resume $resume:ident: $($name:literal => $variant:ident($args:ty),)*) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, serde::Serialize)]
         #[serde(tag = $tag)]
@@ -38,6 +44,7 @@ macro_rules! tagged {
         impl $crate::config::tagged::Tagged for $enum {
             const TAG: &'static str = $tag;
             const TYPES: &'static [&'static str] = &[$($name,)*];
+            const RESUME: $crate::config::options::Effect = $crate::config::options::Effect::$resume;
 
             fn type_name(&self) -> &'static str {
                 match self {
@@ -47,9 +54,13 @@ macro_rules! tagged {
 
             fn fields(word: &str) -> &'static [&'static str] {
                 match word {
-                    $($name => $crate::config::de::field_names::<$args>(),)*
+                    $($name => <$args as $crate::config::options::Options>::KEYS,)*
                     _ => &[],
                 }
+            }
+
+            fn rules() -> Vec<$crate::config::options::Rule> {
+                [$(<$args as $crate::config::options::Options>::RULES),*].concat()
             }
 
             fn read(word: &str, part: &$crate::config::part::Part) -> Option<Self> {
@@ -59,8 +70,10 @@ macro_rules! tagged {
                 }
             }
 
-            fn schemas(generator: &mut schemars::SchemaGenerator) -> Vec<(&'static str, schemars::Schema)> {
-                vec![$(($name, <$args as schemars::JsonSchema>::json_schema(generator)),)*]
+            fn declarations(
+                generator: &mut schemars::SchemaGenerator,
+            ) -> Vec<(&'static str, $crate::config::options::Declaration)> {
+                vec![$(($name, <$args as $crate::config::options::Options>::declaration(generator)),)*]
             }
         }
     };

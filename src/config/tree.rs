@@ -103,6 +103,15 @@ impl Table {
 }
 
 impl Node {
+    /// The number, if it is one.
+    pub fn as_number(&self) -> Option<f64> {
+        match self.value {
+            Value::Integer(number) => Some(number as f64),
+            Value::Float(number) => Some(number),
+            _ => None,
+        }
+    }
+
     /// The text, if it is one.
     pub fn as_str(&self) -> Option<&str> {
         match &self.value {

@@ -1,18 +1,17 @@
 //! Values that may be written in more than one way: `3` or `[3, 5]`, a number or a word.
 
 use std::borrow::Cow;
+use std::path::PathBuf;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::json;
 
-use super::part::MAX_SIZE;
+use super::options::{Value, deserialize, values};
+use super::part::Part;
+use super::tree::Node;
 
-/// The default of options that are on unless they are turned off.
-pub(super) fn yes() -> bool {
-    true
-}
+values!(Pair, Padding, Groups, Momentum, ValidationSplit, Device, Precision);
 
 /// A whole number for both directions of an image, or `[height, width]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -86,7 +85,7 @@ impl Serialize for Pair {
 }
 
 impl JsonSchema for Pair {
-    // So that each use can be told where expressions may stand.
+    // So that each use has its own range, and can be told where expressions may stand.
     fn inline_schema() -> bool {
         true
     }
@@ -104,12 +103,6 @@ impl JsonSchema for Pair {
             ],
         })
     }
-}
-
-/// The schema of a [`Pair`] of sizes, which are at least 1.
-pub fn sides(_: &mut SchemaGenerator) -> Schema {
-    let side = json!({ "type": "integer", "minimum": 1, "maximum": MAX_SIZE });
-    json_schema!({ "anyOf": [side, { "type": "array", "items": side, "minItems": 2, "maxItems": 2 }] })
 }
 
 /// The zeros around an image.
@@ -151,7 +144,7 @@ impl Serialize for Padding {
 }
 
 impl JsonSchema for Padding {
-    // So that each use can be told where expressions may stand.
+    // So that each use has its own range, and can be told where expressions may stand.
     fn inline_schema() -> bool {
         true
     }
@@ -175,12 +168,6 @@ pub enum Groups {
     Count(usize),
     /// One for each channel that comes in: depthwise.
     InChannels,
-}
-
-impl Default for Groups {
-    fn default() -> Self {
-        Self::Count(1)
-    }
 }
 
 impl<'de> Deserialize<'de> for Groups {
@@ -226,6 +213,10 @@ impl Serialize for Groups {
 }
 
 impl JsonSchema for Groups {
+    fn inline_schema() -> bool {
+        true
+    }
+
     fn schema_name() -> Cow<'static, str> {
         "Groups".into()
     }
@@ -233,7 +224,7 @@ impl JsonSchema for Groups {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "description": "a whole number, or \"in_channels\" for one group to each channel",
-            "anyOf": [{ "type": "integer", "minimum": 1 }, { "const": "in_channels" }],
+            "anyOf": [{ "type": "integer" }, { "const": "in_channels" }],
         })
     }
 }
@@ -245,12 +236,6 @@ pub enum Momentum {
     Share(f64),
     /// The mean over all batches so far: PyTorch's `momentum=None`.
     Cumulative,
-}
-
-impl Default for Momentum {
-    fn default() -> Self {
-        Self::Share(0.1)
-    }
 }
 
 impl<'de> Deserialize<'de> for Momentum {
@@ -298,6 +283,10 @@ impl Serialize for Momentum {
 }
 
 impl JsonSchema for Momentum {
+    fn inline_schema() -> bool {
+        true
+    }
+
     fn schema_name() -> Cow<'static, str> {
         "Momentum".into()
     }
@@ -305,7 +294,7 @@ impl JsonSchema for Momentum {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "description": "a number from 0 to 1, or \"cumulative\"",
-            "anyOf": [{ "type": "number", "minimum": 0, "maximum": 1 }, { "const": "cumulative" }],
+            "anyOf": [{ "type": "number" }, { "const": "cumulative" }],
         })
     }
 }
@@ -359,6 +348,10 @@ impl Serialize for ValidationSplit {
 }
 
 impl JsonSchema for ValidationSplit {
+    fn inline_schema() -> bool {
+        true
+    }
+
     fn schema_name() -> Cow<'static, str> {
         "ValidationSplit".into()
     }
@@ -375,10 +368,9 @@ impl JsonSchema for ValidationSplit {
 }
 
 /// Where to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Device {
     /// On a GPU if one answers, else on the CPU.
-    #[default]
     Auto,
     /// On the CPU.
     Cpu,
@@ -438,11 +430,10 @@ impl JsonSchema for Device {
 }
 
 /// How to compute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
     /// Single precision.
-    #[default]
     Fp32,
     /// Single precision, products with TF32's shorter factors.
     Tf32,
@@ -460,5 +451,15 @@ impl std::fmt::Display for Precision {
             Precision::Bf16 => "bf16",
             Precision::Fp16 => "fp16",
         })
+    }
+}
+
+impl Value for PathBuf {
+    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
+        deserialize(part, key, node)
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1 })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::schedule::{Schedule, batches, updates};
 use crate::config::experiment::Pattern;
-use crate::config::sections::{Curve, Metric};
+use crate::config::sections::Metric;
 use crate::config::{Diagnostic, Experiment, Lint};
 use crate::data::DataSpec;
 use crate::graph::{VarKind, Variable, Variables};
@@ -118,8 +118,8 @@ fn warmup_beyond_run(experiment: &Experiment, data: &DataSpec) -> Option<Diagnos
         let label = format!("{} of the run's {steps} steps", schedule.warmup.min(steps));
         return Some(at(experiment, warning, &[(key, &label), (end, why)]));
     }
-    if let Curve::Cosine(cosine) = &experiment.schedule.curve
-        && schedule.warmup >= updates.saturating_mul(cosine.epochs.unwrap_or(epochs) as u64)
+    if let Some(end) = experiment.schedule.curve.end(epochs)
+        && schedule.warmup >= updates.saturating_mul(end as u64)
     {
         let warning = warning("the warm-up leaves the cosine no time: the learning rate falls at once");
         let label = format!("{} steps", schedule.warmup);

@@ -4,11 +4,10 @@ use super::{lints, precision};
 use crate::backend::Backend;
 use crate::build::{self, Forward, LayerRow, Mode};
 use crate::config::experiment::Pattern;
-use crate::config::sections::OptimizerRule;
 use crate::config::values::Precision;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::DataSpec;
-use crate::graph::op::{Algorithm, TensorOptions};
+use crate::graph::op::TensorOptions;
 use crate::graph::{Graph, Op, ValueId, VarId, VarKind, Variables};
 use crate::passes::keep::keep;
 use crate::passes::precision::autocast;
@@ -286,28 +285,7 @@ fn update_spec(
     if !errors.is_empty() {
         return Err(errors);
     }
-    let algorithm = match &o.rule {
-        OptimizerRule::Sgd(s) => {
-            Algorithm::Sgd { momentum: s.momentum as f32, dampening: s.dampening as f32, nesterov: s.nesterov }
-        }
-        OptimizerRule::Adam(a) => Algorithm::Adam {
-            beta1: a.betas[0],
-            beta2: a.betas[1],
-            eps: a.eps as f32,
-            decoupled: false,
-            amsgrad: a.amsgrad,
-        },
-        OptimizerRule::AdamW(a) => Algorithm::Adam {
-            beta1: a.betas[0],
-            beta2: a.betas[1],
-            eps: a.eps as f32,
-            decoupled: true,
-            amsgrad: a.amsgrad,
-        },
-        OptimizerRule::RmsProp(r) => {
-            Algorithm::RmsProp { alpha: r.alpha, eps: r.eps as f32, momentum: r.momentum as f32, centered: r.centered }
-        }
-    };
+    let algorithm = o.rule.describe();
     let scaler = (precision == Precision::Fp16).then_some(GRAD_SCALER);
     let clip_norm = experiment.train.clip_grad_norm.map(|c| c as f32);
     let micro_batch = full.loss.filter(|_| experiment.train.accumulate > 1).map(|loss| loss.items as f32);

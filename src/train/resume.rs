@@ -1,20 +1,10 @@
 //! Going on with a run whose configuration may have changed.
 
+pub use crate::config::options::Effect;
 use crate::config::paths::shown;
-use crate::config::{Experiment, PATHS};
+use crate::config::{Experiment, PATHS, keys};
 use serde_json::{Map, Value};
 use std::path::Path;
-
-/// What a change does to the continuation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Effect {
-    /// None on the numbers.
-    Harmless,
-    /// The run goes on, but no longer as it would have without the change.
-    Differs,
-    /// The run cannot go on from where it stopped.
-    Breaks,
-}
 
 /// A value that is not what it was.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,58 +32,12 @@ impl std::fmt::Display for Change {
     }
 }
 
-/// Keys (or what they begin with) by effect; the longest that fits decides. Everything else breaks the continuation.
-const HARMLESS: &[&str] = &[
-    "device",
-    "graph",
-    "checkpoint",
-    "log",
-    "lint",
-    "data.root",
-    "data.download",
-    "data.mirrors",
-    "data.verify",
-    "data.workers",
-    "data.prefetch",
-    "data.eval_batch_size",
-    "data.limit_val",
-    "model.weights",
-    "model.weights_strict",
-    "train.max_steps",
-    "train.eval_every",
-    "train.early_stopping",
-];
-const DIFFERS: &[&str] = &[
-    "train.epochs",
-    "train.clip_grad_norm",
-    "optimizer",
-    "schedule",
-    "loss.label_smoothing",
-    "loss.weight",
-    "loss.ignore_index",
-    "loss.beta",
-    "loss.delta",
-    "data.transforms",
-    "data.train_transforms",
-    "data.path",
-    "precision",
-];
-/// Within the keys above.
-const BREAKS: &[&str] = &["optimizer.type", "optimizer.momentum", "optimizer.amsgrad", "optimizer.centered"];
-
+/// What a change does, as the option's declaration says.
 fn effect(key: &str, epochs_matter: bool) -> Effect {
-    let under = |list: &[&str]| {
-        list.iter()
-            .filter(|p| key == **p || key.strip_prefix(**p).is_some_and(|r| r.starts_with('.')))
-            .map(|p| p.len())
-            .max()
-    };
-    if key == "train.epochs" && !epochs_matter {
-        return Effect::Harmless;
+    match key {
+        "train.epochs" if !epochs_matter => Effect::Harmless,
+        _ => keys::effect(key),
     }
-    let longest =
-        [(Effect::Harmless, under(HARMLESS)), (Effect::Differs, under(DIFFERS)), (Effect::Breaks, under(BREAKS))];
-    longest.into_iter().filter_map(|(e, len)| Some((len?, e))).max().map_or(Effect::Breaks, |(_, e)| e)
 }
 
 /// What a value of the serialised model is called if it is a layer or a container: its type.
@@ -196,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn effects_go_by_the_longest_key() {
+    fn effects_are_those_that_options_declare() {
         assert_eq!(effect("train.epochs", false), Effect::Harmless);
         assert_eq!(effect("train.epochs", true), Effect::Differs);
         assert_eq!(effect("optimizer.lr", false), Effect::Differs);

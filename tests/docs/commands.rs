@@ -3,7 +3,7 @@
 use clap::{CommandFactory, Parser};
 use runner::cli::args::Cli;
 use runner::passes::Pass;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::markdown::{document, manual};
 
@@ -106,6 +106,64 @@ fn every_command_and_option_is_described() {
     for option in options(&command) {
         assert!(known.contains(option.as_str()), "docs/cli.md does not describe the option `{option}`");
     }
+}
+
+/// The table of options in docs/cli.md, as the command line declares them: which there are, of which commands, and what they do.
+fn table() -> String {
+    fn collect(path: &str, command: &clap::Command, rows: &mut Vec<(String, Vec<String>, String)>) {
+        for argument in
+            command.get_arguments().filter(|argument| !["help", "version"].contains(&argument.get_id().as_str()))
+        {
+            let Some(long) = argument.get_long() else { continue };
+            let mut option = format!("--{long}");
+            if argument.get_action().takes_values() {
+                let name = argument.get_value_names().map_or(String::new(), |names| names.join(" "));
+                let optional = argument.get_num_args().is_some_and(|range| range.min_values() == 0);
+                option += &if optional { format!(" [{name}]") } else { format!(" {name}") };
+            }
+            let short = argument.get_short().map(|short| format!("`, `-{short}")).unwrap_or_default();
+            let option = format!("`{option}{short}`");
+            let help = argument.get_long_help().or(argument.get_help()).expect("is described").to_string();
+            let mut sentences: Vec<String> =
+                help.split("\n\n").map(|text| text.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+            for sentence in sentences.iter_mut().filter(|sentence| !sentence.ends_with('.')) {
+                sentence.push('.');
+            }
+            if argument.get_action().takes_values() && !argument.is_hide_possible_values_set() {
+                let values = argument.get_possible_values();
+                let told: Vec<String> = values
+                    .iter()
+                    .map(|value| match value.get_help() {
+                        Some(help) => format!("`{}` ({help})", value.get_name()),
+                        None => format!("`{}`", value.get_name()),
+                    })
+                    .collect();
+                sentences.extend((!told.is_empty()).then(|| format!("One of {}.", told.join(", "))));
+            }
+            if let [default] = argument.get_default_values() {
+                sentences.push(format!("Default: `{}`.", default.to_string_lossy()));
+            }
+            let meaning = sentences.join(" ").replace('|', "\\|");
+            match rows.iter_mut().find(|(known, _, text)| *known == option && *text == meaning) {
+                Some((_, commands, _)) => commands.push(format!("`{path}`")),
+                None => rows.push((option, vec![format!("`{path}`")], meaning)),
+            }
+        }
+        for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
+            collect(format!("{path} {}", inner.get_name()).trim(), inner, rows);
+        }
+    }
+    let mut rows = Vec::new();
+    collect("", &Cli::command(), &mut rows);
+    let rows: String =
+        rows.iter().map(|(option, of, text)| format!("| {option} | {} | {text} |\n", of.join(", "))).collect();
+    format!("| option | of | meaning |\n| --- | --- | --- |\n{rows}")
+}
+
+#[test]
+fn the_table_of_options_is_fresh() {
+    let tables = BTreeMap::from([("command line".to_owned(), table())]);
+    crate::options::hold_fresh("docs/cli.md", &tables);
 }
 
 /// The long options of a command and all below it.

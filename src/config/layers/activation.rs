@@ -3,19 +3,17 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::part::{Check, Part};
+use crate::config::options::{options, values};
+use crate::config::part::Check;
 
 /// Declares activations without arguments.
 macro_rules! plain {
-    ($($(#[$doc:meta])* $name:ident;)*) => {
-        $(
-            $(#[$doc])*
-            #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-            #[serde(deny_unknown_fields)]
-            pub struct $name {}
+    ($($(#[doc = $doc:literal])* $name:ident;)*) => {
+        options! {
+            $($(#[doc = $doc])* pub struct $name {})*
+        }
 
-            impl Check for $name {}
-        )*
+        $(impl Check for $name {})*
     };
 }
 
@@ -36,82 +34,52 @@ plain! {
     Hardswish;
 }
 
-fn slope() -> f64 {
-    0.01
-}
+options! {
+    /// `x` where positive, else `negative_slope · x`. `torch.nn.LeakyReLU`.
+    pub struct LeakyRelu {
+        /// Slope for negative inputs.
+        #[option(default = 0.01)]
+        pub negative_slope: f64,
+    }
 
-fn one() -> f64 {
-    1.0
-}
+    /// `x` where positive, else `alpha · (eˣ − 1)`. `torch.nn.ELU`.
+    pub struct Elu {
+        /// Minus the limit for very negative inputs.
+        #[option(default = 1.0)]
+        pub alpha: f64,
+    }
 
-fn last() -> i64 {
-    -1
-}
+    /// `x · Φ(x)`, with the normal distribution's Φ. `torch.nn.GELU`.
+    pub struct Gelu {
+        /// Exact, or approximated with a tanh.
+        #[option(default = Approximate::None)]
+        pub approximate: Approximate,
+    }
 
-/// `x` where positive, else `negative_slope · x`. `torch.nn.LeakyReLU`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LeakyRelu {
-    /// Slope for negative inputs.
-    #[serde(default = "slope")]
-    pub negative_slope: f64,
-}
-
-impl Check for LeakyRelu {
-    fn check(&self, part: &Part) {
-        part.require("negative_slope", self.negative_slope.is_finite(), "must be a finite number");
+    /// Exponentials that sum to one. Not before `cross_entropy`, which takes logits. `torch.nn.Softmax`.
+    pub struct Softmax {
+        /// The dimension that sums to one: 1 (channels or classes, in PyTorch's order) or -1 (the last).
+        #[option(default = -1, one_of = &[1, -1])]
+        pub dim: i64,
     }
 }
 
-/// `x` where positive, else `alpha · (eˣ − 1)`. `torch.nn.ELU`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Elu {
-    /// Minus the limit for very negative inputs.
-    #[serde(default = "one")]
-    pub alpha: f64,
-}
+impl Check for LeakyRelu {}
 
-impl Check for Elu {
-    fn check(&self, part: &Part) {
-        part.require("alpha", self.alpha.is_finite(), "must be a finite number");
-    }
-}
-
-/// How the normal distribution in `gelu` is computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Approximate {
-    /// Exactly.
-    #[default]
-    None,
-    /// By the usual formula with a tanh.
-    Tanh,
-}
-
-/// `x · Φ(x)`, with the normal distribution's Φ. `torch.nn.GELU`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Gelu {
-    /// Exact, or approximated with a tanh.
-    #[serde(default)]
-    pub approximate: Approximate,
-}
+impl Check for Elu {}
 
 impl Check for Gelu {}
 
-/// Exponentials that sum to one. `torch.nn.Softmax`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Softmax {
-    /// The dimension that sums to one: 1 (channels or classes, in PyTorch's order) or -1 (the last).
-    #[serde(default = "last")]
-    #[schemars(extend("enum" = [1, -1]))]
-    pub dim: i64,
-}
+impl Check for Softmax {}
 
-impl Check for Softmax {
-    fn check(&self, part: &Part) {
-        part.require("dim", matches!(self.dim, 1 | -1), "must be 1 or -1");
-    }
+values!(Approximate);
+
+/// How the normal distribution in `gelu` is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Approximate {
+    /// Exactly.
+    None,
+    /// By the usual formula with a tanh.
+    Tanh,
 }

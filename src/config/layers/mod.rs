@@ -1,10 +1,11 @@
-//! The layers: a plain struct for each, with PyTorch's names and defaults; their comments are what editors show.
+//! The layers: a table of options for each, with PyTorch's names and defaults.
 //!
 //! A new layer is a struct in the file of its family and a line in the list below.
 
 mod activation;
 mod attention;
 mod combine;
+mod container;
 mod conv;
 mod norm;
 mod pool;
@@ -13,6 +14,7 @@ mod shape;
 pub use activation::*;
 pub use attention::*;
 pub use combine::*;
+pub use container::*;
 pub use conv::*;
 pub use norm::*;
 pub use pool::*;
@@ -22,7 +24,7 @@ use super::tagged::tagged;
 
 tagged! {
     /// One layer with its arguments.
-    Layer by "type":
+    Layer by "type", resume Breaks:
     "linear" => Linear(Linear),
     "conv2d" => Conv2d(Conv2d),
     "batch_norm1d" => BatchNorm1d(BatchNorm1d),

@@ -1,38 +1,59 @@
 //! Pooling.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use crate::config::options::options;
+use crate::config::part::{Check, MAX_SIZE, Part};
+use crate::config::values::Pair;
 
-use crate::config::part::{Check, Part};
-use crate::config::values::{Pair, sides, yes};
+options! {
+    /// Maximum over windows. `torch.nn.MaxPool2d`.
+    pub struct MaxPool2d {
+        /// Side of the window, or `[height, width]`.
+        #[option(range = 1..=MAX_SIZE, example = "2")]
+        pub kernel_size: Pair,
+        /// Step between windows.
+        #[option(otherwise = "`kernel_size`", range = 1..=MAX_SIZE)]
+        pub stride: Option<Pair>,
+        /// Padding on each side, at most half the window; it is never the maximum.
+        #[option(default = Pair([0, 0]))]
+        pub padding: Pair,
+        /// Distance between the window's elements.
+        #[option(default = Pair::one(), range = 1..=MAX_SIZE)]
+        pub dilation: Pair,
+        /// Keep a last window that is not full.
+        #[option(default = false)]
+        pub ceil_mode: bool,
+    }
 
-/// Maximum over windows. `torch.nn.MaxPool2d`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct MaxPool2d {
-    /// Side of the window, or `[height, width]`.
-    #[schemars(schema_with = "sides")]
-    pub kernel_size: Pair,
-    /// Step between windows; by default the window's size.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "sides")]
-    pub stride: Option<Pair>,
-    /// Padding on each side, at most half the window; it is never the maximum.
-    #[serde(default)]
-    pub padding: Pair,
-    /// Distance between the window's elements.
-    #[serde(default = "Pair::one")]
-    #[schemars(schema_with = "sides")]
-    pub dilation: Pair,
-    /// Keep a last window that is not full.
-    #[serde(default)]
-    pub ceil_mode: bool,
+    /// Mean over windows. `torch.nn.AvgPool2d`.
+    pub struct AvgPool2d {
+        /// Side of the window, or `[height, width]`.
+        #[option(range = 1..=MAX_SIZE, example = "2")]
+        pub kernel_size: Pair,
+        /// Step between windows.
+        #[option(otherwise = "`kernel_size`", range = 1..=MAX_SIZE)]
+        pub stride: Option<Pair>,
+        /// Zeros on each side, at most half the window.
+        #[option(default = Pair([0, 0]))]
+        pub padding: Pair,
+        /// Keep a last window that is not full.
+        #[option(default = false)]
+        pub ceil_mode: bool,
+        /// Count the padding when the mean is taken.
+        #[option(default = true)]
+        pub count_include_pad: bool,
+    }
+
+    /// Mean over as many windows as the output has pixels. `torch.nn.AdaptiveAvgPool2d`.
+    pub struct AdaptiveAvgPool2d {
+        /// Side of the output, or `[height, width]`; `1` is global pooling.
+        #[option(range = 1..=MAX_SIZE, example = "1")]
+        pub output_size: Pair,
+    }
 }
 
 impl Check for MaxPool2d {
     fn check(&self, part: &Part) {
-        window(part, self.kernel_size, self.stride, self.padding);
-        part.require_sides("dilation", self.dilation);
+        padding_fits(part, self.kernel_size, self.padding);
     }
 }
 
@@ -43,31 +64,9 @@ impl MaxPool2d {
     }
 }
 
-/// Mean over windows. `torch.nn.AvgPool2d`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AvgPool2d {
-    /// Side of the window, or `[height, width]`.
-    #[schemars(schema_with = "sides")]
-    pub kernel_size: Pair,
-    /// Step between windows; by default the window's size.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "sides")]
-    pub stride: Option<Pair>,
-    /// Zeros on each side, at most half the window.
-    #[serde(default)]
-    pub padding: Pair,
-    /// Keep a last window that is not full.
-    #[serde(default)]
-    pub ceil_mode: bool,
-    /// Count the padding when the mean is taken.
-    #[serde(default = "yes")]
-    pub count_include_pad: bool,
-}
-
 impl Check for AvgPool2d {
     fn check(&self, part: &Part) {
-        window(part, self.kernel_size, self.stride, self.padding);
+        padding_fits(part, self.kernel_size, self.padding);
     }
 }
 
@@ -78,26 +77,9 @@ impl AvgPool2d {
     }
 }
 
-/// Mean over as many windows as the output has pixels. `torch.nn.AdaptiveAvgPool2d`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AdaptiveAvgPool2d {
-    /// Side of the output, or `[height, width]`.
-    #[schemars(schema_with = "sides")]
-    pub output_size: Pair,
-}
+impl Check for AdaptiveAvgPool2d {}
 
-impl Check for AdaptiveAvgPool2d {
-    fn check(&self, part: &Part) {
-        part.require_sides("output_size", self.output_size);
-    }
-}
-
-fn window(part: &Part, kernel: Pair, stride: Option<Pair>, padding: Pair) {
-    part.require_sides("kernel_size", kernel);
-    if let Some(stride) = stride {
-        part.require_sides("stride", stride);
-    }
+fn padding_fits(part: &Part, kernel: Pair, padding: Pair) {
     let fits = (0..2).all(|i| padding.0[i] <= kernel.0[i] / 2);
     part.require("padding", fits, "must be at most half of `kernel_size`");
 }

@@ -1,63 +1,32 @@
 //! Layers that reorder, drop or pass on.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use crate::config::options::options;
+use crate::config::part::Check;
 
-use crate::config::part::{Check, Part};
-
-fn first() -> i64 {
-    1
-}
-
-fn last() -> i64 {
-    -1
-}
-
-fn half() -> f64 {
-    0.5
-}
-
-/// Makes one dimension of several, in PyTorch's order (channel, row, column). `torch.nn.Flatten`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Flatten {
-    /// First dimension to join.
-    #[serde(default = "first")]
-    #[schemars(range(min = -8, max = 7))]
-    pub start_dim: i64,
-    /// Last dimension to join; negative numbers count from the end.
-    #[serde(default = "last")]
-    #[schemars(range(min = -8, max = 7))]
-    pub end_dim: i64,
-}
-
-impl Check for Flatten {
-    fn check(&self, part: &Part) {
-        for (key, dim) in [("start_dim", self.start_dim), ("end_dim", self.end_dim)] {
-            part.require(key, (-8..8).contains(&dim), "must be from -8 to 7");
-        }
+options! {
+    /// Makes one dimension of several, in PyTorch's order (channel, row, column). `torch.nn.Flatten`.
+    pub struct Flatten {
+        /// First dimension to join. The batch dimension stays.
+        #[option(default = 1, range = -8..=7)]
+        pub start_dim: i64,
+        /// Last dimension to join; negative numbers count from the end.
+        #[option(default = -1, range = -8..=7)]
+        pub end_dim: i64,
     }
-}
 
-/// Sets elements to zero at random in training, and scales the others up. `torch.nn.Dropout`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Dropout {
-    /// Probability of zero, from 0 up to but not including 1.
-    #[serde(default = "half")]
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub p: f64,
-}
-
-impl Check for Dropout {
-    fn check(&self, part: &Part) {
-        part.require("p", (0.0..1.0).contains(&self.p), "must be at least 0 and below 1");
+    /// Sets elements to zero at random in training, and scales the others up. `torch.nn.Dropout`.
+    pub struct Dropout {
+        /// Probability of zero.
+        #[option(default = 0.5, range = 0.0..1.0)]
+        pub p: f64,
     }
+
+    /// Passes its input on; useful to give a place a name. `torch.nn.Identity`.
+    pub struct Identity {}
 }
 
-/// Passes its input on. `torch.nn.Identity`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Identity {}
+impl Check for Flatten {}
+
+impl Check for Dropout {}
 
 impl Check for Identity {}

@@ -5,6 +5,8 @@ use super::{Context, MAX_LAYERS, Unroller};
 use crate::config::diagnostics::{Diagnostic, Span};
 use crate::config::experiment::{LayerKind, LayerNode};
 use crate::config::expr::Scope;
+use crate::config::layers::{Block, CommonKeys};
+use crate::config::options::Options;
 use crate::config::part::{Part, shorten, unknown_key, with_suggestion};
 use crate::config::sink::{Sink, list};
 use crate::config::tree::{Node, Table, Value};
@@ -114,7 +116,7 @@ impl Unroller<'_> {
             );
             return None;
         }
-        self.keys(table, node.span, what, &["block", "name", "from", "repeat", "with", "first"]);
+        self.keys(table, node.span, what, &[CommonKeys::KEYS, Block::KEYS]);
         let word = context.scope.evaluate(node, self.sink)?;
         let Some(name) = word.as_str() else {
             let text = format!("expected a string, found {}", word.describe());

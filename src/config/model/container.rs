@@ -4,7 +4,11 @@ use super::layer::{Common, node};
 use super::{Context, Unroller};
 use crate::config::diagnostics::{Diagnostic, Span};
 use crate::config::experiment::{Combine, LayerKind, LayerNode};
+use crate::config::layers::{Branches, COMBINES, CommonKeys, Gate, Group, Layer, Residual, SHORTCUTS};
+use crate::config::options::Options;
 use crate::config::part::{Part, known_word};
+use crate::config::sink::list;
+use crate::config::tagged::Tagged;
 use crate::config::tree::{Node, Table};
 
 impl Unroller<'_> {
@@ -12,7 +16,7 @@ impl Unroller<'_> {
     pub(super) fn group(&self, table: &Table, context: &Context, default: &str) -> Option<LayerNode> {
         let span =
             table.get("name").map(|name| name.span).or_else(|| table.entry("layers").map(|entry| entry.key_span))?;
-        self.keys(table, span, "a group of layers", &["name", "from", "layers"]);
+        self.keys(table, span, "a group of layers", &[CommonKeys::KEYS, Group::KEYS]);
         let name = self.name(table, context, default);
         let from = self.from(table);
         let path = context.join(name.as_deref().unwrap_or(default));
@@ -36,7 +40,7 @@ impl Unroller<'_> {
         let kind = match word.as_str()? {
             "residual" => self.residual(table, span, &inside),
             "gate" => {
-                self.keys(table, span, &what, &["type", "name", "from", "layers"]);
+                self.keys(table, span, &what, &[&[Layer::TAG], CommonKeys::KEYS, Gate::KEYS]);
                 self.body(table, span, &what, &inside).map(LayerKind::Gate)
             }
             _ => self.branches(table, span, &inside),
@@ -47,13 +51,13 @@ impl Unroller<'_> {
 
     fn residual(&self, table: &Table, span: Span, inside: &Context) -> Option<LayerKind> {
         let what = "layer `residual`";
-        self.keys(table, span, what, &["type", "name", "from", "layers", "projection", "shortcut"]);
+        self.keys(table, span, what, &[&[Layer::TAG], CommonKeys::KEYS, Residual::KEYS]);
         let body = self.body(table, span, what, inside);
         let projection = table.get("projection").map(|node| self.single(node, inside, "projection"));
         let shortcut = match table.get("shortcut") {
             Some(node) => {
                 let word = inside.scope.evaluate(node, self.sink)?;
-                known_word(&word, "shortcut", what, &["always", "if_same_shape"], self.sink)?
+                known_word(&word, "shortcut", what, &SHORTCUTS, self.sink)?
             }
             None => "always",
         };
@@ -75,14 +79,14 @@ impl Unroller<'_> {
 
     fn branches(&self, table: &Table, span: Span, inside: &Context) -> Option<LayerKind> {
         let what = "layer `branches`";
-        self.keys(table, span, what, &["type", "name", "from", "branches", "combine"]);
+        self.keys(table, span, what, &[&[Layer::TAG], CommonKeys::KEYS, Branches::KEYS]);
         let combine = match table.get("combine") {
             Some(node) => inside
                 .scope
                 .evaluate(node, self.sink)
-                .and_then(|word| known_word(&word, "combine", what, &["add", "multiply", "concat"], self.sink)),
+                .and_then(|word| known_word(&word, "combine", what, &COMBINES, self.sink)),
             None => {
-                self.missing(table, span, what, "combine", "it may be `add`, `multiply` or `concat`");
+                self.missing(table, span, what, "combine", &format!("it may be {}", list(COMBINES, "or")));
                 None
             }
         };
@@ -137,7 +141,7 @@ impl Unroller<'_> {
         self.sink.push(error.at(span, format!("`{key}` is missing")).help(help));
     }
 
-    pub(super) fn keys(&self, table: &Table, span: Span, what: &str, known: &[&str]) {
-        Part { table, span, what, bad: &[], sink: self.sink }.known_keys(&[known]);
+    pub(super) fn keys(&self, table: &Table, span: Span, what: &str, known: &[&[&str]]) {
+        Part { table, span, what, bad: &[], sink: self.sink }.known_keys(known);
     }
 }

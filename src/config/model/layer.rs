@@ -5,17 +5,12 @@ use std::collections::BTreeMap;
 use super::{Context, Unroller};
 use crate::config::diagnostics::{Diagnostic, Span};
 use crate::config::experiment::{LayerKind, LayerNode};
-use crate::config::layers::Layer;
+use crate::config::layers::{CONTAINERS, CommonKeys, JOINS, Layer};
+use crate::config::options::Options;
 use crate::config::part::{Part, known_word, shorten};
 use crate::config::sink::{did_you_mean, nearest};
 use crate::config::tagged::Tagged;
 use crate::config::tree::{Node, Table, Value};
-
-/// Types that hold layers rather than being one.
-pub(in crate::config) const CONTAINERS: [&str; 3] = ["residual", "gate", "branches"];
-
-/// Types that take two inputs or more.
-pub(in crate::config) const JOINS: [&str; 3] = ["add", "multiply", "concat"];
 
 /// No layer has as many keys; more are unknown ones, and not worth keeping at every repetition.
 const MAX_FIELDS: usize = 64;
@@ -147,7 +142,7 @@ impl Unroller<'_> {
             return self.container(word, table, common, context);
         }
         let what = format!("layer `{kind}`");
-        let common_keys = ["type", "name", "from"];
+        let common_keys = [&[Layer::TAG], CommonKeys::KEYS].concat();
         let (arguments, bad) = context.scope.evaluate_all(table, &common_keys, self.sink);
         let part = Part { table: &arguments, span: word.span, what: &what, bad: &bad, sink: self.sink };
         part.known_keys_among(&[Layer::fields(kind)], &common_keys);

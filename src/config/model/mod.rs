@@ -5,14 +5,13 @@ mod container;
 mod layer;
 mod wiring;
 
-pub(super) use layer::{CONTAINERS, JOINS};
-
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use super::diagnostics::{Diagnostic, Span};
 use super::experiment::LayerNode;
 use super::expr::Scope;
+use super::layers::MAX_INPUTS;
 use super::lints::Lint;
 use super::part::shorten;
 use super::sink::Sink;
@@ -26,8 +25,6 @@ const MAX_WRONG: usize = 10_000;
 const MAX_PATHS: usize = 1 << 24;
 /// Groups within groups. Written out without blocks, each is a table and a list, and TOML's parser has its limit too.
 const MAX_DEPTH: usize = 32;
-/// Names in one `from`.
-const MAX_INPUTS: usize = 64;
 /// Bytes of one name.
 const MAX_NAME: usize = 64;
 

@@ -4,113 +4,46 @@ use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
 
 use super::table::Table;
-use super::{list_of_layers, params};
-use crate::config::layers::Layer;
-use crate::config::model::JOINS;
+use crate::config::layers::{Block, CONTAINERS, CommonKeys, Group, JOINS, JoinKeys, Layer, MAX_INPUTS, container};
+use crate::config::options::{Declaration, Options};
 use crate::config::tagged::Tagged;
 
 /// A layer: a bare word, a table of one of the types, or something that holds layers.
 pub fn layer(generator: &mut SchemaGenerator) -> Value {
-    let name = json!({ "type": "string", "pattern": "^([A-Za-z0-9_-]|\\{i\\})+$", "description": "Its part of the names of parameters, by default its index among its siblings; `{i}` is the index within `repeat`." });
-    let from = |inputs: Value, description: &str| json!({ "anyOf": inputs, "description": description });
-    let names = |min: usize, max: usize| json!({ "type": "array", "items": { "type": "string" }, "minItems": min, "maxItems": max });
-    let one_input = from(
-        json!([{ "type": "string" }, names(1, 1)]),
-        "Take the output of this earlier layer instead of the one before.",
-    );
-    let several = from(json!([names(2, 64)]), "Take the outputs of these earlier layers.");
-
+    let common = Table::of::<CommonKeys>(generator);
+    let join = Table::of::<JoinKeys>(generator);
     let mut tables: Vec<Table> = Vec::new();
-    for (word, schema) in Layer::schemas(generator) {
-        let mut table = Table::from_schema(schema.to_value());
+    for (word, declaration) in Layer::declarations(generator) {
+        let mut table = Table::from_declaration(declaration);
         table.properties_mut().for_each(with_expressions);
         let mut table = table.tagged(Layer::TAG, word);
-        table.add("name", name.clone());
-        match JOINS.contains(&word) {
-            true => {
-                table.add("from", several.clone());
-                table.require("from");
-            }
-            false => table.add("from", one_input.clone()),
-        }
+        table.join(if JOINS.contains(&word) { &join } else { &common });
         tables.push(table);
     }
     let words = bare(&tables, Layer::TAG);
 
-    let container = |word: Option<&str>, description: &str, own: Value, required: &[&str]| {
-        let mut table = Table::default().described(description);
-        table.add("name", name.clone());
-        table.add("from", one_input.clone());
-        if let Value::Object(own) = own {
-            for (key, mut schema) in own {
-                if schema.get("enum").is_some() {
-                    with_expressions(&mut schema);
-                }
-                table.add(&key, schema);
-            }
-        }
-        required.iter().for_each(|key| table.require(key));
-        match word {
-            Some(word) => table.tagged("type", word),
+    let mut holds = |word: Option<&str>, declaration: Declaration| {
+        let mut table = Table::default().described(&declaration.about);
+        table.join(&common);
+        table.join(&Table::from_declaration(declaration));
+        tables.push(match word {
+            Some(word) => table.tagged(Layer::TAG, word),
             None => table,
-        }
+        });
     };
-    let list = || list_of_layers("The layers, in order.");
-    let one = json!({ "anyOf": [{ "$ref": "#/$defs/Layer" }, list_of_layers("Layers, in order.")] });
-    let mut residual = container(
-        Some("residual"),
-        "Adds its input to the output of its layers. Without a `name` it adds nothing to theirs.",
-        json!({
-            "layers": list(),
-            "projection": one.clone(),
-            "shortcut": {
-                "enum": ["always", "if_same_shape"],
-                "default": "always",
-                "description": "`if_same_shape` leaves the sum out where shapes differ.",
-            },
-        }),
-        &["layers"],
-    );
-    residual.add_always(json!({
-        "not": { "required": ["projection", "shortcut"], "properties": { "shortcut": { "const": "if_same_shape" } } },
-    }));
-    let mut block = container(
-        None,
-        "A block, or several.",
-        json!({
-            "block": { "type": "string", "description": "The name of a block in `[blocks]`." },
-            "repeat": { "anyOf": [{ "type": "integer", "minimum": 1 }, { "$ref": "#/$defs/Expression" }], "description": "Make so many, named `0`, `1`, … below this layer's name." },
-            "with": params("Parameters of all."),
-            "first": params("Parameters of the first only."),
-        }),
-        &["block"],
-    );
-    block.add_always(json!({ "dependentRequired": { "first": ["repeat"] } }));
-    tables.extend([
-        container(None, "Layers in order, under a name of their own.", json!({ "layers": list() }), &["layers"]),
-        residual,
-        container(
-            Some("gate"),
-            "Multiplies its input by the output of its layers, broadcast: squeeze-and-excitation.",
-            json!({ "layers": list() }),
-            &["layers"],
-        ),
-        container(
-            Some("branches"),
-            "Several layers or groups on the same input. Without a `name` it adds nothing to their names.",
-            json!({
-                "branches": { "type": "array", "items": one, "minItems": 1, "description": "Each has the same input." },
-                "combine": { "enum": ["add", "multiply", "concat"], "description": "What becomes of their outputs; `concat` is along the channels." },
-            }),
-            &["branches", "combine"],
-        ),
-        block,
-    ]);
+    holds(None, Group::declaration(generator));
+    for (word, (_, declare)) in CONTAINERS.iter().filter_map(|word| Some((word, container(word)?))) {
+        holds(Some(word), declare(generator));
+    }
+    holds(None, Block::declaration(generator));
     let mut tables: Vec<Value> = tables.iter().map(Table::whole).collect();
+    // Which keys it has is not known before the parameter is.
+    let name = CommonKeys::declaration(generator).options.swap_remove(0).schema;
+    let names = json!({ "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": MAX_INPUTS });
     tables.push(json!({
         "type": "object",
         "description": "A layer whose type is a parameter.",
-        "properties": { "type": { "$ref": "#/$defs/Expression" }, "name": name, "from": { "anyOf": [{ "type": "string" }, names(1, 64)] } },
+        "properties": { "type": { "$ref": "#/$defs/Expression" }, "name": name, "from": { "anyOf": [{ "type": "string" }, names] } },
         "required": ["type"],
     }));
     json!({ "anyOf": [words, { "$ref": "#/$defs/Expression" }, { "oneOf": tables }] })

@@ -10,37 +10,34 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use self::table::{Section, Table, no_unset, unset};
+use self::table::{Section, no_unset, unset};
+use super::keys;
 use super::kinds::UNSET;
-use super::lints::Lints;
-use super::resolve::{GroupKeys, ModelKeys, TopKeys};
-use super::rules::RANDOM_TRANSFORMS;
-use super::sections::{Checkpoint, Curve, Loading, Log, Loss, Metric, OptimizerRule, Source, Train, Transform, Warmup};
+use super::sections::{Loss, Metric, Transform};
 use super::tagged::Tagged;
 use crate::graph::op::TargetKind;
 
-/// The sections that make a file a configuration rather than a model, and those that a configuration must have.
-const OWN_SECTIONS: [&str; 8] = ["data", "loss", "optimizer", "schedule", "train", "checkpoint", "log", "lint"];
-const REQUIRED_SECTIONS: [&str; 5] = ["data", "model", "loss", "optimizer", "train"];
+pub use self::table::Table;
 
 /// The whole schema.
 pub fn schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
-    let mut root =
-        Table::of::<TopKeys>(&mut generator).described("An experiment: data, model, loss, optimizer and how to train.");
-    root.add(
-        "extends",
-        json!({ "type": "string", "minLength": 1, "description": "Another configuration that this one overrides, key by key; its path is taken from this file's folder." }),
-    );
+    let mut root = Table::default().described("An experiment: data, model, loss, optimizer and how to train.");
+    for declare in keys::TOP {
+        root.join(&Table::from_declaration(declare(&mut generator)));
+    }
     let mut strict = Map::new();
     for (name, section) in sections(&mut generator) {
         root.add(name, section.loose);
         strict.insert(name.into(), section.strict);
     }
     let alone = json!({ "not": { "required": ["extends"] } });
-    let any: Vec<Value> = OWN_SECTIONS.iter().map(|name| json!({ "required": [name] })).collect();
+    // Without one of these a file is a model, for `use`.
+    let own = keys::section_names().into_iter().filter(|name| *name != "model");
+    let any: Vec<Value> = own.map(|name| json!({ "required": [name] })).collect();
+    let required: Vec<&str> = keys::sections().iter().filter(|s| s.required.is_some()).map(|s| s.name).collect();
     root.add_always(json!({ "if": alone, "then": { "properties": strict } }));
-    root.add_always(json!({ "if": { "allOf": [alone, { "anyOf": any }] }, "then": { "required": REQUIRED_SECTIONS } }));
+    root.add_always(json!({ "if": { "allOf": [alone, { "anyOf": any }] }, "then": { "required": required } }));
     // The file in `use` has parameters and blocks of its own, and sees no others.
     root.add_always(json!({
         "if": { "properties": { "model": { "required": ["use"] } }, "required": ["model"] },
@@ -86,73 +83,24 @@ fn agreements() -> Vec<Value> {
 
 /// All sections, with parameters and blocks.
 fn sections(generator: &mut SchemaGenerator) -> Vec<(&'static str, Section)> {
-    // A random one would change evaluation too, and what training alone has is random.
-    let transforms = |what: &str, random: bool| {
-        let words: Vec<&str> =
-            Transform::TYPES.iter().copied().filter(|word| RANDOM_TRANSFORMS.contains(word) == random).collect();
-        let fits = json!({ "anyOf": [{ "type": "string", "enum": words }, { "type": "object", "properties": { "type": { "enum": words } } }] });
-        json!({ "type": "array", "items": { "allOf": [{ "$ref": "#/$defs/Transform" }, fits] }, "default": [], "description": what })
-    };
-    let mut loading = Table::of::<Loading>(generator);
-    loading.add("transforms", transforms("Applied to every sample, after `train_transforms`.", false));
-    loading.add("train_transforms", transforms("Applied to training samples only, before `transforms`.", true));
-    let group = Table::of::<GroupKeys>(generator).whole();
-    let mut groups = Table::default();
-    groups.add(
-        "groups",
-        json!({ "type": "array", "items": group, "default": [], "description": "Parameters that are treated differently; a parameter belongs to the first group that matches it." }),
-    );
-    let warmup = Table::of::<Warmup>(generator);
-    let nothing = Table::default();
-    let mut train = Table::of::<Train>(generator).described("How long to train, and how.");
-    train.add_whole(json!({ "properties": { "early_stopping": no_unset() } }));
-    let checkpoint = Table::of::<Checkpoint>(generator).described("Which checkpoints to write and keep.");
-    let log = Table::of::<Log>(generator).described("What to write down.");
-    let lint = Table::of::<Lints>(generator).described("Which warnings not to give.");
-    let data = "Where samples come from, and how they become batches.";
-    vec![
-        ("data", Section::tagged::<Source>(generator, &loading, data, None)),
-        ("model", model(generator)),
-        ("loss", Section::tagged::<Loss>(generator, &nothing, "What training makes smaller.", None)),
-        ("optimizer", Section::tagged::<OptimizerRule>(generator, &groups, "How gradients change parameters.", None)),
-        (
-            "schedule",
-            Section::tagged::<Curve>(generator, &warmup, "The course of the learning rate.", Some("constant")),
-        ),
-        ("train", Section::plain(train)),
-        ("checkpoint", Section::plain(checkpoint)),
-        ("log", Section::plain(log)),
-        ("lint", Section::plain(lint)),
-        (
-            "params",
-            Section {
-                loose: params("Parameters of this file, `\"$name\"` in layers, with their defaults."),
-                strict: json!({}),
-            },
-        ),
-        ("blocks", blocks()),
-    ]
-}
-
-fn model(generator: &mut SchemaGenerator) -> Section {
-    let mut table = Table::of::<ModelKeys>(generator).described("The layers, and where their parameters start.");
-    let mut list = list_of_layers("The layers, in order.");
-    list["minItems"] = 1.into();
-    table.add("layers", list);
-    table.add(
-        "use",
-        json!({ "type": "string", "minLength": 1, "description": "Take the layers from this file instead: its path is taken from this file's folder, else from the current directory, else from the two folders above this file." }),
-    );
-    table.add("with", params("Parameters of the file in `use`."));
-    table.add_always(json!({ "not": { "required": ["layers", "use"] } }));
-    table.add_whole(json!({ "anyOf": [{ "required": ["layers"] }, { "required": ["use"] }] }));
-    table.add_whole(json!({ "dependentRequired": { "with": ["use"] } }));
-    Section::plain(table)
+    let mut all: Vec<(&str, Section)> =
+        keys::sections().iter().map(|section| (section.name, Section::of(generator, section))).collect();
+    for (_, train) in all.iter_mut().filter(|(name, _)| *name == "train") {
+        let inner = json!({ "properties": { "early_stopping": no_unset() } });
+        train.strict = json!({ "allOf": [train.strict.take(), inner] });
+    }
+    let mut params = params();
+    params["description"] = "Parameters of this file, `\"$name\"` in layers, with their defaults.".into();
+    all.push(("params", Section { loose: params, strict: json!({}) }));
+    all.push(("blocks", blocks()));
+    all
 }
 
 fn blocks() -> Section {
     let mut block = Table::default();
-    block.add("params", params("Parameters of the block, with their defaults."));
+    let mut defaults = params();
+    defaults["description"] = "Parameters of the block, with their defaults.".into();
+    block.add("params", defaults);
     block.add("layers", list_of_layers("The layers of the block."));
     block.require("layers");
     let block = Section::plain(block);
@@ -169,9 +117,9 @@ fn blocks() -> Section {
 
 /// Everything that is referred to.
 fn definitions(generator: &mut SchemaGenerator) -> Map<String, Value> {
-    let transforms: Vec<Table> = Transform::schemas(generator)
+    let transforms: Vec<Table> = Transform::declarations(generator)
         .into_iter()
-        .map(|(word, schema)| Table::from_schema(schema.to_value()).tagged(Transform::TAG, word))
+        .map(|(word, declaration)| Table::from_declaration(declaration).tagged(Transform::TAG, word))
         .collect();
     let tables: Vec<Value> = transforms.iter().map(Table::whole).collect();
     let layer = layers::layer(generator);
@@ -195,10 +143,10 @@ fn definitions(generator: &mut SchemaGenerator) -> Map<String, Value> {
     defs
 }
 
-fn params(description: &str) -> Value {
+/// A table of parameters.
+pub fn params() -> Value {
     json!({
         "type": "object",
-        "description": description,
         "additionalProperties": { "type": ["integer", "number", "string", "boolean", "array"] },
     })
 }

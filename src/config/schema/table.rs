@@ -1,11 +1,12 @@
 //! Tables of the schema. What a table must have is kept apart from what it may have: where a file extends another, what it
 //! must have may stand in that one.
 
-use schemars::{JsonSchema, SchemaGenerator};
+use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
 
+use crate::config::keys;
 use crate::config::kinds::UNSET;
-use crate::config::tagged::Tagged;
+use crate::config::options::{Declaration, Options, Rule};
 
 /// A table with these keys and no others.
 #[derive(Debug, Clone, Default)]
@@ -21,31 +22,36 @@ pub struct Table {
 }
 
 impl Table {
-    /// The table that a struct is read from.
-    pub fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Self {
-        Self::from_schema(T::json_schema(generator).to_value())
+    /// The table of some options.
+    pub fn of<T: Options>(generator: &mut SchemaGenerator) -> Self {
+        Self::from_declaration(T::declaration(generator))
     }
 
-    /// The same of a schema that was made of a struct.
-    pub fn from_schema(schema: Value) -> Self {
-        let mut table = Self::default();
-        let Value::Object(mut schema) = schema else { return table };
+    /// The table of what has been declared.
+    pub fn from_declaration(declaration: Declaration) -> Self {
+        let mut table = Self { description: Some(declaration.about.into()), ..Self::default() };
+        for option in declaration.options {
+            if option.required {
+                table.require(option.key);
+            }
+            table.add(option.key, option.schema);
+        }
+        for rule in declaration.rules {
+            match rule {
+                Rule::Excludes(a, b, _) => table.add_always(json!({ "not": { "required": [a, b] } })),
+                Rule::OneOf(a, b) => table.add_whole(json!({ "anyOf": [{ "required": [a] }, { "required": [b] }] })),
+            }
+        }
+        let Value::Object(mut rules) = declaration.schema else { return table };
         let mut take = |keys: &[&str]| {
             let taken: Map<String, Value> =
-                keys.iter().filter_map(|key| Some(((*key).to_owned(), schema.remove(*key)?))).collect();
+                keys.iter().filter_map(|key| Some(((*key).to_owned(), rules.remove(*key)?))).collect();
             (!taken.is_empty()).then_some(Value::Object(taken))
         };
         table.always.extend(take(&["not"]));
-        table.whole.extend(take(&["anyOf"]));
-        table.whole.extend(take(&["if", "then", "else"]));
-        table.whole.extend(take(&["dependentSchemas"]));
-        if let Some(Value::Object(properties)) = schema.remove("properties") {
-            table.properties = properties;
+        for keys in [&["anyOf"][..], &["if", "then", "else"], &["dependentSchemas"], &["dependentRequired"]] {
+            table.whole.extend(take(keys));
         }
-        if let Some(Value::Array(required)) = schema.remove("required") {
-            table.required = required;
-        }
-        table.description = schema.remove("description");
         table
     }
 
@@ -81,7 +87,7 @@ impl Table {
     }
 
     /// Adds all of another table.
-    fn join(&mut self, other: &Self) {
+    pub fn join(&mut self, other: &Self) {
         self.properties.extend(other.properties.clone());
         self.required.extend(other.required.iter().cloned());
         self.always.extend(other.always.iter().cloned());
@@ -155,38 +161,44 @@ impl Section {
         Self { loose: table.loose(), strict: table.strict() }
     }
 
-    /// A section of one of several kinds, with keys that they have in common; without the word that tells the kind it is
-    /// of the kind `default`.
-    pub fn tagged<T: Tagged>(
-        generator: &mut SchemaGenerator,
-        common: &Table,
-        description: &str,
-        default: Option<&str>,
-    ) -> Self {
+    /// A section as its options are declared.
+    pub fn of(generator: &mut SchemaGenerator, section: &keys::Section) -> Self {
+        let mut common = Table::default().described(section.about);
+        for declare in &section.shared {
+            common.join(&Table::from_declaration(declare(generator)));
+        }
+        match section.tag {
+            None => Self::plain(common),
+            Some(tag) => Self::tagged(generator, section, tag, &common),
+        }
+    }
+
+    /// A section of one of several kinds, with keys that they have in common.
+    fn tagged(generator: &mut SchemaGenerator, section: &keys::Section, tag: &str, common: &Table) -> Self {
         let mut loose = Vec::new();
         let mut strict = vec![no_unset()];
-        let is = |word: &str| json!({ "properties": { T::TAG: { "const": word } }, "required": [T::TAG] });
-        for (word, schema) in T::schemas(generator) {
-            let mut table = Table::from_schema(schema.to_value());
+        let is = |word: &str| json!({ "properties": { tag: { "const": word } }, "required": [tag] });
+        for (word, declaration) in (section.kinds)(generator) {
+            let mut table = Table::from_declaration(declaration);
             table.join(common);
             let rules = table.strict();
-            if default == Some(word) {
+            if section.default == Some(word) {
                 let keys: Vec<&String> = table.properties.keys().collect();
                 strict.push(json!({
-                    "if": { "not": { "required": [T::TAG] } },
+                    "if": { "not": { "required": [tag] } },
                     "then": { "allOf": [{ "propertyNames": { "enum": keys } }, rules.clone()] },
                 }));
             }
             strict.push(json!({ "if": is(word), "then": rules }));
-            let mut table = table.tagged(T::TAG, word);
+            let mut table = table.tagged(tag, word);
             table.add(UNSET, unset());
             loose.push(table.loose());
         }
-        if default.is_none() {
-            strict.push(json!({ "required": [T::TAG] }));
+        if section.default.is_none() {
+            strict.push(json!({ "required": [tag] }));
         }
         Self {
-            loose: json!({ "type": "object", "description": description, "anyOf": loose }),
+            loose: json!({ "type": "object", "description": section.about, "anyOf": loose }),
             strict: json!({ "allOf": strict }),
         }
     }

@@ -3,16 +3,21 @@
 use std::path::PathBuf;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
+use crate::config::bounds::above;
 use crate::config::diagnostics::Diagnostic;
-use crate::config::part::{Check, MAX_SIZE, Part};
-use crate::config::tagged::tagged;
-use crate::config::values::{Pair, ValidationSplit, sides, yes};
+use crate::config::options::{Value, options, values};
+use crate::config::part::{Check, MAX_SIZE, Part, known_word};
+use crate::config::tagged::{Tagged, tagged};
+use crate::config::tree::{Node, Table, Value as Written};
+use crate::config::values::{Pair, ValidationSplit};
 
 /// The largest number of made-up samples.
 const MAX_SAMPLES: usize = 1 << 40;
+
+/// Samples in a batch where nothing is said of it.
+const BATCH_SIZE: usize = 64;
 
 /// The `[data]` section.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -34,7 +39,7 @@ pub struct Data {
 
 tagged! {
     /// A source of samples with its arguments.
-    Source by "source":
+    Source by "source", resume Breaks:
     "mnist" => Mnist(Download),
     "fashion_mnist" => FashionMnist(Download),
     "cifar10" => Cifar10(Download),
@@ -43,41 +48,45 @@ tagged! {
     "synthetic" => Synthetic(Synthetic),
 }
 
-/// A public data set in files that can be downloaded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Download {
-    /// The folder of the files: by default `data/mnist`, `data/fashion-mnist` or `data/cifar-10`.
-    #[serde(default)]
-    #[schemars(extend("minLength" = 1))]
-    pub root: PathBuf,
-    /// Fetch files that are not there.
-    #[serde(default = "yes")]
-    pub download: bool,
-    /// The files must be those of the public set, by their SHA-256. `false`: a set of your own in the same format.
-    #[serde(default = "yes")]
-    pub verify: bool,
-    /// Base URLs to fetch from, tried in order, instead of the built-in ones.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1), inner(regex(pattern = "^https?://")))]
-    pub mirrors: Option<Vec<String>>,
-    /// What to train on, after saying so, if files are missing and cannot be fetched. Without it that is an error.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fallback: Option<Fallback>,
+options! {
+    /// A public data set in files that can be downloaded.
+    pub struct Download {
+        /// The folder of the files.
+        #[option(
+            default = PathBuf::new(), otherwise = "`data/mnist`, `data/fashion-mnist` or `data/cifar-10`", resume = Harmless,
+        )]
+        pub root: PathBuf,
+        /// Fetch files that are missing when a run begins; `eval`, and a run that goes on, ask for `--allow-download`.
+        /// SHA-256 is verified, and a transfer that broke off is continued.
+        #[option(default = true, resume = Harmless)]
+        pub download: bool,
+        /// The files must be those of the public set, by their SHA-256, wherever they came from. `false`: a set of your own in
+        /// the same format.
+        #[option(default = true, resume = Harmless)]
+        pub verify: bool,
+        /// Base URLs to fetch from, tried in this order, instead of those that are built in.
+        #[option(otherwise = "built in", length = 1.., schema_by = urls, resume = Harmless)]
+        pub mirrors: Option<Vec<String>>,
+        /// What to train on, after a warning, if files are missing and cannot be had; it also stands in the run's
+        /// configuration and checkpoints. Without it that is an error. Only for a run that begins: `eval` wants
+        /// `--set data.fallback=digits`.
+        pub fallback: Option<Fallback>,
+    }
 }
 
 impl Check for Download {
     fn check(&self, part: &Part) {
-        if let Some(mirrors) = &self.mirrors {
-            let urls = mirrors.iter().all(|url| url.starts_with("http://") || url.starts_with("https://"));
-            part.require(
-                "mirrors",
-                !mirrors.is_empty() && urls,
-                "must be a list of URLs that begin with http:// or https://",
-            );
-        }
+        let is_url = |url: &String| url.starts_with("http://") || url.starts_with("https://");
+        let urls = self.mirrors.iter().flatten().all(is_url);
+        part.require("mirrors", urls, "must be a list of URLs that begin with http:// or https://");
     }
 }
+
+fn urls(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": { "type": "string", "pattern": "^https?://" } })
+}
+
+values!(Fallback);
 
 /// A set that is always there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -87,132 +96,106 @@ pub enum Fallback {
     Digits,
 }
 
-/// The bundled hand-written digits: 1,797 grey images of 8×8 pixels, ten classes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Digits {}
+options! {
+    /// The bundled hand-written digits: 1,797 grey images of 8×8 pixels, ten classes.
+    pub struct Digits {}
+
+    /// Fixed tensors from a file.
+    pub struct Tensors {
+        /// A `.safetensors` file with `inputs` and `targets` and, optionally, `val_inputs` and `val_targets`.
+        #[option(example = r#""batch.safetensors""#, resume = Differs)]
+        pub path: PathBuf,
+    }
+}
 
 impl Check for Digits {}
 
-/// Fixed tensors from a file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Tensors {
-    /// A `.safetensors` file with `inputs` and `targets` and, optionally, `val_inputs` and `val_targets`.
-    #[schemars(extend("minLength" = 1))]
-    pub path: PathBuf,
-}
-
 impl Check for Tensors {}
 
-/// Random samples, made from the seed: for tests, and to measure speed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(extend(
-    "anyOf" = [{ "required": ["classes"] }, { "required": ["targets"] }],
-    "not" = { "required": ["classes", "targets"] },
-))]
-pub struct Synthetic {
-    /// Shape of one sample: `[channels, height, width]` or `[features]`.
-    #[schemars(length(min = 1, max = 4), inner(range(min = 1, max = MAX_SIZE)))]
-    pub shape: Vec<usize>,
-    /// Number of classes; either this or `targets`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 2, max = MAX_SIZE))]
-    pub classes: Option<usize>,
-    /// Number of values to regress; either this or `classes`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = MAX_SIZE))]
-    pub targets: Option<usize>,
-    /// Number of training samples.
-    #[serde(default = "samples")]
-    #[schemars(range(min = 1, max = MAX_SAMPLES))]
-    pub samples: usize,
-    /// Number of test samples.
-    #[serde(default = "val_samples")]
-    #[schemars(range(max = MAX_SAMPLES))]
-    pub val_samples: usize,
+options! {
+    /// Random samples with something to learn in them, made from the seed: for tests, and to measure speed.
+    #[rules(
+        Excludes("classes", "targets", "classes are for `cross_entropy`, targets for `mse`"),
+        OneOf("classes", "targets"),
+    )]
+    pub struct Synthetic {
+        /// Shape of one sample: `[channels, height, width]` or `[features]`.
+        #[option(length = 1..=4, range = 1..=MAX_SIZE, example = "[3, 32, 32]")]
+        pub shape: Vec<usize>,
+        /// Number of classes, for `cross_entropy`; either this or `targets`.
+        #[option(range = 2..=MAX_SIZE)]
+        pub classes: Option<usize>,
+        /// Number of values to regress, for `mse`; either this or `classes`.
+        #[option(range = 1..=MAX_SIZE)]
+        pub targets: Option<usize>,
+        /// Number of training samples.
+        #[option(default = 1024, range = 1..=MAX_SAMPLES)]
+        pub samples: usize,
+        /// Number of test samples.
+        #[option(default = 256, range = 0..=MAX_SAMPLES)]
+        pub val_samples: usize,
+    }
 }
 
 impl Check for Synthetic {
     fn check(&self, part: &Part) {
-        part.require("shape", (1..=4).contains(&self.shape.len()), "must have 1 to 4 dimensions");
         let elements = self.shape.iter().try_fold(1usize, |product, &side| product.checked_mul(side));
-        let fits = elements.is_some_and(|elements| (1..=MAX_SIZE).contains(&elements));
-        part.require("shape", fits, "must have at least 1 and at most 16777216 elements");
-        part.conflict("classes", "targets", "classes are for `cross_entropy`, targets for `mse`");
-        part.one_of("classes", "targets");
-        if let Some(classes) = self.classes {
-            part.require("classes", classes >= 2, "must be at least 2");
-            part.require_size("classes", classes);
-        }
-        if let Some(targets) = self.targets {
-            part.require_size("targets", targets);
-        }
-        part.require("samples", (1..=MAX_SAMPLES).contains(&self.samples), "must be at least 1 and at most 2^40");
-        part.require("val_samples", self.val_samples <= MAX_SAMPLES, "must be at most 2^40");
+        let fits = elements.is_some_and(|elements| elements <= MAX_SIZE);
+        part.require("shape", fits, "must have at most 16777216 elements");
     }
 }
 
-fn samples() -> usize {
-    1024
-}
+options! {
+    /// The keys of `[data]` that every source has.
+    pub struct Loading {
+        /// Samples in a training batch. `"auto"`: on a GPU the largest batch for which the memory plan leaves a tenth of the free
+        /// memory free, at most all training samples, rounded down to a multiple of 32 (below that, to a power of two); on the CPU
+        /// the default. The number is told and goes into the run's configuration, so that a resumed run keeps it.
+        #[option(
+            default = BATCH_SIZE, range = 1..=MAX_SIZE, unit = "samples", read_by = batch_size, schema_by = batch_size_schema,
+        )]
+        pub batch_size: usize,
+        /// Samples in a batch of an evaluation.
+        #[option(otherwise = "`batch_size`", range = 1..=MAX_SIZE, unit = "samples", resume = Harmless)]
+        pub eval_batch_size: Option<usize>,
+        /// Threads that make batches ahead of need; 0 makes them in between steps. The batches do not depend on it.
+        #[option(default = 2, range = 0..=256, unit = "threads", resume = Harmless)]
+        pub workers: usize,
+        /// Batches made ahead, all workers together; at least one for each worker.
+        #[option(default = 2, range = 1..=256, unit = "batches", resume = Harmless)]
+        pub prefetch: usize,
+        /// Draw a new order of the training samples for every epoch, from `seed` and the epoch's number.
+        #[option(default = true)]
+        pub shuffle: bool,
+        /// Leave out the last batch of an epoch if it is not full. Without, that batch is trained on at its own size.
+        #[option(default = false)]
+        pub drop_last: bool,
+        /// Hold out a share (`0.1`) or a number (`5000`) of the training samples, and validate on those instead of the test set,
+        /// which is left for `runner eval --split test`.
+        #[option(example = "0.1")]
+        pub validation_split: Option<ValidationSplit>,
+        /// Train on the first so many samples only, taken after the split.
+        #[option(range = 1.., unit = "samples")]
+        pub limit: Option<usize>,
+        /// Validate on the first so many samples only.
+        #[option(range = 1.., unit = "samples", resume = Harmless)]
+        pub limit_val: Option<usize>,
+    }
 
-fn val_samples() -> usize {
-    256
-}
-
-/// The keys of `[data]` that every source has.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Loading {
-    /// Samples in a training batch; `"auto"`: as many as there is memory for on a GPU.
-    #[serde(default = "batch_size", deserialize_with = "batch_size_or_auto")]
-    #[schemars(schema_with = "batch_size_schema")]
-    pub batch_size: usize,
-    /// Samples in a batch of an evaluation; by default `batch_size`.
-    #[serde(default)]
-    #[schemars(range(min = 1, max = MAX_SIZE))]
-    pub eval_batch_size: Option<usize>,
-    /// Threads that make batches ahead of need; 0 makes them in between steps. The batches do not depend on it.
-    #[serde(default = "two")]
-    #[schemars(range(max = 256))]
-    pub workers: usize,
-    /// How many batches are made ahead.
-    #[serde(default = "two")]
-    #[schemars(range(min = 1, max = 256))]
-    pub prefetch: usize,
-    /// Draw a new order of the training samples for every epoch.
-    #[serde(default = "yes")]
-    pub shuffle: bool,
-    /// Leave out the last batch of an epoch if it is not full.
-    #[serde(default)]
-    pub drop_last: bool,
-    /// Hold out a share (below 1) or a number of the training samples, and validate on those instead of the test set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub validation_split: Option<ValidationSplit>,
-    /// Train on the first so many samples only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    pub limit: Option<usize>,
-    /// Validate on the first so many samples only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    pub limit_val: Option<usize>,
-}
-
-impl Check for Loading {
-    fn check(&self, part: &Part) {
-        part.require_size("batch_size", self.batch_size);
-        if let Some(size) = self.eval_batch_size {
-            part.require_size("eval_batch_size", size);
-        }
-        part.require("workers", self.workers <= 256, "must be at most 256");
-        part.require("prefetch", (1..=256).contains(&self.prefetch), "must be from 1 to 256");
-        part.require("limit", self.limit != Some(0), "must be at least 1");
-        part.require("limit_val", self.limit_val != Some(0), "must be at least 1");
+    /// The transforms of `[data]`.
+    pub struct Pipeline {
+        /// Applied to every sample, after `train_transforms`.
+        #[option(default = Vec::new(), schema_by = fixed_transforms, resume = Differs)]
+        pub transforms: Vec<Transform>,
+        /// Applied to training samples only, before `transforms`.
+        #[option(default = Vec::new(), schema_by = random_transforms, resume = Differs)]
+        pub train_transforms: Vec<Transform>,
     }
 }
+
+impl Check for Loading {}
+
+impl Check for Pipeline {}
 
 impl Loading {
     /// Samples in a batch of an evaluation, with its default.
@@ -221,77 +204,111 @@ impl Loading {
     }
 }
 
-fn batch_size() -> usize {
-    64
-}
-
 /// A number, or the default in the place of `"auto"` until it is known what that is.
-fn batch_size_or_auto<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    struct SizeVisitor;
-
-    impl Visitor<'_> for SizeVisitor {
-        type Value = usize;
-
-        fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-            f.write_str("a whole number or \"auto\"")
-        }
-
-        fn visit_i64<E: de::Error>(self, v: i64) -> Result<usize, E> {
-            usize::try_from(v).map_err(|_| E::invalid_value(de::Unexpected::Signed(v), &self))
-        }
-
-        fn visit_u64<E: de::Error>(self, v: u64) -> Result<usize, E> {
-            usize::try_from(v).map_err(|_| E::invalid_value(de::Unexpected::Unsigned(v), &self))
-        }
-
-        fn visit_str<E: de::Error>(self, v: &str) -> Result<usize, E> {
-            match v {
-                "auto" => Ok(batch_size()),
-                _ => Err(E::invalid_value(de::Unexpected::Str(v), &self)),
-            }
+fn batch_size(part: &Part, key: &str, node: &Node) -> Option<usize> {
+    match (&node.value, node.as_str()) {
+        (_, Some("auto")) => Some(BATCH_SIZE),
+        (Written::Integer(_), _) => usize::read(part, key, node),
+        _ => {
+            part.wrong_value(key, node, "expected a whole number or \"auto\"");
+            None
         }
     }
-
-    deserializer.deserialize_any(SizeVisitor)
 }
 
 fn batch_size_schema(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "anyOf": [{ "type": "integer", "minimum": 1, "maximum": MAX_SIZE }, { "const": "auto" }] })
-}
-
-fn two() -> usize {
-    2
+    json_schema!({ "anyOf": [{ "type": "integer" }, { "const": "auto" }] })
 }
 
 tagged! {
     /// A step between a stored sample and the model's input.
-    Transform by "type":
+    Transform by "type", resume Differs:
     "normalize" => Normalize(Normalize),
     "random_crop" => RandomCrop(RandomCrop),
     "random_horizontal_flip" => RandomHorizontalFlip(RandomHorizontalFlip),
 }
 
-/// `(x − mean) / std` for each channel, `x` from 0 to 1. `torchvision.transforms.Normalize`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Normalize {
-    /// One number for each channel, or one for all.
-    #[schemars(length(min = 1))]
-    pub mean: Vec<f64>,
-    /// One number above 0 for each channel, or one for all.
-    #[schemars(length(min = 1), extend("items" = { "type": "number", "exclusiveMinimum": 0 }))]
-    pub std: Vec<f64>,
+/// Transforms that change a sample at random.
+pub const RANDOM_TRANSFORMS: [&str; 2] = ["random_crop", "random_horizontal_flip"];
+
+impl Value for Transform {
+    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
+        let what = format!("`{key}`");
+        let nothing = Table::default();
+        let (table, word) =
+            match (node.as_table(), node.as_str()) {
+                (Some(table), _) => {
+                    let part = Part { table, span: node.span, what: &what, bad: &[], sink: part.sink };
+                    (table, part.word::<Self>(None)?)
+                }
+                (None, Some(_)) => (&nothing, known_word(node, Self::TAG, &what, Self::TYPES, part.sink)?),
+                (None, None) => {
+                    part.sink.push(Diagnostic::error(format!("wrong value in {what}")).at(
+                        node.span,
+                        format!("expected a table or the name of a transform, found {}", node.describe()),
+                    ));
+                    return None;
+                }
+            };
+        let what = format!("transform `{word}`");
+        let part = Part { table, span: node.span, what: &what, bad: &[], sink: part.sink };
+        part.known_keys(&[&[Self::TAG], Self::fields(word)]);
+        <Self as Tagged>::read(word, &part)
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "$ref": "#/$defs/Transform" })
+    }
+}
+
+/// What is random would change evaluation too.
+fn fixed_transforms(generator: &mut SchemaGenerator) -> Schema {
+    list_of_transforms(generator, false)
+}
+
+/// What is not random would leave evaluation as it is.
+fn random_transforms(generator: &mut SchemaGenerator) -> Schema {
+    list_of_transforms(generator, true)
+}
+
+fn list_of_transforms(generator: &mut SchemaGenerator, random: bool) -> Schema {
+    let words = Transform::TYPES.iter().filter(|word| RANDOM_TRANSFORMS.contains(word) == random);
+    let words: Vec<&str> = words.copied().collect();
+    let fits = serde_json::json!({ "anyOf": [{ "type": "string", "enum": words }, { "type": "object", "properties": { "type": { "enum": words } } }] });
+    json_schema!({ "type": "array", "items": { "allOf": [Transform::schema(generator), fits] } })
+}
+
+options! {
+    /// `(x − mean) / std` for each channel, `x` from 0 to 1. `torchvision.transforms.Normalize`.
+    pub struct Normalize {
+        /// One number for each channel, or one for all.
+        #[option(length = 1.., example = "[0.5]")]
+        pub mean: Vec<f64>,
+        /// One number for each channel, or one for all.
+        #[option(length = 1.., range = above(0.0), example = "[0.5]")]
+        pub std: Vec<f64>,
+    }
+
+    /// A random window of the padded image. `torchvision.transforms.RandomCrop`.
+    pub struct RandomCrop {
+        /// Side of the window, or `[height, width]`.
+        #[option(range = 1..=MAX_SIZE, example = "32")]
+        pub size: Pair,
+        /// Black pixels added on each side first, or `[height, width]`.
+        #[option(default = Pair([0, 0]), range = 0..=MAX_SIZE)]
+        pub padding: Pair,
+    }
+
+    /// Left and right swapped, at random. `torchvision.transforms.RandomHorizontalFlip`.
+    pub struct RandomHorizontalFlip {
+        /// Probability.
+        #[option(default = 0.5, range = 0.0..=1.0)]
+        pub p: f64,
+    }
 }
 
 impl Check for Normalize {
     fn check(&self, part: &Part) {
-        part.require(
-            "mean",
-            !self.mean.is_empty() && self.mean.iter().all(|m| m.is_finite()),
-            "must be finite numbers",
-        );
-        let positive = self.std.iter().all(|s| s.is_finite() && *s > 0.0);
-        part.require("std", !self.std.is_empty() && positive, "must be finite numbers above 0");
         if self.mean.len() != self.std.len() && self.mean.len() > 1 && self.std.len() > 1 {
             part.sink.push(
                 Diagnostic::error(format!("`mean` and `std` in {} have different lengths", part.what))
@@ -302,41 +319,6 @@ impl Check for Normalize {
     }
 }
 
-/// A random window of the padded image. `torchvision.transforms.RandomCrop`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RandomCrop {
-    /// Side of the window, or `[height, width]`.
-    #[schemars(schema_with = "sides")]
-    pub size: Pair,
-    /// Black pixels added on each side first.
-    #[serde(default)]
-    pub padding: Pair,
-}
+impl Check for RandomCrop {}
 
-impl Check for RandomCrop {
-    fn check(&self, part: &Part) {
-        part.require_sides("size", self.size);
-        part.require_padding("padding", self.padding);
-    }
-}
-
-/// Left and right swapped, at random. `torchvision.transforms.RandomHorizontalFlip`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RandomHorizontalFlip {
-    /// Probability.
-    #[serde(default = "half")]
-    #[schemars(range(min = 0, max = 1))]
-    pub p: f64,
-}
-
-impl Check for RandomHorizontalFlip {
-    fn check(&self, part: &Part) {
-        part.require("p", (0.0..=1.0).contains(&self.p), "must be from 0 to 1");
-    }
-}
-
-fn half() -> f64 {
-    0.5
-}
+impl Check for RandomHorizontalFlip {}

@@ -1,12 +1,17 @@
 //! `[optimizer]`.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{Schema, SchemaGenerator};
+use serde::Serialize;
 
+use crate::config::bounds::above;
 use crate::config::diagnostics::Diagnostic;
 use crate::config::experiment::Pattern;
+use crate::config::options::{self, Value, options};
 use crate::config::part::{Check, Part};
+use crate::config::schema::Table;
 use crate::config::tagged::tagged;
+use crate::config::tree::Node;
+use crate::graph::op::Algorithm;
 
 /// The `[optimizer]` section.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -20,7 +25,7 @@ pub struct Optimizer {
 
 tagged! {
     /// How a gradient changes a parameter.
-    OptimizerRule by "type":
+    OptimizerRule by "type", resume Breaks:
     "sgd" => Sgd(Sgd),
     "adam" => Adam(Adam),
     "adamw" => AdamW(AdamW),
@@ -28,6 +33,53 @@ tagged! {
 }
 
 impl OptimizerRule {
+    /// The engine's rule.
+    pub fn describe(&self) -> Algorithm {
+        match self {
+            Self::Sgd(s) => {
+                Algorithm::Sgd { momentum: s.momentum as f32, dampening: s.dampening as f32, nesterov: s.nesterov }
+            }
+            Self::Adam(Adam { betas: [beta1, beta2], eps, amsgrad, .. }) => {
+                Algorithm::Adam { beta1: *beta1, beta2: *beta2, eps: *eps as f32, decoupled: false, amsgrad: *amsgrad }
+            }
+            Self::AdamW(AdamW { betas: [beta1, beta2], eps, amsgrad, .. }) => {
+                Algorithm::Adam { beta1: *beta1, beta2: *beta2, eps: *eps as f32, decoupled: true, amsgrad: *amsgrad }
+            }
+            Self::RmsProp(r) => Algorithm::RmsProp {
+                alpha: r.alpha,
+                eps: r.eps as f32,
+                momentum: r.momentum as f32,
+                centered: r.centered,
+            },
+        }
+    }
+
+    /// Share of the last update that is kept, and of the gradient that this leaves out.
+    pub fn momentum(&self) -> [f64; 2] {
+        match self {
+            Self::Sgd(o) => [o.momentum, o.dampening],
+            Self::RmsProp(o) => [o.momentum, 0.0],
+            Self::Adam(_) | Self::AdamW(_) => [0.0; 2],
+        }
+    }
+
+    /// Decays of the running means of gradient and squared gradient.
+    pub fn betas(&self) -> Option<[f64; 2]> {
+        match self {
+            Self::Adam(Adam { betas, .. }) | Self::AdamW(AdamW { betas, .. }) => Some(*betas),
+            Self::Sgd(_) | Self::RmsProp(_) => None,
+        }
+    }
+
+    /// True if `weight_decay` times the learning rate is the share of a parameter that a step takes away. Decay that is added to
+    /// a scaled gradient is scaled as well.
+    pub fn decays_by_share(&self) -> bool {
+        match self {
+            Self::Sgd(_) | Self::AdamW(_) => true,
+            Self::Adam(_) | Self::RmsProp(_) => false,
+        }
+    }
+
     /// The learning rate that schedules scale.
     pub fn lr(&self) -> f64 {
         match self {
@@ -49,57 +101,81 @@ impl OptimizerRule {
     }
 }
 
-/// What some parameters have of their own.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ParamGroup {
-    /// Names of parameters, `*` standing for any characters.
-    #[serde(rename = "match")]
-    pub patterns: Vec<Pattern>,
-    /// Learning rate, if not the section's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lr: Option<f64>,
-    /// Weight decay, if not the section's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub weight_decay: Option<f64>,
+options! {
+    /// The key of `[optimizer]` that every rule has.
+    pub struct ParamGroups {
+        /// Parameters that are treated differently; a parameter belongs to the first group that matches it.
+        #[option(default = Vec::new(), resume = Differs)]
+        pub groups: Vec<ParamGroup>,
+    }
+
+    /// What some parameters have of their own.
+    #[schema("anyOf": [{ "required": ["lr"] }, { "required": ["weight_decay"] }])]
+    pub struct ParamGroup {
+        /// Names of parameters, `*` standing for any characters.
+        #[option(length = 1.., example = r#"["*.bias"]"#)]
+        pub patterns as "match": Vec<Pattern>,
+        /// Learning rate.
+        #[option(otherwise = "the section's", range = 0.0..)]
+        pub lr: Option<f64>,
+        /// Weight decay.
+        #[option(otherwise = "the section's", range = 0.0..)]
+        pub weight_decay: Option<f64>,
+    }
 }
 
-/// Stochastic gradient descent. `torch.optim.SGD`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(extend(
-    "if" = { "properties": { "nesterov": { "const": true } }, "required": ["nesterov"] },
-    "then" = {
-        "properties": { "momentum": { "exclusiveMinimum": 0 }, "dampening": { "const": 0 } },
-        "required": ["momentum"],
-    },
-))]
-pub struct Sgd {
-    /// Learning rate.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub lr: f64,
-    /// Share of the last update that is kept.
-    #[serde(default)]
-    #[schemars(range(min = 0))]
-    pub momentum: f64,
-    /// Share of the gradient that momentum leaves out.
-    #[serde(default)]
-    #[schemars(range(min = 0, max = 1))]
-    pub dampening: f64,
-    /// L2 penalty, added to the gradient.
-    #[serde(default)]
-    #[schemars(range(min = 0))]
-    pub weight_decay: f64,
-    /// Nesterov's momentum; needs `momentum`, and no `dampening`.
-    #[serde(default)]
-    pub nesterov: bool,
+impl Check for ParamGroups {}
+
+impl Check for ParamGroup {
+    fn check(&self, part: &Part) {
+        if self.lr.is_none() && self.weight_decay.is_none() {
+            part.sink.push(
+                Diagnostic::error(format!("{} changes nothing", part.what)).at(part.span, "set `lr` or `weight_decay`"),
+            );
+        }
+    }
+}
+
+impl Value for ParamGroup {
+    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
+        options::table(part, key, node, "a group of parameters")
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        Table::of::<Self>(generator).whole().try_into().unwrap_or_default()
+    }
+}
+
+options! {
+    /// Stochastic gradient descent. `torch.optim.SGD`.
+    #[schema(
+        "if": { "properties": { "nesterov": { "const": true } }, "required": ["nesterov"] },
+        "then": {
+            "properties": { "momentum": { "exclusiveMinimum": 0 }, "dampening": { "const": 0 } },
+            "required": ["momentum"],
+        },
+    )]
+    pub struct Sgd {
+        /// Learning rate.
+        #[option(range = above(0.0), example = "0.1", resume = Differs)]
+        pub lr: f64,
+        /// Share of the last update that is kept.
+        #[option(default = 0.0, range = 0.0..)]
+        pub momentum: f64,
+        /// Share of the gradient that momentum leaves out.
+        #[option(default = 0.0, range = 0.0..=1.0, resume = Differs)]
+        pub dampening: f64,
+        /// L2 penalty, added to the gradient.
+        #[option(default = 0.0, range = 0.0.., resume = Differs)]
+        pub weight_decay: f64,
+        /// Nesterov's momentum; needs `momentum`, and no `dampening`.
+        #[option(default = false, resume = Differs)]
+        pub nesterov: bool,
+    }
 }
 
 impl Check for Sgd {
     fn check(&self, part: &Part) {
-        part.require_positive("lr", self.lr);
-        part.require_not_negative("momentum", self.momentum);
-        part.require("dampening", (0.0..=1.0).contains(&self.dampening), "must be from 0 to 1");
-        part.require_not_negative("weight_decay", self.weight_decay);
         if self.nesterov && (self.momentum <= 0.0 || self.dampening != 0.0) {
             let (key, reason) = match self.dampening != 0.0 {
                 true => ("dampening", "must be 0 with `nesterov`"),
@@ -116,133 +192,70 @@ impl Check for Sgd {
     }
 }
 
-/// `torch.optim.Adam`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Adam {
-    /// Learning rate.
-    #[serde(default = "lr_adam")]
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub lr: f64,
-    /// Decay of the running means of gradient and squared gradient.
-    #[serde(default = "betas")]
-    #[schemars(extend("items" = { "type": "number", "minimum": 0, "exclusiveMaximum": 1 }))]
-    pub betas: [f64; 2],
-    /// Added to the denominator.
-    #[serde(default = "eps")]
-    #[schemars(range(min = 0))]
-    pub eps: f64,
-    /// L2 penalty, added to the gradient.
-    #[serde(default)]
-    #[schemars(range(min = 0))]
-    pub weight_decay: f64,
-    /// Divide by the largest mean of squares so far.
-    #[serde(default)]
-    pub amsgrad: bool,
-}
+options! {
+    /// `torch.optim.Adam`.
+    pub struct Adam {
+        /// Learning rate.
+        #[option(default = 1e-3, range = above(0.0), resume = Differs)]
+        pub lr: f64,
+        /// Decay of the running means of gradient and squared gradient.
+        #[option(default = [0.9, 0.999], range = 0.0..1.0, resume = Differs)]
+        pub betas: [f64; 2],
+        /// Added to the denominator.
+        #[option(default = 1e-8, range = 0.0.., resume = Differs)]
+        pub eps: f64,
+        /// L2 penalty, added to the gradient.
+        #[option(default = 0.0, range = 0.0.., resume = Differs)]
+        pub weight_decay: f64,
+        /// Divide by the largest mean of squares so far.
+        #[option(default = false)]
+        pub amsgrad: bool,
+    }
 
-impl Check for Adam {
-    fn check(&self, part: &Part) {
-        part.require_positive("lr", self.lr);
-        part.require("betas", self.betas.iter().all(|b| (0.0..1.0).contains(b)), "must both be at least 0 and below 1");
-        part.require_not_negative("eps", self.eps);
-        part.require_not_negative("weight_decay", self.weight_decay);
+    /// Adam with decoupled weight decay. `torch.optim.AdamW`.
+    pub struct AdamW {
+        /// Learning rate.
+        #[option(default = 1e-3, range = above(0.0), resume = Differs)]
+        pub lr: f64,
+        /// Decay of the running means of gradient and squared gradient.
+        #[option(default = [0.9, 0.999], range = 0.0..1.0, resume = Differs)]
+        pub betas: [f64; 2],
+        /// Added to the denominator.
+        #[option(default = 1e-8, range = 0.0.., resume = Differs)]
+        pub eps: f64,
+        /// Share of a parameter, times the learning rate, that each step takes away.
+        #[option(default = 1e-2, range = 0.0.., resume = Differs)]
+        pub weight_decay: f64,
+        /// Divide by the largest mean of squares so far.
+        #[option(default = false)]
+        pub amsgrad: bool,
+    }
+
+    /// `torch.optim.RMSprop`.
+    pub struct RmsProp {
+        /// Learning rate.
+        #[option(default = 1e-2, range = above(0.0), resume = Differs)]
+        pub lr: f64,
+        /// Decay of the running mean of squares.
+        #[option(default = 0.99, range = 0.0..1.0, resume = Differs)]
+        pub alpha: f64,
+        /// Added to the denominator.
+        #[option(default = 1e-8, range = 0.0.., resume = Differs)]
+        pub eps: f64,
+        /// L2 penalty, added to the gradient.
+        #[option(default = 0.0, range = 0.0.., resume = Differs)]
+        pub weight_decay: f64,
+        /// Share of the last update that is kept.
+        #[option(default = 0.0, range = 0.0..)]
+        pub momentum: f64,
+        /// Divide by an estimate of the gradient's variance.
+        #[option(default = false)]
+        pub centered: bool,
     }
 }
 
-/// Adam with decoupled weight decay. `torch.optim.AdamW`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AdamW {
-    /// Learning rate.
-    #[serde(default = "lr_adam")]
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub lr: f64,
-    /// Decay of the running means of gradient and squared gradient.
-    #[serde(default = "betas")]
-    #[schemars(extend("items" = { "type": "number", "minimum": 0, "exclusiveMaximum": 1 }))]
-    pub betas: [f64; 2],
-    /// Added to the denominator.
-    #[serde(default = "eps")]
-    #[schemars(range(min = 0))]
-    pub eps: f64,
-    /// Share of a parameter, times the learning rate, that each step takes away.
-    #[serde(default = "decay_adamw")]
-    #[schemars(range(min = 0))]
-    pub weight_decay: f64,
-    /// Divide by the largest mean of squares so far.
-    #[serde(default)]
-    pub amsgrad: bool,
-}
+impl Check for Adam {}
 
-impl Check for AdamW {
-    fn check(&self, part: &Part) {
-        part.require_positive("lr", self.lr);
-        part.require("betas", self.betas.iter().all(|b| (0.0..1.0).contains(b)), "must both be at least 0 and below 1");
-        part.require_not_negative("eps", self.eps);
-        part.require_not_negative("weight_decay", self.weight_decay);
-    }
-}
+impl Check for AdamW {}
 
-/// `torch.optim.RMSprop`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RmsProp {
-    /// Learning rate.
-    #[serde(default = "lr_rmsprop")]
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub lr: f64,
-    /// Decay of the running mean of squares.
-    #[serde(default = "alpha")]
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub alpha: f64,
-    /// Added to the denominator.
-    #[serde(default = "eps")]
-    #[schemars(range(min = 0))]
-    pub eps: f64,
-    /// L2 penalty, added to the gradient.
-    #[serde(default)]
-    #[schemars(range(min = 0))]
-    pub weight_decay: f64,
-    /// Share of the last update that is kept.
-    #[serde(default)]
-    #[schemars(range(min = 0))]
-    pub momentum: f64,
-    /// Divide by an estimate of the gradient's variance.
-    #[serde(default)]
-    pub centered: bool,
-}
-
-impl Check for RmsProp {
-    fn check(&self, part: &Part) {
-        part.require_positive("lr", self.lr);
-        part.require("alpha", (0.0..1.0).contains(&self.alpha), "must be at least 0 and below 1");
-        part.require_not_negative("eps", self.eps);
-        part.require_not_negative("weight_decay", self.weight_decay);
-        part.require_not_negative("momentum", self.momentum);
-    }
-}
-
-fn lr_adam() -> f64 {
-    1e-3
-}
-
-fn lr_rmsprop() -> f64 {
-    1e-2
-}
-
-fn betas() -> [f64; 2] {
-    [0.9, 0.999]
-}
-
-fn eps() -> f64 {
-    1e-8
-}
-
-fn decay_adamw() -> f64 {
-    1e-2
-}
-
-fn alpha() -> f64 {
-    0.99
-}
+impl Check for RmsProp {}

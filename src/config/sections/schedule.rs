@@ -1,10 +1,14 @@
 //! `[schedule]`: how the learning rate changes.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
 
+use crate::config::bounds::above;
 use crate::config::diagnostics::Diagnostic;
+use crate::config::lints::Lint;
+use crate::config::options::options;
 use crate::config::part::{Check, Part};
+use crate::config::rules::Rules;
 use crate::config::tagged::tagged;
 
 /// The `[schedule]` section. The learning rate of each parameter group is its own times a factor.
@@ -20,114 +24,167 @@ pub struct Schedule {
 
 tagged! {
     /// The course of the learning rate.
-    Curve by "type":
+    Curve by "type", resume Differs:
     "constant" => Constant(Constant),
     "step" => Step(Step),
     "cosine" => Cosine(Cosine),
 }
 
-/// The learning rate stays as it is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Constant {}
+options! {
+    /// The learning rate stays as it is.
+    pub struct Constant {}
+
+    /// The learning rate drops at certain epochs: after `e` whole epochs it is `lr · gamma^⌊e / step_epochs⌋`, or `lr · gamma^n` with
+    /// the `n` milestones up to `e`. `torch.optim.lr_scheduler.StepLR` and `MultiStepLR`.
+    #[rules(
+        Excludes("step_epochs", "milestones", "either a fixed distance, or a list of epochs"),
+        OneOf("step_epochs", "milestones"),
+    )]
+    pub struct Step {
+        /// Drop after every so many epochs, counted from the start of the run; either this or `milestones`.
+        #[option(range = 1.., unit = "epochs", resume = Differs)]
+        pub step_epochs: Option<usize>,
+        /// Drop after these numbers of epochs, in rising order.
+        #[option(range = 1.., length = 1.., unit = "epochs", schema_by = milestones, example = "[30, 60, 90]", resume = Differs)]
+        pub milestones: Option<Vec<usize>>,
+        /// What each drop multiplies the learning rate with.
+        #[option(default = 0.1, range = above(0.0), resume = Differs)]
+        pub gamma: f64,
+    }
+}
 
 impl Check for Constant {}
 
-/// The learning rate drops at certain epochs. `torch.optim.lr_scheduler.StepLR` and `MultiStepLR`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(extend(
-    "anyOf" = [{ "required": ["step_epochs"] }, { "required": ["milestones"] }],
-    "not" = { "required": ["step_epochs", "milestones"] },
-))]
-pub struct Step {
-    /// Drop after every so many epochs, counted from the start of the run; either this or `milestones`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    pub step_epochs: Option<usize>,
-    /// Drop after these numbers of epochs, in rising order.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1), inner(range(min = 1)), extend("uniqueItems" = true))]
-    pub milestones: Option<Vec<usize>>,
-    /// What each drop multiplies the learning rate with.
-    #[serde(default = "gamma")]
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub gamma: f64,
-}
-
 impl Check for Step {
     fn check(&self, part: &Part) {
-        part.conflict("step_epochs", "milestones", "either a fixed distance, or a list of epochs");
-        part.one_of("step_epochs", "milestones");
-        part.require("step_epochs", self.step_epochs != Some(0), "must be at least 1");
-        if let Some(milestones) = &self.milestones {
-            let rising = milestones.windows(2).all(|pair| pair[0] < pair[1]) && milestones.first() != Some(&0);
-            part.require("milestones", rising && !milestones.is_empty(), "must be rising numbers of at least 1");
-        }
-        part.require_positive("gamma", self.gamma);
+        let rising = self.milestones.iter().all(|all| all.windows(2).all(|pair| pair[0] < pair[1]));
+        part.require("milestones", rising, "must be rising numbers");
     }
 }
 
-fn gamma() -> f64 {
-    0.1
+fn milestones(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": { "type": "integer" }, "uniqueItems": true })
 }
 
-/// The learning rate falls along half a cosine, from the warm-up's end to the last epoch, anew at every step.
-/// `torch.optim.lr_scheduler.CosineAnnealingLR`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Cosine {
-    /// Where it ends.
-    #[serde(default)]
-    #[schemars(range(min = 0))]
-    pub min_lr: f64,
-    /// The epoch, counted from the start of the run, after which it stays at `min_lr`; by default the run's last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    pub epochs: Option<usize>,
-}
+options! {
+    /// The learning rate falls along half a cosine, from the warm-up's end to the last epoch, anew at every step: in update `t` it is
+    /// `min_lr + (lr − min_lr) · ½ (1 + cos(π · min(1, (t − w) / (T − w))))`, `w` being the updates of the warm-up and `T` those of
+    /// `epochs`. `torch.optim.lr_scheduler.CosineAnnealingLR`.
+    pub struct Cosine {
+        /// Where it ends.
+        #[option(default = 0.0, range = 0.0.., resume = Differs)]
+        pub min_lr: f64,
+        /// The epoch, counted from the start of the run, after which it stays at `min_lr`.
+        #[option(otherwise = "`train.epochs`", range = 1.., unit = "epochs", resume = Differs)]
+        pub epochs: Option<usize>,
+    }
 
-impl Check for Cosine {
-    fn check(&self, part: &Part) {
-        part.require_not_negative("min_lr", self.min_lr);
-        part.require("epochs", self.epochs != Some(0), "must be at least 1");
+    /// A rise at the start of the run: at step `i` of `w` the rate is `s + (1 − s) · i / w` of the schedule's, `s` being
+    /// `warmup_start_factor`. `torch.optim.lr_scheduler.LinearLR`.
+    #[rules(Excludes("warmup_epochs", "warmup_steps", "the same length is given twice"))]
+    #[schema(
+        "dependentSchemas": {
+            "warmup_start_factor": { "anyOf": [{ "required": ["warmup_epochs"] }, { "required": ["warmup_steps"] }] },
+        },
+    )]
+    pub struct Warmup {
+        /// Length of the warm-up in epochs.
+        #[option(unit = "epochs", resume = Differs)]
+        pub warmup_epochs: Option<usize>,
+        /// Length of the warm-up in steps; either this or `warmup_epochs`.
+        #[option(unit = "steps", resume = Differs)]
+        pub warmup_steps: Option<usize>,
+        /// Factor of the first step.
+        #[option(otherwise = "1 / steps of the warm-up", range = 0.0..=1.0, resume = Differs)]
+        pub warmup_start_factor: Option<f64>,
     }
 }
 
-/// A rise at the start of the run: at step `i` of `w` the rate is `s + (1 − s) · i / w` of the schedule's, `s` being
-/// `warmup_start_factor`. `torch.optim.lr_scheduler.LinearLR`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(extend(
-    "dependentSchemas" = {
-        "warmup_start_factor": { "anyOf": [{ "required": ["warmup_epochs"] }, { "required": ["warmup_steps"] }] },
-    },
-    "not" = { "required": ["warmup_epochs", "warmup_steps"] },
-))]
-pub struct Warmup {
-    /// Length of the warm-up in epochs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub warmup_epochs: Option<usize>,
-    /// Length of the warm-up in steps; either this or `warmup_epochs`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub warmup_steps: Option<usize>,
-    /// Factor of the first step; by default 1 divided by the number of warm-up steps.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 1))]
-    pub warmup_start_factor: Option<f64>,
-}
+impl Check for Cosine {}
 
 impl Check for Warmup {
     fn check(&self, part: &Part) {
-        part.conflict("warmup_epochs", "warmup_steps", "the same length is given twice");
-        if let Some(factor) = self.warmup_start_factor {
-            part.require("warmup_start_factor", (0.0..=1.0).contains(&factor), "must be from 0 to 1");
-            if self.warmup_epochs.is_none() && self.warmup_steps.is_none() {
-                part.sink.push(
-                    Diagnostic::error(format!("`warmup_start_factor` in {} has no warm-up to start", part.what))
-                        .at(part.span_of("warmup_start_factor"), "needs `warmup_epochs` or `warmup_steps`"),
-                );
+        if self.warmup_start_factor.is_some() && self.warmup_epochs.is_none() && self.warmup_steps.is_none() {
+            part.sink.push(
+                Diagnostic::error(format!("`warmup_start_factor` in {} has no warm-up to start", part.what))
+                    .at(part.span_of("warmup_start_factor"), "needs `warmup_epochs` or `warmup_steps`"),
+            );
+        }
+    }
+}
+
+impl Curve {
+    /// The number of epochs after which the learning rate no longer changes, in a run of `epochs`; `None` if it does not matter
+    /// how long the run is.
+    pub fn end(&self, epochs: usize) -> Option<usize> {
+        match self {
+            Curve::Constant(_) | Curve::Step(_) => None,
+            Curve::Cosine(cosine) => Some(cosine.epochs.unwrap_or(epochs)),
+        }
+    }
+}
+
+impl Rules<'_> {
+    /// What a schedule must agree on with the length of the run and with the learning rates.
+    pub(in crate::config) fn schedule(&self) {
+        let epochs = self.experiment.train.epochs;
+        let schedule = &self.experiment.schedule;
+        let run = format!("the run has {epochs} epoch{}", if epochs == 1 { "" } else { "s" });
+        let beyond = |message: &str| Diagnostic::warning(Lint::ScheduleBeyondRun, message);
+        let mut end = usize::MAX;
+        match &schedule.curve {
+            Curve::Constant(_) => {}
+            Curve::Step(step) => {
+                if let Some(late) = step.milestones.iter().flatten().position(|&milestone| milestone >= epochs) {
+                    let warning = beyond("a milestone of the schedule is never reached");
+                    let key = format!("schedule.milestones.{late}");
+                    self.push(warning, &key, "not within the run", "train.epochs", &run);
+                }
+                if step.gamma > 1.0 {
+                    let message =
+                        format!("each step of the schedule raises the learning rate, by a factor of {}", step.gamma);
+                    let warning = Diagnostic::warning(Lint::RisingSchedule, message);
+                    self.one(
+                        warning.help("a `gamma` below 1 lowers it: 0.1, the default, to a tenth"),
+                        "schedule.gamma",
+                        "above 1",
+                    );
+                }
+                if step.step_epochs.is_some_and(|every| every >= epochs) {
+                    let warning = beyond("the schedule never takes a step");
+                    self.push(warning, "schedule.step_epochs", "not within the run", "train.epochs", &run);
+                }
             }
+            Curve::Cosine(cosine) => {
+                let lr = self.experiment.optimizer.rule.lr();
+                if cosine.min_lr > lr {
+                    let error = Diagnostic::error("`min_lr` in `[schedule]` is above the learning rate");
+                    self.push(error, "schedule.min_lr", "where it ends", "optimizer.lr", "where it starts");
+                }
+                for (i, group) in self.experiment.optimizer.groups.iter().enumerate() {
+                    if group.lr.is_some_and(|own| own < cosine.min_lr && cosine.min_lr <= lr) {
+                        let message =
+                            "`min_lr` in `[schedule]` is above the learning rate of a group, which rises to it";
+                        let warning = Diagnostic::warning(Lint::RisingSchedule, message);
+                        let key = format!("optimizer.groups.{i}.lr");
+                        self.push(warning, &key, "where this group starts", "schedule.min_lr", "where all of them end");
+                    }
+                }
+                end = cosine.epochs.unwrap_or(epochs);
+                if end > epochs {
+                    let warning = beyond("the cosine ends after the run: the learning rate never falls to `min_lr`");
+                    self.push(warning, "schedule.epochs", "not within the run", "train.epochs", &run);
+                }
+                if schedule.warmup.warmup_epochs.is_some_and(|warmup| warmup >= end) {
+                    let error = Diagnostic::error("the warm-up leaves no time for the schedule");
+                    let key = if cosine.epochs.is_some() { "schedule.epochs" } else { "train.epochs" };
+                    self.push(error, "schedule.warmup_epochs", "too long", key, "the schedule ends with these epochs");
+                }
+            }
+        }
+        if schedule.warmup.warmup_epochs.is_some_and(|warmup| (epochs..end).contains(&warmup)) {
+            let warning = beyond("the warm-up takes the whole run: the full learning rate is never reached");
+            self.push(warning, "schedule.warmup_epochs", "not within the run", "train.epochs", &run);
         }
     }
 }

@@ -1,84 +1,88 @@
 //! `[train]`, `[checkpoint]` and `[log]`.
 
-use schemars::JsonSchema;
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
+use crate::config::bounds::above;
+use crate::config::options::{self, Value, options, values};
 use crate::config::part::{Check, Part};
+use crate::config::schema::Table;
 use crate::config::tree::Node;
 use crate::graph::op::Figure;
 
-/// The `[train]` section.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Train {
-    /// How many times to go through the training samples.
-    #[schemars(range(min = 1))]
-    pub epochs: usize,
-    /// Batches whose gradients are averaged into one step.
-    #[serde(default = "one")]
-    #[schemars(range(min = 1, max = 1_048_576))]
-    pub accumulate: usize,
-    /// Scale gradients down whose norm, over all parameters together, is larger.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub clip_grad_norm: Option<f64>,
-    /// Stop when a figure no longer improves.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub early_stopping: Option<EarlyStopping>,
-    /// Stop after so many steps, wherever in an epoch that is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    pub max_steps: Option<u64>,
-    /// Validate after every so many epochs, and after the last.
-    #[serde(default = "one")]
-    #[schemars(range(min = 1))]
-    pub eval_every: usize,
-}
+options! {
+    /// The `[train]` section.
+    pub struct Train {
+        /// How many times to go through the training samples.
+        #[option(range = 1.., example = "10", resume = Differs)]
+        pub epochs: usize,
+        /// Batches to a step, which is made with the gradient of the mean over all that counts in them, as with one large batch. What is
+        /// left at an epoch's end makes a smaller group.
+        #[option(default = 1, range = 1..=1 << 20, unit = "batches")]
+        pub accumulate: usize,
+        /// Scale gradients down whose norm, over all parameters together, is larger: `torch.nn.utils.clip_grad_norm_`.
+        #[option(range = above(0.0), example = "1.0", resume = Differs)]
+        pub clip_grad_norm: Option<f64>,
+        /// Stop when a figure no longer improves.
+        #[option(example = r#"{ monitor = "val_loss", patience = 5 }"#, resume = Harmless)]
+        pub early_stopping: Option<EarlyStopping>,
+        /// Stop after so many steps, wherever in an epoch that is. The schedule does not look at it.
+        #[option(range = 1.., unit = "steps", resume = Harmless)]
+        pub max_steps: Option<u64>,
+        /// Validate after every so many epochs, and after the last.
+        #[option(default = 1, range = 1.., unit = "epochs", resume = Harmless)]
+        pub eval_every: usize,
+    }
 
-impl Check for Train {
-    fn check(&self, part: &Part) {
-        part.require("epochs", self.epochs >= 1, "must be at least 1");
-        part.require("accumulate", (1..=1 << 20).contains(&self.accumulate), "must be from 1 to 1048576");
-        if let Some(norm) = self.clip_grad_norm {
-            part.require_positive("clip_grad_norm", norm);
-        }
-        part.require("max_steps", self.max_steps != Some(0), "must be at least 1");
-        part.require("eval_every", self.eval_every >= 1, "must be at least 1");
-        if let (Some(stopping), Some(table)) =
-            (&self.early_stopping, part.table.get("early_stopping").and_then(Node::as_table))
-        {
-            let part = Part { table, span: part.span_of("early_stopping"), what: "`early_stopping`", ..*part };
-            part.require("patience", stopping.patience >= 1, "must be at least 1");
-            part.require_not_negative("min_delta", stopping.min_delta);
-        }
+    /// When to stop early.
+    pub struct EarlyStopping {
+        /// The figure to watch.
+        #[option(default = Metric::ValLoss)]
+        pub monitor: Metric,
+        /// How many validations without improvement to wait for.
+        #[option(default = 10, range = 1.., unit = "validations")]
+        pub patience: usize,
+        /// What counts as an improvement must be larger than this.
+        #[option(default = 0.0, range = 0.0..)]
+        pub min_delta: f64,
     }
 }
 
-/// When to stop early.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct EarlyStopping {
-    /// The figure to watch.
-    #[serde(default)]
-    pub monitor: Metric,
-    /// How many validations without improvement to wait for.
-    #[serde(default = "patience")]
-    #[schemars(range(min = 1))]
-    pub patience: usize,
-    /// What counts as an improvement must be larger than this.
-    #[serde(default)]
-    #[schemars(range(min = 0))]
-    pub min_delta: f64,
+impl Check for Train {}
+
+impl Check for EarlyStopping {}
+
+impl Value for EarlyStopping {
+    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
+        options::table(part, key, node, &format!("`{key}`"))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
+    }
 }
 
+impl JsonSchema for EarlyStopping {
+    fn schema_name() -> Cow<'static, str> {
+        "EarlyStopping".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Table::of::<Self>(generator).whole().try_into().unwrap_or_default()
+    }
+}
+
+values!(Metric);
+
 /// A figure of an epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
     /// Mean loss over the epoch's training batches.
     TrainLoss,
     /// Loss on the validation samples.
-    #[default]
     ValLoss,
     /// Share of validation samples whose class is found; only for classes.
     ValAccuracy,
@@ -128,65 +132,35 @@ impl Metric {
     }
 }
 
-/// The `[checkpoint]` section.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Checkpoint {
-    /// The figure by which `best` is chosen: by default `val_accuracy` for classes, else `val_loss`.
-    #[serde(default)]
-    pub monitor: Option<Metric>,
-    /// How many of the `step-N` checkpoints to keep, the newest.
-    #[serde(default = "keep")]
-    #[schemars(range(min = 1))]
-    pub keep: usize,
-    /// Save a checkpoint after every so many steps, besides those at the end of each epoch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    pub every_steps: Option<u64>,
-}
+options! {
+    /// The `[checkpoint]` section.
+    pub struct Checkpoint {
+        /// The figure by which `best` is chosen.
+        #[option(otherwise = "`val_accuracy` for classes, else `val_loss`", resume = Harmless)]
+        pub monitor: Option<Metric>,
+        /// How many of the `step-N` checkpoints to keep, the newest.
+        #[option(default = 3, range = 1.., unit = "checkpoints", resume = Harmless)]
+        pub keep: usize,
+        /// Save a checkpoint, `step-N.safetensors`, after every so many steps, besides those at the end of each epoch.
+        #[option(range = 1.., unit = "steps", resume = Harmless)]
+        pub every_steps: Option<u64>,
+    }
 
-impl Check for Checkpoint {
-    fn check(&self, part: &Part) {
-        part.require("keep", self.keep >= 1, "must be at least 1");
-        part.require("every_steps", self.every_steps != Some(0), "must be at least 1");
+    /// The `[log]` section.
+    pub struct Log {
+        /// Write every so many steps to `metrics.jsonl`.
+        #[option(default = 50, range = 1.., unit = "steps", resume = Harmless)]
+        pub every_steps: u64,
     }
 }
+
+impl Check for Checkpoint {}
 
 impl Checkpoint {
     /// The figure by which `best` is chosen.
     pub fn monitor(&self) -> Metric {
-        self.monitor.unwrap_or_default()
+        self.monitor.unwrap_or(Metric::ValLoss)
     }
 }
 
-/// The `[log]` section.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Log {
-    /// Write every so many steps to `metrics.jsonl`.
-    #[serde(default = "fifty")]
-    #[schemars(range(min = 1))]
-    pub every_steps: u64,
-}
-
-impl Check for Log {
-    fn check(&self, part: &Part) {
-        part.require("every_steps", self.every_steps >= 1, "must be at least 1");
-    }
-}
-
-fn one() -> usize {
-    1
-}
-
-fn patience() -> usize {
-    10
-}
-
-fn keep() -> usize {
-    3
-}
-
-fn fifty() -> u64 {
-    50
-}
+impl Check for Log {}

@@ -1,0 +1,59 @@
+//! Arguments that may be any text, with words that shells complete them to.
+
+use crate::config::sections::Source;
+use crate::config::tagged::Tagged;
+use crate::data::fetch::Known;
+use crate::passes::Pass;
+use clap::Arg;
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use std::ffi::OsStr;
+use std::sync::LazyLock;
+
+/// Takes any text, and knows what shells may complete it to. Whether it means something is said by who uses it.
+#[derive(Debug, Clone)]
+pub struct Suggest(Vec<&'static str>);
+
+impl Suggest {
+    fn of(words: impl IntoIterator<Item = &'static str>) -> Self {
+        Suggest(words.into_iter().collect())
+    }
+
+    /// Devices. There may be more GPUs.
+    pub fn devices() -> Self {
+        Suggest::of(["auto", "cpu", "cuda", "cuda:0", "cuda:1", "cuda:2", "cuda:3"])
+    }
+
+    /// Sets that can be downloaded.
+    pub fn sets() -> Self {
+        Suggest::of(Known::ALL.map(Known::name))
+    }
+
+    /// Stages of the graph: as it is built, and after each pass.
+    pub fn stages() -> Self {
+        Suggest::of(std::iter::once("forward").chain(Pass::ALL.map(Pass::name)))
+    }
+
+    /// Settings that are often made on the command line.
+    pub fn settings() -> Self {
+        static SETTINGS: LazyLock<Vec<String>> = LazyLock::new(|| {
+            let sources = Source::TYPES.iter().map(|source| format!("data.source={source}"));
+            let keys =
+                ["data.root", "data.batch_size", "data.limit", "model.weights", "optimizer.lr", "precision", "seed"];
+            let keys = keys.iter().chain(&["train.epochs", "train.max_steps"]).map(|key| format!("{key}="));
+            sources.chain(keys).collect()
+        });
+        Suggest::of(SETTINGS.iter().map(String::as_str))
+    }
+}
+
+impl TypedValueParser for Suggest {
+    type Value = String;
+
+    fn parse_ref(&self, cmd: &clap::Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(cmd, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.iter().map(|word| PossibleValue::new(*word))))
+    }
+}
