@@ -184,7 +184,7 @@ __device__ __forceinline__ float block_max(float x) {
 
 // ---- Activations ----------------------------------------------------------------------------------------------------
 
-// As src/graph/op/activation.rs numbers them; torch.nn defines them.
+// As src/backend/cuda/lower/mod.rs numbers them; torch.nn defines them.
 enum Activation {
     NO_ACTIVATION = 0,
     RELU = 1,
