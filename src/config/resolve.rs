@@ -10,7 +10,7 @@ use super::diagnostics::{Diagnostic, Sources, Span};
 use super::experiment::{Experiment, Model, Origins, Pattern};
 use super::files::Files;
 use super::lints::{Lint, Lints};
-use super::model::unroll;
+use super::model::{MAX_INPUTS, unroll};
 use super::part::{Check, Part, known_word, unknown_key};
 use super::paths::absolute;
 use super::sections::{
@@ -82,6 +82,10 @@ impl Check for GroupKeys {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ModelKeys {
+    /// Fields of the data set that the model takes, which layers name in `from`; by default the only one that there is.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = MAX_INPUTS), extend("uniqueItems" = true))]
+    pub inputs: Option<Vec<String>>,
     /// Parameters to start from: a `.safetensors` file, or a `.pth` or `.pt` state dict of PyTorch.
     #[serde(default)]
     #[schemars(length(min = 1))]
@@ -94,7 +98,16 @@ pub(super) struct ModelKeys {
     pub freeze: Vec<String>,
 }
 
-impl Check for ModelKeys {}
+impl Check for ModelKeys {
+    fn check(&self, part: &Part) {
+        let count = self.inputs.as_ref().map_or(1, Vec::len);
+        part.require(
+            "inputs",
+            (1..=MAX_INPUTS).contains(&count),
+            &format!("must be a list of 1 to {MAX_INPUTS} names"),
+        );
+    }
+}
 
 /// The sections of a file.
 pub(super) const SECTIONS: [&str; 9] =
@@ -332,10 +345,16 @@ impl<'a> Reader<'a> {
             self.sink.push(Diagnostic::error("the model has no layers").at(written.span, "the list is empty"));
             return None;
         }
-        let layers = unroll(self.root, layers, self.sink);
+        let place = |key: &str, i: usize| {
+            part.table.get(key).and_then(Node::as_array).and_then(|all| all.get(i)).map_or(part.span, |node| node.span)
+        };
+        let written = keys.as_ref().and_then(|keys| keys.inputs.clone()).unwrap_or_default();
+        let inputs: Vec<(String, Span)> =
+            written.into_iter().enumerate().map(|(i, name)| (name, place("inputs", i))).collect();
+        let layers = unroll(self.root, layers, &inputs, self.sink);
         let keys = keys?;
-        let place = |i: usize| part.table.get("freeze").and_then(Node::as_array).map_or(part.span, |all| all[i].span);
-        let freeze = keys.freeze.into_iter().enumerate().map(|(i, text)| Pattern { text, span: place(i) }).collect();
+        let freeze =
+            keys.freeze.into_iter().enumerate().map(|(i, text)| Pattern { text, span: place("freeze", i) }).collect();
         let weights = part.table.get("weights").map(|node| self.path(node));
         if let (None, Some(strict)) = (&weights, part.table.entry("weights_strict")) {
             self.sink.push(
@@ -345,7 +364,7 @@ impl<'a> Reader<'a> {
         }
         // Without weights it says nothing, and is not written either.
         let weights_strict = keys.weights_strict || weights.is_none();
-        Some(Model { layers, weights, weights_strict, freeze })
+        Some(Model { inputs, layers, weights, weights_strict, freeze })
     }
 
     fn optimizer(&self) -> Option<Optimizer> {
