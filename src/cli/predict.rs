@@ -7,7 +7,7 @@ use super::model::{build, device, load_model};
 use crate::backend::HostBuffer;
 use crate::build::{input_fields, task};
 use crate::data::tensors::read_fields;
-use crate::data::{DataSpec, Field, Split, image_sample};
+use crate::data::{DataSpec, Field, Footprint, Split, image_sample};
 use crate::graph::Input;
 use crate::graph::op::Task;
 use crate::plan::SlotLayout;
@@ -17,7 +17,7 @@ use crate::train::programs::Sizes;
 use crate::train::session::Session;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Applies a model to image files, or to the samples in files of tensors.
@@ -39,7 +39,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         plan: &programs.plan,
         backend: backend.as_ref(),
         what: Use::Prediction,
-        needs: Needs::of_prediction(),
+        needs: Needs { data: held(&args.files), ..Needs::of_prediction() },
         passes: &passes,
     };
     planned.require()?;
@@ -76,6 +76,18 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// The memory that the samples of the largest file of tensors take: one file after the other is read whole.
+fn held(files: &[PathBuf]) -> Footprint {
+    let tensors = files.iter().filter(|file| is_tensors(file));
+    let bytes = tensors.filter_map(|file| std::fs::metadata(file).ok()).map(|meta| meta.len()).max().unwrap_or(0);
+    Footprint { held: usize::try_from(bytes).unwrap_or(usize::MAX), reading: 0 }
+}
+
+/// True for a file of tensors, by its name.
+fn is_tensors(file: &Path) -> bool {
+    file.extension().is_some_and(|e| e.eq_ignore_ascii_case("safetensors"))
+}
+
 /// The samples of a file.
 enum Given {
     /// One image.
@@ -86,7 +98,7 @@ enum Given {
 
 /// Reads an image, or tensors that have the names of the model's inputs.
 fn read(file: &Path, fields: &[Field], invert: bool) -> anyhow::Result<Given> {
-    if file.extension().is_some_and(|e| e.eq_ignore_ascii_case("safetensors")) {
+    if is_tensors(file) {
         return Ok(Given::Tensors(read_fields(file, fields)?));
     }
     match fields {
