@@ -123,12 +123,21 @@ impl Split {
         Some(i32::from_ne_bytes(self.bytes(i, field)?.try_into().ok()?))
     }
 
+    /// The bytes of a field of all samples of the store, if they are in memory: [`Split::at`] tells where a sample is.
+    pub(super) fn stored(&self, field: usize) -> Option<&[u8]> {
+        self.store.stored(field)
+    }
+
     /// The bytes of a field of all samples in one piece, if they are that.
     pub(super) fn all(&self, field: usize) -> Option<&[u8]> {
         if self.index.is_some() { None } else { self.store.stored(field) }
     }
 
-    fn at(&self, i: usize) -> usize {
+    /// The number in the store of sample `i`.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(super) fn at(&self, i: usize) -> usize {
         assert!(i < self.len, "sample {i} of a split of {}", self.len);
         self.index.as_ref().map_or(i, |index| index[i] as usize)
     }

@@ -184,12 +184,26 @@ pub(super) struct Changes {
     pub pixel: usize,
 }
 
+impl Changes {
+    /// Writes the changed image.
+    pub fn apply(&self, draws: &mut Stream, image: &[u8], out: &mut [u8]) {
+        apply(&self.transforms, draws, image, self.sides, self.pixel, out);
+    }
+}
+
 /// What the draws for a sample are keyed by.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Key {
     pub seed: u64,
     pub epoch: u64,
     pub sample: u64,
+}
+
+impl Key {
+    /// The draws.
+    pub fn draws(self) -> Stream {
+        Stream::new(self.seed, Purpose::Augment, self.epoch, self.sample)
+    }
 }
 
 /// The rows of one sample in a batch slot.
@@ -221,8 +235,7 @@ impl<'a> Rows<'a> {
     /// The draws for this sample in this epoch, which are the same whatever thread asks for them and when. Transforms of a field
     /// that is put later go on with them.
     pub fn draws(&mut self) -> &mut Stream {
-        let Key { seed, epoch, sample } = self.key;
-        self.draws.get_or_insert_with(|| Stream::new(seed, Purpose::Augment, epoch, sample))
+        self.draws.get_or_insert_with(|| self.key.draws())
     }
 
     /// Gives a field its native-endian `bytes`, to which transforms are applied on their way. What nobody wants is dropped.
@@ -233,11 +246,11 @@ impl<'a> Rows<'a> {
         let Some(column) = self.columns.get(field).copied().flatten() else { return };
         let range = column.offset + self.row * column.bytes..column.offset + (self.row + 1) * column.bytes;
         match self.changes.filter(|changes| changes.field == field) {
-            Some(Changes { transforms, sides, pixel, .. }) => {
+            Some(changes) => {
+                let (sides, pixel) = (changes.sides, changes.pixel);
                 assert_eq!(bytes.len(), sides[0] * sides[1] * pixel, "an image of {sides:?} pixels of {pixel} bytes");
-                self.draws();
-                let Some(draws) = &mut self.draws else { return };
-                apply(transforms, draws, bytes, *sides, *pixel, &mut self.slot[range]);
+                let draws = self.draws.get_or_insert_with(|| self.key.draws());
+                changes.apply(draws, bytes, &mut self.slot[range]);
             }
             None => self.slot[range].copy_from_slice(bytes),
         }

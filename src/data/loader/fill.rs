@@ -54,6 +54,9 @@ impl Filler {
     /// # Errors
     /// So many samples in a row cannot be read that there is no use in going on.
     pub fn fill(&self, epoch: u64, samples: &[u32], slot: &mut [u8], unreadable: &mut Vec<Unreadable>) -> Result<()> {
+        if self.copy(epoch, samples, slot) {
+            return Ok(());
+        }
         for (row, sample) in samples.iter().enumerate() {
             let (first, met) = (*sample as usize, unreadable.len());
             let mut at = first;
@@ -71,6 +74,32 @@ impl Filler {
             }
         }
         Ok(())
+    }
+
+    /// Writes the samples field after field, if all that the batch wants of them is in memory; whether it is. It comes to what the
+    /// store would write, in half the time: what is read and written lies closer together.
+    fn copy(&self, epoch: u64, samples: &[u32], slot: &mut [u8]) -> bool {
+        let fields = self.split.fields();
+        let columns = || self.columns.iter().enumerate().filter_map(|(number, column)| Some((number, (*column)?)));
+        if columns().any(|(number, _)| self.split.stored(number).is_none()) {
+            return false;
+        }
+        for (number, column) in columns() {
+            let (stored, bytes) = (self.split.stored(number).unwrap_or_default(), fields[number].bytes());
+            let changes = self.changes.as_ref().filter(|changes| changes.field == number);
+            let rows = slot[column.offset..][..samples.len() * column.bytes].chunks_exact_mut(column.bytes);
+            for (row, sample) in rows.zip(samples) {
+                let values = &stored[self.split.at(*sample as usize) * bytes..][..bytes];
+                match changes {
+                    None => row.copy_from_slice(values),
+                    Some(changes) => {
+                        let key = Key { seed: self.seed, epoch, sample: u64::from(*sample) };
+                        changes.apply(&mut key.draws(), values, row);
+                    }
+                }
+            }
+        }
+        true
     }
 
     /// A filler that panics in its second batch of a split of 8 in batches of 4.

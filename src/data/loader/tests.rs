@@ -1,4 +1,4 @@
-use super::super::{Field, INPUTS, Rows, Store, TARGETS, Values};
+use super::super::{Field, INPUTS, Memory, Rows, Store, TARGETS, Values};
 use super::*;
 use crate::backend::Backend;
 use crate::backend::cpu::CpuBackend;
@@ -262,6 +262,47 @@ fn made(n: usize, bad: &[usize], options: LoaderOptions, slots: usize, at: Posit
     let options = LoaderOptions { transforms: Vec::new(), ..options };
     let buffers = (0..slots).map(|_| buffer(192)).collect();
     Loader::start(&Made::split(n, bad), options, &layout(), buffers, at).unwrap()
+}
+
+/// What the loader copies field after field is what the store would write sample after sample.
+struct Hidden(Memory);
+
+impl Store for Hidden {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn fields(&self) -> &[Field] {
+        self.0.fields()
+    }
+
+    fn write(&self, sample: usize, rows: &mut Rows) -> Result<(), Unreadable> {
+        self.0.write(sample, rows)
+    }
+
+    fn identify(&self, sample: usize, field: usize, take: &mut dyn FnMut(&[u8])) {
+        self.0.identify(sample, field, take);
+    }
+}
+
+#[test]
+fn samples_in_memory_are_copied_as_they_would_be_written() {
+    let list = || {
+        let pixels = (0..160).map(|i| (i * 7 % 256) as u8).collect();
+        let labels = Values::Ints((0..10).collect());
+        let image = Field::input(INPUTS, DType::U8, [4, 4, 1]);
+        vec![(image, Values::Bytes(pixels)), (Field::target(TARGETS, DType::I32, []), labels)]
+    };
+    for transforms in [options(0).transforms, Vec::new()] {
+        let all = |split: Split| {
+            let o = LoaderOptions { transforms: transforms.clone(), ..options(0) };
+            // A part of the samples, in another order.
+            let split = split.select(&[9, 3, 4, 5, 0, 1]);
+            take(&mut Loader::start(&split, o, &layout(), vec![buffer(192)], Position::default()).unwrap(), 7)
+        };
+        let hidden = Split::new(Arc::new(Hidden(Memory::new(list(), 10).unwrap()))).unwrap();
+        assert_eq!(all(Split::in_memory(list(), 10).unwrap()), all(hidden));
+    }
 }
 
 #[test]
