@@ -5,7 +5,7 @@ use super::{Builder, Mode, Tensor, metrics_variable};
 use crate::config::{Diagnostic, Experiment};
 use crate::data::TargetSpec;
 use crate::graph::op::{self, LossOp, METRIC_SLOTS, Metrics, TargetKind, Task};
-use crate::graph::{DType, Input, Role, Shape, ValueId, VarKind, Variable};
+use crate::graph::{DType, Role, Shape, ValueId, VarKind, Variable};
 
 /// What the model is measured by.
 pub fn task(experiment: &Experiment) -> Task {
@@ -31,9 +31,10 @@ impl Builder<'_> {
             return None;
         }
         self.graph.set_origin("loss");
+        let Some((place, field)) = self.data.target() else { unreachable!("checked by `output_fits`") };
         let mut dims = vec![self.batch];
-        dims.extend_from_slice(self.data.targets.shape().dims());
-        let targets = self.graph.input(Input::Targets, self.data.targets.dtype(), Shape(dims));
+        dims.extend_from_slice(field.shape_of(self.length).dims());
+        let targets = self.graph.input(place, field.dtype, Shape(dims));
         let sums = Variable::zeros(metrics_variable(self.mode), DType::F64, [METRIC_SLOTS], VarKind::Metric);
         let sums = self.vars.get_or_add(sums);
         let (items, metrics) =
@@ -53,18 +54,23 @@ impl Builder<'_> {
         let sample = Shape::from(&self.shape(y).dims()[1..]);
         let guessed = self.guesses.contains(&y.value);
         let name = loss.name();
+        let target = &data.target().map_or(Shape::default(), |(_, field)| field.shape_of(self.length));
         let (message, help) = match (loss.targets(), &data.targets) {
-            (TargetKind::Classes, TargetSpec::Values(_)) => (
+            (TargetKind::Classes, TargetSpec::Values) => (
                 format!("`{name}` needs classes, but the targets of the data are numbers"),
                 "the loss for numbers is `mse`".to_string(),
             ),
-            (TargetKind::Numbers, TargetSpec::Classes(_) | TargetSpec::PositionClasses(..)) => (
+            (TargetKind::Numbers, TargetSpec::Classes(_)) => (
                 format!("`{name}` needs numbers, but the targets of the data are classes"),
                 "the loss for classes is `cross_entropy`".to_string(),
             ),
+            _ if data.target().is_none() => (
+                "there is nothing to learn: the samples have no targets".to_string(),
+                "give the data a field of targets".to_string(),
+            ),
             // What the model is meant to put out is only known once the mistake before is gone.
             _ if guessed => return false,
-            (TargetKind::Classes, TargetSpec::Classes(classes)) => match *sample.dims() {
+            (TargetKind::Classes, TargetSpec::Classes(classes)) if target.rank() == 0 => match *sample.dims() {
                 [out] if self.classes_fit(out, *classes) => return self.weights_fit(loss, out, y),
                 [out] => {
                     let least = if data.classes_exact { "" } else { " or more" };
@@ -91,11 +97,11 @@ impl Builder<'_> {
                     (message, help)
                 }
             },
-            (TargetKind::Classes, TargetSpec::PositionClasses(classes, positions)) => match sample.dims() {
-                [at @ .., out] if at == positions.dims() && self.classes_fit(*out, *classes) => {
+            (TargetKind::Classes, TargetSpec::Classes(classes)) => match sample.dims() {
+                [at @ .., out] if at == target.dims() && self.classes_fit(*out, *classes) => {
                     return self.weights_fit(loss, *out, y);
                 }
-                [at @ .., out] if at == positions.dims() => {
+                [at @ .., out] if at == target.dims() => {
                     let least = if data.classes_exact { "" } else { " or more" };
                     let message = format!(
                         "the model puts out {out} numbers for each position, but there are {classes}{least} classes"
@@ -111,12 +117,12 @@ impl Builder<'_> {
                     (message, help)
                 }
                 _ => {
-                    let mut wanted = positions.dims().to_vec();
+                    let mut wanted = target.dims().to_vec();
                     wanted.push(*classes);
                     let (a, b) = (sample_to_pytorch(&sample), sample_to_pytorch(&Shape(wanted)));
                     let message = format!(
                         "the model puts out {a} for each sample, but the targets are one class for each position of \
-                         {positions}"
+                         {target}"
                     );
                     (
                         message,
@@ -124,7 +130,7 @@ impl Builder<'_> {
                     )
                 }
             },
-            (TargetKind::Numbers, TargetSpec::Values(target)) => {
+            (TargetKind::Numbers, TargetSpec::Values) => {
                 // A single number for each sample may come as [N] or [N, 1].
                 let single = |s: &Shape| s.len() == 1;
                 if sample == *target || (single(&sample) && single(target)) {

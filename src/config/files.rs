@@ -20,8 +20,6 @@ use crate::files;
 const MAX_BYTES: u64 = MAX_EFFECTIVE as u64;
 /// The most text that an effective configuration may have: blocks and repeats are written out in it.
 pub const MAX_EFFECTIVE: usize = 16 << 20;
-/// Keys whose values are paths.
-pub const PATHS: [&str; 3] = ["data.root", "data.path", "model.weights"];
 /// Files that extend one another.
 const MAX_CHAIN: usize = 16;
 /// Folders above a configuration in which the files that it names are looked for: `configs/` and one folder inside of it
@@ -336,7 +334,7 @@ impl Files {
 
 /// A warning for every path in an effective configuration that is not absolute, as those of earlier versions are.
 pub fn relative_paths(loaded: &Loaded) -> Vec<Diagnostic> {
-    let place = |key: &&str| loaded.experiment.span_of(key);
+    let place = |key: &String| loaded.experiment.span_of(key);
     let written = |span: &Span| {
         let text = loaded.sources.text(*span).trim_matches(['"', '\'']);
         let effective = loaded.sources.get(span.source).kind == SourceKind::Effective;
@@ -348,7 +346,7 @@ pub fn relative_paths(loaded: &Loaded) -> Vec<Diagnostic> {
         Diagnostic { severity: Severity::Warning, ..Diagnostic::error(message) }
             .at(span, "taken from the current folder, which need not be the one in which the run was started")
     };
-    PATHS.iter().filter_map(place).filter(written).map(warning).collect()
+    keys::paths().iter().filter_map(place).filter(written).map(warning).collect()
 }
 
 /// The text of a file that is not too long. What a configuration names must be a plain file: it shall not make anybody

@@ -142,6 +142,23 @@ pub fn section_names() -> Vec<&'static str> {
 /// What is declared of the keys that are in no section.
 pub const TOP: [Declare; 2] = [TopKeys::declaration, FileKeys::declaration];
 
+/// The dotted keys whose values are files or folders.
+pub fn paths() -> Vec<String> {
+    let mut generator = SchemaGenerator::default();
+    let mut all = Vec::new();
+    for section in sections() {
+        let shared: Vec<Declaration> = section.shared.iter().map(|declare| declare(&mut generator)).collect();
+        let kinds = (section.kinds)(&mut generator).into_iter().map(|(_, declaration)| declaration);
+        for option in kinds.chain(shared).flat_map(|declaration| declaration.options).filter(|option| option.is_path) {
+            let key = format!("{}.{}", section.name, option.key);
+            if !all.contains(&key) {
+                all.push(key);
+            }
+        }
+    }
+    all
+}
+
 /// What a change of a dotted key does to a run that is resumed. What stands inside of an option goes with it.
 pub fn effect(key: &str) -> Effect {
     let mut generator = SchemaGenerator::default();

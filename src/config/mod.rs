@@ -40,7 +40,7 @@ use tree::Table;
 
 pub use diagnostics::{Diagnostic, Severity, SourceId, Sources, Span};
 pub use experiment::{Experiment, LayerKind, LayerNode};
-pub use files::{MAX_EFFECTIVE, PATHS};
+pub use files::MAX_EFFECTIVE;
 pub use kinds::LeftBehind;
 pub use lints::Lint;
 pub use overrides::UNSET_OPTION;

@@ -95,6 +95,8 @@ pub struct Declared {
     pub example: Option<&'static str>,
     /// What a change of it does to a run that is resumed.
     pub resume: Effect,
+    /// Whether it names a file or a folder.
+    pub is_path: bool,
     /// Its part of the JSON Schema.
     pub schema: Json,
 }
@@ -111,6 +113,9 @@ pub trait Value: Sized {
 
     /// Its JSON Schema.
     fn schema(generator: &mut SchemaGenerator) -> Schema;
+
+    /// Whether it names a file or a folder.
+    const IS_PATH: bool = false;
 }
 
 /// Makes values of types that serde reads.
@@ -136,6 +141,8 @@ pub(crate) use values;
 values!(bool, i32, u64, usize, i64, f64, String, [f64; 2]);
 
 impl<T: Value> Value for Option<T> {
+    const IS_PATH: bool = T::IS_PATH;
+
     fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
         T::read(part, key, node).map(Some)
     }

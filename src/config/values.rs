@@ -455,6 +455,8 @@ impl std::fmt::Display for Precision {
 }
 
 impl Value for PathBuf {
+    const IS_PATH: bool = true;
+
     fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
         deserialize(part, key, node)
     }

@@ -2,7 +2,7 @@
 
 pub use crate::config::options::Effect;
 use crate::config::paths::shown;
-use crate::config::{Experiment, PATHS, keys};
+use crate::config::{Experiment, keys};
 use serde_json::{Map, Value};
 use std::path::Path;
 
@@ -23,7 +23,7 @@ impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let show = |v: &Option<Value>| match v {
             None => "not set".to_string(),
-            Some(Value::String(path)) if PATHS.contains(&self.key.as_str()) => {
+            Some(Value::String(path)) if keys::paths().contains(&self.key) => {
                 Value::from(shown(Path::new(path)).to_string_lossy()).to_string()
             }
             Some(v) => v.to_string(),

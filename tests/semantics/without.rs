@@ -47,7 +47,7 @@ fn run(experiment: &Experiment, batch: usize, threads: usize, without: &[Pass]) 
 fn run_with(experiment: &Experiment, batch: usize, threads: usize, without: &[Pass], lr: f32) -> Outcome {
     let backend = CpuBackend::new(Some(threads)).unwrap();
     let data = describe(experiment).unwrap_or_else(|e| panic!("{e:?}"));
-    let sizes = Sizes { train: vec![batch], eval: vec![batch], predict: Vec::new() };
+    let sizes = Sizes { train: vec![batch.into()], eval: vec![batch.into()], predict: Vec::new() };
     let options = PassOptions { without: without.to_vec(), stop_before: None };
     let programs =
         programs::build(experiment, &data, &sizes, &backend, &options).unwrap_or_else(|errors| panic!("{errors:?}"));

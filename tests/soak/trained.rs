@@ -5,7 +5,7 @@ use runner::backend::cpu::simd::SimdLevel;
 use runner::backend::{Backend, HostBuffer};
 use runner::build::Mode;
 use runner::config::Experiment;
-use runner::data::{Loader, LoaderOptions, Position};
+use runner::data::{Loader, LoaderOptions, Position, Unread};
 use runner::graph::op::Figure;
 use runner::graph::{DType, VarKind};
 use runner::passes::{Pass, PassOptions};
@@ -136,7 +136,8 @@ fn epochs(
             step += 1;
         }
         session.reset_figures(Mode::Train)?;
-        match evaluate(session, backend, &samples.val, &eval_options(experiment), &never, |_| {}) {
+        let (val, options) = (&samples.val, eval_options(experiment));
+        match evaluate(session, backend, val, &options, &never, &mut Unread::default(), |_| {}) {
             Ok(figures) => losses.push(figures.expect("not interrupted").get(Figure::Loss).expect("a loss")),
             // It says that the loss is not finite, as an error.
             Err(_) => {

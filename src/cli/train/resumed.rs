@@ -9,7 +9,7 @@ use super::in_folder;
 use crate::checkpoint::{self, Meta};
 use crate::config::diagnostics::SourceKind;
 use crate::config::sections::Source;
-use crate::config::{self, Loaded, PATHS, UNSET_OPTION};
+use crate::config::{self, Loaded, UNSET_OPTION, keys};
 use crate::passes::Pass;
 use crate::train::folder::Folder;
 use crate::train::report::Reporter;
@@ -190,11 +190,11 @@ fn key(set: &str) -> &str {
 /// become those that they meant here.
 pub fn in_force(before: &[String], new: &[String], loaded: &Loaded) -> Vec<String> {
     let experiment = &loaded.experiment;
-    let typed = |path: &&str| {
+    let typed = |path: &String| {
         experiment.span_of(path).is_some_and(|span| loaded.sources.get(span.source).kind == SourceKind::Set)
     };
-    let paths = PATHS.into_iter().filter(typed).filter_map(|path| {
-        let value = match path {
+    let paths = keys::paths().into_iter().filter(typed).filter_map(|path| {
+        let value = match path.as_str() {
             "model.weights" => experiment.model.weights.as_ref()?,
             _ => match &experiment.data.source {
                 Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => &files.root,

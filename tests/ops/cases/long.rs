@@ -49,12 +49,12 @@ fn losses(list: &mut Vec<Case>) {
         for label_smoothing in [0.0, 0.1] {
             let name = format!("long cross entropy of {shape:?}, smoothed {label_smoothing}");
             list.push(Case::new(name, LossOp::from(CrossEntropy::smoothed(label_smoothing)), |d| {
-                let targets = d.below(DType::I32, [rows], length as u32).input(Input::Targets);
+                let targets = d.below(DType::I32, [rows], length as u32).input(Input::Field(1));
                 vec![d.normal(shape).wrt(), targets]
             }));
         }
         list.push(Case::new(format!("long mean squared error of {shape:?}"), LossOp::from(Elementwise::Mse), |d| {
-            vec![d.normal(shape).wrt(), d.normal(shape).input(Input::Targets)]
+            vec![d.normal(shape).wrt(), d.normal(shape).input(Input::Field(1))]
         }));
         let metrics = |task| Metrics { task, ignore_index: None };
         list.push(Case::new(format!("long metrics of {shape:?}"), metrics(Task::Classification), |d| {
@@ -69,12 +69,12 @@ fn losses(list: &mut Vec<Case>) {
                 d.positive([1]),
                 d.positive([1]),
                 x,
-                targets.input(Input::Targets),
+                targets.input(Input::Field(1)),
                 d.below(DType::F64, [METRIC_SLOTS], 9),
             ]
         }));
         list.push(Case::new(format!("long regression metrics of {shape:?}"), metrics(Task::Regression), |d| {
-            let targets = d.normal(shape).input(Input::Targets);
+            let targets = d.normal(shape).input(Input::Field(1));
             vec![d.positive([1]), d.positive([1]), d.normal(shape), targets, d.below(DType::F64, [METRIC_SLOTS], 9)]
         }));
     }

@@ -21,13 +21,13 @@ fn losses(list: &mut Vec<Case>) {
             let logits = [shape.clone(), vec![classes]].concat();
             let name = format!("cross entropy of {logits:?}, smoothed {label_smoothing}");
             list.push(Case::new(name, LossOp::from(CrossEntropy::smoothed(label_smoothing)), |d| {
-                let targets = d.below(DType::I32, shape.clone(), classes as u32).input(Input::Targets);
+                let targets = d.below(DType::I32, shape.clone(), classes as u32).input(Input::Field(1));
                 vec![d.normal(logits).wrt(), targets]
             }));
         }
     }
     list.push(Case::new("cross entropy of large numbers", LossOp::from(CrossEntropy::smoothed(0.2)), |d| {
-        vec![d.normal([6, 5]).map(|x| 200.0 + 3.0 * x).wrt(), d.below(DType::I32, [6], 5).input(Input::Targets)]
+        vec![d.normal([6, 5]).map(|x| 200.0 + 3.0 * x).wrt(), d.below(DType::I32, [6], 5).input(Input::Field(1))]
     }));
     // What a thread, a warp and a block reduce; positions of sequences and images. Every third target does not count.
     for shape in [vec![7, 4], vec![70, 20], vec![5, 300], vec![3, 6, 5], vec![2, 3, 4, 6]] {
@@ -39,17 +39,17 @@ fn losses(list: &mut Vec<Case>) {
             list.push(Case::new(name, LossOp::from(loss), |d| {
                 let mut targets = d.below(DType::I32, &shape[..shape.len() - 1], classes as u32);
                 (0..rows).step_by(3).for_each(|r| targets.data[r] = 2.0);
-                vec![d.normal(&shape[..]).wrt(), targets.input(Input::Targets)]
+                vec![d.normal(&shape[..]).wrt(), targets.input(Input::Field(1))]
             }));
         }
     }
     let nothing = CrossEntropy { label_smoothing: 0.1, ignore_index: -7, weight: Vec::new() };
     list.push(Case::new("cross entropy where nothing counts", LossOp::from(nothing), |d| {
-        vec![d.normal([4, 3]).wrt(), Operand::new(DType::I32, [4], vec![-7.0; 4]).input(Input::Targets)]
+        vec![d.normal([4, 3]).wrt(), Operand::new(DType::I32, [4], vec![-7.0; 4]).input(Input::Field(1))]
     }));
     let nothing = CrossEntropy { label_smoothing: 0.0, ignore_index: -100, weight: vec![0.0, 2.0] };
     list.push(Case::new("cross entropy of a class without weight", LossOp::from(nothing), |d| {
-        vec![d.normal([3, 2]).wrt(), Operand::new(DType::I32, [3], vec![0.0; 3]).input(Input::Targets)]
+        vec![d.normal([3, 2]).wrt(), Operand::new(DType::I32, [3], vec![0.0; 3]).input(Input::Field(1))]
     }));
     for loss in ELEMENTWISE {
         for (x, t) in [(vec![4, 1], vec![4]), (vec![5, 3], vec![5, 3]), (vec![2, 3, 3, 2], vec![2, 3, 3, 2])] {
@@ -60,14 +60,14 @@ fn losses(list: &mut Vec<Case>) {
                     let kink = [0.0, 0.25, 0.5, 1.0].iter().any(|at: &f64| ((x - *t).abs() - at).abs() < 0.02);
                     *t += if kink { 0.125 } else { 0.0 };
                 }
-                vec![x.wrt(), t.input(Input::Targets)]
+                vec![x.wrt(), t.input(Input::Field(1))]
             }));
         }
         let at_kinks = Case::new(format!("{loss:?} at its kinks"), LossOp::from(loss), |_| {
             let x = vec![0.0, 0.25, -0.25, 0.5, -0.5, 1.0, -1.0, 60.0, -60.0];
             vec![
                 Operand::new(DType::F32, [9], x).wrt(),
-                Operand::new(DType::F32, [9], vec![0.0; 9]).input(Input::Targets),
+                Operand::new(DType::F32, [9], vec![0.0; 9]).input(Input::Field(1)),
             ]
         });
         list.push(at_kinks.kinked());
@@ -85,24 +85,24 @@ fn metrics(list: &mut Vec<Case>) {
         for ignore_index in [None, Some(1)] {
             let name = format!("metrics of {rows} rows, {length} classes, without {ignore_index:?}");
             list.push(Case::new(name, classes(ignore_index), |d| {
-                let targets = d.below(DType::I32, [rows], length as u32).input(Input::Targets);
+                let targets = d.below(DType::I32, [rows], length as u32).input(Input::Field(1));
                 vec![d.positive([1]), d.positive([1]), d.normal([rows, length]), targets, sums(d)]
             }));
         }
     }
     list.push(Case::new("metrics of equal logits", classes(None), |d| {
-        let targets = d.below(DType::I32, [9], 3).input(Input::Targets);
+        let targets = d.below(DType::I32, [9], 3).input(Input::Field(1));
         vec![d.positive([1]), d.positive([1]), d.below(DType::F32, [9, 3], 2), targets, sums(d)]
     }));
     for (what, task) in [("a regression", Task::Regression), ("yes and no", Task::BinaryClassification)] {
         list.push(Case::new(format!("metrics of {what}"), Metrics { task, ignore_index: None }, |d| {
-            let targets = d.normal([11, 3]).input(Input::Targets);
+            let targets = d.normal([11, 3]).input(Input::Field(1));
             vec![d.positive([1]), d.positive([1]), d.normal([11, 3]), targets, sums(d)]
         }));
     }
     for (what, loss) in [("NaN", f64::NAN), ("infinite", f64::INFINITY)] {
         list.push(Case::new(format!("metrics of a loss that is {what}"), classes(None), |d| {
-            let targets = d.below(DType::I32, [4], 3).input(Input::Targets);
+            let targets = d.below(DType::I32, [4], 3).input(Input::Field(1));
             let loss = Operand::new(DType::F32, [1], vec![loss]);
             vec![loss, d.positive([1]), d.normal([4, 3]), targets, sums(d)]
         }));
