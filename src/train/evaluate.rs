@@ -9,6 +9,10 @@ use crate::graph::op::Figure;
 use anyhow::{Context, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Why there are no figures although all losses are finite.
+pub const NOTHING_COUNTS: &str =
+    "no target counts: all of them are the loss's `ignore_index`, or of classes whose `weight` is 0";
+
 /// How to evaluate.
 #[derive(Debug, Clone)]
 pub struct EvalOptions {
@@ -65,11 +69,8 @@ pub fn evaluate(
         loader.release(batch);
     }
     let (figures, not_finite) = session.figures(Mode::Eval)?;
-    let nothing = match not_finite {
-        0 => "no target counts: all of them are the loss's `ignore_index`, or of classes whose `weight` is 0",
-        _ => "the loss is not finite on any batch",
-    };
-    let figures = figures.context(nothing)?;
+    let figures =
+        figures.context(if not_finite > 0 { "the loss is not finite on any batch" } else { NOTHING_COUNTS })?;
     // The sums leave such batches out; the loss over all samples is no number.
     Ok(Some(if not_finite > 0 { figures.with(Figure::Loss, f64::NAN) } else { figures }))
 }

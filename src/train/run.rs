@@ -2,7 +2,7 @@
 
 mod unreadable;
 
-use super::evaluate::{EvalOptions, evaluate};
+use super::evaluate::{EvalOptions, NOTHING_COUNTS, evaluate};
 use super::folder::{Folder, file};
 use super::input::{Samples, transforms};
 use super::metrics::Figures;
@@ -21,7 +21,7 @@ use crate::config::Experiment;
 use crate::config::sections::Metric;
 use crate::data::{Batch, Loader, LoaderOptions, Position};
 use crate::graph::op::Figure;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -311,6 +311,8 @@ impl Run<'_> {
         let number = self.state.epoch + 1;
         let last = number == self.experiment.train.epochs as u64;
         let due = last || number.is_multiple_of(self.experiment.train.eval_every as u64);
+        let train = self.session.figures(Mode::Train)?.0;
+        ensure!(train.is_some(), "nothing was learnt in epoch {number}: {NOTHING_COUNTS}");
         let val = match due && !self.samples.val.is_empty() {
             true => match self.evaluate(interrupt)? {
                 Some(figures) => Some(figures),
@@ -319,7 +321,6 @@ impl Run<'_> {
             },
             false => None,
         };
-        let train = self.session.figures(Mode::Train)?.0;
         let best = self.note_best(train.as_ref(), val.as_ref());
         let stop = due && self.out_of_patience(train.as_ref(), val.as_ref());
         self.write_epoch(number, samples, train, val, best)?;

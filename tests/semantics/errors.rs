@@ -410,6 +410,36 @@ fn targets_from_a_file() {
     insta::assert_snapshot!(all.join("\n==========\n"));
 }
 
+/// Classes at the places of a sequence and the pixels of an image; weights of classes.
+#[test]
+fn classes_at_positions() {
+    let text = |shape: &str, layer: &str, loss: &str| {
+        format!(
+            "[data]\nsource = \"synthetic\"\nshape = {shape}\nclasses = 5\n[model]\nlayers = [{layer}]\n[loss]\n\
+             type = \"cross_entropy\"\n{loss}\n[optimizer]\ntype = \"adam\"\n[train]\nepochs = 1\n"
+        )
+    };
+    let at = |input: &[usize], positions: &[usize]| {
+        let spec = DataSpec::labelled(DType::F32, input, 5);
+        let mut fields = spec.fields.clone();
+        fields[1].shape = positions.into();
+        Some(DataSpec { fields, train: Some(100), val: Some(0), ..spec })
+    };
+    let (linear, conv) = (
+        |n: usize| format!("{{ type = \"linear\", out_features = {n} }}"),
+        |n: usize| format!("{{ type = \"conv2d\", out_channels = {n}, kernel_size = 1 }}"),
+    );
+    let all = [
+        told_on(&text("[7, 3]", &linear(5), "weight = [1, 1, 1, 1, 0.5]"), at(&[7, 3], &[7])),
+        told_on(&text("[7, 3]", &linear(4), ""), at(&[7, 3], &[7])),
+        told_on(&text("[7, 3]", &linear(5), ""), at(&[7, 3], &[6])),
+        told_on(&text("[3, 7, 6]", &conv(4), ""), at(&[7, 6, 3], &[7, 6])),
+        told_on(&text("[3, 7, 6]", &format!("\"flatten\", {}", linear(5)), ""), at(&[7, 6, 3], &[7, 6])),
+        told_on(&text("[7, 3]", &linear(5), "weight = [1, 2]"), at(&[7, 3], &[7])),
+    ];
+    insta::assert_snapshot!(all.join("\n==========\n"));
+}
+
 /// A layer whose argument comes from the command line reads in the file as if it were right.
 #[test]
 fn arguments_from_the_command_line_are_shown() {

@@ -79,6 +79,23 @@ fn classes_may_be_given() {
 }
 
 #[test]
+fn labels_that_stand_for_none_are_no_classes() {
+    let (_dir, mut options) = file(&bytes_of(&[f32s("inputs", &[3, 3]), i64s("targets", &[-100, 1, 255])]));
+    for (ignore_index, label) in [(None, "-100"), (Some(255), "-100"), (Some(-100), "")] {
+        options.ignore_index = ignore_index;
+        match open(&options) {
+            Ok(set) => assert_eq!((label, set.spec.targets), ("", TargetSpec::Classes(256))),
+            Err(e) => {
+                assert!(!label.is_empty() && format!("{e:#}").contains(&format!("label {label} of sample 0")), "{e:#}")
+            }
+        }
+    }
+    let (_dir, mut options) = file(&bytes_of(&[f32s("inputs", &[2, 3]), i64s("targets", &[1, 255])]));
+    options.ignore_index = Some(255);
+    assert_eq!(open(&options).unwrap().spec.targets, TargetSpec::Classes(2));
+}
+
+#[test]
 fn what_does_not_go_together_is_refused() {
     let e = error(&[f32s("x", &[2, 3]), i64s("targets", &[0, 1])]);
     assert!(e.contains("it holds: targets, x"), "{e}");

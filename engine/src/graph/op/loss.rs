@@ -61,6 +61,19 @@ pub enum TargetKind {
 /// What `torch.nn.CrossEntropyLoss` ignores by default.
 pub const IGNORE_INDEX: i32 = -100;
 
+impl Elementwise {
+    /// The number that kernels on a GPU know it by (`enum Elementwise` in `kernels/loss.cu`), and its parameter.
+    pub fn code(self) -> (usize, f32) {
+        match self {
+            Elementwise::Mse => (0, 0.0),
+            Elementwise::L1 => (1, 0.0),
+            Elementwise::SmoothL1 { beta } => (2, beta),
+            Elementwise::Huber { delta } => (3, delta),
+            Elementwise::BceWithLogits => (4, 0.0),
+        }
+    }
+}
+
 impl CrossEntropy {
     /// With nothing but label smoothing.
     pub fn smoothed(label_smoothing: f32) -> Self {

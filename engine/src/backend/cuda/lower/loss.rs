@@ -3,7 +3,7 @@
 use super::Context;
 use super::rows::{Rows, element_sum_blocks};
 use crate::backend::cuda::launch::{Arg, Cell, Kernel, Lowered, Memory, Module, Step, suffix};
-use crate::graph::op::{CrossEntropy, Elementwise, Loss, LossGrad, LossOp};
+use crate::graph::op::{CrossEntropy, Loss, LossGrad, LossOp};
 
 const MODULE: Module = Module::Loss;
 
@@ -39,17 +39,6 @@ fn rule(kernel: Kernel, loss: &CrossEntropy) -> Kernel {
     kernel.float(loss.label_smoothing).arg(Arg::I32(loss.ignore_index)).arg(weights).float(all as f32)
 }
 
-/// An element-wise loss as kernels take it: a number of `enum Elementwise`, and its parameter.
-fn elementwise_code(loss: Elementwise) -> (usize, f32) {
-    match loss {
-        Elementwise::Mse => (0, 0.0),
-        Elementwise::L1 => (1, 0.0),
-        Elementwise::SmoothL1 { beta } => (2, beta),
-        Elementwise::Huber { delta } => (3, delta),
-        Elementwise::BceWithLogits => (4, 0.0),
-    }
-}
-
 /// The loss, and what the batch weighs.
 pub fn loss(cx: &Context, op: &LossOp) -> Lowered {
     let x = cx.x(0);
@@ -68,7 +57,7 @@ pub fn loss(cx: &Context, op: &LossOp) -> Lowered {
             mean(rule(sums.long(x.rows()).int(x.last()), l).int(rows.kept()), None)
         }
         Loss::Elementwise(l) => {
-            let ((kind, parameter), n, items) = (elementwise_code(*l), x.len(), op.loss.items(x));
+            let ((kind, parameter), n, items) = (l.code(), x.len(), op.loss.items(x));
             let sums = Kernel::new(MODULE, format!("elementwise_loss_{}", suffix(cx.x_type(0))));
             let sums = operands(sums.grid(element_sum_blocks(n), 1, 1));
             mean(sums.long(n).float(items as f32).int(kind).float(parameter), Some((n, items)))
@@ -88,7 +77,7 @@ pub fn grad(cx: &Context, op: &LossGrad) -> Lowered {
             rule(kernel, l).int(rows.kept())
         }
         Loss::Elementwise(l) => {
-            let ((kind, parameter), n) = (elementwise_code(*l), x.len());
+            let ((kind, parameter), n) = (l.code(), x.len());
             let kernel = Kernel::new(MODULE, format!("elementwise_loss_grad_{}", suffix(cx.x_type(0)))).over(n);
             let kernel = kernel.arg(prediction).arg(targets).arg(dloss).arg(Memory::Output(0));
             kernel.long(n).int(kind).float(parameter)
