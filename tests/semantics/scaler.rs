@@ -3,7 +3,7 @@
 use runner::backend::cpu::CpuBackend;
 use runner::backend::{Backend, Executable, HostBuffer};
 use runner::build::init::initial;
-use runner::graph::op::{Algorithm, Elementwise, Linear, LossOp, TensorOptions, UpdateScale};
+use runner::graph::op::{Algorithm, ElementwiseLoss, Linear, LossOp, TensorOptions, UpdateScale};
 use runner::graph::{DType, Graph, Input, Shape, ValueId, VarKind, Variable, Variables, verify};
 use runner::passes::grad::backward;
 use runner::passes::update::{
@@ -41,7 +41,7 @@ impl Run {
         let t = graph.input(Input::Field(1), DType::F32, Shape::from([1, 1]));
         let weight = graph.variable(&vars, w);
         let y = graph.add1(Linear::default(), &[x, weight]).unwrap();
-        let loss = graph.add(LossOp::from(Elementwise::Mse), &[y, t]).unwrap();
+        let loss = graph.add(LossOp::from(ElementwiseLoss::Mse), &[y, t]).unwrap();
         let start = loss_gradient(&mut graph, &mut vars, &spec, [loss[0], loss[1]]).unwrap();
         let grad: ValueId = backward(&mut graph, &[(loss[0], start.gradient)], &[weight]).unwrap()[0].unwrap();
         let mut graphs = Vec::new();

@@ -76,7 +76,7 @@ pub fn loss_gradient(
 ) -> Result<Start, ShapeError> {
     graph.set_origin("loss");
     graph.in_backward = true;
-    const MUL: Binary = Binary { kind: BinaryKind::Mul, act: None };
+    const MUL: Binary = Binary { kind: BinaryKind::Mul };
     let schedule = schedule(graph);
     let mut start = Start { gradient: graph.add1(Slice { axis: 0, start: 2, len: 1 }, &[schedule])?, loss };
     if spec.scaler.is_some() {

@@ -4,7 +4,7 @@ use crate::config::bounds::above;
 use crate::config::options::options;
 use crate::config::part::{Check, Part};
 use crate::config::tagged::{Tagged, tagged};
-use crate::graph::op::{self, Elementwise, IGNORE_INDEX};
+use crate::graph::op::{self, ElementwiseLoss, IGNORE_INDEX};
 
 tagged! {
     /// The `[loss]` section.
@@ -36,11 +36,11 @@ impl Loss {
                 ignore_index: l.ignore_index,
                 weight: l.weight.iter().flatten().map(|w| *w as f32).collect(),
             }),
-            Loss::BceWithLogits(_) => Elementwise::BceWithLogits.into(),
-            Loss::Mse(_) => Elementwise::Mse.into(),
-            Loss::L1(_) => Elementwise::L1.into(),
-            Loss::SmoothL1(l) => Elementwise::SmoothL1 { beta: l.beta as f32 }.into(),
-            Loss::Huber(l) => Elementwise::Huber { delta: l.delta as f32 }.into(),
+            Loss::BceWithLogits(_) => ElementwiseLoss::BceWithLogits.into(),
+            Loss::Mse(_) => ElementwiseLoss::Mse.into(),
+            Loss::L1(_) => ElementwiseLoss::L1.into(),
+            Loss::SmoothL1(l) => ElementwiseLoss::SmoothL1 { beta: l.beta as f32 }.into(),
+            Loss::Huber(l) => ElementwiseLoss::Huber { delta: l.delta as f32 }.into(),
         }
     }
 }

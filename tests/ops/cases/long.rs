@@ -3,7 +3,7 @@
 
 use crate::case::{Case, Operand};
 use runner::graph::op::{
-    AccumulateGrad, Algorithm, BatchNorm, CrossEntropy, Elementwise, GradNorm, GroupNorm, LayerNorm, LossOp,
+    AccumulateGrad, Algorithm, BatchNorm, CrossEntropy, ElementwiseLoss, GradNorm, GroupNorm, LayerNorm, LossOp,
     METRIC_SLOTS, Metrics, OptimizerStep, Softmax, Task, TensorOptions, ZeroGrad,
 };
 use runner::graph::{DType, Input};
@@ -15,7 +15,7 @@ fn norms(list: &mut Vec<Case>) {
     for (shape, mean) in
         [(vec![9, 13, 11, 8], 0.7), (vec![9, 13, 11, 8], 300.0), (vec![900, 33], 0.7), (vec![5, 11, 7, 132], 0.7)]
     {
-        let op = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track: true, residual: false, act: None };
+        let op = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track: true };
         list.push(Case::new(format!("long batch norm of {shape:?} about {mean}"), op, |d| {
             let c = shape[shape.len() - 1];
             let x = d.normal(shape).map(|x| x + mean);
@@ -53,9 +53,11 @@ fn losses(list: &mut Vec<Case>) {
                 vec![d.normal(shape).wrt(), targets]
             }));
         }
-        list.push(Case::new(format!("long mean squared error of {shape:?}"), LossOp::from(Elementwise::Mse), |d| {
-            vec![d.normal(shape).wrt(), d.normal(shape).input(Input::Field(1))]
-        }));
+        list.push(Case::new(
+            format!("long mean squared error of {shape:?}"),
+            LossOp::from(ElementwiseLoss::Mse),
+            |d| vec![d.normal(shape).wrt(), d.normal(shape).input(Input::Field(1))],
+        ));
         let metrics = |task| Metrics { task, ignore_index: None };
         list.push(Case::new(format!("long metrics of {shape:?}"), metrics(Task::Classification), |d| {
             // A few values, so that there are several largest. Half of the targets are right.

@@ -1,17 +1,19 @@
 use crate::case::{Case, Draw, Operand};
-use runner::graph::op::{AccumulateLoss, CrossEntropy, Elementwise, LossOp, METRIC_SLOTS, MeanScale, Metrics, Task};
+use runner::graph::op::{
+    AccumulateLoss, CrossEntropy, ElementwiseLoss, LossOp, METRIC_SLOTS, MeanScale, Metrics, Task,
+};
 use runner::graph::{DType, Input};
 
 /// The losses that are functions of one prediction and one target.
-const ELEMENTWISE: [Elementwise; 8] = [
-    Elementwise::Mse,
-    Elementwise::L1,
-    Elementwise::SmoothL1 { beta: 1.0 },
-    Elementwise::SmoothL1 { beta: 0.25 },
-    Elementwise::SmoothL1 { beta: 0.0 },
-    Elementwise::Huber { delta: 1.0 },
-    Elementwise::Huber { delta: 0.5 },
-    Elementwise::BceWithLogits,
+const ELEMENTWISE: [ElementwiseLoss; 8] = [
+    ElementwiseLoss::Mse,
+    ElementwiseLoss::L1,
+    ElementwiseLoss::SmoothL1 { beta: 1.0 },
+    ElementwiseLoss::SmoothL1 { beta: 0.25 },
+    ElementwiseLoss::SmoothL1 { beta: 0.0 },
+    ElementwiseLoss::Huber { delta: 1.0 },
+    ElementwiseLoss::Huber { delta: 0.5 },
+    ElementwiseLoss::BceWithLogits,
 ];
 
 fn losses(list: &mut Vec<Case>) {

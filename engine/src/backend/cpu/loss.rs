@@ -8,7 +8,7 @@ use super::rows::{Dot, Exponentials, Plain, Terms, max, sum};
 use super::simd::{Simd, SimdLevel};
 use super::threads::{Chunks, chunks};
 use crate::graph::Shape;
-use crate::graph::op::{CrossEntropy, Elementwise, Loss};
+use crate::graph::op::{CrossEntropy, ElementwiseLoss, Loss};
 
 /// [`crate::graph::op::CrossEntropy`] and its gradient.
 pub struct CrossEntropyKernel {
@@ -162,23 +162,23 @@ trait Pointwise: Copy {
 macro_rules! with_loss {
     ($loss:expr, $f:ident => $body:expr) => {
         match $loss {
-            Elementwise::Mse => {
+            ElementwiseLoss::Mse => {
                 let $f = Mse;
                 $body
             }
-            Elementwise::L1 => {
+            ElementwiseLoss::L1 => {
                 let $f = L1;
                 $body
             }
-            Elementwise::SmoothL1 { beta } => {
+            ElementwiseLoss::SmoothL1 { beta } => {
                 let $f = SmoothL1(beta);
                 $body
             }
-            Elementwise::Huber { delta } => {
+            ElementwiseLoss::Huber { delta } => {
                 let $f = Huber(delta);
                 $body
             }
-            Elementwise::BceWithLogits => {
+            ElementwiseLoss::BceWithLogits => {
                 let $f = BceWithLogits;
                 $body
             }
@@ -279,11 +279,11 @@ impl<F: Pointwise> Terms for Values<'_, F> {
 }
 
 vectorised! {
-    fn values<'a, S>(s, loss: Elementwise, x: &'a [f32], t: &'a [f32]) -> f64 {
+    fn values<'a, S>(s, loss: ElementwiseLoss, x: &'a [f32], t: &'a [f32]) -> f64 {
         with_loss!(loss, f => sum(s, x.len(), Values(f, x, t)))
     }
 
-    fn derivatives<'a, S>(s, loss: Elementwise, x: &'a [f32], t: &'a [f32], dx: &'a mut [f32], factor: f32) {
+    fn derivatives<'a, S>(s, loss: ElementwiseLoss, x: &'a [f32], t: &'a [f32], dx: &'a mut [f32], factor: f32) {
         with_loss!(loss, f => {
             for i in (0..x.len()).step_by(S::LANES) {
                 let n = (x.len() - i).min(S::LANES);
@@ -296,7 +296,7 @@ vectorised! {
 /// An element-wise loss.
 pub struct ElementwiseKernel {
     /// Which.
-    pub loss: Elementwise,
+    pub loss: ElementwiseLoss,
     /// Number of elements.
     pub len: usize,
     /// What the batch weighs.
@@ -326,7 +326,7 @@ impl NodeKernel for ElementwiseKernel {
 /// The gradient of an element-wise loss.
 pub struct ElementwiseGradKernel {
     /// Which.
-    pub loss: Elementwise,
+    pub loss: ElementwiseLoss,
     /// Instructions.
     pub level: SimdLevel,
 }

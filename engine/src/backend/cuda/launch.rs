@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Module {
     /// Activations, binary operations, sums over stretched axes, casts.
-    Elementwise,
+    ElementwiseLoss,
     /// Element-wise operations one behind the other.
     Chain,
     /// Bytes or floats to normalised floats.
@@ -51,7 +51,7 @@ pub enum Module {
 impl Module {
     /// All modules.
     pub const ALL: [Module; 17] = [
-        Module::Elementwise,
+        Module::ElementwiseLoss,
         Module::Chain,
         Module::Normalize,
         Module::Dropout,
@@ -73,7 +73,7 @@ impl Module {
     /// Name of its file in `kernels/`, without `.cu`.
     pub fn name(self) -> &'static str {
         match self {
-            Module::Elementwise => "elementwise",
+            Module::ElementwiseLoss => "elementwise",
             Module::Chain => "chain",
             Module::Normalize => "normalize",
             Module::Dropout => "dropout",

@@ -39,7 +39,7 @@ macro_rules! images {
 }
 
 images! {
-    Elementwise "elementwise",
+    ElementwiseLoss "elementwise",
     Chain "chain",
     Normalize "normalize",
     Dropout "dropout",

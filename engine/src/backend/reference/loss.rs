@@ -2,7 +2,7 @@
 
 use super::Tensor;
 use super::softmax::log_sum_exp;
-use crate::graph::op::{CrossEntropy, Elementwise, Loss, LossGrad, LossOp};
+use crate::graph::op::{CrossEntropy, ElementwiseLoss, Loss, LossGrad, LossOp};
 
 /// The loss, and what the batch weighs.
 pub(super) fn loss(op: &LossOp, x: &[Tensor]) -> Vec<Vec<f64>> {
@@ -27,21 +27,21 @@ pub(super) fn loss_grad(op: &LossGrad, x: &[Tensor]) -> Vec<Vec<f64>> {
 }
 
 /// A function of prediction and target, and its derivative by the prediction.
-fn element(loss: Elementwise, x: f64, t: f64) -> [f64; 2] {
+fn element(loss: ElementwiseLoss, x: f64, t: f64) -> [f64; 2] {
     let d = x - t;
     let sign = if d == 0.0 { 0.0 } else { d.signum() };
     match loss {
-        Elementwise::Mse => [d * d, 2.0 * d],
-        Elementwise::L1 => [d.abs(), sign],
-        Elementwise::SmoothL1 { beta } => match f64::from(beta) {
+        ElementwiseLoss::Mse => [d * d, 2.0 * d],
+        ElementwiseLoss::L1 => [d.abs(), sign],
+        ElementwiseLoss::SmoothL1 { beta } => match f64::from(beta) {
             beta if d.abs() < beta => [0.5 * d * d / beta, d / beta],
             beta => [d.abs() - 0.5 * beta, sign],
         },
-        Elementwise::Huber { delta } => match f64::from(delta) {
+        ElementwiseLoss::Huber { delta } => match f64::from(delta) {
             delta if d.abs() <= delta => [0.5 * d * d, d],
             delta => [delta * (d.abs() - 0.5 * delta), delta * sign],
         },
-        Elementwise::BceWithLogits => [x.max(0.0) - x * t + (-x.abs()).exp().ln_1p(), 1.0 / (1.0 + (-x).exp()) - t],
+        ElementwiseLoss::BceWithLogits => [x.max(0.0) - x * t + (-x.abs()).exp().ln_1p(), 1.0 / (1.0 + (-x).exp()) - t],
     }
 }
 

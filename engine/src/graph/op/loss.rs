@@ -12,7 +12,7 @@ pub enum Loss {
     /// Softmax and negative log-likelihood of one class for each row of numbers.
     CrossEntropy(CrossEntropy),
     /// The mean over all elements of a function of prediction and target.
-    Elementwise(Elementwise),
+    Elementwise(ElementwiseLoss),
 }
 
 /// The weighted mean, over the rows whose target `y` is not `ignore_index`, of
@@ -30,7 +30,7 @@ pub struct CrossEntropy {
 
 /// A function of a prediction `x` and a target `t`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Elementwise {
+pub enum ElementwiseLoss {
     /// `(x − t)²`
     Mse,
     /// `|x − t|`; its derivative at 0 is 0.
@@ -61,15 +61,15 @@ pub enum TargetKind {
 /// What `torch.nn.CrossEntropyLoss` ignores by default.
 pub const IGNORE_INDEX: i32 = -100;
 
-impl Elementwise {
+impl ElementwiseLoss {
     /// The number that kernels on a GPU know it by (`enum Elementwise` in `kernels/loss.cu`), and its parameter.
     pub fn code(self) -> (usize, f32) {
         match self {
-            Elementwise::Mse => (0, 0.0),
-            Elementwise::L1 => (1, 0.0),
-            Elementwise::SmoothL1 { beta } => (2, beta),
-            Elementwise::Huber { delta } => (3, delta),
-            Elementwise::BceWithLogits => (4, 0.0),
+            ElementwiseLoss::Mse => (0, 0.0),
+            ElementwiseLoss::L1 => (1, 0.0),
+            ElementwiseLoss::SmoothL1 { beta } => (2, beta),
+            ElementwiseLoss::Huber { delta } => (3, delta),
+            ElementwiseLoss::BceWithLogits => (4, 0.0),
         }
     }
 }
@@ -91,11 +91,11 @@ impl Loss {
     fn names(&self) -> [&'static str; 2] {
         match self {
             Loss::CrossEntropy(_) => ["cross_entropy", "cross_entropy_grad"],
-            Loss::Elementwise(Elementwise::Mse) => ["mse", "mse_grad"],
-            Loss::Elementwise(Elementwise::L1) => ["l1", "l1_grad"],
-            Loss::Elementwise(Elementwise::SmoothL1 { .. }) => ["smooth_l1", "smooth_l1_grad"],
-            Loss::Elementwise(Elementwise::Huber { .. }) => ["huber", "huber_grad"],
-            Loss::Elementwise(Elementwise::BceWithLogits) => ["bce_with_logits", "bce_with_logits_grad"],
+            Loss::Elementwise(ElementwiseLoss::Mse) => ["mse", "mse_grad"],
+            Loss::Elementwise(ElementwiseLoss::L1) => ["l1", "l1_grad"],
+            Loss::Elementwise(ElementwiseLoss::SmoothL1 { .. }) => ["smooth_l1", "smooth_l1_grad"],
+            Loss::Elementwise(ElementwiseLoss::Huber { .. }) => ["huber", "huber_grad"],
+            Loss::Elementwise(ElementwiseLoss::BceWithLogits) => ["bce_with_logits", "bce_with_logits_grad"],
         }
     }
 
@@ -103,9 +103,12 @@ impl Loss {
     pub fn task(&self) -> Task {
         match self {
             Loss::CrossEntropy(_) => Task::Classification,
-            Loss::Elementwise(Elementwise::BceWithLogits) => Task::BinaryClassification,
+            Loss::Elementwise(ElementwiseLoss::BceWithLogits) => Task::BinaryClassification,
             Loss::Elementwise(
-                Elementwise::Mse | Elementwise::L1 | Elementwise::SmoothL1 { .. } | Elementwise::Huber { .. },
+                ElementwiseLoss::Mse
+                | ElementwiseLoss::L1
+                | ElementwiseLoss::SmoothL1 { .. }
+                | ElementwiseLoss::Huber { .. },
             ) => Task::Regression,
         }
     }
@@ -181,8 +184,8 @@ impl From<CrossEntropy> for Loss {
     }
 }
 
-impl From<Elementwise> for Loss {
-    fn from(l: Elementwise) -> Loss {
+impl From<ElementwiseLoss> for Loss {
+    fn from(l: ElementwiseLoss) -> Loss {
         Loss::Elementwise(l)
     }
 }

@@ -1,6 +1,6 @@
 use super::harness::{Tensor, assert_close, outputs, run};
 use crate::graph::op::{
-    CrossEntropy, Elementwise, Loss, LossGrad, LossOp, METRIC_SLOTS, Metrics, Softmax, SoftmaxGrad, Task,
+    CrossEntropy, ElementwiseLoss, Loss, LossGrad, LossOp, METRIC_SLOTS, Metrics, Softmax, SoftmaxGrad, Task,
     metric_slot as slot,
 };
 
@@ -95,12 +95,12 @@ fn squared_error_and_its_gradient() {
         let (x, t) = (Tensor::normal([n, 1], 1), Tensor::normal([n], 2));
         let diff: Vec<f64> = x.doubles().iter().zip(t.doubles()).map(|(a, b)| a - b).collect();
         let loss = diff.iter().map(|d| d * d).sum::<f64>() / n as f64;
-        for got in outputs(LossOp::from(Elementwise::Mse), &[x.clone(), t.clone()]) {
+        for got in outputs(LossOp::from(ElementwiseLoss::Mse), &[x.clone(), t.clone()]) {
             assert_close("mse", &got[0], &[loss], 3e-7, 0.0);
         }
         let want: Vec<f64> = diff.iter().map(|d| 0.5 * 2.0 / n as f64 * d).collect();
         let [weight, dloss] = [n as f32, 0.5].map(|v| Tensor::from_f32([1], &[v]));
-        let op = LossGrad { loss: Elementwise::Mse.into() };
+        let op = LossGrad { loss: ElementwiseLoss::Mse.into() };
         for got in outputs(op, &[x.clone(), t.clone(), weight, dloss]) {
             assert_close("mse_grad", &got[0], &want, 3e-7, 1e-7 / n as f64);
         }

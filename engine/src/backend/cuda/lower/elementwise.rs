@@ -8,7 +8,7 @@ use crate::graph::{DType, Shape};
 
 /// A launch over `n` elements that are taken in packs of `width`.
 fn over_packs(name: String, n: usize, width: usize) -> Kernel {
-    Kernel::new(Module::Elementwise, name).over(n.div_ceil(width))
+    Kernel::new(Module::ElementwiseLoss, name).over(n.div_ceil(width))
 }
 
 /// Lowers the operation.
@@ -47,7 +47,7 @@ fn kind_code(kind: BinaryKind) -> usize {
 
 /// Lowers the operation.
 pub fn binary(cx: &Context, op: &Binary) -> Lowered {
-    let (act, slope) = activation_code(op.act);
+    let (act, slope) = activation_code(cx.act);
     let (kind, width, name) = (kind_code(op.kind), pack(cx.y_type(0)), common_suffix(cx, &[0, 1]));
     let operands = |k: Kernel| k.arg(Memory::Input(0)).arg(Memory::Input(1)).arg(Memory::Output(0));
     if cx.x(0) == cx.x(1) {
@@ -56,7 +56,7 @@ pub fn binary(cx: &Context, op: &Binary) -> Lowered {
         return Lowered::one(kernel.int(kind).int(act).float(slope));
     }
     let memory = [Memory::Input(0), Memory::Input(1), Memory::Output(0)];
-    Lowered::one(broadcast(memory, [cx.x(0), cx.x(1)], cx.y_type(0), op.kind, op.act))
+    Lowered::one(broadcast(memory, [cx.x(0), cx.x(1)], cx.y_type(0), op.kind, cx.act))
 }
 
 /// The launch for two operands that are stretched to one shape, all in memory `[a, b, result]`; the result may be `a`.
@@ -74,7 +74,7 @@ pub fn broadcast(
         && outer.iter().all(|axis| axis.strides.iter().all(|stride| stride.is_multiple_of(width)));
     let (name, width) = if packs { (format!("stretch_packs_{name}"), width) } else { (format!("stretch_{name}"), 1) };
     let rows = outer.iter().map(|axis| axis.size).product();
-    let kernel = over_rows(Kernel::new(Module::Elementwise, name), rows, inner.size / width);
+    let kernel = over_rows(Kernel::new(Module::ElementwiseLoss, name), rows, inner.size / width);
     let kernel = memory
         .into_iter()
         .fold(kernel, Kernel::arg)
@@ -134,7 +134,7 @@ impl Sums {
             _ => self.scratch(outer * pieces * width),
         };
         let name = format!("sum_{}", suffix(self.dtype));
-        let kernel = Kernel::new(Module::Elementwise, name).grid(column_blocks * outer_blocks * pieces, 1, 1);
+        let kernel = Kernel::new(Module::ElementwiseLoss, name).grid(column_blocks * outer_blocks * pieces, 1, 1);
         let kernel = kernel.arg(self.from).arg(target).long(outer).long(rows).long(width).int(pieces).long(piece);
         self.lowered.steps.push(kernel.int(column_blocks).int(block.lanes).int(block.lines).into());
         (self.from, self.dtype) = (target, DType::F32);

@@ -95,7 +95,7 @@ fn after(s: &Sizes, dtype: DType, finish: &Finish) -> Lowered {
     let converted = dtype != DType::F32;
     if converted {
         after.scratch_bytes = aligned(outputs * dtype.bytes());
-        let kernel = Kernel::new(Module::Elementwise, format!("cast_f32_{}", suffix(dtype))).over(outputs);
+        let kernel = Kernel::new(Module::ElementwiseLoss, format!("cast_f32_{}", suffix(dtype))).over(outputs);
         after.steps.push(kernel.arg(bias).arg(Memory::Scratch(0)).long(outputs).into());
     }
     let bias = if converted { Memory::Scratch(0) } else { bias };

@@ -76,7 +76,7 @@ pub fn forward(cx: &Context, rows: usize, finish: &Finish) -> Option<Lowered> {
     let operands = Operands { a: Memory::Input(1), b: Memory::Input(0), d: finish.y, vector };
     let mut lowered = product(cx, matmul, operands, scratch)?;
     if let Some(bias) = converted {
-        let kernel = Kernel::new(Module::Elementwise, format!("cast_f32_{}", suffix(d_type))).over(m);
+        let kernel = Kernel::new(Module::ElementwiseLoss, format!("cast_f32_{}", suffix(d_type))).over(m);
         lowered.steps.insert(0, kernel.arg(bias).arg(Memory::Scratch(0)).long(m).into());
     }
     if let Some(act) = finish.act.filter(|_| !relu) {
@@ -88,7 +88,7 @@ pub fn forward(cx: &Context, rows: usize, finish: &Finish) -> Option<Lowered> {
 /// The activation in place, for those that the library has not.
 pub fn activation(finish: &Finish, act: Activation, n: usize) -> Step {
     let (code, slope) = activation_code(Some(act));
-    let kernel = Kernel::new(Module::Elementwise, format!("activation_{}", suffix(finish.y_type)));
+    let kernel = Kernel::new(Module::ElementwiseLoss, format!("activation_{}", suffix(finish.y_type)));
     kernel.over(n.div_ceil(4)).arg(finish.y).arg(finish.y).long(n).int(code).float(slope).into()
 }
 
