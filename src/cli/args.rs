@@ -2,8 +2,9 @@
 
 use super::suggest::Suggest;
 use crate::config::{UNSET_OPTION, keys_for_option};
-use crate::passes::{Pass, PassOptions};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use crate::passes::{FORWARD, PassOptions};
+use crate::train::programs::pass_names;
+use clap::builder::PossibleValuesParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 use std::ffi::OsString;
@@ -122,13 +123,13 @@ impl Overrides {
 pub struct Passes {
     /// Leave out a pass over the graph, to see whether it is at fault, or what it gains (repeatable)
     #[arg(long, value_name = "PASS", value_parser = optional_pass())]
-    pub without: Vec<Pass>,
+    pub without: Vec<String>,
 }
 
 impl Passes {
     /// As the builder of programs takes them.
     pub fn options(&self) -> PassOptions {
-        PassOptions { without: self.without.clone(), stop_before: None }
+        PassOptions { without: self.without.clone(), stop_after: None }
     }
 
     /// For people: nothing, or ` without pool and fuse`.
@@ -141,13 +142,13 @@ impl Passes {
 
     /// The names of those that are left out, each once, in the order in which passes run.
     pub fn names(&self) -> Vec<&'static str> {
-        Pass::OPTIONAL.into_iter().filter(|p| self.without.contains(p)).map(Pass::name).collect()
+        pass_names(true).into_iter().filter(|name| self.without.iter().any(|w| w == name)).collect()
     }
 }
 
 /// The name of a pass that may be left out.
-fn optional_pass() -> impl TypedValueParser<Value = Pass> {
-    PossibleValuesParser::new(Pass::OPTIONAL.map(Pass::name)).try_map(|name| Pass::parse(&name).ok_or("no such pass"))
+fn optional_pass() -> PossibleValuesParser {
+    PossibleValuesParser::new(pass_names(true))
 }
 
 /// How results are printed.
@@ -356,8 +357,8 @@ pub struct ExportArgs {
 
 /// What `--graph` is, with all passes.
 fn graph_help() -> String {
-    let passes = Pass::ALL.map(Pass::name).join(", ");
-    format!("Print the graph of the training step on the device instead, as it is after this pass: forward, {passes}")
+    let passes = pass_names(false).join(", ");
+    format!("Print the graph of the training step on the device instead, as it is after this pass: {FORWARD}, {passes}")
 }
 
 /// A number of threads.
@@ -429,7 +430,7 @@ mod tests {
         let Command::Bench(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
         assert_eq!(args.passes.note(), " without reorder and fuse");
         assert_eq!(Passes::default().note(), "");
-        assert_eq!(args.passes.options().without, [Pass::Fuse, Pass::Reorder, Pass::Fuse]);
+        assert_eq!(args.passes.options().without, ["fuse", "reorder", "fuse"]);
     }
 
     #[test]

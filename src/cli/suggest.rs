@@ -3,7 +3,8 @@
 use crate::config::sections::Source;
 use crate::config::tagged::Tagged;
 use crate::data::fetch::Known;
-use crate::passes::Pass;
+use crate::passes::FORWARD;
+use crate::train::programs::pass_names;
 use clap::Arg;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use std::ffi::OsStr;
@@ -30,7 +31,7 @@ impl Suggest {
 
     /// Stages of the graph: as it is built, and after each pass.
     pub fn stages() -> Self {
-        Suggest::of(std::iter::once("forward").chain(Pass::ALL.map(Pass::name)))
+        Suggest::of(std::iter::once(FORWARD).chain(pass_names(false)))
     }
 
     /// Settings that are often made on the command line.

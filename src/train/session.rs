@@ -264,7 +264,7 @@ impl Session {
                 let reads_data = node.inputs.iter().any(|v| graph.value(*v).role == Role::Input(Input::Data));
                 let hint =
                     if reads_data { ", the first to read the batch: look for such values in the data" } else { "" };
-                format!("it begins in `{}`, operation `{}`{side}{hint}", graph.origin(node), node.op.rules().name())
+                format!("it begins in `{}`, operation `{}`{side}{hint}", graph.origin(node), node.op.label())
             }
             None => "every operation is finite when the step is run again".to_string(),
         })
