@@ -260,7 +260,7 @@ pub struct PredictArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub passes: Passes,
-    /// How many classes to show for each file
+    /// How many classes to show for each sample
     #[arg(long, value_name = "K", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub top: u32,
     /// Swap black and white first: MNIST's digits are light on dark, scans are not

@@ -9,6 +9,7 @@ use super::diagnostics::{Diagnostic, Sources, Span};
 use super::experiment::{Experiment, Model, Origins, Pattern};
 use super::files::Files;
 use super::keys::{self, Section};
+use super::layers::MAX_INPUTS;
 use super::lints::{Lint, Lints};
 use super::model::unroll;
 use super::options::{Elsewhere, Options, options};
@@ -52,6 +53,9 @@ options! {
 
     /// The keys of `[model]` besides the layers.
     pub(super) struct ModelKeys {
+        /// Fields of a sample that the model takes, by name, which layers name in `from`.
+        #[option(otherwise = "the only one", length = 1..=MAX_INPUTS, schema_by = names)]
+        pub inputs: Option<Vec<String>>,
         /// Parameters to start from: a `.safetensors` file, a `.pth` or `.pt` state dict of PyTorch, or a checkpoint of a run, whose
         /// optimizer state is left out. The content decides, not the suffix.
         #[option(resume = Harmless)]
@@ -86,6 +90,10 @@ options! {
 impl Check for TopKeys {}
 
 impl Check for ModelKeys {}
+
+fn names(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": { "type": "string" }, "uniqueItems": true })
+}
 
 fn file(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "minLength": 1 })
@@ -294,7 +302,13 @@ impl<'a> Reader<'a> {
             self.sink.push(Diagnostic::error("the model has no layers").at(written.span, "the list is empty"));
             return None;
         }
-        let layers = unroll(self.root, layers, self.sink);
+        let place = |key: &str, i: usize| {
+            part.table.get(key).and_then(Node::as_array).and_then(|all| all.get(i)).map_or(part.span, |node| node.span)
+        };
+        let written = keys.as_ref().and_then(|keys| keys.inputs.clone()).unwrap_or_default();
+        let inputs: Vec<(String, Span)> =
+            written.into_iter().enumerate().map(|(i, name)| (name, place("inputs", i))).collect();
+        let layers = unroll(self.root, layers, &inputs, self.sink);
         let keys = keys?;
         let weights = part.table.get("weights").map(|node| self.path(node));
         if let (None, Some(strict)) = (&weights, part.table.entry("weights_strict")) {
@@ -305,7 +319,7 @@ impl<'a> Reader<'a> {
         }
         // Without weights it says nothing, and is not written either.
         let weights_strict = keys.weights_strict || weights.is_none();
-        Some(Model { layers, weights, weights_strict, freeze: keys.freeze })
+        Some(Model { inputs, layers, weights, weights_strict, freeze: keys.freeze })
     }
 
     fn optimizer(&self) -> Option<Optimizer> {

@@ -1,6 +1,6 @@
 //! The memory that a source's samples take, before they are read.
 
-use super::{DataSpec, Source, TargetSpec, cifar, digits, mnist, synthetic};
+use super::{DataSpec, Field, Source, TargetSpec, cifar, digits, mnist, synthetic};
 use crate::graph::DType;
 
 /// Bytes of memory for a source.
@@ -47,21 +47,17 @@ pub fn footprint(source: &Source) -> Footprint {
 /// The bytes of the samples that `spec` counts.
 fn held(spec: &DataSpec) -> usize {
     let samples = spec.train.unwrap_or(0).saturating_add(spec.val.unwrap_or(0));
-    let target = match &spec.targets {
-        TargetSpec::Classes(_) => DType::I32.bytes(),
-        TargetSpec::Values(shape) => shape.len().saturating_mul(DType::F32.bytes()),
-    };
-    let sample = spec.input.len().saturating_mul(spec.dtype.bytes()).saturating_add(target);
-    samples.saturating_mul(sample)
+    samples.saturating_mul(spec.fields.iter().map(Field::bytes).fold(0, usize::saturating_add))
 }
 
 /// The table that made-up samples are made with.
 fn patterns(spec: &DataSpec) -> usize {
     let rows = match &spec.targets {
         TargetSpec::Classes(n) => *n,
-        TargetSpec::Values(shape) => shape.len(),
+        TargetSpec::Values => spec.target().map_or(0, |(_, field)| field.shape.len()),
     };
-    rows.saturating_mul(spec.input.len()).saturating_mul(DType::F32.bytes())
+    let elements = spec.only_input().map_or(0, |field| field.shape.len());
+    rows.saturating_mul(elements).saturating_mul(DType::F32.bytes())
 }
 
 #[cfg(test)]
@@ -82,7 +78,7 @@ mod tests {
         assert_eq!(footprint(&Source::Digits).held, set.train.held_bytes() + set.val.held_bytes());
         assert_eq!(footprint(&Source::Mnist(Files::at("none"))).held, 70_000 * (784 + 4));
         assert_eq!(footprint(&Source::Cifar10(Files::at("none"))).held, 60_000 * (3072 + 4));
-        let none = Source::Tensors(TensorsOptions { path: "none".into(), num_classes: None });
+        let none = Source::Tensors(TensorsOptions { path: "none".into(), ..TensorsOptions::default() });
         assert_eq!(footprint(&none).held, 0);
     }
 }

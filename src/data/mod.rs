@@ -1,13 +1,15 @@
 //! Data sets and the batches made of them. This layer knows neither models nor configuration files: plain options go
 //! in, batches come out.
 //!
-//! A [`Source`] is described without being read ([`describe`]) and read whole into memory ([`open`], or [`obtain`] with
-//! download and fallback); a [`Split`] is a view of it, and a [`Loader`] makes batches of a split ahead of need.
+//! A sample consists of [`Field`]s. A [`Source`] is described without being read ([`describe`]) and opened ([`open`], or
+//! [`obtain`] with download and fallback); a [`Split`] is a view of its samples, wherever those are ([`Store`]), and a
+//! [`Loader`] makes batches of a split ahead of need.
 
 pub mod cifar;
 mod digest;
 pub mod digits;
 pub mod fetch;
+mod field;
 mod fingerprint;
 mod footprint;
 pub mod idx;
@@ -17,18 +19,23 @@ mod loader;
 pub mod mnist;
 mod set;
 mod split;
+mod store;
 pub mod synthetic;
 pub mod tensors;
 mod transforms;
+mod unreadable;
 mod verify;
 
+pub use field::{DataSpec, Field, INPUTS, TARGETS, TargetSpec, UnknownField, transformed};
 pub use fingerprint::Fingerprint;
 pub use footprint::{Footprint, footprint};
 pub use image_file::image_sample;
-pub use loader::{Batch, Loader, LoaderOptions, Position};
-pub use set::{DataSpec, Dataset, Inputs, Split, TargetSpec, Targets};
+pub use loader::{Batch, Loader, LoaderOptions, Position, Shard};
+pub use set::{Dataset, Split};
 pub use split::HoldOut;
+pub use store::{Memory, Rows, Store, Unreadable, Values};
 pub use transforms::{Transform, output_shape};
+pub use unreadable::{Unread, most_unreadable};
 
 use anyhow::{Context, Result};
 use known::Known;
@@ -86,7 +93,7 @@ pub fn describe(source: &Source) -> Result<DataSpec> {
     }
 }
 
-/// Reads all samples into memory.
+/// Opens a source: its samples are read whole into memory.
 ///
 /// # Errors
 /// Files are not there ([`MissingFiles`], found by `downcast_ref`), cannot be read, or do not hold what they should.

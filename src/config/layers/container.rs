@@ -19,7 +19,7 @@ pub const SHORTCUTS: [&str; 2] = ["always", "if_same_shape"];
 /// The words of `combine`.
 pub const COMBINES: [&str; 3] = ["add", "multiply", "concat"];
 
-/// The names that `from` may hold.
+/// Names in one `from`, and inputs of a model.
 pub const MAX_INPUTS: usize = 64;
 
 options! {

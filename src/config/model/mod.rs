@@ -28,8 +28,9 @@ const MAX_DEPTH: usize = 32;
 /// Bytes of one name.
 const MAX_NAME: usize = 64;
 
-/// Unrolls the layers of a whole configuration. Problems go to `sink`, and what they concern is left out.
-pub fn unroll(root: &Table, layers: &[Node], sink: &Sink) -> Vec<LayerNode> {
+/// Unrolls the layers of a whole configuration, whose model names these inputs. Problems go to `sink`, and what they concern is
+/// left out.
+pub fn unroll(root: &Table, layers: &[Node], inputs: &[(String, Span)], sink: &Sink) -> Vec<LayerNode> {
     let used = RefCell::default();
     let nothing = Table::default();
     let tables = |key: &str, of: &str| match root.get(key) {
@@ -62,7 +63,7 @@ pub fn unroll(root: &Table, layers: &[Node], sink: &Sink) -> Vec<LayerNode> {
     };
     let context = Context { path: String::new(), scope: &scope, index: None, outer: None, depth: 0 };
     let mut nodes = unroller.list(layers, &context);
-    wiring::connect(&mut nodes, sink);
+    wiring::connect(&mut nodes, inputs, sink);
 
     // What is never read is most often misspelt where it should have been; after errors it may simply not have been
     // reached.

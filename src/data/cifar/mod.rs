@@ -7,9 +7,9 @@ mod verified;
 
 use super::digest::Digest;
 use super::fetch::Event;
-use super::{DataSpec, Dataset, Files, Inputs, Known, MissingFiles, Split, TargetSpec, Targets, verify};
+use super::{DataSpec, Dataset, Files, Known, MissingFiles, Split, Values, verify};
 use crate::files::{self, Opened};
-use crate::graph::{DType, Shape};
+use crate::graph::DType;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use archive::{MAX_UNPACKED, for_each_file};
 use std::io::Read;
@@ -39,13 +39,10 @@ const RECORD: usize = 1 + 3 * PIXELS;
 pub fn spec() -> DataSpec {
     let names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"];
     DataSpec {
-        input: [SIDE, SIDE, 3].into(),
-        dtype: DType::U8,
-        targets: TargetSpec::Classes(10),
-        classes_exact: true,
         class_names: Some(names.map(String::from).to_vec()),
         train: Some(50_000),
         val: Some(10_000),
+        ..DataSpec::labelled(DType::U8, [SIDE, SIDE, 3], 10)
     }
 }
 
@@ -64,10 +61,7 @@ pub fn open(files: &Files, progress: &mut dyn FnMut(Event)) -> Result<Dataset> {
     } else {
         return Err(missing(&folders, &files.root).into());
     };
-    let [train, test] = parts.map(|part| {
-        let n = part.labels.len();
-        Split::new(Inputs::Bytes(part.pixels), Targets::Classes(part.labels), spec().input, Shape::default(), n)
-    });
+    let [train, test] = parts.map(|part| Split::labelled(Values::Bytes(part.pixels), [SIDE, SIDE, 3], part.labels));
     Ok(match files.verify {
         true => Dataset::known(Known::Cifar10, spec(), train?, test?),
         false => Dataset::new(spec(), train?, test?),
