@@ -107,13 +107,8 @@ fn linear(pool: &Pool, level: SimdLevel, shape: LinearShape) {
     let (x, w, b, dy) = (draw(rows * inputs), draw(inputs * outputs), draw(outputs), draw(rows * outputs));
     let (mut y, mut dx, mut dw, mut db) = (dy.clone(), x.clone(), w.clone(), b.clone());
     let threads = pool.threads();
-    let forward = LinearKernel::new(
-        &op::Linear { bias: true, residual: false, act: Some(op::Activation::Relu) },
-        shape,
-        level,
-        threads,
-    );
-    let by_input = LinearGradInputKernel::new(&op::LinearGradInput::default(), shape, level, threads);
+    let forward = LinearKernel::new(Some(op::Activation::Relu), shape, level, threads);
+    let by_input = LinearGradInputKernel::new(shape, level, threads);
     let by_weight = LinearGradWeightKernel::new(&op::LinearGradWeight { bias: true }, shape, level, threads);
     let mut workspaces =
         [forward.workspace_bytes(), by_input.workspace_bytes(), by_weight.workspace_bytes()].map(Workspace::new);
@@ -132,15 +127,15 @@ fn linear(pool: &Pool, level: SimdLevel, shape: LinearShape) {
 fn conv(pool: &Pool, level: SimdLevel, shape: ConvShape, stride: usize, groups: usize) {
     let act = Some(op::Activation::Relu);
     let (padding, dilation) = ([shape.kernel[0] / 2; 4], [1, 1]);
-    let op = op::Conv2d { stride: [stride; 2], padding, dilation, groups, bias: true, residual: false, act };
+    let op = op::Conv2d { stride: [stride; 2], padding, dilation, groups, bias: true };
     let [oh, ow] = shape.output(&op);
     let x = draw(shape.images * shape.input[0] * shape.input[1] * shape.channels);
     let w = draw(shape.outputs * shape.kernel[0] * shape.kernel[1] * shape.channels / groups);
     let (b, dy) = (draw(shape.outputs), draw(shape.images * oh * ow * shape.outputs));
     let (mut y, mut dx, mut dw, mut db) = (dy.clone(), x.clone(), w.clone(), b.clone());
     let threads = pool.threads();
-    let forward = Conv2dKernel::new(&op, shape, level, threads);
-    let by_input = op::Conv2dGradInput { conv: op.clone(), input: shape.input, after: op::GradAfter::default() };
+    let forward = Conv2dKernel::new(&op, act, shape, level, threads);
+    let by_input = op::Conv2dGradInput { conv: op.clone(), input: shape.input };
     let by_input = Conv2dGradInputKernel::new(&by_input, shape, level, threads);
     let by_weight = op::Conv2dGradWeight { conv: op.clone(), kernel: shape.kernel, bias: true };
     let by_weight = Conv2dGradWeightKernel::new(&by_weight, shape, level, threads);

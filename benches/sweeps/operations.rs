@@ -41,15 +41,7 @@ type Rates = [f64; 3];
 pub fn sweep(name: &str, threads: usize) -> Result<()> {
     let backend = CpuBackend::new(Some(threads))?;
     let conv = |channels: usize, groups: usize| {
-        let op = Conv2d {
-            stride: [1; 2],
-            padding: [1; 4],
-            dilation: [1; 2],
-            groups,
-            bias: true,
-            residual: false,
-            act: None,
-        };
+        let op = Conv2d { stride: [1; 2], padding: [1; 4], dilation: [1; 2], groups, bias: true };
         let shapes = [Shape::from([IMAGES, SIDE, SIDE, channels]), Shape::from([channels, 3, 3, channels / groups])];
         measure(&backend, op.into(), shapes, channels)
     };
@@ -68,7 +60,7 @@ pub fn sweep(name: &str, threads: usize) -> Result<()> {
             "grouped" => conv(size * GROUPS, GROUPS),
             _ => {
                 let shapes = [Shape::from([ROWS, size]), Shape::from([size, size])];
-                measure(&backend, Linear { bias: true, residual: false, act: None }.into(), shapes, size)
+                measure(&backend, Linear { bias: true }.into(), shapes, size)
             }
         })
         .collect::<Result<Vec<Rates>>>()?;

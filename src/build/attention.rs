@@ -57,8 +57,7 @@ impl Builder<'_> {
         if with_bias {
             operands.push(self.param(node, Param::plain(bias, [outputs], Fill::Constant(0.0))));
         }
-        let value =
-            self.apply(node, Linear { bias: with_bias, residual: false, act: None }, &operands, &[x], meant, "");
+        let value = self.apply(node, Linear { bias: with_bias }, &operands, &[x], meant, "");
         Tensor { value, ..x }
     }
 }

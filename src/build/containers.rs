@@ -45,7 +45,7 @@ impl Builder<'_> {
             self.refuse(node, &message, "multiplies its input by what its layers put out", &[x, g], help);
             return x;
         }
-        let y = self.plain(Binary { kind: BinaryKind::Mul, act: None }, &[x.value, g.value]);
+        let y = self.plain(Binary { kind: BinaryKind::Mul }, &[x.value, g.value]);
         self.made(node, "gate", y, None)
     }
 
@@ -86,7 +86,7 @@ impl Builder<'_> {
         }
         self.graph.set_origin(&node.path);
         // The body comes first: its memory can take the sum.
-        let sum = self.plain(Binary { kind: BinaryKind::Add, act: None }, &[y.value, shortcut.value]);
+        let sum = self.plain(Binary { kind: BinaryKind::Add }, &[y.value, shortcut.value]);
         self.made(node, "residual", sum, None)
     }
 
@@ -96,7 +96,7 @@ impl Builder<'_> {
         let mut y = operands[0].value;
         for t in &operands[1..] {
             let meant = self.graph.shape(y).clone();
-            let op = Binary { kind, act: None };
+            let op = Binary { kind };
             y = self.apply(
                 node,
                 op,

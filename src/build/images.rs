@@ -45,7 +45,7 @@ impl Builder<'_> {
                 [total[0] / 2, total[0] - total[0] / 2, total[1] / 2, total[1] - total[1] / 2]
             }
         };
-        let op = Conv2d { stride: l.stride.0, padding, dilation, groups, bias: l.bias, residual: false, act: None };
+        let op = Conv2d { stride: l.stride.0, padding, dilation, groups, bias: l.bias };
         let i = c / groups;
         let init = uniform_fan_in(i.saturating_mul(kh).saturating_mul(kw));
         let weight =

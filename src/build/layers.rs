@@ -123,7 +123,7 @@ impl Builder<'_> {
         }
         let mut meant = shape.dims().to_vec();
         meant[shape.rank() - 1] = out;
-        let y = self.apply(node, Linear { bias: l.bias, residual: false, act: None }, &ops, &[x], Shape(meant), "");
+        let y = self.apply(node, Linear { bias: l.bias }, &ops, &[x], Shape(meant), "");
         // The number of outputs is as written, whatever comes in: what follows can be judged again.
         // Only a value that is too large has fewer samples.
         if self.graph.shape(y).dims()[0] == self.batch {

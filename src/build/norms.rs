@@ -89,14 +89,14 @@ impl Builder<'_> {
         let counter = Param::buffer("num_batches_tracked", DType::I64, Vec::new(), 0.0);
         let counter = track.then(|| self.param(node, counter));
         if track && self.mode != Mode::Train {
-            return self.plain(BatchNormInfer { eps, affine, residual: false, act: None }, &ops);
+            return self.plain(BatchNormInfer { eps, affine }, &ops);
         }
         if shape.rows() < 2 {
             self.too_few_values(node, from);
             return x;
         }
         ops.extend(counter);
-        self.plain(BatchNorm { eps, momentum, affine, track, residual: false, act: None }, &ops)
+        self.plain(BatchNorm { eps, momentum, affine, track }, &ops)
     }
 
     /// Reports a batch of which each channel has one value: it has a mean, but no variance.

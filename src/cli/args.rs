@@ -4,7 +4,8 @@ use crate::config::sections::Source;
 use crate::config::tagged::Tagged;
 use crate::config::{UNSET_OPTION, keys_for_option};
 use crate::data::fetch::Known;
-use crate::passes::{Pass, PassOptions};
+use crate::passes::{FORWARD, PassOptions};
+use crate::train::programs::pass_names;
 use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
@@ -119,13 +120,13 @@ impl Overrides {
 pub struct Passes {
     /// Leave out a pass over the graph, to see whether it is at fault, or what it gains (repeatable)
     #[arg(long, value_name = "PASS", value_parser = optional_pass())]
-    pub without: Vec<Pass>,
+    pub without: Vec<String>,
 }
 
 impl Passes {
     /// As the builder of programs takes them.
     pub fn options(&self) -> PassOptions {
-        PassOptions { without: self.without.clone(), stop_before: None }
+        PassOptions { without: self.without.clone(), stop_after: None }
     }
 
     /// For people: nothing, or ` without pool and fuse`.
@@ -138,13 +139,13 @@ impl Passes {
 
     /// The names of those that are left out, each once, in the order in which passes run.
     pub fn names(&self) -> Vec<&'static str> {
-        Pass::OPTIONAL.into_iter().filter(|p| self.without.contains(p)).map(Pass::name).collect()
+        pass_names(true).into_iter().filter(|name| self.without.iter().any(|w| w == name)).collect()
     }
 }
 
 /// The name of a pass that may be left out.
-fn optional_pass() -> impl TypedValueParser<Value = Pass> {
-    PossibleValuesParser::new(Pass::OPTIONAL.map(Pass::name)).try_map(|name| Pass::parse(&name).ok_or("no such pass"))
+fn optional_pass() -> PossibleValuesParser {
+    PossibleValuesParser::new(pass_names(true))
 }
 
 /// Takes any text, and knows what shells may complete it to. Whether it means something is said by who uses it.
@@ -168,7 +169,7 @@ impl Suggest {
 
     /// Stages of the graph: as it is built, and after each pass.
     fn stages() -> Self {
-        Suggest::of(std::iter::once("forward").chain(Pass::ALL.map(Pass::name)))
+        Suggest::of(std::iter::once(FORWARD).chain(pass_names(false)))
     }
 
     /// Settings that are often made on the command line.
@@ -450,7 +451,7 @@ mod tests {
         let Command::Bench(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
         assert_eq!(args.passes.note(), " without reorder and fuse");
         assert_eq!(Passes::default().note(), "");
-        assert_eq!(args.passes.options().without, [Pass::Fuse, Pass::Reorder, Pass::Fuse]);
+        assert_eq!(args.passes.options().without, ["fuse", "reorder", "fuse"]);
     }
 
     #[test]

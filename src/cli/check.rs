@@ -9,10 +9,11 @@ use crate::backend::{Backend, DeviceError};
 use crate::config::diagnostics::to_json;
 use crate::config::{self, Loaded};
 use crate::data::DataSpec;
-use crate::passes::{Pass, PassOptions};
+use crate::passes::{FORWARD, PassOptions};
 use crate::terminal::say;
 use crate::train::input;
 use crate::train::memory::{MemoryPlan, Needs, Use};
+use crate::train::programs::pass_names;
 use crate::train::programs::{Kind, Programs, graph_after};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -79,15 +80,12 @@ fn graph(
     options: PassOptions,
     name: &str,
 ) -> Result<String, Failure> {
-    let stop_before = match (name, Pass::parse(name)) {
-        ("forward", _) => Some(Pass::Reorder),
-        (_, Some(pass)) => Pass::ALL.into_iter().find(|p| *p > pass),
-        (_, None) => {
-            let names: Vec<&str> = Pass::ALL.iter().map(|p| p.name()).collect();
-            return Err(Failure::Usage(format!("there is no pass `{name}`; choose forward, {}", names.join(", "))));
-        }
-    };
-    let options = PassOptions { stop_before, ..options };
+    let names = pass_names(false);
+    if name != FORWARD && !names.contains(&name) {
+        let names = names.join(", ");
+        return Err(Failure::Usage(format!("there is no pass `{name}`; choose {FORWARD}, {names}")));
+    }
+    let options = PassOptions { stop_after: Some(name.to_owned()), ..options };
     graph_after(&loaded.experiment, data, backend, &options)
         .map(|g| g.to_string())
         .map_err(|diagnostics| Failure::Config { sources: loaded.sources.clone(), diagnostics })

@@ -9,15 +9,11 @@ use crate::config::values::Precision;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::{DataSpec, Field};
 use crate::graph::op::{Algorithm, TensorOptions};
-use crate::graph::{Graph, Op, ValueId, VarId, VarKind, Variables};
-use crate::passes::keep::keep;
-use crate::passes::precision::autocast;
-use crate::passes::update::{
-    Accumulators, GRAD_SCALER, UpdateSpec, add_accumulation, add_update, loss_gradient, update_graph,
-};
-use crate::passes::{Kernels, Pass, PassOptions};
+use crate::graph::{Graph, VarId, VarKind, Variables};
+use crate::passes::simplify::simplify;
+use crate::passes::update::{Accumulators, GRAD_SCALER, UpdateSpec, update_graph};
+use crate::passes::{self, Device, Job, PassOptions, Training};
 use crate::plan::{Plan, Source};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What a program does.
@@ -106,7 +102,7 @@ pub fn build(
     options: &PassOptions,
 ) -> Result<Programs, Vec<Diagnostic>> {
     let precision = precision::supported(experiment.precision, backend);
-    let kernels = |op: &Op| backend.has_kernel(op);
+    let device = device(backend);
     let mut vars = Variables::new();
     let mut sources = Vec::new();
     let mut kinds = Vec::new();
@@ -125,14 +121,17 @@ pub fn build(
             warnings = build::lints(experiment, data, &forward);
             warnings.extend(lints::lints(experiment, data, &vars));
         }
-        let (graph, accumulators) = train_graph(experiment, &mut vars, spec, &forward, precision, (options, &kernels))?;
+        let (graph, accumulators) = train_graph(experiment, &mut vars, spec, &forward, precision, (options, device))?;
         sums = accumulators.or(sums);
         kinds.push((Kind::Train, *batch));
         sources.push(source(&format!("train, batch of {batch}"), graph, &forward));
     }
     if let (Some(sums), Some(spec)) = (&sums, &spec) {
         let mut graph = update_graph(&mut vars, spec, sums).map_err(|e| internal(&e.to_string()))?;
-        options.run(&mut graph, &[Pass::Simplify], &kernels).map_err(|e| internal(&e))?;
+        if options.wants("simplify") {
+            simplify(&mut graph);
+            crate::graph::verify(&graph).map_err(|e| internal(&e))?;
+        }
         kinds.push((Kind::Update, 0.into()));
         sources.push(Source { name: "update".into(), graph, loss: None, prediction: None });
     }
@@ -143,8 +142,8 @@ pub fn build(
                 rows = forward.rows.clone();
             }
             let mut graph = std::mem::take(&mut forward.graph);
-            forward_passes(&mut graph, precision, options)?;
-            options.run(&mut graph, &Pass::LAST, &kernels).map_err(|e| internal(&e))?;
+            let job = Job { device, half: precision::half(precision), training: None, options };
+            job.run(&mut graph).map_err(|e| internal(&e))?;
             kinds.push((kind, *batch));
             let name = if kind == Kind::Eval { "eval" } else { "predict" };
             sources.push(source(&format!("{name}, batch of {batch}"), graph, &forward));
@@ -177,8 +176,17 @@ pub fn graph_after(
     let forward = build::forward(experiment, data, &mut vars, batch, Mode::Train)?;
     let precision = experiment.precision;
     let spec = update_spec(experiment, &mut vars, precision)?;
-    let kernels = |op: &Op| backend.has_kernel(op);
-    Ok(train_graph(experiment, &mut vars, &spec, &forward, precision, (options, &kernels))?.0)
+    Ok(train_graph(experiment, &mut vars, &spec, &forward, precision, (options, device(backend)))?.0)
+}
+
+/// The names of all passes, and of what devices do at once; only those that may be left out, if `optional`.
+pub fn pass_names(optional: bool) -> Vec<&'static str> {
+    // What GPUs do at once has the same names.
+    passes::names(&crate::backend::cpu::fusions::FUSIONS, optional)
+}
+
+fn device(backend: &dyn Backend) -> Device<'static> {
+    Device { fusions: backend.fusions(), updates_apart: backend.updates_apart() }
 }
 
 fn source(name: &str, graph: Graph, forward: &Forward) -> Source {
@@ -190,57 +198,19 @@ fn internal(message: &str) -> Vec<Diagnostic> {
     vec![Diagnostic::error(format!("internal error: {message}")).help("this is a bug of runner; please report it")]
 }
 
-/// The passes before the gradient pass.
-fn forward_passes(graph: &mut Graph, precision: Precision, options: &PassOptions) -> Result<(), Vec<Diagnostic>> {
-    options.run(graph, &[Pass::Reorder], &|_| false).map_err(|e| internal(&e))?;
-    if let Some(half) = precision::half(precision).filter(|_| options.wants(Pass::Precision)) {
-        autocast(graph, half).map_err(|e| internal(&e.to_string()))?;
-        crate::graph::verify(graph).map_err(|e| internal(&format!("after pass `precision`: {e}")))?;
-    }
-    Ok(())
-}
-
 fn train_graph(
     experiment: &Experiment,
     vars: &mut Variables,
     spec: &UpdateSpec,
     forward: &Forward,
     precision: Precision,
-    (options, kernels): (&PassOptions, Kernels),
+    (options, device): (&PassOptions, Device),
 ) -> Result<(Graph, Option<Accumulators>), Vec<Diagnostic>> {
     let mut graph = forward.graph.clone();
     let loss = forward.loss.ok_or_else(|| internal("a training graph without a loss"))?;
-    forward_passes(&mut graph, precision, options)?;
-    if options.stops_before(Pass::Grad) {
-        return Ok((graph, None));
-    }
-    let add = |graph: &mut Graph, vars: &mut Variables| -> Result<Option<Accumulators>, crate::graph::ShapeError> {
-        let seed = loss_gradient(graph, vars, spec)?;
-        let wrt: Vec<(VarId, ValueId)> =
-            spec.tensors.iter().filter_map(|(id, _)| Some((*id, graph.find_variable(*id)?))).collect();
-        let values: Vec<ValueId> = wrt.iter().map(|(_, v)| *v).collect();
-        let grads = crate::passes::grad::backward(graph, &[(loss, seed)], &values)?;
-        if options.stops_before(Pass::Update) {
-            return Ok(None);
-        }
-        let gradients: HashMap<VarId, ValueId> =
-            wrt.iter().zip(&grads).filter_map(|((id, _), grad)| Some((*id, (*grad)?))).collect();
-        let gradient = |id: VarId| gradients.get(&id).copied();
-        if experiment.train.accumulate > 1 {
-            let kept = keep(graph, vars, true)?;
-            let mut sums = add_accumulation(graph, vars, spec, loss, gradient)?;
-            sums.kept = kept;
-            Ok(Some(sums))
-        } else {
-            let kept = keep(graph, vars, false)?;
-            add_update(graph, vars, spec, loss, gradient)?;
-            kept.restore(graph, vars, loss)?;
-            Ok(None)
-        }
-    };
-    let sums = add(&mut graph, vars).map_err(|e| internal(&e.to_string()))?;
-    crate::graph::verify(&graph).map_err(|e| internal(&e))?;
-    options.run(&mut graph, &Pass::LAST, kernels).map_err(|e| internal(&e))?;
+    let training = Some(Training::new(vars, spec, loss, experiment.train.accumulate > 1));
+    let job = Job { device, half: precision::half(precision), training, options };
+    let sums = job.run(&mut graph).map_err(|e| internal(&e))?;
     Ok((graph, sums))
 }
 

@@ -282,7 +282,7 @@ impl Session {
                     Some(field) => format!(", the first to read `{}`: look for such values there", field.name),
                     None => String::new(),
                 };
-                format!("it begins in `{}`, operation `{}`{side}{hint}", graph.origin(node), node.op.rules().name())
+                format!("it begins in `{}`, operation `{}`{side}{hint}", graph.origin(node), node.op.label())
             }
             None => "every operation is finite when the step is run again".to_string(),
         })

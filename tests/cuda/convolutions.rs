@@ -4,17 +4,18 @@ use super::emulator;
 use runner::backend::Backend;
 use runner::backend::cuda::CudaBackend;
 use runner::backend::cuda::nvidia::{Source, Wanted};
-use runner::graph::op::{Activation, Conv2d, Conv2dGradInput, Conv2dGradWeight, GradAfter};
+use runner::graph::op::{Activation, Conv2d, Conv2dGradInput, Conv2dGradWeight, Fused};
 use runner::graph::{DType, Graph, Op, Role, Shape};
 
 /// A kernel of three by three that leaves an image's size as it is.
-pub const CONV: Conv2d =
-    Conv2d { stride: [1, 1], padding: [1; 4], dilation: [1, 1], groups: 1, bias: false, residual: false, act: None };
+pub const CONV: Conv2d = Conv2d { stride: [1, 1], padding: [1; 4], dilation: [1, 1], groups: 1, bias: false };
 
 /// What of a convolution is computed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Way {
     Forward,
+    /// With an activation behind it.
+    Activated(Activation),
     Input,
     Weight,
 }
@@ -28,8 +29,12 @@ pub fn convolution(conv: &Conv2d, way: Way, dtype: DType, x: [usize; 4], [o, kh,
     let (x, weight, y) = (value(dtype, x), value(dtype, [o, kh, kw, i / conv.groups]), value(dtype, [n, oh, ow, o]));
     let (op, mut operands): (Op, Vec<_>) = match way {
         Way::Forward => (conv.clone().into(), vec![x, weight]),
+        Way::Activated(act) => {
+            let operands = 2 + usize::from(conv.bias);
+            (Fused::activated(conv.clone(), operands, Some(act)), vec![x, weight])
+        }
         Way::Input => {
-            let op = Conv2dGradInput { conv: conv.clone(), input: [h, w], after: GradAfter::default() };
+            let op = Conv2dGradInput { conv: conv.clone(), input: [h, w] };
             (op.into(), vec![y, weight])
         }
         Way::Weight => {
@@ -37,7 +42,7 @@ pub fn convolution(conv: &Conv2d, way: Way, dtype: DType, x: [usize; 4], [o, kh,
             (op.into(), vec![x, y])
         }
     };
-    if way == Way::Forward && conv.bias {
+    if matches!(way, Way::Forward | Way::Activated(_)) && conv.bias {
         operands.push(graph.add_value(DType::F32, Shape::from([o]), Role::Temporary));
     }
     graph.add(op, &operands).unwrap();
@@ -64,20 +69,21 @@ fn plans_of_usual_convolutions() {
     }
     // Images and channels; the emulated driver takes its time for each.
     let (images, scale) = if emulator::emulated() { (1, 8) } else { (64, 1) };
-    let relu = Conv2d { bias: true, act: Some(Activation::Relu), ..CONV };
+    let biased = Conv2d { bias: true, ..CONV };
+    let relu = Way::Activated(Activation::Relu);
     let strided = Conv2d { stride: [2, 2], ..CONV };
     let grouped = Conv2d { groups: 2, ..CONV };
     let cases = [
-        ("3x3, 64 to 64 at 56x56", &CONV, 56, 64),
-        ("3x3, bias, ReLU, 128 to 128 at 28x28", &relu, 28, 128),
-        ("3x3, stride 2, 128 to 128 at 56x56", &strided, 56, 128),
-        ("3x3, groups 2, 256 to 256 at 14x14", &grouped, 14, 256),
-        ("3x3, 512 to 512 at 7x7", &CONV, 7, 512),
+        ("3x3, 64 to 64 at 56x56", &CONV, Way::Forward, 56, 64),
+        ("3x3, bias, ReLU, 128 to 128 at 28x28", &biased, relu, 28, 128),
+        ("3x3, stride 2, 128 to 128 at 56x56", &strided, Way::Forward, 56, 128),
+        ("3x3, groups 2, 256 to 256 at 14x14", &grouped, Way::Forward, 14, 256),
+        ("3x3, 512 to 512 at 7x7", &CONV, Way::Forward, 7, 512),
     ];
     println!(
         "| convolution | precision | forward | data gradient | weight gradient |\n| --- | --- | --- | --- | --- |"
     );
-    for (name, conv, side, channels) in cases {
+    for (name, conv, forward, side, channels) in cases {
         let (side, channels) = (side / if scale > 1 { 7 } else { 1 }, channels / scale);
         for (precision, dtype, tf32) in [
             ("fp32", DType::F32, false),
@@ -85,7 +91,7 @@ fn plans_of_usual_convolutions() {
             ("bf16", DType::BF16, false),
             ("fp16", DType::F16, false),
         ] {
-            let chosen = [Way::Forward, Way::Input, Way::Weight].map(|way| {
+            let chosen = [forward, Way::Input, Way::Weight].map(|way| {
                 // A choice is told by a backend that has made no other.
                 let backend = CudaBackend::new(0).unwrap().with_libraries(&wanted).with_tf32(tf32);
                 let size = side.max(3);

@@ -80,18 +80,16 @@ fn launches_keep_to_the_limits_for_the_largest_values() {
         dilation: [1, 1],
         groups: 1,
         bias: true,
-        residual: false,
-        act: None,
     };
     let pool = MaxPool2d { kernel: [3, 3], stride: [2, 2], padding: [1, 1], dilation: [1, 1], ceil_mode: false };
     let mean = AvgPool2d { kernel: [2, 2], stride: [2, 2], padding: [0, 0], ceil_mode: false, count_include_pad: true };
-    let norm = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track: true, residual: false, act: None };
+    let norm = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track: true };
     let c = &[32][..];
     for dtype in [DType::F32, DType::BF16] {
         let mut graphs = vec![
             graph(act(), x, &[], dtype),
-            graph(Binary { kind: BinaryKind::Add, act: None }, x, &[x], dtype),
-            graph(Binary { kind: BinaryKind::Mul, act: None }, x, &[&[1400, 1, 1, 32]], dtype),
+            graph(Binary { kind: BinaryKind::Add }, x, &[x], dtype),
+            graph(Binary { kind: BinaryKind::Mul }, x, &[&[1400, 1, 1, 32]], dtype),
             graph(Dropout { p: 0.5, stream: 0 }, x, &[], dtype),
             graph(Attention { heads: 4, causal: true, dropout: None }, &[22_000, 1024, 96], &[], dtype),
             graph(Permute { perm: vec![0, 3, 1, 2] }, x, &[], dtype),
@@ -100,8 +98,8 @@ fn launches_keep_to_the_limits_for_the_largest_values() {
             graph(mean.clone(), x, &[], dtype),
             graph(AdaptiveAvgPool2d { output: [1, 1] }, x, &[], dtype),
             graph(norm.clone(), x, &[c, c, c, c, &[0]], dtype),
-            graph(BatchNormInfer { eps: 1e-5, affine: true, residual: false, act: None }, x, &[c, c, c, c], dtype),
-            graph(Linear { bias: true, residual: false, act: None }, flat, &[&[33, 32], &[33]], dtype),
+            graph(BatchNormInfer { eps: 1e-5, affine: true }, x, &[c, c, c, c], dtype),
+            graph(Linear { bias: true }, flat, &[&[33, 32], &[33]], dtype),
             graph(conv(1, 1), x, &[&[64, 3, 3, 32], &[64]], dtype),
             graph(conv(2, 0), x, &[&[64, 1, 1, 32], &[64]], dtype),
             graph(Conv2d { groups: 32, ..conv(1, 1) }, x, &[&[32, 3, 3, 1], &[32]], dtype),

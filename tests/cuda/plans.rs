@@ -121,10 +121,10 @@ fn each_type_gets_the_first_plan_that_its_arithmetic_allows() {
 #[test]
 fn bias_and_activation_are_fused_where_the_library_can() {
     let Some(lab) = Lab::new() else { return };
-    let of = |bias, act, dtype, tf32| {
-        let conv = Conv2d { bias, act, ..CONV };
+    let of = |bias, act: Option<Activation>, dtype, tf32| {
+        let conv = Conv2d { bias, ..CONV };
         let backend = lab.backend(None).with_tf32(tf32);
-        let chosen = choice(&backend, &conv, Way::Forward, dtype);
+        let chosen = choice(&backend, &conv, act.map_or(Way::Forward, Way::Activated), dtype);
         assert_eq!(backend.notes(), Vec::<String>::new(), "{act:?}");
         chosen
     };
@@ -220,11 +220,12 @@ fn rounding_that_is_not_noted_is_found() {
 #[test]
 fn a_plan_that_is_wrong_where_it_is_fused_leaves_the_plain_one() {
     let Some(lab) = Lab::new() else { return };
-    let conv = Conv2d { bias: true, act: Some(Activation::Relu), ..CONV };
+    let conv = Conv2d { bias: true, ..CONV };
+    let way = Way::Activated(Activation::Relu);
     // TF32 is fused by one engine only.
     let backend = lab.backend(None).with_tf32(true);
     lab.plant(TENSOR, Fault::NanResult);
-    assert_eq!(choice(&backend, &conv, Way::Forward, DType::F32), plain(DIRECT));
+    assert_eq!(choice(&backend, &conv, way, DType::F32), plain(DIRECT));
     assert_eq!(backend.notes().len(), 2, "once fused, once not");
 }
 

@@ -2,7 +2,8 @@
 
 use half::{bf16, f16};
 use runner::backend::reference::Values;
-use runner::graph::{DType, Graph, Input, Op, Role, Shape, ValueId, VarKind, Variable, Variables, verify};
+use runner::graph::op::{Activation, ActivationOp, Fused, Source};
+use runner::graph::{DType, Graph, Input, Op, Role, Shape, Value, ValueId, VarKind, Variable, Variables, verify};
 use runner::passes::grad::backward;
 use runner::random::{Purpose, Stream, hash_name};
 
@@ -155,6 +156,25 @@ impl Case {
     pub fn kinked(mut self) -> Self {
         self.smooth = false;
         self
+    }
+
+    /// The case of its operation with `act` behind it; without gradients, since groups have no gradient rule.
+    pub fn activated(mut self, act: Option<Activation>) -> Self {
+        self.operands.iter_mut().for_each(|o| o.wrt = false);
+        let outputs = self.outputs().len();
+        if let Some(act) = act {
+            let group = Fused::of(self.op, self.operands.len()).then(ActivationOp { act }, vec![Source::Step(0)]);
+            self.op = (1..outputs).fold(group, |group, output| group.with_result(0, output)).into();
+        }
+        self
+    }
+
+    /// Types and shapes of the operation's results.
+    pub fn outputs(&self) -> Vec<(DType, Shape)> {
+        let value = |o: &Operand| Value { dtype: o.dtype, shape: o.shape.clone(), role: Role::Temporary };
+        let values: Vec<Value> = self.operands.iter().map(value).collect();
+        let values: Vec<&Value> = values.iter().collect();
+        self.op.rules().infer(&values).unwrap_or_else(|e| panic!("{}: {e}", self.name))
     }
 
     pub fn build(&self) -> Built {

@@ -1,6 +1,9 @@
 //! The list of cases against the set of operations.
 
+use crate::case::Case;
 use crate::cases::{all, on};
+use runner::backend::{cpu, cuda};
+use runner::graph::op::Pattern;
 use runner::graph::{DType, Op};
 use std::collections::BTreeSet;
 
@@ -24,14 +27,10 @@ variants![
     Conv2d,
     Conv2dGradInput,
     Conv2dGradWeight,
-    Conv2dNorm,
-    Conv2dMaxPool,
-    Conv2dMaxPoolGradInput,
-    Conv2dMaxPoolGradWeight,
     Activation,
     ActivationGrad,
     Binary,
-    Chain,
+    Fused,
     SumTo,
     Reshape,
     Permute,
@@ -77,6 +76,20 @@ fn every_operation_has_a_case() {
     }
     let missing: Vec<_> = NAMES.iter().filter(|n| !seen.contains(*n)).collect();
     assert!(missing.is_empty(), "no case for {missing:?}");
+}
+
+#[test]
+fn every_pattern_has_a_case() {
+    let cases = all();
+    for pattern in cpu::fusions::FUSIONS.iter().chain(&cuda::fusions::FUSIONS) {
+        let takes = |case: &Case| {
+            let built = case.build();
+            let node = &built.graph.nodes[0];
+            let operands = node.inputs.iter().map(|v| built.graph.value(*v)).collect();
+            matches!(node.op, Op::Fused(_)) && Pattern::any_takes(std::slice::from_ref(pattern), &node.op, operands)
+        };
+        assert!(cases.iter().any(takes), "no case for `{}`", pattern.name);
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use runner::backend::cpu::CpuBackend;
 use runner::backend::cpu::simd::SimdLevel;
 use runner::backend::reference::{Values, evaluate};
 use runner::backend::{Backend, Executable, HostBuffer};
-use runner::graph::op::{Conv2d, Conv2dMaxPool, Linear};
+use runner::graph::op::{Activation, ActivationOp, BinaryKind, Fused, Pattern};
 use runner::graph::{DType, Graph, Node, Op, Role, ValueId};
 use runner::plan::Plan;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -104,6 +104,22 @@ fn run(backend: &dyn Backend, built: &Built) -> BTreeMap<ValueId, Vec<u8>> {
     results
 }
 
+/// True for a group that adds up products of its operands, perhaps with an activation behind them.
+fn is_sum(op: &Fused) -> bool {
+    let (head, rest) = op.steps.split_first().expect("a group has steps");
+    let first = matches!(
+        head.op,
+        Op::Linear(_) | Op::LinearGradInput(_) | Op::Conv2d(_) | Op::Conv2dGradInput(_) | Op::MaxPool2dGrad(_)
+    );
+    let then = |op: &Op| match op {
+        Op::Binary(op) => op.kind == BinaryKind::Add,
+        Op::Activation(_) | Op::ActivationGrad(_) | Op::MaxPool2d(_) => true,
+        Op::Conv2dGradInput(_) | Op::Conv2dGradWeight(_) => true,
+        _ => false,
+    };
+    first && rest.iter().all(|step| then(&step.op))
+}
+
 /// For every element that `node` writes, the error allowed.
 fn allowed(graph: &Graph, node: &Node, operands: &Values, written: ValueId, expected: &[f64]) -> Vec<f64> {
     let dtype = graph.value(written).dtype;
@@ -116,17 +132,23 @@ fn allowed(graph: &Graph, node: &Node, operands: &Values, written: ValueId, expe
         Op::Reshape(_) | Op::Permute(_) | Op::Concat(_) | Op::Slice(_) | Op::MaxPool2d(_) | Op::Cast(_) => {
             return vec![0.0; expected.len()];
         }
-        op @ (Op::LinearGradInput(_)
+        op @ (Op::Linear(_)
+        | Op::LinearGradInput(_)
         | Op::LinearGradWeight(_)
+        | Op::Conv2d(_)
         | Op::Conv2dGradInput(_)
         | Op::Conv2dGradWeight(_)
-        | Op::Conv2dMaxPoolGradInput(_)
-        | Op::Conv2dMaxPoolGradWeight(_)
         | Op::SumTo(_)) => op.clone(),
-        // No activation is steeper than 2.
-        Op::Linear(op) => Linear { act: None, ..op.clone() }.into(),
-        Op::Conv2d(op) => Conv2d { act: None, ..op.clone() }.into(),
-        Op::Conv2dMaxPool(op) => Conv2dMaxPool { conv: Conv2d { act: None, ..op.conv.clone() } }.into(),
+        Op::Fused(op) if is_sum(op) => {
+            let mut op = op.clone();
+            // No activation is steeper than 2; what a ReLU lets pass does not depend on the size of what it saw.
+            for step in &mut op.steps {
+                if let Op::Activation(_) = step.op {
+                    step.op = ActivationOp { act: Activation::Relu }.into();
+                }
+            }
+            op.into()
+        }
         // The largest element is the scale of all.
         _ => {
             let scale = expected.iter().filter(|v| v.is_finite()).fold(0.0f64, |m, v| m.max(v.abs()));
@@ -202,7 +224,7 @@ fn compare(case: &Case, built: &Built, found: &BTreeMap<ValueId, Vec<u8>>) -> Re
                         "{}: element {i} of value {} of `{}` is {f}, not {e} ± {a:e}",
                         case.name,
                         id.0,
-                        node.op.rules().name()
+                        node.op.label()
                     ));
                 }
             }
@@ -213,13 +235,27 @@ fn compare(case: &Case, built: &Built, found: &BTreeMap<ValueId, Vec<u8>>) -> Re
     Ok(())
 }
 
+/// True if the case's operation is none that a backend must have a pattern for, or one of `patterns` takes it.
+pub fn has_kernel(patterns: &[Pattern], case: &Case) -> bool {
+    if !matches!(case.op, Op::Fused(_)) {
+        return true;
+    }
+    let built = case.build();
+    let node = &built.graph.nodes[0];
+    Pattern::any_takes(patterns, &node.op, node.inputs.iter().map(|v| built.graph.value(*v)).collect())
+}
+
 /// The cases of a family that `backend` can compute, of those whose names hold what `RUNNER_TEST_CASES` says (all, if it is
 /// not set).
 fn chosen(backend: &dyn Backend, name: &str) -> Vec<Case> {
     let wanted = std::env::var("RUNNER_TEST_CASES").unwrap_or_default();
     let types = [DType::F32, DType::BF16, DType::F16].into_iter().filter(|d| backend.supports(*d));
     let cases = types.flat_map(|dtype| family(name, dtype));
-    cases.filter(|case| case.name.contains(&wanted) && backend.has_kernel(&case.op)).collect()
+    let is_part = |case: &Case| matches!(&case.op, Op::OptimizerStep(op) if !op.counts);
+    cases
+        .filter(|case| case.name.contains(&wanted) && has_kernel(backend.fusions(), case))
+        .filter(|case| backend.updates_apart() || !is_part(case))
+        .collect()
 }
 
 /// All cases on one kind of backend, set up in several ways (numbers of threads): the first agrees with the reference,

@@ -3,8 +3,10 @@
 
 use crate::parity::{decode, encode};
 use anyhow::Result;
+use runner::backend::cpu::fusions::FUSIONS;
 use runner::backend::reference::{Values, evaluate};
 use runner::backend::{Backend, Detail, Executable, HostBuffer, Span};
+use runner::graph::op::Pattern;
 use runner::graph::{DType, Graph, Node, NodeId, Role, ValueId, VarId};
 use runner::plan::{ALIGN, Plan};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -31,6 +33,14 @@ impl Backend for Rounded {
 
     fn supports(&self, _: DType) -> bool {
         true
+    }
+
+    fn updates_apart(&self) -> bool {
+        true
+    }
+
+    fn fusions(&self) -> &'static [Pattern] {
+        &FUSIONS
     }
 
     fn workspace(&self, _: &Graph, _: &Node) -> usize {

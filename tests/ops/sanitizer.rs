@@ -5,10 +5,11 @@
 use crate::case::{Built, Case};
 use crate::cases::on;
 use crate::emulator::{self, Watched};
-use crate::parity::fill;
+use crate::parity::{fill, has_kernel};
 use crate::planner::plan;
 use runner::backend::Backend;
 use runner::backend::cuda::CudaBackend;
+use runner::backend::cuda::fusions::FUSIONS;
 use runner::backend::cuda::launch::{Kernel, Step, Target};
 use runner::backend::cuda::lower::lower;
 use runner::backend::cuda::nvidia::Wanted;
@@ -57,7 +58,11 @@ impl Way {
         let named = std::env::var("RUNNER_TEST_CASES").unwrap_or_default();
         let mut cases = on(self.dtype);
         cases.retain(|case| case.name.contains(&named));
-        cases.retain(|case| runner::backend::cuda::lower::has_kernel(&case.op) && (!self.tf32 || products(&case.op)));
+        cases.retain(|case| {
+            has_kernel(&FUSIONS, case)
+                && !matches!(&case.op, Op::OptimizerStep(op) if !op.counts)
+                && (!self.tf32 || products(&case.op))
+        });
         cases
     }
 

@@ -13,9 +13,9 @@ use compare::{alike, same_bits};
 use experiments::experiment;
 use runner::backend::cpu::simd::SimdLevel;
 use runner::config;
-use runner::passes::Pass;
 use runner::random::{Purpose, Stream};
 use runner::train::input;
+use runner::train::programs::pass_names;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 use trained::{How, Trained, train};
@@ -75,11 +75,12 @@ fn compared(text: &str, seed: u64) -> Result<(f64, bool), Wrong> {
     };
     let mut noisy = noise(0, NOISY)?;
     let mut draw = Stream::new(seed, Purpose::Synthetic, 0, 1);
-    let pass = Pass::OPTIONAL[draw.below(Pass::OPTIONAL.len() as u32) as usize];
+    let passes = pass_names(true);
+    let pass = passes[draw.below(passes.len() as u32) as usize];
     let mut others: Vec<How> =
         levels.iter().filter(|l| **l != best).map(|level| How { level: *level, ..plain.clone() }).collect();
     others.push(How { without: vec![pass], ..plain.clone() });
-    others.push(How { without: Pass::OPTIONAL.to_vec(), ..plain.clone() });
+    others.push(How { without: passes, ..plain.clone() });
     let mut most: f64 = 0.0;
     for how in others {
         let other = run(&how)?;
@@ -88,8 +89,7 @@ fn compared(text: &str, seed: u64) -> Result<(f64, bool), Wrong> {
             noisy.extend(noise(NOISY, MORE_NOISY)?);
             share = alike(&one, &other, &noisy);
         }
-        let names: Vec<&str> = how.without.iter().map(|p| p.name()).collect();
-        let place = format!("{} against {best}, without {names:?}", how.level);
+        let place = format!("{} against {best}, without {:?}", how.level, how.without);
         most = most.max(share.map_err(|e| Wrong::Differs(format!("{place}: {e}")))?);
     }
     Ok((most, one.losses.iter().all(|l| l.is_finite())))

@@ -7,7 +7,7 @@ use runner::build::Mode;
 use runner::config::Experiment;
 use runner::data::{Loader, LoaderOptions, Position, Unread};
 use runner::graph::{DType, VarKind};
-use runner::passes::{Pass, PassOptions};
+use runner::passes::PassOptions;
 use runner::random::{Purpose, Stream};
 use runner::train::evaluate::evaluate;
 use runner::train::input::{self, Samples};
@@ -22,7 +22,7 @@ use std::sync::atomic::AtomicBool;
 pub struct How {
     pub level: SimdLevel,
     pub threads: usize,
-    pub without: Vec<Pass>,
+    pub without: Vec<&'static str>,
     /// Draws for changes of the parameters at the start, of relative size [`NOISE`].
     pub noise: Option<u64>,
 }
@@ -45,7 +45,7 @@ pub struct Trained {
 pub fn train(experiment: &Experiment, samples: &Samples, how: &How) -> Result<Trained, String> {
     let backend = CpuBackend::with_level(Some(how.threads), how.level);
     let sizes = Sizes::of_run(experiment, &samples.spec);
-    let options = PassOptions { without: how.without.clone(), stop_before: None };
+    let options = PassOptions { without: how.without.iter().map(|name| name.to_string()).collect(), stop_after: None };
     let programs = programs::build(experiment, &samples.spec, &sizes, &backend, &options)
         .map_err(|list| list.iter().map(|e| e.message.as_str()).collect::<Vec<_>>().join("; "))?;
     let task = runner::build::task(experiment);

@@ -7,7 +7,8 @@ mod trace;
 
 pub use trace::{Detail, Span, Track, Work};
 
-use crate::graph::{DType, Graph, Node, NodeId, Op, ValueId, VarId};
+use crate::graph::op::Pattern;
+use crate::graph::{DType, Graph, Node, NodeId, ValueId, VarId};
 use crate::plan::Plan;
 use anyhow::Result;
 use std::fmt;
@@ -163,10 +164,14 @@ pub trait Backend: Send + Sync {
         true
     }
 
-    /// True if there is a kernel for `op`. There is one for everything that the builder, the gradient rules and the
-    /// optimizer make; passes that join operations, or take one apart, ask for what they would make.
-    fn has_kernel(&self, _op: &Op) -> bool {
-        true
+    /// What it does at once, in the order in which it is to be looked for.
+    fn fusions(&self) -> &'static [Pattern] {
+        &[]
+    }
+
+    /// True if there is a kernel that updates a part of the parameters: each is then updated as soon as its gradient is there.
+    fn updates_apart(&self) -> bool {
+        false
     }
 
     /// True if products of 32-bit floats can be computed with factors rounded to TF32.

@@ -22,7 +22,7 @@ impl fmt::Display for Graph {
         for node in &self.nodes {
             let show = |list: &[ValueId]| list.iter().map(|v| self.show(*v)).collect::<Vec<_>>().join(", ");
             let side = if node.backward { " (backward)" } else { "" };
-            let name = node.op.rules().name();
+            let name = node.op.label();
             writeln!(f, "{} = {name}({})  # {}{side}", show(&node.outputs), show(&node.inputs), self.origin(node))?;
         }
         Ok(())

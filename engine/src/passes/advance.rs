@@ -3,19 +3,18 @@
 
 use crate::graph::op::OptimizerStep;
 use crate::graph::{Graph, Node, Op, ValueId};
-use crate::passes::Kernels;
 use std::collections::HashMap;
 
 /// The least number of elements that are updated together, unless there are no more: less is not worth an operation.
 const TOGETHER: usize = 1 << 16;
 
 /// Takes the optimizer's update apart by parameters and moves each part up; moves sums of gradients over micro-batches up
-/// likewise. An update that needs the norm of all gradients stays where it is. Run it last: it keeps to the order in
-/// which the other operations are.
-pub fn advance(graph: &mut Graph, kernels: Kernels) {
+/// likewise. An update that needs the norm of all gradients stays where it is, and so does any other unless `updates_apart`:
+/// the device has a kernel for a part of it. Run it last: it keeps to the order in which the other operations are.
+pub fn advance(graph: &mut Graph, updates_apart: bool) {
     let root = graph.roots();
     let nodes = std::mem::take(&mut graph.nodes);
-    let moves: Vec<bool> = nodes.iter().map(|n| can_move(&n.op, kernels)).collect();
+    let moves: Vec<bool> = nodes.iter().map(|n| can_move(&n.op, updates_apart)).collect();
     // Where to go on behind the last node so far that touches a value, or what lies in the same memory.
     let mut touched = vec![0; graph.values.len()];
     // For every place, what moves there.
@@ -53,13 +52,10 @@ pub fn advance(graph: &mut Graph, kernels: Kernels) {
     }
 }
 
-fn can_move(op: &Op, kernels: Kernels) -> bool {
+fn can_move(op: &Op, updates_apart: bool) -> bool {
     match op {
         Op::AccumulateGrad(_) => true,
-        Op::OptimizerStep(op) => {
-            let later = OptimizerStep { counts: false, ..op.clone() };
-            !op.has_norm() && !op.tensors.is_empty() && kernels(&later.into())
-        }
+        Op::OptimizerStep(op) => updates_apart && !op.has_norm() && !op.tensors.is_empty(),
         _ => false,
     }
 }
@@ -170,7 +166,7 @@ mod tests {
     #[test]
     fn parameters_are_updated_behind_their_last_reader() {
         let mut g = perceptron(None);
-        advance(&mut g, &|_| true);
+        advance(&mut g, true);
         verify(&g).unwrap();
         let told = told(&g);
         let (forward, rest) = told.split_at(5);
@@ -192,11 +188,11 @@ mod tests {
     fn an_update_with_a_norm_stays_whole() {
         let mut g = perceptron(Some(1.0));
         let before = g.clone();
-        advance(&mut g, &|_| true);
+        advance(&mut g, true);
         assert_eq!(g, before);
         let mut g = perceptron(None);
         let before = g.clone();
-        advance(&mut g, &|op| !matches!(op, Op::OptimizerStep(op) if !op.counts));
+        advance(&mut g, false);
         assert_eq!(g, before);
     }
 
@@ -206,7 +202,7 @@ mod tests {
         let mut g = perceptron(None);
         let last = g.nodes.last().unwrap().inputs.clone();
         g.add(ZeroGrad {}, &last[3..4]).unwrap();
-        advance(&mut g, &|_| true);
+        advance(&mut g, true);
         assert_eq!(told(&g)[9..], ["first [1.0, 2.0]", "linear_grad_weight", "then [0.0]", "zero_grad"]);
     }
 }

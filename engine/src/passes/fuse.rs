@@ -1,164 +1,208 @@
-//! The fusion pass: an activation becomes part of the operation before it and costs no trip through memory.
+//! The fusion pass: operations that follow each other become one, where the device has a kernel for them.
 
-use super::Kernels;
-use crate::graph::op::{Activation, ActivationGrad, Conv2dGradInput, GradAfter, LinearGradInput};
-use crate::graph::{DType, Graph, Op, Role};
+use super::edit::{Links, remove};
+use crate::graph::op::{Fused, Group, Pattern, Source, Step, StepOutput};
+use crate::graph::{Graph, Node, Op, Role, Value, ValueId};
 
-/// Moves activations into the `act` field of the operation whose result they read, where nothing else reads that
-/// result: no other layer, no host, and in a training graph no gradient rule
-/// ([`Activation::grad_from_output`] says which activations are differentiated without it). Run it after the gradient
-/// pass; the gradient rules refuse fused operations.
+/// Joins what `pattern` takes. Nodes are visited in order, and each is joined with the nodes or groups that make its operands,
+/// the latest first, as long as the pattern takes what comes of it. What is joined takes the place of its last node, where all
+/// operands are known; so it must not be needed before.
 ///
-/// The gradient of a ReLU likewise becomes part of the product that makes the gradient by its output, on devices that have a
-/// kernel for that.
-///
-/// The operation keeps its place and origin, and writes the activation's output. Values keep their numbers; the result
-/// before the activation is no longer computed.
-pub fn fuse(graph: &mut Graph, kernels: Kernels) {
-    let mut readers = vec![0usize; graph.values.len()];
-    for input in graph.nodes.iter().flat_map(|n| &n.inputs) {
-        readers[input.index()] += 1;
+/// Run it after the gradient pass: a group has no gradient rule.
+pub fn fuse(graph: &mut Graph, pattern: &Pattern) {
+    if graph.nodes.iter().any(|node| (pattern.repeats)(&node.op)) {
+        repeat(graph, pattern);
     }
-    let mut maker: Vec<Option<usize>> = vec![None; graph.values.len()];
-    let mut keep = Vec::with_capacity(graph.nodes.len());
+    let links = Links::of(graph);
+    let updates: Vec<usize> = (0..graph.nodes.len()).filter(|at| updates_something(&graph.nodes[*at])).collect();
+    // Of each node its group: the number of the group's first node.
+    let mut group: Vec<Option<usize>> = vec![None; graph.nodes.len()];
+    let mut groups: Vec<Vec<usize>> = vec![Vec::new(); graph.nodes.len()];
+    for at in 0..graph.nodes.len() {
+        if !may_have(pattern, &graph.nodes[at].op) {
+            continue;
+        }
+        let mut members = vec![at];
+        let mut makers: Vec<usize> = graph.nodes[at].inputs.iter().filter_map(|v| links.maker(*v)).collect();
+        makers.sort_unstable_by(|a, b| b.cmp(a));
+        for maker in makers {
+            let Some(before) = group[maker].filter(|first| !members.contains(first)) else { continue };
+            let mut all = [&groups[before][..], &members].concat();
+            all.sort_unstable();
+            if can_move(graph, &links, &updates, &all, &groups[before])
+                && joined(graph, &links, &all, None).is_some_and(|node| takes(graph, pattern, &node))
+            {
+                groups[before].clear();
+                members = all;
+            }
+        }
+        for member in &members {
+            group[*member] = Some(members[0]);
+        }
+        let first = members[0];
+        groups[first] = members;
+    }
+    let mut gone = vec![false; graph.nodes.len()];
+    for members in groups.into_iter().filter(|members| members.len() > 1) {
+        let (last, rest) = members.split_last().expect("there are at least two");
+        graph.nodes[*last] = joined(graph, &links, &members, None).expect("it could be joined before");
+        rest.iter().for_each(|member| gone[*member] = true);
+    }
+    remove(graph, &gone);
+}
+
+/// Lets every reader of a value make it anew, where the pattern takes the node that makes it with each of them.
+fn repeat(graph: &mut Graph, pattern: &Pattern) {
+    let links = Links::of(graph);
+    let mut gone = vec![false; graph.nodes.len()];
     for at in 0..graph.nodes.len() {
         let node = &graph.nodes[at];
-        let mut fused = false;
-        if let Op::Activation(op) = &node.op {
-            let (act, input, output) = (op.act, node.inputs[0], node.outputs[0]);
-            let alone = readers[input.index()] == 1 && graph.value(input).role == Role::Temporary;
-            if let Some(before) = maker[input.index()].filter(|_| alone)
-                && let Some(field) = act_field(&mut graph.nodes[before].op)
-                && field.is_none()
-            {
-                *field = Some(act);
-                graph.nodes[before].outputs[0] = output;
-                fused = true;
-            }
+        if !(pattern.repeats)(&node.op) {
+            continue;
         }
-        let node = &graph.nodes[at];
-        if let Op::ActivationGrad(ActivationGrad { act: Activation::Relu }) = &node.op {
-            let (saved, input, output) = (node.inputs[0], node.inputs[1], node.outputs[0]);
-            let alone = readers[input.index()] == 1 && graph.value(input).role == Role::Temporary;
-            if let Some(before) = maker[input.index()].filter(|_| alone && graph.value(output).dtype == DType::F32)
-                && maker[saved.index()].is_none_or(|maker| maker < before)
-                && let Some(op) = with_relu(&graph.nodes[before].op).filter(|op| kernels(op))
-            {
-                graph.nodes[before].op = op;
-                graph.nodes[before].inputs.push(saved);
-                graph.nodes[before].outputs[0] = output;
-                fused = true;
-            }
+        let &[value] = &node.outputs[..] else { continue };
+        let readers = links.readers(value);
+        if readers.is_empty() || graph.value(value).role != Role::Temporary {
+            continue;
         }
-        // Only first outputs go through the activation.
-        if let Some(output) = graph.nodes[at].outputs.first() {
-            maker[output.index()] = Some(at);
+        let one = |reader: &usize| {
+            let node = joined(graph, &links, &[at, *reader], Some(value))?;
+            (may_have(pattern, &graph.nodes[*reader].op) && takes(graph, pattern, &node)).then_some((*reader, node))
+        };
+        if let Some(all) = readers.iter().map(one).collect::<Option<Vec<_>>>() {
+            gone[at] = true;
+            all.into_iter().for_each(|(reader, node)| graph.nodes[reader] = node);
         }
-        keep.push(!fused);
     }
-    let mut keep = keep.into_iter();
-    graph.nodes.retain(|_| keep.next() == Some(true));
+    remove(graph, &gone);
 }
 
-/// The gradient by an input with that of a ReLU behind it.
-fn with_relu(op: &Op) -> Option<Op> {
-    Some(match op {
-        Op::LinearGradInput(op) if !op.after.relu => {
-            LinearGradInput { after: GradAfter { relu: true, ..op.after } }.into()
-        }
-        Op::Conv2dGradInput(op) if !op.after.relu => {
-            Conv2dGradInput { after: GradAfter { relu: true, ..op.after }, ..op.clone() }.into()
-        }
-        _ => return None,
-    })
-}
-
-/// The activation that an operation can apply to its first output.
-fn act_field(op: &mut Op) -> Option<&mut Option<Activation>> {
+/// True if `op`, or all that it is made of, can be part of the pattern.
+fn may_have(pattern: &Pattern, op: &Op) -> bool {
     match op {
-        Op::Conv2d(op) => Some(&mut op.act),
-        Op::Conv2dNorm(op) => Some(&mut op.conv.act),
-        Op::Linear(op) => Some(&mut op.act),
-        Op::BatchNorm(op) => Some(&mut op.act),
-        Op::BatchNormInfer(op) => Some(&mut op.act),
-        Op::Binary(op) => Some(&mut op.act),
-        _ => None,
+        Op::Fused(op) => op.steps.iter().all(|step| (pattern.has)(&step.op)),
+        op => (pattern.has)(op),
     }
+}
+
+fn takes(graph: &Graph, pattern: &Pattern, node: &Node) -> bool {
+    let Op::Fused(op) = &node.op else { return false };
+    let operands: Vec<&Value> = node.inputs.iter().map(|v| graph.value(*v)).collect();
+    Group::new(op, operands).is_ok_and(|group| (pattern.takes)(&group))
+}
+
+fn updates_something(node: &Node) -> bool {
+    !node.op.rules().mutates(node.inputs.len()).is_empty()
+}
+
+/// True if two values have one type and shape.
+fn alike(graph: &Graph, a: ValueId, b: ValueId) -> bool {
+    graph.value(a).dtype == graph.value(b).dtype && graph.shape(a) == graph.shape(b)
+}
+
+/// True if the nodes `all` can be one in the place of the last of them; those of `before` are one already. `updates` are the
+/// nodes that change an operand.
+fn can_move(graph: &Graph, links: &Links, updates: &[usize], all: &[usize], before: &[usize]) -> bool {
+    let (first, last) = (all[0], all[all.len() - 1]);
+    let early = |at: &usize| {
+        let readers = graph.nodes[*at].outputs.iter().flat_map(|v| links.readers(*v));
+        readers.into_iter().any(|reader| *reader < last && !all.contains(reader))
+    };
+    if all.iter().any(early) {
+        return false;
+    }
+    // Nothing that a member reads may change between its place and that of the last.
+    let from = updates.partition_point(|at| *at <= first);
+    let changes = |at: &usize| {
+        let node = &graph.nodes[*at];
+        let changed = node.op.rules().mutates(node.inputs.len()).into_iter().map(|m| node.inputs[m]);
+        changed.into_iter().any(|v| all.iter().any(|member| member < at && graph.nodes[*member].inputs.contains(&v)))
+    };
+    if updates[from..].iter().take_while(|at| **at < last).any(|at| !all.contains(at) && changes(at)) {
+        return false;
+    }
+    // Whatever waits for the last node keeps its operands waiting. Past other work, it must not be more than it would leave.
+    let between = (first..last).any(|at| !all.contains(&at) && !graph.nodes[at].op.rules().is_alias());
+    let mut operands: Vec<ValueId> = before.iter().flat_map(|at| &graph.nodes[*at].inputs).copied().collect();
+    operands.sort_unstable();
+    operands.dedup();
+    let result = graph.nodes[last].outputs[0];
+    let own = |v: &ValueId| links.maker(*v).is_some_and(|maker| before.contains(&maker));
+    let waiting = operands.iter().filter(|v| {
+        graph.value(**v).role == Role::Temporary
+            && alike(graph, **v, result)
+            && !own(v)
+            && links.readers(**v).iter().all(|reader| *reader < last)
+    });
+    !between || waiting.count() <= 1
+}
+
+/// The nodes `members` as one; `None` if one of them reads what groups do not hand on. `repeated` is not a result, though it
+/// may be read elsewhere.
+fn joined(graph: &Graph, links: &Links, members: &[usize], repeated: Option<ValueId>) -> Option<Node> {
+    let (mut operands, mut steps): (Vec<ValueId>, Vec<Step>) = (Vec::new(), Vec::new());
+    // What steps make that is a value of the graph.
+    let mut made: Vec<(ValueId, StepOutput)> = Vec::new();
+    for at in members {
+        let node = &graph.nodes[*at];
+        let mut sources: Vec<Source> = Vec::with_capacity(node.inputs.len());
+        for input in &node.inputs {
+            sources.push(match made.iter().find(|(value, _)| value == input) {
+                Some((_, StepOutput { step, output: 0 })) => Source::Step(*step),
+                Some(_) => return None,
+                None => {
+                    let known = operands.iter().position(|v| v == input);
+                    Source::Operand(known.unwrap_or_else(|| {
+                        operands.push(*input);
+                        operands.len() - 1
+                    }))
+                }
+            });
+        }
+        let first = steps.len();
+        match &node.op {
+            Op::Fused(op) => {
+                let moved = |from: &Source| match *from {
+                    Source::Operand(i) => sources[i],
+                    Source::Step(i) => Source::Step(first + i),
+                };
+                let moved = |step: &Step| Step { op: step.op.clone(), from: step.from.iter().map(moved).collect() };
+                steps.extend(op.steps.iter().map(moved));
+                let outputs = node.outputs.iter().zip(&op.results);
+                made.extend(outputs.map(|(v, r)| (*v, StepOutput { step: first + r.step, ..*r })));
+            }
+            op => {
+                steps.push(Step { op: op.clone(), from: sources });
+                let outputs = node.outputs.iter().enumerate();
+                made.extend(outputs.map(|(output, v)| (*v, StepOutput { step: first, output })));
+            }
+        }
+    }
+    let end = StepOutput { step: steps.len() - 1, output: 0 };
+    // What a step makes beside its first output is always wanted.
+    let wanted = |(value, from): &(ValueId, StepOutput)| {
+        let read = || links.readers(*value).iter().any(|reader| !members.contains(reader));
+        let told = graph.value(*value).role == Role::Output || from.output > 0 || read();
+        *from == end || told && Some(*value) != repeated
+    };
+    let mut results: Vec<(ValueId, StepOutput)> = made.into_iter().filter(wanted).collect();
+    results.sort_by_key(|(_, from)| (*from != end, *from));
+    let (outputs, results): (Vec<ValueId>, Vec<StepOutput>) = results.into_iter().unzip();
+    let last = members[members.len() - 1];
+    let mut op = Fused { steps, results, in_place: None };
+    if op.steps.iter().all(|step| step.op.rules().in_place().is_some()) {
+        let dies = |i: &usize| {
+            alike(graph, operands[*i], outputs[0])
+                && !op.is_key(*i)
+                && links.readers(operands[*i]).iter().all(|reader| *reader <= last)
+        };
+        op.in_place = (0..operands.len()).find(dies);
+    }
+    // It counts for the layer of what weighs most: the product at its beginning, if there is one.
+    let head = if op.steps[0].op.element_wise().is_none() { members[0] } else { last };
+    let Node { origin, backward, .. } = graph.nodes[head];
+    Some(Node { op: op.into(), inputs: operands, outputs, origin, backward })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::graph::op::{ActivationOp, Linear, Softmax};
-    use crate::graph::{Shape, ValueId, VarId, verify};
-    use crate::passes::grad::backward;
-
-    /// `act(x · wᵀ)`: the graph, the product, the result, and a gradient for the result.
-    fn layer(act: Activation) -> (Graph, ValueId, ValueId, ValueId) {
-        let mut g = Graph::new();
-        let x = g.add_value(DType::F32, Shape::from([2, 3]), Role::State(VarId(0)));
-        let w = g.add_value(DType::F32, Shape::from([4, 3]), Role::Parameter(VarId(1)));
-        let dy = g.add_value(DType::F32, Shape::from([2, 4]), Role::State(VarId(2)));
-        let h = g.add1(Linear::default(), &[x, w]).unwrap();
-        let y = g.add1(ActivationOp { act }, &[h]).unwrap();
-        (g, h, y, dy)
-    }
-
-    fn names(mut g: Graph) -> Vec<&'static str> {
-        fuse(&mut g, &|_| true);
-        verify(&g).unwrap();
-        g.nodes.iter().map(|n| n.op.rules().name()).collect()
-    }
-
-    #[test]
-    fn what_is_differentiated_from_its_output_is_fused_for_training() {
-        for (act, nodes) in [
-            (Activation::Relu, vec!["linear", "activation_grad", "linear_grad_weight"]),
-            (Activation::Silu, vec!["linear", "silu", "activation_grad", "linear_grad_weight"]),
-        ] {
-            let (mut g, _, y, dy) = layer(act);
-            backward(&mut g, &[(y, dy)], &[ValueId(1)]).unwrap();
-            assert_eq!(names(g), nodes);
-            // Without a gradient there is no second reader.
-            let (g, ..) = layer(act);
-            assert_eq!(names(g), ["linear"]);
-        }
-    }
-
-    #[test]
-    fn a_result_that_is_wanted_itself_stays() {
-        let (mut g, h, ..) = layer(Activation::Relu);
-        g.values[h.index()].role = Role::Output;
-        assert_eq!(names(g), ["linear", "relu"]);
-        let (mut g, h, ..) = layer(Activation::Relu);
-        g.add1(Softmax {}, &[h]).unwrap();
-        assert_eq!(names(g), ["linear", "relu", "softmax"]);
-    }
-
-    #[test]
-    fn an_operation_takes_one_activation() {
-        let (mut g, _, y, _) = layer(Activation::Relu);
-        g.add1(ActivationOp { act: Activation::Tanh }, &[y]).unwrap();
-        assert_eq!(names(g), ["linear", "tanh"]);
-    }
-
-    /// Two layers with a ReLU between, and their gradients.
-    #[test]
-    fn the_gradient_of_a_relu_joins_the_product_before() {
-        for kernels in [true, false] {
-            let (mut g, _, y, _) = layer(Activation::Relu);
-            let w = g.add_value(DType::F32, Shape::from([5, 4]), Role::Parameter(VarId(3)));
-            let z = g.add1(Linear::default(), &[y, w]).unwrap();
-            let dz = g.add_value(DType::F32, Shape::from([2, 5]), Role::State(VarId(4)));
-            backward(&mut g, &[(z, dz)], &[ValueId(1)]).unwrap();
-            fuse(&mut g, &|_| kernels);
-            verify(&g).unwrap();
-            let names: Vec<_> = g.nodes.iter().map(|n| n.op.rules().name()).collect();
-            let expected: &[&str] = match kernels {
-                true => &["linear", "linear", "linear_grad_input", "linear_grad_weight"],
-                false => &["linear", "linear", "linear_grad_input", "activation_grad", "linear_grad_weight"],
-            };
-            assert_eq!(names, expected);
-        }
-    }
-}
+mod tests;

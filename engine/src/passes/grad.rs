@@ -82,7 +82,7 @@ fn meet(graph: &mut Graph, grads: &mut [Option<ValueId>], value: ValueId, grad: 
     debug_assert_eq!(graph.shape(value), graph.shape(grad), "a gradient has the shape of its value");
     let sum = match grads[value.index()] {
         None => grad,
-        Some(before) => graph.add1(Binary { kind: BinaryKind::Add, act: None }, &[before, grad])?,
+        Some(before) => graph.add1(Binary { kind: BinaryKind::Add }, &[before, grad])?,
     };
     grads[value.index()] = Some(sum);
     Ok(())
@@ -94,7 +94,7 @@ mod tests {
     use crate::graph::op::{Activation, ActivationOp, Linear, Slice, Softmax};
     use crate::graph::{DType, Role, Shape, VarId, verify};
 
-    const ADD: Binary = Binary { kind: BinaryKind::Add, act: None };
+    const ADD: Binary = Binary { kind: BinaryKind::Add };
 
     fn parameter(g: &mut Graph, id: u32, shape: impl Into<Shape>) -> ValueId {
         g.add_value(DType::F32, shape.into(), Role::Parameter(VarId(id)))

@@ -1,145 +1,200 @@
-//! What turns the graph of a model's forward pass into the graph of a whole training step.
+//! What turns the graph of a model's forward pass into the graph of a whole training step, for a device.
 //!
-//! A pass is a function on a [`crate::graph::Graph`]. They run in the order of [`Pass::ALL`], and the graph is verified
-//! after each.
+//! A pass is a function on a [`crate::graph::Graph`]. They run in the order of [`PIPELINE`], and the graph is verified after
+//! each.
 
 pub mod advance;
-pub mod chain;
-pub mod fold;
+pub mod edit;
 pub mod fuse;
 pub mod grad;
 pub mod keep;
-mod links;
-pub mod pool;
 pub mod precision;
 pub mod reorder;
-pub mod residual;
 pub mod simplify;
 pub mod update;
 
-use crate::graph::{Graph, Op, verify};
+use crate::graph::op::Pattern;
+use crate::graph::{DType, Graph, ShapeError, ValueId, VarId, Variables, verify};
+use std::collections::HashMap;
+use update::{Accumulators, UpdateSpec};
 
 /// A pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Pass {
-    /// Activations behind the pooling that follows them.
-    Reorder,
-    /// 16-bit floats where autocast has them, in mixed precision.
-    Precision,
-    /// The backward pass.
-    Grad,
-    /// The optimizer, or the sums of gradients for it.
-    Update,
-    /// Removal of what changes nothing.
-    Simplify,
-    /// Batch normalisation in evaluation joined with the convolutions before it, where the device has kernels for it.
-    Fold,
-    /// Convolutions joined with the max-pooling behind them, where the device has kernels for it.
-    Pool,
-    /// Sums joined with the operations that make one of their operands, where the device has kernels for it.
-    Residual,
-    /// Activations joined with the operations that make their operands.
-    Fuse,
-    /// Element-wise operations that follow each other joined.
-    Chain,
-    /// Parameters updated as soon as their gradients are there, where the device has a kernel for updates in parts.
-    Advance,
+pub struct Pass {
+    /// The name that people use.
+    pub name: &'static str,
+    /// It may be left out: without it nothing is computed otherwise, only slower or with more memory. (Without `grad` and
+    /// `update` nothing is trained, and `precision` is a question of the configuration.)
+    pub optional: bool,
+    run: fn(&mut Graph, &mut Job) -> Result<(), String>,
 }
 
-impl Pass {
-    /// All passes, in order.
-    pub const ALL: [Pass; 11] = [
-        Pass::Reorder,
-        Pass::Precision,
-        Pass::Grad,
-        Pass::Update,
-        Pass::Simplify,
-        Pass::Fold,
-        Pass::Pool,
-        Pass::Residual,
-        Pass::Fuse,
-        Pass::Chain,
-        Pass::Advance,
-    ];
+/// All passes, in order.
+pub static PIPELINE: [Pass; 7] = [
+    // Activations behind the pooling that follows them.
+    Pass { name: "reorder", optional: true, run: |graph, _| done(reorder::reorder(graph)) },
+    // 16-bit floats where autocast has them, in mixed precision.
+    Pass { name: "precision", optional: false, run: |graph, job| told(job.precision(graph)) },
+    // The backward pass.
+    Pass { name: "grad", optional: false, run: |graph, job| told(job.gradients(graph)) },
+    // The optimizer, or the sums of gradients for it.
+    Pass { name: "update", optional: false, run: |graph, job| told(job.update(graph)) },
+    // Removal of what changes nothing.
+    Pass { name: "simplify", optional: true, run: |graph, _| done(simplify::simplify(graph)) },
+    // Operations that the device does at once, joined: its patterns one after the other.
+    Pass { name: "fusions", optional: true, run: |graph, job| job.fusions(graph) },
+    // Parameters updated as soon as their gradients are there, where the device updates in parts.
+    Pass { name: "advance", optional: true, run: |graph, job| done(advance::advance(graph, job.device.updates_apart)) },
+];
 
-    /// Those over a graph that has all its operations.
-    pub const LAST: [Pass; 7] =
-        [Pass::Simplify, Pass::Fold, Pass::Pool, Pass::Residual, Pass::Fuse, Pass::Chain, Pass::Advance];
+/// The name for the graph before all passes.
+pub const FORWARD: &str = "forward";
 
-    /// Those that may be left out: without them nothing is computed otherwise, only slower or with more memory. (Without
-    /// [`Pass::Grad`] and [`Pass::Update`] nothing is trained, and [`Pass::Precision`] is a question of the configuration.)
-    pub const OPTIONAL: [Pass; 8] =
-        [Pass::Reorder, Pass::Simplify, Pass::Fold, Pass::Pool, Pass::Residual, Pass::Fuse, Pass::Chain, Pass::Advance];
+fn done((): ()) -> Result<(), String> {
+    Ok(())
+}
 
-    /// The name that people use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Pass::Reorder => "reorder",
-            Pass::Precision => "precision",
-            Pass::Grad => "grad",
-            Pass::Update => "update",
-            Pass::Simplify => "simplify",
-            Pass::Fold => "fold",
-            Pass::Pool => "pool",
-            Pass::Residual => "residual",
-            Pass::Fuse => "fuse",
-            Pass::Chain => "chain",
-            Pass::Advance => "advance",
+fn told(result: Result<(), ShapeError>) -> Result<(), String> {
+    result.map_err(|e| e.to_string())
+}
+
+/// The names of all passes and of a device's patterns, which follow `fusions`, in the order in which they run; only those
+/// that may be left out, if `optional`.
+pub fn names(fusions: &[Pattern], optional: bool) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for pass in PIPELINE.iter().filter(|pass| pass.optional || !optional) {
+        names.push(pass.name);
+        if pass.name == "fusions" {
+            names.extend(fusions.iter().map(|pattern| pattern.name));
         }
     }
-
-    /// The pass of that name.
-    pub fn parse(name: &str) -> Option<Pass> {
-        Pass::ALL.into_iter().find(|p| p.name() == name)
-    }
+    names
 }
-
-/// True for the operations that a device has kernels for. Those of the layers, of their gradients and of the optimizer it
-/// has in any case.
-pub type Kernels<'a> = &'a dyn Fn(&Op) -> bool;
 
 /// Which passes run: all of them by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PassOptions {
-    /// Passes that are left out, of those in [`Pass::OPTIONAL`] or [`Pass::Precision`]; others run nevertheless.
-    pub without: Vec<Pass>,
-    /// Stop before this pass.
-    pub stop_before: Option<Pass>,
+    /// Passes and patterns that are left out, if they are optional, or `precision`.
+    pub without: Vec<String>,
+    /// Stop after this pass or pattern, or before all of them, if it is [`FORWARD`].
+    pub stop_after: Option<String>,
 }
 
 impl PassOptions {
-    /// True if `pass` and all after it are not to run.
-    pub fn stops_before(&self, pass: Pass) -> bool {
-        self.stop_before.is_some_and(|s| s <= pass)
+    /// True if the pass or pattern of that name is to run, when its turn comes.
+    pub fn wants(&self, name: &str) -> bool {
+        !self.without.iter().any(|without| without == name)
     }
 
-    /// True if `pass` is to run.
-    pub fn wants(&self, pass: Pass) -> bool {
-        !self.stops_before(pass) && !self.without.contains(&pass)
+    fn stops_after(&self, name: &str) -> bool {
+        self.stop_after.as_deref() == Some(name)
     }
+}
 
-    /// Runs those of `passes` that need nothing but the graph, for a device that has the kernels that `kernels` says.
+/// What passes need to know of a device.
+#[derive(Clone, Copy)]
+pub struct Device<'a> {
+    /// What it does at once, in the order in which the pass looks for it.
+    pub fusions: &'a [Pattern],
+    /// It has a kernel for a part of the parameters' update.
+    pub updates_apart: bool,
+}
+
+/// What is to become of a graph.
+pub struct Job<'a> {
+    /// For what device.
+    pub device: Device<'a>,
+    /// The 16-bit type of mixed precision.
+    pub half: Option<DType>,
+    /// How it is trained; `None` if only its forward pass is wanted.
+    pub training: Option<Training<'a>>,
+    /// Which passes run.
+    pub options: &'a PassOptions,
+}
+
+/// How a graph is trained.
+pub struct Training<'a> {
+    /// All variables; the optimizer's are added.
+    pub vars: &'a mut Variables,
+    /// The optimizer.
+    pub spec: &'a UpdateSpec,
+    /// What is differentiated.
+    pub loss: ValueId,
+    /// Gradients are summed over micro-batches instead of used.
+    pub accumulate: bool,
+    gradients: HashMap<VarId, ValueId>,
+    sums: Option<Accumulators>,
+}
+
+impl<'a> Training<'a> {
+    /// Training of `loss` by the optimizer of `spec`.
+    pub fn new(vars: &'a mut Variables, spec: &'a UpdateSpec, loss: ValueId, accumulate: bool) -> Self {
+        Training { vars, spec, loss, accumulate, gradients: HashMap::new(), sums: None }
+    }
+}
+
+impl Job<'_> {
+    /// Runs the passes on `graph`. The sums over micro-batches, if there are any.
     ///
     /// # Errors
-    /// A pass left the graph inconsistent: a bug of that pass.
-    pub fn run(&self, graph: &mut Graph, passes: &[Pass], kernels: Kernels) -> Result<(), String> {
-        for pass in passes {
-            if !self.wants(*pass) {
-                continue;
+    /// A pass failed or left the graph inconsistent: a bug of that pass.
+    pub fn run(mut self, graph: &mut Graph) -> Result<Option<Accumulators>, String> {
+        if !self.options.stops_after(FORWARD) {
+            for pass in &PIPELINE {
+                if pass.optional && !self.options.wants(pass.name) {
+                    continue;
+                }
+                (pass.run)(graph, &mut self).map_err(|e| format!("pass `{}`: {e}", pass.name))?;
+                verify(graph).map_err(|e| format!("after pass `{}`: {e}", pass.name))?;
+                let inside =
+                    pass.name == "fusions" && self.device.fusions.iter().any(|p| self.options.stops_after(p.name));
+                if inside || self.options.stops_after(pass.name) {
+                    break;
+                }
             }
-            match pass {
-                Pass::Reorder => reorder::reorder(graph),
-                Pass::Simplify => simplify::simplify(graph),
-                Pass::Fold => fold::fold(graph, kernels),
-                Pass::Pool => pool::pool(graph, kernels),
-                Pass::Residual => residual::residual(graph, kernels),
-                Pass::Fuse => fuse::fuse(graph, kernels),
-                Pass::Chain => chain::chain(graph, kernels),
-                Pass::Advance => advance::advance(graph, kernels),
-                // These need the precision or the optimizer too; whoever builds a graph calls them.
-                Pass::Precision | Pass::Grad | Pass::Update => continue,
+        }
+        Ok(self.training.and_then(|training| training.sums))
+    }
+
+    fn precision(&mut self, graph: &mut Graph) -> Result<(), ShapeError> {
+        match self.half.filter(|_| self.options.wants("precision")) {
+            Some(half) => precision::autocast(graph, half),
+            None => Ok(()),
+        }
+    }
+
+    fn gradients(&mut self, graph: &mut Graph) -> Result<(), ShapeError> {
+        let Some(training) = &mut self.training else { return Ok(()) };
+        let seed = update::loss_gradient(graph, training.vars, training.spec)?;
+        let trained = training.spec.tensors.iter();
+        let wrt: Vec<(VarId, ValueId)> = trained.filter_map(|(id, _)| Some((*id, graph.find_variable(*id)?))).collect();
+        let values: Vec<ValueId> = wrt.iter().map(|(_, v)| *v).collect();
+        let grads = grad::backward(graph, &[(training.loss, seed)], &values)?;
+        training.gradients = wrt.iter().zip(grads).filter_map(|((id, _), grad)| Some((*id, grad?))).collect();
+        Ok(())
+    }
+
+    fn update(&mut self, graph: &mut Graph) -> Result<(), ShapeError> {
+        let Some(training) = &mut self.training else { return Ok(()) };
+        let Training { vars, spec, loss, gradients, .. } = training;
+        let gradient = |id: VarId| gradients.get(&id).copied();
+        let kept = keep::keep(graph, vars, training.accumulate)?;
+        if training.accumulate {
+            let mut sums = update::add_accumulation(graph, vars, spec, *loss, gradient)?;
+            sums.kept = kept;
+            training.sums = Some(sums);
+            return Ok(());
+        }
+        update::add_update(graph, vars, spec, *loss, gradient)?;
+        kept.restore(graph, vars, *loss)
+    }
+
+    fn fusions(&mut self, graph: &mut Graph) -> Result<(), String> {
+        for pattern in self.device.fusions.iter().filter(|pattern| self.options.wants(pattern.name)) {
+            fuse::fuse(graph, pattern);
+            verify(graph).map_err(|e| format!("after `{}`: {e}", pattern.name))?;
+            if self.options.stops_after(pattern.name) {
+                break;
             }
-            verify(graph).map_err(|e| format!("after pass `{}`: {e}", pass.name()))?;
         }
         Ok(())
     }

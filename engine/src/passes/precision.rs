@@ -195,25 +195,15 @@ mod tests {
         let mut g = Graph::new();
         let x = normalize(&mut g, [2, 4, 4, 3]);
         let (w, b) = (parameter(&mut g, [5, 1, 1, 3]), parameter(&mut g, [5]));
-        let conv = Conv2d {
-            stride: [1, 1],
-            padding: [0; 4],
-            dilation: [1, 1],
-            groups: 1,
-            bias: true,
-            residual: false,
-            act: None,
-        };
+        let conv = Conv2d { stride: [1, 1], padding: [0; 4], dilation: [1, 1], groups: 1, bias: true };
         let x = g.add1(conv, &[x, w, b]).unwrap();
         let stats = [parameter(&mut g, [5]), parameter(&mut g, [5])];
-        let x = g
-            .add1(BatchNormInfer { eps: 1e-5, affine: false, residual: false, act: None }, &[x, stats[0], stats[1]])
-            .unwrap();
+        let x = g.add1(BatchNormInfer { eps: 1e-5, affine: false }, &[x, stats[0], stats[1]]).unwrap();
         let x = g.add1(ActivationOp { act: Activation::Gelu }, &[x]).unwrap();
         let norm = LayerNorm { dims: 1, eps: 1e-5, weight: false, bias: false };
         let y = g.add1(norm, &[x]).unwrap();
         // Of a 16-bit and a 32-bit operand.
-        let z = g.add1(Binary { kind: BinaryKind::Add, act: None }, &[x, y]).unwrap();
+        let z = g.add1(Binary { kind: BinaryKind::Add }, &[x, y]).unwrap();
         let z = g.add1(ActivationOp { act: Activation::Tanh }, &[z]).unwrap();
         g.values[z.index()].role = Role::Output;
         assert_eq!(
@@ -314,7 +304,7 @@ mod tests {
         let mut g = Graph::new();
         let (x, w) = (parameter(&mut g, [2, 3]), parameter(&mut g, [3, 3]));
         let h = g.add1(Linear::default(), &[x, w]).unwrap();
-        let sum = g.add1(Binary { kind: BinaryKind::Add, act: None }, &[h, x]).unwrap();
+        let sum = g.add1(Binary { kind: BinaryKind::Add }, &[h, x]).unwrap();
         let y = g.add1(Linear::default(), &[sum, w]).unwrap();
         cast(&mut g);
         let dy = g.add_value(HALF, g.shape(y).clone(), Role::State(VarId(99)));

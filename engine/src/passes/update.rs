@@ -57,7 +57,7 @@ pub fn loss_gradient(graph: &mut Graph, vars: &mut Variables, spec: &UpdateSpec)
         return Ok(one);
     }
     let scale = loss_scale(graph, vars);
-    graph.add1(Binary { kind: BinaryKind::Mul, act: None }, &[one, scale])
+    graph.add1(Binary { kind: BinaryKind::Mul }, &[one, scale])
 }
 
 /// The step's scalars as an input of `graph`.

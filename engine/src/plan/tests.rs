@@ -12,10 +12,10 @@ fn chain() -> (Arc<Variables>, Graph, ValueId) {
     let x = g.input(Input::Field(0), DType::F32, Shape::from([4, 2, 4]));
     let w = g.variable(&vars, w);
     let flat = g.add1(Reshape { shape: Shape::from([4, 8]) }, &[x]).unwrap();
-    let a = g.add1(Linear { bias: false, residual: false, act: None }, &[flat, w]).unwrap();
+    let a = g.add1(Linear { bias: false }, &[flat, w]).unwrap();
     let b = g.add1(ActivationOp { act: Activation::Relu }, &[a]).unwrap();
-    let c = g.add1(Linear { bias: false, residual: false, act: None }, &[b, w]).unwrap();
-    let d = g.add1(Binary { kind: BinaryKind::Add, act: None }, &[c, b]).unwrap();
+    let c = g.add1(Linear { bias: false }, &[b, w]).unwrap();
+    let d = g.add1(Binary { kind: BinaryKind::Add }, &[c, b]).unwrap();
     g.values[d.index()].role = Role::Output;
     (Arc::new(vars), g, flat)
 }

@@ -35,9 +35,9 @@ fn thread(track: Track) -> u32 {
 fn event(plan: &Plan, span: &Span) -> Value {
     let program = &plan.programs[span.program];
     let (name, category, mut args) = match span.work {
-        Work::Batch => ("batch", "transfer", json!({ "bytes": plan.slot.bytes })),
-        Work::Losses => ("losses", "transfer", json!({})),
-        Work::Program => (program.name.as_str(), "program", json!({})),
+        Work::Batch => ("batch".to_owned(), "transfer", json!({ "bytes": plan.slot.bytes })),
+        Work::Losses => ("losses".to_owned(), "transfer", json!({})),
+        Work::Program => (program.name.clone(), "program", json!({})),
         Work::Node(node) => {
             let load = Load::of(&program.graph, &program.graph.nodes[node.index()]);
             let args = json!({

@@ -35,7 +35,7 @@ pub fn time(backend: &dyn Backend, n: usize, dtype: DType, runs: u32) -> Result<
         Ok((var, if cast { graph.add1(Cast { to: dtype }, &[value])? } else { value }))
     };
     let (a, b) = (operand("a")?, operand("b")?);
-    let c = graph.add1(Linear { bias: false, residual: false, act: None }, &[a.1, b.1])?;
+    let c = graph.add1(Linear { bias: false }, &[a.1, b.1])?;
     graph.values[c.index()].role = Role::Output;
     let product = graph.nodes.len() - 1;
     let source = Source { name: "matmul".into(), graph, loss: None, prediction: Some(c) };

@@ -12,8 +12,8 @@ use std::fmt::Write;
 pub struct Load {
     /// The layer that it belongs to; empty for the update.
     pub layer: String,
-    /// The operation.
-    pub op: &'static str,
+    /// The operation, of a group all of them.
+    pub op: String,
     /// It belongs to the backward pass.
     pub backward: bool,
     /// Floating-point operations.
@@ -33,7 +33,7 @@ impl Load {
         let bytes = inputs.iter().chain(&outputs).copied().chain(updated).map(|v| v.bytes() as u64).sum();
         Load {
             layer: graph.origin(node).to_string(),
-            op: rules.name(),
+            op: node.op.label(),
             backward: node.backward,
             flops: rules.flops(&inputs, &outputs),
             bytes: if rules.is_alias() { 0 } else { bytes },
@@ -86,9 +86,10 @@ impl Profile {
         let mut text =
             format!("operations apart: {sum:.3} ms; peak: {peak:.0} GFLOP/s (a product of {n} × {n} matrices)\n");
         let head = ["ms", "operation", "", "layer", "GFLOP/s", "of peak", "MB", "GB/s"].map(str::to_string);
+        let width = self.rows.iter().map(|r| r.load.op.len()).max().unwrap_or(0);
         for cells in std::iter::once(head).chain(self.rows.iter().map(|r| r.cells(peak))) {
             let [ms, op, side, layer, gflops, share, mb, gbs] = cells;
-            let line = format!("  {ms:>9}  {op:<24} {side:<9} {layer:<28} {gflops:>8} {share:>8} {mb:>9} {gbs:>8}");
+            let line = format!("  {ms:>9}  {op:<width$} {side:<9} {layer:<28} {gflops:>8} {share:>8} {mb:>9} {gbs:>8}");
             let _ = writeln!(text, "{}", line.trim_end());
         }
         text
@@ -124,7 +125,7 @@ impl Row {
         let cell = |value: Option<f64>, unit: &str| value.map_or(String::new(), |v| format!("{v:.0}{unit}"));
         [
             format!("{:.3}", self.ms),
-            self.load.op.to_string(),
+            self.load.op.clone(),
             if self.load.backward { "backward" } else { "" }.to_string(),
             self.load.layer.clone(),
             cell(self.gflops(), ""),
@@ -138,7 +139,7 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::op::{Activation, Linear};
+    use crate::graph::op::{Activation, Fused, Linear};
     use crate::graph::{DType, Input, Shape};
 
     #[test]
@@ -146,8 +147,11 @@ mod tests {
         let mut graph = Graph::new();
         let x = graph.input(Input::Field(0), DType::F32, Shape::from([5, 3]));
         let w = graph.input(Input::Field(1), DType::F32, Shape::from([7, 3]));
-        graph.add1(Linear { bias: false, residual: false, act: Some(Activation::Relu) }, &[x, w]).unwrap();
+        graph.add1(Fused::activated(Linear { bias: false }, 2, Some(Activation::Relu)), &[x, w]).unwrap();
         let load = Load::of(&graph, &graph.nodes[0]);
-        assert_eq!((load.op, load.flops, load.bytes), ("linear", 2 * 5 * 3 * 7, 4 * (5 * 3 + 7 * 3 + 5 * 7)));
+        assert_eq!(
+            (load.op.as_str(), load.flops, load.bytes),
+            ("linear + relu", 2 * 5 * 3 * 7, 4 * (5 * 3 + 7 * 3 + 5 * 7))
+        );
     }
 }

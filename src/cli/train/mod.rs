@@ -14,7 +14,7 @@ use crate::checkpoint::Meta;
 use crate::config::{self, Experiment, Loaded};
 use crate::data::{DataSpec, Footprint};
 use crate::files::durable;
-use crate::passes::{Pass, PassOptions};
+use crate::passes::PassOptions;
 use crate::terminal::say;
 use crate::train::device::{Selected, Wanted, select};
 use crate::train::folder::{Folder, InUse, Taken, file};
@@ -51,7 +51,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let other_choices = choices.as_deref().and_then(|said| backend.take_choices(said));
     // Mistakes in the model come before the data is read, which may take a download.
     let described = describe_data(&begun.loaded)?;
-    let passes = PassOptions { without: begun.without.clone(), stop_before: None };
+    let passes = PassOptions { without: begun.without.clone(), stop_after: None };
     if begun.from.is_none()
         && let Some(note) = resolve_batch(&mut begun.loaded, &described, backend, &passes)?.filter(|_| !args.quiet)
     {
@@ -158,7 +158,7 @@ fn verbosity(args: &TrainArgs) -> Verbosity {
 struct Begun {
     loaded: Loaded,
     started: Started,
-    without: Vec<Pass>,
+    without: Vec<String>,
     /// The checkpoint that a run goes on from.
     from: Option<(PathBuf, Meta)>,
     take: Take,

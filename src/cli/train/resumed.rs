@@ -11,8 +11,8 @@ use crate::config::diagnostics::SourceKind;
 use crate::config::sections::Source;
 use crate::config::tagged::Tagged;
 use crate::config::{self, Loaded, PATHS, UNSET_OPTION};
-use crate::passes::Pass;
 use crate::train::folder::Folder;
+use crate::train::programs::pass_names;
 use crate::train::report::Reporter;
 use crate::train::resume::{Change, Effect, changes};
 use crate::train::state::{Extra, Started};
@@ -119,13 +119,9 @@ pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Res
 
 impl Resumed {
     /// The passes that the run leaves out.
-    pub fn without(&self) -> Vec<Pass> {
-        self.started
-            .without
-            .iter()
-            .filter_map(|name| Pass::parse(name))
-            .filter(|p| Pass::OPTIONAL.contains(p))
-            .collect()
+    pub fn without(&self) -> Vec<String> {
+        let known = pass_names(true);
+        self.started.without.iter().filter(|name| known.contains(&name.as_str())).cloned().collect()
     }
 }
 

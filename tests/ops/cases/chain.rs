@@ -1,7 +1,10 @@
 use super::ACTIVATIONS;
 use crate::case::{Case, Draw, Operand};
-use runner::graph::op::{Activation, BinaryKind, Chain, Dropout, Link, LinkOp, MAX_LINKS, Source};
-use runner::graph::{DType, Input};
+use runner::backend::cpu::fusions::MAX_STEPS;
+use runner::graph::op::{
+    Activation, ActivationGrad, ActivationOp, Binary, BinaryKind, Dropout, Fused, Source, Step, StepOutput,
+};
+use runner::graph::{DType, Input, Op};
 
 /// What can be stretched to `shape`: as it is, or with ones in the place of some dimensions.
 fn stretched(d: &mut Draw, shape: &[usize]) -> Vec<usize> {
@@ -18,25 +21,25 @@ fn stretched(d: &mut Draw, shape: &[usize]) -> Vec<usize> {
 fn drawn(number: usize, count: usize, shape: &[usize]) -> Case {
     let d = &mut Draw::new(&format!("chain {number}"));
     let mut dims: Vec<Option<Vec<usize>>> = vec![Some(shape.to_vec()), Some(shape.to_vec())];
-    let mut links: Vec<Link> = Vec::new();
+    let mut steps: Vec<Step> = Vec::new();
     let mut key = None;
     for at in 0..count {
         let recent = |d: &mut Draw| match at {
             0 => Source::Operand(d.between(0, 1)),
             _ if d.between(0, 3) == 0 => Source::Operand(d.between(0, 1)),
-            _ => Source::Link(at - 1 - d.between(0, (at - 1).min(2))),
+            _ => Source::Step(at - 1 - d.between(0, (at - 1).min(2))),
         };
         let first = recent(d);
         let act = ACTIVATIONS[d.between(0, ACTIVATIONS.len() - 1)];
         let (op, from) = match d.between(0, 9) {
-            0..=2 => (LinkOp::Activation(act), vec![first]),
-            3 | 4 => (LinkOp::ActivationGrad(act), vec![Source::Operand(d.between(0, 1)), first]),
+            0..=2 => (Op::from(ActivationOp { act }), vec![first]),
+            3 | 4 => (ActivationGrad { act }.into(), vec![Source::Operand(d.between(0, 1)), first]),
             5 => {
                 let key = *key.get_or_insert_with(|| {
                     dims.push(None);
                     dims.len() - 1
                 });
-                (LinkOp::Dropout(Dropout { p: 0.3, stream: at as u32 }), vec![first, Source::Operand(key)])
+                (Dropout { p: 0.3, stream: at as u32 }.into(), vec![first, Source::Operand(key)])
             }
             draw => {
                 let second = if draw < 8 {
@@ -46,14 +49,25 @@ fn drawn(number: usize, count: usize, shape: &[usize]) -> Case {
                     Source::Operand(dims.len() - 1)
                 };
                 let kind = if d.coin() { BinaryKind::Add } else { BinaryKind::Mul };
-                (LinkOp::Binary(kind), if d.coin() { vec![first, second] } else { vec![second, first] })
+                (Binary { kind }.into(), if d.coin() { vec![first, second] } else { vec![second, first] })
             }
         };
-        links.push(Link { op, from });
+        steps.push(Step { op, from });
     }
-    let mut results: Vec<usize> = (0..count - 1).filter(|_| d.between(0, 4) == 0).collect();
-    results.push(count - 1);
-    let op = Chain { links, results, in_place: None };
+    let others = (0..count - 1).filter(|_| d.between(0, 4) == 0);
+    let results = std::iter::once(count - 1).chain(others).map(|step| StepOutput { step, output: 0 }).collect();
+    // What is not read is no operand.
+    let read = |i: usize| steps.iter().any(|step| step.from.contains(&Source::Operand(i)));
+    let read: Vec<bool> = (0..dims.len()).map(read).collect();
+    let renumbered = |i: usize| read[..i].iter().filter(|read| **read).count();
+    for from in steps.iter_mut().flat_map(|step| &mut step.from) {
+        if let Source::Operand(i) = from {
+            *i = renumbered(*i);
+        }
+    }
+    let mut kept = read.iter();
+    dims.retain(|_| kept.next() == Some(&true));
+    let op = Fused { steps, results, in_place: None };
     Case::new(format!("drawn chain {number} over {shape:?}: {op:?}"), op, |d| {
         let operand = |dims: &Option<Vec<usize>>| match dims {
             Some(dims) => d.normal(dims.clone()).map(|x| 0.7 * x),
@@ -68,26 +82,24 @@ pub fn cases() -> Vec<Case> {
     let shapes: [&[usize]; 9] =
         [&[2, 1], &[3, 7], &[2, 3, 5, 4], &[1027], &[2, 1, 3, 8], &[5, 409], &[3, 4, 33], &[17_000], &[2, 7, 6, 206]];
     for number in 0..36 {
-        let count = 1 + number % MAX_LINKS;
+        let count = 1 + number % MAX_STEPS;
         list.push(drawn(number, count, shapes[number % shapes.len()]));
     }
     // What residual networks do on the way back: the sum of two gradients, and the gradient of the ReLU before.
-    let links = vec![
-        Link { op: LinkOp::Binary(BinaryKind::Add), from: vec![Source::Operand(0), Source::Operand(1)] },
-        Link { op: LinkOp::ActivationGrad(Activation::Relu), from: vec![Source::Operand(2), Source::Link(0)] },
-    ];
-    let op = Chain { links, results: vec![1], in_place: Some(0) };
+    let add = || Op::from(Binary { kind: BinaryKind::Add });
+    let multiply = || Op::from(Binary { kind: BinaryKind::Mul });
+    let op =
+        Fused::of(add(), 2).then(ActivationGrad { act: Activation::Relu }, vec![Source::Operand(2), Source::Step(0)]);
+    let op = Fused { in_place: Some(0), ..op };
     list.push(Case::new("sum of gradients, and the gradient of ReLU", op, |d| {
         vec![d.normal([2, 3, 5, 40]), d.normal([2, 3, 5, 40]), d.normal([2, 3, 5, 40])]
     }));
-    // A stretched operand of both sides of links, and one that is read last.
-    let links = vec![
-        Link { op: LinkOp::Binary(BinaryKind::Mul), from: vec![Source::Operand(1), Source::Operand(0)] },
-        Link { op: LinkOp::Activation(Activation::Silu), from: vec![Source::Link(0)] },
-        Link { op: LinkOp::Binary(BinaryKind::Add), from: vec![Source::Link(1), Source::Operand(1)] },
-        Link { op: LinkOp::Binary(BinaryKind::Mul), from: vec![Source::Link(2), Source::Link(2)] },
-    ];
-    let op = Chain { links, results: vec![0, 3], in_place: None };
+    // A stretched operand of both sides of steps, and one that is read last.
+    let op = Fused::of(multiply(), 2)
+        .then(ActivationOp { act: Activation::Silu }, vec![Source::Step(0)])
+        .then(add(), vec![Source::Step(1), Source::Operand(1)])
+        .then(multiply(), vec![Source::Step(2), Source::Step(2)])
+        .with_result(0, 0);
     list.push(Case::new("a stretched operand twice", op, |d| vec![d.normal([2, 3, 5, 40]), d.normal([2, 1, 1, 40])]));
     list
 }

@@ -1,9 +1,8 @@
 use super::ACTIVATIONS;
 use crate::case::{Case, Draw};
-use runner::graph::op::{Activation, Conv2d, Conv2dNorm};
+use runner::graph::op::{Activation, ActivationOp, BatchNormInfer, Conv2d, Fused, Source};
 
-const PLAIN: Conv2d =
-    Conv2d { stride: [1, 1], padding: [0; 4], dilation: [1, 1], groups: 1, bias: true, residual: false, act: None };
+const PLAIN: Conv2d = Conv2d { stride: [1, 1], padding: [0; 4], dilation: [1, 1], groups: 1, bias: true };
 
 /// The case of `conv` on an image `[N, H, W, I]` with a kernel `[O, KH, KW]`.
 fn case(name: String, conv: Conv2d, x: [usize; 4], [o, kh, kw]: [usize; 3]) -> Case {
@@ -32,8 +31,6 @@ fn drawn(number: usize) -> Case {
             dilation: [d.between(1, 2), d.between(1, 2)],
             groups,
             bias: d.coin(),
-            residual: false,
-            act: None,
         };
         if conv.out([h, w], kernel).is_some() {
             let name =
@@ -44,10 +41,22 @@ fn drawn(number: usize) -> Case {
 }
 
 /// `conv` with batch normalisation behind it, and `act` behind that.
-fn norm(name: &str, conv: Conv2d, affine: bool, x: [usize; 4], [o, kh, kw]: [usize; 3]) -> Case {
+fn norm(
+    name: &str,
+    (conv, act): (Conv2d, Option<Activation>),
+    affine: bool,
+    x: [usize; 4],
+    [o, kh, kw]: [usize; 3],
+) -> Case {
     let (groups, bias) = (conv.groups, conv.bias);
-    let name = format!("{name}, normalised: {x:?}, {o}×{kh}×{kw}, {:?}, affine {affine}", conv.act);
-    Case::new(name, Conv2dNorm { conv, eps: 1e-3, affine, residual: false }, |d| {
+    let name = format!("{name}, normalised: {x:?}, {o}×{kh}×{kw}, {act:?}, affine {affine}");
+    let (first, own) = (2 + usize::from(bias), 2 + 2 * usize::from(affine));
+    let from = std::iter::once(Source::Step(0)).chain((first..first + own).map(Source::Operand)).collect();
+    let mut group = Fused::of(conv.into(), first).then(BatchNormInfer { eps: 1e-3, affine }, from);
+    if let Some(act) = act {
+        group = group.then(ActivationOp { act }, vec![Source::Step(1)]);
+    }
+    Case::new(name, group, |d| {
         let mut operands = vec![d.normal(x), d.normal([o, kh, kw, x[3] / groups])];
         operands.extend(bias.then(|| d.normal([o])));
         if affine {
@@ -65,7 +74,7 @@ fn normalised() -> Vec<Case> {
     let acts = [None, Some(Activation::Relu), Some(Activation::Relu6), Some(Activation::Hardswish)];
     let mut list = Vec::new();
     for (act, affine) in acts.into_iter().flat_map(|act| [(act, true), (act, false)]) {
-        let with = |conv: &Conv2d| Conv2d { act, ..conv.clone() };
+        let with = |conv: &Conv2d| (conv.clone(), act);
         list.extend([
             norm("direct", with(&same), affine, [2, 7, 5, 3], [19, 3, 3]),
             norm("1×1", with(&plain), affine, [2, 5, 4, 20], [35, 1, 1]),
@@ -124,10 +133,7 @@ pub fn cases() -> Vec<Case> {
             ("1×1", PLAIN, [2, 4, 4, 9], [17, 1, 1]),
             ("depthwise", Conv2d { groups: 5, ..strided.clone() }, [1, 7, 6, 5], [5, 3, 3]),
         ] {
-            let mut case =
-                case(format!("{kind} convolution and {act:?}"), Conv2d { act: Some(act), ..conv }, x, kernel);
-            case.operands.iter_mut().for_each(|o| o.wrt = false);
-            list.push(case);
+            list.push(case(format!("{kind} convolution and {act:?}"), conv, x, kernel).activated(Some(act)));
         }
     }
     list.extend(normalised());

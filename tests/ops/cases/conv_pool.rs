@@ -1,40 +1,49 @@
 use crate::case::{Case, Draw};
 use runner::graph::DType;
-use runner::graph::op::{Activation, Conv2d, Conv2dMaxPool, Conv2dMaxPoolGradInput, Conv2dMaxPoolGradWeight};
-
-const SAME: Conv2d = Conv2d {
-    stride: [1, 1],
-    padding: [1; 4],
-    dilation: [1, 1],
-    groups: 1,
-    bias: true,
-    residual: false,
-    act: Some(Activation::Relu),
+use runner::graph::op::{
+    Activation, ActivationOp, Conv2d, Conv2dGradInput, Conv2dGradWeight, Fused, MaxPool2d, MaxPool2dGrad, Source,
 };
 
-/// A convolution with pooling behind it and its gradients, for an image `[N, H, W, I]` and a kernel `[O, KH, KW]`.
-fn cases_of(name: &str, conv: Conv2d, x: [usize; 4], [o, kh, kw]: [usize; 3]) -> [Case; 3] {
+const SAME: Conv2d = Conv2d { stride: [1, 1], padding: [1; 4], dilation: [1, 1], groups: 1, bias: true };
+
+const PAIRS: MaxPool2d =
+    MaxPool2d { kernel: [2, 2], stride: [2, 2], padding: [0, 0], dilation: [1, 1], ceil_mode: false };
+
+/// A convolution with pooling and `act` behind it and its gradients, for an image `[N, H, W, I]` and a kernel `[O, KH, KW]`.
+fn cases_of(
+    name: &str,
+    (conv, act): (Conv2d, Option<Activation>),
+    x: [usize; 4],
+    [o, kh, kw]: [usize; 3],
+) -> [Case; 3] {
     let w = [o, kh, kw, x[3] / conv.groups];
     let [h, width] = conv.out([x[1], x[2]], [kh, kw]).unwrap();
     let y = [x[0], h / 2, width / 2, o];
     let name = format!("{name} and pooling: {x:?}, {o}×{kh}×{kw}");
     let bias = conv.bias;
-    // A position of 4 says that no gradient passes.
-    let grad = |d: &mut Draw| [d.normal(y), d.below(DType::U8, y, 5)];
-    let forward = Case::new(name.clone(), Conv2dMaxPool { conv: conv.clone() }, |d| {
+    let grad = |d: &mut Draw| [d.normal(y), d.below(DType::U8, y, 4)];
+    let mut group = Fused::of(conv.clone().into(), 2 + usize::from(bias)).then(PAIRS, vec![Source::Step(0)]);
+    if let Some(act) = act {
+        group = group.then(ActivationOp { act }, vec![Source::Step(1)]);
+    }
+    let forward = Case::new(name.clone(), group.with_result(1, 1), |d| {
         let mut operands = vec![d.normal(x), d.normal(w)];
         operands.extend(bias.then(|| d.normal([o])));
         operands
     });
-    let by_input = Conv2dMaxPoolGradInput { conv: conv.clone(), input: [x[1], x[2]] };
+    let spread = Fused::of(MaxPool2dGrad { pool: PAIRS, input: [h, width] }.into(), 2);
+    let by_input = Conv2dGradInput { conv: Conv2d { bias: false, ..conv.clone() }, input: [x[1], x[2]] };
+    let by_input = spread.clone().then(by_input, vec![Source::Step(0), Source::Operand(2)]);
     let by_input = Case::new(format!("{name}, by input"), by_input, |d| {
         let [dy, at] = grad(d);
         vec![dy, at, d.normal(w)]
     });
-    let by_weight = Conv2dMaxPoolGradWeight { conv, kernel: [kh, kw], bias };
+    let by_weight = Conv2dGradWeight { conv, kernel: [kh, kw], bias };
+    let by_weight = spread.then(by_weight, vec![Source::Operand(2), Source::Step(0)]);
+    let by_weight = if bias { by_weight.with_result(1, 1) } else { by_weight };
     let by_weight = Case::new(format!("{name}, by weight"), by_weight, |d| {
         let [dy, at] = grad(d);
-        vec![d.normal(x), dy, at]
+        vec![dy, at, d.normal(x)]
     });
     [forward, by_input, by_weight]
 }
@@ -50,13 +59,12 @@ fn drawn(number: usize) -> [Case; 3] {
             dilation: [d.between(1, 2), d.between(1, 2)],
             groups,
             bias: d.coin(),
-            residual: false,
-            act: [None, Some(Activation::Relu), Some(Activation::Relu6)][d.between(0, 2)],
         };
+        let act = [None, Some(Activation::Relu), Some(Activation::Relu6)][d.between(0, 2)];
         let x = [d.between(1, 3), d.between(1, 11), d.between(1, 11), groups * d.between(1, 4)];
         let kernel = [groups * d.between(1, 5), d.between(1, 4), d.between(1, 4)];
         if conv.out([x[1], x[2]], [kernel[1], kernel[2]]).is_some_and(|[h, w]| h >= 2 && w >= 2) {
-            return cases_of(&format!("drawn convolution {number}"), conv, x, kernel);
+            return cases_of(&format!("drawn convolution {number}"), (conv, act), x, kernel);
         }
     }
 }
@@ -64,16 +72,16 @@ fn drawn(number: usize) -> [Case; 3] {
 pub fn cases() -> Vec<Case> {
     let mut list = Vec::new();
     for act in [None, Some(Activation::Relu), Some(Activation::Relu6)] {
-        let conv = Conv2d { act, ..SAME };
-        list.extend(cases_of(&format!("one channel, {act:?}"), conv.clone(), [2, 9, 8, 1], [18, 3, 3]));
+        list.extend(cases_of(&format!("one channel, {act:?}"), (SAME, act), [2, 9, 8, 1], [18, 3, 3]));
         // Enough tiles and channels for transforms.
-        list.extend(cases_of(&format!("many channels, {act:?}"), conv, [2, 14, 12, 25], [35, 3, 3]));
+        list.extend(cases_of(&format!("many channels, {act:?}"), (SAME, act), [2, 14, 12, 25], [35, 3, 3]));
     }
+    let relu = Some(Activation::Relu);
     let wide = Conv2d { padding: [0, 2, 2, 1], ..SAME };
-    list.extend(cases_of("other padding", wide, [2, 13, 15, 24], [24, 3, 3]));
-    list.extend(cases_of("odd sides", SAME, [3, 11, 13, 24], [27, 3, 3]));
+    list.extend(cases_of("other padding", (wide, relu), [2, 13, 15, 24], [24, 3, 3]));
+    list.extend(cases_of("odd sides", (SAME, relu), [3, 11, 13, 24], [27, 3, 3]));
     // More rows than a strip has.
-    list.extend(cases_of("a large image", SAME, [1, 99, 61, 3], [24, 3, 3]));
+    list.extend(cases_of("a large image", (SAME, relu), [1, 99, 61, 3], [24, 3, 3]));
     list.extend((0..16).flat_map(drawn));
     list
 }

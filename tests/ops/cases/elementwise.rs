@@ -44,17 +44,18 @@ fn binaries(list: &mut Vec<Case>) {
     ];
     for kind in [BinaryKind::Add, BinaryKind::Mul] {
         for (a, b) in shapes {
-            list.push(Case::new(format!("{kind:?} of {a:?} and {b:?}"), Binary { kind, act: None }, |d| {
+            list.push(Case::new(format!("{kind:?} of {a:?} and {b:?}"), Binary { kind }, |d| {
                 vec![d.normal(a).wrt(), d.normal(b).wrt()]
             }));
         }
-        list.push(Case::new(format!("{kind:?}, one gradient wanted"), Binary { kind, act: None }, |d| {
+        list.push(Case::new(format!("{kind:?}, one gradient wanted"), Binary { kind }, |d| {
             vec![d.normal([3, 5]), d.normal([1, 5]).wrt()]
         }));
         for act in ACTIVATIONS {
-            list.push(Case::new(format!("{kind:?} and {act:?}"), Binary { kind, act: Some(act) }, |d| {
+            let case = Case::new(format!("{kind:?} and {act:?}"), Binary { kind }, |d| {
                 vec![d.normal([2, 3, 3, 5]), d.normal([2, 3, 3, 5])]
-            }));
+            });
+            list.push(case.activated(Some(act)));
         }
     }
 }

@@ -1,15 +1,21 @@
 //! Cases on 16-bit floats: those of all operations that take them, with the operands cast.
 
 use crate::case::Case;
-use runner::graph::op::Cast;
+use runner::graph::op::{Cast, Step};
 use runner::graph::{DType, Op};
 
 /// The operands that may be 16-bit floats, if the first one is.
 fn operands(op: &Op, count: usize) -> std::ops::Range<usize> {
     match op {
+        Op::Fused(op) if op.steps.iter().all(|step| step.op.element_wise().is_some()) => 0..count,
+        Op::Fused(op) => match &op.steps[..] {
+            [head, Step { op: Op::Activation(_), .. }] => operands(&head.op, head.from.len()),
+            // No device that computes on 16-bit floats joins anything else.
+            _ => 0..0,
+        },
         Op::Linear(_) | Op::LinearGradInput(_) | Op::LinearGradWeight(_) => 0..2,
         Op::Conv2d(_) | Op::Conv2dGradInput(_) | Op::Conv2dGradWeight(_) | Op::Binary(_) => 0..2,
-        Op::Concat(_) | Op::Chain(_) => 0..count,
+        Op::Concat(_) => 0..count,
         Op::Cast(_) | Op::Activation(_) | Op::SumTo(_) | Op::Reshape(_) | Op::Permute(_) | Op::Slice(_) => 0..1,
         Op::MaxPool2d(_) | Op::AvgPool2d(_) | Op::AdaptiveAvgPool2d(_) => 0..1,
         Op::BatchNorm(_) | Op::BatchNormInfer(_) | Op::Dropout(_) | Op::Attention(_) => 0..1,

@@ -15,7 +15,7 @@ fn norms(list: &mut Vec<Case>) {
     for (shape, mean) in
         [(vec![9, 13, 11, 8], 0.7), (vec![9, 13, 11, 8], 300.0), (vec![900, 33], 0.7), (vec![5, 11, 7, 132], 0.7)]
     {
-        let op = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track: true, residual: false, act: None };
+        let op = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track: true };
         list.push(Case::new(format!("long batch norm of {shape:?} about {mean}"), op, |d| {
             let c = shape[shape.len() - 1];
             let x = d.normal(shape).map(|x| x + mean);

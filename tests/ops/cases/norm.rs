@@ -1,7 +1,7 @@
 use super::ACTIVATIONS;
 use crate::case::{Case, Draw, Operand};
 use runner::graph::DType;
-use runner::graph::op::{Activation, BatchNorm, BatchNormInfer, GroupNorm, LayerNorm};
+use runner::graph::op::{BatchNorm, BatchNormInfer, GroupNorm, LayerNorm};
 
 /// Data whose mean and spread are not those that a normalisation makes.
 fn data(d: &mut Draw, shape: &[usize]) -> Operand {
@@ -10,13 +10,14 @@ fn data(d: &mut Draw, shape: &[usize]) -> Operand {
 
 fn batch_norm(shape: &[usize], op: BatchNorm, batches: f64) -> Case {
     let (c, affine, track) = (shape[shape.len() - 1], op.affine, op.track);
-    let wrt = op.act.is_none();
-    Case::new(format!("batch norm of {shape:?}, {batches} batches seen, {op:?}"), op, |d| {
+    let BatchNorm { eps, momentum, .. } = op;
+    let what = format!("eps {eps}, momentum {momentum:?}, affine {affine}, track {track}");
+    Case::new(format!("batch norm of {shape:?}, {batches} batches seen, {what}"), op, |d| {
         let mut operands = vec![data(d, shape)];
         if affine {
             operands.extend([d.normal([c]), d.normal([c])]);
         }
-        operands.iter_mut().for_each(|o| o.wrt = wrt);
+        operands.iter_mut().for_each(|o| o.wrt = true);
         if track {
             let counter = Operand::new(DType::I64, Vec::new(), vec![batches]);
             operands.extend([d.normal([c]), d.positive([c]), counter]);
@@ -25,9 +26,9 @@ fn batch_norm(shape: &[usize], op: BatchNorm, batches: f64) -> Case {
     })
 }
 
-fn batch_norm_infer(shape: &[usize], affine: bool, act: Option<Activation>) -> Case {
+fn batch_norm_infer(shape: &[usize], affine: bool) -> Case {
     let c = shape[shape.len() - 1];
-    let op = BatchNormInfer { eps: 1e-3, affine, residual: false, act };
+    let op = BatchNormInfer { eps: 1e-3, affine };
     Case::new(format!("inference batch norm of {shape:?}, {op:?}"), op, |d| {
         let mut operands = vec![data(d, shape)];
         if affine {
@@ -40,21 +41,23 @@ fn batch_norm_infer(shape: &[usize], affine: bool, act: Option<Activation>) -> C
 
 pub fn cases() -> Vec<Case> {
     let mut list = Vec::new();
-    let plain = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track: true, residual: false, act: None };
+    let plain = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track: true };
     for shape in [&[3, 5, 4, 7][..], &[4, 3], &[2, 9, 9, 1], &[9, 33], &[2, 4, 3, 64]] {
         for affine in [false, true] {
             for track in [false, true] {
                 list.push(batch_norm(shape, BatchNorm { affine, track, ..plain.clone() }, 5.0));
             }
-            list.push(batch_norm_infer(shape, affine, None));
+            list.push(batch_norm_infer(shape, affine));
         }
         for batches in [0.0, 3.0] {
             list.push(batch_norm(shape, BatchNorm { momentum: None, eps: 0.1, ..plain.clone() }, batches));
         }
     }
     for act in ACTIVATIONS {
-        list.push(batch_norm(&[2, 3, 5, 6], BatchNorm { act: Some(act), ..plain.clone() }, 1.0));
-        list.push(batch_norm_infer(&[2, 3, 5, 6], true, Some(act)));
+        for mut case in [batch_norm(&[2, 3, 5, 6], plain.clone(), 1.0), batch_norm_infer(&[2, 3, 5, 6], true)] {
+            case.name = format!("{}, {act:?}", case.name);
+            list.push(case.activated(Some(act)));
+        }
     }
     for (shape, groups) in
         [(vec![2, 3, 5, 6], 3), (vec![3, 4, 4, 8], 1), (vec![2, 2, 2, 5], 5), (vec![4, 12], 2), (vec![2, 7, 34], 2)]

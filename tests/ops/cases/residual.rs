@@ -1,65 +1,87 @@
-//! Operations that do something to their result before it is written: every case of those that can, with a summand, and
-//! gradients by the input with what may become of them.
+//! What is done to a result before it is written: every case of the operations that can, with a summand, and gradients by
+//! the input with a summand and with the gradient of a ReLU behind them.
 
-use crate::case::{Case, Draw, Operand};
+use crate::case::{Case, Draw};
 use runner::graph::op::{
-    BatchNorm, BatchNormInfer, Conv2d, Conv2dGradInput, Conv2dNorm, GradAfter, Linear, LinearGradInput,
+    Activation, ActivationGrad, Binary, BinaryKind, Conv2d, Conv2dGradInput, Fused, LinearGradInput, Source, Step,
 };
-use runner::graph::{DType, Op, Role, Shape, Value};
+use runner::graph::{DType, Op, Shape};
 
-/// The operation with a summand.
-fn with_summand(op: &Op) -> Option<Op> {
-    Some(match op.clone() {
-        Op::Conv2d(op) => Conv2d { residual: true, ..op }.into(),
-        Op::Conv2dNorm(op) => Conv2dNorm { residual: true, ..op }.into(),
-        Op::Linear(op) => Linear { residual: true, ..op }.into(),
-        Op::BatchNorm(op) => BatchNorm { residual: true, ..op }.into(),
-        Op::BatchNormInfer(op) => BatchNormInfer { residual: true, ..op }.into(),
-        _ => return None,
-    })
+const ADD: Binary = Binary { kind: BinaryKind::Add };
+
+/// The operation, of that many operands and outputs, with a summand behind it, and its activation behind that.
+fn with_summand(op: &Op, operands: usize, outputs: usize) -> Option<Op> {
+    let mut group = match op {
+        Op::Fused(group) => group.clone(),
+        op => (1..outputs).fold(Fused::of(op.clone(), operands), |group, output| group.with_result(0, output)),
+    };
+    let product = matches!(group.steps[0].op, Op::Conv2d(_) | Op::Linear(_) | Op::BatchNorm(_) | Op::BatchNormInfer(_));
+    if !product || group.steps.iter().any(|step| matches!(step.op, Op::MaxPool2d(_))) {
+        return None;
+    }
+    let others = group.results.split_off(1);
+    let act = group.steps.pop_if(|step| matches!(step.op, Op::Activation(_)));
+    let last = Source::Step(group.steps.len() - 1);
+    // On either side.
+    let from =
+        if operands.is_multiple_of(2) { [last, Source::Operand(operands)] } else { [Source::Operand(operands), last] };
+    let mut group = group.then(ADD, from.to_vec());
+    if let Some(Step { op, .. }) = act {
+        let last = Source::Step(group.steps.len() - 1);
+        group = group.then(op, vec![last]);
+    }
+    group.results.extend(others);
+    Some(group.into())
 }
 
-/// The gradient by the input of a case's convolution or linear layer, with `after`.
-fn gradient(case: &Case, after: GradAfter) -> Option<Case> {
+/// The gradient by the input of a case's convolution or linear layer, with a summand, the gradient of a ReLU, or both.
+fn gradient(case: &Case, summand: bool, relu: bool) -> Option<Case> {
     let op: Op = match &case.op {
-        Op::Conv2d(op) if op.act.is_none() => {
+        Op::Conv2d(op) => {
             let [_, h, w, _] = case.operands[0].shape.nhwc().unwrap();
-            Conv2dGradInput { conv: Conv2d { bias: false, ..op.clone() }, input: [h, w], after }.into()
+            Conv2dGradInput { conv: Conv2d { bias: false, ..op.clone() }, input: [h, w] }.into()
         }
-        Op::Linear(op) if op.act.is_none() => LinearGradInput { after }.into(),
+        Op::Linear(_) => LinearGradInput {}.into(),
         _ => return None,
     };
-    let name = format!("gradient by the input, {after:?}: {}", case.name);
+    let mut group = Fused::of(op, 2);
+    if summand {
+        group = group.then(ADD, vec![Source::Step(0), Source::Operand(2)]);
+    }
+    if relu {
+        let saved = Source::Operand(2 + usize::from(summand));
+        let last = Source::Step(group.steps.len() - 1);
+        group = group.then(ActivationGrad { act: Activation::Relu }, vec![saved, last]);
+    }
+    let name = format!("gradient by the input, summand {summand}, relu {relu}: {}", case.name);
     let (y, x, w) = (result(case), &case.operands[0].shape, case.operands[1].clone());
     let mut d = Draw::new(&name);
     let mut operands = vec![d.normal(y), w];
-    operands.extend((0..after.operands()).map(|_| d.normal(x.clone())));
+    operands.extend((0..usize::from(summand) + usize::from(relu)).map(|_| d.normal(x.clone())));
     operands.iter_mut().for_each(|o| o.wrt = false);
-    Some(Case { name, op, operands, smooth: case.smooth })
+    Some(Case { name, op: group.into(), operands, smooth: case.smooth })
 }
 
 /// Shape of a case's first result.
 fn result(case: &Case) -> Shape {
-    let value = |o: &Operand| Value { dtype: o.dtype, shape: o.shape.clone(), role: Role::Temporary };
-    let values: Vec<Value> = case.operands.iter().map(value).collect();
-    let (dtype, shape) = case.op.rules().infer(&values.iter().collect::<Vec<_>>()).unwrap().remove(0);
+    let (dtype, shape) = case.outputs().remove(0);
     assert_eq!(dtype, DType::F32);
     shape
 }
 
 pub fn cases(of: &[Case]) -> Vec<Case> {
     let one = |case: &Case| {
-        let op = with_summand(&case.op)?;
+        let op = with_summand(&case.op, case.operands.len(), case.outputs().len())?;
         let name = format!("{}, with a summand", case.name);
         let summand = Draw::new(&name).normal(result(case));
         let mut operands = case.operands.clone();
         operands.push(summand);
-        // The pass that makes them comes after the gradients.
+        // Groups have no gradient rule.
         operands.iter_mut().for_each(|o| o.wrt = false);
         Some(Case { name, op, operands, smooth: case.smooth })
     };
-    let afters = [(true, false), (false, true), (true, true)].map(|(residual, relu)| GradAfter { residual, relu });
+    let behind = [(true, false), (false, true), (true, true)];
     // One after the other, each on a third of the cases.
-    let gradients = of.iter().enumerate().filter_map(|(i, case)| gradient(case, afters[i % 3]));
+    let gradients = of.iter().enumerate().filter_map(|(i, case)| gradient(case, behind[i % 3].0, behind[i % 3].1));
     of.iter().filter_map(one).chain(gradients).collect()
 }

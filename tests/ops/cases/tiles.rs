@@ -3,9 +3,7 @@
 
 use crate::case::Case;
 use runner::graph::Op;
-use runner::graph::op::{
-    Conv2d, Conv2dGradInput, Conv2dGradWeight, GradAfter, Linear, LinearGradInput, LinearGradWeight,
-};
+use runner::graph::op::{Conv2d, Conv2dGradInput, Conv2dGradWeight, Linear, LinearGradInput, LinearGradWeight};
 
 fn case<const N: usize>(name: String, op: impl Into<Op>, shapes: [Vec<usize>; N]) -> Case {
     Case::new(name, op, |d| shapes.into_iter().map(|shape| d.normal(shape)).collect())
@@ -15,19 +13,19 @@ fn case<const N: usize>(name: String, op: impl Into<Op>, shapes: [Vec<usize>; N]
 fn linear(list: &mut Vec<Case>, what: &str, [rows, inputs, outputs]: [usize; 3]) {
     let name = |op: &str| format!("{op} {rows}×{inputs} to {outputs}: {what}");
     let (x, w, y) = (vec![rows, inputs], vec![outputs, inputs], vec![rows, outputs]);
-    let forward = Linear { bias: true, residual: false, act: None };
+    let forward = Linear { bias: true };
     list.push(case(name("linear"), forward, [x.clone(), w.clone(), vec![outputs]]));
-    list.push(case(name("linear_grad_input"), LinearGradInput::default(), [y.clone(), w]));
+    list.push(case(name("linear_grad_input"), LinearGradInput {}, [y.clone(), w]));
     list.push(case(name("linear_grad_weight"), LinearGradWeight { bias: true }, [x, y]));
 }
 
 /// Products whose results have large tiles. Each of the three in the one shape that does it with short sums: the other two
 /// are thin there.
 fn large(list: &mut Vec<Case>) {
-    let forward = Linear { bias: true, residual: false, act: None };
+    let forward = Linear { bias: true };
     list.push(case("a large result".into(), forward, [vec![1500, 20], vec![1452, 20], vec![1452]]));
     let operands = [vec![1500, 20], vec![20, 1452]];
-    list.push(case("a large gradient of the input".into(), LinearGradInput::default(), operands));
+    list.push(case("a large gradient of the input".into(), LinearGradInput {}, operands));
     let operands = [vec![20, 1450], vec![20, 1452]];
     list.push(case("a large gradient of the weight".into(), LinearGradWeight { bias: true }, operands));
 }
@@ -38,15 +36,14 @@ fn conv(list: &mut Vec<Case>, what: &str, conv: &Conv2d, x: [usize; 4], [outputs
     let [oh, ow] = conv.out([x[1], x[2]], [kh, kw]).expect("the kernel fits");
     let (input, w, y) = (x.to_vec(), vec![outputs, kh, kw, x[3] / conv.groups], vec![x[0], oh, ow, outputs]);
     list.push(case(name("conv2d"), conv.clone(), [input.clone(), w.clone(), vec![outputs]]));
-    let grad_input = Conv2dGradInput { conv: conv.clone(), input: [x[1], x[2]], after: GradAfter::default() };
+    let grad_input = Conv2dGradInput { conv: conv.clone(), input: [x[1], x[2]] };
     list.push(case(name("conv2d_grad_input"), grad_input, [y.clone(), w]));
     let grad_weight = Conv2dGradWeight { conv: conv.clone(), kernel: [kh, kw], bias: true };
     list.push(case(name("conv2d_grad_weight"), grad_weight, [input, y]));
 }
 
 pub fn cases() -> Vec<Case> {
-    let plain =
-        Conv2d { stride: [1, 1], padding: [0; 4], dilation: [1, 1], groups: 1, bias: true, residual: false, act: None };
+    let plain = Conv2d { stride: [1, 1], padding: [0; 4], dilation: [1, 1], groups: 1, bias: true };
     let same = Conv2d { padding: [1; 4], ..plain.clone() };
     let strided = Conv2d { stride: [2, 2], ..same.clone() };
     let mut list = Vec::new();

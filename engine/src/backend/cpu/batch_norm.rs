@@ -3,6 +3,7 @@
 use super::columns::{Grid, dots, moments};
 use super::elementwise::apply;
 use super::frame::{Frame, NodeKernel, Scratch, View};
+use super::fusions::Behind;
 use super::lanes::{get, put};
 use super::parallel::{for_chunks, rows_per_chunk, vectorised};
 use super::simd::{MAX_LANES, SimdLevel};
@@ -133,14 +134,15 @@ fn normalise(
 /// [`BatchNorm`].
 pub struct BatchNormKernel {
     op: BatchNorm,
+    behind: Behind,
     size: Size,
     level: SimdLevel,
 }
 
 impl BatchNormKernel {
     /// For an operand of `rows × channels` elements.
-    pub fn new(op: &BatchNorm, rows: usize, channels: usize, level: SimdLevel) -> Self {
-        BatchNormKernel { op: op.clone(), size: Size::new(rows, channels), level }
+    pub fn new(op: &BatchNorm, behind: Behind, rows: usize, channels: usize, level: SimdLevel) -> Self {
+        BatchNormKernel { op: op.clone(), behind, size: Size::new(rows, channels), level }
     }
 
     /// Mean and biased variance of each channel, from the blocks' sums and squares (Chan, Golub & LeVeque 1983).
@@ -221,15 +223,16 @@ impl NodeKernel for BatchNormKernel {
             widen(frame.input::<f32>(2), offsets);
         }
         let beta = if self.op.affine { offsets } else { &mut offsets[..0] };
-        let residual = self.op.residual.then(|| frame.source::<f32>(frame.inputs() - 1));
+        let residual = self.behind.summand.map(|i| frame.source::<f32>(i));
         let views = (frame.source::<f32>(0), residual, frame.target::<f32>(0));
-        normalise(frame, self.level, self.op.act, views, [means, factors, beta]);
+        normalise(frame, self.level, self.behind.act, views, [means, factors, beta]);
     }
 }
 
 /// [`BatchNormInfer`].
 pub struct BatchNormInferKernel {
     op: BatchNormInfer,
+    behind: Behind,
     channels: usize,
     width: usize,
     level: SimdLevel,
@@ -237,8 +240,8 @@ pub struct BatchNormInferKernel {
 
 impl BatchNormInferKernel {
     /// For an operand of `rows × channels` elements.
-    pub fn new(op: &BatchNormInfer, rows: usize, channels: usize, level: SimdLevel) -> Self {
-        BatchNormInferKernel { op: op.clone(), channels, width: channels * folded(rows, channels), level }
+    pub fn new(op: &BatchNormInfer, behind: Behind, rows: usize, channels: usize, level: SimdLevel) -> Self {
+        BatchNormInferKernel { op: op.clone(), behind, channels, width: channels * folded(rows, channels), level }
     }
 }
 
@@ -262,9 +265,9 @@ impl NodeKernel for BatchNormInferKernel {
             widen(frame.input::<f32>(2), offsets);
         }
         let beta = if self.op.affine { offsets } else { &mut offsets[..0] };
-        let residual = self.op.residual.then(|| frame.source::<f32>(frame.inputs() - 1));
+        let residual = self.behind.summand.map(|i| frame.source::<f32>(i));
         let views = (frame.source::<f32>(0), residual, frame.target::<f32>(0));
-        normalise(frame, self.level, self.op.act, views, [means, factors, beta]);
+        normalise(frame, self.level, self.behind.act, views, [means, factors, beta]);
     }
 }
 

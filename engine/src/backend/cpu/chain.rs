@@ -3,18 +3,19 @@
 use super::dropout::{Draws, mask};
 use super::elementwise::{apply, apply_grad, combine};
 use super::frame::{Frame, NodeKernel, Operands, Scratch, View};
+use super::fusions::MAX_STEPS;
 use super::parallel::CHUNK;
 use super::simd::SimdLevel;
 use super::threads::{Parts, chunks};
 use crate::graph::Shape;
-use crate::graph::op::{Binary, Chain, Link, LinkOp, MAX_LINKS, Source};
+use crate::graph::op::{Activation, BinaryKind, Dropout, ElementWise, Fused, Source, StepOutput};
 use std::ops::Range;
 
-/// Elements that all links are done for before the next ones are: a value in L1 takes 4 KiB. A multiple of 4, as draws of a
+/// Elements that all steps are done for before the next ones are: a value in L1 takes 4 KiB. A multiple of 4, as draws of a
 /// dropout come in fours.
 const BLOCK: usize = 1024;
 
-/// Where something lies that a link reads or writes.
+/// Where something lies that a step reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// A block of the operand of this number.
@@ -32,17 +33,26 @@ struct Axis {
     stride: usize,
 }
 
-/// A link with its places.
+/// What is done to a block.
+#[derive(Debug)]
+enum Function {
+    Activation(Activation),
+    ActivationGrad(Activation),
+    Binary(BinaryKind),
+    Dropout(Dropout),
+}
+
+/// A step of the group with its places.
 #[derive(Debug)]
 struct Step {
-    op: LinkOp,
+    function: Function,
     from: [Place; 2],
     to: Place,
     /// Operands to be spread out over slots before.
     stretch: Vec<(usize, usize)>,
 }
 
-/// [`Chain`].
+/// A group of element-wise operations.
 pub struct ChainKernel {
     steps: Vec<Step>,
     /// For each operand, the axes along which it is stretched, outermost first; empty if it is not.
@@ -72,16 +82,9 @@ fn stretched(operand: &Shape, result: &Shape) -> Vec<Axis> {
     axes
 }
 
-/// A sum or product as a chain, which spreads what is stretched over rows that are too short to be worth a loop each.
-pub fn of_binary(op: &Binary) -> Chain {
-    let mut links = vec![Link { op: LinkOp::Binary(op.kind), from: vec![Source::Operand(0), Source::Operand(1)] }];
-    links.extend(op.act.map(|act| Link { op: LinkOp::Activation(act), from: vec![Source::Link(0)] }));
-    Chain { results: vec![links.len() - 1], links, in_place: None }
-}
-
 impl ChainKernel {
     /// For operands of the given shapes (of a key it does not matter) and results of shape `result`.
-    pub fn new(op: &Chain, operands: &[&Shape], result: &Shape, level: SimdLevel, threads: usize) -> Self {
+    pub fn new(op: &Fused, operands: &[&Shape], result: &Shape, level: SimdLevel, threads: usize) -> Self {
         let is_whole = |i: usize| op.is_key(i) || operands[i] == result;
         let axes: Vec<_> = (0..operands.len())
             .map(|i| if is_whole(i) { Vec::new() } else { stretched(operands[i], result) })
@@ -90,12 +93,12 @@ impl ChainKernel {
         let mut spread: Vec<Option<usize>> = vec![None; operands.len()];
         let mut done: Vec<Place> = Vec::new();
         let mut steps = Vec::new();
-        for (at, link) in op.links.iter().enumerate() {
+        for (at, step) in op.steps.iter().enumerate() {
             let mut stretch = Vec::new();
             let mut from = [Place::Operand(0); 2];
-            for (place, source) in from.iter_mut().zip(&link.from) {
+            for (place, source) in from.iter_mut().zip(&step.from) {
                 *place = match *source {
-                    Source::Link(i) => done[i],
+                    Source::Step(i) => done[i],
                     Source::Operand(i) if is_whole(i) => Place::Operand(i),
                     Source::Operand(i) => {
                         let slot = *spread[i].get_or_insert_with(|| {
@@ -107,19 +110,25 @@ impl ChainKernel {
                 };
             }
             // Functions of one element may write where they read.
-            for (place, source) in from.iter().zip(&link.from) {
+            for (place, source) in from.iter().zip(&step.from) {
                 if let Place::Slot(slot) = place
                     && op.last_reader(*source) == Some(at)
                 {
                     slots.give_back(*slot);
                 }
             }
-            let to = match op.results.iter().position(|i| *i == at) {
+            let to = match op.results.iter().position(|r| *r == StepOutput { step: at, output: 0 }) {
                 Some(result) => Place::Result(result),
                 None => Place::Slot(slots.take()),
             };
             done.push(to);
-            steps.push(Step { op: link.op.clone(), from, to, stretch });
+            let function = match step.op.element_wise().expect("its pattern takes nothing else") {
+                ElementWise::Activation(act) => Function::Activation(act),
+                ElementWise::ActivationGrad(act) => Function::ActivationGrad(act),
+                ElementWise::Binary(kind) => Function::Binary(kind),
+                ElementWise::Dropout(op) => Function::Dropout(op.clone()),
+            };
+            steps.push(Step { function, from, to, stretch });
         }
         ChainKernel { steps, axes, slots: slots.count, level, threads }
     }
@@ -194,7 +203,7 @@ fn repeat(row: &[f32], first: usize, to: &mut [f32]) {
 struct Job<'a> {
     kernel: &'a ChainKernel,
     operands: Operands<'a>,
-    results: [Option<View<'a, f32>>; MAX_LINKS],
+    results: [Option<View<'a, f32>>; MAX_STEPS],
 }
 
 impl Job<'_> {
@@ -206,7 +215,7 @@ impl Job<'_> {
         }
     }
 
-    /// All links for elements `range`, at most [`BLOCK`] of them.
+    /// All steps for elements `range`, at most [`BLOCK`] of them.
     fn block(&self, range: Range<usize>, slots: &mut [f32]) {
         let (level, n) = (self.kernel.level, range.len());
         for step in &self.kernel.steps {
@@ -220,15 +229,15 @@ impl Job<'_> {
             // SAFETY: a place has room for the block's elements, which are this task's alone; two places of a step are the same
             // or apart, as the operation's rules and the assignment of slots see to.
             unsafe {
-                match &step.op {
-                    LinkOp::Activation(act) => apply(level, Some(*act), a, to, n),
-                    LinkOp::ActivationGrad(act) => {
+                match &step.function {
+                    Function::Activation(act) => apply(level, Some(*act), a, to, n),
+                    Function::ActivationGrad(act) => {
                         apply_grad(level, *act, a, self.at(step.from[1], &range, slots).cast_const(), to, n);
                     }
-                    LinkOp::Binary(kind) => {
+                    Function::Binary(kind) => {
                         combine(level, *kind, a, self.at(step.from[1], &range, slots).cast_const(), to, n);
                     }
-                    LinkOp::Dropout(op) => {
+                    Function::Dropout(op) => {
                         let Place::Operand(key) = step.from[1] else { unreachable!("a key is an operand") };
                         let key = self.operands.input::<u32>(key);
                         mask(level, Draws::new(op, key), range.start, a, to, n);
@@ -245,7 +254,7 @@ impl NodeKernel for ChainKernel {
     }
 
     fn run(&self, frame: &Frame<'_>) {
-        let mut results = [None; MAX_LINKS];
+        let mut results = [None; MAX_STEPS];
         for step in &self.steps {
             if let Place::Result(i) = step.to {
                 results[i] = Some(frame.target::<f32>(i));
@@ -270,7 +279,7 @@ impl NodeKernel for ChainKernel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::op::{Activation, BinaryKind};
+    use crate::graph::op::{ActivationOp, Binary};
 
     #[test]
     fn stretched_axes_are_joined() {
@@ -309,12 +318,10 @@ mod tests {
 
     #[test]
     fn slots_are_used_again() {
-        let tanh = LinkOp::Activation(Activation::Tanh);
-        let mut links = vec![Link { op: tanh.clone(), from: vec![Source::Operand(0)] }];
-        links.extend((0..6).map(|i| Link { op: tanh.clone(), from: vec![Source::Link(i)] }));
-        links.push(Link { op: LinkOp::Binary(BinaryKind::Add), from: vec![Source::Link(6), Source::Operand(1)] });
+        let tanh = || ActivationOp { act: Activation::Tanh };
+        let op = (0..6).fold(Fused::of(tanh().into(), 1), |op, i| op.then(tanh(), vec![Source::Step(i)]));
+        let op = op.then(Binary { kind: BinaryKind::Add }, vec![Source::Step(6), Source::Operand(1)]);
         let shape = Shape::from([5, 4]);
-        let op = Chain { links, results: vec![7], in_place: None };
         let kernel = ChainKernel::new(&op, &[&shape, &Shape::from([1, 4])], &shape, SimdLevel::Scalar, 1);
         assert_eq!(kernel.slots, 2);
     }

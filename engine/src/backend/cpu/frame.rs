@@ -216,11 +216,6 @@ impl<'a> Frame<'a> {
         View { ptr, len: o.len, life: PhantomData }
     }
 
-    /// Number of operands.
-    pub fn inputs(&self) -> usize {
-        self.step.inputs.len()
-    }
-
     /// Element type of operand `i`.
     pub fn input_dtype(&self, i: usize) -> DType {
         self.step.inputs[i].dtype

@@ -25,9 +25,9 @@ pub struct LinearKernel {
 
 impl LinearKernel {
     /// Prepares the product for at most `threads` threads.
-    pub fn new(op: &op::Linear, shape: LinearShape, level: SimdLevel, threads: usize) -> Self {
+    pub fn new(act: Option<Activation>, shape: LinearShape, level: SimdLevel, threads: usize) -> Self {
         let LinearShape { rows: m, inputs: k, outputs: n } = shape;
-        let spec = ProductSpec { m, n, k, a: [k, 1], b: [1, k], c: n, act: op.act };
+        let spec = ProductSpec { m, n, k, a: [k, 1], b: [1, k], c: n, act };
         LinearKernel { product: Product::new(spec, level, threads) }
     }
 
@@ -62,7 +62,7 @@ pub struct LinearGradInputKernel {
 
 impl LinearGradInputKernel {
     /// Prepares the product for at most `threads` threads.
-    pub fn new(_: &op::LinearGradInput, shape: LinearShape, level: SimdLevel, threads: usize) -> Self {
+    pub fn new(shape: LinearShape, level: SimdLevel, threads: usize) -> Self {
         let LinearShape { rows: m, inputs: n, outputs: k } = shape;
         let spec = ProductSpec { m, n, k, a: [k, 1], b: [n, 1], c: n, act: None };
         LinearGradInputKernel { product: Product::new(spec, level, threads) }
@@ -139,10 +139,9 @@ mod tests {
     fn forward() {
         for (rows, inputs, outputs) in SHAPES {
             let (x, w, b) = (draw(rows * inputs, 1), draw(outputs * inputs, 2), draw(outputs, 3));
-            let op = op::Linear { bias: true, residual: false, act: Some(Activation::Relu) };
             let results = on_every_level(|level, pool| {
                 let shape = LinearShape { rows, inputs, outputs };
-                let kernel = LinearKernel::new(&op, shape, level, pool.threads());
+                let kernel = LinearKernel::new(Some(Activation::Relu), shape, level, pool.threads());
                 assert_eq!(kernel.remaining_act(), None);
                 let mut y = vec![f32::NAN; rows * outputs];
                 let mut workspace = Workspace::new(kernel.workspace_bytes());
@@ -165,8 +164,7 @@ mod tests {
     fn activations_that_are_no_bounds_are_left_to_the_caller() {
         let shape = LinearShape { rows: 20, inputs: 3, outputs: 4 };
         for (act, left) in [(Activation::Relu6, None), (Activation::Gelu, Some(Activation::Gelu))] {
-            let op = op::Linear { bias: false, residual: false, act: Some(act) };
-            assert_eq!(LinearKernel::new(&op, shape, SimdLevel::detect(), 1).remaining_act(), left);
+            assert_eq!(LinearKernel::new(Some(act), shape, SimdLevel::detect(), 1).remaining_act(), left);
         }
     }
 
@@ -176,7 +174,7 @@ mod tests {
             let (x, w, dy) = (draw(rows * inputs, 1), draw(outputs * inputs, 2), draw(rows * outputs, 3));
             let shape = LinearShape { rows, inputs, outputs };
             let by_input = on_every_level(|level, pool| {
-                let kernel = LinearGradInputKernel::new(&op::LinearGradInput::default(), shape, level, pool.threads());
+                let kernel = LinearGradInputKernel::new(shape, level, pool.threads());
                 let mut dx = vec![f32::NAN; rows * inputs];
                 kernel.run(pool, &dy, &w, None, &mut dx, Workspace::new(kernel.workspace_bytes()).bytes());
                 dx

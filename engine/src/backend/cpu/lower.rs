@@ -2,12 +2,13 @@
 
 use super::attention::{AttentionGradKernel, AttentionKernel, AttentionShape};
 use super::batch_norm::{BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel};
-use super::chain::{ChainKernel, of_binary};
+use super::chain::ChainKernel;
 use super::conv::pooled::{Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel};
 use super::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel, ConvShape};
 use super::dropout::DropoutKernel;
 use super::elementwise::{AccumulateGradKernel, ActivationGradKernel, ActivationKernel, BinaryKernel, ZeroGradKernel};
 use super::frame::NodeKernel;
+use super::fusions::{Behind, Pooled, activated};
 use super::group_norm::{GroupNormGradKernel, GroupNormKernel, Layout};
 use super::keep::{KeepStateKernel, RestoreStateKernel};
 use super::layer_norm::{LayerNormGradKernel, LayerNormKernel};
@@ -23,6 +24,7 @@ use super::shape::{Concat, Permute, Slice};
 use super::simd::SimdLevel;
 use super::softmax::{SoftmaxGradKernel, SoftmaxKernel};
 use super::sum_to::SumToKernel;
+use crate::graph::op::{ActivationOp, Binary, Fused, Source};
 use crate::graph::{Graph, Node, Op, Shape, op};
 
 /// `[N, H, W, C]` of a value that the shape rules know to be a batch of images.
@@ -44,58 +46,24 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::Normalize(op) => Box::new(NormalizeKernel::new(op, x(0).last(), level)),
         // From `F32` to itself: `CpuExecutable` refuses programs with any other float.
         Op::Cast(_) => Box::new(Permute::new(&op::Permute { perm: (0..x(0).rank()).collect() }, x(0))),
-        Op::Linear(op) => {
-            let shape = LinearShape { rows: x(0).rows(), inputs: x(0).last(), outputs: y(0).last() };
-            let kernel = LinearKernel::new(op, shape, level, threads);
-            Box::new(Forward { kernel, bias: op.bias, residual: op.residual, level })
-        }
-        Op::LinearGradInput(op) => {
-            let shape = LinearShape { rows: x(0).rows(), inputs: y(0).last(), outputs: x(0).last() };
-            let kernel = LinearGradInputKernel::new(op, shape, level, threads);
-            Box::new(GradInput { kernel, after: op.after })
-        }
+        Op::Linear(_)
+        | Op::LinearGradInput(_)
+        | Op::Conv2d(_)
+        | Op::Conv2dGradInput(_)
+        | Op::BatchNorm(_)
+        | Op::BatchNormInfer(_) => return product(graph, node, &node.op, Behind::default(), level, threads),
         Op::LinearGradWeight(op) => {
             let shape = LinearShape { rows: x(0).rows(), inputs: x(0).last(), outputs: x(1).last() };
             Box::new(GradWeight { kernel: LinearGradWeightKernel::new(op, shape, level, threads), bias: op.bias })
-        }
-        Op::Conv2d(op) => {
-            let kernel = Conv2dKernel::new(op, conv_shape(x(0), x(1), y(0)), level, threads);
-            Box::new(Forward { kernel, bias: op.bias, residual: op.residual, level })
-        }
-        Op::Conv2dGradInput(op) => {
-            let kernel = Conv2dGradInputKernel::new(op, conv_shape(y(0), x(1), x(0)), level, threads);
-            Box::new(GradInput { kernel, after: op.after })
         }
         Op::Conv2dGradWeight(op) => {
             let kernel = Conv2dGradWeightKernel::new(op, conv_shape(x(0), y(0), x(1)), level, threads);
             Box::new(GradWeight { kernel, bias: op.bias })
         }
-        Op::Conv2dNorm(op) => {
-            let kernel = Conv2dKernel::new(&op.conv, conv_shape(x(0), x(1), y(0)), level, threads);
-            Box::new(ConvNorm { kernel, op: op.clone(), channels: y(0).last(), level })
-        }
-        Op::Conv2dMaxPool(op) => {
-            let kernel = Conv2dMaxPoolKernel::new(op, conv_shape(x(0), x(1), y(0)), level, threads);
-            Box::new(ConvMaxPool { kernel, bias: op.conv.bias })
-        }
-        Op::Conv2dMaxPoolGradInput(op) => {
-            Box::new(Conv2dMaxPoolGradInputKernel::new(op, conv_shape(y(0), x(2), x(0)), level, threads))
-        }
-        Op::Conv2dMaxPoolGradWeight(op) => {
-            let kernel = Conv2dMaxPoolGradWeightKernel::new(op, conv_shape(x(0), y(0), x(1)), level, threads);
-            Box::new(GradWeight { kernel, bias: op.bias })
-        }
         Op::Activation(op) => Box::new(ActivationKernel { act: op.act, level }),
         Op::ActivationGrad(op) => Box::new(ActivationGradKernel { act: op.act, level }),
-        // Channels times a factor each; long rows are better read where they are.
-        Op::Binary(op) if (x(0) == y(0)) != (x(1) == y(0)) && y(0).last() < 512 => {
-            Box::new(ChainKernel::new(&of_binary(op), &[x(0), x(1)], y(0), level, threads))
-        }
-        Op::Binary(op) => Box::new(BinaryKernel::new(op.kind, op.act, x(0), x(1), level)),
-        Op::Chain(op) => {
-            let shapes: Vec<&Shape> = node.inputs.iter().map(|v| graph.shape(*v)).collect();
-            Box::new(ChainKernel::new(op, &shapes, y(0), level, threads))
-        }
+        Op::Binary(op) => return Some(binary(graph, node, op, None, level, threads)),
+        Op::Fused(op) => return fused(graph, node, op, level, threads),
         Op::SumTo(_) => Box::new(SumToKernel::new(x(0), y(0), level)),
         Op::Reshape(_) => return None,
         Op::Permute(op) => Box::new(Permute::new(op, x(0))),
@@ -118,9 +86,7 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::AdaptiveAvgPool2dGrad(_) => {
             Box::new(MeanPoolGradKernel { windows: Windows::adaptive(images(y(0)), images(x(0))), level })
         }
-        Op::BatchNorm(op) => Box::new(BatchNormKernel::new(op, x(0).rows(), x(0).last(), level)),
         Op::BatchNormGrad(op) => Box::new(BatchNormGradKernel::new(op.affine, x(0).rows(), x(0).last(), level)),
-        Op::BatchNormInfer(op) => Box::new(BatchNormInferKernel::new(op, x(0).rows(), x(0).last(), level)),
         Op::GroupNorm(op) => {
             let layout = Layout::new(x(0), op.groups);
             Box::new(GroupNormKernel { layout, eps: op.eps, affine: op.affine, level })
@@ -175,4 +141,93 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
             Box::new(RestoreStateKernel { copies })
         }
     })
+}
+
+/// A group, as its pattern in [`super::fusions`] has it.
+fn fused(graph: &Graph, node: &Node, op: &Fused, level: SimdLevel, threads: usize) -> Option<Box<dyn NodeKernel>> {
+    let x = |i: usize| graph.shape(node.inputs[i]);
+    let y = |i: usize| graph.shape(node.outputs[i]);
+    if let Some(behind) = Behind::of(op) {
+        return product(graph, node, &op.steps[0].op, behind, level, threads);
+    }
+    if let Some((kind, act)) = activated(op) {
+        return Some(binary(graph, node, &Binary { kind }, Some(act), level, threads));
+    }
+    let step = op.steps.last().map(|step| &step.op);
+    Some(match (Pooled::of(op), &op.steps[0].op, step) {
+        (Some(Pooled::Forward(act)), Op::Conv2d(conv), _) => {
+            let kernel = Conv2dMaxPoolKernel::new(conv, act, conv_shape(x(0), x(1), y(0)), level, threads);
+            Box::new(ConvMaxPool { kernel, bias: conv.bias })
+        }
+        (Some(Pooled::GradInput), _, Some(Op::Conv2dGradInput(op))) => {
+            Box::new(Conv2dMaxPoolGradInputKernel::new(op, conv_shape(y(0), x(2), x(0)), level, threads))
+        }
+        (Some(Pooled::GradWeight), _, Some(Op::Conv2dGradWeight(op))) => {
+            let kernel = Conv2dMaxPoolGradWeightKernel::new(op, conv_shape(x(2), y(0), x(0)), level, threads);
+            Box::new(GradWeight { kernel, bias: op.bias })
+        }
+        _ => {
+            let shapes: Vec<&Shape> = node.inputs.iter().map(|v| graph.shape(*v)).collect();
+            Box::new(ChainKernel::new(op, &shapes, y(0), level, threads))
+        }
+    })
+}
+
+/// `head`, the first operation of `node`, with what is behind it; `None` if nothing can be behind it.
+fn product(
+    graph: &Graph,
+    node: &Node,
+    head: &Op,
+    behind: Behind,
+    level: SimdLevel,
+    threads: usize,
+) -> Option<Box<dyn NodeKernel>> {
+    let x = |i: usize| graph.shape(node.inputs[i]);
+    let y = graph.shape(node.outputs[0]);
+    Some(match head {
+        Op::Linear(op) => {
+            let shape = LinearShape { rows: x(0).rows(), inputs: x(0).last(), outputs: y.last() };
+            let kernel = LinearKernel::new(behind.act, shape, level, threads);
+            Box::new(Forward { kernel, bias: op.bias, behind, level })
+        }
+        Op::LinearGradInput(_) => {
+            let shape = LinearShape { rows: x(0).rows(), inputs: y.last(), outputs: x(0).last() };
+            Box::new(GradInput { kernel: LinearGradInputKernel::new(shape, level, threads), behind })
+        }
+        Op::Conv2d(op) => {
+            let kernel = Conv2dKernel::new(op, behind.act, conv_shape(x(0), x(1), y), level, threads);
+            let conv = Forward { kernel, bias: op.bias, behind, level };
+            match behind.norm {
+                Some(norm) => Box::new(ConvNorm { conv, norm, channels: y.last() }),
+                None => Box::new(conv),
+            }
+        }
+        Op::Conv2dGradInput(op) => {
+            let kernel = Conv2dGradInputKernel::new(op, conv_shape(y, x(1), x(0)), level, threads);
+            Box::new(GradInput { kernel, behind })
+        }
+        Op::BatchNorm(op) => Box::new(BatchNormKernel::new(op, behind, x(0).rows(), x(0).last(), level)),
+        Op::BatchNormInfer(op) => Box::new(BatchNormInferKernel::new(op, behind, x(0).rows(), x(0).last(), level)),
+        _ => return None,
+    })
+}
+
+/// A sum or product, with an activation behind it.
+fn binary(
+    graph: &Graph,
+    node: &Node,
+    op: &Binary,
+    act: Option<op::Activation>,
+    level: SimdLevel,
+    threads: usize,
+) -> Box<dyn NodeKernel> {
+    let [a, b] = [0, 1].map(|i| graph.shape(node.inputs[i]));
+    let y = graph.shape(node.outputs[0]);
+    // Channels times a factor each; long rows are better read where they are.
+    if (a == y) != (b == y) && y.last() < 512 {
+        let alone = Fused::of(op.clone().into(), 2);
+        let chain = act.map(|act| alone.clone().then(ActivationOp { act }, vec![Source::Step(0)])).unwrap_or(alone);
+        return Box::new(ChainKernel::new(&chain, &[a, b], y, level, threads));
+    }
+    Box::new(BinaryKernel::new(op.kind, act, a, b, level))
 }

@@ -16,6 +16,7 @@ mod dropout;
 mod elementwise;
 mod executable;
 mod frame;
+pub mod fusions;
 pub mod gemm;
 mod group_norm;
 mod info;
@@ -47,6 +48,7 @@ pub mod threads;
 pub use info::{CpuInfo, cpu_info};
 
 use crate::backend::{Backend, Executable, HostBuffer};
+use crate::graph::op::Pattern;
 use crate::graph::{Graph, Node};
 use crate::plan::Plan;
 use anyhow::{Context, Result};
@@ -78,6 +80,14 @@ impl CpuBackend {
 }
 
 impl Backend for CpuBackend {
+    fn fusions(&self) -> &'static [Pattern] {
+        &fusions::FUSIONS
+    }
+
+    fn updates_apart(&self) -> bool {
+        true
+    }
+
     fn describe(&self) -> String {
         let s = if self.threads == 1 { "" } else { "s" };
         format!("cpu ({} thread{s}, {})", self.threads, self.level)

@@ -6,29 +6,29 @@ use super::conv::pooled::{
 use super::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel};
 use super::elementwise::activate;
 use super::frame::{Frame, NodeKernel, Scratch};
+use super::fusions::{Behind, Norm};
 use super::gemm::tile::PerColumn;
 use super::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel};
 use super::simd::SimdLevel;
-use crate::graph::op::{Conv2dNorm, GradAfter};
 
-/// A forward product: operands `x`, `w`, the bias if there is one, and the summand if there is one.
+/// A forward product: operands `x`, `w`, the bias if there is one, and those of what is behind.
 pub struct Forward<K> {
-    /// The product.
+    /// The product, and the activation behind it.
     pub kernel: K,
     /// Operand 2 is a bias.
     pub bias: bool,
-    /// The last operand is a summand.
-    pub residual: bool,
+    /// What is done with its results.
+    pub behind: Behind,
     /// Instructions.
     pub level: SimdLevel,
 }
 
-/// A gradient by the input: operands `dy`, `w`, and those of `after`.
+/// A gradient by the input: operands `dy`, `w`, and those of what is behind.
 pub struct GradInput<K> {
     /// The product.
     pub kernel: K,
-    /// What becomes of it.
-    pub after: GradAfter,
+    /// What is done with its results.
+    pub behind: Behind,
 }
 
 /// A gradient by weight and bias: operands `x`, `dy`.
@@ -50,7 +50,7 @@ macro_rules! steps {
             fn run(&self, frame: &Frame<'_>) {
                 let (x, w, y) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
                 let bias = self.bias.then(|| frame.input(2));
-                let residual = self.residual.then(|| frame.input(frame.inputs() - 1));
+                let residual = self.behind.summand.map(|i| frame.input(i));
                 let columns = PerColumn { bias, residual, ..PerColumn::default() };
                 self.kernel.run(frame.pool(), x, w, columns, y, frame.scratch().bytes());
                 activate(frame.pool(), self.level, self.kernel.remaining_act(), y);
@@ -64,12 +64,9 @@ macro_rules! steps {
 
             fn run(&self, frame: &Frame<'_>) {
                 let (dy, w, dx) = (frame.input(0), frame.input(1), frame.output(0));
-                let GradAfter { residual, relu } = self.after;
-                let columns = PerColumn {
-                    residual: residual.then(|| frame.input(2)),
-                    relu: relu.then(|| frame.input(2 + usize::from(residual))),
-                    ..PerColumn::default()
-                };
+                let Behind { summand, mask, .. } = self.behind;
+                let [residual, relu] = [summand, mask].map(|operand| operand.map(|i| frame.input(i)));
+                let columns = PerColumn { residual, relu, ..PerColumn::default() };
                 self.kernel.run(frame.pool(), dy, w, columns, dx, frame.scratch().bytes());
             }
         }
@@ -93,41 +90,37 @@ steps!(Conv2dKernel, Conv2dGradInputKernel, Conv2dGradWeightKernel);
 
 /// A convolution with batch normalisation behind it, as in evaluation.
 pub struct ConvNorm {
-    /// The convolution.
-    pub kernel: Conv2dKernel,
-    /// The operation.
-    pub op: Conv2dNorm,
+    /// The convolution, with the normalisation among what is behind it.
+    pub conv: Forward<Conv2dKernel>,
+    /// The normalisation.
+    pub norm: Norm,
     /// Channels of the output.
     pub channels: usize,
-    /// Instructions.
-    pub level: SimdLevel,
 }
 
 impl NodeKernel for ConvNorm {
     fn scratch_bytes(&self) -> usize {
-        2 * Scratch::size::<f32>(self.channels) + self.kernel.workspace_bytes()
+        2 * Scratch::size::<f32>(self.channels) + self.conv.kernel.workspace_bytes()
     }
 
     fn run(&self, frame: &Frame<'_>) {
-        let (first, statistic) = (self.op.first_parameter(), self.op.first_statistic());
+        let Norm { eps, affine, first } = self.norm;
+        let Forward { kernel, bias, behind, level } = &self.conv;
+        let statistic = first + 2 * usize::from(affine);
         let (mean, variance) = (frame.input::<f32>(statistic), frame.input::<f32>(statistic + 1));
-        let (gamma, beta) = if self.op.affine {
-            (Some(frame.input::<f32>(first)), Some(frame.input::<f32>(first + 1)))
-        } else {
-            (None, None)
-        };
-        let own = self.op.conv.bias.then(|| frame.input::<f32>(2));
+        let [gamma, beta] = [first, first + 1].map(|i| affine.then(|| frame.input::<f32>(i)));
+        let own = bias.then(|| frame.input::<f32>(2));
         let mut scratch = frame.scratch();
         let (scale, shift) = (scratch.take::<f32>(self.channels), scratch.take::<f32>(self.channels));
         for c in 0..self.channels {
-            scale[c] = 1.0 / (variance[c] + self.op.eps).sqrt() * gamma.map_or(1.0, |gamma| gamma[c]);
+            scale[c] = 1.0 / (variance[c] + eps).sqrt() * gamma.map_or(1.0, |gamma| gamma[c]);
             shift[c] = (own.map_or(0.0, |own| own[c]) - mean[c]) * scale[c] + beta.map_or(0.0, |beta| beta[c]);
         }
         let (x, w, y) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
-        let residual = self.op.residual.then(|| frame.input::<f32>(statistic + 2));
+        let residual = behind.summand.map(|i| frame.input::<f32>(i));
         let columns = PerColumn { scale: Some(scale), bias: Some(shift), residual, relu: None };
-        self.kernel.run(frame.pool(), x, w, columns, y, scratch.bytes());
-        activate(frame.pool(), self.level, self.kernel.remaining_act(), y);
+        kernel.run(frame.pool(), x, w, columns, y, scratch.bytes());
+        activate(frame.pool(), *level, kernel.remaining_act(), y);
     }
 }
 
@@ -169,8 +162,8 @@ impl NodeKernel for GradWeight<Conv2dMaxPoolGradWeightKernel> {
     }
 
     fn run(&self, frame: &Frame<'_>) {
-        let grad = PooledGrad { dy: frame.input(1), index: frame.input(2) };
-        let (x, dw) = (frame.input(0), frame.output(0));
+        let grad = PooledGrad { dy: frame.input(0), index: frame.input(1) };
+        let (x, dw) = (frame.input(2), frame.output(0));
         let db = self.bias.then(|| frame.output(1));
         self.kernel.run(frame.pool(), x, grad, dw, db, frame.scratch().bytes());
     }

@@ -12,15 +12,17 @@ pub use storage::{Area, Storage};
 
 use super::driver::Context;
 use super::failure::Teller;
+use super::fusions::FUSIONS;
 use super::launch::{Lowered, Target};
 use super::launcher::Bindings;
 use super::losses::Losses;
-use super::lower::{has_kernel, lower};
+use super::lower::lower;
 use super::modules::Modules;
 use super::ready::{Ready, Resolver, Tables, table_bytes};
 use super::stream::{Event, GraphExec, Stream};
 use crate::backend::{Demand, Detail, DeviceUse, Executable, HostBuffer, MemoryUse, Span};
-use crate::graph::{DType, NodeId, ValueId, VarId};
+use crate::graph::op::Pattern;
+use crate::graph::{DType, NodeId, Op, ValueId, VarId};
 use crate::plan::{Plan, Region};
 use anyhow::{Context as _, Result, ensure};
 use half::{bf16, f16};
@@ -105,9 +107,14 @@ impl CudaExecutable {
     /// # Errors
     /// There is not enough memory, or the driver does not take the kernels.
     pub fn new(plan: Arc<Plan>, context: &Arc<Context>, options: Options, teller: Teller) -> Result<Self> {
-        for node in plan.programs.iter().flat_map(|p| &p.graph.nodes) {
-            let name = node.op.rules().name();
-            ensure!(has_kernel(&node.op), "internal error: there is no kernel for `{name}` on this device");
+        for graph in plan.programs.iter().map(|p| &p.graph) {
+            for node in &graph.nodes {
+                let operands = node.inputs.iter().map(|v| graph.value(*v)).collect();
+                // Nor for a part of the update: one launch for all tensors is better than one for some of them.
+                let whole = !matches!(&node.op, Op::OptimizerStep(op) if !op.counts);
+                let known = whole && Pattern::any_takes(&FUSIONS, &node.op, operands);
+                ensure!(known, "internal error: there is no kernel for `{}` on this device", node.op.label());
+            }
         }
         let lowered = lower_all(&plan, &options.target);
         // A library that had no memory to start with may have more the next time: the plan would be another then.

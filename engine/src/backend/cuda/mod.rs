@@ -12,6 +12,7 @@ pub mod driver;
 mod executable;
 pub mod extents;
 mod failure;
+pub mod fusions;
 mod jit_cache;
 pub mod launch;
 pub mod launcher;
@@ -27,7 +28,8 @@ pub mod settings;
 mod stream;
 
 use crate::backend::{Backend, Demand, DeviceMemory, Executable, HostBuffer};
-use crate::graph::{DType, Graph, Node, Op};
+use crate::graph::op::Pattern;
+use crate::graph::{DType, Graph, Node};
 use crate::plan::Plan;
 use anyhow::{Error, Result};
 use driver::Context;
@@ -160,8 +162,8 @@ impl Backend for CudaBackend {
         !self.separate
     }
 
-    fn has_kernel(&self, op: &Op) -> bool {
-        lower::has_kernel(op)
+    fn fusions(&self) -> &'static [Pattern] {
+        &fusions::FUSIONS
     }
 
     fn workspace(&self, graph: &Graph, node: &Node) -> usize {

@@ -1,7 +1,6 @@
 //! Convolution. All three products go over the same terms: every pair of an input element and a weight that meet in an
 //! output element.
 
-use super::elementwise::{finish, maybe_activate, residual};
 use super::{Tensor, dims4, offset};
 use crate::graph::op::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
 
@@ -44,13 +43,12 @@ fn for_each_product(
 }
 
 pub(super) fn forward(op: &Conv2d, x: &[Tensor], outputs: &[&[usize]]) -> Vec<Vec<f64>> {
-    let (x, summand) = residual(op.residual, x);
     let dims = dims4(outputs[0]);
     let mut y = vec![0.0; dims.iter().product()];
     for_each_product(op, x[0].dims4(), x[1].dims4(), dims, |ix, iw, iy| y[iy] += x[0].data[ix] * x[1].data[iw]);
     for (i, v) in y.iter_mut().enumerate() {
         let bias = if op.bias { x[2].data[i % dims[3]] } else { 0.0 };
-        *v = maybe_activate(op.act, *v + bias + summand(i));
+        *v += bias;
     }
     vec![y]
 }
@@ -59,7 +57,7 @@ pub(super) fn grad_input(op: &Conv2dGradInput, x: &[Tensor], outputs: &[&[usize]
     let (dy, w, dims) = (x[0], x[1], dims4(outputs[0]));
     let mut dx = vec![0.0; dims.iter().product()];
     for_each_product(&op.conv, dims, w.dims4(), dy.dims4(), |ix, iw, iy| dx[ix] += dy.data[iy] * w.data[iw]);
-    finish(op.after, dx, &x[2..])
+    vec![dx]
 }
 
 pub(super) fn grad_weight(op: &Conv2dGradWeight, x: &[Tensor], outputs: &[&[usize]]) -> Vec<Vec<f64>> {

@@ -1,7 +1,7 @@
 //! Element-wise operations and the sums that undo a broadcast.
 
 use super::{Tensor, indices, offset};
-use crate::graph::op::{Activation, ActivationGrad, ActivationOp, Binary, BinaryKind, GradAfter};
+use crate::graph::op::{Activation, ActivationGrad, ActivationOp, Binary, BinaryKind};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_2_SQRT_PI, PI};
 
 /// The error function, from the series `2/√π · e^(−x²) · Σ 2ⁿ x²ⁿ⁺¹ / (1·3·…·(2n+1))`, whose terms are all of one sign.
@@ -74,32 +74,6 @@ fn activate(act: Activation, x: f64) -> f64 {
     }
 }
 
-/// `act(x)`, or `x` where nothing is fused.
-pub(super) fn maybe_activate(act: Option<Activation>, x: f64) -> f64 {
-    act.map_or(x, |act| activate(act, x))
-}
-
-/// The operands without the one that is added to the result, and that one's element `i`: 0 if there is none.
-pub(super) fn residual<'a, 'b>(residual: bool, x: &'b [Tensor<'a>]) -> (&'b [Tensor<'a>], impl Fn(usize) -> f64) {
-    let (rest, last) = x.split_at(x.len() - usize::from(residual));
-    let last = last.first().copied();
-    (rest, move |i| last.map_or(0.0, |r| r.data[i]))
-}
-
-/// What an operation with `after` makes of the gradient `dx`; `operands` are those of `after`.
-pub(super) fn finish(after: GradAfter, mut dx: Vec<f64>, operands: &[Tensor]) -> Vec<Vec<f64>> {
-    let mut operands = operands.iter();
-    if after.residual {
-        let summand = operands.next().expect("checked by the shape rule");
-        dx.iter_mut().zip(summand.data).for_each(|(dx, summand)| *dx += summand);
-    }
-    if after.relu {
-        let y = operands.next().expect("checked by the shape rule");
-        dx.iter_mut().zip(y.data).for_each(|(dx, y)| *dx *= derivative(Activation::Relu, *y));
-    }
-    vec![dx]
-}
-
 /// `act'`, from the function's output or input as [`Activation::grad_from_output`] says.
 fn derivative(act: Activation, saved: f64) -> f64 {
     let s = saved;
@@ -145,11 +119,10 @@ fn stretched(x: &Tensor, index: &[usize]) -> f64 {
 pub(super) fn binary(op: &Binary, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
     let one = |index: Vec<usize>| {
         let (a, b) = (stretched(&x[0], &index), stretched(&x[1], &index));
-        let result = match op.kind {
+        match op.kind {
             BinaryKind::Add => a + b,
             BinaryKind::Mul => a * b,
-        };
-        maybe_activate(op.act, result)
+        }
     };
     vec![indices(y[0]).map(one).collect()]
 }

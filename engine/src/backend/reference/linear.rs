@@ -1,24 +1,22 @@
 //! Matrix products with a weight.
 
 use super::Tensor;
-use super::elementwise::{finish, maybe_activate, residual};
-use crate::graph::op::{Linear, LinearGradInput, LinearGradWeight};
+use crate::graph::op::{Linear, LinearGradWeight};
 
 pub(super) fn forward(op: &Linear, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let (x, summand) = residual(op.residual, x);
     let (x, w, b) = (x[0], x[1], x.get(2));
     let (inputs, outputs) = (w.dims[1], w.dims[0]);
     let mut y = Vec::with_capacity(x.rows() * outputs);
     for x_row in x.data.chunks(inputs) {
         for (o, w_row) in w.data.chunks(inputs).enumerate() {
             let bias = if op.bias { b.expect("checked by the shape rule").data[o] } else { 0.0 };
-            y.push(maybe_activate(op.act, dot(x_row, w_row) + bias + summand(y.len())));
+            y.push(dot(x_row, w_row) + bias);
         }
     }
     vec![y]
 }
 
-pub(super) fn grad_input(op: &LinearGradInput, x: &[Tensor]) -> Vec<Vec<f64>> {
+pub(super) fn grad_input(x: &[Tensor]) -> Vec<Vec<f64>> {
     let (dy, w) = (x[0], x[1]);
     let (inputs, outputs) = (w.dims[1], w.dims[0]);
     let columns = transposed(w.data, inputs);
@@ -26,7 +24,7 @@ pub(super) fn grad_input(op: &LinearGradInput, x: &[Tensor]) -> Vec<Vec<f64>> {
     for dy_row in dy.data.chunks(outputs) {
         dx.extend(columns.chunks(outputs).map(|column| dot(dy_row, column)));
     }
-    finish(op.after, dx, &x[2..])
+    vec![dx]
 }
 
 pub(super) fn grad_weight(op: &LinearGradWeight, x: &[Tensor]) -> Vec<Vec<f64>> {

@@ -6,11 +6,10 @@
 //! result of a 16-bit type is rounded to that type, once, when it is complete; results of `F32` are not rounded.
 
 mod attention;
-mod chain;
 mod conv;
-mod conv_pool;
 mod dropout;
 mod elementwise;
+mod fused;
 mod input;
 mod linear;
 mod loss;
@@ -20,9 +19,9 @@ mod optim;
 mod pool;
 mod shape;
 mod softmax;
+mod state;
 
-use crate::graph::op::{BatchNormInfer, Conv2d, Conv2dNorm};
-use crate::graph::{DType, Graph, Node, Op, ValueId};
+use crate::graph::{DType, Graph, Node, Op, Value, ValueId};
 use half::{bf16, f16};
 use std::collections::BTreeMap;
 
@@ -104,7 +103,13 @@ pub fn evaluate(graph: &Graph, values: &mut Values) {
             })
             .collect();
         let outputs: Vec<&[usize]> = node.outputs.iter().map(|o| graph.shape(*o).dims()).collect();
-        let results = compute(&node.op, &operands, &outputs);
+        let results = match &node.op {
+            Op::Fused(op) => {
+                let values: Vec<&Value> = node.inputs.iter().map(|i| graph.value(*i)).collect();
+                fused::fused(op, &values, &operands)
+            }
+            op => compute(op, &operands, &outputs),
+        };
         store(graph, node, results, values);
     }
 }
@@ -135,19 +140,15 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
     match op {
         Op::Normalize(op) => input::normalize(op, x),
         Op::Linear(op) => linear::forward(op, x),
-        Op::LinearGradInput(op) => linear::grad_input(op, x),
+        Op::LinearGradInput(_) => linear::grad_input(x),
         Op::LinearGradWeight(op) => linear::grad_weight(op, x),
         Op::Conv2d(op) => conv::forward(op, x, y),
         Op::Conv2dGradInput(op) => conv::grad_input(op, x, y),
         Op::Conv2dGradWeight(op) => conv::grad_weight(op, x, y),
-        Op::Conv2dNorm(op) => conv_norm(op, x, y),
-        Op::Conv2dMaxPool(op) => conv_pool::forward(op, x, y),
-        Op::Conv2dMaxPoolGradInput(op) => conv_pool::grad_input(op, x, y),
-        Op::Conv2dMaxPoolGradWeight(op) => conv_pool::grad_weight(op, x, y),
         Op::Activation(op) => elementwise::activation(op, x),
         Op::ActivationGrad(op) => elementwise::activation_grad(op, x),
         Op::Binary(op) => elementwise::binary(op, x, y),
-        Op::Chain(op) => chain::chain(op, x, y),
+        Op::Fused(_) => unreachable!("its steps are computed one by one"),
         Op::SumTo(_) => elementwise::sum_to(x, y),
         Op::Cast(_) | Op::Reshape(_) => vec![x[0].data.to_vec()],
         Op::Permute(op) => shape::permute(op, x, y),
@@ -186,19 +187,5 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
     }
 }
 
-/// A convolution and the normalisation behind it, from the parts.
-fn conv_norm(op: &Conv2dNorm, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
-    let (inputs, parameters) = x.split_at(op.first_parameter());
-    let plain = Conv2d { act: None, ..op.conv.clone() };
-    let sums = conv::forward(&plain, inputs, y).remove(0);
-    let mut operands = vec![Tensor { dims: y[0], data: &sums }];
-    operands.extend_from_slice(parameters);
-    norm::batch_norm_infer(
-        &BatchNormInfer { eps: op.eps, affine: op.affine, residual: op.residual, act: op.conv.act },
-        &operands,
-    )
-}
-
-mod state;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,6 @@
 //! each element has a parameter.
 
 use super::Tensor;
-use super::elementwise::{maybe_activate, residual};
 use crate::graph::op::{BatchNorm, BatchNormGrad, BatchNormInfer, GroupNorm, GroupNormGrad, LayerNorm, LayerNormGrad};
 
 /// Which set, and which parameter, every element of `x` belongs to.
@@ -117,15 +116,11 @@ fn rstd(var: &[f64], eps: f32) -> Vec<f64> {
 }
 
 pub(super) fn batch_norm(op: &BatchNorm, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let (x, summand) = residual(op.residual, x);
     let sets = Sets::batch(&x[0]);
     let (gamma, beta) = if op.affine { (Some(&x[1]), Some(&x[2])) } else { (None, None) };
     let (mean, var) = sets.statistics(&x[0]);
     let invstd = rstd(&var, op.eps);
-    let mut y = sets.normalise(&x[0], &mean, &invstd, gamma, beta);
-    for (i, v) in y.iter_mut().enumerate() {
-        *v = maybe_activate(op.act, *v + summand(i));
-    }
+    let y = sets.normalise(&x[0], &mean, &invstd, gamma, beta);
     let mut results = vec![y, mean.clone(), invstd];
     if op.track {
         let [old_mean, old_var, batches] = [x[x.len() - 3], x[x.len() - 2], x[x.len() - 1]];
@@ -147,11 +142,9 @@ pub(super) fn batch_norm_grad(op: &BatchNormGrad, x: &[Tensor]) -> Vec<Vec<f64>>
 }
 
 pub(super) fn batch_norm_infer(op: &BatchNormInfer, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let (x, summand) = residual(op.residual, x);
     let (gamma, beta) = if op.affine { (Some(&x[1]), Some(&x[2])) } else { (None, None) };
     let (mean, var) = (x[x.len() - 2], x[x.len() - 1]);
-    let y = Sets::batch(&x[0]).normalise(&x[0], mean.data, &rstd(var.data, op.eps), gamma, beta);
-    vec![y.into_iter().enumerate().map(|(i, v)| maybe_activate(op.act, v + summand(i))).collect()]
+    vec![Sets::batch(&x[0]).normalise(&x[0], mean.data, &rstd(var.data, op.eps), gamma, beta)]
 }
 
 pub(super) fn group_norm(op: &GroupNorm, x: &[Tensor]) -> Vec<Vec<f64>> {

@@ -23,20 +23,12 @@ fn run(op: impl Into<Op>, operands: &[(&[usize], &[f64])]) -> Vec<Vec<f64>> {
 #[test]
 fn products_by_hand() {
     let y = run(
-        Linear { bias: true, residual: false, act: None },
+        Linear { bias: true },
         &[(&[1, 2], &[1.0, 2.0]), (&[2, 2], &[1.0, 10.0, 100.0, 1000.0]), (&[2], &[0.5, 0.25])],
     );
     assert_eq!(y, [[21.5, 2100.25]]);
     // Two channels of a 1×3 image, padded on the right alone; the kernel takes a pixel and its right neighbour.
-    let conv = Conv2d {
-        stride: [1, 1],
-        padding: [0, 0, 0, 1],
-        dilation: [1, 1],
-        groups: 1,
-        bias: false,
-        residual: false,
-        act: None,
-    };
+    let conv = Conv2d { stride: [1, 1], padding: [0, 0, 0, 1], dilation: [1, 1], groups: 1, bias: false };
     let y =
         run(conv, &[(&[1, 1, 3, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), (&[1, 1, 2, 2], &[1.0, 10.0, 100.0, 1000.0])]);
     assert_eq!(y, [[4321.0, 6543.0, 65.0]]);
@@ -52,7 +44,7 @@ fn windows_by_hand() {
 
 #[test]
 fn broadcasts_and_axes_by_hand() {
-    let add = Binary { kind: BinaryKind::Add, act: None };
+    let add = Binary { kind: BinaryKind::Add };
     assert_eq!(run(add, &[(&[2, 1], &[1.0, 2.0]), (&[1, 2], &[10.0, 20.0])]), [[11.0, 21.0, 12.0, 22.0]]);
     let y = run(Permute { perm: vec![1, 0] }, &[(&[2, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0])]);
     assert_eq!(y, [[0.0, 3.0, 1.0, 4.0, 2.0, 5.0]]);
@@ -140,7 +132,7 @@ fn adaptive_steps_by_hand() {
 fn running_statistics_by_hand() {
     let x: &[f64] = &[1.0, 3.0];
     for (momentum, mean, var) in [(Some(0.25), 0.75 * 10.0 + 0.25 * 2.0, 0.75 * 8.0 + 0.25 * 2.0), (None, 6.0, 5.0)] {
-        let op = BatchNorm { eps: 0.0, momentum, affine: false, track: true, residual: false, act: None };
+        let op = BatchNorm { eps: 0.0, momentum, affine: false, track: true };
         let results = updated(op, &[(&[2, 1], x), (&[1], &[10.0]), (&[1], &[8.0]), (&[], &[1.0])]);
         // The variance of the two is 1 over their number, 2 over one less.
         close(&results.concat(), &[-1.0, 1.0, 2.0, 1.0, mean, var, 2.0]);

@@ -1,14 +1,10 @@
 //! Two-dimensional convolution, as in `torch.nn.Conv2d`, channels last.
 
-use super::{
-    Activation, GradAfter, GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, floats, images, singles,
-    summand,
-};
+use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, floats, images, singles};
 use crate::graph::{DType, Shape};
 
-/// Cross-correlation. Operands: `x [N, H, W, I]`, `w [O, KH, KW, I / groups]`, `b [O]` if `bias`, and a summand
-/// `[N, OH, OW, O]` if `residual`. Output: `[N, OH, OW, O]`. `x`, `w` and the output are floats of one type, `b` and the
-/// summand are always `F32`.
+/// Cross-correlation. Operands: `x [N, H, W, I]`, `w [O, KH, KW, I / groups]`, and `b [O]` if `bias`. Output:
+/// `[N, OH, OW, O]`. `x`, `w` and the output are floats of one type, `b` is always `F32`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conv2d {
     /// Rows, columns.
@@ -21,29 +17,23 @@ pub struct Conv2d {
     pub groups: usize,
     /// There is a bias.
     pub bias: bool,
-    /// The last operand is of the output's shape and added before `act`; the pass `residual` sets it.
-    pub residual: bool,
-    /// Applied to the sum; the fusion pass sets it.
-    pub act: Option<Activation>,
 }
 
-/// Gradient by the input. Operands: `dy [N, OH, OW, O]`, `w`, and those of `after`. Output: `[N, H, W, I]`. Of `conv`, `bias`,
-/// `residual` and `act` are not looked at. `dy`, `w` and the output are floats of one type.
+/// Gradient by the input. Operands: `dy [N, OH, OW, O]`, `w`. Output: `[N, H, W, I]`. All are floats of one type; of `conv`,
+/// `bias` is not looked at.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conv2dGradInput {
     /// The convolution.
     pub conv: Conv2d,
     /// Height and width of the input.
     pub input: [usize; 2],
-    /// What becomes of it; passes set it.
-    pub after: GradAfter,
 }
 
 /// Gradient by the weight, and by the bias if `bias`. Operands: `x [N, H, W, I]`, `dy [N, OH, OW, O]`.
 /// Outputs: `[O, KH, KW, I / groups]`, `[O]`. `x` and `dy` are floats of one type, the outputs always `F32`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conv2dGradWeight {
-    /// The convolution; its `bias`, `residual` and `act` are not looked at.
+    /// The convolution; its `bias` is not looked at.
     pub conv: Conv2d,
     /// Height and width of the kernel.
     pub kernel: [usize; 2],
@@ -95,7 +85,7 @@ impl OpRules for Conv2d {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity("conv2d", inputs, 2 + self.bias as usize + self.residual as usize)?;
+        arity("conv2d", inputs, 2 + self.bias as usize)?;
         let dtype = floats("conv2d", inputs, 0, 1)?;
         singles("conv2d", inputs, 2..inputs.len())?;
         let [n, h, w, c] = images("conv2d", inputs, 0)?;
@@ -120,13 +110,10 @@ impl OpRules for Conv2d {
                 ),
             ));
         };
-        let y = Shape::from([n, oh, ow, o]);
-        summand("conv2d", inputs, self.residual, &y)?;
-        Ok(vec![(dtype, y)])
+        Ok(vec![(dtype, Shape::from([n, oh, ow, o]))])
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
-        debug_assert!(self.act.is_none() && !self.residual, "fusion comes after the gradient pass");
         let dy = cx.dy();
         let [_, h, w, _] = cx.graph.shape(cx.inputs[0]).nhwc().expect("checked by the shape rule");
         let [_, kh, kw, _] = cx.graph.shape(cx.inputs[1]).nhwc().expect("checked by the shape rule");
@@ -144,9 +131,7 @@ impl OpRules for Conv2d {
             out.push(if bias { Some(super::elementwise::sum_to_last(cx, dy)?) } else { None });
         }
         if cx.needs[0] {
-            out[0] = Some(
-                cx.add1(Conv2dGradInput { conv, input: [h, w], after: GradAfter::default() }, &[dy, cx.inputs[1]])?,
-            );
+            out[0] = Some(cx.add1(Conv2dGradInput { conv, input: [h, w] }, &[dy, cx.inputs[1]])?);
         }
         Ok(out)
     }
@@ -162,13 +147,11 @@ impl OpRules for Conv2dGradInput {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity("conv2d_grad_input", inputs, 2 + self.after.operands())?;
+        arity("conv2d_grad_input", inputs, 2)?;
         let dtype = floats("conv2d_grad_input", inputs, 0, 1)?;
         let [n, ..] = images("conv2d_grad_input", inputs, 0)?;
         let [_, _, _, i] = images("conv2d_grad_input", inputs, 1)?;
-        let dx = Shape::from([n, self.input[0], self.input[1], i * self.conv.groups]);
-        self.after.check("conv2d_grad_input", inputs, 2, &dx)?;
-        Ok(vec![(dtype, dx)])
+        Ok(vec![(dtype, Shape::from([n, self.input[0], self.input[1], i * self.conv.groups]))])
     }
 
     fn flops(&self, inputs: &[&Value], outputs: &[&Value]) -> u64 {
@@ -227,8 +210,7 @@ mod tests {
             for padding in [[0; 4], [1; 4], [2, 0, 1, 3], [5, 4, 3, 6]] {
                 for dilation in [[1, 1], [2, 3]] {
                     for (image, kernel) in [([1, 1], [3, 3]), ([4, 2], [3, 3]), ([7, 9], [1, 4]), ([2, 5], [5, 2])] {
-                        let conv =
-                            Conv2d { stride, padding, dilation, groups: 2, bias: false, residual: false, act: None };
+                        let conv = Conv2d { stride, padding, dilation, groups: 2, bias: false };
                         let Some([oh, ow]) = conv.out(image, kernel) else { continue };
                         let (n, c, o) = (3, 4, 6);
                         let x = Shape::from([n, image[0], image[1], c]);
@@ -249,21 +231,13 @@ mod tests {
 
     #[test]
     fn gradients_take_as_many_operations_as_the_convolution() {
-        let conv = Conv2d {
-            stride: [2, 2],
-            padding: [1; 4],
-            dilation: [1, 1],
-            groups: 1,
-            bias: false,
-            residual: false,
-            act: None,
-        };
+        let conv = Conv2d { stride: [2, 2], padding: [1; 4], dilation: [1, 1], groups: 1, bias: false };
         let mut graph = Graph::new();
         let mut input = |input, dims: [usize; 4]| graph.input(input, DType::F32, Shape::from(dims));
         let x = input(Input::Field(0), [2, 6, 6, 3]);
         let (w, dy) = (input(Input::Field(1), [4, 3, 3, 3]), input(Input::Schedule, [2, 3, 3, 4]));
         let backward = Conv2dGradWeight { conv: conv.clone(), kernel: [3, 3], bias: false };
-        let to_input = Conv2dGradInput { conv: conv.clone(), input: [6, 6], after: GradAfter::default() };
+        let to_input = Conv2dGradInput { conv: conv.clone(), input: [6, 6] };
         graph.add(conv, &[x, w]).unwrap();
         graph.add(backward, &[x, dy]).unwrap();
         graph.add(to_input, &[dy, w]).unwrap();

@@ -93,14 +93,12 @@ pub enum BinaryKind {
     Mul,
 }
 
-/// `y = act(a ∘ b)`. Operands of equal rank; where they differ, one of the two dimensions is 1 and is stretched.
+/// `y = a ∘ b`. Operands of equal rank; where they differ, one of the two dimensions is 1 and is stretched.
 /// Operands and output are floats of one type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Binary {
     /// The function.
     pub kind: BinaryKind,
-    /// Applied to the result; the fusion pass sets it.
-    pub act: Option<Activation>,
 }
 
 /// Sum over the axes where `shape` has a 1 (equal rank), or over all leading axes (`shape` of rank 1). Operand: `x`.
@@ -186,7 +184,7 @@ impl OpRules for Binary {
             }
             let mut d = match self.kind {
                 BinaryKind::Add => dy,
-                BinaryKind::Mul => cx.add1(Binary { kind: BinaryKind::Mul, act: None }, &[dy, cx.inputs[1 - i]])?,
+                BinaryKind::Mul => cx.add1(Binary { kind: BinaryKind::Mul }, &[dy, cx.inputs[1 - i]])?,
             };
             let shape = cx.graph.shape(cx.inputs[i]).clone();
             if *cx.graph.shape(d) != shape {

@@ -1,50 +1,19 @@
 //! Matrix products with a weight, as in `torch.nn.Linear`.
 
-use super::{Activation, GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, floats, singles, summand};
+use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, floats, singles};
 use crate::graph::{DType, Shape};
 
-/// `y = act(x · wᵀ + b + r)`. Operands: `x [.., in]`, `w [out, in]`, `b [out]` if `bias`, and `r [.., out]` if `residual`.
-/// Output: `[.., out]`. `x`, `w` and the output are floats of one type, `b` and `r` are always `F32`.
+/// `y = x · wᵀ + b`. Operands: `x [.., in]`, `w [out, in]`, and `b [out]` if `bias`. Output: `[.., out]`. `x`, `w` and the
+/// output are floats of one type, `b` is always `F32`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Linear {
     /// There is a bias.
     pub bias: bool,
-    /// The last operand is of the output's shape and added before `act`; the pass `residual` sets it.
-    pub residual: bool,
-    /// Applied to the sum; the fusion pass sets it.
-    pub act: Option<Activation>,
 }
 
-/// `dx = dy · w`. Operands: `dy [.., out]`, `w [out, in]`, and those of `after`. Output: `[.., in]`. `dy`, `w` and the output
-/// are floats of one type.
+/// `dx = dy · w`. Operands: `dy [.., out]`, `w [out, in]`. Output: `[.., in]`. All are floats of one type.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct LinearGradInput {
-    /// What becomes of it; passes set it.
-    pub after: GradAfter,
-}
-
-/// What is done to a gradient before it is written: further operands of the operation that makes it, in this order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct GradAfter {
-    /// Another gradient of the same value, `F32` of the output's shape, is added; the pass `residual` sets it.
-    pub residual: bool,
-    /// Where the value that the gradient is of, `F32` of the output's shape, is not above 0, the result is 0: the gradient of
-    /// the ReLU that made the value ([`super::ActivationGrad`]); the fusion pass sets it.
-    pub relu: bool,
-}
-
-impl GradAfter {
-    /// Number of operands.
-    pub fn operands(self) -> usize {
-        usize::from(self.residual) + usize::from(self.relu)
-    }
-
-    /// Checks the operands from `first` on, for a result of shape `y`.
-    pub(super) fn check(self, name: &str, inputs: &[&Value], first: usize, y: &Shape) -> Result<(), ShapeError> {
-        arity(name, inputs, first + self.operands())?;
-        (first + 1..=inputs.len()).try_for_each(|end| summand(name, &inputs[..end], true, y))
-    }
-}
+pub struct LinearGradInput {}
 
 /// `dw = dyᵀ · x`, and `db = Σ dy` if `bias`. Operands: `x [.., in]`, `dy [.., out]`. Outputs: `[out, in]`, `[out]`.
 /// `x` and `dy` are floats of one type, the outputs always `F32`.
@@ -64,7 +33,7 @@ impl OpRules for Linear {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity("linear", inputs, 2 + self.bias as usize + self.residual as usize)?;
+        arity("linear", inputs, 2 + self.bias as usize)?;
         let dtype = floats("linear", inputs, 0, 1)?;
         singles("linear", inputs, 2..inputs.len())?;
         let (x, w) = (inputs[0], inputs[1]);
@@ -80,15 +49,12 @@ impl OpRules for Linear {
         }
         let mut dims = x.shape.dims().to_vec();
         *dims.last_mut().expect("rank is at least 2") = w.shape.dims()[0];
-        let y = Shape(dims);
-        summand("linear", inputs, self.residual, &y)?;
-        Ok(vec![(dtype, y)])
+        Ok(vec![(dtype, Shape(dims))])
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
-        debug_assert!(self.act.is_none() && !self.residual, "fusion comes after the gradient pass");
         let dy = cx.dy();
-        let dx = if cx.needs[0] { Some(cx.add1(LinearGradInput::default(), &[dy, cx.inputs[1]])?) } else { None };
+        let dx = if cx.needs[0] { Some(cx.add1(LinearGradInput {}, &[dy, cx.inputs[1]])?) } else { None };
         let mut out = vec![dx, None];
         let bias = self.bias && cx.needs[2];
         if cx.needs[1] {
@@ -114,13 +80,11 @@ impl OpRules for LinearGradInput {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity("linear_grad_input", inputs, 2 + self.after.operands())?;
+        arity("linear_grad_input", inputs, 2)?;
         let dtype = floats("linear_grad_input", inputs, 0, 1)?;
         let mut dims = inputs[0].shape.dims().to_vec();
         *dims.last_mut().expect("rank is at least 2") = inputs[1].shape.last();
-        let dx = Shape(dims);
-        self.after.check("linear_grad_input", inputs, 2, &dx)?;
-        Ok(vec![(dtype, dx)])
+        Ok(vec![(dtype, Shape(dims))])
     }
 
     fn flops(&self, inputs: &[&Value], _: &[&Value]) -> u64 {

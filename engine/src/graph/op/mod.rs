@@ -5,12 +5,10 @@
 
 mod attention;
 mod cast;
-mod chain;
 mod conv;
-mod conv_norm;
-mod conv_pool;
 mod dropout;
 mod elementwise;
+mod fused;
 mod input;
 mod linear;
 mod loss;
@@ -24,14 +22,12 @@ mod state;
 
 pub use attention::{Attention, AttentionDropout, AttentionGrad, attention_scale};
 pub use cast::Cast;
-pub use chain::{Chain, Link, LinkOp, MAX_LINKS, Source};
 pub use conv::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
-pub use conv_norm::Conv2dNorm;
-pub use conv_pool::{Conv2dMaxPool, Conv2dMaxPoolGradInput, Conv2dMaxPoolGradWeight, NO_GRADIENT};
 pub use dropout::Dropout;
 pub use elementwise::{Activation, ActivationGrad, ActivationOp, Binary, BinaryKind, SumTo};
+pub use fused::{ElementWise, Fused, Group, Pattern, Source, Step, StepOutput};
 pub use input::Normalize;
-pub use linear::{GradAfter, Linear, LinearGradInput, LinearGradWeight};
+pub use linear::{Linear, LinearGradInput, LinearGradWeight};
 pub use loss::{CrossEntropy, CrossEntropyGrad, Mse, MseGrad};
 pub use metrics::{METRIC_SLOTS, Metrics, Task, metric_slot};
 pub use norm::{BatchNorm, BatchNormGrad, BatchNormInfer, GroupNorm, GroupNormGrad, LayerNorm, LayerNormGrad};
@@ -172,34 +168,26 @@ ops! {
     Normalize(Normalize),
     /// Conversion between element types.
     Cast(Cast),
-    /// Matrix product with a weight, bias and activation.
+    /// Matrix product with a weight, and bias.
     Linear(Linear),
     /// Gradient of [`Linear`] by its input.
     LinearGradInput(LinearGradInput),
     /// Gradient of [`Linear`] by weight and bias.
     LinearGradWeight(LinearGradWeight),
-    /// Two-dimensional convolution, bias and activation.
+    /// Two-dimensional convolution, and bias.
     Conv2d(Conv2d),
     /// Gradient of [`Conv2d`] by its input.
     Conv2dGradInput(Conv2dGradInput),
     /// Gradient of [`Conv2d`] by weight and bias.
     Conv2dGradWeight(Conv2dGradWeight),
-    /// [`Conv2d`] with the batch normalisation behind it, in evaluation.
-    Conv2dNorm(Conv2dNorm),
-    /// [`Conv2d`] with the pooling behind it.
-    Conv2dMaxPool(Conv2dMaxPool),
-    /// Gradient of [`Conv2dMaxPool`] by its input.
-    Conv2dMaxPoolGradInput(Conv2dMaxPoolGradInput),
-    /// Gradient of [`Conv2dMaxPool`] by weight and bias.
-    Conv2dMaxPoolGradWeight(Conv2dMaxPoolGradWeight),
     /// Element-wise activation.
     Activation(ActivationOp),
     /// Gradient of an activation.
     ActivationGrad(ActivationGrad),
     /// Element-wise sum or product of two values, with broadcast.
     Binary(Binary),
-    /// Element-wise operations one behind the other.
-    Chain(Chain),
+    /// Operations that a device does at once.
+    Fused(Fused),
     /// Sum over the axes that a broadcast had stretched.
     SumTo(SumTo),
     /// The same elements under another shape.
@@ -320,16 +308,6 @@ pub(crate) fn images(name: &str, inputs: &[&Value], i: usize) -> Result<[usize; 
             format!("`{name}` needs images (N, C, H, W), but its input has the shape {}", inputs[i].shape.to_pytorch()),
         )
     })
-}
-
-/// `infer` helper: the last operand, if there is to be a summand, is one for a result of shape `y`.
-pub(crate) fn summand(name: &str, inputs: &[&Value], residual: bool, y: &Shape) -> Result<(), ShapeError> {
-    let last = inputs.len() - 1;
-    if residual && inputs[last].shape != *y {
-        let message = format!("`{name}` cannot add {} to {}", inputs[last].shape.to_pytorch(), y.to_pytorch());
-        return Err(ShapeError::of(last, message));
-    }
-    if residual { singles(name, inputs, [last]) } else { Ok(()) }
 }
 
 /// `infer` helper: two operands have one shape.

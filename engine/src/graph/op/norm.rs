@@ -1,13 +1,13 @@
 //! Normalisations, as in `torch.nn`, channels last. Batch normalisation keeps the float type of its images, forward and
 //! backward; its parameters and statistics, and every operand and result of the other normalisations, are `F32`.
 
-use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, float, floats, singles, summand};
+use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, float, floats, singles};
 use crate::graph::{DType, Shape};
 
 /// Batch normalisation (Ioffe & Szegedy 2015) with the statistics of the batch: each channel over all other axes.
 /// Operands: `x [.., C]`; `gamma [C]`, `beta [C]` if `affine`; `running_mean [C]`, `running_var [C]`,
 /// `num_batches_tracked [] (I64)` if `track` (updated in place: the running variance with the unbiased estimate, the
-/// counter by one); a summand of `x`'s shape if `residual`. Outputs: `y`, `mean [C]`, `invstd [C]`.
+/// counter by one). Outputs: `y`, `mean [C]`, `invstd [C]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchNorm {
     /// Added to the variance.
@@ -18,10 +18,6 @@ pub struct BatchNorm {
     pub affine: bool,
     /// There are running statistics.
     pub track: bool,
-    /// The last operand is of the output's shape and added before `act`; the pass `residual` sets it.
-    pub residual: bool,
-    /// Applied to the result; the fusion pass sets it.
-    pub act: Option<super::Activation>,
 }
 
 /// Operands: `x`, `dy`, `mean`, `invstd`, and `gamma` if `affine`. Outputs: `dx`, and `dgamma`, `dbeta` if `affine`.
@@ -32,17 +28,13 @@ pub struct BatchNormGrad {
 }
 
 /// Batch normalisation with the running statistics. Operands: `x`; `gamma`, `beta` if `affine`; `running_mean`,
-/// `running_var`; a summand of `x`'s shape if `residual`. Output: `y`.
+/// `running_var`. Output: `y`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchNormInfer {
     /// Added to the variance.
     pub eps: f32,
     /// There are `gamma` and `beta`.
     pub affine: bool,
-    /// The last operand is of the output's shape and added before `act`; the pass `residual` sets it.
-    pub residual: bool,
-    /// Applied to the result; the fusion pass sets it.
-    pub act: Option<super::Activation>,
 }
 
 /// Group normalisation (Wu & He 2018): each sample's channels in `groups` groups, over the group's channels and all
@@ -119,10 +111,9 @@ impl OpRules for BatchNorm {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         let params = 2 * self.affine as usize;
-        arity("batch_norm", inputs, 1 + params + 3 * self.track as usize + self.residual as usize)?;
+        arity("batch_norm", inputs, 1 + params + 3 * self.track as usize)?;
         let dtype = float("batch_norm", inputs, 0)?;
         channels("batch_norm", inputs, 1, params + 2 * self.track as usize)?;
-        summand("batch_norm", inputs, self.residual, &inputs[0].shape)?;
         if inputs[0].shape.rows() < 2 {
             return Err(ShapeError::of(
                 0,
@@ -137,7 +128,6 @@ impl OpRules for BatchNorm {
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
-        debug_assert!(self.act.is_none() && !self.residual, "fusion comes after the gradient pass");
         let mut operands = vec![cx.inputs[0], cx.dy(), cx.outputs[1], cx.outputs[2]];
         if self.affine {
             operands.push(cx.inputs[1]);
@@ -147,8 +137,7 @@ impl OpRules for BatchNorm {
     }
 
     fn mutates(&self, inputs: usize) -> Vec<usize> {
-        let end = inputs - self.residual as usize;
-        if self.track { (end - 3..end).collect() } else { Vec::new() }
+        if self.track { (inputs - 3..inputs).collect() } else { Vec::new() }
     }
 }
 
@@ -177,9 +166,8 @@ impl OpRules for BatchNormInfer {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         let params = 2 * self.affine as usize;
-        arity("batch_norm_infer", inputs, 3 + params + self.residual as usize)?;
+        arity("batch_norm_infer", inputs, 3 + params)?;
         channels("batch_norm_infer", inputs, 1, params + 2)?;
-        summand("batch_norm_infer", inputs, self.residual, &inputs[0].shape)?;
         Ok(vec![(float("batch_norm_infer", inputs, 0)?, inputs[0].shape.clone())])
     }
 

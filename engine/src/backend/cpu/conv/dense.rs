@@ -54,9 +54,9 @@ impl Dense {
         Self::lay_out(op, shape, direction, act, level, threads, false)
     }
 
-    /// Lays out the work of a convolution with max-pooling behind it, and `op.act` behind that.
-    pub fn pooled(op: &Conv2d, shape: &ConvShape, level: SimdLevel, threads: usize) -> Self {
-        Self::lay_out(op, shape, Direction::Forward, op.act, level, threads, true)
+    /// Lays out the work of a convolution with max-pooling behind it, and `act` behind that.
+    pub fn pooled(op: &Conv2d, act: Option<Activation>, shape: &ConvShape, level: SimdLevel, threads: usize) -> Self {
+        Self::lay_out(op, shape, Direction::Forward, act, level, threads, true)
     }
 
     fn lay_out(

@@ -10,7 +10,7 @@ use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows};
 use crate::backend::cpu::gemm::sums::AddRows;
 use crate::backend::cpu::gemm::tile::{Epilogue, Run, Tile, Tiles, for_each_tile};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
-use crate::backend::cpu::max_pool::pairs::{AddPassed, Backward};
+use crate::backend::cpu::max_pool::pairs::{AddMaxima, Backward};
 use crate::backend::cpu::simd::SimdLevel;
 use crate::backend::cpu::threads::{Parts, Pool, chunks};
 use crate::graph::op::Conv2d;
@@ -273,7 +273,7 @@ impl DenseGradWeight {
             Source::Pooled(grad) => {
                 for image in part.images.clone() {
                     let (windows, _) = self.windows(image, part);
-                    level.run(AddPassed { dy: &grad.dy[windows.clone()], index: &grad.index[windows], sums });
+                    level.run(AddMaxima { dy: &grad.dy[windows], sums });
                 }
             }
         }

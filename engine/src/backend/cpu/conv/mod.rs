@@ -109,11 +109,11 @@ impl<L> PixelPath<L> {
         op: &Conv2d,
         shape: &ConvShape,
         direction: Direction,
+        act: Option<Activation>,
         level: SimdLevel,
         threads: usize,
         linear: impl FnOnce(LinearShape) -> L,
     ) -> Self {
-        let act = op.act.filter(|_| direction == Direction::Forward);
         if let Some(shape) = shape.linear(op) {
             PixelPath::Linear(linear(shape))
         } else if shape.is_depthwise(op) {
@@ -152,9 +152,9 @@ pub struct Conv2dKernel {
 
 impl Conv2dKernel {
     /// Prepares the convolution for at most `threads` threads.
-    pub fn new(op: &Conv2d, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
-        let path = PixelPath::new(op, &shape, Direction::Forward, level, threads, |shape| {
-            LinearKernel::new(&op::Linear { bias: op.bias, residual: false, act: op.act }, shape, level, threads)
+    pub fn new(op: &Conv2d, act: Option<Activation>, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
+        let path = PixelPath::new(op, &shape, Direction::Forward, act, level, threads, |shape| {
+            LinearKernel::new(act, shape, level, threads)
         });
         let act = match &path {
             PixelPath::Linear(kernel) => kernel.remaining_act(),
@@ -221,8 +221,8 @@ impl Conv2dGradInputKernel {
     /// Prepares the gradient for at most `threads` threads. `shape` is the convolution's.
     pub fn new(op: &op::Conv2dGradInput, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
         let conv = &op.conv;
-        let path = PixelPath::new(conv, &shape, Direction::Backward, level, threads, |shape| {
-            LinearGradInputKernel::new(&op::LinearGradInput::default(), shape, level, threads)
+        let path = PixelPath::new(conv, &shape, Direction::Backward, None, level, threads, |shape| {
+            LinearGradInputKernel::new(shape, level, threads)
         });
         Conv2dGradInputKernel { path, lens: [shape.y_len(conv), shape.w_len(conv), shape.x_len()] }
     }

@@ -15,7 +15,7 @@ use crate::graph::op::{self, Activation, Conv2d};
 pub struct PooledGrad<'a> {
     /// `[N, OH / 2, OW / 2, O]`
     pub dy: &'a [f32],
-    /// Positions, or [`op::NO_GRADIENT`].
+    /// Positions within windows: `row · 2 + column`.
     pub index: &'a [u8],
 }
 
@@ -87,11 +87,10 @@ pub struct Conv2dMaxPoolKernel {
 
 impl Conv2dMaxPoolKernel {
     /// Prepares the operation for at most `threads` threads.
-    pub fn new(op: &op::Conv2dMaxPool, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
-        let conv = &op.conv;
-        let path = match Winograd::new(conv, &shape, Direction::Forward, conv.act, level, threads) {
+    pub fn new(conv: &Conv2d, act: Option<Activation>, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
+        let path = match Winograd::new(conv, &shape, Direction::Forward, act, level, threads) {
             Some(winograd) => PixelPath::Winograd(winograd),
-            None => PixelPath::Dense(Dense::pooled(conv, &shape, level, threads)),
+            None => PixelPath::Dense(Dense::pooled(conv, act, &shape, level, threads)),
         };
         Conv2dMaxPoolKernel { path, lens: [shape.x_len(), shape.w_len(conv), pooled_len(&shape, conv)] }
     }
@@ -135,7 +134,7 @@ pub struct Conv2dMaxPoolGradInputKernel {
 
 impl Conv2dMaxPoolGradInputKernel {
     /// Prepares the gradient for at most `threads` threads. `shape` is the convolution's.
-    pub fn new(op: &op::Conv2dMaxPoolGradInput, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
+    pub fn new(op: &op::Conv2dGradInput, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
         let conv = &op.conv;
         // The transform reads windows where each tile begins one pixel before one.
         let winograd = Winograd::new(conv, &shape, Direction::Backward, None, level, threads);
@@ -177,7 +176,7 @@ pub struct Conv2dMaxPoolGradWeightKernel {
 
 impl Conv2dMaxPoolGradWeightKernel {
     /// Prepares the gradient for at most `threads` threads. `shape` is the convolution's.
-    pub fn new(op: &op::Conv2dMaxPoolGradWeight, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
+    pub fn new(op: &op::Conv2dGradWeight, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
         let conv = &op.conv;
         let path = match WinogradGradWeight::new(conv, &shape, level, threads) {
             Some(kernel) => WeightPath::Winograd(Box::new(kernel)),

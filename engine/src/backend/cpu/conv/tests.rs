@@ -4,7 +4,7 @@ use crate::random::{Purpose, Stream};
 
 /// A plain convolution to be tried.
 fn conv(stride: [usize; 2], padding: [usize; 4], dilation: [usize; 2], groups: usize) -> Conv2d {
-    Conv2d { stride, padding, dilation, groups, bias: true, residual: false, act: None }
+    Conv2d { stride, padding, dilation, groups, bias: true }
 }
 
 fn shape(images: usize, input: [usize; 2], channels: usize, kernel: [usize; 2], outputs: usize) -> ConvShape {
@@ -139,10 +139,10 @@ fn all_cases() -> impl Iterator<Item = (Conv2d, ConvShape, f64)> {
 fn transforms_are_chosen_by_shape() {
     for (op, s, error) in all_cases() {
         let level = SimdLevel::detect();
-        let forward = Conv2dKernel::new(&op, s, level, 1);
+        let forward = Conv2dKernel::new(&op, None, s, level, 1);
         let by_weight = op::Conv2dGradWeight { conv: op.clone(), kernel: s.kernel, bias: true };
         let by_weight = Conv2dGradWeightKernel::new(&by_weight, s, level, 1);
-        let op = op::Conv2dGradInput { conv: op, input: s.input, after: op::GradAfter::default() };
+        let op = op::Conv2dGradInput { conv: op, input: s.input };
         let by_input = Conv2dGradInputKernel::new(&op, s, level, 1);
         let chosen = [
             matches!(forward.path, PixelPath::Winograd(_)),
@@ -160,10 +160,10 @@ fn few_pixels_are_chosen_by_shape() {
     let (few, by_weight_only) = (few_pixels_cases(), weight_by_pixels_cases());
     for (op, s, error) in all_cases() {
         let level = SimdLevel::detect();
-        let forward = Conv2dKernel::new(&op, s, level, 1);
+        let forward = Conv2dKernel::new(&op, None, s, level, 1);
         let by_weight = op::Conv2dGradWeight { conv: op.clone(), kernel: s.kernel, bias: true };
         let by_weight = Conv2dGradWeightKernel::new(&by_weight, s, level, 1);
-        let by_input = op::Conv2dGradInput { conv: op.clone(), input: s.input, after: op::GradAfter::default() };
+        let by_input = op::Conv2dGradInput { conv: op.clone(), input: s.input };
         let by_input = Conv2dGradInputKernel::new(&by_input, s, level, 1);
         let chosen = [
             matches!(forward.path, PixelPath::FewPixels(_)),
@@ -181,10 +181,10 @@ fn few_pixels_are_chosen_by_shape() {
 fn planes_are_chosen_by_shape() {
     for level in SimdLevel::supported().filter(|level| level.lanes() >= 8) {
         let chosen = |op: &Conv2d, s: ConvShape| {
-            let forward = Conv2dKernel::new(op, s, level, 1);
+            let forward = Conv2dKernel::new(op, None, s, level, 1);
             let by_weight = op::Conv2dGradWeight { conv: op.clone(), kernel: s.kernel, bias: true };
             let by_weight = Conv2dGradWeightKernel::new(&by_weight, s, level, 1);
-            let by_input = op::Conv2dGradInput { conv: op.clone(), input: s.input, after: op::GradAfter::default() };
+            let by_input = op::Conv2dGradInput { conv: op.clone(), input: s.input };
             let by_input = Conv2dGradInputKernel::new(&by_input, s, level, 1);
             [
                 matches!(forward.path, PixelPath::Planar(_)),
@@ -245,7 +245,6 @@ fn compare(sums: &[Sum], results: Vec<(SimdLevel, Vec<f32>)>, error: f64, what: 
 fn forward() {
     for (op, s, error) in all_cases() {
         let (x, w, b) = (draw(s.x_len(), 1), draw(s.w_len(&op), 2), draw(s.outputs, 3));
-        let op = Conv2d { act: Some(Activation::Relu), ..op };
         let mut sums = vec![Sum::default(); s.y_len(&op)];
         for_each_product(&op, &s, |from, weight, to| sums[to].add(x[from], w[weight]));
         for (i, sum) in sums.iter_mut().enumerate() {
@@ -253,7 +252,7 @@ fn forward() {
             *sum = sum.map(|x| x.max(0.0));
         }
         let results = on_every_level(|level, pool| {
-            let kernel = Conv2dKernel::new(&op, s, level, pool.threads());
+            let kernel = Conv2dKernel::new(&op, Some(Activation::Relu), s, level, pool.threads());
             assert_eq!(kernel.remaining_act(), None);
             let mut y = vec![f32::NAN; s.y_len(&op)];
             kernel.run(pool, &x, &w, Some(&b[..]), &mut y, Workspace::new(kernel.workspace_bytes()).bytes());
@@ -270,7 +269,7 @@ fn gradient_by_the_input() {
         let mut sums = vec![Sum::default(); s.x_len()];
         for_each_product(&op, &s, |from, weight, to| sums[from].add(dy[to], w[weight]));
         let results = on_every_level(|level, pool| {
-            let op = op::Conv2dGradInput { conv: op.clone(), input: s.input, after: op::GradAfter::default() };
+            let op = op::Conv2dGradInput { conv: op.clone(), input: s.input };
             let kernel = Conv2dGradInputKernel::new(&op, s, level, pool.threads());
             let mut dx = vec![f32::NAN; s.x_len()];
             kernel.run(pool, &dy, &w, None, &mut dx, Workspace::new(kernel.workspace_bytes()).bytes());

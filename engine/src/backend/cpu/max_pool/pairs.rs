@@ -4,7 +4,6 @@
 use super::position::Position;
 use crate::backend::cpu::lanes::{get, put};
 use crate::backend::cpu::simd::{Kernel, Simd};
-use crate::graph::op::NO_GRADIENT;
 
 /// A row of windows.
 pub struct Forward<'a> {
@@ -18,7 +17,7 @@ pub struct Forward<'a> {
     pub index: &'a mut [u8],
     /// Floats in a pixel.
     pub channels: usize,
-    /// Maxima are kept within these; where one is not inside, [`NO_GRADIENT`] takes the place of where it lies.
+    /// Maxima are kept within these.
     pub bounds: Option<[f32; 2]>,
 }
 
@@ -27,7 +26,6 @@ impl Kernel for Forward<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let Forward { top, bottom, y, index, channels, bounds } = self;
-        let none = s.splat(NO_GRADIENT.into());
         let pixels = top.chunks_exact(2 * channels).zip(bottom.chunks_exact(2 * channels));
         let windows = y.chunks_exact_mut(channels).zip(index.chunks_exact_mut(channels));
         for ((top, bottom), (y, index)) in pixels.zip(windows) {
@@ -35,9 +33,9 @@ impl Kernel for Forward<'_> {
             for i in (0..channels).step_by(S::LANES) {
                 let n = (channels - i).min(S::LANES);
                 let (va, vb, vc, vd) = (get(s, a, i, n), get(s, b, i, n), get(s, c, i, n), get(s, d, i, n));
-                let (mut best, mut at) = maximum(s, [va, vb, vc, vd]);
+                let (mut best, at) = maximum(s, [va, vb, vc, vd]);
                 if let Some([low, high]) = bounds {
-                    (best, at) = bounded(s, best, at, [s.splat(low), s.splat(high)], none);
+                    best = bounded(s, best, [s.splat(low), s.splat(high)]);
                 }
                 put(s, y, i, n, best);
                 u8::put(s, &mut index[i..i + n], at);
@@ -58,34 +56,30 @@ pub fn maximum<S: Simd>(s: S, [a, b, c, d]: [S::V; 4]) -> (S::V, S::V) {
     (s.select(below, lower, upper), s.select(below, at_lower, at_upper))
 }
 
-/// A maximum within bounds, and where it lies, or `none` where no gradient passes them. NaN stays, and passes.
+/// A maximum within bounds. NaN stays.
 #[inline(always)]
-pub fn bounded<S: Simd>(s: S, best: S::V, at: S::V, [low, high]: [S::V; 2], none: S::V) -> (S::V, S::V) {
-    let at = s.select(s.ge(low, best), none, s.select(s.ge(best, high), none, at));
-    (s.min(high, s.max(low, best)), at)
+pub fn bounded<S: Simd>(s: S, best: S::V, [low, high]: [S::V; 2]) -> S::V {
+    s.min(high, s.max(low, best))
 }
 
-/// Adds the gradients that pass, pixel by pixel, to sums by channel.
-pub struct AddPassed<'a> {
+/// Adds the gradients of the maxima, pixel by pixel, to sums by channel.
+pub struct AddMaxima<'a> {
     /// Gradient of the maxima.
     pub dy: &'a [f32],
-    /// Where they lay, or [`NO_GRADIENT`].
-    pub index: &'a [u8],
     /// The sums.
     pub sums: &'a mut [f32],
 }
 
-impl Kernel for AddPassed<'_> {
+impl Kernel for AddMaxima<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let AddPassed { dy, index, sums } = self;
-        let (channels, none) = (sums.len(), s.splat(NO_GRADIENT.into()));
-        for (dy, index) in dy.chunks_exact(channels).zip(index.chunks_exact(channels)) {
+        let AddMaxima { dy, sums } = self;
+        let channels = sums.len();
+        for dy in dy.chunks_exact(channels) {
             for i in (0..channels).step_by(S::LANES) {
                 let n = (channels - i).min(S::LANES);
-                let passes = s.select(s.eq(u8::get(s, &index[i..i + n]), none), s.zero(), get(s, dy, i, n));
-                put(s, sums, i, n, s.add(get(s, sums, i, n), passes));
+                put(s, sums, i, n, s.add(get(s, sums, i, n), get(s, dy, i, n)));
             }
         }
     }

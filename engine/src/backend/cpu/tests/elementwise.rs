@@ -1,6 +1,8 @@
 use super::harness::{Tensor, assert_close, outputs};
 use crate::graph::Shape;
-use crate::graph::op::{Activation, ActivationGrad, ActivationOp, Binary, BinaryKind, Dropout, Normalize, SumTo};
+use crate::graph::op::{
+    Activation, ActivationGrad, ActivationOp, Binary, BinaryKind, Dropout, Fused, Normalize, SumTo,
+};
 use crate::random::{dropout_draws, dropout_keeps};
 
 const ALL: [Activation; 14] = [
@@ -172,7 +174,7 @@ fn sums_and_products_with_broadcast() {
         for kind in [BinaryKind::Add, BinaryKind::Mul] {
             for act in [None, Some(Activation::Relu), Some(Activation::Silu)] {
                 let (x, y) = (Tensor::normal(a, 1), Tensor::normal(b, 2));
-                for got in outputs(Binary { kind, act }, &[x.clone(), y.clone()]) {
+                for got in outputs(Fused::activated(Binary { kind }, 2, act), &[x.clone(), y.clone()]) {
                     let shape = got[0].shape.dims();
                     let (x, y) = (x.doubles(), y.doubles());
                     let want: Vec<f64> = (0..got[0].shape.len())
@@ -192,7 +194,7 @@ fn sums_and_products_with_broadcast() {
 #[test]
 fn an_operand_may_be_taken_twice() {
     let x = Tensor::normal([77], 3);
-    for got in outputs(Binary { kind: BinaryKind::Mul, act: None }, &[x.clone(), x.clone()]) {
+    for got in outputs(Binary { kind: BinaryKind::Mul }, &[x.clone(), x.clone()]) {
         assert_eq!(got[0].f32s(), x.f32s().iter().map(|v| v * v).collect::<Vec<_>>());
     }
 }

@@ -35,7 +35,7 @@ fn classifier(backend: &CpuBackend) -> Classifier {
             g.add1(Normalize { scale: 1.0 / 255.0, mean: vec![0.5], std: vec![0.5], to: DType::F32 }, &[x]).unwrap();
         let x = g.add1(Reshape { shape: Shape::from([ROWS, 4]) }, &[x]).unwrap();
         let w = g.variable(&vars, weight);
-        (x, w, g.add1(Linear { bias: false, residual: false, act: None }, &[x, w]).unwrap())
+        (x, w, g.add1(Linear { bias: false }, &[x, w]).unwrap())
     };
     let mut train = Graph::new();
     let (x, w, y) = forward(&mut train);
@@ -183,7 +183,7 @@ fn compile_with(change: impl Fn(&mut Plan, [ValueId; 3])) -> anyhow::Result<()> 
     let ids = ["a", "b"].map(|n| vars.get_or_add(plain_variable(n, DType::F32, &Shape::from([32]))));
     let mut graph = Graph::new();
     let [a, b] = ids.map(|id| graph.variable(&vars, id));
-    let y = graph.add1(Binary { kind: BinaryKind::Add, act: None }, &[a, b]).unwrap();
+    let y = graph.add1(Binary { kind: BinaryKind::Add }, &[a, b]).unwrap();
     graph.add1(ActivationOp { act: Activation::Relu }, &[y]).unwrap();
     let mut plan = simple_plan(vec![graph], vars, &backend, &[]);
     change(&mut plan, [a, b, y]);

@@ -1,6 +1,7 @@
 use super::harness::{Tensor, assert_close, outputs, run};
 use crate::graph::op::{
-    Activation, BatchNorm, BatchNormGrad, BatchNormInfer, GroupNorm, GroupNormGrad, LayerNorm, LayerNormGrad,
+    Activation, ActivationOp, BatchNorm, BatchNormGrad, BatchNormInfer, Fused, GroupNorm, GroupNormGrad, LayerNorm,
+    LayerNormGrad, Source,
 };
 
 /// Normalisation in double precision: `group(i)` numbers the set that element `i` is normalised with.
@@ -67,7 +68,7 @@ fn batch_norm_and_its_running_statistics() {
         let (mean, var) = (Tensor::normal([c], 4), Tensor::normal([c], 5).map(|v| v * v));
         let r = Reference::new(&xs, c, 1e-5, |i| i % c);
         for (affine, momentum) in [(true, Some(0.1)), (false, Some(0.3)), (true, None)] {
-            let op = BatchNorm { eps: 1e-5, momentum, affine, track: true, residual: false, act: None };
+            let op = BatchNorm { eps: 1e-5, momentum, affine, track: true };
             let mut operands = vec![x.clone()];
             if affine {
                 operands.extend([gamma.clone(), beta.clone()]);
@@ -94,14 +95,9 @@ fn batch_norm_and_its_running_statistics() {
                 assert_eq!(got.operands[first + 2].i64s(), [4]);
             }
         }
-        let op = BatchNorm {
-            eps: 1e-5,
-            momentum: None,
-            affine: false,
-            track: false,
-            residual: false,
-            act: Some(Activation::Relu),
-        };
+        let op = BatchNorm { eps: 1e-5, momentum: None, affine: false, track: false };
+        let op = Fused::of(op.into(), 1).then(ActivationOp { act: Activation::Relu }, vec![Source::Step(0)]);
+        let op = op.with_result(0, 1).with_result(0, 2);
         let want: Vec<f64> = r.normal(&xs).into_iter().map(|v| v.max(0.0)).collect();
         for got in outputs(op, &[x]) {
             assert_close("relu", &got[0], &want, 2e-6, 10.0);
@@ -113,9 +109,7 @@ fn batch_norm_and_its_running_statistics() {
 fn variance_survives_a_large_mean() {
     let x = Tensor::normal([5000, 3], 1).map(|v| 1000.0 + v);
     let r = Reference::new(&x.doubles(), 3, 0.0, |i| i % 3);
-    for got in
-        outputs(BatchNorm { eps: 0.0, momentum: None, affine: false, track: false, residual: false, act: None }, &[x])
-    {
+    for got in outputs(BatchNorm { eps: 0.0, momentum: None, affine: false, track: false }, &[x]) {
         assert_close("invstd", &got[2], &r.inv, 1e-6, 0.0);
     }
 }
@@ -157,12 +151,12 @@ fn batch_norm_with_running_statistics() {
         let [gamma, beta, mean] = [2, 3, 4].map(|s| Tensor::normal([c], s));
         let var = Tensor::normal([c], 5).map(|v| v * v + 0.1);
         for (affine, act) in [(true, None), (false, None), (true, Some(Activation::Relu6))] {
-            let op = BatchNormInfer { eps: 1e-5, affine, residual: false, act };
             let mut operands = vec![x.clone()];
             if affine {
                 operands.extend([gamma.clone(), beta.clone()]);
             }
             operands.extend([mean.clone(), var.clone()]);
+            let op = Fused::activated(BatchNormInfer { eps: 1e-5, affine }, operands.len(), act);
             let at = |t: &Tensor, i: usize| t.f32s()[i % c] as f64;
             let want: Vec<f64> = x
                 .doubles()

@@ -3,7 +3,7 @@
 use super::elementwise::value;
 use super::harness::{Tensor, assert_close, outputs};
 use crate::graph::op::{
-    Activation, Conv2d, Conv2dGradInput, Conv2dGradWeight, GradAfter, Linear, LinearGradInput, LinearGradWeight,
+    Activation, Conv2d, Conv2dGradInput, Conv2dGradWeight, Fused, Linear, LinearGradInput, LinearGradWeight,
 };
 
 const ACTS: [Option<Activation>; 3] = [None, Some(Activation::Relu), Some(Activation::Gelu)];
@@ -23,11 +23,11 @@ fn linear_layers() {
                 act.map_or(z, |a| value(a, z))
             })
             .collect();
-        for got in outputs(Linear { bias: true, residual: false, act }, &[x.clone(), w.clone(), b.clone()]) {
+        for got in outputs(Fused::activated(Linear { bias: true }, 3, act), &[x.clone(), w.clone(), b.clone()]) {
             assert_close("y", &got[0], &want, 1e-6, 5.0);
         }
     }
-    for got in outputs(LinearGradInput::default(), &[dy.clone(), w.clone()]) {
+    for got in outputs(LinearGradInput {}, &[dy.clone(), w.clone()]) {
         let at = |i: usize| sum(units, &|u| dys[i / inputs * units + u] * ws[u * inputs + i % inputs]);
         assert_close("dx", &got[0], &(0..rows * inputs).map(at).collect::<Vec<_>>(), 1e-6, 5.0);
     }
@@ -58,16 +58,8 @@ fn products(op: &Conv2d, [n, h, w, c]: [usize; 4], [o, kh, kw, i]: [usize; 4], m
 
 #[test]
 fn convolutions() {
-    let conv = |stride, padding, dilation, groups, act| Conv2d {
-        stride,
-        padding,
-        dilation,
-        groups,
-        bias: true,
-        residual: false,
-        act,
-    };
-    for (op, x, w) in [
+    let conv = |stride, padding, dilation, groups, act| (Conv2d { stride, padding, dilation, groups, bias: true }, act);
+    for ((op, act), x, w) in [
         (conv([1, 1], [1; 4], [1, 1], 1, ACTS[1]), [3, 9, 7, 5], [20, 3, 3, 5]),
         (conv([2, 1], [2, 1, 0, 3], [1, 2], 2, ACTS[0]), [2, 11, 8, 6], [10, 3, 2, 3]),
         (conv([1, 1], [1; 4], [1, 1], 18, ACTS[2]), [2, 6, 5, 18], [18, 3, 3, 1]),
@@ -75,10 +67,10 @@ fn convolutions() {
     ] {
         let (input, weight, bias) = (Tensor::normal(x, 1), Tensor::normal(w, 2), Tensor::normal([w[0]], 3));
         let (xs, ws, bs) = (input.doubles(), weight.doubles(), bias.doubles());
-        for got in outputs(op.clone(), &[input.clone(), weight.clone(), bias.clone()]) {
+        for got in outputs(Fused::activated(op.clone(), 3, act), &[input.clone(), weight.clone(), bias.clone()]) {
             let mut y: Vec<f64> = (0..got[0].shape.len()).map(|i| bs[i % w[0]]).collect();
             products(&op, x, w, |a, b, at| y[at] += xs[a] * ws[b]);
-            let y: Vec<f64> = y.into_iter().map(|z| op.act.map_or(z, |f| value(f, z))).collect();
+            let y: Vec<f64> = y.into_iter().map(|z| act.map_or(z, |f| value(f, z))).collect();
             assert_close("y", &got[0], &y, 1e-6, 10.0);
             let dy = Tensor::normal(got[0].shape.clone(), 4);
             let (mut dx, mut dw, dys) = (vec![0.0; xs.len()], vec![0.0; ws.len()], dy.doubles());
@@ -86,10 +78,8 @@ fn convolutions() {
                 dx[a] += dys[at] * ws[b];
                 dw[b] += dys[at] * xs[a];
             });
-            for got in outputs(
-                Conv2dGradInput { conv: op.clone(), input: [x[1], x[2]], after: GradAfter::default() },
-                &[dy.clone(), weight.clone()],
-            ) {
+            for got in outputs(Conv2dGradInput { conv: op.clone(), input: [x[1], x[2]] }, &[dy.clone(), weight.clone()])
+            {
                 assert_close("dx", &got[0], &dx, 1e-6, 10.0);
             }
             let grad = Conv2dGradWeight { conv: op.clone(), kernel: [w[1], w[2]], bias: true };

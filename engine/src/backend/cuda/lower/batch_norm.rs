@@ -24,7 +24,7 @@ pub fn batch_norm(cx: &Context, op: &BatchNorm) -> Lowered {
     let (channels, dtype) = (cx.x(0).last(), cx.x_type(0));
     let partials = Memory::Scratch(0);
     let tracked = 1 + 2 * usize::from(op.affine);
-    let (act, slope) = activation_code(op.act);
+    let (act, slope) = activation_code(cx.act);
 
     let sums = columns.sums();
     let moments = columns
@@ -114,7 +114,7 @@ pub fn grad(cx: &Context, op: &BatchNormGrad) -> Lowered {
 pub fn infer(cx: &Context, op: &BatchNormInfer) -> Lowered {
     let (rows, columns) = matrix(cx);
     let statistics = 1 + 2 * usize::from(op.affine);
-    let (act, slope) = activation_code(op.act);
+    let (act, slope) = activation_code(cx.act);
     let map = columns.map();
     let kernel: Kernel = columns
         .launch(MODULE, "batch_norm_infer", cx.x_type(0), map)

@@ -4,24 +4,24 @@ use super::layout::{Axis, dense_strides, pack};
 use super::{Context, activation_code};
 use crate::backend::cuda::launch::{Arg, Cell, Kernel, Lowered, Memory, Module, suffix};
 use crate::graph::Shape;
-use crate::graph::op::{BinaryKind, Chain, Link, LinkOp, Source};
+use crate::graph::op::{BinaryKind, ElementWise, Fused, Source, Step, StepOutput};
 use crate::random::dropout_threshold;
 
 /// The kernel's `Link`.
-fn link(link: &Link, result: Option<usize>) -> [Cell; 9] {
+fn link(step: &Step, result: Option<usize>) -> [Cell; 9] {
     let (mut kind, mut act) = (0, (0, 0.0));
     let (mut stream, mut threshold, mut scale) = (0, 0, 0.0);
-    match &link.op {
-        LinkOp::Activation(a) => act = activation_code(Some(*a)),
-        LinkOp::ActivationGrad(a) => (kind, act) = (1, activation_code(Some(*a))),
-        LinkOp::Binary(BinaryKind::Add) => kind = 2,
-        LinkOp::Binary(BinaryKind::Mul) => kind = 3,
-        LinkOp::Dropout(op) => {
+    match step.op.element_wise().expect("its pattern takes nothing else") {
+        ElementWise::Activation(a) => act = activation_code(Some(a)),
+        ElementWise::ActivationGrad(a) => (kind, act) = (1, activation_code(Some(a))),
+        ElementWise::Binary(BinaryKind::Add) => kind = 2,
+        ElementWise::Binary(BinaryKind::Mul) => kind = 3,
+        ElementWise::Dropout(op) => {
             (kind, stream, threshold, scale) = (4, op.stream, dropout_threshold(op.p), 1.0 / (1.0 - op.p));
         }
     }
-    let from = |i: usize| match link.from.get(i) {
-        Some(Source::Link(at)) => *at as i64,
+    let from = |i: usize| match step.from.get(i) {
+        Some(Source::Step(at)) => *at as i64,
         Some(Source::Operand(at)) => -1 - *at as i64,
         None => 0,
     };
@@ -53,10 +53,11 @@ fn stretched(operand: &Shape, result: &Shape) -> Vec<Axis<1>> {
 }
 
 /// Lowers the operation.
-pub fn chain(cx: &Context, op: &Chain) -> Lowered {
+pub fn chain(cx: &Context, op: &Fused) -> Lowered {
     let (n, dtype) = (cx.y(0).len(), cx.y_type(0));
-    let of_link = |(at, l): (usize, &Link)| link(l, op.results.iter().position(|i| *i == at));
-    let links = op.links.iter().enumerate().flat_map(of_link).collect();
+    let result = |step: usize| op.results.iter().position(|r| *r == StepOutput { step, output: 0 });
+    let of_link = |(at, step): (usize, &Step)| link(step, result(at));
+    let links = op.steps.iter().enumerate().flat_map(of_link).collect();
     let (mut operands, mut axes) = (Vec::new(), Vec::new());
     for i in 0..cx.node.inputs.len() {
         let own = if op.is_key(i) { Vec::new() } else { stretched(cx.x(i), cx.y(0)) };
@@ -65,6 +66,6 @@ pub fn chain(cx: &Context, op: &Chain) -> Lowered {
     }
     let kernel = Kernel::new(Module::Chain, format!("chain_{}", suffix(dtype))).over(n.div_ceil(pack(dtype)));
     let axes = if axes.is_empty() { Arg::Null } else { Arg::Table(axes) };
-    let kernel = kernel.arg(Arg::Table(links)).int(op.links.len()).arg(Arg::Table(operands)).arg(axes).long(n);
+    let kernel = kernel.arg(Arg::Table(links)).int(op.steps.len()).arg(Arg::Table(operands)).arg(axes).long(n);
     Lowered::one(kernel)
 }

@@ -47,7 +47,7 @@ fn kind_code(kind: BinaryKind) -> usize {
 
 /// Lowers the operation.
 pub fn binary(cx: &Context, op: &Binary) -> Lowered {
-    let (act, slope) = activation_code(op.act);
+    let (act, slope) = activation_code(cx.act);
     let (kind, width, name) = (kind_code(op.kind), pack(cx.y_type(0)), common_suffix(cx, &[0, 1]));
     let operands = |k: Kernel| k.arg(Memory::Input(0)).arg(Memory::Input(1)).arg(Memory::Output(0));
     if cx.x(0) == cx.x(1) {
@@ -56,7 +56,7 @@ pub fn binary(cx: &Context, op: &Binary) -> Lowered {
         return Lowered::one(kernel.int(kind).int(act).float(slope));
     }
     let memory = [Memory::Input(0), Memory::Input(1), Memory::Output(0)];
-    Lowered::one(broadcast(memory, [cx.x(0), cx.x(1)], cx.y_type(0), op.kind, op.act))
+    Lowered::one(broadcast(memory, [cx.x(0), cx.x(1)], cx.y_type(0), op.kind, cx.act))
 }
 
 /// The launch for two operands that are stretched to one shape, all in memory `[a, b, result]`; the result may be `a`.

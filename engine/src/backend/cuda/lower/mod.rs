@@ -22,7 +22,8 @@ mod softmax;
 mod state;
 
 use super::launch::{Lowered, Target};
-use crate::graph::op::{Activation, GradAfter};
+use crate::backend::cuda::fusions::activated;
+use crate::graph::op::Activation;
 use crate::graph::{DType, Graph, Node, Op, Shape, Value};
 
 /// A node with what its lowering needs to know.
@@ -31,6 +32,8 @@ pub struct Context<'a> {
     pub graph: &'a Graph,
     /// The node.
     pub node: &'a Node,
+    /// What is behind its operation.
+    pub act: Option<Activation>,
     /// The device.
     pub target: &'a Target,
 }
@@ -85,28 +88,14 @@ pub fn activation_code(act: Option<Activation>) -> (usize, f32) {
     }
 }
 
-/// False for what passes make only for backends that have a kernel for it, which this one has not.
-pub fn has_kernel(op: &Op) -> bool {
-    match op {
-        Op::Conv2dMaxPool(_) | Op::Conv2dMaxPoolGradInput(_) | Op::Conv2dMaxPoolGradWeight(_) | Op::Conv2dNorm(_) => {
-            false
-        }
-        Op::Linear(op) => !op.residual,
-        Op::Conv2d(op) => !op.residual,
-        Op::LinearGradInput(op) => op.after == GradAfter::default(),
-        Op::Conv2dGradInput(op) => op.after == GradAfter::default(),
-        Op::BatchNorm(op) => !op.residual,
-        Op::BatchNormInfer(op) => !op.residual,
-        // One launch for all tensors is better than one for some of them.
-        Op::OptimizerStep(op) => op.counts,
-        _ => true,
-    }
-}
-
-/// The work of `node`; `None` if it only gives memory another shape, or if there is no kernel for it.
+/// The work of `node`; `None` if it only gives memory another shape.
 pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
-    let cx = &Context { graph, node, target };
-    Some(match &node.op {
+    let (op, act) = match &node.op {
+        Op::Fused(op) => activated(op).map_or((&node.op, None), |(head, act)| (head, Some(act))),
+        op => (op, None),
+    };
+    let cx = &Context { graph, node, act, target };
+    Some(match op {
         Op::Normalize(op) => normalize::normalize(cx, op),
         Op::Cast(_) => elementwise::cast(cx),
         Op::Linear(op) => linear::linear(cx, op),
@@ -115,14 +104,10 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::Conv2d(op) => conv::conv2d(cx, op),
         Op::Conv2dGradInput(op) => conv::grad_input(cx, op),
         Op::Conv2dGradWeight(op) => conv::grad_weight(cx, op),
-        // See `has_kernel`.
-        Op::Conv2dMaxPool(_) | Op::Conv2dMaxPoolGradInput(_) | Op::Conv2dMaxPoolGradWeight(_) | Op::Conv2dNorm(_) => {
-            return None;
-        }
         Op::Activation(op) => elementwise::activation(cx, op),
         Op::ActivationGrad(op) => elementwise::activation_grad(cx, op),
         Op::Binary(op) => elementwise::binary(cx, op),
-        Op::Chain(op) => chain::chain(cx, op),
+        Op::Fused(op) => chain::chain(cx, op),
         Op::SumTo(_) => elementwise::sum_to(cx),
         Op::Reshape(_) => return None,
         Op::Permute(op) => shape::permute(cx, op),

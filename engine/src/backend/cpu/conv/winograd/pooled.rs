@@ -11,7 +11,6 @@ use crate::backend::cpu::max_pool::pairs::{bounded, maximum};
 use crate::backend::cpu::max_pool::position::Position;
 use crate::backend::cpu::simd::{Kernel, Simd};
 use crate::backend::cpu::threads::Parts;
-use crate::graph::op::NO_GRADIENT;
 use std::ops::Range;
 
 /// Turns `[element][tile][column]` into maxima and where they lie, for a panel of channels.
@@ -37,7 +36,6 @@ impl Kernel for Output<'_> {
         let Place { grid: k, tiles, channel, channels, width: columns } = self.place;
         let [height, width] = k.dest.map(|side| side / 2);
         let element = k.element_floats(columns);
-        let none = s.splat(NO_GRADIENT.into());
         let bounds = self.bounds.map(|[low, high]| [s.splat(low), s.splat(high)]);
         assert!(self.output.len() >= ELEMENTS * element && tiles.len() <= k.block && channel + channels <= k.to);
         assert!(self.bias.is_none_or(|bias| bias.len() >= k.to));
@@ -60,11 +58,11 @@ impl Kernel for Output<'_> {
                         output_tile(s, self.output.as_ptr().add(t * columns + c), element),
                     )
                 };
-                let (best, mut place) = maximum(s, window);
+                let (best, place) = maximum(s, window);
                 // The same bias for all four: added to the largest alone.
                 let mut best = s.add(best, bias);
                 if let Some(bounds) = bounds {
-                    (best, place) = bounded(s, best, place, bounds, none);
+                    best = bounded(s, best, bounds);
                 }
                 lanes::put(s, y, c, n, best);
                 u8::put(s, &mut index[c..c + n], place);
@@ -181,7 +179,8 @@ impl Kernel for OutputGrad<'_> {
         let k = self.grid;
         let ([height, width], step) = (k.dest.map(|side| side / 2), round_up(k.to));
         let element = k.element_floats(step);
-        let none = s.splat(NO_GRADIENT.into());
+        // That of no pixel.
+        let none = s.splat(4.0);
         let mut places = k.places(self.tiles.start);
         for t in 0..self.tiles.len() {
             let [image, row, column] = places.step();
@@ -194,7 +193,6 @@ impl Kernel for OutputGrad<'_> {
                 if inside && n > 0 {
                     dy = lanes::get(s, self.source.dy, at + c, n);
                     place = u8::get(s, &self.source.index[at + c..at + c + n]);
-                    dy = s.select(s.eq(place, none), s.zero(), dy);
                 }
                 // SAFETY: the transformed tile and the sums are padded to whole vectors.
                 unsafe {

@@ -113,7 +113,7 @@ pub fn conv2d(cx: &Context, op: &Conv2d) -> Lowered {
     let [_, kh, kw, _] = cx.x(1).nhwc().expect("checked by the shape rule");
     let s = &Sizes::new(op, cx.x(0), cx.y(0), [kh, kw]);
     let bias = op.bias.then_some(Memory::Input(2));
-    let finish = Finish { y: Memory::Output(0), y_type: cx.y_type(0), bias, act: op.act };
+    let finish = Finish { y: Memory::Output(0), y_type: cx.y_type(0), bias, act: cx.act };
     if s.is_pointwise() {
         return linear::forward(cx, s.pixels(), finish);
     }

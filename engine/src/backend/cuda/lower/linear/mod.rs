@@ -92,7 +92,7 @@ pub fn forward(cx: &Context, rows: usize, finish: Finish) -> Lowered {
 /// Lowers `y = act(x · wᵀ + b)`.
 pub fn linear(cx: &Context, op: &Linear) -> Lowered {
     let bias = op.bias.then_some(Memory::Input(2));
-    forward(cx, cx.x(0).rows(), Finish { y: Memory::Output(0), y_type: cx.y_type(0), bias, act: op.act })
+    forward(cx, cx.x(0).rows(), Finish { y: Memory::Output(0), y_type: cx.y_type(0), bias, act: cx.act })
 }
 
 /// Lowers `dx = dy · w`.

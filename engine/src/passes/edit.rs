@@ -1,4 +1,4 @@
-//! Who makes and who reads each value of a graph: what passes that join operations look at.
+//! What passes need to change a graph: who makes and who reads each value, and nodes taken out.
 
 use crate::graph::{Graph, Role, ValueId};
 
@@ -40,4 +40,10 @@ impl Links {
             _ => None,
         }
     }
+}
+
+/// Takes out the nodes for which `gone` is true.
+pub fn remove(graph: &mut Graph, gone: &[bool]) {
+    let mut gone = gone.iter();
+    graph.nodes.retain(|_| gone.next() != Some(&true));
 }

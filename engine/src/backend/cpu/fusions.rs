@@ -1,0 +1,219 @@
+//! What the CPU does at once, and what of a group its kernels need to know.
+
+use crate::graph::op::{
+    Activation, ActivationOp, BinaryKind, Fused, Group, MaxPool2d, MaxPool2dGrad, Pattern, Source, Step, StepOutput,
+};
+use crate::graph::{DType, Op};
+
+/// Most operations of an element-wise group: what lies between them has room in a core's first-level cache.
+pub const MAX_STEPS: usize = 12;
+
+/// In the order in which they are looked for: what a product takes along is better off there than in a group of its own.
+pub static FUSIONS: [Pattern; 5] = [
+    // Convolution and batch normalisation in evaluation: a factor and a summand for each channel.
+    Pattern {
+        name: "fold",
+        has: |op| matches!(op, Op::Conv2d(_) | Op::BatchNormInfer(_)),
+        takes: |group| {
+            Behind::of(group.op).is_some_and(|b| b.norm.is_some() && group.op.steps.len() == 2 && b.fits(group))
+        },
+        repeats: |_| false,
+    },
+    // Convolution, max-pooling over 2 × 2 pixels, and ReLU; a convolution's gradients with that of the pooling.
+    Pattern {
+        name: "pool",
+        has: |op| {
+            let forward = matches!(op, Op::Conv2d(_) | Op::MaxPool2d(_) | Op::Activation(_));
+            forward || matches!(op, Op::MaxPool2dGrad(_) | Op::Conv2dGradInput(_) | Op::Conv2dGradWeight(_))
+        },
+        takes: |group| Pooled::of(group.op).is_some() && in_pairs(group) && group.result().dtype == DType::F32,
+        repeats: |op| matches!(op, Op::MaxPool2dGrad(_)),
+    },
+    // Sums of two values, with what makes the later of them.
+    Pattern {
+        name: "residual",
+        has: |op| is_head(op) || matches!(op, Op::Binary(_)),
+        takes: |group| {
+            Behind::of(group.op)
+                .is_some_and(|b| b.summand.is_some() && b.act.is_none() && b.mask.is_none() && b.fits(group))
+        },
+        repeats: |_| false,
+    },
+    // Activations, and the gradient of ReLU, with what makes their operand.
+    Pattern {
+        name: "fuse",
+        has: |op| is_head(op) || matches!(op, Op::Binary(_) | Op::Activation(_) | Op::ActivationGrad(_)),
+        takes: |group| {
+            let behind = Behind::of(group.op);
+            behind.is_some_and(|b| (b.act.is_some() || b.mask.is_some()) && b.fits(group))
+                || activated(group.op).is_some()
+        },
+        repeats: |_| false,
+    },
+    // Element-wise operations.
+    Pattern {
+        name: "chain",
+        has: |op| op.element_wise().is_some(),
+        takes: |group| group.op.steps.len() <= MAX_STEPS && group.is_element_wise(),
+        repeats: |_| false,
+    },
+];
+
+/// True for what can have something behind it.
+fn is_head(op: &Op) -> bool {
+    let product = matches!(op, Op::Linear(_) | Op::Conv2d(_) | Op::LinearGradInput(_) | Op::Conv2dGradInput(_));
+    product || matches!(op, Op::BatchNorm(_) | Op::BatchNormInfer(_))
+}
+
+/// Batch normalisation behind a convolution.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Norm {
+    /// Added to the variance.
+    pub eps: f32,
+    /// There are `gamma` and `beta`.
+    pub affine: bool,
+    /// Number of the first operand that is its own; the others follow.
+    pub first: usize,
+}
+
+/// What is done with each result of a product or a normalisation before it is written, in this order. Operands by number.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Behind {
+    /// It is normalised.
+    pub norm: Option<Norm>,
+    /// It is added to this operand.
+    pub summand: Option<usize>,
+    /// It goes through an activation.
+    pub act: Option<Activation>,
+    /// It is a gradient, and 0 where this operand, the result of the ReLU, is not above 0.
+    pub mask: Option<usize>,
+}
+
+impl Behind {
+    /// What is behind the first step of a group; `None` if that is something else than kernels can do.
+    pub fn of(op: &Fused) -> Option<Behind> {
+        let (head, rest) = op.steps.split_first()?;
+        let operands = (0..head.from.len()).map(Source::Operand);
+        if !is_head(&head.op) || !head.from.iter().copied().eq(operands) {
+            return None;
+        }
+        let is_gradient = matches!(head.op, Op::LinearGradInput(_) | Op::Conv2dGradInput(_));
+        let mut behind = Behind::default();
+        for (at, step) in rest.iter().enumerate() {
+            let Behind { summand, act, mask, .. } = behind;
+            let is_last = act.is_none() && mask.is_none();
+            let before = Source::Step(at);
+            match (&step.op, &step.from[..]) {
+                (Op::BatchNormInfer(norm), [x, rest @ ..]) if at == 0 && *x == before => {
+                    let first = head.from.len();
+                    let own = (first..first + rest.len()).map(Source::Operand);
+                    if !matches!(head.op, Op::Conv2d(_)) || !rest.iter().copied().eq(own) {
+                        return None;
+                    }
+                    behind.norm = Some(Norm { eps: norm.eps, affine: norm.affine, first });
+                }
+                (Op::Binary(sum), from) if sum.kind == BinaryKind::Add && summand.is_none() && is_last => {
+                    behind.summand = match from {
+                        [x, Source::Operand(i)] | [Source::Operand(i), x] if *x == before => Some(*i),
+                        _ => return None,
+                    };
+                }
+                (Op::Activation(op), [x]) if *x == before && is_last && !is_gradient => behind.act = Some(op.act),
+                (Op::ActivationGrad(op), [Source::Operand(saved), x])
+                    if *x == before && is_last && is_gradient && op.act == Activation::Relu =>
+                {
+                    behind.mask = Some(*saved);
+                }
+                _ => return None,
+            }
+        }
+        // What lies between is not written.
+        let end = StepOutput { step: rest.len(), output: 0 };
+        op.results.iter().all(|r| *r == end || r.step == 0 && r.output > 0).then_some(behind)
+    }
+
+    /// True if all values have the type and shape that kernels take.
+    fn fits(&self, group: &Group) -> bool {
+        let result = group.result();
+        let whole = |i: usize| group.operands[i].shape == result.shape && group.operands[i].dtype == DType::F32;
+        result.dtype == DType::F32 && self.summand.into_iter().chain(self.mask).all(whole)
+    }
+}
+
+/// The sum or product of a group, and the activation behind it.
+pub fn activated(op: &Fused) -> Option<(BinaryKind, Activation)> {
+    match &op.steps[..] {
+        [Step { op: Op::Binary(op), from: operands }, Step { op: Op::Activation(act), from }]
+            if from[..] == [Source::Step(0)] && operands[..] == [Source::Operand(0), Source::Operand(1)] =>
+        {
+            Some((op.kind, act.act))
+        }
+        _ => None,
+    }
+    .filter(|_| op.results.len() == 1)
+}
+
+/// A group with max-pooling over windows of 2 × 2 pixels, 2 apart.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Pooled {
+    /// A convolution, pooling, and no activation, ReLU or ReLU6: operands of the convolution; results: the pooled image, and
+    /// where each maximum lay.
+    Forward(Option<Activation>),
+    /// The gradient of a convolution by its input. Operands: the gradient by the pooled image, positions, the weight.
+    GradInput,
+    /// The gradient of a convolution by its weight. Operands: the gradient by the pooled image, positions, the input.
+    GradWeight,
+}
+
+impl Pooled {
+    /// What a group is; `None` if it is none of these.
+    pub fn of(op: &Fused) -> Option<Pooled> {
+        let operands: Vec<Source> = (0..3).map(Source::Operand).collect();
+        let (head, rest) = op.steps.split_first()?;
+        let own = head.from.len().min(3);
+        if head.from[..] != operands[..own] {
+            return None;
+        }
+        match (&head.op, rest) {
+            (Op::Conv2d(_), [Step { op: Op::MaxPool2d(pool), from }, rest @ ..])
+                if touches(pool) && from[..] == [Source::Step(0)] =>
+            {
+                match rest {
+                    [] => Some(Pooled::Forward(None)),
+                    [Step { op: Op::Activation(ActivationOp { act }), from }] if from[..] == [Source::Step(1)] => {
+                        let flat_ends = matches!(act, Activation::Relu | Activation::Relu6);
+                        let between = StepOutput { step: 1, output: 0 };
+                        (flat_ends && !op.results.contains(&between)).then_some(Pooled::Forward(Some(*act)))
+                    }
+                    _ => None,
+                }
+            }
+            (Op::MaxPool2dGrad(MaxPool2dGrad { pool, .. }), [step]) if touches(pool) => {
+                match (&step.op, &step.from[..]) {
+                    (Op::Conv2dGradInput(_), [Source::Step(0), Source::Operand(2)]) => Some(Pooled::GradInput),
+                    (Op::Conv2dGradWeight(_), [Source::Operand(2), Source::Step(0)]) => Some(Pooled::GradWeight),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+        .filter(|_| !op.results.contains(&StepOutput { step: 0, output: 0 }))
+    }
+}
+
+/// True for windows of 2 × 2 pixels that touch.
+fn touches(pool: &MaxPool2d) -> bool {
+    pool.kernel == [2, 2] && pool.stride == [2, 2] && pool.padding == [0, 0] && pool.dilation == [1, 1]
+}
+
+/// True if all windows of a group's pooling lie within the image.
+fn in_pairs(group: &Group) -> bool {
+    let halves = |large: &crate::graph::Value, small: &crate::graph::Value| {
+        let images = large.shape.nhwc().zip(small.shape.nhwc());
+        images.is_some_and(|(large, small)| small[1] == large[1] / 2 && small[2] == large[2] / 2)
+    };
+    match group.op.steps[0].op {
+        Op::MaxPool2dGrad(_) => halves(&group.made[0][0], group.operands[0]),
+        _ => halves(&group.made[0][0], &group.made[1][0]),
+    }
+}
