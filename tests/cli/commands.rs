@@ -166,10 +166,11 @@ fn passes_are_left_out_where_that_is_asked_for() {
     let config = repository("configs/mnist_cnn.toml");
     let graph = |rest: &str| place.ok(&format!("check {} --device cpu --graph {rest}", config.display())).out;
     let (simplified, pooled, fused) = (graph("simplify"), graph("pool"), graph("fuse"));
-    assert!(pooled.contains("conv2d_max_pool") && !simplified.contains("conv2d_max_pool"), "{pooled}");
+    assert!(pooled.contains("conv2d + max_pool2d") && !simplified.contains(" + "), "{pooled}");
     assert!(fused.lines().count() < pooled.lines().count(), "{fused}");
     assert_eq!(graph("pool --without pool"), simplified);
     assert_eq!(graph("fuse --without pool --without fuse"), simplified);
+    assert_eq!(graph("chain --without fusions"), simplified);
     assert_eq!(graph("reorder --without reorder"), graph("forward"));
     let all = graph("fuse --without reorder --without=simplify --without pool --without fuse");
     assert_eq!(all, graph("update --without reorder"));
@@ -182,7 +183,8 @@ fn only_some_passes_can_be_left_out() {
         for name in ["grad", "update", "precision", "pol"] {
             let told = place.fails(&format!("{command} --without {name}"), 2);
             assert!(
-                told.contains(name) && told.contains("reorder, simplify, fold, pool, residual, fuse, chain, advance"),
+                told.contains(name)
+                    && told.contains("reorder, simplify, fusions, fold, pool, residual, fuse, chain, advance"),
                 "{told}"
             );
         }

@@ -65,7 +65,7 @@ fn bash_completes_words_with_colons_and_equals_signs() {
         (&["runner", "train", "c.toml", "--device", "cuda", ":"], &["0", "1", "2", "3"]),
         (&["runner", "eval", "c.toml", "--split", "t"], &["test", "train"]),
         (&["runner", "bench", "c.toml", "--without", "p"], &["pool"]),
-        (&["runner", "check", "c.toml", "--graph", "f"], &["forward", "fold", "fuse"]),
+        (&["runner", "check", "c.toml", "--graph", "f"], &["forward", "fusions", "fold", "fuse"]),
         (&["runner", "train", "c.toml", "--set", "train.e"], &["train.epochs="]),
         (&["runner", "train", "c.toml", "--set", "data.source", "=", "mn"], &["mnist"]),
         (

@@ -140,11 +140,10 @@ impl Job<'_> {
     pub fn run(mut self, graph: &mut Graph) -> Result<Option<Accumulators>, String> {
         if !self.options.stops_after(FORWARD) {
             for pass in &PIPELINE {
-                if pass.optional && !self.options.wants(pass.name) {
-                    continue;
+                if !pass.optional || self.options.wants(pass.name) {
+                    (pass.run)(graph, &mut self).map_err(|e| format!("pass `{}`: {e}", pass.name))?;
+                    verify(graph).map_err(|e| format!("after pass `{}`: {e}", pass.name))?;
                 }
-                (pass.run)(graph, &mut self).map_err(|e| format!("pass `{}`: {e}", pass.name))?;
-                verify(graph).map_err(|e| format!("after pass `{}`: {e}", pass.name))?;
                 let inside =
                     pass.name == "fusions" && self.device.fusions.iter().any(|p| self.options.stops_after(p.name));
                 if inside || self.options.stops_after(pass.name) {
@@ -189,9 +188,11 @@ impl Job<'_> {
     }
 
     fn fusions(&mut self, graph: &mut Graph) -> Result<(), String> {
-        for pattern in self.device.fusions.iter().filter(|pattern| self.options.wants(pattern.name)) {
-            fuse::fuse(graph, pattern);
-            verify(graph).map_err(|e| format!("after `{}`: {e}", pattern.name))?;
+        for pattern in self.device.fusions {
+            if self.options.wants(pattern.name) {
+                fuse::fuse(graph, pattern);
+                verify(graph).map_err(|e| format!("after `{}`: {e}", pattern.name))?;
+            }
             if self.options.stops_after(pattern.name) {
                 break;
             }
