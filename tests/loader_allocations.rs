@@ -24,8 +24,8 @@ fn nothing_is_allocated_for_a_batch() {
     let targets = BATCH * 192;
     let layout = SlotLayout {
         inputs: vec![
-            SlotInput { input: Input::Data, dtype: DType::U8, shape: [BATCH, 8, 8, 3].into(), offset: 0 },
-            SlotInput { input: Input::Targets, dtype: DType::I32, shape: [BATCH].into(), offset: targets },
+            SlotInput { input: Input::Field(0), dtype: DType::U8, shape: [BATCH, 8, 8, 3].into(), offset: 0 },
+            SlotInput { input: Input::Field(1), dtype: DType::I32, shape: [BATCH].into(), offset: targets },
         ],
         bytes: targets + BATCH * 4,
     };

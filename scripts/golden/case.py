@@ -1,7 +1,8 @@
 """A case: a configuration, the same net in PyTorch, and what PyTorch makes of both.
 
 A case becomes one safetensors file. Its metadata hold the configuration (`config`); its tensors are
-`batch.inputs`, `batch.targets`, `batch.val_inputs`, `batch.val_targets`: the data file `batch.safetensors`;
+`batch.inputs`, `batch.targets`, `batch.val_inputs`, `batch.val_targets`: the data file `batch.safetensors` (where a model takes
+several inputs, `batch.NAME` and `batch.val_NAME` for each);
 `init.NAME`: the state dict `init.safetensors` that training starts from;
 `expected.output`, `expected.eval_output`: what the untrained model makes of the first batch, in training and evaluation mode;
 `expected.loss`, `expected.grad.NAME`: loss and gradients of the first step (mean over its micro-batches, before clipping);
@@ -54,6 +55,7 @@ class Case:
     randomize: bool = True  # draw what starts as zeros and ones, too: scales, shifts, running statistics
     scale: float = 1.0  # of the inputs
     extra_init: Callable[[nn.Module], None] | None = None
+    fields: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)  # several inputs: parts of a vector of that shape
 
     def config(self) -> str:
         """The configuration as TOML."""
@@ -62,6 +64,8 @@ class Case:
         if self.blocks:
             lines += [self.blocks.strip(), ""]
         lines += ["[model]", 'weights = "init.safetensors"']
+        if self.fields:
+            lines.append(f"inputs = {toml(list(self.fields))}")
         if self.freeze:
             lines.append(f"freeze = {toml(self.freeze)}")
         lines += ["layers = ["] + [f"  {line}," for line in self.layers] + ["]", ""]
@@ -76,6 +80,14 @@ class Case:
         lines += ["", "[train]", f"epochs = {self.epochs}"] + [f"{k} = {toml(v)}" for k, v in self.train.items()]
         lines += ["", "[log]", "every_steps = 1"]
         return "\n".join(lines) + "\n"
+
+
+    def parts(self, inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The inputs by the names that they have in the data file."""
+        if not self.fields:
+            return {"inputs": inputs}
+        parts = inputs.split([math.prod(shape) for shape in self.fields.values()], 1)
+        return {name: part.reshape(-1, *shape) for part, (name, shape) in zip(parts, self.fields.items())}
 
 
 def toml(value: Any) -> str:
@@ -326,9 +338,10 @@ def make(case: Case, folder: Path) -> Path:
         raise NoGoodSeed(f"{case.name}: " + "; ".join(problems))
 
     parameters = {n for n, _ in begin.net.named_parameters()}
-    tensors = {"batch.inputs": begin.inputs, "batch.targets": begin.targets}
+    tensors = {f"batch.{n}": t.contiguous() for n, t in case.parts(begin.inputs).items()} | {"batch.targets": begin.targets}
     if case.val_samples:
-        tensors |= {"batch.val_inputs": begin.val_inputs, "batch.val_targets": begin.val_targets}
+        tensors |= {f"batch.val_{n}": t.contiguous() for n, t in case.parts(begin.val_inputs).items()}
+        tensors["batch.val_targets"] = begin.val_targets
         tensors["expected.val_loss"] = torch.tensor(got.val_loss, dtype=torch.float64)
         if case.classes:
             tensors["expected.val_accuracy"] = torch.tensor(got.val_accuracy, dtype=torch.float64)

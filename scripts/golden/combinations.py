@@ -110,6 +110,36 @@ def unet() -> Case:
     return Case("combinations/unet", lines, UNet, (2, 6, 5), samples=3, optimizer=SGD)
 
 
+def two_inputs() -> Case:
+    """An image and a vector, each with layers of its own; one of them is taken twice."""
+    lines = [
+        conv("stem", 4, ', from = "photo"'),
+        '"relu"',
+        '{ type = "max_pool2d", kernel_size = 2 }',
+        '{ name = "seen", type = "flatten" }',
+        linear("known", 6, ', from = "numbers"'),
+        '{ name = "act", type = "tanh" }',
+        '{ type = "concat", from = ["seen", "act", "numbers"] }',
+        linear("head", 3),
+    ]
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.known, self.head = nn.Conv2d(2, 4, 3, padding=1), nn.Linear(5, 6), nn.Linear(47, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            numbers, photo = x[:, :5], x[:, 5:].reshape(-1, 2, 6, 7)
+            seen = nn.functional.max_pool2d(self.stem(photo).relu(), 2).flatten(1)
+            return self.head(torch.cat([seen, self.known(numbers).tanh(), numbers], 1))
+
+    fields = {"numbers": (5,), "photo": (2, 6, 7)}
+    return Case(
+        "combinations/two_inputs", lines, Net, (89,), fields=fields, samples=7, batch_size=4, val_samples=5, classes=3,
+        optimizer={"type": "adam", "lr": 0.01},
+    )  # fmt: skip
+
+
 def flattened() -> Case:
     """A flattened image, which the engine keeps in its own order as long as it can, read by layers of all kinds."""
     lines = [
@@ -301,6 +331,6 @@ layers = [
 
 def cases() -> list[Case]:
     return [
-        image_to_image(), sequences(), nested(), unet(), flattened(), layer_norms(), attention(), grouped(), nesterov(), min_lr(), from_pth(),
+        image_to_image(), sequences(), nested(), unet(), two_inputs(), flattened(), layer_norms(), attention(), grouped(), nesterov(), min_lr(), from_pth(),
         encoder("encoder", False, True), encoder("encoder_causal", True, False),
     ]  # fmt: skip

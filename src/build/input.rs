@@ -3,7 +3,7 @@
 use super::{Builder, Mode, Tensor};
 use crate::config::sections::{self as cfg, Transform};
 use crate::config::{Diagnostic, Experiment};
-use crate::data::DataSpec;
+use crate::data::{DataSpec, Field, transformed};
 use crate::graph::op::Normalize;
 use crate::graph::{DType, Input, MAX_ELEMENTS, Shape};
 
@@ -16,16 +16,45 @@ fn transforms(experiment: &Experiment, train: bool) -> impl Iterator<Item = (Str
     first.chain(d.transforms.iter().enumerate().map(keyed("transforms")))
 }
 
-/// Shape of one sample as it comes out of the transforms, channels last: `train` says which transforms.
-pub fn sample_shape(experiment: &Experiment, data: &DataSpec, train: bool) -> Shape {
-    let mut shape = data.input.clone();
-    for (_, t) in transforms(experiment, train) {
-        if let (Transform::RandomCrop(crop), &[_, _, c]) = (t, shape.dims()) {
-            let [h, w] = crop.size.0;
-            shape = Shape::from([h, w, c]);
+/// What programs differ in: the shape of the batches that they are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BatchShape {
+    /// Samples.
+    pub samples: usize,
+    /// The length of sequences, where batches differ in that; else they have that of their fields.
+    pub length: Option<usize>,
+}
+
+impl From<usize> for BatchShape {
+    fn from(samples: usize) -> Self {
+        BatchShape { samples, length: None }
+    }
+}
+
+impl std::fmt::Display for BatchShape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.samples)?;
+        match self.length {
+            Some(length) => write!(f, " of length {length}"),
+            None => Ok(()),
         }
     }
-    shape
+}
+
+/// The fields that the model takes, as they come out of the transforms: `train` says which.
+pub fn input_fields(experiment: &Experiment, data: &DataSpec, train: bool) -> Vec<Field> {
+    let changed = transformed(&data.fields);
+    let with_shape = |number: usize, field: &Field| {
+        let mut shape = field.shape.clone();
+        for (_, t) in transforms(experiment, train).filter(|_| changed == Some(number)) {
+            if let (Transform::RandomCrop(crop), &[_, _, c]) = (t, shape.dims()) {
+                let [h, w] = crop.size.0;
+                shape = Shape::from([h, w, c]);
+            }
+        }
+        Field { shape, ..field.clone() }
+    };
+    data.fields.iter().enumerate().filter(|(_, field)| !field.target).map(|(i, f)| with_shape(i, f)).collect()
 }
 
 /// A sample's shape as PyTorch shows it, without the batch.
@@ -37,38 +66,64 @@ pub(super) fn sample_to_pytorch(sample: &Shape) -> Shape {
 }
 
 impl Builder<'_> {
-    /// The batch, as floats and normalised if the transforms say so.
+    /// What the model takes, as floats and normalised if the transforms say so: the first of it. All of it can be taken by name,
+    /// if the model names it.
     pub(super) fn input(&mut self) -> Tensor {
         let (experiment, data) = (self.experiment, self.data);
         self.check_transforms();
         let fit = self.errors.is_empty();
-        let [train, eval] = [true, false].map(|t| sample_shape(experiment, data, t));
-        if train != eval && fit {
-            let (a, b) = (sample_to_pytorch(&train), sample_to_pytorch(&eval));
+        let [train, eval] = [true, false].map(|t| input_fields(experiment, data, t));
+        for (train, eval) in train.iter().zip(&eval).filter(|(train, eval)| train != eval && fit) {
+            let (a, b) = (sample_to_pytorch(&train.shape), sample_to_pytorch(&eval.shape));
             let mut error = Diagnostic::error(format!("training sees images of {a}, but evaluation of {b}"));
             if let Some(span) = experiment.nearest_span("data.train_transforms") {
                 error = error.at(span, "changes the size in training alone");
             }
             self.report(error.help("crop to the size of the images, or resize the data set beforehand"));
         }
-        let mut dims = vec![self.batch];
-        dims.extend_from_slice(train.dims());
-        let mut shape = Shape(dims);
-        if shape.len() > MAX_ELEMENTS {
+        let shape_of = |field: &Field, batch: usize, length| {
+            let mut shape = field.shape_of(length);
+            shape.0.insert(0, batch);
+            shape
+        };
+        let too_large = train.iter().map(|field| shape_of(field, self.batch, self.length));
+        if let Some(shape) = too_large.into_iter().find(|shape| shape.len() > MAX_ELEMENTS) {
             let mut error = Diagnostic::error(format!("a batch of shape {} is too large", shape.to_pytorch()));
             if let Some(span) = experiment.nearest_span("data.batch_size") {
                 error = error.at(span, format!("more than {MAX_ELEMENTS} elements"));
             }
             self.report(error);
             self.batch = 1;
-            shape.0[0] = 1;
         }
-        let mut x = Tensor { value: self.graph.input(Input::Data, data.dtype, shape), flat: None, made_by: None };
+        let changed = transformed(&data.fields).map(|number| Input::Field(number as u32));
+        let mut first = None;
+        for ((place, _), field) in data.inputs().zip(&train) {
+            let value = self.graph.input(place, field.dtype, shape_of(field, self.batch, self.length));
+            let x = Tensor { value, flat: None, made_by: None };
+            let x = self.prepared(x, changed == Some(place));
+            first = first.or(Some(x));
+            if experiment.model.inputs.iter().any(|(name, _)| *name == field.name) {
+                self.named.insert(field.name.clone(), x);
+            }
+        }
+        first.unwrap_or_else(|| {
+            let error = Diagnostic::error("the samples have nothing that a model could take");
+            self.report(match self.data_span() {
+                Some(span) => error.at(span, "the samples"),
+                None => error,
+            });
+            let value = self.guess(Shape::from([self.batch, 1]));
+            Tensor { value, flat: None, made_by: None }
+        })
+    }
 
+    /// A field of the batch as the layers see it: as floats and, if transforms `change` it, normalised as they say.
+    fn prepared(&mut self, mut x: Tensor, change: bool) -> Tensor {
+        let experiment = self.experiment;
         // A transform that is written twice acts twice, as in torchvision.
-        let mut scale = if data.dtype == DType::U8 { 1.0 / 255.0 } else { 1.0 };
+        let mut scale = if self.graph.value(x.value).dtype == DType::U8 { 1.0 / 255.0 } else { 1.0 };
         let floats = |list: &[f64]| list.iter().map(|v| *v as f32).collect();
-        for (key, t) in transforms(experiment, self.mode == Mode::Train) {
+        for (key, t) in transforms(experiment, self.mode == Mode::Train).filter(|_| change) {
             if let Transform::Normalize(n) = t {
                 let op = Normalize { scale, mean: floats(&n.mean), std: floats(&n.std), to: DType::F32 };
                 x.value = self.normalize(x, &key, op, n);
@@ -94,7 +149,7 @@ impl Builder<'_> {
                     error = error.at(span, format!("{} numbers", list.len()));
                 }
                 if let Some(span) = self.data_span() {
-                    error = error.context(span, format!("a sample comes as {}", sample_to_pytorch(&self.data.input)));
+                    error = error.context(span, format!("a sample comes as {}", self.sample_as_it_comes()));
                 }
                 self.report(error);
                 return self.graph.add_value(DType::F32, shape, crate::graph::Role::Temporary);
@@ -106,7 +161,8 @@ impl Builder<'_> {
     /// Reports random transforms that the samples cannot go through.
     fn check_transforms(&mut self) {
         let experiment = self.experiment;
-        let mut shape = self.data.input.clone();
+        let Some(number) = transformed(&self.data.fields) else { return self.check_there_are_no_transforms() };
+        let mut shape = self.data.fields[number].shape.clone();
         for (key, t) in transforms(experiment, true) {
             let name = match t {
                 Transform::Normalize(_) => continue,
@@ -137,9 +193,31 @@ impl Builder<'_> {
                 error = error.at(span, label);
             }
             if let Some(span) = self.data_span() {
-                error = error.context(span, format!("a sample comes as {}", sample_to_pytorch(&self.data.input)));
+                error = error.context(span, format!("a sample comes as {}", self.sample_as_it_comes()));
             }
             self.report(error);
         }
+    }
+    /// Reports transforms where it is not clear what they are to change.
+    fn check_there_are_no_transforms(&mut self) {
+        let Some((key, _)) = transforms(self.experiment, true).next() else { return };
+        let images = self.data.inputs().filter(|(_, field)| field.shape.rank() == 3).count();
+        let message = match images {
+            0 => "transforms change images, and the model takes none".to_string(),
+            n => format!("transforms change the one image that a model takes, and this one takes {n}"),
+        };
+        let mut error = Diagnostic::error(message).help("change the samples beforehand, and leave the transforms out");
+        if let Some(span) = self.experiment.nearest_span(&key) {
+            error = error.at(span, "it is not clear what this is to change");
+        }
+        if let Some((_, span)) = self.experiment.model.inputs.first() {
+            error = error.context(*span, "what the model takes");
+        }
+        self.report(error);
+    }
+
+    /// The shape, as PyTorch shows it, of what transforms change.
+    fn sample_as_it_comes(&self) -> Shape {
+        transformed(&self.data.fields).map_or(Shape::default(), |i| sample_to_pytorch(&self.data.fields[i].shape))
     }
 }

@@ -3,7 +3,7 @@
 use super::{Forward, LayerRow};
 use crate::config::sections::{Loss, Transform};
 use crate::config::{Diagnostic, Experiment, Lint, Span};
-use crate::data::{DataSpec, TargetSpec};
+use crate::data::{DataSpec, TargetSpec, transformed};
 use crate::graph::op::{Activation, Op};
 use crate::graph::{DType, Graph, Node, ValueId};
 use std::collections::{HashMap, HashSet};
@@ -228,7 +228,7 @@ impl Lints<'_> {
 
     fn normalize_range(&self) -> Option<Diagnostic> {
         // Of floats nobody knows the range.
-        if self.data.dtype != DType::U8 {
+        if transformed(&self.data.fields).is_none_or(|i| self.data.fields[i].dtype != DType::U8) {
             return None;
         }
         let all = self.experiment.data.transforms.iter().enumerate();

@@ -6,7 +6,7 @@ use crate::config::sections::Loss;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::TargetSpec;
 use crate::graph::op::{CrossEntropy, METRIC_SLOTS, Metrics, Mse, Task};
-use crate::graph::{DType, Input, Role, Shape, ValueId, VarKind, Variable};
+use crate::graph::{DType, Role, Shape, ValueId, VarKind, Variable};
 
 /// What the model is measured by.
 pub fn task(experiment: &Experiment) -> Task {
@@ -25,19 +25,16 @@ impl Builder<'_> {
         }
         self.graph.set_origin("loss");
         let n = self.batch;
-        let (targets, loss) = match (&experiment.loss, &data.targets) {
-            (Loss::CrossEntropy(l), _) => {
-                let targets = self.graph.input(Input::Targets, DType::I32, Shape::from([n]));
+        let Some((place, field)) = data.target() else { unreachable!("checked by `output_fits`") };
+        let mut dims = vec![n];
+        dims.extend_from_slice(field.shape_of(self.length).dims());
+        let targets = self.graph.input(place, field.dtype, Shape(dims));
+        let loss = match &experiment.loss {
+            Loss::CrossEntropy(l) => {
                 let op = CrossEntropy { label_smoothing: l.label_smoothing as f32 };
-                (targets, self.plain(op, &[y.value, targets]))
+                self.plain(op, &[y.value, targets])
             }
-            (Loss::Mse(_), TargetSpec::Values(shape)) => {
-                let mut dims = vec![n];
-                dims.extend_from_slice(shape.dims());
-                let targets = self.graph.input(Input::Targets, DType::F32, Shape(dims));
-                (targets, self.plain(Mse {}, &[y.value, targets]))
-            }
-            (Loss::Mse(_), TargetSpec::Classes(_)) => unreachable!("checked by `output_fits`"),
+            Loss::Mse(_) => self.plain(Mse {}, &[y.value, targets]),
         };
         self.graph.values[loss.index()].role = Role::Output;
         let sums = Variable::zeros(metrics_variable(self.mode), DType::F64, [METRIC_SLOTS], VarKind::Metric);
@@ -55,14 +52,23 @@ impl Builder<'_> {
         let (experiment, data) = (self.experiment, self.data);
         let sample = Shape::from(&self.shape(y).dims()[1..]);
         let guessed = self.guesses.contains(&y.value);
+        let target = data.target().map_or(Shape::default(), |(_, field)| field.shape_of(self.length));
         let (message, help) = match (&experiment.loss, &data.targets) {
-            (Loss::CrossEntropy(_), TargetSpec::Values(_)) => (
+            (Loss::CrossEntropy(_), TargetSpec::Values) => (
                 "`cross_entropy` needs classes, but the targets of the data are numbers".to_string(),
                 "the loss for numbers is `mse`".to_string(),
             ),
             (Loss::Mse(_), TargetSpec::Classes(_)) => (
                 "`mse` needs numbers, but the targets of the data are classes".to_string(),
                 "the loss for classes is `cross_entropy`".to_string(),
+            ),
+            _ if data.target().is_none() => (
+                "there is nothing to learn: the samples have no targets".to_string(),
+                "give the data a field of targets".to_string(),
+            ),
+            (Loss::CrossEntropy(_), TargetSpec::Classes(_)) if target.rank() > 0 => (
+                format!("`cross_entropy` takes one class for each sample, but there are targets of shape {target}"),
+                "give each sample one class".to_string(),
             ),
             // What the model is meant to put out is only known once the mistake before is gone.
             _ if guessed => return false,
@@ -91,13 +97,13 @@ impl Builder<'_> {
                     (message.to_string(), help)
                 }
             },
-            (Loss::Mse(_), TargetSpec::Values(target)) => {
+            (Loss::Mse(_), TargetSpec::Values) => {
                 // A single number for each sample may come as [N] or [N, 1].
                 let single = |s: &Shape| s.len() == 1;
-                if sample == *target || (single(&sample) && single(target)) {
+                if sample == target || (single(&sample) && single(&target)) {
                     return true;
                 }
-                let (a, b) = (sample_to_pytorch(&sample), sample_to_pytorch(target));
+                let (a, b) = (sample_to_pytorch(&sample), sample_to_pytorch(&target));
                 let message = format!("the model puts out {a} for each sample, but the targets are {b}");
                 let help = match *target.dims() {
                     [n] => format!("end the model with a `linear` with `out_features = {n}`"),

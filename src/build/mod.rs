@@ -17,7 +17,7 @@ mod rearrange;
 mod report;
 mod summary;
 
-pub use input::sample_shape;
+pub use input::{BatchShape, input_fields};
 pub use lints::lints;
 pub use loss::task;
 pub use summary::LayerRow;
@@ -57,7 +57,7 @@ pub fn metrics_variable(mode: Mode) -> &'static str {
     if mode == Mode::Train { "metrics.train" } else { "metrics.eval" }
 }
 
-/// Builds the graph for a batch of `batch` samples. Variables are made on first use and found again afterwards.
+/// Builds the graph for batches of one shape. Variables are made on first use and found again afterwards.
 ///
 /// # Errors
 /// Everything that does not fit, with its place in the configuration.
@@ -65,16 +65,18 @@ pub fn forward(
     experiment: &Experiment,
     data: &DataSpec,
     vars: &mut Variables,
-    batch: usize,
+    batch: impl Into<BatchShape>,
     mode: Mode,
 ) -> Result<Forward, Vec<Diagnostic>> {
+    let BatchShape { samples, length } = batch.into();
     let mut b = Builder {
         experiment,
         data,
         graph: Graph::new(),
         vars,
         mode,
-        batch,
+        batch: samples,
+        length,
         errors: Vec::new(),
         rows: Vec::new(),
         named: HashMap::new(),
@@ -111,10 +113,13 @@ struct Builder<'a> {
     graph: Graph,
     vars: &'a mut Variables,
     mode: Mode,
+    /// Samples in the batch.
     batch: usize,
+    /// Length of its sequences, where batches differ in that.
+    length: Option<usize>,
     errors: Vec<Diagnostic>,
     rows: Vec<LayerRow>,
-    /// Results by the full path of the layer, for `from`.
+    /// Results by the full path of the layer, and inputs of the model by name, for `from`.
     named: HashMap<String, Tensor>,
     /// Values whose shapes are guesses, because of a mistake that has been reported.
     guesses: HashSet<ValueId>,

@@ -2,20 +2,11 @@
 
 use super::*;
 use crate::config;
-use crate::data::TargetSpec;
 use crate::graph::{Fill, Storage, VarKind};
 use std::path::Path;
 
 fn images(sample: [usize; 3]) -> DataSpec {
-    DataSpec {
-        input: Shape::from(sample),
-        dtype: DType::U8,
-        targets: TargetSpec::Classes(10),
-        classes_exact: true,
-        class_names: None,
-        train: Some(100),
-        val: Some(100),
-    }
+    DataSpec { train: Some(100), val: Some(100), ..DataSpec::labelled(DType::U8, sample, 10) }
 }
 
 fn with_layers(layers: &str) -> Experiment {

@@ -6,6 +6,7 @@ use super::memory::Planned;
 use super::model::{build, describe_data, device, load_model};
 use super::samples;
 use crate::config::tagged::Tagged;
+use crate::data::Unread;
 use crate::terminal::say;
 use crate::terminal::{figure, percent};
 use crate::train::evaluate::evaluate;
@@ -29,7 +30,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let spec = describe_data(&model.loaded)?;
     let passes = args.passes.options();
     let batch = experiment.data.loading.eval_batch_size();
-    let whole = Sizes { eval: vec![batch], ..Sizes::default() };
+    let whole = Sizes { eval: vec![batch.into()], ..Sizes::default() };
     let programs = build(&model.loaded, &spec, &whole, backend.as_ref(), &passes)?;
     let planned = Planned {
         loaded: &model.loaded,
@@ -72,11 +73,19 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     planned.require()?;
     let mut session = model.session(programs, backend.as_ref())?;
     let never = AtomicBool::new(false);
-    let figures = evaluate(&mut session, backend.as_ref(), split, &eval_options(experiment), &never, |_| {})?
+    let mut unread = Unread::default();
+    let options = eval_options(experiment);
+    let figures = evaluate(&mut session, backend.as_ref(), split, &options, &never, &mut unread, |_| {})?
         .ok_or_else(|| anyhow::anyhow!("the evaluation was interrupted"))?;
+    if let Some(text) = unread.in_words(0) {
+        say(&format!("warning: {text}"));
+    }
     if args.output.json {
         let metrics: Map<String, Value> = figures.list().map(|(n, v)| (n.to_string(), json!(v))).collect();
         let mut out = json!({ "data": samples.name, "split": name, "samples": split.len(), "metrics": metrics });
+        if !unread.is_empty() {
+            out["unreadable"] = json!(unread.list().iter().map(|u| &u.name).collect::<Vec<_>>());
+        }
         if !notes.is_empty() {
             out["note"] = json!(notes.join(" "));
         }

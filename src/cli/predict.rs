@@ -4,26 +4,33 @@ use super::args::PredictArgs;
 use super::failure::Failure;
 use super::memory::Planned;
 use super::model::{build, device, load_model};
-use crate::build::{sample_shape, task};
-use crate::data::{DataSpec, image_sample};
+use crate::backend::HostBuffer;
+use crate::build::{input_fields, task};
+use crate::data::tensors::read_fields;
+use crate::data::{DataSpec, Field, Footprint, Split, image_sample};
 use crate::graph::Input;
 use crate::graph::op::Task;
+use crate::plan::SlotLayout;
 use crate::terminal::say;
 use crate::train::memory::{Needs, Use};
 use crate::train::programs::Sizes;
-use anyhow::Context;
+use crate::train::session::Session;
+use anyhow::{Context, bail};
 use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Classifies image files.
+/// Applies a model to image files, or to the samples in files of tensors.
 pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     let model = load_model(&args.model, &args.overrides.sets())?;
     let experiment = &model.loaded.experiment;
     let backend = device(experiment, args.threads)?;
     let data = model.sample()?;
     // What the model sees after its transforms.
-    let data = DataSpec { input: sample_shape(experiment, &data, false), ..data };
-    let sizes = Sizes { predict: vec![1], ..Sizes::default() };
+    let fields = input_fields(experiment, &data, false);
+    let targets = data.fields.iter().filter(|field| field.target).cloned();
+    let data = DataSpec { fields: fields.iter().cloned().chain(targets).collect(), ..data };
+    let sizes = Sizes { predict: vec![1.into()], ..Sizes::default() };
     let passes = args.passes.options();
     let programs = build(&model.loaded, &data, &sizes, backend.as_ref(), &passes)?;
     let planned = Planned {
@@ -32,59 +39,147 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         plan: &programs.plan,
         backend: backend.as_ref(),
         what: Use::Prediction,
-        needs: Needs::of_prediction(),
+        needs: Needs { data: held(&args.files), ..Needs::of_prediction() },
         passes: &passes,
     };
     planned.require()?;
     let layout = programs.plan.slot.clone();
-    let mut session = model.session(programs, backend.as_ref())?;
-    let mut buffer = backend.host_buffer(layout.bytes)?;
-    let at = layout.find(Input::Data).context("the model reads no data")?.offset;
-    let task = task(experiment);
-    let label = |class: usize| match &data.class_names {
-        Some(names) => names.get(class).cloned().unwrap_or_else(|| class.to_string()),
-        None => class.to_string(),
+    let session = model.session(programs, backend.as_ref())?;
+    let buffer = backend.host_buffer(layout.bytes)?;
+    let mut answers = Answers {
+        session,
+        buffer,
+        layout,
+        task: task(experiment),
+        args,
+        data: &data,
+        results: Vec::new(),
+        text: String::new(),
     };
-    let mut results: Vec<Value> = Vec::new();
-    let mut text = String::new();
-    let mut failed: Option<anyhow::Error> = None;
+    let mut failed = false;
     for file in &args.files {
-        let sample = match image_sample(file, &data, args.invert) {
-            Ok(s) => s,
+        match read(file, &fields, args.invert) {
+            Ok(given) => answers.all(file, &given, fields.len())?,
             Err(e) => {
-                // The other files are still classified; the exit code tells.
+                // The other files are still answered for; the exit code tells.
                 say(&format!("error: {e:#}"));
-                failed = Some(e);
-                continue;
-            }
-        };
-        buffer.bytes_mut()[at..at + sample.len()].copy_from_slice(&sample);
-        let output = session.predict(&buffer, 1)?;
-        text.push_str(&format!("{}\n", file.display()));
-        match task {
-            Task::Classification => {
-                let best = top(&softmax(&output), args.top as usize);
-                for (class, p) in &best {
-                    text.push_str(&format!("  {:>6.2} %  {}\n", 100.0 * p, label(*class)));
-                }
-                let list: Vec<Value> = best
-                    .iter()
-                    .map(|(class, p)| json!({ "class": class, "label": label(*class), "probability": p }))
-                    .collect();
-                results.push(json!({ "file": file.to_string_lossy(), "top": list }));
-            }
-            Task::Regression => {
-                text.push_str(&format!("  {output:?}\n"));
-                results.push(json!({ "file": file.to_string_lossy(), "values": output }));
+                failed = true;
             }
         }
     }
+    let Answers { results, text, .. } = answers;
     if args.output.json {
         super::print_json(&Value::Array(results))?;
     } else if !text.is_empty() {
         super::print(&text)?;
     }
-    Ok(if failed.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The memory that the samples of the largest file of tensors take: one file after the other is read whole.
+fn held(files: &[PathBuf]) -> Footprint {
+    let tensors = files.iter().filter(|file| is_tensors(file));
+    let bytes = tensors.filter_map(|file| std::fs::metadata(file).ok()).map(|meta| meta.len()).max().unwrap_or(0);
+    Footprint { held: usize::try_from(bytes).unwrap_or(usize::MAX), reading: 0 }
+}
+
+/// True for a file of tensors, by its name.
+fn is_tensors(file: &Path) -> bool {
+    file.extension().is_some_and(|e| e.eq_ignore_ascii_case("safetensors"))
+}
+
+/// The samples of a file.
+enum Given {
+    /// One image.
+    Image(Vec<u8>),
+    /// Those of tensors.
+    Tensors(Split),
+}
+
+/// Reads an image, or tensors that have the names of the model's inputs.
+fn read(file: &Path, fields: &[Field], invert: bool) -> anyhow::Result<Given> {
+    if is_tensors(file) {
+        return Ok(Given::Tensors(read_fields(file, fields)?));
+    }
+    match fields {
+        [field] => Ok(Given::Image(image_sample(file, field, invert)?)),
+        _ => {
+            let names: Vec<String> = fields.iter().map(|field| format!("`{}`", field.name)).collect();
+            let names = names.join(" and ");
+            bail!("the model takes {names}, not one image: give a .safetensors file with tensors of these names")
+        }
+    }
+}
+
+/// What a model says of samples, one after the other.
+struct Answers<'a> {
+    session: Session,
+    buffer: HostBuffer,
+    layout: SlotLayout,
+    task: Task,
+    args: &'a PredictArgs,
+    data: &'a DataSpec,
+    results: Vec<Value>,
+    text: String,
+}
+
+impl Answers<'_> {
+    /// Adds what the model says of all samples of a file, of which each has so many fields.
+    fn all(&mut self, file: &Path, given: &Given, fields: usize) -> anyhow::Result<()> {
+        let samples = match given {
+            Given::Image(sample) => {
+                self.put(0, sample);
+                return self.answer(file, None);
+            }
+            Given::Tensors(samples) => samples,
+        };
+        for sample in 0..samples.len() {
+            for field in 0..fields {
+                self.put(field, samples.bytes(sample, field).context("the samples of a file are in memory")?);
+            }
+            self.answer(file, Some(sample))?;
+        }
+        Ok(())
+    }
+
+    /// Puts a field of the sample to be looked at next into the batch, if the model reads it.
+    fn put(&mut self, field: usize, bytes: &[u8]) {
+        if let Some(at) = self.layout.find(Input::Field(field as u32)) {
+            self.buffer.bytes_mut()[at.offset..][..bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    /// Adds what the model says of what is in the batch: the sample of that number in `file`, if that has several.
+    fn answer(&mut self, file: &Path, sample: Option<usize>) -> anyhow::Result<()> {
+        let output = self.session.predict(&self.buffer, 1)?;
+        let mut result = json!({ "file": file.to_string_lossy() });
+        let number = sample.map_or(String::new(), |n| format!(", sample {n}"));
+        self.text.push_str(&format!("{}{number}\n", file.display()));
+        if let Some(n) = sample {
+            result["sample"] = n.into();
+        }
+        match self.task {
+            Task::Classification => {
+                let best = top(&softmax(&output), self.args.top as usize);
+                for (class, p) in &best {
+                    self.text.push_str(&format!("  {:>6.2} %  {}\n", 100.0 * p, self.label(*class)));
+                }
+                let one = |(class, p): &(usize, f64)| json!({ "class": class, "label": self.label(*class), "probability": p });
+                result["top"] = best.iter().map(one).collect();
+            }
+            Task::Regression => {
+                self.text.push_str(&format!("  {output:?}\n"));
+                result["values"] = json!(output);
+            }
+        }
+        self.results.push(result);
+        Ok(())
+    }
+
+    fn label(&self, class: usize) -> String {
+        let name = self.data.class_names.as_ref().and_then(|names| names.get(class).cloned());
+        name.unwrap_or_else(|| class.to_string())
+    }
 }
 
 /// Probabilities of logits.

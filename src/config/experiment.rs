@@ -85,6 +85,9 @@ pub struct Origins(pub BTreeMap<String, Span>);
 /// The `[model]` section, blocks and repeats unrolled.
 #[derive(Debug, Clone, Serialize)]
 pub struct Model {
+    /// The fields of a sample that it takes, by name; empty: the only one that there is.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "names")]
+    pub inputs: Vec<(String, Span)>,
     /// The layers, in order.
     pub layers: Vec<LayerNode>,
     /// A file of parameters to start from.
@@ -148,7 +151,8 @@ pub struct LayerNode {
     /// The place of each argument's value.
     #[serde(skip)]
     pub fields: BTreeMap<String, Span>,
-    /// The paths of the layers whose outputs it takes, each an earlier one; `None`: the one before.
+    /// The paths of the layers whose outputs it takes, each an earlier one, or names of the model's inputs; `None`: the one
+    /// before.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "paths")]
     pub from: Option<Vec<(String, Span)>>,
     /// The names in `from` as they were written, for the effective configuration.
@@ -156,6 +160,10 @@ pub struct LayerNode {
     pub from_names: Vec<String>,
     /// What it is.
     pub kind: LayerKind,
+}
+
+fn names<S: Serializer>(names: &[(String, Span)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(names.iter().map(|(name, _)| name))
 }
 
 fn paths<S: Serializer>(from: &Option<Vec<(String, Span)>>, serializer: S) -> Result<S::Ok, S::Error> {

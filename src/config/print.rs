@@ -76,7 +76,7 @@ impl Printer<'_> {
         self.section("log", log, field_names::<Log>());
         self.section("lint", lint, field_names::<Lints>());
 
-        self.section("model", model, &["weights", "weights_strict", "freeze"]);
+        self.section("model", model, &["inputs", "weights", "weights_strict", "freeze"]);
         self.out.push_str("layers = [\n");
         self.layers(&model.layers, 1);
         self.out.push_str("]\n");

@@ -10,7 +10,7 @@ use super::diagnostics::{Diagnostic, Sources, Span};
 use super::experiment::{Experiment, Model, Origins, Pattern};
 use super::files::Files;
 use super::lints::{Lint, Lints};
-use super::model::unroll;
+use super::model::{MAX_INPUTS, unroll};
 use super::part::{Check, Part, known_word, unknown_key};
 use super::paths::absolute;
 use super::sections::{
@@ -82,6 +82,10 @@ impl Check for GroupKeys {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ModelKeys {
+    /// Fields of the data set that the model takes, which layers name in `from`; by default the only one that there is.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = MAX_INPUTS), extend("uniqueItems" = true))]
+    pub inputs: Option<Vec<String>>,
     /// Parameters to start from: a `.safetensors` file, or a `.pth` or `.pt` state dict of PyTorch.
     #[serde(default)]
     #[schemars(length(min = 1))]
@@ -94,7 +98,16 @@ pub(super) struct ModelKeys {
     pub freeze: Vec<String>,
 }
 
-impl Check for ModelKeys {}
+impl Check for ModelKeys {
+    fn check(&self, part: &Part) {
+        let count = self.inputs.as_ref().map_or(1, Vec::len);
+        part.require(
+            "inputs",
+            (1..=MAX_INPUTS).contains(&count),
+            &format!("must be a list of 1 to {MAX_INPUTS} names"),
+        );
+    }
+}
 
 /// The sections of a file.
 pub(super) const SECTIONS: [&str; 9] =
@@ -151,19 +164,13 @@ pub(super) fn resolve(name: &str, root: &Table, start: Span, sources: &Sources, 
 fn fill_in(experiment: &mut Experiment) {
     let loading = &mut experiment.data.loading;
     loading.eval_batch_size = Some(loading.eval_batch_size());
-    let (folder, download) = match &mut experiment.data.source {
-        Source::Mnist(download) => ("data/mnist", download),
-        Source::FashionMnist(download) => ("data/fashion-mnist", download),
-        Source::Cifar10(download) => ("data/cifar-10", download),
-        _ => return fill_in_monitor(experiment),
-    };
-    if download.root.as_os_str().is_empty() {
-        download.root = absolute(Path::new(folder));
+    let source = &mut experiment.data.source;
+    if let Some(folder) = source.usual_root()
+        && let Some((_, root)) = source.path_mut()
+        && root.as_os_str().is_empty()
+    {
+        *root = absolute(Path::new(folder));
     }
-    fill_in_monitor(experiment);
-}
-
-fn fill_in_monitor(experiment: &mut Experiment) {
     let default = match experiment.loss {
         Loss::CrossEntropy(_) => Metric::ValAccuracy,
         Loss::Mse(_) => Metric::ValLoss,
@@ -249,14 +256,10 @@ impl<'a> Reader<'a> {
         let word = self.kind::<Source>(&part, None)?;
         part.known_keys(&[&common, Source::fields(word), super::de::field_names::<Loading>()]);
         let mut source = Source::read(word, &part)?;
-        match &mut source {
-            Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => {
-                if let Some(node) = part.table.get("root") {
-                    files.root = self.path(node);
-                }
-            }
-            Source::Tensors(tensors) => tensors.path = self.path(part.table.get("path")?),
-            Source::Digits(_) | Source::Synthetic(_) => {}
+        if let Some((key, path)) = source.path_mut()
+            && let Some(node) = part.table.get(key)
+        {
+            *path = self.path(node);
         }
         // The only word that it can be.
         let auto_batch_size = part.table.get("batch_size").is_some_and(|node| node.as_str().is_some());
@@ -332,10 +335,16 @@ impl<'a> Reader<'a> {
             self.sink.push(Diagnostic::error("the model has no layers").at(written.span, "the list is empty"));
             return None;
         }
-        let layers = unroll(self.root, layers, self.sink);
+        let place = |key: &str, i: usize| {
+            part.table.get(key).and_then(Node::as_array).and_then(|all| all.get(i)).map_or(part.span, |node| node.span)
+        };
+        let written = keys.as_ref().and_then(|keys| keys.inputs.clone()).unwrap_or_default();
+        let inputs: Vec<(String, Span)> =
+            written.into_iter().enumerate().map(|(i, name)| (name, place("inputs", i))).collect();
+        let layers = unroll(self.root, layers, &inputs, self.sink);
         let keys = keys?;
-        let place = |i: usize| part.table.get("freeze").and_then(Node::as_array).map_or(part.span, |all| all[i].span);
-        let freeze = keys.freeze.into_iter().enumerate().map(|(i, text)| Pattern { text, span: place(i) }).collect();
+        let freeze =
+            keys.freeze.into_iter().enumerate().map(|(i, text)| Pattern { text, span: place("freeze", i) }).collect();
         let weights = part.table.get("weights").map(|node| self.path(node));
         if let (None, Some(strict)) = (&weights, part.table.entry("weights_strict")) {
             self.sink.push(
@@ -345,7 +354,7 @@ impl<'a> Reader<'a> {
         }
         // Without weights it says nothing, and is not written either.
         let weights_strict = keys.weights_strict || weights.is_none();
-        Some(Model { layers, weights, weights_strict, freeze })
+        Some(Model { inputs, layers, weights, weights_strict, freeze })
     }
 
     fn optimizer(&self) -> Option<Optimizer> {

@@ -1,8 +1,10 @@
 //! The bundled set: 1,797 hand-written digits of 8×8 pixels (UCI Machine Learning Repository, E. Alpaydin & C. Kaynak
 //! 1998, CC BY 4.0; see `data/README.md`). It is part of the binary.
 
-use super::{DataSpec, Dataset, Inputs, Split, TargetSpec, Targets, idx, mnist};
-use crate::graph::{DType, Shape};
+use super::fetch::Event;
+use super::footprint::UNPACKING;
+use super::{DataSpec, Dataset, Describes, Footprint, Split, TargetSpec, Values, idx, mnist};
+use crate::graph::DType;
 use anyhow::{Result, bail};
 
 /// Side of an image, in pixels.
@@ -16,16 +18,30 @@ const FILES: [(&str, &[u8]); 4] = [
     ("test-labels", include_bytes!("../../data/digits/test-labels-idx1-ubyte.gz")),
 ];
 
+/// The set.
+pub(super) struct Digits;
+
+impl Describes for Digits {
+    fn describe(&self) -> Result<DataSpec> {
+        Ok(spec())
+    }
+
+    fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
+        open()
+    }
+
+    fn footprint(&self) -> Footprint {
+        Footprint::of(&spec(), UNPACKING)
+    }
+}
+
 /// What the samples look like.
 pub fn spec() -> DataSpec {
     DataSpec {
-        input: [SIDE, SIDE, 1].into(),
-        dtype: DType::U8,
-        targets: TargetSpec::Classes(10),
-        classes_exact: true,
         class_names: Some((0..10).map(|d| d.to_string()).collect()),
         train: Some(1_500),
         val: Some(297),
+        ..DataSpec::labelled(DType::U8, [SIDE, SIDE, 1], 10)
     }
 }
 
@@ -34,7 +50,7 @@ pub fn spec() -> DataSpec {
 /// # Errors
 /// The binary is damaged.
 pub fn open() -> Result<Dataset> {
-    let shape = spec().input;
+    let shape = [SIDE, SIDE, 1].into();
     let part = |first: usize| {
         let [(images, image_bytes), (labels, label_bytes)] = [FILES[first], FILES[first + 1]];
         mnist::pair(idx::parse(image_bytes, images, 3)?, idx::parse(label_bytes, labels, 1)?, &shape, images, labels)
@@ -48,28 +64,32 @@ pub fn open() -> Result<Dataset> {
 /// # Errors
 /// The set that `spec` describes is not one of images in ten classes.
 pub fn resized_like(spec: &DataSpec) -> Result<Dataset> {
-    let &[h, w, c] = spec.input.dims() else {
-        bail!("the bundled digits cannot stand in for samples of shape {}: they are images", spec.input);
+    let Some(input) = spec.only_input() else {
+        bail!("the bundled digits cannot stand in for this data: they have one field alone");
+    };
+    let &[h, w, c] = input.shape.dims() else {
+        bail!("the bundled digits cannot stand in for samples of shape {}: they are images", input.shape);
     };
     if spec.targets != TargetSpec::Classes(10) {
         bail!("the bundled digits cannot stand in for this data: they have ten classes");
     }
     let digits = open()?;
     let resize = |split: &Split| {
-        let mut pixels = Vec::with_capacity(split.len() * spec.input.len());
+        let mut pixels = Vec::with_capacity(split.len() * input.shape.len());
         let mut labels = Vec::with_capacity(split.len());
         for i in 0..split.len() {
-            bilinear(split.input(i), h, w, |value| pixels.extend(std::iter::repeat_n(value, c)));
+            let image = split.bytes(i, 0).unwrap_or_default();
+            bilinear(image, h, w, |value| pixels.extend(std::iter::repeat_n(value, c)));
             labels.extend(split.label(i));
         }
-        let inputs = match spec.dtype {
-            DType::U8 => Inputs::Bytes(pixels.into_iter().map(|v| v.round() as u8).collect()),
-            _ => Inputs::Floats(pixels.into_iter().map(|v| v / 255.0).collect()),
+        let inputs = match input.dtype {
+            DType::U8 => Values::Bytes(pixels.into_iter().map(|v| v.round() as u8).collect()),
+            _ => Values::Floats(pixels.into_iter().map(|v| v / 255.0).collect()),
         };
-        Split::new(inputs, Targets::Classes(labels), spec.input.clone(), Shape::default(), split.len())
+        Split::labelled(inputs, input.shape.clone(), labels)
     };
     let mut out = Dataset::new(
-        DataSpec { input: spec.input.clone(), dtype: spec.dtype, ..self::spec() },
+        DataSpec { fields: spec.fields.clone(), ..self::spec() },
         resize(&digits.train)?,
         resize(&digits.val)?,
     );
@@ -120,34 +140,35 @@ mod tests {
         assert_eq!(counts(&set.train), [151, 151, 150, 153, 148, 152, 151, 149, 146, 149]);
         assert_eq!(counts(&set.val), [27, 31, 27, 30, 33, 30, 30, 30, 28, 31]);
         // The first row of the first digit in the original is 0 0 5 13 9 1 0 0.
-        assert_eq!(set.train.input(0)[..8], [0, 0, 80, 207, 143, 16, 0, 0]);
+        assert_eq!(set.train.bytes(0, 0).unwrap()[..8], [0, 0, 80, 207, 143, 16, 0, 0]);
     }
 
     #[test]
     fn stands_in_for_other_images() {
         let like = super::super::cifar::spec();
         let set = resized_like(&like).unwrap();
-        assert_eq!(set.train.input_shape(), &like.input);
+        assert_eq!(set.train.fields(), like.fields);
         assert_eq!(set.spec.train, Some(1_500));
         assert!(set.note.as_deref().is_some_and(|n| n.contains("bundled digits") && n.contains("32×32")));
-        let image = set.train.input(0);
+        let image = set.train.bytes(0, 0).unwrap();
         assert!(image.chunks(3).all(|p| p[0] == p[1] && p[1] == p[2]));
         // Four times the size: columns 9 and 10 stand at 1.875 and 2.125 of the original's; rows 0 and 1 are row 0.
         assert_eq!([image[9 * 3], image[10 * 3]], [70, 96]);
         let same = resized_like(&spec()).unwrap();
-        assert_eq!(same.val.input(7), open().unwrap().val.input(7));
+        assert_eq!(same.val.bytes(7, 0), open().unwrap().val.bytes(7, 0));
     }
 
     #[test]
     fn floats_run_from_0_to_1() {
-        let set = resized_like(&DataSpec { dtype: DType::F32, ..spec() }).unwrap();
-        let first: Vec<f32> = set.train.input(0).chunks(4).map(|b| f32::from_ne_bytes(b.try_into().unwrap())).collect();
+        let set = resized_like(&DataSpec::labelled(DType::F32, [8, 8, 1], 10)).unwrap();
+        let first: Vec<f32> =
+            set.train.bytes(0, 0).unwrap().chunks(4).map(|b| f32::from_ne_bytes(b.try_into().unwrap())).collect();
         assert_eq!(first[2], 80.0 / 255.0);
     }
 
     #[test]
     fn refuses_what_is_not_ten_classes_of_images() {
-        assert!(resized_like(&DataSpec { input: [64].into(), ..spec() }).is_err());
-        assert!(resized_like(&DataSpec { targets: TargetSpec::Classes(3), ..spec() }).is_err());
+        assert!(resized_like(&DataSpec::labelled(DType::U8, [64], 10)).is_err());
+        assert!(resized_like(&DataSpec::labelled(DType::U8, [8, 8, 1], 3)).is_err());
     }
 }

@@ -3,9 +3,9 @@
 //! Four parts: the inputs and the targets that are trained on, and those that are tested on. Each is a hash over element
 //! type, shape, number and every byte; whatever the files looked like that they were read from.
 
+use super::field::Field;
 use super::known::Known;
 use super::set::Split;
-use crate::graph::{DType, Shape};
 use std::fmt;
 use std::str::FromStr;
 
@@ -21,13 +21,7 @@ pub struct Fingerprint([String; 4]);
 impl Fingerprint {
     /// Of samples in memory.
     pub(super) fn of(train: &Split, test: &Split) -> Self {
-        let [a, b] = [train, test].map(|split| {
-            let inputs =
-                hash(split.len(), split.input_shape(), split.input_dtype(), split.all_inputs(), |i| split.input(i));
-            let targets =
-                hash(split.len(), split.target_shape(), split.target_dtype(), split.all_targets(), |i| split.target(i));
-            [inputs, targets]
-        });
+        let [a, b] = [train, test].map(|split| [hash(split, |field| !field.target), hash(split, |field| field.target)]);
         let ([a, b], [c, d]) = (a, b);
         Fingerprint([a, b, c, d])
     }
@@ -49,21 +43,21 @@ impl Fingerprint {
     }
 }
 
-fn hash<'a>(
-    len: usize,
-    shape: &Shape,
-    dtype: DType,
-    whole: Option<&'a [u8]>,
-    each: impl Fn(usize) -> &'a [u8],
-) -> String {
+/// Of the fields that are wanted. Names count only where there are several.
+fn hash(split: &Split, wanted: impl Fn(&Field) -> bool) -> String {
     let mut hash = blake3::Hasher::new();
-    if len > 0 {
+    let fields: Vec<(usize, &Field)> = split.fields().iter().enumerate().filter(|(_, field)| wanted(field)).collect();
+    let len = split.len();
+    for (number, Field { name, dtype, shape, .. }) in fields.iter().filter(|_| len > 0) {
+        if fields.len() > 1 {
+            hash.update(format!("`{name}`, ").as_bytes());
+        }
         hash.update(format!("{len} of {dtype} {shape}\n").as_bytes());
-        if let Some(bytes) = whole {
+        if let Some(bytes) = split.all(*number) {
             hash.update(bytes);
         } else {
             for i in 0..len {
-                hash.update(each(i));
+                split.identify(i, *number, &mut |bytes| _ = hash.update(bytes));
             }
         }
     }
@@ -91,16 +85,26 @@ impl FromStr for Fingerprint {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Inputs, Targets};
+    use super::super::Values;
     use super::*;
-
-    fn split(inputs: Inputs, labels: Vec<i32>, shape: &[usize]) -> Split {
-        let n = labels.len();
-        Split::new(inputs, Targets::Classes(labels), Shape::from(shape), Shape::default(), n).unwrap()
-    }
+    use crate::graph::DType;
 
     fn bytes(values: &[u8], labels: &[i32], shape: &[usize]) -> Split {
-        split(Inputs::Bytes(values.to_vec()), labels.to_vec(), shape)
+        Split::labelled(Values::Bytes(values.to_vec()), shape, labels.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn of_several_inputs_all_count_and_their_names() {
+        let set = |names: [&str; 2], second: u8| {
+            let field = |i: usize, v: u8| (Field::input(names[i], DType::U8, [1]), Values::Bytes(vec![v]));
+            let target = (Field::target("targets", DType::I32, []), Values::Ints(vec![1]));
+            Split::in_memory(vec![field(0, 1), field(1, second), target], 1).unwrap()
+        };
+        let old = Fingerprint::of(&set(["a", "b"], 2), &set(["a", "b"], 2));
+        for other in [set(["a", "b"], 3), set(["a", "c"], 2)] {
+            let new = Fingerprint::of(&set(["a", "b"], 2), &other);
+            assert_eq!(old.difference(&new).as_deref(), Some("the test inputs"));
+        }
     }
 
     #[test]

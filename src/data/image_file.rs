@@ -1,6 +1,6 @@
 //! Image files as a model's input.
 
-use super::DataSpec;
+use super::Field;
 use crate::files;
 use crate::graph::DType;
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -23,9 +23,13 @@ const MAX_DECODED: u64 = 512 << 20;
 ///
 /// # Errors
 /// The file cannot be read, is no image, or the model takes no images.
-pub fn image_sample(path: &Path, data: &DataSpec, invert: bool) -> Result<Vec<u8>> {
-    let &[h, w, c] = data.input.dims() else {
-        bail!("the model takes vectors of {} numbers, not images", data.input.len());
+pub fn image_sample(path: &Path, field: &Field, invert: bool) -> Result<Vec<u8>> {
+    let &[h, w, c] = field.shape.dims() else {
+        bail!(
+            "the model takes vectors of {} numbers, not images: give a .safetensors file with a tensor `{}`",
+            field.shape.len(),
+            field.name
+        );
     };
     let image = read(path)?;
     let bytes = match c {
@@ -34,7 +38,7 @@ pub fn image_sample(path: &Path, data: &DataSpec, invert: bool) -> Result<Vec<u8
         _ => bail!("the model takes images of {c} channels; files have 1 (grey) or 3 (colour)"),
     };
     let bytes: Vec<u8> = if invert { bytes.iter().map(|b| 255 - b).collect() } else { bytes };
-    Ok(match data.dtype {
+    Ok(match field.dtype {
         DType::U8 => bytes,
         _ => bytes.iter().flat_map(|b| (*b as f32 / 255.0).to_ne_bytes()).collect(),
     })
@@ -94,20 +98,10 @@ fn fit<P: Pixel<Subpixel = u8> + 'static>(image: &ImageBuffer<P, Vec<u8>>, w: u3
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::TargetSpec;
-    use crate::graph::Shape;
     use image::{GrayImage, Luma, Rgb, RgbImage};
 
-    fn spec(shape: [usize; 3], dtype: DType) -> DataSpec {
-        DataSpec {
-            input: Shape::from(shape),
-            dtype,
-            targets: TargetSpec::Classes(2),
-            classes_exact: true,
-            class_names: None,
-            train: None,
-            val: None,
-        }
+    fn spec(shape: [usize; 3], dtype: DType) -> Field {
+        Field::input("image", dtype, shape)
     }
 
     #[test]
@@ -248,7 +242,7 @@ mod tests {
         std::fs::write(&path, "no image").unwrap();
         let e = format!("{:#}", image_sample(&path, &spec([2, 2, 1], DType::U8), false).unwrap_err());
         assert!(e.contains("a.png"), "{e}");
-        let e = image_sample(&path, &DataSpec { input: Shape::from([5]), ..spec([2, 2, 1], DType::F32) }, false);
+        let e = image_sample(&path, &Field::input("x", DType::F32, [5]), false);
         assert!(e.unwrap_err().to_string().contains("vectors of 5"));
     }
 }

@@ -1,8 +1,10 @@
 //! MNIST (LeCun, Cortes & Burges) and Fashion-MNIST (Xiao, Rasul & Vollgraf 2017): four IDX files of the same names.
 
+use super::fetch::Event;
+use super::footprint::UNPACKING;
 use super::known::Known;
 use super::set::checked_labels;
-use super::{DataSpec, Dataset, Files, Inputs, MissingFiles, Split, TargetSpec, Targets, idx, verify};
+use super::{DataSpec, Dataset, Describes, Files, Footprint, MissingFiles, Split, Values, idx, verify};
 use crate::graph::{DType, Shape};
 use anyhow::{Result, ensure};
 use std::path::{Path, PathBuf};
@@ -69,16 +71,34 @@ const TEST: usize = 10_000;
 const FILES: [&str; 4] =
     ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"];
 
+/// One of the two in a folder.
+pub(super) struct Mnist<'a>(pub Variant, pub &'a Files);
+
+impl Describes for Mnist<'_> {
+    fn describe(&self) -> Result<DataSpec> {
+        Ok(self.1.counted(spec(self.0)))
+    }
+
+    fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
+        open(self.0, self.1)
+    }
+
+    fn footprint(&self) -> Footprint {
+        Footprint::of(&spec(self.0), UNPACKING)
+    }
+
+    fn public(&self) -> Option<(Known, PathBuf)> {
+        Some((self.0.known(), self.1.root.clone()))
+    }
+}
+
 /// What the samples look like.
 pub fn spec(variant: Variant) -> DataSpec {
     DataSpec {
-        input: [SIDE, SIDE, 1].into(),
-        dtype: DType::U8,
-        targets: TargetSpec::Classes(10),
-        classes_exact: true,
         class_names: Some(variant.class_names()),
         train: Some(TRAIN),
         val: Some(TEST),
+        ..DataSpec::labelled(DType::U8, [SIDE, SIDE, 1], 10)
     }
 }
 
@@ -154,8 +174,8 @@ pub(super) fn pair(images: idx::Idx, labels: idx::Idx, shape: &Shape, file: &str
         "{file} holds {n} images, but {label_file} holds {} labels: files of different sets?",
         labels.dims[0]
     );
-    let targets = checked_labels(labels.data.iter().map(|l| i64::from(*l)), 10, label_file)?;
-    Split::new(Inputs::Bytes(images.data), Targets::Classes(targets), shape.clone(), Shape::default(), n)
+    let targets = checked_labels(labels.data.iter().map(|l| i64::from(*l)), 10, 1, label_file)?;
+    Split::labelled(Values::Bytes(images.data), shape.clone(), targets)
 }
 
 #[cfg(test)]
@@ -194,7 +214,7 @@ mod tests {
             let set = open(Variant::Digits, &own(&root)).unwrap();
             assert_eq!((set.spec.train, set.spec.val), (Some(12), Some(1)));
             assert_eq!((set.train.label(11), set.val.label(0)), (Some(1), Some(3)));
-            assert_eq!(set.train.input(1)[..3], [(784 % 251) as u8, (785 % 251) as u8, (786 % 251) as u8]);
+            assert_eq!(set.train.bytes(1, 0).unwrap()[..3], [(784 % 251) as u8, (785 % 251) as u8, (786 % 251) as u8]);
         }
     }
 

@@ -1,149 +1,81 @@
-//! Data sets in memory: what their samples look like, and views of them.
+//! Data sets, and views of the samples in them.
 
+use super::field::{DataSpec, Field, INPUTS, TARGETS};
 use super::fingerprint::Fingerprint;
 use super::known::Known;
+use super::store::{Memory, Rows, Store, Unreadable, Values};
 use crate::graph::{DType, Shape};
 use anyhow::{Result, bail, ensure};
+use std::fmt;
 use std::sync::Arc;
 
-/// What the targets of a set are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TargetSpec {
-    /// Class labels `0 .. n`.
-    Classes(usize),
-    /// Real values of this shape for every sample (channels last, where they are images).
-    Values(Shape),
-}
-
-/// What a set's samples look like: all that a model needs to know of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DataSpec {
-    /// One sample: `[H, W, C]` for an image, `[F]` for a vector.
-    pub input: Shape,
-    /// Element type of the samples: `U8` for byte images, else `F32`.
-    pub dtype: DType,
-    /// What the targets are.
-    pub targets: TargetSpec,
-    /// False if the number of classes was only seen in the labels, so that it is the least that there can be.
-    pub classes_exact: bool,
-    /// The names of the classes, where the source knows them.
-    pub class_names: Option<Vec<String>>,
-    /// Number of training samples, where it is known.
-    pub train: Option<usize>,
-    /// Number of test samples (0: the source has none), where it is known.
-    pub val: Option<usize>,
-}
-
-/// The inputs of all samples of a store, sample after sample, channels last.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Inputs {
-    /// Byte images.
-    Bytes(Vec<u8>),
-    /// Floats.
-    Floats(Vec<f32>),
-}
-
-impl Inputs {
-    /// Element type.
-    pub fn dtype(&self) -> DType {
-        match self {
-            Inputs::Bytes(_) => DType::U8,
-            Inputs::Floats(_) => DType::F32,
-        }
-    }
-
-    /// The memory, native endian.
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Inputs::Bytes(v) => v,
-            Inputs::Floats(v) => float_bytes(v),
-        }
-    }
-}
-
-/// The targets of all samples of a store.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Targets {
-    /// One label a sample.
-    Classes(Vec<i32>),
-    /// The values, sample after sample.
-    Values(Vec<f32>),
-}
-
-impl Targets {
-    /// Element type.
-    pub fn dtype(&self) -> DType {
-        match self {
-            Targets::Classes(_) => DType::I32,
-            Targets::Values(_) => DType::F32,
-        }
-    }
-
-    /// The memory, native endian.
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Targets::Classes(v) => {
-                // SAFETY: the bytes of initialised integers, alive and unchanged as long as the borrow.
-                unsafe { std::slice::from_raw_parts(v.as_ptr().cast(), std::mem::size_of_val(v.as_slice())) }
-            }
-            Targets::Values(v) => float_bytes(v),
-        }
-    }
-}
-
-fn float_bytes(v: &[f32]) -> &[u8] {
-    // SAFETY: the bytes of initialised floats, alive and unchanged as long as the borrow.
-    unsafe { std::slice::from_raw_parts(v.as_ptr().cast(), std::mem::size_of_val(v)) }
-}
-
-/// What a [`Split`] looks into.
-#[derive(Debug)]
-struct Store {
-    inputs: Inputs,
-    targets: Targets,
-    input_shape: Shape,
-    target_shape: Shape,
-}
-
-/// A list of samples in memory. Cheap to copy and to divide: all splits of a source look into the same memory.
-#[derive(Debug, Clone)]
+/// A list of samples. Cheap to copy and to divide: all splits of a source look into the same store.
+#[derive(Clone)]
 pub struct Split {
-    store: Arc<Store>,
+    store: Arc<dyn Store>,
     /// Which samples of the store, in order; `None`: all.
     index: Option<Arc<[u32]>>,
     len: usize,
 }
 
+impl fmt::Debug for Split {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Split").field("fields", &self.fields()).field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
 impl Split {
-    /// A split of `len` samples. `input_shape` is that of one sample; `target_shape` that of one sample's values, and
-    /// is ignored for class labels.
+    /// All samples of a store.
+    ///
+    /// # Errors
+    /// There are more than 2^32 samples.
+    pub fn new(store: Arc<dyn Store>) -> Result<Self> {
+        let len = store.len();
+        ensure!(u32::try_from(len).is_ok(), "a split of {len} samples: more than 4,294,967,295 are not supported");
+        Ok(Split { store, index: None, len })
+    }
+
+    /// `len` samples in memory.
     ///
     /// # Errors
     /// The lengths of the lists do not fit the shapes, or there are more than 2^32 samples.
-    pub fn new(inputs: Inputs, targets: Targets, input_shape: Shape, target_shape: Shape, len: usize) -> Result<Self> {
-        let target_shape = if matches!(targets, Targets::Classes(_)) { Shape::default() } else { target_shape };
-        ensure!(u32::try_from(len).is_ok(), "a split of {len} samples: more than 4,294,967,295 are not supported");
-        for (what, bytes, shape, dtype) in [
-            ("inputs", inputs.bytes().len(), &input_shape, inputs.dtype()),
-            ("targets", targets.bytes().len(), &target_shape, targets.dtype()),
-        ] {
-            let needed = shape.len().checked_mul(dtype.bytes()).and_then(|b| b.checked_mul(len));
-            ensure!(
-                needed == Some(bytes),
-                "{len} samples with {what} of shape {shape} ({dtype}) cannot be {bytes} bytes"
-            );
-        }
-        Ok(Split { store: Arc::new(Store { inputs, targets, input_shape, target_shape }), index: None, len })
+    pub fn in_memory(fields: Vec<(Field, Values)>, len: usize) -> Result<Self> {
+        Split::new(Arc::new(Memory::new(fields, len)?))
     }
 
-    /// Bytes of the memory that it looks into, whichever part of that it shows.
+    /// Samples in memory with one label each.
+    ///
+    /// # Errors
+    /// As [`Split::in_memory`].
+    pub fn labelled(inputs: Values, shape: impl Into<Shape>, labels: Vec<i32>) -> Result<Self> {
+        let len = labels.len();
+        let inputs = (Field::input(INPUTS, inputs.dtype(), shape), inputs);
+        Split::in_memory(vec![inputs, (Field::target(TARGETS, DType::I32, []), Values::Ints(labels))], len)
+    }
+
+    /// Samples in memory with values of the shape `target` each.
+    ///
+    /// # Errors
+    /// As [`Split::in_memory`].
+    pub fn valued(
+        inputs: Values,
+        shape: impl Into<Shape>,
+        values: Vec<f32>,
+        target: impl Into<Shape>,
+        len: usize,
+    ) -> Result<Self> {
+        let inputs = (Field::input(INPUTS, inputs.dtype(), shape), inputs);
+        Split::in_memory(vec![inputs, (Field::target(TARGETS, DType::F32, target), Values::Floats(values))], len)
+    }
+
+    /// Bytes of memory that its store holds, whichever part of that it shows.
     pub fn held_bytes(&self) -> usize {
-        self.store.inputs.bytes().len() + self.store.targets.bytes().len()
+        self.store.held_bytes()
     }
 
-    /// True if both look into the same memory.
+    /// True if both look into the same store.
     pub fn shares_memory_with(&self, other: &Split) -> bool {
-        Arc::ptr_eq(&self.store, &other.store)
+        std::ptr::addr_eq(Arc::as_ptr(&self.store), Arc::as_ptr(&other.store))
     }
 
     /// Number of samples.
@@ -156,66 +88,56 @@ impl Split {
         self.len == 0
     }
 
-    /// Shape of one sample, channels last.
-    pub fn input_shape(&self) -> &Shape {
-        &self.store.input_shape
+    /// The fields of a sample. A field's place in this list is its number.
+    pub fn fields(&self) -> &[Field] {
+        self.store.fields()
     }
 
-    /// Element type of the samples.
-    pub fn input_dtype(&self) -> DType {
-        self.store.inputs.dtype()
+    /// Writes sample `i` of the split.
+    pub(super) fn write(&self, i: usize, rows: &mut Rows) -> Result<(), Unreadable> {
+        self.store.write(self.at(i), rows)
     }
 
-    /// Shape of one sample's target: a scalar for class labels.
-    pub fn target_shape(&self) -> &Shape {
-        &self.store.target_shape
+    /// Hands what tells a field of sample `i` from any other to `take`.
+    pub(super) fn identify(&self, i: usize, field: usize, take: &mut dyn FnMut(&[u8])) {
+        self.store.identify(self.at(i), field, take);
     }
 
-    /// Element type of the targets: `I32` for class labels, `F32` for values.
-    pub fn target_dtype(&self) -> DType {
-        self.store.targets.dtype()
-    }
-
-    /// The bytes of sample `i`, native endian.
+    /// The bytes of field number `field` of sample `i`, native endian; `None` if there is no such field or if it is not in
+    /// memory.
     ///
     /// # Panics
     /// If there is no sample `i`.
-    pub fn input(&self, i: usize) -> &[u8] {
-        let bytes = self.store.input_shape.len() * self.store.inputs.dtype().bytes();
-        &self.store.inputs.bytes()[self.at(i) * bytes..][..bytes]
+    pub fn bytes(&self, i: usize, field: usize) -> Option<&[u8]> {
+        let at = self.at(i);
+        let bytes = self.fields().get(field)?.bytes();
+        Some(&self.store.stored(field)?[at * bytes..][..bytes])
     }
 
-    /// The bytes of the target of sample `i`, native endian.
-    ///
-    /// # Panics
-    /// If there is no sample `i`.
-    pub fn target(&self, i: usize) -> &[u8] {
-        let bytes = self.store.target_shape.len() * self.store.targets.dtype().bytes();
-        &self.store.targets.bytes()[self.at(i) * bytes..][..bytes]
-    }
-
-    /// The label of sample `i`; `None` if the targets are values.
+    /// The label of sample `i`; `None` if it has none, or if it is not in memory.
     ///
     /// # Panics
     /// If there is no sample `i`.
     pub fn label(&self, i: usize) -> Option<i32> {
-        match &self.store.targets {
-            Targets::Classes(v) => Some(v[self.at(i)]),
-            Targets::Values(_) => None,
-        }
+        let field = self.fields().iter().position(|f| f.target && f.dtype == DType::I32 && f.shape.len() == 1)?;
+        Some(i32::from_ne_bytes(self.bytes(i, field)?.try_into().ok()?))
     }
 
-    /// The bytes of all samples in one piece, if they are that.
-    pub(super) fn all_inputs(&self) -> Option<&[u8]> {
-        self.index.is_none().then(|| self.store.inputs.bytes())
+    /// The bytes of a field of all samples of the store, if they are in memory: [`Split::at`] tells where a sample is.
+    pub(super) fn stored(&self, field: usize) -> Option<&[u8]> {
+        self.store.stored(field)
     }
 
-    /// The bytes of all targets in one piece, if they are that.
-    pub(super) fn all_targets(&self) -> Option<&[u8]> {
-        self.index.is_none().then(|| self.store.targets.bytes())
+    /// The bytes of a field of all samples in one piece, if they are that.
+    pub(super) fn all(&self, field: usize) -> Option<&[u8]> {
+        if self.index.is_some() { None } else { self.store.stored(field) }
     }
 
-    fn at(&self, i: usize) -> usize {
+    /// The number in the store of sample `i`.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(super) fn at(&self, i: usize) -> usize {
         assert!(i < self.len, "sample {i} of a split of {}", self.len);
         self.index.as_ref().map_or(i, |index| index[i] as usize)
     }
@@ -247,7 +169,7 @@ pub struct Dataset {
 
 impl Dataset {
     /// Puts a set together, and the splits' sizes into its description.
-    pub(super) fn new(mut spec: DataSpec, train: Split, val: Split) -> Self {
+    pub fn new(mut spec: DataSpec, train: Split, val: Split) -> Self {
         (spec.train, spec.val) = (Some(train.len()), Some(val.len()));
         let fingerprint = Fingerprint::of(&train, &val);
         Dataset { spec, train, val, note: None, fingerprint }
@@ -260,17 +182,22 @@ impl Dataset {
     }
 }
 
-/// Labels as `i32`, all of them within `0 .. classes`.
+/// Labels as `i32`, all of them within `0 .. classes`; each sample has `each` of them.
 pub(super) fn checked_labels(
     labels: impl ExactSizeIterator<Item = i64>,
     classes: usize,
+    each: usize,
     file: &str,
 ) -> Result<Vec<i32>> {
     let mut out = Vec::with_capacity(labels.len());
     for (i, label) in labels.enumerate() {
         match i32::try_from(label) {
             Ok(l) if l >= 0 && (l as usize) < classes => out.push(l),
-            _ => bail!("{file}: label {label} of sample {i} is not within 0 .. {}", classes.saturating_sub(1)),
+            _ => bail!(
+                "{file}: label {label} of sample {} is not within 0 .. {}",
+                i / each.max(1),
+                classes.saturating_sub(1)
+            ),
         }
     }
     Ok(out)
@@ -281,32 +208,28 @@ mod tests {
     use super::*;
 
     fn split() -> Split {
-        let inputs = Inputs::Floats((0..12).map(|v| v as f32).collect());
-        Split::new(inputs, Targets::Classes(vec![5, 6, 7, 8]), [3].into(), Shape::default(), 4).unwrap()
+        let inputs = Values::Floats((0..12).map(|v| v as f32).collect());
+        Split::labelled(inputs, [3], vec![5, 6, 7, 8]).unwrap()
     }
 
     #[test]
     fn samples_and_views() {
         let s = split();
-        assert_eq!(s.input(1), [3f32, 4., 5.].map(f32::to_ne_bytes).concat());
-        assert_eq!(s.target(3), 8i32.to_ne_bytes());
+        assert_eq!(s.bytes(1, 0).unwrap(), [3f32, 4., 5.].map(f32::to_ne_bytes).concat());
+        assert_eq!(s.bytes(3, 1).unwrap(), 8i32.to_ne_bytes());
+        assert_eq!(s.bytes(3, 2), None);
         let v = s.select(&[3, 1]).select(&[1]);
         assert_eq!((v.len(), v.label(0)), (1, Some(6)));
-        assert_eq!(v.input(0), s.input(1));
-    }
-
-    #[test]
-    fn lengths_must_fit() {
-        let e = Split::new(Inputs::Bytes(vec![0; 5]), Targets::Classes(vec![0; 2]), [3].into(), [].into(), 2);
-        assert!(e.unwrap_err().to_string().contains("inputs of shape [3]"));
-        let e = Split::new(Inputs::Bytes(vec![0; 6]), Targets::Values(vec![0.0; 3]), [3].into(), [2].into(), 2);
-        assert!(e.unwrap_err().to_string().contains("targets of shape [2]"));
+        assert_eq!(v.bytes(0, 0), s.bytes(1, 0));
+        assert!(v.shares_memory_with(&s) && !v.shares_memory_with(&split()));
     }
 
     #[test]
     fn labels_must_be_classes() {
-        assert_eq!(checked_labels([0i64, 9].into_iter(), 10, "f").unwrap(), [0, 9]);
-        assert!(checked_labels([10i64].into_iter(), 10, "f").unwrap_err().to_string().contains("0 .. 9"));
-        assert!(checked_labels([-1i64].into_iter(), 10, "f").is_err());
+        assert_eq!(checked_labels([0i64, 9].into_iter(), 10, 1, "f").unwrap(), [0, 9]);
+        let told = |list: [i64; 2], each| checked_labels(list.into_iter(), 10, each, "f").unwrap_err().to_string();
+        assert!(told([0, 10], 1).contains("label 10 of sample 1 is not within 0 .. 9"));
+        assert!(told([0, 10], 2).contains("of sample 0"));
+        assert!(told([-1, 0], 1).contains("label -1"));
     }
 }

@@ -52,12 +52,11 @@ impl Split {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Inputs, Targets};
+    use super::super::Values;
     use super::*;
 
     fn numbered(n: usize) -> Split {
-        let labels = (0..n as i32).collect();
-        Split::new(Inputs::Bytes(vec![0; n]), Targets::Classes(labels), [1].into(), [].into(), n).unwrap()
+        Split::labelled(Values::Bytes(vec![0; n]), [1], (0..n as i32).collect()).unwrap()
     }
 
     fn labels(s: &Split) -> Vec<i32> {

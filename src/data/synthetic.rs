@@ -1,6 +1,7 @@
 //! Made-up samples that can be learnt: for tests, timing, and configurations without data.
 
-use super::{DataSpec, Dataset, Inputs, Split, TargetSpec, Targets};
+use super::fetch::Event;
+use super::{DataSpec, Dataset, Describes, Footprint, Split, Values};
 use crate::graph::{DType, Shape};
 use crate::random::{Purpose, Stream};
 use anyhow::{Result, ensure};
@@ -42,6 +43,24 @@ mod stream {
     pub const VAL: u64 = 3;
 }
 
+impl Describes for &SyntheticOptions {
+    fn describe(&self) -> Result<DataSpec> {
+        spec(self)
+    }
+
+    fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
+        open(self)
+    }
+
+    fn footprint(&self) -> Footprint {
+        let Ok(spec) = spec(self) else { return Footprint::default() };
+        let (Task::Classes(rows) | Task::Values(rows)) = self.task;
+        // The table that samples are made with.
+        let table = rows.saturating_mul(spec.fields[0].shape.len()).saturating_mul(DType::F32.bytes());
+        Footprint::of(&spec, table)
+    }
+}
+
 /// What the samples look like: images are bytes, as real ones are; vectors are floats.
 ///
 /// # Errors
@@ -58,9 +77,9 @@ pub fn spec(options: &SyntheticOptions) -> Result<DataSpec> {
     let elements = options.shape.iter().try_fold(1usize, |p, d| p.checked_mul(*d)).unwrap_or(usize::MAX);
     ensure!(elements > 0, "synthetic samples of shape {input} have no element");
     ensure!(options.samples > 0, "a synthetic set needs one sample at least");
-    let (targets, patterns) = match options.task {
-        Task::Classes(n) => (TargetSpec::Classes(n), n),
-        Task::Values(n) => (TargetSpec::Values([n].into()), n),
+    let (spec, patterns) = match options.task {
+        Task::Classes(n) => (DataSpec::labelled(dtype, input.clone(), n), n),
+        Task::Values(n) => (DataSpec::valued(dtype, input.clone(), [n]), n),
     };
     ensure!(patterns > 0, "a synthetic set needs one class or one value at least");
     let largest = options.samples.max(options.val_samples).max(patterns);
@@ -70,15 +89,7 @@ pub fn spec(options: &SyntheticOptions) -> Result<DataSpec> {
         options.samples,
         options.val_samples
     );
-    Ok(DataSpec {
-        input,
-        dtype,
-        targets,
-        classes_exact: true,
-        class_names: None,
-        train: Some(options.samples),
-        val: Some(options.val_samples),
-    })
+    Ok(DataSpec { train: Some(options.samples), val: Some(options.val_samples), ..spec })
 }
 
 /// Makes the set. Classes: a normal pattern for each class, the same for both splits, plus noise. Values: a linear map
@@ -88,7 +99,7 @@ pub fn spec(options: &SyntheticOptions) -> Result<DataSpec> {
 /// As [`spec`].
 pub fn open(options: &SyntheticOptions) -> Result<Dataset> {
     let spec = spec(options)?;
-    let elements = spec.input.len();
+    let elements = spec.fields[0].shape.len();
     let (purpose, rows) = match options.task {
         Task::Classes(n) => (stream::PATTERNS, n),
         Task::Values(n) => (stream::WEIGHTS, n),
@@ -104,20 +115,17 @@ pub fn open(options: &SyntheticOptions) -> Result<Dataset> {
 }
 
 fn make(options: &SyntheticOptions, spec: &DataSpec, table: &[f32], purpose: u64, n: usize) -> Result<Split> {
-    let elements = spec.input.len();
+    let (input, target) = (&spec.fields[0], &spec.fields[1]);
+    let elements = input.shape.len();
     let mut sample = vec![0f32; elements];
-    let mut inputs = match spec.dtype {
-        DType::U8 => Inputs::Bytes(Vec::with_capacity(n * elements)),
-        _ => Inputs::Floats(Vec::with_capacity(n * elements)),
-    };
-    let mut targets = match options.task {
-        Task::Classes(_) => Targets::Classes(Vec::with_capacity(n)),
-        Task::Values(values) => Targets::Values(Vec::with_capacity(n * values)),
-    };
+    let mut bytes = Vec::with_capacity(if input.dtype == DType::U8 { n * elements } else { 0 });
+    let mut floats = Vec::with_capacity(if input.dtype == DType::U8 { 0 } else { n * elements });
+    let mut labels = Vec::with_capacity(if target.dtype == DType::I32 { n } else { 0 });
+    let mut values = Vec::with_capacity(if target.dtype == DType::I32 { 0 } else { n * target.shape.len() });
     for i in 0..n {
         let mut draws = Stream::new(options.seed, Purpose::Synthetic, purpose, i as u64);
-        match &mut targets {
-            Targets::Classes(labels) => {
+        match options.task {
+            Task::Classes(_) => {
                 let label = draws.below((table.len() / elements) as u32);
                 labels.push(label as i32);
                 let pattern = &table[label as usize * elements..][..elements];
@@ -125,7 +133,7 @@ fn make(options: &SyntheticOptions, spec: &DataSpec, table: &[f32], purpose: u64
                     *x = p + (PATTERN_NOISE * draws.normal()) as f32;
                 }
             }
-            Targets::Values(values) => {
+            Task::Values(_) => {
                 sample.iter_mut().for_each(|x| *x = draws.normal() as f32);
                 let scale = 1.0 / (elements as f64).sqrt();
                 for row in table.chunks_exact(elements) {
@@ -134,17 +142,15 @@ fn make(options: &SyntheticOptions, spec: &DataSpec, table: &[f32], purpose: u64
                 }
             }
         }
-        match &mut inputs {
+        match input.dtype {
             // Three standard deviations of the sum of pattern and noise on either side of the middle.
-            Inputs::Bytes(bytes) => bytes.extend(sample.iter().map(|x| (127.5 + 35.0 * x).round() as u8)),
-            Inputs::Floats(floats) => floats.extend_from_slice(&sample),
+            DType::U8 => bytes.extend(sample.iter().map(|x| (127.5 + 35.0 * x).round() as u8)),
+            _ => floats.extend_from_slice(&sample),
         }
     }
-    let target_shape = match &spec.targets {
-        TargetSpec::Classes(_) => Shape::default(),
-        TargetSpec::Values(shape) => shape.clone(),
-    };
-    Split::new(inputs, targets, spec.input.clone(), target_shape, n)
+    let inputs = if input.dtype == DType::U8 { Values::Bytes(bytes) } else { Values::Floats(floats) };
+    let targets = if target.dtype == DType::I32 { Values::Ints(labels) } else { Values::Floats(values) };
+    Split::in_memory(vec![(input.clone(), inputs), (target.clone(), targets)], n)
 }
 
 #[cfg(test)]
@@ -162,12 +168,12 @@ mod tests {
     #[test]
     fn classes_can_be_told_apart() {
         let set = open(&options(&[2, 5, 4], Task::Classes(4))).unwrap();
-        assert_eq!(set.spec.input, [5, 4, 2].into());
+        assert_eq!(set.spec.fields[0].shape, [5, 4, 2].into());
         // Nearest mean of the training set, on the test set.
         let mut means = vec![[0f64; 41]; 4];
         for i in 0..set.train.len() {
             let m = &mut means[set.train.label(i).unwrap() as usize];
-            set.train.input(i).iter().enumerate().for_each(|(e, x)| m[e] += f64::from(*x));
+            set.train.bytes(i, 0).unwrap().iter().enumerate().for_each(|(e, x)| m[e] += f64::from(*x));
             m[40] += 1.0;
         }
         let distance = |m: &[f64; 41], x: &[u8]| -> f64 {
@@ -175,7 +181,7 @@ mod tests {
         };
         let right = (0..40)
             .filter(|i| {
-                let x = set.val.input(*i);
+                let x = set.val.bytes(*i, 0).unwrap();
                 let best = (0..4).min_by(|a, b| distance(&means[*a], x).total_cmp(&distance(&means[*b], x)));
                 best == set.val.label(*i).map(|l| l as usize)
             })
@@ -187,10 +193,11 @@ mod tests {
     fn values_are_linear_but_for_noise() {
         let o = options(&[1], Task::Values(2));
         let set = open(&o).unwrap();
-        assert_eq!(set.spec.targets, TargetSpec::Values([2].into()));
+        assert_eq!(set.spec, DataSpec { train: Some(200), val: Some(40), ..DataSpec::valued(DType::F32, [1], [2]) });
         // One input: y = w x + noise, so the correlation of x and y is all but ±1 unless w is tiny.
         let (mut xx, mut xy) = (0.0, 0.0);
-        let pairs: Vec<_> = (0..200).map(|i| (floats(set.train.input(i))[0], floats(set.train.target(i))[0])).collect();
+        let first = |i: usize, field: usize| floats(set.train.bytes(i, field).unwrap())[0];
+        let pairs: Vec<_> = (0..200).map(|i| (first(i, 0), first(i, 1))).collect();
         pairs.iter().for_each(|(x, y)| (xx, xy) = (xx + x * x, xy + x * y));
         let residual = pairs.iter().map(|(x, y)| (y - xy / xx * x).powi(2)).sum::<f32>() / 200.0;
         assert!((0.005..0.02).contains(&residual), "{residual}");
@@ -200,10 +207,10 @@ mod tests {
     fn seeds_and_splits_differ_and_repeat() {
         let o = options(&[3], Task::Classes(2));
         let (a, b) = (open(&o).unwrap(), open(&o).unwrap());
-        assert_eq!(a.train.input(7), b.train.input(7));
-        assert_ne!(a.train.input(7), a.val.input(7));
+        assert_eq!(a.train.bytes(7, 0), b.train.bytes(7, 0));
+        assert_ne!(a.train.bytes(7, 0), a.val.bytes(7, 0));
         let c = open(&SyntheticOptions { seed: 6, ..o }).unwrap();
-        assert_ne!(a.train.input(7), c.train.input(7));
+        assert_ne!(a.train.bytes(7, 0), c.train.bytes(7, 0));
     }
 
     #[test]

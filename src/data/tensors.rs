@@ -1,11 +1,16 @@
-//! Samples from a safetensors file: `inputs` and `targets`, and optionally `val_inputs` and `val_targets`.
+//! Samples from a safetensors file: `inputs` and `targets`, and optionally `val_inputs` and `val_targets`. A model that names
+//! its inputs takes the tensors of these names in the place of `inputs`.
 //!
-//! `inputs` are `[N, C, H, W]` images (floats or bytes), or floats of rank 2 (`[N, F]`) or 3. `targets` are class
-//! labels (integers, `[N]`) or float values (`[N, …]`; `[N]` is taken for `[N, 1]`, which is what a model with one
-//! output puts out).
+//! Inputs are `[N, C, H, W]` images (floats or bytes), or floats of rank 2 (`[N, F]`) or 3 (`[N, L, F]`). `targets` are class
+//! labels (integers, `[N]`, or `[N, …]` for a label at each position) or float values (`[N, …]`; `[N]` is taken for `[N, 1]`,
+//! which is what a model with one output puts out).
 
-use super::set::checked_labels;
-use super::{DataSpec, Dataset, Inputs, Split, TargetSpec, Targets};
+use super::Describes;
+use super::fetch::Event;
+use super::field::{DataSpec, Field, INPUTS, TARGETS, TargetSpec, UnknownField};
+use super::footprint::{Footprint, UNPACKING};
+use super::set::{Dataset, Split, checked_labels};
+use super::store::Values;
 use crate::files;
 use crate::graph::{DType, Shape};
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -13,36 +18,56 @@ use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The file and how to take it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TensorsOptions {
     /// The file.
     pub path: PathBuf,
     /// Number of classes; else one more than the largest label, which is the least that there can be.
     pub num_classes: Option<usize>,
+    /// The tensors that a model takes; none: `inputs`.
+    pub inputs: Vec<String>,
 }
 
 /// A header larger than this is damage.
 const MAX_HEADER: u64 = 100 << 20;
+/// What the names of tensors for validation begin with.
+const VAL: &str = "val_";
+
+impl Describes for &TensorsOptions {
+    fn describe(&self) -> Result<DataSpec> {
+        describe(self)
+    }
+
+    fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
+        open(self)
+    }
+
+    fn footprint(&self) -> Footprint {
+        let bytes = std::fs::metadata(&self.path).map_or(0, |m| m.len());
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        // Labels are read as 64-bit numbers, whatever they become.
+        Footprint { held: bytes, reading: bytes / 8 + UNPACKING }
+    }
+}
 
 /// What the samples look like. Reads the header, and the labels if classes must be counted.
 ///
 /// # Errors
-/// The file cannot be read, or does not hold tensors that go together; a label is below 0.
+/// The file cannot be read, or does not hold tensors that go together; a label is below 0. An [`UnknownField`], found by
+/// `downcast_ref`, if a tensor is not there that the model names.
 pub fn describe(options: &TensorsOptions) -> Result<DataSpec> {
-    let mut file = TensorFile::open(options)?;
-    let labels = [file.labels(&file.train.clone())?, file.val.clone().map_or(Ok(None), |p| file.labels(&p))?];
-    let spec = file.spec(options, &labels)?;
+    let mut file = TensorFile::open(&options.path, "the file that `path` of the `tensors` source names")?;
+    let (train, val) = file.parts(options)?;
+    let labels = [file.labels(&train)?, val.as_ref().map_or(Ok(None), |part| file.labels(part))?];
+    let spec = file.spec(options, &train, val.as_ref(), &labels)?;
     // Wrong labels are a matter of the description, and need not wait for the reading.
     if let TargetSpec::Classes(classes) = spec.targets {
-        for (tensor, labels) in ["targets", "val_targets"].into_iter().zip(labels) {
-            checked_labels(
-                labels.into_iter().flatten().collect::<Vec<_>>().into_iter(),
-                classes,
-                &format!("{}, `{tensor}`", file.name),
-            )?;
+        for (part, labels) in [Some(&train), val.as_ref()].into_iter().flatten().zip(labels) {
+            let labels = labels.unwrap_or_default();
+            checked_labels(labels.into_iter(), classes, part.target.each(), &file.place(&part.target))?;
         }
     }
     Ok(spec)
@@ -53,41 +78,131 @@ pub fn describe(options: &TensorsOptions) -> Result<DataSpec> {
 /// # Errors
 /// As [`describe`].
 pub fn open(options: &TensorsOptions) -> Result<Dataset> {
-    let mut file = TensorFile::open(options)?;
-    let (train, val) = (file.train.clone(), file.val.clone());
-    let labels = [file.labels(&train)?, val.as_ref().map_or(Ok(None), |p| file.labels(p))?];
-    let spec = file.spec(options, &labels)?;
+    let mut file = TensorFile::open(&options.path, "the file that `path` of the `tensors` source names")?;
+    let (train, val) = file.parts(options)?;
+    let labels = [file.labels(&train)?, val.as_ref().map_or(Ok(None), |part| file.labels(part))?];
+    let spec = file.spec(options, &train, val.as_ref(), &labels)?;
     let [train_labels, val_labels] = labels;
     let train = file.split(&train, train_labels, &spec)?;
     let val = match val {
-        Some(pair) => file.split(&pair, val_labels, &spec)?,
+        Some(part) => file.split(&part, val_labels, &spec)?,
         None => train.limit(0),
     };
     Ok(Dataset::new(spec, train, val))
 }
 
-/// A tensor of inputs and one of targets.
+/// Reads the samples of these fields, and nothing else: what a model is to be used on.
+///
+/// # Errors
+/// The file cannot be read, or does not hold tensors of these names, shapes and types.
+pub fn read_fields(path: &Path, fields: &[Field]) -> Result<Split> {
+    let mut file = TensorFile::open(path, "a file of samples")?;
+    let names: Vec<String> = fields.iter().map(|field| format!("`{}`", field.name)).collect();
+    let mut tensors = Vec::new();
+    for field in fields {
+        let Some(info) = file.header.info(&field.name).cloned() else {
+            bail!("{} must hold the tensors that the model takes, {}; {}", file.name, names.join(", "), file.holds());
+        };
+        let found = file.input(&field.name, info)?;
+        ensure!(
+            (&found.field.shape, found.field.dtype) == (&field.shape, field.dtype),
+            "{}: a sample of `{}` is {} {}, but the model takes {} {}",
+            file.name,
+            field.name,
+            found.field.dtype,
+            outside(&found.field.shape),
+            field.dtype,
+            outside(&field.shape),
+        );
+        tensors.push(found);
+    }
+    let len = tensors.first().map_or(0, Tensor::len);
+    for other in &tensors {
+        ensure!(other.len() == len, file.different_numbers(&tensors[0], other));
+    }
+    let mut list = Vec::new();
+    for tensor in tensors {
+        let values = file.values(&tensor)?;
+        list.push((tensor.field, values));
+    }
+    Split::in_memory(list, len)
+}
+
+/// The shape of a sample as PyTorch shows it.
+fn outside(shape: &Shape) -> Shape {
+    match *shape.dims() {
+        [h, w, c] => [c, h, w].into(),
+        _ => shape.clone(),
+    }
+}
+
+/// A tensor of the file as a field of samples.
 #[derive(Debug, Clone)]
-struct Pair {
-    inputs: (&'static str, TensorInfo),
-    targets: (&'static str, TensorInfo),
+struct Tensor {
+    name: String,
+    info: TensorInfo,
+    field: Field,
+}
+
+impl Tensor {
+    /// Number of samples.
+    fn len(&self) -> usize {
+        self.info.shape.first().copied().unwrap_or(0)
+    }
+
+    /// Elements of a sample.
+    fn each(&self) -> usize {
+        self.field.shape.len()
+    }
+}
+
+/// Tensors that go together.
+#[derive(Debug, Clone)]
+struct Part {
+    inputs: Vec<Tensor>,
+    target: Tensor,
+}
+
+impl Part {
+    fn all(&self) -> impl Iterator<Item = &Tensor> {
+        self.inputs.iter().chain([&self.target])
+    }
+
+    fn fields(&self) -> Vec<Field> {
+        self.all().map(|tensor| tensor.field.clone()).collect()
+    }
+
+    /// The names of its tensors for people.
+    fn names(&self) -> String {
+        in_words(&self.all().map(|tensor| tensor.name.as_str()).collect::<Vec<_>>())
+    }
+}
+
+/// Names for people.
+fn in_words(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    match names.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
+    }
 }
 
 struct TensorFile {
     name: String,
     file: BufReader<File>,
+    header: Metadata,
     /// Where the data begin, in bytes from the file's start.
     start: u64,
-    train: Pair,
-    val: Option<Pair>,
 }
 
 impl TensorFile {
-    fn open(options: &TensorsOptions) -> Result<Self> {
-        let name = options.path.display().to_string();
-        let files::Opened { file, size, .. } = files::open(&options.path)
+    /// Reads the header; `what` says what the file is for.
+    fn open(path: &Path, what: &str) -> Result<Self> {
+        let name = path.display().to_string();
+        let files::Opened { file, size, .. } = files::open(path)
             .map_err(|e| anyhow!("{}", e.problem))
-            .with_context(|| format!("cannot open {name}, the file that `path` of the `tensors` source names"))?;
+            .with_context(|| format!("cannot open {name}, {what}"))?;
         let memory = files::machine_memory();
         ensure!(size <= memory, "{name} holds {size} bytes, and this machine's whole memory is {memory} bytes");
         let mut file = BufReader::with_capacity(1 << 18, file);
@@ -109,60 +224,116 @@ impl TensorFile {
             header.data_len(),
             size - start
         );
-        let pair = |inputs, targets| {
-            let get = |n| header.info(n).map(|info| (n, info.clone()));
-            (get(inputs), get(targets))
-        };
-        let mut names = header.offset_keys();
-        names.sort_unstable();
-        let train = match pair("inputs", "targets") {
-            (Some(inputs), Some(targets)) => Pair { inputs, targets },
-            _ => bail!("{name} must hold the tensors `inputs` and `targets`; it holds: {}", names.join(", ")),
-        };
-        let val = match pair("val_inputs", "val_targets") {
-            (Some(inputs), Some(targets)) => Some(Pair { inputs, targets }),
-            (None, None) => None,
-            _ => bail!("{name} holds only one of `val_inputs` and `val_targets`: both or neither are needed"),
-        };
-        Ok(TensorFile { name, file, start, train, val })
+        Ok(TensorFile { name, file, header, start })
     }
 
-    /// What the samples of both pairs look like; `labels` are those of the two pairs, if there are any.
-    fn spec(&self, options: &TensorsOptions, labels: &[Option<Vec<i64>>; 2]) -> Result<DataSpec> {
-        let (input, dtype) = self.input(&self.train)?;
-        let values = self.values(&self.train)?;
-        if let Some(val) = &self.val {
-            let other = (self.input(val)?, self.values(val)?);
+    /// What tensors there are, for people.
+    fn holds(&self) -> String {
+        let mut names = self.header.offset_keys();
+        names.sort_unstable();
+        format!("it holds: {}", names.join(", "))
+    }
+
+    fn place(&self, tensor: &Tensor) -> String {
+        format!("{}, `{}`", self.name, tensor.name)
+    }
+
+    /// The tensors to train on, and those to test on.
+    fn parts(&self, options: &TensorsOptions) -> Result<(Part, Option<Part>)> {
+        let inputs: Vec<&str> = match &options.inputs[..] {
+            [] => vec![INPUTS],
+            names => names.iter().map(String::as_str).collect(),
+        };
+        let names: Vec<&str> = inputs.iter().copied().chain([TARGETS]).collect();
+        let is_there = |name: &str| self.header.info(name).is_some();
+        if let Some(name) = options.inputs.iter().find(|name| !is_there(name)) {
+            let mut known = self.header.offset_keys();
+            known.retain(|name| name != TARGETS && !name.starts_with(VAL));
+            known.sort_unstable();
+            return Err(UnknownField { name: name.clone(), known }.into());
+        }
+        if !names.iter().all(|name| is_there(name)) {
+            bail!("{} must hold the tensors {}; {}", self.name, in_words(&names), self.holds());
+        }
+        let train = self.part("", &inputs)?;
+        let for_val: Vec<String> = names.iter().map(|name| format!("{VAL}{name}")).collect();
+        let val = match for_val.iter().filter(|name| is_there(name)).count() {
+            0 => None,
+            n if n == names.len() => Some(self.part(VAL, &inputs)?),
+            _ => {
+                let list: Vec<&str> = for_val.iter().map(String::as_str).collect();
+                let (only, all) = if names.len() == 2 { ("one", "both or neither") } else { ("some", "all or none") };
+                bail!("{} holds only {only} of {}: {all} are needed", self.name, in_words(&list))
+            }
+        };
+        Ok((train, val))
+    }
+
+    fn part(&self, prefix: &str, inputs: &[&str]) -> Result<Part> {
+        let info = |name: &str| {
+            let name = format!("{prefix}{name}");
+            self.header.info(&name).cloned().with_context(|| format!("{}: `{name}` is gone", self.name))
+        };
+        let mut list = Vec::new();
+        for name in inputs {
+            let tensor = self.input(&format!("{prefix}{name}"), info(name)?)?;
+            // A field is called the same in training and in validation.
+            list.push(Tensor { field: Field { name: (*name).into(), ..tensor.field }, ..tensor });
+        }
+        let target = self.target(&format!("{prefix}{TARGETS}"), info(TARGETS)?)?;
+        for tensor in &list {
+            ensure!(tensor.len() == target.len(), self.different_numbers(tensor, &target));
+        }
+        Ok(Part { inputs: list, target })
+    }
+
+    fn different_numbers(&self, a: &Tensor, b: &Tensor) -> String {
+        format!(
+            "{}: `{}` of shape {} and `{}` of shape {} differ in the number of samples",
+            self.name,
+            a.name,
+            Shape::from(&a.info.shape[..]),
+            b.name,
+            Shape::from(&b.info.shape[..])
+        )
+    }
+
+    /// What the samples of both parts look like; `labels` are theirs, if there are any.
+    fn spec(
+        &self,
+        options: &TensorsOptions,
+        train: &Part,
+        val: Option<&Part>,
+        labels: &[Option<Vec<i64>>; 2],
+    ) -> Result<DataSpec> {
+        if let Some(val) = val {
             ensure!(
-                other == ((input.clone(), dtype), values.clone()),
-                "{}: `val_inputs` and `val_targets` differ from `inputs` and `targets` in shape or type",
-                self.name
+                val.fields() == train.fields(),
+                "{}: {} differ from {} in shape or type",
+                self.name,
+                val.names(),
+                train.names()
             );
         }
         let seen = labels.iter().flatten().flatten().max().map_or(0, |l| l.saturating_add(1).max(1));
-        let targets = match (values, options.num_classes) {
-            (Some(shape), None) => TargetSpec::Values(shape),
-            (Some(_), Some(n)) => {
-                bail!("{}: `targets` are real values, so there are no {n} classes", self.name)
-            }
-            (None, n) => TargetSpec::Classes(n.unwrap_or(seen as usize)),
+        let targets = match (train.target.field.dtype, options.num_classes) {
+            (DType::I32, n) => TargetSpec::Classes(n.unwrap_or(seen as usize)),
+            (_, None) => TargetSpec::Values,
+            (_, Some(n)) => bail!("{}: `targets` are real values, so there are no {n} classes", self.name),
         };
         Ok(DataSpec {
-            input,
-            dtype,
-            classes_exact: options.num_classes.is_some() || matches!(targets, TargetSpec::Values(_)),
+            fields: train.fields(),
+            classes_exact: options.num_classes.is_some() || targets == TargetSpec::Values,
             targets,
             class_names: None,
-            train: Some(self.train.inputs.1.shape[0]),
-            val: Some(self.val.as_ref().map_or(0, |p| p.inputs.1.shape[0])),
+            train: Some(train.target.len()),
+            val: Some(val.map_or(0, |part| part.target.len())),
         })
     }
 
-    /// Shape (channels last) and type of one input of the pair, and that there is a target for each.
-    fn input(&self, pair: &Pair) -> Result<(Shape, DType)> {
-        let (name, info) = &pair.inputs;
+    /// A tensor that a model takes.
+    fn input(&self, name: &str, info: TensorInfo) -> Result<Tensor> {
         let shape = Shape::from(&info.shape[..]);
-        let (target_name, targets) = &pair.targets;
         // Before any product of dimensions: with a zero among them, the others may be anything.
         ensure!(!info.shape.contains(&0), "{}: `{name}`, of shape {shape}, is empty", self.name);
         let sample: Shape = match (&info.shape[..], info.dtype) {
@@ -176,47 +347,39 @@ impl TensorFile {
                 bail!("{}: `{name}` is {other:?}: must be F32 (in PyTorch, `.float()`), or U8 for images", self.name)
             }
         };
-        ensure!(
-            targets.shape.first() == Some(&info.shape[0]),
-            "{}: `{name}` of shape {shape} and `{target_name}` of shape {} differ in the number of samples",
-            self.name,
-            Shape::from(&targets.shape[..])
-        );
-        Ok((sample, if info.dtype == Dtype::U8 { DType::U8 } else { DType::F32 }))
+        let dtype = if info.dtype == Dtype::U8 { DType::U8 } else { DType::F32 };
+        Ok(Tensor { name: name.into(), info, field: Field::input(name, dtype, sample) })
     }
 
-    /// Shape (channels last) of one target; `None` for class labels.
-    fn values(&self, pair: &Pair) -> Result<Option<Shape>> {
-        let (name, info) = &pair.targets;
+    /// The tensor that is learnt.
+    fn target(&self, name: &str, info: TensorInfo) -> Result<Tensor> {
         let shape = Shape::from(&info.shape[..]);
         ensure!(!info.shape.contains(&0), "{}: `{name}`, of shape {shape}, is empty", self.name);
-        match (info.dtype, &info.shape[..]) {
-            (Dtype::I64 | Dtype::I32 | Dtype::U8, [_]) => Ok(None),
-            (Dtype::I64 | Dtype::I32 | Dtype::U8, _) => {
-                bail!("{}: `{name}` of shape {shape}: class labels must be of shape [N]", self.name)
+        let (dtype, sample): (DType, Shape) = match (info.dtype, &info.shape[..]) {
+            (Dtype::I64 | Dtype::I32 | Dtype::U8 | Dtype::F32, []) => {
+                bail!("{}: `{name}` is a single number: must be one for each sample", self.name)
             }
-            (Dtype::F32, [_]) => Ok(Some([1].into())),
-            (Dtype::F32, [_, c, h, w]) => Ok(Some([*h, *w, *c].into())),
-            (Dtype::F32, [_, rest @ ..]) => Ok(Some(rest.into())),
-            (Dtype::F32, []) => bail!("{}: `{name}` is a single number: must be one for each sample", self.name),
+            (Dtype::I64 | Dtype::I32 | Dtype::U8, [_, rest @ ..]) => (DType::I32, rest.into()),
+            (Dtype::F32, [_]) => (DType::F32, [1].into()),
+            (Dtype::F32, [_, c, h, w]) => (DType::F32, [*h, *w, *c].into()),
+            (Dtype::F32, [_, rest @ ..]) => (DType::F32, rest.into()),
             (other, _) => bail!(
                 "{}: `{name}` is {other:?}: must be I64 or I32 for class labels (in PyTorch, `.long()`), or F32 for \
                  values (`.float()`)",
                 self.name
             ),
-        }
+        };
+        Ok(Tensor { name: name.into(), info, field: Field::target(TARGETS, dtype, sample) })
     }
 
-    /// The class labels of the pair, unchecked; `None` if its targets are values.
-    fn labels(&mut self, pair: &Pair) -> Result<Option<Vec<i64>>> {
-        // Shapes and types are checked before anything is read by them.
-        self.input(pair)?;
-        if self.values(pair)?.is_some() {
+    /// The class labels of the part, unchecked; `None` if its targets are values.
+    fn labels(&mut self, part: &Part) -> Result<Option<Vec<i64>>> {
+        let target = &part.target;
+        if target.field.dtype != DType::I32 {
             return Ok(None);
         }
-        let info = &pair.targets.1;
-        let mut out = self.room(&pair.targets, info.shape[0])?;
-        self.each(&pair.targets, info.dtype.bitsize() / 8, |b| {
+        let mut out = self.room(target, target.len() * target.each())?;
+        self.each(target, target.info.dtype.bitsize() / 8, |b| {
             out.push(match *b {
                 [b] => i64::from(b),
                 [a, b, c, d] => i64::from(i32::from_le_bytes([a, b, c, d])),
@@ -227,32 +390,38 @@ impl TensorFile {
         Ok(Some(out))
     }
 
-    fn split(&mut self, pair: &Pair, labels: Option<Vec<i64>>, spec: &DataSpec) -> Result<Split> {
-        let n = pair.inputs.1.shape[0];
-        let inputs = match spec.dtype {
-            DType::U8 => Inputs::Bytes(self.channels_last(&pair.inputs, |[b]: [u8; 1]| b)?),
-            _ => Inputs::Floats(self.channels_last(&pair.inputs, f32::from_le_bytes)?),
-        };
-        let (targets, shape) = match (&spec.targets, labels) {
+    fn split(&mut self, part: &Part, labels: Option<Vec<i64>>, spec: &DataSpec) -> Result<Split> {
+        let mut list = Vec::new();
+        for tensor in &part.inputs {
+            list.push((tensor.field.clone(), self.values(tensor)?));
+        }
+        let target = &part.target;
+        let values = match (&spec.targets, labels) {
             (TargetSpec::Classes(n), Some(labels)) => {
-                let place = format!("{}, `{}`", self.name, pair.targets.0);
-                (Targets::Classes(checked_labels(labels.into_iter(), *n, &place)?), Shape::default())
+                Values::Ints(checked_labels(labels.into_iter(), *n, target.each(), &self.place(target))?)
             }
-            (TargetSpec::Values(shape), _) => {
-                (Targets::Values(self.channels_last(&pair.targets, f32::from_le_bytes)?), shape.clone())
-            }
-            (TargetSpec::Classes(_), None) => bail!("{}: `{}` are no class labels", self.name, pair.targets.0),
+            (TargetSpec::Values, _) => self.values(target)?,
+            (TargetSpec::Classes(_), None) => bail!("{}: `{}` are no class labels", self.name, target.name),
         };
-        Split::new(inputs, targets, spec.input.clone(), shape, n)
+        list.push((target.field.clone(), values));
+        Split::in_memory(list, target.len())
+    }
+
+    /// Reads a tensor of bytes or floats.
+    fn values(&mut self, tensor: &Tensor) -> Result<Values> {
+        Ok(match tensor.field.dtype {
+            DType::U8 => Values::Bytes(self.channels_last(tensor, |[b]: [u8; 1]| b)?),
+            _ => Values::Floats(self.channels_last(tensor, f32::from_le_bytes)?),
+        })
     }
 
     /// Reads a tensor; images become channels-last.
     fn channels_last<T: Copy, const B: usize>(
         &mut self,
-        tensor: &(&'static str, TensorInfo),
+        tensor: &Tensor,
         decode: impl Fn([u8; B]) -> T,
     ) -> Result<Vec<T>> {
-        let shape = &tensor.1.shape;
+        let shape = &tensor.info.shape;
         let sample: usize = shape[1..].iter().product();
         let mut out = self.room(tensor, shape[0] * sample)?;
         let pixels = if shape.len() == 4 { shape[2] * shape[3] } else { sample };
@@ -266,18 +435,18 @@ impl TensorFile {
     }
 
     /// Room for `len` values of a tensor.
-    fn room<T>(&self, tensor: &(&'static str, TensorInfo), len: usize) -> Result<Vec<T>> {
+    fn room<T>(&self, tensor: &Tensor, len: usize) -> Result<Vec<T>> {
         let mut out = Vec::new();
         match out.try_reserve_exact(len) {
             Ok(()) => Ok(out),
-            Err(_) => bail!("{}: there is not enough memory for `{}` ({len} values)", self.name, tensor.0),
+            Err(_) => bail!("{}: there is not enough memory for `{}` ({len} values)", self.name, tensor.name),
         }
     }
 
     /// Hands a tensor's bytes to `take`, `size` bytes at a time.
-    fn each(&mut self, tensor: &(&'static str, TensorInfo), size: usize, mut take: impl FnMut(&[u8])) -> Result<()> {
-        let (begin, end) = tensor.1.data_offsets;
-        let context = || format!("cannot read `{}` from {}", tensor.0, self.name);
+    fn each(&mut self, tensor: &Tensor, size: usize, mut take: impl FnMut(&[u8])) -> Result<()> {
+        let (begin, end) = tensor.info.data_offsets;
+        let context = || format!("cannot read `{}` from {}", tensor.name, self.name);
         self.file.seek(SeekFrom::Start(self.start + begin as u64)).with_context(context)?;
         let mut bytes = vec![0; size];
         for _ in 0..(end - begin) / size.max(1) {

@@ -17,17 +17,18 @@ fn counts(split: &Split) -> Vec<usize> {
 
 /// Mean and standard deviation of each channel over all pixels.
 fn moments(split: &Split) -> Vec<(f64, f64)> {
-    let channels = split.input_shape().last();
+    let shape = &split.fields()[0].shape;
+    let channels = shape.last();
     let mut sums = vec![(0u64, 0u64); channels];
     for i in 0..split.len() {
-        for pixel in split.input(i).chunks_exact(channels) {
+        for pixel in split.bytes(i, 0).unwrap().chunks_exact(channels) {
             for (sum, v) in sums.iter_mut().zip(pixel) {
                 let v = u64::from(*v);
                 *sum = (sum.0 + v, sum.1 + v * v);
             }
         }
     }
-    let n = (split.len() * split.input_shape().len() / channels) as f64;
+    let n = (split.len() * shape.len() / channels) as f64;
     sums.iter().map(|(s, q)| (*s as f64 / n, (*q as f64 / n - (*s as f64 / n).powi(2)).sqrt())).collect()
 }
 
@@ -94,7 +95,7 @@ fn missing_files_lead_to_the_fallback_only_if_asked_for() {
     assert!(e.contains("cifar10") && e.contains("127.0.0.1:1/cifar-10-binary.tar.gz"), "{e}");
 
     let set = obtain(&source, &Missing { fallback_digits: true, ..missing }, quiet).unwrap();
-    assert_eq!(set.spec.input, describe(&source).unwrap().input);
+    assert_eq!(set.spec.fields, describe(&source).unwrap().fields);
     let note = set.note.unwrap();
     assert!(note.contains("bundled digits") && note.contains("127.0.0.1:1"), "{note}");
 }

@@ -4,7 +4,7 @@ use super::metrics::Figures;
 use super::session::Session;
 use crate::backend::{Backend, HostBuffer};
 use crate::build::Mode;
-use crate::data::{Loader, LoaderOptions, Position, Split, Transform};
+use crate::data::{Loader, LoaderOptions, Position, Split, Transform, Unread};
 use anyhow::{Context, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,16 +23,18 @@ pub struct EvalOptions {
     pub seed: u64,
 }
 
-/// Evaluates `split`; `None` if `interrupt` came before the end. `progress` is told the number of samples done.
+/// Evaluates `split`; `None` if `interrupt` came before the end. `progress` is told the number of samples done, `unread` takes
+/// note of those that could not be read.
 ///
 /// # Errors
-/// A batch could not be made, the loss is not finite on any batch, or the device failed.
+/// A batch could not be made, too many samples cannot be read, the loss is not finite on any batch, or the device failed.
 pub fn evaluate(
     session: &mut Session,
     backend: &dyn Backend,
     split: &Split,
     options: &EvalOptions,
     interrupt: &AtomicBool,
+    unread: &mut Unread,
     mut progress: impl FnMut(u64),
 ) -> Result<Option<Figures>> {
     session.reset_figures(Mode::Eval)?;
@@ -54,6 +56,7 @@ pub fn evaluate(
         if interrupt.load(Ordering::Relaxed) {
             return Ok(None);
         }
+        unread.note(batch.unreadable(), split.len())?;
         session.evaluate(batch.slot, &batch.buffer, batch.len)?;
         session.wait_slot(batch.slot)?;
         done += batch.len as u64;

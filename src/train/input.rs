@@ -1,5 +1,6 @@
 //! The samples of an experiment: from the `[data]` section to splits in memory.
 
+use crate::config::part::{shorten, with_suggestion};
 use crate::config::paths::shown;
 use crate::config::sections::{self as cfg, Download, Fallback, Source as Written};
 use crate::config::tagged::Tagged;
@@ -7,7 +8,9 @@ use crate::config::values::ValidationSplit;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::synthetic::{SyntheticOptions, Task};
 use crate::data::tensors::TensorsOptions;
-use crate::data::{self, DataSpec, Fingerprint, Footprint, HoldOut, Missing, Source, Split, Transform, fetch};
+use crate::data::{
+    self, DataSpec, Fingerprint, Footprint, HoldOut, Missing, Source, Split, Transform, UnknownField, fetch,
+};
 use anyhow::{Context, Result};
 
 /// The data layer's source for a `[data]` section, and what to do if its files are not there.
@@ -25,7 +28,8 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
         Written::Cifar10(d) => (Source::Cifar10(at(d)), files(d)),
         Written::Digits(_) => (Source::Digits, Missing::default()),
         Written::Tensors(t) => {
-            (Source::Tensors(TensorsOptions { path: shown(&t.path), num_classes: None }), Missing::default())
+            let inputs = input_names(experiment);
+            (Source::Tensors(TensorsOptions { path: shown(&t.path), num_classes: None, inputs }), Missing::default())
         }
         Written::Synthetic(s) => {
             let task = match (s.classes, s.targets) {
@@ -36,6 +40,31 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
             let seed = experiment.seed;
             (Source::Synthetic(SyntheticOptions { shape, task, samples, val_samples, seed }), Missing::default())
         }
+    }
+}
+
+/// The fields that the model takes, if it names them.
+fn input_names(experiment: &Experiment) -> Vec<String> {
+    experiment.model.inputs.iter().map(|(name, _)| name.clone()).collect()
+}
+
+/// The samples' description as the model sees them.
+fn taken(spec: DataSpec, experiment: &Experiment) -> Result<DataSpec, UnknownField> {
+    let names = input_names(experiment);
+    if names.is_empty() { Ok(spec) } else { spec.taking(&names) }
+}
+
+/// The error for an input of the model that the samples do not have.
+fn unknown_field(experiment: &Experiment, error: &UnknownField) -> Diagnostic {
+    let known: Vec<&str> = error.known.iter().map(String::as_str).collect();
+    let diagnostic = Diagnostic::error(format!("the samples have no field `{}`", shorten(&error.name)));
+    let Some((_, span)) = experiment.model.inputs.iter().find(|(name, _)| *name == error.name) else {
+        return diagnostic;
+    };
+    let diagnostic = with_suggestion(diagnostic, *span, "no such field", &error.name, &known);
+    match experiment.nearest_span("data.path").filter(|_| experiment.span_of("data.path").is_some()) {
+        Some(data) => diagnostic.context(data, "the samples"),
+        None => diagnostic,
     }
 }
 
@@ -51,8 +80,11 @@ pub fn describe(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
             None => error,
         }
     };
-    let mut spec = data::describe(&source(experiment).0)
-        .map_err(|e| at(format!("{e:#}"), ["data.path", "data"], "the data is described here"))?;
+    let mut spec = data::describe(&source(experiment).0).map_err(|e| match e.downcast_ref() {
+        Some(unknown) => unknown_field(experiment, unknown),
+        None => at(format!("{e:#}"), ["data.path", "data"], "the data is described here"),
+    })?;
+    spec = taken(spec, experiment).map_err(|e| unknown_field(experiment, &e))?;
     let loading = &experiment.data.loading;
     if let (Some(n), Some(how)) = (spec.train, &loading.validation_split) {
         let held = match how {
@@ -154,7 +186,7 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(fetch
     };
     let train = loading.limit.map_or(train.clone(), |n| train.limit(n));
     let val = loading.limit_val.map_or(val.clone(), |n| val.limit(n));
-    let spec = DataSpec { train: Some(train.len()), val: Some(val.len()), ..set.spec };
+    let spec = DataSpec { train: Some(train.len()), val: Some(val.len()), ..taken(set.spec, experiment)? };
     let name = if stands_in { "digits" } else { experiment.data.source.type_name() };
     Ok(Samples { spec, train, val, test: set.val, note: set.note, fingerprint: set.fingerprint, name })
 }

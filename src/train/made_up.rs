@@ -13,14 +13,12 @@ pub fn fill(buffer: &mut HostBuffer, layout: &SlotLayout, targets: &TargetSpec, 
     for input in &layout.inputs {
         let n = input.shape.len();
         let bytes: Vec<u8> = match (input.input, input.dtype) {
-            (Input::Data, DType::U8) => (0..n).map(|_| random.next_u32() as u8).collect(),
-            (Input::Targets, DType::I32) => {
+            (Input::Field(_), DType::U8) => (0..n).map(|_| random.next_u32() as u8).collect(),
+            (Input::Field(_), DType::I32) => {
                 let classes = if let TargetSpec::Classes(c) = targets { (*c).max(1) as u32 } else { 1 };
                 (0..n).flat_map(|_| (random.below(classes) as i32).to_ne_bytes()).collect()
             }
-            (Input::Data | Input::Targets, DType::F32) => {
-                (0..n).flat_map(|_| (random.normal() as f32).to_ne_bytes()).collect()
-            }
+            (Input::Field(_), DType::F32) => (0..n).flat_map(|_| (random.normal() as f32).to_ne_bytes()).collect(),
             _ => continue,
         };
         buffer.bytes_mut()[input.offset..][..bytes.len()].copy_from_slice(&bytes);

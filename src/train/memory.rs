@@ -217,7 +217,7 @@ impl Use {
                 experiment.data.loading.eval_batch_size = Some(batch);
                 Sizes { eval: Sizes::of(batch, Some(samples), false), ..Sizes::default() }
             }
-            Use::Prediction => Sizes { predict: vec![batch], ..Sizes::default() },
+            Use::Prediction => Sizes { predict: vec![batch.into()], ..Sizes::default() },
         };
         (experiment, sizes)
     }

@@ -3,6 +3,7 @@
 use super::folder::never_elsewhere;
 use super::metrics::Figures;
 use crate::backend::MemoryUse;
+use crate::data::Unreadable;
 use crate::files::durable;
 use crate::terminal::json_line;
 use anyhow::{Context, Result, bail};
@@ -158,6 +159,21 @@ pub fn add_memory(line: &mut Value, memory: MemoryUse) {
     line["memory_allocated"] = memory.allocated.into();
     line["memory_reserved"] = memory.reserved.into();
     line["memory_peak"] = memory.peak.into();
+}
+
+/// Adds to the line of an epoch how many of the run's samples could not be read so far, if any: of those to train on, and to
+/// validate on.
+pub fn add_unreadable(line: &mut Value, train: usize, val: usize) {
+    for (key, n) in [("unreadable", train), ("val_unreadable", val)] {
+        if n > 0 {
+            line[key] = n.into();
+        }
+    }
+}
+
+/// The line that names a sample that cannot be read, when a run comes to it first.
+pub fn unreadable_line(sample: &Unreadable) -> Value {
+    json!({ "kind": "unreadable", "sample": sample.name, "why": sample.why })
 }
 
 /// A single-precision number by the shortest decimal that stands for it, where widening would show digits that mean

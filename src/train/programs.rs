@@ -1,13 +1,13 @@
-//! The programs of an experiment: one for every kind of step and size of batch, over one set of variables.
+//! The programs of an experiment: one for every kind of step and shape of batch, over one set of variables.
 
 use super::{lints, precision};
 use crate::backend::Backend;
-use crate::build::{self, Forward, LayerRow, Mode};
+use crate::build::{self, BatchShape, Forward, LayerRow, Mode};
 use crate::config::experiment::Pattern;
 use crate::config::sections::OptimizerRule;
 use crate::config::values::Precision;
 use crate::config::{Diagnostic, Experiment};
-use crate::data::DataSpec;
+use crate::data::{DataSpec, Field};
 use crate::graph::op::{Algorithm, TensorOptions};
 use crate::graph::{Graph, VarId, VarKind, Variables};
 use crate::passes::simplify::simplify;
@@ -29,15 +29,15 @@ pub enum Kind {
     Predict,
 }
 
-/// The programs to make: kinds with sizes of batches.
+/// The programs to make: kinds with shapes of batches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// Sizes of training batches; the largest first. Empty: no training.
-    pub train: Vec<usize>,
-    /// Sizes of evaluation batches.
-    pub eval: Vec<usize>,
-    /// Sizes of batches to predict.
-    pub predict: Vec<usize>,
+    /// Shapes of training batches; the largest first. Empty: no training.
+    pub train: Vec<BatchShape>,
+    /// Shapes of evaluation batches.
+    pub eval: Vec<BatchShape>,
+    /// Shapes of batches to predict.
+    pub predict: Vec<BatchShape>,
 }
 
 impl Sizes {
@@ -52,10 +52,10 @@ impl Sizes {
     }
 
     /// The sizes that batches of `batch` out of `samples` have; `samples` is not always known.
-    pub fn of(batch: usize, samples: Option<usize>, drop_last: bool) -> Vec<usize> {
-        let Some(n) = samples else { return vec![batch] };
+    pub fn of(batch: usize, samples: Option<usize>, drop_last: bool) -> Vec<BatchShape> {
+        let Some(n) = samples else { return vec![batch.into()] };
         let rest = if drop_last { 0 } else { n % batch };
-        [if n >= batch { batch } else { 0 }, rest].into_iter().filter(|s| *s > 0).collect()
+        [if n >= batch { batch } else { 0 }, rest].into_iter().filter(|s| *s > 0).map(BatchShape::from).collect()
     }
 }
 
@@ -68,16 +68,19 @@ pub struct Programs {
     pub rows: Vec<LayerRow>,
     /// What the programs compute in: what the experiment asks for, if the device has it.
     pub precision: Precision,
-    /// Kind and batch size of each program of the plan, in its order.
-    pub kinds: Vec<(Kind, usize)>,
+    /// Kind and shape of batches of each program of the plan, in its order. An update reads no batch: no samples.
+    pub kinds: Vec<(Kind, BatchShape)>,
+    /// The fields of a batch, by their numbers.
+    pub fields: Vec<Field>,
     /// What is probably not meant, if there are programs for training; without what `[lint]` allows.
     pub warnings: Vec<Diagnostic>,
 }
 
 impl Programs {
-    /// The program of that kind for that size of batch.
-    pub fn find(&self, kind: Kind, batch: usize) -> Option<usize> {
-        self.kinds.iter().position(|k| *k == (kind, batch))
+    /// The program of that kind for batches of that shape.
+    pub fn find(&self, kind: Kind, batch: impl Into<BatchShape>) -> Option<usize> {
+        let wanted = (kind, batch.into());
+        self.kinds.iter().position(|k| *k == wanted)
     }
 
     /// Number of trainable and of all parameters.
@@ -129,7 +132,7 @@ pub fn build(
             simplify(&mut graph);
             crate::graph::verify(&graph).map_err(|e| internal(&e))?;
         }
-        kinds.push((Kind::Update, 0));
+        kinds.push((Kind::Update, 0.into()));
         sources.push(Source { name: "update".into(), graph, loss: None, prediction: None });
     }
     for (mode, kind, list) in [(Mode::Eval, Kind::Eval, &sizes.eval), (Mode::Predict, Kind::Predict, &sizes.predict)] {
@@ -153,7 +156,8 @@ pub fn build(
         }
     }
     let plan = Plan::laid_out(Arc::new(vars), sources, |g, n| backend.workspace(g, n), !backend.shares_memory());
-    Ok(Programs { plan: Arc::new(plan), rows, precision, kinds, warnings: experiment.lint.told(warnings) })
+    let fields = data.fields.clone();
+    Ok(Programs { plan: Arc::new(plan), rows, precision, kinds, fields, warnings: experiment.lint.told(warnings) })
 }
 
 /// The graph of the training step on `backend` after the passes that `options` lets run, but in the precision that the

@@ -2,6 +2,7 @@
 
 use super::pace::{Horizon, Pace, Place};
 use super::table::{EpochRow, Table};
+use crate::data::Unread;
 use crate::graph::op::Task;
 use crate::terminal::{self, Bar, Stream, can_redraw, duration, figure, percent};
 use serde_json::Value;
@@ -39,6 +40,8 @@ pub struct Reporter {
     /// When the training of an epoch ended, and how long was evaluated since.
     ended: Option<(Instant, Duration)>,
     output_error: Option<io::Error>,
+    /// How many unreadable samples it has told of: of those to train on, and to validate on.
+    told: [usize; 2],
 }
 
 /// What is going on.
@@ -70,6 +73,7 @@ impl Reporter {
             stretch: None,
             ended: None,
             output_error: None,
+            told: [0; 2],
         }
     }
 
@@ -112,6 +116,16 @@ impl Reporter {
     /// Something that must not be missed, on standard error, however quiet.
     pub fn warn(&self, text: &str) {
         say(&format!("warning: {text}"));
+    }
+
+    /// Warns of samples that cannot be read, of those to train on and to validate on, unless it has told of them.
+    pub fn unreadable(&mut self, lists: [&Unread; 2]) {
+        for (unread, told) in lists.into_iter().zip(&mut self.told) {
+            if let Some(text) = unread.in_words(*told) {
+                say(&format!("warning: {text}"));
+            }
+            *told = unread.list().len();
+        }
     }
 
     /// Starts the training of an epoch, or its evaluation, at a place where `done` of `samples` samples are done already.

@@ -1,10 +1,12 @@
 //! The training loop.
 
+mod unreadable;
+
 use super::evaluate::{EvalOptions, evaluate};
 use super::folder::{Folder, file};
 use super::input::{Samples, transforms};
 use super::metrics::Figures;
-use super::metrics_file::{MetricsFile, add_memory, epoch_line, step_line};
+use super::metrics_file::{MetricsFile, add_memory, add_unreadable, epoch_line, step_line};
 use super::pace::{Horizon, Place};
 use super::pending::{Pending, Settled, Update};
 use super::report::Reporter;
@@ -227,6 +229,7 @@ impl Run<'_> {
         for k in 0..group {
             let mut batch = loader.next()?.context("the loader ended before the epoch")?;
             debug_assert_eq!((batch.position.epoch, batch.position.batch as u64), (self.state.epoch, self.state.batch));
+            self.note_unreadable(batch.unreadable())?;
             self.session.train(batch.slot, &mut batch.buffer, batch.len, inputs)?;
             self.settle(false)?;
             if accumulate > 1 && k + 1 == group {
@@ -344,8 +347,12 @@ impl Run<'_> {
         if let Some(memory) = self.session.memory_use() {
             add_memory(&mut line, memory);
         }
+        let extra = &self.state.extra;
+        add_unreadable(&mut line, extra.unreadable.list().len(), extra.val_unreadable.list().len());
         self.metrics.write(&line)?;
         self.reporter.record(&line);
+        let extra = &self.state.extra;
+        self.reporter.unreadable([&extra.unreadable, &extra.val_unreadable]);
         let epoch = (number, self.experiment.train.epochs);
         self.reporter.epoch(&EpochRow { epoch, train, val, seconds, samples_per_s, best });
         Ok(())
@@ -356,15 +363,17 @@ impl Run<'_> {
         let total = split.len() as u64;
         let done = (self.state.batch * self.experiment.data.loading.batch_size as u64).min(self.samples_per_epoch());
         let place = self.place(done, Some(0));
-        let reporter = &mut self.reporter;
+        let (reporter, unread) = (&mut self.reporter, &mut self.state.extra.val_unreadable);
+        let before = unread.list().len();
         reporter.begin("evaluation", total, 0, place);
         let options = eval_options(self.experiment);
-        let figures = evaluate(&mut self.session, self.backend, split, &options, interrupt, |done| {
+        let figures = evaluate(&mut self.session, self.backend, split, &options, interrupt, unread, |done| {
             if reporter.due() {
                 reporter.progress(done, place.step, None);
             }
         });
         reporter.end(matches!(figures, Ok(Some(_))).then_some(total));
+        self.note_unreadable_in_evaluation(before)?;
         figures.with_context(|| format!("the evaluation in epoch {}", self.state.epoch + 1))
     }
 

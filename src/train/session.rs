@@ -4,7 +4,8 @@ use super::metrics::Figures;
 use super::programs::{Kind, Programs};
 use super::transfer::Transfer;
 use crate::backend::{Backend, Detail, DeviceUse, Executable, HostBuffer, MemoryUse, Span};
-use crate::build::{Mode, init, metrics_variable};
+use crate::build::{BatchShape, Mode, init, metrics_variable};
+use crate::data::Field;
 use crate::graph::op::{METRIC_SLOTS, Task, metric_slot};
 use crate::graph::{DType, Input, Role, VarId, VarKind, Variable};
 use anyhow::{Context, Result, anyhow};
@@ -79,13 +80,19 @@ impl Session {
         Ok(())
     }
 
-    /// Runs one micro-batch of training on the first `len` samples of `batch`.
+    /// Runs one micro-batch of training on `batch`, which is of that shape: a number of samples, or one with a length.
     ///
     /// # Errors
     /// The device failed.
-    pub fn train(&mut self, slot: usize, batch: &mut HostBuffer, len: usize, inputs: StepInputs) -> Result<()> {
+    pub fn train(
+        &mut self,
+        slot: usize,
+        batch: &mut HostBuffer,
+        shape: impl Into<BatchShape>,
+        inputs: StepInputs,
+    ) -> Result<()> {
         self.write_inputs(batch, inputs);
-        let program = self.program(Kind::Train, len)?;
+        let program = self.program(Kind::Train, shape)?;
         self.executable.run(program, slot, batch)
     }
 
@@ -99,32 +106,33 @@ impl Session {
         self.executable.run(program, slot, batch)
     }
 
-    /// Adds the first `len` samples of `batch` to the evaluation's figures.
+    /// Adds the samples of `batch`, which is of that shape, to the evaluation's figures.
     ///
     /// # Errors
     /// The device failed.
-    pub fn evaluate(&mut self, slot: usize, batch: &HostBuffer, len: usize) -> Result<()> {
-        let program = self.program(Kind::Eval, len)?;
+    pub fn evaluate(&mut self, slot: usize, batch: &HostBuffer, shape: impl Into<BatchShape>) -> Result<()> {
+        let program = self.program(Kind::Eval, shape)?;
         self.executable.run(program, slot, batch)
     }
 
-    /// The model's output for the first `len` samples of `batch`: rows of floats, in PyTorch's order.
+    /// The model's output for `batch`, which is of that shape: rows of floats, in PyTorch's order.
     ///
     /// # Errors
     /// The device failed.
-    pub fn predict(&mut self, batch: &HostBuffer, len: usize) -> Result<Vec<f32>> {
-        let program = self.program(Kind::Predict, len)?;
+    pub fn predict(&mut self, batch: &HostBuffer, shape: impl Into<BatchShape>) -> Result<Vec<f32>> {
+        let shape = shape.into();
+        let program = self.program(Kind::Predict, shape)?;
         self.executable.run(program, 0, batch)?;
-        self.last_prediction(Kind::Predict, len)
+        self.last_prediction(Kind::Predict, shape)
     }
 
-    /// What the model put out for the last batch of `len` samples that a program of `kind` was run on: rows of floats, in
+    /// What the model put out for the last batch of that shape that a program of `kind` was run on: rows of floats, in
     /// PyTorch's order, images channels-first.
     ///
     /// # Errors
     /// The device failed.
-    pub fn last_prediction(&mut self, kind: Kind, len: usize) -> Result<Vec<f32>> {
-        let program = self.program(kind, len)?;
+    pub fn last_prediction(&mut self, kind: Kind, shape: impl Into<BatchShape>) -> Result<Vec<f32>> {
+        let program = self.program(kind, shape)?;
         let value = self.programs.plan.programs[program].prediction.context("the program predicts nothing")?;
         let value_info = self.programs.plan.programs[program].graph.value(value);
         let (mut bytes, images) = (vec![0; value_info.bytes()], value_info.shape.nhwc());
@@ -237,12 +245,17 @@ impl Session {
         self.transfer.write_from(self.executable.as_mut(), (id, &plan.variables[id]), from)
     }
 
-    /// Says where the computation on the first `len` samples of `batch` stops being finite: the layer and operation, or
+    /// Says where the computation on `batch`, which is of that shape, stops being finite: the layer and operation, or
     /// the parameter that already is not.
     ///
     /// # Errors
     /// The device failed.
-    pub fn explain_not_finite(&mut self, batch: &mut HostBuffer, len: usize, inputs: StepInputs) -> Result<String> {
+    pub fn explain_not_finite(
+        &mut self,
+        batch: &mut HostBuffer,
+        shape: impl Into<BatchShape>,
+        inputs: StepInputs,
+    ) -> Result<String> {
         self.write_inputs(batch, inputs);
         let plan = self.programs.plan.clone();
         for (id, var) in plan.variables.iter().filter(|(_, v)| v.kind == VarKind::Parameter) {
@@ -255,22 +268,33 @@ impl Session {
                 return Ok(format!("the parameter `{}` is no longer finite after the last update", var.name));
             }
         }
-        let program = self.program(Kind::Train, len)?;
+        let program = self.program(Kind::Train, shape)?;
         let graph = &plan.programs[program].graph;
         Ok(match self.executable.find_not_finite(program, batch)? {
             Some(node) => {
                 let node = &graph.nodes[node.index()];
                 let side = if node.backward { " (backward)" } else { "" };
-                let reads_data = node.inputs.iter().any(|v| graph.value(*v).role == Role::Input(Input::Data));
-                let hint =
-                    if reads_data { ", the first to read the batch: look for such values in the data" } else { "" };
+                let reads = node.inputs.iter().find_map(|v| self.input_of(graph.value(*v).role));
+                let hint = match reads {
+                    Some(_) if self.programs.fields.iter().filter(|field| !field.target).count() == 1 => {
+                        ", the first to read the batch: look for such values in the data".to_string()
+                    }
+                    Some(field) => format!(", the first to read `{}`: look for such values there", field.name),
+                    None => String::new(),
+                };
                 format!("it begins in `{}`, operation `{}`{side}{hint}", graph.origin(node), node.op.label())
             }
             None => "every operation is finite when the step is run again".to_string(),
         })
     }
 
-    /// Runs the program of `kind` on the first `len` samples of `batch`, `steps` times; in training with the update that there
+    /// The field of the model's input that a value of that role is.
+    fn input_of(&self, role: Role) -> Option<&Field> {
+        let Role::Input(Input::Field(number)) = role else { return None };
+        self.programs.fields.get(number as usize).filter(|field| !field.target)
+    }
+
+    /// Runs the program of `kind` on `batch`, which is of that shape, `steps` times; in training with the update that there
     /// is where gradients are summed. What was done when ([`Executable::trace`]).
     ///
     /// # Errors
@@ -279,13 +303,13 @@ impl Session {
         &mut self,
         kind: Kind,
         batch: &mut HostBuffer,
-        len: usize,
+        shape: impl Into<BatchShape>,
         inputs: StepInputs,
         steps: usize,
         detail: Detail,
     ) -> Result<Vec<Span>> {
         self.write_inputs(batch, inputs);
-        let mut programs = vec![self.program(kind, len)?];
+        let mut programs = vec![self.program(kind, shape)?];
         programs.extend(self.programs.find(Kind::Update, 0).filter(|_| kind == Kind::Train));
         self.executable.trace(&programs, batch, steps, detail)
     }
@@ -308,8 +332,9 @@ impl Session {
         self.executable.device_use()
     }
 
-    fn program(&self, kind: Kind, len: usize) -> Result<usize> {
-        self.programs.find(kind, len).ok_or_else(|| anyhow!("no program for {kind:?} with a batch of {len}"))
+    fn program(&self, kind: Kind, shape: impl Into<BatchShape>) -> Result<usize> {
+        let shape = shape.into();
+        self.programs.find(kind, shape).ok_or_else(|| anyhow!("no program for {kind:?} with a batch of {shape}"))
     }
 
     fn write_inputs(&self, batch: &mut HostBuffer, i: StepInputs) {

@@ -4,6 +4,7 @@ use super::sample::Sample;
 use super::session::Session;
 use crate::build::{Mode, metrics_variable};
 use crate::checkpoint::{self, Best, Meta, Tensor, TensorInfo};
+use crate::data::Unread;
 use crate::graph::op::METRIC_SLOTS;
 use crate::graph::{VarKind, Variable};
 use anyhow::{Context, Result, bail, ensure};
@@ -51,6 +52,12 @@ pub struct Extra {
     /// What a sample looks like, so that a model can be used without its data.
     #[serde(default)]
     pub sample: Option<Sample>,
+    /// Training samples that could not be read so far.
+    #[serde(default, skip_serializing_if = "Unread::is_empty")]
+    pub unreadable: Unread,
+    /// Samples of the validation that could not be read so far.
+    #[serde(default, skip_serializing_if = "Unread::is_empty")]
+    pub val_unreadable: Unread,
     /// What the device chose by measuring, so that the run goes on with the same: [`crate::backend::Backend::choices`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_choices: Option<String>,

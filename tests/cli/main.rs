@@ -11,6 +11,7 @@ mod elsewhere;
 mod embedded;
 mod escapes;
 mod failures;
+mod fields;
 mod force;
 mod hostile_files;
 mod memory;

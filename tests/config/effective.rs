@@ -57,6 +57,7 @@ layers = [
 weights_strict = true
 weights = "start.safetensors"
 freeze = ["stem.*"]
+inputs = ["inputs"]
 layers = [
   { name = "stem", type = "conv2d", out_channels = "$width", kernel_size = [3, 5], padding = [1, 2] },
   { name = "body", layers = [

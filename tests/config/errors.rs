@@ -72,6 +72,21 @@ const CONV: &str = r#"{ type = "conv2d", out_channels = 8, kernel_size = 3, padd
 const SGD: &str = "type = \"sgd\"\nlr = 0.1";
 
 mistakes! {
+    inputs_of_the_model: [
+        [("layers = [", "inputs = []\nlayers = [")],
+        [("layers = [", "inputs = \"inputs\"\nlayers = [")],
+        [("layers = [", "inputs = [\"a\", \"a\"]\nlayers = [")],
+        [("layers = [", "inputs = [\"a\", \"b\"]\nlayers = [")],
+        [("layers = [", "inputs = [\"a\", \"b\"]\nlayers = [\n  { layers = [{ type = \"residual\", layers = [\"relu\"] }] },")],
+        [("layers = [", "inputs = [\"a\", \"b\"]\nlayers = [\n  { type = \"relu\", from = \"b\" },")],
+        [("layers = [", "inputs = [\"photo\", \"b\"]\nlayers = [\n  { type = \"concat\", from = [\"photos\", \"b\"] },")],
+        [("layers = [", "inputs = [\"a\", \"b\"]\nlayers = [\n  { name = \"b\", type = \"concat\", from = [\"a\", \"b\"] },")],
+        [("layers = [", "inputs = [\"a\"]\nlayers = [\n  { type = \"relu\", from = \"inputs\" },")],
+        [("layers = [", "input = [\"a\"]\nlayers = [")],
+        // Nothing is wrong with these.
+        [("layers = [", "inputs = [\"a\", \"b\"]\nlayers = [\n  { type = \"concat\", from = [\"a\", \"b\"] },")],
+        [("layers = [", "inputs = [\"a\"]\nlayers = [\n  { type = \"add\", from = [\"a\", \"a\"] },")],
+    ];
     syntax: [
         [("epochs = 3", "epochs = ")],
         [("[train]", "[train")],

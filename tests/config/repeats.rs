@@ -46,7 +46,7 @@ fn repeats(loaded: &Loaded) -> Result<Loaded, TestCaseError> {
 fn variables(loaded: &Loaded) -> Vec<String> {
     let data = input::describe(&loaded.experiment).expect("made-up data");
     let backend = CpuBackend::new(Some(1)).expect("a CPU");
-    let sizes = Sizes { train: vec![2], ..Sizes::default() };
+    let sizes = Sizes { train: vec![2.into()], ..Sizes::default() };
     let built = programs::build(&loaded.experiment, &data, &sizes, &backend, &PassOptions::default());
     let built = built.unwrap_or_else(|errors| {
         panic!("{}\n{}", config::diagnostics::render(&loaded.sources, &errors, false), config::to_toml(loaded))

@@ -57,7 +57,7 @@ fn what_is_planned_is_taken_from_the_device() {
         let backend = backend(&Wanted::default()).with_separate(separate);
         let text = runner::config::load_str("test.toml", MODEL, &[]).unwrap();
         let data = runner::train::input::describe(&text.experiment).unwrap_or_else(|_| panic!("the data is described"));
-        let sizes = runner::train::programs::Sizes { train: vec![8], eval: vec![8], predict: Vec::new() };
+        let sizes = runner::train::programs::Sizes { train: vec![8.into()], eval: vec![8.into()], predict: Vec::new() };
         let passes = runner::passes::PassOptions::default();
         let programs = runner::train::programs::build(&text.experiment, &data, &sizes, &backend, &passes).unwrap();
         assert_eq!(programs.plan.apart, separate);

@@ -51,7 +51,7 @@ impl Steps {
     /// As [`Steps::run`].
     pub fn experiment(&self, experiment: &config::Experiment, backend: &dyn Backend) -> Outcome {
         let data = runner::train::input::describe(experiment).unwrap_or_else(|_| panic!("the data is described"));
-        let sizes = Sizes { train: vec![self.batch], eval: vec![self.batch], predict: Vec::new() };
+        let sizes = Sizes { train: vec![self.batch.into()], eval: vec![self.batch.into()], predict: Vec::new() };
         let programs = programs::build(experiment, &data, &sizes, backend, &PassOptions::default()).unwrap();
         let layout = programs.plan.slot.clone();
         let task = runner::build::task(experiment);
@@ -67,7 +67,7 @@ impl Steps {
             }
             made_up::fill(&mut buffers[slot], &layout, &data.targets, experiment.seed, step);
             if self.spoilt == Some(step) {
-                let at = layout.find(Input::Targets).unwrap();
+                let at = layout.find(Input::Field(1)).unwrap();
                 buffers[slot].bytes_mut()[at.offset..][..4 * at.shape.len()].fill(0xff);
             }
             let inputs = StepInputs {

@@ -77,7 +77,7 @@ impl Training {
     fn new(experiment: Experiment, graph: bool) -> Training {
         let backend = CudaBackend::new(0).unwrap().with_graph(graph);
         let data = runner::train::input::describe(&experiment).unwrap_or_else(|_| panic!("the data is described"));
-        let sizes = Sizes { train: vec![BATCH], eval: vec![BATCH], predict: Vec::new() };
+        let sizes = Sizes { train: vec![BATCH.into()], eval: vec![BATCH.into()], predict: Vec::new() };
         let programs = programs::build(&experiment, &data, &sizes, &backend, &PassOptions::default()).unwrap();
         let buffer = backend.host_buffer(programs.plan.slot.bytes).unwrap();
         let task = runner::build::task(&experiment);
@@ -91,7 +91,7 @@ impl Training {
         let layout = self.session.programs.plan.slot.clone();
         made_up::fill(&mut self.buffer, &layout, &self.targets, self.experiment.seed, self.step);
         if let Spoilt::Data(x) = spoilt {
-            let at = layout.find(Input::Data).unwrap();
+            let at = layout.find(Input::Field(0)).unwrap();
             self.buffer.bytes_mut()[at.offset + 8..][..4].copy_from_slice(&x.to_ne_bytes());
         }
         let inputs = self.inputs(spoilt);

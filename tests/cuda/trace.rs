@@ -44,7 +44,7 @@ fn steps(accumulate: usize, detail: Option<Detail>) -> (Session, Vec<Span>, Vec<
     let loaded = config::load_str("trace.toml", CONFIG, &sets).unwrap_or_else(|e| panic!("{e}"));
     let experiment = &loaded.experiment;
     let data = runner::train::input::describe(experiment).unwrap_or_else(|_| panic!("the data is described"));
-    let sizes = Sizes { train: vec![BATCH], ..Sizes::default() };
+    let sizes = Sizes { train: vec![BATCH.into()], ..Sizes::default() };
     let programs = programs::build(experiment, &data, &sizes, &backend, &PassOptions::default()).unwrap();
     let layout = programs.plan.slot.clone();
     let mut session = Session::new(programs, &backend, runner::build::task(experiment), 1).unwrap();

@@ -74,7 +74,7 @@ fn configurations_load() {
                     fits(&name, &block.text);
                     let loaded = load(&name, &block.text);
                     let data = input::describe(&loaded.experiment).unwrap();
-                    let sizes = Sizes { train: vec![4], ..Sizes::default() };
+                    let sizes = Sizes { train: vec![4.into()], ..Sizes::default() };
                     let backend = CpuBackend::new(Some(1)).unwrap();
                     let built = programs::build(&loaded.experiment, &data, &sizes, &backend, &PassOptions::default());
                     let remarks = built.map_or_else(|errors| errors, |programs| programs.warnings);

@@ -22,7 +22,7 @@ fn state_dict(model: &str) -> Vec<String> {
     std::fs::write(&path, text).unwrap();
     let loaded = config::load(&path, &[]).unwrap_or_else(|e| panic!("{e}"));
     let data = describe(&loaded.experiment).unwrap_or_else(|e| panic!("{e:?}"));
-    let sizes = Sizes { train: Vec::new(), eval: vec![1], predict: Vec::new() };
+    let sizes = Sizes { train: Vec::new(), eval: vec![1.into()], predict: Vec::new() };
     let backend = CpuBackend::new(Some(1)).unwrap();
     let programs = programs::build(&loaded.experiment, &data, &sizes, &backend, &PassOptions::default())
         .unwrap_or_else(|e| panic!("{e:?}"));

@@ -2,8 +2,8 @@
 
 use runner::backend::cpu::CpuBackend;
 use runner::config::{self, diagnostics};
-use runner::data::{DataSpec, TargetSpec};
-use runner::graph::{DType, Shape};
+use runner::data::DataSpec;
+use runner::graph::DType;
 use runner::passes::PassOptions;
 use runner::train::input;
 use runner::train::programs::{self, Sizes};
@@ -390,22 +390,14 @@ const NAMED: &str = r#"  { name = "features", layers = [
 /// Samples from a file, whose targets the configuration does not tell.
 #[test]
 fn targets_from_a_file() {
-    let spec = |targets, classes_exact| DataSpec {
-        input: Shape::from([13]),
-        dtype: DType::F32,
-        targets,
-        classes_exact,
-        class_names: None,
-        train: Some(100),
-        val: Some(0),
-    };
     let text = |loss: &str, out: usize| {
         with("", &format!("  {{ type = \"linear\", out_features = {out} }},"))
             .replace("source = \"synthetic\"\n\nsamples = 1000", "source = \"tensors\"\npath = \"samples.safetensors\"")
             .replace("cross_entropy", loss)
     };
-    let values = |shape: &[usize]| spec(TargetSpec::Values(Shape::from(shape)), true);
-    let classes = |n, exact| spec(TargetSpec::Classes(n), exact);
+    let counted = |spec: DataSpec| DataSpec { train: Some(100), val: Some(0), ..spec };
+    let values = |shape: &[usize]| counted(DataSpec::valued(DType::F32, [13], shape));
+    let classes = |n, classes_exact| counted(DataSpec { classes_exact, ..DataSpec::labelled(DType::F32, [13], n) });
     let all = [
         told_on(&text("mse", 10), Some(classes(10, true))),
         told_on(&text("cross_entropy", 10), Some(values(&[1]))),
@@ -431,7 +423,7 @@ fn arguments_from_the_command_line_are_shown() {
         let loaded =
             config::load_str("test.toml", &text, &[set.to_string()]).unwrap_or_else(|failure| panic!("{failure}"));
         let data = input::describe(&loaded.experiment).unwrap();
-        let sizes = Sizes { train: vec![64], ..Sizes::default() };
+        let sizes = Sizes { train: vec![64.into()], ..Sizes::default() };
         let backend = CpuBackend::new(Some(1)).unwrap();
         let errors = programs::build(&loaded.experiment, &data, &sizes, &backend, &PassOptions::default()).unwrap_err();
         let told = diagnostics::render(&loaded.sources, &errors, false);

@@ -3,6 +3,7 @@
 
 mod architectures;
 mod errors;
+mod fields;
 mod growth;
 mod lints;
 mod memory;

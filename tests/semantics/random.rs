@@ -19,7 +19,7 @@ pub fn build(experiment: &Experiment, backend: &dyn Backend) -> Result<Programs,
     let sizes = Sizes {
         train: Sizes::of(loading.batch_size, data.train, loading.drop_last),
         eval: Sizes::of(loading.eval_batch_size(), data.val, false),
-        predict: vec![1],
+        predict: vec![1.into()],
     };
     programs::build(experiment, &data, &sizes, backend, &PassOptions::default())
 }

@@ -36,8 +36,8 @@ impl Run {
         let spec = UpdateSpec { algorithm, clip_norm, scaler, tensors };
 
         let mut graph = Graph::new();
-        let x = graph.input(Input::Data, DType::F32, Shape::from([1, 2]));
-        let t = graph.input(Input::Targets, DType::F32, Shape::from([1, 1]));
+        let x = graph.input(Input::Field(0), DType::F32, Shape::from([1, 2]));
+        let t = graph.input(Input::Field(1), DType::F32, Shape::from([1, 1]));
         let weight = graph.variable(&vars, w);
         let y = graph.add1(Linear::default(), &[x, weight]).unwrap();
         let loss = graph.add1(Mse {}, &[y, t]).unwrap();
@@ -75,10 +75,10 @@ impl Run {
     /// A micro-step for each of `samples`, then the update.
     fn step(&mut self, samples: &[[f32; 2]]) {
         assert_eq!(samples.len(), self.accumulate);
-        self.write(Input::Targets, &[1.0]);
+        self.write(Input::Field(1), &[1.0]);
         self.write(Input::Schedule, &[0.1, 1.0 / samples.len() as f32, 1.0, 0.0]);
         for sample in samples {
-            self.write(Input::Data, sample);
+            self.write(Input::Field(0), sample);
             self.executable.run(0, 0, &self.batch).unwrap();
         }
         if samples.len() > 1 {

@@ -32,7 +32,7 @@ impl Training {
         let session = Session::new(programs, &backend, task, 3).unwrap();
         let batch = |spoilt: bool| {
             let mut buffer = backend.host_buffer(layout.bytes).unwrap();
-            let data = layout.find(Input::Data).unwrap();
+            let data = layout.find(Input::Field(0)).unwrap();
             for (i, x) in buffer.bytes_mut()[data.offset..][..4 * BATCH * 5].as_chunks_mut().0.iter_mut().enumerate() {
                 *x = if spoilt && i == 7 { f32::NAN } else { (i as f32 * 0.7).sin() }.to_ne_bytes();
             }

@@ -45,7 +45,7 @@ fn run(experiment: &Experiment, batch: usize, threads: usize, without: &[&str]) 
 fn run_with(experiment: &Experiment, batch: usize, threads: usize, without: &[&str], lr: f32) -> Outcome {
     let backend = CpuBackend::new(Some(threads)).unwrap();
     let data = describe(experiment).unwrap_or_else(|e| panic!("{e:?}"));
-    let sizes = Sizes { train: vec![batch], eval: vec![batch], predict: Vec::new() };
+    let sizes = Sizes { train: vec![batch.into()], eval: vec![batch.into()], predict: Vec::new() };
     let options = PassOptions { without: without.iter().map(|name| name.to_string()).collect(), stop_after: None };
     let programs =
         programs::build(experiment, &data, &sizes, &backend, &options).unwrap_or_else(|errors| panic!("{errors:?}"));

@@ -5,7 +5,7 @@ use runner::backend::cpu::simd::SimdLevel;
 use runner::backend::{Backend, HostBuffer};
 use runner::build::Mode;
 use runner::config::Experiment;
-use runner::data::{Loader, LoaderOptions, Position};
+use runner::data::{Loader, LoaderOptions, Position, Unread};
 use runner::graph::{DType, VarKind};
 use runner::passes::PassOptions;
 use runner::random::{Purpose, Stream};
@@ -135,7 +135,8 @@ fn epochs(
             step += 1;
         }
         session.reset_figures(Mode::Train)?;
-        match evaluate(session, backend, &samples.val, &eval_options(experiment), &never, |_| {}) {
+        let (val, options) = (&samples.val, eval_options(experiment));
+        match evaluate(session, backend, val, &options, &never, &mut Unread::default(), |_| {}) {
             Ok(figures) => losses.push(figures.expect("not interrupted").loss),
             // It says that the loss is not finite, as an error.
             Err(_) => {

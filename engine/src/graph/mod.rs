@@ -60,10 +60,8 @@ pub enum Role {
 /// The inputs that a batch slot carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Input {
-    /// The samples, `[N, …]`.
-    Data,
-    /// The targets: `[N]` of `I32` for classes, `[N, …]` of `F32` for regression.
-    Targets,
+    /// The samples' field of this number, `[N, …]`: what the model takes, or what it learns.
+    Field(u32),
     /// `F32 [4]`: learning rate, gradient scale (1 / accumulated micro-batches), loss scale, floor of the
     /// learning rate (the part of it that groups of parameters have in common).
     Schedule,

@@ -167,7 +167,7 @@ mod tests {
     }
 
     fn normalize(g: &mut Graph, shape: impl Into<Shape>) -> ValueId {
-        let x = g.input(Input::Data, DType::U8, shape.into());
+        let x = g.input(Input::Field(0), DType::U8, shape.into());
         g.add1(Normalize { scale: 1.0, mean: vec![0.0], std: vec![1.0], to: DType::F32 }, &[x]).unwrap()
     }
 

@@ -9,7 +9,7 @@ fn chain() -> (Arc<Variables>, Graph, ValueId) {
     let w = Variable { trainable: true, ..Variable::zeros("w", DType::F32, [8, 8], VarKind::Parameter) };
     let w = vars.get_or_add(w);
     let mut g = Graph::new();
-    let x = g.input(Input::Data, DType::F32, Shape::from([4, 2, 4]));
+    let x = g.input(Input::Field(0), DType::F32, Shape::from([4, 2, 4]));
     let w = g.variable(&vars, w);
     let flat = g.add1(Reshape { shape: Shape::from([4, 8]) }, &[x]).unwrap();
     let a = g.add1(Linear { bias: false }, &[flat, w]).unwrap();

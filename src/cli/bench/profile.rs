@@ -145,8 +145,8 @@ mod tests {
     #[test]
     fn operands_are_counted_once() {
         let mut graph = Graph::new();
-        let x = graph.input(Input::Data, DType::F32, Shape::from([5, 3]));
-        let w = graph.input(Input::Targets, DType::F32, Shape::from([7, 3]));
+        let x = graph.input(Input::Field(0), DType::F32, Shape::from([5, 3]));
+        let w = graph.input(Input::Field(1), DType::F32, Shape::from([7, 3]));
         graph.add1(Fused::activated(Linear { bias: false }, 2, Some(Activation::Relu)), &[x, w]).unwrap();
         let load = Load::of(&graph, &graph.nodes[0]);
         assert_eq!(

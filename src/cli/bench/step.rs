@@ -44,10 +44,10 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     let loading = &experiment.data.loading;
     let (kind, batch, sizes) = if args.eval {
         let batch = loading.eval_batch_size();
-        (Kind::Eval, batch, Sizes { eval: vec![batch], ..Sizes::default() })
+        (Kind::Eval, batch, Sizes { eval: vec![batch.into()], ..Sizes::default() })
     } else {
         let batch = loading.batch_size;
-        (Kind::Train, batch, Sizes { train: vec![batch], ..Sizes::default() })
+        (Kind::Train, batch, Sizes { train: vec![batch.into()], ..Sizes::default() })
     };
     let programs = build(&loaded, &data, &sizes, backend.as_ref(), &passes)?;
     warn(&loaded.sources, &programs.warnings);

@@ -26,6 +26,9 @@ pub fn train(run: &mut Run, args: &TrainArgs, resumed: bool) -> Result<ExitCode,
     }
     let interrupt = on_interrupt()?;
     let outcome = run.run(&interrupt).map_err(|e| with_way_on(e, args, &run.folder.path))?;
+    if let Some(text) = run.unreadable_in_all() {
+        run.reporter.warn(&text);
+    }
     let place = run.folder.path.display();
     let step = run.state.step;
     match outcome {

@@ -26,13 +26,14 @@ const MAX_WRONG: usize = 10_000;
 const MAX_PATHS: usize = 1 << 24;
 /// Groups within groups. Written out without blocks, each is a table and a list, and TOML's parser has its limit too.
 const MAX_DEPTH: usize = 32;
-/// Names in one `from`.
-const MAX_INPUTS: usize = 64;
+/// Names in one `from`, and inputs of a model.
+pub(super) const MAX_INPUTS: usize = 64;
 /// Bytes of one name.
 const MAX_NAME: usize = 64;
 
-/// Unrolls the layers of a whole configuration. Problems go to `sink`, and what they concern is left out.
-pub fn unroll(root: &Table, layers: &[Node], sink: &Sink) -> Vec<LayerNode> {
+/// Unrolls the layers of a whole configuration, whose model names these inputs. Problems go to `sink`, and what they concern is
+/// left out.
+pub fn unroll(root: &Table, layers: &[Node], inputs: &[(String, Span)], sink: &Sink) -> Vec<LayerNode> {
     let used = RefCell::default();
     let nothing = Table::default();
     let tables = |key: &str, of: &str| match root.get(key) {
@@ -65,7 +66,7 @@ pub fn unroll(root: &Table, layers: &[Node], sink: &Sink) -> Vec<LayerNode> {
     };
     let context = Context { path: String::new(), scope: &scope, index: None, outer: None, depth: 0 };
     let mut nodes = unroller.list(layers, &context);
-    wiring::connect(&mut nodes, sink);
+    wiring::connect(&mut nodes, inputs, sink);
 
     // What is never read is most often misspelt where it should have been; after errors it may simply not have been
     // reached.

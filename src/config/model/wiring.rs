@@ -1,22 +1,40 @@
 //! What connects layers by name: `from`, and the names of parameters.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::config::diagnostics::{Diagnostic, Span};
 use crate::config::experiment::{LayerKind, LayerNode};
 use crate::config::layers::Layer;
 use crate::config::part::{shorten, with_suggestion};
-use crate::config::sink::Sink;
+use crate::config::sink::{Sink, list};
 
 /// Replaces the names in `from` by the paths that they mean, and reports names that mean nothing, names of layers that
 /// come later, and layers whose parameters would have the same names.
 ///
 /// A name is looked for among the siblings, then among the siblings of the group around, and so on outwards; it may be
-/// a path itself.
-pub(super) fn connect(nodes: &mut [LayerNode], sink: &Sink) {
-    let mut wiring = Wiring { all: HashMap::new(), done: HashMap::new(), parameters: HashMap::new(), sink };
+/// a path itself. At last it may be that of an input of the model, if the model names its inputs: then each of them must be
+/// taken by a layer, and where there are several, the first layer has to say which it takes.
+pub(super) fn connect(nodes: &mut [LayerNode], inputs: &[(String, Span)], sink: &Sink) {
+    let mut wiring =
+        Wiring { all: HashMap::new(), done: HashMap::new(), taken: HashSet::new(), parameters: HashMap::new(), sink };
     wiring.collect(nodes);
+    let named = wiring.inputs(inputs);
+    let before = sink.len();
     wiring.walk(nodes, "", None);
+    // A name that is misspelt is not a name that is missing.
+    if named && sink.len() == before {
+        wiring.check_inputs(nodes, inputs);
+    }
+}
+
+/// The layer that is given what comes before `node`, if that or one inside takes it: one without `from`.
+fn takes_what_comes_before(node: &LayerNode) -> Option<&LayerNode> {
+    match &node.kind {
+        _ if node.from.is_some() => None,
+        LayerKind::Group(body) => body.first().and_then(takes_what_comes_before),
+        LayerKind::Branches { branches, .. } => branches.iter().find_map(takes_what_comes_before),
+        LayerKind::Layer(_) | LayerKind::Residual { .. } | LayerKind::Gate(_) => Some(node),
+    }
 }
 
 struct Wiring<'a> {
@@ -24,6 +42,8 @@ struct Wiring<'a> {
     all: HashMap<String, Span>,
     /// The paths of layers whose output is there by now, and how many layers have each.
     done: HashMap<String, usize>,
+    /// The paths that some layer takes.
+    taken: HashSet<String>,
     /// What the names of parameters begin with, and the layer that has them.
     parameters: HashMap<String, (Span, Nameless)>,
     sink: &'a Sink,
@@ -33,6 +53,49 @@ struct Wiring<'a> {
 type Nameless = Option<(&'static str, Span)>;
 
 impl Wiring<'_> {
+    /// Makes the model's inputs known as if layers of these names had put them out; whether all is well with them.
+    fn inputs(&mut self, inputs: &[(String, Span)]) -> bool {
+        let before = self.sink.len();
+        let mut places: HashMap<&str, Span> = HashMap::new();
+        for (name, span) in inputs {
+            if let Some(first) = places.insert(name, *span) {
+                let message = format!("the input `{}` of the model is named twice", shorten(name));
+                self.sink.push(Diagnostic::error(message).at(*span, "once more").context(first, "the first time"));
+            } else if let Some(layer) = self.all.get(name) {
+                let message = format!("`{}` is an input of the model, and a layer is called the same", shorten(name));
+                self.sink.push(
+                    Diagnostic::error(message)
+                        .at(*layer, "this layer")
+                        .context(*span, "the input")
+                        .help("give the layer another `name`: `from` could mean either"),
+                );
+            }
+            self.done.insert(name.clone(), 1);
+        }
+        self.sink.len() == before
+    }
+
+    fn check_inputs(&self, nodes: &[LayerNode], inputs: &[(String, Span)]) {
+        let names: Vec<&str> = inputs.iter().map(|(name, _)| name.as_str()).collect();
+        let first = nodes.first().and_then(takes_what_comes_before);
+        if let (Some(layer), [name, _, ..]) = (first, &names[..]) {
+            self.sink.push(
+                Diagnostic::error("the first layer does not say which input of the model it takes")
+                    .at(layer.span, format!("takes one of {}", list(names.iter().copied(), "and")))
+                    .context(inputs[0].1, "the inputs")
+                    .help(format!("for example `from = \"{}\"`", shorten(name))),
+            );
+            return;
+        }
+        for (name, span) in inputs.iter().filter(|(name, _)| first.is_none() && !self.taken.contains(name)) {
+            self.sink.push(
+                Diagnostic::error(format!("no layer takes the input `{}`", shorten(name)))
+                    .at(*span, "is read for nothing")
+                    .help("name it in the `from` of a layer, or leave it out"),
+            );
+        }
+    }
+
     fn collect(&mut self, nodes: &[LayerNode]) {
         for node in nodes {
             if !node.name.is_empty() {
@@ -53,6 +116,7 @@ impl Wiring<'_> {
     fn visit(&mut self, node: &mut LayerNode, parent: &str, nameless: Nameless) {
         for (name, span) in node.from.iter_mut().flatten() {
             if let Some(path) = self.resolve(name, *span, parent) {
+                self.taken.insert(path.clone());
                 *name = path;
             }
         }

@@ -63,7 +63,7 @@ fn check(root: &Path) {
     let labels: Vec<_> = (0..10).map(|i| set.train.label(i).unwrap()).collect();
     assert_eq!(labels, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]);
     // Sample 1 of the first file, row 2, column 3.
-    assert_eq!(set.train.input(1)[(2 * SIDE + 3) * 3..][..3], [1, 2, 3]);
+    assert_eq!(set.train.bytes(1, 0).unwrap()[(2 * SIDE + 3) * 3..][..3], [1, 2, 3]);
     assert_eq!(set.val.label(0), Some(5));
 }
 

@@ -8,10 +8,12 @@
 mod fill;
 mod order;
 
-use super::{Split, Transform};
+pub use order::Shard;
+
+use super::{Split, Transform, Unreadable};
 use crate::backend::HostBuffer;
 use crate::plan::SlotLayout;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use fill::Filler;
 use order::Order;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,10 +33,25 @@ pub struct LoaderOptions {
     pub seed: u64,
     /// Number of threads; 0: batches are made when they are asked for.
     pub workers: usize,
-    /// Changes to every sample.
+    /// Changes to every sample, of the field that [`super::transformed`] tells.
     pub transforms: Vec<Transform>,
     /// The first epoch that is not made; `None`: batches never end.
     pub end_epoch: Option<u64>,
+}
+
+impl Default for LoaderOptions {
+    /// Batches of one in a new order for every epoch, without end, made when they are asked for.
+    fn default() -> Self {
+        LoaderOptions {
+            batch_size: 1,
+            shuffle: true,
+            drop_last: false,
+            seed: 0,
+            workers: 0,
+            transforms: Vec::new(),
+            end_epoch: None,
+        }
+    }
 }
 
 /// A place in the sequence of batches.
@@ -56,17 +73,22 @@ pub struct Batch {
     pub last: bool,
     /// Which slot of the ring.
     pub slot: usize,
-    /// The slot's memory, laid out as the loader was told. Data and targets are written; the other inputs are the
-    /// caller's.
+    /// The slot's memory, laid out as the loader was told. The fields are written; the other inputs are the caller's.
     pub buffer: HostBuffer,
     /// The samples, as places in the split.
     samples: Vec<u32>,
+    unreadable: Vec<Unreadable>,
 }
 
 impl Batch {
     /// The samples in the batch, as places in the split.
     pub fn samples(&self) -> &[u32] {
         &self.samples
+    }
+
+    /// Samples that could not be read when it was made. The next ones of the split are in their places.
+    pub fn unreadable(&self) -> &[Unreadable] {
+        &self.unreadable
     }
 }
 
@@ -93,21 +115,22 @@ struct State {
     next_fill: u64,
     /// The number of the batch to be handed out next.
     next_out: u64,
-    failure: Option<String>,
     stop: bool,
 }
 
 /// The state of a slot. A buffer that is being filled or is with the caller is owned there.
 enum Slot {
-    Free(HostBuffer, Vec<u32>),
+    Free(HostBuffer, Vec<u32>, Vec<Unreadable>),
     Filling,
     Ready(Batch),
+    /// It could not be made, and why. Told when its turn comes, so that nothing depends on how far ahead the workers are.
+    Failed(String),
     Out,
 }
 
 impl Loader {
     /// Starts making the batches of `split` from `start` on. Each of `buffers` is a slot of the ring and is laid out by
-    /// `layout`, of which the loader fills `Data` and `Targets`.
+    /// `layout`, of which the loader fills the fields.
     ///
     /// # Errors
     /// There are no samples, no whole batch (with `drop_last`) or no buffers; the layout, the transforms and the
@@ -145,11 +168,12 @@ impl Loader {
         start: Position,
     ) -> Result<Loader> {
         let order = Order::new(samples, &options, start)?;
-        let slots = buffers.into_iter().map(|b| Slot::Free(b, Vec::with_capacity(options.batch_size))).collect();
+        let slots =
+            buffers.into_iter().map(|b| Slot::Free(b, Vec::with_capacity(options.batch_size), Vec::new())).collect();
         let shared = Arc::new(Shared {
             filler,
             batches_per_epoch: order.batches_per_epoch(),
-            state: Mutex::new(State { order, slots, next_fill: 0, next_out: 0, failure: None, stop: false }),
+            state: Mutex::new(State { order, slots, next_fill: 0, next_out: 0, stop: false }),
             free: Condvar::new(),
             ready: Condvar::new(),
         });
@@ -176,14 +200,16 @@ impl Loader {
         let shared = &*self.shared;
         let mut state = shared.lock();
         loop {
-            if let Some(failure) = &state.failure {
-                bail!("making a batch failed: {failure}");
-            }
             let slot = state.slot_of(state.next_out);
             match std::mem::replace(&mut state.slots[slot], Slot::Out) {
                 Slot::Ready(batch) => {
                     state.next_out += 1;
                     return Ok(Some(batch));
+                }
+                Slot::Failed(why) => {
+                    let error = anyhow!("making a batch failed: {why}");
+                    state.slots[slot] = Slot::Failed(why);
+                    return Err(error);
                 }
                 Slot::Out => bail!("batch slot {slot} has not been given back, so the next batch cannot be made"),
                 other => state.slots[slot] = other,
@@ -203,8 +229,9 @@ impl Loader {
     /// Gives a batch's slot back, to be filled again. Its buffer must not be in use any more.
     pub fn release(&mut self, batch: Batch) {
         let mut state = self.shared.lock();
-        let Batch { slot, buffer, samples, .. } = batch;
-        state.slots[slot] = Slot::Free(buffer, samples);
+        let Batch { slot, buffer, samples, mut unreadable, .. } = batch;
+        unreadable.clear();
+        state.slots[slot] = Slot::Free(buffer, samples, unreadable);
         drop(state);
         self.shared.free.notify_one();
     }
@@ -232,12 +259,13 @@ impl State {
         if self.order.at_end() || !matches!(self.slots[slot], Slot::Free(..)) {
             return None;
         }
-        let Slot::Free(buffer, mut samples) = std::mem::replace(&mut self.slots[slot], Slot::Filling) else {
+        let Slot::Free(buffer, mut samples, unreadable) = std::mem::replace(&mut self.slots[slot], Slot::Filling)
+        else {
             return None;
         };
         self.next_fill += 1;
         let (position, last) = self.order.take(&mut samples);
-        Some(Batch { position, len: samples.len(), last, slot, buffer, samples })
+        Some(Batch { position, len: samples.len(), last, slot, buffer, samples, unreadable })
     }
 }
 
@@ -253,29 +281,30 @@ impl Shared {
             return (state, false);
         };
         drop(state);
+        let Batch { position, slot, .. } = batch;
         let filled = catch_unwind(AssertUnwindSafe(|| {
-            self.filler.fill(batch.position.epoch, &batch.samples, batch.buffer.bytes_mut());
+            self.filler.fill(position.epoch, &batch.samples, batch.buffer.bytes_mut(), &mut batch.unreadable)
         }));
-        let mut state = self.lock();
-        match filled {
-            Ok(()) => {
-                let slot = batch.slot;
-                state.slots[slot] = Slot::Ready(batch);
-            }
+        let failure = match filled {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(format!("{error:#}")),
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
-                let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("unknown reason");
-                let Position { epoch, batch: index } = batch.position;
-                state.failure.get_or_insert(format!("batch {index} of epoch {epoch}: {text}"));
+                Some(text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("unknown reason").to_string())
             }
-        }
+        };
+        let mut state = self.lock();
+        state.slots[slot] = match failure {
+            None => Slot::Ready(batch),
+            Some(text) => Slot::Failed(format!("batch {} of epoch {}: {text}", position.batch, position.epoch)),
+        };
         (state, true)
     }
 
     /// A worker's life.
     fn work(&self) {
         let mut state = self.lock();
-        while !state.stop && state.failure.is_none() && !state.order.at_end() {
+        while !state.stop && !state.order.at_end() {
             let (guard, made) = self.make_one(state);
             state = guard;
             if made {

@@ -4,6 +4,31 @@ use super::{LoaderOptions, Position};
 use crate::random::{Purpose, Stream};
 use anyhow::{Result, ensure};
 
+/// The part of one of several ranks that make a step together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    /// Which rank, from 0.
+    pub rank: usize,
+    /// How many there are.
+    pub ranks: usize,
+}
+
+impl Shard {
+    /// The rank's part of what makes up a step, whose order and samples do not depend on the number of ranks: all parts
+    /// together, one after the other, are the whole. No two differ by more than one; one may be empty.
+    ///
+    /// # Panics
+    /// If there is no such rank.
+    pub fn of<T>(self, whole: &[T]) -> &[T] {
+        let Shard { rank, ranks } = self;
+        assert!(rank < ranks, "rank {rank} of {ranks}");
+        // Not `len · rank / ranks`, which may overflow: the first `rest` ranks have one more than the others.
+        let (each, rest) = (whole.len() / ranks, whole.len() % ranks);
+        let start = each * rank + rank.min(rest);
+        &whole[start..start + each + usize::from(rank < rest)]
+    }
+}
+
 /// Walks through the batches of all epochs. One list of samples is kept and shuffled anew for each epoch.
 pub(super) struct Order {
     samples: Vec<u32>,
@@ -78,5 +103,34 @@ impl Order {
         self.at =
             if last { Position { epoch: at.epoch + 1, batch: 0 } } else { Position { batch: at.batch + 1, ..at } };
         (at, last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever the number of ranks, a step is of the same samples in the same order.
+        #[test]
+        fn ranks_divide_a_step(samples in 1usize..200, batch_size in 1usize..40, ranks in 1usize..9, seed in any::<u64>()) {
+            let options = LoaderOptions { batch_size, seed, end_epoch: Some(2), ..LoaderOptions::default() };
+            let mut order = Order::new(samples, &options, Position::default()).unwrap();
+            let mut whole = Vec::new();
+            while !order.at_end() {
+                order.take(&mut whole);
+                let parts: Vec<&[u32]> = (0..ranks).map(|rank| Shard { rank, ranks }.of(&whole)).collect();
+                prop_assert_eq!(parts.concat(), whole.clone());
+                let lengths = parts.iter().map(|part| part.len());
+                prop_assert!(lengths.clone().max().unwrap() - lengths.min().unwrap() <= 1);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "rank 2 of 2")]
+    fn a_rank_beyond_the_last_is_none() {
+        Shard { rank: 2, ranks: 2 }.of(&[1]);
     }
 }

@@ -1,4 +1,4 @@
-use super::super::{Inputs, Targets};
+use super::super::{Field, INPUTS, Memory, Rows, Store, TARGETS, Values};
 use super::*;
 use crate::backend::Backend;
 use crate::backend::cpu::CpuBackend;
@@ -12,8 +12,7 @@ fn buffer(bytes: usize) -> HostBuffer {
 /// Byte images of 4×4×1; the label is the sample's number.
 fn split(n: usize) -> Split {
     let pixels = (0..n * 16).map(|i| (i * 7 % 256) as u8).collect();
-    let labels = (0..n as i32).collect();
-    Split::new(Inputs::Bytes(pixels), Targets::Classes(labels), [4, 4, 1].into(), Shape::default(), n).unwrap()
+    Split::labelled(Values::Bytes(pixels), [4, 4, 1], (0..n as i32).collect()).unwrap()
 }
 
 fn options(workers: usize) -> LoaderOptions {
@@ -35,8 +34,8 @@ fn layout() -> SlotLayout {
     let input = |input, dtype, shape: Shape, offset| SlotInput { input, dtype, shape, offset };
     SlotLayout {
         inputs: vec![
-            input(Input::Data, DType::U8, [4, 4, 4, 1].into(), 64),
-            input(Input::Targets, DType::I32, [4].into(), 128),
+            input(Input::Field(0), DType::U8, [4, 4, 4, 1].into(), 64),
+            input(Input::Field(1), DType::I32, [4].into(), 128),
             input(Input::Schedule, DType::F32, [4].into(), 0),
         ],
         bytes: 192,
@@ -124,8 +123,8 @@ fn plain_batches_are_the_samples_in_order() {
         assert_eq!(len, 4);
         for i in 0..4 {
             let sample = position.batch * 4 + i;
-            assert_eq!(&content[i * 16..][..16], s.input(sample));
-            assert_eq!(&content[64 + i * 4..][..4], s.target(sample));
+            assert_eq!(&content[i * 16..][..16], s.bytes(sample, 0).unwrap());
+            assert_eq!(&content[64 + i * 4..][..4], s.bytes(sample, 1).unwrap());
         }
     }
 }
@@ -199,15 +198,190 @@ fn what_does_not_fit_is_refused() {
     assert!(with(3, LoaderOptions { drop_last: true, ..options(0) }, layout(), zero).contains("drop_last"));
     assert!(with(8, options(0), layout(), Position { epoch: 0, batch: 3 }).contains("batch 3"));
     let larger = LoaderOptions { batch_size: 5, ..options(0) };
-    assert!(with(8, larger, layout(), zero).contains("Data of the batch slot is u8 [4, 4, 4, 1]"));
+    assert!(with(8, larger, layout(), zero).contains("`inputs` of the batch slot is u8 [4, 4, 4, 1]"));
     let mut other = layout();
     other.inputs[1].dtype = DType::F32;
-    assert!(with(8, options(0), other, zero).contains("Targets of the batch slot is f32 [4]"));
+    assert!(with(8, options(0), other, zero).contains("`targets` of the batch slot is f32 [4]"));
     let mut small = layout();
     small.bytes = 100;
     assert!(with(8, options(0), small, zero).contains("does not fit"));
+    let mut unknown = layout();
+    unknown.inputs[1].input = Input::Field(2);
+    assert!(with(8, options(0), unknown, zero).contains("field number 2"));
+    let mut nothing = layout();
+    nothing.inputs.drain(..2);
+    assert!(with(8, options(0), nothing, zero).contains("no place for any field"));
     let crop = vec![Transform::RandomCrop { size: [3, 3], padding: [0; 4] }];
     assert!(with(8, LoaderOptions { transforms: crop, ..options(0) }, layout(), zero).contains("[3, 3, 1]"));
     let e = Loader::start(&split(8), options(0), &layout(), vec![], zero).err().unwrap();
     assert!(e.to_string().contains("one batch slot"));
+}
+
+/// Samples that are made when they are asked for, with draws of their own: the number of the sample and what was drawn. Those in
+/// `bad` cannot be read.
+struct Made {
+    fields: [Field; 2],
+    len: usize,
+    bad: Vec<usize>,
+}
+
+impl Made {
+    fn split(len: usize, bad: &[usize]) -> Split {
+        let fields = [Field::input(INPUTS, DType::U8, [4, 4, 1]), Field::target(TARGETS, DType::I32, [])];
+        Split::new(Arc::new(Made { fields, len, bad: bad.to_vec() })).unwrap()
+    }
+}
+
+impl Store for Made {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    fn write(&self, sample: usize, rows: &mut Rows) -> Result<(), Unreadable> {
+        // What is half written when it turns out that a sample cannot be read is written over.
+        rows.put(0, &[255; 16]);
+        if self.bad.contains(&sample) {
+            return Err(Unreadable { name: format!("{sample}.png"), why: "damaged".into() });
+        }
+        let drawn = rows.draws().next_u32() as u8 % 200;
+        rows.put(0, &[drawn; 16]);
+        rows.put(1, &(sample as i32).to_ne_bytes());
+        Ok(())
+    }
+
+    fn identify(&self, sample: usize, _: usize, take: &mut dyn FnMut(&[u8])) {
+        take(&sample.to_le_bytes());
+    }
+}
+
+fn made(n: usize, bad: &[usize], options: LoaderOptions, slots: usize, at: Position) -> Loader {
+    let options = LoaderOptions { transforms: Vec::new(), ..options };
+    let buffers = (0..slots).map(|_| buffer(192)).collect();
+    Loader::start(&Made::split(n, bad), options, &layout(), buffers, at).unwrap()
+}
+
+/// What the loader copies field after field is what the store would write sample after sample.
+struct Hidden(Memory);
+
+impl Store for Hidden {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn fields(&self) -> &[Field] {
+        self.0.fields()
+    }
+
+    fn write(&self, sample: usize, rows: &mut Rows) -> Result<(), Unreadable> {
+        self.0.write(sample, rows)
+    }
+
+    fn identify(&self, sample: usize, field: usize, take: &mut dyn FnMut(&[u8])) {
+        self.0.identify(sample, field, take);
+    }
+}
+
+#[test]
+fn samples_in_memory_are_copied_as_they_would_be_written() {
+    let list = || {
+        let pixels = (0..160).map(|i| (i * 7 % 256) as u8).collect();
+        let labels = Values::Ints((0..10).collect());
+        let image = Field::input(INPUTS, DType::U8, [4, 4, 1]);
+        vec![(image, Values::Bytes(pixels)), (Field::target(TARGETS, DType::I32, []), labels)]
+    };
+    for transforms in [options(0).transforms, Vec::new()] {
+        let all = |split: Split| {
+            let o = LoaderOptions { transforms: transforms.clone(), ..options(0) };
+            // A part of the samples, in another order.
+            let split = split.select(&[9, 3, 4, 5, 0, 1]);
+            take(&mut Loader::start(&split, o, &layout(), vec![buffer(192)], Position::default()).unwrap(), 7)
+        };
+        let hidden = Split::new(Arc::new(Hidden(Memory::new(list(), 10).unwrap()))).unwrap();
+        assert_eq!(all(Split::in_memory(list(), 10).unwrap()), all(hidden));
+    }
+}
+
+#[test]
+fn samples_that_are_made_when_asked_for_are_the_same_for_any_workers() {
+    let expected = take(&mut made(10, &[], options(0), 1, Position::default()), 25);
+    assert_ne!(expected[0].2[..16], expected[3].2[..16], "each epoch has its draws");
+    for workers in [1, 2, 7] {
+        for slots in [1, 2, 5] {
+            assert_eq!(take(&mut made(10, &[], options(workers), slots, Position::default()), 25), expected);
+        }
+    }
+    for (k, (position, ..)) in expected.iter().enumerate() {
+        assert_eq!(take(&mut made(10, &[], options(2), 3, *position), 25 - k), expected[k..], "{position:?}");
+    }
+}
+
+#[test]
+fn the_next_sample_takes_the_place_of_one_that_cannot_be_read() {
+    // The last one, too, for which the first is the next.
+    let (n, bad) = (60, [7, 8, 59]);
+    let all = |bad: &[usize], options| {
+        let mut loader = made(n, bad, options, 3, Position::default());
+        let mut found = Vec::new();
+        while let Some(batch) = loader.next().unwrap() {
+            let b = batch.buffer.bytes();
+            let labels: Vec<i32> =
+                (0..batch.len).map(|i| i32::from_ne_bytes(*b[128 + 4 * i..].first_chunk().unwrap())).collect();
+            let names: Vec<String> = batch.unreadable().iter().map(|u| u.name.clone()).collect();
+            found.push((batch.samples().to_vec(), labels, b[64..][..batch.len * 16].to_vec(), names));
+            loader.release(batch);
+        }
+        found
+    };
+    let o = |workers| LoaderOptions { end_epoch: Some(2), ..options(workers) };
+    let expected = all(&bad, o(0));
+    let whole = all(&[], o(0));
+    for ((samples, labels, content, names), (others, _, as_drawn, none)) in expected.iter().zip(&whole) {
+        assert_eq!(samples, others, "the order is that of all samples");
+        let instead = |s: &u32| match *s {
+            7 | 8 => 9,
+            59 => 0,
+            s => s as i32,
+        };
+        assert_eq!(*labels, samples.iter().map(instead).collect::<Vec<_>>());
+        assert_eq!(content, as_drawn, "the draws are those of the sample that was asked for");
+        let mut met: Vec<String> = Vec::new();
+        for sample in samples {
+            let of = |list: &[usize]| list.iter().map(|s| format!("{s}.png")).collect::<Vec<_>>();
+            match sample {
+                7 => met.extend(of(&[7, 8])),
+                8 | 59 => met.extend(of(&[*sample as usize])),
+                _ => {}
+            }
+        }
+        assert_eq!((names, none.len()), (&met, 0));
+    }
+    for workers in [1, 2, 5] {
+        assert_eq!(all(&bad, o(workers)), expected, "{workers} workers");
+    }
+}
+
+/// The batch that cannot be made is told when its turn comes, whatever else the workers have done by then.
+#[test]
+fn too_many_in_a_row_end_it() {
+    let bad: Vec<usize> = (20..26).collect();
+    let o = LoaderOptions { shuffle: false, ..options(0) };
+    for workers in [0, 1, 4] {
+        let mut loader = made(60, &bad, LoaderOptions { workers, ..o.clone() }, 3, Position::default());
+        for _ in 0..5 {
+            let batch = loader.next().unwrap().unwrap();
+            assert!(batch.unreadable().is_empty());
+            loader.release(batch);
+        }
+        for _ in 0..2 {
+            let error = loader.next().err().unwrap().to_string();
+            assert!(error.contains("batch 5 of epoch 0: 4 of 60 samples cannot be read"), "{error}");
+            assert!(error.contains("`20.png`: damaged"), "{error}");
+        }
+    }
+    let e = made(2, &[0, 1], o, 1, Position::default()).next().err().unwrap().to_string();
+    assert!(e.contains("2 of 2 samples"), "{e}");
 }

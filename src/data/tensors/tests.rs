@@ -24,7 +24,7 @@ fn file(bytes: &[u8]) -> (tempfile::TempDir, TensorsOptions) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("batch.safetensors");
     fs::write(&path, bytes).unwrap();
-    (dir, TensorsOptions { path, num_classes: None })
+    (dir, TensorsOptions { path, ..TensorsOptions::default() })
 }
 
 fn error(tensors: &[Tensor]) -> String {
@@ -44,10 +44,10 @@ fn images_become_channels_last() {
     let (_dir, options) = file(&bytes_of(&[f32s("inputs", &[2, 2, 1, 3]), i64s("targets", &[4, 1])]));
     let set = open(&options).unwrap();
     assert_eq!(set.spec, describe(&options).unwrap());
-    assert_eq!((&set.spec.input, set.spec.dtype), (&[1, 3, 2].into(), DType::F32));
-    assert_eq!((&set.spec.targets, set.spec.classes_exact), (&TargetSpec::Classes(5), false));
-    assert_eq!(floats(set.train.input(0)), [0., 3., 1., 4., 2., 5.]);
-    assert_eq!(floats(set.train.input(1)), [6., 9., 7., 10., 8., 11.]);
+    let looks = DataSpec { classes_exact: false, ..DataSpec::labelled(DType::F32, [1, 3, 2], 5) };
+    assert_eq!(set.spec, DataSpec { train: Some(2), val: Some(0), ..looks });
+    assert_eq!(floats(set.train.bytes(0, 0).unwrap()), [0., 3., 1., 4., 2., 5.]);
+    assert_eq!(floats(set.train.bytes(1, 0).unwrap()), [6., 9., 7., 10., 8., 11.]);
     assert_eq!((set.train.label(1), set.val.len()), (Some(1), 0));
 }
 
@@ -61,9 +61,10 @@ fn byte_images_values_and_a_test_set() {
         f32s("val_targets", &[1]),
     ]));
     let set = open(&options).unwrap();
-    assert_eq!((set.spec.dtype, &set.spec.targets), (DType::U8, &TargetSpec::Values([1].into())));
-    assert_eq!(set.train.input(1), [6, 8, 10, 7, 9, 11]);
-    assert_eq!((floats(set.train.target(2)), set.val.len()), (vec![2.0], 1));
+    let looks = DataSpec::valued(DType::U8, [1, 2, 3], [1]);
+    assert_eq!(set.spec, DataSpec { train: Some(3), val: Some(1), ..looks });
+    assert_eq!(set.train.bytes(1, 0).unwrap(), [6, 8, 10, 7, 9, 11]);
+    assert_eq!((floats(set.train.bytes(2, 1).unwrap()), set.val.len()), (vec![2.0], 1));
     assert_eq!(set.spec, describe(&options).unwrap());
 }
 
@@ -113,7 +114,7 @@ fn damage_is_named() {
         let e = format!("{:#}", open(&options).unwrap_err());
         assert!(e.contains(text) && e.contains("batch.safetensors"), "{e}");
     }
-    let options = TensorsOptions { path: "no/such/file".into(), num_classes: None };
+    let options = TensorsOptions { path: "no/such/file".into(), ..TensorsOptions::default() };
     assert!(format!("{:#}", describe(&options).unwrap_err()).contains("no/such/file"));
 }
 
@@ -128,4 +129,62 @@ proptest! {
         let (_dir, options) = file(&bytes);
         let _ = open(&options);
     }
+}
+
+/// A model that names its inputs takes the tensors of these names, and nothing of the others is looked at.
+#[test]
+fn every_tensor_can_be_a_field() {
+    let tensors = [
+        f32s("numbers", &[2, 3]),
+        f32s("image", &[2, 1, 1, 2]),
+        ("other", Dtype::BOOL, vec![7], vec![0; 7]),
+        i64s("targets", &[1, 0]),
+        f32s("val_image", &[1, 1, 1, 2]),
+        f32s("val_numbers", &[1, 3]),
+        i64s("val_targets", &[2]),
+    ];
+    let (_dir, mut options) = file(&bytes_of(&tensors));
+    options.inputs = vec!["image".into(), "numbers".into()];
+    let set = open(&options).unwrap();
+    assert_eq!(set.spec, describe(&options).unwrap());
+    let names: Vec<&str> = set.spec.fields.iter().map(|f| f.name.as_str()).collect();
+    assert_eq!((names, set.spec.fields[0].shape.dims()), (vec!["image", "numbers", "targets"], &[1, 2, 1][..]));
+    assert_eq!(set.spec.fields, set.val.fields());
+    assert_eq!(floats(set.train.bytes(1, 1).unwrap()), [3., 4., 5.]);
+    assert_eq!((set.val.label(0), set.spec.targets), (Some(2), TargetSpec::Classes(3)));
+    // The fields alone, without what is learnt.
+    let inputs = &set.spec.fields[..2];
+    let used = read_fields(&options.path, inputs).unwrap();
+    assert_eq!((used.len(), used.bytes(1, 0)), (2, set.train.bytes(1, 0)));
+    let other = Field::input("numbers", DType::F32, [4]);
+    let e = read_fields(&options.path, &[other]).unwrap_err().to_string();
+    assert!(e.contains("a sample of `numbers` is f32 [3], but the model takes f32 [4]"), "{e}");
+    let e = read_fields(&options.path, &[Field::input("x", DType::F32, [3])]).unwrap_err().to_string();
+    assert!(e.contains("the tensors that the model takes, `x`; it holds: image, "), "{e}");
+
+    options.inputs[1] = "number".into();
+    let e = describe(&options).unwrap_err();
+    let known = ["image", "numbers", "other"].map(String::from).to_vec();
+    assert_eq!(e.downcast_ref(), Some(&UnknownField { name: "number".into(), known }));
+    options.inputs[1] = "other".into();
+    let e = format!("{:#}", describe(&options).unwrap_err());
+    assert!(e.contains("`other` is BOOL: must be F32"), "{e}");
+    let (_dir, other) = file(&bytes_of(&tensors[..5]));
+    let e = describe(&TensorsOptions { inputs: vec!["image".into(), "numbers".into()], ..other }).unwrap_err();
+    assert!(e.to_string().contains("only some of `val_image`, `val_numbers` and `val_targets`"), "{e}");
+}
+
+/// Labels may stand at every position of a sample.
+#[test]
+fn targets_may_have_any_shape() {
+    let (_, dtype, _, bytes) = i64s("targets", &[4, 1, 0, 2, 3, 3]);
+    let labels = ("targets", dtype, vec![2, 3], bytes);
+    let (_dir, options) = file(&bytes_of(&[f32s("inputs", &[2, 3, 5]), labels]));
+    let set = open(&options).unwrap();
+    assert_eq!(set.spec.fields[1], Field::target(TARGETS, DType::I32, [3]));
+    assert_eq!((&set.spec.targets, set.train.label(0)), (&TargetSpec::Classes(5), None));
+    assert_eq!(set.train.bytes(1, 1).unwrap(), [2i32, 3, 3].map(i32::to_ne_bytes).concat());
+    let few = TensorsOptions { num_classes: Some(4), ..options };
+    let e = format!("{:#}", open(&few).unwrap_err());
+    assert!(e.contains("label 4 of sample 0 is not within 0 .. 3"), "{e}");
 }

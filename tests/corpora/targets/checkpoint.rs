@@ -122,7 +122,7 @@ fn predict(experiment: &Experiment, checkpoint: &Checkpoint) {
         return;
     }
     let backend = CpuBackend::new(Some(1)).expect("a level");
-    let sizes = Sizes { predict: vec![1], ..Sizes::default() };
+    let sizes = Sizes { predict: vec![1.into()], ..Sizes::default() };
     let Ok(programs) = programs::build(experiment, &spec, &sizes, &backend, &PassOptions::default()) else { return };
     let memory = &programs.plan;
     if memory.persistent_bytes + memory.transient_bytes + memory.slot.bytes > MOST_BYTES {

@@ -77,7 +77,7 @@ pub fn plan(experiment: &Experiment) -> Option<Programs> {
     }
     let data = input::describe(experiment).ok()?;
     let mut sizes = Sizes::of_run(experiment, &data);
-    sizes.predict = vec![1];
+    sizes.predict = vec![1.into()];
     let backend = CpuBackend::new(Some(1)).expect("a level");
     match programs::build(experiment, &data, &sizes, &backend, &PassOptions::default()) {
         Ok(programs) => Some(programs),

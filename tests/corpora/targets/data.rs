@@ -61,8 +61,8 @@ pub fn image(data: &[u8]) -> bool {
     with_file(data, |path| {
         let mut accepted = true;
         for spec in specs {
-            match data::image_sample(path, &spec, true) {
-                Ok(sample) => assert_eq!(sample.len(), spec.input.len() * spec.dtype.bytes()),
+            match data::image_sample(path, &spec.fields[0], true) {
+                Ok(sample) => assert_eq!(sample.len(), spec.fields[0].bytes()),
                 Err(e) => {
                     assert!(format!("{e:#}").contains("input"), "{e:#}");
                     accepted = false;

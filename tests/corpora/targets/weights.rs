@@ -68,12 +68,12 @@ pub fn file(data: &[u8]) -> Vec<u8> {
 
 /// As samples to train on.
 fn dataset(path: &Path) -> bool {
-    let source = Source::Tensors(TensorsOptions { path: path.to_path_buf(), num_classes: None });
+    let source = Source::Tensors(TensorsOptions { path: path.to_path_buf(), ..TensorsOptions::default() });
     let described = data::describe(&source);
     match data::open(&source) {
         Ok(set) => {
             let described = described.expect("what can be read can be described");
-            assert_eq!(described.input, set.spec.input);
+            assert_eq!(described.fields, set.train.fields());
             assert_eq!(described.train, Some(set.train.len()));
             true
         }

@@ -17,7 +17,7 @@ pub fn cases() -> Vec<Case> {
             all.push(Case::new(name, op, |d| {
                 let shape = shape.clone();
                 let x = if bytes { d.below(DType::U8, shape, 256) } else { d.normal(shape) };
-                vec![x.input(Input::Data)]
+                vec![x.input(Input::Field(0))]
             }));
         }
     }

@@ -49,12 +49,12 @@ fn losses(list: &mut Vec<Case>) {
         for label_smoothing in [0.0, 0.1] {
             let name = format!("long cross entropy of {shape:?}, smoothed {label_smoothing}");
             list.push(Case::new(name, CrossEntropy { label_smoothing }, |d| {
-                let targets = d.below(DType::I32, [rows], length as u32).input(Input::Targets);
+                let targets = d.below(DType::I32, [rows], length as u32).input(Input::Field(1));
                 vec![d.normal(shape).wrt(), targets]
             }));
         }
         list.push(Case::new(format!("long mean squared error of {shape:?}"), Mse {}, |d| {
-            vec![d.normal(shape).wrt(), d.normal(shape).input(Input::Targets)]
+            vec![d.normal(shape).wrt(), d.normal(shape).input(Input::Field(1))]
         }));
         list.push(Case::new(format!("long metrics of {shape:?}"), Metrics { task: Task::Classification }, |d| {
             // A few values, so that there are several largest. Half of the targets are right.
@@ -64,13 +64,13 @@ fn losses(list: &mut Vec<Case>) {
             for (r, row) in x.data.chunks(length).enumerate().step_by(2) {
                 targets.data[r] = first(row) as f64;
             }
-            vec![d.positive([1]), x, targets.input(Input::Targets), d.below(DType::F64, [METRIC_SLOTS], 9)]
+            vec![d.positive([1]), x, targets.input(Input::Field(1)), d.below(DType::F64, [METRIC_SLOTS], 9)]
         }));
         list.push(Case::new(
             format!("long regression metrics of {shape:?}"),
             Metrics { task: Task::Regression },
             |d| {
-                let targets = d.normal(shape).input(Input::Targets);
+                let targets = d.normal(shape).input(Input::Field(1));
                 vec![d.positive([1]), d.normal(shape), targets, d.below(DType::F64, [METRIC_SLOTS], 9)]
             },
         ));

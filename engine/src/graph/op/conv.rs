@@ -234,8 +234,8 @@ mod tests {
         let conv = Conv2d { stride: [2, 2], padding: [1; 4], dilation: [1, 1], groups: 1, bias: false };
         let mut graph = Graph::new();
         let mut input = |input, dims: [usize; 4]| graph.input(input, DType::F32, Shape::from(dims));
-        let x = input(Input::Data, [2, 6, 6, 3]);
-        let (w, dy) = (input(Input::Targets, [4, 3, 3, 3]), input(Input::Schedule, [2, 3, 3, 4]));
+        let x = input(Input::Field(0), [2, 6, 6, 3]);
+        let (w, dy) = (input(Input::Field(1), [4, 3, 3, 3]), input(Input::Schedule, [2, 3, 3, 4]));
         let backward = Conv2dGradWeight { conv: conv.clone(), kernel: [3, 3], bias: false };
         let to_input = Conv2dGradInput { conv: conv.clone(), input: [6, 6] };
         graph.add(conv, &[x, w]).unwrap();

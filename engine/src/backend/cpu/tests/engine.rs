@@ -30,7 +30,7 @@ fn classifier(backend: &CpuBackend) -> Classifier {
     let step = vars.get_or_add(plain_variable("step", DType::I64, &Shape::from([1])));
     let ones = vars.get_or_add(plain_variable("one", DType::F32, &Shape::from([1])));
     let forward = |g: &mut Graph| {
-        let x = g.input(Input::Data, DType::U8, Shape::from([ROWS, 2, 2, 1]));
+        let x = g.input(Input::Field(0), DType::U8, Shape::from([ROWS, 2, 2, 1]));
         let x =
             g.add1(Normalize { scale: 1.0 / 255.0, mean: vec![0.5], std: vec![0.5], to: DType::F32 }, &[x]).unwrap();
         let x = g.add1(Reshape { shape: Shape::from([ROWS, 4]) }, &[x]).unwrap();
@@ -39,7 +39,7 @@ fn classifier(backend: &CpuBackend) -> Classifier {
     };
     let mut train = Graph::new();
     let (x, w, y) = forward(&mut train);
-    let t = train.input(Input::Targets, DType::I32, Shape::from([ROWS]));
+    let t = train.input(Input::Field(1), DType::I32, Shape::from([ROWS]));
     let schedule = train.input(Input::Schedule, DType::F32, Shape::from([4]));
     let loss = train.add(CrossEntropy { label_smoothing: 0.0 }, &[y, t]).unwrap();
     let one = train.variable(&vars, ones);
@@ -65,12 +65,12 @@ fn batch(backend: &CpuBackend, plan: &Plan) -> HostBuffer {
     let mut buffer = backend.host_buffer(plan.slot.bytes).unwrap();
     for x in &plan.slot.inputs {
         let data = match x.input {
-            Input::Data => {
+            Input::Field(0) => {
                 Tensor::from_u8([24], &(0..24).map(|i| if i % 4 == i / 4 % 3 { 255 } else { 20 }).collect::<Vec<_>>())
             }
-            Input::Targets => Tensor::from_i32([ROWS], &[0, 1, 2, 0, 1, 2]),
+            Input::Field(1) => Tensor::from_i32([ROWS], &[0, 1, 2, 0, 1, 2]),
             Input::Schedule => Tensor::from_f32([4], &[0.5, 1.0, 1.0, 0.0]),
-            Input::Random => unreachable!(),
+            Input::Field(_) | Input::Random => unreachable!(),
         };
         buffer.bytes_mut()[x.offset..x.offset + data.bytes.len()].copy_from_slice(&data.bytes);
     }

@@ -1,0 +1,299 @@
+//! Where the samples of a set are: in memory, or wherever they are made from when a batch asks for them.
+
+use super::field::Field;
+use super::transforms::{Transform, apply};
+use crate::graph::DType;
+use crate::random::{Purpose, Stream};
+use anyhow::{Result, ensure};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The samples of a set. Each is written when it is asked for, by any of the loader's threads: what a sample is may depend on
+/// its number and on the draws for it, and on nothing else.
+pub trait Store: Send + Sync {
+    /// Number of samples.
+    fn len(&self) -> usize;
+
+    /// True if there is no sample.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The fields of a sample. A field's place in this list is its number.
+    fn fields(&self) -> &[Field];
+
+    /// Writes the fields of sample number `sample` that `rows` wants.
+    ///
+    /// # Errors
+    /// The sample cannot be read. The loader takes the next one in its place, tells it, and goes on.
+    fn write(&self, sample: usize, rows: &mut Rows) -> Result<(), Unreadable>;
+
+    /// Hands what tells a field of a sample from any other to `take`: its bytes or, where those would have to be made, what they
+    /// are made from, as the name of a file, its size and time.
+    fn identify(&self, sample: usize, field: usize, take: &mut dyn FnMut(&[u8]));
+
+    /// The bytes of a field of all samples, one after the other, if they are in memory.
+    fn stored(&self, _field: usize) -> Option<&[u8]> {
+        None
+    }
+
+    /// Bytes of memory that it holds for its samples.
+    fn held_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// A sample that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unreadable {
+    /// What it is called: the name of its file.
+    pub name: String,
+    /// Why it cannot be read.
+    pub why: String,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`: {}", self.name, self.why)
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+/// The values of a field of all samples, sample after sample, images channels last.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Values {
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// Whole numbers.
+    Ints(Vec<i32>),
+    /// Floats.
+    Floats(Vec<f32>),
+}
+
+impl Values {
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        match self {
+            Values::Bytes(_) => DType::U8,
+            Values::Ints(_) => DType::I32,
+            Values::Floats(_) => DType::F32,
+        }
+    }
+
+    /// The memory, native endian.
+    pub fn bytes(&self) -> &[u8] {
+        fn bytes<T>(v: &[T]) -> &[u8] {
+            // SAFETY: the bytes of initialised numbers without padding (this is called for `i32` and `f32` only), alive and
+            // unchanged as long as the borrow.
+            unsafe { std::slice::from_raw_parts(v.as_ptr().cast(), std::mem::size_of_val(v)) }
+        }
+        match self {
+            Values::Bytes(v) => v,
+            Values::Ints(v) => bytes(v),
+            Values::Floats(v) => bytes(v),
+        }
+    }
+}
+
+/// Samples in memory.
+#[derive(Debug)]
+pub struct Memory {
+    fields: Vec<Field>,
+    values: Vec<Values>,
+    len: usize,
+}
+
+impl Memory {
+    /// `len` samples of these fields with their values.
+    ///
+    /// # Errors
+    /// The lengths of the lists do not fit the shapes.
+    pub fn new(list: Vec<(Field, Values)>, len: usize) -> Result<Self> {
+        for (field, values) in &list {
+            let (bytes, dtype) = (values.bytes().len(), values.dtype());
+            let needed = field.shape.len().checked_mul(dtype.bytes()).and_then(|b| b.checked_mul(len));
+            ensure!(
+                needed == Some(bytes) && dtype == field.dtype,
+                "{len} samples with {} of shape {} ({}) cannot be {bytes} bytes of {dtype}",
+                field.name,
+                field.shape,
+                field.dtype
+            );
+        }
+        let (fields, values) = list.into_iter().unzip();
+        Ok(Memory { fields, values, len })
+    }
+
+    fn row(&self, sample: usize, field: usize) -> &[u8] {
+        let bytes = self.fields[field].bytes();
+        &self.values[field].bytes()[sample * bytes..][..bytes]
+    }
+}
+
+impl Store for Memory {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    fn write(&self, sample: usize, rows: &mut Rows) -> Result<(), Unreadable> {
+        for field in 0..self.fields.len() {
+            if rows.wants(field) {
+                rows.put(field, self.row(sample, field));
+            }
+        }
+        Ok(())
+    }
+
+    fn identify(&self, sample: usize, field: usize, take: &mut dyn FnMut(&[u8])) {
+        take(self.row(sample, field));
+    }
+
+    fn stored(&self, field: usize) -> Option<&[u8]> {
+        self.values.get(field).map(Values::bytes)
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.values.iter().map(|v| v.bytes().len()).sum()
+    }
+}
+
+/// Where a field's rows are in a batch slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Column {
+    /// Where the first begins.
+    pub offset: usize,
+    /// Bytes of each.
+    pub bytes: usize,
+}
+
+/// Changes of one field, which is made of images.
+#[derive(Debug, Clone)]
+pub(super) struct Changes {
+    /// The field's number.
+    pub field: usize,
+    /// What is done, in order.
+    pub transforms: Vec<Transform>,
+    /// Height and width of an image as it is put.
+    pub sides: [usize; 2],
+    /// Bytes of a pixel.
+    pub pixel: usize,
+}
+
+impl Changes {
+    /// Writes the changed image.
+    pub fn apply(&self, draws: &mut Stream, image: &[u8], out: &mut [u8]) {
+        apply(&self.transforms, draws, image, self.sides, self.pixel, out);
+    }
+}
+
+/// What the draws for a sample are keyed by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Key {
+    pub seed: u64,
+    pub epoch: u64,
+    pub sample: u64,
+}
+
+impl Key {
+    /// The draws.
+    pub fn draws(self) -> Stream {
+        Stream::new(self.seed, Purpose::Augment, self.epoch, self.sample)
+    }
+}
+
+/// The rows of one sample in a batch slot.
+pub struct Rows<'a> {
+    slot: &'a mut [u8],
+    columns: &'a [Option<Column>],
+    row: usize,
+    changes: Option<&'a Changes>,
+    key: Key,
+    draws: Option<Stream>,
+}
+
+impl<'a> Rows<'a> {
+    pub(super) fn new(
+        slot: &'a mut [u8],
+        columns: &'a [Option<Column>],
+        row: usize,
+        changes: Option<&'a Changes>,
+        key: Key,
+    ) -> Self {
+        Rows { slot, columns, row, changes, key, draws: None }
+    }
+
+    /// True if the batch has a place for this field: nobody reads the others.
+    pub fn wants(&self, field: usize) -> bool {
+        self.columns.get(field).is_some_and(Option::is_some)
+    }
+
+    /// The draws for this sample in this epoch, which are the same whatever thread asks for them and when. Transforms of a field
+    /// that is put later go on with them.
+    pub fn draws(&mut self) -> &mut Stream {
+        self.draws.get_or_insert_with(|| self.key.draws())
+    }
+
+    /// Gives a field its native-endian `bytes`, to which transforms are applied on their way. What nobody wants is dropped.
+    ///
+    /// # Panics
+    /// If there are more or fewer bytes than the field has.
+    pub fn put(&mut self, field: usize, bytes: &[u8]) {
+        let Some(column) = self.columns.get(field).copied().flatten() else { return };
+        let range = column.offset + self.row * column.bytes..column.offset + (self.row + 1) * column.bytes;
+        match self.changes.filter(|changes| changes.field == field) {
+            Some(changes) => {
+                let (sides, pixel) = (changes.sides, changes.pixel);
+                assert_eq!(bytes.len(), sides[0] * sides[1] * pixel, "an image of {sides:?} pixels of {pixel} bytes");
+                let draws = self.draws.get_or_insert_with(|| self.key.draws());
+                changes.apply(draws, bytes, &mut self.slot[range]);
+            }
+            None => self.slot[range].copy_from_slice(bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::field::{INPUTS, TARGETS};
+    use super::*;
+
+    #[test]
+    fn lengths_and_types_must_fit() {
+        let input = || (Field::input(INPUTS, DType::U8, [3]), Values::Bytes(vec![0; 6]));
+        let told = |list| Memory::new(list, 2).unwrap_err().to_string();
+        assert!(Memory::new(vec![input()], 2).is_ok());
+        let short = (Field::input(INPUTS, DType::U8, [3]), Values::Bytes(vec![0; 5]));
+        assert!(told(vec![short]).contains("inputs of shape [3]"));
+        let few = (Field::target(TARGETS, DType::F32, [2]), Values::Floats(vec![0.0; 3]));
+        assert!(told(vec![input(), few]).contains("targets of shape [2]"));
+        let other = (Field::target(TARGETS, DType::F32, [1]), Values::Ints(vec![0; 2]));
+        assert!(told(vec![input(), other]).contains("bytes of i32"));
+    }
+
+    /// Targets may be of any shape and of any type.
+    #[test]
+    fn rows_go_where_the_batch_has_them() {
+        let list = vec![
+            (Field::input("a", DType::U8, [2]), Values::Bytes(vec![1, 2, 3, 4])),
+            (Field::input("b", DType::F32, [1]), Values::Floats(vec![1.0, 2.0])),
+            (Field::target(TARGETS, DType::I32, [2]), Values::Ints(vec![5, 6, 7, 8])),
+        ];
+        let store = Memory::new(list, 2).unwrap();
+        // The batch has no place for `b`.
+        let columns = [Some(Column { offset: 16, bytes: 2 }), None, Some(Column { offset: 0, bytes: 8 })];
+        let mut slot = [0; 20];
+        for row in 0..2 {
+            let key = Key { seed: 0, epoch: 0, sample: 0 };
+            let mut rows = Rows::new(&mut slot, &columns, row, None, key);
+            assert_eq!([0, 1, 2, 3].map(|field| rows.wants(field)), [true, false, true, false]);
+            store.write(1 - row, &mut rows).unwrap();
+        }
+        assert_eq!(slot[16..], [3, 4, 1, 2]);
+        assert_eq!(slot[..16], [7i32, 8, 5, 6].map(i32::to_ne_bytes).concat());
+    }
+}
