@@ -13,6 +13,8 @@ export CARGO_TARGET_DIR=$PWD/target/miri
 # Tests write to temporary folders; `Rc` in pickles and scoped threads are fine with the stricter model.
 export MIRIFLAGS="-Zmiri-disable-isolation ${MIRIFLAGS:-}"
 # Some thousand times slower than the machine: a few cases of each property, and none of the large tests.
+# Building takes minutes, and is not to count.
+cargo +nightly miri test --lib --no-run >/dev/null 2>&1 || { cargo +nightly miri test --lib --no-run; exit 1; }
 export PROPTEST_CASES=${PROPTEST_CASES:-4}
 modules=(checkpoint::pth checkpoint::format checkpoint::weights checkpoint::matching config::expr config::tree config::values
     data::idx plan:: graph:: random:: backend::cpu::threads)
@@ -22,11 +24,14 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0
 for module in "${modules[@]}"; do
-    if ! timeout "${MIRI_SECONDS:-900}" cargo +nightly miri test --lib -- "$module" >"$log" 2>&1; then
+    code=0
+    timeout "${MIRI_SECONDS:-900}" cargo +nightly miri test --lib -- "$module" >"$log" 2>&1 || code=$?
+    if [ "$code" -ne 0 ]; then
         status=1
-        grep -aE '^error|panicked at|FAILED|unsupported operation' "$log" | head -20
+        grep -aE '^error|panicked at|FAILED|unsupported operation' "$log" | head -20 || true
+        [ "$code" -ne 124 ] || echo "$module: not done in ${MIRI_SECONDS:-900} seconds; the last: $(grep -a '^test ' "$log" | tail -1 || true)"
     fi
-    echo "$module: $(grep -a '^test result' "$log" | sed 's/test result: //')"
+    echo "$module: $(grep -a '^test result' "$log" | sed 's/test result: //' | tr '\n' ' ' || true)"
 done
 echo "not covered: kernels (vector instructions, and minutes for what takes a millisecond), memory maps, GPUs, whole runs; scripts/asan.sh has those"
 exit $status

@@ -2,7 +2,7 @@
 
 use super::suggest::Suggest;
 use crate::config::{UNSET_OPTION, keys_for_option};
-use crate::passes::PassOptions;
+use crate::passes::{FORWARD, PassOptions};
 use crate::train::programs::pass_names;
 use clap::builder::PossibleValuesParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -358,7 +358,7 @@ pub struct ExportArgs {
 /// What `--graph` is, with all passes.
 fn graph_help() -> String {
     let passes = pass_names(false).join(", ");
-    format!("Print the graph of the training step on the device instead, as it is after this pass: forward, {passes}")
+    format!("Print the graph of the training step on the device instead, as it is after this pass: {FORWARD}, {passes}")
 }
 
 /// A number of threads.

@@ -157,19 +157,13 @@ pub(super) fn resolve(name: &str, root: &Table, start: Span, sources: &Sources, 
 fn fill_in(experiment: &mut Experiment) {
     let loading = &mut experiment.data.loading;
     loading.eval_batch_size = Some(loading.eval_batch_size());
-    let (folder, download) = match &mut experiment.data.source {
-        Source::Mnist(download) => ("data/mnist", download),
-        Source::FashionMnist(download) => ("data/fashion-mnist", download),
-        Source::Cifar10(download) => ("data/cifar-10", download),
-        _ => return fill_in_monitor(experiment),
-    };
-    if download.root.as_os_str().is_empty() {
-        download.root = absolute(Path::new(folder));
+    let source = &mut experiment.data.source;
+    if let Some(folder) = source.usual_root()
+        && let Some((_, root)) = source.path_mut()
+        && root.as_os_str().is_empty()
+    {
+        *root = absolute(Path::new(folder));
     }
-    fill_in_monitor(experiment);
-}
-
-fn fill_in_monitor(experiment: &mut Experiment) {
     let figure = experiment.loss.describe().task().monitor();
     let default = Metric::ALL.into_iter().find(|m| m.of_validation() && m.figure() == figure);
     experiment.checkpoint.monitor = experiment.checkpoint.monitor.or(default);
@@ -247,14 +241,10 @@ impl<'a> Reader<'a> {
         let word = self.kind::<Source>(&part, None)?;
         part.known_keys(&[&[Source::TAG], Pipeline::KEYS, Source::fields(word), Loading::KEYS]);
         let mut source = Source::read(word, &part)?;
-        match &mut source {
-            Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => {
-                if let Some(node) = part.table.get("root") {
-                    files.root = self.path(node);
-                }
-            }
-            Source::Tensors(tensors) => tensors.path = self.path(part.table.get("path")?),
-            Source::Digits(_) | Source::Synthetic(_) => {}
+        if let Some((key, path)) = source.path_mut()
+            && let Some(node) = part.table.get(key)
+        {
+            *path = self.path(node);
         }
         // The only word that it can be.
         let auto_batch_size = part.table.get("batch_size").is_some_and(|node| node.as_str().is_some());

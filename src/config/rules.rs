@@ -40,11 +40,7 @@ impl Rules<'_> {
     /// Classes need a loss for classes, and numbers one for numbers.
     fn targets(&self) {
         let data = &self.experiment.data.source;
-        let classes = match data {
-            Source::Mnist(_) | Source::FashionMnist(_) | Source::Cifar10(_) | Source::Digits(_) => true,
-            Source::Synthetic(synthetic) => synthetic.classes.is_some(),
-            Source::Tensors(_) => return,
-        };
+        let Some(classes) = data.has_classes() else { return };
         let loss = &self.experiment.loss;
         let (fits, has, help) = match loss.describe().targets() {
             TargetKind::Classes => (classes, "targets are numbers", "the loss for numbers is `mse`"),
@@ -171,11 +167,7 @@ impl Rules<'_> {
     }
 
     fn downloads(&self) {
-        let (Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files)) =
-            &self.experiment.data.source
-        else {
-            return;
-        };
+        let Some(files) = self.experiment.data.source.download() else { return };
         if !files.download && files.mirrors.is_some() {
             let warning = Diagnostic::warning(Lint::NoEffect, "`mirrors` in `[data]` has no effect");
             self.push(warning, "data.mirrors", "nothing is fetched", "data.download", "because of this");

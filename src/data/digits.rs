@@ -1,7 +1,9 @@
 //! The bundled set: 1,797 hand-written digits of 8×8 pixels (UCI Machine Learning Repository, E. Alpaydin & C. Kaynak
 //! 1998, CC BY 4.0; see `data/README.md`). It is part of the binary.
 
-use super::{DataSpec, Dataset, Split, TargetSpec, Values, idx, mnist};
+use super::fetch::Event;
+use super::footprint::UNPACKING;
+use super::{DataSpec, Dataset, Describes, Footprint, Split, TargetSpec, Values, idx, mnist};
 use crate::graph::DType;
 use anyhow::{Result, bail};
 
@@ -15,6 +17,23 @@ const FILES: [(&str, &[u8]); 4] = [
     ("test-images", include_bytes!("../../data/digits/test-images-idx3-ubyte.gz")),
     ("test-labels", include_bytes!("../../data/digits/test-labels-idx1-ubyte.gz")),
 ];
+
+/// The set.
+pub(super) struct Digits;
+
+impl Describes for Digits {
+    fn describe(&self) -> Result<DataSpec> {
+        Ok(spec())
+    }
+
+    fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
+        open()
+    }
+
+    fn footprint(&self) -> Footprint {
+        Footprint::of(&spec(), UNPACKING)
+    }
+}
 
 /// What the samples look like.
 pub fn spec() -> DataSpec {

@@ -1,6 +1,5 @@
 //! The public sets: their files as they lie on mirrors and as they are unpacked, their checksums, and the mirrors.
 
-use super::Source;
 use super::digest::Digest;
 use std::path::Path;
 
@@ -84,16 +83,6 @@ impl Known {
     /// The set of that name.
     pub fn by_name(name: &str) -> Option<Known> {
         Known::ALL.into_iter().find(|k| k.name() == name)
-    }
-
-    /// The set that `source` reads and the folder that it reads it from, if it can be downloaded.
-    pub fn of(source: &Source) -> Option<(Known, &Path)> {
-        match source {
-            Source::Mnist(files) => Some((Known::Mnist, &files.root)),
-            Source::FashionMnist(files) => Some((Known::FashionMnist, &files.root)),
-            Source::Cifar10(files) => Some((Known::Cifar10, &files.root)),
-            Source::Digits | Source::Tensors(_) | Source::Synthetic(_) => None,
-        }
     }
 
     /// The mirrors that are built in: base addresses.

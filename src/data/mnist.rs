@@ -1,8 +1,10 @@
 //! MNIST (LeCun, Cortes & Burges) and Fashion-MNIST (Xiao, Rasul & Vollgraf 2017): four IDX files of the same names.
 
+use super::fetch::Event;
+use super::footprint::UNPACKING;
 use super::known::Known;
 use super::set::checked_labels;
-use super::{DataSpec, Dataset, Files, MissingFiles, Split, Values, idx, verify};
+use super::{DataSpec, Dataset, Describes, Files, Footprint, MissingFiles, Split, Values, idx, verify};
 use crate::graph::{DType, Shape};
 use anyhow::{Result, ensure};
 use std::path::{Path, PathBuf};
@@ -68,6 +70,27 @@ const TEST: usize = 10_000;
 /// The four files, without `.gz`: training images and labels, test images and labels.
 const FILES: [&str; 4] =
     ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"];
+
+/// One of the two in a folder.
+pub(super) struct Mnist<'a>(pub Variant, pub &'a Files);
+
+impl Describes for Mnist<'_> {
+    fn describe(&self) -> Result<DataSpec> {
+        Ok(self.1.counted(spec(self.0)))
+    }
+
+    fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
+        open(self.0, self.1)
+    }
+
+    fn footprint(&self) -> Footprint {
+        Footprint::of(&spec(self.0), UNPACKING)
+    }
+
+    fn public(&self) -> Option<(Known, PathBuf)> {
+        Some((self.0.known(), self.1.root.clone()))
+    }
+}
 
 /// What the samples look like.
 pub fn spec(variant: Variant) -> DataSpec {

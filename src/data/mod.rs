@@ -28,7 +28,7 @@ mod verify;
 
 pub use field::{DataSpec, Field, INPUTS, TARGETS, TargetSpec, UnknownField, transformed};
 pub use fingerprint::Fingerprint;
-pub use footprint::{Footprint, footprint};
+pub use footprint::Footprint;
 pub use image_file::image_sample;
 pub use loader::{Batch, Loader, LoaderOptions, Position, Shard};
 pub use set::{Dataset, Split};
@@ -73,6 +73,44 @@ impl Files {
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Files { root: root.into(), verify: true }
     }
+
+    /// The description of the public set as that of these files: how many samples there are in a set of one's own only its
+    /// files tell.
+    fn counted(&self, spec: DataSpec) -> DataSpec {
+        if self.verify { spec } else { DataSpec { train: None, val: None, ..spec } }
+    }
+}
+
+/// What a source tells of itself. Each has a file of this folder, which is all that speaks of it here but for its line in
+/// [`Source`].
+trait Describes {
+    /// What the samples look like, without reading them.
+    fn describe(&self) -> Result<DataSpec>;
+
+    /// Opens it: its samples are there afterwards.
+    fn open(&self, progress: &mut dyn FnMut(fetch::Event)) -> Result<Dataset>;
+
+    /// The memory that it takes, before it is opened. Sets in a known format with another number of samples take another
+    /// amount: that is known when they have been read.
+    fn footprint(&self) -> Footprint;
+
+    /// The public set that its files are those of, and the folder that they are read from, if they can be downloaded.
+    fn public(&self) -> Option<(Known, PathBuf)> {
+        None
+    }
+}
+
+impl Source {
+    fn set(&self) -> Box<dyn Describes + '_> {
+        match self {
+            Source::Mnist(files) => Box::new(mnist::Mnist(mnist::Variant::Digits, files)),
+            Source::FashionMnist(files) => Box::new(mnist::Mnist(mnist::Variant::Fashion, files)),
+            Source::Cifar10(files) => Box::new(cifar::Cifar10(files)),
+            Source::Digits => Box::new(digits::Digits),
+            Source::Tensors(options) => Box::new(options),
+            Source::Synthetic(options) => Box::new(options),
+        }
+    }
 }
 
 /// What the samples look like, without reading them: files need not exist for the sets that are known.
@@ -80,17 +118,12 @@ impl Files {
 /// # Errors
 /// Options that make no sense, or a file of tensors that cannot be read.
 pub fn describe(source: &Source) -> Result<DataSpec> {
-    // How many there are in a set of one's own only its files tell.
-    let of =
-        |files: &Files, spec: DataSpec| if files.verify { spec } else { DataSpec { train: None, val: None, ..spec } };
-    match source {
-        Source::Mnist(files) => Ok(of(files, mnist::spec(mnist::Variant::Digits))),
-        Source::FashionMnist(files) => Ok(of(files, mnist::spec(mnist::Variant::Fashion))),
-        Source::Cifar10(files) => Ok(of(files, cifar::spec())),
-        Source::Digits => Ok(digits::spec()),
-        Source::Tensors(options) => tensors::describe(options),
-        Source::Synthetic(options) => synthetic::spec(options),
-    }
+    source.set().describe()
+}
+
+/// What `source` takes of memory. Sets that are known need not be there; of tensors the file's size is looked at.
+pub fn footprint(source: &Source) -> Footprint {
+    source.set().footprint()
 }
 
 /// Opens a source: its samples are read whole into memory.
@@ -98,18 +131,7 @@ pub fn describe(source: &Source) -> Result<DataSpec> {
 /// # Errors
 /// Files are not there ([`MissingFiles`], found by `downcast_ref`), cannot be read, or do not hold what they should.
 pub fn open(source: &Source) -> Result<Dataset> {
-    read(source, &mut |_| ())
-}
-
-fn read(source: &Source, progress: &mut dyn FnMut(fetch::Event)) -> Result<Dataset> {
-    match source {
-        Source::Mnist(files) => mnist::open(mnist::Variant::Digits, files),
-        Source::FashionMnist(files) => mnist::open(mnist::Variant::Fashion, files),
-        Source::Cifar10(files) => cifar::open(files, progress),
-        Source::Digits => digits::open(),
-        Source::Tensors(options) => tensors::open(options),
-        Source::Synthetic(options) => synthetic::open(options),
-    }
+    source.set().open(&mut |_| ())
 }
 
 /// What to do if a source's files are not there.
@@ -130,16 +152,19 @@ pub struct Missing {
 /// # Errors
 /// As [`open`]; the download failed and there is no fallback.
 pub fn obtain(source: &Source, missing: &Missing, progress: &mut dyn FnMut(fetch::Event)) -> Result<Dataset> {
-    let mut reason = match read(source, progress) {
+    let set = source.set();
+    let mut reason = match set.open(progress) {
         Err(e) if e.is::<MissingFiles>() => e,
         other => return other,
     };
     if missing.download
-        && let Some((set, root)) = fetch::Known::of(source)
+        && let Some((known, root)) = set.public()
     {
-        match fetch::download(set, root, &missing.mirrors, progress) {
-            Ok(()) => return read(source, progress),
-            Err(e) => reason = e.context(format!("the files of {} are not there, and the download failed", set.name())),
+        match fetch::download(known, &root, &missing.mirrors, progress) {
+            Ok(()) => return set.open(progress),
+            Err(e) => {
+                reason = e.context(format!("the files of {} are not there, and the download failed", known.name()))
+            }
         }
     }
     if !missing.fallback_digits {

@@ -1,6 +1,7 @@
 //! Made-up samples that can be learnt: for tests, timing, and configurations without data.
 
-use super::{DataSpec, Dataset, Split, Values};
+use super::fetch::Event;
+use super::{DataSpec, Dataset, Describes, Footprint, Split, Values};
 use crate::graph::{DType, Shape};
 use crate::random::{Purpose, Stream};
 use anyhow::{Result, ensure};
@@ -40,6 +41,24 @@ mod stream {
     pub const WEIGHTS: u64 = 1;
     pub const TRAIN: u64 = 2;
     pub const VAL: u64 = 3;
+}
+
+impl Describes for &SyntheticOptions {
+    fn describe(&self) -> Result<DataSpec> {
+        spec(self)
+    }
+
+    fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
+        open(self)
+    }
+
+    fn footprint(&self) -> Footprint {
+        let Ok(spec) = spec(self) else { return Footprint::default() };
+        let (Task::Classes(rows) | Task::Values(rows)) = self.task;
+        // The table that samples are made with.
+        let table = rows.saturating_mul(spec.fields[0].shape.len()).saturating_mul(DType::F32.bytes());
+        Footprint::of(&spec, table)
+    }
 }
 
 /// What the samples look like: images are bytes, as real ones are; vectors are floats.

@@ -5,7 +5,10 @@
 //! labels (integers, `[N]`, or `[N, …]` for a label at each position) or float values (`[N, …]`; `[N]` is taken for `[N, 1]`,
 //! which is what a model with one output puts out).
 
+use super::Describes;
+use super::fetch::Event;
 use super::field::{DataSpec, Field, INPUTS, TARGETS, TargetSpec, UnknownField};
+use super::footprint::{Footprint, UNPACKING};
 use super::set::{Dataset, Split, checked_labels};
 use super::store::Values;
 use crate::files;
@@ -34,6 +37,23 @@ pub struct TensorsOptions {
 const MAX_HEADER: u64 = 100 << 20;
 /// What the names of tensors for validation begin with.
 const VAL: &str = "val_";
+
+impl Describes for &TensorsOptions {
+    fn describe(&self) -> Result<DataSpec> {
+        describe(self)
+    }
+
+    fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
+        open(self)
+    }
+
+    fn footprint(&self) -> Footprint {
+        let bytes = std::fs::metadata(&self.path).map_or(0, |m| m.len());
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        // Labels are read as 64-bit numbers, whatever they become.
+        Footprint { held: bytes, reading: bytes / 8 + UNPACKING }
+    }
+}
 
 /// What the samples look like. Reads the header, and the labels if classes must be counted.
 ///

@@ -9,6 +9,7 @@ use super::in_folder;
 use crate::checkpoint::{self, Meta};
 use crate::config::diagnostics::SourceKind;
 use crate::config::sections::Source;
+use crate::config::tagged::Tagged;
 use crate::config::{self, Loaded, UNSET_OPTION, keys};
 use crate::train::folder::Folder;
 use crate::train::programs::pass_names;
@@ -164,14 +165,11 @@ fn as_options(sets: &[String]) -> String {
 
 /// Where a file's path leads nowhere, as from another folder it may, and none was given anew, it is the run's.
 fn keep_paths(now: &mut Source, before: &Source, new_sets: &[String]) {
-    let (path, key, before) = match (now, before) {
-        (Source::Mnist(now), Source::Mnist(before))
-        | (Source::FashionMnist(now), Source::FashionMnist(before))
-        | (Source::Cifar10(now), Source::Cifar10(before)) => (&mut now.root, "data.root", &before.root),
-        (Source::Tensors(now), Source::Tensors(before)) => (&mut now.path, "data.path", &before.path),
-        _ => return,
-    };
-    if !path.exists() && !is_asked(key, new_sets) {
+    if now.type_name() != before.type_name() {
+        return;
+    }
+    let (Some((key, path)), Some((_, before))) = (now.path_mut(), before.path()) else { return };
+    if !path.exists() && !is_asked(&format!("data.{key}"), new_sets) {
         path.clone_from(before);
     }
 }
@@ -192,11 +190,7 @@ pub fn in_force(before: &[String], new: &[String], loaded: &Loaded) -> Vec<Strin
     let paths = keys::paths().into_iter().filter(typed).filter_map(|path| {
         let value = match path.as_str() {
             "model.weights" => experiment.model.weights.as_ref()?,
-            _ => match &experiment.data.source {
-                Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => &files.root,
-                Source::Tensors(tensors) => &tensors.path,
-                Source::Digits(_) | Source::Synthetic(_) => return None,
-            },
+            _ => experiment.data.source.path()?.1,
         };
         Some(format!("{path}={}", toml::Value::String(value.to_str()?.into())))
     });

@@ -48,6 +48,55 @@ tagged! {
     "synthetic" => Synthetic(Synthetic),
 }
 
+impl Source {
+    /// The key of the path that it reads from, and the path.
+    pub fn path(&self) -> Option<(&'static str, &PathBuf)> {
+        match self {
+            Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => Some(("root", &files.root)),
+            Source::Tensors(tensors) => Some(("path", &tensors.path)),
+            Source::Digits(_) | Source::Synthetic(_) => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn path_mut(&mut self) -> Option<(&'static str, &mut PathBuf)> {
+        match self {
+            Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => {
+                Some(("root", &mut files.root))
+            }
+            Source::Tensors(tensors) => Some(("path", &mut tensors.path)),
+            Source::Digits(_) | Source::Synthetic(_) => None,
+        }
+    }
+
+    /// The folder that it reads from where none is named.
+    pub fn usual_root(&self) -> Option<&'static str> {
+        match self {
+            Source::Mnist(_) => Some("data/mnist"),
+            Source::FashionMnist(_) => Some("data/fashion-mnist"),
+            Source::Cifar10(_) => Some("data/cifar-10"),
+            Source::Digits(_) | Source::Tensors(_) | Source::Synthetic(_) => None,
+        }
+    }
+
+    /// What may be done about files that are not there, if it has any that can be downloaded.
+    pub fn download(&self) -> Option<&Download> {
+        match self {
+            Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => Some(files),
+            Source::Digits(_) | Source::Tensors(_) | Source::Synthetic(_) => None,
+        }
+    }
+
+    /// Whether its targets are classes, if the configuration tells.
+    pub fn has_classes(&self) -> Option<bool> {
+        match self {
+            Source::Mnist(_) | Source::FashionMnist(_) | Source::Cifar10(_) | Source::Digits(_) => Some(true),
+            Source::Synthetic(synthetic) => Some(synthetic.classes.is_some()),
+            Source::Tensors(_) => None,
+        }
+    }
+}
+
 options! {
     /// A public data set in files that can be downloaded.
     pub struct Download {

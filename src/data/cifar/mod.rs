@@ -7,7 +7,7 @@ mod verified;
 
 use super::digest::Digest;
 use super::fetch::Event;
-use super::{DataSpec, Dataset, Files, Known, MissingFiles, Split, Values, verify};
+use super::{DataSpec, Dataset, Describes, Files, Footprint, Known, MissingFiles, Split, Values, verify};
 use crate::files::{self, Opened};
 use crate::graph::DType;
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -34,6 +34,34 @@ const FILES: [&str; 6] = [
 const SIDE: usize = 32;
 const PIXELS: usize = SIDE * SIDE;
 const RECORD: usize = 1 + 3 * PIXELS;
+
+/// A record file, as read.
+const FILE: usize = 30_730_000;
+/// What unpacking `xz` takes, by its largest preset.
+const XZ: usize = 65 << 20;
+
+/// The set in a folder.
+pub(super) struct Cifar10<'a>(pub &'a Files);
+
+impl Describes for Cifar10<'_> {
+    fn describe(&self) -> Result<DataSpec> {
+        Ok(self.0.counted(spec()))
+    }
+
+    fn open(&self, progress: &mut dyn FnMut(Event)) -> Result<Dataset> {
+        open(self.0, progress)
+    }
+
+    fn footprint(&self) -> Footprint {
+        // An archive is unpacked before the samples are held, if it can be. Vectors that grow may hold twice their content.
+        let unpacked = complete(&folders(&self.0.root)).is_some();
+        Footprint::of(&spec(), if unpacked { FILE } else { 2 * FILE + XZ })
+    }
+
+    fn public(&self) -> Option<(Known, PathBuf)> {
+        Some((Known::Cifar10, self.0.root.clone()))
+    }
+}
 
 /// What the samples look like.
 pub fn spec() -> DataSpec {
@@ -66,11 +94,6 @@ pub fn open(files: &Files, progress: &mut dyn FnMut(Event)) -> Result<Dataset> {
         true => Dataset::known(Known::Cifar10, spec(), train?, test?),
         false => Dataset::new(spec(), train?, test?),
     })
-}
-
-/// Whether the files lie in a folder, so that no archive need be unpacked.
-pub(super) fn is_unpacked(files: &Files) -> bool {
-    complete(&folders(&files.root)).is_some()
 }
 
 /// Where the files may be.
