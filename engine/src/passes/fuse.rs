@@ -5,8 +5,8 @@ use crate::graph::op::{Fused, Group, Pattern, Source, Step, StepOutput};
 use crate::graph::{Graph, Node, Op, Role, Value, ValueId};
 
 /// Joins what `pattern` takes. Nodes are visited in order, and each is joined with the nodes or groups that make its operands,
-/// the latest first, as long as the pattern takes what comes of it. What is joined takes the place of its last node, where all
-/// operands are known; so it must not be needed before.
+/// the latest first, as long as the pattern takes what comes of it. What is joined could take the place of its last node, where
+/// all operands are known; so it must not be needed before.
 ///
 /// Run it after the gradient pass: a group has no gradient rule.
 pub fn fuse(graph: &mut Graph, pattern: &Pattern) {
@@ -42,25 +42,63 @@ pub fn fuse(graph: &mut Graph, pattern: &Pattern) {
         let first = members[0];
         groups[first] = members;
     }
+    groups.retain(|members| members.len() > 1);
+    let places = places(graph, &links, &updates, &groups);
     let mut gone = vec![false; graph.nodes.len()];
-    for members in groups.into_iter().filter(|members| members.len() > 1) {
-        let (last, rest) = members.split_last().expect("there are at least two");
-        graph.nodes[*last] = joined(graph, &links, &members, None).expect("it could be joined before");
-        rest.iter().for_each(|member| gone[*member] = true);
+    let nodes: Vec<Node> =
+        groups.iter().map(|members| joined(graph, &links, members, None).expect("it could be joined before")).collect();
+    for ((members, place), node) in groups.iter().zip(places).zip(nodes) {
+        members.iter().for_each(|member| gone[*member] = *member != place);
+        graph.nodes[place] = node;
     }
     remove(graph, &gone);
+}
+
+/// Where each group goes: a product, and whatever else is more than element-wise, where it was, if all else that the group
+/// reads is known there, so that what follows it finds things in the caches as before; any other in the place of its last
+/// node.
+fn places(graph: &Graph, links: &Links, updates: &[usize], groups: &[Vec<usize>]) -> Vec<usize> {
+    // Where each node's results are made.
+    let mut made_at: Vec<usize> = (0..graph.nodes.len()).collect();
+    for members in groups {
+        members.iter().for_each(|member| made_at[*member] = members[members.len() - 1]);
+    }
+    let mut places = Vec::with_capacity(groups.len());
+    for members in groups {
+        let (first, last) = (members[0], members[members.len() - 1]);
+        let known = |value: ValueId, reader: usize| match links.maker(value) {
+            Some(maker) => members.contains(&maker) || made_at[maker] < first,
+            // Unless it is another by then.
+            None => !updates[updates.partition_point(|at| *at < first)..]
+                .iter()
+                .take_while(|at| **at < reader)
+                .any(|at| changed(&graph.nodes[*at]).any(|v| v == value)),
+        };
+        let all_known =
+            members[1..].iter().all(|reader| graph.nodes[*reader].inputs.iter().all(|value| known(*value, *reader)));
+        let head = match &graph.nodes[first].op {
+            Op::Fused(op) => &op.steps[0].op,
+            op => op,
+        };
+        let place = if head.element_wise().is_none() && all_known { first } else { last };
+        members.iter().for_each(|member| made_at[*member] = place);
+        places.push(place);
+    }
+    places
+}
+
+/// The operands that a node updates.
+fn changed(node: &Node) -> impl Iterator<Item = ValueId> {
+    node.op.rules().mutates(node.inputs.len()).into_iter().map(|m| node.inputs[m])
 }
 
 /// Lets every reader of a value make it anew, where the pattern takes the node that makes it with each of them.
 fn repeat(graph: &mut Graph, pattern: &Pattern) {
     let links = Links::of(graph);
     let mut gone = vec![false; graph.nodes.len()];
-    for at in 0..graph.nodes.len() {
-        let node = &graph.nodes[at];
-        if !(pattern.repeats)(&node.op) {
-            continue;
-        }
-        let &[value] = &node.outputs[..] else { continue };
+    let firsts: Vec<usize> = (0..graph.nodes.len()).filter(|at| (pattern.repeats)(&graph.nodes[*at].op)).collect();
+    for at in firsts {
+        let &[value] = &graph.nodes[at].outputs[..] else { continue };
         let readers = links.readers(value);
         if readers.is_empty() || graph.value(value).role != Role::Temporary {
             continue;
@@ -92,7 +130,7 @@ fn takes(graph: &Graph, pattern: &Pattern, node: &Node) -> bool {
 }
 
 fn updates_something(node: &Node) -> bool {
-    !node.op.rules().mutates(node.inputs.len()).is_empty()
+    changed(node).next().is_some()
 }
 
 /// True if two values have one type and shape.
@@ -114,9 +152,8 @@ fn can_move(graph: &Graph, links: &Links, updates: &[usize], all: &[usize], befo
     // Nothing that a member reads may change between its place and that of the last.
     let from = updates.partition_point(|at| *at <= first);
     let changes = |at: &usize| {
-        let node = &graph.nodes[*at];
-        let changed = node.op.rules().mutates(node.inputs.len()).into_iter().map(|m| node.inputs[m]);
-        changed.into_iter().any(|v| all.iter().any(|member| member < at && graph.nodes[*member].inputs.contains(&v)))
+        changed(&graph.nodes[*at])
+            .any(|v| all.iter().any(|member| member < at && graph.nodes[*member].inputs.contains(&v)))
     };
     if updates[from..].iter().take_while(|at| **at < last).any(|at| !all.contains(at) && changes(at)) {
         return false;

@@ -31,7 +31,14 @@ pub struct Pass {
 /// All passes, in order.
 pub static PIPELINE: [Pass; 7] = [
     // Activations behind the pooling that follows them.
-    Pass { name: "reorder", optional: true, run: |graph, _| done(reorder::reorder(graph)) },
+    Pass {
+        name: "reorder",
+        optional: true,
+        run: |graph, _| {
+            reorder::reorder(graph);
+            Ok(())
+        },
+    },
     // 16-bit floats where autocast has them, in mixed precision.
     Pass { name: "precision", optional: false, run: |graph, job| told(job.precision(graph)) },
     // The backward pass.
@@ -39,19 +46,29 @@ pub static PIPELINE: [Pass; 7] = [
     // The optimizer, or the sums of gradients for it.
     Pass { name: "update", optional: false, run: |graph, job| told(job.update(graph)) },
     // Removal of what changes nothing.
-    Pass { name: "simplify", optional: true, run: |graph, _| done(simplify::simplify(graph)) },
+    Pass {
+        name: "simplify",
+        optional: true,
+        run: |graph, _| {
+            simplify::simplify(graph);
+            Ok(())
+        },
+    },
     // Operations that the device does at once, joined: its patterns one after the other.
     Pass { name: "fusions", optional: true, run: |graph, job| job.fusions(graph) },
     // Parameters updated as soon as their gradients are there, where the device updates in parts.
-    Pass { name: "advance", optional: true, run: |graph, job| done(advance::advance(graph, job.device.updates_apart)) },
+    Pass {
+        name: "advance",
+        optional: true,
+        run: |graph, job| {
+            advance::advance(graph, job.device.updates_apart);
+            Ok(())
+        },
+    },
 ];
 
 /// The name for the graph before all passes.
 pub const FORWARD: &str = "forward";
-
-fn done((): ()) -> Result<(), String> {
-    Ok(())
-}
 
 fn told(result: Result<(), ShapeError>) -> Result<(), String> {
     result.map_err(|e| e.to_string())
