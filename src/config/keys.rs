@@ -285,6 +285,13 @@ mod tests {
         assert!(seen > 100, "{seen}");
     }
 
+    /// The schema says of each what it goes with.
+    #[test]
+    fn every_loss_has_defaults() {
+        let words: Vec<&str> = Loss::defaults().iter().map(Tagged::type_name).collect();
+        assert_eq!(words, Loss::TYPES);
+    }
+
     /// Numbers just beyond the bounds that a schema tells.
     fn beyond(schema: &Json) -> Vec<String> {
         let choices = schema["anyOf"].as_array().map_or(&[][..], Vec::as_slice);

@@ -2,8 +2,11 @@
 
 use schemars::SchemaGenerator;
 
+use super::diagnostics::{SourceKind, Sources, Span};
 use super::options::{Declaration, Effect, Rule};
 use super::part::Part;
+use super::sink::Sink;
+use super::tree::Table;
 
 /// An enum of structs, one of which a table is read as. Made by the macro of the same name.
 pub trait Tagged: Sized + 'static {
@@ -25,6 +28,14 @@ pub trait Tagged: Sized + 'static {
 
     /// Reads a word's struct.
     fn read(word: &str, part: &Part) -> Option<Self>;
+
+    /// One of every word, with the defaults of its options; words of which an option is required are left out.
+    fn defaults() -> Vec<Self> {
+        let (nothing, sink) = (Table::default(), Sink::default());
+        let span = Span { source: Sources::default().add("", "", SourceKind::File), start: 0, end: 0 };
+        let part = Part { table: &nothing, span, what: "", bad: &[], sink: &sink };
+        Self::TYPES.iter().filter_map(|word| Self::read(word, &part)).collect()
+    }
 
     /// What each word's struct declares.
     fn declarations(generator: &mut SchemaGenerator) -> Vec<(&'static str, Declaration)>;

@@ -78,7 +78,7 @@ fn agreements() -> Vec<Value> {
             "then": { "allOf": [foreign, without("checkpoint", "monitor", monitors), stopping] },
         })
     };
-    Loss::DEFAULTS.iter().map(of).collect()
+    Loss::defaults().iter().map(of).collect()
 }
 
 /// All sections, with parameters and blocks.

@@ -3,7 +3,7 @@
 use crate::config::bounds::above;
 use crate::config::options::options;
 use crate::config::part::{Check, Part};
-use crate::config::tagged::{Tagged, tagged};
+use crate::config::tagged::tagged;
 use crate::graph::op::{self, ElementwiseLoss, IGNORE_INDEX};
 
 tagged! {
@@ -18,16 +18,6 @@ tagged! {
 }
 
 impl Loss {
-    /// Each with its defaults.
-    pub const DEFAULTS: [Loss; Loss::TYPES.len()] = [
-        Loss::CrossEntropy(CrossEntropy { label_smoothing: 0.0, ignore_index: IGNORE_INDEX, weight: None }),
-        Loss::BceWithLogits(BceWithLogits {}),
-        Loss::Mse(Mse {}),
-        Loss::L1(L1 {}),
-        Loss::SmoothL1(SmoothL1 { beta: 1.0 }),
-        Loss::Huber(Huber { delta: 1.0 }),
-    ];
-
     /// The engine's loss, which knows what it takes and what is measured with it.
     pub fn describe(&self) -> op::Loss {
         match self {

@@ -156,7 +156,7 @@ pub fn activated(op: &Fused) -> Option<(BinaryKind, Activation)> {
 /// A group with max-pooling over windows of 2 × 2 pixels, 2 apart.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pooled {
-    /// A convolution, pooling, and no activation, ReLU or ReLU6: operands of the convolution; results: the pooled image, and
+    /// A convolution, pooling, and no activation, or one that clamps: operands of the convolution; results: the pooled image, and
     /// where each maximum lay.
     Forward(Option<Activation>),
     /// The gradient of a convolution by its input. Operands: the gradient by the pooled image, positions, the weight.
@@ -181,9 +181,8 @@ impl Pooled {
                 match rest {
                     [] => Some(Pooled::Forward(None)),
                     [Step { op: Op::Activation(ActivationOp { act }), from }] if from[..] == [Source::Step(1)] => {
-                        let flat_ends = matches!(act, Activation::Relu | Activation::Relu6);
                         let between = StepOutput { step: 1, output: 0 };
-                        (flat_ends && !op.results.contains(&between)).then_some(Pooled::Forward(Some(*act)))
+                        (act.facts().clamps && !op.results.contains(&between)).then_some(Pooled::Forward(Some(*act)))
                     }
                     _ => None,
                 }

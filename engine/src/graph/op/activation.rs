@@ -47,6 +47,8 @@ pub struct Facts {
     /// True if it never decreases, exactly so in floating point, and its derivative is zero where it is flat. Smooth functions
     /// are rounded: two inputs in order may come out of order.
     pub keeps_order: bool,
+    /// True if it leaves what lies within `range` as it is, and makes its ends of all else.
+    pub clamps: bool,
     /// The least and the largest value, rounded to what is worth telling.
     pub range: [f32; 2],
 }
@@ -63,13 +65,15 @@ impl Activation {
             parameter: None,
             grad_from_output: false,
             keeps_order: false,
+            clamps: false,
             range,
         };
         // The derivative is a function of the value.
         let from_value = |name, code, range| Facts { grad_from_output: true, ..smooth(name, code, range) };
+        let clamp = |name, code, range| Facts { keeps_order: true, clamps: true, ..from_value(name, code, range) };
         match self {
-            Activation::Relu => Facts { keeps_order: true, ..from_value("relu", 1, NOT_NEGATIVE) },
-            Activation::Relu6 => Facts { keeps_order: true, ..from_value("relu6", 2, [0.0, 6.0]) },
+            Activation::Relu => clamp("relu", 1, NOT_NEGATIVE),
+            Activation::Relu6 => clamp("relu6", 2, [0.0, 6.0]),
             // With a negative slope or scale the output's sign no longer tells the input's.
             Activation::LeakyRelu { slope } => Facts {
                 parameter: Some(slope),

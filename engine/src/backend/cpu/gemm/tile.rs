@@ -69,11 +69,11 @@ impl Epilogue {
 
     /// Applies `act`, if it is one that [`is_fused`].
     pub fn of(act: Option<Activation>) -> Epilogue {
-        match act {
-            Some(Activation::Relu) => Epilogue { low: 0.0, ..Self::NONE },
-            Some(Activation::Relu6) => Epilogue { low: 0.0, high: 6.0, ..Self::NONE },
-            _ => Self::NONE,
-        }
+        let [low, high] = match act.filter(|&act| is_fused(act)) {
+            Some(act) => act.facts().range,
+            None => [f32::NEG_INFINITY, f32::INFINITY],
+        };
+        Epilogue { low, high, ..Self::NONE }
     }
 
     /// The same with what `columns` says for those from `first` on, and for all of the result, whose first element is at
@@ -153,7 +153,7 @@ impl PerColumn<'_> {
 
 /// The activations that a tile applies itself: those that are bounds. All others take a second pass.
 pub fn is_fused(act: Activation) -> bool {
-    matches!(act, Activation::Relu | Activation::Relu6)
+    act.facts().clamps
 }
 
 /// Arguments of a tile of `R` rows.
