@@ -37,8 +37,8 @@ for test in tests/*cuda*; do
     wanted+=(--test "$(basename "$test" .rs)")
 done
 log=$folder/cargo.log
-cargo build "${profile[@]}" --bin runner
-# Cargo says "Executable tests/ops/main.rs (target/release/deps/ops-0123456789abcdef)".
+# The program is built along with the tests that run it: `cargo build` would build it once more, with dependencies that have
+# other features. Cargo says "Executable tests/ops/main.rs (target/release/deps/ops-0123456789abcdef)".
 if ! cargo test "${profile[@]}" --no-run "${wanted[@]}" 2>"$log"; then
     cat "$log" >&2
     exit 1

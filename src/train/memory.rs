@@ -16,8 +16,8 @@ use anyhow::Result;
 /// The most samples in a batch that are thought of where their number is not known.
 const MOST: usize = 1 << 16;
 
-/// The program itself: code, threads, buffers of files, the configuration.
-const PROCESS: usize = 12 << 20;
+/// The program itself: code, threads, buffers of files, the configuration. Code that is not optimised is larger.
+const PROCESS: usize = if cfg!(debug_assertions) { 16 << 20 } else { 12 << 20 };
 /// A node of a program, with its values, places and kernel.
 const NODE: usize = 3 << 10;
 /// A file that is being written.
