@@ -131,7 +131,10 @@ fn the_packed_kernels_are_what_the_sources_compile_to() {
 }
 
 /// Kernels that may spill registers, with the reason. Names are without the element type.
-const MAY_SPILL: [(&str, &str); 0] = [];
+const MAY_SPILL: [(&str, &str); 2] = [
+    ("cross_entropy_thread_", "some numbers around a row, up to 32 bytes"),
+    ("cross_entropy_block_", "some numbers around a row, up to 64 bytes"),
+];
 
 #[test]
 fn no_kernel_spills_registers() {
