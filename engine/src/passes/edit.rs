@@ -1,6 +1,6 @@
 //! What passes need to change a graph: who makes and who reads each value, and nodes taken out.
 
-use crate::graph::{Graph, Role, ValueId};
+use crate::graph::{Graph, ValueId};
 
 /// Who makes and who reads each value, as of a moment: nodes by their places.
 pub struct Links {
@@ -31,14 +31,6 @@ impl Links {
     /// The nodes that read `value`, in order; one that reads it twice is there twice.
     pub fn readers(&self, value: ValueId) -> &[usize] {
         &self.readers[value.index()]
-    }
-
-    /// The only reader of a value that nobody outside the graph looks at.
-    pub fn only_reader(&self, graph: &Graph, value: ValueId) -> Option<usize> {
-        match self.readers(value) {
-            [one] if graph.value(value).role == Role::Temporary => Some(*one),
-            _ => None,
-        }
     }
 }
 
