@@ -241,8 +241,8 @@ impl Rule {
 /// Kernels that may have a stack, with the reason. Names are without the element type.
 const MAY_HAVE_A_STACK: [(&str, &str); 3] = [
     ("chain", "values of earlier links are found by a number that is data: registers have none"),
-    ("cross_entropy_thread", "up to 8 registers are spilled around a row: 1024 threads leave 64 each"),
-    ("cross_entropy_block", "up to 16 registers are spilled around a row: 1024 threads leave 64 each"),
+    ("cross_entropy_thread", "up to 8 registers are spilled around a row where NVRTC assembles them"),
+    ("cross_entropy_block", "up to 16 registers are spilled around a row where NVRTC assembles them"),
 ];
 
 fn may_have_a_stack(name: &str) -> bool {
