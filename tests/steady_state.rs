@@ -8,10 +8,10 @@ use runner::backend::cpu::CpuBackend;
 use runner::config;
 use runner::data::{Batch, Loader, LoaderOptions, Position};
 use runner::passes::PassOptions;
-use runner::train::input::{self, transforms};
-use runner::train::programs::{self, Sizes};
-use runner::train::run::slots;
-use runner::train::session::{Session, StepInputs};
+use runner::train::setup::input::{self, transforms};
+use runner::train::setup::programs::{self, Sizes};
+use runner::train::setup::session::{Session, StepInputs};
+use runner::train::setup::slots;
 
 const CONFIG: &str = r#"
 seed = 1
@@ -147,7 +147,7 @@ fn nothing_is_allocated_by_steps_and_evaluations() {
             transforms: transforms(experiment, train),
             end_epoch: None,
         };
-        let buffers = (0..slots(experiment)).map(|_| backend.host_buffer(layout.bytes).unwrap()).collect();
+        let buffers = (0..slots::training(experiment)).map(|_| backend.host_buffer(layout.bytes).unwrap()).collect();
         let split = if train { &samples.train } else { &samples.val };
         let loader = Loader::start(split, options, &layout, buffers, Position::default()).unwrap();
         let mut run = Underway { session, losses: Vec::new(), loader, batches: 0, config: experiment };

@@ -3,7 +3,7 @@
 use super::suggest::Suggest;
 use crate::config::{UNSET_OPTION, keys_for_option};
 use crate::passes::{FORWARD, PassOptions};
-use crate::train::programs::pass_names;
+use crate::train::setup::programs::pass_names;
 use clap::builder::PossibleValuesParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};

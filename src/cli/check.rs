@@ -11,10 +11,10 @@ use crate::config::{self, Loaded};
 use crate::data::DataSpec;
 use crate::passes::{FORWARD, PassOptions};
 use crate::terminal::say;
-use crate::train::input;
-use crate::train::memory::{MemoryPlan, Needs, Use};
-use crate::train::programs::pass_names;
-use crate::train::programs::{Kind, Programs, graph_after};
+use crate::train::setup::input;
+use crate::train::setup::memory::{MemoryPlan, Needs, Use};
+use crate::train::setup::programs::pass_names;
+use crate::train::setup::programs::{Kind, Programs, graph_after};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 

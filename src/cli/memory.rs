@@ -8,7 +8,7 @@ use crate::config::Loaded;
 use crate::data::DataSpec;
 use crate::passes::PassOptions;
 use crate::plan::{MemorySummary, Plan};
-use crate::train::memory::{MemoryPlan, Needs, Use, auto_batch, available, largest_batch};
+use crate::train::setup::memory::{MemoryPlan, Needs, Use, auto_batch, available, largest_batch};
 use serde_json::{Map, Value, json};
 
 /// Puts a number in the place of `batch_size = "auto"`; what is to be said about it, if that was there.

@@ -10,15 +10,16 @@ use crate::config::{self, Diagnostic, Experiment, Loaded};
 use crate::data::DataSpec;
 use crate::passes::PassOptions;
 use crate::terminal::say;
-use crate::train::device::{Selected, Wanted, select};
-use crate::train::input::{self, Samples};
-use crate::train::lints;
-use crate::train::precision;
-use crate::train::programs::{self, Programs, Sizes};
-use crate::train::provenance;
-use crate::train::session::Session;
-use crate::train::state::{self, Extra};
-use crate::train::weights::{self, Weights};
+use crate::train::files::provenance;
+use crate::train::files::state::{self, Extra};
+use crate::train::files::weights::{self, Weights};
+use crate::train::setup::device::{Selected, Wanted, select};
+use crate::train::setup::input::{self, Samples};
+use crate::train::setup::lints;
+use crate::train::setup::precision;
+use crate::train::setup::programs::{self, Programs, Sizes};
+use crate::train::setup::session::Session;
+use crate::train::setup::transfer::in_state_dict;
 use std::path::{Path, PathBuf};
 
 /// A model with its weights' source.
@@ -183,7 +184,7 @@ impl Model {
         if let Some((path, meta)) = &self.checkpoint {
             let mut session = Session::unset(programs, backend, task)?;
             say_notes(backend);
-            state::load_checkpoint(&mut session, meta, path, state::in_state_dict)?;
+            state::load_checkpoint(&mut session, meta, path, in_state_dict)?;
             return Ok(session);
         }
         let weights = read_weights(&self.loaded, &programs)?;

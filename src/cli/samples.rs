@@ -7,7 +7,7 @@ use super::failure::Failure;
 use crate::config::Experiment;
 use crate::config::tagged::Tagged;
 use crate::data::{Missing, MissingFiles};
-use crate::train::input::{self, Samples, Take};
+use crate::train::setup::input::{self, Samples, Take};
 
 /// As the configuration says: for a run that begins.
 pub fn as_configured(experiment: &Experiment) -> Take {

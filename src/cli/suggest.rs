@@ -4,7 +4,7 @@ use crate::config::sections::Source;
 use crate::config::tagged::Tagged;
 use crate::data::fetch::Known;
 use crate::passes::FORWARD;
-use crate::train::programs::pass_names;
+use crate::train::setup::programs::pass_names;
 use clap::Arg;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use std::ffi::OsStr;

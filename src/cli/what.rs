@@ -3,7 +3,7 @@
 use super::failure::Failure;
 use crate::checkpoint;
 use crate::files::kind::{Kind, kind};
-use crate::train::folder::file;
+use crate::train::files::folder::file;
 use std::path::Path;
 
 /// Refuses what is no configuration. What is not there, or cannot be told, is left to its reader.

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use runner::backend::cpu::CpuBackend;
 use runner::config::{self, Loaded, Severity};
 use runner::passes::PassOptions;
-use runner::train::input;
-use runner::train::programs::{self, Sizes};
+use runner::train::setup::input;
+use runner::train::setup::programs::{self, Sizes};
 
 use super::random;
 use super::schema::{problems, validator};

@@ -56,10 +56,13 @@ fn what_is_planned_is_taken_from_the_device() {
     for separate in [false, true] {
         let backend = backend(&Wanted::default()).with_separate(separate);
         let text = runner::config::load_str("test.toml", MODEL, &[]).unwrap();
-        let data = runner::train::input::describe(&text.experiment).unwrap_or_else(|_| panic!("the data is described"));
-        let sizes = runner::train::programs::Sizes { train: vec![8.into()], eval: vec![8.into()], predict: Vec::new() };
+        let data =
+            runner::train::setup::input::describe(&text.experiment).unwrap_or_else(|_| panic!("the data is described"));
+        let sizes =
+            runner::train::setup::programs::Sizes { train: vec![8.into()], eval: vec![8.into()], predict: Vec::new() };
         let passes = runner::passes::PassOptions::default();
-        let programs = runner::train::programs::build(&text.experiment, &data, &sizes, &backend, &passes).unwrap();
+        let programs =
+            runner::train::setup::programs::build(&text.experiment, &data, &sizes, &backend, &passes).unwrap();
         assert_eq!(programs.plan.apart, separate);
         let before = backend.memory().unwrap().unwrap().free;
         let executable: Box<dyn Executable> = backend.compile(Arc::clone(&programs.plan)).unwrap();

@@ -5,9 +5,9 @@ use runner::config;
 use runner::graph::op::Figure;
 use runner::graph::{Input, VarKind};
 use runner::passes::PassOptions;
-use runner::train::made_up;
-use runner::train::programs::{self, Sizes};
-use runner::train::session::{Session, StepInputs};
+use runner::train::setup::programs::{self, Sizes};
+use runner::train::setup::session::{Session, StepInputs};
+use runner::train::setup::synthetic_batch;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -51,7 +51,8 @@ impl Steps {
 
     /// As [`Steps::run`].
     pub fn experiment(&self, experiment: &config::Experiment, backend: &dyn Backend) -> Outcome {
-        let data = runner::train::input::describe(experiment).unwrap_or_else(|_| panic!("the data is described"));
+        let data =
+            runner::train::setup::input::describe(experiment).unwrap_or_else(|_| panic!("the data is described"));
         let sizes = Sizes { train: vec![self.batch.into()], eval: vec![self.batch.into()], predict: Vec::new() };
         let programs = programs::build(experiment, &data, &sizes, backend, &PassOptions::default()).unwrap();
         let layout = programs.plan.slot.clone();
@@ -66,7 +67,7 @@ impl Steps {
             if self.wait {
                 session.wait_slot(slot).unwrap();
             }
-            made_up::fill(&mut buffers[slot], &layout, &data.targets, experiment.seed, step);
+            synthetic_batch::fill(&mut buffers[slot], &layout, &data.targets, experiment.seed, step);
             if self.spoilt == Some(step) {
                 let at = layout.find(Input::Field(1)).unwrap();
                 buffers[slot].bytes_mut()[at.offset..][..4 * at.shape.len()].fill(0xff);
@@ -88,7 +89,7 @@ impl Steps {
         session.losses(true, &mut losses).unwrap();
         let state = session.save(|v| v.kind != VarKind::Metric).unwrap();
         session.wait_slot(0).unwrap();
-        made_up::fill(&mut buffers[0], &layout, &data.targets, experiment.seed, 1000);
+        synthetic_batch::fill(&mut buffers[0], &layout, &data.targets, experiment.seed, 1000);
         session.reset_figures(runner::build::Mode::Eval).unwrap();
         session.evaluate(0, &buffers[0], self.batch).unwrap();
         let eval = session.figures(runner::build::Mode::Eval).unwrap().0.and_then(|f| f.get(Figure::Loss));

@@ -9,9 +9,9 @@ use runner::config::{self, Experiment};
 use runner::data::TargetSpec;
 use runner::graph::{Input, VarKind};
 use runner::passes::PassOptions;
-use runner::train::made_up;
-use runner::train::programs::{self, Sizes};
-use runner::train::session::{Session, StepInputs};
+use runner::train::setup::programs::{self, Sizes};
+use runner::train::setup::session::{Session, StepInputs};
+use runner::train::setup::synthetic_batch;
 use std::collections::BTreeMap;
 
 /// A network with batch normalisation and momentum, so small that thousands of steps take seconds.
@@ -76,7 +76,8 @@ enum Spoilt {
 impl Training {
     fn new(experiment: Experiment, graph: bool) -> Training {
         let backend = CudaBackend::new(0).unwrap().with_graph(graph);
-        let data = runner::train::input::describe(&experiment).unwrap_or_else(|_| panic!("the data is described"));
+        let data =
+            runner::train::setup::input::describe(&experiment).unwrap_or_else(|_| panic!("the data is described"));
         let sizes = Sizes { train: vec![BATCH.into()], eval: vec![BATCH.into()], predict: Vec::new() };
         let programs = programs::build(&experiment, &data, &sizes, &backend, &PassOptions::default()).unwrap();
         let buffer = backend.host_buffer(programs.plan.slot.bytes).unwrap();
@@ -89,7 +90,7 @@ impl Training {
     fn train(&mut self, spoilt: Spoilt) {
         self.session.wait_slot(0).unwrap();
         let layout = self.session.programs.plan.slot.clone();
-        made_up::fill(&mut self.buffer, &layout, &self.targets, self.experiment.seed, self.step);
+        synthetic_batch::fill(&mut self.buffer, &layout, &self.targets, self.experiment.seed, self.step);
         if let Spoilt::Data(x) = spoilt {
             let at = layout.find(Input::Field(0)).unwrap();
             self.buffer.bytes_mut()[at.offset + 8..][..4].copy_from_slice(&x.to_ne_bytes());

@@ -6,9 +6,9 @@ use runner::backend::{Detail, Span, Track, Work};
 use runner::config;
 use runner::graph::{NodeId, VarKind};
 use runner::passes::PassOptions;
-use runner::train::made_up;
-use runner::train::programs::{self, Kind, Sizes};
-use runner::train::session::{Saved, Session, StepInputs};
+use runner::train::setup::programs::{self, Kind, Sizes};
+use runner::train::setup::session::{Saved, Session, StepInputs};
+use runner::train::setup::synthetic_batch;
 
 const CONFIG: &str = r#"
 seed = 1
@@ -43,13 +43,13 @@ fn steps(accumulate: usize, detail: Option<Detail>) -> (Session, Vec<Span>, Vec<
     let sets = [format!("train.accumulate={accumulate}")];
     let loaded = config::load_str("trace.toml", CONFIG, &sets).unwrap_or_else(|e| panic!("{e}"));
     let experiment = &loaded.experiment;
-    let data = runner::train::input::describe(experiment).unwrap_or_else(|_| panic!("the data is described"));
+    let data = runner::train::setup::input::describe(experiment).unwrap_or_else(|_| panic!("the data is described"));
     let sizes = Sizes { train: vec![BATCH.into()], ..Sizes::default() };
     let programs = programs::build(experiment, &data, &sizes, &backend, &PassOptions::default()).unwrap();
     let layout = programs.plan.slot.clone();
     let mut session = Session::new(programs, &backend, runner::build::task(experiment), 1).unwrap();
     let mut buffer = runner::backend::Backend::host_buffer(&backend, layout.bytes).unwrap();
-    made_up::fill(&mut buffer, &layout, &data.targets, 1, 0);
+    synthetic_batch::fill(&mut buffer, &layout, &data.targets, 1, 0);
     let inputs = StepInputs { lr: 1e-2, lr_floor: 0.0, grad_scale: 1.0, seed: 1, micro_step: 0 };
     let mut spans = Vec::new();
     match detail {

@@ -2,7 +2,7 @@
 
 use clap::{CommandFactory, Parser};
 use runner::cli::args::Cli;
-use runner::train::programs::pass_names;
+use runner::train::setup::programs::pass_names;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::markdown::{document, manual};

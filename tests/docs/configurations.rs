@@ -8,8 +8,8 @@ use runner::backend::cpu::CpuBackend;
 use runner::config::schema::schema;
 use runner::config::{self, Loaded};
 use runner::passes::PassOptions;
-use runner::train::input;
-use runner::train::programs::{self, Sizes};
+use runner::train::setup::input;
+use runner::train::setup::programs::{self, Sizes};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 

@@ -9,16 +9,17 @@ use runner::data::{Batch, Loader, LoaderOptions, Position};
 use runner::graph::{DType, VarKind, Variable};
 use runner::passes::PassOptions;
 use runner::passes::update::SHARES_VARIABLE;
-use runner::train::folder::{Folder, file};
-use runner::train::input::{self, Samples};
-use runner::train::metrics_file::MetricsFile;
-use runner::train::programs::{self, Kind, Programs, Sizes};
-use runner::train::report::{Reporter, Verbosity};
+use runner::train::files::folder::{Folder, file};
+use runner::train::files::metrics_file::MetricsFile;
+use runner::train::files::state::RunState;
+use runner::train::files::weights;
+use runner::train::run::report::{Reporter, Verbosity};
 use runner::train::run::{Outcome, Run};
-use runner::train::schedule::Schedule;
-use runner::train::session::{Session, StepInputs};
-use runner::train::state::{RunState, in_state_dict};
-use runner::train::weights;
+use runner::train::setup::input::{self, Samples};
+use runner::train::setup::programs::{self, Kind, Programs, Sizes};
+use runner::train::setup::schedule::Schedule;
+use runner::train::setup::session::{Session, StepInputs};
+use runner::train::setup::transfer::in_state_dict;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -213,7 +214,7 @@ pub fn train(case: &Case, Way { sets, options, on }: &Way) -> Trained {
         folder,
         metrics,
         reporter: Reporter::new(Verbosity::Quiet),
-        pending: runner::train::pending::Pending::default(),
+        pending: runner::train::run::pending::Pending::default(),
     };
     let outcome = run.run(&AtomicBool::new(false)).unwrap();
     let expected = if experiment.train.max_steps.is_some() { Outcome::MaxSteps } else { Outcome::Finished };

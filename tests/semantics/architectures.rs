@@ -4,8 +4,8 @@ use runner::backend::cpu::CpuBackend;
 use runner::config;
 use runner::graph::VarKind;
 use runner::passes::PassOptions;
-use runner::train::input::describe;
-use runner::train::programs::{self, Sizes};
+use runner::train::setup::input::describe;
+use runner::train::setup::programs::{self, Sizes};
 use std::path::Path;
 
 /// `name dimensions` of every tensor of a model's state dict, as PyTorch has it.

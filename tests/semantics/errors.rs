@@ -5,8 +5,8 @@ use runner::config::{self, diagnostics};
 use runner::data::DataSpec;
 use runner::graph::DType;
 use runner::passes::PassOptions;
-use runner::train::input;
-use runner::train::programs::{self, Sizes};
+use runner::train::setup::input;
+use runner::train::setup::programs::{self, Sizes};
 
 /// A configuration with these layers, on images of 3×32×32 of ten classes.
 fn images(layers: &str) -> String {

@@ -4,8 +4,8 @@
 use runner::backend::cpu::CpuBackend;
 use runner::config::{self, Lint, Loaded, Severity, diagnostics};
 use runner::passes::PassOptions;
-use runner::train::input;
-use runner::train::programs::{self, Sizes};
+use runner::train::setup::input;
+use runner::train::setup::programs::{self, Sizes};
 use std::path::Path;
 
 /// A configuration that nothing is said of, in which each case makes its own mistake.

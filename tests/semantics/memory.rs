@@ -10,7 +10,7 @@ use runner::config;
 use runner::graph::{Graph, Input, Role, ValueId};
 use runner::plan::{Place, Plan, Program, Region, align};
 use runner::random::{Purpose, Stream};
-use runner::train::programs::{Kind, Programs};
+use runner::train::setup::programs::{Kind, Programs};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

@@ -8,8 +8,8 @@ use runner::config::{self, Diagnostic, Experiment};
 use runner::graph::{DType, Graph, Node, VarKind, verify};
 use runner::passes::PassOptions;
 use runner::plan::Plan;
-use runner::train::input;
-use runner::train::programs::{self, Programs, Sizes};
+use runner::train::setup::input;
+use runner::train::setup::programs::{self, Programs, Sizes};
 use std::sync::Arc;
 
 /// The programs of an experiment, as training makes them.

@@ -5,7 +5,7 @@ use runner::backend::cpu::CpuBackend;
 use runner::backend::{Backend, HostBuffer};
 use runner::config;
 use runner::graph::{Input, VarKind};
-use runner::train::session::{Saved, Session, StepInputs};
+use runner::train::setup::session::{Saved, Session, StepInputs};
 
 const BATCH: usize = 8;
 

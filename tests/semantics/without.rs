@@ -8,10 +8,10 @@ use runner::config::{self, Experiment};
 use runner::graph::op::Figure;
 use runner::graph::{DType, VarKind};
 use runner::passes::PassOptions;
-use runner::train::input::describe;
-use runner::train::made_up;
-use runner::train::programs::{self, Sizes, pass_names};
-use runner::train::session::{Saved, Session, StepInputs};
+use runner::train::setup::input::describe;
+use runner::train::setup::programs::{self, Sizes, pass_names};
+use runner::train::setup::session::{Saved, Session, StepInputs};
+use runner::train::setup::synthetic_batch;
 use std::path::{Path, PathBuf};
 
 const STEPS: u64 = 3;
@@ -58,7 +58,7 @@ fn run_with(experiment: &Experiment, batch: usize, threads: usize, without: &[&s
     let start = session.save(|v| v.kind != VarKind::Metric).unwrap();
     let mut losses = Vec::new();
     for step in 0..STEPS {
-        made_up::fill(&mut buffer, &plan.slot, &data.targets, experiment.seed, step);
+        synthetic_batch::fill(&mut buffer, &plan.slot, &data.targets, experiment.seed, step);
         let inputs = StepInputs { lr, lr_floor: 0.0, grad_scale: 1.0, seed: experiment.seed, micro_step: step };
         session.train(0, &mut buffer, batch, inputs).unwrap();
         session.losses(true, &mut losses).unwrap();

@@ -8,7 +8,7 @@
 
 use crate::trained::{Trained, floats};
 use runner::graph::DType;
-use runner::train::session::Saved;
+use runner::train::setup::session::Saved;
 
 /// The largest of some draws from a distribution is not its bound.
 const MARGIN: f64 = 8.0;

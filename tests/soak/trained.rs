@@ -10,12 +10,12 @@ use runner::graph::op::Figure;
 use runner::graph::{DType, VarKind};
 use runner::passes::PassOptions;
 use runner::random::{Purpose, Stream};
-use runner::train::evaluate::evaluate;
-use runner::train::input::{self, Samples};
-use runner::train::programs::{self, Sizes};
 use runner::train::run::eval_options;
-use runner::train::schedule::Schedule;
-use runner::train::session::{Saved, Session, StepInputs};
+use runner::train::run::evaluate::evaluate;
+use runner::train::setup::input::{self, Samples};
+use runner::train::setup::programs::{self, Sizes};
+use runner::train::setup::schedule::Schedule;
+use runner::train::setup::session::{Saved, Session, StepInputs};
 use std::sync::atomic::AtomicBool;
 
 /// How to compute what must not depend on it.

@@ -6,7 +6,7 @@ use crate::cli::args::BenchArgs;
 use crate::cli::failure::Failure;
 use crate::config::values::Device;
 use crate::graph::DType;
-use crate::train::device::{Wanted, select};
+use crate::train::setup::device::{Wanted, select};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 

@@ -12,10 +12,10 @@ use crate::cli::model::{build, describe_data, device, load_config, say_notes};
 use crate::config::values::Precision;
 use crate::graph::DType;
 use crate::terminal::say;
-use crate::train::made_up;
-use crate::train::precision::{half, supported};
-use crate::train::programs::{Kind, Sizes};
-use crate::train::session::{Session, StepInputs};
+use crate::train::setup::precision::{half, supported};
+use crate::train::setup::programs::{Kind, Sizes};
+use crate::train::setup::session::{Session, StepInputs};
+use crate::train::setup::synthetic_batch;
 use anyhow::Context;
 use serde_json::json;
 use std::path::Path;
@@ -55,7 +55,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     let mut buffers = Vec::new();
     for number in 0..if backend.is_asynchronous() { BUFFERS } else { 1 } {
         let mut buffer = backend.host_buffer(plan.slot.bytes)?;
-        made_up::fill(&mut buffer, &plan.slot, &data.targets, experiment.seed, number as u64);
+        synthetic_batch::fill(&mut buffer, &plan.slot, &data.targets, experiment.seed, number as u64);
         buffers.push(buffer);
     }
     let task = crate::build::task(experiment);

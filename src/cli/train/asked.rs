@@ -4,7 +4,7 @@
 use super::super::args::TrainArgs;
 use super::super::failure::Failure;
 use super::super::what::{expect_checkpoint, expect_configuration};
-use crate::train::folder::{file, is_run};
+use crate::train::files::folder::{file, is_run};
 use std::path::{Path, PathBuf};
 
 /// What the command line asks for.

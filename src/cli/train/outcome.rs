@@ -6,7 +6,7 @@ use super::quoted;
 use crate::checkpoint::{CheckpointError, Reason};
 use crate::terminal::figure;
 use crate::terminal::say;
-use crate::train::folder::file;
+use crate::train::files::folder::file;
 use crate::train::run::{Outcome, Run};
 use anyhow::Context;
 use std::io::ErrorKind;

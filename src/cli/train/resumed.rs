@@ -11,11 +11,11 @@ use crate::config::diagnostics::SourceKind;
 use crate::config::sections::Source;
 use crate::config::tagged::Tagged;
 use crate::config::{self, Loaded, UNSET_OPTION, keys};
-use crate::train::folder::Folder;
-use crate::train::programs::pass_names;
-use crate::train::report::Reporter;
-use crate::train::resume::{Change, Effect, changes};
-use crate::train::state::{Extra, Started};
+use crate::train::files::folder::Folder;
+use crate::train::files::resume::{Change, Effect, changes};
+use crate::train::files::state::{Extra, Started};
+use crate::train::run::report::Reporter;
+use crate::train::setup::programs::pass_names;
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 

@@ -1,9 +1,9 @@
 //! What a run says of samples that cannot be read: a line of the metrics for each, when the run first comes to it, a warning at
 //! the end of the epoch, and how many they were at the end of the run.
 
-use super::super::metrics_file::unreadable_line;
 use super::Run;
 use crate::data::Unreadable;
+use crate::train::files::metrics_file::unreadable_line;
 use anyhow::Result;
 
 impl Run<'_> {

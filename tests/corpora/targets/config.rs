@@ -4,8 +4,8 @@ use runner::backend::cpu::CpuBackend;
 use runner::config::{self, Experiment, Failure, LayerKind, LayerNode, Loaded, Severity, diagnostics};
 use runner::graph::verify;
 use runner::passes::PassOptions;
-use runner::train::input;
-use runner::train::programs::{self, Programs, Sizes};
+use runner::train::setup::input;
+use runner::train::setup::programs::{self, Programs, Sizes};
 
 /// A line that begins so is no comment but an override.
 const SET: &str = "#--set ";

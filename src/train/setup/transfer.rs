@@ -1,9 +1,20 @@
 //! Variables on their way between a device and the outside: piece by piece, so that a state never is in memory twice.
 
 use crate::backend::Executable;
-use crate::graph::{DType, Piece, VarId, Variable, Variables};
+use crate::graph::{DType, Piece, VarId, VarKind, Variable, Variables};
 use anyhow::{Result, ensure};
 use std::io::Read;
+
+/// Variables that a checkpoint holds: the state dict and the optimizer's state. Sums of gradients are empty whenever a
+/// checkpoint is written, nothing is kept from then on, and metric sums travel beside the tensors.
+pub fn in_checkpoint(var: &Variable) -> bool {
+    matches!(var.kind, VarKind::Parameter | VarKind::Buffer | VarKind::Optimizer)
+}
+
+/// Variables that a state dict holds.
+pub fn in_state_dict(var: &Variable) -> bool {
+    matches!(var.kind, VarKind::Parameter | VarKind::Buffer)
+}
 
 /// The memory that pieces go through. It grows to the largest piece, and is used again.
 #[derive(Debug, Default)]

@@ -1,8 +1,8 @@
 //! The table of epochs: as wide as the terminal at most, whatever the figures are.
 
-use super::metrics::Figures;
 use crate::graph::op::{Figure, Task};
 use crate::terminal::{figure, percent};
+use crate::train::setup::figures::Figures;
 
 /// The figures of an epoch.
 #[derive(Debug, Clone)]

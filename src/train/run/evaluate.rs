@@ -1,11 +1,11 @@
 //! One pass over samples with a model as it is.
 
-use super::metrics::Figures;
-use super::session::Session;
 use crate::backend::{Backend, HostBuffer};
 use crate::build::Mode;
 use crate::data::{Loader, LoaderOptions, Position, Split, Transform, Unread};
 use crate::graph::op::Figure;
+use crate::train::setup::figures::Figures;
+use crate::train::setup::session::Session;
 use anyhow::{Context, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 

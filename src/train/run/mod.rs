@@ -1,19 +1,12 @@
 //! The training loop.
 
+pub mod evaluate;
+pub mod pace;
+pub mod pending;
+pub mod report;
+pub mod table;
 mod unreadable;
 
-use super::evaluate::{EvalOptions, NOTHING_COUNTS, evaluate};
-use super::folder::{Folder, file};
-use super::input::{Samples, transforms};
-use super::metrics::Figures;
-use super::metrics_file::{MetricsFile, add_memory, add_unreadable, epoch_line, step_line};
-use super::pace::{Horizon, Place};
-use super::pending::{Pending, Settled, Update};
-use super::report::Reporter;
-use super::schedule::Schedule;
-use super::session::{Session, StepInputs};
-use super::state::{RunState, save};
-use super::table::EpochRow;
 use crate::backend::{Backend, HostBuffer};
 use crate::build::{self, Mode};
 use crate::checkpoint::{Best, FileKind};
@@ -21,11 +14,24 @@ use crate::config::Experiment;
 use crate::config::sections::Metric;
 use crate::data::{Batch, Loader, LoaderOptions, Position};
 use crate::graph::op::Figure;
+use crate::train::files::folder::{Folder, file};
+use crate::train::files::metrics_file::{MetricsFile, add_memory, add_unreadable, epoch_line, step_line};
+use crate::train::files::state::{RunState, save};
+use crate::train::setup::figures::Figures;
+use crate::train::setup::input::{Samples, transforms};
+use crate::train::setup::schedule::Schedule;
+use crate::train::setup::session::{Session, StepInputs};
+use crate::train::setup::slots;
 use anyhow::{Context, Result, ensure};
+use evaluate::{EvalOptions, NOTHING_COUNTS, evaluate};
+use pace::{Horizon, Place};
+use pending::{Pending, Settled, Update};
+use report::Reporter;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use table::EpochRow;
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,28 +46,13 @@ pub enum Outcome {
     Interrupted,
 }
 
-/// Batches that the device may still read while the next one is given to it.
-const IN_FLIGHT: usize = 1;
-
-/// Batch slots of a training run: what is made ahead, what is being made, what is being read.
-pub fn slots(experiment: &Experiment) -> usize {
-    let loading = &experiment.data.loading;
-    loading.prefetch.max(loading.workers) + 1 + IN_FLIGHT
-}
-
-/// Batch slots of an evaluation.
-pub fn eval_slots(experiment: &Experiment) -> usize {
-    let loading = &experiment.data.loading;
-    loading.prefetch.max(loading.workers) + 1
-}
-
 /// How an experiment evaluates.
 pub fn eval_options(experiment: &Experiment) -> EvalOptions {
     let loading = &experiment.data.loading;
     EvalOptions {
         batch_size: loading.eval_batch_size(),
         workers: loading.workers,
-        slots: eval_slots(experiment),
+        slots: slots::evaluation(experiment),
         transforms: transforms(experiment, false),
         seed: experiment.seed,
     }
@@ -101,14 +92,15 @@ impl Run<'_> {
     /// checkpoints written before stay.
     pub fn run(&mut self, interrupt: &AtomicBool) -> Result<Outcome> {
         let layout = self.session.programs.plan.slot.clone();
-        let buffers: Vec<HostBuffer> =
-            (0..slots(self.experiment)).map(|_| self.backend.host_buffer(layout.bytes)).collect::<Result<_>>()?;
+        let buffers: Vec<HostBuffer> = (0..slots::training(self.experiment))
+            .map(|_| self.backend.host_buffer(layout.bytes))
+            .collect::<Result<_>>()?;
         let epochs = self.experiment.train.epochs as u64;
         let options = self.loader_options();
         self.reporter.plan(build::task(self.experiment), self.horizon());
         let start = Position { epoch: self.state.epoch, batch: self.state.batch as usize };
         let mut loader = Loader::start(&self.samples.train, options, &layout, buffers, start)?;
-        let mut in_flight = VecDeque::with_capacity(IN_FLIGHT + 1);
+        let mut in_flight = VecDeque::with_capacity(slots::IN_FLIGHT + 1);
         while self.state.epoch < epochs {
             // Stopping where an epoch has ended: its lines and checkpoints are written.
             if self.state.batch == 0 && self.state.epoch > 0 && self.reached_max_steps() {
@@ -242,7 +234,7 @@ impl Run<'_> {
             self.state.extra.micro_step += 1;
             inputs.micro_step += 1;
             in_flight.push_back(batch);
-            if in_flight.len() > IN_FLIGHT
+            if in_flight.len() > slots::IN_FLIGHT
                 && let Some(old) = in_flight.pop_front()
             {
                 self.session.wait_slot(old.slot)?;

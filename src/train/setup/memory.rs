@@ -2,9 +2,8 @@
 
 use super::host_memory::{HostMemory, host_memory};
 use super::programs::{self, Sizes};
-use super::run::{eval_slots, slots};
-use super::state::{belongs, in_state_dict};
-use super::transfer::Transfer;
+use super::slots;
+use super::transfer::{Transfer, in_checkpoint, in_state_dict};
 use crate::backend::{Backend, DeviceMemory};
 use crate::config::Experiment;
 use crate::data::{DataSpec, Footprint};
@@ -40,13 +39,14 @@ impl Needs {
     /// Those of a training run with its evaluations on data of that kind, with that memory: of a new run, as `check` sees
     /// it, or of one that goes on.
     pub fn of_run(experiment: &Experiment, spec: &DataSpec, data: Footprint, new: bool) -> Self {
-        let slots = slots(experiment) + if spec.val == Some(0) { 0 } else { eval_slots(experiment) };
+        let val = if spec.val == Some(0) { 0 } else { slots::evaluation(experiment) };
+        let slots = slots::training(experiment) + val;
         Needs { slots, data, saves: true, weights: new && experiment.model.weights.is_some() }
     }
 
     /// Those of an evaluation alone.
     pub fn of_evaluation(experiment: &Experiment, data: Footprint) -> Self {
-        Needs { slots: eval_slots(experiment), data, saves: true, weights: false }
+        Needs { slots: slots::evaluation(experiment), data, saves: true, weights: false }
     }
 
     /// Those of predictions, of which each waits for the one before.
@@ -163,7 +163,7 @@ impl HostPlan {
         let nodes: usize = plan.programs.iter().map(|p| p.graph.nodes.len()).sum();
         let process = PROCESS + NODE * nodes;
         let variables = &plan.variables;
-        let saving = if needs.saves { WRITING + Transfer::bytes(variables, belongs) } else { 0 };
+        let saving = if needs.saves { WRITING + Transfer::bytes(variables, in_checkpoint) } else { 0 };
         let weights = if needs.weights { bytes_of(variables, in_state_dict) } else { 0 };
         // The variables come to their memory when the samples have been read, and to the rest of it with the first step.
         let start = weights.saturating_add(needs.data.reading.max(plan.persistent_bytes));

@@ -1,7 +1,7 @@
 //! Updates that the device was given and whose losses have not come back yet.
 
-use super::session::StepInputs;
 use crate::data::Position;
+use crate::train::setup::session::StepInputs;
 use std::collections::VecDeque;
 
 /// An update of the parameters.

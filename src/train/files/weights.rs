@@ -2,12 +2,12 @@
 //! what `train` would.
 
 use super::folder::file;
-use super::session::Session;
-use super::state::in_state_dict;
 use crate::checkpoint::{self, Mismatch, Tensor};
 use crate::config::paths::shown;
 use crate::config::{Diagnostic, Experiment};
 use crate::graph::{VarId, Variable, Variables};
+use crate::train::setup::session::Session;
+use crate::train::setup::transfer::in_state_dict;
 use anyhow::Result;
 use std::path::Path;
 

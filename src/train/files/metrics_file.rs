@@ -1,11 +1,11 @@
 //! `metrics.jsonl`: one JSON object a line.
 
 use super::folder::never_elsewhere;
-use super::metrics::Figures;
 use crate::backend::MemoryUse;
 use crate::data::Unreadable;
 use crate::files::durable;
 use crate::terminal::json_line;
+use crate::train::setup::figures::Figures;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 use std::fs::{File, OpenOptions};

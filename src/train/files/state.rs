@@ -1,12 +1,13 @@
 //! Where a run stands, and how that goes into a checkpoint and comes out again.
 
 use super::sample::Sample;
-use super::session::Session;
 use crate::build::{Mode, metrics_variable};
 use crate::checkpoint::{self, Best, Meta, Tensor, TensorInfo};
 use crate::data::Unread;
 use crate::graph::op::{METRIC_SLOTS, metric_slot};
 use crate::graph::{VarKind, Variable};
+use crate::train::setup::session::Session;
+use crate::train::setup::transfer::in_checkpoint;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -82,17 +83,6 @@ pub struct Started {
 /// More epochs, steps or batches than any run has: at one a microsecond, 285 years.
 const MOST_COUNTED: u64 = 1 << 53;
 
-/// Variables that a checkpoint holds: the state dict and the optimizer's state. Sums of gradients are empty whenever a
-/// checkpoint is written, nothing is kept from then on, and metric sums travel in [`Extra`].
-pub fn belongs(var: &Variable) -> bool {
-    matches!(var.kind, VarKind::Parameter | VarKind::Buffer | VarKind::Optimizer)
-}
-
-/// Variables that a state dict holds.
-pub fn in_state_dict(var: &Variable) -> bool {
-    matches!(var.kind, VarKind::Parameter | VarKind::Buffer)
-}
-
 /// Writes checkpoints of the session at `state` to all of `paths`. `config` is the effective configuration. The state goes
 /// from the device to the file in pieces.
 ///
@@ -106,7 +96,7 @@ pub fn save(session: &mut Session, state: &mut RunState, config: &str, seed: u64
     let (ids, tensors): (Vec<_>, Vec<TensorInfo>) = plan
         .variables
         .iter()
-        .filter(|(_, v)| belongs(v))
+        .filter(|(_, v)| in_checkpoint(v))
         .map(|(id, v)| (id, TensorInfo { name: &v.name, dtype: v.dtype, shape: v.storage.outside.dims() }))
         .unzip();
     let mut meta = Meta::new(config, seed);
@@ -130,7 +120,7 @@ pub fn restore(session: &mut Session, meta: &Meta, path: &Path) -> Result<RunSta
     for (what, n) in [("epochs", meta.epoch), ("steps", meta.step), ("batches", extra.micro_step.max(meta.batch))] {
         ensure!(n <= MOST_COUNTED, "`{}` claims {n} {what}, more than a run can have", path.display());
     }
-    load_checkpoint(session, meta, path, belongs)?;
+    load_checkpoint(session, meta, path, in_checkpoint)?;
     let plan = session.programs.plan.clone();
     if let Some(id) = plan.variables.find(metrics_variable(Mode::Train)) {
         let n = extra.train_sums.len();

@@ -1,8 +1,8 @@
 //! Whether samples are those that a checkpoint's weights were trained on.
 
-use super::input::Samples;
 use super::state::Extra;
 use crate::data::Fingerprint;
+use crate::train::setup::input::Samples;
 
 /// What differs between the samples that a checkpoint's run had and these, in words; `None` if nothing does, or if the
 /// checkpoint does not tell.
@@ -13,8 +13,8 @@ pub fn difference(before: &Extra, samples: &Samples) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::input;
     use super::*;
+    use crate::train::setup::input;
 
     #[test]
     fn a_checkpoint_that_does_not_tell_differs_in_nothing() {

@@ -1,6 +1,6 @@
 //! An experiment on a device: its compiled programs and their state.
 
-use super::metrics::Figures;
+use super::figures::Figures;
 use super::programs::{Kind, Programs};
 use super::transfer::Transfer;
 use crate::backend::{Backend, Detail, DeviceUse, Executable, HostBuffer, MemoryUse, Span};

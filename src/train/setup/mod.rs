@@ -1,0 +1,15 @@
+//! From an experiment to a session that can take its first step.
+
+pub mod device;
+pub mod figures;
+pub mod host_memory;
+pub mod input;
+pub mod lints;
+pub mod memory;
+pub mod precision;
+pub mod programs;
+pub mod schedule;
+pub mod session;
+pub mod slots;
+pub mod synthetic_batch;
+pub mod transfer;
