@@ -1,9 +1,9 @@
 //! Speed of the CPU's matrix products and convolutions: `cargo bench --bench kernels`. `RUNNER_SIMD` chooses the level.
 
-use runner::backend::cpu::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel, ConvShape};
-use runner::backend::cpu::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel, LinearShape};
+use runner::backend::cpu::ops::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel, ConvShape};
+use runner::backend::cpu::ops::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel, LinearShape};
 use runner::backend::cpu::simd::SimdLevel;
-use runner::backend::cpu::threads::Pool;
+use runner::backend::cpu::run::threads::Pool;
 use runner::graph::op;
 use std::time::Instant;
 

@@ -1,10 +1,10 @@
 //! Planned programs with their memory: two blocks of memory, and the caller's batch slots read where they lie.
 
-use super::frame::{Bases, Frame, Operand, Step, Touched};
 use super::lower::lower;
-use super::memory::zeroed;
+use super::run::frame::{Bases, Frame, Operand, Step, Touched};
+use super::run::memory::zeroed;
+use super::run::threads::Pool;
 use super::simd::SimdLevel;
-use super::threads::Pool;
 use crate::backend::{Detail, Executable, HostBuffer, Span, Track, Work};
 use crate::graph::{DType, Node, NodeId, ValueId, VarId};
 use crate::plan::{Place, Plan, Program, Region};

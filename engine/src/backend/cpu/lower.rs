@@ -1,32 +1,32 @@
 //! From operations to kernels: the one place that names them all.
 
-use super::attention::{AttentionGradKernel, AttentionKernel, AttentionShape};
-use super::batch_norm::{BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel};
-use super::chain::ChainKernel;
-use super::conv::pooled::{Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel};
-use super::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel, ConvShape};
-use super::dropout::DropoutKernel;
-use super::elementwise::{
+use super::fusions::{Behind, Pooled, activated};
+use super::ops::attention::{AttentionGradKernel, AttentionKernel, AttentionShape};
+use super::ops::avg_pool::{MeanPoolGradKernel, MeanPoolKernel, Windows};
+use super::ops::batch_norm::{BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel};
+use super::ops::chain::ChainKernel;
+use super::ops::conv::pooled::{Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel};
+use super::ops::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel, ConvShape};
+use super::ops::dropout::DropoutKernel;
+use super::ops::elementwise::{
     AccumulateGradKernel, AccumulateLossKernel, ActivationGradKernel, ActivationKernel, BinaryKernel, MeanScaleKernel,
     ZeroGradKernel,
 };
-use super::frame::NodeKernel;
-use super::fusions::{Behind, Pooled, activated};
-use super::group_norm::{GroupNormGradKernel, GroupNormKernel, Layout};
-use super::keep::{KeepStateKernel, RestoreStateKernel};
-use super::layer_norm::{LayerNormGradKernel, LayerNormKernel};
-use super::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel, LinearShape};
-use super::loss;
-use super::max_pool::{MaxPoolGradKernel, MaxPoolKernel};
-use super::mean_pool::{MeanPoolGradKernel, MeanPoolKernel, Windows};
-use super::metrics::MetricsKernel;
-use super::normalize::NormalizeKernel;
-use super::optim::{GradNormKernel, OptimizerKernel, UpdateScaleKernel};
-use super::products::{ConvMaxPool, ConvNorm, Forward, GradInput, GradWeight};
-use super::shape::{Concat, Permute, Slice};
+use super::ops::group_norm::{GroupNormGradKernel, GroupNormKernel, Layout};
+use super::ops::layer_norm::{LayerNormGradKernel, LayerNormKernel};
+use super::ops::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel, LinearShape};
+use super::ops::loss;
+use super::ops::max_pool::{MaxPoolGradKernel, MaxPoolKernel};
+use super::ops::metrics::MetricsKernel;
+use super::ops::normalize::NormalizeKernel;
+use super::ops::optim::{GradNormKernel, OptimizerKernel, UpdateScaleKernel};
+use super::ops::product_nodes::{ConvMaxPool, ConvNorm, Forward, GradInput, GradWeight};
+use super::ops::shape::{Concat, Permute, Slice};
+use super::ops::softmax::{SoftmaxGradKernel, SoftmaxKernel};
+use super::ops::state::{KeepStateKernel, RestoreStateKernel};
+use super::ops::sum_to::SumToKernel;
+use super::run::frame::NodeKernel;
 use super::simd::SimdLevel;
-use super::softmax::{SoftmaxGradKernel, SoftmaxKernel};
-use super::sum_to::SumToKernel;
 use crate::graph::op::{ActivationOp, Binary, Fused, Source};
 use crate::graph::{Graph, Node, Op, Shape, op};
 

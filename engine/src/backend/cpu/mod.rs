@@ -1,49 +1,22 @@
 //! The CPU backend: kernels written once over vectors of any width ([`simd`]), shared among the threads of a pool
-//! ([`threads`]) in tasks that cut sums by their shapes alone, so that results do not depend on the number of
+//! ([`run::threads`]) in tasks that cut sums by their shapes alone, so that results do not depend on the number of
 //! threads.
 //!
-//! `lower` chooses the kernel of a node, `executable` runs a planned program, and `frame` is how a kernel gets at
-//! its operands.
+//! `lower` chooses the kernel of a node, `executable` runs a planned program, and `run::frame` is how a kernel gets at
+//! its operands. Modules name those before them alone: `simd`, `run`, `gemm`, `ops`, `lower`, `executable`.
 #![allow(clippy::needless_range_loop, reason = "a kernel's index runs over several arrays at once")]
 
-mod activation;
-mod attention;
-mod batch_norm;
-mod chain;
-mod columns;
-pub mod conv;
-mod dropout;
-mod elementwise;
 mod executable;
-mod frame;
 pub mod fusions;
 pub mod gemm;
-mod group_norm;
 mod info;
-mod keep;
-mod lanes;
-mod layer_norm;
-pub mod linear;
-mod loss;
 mod lower;
-mod math;
-mod max_pool;
-mod mean_pool;
-mod memory;
-mod metrics;
-mod normalize;
-mod optim;
-mod parallel;
+pub mod ops;
 mod peak;
-mod products;
-mod rows;
-mod shape;
+pub mod run;
 pub mod simd;
-mod softmax;
-mod sum_to;
 #[cfg(test)]
 mod tests;
-pub mod threads;
 
 pub use info::{CpuInfo, cpu_info};
 
@@ -52,6 +25,8 @@ use crate::graph::op::Pattern;
 use crate::graph::{Graph, Node};
 use crate::plan::Plan;
 use anyhow::{Context, Result};
+use run::memory::zeroed;
+use run::threads::Pool;
 use simd::SimdLevel;
 use std::sync::Arc;
 
@@ -94,7 +69,7 @@ impl Backend for CpuBackend {
     }
 
     fn measured_peak(&self) -> Result<Option<f64>> {
-        let pool = threads::Pool::new(self.threads).context("cannot start the compute threads")?;
+        let pool = Pool::new(self.threads).context("cannot start the compute threads")?;
         Ok(Some(peak::multiply_adds(&pool, self.level)))
     }
 
@@ -103,7 +78,7 @@ impl Backend for CpuBackend {
     }
 
     fn host_buffer(&self, bytes: usize) -> Result<HostBuffer> {
-        let mut map = memory::zeroed(bytes, "a batch")?;
+        let mut map = zeroed(bytes, "a batch")?;
         let ptr = map.as_mut_ptr();
         // SAFETY: the block is as long as asked for, zeroed and page-aligned; the closure owns it and nobody else knows
         // it, and it is given back when the closure is dropped with the buffer.
@@ -111,7 +86,7 @@ impl Backend for CpuBackend {
     }
 
     fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {
-        let pool = threads::Pool::new(self.threads).context("cannot start the compute threads")?;
+        let pool = Pool::new(self.threads).context("cannot start the compute threads")?;
         Ok(Box::new(executable::CpuExecutable::new(plan, pool, self.level)?))
     }
 }

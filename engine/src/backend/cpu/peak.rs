@@ -1,7 +1,7 @@
 //! What the cores can do at most: multiply-adds that touch no memory.
 
+use super::run::threads::Pool;
 use super::simd::{Kernel, Simd, SimdLevel};
-use super::threads::Pool;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;

@@ -13,8 +13,8 @@ use super::pack::{Columns, Copy2d, CopyColumns, CopyRows, PackTransposed, Panel}
 use super::sums::AddRows;
 use super::tile::{Epilogue, MAX_ROWS, ONE_RUN, PerColumn, Tile, Tiles, is_fused, tile_rows, tiles_in};
 use super::{ALIGN, round_up, workspace_floats};
+use crate::backend::cpu::run::threads::{Parts, Pool, chunks};
 use crate::backend::cpu::simd::SimdLevel;
-use crate::backend::cpu::threads::{Parts, Pool, chunks};
 use crate::graph::op::Activation;
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
 //! Helpers of the kernels' tests: drawn operands, and the error that single precision may make.
 
+use crate::backend::cpu::run::threads::Pool;
 use crate::backend::cpu::simd::SimdLevel;
-use crate::backend::cpu::threads::Pool;
 
 /// `n` floats in −1..1, told by `seed`.
 pub fn draw(n: usize, seed: u64) -> Vec<f32> {

@@ -1,8 +1,8 @@
 //! Sums of rows in a fixed order.
 
 use super::{round_up, workspace_floats};
+use crate::backend::cpu::run::threads::{Parts, Pool, chunks};
 use crate::backend::cpu::simd::{Kernel, Simd, SimdLevel};
-use crate::backend::cpu::threads::{Parts, Pool, chunks};
 
 /// Sum of the rows of a matrix `[rows, columns]`.
 pub struct ColumnSums {

@@ -1,0 +1,248 @@
+//! Convolution and its gradient by the input as products of patches with packed weights.
+
+use super::patches::{Cut, Part, Patches};
+use super::pooled::{Dest, DestParts, Source, bounds};
+use super::{ConvShape, Direction};
+use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
+use crate::backend::cpu::gemm::tile::{Epilogue, PerColumn, Tile, Tiles, for_each_tile, is_fused};
+use crate::backend::cpu::gemm::{round_up, workspace_floats};
+use crate::backend::cpu::ops::max_pool::pairs::Forward;
+use crate::backend::cpu::run::threads::{Parts, Pool};
+use crate::backend::cpu::simd::SimdLevel;
+use crate::graph::op::{Activation, Conv2d};
+
+/// A convolution (or its gradient by the input) of any groups.
+pub struct Dense {
+    patches: Patches,
+    direction: Direction,
+    tiles: Tiles,
+    threads: usize,
+    groups: usize,
+    /// Channels of a group, read and written.
+    from: usize,
+    to: usize,
+    /// Positions of the kernel.
+    taps: usize,
+    act: Option<Activation>,
+    /// Where each class's packed weights start in those of a panel.
+    class_starts: Vec<usize>,
+    /// Packed floats of a panel of a group.
+    panel_floats: usize,
+    /// Floats of a part's output before pooling; 0 without pooling.
+    made: usize,
+}
+
+/// One run: operands and target.
+struct Job<'a> {
+    source: Source<'a>,
+    packed: &'a [f32],
+    columns: PerColumn<'a>,
+    dest: DestParts<'a>,
+    buffers: Parts<'a, f32>,
+}
+
+impl Dense {
+    /// Lays out the work.
+    pub fn new(
+        op: &Conv2d,
+        shape: &ConvShape,
+        direction: Direction,
+        act: Option<Activation>,
+        level: SimdLevel,
+        threads: usize,
+    ) -> Self {
+        Self::lay_out(op, shape, direction, act, level, threads, false)
+    }
+
+    /// Lays out the work of a convolution with max-pooling behind it, and `act` behind that.
+    pub fn pooled(op: &Conv2d, act: Option<Activation>, shape: &ConvShape, level: SimdLevel, threads: usize) -> Self {
+        Self::lay_out(op, shape, Direction::Forward, act, level, threads, true)
+    }
+
+    fn lay_out(
+        op: &Conv2d,
+        shape: &ConvShape,
+        direction: Direction,
+        act: Option<Activation>,
+        level: SimdLevel,
+        threads: usize,
+        pooled: bool,
+    ) -> Self {
+        let (inputs, outputs) = (shape.channels / op.groups, shape.outputs / op.groups);
+        let (from, to, patches) = match direction {
+            Direction::Forward => (
+                inputs,
+                outputs,
+                Patches::forward(op, shape, inputs, inputs, if pooled { Cut::PAIRS } else { Cut::PLAIN }),
+            ),
+            Direction::Backward => (outputs, inputs, Patches::backward(op, shape, outputs, outputs)),
+        };
+        let tiles = Tiles::new(level);
+        let mut panel_floats = 0;
+        let class_starts = patches
+            .classes
+            .iter()
+            .map(|class| {
+                panel_floats += class.taps.len() * from * tiles.columns();
+                panel_floats - class.taps.len() * from * tiles.columns()
+            })
+            .collect();
+        let taps = shape.kernel[0] * shape.kernel[1];
+        Dense {
+            direction,
+            tiles,
+            threads: threads.max(1),
+            groups: op.groups,
+            from,
+            to,
+            taps,
+            act,
+            class_starts,
+            panel_floats,
+            made: if pooled { round_up(patches.most_pixels() * shape.outputs) } else { 0 },
+            patches,
+        }
+    }
+
+    /// The activation that is left to the caller.
+    pub fn remaining_act(&self) -> Option<Activation> {
+        self.act.filter(|&act| !is_fused(act))
+    }
+
+    fn panels(&self) -> usize {
+        self.to.div_ceil(self.tiles.columns())
+    }
+
+    fn packed_floats(&self) -> usize {
+        self.groups * self.panels() * self.panel_floats
+    }
+
+    fn buffer_floats(&self) -> usize {
+        round_up(self.patches.buffer_floats()) + self.made
+    }
+
+    fn workspace_floats(&self) -> usize {
+        self.packed_floats() + self.threads * self.buffer_floats()
+    }
+
+    /// Workspace that [`Dense::run`] needs.
+    pub fn workspace_bytes(&self) -> usize {
+        self.workspace_floats() * 4
+    }
+
+    /// Computes all of `dest`, which is of the kind that the work was laid out for.
+    pub fn run(&self, pool: &Pool, source: Source, w: &[f32], columns: PerColumn, dest: Dest, workspace: &mut [u8]) {
+        assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
+        let floats = workspace_floats(workspace, self.workspace_floats());
+        let (packed, buffers) = floats.split_at_mut(self.packed_floats());
+        self.pack(pool, w, packed);
+        let job = Job { source, packed, columns, dest: dest.parts(), buffers: Parts::new(buffers) };
+        pool.run(self.patches.parts(), |part, worker| self.part(&job, part, worker));
+    }
+
+    /// Packs the weights: `[group][panel][class][tap, channel read][channel written]`.
+    fn pack(&self, pool: &Pool, w: &[f32], packed: &mut [f32]) {
+        let width = self.tiles.columns();
+        let packed = Parts::new(packed);
+        let copy = self.tiles.level.routine::<CopyRows>();
+        let transpose = self.tiles.level.routine::<PackTransposed>();
+        // Floats between neighbouring output channels of `w [O, KH, KW, I / groups]`.
+        let (inputs, outputs) = match self.direction {
+            Direction::Forward => (self.from, self.to),
+            Direction::Backward => (self.to, self.from),
+        };
+        let step = self.taps * inputs;
+        pool.run(self.groups * self.panels(), |task, _| {
+            let (group, panel) = (task / self.panels(), task % self.panels());
+            // SAFETY: a panel belongs to one task.
+            let to = unsafe { packed.part(task * self.panel_floats..(task + 1) * self.panel_floats) };
+            let columns = (self.to - panel * width).min(width);
+            let w = &w[group * outputs * step..(group + 1) * outputs * step];
+            let taps = self.patches.classes.iter().flat_map(|class| &class.taps);
+            for (&tap, to) in taps.zip(to.chunks_exact_mut(self.from * width)) {
+                let to = to.as_mut_ptr();
+                match self.direction {
+                    Direction::Forward => {
+                        let from = w[panel * width * step + tap * inputs..].as_ptr();
+                        let panel = Panel { from, strides: [1, step], rows: inputs, columns, to, width };
+                        // SAFETY: the group has these weights, and `to` has room for this tap's.
+                        unsafe { transpose(panel) };
+                    }
+                    Direction::Backward => {
+                        let from = w[tap * inputs + panel * width..].as_ptr();
+                        let rows = self.from;
+                        let c = Copy2d { from, from_step: step, to, to_step: width, rows, columns, padded: width };
+                        // SAFETY: as above.
+                        unsafe { copy(c) };
+                    }
+                }
+            }
+        });
+    }
+
+    fn part(&self, job: &Job, part: usize, worker: usize) {
+        let (width, floats) = (self.tiles.columns(), self.buffer_floats());
+        let part = self.patches.part(part);
+        // SAFETY: a worker has its own buffer.
+        let buffer = unsafe { job.buffers.part(worker * floats..(worker + 1) * floats) };
+        let (buffer, made) = buffer.split_at_mut(floats - self.made);
+        // The first pixels of a class may lie before the base: tables bring them back inside.
+        let dest = match job.dest {
+            DestParts::Plain(dest) => dest.as_ptr(),
+            DestParts::Pooled(..) => made.as_mut_ptr(),
+        };
+        let act = self.act.filter(|_| self.made == 0);
+        for group in 0..self.groups {
+            self.patches.fill(&part, group * self.from, job.source, buffer, self.tiles.level);
+            for (class, class_start) in self.patches.classes.iter().zip(&self.class_starts) {
+                let pixels = self.patches.pixels(class, &part);
+                let base = if self.made > 0 { 0 } else { self.patches.dest_base(class, &part) };
+                for panel in 0..self.panels() {
+                    let channel = group * self.to + panel * width;
+                    let packed = &job.packed[(group * self.panels() + panel) * self.panel_floats + class_start..];
+                    let runs = &class.runs;
+                    let tile = Tile {
+                        a: buffer.as_ptr(),
+                        a_rows: &class.a_rows[pixels.clone()],
+                        a_step: 1,
+                        b: packed.as_ptr(),
+                        b_step: width,
+                        runs,
+                        run_len: class.run_len,
+                        c: dest.wrapping_offset(base).wrapping_add(channel),
+                        c_rows: &class.c_rows[pixels.clone()],
+                        n: (self.to - panel * width).min(width),
+                        accumulate: false,
+                        epilogue: Epilogue::of(act).with(job.columns, channel, dest),
+                    };
+                    for_each_tile(pixels.len(), self.tiles.rows, |start, rows| {
+                        let tile = Tile { a_rows: &tile.a_rows[start..], c_rows: &tile.c_rows[start..], ..tile };
+                        // SAFETY: the tables lie inside the buffer and the destination, whose lengths the kernel has
+                        // checked; pixels belong to one part.
+                        unsafe { self.tiles.run(rows, &tile) };
+                    });
+                }
+            }
+        }
+        if let DestParts::Pooled(y, index) = job.dest {
+            self.pool(&part, made, y, index);
+        }
+    }
+
+    /// Pools a part's pixels.
+    fn pool(&self, part: &Part, made: &[f32], y: Parts<f32>, index: Parts<u8>) {
+        let ([height, width], channels) = (self.patches.dest(), self.groups * self.to);
+        let (line, row) = (width * channels, width / 2 * channels);
+        let bounds = bounds(self.act);
+        for (i, image) in part.images.clone().enumerate() {
+            for r in part.rows.start / 2..part.rows.end / 2 {
+                let from = (i * height + 2 * r - part.rows.start) * line;
+                let (top, bottom) = made[from..from + 2 * line].split_at(line);
+                let at = (image * (height / 2) + r) * row;
+                // SAFETY: strips are of whole windows, so that a row of them belongs to one part.
+                let (y, index) = unsafe { (y.part(at..at + row), index.part(at..at + row)) };
+                self.tiles.level.run(Forward { top, bottom, y, index, channels, bounds });
+            }
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Convolutions with one channel a group: vectors run over channels, and every operation is bound by loads.
+
+use super::patches::{Class, Cut, Part, Patches, TASKS};
+use super::pooled::Source;
+use super::{ConvShape, Direction};
+use crate::backend::cpu::gemm::tile::{Epilogue, PerColumn, is_fused};
+use crate::backend::cpu::gemm::{round_up, workspace_floats};
+use crate::backend::cpu::run::threads::{Parts, Pool, chunks};
+use crate::backend::cpu::simd::{Kernel, Simd, SimdLevel};
+use crate::graph::op::{Activation, Conv2d};
+
+/// Pixels that share the loads of the weights.
+const PIXELS: usize = 8;
+
+/// Taps whose sums stay in registers in the gradient by the weight.
+const TAPS: usize = 9;
+
+/// The convolution, or its gradient by the input.
+pub struct Depthwise {
+    patches: Patches,
+    channels: usize,
+    taps: usize,
+    act: Option<Activation>,
+    level: SimdLevel,
+    threads: usize,
+}
+
+impl Depthwise {
+    /// Lays out the work.
+    pub fn new(
+        op: &Conv2d,
+        shape: &ConvShape,
+        direction: Direction,
+        act: Option<Activation>,
+        level: SimdLevel,
+        threads: usize,
+    ) -> Self {
+        let (channels, width) = (shape.channels, round_up(shape.channels));
+        let patches = match direction {
+            Direction::Forward => Patches::forward(op, shape, channels, width, Cut::PLAIN),
+            Direction::Backward => Patches::backward(op, shape, channels, width),
+        };
+        let taps = shape.kernel[0] * shape.kernel[1];
+        Depthwise { patches, channels, taps, act, level, threads: threads.max(1) }
+    }
+
+    /// The activation that is left to the caller.
+    pub fn remaining_act(&self) -> Option<Activation> {
+        self.act.filter(|&act| !is_fused(act))
+    }
+
+    fn buffer_floats(&self) -> usize {
+        round_up(self.patches.buffer_floats())
+    }
+
+    fn workspace_floats(&self) -> usize {
+        (self.taps + 1) * round_up(self.channels) + self.threads * self.buffer_floats()
+    }
+
+    /// Workspace that [`Depthwise::run`] needs.
+    pub fn workspace_bytes(&self) -> usize {
+        self.workspace_floats() * 4
+    }
+
+    /// Computes all of `dest`.
+    pub fn run(
+        &self,
+        pool: &Pool,
+        source: &[f32],
+        w: &[f32],
+        columns: PerColumn,
+        dest: &mut [f32],
+        workspace: &mut [u8],
+    ) {
+        assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
+        let width = round_up(self.channels);
+        let floats = workspace_floats(workspace, self.workspace_floats());
+        // `[tap][channel]`, and the bias as one more row, all padded to whole vectors.
+        let (weights, buffers) = floats.split_at_mut((self.taps + 1) * width);
+        weights.fill(0.0);
+        for (tap, row) in weights.chunks_exact_mut(width).take(self.taps).enumerate() {
+            for (to, from) in row.iter_mut().zip(w[tap..].iter().step_by(self.taps)) {
+                *to = *from;
+            }
+        }
+        if let Some(scale) = columns.scale {
+            for row in weights.chunks_exact_mut(width).take(self.taps) {
+                row.iter_mut().zip(scale).for_each(|(w, scale)| *w *= scale);
+            }
+        }
+        if let Some(bias) = columns.bias {
+            weights[self.taps * width..][..self.channels].copy_from_slice(&bias[..self.channels]);
+        }
+        let weights = &*weights;
+        let (dest, buffers, floats) = (Parts::new(dest), Parts::new(buffers), self.buffer_floats());
+        pool.run(self.patches.parts(), |part, worker| {
+            let part = self.patches.part(part);
+            // SAFETY: a worker has its own buffer.
+            let buffer = unsafe { buffers.part(worker * floats..(worker + 1) * floats) };
+            self.patches.fill(&part, 0, Source::Plain(source), buffer, self.level);
+            for class in &self.patches.classes {
+                let pixels = self.patches.pixels(class, &part);
+                self.level.run(Pixels {
+                    class,
+                    a_rows: &class.a_rows[pixels.clone()],
+                    c_rows: &class.c_rows[pixels],
+                    buffer,
+                    weights,
+                    bias: &weights[self.taps * width..],
+                    channels: self.channels,
+                    // With the offsets of the table it lies inside.
+                    dest: dest.as_ptr().wrapping_offset(self.patches.dest_base(class, &part)),
+                    epilogue: Epilogue::of(self.act).with(columns, 0, dest.as_ptr()),
+                });
+            }
+        });
+    }
+}
+
+/// The pixels of a class: all channels.
+struct Pixels<'a> {
+    class: &'a Class,
+    a_rows: &'a [u32],
+    c_rows: &'a [u32],
+    buffer: &'a [f32],
+    weights: &'a [f32],
+    bias: &'a [f32],
+    channels: usize,
+    dest: *mut f32,
+    epilogue: Epilogue,
+}
+
+impl Kernel for Pixels<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let width = round_up(self.channels);
+        let (low, high) = (s.splat(self.epilogue.low), s.splat(self.epilogue.high));
+        for (a, c) in self.a_rows.chunks(PIXELS).zip(self.c_rows.chunks(PIXELS)) {
+            // A short chunk repeats its last pixel, which is then written more than once, each time the same.
+            let mut from = [0; PIXELS];
+            let mut to = [0; PIXELS];
+            for p in 0..PIXELS {
+                from[p] = a[p.min(a.len() - 1)] as usize;
+                to[p] = c[p.min(c.len() - 1)] as usize;
+            }
+            for channel in (0..self.channels).step_by(S::LANES) {
+                // SAFETY: pixels and weights are padded to whole vectors and patches lie inside the buffer; the
+                // destination's pixels belong to this task.
+                unsafe {
+                    let mut acc = [s.load(self.bias.as_ptr().add(channel)); PIXELS];
+                    for (&tap, &offset) in self.class.taps.iter().zip(&self.class.offsets) {
+                        let w = s.load(self.weights.as_ptr().add(tap * width + channel));
+                        let patch = self.buffer.as_ptr().add(offset as usize + channel);
+                        for p in 0..PIXELS {
+                            acc[p] = s.fma(s.load(patch.add(from[p])), w, acc[p]);
+                        }
+                    }
+                    let left = self.channels - channel;
+                    for p in 0..PIXELS {
+                        let dest = self.dest.wrapping_add(to[p] + channel);
+                        if self.epilogue.has_beside() {
+                            acc[p] = self.epilogue.beside_applied(s, acc[p], dest, left);
+                        }
+                        let x = s.min(high, s.max(low, acc[p]));
+                        if left >= S::LANES {
+                            s.store(dest, x);
+                        } else {
+                            s.store_part(dest, x, left);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The gradient by the weight.
+pub struct DepthwiseGradWeight {
+    patches: Patches,
+    channels: usize,
+    taps: usize,
+    output: [usize; 2],
+    /// Pieces of the batch, each with its own sum, and parts in each.
+    pieces: usize,
+    piece: usize,
+    level: SimdLevel,
+    threads: usize,
+}
+
+impl DepthwiseGradWeight {
+    /// Lays out the work.
+    pub fn new(op: &Conv2d, shape: &ConvShape, level: SimdLevel, threads: usize) -> Self {
+        let patches = Patches::forward(op, shape, shape.channels, round_up(shape.channels), Cut::PLAIN);
+        let piece = patches.parts().div_ceil(TASKS).max(1);
+        DepthwiseGradWeight {
+            channels: shape.channels,
+            taps: shape.kernel[0] * shape.kernel[1],
+            output: shape.output(op),
+            pieces: patches.parts().div_ceil(piece),
+            piece,
+            level,
+            threads: threads.max(1),
+            patches,
+        }
+    }
+
+    fn buffer_floats(&self) -> usize {
+        round_up(self.patches.buffer_floats())
+    }
+
+    /// Floats of a piece's sums: `[tap][channel]`, and one more row for the bias.
+    fn sums_floats(&self) -> usize {
+        (self.taps + 1) * round_up(self.channels)
+    }
+
+    fn workspace_floats(&self) -> usize {
+        self.pieces * self.sums_floats() + self.threads * self.buffer_floats()
+    }
+
+    /// Workspace that [`DepthwiseGradWeight::run`] needs.
+    pub fn workspace_bytes(&self) -> usize {
+        self.workspace_floats() * 4
+    }
+
+    /// Computes all of `dw` and `db`.
+    pub fn run(
+        &self,
+        pool: &Pool,
+        x: &[f32],
+        dy: &[f32],
+        dw: &mut [f32],
+        db: Option<&mut [f32]>,
+        workspace: &mut [u8],
+    ) {
+        assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
+        let width = round_up(self.channels);
+        let floats = workspace_floats(workspace, self.workspace_floats());
+        let (sums, buffers) = floats.split_at_mut(self.pieces * self.sums_floats());
+        let (parts, buffers, floats) = (Parts::new(&mut *sums), Parts::new(buffers), self.buffer_floats());
+        pool.run(self.pieces, |piece, worker| {
+            // SAFETY: a worker has its own buffer, and a piece its own sums.
+            let (buffer, sums) = unsafe {
+                let sums = parts.part(piece * self.sums_floats()..(piece + 1) * self.sums_floats());
+                (buffers.part(worker * floats..(worker + 1) * floats), sums)
+            };
+            sums.fill(0.0);
+            for index in piece * self.piece..((piece + 1) * self.piece).min(self.patches.parts()) {
+                let part = self.patches.part(index);
+                self.patches.fill(&part, 0, Source::Plain(x), buffer, self.level);
+                self.level.run(OuterSums { kernel: self, part: &part, dy: self.dy_of(dy, &part), buffer, sums });
+            }
+        });
+        // Few enough for one thread: a sum for every weight and piece.
+        let mut totals = dw.chunks_exact_mut(self.taps).enumerate();
+        totals.by_ref().for_each(|(c, taps)| {
+            for (tap, total) in taps.iter_mut().enumerate() {
+                *total = sums.chunks(self.sums_floats().max(1)).map(|sums| sums[tap * width + c]).sum();
+            }
+        });
+        if let Some(db) = db {
+            for (c, total) in db.iter_mut().enumerate() {
+                *total = sums.chunks(self.sums_floats().max(1)).map(|sums| sums[self.taps * width + c]).sum();
+            }
+        }
+    }
+
+    /// The part's rows of `dy`, which follow one another.
+    fn dy_of<'a>(&self, dy: &'a [f32], part: &Part) -> &'a [f32] {
+        let row = self.output[1] * self.channels;
+        let start = (part.images.start * self.output[0] + part.rows.start) * row;
+        &dy[start..start + part.images.len() * part.rows.len() * row]
+    }
+}
+
+/// Adds a part's products of `dy` and patches to the sums.
+struct OuterSums<'a> {
+    kernel: &'a DepthwiseGradWeight,
+    part: &'a Part,
+    dy: &'a [f32],
+    buffer: &'a [f32],
+    sums: &'a mut [f32],
+}
+
+impl Kernel for OuterSums<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let (channels, width) = (self.kernel.channels, round_up(self.kernel.channels));
+        let class = &self.kernel.patches.classes[0];
+        let a_rows = &class.a_rows[self.kernel.patches.pixels(class, self.part)];
+        debug_assert_eq!(a_rows.len() * channels, self.dy.len());
+        for channel in (0..channels).step_by(S::LANES) {
+            let left = channels - channel;
+            for taps in chunks_of(self.kernel.taps) {
+                // SAFETY: patches lie inside the buffer, padded to whole vectors like the sums; `dy` has a pixel for
+                // every row of the table.
+                unsafe {
+                    let mut offsets = [0; TAPS];
+                    for (offset, &tap) in offsets.iter_mut().zip(&class.offsets[taps.clone()]) {
+                        *offset = tap as usize + channel;
+                    }
+                    let mut acc = [s.zero(); TAPS];
+                    let mut bias = s.zero();
+                    for (pixel, &a) in a_rows.iter().enumerate() {
+                        let dy = self.dy.as_ptr().add(pixel * channels + channel);
+                        let dy = if left >= S::LANES { s.load(dy) } else { s.load_part(dy, left) };
+                        let patch = self.buffer.as_ptr().add(a as usize);
+                        bias = s.add(bias, dy);
+                        // Taps that a short chunk lacks repeat the pixel's own place; their sums are not stored.
+                        for t in 0..TAPS {
+                            acc[t] = s.fma(s.load(patch.add(offsets[t])), dy, acc[t]);
+                        }
+                    }
+                    let first = taps.start == 0;
+                    for (tap, sum) in taps.zip(acc).chain(first.then_some((self.kernel.taps, bias))) {
+                        let to = self.sums.as_mut_ptr().add(tap * width + channel);
+                        s.store(to, s.add(s.load(to), sum));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn chunks_of(taps: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let pieces = chunks(taps, TAPS);
+    (0..pieces.count()).map(move |i| pieces.range(i))
+}

@@ -1,0 +1,204 @@
+//! The convolution and its gradient by the input.
+
+use super::{Links, MOST_PIXELS};
+use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
+use crate::backend::cpu::gemm::tile::{Epilogue, PerColumn, Run, Tile, Tiles, for_each_tile, is_fused};
+use crate::backend::cpu::gemm::{ALIGN, round_up, workspace_floats};
+use crate::backend::cpu::ops::conv::patches::TASKS;
+use crate::backend::cpu::ops::conv::{ConvShape, Direction};
+use crate::backend::cpu::run::threads::{Chunks, Parts, Pool, chunks};
+use crate::backend::cpu::simd::SimdLevel;
+use crate::graph::op::{Activation, Conv2d};
+
+/// Most images that a task goes through for one panel of the weights: their pixels stay in L2.
+const MOST_IMAGES: usize = 128;
+
+/// Fewest images of a task, unless there are not as many: below, the weights are read too often.
+const LEAST_IMAGES: usize = 28;
+
+/// The convolution or its gradient by the input.
+pub struct FewPixels {
+    direction: Direction,
+    links: Links,
+    tiles: Tiles,
+    act: Option<Activation>,
+    /// Channels and pixels of an image, read and written.
+    from: usize,
+    to: usize,
+    source_pixels: usize,
+    dest_pixels: usize,
+    /// The images of each task.
+    pieces: Chunks,
+    /// For every pixel written: what it reads.
+    runs: Vec<Vec<Run>>,
+    a_rows: Vec<u32>,
+    c_rows: Vec<u32>,
+}
+
+impl FewPixels {
+    /// Lays out the work, if this is the way to do it.
+    pub fn new(
+        op: &Conv2d,
+        shape: &ConvShape,
+        direction: Direction,
+        act: Option<Activation>,
+        level: SimdLevel,
+    ) -> Option<Self> {
+        let links = Links::new(op, shape, MOST_PIXELS)?;
+        let tiles = Tiles::new(level);
+        let inputs = (links.channels, links.input_pixels);
+        let outputs = (links.outputs, links.output_pixels);
+        let ((from, source_pixels), (to, dest_pixels)) = match direction {
+            Direction::Forward => (inputs, outputs),
+            Direction::Backward => (outputs, inputs),
+        };
+        let mut runs = vec![Vec::new(); dest_pixels];
+        for link in &links.links {
+            let (source, dest) = match direction {
+                Direction::Forward => (link.input, link.output),
+                Direction::Backward => (link.output, link.input),
+            };
+            runs[dest].push(Run { a: (source * from) as u32, b: (link.slot * from) as u32 });
+        }
+        let wanted = TASKS.div_ceil(to.div_ceil(tiles.columns()));
+        let piece = links.images.div_ceil(wanted).clamp(LEAST_IMAGES, MOST_IMAGES);
+        let pieces = chunks(links.images, piece);
+        let rows = |step: usize| (0..piece).map(|image| (image * step) as u32).collect();
+        Some(FewPixels {
+            direction,
+            tiles,
+            act,
+            from,
+            to,
+            source_pixels,
+            dest_pixels,
+            pieces,
+            runs,
+            a_rows: rows(Self::image_step(source_pixels * from)),
+            c_rows: rows(dest_pixels * to),
+            links,
+        })
+    }
+
+    /// Floats from one image to the next in the copy of the source. Images a multiple of 4 KiB apart would push each other
+    /// out of L1, where all rows of a tile are read side by side.
+    fn image_step(floats: usize) -> usize {
+        round_up(floats) + ALIGN / 4
+    }
+
+    /// The activation that is left to the caller.
+    pub fn remaining_act(&self) -> Option<Activation> {
+        self.act.filter(|&act| !is_fused(act))
+    }
+
+    fn panels(&self) -> usize {
+        self.to.div_ceil(self.tiles.columns())
+    }
+
+    fn panel_floats(&self) -> usize {
+        self.links.used.len() * self.from * self.tiles.columns()
+    }
+
+    fn source_floats(&self) -> usize {
+        self.links.images * Self::image_step(self.source_pixels * self.from)
+    }
+
+    fn workspace_floats(&self) -> usize {
+        self.panels() * self.panel_floats() + self.source_floats()
+    }
+
+    /// Workspace that [`FewPixels::run`] needs.
+    pub fn workspace_bytes(&self) -> usize {
+        self.workspace_floats() * 4
+    }
+
+    /// Computes all of `dest`.
+    pub fn run(
+        &self,
+        pool: &Pool,
+        source: &[f32],
+        w: &[f32],
+        columns: PerColumn,
+        dest: &mut [f32],
+        workspace: &mut [u8],
+    ) {
+        let floats = workspace_floats(workspace, self.workspace_floats());
+        let (packed, copied) = floats.split_at_mut(self.panels() * self.panel_floats());
+        self.copy_source(pool, source, copied);
+        self.pack(pool, w, packed);
+        let (packed, copied, dest) = (&*packed, &*copied, Parts::new(dest));
+        pool.run(self.pieces.count() * self.panels(), |task, _| {
+            let (piece, panel) = (task / self.panels(), task % self.panels());
+            let width = self.tiles.columns();
+            let images = self.pieces.range(piece);
+            let channel = panel * width;
+            for (pixel, runs) in self.runs.iter().enumerate() {
+                let start = (images.start * self.dest_pixels + pixel) * self.to + channel;
+                for_each_tile(images.len(), self.tiles.rows, |first, rows| {
+                    let tile = Tile {
+                        a: copied[images.start * Self::image_step(self.source_pixels * self.from)..].as_ptr(),
+                        a_rows: &self.a_rows[first..],
+                        a_step: 1,
+                        b: packed[panel * self.panel_floats()..].as_ptr(),
+                        b_step: width,
+                        runs,
+                        run_len: self.from,
+                        c: dest.as_ptr().wrapping_add(start),
+                        c_rows: &self.c_rows[first..],
+                        n: (self.to - channel).min(width),
+                        accumulate: false,
+                        epilogue: Epilogue::of(self.act).with(columns, channel, dest.as_ptr()),
+                    };
+                    // SAFETY: links lie inside the images and the packed weights, whose panels are whole; a task has its
+                    // own images and channels of `dest`.
+                    unsafe { self.tiles.run(rows, &tile) };
+                });
+            }
+        });
+    }
+
+    /// Copies the images of the source further apart.
+    fn copy_source(&self, pool: &Pool, source: &[f32], copied: &mut [f32]) {
+        let (len, step) = (self.source_pixels * self.from, Self::image_step(self.source_pixels * self.from));
+        let copied = Parts::new(copied);
+        let images = chunks(self.links.images, self.links.images.div_ceil(TASKS));
+        pool.run(images.count(), |task, _| {
+            for image in images.range(task) {
+                // SAFETY: each image is copied by one task.
+                let to = unsafe { copied.part(image * step..image * step + len) };
+                to.copy_from_slice(&source[image * len..(image + 1) * len]);
+            }
+        });
+    }
+
+    /// Packs the weights that are used: `[panel][slot][channel read][channel written]`.
+    fn pack(&self, pool: &Pool, w: &[f32], packed: &mut [f32]) {
+        let (width, inputs) = (self.tiles.columns(), self.links.channels);
+        let packed = Parts::new(packed);
+        let copy = self.tiles.level.routine::<CopyRows>();
+        let transpose = self.tiles.level.routine::<PackTransposed>();
+        let step = self.links.taps * inputs;
+        let slots = self.links.used.len();
+        pool.run(self.panels() * slots, |task, _| {
+            let (channel, tap) = (task / slots * width, self.links.used[task % slots]);
+            let columns = (self.to - channel).min(width);
+            // SAFETY: a slot of a panel belongs to one task.
+            let to = unsafe { packed.part(task * self.from * width..(task + 1) * self.from * width) };
+            let to = to.as_mut_ptr();
+            match self.direction {
+                Direction::Forward => {
+                    let from = w[channel * step + tap * inputs..].as_ptr();
+                    let panel = Panel { from, strides: [1, step], rows: inputs, columns, to, width };
+                    // SAFETY: `w [O, taps, I]` has these weights, and `to` has room for them.
+                    unsafe { transpose(panel) };
+                }
+                Direction::Backward => {
+                    let from = w[tap * inputs + channel..].as_ptr();
+                    let rows = self.from;
+                    // SAFETY: as above.
+                    unsafe { copy(Copy2d { from, from_step: step, to, to_step: width, rows, columns, padded: width }) };
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,302 @@
+//! The convolution and its gradient by the input.
+
+use super::pooled;
+use super::transforms::{Input, kernel_transform, output_tile};
+use super::{ELEMENTS, Grid, tail};
+use crate::backend::cpu::gemm::tile::{Epilogue, ONE_RUN, PerColumn, Tile, Tiles, for_each_tile, is_fused};
+use crate::backend::cpu::gemm::workspace_floats;
+use crate::backend::cpu::ops::conv::pooled::{Dest, DestParts, Source, bounds};
+use crate::backend::cpu::ops::conv::{ConvShape, Direction};
+use crate::backend::cpu::run::threads::{Parts, Pool};
+use crate::backend::cpu::simd::{Kernel, Simd, SimdLevel};
+use crate::graph::op::{Activation, Conv2d};
+use std::ops::Range;
+
+/// The convolution or its gradient by the input.
+pub struct Winograd {
+    direction: Direction,
+    grid: Grid,
+    act: Option<Activation>,
+    tiles: Tiles,
+    threads: usize,
+    a_rows: Vec<u32>,
+    c_rows: Vec<u32>,
+}
+
+impl Winograd {
+    /// Lays out the work, if this is the way to do it.
+    pub fn new(
+        op: &Conv2d,
+        shape: &ConvShape,
+        direction: Direction,
+        act: Option<Activation>,
+        level: SimdLevel,
+        threads: usize,
+    ) -> Option<Self> {
+        let tiles = Tiles::new(level);
+        let grid = Grid::new(op, shape, direction, false, tiles.columns())?;
+        let rows = |step: usize| (0..grid.block).map(|t| (t * step) as u32).collect();
+        Some(Winograd {
+            direction,
+            act,
+            tiles,
+            threads: threads.max(1),
+            a_rows: rows(grid.from),
+            c_rows: rows(tiles.columns()),
+            grid,
+        })
+    }
+
+    /// The activation that is left to the caller.
+    pub fn remaining_act(&self) -> Option<Activation> {
+        self.act.filter(|&act| !is_fused(act))
+    }
+
+    fn panels(&self) -> usize {
+        self.grid.to.div_ceil(self.tiles.columns())
+    }
+
+    fn weight_floats(&self) -> usize {
+        ELEMENTS * self.panels() * self.grid.from * self.tiles.columns()
+    }
+
+    fn input_floats(&self) -> usize {
+        ELEMENTS * self.grid.element_floats(self.grid.from)
+    }
+
+    fn scratch_floats(&self) -> usize {
+        self.input_floats() + ELEMENTS * self.grid.element_floats(self.tiles.columns())
+    }
+
+    fn workspace_floats(&self) -> usize {
+        self.weight_floats() + self.grid.row_floats() + self.threads * self.scratch_floats()
+    }
+
+    /// Workspace that [`Winograd::run`] needs.
+    pub fn workspace_bytes(&self) -> usize {
+        self.workspace_floats() * 4
+    }
+
+    /// Computes all of `dest`. A pooled source needs a padding of 1 above and to the left of what is read.
+    pub fn run(&self, pool: &Pool, source: Source, w: &[f32], columns: PerColumn, dest: Dest, workspace: &mut [u8]) {
+        assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
+        let floats = workspace_floats(workspace, self.workspace_floats());
+        let (weights, rest) = floats.split_at_mut(self.weight_floats());
+        let (zeros, scratch) = rest.split_at_mut(self.grid.row_floats());
+        zeros.fill(0.0);
+        let (weights, zeros, scratch) = (Parts::new(weights), &*zeros, Parts::new(scratch));
+        let level = self.tiles.level;
+        pool.run(self.panels(), |panel, _| {
+            level.run(Weights { kernel: self, w, packed: weights, panel });
+        });
+        // SAFETY: all weights are written, and from now on only read.
+        let weights = &*unsafe { weights.part(0..self.weight_floats()) };
+        let (grid, dest) = (&self.grid, dest.parts());
+        pool.run(grid.blocks(), |task, worker| {
+            let tiles = grid.range(task);
+            // SAFETY: a worker has its own scratch.
+            let scratch = unsafe { scratch.part(worker * self.scratch_floats()..(worker + 1) * self.scratch_floats()) };
+            let (input, output) = scratch.split_at_mut(self.input_floats());
+            match source {
+                Source::Plain(source) => level.run(Input { grid, tiles: tiles.clone(), source, zeros, input }),
+                Source::Pooled(source) => {
+                    level.run(pooled::Input { grid, tiles: tiles.clone(), source, zeros, input });
+                }
+            }
+            let width = self.tiles.columns();
+            for panel in 0..self.panels() {
+                self.multiply(tiles.len(), input, weights, panel, output);
+                let (channel, tiles, output) = (panel * width, tiles.clone(), &*output);
+                let channels = (grid.to - channel).min(width);
+                match dest {
+                    DestParts::Plain(dest) => {
+                        let place = Place { grid, tiles, channel, channels, width };
+                        level.run(Output { place, act: self.act, output, columns, dest });
+                    }
+                    DestParts::Pooled(y, index) => {
+                        let place = Place { grid, tiles, channel, channels, width };
+                        level.run(pooled::Output {
+                            place,
+                            output,
+                            bias: columns.bias,
+                            bounds: bounds(self.act),
+                            y,
+                            index,
+                        });
+                    }
+                }
+            }
+        });
+    }
+
+    /// The sixteen products: `output [element][tile][column] = input [element][tile][from] · weights [element][from][column]`.
+    fn multiply(&self, count: usize, input: &[f32], weights: &[f32], panel: usize, output: &mut [f32]) {
+        let width = self.tiles.columns();
+        if panel * width >= tail::start(self.grid.to, width) {
+            let step = self.grid.from * width;
+            return self.tiles.level.run(tail::Dots {
+                grid: &self.grid,
+                count,
+                input,
+                weights: (&weights[panel * ELEMENTS * step..], step),
+                columns: self.grid.to - panel * width,
+                width,
+                output,
+            });
+        }
+        for element in 0..ELEMENTS {
+            let c = output[element * self.grid.element_floats(width)..].as_mut_ptr();
+            for_each_tile(count, self.tiles.rows, |start, rows| {
+                let tile = Tile {
+                    a: input[element * self.grid.element_floats(self.grid.from)..].as_ptr(),
+                    a_rows: &self.a_rows[start..],
+                    a_step: 1,
+                    b: weights[(panel * ELEMENTS + element) * self.grid.from * width..].as_ptr(),
+                    b_step: width,
+                    runs: ONE_RUN,
+                    run_len: self.grid.from,
+                    c,
+                    c_rows: &self.c_rows[start..],
+                    n: (self.grid.to - panel * width).next_multiple_of(self.tiles.lanes).min(width),
+                    accumulate: false,
+                    epilogue: Epilogue::NONE,
+                };
+                // SAFETY: inside the scratch and the packed weights, whose panels are whole.
+                unsafe { self.tiles.run(rows, &tile) };
+            });
+        }
+    }
+}
+
+/// Transforms a panel of the weights to `[panel][element][from][columns]`, or for [`tail::Dots`].
+struct Weights<'a> {
+    kernel: &'a Winograd,
+    w: &'a [f32],
+    packed: Parts<'a, f32>,
+    panel: usize,
+}
+
+impl Kernel for Weights<'_> {
+    type Output = ();
+    #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let k = self.kernel;
+        let width = k.tiles.columns();
+        let columns = (k.grid.to - self.panel * width).min(width);
+        let is_tail = self.panel * width >= tail::start(k.grid.to, width);
+        let (row, first) = (tail::row(k.grid.from, S::LANES), self.panel * ELEMENTS * k.grid.from * width);
+        if is_tail {
+            // SAFETY: a panel belongs to one task.
+            unsafe { self.packed.part(first..first + ELEMENTS * k.grid.from * width) }.fill(0.0);
+        }
+        for c in 0..k.grid.from {
+            let mut taps = [[0.0f32; 2 * crate::backend::cpu::simd::MAX_LANES]; 9];
+            for (tap, row) in taps.iter_mut().enumerate() {
+                for (n, x) in row.iter_mut().take(columns).enumerate() {
+                    let n = self.panel * width + n;
+                    // `w [O, 3, 3, I]`; for the gradient the kernel is turned round.
+                    *x = match k.direction {
+                        Direction::Forward => self.w[(n * 9 + tap) * k.grid.from + c],
+                        Direction::Backward => self.w[(c * 9 + 8 - tap) * k.grid.to + n],
+                    };
+                }
+            }
+            for v in (0..width).step_by(S::LANES) {
+                // SAFETY: a row has room for whole vectors, and a panel belongs to one task.
+                unsafe {
+                    let g = |i: usize| s.load(taps[i].as_ptr().add(v));
+                    let mut half = [[s.zero(); 3]; 4];
+                    for j in 0..3 {
+                        let column = kernel_transform(s, [g(j), g(3 + j), g(6 + j)]);
+                        for i in 0..4 {
+                            half[i][j] = column[i];
+                        }
+                    }
+                    for (i, half_row) in half.into_iter().enumerate() {
+                        for (j, x) in kernel_transform(s, half_row).into_iter().enumerate() {
+                            let element = first + (i * 4 + j) * k.grid.from * width;
+                            if !is_tail {
+                                s.store(self.packed.as_ptr().add(element + c * width + v), x);
+                                continue;
+                            }
+                            for (n, x) in s.to_array(x).into_iter().enumerate().take(columns.saturating_sub(v)) {
+                                let at = (v + n) * row + tail::place(c, k.grid.from, S::LANES);
+                                *self.packed.as_ptr().add(element + at) = x;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a task turns into pixels: a panel of channels of some tiles, `[element][tile][column]`.
+pub struct Place<'a> {
+    /// Where the tiles lie.
+    pub grid: &'a Grid,
+    /// Which tiles.
+    pub tiles: Range<usize>,
+    /// The panel's first channel.
+    pub channel: usize,
+    /// Its channels.
+    pub channels: usize,
+    /// Its columns.
+    pub width: usize,
+}
+
+/// Turns transformed tiles into pixels, with all that is done to them.
+struct Output<'a> {
+    place: Place<'a>,
+    act: Option<Activation>,
+    output: &'a [f32],
+    columns: PerColumn<'a>,
+    dest: Parts<'a, f32>,
+}
+
+impl Kernel for Output<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Place { grid: k, tiles, channel, channels, width: columns } = self.place;
+        let ([height, width], element) = (k.dest, k.element_floats(columns));
+        let bounds = Epilogue::of(self.act);
+        let (low, high) = (s.splat(bounds.low), s.splat(bounds.high));
+        let epilogue = bounds.with(self.columns, channel, self.dest.as_ptr());
+        let Epilogue { scale, bias, .. } = epilogue;
+        let mut places = k.places(tiles.start);
+        for t in 0..tiles.len() {
+            let [image, row, column] = places.step();
+            let mut c = 0;
+            while c < channels {
+                let left = channels - c;
+                // SAFETY: rows of the transformed tiles are whole panels; pixels inside the image belong to one tile, and
+                // these channels of theirs to this call.
+                unsafe {
+                    let bias = if bias.is_null() { s.zero() } else { s.load_part(bias.add(c), left) };
+                    let scale = if scale.is_null() { s.splat(1.0) } else { s.load_part(scale.add(c), left) };
+                    let pixels = output_tile(s, self.output.as_ptr().add(t * columns + c), element);
+                    for (i, pixel) in pixels.into_iter().enumerate() {
+                        let (y, x) = (2 * row + i / 2, 2 * column + i % 2);
+                        if y < height && x < width {
+                            let at = ((image * height + y) * width + x) * k.to + channel + c;
+                            let to = self.dest.as_ptr().add(at);
+                            let mut value = s.fma(pixel, scale, bias);
+                            if epilogue.has_beside() {
+                                value = epilogue.beside_applied(s, value, to, left);
+                            }
+                            let value = s.min(high, s.max(low, value));
+                            if left >= S::LANES {
+                                s.store(to, value);
+                            } else {
+                                s.store_part(to, value, left);
+                            }
+                        }
+                    }
+                }
+                c += S::LANES;
+            }
+        }
+    }
+}

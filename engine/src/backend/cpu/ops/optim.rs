@@ -1,0 +1,303 @@
+//! The norm of the gradients, and the optimizers' update of all tensors in one pass.
+
+use super::reduce_rows::{Dot, sum};
+use crate::backend::cpu::run::frame::{Frame, NodeKernel, Operands, Scratch};
+use crate::backend::cpu::run::parallel::{CHUNK, for_chunks, vectorised};
+use crate::backend::cpu::run::threads::chunks;
+use crate::backend::cpu::simd::lanes::{get, put};
+use crate::backend::cpu::simd::{Simd, SimdLevel};
+use crate::graph::op::{Algorithm, OptimizerStep, UpdateScale};
+use std::ops::Range;
+
+/// A stretch of one tensor: what a task updates.
+#[derive(Debug, Clone)]
+struct Piece {
+    tensor: usize,
+    range: Range<usize>,
+}
+
+/// Cuts tensors of the given lengths into pieces of at most [`CHUNK`] elements.
+fn cut(lengths: impl Iterator<Item = usize>) -> Vec<Piece> {
+    let of_tensor = |(tensor, len)| {
+        let pieces = chunks(len, CHUNK);
+        (0..pieces.count()).map(move |i| Piece { tensor, range: pieces.range(i) })
+    };
+    lengths.enumerate().flat_map(of_tensor).collect()
+}
+
+/// The factor that undoes the loss scale and averages micro-batches.
+fn gradient_scale(schedule: &[f32]) -> f32 {
+    schedule[1] / schedule[2]
+}
+
+vectorised! {
+    fn squares<'a, S>(s, x: &'a [f32]) -> f64 {
+        sum(s, x.len(), Dot(x, x))
+    }
+}
+
+/// [`crate::graph::op::GradNorm`].
+pub struct GradNormKernel {
+    pieces: Vec<Piece>,
+    level: SimdLevel,
+}
+
+impl GradNormKernel {
+    /// For gradients of the given lengths.
+    pub fn new(lengths: impl Iterator<Item = usize>, level: SimdLevel) -> Self {
+        GradNormKernel { pieces: cut(lengths), level }
+    }
+}
+
+impl NodeKernel for GradNormKernel {
+    fn scratch_bytes(&self) -> usize {
+        Scratch::size::<f64>(self.pieces.len())
+    }
+
+    fn run(&self, frame: &Frame<'_>) {
+        let scale = gradient_scale(frame.input::<f32>(0)) as f64;
+        let operands = frame.operands();
+        let partial = frame.scratch().take::<f64>(self.pieces.len());
+        for_chunks(frame.pool(), partial, 1, |task, sum| {
+            let piece = &self.pieces[task];
+            let grad = operands.input::<f32>(1 + piece.tensor);
+            sum[0] = squares(self.level, &grad[piece.range.clone()]);
+        });
+        frame.output::<f32>(0)[0] = (partial.iter().sum::<f64>().sqrt() * scale.abs()) as f32;
+    }
+}
+
+/// [`OptimizerStep`].
+pub struct OptimizerKernel {
+    op: OptimizerStep,
+    pieces: Vec<Piece>,
+    level: SimdLevel,
+}
+
+/// What a step works with besides the tensors.
+#[derive(Clone, Copy)]
+struct Now {
+    /// Learning rate, before a tensor's own factor.
+    lr: f64,
+    /// The part of it that no factor changes.
+    floor: f64,
+    /// Factor of every gradient.
+    scale: f32,
+    /// Number of this step, from 1.
+    step: i64,
+}
+
+/// Constants of one tensor's update.
+#[derive(Clone, Copy)]
+struct Tensor {
+    lr: f64,
+    weight_decay: f64,
+    scale: f32,
+    step: i64,
+}
+
+impl OptimizerKernel {
+    /// For tensors of the given lengths.
+    pub fn new(op: &OptimizerStep, lengths: impl Iterator<Item = usize>, level: SimdLevel) -> Self {
+        OptimizerKernel { op: op.clone(), pieces: cut(lengths), level }
+    }
+
+    fn update(&self, operands: Operands<'_>, piece: &Piece, now: Now) {
+        let at = self.op.head() + piece.tensor * self.op.stride();
+        let options = self.op.tensors[piece.tensor];
+        let t = Tensor {
+            lr: (now.lr - now.floor) * options.lr_scale as f64 + now.floor,
+            weight_decay: options.weight_decay as f64,
+            scale: now.scale,
+            step: now.step,
+        };
+        // Operand `k` of the tensor that the rule updates.
+        let part = |k: usize| {
+            // SAFETY: parameters and state are updated in place and share memory with no other operand; pieces of a
+            // tensor are apart, and each of its operands is taken once.
+            unsafe { operands.view::<f32>(at + k).part(piece.range.clone()) }
+        };
+        let g = &operands.input::<f32>(at + 1)[piece.range.clone()];
+        match self.op.algorithm {
+            Algorithm::Sgd { momentum, dampening, nesterov } => {
+                let velocity = if momentum != 0.0 { part(2) } else { &mut [] };
+                sgd(self.level, part(0), g, velocity, Sgd { momentum, dampening, nesterov }, t);
+            }
+            Algorithm::Adam { beta1, beta2, eps, decoupled, amsgrad } => {
+                let largest = if amsgrad { part(4) } else { &mut [] };
+                let rule = Adam { beta1, beta2, eps, decoupled };
+                adam(self.level, part(0), g, [part(2), part(3), largest], rule, t);
+            }
+            Algorithm::RmsProp { alpha, eps, momentum, centered } => {
+                let velocity = if momentum != 0.0 { part(3) } else { &mut [] };
+                let mean = if centered { part(3 + (momentum != 0.0) as usize) } else { &mut [] };
+                rmsprop(self.level, part(0), g, [part(2), velocity, mean], RmsProp { alpha, eps, momentum }, t);
+            }
+        }
+    }
+}
+
+impl NodeKernel for OptimizerKernel {
+    fn run(&self, frame: &Frame<'_>) {
+        let schedule = frame.input::<f32>(0);
+        let loss = frame.input::<f32>(1)[0];
+        let norm = if self.op.has_norm() { frame.input::<f32>(2)[0] } else { 0.0 };
+        let loss_scale = if self.op.scaled { frame.input::<f32>(3)[0] } else { 1.0 };
+        if !loss.is_finite() || self.op.scaled && !norm.is_finite() {
+            return;
+        }
+        let mut scale = gradient_scale(schedule) / loss_scale;
+        if let Some(limit) = self.op.clip_norm {
+            let factor = limit / (norm / loss_scale + 1e-6);
+            // A norm that is NaN must show in the parameters, so no `min`, which would drop it.
+            scale *= if factor > 1.0 { 1.0 } else { factor };
+        }
+        let counter = self.op.head() - 1;
+        let step = if self.op.counts {
+            let counter = frame.update::<i64>(counter);
+            counter[0] += 1;
+            counter[0]
+        } else {
+            frame.input::<i64>(counter)[0]
+        };
+        let now = Now { lr: schedule[0] as f64, floor: schedule[3] as f64, scale, step };
+        let operands = frame.operands();
+        frame.pool().run(self.pieces.len(), |task, _| self.update(operands, &self.pieces[task], now));
+    }
+}
+
+/// [`UpdateScale`].
+pub struct UpdateScaleKernel {
+    /// The operation.
+    pub op: UpdateScale,
+}
+
+impl NodeKernel for UpdateScaleKernel {
+    fn run(&self, frame: &Frame<'_>) {
+        let (norm, loss) = (frame.input::<f32>(0)[0], frame.input::<f32>(3)[0]);
+        if !loss.is_finite() {
+            return;
+        }
+        let (scale, tracker) = (&mut frame.update::<f32>(1)[0], &mut frame.update::<i64>(2)[0]);
+        *tracker += 1;
+        if !norm.is_finite() {
+            *scale *= self.op.backoff;
+            *tracker = 0;
+        } else if *tracker >= i64::from(self.op.interval) {
+            let grown = *scale * self.op.growth;
+            *scale = if grown.is_finite() { grown } else { *scale };
+            *tracker = 0;
+        }
+    }
+}
+
+/// The gradient as the rule sees it: scaled, and with `decay` times the parameter if that is not 0.
+#[inline(always)]
+fn gradient<S: Simd>(s: S, g: S::V, p: S::V, scale: f32, decay: f32) -> S::V {
+    let g = s.mul(g, s.splat(scale));
+    if decay != 0.0 { s.fma(s.splat(decay), p, g) } else { g }
+}
+
+/// `a + w · (b − a)`
+#[inline(always)]
+fn lerp<S: Simd>(s: S, a: S::V, b: S::V, w: f64) -> S::V {
+    s.fma(s.splat(w as f32), s.sub(b, a), a)
+}
+
+/// `decay · v + (1 − decay) · g²`
+#[inline(always)]
+fn mean_square<S: Simd>(s: S, v: S::V, g: S::V, decay: f64) -> S::V {
+    s.fma(s.mul(s.splat((1.0 - decay) as f32), g), g, s.mul(v, s.splat(decay as f32)))
+}
+
+#[derive(Clone, Copy)]
+struct Sgd {
+    momentum: f32,
+    dampening: f32,
+    nesterov: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Adam {
+    beta1: f64,
+    beta2: f64,
+    eps: f32,
+    decoupled: bool,
+}
+
+#[derive(Clone, Copy)]
+struct RmsProp {
+    alpha: f64,
+    eps: f32,
+    momentum: f32,
+}
+
+// Tensors of state that a rule does without are empty slices.
+vectorised! {
+    fn sgd<'a, S>(s, p: &'a mut [f32], g: &'a [f32], velocity: &'a mut [f32], rule: Sgd, t: Tensor) {
+        for i in (0..p.len()).step_by(S::LANES) {
+            let n = (p.len() - i).min(S::LANES);
+            let w = get(s, p, i, n);
+            let mut d = gradient(s, get(s, g, i, n), w, t.scale, t.weight_decay as f32);
+            if !velocity.is_empty() {
+                let mut v = d;
+                if t.step > 1 {
+                    v = s.mul(get(s, velocity, i, n), s.splat(rule.momentum));
+                    v = s.fma(s.splat(1.0 - rule.dampening), d, v);
+                }
+                put(s, velocity, i, n, v);
+                d = if rule.nesterov { s.fma(s.splat(rule.momentum), v, d) } else { v };
+            }
+            put(s, p, i, n, s.fma(s.splat(-t.lr as f32), d, w));
+        }
+    }
+
+    fn adam<'a, S>(s, p: &'a mut [f32], g: &'a [f32], state: [&'a mut [f32]; 3], rule: Adam, t: Tensor) {
+        let [mean, square, largest] = state;
+        let steps = t.step.min(i32::MAX as i64) as i32;
+        let step_size = s.splat((-t.lr / (1.0 - rule.beta1.powi(steps))) as f32);
+        let correction = s.splat((1.0 / (1.0 - rule.beta2.powi(steps)).sqrt()) as f32);
+        let coupled = if rule.decoupled { 0.0 } else { t.weight_decay as f32 };
+        let keep = if rule.decoupled { (1.0 - t.lr * t.weight_decay) as f32 } else { 1.0 };
+        for i in (0..p.len()).step_by(S::LANES) {
+            let n = (p.len() - i).min(S::LANES);
+            let w = s.mul(get(s, p, i, n), s.splat(keep));
+            let d = gradient(s, get(s, g, i, n), w, t.scale, coupled);
+            let m = lerp(s, get(s, mean, i, n), d, 1.0 - rule.beta1);
+            put(s, mean, i, n, m);
+            let mut v = mean_square(s, get(s, square, i, n), d, rule.beta2);
+            put(s, square, i, n, v);
+            if !largest.is_empty() {
+                v = s.max(get(s, largest, i, n), v);
+                put(s, largest, i, n, v);
+            }
+            let root = s.fma(s.sqrt(v), correction, s.splat(rule.eps));
+            put(s, p, i, n, s.add(w, s.div(s.mul(step_size, m), root)));
+        }
+    }
+
+    fn rmsprop<'a, S>(s, p: &'a mut [f32], g: &'a [f32], state: [&'a mut [f32]; 3], rule: RmsProp, t: Tensor) {
+        let [square, velocity, mean] = state;
+        for i in (0..p.len()).step_by(S::LANES) {
+            let n = (p.len() - i).min(S::LANES);
+            let w = get(s, p, i, n);
+            let d = gradient(s, get(s, g, i, n), w, t.scale, t.weight_decay as f32);
+            let mut v = mean_square(s, get(s, square, i, n), d, rule.alpha);
+            put(s, square, i, n, v);
+            if !mean.is_empty() {
+                let m = lerp(s, get(s, mean, i, n), d, 1.0 - rule.alpha);
+                put(s, mean, i, n, m);
+                v = s.sub(v, s.mul(m, m));
+            }
+            let root = s.add(s.sqrt(v), s.splat(rule.eps));
+            let step = if velocity.is_empty() {
+                s.div(s.mul(s.splat(-t.lr as f32), d), root)
+            } else {
+                let b = s.add(s.mul(get(s, velocity, i, n), s.splat(rule.momentum)), s.div(d, root));
+                put(s, velocity, i, n, b);
+                s.mul(s.splat(-t.lr as f32), b)
+            };
+            put(s, p, i, n, s.add(w, step));
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Linear layers and convolutions as steps: their kernels with the operands of a [`Frame`].
+
+use super::conv::pooled::{
+    Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel, PooledGrad,
+};
+use super::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel};
+use super::elementwise::activate;
+use super::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel};
+use crate::backend::cpu::fusions::{Behind, Norm};
+use crate::backend::cpu::gemm::tile::PerColumn;
+use crate::backend::cpu::run::frame::{Frame, NodeKernel, Scratch};
+use crate::backend::cpu::simd::SimdLevel;
+
+/// A forward product: operands `x`, `w`, the bias if there is one, and those of what is behind.
+pub struct Forward<K> {
+    /// The product, and the activation behind it.
+    pub kernel: K,
+    /// Operand 2 is a bias.
+    pub bias: bool,
+    /// What is done with its results.
+    pub behind: Behind,
+    /// Instructions.
+    pub level: SimdLevel,
+}
+
+/// A gradient by the input: operands `dy`, `w`, and those of what is behind.
+pub struct GradInput<K> {
+    /// The product.
+    pub kernel: K,
+    /// What is done with its results.
+    pub behind: Behind,
+}
+
+/// A gradient by weight and bias: operands `x`, `dy`.
+pub struct GradWeight<K> {
+    /// The product.
+    pub kernel: K,
+    /// Output 1 is the bias's gradient.
+    pub bias: bool,
+}
+
+/// The kernels of linear layers and of convolutions are called alike.
+macro_rules! steps {
+    ($forward:ident, $grad_input:ident, $grad_weight:ident) => {
+        impl NodeKernel for Forward<$forward> {
+            fn scratch_bytes(&self) -> usize {
+                self.kernel.workspace_bytes()
+            }
+
+            fn run(&self, frame: &Frame<'_>) {
+                let (x, w, y) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
+                let bias = self.bias.then(|| frame.input(2));
+                let residual = self.behind.summand.map(|i| frame.input(i));
+                let columns = PerColumn { bias, residual, ..PerColumn::default() };
+                self.kernel.run(frame.pool(), x, w, columns, y, frame.scratch().bytes());
+                activate(frame.pool(), self.level, self.kernel.remaining_act(), y);
+            }
+        }
+
+        impl NodeKernel for GradInput<$grad_input> {
+            fn scratch_bytes(&self) -> usize {
+                self.kernel.workspace_bytes()
+            }
+
+            fn run(&self, frame: &Frame<'_>) {
+                let (dy, w, dx) = (frame.input(0), frame.input(1), frame.output(0));
+                let Behind { summand, mask, .. } = self.behind;
+                let [residual, relu] = [summand, mask].map(|operand| operand.map(|i| frame.input(i)));
+                let columns = PerColumn { residual, relu, ..PerColumn::default() };
+                self.kernel.run(frame.pool(), dy, w, columns, dx, frame.scratch().bytes());
+            }
+        }
+
+        impl NodeKernel for GradWeight<$grad_weight> {
+            fn scratch_bytes(&self) -> usize {
+                self.kernel.workspace_bytes()
+            }
+
+            fn run(&self, frame: &Frame<'_>) {
+                let (x, dy, dw) = (frame.input(0), frame.input(1), frame.output(0));
+                let db = self.bias.then(|| frame.output(1));
+                self.kernel.run(frame.pool(), x, dy, dw, db, frame.scratch().bytes());
+            }
+        }
+    };
+}
+
+steps!(LinearKernel, LinearGradInputKernel, LinearGradWeightKernel);
+steps!(Conv2dKernel, Conv2dGradInputKernel, Conv2dGradWeightKernel);
+
+/// A convolution with batch normalisation behind it, as in evaluation.
+pub struct ConvNorm {
+    /// The convolution, with the normalisation among what is behind it.
+    pub conv: Forward<Conv2dKernel>,
+    /// The normalisation.
+    pub norm: Norm,
+    /// Channels of the output.
+    pub channels: usize,
+}
+
+impl NodeKernel for ConvNorm {
+    fn scratch_bytes(&self) -> usize {
+        2 * Scratch::size::<f32>(self.channels) + self.conv.kernel.workspace_bytes()
+    }
+
+    fn run(&self, frame: &Frame<'_>) {
+        let Norm { eps, affine, first } = self.norm;
+        let Forward { kernel, bias, behind, level } = &self.conv;
+        let statistic = first + 2 * usize::from(affine);
+        let (mean, variance) = (frame.input::<f32>(statistic), frame.input::<f32>(statistic + 1));
+        let [gamma, beta] = [first, first + 1].map(|i| affine.then(|| frame.input::<f32>(i)));
+        let own = bias.then(|| frame.input::<f32>(2));
+        let mut scratch = frame.scratch();
+        let (scale, shift) = (scratch.take::<f32>(self.channels), scratch.take::<f32>(self.channels));
+        for c in 0..self.channels {
+            scale[c] = 1.0 / (variance[c] + eps).sqrt() * gamma.map_or(1.0, |gamma| gamma[c]);
+            shift[c] = (own.map_or(0.0, |own| own[c]) - mean[c]) * scale[c] + beta.map_or(0.0, |beta| beta[c]);
+        }
+        let (x, w, y) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
+        let residual = behind.summand.map(|i| frame.input::<f32>(i));
+        let columns = PerColumn { scale: Some(scale), bias: Some(shift), residual, relu: None };
+        kernel.run(frame.pool(), x, w, columns, y, scratch.bytes());
+        activate(frame.pool(), *level, kernel.remaining_act(), y);
+    }
+}
+
+/// A convolution with max-pooling behind it: operands `x`, `w`, and the bias if there is one.
+pub struct ConvMaxPool {
+    /// The convolution.
+    pub kernel: Conv2dMaxPoolKernel,
+    /// Operand 2 is a bias.
+    pub bias: bool,
+}
+
+impl NodeKernel for ConvMaxPool {
+    fn scratch_bytes(&self) -> usize {
+        self.kernel.workspace_bytes()
+    }
+
+    fn run(&self, frame: &Frame<'_>) {
+        let bias = self.bias.then(|| frame.input(2));
+        let results = (frame.output(0), frame.output(1));
+        self.kernel.run(frame.pool(), frame.input(0), frame.input(1), bias, results, frame.scratch().bytes());
+    }
+}
+
+impl NodeKernel for Conv2dMaxPoolGradInputKernel {
+    fn scratch_bytes(&self) -> usize {
+        self.workspace_bytes()
+    }
+
+    fn run(&self, frame: &Frame<'_>) {
+        let grad = PooledGrad { dy: frame.input(0), index: frame.input(1) };
+        let (w, dx) = (frame.input(2), frame.output(0));
+        Conv2dMaxPoolGradInputKernel::run(self, frame.pool(), grad, w, dx, frame.scratch().bytes());
+    }
+}
+
+impl NodeKernel for GradWeight<Conv2dMaxPoolGradWeightKernel> {
+    fn scratch_bytes(&self) -> usize {
+        self.kernel.workspace_bytes()
+    }
+
+    fn run(&self, frame: &Frame<'_>) {
+        let grad = PooledGrad { dy: frame.input(0), index: frame.input(1) };
+        let (x, dw) = (frame.input(2), frame.output(0));
+        let db = self.bias.then(|| frame.output(1));
+        self.kernel.run(frame.pool(), x, grad, dw, db, frame.scratch().bytes());
+    }
+}

@@ -1,0 +1,164 @@
+//! Moving elements: permutation of axes, concatenation, slices.
+
+use crate::backend::cpu::run::frame::{Element, Frame, NodeKernel};
+use crate::backend::cpu::run::parallel::{for_chunks, rows_per_chunk};
+use crate::backend::cpu::run::threads::{Parts, chunks};
+use crate::graph::{DType, Shape, op};
+use half::{bf16, f16};
+
+/// Calls `$f::<T>(…)` with the element type of `$dtype`.
+macro_rules! for_type {
+    ($dtype:expr, $self:ident . $f:ident ( $($arg:expr),* )) => {
+        match $dtype {
+            DType::F32 => $self.$f::<f32>($($arg),*),
+            DType::BF16 => $self.$f::<bf16>($($arg),*),
+            DType::F16 => $self.$f::<f16>($($arg),*),
+            DType::F64 => $self.$f::<f64>($($arg),*),
+            DType::U8 => $self.$f::<u8>($($arg),*),
+            DType::U32 => $self.$f::<u32>($($arg),*),
+            DType::I32 => $self.$f::<i32>($($arg),*),
+            DType::I64 => $self.$f::<i64>($($arg),*),
+        }
+    };
+}
+
+/// [`op::Permute`].
+pub struct Permute {
+    /// Size and operand stride (in elements) of the output's axes, neighbours that move together joined.
+    axes: Vec<(usize, usize)>,
+}
+
+impl Permute {
+    /// For an operand of shape `x`.
+    pub fn new(op: &op::Permute, x: &Shape) -> Self {
+        let dims = x.dims();
+        let mut strides = vec![1; dims.len()];
+        for i in (0..dims.len().saturating_sub(1)).rev() {
+            strides[i] = strides[i + 1] * dims[i + 1];
+        }
+        let mut axes: Vec<(usize, usize)> = Vec::new();
+        for &p in op.perm.iter().filter(|p| dims[**p] != 1) {
+            match axes.last_mut() {
+                Some((size, stride)) if *stride == dims[p] * strides[p] => {
+                    *size *= dims[p];
+                    *stride = strides[p];
+                }
+                _ => axes.push((dims[p], strides[p])),
+            }
+        }
+        if axes.is_empty() {
+            axes.push((1, 1));
+        }
+        Permute { axes }
+    }
+
+    fn go<T: Element>(&self, frame: &Frame) {
+        let (x, y) = (frame.input::<T>(0), frame.output::<T>(0));
+        let (&(row, step), outer) = self.axes.split_last().expect("there is an axis");
+        let rows = rows_per_chunk(row);
+        for_chunks(frame.pool(), y, rows * row, |start, part| {
+            for (r, out) in part.chunks_mut(row).enumerate() {
+                let mut index = start / row + r;
+                let mut from = 0;
+                for &(size, stride) in outer.iter().rev() {
+                    from += index % size * stride;
+                    index /= size;
+                }
+                if step == 1 {
+                    out.copy_from_slice(&x[from..from + row]);
+                } else {
+                    for (o, v) in out.iter_mut().zip(x[from..].iter().step_by(step)) {
+                        *o = *v;
+                    }
+                }
+            }
+        });
+    }
+}
+
+impl NodeKernel for Permute {
+    fn run(&self, frame: &Frame<'_>) {
+        for_type!(frame.input_dtype(0), self.go(frame));
+    }
+}
+
+/// Number of elements that follow each other along `axis` and all later axes.
+fn row(shape: &Shape, axis: usize) -> usize {
+    shape.dims()[axis..].iter().product()
+}
+
+/// [`op::Concat`].
+pub struct Concat {
+    /// Elements that each operand gives to a row of the output.
+    rows: Vec<usize>,
+}
+
+impl Concat {
+    /// For operands of the shapes `inputs`.
+    pub fn new(op: &op::Concat, inputs: &[&Shape]) -> Self {
+        Concat { rows: inputs.iter().map(|s| row(s, op.axis)).collect() }
+    }
+
+    fn go<T: Element>(&self, frame: &Frame) {
+        let total: usize = self.rows.iter().sum();
+        let y = Parts::new(frame.output::<T>(0));
+        let rows = y.len() / total.max(1);
+        let mut start = 0;
+        for (i, &n) in self.rows.iter().enumerate() {
+            let x = frame.input::<T>(i);
+            let pieces = chunks(rows, rows_per_chunk(n));
+            frame.pool().run(pieces.count(), |task, _| {
+                for r in pieces.range(task) {
+                    let at = r * total + start;
+                    // SAFETY: rows differ between tasks, and one operand is copied after the other.
+                    unsafe { y.part(at..at + n) }.copy_from_slice(&x[r * n..(r + 1) * n]);
+                }
+            });
+            start += n;
+        }
+    }
+}
+
+impl NodeKernel for Concat {
+    fn run(&self, frame: &Frame<'_>) {
+        for_type!(frame.input_dtype(0), self.go(frame));
+    }
+}
+
+/// [`op::Slice`].
+pub struct Slice {
+    /// Elements in a row of the operand.
+    from: usize,
+    /// First of them that is taken.
+    start: usize,
+    /// How many are taken.
+    row: usize,
+}
+
+impl Slice {
+    /// For an operand of shape `x`.
+    pub fn new(op: &op::Slice, x: &Shape) -> Self {
+        let inner = row(x, op.axis + 1);
+        Slice { from: row(x, op.axis), start: op.start * inner, row: op.len * inner }
+    }
+
+    fn go<T: Element>(&self, frame: &Frame) {
+        let (x, y) = (frame.input::<T>(0), frame.output::<T>(0));
+        let n = self.row;
+        if n == 0 {
+            return;
+        }
+        for_chunks(frame.pool(), y, rows_per_chunk(n) * n, |first, part| {
+            for (r, out) in part.chunks_mut(n).enumerate() {
+                let at = (first / n + r) * self.from + self.start;
+                out.copy_from_slice(&x[at..at + n]);
+            }
+        });
+    }
+}
+
+impl NodeKernel for Slice {
+    fn run(&self, frame: &Frame<'_>) {
+        for_type!(frame.input_dtype(0), self.go(frame));
+    }
+}

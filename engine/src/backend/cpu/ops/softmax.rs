@@ -1,0 +1,81 @@
+//! Softmax over the last axis.
+
+use super::reduce_rows::{Dot, Terms, max, sum};
+use crate::backend::cpu::run::frame::{Frame, NodeKernel};
+use crate::backend::cpu::run::parallel::{for_chunks, rows_per_chunk, vectorised};
+use crate::backend::cpu::simd::lanes::{get, put};
+use crate::backend::cpu::simd::{Simd, SimdLevel};
+
+/// [`crate::graph::op::Softmax`].
+pub struct SoftmaxKernel {
+    /// Length of a row.
+    pub row: usize,
+    /// Instructions.
+    pub level: SimdLevel,
+}
+
+/// [`crate::graph::op::SoftmaxGrad`].
+pub struct SoftmaxGradKernel {
+    /// Length of a row.
+    pub row: usize,
+    /// Instructions.
+    pub level: SimdLevel,
+}
+
+/// `Σ e^(x − top)`, whose terms are kept in `y`.
+struct Kept<'a> {
+    x: &'a [f32],
+    y: &'a mut [f32],
+    top: f32,
+}
+
+impl Terms for Kept<'_> {
+    #[inline(always)]
+    fn term<S: Simd>(&mut self, s: S, i: usize, n: usize) -> S::V {
+        let e = s.exp(s.sub(get(s, self.x, i, n), s.splat(self.top)));
+        put(s, self.y, i, n, e);
+        e
+    }
+}
+
+vectorised! {
+    fn forward<'a, S>(s, x: &'a [f32], y: &'a mut [f32], row: usize) {
+        for (x, y) in x.chunks(row).zip(y.chunks_mut(row)) {
+            let top = max(s, x);
+            let total = s.splat(sum(s, row, Kept { x, y, top }) as f32);
+            for i in (0..row).step_by(S::LANES) {
+                let n = (row - i).min(S::LANES);
+                put(s, y, i, n, s.div(get(s, y, i, n), total));
+            }
+        }
+    }
+
+    fn backward<'a, S>(s, y: &'a [f32], dy: &'a [f32], dx: &'a mut [f32], row: usize) {
+        for ((y, dy), dx) in y.chunks(row).zip(dy.chunks(row)).zip(dx.chunks_mut(row)) {
+            let dot = s.splat(sum(s, row, Dot(y, dy)) as f32);
+            for i in (0..row).step_by(S::LANES) {
+                let n = (row - i).min(S::LANES);
+                put(s, dx, i, n, s.mul(get(s, y, i, n), s.sub(get(s, dy, i, n), dot)));
+            }
+        }
+    }
+}
+
+impl NodeKernel for SoftmaxKernel {
+    fn run(&self, frame: &Frame<'_>) {
+        let (x, y) = (frame.input::<f32>(0), frame.output::<f32>(0));
+        for_chunks(frame.pool(), y, rows_per_chunk(self.row) * self.row, |start, y| {
+            forward(self.level, &x[start..start + y.len()], y, self.row);
+        });
+    }
+}
+
+impl NodeKernel for SoftmaxGradKernel {
+    fn run(&self, frame: &Frame<'_>) {
+        let (y, dy, dx) = (frame.input::<f32>(0), frame.input::<f32>(1), frame.output::<f32>(0));
+        for_chunks(frame.pool(), dx, rows_per_chunk(self.row) * self.row, |start, dx| {
+            let r = start..start + dx.len();
+            backward(self.level, &y[r.clone()], &dy[r], dx, self.row);
+        });
+    }
+}

@@ -1,0 +1,80 @@
+//! Functions of vectors beyond those of [`Simd`], good to a few units in the last place.
+
+use super::Simd;
+
+/// Evaluates a polynomial, highest coefficient first.
+#[inline(always)]
+fn poly<S: Simd, const N: usize>(s: S, x: S::V, c: [f32; N]) -> S::V {
+    let mut p = s.splat(c[0]);
+    for c in &c[1..] {
+        p = s.fma(p, x, s.splat(*c));
+    }
+    p
+}
+
+/// `1 / (1 + e⁻ˣ)`.
+#[inline(always)]
+pub fn sigmoid<S: Simd>(s: S, x: S::V) -> S::V {
+    let one = s.splat(1.0);
+    s.div(one, s.add(one, s.exp(s.neg(x))))
+}
+
+/// `eˣ − 1` for `x ≤ 0`: near 0 by its series, where the subtraction would leave few digits.
+#[inline(always)]
+pub fn exp_m1<S: Simd>(s: S, x: S::V) -> S::V {
+    // Taylor's series; at 0.35 the first term left out is below 1e-8 of the sum.
+    let series = poly(s, x, [1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5]);
+    let series = s.fma(s.mul(x, x), series, x);
+    s.select(s.gt(x, s.splat(-0.35)), series, s.sub(s.exp(x), s.splat(1.0)))
+}
+
+/// `ln(1 + x)` for `0 ≤ x ≤ 1`, as `2 artanh(x / (2 + x))` by its series: at 1 the first term left out is below 1e-9.
+#[inline(always)]
+pub fn ln_1p<S: Simd>(s: S, x: S::V) -> S::V {
+    let z = s.div(x, s.add(s.splat(2.0), x));
+    let square = s.mul(z, z);
+    let c = [1.0 / 15.0, 1.0 / 13.0, 1.0 / 11.0, 1.0 / 9.0, 1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0];
+    let series = poly(s, square, c);
+    s.mul(s.splat(2.0), s.fma(s.mul(square, series), z, z))
+}
+
+/// Hyperbolic tangent: an odd minimax polynomial below 0.625 (S. Moshier, *Methods and Programs for Mathematical
+/// Functions*, 1989), `1 − 2 / (e²ˣ + 1)` above.
+#[inline(always)]
+pub fn tanh<S: Simd>(s: S, x: S::V) -> S::V {
+    let z = s.mul(x, x);
+    let p = poly(s, z, [-5.704_988_7e-3, 2.063_909e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328e-1]);
+    let small = s.fma(s.mul(z, p), x, x);
+    let a = s.abs(x);
+    let e = s.exp(s.add(a, a));
+    let large = s.sub(s.splat(1.0), s.div(s.splat(2.0), s.add(e, s.splat(1.0))));
+    let large = s.select(s.gt(s.zero(), x), s.neg(large), large);
+    // A NaN is not above, so it goes through the polynomial and stays one.
+    s.select(s.gt(a, s.splat(0.625)), large, small)
+}
+
+/// The error function: an odd rational minimax approximation, and exactly ±1 beyond 3.92, where single precision knows
+/// nothing in between.
+#[inline(always)]
+pub fn erf<S: Simd>(s: S, x: S::V) -> S::V {
+    let one = s.splat(1.0);
+    let sign = s.select(s.gt(s.zero(), x), s.neg(one), one);
+    let beyond = s.gt(s.abs(x), s.splat(3.92));
+    let z = s.mul(x, x);
+    let p = poly(
+        s,
+        z,
+        [
+            -2.726_142_3e-10,
+            2.770_681_4e-8,
+            -2.101_024e-6,
+            -5.692_506_4e-5,
+            -7.349_906_3e-4,
+            -2.954_6e-3,
+            -1.609_603_3e-2,
+        ],
+    );
+    let q = poly(s, z, [-1.456_607_2e-5, -2.133_740_5e-4, -1.682_827e-3, -7.373_329_2e-3, -1.426_473_9e-2]);
+    // A NaN is not beyond, and stays one.
+    s.select(beyond, sign, s.div(s.mul(x, p), q))
+}
