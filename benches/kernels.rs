@@ -2,8 +2,8 @@
 
 use runner::backend::cpu::ops::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel, ConvShape};
 use runner::backend::cpu::ops::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel, LinearShape};
-use runner::backend::cpu::simd::SimdLevel;
 use runner::backend::cpu::run::threads::Pool;
+use runner::backend::cpu::simd::SimdLevel;
 use runner::graph::op;
 use std::time::Instant;
 

@@ -8,10 +8,10 @@ compile_error!("checkpoints and data sets are read and written in place, as litt
 
 pub use runner_engine::{backend, files, graph, passes, plan, random};
 
-pub mod build;
 pub mod checkpoint;
 pub mod cli;
 pub mod config;
 pub mod data;
+pub mod model;
 pub mod terminal;
 pub mod train;

@@ -17,10 +17,10 @@ const IMPORTS: [(&str, &[&str]); 12] = [
     ("passes", &["graph"]),
     ("checkpoint", &["files", "graph"]),
     ("data", &["backend", "files", "graph", "plan", "random", "terminal"]),
-    ("build", &["config", "data", "graph", "random"]),
+    ("model", &["config", "data", "graph", "random"]),
     (
         "train",
-        &["backend", "build", "checkpoint", "config", "data", "files", "graph", "passes", "plan", "random", "terminal"],
+        &["backend", "model", "checkpoint", "config", "data", "files", "graph", "passes", "plan", "random", "terminal"],
     ),
 ];
 

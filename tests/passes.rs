@@ -7,7 +7,7 @@ use runner::graph::op::{
     Linear, LossOp, MaxPool2d, Permute, Reshape, Softmax,
 };
 use runner::graph::{DType, Graph, Op, Role, Shape, ValueId, VarId, verify};
-use runner::passes::{advance::advance, fuse::fuse, grad::backward, precision::autocast, simplify::simplify};
+use runner::passes::{fuse::fuse, grad::backward, precision::autocast, simplify::simplify, update_early::update_early};
 use runner::random::{Purpose, Stream};
 
 /// How many graphs each test draws.
@@ -233,7 +233,7 @@ fn advancing_changes_no_bit() {
     for seed in 0..GRAPHS {
         let (mut graph, start) = random_graph(seed, true, None);
         let (before, order) = (results(&graph, &start), graph.nodes.clone());
-        advance(&mut graph, true);
+        update_early(&mut graph, true);
         verify(&graph).unwrap_or_else(|e| panic!("graph {seed}: {e}\n{graph}"));
         assert_eq!(before, results(&graph, &start), "graph {seed}:\n{graph}");
         assert_eq!(order.len(), graph.nodes.len());

@@ -136,7 +136,7 @@ fn nothing_is_allocated_by_steps_and_evaluations() {
     for train in [true, false] {
         let programs = programs::build(experiment, &samples.spec, &sizes, &backend, &PassOptions::default()).unwrap();
         let layout = programs.plan.slot.clone();
-        let task = runner::build::task(experiment);
+        let task = runner::model::task(experiment);
         let session = Session::new(programs, &backend, task, experiment.seed).unwrap();
         let options = LoaderOptions {
             batch_size: 16,

@@ -3,9 +3,9 @@
 use anyhow::{Context, Result};
 use runner::backend::cpu::CpuBackend;
 use runner::backend::{Backend, Detail, Work};
-use runner::build::init;
 use runner::graph::op::{Conv2d, Linear, Op};
 use runner::graph::{DType, Fill, Graph, NodeId, Role, Shape, VarKind, Variable, Variables};
+use runner::model::init;
 use runner::passes::grad::backward;
 use runner::plan::{Plan, Source};
 use std::collections::HashMap;

@@ -180,7 +180,7 @@ impl Model {
     /// The device has not enough memory; the weights do not fit.
     pub fn session(&self, programs: Programs, backend: &dyn Backend) -> Result<Session, Failure> {
         let experiment = &self.loaded.experiment;
-        let task = crate::build::task(experiment);
+        let task = crate::model::task(experiment);
         if let Some((path, meta)) = &self.checkpoint {
             let mut session = Session::unset(programs, backend, task)?;
             say_notes(backend);

@@ -22,7 +22,7 @@ fn scripts_know_what_can_be_named() {
             "test",
             "train",
             "reorder",
-            "advance",
+            "update_early",
             "forward",
             "precision",
             "data.source=digits",

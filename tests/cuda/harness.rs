@@ -56,7 +56,7 @@ impl Steps {
         let sizes = Sizes { train: vec![self.batch.into()], eval: vec![self.batch.into()], predict: Vec::new() };
         let programs = programs::build(experiment, &data, &sizes, backend, &PassOptions::default()).unwrap();
         let layout = programs.plan.slot.clone();
-        let task = runner::build::task(experiment);
+        let task = runner::model::task(experiment);
         let mut session = Session::new(programs, backend, task, experiment.seed).unwrap();
         let mut buffers: Vec<HostBuffer> =
             (0..self.slots).map(|_| backend.host_buffer(layout.bytes).unwrap()).collect();
@@ -90,9 +90,9 @@ impl Steps {
         let state = session.save(|v| v.kind != VarKind::Metric).unwrap();
         session.wait_slot(0).unwrap();
         synthetic_batch::fill(&mut buffers[0], &layout, &data.targets, experiment.seed, 1000);
-        session.reset_figures(runner::build::Mode::Eval).unwrap();
+        session.reset_figures(runner::model::Mode::Eval).unwrap();
         session.evaluate(0, &buffers[0], self.batch).unwrap();
-        let eval = session.figures(runner::build::Mode::Eval).unwrap().0.and_then(|f| f.get(Figure::Loss));
+        let eval = session.figures(runner::model::Mode::Eval).unwrap().0.and_then(|f| f.get(Figure::Loss));
         let state = state.into_iter().map(|s| (s.name, s.bytes)).collect();
         Outcome { losses, state, eval }
     }

@@ -81,7 +81,7 @@ impl Training {
         let sizes = Sizes { train: vec![BATCH.into()], eval: vec![BATCH.into()], predict: Vec::new() };
         let programs = programs::build(&experiment, &data, &sizes, &backend, &PassOptions::default()).unwrap();
         let buffer = backend.host_buffer(programs.plan.slot.bytes).unwrap();
-        let task = runner::build::task(&experiment);
+        let task = runner::model::task(&experiment);
         let session = Session::new(programs, &backend, task, experiment.seed).unwrap();
         Training { session, buffer, experiment, targets: data.targets, step: 0 }
     }

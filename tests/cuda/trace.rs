@@ -47,7 +47,7 @@ fn steps(accumulate: usize, detail: Option<Detail>) -> (Session, Vec<Span>, Vec<
     let sizes = Sizes { train: vec![BATCH.into()], ..Sizes::default() };
     let programs = programs::build(experiment, &data, &sizes, &backend, &PassOptions::default()).unwrap();
     let layout = programs.plan.slot.clone();
-    let mut session = Session::new(programs, &backend, runner::build::task(experiment), 1).unwrap();
+    let mut session = Session::new(programs, &backend, runner::model::task(experiment), 1).unwrap();
     let mut buffer = runner::backend::Backend::host_buffer(&backend, layout.bytes).unwrap();
     synthetic_batch::fill(&mut buffer, &layout, &data.targets, 1, 0);
     let inputs = StepInputs { lr: 1e-2, lr_floor: 0.0, grad_scale: 1.0, seed: 1, micro_step: 0 };

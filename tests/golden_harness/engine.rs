@@ -100,7 +100,7 @@ impl Setup {
     /// A session that starts from the configuration's weights.
     fn session(&self, programs: Programs) -> Session {
         let experiment = self.experiment();
-        let task = runner::build::task(experiment);
+        let task = runner::model::task(experiment);
         let mut session = Session::new(programs, self.backend.as_ref(), task, experiment.seed).unwrap();
         let variables = session.programs.plan.variables.clone();
         let start = weights::read(experiment, &variables).unwrap().expect("cases start from weights");

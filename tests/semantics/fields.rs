@@ -3,7 +3,6 @@
 use image::RgbImage;
 use runner::backend::Backend;
 use runner::backend::cpu::CpuBackend;
-use runner::build::BatchShape;
 use runner::checkpoint;
 use runner::config::{self, Loaded};
 use runner::data::{
@@ -11,6 +10,7 @@ use runner::data::{
     image_sample,
 };
 use runner::graph::{DType, VarKind};
+use runner::model::BatchShape;
 use runner::passes::PassOptions;
 use runner::random::{Purpose, Stream};
 use runner::train::files::folder::{Folder, file};
@@ -142,7 +142,7 @@ fn train(samples: &Samples, sets: &[&str], run: &Path) -> anyhow::Result<Left> {
     let backend = CpuBackend::new(Some(1)).unwrap();
     let sizes = Sizes::of_run(experiment, &samples.spec);
     let programs = programs::build(experiment, &samples.spec, &sizes, &backend, &PassOptions::default()).unwrap();
-    let mut session = Session::new(programs, &backend, runner::build::task(experiment), experiment.seed).unwrap();
+    let mut session = Session::new(programs, &backend, runner::model::task(experiment), experiment.seed).unwrap();
     let last = run.join(file::LAST);
     let (mut folder, state) = match last.exists() {
         true => {
@@ -280,7 +280,7 @@ fn session(lengths: &[usize]) -> Session {
     let backend = CpuBackend::new(Some(1)).unwrap();
     let (spec, sizes) = (sequences(*longest).0, Sizes { train, ..Sizes::default() });
     let programs = programs::build(&loaded.experiment, &spec, &sizes, &backend, &PassOptions::default()).unwrap();
-    Session::new(programs, &backend, runner::build::task(&loaded.experiment), 5).unwrap()
+    Session::new(programs, &backend, runner::model::task(&loaded.experiment), 5).unwrap()
 }
 
 /// Trains on the first batches of sequences of that length, and goes on with what is in `state`.

@@ -2,9 +2,9 @@
 
 use runner::backend::cpu::CpuBackend;
 use runner::backend::{Backend, Executable, HostBuffer};
-use runner::build::init::initial;
 use runner::graph::op::{Algorithm, ElementwiseLoss, Linear, LossOp, TensorOptions, UpdateScale};
 use runner::graph::{DType, Graph, Input, Shape, ValueId, VarKind, Variable, Variables, verify};
+use runner::model::init::initial;
 use runner::passes::grad::backward;
 use runner::passes::update::{
     GRAD_SCALER, GROWTH_VARIABLE, INITIAL_SCALE, SCALE_VARIABLE, STEP_VARIABLE, UpdateSpec, add_accumulation,

@@ -28,7 +28,7 @@ impl Training {
         let backend = CpuBackend::new(Some(2)).unwrap();
         let programs = build(&experiment, &backend).unwrap();
         let layout = programs.plan.slot.clone();
-        let task = runner::build::task(&experiment);
+        let task = runner::model::task(&experiment);
         let session = Session::new(programs, &backend, task, 3).unwrap();
         let batch = |spoilt: bool| {
             let mut buffer = backend.host_buffer(layout.bytes).unwrap();

@@ -3,10 +3,10 @@
 
 use runner::backend::Backend;
 use runner::backend::cpu::CpuBackend;
-use runner::build::Mode;
 use runner::config::{self, Experiment};
 use runner::graph::op::Figure;
 use runner::graph::{DType, VarKind};
+use runner::model::Mode;
 use runner::passes::PassOptions;
 use runner::train::setup::input::describe;
 use runner::train::setup::programs::{self, Sizes, pass_names};
@@ -52,7 +52,7 @@ fn run_with(experiment: &Experiment, batch: usize, threads: usize, without: &[&s
         programs::build(experiment, &data, &sizes, &backend, &options).unwrap_or_else(|errors| panic!("{errors:?}"));
     let plan = programs.plan.clone();
     let ops = plan.programs.iter().flat_map(|p| &p.graph.nodes).map(|n| n.op.label()).collect();
-    let task = runner::build::task(experiment);
+    let task = runner::model::task(experiment);
     let mut session = Session::new(programs, &backend, task, experiment.seed).unwrap();
     let mut buffer = backend.host_buffer(plan.slot.bytes).unwrap();
     let start = session.save(|v| v.kind != VarKind::Metric).unwrap();
@@ -123,7 +123,7 @@ fn check(name: &str, experiment: &Experiment, batch: usize) -> Vec<&'static str>
             different.push(pass);
             // One moves operations and one takes the update apart; the others take some away.
             let fewer = whole.ops.len() < other.ops.len();
-            assert!(fewer || ["reorder", "advance"].contains(&pass), "{name}: {pass} makes more operations");
+            assert!(fewer || ["reorder", "update_early"].contains(&pass), "{name}: {pass} makes more operations");
         }
     }
     let bare = run(experiment, batch, 2, &pass_names(true));
@@ -145,11 +145,11 @@ fn repository(name: &str) -> PathBuf {
 fn the_configurations_of_the_repository() {
     let effective: [(&str, usize, &[&str]); 7] = [
         ("cifar10_resnet18", 3, &["reorder", "fold", "residual", "fuse"]),
-        ("digits_cnn", 9, &["reorder", "pool", "fuse", "chain", "advance"]),
+        ("digits_cnn", 9, &["reorder", "pool", "fuse", "chain", "update_early"]),
         ("digits_transformer", 9, &["simplify", "residual", "fuse"]),
-        ("fashion_cnn", 4, &["reorder", "fold", "fuse", "chain", "advance"]),
+        ("fashion_cnn", 4, &["reorder", "fold", "fuse", "chain", "update_early"]),
         ("linear_regression", 100, &[]),
-        ("mnist_cnn", 9, &["reorder", "pool", "fuse", "chain", "advance"]),
+        ("mnist_cnn", 9, &["reorder", "pool", "fuse", "chain", "update_early"]),
         ("mnist_mlp", 33, &["fuse"]),
     ];
     let files = std::fs::read_dir(repository("configs")).unwrap();

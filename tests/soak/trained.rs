@@ -3,11 +3,11 @@
 use runner::backend::cpu::CpuBackend;
 use runner::backend::cpu::simd::SimdLevel;
 use runner::backend::{Backend, HostBuffer};
-use runner::build::Mode;
 use runner::config::Experiment;
 use runner::data::{Loader, LoaderOptions, Position, Unread};
 use runner::graph::op::Figure;
 use runner::graph::{DType, VarKind};
+use runner::model::Mode;
 use runner::passes::PassOptions;
 use runner::random::{Purpose, Stream};
 use runner::train::run::eval_options;
@@ -49,7 +49,7 @@ pub fn train(experiment: &Experiment, samples: &Samples, how: &How) -> Result<Tr
     let options = PassOptions { without: how.without.iter().map(|name| name.to_string()).collect(), stop_after: None };
     let programs = programs::build(experiment, &samples.spec, &sizes, &backend, &options)
         .map_err(|list| list.iter().map(|e| e.message.as_str()).collect::<Vec<_>>().join("; "))?;
-    let task = runner::build::task(experiment);
+    let task = runner::model::task(experiment);
     let mut session = Session::new(programs, &backend, task, experiment.seed).map_err(|e| format!("{e:#}"))?;
     if let Some(seed) = how.noise {
         disturb(&mut session, seed);

@@ -3,7 +3,6 @@
 //! A pass is a function on a [`crate::graph::Graph`]. They run in the order of [`PIPELINE`], and the graph is verified after
 //! each.
 
-pub mod advance;
 pub mod edit;
 pub mod fuse;
 pub mod grad;
@@ -12,6 +11,7 @@ pub mod precision;
 pub mod reorder;
 pub mod simplify;
 pub mod update;
+pub mod update_early;
 
 use crate::graph::op::Pattern;
 use crate::graph::{DType, Graph, ShapeError, ValueId, VarId, Variables, verify};
@@ -58,10 +58,10 @@ pub static PIPELINE: [Pass; 7] = [
     Pass { name: "fusions", optional: true, run: |graph, job| job.fusions(graph) },
     // Parameters updated as soon as their gradients are there, where the device updates in parts.
     Pass {
-        name: "advance",
+        name: "update_early",
         optional: true,
         run: |graph, job| {
-            advance::advance(graph, job.device.updates_apart);
+            update_early::update_early(graph, job.device.updates_apart);
             Ok(())
         },
     },

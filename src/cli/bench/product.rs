@@ -44,7 +44,7 @@ pub fn time(backend: &dyn Backend, n: usize, dtype: DType, runs: u32) -> Result<
     let mut executable = backend.compile(plan.clone())?;
     crate::cli::model::say_notes(backend);
     for (var, _) in [a, b] {
-        executable.upload(var, &crate::build::init::initial(&plan.variables[var], 1))?;
+        executable.upload(var, &crate::model::init::initial(&plan.variables[var], 1))?;
     }
     let batch = backend.host_buffer(plan.slot.bytes)?;
     // Conversions do not count: only the product's own span does.

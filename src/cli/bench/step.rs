@@ -3,7 +3,6 @@
 use super::profile::Profile;
 use super::{Times, WARM_UP, chrome, product};
 use crate::backend::{Backend, Detail, HostBuffer, Span, Track};
-use crate::build::Mode;
 use crate::cli::args::BenchArgs;
 use crate::cli::failure::{Failure, warn};
 use crate::cli::human_bytes;
@@ -11,6 +10,7 @@ use crate::cli::memory::resolve_batch;
 use crate::cli::model::{build, describe_data, device, load_config, say_notes};
 use crate::config::values::Precision;
 use crate::graph::DType;
+use crate::model::Mode;
 use crate::terminal::say;
 use crate::train::setup::precision::{half, supported};
 use crate::train::setup::programs::{Kind, Sizes};
@@ -58,7 +58,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         synthetic_batch::fill(&mut buffer, &plan.slot, &data.targets, experiment.seed, number as u64);
         buffers.push(buffer);
     }
-    let task = crate::build::task(experiment);
+    let task = crate::model::task(experiment);
     let session = Session::new(programs, backend.as_ref(), task, experiment.seed)?;
     say_notes(backend.as_ref());
     let inputs = StepInputs {

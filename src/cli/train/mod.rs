@@ -203,7 +203,7 @@ fn session(
     from: Option<&(PathBuf, Meta)>,
     weights: Option<Weights>,
 ) -> Result<(Session, RunState), Failure> {
-    let task = crate::build::task(experiment);
+    let task = crate::model::task(experiment);
     if let Some((path, meta)) = from {
         let mut session = Session::unset(programs, backend, task)?;
         let state = restore(&mut session, meta, path)?;

@@ -1,11 +1,11 @@
 //! Where a run stands, and how that goes into a checkpoint and comes out again.
 
 use super::sample::Sample;
-use crate::build::{Mode, metrics_variable};
 use crate::checkpoint::{self, Best, Meta, Tensor, TensorInfo};
 use crate::data::Unread;
 use crate::graph::op::{METRIC_SLOTS, metric_slot};
 use crate::graph::{VarKind, Variable};
+use crate::model::{Mode, metrics_variable};
 use crate::train::setup::session::Session;
 use crate::train::setup::transfer::in_checkpoint;
 use anyhow::{Context, Result, bail, ensure};

@@ -1,9 +1,9 @@
 //! One pass over samples with a model as it is.
 
 use crate::backend::{Backend, HostBuffer};
-use crate::build::Mode;
 use crate::data::{Loader, LoaderOptions, Position, Split, Transform, Unread};
 use crate::graph::op::Figure;
+use crate::model::Mode;
 use crate::train::setup::figures::Figures;
 use crate::train::setup::session::Session;
 use anyhow::{Context, Result};

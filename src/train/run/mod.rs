@@ -8,12 +8,12 @@ pub mod table;
 mod unreadable;
 
 use crate::backend::{Backend, HostBuffer};
-use crate::build::{self, Mode};
 use crate::checkpoint::{Best, FileKind};
 use crate::config::Experiment;
 use crate::config::sections::Metric;
 use crate::data::{Batch, Loader, LoaderOptions, Position};
 use crate::graph::op::Figure;
+use crate::model::{self, Mode};
 use crate::train::files::folder::{Folder, file};
 use crate::train::files::metrics_file::{MetricsFile, add_memory, add_unreadable, epoch_line, step_line};
 use crate::train::files::state::{RunState, save};
@@ -97,7 +97,7 @@ impl Run<'_> {
             .collect::<Result<_>>()?;
         let epochs = self.experiment.train.epochs as u64;
         let options = self.loader_options();
-        self.reporter.plan(build::task(self.experiment), self.horizon());
+        self.reporter.plan(model::task(self.experiment), self.horizon());
         let start = Position { epoch: self.state.epoch, batch: self.state.batch as usize };
         let mut loader = Loader::start(&self.samples.train, options, &layout, buffers, start)?;
         let mut in_flight = VecDeque::with_capacity(slots::IN_FLIGHT + 1);

@@ -2,13 +2,13 @@
 
 use super::{lints, precision};
 use crate::backend::Backend;
-use crate::build::{self, BatchShape, Forward, LayerRow, Mode};
 use crate::config::experiment::Pattern;
 use crate::config::values::Precision;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::{DataSpec, Field};
 use crate::graph::op::TensorOptions;
 use crate::graph::{Graph, VarId, VarKind, Variables};
+use crate::model::{self, BatchShape, Forward, LayerRow, Mode};
 use crate::passes::simplify::simplify;
 use crate::passes::update::{GRAD_SCALER, UpdateSpec, update_graph};
 use crate::passes::{self, Device, Job, PassOptions, Trained, Training};
@@ -110,14 +110,14 @@ pub fn build(
     let mut sums = None;
     let mut warnings = Vec::new();
     for batch in &sizes.train {
-        let forward = build::forward(experiment, data, &mut vars, *batch, Mode::Train)?;
+        let forward = model::forward(experiment, data, &mut vars, *batch, Mode::Train)?;
         let spec = match &mut spec {
             Some(s) => s,
             none => none.insert(update_spec(experiment, &mut vars, precision, &forward)?),
         };
         if rows.is_empty() {
             rows = forward.rows.clone();
-            warnings = build::lints(experiment, data, &forward);
+            warnings = model::lints(experiment, data, &forward);
             warnings.extend(lints::lints(experiment, data, &vars));
         }
         let (graph, trained) = train_graph(experiment, &mut vars, spec, &forward, precision, (options, device))?;
@@ -137,7 +137,7 @@ pub fn build(
     }
     for (mode, kind, list) in [(Mode::Eval, Kind::Eval, &sizes.eval), (Mode::Predict, Kind::Predict, &sizes.predict)] {
         for batch in list {
-            let mut forward = build::forward(experiment, data, &mut vars, *batch, mode)?;
+            let mut forward = model::forward(experiment, data, &mut vars, *batch, mode)?;
             if rows.is_empty() {
                 rows = forward.rows.clone();
             }
@@ -173,7 +173,7 @@ pub fn graph_after(
 ) -> Result<Graph, Vec<Diagnostic>> {
     let mut vars = Variables::new();
     let batch = experiment.data.loading.batch_size;
-    let forward = build::forward(experiment, data, &mut vars, batch, Mode::Train)?;
+    let forward = model::forward(experiment, data, &mut vars, batch, Mode::Train)?;
     let precision = experiment.precision;
     let spec = update_spec(experiment, &mut vars, precision, &forward)?;
     Ok(train_graph(experiment, &mut vars, &spec, &forward, precision, (options, device(backend)))?.0)

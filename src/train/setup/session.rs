@@ -4,10 +4,10 @@ use super::figures::Figures;
 use super::programs::{Kind, Programs};
 use super::transfer::Transfer;
 use crate::backend::{Backend, Detail, DeviceUse, Executable, HostBuffer, MemoryUse, Span};
-use crate::build::{BatchShape, Mode, init, metrics_variable};
 use crate::data::Field;
 use crate::graph::op::{METRIC_SLOTS, Task, metric_slot};
 use crate::graph::{DType, Input, Role, VarId, VarKind, Variable};
+use crate::model::{BatchShape, Mode, init, metrics_variable};
 use anyhow::{Context, Result, anyhow};
 use std::io::Read;
 

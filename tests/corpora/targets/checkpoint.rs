@@ -77,7 +77,7 @@ fn use_it(checkpoint: &Checkpoint, path: &Path) {
     }
     let backend = CpuBackend::new(Some(1)).expect("a level");
     let layout = programs.plan.slot.clone();
-    let task = runner::build::task(experiment);
+    let task = runner::model::task(experiment);
     let mut session = Session::new(programs, &backend, task, experiment.seed).expect("memory");
     let Ok(state) = restore(&mut session, &checkpoint.meta, path) else { return };
     // What was put in comes out again.
@@ -129,7 +129,7 @@ fn predict(experiment: &Experiment, checkpoint: &Checkpoint) {
         return;
     }
     let layout = memory.slot.clone();
-    let task = runner::build::task(experiment);
+    let task = runner::model::task(experiment);
     let mut session = Session::new(programs, &backend, task, experiment.seed).expect("memory");
     let buffer = backend.host_buffer(layout.bytes).expect("memory");
     assert!(!session.predict(&buffer, 1).expect("a device").is_empty());

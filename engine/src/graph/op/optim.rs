@@ -140,7 +140,7 @@ pub struct TensorOptions {
 /// updated, so that the state that led there can be looked into; neither if `scaled` and the norm is not finite, since
 /// then a gradient has left the range of its type.
 ///
-/// The pass `advance` makes several operations of it, each for some of the tensors. The first one counts; the others find
+/// The pass `update_early` makes several operations of it, each for some of the tensors. The first one counts; the others find
 /// the counter at this step's number and leave it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OptimizerStep {

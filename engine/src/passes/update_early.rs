@@ -11,7 +11,7 @@ const TOGETHER: usize = 1 << 16;
 /// Takes the optimizer's update apart by parameters and moves each part up; moves sums of gradients over micro-batches up
 /// likewise. An update that needs the norm of all gradients stays where it is, and so does any other unless `updates_apart`:
 /// the device has a kernel for a part of it. Run it last: it keeps to the order in which the other operations are.
-pub fn advance(graph: &mut Graph, updates_apart: bool) {
+pub fn update_early(graph: &mut Graph, updates_apart: bool) {
     let root = graph.roots();
     let nodes = std::mem::take(&mut graph.nodes);
     let moves: Vec<bool> = nodes.iter().map(|n| can_move(&n.op, updates_apart)).collect();
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn parameters_are_updated_behind_their_last_reader() {
         let mut g = perceptron(None);
-        advance(&mut g, true);
+        update_early(&mut g, true);
         verify(&g).unwrap();
         let told = told(&g);
         let (forward, rest) = told.split_at(5);
@@ -188,11 +188,11 @@ mod tests {
     fn an_update_with_a_norm_stays_whole() {
         let mut g = perceptron(Some(1.0));
         let before = g.clone();
-        advance(&mut g, true);
+        update_early(&mut g, true);
         assert_eq!(g, before);
         let mut g = perceptron(None);
         let before = g.clone();
-        advance(&mut g, false);
+        update_early(&mut g, false);
         assert_eq!(g, before);
     }
 
@@ -202,7 +202,7 @@ mod tests {
         let mut g = perceptron(None);
         let last = g.nodes.last().unwrap().inputs.clone();
         g.add(ZeroGrad {}, &last[3..4]).unwrap();
-        advance(&mut g, true);
+        update_early(&mut g, true);
         assert_eq!(told(&g)[9..], ["first [1.0, 2.0]", "linear_grad_weight", "then [0.0]", "zero_grad"]);
     }
 }
