@@ -1,7 +1,7 @@
 //! From a batch as the loader makes it to what the first layer sees.
 
 use super::{Builder, Mode, Tensor};
-use crate::config::sections::{self as cfg, Transform};
+use crate::config::language::sections::{self as cfg, Transform};
 use crate::config::{Diagnostic, Experiment};
 use crate::data::{DataSpec, Field, transformed};
 use crate::graph::op::Normalize;

@@ -2,8 +2,8 @@
 
 use super::params::{Param, uniform_fan_in};
 use super::{Builder, LayerRow, Mode, Tensor};
-use crate::config::layers::{self as cfg, Approximate, Layer};
-use crate::config::tagged::Tagged as _;
+use crate::config::declare::tagged::Tagged as _;
+use crate::config::language::layers::{self as cfg, Approximate, Layer};
 use crate::config::{LayerKind, LayerNode};
 use crate::graph::op::{Activation, ActivationOp, BinaryKind, Dropout, Linear};
 use crate::graph::{DType, Input, Shape, Storage, ValueId};

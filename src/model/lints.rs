@@ -1,7 +1,7 @@
 //! What a whole model shows that is surely not meant: warnings on its forward graph for training.
 
 use super::{Forward, LayerRow};
-use crate::config::sections::Transform;
+use crate::config::language::sections::Transform;
 use crate::config::{Diagnostic, Experiment, Lint, Span};
 use crate::data::{DataSpec, transformed};
 use crate::graph::op::{Activation, Op, TargetKind};

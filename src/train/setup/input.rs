@@ -1,10 +1,11 @@
 //! The samples of an experiment: from the `[data]` section to splits in memory.
 
-use crate::config::part::{shorten, with_suggestion};
-use crate::config::paths::shown;
-use crate::config::sections::{self as cfg, Download, Fallback, Source as Written};
-use crate::config::tagged::Tagged;
-use crate::config::values::ValidationSplit;
+use crate::config::declare::part::with_suggestion;
+use crate::config::declare::tagged::Tagged;
+use crate::config::language::sections::{self as cfg, Download, Fallback, Source as Written};
+use crate::config::language::values::ValidationSplit;
+use crate::config::load::paths::shown;
+use crate::config::text::spelling::shorten;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::synthetic::{SyntheticOptions, Task};
 use crate::data::tensors::TensorsOptions;
