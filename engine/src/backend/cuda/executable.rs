@@ -4,40 +4,42 @@
 //! the step before is computed; an event tells the computing stream when it is there, and another tells the copying stream
 //! when the slot may be written again. Nothing waits for the device but what asks for results.
 
+mod losses;
 mod nodes;
+mod resolver;
 mod storage;
 mod trace;
 
-pub use storage::{Area, Storage};
-
 use super::driver::Context;
+use super::driver::stream::{Event, GraphExec, Stream};
 use super::failure::Teller;
 use super::fusions::FUSIONS;
-use super::launch::{Lowered, Target};
-use super::launcher::Bindings;
-use super::losses::Losses;
+use super::launch::Lowered;
 use super::lower::lower;
 use super::modules::Modules;
-use super::ready::{Ready, Resolver, Tables, table_bytes};
-use super::stream::{Event, GraphExec, Stream};
+use super::nvidia::Libraries;
+use super::ready::{Ready, Tables, table_bytes};
+use super::settings::Bindings;
+use super::target::Target;
 use crate::backend::{Demand, Detail, DeviceUse, Executable, HostBuffer, MemoryUse, Span};
 use crate::graph::op::Pattern;
 use crate::graph::{DType, NodeId, Op, ValueId, VarId};
 use crate::plan::{Plan, Region};
 use anyhow::{Context as _, Result, ensure};
 use half::{bf16, f16};
+use losses::Losses;
+use resolver::Resolver;
 use std::collections::HashMap;
 use std::sync::Arc;
-use storage::Layout;
-
-/// Batch slots on the device: one is computed on while the other is filled.
-pub const SLOTS: usize = 2;
+use storage::{Area, Layout, SLOTS, Storage};
 
 /// How programs are run.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// What lowering must know.
     pub target: Target,
+    /// What computes the steps that are a library's.
+    pub libraries: Arc<Libraries>,
     /// Capture programs into graphs and replay those.
     pub graph: bool,
     /// Through what kernels are loaded and launched.
@@ -118,10 +120,10 @@ impl CudaExecutable {
         }
         let lowered = lower_all(&plan, &options.target);
         // A library that had no memory to start with may have more the next time: the plan would be another then.
-        options.target.libraries.check()?;
+        options.libraries.check()?;
         let layout = layout(&plan, &lowered);
         let storage = Storage::new(context, &plan, &layout)?;
-        let mut modules = Modules::new(context, options.bindings.launcher(context)?);
+        let mut modules = Modules::new(context, options.bindings)?;
         let (compute, copy) = (modules.stream()?, Stream::new(context)?);
         storage.zero(&compute, Area::Losses)?;
         let (block, at) = storage.locate(Area::Losses, 0)?;
@@ -137,7 +139,7 @@ impl CudaExecutable {
                     slot: k,
                     tables: &mut tables,
                     modules: &mut modules,
-                    libraries: &options.target.libraries,
+                    libraries: &options.libraries,
                 };
                 for (at, lowered) in lowered.iter().enumerate() {
                     let node = lowered.as_ref().map_or(Ok(Vec::new()), |l| resolver.node(at, l));

@@ -3,8 +3,7 @@
 //! The backend has one block of device memory, so that an access that leaves an operand meets another, and no driver sees
 //! it. Tests on the emulated driver ask to be told of every launch ([`observe`]); otherwise nothing here is ever called.
 
-use super::launch::{Arg, Cell, Kernel, Lowered, Memory, Step};
-use super::launcher::Size;
+use super::launch::{Arg, Cell, Kernel, LaunchConfig, Lowered, Memory, Step};
 use crate::plan::Program;
 use std::sync::OnceLock;
 
@@ -26,8 +25,8 @@ pub struct Extent {
 pub struct Launched<'a> {
     /// The kernel's name.
     pub kernel: &'a str,
-    /// Blocks and threads.
-    pub size: Size,
+    /// Blocks, threads and shared memory.
+    pub config: LaunchConfig,
     /// The arguments, each at the front of a cell.
     pub cells: &'a [u64],
     /// All the memory that it may touch.
@@ -45,9 +44,9 @@ pub fn observe(observer: Observer) {
 }
 
 /// Tells the observer, if there is one, of a launch of `kernel`; `extents` are asked for only then.
-pub(super) fn tell(kernel: &str, size: Size, cells: &[u64], extents: impl FnOnce() -> Vec<Extent>) {
+pub(super) fn tell(kernel: &str, config: LaunchConfig, cells: &[u64], extents: impl FnOnce() -> Vec<Extent>) {
     if let Some(observer) = OBSERVER.get() {
-        observer(Launched { kernel, size, cells, extents: &extents() });
+        observer(Launched { kernel, config, cells, extents: &extents() });
     }
 }
 
@@ -123,8 +122,9 @@ fn scratch(memory: Memory) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::cuda::launch::{Module, Target};
+    use crate::backend::cuda::launch::Module;
     use crate::backend::cuda::lower::lower;
+    use crate::backend::cuda::target::Target;
     use crate::graph::op::{AccumulateGrad, GradNorm};
     use crate::graph::{DType, Graph, VarKind, Variable, Variables};
     use crate::plan::{Plan, Source};

@@ -1,7 +1,7 @@
 //! The nodes of a program, one after the other; and what is told of the one that fails.
 
-use super::storage::{Area, Storage};
-use super::{CudaExecutable, SLOTS};
+use super::CudaExecutable;
+use super::storage::{Area, SLOTS, Storage};
 use crate::backend::HostBuffer;
 use crate::backend::cuda::launch::{Kernel, Step};
 use crate::backend::cuda::lower::lower;

@@ -1,14 +1,16 @@
 //! Where programs have their memory: in one block; or, for a closer look, each value in an allocation of its own.
 
-use super::SLOTS;
+use super::losses;
+use crate::backend::cuda::driver::memory::DeviceBlock;
+use crate::backend::cuda::driver::stream::Stream;
 use crate::backend::cuda::driver::{Context, CudaError};
-use crate::backend::cuda::losses;
-use crate::backend::cuda::memory::DeviceBlock;
-use crate::backend::cuda::stream::Stream;
 use crate::plan::{Plan, Region, align};
 use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Batch slots on the device: one is computed on while the other is filled.
+pub const SLOTS: usize = 2;
 
 /// What memory is for. Offsets count from the beginning of an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

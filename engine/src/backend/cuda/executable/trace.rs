@@ -1,8 +1,9 @@
 //! When each piece of work began and ended, from events between the pieces.
 
-use super::{Area, CudaExecutable};
+use super::CudaExecutable;
+use super::storage::Area;
+use crate::backend::cuda::driver::stream::{Event, Stream};
 use crate::backend::cuda::driver::{Context, CudaError};
-use crate::backend::cuda::stream::{Event, Stream};
 use crate::backend::{Detail, HostBuffer, Span, Track, Work};
 use crate::graph::NodeId;
 use anyhow::{Context as _, Result};

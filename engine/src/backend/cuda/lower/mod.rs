@@ -21,7 +21,8 @@ mod shape;
 mod softmax;
 mod state;
 
-use super::launch::{Lowered, Target};
+use super::launch::Lowered;
+use super::target::Target;
 use crate::backend::cuda::fusions::activated;
 use crate::graph::op::Activation;
 use crate::graph::{DType, Graph, Node, Op, Shape, Value};

@@ -13,9 +13,11 @@ use super::super::elementwise::broadcast;
 use super::super::linear::library::{activation, tf32};
 use super::super::linear::sums::{Finish, aligned};
 use super::{Sizes, own_forward, own_grad_input, own_grad_weight};
-use crate::backend::cuda::launch::{ConvolutionStep, Kernel, Lowered, Memory, Module, Step, suffix};
+use crate::backend::cuda::launch::{
+    Convolution, ConvolutionStep, Direction, Kernel, Lowered, Memory, Module, Step, WORKSPACE_ALIGNMENT, suffix,
+};
 use crate::backend::cuda::lower::Context;
-use crate::backend::cuda::nvidia::convolution::{Convolution, Direction, Problem, WORKSPACE_ALIGNMENT};
+use crate::backend::cuda::target::Problem;
 use crate::graph::op::BinaryKind;
 use crate::graph::{DType, Shape};
 
@@ -73,7 +75,7 @@ fn step(
 ) -> Option<Lowered> {
     let libraries = &cx.target.libraries;
     let problem = Problem { convolution: &convolution, own, after, always: libraries.everywhere() };
-    let chosen = libraries.dnn()?.choose(&problem)?;
+    let chosen = libraries.convolution(&problem)?;
     let after = if chosen.fused { Lowered::default() } else { problem.after };
     let (scratch, bytes) = (after.scratch_bytes, chosen.workspace);
     // Scratch is aligned less than the library wants: room to move the start.

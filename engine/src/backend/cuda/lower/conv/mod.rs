@@ -8,7 +8,8 @@ use super::linear::sums::{Finish, of_slices, type_code};
 use super::linear::tiling::{Product, Tile, Tiling, wide};
 use super::linear::{self, operand_type, with_bias_gradient};
 use super::{Context, activation_code};
-use crate::backend::cuda::launch::{Arg, Kernel, Lowered, Memory, Module, Target};
+use crate::backend::cuda::launch::{Arg, Kernel, Lowered, Memory, Module};
+use crate::backend::cuda::target::Target;
 use crate::graph::op::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
 use crate::graph::{DType, Shape};
 

@@ -9,9 +9,10 @@
 
 use super::sums::{Finish, aligned};
 use super::{Context, operand_type, with_bias_gradient};
-use crate::backend::cuda::launch::{Kernel, Lowered, MatmulStep, Memory, Module, Step, suffix};
+use crate::backend::cuda::launch::{
+    Epilogue, Kernel, Lowered, Matmul, MatmulStep, Memory, Module, Step, WORKSPACE_ALIGNMENT, suffix,
+};
 use crate::backend::cuda::lower::activation_code;
-use crate::backend::cuda::nvidia::matmul::{Epilogue, Matmul, WORKSPACE_ALIGNMENT};
 use crate::graph::DType;
 use crate::graph::op::Activation;
 
@@ -42,8 +43,7 @@ fn product(cx: &Context, matmul: Matmul, operands: Operands, scratch: usize) -> 
     if !(cx.target.libraries.everywhere() || is_worthwhile(&matmul)) {
         return None;
     }
-    let blas = cx.target.libraries.blas()?;
-    let bytes = blas.workspace(&matmul)?;
+    let bytes = cx.target.libraries.matmul(&matmul)?;
     // Scratch is aligned less than the library wants: room to move the start.
     let scratch_bytes = if bytes > 0 { scratch + aligned(bytes) + WORKSPACE_ALIGNMENT } else { scratch };
     let Operands { a, b, d, vector } = operands;

@@ -1,7 +1,8 @@
 //! How a matrix product is divided among the blocks of a launch: the kernel's engine and tile, and slices of the terms.
 //! It depends on shapes, element type and kind of device alone, so sums have the same order in every run.
 
-use crate::backend::cuda::launch::{Kernel, Module, Target};
+use crate::backend::cuda::launch::{Kernel, Module};
+use crate::backend::cuda::target::Target;
 use crate::graph::DType;
 
 /// `D[m, n] = Σ_k A[m, k] · B[n, k]`, some times over.

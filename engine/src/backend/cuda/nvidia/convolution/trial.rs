@@ -1,16 +1,16 @@
 //! Plans tried out before a program is planned: how long they take, and whether they give what our own kernels give.
 
-use super::super::LibraryCall;
 use super::agreement::{Tolerance, decoded, numbers};
 use super::engines::{Call, Plan};
-use super::{Convolution, Direction, Places, Problem, WORKSPACE_ALIGNMENT};
+use super::graph::Places;
 use crate::backend::cuda::driver::Context;
-use crate::backend::cuda::launch::{Lowered, Memory};
-use crate::backend::cuda::launcher::Bindings;
-use crate::backend::cuda::memory::DeviceBlock;
+use crate::backend::cuda::driver::memory::DeviceBlock;
+use crate::backend::cuda::driver::stream::{Event, Stream};
+use crate::backend::cuda::launch::{Convolution, Direction, Lowered, Memory, WORKSPACE_ALIGNMENT};
 use crate::backend::cuda::modules::Modules;
-use crate::backend::cuda::ready::{self, Ready, Tables, table_bytes};
-use crate::backend::cuda::stream::{Event, Stream};
+use crate::backend::cuda::ready::{LibraryCall, Ready, Tables, own as ready_own, table_bytes};
+use crate::backend::cuda::settings::Bindings;
+use crate::backend::cuda::target::Problem;
 use crate::graph::DType;
 use anyhow::Result;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl Bench {
     /// # Errors
     /// The driver failed.
     pub fn new(context: &Arc<Context>) -> Result<Bench> {
-        let modules = Modules::new(context, Bindings::default().launcher(context)?);
+        let modules = Modules::new(context, Bindings::default())?;
         let stream = modules.stream()?;
         let events = [Event::new(context, true)?, Event::new(context, true)?];
         Ok(Bench { modules, stream, events, context: context.clone() })
@@ -137,7 +137,7 @@ impl<'a> Trial<'a> {
                     Memory::Scratch(offset) => at(layout.scratch + offset),
                 })
             };
-            lowered.steps.iter().map(|s| ready::own(s, &address, &mut tables, &mut bench.modules)).collect()
+            lowered.steps.iter().map(|s| ready_own(s, &address, &mut tables, &mut bench.modules)).collect()
         };
         let own = resolve(&own, layout.results[0])?;
         let after = resolve(&problem.after, layout.results[1])?;

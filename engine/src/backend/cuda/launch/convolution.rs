@@ -1,6 +1,6 @@
-//! A convolution, and what must be known to choose what computes it.
+//! A convolution of cuDNN, as data.
 
-use crate::backend::cuda::launch::Lowered;
+use super::kernel::Memory;
 use crate::graph::DType;
 use crate::graph::op::Activation;
 use std::fmt;
@@ -130,31 +130,21 @@ impl Convolution {
     }
 }
 
-/// Where a convolution's tensors are.
-#[derive(Debug, Clone, Copy)]
-pub struct Places {
+/// A convolution that cuDNN does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConvolutionStep {
+    /// Sizes and types.
+    pub convolution: Convolution,
     /// x, or its gradient.
-    pub x: u64,
+    pub x: Memory,
     /// w, or its gradient.
-    pub w: u64,
+    pub w: Memory,
     /// y, or its gradient.
-    pub y: u64,
+    pub y: Memory,
     /// The bias, if there is one.
-    pub bias: Option<u64>,
-    /// The workspace, at a multiple of [`super::WORKSPACE_ALIGNMENT`].
-    pub workspace: u64,
-}
-
-/// A convolution for which something must be chosen.
-pub struct Problem<'a> {
-    /// Which.
-    pub convolution: &'a Convolution,
-    /// What our own kernels do for it: inputs are the operands and the bias, the only output is the result.
-    pub own: &'a dyn Fn() -> Lowered,
-    /// What follows a plan that is not fused: on the result, and on the bias.
-    pub after: Lowered,
-    /// Whether a plan is taken even if our own kernels are faster.
-    pub always: bool,
+    pub bias: Option<Memory>,
+    /// The workspace; the executable moves its start up to where the library wants it.
+    pub workspace: Memory,
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! Memory on the device, and page-locked memory on the host.
 
-use super::driver::{Context, CudaError, check, sys as cu};
+use super::context::Context;
+use super::error::{CudaError, check};
 use super::stream::Stream;
+use super::sys as cu;
 use crate::backend::HostBuffer;
 use std::sync::Arc;
 

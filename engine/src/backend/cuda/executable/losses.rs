@@ -1,14 +1,14 @@
 //! Losses on their way to the host: noted on the device at every step, fetched every so many, never waited for unless
 //! somebody asks.
 
-use super::driver::{Context, CudaError};
-use super::extents::{self, Extent};
-use super::launch::Module;
-use super::memory::{DeviceBlock, pinned};
-use super::modules::{Function, Modules, Size};
-use super::ready::Ready;
-use super::stream::{Event, Stream};
 use crate::backend::HostBuffer;
+use crate::backend::cuda::driver::memory::{DeviceBlock, pinned};
+use crate::backend::cuda::driver::stream::{Event, Stream};
+use crate::backend::cuda::driver::{Context, CudaError};
+use crate::backend::cuda::extents::{self, Extent};
+use crate::backend::cuda::launch::{LaunchConfig, Module};
+use crate::backend::cuda::modules::{Function, Modules};
+use crate::backend::cuda::ready::Ready;
 use anyhow::Result;
 use std::sync::Arc;
 
@@ -63,8 +63,8 @@ impl Losses {
     /// The launch that notes the loss at `loss`.
     pub fn watch(&self, loss: u64) -> Ready {
         let cells = [loss, self.address, self.address + TAKEN_AT, self.address + HALTED_AT, RING as u64];
-        let size = Size { grid: [1; 3], block: [32, 1, 1], shared_bytes: 0 };
-        extents::tell("watch_loss", size, &cells, || {
+        let config = LaunchConfig { grid: [1; 3], block: [32, 1, 1], shared_bytes: 0 };
+        extents::tell("watch_loss", config, &cells, || {
             let given = |what: &str, address, bytes| Extent { what: what.into(), address, bytes, written: true };
             vec![
                 given("the loss", cells[0], 4),
@@ -73,7 +73,7 @@ impl Losses {
                 given("the mark that the run has halted", cells[3], 4),
             ]
         });
-        Ready::Kernel { function: self.function.clone(), size, cells: cells.into() }
+        Ready::Kernel { function: self.function.clone(), config, cells: cells.into() }
     }
 
     /// A step that notes its loss is about to be enqueued on `compute`: makes room for it.

@@ -1,13 +1,16 @@
 //! Streams, events, and graphs captured from a stream.
 
-use super::driver::{Code, Context, CudaError, check, check_wait, sys as cu};
+use super::code::Code;
+use super::context::Context;
+use super::error::{CudaError, check, check_wait};
+use super::sys as cu;
 use std::sync::Arc;
 
 /// A queue of work, independent of all others but for events.
 #[derive(Debug)]
 pub struct Stream {
     context: Arc<Context>,
-    pub(super) raw: cu::CUstream,
+    pub(in crate::backend::cuda) raw: cu::CUstream,
     /// The owner of the handle, if it is not we.
     #[cfg(feature = "cust")]
     cust: Option<cust::stream::Stream>,
@@ -39,13 +42,13 @@ impl Stream {
 
     /// A stream of `cust`, whose handle is borrowed.
     #[cfg(feature = "cust")]
-    pub(super) fn of_cust(context: &Arc<Context>, owner: cust::stream::Stream) -> Stream {
+    pub(in crate::backend::cuda) fn of_cust(context: &Arc<Context>, owner: cust::stream::Stream) -> Stream {
         Stream { context: context.clone(), raw: owner.as_inner().cast(), cust: Some(owner) }
     }
 
     /// The stream as `cust` knows it, if it is one of its.
     #[cfg(feature = "cust")]
-    pub(super) fn cust(&self) -> Option<&cust::stream::Stream> {
+    pub(in crate::backend::cuda) fn cust(&self) -> Option<&cust::stream::Stream> {
         self.cust.as_ref()
     }
 
