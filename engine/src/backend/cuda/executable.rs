@@ -1,8 +1,8 @@
-//! Planned programs on a GPU: their memory, three streams, and each program captured once for every batch slot.
+//! Planned programs on a GPU: their memory, three streams, and a CUDA graph of each program for every batch slot.
 //!
-//! A batch goes from its page-locked host buffer to one of [`SLOTS`] slots on the device, on a stream of its own, while
-//! the step before is computed; an event tells the computing stream when it is there, and another tells the copying stream
-//! when the slot may be written again. Nothing waits for the device but what asks for results.
+//! The copy stream brings a batch from its page-locked host buffer to one of [`SLOTS`] slots on the device, while the compute
+//! stream runs the step before. One event of a slot tells the compute stream that the batch is there, another tells the copy
+//! stream that the slot may be overwritten. The host waits only where results are asked for.
 
 mod losses;
 mod nodes;
@@ -48,20 +48,20 @@ pub struct Options {
 
 /// A program, for each slot: the work of every node.
 struct Compiled {
-    // Dropped first: kernels in them may be those of a library's plan, which the work has.
+    // Dropped first: their kernels may belong to a library's plan, which the work keeps alive.
     graphs: [Option<GraphExec>; SLOTS],
     slots: [Vec<Vec<Ready>>; SLOTS],
-    /// The node behind which the loss is noted, if the program trains.
+    /// The node after which the loss is recorded, if the program trains.
     loss_node: Option<usize>,
-    /// The launch that notes it; the loss is a temporary, so the same for all slots.
+    /// The launch that records it. The loss is a temporary, so its address is the same for all slots.
     watch: Option<Ready>,
 }
 
-/// A slot on the device.
+/// The events of a slot on the device.
 struct Slot {
-    /// The batch is there.
+    /// The batch has been copied.
     filled: Event,
-    /// It has been computed on.
+    /// The step has read it.
     used: Event,
 }
 
@@ -104,7 +104,7 @@ pub fn demand(plan: &Plan, target: &Target) -> Demand {
 }
 
 impl CudaExecutable {
-    /// Allocates the memory of `plan`, and lowers its programs.
+    /// Lowers the programs of `plan`, allocates its memory and loads its kernels.
     ///
     /// # Errors
     /// There is not enough memory, or the driver does not take the kernels.
@@ -112,7 +112,7 @@ impl CudaExecutable {
         for graph in plan.programs.iter().map(|p| &p.graph) {
             for node in &graph.nodes {
                 let operands = node.inputs.iter().map(|v| graph.value(*v)).collect();
-                // Nor for a part of the update: one launch for all tensors is better than one for some of them.
+                // The update of a part of the tensors has no kernel: one launch updates all of them.
                 let whole = !matches!(&node.op, Op::OptimizerStep(op) if !op.counts);
                 let known = whole && Pattern::any_takes(&FUSIONS, &node.op, operands);
                 ensure!(known, "internal error: there is no kernel for `{}` on this device", node.op.label());
@@ -181,8 +181,8 @@ impl CudaExecutable {
         Ok(this)
     }
 
-    /// Enqueues the copy of `batch` to the next slot of the device, and what orders it; the slot's number. `mark` is called
-    /// with the copying stream right before and right behind the copy.
+    /// Enqueues the copy of `batch` to the next slot of the device, with the events that order it; the slot's number. `mark`
+    /// is called with the copy stream right before and right after the copy.
     fn stage(&mut self, batch: &HostBuffer, mut mark: impl FnMut(&Stream) -> Result<()>) -> Result<usize> {
         let bytes = self.plan.slot.bytes;
         ensure!(batch.bytes().len() >= bytes, "a batch of {} bytes for slots of {bytes}", batch.bytes().len());
@@ -205,7 +205,7 @@ impl CudaExecutable {
         Ok(k)
     }
 
-    /// Enqueues a program as a whole.
+    /// Enqueues a program: its CUDA graph, which the first launch captures, or its launches one by one.
     fn launch(&mut self, program: usize, k: usize) -> Result<()> {
         if !self.options.graph || self.teller.sync {
             return self.enqueue(program, k, |_| Ok(()));

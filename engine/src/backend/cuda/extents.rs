@@ -1,7 +1,7 @@
-//! The memory that each launch is given, told to whoever holds the kernels to it.
+//! The memory that each launch may access, for the sanitizer of the tests.
 //!
-//! The backend has one block of device memory, so that an access that leaves an operand meets another, and no driver sees
-//! it. Tests on the emulated driver ask to be told of every launch ([`observe`]); otherwise nothing here is ever called.
+//! The backend has one block of device memory: an access beyond an operand meets another one, and no driver reports it. Tests
+//! on the emulated driver observe every launch ([`observe`]). Without an observer, extents are not computed.
 
 use super::launch::{Arg, Cell, Kernel, LaunchConfig, Lowered, Memory, Step};
 use crate::plan::Program;
@@ -20,7 +20,7 @@ pub struct Extent {
     pub written: bool,
 }
 
-/// A launch that is made ready.
+/// A launch with its addresses.
 #[derive(Debug, Clone, Copy)]
 pub struct Launched<'a> {
     /// The kernel's name.
@@ -33,17 +33,17 @@ pub struct Launched<'a> {
     pub extents: &'a [Extent],
 }
 
-/// Is told of launches.
+/// Is called for every launch.
 pub type Observer = fn(Launched);
 
 static OBSERVER: OnceLock<Observer> = OnceLock::new();
 
-/// From now on, `observer` is told of every launch that is made ready in this process. The first one stays.
+/// From now on, `observer` is called for every launch that gets its addresses in this process. Only the first one counts.
 pub fn observe(observer: Observer) {
     OBSERVER.get_or_init(|| observer);
 }
 
-/// Tells the observer, if there is one, of a launch of `kernel`; `extents` are asked for only then.
+/// Calls the observer, if there is one, for a launch of `kernel`; `extents` are computed only then.
 pub(super) fn tell(kernel: &str, config: LaunchConfig, cells: &[u64], extents: impl FnOnce() -> Vec<Extent>) {
     if let Some(observer) = OBSERVER.get() {
         observer(Launched { kernel, config, cells, extents: &extents() });

@@ -19,7 +19,7 @@ use std::ffi::{CStr, CString, c_void};
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes of dynamic shared memory that a kernel may have without asking for more.
+/// Bytes of dynamic shared memory that a kernel may have without an opt-in.
 const USUAL_SHARED_BYTES: u32 = 48 << 10;
 
 /// A kernel on the device.
@@ -82,7 +82,7 @@ impl Modules {
                 .allow_shared(shared_bytes)
                 .with_context(|| format!("kernel `{name}` needs {shared_bytes} bytes of shared memory"))?;
         }
-        // Drivers load kernels when they are first used, which must not be within a capture: asking loads them now.
+        // Drivers load kernels lazily, which a stream capture does not allow: asking for an attribute loads them now.
         function.registers()?;
         self.functions.insert(key, (function.clone(), shared_bytes.max(USUAL_SHARED_BYTES)));
         Ok(function)
@@ -105,7 +105,7 @@ impl Modules {
         {
             match self.launcher.load(Image::Cubin(&code)) {
                 Ok(loaded) => return Ok(loaded),
-                // Those are no fault of the code's.
+                // Neither is the fault of the machine code.
                 Err(refused) if refused.error.is_out_of_memory() || refused.error.earlier => {
                     return Err(not_loaded(refused).into());
                 }

@@ -1,4 +1,4 @@
-//! From launches as data to launches with addresses: what is left to do at run time is to enqueue them.
+//! Launches with addresses, made of launches as data: at run time they are only enqueued.
 
 use super::driver::stream::Stream;
 use super::driver::{check, sys as cu};
@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Work with all its addresses.
+/// Work with all addresses resolved.
 #[derive(Debug, Clone)]
 pub enum Ready {
     /// A kernel; each argument at the front of a cell.
@@ -40,7 +40,7 @@ pub enum Ready {
     },
 }
 
-/// Work of a library with everything that it needs, to be enqueued any number of times.
+/// A call of a library with all addresses resolved, which can be enqueued any number of times.
 pub trait LibraryCall: Debug + Send + Sync {
     /// Puts it on `stream`.
     ///
@@ -76,7 +76,7 @@ impl Ready {
     }
 }
 
-/// Constant arrays of a program, gathered while its steps are made ready.
+/// Constant arrays of a program, collected while the addresses of its steps are resolved.
 #[derive(Debug)]
 pub struct Tables {
     /// Their contents, one behind the other.
@@ -120,7 +120,7 @@ pub fn table_bytes(lowered: &Lowered) -> usize {
     args.map(|a| if let Arg::Table(cells) = a { (8 * cells.len()).next_multiple_of(TABLE_ALIGN) } else { 0 }).sum()
 }
 
-/// A step that no library does, with the addresses that `address` tells.
+/// A step of our own (no library's), with the addresses that `address` gives.
 ///
 /// # Errors
 /// There is no such kernel, or no address.

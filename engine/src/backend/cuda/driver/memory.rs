@@ -107,7 +107,7 @@ impl Drop for DeviceBlock {
     }
 }
 
-/// What is being done where the host, and not the GPU, has no memory.
+/// What an error says was being done, where the host and not the GPU has too little memory.
 pub const LOCKING: &str = "locking host memory for batches";
 
 /// Page-locked host memory, zeroed. Not write-combined, which would be very slow to read: a batch is looked at again when

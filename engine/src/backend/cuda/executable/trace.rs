@@ -1,4 +1,4 @@
-//! When each piece of work began and ended, from events between the pieces.
+//! Start and end times of programs, nodes and copies, from timed events.
 
 use super::CudaExecutable;
 use super::storage::Area;
@@ -49,7 +49,7 @@ impl CudaExecutable {
     ) -> Result<Vec<Span>> {
         let context = self.compute.context().clone();
         context.bind()?;
-        // Whatever was enqueued before belongs to another story.
+        // What was enqueued before is not part of the trace.
         self.copy.synchronize()?;
         self.compute.synchronize()?;
         let mut marks = Marks { context, events: Vec::new(), work: Vec::new() };

@@ -5,18 +5,17 @@ use crate::graph::DType;
 use crate::graph::op::Activation;
 use std::fmt;
 
-/// Most bytes of workspace: as much as the tensors have, but within these bounds. What is faster by needing more is not
-/// worth the memory.
+/// Bounds of the workspace, which may be as large as the tensors. A plan that needs more is not worth the memory.
 const WORKSPACE: [usize; 2] = [32 << 20, 256 << 20];
 
-/// What of a convolution is computed.
+/// Whether the result or a gradient is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// y of x and w.
+    /// y from x and w.
     Forward,
-    /// x's gradient of y's and w.
+    /// The gradient of x from that of y and w (data gradient).
     Input,
-    /// w's gradient of x and y's.
+    /// The gradient of w from x and that of y (weight gradient).
     Weight,
 }
 
@@ -45,7 +44,7 @@ pub struct Convolution {
     pub padding: [usize; 4],
     /// Rows, columns.
     pub dilation: [usize; 2],
-    /// Element type of the operands; sums are of 32 bits.
+    /// Element type of the operands; accumulators are of 32 bits.
     pub dtype: DType,
     /// Element type of the result.
     pub result: DType,
@@ -57,7 +56,7 @@ pub struct Convolution {
     pub act: Option<Activation>,
 }
 
-/// By this a choice is known.
+/// The key of a choice in the cache and in checkpoints.
 impl fmt::Display for Convolution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let direction = match self.direction {
@@ -101,7 +100,7 @@ impl Convolution {
         (self.elements().iter().sum::<usize>() * self.dtype.bytes()).clamp(least, most)
     }
 
-    /// The steepest that its activation is made by a parameter.
+    /// The slope that a parameter gives its activation, at most.
     pub fn slope(&self) -> f64 {
         self.act.and_then(|act| act.facts().parameter).map_or(0.0, |x| f64::from(x.abs()))
     }

@@ -79,7 +79,7 @@ pub struct Kernel {
 /// Threads of a block where nothing asks for another number.
 pub const BLOCK: u32 = 256;
 
-/// Most blocks of a launch whose threads stride over their elements.
+/// Most blocks of a grid-stride launch.
 const MOST_BLOCKS: usize = 4096;
 
 impl Kernel {
@@ -89,7 +89,7 @@ impl Kernel {
         Kernel { module, name, grid: [1; 3], block: [BLOCK, 1, 1], shared_bytes: 0, args: Vec::new() }
     }
 
-    /// Enough blocks for one thread an element, up to a limit: the kernel strides over the rest.
+    /// A grid-stride launch: one thread for each element up to a limit, beyond which threads take several.
     pub fn over(mut self, elements: usize) -> Kernel {
         let blocks = elements.div_ceil(self.block[0] as usize).clamp(1, MOST_BLOCKS);
         self.grid = [blocks as u32, 1, 1];

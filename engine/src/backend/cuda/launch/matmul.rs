@@ -3,7 +3,7 @@
 use super::kernel::Memory;
 use crate::graph::DType;
 
-/// What happens to the sums of a product before they are stored.
+/// What happens to the accumulators of a product before they are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Epilogue {
     /// Nothing.
@@ -14,7 +14,7 @@ pub enum Epilogue {
     Bias,
     /// The same, then ReLU.
     ReluBias,
-    /// Nothing; but the sums of B over the terms are stored, a vector of D's type with an element for every column of D.
+    /// Nothing; but the sums of B along K are stored too, a vector of D's type with an element for every column of D.
     SumsOfB,
 }
 
@@ -25,8 +25,8 @@ impl Epilogue {
     }
 }
 
-/// `D = op(A) · op(B)` as cuBLASLt sees it: matrices lie in memory column by column, without gaps. What is row by row to us
-/// is its own transpose to the library.
+/// `D = op(A) · op(B)` as cuBLASLt sees it: dense column-major matrices. A row-major matrix of ours is its own transpose to
+/// the library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Matmul {
     /// Rows of op(A) and of D.
@@ -43,7 +43,7 @@ pub struct Matmul {
     pub dtype: DType,
     /// Element type of D and of the epilogue's vector.
     pub d_type: DType,
-    /// What becomes of the sums, which are of 32 bits.
+    /// What happens to the accumulators, which are of 32 bits.
     pub epilogue: Epilogue,
     /// 32-bit operands may be rounded to TF32.
     pub tf32: bool,

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The oldest version whose numbers for types and settings are those of the bindings.
 const OLDEST: usize = 120_000;
 
-/// Every matrix and vector begins at a multiple of this; without being told, cuBLASLt counts on more.
+/// Alignment of every matrix and vector. Without this hint, cuBLASLt assumes more.
 const ALIGNMENT: u32 = 64;
 
 /// Algorithms to choose from: the first that is allowed is taken.
@@ -160,7 +160,7 @@ impl Blas {
         *chosen.entry(*matmul).or_insert_with(|| self.choose(matmul).ok().flatten())
     }
 
-    /// Asks the library for the algorithm that it thinks the fastest of those that are allowed.
+    /// Asks the library's heuristic for the fastest algorithm of those that are allowed.
     fn choose(self: &Arc<Self>, matmul: &Matmul) -> Result<Option<Algorithm>, LibraryError> {
         if self.context.bind().is_err() {
             return Ok(None);
@@ -171,7 +171,7 @@ impl Blas {
         // NVIDIA's advice: 32 MiB on Hopper, where large tiles are divided, 4 MiB elsewhere.
         let workspace: u64 = if self.context.info.capability >= 90 { 32 << 20 } else { 4 << 20 };
         preference.set(Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace)?;
-        // Sums of slices are added up in 32 bits, never in D's type.
+        // Partial sums of split-K are added in 32 bits, never in D's type.
         let scheme = lt::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
         preference.set(Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, scheme)?;
         for operand in [
@@ -328,7 +328,7 @@ impl Drop for Descriptors {
     }
 }
 
-/// What is asked of an algorithm.
+/// The constraints on an algorithm.
 struct Preferences<'a> {
     blas: &'a Blas,
     raw: lt::cublasLtMatmulPreference_t,

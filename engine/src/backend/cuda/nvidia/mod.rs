@@ -1,13 +1,13 @@
-//! NVIDIA's libraries put to use: matrix products by cuBLASLt, convolutions by cuDNN, where they are found. What they do
-//! not take, and all of it where they are missing, our own kernels compute.
+//! NVIDIA's libraries: matrix products by cuBLASLt and convolutions by cuDNN, where these are found. Everything else is
+//! computed by our own kernels.
 //!
 //! Functions are looked up by name when a library is opened, so that one which lacks a function is not used, rather than
 //! failing in the middle of a run; their answers are plain numbers, for a newer library may give ones that the bindings do
 //! not know. Types and constants are those of cudarc's bindings.
 //!
-//! A library is asked for an algorithm once for every shape, when a program is lowered. What it answers decides whether it
-//! is used and with how much workspace; the answer is kept, so the plan and the program always agree. What cuDNN offers is
-//! tried first.
+//! A library selects an algorithm once for every shape, when a program is lowered. The answer says whether the library is used
+//! and with how much workspace. It is kept, so that the memory plan and the program agree. Plans of cuDNN are measured and
+//! checked before one is selected.
 
 pub mod convolution;
 mod functions;

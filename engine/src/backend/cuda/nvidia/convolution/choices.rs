@@ -1,5 +1,5 @@
-//! What was chosen for each convolution, kept on disk: a choice that was made by measuring is made once on a machine, and
-//! every later start takes it, so that the same bits come out.
+//! The cache of choices on disk: what is chosen for a convolution by measuring is chosen once on a machine. Every later start
+//! takes it from here, so that results are the same bits.
 //!
 //! There is a file for each GPU, driver, cuDNN and version of this program. A file that is torn, of something else or cannot
 //! be read counts for nothing, and the next choice replaces it. Of processes that choose at the same time the first one's

@@ -212,7 +212,8 @@ impl Call {
 impl LibraryCall for Call {
     unsafe fn enqueue(&self, stream: &Stream) -> anyhow::Result<()> {
         // SAFETY: the caller's word.
-        Ok(unsafe { self.plan.api.execute(&self.plan.plan, &self.pack, stream)? })
+        unsafe { self.plan.api.execute(&self.plan.plan, &self.pack, stream)? };
+        Ok(())
     }
 }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// Every tensor begins at a multiple of so many bytes.
 const ALIGNMENT: i64 = 16;
 
-/// By these numbers an operation's tensors are known to the plan. Those that are never stored come behind them.
+/// Unique ids of the tensors in a plan. The last two are virtual: they are never stored.
 const X: i64 = 1;
 const W: i64 = 2;
 const Y: i64 = 3;
@@ -61,7 +61,7 @@ fn data_type(dtype: DType) -> u32 {
     number as u32
 }
 
-/// The library's function for an activation, with the parameters that it takes; `None` if it has none.
+/// The library's pointwise mode for an activation, with its parameters; `None` if it has none.
 fn pointwise(act: Activation) -> Option<(Mode, Vec<(Name, f64)>)> {
     let clipped = |slope: f32, upper: f32| {
         let parameters = vec![
