@@ -1,4 +1,4 @@
-//! What a checkpoint tells beside its tensors.
+//! The metadata of a checkpoint.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ pub struct Best {
     pub value: f64,
 }
 
-/// The state of a run, beside its tensors: the JSON under the metadata key `runner`.
+/// The state of a run without its tensors: the JSON under the metadata key `runner`.
 ///
 /// Randomness is counter-based, so `seed`, `epoch`, `batch` and `step` are the whole random state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

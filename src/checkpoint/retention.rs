@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A checkpoint's part in the run, told by its name.
+/// A checkpoint's part in the run, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// `last.safetensors`: the newest state, always replaced.
@@ -98,7 +98,7 @@ pub fn remove_unfinished(folder: &Path) -> io::Result<Vec<PathBuf>> {
 pub struct Newest {
     /// Its file and the run's state; `None` if no whole checkpoint was found.
     pub found: Option<(PathBuf, Meta)>,
-    /// Newer ones, or ones whose age cannot be told, that were refused.
+    /// Newer ones, or ones of unknown age, that were refused.
     pub refused: Vec<CheckpointError>,
 }
 

@@ -1,4 +1,4 @@
-//! Weights from any file that holds some, told apart by content.
+//! Weights from any file that holds some; the format is recognised by its content.
 
 use super::element::Element;
 use super::error::{CheckpointError, Reason};

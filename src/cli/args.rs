@@ -19,7 +19,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// An error of the command line. An option that is a key of the configuration, `--epochs 3`, is told how to be set.
+/// An error of the command line. For an option that is a key of the configuration, `--epochs 3`, it says how to set that.
 pub fn explain(mut error: clap::Error, words: &[OsString]) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;

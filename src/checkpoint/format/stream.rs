@@ -1,4 +1,4 @@
-//! Reading a checkpoint tensor by tensor, so that it need not be in memory beside the state that is made of it.
+//! Reading a checkpoint tensor by tensor, so that it is never in memory in addition to the state that is made of it.
 
 use super::{
     CHECKSUM_DIGITS, CheckpointError, Meta, Reason, accounted, checksum_range, count, files, from_safetensors, hex,

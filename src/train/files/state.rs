@@ -64,12 +64,12 @@ pub struct Extra {
     pub device_choices: Option<String>,
 }
 
-/// The choices of the device that wrote the checkpoint whose state is `meta`. What cannot be read is told by [`restore`].
+/// The choices of the device that wrote the checkpoint whose state is `meta`. [`restore`] reports what cannot be read.
 pub fn device_choices(meta: &Meta) -> Option<String> {
     Some(meta.extra.get("device_choices")?.as_str()?.to_owned())
 }
 
-/// How a run was started, beside its configuration.
+/// How a run was started, apart from its configuration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Started {
     /// The experiment's name.
