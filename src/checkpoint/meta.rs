@@ -16,7 +16,7 @@ pub struct Best {
 /// Randomness is counter-based, so `seed`, `epoch`, `batch` and `step` are the whole random state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Meta {
-    // First, so that its place in the file is told by the text that precedes it.
+    // First, so that its position in the file is found by the text before it.
     pub(super) checksum: String,
     /// Version of this format; [`Meta::VERSION`] in what is written.
     pub version: u32,

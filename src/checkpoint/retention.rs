@@ -22,7 +22,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// What a file's name tells; `None` for anything else, among it the temporary files of writes that were cut off.
+    /// The part that a file's name stands for; `None` for other files, such as the temporary ones of interrupted writes.
     pub fn of(name: &str) -> Option<FileKind> {
         let stem = name.strip_suffix(".safetensors")?;
         match stem {

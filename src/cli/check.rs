@@ -117,7 +117,7 @@ fn largest_batch(loaded: &Loaded, programs: &Programs) -> usize {
     trained.max().unwrap_or(loaded.experiment.data.loading.batch_size)
 }
 
-/// Operations for people: `1.23 G`.
+/// A number of operations as it is shown: `1.23 G`.
 fn flops(n: u64) -> String {
     match n {
         0 => String::new(),

@@ -68,7 +68,7 @@ pub fn expect_checkpoint(path: &Path) -> Result<(), Failure> {
         }));
     }
     let (what, help) = match kind(path) {
-        // What is called a checkpoint and is none is damaged, as its reader tells.
+        // A file that is called a checkpoint and is none is damaged: its reader reports that.
         Some(Kind::Text) if path.extension().is_none_or(|e| e != "safetensors") => ("a text", "a checkpoint is a `.safetensors` file in a run's folder; the name of a configuration ends in `.toml`".to_owned()),
         Some(Kind::Zip) => (
             "a zip archive",

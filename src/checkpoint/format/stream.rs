@@ -89,7 +89,7 @@ fn in_order(metadata: &Metadata) -> Result<Vec<(String, Header)>, Reason> {
 
 /// Hands the tensors of the checkpoint at `path` to `take`, in the order of the file, each with its bytes to be read from
 /// it (row-major, little-endian); bytes that are left are skipped. Every byte of the file counts into the checksum, which
-/// can only be held against the file's at the end: what was read is to be used only if this returns well.
+/// can only be compared with the file's at the end: what was read may be used only if this returns without an error.
 ///
 /// # Errors
 /// The file cannot be read, is cut short, damaged, no checkpoint, or of a later version of the format; `take` failed.

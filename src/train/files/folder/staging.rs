@@ -64,7 +64,7 @@ pub fn commit(run: &Path) -> io::Result<()> {
     commit_in(run, &mut Steps::all())
 }
 
-/// After a crash: goes on with what was ready, and removes what was not.
+/// After a crash: completes a replacement that was ready, and removes one that was not.
 pub fn recover(run: &Path) -> io::Result<()> {
     recover_in(run, &mut Steps::all())
 }
