@@ -121,7 +121,7 @@ struct Cuda {
     /// Its CUDA version, or why there is nothing to compute on.
     driver: Result<i32, Unavailable>,
     gpus: Vec<Gpu>,
-    /// GPUs that are there but tell nothing about themselves.
+    /// GPUs that are there, but whose properties cannot be read.
     problems: Vec<String>,
 }
 
