@@ -2,7 +2,7 @@
 //! 1, 2, 3", SC 2011). A draw is a pure function of a key and a counter, so it depends neither on threads nor on what
 //! was drawn before, and a run that resumes draws what it would have drawn.
 
-/// What numbers are drawn for: draws for different purposes are independent.
+/// The purpose of draws: draws for different purposes are independent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Purpose {
@@ -14,7 +14,7 @@ pub enum Purpose {
     Augment = 3,
     /// Dropout masks; stream: layer, index: micro-step.
     Dropout = 4,
-    /// Made-up data.
+    /// Synthetic data.
     Synthetic = 5,
     /// Which samples go to the validation split.
     Split = 6,

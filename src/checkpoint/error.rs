@@ -111,5 +111,5 @@ impl fmt::Display for CheckpointError {
     }
 }
 
-// No `source`: the message tells the reason in full, and would tell it twice.
+// No `source`: the message has the reason in full, and would say it twice.
 impl std::error::Error for CheckpointError {}

@@ -95,7 +95,7 @@ pub fn write_weights(path: &Path, tensors: &[TensorView]) -> Result<(), Checkpoi
     write_file(path, &infos, None, &mut |i, put| put(tensors[i].bytes)).map_err(|e| as_checkpoint(path, e))
 }
 
-/// What hands on the bytes of tensors.
+/// A source of the tensors' bytes.
 pub type Content<'a> = dyn FnMut(usize, &mut dyn FnMut(&[u8]) -> anyhow::Result<()>) -> anyhow::Result<()> + 'a;
 
 /// A failure of writing where nothing but the file can have failed.
@@ -256,7 +256,7 @@ fn read_header(file: &mut impl Read, size: u64) -> Result<Vec<u8>, Reason> {
     file.take(8).read_to_end(&mut bytes)?;
     if let Ok(length) = <[u8; 8]>::try_from(bytes.as_slice()) {
         let length = u64::from_le_bytes(length);
-        // A length beyond the file's end is told by whoever looks for the header's own end.
+        // A length beyond the file's end is reported where the header is read.
         if length > MAX_HEADER && length <= size {
             return Err(Reason::NotSafetensors(format!("it claims a header of {length} bytes")));
         }
@@ -325,7 +325,7 @@ fn verify_bytes(bytes: &[u8], header_bytes: usize, meta: &Meta) -> Result<(), Re
     Ok(())
 }
 
-/// Where the checksum's digits stand in a header.
+/// The position of the checksum's digits in a header.
 fn checksum_range(header: &[u8]) -> Option<std::ops::Range<usize>> {
     let mark = CHECKSUM_MARK.as_bytes();
     let start = header.windows(mark.len()).position(|w| w == mark)? + mark.len();
@@ -384,7 +384,7 @@ fn header(tensors: &[TensorInfo], order: &[(usize, usize)], meta: Option<&str>) 
     out
 }
 
-/// Puts a file in the place of another, or of none, in one instant. An error tells which file it is.
+/// Replaces a file by another, or makes a new one, atomically. An error names the file.
 fn replace(path: &Path, fill: impl FnOnce(&mut File) -> anyhow::Result<()>) -> anyhow::Result<()> {
     durable::replace(path, fill).map_err(|e| match e.downcast::<io::Error>() {
         Ok(e) => CheckpointError::new(path, e).into(),

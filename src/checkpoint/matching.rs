@@ -6,7 +6,7 @@ use std::fmt;
 
 /// At most this many names of a kind are listed.
 const SHOWN: usize = 12;
-/// A counter that state dicts of old versions of PyTorch lack; PyTorch, too, starts it anew without complaint.
+/// A counter that state dicts of old versions of PyTorch lack. PyTorch, too, starts it from zero without an error.
 const OPTIONAL_SUFFIX: &str = ".num_batches_tracked";
 /// Variables of `fp16` runs. A checkpoint moves between precisions: who lacks them starts them anew, who has no use for
 /// them leaves them.

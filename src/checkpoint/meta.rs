@@ -1,4 +1,4 @@
-//! What a checkpoint tells beside its tensors.
+//! The metadata of a checkpoint.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,12 +11,12 @@ pub struct Best {
     pub value: f64,
 }
 
-/// The state of a run, beside its tensors: the JSON under the metadata key `runner`.
+/// The state of a run without its tensors: the JSON under the metadata key `runner`.
 ///
 /// Randomness is counter-based, so `seed`, `epoch`, `batch` and `step` are the whole random state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Meta {
-    // First, so that its place in the file is told by the text that precedes it.
+    // First, so that its position in the file is found by the text before it.
     pub(super) checksum: String,
     /// Version of this format; [`Meta::VERSION`] in what is written.
     pub version: u32,

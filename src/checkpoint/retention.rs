@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A checkpoint's part in the run, told by its name.
+/// A checkpoint's part in the run, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// `last.safetensors`: the newest state, always replaced.
@@ -22,7 +22,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// What a file's name tells; `None` for anything else, among it the temporary files of writes that were cut off.
+    /// The part that a file's name stands for; `None` for other files, such as the temporary ones of interrupted writes.
     pub fn of(name: &str) -> Option<FileKind> {
         let stem = name.strip_suffix(".safetensors")?;
         match stem {
@@ -98,7 +98,7 @@ pub fn remove_unfinished(folder: &Path) -> io::Result<Vec<PathBuf>> {
 pub struct Newest {
     /// Its file and the run's state; `None` if no whole checkpoint was found.
     pub found: Option<(PathBuf, Meta)>,
-    /// Newer ones, or ones whose age cannot be told, that were refused.
+    /// Newer ones, or ones of unknown age, that were refused.
     pub refused: Vec<CheckpointError>,
 }
 

@@ -1,4 +1,4 @@
-//! Weights from any file that holds some, told apart by content.
+//! Weights from any file that holds some; the format is recognised by its content.
 
 use super::element::Element;
 use super::error::{CheckpointError, Reason};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 
-/// Bytes that tell the format.
+/// The first bytes of a file, which decide the format.
 const START: u64 = 16;
 
 /// The tensors of a weight file.
@@ -36,7 +36,7 @@ pub fn load_tensors(path: &Path) -> Result<Loaded, CheckpointError> {
     read().map_err(|e| CheckpointError::new(path, e))
 }
 
-/// Reads from a file of `size` bytes. Its begin tells the format, and how much of it is worth reading.
+/// Reads from a file of `size` bytes. Its first bytes decide the format, and how much of it is worth reading.
 fn parse(mut file: impl Read + Seek, size: u64) -> Result<Loaded, Reason> {
     let mut start = Vec::new();
     file.by_ref().take(START).read_to_end(&mut start)?;

@@ -19,7 +19,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// An error of the command line. An option that is a key of the configuration, `--epochs 3`, is told how to be set.
+/// An error of the command line. For an option that is a key of the configuration, `--epochs 3`, it says how to set that.
 pub fn explain(mut error: clap::Error, words: &[OsString]) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
@@ -33,7 +33,7 @@ pub fn explain(mut error: clap::Error, words: &[OsString]) -> clap::Error {
         .find_subcommand(words.get(1).map_or("", String::as_str))
         .is_some_and(|command| command.get_arguments().any(|argument| argument.get_long() == Some("set")));
     let keys = if takes_sets { keys_for_option(&name) } else { Vec::new() };
-    // To pass it as a value, as clap proposes, is never what was meant.
+    // clap proposes to pass it as a value, which is never what was meant.
     error.remove(ContextKind::Suggested);
     if keys.is_empty() {
         return error;
@@ -132,7 +132,7 @@ impl Passes {
         PassOptions { without: self.without.clone(), stop_after: None }
     }
 
-    /// For people: nothing, or ` without pool and fuse`.
+    /// As messages show it: nothing, or ` without pool and fuse`.
     pub fn note(&self) -> String {
         match self.names().as_slice() {
             [] => String::new(),

@@ -111,13 +111,13 @@ fn as_json(loaded: &Loaded, programs: &Programs, memory: &MemoryPlan, device: &s
     })
 }
 
-/// The batch that shapes and operations are told for: smaller than `batch_size` where there are fewer samples.
+/// The batch that shapes and FLOPs are shown for: smaller than `batch_size` where there are fewer samples.
 fn largest_batch(loaded: &Loaded, programs: &Programs) -> usize {
     let trained = programs.kinds.iter().filter(|(kind, _)| *kind == Kind::Train).map(|(_, batch)| batch.samples);
     trained.max().unwrap_or(loaded.experiment.data.loading.batch_size)
 }
 
-/// Operations for people: `1.23 G`.
+/// A number of operations as it is shown: `1.23 G`.
 fn flops(n: u64) -> String {
     match n {
         0 => String::new(),

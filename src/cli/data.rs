@@ -76,7 +76,7 @@ impl Progress {
             }
             Event::Finished { file } => {
                 self.bar = None;
-                // The failures that another mirror made up for; otherwise the error tells them.
+                // Failures of mirrors, where another one succeeded; otherwise they are part of the error.
                 for failure in self.failures.drain(..) {
                     say(&failure);
                 }

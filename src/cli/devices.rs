@@ -4,8 +4,9 @@ use super::args::OutputArgs;
 use super::failure::Failure;
 use crate::backend::cpu::cpu_info;
 use crate::backend::cuda::driver::{self, Context, DeviceInfo, Unavailable};
-use crate::backend::cuda::libraries::{Found, Library, Missing, open};
-use crate::backend::cuda::{cubin, nvidia, ptx};
+use crate::backend::cuda::modules::{cubin, ptx};
+use crate::backend::cuda::nvidia;
+use crate::backend::cuda::nvidia::installed::{Found, Library, Missing, open};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -120,7 +121,7 @@ struct Cuda {
     /// Its CUDA version, or why there is nothing to compute on.
     driver: Result<i32, Unavailable>,
     gpus: Vec<Gpu>,
-    /// GPUs that are there but tell nothing about themselves.
+    /// GPUs that are there, but whose properties cannot be read.
     problems: Vec<String>,
 }
 

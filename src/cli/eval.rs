@@ -47,7 +47,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let trained_on = model.trained_on();
     let samples =
         samples::load(experiment, &take).map_err(|e| samples::missing(e, experiment, &because(&trained_on)))?;
-    // Samples that stand in for others are told of already.
+    // A fallback has been reported already.
     let other = if samples.note.is_none() && trained_on.is_none() { model.other_data(&samples) } else { None };
     let notes: Vec<String> = samples.note.iter().cloned().chain(trained_on).chain(other).collect();
     notes.iter().for_each(|note| say(&format!("warning: {note}")));

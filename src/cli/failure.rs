@@ -54,7 +54,7 @@ impl From<anyhow::Error> for Failure {
 }
 
 impl Failure {
-    /// Tells the user; the exit code.
+    /// Reports it to the user. Returns the exit code.
     pub fn report(&self, json: bool) -> ExitCode {
         let text = match self {
             Failure::Config { sources, diagnostics } => {

@@ -120,7 +120,7 @@ fn printed(result: std::io::Result<()>) -> Result<(), Failure> {
     }
 }
 
-/// Bytes for people: `12.3 MiB`.
+/// Bytes as messages show them: `12.3 MiB`.
 fn human_bytes(bytes: usize) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {

@@ -79,7 +79,7 @@ pub fn device(experiment: &Experiment, threads: Option<usize>) -> Result<Box<dyn
     Ok(backend)
 }
 
-/// Tells why the device is not the one that would have been taken first, if so.
+/// Reports why the device is not the preferred one, if so.
 pub fn say_why(selected: Selected) -> Box<dyn Backend> {
     if let Some(note) = &selected.note {
         say(note);
@@ -87,7 +87,7 @@ pub fn say_why(selected: Selected) -> Box<dyn Backend> {
     selected.backend
 }
 
-/// Tells what has come up about how the device computes.
+/// Reports notes about how the device computes, such as another precision.
 pub fn say_notes(backend: &dyn Backend) {
     backend.notes().iter().for_each(|note| say(note));
 }
@@ -150,7 +150,7 @@ impl Model {
     /// A word on samples that are not those of its training though they are of the same source.
     pub fn other_data(&self, samples: &Samples) -> Option<String> {
         let (path, meta) = self.checkpoint.as_ref()?;
-        // Who names another source knows that it is another.
+        // If the user names another source, the difference is no news.
         let own = config::load_effective(&carried_by(path), &meta.config, &[]).ok()?.experiment;
         if own.data.source.type_name() != self.loaded.experiment.data.source.type_name() {
             return None;
@@ -160,10 +160,10 @@ impl Model {
         Some(format!("The data is not that of the training: {what} differ."))
     }
 
-    /// What a sample looks like, from the checkpoint where it tells, so that no file of data is needed.
+    /// The description of a sample, from the checkpoint where it has one, so that no file of data is needed.
     ///
     /// # Errors
-    /// It does not tell, and the data's file cannot be read.
+    /// The checkpoint has none, and the data's file cannot be read.
     pub fn sample(&self) -> Result<DataSpec, Failure> {
         let kept = match (&self.checkpoint, &self.loaded.experiment.data.source) {
             (Some((_, meta)), Source::Tensors(_)) => {
@@ -197,7 +197,7 @@ impl Model {
     }
 }
 
-/// Reads `[model] weights`, if there are any, for the model of `programs`, and tells what was done with them.
+/// Reads `[model] weights`, if there are any, for the model of `programs`, and reports what was done with them.
 ///
 /// # Errors
 /// The file cannot be read, or does not fit.

@@ -61,7 +61,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         match read(file, &fields, args.invert) {
             Ok(given) => answers.all(file, &given, fields.len())?,
             Err(e) => {
-                // The other files are still answered for; the exit code tells.
+                // The other files are still processed; the exit code shows that one failed.
                 say(&format!("error: {e:#}"));
                 failed = true;
             }
@@ -142,7 +142,7 @@ impl Answers<'_> {
         Ok(())
     }
 
-    /// Puts a field of the sample to be looked at next into the batch, if the model reads it.
+    /// Writes a field of the next sample into the batch, if the model reads it.
     fn put(&mut self, field: usize, bytes: &[u8]) {
         if let Some(at) = self.layout.find(Input::Field(field as u32)) {
             self.buffer.bytes_mut()[at.offset..][..bytes.len()].copy_from_slice(bytes);

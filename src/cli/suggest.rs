@@ -10,7 +10,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use std::ffi::OsStr;
 use std::sync::LazyLock;
 
-/// Takes any text, and knows what shells may complete it to. Whether it means something is said by who uses it.
+/// Accepts any text, and offers completions to shells. Whether the text is valid is for its user to check.
 #[derive(Debug, Clone)]
 pub struct Suggest(Vec<&'static str>);
 

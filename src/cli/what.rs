@@ -6,7 +6,7 @@ use crate::files::kind::{Kind, kind};
 use crate::train::files::folder::file;
 use std::path::Path;
 
-/// Refuses what is no configuration. What is not there, or cannot be told, is left to its reader.
+/// Refuses a file that is no configuration. A file that is missing, or of unknown kind, is left to its reader.
 ///
 /// # Errors
 /// A folder, a checkpoint, weights, an image, an archive.
@@ -51,7 +51,7 @@ pub fn expect_configuration(path: &Path) -> Result<(), Failure> {
     Err(refuse(format!("`{shown}` {is}\nhelp: {help}")))
 }
 
-/// Refuses what is no checkpoint, where one is asked for. What is not there, or cannot be told, is left to its reader.
+/// Refuses a file that is no checkpoint, where one is asked for. A file that is missing, or of unknown kind, is left to its reader.
 ///
 /// # Errors
 /// A folder, a configuration, weights of PyTorch, an image, an archive.
@@ -68,7 +68,7 @@ pub fn expect_checkpoint(path: &Path) -> Result<(), Failure> {
         }));
     }
     let (what, help) = match kind(path) {
-        // What is called a checkpoint and is none is damaged, as its reader tells.
+        // A file that is called a checkpoint and is none is damaged: its reader reports that.
         Some(Kind::Text) if path.extension().is_none_or(|e| e != "safetensors") => ("a text", "a checkpoint is a `.safetensors` file in a run's folder; the name of a configuration ends in `.toml`".to_owned()),
         Some(Kind::Zip) => (
             "a zip archive",

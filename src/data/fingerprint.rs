@@ -1,4 +1,4 @@
-//! What tells one set of samples from another, in a line of text that travels in checkpoints.
+//! A fingerprint of a set of samples: a line of text that is stored in checkpoints.
 //!
 //! Four parts: the inputs and the targets that are trained on, and those that are tested on. Each is a hash over element
 //! type, shape, number and every byte; whatever the files looked like that they were read from.

@@ -7,7 +7,7 @@ use super::{DataSpec, Field};
 pub struct Footprint {
     /// The samples and their targets, as long as they are used.
     pub held: usize,
-    /// What is in memory besides while they are read.
+    /// Extra memory while they are read.
     pub reading: usize,
 }
 

@@ -129,7 +129,7 @@ fn find(variant: Variant, root: &Path) -> Result<[PathBuf; 4]> {
     let mut missing = Vec::new();
     let found = FILES.map(|name| {
         let candidates = folders.iter().flat_map(|f| [f.join(name), f.join(format!("{name}.gz"))]);
-        // What is there and is no file is told when it is opened.
+        // A name that stands for no file is reported when it is opened.
         let path = candidates.into_iter().find(|p| crate::files::is_there(p));
         if path.is_none() {
             missing.push(format!("`{name}.gz` (or without .gz)"));

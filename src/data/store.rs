@@ -25,11 +25,11 @@ pub trait Store: Send + Sync {
     /// Writes the fields of sample number `sample` that `rows` wants.
     ///
     /// # Errors
-    /// The sample cannot be read. The loader takes the next one in its place, tells it, and goes on.
+    /// The sample cannot be read. The loader reports it, takes the next one in its place, and goes on.
     fn write(&self, sample: usize, rows: &mut Rows) -> Result<(), Unreadable>;
 
-    /// Hands what tells a field of a sample from any other to `take`: its bytes or, where those would have to be made, what they
-    /// are made from, as the name of a file, its size and time.
+    /// Passes what identifies a field of a sample to `take`: its bytes or, where those would have to be made, what they are made
+    /// from, such as the name, size and time of a file.
     fn identify(&self, sample: usize, field: usize, take: &mut dyn FnMut(&[u8]));
 
     /// The bytes of a field of all samples, one after the other, if they are in memory.

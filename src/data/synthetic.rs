@@ -1,4 +1,4 @@
-//! Made-up samples that can be learnt: for tests, timing, and configurations without data.
+//! Synthetic samples that can be learnt: for tests, timing, and configurations without data.
 
 use super::fetch::Event;
 use super::{DataSpec, Dataset, Describes, Footprint, Split, Values};
@@ -6,7 +6,7 @@ use crate::graph::{DType, Shape};
 use crate::random::{Purpose, Stream};
 use anyhow::{Result, ensure};
 
-/// What is to be learnt.
+/// The task to learn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
     /// To tell this many classes apart.
@@ -15,7 +15,7 @@ pub enum Task {
     Values(usize),
 }
 
-/// The made-up set.
+/// The options of the synthetic set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SyntheticOptions {
     /// Shape of one sample in PyTorch's order: `[C, H, W]` for an image, `[F]` for a vector.

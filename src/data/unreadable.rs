@@ -43,7 +43,7 @@ impl Unread {
         Ok(&self.0[before..])
     }
 
-    /// What is to be said of those from number `told` on; `None` if there are no more.
+    /// The message about those from number `told` on; `None` if there are no more.
     pub fn in_words(&self, told: usize) -> Option<String> {
         let new = self.0.get(told..).filter(|new| !new.is_empty())?;
         let (are, each) = if new.len() == 1 { ("a sample", "its place") } else { ("samples", "the place of each") };

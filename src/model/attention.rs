@@ -1,4 +1,4 @@
-//! Multi-head attention: two projections and what is between them.
+//! Multi-head attention: the input projection, scaled dot-product attention, the output projection.
 
 use super::params::{Param, uniform_fan_in};
 use super::{Builder, Tensor};

@@ -1,4 +1,4 @@
-//! From a batch as the loader makes it to what the first layer sees.
+//! The inputs of the model: from the loader's batch to the first layer.
 
 use super::{Builder, Mode, Tensor};
 use crate::config::language::sections::{self as cfg, Transform};
@@ -16,7 +16,7 @@ fn transforms(experiment: &Experiment, train: bool) -> impl Iterator<Item = (Str
     first.chain(d.transforms.iter().enumerate().map(keyed("transforms")))
 }
 
-/// What programs differ in: the shape of the batches that they are for.
+/// The shape of the batches that a program is for. There is a program for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BatchShape {
     /// Samples.

@@ -1,4 +1,4 @@
-//! What a whole model shows that is surely not meant: warnings on its forward graph for training.
+//! Warnings about a whole model that is probably not as meant, from its forward graph for training.
 
 use super::{Forward, LayerRow};
 use crate::config::language::sections::Transform;
@@ -39,7 +39,7 @@ struct Lints<'a> {
     layers: HashMap<ValueId, Vec<&'a LayerRow>>,
 }
 
-/// What keeps the values of `act` within bounds, if anything does.
+/// The function that keeps the values of `act` within bounds, if there is one.
 fn bounds(act: Activation) -> Option<String> {
     let number = |x: f32| x.to_string().replace('-', "−");
     match act.facts().range {
@@ -172,7 +172,7 @@ impl Lints<'_> {
         let mut found: Vec<Diagnostic> = Vec::new();
         let mut places = HashSet::new();
         let mut told = used.clone();
-        // From the last on: what only unused layers read is told with these.
+        // From the last on: layers that only unused layers read belong to those warnings.
         for row in self.forward.rows.iter().rev().filter(|row| dead(row)) {
             if told.contains(&row.value) {
                 continue;

@@ -44,7 +44,7 @@ pub enum Mode {
 pub struct Forward {
     /// The graph.
     pub graph: Graph,
-    /// What the model puts out: in PyTorch's order, but for images, which are channels-last like all images inside.
+    /// The model's output: in PyTorch's order, but for images, which are channels-last like all images inside.
     pub prediction: ValueId,
     /// The loss, unless the mode is [`Mode::Predict`].
     pub loss: Option<BatchLoss>,
@@ -158,7 +158,7 @@ impl Builder<'_> {
         operands
     }
 
-    /// A value that stands for what a layer with a mistake puts out.
+    /// A placeholder for the output of a layer with a mistake.
     fn stand_in(&mut self, mut shape: Shape) -> ValueId {
         if shape.len() > MAX_ELEMENTS
             && let Some((_, others)) = shape.0.split_last_mut()
@@ -168,7 +168,7 @@ impl Builder<'_> {
         self.graph.add_value(DType::F32, shape, Role::Temporary)
     }
 
-    /// A stand-in of which not even the shape is certain.
+    /// A placeholder of which not even the shape is certain.
     fn guess(&mut self, shape: Shape) -> ValueId {
         let value = self.stand_in(shape);
         self.guesses.insert(value);

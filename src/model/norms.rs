@@ -8,7 +8,7 @@ use crate::config::language::values::Momentum;
 use crate::graph::op::{BatchNorm, BatchNormInfer, GroupNorm, LayerNorm, Permute};
 use crate::graph::{DType, Fill, Shape, Storage, ValueId};
 
-/// What both batch normalisations are told.
+/// The options that both batch normalisations have.
 struct BatchNormArgs {
     eps: f32,
     momentum: Option<f32>,

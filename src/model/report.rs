@@ -1,4 +1,4 @@
-//! How mistakes are told: at the layer that cannot take its input, with the layers that the input comes from.
+//! Errors of the model: at the layer that cannot take its input, with the layers that the input comes from.
 
 use super::{Builder, Tensor};
 use crate::config::{Diagnostic, LayerKind, LayerNode, Span};
@@ -64,7 +64,7 @@ impl Builder<'_> {
             .collect()
     }
 
-    /// What in `[data]` tells how samples look.
+    /// The place in `[data]` that decides the shape of samples.
     pub(super) fn data_span(&self) -> Option<Span> {
         self.experiment.span_of("data.shape").or_else(|| self.experiment.nearest_span("data.source"))
     }

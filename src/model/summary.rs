@@ -12,7 +12,7 @@ pub struct LayerRow {
     pub path: String,
     /// Its type.
     pub kind: String,
-    /// Shape of what it puts out, as PyTorch shows it.
+    /// Shape of its output, as PyTorch shows it.
     pub output: Shape,
     /// Number of parameters.
     pub params: usize,
@@ -20,7 +20,7 @@ pub struct LayerRow {
     pub flops: u64,
     /// Where it stands in the text.
     pub span: Span,
-    /// What it puts out, in the graph that it was listed with.
+    /// Its output, in the graph that it was listed with.
     pub value: ValueId,
 }
 

@@ -110,7 +110,7 @@ pub fn json_line(value: &Value) -> String {
     visible_json(&value.to_string())
 }
 
-/// Tells of a panic as everything else is told. A panic is a mistake in this program, but what it says may hold anything.
+/// Reports a panic like everything else. A panic is a bug of this program, but its message may hold anything.
 pub fn set_panic_hook() {
     std::panic::set_hook(Box::new(|info| {
         let thread = std::thread::current();

@@ -2,7 +2,7 @@
 //!
 //! - `setup`: what is there before the first batch: device, programs, memory, samples, the session that holds the state.
 //! - `files`: what a run writes and reads again: its folder, checkpoints, metrics, weights.
-//! - `run`: the loop, evaluation, and what is told meanwhile.
+//! - `run`: the loop, evaluation, and the reports meanwhile.
 
 pub mod files;
 pub mod run;

@@ -4,7 +4,7 @@ use super::emulator;
 use super::engine::MODEL;
 use super::harness::{Outcome, Steps};
 use runner::backend::cuda::CudaBackend;
-use runner::backend::cuda::nvidia::{Source, Wanted};
+use runner::backend::cuda::settings::{Source, Wanted};
 use runner::backend::{Backend, Executable};
 use std::path::Path;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use super::emulator;
 use runner::backend::Backend;
 use runner::backend::cuda::CudaBackend;
-use runner::backend::cuda::nvidia::{Source, Wanted};
+use runner::backend::cuda::settings::{Source, Wanted};
 use runner::graph::op::{Activation, Conv2d, Conv2dGradInput, Conv2dGradWeight, Fused};
 use runner::graph::{DType, Graph, Op, Role, Shape};
 

@@ -5,7 +5,7 @@ use super::engine::MODEL;
 use super::harness::{Outcome, Steps};
 use super::root::{program, root};
 use runner::backend::cuda::CudaBackend;
-use runner::backend::cuda::launcher::Bindings;
+use runner::backend::cuda::settings::Bindings;
 
 fn run(bindings: Bindings, graph: bool, seed: u64) -> Outcome {
     emulator::stream_order(seed);

@@ -5,7 +5,7 @@ use super::engine::MODEL;
 use super::harness::{Outcome, Steps};
 use super::root::root;
 use runner::backend::cuda::CudaBackend;
-use runner::backend::cuda::nvidia::{Source, Wanted};
+use runner::backend::cuda::settings::{Source, Wanted};
 use std::path::{Path, PathBuf};
 
 /// The test doubles, for everything that they take; `None` on a real GPU or without a compiler.

@@ -203,7 +203,7 @@ pub fn operands(kernel: &str, size: [u32; 6], cells: &[u64], operands: &[Operand
 
 /// What the backend calls for every launch that it makes ready.
 fn tell_operands(launched: Launched) {
-    let Launched { kernel, size, cells, extents } = launched;
+    let Launched { kernel, config, cells, extents } = launched;
     let names: Vec<CString> = extents.iter().map(|e| CString::new(e.what.as_str()).unwrap()).collect();
     let told: Vec<Operand> = extents
         .iter()
@@ -215,7 +215,7 @@ fn tell_operands(launched: Launched) {
             written: c_int::from(e.written),
         })
         .collect();
-    let ([gx, gy, gz], [bx, by, bz]) = (size.grid, size.block);
+    let ([gx, gy, gz], [bx, by, bz]) = (config.grid, config.block);
     let known = operands(kernel, [gx, gy, gz, bx, by, bz], cells, &told);
     assert!(known, "the emulated driver has no kernel `{kernel}` with {} arguments", cells.len());
 }

@@ -7,7 +7,7 @@ use crate::packed::Packed;
 use crate::sources::{Architecture, Sources, hex};
 use crate::{STALE, updating};
 use lzma_rust2::{XzOptions, XzReader, XzWriter};
-use runner::backend::cuda::cubin::FAMILIES;
+use runner::backend::cuda::modules::cubin::FAMILIES;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;

@@ -42,7 +42,10 @@ fn every_module_has_its_file() {
     let files: Vec<&str> = sources.modules.keys().map(String::as_str).collect();
     let mut modules = runner::backend::cuda::launch::Module::ALL.map(|module| module.name());
     modules.sort_unstable();
-    assert_eq!(files, modules, "kernels/*.cu (left) against the list in engine/src/backend/cuda/launch.rs (right)");
+    assert_eq!(
+        files, modules,
+        "kernels/*.cu (left) against the list in engine/src/backend/cuda/launch/module.rs (right)"
+    );
 }
 
 #[test]

@@ -7,8 +7,8 @@ use crate::parity::check_some;
 use runner::backend::Backend;
 use runner::backend::cuda::CudaBackend;
 #[cfg(feature = "cust")]
-use runner::backend::cuda::launcher::Bindings;
-use runner::backend::cuda::nvidia::{Source, Wanted};
+use runner::backend::cuda::settings::Bindings;
+use runner::backend::cuda::settings::{Source, Wanted};
 use runner::graph::Op;
 use std::process::Command;
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 /// Between the name and the process of a file that is being written.
 const TEMPORARY: &str = ".tmp-";
 
-/// Puts what `fill` writes in the place of a file or a link, or of nothing: it is written beside it under the name
-/// `.NAME.tmp-PID`, made durable and renamed.
+/// Replaces a file or a link, or makes a new file, with what `fill` writes. The content is written in the same folder under the
+/// name `.NAME.tmp-PID`, made durable and renamed.
 ///
 /// # Errors
 /// That of `fill`; the disk is full, or the like. The old file is whole then.
@@ -22,7 +22,7 @@ pub fn replace<E: From<io::Error>>(path: &Path, fill: impl FnOnce(&mut File) -> 
         Ok(fs::rename(&temporary, path)?)
     })();
     if result.is_err() {
-        // The first error is the one worth telling.
+        // The first error is the one worth reporting.
         let _ = fs::remove_file(&temporary);
     }
     result?;

@@ -1,4 +1,4 @@
-//! What a file is, told by how it begins: to say so where another kind was expected.
+//! The kind of a file, from its first bytes, for messages where another kind was expected.
 
 use super::open;
 use std::io::Read;
@@ -62,7 +62,7 @@ fn text(prefix: &[u8]) -> bool {
         Err(e) if e.error_len().is_none() => std::str::from_utf8(&prefix[..e.valid_up_to()]).unwrap_or_default(),
         Err(_) => return false,
     };
-    // Whoever reads a text tells of other control characters at their place.
+    // The reader of a text reports other control characters at their place.
     !whole.is_empty() && !whole.contains('\0')
 }
 

@@ -1,5 +1,5 @@
-//! Files. Reading those that nobody vouches for: data sets, weights, images, configurations that somebody else wrote;
-//! and in [`durable`] writing so that nothing is ever half a file.
+//! Files. Reading untrusted files: data sets, weights, images, configurations that somebody else wrote; and in
+//! [`durable`], writing that never leaves half a file.
 //!
 //! A name may stand for a folder, a pipe that nobody writes to, or a device without an end. Nothing here waits for
 //! another program when it is read, and nothing takes more memory than its caller allows: what is opened is a regular file, whose size
@@ -68,7 +68,7 @@ impl fmt::Display for Error {
     }
 }
 
-// No `source`: the message tells the reason in full, and would tell it twice.
+// No `source`: the message has the reason in full, and would say it twice.
 impl std::error::Error for Error {}
 
 impl From<io::Error> for Problem {
@@ -129,7 +129,7 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
     if bytes.try_reserve_exact(expected).is_err() {
         return Err(Error::new(path, io::Error::from(io::ErrorKind::OutOfMemory)));
     }
-    // One more than is allowed tells a file that has grown.
+    // One byte more than is allowed shows that the file has grown.
     opened.file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| Error::new(path, e))?;
     if bytes.len() as u64 > limit {
         return Err(too_large(bytes.len() as u64));

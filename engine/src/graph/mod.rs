@@ -1,11 +1,11 @@
 //! The intermediate representation: a static, typed graph of mid-level operations.
 //!
 //! A [`Graph`] is a list of [`Node`]s in execution order over a list of [`Value`]s. It knows no device and no
-//! configuration file. Values that outlive one step (parameters, optimizer state, running statistics) are
+//! configuration file. Values that persist from step to step (parameters, optimizer state, running statistics) are
 //! [`Variable`]s, kept in a [`Variables`] table that several graphs (training, evaluation, the smaller last batch) share.
 //!
-//! Images are channels-last inside: a batch of images has the shape `[N, H, W, C]`. How a variable looks from outside
-//! (PyTorch's layout) is told by its [`Storage`].
+//! Images are channels-last inside: a batch of images has the shape `[N, H, W, C]`. The layout of a
+//! variable outside (PyTorch's) is described by its [`Storage`].
 
 pub mod op;
 mod print;
@@ -42,7 +42,7 @@ impl NodeId {
     }
 }
 
-/// What a value is to the program.
+/// The role of a value in the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Filled from a batch slot before the program runs.
@@ -111,8 +111,8 @@ pub struct Graph {
     pub nodes: Vec<Node>,
     /// Paths of the layers that nodes came from (`features.0`); index 0 is the empty path.
     origins: Vec<String>,
-    /// Where each path stands in `origins`, each input and variable in `values`: a model of many thousand layers asks
-    /// for one of them with every node.
+    /// The index of each path in `origins`, and of each input and variable in `values`: models have many thousand layers,
+    /// and every node looks one up.
     origin_of: HashMap<String, u32>,
     inputs: HashMap<Input, ValueId>,
     variables: HashMap<VarId, ValueId>,
@@ -235,7 +235,7 @@ impl Graph {
         Ok(self.add(op, inputs)?[0])
     }
 
-    /// For every value the one whose memory it is: itself, or what it is another shape of.
+    /// For every value the one whose memory it shares: itself, or the operand that it reshapes.
     pub fn roots(&self) -> Vec<ValueId> {
         let mut root: Vec<ValueId> = (0..self.values.len() as u32).map(ValueId).collect();
         for node in self.nodes.iter().filter(|n| n.op.rules().is_alias()) {

@@ -1,4 +1,4 @@
-//! Graphs as text, for people who look into a pass.
+//! Graphs as text, to read what a pass has done.
 
 use super::{Graph, Role, ValueId};
 use std::fmt;

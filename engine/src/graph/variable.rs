@@ -1,4 +1,4 @@
-//! Values that persist between steps, and how they look from outside.
+//! Values that persist between steps, and their layout outside.
 
 use super::types::{DType, Shape};
 use std::collections::HashMap;
@@ -11,9 +11,9 @@ pub struct VarId(pub u32);
 /// What a variable is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VarKind {
-    /// A weight; `trainable` in [`Variable`] tells whether the optimizer touches it.
+    /// A parameter; `trainable` in [`Variable`] says whether the optimizer updates it.
     Parameter,
-    /// Part of the model's state dict that no gradient reaches (`running_mean`).
+    /// A buffer: part of the model's state dict that has no gradient (`running_mean`).
     Buffer,
     /// Optimizer state, saved as `optimizer.<slot>.<name>`. `slot` is in the variable's name already.
     Optimizer,
@@ -21,12 +21,12 @@ pub enum VarKind {
     Gradient,
     /// Running sums that the host reads and resets.
     Metric,
-    /// What a buffer was before the update that is under way.
+    /// A copy of a buffer, made before the current update.
     Kept,
 }
 
-/// How a variable starts: the value of every element, or the distribution they are drawn from. Elements are drawn in
-/// the *outside* order (PyTorch's layout), so that the start does not depend on the layout inside.
+/// How a variable is initialised: the value of every element, or the distribution that they are drawn from. Elements are
+/// drawn in the *outside* order (PyTorch's layout), so that the initial values do not depend on the layout inside.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fill {
     /// The same number everywhere.
@@ -162,7 +162,7 @@ impl Storage {
         self.for_each(|i, o| outside[o] = inside[i]);
     }
 
-    /// How many elements the smallest part has that is the same stretch of the tensor inside and outside.
+    /// Number of elements of the smallest contiguous part that holds the same elements inside and outside.
     fn unit(&self) -> usize {
         match (self.is_plain(), self.perm.first(), self.view.dims()) {
             (true, ..) => 1,
@@ -184,7 +184,7 @@ impl Storage {
     }
 }
 
-/// A part of a variable that is the same stretch of it inside and outside.
+/// A contiguous part of a variable that holds the same elements inside and outside.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Piece {
     /// Its first byte.
@@ -213,14 +213,14 @@ pub struct Variable {
     pub trainable: bool,
     /// The outside layout.
     pub storage: Storage,
-    /// The start.
+    /// The initial value.
     pub init: Fill,
     /// The path of the layer that owns it.
     pub origin: String,
 }
 
 impl Variable {
-    /// A variable of no layer that starts with zeros, is no trainable parameter, and looks the same from outside.
+    /// A variable of no layer: initially zeros, not trainable, and of the same layout outside.
     pub fn zeros(name: impl Into<String>, dtype: DType, shape: impl Into<Shape>, kind: VarKind) -> Self {
         let shape = shape.into();
         Variable {

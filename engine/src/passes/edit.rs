@@ -1,15 +1,15 @@
-//! What passes need to change a graph: who makes and who reads each value, and nodes taken out.
+//! Helpers of passes: the producer and the readers of each value, and the removal of nodes.
 
 use crate::graph::{Graph, ValueId};
 
-/// Who makes and who reads each value, as of a moment: nodes by their places.
+/// The producer and the readers of each value, as indices of nodes. Not updated when the graph changes.
 pub struct Links {
     maker: Vec<Option<usize>>,
     readers: Vec<Vec<usize>>,
 }
 
 impl Links {
-    /// Those of `graph` as it is.
+    /// Those of `graph` as it is now.
     pub fn of(graph: &Graph) -> Links {
         let (mut maker, mut readers) = (vec![None; graph.values.len()], vec![Vec::new(); graph.values.len()]);
         for (at, node) in graph.nodes.iter().enumerate() {
@@ -34,7 +34,7 @@ impl Links {
     }
 }
 
-/// Takes out the nodes for which `gone` is true.
+/// Removes the nodes for which `gone` is true.
 pub fn remove(graph: &mut Graph, gone: &[bool]) {
     let mut gone = gone.iter();
     graph.nodes.retain(|_| gone.next() != Some(&true));

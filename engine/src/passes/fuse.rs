@@ -1,12 +1,12 @@
-//! The fusion pass: operations that follow each other become one, where the device has a kernel for them.
+//! The fusion pass: groups of operations become one node, where the device has one kernel for them.
 
 use super::edit::{Links, remove};
 use crate::graph::op::{Fused, Group, Pattern, Source, Step, StepOutput};
 use crate::graph::{Graph, Node, Op, Role, Value, ValueId};
 
-/// Joins what `pattern` takes. Nodes are visited in order, and each is joined with the nodes or groups that make its operands,
-/// the latest first, as long as the pattern takes what comes of it. What is joined could take the place of its last node, where
-/// all operands are known; so it must not be needed before.
+/// Fuses the groups that `pattern` takes. Nodes are visited in order. Each is joined with the nodes or groups that produce its
+/// operands, the latest first, as long as the pattern takes the result. A group must be able to run in the place of its last node,
+/// where all of its operands are known: none of its results may be read before.
 ///
 /// Run it after the gradient pass: a group has no gradient rule.
 pub fn fuse(graph: &mut Graph, pattern: &Pattern) {
@@ -15,7 +15,7 @@ pub fn fuse(graph: &mut Graph, pattern: &Pattern) {
     }
     let links = Links::of(graph);
     let updates: Vec<usize> = (0..graph.nodes.len()).filter(|at| updates_something(&graph.nodes[*at])).collect();
-    // Of each node its group: the number of the group's first node.
+    // The group of each node: the number of the group's first node.
     let mut group: Vec<Option<usize>> = vec![None; graph.nodes.len()];
     let mut groups: Vec<Vec<usize>> = vec![Vec::new(); graph.nodes.len()];
     for at in 0..graph.nodes.len() {
@@ -54,9 +54,9 @@ pub fn fuse(graph: &mut Graph, pattern: &Pattern) {
     remove(graph, &gone);
 }
 
-/// Where each group goes: a product, and whatever else is more than element-wise, where it was, if all else that the group
-/// reads is known there, so that what follows it finds things in the caches as before; any other in the place of its last
-/// node.
+/// The position of each group. A group that begins with more than an element-wise operation, such as a product, takes the place
+/// of that operation if all operands of the group are known there: what runs after it then finds the caches as before. Any other
+/// group takes the place of its last node.
 fn places(graph: &Graph, links: &Links, updates: &[usize], groups: &[Vec<usize>]) -> Vec<usize> {
     // Where each node's results are made.
     let mut made_at: Vec<usize> = (0..graph.nodes.len()).collect();
@@ -92,7 +92,7 @@ fn changed(node: &Node) -> impl Iterator<Item = ValueId> {
     node.op.rules().mutates(node.inputs.len()).into_iter().map(|m| node.inputs[m])
 }
 
-/// Lets every reader of a value make it anew, where the pattern takes the node that makes it with each of them.
+/// Recomputation: every reader of a value makes it itself, where the pattern takes the producing node with each of them.
 fn repeat(graph: &mut Graph, pattern: &Pattern) {
     let links = Links::of(graph);
     let mut gone = vec![false; graph.nodes.len()];
@@ -115,7 +115,7 @@ fn repeat(graph: &mut Graph, pattern: &Pattern) {
     remove(graph, &gone);
 }
 
-/// True if `op`, or all that it is made of, can be part of the pattern.
+/// True if `op`, or each of its steps, can be part of the pattern.
 fn may_have(pattern: &Pattern, op: &Op) -> bool {
     match op {
         Op::Fused(op) => op.steps.iter().all(|step| (pattern.has)(&step.op)),
@@ -138,8 +138,8 @@ fn alike(graph: &Graph, a: ValueId, b: ValueId) -> bool {
     graph.value(a).dtype == graph.value(b).dtype && graph.shape(a) == graph.shape(b)
 }
 
-/// True if the nodes `all` can be one in the place of the last of them; those of `before` are one already. `updates` are the
-/// nodes that change an operand.
+/// True if the nodes `all` can become one node in the place of the last of them; those of `before` are one already. `updates`
+/// are the nodes that update an operand in place.
 fn can_move(graph: &Graph, links: &Links, updates: &[usize], all: &[usize], before: &[usize]) -> bool {
     let (first, last) = (all[0], all[all.len() - 1]);
     let early = |at: &usize| {
@@ -158,7 +158,8 @@ fn can_move(graph: &Graph, links: &Links, updates: &[usize], all: &[usize], befo
     if updates[from..].iter().take_while(|at| **at < last).any(|at| !all.contains(at) && changes(at)) {
         return false;
     }
-    // Whatever waits for the last node keeps its operands waiting. Past other work, it must not be more than it would leave.
+    // A node that moves to the place of the last one keeps its operands alive until then. If other nodes run in between, at most
+    // one operand of the size of the result may be kept alive in this way.
     let between = (first..last).any(|at| !all.contains(&at) && !graph.nodes[at].op.rules().is_alias());
     let mut operands: Vec<ValueId> = before.iter().flat_map(|at| &graph.nodes[*at].inputs).copied().collect();
     operands.sort_unstable();
@@ -174,8 +175,8 @@ fn can_move(graph: &Graph, links: &Links, updates: &[usize], all: &[usize], befo
     !between || waiting.count() <= 1
 }
 
-/// The nodes `members` as one; `None` if one of them reads what groups do not hand on. `repeated` is not a result, though it
-/// may be read elsewhere.
+/// The nodes `members` as one; `None` if one of them reads an output that groups do not pass on. `repeated` is not a result,
+/// though it may be read elsewhere.
 fn joined(graph: &Graph, links: &Links, members: &[usize], repeated: Option<ValueId>) -> Option<Node> {
     let (mut operands, mut steps): (Vec<ValueId>, Vec<Step>) = (Vec::new(), Vec::new());
     // What steps make that is a value of the graph.
@@ -216,7 +217,7 @@ fn joined(graph: &Graph, links: &Links, members: &[usize], repeated: Option<Valu
         }
     }
     let end = StepOutput { step: steps.len() - 1, output: 0 };
-    // What a step makes beside its first output is always wanted.
+    // The further outputs of a step are always results of the group.
     let wanted = |(value, from): &(ValueId, StepOutput)| {
         let read = || links.readers(*value).iter().any(|reader| !members.contains(reader));
         let told = graph.value(*value).role == Role::Output || from.output > 0 || read();
@@ -235,7 +236,7 @@ fn joined(graph: &Graph, links: &Links, members: &[usize], repeated: Option<Valu
         };
         op.in_place = (0..operands.len()).find(dies);
     }
-    // It counts for the layer of what weighs most: the product at its beginning, if there is one.
+    // In listings it belongs to the layer of its most expensive operation: the product at its beginning, if there is one.
     let head = if op.steps[0].op.element_wise().is_none() { members[0] } else { last };
     let Node { origin, backward, .. } = graph.nodes[head];
     Some(Node { op: op.into(), inputs: operands, outputs, origin, backward })

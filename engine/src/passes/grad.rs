@@ -77,7 +77,7 @@ fn depends_on(graph: &Graph, wrt: &[ValueId]) -> Vec<bool> {
     needed
 }
 
-/// Adds `grad` to what is known of the gradient by `value`.
+/// Adds `grad` to the gradient by `value` so far.
 fn meet(graph: &mut Graph, grads: &mut [Option<ValueId>], value: ValueId, grad: ValueId) -> Result<(), ShapeError> {
     debug_assert_eq!(graph.shape(value), graph.shape(grad), "a gradient has the shape of its value");
     let sum = match grads[value.index()] {

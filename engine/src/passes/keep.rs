@@ -1,10 +1,10 @@
-//! An update whose loss is not finite leaves the running statistics as they were, too: what the forward pass changes is
-//! copied aside before, and put back if that turns out to be the case.
+//! The running statistics, too, stay as they were if the loss of an update is not finite. The forward pass changes them before
+//! the loss is known, so they are copied first, and restored if need be.
 
 use crate::graph::op::{KeepState, RestoreState};
 use crate::graph::{DType, Graph, Role, ShapeError, ValueId, VarId, VarKind, Variable, Variables};
 
-/// Name of the mark that something is kept.
+/// Name of the flag that the copies have been made.
 pub const MARK_VARIABLE: &str = "kept";
 
 /// Buffers that a graph changes, with the variables that they are copied to.
@@ -14,8 +14,8 @@ pub struct Kept {
     mark: Option<VarId>,
 }
 
-/// Lets `graph` begin with a copy of all buffers that it changes; only the first run since the mark was cleared makes one,
-/// if `once`.
+/// Makes `graph` begin with a copy of all buffers that it changes. If `once`, only the first run since the flag was cleared
+/// makes one.
 ///
 /// # Errors
 /// None, unless there is a bug.
@@ -58,7 +58,7 @@ impl Kept {
         self.pairs.iter().flat_map(|(var, copy)| [graph.variable(vars, *var), graph.variable(vars, *copy)]).collect()
     }
 
-    /// Lets `graph` put back what is kept unless `loss` is finite.
+    /// Makes `graph` restore the copies unless `loss` is finite.
     ///
     /// # Errors
     /// None, unless there is a bug.
@@ -72,7 +72,7 @@ impl Kept {
         graph.add(RestoreState {}, &operands).map(|_| ())
     }
 
-    /// The mark, which is to be cleared with the sums over micro-batches.
+    /// The flag, which is cleared with the sums over micro-batches.
     pub fn mark(&self, graph: &mut Graph, vars: &Variables) -> Option<ValueId> {
         self.mark.map(|m| graph.variable(vars, m))
     }

@@ -1,7 +1,7 @@
-//! What turns the graph of a model's forward pass into the graph of a whole training step, for a device.
+//! The passes, which turn the graph of a model's forward pass into the graph of a whole training step for a device.
 //!
-//! A pass is a function on a [`crate::graph::Graph`]. They run in the order of [`PIPELINE`], and the graph is verified after
-//! each.
+//! A pass is a function that rewrites a [`crate::graph::Graph`]. Passes run in the order of [`PIPELINE`], and the graph is
+//! verified after each.
 
 pub mod edit;
 pub mod fuse;
@@ -20,10 +20,10 @@ use update::{Accumulators, UpdateSpec};
 
 /// A pass.
 pub struct Pass {
-    /// The name that people use.
+    /// The name in options and listings.
     pub name: &'static str,
-    /// It may be left out: without it nothing is computed otherwise, only slower or with more memory. (Without `grad` and
-    /// `update` nothing is trained, and `precision` is a question of the configuration.)
+    /// It may be left out: it changes speed and memory, but no result. (Without `grad` and `update` nothing is trained, and
+    /// `precision` is for the configuration to choose.)
     pub optional: bool,
     run: fn(&mut Graph, &mut Job) -> Result<(), String>,
 }
@@ -54,7 +54,7 @@ pub static PIPELINE: [Pass; 7] = [
             Ok(())
         },
     },
-    // Operations that the device does at once, joined: its patterns one after the other.
+    // Groups of operations that the device has one kernel for, pattern by pattern.
     Pass { name: "fusions", optional: true, run: |graph, job| job.fusions(graph) },
     // Parameters updated as soon as their gradients are there, where the device updates in parts.
     Pass {
@@ -74,8 +74,8 @@ fn told(result: Result<(), ShapeError>) -> Result<(), String> {
     result.map_err(|e| e.to_string())
 }
 
-/// The names of all passes and of a device's patterns, which follow `fusions`, in the order in which they run; only those
-/// that may be left out, if `optional`.
+/// The names of all passes, in the order in which they run, with those of a device's patterns behind `fusions`. If
+/// `optional`, only those that may be left out.
 pub fn names(fusions: &[Pattern], optional: bool) -> Vec<&'static str> {
     let mut names = Vec::new();
     for pass in PIPELINE.iter().filter(|pass| pass.optional || !optional) {
@@ -107,16 +107,16 @@ impl PassOptions {
     }
 }
 
-/// What passes need to know of a device.
+/// The properties of a device that passes depend on.
 #[derive(Clone, Copy)]
 pub struct Device<'a> {
-    /// What it does at once, in the order in which the pass looks for it.
+    /// Its fusion patterns, in the order in which the pass looks for them.
     pub fusions: &'a [Pattern],
     /// It has a kernel for a part of the parameters' update.
     pub updates_apart: bool,
 }
 
-/// What is to become of a graph.
+/// What the passes are to make of a graph.
 pub struct Job<'a> {
     /// For what device.
     pub device: Device<'a>,
@@ -145,7 +145,7 @@ pub struct Training<'a> {
 /// What training adds to a graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trained {
-    /// The loss that is told: over micro-batches, their mean so far.
+    /// The loss that is reported: over micro-batches, their mean so far.
     pub loss: ValueId,
     /// The sums over micro-batches, if there are any.
     pub sums: Option<Accumulators>,

@@ -57,8 +57,8 @@ fn list(op: &Op) -> List {
     }
 }
 
-/// For every value, whether some operation reads it and all that do only need it in the 16-bit type. Moving elements and
-/// rounding them may change places.
+/// For every value, whether it is read, and read only in the 16-bit type. Operations that only move elements are looked
+/// through: the cast may come before or after them.
 fn lowered_only(graph: &Graph) -> Vec<bool> {
     let mut read = vec![false; graph.values.len()];
     let mut lowered = vec![true; graph.values.len()];
@@ -77,7 +77,7 @@ fn lowered_only(graph: &Graph) -> Vec<bool> {
 struct Autocast<'a> {
     graph: &'a mut Graph,
     half: DType,
-    /// What a value is in another type.
+    /// The casts of each value so far.
     casts: HashMap<(ValueId, DType), ValueId>,
 }
 

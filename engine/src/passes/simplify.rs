@@ -1,12 +1,12 @@
-//! The simplification pass: moves that move nothing, and results that nobody reads.
+//! The simplification pass: removes copies that change nothing, and results that nothing reads.
 //!
 //! Every rewrite leaves every bit of every result as it was.
 
 use crate::graph::op::{Permute, Reshape};
 use crate::graph::{DType, Graph, Op, Role, Shape, ValueId};
 
-/// Merges and drops operations that only move elements (or do not even that), then removes every node whose work is
-/// lost: it updates nothing, and none of its outputs is read by another node or has [`Role::Output`].
+/// Merges or removes operations that only move elements, then removes dead nodes: those that update nothing, and none of
+/// whose outputs is read by another node or has [`Role::Output`].
 ///
 /// Values keep their numbers; those that are no longer computed have no node any more. A value that the host reads is
 /// therefore safe only with [`Role::Output`].
@@ -53,7 +53,7 @@ fn updated(graph: &Graph) -> Vec<bool> {
     updated
 }
 
-/// What node `at` may do instead, on which operand: the same from further back, or the same for less.
+/// A cheaper operation in the place of node `at`, with its operand: one further back, or a cheaper form of the same.
 fn shorter(graph: &Graph, at: usize, maker: &[Option<usize>], updated: &[bool]) -> Option<(Op, ValueId)> {
     let node = &graph.nodes[at];
     let input = *node.inputs.first()?;

@@ -19,7 +19,7 @@ pub struct UpdateSpec {
     pub scaler: Option<UpdateScale>,
     /// Gradients are summed over micro-batches: what a full one weighs in the mean.
     pub micro_batch: Option<f32>,
-    /// The parameters to train, with what is particular to each.
+    /// The parameters to train, with the options of each.
     pub tensors: Vec<(VarId, TensorOptions)>,
 }
 
@@ -59,7 +59,7 @@ fn shares(graph: &mut Graph, vars: &mut Variables) -> ValueId {
 pub struct Start {
     /// The gradient of the loss by itself.
     pub gradient: ValueId,
-    /// The loss that is told, and that must be finite for the update to be made: over micro-batches, their mean so far.
+    /// The loss that is reported, and that must be finite for the update to be made: over micro-batches, their mean so far.
     pub loss: ValueId,
 }
 
@@ -163,7 +163,7 @@ pub fn add_update(
 pub struct Accumulators {
     loss: VarId,
     gradients: Vec<(VarId, VarId)>,
-    /// What is put back if the loss is not finite.
+    /// What is restored if the loss is not finite.
     pub kept: Kept,
 }
 

@@ -1,11 +1,12 @@
-//! The advancing pass: a parameter is updated as soon as its gradient is there and nobody needs the old value any more. The
-//! gradient is then still in the cache, and its memory is free for what comes after.
+//! Early updates: a parameter is updated as soon as its gradient is computed and nothing reads the old value any more. The
+//! gradient is then still in the cache, and its memory can be reused by the nodes after it.
 
 use crate::graph::op::OptimizerStep;
 use crate::graph::{Graph, Node, Op, ValueId};
 use std::collections::HashMap;
 
-/// The least number of elements that are updated together, unless there are no more: less is not worth an operation.
+/// The least number of elements that are updated together, unless there are no more: fewer are not worth an operation of
+/// their own.
 const TOGETHER: usize = 1 << 16;
 
 /// Takes the optimizer's update apart by parameters and moves each part up; moves sums of gradients over micro-batches up
@@ -15,9 +16,9 @@ pub fn update_early(graph: &mut Graph, updates_apart: bool) {
     let root = graph.roots();
     let nodes = std::mem::take(&mut graph.nodes);
     let moves: Vec<bool> = nodes.iter().map(|n| can_move(&n.op, updates_apart)).collect();
-    // Where to go on behind the last node so far that touches a value, or what lies in the same memory.
+    // For every value, the position behind the last node so far that touches its memory.
     let mut touched = vec![0; graph.values.len()];
-    // For every place, what moves there.
+    // For every position, the parts that move there.
     let mut arrivals: Vec<Vec<Part>> = (0..=nodes.len()).map(|_| Vec::new()).collect();
     for (at, node) in nodes.iter().enumerate() {
         if moves[at] {
@@ -32,7 +33,7 @@ pub fn update_early(graph: &mut Graph, updates_apart: bool) {
         }
     }
     let mut waiting: Vec<Part> = Vec::new();
-    // Of what waits: how many elements are updated, and the first node that it must not stay behind.
+    // Of the pending parts: the number of elements, and the first node that they must run before.
     let (mut elements, mut deadline) = (0, usize::MAX);
     let mut counted = vec![false; nodes.len()];
     for at in 0..=nodes.len() {
@@ -60,9 +61,9 @@ fn can_move(op: &Op, updates_apart: bool) -> bool {
     }
 }
 
-/// What can be moved by itself.
+/// A part that can be moved by itself.
 struct Part {
-    /// The node that it is of.
+    /// The node that it is a part of.
     node: usize,
     /// Which tensor of an update; `None` is the whole node.
     tensor: Option<usize>,
@@ -76,7 +77,7 @@ fn parts(node: &Node, at: usize) -> Vec<Part> {
 }
 
 impl Part {
-    /// What must be there, and what must not be needed as it was; the parameter or the gradient comes first.
+    /// The values that it reads or writes; the parameter or the gradient comes first.
     fn operands<'a>(&self, node: &'a Node) -> impl Iterator<Item = ValueId> + use<'a> {
         let (first, then): (&[ValueId], &[ValueId]) = match (&node.op, self.tensor) {
             (Op::OptimizerStep(op), Some(tensor)) => {
@@ -89,7 +90,7 @@ impl Part {
     }
 }
 
-/// Appends the operations for all that waits, those of one update in one.
+/// Appends the operations of all pending parts; parts of one update become one operation.
 fn emit(to: &mut Vec<Node>, nodes: &[Node], waiting: Vec<Part>, counted: &mut [bool]) {
     let mut together: HashMap<usize, Vec<usize>> = HashMap::new();
     for part in &waiting {

@@ -2,7 +2,7 @@
 
 use crate::graph::{Graph, Role, ValueId};
 
-/// A stretch of memory that one or more values use in turn: aliases, and results written over a dying operand.
+/// A buffer that one or more values use in turn: aliases, and results written in place of an operand that is not read again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Buffer {
     /// Index of the first node that writes it.
@@ -34,7 +34,7 @@ pub struct Lifetimes {
     pub buffers: Vec<Buffer>,
 }
 
-/// True if the values of `graph` behind `value` are memory that the plan may give to something else afterwards.
+/// True if the memory of `value` may be reused by another value afterwards.
 fn is_temporary(graph: &Graph, value: ValueId) -> bool {
     matches!(graph.value(value).role, Role::Temporary | Role::Output)
 }

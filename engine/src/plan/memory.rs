@@ -4,7 +4,7 @@ use super::ALIGN;
 use super::lifetime::Buffer;
 use super::sweep;
 
-/// Up to this many buffers all orders are tried, which takes a time that grows with the square of their number.
+/// Up to this many buffers all orders are tried, in a time that grows with the square of their number.
 const FEW: usize = 4096;
 
 /// Rounds up to a multiple of [`ALIGN`].
@@ -83,7 +83,7 @@ fn place(buffers: &[Buffer], order: &[usize]) -> (Vec<usize>, usize) {
     for &i in order {
         let need = align(buffers[i].bytes);
         if need == 0 {
-            // Most operations need no workspace: nothing to place, and nothing in the way of what comes after.
+            // Most operations need no workspace, and so no place.
             continue;
         }
         let mut best: Option<(usize, usize)> = None;
@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    /// Chains of short-lived buffers of all sizes beside long-lived ones, for which the order by size leaves gaps.
+    /// Chains of short-lived buffers of all sizes among long-lived ones, for which the order by size leaves gaps.
     #[test]
     fn no_order_is_the_best_for_all() {
         let mut draw = crate::random::Stream::new(1, crate::random::Purpose::Synthetic, 0, 0);

@@ -12,7 +12,7 @@ pub use summary::{MemorySummary, Peak};
 use crate::graph::{DType, Graph, Input, Node, Role, Shape, ValueId, Variables};
 use std::sync::Arc;
 
-/// Every place starts at a multiple of this many bytes: a cache line, and the widest vector.
+/// Alignment of every buffer in bytes: a cache line, and the widest vector.
 pub const ALIGN: usize = 64;
 
 /// Which block of memory.
@@ -60,7 +60,7 @@ pub struct SlotLayout {
 /// A graph whose values all have their places.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// For people: `train`, `train (last batch)`, `eval`.
+    /// Its name in listings: `train`, `train (last batch)`, `eval`.
     pub name: String,
     /// The nodes, in the order in which they run.
     pub graph: Graph,
@@ -72,11 +72,11 @@ pub struct Program {
     pub transient_bytes: usize,
     /// The loss, if the program computes one.
     pub loss: Option<ValueId>,
-    /// The loss, if this is a program that computes it to train.
+    /// The loss, if this is a program that trains.
     pub training_loss: Option<ValueId>,
     /// What the model puts out.
     pub prediction: Option<ValueId>,
-    /// The moment at which the most transient memory is in use.
+    /// The node at which the most transient memory is in use.
     pub peak: Peak,
 }
 
@@ -101,7 +101,7 @@ pub struct Plan {
 
 /// A graph that is to become a program.
 pub struct Source {
-    /// For people.
+    /// Its name in listings.
     pub name: String,
     /// The graph, after all passes.
     pub graph: Graph,
@@ -139,13 +139,13 @@ impl SlotLayout {
 }
 
 impl Plan {
-    /// Plans the memory of `sources` together. `workspace` tells the scratch bytes that a node needs on the device.
+    /// Plans the memory of `sources` together. `workspace` gives the scratch bytes that a node needs on the device.
     pub fn new(variables: Arc<Variables>, sources: Vec<Source>, workspace: impl Fn(&Graph, &Node) -> usize) -> Plan {
         Plan::laid_out(variables, sources, workspace, false)
     }
 
-    /// As [`Plan::new`]; with `apart`, memory is never given to another buffer, not even in another program. That takes a
-    /// lot of memory, and is for looking at what each value's memory is used for.
+    /// As [`Plan::new`]. With `apart`, memory is never reused, not even by another program: that takes much memory, and is for
+    /// tools that look for accesses beyond a buffer.
     pub fn laid_out(
         variables: Arc<Variables>,
         sources: Vec<Source>,
@@ -220,7 +220,7 @@ impl Program {
         Program { name, places, workspace, transient_bytes, loss, training_loss, prediction, peak, graph }
     }
 
-    /// Node number `at` for people: ``node 3 (`relu` of `features.1`)``.
+    /// Node number `at` as messages show it: ``node 3 (`relu` of `features.1`)``.
     pub fn node_name(&self, at: usize) -> String {
         let node = &self.graph.nodes[at];
         let layer = match self.graph.origin(node) {

@@ -1,4 +1,4 @@
-//! Offsets for very many buffers: time is gone through once, as an allocator sees it.
+//! Offsets for very many buffers: one pass over time, as an allocator would see it.
 
 use super::lifetime::Buffer;
 use super::memory::align;

@@ -34,7 +34,7 @@ fn aliases_and_in_place_results_share_memory() {
     assert_eq!(plan.memory(3).unused, 0);
 }
 
-/// What outlives a run, or is read and written in place, still is one buffer.
+/// Persistent variables, and operations in place, still are one buffer.
 #[test]
 fn apart_no_two_buffers_share_a_byte_in_whatever_program() {
     let (vars, g, _) = chain();

@@ -1,4 +1,4 @@
-//! Reading a checkpoint tensor by tensor, so that it need not be in memory beside the state that is made of it.
+//! Reading a checkpoint tensor by tensor, so that it is never in memory in addition to the state that is made of it.
 
 use super::{
     CHECKSUM_DIGITS, CheckpointError, Meta, Reason, accounted, checksum_range, count, files, from_safetensors, hex,
@@ -89,7 +89,7 @@ fn in_order(metadata: &Metadata) -> Result<Vec<(String, Header)>, Reason> {
 
 /// Hands the tensors of the checkpoint at `path` to `take`, in the order of the file, each with its bytes to be read from
 /// it (row-major, little-endian); bytes that are left are skipped. Every byte of the file counts into the checksum, which
-/// can only be held against the file's at the end: what was read is to be used only if this returns well.
+/// can only be compared with the file's at the end: what was read may be used only if this returns without an error.
 ///
 /// # Errors
 /// The file cannot be read, is cut short, damaged, no checkpoint, or of a later version of the format; `take` failed.

@@ -14,7 +14,7 @@ use std::time::Instant;
 /// Steps before the clock starts.
 const WARM_UP: u32 = 3;
 
-/// Times what was asked for.
+/// Runs the benchmark that the arguments name.
 pub(super) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     if args.what == "matmul" { matmul::run(args) } else { step::run(args) }
 }

@@ -225,7 +225,7 @@ fn is_asked(changed: &str, sets: &[String]) -> bool {
     })
 }
 
-/// Where a run was found, to tell of it.
+/// Where a run was found, for messages.
 struct Found<'a> {
     folder: &'a Path,
     path: &'a Path,
@@ -233,7 +233,7 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Tells what has changed in the configuration since the checkpoint was written.
+    /// Reports what has changed in the configuration since the checkpoint was written.
     ///
     /// # Errors
     /// The run cannot go on with a change, or would go on otherwise than it was without that having been asked for.

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 /// Most bytes that an archive may unpack to: five times the set.
 pub(super) const MAX_UNPACKED: u64 = 1 << 30;
-/// How much of a file is read at a time, with progress told in between.
+/// How much of a file is read at a time, between two reports of progress.
 const PIECE: usize = 1 << 20;
 
 /// Hands each file of the set in the archive (by its place in [`FILES`]) to `take`. `size` is what each must have, if that
@@ -81,7 +81,7 @@ pub(super) fn for_each_file(
     Ok(())
 }
 
-/// What the archive unpacks to; its first bytes tell the format, not its name.
+/// The content of the archive. Its first bytes decide the format, not its name.
 fn plain(mut file: impl BufRead + 'static) -> io::Result<Box<dyn Read>> {
     let start = file.fill_buf()?;
     let inner: Box<dyn Read> = if start.starts_with(&[0xfd, b'7', b'z', b'X', b'Z', 0]) {

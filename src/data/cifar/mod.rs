@@ -101,7 +101,7 @@ fn folders(root: &Path) -> [PathBuf; 2] {
     [root.join(FOLDER), root.to_path_buf()]
 }
 
-/// The folder that has all files. What is there and is no file is told when it is opened.
+/// The folder that has all files. A name that stands for no file is reported when it is opened.
 fn complete(folders: &[PathBuf; 2]) -> Option<&PathBuf> {
     folders.iter().find(|f| FILES.iter().all(|name| files::is_there(&f.join(name))))
 }

@@ -1,4 +1,4 @@
-//! Unpacking the archive into a folder beside it, once, so that later starts need not.
+//! Unpacking the archive into a folder next to it, once, so that later starts need not.
 
 use super::archive::for_each_file;
 use super::verified::Verified;

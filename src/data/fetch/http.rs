@@ -38,12 +38,12 @@ impl Part {
         Ok(data.with_context(|| format!("cannot read {}", self.path.display()))?.len())
     }
 
-    /// Waits until what is there is on the disk.
+    /// Waits until what has been received is on the disk.
     pub fn sync(&self) -> Result<()> {
         self.file.sync_all().with_context(|| format!("cannot write {}", self.path.display()))
     }
 
-    /// Throws away what is there.
+    /// Discards what has been received.
     pub fn clear(&mut self) -> Result<()> {
         self.file.set_len(0).with_context(|| format!("cannot write {}", self.path.display()))
     }
@@ -89,7 +89,7 @@ pub(super) fn transfer(
             part.clear().map_err(Failure::Local)?;
             done = 0;
         }
-        // There is nothing at that place: what is there is not the front of this file.
+        // The server has nothing from that offset on: the partial file is not a part of this one.
         StatusCode::RANGE_NOT_SATISFIABLE if done > 0 => {
             part.clear().map_err(Failure::Local)?;
             return Err(Failure::Remote("has a shorter file than the one that was begun".into()));

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use std::io::{self, BufReader};
 use std::path::Path;
 
-/// What happens while data is fetched and unpacked, for whoever shows it.
+/// Events while data is fetched and unpacked, for progress bars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A file is there already, with the right checksum.
@@ -103,7 +103,7 @@ pub fn download(set: Known, root: &Path, mirrors: &[String], progress: &mut dyn 
     }
 }
 
-/// Makes the folder, if it is not there. If that cannot be seen, the reason is told, not that it is there.
+/// Makes the folder, if it is not there. If that cannot be found out, the error is the reason for it.
 fn make_folder(root: &Path) -> io::Result<()> {
     match std::fs::create_dir_all(root) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => match files::uninterrupted(|| std::fs::metadata(root))? {

@@ -73,7 +73,7 @@ pub struct Batch {
     pub last: bool,
     /// Which slot of the ring.
     pub slot: usize,
-    /// The slot's memory, laid out as the loader was told. The fields are written; the other inputs are the caller's.
+    /// The slot's memory, in the layout that the loader was given. The fields are written; the other inputs are the caller's.
     pub buffer: HostBuffer,
     /// The samples, as places in the split.
     samples: Vec<u32>,
@@ -101,9 +101,9 @@ pub struct Loader {
 struct Shared {
     filler: Filler,
     state: Mutex<State>,
-    /// A slot became free, or it is over: for the workers.
+    /// Signal to the workers: a slot became free, or the loader ends.
     free: Condvar,
-    /// A slot became ready, or a worker failed: for the consumer.
+    /// Signal to the consumer: a slot became ready, or a worker failed.
     ready: Condvar,
     batches_per_epoch: usize,
 }
@@ -123,7 +123,7 @@ enum Slot {
     Free(HostBuffer, Vec<u32>, Vec<Unreadable>),
     Filling,
     Ready(Batch),
-    /// It could not be made, and why. Told when its turn comes, so that nothing depends on how far ahead the workers are.
+    /// It could not be made, and why. Reported when its turn comes, so that nothing depends on how far ahead the workers are.
     Failed(String),
     Out,
 }

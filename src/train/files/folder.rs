@@ -188,7 +188,7 @@ impl Folder {
         Ok(true)
     }
 
-    /// Why the folder has no lock, if that is worth a warning. Tells it once.
+    /// Why the folder has no lock, if that is worth a warning; only the first time.
     pub fn unlocked(&mut self) -> Option<String> {
         self.unlocked.take()
     }
@@ -212,7 +212,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Finishes what a run that was killed while it took another's place had begun.
+    /// Finishes the replacement of an older run, if the run that began it was killed.
     fn recover(&self) -> Result<()> {
         staging::recover(&self.path)
             .with_context(|| format!("cannot finish what was begun in `{}`", self.path.display()))

@@ -23,7 +23,7 @@ pub struct MetricsFile {
 impl MetricsFile {
     /// Opens the file of a run that starts (`keep` is 0) or continues after its first `keep` bytes; what a run that was
     /// killed wrote beyond its last checkpoint is cut off. Where there is less, or something else than lines of JSON, the
-    /// whole lines are kept; [`MetricsFile::lost`] tells. A link is replaced by a file.
+    /// whole lines are kept, and [`MetricsFile::lost`] says so. A link is replaced by a file.
     ///
     /// # Errors
     /// The file cannot be opened, read or written.
@@ -84,7 +84,7 @@ impl MetricsFile {
     }
 }
 
-/// Sees to it that a file's first `keep` bytes are lines of JSON. If not, all that are are written anew; what is lost.
+/// Makes sure that a file's first `keep` bytes are lines of JSON. If not, rewrites it with those lines that are. Returns what is lost.
 fn repair(path: &Path, keep: u64) -> io::Result<Option<String>> {
     let mut good = 0;
     let read = whole_lines(path, keep, |line| good += line.len() as u64)?;

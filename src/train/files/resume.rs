@@ -78,7 +78,7 @@ fn differences(key: &str, old: Option<&Value>, new: Option<&Value>, out: &mut Ve
     let join = |k: &str| if key.is_empty() { k.to_string() } else { format!("{key}.{k}") };
     let types = [old, new].map(|v| v.and_then(layer_type));
     if types.iter().any(Option::is_some) {
-        // Where a layer is another one, its arguments are beside the point.
+        // Where a layer is another one, its arguments do not matter.
         if types[0] != types[1] {
             out.push((key.to_string(), types.map(|t| t.map(Value::from))));
             return;

@@ -1,4 +1,4 @@
-//! What a sample looks like, as a checkpoint tells it: a model can be used where its data is not.
+//! The description of a sample in a checkpoint, so that a model can be used without its data.
 
 use crate::data::{DataSpec, Field, TargetSpec};
 use crate::graph::{DType, Shape};

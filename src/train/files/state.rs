@@ -1,4 +1,4 @@
-//! Where a run stands, and how that goes into a checkpoint and comes out again.
+//! The position of a run, and how it is written into a checkpoint and read again.
 
 use super::sample::Sample;
 use crate::checkpoint::{self, Best, Meta, Tensor, TensorInfo};
@@ -44,10 +44,10 @@ pub struct Extra {
     pub epoch_seconds: f64,
     /// The samples are not what was asked for: why.
     pub data_note: Option<String>,
-    /// Tells the data from any other.
+    /// Identifies the data.
     #[serde(default)]
     pub data_fingerprint: Option<String>,
-    /// What the run was started with, so that it goes on with the same.
+    /// The options that the run was started with, so that it goes on with the same.
     #[serde(default)]
     pub started: Started,
     /// What a sample looks like, so that a model can be used without its data.
@@ -59,17 +59,17 @@ pub struct Extra {
     /// Samples of the validation that could not be read so far.
     #[serde(default, skip_serializing_if = "Unread::is_empty")]
     pub val_unreadable: Unread,
-    /// What the device chose by measuring, so that the run goes on with the same: [`crate::backend::Backend::choices`].
+    /// The choices that the device made by measuring, so that the run goes on with the same: [`crate::backend::Backend::choices`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_choices: Option<String>,
 }
 
-/// The choices of the device that wrote the checkpoint whose state is `meta`. What cannot be read is told by [`restore`].
+/// The choices of the device that wrote the checkpoint whose state is `meta`. [`restore`] reports what cannot be read.
 pub fn device_choices(meta: &Meta) -> Option<String> {
     Some(meta.extra.get("device_choices")?.as_str()?.to_owned())
 }
 
-/// How a run was started, beside its configuration.
+/// How a run was started, apart from its configuration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Started {
     /// The experiment's name.

@@ -28,8 +28,8 @@ pub struct EvalOptions {
     pub seed: u64,
 }
 
-/// Evaluates `split`; `None` if `interrupt` came before the end. `progress` is told the number of samples done, `unread` takes
-/// note of those that could not be read.
+/// Evaluates `split`; `None` if `interrupt` came before the end. `progress` is called with the number of samples done, `unread`
+/// records those that could not be read.
 ///
 /// # Errors
 /// A batch could not be made, too many samples cannot be read, the loss is not finite on any batch, or the device failed.

@@ -78,7 +78,7 @@ pub struct Run<'a> {
     pub folder: Folder,
     /// The metrics.
     pub metrics: MetricsFile,
-    /// What people see.
+    /// What the user sees.
     pub reporter: Reporter,
     /// Updates whose losses are on their way.
     pub pending: Pending,
@@ -126,7 +126,7 @@ impl Run<'_> {
         }
     }
 
-    /// What the run is made of, for who tells how long it takes.
+    /// The parts of the run, from which its remaining time is estimated.
     fn horizon(&self) -> Horizon {
         let (train, batch) = (&self.experiment.train, self.experiment.data.loading.batch_size);
         Horizon {

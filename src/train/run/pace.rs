@@ -1,4 +1,4 @@
-//! How long a run still takes, from what its parts have taken so far.
+//! The remaining time of a run, estimated from what its parts have taken so far.
 
 /// What a run is made of, at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -25,13 +25,13 @@ pub enum Verbosity {
 /// Time between two lines of the log.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// Time between two looks at the figures beside the bar.
+/// Time between two updates of the figures behind the bar.
 const BAR_EVERY: Duration = Duration::from_millis(100);
 
 /// Shows a run.
 pub struct Reporter {
     verbosity: Verbosity,
-    /// Time between two signs of life; `None`: there are none.
+    /// Time between two reports of progress; `None`: there are none.
     every: Option<Duration>,
     horizon: Option<Horizon>,
     table: Option<(Table, bool)>,
@@ -40,7 +40,7 @@ pub struct Reporter {
     /// When the training of an epoch ended, and how long was evaluated since.
     ended: Option<(Instant, Duration)>,
     output_error: Option<io::Error>,
-    /// How many unreadable samples it has told of: of those to train on, and to validate on.
+    /// How many unreadable samples it has reported: of those to train on, and to validate on.
     told: [usize; 2],
 }
 
@@ -86,7 +86,7 @@ impl Reporter {
     }
 
     /// Writes a line to standard output. Training goes on if that fails: a reader that has gone away is a matter of
-    /// course, anything else is told once and kept for [`Reporter::output_error`].
+    /// course, anything else is reported once and kept for [`Reporter::output_error`].
     fn print_line(&mut self, print: impl FnOnce() -> io::Result<()>) {
         if self.output_error.is_some() {
             return;
@@ -118,7 +118,7 @@ impl Reporter {
         say(&format!("warning: {text}"));
     }
 
-    /// Warns of samples that cannot be read, of those to train on and to validate on, unless it has told of them.
+    /// Warns of samples that cannot be read, of those to train on and to validate on, once for each.
     pub fn unreadable(&mut self, lists: [&Unread; 2]) {
         for (unread, told) in lists.into_iter().zip(&mut self.told) {
             if let Some(text) = unread.in_words(*told) {
@@ -256,7 +256,7 @@ impl State {
         format!("{} samples/s", figure(self.rate, usize::from(self.rate < 10.0), 9))
     }
 
-    /// What stands beside the bar, with ranks: what matters most has the lowest.
+    /// The text behind the bar, with ranks: what matters most has the lowest.
     fn parts(&self) -> Vec<(u8, String)> {
         let share = 100 * self.done / self.samples.max(1);
         let parts = [

@@ -1,4 +1,4 @@
-//! What a run takes of the memory of its device and of the host, and the largest batch that leaves them whole.
+//! The memory that a run takes of its device and of the host, and the largest batch that fits both.
 
 use super::host_memory::{HostMemory, host_memory};
 use super::programs::{self, Sizes};
@@ -12,7 +12,7 @@ use crate::passes::PassOptions;
 use crate::plan::{MemorySummary, Plan};
 use anyhow::Result;
 
-/// The most samples in a batch that are thought of where their number is not known.
+/// The largest batch that is tried where the number of samples is not known.
 const MOST: usize = 1 << 16;
 
 /// The program itself: code, threads, buffers of files, the configuration. Code that is not optimised is larger.
@@ -60,15 +60,15 @@ impl Needs {
 pub struct HostPlan {
     /// The samples.
     pub data: usize,
-    /// What reading them takes beyond what the steps take.
+    /// What reading them takes in addition to the memory of the steps.
     pub reading: usize,
-    /// What a checkpoint goes through when it is written or read.
+    /// The buffers through which a checkpoint is written or read.
     pub saving: usize,
     /// The program.
     pub process: usize,
     /// Everything on the host: with the plan, where that is there.
     pub total: usize,
-    /// What the host has, where that is known.
+    /// What the process may have of the host's memory, where that is known.
     pub memory: Option<HostMemory>,
 }
 
@@ -158,14 +158,14 @@ fn bytes_of(variables: &Variables, wanted: impl Fn(&Variable) -> bool) -> usize 
 }
 
 impl HostPlan {
-    /// Beside `planned` bytes of a plan and its batches on the host. What the host has is still to be looked up.
+    /// In addition to `planned` bytes of a plan and its batches on the host. What the host has is filled in later.
     fn new(plan: &Plan, needs: &Needs, planned: usize) -> HostPlan {
         let nodes: usize = plan.programs.iter().map(|p| p.graph.nodes.len()).sum();
         let process = PROCESS + NODE * nodes;
         let variables = &plan.variables;
         let saving = if needs.saves { WRITING + Transfer::bytes(variables, in_checkpoint) } else { 0 };
         let weights = if needs.weights { bytes_of(variables, in_state_dict) } else { 0 };
-        // The variables come to their memory when the samples have been read, and to the rest of it with the first step.
+        // The variables are allocated when the samples have been read, the rest of the plan with the first step.
         let start = weights.saturating_add(needs.data.reading.max(plan.persistent_bytes));
         let steady = planned.saturating_add(saving);
         let reading = start.saturating_sub(steady);
@@ -257,7 +257,8 @@ pub fn largest_batch(
     last_that(what.most(data), fits)
 }
 
-/// Sizes that are only tried are not worth measuring what is fastest for them.
+/// As long as this lives, the backend does not measure which kernels are fastest: that is not worth it for sizes that are only
+/// tried.
 struct Estimating<'a>(&'a dyn Backend);
 
 impl<'a> Estimating<'a> {

@@ -179,9 +179,9 @@ pub fn graph_after(
     Ok(train_graph(experiment, &mut vars, &spec, &forward, precision, (options, device(backend)))?.0)
 }
 
-/// The names of all passes, and of what devices do at once; only those that may be left out, if `optional`.
+/// The names of all passes and fusion patterns; only those that may be left out, if `optional`.
 pub fn pass_names(optional: bool) -> Vec<&'static str> {
-    // What GPUs do at once has the same names.
+    // The patterns of GPUs have the same names.
     passes::names(&crate::backend::cpu::fusions::FUSIONS, optional)
 }
 
@@ -194,7 +194,7 @@ fn source(name: &str, graph: Graph, forward: &Forward) -> Source {
     Source { name: name.into(), graph, loss, prediction: Some(forward.prediction) }
 }
 
-/// A bug of ours, told as such rather than as a panic.
+/// A bug of this program, reported as an error rather than as a panic.
 fn internal(message: &str) -> Vec<Diagnostic> {
     vec![Diagnostic::error(format!("internal error: {message}")).help("this is a bug of runner; please report it")]
 }
@@ -216,7 +216,7 @@ fn train_graph(
     Ok((graph, trained.ok_or_else(|| internal("a graph that is not trained"))?))
 }
 
-/// Applies `freeze`, and gathers what the optimizer is told about each parameter. `full` is the graph of a full batch.
+/// Applies `freeze`, and gathers the optimizer's options of each parameter. `full` is the graph of a full batch.
 fn update_spec(
     experiment: &Experiment,
     vars: &mut Variables,

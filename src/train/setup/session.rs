@@ -16,7 +16,7 @@ use std::io::Read;
 pub struct StepInputs {
     /// Learning rate.
     pub lr: f32,
-    /// The part of it that groups of parameters have in common, whatever their own rates.
+    /// The part of it that is the same for all groups of parameters, whatever their own rates.
     pub lr_floor: f32,
     /// Factor of the gradients; 1 but in tests.
     pub grad_scale: f32,
@@ -188,7 +188,7 @@ impl Session {
         Ok(sums)
     }
 
-    /// Sets the figures of `mode` to nothing.
+    /// Resets the figures of `mode`.
     ///
     /// # Errors
     /// The device failed.

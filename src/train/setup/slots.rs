@@ -1,4 +1,4 @@
-//! How many batch slots there are: memory of the host that batches are made in.
+//! The number of batch slots: host buffers that batches are made in.
 
 use crate::config::Experiment;
 

@@ -1,4 +1,4 @@
-//! Variables on their way between a device and the outside: piece by piece, so that a state never is in memory twice.
+//! Transfer of variables between a device and files, piece by piece, so that a state never is in memory twice.
 
 use crate::backend::Executable;
 use crate::graph::{DType, Piece, VarId, VarKind, Variable, Variables};
@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use std::io::Read;
 
 /// Variables that a checkpoint holds: the state dict and the optimizer's state. Sums of gradients are empty whenever a
-/// checkpoint is written, nothing is kept from then on, and metric sums travel beside the tensors.
+/// checkpoint is written, no copies of buffers are needed then, and metric sums are part of the metadata.
 pub fn in_checkpoint(var: &Variable) -> bool {
     matches!(var.kind, VarKind::Parameter | VarKind::Buffer | VarKind::Optimizer)
 }

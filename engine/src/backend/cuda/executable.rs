@@ -1,43 +1,45 @@
-//! Planned programs on a GPU: their memory, three streams, and each program captured once for every batch slot.
+//! Planned programs on a GPU: their memory, three streams, and a CUDA graph of each program for every batch slot.
 //!
-//! A batch goes from its page-locked host buffer to one of [`SLOTS`] slots on the device, on a stream of its own, while
-//! the step before is computed; an event tells the computing stream when it is there, and another tells the copying stream
-//! when the slot may be written again. Nothing waits for the device but what asks for results.
+//! The copy stream brings a batch from its page-locked host buffer to one of [`SLOTS`] slots on the device, while the compute
+//! stream runs the step before. One event of a slot tells the compute stream that the batch is there, another tells the copy
+//! stream that the slot may be overwritten. The host waits only where results are asked for.
 
+mod losses;
 mod nodes;
+mod resolver;
 mod storage;
 mod trace;
 
-pub use storage::{Area, Storage};
-
 use super::driver::Context;
+use super::driver::stream::{Event, GraphExec, Stream};
 use super::failure::Teller;
 use super::fusions::FUSIONS;
-use super::launch::{Lowered, Target};
-use super::launcher::Bindings;
-use super::losses::Losses;
+use super::launch::Lowered;
 use super::lower::lower;
 use super::modules::Modules;
-use super::ready::{Ready, Resolver, Tables, table_bytes};
-use super::stream::{Event, GraphExec, Stream};
+use super::nvidia::Libraries;
+use super::ready::{Ready, Tables, table_bytes};
+use super::settings::Bindings;
+use super::target::Target;
 use crate::backend::{Demand, Detail, DeviceUse, Executable, HostBuffer, MemoryUse, Span};
 use crate::graph::op::Pattern;
 use crate::graph::{DType, NodeId, Op, ValueId, VarId};
 use crate::plan::{Plan, Region};
 use anyhow::{Context as _, Result, ensure};
 use half::{bf16, f16};
+use losses::Losses;
+use resolver::Resolver;
 use std::collections::HashMap;
 use std::sync::Arc;
-use storage::Layout;
-
-/// Batch slots on the device: one is computed on while the other is filled.
-pub const SLOTS: usize = 2;
+use storage::{Area, Layout, SLOTS, Storage};
 
 /// How programs are run.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// What lowering must know.
     pub target: Target,
+    /// What computes the steps that are a library's.
+    pub libraries: Arc<Libraries>,
     /// Capture programs into graphs and replay those.
     pub graph: bool,
     /// Through what kernels are loaded and launched.
@@ -46,20 +48,20 @@ pub struct Options {
 
 /// A program, for each slot: the work of every node.
 struct Compiled {
-    // Dropped first: kernels in them may be those of a library's plan, which the work has.
+    // Dropped first: their kernels may belong to a library's plan, which the work keeps alive.
     graphs: [Option<GraphExec>; SLOTS],
     slots: [Vec<Vec<Ready>>; SLOTS],
-    /// The node behind which the loss is noted, if the program trains.
+    /// The node after which the loss is recorded, if the program trains.
     loss_node: Option<usize>,
-    /// The launch that notes it; the loss is a temporary, so the same for all slots.
+    /// The launch that records it. The loss is a temporary, so its address is the same for all slots.
     watch: Option<Ready>,
 }
 
-/// A slot on the device.
+/// The events of a slot on the device.
 struct Slot {
-    /// The batch is there.
+    /// The batch has been copied.
     filled: Event,
-    /// It has been computed on.
+    /// The step has read it.
     used: Event,
 }
 
@@ -102,7 +104,7 @@ pub fn demand(plan: &Plan, target: &Target) -> Demand {
 }
 
 impl CudaExecutable {
-    /// Allocates the memory of `plan`, and lowers its programs.
+    /// Lowers the programs of `plan`, allocates its memory and loads its kernels.
     ///
     /// # Errors
     /// There is not enough memory, or the driver does not take the kernels.
@@ -110,7 +112,7 @@ impl CudaExecutable {
         for graph in plan.programs.iter().map(|p| &p.graph) {
             for node in &graph.nodes {
                 let operands = node.inputs.iter().map(|v| graph.value(*v)).collect();
-                // Nor for a part of the update: one launch for all tensors is better than one for some of them.
+                // The update of a part of the tensors has no kernel: one launch updates all of them.
                 let whole = !matches!(&node.op, Op::OptimizerStep(op) if !op.counts);
                 let known = whole && Pattern::any_takes(&FUSIONS, &node.op, operands);
                 ensure!(known, "internal error: there is no kernel for `{}` on this device", node.op.label());
@@ -118,10 +120,10 @@ impl CudaExecutable {
         }
         let lowered = lower_all(&plan, &options.target);
         // A library that had no memory to start with may have more the next time: the plan would be another then.
-        options.target.libraries.check()?;
+        options.libraries.check()?;
         let layout = layout(&plan, &lowered);
         let storage = Storage::new(context, &plan, &layout)?;
-        let mut modules = Modules::new(context, options.bindings.launcher(context)?);
+        let mut modules = Modules::new(context, options.bindings)?;
         let (compute, copy) = (modules.stream()?, Stream::new(context)?);
         storage.zero(&compute, Area::Losses)?;
         let (block, at) = storage.locate(Area::Losses, 0)?;
@@ -137,7 +139,7 @@ impl CudaExecutable {
                     slot: k,
                     tables: &mut tables,
                     modules: &mut modules,
-                    libraries: &options.target.libraries,
+                    libraries: &options.libraries,
                 };
                 for (at, lowered) in lowered.iter().enumerate() {
                     let node = lowered.as_ref().map_or(Ok(Vec::new()), |l| resolver.node(at, l));
@@ -179,8 +181,8 @@ impl CudaExecutable {
         Ok(this)
     }
 
-    /// Enqueues the copy of `batch` to the next slot of the device, and what orders it; the slot's number. `mark` is called
-    /// with the copying stream right before and right behind the copy.
+    /// Enqueues the copy of `batch` to the next slot of the device, with the events that order it; the slot's number. `mark`
+    /// is called with the copy stream right before and right after the copy.
     fn stage(&mut self, batch: &HostBuffer, mut mark: impl FnMut(&Stream) -> Result<()>) -> Result<usize> {
         let bytes = self.plan.slot.bytes;
         ensure!(batch.bytes().len() >= bytes, "a batch of {} bytes for slots of {bytes}", batch.bytes().len());
@@ -203,7 +205,7 @@ impl CudaExecutable {
         Ok(k)
     }
 
-    /// Enqueues a program as a whole.
+    /// Enqueues a program: its CUDA graph, which the first launch captures, or its launches one by one.
     fn launch(&mut self, program: usize, k: usize) -> Result<()> {
         if !self.options.graph || self.teller.sync {
             return self.enqueue(program, k, |_| Ok(()));

@@ -1,10 +1,9 @@
-//! The memory that each launch is given, told to whoever holds the kernels to it.
+//! The memory that each launch may access, for the sanitizer of the tests.
 //!
-//! The backend has one block of device memory, so that an access that leaves an operand meets another, and no driver sees
-//! it. Tests on the emulated driver ask to be told of every launch ([`observe`]); otherwise nothing here is ever called.
+//! The backend has one block of device memory: an access beyond an operand meets another one, and no driver reports it. Tests
+//! on the emulated driver observe every launch ([`observe`]). Without an observer, extents are not computed.
 
-use super::launch::{Arg, Cell, Kernel, Lowered, Memory, Step};
-use super::launcher::Size;
+use super::launch::{Arg, Cell, Kernel, LaunchConfig, Lowered, Memory, Step};
 use crate::plan::Program;
 use std::sync::OnceLock;
 
@@ -21,33 +20,33 @@ pub struct Extent {
     pub written: bool,
 }
 
-/// A launch that is made ready.
+/// A launch with its addresses.
 #[derive(Debug, Clone, Copy)]
 pub struct Launched<'a> {
     /// The kernel's name.
     pub kernel: &'a str,
-    /// Blocks and threads.
-    pub size: Size,
+    /// Blocks, threads and shared memory.
+    pub config: LaunchConfig,
     /// The arguments, each at the front of a cell.
     pub cells: &'a [u64],
     /// All the memory that it may touch.
     pub extents: &'a [Extent],
 }
 
-/// Is told of launches.
+/// Is called for every launch.
 pub type Observer = fn(Launched);
 
 static OBSERVER: OnceLock<Observer> = OnceLock::new();
 
-/// From now on, `observer` is told of every launch that is made ready in this process. The first one stays.
+/// From now on, `observer` is called for every launch that gets its addresses in this process. Only the first one counts.
 pub fn observe(observer: Observer) {
     OBSERVER.get_or_init(|| observer);
 }
 
-/// Tells the observer, if there is one, of a launch of `kernel`; `extents` are asked for only then.
-pub(super) fn tell(kernel: &str, size: Size, cells: &[u64], extents: impl FnOnce() -> Vec<Extent>) {
+/// Calls the observer, if there is one, for a launch of `kernel`; `extents` are computed only then.
+pub(super) fn tell(kernel: &str, config: LaunchConfig, cells: &[u64], extents: impl FnOnce() -> Vec<Extent>) {
     if let Some(observer) = OBSERVER.get() {
-        observer(Launched { kernel, size, cells, extents: &extents() });
+        observer(Launched { kernel, config, cells, extents: &extents() });
     }
 }
 
@@ -123,8 +122,9 @@ fn scratch(memory: Memory) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::cuda::launch::{Module, Target};
+    use crate::backend::cuda::launch::Module;
     use crate::backend::cuda::lower::lower;
+    use crate::backend::cuda::target::Target;
     use crate::graph::op::{AccumulateGrad, GradNorm};
     use crate::graph::{DType, Graph, VarKind, Variable, Variables};
     use crate::plan::{Plan, Source};

@@ -1,16 +1,12 @@
 //! How a failure on a GPU is told: memory that is not there, a node that is known, a node that is not.
 
-use super::driver::CudaError;
-use super::memory::LOCKING;
-use super::modules::NotLoaded;
-use super::nvidia::LibraryError;
+use super::driver::MEMORY_HELP;
+use super::driver::memory::LOCKING;
+use super::modules::driver_error;
+use super::nvidia::is_out_of_memory;
 use super::settings::SYNC;
 use crate::backend::DeviceError;
 use anyhow::{Error, anyhow};
-
-/// What to do where others have the GPU's memory.
-const TAKEN: &str =
-    "end other programs that use the GPU (`nvidia-smi` lists them), or compute on the CPU with --device cpu";
 
 /// Tells failures on one device.
 #[derive(Debug, Clone)]
@@ -28,7 +24,7 @@ impl Teller {
             return error;
         }
         if is_out_of_memory(&error) {
-            let of_host = driver(&error).is_some_and(|e| e.doing == LOCKING);
+            let of_host = driver_error(&error).is_some_and(|e| e.doing == LOCKING);
             return if of_host { host_full(&self.device, &error) } else { full(&self.device, &error) }.into();
         }
         if self.sync || !is_earlier(&error) {
@@ -60,13 +56,8 @@ fn full(device: &str, error: &Error) -> DeviceError {
     let what = parts(error).0;
     DeviceError(format!(
         "not enough memory on {device}: {what}\nhelp: take a smaller batch (`batch_size` or `eval_batch_size` in [data]) or a \
-         smaller model, {TAKEN}"
+         smaller model, {MEMORY_HELP}"
     ))
-}
-
-/// What is said where a device has not enough memory to be used at all.
-pub fn no_room(device: &str, error: &Error) -> DeviceError {
-    DeviceError(format!("not enough memory on {device}: {}\nhelp: {TAKEN}", parts(error).0))
 }
 
 /// What is said where the host has not enough memory that can be locked.
@@ -87,26 +78,13 @@ fn parts(error: &Error) -> (String, Option<String>) {
     }
 }
 
-fn driver(error: &Error) -> Option<&CudaError> {
-    error.chain().find_map(|cause| match cause.downcast_ref::<NotLoaded>() {
-        Some(not_loaded) => Some(&not_loaded.error),
-        None => cause.downcast_ref::<CudaError>(),
-    })
-}
-
-/// True if the driver, or a library, had not enough memory.
-pub fn is_out_of_memory(error: &Error) -> bool {
-    let library = || error.chain().find_map(|cause| cause.downcast_ref::<LibraryError>());
-    driver(error).is_some_and(CudaError::is_out_of_memory) || library().is_some_and(LibraryError::is_out_of_memory)
-}
-
 fn is_earlier(error: &Error) -> bool {
-    driver(error).is_some_and(|e| e.earlier)
+    driver_error(error).is_some_and(|e| e.earlier)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::driver::Code;
+    use super::super::driver::{Code, CudaError};
     use super::*;
     use anyhow::Context;
 

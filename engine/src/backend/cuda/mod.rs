@@ -1,45 +1,39 @@
 //! The CUDA backend: the same programs on an NVIDIA GPU, found at run time.
 //!
-//! [`launch`] is what a node becomes, as plain data; [`lower`] makes it, a file for each family of operations. The kernels
-//! are in the folder `kernels` beside `src`; [`ptx`] and [`cubin`] have them as they travel in the binary. `ready` puts addresses to
-//! launches, [`extents`] tells what memory each is given, `executable` runs programs of them. `libraries` finds NVIDIA's
-//! libraries, `nvidia` computes with them. `driver`,
-//! `stream`, `memory` and `modules` own what the driver gives; [`launcher`] is what kernels are loaded and launched through.
-//! [`settings`] reads the environment, `failure` says what has failed and where.
+//! In layers, each of which names only those above it:
+//! - [`settings`]: what the environment says. [`driver`]: the driver's functions, and contexts, streams, events and memory.
+//! - [`launch`]: what a node becomes, as plain data. [`target`]: what lowering must know of the device.
+//! - [`lower`] makes launches of nodes, a file for each family of operations; [`fusions`] are the groups that it has kernels for.
+//! - [`modules`] loads kernels and launches them. Their sources are in the folder `kernels` beside `src`.
+//! - `ready` puts addresses to launches; [`extents`] tells what memory each is given.
+//! - [`nvidia`]: NVIDIA's libraries, and the steps that they compute. It tries plans of cuDNN against our own kernels.
+//! - `failure`: what has failed and where. `executable` runs programs.
 
-pub mod cubin;
 pub mod driver;
 mod executable;
 pub mod extents;
 mod failure;
 pub mod fusions;
-mod jit_cache;
 pub mod launch;
-pub mod launcher;
-pub mod libraries;
-mod losses;
 pub mod lower;
-mod memory;
-mod modules;
+pub mod modules;
 pub mod nvidia;
-pub mod ptx;
 mod ready;
 pub mod settings;
-mod stream;
+pub mod target;
 
 use crate::backend::{Backend, Demand, DeviceMemory, Executable, HostBuffer};
 use crate::graph::op::Pattern;
 use crate::graph::{DType, Graph, Node};
 use crate::plan::Plan;
 use anyhow::{Error, Result};
-use driver::Context;
+use driver::{Context, memory};
 use executable::{CudaExecutable, Options};
 use failure::Teller;
-use launch::Target;
-use launcher::Bindings;
-use nvidia::{Libraries, Wanted};
-use settings::Settings;
+use nvidia::Libraries;
+use settings::{Bindings, Settings, Wanted};
 use std::sync::Arc;
+use target::Target;
 
 /// A GPU.
 #[derive(Debug)]
@@ -67,8 +61,8 @@ impl CudaBackend {
     pub fn open(ordinal: usize, settings: &Settings) -> Result<CudaBackend> {
         let context = Context::open(ordinal)?;
         let libraries = Arc::new(Libraries::new(&context, &settings.libraries));
-        let target = Target { libraries, ..Target::new(context.info.capability) };
-        let options = Options { target, graph: true, bindings: settings.bindings };
+        let target = Target { libraries: libraries.clone(), ..Target::new(context.info.capability) };
+        let options = Options { target, libraries, graph: true, bindings: settings.bindings };
         Ok(CudaBackend { context, options, sync: settings.sync, separate: settings.separate })
     }
 
@@ -85,20 +79,26 @@ impl CudaBackend {
     }
 
     /// Computes with these libraries instead of those that are found.
-    pub fn with_libraries(mut self, wanted: &Wanted) -> Self {
-        self.options.target.libraries = Arc::new(Libraries::new(&self.context, wanted));
-        self
+    pub fn with_libraries(self, wanted: &Wanted) -> Self {
+        let libraries = Arc::new(Libraries::new(&self.context, wanted));
+        self.with(libraries)
     }
 
     /// Computes with the libraries that `other`, on the same device, has open, and with what it has chosen of them.
-    pub fn with_libraries_of(mut self, other: &CudaBackend) -> Self {
-        self.options.target.libraries = other.options.target.libraries.clone();
+    pub fn with_libraries_of(self, other: &CudaBackend) -> Self {
+        self.with(other.options.libraries.clone())
+    }
+
+    /// Lowering asks the libraries that compute.
+    fn with(mut self, libraries: Arc<Libraries>) -> Self {
+        self.options.target.libraries = libraries.clone();
+        self.options.libraries = libraries;
         self
     }
 
     /// The libraries that it computes with, and what is wrong with others that were found.
     pub fn libraries(&self) -> &Libraries {
-        &self.options.target.libraries
+        &self.options.libraries
     }
 
     /// Through which bindings kernels are loaded and launched (`cudarc`'s, unless told otherwise).

@@ -1,19 +1,25 @@
 //! Kernels: loaded from what travels in the binary, found by name, launched.
+//!
+//! [`ptx`] and [`cubin`] have the kernels as they travel in the binary, `jit_cache` looks whether the driver can keep what it
+//! compiles, and `launcher` is what kernels are loaded and launched through.
 
+pub mod cubin;
+mod jit_cache;
+mod launcher;
+pub mod ptx;
+
+use super::driver::stream::Stream;
 use super::driver::{Code, Context, CudaError};
-use super::launch::Module;
-use super::launcher::{Image, Launcher, LoadedFunction, LoadedModule, Refused};
-use super::stream::Stream;
-use super::{cubin, jit_cache, ptx};
-use anyhow::{Context as _, Result};
+use super::launch::{LaunchConfig, Module};
+use super::settings::Bindings;
+use anyhow::{Context as _, Error, Result};
+use launcher::{Image, Launcher, LoadedFunction, LoadedModule, Refused, launcher};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};
 use std::fmt;
 use std::sync::Arc;
 
-pub use super::launcher::Size;
-
-/// Bytes of dynamic shared memory that a kernel may have without asking for more.
+/// Bytes of dynamic shared memory that a kernel may have without an opt-in.
 const USUAL_SHARED_BYTES: u32 = 48 << 10;
 
 /// A kernel on the device.
@@ -30,17 +36,20 @@ pub struct Modules {
 }
 
 impl Modules {
-    /// None yet; `launcher` will load them.
-    pub fn new(context: &Arc<Context>, launcher: Box<dyn Launcher>) -> Modules {
+    /// None yet; they will be loaded through `bindings`.
+    ///
+    /// # Errors
+    /// The driver failed.
+    pub fn new(context: &Arc<Context>, bindings: Bindings) -> Result<Modules, CudaError> {
         // With this variable the driver compiles PTX and takes nothing else.
         let forced = std::env::var_os("CUDA_FORCE_PTX_JIT").is_some_and(|v| !v.is_empty() && v != "0");
-        Modules {
+        Ok(Modules {
             context: context.clone(),
             functions: HashMap::new(),
             loaded: HashMap::new(),
-            launcher,
+            launcher: launcher(bindings, context)?,
             machine_code: !forced,
-        }
+        })
     }
 
     /// A new stream for kernels.
@@ -73,7 +82,7 @@ impl Modules {
                 .allow_shared(shared_bytes)
                 .with_context(|| format!("kernel `{name}` needs {shared_bytes} bytes of shared memory"))?;
         }
-        // Drivers load kernels when they are first used, which must not be within a capture: asking loads them now.
+        // Drivers load kernels lazily, which a stream capture does not allow: asking for an attribute loads them now.
         function.registers()?;
         self.functions.insert(key, (function.clone(), shared_bytes.max(USUAL_SHARED_BYTES)));
         Ok(function)
@@ -96,7 +105,7 @@ impl Modules {
         {
             match self.launcher.load(Image::Cubin(&code)) {
                 Ok(loaded) => return Ok(loaded),
-                // Those are no fault of the code's.
+                // Neither is the fault of the machine code.
                 Err(refused) if refused.error.is_out_of_memory() || refused.error.earlier => {
                     return Err(not_loaded(refused).into());
                 }
@@ -127,7 +136,7 @@ impl Modules {
 pub struct NotLoaded {
     module: Module,
     /// Its answer.
-    pub error: CudaError,
+    error: CudaError,
     /// What its compiler says; often nothing.
     log: String,
 }
@@ -160,6 +169,14 @@ impl fmt::Display for NotLoaded {
 
 impl std::error::Error for NotLoaded {}
 
+/// The driver's error that is the cause of `error`, if there is one.
+pub fn driver_error(error: &Error) -> Option<&CudaError> {
+    error.chain().find_map(|cause| match cause.downcast_ref::<NotLoaded>() {
+        Some(not_loaded) => Some(&not_loaded.error),
+        None => cause.downcast_ref::<CudaError>(),
+    })
+}
+
 /// Enqueues a launch. Every argument lies at the front of an 8-byte cell.
 ///
 /// # Errors
@@ -167,7 +184,12 @@ impl std::error::Error for NotLoaded {}
 ///
 /// # Safety
 /// The arguments are those of the kernel's parameter list, and all memory that they point to lives until it has run.
-pub unsafe fn launch(stream: &Stream, function: &Function, size: Size, cells: &[u64]) -> Result<(), CudaError> {
+pub unsafe fn launch(
+    stream: &Stream,
+    function: &Function,
+    config: LaunchConfig,
+    cells: &[u64],
+) -> Result<(), CudaError> {
     const MOST: usize = 64;
     assert!(cells.len() <= MOST, "a kernel with {} parameters", cells.len());
     let mut pointers = [std::ptr::null_mut::<c_void>(); MOST];
@@ -175,5 +197,5 @@ pub unsafe fn launch(stream: &Stream, function: &Function, size: Size, cells: &[
         *p = std::ptr::from_ref(cell).cast_mut().cast();
     }
     // SAFETY: the caller's word; the cells are there until the call returns, and hold an argument each.
-    unsafe { function.launch(stream, size, &mut pointers[..cells.len()]) }
+    unsafe { function.launch(stream, config, &mut pointers[..cells.len()]) }
 }

@@ -1,25 +1,22 @@
-//! From launches as data to launches with addresses: what is left to do at run time is to enqueue them.
+//! Launches with addresses, made of launches as data: at run time they are only enqueued.
 
+use super::driver::stream::Stream;
 use super::driver::{check, sys as cu};
-use super::executable::{Area, Storage};
-use super::extents;
-use super::launch::{Arg, Cell, ConvolutionStep, Lowered, MatmulStep, Memory, Step};
-use super::modules::{Function, Modules, Size, launch};
-use super::nvidia::{Libraries, LibraryCall, convolution, matmul};
-use super::stream::Stream;
-use crate::plan::Program;
-use anyhow::{Context, Result, bail, ensure};
+use super::launch::{Arg, Cell, LaunchConfig, Lowered, Memory, Step};
+use super::modules::{Function, Modules, launch};
+use anyhow::{Result, bail};
+use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Work with all its addresses.
+/// Work with all addresses resolved.
 #[derive(Debug, Clone)]
 pub enum Ready {
     /// A kernel; each argument at the front of a cell.
     Kernel {
         /// Which.
         function: Function,
-        /// Blocks and threads.
-        size: Size,
+        /// Blocks, threads and shared memory.
+        config: LaunchConfig,
         /// The arguments.
         cells: Box<[u64]>,
     },
@@ -43,6 +40,18 @@ pub enum Ready {
     },
 }
 
+/// A call of a library with all addresses resolved, which can be enqueued any number of times.
+pub trait LibraryCall: Debug + Send + Sync {
+    /// Puts it on `stream`.
+    ///
+    /// # Errors
+    /// The library refuses it.
+    ///
+    /// # Safety
+    /// The context is current, and the memory that it was made for lives until it has run.
+    unsafe fn enqueue(&self, stream: &Stream) -> Result<()>;
+}
+
 impl Ready {
     /// Puts it on `stream`.
     ///
@@ -55,8 +64,8 @@ impl Ready {
         // SAFETY: the caller's word for the memory; lowering has made the arguments for the kernel.
         let done = unsafe {
             match self {
-                Ready::Library(call) => return Ok(call.enqueue(stream)?),
-                Ready::Kernel { function, size, cells } => launch(stream, function, *size, cells),
+                Ready::Library(call) => return call.enqueue(stream),
+                Ready::Kernel { function, config, cells } => launch(stream, function, *config, cells),
                 Ready::Zero { to, bytes } => check("clearing memory", cu::cuMemsetD8Async(*to, 0, *bytes, stream.raw)),
                 Ready::Copy { from, to, bytes } => {
                     check("copying on the GPU", cu::cuMemcpyDtoDAsync_v2(*to, *from, *bytes, stream.raw))
@@ -67,7 +76,7 @@ impl Ready {
     }
 }
 
-/// Constant arrays of a program, gathered while its steps are made ready.
+/// Constant arrays of a program, collected while the addresses of its steps are resolved.
 #[derive(Debug)]
 pub struct Tables {
     /// Their contents, one behind the other.
@@ -111,7 +120,7 @@ pub fn table_bytes(lowered: &Lowered) -> usize {
     args.map(|a| if let Arg::Table(cells) = a { (8 * cells.len()).next_multiple_of(TABLE_ALIGN) } else { 0 }).sum()
 }
 
-/// A step that no library does, with the addresses that `address` tells.
+/// A step of our own (no library's), with the addresses that `address` gives.
 ///
 /// # Errors
 /// There is no such kernel, or no address.
@@ -124,7 +133,7 @@ pub fn own(
     Ok(match step {
         Step::Kernel(kernel) => {
             let function = modules.function(kernel.module, &kernel.name, kernel.shared_bytes)?;
-            let size = Size { grid: kernel.grid, block: kernel.block, shared_bytes: kernel.shared_bytes };
+            let config = LaunchConfig { grid: kernel.grid, block: kernel.block, shared_bytes: kernel.shared_bytes };
             let mut cells = Vec::with_capacity(kernel.args.len());
             for arg in &kernel.args {
                 cells.push(match arg {
@@ -138,114 +147,10 @@ pub fn own(
                     Arg::Table(cells) => tables.add(cells, address)?,
                 });
             }
-            Ready::Kernel { function, size, cells: cells.into() }
+            Ready::Kernel { function, config, cells: cells.into() }
         }
         Step::Zero { to, bytes } => Ready::Zero { to: address(*to)?, bytes: *bytes },
         Step::Copy { from, to, bytes } => Ready::Copy { from: address(*from)?, to: address(*to)?, bytes: *bytes },
         Step::Matmul(_) | Step::Convolution(_) => bail!("internal error: this step is a library's"),
     })
-}
-
-/// Makes the steps of one node ready.
-pub struct Resolver<'a> {
-    /// The node's program.
-    pub program: &'a Program,
-    /// Where its values are.
-    pub storage: &'a Storage,
-    /// The slot with its batch.
-    pub slot: usize,
-    /// The constant arrays, filled as they come up.
-    pub tables: &'a mut Tables,
-    /// The kernels.
-    pub modules: &'a mut Modules,
-    /// The libraries that it was lowered for.
-    pub libraries: &'a Libraries,
-}
-
-impl Resolver<'_> {
-    /// The steps of node number `at`, which was lowered to `lowered`.
-    ///
-    /// # Errors
-    /// The plan has not the workspace that the node needs, or a kernel is not there.
-    pub fn node(&mut self, at: usize, lowered: &Lowered) -> Result<Vec<Ready>> {
-        let (_, planned) = self.program.workspace[at];
-        ensure!(
-            planned >= lowered.scratch_bytes,
-            "node {at} needs {} bytes of workspace, but the plan has {planned}",
-            lowered.scratch_bytes
-        );
-        let steps: Vec<Ready> = lowered
-            .steps
-            .iter()
-            .map(|step| self.step(at, step))
-            .collect::<Result<_>>()
-            .with_context(|| self.program.node_name(at))?;
-        for (step, ready) in lowered.steps.iter().zip(&steps) {
-            if let (Step::Kernel(kernel), Ready::Kernel { size, cells, .. }) = (step, ready) {
-                // Each was asked for a moment ago, and is there.
-                let address = |memory| self.address(at, memory).unwrap_or_default();
-                let given = || extents::of_step(self.program, at, lowered, kernel, cells, address);
-                extents::tell(&kernel.name, *size, cells, given);
-            }
-        }
-        Ok(steps)
-    }
-
-    fn step(&mut self, at: usize, step: &Step) -> Result<Ready> {
-        match step {
-            Step::Matmul(step) => self.matmul(at, step),
-            Step::Convolution(step) => self.convolution(at, step),
-            Step::Kernel(_) | Step::Zero { .. } | Step::Copy { .. } => {
-                let (program, storage, slot) = (self.program, self.storage, self.slot);
-                own(step, &|memory| address(program, storage, slot, at, memory), self.tables, self.modules)
-            }
-        }
-    }
-
-    fn matmul(&self, at: usize, step: &MatmulStep) -> Result<Ready> {
-        let places = matmul::Places {
-            a: self.address(at, step.a)?,
-            b: self.address(at, step.b)?,
-            d: self.address(at, step.d)?,
-            vector: step.vector.map(|m| self.address(at, m)).transpose()?,
-            workspace: self.address(at, step.workspace)?.next_multiple_of(matmul::WORKSPACE_ALIGNMENT as u64),
-        };
-        let blas = self.libraries.blas().context("the program was made for a library that is not open")?;
-        let call = blas.prepare(&step.matmul, places)?;
-        Ok(Ready::Library(call.context("the library has no algorithm for what it was chosen for")?))
-    }
-
-    fn convolution(&self, at: usize, step: &ConvolutionStep) -> Result<Ready> {
-        let workspace = self.address(at, step.workspace)?;
-        let places = convolution::Places {
-            x: self.address(at, step.x)?,
-            w: self.address(at, step.w)?,
-            y: self.address(at, step.y)?,
-            bias: step.bias.map(|m| self.address(at, m)).transpose()?,
-            workspace: workspace.next_multiple_of(convolution::WORKSPACE_ALIGNMENT as u64),
-        };
-        let dnn = self.libraries.dnn().context("the program was made for a library that is not open")?;
-        let call = dnn.prepare(&step.convolution, &places)?;
-        Ok(Ready::Library(call.context("the library has no algorithm for what it was chosen for")?))
-    }
-
-    fn address(&self, at: usize, memory: Memory) -> Result<u64> {
-        address(self.program, self.storage, self.slot, at, memory)
-    }
-}
-
-/// Where a value or the workspace of node number `at` is.
-fn address(program: &Program, storage: &Storage, slot: usize, at: usize, memory: Memory) -> Result<u64> {
-    let node = &program.graph.nodes[at];
-    let value = match memory {
-        Memory::Input(i) => node.inputs[i],
-        Memory::Output(i) => node.outputs[i],
-        Memory::Scratch(offset) => {
-            let (place, bytes) = program.workspace[at];
-            // Steps that want no workspace name its beginning all the same.
-            return if bytes == 0 { Ok(0) } else { storage.address(Area::Transient, place + offset) };
-        }
-    };
-    let place = program.places[value.index()];
-    storage.address(Area::of(place.region, slot), place.offset)
 }

@@ -1,4 +1,4 @@
-//! Gradients over several micro-batches: their sums, and the mean that is made of them.
+//! Gradient accumulation over micro-batches: the sums, and their mean.
 //!
 //! The gradient of a micro-batch is that of a mean. For the sum over micro-batches to become the gradient of the mean over
 //! all that counts in them, each enters with its share: what it weighs, divided by what a full one weighs. Full

@@ -1,4 +1,4 @@
-//! Activations: what is to be known of each, once. Its formula and derivative are one line in each backend.
+//! Activations and their properties, each described once. Formula and derivative are one line in each backend.
 
 /// An element-wise function, named and defined as in `torch.nn`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,7 +33,7 @@ pub enum Activation {
     Hardswish,
 }
 
-/// What is to be known of an activation besides its formula.
+/// The properties of an activation, without its formula.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Facts {
     /// The name in listings.
@@ -47,9 +47,9 @@ pub struct Facts {
     /// True if it never decreases, exactly so in floating point, and its derivative is zero where it is flat. Smooth functions
     /// are rounded: two inputs in order may come out of order.
     pub keeps_order: bool,
-    /// True if it leaves what lies within `range` as it is, and makes its ends of all else.
+    /// True if it clamps to `range`: the identity within it, and the nearer end outside.
     pub clamps: bool,
-    /// The least and the largest value, rounded to what is worth telling.
+    /// The least and the largest value, rounded for messages.
     pub range: [f32; 2],
 }
 
@@ -57,7 +57,7 @@ const ALL: [f32; 2] = [f32::NEG_INFINITY, f32::INFINITY];
 const NOT_NEGATIVE: [f32; 2] = [0.0, f32::INFINITY];
 
 impl Activation {
-    /// What is to be known of it. Under autocast all activations compute in the type that they are given.
+    /// Its properties. Under autocast all activations compute in the type that they are given.
     pub fn facts(self) -> Facts {
         let smooth = |name, code, range| Facts {
             name,
@@ -74,7 +74,7 @@ impl Activation {
         match self {
             Activation::Relu => clamp("relu", 1, NOT_NEGATIVE),
             Activation::Relu6 => clamp("relu6", 2, [0.0, 6.0]),
-            // With a negative slope or scale the output's sign no longer tells the input's.
+            // With a negative slope or scale the output's sign no longer determines the input's.
             Activation::LeakyRelu { slope } => Facts {
                 parameter: Some(slope),
                 grad_from_output: slope >= 0.0,

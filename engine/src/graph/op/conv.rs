@@ -19,8 +19,8 @@ pub struct Conv2d {
     pub bias: bool,
 }
 
-/// Gradient by the input. Operands: `dy [N, OH, OW, O]`, `w`. Output: `[N, H, W, I]`. All are floats of one type; of `conv`,
-/// `bias` is not looked at.
+/// Gradient by the input. Operands: `dy [N, OH, OW, O]`, `w`. Output: `[N, H, W, I]`. All are floats of one type; `conv.bias`
+/// is ignored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conv2dGradInput {
     /// The convolution.
@@ -33,7 +33,7 @@ pub struct Conv2dGradInput {
 /// Outputs: `[O, KH, KW, I / groups]`, `[O]`. `x` and `dy` are floats of one type, the outputs always `F32`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conv2dGradWeight {
-    /// The convolution; its `bias` is not looked at.
+    /// The convolution; its `bias` is ignored.
     pub conv: Conv2d,
     /// Height and width of the kernel.
     pub kernel: [usize; 2],
@@ -54,8 +54,8 @@ impl Conv2d {
 }
 
 impl Conv2d {
-    /// Operations of the products of `x`, `w` and `y` or of their gradients. Where a kernel lies over the padding there is
-    /// nothing to multiply: of small images that is a large part.
+    /// Floating-point operations of the convolution, or of one of its gradients. Products with padding are not counted: for
+    /// small images they are a large part.
     pub(super) fn flops_of(&self, x: &Shape, w: &Shape, y: &Shape) -> u64 {
         let (Some([n, h, width, _]), Some([o, kh, kw, i]), Some([_, oh, ow, _])) = (x.nhwc(), w.nhwc(), y.nhwc())
         else {

@@ -1,4 +1,4 @@
-//! Dropout (Srivastava et al. 2014), with a mask that is drawn again rather than kept.
+//! Dropout (Srivastava et al. 2014). The mask is not stored: the backward pass draws it again.
 
 use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, float};
 

@@ -30,8 +30,8 @@ pub struct Step {
     pub from: Vec<Source>,
 }
 
-/// Operations one behind the other that a backend has one kernel for: [`Pattern`] says which. It computes what its steps
-/// compute one by one; steps hand on their first outputs, which are not rounded to 16 bits in between.
+/// A group of operations that a backend has one kernel for: [`Pattern`] says which groups those are. It computes what its
+/// steps compute one by one. Steps pass on their first outputs, which are not rounded to 16 bits in between.
 ///
 /// Operands: the first step's own, in its order, and those of later steps as they come, each value once. Outputs: `results`,
 /// the last step's first output before all others.
@@ -46,16 +46,16 @@ pub struct Fused {
     pub in_place: Option<usize>,
 }
 
-/// Something that a backend can do at once.
+/// A kind of group that a backend has one kernel for.
 pub struct Pattern {
-    /// The name that people use to leave it out.
+    /// The name by which it is left out (`--without`).
     pub name: &'static str,
     /// True for the operations that occur in it.
     pub has: fn(&Op) -> bool,
     /// True if there is a kernel for the group.
     pub takes: fn(&Group) -> bool,
-    /// True for an operation that each of several nodes that read its result may do anew, as its first step, instead of once
-    /// for all.
+    /// True for an operation that may be recomputed: each node that reads its result makes it again as its own first step,
+    /// instead of once for all.
     pub repeats: fn(&Op) -> bool,
 }
 

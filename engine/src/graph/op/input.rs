@@ -1,4 +1,4 @@
-//! What a batch goes through before the first layer.
+//! Preprocessing of a batch, before the first layer.
 
 use super::{OpRules, Output, ShapeError, Value, arity};
 use crate::graph::DType;

@@ -99,7 +99,7 @@ impl Loss {
         }
     }
 
-    /// What the model does that is trained with it, and so what is measured.
+    /// The task of a model that is trained with it, which decides what is measured.
     pub fn task(&self) -> Task {
         match self {
             Loss::CrossEntropy(_) => Task::Classification,

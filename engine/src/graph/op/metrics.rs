@@ -3,7 +3,7 @@
 use super::{OpRules, Output, ShapeError, Value, arity, singles};
 use crate::graph::DType;
 
-/// What the model does, and so what is measured.
+/// The task of the model, which decides what is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
     /// One of several classes a row.
@@ -36,7 +36,7 @@ impl Task {
         }
     }
 
-    /// The figure that tells the better of two models, unless somebody chooses another.
+    /// The figure by which two models are compared, unless the configuration names another.
     pub fn monitor(self) -> Figure {
         match self {
             Task::Classification | Task::BinaryClassification => Figure::Accuracy,
@@ -46,7 +46,7 @@ impl Task {
 }
 
 impl Figure {
-    /// All figures, in the order in which they are told.
+    /// All figures, in the order in which they are reported.
     pub const ALL: [Figure; 4] = [Figure::Loss, Figure::Accuracy, Figure::Mae, Figure::Rmse];
 
     /// Its name.
@@ -67,7 +67,7 @@ impl Figure {
         }
     }
 
-    /// Whether it is a share of a whole, which people like in percent.
+    /// Whether it is a fraction that is shown in percent.
     pub fn is_share(self) -> bool {
         match self {
             Figure::Accuracy => true,
@@ -75,7 +75,7 @@ impl Figure {
         }
     }
 
-    /// What `sums` say it is.
+    /// Its value, from `sums`.
     pub fn value(self, sums: &[f64; METRIC_SLOTS]) -> f64 {
         let items = sums[metric_slot::ITEMS];
         match self {

@@ -54,7 +54,7 @@ pub enum Constant {
     Single(f32),
     /// A double.
     Double(f64),
-    /// A choice.
+    /// A flag.
     Flag(bool),
 }
 
@@ -120,10 +120,10 @@ impl Algorithm {
     }
 }
 
-/// What may differ from tensor to tensor.
+/// The options of one parameter tensor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TensorOptions {
-    /// Factor of the scheduled learning rate, what it has above its floor: the tensor's rate is
+    /// Factor of the scheduled learning rate above its floor: the tensor's rate is
     /// `(lr − floor) · lr_scale + floor`.
     pub lr_scale: f32,
     /// Weight decay.
@@ -140,8 +140,8 @@ pub struct TensorOptions {
 /// updated, so that the state that led there can be looked into; neither if `scaled` and the norm is not finite, since
 /// then a gradient has left the range of its type.
 ///
-/// The pass `update_early` makes several operations of it, each for some of the tensors. The first one counts; the others find
-/// the counter at this step's number and leave it.
+/// The pass `update_early` splits it into several operations, each for some of the tensors. Only the first one increments the
+/// step counter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OptimizerStep {
     /// The rule.
@@ -150,7 +150,7 @@ pub struct OptimizerStep {
     pub clip_norm: Option<f32>,
     /// The gradients are those of the loss times the scale `s`, an operand ([`UpdateScale`] changes it).
     pub scaled: bool,
-    /// This is the first operation of the update, which counts it.
+    /// This is the first operation of the update, which increments the step counter.
     pub counts: bool,
     /// One for each tensor.
     pub tensors: Vec<TensorOptions>,

@@ -86,7 +86,7 @@ pub fn pool_out(
     Some(out)
 }
 
-/// A window for people: `the kernel (3×3, 5×5 with its dilation)`.
+/// A window as messages show it: `the kernel (3×3, 5×5 with its dilation)`.
 pub(super) fn window(what: &str, size: [usize; 2], dilation: [usize; 2]) -> String {
     let [h, w] = size;
     if dilation == [1, 1] {

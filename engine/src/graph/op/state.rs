@@ -1,8 +1,8 @@
-//! What keeps a step that goes wrong from leaving anything behind.
+//! Backup and restoration of buffers, so that a step whose loss is not finite changes nothing.
 
 use super::{OpRules, Output, ShapeError, Value, singles};
 
-/// Copies variables aside, before a step changes them. Operands: `mark [1]` if `once`; then a variable and its copy, in turn.
+/// Makes copies of variables, before a step changes them. Operands: `mark [1]` if `once`; then a variable and its copy, in turn.
 /// The copies are updated in place. With `once` that happens only where the mark is zero, and the mark becomes one: of
 /// several micro-batches the first one does it.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,7 +11,7 @@ pub struct KeepState {
     pub once: bool,
 }
 
-/// Gives variables back what they were, unless the loss is finite. Operands: `loss [1]`; then a variable and its copy, in
+/// Restores variables from their copies, unless the loss is finite. Operands: `loss [1]`; then a variable and its copy, in
 /// turn. The variables are updated in place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RestoreState {}

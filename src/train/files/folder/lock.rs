@@ -7,9 +7,9 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The file that is locked. It is there as long as a run is at work, and after one that was killed.
+/// The file that is locked. It exists while a run is active, and after one that was killed.
 pub const LOCK: &str = ".lock";
-/// What a holder tells of itself is shorter.
+/// The most bytes that are read of a holder's description of itself.
 const MAX_TEXT: u64 = 1 << 14;
 /// How often the file may vanish between being opened and being locked.
 const ATTEMPTS: usize = 100;
@@ -27,7 +27,7 @@ pub struct Holder {
     pub command: String,
 }
 
-/// Another process is at work in the folder.
+/// Another process is active in the folder.
 #[derive(Debug)]
 pub struct InUse {
     folder: PathBuf,
@@ -188,7 +188,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-/// A time span for people.
+/// A time span as messages show it.
 fn ago(seconds: u64) -> String {
     let (n, unit) = match seconds {
         0..60 => (seconds, "second"),

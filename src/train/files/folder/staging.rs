@@ -50,7 +50,7 @@ pub fn is_ready(run: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether there is something of this name; that it cannot be told is an error, not a no.
+/// Whether there is something of this name. If that cannot be found out, it is an error, not a no.
 fn is_there(path: &Path) -> io::Result<bool> {
     match path.symlink_metadata() {
         Ok(_) => Ok(true),
@@ -64,7 +64,7 @@ pub fn commit(run: &Path) -> io::Result<()> {
     commit_in(run, &mut Steps::all())
 }
 
-/// After a crash: goes on with what was ready, and removes what was not.
+/// After a crash: completes a replacement that was ready, and removes one that was not.
 pub fn recover(run: &Path) -> io::Result<()> {
     recover_in(run, &mut Steps::all())
 }
@@ -116,7 +116,7 @@ fn finish(run: &Path, files: &[String], steps: &mut Steps) -> io::Result<()> {
         Ok(())
     };
     let sync = || durable::sync(run).and_then(|()| durable::sync(&new));
-    // No configuration stands beside weights that are not its own.
+    // A folder never has the configuration of one run and the weights of another.
     if waits(file::CONFIG)? {
         steps.take(|| durable::remove(&run.join(file::CONFIG)))?;
         steps.take(sync)?;

@@ -1,11 +1,12 @@
-//! Products with few rows whose operands both lie along the sum: scalar products, without packing a matrix that would be
+//! Products with few rows as scalar products. Both operands are contiguous along the sum, so nothing is packed that would be
 //! read only once.
 
-use super::tile::PerColumn;
+use super::tile::EpilogueOperands;
 use crate::backend::cpu::simd::{Kernel, Simd};
 use std::ops::Range;
 
-/// Rows up to which scalar products of `k` elements are the faster way: more where adding up the lanes matters less.
+/// Most rows for which scalar products of `k` elements are faster than tiles: more for long sums, where adding up the lanes
+/// costs little.
 pub const fn most_rows(k: usize) -> usize {
     if k < 512 { 8 } else { 16 }
 }
@@ -25,8 +26,8 @@ pub struct Dots<'a> {
     pub k: usize,
     /// Columns to compute.
     pub columns: Range<usize>,
-    /// What is done to the sums, of all columns.
-    pub per_column: PerColumn<'a>,
+    /// Operands of the epilogue, of all columns.
+    pub operands: EpilogueOperands<'a>,
     /// Bounds of the result.
     pub bounds: [f32; 2],
     /// `C`, and floats from row to row.
@@ -76,12 +77,12 @@ impl Kernel for Dots<'_> {
                             let av = s.load_part(a[i].add(whole), left);
                             let bv = s.load_part(b[j].add(whole), left);
                             let mut sum = s.sum(s.fma(av, bv, acc[i][j]));
-                            if let Some(scale) = self.per_column.scale {
+                            if let Some(scale) = self.operands.scale {
                                 sum *= scale[columns[j]];
                             }
-                            sum += self.per_column.bias.map_or(0.0, |bias| bias[columns[j]]);
-                            sum += self.per_column.residual.map_or(0.0, |all| all[rows[i] * self.c.1 + columns[j]]);
-                            if self.per_column.relu.is_some_and(|all| all[rows[i] * self.c.1 + columns[j]] <= 0.0) {
+                            sum += self.operands.bias.map_or(0.0, |bias| bias[columns[j]]);
+                            sum += self.operands.residual.map_or(0.0, |all| all[rows[i] * self.c.1 + columns[j]]);
+                            if self.operands.relu_mask.is_some_and(|all| all[rows[i] * self.c.1 + columns[j]] <= 0.0) {
                                 sum = 0.0;
                             }
                             let [low, high] = self.bounds;

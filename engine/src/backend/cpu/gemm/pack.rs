@@ -1,4 +1,4 @@
-//! Copies of operands in the layout that a tile reads: columns side by side, zeros where the last panel has none.
+//! Packs operands in the layout that a tile reads: the columns of a panel side by side, padded with zeros in the last panel.
 
 use super::tile::tile_rows;
 use crate::backend::cpu::simd::{MAX_LANES, Routine, Simd};

@@ -11,7 +11,7 @@
 use super::dots::{Dots, most_rows};
 use super::pack::{Columns, Copy2d, CopyColumns, CopyRows, PackTransposed, Panel};
 use super::sums::AddRows;
-use super::tile::{Epilogue, MAX_ROWS, ONE_RUN, PerColumn, Tile, Tiles, is_fused, tile_rows, tiles_in};
+use super::tile::{Epilogue, EpilogueOperands, MAX_ROWS, ONE_RUN, Tile, Tiles, is_fused, tile_rows, tiles_in};
 use super::{ALIGN, round_up, workspace_floats};
 use crate::backend::cpu::run::threads::{Parts, Pool, chunks};
 use crate::backend::cpu::simd::SimdLevel;
@@ -21,22 +21,22 @@ use std::ops::Range;
 /// Most rows of `B` in a cache block: a panel of 40 KiB at 512 bits.
 const K_BLOCK: usize = 320;
 
-/// A cache block has a multiple of so many rows, unless it is the last.
+/// The rows of a cache block are a multiple of this, except in the last block.
 const K_GRAIN: usize = 16;
 
-/// Tiles that a block of rows is high at most.
+/// Most tiles in the height of a block of rows.
 const TILES_IN_BLOCK: usize = 38;
 
-/// Tiles that a block of rows is high at least, where it is cut for the threads' sake.
+/// Least tiles in the height of a block of rows that is cut to make more tasks.
 const FEWEST_TILES: usize = 2;
 
-/// Tasks for each thread, where there is enough to do: one that is late takes fewer.
+/// Tasks for each thread, if there is enough work: a slow thread then takes fewer.
 const TASKS_PER_THREAD: usize = 4;
 
-/// Tasks that the sum is cut for where there are not as many, and in how many pieces the rest is done.
+/// Tasks wanted: where blocks of rows and panels make fewer, the sum is split. Reductions and scalar products have as many.
 const TASKS: usize = 32;
 
-/// Where the sum is cut for want of other tasks, a piece has at least this many elements.
+/// Least elements of a piece of a sum that is split to make more tasks.
 const SPLIT_GRAIN: usize = 512;
 
 /// What a product is: `C[m, n] = act(Σ_k A[m, k] · B[k, n] · scale[n] + bias[n])`.
@@ -155,8 +155,8 @@ impl Product {
         }
     }
 
-    /// The activation that is not applied here: the caller's to apply to `C`. All but bounds stay apart, and those
-    /// too where the sum is cut in pieces.
+    /// The activation that is left to the caller, who applies it to `C`: every activation that is not fused, and all of them
+    /// where the sum is split.
     pub fn remaining_act(&self) -> Option<Activation> {
         if self.fused_act().is_some() { None } else { self.spec.act }
     }
@@ -214,11 +214,11 @@ impl Product {
         pool: &Pool,
         a: &[f32],
         b: &[f32],
-        columns: impl Into<PerColumn<'a>>,
+        operands: impl Into<EpilogueOperands<'a>>,
         c: &mut [f32],
         workspace: &mut [u8],
     ) {
-        let (spec, columns) = (&self.spec, columns.into());
+        let (spec, operands) = (&self.spec, operands.into());
         if spec.m == 0 || spec.n == 0 {
             return;
         }
@@ -228,13 +228,13 @@ impl Product {
             assert!(b.len() > (spec.k - 1) * spec.b[0] + (spec.n - 1) * spec.b[1], "B is too short");
         }
         assert!(c.len() >= (spec.m - 1) * spec.c + spec.n, "C is too short");
-        assert!(columns.has(spec.n, (spec.m - 1) * spec.c + spec.n), "the bias or the summand is too short");
+        assert!(operands.has(spec.n, (spec.m - 1) * spec.c + spec.n), "an operand of the epilogue is too short");
         if self.dots {
-            return self.dots(pool, a, b, columns, Parts::new(c));
+            return self.dots(pool, a, b, operands, Parts::new(c));
         }
         let floats = workspace_floats(workspace, self.workspace_floats());
         let (partial, scratch) = floats.split_at_mut(self.splits * self.partial_floats());
-        let epilogue = Epilogue::of(self.fused_act()).with(columns, 0, c.as_ptr());
+        let epilogue = Epilogue::of(self.fused_act()).with(operands, 0, c.as_ptr());
         let target = if self.splits > 1 { Parts::new(&mut *partial) } else { Parts::new(&mut *c) };
         let level = self.tiles.level;
         let job = Job {
@@ -250,11 +250,11 @@ impl Product {
         };
         pool.run(self.row_blocks * self.panel_blocks * self.splits, |task, worker| job.task(task, worker));
         if self.splits > 1 {
-            self.reduce(pool, partial, columns, Parts::new(c));
+            self.reduce(pool, partial, operands, Parts::new(c));
         }
     }
 
-    fn dots(&self, pool: &Pool, a: &[f32], b: &[f32], per_column: PerColumn, c: Parts<f32>) {
+    fn dots(&self, pool: &Pool, a: &[f32], b: &[f32], operands: EpilogueOperands, c: Parts<f32>) {
         let spec = &self.spec;
         let columns = chunks(spec.n, spec.n.div_ceil(TASKS).next_multiple_of(4));
         let Epilogue { low, high, .. } = Epilogue::of(self.fused_act());
@@ -265,7 +265,7 @@ impl Product {
                 rows: spec.m,
                 k: spec.k,
                 columns: columns.range(task),
-                per_column,
+                operands,
                 bounds: [low, high],
                 c: (c.as_ptr(), spec.c),
             });
@@ -273,7 +273,7 @@ impl Product {
     }
 
     /// Adds up the pieces of the sum, in their order.
-    fn reduce(&self, pool: &Pool, partial: &[f32], columns: PerColumn, c: Parts<f32>) {
+    fn reduce(&self, pool: &Pool, partial: &[f32], operands: EpilogueOperands, c: Parts<f32>) {
         let (spec, step) = (&self.spec, round_up(self.spec.n));
         let blocks = chunks(spec.m, spec.m.div_ceil(TASKS));
         pool.run(blocks.count(), |task, _| {
@@ -281,21 +281,20 @@ impl Product {
                 // SAFETY: a row belongs to one task.
                 let row = unsafe { c.part(m * spec.c..m * spec.c + spec.n) };
                 let rows = partial[m * step..].chunks(self.partial_floats()).take(self.splits);
-                match (columns.scale, columns.bias) {
+                match (operands.scale, operands.bias) {
                     (None, Some(bias)) => row.copy_from_slice(&bias[..spec.n]),
                     _ => row.fill(0.0),
                 }
                 self.tiles.level.run(AddRows { rows, sums: row });
-                if let Some(scale) = columns.scale {
-                    let bias = columns.bias.unwrap_or(&[]).iter().chain(std::iter::repeat(&0.0));
+                if let Some(scale) = operands.scale {
+                    let bias = operands.bias.unwrap_or(&[]).iter().chain(std::iter::repeat(&0.0));
                     row.iter_mut().zip(scale).zip(bias).for_each(|((x, scale), bias)| *x = *x * scale + bias);
                 }
-                if let Some(residual) = columns.residual {
-                    let summands = &residual[m * spec.c..];
-                    row.iter_mut().zip(summands).for_each(|(x, summand)| *x += summand);
+                if let Some(residual) = operands.residual {
+                    row.iter_mut().zip(&residual[m * spec.c..]).for_each(|(x, residual)| *x += residual);
                 }
-                if let Some(relu) = columns.relu {
-                    let values = &relu[m * spec.c..];
+                if let Some(relu_mask) = operands.relu_mask {
+                    let values = &relu_mask[m * spec.c..];
                     row.iter_mut().zip(values).for_each(|(x, y)| *x = if *y <= 0.0 { 0.0 } else { *x });
                 }
             }

@@ -23,7 +23,8 @@ const LINE: usize = super::ALIGN / 4;
 /// Vectors in a tile's row.
 pub const VECTORS: usize = 2;
 
-/// A stretch of the sum: where it starts in `A` (floats from the row's start) and in `B` (rows).
+/// A stretch of the sum over which both operands advance evenly: where it starts in `A` (floats from the row's start) and in
+/// `B` (rows).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     /// In `A`.
@@ -35,8 +36,8 @@ pub struct Run {
 /// The whole sum in one stretch.
 pub const ONE_RUN: &[Run] = &[Run { a: 0, b: 0 }];
 
-/// What is done to a finished sum before it is stored: it is scaled, a bias and what lies at its place in another matrix
-/// are added, it is cleared where a third one says so, and the result is kept within bounds.
+/// The epilogue of a product, applied to a finished sum before it is stored: scale, bias, residual, ReLU mask, bounds. Whether
+/// the bias is added before or after the residual is up to the kernel; there is never a bias with a ReLU mask.
 #[derive(Debug, Clone, Copy)]
 pub struct Epilogue {
     /// `n` floats to multiply by, or null.
@@ -45,13 +46,13 @@ pub struct Epilogue {
     pub bias: *const f32,
     /// Base of a matrix laid out like `C`, to add, or null.
     pub residual: *const f32,
-    /// Base of a matrix laid out like `C`, or null: where it has no number above 0, the result is 0.
-    pub relu: *const f32,
-    /// Base of `C`, where the other matrices have their own.
+    /// Base of a matrix laid out like `C`, or null: where it has no number above 0, the sum becomes 0.
+    pub relu_mask: *const f32,
+    /// Base of `C`, from which the places in the two matrices are counted.
     pub base: *const f32,
-    /// Least result; 0 is ReLU.
+    /// Lower bound of the result; 0 is ReLU.
     pub low: f32,
-    /// Largest result.
+    /// Upper bound of the result.
     pub high: f32,
 }
 
@@ -61,7 +62,7 @@ impl Epilogue {
         scale: std::ptr::null(),
         bias: std::ptr::null(),
         residual: std::ptr::null(),
-        relu: std::ptr::null(),
+        relu_mask: std::ptr::null(),
         base: std::ptr::null(),
         low: f32::NEG_INFINITY,
         high: f32::INFINITY,
@@ -76,45 +77,44 @@ impl Epilogue {
         Epilogue { low, high, ..Self::NONE }
     }
 
-    /// The same with what `columns` says for those from `first` on, and for all of the result, whose first element is at
-    /// `base`.
-    pub fn with(self, columns: PerColumn, first: usize, base: *const f32) -> Epilogue {
+    /// The same with `operands`, for columns from `first` on of a result whose first element is at `base`.
+    pub fn with(self, operands: EpilogueOperands, first: usize, base: *const f32) -> Epilogue {
         let from = |x: Option<&[f32]>| x.map_or(std::ptr::null(), |x| x[first..].as_ptr());
         let matrix = |x: Option<&[f32]>| x.map_or(std::ptr::null(), <[f32]>::as_ptr);
-        let (residual, relu) = (matrix(columns.residual), matrix(columns.relu));
-        Epilogue { scale: from(columns.scale), bias: from(columns.bias), residual, relu, base, ..self }
+        let (residual, relu_mask) = (matrix(operands.residual), matrix(operands.relu_mask));
+        Epilogue { scale: from(operands.scale), bias: from(operands.bias), residual, relu_mask, base, ..self }
     }
 
-    /// The element of `matrix`, one of those laid out like `C`, for that of `C` at `c`.
+    /// The element of `matrix`, which is laid out like `C`, that belongs to the element of `C` at `c`.
     #[inline(always)]
-    pub fn beside(&self, matrix: *const f32, c: *const f32) -> *const f32 {
+    fn element(&self, matrix: *const f32, c: *const f32) -> *const f32 {
         matrix.wrapping_byte_offset(c.addr().wrapping_sub(self.base.addr()).cast_signed())
     }
 
-    /// `x` with what is added to it, and 0 where the other matrix says so, for `n` columns of `C` from `c` on.
+    /// Adds the residual to `x` and applies the ReLU mask, for `n` columns of `C` from `c` on.
     ///
     /// # Safety
     /// The matrices that there are have these elements.
     #[inline(always)]
-    pub unsafe fn beside_applied<S: Simd>(&self, s: S, mut x: S::V, c: *const f32, n: usize) -> S::V {
+    pub unsafe fn apply_matrices<S: Simd>(&self, s: S, mut x: S::V, c: *const f32, n: usize) -> S::V {
         // SAFETY: the caller's promise.
         unsafe {
             let get = |p: *const f32| if n < S::LANES { s.load_part(p, n) } else { s.load(p) };
             if !self.residual.is_null() {
-                x = s.add(x, get(self.beside(self.residual, c)));
+                x = s.add(x, get(self.element(self.residual, c)));
             }
-            if !self.relu.is_null() {
-                let y = get(self.beside(self.relu, c));
+            if !self.relu_mask.is_null() {
+                let y = get(self.element(self.relu_mask, c));
                 x = s.select(s.ge(s.zero(), y), s.zero(), x);
             }
             x
         }
     }
 
-    /// True if there is a matrix laid out like `C`.
+    /// True if there is a residual or a ReLU mask.
     #[inline(always)]
-    pub fn has_beside(&self) -> bool {
-        !self.residual.is_null() || !self.relu.is_null()
+    pub fn has_matrix(&self) -> bool {
+        !self.residual.is_null() || !self.relu_mask.is_null()
     }
 
     /// The same from column `first` on.
@@ -124,34 +124,35 @@ impl Epilogue {
     }
 }
 
-/// What a sum is multiplied by, and what is then added to it: by column, and one number for each element.
+/// The operands of an [`Epilogue`]: vectors with a number for each column, and matrices laid out like the result, which share
+/// no memory with it.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct PerColumn<'a> {
-    /// Factors.
+pub struct EpilogueOperands<'a> {
+    /// Vector that the sums are multiplied by.
     pub scale: Option<&'a [f32]>,
-    /// Summands.
+    /// Vector that is added.
     pub bias: Option<&'a [f32]>,
-    /// A matrix laid out like the result, which shares no memory with it.
+    /// Matrix that is added.
     pub residual: Option<&'a [f32]>,
-    /// Another such matrix; where it has no number above 0, the result is 0. Without `bias`, which comes later.
-    pub relu: Option<&'a [f32]>,
+    /// Matrix with the values of a ReLU: where they are not above 0, the result is 0. Without `bias`, which is added later.
+    pub relu_mask: Option<&'a [f32]>,
 }
 
-impl<'a> From<Option<&'a [f32]>> for PerColumn<'a> {
+impl<'a> From<Option<&'a [f32]>> for EpilogueOperands<'a> {
     fn from(bias: Option<&'a [f32]>) -> Self {
-        PerColumn { bias, ..PerColumn::default() }
+        EpilogueOperands { bias, ..EpilogueOperands::default() }
     }
 }
 
-impl PerColumn<'_> {
-    /// True if there are `n` of each by column that there is, and `len` summands if there are any.
+impl EpilogueOperands<'_> {
+    /// True if the vectors that there are have at least `n` elements, and the matrices at least `len`.
     pub fn has(&self, n: usize, len: usize) -> bool {
         [self.scale, self.bias].into_iter().flatten().all(|x| x.len() >= n)
-            && [self.residual, self.relu].into_iter().flatten().all(|x| x.len() >= len)
+            && [self.residual, self.relu_mask].into_iter().flatten().all(|x| x.len() >= len)
     }
 }
 
-/// The activations that a tile applies itself: those that are bounds. All others take a second pass.
+/// True for the activations that an epilogue applies: those that are bounds. All others take a second pass over the result.
 pub fn is_fused(act: Activation) -> bool {
     act.facts().clamps
 }
@@ -196,7 +197,7 @@ impl Tile<'_> {
     }
 }
 
-/// Spells out what is done for each row: in a loop, which the compiler may not unroll, the sums would have to lie in memory.
+/// Unrolls the loop over rows: if the compiler did not unroll it, the accumulators would lie in memory.
 macro_rules! each_row {
     ($r:ident < $rows:ident => $body:expr) => { each_row!($r $rows $body; 0 1 2 3 4 5 6 7 8 9 10 11 12 13) };
     ($r:ident $rows:ident $body:expr; $($i:literal)*) => { $(if $i < $rows {
@@ -217,7 +218,7 @@ impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
         // SAFETY: the caller passes a tile whose addresses are all valid, as [`Tiles::run`] demands.
         unsafe {
             let t = &*t;
-            // What is stored at the end is then in L1, however long the sum takes.
+            // `C` is then in L1 when it is stored, however long the sum takes.
             for r in 0..R {
                 for v in 0..NV {
                     s.prefetch_write(t.c_at(r, v * S::LANES));
@@ -246,17 +247,17 @@ impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
                     acc[r][NV - 1] = s.add(have, acc[r][NV - 1]);
                 });
             }
-            // Only evaluation has it.
+            // Only in evaluation, from batch normalisation.
             if !t.epilogue.scale.is_null() {
                 for v in 0..NV {
                     let scale = s.load_part(t.epilogue.scale.add(v * S::LANES), t.n - v * S::LANES);
                     each_row!(r < R => acc[r][v] = s.mul(acc[r][v], scale));
                 }
             }
-            if t.epilogue.has_beside() {
+            if t.epilogue.has_matrix() {
                 each_row!(r < R => for v in 0..NV {
                     let at = t.c_at(r, v * S::LANES);
-                    acc[r][v] = t.epilogue.beside_applied(s, acc[r][v], at, t.n - v * S::LANES);
+                    acc[r][v] = t.epilogue.apply_matrices(s, acc[r][v], at, t.n - v * S::LANES);
                 });
             }
             let mut bias = [s.zero(); NV];
@@ -287,8 +288,8 @@ impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
 }
 
 impl<const R: usize, const NV: usize> TileRoutine<R, NV> {
-    /// Adds a stretch of the sum. With `AHEAD`, for elements of a row that lie in different cache lines, each step asks
-    /// for the line behind the last row's, where the next tile's rows are.
+    /// Adds a stretch of the sum. With `AHEAD`, for elements of a row that lie in different cache lines, each step prefetches
+    /// the line after the last row's, where the next tile's rows are.
     ///
     /// # Safety
     /// As for the tile.

@@ -2,7 +2,7 @@
 
 use crate::backend::cpu::gemm::product::{Product, ProductSpec};
 use crate::backend::cpu::gemm::sums::ColumnSums;
-use crate::backend::cpu::gemm::tile::PerColumn;
+use crate::backend::cpu::gemm::tile::EpilogueOperands;
 use crate::backend::cpu::run::threads::Pool;
 use crate::backend::cpu::simd::SimdLevel;
 use crate::graph::op::{self, Activation};
@@ -47,11 +47,11 @@ impl LinearKernel {
         pool: &Pool,
         x: &[f32],
         w: &[f32],
-        columns: impl Into<PerColumn<'a>>,
+        operands: impl Into<EpilogueOperands<'a>>,
         y: &mut [f32],
         workspace: &mut [u8],
     ) {
-        self.product.run(pool, x, w, columns, y, workspace);
+        self.product.run(pool, x, w, operands, y, workspace);
     }
 }
 
@@ -79,11 +79,11 @@ impl LinearGradInputKernel {
         pool: &Pool,
         dy: &[f32],
         w: &[f32],
-        columns: impl Into<PerColumn<'a>>,
+        operands: impl Into<EpilogueOperands<'a>>,
         dx: &mut [f32],
         workspace: &mut [u8],
     ) {
-        self.product.run(pool, dy, w, columns, dx, workspace);
+        self.product.run(pool, dy, w, operands, dx, workspace);
     }
 }
 

@@ -7,7 +7,7 @@ use super::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel};
 use super::elementwise::activate;
 use super::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel};
 use crate::backend::cpu::fusions::{Behind, Norm};
-use crate::backend::cpu::gemm::tile::PerColumn;
+use crate::backend::cpu::gemm::tile::EpilogueOperands;
 use crate::backend::cpu::run::frame::{Frame, NodeKernel, Scratch};
 use crate::backend::cpu::simd::SimdLevel;
 
@@ -51,8 +51,8 @@ macro_rules! steps {
                 let (x, w, y) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
                 let bias = self.bias.then(|| frame.input(2));
                 let residual = self.behind.summand.map(|i| frame.input(i));
-                let columns = PerColumn { bias, residual, ..PerColumn::default() };
-                self.kernel.run(frame.pool(), x, w, columns, y, frame.scratch().bytes());
+                let operands = EpilogueOperands { bias, residual, ..EpilogueOperands::default() };
+                self.kernel.run(frame.pool(), x, w, operands, y, frame.scratch().bytes());
                 activate(frame.pool(), self.level, self.kernel.remaining_act(), y);
             }
         }
@@ -65,9 +65,9 @@ macro_rules! steps {
             fn run(&self, frame: &Frame<'_>) {
                 let (dy, w, dx) = (frame.input(0), frame.input(1), frame.output(0));
                 let Behind { summand, mask, .. } = self.behind;
-                let [residual, relu] = [summand, mask].map(|operand| operand.map(|i| frame.input(i)));
-                let columns = PerColumn { residual, relu, ..PerColumn::default() };
-                self.kernel.run(frame.pool(), dy, w, columns, dx, frame.scratch().bytes());
+                let [residual, relu_mask] = [summand, mask].map(|operand| operand.map(|i| frame.input(i)));
+                let operands = EpilogueOperands { residual, relu_mask, ..EpilogueOperands::default() };
+                self.kernel.run(frame.pool(), dy, w, operands, dx, frame.scratch().bytes());
             }
         }
 
@@ -118,8 +118,8 @@ impl NodeKernel for ConvNorm {
         }
         let (x, w, y) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
         let residual = behind.summand.map(|i| frame.input::<f32>(i));
-        let columns = PerColumn { scale: Some(scale), bias: Some(shift), residual, relu: None };
-        kernel.run(frame.pool(), x, w, columns, y, scratch.bytes());
+        let operands = EpilogueOperands { scale: Some(scale), bias: Some(shift), residual, relu_mask: None };
+        kernel.run(frame.pool(), x, w, operands, y, scratch.bytes());
         activate(frame.pool(), *level, kernel.remaining_act(), y);
     }
 }

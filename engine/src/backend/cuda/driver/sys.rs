@@ -5,7 +5,7 @@
 //! Here a function answers with a [`Code`], which is any number. A driver that lacks a function is told of when it is
 //! started; cudarc's bindings would panic at the first call.
 
-use super::Code;
+use super::code::Code;
 pub use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUevent_flags_enum, CUfunction,
     CUfunction_attribute, CUgraph, CUgraphExec, CUjit_option, CUmodule, CUstream, CUstream_flags_enum,

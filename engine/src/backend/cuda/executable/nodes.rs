@@ -1,7 +1,7 @@
-//! The nodes of a program, one after the other; and what is told of the one that fails.
+//! Enqueues the nodes of a program one by one, and describes the one that fails.
 
-use super::storage::{Area, Storage};
-use super::{CudaExecutable, SLOTS};
+use super::CudaExecutable;
+use super::storage::{Area, SLOTS, Storage};
 use crate::backend::HostBuffer;
 use crate::backend::cuda::launch::{Kernel, Step};
 use crate::backend::cuda::lower::lower;
@@ -12,8 +12,8 @@ use anyhow::{Error, Result};
 use std::fmt::Write;
 
 impl CudaExecutable {
-    /// Enqueues the nodes of a program, calling `after(node)` behind each. Where every piece of work is waited for, an error
-    /// is that of the piece.
+    /// Enqueues the nodes of a program, calling `after(node)` after each. With [`crate::backend::cuda::settings::SYNC`], each
+    /// launch is waited for, and an error is that of the launch.
     pub(super) fn enqueue(&self, program: usize, k: usize, mut after: impl FnMut(usize) -> Result<()>) -> Result<()> {
         let compiled = &self.programs[program];
         for at in 0..compiled.slots[k].len() {
@@ -48,12 +48,11 @@ impl CudaExecutable {
         Ok(())
     }
 
-    /// Lets the libraries do everything once, for they load kernels when they first need them, which a capture does not
-    /// allow. Nothing lies in the memory yet: what they read is of no meaning, and what they write is cleared or written
-    /// again.
+    /// Runs every step of a library once: libraries load kernels at the first use, which a stream capture does not allow. The
+    /// memory is not initialised yet. What the steps write is overwritten later.
     pub(super) fn warm_up(&self) -> Result<()> {
         for (program, compiled) in self.programs.iter().enumerate() {
-            // Slots differ only in where their batches are.
+            // Slots differ only in the addresses of their batches.
             for (at, node) in compiled.slots[0].iter().enumerate() {
                 for (step, ready) in node.iter().enumerate().filter(|(_, ready)| matches!(ready, Ready::Library(_))) {
                     self.enqueue_one(ready).map_err(|e| self.failed_at(program, 0, at, step, e))?;
@@ -63,7 +62,7 @@ impl CudaExecutable {
         Ok(())
     }
 
-    /// Runs the nodes one by one, calling `after(node, self)` behind each until it answers `false`.
+    /// Runs the nodes one by one, calling `after(node, self)` after each until it returns `false`.
     pub(super) fn run_apart(
         &mut self,
         program: usize,
@@ -89,7 +88,7 @@ impl CudaExecutable {
         let planned = &self.plan.programs[program];
         let node = &planned.graph.nodes[at];
         let mut details = String::new();
-        // Lowering is a function of the node: what was enqueued is made again, to be looked at.
+        // Lowering is a pure function of the node: it gives the same steps again.
         if let Some(lowered) = lower(&planned.graph, node, &self.options.target)
             && let Some(step) = lowered.steps.get(step)
         {

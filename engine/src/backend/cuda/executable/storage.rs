@@ -1,25 +1,27 @@
-//! Where programs have their memory: in one block; or, for a closer look, each value in an allocation of its own.
+//! The device memory of programs: one block, or for debugging an allocation for each value.
 
-use super::SLOTS;
+use super::losses;
+use crate::backend::cuda::driver::memory::DeviceBlock;
+use crate::backend::cuda::driver::stream::Stream;
 use crate::backend::cuda::driver::{Context, CudaError};
-use crate::backend::cuda::losses;
-use crate::backend::cuda::memory::DeviceBlock;
-use crate::backend::cuda::stream::Stream;
 use crate::plan::{Plan, Region, align};
 use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Batch slots on the device: one is computed on while the other is filled.
+pub const SLOTS: usize = 2;
 
 /// What memory is for. Offsets count from the beginning of an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Area {
     /// Variables.
     Persistent,
-    /// What lives within one run.
+    /// Values whose lifetime is within one run.
     Transient,
     /// A batch.
     Slot(usize),
-    /// Losses that have not been read yet.
+    /// The ring buffer of losses.
     Losses,
     /// Constant arrays of kernels.
     Tables,
@@ -40,7 +42,7 @@ impl Area {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     persistent: usize,
-    /// Bytes of what lives within one run.
+    /// Bytes of values whose lifetime is within one run.
     pub transient: usize,
     /// Bytes of a slot.
     pub slot: usize,
@@ -52,7 +54,7 @@ pub struct Layout {
 impl Layout {
     /// For `plan` with so many bytes of constant arrays.
     pub fn new(plan: &Plan, tables: usize) -> Layout {
-        // What a kernel may load sixteen bytes at a time begins at such a boundary: every place is a multiple of 64.
+        // Kernels load 16 bytes at a time from aligned addresses: every area begins at a multiple of 64.
         let (persistent, transient) = (align(plan.persistent_bytes), align(plan.transient_bytes));
         let slot = align(plan.slot.bytes);
         let bytes = persistent + transient + SLOTS * slot + align(losses::BYTES) + tables;
@@ -143,7 +145,7 @@ impl Storage {
     }
 }
 
-/// Every value's own bytes, without what aligns the next one.
+/// Every value's bytes, without padding.
 fn extents(plan: &Plan, layout: &Layout) -> BTreeMap<(Area, usize), usize> {
     let mut found = BTreeMap::new();
     let mut add = |area: Area, offset: usize, bytes: usize| {

@@ -1,8 +1,9 @@
-//! When each piece of work began and ended, from events between the pieces.
+//! Start and end times of programs, nodes and copies, from timed events.
 
-use super::{Area, CudaExecutable};
+use super::CudaExecutable;
+use super::storage::Area;
+use crate::backend::cuda::driver::stream::{Event, Stream};
 use crate::backend::cuda::driver::{Context, CudaError};
-use crate::backend::cuda::stream::{Event, Stream};
 use crate::backend::{Detail, HostBuffer, Span, Track, Work};
 use crate::graph::NodeId;
 use anyhow::{Context as _, Result};
@@ -48,7 +49,7 @@ impl CudaExecutable {
     ) -> Result<Vec<Span>> {
         let context = self.compute.context().clone();
         context.bind()?;
-        // Whatever was enqueued before belongs to another story.
+        // What was enqueued before is not part of the trace.
         self.copy.synchronize()?;
         self.compute.synchronize()?;
         let mut marks = Marks { context, events: Vec::new(), work: Vec::new() };

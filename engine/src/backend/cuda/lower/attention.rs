@@ -1,5 +1,5 @@
-//! Launches of attention. No library: ours reads heads where the projection left them, and what it adds up in which order
-//! depends on the shapes alone.
+//! Launches of attention, by our own kernels alone. They read heads in the layout of the projection, and the order of their
+//! sums depends on the shapes alone.
 
 use super::Context;
 use crate::backend::cuda::launch::{Arg, BLOCK, Kernel, Lowered, Memory, Module, Step, suffix};
@@ -7,7 +7,7 @@ use crate::graph::op::{Attention, AttentionDropout, AttentionGrad, attention_sca
 use crate::graph::{DType, Shape};
 use crate::random::dropout_threshold;
 
-/// Queries, keys and columns of a block: `SIDE` of `kernels/attention.cu`.
+/// Side of a block's tile of queries, keys and columns: `SIDE` of `kernels/attention.cu`.
 const SIDE: usize = 64;
 
 /// Rows of a block that are a warp each.
@@ -36,7 +36,7 @@ impl Sizes {
         Kernel::new(Module::Attention, format!("{name}_{}", suffix(dtype))).grid(blocks, self.width.div_ceil(SIDE), 1)
     }
 
-    /// The sizes as the last arguments of a kernel, and what is left out by the key, if there is one.
+    /// The sizes as the last arguments of a kernel, and those of dropout, whose random key is at `key`.
     fn args(&self, kernel: Kernel, key: Memory) -> Kernel {
         let scale = attention_scale(self.width) as f32;
         let kernel = kernel.int(self.length).int(self.heads).int(self.width).int(self.causal.into()).float(scale);
@@ -55,7 +55,7 @@ pub fn attention(cx: &Context, op: &Attention) -> Lowered {
     Lowered::one(sizes.args(kernel.arg(Memory::Output(1)), Memory::Input(1)))
 }
 
-/// The products of results and their gradients, then the gradients of keys and values, and those of queries.
+/// Three launches: the row sums of results times their gradients, the gradients of keys and values, and those of queries.
 pub fn grad(cx: &Context, op: &AttentionGrad) -> Lowered {
     let sizes = Sizes::new(cx.x(1), op.heads, op.causal, op.dropout);
     let dtype = cx.x_type(0);

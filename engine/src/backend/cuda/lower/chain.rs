@@ -1,4 +1,4 @@
-//! Launches of element-wise operations one behind the other.
+//! Launches of fused chains of element-wise operations.
 
 use super::layout::{Axis, dense_strides, pack};
 use super::{Context, activation_code};
@@ -38,7 +38,7 @@ fn link(step: &Step, result: Option<usize>) -> [Cell; 9] {
     ]
 }
 
-/// The axes along which `operand` is stretched to `result`, innermost first; none if it has that shape.
+/// The axes along which `operand` is broadcast to `result`, innermost first; none if it has that shape.
 fn stretched(operand: &Shape, result: &Shape) -> Vec<Axis<1>> {
     if operand == result {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! How the rows and columns of a matrix fall to the threads of kernels that reduce columns (`kernels/columns.cuh`).
+//! How kernels that reduce columns divide the rows and columns of a matrix among threads (`kernels/columns.cuh`).
 
 use crate::backend::cuda::launch::{BLOCK, Kernel, Module, suffix};
 use crate::graph::DType;
@@ -6,22 +6,22 @@ use crate::graph::DType;
 /// Rows that a thread of a reduction loads at once: `ROWS_AT_ONCE` of the kernels.
 const ROWS_AT_ONCE: usize = 8;
 
-/// Most blocks of a reduction: enough for any device, few enough that the second stage is short.
+/// Most blocks of a reduction: enough to fill any device, few enough that the second stage is short.
 const MOST_SUMS: usize = 512;
 
-/// Blocks from which on a thread that only maps its elements takes several rows.
+/// From this many blocks on, a thread of an element-wise kernel takes several rows.
 const ENOUGH_BLOCKS: usize = 1024;
 
-/// Threads of a side of the blocks that add up partial sums.
+/// Side, in threads, of the blocks that add partial sums.
 const SIDE: usize = 32;
 
-/// A matrix of `segments × rows` rows, of which segments are apart.
+/// A matrix of `segments × rows` rows. Each segment is reduced on its own.
 #[derive(Debug, Clone, Copy)]
 pub struct Columns {
     segments: usize,
     rows: usize,
     columns: usize,
-    /// Neighbouring columns of a thread: 4, or 1 where rows do not divide so.
+    /// Adjacent columns of a thread: 4, or 1 where the length of rows is no multiple of 4.
     vector: usize,
     /// Threads of a block, along a row and down the columns: powers of two.
     threads: [usize; 2],
@@ -62,7 +62,7 @@ impl Columns {
         Split::new(self.rows, batches.div_ceil(batches.min(most)) * batch)
     }
 
-    /// For kernels that map element to element.
+    /// For element-wise kernels.
     pub fn map(&self) -> Split {
         let down = self.threads[1];
         let each = (self.segments * self.rows * self.tiles / (down * ENOUGH_BLOCKS)).clamp(1, ROWS_AT_ONCE);
@@ -87,13 +87,13 @@ impl Columns {
             .block(along, down)
     }
 
-    /// A launch of `name`, which adds up the partial sums of 32 columns a block.
+    /// A launch of `name`, each block of which adds the partial sums of 32 columns.
     pub fn totals(&self, module: Module, name: &str) -> Kernel {
         Kernel::new(module, name).grid(self.columns.div_ceil(SIDE), 1, 1).block(SIDE as u32, SIDE as u32)
     }
 }
 
-/// The next place in scratch memory where something may begin.
+/// The next aligned offset of the workspace.
 pub fn aligned(bytes: usize) -> usize {
     bytes.next_multiple_of(64)
 }

@@ -6,7 +6,7 @@ use crate::backend::cuda::launch::{BLOCK, Kernel, Lowered, Memory, Module, suffi
 use crate::graph::op::{Activation, ActivationGrad, ActivationOp, Binary, BinaryKind};
 use crate::graph::{DType, Shape};
 
-/// A launch over `n` elements that are taken in packs of `width`.
+/// A launch over `n` elements that are loaded in vectors of `width`.
 fn over_packs(name: String, n: usize, width: usize) -> Kernel {
     Kernel::new(Module::ElementwiseLoss, name).over(n.div_ceil(width))
 }
@@ -59,7 +59,7 @@ pub fn binary(cx: &Context, op: &Binary) -> Lowered {
     Lowered::one(broadcast(memory, [cx.x(0), cx.x(1)], cx.y_type(0), op.kind, cx.act))
 }
 
-/// The launch for two operands that are stretched to one shape, all in memory `[a, b, result]`; the result may be `a`.
+/// The launch for two operands that are broadcast to one shape, with memory `[a, b, result]`; the result may be `a`.
 pub fn broadcast(
     memory: [Memory; 3],
     [a, b]: [&Shape; 2],
@@ -85,8 +85,8 @@ pub fn broadcast(
     kernel.arg(Axis::table(outer)).int(outer.len()).int(kind_code(kind)).int(act).float(slope)
 }
 
-/// How a block of `sum_*` divides its threads, all powers of two: along columns and over rows; what is left counts the
-/// outer axis.
+/// How a block of `sum_*` divides its threads: along columns, over rows, and the rest along the outer axis. All are powers
+/// of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SumBlock {
     lanes: usize,
@@ -97,7 +97,7 @@ impl SumBlock {
     fn new(rows: usize, width: usize) -> SumBlock {
         let block = BLOCK as usize;
         let lines = rows.next_power_of_two().min(block);
-        // A warp along the columns if there are so many; more if there are not rows enough for the rest of the block.
+        // A warp along the columns if there are that many; more if there are too few rows for the rest of the block.
         let lanes = width.next_power_of_two().min((block / lines).max(32));
         SumBlock { lanes, lines: lines.min(block / lanes) }
     }
@@ -107,13 +107,13 @@ impl SumBlock {
     }
 }
 
-/// Blocks that keep any GPU busy: with fewer, the rows of a sum are divided.
+/// Blocks that fill any GPU: with fewer, the rows of a sum are divided among blocks.
 const ENOUGH_BLOCKS: usize = 1024;
 
 /// Rows that a thread sums at least, where rows are divided.
 const ROWS_PER_THREAD: usize = 8;
 
-/// Sums one after the other, with what lies between them in scratch memory. Whatever is summed, sums are `F32`.
+/// A sequence of sums, with intermediate results in the workspace. Accumulators are `F32` whatever the operands are.
 struct Sums {
     lowered: Lowered,
     from: Memory,
@@ -121,7 +121,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// `x [outer, rows, width]` summed over its rows, to `to` or else to scratch memory.
+    /// `x [outer, rows, width]` summed over its rows, to `to` or else to the workspace.
     fn add(&mut self, [outer, rows, width]: [usize; 3], to: Option<Memory>) {
         let block = SumBlock::new(rows, width);
         let (column_blocks, outer_blocks) = (width.div_ceil(block.lanes), outer.div_ceil(block.groups()));
@@ -143,7 +143,7 @@ impl Sums {
         }
     }
 
-    /// Scratch memory for `n` floats.
+    /// Workspace for `n` floats.
     fn scratch(&mut self, n: usize) -> Memory {
         let at = self.lowered.scratch_bytes;
         self.lowered.scratch_bytes += (n * DType::F32.bytes()).next_multiple_of(64);
@@ -153,7 +153,7 @@ impl Sums {
 
 /// The sums over one axis each, `[outer, rows, width]`, that lead from shape `x` to shape `y`; at least one.
 fn sums(x: &Shape, y: &Shape) -> Vec<[usize; 3]> {
-    // Neighbouring axes of one fate joined: (size, is summed).
+    // Adjacent axes that are both summed, or both kept, are merged: (size, is summed).
     let mut axes: Vec<(usize, bool)> = Vec::new();
     for (i, &size) in x.dims().iter().enumerate().filter(|(_, size)| **size != 1) {
         let summed = if y.rank() == x.rank() { y.dims()[i] != size } else { i + 1 < x.rank() };

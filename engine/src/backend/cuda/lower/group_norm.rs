@@ -12,7 +12,7 @@ struct Samples {
     /// Positions of a sample.
     rows: usize,
     channels: usize,
-    /// Samples × groups: what has statistics of its own.
+    /// Samples × groups: each has statistics of its own.
     sets: usize,
     columns: Columns,
 }
@@ -35,7 +35,7 @@ fn operand(i: usize, there: bool) -> Arg {
     if there { Memory::Input(i).into() } else { Arg::Null }
 }
 
-/// Sums by block, statistics by group, and the normalised elements.
+/// Three launches: partial sums by block, statistics by group, and the normalised elements.
 pub fn group_norm(cx: &Context, op: &GroupNorm) -> Lowered {
     let Samples { rows, channels, sets, columns } = Samples::new(cx, op.groups);
     let dtype = cx.x_type(0);
@@ -78,7 +78,7 @@ pub fn group_norm(cx: &Context, op: &GroupNorm) -> Lowered {
     Lowered { steps: [moments, statistics, apply].map(Step::Kernel).into(), scratch_bytes: columns.partial_bytes() }
 }
 
-/// Sums by block, sums by group, sums by channel if there are parameters, and the gradient of the input.
+/// Launches: partial sums by block, sums by group, sums by channel if there are parameters, and the gradient of the input.
 pub fn grad(cx: &Context, op: &GroupNormGrad) -> Lowered {
     let samples = Samples::new(cx, op.groups);
     let Samples { rows, channels, sets, columns } = samples;

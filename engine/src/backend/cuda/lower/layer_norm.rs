@@ -8,7 +8,7 @@ use crate::graph::op::{LayerNorm, LayerNormGrad};
 
 const MODULE: Module = Module::LayerNorm;
 
-/// Rows, and the length of one, if the last `dims` axes of the operand are normalised together.
+/// Number of rows and the length of a row, where the last `dims` axes of the operand are normalised together.
 fn matrix(cx: &Context, dims: usize) -> (usize, usize) {
     let x = cx.x(0);
     let length = x.dims()[x.rank() - dims..].iter().product();
@@ -35,7 +35,7 @@ pub fn layer_norm(cx: &Context, op: &LayerNorm) -> Lowered {
     Lowered::one(kernel)
 }
 
-/// The gradient of the input, and if there are parameters, their sums by block and in all.
+/// The gradient of the input. With parameters, also partial sums by block of their gradients, and a launch that adds these.
 pub fn grad(cx: &Context, op: &LayerNormGrad) -> Lowered {
     let (n, length) = matrix(cx, op.dims);
     let dtype = cx.x_type(0);

@@ -1,10 +1,10 @@
-//! How elements lie: axes that move together, and packs of neighbours.
+//! Memory layout: axes that can be merged, and vectorized access.
 
 use super::Context;
 use crate::backend::cuda::launch::{Arg, BLOCK, Cell, Kernel, Lowered, Memory, Step, suffix};
 use crate::graph::DType;
 
-/// Bytes that a thread loads or stores at once, at most.
+/// Most bytes that a thread loads or stores at once.
 pub(super) const PACK_BYTES: usize = 16;
 
 /// Most blocks that a grid can have in y.
@@ -15,7 +15,7 @@ pub(super) fn pack(dtype: DType) -> usize {
     PACK_BYTES / dtype.bytes()
 }
 
-/// How the name of a kernel ends whose operands `inputs` and first result have one type.
+/// The suffix of a kernel whose operands `inputs` and first result have one type.
 ///
 /// # Panics
 /// They have several, which the graph's rules exclude.
@@ -28,12 +28,12 @@ pub(super) fn common_suffix(cx: &Context, inputs: &[usize]) -> &'static str {
     suffix(dtype)
 }
 
-/// All of `dtype`'s elements in operand 0 to result 0 as they are.
+/// Copies all elements of operand 0 to result 0.
 pub(super) fn copy(cx: &Context) -> Lowered {
     Lowered::one(Step::Copy { from: Memory::Input(0), to: Memory::Output(0), bytes: cx.output(0).bytes() })
 }
 
-/// An axis that `K` arrays have in common, with its strides in each of them: 0 where the array is stretched along it.
+/// An axis of `K` arrays, with its stride in each of them: 0 where the array is broadcast along it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Axis<const K: usize> {
     /// Number of positions.
@@ -43,8 +43,8 @@ pub(super) struct Axis<const K: usize> {
 }
 
 impl<const K: usize> Axis<K> {
-    /// Joins neighbours that go on where the one inside them ends in all arrays, and drops those of one position; at
-    /// least one axis is left. Axes come and go innermost first.
+    /// Merges adjacent axes that are contiguous in all arrays, and drops axes of one position. At least one axis is left.
+    /// Axes are innermost first, before and after.
     pub fn join(axes: impl IntoIterator<Item = Axis<K>>) -> Vec<Axis<K>> {
         let mut joined: Vec<Axis<K>> = Vec::new();
         for axis in axes.into_iter().filter(|a| a.size != 1) {

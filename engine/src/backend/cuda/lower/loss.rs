@@ -7,9 +7,9 @@ use crate::graph::op::{CrossEntropy, Loss, LossGrad, LossOp};
 
 const MODULE: Module = Module::Loss;
 
-/// `sums`, of which each block leaves its sums in scratch memory, and if there are several a second launch that makes the
-/// mean: over `count` elements of `items` samples or, if that is `None`, over what the sums say. One block writes the loss by
-/// itself.
+/// The launch `sums`, each block of which writes its partial sums to the workspace. One block writes the loss itself; with
+/// several, a second launch makes the mean: over `count` elements of `items` samples or, if that is `None`, over the weight
+/// that the sums contain.
 fn mean(sums: Kernel, count: Option<(usize, usize)>) -> Lowered {
     let blocks = sums.grid[0] as usize;
     let mut steps = vec![Step::Kernel(sums)];
@@ -39,7 +39,7 @@ fn rule(kernel: Kernel, loss: &CrossEntropy) -> Kernel {
     kernel.float(loss.label_smoothing).arg(Arg::I32(loss.ignore_index)).arg(weights).float(all as f32)
 }
 
-/// The loss, and what the batch weighs.
+/// The loss, and the weight of the batch.
 pub fn loss(cx: &Context, op: &LossOp) -> Lowered {
     let x = cx.x(0);
     let operands = |kernel: Kernel| {

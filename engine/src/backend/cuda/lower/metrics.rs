@@ -7,7 +7,7 @@ use crate::graph::op::{Metrics, Task};
 
 const MODULE: Module = Module::Metrics;
 
-/// Sums of the batch by block, and if there are several blocks a second launch that adds them to the running sums.
+/// Partial sums of the batch by block; with several blocks, a second launch adds them to the running sums.
 pub fn metrics(cx: &Context, op: &Metrics) -> Lowered {
     let (x, dtype) = (cx.x(2), cx.x_type(2));
     let [loss, weight, prediction, target, totals] = [0, 1, 2, 3, 4].map(Memory::Input);

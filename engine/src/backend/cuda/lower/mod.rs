@@ -1,4 +1,4 @@
-//! From operations to launches: the one match that names them all, and a file for each family.
+//! Lowers operations to launches: one match over all operations, and a file for each family.
 
 mod attention;
 mod batch_norm;
@@ -21,7 +21,8 @@ mod shape;
 mod softmax;
 mod state;
 
-use super::launch::{Lowered, Target};
+use super::launch::Lowered;
+use super::target::Target;
 use crate::backend::cuda::fusions::activated;
 use crate::graph::op::Activation;
 use crate::graph::{DType, Graph, Node, Op, Shape, Value};
@@ -32,7 +33,7 @@ pub struct Context<'a> {
     pub graph: &'a Graph,
     /// The node.
     pub node: &'a Node,
-    /// What is behind its operation.
+    /// The activation that is fused into its operation, if there is one.
     pub act: Option<Activation>,
     /// The device.
     pub target: &'a Target,
@@ -76,7 +77,7 @@ pub fn activation_code(act: Option<Activation>) -> (usize, f32) {
     (facts.map_or(0, |f| f.code as usize), facts.and_then(|f| f.parameter).unwrap_or(0.0))
 }
 
-/// The work of `node`; `None` if it only gives memory another shape.
+/// The launches of `node`; `None` for a view, which only gives memory another shape.
 pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
     let (op, act) = match &node.op {
         Op::Fused(op) => activated(op).map_or((&node.op, None), |(head, act)| (head, Some(act))),

@@ -8,22 +8,22 @@ use crate::graph::op::{AccumulateLoss, Constant, OptimizerStep, UpdateScale};
 
 pub(super) const MODULE: Module = Module::Optim;
 
-/// Elements of a chunk, if there are few elements in all and if there are many: a block of the first has one access of
-/// 16 bytes for each thread.
+/// Elements of a chunk, for few elements in all and for many. In the smaller chunk, each thread of a block has one 16-byte
+/// access.
 const CHUNKS: [usize; 2] = [1024, 4096];
 
-/// Number of elements from which on there are many.
+/// From this number of elements on there are many.
 const MANY: usize = 4 << 20;
 
 /// Size of the kernels' `Now`.
 const NOW_BYTES: usize = 48;
 
-/// Tensors cut into chunks, one a block.
+/// Tensors divided into chunks, one for each block.
 #[derive(Debug, PartialEq)]
 pub(super) struct Cut {
     /// Elements of a chunk.
     chunk: usize,
-    /// For every block its tensor, and which of the tensor's chunks is its own.
+    /// For every block, its tensor and the index of its chunk in that tensor.
     blocks: Vec<(usize, usize)>,
 }
 
@@ -85,7 +85,7 @@ pub fn zero(cx: &Context) -> Lowered {
     Lowered { steps, scratch_bytes: 0 }
 }
 
-/// The squares of each chunk, and the norm.
+/// One launch for the sum of squares of each chunk, and one for the norm.
 pub fn grad_norm(cx: &Context) -> Lowered {
     let grads = 1..cx.node.inputs.len();
     let partials = Memory::Scratch(0);
@@ -127,7 +127,8 @@ fn tensor(cx: &Context, op: &OptimizerStep, t: usize) -> [Cell; 8] {
     ]
 }
 
-/// A launch of one thread that counts the step and works out what depends on it, and the update of all tensors.
+/// A launch of one thread that increments the step count and computes what depends on it, and a launch that updates all
+/// tensors.
 pub fn step(cx: &Context, op: &OptimizerStep) -> Lowered {
     let now = Memory::Scratch(0);
     let [beta1, beta2] = op.algorithm.corrected();

@@ -7,14 +7,14 @@ use crate::graph::op::{AvgPool2d, AvgPool2dGrad, MaxPool2d, MaxPool2dGrad};
 use crate::graph::{DType, Shape};
 use std::ops::Range;
 
-/// Windows of this many pixels are shared by the threads of a block.
+/// From this many pixels on, the threads of a block share a window.
 const LARGE: usize = 32;
 
 fn images(shape: &Shape) -> [usize; 4] {
     shape.nhwc().expect("pooling is of images")
 }
 
-/// Channels that a thread takes at once, and what the names of such kernels begin with.
+/// Channels that a thread loads at once, and the prefix of the names of such kernels.
 fn channels_per_thread(dtype: DType, channels: usize) -> (usize, &'static str) {
     let pack = pack(dtype);
     if channels.is_multiple_of(pack) { (pack, "packs_") } else { (1, "") }
@@ -30,13 +30,14 @@ fn sizes(kernel: Kernel, [_, h, w, c]: [usize; 4], [_, out_h, out_w, _]: [usize;
     kernel.int(c).int(h).int(w).int(out_h).int(out_w)
 }
 
-/// The rest of `MAX_WINDOWS`. A stride or dilation too large to be taken twice may be any other that is.
+/// The remaining arguments of `MAX_WINDOWS`. A stride or dilation that an `int` does not hold reaches beyond every image:
+/// clamped, it gives the same windows.
 fn max_windows(kernel: Kernel, op: &MaxPool2d) -> Kernel {
     let pairs = [op.kernel, op.stride, op.padding, op.dilation];
     pairs.iter().flatten().fold(kernel, |kernel, n| kernel.int((*n).min(i32::MAX as usize)))
 }
 
-/// How the names of kernels end that take indices of type `index`, and the channels of a thread.
+/// The suffix of kernels that take indices of type `index`, and the channels of a thread.
 fn max_name(cx: &Context, inputs: &[usize], index: DType, channels: usize) -> (String, usize) {
     let (mut width, mut packs) = channels_per_thread(cx.y_type(0), channels);
     if index != DType::U8 {
@@ -63,7 +64,7 @@ pub fn max_pool_grad(cx: &Context, op: &MaxPool2dGrad) -> Lowered {
     Lowered::one(max_windows(sizes(kernel, dx, dy), &op.pool))
 }
 
-/// What an output of mean pooling takes in along one axis, and its factor of the divisor.
+/// The window of an output of average pooling along one axis, and its factor of the divisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Window {
     inputs: Range<usize>,
@@ -74,7 +75,7 @@ struct Window {
 fn average(op: &AvgPool2d, axis: usize, input: usize, output: usize) -> Vec<Window> {
     let (kernel, stride, padding) = (op.kernel[axis], op.stride[axis], op.padding[axis]);
     let window = |o: usize| {
-        // Counted from the first padding; what reaches beyond the last is cut off.
+        // Counted from the first padded position; what reaches beyond the last one is cut off.
         let (start, end) = (o * stride, (o * stride + kernel).min(input + 2 * padding));
         let inputs = start.saturating_sub(padding)..end.saturating_sub(padding).min(input);
         Window { count: if op.count_include_pad { end - start } else { inputs.len() }, inputs }
@@ -91,8 +92,8 @@ fn adaptive(input: usize, output: usize) -> Vec<Window> {
     (0..output).map(window).collect()
 }
 
-/// For each of `input` positions the first and the last window that takes it in; the last is before the first where none
-/// does.
+/// For each of `input` positions, the first and the last window that contains it. Where none does, the last is before the
+/// first.
 fn ranges(windows: &[Window], input: usize) -> Vec<[i32; 2]> {
     let mut ranges = vec![[0, -1]; input];
     for (o, window) in windows.iter().enumerate() {
@@ -129,7 +130,7 @@ fn mean(cx: &Context, windows: impl Fn(usize, usize, usize) -> Vec<Window>) -> L
     let kernel = if side(&rows) * side(&columns) < LARGE {
         args(over_images(format!("mean_pool_{name}"), y, width)).arg(rows_arg(y[0] * y[1]))
     } else {
-        // A warp along the channels, if there are so many.
+        // A warp along the channels, if there are that many.
         let threads = x[3] / width;
         let lanes = threads.next_power_of_two().min(BLOCK as usize / 8);
         let kernel = Kernel::new(Module::Pool, format!("mean_pool_large_{name}"));

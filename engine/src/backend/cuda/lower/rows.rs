@@ -1,4 +1,4 @@
-//! How the rows of a matrix fall to the threads of kernels that reduce rows (`kernels/rows.cuh`).
+//! How kernels that reduce rows divide them among threads (`kernels/rows.cuh`): a thread, a warp or a block for each row.
 
 use crate::backend::cuda::launch::{Kernel, Module, suffix};
 use crate::graph::DType;
@@ -9,10 +9,10 @@ const THREAD_LENGTH: usize = 16;
 /// Longest rows that one warp reduces, if there are few and if there are many.
 const WARP_LENGTHS: [usize; 2] = [256, 1024];
 
-/// Number of rows from which on there are many.
+/// From this number of rows on there are many.
 const MANY_ROWS: usize = 1024;
 
-/// Bytes of dynamic shared memory that leave several blocks to a multiprocessor and a kernel's own arrays their place.
+/// Most bytes of dynamic shared memory: several blocks fit a multiprocessor, and a kernel's static arrays beside them.
 const KEPT_BYTES: usize = 40 << 10;
 
 /// Most blocks of a kernel that sums over rows.
@@ -21,7 +21,7 @@ const MOST_SUMS: usize = 512;
 /// Elements that a thread of a kernel that sums over elements should have.
 const ELEMENTS_OF_A_THREAD: usize = 16;
 
-/// What works on a row.
+/// The team of threads that works on a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rows {
     rows: usize,
@@ -47,8 +47,8 @@ impl Rows {
         Rows { rows, team, threads, teams, kept_bytes: 0 }.keep(length, operands)
     }
 
-    /// For kernels whose teams go through the rows and sum over them: few rows are the work of one block, which spares
-    /// the launch that adds up the blocks' sums.
+    /// For kernels whose teams stride over the rows and sum over them. Few rows take one block, which saves the launch that
+    /// adds partial sums.
     pub fn summed(rows: usize, length: usize, operands: usize) -> Rows {
         let all = Rows::new(rows, length, operands);
         match all.team {
@@ -68,7 +68,7 @@ impl Rows {
         self
     }
 
-    /// Whether rows are kept, as kernels take it.
+    /// Whether rows are kept in shared memory, as kernels take it.
     pub fn kept(&self) -> usize {
         usize::from(self.kept_bytes > 0)
     }
@@ -86,7 +86,7 @@ impl Rows {
             .shared(self.kept_bytes)
     }
 
-    /// A launch of `name`, whose teams go through the rows.
+    /// A launch of `name`, whose teams stride over the rows.
     pub fn launch_summed(&self, module: Module, name: &str, dtype: DType) -> Kernel {
         self.launch(module, name, dtype).grid(self.sum_blocks(), 1, 1)
     }

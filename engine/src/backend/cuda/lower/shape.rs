@@ -1,4 +1,4 @@
-//! Launches of what moves elements.
+//! Launches of operations that only move elements: permute, concat, slice.
 
 use super::Context;
 use super::layout::{Axis, PACK_BYTES, copy, dense_strides, over_rows, rows_arg};
@@ -13,7 +13,7 @@ const TILE_LINES: u32 = 8;
 /// Axes shorter than this are not worth a tile.
 const SHORT: usize = 8;
 
-/// Most neighbours that can be moved as one element, of `bytes` each, if all of `counts` are to be whole.
+/// Most adjacent elements, of `bytes` each, that can be moved as one vector if it must divide all of `counts`.
 fn widest(bytes: usize, counts: impl IntoIterator<Item = usize>) -> usize {
     // A power of two, as the pack's size over the element's is.
     counts.into_iter().filter(|n| *n > 0).fold(PACK_BYTES / bytes, |most, n| most.min(1 << n.trailing_zeros()))
@@ -54,7 +54,7 @@ pub fn permute(cx: &Context, op: &Permute) -> Lowered {
     Lowered::one(kernel.arg(Axis::table(&outer)).int(outer.len()))
 }
 
-/// The exchange of `a`, the result's innermost axis, and `b`, the operand's.
+/// A tiled transpose of `a`, the result's innermost axis, and `b`, the operand's.
 fn transpose(bytes: usize, a: Axis<2>, b: Axis<2>, others: &[Axis<2>]) -> Kernel {
     let tiles = a.size.div_ceil(TILE) * b.size.div_ceil(TILE);
     let batch: usize = others.iter().map(|axis| axis.size).product();
@@ -63,7 +63,7 @@ fn transpose(bytes: usize, a: Axis<2>, b: Axis<2>, others: &[Axis<2>]) -> Kernel
     kernel.long(b.size).long(b.strides[1]).arg(Axis::table(others)).int(others.len())
 }
 
-/// A matrix within rows of another length: elements before it in its rows, and their length.
+/// A matrix within longer rows: its offset in them, and their length (the leading dimension).
 #[derive(Clone, Copy)]
 struct Within {
     start: usize,
@@ -78,7 +78,7 @@ fn copy_rows(bytes: usize, i: usize, [rows, columns]: [usize; 2], x: Within, y: 
     kernel.long(x.start / wide).long(x.row / wide).long(y.start / wide).long(y.row / wide)
 }
 
-/// The elements before `axis`, and those that follow each other along it and all later axes.
+/// The number of positions before `axis`, and that of contiguous elements along it and all later axes.
 fn matrix(shape: &Shape, axis: usize) -> [usize; 2] {
     let (before, after) = shape.dims().split_at(axis);
     [before.iter().product(), after.iter().product()]

@@ -1,16 +1,16 @@
-//! Launches that keep a step that goes wrong from leaving anything behind.
+//! Launches that save and restore state, so that a step whose loss is not finite changes nothing.
 
 use super::Context;
 use super::optim::{Cut, MODULE};
 use crate::backend::cuda::launch::{Arg, Cell, Kernel, Lowered, Memory};
 use crate::graph::op::KeepState;
 
-/// When the kernel copies.
+/// The condition on which the kernel copies.
 const ALWAYS: usize = 0;
 const IF_ZERO: usize = 1;
 const UNLESS_FINITE: usize = 2;
 
-/// One launch that copies from the first of each pair to the second: operands by number.
+/// One launch that copies the first operand of each pair to the second.
 fn copy(cx: &Context, flag: Arg, when: usize, pairs: &[(usize, usize)]) -> Kernel {
     let words = |i: usize| cx.x(i).len() * cx.x_type(i).bytes() / 4;
     let cut = Cut::new(pairs.iter().map(|(from, _)| words(*from)));

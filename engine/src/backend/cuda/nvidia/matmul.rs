@@ -1,10 +1,12 @@
 //! Matrix products by cuBLASLt.
 
 use super::functions::functions;
-use super::{LibraryCall, LibraryError, Unusable, answer, started};
+use super::installed::Library;
+use super::status::{LibraryError, Unusable, answer, started};
 use crate::backend::cuda::driver::Context;
-use crate::backend::cuda::libraries::Library;
-use crate::backend::cuda::stream::Stream;
+use crate::backend::cuda::driver::stream::Stream;
+use crate::backend::cuda::launch::{Epilogue, Matmul};
+use crate::backend::cuda::ready::LibraryCall;
 use crate::graph::DType;
 use cudarc::cublaslt::sys as lt;
 use lt::cublasLtMatmulDescAttributes_t as Attribute;
@@ -19,80 +21,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The oldest version whose numbers for types and settings are those of the bindings.
 const OLDEST: usize = 120_000;
 
-/// cuBLASLt wants its workspace at a multiple of this.
-pub const WORKSPACE_ALIGNMENT: usize = 256;
-
-/// Every matrix and vector begins at a multiple of this; without being told, cuBLASLt counts on more.
+/// Alignment of every matrix and vector. Without this hint, cuBLASLt assumes more.
 const ALIGNMENT: u32 = 64;
 
 /// Algorithms to choose from: the first that is allowed is taken.
 const CANDIDATES: usize = 16;
-
-/// What happens to the sums of a product before they are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Epilogue {
-    /// Nothing.
-    Plain,
-    /// ReLU.
-    Relu,
-    /// A vector of D's type with an element for every row of D is added.
-    Bias,
-    /// The same, then ReLU.
-    ReluBias,
-    /// Nothing; but the sums of B over the terms are stored, a vector of D's type with an element for every column of D.
-    SumsOfB,
-}
-
-impl Epilogue {
-    /// It reads or writes a vector.
-    pub fn has_vector(self) -> bool {
-        !matches!(self, Epilogue::Plain | Epilogue::Relu)
-    }
-
-    fn number(self) -> lt::cublasLtEpilogue_t {
-        match self {
-            Epilogue::Plain => lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_DEFAULT,
-            Epilogue::Relu => lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_RELU,
-            Epilogue::Bias => lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS,
-            Epilogue::ReluBias => lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_RELU_BIAS,
-            Epilogue::SumsOfB => lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BGRADB,
-        }
-    }
-}
-
-/// `D = op(A) · op(B)` as cuBLASLt sees it: matrices lie in memory column by column, without gaps. What is row by row to us
-/// is its own transpose to the library.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Matmul {
-    /// Rows of op(A) and of D.
-    pub m: usize,
-    /// Columns of op(B) and of D.
-    pub n: usize,
-    /// Terms of each sum.
-    pub k: usize,
-    /// A lies in memory as `k × m`, not `m × k`.
-    pub a_transposed: bool,
-    /// B lies in memory as `n × k`, not `k × n`.
-    pub b_transposed: bool,
-    /// Element type of A and B.
-    pub dtype: DType,
-    /// Element type of D and of the epilogue's vector.
-    pub d_type: DType,
-    /// What becomes of the sums, which are of 32 bits.
-    pub epilogue: Epilogue,
-    /// 32-bit operands may be rounded to TF32.
-    pub tf32: bool,
-}
-
-impl Matmul {
-    /// Rows and columns of A, B and D in memory. A matrix's rows are its leading dimension.
-    pub fn layouts(&self) -> [[usize; 2]; 3] {
-        let Matmul { m, n, k, .. } = *self;
-        let a = if self.a_transposed { [k, m] } else { [m, k] };
-        let b = if self.b_transposed { [n, k] } else { [k, n] };
-        [a, b, [m, n]]
-    }
-}
 
 /// Where a product's operands are.
 #[derive(Debug, Clone, Copy)]
@@ -105,7 +38,7 @@ pub struct Places {
     pub d: u64,
     /// The epilogue's vector, if it has one.
     pub vector: Option<u64>,
-    /// The workspace, at a multiple of [`WORKSPACE_ALIGNMENT`].
+    /// The workspace, at a multiple of [`crate::backend::cuda::launch::WORKSPACE_ALIGNMENT`].
     pub workspace: u64,
 }
 
@@ -227,7 +160,7 @@ impl Blas {
         *chosen.entry(*matmul).or_insert_with(|| self.choose(matmul).ok().flatten())
     }
 
-    /// Asks the library for the algorithm that it thinks the fastest of those that are allowed.
+    /// Asks the library's heuristic for the fastest algorithm of those that are allowed.
     fn choose(self: &Arc<Self>, matmul: &Matmul) -> Result<Option<Algorithm>, LibraryError> {
         if self.context.bind().is_err() {
             return Ok(None);
@@ -238,7 +171,7 @@ impl Blas {
         // NVIDIA's advice: 32 MiB on Hopper, where large tiles are divided, 4 MiB elsewhere.
         let workspace: u64 = if self.context.info.capability >= 90 { 32 << 20 } else { 4 << 20 };
         preference.set(Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace)?;
-        // Sums of slices are added up in 32 bits, never in D's type.
+        // Partial sums of split-K are added in 32 bits, never in D's type.
         let scheme = lt::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
         preference.set(Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, scheme)?;
         for operand in [
@@ -302,6 +235,17 @@ impl Drop for Blas {
     }
 }
 
+/// The library's number for an epilogue.
+fn number(epilogue: Epilogue) -> lt::cublasLtEpilogue_t {
+    match epilogue {
+        Epilogue::Plain => lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_DEFAULT,
+        Epilogue::Relu => lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_RELU,
+        Epilogue::Bias => lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS,
+        Epilogue::ReluBias => lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_RELU_BIAS,
+        Epilogue::SumsOfB => lt::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BGRADB,
+    }
+}
+
 fn data_type(dtype: DType) -> lt::cudaDataType {
     match dtype {
         DType::F32 => lt::cudaDataType::CUDA_R_32F,
@@ -343,7 +287,7 @@ impl Descriptors {
         };
         this.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, operation(matmul.a_transposed))?;
         this.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, operation(matmul.b_transposed))?;
-        this.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, matmul.epilogue.number() as u32)?;
+        this.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, number(matmul.epilogue) as u32)?;
         if let Some(vector) = vector {
             this.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector)?;
             this.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(matmul.d_type) as u32)?;
@@ -384,7 +328,7 @@ impl Drop for Descriptors {
     }
 }
 
-/// What is asked of an algorithm.
+/// The constraints on an algorithm.
 struct Preferences<'a> {
     blas: &'a Blas,
     raw: lt::cublasLtMatmulPreference_t,
@@ -429,7 +373,7 @@ impl fmt::Debug for MatmulCall {
 }
 
 impl LibraryCall for MatmulCall {
-    unsafe fn enqueue(&self, stream: &Stream) -> Result<(), LibraryError> {
+    unsafe fn enqueue(&self, stream: &Stream) -> anyhow::Result<()> {
         let (blas, [a, b, d], places) = (&self.call.blas, self.call.layouts, &self.places);
         let (one, zero) = (1.0f32, 0.0f32);
         let workspace = if self.algorithm.workspace > 0 { places.workspace as *mut c_void } else { null_mut() };
@@ -454,6 +398,7 @@ impl LibraryCall for MatmulCall {
                 self.algorithm.workspace,
                 stream.raw.cast(),
             )
-        })
+        })?;
+        Ok(())
     }
 }

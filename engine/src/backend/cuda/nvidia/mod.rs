@@ -1,81 +1,34 @@
-//! NVIDIA's libraries put to use: matrix products by cuBLASLt, convolutions by cuDNN, where they are found. What they do
-//! not take, and all of it where they are missing, our own kernels compute.
+//! NVIDIA's libraries: matrix products by cuBLASLt and convolutions by cuDNN, where these are found. Everything else is
+//! computed by our own kernels.
 //!
 //! Functions are looked up by name when a library is opened, so that one which lacks a function is not used, rather than
 //! failing in the middle of a run; their answers are plain numbers, for a newer library may give ones that the bindings do
 //! not know. Types and constants are those of cudarc's bindings.
 //!
-//! A library is asked for an algorithm once for every shape, when a program is lowered. What it answers decides whether it
-//! is used and with how much workspace; the answer is kept, so the plan and the program always agree. What cuDNN offers is
-//! tried first.
+//! A library selects an algorithm once for every shape, when a program is lowered. The answer says whether the library is used
+//! and with how much workspace. It is kept, so that the memory plan and the program agree. Plans of cuDNN are measured and
+//! checked before one is selected.
 
 pub mod convolution;
 mod functions;
+pub mod installed;
 pub mod matmul;
+mod status;
+
+pub use status::LibraryError;
+pub(super) use status::is_out_of_memory;
 
 use super::driver::Context;
-use super::libraries::{self, Library};
-use super::settings::Settings;
-use super::stream::Stream;
-use crate::backend::SettingError;
+use super::launch::Matmul;
+use super::settings::{LIBRARIES, Settings, Source, Wanted};
+use super::target::{Chosen, LibraryPlanner, Problem};
 use convolution::Dnn;
+use installed::Library;
 use matmul::Blas;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use status::Unusable;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-
-/// Says which libraries may be used: `0` none, `1` all that are found (as without it), or names: `cublaslt`.
-pub const ENV: &str = "RUNNER_CUDA_LIBRARIES";
-
-/// Where a library is to be taken from.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Source {
-    /// It is not used.
-    #[default]
-    Nowhere,
-    /// From where [`libraries::open`] finds it.
-    Found,
-    /// From this file.
-    File(PathBuf),
-}
-
-/// Which libraries to use, and for what.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wanted {
-    /// Matrix products.
-    pub cublaslt: Source,
-    /// Convolutions.
-    pub cudnn: Source,
-    /// For everything that the library takes, sizes that are small or odd included, even if our own kernels are faster.
-    pub everywhere: bool,
-    /// The folder where measured choices are kept. Without one nothing is measured.
-    pub cache: Option<PathBuf>,
-}
-
-impl Wanted {
-    /// What [`ENV`] says.
-    ///
-    /// # Errors
-    /// It says something that there is not.
-    pub fn parse(said: &str) -> Result<Wanted, SettingError> {
-        let mut wanted = Wanted::default();
-        for word in said.split(',').map(str::trim) {
-            match word {
-                "0" => {}
-                "1" => (wanted.cublaslt, wanted.cudnn) = (Source::Found, Source::Found),
-                "cublaslt" => wanted.cublaslt = Source::Found,
-                "cudnn" => wanted.cudnn = Source::Found,
-                other => {
-                    return Err(SettingError(format!(
-                        "{ENV} is `{said}`, and `{other}` is no library that is used\nhelp: 0 (none), 1 (all), `cublaslt` or `cudnn`"
-                    )));
-                }
-            }
-        }
-        Ok(wanted)
-    }
-}
 
 /// Whether a backend would use a library that was found; otherwise why not. Needs no device.
 ///
@@ -89,7 +42,7 @@ pub fn usable(library: Library, path: &Path) -> Result<(), String> {
         _ => return Err("this version does not use it".into()),
     };
     if source == Source::Nowhere {
-        return Err(format!("{ENV} says so"));
+        return Err(format!("{LIBRARIES} says so"));
     }
     let checked = if library == Library::CublasLt { matmul::check(path) } else { convolution::check(path) };
     checked.map_err(|why| format!("it {why}"))
@@ -116,11 +69,6 @@ impl Libraries {
     /// Those that are wanted; none is opened.
     pub fn new(context: &Arc<Context>, wanted: &Wanted) -> Libraries {
         Libraries { context: Some(context.clone()), wanted: wanted.clone(), ..Libraries::default() }
-    }
-
-    /// See [`Wanted::everywhere`].
-    pub fn everywhere(&self) -> bool {
-        self.wanted.everywhere
     }
 
     /// cuBLASLt, opened if it is not yet; `None` if it is not wanted, not there or of no use. Whoever asks has work for it.
@@ -161,10 +109,10 @@ impl Libraries {
         let path = match source {
             Source::Nowhere => return None,
             Source::File(path) => path.clone(),
-            Source::Found => match libraries::open(library) {
+            Source::Found => match installed::open(library) {
                 Ok(found) => found.path,
-                Err(libraries::Missing::NotFound) => return None,
-                Err(libraries::Missing::Broken { path, why }) => {
+                Err(installed::Missing::NotFound) => return None,
+                Err(installed::Missing::Broken { path, why }) => {
                     self.refuse(unusable(library, &path, &format!("does not load: {why}")));
                     return None;
                 }
@@ -212,115 +160,24 @@ impl Libraries {
     }
 }
 
+impl LibraryPlanner for Libraries {
+    fn everywhere(&self) -> bool {
+        self.wanted.everywhere
+    }
+
+    fn matmul(&self, matmul: &Matmul) -> Option<usize> {
+        self.blas()?.workspace(matmul)
+    }
+
+    fn convolution(&self, problem: &Problem) -> Option<Chosen> {
+        self.dnn()?.choose(problem)
+    }
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Why a library cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unusable {
-    /// It lacks something, or does not start.
-    Lacks(String),
-    /// There is not enough memory for it.
-    Memory(LibraryError),
-}
-
-impl From<String> for Unusable {
-    fn from(why: String) -> Unusable {
-        Unusable::Lacks(why)
-    }
-}
-
-/// A library's answer to the call that starts it.
-fn started(library: Library, code: u32) -> Result<(), Unusable> {
-    match answer(library, "starting", code) {
-        Ok(()) => Ok(()),
-        Err(error) if error.is_out_of_memory() => Err(Unusable::Memory(error)),
-        Err(_) => Err(Unusable::Lacks(format!("does not start (status {code})"))),
-    }
-}
-
 fn unusable(library: Library, path: &Path, why: &str) -> String {
     format!("{} in {} {why}; our own kernels do its work", library.name(), path.display())
-}
-
-/// A library did not do its work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LibraryError {
-    library: Library,
-    doing: &'static str,
-    code: u32,
-}
-
-impl LibraryError {
-    /// True if there was not enough memory, of the device or of the host.
-    pub fn is_out_of_memory(&self) -> bool {
-        use cudarc::cublas::sys::cublasStatus_t as Blas;
-        use cudarc::cudnn::sys::cudnnStatus_t as Dnn;
-        const DNN: [Dnn; 2] = [
-            Dnn::CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,
-            Dnn::CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED,
-        ];
-        match self.library {
-            Library::Cudnn => DNN.iter().any(|code| *code as u32 == self.code),
-            _ => self.code == Blas::CUBLAS_STATUS_ALLOC_FAILED as u32,
-        }
-    }
-}
-
-impl fmt::Display for LibraryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\nhelp: {ENV}=0 computes without it", self.brief())
-    }
-}
-
-impl std::error::Error for LibraryError {}
-
-impl LibraryError {
-    /// Without what can be done about it.
-    fn brief(&self) -> String {
-        format!("{} failed while {} (status {})", self.library.name(), self.doing, self.code)
-    }
-}
-
-/// A library's answer as a result.
-fn answer(library: Library, doing: &'static str, code: u32) -> Result<(), LibraryError> {
-    if code == 0 { Ok(()) } else { Err(LibraryError { library, doing, code }) }
-}
-
-/// Work of a library with everything that it needs, to be enqueued any number of times.
-pub trait LibraryCall: fmt::Debug + Send + Sync {
-    /// Puts it on `stream`.
-    ///
-    /// # Errors
-    /// The library refuses it.
-    ///
-    /// # Safety
-    /// The context is current, and the memory that it was made for lives until it has run.
-    unsafe fn enqueue(&self, stream: &Stream) -> Result<(), LibraryError>;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// As the libraries' manuals number them; what no manual knows is no lack of memory.
-    #[test]
-    fn each_library_has_its_own_numbers_for_a_lack_of_memory() {
-        let is = |library, code| answer(library, "trying", code).unwrap_err().is_out_of_memory();
-        let lacking = |library| [1, 2, 3, 4003, 4004, 4_000_000_000].map(|code| is(library, code));
-        assert_eq!(lacking(Library::CublasLt), [false, false, true, false, false, false]);
-        assert_eq!(lacking(Library::Cudnn), [false, false, false, true, true, false]);
-    }
-
-    #[test]
-    fn the_variable_names_libraries() {
-        let of = |cublaslt: Source, cudnn: Source| Wanted { cublaslt, cudnn, ..Wanted::default() };
-        assert_eq!(Wanted::parse("1").unwrap(), of(Source::Found, Source::Found));
-        assert_eq!(Wanted::parse("0").unwrap(), Wanted::default());
-        assert_eq!(Wanted::parse("cudnn").unwrap(), of(Source::Nowhere, Source::Found));
-        assert_eq!(Wanted::parse("cudnn, cublaslt").unwrap(), Wanted::parse("1").unwrap());
-        let told = Wanted::parse("cublas").unwrap_err().to_string();
-        assert!(told.contains(ENV) && told.contains("`cublas`") && told.contains("cublaslt"), "{told}");
-    }
 }

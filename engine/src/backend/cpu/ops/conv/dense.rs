@@ -1,15 +1,15 @@
-//! Convolution and its gradient by the input as products of patches with packed weights.
+//! The convolution and its gradient by the input as products of patches and packed weights, one group after the other.
 
-use super::patches::{Cut, Part, Patches};
-use super::pooled::{Dest, DestParts, Source, bounds};
-use super::{ConvShape, Direction};
+use super::kernel::{PixelKernel, PooledPixelKernel};
+use super::operands::{PixelDest, PixelDestParts, PixelSource, pooled_bounds};
+use super::patches::{Cut, PatchPart, Patches};
+use super::shape::{ConvProblem, Direction};
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
-use crate::backend::cpu::gemm::tile::{Epilogue, PerColumn, Tile, Tiles, for_each_tile, is_fused};
+use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, Tile, Tiles, for_each_tile, is_fused};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
 use crate::backend::cpu::ops::max_pool::pairs::Forward;
 use crate::backend::cpu::run::threads::{Parts, Pool};
-use crate::backend::cpu::simd::SimdLevel;
-use crate::graph::op::{Activation, Conv2d};
+use crate::graph::op::Activation;
 
 /// A convolution (or its gradient by the input) of any groups.
 pub struct Dense {
@@ -24,60 +24,46 @@ pub struct Dense {
     /// Positions of the kernel.
     taps: usize,
     act: Option<Activation>,
-    /// Where each class's packed weights start in those of a panel.
+    /// Where the packed weights of each class start in a panel.
     class_starts: Vec<usize>,
     /// Packed floats of a panel of a group.
     panel_floats: usize,
     /// Floats of a part's output before pooling; 0 without pooling.
-    made: usize,
+    unpooled: usize,
 }
 
-/// One run: operands and target.
+/// The operands of a run.
 struct Job<'a> {
-    source: Source<'a>,
+    source: PixelSource<'a>,
     packed: &'a [f32],
-    columns: PerColumn<'a>,
-    dest: DestParts<'a>,
+    operands: EpilogueOperands<'a>,
+    dest: PixelDestParts<'a>,
     buffers: Parts<'a, f32>,
 }
 
 impl Dense {
     /// Lays out the work.
-    pub fn new(
-        op: &Conv2d,
-        shape: &ConvShape,
-        direction: Direction,
-        act: Option<Activation>,
-        level: SimdLevel,
-        threads: usize,
-    ) -> Self {
-        Self::lay_out(op, shape, direction, act, level, threads, false)
+    pub fn new(problem: &ConvProblem, direction: Direction, act: Option<Activation>) -> Self {
+        Self::lay_out(problem, direction, act, false)
     }
 
     /// Lays out the work of a convolution with max-pooling behind it, and `act` behind that.
-    pub fn pooled(op: &Conv2d, act: Option<Activation>, shape: &ConvShape, level: SimdLevel, threads: usize) -> Self {
-        Self::lay_out(op, shape, Direction::Forward, act, level, threads, true)
+    pub fn pooled(problem: &ConvProblem, act: Option<Activation>) -> Self {
+        Self::lay_out(problem, Direction::Forward, act, true)
     }
 
-    fn lay_out(
-        op: &Conv2d,
-        shape: &ConvShape,
-        direction: Direction,
-        act: Option<Activation>,
-        level: SimdLevel,
-        threads: usize,
-        pooled: bool,
-    ) -> Self {
-        let (inputs, outputs) = (shape.channels / op.groups, shape.outputs / op.groups);
+    fn lay_out(problem: &ConvProblem, direction: Direction, act: Option<Activation>, pooled: bool) -> Self {
+        let (shape, groups) = (&problem.shape, problem.op.groups);
+        let (inputs, outputs) = (shape.channels / groups, shape.outputs / groups);
         let (from, to, patches) = match direction {
             Direction::Forward => (
                 inputs,
                 outputs,
-                Patches::forward(op, shape, inputs, inputs, if pooled { Cut::PAIRS } else { Cut::PLAIN }),
+                Patches::forward(problem, inputs, inputs, if pooled { Cut::PAIRS } else { Cut::PLAIN }),
             ),
-            Direction::Backward => (outputs, inputs, Patches::backward(op, shape, outputs, outputs)),
+            Direction::Backward => (outputs, inputs, Patches::backward(problem, outputs, outputs)),
         };
-        let tiles = Tiles::new(level);
+        let tiles = Tiles::new(problem.level);
         let mut panel_floats = 0;
         let class_starts = patches
             .classes
@@ -87,26 +73,20 @@ impl Dense {
                 panel_floats - class.taps.len() * from * tiles.columns()
             })
             .collect();
-        let taps = shape.kernel[0] * shape.kernel[1];
         Dense {
             direction,
             tiles,
-            threads: threads.max(1),
-            groups: op.groups,
+            threads: problem.threads,
+            groups,
             from,
             to,
-            taps,
+            taps: problem.taps(),
             act,
             class_starts,
             panel_floats,
-            made: if pooled { round_up(patches.most_pixels() * shape.outputs) } else { 0 },
+            unpooled: if pooled { round_up(patches.most_pixels() * shape.outputs) } else { 0 },
             patches,
         }
-    }
-
-    /// The activation that is left to the caller.
-    pub fn remaining_act(&self) -> Option<Activation> {
-        self.act.filter(|&act| !is_fused(act))
     }
 
     fn panels(&self) -> usize {
@@ -118,26 +98,11 @@ impl Dense {
     }
 
     fn buffer_floats(&self) -> usize {
-        round_up(self.patches.buffer_floats()) + self.made
+        round_up(self.patches.buffer_floats()) + self.unpooled
     }
 
     fn workspace_floats(&self) -> usize {
         self.packed_floats() + self.threads * self.buffer_floats()
-    }
-
-    /// Workspace that [`Dense::run`] needs.
-    pub fn workspace_bytes(&self) -> usize {
-        self.workspace_floats() * 4
-    }
-
-    /// Computes all of `dest`, which is of the kind that the work was laid out for.
-    pub fn run(&self, pool: &Pool, source: Source, w: &[f32], columns: PerColumn, dest: Dest, workspace: &mut [u8]) {
-        assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
-        let floats = workspace_floats(workspace, self.workspace_floats());
-        let (packed, buffers) = floats.split_at_mut(self.packed_floats());
-        self.pack(pool, w, packed);
-        let job = Job { source, packed, columns, dest: dest.parts(), buffers: Parts::new(buffers) };
-        pool.run(self.patches.parts(), |part, worker| self.part(&job, part, worker));
     }
 
     /// Packs the weights: `[group][panel][class][tap, channel read][channel written]`.
@@ -185,18 +150,18 @@ impl Dense {
         let part = self.patches.part(part);
         // SAFETY: a worker has its own buffer.
         let buffer = unsafe { job.buffers.part(worker * floats..(worker + 1) * floats) };
-        let (buffer, made) = buffer.split_at_mut(floats - self.made);
-        // The first pixels of a class may lie before the base: tables bring them back inside.
+        let (buffer, unpooled) = buffer.split_at_mut(floats - self.unpooled);
+        // The base may lie before the destination; the offsets in the table lead back inside.
         let dest = match job.dest {
-            DestParts::Plain(dest) => dest.as_ptr(),
-            DestParts::Pooled(..) => made.as_mut_ptr(),
+            PixelDestParts::Plain(dest) => dest.as_ptr(),
+            PixelDestParts::Pooled(..) => unpooled.as_mut_ptr(),
         };
-        let act = self.act.filter(|_| self.made == 0);
+        let act = self.act.filter(|_| self.unpooled == 0);
         for group in 0..self.groups {
             self.patches.fill(&part, group * self.from, job.source, buffer, self.tiles.level);
             for (class, class_start) in self.patches.classes.iter().zip(&self.class_starts) {
                 let pixels = self.patches.pixels(class, &part);
-                let base = if self.made > 0 { 0 } else { self.patches.dest_base(class, &part) };
+                let base = if self.unpooled > 0 { 0 } else { self.patches.dest_base(class, &part) };
                 for panel in 0..self.panels() {
                     let channel = group * self.to + panel * width;
                     let packed = &job.packed[(group * self.panels() + panel) * self.panel_floats + class_start..];
@@ -213,7 +178,7 @@ impl Dense {
                         c_rows: &class.c_rows[pixels.clone()],
                         n: (self.to - panel * width).min(width),
                         accumulate: false,
-                        epilogue: Epilogue::of(act).with(job.columns, channel, dest),
+                        epilogue: Epilogue::of(act).with(job.operands, channel, dest),
                     };
                     for_each_tile(pixels.len(), self.tiles.rows, |start, rows| {
                         let tile = Tile { a_rows: &tile.a_rows[start..], c_rows: &tile.c_rows[start..], ..tile };
@@ -224,25 +189,66 @@ impl Dense {
                 }
             }
         }
-        if let DestParts::Pooled(y, index) = job.dest {
-            self.pool(&part, made, y, index);
+        if let PixelDestParts::Pooled(y, index) = job.dest {
+            self.pool(&part, unpooled, y, index);
         }
     }
 
     /// Pools a part's pixels.
-    fn pool(&self, part: &Part, made: &[f32], y: Parts<f32>, index: Parts<u8>) {
+    fn pool(&self, part: &PatchPart, unpooled: &[f32], y: Parts<f32>, index: Parts<u8>) {
         let ([height, width], channels) = (self.patches.dest(), self.groups * self.to);
         let (line, row) = (width * channels, width / 2 * channels);
-        let bounds = bounds(self.act);
+        let bounds = pooled_bounds(self.act);
         for (i, image) in part.images.clone().enumerate() {
             for r in part.rows.start / 2..part.rows.end / 2 {
                 let from = (i * height + 2 * r - part.rows.start) * line;
-                let (top, bottom) = made[from..from + 2 * line].split_at(line);
+                let (top, bottom) = unpooled[from..from + 2 * line].split_at(line);
                 let at = (image * (height / 2) + r) * row;
                 // SAFETY: strips are of whole windows, so that a row of them belongs to one part.
                 let (y, index) = unsafe { (y.part(at..at + row), index.part(at..at + row)) };
                 self.tiles.level.run(Forward { top, bottom, y, index, channels, bounds });
             }
         }
+    }
+}
+
+impl PixelKernel for Dense {
+    fn workspace_bytes(&self) -> usize {
+        self.workspace_floats() * 4
+    }
+
+    fn remaining_act(&self) -> Option<Activation> {
+        self.act.filter(|&act| !is_fused(act))
+    }
+
+    fn run(
+        &self,
+        pool: &Pool,
+        source: &[f32],
+        w: &[f32],
+        operands: EpilogueOperands,
+        dest: &mut [f32],
+        workspace: &mut [u8],
+    ) {
+        self.run_pooled(pool, PixelSource::Plain(source), w, operands, PixelDest::Plain(dest), workspace);
+    }
+}
+
+impl PooledPixelKernel for Dense {
+    fn run_pooled(
+        &self,
+        pool: &Pool,
+        source: PixelSource,
+        w: &[f32],
+        operands: EpilogueOperands,
+        dest: PixelDest,
+        workspace: &mut [u8],
+    ) {
+        assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
+        let floats = workspace_floats(workspace, self.workspace_floats());
+        let (packed, buffers) = floats.split_at_mut(self.packed_floats());
+        self.pack(pool, w, packed);
+        let job = Job { source, packed, operands, dest: dest.parts(), buffers: Parts::new(buffers) };
+        pool.run(self.patches.parts(), |part, worker| self.part(&job, part, worker));
     }
 }

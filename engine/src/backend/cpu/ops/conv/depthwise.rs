@@ -1,18 +1,19 @@
-//! Convolutions with one channel a group: vectors run over channels, and every operation is bound by loads.
+//! Depthwise convolutions: each group has one channel. Vectors run over channels, and the speed is bound by loads.
 
-use super::patches::{Class, Cut, Part, Patches, TASKS};
-use super::pooled::Source;
-use super::{ConvShape, Direction};
-use crate::backend::cpu::gemm::tile::{Epilogue, PerColumn, is_fused};
+use super::kernel::{PixelKernel, WeightKernel};
+use super::operands::PixelSource;
+use super::patches::{Class, Cut, PatchPart, Patches, TASKS};
+use super::shape::{ConvProblem, Direction};
+use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, is_fused};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
 use crate::backend::cpu::run::threads::{Parts, Pool, chunks};
 use crate::backend::cpu::simd::{Kernel, Simd, SimdLevel};
-use crate::graph::op::{Activation, Conv2d};
+use crate::graph::op::Activation;
 
 /// Pixels that share the loads of the weights.
 const PIXELS: usize = 8;
 
-/// Taps whose sums stay in registers in the gradient by the weight.
+/// Taps whose accumulators stay in registers in the gradient by the weight.
 const TAPS: usize = 9;
 
 /// The convolution, or its gradient by the input.
@@ -26,27 +27,18 @@ pub struct Depthwise {
 }
 
 impl Depthwise {
-    /// Lays out the work.
-    pub fn new(
-        op: &Conv2d,
-        shape: &ConvShape,
-        direction: Direction,
-        act: Option<Activation>,
-        level: SimdLevel,
-        threads: usize,
-    ) -> Self {
-        let (channels, width) = (shape.channels, round_up(shape.channels));
+    /// Lays out the work, if the convolution is depthwise.
+    pub fn new(problem: &ConvProblem, direction: Direction, act: Option<Activation>) -> Option<Self> {
+        if !problem.is_depthwise() {
+            return None;
+        }
+        let (channels, width) = (problem.shape.channels, round_up(problem.shape.channels));
         let patches = match direction {
-            Direction::Forward => Patches::forward(op, shape, channels, width, Cut::PLAIN),
-            Direction::Backward => Patches::backward(op, shape, channels, width),
+            Direction::Forward => Patches::forward(problem, channels, width, Cut::PLAIN),
+            Direction::Backward => Patches::backward(problem, channels, width),
         };
-        let taps = shape.kernel[0] * shape.kernel[1];
-        Depthwise { patches, channels, taps, act, level, threads: threads.max(1) }
-    }
-
-    /// The activation that is left to the caller.
-    pub fn remaining_act(&self) -> Option<Activation> {
-        self.act.filter(|&act| !is_fused(act))
+        let ConvProblem { level, threads, .. } = *problem;
+        Some(Depthwise { patches, channels, taps: problem.taps(), act, level, threads })
     }
 
     fn buffer_floats(&self) -> usize {
@@ -56,19 +48,23 @@ impl Depthwise {
     fn workspace_floats(&self) -> usize {
         (self.taps + 1) * round_up(self.channels) + self.threads * self.buffer_floats()
     }
+}
 
-    /// Workspace that [`Depthwise::run`] needs.
-    pub fn workspace_bytes(&self) -> usize {
+impl PixelKernel for Depthwise {
+    fn workspace_bytes(&self) -> usize {
         self.workspace_floats() * 4
     }
 
-    /// Computes all of `dest`.
-    pub fn run(
+    fn remaining_act(&self) -> Option<Activation> {
+        self.act.filter(|&act| !is_fused(act))
+    }
+
+    fn run(
         &self,
         pool: &Pool,
         source: &[f32],
         w: &[f32],
-        columns: PerColumn,
+        operands: EpilogueOperands,
         dest: &mut [f32],
         workspace: &mut [u8],
     ) {
@@ -83,12 +79,12 @@ impl Depthwise {
                 *to = *from;
             }
         }
-        if let Some(scale) = columns.scale {
+        if let Some(scale) = operands.scale {
             for row in weights.chunks_exact_mut(width).take(self.taps) {
                 row.iter_mut().zip(scale).for_each(|(w, scale)| *w *= scale);
             }
         }
-        if let Some(bias) = columns.bias {
+        if let Some(bias) = operands.bias {
             weights[self.taps * width..][..self.channels].copy_from_slice(&bias[..self.channels]);
         }
         let weights = &*weights;
@@ -97,7 +93,7 @@ impl Depthwise {
             let part = self.patches.part(part);
             // SAFETY: a worker has its own buffer.
             let buffer = unsafe { buffers.part(worker * floats..(worker + 1) * floats) };
-            self.patches.fill(&part, 0, Source::Plain(source), buffer, self.level);
+            self.patches.fill(&part, 0, PixelSource::Plain(source), buffer, self.level);
             for class in &self.patches.classes {
                 let pixels = self.patches.pixels(class, &part);
                 self.level.run(Pixels {
@@ -110,7 +106,7 @@ impl Depthwise {
                     channels: self.channels,
                     // With the offsets of the table it lies inside.
                     dest: dest.as_ptr().wrapping_offset(self.patches.dest_base(class, &part)),
-                    epilogue: Epilogue::of(self.act).with(columns, 0, dest.as_ptr()),
+                    epilogue: Epilogue::of(self.act).with(operands, 0, dest.as_ptr()),
                 });
             }
         });
@@ -159,8 +155,8 @@ impl Kernel for Pixels<'_> {
                     let left = self.channels - channel;
                     for p in 0..PIXELS {
                         let dest = self.dest.wrapping_add(to[p] + channel);
-                        if self.epilogue.has_beside() {
-                            acc[p] = self.epilogue.beside_applied(s, acc[p], dest, left);
+                        if self.epilogue.has_matrix() {
+                            acc[p] = self.epilogue.apply_matrices(s, acc[p], dest, left);
                         }
                         let x = s.min(high, s.max(low, acc[p]));
                         if left >= S::LANES {
@@ -189,20 +185,24 @@ pub struct DepthwiseGradWeight {
 }
 
 impl DepthwiseGradWeight {
-    /// Lays out the work.
-    pub fn new(op: &Conv2d, shape: &ConvShape, level: SimdLevel, threads: usize) -> Self {
-        let patches = Patches::forward(op, shape, shape.channels, round_up(shape.channels), Cut::PLAIN);
+    /// Lays out the work, if the convolution is depthwise.
+    pub fn new(problem: &ConvProblem) -> Option<Self> {
+        if !problem.is_depthwise() {
+            return None;
+        }
+        let channels = problem.shape.channels;
+        let patches = Patches::forward(problem, channels, round_up(channels), Cut::PLAIN);
         let piece = patches.parts().div_ceil(TASKS).max(1);
-        DepthwiseGradWeight {
-            channels: shape.channels,
-            taps: shape.kernel[0] * shape.kernel[1],
-            output: shape.output(op),
+        Some(DepthwiseGradWeight {
+            channels,
+            taps: problem.taps(),
+            output: problem.output(),
             pieces: patches.parts().div_ceil(piece),
             piece,
-            level,
-            threads: threads.max(1),
+            level: problem.level,
+            threads: problem.threads,
             patches,
-        }
+        })
     }
 
     fn buffer_floats(&self) -> usize {
@@ -218,21 +218,20 @@ impl DepthwiseGradWeight {
         self.pieces * self.sums_floats() + self.threads * self.buffer_floats()
     }
 
-    /// Workspace that [`DepthwiseGradWeight::run`] needs.
-    pub fn workspace_bytes(&self) -> usize {
+    /// The part's rows of `dy`, which follow one another.
+    fn dy_of<'a>(&self, dy: &'a [f32], part: &PatchPart) -> &'a [f32] {
+        let row = self.output[1] * self.channels;
+        let start = (part.images.start * self.output[0] + part.rows.start) * row;
+        &dy[start..start + part.images.len() * part.rows.len() * row]
+    }
+}
+
+impl WeightKernel for DepthwiseGradWeight {
+    fn workspace_bytes(&self) -> usize {
         self.workspace_floats() * 4
     }
 
-    /// Computes all of `dw` and `db`.
-    pub fn run(
-        &self,
-        pool: &Pool,
-        x: &[f32],
-        dy: &[f32],
-        dw: &mut [f32],
-        db: Option<&mut [f32]>,
-        workspace: &mut [u8],
-    ) {
+    fn run(&self, pool: &Pool, x: &[f32], dy: &[f32], dw: &mut [f32], db: Option<&mut [f32]>, workspace: &mut [u8]) {
         assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
         let width = round_up(self.channels);
         let floats = workspace_floats(workspace, self.workspace_floats());
@@ -247,7 +246,7 @@ impl DepthwiseGradWeight {
             sums.fill(0.0);
             for index in piece * self.piece..((piece + 1) * self.piece).min(self.patches.parts()) {
                 let part = self.patches.part(index);
-                self.patches.fill(&part, 0, Source::Plain(x), buffer, self.level);
+                self.patches.fill(&part, 0, PixelSource::Plain(x), buffer, self.level);
                 self.level.run(OuterSums { kernel: self, part: &part, dy: self.dy_of(dy, &part), buffer, sums });
             }
         });
@@ -264,19 +263,12 @@ impl DepthwiseGradWeight {
             }
         }
     }
-
-    /// The part's rows of `dy`, which follow one another.
-    fn dy_of<'a>(&self, dy: &'a [f32], part: &Part) -> &'a [f32] {
-        let row = self.output[1] * self.channels;
-        let start = (part.images.start * self.output[0] + part.rows.start) * row;
-        &dy[start..start + part.images.len() * part.rows.len() * row]
-    }
 }
 
 /// Adds a part's products of `dy` and patches to the sums.
 struct OuterSums<'a> {
     kernel: &'a DepthwiseGradWeight,
-    part: &'a Part,
+    part: &'a PatchPart,
     dy: &'a [f32],
     buffer: &'a [f32],
     sums: &'a mut [f32],

@@ -3,32 +3,31 @@
 //! A task goes through some parts of the batch for a block of a group's input channels and leaves a sum of its own,
 //! `[tap, channel][output channel]`; the sums are then added in order and turned into the weight's layout.
 
-use super::ConvShape;
-use super::patches::{BUFFER, Cut, Part, Patches, TASKS};
-use super::pooled::Source;
+use super::kernel::{PooledWeightKernel, WeightKernel};
+use super::operands::PixelSource;
+use super::patches::{BUFFER, Cut, PatchPart, Patches, TASKS};
+use super::shape::ConvProblem;
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows};
 use crate::backend::cpu::gemm::sums::AddRows;
 use crate::backend::cpu::gemm::tile::{Epilogue, Run, Tile, Tiles, for_each_tile};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
 use crate::backend::cpu::ops::max_pool::pairs::{AddMaxima, Backward};
 use crate::backend::cpu::run::threads::{Parts, Pool, chunks};
-use crate::backend::cpu::simd::SimdLevel;
-use crate::graph::op::Conv2d;
 use std::ops::Range;
 
-/// Floats that the tasks' own sums may take together: 32 MiB.
+/// Most floats of all tasks' sums together: 32 MiB.
 const PARTIAL_FLOATS: usize = 8 << 20;
 
-/// Floats of a task's sums that stay in a cache: 256 KiB.
+/// Most floats of a task's sums that stay in the cache: 256 KiB.
 const CACHED: usize = 64 << 10;
 
-/// Pixels that a piece with such sums has at least.
+/// Least pixels of a piece whose sums do not stay in the cache.
 const PIECE_PIXELS: usize = 256;
 
-/// Pixels of a part that make up for reading and writing larger sums.
+/// Least pixels of a part whose sums do not stay in the cache, as it reads and writes them.
 const LEAST_PIXELS: usize = 784;
 
-/// Fewest channels of a block, unless there are not as many: rows of patches shorter than this are slow to copy.
+/// Least channels of a block, if there are as many: shorter rows of patches are slow to copy.
 const CHANNEL_BLOCK: usize = 16;
 
 /// The gradient by the weight, any groups.
@@ -48,9 +47,9 @@ pub struct DenseGradWeight {
     /// Pieces of the batch, each with its own sum, and parts in each.
     pieces: usize,
     piece: usize,
-    /// Columns of `dy` are copied, as they do not fill vectors.
+    /// `dy` is packed, as its columns do not fill vectors.
     copy_dy: bool,
-    /// Floats of a part's `dy`, which is spread from that of pooled pixels; 0 without pooling.
+    /// Floats of a part's `dy`, as it is before pooling; 0 without pooling.
     spread: usize,
     a_step: usize,
     a_rows: Vec<u32>,
@@ -60,7 +59,7 @@ pub struct DenseGradWeight {
 
 struct Job<'a> {
     x: &'a [f32],
-    dy: Source<'a>,
+    dy: PixelSource<'a>,
     sums: Parts<'a, f32>,
     scratch: Parts<'a, f32>,
     bias_sums: Option<Parts<'a, f32>>,
@@ -68,27 +67,27 @@ struct Job<'a> {
 
 impl DenseGradWeight {
     /// Lays out the work.
-    pub fn new(op: &Conv2d, shape: &ConvShape, level: SimdLevel, threads: usize) -> Self {
-        Self::lay_out(op, shape, level, threads, false)
+    pub fn new(problem: &ConvProblem) -> Self {
+        Self::lay_out(problem, false)
     }
 
     /// Lays out the work where max-pooling lies behind the convolution.
-    pub fn pooled(op: &Conv2d, shape: &ConvShape, level: SimdLevel, threads: usize) -> Self {
-        Self::lay_out(op, shape, level, threads, true)
+    pub fn pooled(problem: &ConvProblem) -> Self {
+        Self::lay_out(problem, true)
     }
 
-    fn lay_out(op: &Conv2d, shape: &ConvShape, level: SimdLevel, threads: usize, pooled: bool) -> Self {
-        let tiles = Tiles::new(level);
+    fn lay_out(problem: &ConvProblem, pooled: bool) -> Self {
+        let (op, shape, taps, output) = (problem.op, &problem.shape, problem.taps(), problem.output());
+        let tiles = Tiles::new(problem.level);
         let (inputs, outputs) = (shape.channels / op.groups, shape.outputs / op.groups);
-        let taps = shape.kernel[0] * shape.kernel[1];
         let weights = op.groups * taps * inputs * round_up(outputs);
-        let pixels = shape.output(op).iter().product::<usize>().max(1);
-        // Sums larger than a cache are worth their trips through memory only for some number of pixels.
+        let pixels = output.iter().product::<usize>().max(1);
+        // Sums that do not stay in the cache pay off only with enough pixels.
         let worth = if weights > CACHED { (shape.images * pixels).div_ceil(PIECE_PIXELS).max(1) } else { TASKS };
         let most_pieces = (PARTIAL_FLOATS / weights.max(1)).clamp(1, TASKS).min(worth);
         let wanted = TASKS.div_ceil(most_pieces * op.groups);
         let blocks = (1..=wanted).rev().find(|n| inputs.is_multiple_of(*n) && inputs / n >= CHANNEL_BLOCK).unwrap_or(1);
-        // Where a task's sums are larger than a cache, each part should have pixels enough to be worth reading them.
+        // Where a task's sums do not stay in the cache, each part should have enough pixels to pay for reading them.
         let padded =
             (shape.input[0] + op.padding[0] + op.padding[1]) * (shape.input[1] + op.padding[2] + op.padding[3]);
         let images = LEAST_PIXELS.div_ceil(pixels).min(shape.images.div_ceil(most_pieces));
@@ -99,19 +98,18 @@ impl DenseGradWeight {
             .find(|n| fits(*n))
             .unwrap_or(blocks);
         let block = inputs / blocks;
-        let patches = Patches::forward(op, shape, block, block, Cut { pairs: pooled, pixels: images * pixels });
+        let patches = Patches::forward(problem, block, block, Cut { pairs: pooled, pixels: images * pixels });
         let piece = patches.parts().div_ceil(most_pieces).max(1);
         let pieces = patches.parts().div_ceil(piece).max(1);
         let class = &patches.classes[0];
         let a_rows = class.offsets.iter().flat_map(|&tap| (0..block as u32).map(move |c| tap + c)).collect();
         let copy_dy = !outputs.is_multiple_of(tiles.lanes);
-        let output = shape.output(op);
         // Rows of output pixels, one below the other in `dy`, as far apart in the buffer as its tables say.
         let firsts = class.a_rows.iter().step_by(output[1]);
         let runs = firsts.enumerate().map(|(i, &a)| Run { a, b: (i * output[1]) as u32 }).collect();
         DenseGradWeight {
             tiles,
-            threads: threads.max(1),
+            threads: problem.threads,
             groups: op.groups,
             inputs,
             outputs,
@@ -161,44 +159,6 @@ impl DenseGradWeight {
         self.tasks() * self.task_floats() + self.pieces * self.bias_step() + self.threads * self.scratch_floats()
     }
 
-    /// Workspace that [`DenseGradWeight::run`] needs.
-    pub fn workspace_bytes(&self) -> usize {
-        self.workspace_floats() * 4
-    }
-
-    /// Computes all of `dw` and `db`.
-    pub fn run(
-        &self,
-        pool: &Pool,
-        x: &[f32],
-        dy: Source,
-        dw: &mut [f32],
-        db: Option<&mut [f32]>,
-        workspace: &mut [u8],
-    ) {
-        assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
-        if self.patches.parts() == 0 {
-            dw.fill(0.0);
-            return db.into_iter().for_each(|db| db.fill(0.0));
-        }
-        let floats = workspace_floats(workspace, self.workspace_floats());
-        let (sums, rest) = floats.split_at_mut(self.tasks() * self.task_floats());
-        let (bias_sums, scratch) = rest.split_at_mut(self.pieces * self.bias_step());
-        let job = Job {
-            x,
-            dy,
-            sums: Parts::new(&mut *sums),
-            scratch: Parts::new(scratch),
-            bias_sums: db.is_some().then(|| Parts::new(&mut *bias_sums)),
-        };
-        pool.run(self.tasks(), |task, worker| self.task(&job, task, worker));
-        self.reduce(pool, sums, dw);
-        if let Some(db) = db {
-            db.fill(0.0);
-            self.tiles.level.run(AddRows { rows: bias_sums.chunks(self.bias_step()), sums: db });
-        }
-    }
-
     /// Sums over the parts of a piece for one block of channels.
     fn task(&self, job: &Job, task: usize, worker: usize) {
         let (piece, block) = (task / (self.groups * self.blocks), task % (self.groups * self.blocks));
@@ -213,7 +173,13 @@ impl DenseGradWeight {
         for index in parts.clone() {
             let part = self.patches.part(index);
             let first = index == parts.start;
-            self.patches.fill(&part, group * self.inputs + channel, Source::Plain(job.x), buffer, self.tiles.level);
+            self.patches.fill(
+                &part,
+                group * self.inputs + channel,
+                PixelSource::Plain(job.x),
+                buffer,
+                self.tiles.level,
+            );
             let dy = self.dy_of(job.dy, &part, spread);
             self.add_part(dy, &part, group, first, [buffer, columns], sums);
             if let Some(bias_sums) = job.bias_sums.filter(|_| block == 0) {
@@ -229,15 +195,15 @@ impl DenseGradWeight {
     }
 
     /// The part's rows of `dy`, which follow one another; those of pooled pixels are spread over their windows in `spread`.
-    fn dy_of<'a>(&self, dy: Source<'a>, part: &Part, spread: &'a mut [f32]) -> &'a [f32] {
+    fn dy_of<'a>(&self, dy: PixelSource<'a>, part: &PatchPart, spread: &'a mut [f32]) -> &'a [f32] {
         let channels = self.groups * self.outputs;
         let row = self.output[1] * channels;
         let grad = match dy {
-            Source::Plain(dy) => {
+            PixelSource::Plain(dy) => {
                 let start = (part.images.start * self.output[0] + part.rows.start) * row;
                 return &dy[start..start + part.images.len() * part.rows.len() * row];
             }
-            Source::Pooled(grad) => grad,
+            PixelSource::Pooled(grad) => grad,
         };
         let spread = &mut spread[..part.images.len() * part.rows.len() * row];
         for (image, dx) in part.images.clone().zip(spread.chunks_exact_mut(part.rows.len() * row)) {
@@ -257,7 +223,7 @@ impl DenseGradWeight {
     }
 
     /// The elements of the windows of one image in a part, and how many make a row. Parts are of whole windows.
-    fn windows(&self, image: usize, part: &Part) -> (Range<usize>, usize) {
+    fn windows(&self, image: usize, part: &PatchPart) -> (Range<usize>, usize) {
         let [height, width] = self.output.map(|side| side / 2);
         let line = width * self.groups * self.outputs;
         let row = |r: usize| (image * height + (r / 2).min(height)) * line;
@@ -265,12 +231,12 @@ impl DenseGradWeight {
     }
 
     /// Adds the part's `dy` to the bias's sums.
-    fn add_bias(&self, source: Source, dy: &[f32], part: &Part, sums: &mut [f32]) {
+    fn add_bias(&self, source: PixelSource, dy: &[f32], part: &PatchPart, sums: &mut [f32]) {
         let (level, channels) = (self.tiles.level, self.groups * self.outputs);
         match source {
-            Source::Plain(_) => level.run(AddRows { rows: dy.chunks(channels), sums }),
+            PixelSource::Plain(_) => level.run(AddRows { rows: dy.chunks(channels), sums }),
             // There are fewer windows than pixels.
-            Source::Pooled(grad) => {
+            PixelSource::Pooled(grad) => {
                 for image in part.images.clone() {
                     let (windows, _) = self.windows(image, part);
                     level.run(AddMaxima { dy: &grad.dy[windows], sums });
@@ -279,7 +245,15 @@ impl DenseGradWeight {
         }
     }
 
-    fn add_part(&self, dy: &[f32], part: &Part, group: usize, first: bool, scratch: [&mut [f32]; 2], sums: &mut [f32]) {
+    fn add_part(
+        &self,
+        dy: &[f32],
+        part: &PatchPart,
+        group: usize,
+        first: bool,
+        scratch: [&mut [f32]; 2],
+        sums: &mut [f32],
+    ) {
         let [buffer, columns] = scratch;
         let (width, dy_step) = (self.tiles.columns(), self.groups * self.outputs);
         let rows = part.images.len() * part.rows.len();
@@ -350,5 +324,49 @@ impl DenseGradWeight {
                 }
             }
         });
+    }
+}
+
+impl WeightKernel for DenseGradWeight {
+    fn workspace_bytes(&self) -> usize {
+        self.workspace_floats() * 4
+    }
+
+    fn run(&self, pool: &Pool, x: &[f32], dy: &[f32], dw: &mut [f32], db: Option<&mut [f32]>, workspace: &mut [u8]) {
+        self.run_pooled(pool, x, PixelSource::Plain(dy), dw, db, workspace);
+    }
+}
+
+impl PooledWeightKernel for DenseGradWeight {
+    fn run_pooled(
+        &self,
+        pool: &Pool,
+        x: &[f32],
+        dy: PixelSource,
+        dw: &mut [f32],
+        db: Option<&mut [f32]>,
+        workspace: &mut [u8],
+    ) {
+        assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
+        if self.patches.parts() == 0 {
+            dw.fill(0.0);
+            return db.into_iter().for_each(|db| db.fill(0.0));
+        }
+        let floats = workspace_floats(workspace, self.workspace_floats());
+        let (sums, rest) = floats.split_at_mut(self.tasks() * self.task_floats());
+        let (bias_sums, scratch) = rest.split_at_mut(self.pieces * self.bias_step());
+        let job = Job {
+            x,
+            dy,
+            sums: Parts::new(&mut *sums),
+            scratch: Parts::new(scratch),
+            bias_sums: db.is_some().then(|| Parts::new(&mut *bias_sums)),
+        };
+        pool.run(self.tasks(), |task, worker| self.task(&job, task, worker));
+        self.reduce(pool, sums, dw);
+        if let Some(db) = db {
+            db.fill(0.0);
+            self.tiles.level.run(AddRows { rows: bias_sums.chunks(self.bias_step()), sums: db });
+        }
     }
 }

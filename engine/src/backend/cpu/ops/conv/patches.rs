@@ -1,17 +1,16 @@
-//! Where the patches under output pixels lie: the geometry that all convolutions share.
+//! Patches: the pixels that each pixel of the result is computed from.
 //!
-//! A task copies a strip of an image (or some small images) with its margin of zeros into a buffer that fits the cache;
-//! patches are then plain offsets from each pixel. The gradient by the input gathers likewise from `dy`. With strides
-//! its pixels fall into classes by their position modulo the stride: each class meets its own taps of the kernel, always
-//! the same, at positions one apart.
+//! A task copies a strip of an image (or some small images) with the padding around it into a buffer that fits the cache.
+//! The taps of a patch are then fixed offsets from the position of its pixel in the buffer. The gradient by the input reads
+//! patches of `dy` in the same way. With a stride, its pixels fall into classes by their position modulo the stride: all
+//! pixels of a class have the same taps, and the patches of neighbours in a class begin one position apart.
 
-use super::ConvShape;
-use super::pooled::{PooledGrad, Source};
+use super::operands::{PixelSource, PooledGrad};
+use super::shape::{ConvProblem, ConvShape};
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows};
 use crate::backend::cpu::gemm::tile::Run;
 use crate::backend::cpu::ops::max_pool::pairs::BackwardRow;
 use crate::backend::cpu::simd::SimdLevel;
-use crate::graph::op::Conv2d;
 use std::ops::Range;
 
 /// Floats that a buffer should hold at most: 256 KiB, an eighth to a half of a core's L2.
@@ -20,25 +19,25 @@ pub const BUFFER: usize = 64 << 10;
 /// How the work is cut into parts.
 #[derive(Debug, Clone, Copy)]
 pub struct Cut {
-    /// Strips are of an even number of rows, and those of their outputs fit the cache too.
+    /// For max-pooling: strips have an even number of rows, and their outputs fit the cache too.
     pub pairs: bool,
-    /// Pixels that a part should have at least.
+    /// Least pixels of a part, unless the batch is too small.
     pub pixels: usize,
 }
 
 impl Cut {
-    /// Weights come from L2 or beyond, and are used once for each tile of pixels.
+    /// Enough pixels to share the weights, which each part reads from L2 or beyond.
     pub const PLAIN: Cut = Cut { pairs: false, pixels: 196 };
     /// The same with pooling behind.
     pub const PAIRS: Cut = Cut { pairs: true, ..Cut::PLAIN };
 }
 
-/// Tasks that the work is cut into where there is enough of it.
+/// Tasks that the work is cut into, if there is enough of it.
 pub const TASKS: usize = 16;
 
-/// Along one axis.
+/// A convolution along one spatial axis.
 #[derive(Debug, Clone, Copy)]
-struct Axis {
+struct ConvAxis {
     source: usize,
     dest: usize,
     kernel: usize,
@@ -69,7 +68,7 @@ struct AxisPlan {
     reach: usize,
 }
 
-impl Axis {
+impl ConvAxis {
     fn forward(&self) -> AxisPlan {
         let taps: Vec<_> = (0..self.kernel).map(|k| (k, k * self.dilation)).collect();
         let class = AxisClass { range: 0..self.dest, first: 0, dest_step: 1, taps };
@@ -149,9 +148,9 @@ pub struct Patches {
     groups: usize,
 }
 
-/// The part of the work that a task does.
+/// The part of the work that a task does: a strip of an image, or some whole images.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct PatchPart {
     /// Images.
     pub images: Range<usize>,
     /// Rows (of the output for the forward direction).
@@ -160,26 +159,28 @@ pub struct Part {
 
 impl Patches {
     /// The convolution itself: patches of `x`. `channels` of them are worked on at once, and take `width` floats each.
-    pub fn forward(op: &Conv2d, shape: &ConvShape, channels: usize, width: usize, cut: Cut) -> Self {
-        let axis = |i: usize| Self::axis(op, shape, i).forward();
-        let (source, dest) = ((shape.input, shape.channels), (shape.output(op), shape.outputs));
+    pub fn forward(problem: &ConvProblem, channels: usize, width: usize, cut: Cut) -> Self {
+        let (shape, axis) = (&problem.shape, |i: usize| Self::axis(problem, i).forward());
+        let (source, dest) = ((shape.input, shape.channels), (problem.output(), shape.outputs));
         Self::new([axis(0), axis(1)], shape, source, dest, [channels, width], cut)
     }
 
     /// The gradient by the input: patches of `dy`.
-    pub fn backward(op: &Conv2d, shape: &ConvShape, channels: usize, width: usize) -> Self {
+    pub fn backward(problem: &ConvProblem, channels: usize, width: usize) -> Self {
+        let shape = &problem.shape;
         let swapped = |i: usize| {
-            let axis = Self::axis(op, shape, i);
-            Axis { source: axis.dest, dest: axis.source, ..axis }.backward()
+            let axis = Self::axis(problem, i);
+            ConvAxis { source: axis.dest, dest: axis.source, ..axis }.backward()
         };
-        let (source, dest) = ((shape.output(op), shape.outputs), (shape.input, shape.channels));
+        let (source, dest) = ((problem.output(), shape.outputs), (shape.input, shape.channels));
         Self::new([swapped(0), swapped(1)], shape, source, dest, [channels, width], Cut::PLAIN)
     }
 
-    fn axis(op: &Conv2d, shape: &ConvShape, i: usize) -> Axis {
-        Axis {
+    fn axis(problem: &ConvProblem, i: usize) -> ConvAxis {
+        let (op, shape) = (problem.op, &problem.shape);
+        ConvAxis {
             source: shape.input[i],
-            dest: shape.output(op)[i],
+            dest: problem.output()[i],
             kernel: shape.kernel[i],
             stride: op.stride[i],
             dilation: op.dilation[i],
@@ -324,10 +325,10 @@ impl Patches {
     }
 
     /// Part number `i`.
-    pub fn part(&self, i: usize) -> Part {
+    pub fn part(&self, i: usize) -> PatchPart {
         let (group, strip) = (i / self.strips, i % self.strips);
         let start = self.rows.start + strip * self.strip;
-        Part {
+        PatchPart {
             images: group * self.group..((group + 1) * self.group).min(self.images),
             rows: start..(start + self.strip).min(self.rows.end),
         }
@@ -335,7 +336,7 @@ impl Patches {
 
     /// Copies the part's source pixels, channels from `channel` on, with their margin to `buffer`. A gradient of pooled pixels
     /// is spread over its windows.
-    pub fn fill(&self, part: &Part, channel: usize, source: Source, buffer: &mut [f32], level: SimdLevel) {
+    pub fn fill(&self, part: &PatchPart, channel: usize, source: PixelSource, buffer: &mut [f32], level: SimdLevel) {
         let row_floats = self.buffer_row();
         if part.rows.is_empty() {
             return;
@@ -358,8 +359,8 @@ impl Patches {
                 to[(skip + inside) * self.width..].fill(0.0);
                 let to = &mut to[skip * self.width..(skip + inside) * self.width];
                 match source {
-                    Source::Plain(source) => self.copy_row(image, [row, first], channel, source, to, level),
-                    Source::Pooled(grad) => self.spread_row(image, [row, first], channel, grad, to, level),
+                    PixelSource::Plain(source) => self.copy_row(image, [row, first], channel, source, to, level),
+                    PixelSource::Pooled(grad) => self.spread_row(image, [row, first], channel, grad, to, level),
                 }
             }
         }
@@ -420,7 +421,7 @@ impl Patches {
     }
 
     /// The part's pixels of `class`, as positions in its tables.
-    pub fn pixels(&self, class: &Class, part: &Part) -> Range<usize> {
+    pub fn pixels(&self, class: &Class, part: &PatchPart) -> Range<usize> {
         if self.strips == 1 {
             0..part.images.len() * class.rows.len() * class.columns
         } else {
@@ -431,7 +432,7 @@ impl Patches {
     }
 
     /// What the destinations in the class's table are counted from.
-    pub fn dest_base(&self, class: &Class, part: &Part) -> isize {
+    pub fn dest_base(&self, class: &Class, part: &PatchPart) -> isize {
         let row = class.first_row + (part.rows.start * class.row_step) as isize;
         let row = (part.images.start * self.dest[0]) as isize + row;
         row * (self.dest[1] * self.dest_channels) as isize

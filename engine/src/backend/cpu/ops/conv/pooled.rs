@@ -1,106 +1,40 @@
-//! Convolutions with max-pooling over 2 × 2 pixels behind them, and their gradients. The image between is made piece by
-//! piece: in registers where tiles are windows (`winograd`), else in a buffer that stays in the cache (`dense`).
+//! Convolutions with max-pooling over 2 × 2 pixels behind them, and their gradients. The pixels before pooling are never
+//! stored in full: `winograd` pools in registers, where a tile is a window, and `dense` in a buffer that stays in the cache.
 
+pub use super::operands::PooledGrad;
+
+use super::ConvShape;
 use super::dense::Dense;
 use super::grad_weight::DenseGradWeight;
+use super::kernel::{PooledPixelKernel, PooledWeightKernel};
+use super::operands::{PixelDest, PixelSource};
+use super::shape::{ConvProblem, Direction};
 use super::winograd::{Winograd, WinogradGradWeight};
-use super::{ConvShape, Direction};
-use crate::backend::cpu::gemm::tile::{Epilogue, PerColumn};
-use crate::backend::cpu::run::threads::{Parts, Pool};
+use crate::backend::cpu::gemm::tile::EpilogueOperands;
+use crate::backend::cpu::run::threads::Pool;
 use crate::backend::cpu::simd::SimdLevel;
 use crate::graph::op::{self, Activation, Conv2d};
 
-/// The gradient of a pooled image, and where its maxima lay.
-#[derive(Clone, Copy)]
-pub struct PooledGrad<'a> {
-    /// `[N, OH / 2, OW / 2, O]`
-    pub dy: &'a [f32],
-    /// Positions within windows: `row · 2 + column`.
-    pub index: &'a [u8],
-}
-
-/// What is read: pixels, or the gradient of pooled ones.
-#[derive(Clone, Copy)]
-pub enum Source<'a> {
-    /// As they are.
-    Plain(&'a [f32]),
-    /// Each window's at the place of its maximum, all others 0.
-    Pooled(PooledGrad<'a>),
-}
-
-/// What is written: pixels, or the maxima of windows and where they lie.
-pub enum Dest<'a> {
-    /// As they are.
-    Plain(&'a mut [f32]),
-    /// Maxima, positions.
-    Pooled(&'a mut [f32], &'a mut [u8]),
-}
-
-/// [`Dest`], shared out.
-#[derive(Clone, Copy)]
-pub enum DestParts<'a> {
-    /// As they are.
-    Plain(Parts<'a, f32>),
-    /// Maxima, positions.
-    Pooled(Parts<'a, f32>, Parts<'a, u8>),
-}
-
-impl<'a> Dest<'a> {
-    /// Shares it out.
-    pub fn parts(self) -> DestParts<'a> {
-        match self {
-            Dest::Plain(pixels) => DestParts::Plain(Parts::new(pixels)),
-            Dest::Pooled(y, index) => DestParts::Pooled(Parts::new(y), Parts::new(index)),
-        }
-    }
-}
-
-/// What an activation behind the pooling keeps the maxima within.
-pub fn bounds(act: Option<Activation>) -> Option<[f32; 2]> {
-    act.map(|act| {
-        let Epilogue { low, high, .. } = Epilogue::of(Some(act));
-        [low, high]
-    })
-}
-
-/// Elements after pooling, `[N, OH / 2, OW / 2, O]`.
-fn pooled_len(shape: &ConvShape, op: &Conv2d) -> usize {
-    let [h, w] = shape.output(op);
-    shape.images * (h / 2) * (w / 2) * shape.outputs
-}
-
-enum PixelPath {
-    Winograd(Winograd),
-    Dense(Dense),
-}
-
-enum WeightPath {
-    Winograd(Box<WinogradGradWeight>),
-    Dense(Box<DenseGradWeight>),
-}
-
 /// `y = act(max_pool(x ⋆ w + b))`.
 pub struct Conv2dMaxPoolKernel {
-    path: PixelPath,
+    kernel: Box<dyn PooledPixelKernel>,
     lens: [usize; 3],
 }
 
 impl Conv2dMaxPoolKernel {
     /// Prepares the operation for at most `threads` threads.
     pub fn new(conv: &Conv2d, act: Option<Activation>, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
-        let path = match Winograd::new(conv, &shape, Direction::Forward, act, level, threads) {
-            Some(winograd) => PixelPath::Winograd(winograd),
-            None => PixelPath::Dense(Dense::pooled(conv, act, &shape, level, threads)),
+        let problem = ConvProblem::new(conv, shape, level, threads);
+        let kernel: Box<dyn PooledPixelKernel> = match Winograd::new(&problem, Direction::Forward, act) {
+            Some(winograd) => Box::new(winograd),
+            None => Box::new(Dense::pooled(&problem, act)),
         };
-        Conv2dMaxPoolKernel { path, lens: [shape.x_len(), shape.w_len(conv), pooled_len(&shape, conv)] }
+        Conv2dMaxPoolKernel { kernel, lens: [shape.x_len(), shape.w_len(conv), shape.pooled_len(conv)] }
     }
 
     /// Workspace that [`Conv2dMaxPoolKernel::run`] needs.
     pub fn workspace_bytes(&self) -> usize {
-        match &self.path {
-            PixelPath::Winograd(kernel) => kernel.workspace_bytes(),
-            PixelPath::Dense(kernel) => kernel.workspace_bytes(),
-        }
+        self.kernel.workspace_bytes()
     }
 
     /// Computes `y [N, OH / 2, OW / 2, O]` and the positions. `workspace` starts at a multiple of 64 bytes.
@@ -118,17 +52,14 @@ impl Conv2dMaxPoolKernel {
     ) {
         assert_eq!([x.len(), w.len(), y.len()], self.lens, "lengths of x, w and y");
         assert_eq!(y.len(), index.len(), "a position for each maximum");
-        let (source, dest) = (Source::Plain(x), Dest::Pooled(y, index));
-        match &self.path {
-            PixelPath::Winograd(kernel) => kernel.run(pool, source, w, bias.into(), dest, workspace),
-            PixelPath::Dense(kernel) => kernel.run(pool, source, w, bias.into(), dest, workspace),
-        }
+        let (source, dest) = (PixelSource::Plain(x), PixelDest::Pooled(y, index));
+        self.kernel.run_pooled(pool, source, w, bias.into(), dest, workspace);
     }
 }
 
 /// `dx`.
 pub struct Conv2dMaxPoolGradInputKernel {
-    path: PixelPath,
+    kernel: Box<dyn PooledPixelKernel>,
     lens: [usize; 3],
 }
 
@@ -136,21 +67,20 @@ impl Conv2dMaxPoolGradInputKernel {
     /// Prepares the gradient for at most `threads` threads. `shape` is the convolution's.
     pub fn new(op: &op::Conv2dGradInput, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
         let conv = &op.conv;
-        // The transform reads windows where each tile begins one pixel before one.
-        let winograd = Winograd::new(conv, &shape, Direction::Backward, None, level, threads);
-        let path = match winograd.filter(|_| [conv.padding[0], conv.padding[2]] == [1, 1]) {
-            Some(winograd) => PixelPath::Winograd(winograd),
-            None => PixelPath::Dense(Dense::new(conv, &shape, Direction::Backward, None, level, threads)),
+        let problem = ConvProblem::new(conv, shape, level, threads);
+        // The transform reads whole windows, so a tile of 4 × 4 pixels must begin one pixel before a window.
+        let aligned = [conv.padding[0], conv.padding[2]] == [1, 1];
+        let winograd = Winograd::new(&problem, Direction::Backward, None).filter(|_| aligned);
+        let kernel: Box<dyn PooledPixelKernel> = match winograd {
+            Some(winograd) => Box::new(winograd),
+            None => Box::new(Dense::new(&problem, Direction::Backward, None)),
         };
-        Conv2dMaxPoolGradInputKernel { path, lens: [pooled_len(&shape, conv), shape.w_len(conv), shape.x_len()] }
+        Conv2dMaxPoolGradInputKernel { kernel, lens: [shape.pooled_len(conv), shape.w_len(conv), shape.x_len()] }
     }
 
     /// Workspace that [`Conv2dMaxPoolGradInputKernel::run`] needs.
     pub fn workspace_bytes(&self) -> usize {
-        match &self.path {
-            PixelPath::Winograd(kernel) => kernel.workspace_bytes(),
-            PixelPath::Dense(kernel) => kernel.workspace_bytes(),
-        }
+        self.kernel.workspace_bytes()
     }
 
     /// Computes `dx [N, H, W, I]`. `workspace` starts at a multiple of 64 bytes.
@@ -160,17 +90,14 @@ impl Conv2dMaxPoolGradInputKernel {
     pub fn run(&self, pool: &Pool, grad: PooledGrad, w: &[f32], dx: &mut [f32], workspace: &mut [u8]) {
         assert_eq!([grad.dy.len(), w.len(), dx.len()], self.lens, "lengths of dy, w and dx");
         assert_eq!(grad.dy.len(), grad.index.len(), "a position for each maximum");
-        let (source, dest) = (Source::Pooled(grad), Dest::Plain(dx));
-        match &self.path {
-            PixelPath::Winograd(kernel) => kernel.run(pool, source, w, PerColumn::default(), dest, workspace),
-            PixelPath::Dense(kernel) => kernel.run(pool, source, w, PerColumn::default(), dest, workspace),
-        }
+        let (source, dest) = (PixelSource::Pooled(grad), PixelDest::Plain(dx));
+        self.kernel.run_pooled(pool, source, w, EpilogueOperands::default(), dest, workspace);
     }
 }
 
 /// `dw` and `db`.
 pub struct Conv2dMaxPoolGradWeightKernel {
-    path: WeightPath,
+    kernel: Box<dyn PooledWeightKernel>,
     lens: [usize; 3],
 }
 
@@ -178,19 +105,17 @@ impl Conv2dMaxPoolGradWeightKernel {
     /// Prepares the gradient for at most `threads` threads. `shape` is the convolution's.
     pub fn new(op: &op::Conv2dGradWeight, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
         let conv = &op.conv;
-        let path = match WinogradGradWeight::new(conv, &shape, level, threads) {
-            Some(kernel) => WeightPath::Winograd(Box::new(kernel)),
-            None => WeightPath::Dense(Box::new(DenseGradWeight::pooled(conv, &shape, level, threads))),
+        let problem = ConvProblem::new(conv, shape, level, threads);
+        let kernel: Box<dyn PooledWeightKernel> = match WinogradGradWeight::new(&problem) {
+            Some(winograd) => Box::new(winograd),
+            None => Box::new(DenseGradWeight::pooled(&problem)),
         };
-        Conv2dMaxPoolGradWeightKernel { path, lens: [shape.x_len(), pooled_len(&shape, conv), shape.w_len(conv)] }
+        Conv2dMaxPoolGradWeightKernel { kernel, lens: [shape.x_len(), shape.pooled_len(conv), shape.w_len(conv)] }
     }
 
     /// Workspace that [`Conv2dMaxPoolGradWeightKernel::run`] needs.
     pub fn workspace_bytes(&self) -> usize {
-        match &self.path {
-            WeightPath::Winograd(kernel) => kernel.workspace_bytes(),
-            WeightPath::Dense(kernel) => kernel.workspace_bytes(),
-        }
+        self.kernel.workspace_bytes()
     }
 
     /// Computes `dw [O, KH, KW, I / groups]` and, if it is wanted, `db [O]`. `workspace` starts at a multiple of 64 bytes.
@@ -208,10 +133,6 @@ impl Conv2dMaxPoolGradWeightKernel {
     ) {
         assert_eq!([x.len(), grad.dy.len(), dw.len()], self.lens, "lengths of x, dy and dw");
         assert_eq!(grad.dy.len(), grad.index.len(), "a position for each maximum");
-        let grad = Source::Pooled(grad);
-        match &self.path {
-            WeightPath::Winograd(kernel) => kernel.run(pool, x, grad, dw, db, workspace),
-            WeightPath::Dense(kernel) => kernel.run(pool, x, grad, dw, db, workspace),
-        }
+        self.kernel.run_pooled(pool, x, PixelSource::Pooled(grad), dw, db, workspace);
     }
 }

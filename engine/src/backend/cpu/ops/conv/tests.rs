@@ -135,23 +135,48 @@ fn all_cases() -> impl Iterator<Item = (Conv2d, ConvShape, f64)> {
     plain.chain(winograd_cases().into_iter().map(|(op, s)| (op, s, 8.0)))
 }
 
+/// The modules of the kernels that are chosen: forward, by the input, by the weight.
+fn chosen(op: &Conv2d, s: ConvShape, level: SimdLevel) -> [&'static str; 3] {
+    let forward = Conv2dKernel::new(op, None, s, level, 1);
+    let by_input = op::Conv2dGradInput { conv: op.clone(), input: s.input };
+    let by_input = Conv2dGradInputKernel::new(&by_input, s, level, 1);
+    let by_weight = op::Conv2dGradWeight { conv: op.clone(), kernel: s.kernel, bias: true };
+    let by_weight = Conv2dGradWeightKernel::new(&by_weight, s, level, 1);
+    let module = |path: &'static str| path.split("::").skip_while(|part| *part != "ops").nth(2).unwrap_or(path);
+    let modules = [forward.kernel.name(), by_input.kernel.name(), by_weight.kernel.name()].map(module);
+    // A matrix product's is not among those of convolutions.
+    modules.map(|module| if module.starts_with("Linear") { "pointwise" } else { module })
+}
+
+/// For each of [`chosen`], whether it is `module`.
+fn is_chosen(module: &str, op: &Conv2d, s: ConvShape, level: SimdLevel) -> [bool; 3] {
+    chosen(op, s, level).map(|name| name == module)
+}
+
+#[test]
+fn every_kernel_is_chosen_for_its_shapes() {
+    let (one, same) = ([1, 1], [1, 1, 1, 1]);
+    for (op, s, want) in [
+        (conv(one, [0; 4], one, 1), shape(16, [1, 1], 20, [1, 1], 35), ["pointwise"; 3]),
+        (conv(one, same, one, 1), shape(16, [2, 2], 32, [3, 3], 32), ["few_pixels"; 3]),
+        (conv(one, same, one, 1), shape(16, [8, 8], 32, [3, 3], 32), ["winograd"; 3]),
+        (conv(one, same, one, 64), shape(16, [8, 8], 64, [3, 3], 64), ["depthwise"; 3]),
+        (conv([2, 2], same, one, 1), shape(16, [28, 28], 16, [3, 3], 32), ["dense", "dense", "grad_weight"]),
+        (conv([2, 2], same, one, 1), shape(16, [8, 8], 16, [3, 3], 32), ["dense", "dense", "few_pixels"]),
+    ] {
+        for level in SimdLevel::supported() {
+            assert_eq!(chosen(&op, s, level), want, "{level} {op:?} {s:?}");
+        }
+    }
+}
+
 #[test]
 fn transforms_are_chosen_by_shape() {
     for (op, s, error) in all_cases() {
-        let level = SimdLevel::detect();
-        let forward = Conv2dKernel::new(&op, None, s, level, 1);
-        let by_weight = op::Conv2dGradWeight { conv: op.clone(), kernel: s.kernel, bias: true };
-        let by_weight = Conv2dGradWeightKernel::new(&by_weight, s, level, 1);
-        let op = op::Conv2dGradInput { conv: op, input: s.input };
-        let by_input = Conv2dGradInputKernel::new(&op, s, level, 1);
-        let chosen = [
-            matches!(forward.path, PixelPath::Winograd(_)),
-            matches!(by_input.path, PixelPath::Winograd(_)),
-            matches!(by_weight.path, WeightPath::Winograd(_)),
-        ];
         let transformed = error > 1.0;
         let few = s.input.iter().product::<usize>() <= FEW_PIXELS[1];
-        assert_eq!(chosen, [transformed, transformed, transformed && !few], "{op:?} {s:?}");
+        let want = [transformed, transformed, transformed && !few];
+        assert_eq!(is_chosen("winograd", &op, s, SimdLevel::detect()), want, "{op:?} {s:?}");
     }
 }
 
@@ -159,17 +184,7 @@ fn transforms_are_chosen_by_shape() {
 fn few_pixels_are_chosen_by_shape() {
     let (few, by_weight_only) = (few_pixels_cases(), weight_by_pixels_cases());
     for (op, s, error) in all_cases() {
-        let level = SimdLevel::detect();
-        let forward = Conv2dKernel::new(&op, None, s, level, 1);
-        let by_weight = op::Conv2dGradWeight { conv: op.clone(), kernel: s.kernel, bias: true };
-        let by_weight = Conv2dGradWeightKernel::new(&by_weight, s, level, 1);
-        let by_input = op::Conv2dGradInput { conv: op.clone(), input: s.input };
-        let by_input = Conv2dGradInputKernel::new(&by_input, s, level, 1);
-        let chosen = [
-            matches!(forward.path, PixelPath::FewPixels(_)),
-            matches!(by_input.path, PixelPath::FewPixels(_)),
-            matches!(by_weight.path, WeightPath::FewPixels(_)),
-        ];
+        let chosen = is_chosen("few_pixels", &op, s, SimdLevel::detect());
         let case = (op, s);
         let few = few.contains(&case);
         let small = error > 1.0 && s.input.iter().product::<usize>() <= FEW_PIXELS[1];
@@ -180,18 +195,7 @@ fn few_pixels_are_chosen_by_shape() {
 #[test]
 fn planes_are_chosen_by_shape() {
     for level in SimdLevel::supported().filter(|level| level.lanes() >= 8) {
-        let chosen = |op: &Conv2d, s: ConvShape| {
-            let forward = Conv2dKernel::new(op, None, s, level, 1);
-            let by_weight = op::Conv2dGradWeight { conv: op.clone(), kernel: s.kernel, bias: true };
-            let by_weight = Conv2dGradWeightKernel::new(&by_weight, s, level, 1);
-            let by_input = op::Conv2dGradInput { conv: op.clone(), input: s.input };
-            let by_input = Conv2dGradInputKernel::new(&by_input, s, level, 1);
-            [
-                matches!(forward.path, PixelPath::Planar(_)),
-                matches!(by_input.path, PixelPath::Planar(_)),
-                matches!(by_weight.path, WeightPath::Planar(_)),
-            ]
-        };
+        let chosen = |op: &Conv2d, s: ConvShape| is_chosen("planar", op, s, level);
         // Tiles of few registers are for the fewest channels only.
         let most = if level == SimdLevel::Avx512 { usize::MAX } else { 3 };
         let few = |op: &Conv2d, s: ConvShape| s.channels.max(s.outputs) / op.groups <= most;

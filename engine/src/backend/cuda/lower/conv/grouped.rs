@@ -6,11 +6,11 @@ use crate::backend::cuda::lower::activation_code;
 use crate::backend::cuda::lower::linear::sums::{Finish, aligned, of_slices, type_code};
 use crate::graph::DType;
 
-/// Threads of a block: channels, pixels.
+/// Threads of a block, along channels and along pixels.
 const CHANNELS: usize = 32;
 const PIXELS: usize = 8;
 
-/// Blocks that keep a large GPU busy, and the fewest pixels that are worth a block's sums.
+/// Blocks that fill a large GPU, and the fewest pixels that are worth a block of partial sums.
 const WANTED_BLOCKS: usize = 1056;
 const FEWEST_PIXELS: usize = 128;
 
@@ -19,7 +19,7 @@ fn kernel(name: &str, dtype: DType) -> Kernel {
     Kernel::new(Module::Conv, name).block(CHANNELS as u32, PIXELS as u32)
 }
 
-/// A thread for each channel of each pixel.
+/// A launch with a thread for each channel of each pixel.
 fn over(kernel: Kernel, pixels: usize, channels: usize) -> Kernel {
     kernel.grid(pixels.div_ceil(PIXELS) * channels.div_ceil(CHANNELS), 1, 1)
 }

@@ -3,26 +3,28 @@
 //! It stays with our own kernels where
 //! * there is no cuDNN, or it has no plan for the convolution that is right and gives the same bits every time;
 //! * our own kernels are faster, where that is measured;
-//! * a group's channels are not a whole number of 16 bytes, as an image's own channels are not: it would copy the tensor
-//!   to one with more channels;
-//! * the work is small: then the time of a launch is all that counts.
+//! * a group's channels are not a multiple of 16 bytes, as those of an image are not: cuDNN would copy the tensor to one
+//!   that is padded;
+//! * the work is small: then the latency of a launch dominates.
 //!
-//! Single pixels are matrix products, and do not come here.
+//! 1 × 1 convolutions are matrix products, and do not come here.
 
 use super::super::elementwise::broadcast;
 use super::super::linear::library::{activation, tf32};
 use super::super::linear::sums::{Finish, aligned};
 use super::{Sizes, own_forward, own_grad_input, own_grad_weight};
-use crate::backend::cuda::launch::{ConvolutionStep, Kernel, Lowered, Memory, Module, Step, suffix};
+use crate::backend::cuda::launch::{
+    Convolution, ConvolutionStep, Direction, Kernel, Lowered, Memory, Module, Step, WORKSPACE_ALIGNMENT, suffix,
+};
 use crate::backend::cuda::lower::Context;
-use crate::backend::cuda::nvidia::convolution::{Convolution, Direction, Problem, WORKSPACE_ALIGNMENT};
+use crate::backend::cuda::target::Problem;
 use crate::graph::op::BinaryKind;
 use crate::graph::{DType, Shape};
 
-/// Fewest multiplications that are worth a library's call.
+/// Fewest multiply-adds that are worth a call of the library.
 const SMALLEST: usize = 1 << 22;
 
-/// A group's channels of a pixel are a whole number of so many bytes.
+/// The channels of a group must be a multiple of this many bytes.
 const PIXEL_BYTES: usize = 16;
 
 /// The convolution, if the library may be asked by the rule above. Sizes of `s` are those of a group.
@@ -61,8 +63,8 @@ fn convolution(cx: &Context, s: &Sizes, direction: Direction, [dtype, result]: [
     })
 }
 
-/// The convolution as a step on `[x, w, y]` and the bias, with `after` behind it if it is not fused, and its workspace
-/// behind what that needs; `None` if our own kernels do it.
+/// The convolution as a step on `[x, w, y]` and the bias; `None` if our own kernels do it. If cuDNN does not fuse the
+/// epilogue, `after` follows. The library's workspace lies behind that of `after`.
 fn step(
     cx: &Context,
     convolution: Convolution,
@@ -73,17 +75,17 @@ fn step(
 ) -> Option<Lowered> {
     let libraries = &cx.target.libraries;
     let problem = Problem { convolution: &convolution, own, after, always: libraries.everywhere() };
-    let chosen = libraries.dnn()?.choose(&problem)?;
+    let chosen = libraries.convolution(&problem)?;
     let after = if chosen.fused { Lowered::default() } else { problem.after };
     let (scratch, bytes) = (after.scratch_bytes, chosen.workspace);
-    // Scratch is aligned less than the library wants: room to move the start.
+    // Workspace is aligned less than the library wants: there is room to round its start up.
     let scratch_bytes = if bytes > 0 { scratch + aligned(bytes) + WORKSPACE_ALIGNMENT } else { scratch };
     let workspace = Memory::Scratch(if bytes > 0 { scratch } else { 0 });
     let step = Step::Convolution(ConvolutionStep { convolution, x, w, y, bias, workspace });
     Some(Lowered { steps: std::iter::once(step).chain(after.steps).collect(), scratch_bytes })
 }
 
-/// Bias and activation in place, as they follow a convolution that is not fused.
+/// The epilogue (bias and activation) in place, for a convolution that does not fuse it.
 fn after(s: &Sizes, dtype: DType, finish: &Finish) -> Lowered {
     let (pixels, outputs) = (s.pixels(), s.outputs * s.conv.groups);
     let mut after = Lowered::default();
@@ -91,7 +93,7 @@ fn after(s: &Sizes, dtype: DType, finish: &Finish) -> Lowered {
         after.steps.extend(finish.act.map(|act| activation(finish, act, pixels * outputs)));
         return after;
     };
-    // The sum is of one type.
+    // The addition takes operands of one type.
     let converted = dtype != DType::F32;
     if converted {
         after.scratch_bytes = aligned(outputs * dtype.bytes());

@@ -1,5 +1,5 @@
-//! Launches of convolutions: products of patches, products of plain matrices where the kernel is a single pixel, and
-//! kernels without tiles where groups are small.
+//! Launches of convolutions: implicit matrix products of patches (im2col that is never stored), plain matrix products for
+//! 1 × 1 kernels, and direct kernels for small groups.
 
 mod grouped;
 mod library;
@@ -8,14 +8,15 @@ use super::linear::sums::{Finish, of_slices, type_code};
 use super::linear::tiling::{Product, Tile, Tiling, wide};
 use super::linear::{self, operand_type, with_bias_gradient};
 use super::{Context, activation_code};
-use crate::backend::cuda::launch::{Arg, Kernel, Lowered, Memory, Module, Target};
+use crate::backend::cuda::launch::{Arg, Kernel, Lowered, Memory, Module};
+use crate::backend::cuda::target::Target;
 use crate::graph::op::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
 use crate::graph::{DType, Shape};
 
-/// Groups of at most so many channels, in and out, are better off without tiles.
+/// Groups of at most this many channels, in and out, take the direct kernels.
 const SMALL_GROUP: usize = 8;
 
-/// Most groups, times phases of a strided gradient, that a launch's grid can have beside slices.
+/// Most groups, times phases of a strided gradient, that a grid can have beside the slices of split-K.
 const MOST_COPIES: usize = 4096;
 
 /// All sizes of a convolution.
@@ -40,7 +41,7 @@ impl<'a> Sizes<'a> {
         Sizes { conv, images, input: [h, w], output: [oh, ow], kernel, inputs, outputs }
     }
 
-    /// Each output pixel is a function of the input pixel at its place.
+    /// It is pointwise: each output pixel depends on the input pixel at its place alone.
     fn is_pointwise(&self) -> bool {
         let Conv2d { stride, padding, groups, .. } = self.conv;
         self.kernel == [1, 1] && *stride == [1, 1] && *padding == [0; 4] && *groups == 1
@@ -94,12 +95,12 @@ fn grid_args(kernel: Kernel, s: &Sizes) -> Kernel {
         .int(s.kernel[1])
 }
 
-/// The address of the sums of slices, if there are several.
+/// The workspace for the partial sums of split-K, if there is more than one slice.
 fn partials(tiling: &Tiling) -> Arg {
     if tiling.slices > 1 { Arg::Pointer(Memory::Scratch(0)) } else { Arg::Null }
 }
 
-/// A product's launch, and the one that adds its slices.
+/// A product's launch, and with split-K the one that adds its slices.
 fn sliced(kernel: Kernel, tiling: &Tiling, elements: usize, columns: usize, finish: &Finish) -> Lowered {
     let mut lowered = Lowered { steps: vec![kernel.into()], scratch_bytes: tiling.partial_bytes(elements) };
     if tiling.slices > 1 {

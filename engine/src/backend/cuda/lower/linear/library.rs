@@ -1,24 +1,25 @@
-//! Which matrix products cuBLASLt does, and how they look to it.
+//! Which matrix products cuBLASLt does, and how they are described to it.
 //!
 //! It stays with our own kernels where
 //! * there is no cuBLASLt, or it has no algorithm for the product;
-//! * a matrix's rows are not a whole number of 16 bytes: tensor cores' loads want that, and without it the library is no
-//!   better than what is here;
-//! * the product is small: then the time of a launch is all that counts, and our kernels need one launch fewer where the
-//!   bias must be converted.
+//! * a matrix's rows are not a multiple of 16 bytes: loads for tensor cores need that, and without it the library is not
+//!   faster than our own kernels;
+//! * the product is small: then the latency of launches dominates, and our kernels need one launch fewer where the bias must
+//!   be converted.
 
 use super::sums::{Finish, aligned};
 use super::{Context, operand_type, with_bias_gradient};
-use crate::backend::cuda::launch::{Kernel, Lowered, MatmulStep, Memory, Module, Step, suffix};
+use crate::backend::cuda::launch::{
+    Epilogue, Kernel, Lowered, Matmul, MatmulStep, Memory, Module, Step, WORKSPACE_ALIGNMENT, suffix,
+};
 use crate::backend::cuda::lower::activation_code;
-use crate::backend::cuda::nvidia::matmul::{Epilogue, Matmul, WORKSPACE_ALIGNMENT};
 use crate::graph::DType;
 use crate::graph::op::Activation;
 
-/// Fewest multiplications that are worth a library's call.
+/// Fewest multiply-adds that are worth a call of the library.
 const SMALLEST: usize = 1 << 21;
 
-/// Rows of matrices are a whole number of so many bytes.
+/// Rows of matrices must be a multiple of this many bytes.
 const ROW_BYTES: usize = 16;
 
 /// Whether the library is asked, by the rule above.
@@ -42,9 +43,8 @@ fn product(cx: &Context, matmul: Matmul, operands: Operands, scratch: usize) -> 
     if !(cx.target.libraries.everywhere() || is_worthwhile(&matmul)) {
         return None;
     }
-    let blas = cx.target.libraries.blas()?;
-    let bytes = blas.workspace(&matmul)?;
-    // Scratch is aligned less than the library wants: room to move the start.
+    let bytes = cx.target.libraries.matmul(&matmul)?;
+    // Workspace is aligned less than the library wants: there is room to round its start up.
     let scratch_bytes = if bytes > 0 { scratch + aligned(bytes) + WORKSPACE_ALIGNMENT } else { scratch };
     let Operands { a, b, d, vector } = operands;
     let step = MatmulStep { matmul, a, b, d, vector, workspace: Memory::Scratch(if bytes > 0 { scratch } else { 0 }) };
@@ -56,7 +56,8 @@ pub fn tf32(cx: &Context) -> bool {
     cx.target.tf32 && cx.target.capability >= 80
 }
 
-/// `y = act(x · wᵀ + b)` for `rows` rows. To the library it is `yᵀ = w · xᵀ`, w being transposed.
+/// `y = act(x · wᵀ + b)` for `rows` rows. The library's matrices are column-major: to it, this is `yᵀ = w · xᵀ` with w
+/// transposed.
 pub fn forward(cx: &Context, rows: usize, finish: &Finish) -> Option<Lowered> {
     let (m, k) = (cx.x(1).dims()[0], cx.x(1).last());
     let relu = finish.act == Some(Activation::Relu);
@@ -85,14 +86,14 @@ pub fn forward(cx: &Context, rows: usize, finish: &Finish) -> Option<Lowered> {
     Some(lowered)
 }
 
-/// The activation in place, for those that the library has not.
+/// The activation in place, for one that the library has no epilogue for.
 pub fn activation(finish: &Finish, act: Activation, n: usize) -> Step {
     let (code, slope) = activation_code(Some(act));
     let kernel = Kernel::new(Module::ElementwiseLoss, format!("activation_{}", suffix(finish.y_type)));
     kernel.over(n.div_ceil(4)).arg(finish.y).arg(finish.y).long(n).int(code).float(slope).into()
 }
 
-/// `dx = dy · w` for `rows` rows. To the library it is `dxᵀ = wᵀ · dyᵀ`, all as they lie.
+/// `dx = dy · w` for `rows` rows. To the library it is `dxᵀ = wᵀ · dyᵀ`, nothing transposed.
 pub fn backward_input(cx: &Context, rows: usize) -> Option<Lowered> {
     let (k, m) = (cx.x(1).dims()[0], cx.x(1).last());
     let matmul = Matmul {
@@ -110,7 +111,7 @@ pub fn backward_input(cx: &Context, rows: usize) -> Option<Lowered> {
     product(cx, matmul, operands, 0)
 }
 
-/// `dw = dyᵀ · x`, and `db = Σ dy` if `bias`. To the library it is `dwᵀ = xᵀ · dy`, dy being transposed.
+/// `dw = dyᵀ · x`, and `db = Σ dy` if `bias`. To the library it is `dwᵀ = xᵀ · dy` with dy transposed.
 pub fn backward_weight(cx: &Context, bias: bool) -> Option<Lowered> {
     let (m, n, k) = (cx.x(0).last(), cx.x(1).last(), cx.x(0).rows());
     let plain = Matmul {

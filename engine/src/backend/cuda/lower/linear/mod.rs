@@ -36,12 +36,12 @@ pub struct MatrixProduct {
     pub a: (Memory, usize),
     /// Operand B, and the length of its rows in memory.
     pub b: (Memory, usize),
-    /// What becomes of the sums.
+    /// The epilogue.
     pub finish: Finish,
 }
 
 impl MatrixProduct {
-    /// The launches; scratch starts at byte 0.
+    /// The launches; their workspace starts at byte 0.
     pub fn lower(&self, cx: &Context) -> Lowered {
         let Product { m, n, k, .. } = self.product;
         let tiling = Tiling::choose(cx.target, self.dtype, self.product);
@@ -72,7 +72,7 @@ impl MatrixProduct {
     }
 }
 
-/// Lowers `y = act(x · wᵀ + b)` for `rows` rows. A convolution of single pixels is one too.
+/// Lowers `y = act(x · wᵀ + b)` for `rows` rows. A 1 × 1 convolution is one too.
 pub fn forward(cx: &Context, rows: usize, finish: Finish) -> Lowered {
     if let Some(lowered) = library::forward(cx, rows, &finish) {
         return lowered;

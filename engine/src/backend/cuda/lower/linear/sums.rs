@@ -1,17 +1,17 @@
-//! Sums of the slices of a product, and of the rows of a matrix: in an order that shapes alone decide.
+//! Sums of the slices of a split-K product, and of the rows of a matrix. Their order depends on shapes alone.
 
 use crate::backend::cuda::launch::{Arg, Kernel, Memory, Module, Step, suffix};
 use crate::backend::cuda::lower::activation_code;
 use crate::graph::DType;
 use crate::graph::op::Activation;
 
-/// Pieces of scratch start at multiples of this.
+/// Parts of the workspace start at multiples of this.
 const ALIGNMENT: usize = 64;
 
 /// Threads that share the slices of an element.
 const LANES: usize = 8;
 
-/// Blocks that keep a large GPU busy, and the fewest rows that are worth a block.
+/// Blocks that fill a large GPU, and the fewest rows that are worth a block.
 const WANTED_BLOCKS: usize = 528;
 const FEWEST_ROWS: usize = 64;
 
@@ -33,21 +33,21 @@ pub fn type_code(dtype: DType) -> usize {
     }
 }
 
-/// What happens to a finished sum.
+/// The epilogue of our own products: what happens to an accumulator before it is stored.
 #[derive(Debug, Clone, Copy)]
 pub struct Finish {
-    /// Where it goes.
+    /// Where the result is stored.
     pub y: Memory,
-    /// As what.
+    /// Its element type.
     pub y_type: DType,
-    /// Added first.
+    /// The bias, which is added first.
     pub bias: Option<Memory>,
-    /// Applied then.
+    /// The activation, which is applied to the sum.
     pub act: Option<Activation>,
 }
 
 impl Finish {
-    /// A sum in 32 bits as it is.
+    /// The accumulators themselves, of 32 bits.
     pub fn plain(y: Memory) -> Finish {
         Finish { y, y_type: DType::F32, bias: None, act: None }
     }
@@ -95,12 +95,12 @@ impl ColumnSums {
         ColumnSums { rows, columns, chunk, chunks: rows.div_ceil(chunk) }
     }
 
-    /// Bytes of scratch.
+    /// Bytes of workspace.
     pub fn scratch_bytes(&self) -> usize {
         if self.chunks > 1 { aligned(self.chunks * self.columns * 4) } else { 0 }
     }
 
-    /// The launches: from `x` of type `dtype` to 32-bit sums in `y`, with scratch from byte `scratch` on.
+    /// The launches: from `x` of type `dtype` to 32-bit sums in `y`, with workspace from byte `scratch` on.
     pub fn steps(&self, x: Memory, dtype: DType, y: Memory, scratch: usize) -> Vec<Step> {
         let partials = if self.chunks > 1 { Memory::Scratch(scratch) } else { y };
         let chunks = Kernel::new(Module::Matmul, format!("sum_rows_{}", suffix(dtype)))

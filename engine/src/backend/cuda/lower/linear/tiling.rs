@@ -1,17 +1,18 @@
-//! How a matrix product is divided among the blocks of a launch: the kernel's engine and tile, and slices of the terms.
-//! It depends on shapes, element type and kind of device alone, so sums have the same order in every run.
+//! How a matrix product is divided among the blocks of a launch: the kernel (tensor cores or not), its tile, and the slices of
+//! split-K. It depends on shapes, element type and kind of device alone, so sums have the same order in every run.
 
-use crate::backend::cuda::launch::{Kernel, Module, Target};
+use crate::backend::cuda::launch::{Kernel, Module};
+use crate::backend::cuda::target::Target;
 use crate::graph::DType;
 
-/// `D[m, n] = Σ_k A[m, k] · B[n, k]`, some times over.
+/// A batch of products `D[m, n] = Σ_k A[m, k] · B[n, k]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Product {
     /// Rows of the result.
     pub m: usize,
     /// Columns of the result.
     pub n: usize,
-    /// Terms of each sum.
+    /// Terms of each sum: K.
     pub k: usize,
     /// Products of this size that one launch does: groups, and phases of a strided gradient.
     pub copies: usize,
@@ -55,24 +56,24 @@ impl Tile {
         m.div_ceil(self.0) * n.div_ceil(self.1)
     }
 
-    /// Elements computed, those past the result's edges included.
+    /// Elements computed, with those of partial tiles past the result's edges.
     fn area(self, m: usize, n: usize) -> usize {
         self.count(m, n) * self.0 * self.1
     }
 
-    /// Blocks that keep a large GPU busy: a constant, so that no sum depends on the device.
+    /// Blocks that fill a large GPU: a constant, so that no sum depends on the device.
     fn wanted_blocks(self) -> usize {
         if self == Tile::LARGE { 132 } else { 264 }
     }
 }
 
-/// Fewest terms that are worth a slice of their own: its sums are written and read once more.
+/// Fewest terms of a slice of split-K: its partial sums are written and read once more.
 const SHORTEST_SLICE: usize = 128;
 
-/// Most bytes of the sums of all slices.
+/// Most bytes of workspace for the partial sums of all slices.
 const MOST_SLICE_BYTES: usize = 64 << 20;
 
-/// What a launch is to be.
+/// How a product is launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tiling {
     engine: &'static str,
@@ -99,7 +100,7 @@ impl Tiling {
             _ => ("simt", "f32"),
         };
         let tile = match product.tile() {
-            // Arithmetic that is the fastest on no device has one shape alone.
+            // What is the fastest choice on no device is compiled for one tile alone.
             _ if (engine, suffix) == ("simt", "bf16") => Tile::MEDIUM,
             // Without asynchronous copies many small blocks hide the latency of memory better.
             Tile::LARGE if engine == "mma" && !ampere => Tile::MEDIUM,
@@ -137,7 +138,7 @@ impl Product {
         if (m <= 32 || n <= 32) && thin.area(m, n) * 2 <= medium {
             return thin;
         }
-        // Large tiles read each operand least often, but must not waste much, nor leave multiprocessors idle.
+        // Large tiles read operands least often, but must not compute many elements in vain, nor leave multiprocessors idle.
         let large = Tile::LARGE.count(m, n) * copies * (k / SHORTEST_SLICE).max(1);
         let fits = Tile::LARGE.area(m, n) * 3 <= medium * 4;
         if fits && large >= Tile::LARGE.wanted_blocks() { Tile::LARGE } else { Tile::MEDIUM }

@@ -1,6 +1,6 @@
-//! Whether a plan gives what our own kernels give: made-up numbers to compute on, and how far results may be apart.
+//! Whether a plan agrees with our own kernels: random operands, and the tolerance for results.
 
-use super::{Convolution, Direction};
+use crate::backend::cuda::launch::{Convolution, Direction};
 use crate::graph::DType;
 use crate::random::philox;
 use half::{bf16, f16};

@@ -1,5 +1,5 @@
-//! What was chosen for each convolution, kept on disk: a choice that was made by measuring is made once on a machine, and
-//! every later start takes it, so that the same bits come out.
+//! The cache of choices on disk: what is chosen for a convolution by measuring is chosen once on a machine. Every later start
+//! takes it from here, so that results are the same bits.
 //!
 //! There is a file for each GPU, driver, cuDNN and version of this program. A file that is torn, of something else or cannot
 //! be read counts for nothing, and the next choice replaces it. Of processes that choose at the same time the first one's
@@ -8,14 +8,10 @@
 use crate::files::{self, durable};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// Where choices are kept: `0` nowhere, or a folder; without it the folder `runner` where the user's caches are.
-pub const ENV: &str = "RUNNER_CUDA_CACHE";
 
 /// Version of the form of what is kept.
 const VERSION: u32 = 1;
@@ -136,24 +132,6 @@ impl Choices {
     }
 }
 
-/// The folder that [`ENV`] and the places of the user's caches say.
-pub fn folder() -> Option<PathBuf> {
-    folder_of(&|name| std::env::var_os(name).filter(|value| !value.is_empty()))
-}
-
-fn folder_of(var: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    match var(ENV) {
-        Some(said) if said == "0" => None,
-        Some(said) => Some(said.into()),
-        None => {
-            // What is not absolute counts for nothing, as the specification of these folders says.
-            let absolute = |name| var(name).map(PathBuf::from).filter(|p| p.is_absolute());
-            let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-            Some(caches.join("runner"))
-        }
-    }
-}
-
 /// The file of a machine's choices.
 #[derive(Debug)]
 pub struct Store {
@@ -248,19 +226,6 @@ mod tests {
         for wrong in ["", "owner", "plain", "else eng0"] {
             assert_eq!(Choice::parse(wrong), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn the_folder_is_the_one_that_the_environment_says() {
-        let of = |set: &[(&str, &str)]| {
-            folder_of(&|name| set.iter().find(|(n, _)| *n == name).map(|(_, value)| OsString::from(value)))
-        };
-        assert_eq!(of(&[("HOME", "/h")]), Some("/h/.cache/runner".into()));
-        assert_eq!(of(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x")]), Some("/x/runner".into()));
-        assert_eq!(of(&[("HOME", "/h"), ("XDG_CACHE_HOME", "x")]), Some("/h/.cache/runner".into()));
-        assert_eq!(of(&[("HOME", "/h"), (ENV, "there")]), Some("there".into()));
-        assert_eq!(of(&[("HOME", "/h"), (ENV, "0")]), None);
-        assert_eq!(of(&[]), None);
     }
 
     #[test]

@@ -5,10 +5,10 @@
 //! enumerations do not have.
 
 use super::super::functions::{Loaded, functions};
-use super::super::{LibraryError, Unusable, answer, started};
+use super::super::installed::Library;
+use super::super::status::{LibraryError, Unusable, answer, started};
 use crate::backend::cuda::driver::Context;
-use crate::backend::cuda::libraries::Library;
-use crate::backend::cuda::stream::Stream;
+use crate::backend::cuda::driver::stream::Stream;
 use cudarc::cudnn::sys as dnn;
 use dnn::cudnnBackendAttributeName_t as Name;
 use dnn::cudnnBackendAttributeType_t as Type;

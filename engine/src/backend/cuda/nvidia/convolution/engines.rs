@@ -4,11 +4,12 @@
 //! what it does to numbers, and what it needs. A configuration is known by its tag, in the form that NVIDIA's own tools
 //! write: `eng34_k2=19_k3=0` is engine 34 with its knobs 2 and 3 set so.
 
-use super::super::LibraryError;
+use super::super::status::LibraryError;
 use super::descriptor::{Api, Descriptor};
-use super::graph::OperationGraph;
-use super::{Convolution, Places};
-use crate::backend::cuda::stream::Stream;
+use super::graph::{OperationGraph, Places};
+use crate::backend::cuda::driver::stream::Stream;
+use crate::backend::cuda::launch::Convolution;
+use crate::backend::cuda::ready::LibraryCall;
 use crate::graph::DType;
 use cudarc::cudnn::sys as dnn;
 use dnn::cudnnBackendAttributeName_t as Name;
@@ -208,10 +209,11 @@ impl Call {
     }
 }
 
-impl super::super::LibraryCall for Call {
-    unsafe fn enqueue(&self, stream: &Stream) -> Result<(), LibraryError> {
+impl LibraryCall for Call {
+    unsafe fn enqueue(&self, stream: &Stream) -> anyhow::Result<()> {
         // SAFETY: the caller's word.
-        unsafe { self.plan.api.execute(&self.plan.plan, &self.pack, stream) }
+        unsafe { self.plan.api.execute(&self.plan.plan, &self.pack, stream)? };
+        Ok(())
     }
 }
 

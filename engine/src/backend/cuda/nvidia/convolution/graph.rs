@@ -4,9 +4,9 @@
 //! tensors between them that are never stored. A gradient of another type than its operands may be fused with a copy of its
 //! sums: engines that put something behind a convolution store any type, others but that of the operands.
 
-use super::super::LibraryError;
+use super::super::status::LibraryError;
 use super::descriptor::{Api, Descriptor};
-use super::{Convolution, Direction, Places};
+use crate::backend::cuda::launch::{Convolution, Direction};
 use crate::graph::DType;
 use crate::graph::op::Activation;
 use cudarc::cudnn::sys as dnn;
@@ -19,13 +19,28 @@ use std::sync::Arc;
 /// Every tensor begins at a multiple of so many bytes.
 const ALIGNMENT: i64 = 16;
 
-/// By these numbers an operation's tensors are known to the plan. Those that are never stored come behind them.
+/// Unique ids of the tensors in a plan. The last two are virtual: they are never stored.
 const X: i64 = 1;
 const W: i64 = 2;
 const Y: i64 = 3;
 const BIAS: i64 = 4;
 const SUMS: i64 = 5;
 const BIASED: i64 = 6;
+
+/// Where a convolution's tensors are.
+#[derive(Debug, Clone, Copy)]
+pub struct Places {
+    /// x, or its gradient.
+    pub x: u64,
+    /// w, or its gradient.
+    pub w: u64,
+    /// y, or its gradient.
+    pub y: u64,
+    /// The bias, if there is one.
+    pub bias: Option<u64>,
+    /// The workspace, at a multiple of [`crate::backend::cuda::launch::WORKSPACE_ALIGNMENT`].
+    pub workspace: u64,
+}
 
 /// A finalized graph of operations with all that it is made of.
 #[derive(Debug)]
@@ -46,7 +61,7 @@ fn data_type(dtype: DType) -> u32 {
     number as u32
 }
 
-/// The library's function for an activation, with the parameters that it takes; `None` if it has none.
+/// The library's pointwise mode for an activation, with its parameters; `None` if it has none.
 fn pointwise(act: Activation) -> Option<(Mode, Vec<(Name, f64)>)> {
     let clipped = |slope: f32, upper: f32| {
         let parameters = vec![

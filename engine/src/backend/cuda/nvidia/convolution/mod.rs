@@ -1,6 +1,6 @@
 //! Convolutions by cuDNN, on tensors whose channels come last.
 //!
-//! `problem` says what is to be computed, `graph` describes it to the library, `engines` asks which engines may compute it,
+//! `graph` describes a convolution to the library, `engines` asks which engines may compute it,
 //! `trial` measures their plans and compares them with our own kernels, as `agreement` says, and `choices` keeps what was
 //! chosen. What is measured may come out otherwise the next time, and another plan gives other bits. So a measured choice is
 //! used only if it could be kept, and a run that is resumed takes those that its checkpoint names.
@@ -10,41 +10,30 @@ mod choices;
 mod descriptor;
 mod engines;
 mod graph;
-mod problem;
 mod trial;
 
-use super::{LibraryCall, LibraryError, Unusable};
+use super::status::{LibraryError, Unusable, is_out_of_memory};
 use crate::backend::cuda::driver::{self, Context};
-use crate::backend::cuda::failure::is_out_of_memory;
+use crate::backend::cuda::launch::Convolution;
+use crate::backend::cuda::ready::LibraryCall;
+use crate::backend::cuda::settings::CACHE;
+use crate::backend::cuda::target::{Chosen, Problem};
 use anyhow::Result;
 use choices::{Choice, Choices, Machine, Store};
-pub use choices::{ENV as CACHE_ENV, folder as cache_folder};
 use descriptor::Api;
 pub use descriptor::check;
 use engines::{Call, Candidate, Plan};
+pub use graph::Places;
 use graph::ways;
-pub use problem::{Convolution, Direction, Places, Problem};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trial::{Bench, Trial, Verdict};
 
-/// Where a workspace begins: at a multiple of this, as the driver's own allocations do.
-pub const WORKSPACE_ALIGNMENT: usize = 256;
-
 /// Plans that are measured together: to make one may take the library half a second. Those that it thinks slower come only
 /// if none of these is any good.
 const MEASURED: usize = 4;
-
-/// What the library does for a convolution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Chosen {
-    /// Bias and activation, too, if there are any.
-    pub fused: bool,
-    /// Bytes of workspace.
-    pub workspace: usize,
-}
 
 /// An open cuDNN on a device.
 pub struct Dnn {
@@ -335,7 +324,7 @@ fn brief(error: &anyhow::Error) -> String {
 
 fn cannot_be_kept(path: &Path, error: &std::io::Error) -> String {
     format!(
-        "note: the choice of cuDNN's plans cannot be kept in `{}`: {error}; they are not chosen by measuring\nhelp: {CACHE_ENV} names another folder",
+        "note: the choice of cuDNN's plans cannot be kept in `{}`: {error}; they are not chosen by measuring\nhelp: {CACHE} names another folder",
         path.display()
     )
 }

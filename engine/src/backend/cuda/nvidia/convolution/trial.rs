@@ -1,35 +1,35 @@
-//! Plans tried out before a program is planned: how long they take, and whether they give what our own kernels give.
+//! Trials of plans before a program is planned: their times, and whether they agree with our own kernels.
 
-use super::super::LibraryCall;
 use super::agreement::{Tolerance, decoded, numbers};
 use super::engines::{Call, Plan};
-use super::{Convolution, Direction, Places, Problem, WORKSPACE_ALIGNMENT};
+use super::graph::Places;
 use crate::backend::cuda::driver::Context;
-use crate::backend::cuda::launch::{Lowered, Memory};
-use crate::backend::cuda::launcher::Bindings;
-use crate::backend::cuda::memory::DeviceBlock;
+use crate::backend::cuda::driver::memory::DeviceBlock;
+use crate::backend::cuda::driver::stream::{Event, Stream};
+use crate::backend::cuda::launch::{Convolution, Direction, Lowered, Memory, WORKSPACE_ALIGNMENT};
 use crate::backend::cuda::modules::Modules;
-use crate::backend::cuda::ready::{self, Ready, Tables, table_bytes};
-use crate::backend::cuda::stream::{Event, Stream};
+use crate::backend::cuda::ready::{LibraryCall, Ready, Tables, own as ready_own, table_bytes};
+use crate::backend::cuda::settings::Bindings;
+use crate::backend::cuda::target::Problem;
 use crate::graph::DType;
 use anyhow::Result;
 use std::sync::Arc;
 
-/// Runs that are timed together, and how many times that is done.
+/// Runs that are timed as one, and how many times that is repeated.
 const TOGETHER: usize = 4;
 const TIMES: usize = 5;
 
-/// What a run takes longer than is timed by itself; and after so long in all, nothing is timed again.
+/// Longer runs, in seconds, are timed one by one. After the second number of seconds in all, timing ends.
 const LONG: f64 = 2e-3;
 const LONG_ENOUGH: f64 = 50e-3;
 
-/// Elements until the numbers of an operand repeat: a prime, so that no pixel is like another one near it.
+/// Period of an operand's numbers: a prime, so that neighbouring pixels differ.
 const PERIOD: usize = 65_537;
 
-/// Numbers of 32 bits are as much larger or smaller than one: more than 16 bits can hold, so that rounding to those shows.
+/// One 32-bit operand is scaled up by this, the other down: beyond the range of 16 bits, so that rounding to those shows.
 const SCALE: f32 = (1u32 << 20) as f32;
 
-/// Bytes that are looked at at a time.
+/// Bytes that are compared at a time.
 const CHUNK: usize = 4 << 20;
 
 /// Pieces of the block begin at multiples of this.
@@ -56,7 +56,7 @@ struct Layout {
     bytes: usize,
 }
 
-/// A problem with memory and numbers to compute on.
+/// A problem with memory and random operands.
 pub struct Trial<'a> {
     bench: &'a Bench,
     problem: &'a Problem<'a>,
@@ -79,7 +79,7 @@ impl Bench {
     /// # Errors
     /// The driver failed.
     pub fn new(context: &Arc<Context>) -> Result<Bench> {
-        let modules = Modules::new(context, Bindings::default().launcher(context)?);
+        let modules = Modules::new(context, Bindings::default())?;
         let stream = modules.stream()?;
         let events = [Event::new(context, true)?, Event::new(context, true)?];
         Ok(Bench { modules, stream, events, context: context.clone() })
@@ -137,7 +137,7 @@ impl<'a> Trial<'a> {
                     Memory::Scratch(offset) => at(layout.scratch + offset),
                 })
             };
-            lowered.steps.iter().map(|s| ready::own(s, &address, &mut tables, &mut bench.modules)).collect()
+            lowered.steps.iter().map(|s| ready_own(s, &address, &mut tables, &mut bench.modules)).collect()
         };
         let own = resolve(&own, layout.results[0])?;
         let after = resolve(&problem.after, layout.results[1])?;

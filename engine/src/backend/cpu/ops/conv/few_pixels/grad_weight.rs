@@ -8,29 +8,28 @@ use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows};
 use crate::backend::cpu::gemm::sums::ColumnSums;
 use crate::backend::cpu::gemm::tile::{Epilogue, Run, Tile, Tiles, for_each_tile};
 use crate::backend::cpu::gemm::workspace_floats;
-use crate::backend::cpu::ops::conv::ConvShape;
+use crate::backend::cpu::ops::conv::kernel::WeightKernel;
 use crate::backend::cpu::ops::conv::patches::TASKS;
+use crate::backend::cpu::ops::conv::shape::ConvProblem;
 use crate::backend::cpu::run::threads::{Chunks, Parts, Pool, chunks};
-use crate::backend::cpu::simd::SimdLevel;
-use crate::graph::op::Conv2d;
 use std::ops::Range;
 
 /// Images that are summed up before the result is stored: their pixels, 32 KiB of each, stay close.
 const IMAGES: usize = 256;
 
-/// Most pixels of an output and of an input image for this to be faster than Winograd's way.
+/// Most pixels of an output and of an input image for which this kernel is faster than `winograd`.
 pub const FEW_PIXELS: [usize; 2] = [16, 16];
 
-/// The same where Winograd's way cannot be taken.
+/// The same for problems that `winograd` does not take.
 pub const SOME_PIXELS: [usize; 2] = [64, 64];
 
-/// Elements of the weight from which on no cache holds a sum for each task, as the plain way has it.
+/// Least elements of a large weight: `grad_weight` has a sum of that size for each task, which no cache holds.
 const LARGE: usize = 256 << 10;
 
-/// Fewest images, and most floats of an operand, for larger images to be worth packing where the weight is [`LARGE`].
+/// Least images, and most floats of an operand, for which packing larger images pays off where the weight is [`LARGE`].
 const WORTH: [usize; 2] = [2, 8 << 20];
 
-/// Most floats of an operand with far more pixels than the other, which are read for fewer products.
+/// Most floats of an operand with far more pixels than the other: few products then share the packing.
 const SPARSE: usize = 2 << 20;
 
 /// The gradient by the weight.
@@ -52,12 +51,12 @@ pub struct FewPixelsGradWeight {
 }
 
 impl FewPixelsGradWeight {
-    /// Lays out the work, if this is the way to do it: for images of at most `most` output and input pixels, which is
-    /// [`FEW_PIXELS`] or [`SOME_PIXELS`], or more where Winograd's way cannot be taken and the weight is large.
-    pub fn new(op: &Conv2d, shape: &ConvShape, level: SimdLevel, most: [usize; 2]) -> Option<Self> {
-        let any = most == SOME_PIXELS && Self::is_worth(op, shape);
-        let links = Links::new(op, shape, if any { [usize::MAX; 2] } else { most })?;
-        let tiles = Tiles::new(level);
+    /// Lays out the work, if images have at most `most` output and input pixels: [`FEW_PIXELS`], or [`SOME_PIXELS`] for
+    /// problems that `winograd` does not take. With the latter, images may be of any size where the weight is large.
+    pub fn new(problem: &ConvProblem, most: [usize; 2]) -> Option<Self> {
+        let any = most == SOME_PIXELS && Self::is_worth(problem);
+        let links = Links::new(problem, if any { [usize::MAX; 2] } else { most })?;
+        let tiles = Tiles::new(problem.level);
         let width = tiles.columns();
         let mut runs = vec![Vec::new(); links.taps];
         let mut joined = [vec![false; links.input_pixels], vec![false; links.output_pixels]];
@@ -75,7 +74,7 @@ impl FewPixelsGradWeight {
             inputs,
             taps: chunks(links.used.len(), links.used.len().div_ceil(wanted)),
             joined,
-            bias: ColumnSums::new(links.images * links.output_pixels, links.outputs, level),
+            bias: ColumnSums::new(links.images * links.output_pixels, links.outputs, problem.level),
             runs,
             a_rows: (0..width as u32).collect(),
             c_rows: (0..width).map(|o| (o * links.taps * links.channels) as u32).collect(),
@@ -84,8 +83,9 @@ impl FewPixelsGradWeight {
         })
     }
 
-    /// Images may be of any size, for what the sums of the plain way would cost.
-    fn is_worth(op: &Conv2d, shape: &ConvShape) -> bool {
+    /// True if images may be of any size, because the sums of `grad_weight` would cost more than packing.
+    fn is_worth(problem: &ConvProblem) -> bool {
+        let (op, shape) = (problem.op, &problem.shape);
         let (x, dy) = (shape.x_len(), shape.y_len(op));
         let sparse = x / shape.channels.max(1) > 2 * (dy / shape.outputs.max(1));
         let most = if sparse { SPARSE } else { WORTH[1] };
@@ -103,46 +103,6 @@ impl FewPixelsGradWeight {
 
     fn dy_floats(&self) -> usize {
         self.links.outputs.div_ceil(self.tiles.columns()) * self.panel_floats(self.links.output_pixels)
-    }
-
-    /// Workspace that [`FewPixelsGradWeight::run`] needs.
-    pub fn workspace_bytes(&self) -> usize {
-        ((self.x_floats() + self.dy_floats()) * 4).max(self.bias.workspace_bytes())
-    }
-
-    /// Computes all of `dw` and `db`.
-    pub fn run(
-        &self,
-        pool: &Pool,
-        x: &[f32],
-        dy: &[f32],
-        dw: &mut [f32],
-        db: Option<&mut [f32]>,
-        workspace: &mut [u8],
-    ) {
-        if let Some(db) = db {
-            self.bias.run(pool, dy, db, workspace);
-        }
-        let floats = workspace_floats(workspace, self.x_floats() + self.dy_floats());
-        let (packed_x, packed_dy) = floats.split_at_mut(self.x_floats());
-        self.pack(pool, x, &self.joined[0], self.links.channels, packed_x);
-        self.pack(pool, dy, &self.joined[1], self.links.outputs, packed_dy);
-        let (packed_x, packed_dy, dw) = (&*packed_x, &*packed_dy, Parts::new(dw));
-        let panels = self.links.outputs.div_ceil(self.tiles.columns());
-        // Without a link there is nothing but zeros to write.
-        let (inputs, taps) = (self.inputs.count(), self.taps.count().max(1));
-        pool.run(panels * inputs * taps, |task, _| {
-            let (block, part) = (task / taps, task % taps);
-            let (panel, inputs) = (block / inputs, self.inputs.range(block % inputs));
-            if part == 0 {
-                self.clear(panel, &inputs, dw);
-            }
-            for input in inputs {
-                for &tap in &self.links.used[self.taps.range(part)] {
-                    self.block(packed_x, packed_dy, panel, input, tap, dw);
-                }
-            }
-        });
     }
 
     /// Zeros where a position of the kernel joins no pixels: long stretches, which are written faster than by tiles.
@@ -211,6 +171,38 @@ impl FewPixelsGradWeight {
             };
             // SAFETY: every image has this pixel, and `to` has room for all.
             unsafe { copy(c) };
+        });
+    }
+}
+
+impl WeightKernel for FewPixelsGradWeight {
+    fn workspace_bytes(&self) -> usize {
+        ((self.x_floats() + self.dy_floats()) * 4).max(self.bias.workspace_bytes())
+    }
+
+    fn run(&self, pool: &Pool, x: &[f32], dy: &[f32], dw: &mut [f32], db: Option<&mut [f32]>, workspace: &mut [u8]) {
+        if let Some(db) = db {
+            self.bias.run(pool, dy, db, workspace);
+        }
+        let floats = workspace_floats(workspace, self.x_floats() + self.dy_floats());
+        let (packed_x, packed_dy) = floats.split_at_mut(self.x_floats());
+        self.pack(pool, x, &self.joined[0], self.links.channels, packed_x);
+        self.pack(pool, dy, &self.joined[1], self.links.outputs, packed_dy);
+        let (packed_x, packed_dy, dw) = (&*packed_x, &*packed_dy, Parts::new(dw));
+        let panels = self.links.outputs.div_ceil(self.tiles.columns());
+        // Without a link there is nothing but zeros to write.
+        let (inputs, taps) = (self.inputs.count(), self.taps.count().max(1));
+        pool.run(panels * inputs * taps, |task, _| {
+            let (block, part) = (task / taps, task % taps);
+            let (panel, inputs) = (block / inputs, self.inputs.range(block % inputs));
+            if part == 0 {
+                self.clear(panel, &inputs, dw);
+            }
+            for input in inputs {
+                for &tap in &self.links.used[self.taps.range(part)] {
+                    self.block(packed_x, packed_dy, panel, input, tap, dw);
+                }
+            }
         });
     }
 }

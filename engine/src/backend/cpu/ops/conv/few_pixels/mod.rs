@@ -11,13 +11,12 @@ mod pixels;
 pub use grad_weight::{FEW_PIXELS, FewPixelsGradWeight, SOME_PIXELS};
 pub use pixels::FewPixels;
 
-use super::ConvShape;
-use crate::graph::op::Conv2d;
+use super::shape::ConvProblem;
 
 /// Most pixels of an output and of an input image.
 const MOST_PIXELS: [usize; 2] = [4, 16];
 
-/// Fewest channels on either side: below, tiles have too few columns.
+/// Least channels of input and output: with fewer, tiles have too few columns.
 const LEAST_CHANNELS: usize = 16;
 
 /// An input and an output pixel that a position of the kernel joins.
@@ -29,7 +28,7 @@ struct Link {
     output: usize,
 }
 
-/// All that a convolution joins.
+/// All links of a convolution.
 struct Links {
     images: usize,
     channels: usize,
@@ -44,9 +43,10 @@ struct Links {
 }
 
 impl Links {
-    /// The links, if this is the way to do the convolution: images have at most `most` output and input pixels.
-    fn new(op: &Conv2d, shape: &ConvShape, most: [usize; 2]) -> Option<Links> {
-        let (output, kernel) = (shape.output(op), shape.kernel);
+    /// The links, if images have at most `most` output and input pixels, and there are enough channels.
+    fn new(problem: &ConvProblem, most: [usize; 2]) -> Option<Links> {
+        let (op, shape, output) = (problem.op, &problem.shape, problem.output());
+        let kernel = shape.kernel;
         let (input_pixels, output_pixels): (usize, usize) = (shape.input.iter().product(), output.iter().product());
         let few = output_pixels <= most[0] && input_pixels <= most[1];
         let enough = shape.channels.min(shape.outputs) >= LEAST_CHANNELS;

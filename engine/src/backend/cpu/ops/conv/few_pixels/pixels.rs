@@ -2,18 +2,18 @@
 
 use super::{Links, MOST_PIXELS};
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
-use crate::backend::cpu::gemm::tile::{Epilogue, PerColumn, Run, Tile, Tiles, for_each_tile, is_fused};
+use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, Run, Tile, Tiles, for_each_tile, is_fused};
 use crate::backend::cpu::gemm::{ALIGN, round_up, workspace_floats};
+use crate::backend::cpu::ops::conv::kernel::PixelKernel;
 use crate::backend::cpu::ops::conv::patches::TASKS;
-use crate::backend::cpu::ops::conv::{ConvShape, Direction};
+use crate::backend::cpu::ops::conv::shape::{ConvProblem, Direction};
 use crate::backend::cpu::run::threads::{Chunks, Parts, Pool, chunks};
-use crate::backend::cpu::simd::SimdLevel;
-use crate::graph::op::{Activation, Conv2d};
+use crate::graph::op::Activation;
 
-/// Most images that a task goes through for one panel of the weights: their pixels stay in L2.
+/// Most images of a task, so that their pixels stay in L2.
 const MOST_IMAGES: usize = 128;
 
-/// Fewest images of a task, unless there are not as many: below, the weights are read too often.
+/// Least images of a task, if the batch has as many: with fewer, the weights are read too often.
 const LEAST_IMAGES: usize = 28;
 
 /// The convolution or its gradient by the input.
@@ -36,16 +36,10 @@ pub struct FewPixels {
 }
 
 impl FewPixels {
-    /// Lays out the work, if this is the way to do it.
-    pub fn new(
-        op: &Conv2d,
-        shape: &ConvShape,
-        direction: Direction,
-        act: Option<Activation>,
-        level: SimdLevel,
-    ) -> Option<Self> {
-        let links = Links::new(op, shape, MOST_PIXELS)?;
-        let tiles = Tiles::new(level);
+    /// Lays out the work, if the problem suits this kernel.
+    pub fn new(problem: &ConvProblem, direction: Direction, act: Option<Activation>) -> Option<Self> {
+        let links = Links::new(problem, MOST_PIXELS)?;
+        let tiles = Tiles::new(problem.level);
         let inputs = (links.channels, links.input_pixels);
         let outputs = (links.outputs, links.output_pixels);
         let ((from, source_pixels), (to, dest_pixels)) = match direction {
@@ -86,11 +80,6 @@ impl FewPixels {
         round_up(floats) + ALIGN / 4
     }
 
-    /// The activation that is left to the caller.
-    pub fn remaining_act(&self) -> Option<Activation> {
-        self.act.filter(|&act| !is_fused(act))
-    }
-
     fn panels(&self) -> usize {
         self.to.div_ceil(self.tiles.columns())
     }
@@ -105,56 +94,6 @@ impl FewPixels {
 
     fn workspace_floats(&self) -> usize {
         self.panels() * self.panel_floats() + self.source_floats()
-    }
-
-    /// Workspace that [`FewPixels::run`] needs.
-    pub fn workspace_bytes(&self) -> usize {
-        self.workspace_floats() * 4
-    }
-
-    /// Computes all of `dest`.
-    pub fn run(
-        &self,
-        pool: &Pool,
-        source: &[f32],
-        w: &[f32],
-        columns: PerColumn,
-        dest: &mut [f32],
-        workspace: &mut [u8],
-    ) {
-        let floats = workspace_floats(workspace, self.workspace_floats());
-        let (packed, copied) = floats.split_at_mut(self.panels() * self.panel_floats());
-        self.copy_source(pool, source, copied);
-        self.pack(pool, w, packed);
-        let (packed, copied, dest) = (&*packed, &*copied, Parts::new(dest));
-        pool.run(self.pieces.count() * self.panels(), |task, _| {
-            let (piece, panel) = (task / self.panels(), task % self.panels());
-            let width = self.tiles.columns();
-            let images = self.pieces.range(piece);
-            let channel = panel * width;
-            for (pixel, runs) in self.runs.iter().enumerate() {
-                let start = (images.start * self.dest_pixels + pixel) * self.to + channel;
-                for_each_tile(images.len(), self.tiles.rows, |first, rows| {
-                    let tile = Tile {
-                        a: copied[images.start * Self::image_step(self.source_pixels * self.from)..].as_ptr(),
-                        a_rows: &self.a_rows[first..],
-                        a_step: 1,
-                        b: packed[panel * self.panel_floats()..].as_ptr(),
-                        b_step: width,
-                        runs,
-                        run_len: self.from,
-                        c: dest.as_ptr().wrapping_add(start),
-                        c_rows: &self.c_rows[first..],
-                        n: (self.to - channel).min(width),
-                        accumulate: false,
-                        epilogue: Epilogue::of(self.act).with(columns, channel, dest.as_ptr()),
-                    };
-                    // SAFETY: links lie inside the images and the packed weights, whose panels are whole; a task has its
-                    // own images and channels of `dest`.
-                    unsafe { self.tiles.run(rows, &tile) };
-                });
-            }
-        });
     }
 
     /// Copies the images of the source further apart.
@@ -198,6 +137,60 @@ impl FewPixels {
                     // SAFETY: as above.
                     unsafe { copy(Copy2d { from, from_step: step, to, to_step: width, rows, columns, padded: width }) };
                 }
+            }
+        });
+    }
+}
+
+impl PixelKernel for FewPixels {
+    fn workspace_bytes(&self) -> usize {
+        self.workspace_floats() * 4
+    }
+
+    fn remaining_act(&self) -> Option<Activation> {
+        self.act.filter(|&act| !is_fused(act))
+    }
+
+    fn run(
+        &self,
+        pool: &Pool,
+        source: &[f32],
+        w: &[f32],
+        operands: EpilogueOperands,
+        dest: &mut [f32],
+        workspace: &mut [u8],
+    ) {
+        let floats = workspace_floats(workspace, self.workspace_floats());
+        let (packed, copied) = floats.split_at_mut(self.panels() * self.panel_floats());
+        self.copy_source(pool, source, copied);
+        self.pack(pool, w, packed);
+        let (packed, copied, dest) = (&*packed, &*copied, Parts::new(dest));
+        pool.run(self.pieces.count() * self.panels(), |task, _| {
+            let (piece, panel) = (task / self.panels(), task % self.panels());
+            let width = self.tiles.columns();
+            let images = self.pieces.range(piece);
+            let channel = panel * width;
+            for (pixel, runs) in self.runs.iter().enumerate() {
+                let start = (images.start * self.dest_pixels + pixel) * self.to + channel;
+                for_each_tile(images.len(), self.tiles.rows, |first, rows| {
+                    let tile = Tile {
+                        a: copied[images.start * Self::image_step(self.source_pixels * self.from)..].as_ptr(),
+                        a_rows: &self.a_rows[first..],
+                        a_step: 1,
+                        b: packed[panel * self.panel_floats()..].as_ptr(),
+                        b_step: width,
+                        runs,
+                        run_len: self.from,
+                        c: dest.as_ptr().wrapping_add(start),
+                        c_rows: &self.c_rows[first..],
+                        n: (self.to - channel).min(width),
+                        accumulate: false,
+                        epilogue: Epilogue::of(self.act).with(operands, channel, dest.as_ptr()),
+                    };
+                    // SAFETY: links lie inside the images and the packed weights, whose panels are whole; a task has its
+                    // own images and channels of `dest`.
+                    unsafe { self.tiles.run(rows, &tile) };
+                });
             }
         });
     }

@@ -1,25 +1,25 @@
-//! The gradient by the weight: planes of `dy` times planes of `x`, shifted by each position of the kernel, summed over pixels.
+//! The gradient by the weight: planes of `dy` times planes of `x`, shifted by each tap, summed over pixels.
 //!
-//! The lines of both have the same pitch, and `dy`'s have zeros where pixels mean nothing. A task goes through some parts of
-//! the batch and leaves sums of its own, a vector for every weight at first, whose lanes it adds up in the end.
+//! The planes of both have the same pitch, and those of `dy` have zeros between their rows. A task goes through a piece of the
+//! batch and has sums of its own: an accumulator vector for every weight, whose lanes are added up in the end.
 
 use super::layout::{Picks, ToPlanes};
 use super::tile::{SumTile, Tiles};
-use super::{Part, Planes, odd_lines};
+use super::{PlanarPart, Planes, odd_lines};
 use crate::backend::cpu::gemm::sums::AddRows;
 use crate::backend::cpu::gemm::tile::tile_rows;
 use crate::backend::cpu::gemm::workspace_floats;
+use crate::backend::cpu::ops::conv::kernel::WeightKernel;
 use crate::backend::cpu::ops::conv::patches::TASKS;
-use crate::backend::cpu::ops::conv::{ConvShape, Direction};
+use crate::backend::cpu::ops::conv::shape::{ConvProblem, Direction};
 use crate::backend::cpu::run::threads::{Parts, Pool};
-use crate::backend::cpu::simd::{Kernel, MAX_LANES, Simd, SimdLevel};
-use crate::graph::op::Conv2d;
+use crate::backend::cpu::simd::{Kernel, MAX_LANES, Simd};
 use std::ops::Range;
 
-/// Vectors of pixels that are worth sums of their own, unless there would be fewer than [`LEAST_PIECES`].
+/// Least vectors of pixels in a piece of the batch, unless there would be fewer than [`LEAST_PIECES`] pieces.
 const PIECE_VECTORS: usize = 100;
 
-/// Pieces that there should be nevertheless, for the threads' sake.
+/// Least pieces, so that there is work for several threads.
 const LEAST_PIECES: usize = 4;
 
 /// The gradient by the weight.
@@ -55,9 +55,10 @@ impl Rows {
 }
 
 impl PlanarGradWeight {
-    /// Lays out the work, if this is the way to do it.
-    pub fn new(op: &Conv2d, shape: &ConvShape, level: SimdLevel, threads: usize) -> Option<Self> {
-        let planes = Planes::new(op, shape, Direction::Forward, level).filter(Planes::is_worth_it)?;
+    /// Lays out the work, if the problem suits this kernel.
+    pub fn new(problem: &ConvProblem) -> Option<Self> {
+        let planes = Planes::new(problem, Direction::Forward).filter(Planes::is_worth_it)?;
+        let ConvProblem { level, threads, .. } = *problem;
         let vectors = planes.images * planes.strips * planes.vectors(planes.strip);
         let wanted = (vectors / PIECE_VECTORS).clamp(LEAST_PIECES, TASKS);
         let piece = planes.parts().div_ceil(wanted);
@@ -65,7 +66,7 @@ impl PlanarGradWeight {
         let last = *places.last()?;
         places.resize(places.len() + MAX_LANES, last);
         let picks = [planes.from, planes.to].map(|channels| Picks::new(planes.groups * channels, level.lanes()));
-        let (pieces, threads) = (planes.parts().div_ceil(piece), threads.max(1));
+        let pieces = planes.parts().div_ceil(piece);
         let mut kernel =
             PlanarGradWeight { tiles: Tiles::new(level), threads, pieces, piece, places, group: 0, picks, planes };
         kernel.group = kernel.rows().map(|rows| rows.sums()).sum();
@@ -117,62 +118,10 @@ impl PlanarGradWeight {
         self.pieces * self.sums() + self.threads * self.scratch_floats()
     }
 
-    /// Workspace that [`PlanarGradWeight::run`] needs.
-    pub fn workspace_bytes(&self) -> usize {
-        self.workspace_floats() * 4
-    }
-
-    /// Computes all of `dw` and `db`.
-    pub fn run(
-        &self,
-        pool: &Pool,
-        x: &[f32],
-        dy: &[f32],
-        dw: &mut [f32],
-        db: Option<&mut [f32]>,
-        workspace: &mut [u8],
-    ) {
-        assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
-        let floats = workspace_floats(workspace, self.workspace_floats());
-        let (totals, scratch) = floats.split_at_mut(self.pieces * self.sums());
-        let (parts, scratch) = (Parts::new(&mut *totals), Parts::new(scratch));
-        let bias = db.is_some();
-        pool.run(self.pieces, |piece, worker| {
-            // SAFETY: a worker has its own scratch, and a piece its own sums.
-            let (scratch, totals) = unsafe {
-                (
-                    scratch.part(worker * self.scratch_floats()..(worker + 1) * self.scratch_floats()),
-                    parts.part(piece * self.sums()..(piece + 1) * self.sums()),
-                )
-            };
-            let (sums, planes) = scratch.split_at_mut(self.block_sums() * self.tiles.level.lanes());
-            let range = piece * self.piece..((piece + 1) * self.piece).min(self.planes.parts());
-            // Blocks of groups outside, so that their sums stay in the cache.
-            let firsts = (0..self.planes.groups).step_by(self.planes.block);
-            for (first, totals) in firsts.zip(totals.chunks_exact_mut(self.block_sums())) {
-                let groups = first..(first + self.planes.block).min(self.planes.groups);
-                for part in range.clone() {
-                    let accumulate = part > range.start;
-                    self.part(self.planes.part(part), groups.clone(), [x, dy], bias, accumulate, [sums, planes]);
-                }
-                self.tiles.level.run(AddLanes { vectors: sums, totals });
-            }
-        });
-        let (total, others) = totals.split_at_mut(self.sums());
-        self.tiles.level.run(AddRows { rows: others.chunks(self.sums()), sums: total });
-        self.store(pool, total, dw);
-        if let Some(db) = db {
-            for (group, db) in db.chunks_exact_mut(self.planes.to).enumerate() {
-                let [_, first] = self.first_sums(group);
-                db.copy_from_slice(&total[first..first + db.len()]);
-            }
-        }
-    }
-
     /// Adds a part's products of some groups to the sums.
     fn part(
         &self,
-        part: Part,
+        part: PlanarPart,
         groups: Range<usize>,
         [x, dy]: [&[f32]; 2],
         bias: bool,
@@ -250,6 +199,50 @@ impl PlanarGradWeight {
                 }
             }
         });
+    }
+}
+
+impl WeightKernel for PlanarGradWeight {
+    fn workspace_bytes(&self) -> usize {
+        self.workspace_floats() * 4
+    }
+
+    fn run(&self, pool: &Pool, x: &[f32], dy: &[f32], dw: &mut [f32], db: Option<&mut [f32]>, workspace: &mut [u8]) {
+        assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
+        let floats = workspace_floats(workspace, self.workspace_floats());
+        let (totals, scratch) = floats.split_at_mut(self.pieces * self.sums());
+        let (parts, scratch) = (Parts::new(&mut *totals), Parts::new(scratch));
+        let bias = db.is_some();
+        pool.run(self.pieces, |piece, worker| {
+            // SAFETY: a worker has its own scratch, and a piece its own sums.
+            let (scratch, totals) = unsafe {
+                (
+                    scratch.part(worker * self.scratch_floats()..(worker + 1) * self.scratch_floats()),
+                    parts.part(piece * self.sums()..(piece + 1) * self.sums()),
+                )
+            };
+            let (sums, planes) = scratch.split_at_mut(self.block_sums() * self.tiles.level.lanes());
+            let range = piece * self.piece..((piece + 1) * self.piece).min(self.planes.parts());
+            // Blocks of groups outside, so that their sums stay in the cache.
+            let firsts = (0..self.planes.groups).step_by(self.planes.block);
+            for (first, totals) in firsts.zip(totals.chunks_exact_mut(self.block_sums())) {
+                let groups = first..(first + self.planes.block).min(self.planes.groups);
+                for part in range.clone() {
+                    let accumulate = part > range.start;
+                    self.part(self.planes.part(part), groups.clone(), [x, dy], bias, accumulate, [sums, planes]);
+                }
+                self.tiles.level.run(AddLanes { vectors: sums, totals });
+            }
+        });
+        let (total, others) = totals.split_at_mut(self.sums());
+        self.tiles.level.run(AddRows { rows: others.chunks(self.sums()), sums: total });
+        self.store(pool, total, dw);
+        if let Some(db) = db {
+            for (group, db) in db.chunks_exact_mut(self.planes.to).enumerate() {
+                let [_, first] = self.first_sums(group);
+                db.copy_from_slice(&total[first..first + db.len()]);
+            }
+        }
     }
 }
 

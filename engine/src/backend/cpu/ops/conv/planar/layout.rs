@@ -1,12 +1,12 @@
-//! From pixels to planes and back.
+//! Transposes pixels to planes and back.
 
 use crate::backend::cpu::run::threads::Parts;
 use crate::backend::cpu::simd::{Kernel, MAX_LANES, Simd};
 
-/// Channels up to which lanes are picked out of as many vectors; more are transposed in squares.
+/// Most channels for which each vector of a plane is picked from as many vectors of pixels; more are transposed in squares.
 const FEW: usize = 4;
 
-/// A copy of a square: its rows are cache lines, so that they can be read back at once.
+/// A buffer for a square of pixels and channels at an edge. Its rows are cache lines, so that they can be read back at once.
 #[repr(align(64))]
 struct Square([f32; MAX_LANES * MAX_LANES]);
 

@@ -1,10 +1,10 @@
-//! Convolutions of stride 1, and of stride 2 but for their gradients by the input, whose vectors run over pixels, for
-//! channels that fill vectors badly: few of them, or few in a group, or a few more than whole vectors hold.
+//! Convolutions whose vectors run over pixels, for channels that fill vectors badly: few of them, few in a group, or a few
+//! more than whole vectors hold. The stride is 1, or 2 except for the gradient by the input.
 //!
-//! A task turns a strip of an image into planes, one for each channel. A plane is a single line of floats, row after row
-//! with the zeros of the padding between them, so that a position of the kernel is an offset into the line that is the same
-//! for all pixels. The result is planes likewise, in which some pixels between the rows mean nothing; they are left out
-//! when the channels of a pixel are put side by side again.
+//! A task transposes a strip of an image into planes, one for each channel. A plane is a single line of floats: row after
+//! row, with the zeros of the padding between the rows. A tap is then one offset into the line, the same for all pixels. The
+//! result is made as planes too. Between their rows lie values without a meaning, which are dropped when the planes are
+//! transposed back.
 
 mod grad_weight;
 mod layout;
@@ -16,36 +16,35 @@ pub use grad_weight::PlanarGradWeight;
 pub use pixels::Planar;
 
 use super::patches::TASKS;
-use super::{ConvShape, Direction};
+use super::shape::{ConvProblem, Direction};
 use crate::backend::cpu::gemm::round_up;
 use crate::backend::cpu::simd::{MAX_LANES, SimdLevel};
-use crate::graph::op::Conv2d;
 use std::ops::Range;
 
-/// Floats of planes that a task works on at a time: 64 KiB.
+/// Most floats of the planes that a task works on at a time: 64 KiB.
 const CACHED: usize = 16 << 10;
 
-/// Rows of a strip, by the rows above and below it that are read as well: fewer would be read too often.
+/// Least rows of a strip, as a multiple of the rows that it reads beyond its own. Lower strips would read too many rows twice.
 const LEAST_ROWS: usize = 4;
 
 /// Floats in a cache line.
 const LINE: usize = 16;
 
-/// Channels that are turned into planes at a time, unless a group has more.
+/// Channels that are transposed at a time, unless a group has more.
 const BLOCK: usize = 64;
 
-/// Rows of planes begin at vectors if they become longer by no more than this factor: stores into two cache lines are slow.
+/// Rows of planes are padded to whole vectors if they grow by at most this factor: stores across cache lines are slow.
 const ALIGNED: f64 = 1.14;
 
-/// The cost by this estimate at which vectors over channels are as fast, by theirs, measured over many shapes: with 32
-/// registers, and with 16, where tiles are small.
-const EVEN: [f64; 2] = [1.2, 0.65];
+/// The ratio of the estimated costs of this kernel and of one with vectors over channels at which both are equally fast,
+/// measured over many shapes: for levels with 32 registers, and with 16, whose tiles are small.
+const BREAK_EVEN: [f64; 2] = [1.2, 0.65];
 
-/// Vectors of products that take as long as the rest of what there is to do for a pixel's vector of channels.
-const STORE: usize = 4;
+/// Cost of storing a vector of channels of one pixel, in vector products.
+const STORE_COST: usize = 4;
 
-/// Vectors of products that take as long as turning one pixel's channel into a plane's, or back: some, and `LANES` of them.
-const TURN: f64 = 0.5;
+/// Cost of transposing one float into a plane or out of it, in vector products.
+const TRANSPOSE_COST: f64 = 0.5;
 
 /// The geometry, of a convolution or its gradient by the input.
 struct Planes {
@@ -78,19 +77,24 @@ struct Planes {
     block: usize,
 }
 
-/// What a task works on.
-struct Part {
+/// The part of the work that a task does: a strip of an image.
+struct PlanarPart {
     image: usize,
     /// Rows of what is written.
     rows: Range<usize>,
 }
 
 impl Planes {
-    /// The geometry, if this is a way to do the convolution.
-    fn new(op: &Conv2d, shape: &ConvShape, direction: Direction, level: SimdLevel) -> Option<Planes> {
+    /// The geometry, if planes are possible for the problem.
+    fn new(problem: &ConvProblem, direction: Direction) -> Option<Planes> {
+        let ConvProblem { op, shape, level, .. } = *problem;
+        // Where vectors over channels hold many groups at once, `depthwise` is faster.
+        if problem.is_depthwise() && !problem.is_narrow() {
+            return None;
+        }
         let reach = [0, 1].map(|i| (shape.kernel[i] - 1) * op.dilation[i]);
         let narrow = (0..4).all(|side| op.padding[side] <= reach[side / 2]);
-        let output = shape.output(op);
+        let output = problem.output();
         let stride = op.stride[0];
         let possible = op.stride == [1, 1] || (op.stride == [2, 2] && direction == Direction::Forward);
         if !possible || !narrow || shape.images * output[0] * output[1] == 0 {
@@ -144,45 +148,45 @@ impl Planes {
         largest.is_some_and(|n| u32::try_from(n).is_ok()).then_some(planes)
     }
 
-    /// Vectors of products for each pixel of the result, with what the planes themselves take.
+    /// Estimated cost of a pixel of the result, in vector products: the products, and transposing the planes.
     fn cost(&self) -> f64 {
         let pixels = self.strip * self.dest[1];
         let computed = self.vectors(self.strip) * self.lanes;
         let products = self.groups * self.from * self.to * self.taps.len() * computed;
         let read = (self.strip * self.stride + self.reach[0]) * self.source[1].next_multiple_of(self.lanes) * self.from;
         let written = self.strip * self.dest[1].next_multiple_of(self.lanes) * self.to;
-        let turned = self.groups * (read + written);
-        (products as f64 / self.lanes as f64 + turned as f64 * TURN) / pixels as f64
+        let transposed = self.groups * (read + written);
+        (products as f64 / self.lanes as f64 + transposed as f64 * TRANSPOSE_COST) / pixels as f64
     }
 
-    /// This is faster than a kernel whose vectors run over the channels written, which do not fill them.
+    /// True if this is faster than a kernel with vectors over the channels written, which do not fill the vectors.
     fn is_worth_it(&self) -> bool {
-        let by_channels = self.groups * self.to.div_ceil(self.lanes) * (self.from * self.taps.len() + STORE);
-        let [many, few] = EVEN;
-        let even = if matches!(self.level, SimdLevel::Avx512 | SimdLevel::Neon) { many } else { few };
-        !self.to.is_multiple_of(self.lanes) && self.cost() <= even * by_channels as f64
+        let by_channels = self.groups * self.to.div_ceil(self.lanes) * (self.from * self.taps.len() + STORE_COST);
+        let [many, few] = BREAK_EVEN;
+        let break_even = if matches!(self.level, SimdLevel::Avx512 | SimdLevel::Neon) { many } else { few };
+        !self.to.is_multiple_of(self.lanes) && self.cost() <= break_even * by_channels as f64
     }
 
     fn parts(&self) -> usize {
         self.images * self.strips
     }
 
-    fn part(&self, i: usize) -> Part {
+    fn part(&self, i: usize) -> PlanarPart {
         let start = i % self.strips * self.strip;
-        Part { image: i / self.strips, rows: start..(start + self.strip).min(self.dest[0]) }
+        PlanarPart { image: i / self.strips, rows: start..(start + self.strip).min(self.dest[0]) }
     }
 
-    /// Vectors of the line that `rows` rows of the result make.
+    /// Vectors in the line of a plane of the result with `rows` rows.
     fn vectors(&self, rows: usize) -> usize {
         ((rows - 1) * self.pitch + self.dest[1]).div_ceil(self.lanes)
     }
 
-    /// Floats from one plane to the next of what is written: an odd number of cache lines, as of what is read.
+    /// Floats from one plane to the next of the result: an odd number of cache lines, as for the planes read.
     fn dest_floats(&self) -> usize {
         odd_lines(self.vectors(self.strip) * self.lanes + MAX_LANES)
     }
 
-    /// Planes written at a time: whole squares.
+    /// Planes written at a time, a multiple of [`MAX_LANES`] as they are transposed in squares.
     fn dest_planes(&self) -> usize {
         (self.block * self.to).next_multiple_of(MAX_LANES)
     }

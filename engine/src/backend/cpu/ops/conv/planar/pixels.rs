@@ -3,13 +3,14 @@
 use super::Planes;
 use super::layout::{Picks, ToPixels};
 use super::tile::{MAX_CHANNELS, PixelTile, Tiles};
-use crate::backend::cpu::gemm::tile::{Epilogue, PerColumn, for_each_tile, is_fused, tile_rows};
+use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, for_each_tile, is_fused, tile_rows};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
-use crate::backend::cpu::ops::conv::{ConvShape, Direction};
+use crate::backend::cpu::ops::conv::kernel::PixelKernel;
+use crate::backend::cpu::ops::conv::shape::{ConvProblem, Direction};
 use crate::backend::cpu::run::threads::{Parts, Pool};
 use crate::backend::cpu::simd::lanes::{get, put};
-use crate::backend::cpu::simd::{Kernel, Simd, SimdLevel};
-use crate::graph::op::{Activation, Conv2d};
+use crate::backend::cpu::simd::{Kernel, Simd};
+use crate::graph::op::Activation;
 use std::ops::Range;
 
 /// The convolution or its gradient by the input.
@@ -26,25 +27,13 @@ pub struct Planar {
 }
 
 impl Planar {
-    /// Lays out the work, if this is the way to do it.
-    pub fn new(
-        op: &Conv2d,
-        shape: &ConvShape,
-        direction: Direction,
-        act: Option<Activation>,
-        level: SimdLevel,
-        threads: usize,
-    ) -> Option<Self> {
-        let planes = Planes::new(op, shape, direction, level).filter(Planes::is_worth_it)?;
+    /// Lays out the work, if the problem suits this kernel.
+    pub fn new(problem: &ConvProblem, direction: Direction, act: Option<Activation>) -> Option<Self> {
+        let planes = Planes::new(problem, direction).filter(Planes::is_worth_it)?;
+        let ConvProblem { level, threads, .. } = *problem;
         let offsets = planes.offsets().collect();
         let picks = [planes.from, planes.to].map(|channels| Picks::new(planes.groups * channels, level.lanes()));
-        let (tiles, threads) = (Tiles::new(level), threads.max(1));
-        Some(Planar { direction, act, tiles, threads, offsets, picks, planes })
-    }
-
-    /// The activation that is left to the caller.
-    pub fn remaining_act(&self) -> Option<Activation> {
-        self.act.filter(|&act| !is_fused(act))
+        Some(Planar { direction, act, tiles: Tiles::new(level), threads, offsets, picks, planes })
     }
 
     fn weight_floats(&self) -> usize {
@@ -57,33 +46,6 @@ impl Planar {
 
     fn workspace_floats(&self) -> usize {
         self.weight_floats() + self.threads * self.scratch_floats()
-    }
-
-    /// Workspace that [`Planar::run`] needs.
-    pub fn workspace_bytes(&self) -> usize {
-        self.workspace_floats() * 4
-    }
-
-    /// Computes all of `dest`.
-    pub fn run(
-        &self,
-        pool: &Pool,
-        source: &[f32],
-        w: &[f32],
-        columns: PerColumn,
-        dest: &mut [f32],
-        workspace: &mut [u8],
-    ) {
-        assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
-        let floats = workspace_floats(workspace, self.workspace_floats());
-        let (weights, scratch) = floats.split_at_mut(self.weight_floats());
-        self.pack(pool, w, weights);
-        let (weights, scratch, dest) = (&*weights, Parts::new(scratch), Parts::new(dest));
-        pool.run(self.planes.parts(), |part, worker| {
-            // SAFETY: a worker has its own scratch.
-            let scratch = unsafe { scratch.part(worker * self.scratch_floats()..(worker + 1) * self.scratch_floats()) };
-            self.part(part, source, weights, columns, dest, scratch);
-        });
     }
 
     /// The channels of tile `i` among those of a group, and how many there are.
@@ -122,7 +84,7 @@ impl Planar {
         part: usize,
         source: &[f32],
         weights: &[f32],
-        columns: PerColumn,
+        operands: EpilogueOperands,
         dest: Parts<f32>,
         scratch: &mut [f32],
     ) {
@@ -138,7 +100,7 @@ impl Planar {
             for group in groups.clone() {
                 let from = from[p.source_base((group - first) * p.from)..].as_ptr();
                 let to = to[(group - first) * p.to * p.dest_floats()..].as_mut_ptr();
-                self.group(group, p.vectors(part.rows.len()), weights, columns, from, to);
+                self.group(group, p.vectors(part.rows.len()), weights, operands, from, to);
             }
             let channel = first * p.to;
             level.run(ToPixels {
@@ -153,24 +115,33 @@ impl Planar {
                 picks: &self.picks[1],
             });
         }
-        // What lies beside is laid out like the pixels, not like the planes.
-        if columns.residual.is_some() || columns.relu.is_some() {
+        // The residual and the ReLU mask are laid out like the pixels, not like the planes.
+        if operands.residual.is_some() || operands.relu_mask.is_some() {
             let pixels = start..start + part.rows.len() * width * pixel;
             // SAFETY: a strip of the result belongs to one task.
             let strip = unsafe { dest.part(pixels.clone()) };
-            let act = self.act.filter(|&act| is_fused(act) && columns.residual.is_some());
-            let [residual, relu] = [columns.residual, columns.relu].map(|all| all.map(|all| &all[pixels.clone()]));
-            level.run(Beside { pixels: strip, residual, relu, bounds: Epilogue::of(act) });
+            let act = self.act.filter(|&act| is_fused(act) && operands.residual.is_some());
+            let matrices = [operands.residual, operands.relu_mask];
+            let [residual, relu_mask] = matrices.map(|matrix| matrix.map(|matrix| &matrix[pixels.clone()]));
+            level.run(ResidualAndMask { pixels: strip, residual, relu_mask, bounds: Epilogue::of(act) });
         }
     }
 
     /// Computes a group's planes.
-    fn group(&self, group: usize, vectors: usize, weights: &[f32], columns: PerColumn, from: *const f32, to: *mut f32) {
+    fn group(
+        &self,
+        group: usize,
+        vectors: usize,
+        weights: &[f32],
+        operands: EpilogueOperands,
+        from: *const f32,
+        to: *mut f32,
+    ) {
         let (p, lanes) = (&self.planes, self.tiles.level.lanes());
-        let bounds = Epilogue::of(self.act.filter(|_| columns.residual.is_none()));
+        let bounds = Epilogue::of(self.act.filter(|_| operands.residual.is_none()));
         for channels in self.channels() {
             let channel = group * p.to + channels.start;
-            let Epilogue { scale, bias, low, high, .. } = bounds.with(columns, channel, std::ptr::null());
+            let Epilogue { scale, bias, low, high, .. } = bounds.with(operands, channel, std::ptr::null());
             let to = to.wrapping_add(channels.start * p.dest_floats());
             let weights = weights[channel * self.offsets.len()..].as_ptr();
             for_each_tile(vectors, self.tiles.vectors(channels.len()), |start, count| {
@@ -191,15 +162,46 @@ impl Planar {
     }
 }
 
-/// Adds to pixels what lies beside them, keeps them within bounds, and clears them where a ReLU was at 0.
-struct Beside<'a> {
+impl PixelKernel for Planar {
+    fn workspace_bytes(&self) -> usize {
+        self.workspace_floats() * 4
+    }
+
+    fn remaining_act(&self) -> Option<Activation> {
+        self.act.filter(|&act| !is_fused(act))
+    }
+
+    fn run(
+        &self,
+        pool: &Pool,
+        source: &[f32],
+        w: &[f32],
+        operands: EpilogueOperands,
+        dest: &mut [f32],
+        workspace: &mut [u8],
+    ) {
+        assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
+        let floats = workspace_floats(workspace, self.workspace_floats());
+        let (weights, scratch) = floats.split_at_mut(self.weight_floats());
+        self.pack(pool, w, weights);
+        let (weights, scratch, dest) = (&*weights, Parts::new(scratch), Parts::new(dest));
+        pool.run(self.planes.parts(), |part, worker| {
+            // SAFETY: a worker has its own scratch.
+            let scratch = unsafe { scratch.part(worker * self.scratch_floats()..(worker + 1) * self.scratch_floats()) };
+            self.part(part, source, weights, operands, dest, scratch);
+        });
+    }
+}
+
+/// Adds the residual to pixels, sets them to 0 where the ReLU mask says so, and keeps them within bounds.
+struct ResidualAndMask<'a> {
     pixels: &'a mut [f32],
     residual: Option<&'a [f32]>,
-    relu: Option<&'a [f32]>,
+    relu_mask: Option<&'a [f32]>,
     bounds: Epilogue,
 }
 
-impl Kernel for Beside<'_> {
+impl Kernel for ResidualAndMask<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
@@ -210,8 +212,8 @@ impl Kernel for Beside<'_> {
             if let Some(residual) = self.residual {
                 x = s.add(x, get(s, residual, i, n));
             }
-            if let Some(relu) = self.relu {
-                x = s.select(s.ge(s.zero(), get(s, relu, i, n)), s.zero(), x);
+            if let Some(relu_mask) = self.relu_mask {
+                x = s.select(s.ge(s.zero(), get(s, relu_mask, i, n)), s.zero(), x);
             }
             put(s, self.pixels, i, n, s.min(high, s.max(low, x)));
         }

@@ -1,8 +1,8 @@
-//! Turning what is read into planes. With a stride of 2 the pixels of even and of odd rows and columns come to planes of
-//! their own: what neighbouring pixels of the result read lies side by side then, too.
+//! Transposes the source into planes. With a stride of 2, even and odd rows and columns have planes of their own (phases), so
+//! that the pixels that neighbours in the result read lie side by side as well.
 
 use super::layout::{Picks, ToPlanes};
-use super::{Part, Planes, odd_lines};
+use super::{PlanarPart, Planes, odd_lines};
 use crate::backend::cpu::run::threads::Parts;
 use crate::backend::cpu::simd::{Kernel, MAX_LANES, Simd, SimdLevel};
 use std::ops::Range;
@@ -21,12 +21,12 @@ impl Planes {
         odd_lines(self.start + (read + MAX_LANES).max(self.read_rows(self.strip) * self.pitch + 2 * MAX_LANES))
     }
 
-    /// Floats of a plane of all pixels that is yet to be split.
+    /// Floats of a plane that has not been split into phases yet.
     fn whole_floats(&self) -> usize {
         odd_lines(self.origin[1] + 4 * self.read_rows(self.strip) * self.pitch + 2 * MAX_LANES)
     }
 
-    /// Channels read at a time: whole squares.
+    /// Channels read at a time, a multiple of [`MAX_LANES`] as they are transposed in squares.
     fn source_channels(&self) -> usize {
         (self.block * self.from).next_multiple_of(MAX_LANES)
     }
@@ -37,7 +37,7 @@ impl Planes {
         planes + if self.stride == 2 { self.source_channels() * self.whole_floats() } else { 0 }
     }
 
-    /// Planes that a channel takes.
+    /// Planes of a channel.
     pub fn phases(&self) -> usize {
         self.stride * self.stride
     }
@@ -58,12 +58,12 @@ impl Planes {
         (0..self.from).flat_map(move |c| self.taps.iter().map(move |&tap| offset(c, tap)))
     }
 
-    /// Turns what a part reads of some groups into planes.
+    /// Transposes the source pixels of a part into planes, for some groups.
     pub fn read(
         &self,
         level: SimdLevel,
         source: &[f32],
-        part: &Part,
+        part: &PlanarPart,
         groups: Range<usize>,
         picks: &Picks,
         scratch: &mut [f32],
@@ -94,7 +94,7 @@ impl Planes {
     }
 }
 
-/// Splits planes in four.
+/// Splits planes into the four phases of a stride of 2.
 struct Split<'a> {
     planes: &'a Planes,
     /// Rows of each of the four.

@@ -1,4 +1,4 @@
-//! The register tiles: sums of some channels over some vectors of pixels, and of products over all pixels.
+//! The register tiles: results of some channels for some vectors of pixels, and sums of products over all pixels.
 
 use crate::backend::cpu::simd::{Routine, Simd, SimdLevel};
 
@@ -28,7 +28,7 @@ pub struct PixelTile<'a> {
     pub bounds: [f32; 2],
 }
 
-/// Spells out what is done for each channel, as in a loop that the compiler does not unroll the sums would lie in memory.
+/// Unrolls the loop over channels: if the compiler did not unroll it, the accumulators would lie in memory.
 macro_rules! each {
     ($r:ident < $rows:ident => $body:expr) => { each!($r $rows $body; 0 1 2 3 4 5) };
     ($r:ident $rows:ident $body:expr; $($i:literal)*) => { $(if $i < $rows {
@@ -65,7 +65,7 @@ impl<const R: usize, const V: usize> Routine for PixelRoutine<R, V> {
                 }
                 w = w.add(R);
             }
-            // Only evaluation has it.
+            // Only in evaluation, from batch normalisation.
             if !t.scale.is_null() {
                 each!(r < R => for v in 0..V {
                     acc[r][v] = s.mul(acc[r][v], s.splat(*t.scale.add(r)));

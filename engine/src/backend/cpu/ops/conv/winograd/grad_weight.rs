@@ -1,28 +1,29 @@
 //! The gradient by the weight.
 //!
-//! A task goes through some blocks of tiles and leaves a transformed sum of its own, `[element][input][output]`; the sums
-//! are added in order and transformed back.
+//! A task goes through a piece of the batch, some blocks of tiles, and has a transformed sum of its own,
+//! `[element][input][output]`. The sums are added in order and transformed back.
 
-use super::pooled;
+use super::grid::{ELEMENTS, Grid};
 use super::transforms::{Input, kernel_adjoint, store_output_grad};
-use super::{ELEMENTS, Grid, tail};
+use super::{pooled, tail};
 use crate::backend::cpu::gemm::sums::AddRows;
 use crate::backend::cpu::gemm::tile::{Epilogue, ONE_RUN, Tile, Tiles, for_each_tile};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
-use crate::backend::cpu::ops::conv::pooled::Source;
-use crate::backend::cpu::ops::conv::{ConvShape, Direction, patches::TASKS};
+use crate::backend::cpu::ops::conv::kernel::{PooledWeightKernel, WeightKernel};
+use crate::backend::cpu::ops::conv::operands::PixelSource;
+use crate::backend::cpu::ops::conv::patches::TASKS;
+use crate::backend::cpu::ops::conv::shape::{ConvProblem, Direction};
 use crate::backend::cpu::run::threads::{Parts, Pool, chunks};
-use crate::backend::cpu::simd::{Kernel, MAX_LANES, Simd, SimdLevel};
-use crate::graph::op::Conv2d;
+use crate::backend::cpu::simd::{Kernel, MAX_LANES, Simd};
 use std::ops::Range;
 
-/// Floats that the pieces' own sums should take together: 2 MiB, for they travel to memory and back.
+/// Floats that the sums of all pieces should have together: 2 MiB, as they are written to memory and read back.
 const SUM_FLOATS: usize = 512 << 10;
 
-/// Pieces that there should be nevertheless, for the threads' sake.
+/// Least pieces, so that there is work for several threads.
 const LEAST_PIECES: usize = 4;
 
-/// Floats that the sums may take at most: 32 MiB.
+/// Most floats of the sums of all pieces: 32 MiB.
 const MOST_SUM_FLOATS: usize = 8 << 20;
 
 /// Floats of the sums that a task adds up.
@@ -42,9 +43,9 @@ pub struct WinogradGradWeight {
 }
 
 impl WinogradGradWeight {
-    /// Lays out the work, if this is the way to do it.
-    pub fn new(op: &Conv2d, shape: &ConvShape, level: SimdLevel, threads: usize) -> Option<Self> {
-        let grid = Grid::new(op, shape, Direction::Forward, true, round_up(shape.outputs))?;
+    /// Lays out the work, if the problem suits this kernel.
+    pub fn new(problem: &ConvProblem) -> Option<Self> {
+        let grid = Grid::new(problem, Direction::Forward, true, round_up(problem.shape.outputs))?;
         let sum = ELEMENTS * grid.from * round_up(grid.to);
         let piece = grid.blocks().div_ceil((SUM_FLOATS / sum).clamp(LEAST_PIECES, TASKS));
         let pieces = grid.blocks().div_ceil(piece);
@@ -52,8 +53,8 @@ impl WinogradGradWeight {
             return None;
         }
         Some(WinogradGradWeight {
-            tiles: Tiles::new(level),
-            threads: threads.max(1),
+            tiles: Tiles::new(problem.level),
+            threads: problem.threads,
             pieces,
             piece,
             a_rows: (0..grid.from as u32).collect(),
@@ -82,79 +83,6 @@ impl WinogradGradWeight {
     fn workspace_floats(&self) -> usize {
         let shared = self.pieces * (self.sum_floats() + self.step()) + self.grid.row_floats();
         shared + self.threads * self.scratch_floats()
-    }
-
-    /// Workspace that [`WinogradGradWeight::run`] needs.
-    pub fn workspace_bytes(&self) -> usize {
-        self.workspace_floats() * 4
-    }
-
-    /// Computes all of `dw` and `db`.
-    pub fn run(
-        &self,
-        pool: &Pool,
-        x: &[f32],
-        dy: Source,
-        dw: &mut [f32],
-        db: Option<&mut [f32]>,
-        workspace: &mut [u8],
-    ) {
-        assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
-        let floats = workspace_floats(workspace, self.workspace_floats());
-        let (sums, rest) = floats.split_at_mut(self.pieces * self.sum_floats());
-        let (bias_sums, rest) = rest.split_at_mut(self.pieces * self.step());
-        let (zeros, scratch) = rest.split_at_mut(self.grid.row_floats());
-        zeros.fill(0.0);
-        let (zeros, scratch) = (&*zeros, Parts::new(scratch));
-        let (all_sums, all_bias_sums) = (Parts::new(&mut *sums), Parts::new(&mut *bias_sums));
-        let level = self.tiles.level;
-        pool.run(self.pieces, |piece, worker| {
-            // SAFETY: a worker has its own scratch, and a piece its own sums.
-            let (scratch, sums, bias_sums) = unsafe {
-                (
-                    scratch.part(worker * self.scratch_floats()..(worker + 1) * self.scratch_floats()),
-                    all_sums.part(piece * self.sum_floats()..(piece + 1) * self.sum_floats()),
-                    all_bias_sums.part(piece * self.step()..(piece + 1) * self.step()),
-                )
-            };
-            bias_sums.fill(0.0);
-            let (input, output) = scratch.split_at_mut(self.input_floats());
-            let blocks = piece * self.piece..((piece + 1) * self.piece).min(self.grid.blocks());
-            for block in blocks.clone() {
-                let tiles = self.grid.range(block);
-                let count = tiles.len();
-                level.run(Input { grid: &self.grid, tiles: tiles.clone(), source: x, zeros, input });
-                match dy {
-                    Source::Plain(dy) => level.run(OutputGrad { grid: &self.grid, tiles, dy, output, bias_sums }),
-                    Source::Pooled(source) => {
-                        level.run(pooled::OutputGrad { grid: &self.grid, tiles, source, output, bias_sums });
-                    }
-                }
-                self.multiply(count, input, output, block > blocks.start, sums);
-            }
-        });
-        let (sum, others) = sums.split_at_mut(self.sum_floats());
-        let (parts, totals) = (chunks(self.sum_floats(), ADDED), Parts::new(&mut *sum));
-        pool.run(parts.count(), |task, _| {
-            let range = parts.range(task);
-            let rows = others.chunks(self.sum_floats()).map(|piece| &piece[range.clone()]);
-            // SAFETY: a task has its own range.
-            level.run(AddRows { rows, sums: unsafe { totals.part(range.clone()) } });
-        });
-        let sum = &*sum;
-        let dw = Parts::new(dw);
-        let columns = chunks(self.grid.to, MAX_LANES);
-        pool.run(columns.count(), |task, _| {
-            let range = columns.range(task);
-            let row = 9 * self.grid.from;
-            // SAFETY: output channels belong to one task.
-            let dw = unsafe { dw.part(range.start * row..range.end * row) };
-            level.run(Back { kernel: self, sum, columns: range, dw });
-        });
-        if let Some(db) = db {
-            db.fill(0.0);
-            level.run(AddRows { rows: bias_sums.chunks(self.step()), sums: db });
-        }
     }
 
     /// Adds the sixteen products: `sums [element][input][output] += Σ_tiles input[tile][input] · output[tile][output]`.
@@ -200,6 +128,85 @@ impl WinogradGradWeight {
     }
 }
 
+impl WeightKernel for WinogradGradWeight {
+    fn workspace_bytes(&self) -> usize {
+        self.workspace_floats() * 4
+    }
+
+    fn run(&self, pool: &Pool, x: &[f32], dy: &[f32], dw: &mut [f32], db: Option<&mut [f32]>, workspace: &mut [u8]) {
+        self.run_pooled(pool, x, PixelSource::Plain(dy), dw, db, workspace);
+    }
+}
+
+impl PooledWeightKernel for WinogradGradWeight {
+    fn run_pooled(
+        &self,
+        pool: &Pool,
+        x: &[f32],
+        dy: PixelSource,
+        dw: &mut [f32],
+        db: Option<&mut [f32]>,
+        workspace: &mut [u8],
+    ) {
+        assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
+        let floats = workspace_floats(workspace, self.workspace_floats());
+        let (sums, rest) = floats.split_at_mut(self.pieces * self.sum_floats());
+        let (bias_sums, rest) = rest.split_at_mut(self.pieces * self.step());
+        let (zeros, scratch) = rest.split_at_mut(self.grid.row_floats());
+        zeros.fill(0.0);
+        let (zeros, scratch) = (&*zeros, Parts::new(scratch));
+        let (all_sums, all_bias_sums) = (Parts::new(&mut *sums), Parts::new(&mut *bias_sums));
+        let level = self.tiles.level;
+        pool.run(self.pieces, |piece, worker| {
+            // SAFETY: a worker has its own scratch, and a piece its own sums.
+            let (scratch, sums, bias_sums) = unsafe {
+                (
+                    scratch.part(worker * self.scratch_floats()..(worker + 1) * self.scratch_floats()),
+                    all_sums.part(piece * self.sum_floats()..(piece + 1) * self.sum_floats()),
+                    all_bias_sums.part(piece * self.step()..(piece + 1) * self.step()),
+                )
+            };
+            bias_sums.fill(0.0);
+            let (input, output) = scratch.split_at_mut(self.input_floats());
+            let blocks = piece * self.piece..((piece + 1) * self.piece).min(self.grid.blocks());
+            for block in blocks.clone() {
+                let tiles = self.grid.range(block);
+                let count = tiles.len();
+                level.run(Input { grid: &self.grid, tiles: tiles.clone(), source: x, zeros, input });
+                match dy {
+                    PixelSource::Plain(dy) => level.run(OutputGrad { grid: &self.grid, tiles, dy, output, bias_sums }),
+                    PixelSource::Pooled(source) => {
+                        level.run(pooled::OutputGrad { grid: &self.grid, tiles, source, output, bias_sums });
+                    }
+                }
+                self.multiply(count, input, output, block > blocks.start, sums);
+            }
+        });
+        let (sum, others) = sums.split_at_mut(self.sum_floats());
+        let (parts, totals) = (chunks(self.sum_floats(), ADDED), Parts::new(&mut *sum));
+        pool.run(parts.count(), |task, _| {
+            let range = parts.range(task);
+            let rows = others.chunks(self.sum_floats()).map(|piece| &piece[range.clone()]);
+            // SAFETY: a task has its own range.
+            level.run(AddRows { rows, sums: unsafe { totals.part(range.clone()) } });
+        });
+        let sum = &*sum;
+        let dw = Parts::new(dw);
+        let columns = chunks(self.grid.to, MAX_LANES);
+        pool.run(columns.count(), |task, _| {
+            let range = columns.range(task);
+            let row = 9 * self.grid.from;
+            // SAFETY: output channels belong to one task.
+            let dw = unsafe { dw.part(range.start * row..range.end * row) };
+            level.run(Back { kernel: self, sum, columns: range, dw });
+        });
+        if let Some(db) = db {
+            db.fill(0.0);
+            level.run(AddRows { rows: bias_sums.chunks(self.step()), sums: db });
+        }
+    }
+}
+
 /// Transforms `dy` to `[element][tile][output]` with zeros beyond the last channel, and adds its pixels to the bias's sums.
 struct OutputGrad<'a> {
     grid: &'a Grid,
@@ -217,9 +224,9 @@ impl Kernel for OutputGrad<'_> {
         let k = self.grid;
         let ([height, width], step) = (k.dest, round_up(k.to));
         let element = k.element_floats(step);
-        let mut places = k.places(self.tiles.start);
+        let mut positions = k.positions(self.tiles.start);
         for t in 0..self.tiles.len() {
-            let [image, row, column] = places.step();
+            let [image, row, column] = positions.step();
             let mut c = 0;
             while c < step {
                 let left = k.to.saturating_sub(c);

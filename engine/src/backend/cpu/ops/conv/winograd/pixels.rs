@@ -1,16 +1,16 @@
 //! The convolution and its gradient by the input.
 
-use super::pooled;
+use super::grid::{ELEMENTS, Grid, TilePanel};
 use super::transforms::{Input, kernel_transform, output_tile};
-use super::{ELEMENTS, Grid, tail};
-use crate::backend::cpu::gemm::tile::{Epilogue, ONE_RUN, PerColumn, Tile, Tiles, for_each_tile, is_fused};
+use super::{pooled, tail};
+use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, ONE_RUN, Tile, Tiles, for_each_tile, is_fused};
 use crate::backend::cpu::gemm::workspace_floats;
-use crate::backend::cpu::ops::conv::pooled::{Dest, DestParts, Source, bounds};
-use crate::backend::cpu::ops::conv::{ConvShape, Direction};
+use crate::backend::cpu::ops::conv::kernel::{PixelKernel, PooledPixelKernel};
+use crate::backend::cpu::ops::conv::operands::{PixelDest, PixelDestParts, PixelSource, pooled_bounds};
+use crate::backend::cpu::ops::conv::shape::{ConvProblem, Direction};
 use crate::backend::cpu::run::threads::{Parts, Pool};
-use crate::backend::cpu::simd::{Kernel, Simd, SimdLevel};
-use crate::graph::op::{Activation, Conv2d};
-use std::ops::Range;
+use crate::backend::cpu::simd::{Kernel, Simd};
+use crate::graph::op::Activation;
 
 /// The convolution or its gradient by the input.
 pub struct Winograd {
@@ -24,32 +24,20 @@ pub struct Winograd {
 }
 
 impl Winograd {
-    /// Lays out the work, if this is the way to do it.
-    pub fn new(
-        op: &Conv2d,
-        shape: &ConvShape,
-        direction: Direction,
-        act: Option<Activation>,
-        level: SimdLevel,
-        threads: usize,
-    ) -> Option<Self> {
-        let tiles = Tiles::new(level);
-        let grid = Grid::new(op, shape, direction, false, tiles.columns())?;
+    /// Lays out the work, if the problem suits this kernel.
+    pub fn new(problem: &ConvProblem, direction: Direction, act: Option<Activation>) -> Option<Self> {
+        let tiles = Tiles::new(problem.level);
+        let grid = Grid::new(problem, direction, false, tiles.columns())?;
         let rows = |step: usize| (0..grid.block).map(|t| (t * step) as u32).collect();
         Some(Winograd {
             direction,
             act,
             tiles,
-            threads: threads.max(1),
+            threads: problem.threads,
             a_rows: rows(grid.from),
             c_rows: rows(tiles.columns()),
             grid,
         })
-    }
-
-    /// The activation that is left to the caller.
-    pub fn remaining_act(&self) -> Option<Activation> {
-        self.act.filter(|&act| !is_fused(act))
     }
 
     fn panels(&self) -> usize {
@@ -70,63 +58,6 @@ impl Winograd {
 
     fn workspace_floats(&self) -> usize {
         self.weight_floats() + self.grid.row_floats() + self.threads * self.scratch_floats()
-    }
-
-    /// Workspace that [`Winograd::run`] needs.
-    pub fn workspace_bytes(&self) -> usize {
-        self.workspace_floats() * 4
-    }
-
-    /// Computes all of `dest`. A pooled source needs a padding of 1 above and to the left of what is read.
-    pub fn run(&self, pool: &Pool, source: Source, w: &[f32], columns: PerColumn, dest: Dest, workspace: &mut [u8]) {
-        assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
-        let floats = workspace_floats(workspace, self.workspace_floats());
-        let (weights, rest) = floats.split_at_mut(self.weight_floats());
-        let (zeros, scratch) = rest.split_at_mut(self.grid.row_floats());
-        zeros.fill(0.0);
-        let (weights, zeros, scratch) = (Parts::new(weights), &*zeros, Parts::new(scratch));
-        let level = self.tiles.level;
-        pool.run(self.panels(), |panel, _| {
-            level.run(Weights { kernel: self, w, packed: weights, panel });
-        });
-        // SAFETY: all weights are written, and from now on only read.
-        let weights = &*unsafe { weights.part(0..self.weight_floats()) };
-        let (grid, dest) = (&self.grid, dest.parts());
-        pool.run(grid.blocks(), |task, worker| {
-            let tiles = grid.range(task);
-            // SAFETY: a worker has its own scratch.
-            let scratch = unsafe { scratch.part(worker * self.scratch_floats()..(worker + 1) * self.scratch_floats()) };
-            let (input, output) = scratch.split_at_mut(self.input_floats());
-            match source {
-                Source::Plain(source) => level.run(Input { grid, tiles: tiles.clone(), source, zeros, input }),
-                Source::Pooled(source) => {
-                    level.run(pooled::Input { grid, tiles: tiles.clone(), source, zeros, input });
-                }
-            }
-            let width = self.tiles.columns();
-            for panel in 0..self.panels() {
-                self.multiply(tiles.len(), input, weights, panel, output);
-                let (channel, tiles, output) = (panel * width, tiles.clone(), &*output);
-                let channels = (grid.to - channel).min(width);
-                match dest {
-                    DestParts::Plain(dest) => {
-                        let place = Place { grid, tiles, channel, channels, width };
-                        level.run(Output { place, act: self.act, output, columns, dest });
-                    }
-                    DestParts::Pooled(y, index) => {
-                        let place = Place { grid, tiles, channel, channels, width };
-                        level.run(pooled::Output {
-                            place,
-                            output,
-                            bias: columns.bias,
-                            bounds: bounds(self.act),
-                            y,
-                            index,
-                        });
-                    }
-                }
-            }
-        });
     }
 
     /// The sixteen products: `output [element][tile][column] = input [element][tile][from] · weights [element][from][column]`.
@@ -168,6 +99,83 @@ impl Winograd {
     }
 }
 
+impl PixelKernel for Winograd {
+    fn workspace_bytes(&self) -> usize {
+        self.workspace_floats() * 4
+    }
+
+    fn remaining_act(&self) -> Option<Activation> {
+        self.act.filter(|&act| !is_fused(act))
+    }
+
+    fn run(
+        &self,
+        pool: &Pool,
+        source: &[f32],
+        w: &[f32],
+        operands: EpilogueOperands,
+        dest: &mut [f32],
+        workspace: &mut [u8],
+    ) {
+        self.run_pooled(pool, PixelSource::Plain(source), w, operands, PixelDest::Plain(dest), workspace);
+    }
+}
+
+impl PooledPixelKernel for Winograd {
+    /// A pooled source needs a padding of 1 above and to the left of what is read.
+    fn run_pooled(
+        &self,
+        pool: &Pool,
+        source: PixelSource,
+        w: &[f32],
+        operands: EpilogueOperands,
+        dest: PixelDest,
+        workspace: &mut [u8],
+    ) {
+        assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
+        let floats = workspace_floats(workspace, self.workspace_floats());
+        let (weights, rest) = floats.split_at_mut(self.weight_floats());
+        let (zeros, scratch) = rest.split_at_mut(self.grid.row_floats());
+        zeros.fill(0.0);
+        let (weights, zeros, scratch) = (Parts::new(weights), &*zeros, Parts::new(scratch));
+        let level = self.tiles.level;
+        pool.run(self.panels(), |panel, _| {
+            level.run(Weights { kernel: self, w, packed: weights, panel });
+        });
+        // SAFETY: all weights are written, and from now on only read.
+        let weights = &*unsafe { weights.part(0..self.weight_floats()) };
+        let (grid, dest) = (&self.grid, dest.parts());
+        pool.run(grid.blocks(), |task, worker| {
+            let tiles = grid.range(task);
+            // SAFETY: a worker has its own scratch.
+            let scratch = unsafe { scratch.part(worker * self.scratch_floats()..(worker + 1) * self.scratch_floats()) };
+            let (input, output) = scratch.split_at_mut(self.input_floats());
+            match source {
+                PixelSource::Plain(source) => level.run(Input { grid, tiles: tiles.clone(), source, zeros, input }),
+                PixelSource::Pooled(source) => {
+                    level.run(pooled::Input { grid, tiles: tiles.clone(), source, zeros, input });
+                }
+            }
+            let width = self.tiles.columns();
+            for panel in 0..self.panels() {
+                self.multiply(tiles.len(), input, weights, panel, output);
+                let (channel, tiles, output) = (panel * width, tiles.clone(), &*output);
+                let channels = (grid.to - channel).min(width);
+                let panel = TilePanel { grid, tiles, channel, channels, width };
+                match dest {
+                    PixelDestParts::Plain(dest) => {
+                        level.run(Output { panel, act: self.act, output, operands, dest });
+                    }
+                    PixelDestParts::Pooled(y, index) => {
+                        let (bias, bounds) = (operands.bias, pooled_bounds(self.act));
+                        level.run(pooled::Output { panel, output, bias, bounds, y, index });
+                    }
+                }
+            }
+        });
+    }
+}
+
 /// Transforms a panel of the weights to `[panel][element][from][columns]`, or for [`tail::Dots`].
 struct Weights<'a> {
     kernel: &'a Winograd,
@@ -195,7 +203,7 @@ impl Kernel for Weights<'_> {
             for (tap, row) in taps.iter_mut().enumerate() {
                 for (n, x) in row.iter_mut().take(columns).enumerate() {
                     let n = self.panel * width + n;
-                    // `w [O, 3, 3, I]`; for the gradient the kernel is turned round.
+                    // `w [O, 3, 3, I]`; for the gradient the kernel is rotated by 180°.
                     *x = match k.direction {
                         Direction::Forward => self.w[(n * 9 + tap) * k.grid.from + c],
                         Direction::Backward => self.w[(c * 9 + 8 - tap) * k.grid.to + n],
@@ -232,26 +240,12 @@ impl Kernel for Weights<'_> {
     }
 }
 
-/// What a task turns into pixels: a panel of channels of some tiles, `[element][tile][column]`.
-pub struct Place<'a> {
-    /// Where the tiles lie.
-    pub grid: &'a Grid,
-    /// Which tiles.
-    pub tiles: Range<usize>,
-    /// The panel's first channel.
-    pub channel: usize,
-    /// Its channels.
-    pub channels: usize,
-    /// Its columns.
-    pub width: usize,
-}
-
 /// Turns transformed tiles into pixels, with all that is done to them.
 struct Output<'a> {
-    place: Place<'a>,
+    panel: TilePanel<'a>,
     act: Option<Activation>,
     output: &'a [f32],
-    columns: PerColumn<'a>,
+    operands: EpilogueOperands<'a>,
     dest: Parts<'a, f32>,
 }
 
@@ -259,15 +253,15 @@ impl Kernel for Output<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Place { grid: k, tiles, channel, channels, width: columns } = self.place;
+        let TilePanel { grid: k, tiles, channel, channels, width: columns } = self.panel;
         let ([height, width], element) = (k.dest, k.element_floats(columns));
         let bounds = Epilogue::of(self.act);
         let (low, high) = (s.splat(bounds.low), s.splat(bounds.high));
-        let epilogue = bounds.with(self.columns, channel, self.dest.as_ptr());
+        let epilogue = bounds.with(self.operands, channel, self.dest.as_ptr());
         let Epilogue { scale, bias, .. } = epilogue;
-        let mut places = k.places(tiles.start);
+        let mut positions = k.positions(tiles.start);
         for t in 0..tiles.len() {
-            let [image, row, column] = places.step();
+            let [image, row, column] = positions.step();
             let mut c = 0;
             while c < channels {
                 let left = channels - c;
@@ -283,8 +277,8 @@ impl Kernel for Output<'_> {
                             let at = ((image * height + y) * width + x) * k.to + channel + c;
                             let to = self.dest.as_ptr().add(at);
                             let mut value = s.fma(pixel, scale, bias);
-                            if epilogue.has_beside() {
-                                value = epilogue.beside_applied(s, value, to, left);
+                            if epilogue.has_matrix() {
+                                value = epilogue.apply_matrices(s, value, to, left);
                             }
                             let value = s.min(high, s.max(low, value));
                             if left >= S::LANES {

@@ -1,11 +1,10 @@
-//! The transforms where max-pooling over 2 × 2 pixels lies behind the convolution: a tile of the output is a window, so
-//! that it is pooled in registers, and its gradient is spread over the tile as it is read.
+//! The transforms for convolutions with max-pooling over 2 × 2 pixels behind them. A tile of the output is a window: it is
+//! pooled in registers, and a window's gradient is placed in its tile as it is read.
 
-use super::pixels::Place;
+use super::grid::{ELEMENTS, Grid, TilePanel};
 use super::transforms::{output_tile, store_input, store_output_grad, vector_start};
-use super::{ELEMENTS, Grid};
 use crate::backend::cpu::gemm::round_up;
-use crate::backend::cpu::ops::conv::pooled::PooledGrad;
+use crate::backend::cpu::ops::conv::operands::PooledGrad;
 use crate::backend::cpu::ops::max_pool::pairs::{bounded, maximum};
 use crate::backend::cpu::ops::max_pool::position::Position;
 use crate::backend::cpu::run::threads::Parts;
@@ -16,7 +15,7 @@ use std::ops::Range;
 /// Turns `[element][tile][column]` into maxima and where they lie, for a panel of channels.
 pub struct Output<'a> {
     /// Of which tiles and channels.
-    pub place: Place<'a>,
+    pub panel: TilePanel<'a>,
     /// Transformed pixels.
     pub output: &'a [f32],
     /// The bias by channel.
@@ -33,15 +32,15 @@ impl Kernel for Output<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Place { grid: k, tiles, channel, channels, width: columns } = self.place;
+        let TilePanel { grid: k, tiles, channel, channels, width: columns } = self.panel;
         let [height, width] = k.dest.map(|side| side / 2);
         let element = k.element_floats(columns);
         let bounds = self.bounds.map(|[low, high]| [s.splat(low), s.splat(high)]);
         assert!(self.output.len() >= ELEMENTS * element && tiles.len() <= k.block && channel + channels <= k.to);
         assert!(self.bias.is_none_or(|bias| bias.len() >= k.to));
-        let mut places = k.places(tiles.start);
+        let mut positions = k.positions(tiles.start);
         for t in 0..tiles.len() {
-            let [image, row, column] = places.step();
+            let [image, row, column] = positions.step();
             if row >= height || column >= width {
                 continue;
             }
@@ -100,12 +99,12 @@ impl Kernel for Input<'_> {
         );
         assert!(self.input.len() >= ELEMENTS * element && self.tiles.len() <= k.block && k.from >= S::LANES);
         let mut to = self.input.as_mut_ptr();
-        let mut places = k.places(self.tiles.start);
+        let mut positions = k.positions(self.tiles.start);
         // The bytes of zeros are zeros.
         let outside = (self.zeros.as_ptr(), self.zeros.as_ptr().cast::<u8>());
         let mut rows = [outside; 3];
         for t in 0..self.tiles.len() {
-            let [image, row, column] = places.step();
+            let [image, row, column] = positions.step();
             // The 4 × 4 pixels begin one before a window's: they touch 3 × 3 windows.
             if column == 0 || t == 0 {
                 for i in 0..3 {
@@ -181,9 +180,9 @@ impl Kernel for OutputGrad<'_> {
         let element = k.element_floats(step);
         // That of no pixel.
         let none = s.splat(4.0);
-        let mut places = k.places(self.tiles.start);
+        let mut positions = k.positions(self.tiles.start);
         for t in 0..self.tiles.len() {
-            let [image, row, column] = places.step();
+            let [image, row, column] = positions.step();
             let inside = row < height && column < width;
             let at = ((image * height + row) * width + column) * k.to;
             let mut c = 0;

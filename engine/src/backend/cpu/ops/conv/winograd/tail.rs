@@ -1,15 +1,15 @@
-//! Products for the few channels beyond whole vectors, whose tiles would compute as much as for a whole vector of them:
-//! vectors run over the other side's channels instead.
+//! Products for the last few channels, which fill only a small part of a tile. A tile would compute whole vectors of channels
+//! for them, so vectors run over the channels of the other side instead.
 
+use super::grid::{ELEMENTS, Grid};
 use super::transforms::vector_start;
-use super::{ELEMENTS, Grid};
 use crate::backend::cpu::simd::{Kernel, MAX_LANES, Simd};
 use std::ops::Range;
 
-/// Channels up to which this is the faster way.
+/// Most channels for which this is faster than a tile.
 const MOST: usize = 2;
 
-/// Vectors whose sums stay in registers.
+/// Vectors whose accumulators stay in registers.
 const VECTORS: usize = 4;
 
 /// The first of the channels written that are left to this module, of `channels` in tiles of `width`: all of the last tile.

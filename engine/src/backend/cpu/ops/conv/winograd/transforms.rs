@@ -1,6 +1,6 @@
 //! The transforms of F(2×2, 3×3) along one axis, and of whole input tiles.
 
-use super::{ELEMENTS, Grid};
+use super::grid::{ELEMENTS, Grid};
 use crate::backend::cpu::simd::{Kernel, Simd};
 use std::ops::Range;
 
@@ -25,13 +25,13 @@ pub fn output_transform<S: Simd>(s: S, m: [S::V; 4]) -> [S::V; 2] {
     [s.add(s.add(m[0], m[1]), m[2]), s.sub(s.sub(m[1], m[2]), m[3])]
 }
 
-/// `A y`: the other way round.
+/// `A y`, the adjoint of [`output_transform`].
 #[inline(always)]
 pub fn output_adjoint<S: Simd>(s: S, y: [S::V; 2]) -> [S::V; 4] {
     [y[0], s.add(y[0], y[1]), s.sub(y[0], y[1]), s.neg(y[1])]
 }
 
-/// `Gᵀ u`: the other way round.
+/// `Gᵀ u`, the adjoint of [`kernel_transform`].
 #[inline(always)]
 pub fn kernel_adjoint<S: Simd>(s: S, u: [S::V; 4]) -> [S::V; 3] {
     let half = s.splat(0.5);
@@ -134,10 +134,10 @@ impl Kernel for Input<'_> {
         assert!(k.from >= S::LANES);
         let (line, element) = (width * k.from, k.element_floats(k.from));
         let mut to = self.input.as_mut_ptr();
-        let mut places = k.places(self.tiles.start);
+        let mut positions = k.positions(self.tiles.start);
         let mut rows = [self.zeros.as_ptr(); 4];
         for t in 0..self.tiles.len() {
-            let [image, row, column] = places.step();
+            let [image, row, column] = positions.step();
             if column == 0 || t == 0 {
                 for i in 0..4 {
                     let y = (2 * row + i).wrapping_sub(k.padding[0]);
@@ -156,7 +156,7 @@ impl Kernel for Input<'_> {
                 *at = at.wrapping_add(first.wrapping_mul(k.from));
             }
             if !inside {
-                // Columns beyond the image are looked for in the row of zeros, wherever the row lies.
+                // Columns outside the image are 0.
                 for (j, column) in columns.iter_mut().enumerate() {
                     *column = if first.wrapping_add(j) < width { *column } else { usize::MAX };
                 }
@@ -168,7 +168,7 @@ impl Kernel for Input<'_> {
                     if inside {
                         store_input(s, load_inside(s, at, k.from, c), to.add(c), element);
                     } else {
-                        store_input(s, load_beside(s, at, columns, c), to.add(c), element);
+                        store_input(s, load_at_edge(s, at, columns, c), to.add(c), element);
                     }
                 }
                 to = to.add(k.from);
@@ -194,13 +194,13 @@ unsafe fn load_inside<S: Simd>(s: S, rows: [*const f32; 4], step: usize, c: usiz
     tile
 }
 
-/// The same, where columns may lie beside the image: those of `usize::MAX` are 0.
+/// The same at an edge of the image: columns of `usize::MAX` lie outside, and are 0.
 ///
 /// # Safety
 /// The other pixels have these channels.
 #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
 #[inline(always)]
-unsafe fn load_beside<S: Simd>(s: S, rows: [*const f32; 4], columns: [usize; 4], c: usize) -> [[S::V; 4]; 4] {
+unsafe fn load_at_edge<S: Simd>(s: S, rows: [*const f32; 4], columns: [usize; 4], c: usize) -> [[S::V; 4]; 4] {
     let mut tile = [[s.zero(); 4]; 4];
     for j in 0..4 {
         if columns[j] == usize::MAX {

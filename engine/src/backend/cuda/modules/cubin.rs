@@ -5,8 +5,8 @@
 //! other GPUs, and a driver that does not take it, get PTX. Two architectures whose code is nearly the same are packed together,
 //! which takes hardly more than one of them. `tests/kernels` makes the files, and fails if they are older than the PTX.
 
-use super::launch::Module;
 use super::ptx;
+use crate::backend::cuda::launch::Module;
 use anyhow::{Context, Result, ensure};
 use lzma_rust2::XzReader;
 use std::io::Read;

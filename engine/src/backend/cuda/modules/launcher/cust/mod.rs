@@ -7,9 +7,10 @@
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod lazy;
 
-use super::{Image, Launcher, LoadedFunction, LoadedModule, Refused as NotTaken, Size};
+use super::interface::{Image, Launcher, LoadedFunction, LoadedModule, Refused as NotTaken};
+use crate::backend::cuda::driver::stream::Stream;
 use crate::backend::cuda::driver::{Code, Context, CudaError};
-use crate::backend::cuda::stream::Stream;
+use crate::backend::cuda::launch::LaunchConfig;
 use ::cust::error::CudaError as Refused;
 use ::cust::function::{BlockSize, Function as CustFunction, FunctionAttribute, GridSize};
 use ::cust::module::Module as CustModule;
@@ -139,12 +140,17 @@ impl LoadedFunction for Function {
         self.function.get_attribute(FunctionAttribute::NumRegisters).map_err(told("loading a kernel"))
     }
 
-    unsafe fn launch(&self, stream: &Stream, size: Size, arguments: &mut [*mut c_void]) -> Result<(), CudaError> {
+    unsafe fn launch(
+        &self,
+        stream: &Stream,
+        config: LaunchConfig,
+        arguments: &mut [*mut c_void],
+    ) -> Result<(), CudaError> {
         let doing = "starting a kernel";
         let stream = stream.cust().ok_or(CudaError::new(doing, Code::INVALID_HANDLE))?;
-        let ([gx, gy, gz], [bx, by, bz]) = (size.grid, size.block);
+        let ([gx, gy, gz], [bx, by, bz]) = (config.grid, config.block);
         let (grid, block) = (GridSize::xyz(gx, gy, gz), BlockSize::xyz(bx, by, bz));
         // SAFETY: the driver copies the arguments before it returns; the rest is the caller's word.
-        unsafe { stream.launch(&self.function, grid, block, size.shared_bytes, arguments) }.map_err(told(doing))
+        unsafe { stream.launch(&self.function, grid, block, config.shared_bytes, arguments) }.map_err(told(doing))
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! There are two sets: one for compute capability 7.5, and one for 8.0 and up, whose kernels use the wider tensor-core
 //! instructions and asynchronous copies. A driver compiles PTX for the GPU at hand, newer ones included, and keeps the
-//! result in its own cache. For most GPUs it need not: [`super::cubin`]. `tests/kernels.rs` makes the files anew (`UPDATE_KERNELS=1 cargo test --test kernels`) and
-//! fails if they are older than the sources.
+//! result in its own cache. For most GPUs there is machine code ([`super::cubin`]) and nothing to compile. `tests/kernels` makes
+//! the files anew (`UPDATE_KERNELS=1 cargo test --test kernels`) and fails if they are older than the sources.
 
-use super::launch::Module;
+use crate::backend::cuda::launch::Module;
 use anyhow::{Context, Result};
 use flate2::read::GzDecoder;
 use std::io::Read;
@@ -16,8 +16,8 @@ macro_rules! images {
         fn packed(module: Module, capability: u32) -> &'static [u8] {
             match (module, capability >= 80) {
                 $(
-                    (Module::$module, false) => include_bytes!(concat!("../../../kernels/ptx/", $file, ".sm_75.ptx.gz")),
-                    (Module::$module, true) => include_bytes!(concat!("../../../kernels/ptx/", $file, ".sm_80.ptx.gz")),
+                    (Module::$module, false) => include_bytes!(concat!("../../../../kernels/ptx/", $file, ".sm_75.ptx.gz")),
+                    (Module::$module, true) => include_bytes!(concat!("../../../../kernels/ptx/", $file, ".sm_80.ptx.gz")),
                 )*
             }
         }
@@ -27,11 +27,11 @@ macro_rules! images {
         pub fn machine_code(module: Module, family: usize) -> &'static [u8] {
             match (module, family) {
                 $(
-                    (Module::$module, 0) => include_bytes!(concat!("../../../kernels/cubin/", $file, ".sm_80.xz")),
-                    (Module::$module, 1) => include_bytes!(concat!("../../../kernels/cubin/", $file, ".sm_86.xz")),
-                    (Module::$module, 2) => include_bytes!(concat!("../../../kernels/cubin/", $file, ".sm_90.xz")),
-                    (Module::$module, 3) => include_bytes!(concat!("../../../kernels/cubin/", $file, ".sm_100.xz")),
-                    (Module::$module, _) => include_bytes!(concat!("../../../kernels/cubin/", $file, ".sm_120.xz")),
+                    (Module::$module, 0) => include_bytes!(concat!("../../../../kernels/cubin/", $file, ".sm_80.xz")),
+                    (Module::$module, 1) => include_bytes!(concat!("../../../../kernels/cubin/", $file, ".sm_86.xz")),
+                    (Module::$module, 2) => include_bytes!(concat!("../../../../kernels/cubin/", $file, ".sm_90.xz")),
+                    (Module::$module, 3) => include_bytes!(concat!("../../../../kernels/cubin/", $file, ".sm_100.xz")),
+                    (Module::$module, _) => include_bytes!(concat!("../../../../kernels/cubin/", $file, ".sm_120.xz")),
                 )*
             }
         }

@@ -1,9 +1,10 @@
 //! Kernels through `cudarc`.
 
-use super::{Image, Launcher, LoadedFunction, LoadedModule, Refused, Size};
+use super::interface::{Image, Launcher, LoadedFunction, LoadedModule, Refused};
+use crate::backend::cuda::driver::stream::Stream;
 use crate::backend::cuda::driver::sys::{self as cu, CUfunction_attribute as Attribute, CUjit_option as Jit};
 use crate::backend::cuda::driver::{Context, CudaError, check};
-use crate::backend::cuda::stream::Stream;
+use crate::backend::cuda::launch::LaunchConfig;
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
@@ -108,8 +109,13 @@ impl LoadedFunction for Function {
         Ok(registers)
     }
 
-    unsafe fn launch(&self, stream: &Stream, size: Size, arguments: &mut [*mut c_void]) -> Result<(), CudaError> {
-        let ([gx, gy, gz], [bx, by, bz]) = (size.grid, size.block);
+    unsafe fn launch(
+        &self,
+        stream: &Stream,
+        config: LaunchConfig,
+        arguments: &mut [*mut c_void],
+    ) -> Result<(), CudaError> {
+        let ([gx, gy, gz], [bx, by, bz]) = (config.grid, config.block);
         // SAFETY: the driver copies the arguments before it returns; the rest is the caller's word.
         check("starting a kernel", unsafe {
             cu::cuLaunchKernel(
@@ -120,7 +126,7 @@ impl LoadedFunction for Function {
                 bx,
                 by,
                 bz,
-                size.shared_bytes,
+                config.shared_bytes,
                 stream.raw,
                 arguments.as_mut_ptr(),
                 std::ptr::null_mut(),

@@ -1,14 +1,17 @@
 //! Streams, events, and graphs captured from a stream.
 
-use super::driver::{Code, Context, CudaError, check, check_wait, sys as cu};
+use super::code::Code;
+use super::context::Context;
+use super::error::{CudaError, check, check_wait};
+use super::sys as cu;
 use std::sync::Arc;
 
-/// A queue of work, independent of all others but for events.
+/// A CUDA stream: work that runs in order, and is ordered with other streams by events alone.
 #[derive(Debug)]
 pub struct Stream {
     context: Arc<Context>,
-    pub(super) raw: cu::CUstream,
-    /// The owner of the handle, if it is not we.
+    pub(in crate::backend::cuda) raw: cu::CUstream,
+    /// The owner of the handle, where that is `cust`.
     #[cfg(feature = "cust")]
     cust: Option<cust::stream::Stream>,
 }
@@ -39,13 +42,13 @@ impl Stream {
 
     /// A stream of `cust`, whose handle is borrowed.
     #[cfg(feature = "cust")]
-    pub(super) fn of_cust(context: &Arc<Context>, owner: cust::stream::Stream) -> Stream {
+    pub(in crate::backend::cuda) fn of_cust(context: &Arc<Context>, owner: cust::stream::Stream) -> Stream {
         Stream { context: context.clone(), raw: owner.as_inner().cast(), cust: Some(owner) }
     }
 
     /// The stream as `cust` knows it, if it is one of its.
     #[cfg(feature = "cust")]
-    pub(super) fn cust(&self) -> Option<&cust::stream::Stream> {
+    pub(in crate::backend::cuda) fn cust(&self) -> Option<&cust::stream::Stream> {
         self.cust.as_ref()
     }
 
@@ -54,7 +57,7 @@ impl Stream {
         &self.context
     }
 
-    /// Lets what is enqueued from now on wait until `event` has happened.
+    /// Work that is enqueued from now on waits for `event`.
     ///
     /// # Errors
     /// The driver failed.
@@ -63,7 +66,7 @@ impl Stream {
         check("ordering two streams", unsafe { cu::cuStreamWaitEvent(self.raw, event.raw, 0) })
     }
 
-    /// Waits until all that was enqueued is done.
+    /// Blocks until all enqueued work is done.
     ///
     /// # Errors
     /// The work failed.
@@ -73,7 +76,7 @@ impl Stream {
         check_wait("waiting for the computation", unsafe { cu::cuStreamSynchronize(self.raw) })
     }
 
-    /// Records what `enqueue` puts on this stream instead of running it.
+    /// Captures what `enqueue` puts on this stream into a graph, instead of running it.
     ///
     /// # Errors
     /// As `enqueue`, or the driver failed.
@@ -84,7 +87,7 @@ impl Stream {
         check("beginning a capture", unsafe { cu::cuStreamBeginCapture_v2(self.raw, mode) })?;
         let enqueued = enqueue();
         let mut graph = std::ptr::null_mut();
-        // Ended whatever came: a stream that stays in capture is of no more use.
+        // Ended even after an error: a stream that stays in capture mode cannot be used.
         // SAFETY: the stream is capturing.
         let ended = check("ending a capture", unsafe { cu::cuStreamEndCapture(self.raw, &mut graph) });
         let result = enqueued.and_then(|()| Ok(ended?)).and_then(|()| {
@@ -127,7 +130,7 @@ impl Drop for Stream {
     }
 }
 
-/// A point in a stream's work.
+/// A CUDA event: a point in a stream's work.
 #[derive(Debug)]
 pub struct Event {
     context: Arc<Context>,
@@ -154,7 +157,7 @@ impl Event {
         Ok(Event { context: context.clone(), raw })
     }
 
-    /// Happens when all that is enqueued on `stream` by now is done.
+    /// Records the event: it completes when all work that is on `stream` by now is done.
     ///
     /// # Errors
     /// The driver failed.
@@ -163,7 +166,7 @@ impl Event {
         check("marking a point in a stream", unsafe { cu::cuEventRecord(self.raw, stream.raw) })
     }
 
-    /// Waits until it has happened. An event that was never recorded has.
+    /// Blocks until it has completed. An event that was never recorded counts as completed.
     ///
     /// # Errors
     /// The work before it failed.
@@ -173,7 +176,7 @@ impl Event {
         check_wait("waiting for the computation", unsafe { cu::cuEventSynchronize(self.raw) })
     }
 
-    /// True if it has happened.
+    /// True if it has completed.
     ///
     /// # Errors
     /// The work before it failed.
@@ -186,7 +189,7 @@ impl Event {
         }
     }
 
-    /// Seconds from `earlier` to this one. Both are timed and have happened.
+    /// Seconds from `earlier` to this one. Both are timed and have completed.
     ///
     /// # Errors
     /// The driver failed.
@@ -207,7 +210,7 @@ impl Drop for Event {
     }
 }
 
-/// A captured sequence of work, ready to be enqueued as a whole.
+/// An executable CUDA graph.
 #[derive(Debug)]
 pub struct GraphExec {
     context: Arc<Context>,

@@ -1,22 +1,21 @@
-//! A convolution, and what must be known to choose what computes it.
+//! A convolution of cuDNN, as data.
 
-use crate::backend::cuda::launch::Lowered;
+use super::kernel::Memory;
 use crate::graph::DType;
 use crate::graph::op::Activation;
 use std::fmt;
 
-/// Most bytes of workspace: as much as the tensors have, but within these bounds. What is faster by needing more is not
-/// worth the memory.
+/// Bounds of the workspace, which may be as large as the tensors. A plan that needs more is not worth the memory.
 const WORKSPACE: [usize; 2] = [32 << 20, 256 << 20];
 
-/// What of a convolution is computed.
+/// Whether the result or a gradient is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// y of x and w.
+    /// y from x and w.
     Forward,
-    /// x's gradient of y's and w.
+    /// The gradient of x from that of y and w (data gradient).
     Input,
-    /// w's gradient of x and y's.
+    /// The gradient of w from x and that of y (weight gradient).
     Weight,
 }
 
@@ -45,7 +44,7 @@ pub struct Convolution {
     pub padding: [usize; 4],
     /// Rows, columns.
     pub dilation: [usize; 2],
-    /// Element type of the operands; sums are of 32 bits.
+    /// Element type of the operands; accumulators are of 32 bits.
     pub dtype: DType,
     /// Element type of the result.
     pub result: DType,
@@ -57,7 +56,7 @@ pub struct Convolution {
     pub act: Option<Activation>,
 }
 
-/// By this a choice is known.
+/// The key of a choice in the cache and in checkpoints.
 impl fmt::Display for Convolution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let direction = match self.direction {
@@ -101,7 +100,7 @@ impl Convolution {
         (self.elements().iter().sum::<usize>() * self.dtype.bytes()).clamp(least, most)
     }
 
-    /// The steepest that its activation is made by a parameter.
+    /// The slope that a parameter gives its activation, at most.
     pub fn slope(&self) -> f64 {
         self.act.and_then(|act| act.facts().parameter).map_or(0.0, |x| f64::from(x.abs()))
     }
@@ -130,31 +129,21 @@ impl Convolution {
     }
 }
 
-/// Where a convolution's tensors are.
-#[derive(Debug, Clone, Copy)]
-pub struct Places {
+/// A convolution that cuDNN does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConvolutionStep {
+    /// Sizes and types.
+    pub convolution: Convolution,
     /// x, or its gradient.
-    pub x: u64,
+    pub x: Memory,
     /// w, or its gradient.
-    pub w: u64,
+    pub w: Memory,
     /// y, or its gradient.
-    pub y: u64,
+    pub y: Memory,
     /// The bias, if there is one.
-    pub bias: Option<u64>,
-    /// The workspace, at a multiple of [`super::WORKSPACE_ALIGNMENT`].
-    pub workspace: u64,
-}
-
-/// A convolution for which something must be chosen.
-pub struct Problem<'a> {
-    /// Which.
-    pub convolution: &'a Convolution,
-    /// What our own kernels do for it: inputs are the operands and the bias, the only output is the result.
-    pub own: &'a dyn Fn() -> Lowered,
-    /// What follows a plan that is not fused: on the result, and on the bias.
-    pub after: Lowered,
-    /// Whether a plan is taken even if our own kernels are faster.
-    pub always: bool,
+    pub bias: Option<Memory>,
+    /// The workspace; the executable moves its start up to where the library wants it.
+    pub workspace: Memory,
 }
 
 #[cfg(test)]

@@ -1,24 +1,24 @@
-//! Losses on their way to the host: noted on the device at every step, fetched every so many, never waited for unless
-//! somebody asks.
+//! Losses on their way to the host. The device records one at every step in a ring buffer; a stream of its own copies the ring
+//! to the host every [`EVERY`] steps. Nothing waits for that unless losses are asked for.
 
-use super::driver::{Context, CudaError};
-use super::extents::{self, Extent};
-use super::launch::Module;
-use super::memory::{DeviceBlock, pinned};
-use super::modules::{Function, Modules, Size};
-use super::ready::Ready;
-use super::stream::{Event, Stream};
 use crate::backend::HostBuffer;
+use crate::backend::cuda::driver::memory::{DeviceBlock, pinned};
+use crate::backend::cuda::driver::stream::{Event, Stream};
+use crate::backend::cuda::driver::{Context, CudaError};
+use crate::backend::cuda::extents::{self, Extent};
+use crate::backend::cuda::launch::{LaunchConfig, Module};
+use crate::backend::cuda::modules::{Function, Modules};
+use crate::backend::cuda::ready::Ready;
 use anyhow::Result;
 use std::sync::Arc;
 
-/// Losses that the device keeps.
+/// Entries of the ring buffer on the device.
 const RING: usize = 256;
 
-/// Steps between two fetches.
+/// Steps between two copies to the host.
 const EVERY: u64 = 16;
 
-/// Bytes on the device: the ring, the number of losses noted, and whether the run has halted.
+/// Bytes on the device: the ring, the number of losses recorded, and the flag that the run has halted.
 pub const BYTES: usize = 4 * RING + 128;
 
 const TAKEN_AT: u64 = 4 * RING as u64;
@@ -32,7 +32,7 @@ pub struct Losses {
     stream: Stream,
     host: HostBuffer,
     fetched: Event,
-    /// Steps enqueued, steps covered by the last fetch that was begun, steps handed out.
+    /// Steps enqueued, steps covered by the last copy that was enqueued, steps handed out.
     noted: u64,
     fetching: u64,
     given: u64,
@@ -60,11 +60,11 @@ impl Losses {
         })
     }
 
-    /// The launch that notes the loss at `loss`.
+    /// The launch that records the loss at `loss`.
     pub fn watch(&self, loss: u64) -> Ready {
         let cells = [loss, self.address, self.address + TAKEN_AT, self.address + HALTED_AT, RING as u64];
-        let size = Size { grid: [1; 3], block: [32, 1, 1], shared_bytes: 0 };
-        extents::tell("watch_loss", size, &cells, || {
+        let config = LaunchConfig { grid: [1; 3], block: [32, 1, 1], shared_bytes: 0 };
+        extents::tell("watch_loss", config, &cells, || {
             let given = |what: &str, address, bytes| Extent { what: what.into(), address, bytes, written: true };
             vec![
                 given("the loss", cells[0], 4),
@@ -73,10 +73,10 @@ impl Losses {
                 given("the mark that the run has halted", cells[3], 4),
             ]
         });
-        Ready::Kernel { function: self.function.clone(), size, cells: cells.into() }
+        Ready::Kernel { function: self.function.clone(), config, cells: cells.into() }
     }
 
-    /// A step that notes its loss is about to be enqueued on `compute`: makes room for it.
+    /// To be called before a step that records its loss is enqueued on `compute`: makes room in the ring.
     ///
     /// # Errors
     /// The device failed.
@@ -87,7 +87,7 @@ impl Losses {
         Ok(())
     }
 
-    /// Such a step has been enqueued.
+    /// To be called once the step has been enqueued.
     ///
     /// # Errors
     /// The device failed.

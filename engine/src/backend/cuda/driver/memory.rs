@@ -1,7 +1,9 @@
 //! Memory on the device, and page-locked memory on the host.
 
-use super::driver::{Context, CudaError, check, sys as cu};
+use super::context::Context;
+use super::error::{CudaError, check};
 use super::stream::Stream;
+use super::sys as cu;
 use crate::backend::HostBuffer;
 use std::sync::Arc;
 
@@ -105,7 +107,7 @@ impl Drop for DeviceBlock {
     }
 }
 
-/// What is being done where the host, and not the GPU, has no memory.
+/// What an error says was being done, where the host and not the GPU has too little memory.
 pub const LOCKING: &str = "locking host memory for batches";
 
 /// Page-locked host memory, zeroed. Not write-combined, which would be very slow to read: a batch is looked at again when

@@ -1,0 +1,89 @@
+//! 1 × 1 convolutions without stride, padding or groups: matrix products whose rows are pixels.
+
+use super::kernel::{PixelKernel, WeightKernel};
+use super::shape::{ConvProblem, Direction};
+use crate::backend::cpu::gemm::tile::EpilogueOperands;
+use crate::backend::cpu::ops::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel, LinearShape};
+use crate::backend::cpu::run::threads::Pool;
+use crate::graph::op::{Activation, LinearGradWeight};
+
+/// The matrix product that the convolution is, if it is one.
+fn linear(problem: &ConvProblem) -> Option<LinearShape> {
+    let (op, shape) = (problem.op, &problem.shape);
+    let plain = shape.kernel == [1, 1] && op.stride == [1, 1] && op.padding == [0; 4] && op.groups == 1;
+    let rows = shape.images * shape.input[0] * shape.input[1];
+    plain.then_some(LinearShape { rows, inputs: shape.channels, outputs: shape.outputs })
+}
+
+/// The convolution or its gradient by the input, if it is a matrix product.
+pub fn pixel_kernel(
+    problem: &ConvProblem,
+    direction: Direction,
+    act: Option<Activation>,
+) -> Option<Box<dyn PixelKernel>> {
+    let (shape, level, threads) = (linear(problem)?, problem.level, problem.threads);
+    Some(match direction {
+        Direction::Forward => Box::new(LinearKernel::new(act, shape, level, threads)),
+        Direction::Backward => Box::new(LinearGradInputKernel::new(shape, level, threads)),
+    })
+}
+
+/// The gradient by the weight, if it is a matrix product; `bias`: with that by the bias.
+pub fn weight_kernel(problem: &ConvProblem, bias: bool) -> Option<Box<dyn WeightKernel>> {
+    let op = LinearGradWeight { bias };
+    Some(Box::new(LinearGradWeightKernel::new(&op, linear(problem)?, problem.level, problem.threads)))
+}
+
+impl PixelKernel for LinearKernel {
+    fn workspace_bytes(&self) -> usize {
+        LinearKernel::workspace_bytes(self)
+    }
+
+    fn remaining_act(&self) -> Option<Activation> {
+        LinearKernel::remaining_act(self)
+    }
+
+    fn run(
+        &self,
+        pool: &Pool,
+        source: &[f32],
+        w: &[f32],
+        operands: EpilogueOperands,
+        dest: &mut [f32],
+        workspace: &mut [u8],
+    ) {
+        LinearKernel::run(self, pool, source, w, operands, dest, workspace);
+    }
+}
+
+impl PixelKernel for LinearGradInputKernel {
+    fn workspace_bytes(&self) -> usize {
+        LinearGradInputKernel::workspace_bytes(self)
+    }
+
+    fn remaining_act(&self) -> Option<Activation> {
+        None
+    }
+
+    fn run(
+        &self,
+        pool: &Pool,
+        source: &[f32],
+        w: &[f32],
+        operands: EpilogueOperands,
+        dest: &mut [f32],
+        workspace: &mut [u8],
+    ) {
+        LinearGradInputKernel::run(self, pool, source, w, operands, dest, workspace);
+    }
+}
+
+impl WeightKernel for LinearGradWeightKernel {
+    fn workspace_bytes(&self) -> usize {
+        LinearGradWeightKernel::workspace_bytes(self)
+    }
+
+    fn run(&self, pool: &Pool, x: &[f32], dy: &[f32], dw: &mut [f32], db: Option<&mut [f32]>, workspace: &mut [u8]) {
+        LinearGradWeightKernel::run(self, pool, x, dy, dw, db, workspace);
+    }
+}

@@ -1,0 +1,86 @@
+//! The modules that kernels are in: one for each source file.
+
+/// The source files in `kernels/`, each a module that is loaded when a program first needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Module {
+    /// Activations, binary operations, sums over stretched axes, casts.
+    ElementwiseLoss,
+    /// Element-wise operations one behind the other.
+    Chain,
+    /// Bytes or floats to normalised floats.
+    Normalize,
+    /// Dropout.
+    Dropout,
+    /// Permute, concat, slice.
+    Shape,
+    /// Maximum and mean over windows.
+    Pool,
+    /// Batch normalisation.
+    BatchNorm,
+    /// Group normalisation.
+    GroupNorm,
+    /// Layer normalisation.
+    LayerNorm,
+    /// Softmax over the last axis.
+    Softmax,
+    /// Scaled dot-product attention.
+    Attention,
+    /// Losses.
+    Loss,
+    /// Running sums of metrics.
+    Metrics,
+    /// Gradient norm, sums of gradients, optimizers.
+    Optim,
+    /// Matrix products.
+    Matmul,
+    /// Convolutions.
+    Conv,
+    /// What the executable itself launches.
+    Runtime,
+}
+
+impl Module {
+    /// All modules.
+    pub const ALL: [Module; 17] = [
+        Module::ElementwiseLoss,
+        Module::Chain,
+        Module::Normalize,
+        Module::Dropout,
+        Module::Shape,
+        Module::Pool,
+        Module::BatchNorm,
+        Module::GroupNorm,
+        Module::LayerNorm,
+        Module::Softmax,
+        Module::Attention,
+        Module::Loss,
+        Module::Metrics,
+        Module::Optim,
+        Module::Matmul,
+        Module::Conv,
+        Module::Runtime,
+    ];
+
+    /// Name of its file in `kernels/`, without `.cu`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Module::ElementwiseLoss => "elementwise",
+            Module::Chain => "chain",
+            Module::Normalize => "normalize",
+            Module::Dropout => "dropout",
+            Module::Shape => "shape",
+            Module::Pool => "pool",
+            Module::BatchNorm => "batch_norm",
+            Module::GroupNorm => "group_norm",
+            Module::LayerNorm => "layer_norm",
+            Module::Softmax => "softmax",
+            Module::Attention => "attention",
+            Module::Loss => "loss",
+            Module::Metrics => "metrics",
+            Module::Optim => "optim",
+            Module::Matmul => "matmul",
+            Module::Conv => "conv",
+            Module::Runtime => "runtime",
+        }
+    }
+}
