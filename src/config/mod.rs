@@ -4,9 +4,13 @@
 //! `freeze` and `match` mean) is checked by others, with the spans that the experiment carries and the diagnostics
 //! of this module.
 //!
-//! Its folders stand on one another, in this order: [`text`] (places, diagnostics, TOML as a tree), [`declare`] (how options
-//! are declared, and read by their declaration), [`language`] (which sections, layers and options there are), [`experiment`]
-//! (what a configuration says), [`load`] (how files become that); [`schema`] and `print` are two more views of it.
+//! It is in layers. Each names only those before it:
+//! - [`text`]: texts, places in them, diagnostics, TOML as a tree, how words are compared;
+//! - [`declare`]: how options are declared, and how a table is read by what is declared;
+//! - [`language`]: which sections, layers and options there are;
+//! - [`experiment`]: what a configuration says, as plain data;
+//! - [`load`]: how files, blocks and `--set` become an experiment;
+//! - `print`, [`schema`]: the effective configuration, and the JSON Schema of the language.
 
 pub mod declare;
 pub mod experiment;

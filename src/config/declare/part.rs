@@ -80,9 +80,10 @@ impl Part<'_> {
         let remarked = words::remark(self.what, &entry.key).is_some();
         let same = known.iter().any(|known| plain(known) == plain(&entry.key));
         let elsewhere = if remarked || same { None } else { self.sink.elsewhere(self.what, &entry.key) };
+        let error = Diagnostic::error(format!("unknown key `{}` in {}", shorten(&entry.key), self.what));
         match elsewhere {
-            Some(text) => unknown(&entry.key, self.what).at(entry.key_span, text),
-            None => unknown_key(&entry.key, self.what, entry.key_span, known),
+            Some(text) => error.at(entry.key_span, text),
+            None => with_keys(error, self.what, entry.key_span, &entry.key, known),
         }
     }
 
@@ -135,9 +136,15 @@ pub fn known_word<'w>(node: &Node, key: &str, what: &str, known: &[&'w str], sin
     found
 }
 
-/// An error for a key that nobody reads; `what` is the table around it.
-pub fn unknown_key(key: &str, what: &str, span: Span, known: &[&str]) -> Diagnostic {
-    let error = unknown(key, what);
+/// An error for a parameter that is set and not there; `why` follows its name: ``: block `b` has no such parameter``.
+pub fn unknown_parameter(key: &str, why: &str, span: Span, known: &[&str]) -> Diagnostic {
+    let error = Diagnostic::error(format!("unknown key `{}`{why}", shorten(key)));
+    with_keys(error, "", span, key, known)
+}
+
+/// Points at a key that is not known, with what there is to be said of it, the nearest one that is, or all of them; `what` is the
+/// table around it.
+fn with_keys(error: Diagnostic, what: &str, span: Span, key: &str, known: &[&str]) -> Diagnostic {
     if let Some(remark) = words::remark(what, key) {
         return error.at(span, remark);
     }
@@ -146,10 +153,6 @@ pub fn unknown_key(key: &str, what: &str, span: Span, known: &[&str]) -> Diagnos
         None if known.is_empty() => error.at(span, "takes no keys"),
         None => error.at(span, "no such key").help(format!("the keys are {}", list(known.iter().copied(), "and"))),
     }
-}
-
-fn unknown(key: &str, what: &str) -> Diagnostic {
-    Diagnostic::error(format!("unknown key `{}` in {what}", shorten(key)))
 }
 
 /// Points at a word that is not known, with the nearest one that is.

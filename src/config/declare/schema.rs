@@ -1,5 +1,5 @@
-//! Tables of the JSON Schema, from what is declared. What a table must have is kept apart from what it may have: where a file extends another, what it
-//! must have may stand in that one.
+//! Tables of the JSON Schema, from what is declared. What a table must have is kept apart from what it may have: where a file
+//! extends another, what it must have may stand in that one.
 
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};

@@ -7,7 +7,7 @@ use super::kinds::{self, LeftBehind, Reason};
 use super::overrides::Override;
 use super::paths::{above, beside, locate};
 use crate::config::declare::options::Options;
-use crate::config::declare::part::{Part, unknown_key};
+use crate::config::declare::part::{Part, unknown_parameter};
 use crate::config::experiment::Experiment;
 use crate::config::language::keys;
 use crate::config::language::sections::ModelKeys;
@@ -306,8 +306,8 @@ impl Files {
                 }
                 None => {
                     let known: Vec<&str> = params.entries.iter().map(|entry: &Entry| entry.key.as_str()).collect();
-                    let place = "`with`: the model has no such parameter";
-                    self.sink.push(unknown_key(&value.key, place, value.key_span, &known));
+                    let why = " in `with`: the model has no such parameter";
+                    self.sink.push(unknown_parameter(&value.key, why, value.key_span, &known));
                 }
             }
         }

@@ -49,7 +49,7 @@ impl Rules<'_> {
                 (true, true) => "data.classes",
                 (true, false) => "data.targets",
             };
-            self.reporter.two(error.help(help), "loss.type", "cannot take these targets", key, has);
+            self.reporter.at_keys(error.help(help), "loss.type", "cannot take these targets", key, has);
         }
     }
 
@@ -74,7 +74,7 @@ impl Rules<'_> {
                 let loss = self.experiment.loss.type_name();
                 let error = Diagnostic::error(format!("there is no `{}` with the loss `{loss}`", metric.name()))
                     .help(format!("with this loss there are {use_instead}"));
-                self.reporter.two(error, key, "never computed", "loss.type", "the loss");
+                self.reporter.at_keys(error, key, "never computed", "loss.type", "the loss");
             }
         }
     }
@@ -85,12 +85,12 @@ impl Rules<'_> {
         for (i, transform) in data.transforms.iter().enumerate().filter(|(_, t)| random(t)) {
             let name = transform.type_name();
             let error = Diagnostic::error(format!("`{name}` in `transforms` would change evaluation too"));
-            self.reporter.one(error, &format!("data.transforms.{i}"), "put it into `train_transforms`");
+            self.reporter.at_key(error, &format!("data.transforms.{i}"), "put it into `train_transforms`");
         }
         for (i, transform) in data.train_transforms.iter().enumerate().filter(|(_, t)| !random(t)) {
             let name = transform.type_name();
             let error = Diagnostic::error(format!("`{name}` in `train_transforms` would leave evaluation as it is"));
-            self.reporter.one(
+            self.reporter.at_key(
                 error,
                 &format!("data.train_transforms.{i}"),
                 "put it into `transforms`, which are for both",
@@ -99,7 +99,7 @@ impl Rules<'_> {
         let normalize = |t: &Transform| matches!(t, Transform::Normalize(_));
         for (i, _) in data.transforms.iter().enumerate().filter(|(_, t)| normalize(t)).skip(1) {
             let error = Diagnostic::error("`transforms` normalise twice");
-            self.reporter.one(error, &format!("data.transforms.{i}"), "one `normalize` is enough");
+            self.reporter.at_key(error, &format!("data.transforms.{i}"), "one `normalize` is enough");
         }
     }
 
@@ -110,11 +110,15 @@ impl Rules<'_> {
         let [momentum, dampening] = optimizer.rule.momentum();
         if momentum >= 1.0 {
             let warning = warning(format!("a `momentum` of {momentum} lets updates grow without bound"));
-            self.reporter.one(warning.help("take 0.9, or another value below 1"), "optimizer.momentum", "not below 1");
+            self.reporter.at_key(
+                warning.help("take 0.9, or another value below 1"),
+                "optimizer.momentum",
+                "not below 1",
+            );
         }
         if momentum > 0.0 && dampening >= 1.0 {
             let warning = warning("with a `dampening` of 1 only the first gradient counts".into());
-            self.reporter.one(
+            self.reporter.at_key(
                 warning.help("leave it out, or take a value below 1"),
                 "optimizer.dampening",
                 "takes all of a gradient away",
@@ -127,7 +131,7 @@ impl Rules<'_> {
         {
             let warning = warning(format!("`betas` of {} and {} are in the wrong order", betas[0], betas[1]));
             let help = "the first is for the gradient, the second, slower one for its square: [0.9, 0.999]";
-            self.reporter.one(warning.help(help), "optimizer.betas", "the first is above the second");
+            self.reporter.at_key(warning.help(help), "optimizer.betas", "the first is above the second");
         }
         if !optimizer.rule.decays_by_share() {
             return;
@@ -146,7 +150,7 @@ impl Rules<'_> {
             let warning = warning(format!(
                 "`weight_decay` leaves nothing of a parameter: a step takes {lr} · {decay} of it away"
             ));
-            self.reporter.one(
+            self.reporter.at_key(
                 warning.help("the learning rate times `weight_decay` must be well below 1"),
                 &key,
                 "too large for this learning rate",
@@ -158,7 +162,7 @@ impl Rules<'_> {
         let Some(files) = self.experiment.data.source.download() else { return };
         if !files.download && files.mirrors.is_some() {
             let warning = Diagnostic::warning(Lint::NoEffect, "`mirrors` in `[data]` has no effect");
-            self.reporter.two(warning, "data.mirrors", "nothing is fetched", "data.download", "because of this");
+            self.reporter.at_keys(warning, "data.mirrors", "nothing is fetched", "data.download", "because of this");
         }
     }
 }

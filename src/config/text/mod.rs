@@ -1,4 +1,5 @@
-//! The ground: texts and places in them, diagnostics, TOML as a tree. Nothing here knows an option.
+//! Texts and places in them, diagnostics and the names of warnings, TOML as a tree, and how words are compared: with slips of the
+//! pen, and with those of PyTorch and its relatives. Which keys and words there are is told by those who read a table.
 
 pub mod diagnostics;
 pub mod lints;

@@ -40,7 +40,7 @@ pub struct Reporter<'a> {
 
 impl Reporter<'_> {
     /// A problem of one key.
-    pub fn one(&self, diagnostic: Diagnostic, key: &str, text: &str) {
+    pub fn at_key(&self, diagnostic: Diagnostic, key: &str, text: &str) {
         self.sink.push(match self.origins.nearest_span(key) {
             Some(span) => diagnostic.at(span, text),
             None => diagnostic,
@@ -48,7 +48,7 @@ impl Reporter<'_> {
     }
 
     /// A problem of a key, because of another one.
-    pub fn two(&self, diagnostic: Diagnostic, key: &str, text: &str, other: &str, context: &str) {
+    pub fn at_keys(&self, diagnostic: Diagnostic, key: &str, text: &str, other: &str, context: &str) {
         let mut diagnostic = diagnostic;
         if let Some(span) = self.origins.nearest_span(key) {
             diagnostic = diagnostic.at(span, text);

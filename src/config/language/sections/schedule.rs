@@ -138,13 +138,13 @@ impl Schedule {
                 if let Some(late) = step.milestones.iter().flatten().position(|&milestone| milestone >= epochs) {
                     let warning = beyond("a milestone of the schedule is never reached");
                     let key = format!("schedule.milestones.{late}");
-                    reporter.two(warning, &key, "not within the run", "train.epochs", &run);
+                    reporter.at_keys(warning, &key, "not within the run", "train.epochs", &run);
                 }
                 if step.gamma > 1.0 {
                     let message =
                         format!("each step of the schedule raises the learning rate, by a factor of {}", step.gamma);
                     let warning = Diagnostic::warning(Lint::RisingSchedule, message);
-                    reporter.one(
+                    reporter.at_key(
                         warning.help("a `gamma` below 1 lowers it: 0.1, the default, to a tenth"),
                         "schedule.gamma",
                         "above 1",
@@ -152,14 +152,14 @@ impl Schedule {
                 }
                 if step.step_epochs.is_some_and(|every| every >= epochs) {
                     let warning = beyond("the schedule never takes a step");
-                    reporter.two(warning, "schedule.step_epochs", "not within the run", "train.epochs", &run);
+                    reporter.at_keys(warning, "schedule.step_epochs", "not within the run", "train.epochs", &run);
                 }
             }
             Curve::Cosine(cosine) => {
                 let lr = optimizer.rule.lr();
                 if cosine.min_lr > lr {
                     let error = Diagnostic::error("`min_lr` in `[schedule]` is above the learning rate");
-                    reporter.two(error, "schedule.min_lr", "where it ends", "optimizer.lr", "where it starts");
+                    reporter.at_keys(error, "schedule.min_lr", "where it ends", "optimizer.lr", "where it starts");
                 }
                 for (i, group) in optimizer.groups.iter().enumerate() {
                     if group.lr.is_some_and(|own| own < cosine.min_lr && cosine.min_lr <= lr) {
@@ -167,7 +167,7 @@ impl Schedule {
                             "`min_lr` in `[schedule]` is above the learning rate of a group, which rises to it";
                         let warning = Diagnostic::warning(Lint::RisingSchedule, message);
                         let key = format!("optimizer.groups.{i}.lr");
-                        reporter.two(
+                        reporter.at_keys(
                             warning,
                             &key,
                             "where this group starts",
@@ -179,12 +179,12 @@ impl Schedule {
                 end = cosine.epochs.unwrap_or(epochs);
                 if end > epochs {
                     let warning = beyond("the cosine ends after the run: the learning rate never falls to `min_lr`");
-                    reporter.two(warning, "schedule.epochs", "not within the run", "train.epochs", &run);
+                    reporter.at_keys(warning, "schedule.epochs", "not within the run", "train.epochs", &run);
                 }
                 if self.warmup.warmup_epochs.is_some_and(|warmup| warmup >= end) {
                     let error = Diagnostic::error("the warm-up leaves no time for the schedule");
                     let key = if cosine.epochs.is_some() { "schedule.epochs" } else { "train.epochs" };
-                    reporter.two(
+                    reporter.at_keys(
                         error,
                         "schedule.warmup_epochs",
                         "too long",
@@ -196,7 +196,7 @@ impl Schedule {
         }
         if self.warmup.warmup_epochs.is_some_and(|warmup| (epochs..end).contains(&warmup)) {
             let warning = beyond("the warm-up takes the whole run: the full learning rate is never reached");
-            reporter.two(warning, "schedule.warmup_epochs", "not within the run", "train.epochs", &run);
+            reporter.at_keys(warning, "schedule.warmup_epochs", "not within the run", "train.epochs", &run);
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::layer::{Common, node};
 use super::{Context, MAX_LAYERS, Unroller};
 use crate::config::declare::options::Options;
-use crate::config::declare::part::{Part, unknown_key, with_suggestion};
+use crate::config::declare::part::{Part, unknown_parameter, with_suggestion};
 use crate::config::experiment::{LayerKind, LayerNode};
 use crate::config::language::layers::{Block, CommonKeys};
 use crate::config::load::expr::Scope;
@@ -181,8 +181,8 @@ impl Unroller<'_> {
         };
         let known: Vec<&str> = params.map(|p| p.entries.iter().map(|e| e.key.as_str()).collect()).unwrap_or_default();
         for entry in given.entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
-            let place = format!(": block `{}` has no such parameter", shorten(block));
-            self.sink.push(unknown_key(&entry.key, &place, entry.key_span, &known));
+            let why = format!(": block `{}` has no such parameter", shorten(block));
+            self.sink.push(unknown_parameter(&entry.key, &why, entry.key_span, &known));
         }
         let (values, bad) = context.scope.evaluate_all(given, &[], self.sink);
         bad.is_empty().then_some(values)
