@@ -60,52 +60,129 @@ impl Part<'_> {
     }
 }
 
-/// Declares an enum and its [`Tagged`] from a list of `"word" => Variant(Struct)`, each a table of options.
+/// How many words there are in some lists.
+pub const fn count(lists: &[&[&str]]) -> usize {
+    let (mut count, mut list) = (0, 0);
+    while list < lists.len() {
+        count += lists[list].len();
+        list += 1;
+    }
+    count
+}
+
+/// Some lists of words, of which there are `N` in all, as one.
+pub const fn join<const N: usize>(lists: &[&[&'static str]]) -> [&'static str; N] {
+    let mut all = [""; N];
+    let (mut at, mut list) = (0, 0);
+    while list < lists.len() {
+        let mut word = 0;
+        while word < lists[list].len() {
+            all[at] = lists[list][word];
+            at += 1;
+            word += 1;
+        }
+        list += 1;
+    }
+    all
+}
+
+/// Declares an enum and its [`Tagged`] from a list of `"word" => Variant(Struct)`, each a table of options. In between may stand
+/// one `family Variant(Enum)`: all words of an enum that is declared likewise, with the same key.
 macro_rules! tagged {
-    ($(#[$doc:meta])* $enum:ident by $tag:literal, resume $resume:ident: $($name:literal => $variant:ident($args:ty),)*) => {
+    (
+        $(#[$doc:meta])*
+        $enum:ident by $tag:literal, resume $resume:ident:
+        $($name:literal => $variant:ident($args:ty),)*
+        $(
+            family $family:ident($members:ty),
+            $($later_name:literal => $later:ident($later_args:ty),)*
+        )?
+    ) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, serde::Serialize)]
         #[serde(tag = $tag)]
         #[expect(missing_docs, reason = "each variant is documented at its struct")]
         pub enum $enum {
             $(#[serde(rename = $name)] $variant($args),)*
+            $(
+                $(#[serde(rename = $later_name)] $later($later_args),)*
+                // It has written its own word.
+                #[serde(untagged)]
+                $family($members),
+            )?
         }
 
-        impl $crate::config::declare::tagged::Tagged for $enum {
-            const TAG: &'static str = $tag;
-            const TYPES: &'static [&'static str] = &[$($name,)*];
-            const RESUME: $crate::config::declare::declaration::Effect = $crate::config::declare::declaration::Effect::$resume;
+        const _: () = {
+            use $crate::config::declare::declaration::{Declaration, Effect, Rule};
+            use $crate::config::declare::options::Options;
+            use $crate::config::declare::part::Part;
+            use $crate::config::declare::tagged::{Tagged, count, join};
 
-            fn type_name(&self) -> &'static str {
-                match self {
-                    $(Self::$variant(_) => $name,)*
+            const WORDS: &[&[&str]] =
+                &[&[$($name),*], $(<$members as Tagged>::TYPES, &[$($later_name),*])?];
+
+            impl Tagged for $enum {
+                const TAG: &'static str = $tag;
+                const TYPES: &'static [&'static str] = &join::<{ count(WORDS) }>(WORDS);
+                const RESUME: Effect = Effect::$resume;
+
+                fn type_name(&self) -> &'static str {
+                    match self {
+                        $(Self::$variant(_) => $name,)*
+                        $(
+                            Self::$family(member) => member.type_name(),
+                            $(Self::$later(_) => $later_name,)*
+                        )?
+                    }
+                }
+
+                fn fields(word: &str) -> &'static [&'static str] {
+                    match word {
+                        $($name => <$args as Options>::KEYS,)*
+                        $(
+                            $($later_name => <$later_args as Options>::KEYS,)*
+                            word if <$members as Tagged>::TYPES.contains(&word) => <$members as Tagged>::fields(word),
+                        )?
+                        _ => &[],
+                    }
+                }
+
+                fn rules() -> Vec<Rule> {
+                    [
+                        $(<$args as Options>::RULES.to_vec(),)*
+                        $(
+                            <$members as Tagged>::rules(),
+                            $(<$later_args as Options>::RULES.to_vec(),)*
+                        )?
+                    ]
+                    .concat()
+                }
+
+                fn read(word: &str, part: &Part) -> Option<Self> {
+                    match word {
+                        $($name => part.read::<$args>().map(Self::$variant),)*
+                        $(
+                            $($later_name => part.read::<$later_args>().map(Self::$later),)*
+                            word if <$members as Tagged>::TYPES.contains(&word) => {
+                                <$members as Tagged>::read(word, part).map(Self::$family)
+                            }
+                        )?
+                        _ => None,
+                    }
+                }
+
+                fn declarations(generator: &mut schemars::SchemaGenerator) -> Vec<(&'static str, Declaration)> {
+                    let all = [
+                        vec![$(($name, <$args as Options>::declaration(generator)),)*],
+                        $(
+                            <$members as Tagged>::declarations(generator),
+                            vec![$(($later_name, <$later_args as Options>::declaration(generator)),)*],
+                        )?
+                    ];
+                    all.into_iter().flatten().collect()
                 }
             }
-
-            fn fields(word: &str) -> &'static [&'static str] {
-                match word {
-                    $($name => <$args as $crate::config::declare::options::Options>::KEYS,)*
-                    _ => &[],
-                }
-            }
-
-            fn rules() -> Vec<$crate::config::declare::declaration::Rule> {
-                [$(<$args as $crate::config::declare::options::Options>::RULES),*].concat()
-            }
-
-            fn read(word: &str, part: &$crate::config::declare::part::Part) -> Option<Self> {
-                match word {
-                    $($name => part.read::<$args>().map(Self::$variant),)*
-                    _ => None,
-                }
-            }
-
-            fn declarations(
-                generator: &mut schemars::SchemaGenerator,
-            ) -> Vec<(&'static str, $crate::config::declare::declaration::Declaration)> {
-                vec![$(($name, <$args as $crate::config::declare::options::Options>::declaration(generator)),)*]
-            }
-        }
+        };
     };
 }
 pub(crate) use tagged;

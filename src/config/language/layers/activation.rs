@@ -1,77 +1,83 @@
-//! Activations.
+//! Activations: each is one entry of the list below, and the engine's [`Activation`] that it is.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::declare::options::Check;
-use crate::config::declare::options::options;
+use crate::config::declare::options::{Check, options};
+use crate::config::declare::tagged::tagged;
 use crate::config::declare::value::values;
+use crate::graph::op::Activation;
 
-/// Declares activations without arguments.
-macro_rules! plain {
-    ($($(#[doc = $doc:literal])* $name:ident;)*) => {
+/// Declares activations: what each is for, its type, the struct of its options (none are written for one that has none), and the
+/// engine's activation.
+macro_rules! activations {
+    ($(
+        $(#[doc = $doc:literal])*
+        $word:literal => $name:ident $({ $($options:tt)* })? = $engine:expr;
+    )*) => {
         options! {
-            $($(#[doc = $doc])* pub struct $name {})*
+            $($(#[doc = $doc])* pub struct $name { $($($options)*)? })*
         }
 
         $(impl Check for $name {})*
+
+        tagged! {
+            /// The activations among the layers.
+            ActivationLayer by "type", resume Breaks:
+            $($word => $name($name),)*
+        }
+
+        impl ActivationLayer {
+            /// The engine's activation, which knows what goes with it.
+            pub fn describe(&self) -> Activation {
+                match self {
+                    $(Self::$name(options) => {
+                        let describe: fn(&$name) -> Activation = $engine;
+                        describe(options)
+                    })*
+                }
+            }
+        }
     };
 }
 
-plain! {
+activations! {
     /// `max(x, 0)`. `torch.nn.ReLU`.
-    Relu;
+    "relu" => Relu = |_| Activation::Relu;
     /// `min(max(x, 0), 6)`. `torch.nn.ReLU6`.
-    Relu6;
-    /// `x · sigmoid(x)`. `torch.nn.SiLU`.
-    Silu;
-    /// The hyperbolic tangent. `torch.nn.Tanh`.
-    Tanh;
-    /// `1 / (1 + e⁻ˣ)`. `torch.nn.Sigmoid`.
-    Sigmoid;
-    /// `min(max(x + 3, 0), 6) / 6`. `torch.nn.Hardsigmoid`.
-    Hardsigmoid;
-    /// `x · hardsigmoid(x)`. `torch.nn.Hardswish`.
-    Hardswish;
-}
-
-options! {
+    "relu6" => Relu6 = |_| Activation::Relu6;
     /// `x` where positive, else `negative_slope · x`. `torch.nn.LeakyReLU`.
-    pub struct LeakyRelu {
+    "leaky_relu" => LeakyRelu {
         /// Slope for negative inputs.
         #[option(default = 0.01)]
         pub negative_slope: f64,
-    }
-
+    } = |options| Activation::LeakyRelu { slope: options.negative_slope as f32 };
     /// `x` where positive, else `alpha · (eˣ − 1)`. `torch.nn.ELU`.
-    pub struct Elu {
+    "elu" => Elu {
         /// Minus the limit for very negative inputs.
         #[option(default = 1.0)]
         pub alpha: f64,
-    }
-
+    } = |options| Activation::Elu { alpha: options.alpha as f32 };
     /// `x · Φ(x)`, with the normal distribution's Φ. `torch.nn.GELU`.
-    pub struct Gelu {
+    "gelu" => Gelu {
         /// Exact, or approximated with a tanh.
         #[option(default = Approximate::None)]
         pub approximate: Approximate,
-    }
-
-    /// Exponentials that sum to one. Not before `cross_entropy`, which takes logits. `torch.nn.Softmax`.
-    pub struct Softmax {
-        /// The dimension that sums to one: 1 (channels or classes, in PyTorch's order) or -1 (the last).
-        #[option(default = -1, one_of = &[1, -1])]
-        pub dim: i64,
-    }
+    } = |options| match options.approximate {
+        Approximate::None => Activation::Gelu,
+        Approximate::Tanh => Activation::GeluTanh,
+    };
+    /// `x · sigmoid(x)`. `torch.nn.SiLU`.
+    "silu" => Silu = |_| Activation::Silu;
+    /// The hyperbolic tangent. `torch.nn.Tanh`.
+    "tanh" => Tanh = |_| Activation::Tanh;
+    /// `1 / (1 + e⁻ˣ)`. `torch.nn.Sigmoid`.
+    "sigmoid" => Sigmoid = |_| Activation::Sigmoid;
+    /// `min(max(x + 3, 0), 6) / 6`. `torch.nn.Hardsigmoid`.
+    "hardsigmoid" => Hardsigmoid = |_| Activation::Hardsigmoid;
+    /// `x · hardsigmoid(x)`. `torch.nn.Hardswish`.
+    "hardswish" => Hardswish = |_| Activation::Hardswish;
 }
-
-impl Check for LeakyRelu {}
-
-impl Check for Elu {}
-
-impl Check for Gelu {}
-
-impl Check for Softmax {}
 
 values!(Approximate);
 
@@ -83,4 +89,20 @@ pub enum Approximate {
     None,
     /// By the usual formula with a tanh.
     Tanh,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::declare::tagged::Tagged;
+
+    /// A type is called what the engine calls it, by which listings show it.
+    #[test]
+    fn a_type_is_the_activation_of_its_name() {
+        let all = ActivationLayer::defaults();
+        let types: Vec<&str> = all.iter().map(Tagged::type_name).collect();
+        let described: Vec<&str> = all.iter().map(|layer| layer.describe().name()).collect();
+        assert_eq!(types, ActivationLayer::TYPES, "each has defaults for its options");
+        assert_eq!(described, types);
+    }
 }

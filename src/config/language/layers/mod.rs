@@ -1,6 +1,7 @@
 //! The layers: a table of options for each, with PyTorch's names and defaults.
 //!
-//! A new layer is a struct in the file of its family and a line in the list below.
+//! A new layer is a struct in the file of its family and a line in the list below; a new activation is an entry of the list in
+//! `activation.rs`.
 
 mod activation;
 mod attention;
@@ -10,6 +11,7 @@ mod conv;
 mod norm;
 mod pool;
 mod shape;
+mod softmax;
 
 pub use activation::*;
 pub use attention::*;
@@ -19,6 +21,7 @@ pub use conv::*;
 pub use norm::*;
 pub use pool::*;
 pub use shape::*;
+pub use softmax::*;
 
 use crate::config::declare::tagged::tagged;
 
@@ -37,16 +40,7 @@ tagged! {
     "adaptive_avg_pool2d" => AdaptiveAvgPool2d(AdaptiveAvgPool2d),
     "flatten" => Flatten(Flatten),
     "dropout" => Dropout(Dropout),
-    "relu" => Relu(Relu),
-    "relu6" => Relu6(Relu6),
-    "leaky_relu" => LeakyRelu(LeakyRelu),
-    "elu" => Elu(Elu),
-    "gelu" => Gelu(Gelu),
-    "silu" => Silu(Silu),
-    "tanh" => Tanh(Tanh),
-    "sigmoid" => Sigmoid(Sigmoid),
-    "hardsigmoid" => Hardsigmoid(Hardsigmoid),
-    "hardswish" => Hardswish(Hardswish),
+    family Activation(ActivationLayer),
     "softmax" => Softmax(Softmax),
     "add" => Add(Add),
     "multiply" => Multiply(Multiply),
