@@ -31,7 +31,8 @@ fn circles(tree: &Tree) -> Vec<String> {
                 .collect();
             if circle.contains(name.as_str()) && told.insert(circle.clone()) {
                 let names: Vec<&str> = circle.iter().copied().collect();
-                found.push(format!("in `{}`: {}", folder.join("::"), names.join(", ")));
+                let folder = if folder.is_empty() { "crate".to_owned() } else { folder.join("::") };
+                found.push(format!("in `{folder}`: {}", names.join(", ")));
                 let places = names.iter().flat_map(|name| &siblings[*name]);
                 found.extend(
                     places.filter(|(to, _)| circle.contains(to.as_str())).map(|(_, place)| format!("    {place}")),
@@ -82,7 +83,7 @@ fn circles_are_found() {
         "fn f() { let x = super::b::f::<u8>(\"\"); }",
         "struct A(\n    crate::b::B,\n);",
     ] {
-        assert_eq!(names(&there(text)), ["in ``: a, b"], "{text}");
+        assert_eq!(names(&there(text)), ["in `crate`: a, b"], "{text}");
     }
     for text in [
         "// crate::b::C",
