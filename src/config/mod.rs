@@ -9,7 +9,7 @@
 //! - [`declare`]: how options are declared, and how a table is read by what is declared;
 //! - [`language`]: which sections, layers and options there are;
 //! - [`experiment`]: what a configuration says, as plain data;
-//! - [`load`]: how files, blocks and `--set` become an experiment;
+//! - [`mod@load`]: how files, blocks and `--set` become an experiment;
 //! - `print`, [`schema`]: the effective configuration, and the JSON Schema of the language.
 
 pub mod declare;

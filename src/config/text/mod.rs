@@ -3,10 +3,10 @@
 
 pub mod diagnostics;
 pub mod lints;
-pub mod origins;
-pub mod parse;
-pub mod sink;
+pub(super) mod origins;
+pub(super) mod parse;
+pub(super) mod sink;
 pub mod spelling;
-pub mod syntax;
-pub mod tree;
-pub mod words;
+pub(super) mod syntax;
+pub(super) mod tree;
+pub(super) mod words;
