@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::kinds::{self, LeftBehind, Reason};
+use super::merge::{self, LeftBehind, Reason};
 use super::overrides::Override;
 use super::paths::{above, beside, locate};
 use crate::config::declare::options::Options;
@@ -103,7 +103,7 @@ impl Files {
             for one in sets {
                 one.apply(root, &self.sink);
             }
-            kinds::settle(&before, root, &self.sources, &mut self.left);
+            merge::settle(&before, root, &self.sources, &mut self.left);
         }
         (!self.sink.has_errors()).then_some(())
     }
@@ -156,7 +156,7 @@ impl Files {
         let base = self.open(&path, Some(span))?;
         let chain: Vec<PathBuf> = chain.iter().cloned().chain([path]).collect();
         let mut below = self.document(base, &chain)?;
-        kinds::lay_over(&mut below, table, &self.sources, &mut self.left, &self.sink);
+        merge::lay_over(&mut below, table, &self.sources, &mut self.left, &self.sink);
         Some(below)
     }
 
@@ -299,7 +299,7 @@ impl Files {
             match params.get_mut(&value.key) {
                 Some(param) => *param = value.node.clone(),
                 // Written for another model, which this one lies over.
-                None if kinds::is_below(&self.sources, value.node.span.source, used.source) => {
+                None if merge::is_below(&self.sources, value.node.span.source, used.source) => {
                     let reason = Reason::Kind(self.sources.text(used).trim_matches(['"', '\'']).to_owned());
                     let key = format!("model.with.{}", value.key);
                     self.left.push(LeftBehind { key, span: value.key_span, reason, over: used });

@@ -1,9 +1,13 @@
-//! How a configuration becomes an [`Experiment`]: files are read and laid over one another, blocks unrolled, sections read and
-//! held against each other.
+//! How a configuration becomes an [`Experiment`], step by step:
+//! 1. `files` reads a file and those that it extends, and lays them over one another (`merge`);
+//! 2. `overrides` lays `--set` and `--unset` over that; then `files` puts the model of `[model] use` in its place;
+//! 3. `resolve` reads the sections, by what is declared of them;
+//! 4. `model` unrolls the layers: blocks, repeats, parameters (`expr`), names and who takes whose output;
+//! 5. `rules` holds sections against each other.
 
 mod expr;
 mod files;
-mod kinds;
+mod merge;
 mod model;
 mod overrides;
 pub mod paths;
@@ -18,7 +22,7 @@ use super::text::diagnostics::{self, Diagnostic, SourceId, SourceKind, Sources, 
 use super::text::tree::Table;
 
 pub use self::files::MAX_EFFECTIVE;
-pub use self::kinds::LeftBehind;
+pub use self::merge::LeftBehind;
 pub use self::overrides::UNSET_OPTION;
 
 /// A configuration that is whole and consistent in itself.

@@ -1,6 +1,6 @@
 //! `--set KEY=VALUE` and `--unset KEY`.
 
-use super::kinds::{LeftBehind, Reason, join};
+use super::merge::{LeftBehind, Reason, join};
 use crate::config::language::keys;
 use crate::config::text::diagnostics::{Diagnostic, SourceId, SourceKind, Sources, Span};
 use crate::config::text::parse::parse_value;

@@ -1,7 +1,8 @@
-//! What becomes of a base when what lies over it changes the kind of a thing, or takes it away.
+//! One configuration laid over another: what becomes of a base where the other changes the kind of a thing, or takes it away.
 //!
-//! Keys of the base that the new kind does not know are left behind; so is the one of two keys that exclude each other. A key
-//! that is written together with the new kind is not: it must fit. `unset = true` in a section takes away what the base has.
+//! Tables are merged key by key. Keys of the base that the new kind does not know are left behind; so is the one of two keys that
+//! exclude each other. A key that is written together with the new kind is not: it must fit. `unset = true` in a section takes
+//! away what the base has.
 
 use crate::config::declare::declaration::Rule;
 use crate::config::declare::options::Options;
