@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use runner::config::declare::declaration::Declare;
-use runner::config::declare::declaration::{Declaration, Declared, Effect};
+use runner::config::declare::declaration::{Declaration, Declare, Declared, Effect};
 use runner::config::declare::options::Options;
 use runner::config::declare::tagged::Tagged;
 use runner::config::language::keys::{self};

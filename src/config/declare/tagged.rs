@@ -4,8 +4,7 @@ use schemars::SchemaGenerator;
 
 use super::declaration::{Declaration, Effect, Rule};
 use super::part::{Part, known_word};
-use crate::config::text::diagnostics::Diagnostic;
-use crate::config::text::diagnostics::{SourceKind, Sources, Span};
+use crate::config::text::diagnostics::{Diagnostic, SourceKind, Sources, Span};
 use crate::config::text::sink::Sink;
 use crate::config::text::spelling::list;
 use crate::config::text::tree::Table;

@@ -6,8 +6,7 @@ use std::collections::HashSet;
 use crate::config::declare::part::with_suggestion;
 use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::sink::Sink;
-use crate::config::text::spelling::list;
-use crate::config::text::spelling::shorten;
+use crate::config::text::spelling::{list, shorten};
 use crate::config::text::tree::{Entry, Node, Table, Value};
 
 const MAX_LENGTH: usize = 1000;

@@ -14,8 +14,7 @@ use crate::config::language::sections::ModelKeys;
 use crate::config::text::diagnostics::{Diagnostic, Severity, SourceId, SourceKind, Sources, Span};
 use crate::config::text::parse::parse;
 use crate::config::text::sink::Sink;
-use crate::config::text::spelling::list;
-use crate::config::text::spelling::shorten;
+use crate::config::text::spelling::{list, shorten};
 use crate::config::text::tree::{Entry, Node, Table, Value};
 use crate::files;
 

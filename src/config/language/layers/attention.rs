@@ -1,8 +1,7 @@
 //! Attention.
 
 use crate::config::declare::bounds::MAX_SIZE;
-use crate::config::declare::options::Check;
-use crate::config::declare::options::options;
+use crate::config::declare::options::{Check, options};
 
 options! {
     /// Self-attention of the positions of a sequence, `[N, L, E]`, with learned projections. `torch.nn.MultiheadAttention` with

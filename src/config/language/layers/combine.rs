@@ -1,7 +1,6 @@
 //! Layers that take several inputs by `from = ["a", "b"]`.
 
-use crate::config::declare::options::Check;
-use crate::config::declare::options::options;
+use crate::config::declare::options::{Check, options};
 
 options! {
     /// The sum of the layers named in `from`, broadcast. `torch.add`.

@@ -1,8 +1,7 @@
 //! Layers with weights.
 
 use crate::config::declare::bounds::MAX_SIZE;
-use crate::config::declare::options::Check;
-use crate::config::declare::options::options;
+use crate::config::declare::options::{Check, options};
 use crate::config::declare::part::Part;
 use crate::config::language::values::{Groups, Padding, Pair};
 use crate::config::text::diagnostics::Diagnostic;

@@ -1,9 +1,7 @@
 //! Normalisation.
 
-use crate::config::declare::bounds::MAX_SIZE;
-use crate::config::declare::bounds::above;
-use crate::config::declare::options::Check;
-use crate::config::declare::options::options;
+use crate::config::declare::bounds::{MAX_SIZE, above};
+use crate::config::declare::options::{Check, options};
 use crate::config::language::values::Momentum;
 
 options! {

@@ -1,8 +1,7 @@
 //! Pooling.
 
 use crate::config::declare::bounds::MAX_SIZE;
-use crate::config::declare::options::Check;
-use crate::config::declare::options::options;
+use crate::config::declare::options::{Check, options};
 use crate::config::declare::part::Part;
 use crate::config::language::values::Pair;
 

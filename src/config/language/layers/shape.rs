@@ -1,7 +1,6 @@
 //! Layers that reorder, drop or pass on.
 
-use crate::config::declare::options::Check;
-use crate::config::declare::options::options;
+use crate::config::declare::options::{Check, options};
 
 options! {
     /// Makes one dimension of several, in PyTorch's order (channel, row, column). `torch.nn.Flatten`.

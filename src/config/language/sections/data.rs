@@ -5,10 +5,8 @@ use std::path::PathBuf;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::config::declare::bounds::MAX_SIZE;
-use crate::config::declare::bounds::above;
-use crate::config::declare::options::Check;
-use crate::config::declare::options::options;
+use crate::config::declare::bounds::{MAX_SIZE, above};
+use crate::config::declare::options::{Check, options};
 use crate::config::declare::part::{Part, known_word};
 use crate::config::declare::tagged::{Tagged, tagged};
 use crate::config::declare::value::{Value, values};

@@ -1,8 +1,7 @@
 //! `[loss]`: the keys of each loss, and which of the engine's losses they make.
 
 use crate::config::declare::bounds::above;
-use crate::config::declare::options::Check;
-use crate::config::declare::options::options;
+use crate::config::declare::options::{Check, options};
 use crate::config::declare::part::Part;
 use crate::config::declare::tagged::tagged;
 use crate::graph::op::{self, ElementwiseLoss, IGNORE_INDEX};

@@ -4,8 +4,7 @@ use schemars::{Schema, SchemaGenerator};
 use serde::Serialize;
 
 use crate::config::declare::bounds::above;
-use crate::config::declare::options::Check;
-use crate::config::declare::options::{self, options};
+use crate::config::declare::options::{self, Check, options};
 use crate::config::declare::part::Part;
 use crate::config::declare::schema::Table;
 use crate::config::declare::tagged::tagged;

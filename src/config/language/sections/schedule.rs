@@ -5,8 +5,7 @@ use serde::Serialize;
 
 use super::optimizer::Optimizer;
 use crate::config::declare::bounds::above;
-use crate::config::declare::options::Check;
-use crate::config::declare::options::options;
+use crate::config::declare::options::{Check, options};
 use crate::config::declare::part::Part;
 use crate::config::declare::tagged::tagged;
 use crate::config::text::diagnostics::Diagnostic;

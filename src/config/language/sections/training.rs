@@ -6,8 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use crate::config::declare::bounds::above;
-use crate::config::declare::options::Check;
-use crate::config::declare::options::{self, options};
+use crate::config::declare::options::{self, Check, options};
 use crate::config::declare::part::Part;
 use crate::config::declare::schema::Table;
 use crate::config::declare::value::{Value, values};

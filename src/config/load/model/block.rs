@@ -9,8 +9,7 @@ use crate::config::language::layers::{Block, CommonKeys};
 use crate::config::load::expr::Scope;
 use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::sink::Sink;
-use crate::config::text::spelling::list;
-use crate::config::text::spelling::shorten;
+use crate::config::text::spelling::{list, shorten};
 use crate::config::text::tree::{Node, Table, Value};
 
 /// The label by which an error inside a block tells of the block's use.

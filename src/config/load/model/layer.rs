@@ -9,8 +9,7 @@ use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::{LayerKind, LayerNode};
 use crate::config::language::layers::{CONTAINERS, CommonKeys, JOINS, Layer};
 use crate::config::text::diagnostics::{Diagnostic, Span};
-use crate::config::text::spelling::did_you_mean;
-use crate::config::text::spelling::shorten;
+use crate::config::text::spelling::{did_you_mean, shorten};
 use crate::config::text::tree::{Node, Table, Value};
 use crate::config::text::words::nearest;
 

@@ -7,8 +7,7 @@ use crate::config::experiment::{LayerKind, LayerNode};
 use crate::config::language::layers::Layer;
 use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::sink::Sink;
-use crate::config::text::spelling::list;
-use crate::config::text::spelling::shorten;
+use crate::config::text::spelling::{list, shorten};
 
 /// Replaces the names in `from` by the paths that they mean, and reports names that mean nothing, names of layers that
 /// come later, and layers whose parameters would have the same names.
