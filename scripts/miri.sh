@@ -16,7 +16,7 @@ export MIRIFLAGS="-Zmiri-disable-isolation ${MIRIFLAGS:-}"
 # Building takes minutes, and is not to count.
 cargo +nightly miri test --lib --no-run >/dev/null 2>&1 || { cargo +nightly miri test --lib --no-run; exit 1; }
 export PROPTEST_CASES=${PROPTEST_CASES:-4}
-modules=(checkpoint::pth checkpoint::format checkpoint::weights checkpoint::matching config::expr config::tree config::values
+modules=(checkpoint::pth checkpoint::format checkpoint::weights checkpoint::matching config::text config::declare
     data::idx plan:: graph:: random:: backend::cpu::run::threads)
 [ $# -eq 0 ] || modules=("$@")
 

@@ -9,6 +9,7 @@
 mod machine;
 mod peer;
 mod process;
+mod runs;
 mod steps;
 
 use anyhow::{Result, ensure};
@@ -71,7 +72,7 @@ fn main() -> Result<()> {
     let machine = Machine::new(&options)?;
     println!("{}\n", machine.describe());
     steps::compare(&machine, &options)?;
-    process::compare(&machine, &options)
+    runs::compare(&machine, &options)
 }
 
 impl Options {

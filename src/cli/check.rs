@@ -6,7 +6,7 @@ use super::memory::{self, Planned, resolve_batch, table};
 use super::model::{build_run, describe_data, device, load_config, read_weights, say_notes};
 use super::thousands;
 use crate::backend::{Backend, DeviceError};
-use crate::config::diagnostics::to_json;
+use crate::config::text::diagnostics::to_json;
 use crate::config::{self, Loaded};
 use crate::data::DataSpec;
 use crate::passes::{FORWARD, PassOptions};

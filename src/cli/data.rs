@@ -2,7 +2,8 @@
 
 use super::args::OutputArgs;
 use super::failure::Failure;
-use crate::data::fetch::{self, Event, Known};
+use crate::data::fetch::{self, Known};
+use crate::data::progress::Event;
 use crate::terminal::{Bar, can_redraw, say};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

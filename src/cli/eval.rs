@@ -5,7 +5,7 @@ use super::failure::{Failure, warn};
 use super::memory::Planned;
 use super::model::{build, describe_data, device, load_model};
 use super::samples;
-use crate::config::tagged::Tagged;
+use crate::config::declare::tagged::Tagged;
 use crate::data::Unread;
 use crate::terminal::say;
 use crate::terminal::{figure, percent};

@@ -2,7 +2,7 @@
 
 use crate::backend::{DeviceError, SettingError};
 use crate::config;
-use crate::config::diagnostics::{Diagnostic, Sources, render, to_json};
+use crate::config::text::diagnostics::{Diagnostic, Sources, render, to_json};
 use crate::terminal::{self, Stream, masked, say, say_styled};
 use serde_json::json;
 use std::process::ExitCode;

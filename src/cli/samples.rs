@@ -5,7 +5,7 @@
 use super::args::Overrides;
 use super::failure::Failure;
 use crate::config::Experiment;
-use crate::config::tagged::Tagged;
+use crate::config::declare::tagged::Tagged;
 use crate::data::{Missing, MissingFiles};
 use crate::train::setup::input::{self, Samples, Take};
 

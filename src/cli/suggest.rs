@@ -1,7 +1,7 @@
 //! Arguments that may be any text, with words that shells complete them to.
 
-use crate::config::sections::Source;
-use crate::config::tagged::Tagged;
+use crate::config::declare::tagged::Tagged;
+use crate::config::language::sections::Source;
 use crate::data::fetch::Known;
 use crate::passes::FORWARD;
 use crate::train::setup::programs::pass_names;

@@ -3,17 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use schemars::{Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
 
-use super::diagnostics::Span;
-use super::layers::Layer;
-use super::lints::Lints;
-use super::options::Value;
-use super::part::Part;
-use super::sections::{Checkpoint, Data, Log, Loss, Optimizer, Schedule, Train};
-use super::tree::Node;
-use super::values::{Device, Precision};
+use super::language::layers::Layer;
+use super::language::pattern::Pattern;
+use super::language::sections::{Checkpoint, Data, Lints, Log, Loss, Optimizer, Schedule, Train};
+use super::language::values::{Device, Precision};
+use super::text::diagnostics::Span;
+use super::text::origins::Origins;
 
 /// A whole experiment. Its serialisation leaves out the places: two that serialise alike run alike.
 #[derive(Debug, Clone, Serialize)]
@@ -56,7 +53,7 @@ impl Experiment {
     /// Where the value of a dotted key (`optimizer.lr`, `data.transforms.0.mean`, `train`) was written; `None` for a
     /// default.
     pub fn span_of(&self, key: &str) -> Option<Span> {
-        self.origins.0.get(key).copied()
+        self.origins.span_of(key)
     }
 
     /// Puts a number in the place of `batch_size`; `eval_batch_size` goes with it unless it was written.
@@ -71,20 +68,9 @@ impl Experiment {
     /// The place of a key or, where it was not written, of the section around it: there is always something to
     /// point at unless a whole section was left out.
     pub fn nearest_span(&self, key: &str) -> Option<Span> {
-        let mut key = key;
-        loop {
-            match (self.span_of(key), key.rfind('.')) {
-                (Some(span), _) => return Some(span),
-                (None, Some(dot)) => key = &key[..dot],
-                (None, None) => return None,
-            }
-        }
+        self.origins.nearest_span(key)
     }
 }
-
-/// Dotted keys and the places of their values. Keys that are not there have their defaults.
-#[derive(Debug, Clone, Default)]
-pub struct Origins(pub BTreeMap<String, Span>);
 
 /// The `[model]` section, blocks and repeats unrolled.
 #[derive(Debug, Clone, Serialize)]
@@ -101,53 +87,6 @@ pub struct Model {
     pub weights_strict: bool,
     /// Parameters that training leaves as they are.
     pub freeze: Vec<Pattern>,
-}
-
-/// Names of parameters, `*` standing for any characters.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pattern {
-    /// As written.
-    pub text: String,
-    /// Where.
-    pub span: Span,
-}
-
-impl Value for Pattern {
-    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
-        Some(Self { text: String::read(part, key, node)?, span: node.span })
-    }
-
-    fn schema(generator: &mut SchemaGenerator) -> Schema {
-        String::schema(generator)
-    }
-}
-
-impl Pattern {
-    /// Whether it fits a whole name.
-    pub fn matches(&self, name: &str) -> bool {
-        let mut pieces = self.text.split('*');
-        let Some(mut rest) = pieces.next().and_then(|first| name.strip_prefix(first)) else { return false };
-        let mut pieces = pieces.peekable();
-        if pieces.peek().is_none() {
-            return rest.is_empty();
-        }
-        while let Some(piece) = pieces.next() {
-            if pieces.peek().is_none() {
-                return rest.ends_with(piece);
-            }
-            match rest.find(piece) {
-                Some(at) => rest = &rest[at + piece.len()..],
-                None => return false,
-            }
-        }
-        true
-    }
-}
-
-impl Serialize for Pattern {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.text)
-    }
 }
 
 /// A layer, or something that holds layers.

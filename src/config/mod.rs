@@ -3,148 +3,26 @@
 //! Nothing here knows graphs, data or devices. What can only be judged with the model at hand (shapes, the names that
 //! `freeze` and `match` mean) is checked by others, with the spans that the experiment carries and the diagnostics
 //! of this module.
+//!
+//! It is in layers. Each names only those before it:
+//! - [`text`]: texts, places in them, diagnostics, TOML as a tree, how words are compared;
+//! - [`declare`]: how options are declared, and how a table is read by what is declared;
+//! - [`language`]: which sections, layers and options there are;
+//! - [`experiment`]: what a configuration says, as plain data;
+//! - [`mod@load`]: how files, blocks and `--set` become an experiment;
+//! - `print`, [`schema`]: the effective configuration, and the JSON Schema of the language.
 
-pub mod bounds;
-mod de;
-pub mod diagnostics;
+pub mod declare;
 pub mod experiment;
-mod expr;
-pub mod field;
-mod files;
-pub mod keys;
-mod kinds;
-pub mod layers;
-pub mod lints;
-mod model;
-pub mod options;
-mod overrides;
-pub mod part;
-pub mod paths;
+pub mod language;
+pub mod load;
 mod print;
-mod resolve;
-mod rules;
 pub mod schema;
-pub mod sections;
-mod sink;
-mod syntax;
-pub mod tagged;
-mod tree;
-pub mod values;
-mod words;
+pub mod text;
 
-use std::path::Path;
-
-use diagnostics::SourceKind;
-use files::Files;
-use tree::Table;
-
-pub use diagnostics::{Diagnostic, Severity, SourceId, Sources, Span};
 pub use experiment::{Experiment, LayerKind, LayerNode};
-pub use files::MAX_EFFECTIVE;
-pub use kinds::LeftBehind;
-pub use lints::Lint;
-pub use overrides::UNSET_OPTION;
+pub use language::keys::for_option as keys_for_option;
+pub use load::{Failure, LeftBehind, Loaded, MAX_EFFECTIVE, UNSET_OPTION, load, load_effective, load_str, name_of};
 pub use print::{print_with_origins, to_toml};
-
-/// A configuration that is whole and consistent in itself.
-#[derive(Debug)]
-pub struct Loaded {
-    /// What it says.
-    pub experiment: Experiment,
-    /// The texts that spans point into.
-    pub sources: Sources,
-    /// What is probably not meant.
-    pub warnings: Vec<Diagnostic>,
-    /// What a base says that does not count.
-    pub left_behind: Vec<LeftBehind>,
-}
-
-/// What is wrong with a configuration.
-#[derive(Debug)]
-pub struct Failure {
-    /// The texts that spans point into.
-    pub sources: Sources,
-    /// At least one error, and warnings.
-    pub diagnostics: Vec<Diagnostic>,
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str(diagnostics::render(&self.sources, &self.diagnostics, false).trim_end())
-    }
-}
-
-impl std::error::Error for Failure {}
-
-/// The dotted keys that an option of the command line, without its dashes, may have been meant for.
-pub fn keys_for_option(option: &str) -> Vec<String> {
-    let written: Vec<String> = option.split('.').map(|word| word.replace('-', "_")).collect();
-    let written: Vec<&str> = written.iter().map(String::as_str).collect();
-    let all = keys::dotted(&Table::default());
-    match all.iter().find(|key| **key == written.join(".")) {
-        Some(key) => vec![key.clone()],
-        None => keys::ending_with(&written, &Table::default()),
-    }
-}
-
-/// Reads a configuration file, what it extends and uses, and the options `KEY=VALUE` (without their `--set`) and
-/// `--unset KEY`.
-///
-/// # Errors
-/// Everything that is wrong in itself. Only a file that is not there has an error without a place.
-pub fn load(path: &Path, sets: &[String]) -> Result<Loaded, Failure> {
-    let mut files = Files::default();
-    let read = files.read(path);
-    finish(&name_of(path), files, read, sets)
-}
-
-/// The name of an experiment whose configuration is the file at `path`.
-pub fn name_of(path: &Path) -> String {
-    path.file_stem().map_or_else(|| "config".into(), |stem| stem.to_string_lossy().into_owned())
-}
-
-/// Reads a configuration from text, such as a checkpoint carries. Paths in it are taken from the current directory.
-///
-/// # Errors
-/// As for [`load`].
-pub fn load_str(name: &str, text: &str, sets: &[String]) -> Result<Loaded, Failure> {
-    let mut files = Files::default();
-    let read = files.read_text(name, text);
-    finish(name, files, read, sets)
-}
-
-/// Reads the effective configuration that a checkpoint carries, which anybody may have made: it names no other file to
-/// read text from, and its paths are taken as they are written, without looking whether there is something. `name` is
-/// what messages call it. Its own warnings are left out, as they were shown when the run was started; one is added for
-/// every path that is not absolute.
-///
-/// # Errors
-/// As for [`load`]; it has `extends` or `use`, or more text than [`MAX_EFFECTIVE`].
-pub fn load_effective(name: &str, text: &str, sets: &[String]) -> Result<Loaded, Failure> {
-    let mut files = Files::default();
-    let read = files.read_effective(name, text);
-    let mut loaded = finish(name, files, read, sets)?;
-    let typed = |d: &Diagnostic| d.span().is_some_and(|s| loaded.sources.get(s.source).kind == SourceKind::Set);
-    let relative = files::relative_paths(&loaded);
-    loaded.warnings = loaded.warnings.iter().filter(|d| typed(d)).cloned().chain(relative).collect();
-    Ok(loaded)
-}
-
-fn finish(name: &str, mut files: Files, read: Option<(SourceId, Table)>, sets: &[String]) -> Result<Loaded, Failure> {
-    let loaded = read.and_then(|(source, mut root)| {
-        files.complete(&mut root, sets)?;
-        let start = Span { source, start: 0, end: 0 };
-        let experiment = resolve::resolve(name, &root, start, &files.sources, &files.sink)?;
-        Some(experiment)
-    });
-    let Files { sources, sink, left } = files;
-    let mut diagnostics = sink.into_vec();
-    diagnostics::sort(&mut diagnostics);
-    match loaded {
-        Some(experiment) => {
-            let warnings = experiment.lint.told(diagnostics);
-            Ok(Loaded { experiment, sources, warnings, left_behind: left })
-        }
-        None => Err(Failure { sources, diagnostics }),
-    }
-}
+pub use text::diagnostics::{Diagnostic, Severity, SourceId, Sources, Span};
+pub use text::lints::Lint;

@@ -5,14 +5,14 @@ use std::fmt::Write;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::Loaded;
+use super::declare::options::Options;
+use super::declare::tagged::Tagged;
 use super::experiment::{Combine, Experiment, LayerKind, LayerNode};
-use super::layers::Layer;
-use super::lints::Lints;
-use super::options::Options;
-use super::resolve::ModelKeys;
-use super::sections::{Checkpoint, Curve, Loading, Log, Loss, OptimizerRule, Source, Train, Warmup};
-use super::tagged::Tagged;
+use super::language::layers::Layer;
+use super::language::sections::{
+    Checkpoint, Curve, Lints, Loading, Log, Loss, ModelKeys, OptimizerRule, Source, Train, Warmup,
+};
+use super::load::Loaded;
 use crate::terminal::is_hidden;
 
 /// A configuration that, loaded again, gives an experiment that serialises alike, from whatever folder.

@@ -1,8 +1,8 @@
 //! The bundled set: 1,797 hand-written digits of 8×8 pixels (UCI Machine Learning Repository, E. Alpaydin & C. Kaynak
 //! 1998, CC BY 4.0; see `data/README.md`). It is part of the binary.
 
-use super::fetch::Event;
 use super::footprint::UNPACKING;
+use super::progress::Event;
 use super::{DataSpec, Dataset, Describes, Footprint, Split, TargetSpec, Values, idx, mnist};
 use crate::graph::DType;
 use anyhow::{Result, bail};

@@ -5,7 +5,7 @@
 
 use super::field::Field;
 use super::known::Known;
-use super::set::Split;
+use super::split::Split;
 use std::fmt;
 use std::str::FromStr;
 

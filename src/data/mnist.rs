@@ -1,9 +1,9 @@
 //! MNIST (LeCun, Cortes & Burges) and Fashion-MNIST (Xiao, Rasul & Vollgraf 2017): four IDX files of the same names.
 
-use super::fetch::Event;
 use super::footprint::UNPACKING;
 use super::known::Known;
-use super::set::checked_labels;
+use super::labels::checked_labels;
+use super::progress::Event;
 use super::{DataSpec, Dataset, Describes, Files, Footprint, MissingFiles, Split, Values, idx, verify};
 use crate::graph::{DType, Shape};
 use anyhow::{Result, ensure};

@@ -6,18 +6,21 @@
 //! [`Loader`] makes batches of a split ahead of need.
 
 pub mod cifar;
+mod dataset;
 mod digest;
 pub mod digits;
 pub mod fetch;
 mod field;
 mod fingerprint;
 mod footprint;
+mod hold_out;
 pub mod idx;
 mod image_file;
 mod known;
+mod labels;
 mod loader;
 pub mod mnist;
-mod set;
+pub mod progress;
 mod split;
 mod store;
 pub mod synthetic;
@@ -26,19 +29,21 @@ mod transforms;
 mod unreadable;
 mod verify;
 
+pub use dataset::Dataset;
 pub use field::{DataSpec, Field, INPUTS, TARGETS, TargetSpec, UnknownField, transformed};
 pub use fingerprint::Fingerprint;
 pub use footprint::Footprint;
+pub use hold_out::HoldOut;
 pub use image_file::image_sample;
 pub use loader::{Batch, Loader, LoaderOptions, Position, Shard};
-pub use set::{Dataset, Split};
-pub use split::HoldOut;
+pub use split::Split;
 pub use store::{Memory, Rows, Store, Unreadable, Values};
 pub use transforms::{Transform, output_shape};
 pub use unreadable::{Unread, most_unreadable};
 
 use anyhow::{Context, Result};
 use known::Known;
+use progress::Event;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -88,7 +93,7 @@ trait Describes {
     fn describe(&self) -> Result<DataSpec>;
 
     /// Opens it: its samples are there afterwards.
-    fn open(&self, progress: &mut dyn FnMut(fetch::Event)) -> Result<Dataset>;
+    fn open(&self, progress: &mut dyn FnMut(Event)) -> Result<Dataset>;
 
     /// The memory that it takes, before it is opened. Sets in a known format with another number of samples take another
     /// amount: that is known when they have been read.
@@ -151,7 +156,7 @@ pub struct Missing {
 ///
 /// # Errors
 /// As [`open`]; the download failed and there is no fallback.
-pub fn obtain(source: &Source, missing: &Missing, progress: &mut dyn FnMut(fetch::Event)) -> Result<Dataset> {
+pub fn obtain(source: &Source, missing: &Missing, progress: &mut dyn FnMut(Event)) -> Result<Dataset> {
     let set = source.set();
     let mut reason = match set.open(progress) {
         Err(e) if e.is::<MissingFiles>() => e,

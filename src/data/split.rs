@@ -1,99 +1,173 @@
-//! Dividing a split: a part held out for validation, the first few samples.
+//! A list of samples: all of a store, or a part of them.
 
-use super::Split;
-use crate::random::{Purpose, Stream};
+use super::field::{Field, INPUTS, TARGETS};
+use super::store::{Memory, Rows, Store, Unreadable, Values};
+use crate::graph::{DType, Shape};
 use anyhow::{Result, ensure};
+use std::fmt;
+use std::sync::Arc;
 
-/// How much is held out.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum HoldOut {
-    /// This part of the samples, rounded to the nearest whole number.
-    Fraction(f64),
-    /// This many samples.
-    Count(usize),
+/// A list of samples. Cheap to copy and to divide: all splits of a source look into the same store.
+#[derive(Clone)]
+pub struct Split {
+    store: Arc<dyn Store>,
+    /// Which samples of the store, in order; `None`: all.
+    index: Option<Arc<[u32]>>,
+    len: usize,
+}
+
+impl fmt::Debug for Split {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Split").field("fields", &self.fields()).field("len", &self.len).finish_non_exhaustive()
+    }
 }
 
 impl Split {
-    /// Divides into (train, validation). Which samples are held out is drawn from `seed`; both parts keep the order of
-    /// the whole.
+    /// All samples of a store.
     ///
     /// # Errors
-    /// One of the parts would be empty, or the fraction is not within 0 and 1.
-    pub fn hold_out(&self, how: HoldOut, seed: u64) -> Result<(Split, Split)> {
-        let held = match how {
-            HoldOut::Fraction(f) => {
-                ensure!(f > 0.0 && f < 1.0, "a fraction of {f} cannot be held out: it must lie between 0 and 1");
-                (f * self.len() as f64).round() as usize
-            }
-            HoldOut::Count(n) => n,
-        };
-        ensure!(
-            held > 0 && held < self.len(),
-            "holding out {held} of {} samples for validation leaves one of the parts empty",
-            self.len()
-        );
-        let mut order: Vec<u32> = (0..self.len() as u32).collect();
-        Stream::new(seed, Purpose::Split, 0, 0).shuffle(&mut order);
-        let (val, train) = order.split_at_mut(held);
-        val.sort_unstable();
-        train.sort_unstable();
-        Ok((self.select(train), self.select(val)))
+    /// There are more than 2^32 samples.
+    pub fn new(store: Arc<dyn Store>) -> Result<Self> {
+        let len = store.len();
+        ensure!(u32::try_from(len).is_ok(), "a split of {len} samples: more than 4,294,967,295 are not supported");
+        Ok(Split { store, index: None, len })
     }
 
-    /// The first `n` samples, or all if there are fewer.
-    pub fn limit(&self, n: usize) -> Split {
-        if n >= self.len() {
-            return self.clone();
-        }
-        let first: Vec<u32> = (0..n as u32).collect();
-        self.select(&first)
+    /// `len` samples in memory.
+    ///
+    /// # Errors
+    /// The lengths of the lists do not fit the shapes, or there are more than 2^32 samples.
+    pub fn in_memory(fields: Vec<(Field, Values)>, len: usize) -> Result<Self> {
+        Split::new(Arc::new(Memory::new(fields, len)?))
+    }
+
+    /// Samples in memory with one label each.
+    ///
+    /// # Errors
+    /// As [`Split::in_memory`].
+    pub fn labelled(inputs: Values, shape: impl Into<Shape>, labels: Vec<i32>) -> Result<Self> {
+        let len = labels.len();
+        let inputs = (Field::input(INPUTS, inputs.dtype(), shape), inputs);
+        Split::in_memory(vec![inputs, (Field::target(TARGETS, DType::I32, []), Values::Ints(labels))], len)
+    }
+
+    /// Samples in memory with values of the shape `target` each.
+    ///
+    /// # Errors
+    /// As [`Split::in_memory`].
+    pub fn valued(
+        inputs: Values,
+        shape: impl Into<Shape>,
+        values: Vec<f32>,
+        target: impl Into<Shape>,
+        len: usize,
+    ) -> Result<Self> {
+        let inputs = (Field::input(INPUTS, inputs.dtype(), shape), inputs);
+        Split::in_memory(vec![inputs, (Field::target(TARGETS, DType::F32, target), Values::Floats(values))], len)
+    }
+
+    /// Bytes of memory that its store holds, whichever part of that it shows.
+    pub fn held_bytes(&self) -> usize {
+        self.store.held_bytes()
+    }
+
+    /// True if both look into the same store.
+    pub fn shares_memory_with(&self, other: &Split) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(&self.store), Arc::as_ptr(&other.store))
+    }
+
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if there is no sample.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The fields of a sample. A field's place in this list is its number.
+    pub fn fields(&self) -> &[Field] {
+        self.store.fields()
+    }
+
+    /// Writes sample `i` of the split.
+    pub(super) fn write(&self, i: usize, rows: &mut Rows) -> Result<(), Unreadable> {
+        self.store.write(self.at(i), rows)
+    }
+
+    /// Hands what tells a field of sample `i` from any other to `take`.
+    pub(super) fn identify(&self, i: usize, field: usize, take: &mut dyn FnMut(&[u8])) {
+        self.store.identify(self.at(i), field, take);
+    }
+
+    /// The bytes of field number `field` of sample `i`, native endian; `None` if there is no such field or if it is not in
+    /// memory.
+    ///
+    /// # Panics
+    /// If there is no sample `i`.
+    pub fn bytes(&self, i: usize, field: usize) -> Option<&[u8]> {
+        let at = self.at(i);
+        let bytes = self.fields().get(field)?.bytes();
+        Some(&self.store.stored(field)?[at * bytes..][..bytes])
+    }
+
+    /// The label of sample `i`; `None` if it has none, or if it is not in memory.
+    ///
+    /// # Panics
+    /// If there is no sample `i`.
+    pub fn label(&self, i: usize) -> Option<i32> {
+        let field = self.fields().iter().position(|f| f.target && f.dtype == DType::I32 && f.shape.len() == 1)?;
+        Some(i32::from_ne_bytes(self.bytes(i, field)?.try_into().ok()?))
+    }
+
+    /// The bytes of a field of all samples of the store, if they are in memory: [`Split::at`] tells where a sample is.
+    pub(super) fn stored(&self, field: usize) -> Option<&[u8]> {
+        self.store.stored(field)
+    }
+
+    /// The bytes of a field of all samples in one piece, if they are that.
+    pub(super) fn all(&self, field: usize) -> Option<&[u8]> {
+        if self.index.is_some() { None } else { self.store.stored(field) }
+    }
+
+    /// The number in the store of sample `i`.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(super) fn at(&self, i: usize) -> usize {
+        assert!(i < self.len, "sample {i} of a split of {}", self.len);
+        self.index.as_ref().map_or(i, |index| index[i] as usize)
+    }
+
+    /// The samples at these places, in this order.
+    ///
+    /// # Panics
+    /// If a place is beyond the end.
+    pub fn select(&self, places: &[u32]) -> Split {
+        let index: Arc<[u32]> = places.iter().map(|p| self.at(*p as usize) as u32).collect();
+        Split { store: Arc::clone(&self.store), len: index.len(), index: Some(index) }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Values;
     use super::*;
 
-    fn numbered(n: usize) -> Split {
-        Split::labelled(Values::Bytes(vec![0; n]), [1], (0..n as i32).collect()).unwrap()
-    }
-
-    fn labels(s: &Split) -> Vec<i32> {
-        (0..s.len()).filter_map(|i| s.label(i)).collect()
+    fn split() -> Split {
+        let inputs = Values::Floats((0..12).map(|v| v as f32).collect());
+        Split::labelled(inputs, [3], vec![5, 6, 7, 8]).unwrap()
     }
 
     #[test]
-    fn parts_are_disjoint_sorted_and_repeatable() {
-        let s = numbered(100);
-        let (train, val) = s.hold_out(HoldOut::Fraction(0.25), 3).unwrap();
-        assert_eq!((train.len(), val.len()), (75, 25));
-        let mut all = [labels(&train), labels(&val)].concat();
-        assert!(labels(&train).is_sorted() && labels(&val).is_sorted());
-        all.sort_unstable();
-        assert_eq!(all, labels(&s));
-        let (_, again) = s.hold_out(HoldOut::Count(25), 3).unwrap();
-        assert_eq!(labels(&again), labels(&val));
-        let (_, other) = s.hold_out(HoldOut::Count(25), 4).unwrap();
-        assert_ne!(labels(&other), labels(&val));
-    }
-
-    #[test]
-    fn empty_parts_are_refused() {
-        let s = numbered(4);
-        for how in [HoldOut::Fraction(0.0), HoldOut::Fraction(f64::NAN), HoldOut::Fraction(1.0), HoldOut::Fraction(0.1)]
-        {
-            assert!(s.hold_out(how, 0).is_err(), "{how:?}");
-        }
-        for n in [0, 4, 5] {
-            assert!(s.hold_out(HoldOut::Count(n), 0).is_err(), "{n}");
-        }
-        assert!(numbered(0).hold_out(HoldOut::Count(1), 0).is_err());
-    }
-
-    #[test]
-    fn limit_takes_the_first() {
-        assert_eq!(labels(&numbered(5).limit(2)), [0, 1]);
-        assert_eq!(numbered(5).limit(9).len(), 5);
+    fn samples_and_views() {
+        let s = split();
+        assert_eq!(s.bytes(1, 0).unwrap(), [3f32, 4., 5.].map(f32::to_ne_bytes).concat());
+        assert_eq!(s.bytes(3, 1).unwrap(), 8i32.to_ne_bytes());
+        assert_eq!(s.bytes(3, 2), None);
+        let v = s.select(&[3, 1]).select(&[1]);
+        assert_eq!((v.len(), v.label(0)), (1, Some(6)));
+        assert_eq!(v.bytes(0, 0), s.bytes(1, 0));
+        assert!(v.shares_memory_with(&s) && !v.shares_memory_with(&split()));
     }
 }

@@ -1,6 +1,6 @@
 //! Synthetic samples that can be learnt: for tests, timing, and configurations without data.
 
-use super::fetch::Event;
+use super::progress::Event;
 use super::{DataSpec, Dataset, Describes, Footprint, Split, Values};
 use crate::graph::{DType, Shape};
 use crate::random::{Purpose, Stream};

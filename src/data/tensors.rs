@@ -6,10 +6,12 @@
 //! which is what a model with one output puts out).
 
 use super::Describes;
-use super::fetch::Event;
+use super::dataset::Dataset;
 use super::field::{DataSpec, Field, INPUTS, TARGETS, TargetSpec, UnknownField};
 use super::footprint::{Footprint, UNPACKING};
-use super::set::{Dataset, Split, checked_labels};
+use super::labels::checked_labels;
+use super::progress::Event;
+use super::split::Split;
 use super::store::Values;
 use crate::files;
 use crate::graph::{DType, Shape};

@@ -84,7 +84,7 @@ fn real_cifar10() {
 fn missing_files_lead_to_the_fallback_only_if_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let source = Source::Cifar10(Files::at(dir.path().join("none")));
-    let quiet = &mut |_: fetch::Event| ();
+    let quiet = &mut |_: Event| ();
     let e = obtain(&source, &Missing::default(), quiet).unwrap_err();
     assert!(e.is::<MissingFiles>());
 

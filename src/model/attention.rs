@@ -3,7 +3,7 @@
 use super::params::{Param, uniform_fan_in};
 use super::{Builder, Tensor};
 use crate::config::LayerNode;
-use crate::config::layers as cfg;
+use crate::config::language::layers as cfg;
 use crate::graph::op::{Attention, AttentionDropout, Linear};
 use crate::graph::{Fill, ValueId};
 

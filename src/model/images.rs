@@ -3,8 +3,8 @@
 use super::params::{Param, uniform_fan_in};
 use super::{Builder, Tensor};
 use crate::config::LayerNode;
-use crate::config::layers as cfg;
-use crate::config::values::{Groups, Padding};
+use crate::config::language::layers as cfg;
+use crate::config::language::values::{Groups, Padding};
 use crate::graph::op::{AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d, Op};
 use crate::graph::{Shape, Storage, ValueId};
 

@@ -1,7 +1,7 @@
 //! The inputs of the model: from the loader's batch to the first layer.
 
 use super::{Builder, Mode, Tensor};
-use crate::config::sections::{self as cfg, Transform};
+use crate::config::language::sections::{self as cfg, Transform};
 use crate::config::{Diagnostic, Experiment};
 use crate::data::{DataSpec, Field, transformed};
 use crate::graph::op::Normalize;

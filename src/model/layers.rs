@@ -2,10 +2,10 @@
 
 use super::params::{Param, uniform_fan_in};
 use super::{Builder, LayerRow, Mode, Tensor};
-use crate::config::layers::{self as cfg, Approximate, Layer};
-use crate::config::tagged::Tagged as _;
+use crate::config::declare::tagged::Tagged as _;
+use crate::config::language::layers::{self as cfg, Layer};
 use crate::config::{LayerKind, LayerNode};
-use crate::graph::op::{Activation, ActivationOp, BinaryKind, Dropout, Linear};
+use crate::graph::op::{ActivationOp, BinaryKind, Dropout, Linear};
 use crate::graph::{DType, Input, Shape, Storage, ValueId};
 
 impl Builder<'_> {
@@ -45,21 +45,7 @@ impl Builder<'_> {
         let x = operands.first().copied().unwrap_or(x);
         // Results that are a flattened image, if the operand is one: what works element by element keeps the order.
         let (value, flat) = match layer {
-            Layer::Relu(_) => (self.activation(Activation::Relu, x), x.flat),
-            Layer::Relu6(_) => (self.activation(Activation::Relu6, x), x.flat),
-            Layer::LeakyRelu(l) => {
-                (self.activation(Activation::LeakyRelu { slope: l.negative_slope as f32 }, x), x.flat)
-            }
-            Layer::Elu(l) => (self.activation(Activation::Elu { alpha: l.alpha as f32 }, x), x.flat),
-            Layer::Gelu(l) => match l.approximate {
-                Approximate::None => (self.activation(Activation::Gelu, x), x.flat),
-                Approximate::Tanh => (self.activation(Activation::GeluTanh, x), x.flat),
-            },
-            Layer::Silu(_) => (self.activation(Activation::Silu, x), x.flat),
-            Layer::Tanh(_) => (self.activation(Activation::Tanh, x), x.flat),
-            Layer::Sigmoid(_) => (self.activation(Activation::Sigmoid, x), x.flat),
-            Layer::Hardsigmoid(_) => (self.activation(Activation::Hardsigmoid, x), x.flat),
-            Layer::Hardswish(_) => (self.activation(Activation::Hardswish, x), x.flat),
+            Layer::Activation(l) => (self.plain(ActivationOp { act: l.describe() }, &[x.value]), x.flat),
             Layer::Dropout(l) => (self.dropout(l.p as f32, x), x.flat),
             Layer::Identity(_) => (x.value, x.flat),
             Layer::Flatten(l) => self.flatten(node, l, x),
@@ -79,10 +65,6 @@ impl Builder<'_> {
             Layer::Concat(l) => (self.concat(node, l.dim, &operands), None),
         };
         self.made(node, layer.type_name(), value, flat)
-    }
-
-    fn activation(&mut self, act: Activation, x: Tensor) -> ValueId {
-        self.plain(ActivationOp { act }, &[x.value])
     }
 
     fn dropout(&mut self, p: f32, x: Tensor) -> ValueId {

@@ -1,7 +1,7 @@
 //! Warnings about a whole model that is probably not as meant, from its forward graph for training.
 
 use super::{Forward, LayerRow};
-use crate::config::sections::Transform;
+use crate::config::language::sections::Transform;
 use crate::config::{Diagnostic, Experiment, Lint, Span};
 use crate::data::{DataSpec, transformed};
 use crate::graph::op::{Activation, Op, TargetKind};

@@ -3,8 +3,8 @@
 use super::params::Param;
 use super::{Builder, Mode, Tensor};
 use crate::config::LayerNode;
-use crate::config::layers as cfg;
-use crate::config::values::Momentum;
+use crate::config::language::layers as cfg;
+use crate::config::language::values::Momentum;
 use crate::graph::op::{BatchNorm, BatchNormInfer, GroupNorm, LayerNorm, Permute};
 use crate::graph::{DType, Fill, Shape, Storage, ValueId};
 

@@ -2,7 +2,7 @@
 
 use super::{Builder, Tensor};
 use crate::config::LayerNode;
-use crate::config::layers as cfg;
+use crate::config::language::layers as cfg;
 use crate::graph::op::{Permute, Reshape, Softmax};
 use crate::graph::{Shape, ValueId};
 

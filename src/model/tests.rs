@@ -129,8 +129,8 @@ fn columns_after_flatten_are_pytorchs() {
 #[test]
 fn a_transform_for_training_leaves_evaluation_alone() {
     let mut experiment = with_layers(r#""flatten", { type = "linear", out_features = 10 }"#);
-    let normalize = crate::config::sections::Normalize { mean: vec![0.5], std: vec![0.25] };
-    experiment.data.train_transforms.push(crate::config::sections::Transform::Normalize(normalize));
+    let normalize = crate::config::language::sections::Normalize { mean: vec![0.5], std: vec![0.25] };
+    experiment.data.train_transforms.push(crate::config::language::sections::Transform::Normalize(normalize));
     let means = |mode| {
         let graph = forward(&experiment, &images([8, 8, 1]), &mut Variables::new(), 4, mode).unwrap().graph;
         let means = graph.nodes.iter().filter_map(|n| match &n.op {

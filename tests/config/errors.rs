@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use runner::config::{self, Failure, Severity, diagnostics};
+use runner::config::text::diagnostics;
+use runner::config::{self, Failure, Severity};
 
 /// A configuration without mistakes, in which each test makes its own.
 pub const GOOD: &str = r#"seed = 1

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use runner::config::declare::tagged::Tagged;
 use runner::config::experiment::{LayerKind, LayerNode};
-use runner::config::layers::Layer;
-use runner::config::tagged::Tagged;
+use runner::config::language::layers::Layer;
 use runner::config::{self, Loaded};
 
 pub fn load(path: &str) -> Loaded {

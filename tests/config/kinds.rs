@@ -1,8 +1,9 @@
 //! Another kind of thing in a file that extends one, or on the command line; and what is taken away.
 
-use runner::config::sections::{Curve, OptimizerRule, Source};
-use runner::config::tagged::Tagged;
-use runner::config::{self, Failure, Loaded, diagnostics};
+use runner::config::declare::tagged::Tagged;
+use runner::config::language::sections::{Curve, OptimizerRule, Source};
+use runner::config::text::diagnostics;
+use runner::config::{self, Failure, Loaded};
 
 const BASE: &str = r#"[data]
 source = "synthetic"

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use runner::config::{self, Severity, diagnostics};
+use runner::config::text::diagnostics;
+use runner::config::{self, Severity};
 
 use super::effective::KITCHEN_SINK;
 

@@ -49,7 +49,7 @@ fn variables(loaded: &Loaded) -> Vec<String> {
     let sizes = Sizes { train: vec![2.into()], ..Sizes::default() };
     let built = programs::build(&loaded.experiment, &data, &sizes, &backend, &PassOptions::default());
     let built = built.unwrap_or_else(|errors| {
-        panic!("{}\n{}", config::diagnostics::render(&loaded.sources, &errors, false), config::to_toml(loaded))
+        panic!("{}\n{}", config::text::diagnostics::render(&loaded.sources, &errors, false), config::to_toml(loaded))
     });
     built.plan.variables.iter().map(|(_, v)| format!("{} {:?}", v.name, v.shape)).collect()
 }

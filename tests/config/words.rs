@@ -1,6 +1,7 @@
 //! What a person types who comes from PyTorch, and what is said to it.
 
-use runner::config::{self, diagnostics};
+use runner::config;
+use runner::config::text::diagnostics;
 
 use super::errors::{GOOD, changed, told};
 

@@ -17,7 +17,7 @@ use crate::markdown::{document, manual};
 
 fn load(name: &str, text: &str) -> Loaded {
     let loaded = config::load_str(name, text, &[]).unwrap_or_else(|failure| panic!("{name}\n{failure}\n{text}"));
-    let warnings = config::diagnostics::render(&loaded.sources, &loaded.warnings, false);
+    let warnings = config::text::diagnostics::render(&loaded.sources, &loaded.warnings, false);
     assert!(warnings.is_empty(), "{name}\n{warnings}");
     loaded
 }
@@ -78,7 +78,7 @@ fn configurations_load() {
                     let backend = CpuBackend::new(Some(1)).unwrap();
                     let built = programs::build(&loaded.experiment, &data, &sizes, &backend, &PassOptions::default());
                     let remarks = built.map_or_else(|errors| errors, |programs| programs.warnings);
-                    let remarks = config::diagnostics::render(&loaded.sources, &remarks, false);
+                    let remarks = config::text::diagnostics::render(&loaded.sources, &remarks, false);
                     assert!(remarks.is_empty(), "{name}\n{remarks}");
                 }
                 "toml fragment" => {

@@ -1,7 +1,7 @@
 //! Links within the repository.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::markdown::{Document, all};
 
@@ -29,6 +29,24 @@ fn relative_links_lead_somewhere() {
         }
     }
     assert!(seen > 5, "only {seen} links were found");
+}
+
+/// Files and folders that are named in words, too; of `ops/<family>.rs` the folder.
+#[test]
+fn named_files_are_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders =
+        ["src/", "engine/", "tests/", "benches/", "scripts/", "docs/", "configs/", "models/", "fuzz/", ".ci/"];
+    let mut seen = 0;
+    for document in all() {
+        let spans = document.prose.split('`').skip(1).step_by(2);
+        for name in spans.filter(|span| !span.contains(' ') && folders.iter().any(|folder| span.starts_with(folder))) {
+            let fixed: PathBuf = name.split('/').take_while(|part| !part.contains(['<', '*'])).collect();
+            seen += 1;
+            assert!(root.join(fixed).exists(), "{}: there is no `{name}`", document.path.display());
+        }
+    }
+    assert!(seen > 50, "only {seen} were found");
 }
 
 #[test]

@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use runner::config::keys::{self, Declare};
-use runner::config::layers::{Block, CONTAINERS, CommonKeys, Layer, container};
-use runner::config::lints::Lint;
-use runner::config::options::{Declaration, Declared, Effect, Options};
+use runner::config::declare::declaration::{Declaration, Declare, Declared, Effect};
+use runner::config::declare::options::Options;
+use runner::config::declare::tagged::Tagged;
+use runner::config::language::keys::{self};
+use runner::config::language::layers::{Block, CONTAINERS, CommonKeys, Layer, container};
+use runner::config::language::sections::{EarlyStopping, ParamGroup, Source, Transform};
 use runner::config::schema::schema;
-use runner::config::sections::{EarlyStopping, ParamGroup, Source, Transform};
-use runner::config::tagged::Tagged;
+use runner::config::text::lints::Lint;
 use schemars::SchemaGenerator;
 use serde_json::Value as Json;
 

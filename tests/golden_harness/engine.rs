@@ -92,7 +92,7 @@ impl Setup {
     fn programs(&self, sizes: &Sizes, options: &PassOptions) -> Programs {
         programs::build(self.experiment(), &self.samples.spec, sizes, self.backend.as_ref(), options).unwrap_or_else(
             |errors| {
-                panic!("{}", config::diagnostics::render(&self.loaded.sources, &errors, false));
+                panic!("{}", config::text::diagnostics::render(&self.loaded.sources, &errors, false));
             },
         )
     }

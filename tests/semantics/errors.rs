@@ -1,7 +1,8 @@
 //! Mistakes that show when layers are put together, as they look to the person who made them.
 
 use runner::backend::cpu::CpuBackend;
-use runner::config::{self, diagnostics};
+use runner::config;
+use runner::config::text::diagnostics;
 use runner::data::DataSpec;
 use runner::graph::DType;
 use runner::passes::PassOptions;

@@ -350,7 +350,7 @@ fn transforms_of_several_inputs() {
         let backend = CpuBackend::new(Some(1)).unwrap();
         match programs::build(&loaded.experiment, &spec, &sizes, &backend, &PassOptions::default()) {
             Ok(_) => String::new(),
-            Err(errors) => config::diagnostics::render(&loaded.sources, &errors, false),
+            Err(errors) => config::text::diagnostics::render(&loaded.sources, &errors, false),
         }
     };
     let label = Field::target(TARGETS, DType::I32, []);

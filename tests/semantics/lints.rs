@@ -2,7 +2,8 @@
 //! configurations that are in order.
 
 use runner::backend::cpu::CpuBackend;
-use runner::config::{self, Lint, Loaded, Severity, diagnostics};
+use runner::config::text::diagnostics;
+use runner::config::{self, Lint, Loaded, Severity};
 use runner::passes::PassOptions;
 use runner::train::setup::input;
 use runner::train::setup::programs::{self, Sizes};

@@ -1,5 +1,6 @@
 //! Which values share memory, and from when to when they live.
 
+use super::align;
 use crate::graph::{Graph, Role, ValueId};
 
 /// A buffer that one or more values use in turn: aliases, and results written in place of an operand that is not read again.
@@ -100,4 +101,22 @@ pub fn lifetimes(graph: &Graph) -> Lifetimes {
         }
     }
     Lifetimes { buffer_of, buffers }
+}
+
+/// The most bytes that are alive at one time: no block can be smaller.
+pub fn most_alive(buffers: &[Buffer]) -> usize {
+    let mut changes: Vec<(usize, isize)> = Vec::with_capacity(2 * buffers.len());
+    for b in buffers {
+        changes.push((b.first, align(b.bytes) as isize));
+        changes.push((b.last + 1, -(align(b.bytes) as isize)));
+    }
+    // What ends at a time goes before what begins then.
+    changes.sort_unstable();
+    let mut alive = 0;
+    let mut most = 0;
+    for (_, change) in changes {
+        alive += change;
+        most = most.max(alive);
+    }
+    most as usize
 }

@@ -1,16 +1,11 @@
 //! Offsets for buffers: two that live at the same time never overlap.
 
-use super::ALIGN;
-use super::lifetime::Buffer;
+use super::align;
+use super::lifetime::{Buffer, most_alive};
 use super::sweep;
 
 /// Up to this many buffers all orders are tried, in a time that grows with the square of their number.
 const FEW: usize = 4096;
-
-/// Rounds up to a multiple of [`ALIGN`].
-pub fn align(bytes: usize) -> usize {
-    bytes.next_multiple_of(ALIGN)
-}
 
 /// Gives every buffer an offset; returns the offsets and the size of the block.
 ///
@@ -56,24 +51,6 @@ pub fn in_a_row(buffers: &[Buffer], start: usize) -> (Vec<usize>, usize) {
     (offsets, at)
 }
 
-/// The most bytes that are alive at one time: no block can be smaller.
-pub(super) fn most_alive(buffers: &[Buffer]) -> usize {
-    let mut changes: Vec<(usize, isize)> = Vec::with_capacity(2 * buffers.len());
-    for b in buffers {
-        changes.push((b.first, align(b.bytes) as isize));
-        changes.push((b.last + 1, -(align(b.bytes) as isize)));
-    }
-    // What ends at a time goes before what begins then.
-    changes.sort_unstable();
-    let mut alive = 0;
-    let mut most = 0;
-    for (_, change) in changes {
-        alive += change;
-        most = most.max(alive);
-    }
-    most as usize
-}
-
 /// The buffers placed one after the other, in `order`.
 fn place(buffers: &[Buffer], order: &[usize]) -> (Vec<usize>, usize) {
     let mut offsets = vec![0; buffers.len()];
@@ -112,6 +89,7 @@ fn place(buffers: &[Buffer], order: &[usize]) -> (Vec<usize>, usize) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ALIGN;
     use super::super::lifetime::Class;
     use super::*;
     use proptest::prelude::*;

@@ -6,7 +6,6 @@ mod summary;
 mod sweep;
 
 pub use lifetime::Class;
-pub use memory::align;
 pub use summary::{MemorySummary, Peak};
 
 use crate::graph::{DType, Graph, Input, Node, Role, Shape, ValueId, Variables};
@@ -14,6 +13,11 @@ use std::sync::Arc;
 
 /// Alignment of every buffer in bytes: a cache line, and the widest vector.
 pub const ALIGN: usize = 64;
+
+/// Rounds up to a multiple of [`ALIGN`].
+pub fn align(bytes: usize) -> usize {
+    bytes.next_multiple_of(ALIGN)
+}
 
 /// Which block of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

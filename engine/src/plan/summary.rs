@@ -1,8 +1,8 @@
 //! The plan in figures: what `check` prints and training then uses.
 
 use super::Plan;
+use super::align;
 use super::lifetime::{Buffer, Class};
-use super::memory::align;
 use crate::graph::{Graph, VarKind};
 
 /// The moment of a program at which the most transient memory is in use.

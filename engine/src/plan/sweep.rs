@@ -1,7 +1,7 @@
 //! Offsets for very many buffers: one pass over time, as an allocator would see it.
 
+use super::align;
 use super::lifetime::Buffer;
-use super::memory::align;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Gives every buffer an offset; returns the offsets and the size of the block, of which `least` bytes are needed at least.
@@ -95,8 +95,8 @@ impl Block {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lifetime::Class;
-    use super::super::memory::{assign as exact, most_alive};
+    use super::super::lifetime::{Class, most_alive};
+    use super::super::memory::assign as exact;
     use super::*;
     use crate::random::{Purpose, Stream};
     use proptest::prelude::*;

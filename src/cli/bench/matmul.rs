@@ -4,7 +4,7 @@ use super::{Times, product};
 use crate::backend::Backend;
 use crate::cli::args::BenchArgs;
 use crate::cli::failure::Failure;
-use crate::config::values::Device;
+use crate::config::language::values::Device;
 use crate::graph::DType;
 use crate::train::setup::device::{Wanted, select};
 use serde_json::{Value, json};

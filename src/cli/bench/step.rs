@@ -8,7 +8,7 @@ use crate::cli::failure::{Failure, warn};
 use crate::cli::human_bytes;
 use crate::cli::memory::resolve_batch;
 use crate::cli::model::{build, describe_data, device, load_config, say_notes};
-use crate::config::values::Precision;
+use crate::config::language::values::Precision;
 use crate::graph::DType;
 use crate::model::Mode;
 use crate::terminal::say;

@@ -3,10 +3,13 @@
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
 
-use super::table::Table;
-use crate::config::layers::{Block, CONTAINERS, CommonKeys, Group, JOINS, JoinKeys, Layer, MAX_INPUTS, container};
-use crate::config::options::{Declaration, Options};
-use crate::config::tagged::Tagged;
+use crate::config::declare::declaration::Declaration;
+use crate::config::declare::options::Options;
+use crate::config::declare::schema::Table;
+use crate::config::declare::tagged::Tagged;
+use crate::config::language::layers::{
+    Block, CONTAINERS, CommonKeys, Group, JOINS, JoinKeys, Layer, MAX_INPUTS, container,
+};
 
 /// A layer: a bare word, a table of one of the types, or something that holds layers.
 pub fn layer(generator: &mut SchemaGenerator) -> Value {

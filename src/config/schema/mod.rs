@@ -4,20 +4,20 @@
 //! section means for another. A file that extends another needs nothing, as all may stand there.
 
 mod layers;
-mod table;
+mod section;
 
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use self::table::{Section, no_unset, unset};
-use super::keys;
-use super::kinds::UNSET;
-use super::sections::{Loss, Metric, Transform};
-use super::tagged::Tagged;
+use self::section::{Section, no_unset, unset};
+use super::declare::schema::Table;
+use super::declare::tagged::Tagged;
+use super::language::keys;
+use super::language::layers::parameters;
+use super::language::sections::{Loss, Metric, Transform};
+use super::text::words::UNSET;
 use crate::graph::op::TargetKind;
-
-pub use self::table::Table;
 
 /// The whole schema.
 pub fn schema() -> Value {
@@ -89,18 +89,15 @@ fn sections(generator: &mut SchemaGenerator) -> Vec<(&'static str, Section)> {
         let inner = json!({ "properties": { "early_stopping": no_unset() } });
         train.strict = json!({ "allOf": [train.strict.take(), inner] });
     }
-    let mut params = params();
-    params["description"] = "Parameters of this file, `\"$name\"` in layers, with their defaults.".into();
+    let params = params(generator, "Parameters of this file, `\"$name\"` in layers, with their defaults.");
     all.push(("params", Section { loose: params, strict: json!({}) }));
-    all.push(("blocks", blocks()));
+    all.push(("blocks", blocks(generator)));
     all
 }
 
-fn blocks() -> Section {
+fn blocks(generator: &mut SchemaGenerator) -> Section {
     let mut block = Table::default();
-    let mut defaults = params();
-    defaults["description"] = "Parameters of the block, with their defaults.".into();
-    block.add("params", defaults);
+    block.add("params", params(generator, "Parameters of the block, with their defaults."));
     block.add("layers", list_of_layers("The layers of the block."));
     block.require("layers");
     let block = Section::plain(block);
@@ -144,11 +141,10 @@ fn definitions(generator: &mut SchemaGenerator) -> Map<String, Value> {
 }
 
 /// A table of parameters.
-pub fn params() -> Value {
-    json!({
-        "type": "object",
-        "additionalProperties": { "type": ["integer", "number", "string", "boolean", "array"] },
-    })
+fn params(generator: &mut SchemaGenerator, description: &str) -> Value {
+    let mut params = parameters(generator).to_value();
+    params["description"] = description.into();
+    params
 }
 
 fn list_of_layers(description: &str) -> Value {

@@ -4,7 +4,7 @@
 //! taken into memory but the files of the set, and no more is unpacked than the set could be.
 
 use super::FILES;
-use crate::data::fetch::Event;
+use crate::data::progress::Event;
 use crate::files;
 use anyhow::{Context, Result, bail, ensure};
 use std::cell::Cell;

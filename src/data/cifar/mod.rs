@@ -6,7 +6,7 @@ mod unpack;
 mod verified;
 
 use super::digest::Digest;
-use super::fetch::Event;
+use super::progress::Event;
 use super::{DataSpec, Dataset, Describes, Files, Footprint, Known, MissingFiles, Split, Values, verify};
 use crate::files::{self, Opened};
 use crate::graph::DType;

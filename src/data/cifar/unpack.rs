@@ -4,7 +4,7 @@ use super::archive::for_each_file;
 use super::verified::Verified;
 use super::{FILES, FOLDER, member_size, wrong_size};
 use crate::data::digest::Digest;
-use crate::data::fetch::Event;
+use crate::data::progress::Event;
 use crate::data::{Files, Known, verify};
 use crate::files::durable;
 use anyhow::Result;

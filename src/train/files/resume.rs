@@ -1,8 +1,9 @@
 //! Going on with a run whose configuration may have changed.
 
-pub use crate::config::options::Effect;
-use crate::config::paths::shown;
-use crate::config::{Experiment, keys};
+use crate::config::Experiment;
+pub use crate::config::declare::declaration::Effect;
+use crate::config::language::keys;
+use crate::config::load::paths::shown;
 use serde_json::{Map, Value};
 use std::path::Path;
 
@@ -127,7 +128,10 @@ pub fn changes(old: &Experiment, new: &Experiment) -> Vec<Change> {
     // A cosine that ends with the run depends on its length.
     let epochs_matter = matches!(
         new.schedule.curve,
-        crate::config::sections::Curve::Cosine(crate::config::sections::Cosine { epochs: None, .. })
+        crate::config::language::sections::Curve::Cosine(crate::config::language::sections::Cosine {
+            epochs: None,
+            ..
+        })
     );
     let [old, new] = [old, new].map(|e| serde_json::to_value(e).unwrap_or(Value::Null));
     let mut found = Vec::new();

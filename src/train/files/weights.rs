@@ -3,7 +3,7 @@
 
 use super::folder::file;
 use crate::checkpoint::{self, Mismatch, Tensor};
-use crate::config::paths::shown;
+use crate::config::load::paths::shown;
 use crate::config::{Diagnostic, Experiment};
 use crate::graph::{VarId, Variable, Variables};
 use crate::train::setup::session::Session;

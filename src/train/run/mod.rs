@@ -10,7 +10,7 @@ mod unreadable;
 use crate::backend::{Backend, HostBuffer};
 use crate::checkpoint::{Best, FileKind};
 use crate::config::Experiment;
-use crate::config::sections::Metric;
+use crate::config::language::sections::Metric;
 use crate::data::{Batch, Loader, LoaderOptions, Position};
 use crate::graph::op::Figure;
 use crate::model::{self, Mode};

@@ -5,7 +5,7 @@ use crate::backend::cuda::settings::Settings;
 use crate::backend::cuda::{CudaBackend, driver};
 use crate::backend::{Backend, DeviceError};
 use crate::config::Experiment;
-use crate::config::values::{Device, Precision};
+use crate::config::language::values::{Device, Precision};
 use anyhow::Result;
 
 /// Which device, and how it is to be used.

@@ -1,16 +1,16 @@
 //! The samples of an experiment: from the `[data]` section to splits in memory.
 
-use crate::config::part::{shorten, with_suggestion};
-use crate::config::paths::shown;
-use crate::config::sections::{self as cfg, Download, Fallback, Source as Written};
-use crate::config::tagged::Tagged;
-use crate::config::values::ValidationSplit;
+use crate::config::declare::part::with_suggestion;
+use crate::config::declare::tagged::Tagged;
+use crate::config::language::sections::{self as cfg, Download, Fallback, Source as Written};
+use crate::config::language::values::ValidationSplit;
+use crate::config::load::paths::shown;
+use crate::config::text::spelling::shorten;
 use crate::config::{Diagnostic, Experiment};
+use crate::data::progress::Event;
 use crate::data::synthetic::{SyntheticOptions, Task};
 use crate::data::tensors::TensorsOptions;
-use crate::data::{
-    self, DataSpec, Fingerprint, Footprint, HoldOut, Missing, Source, Split, Transform, UnknownField, fetch,
-};
+use crate::data::{self, DataSpec, Fingerprint, Footprint, HoldOut, Missing, Source, Split, Transform, UnknownField};
 use anyhow::{Context, Result};
 
 /// The data layer's source for a `[data]` section, and what to do if its files are not there.
@@ -156,7 +156,7 @@ impl Samples {
 ///
 /// # Errors
 /// The files are not there or not right, or the split leaves nothing.
-pub fn load(experiment: &Experiment, progress: &mut dyn FnMut(fetch::Event)) -> Result<Samples> {
+pub fn load(experiment: &Experiment, progress: &mut dyn FnMut(Event)) -> Result<Samples> {
     take(experiment, &Take::Source(source(experiment).1), progress)
 }
 
@@ -164,7 +164,7 @@ pub fn load(experiment: &Experiment, progress: &mut dyn FnMut(fetch::Event)) -> 
 ///
 /// # Errors
 /// As for [`load`]; [`data::MissingFiles`] is found by `downcast_ref`.
-pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(fetch::Event)) -> Result<Samples> {
+pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event)) -> Result<Samples> {
     let (source, _) = source(experiment);
     let set = match take {
         Take::Source(missing) => data::obtain(&source, missing, progress)?,

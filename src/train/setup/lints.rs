@@ -1,8 +1,8 @@
 //! What model, data and options show together that is surely not meant; and what keeps a run from its first step.
 
 use super::schedule::{Schedule, batches, updates};
-use crate::config::experiment::Pattern;
-use crate::config::sections::Metric;
+use crate::config::language::pattern::Pattern;
+use crate::config::language::sections::Metric;
 use crate::config::{Diagnostic, Experiment, Lint};
 use crate::data::DataSpec;
 use crate::graph::{VarKind, Variable, Variables};

@@ -1,7 +1,7 @@
 //! The precision that an experiment asks for, and the one that its programs are built with.
 
 use crate::backend::Backend;
-use crate::config::values::Precision;
+use crate::config::language::values::Precision;
 use crate::graph::DType;
 
 /// The precision for programs on `backend`: the one that is `wanted` if the device has it, else `fp32`.

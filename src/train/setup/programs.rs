@@ -2,8 +2,8 @@
 
 use super::{lints, precision};
 use crate::backend::Backend;
-use crate::config::experiment::Pattern;
-use crate::config::values::Precision;
+use crate::config::language::pattern::Pattern;
+use crate::config::language::values::Precision;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::{DataSpec, Field};
 use crate::graph::op::TensorOptions;

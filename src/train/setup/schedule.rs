@@ -1,7 +1,7 @@
 //! The learning rate as a function of the position in the run.
 
 use crate::config::Experiment;
-use crate::config::sections::Curve;
+use crate::config::language::sections::Curve;
 
 /// How the learning rate moves after the warm-up.
 #[derive(Debug, Clone, PartialEq)]

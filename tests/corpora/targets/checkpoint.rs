@@ -6,7 +6,7 @@ use super::weights;
 use runner::backend::Backend;
 use runner::backend::cpu::CpuBackend;
 use runner::checkpoint::{self, Checkpoint};
-use runner::config::diagnostics::SourceKind;
+use runner::config::text::diagnostics::SourceKind;
 use runner::config::{self, Experiment};
 use runner::data::{Loader, LoaderOptions, Position};
 use runner::passes::PassOptions;
@@ -137,7 +137,7 @@ fn predict(experiment: &Experiment, checkpoint: &Checkpoint) {
 
 /// Samples that are quickly made.
 fn small(experiment: &Experiment) -> bool {
-    use runner::config::sections::Source;
+    use runner::config::language::sections::Source;
     let Source::Synthetic(made) = &experiment.data.source else { return false };
     let sample = made.shape.iter().fold(1usize, |n, d| n.saturating_mul(*d));
     let all = made.samples.saturating_add(made.val_samples);

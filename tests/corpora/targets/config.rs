@@ -1,7 +1,8 @@
 //! Configurations.
 
 use runner::backend::cpu::CpuBackend;
-use runner::config::{self, Experiment, Failure, LayerKind, LayerNode, Loaded, Severity, diagnostics};
+use runner::config::text::diagnostics;
+use runner::config::{self, Experiment, Failure, LayerKind, LayerNode, Loaded, Severity};
 use runner::graph::verify;
 use runner::passes::PassOptions;
 use runner::train::setup::input;
@@ -71,7 +72,7 @@ pub const MOST_LAYERS: usize = 300;
 
 /// The programs of an experiment that needs no files; `None` if it does, or has mistakes.
 pub fn plan(experiment: &Experiment) -> Option<Programs> {
-    use runner::config::sections::Source;
+    use runner::config::language::sections::Source;
     if !matches!(experiment.data.source, Source::Synthetic(_) | Source::Digits(_)) || layers(experiment) > MOST_LAYERS {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Linear layers and convolutions as steps: their kernels with the operands of a [`Frame`].
+//! Linear layers and convolutions as steps: their kernels with the operands of a `Frame`.
 
 use super::conv::pooled::{
     Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel, PooledGrad,

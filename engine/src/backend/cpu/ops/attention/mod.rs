@@ -2,8 +2,8 @@
 //!
 //! A task is a head of a sample; forward also a stretch of its queries, where heads are few. It copies the head's rows of
 //! `qkv`, which lie far apart, side by side into its scratch memory, and the keys (backward also the values) once more as
-//! columns; then it goes through blocks of queries × keys: scores by the register tile, weights in place ([`rows`]), products
-//! with the weights by the register tile again. Scores of a block are at most [`BLOCK`] floats, whatever the length.
+//! columns; then it goes through blocks of queries × keys: scores by the register tile, weights in place (`rows`), products
+//! with the weights by the register tile again. Scores of a block are at most `BLOCK` floats, whatever the length.
 //!
 //! What is summed in which order depends on the shapes alone: results are the same for any number of threads.
 

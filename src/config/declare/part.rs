@@ -1,0 +1,175 @@
+//! A table that is read as one or more plain structs, all its problems at once.
+
+use super::de::Reason;
+use crate::config::text::diagnostics::{Diagnostic, Span};
+use crate::config::text::sink::Sink;
+use crate::config::text::spelling::{did_you_mean, list, plain, shorten};
+use crate::config::text::tree::{Entry, Node, Table};
+use crate::config::text::words::{self, nearest};
+
+/// A table, and how to speak of it.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    /// The keys and values.
+    pub table: &'a Table,
+    /// What to point at if a key is missing.
+    pub span: Span,
+    /// What it is in messages: `` layer `conv2d` ``, `` `[data]` ``.
+    pub what: &'a str,
+    /// Keys whose values are bad, which has been said.
+    pub bad: &'a [String],
+    /// Where problems go.
+    pub sink: &'a Sink,
+}
+
+impl Part<'_> {
+    /// Reports a value that serde could not read.
+    pub fn report(&self, key: &str, node: &Node, error: super::de::Error) {
+        let span = error.span.unwrap_or(node.span);
+        let wrong = Diagnostic::error(format!("wrong value for `{key}` in {}", self.what));
+        self.sink.push(match &error.reason {
+            Reason::Variant(word, known) => with_choices(wrong, self.what, span, word, known),
+            Reason::Message(message) => wrong.at(span, message.as_str()),
+        });
+    }
+
+    /// Reports a value of another type: `expected` is "expected a list".
+    pub fn wrong_value(&self, key: &str, node: &Node, expected: &str) {
+        self.sink.push(
+            Diagnostic::error(format!("wrong value for `{key}` in {}", self.what))
+                .at(node.span, format!("{expected}, found {}", node.describe())),
+        );
+    }
+
+    /// Reports a key that must be there, unless another one was taken for it.
+    pub fn missing(&self, key: &str, example: Option<&str>) {
+        if self.sink.has_suggested(key, self.table) {
+            return;
+        }
+        let error = Diagnostic::error(format!("{} needs `{key}`", self.what));
+        let error = error.at(self.span, format!("`{key}` is missing"));
+        self.sink.push(match example {
+            Some(toml) => error.help(format!("for example `{key} = {toml}`")),
+            None => error,
+        });
+    }
+
+    /// Reports a value at a place that breaks a rule: "must be at least 1".
+    pub fn out_of_range(&self, key: &str, span: Span, rule: &str) {
+        self.sink.push(Diagnostic::error(format!("`{key}` in {} is out of range", self.what)).at(span, rule));
+    }
+
+    /// Reports the keys that are in none of the lists.
+    pub fn known_keys(&self, lists: &[&[&str]]) {
+        self.known_keys_among(lists, &[]);
+    }
+
+    /// The same where other keys, already taken out of the table, could have been meant.
+    pub fn known_keys_among(&self, lists: &[&[&str]], taken: &[&str]) {
+        let known: Vec<&str> =
+            lists.iter().flat_map(|list| list.iter().copied()).chain(taken.iter().copied()).collect();
+        for entry in &self.table.entries {
+            if !known.contains(&entry.key.as_str()) {
+                self.sink.push(self.unknown_key(entry, &known));
+            }
+        }
+    }
+
+    /// An error for a key that nobody reads.
+    pub fn unknown_key(&self, entry: &Entry, known: &[&str]) -> Diagnostic {
+        let remarked = words::remark(self.what, &entry.key).is_some();
+        let same = known.iter().any(|known| plain(known) == plain(&entry.key));
+        let elsewhere = if remarked || same { None } else { self.sink.elsewhere(self.what, &entry.key) };
+        let error = Diagnostic::error(format!("unknown key `{}` in {}", shorten(&entry.key), self.what));
+        match elsewhere {
+            Some(text) => error.at(entry.key_span, text),
+            None => with_keys(error, self.what, entry.key_span, &entry.key, known),
+        }
+    }
+
+    /// The place of a key's value, or of the whole table if it is not written.
+    pub fn span_of(&self, key: &str) -> Span {
+        self.table.get(key).map_or(self.span, |node| node.span)
+    }
+
+    /// Reports the value of a key unless it keeps a rule that its declaration cannot say: "must be rising numbers".
+    pub fn require(&self, key: &str, holds: bool, rule: &str) {
+        if !holds {
+            self.out_of_range(key, self.span_of(key), rule);
+        }
+    }
+
+    /// Reports two keys that exclude each other, if both are there.
+    pub fn conflict(&self, a: &str, b: &str, why: &str) {
+        if let (Some(first), Some(second)) = (self.table.entry(a), self.table.entry(b)) {
+            self.sink.push(
+                Diagnostic::error(format!("`{a}` and `{b}` in {} exclude each other", self.what))
+                    .at(second.key_span, why)
+                    .context(first.key_span, ""),
+            );
+        }
+    }
+
+    /// Reports a table that has none of the keys, of which it needs one.
+    pub fn one_of(&self, a: &str, b: &str) {
+        let there = |key: &str| self.table.get(key).is_some() || self.sink.has_suggested(key, self.table);
+        if !there(a) && !there(b) {
+            self.sink.push(
+                Diagnostic::error(format!("{} needs `{a}` or `{b}`", self.what)).at(self.span, "neither is there"),
+            );
+        }
+    }
+}
+
+/// Reads a word that must be one of a list; `key` is what it is called in messages, `what` the table around it.
+pub fn known_word<'w>(node: &Node, key: &str, what: &str, known: &[&'w str], sink: &Sink) -> Option<&'w str> {
+    let Some(word) = node.as_str() else {
+        let text = format!("expected a string, found {}", node.describe());
+        sink.push(Diagnostic::error(format!("wrong value for `{key}` in {what}")).at(node.span, text));
+        return None;
+    };
+    let found = known.iter().copied().find(|known| *known == word);
+    if found.is_none() {
+        let error = Diagnostic::error(format!("unknown {key} `{}` in {what}", shorten(word)));
+        sink.push(with_choices(error, what, node.span, word, known));
+    }
+    found
+}
+
+/// An error for a parameter that is set and not there; `why` follows its name: ``: block `b` has no such parameter``.
+pub fn unknown_parameter(key: &str, why: &str, span: Span, known: &[&str]) -> Diagnostic {
+    let error = Diagnostic::error(format!("unknown key `{}`{why}", shorten(key)));
+    with_keys(error, "", span, key, known)
+}
+
+/// Points at a key that is not known, with what there is to be said of it, the nearest one that is, or all of them; `what` is the
+/// table around it.
+fn with_keys(error: Diagnostic, what: &str, span: Span, key: &str, known: &[&str]) -> Diagnostic {
+    if let Some(remark) = words::remark(what, key) {
+        return error.at(span, remark);
+    }
+    match nearest(key, known.iter().copied()) {
+        Some(near) => error.at(span, did_you_mean(near)),
+        None if known.is_empty() => error.at(span, "takes no keys"),
+        None => error.at(span, "no such key").help(format!("the keys are {}", list(known.iter().copied(), "and"))),
+    }
+}
+
+/// Points at a word that is not known, with the nearest one that is.
+pub fn with_suggestion(error: Diagnostic, span: Span, otherwise: &str, word: &str, known: &[&str]) -> Diagnostic {
+    match nearest(word, known.iter().copied()) {
+        Some(near) => error.at(span, did_you_mean(near)),
+        None => error.at(span, otherwise),
+    }
+}
+
+/// The same, or else all words that it may be; `what` is the table around it.
+fn with_choices(error: Diagnostic, what: &str, span: Span, word: &str, known: &[&str]) -> Diagnostic {
+    if let Some(remark) = words::remark(what, word) {
+        return error.at(span, remark);
+    }
+    match nearest(word, known.iter().copied()) {
+        Some(near) => error.at(span, did_you_mean(near)),
+        None => error.at(span, "no such word").help(format!("it may be {}", list(known.iter().copied(), "or"))),
+    }
+}

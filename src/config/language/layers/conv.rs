@@ -1,0 +1,87 @@
+//! Layers with weights.
+
+use crate::config::declare::bounds::MAX_SIZE;
+use crate::config::declare::options::{Check, options};
+use crate::config::declare::part::Part;
+use crate::config::language::values::{Groups, Padding, Pair};
+use crate::config::text::diagnostics::Diagnostic;
+
+options! {
+    /// A matrix product with a learned matrix over the last dimension, and a bias. Images must be flattened first.
+    /// `torch.nn.Linear`.
+    pub struct Linear {
+        /// Number of outputs. The number of inputs is inferred.
+        #[option(range = 1..=MAX_SIZE, example = "10")]
+        pub out_features: usize,
+        /// Learn an additive bias.
+        #[option(default = true)]
+        pub bias: bool,
+    }
+
+    /// A two-dimensional convolution. `torch.nn.Conv2d`.
+    #[schema(
+        // `groups` may be an expression.
+        "anyOf": [{ "required": ["out_channels"] }, { "required": ["groups"], "properties": { "groups": { "type": "string" } } }],
+        "not": {
+            "required": ["padding", "stride"],
+            "properties": {
+                "padding": { "const": "same" },
+                "stride": { "anyOf": [{ "type": "integer", "minimum": 2 }, { "type": "array", "contains": { "type": "integer", "minimum": 2 } }] },
+            },
+        },
+    )]
+    pub struct Conv2d {
+        /// Number of output channels. May be left out with `groups = "in_channels"`: then as many as come in.
+        #[option(range = 1..=MAX_SIZE, otherwise = "required, unless `groups` is a word", example = "64")]
+        pub out_channels: Option<usize>,
+        /// Side of the kernel, or `[height, width]`.
+        #[option(range = 1..=MAX_SIZE, example = "3")]
+        pub kernel_size: Pair,
+        /// Step between windows.
+        #[option(default = Pair::one(), range = 1..=MAX_SIZE)]
+        pub stride: Pair,
+        /// Zeros on each side of the image; `"same"` keeps the image's size (with stride 1), `"valid"` adds none.
+        #[option(default = Padding::default(), range = 0..=MAX_SIZE)]
+        pub padding: Padding,
+        /// Distance between the kernel's elements.
+        #[option(default = Pair::one(), range = 1..=MAX_SIZE)]
+        pub dilation: Pair,
+        /// Number of groups that channels are split into; `"in_channels"` gives each channel its own (depthwise).
+        #[option(default = Groups::Count(1), range = 1..=MAX_SIZE)]
+        pub groups: Groups,
+        /// Learn an additive bias for each channel.
+        #[option(default = true)]
+        pub bias: bool,
+    }
+}
+
+impl Check for Linear {}
+
+impl Check for Conv2d {
+    fn check(&self, part: &Part) {
+        if self.out_channels.is_none() && self.groups != Groups::InChannels {
+            part.sink.push(
+                Diagnostic::error(format!("{} needs `out_channels`", part.what))
+                    .at(part.span, "`out_channels` is missing")
+                    .help("it may be left out only with `groups = \"in_channels\"`"),
+            );
+        }
+        if self.padding == Padding::Same && self.stride != Pair::one() {
+            part.sink.push(
+                Diagnostic::error(format!("`padding = \"same\"` in {} needs a stride of 1", part.what))
+                    .at(part.span_of("stride"), "the output is smaller than the input")
+                    .context(part.span_of("padding"), "asks for the input's size"),
+            );
+        }
+        if let (Groups::Count(groups), Some(channels)) = (self.groups, self.out_channels)
+            && groups > 0
+            && !channels.is_multiple_of(groups)
+        {
+            part.sink.push(
+                Diagnostic::error(format!("`groups` must divide `out_channels` in {}", part.what))
+                    .at(part.span_of("groups"), format!("{groups} groups"))
+                    .context(part.span_of("out_channels"), format!("{channels} channels")),
+            );
+        }
+    }
+}

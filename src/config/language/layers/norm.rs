@@ -1,0 +1,79 @@
+//! Normalisation.
+
+use crate::config::declare::bounds::{MAX_SIZE, above};
+use crate::config::declare::options::{Check, options};
+use crate::config::language::values::Momentum;
+
+options! {
+    /// Batch normalisation of `[N, C]` or `[N, C, L]`. `torch.nn.BatchNorm1d`.
+    pub struct BatchNorm1d {
+        /// Added to the variance.
+        #[option(default = 1e-5, range = above(0.0))]
+        pub eps: f64,
+        /// Share of the newest batch in the running statistics; `"cumulative"` averages all batches alike, as PyTorch's
+        /// `momentum=None`.
+        #[option(default = Momentum::Share(0.1), range = 0.0..=1.0)]
+        pub momentum: Momentum,
+        /// Learn a scale and a shift for each channel.
+        #[option(default = true)]
+        pub affine: bool,
+        /// Keep running statistics for evaluation; without, the batch's own are used there too.
+        #[option(default = true)]
+        pub track_running_stats: bool,
+    }
+
+    /// Batch normalisation of images. `torch.nn.BatchNorm2d`.
+    pub struct BatchNorm2d {
+        /// Added to the variance.
+        #[option(default = 1e-5, range = above(0.0))]
+        pub eps: f64,
+        /// Share of the newest batch in the running statistics; `"cumulative"` averages all batches alike, as PyTorch's
+        /// `momentum=None`.
+        #[option(default = Momentum::Share(0.1), range = 0.0..=1.0)]
+        pub momentum: Momentum,
+        /// Learn a scale and a shift for each channel.
+        #[option(default = true)]
+        pub affine: bool,
+        /// Keep running statistics for evaluation; without, the batch's own are used there too.
+        #[option(default = true)]
+        pub track_running_stats: bool,
+    }
+
+    /// Normalisation over groups of channels of each sample. `torch.nn.GroupNorm`.
+    pub struct GroupNorm {
+        /// Number of groups; must divide the number of channels.
+        #[option(range = 1..=MAX_SIZE, example = "8")]
+        pub num_groups: usize,
+        /// Added to the variance.
+        #[option(default = 1e-5, range = above(0.0))]
+        pub eps: f64,
+        /// Learn a scale and a shift for each channel.
+        #[option(default = true)]
+        pub affine: bool,
+    }
+
+    /// Normalisation over the last dimensions of each sample. `torch.nn.LayerNorm`.
+    pub struct LayerNorm {
+        /// How *many* of the last dimensions, in PyTorch's order (an image is `[N, C, H, W]`), are normalised together, instead of
+        /// `normalized_shape`. On images 1 is the width; 3 is all of a sample.
+        #[option(default = 1, range = 1..=8, unit = "dimensions")]
+        pub normalized_dims: usize,
+        /// Added to the variance.
+        #[option(default = 1e-5, range = above(0.0))]
+        pub eps: f64,
+        /// Learn a scale and a shift for each element.
+        #[option(default = true)]
+        pub elementwise_affine: bool,
+        /// Learn the shift too; only with `elementwise_affine`.
+        #[option(default = true)]
+        pub bias: bool,
+    }
+}
+
+impl Check for BatchNorm1d {}
+
+impl Check for BatchNorm2d {}
+
+impl Check for GroupNorm {}
+
+impl Check for LayerNorm {}

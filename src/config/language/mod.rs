@@ -1,0 +1,7 @@
+//! What the language has: sections, layers, their options and the types of those.
+
+pub mod keys;
+pub mod layers;
+pub mod pattern;
+pub mod sections;
+pub mod values;

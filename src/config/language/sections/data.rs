@@ -1,0 +1,374 @@
+//! `[data]`: where samples come from, and how they become batches.
+
+use std::path::PathBuf;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use crate::config::declare::bounds::{MAX_SIZE, above};
+use crate::config::declare::options::{Check, options};
+use crate::config::declare::part::{Part, known_word};
+use crate::config::declare::tagged::{Tagged, tagged};
+use crate::config::declare::value::{Value, values};
+use crate::config::language::values::{Pair, ValidationSplit};
+use crate::config::text::diagnostics::Diagnostic;
+use crate::config::text::tree::{Node, Table, Value as Written};
+
+/// The largest number of made-up samples.
+const MAX_SAMPLES: usize = 1 << 40;
+
+/// Samples in a batch where nothing is said of it.
+const BATCH_SIZE: usize = 64;
+
+/// The `[data]` section.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Data {
+    /// What the samples are.
+    #[serde(flatten)]
+    pub source: Source,
+    /// How they become batches; the same keys for every source.
+    #[serde(flatten)]
+    pub loading: Loading,
+    /// Applied to every sample, after `train_transforms`.
+    pub transforms: Vec<Transform>,
+    /// Applied to training samples only, before `transforms`.
+    pub train_transforms: Vec<Transform>,
+    /// `batch_size` was written as `"auto"`, and no device has been asked yet what that is.
+    #[serde(skip)]
+    pub auto_batch_size: bool,
+}
+
+tagged! {
+    /// A source of samples with its arguments.
+    Source by "source", resume Breaks:
+    "mnist" => Mnist(Download),
+    "fashion_mnist" => FashionMnist(Download),
+    "cifar10" => Cifar10(Download),
+    "digits" => Digits(Digits),
+    "tensors" => Tensors(Tensors),
+    "synthetic" => Synthetic(Synthetic),
+}
+
+impl Source {
+    /// The key of the path that it reads from, and the path.
+    pub fn path(&self) -> Option<(&'static str, &PathBuf)> {
+        match self {
+            Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => Some(("root", &files.root)),
+            Source::Tensors(tensors) => Some(("path", &tensors.path)),
+            Source::Digits(_) | Source::Synthetic(_) => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn path_mut(&mut self) -> Option<(&'static str, &mut PathBuf)> {
+        match self {
+            Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => {
+                Some(("root", &mut files.root))
+            }
+            Source::Tensors(tensors) => Some(("path", &mut tensors.path)),
+            Source::Digits(_) | Source::Synthetic(_) => None,
+        }
+    }
+
+    /// The folder that it reads from where none is named.
+    pub fn usual_root(&self) -> Option<&'static str> {
+        match self {
+            Source::Mnist(_) => Some("data/mnist"),
+            Source::FashionMnist(_) => Some("data/fashion-mnist"),
+            Source::Cifar10(_) => Some("data/cifar-10"),
+            Source::Digits(_) | Source::Tensors(_) | Source::Synthetic(_) => None,
+        }
+    }
+
+    /// What may be done about files that are not there, if it has any that can be downloaded.
+    pub fn download(&self) -> Option<&Download> {
+        match self {
+            Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => Some(files),
+            Source::Digits(_) | Source::Tensors(_) | Source::Synthetic(_) => None,
+        }
+    }
+
+    /// Whether its targets are classes, if the configuration tells.
+    pub fn has_classes(&self) -> Option<bool> {
+        match self {
+            Source::Mnist(_) | Source::FashionMnist(_) | Source::Cifar10(_) | Source::Digits(_) => Some(true),
+            Source::Synthetic(synthetic) => Some(synthetic.classes.is_some()),
+            Source::Tensors(_) => None,
+        }
+    }
+}
+
+options! {
+    /// A public data set in files that can be downloaded.
+    pub struct Download {
+        /// The folder of the files.
+        #[option(
+            default = PathBuf::new(), otherwise = "`data/mnist`, `data/fashion-mnist` or `data/cifar-10`", resume = Harmless,
+        )]
+        pub root: PathBuf,
+        /// Fetch files that are missing when a run begins; `eval`, and a run that goes on, ask for `--allow-download`.
+        /// SHA-256 is verified, and a transfer that broke off is continued.
+        #[option(default = true, resume = Harmless)]
+        pub download: bool,
+        /// The files must be those of the public set, by their SHA-256, wherever they came from. `false`: a set of your own in
+        /// the same format.
+        #[option(default = true, resume = Harmless)]
+        pub verify: bool,
+        /// Base URLs to fetch from, tried in this order, instead of those that are built in.
+        #[option(otherwise = "built in", length = 1.., schema_by = urls, resume = Harmless)]
+        pub mirrors: Option<Vec<String>>,
+        /// What to train on, after a warning, if files are missing and cannot be had; it also stands in the run's
+        /// configuration and checkpoints. Without it that is an error. Only for a run that begins: `eval` wants
+        /// `--set data.fallback=digits`.
+        pub fallback: Option<Fallback>,
+    }
+}
+
+impl Check for Download {
+    fn check(&self, part: &Part) {
+        let is_url = |url: &String| url.starts_with("http://") || url.starts_with("https://");
+        let urls = self.mirrors.iter().flatten().all(is_url);
+        part.require("mirrors", urls, "must be a list of URLs that begin with http:// or https://");
+    }
+}
+
+fn urls(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": { "type": "string", "pattern": "^https?://" } })
+}
+
+values!(Fallback);
+
+/// A set that is always there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Fallback {
+    /// The bundled digits, resized to the shape that the source would have had.
+    Digits,
+}
+
+options! {
+    /// The bundled hand-written digits: 1,797 grey images of 8×8 pixels, ten classes.
+    pub struct Digits {}
+
+    /// Fixed tensors from a file.
+    pub struct Tensors {
+        /// A `.safetensors` file with `inputs` and `targets` and, optionally, `val_inputs` and `val_targets`.
+        #[option(example = r#""batch.safetensors""#, resume = Differs)]
+        pub path: PathBuf,
+    }
+}
+
+impl Check for Digits {}
+
+impl Check for Tensors {}
+
+options! {
+    /// Random samples with something to learn in them, made from the seed: for tests, and to measure speed.
+    #[rules(
+        Excludes("classes", "targets", "classes are for `cross_entropy`, targets for `mse`"),
+        OneOf("classes", "targets"),
+    )]
+    pub struct Synthetic {
+        /// Shape of one sample: `[channels, height, width]` or `[features]`.
+        #[option(length = 1..=4, range = 1..=MAX_SIZE, example = "[3, 32, 32]")]
+        pub shape: Vec<usize>,
+        /// Number of classes, for `cross_entropy`; either this or `targets`.
+        #[option(range = 2..=MAX_SIZE)]
+        pub classes: Option<usize>,
+        /// Number of values to regress, for `mse`; either this or `classes`.
+        #[option(range = 1..=MAX_SIZE)]
+        pub targets: Option<usize>,
+        /// Number of training samples.
+        #[option(default = 1024, range = 1..=MAX_SAMPLES)]
+        pub samples: usize,
+        /// Number of test samples.
+        #[option(default = 256, range = 0..=MAX_SAMPLES)]
+        pub val_samples: usize,
+    }
+}
+
+impl Check for Synthetic {
+    fn check(&self, part: &Part) {
+        let elements = self.shape.iter().try_fold(1usize, |product, &side| product.checked_mul(side));
+        let fits = elements.is_some_and(|elements| elements <= MAX_SIZE);
+        part.require("shape", fits, "must have at most 16777216 elements");
+    }
+}
+
+options! {
+    /// The keys of `[data]` that every source has.
+    pub struct Loading {
+        /// Samples in a training batch. `"auto"`: on a GPU the largest batch for which the memory plan leaves a tenth of the free
+        /// memory free, at most all training samples, rounded down to a multiple of 32 (below that, to a power of two); on the CPU
+        /// the default. The number is told and goes into the run's configuration, so that a resumed run keeps it.
+        #[option(
+            default = BATCH_SIZE, range = 1..=MAX_SIZE, unit = "samples", read_by = batch_size, schema_by = batch_size_schema,
+        )]
+        pub batch_size: usize,
+        /// Samples in a batch of an evaluation.
+        #[option(otherwise = "`batch_size`", range = 1..=MAX_SIZE, unit = "samples", resume = Harmless)]
+        pub eval_batch_size: Option<usize>,
+        /// Threads that make batches ahead of need; 0 makes them in between steps. The batches do not depend on it.
+        #[option(default = 2, range = 0..=256, unit = "threads", resume = Harmless)]
+        pub workers: usize,
+        /// Batches made ahead, all workers together; at least one for each worker.
+        #[option(default = 2, range = 1..=256, unit = "batches", resume = Harmless)]
+        pub prefetch: usize,
+        /// Draw a new order of the training samples for every epoch, from `seed` and the epoch's number.
+        #[option(default = true)]
+        pub shuffle: bool,
+        /// Leave out the last batch of an epoch if it is not full. Without, that batch is trained on at its own size.
+        #[option(default = false)]
+        pub drop_last: bool,
+        /// Hold out a share (`0.1`) or a number (`5000`) of the training samples, and validate on those instead of the test set,
+        /// which is left for `runner eval --split test`.
+        #[option(example = "0.1")]
+        pub validation_split: Option<ValidationSplit>,
+        /// Train on the first so many samples only, taken after the split.
+        #[option(range = 1.., unit = "samples")]
+        pub limit: Option<usize>,
+        /// Validate on the first so many samples only.
+        #[option(range = 1.., unit = "samples", resume = Harmless)]
+        pub limit_val: Option<usize>,
+    }
+
+    /// The transforms of `[data]`.
+    pub struct Pipeline {
+        /// Applied to every sample, after `train_transforms`.
+        #[option(default = Vec::new(), schema_by = fixed_transforms, resume = Differs)]
+        pub transforms: Vec<Transform>,
+        /// Applied to training samples only, before `transforms`.
+        #[option(default = Vec::new(), schema_by = random_transforms, resume = Differs)]
+        pub train_transforms: Vec<Transform>,
+    }
+}
+
+impl Check for Loading {}
+
+impl Check for Pipeline {}
+
+impl Loading {
+    /// Samples in a batch of an evaluation, with its default.
+    pub fn eval_batch_size(&self) -> usize {
+        self.eval_batch_size.unwrap_or(self.batch_size)
+    }
+}
+
+/// A number, or the default in the place of `"auto"` until it is known what that is.
+fn batch_size(part: &Part, key: &str, node: &Node) -> Option<usize> {
+    match (&node.value, node.as_str()) {
+        (_, Some("auto")) => Some(BATCH_SIZE),
+        (Written::Integer(_), _) => usize::read(part, key, node),
+        _ => {
+            part.wrong_value(key, node, "expected a whole number or \"auto\"");
+            None
+        }
+    }
+}
+
+fn batch_size_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [{ "type": "integer" }, { "const": "auto" }] })
+}
+
+tagged! {
+    /// A step between a stored sample and the model's input.
+    Transform by "type", resume Differs:
+    "normalize" => Normalize(Normalize),
+    "random_crop" => RandomCrop(RandomCrop),
+    "random_horizontal_flip" => RandomHorizontalFlip(RandomHorizontalFlip),
+}
+
+/// Transforms that change a sample at random.
+pub const RANDOM_TRANSFORMS: [&str; 2] = ["random_crop", "random_horizontal_flip"];
+
+impl Value for Transform {
+    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
+        let what = format!("`{key}`");
+        let nothing = Table::default();
+        let (table, word) =
+            match (node.as_table(), node.as_str()) {
+                (Some(table), _) => {
+                    let part = Part { table, span: node.span, what: &what, bad: &[], sink: part.sink };
+                    (table, part.word::<Self>(None)?)
+                }
+                (None, Some(_)) => (&nothing, known_word(node, Self::TAG, &what, Self::TYPES, part.sink)?),
+                (None, None) => {
+                    part.sink.push(Diagnostic::error(format!("wrong value in {what}")).at(
+                        node.span,
+                        format!("expected a table or the name of a transform, found {}", node.describe()),
+                    ));
+                    return None;
+                }
+            };
+        let what = format!("transform `{word}`");
+        let part = Part { table, span: node.span, what: &what, bad: &[], sink: part.sink };
+        part.known_keys(&[&[Self::TAG], Self::fields(word)]);
+        <Self as Tagged>::read(word, &part)
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "$ref": "#/$defs/Transform" })
+    }
+}
+
+/// What is random would change evaluation too.
+fn fixed_transforms(generator: &mut SchemaGenerator) -> Schema {
+    list_of_transforms(generator, false)
+}
+
+/// What is not random would leave evaluation as it is.
+fn random_transforms(generator: &mut SchemaGenerator) -> Schema {
+    list_of_transforms(generator, true)
+}
+
+fn list_of_transforms(generator: &mut SchemaGenerator, random: bool) -> Schema {
+    let words = Transform::TYPES.iter().filter(|word| RANDOM_TRANSFORMS.contains(word) == random);
+    let words: Vec<&str> = words.copied().collect();
+    let fits = serde_json::json!({ "anyOf": [{ "type": "string", "enum": words }, { "type": "object", "properties": { "type": { "enum": words } } }] });
+    json_schema!({ "type": "array", "items": { "allOf": [Transform::schema(generator), fits] } })
+}
+
+options! {
+    /// `(x − mean) / std` for each channel, `x` from 0 to 1. `torchvision.transforms.Normalize`.
+    pub struct Normalize {
+        /// One number for each channel, or one for all.
+        #[option(length = 1.., example = "[0.5]")]
+        pub mean: Vec<f64>,
+        /// One number for each channel, or one for all.
+        #[option(length = 1.., range = above(0.0), example = "[0.5]")]
+        pub std: Vec<f64>,
+    }
+
+    /// A random window of the padded image. `torchvision.transforms.RandomCrop`.
+    pub struct RandomCrop {
+        /// Side of the window, or `[height, width]`.
+        #[option(range = 1..=MAX_SIZE, example = "32")]
+        pub size: Pair,
+        /// Black pixels added on each side first, or `[height, width]`.
+        #[option(default = Pair([0, 0]), range = 0..=MAX_SIZE)]
+        pub padding: Pair,
+    }
+
+    /// Left and right swapped, at random. `torchvision.transforms.RandomHorizontalFlip`.
+    pub struct RandomHorizontalFlip {
+        /// Probability.
+        #[option(default = 0.5, range = 0.0..=1.0)]
+        pub p: f64,
+    }
+}
+
+impl Check for Normalize {
+    fn check(&self, part: &Part) {
+        if self.mean.len() != self.std.len() && self.mean.len() > 1 && self.std.len() > 1 {
+            part.sink.push(
+                Diagnostic::error(format!("`mean` and `std` in {} have different lengths", part.what))
+                    .at(part.span_of("std"), format!("{} numbers", self.std.len()))
+                    .context(part.span_of("mean"), format!("{} numbers", self.mean.len())),
+            );
+        }
+    }
+}
+
+impl Check for RandomCrop {}
+
+impl Check for RandomHorizontalFlip {}

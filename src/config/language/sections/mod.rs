@@ -1,0 +1,19 @@
+//! The sections of a configuration: `[data]`, `[model]`, `[loss]`, …; the layers are in [`super::layers`].
+
+mod data;
+mod lint;
+mod loss;
+mod model;
+mod optimizer;
+mod schedule;
+mod top;
+mod training;
+
+pub use data::*;
+pub use lint::*;
+pub use loss::*;
+pub use model::*;
+pub use optimizer::*;
+pub use schedule::*;
+pub use top::*;
+pub use training::*;

@@ -1,0 +1,167 @@
+//! `[train]`, `[checkpoint]` and `[log]`.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+
+use crate::config::declare::bounds::above;
+use crate::config::declare::options::{self, Check, options};
+use crate::config::declare::part::Part;
+use crate::config::declare::schema::Table;
+use crate::config::declare::value::{Value, values};
+use crate::config::text::tree::Node;
+use crate::graph::op::Figure;
+
+options! {
+    /// The `[train]` section.
+    pub struct Train {
+        /// How many times to go through the training samples.
+        #[option(range = 1.., example = "10", resume = Differs)]
+        pub epochs: usize,
+        /// Batches to a step, which is made with the gradient of the mean over all that counts in them, as with one large batch. What is
+        /// left at an epoch's end makes a smaller group.
+        #[option(default = 1, range = 1..=1 << 20, unit = "batches")]
+        pub accumulate: usize,
+        /// Scale gradients down whose norm, over all parameters together, is larger: `torch.nn.utils.clip_grad_norm_`.
+        #[option(range = above(0.0), example = "1.0", resume = Differs)]
+        pub clip_grad_norm: Option<f64>,
+        /// Stop when a figure no longer improves.
+        #[option(example = r#"{ monitor = "val_loss", patience = 5 }"#, resume = Harmless)]
+        pub early_stopping: Option<EarlyStopping>,
+        /// Stop after so many steps, wherever in an epoch that is. The schedule does not look at it.
+        #[option(range = 1.., unit = "steps", resume = Harmless)]
+        pub max_steps: Option<u64>,
+        /// Validate after every so many epochs, and after the last.
+        #[option(default = 1, range = 1.., unit = "epochs", resume = Harmless)]
+        pub eval_every: usize,
+    }
+
+    /// When to stop early.
+    pub struct EarlyStopping {
+        /// The figure to watch.
+        #[option(default = Metric::ValLoss)]
+        pub monitor: Metric,
+        /// How many validations without improvement to wait for.
+        #[option(default = 10, range = 1.., unit = "validations")]
+        pub patience: usize,
+        /// What counts as an improvement must be larger than this.
+        #[option(default = 0.0, range = 0.0..)]
+        pub min_delta: f64,
+    }
+}
+
+impl Check for Train {}
+
+impl Check for EarlyStopping {}
+
+impl Value for EarlyStopping {
+    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
+        options::table(part, key, node, &format!("`{key}`"))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
+    }
+}
+
+impl JsonSchema for EarlyStopping {
+    fn schema_name() -> Cow<'static, str> {
+        "EarlyStopping".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Table::of::<Self>(generator).whole().try_into().unwrap_or_default()
+    }
+}
+
+values!(Metric);
+
+/// A figure of an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Mean loss over the epoch's training batches.
+    TrainLoss,
+    /// Loss on the validation samples.
+    ValLoss,
+    /// Share of validation samples whose class is found; only for classes.
+    ValAccuracy,
+    /// Mean absolute error on the validation samples; only for regression.
+    ValMae,
+    /// Root of the mean squared error on the validation samples; only for regression.
+    ValRmse,
+}
+
+impl Metric {
+    /// All of them.
+    pub const ALL: [Metric; 5] =
+        [Metric::TrainLoss, Metric::ValLoss, Metric::ValAccuracy, Metric::ValMae, Metric::ValRmse];
+
+    /// What is measured.
+    pub fn figure(self) -> Figure {
+        match self {
+            Self::TrainLoss | Self::ValLoss => Figure::Loss,
+            Self::ValAccuracy => Figure::Accuracy,
+            Self::ValMae => Figure::Mae,
+            Self::ValRmse => Figure::Rmse,
+        }
+    }
+
+    /// Whether it is measured on the validation samples; else on those of training.
+    pub fn of_validation(self) -> bool {
+        match self {
+            Self::TrainLoss => false,
+            Self::ValLoss | Self::ValAccuracy | Self::ValMae | Self::ValRmse => true,
+        }
+    }
+
+    /// Its name, in configurations and in `metrics.jsonl`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TrainLoss => "train_loss",
+            Self::ValLoss => "val_loss",
+            Self::ValAccuracy => "val_accuracy",
+            Self::ValMae => "val_mae",
+            Self::ValRmse => "val_rmse",
+        }
+    }
+
+    /// Whether more is better.
+    pub fn higher_is_better(self) -> bool {
+        self.figure().higher_is_better()
+    }
+}
+
+options! {
+    /// The `[checkpoint]` section.
+    pub struct Checkpoint {
+        /// The figure by which `best` is chosen.
+        #[option(otherwise = "`val_accuracy` for classes, else `val_loss`", resume = Harmless)]
+        pub monitor: Option<Metric>,
+        /// How many of the `step-N` checkpoints to keep, the newest.
+        #[option(default = 3, range = 1.., unit = "checkpoints", resume = Harmless)]
+        pub keep: usize,
+        /// Save a checkpoint, `step-N.safetensors`, after every so many steps, besides those at the end of each epoch.
+        #[option(range = 1.., unit = "steps", resume = Harmless)]
+        pub every_steps: Option<u64>,
+    }
+
+    /// The `[log]` section.
+    pub struct Log {
+        /// Write every so many steps to `metrics.jsonl`.
+        #[option(default = 50, range = 1.., unit = "steps", resume = Harmless)]
+        pub every_steps: u64,
+    }
+}
+
+impl Check for Checkpoint {}
+
+impl Checkpoint {
+    /// The figure by which `best` is chosen.
+    pub fn monitor(&self) -> Metric {
+        self.monitor.unwrap_or(Metric::ValLoss)
+    }
+}
+
+impl Check for Log {}

@@ -1,0 +1,347 @@
+//! From files and `--set` options to one tree: `extends`, overrides, `use`.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::merge::{self, LeftBehind, Reason};
+use super::overrides::Override;
+use super::paths::{above, beside, locate};
+use crate::config::declare::options::Options;
+use crate::config::declare::part::{Part, unknown_parameter};
+use crate::config::experiment::Experiment;
+use crate::config::language::keys;
+use crate::config::language::sections::ModelKeys;
+use crate::config::text::diagnostics::{Diagnostic, Severity, SourceId, SourceKind, Sources, Span};
+use crate::config::text::parse::parse;
+use crate::config::text::sink::Sink;
+use crate::config::text::spelling::{list, shorten};
+use crate::config::text::tree::{Entry, Node, Table, Value};
+use crate::files;
+
+/// A configuration is text that somebody wrote, or what a run has left: blocks and repeats are written out in that.
+const MAX_BYTES: u64 = MAX_EFFECTIVE as u64;
+/// The most text that an effective configuration may have: blocks and repeats are written out in it.
+pub const MAX_EFFECTIVE: usize = 16 << 20;
+/// Files that extend one another.
+const MAX_CHAIN: usize = 16;
+/// Reads and merges; keeps all texts for the diagnostics.
+pub struct Files {
+    /// Everything read so far.
+    pub sources: Sources,
+    /// Problems so far.
+    pub sink: Sink,
+    /// What of a base is not in the configuration.
+    pub left: Vec<LeftBehind>,
+}
+
+impl Default for Files {
+    fn default() -> Self {
+        Self { sources: Sources::default(), sink: Sink::new(keys::elsewhere), left: Vec::new() }
+    }
+}
+
+impl Files {
+    /// Reads a file and those it extends.
+    pub fn read(&mut self, path: &Path) -> Option<(SourceId, Table)> {
+        let source = self.open(path, None)?;
+        Some((source, self.document(source, &[path.to_owned()])?))
+    }
+
+    /// Takes a text for a file; what it extends is looked for in the current directory.
+    pub fn read_text(&mut self, name: &str, text: &str) -> Option<(SourceId, Table)> {
+        let source = self.sources.add(name, text, SourceKind::File);
+        Some((source, self.document(source, &[PathBuf::from(name)])?))
+    }
+
+    /// Takes the effective configuration that a checkpoint carries. Whoever made the checkpoint shall not choose what is
+    /// read here, so nothing that it names is opened.
+    pub fn read_effective(&mut self, name: &str, text: &str) -> Option<(SourceId, Table)> {
+        if text.len() > MAX_EFFECTIVE {
+            self.sink.push(Diagnostic::error(format!(
+                "{name} has {} bytes: more than {MAX_EFFECTIVE} are too many for a configuration",
+                text.len()
+            )));
+            return None;
+        }
+        let source = self.sources.add(name, text, SourceKind::Effective);
+        let (table, problems) = parse(source, text);
+        if !problems.is_empty() {
+            problems.into_iter().for_each(|problem| self.sink.push(problem));
+            return None;
+        }
+        let model = table.get("model").and_then(Node::as_table);
+        let named = [table.entry("extends"), model.and_then(|model| model.entry("use"))];
+        for entry in named.iter().flatten() {
+            let error = Diagnostic::error(format!("`{}` in the configuration of a checkpoint", entry.key))
+                .at(entry.key_span, "names another file, which is not read")
+                .help("a checkpoint that a run has written holds its whole configuration: this one was changed");
+            self.sink.push(error);
+        }
+        (!self.sink.has_errors()).then_some((source, table))
+    }
+
+    /// Applies the `--set` and `--unset` options and puts the model of `[model] use` in its place.
+    pub fn complete(&mut self, root: &mut Table, sets: &[String]) -> Option<()> {
+        let overrides: Vec<Override> =
+            sets.iter().filter_map(|set| Override::parse(set, &mut self.sources, &self.sink)).collect();
+        // What is inside of a model that `use` brings in is there only afterwards.
+        let (inside, before): (Vec<_>, Vec<_>) = overrides.into_iter().partition(Override::is_inside_model);
+        self.apply(root, before)?;
+        self.take_in_model(root)?;
+        self.apply(root, inside)
+    }
+
+    /// Applies options of the command line, which together lie over the files: first those that take something away.
+    fn apply(&mut self, root: &mut Table, overrides: Vec<Override>) -> Option<()> {
+        if !overrides.is_empty() {
+            let (unsets, sets): (Vec<_>, Vec<_>) = overrides.into_iter().partition(Override::takes_away);
+            for one in unsets {
+                self.left.extend(one.apply(root, &self.sink));
+            }
+            let before = root.clone();
+            for one in sets {
+                one.apply(root, &self.sink);
+            }
+            merge::settle(&before, root, &self.sources, &mut self.left);
+        }
+        (!self.sink.has_errors()).then_some(())
+    }
+
+    fn open(&mut self, path: &Path, named_at: Option<Span>) -> Option<SourceId> {
+        let text = read_bounded(path, named_at.is_some());
+        match text {
+            Ok(text) => Some(self.sources.add(path.display().to_string(), text, SourceKind::File)),
+            Err(reason) => {
+                let message = format!("cannot read `{}`", path.display());
+                self.sink.push(match named_at {
+                    Some(span) => Diagnostic::error(message).at(span, reason),
+                    None => Diagnostic::error(format!("{message}: {reason}")),
+                });
+                None
+            }
+        }
+    }
+
+    /// Parses a text and lays it over what it extends; `chain` is the files on the way here.
+    fn document(&mut self, source: SourceId, chain: &[PathBuf]) -> Option<Table> {
+        let (mut table, problems) = parse(source, &self.sources.get(source).text);
+        if !problems.is_empty() {
+            problems.into_iter().for_each(|problem| self.sink.push(problem));
+            return None;
+        }
+        let Some(extends) = table.remove("extends") else { return Some(table) };
+        let span = extends.node.span;
+        let Some(base) = extends.node.as_str() else {
+            let text = format!("expected the path of a file, found {}", extends.node.describe());
+            self.sink.push(Diagnostic::error("wrong value for `extends`").at(span, text));
+            return None;
+        };
+        let path = beside(&self.sources, base, span);
+        let same = |a: &Path, b: &Path| match (a.canonicalize(), b.canonicalize()) {
+            (Ok(a), Ok(b)) => a == b,
+            _ => a == b,
+        };
+        if chain.iter().any(|file| same(file, &path)) {
+            let files: Vec<String> = chain.iter().chain([&path]).map(|p| p.display().to_string()).collect();
+            self.sink.push(Diagnostic::error("files extend each other in a circle").at(span, files.join(" extends ")));
+            return None;
+        }
+        if chain.len() >= MAX_CHAIN {
+            self.sink.push(
+                Diagnostic::error("too many files extend one another").at(span, format!("more than {MAX_CHAIN}")),
+            );
+            return None;
+        }
+        let base = self.open(&path, Some(span))?;
+        let chain: Vec<PathBuf> = chain.iter().cloned().chain([path]).collect();
+        let mut below = self.document(base, &chain)?;
+        merge::lay_over(&mut below, table, &self.sources, &mut self.left, &self.sink);
+        Some(below)
+    }
+
+    /// Replaces `[model] use = "file"` by the layers, blocks and parameters of that file.
+    fn take_in_model(&mut self, root: &mut Table) -> Option<()> {
+        let Some(model) = root.get("model").and_then(Node::as_table) else { return Some(()) };
+        let Some(used) = model.entry("use").cloned() else {
+            if let Some(with) = model.entry("with") {
+                self.sink.push(
+                    Diagnostic::error("`with` in `[model]` needs `use`")
+                        .at(with.key_span, "sets the parameters of the file in `use`")
+                        .help("parameters of this file are set in `[params]`"),
+                );
+                return None;
+            }
+            return Some(());
+        };
+        let clash = model.entry("layers").or(root.entry("params")).or(root.entry("blocks"));
+        if let Some(entry) = clash {
+            let reason = match entry.key.as_str() {
+                "layers" => "the layers come from the file in `use`",
+                "params" => "the file in `use` has its own; set them by `with`",
+                _ => "the file in `use` has its own and sees no others",
+            };
+            self.sink.push(
+                Diagnostic::error(format!("`use` and `{}` exclude each other", entry.key))
+                    .at(entry.key_span, reason)
+                    .context(used.key_span, ""),
+            );
+            return None;
+        }
+        let with = model.get("with").cloned();
+        let Some(written) = used.node.as_str() else {
+            let text = format!("expected the path of a file, found {}", used.node.describe());
+            self.sink.push(Diagnostic::error("wrong value for `use` in `[model]`").at(used.node.span, text));
+            return None;
+        };
+        let path = locate(&self.sources, written, used.node.span);
+        if !path.exists() {
+            let mut help = format!(
+                "looked for `{}`, then for `{written}` from the current directory",
+                beside(&self.sources, written, used.node.span).display()
+            );
+            for place in above(&self.sources, written, used.node.span) {
+                help += &format!(", then for `{}`", place.display());
+            }
+            self.sink.push(
+                Diagnostic::error(format!("there is no file `{}`", shorten(written)))
+                    .at(used.node.span, "not found")
+                    .help(help),
+            );
+            return None;
+        }
+        let source = self.open(&path, Some(used.node.span))?;
+        let (mut file, problems) = parse(source, &self.sources.get(source).text);
+        if !problems.is_empty() {
+            problems.into_iter().for_each(|problem| self.sink.push(problem));
+            return None;
+        }
+        let start = Span { source, start: 0, end: 0 };
+        if !self.check_model_file(&file, start, &used) {
+            return None;
+        }
+        if let Some(with) = with {
+            self.set_parameters(&mut file, &with, used.node.span);
+        }
+        let layers = file.get_mut("model").and_then(Node::as_table_mut).and_then(|model| model.remove("layers"));
+        if layers.is_none() {
+            self.sink.push(
+                Diagnostic::error(format!("`{}` has no layers", path.display()))
+                    .at(start, "`[model]` with `layers` is missing")
+                    .context(used.node.span, "used here"),
+            );
+        }
+        let params = file.remove("params");
+        let blocks = file.remove("blocks");
+        let model = root.get_mut("model").and_then(Node::as_table_mut)?;
+        model.remove("use");
+        model.remove("with");
+        model.set(layers?);
+        for entry in [params, blocks].into_iter().flatten() {
+            root.set(entry);
+        }
+        (!self.sink.has_errors()).then_some(())
+    }
+
+    /// A file that is used as a model holds a model and nothing else. `false`, after saying so, if it is more than that.
+    fn check_model_file(&self, file: &Table, start: Span, used: &Entry) -> bool {
+        let model = file.get("model").and_then(Node::as_table);
+        let sections = keys::section_names();
+        let above = file.entries.iter().filter(|entry| {
+            keys::top().contains(&entry.key.as_str())
+                || entry.key == "extends"
+                || (entry.key != "model" && sections.contains(&entry.key.as_str()))
+        });
+        let inside = model.into_iter().flat_map(|model| &model.entries);
+        let inside = inside.filter(|entry| entry.key == "use" || ModelKeys::KEYS.contains(&&*entry.key));
+        let foreign: Vec<&Entry> = above.chain(inside).collect();
+        if let Some(first) = foreign.first() {
+            let mut names: Vec<String> = foreign
+                .iter()
+                .map(
+                    |entry| {
+                        if entry.node.as_table().is_some() { format!("[{}]", entry.key) } else { entry.key.clone() }
+                    },
+                )
+                .collect();
+            names.dedup();
+            self.sink.push(
+                Diagnostic::error(format!("`{}` is more than a model", self.sources.get(start.source).name))
+                    .at(used.node.span, "used as a model here")
+                    .context(first.key_span, format!("it has {}", list(names.iter().map(String::as_str), "and")))
+                    .help(
+                        "a file for `use` holds `[model]` with `layers`, `[params]` and `[blocks]`, and nothing else; to take \
+                         over a whole configuration, write `extends` before the first section",
+                    ),
+            );
+            return false;
+        }
+        let part = |table, what| Part { table, span: start, what, bad: &[], sink: &self.sink };
+        part(file, "a file that is used as a model").known_keys(&[&["params", "blocks", "model"]]);
+        if let Some(model) = model {
+            part(model, "`[model]` of a file that is used as a model").known_keys(&[&["layers"]]);
+        }
+        true
+    }
+
+    /// Puts the parameters in `with` into a model's file that was named at `used`.
+    fn set_parameters(&mut self, file: &mut Table, with: &Node, used: Span) {
+        let Value::Table(values) = &with.value else {
+            self.sink.push(
+                Diagnostic::error("wrong value for `with` in `[model]`")
+                    .at(with.span, format!("expected a table of parameters, found {}", with.describe())),
+            );
+            return;
+        };
+        let mut nothing = Table::default();
+        let params = file.get_mut("params").and_then(Node::as_table_mut).unwrap_or(&mut nothing);
+        for value in &values.entries {
+            match params.get_mut(&value.key) {
+                Some(param) => *param = value.node.clone(),
+                // Written for another model, which this one lies over.
+                None if merge::is_below(&self.sources, value.node.span.source, used.source) => {
+                    let reason = Reason::Kind(self.sources.text(used).trim_matches(['"', '\'']).to_owned());
+                    let key = format!("model.with.{}", value.key);
+                    self.left.push(LeftBehind { key, span: value.key_span, reason, over: used });
+                }
+                None => {
+                    let known: Vec<&str> = params.entries.iter().map(|entry: &Entry| entry.key.as_str()).collect();
+                    let why = " in `with`: the model has no such parameter";
+                    self.sink.push(unknown_parameter(&value.key, why, value.key_span, &known));
+                }
+            }
+        }
+    }
+}
+
+/// A warning for every path in an effective configuration that is not absolute, as those of earlier versions are.
+pub fn relative_paths(experiment: &Experiment, sources: &Sources) -> Vec<Diagnostic> {
+    let place = |key: &String| experiment.span_of(key);
+    let written = |span: &Span| {
+        let text = sources.text(*span).trim_matches(['"', '\'']);
+        let effective = sources.get(span.source).kind == SourceKind::Effective;
+        effective && !Path::new(text).is_absolute()
+    };
+    let warning = |span: Span| {
+        let message = "a path in the configuration of a checkpoint is not absolute";
+        // No lint: whoever reads the checkpoint has not written it.
+        Diagnostic { severity: Severity::Warning, ..Diagnostic::error(message) }
+            .at(span, "taken from the current folder, which need not be the one in which the run was started")
+    };
+    keys::paths().iter().filter_map(place).filter(written).map(warning).collect()
+}
+
+/// The text of a file that is not too long. What a configuration names must be a plain file: it shall not make anybody
+/// wait at a pipe.
+fn read_bounded(path: &Path, plain: bool) -> Result<String, String> {
+    let file = if plain {
+        files::open(path).map_err(|error| error.problem.to_string())?.file
+    } else {
+        std::fs::File::open(path).map_err(|error| error.to_string())?
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(format!("more than {MAX_BYTES} bytes are too many for a configuration"));
+    }
+    String::from_utf8(bytes).map_err(|error| format!("not UTF-8 text: byte {}", error.utf8_error().valid_up_to()))
+}

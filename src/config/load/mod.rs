@@ -1,0 +1,118 @@
+//! How a configuration becomes an [`Experiment`], step by step:
+//! 1. `files` reads a file and those that it extends, and lays them over one another (`merge`);
+//! 2. `overrides` lays `--set` and `--unset` over that; then `files` puts the model of `[model] use` in its place;
+//! 3. `resolve` reads the sections, by what is declared of them;
+//! 4. `model` unrolls the layers: blocks, repeats, parameters (`expr`), names and who takes whose output;
+//! 5. `rules` holds sections against each other.
+
+mod expr;
+mod files;
+mod merge;
+mod model;
+mod overrides;
+pub mod paths;
+mod resolve;
+mod rules;
+
+use std::path::Path;
+
+use self::files::Files;
+use super::experiment::Experiment;
+use super::text::diagnostics::{self, Diagnostic, SourceId, SourceKind, Sources, Span};
+use super::text::tree::Table;
+
+pub use self::files::MAX_EFFECTIVE;
+pub use self::merge::LeftBehind;
+pub use self::overrides::UNSET_OPTION;
+
+/// A configuration that is whole and consistent in itself.
+#[derive(Debug)]
+pub struct Loaded {
+    /// What it says.
+    pub experiment: Experiment,
+    /// The texts that spans point into.
+    pub sources: Sources,
+    /// What is probably not meant.
+    pub warnings: Vec<Diagnostic>,
+    /// What a base says that does not count.
+    pub left_behind: Vec<LeftBehind>,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug)]
+pub struct Failure {
+    /// The texts that spans point into.
+    pub sources: Sources,
+    /// At least one error, and warnings.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(diagnostics::render(&self.sources, &self.diagnostics, false).trim_end())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Reads a configuration file, what it extends and uses, and the options `KEY=VALUE` (without their `--set`) and
+/// `--unset KEY`.
+///
+/// # Errors
+/// Everything that is wrong in itself. Only a file that is not there has an error without a place.
+pub fn load(path: &Path, sets: &[String]) -> Result<Loaded, Failure> {
+    let mut files = Files::default();
+    let read = files.read(path);
+    finish(&name_of(path), files, read, sets)
+}
+
+/// The name of an experiment whose configuration is the file at `path`.
+pub fn name_of(path: &Path) -> String {
+    path.file_stem().map_or_else(|| "config".into(), |stem| stem.to_string_lossy().into_owned())
+}
+
+/// Reads a configuration from text, such as a checkpoint carries. Paths in it are taken from the current directory.
+///
+/// # Errors
+/// As for [`load`].
+pub fn load_str(name: &str, text: &str, sets: &[String]) -> Result<Loaded, Failure> {
+    let mut files = Files::default();
+    let read = files.read_text(name, text);
+    finish(name, files, read, sets)
+}
+
+/// Reads the effective configuration that a checkpoint carries, which anybody may have made: it names no other file to
+/// read text from, and its paths are taken as they are written, without looking whether there is something. `name` is
+/// what messages call it. Its own warnings are left out, as they were shown when the run was started; one is added for
+/// every path that is not absolute.
+///
+/// # Errors
+/// As for [`load`]; it has `extends` or `use`, or more text than [`MAX_EFFECTIVE`].
+pub fn load_effective(name: &str, text: &str, sets: &[String]) -> Result<Loaded, Failure> {
+    let mut files = Files::default();
+    let read = files.read_effective(name, text);
+    let mut loaded = finish(name, files, read, sets)?;
+    let typed = |d: &Diagnostic| d.span().is_some_and(|s| loaded.sources.get(s.source).kind == SourceKind::Set);
+    let relative = files::relative_paths(&loaded.experiment, &loaded.sources);
+    loaded.warnings = loaded.warnings.iter().filter(|d| typed(d)).cloned().chain(relative).collect();
+    Ok(loaded)
+}
+
+fn finish(name: &str, mut files: Files, read: Option<(SourceId, Table)>, sets: &[String]) -> Result<Loaded, Failure> {
+    let loaded = read.and_then(|(source, mut root)| {
+        files.complete(&mut root, sets)?;
+        let start = Span { source, start: 0, end: 0 };
+        let experiment = resolve::resolve(name, &root, start, &files.sources, &files.sink)?;
+        Some(experiment)
+    });
+    let Files { sources, sink, left } = files;
+    let mut diagnostics = sink.into_vec();
+    diagnostics::sort(&mut diagnostics);
+    match loaded {
+        Some(experiment) => {
+            let warnings = experiment.lint.told(diagnostics);
+            Ok(Loaded { experiment, sources, warnings, left_behind: left })
+        }
+        None => Err(Failure { sources, diagnostics }),
+    }
+}

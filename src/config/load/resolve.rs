@@ -1,0 +1,244 @@
+//! From the tree to the [`Experiment`]: each section is read, then what one says is held against the others.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::config::experiment::{Experiment, Model};
+use crate::config::text::diagnostics::{Diagnostic, Sources, Span};
+use crate::config::text::origins::Origins;
+
+use super::model::unroll;
+use super::paths::{absolute, place};
+use super::rules;
+use crate::config::declare::options::{Check, Options};
+use crate::config::declare::part::Part;
+use crate::config::declare::tagged::Tagged;
+use crate::config::language::keys::{self, Section};
+use crate::config::language::sections::{
+    Checkpoint, Curve, Data, FileKeys, Lints, Loading, Log, Loss, Metric, ModelKeys, ModelLayers, Optimizer,
+    OptimizerRule, ParamGroups, Pipeline, Schedule, Source, TopKeys, Train, Warmup,
+};
+use crate::config::text::lints::Lint;
+use crate::config::text::sink::Sink;
+use crate::config::text::tree::{Node, Table};
+use crate::config::text::words::nearest;
+
+/// Reads everything; `None` if anything is wrong, which `sink` then tells.
+pub(super) fn resolve(name: &str, root: &Table, start: Span, sources: &Sources, sink: &Sink) -> Option<Experiment> {
+    let top = Part { table: root, span: start, what: "the configuration", bad: &[], sink };
+    top.known_keys(&[TopKeys::KEYS, &keys::section_names(), &["params", "blocks"], FileKeys::KEYS]);
+    let nothing = Table::default();
+    let reader = Reader { root, start, nothing: &nothing, sources, sink, sections: keys::sections() };
+
+    // All of them, so that all problems are told.
+    let top_keys = top.read::<TopKeys>();
+    let data = reader.data();
+    let model = reader.model();
+    let loss = reader.tagged::<Loss>("loss");
+    let optimizer = reader.optimizer();
+    let schedule = reader.schedule();
+    let train = reader.plain::<Train>("train");
+    let checkpoint = reader.plain::<Checkpoint>("checkpoint");
+    let log = reader.plain::<Log>("log");
+    let lint = reader.plain::<Lints>("lint");
+
+    let mut places = BTreeMap::new();
+    for entry in &root.entries {
+        entry.node.places(&entry.key, &mut places);
+    }
+    let top_keys = top_keys?;
+    let mut experiment = Experiment {
+        name: name.to_owned(),
+        seed: top_keys.seed,
+        device: top_keys.device,
+        precision: top_keys.precision,
+        graph: top_keys.graph,
+        data: data?,
+        model: model?,
+        loss: loss?,
+        optimizer: optimizer?,
+        schedule: schedule?,
+        train: train?,
+        checkpoint: checkpoint?,
+        log: log?,
+        lint: lint?,
+        origins: Origins(places),
+    };
+    fill_in(&mut experiment);
+    rules::check(&experiment, sink);
+    (!sink.has_errors()).then_some(experiment)
+}
+
+/// Defaults that depend on other values.
+fn fill_in(experiment: &mut Experiment) {
+    let loading = &mut experiment.data.loading;
+    loading.eval_batch_size = Some(loading.eval_batch_size());
+    let source = &mut experiment.data.source;
+    if let Some(folder) = source.usual_root()
+        && let Some((_, root)) = source.path_mut()
+        && root.as_os_str().is_empty()
+    {
+        *root = absolute(Path::new(folder));
+    }
+    let figure = experiment.loss.describe().task().monitor();
+    let default = Metric::ALL.into_iter().find(|m| m.of_validation() && m.figure() == figure);
+    experiment.checkpoint.monitor = experiment.checkpoint.monitor.or(default);
+}
+
+struct Reader<'a> {
+    root: &'a Table,
+    start: Span,
+    nothing: &'a Table,
+    sources: &'a Sources,
+    sink: &'a Sink,
+    sections: Vec<Section>,
+}
+
+impl<'a> Reader<'a> {
+    /// A section. One that is required and not there is reported; any other then has nothing but defaults.
+    fn section(&self, name: &str) -> Option<Part<'a>> {
+        let section = self.sections.iter().find(|section| section.name == name)?;
+        let (table, span) = match (self.root.get(name), section.required) {
+            (None, None) => (self.nothing, self.start),
+            (None, Some(_)) if self.sink.has_suggested(name, self.root) => return None,
+            (None, Some(example)) => {
+                self.sink.push(
+                    Diagnostic::error(format!("the configuration needs a section `[{name}]`"))
+                        .at(self.start, format!("`[{name}]` is missing"))
+                        .help(format!("for example `[{name}]` with `{example}`")),
+                );
+                return None;
+            }
+            (Some(node), _) => match node.as_table() {
+                Some(table) => (table, node.span),
+                None => {
+                    let error = Diagnostic::error(format!("`{name}` must be a section"))
+                        .at(node.span, format!("expected a table, found {}", node.describe()));
+                    self.sink.push(match (section.tag, node.as_str()) {
+                        (Some(tag), Some(_)) => error.help(format!("its kind is its key `{tag}`: `{name}.{tag}`")),
+                        _ => error,
+                    });
+                    return None;
+                }
+            },
+        };
+        Some(Part { table, span, what: section.heading, bad: &[], sink: self.sink })
+    }
+
+    fn plain<T: Options + Check>(&self, name: &str) -> Option<T> {
+        let part = self.section(name)?;
+        part.known_keys(&[T::KEYS]);
+        part.read()
+    }
+
+    fn tagged<T: Tagged>(&self, name: &str) -> Option<T> {
+        let part = self.section(name)?;
+        let word = self.kind::<T>(&part, None)?;
+        part.known_keys(&[&[T::TAG], T::fields(word)]);
+        T::read(word, &part)
+    }
+
+    /// The word that tells what kind of section this is. Without it, it is not known which keys there are; only one
+    /// that may be a slip for this word's own key is told.
+    fn kind<T: Tagged>(&self, part: &Part, default: Option<&'static str>) -> Option<&'static str> {
+        if part.table.get(T::TAG).is_none()
+            && default.is_none()
+            && let Some(entry) = part.table.entries.iter().find(|entry| nearest(&entry.key, [T::TAG]).is_some())
+        {
+            self.sink.push(part.unknown_key(entry, &[T::TAG]));
+        }
+        part.word::<T>(default)
+    }
+
+    fn data(&self) -> Option<Data> {
+        let part = self.section("data")?;
+        let loading = part.read::<Loading>();
+        let pipeline = part.read::<Pipeline>();
+        let word = self.kind::<Source>(&part, None)?;
+        part.known_keys(&[&[Source::TAG], Pipeline::KEYS, Source::fields(word), Loading::KEYS]);
+        let mut source = Source::read(word, &part)?;
+        if let Some((key, path)) = source.path_mut()
+            && let Some(node) = part.table.get(key)
+        {
+            *path = self.path(node);
+        }
+        // The only word that it can be.
+        let auto_batch_size = part.table.get("batch_size").is_some_and(|node| node.as_str().is_some());
+        let Pipeline { transforms, train_transforms } = pipeline?;
+        Some(Data { source, loading: loading?, transforms, train_transforms, auto_batch_size })
+    }
+
+    fn path(&self, node: &Node) -> std::path::PathBuf {
+        let written = node.as_str().unwrap_or_default();
+        if written.is_empty() {
+            self.sink.push(Diagnostic::error("this path is empty").at(node.span, "names no file"));
+        }
+        place(self.sources, written, node.span)
+    }
+
+    /// The elements of a list; none if the key is not there.
+    fn list<'p>(&self, part: &Part<'p>, key: &str) -> Option<&'p [Node]> {
+        let Some(node) = part.table.get(key) else { return Some(&[]) };
+        let items = node.as_array();
+        if items.is_none() {
+            self.sink.push(
+                Diagnostic::error(format!("wrong value for `{key}` in {}", part.what))
+                    .at(node.span, format!("expected a list, found {}", node.describe())),
+            );
+        }
+        items
+    }
+
+    fn model(&self) -> Option<Model> {
+        let part = self.section("model")?;
+        part.known_keys(&[ModelKeys::KEYS, ModelLayers::KEYS]);
+        let keys = part.read::<ModelKeys>();
+        let Some(written) = part.table.get("layers") else {
+            self.sink.push(
+                Diagnostic::error("`[model]` needs `layers` or `use`")
+                    .at(part.span, "neither is there")
+                    .help("`layers = [ … ]` lists the layers; `use = \"models/resnet18.toml\"` takes them from a file"),
+            );
+            return None;
+        };
+        let layers = self.list(&part, "layers")?;
+        if layers.is_empty() {
+            self.sink.push(Diagnostic::error("the model has no layers").at(written.span, "the list is empty"));
+            return None;
+        }
+        let span = |key: &str, i: usize| {
+            part.table.get(key).and_then(Node::as_array).and_then(|all| all.get(i)).map_or(part.span, |node| node.span)
+        };
+        let written = keys.as_ref().and_then(|keys| keys.inputs.clone()).unwrap_or_default();
+        let inputs: Vec<(String, Span)> =
+            written.into_iter().enumerate().map(|(i, name)| (name, span("inputs", i))).collect();
+        let layers = unroll(self.root, layers, &inputs, self.sink);
+        let keys = keys?;
+        let weights = part.table.get("weights").map(|node| self.path(node));
+        if let (None, Some(strict)) = (&weights, part.table.entry("weights_strict")) {
+            self.sink.push(
+                Diagnostic::warning(Lint::NoEffect, "`weights_strict` in `[model]` has no effect")
+                    .at(strict.key_span, "there is no `weights`"),
+            );
+        }
+        // Without weights it says nothing, and is not written either.
+        let weights_strict = keys.weights_strict || weights.is_none();
+        Some(Model { inputs, layers, weights, weights_strict, freeze: keys.freeze })
+    }
+
+    fn optimizer(&self) -> Option<Optimizer> {
+        let part = self.section("optimizer")?;
+        let groups = part.read::<ParamGroups>();
+        let word = self.kind::<OptimizerRule>(&part, None)?;
+        part.known_keys(&[&[OptimizerRule::TAG], ParamGroups::KEYS, OptimizerRule::fields(word)]);
+        Some(Optimizer { rule: OptimizerRule::read(word, &part)?, groups: groups?.groups })
+    }
+
+    fn schedule(&self) -> Option<Schedule> {
+        let part = self.section("schedule")?;
+        let warmup = part.read::<Warmup>();
+        let word = self.kind::<Curve>(&part, Some("constant"))?;
+        part.known_keys(&[&[Curve::TAG], Curve::fields(word), Warmup::KEYS]);
+        Some(Schedule { curve: Curve::read(word, &part)?, warmup: warmup? })
+    }
+}

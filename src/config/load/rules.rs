@@ -1,0 +1,168 @@
+//! What sections must agree on among themselves.
+
+use crate::config::declare::tagged::Tagged;
+use crate::config::experiment::Experiment;
+use crate::config::language::sections::{Metric, RANDOM_TRANSFORMS, Source, Transform};
+use crate::config::text::diagnostics::Diagnostic;
+use crate::config::text::lints::Lint;
+use crate::config::text::origins::Reporter;
+use crate::config::text::sink::Sink;
+use crate::graph::op::TargetKind;
+
+/// Reports what does not fit together.
+pub(super) fn check(experiment: &Experiment, sink: &Sink) {
+    let reporter = Reporter { origins: &experiment.origins, sink };
+    let rules = Rules { experiment, reporter };
+    rules.targets();
+    rules.monitors();
+    rules.transforms();
+    experiment.schedule.check(experiment.train.epochs, &experiment.optimizer, &rules.reporter);
+    rules.optimizer();
+    rules.downloads();
+}
+
+/// What sections must agree on. The rules of schedules are beside their keys.
+struct Rules<'a> {
+    experiment: &'a Experiment,
+    reporter: Reporter<'a>,
+}
+
+impl Rules<'_> {
+    /// Classes need a loss for classes, and numbers one for numbers.
+    fn targets(&self) {
+        let data = &self.experiment.data.source;
+        let Some(classes) = data.has_classes() else { return };
+        let loss = &self.experiment.loss;
+        let (fits, has, help) = match loss.describe().targets() {
+            TargetKind::Classes => (classes, "targets are numbers", "the loss for numbers is `mse`"),
+            TargetKind::Numbers => (!classes, "targets are classes", "the loss for classes is `cross_entropy`"),
+        };
+        if !fits {
+            let error = Diagnostic::error(format!(
+                "the loss `{}` does not fit the targets of `{}`",
+                loss.type_name(),
+                data.type_name()
+            ));
+            let synthetic = matches!(data, Source::Synthetic(_));
+            let key = match (synthetic, classes) {
+                (false, _) => "data.source",
+                (true, true) => "data.classes",
+                (true, false) => "data.targets",
+            };
+            self.reporter.at_keys(error.help(help), "loss.type", "cannot take these targets", key, has);
+        }
+    }
+
+    /// A figure that is watched must be one that this loss comes with.
+    fn monitors(&self) {
+        let stopping = self.experiment.train.early_stopping.as_ref().map(|stopping| stopping.monitor);
+        let all =
+            [("train.early_stopping.monitor", stopping), ("checkpoint.monitor", self.experiment.checkpoint.monitor)];
+        for (key, metric) in all {
+            let Some(metric) = metric else { continue };
+            let figures = self.experiment.loss.describe().task().figures();
+            if !figures.contains(&metric.figure()) {
+                let there: Vec<String> = Metric::ALL
+                    .into_iter()
+                    .filter(|m| m.of_validation() && figures.contains(&m.figure()))
+                    .map(|m| format!("`{}`", m.name()))
+                    .collect();
+                let use_instead = match there.split_last() {
+                    Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+                    _ => there.join(""),
+                };
+                let loss = self.experiment.loss.type_name();
+                let error = Diagnostic::error(format!("there is no `{}` with the loss `{loss}`", metric.name()))
+                    .help(format!("with this loss there are {use_instead}"));
+                self.reporter.at_keys(error, key, "never computed", "loss.type", "the loss");
+            }
+        }
+    }
+
+    fn transforms(&self) {
+        let random = |t: &Transform| RANDOM_TRANSFORMS.contains(&t.type_name());
+        let data = &self.experiment.data;
+        for (i, transform) in data.transforms.iter().enumerate().filter(|(_, t)| random(t)) {
+            let name = transform.type_name();
+            let error = Diagnostic::error(format!("`{name}` in `transforms` would change evaluation too"));
+            self.reporter.at_key(error, &format!("data.transforms.{i}"), "put it into `train_transforms`");
+        }
+        for (i, transform) in data.train_transforms.iter().enumerate().filter(|(_, t)| !random(t)) {
+            let name = transform.type_name();
+            let error = Diagnostic::error(format!("`{name}` in `train_transforms` would leave evaluation as it is"));
+            self.reporter.at_key(
+                error,
+                &format!("data.train_transforms.{i}"),
+                "put it into `transforms`, which are for both",
+            );
+        }
+        let normalize = |t: &Transform| matches!(t, Transform::Normalize(_));
+        for (i, _) in data.transforms.iter().enumerate().filter(|(_, t)| normalize(t)).skip(1) {
+            let error = Diagnostic::error("`transforms` normalise twice");
+            self.reporter.at_key(error, &format!("data.transforms.{i}"), "one `normalize` is enough");
+        }
+    }
+
+    /// Values with which a run is sure to fail, or not to learn.
+    fn optimizer(&self) {
+        let optimizer = &self.experiment.optimizer;
+        let warning = |message: String| Diagnostic::warning(Lint::DivergingOptimizer, message);
+        let [momentum, dampening] = optimizer.rule.momentum();
+        if momentum >= 1.0 {
+            let warning = warning(format!("a `momentum` of {momentum} lets updates grow without bound"));
+            self.reporter.at_key(
+                warning.help("take 0.9, or another value below 1"),
+                "optimizer.momentum",
+                "not below 1",
+            );
+        }
+        if momentum > 0.0 && dampening >= 1.0 {
+            let warning = warning("with a `dampening` of 1 only the first gradient counts".into());
+            self.reporter.at_key(
+                warning.help("leave it out, or take a value below 1"),
+                "optimizer.dampening",
+                "takes all of a gradient away",
+            );
+        }
+        // The condition under which Adam was shown to converge, β₁² < √β₂ (Kingma & Ba 2015, section 4).
+        if let Some(betas) = optimizer.rule.betas()
+            && betas[0] > betas[1]
+            && betas[0] * betas[0] >= betas[1].sqrt()
+        {
+            let warning = warning(format!("`betas` of {} and {} are in the wrong order", betas[0], betas[1]));
+            let help = "the first is for the gradient, the second, slower one for its square: [0.9, 0.999]";
+            self.reporter.at_key(warning.help(help), "optimizer.betas", "the first is above the second");
+        }
+        if !optimizer.rule.decays_by_share() {
+            return;
+        }
+        let groups = optimizer.groups.iter().enumerate();
+        let own = groups.filter(|(_, group)| group.lr.is_some() || group.weight_decay.is_some()).map(|(i, group)| {
+            let lr = group.lr.unwrap_or(optimizer.rule.lr());
+            (
+                format!("optimizer.groups.{i}.weight_decay"),
+                lr,
+                group.weight_decay.unwrap_or(optimizer.rule.weight_decay()),
+            )
+        });
+        let section = ("optimizer.weight_decay".to_owned(), optimizer.rule.lr(), optimizer.rule.weight_decay());
+        for (key, lr, decay) in [section].into_iter().chain(own).filter(|(_, lr, decay)| lr * decay >= 1.0) {
+            let warning = warning(format!(
+                "`weight_decay` leaves nothing of a parameter: a step takes {lr} · {decay} of it away"
+            ));
+            self.reporter.at_key(
+                warning.help("the learning rate times `weight_decay` must be well below 1"),
+                &key,
+                "too large for this learning rate",
+            );
+        }
+    }
+
+    fn downloads(&self) {
+        let Some(files) = self.experiment.data.source.download() else { return };
+        if !files.download && files.mirrors.is_some() {
+            let warning = Diagnostic::warning(Lint::NoEffect, "`mirrors` in `[data]` has no effect");
+            self.reporter.at_keys(warning, "data.mirrors", "nothing is fetched", "data.download", "because of this");
+        }
+    }
+}

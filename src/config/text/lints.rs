@@ -1,0 +1,75 @@
+//! The table of lints: each warning about a configuration has a name by which it can be silenced in `[lint]`.
+//!
+//! A lint tells what is surely not meant; a configuration that is in order never needs `allow`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Declares [`Lint`] from a list of variants, names and meanings.
+macro_rules! lints {
+    ($($variant:ident $name:literal: $meaning:literal;)*) => {
+        /// A kind of warning.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        pub enum Lint {
+            $(#[doc = $meaning] #[serde(rename = $name)] $variant,)*
+        }
+
+        impl Lint {
+            /// All of them, in the order of the manual.
+            pub const ALL: &'static [Lint] = &[$(Lint::$variant,)*];
+
+            /// Its name in `[lint]`.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Lint::$variant => $name,)*
+                }
+            }
+
+            /// What it tells, in a sentence.
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $(Lint::$variant => $meaning,)*
+                }
+            }
+        }
+    };
+}
+
+lints! {
+    ActivationBeforeCrossEntropy "activation_before_cross_entropy":
+        "The model ends with an activation that keeps its numbers within bounds, but the loss takes logits.";
+    ActivationWithoutEffect "activation_without_effect":
+        "A `relu` or `relu6` whose input is within its bounds already.";
+    DropoutAtEnd "dropout_at_end":
+        "The model ends with a `dropout`, which sets what it puts out to 0 at random.";
+    OneClass "one_class":
+        "The model puts out one number for `cross_entropy`: the loss is always 0.";
+    UnusedLayer "unused_layer":
+        "No layer takes what this one puts out, so that its parameters are counted but never trained.";
+    NormalizeRange "normalize_range":
+        "A `normalize` that is meant for pixels from 0 to 255; they come from 0 to 1.";
+    BatchLargerThanData "batch_larger_than_data":
+        "There are fewer training samples than `batch_size`.";
+    AccumulateBeyondEpoch "accumulate_beyond_epoch":
+        "`accumulate` is more than the batches of an epoch, and an epoch ends with an update in any case.";
+    DivergingOptimizer "diverging_optimizer":
+        "Values with which updates grow without bound, or no longer depend on the gradient.";
+    RisingSchedule "rising_schedule":
+        "A schedule that lets the learning rate rise after the warm-up: `gamma` above 1, or `min_lr` above the rate of a group.";
+    ShadowedGroup "shadowed_group":
+        "All parameters that a pattern in `match` fits belong to earlier groups.";
+    FrozenGroup "frozen_group":
+        "All parameters that a pattern in `match` fits are frozen.";
+    ScheduleBeyondRun "schedule_beyond_run":
+        "A milestone, a step, the end of a cosine or of a warm-up that lies behind the end of the run.";
+    PatienceBeyondRun "patience_beyond_run":
+        "The run ends before `early_stopping` can have waited for `patience` validations.";
+    MonitorWithoutValidation "monitor_without_validation":
+        "A `monitor` watches a figure of the validation, and there are no samples to validate on.";
+    UnusedParameter "unused_parameter":
+        "A parameter in `[params]` or of a block that nothing refers to.";
+    UnusedBlock "unused_block":
+        "A block that nothing uses.";
+    NoEffect "no_effect":
+        "A key that has no effect because of another one, or without another one.";
+}

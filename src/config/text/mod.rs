@@ -1,0 +1,12 @@
+//! Texts and places in them, diagnostics and the names of warnings, TOML as a tree, and how words are compared: with slips of the
+//! pen, and with those of PyTorch and its relatives. Which keys and words there are is told by those who read a table.
+
+pub mod diagnostics;
+pub mod lints;
+pub(super) mod origins;
+pub(super) mod parse;
+pub(super) mod sink;
+pub mod spelling;
+pub(super) mod syntax;
+pub(super) mod tree;
+pub(super) mod words;
