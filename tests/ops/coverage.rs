@@ -44,6 +44,7 @@ variants![
     AdaptiveAvgPool2dGrad,
     BatchNorm,
     BatchNormGrad,
+    BatchNormApply,
     BatchNormInfer,
     GroupNorm,
     GroupNormGrad,

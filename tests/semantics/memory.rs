@@ -234,6 +234,7 @@ fn plans_do_not_grow() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs").join(name);
         let loaded = config::load(&path, &[]).unwrap_or_else(|e| panic!("{e}"));
         let plan = build(&loaded.experiment, &backend).unwrap().plan;
+
         assert!(plan.transient_bytes <= most, "{name}: {} bytes, not {most}", plan.transient_bytes);
     }
 }

@@ -207,6 +207,27 @@ fn a_residual_net_with_batch_norm() {
     net("residual", "[3, 17, 20]", &layers, &["reorder", "simplify", "fold", "residual", "fuse"]);
 }
 
+/// Batch norm in front of activations whose gradients need their operand, with depthwise convolutions and gates.
+#[test]
+fn a_net_like_mobile_net() {
+    let block = |act: &str, residual: bool| {
+        let layers = format!(
+            "{{ type = 'conv2d', out_channels = 24, kernel_size = 1 }}, 'batch_norm2d', {act},
+             {{ type = 'conv2d', out_channels = 24, kernel_size = 3, padding = 1, groups = 24 }}, 'batch_norm2d', {act},
+             {{ type = 'gate', layers = [{{ type = 'adaptive_avg_pool2d', output_size = 1 }}, {{ type = 'conv2d', out_channels = 24, kernel_size = 1 }}, 'hardsigmoid'] }},
+             {{ type = 'conv2d', out_channels = 12, kernel_size = 1 }}, 'batch_norm2d'"
+        );
+        if residual {
+            format!("{{ name = 'r', type = 'residual', layers = [{layers}] }},")
+        } else {
+            format!("{layers},")
+        }
+    };
+    let head = "{ type = 'adaptive_avg_pool2d', output_size = 1 }, 'flatten', { type = 'linear', out_features = 7 }";
+    let layers = format!("{} {} {head}", block("'hardswish'", false), block("'silu'", true));
+    net("mobile", "[3, 17, 20]", &layers, &["recompute", "fold", "residual", "fuse", "norm_grad", "chain"]);
+}
+
 #[test]
 fn a_perceptron_with_every_activation() {
     let names = [

@@ -5,7 +5,7 @@ use crate::graph::op::{Fused, Group, Pattern, Source, Step, StepOutput};
 use crate::graph::{Graph, Node, Op, Role, Value, ValueId};
 
 /// Fuses the groups that `pattern` takes. Nodes are visited in order. Each is joined with the nodes or groups that produce its
-/// operands, the latest first, as long as the pattern takes the result. A group must be able to run in the place of its last node,
+/// operands, the latest first, or with two of them in a row, as long as the pattern takes the result. A group must be able to run in the place of its last node,
 /// where all of its operands are known: none of its results may be read before.
 ///
 /// Run it after the gradient pass: a group has no gradient rule.
@@ -27,12 +27,20 @@ pub fn fuse(graph: &mut Graph, pattern: &Pattern) {
         makers.sort_unstable_by(|a, b| b.cmp(a));
         for maker in makers {
             let Some(before) = group[maker].filter(|first| !members.contains(first)) else { continue };
-            let mut all = [&groups[before][..], &members].concat();
-            all.sort_unstable();
-            if can_move(graph, &links, &updates, &all, &groups[before])
-                && joined(graph, &links, &all, None).is_some_and(|node| takes(graph, pattern, &node))
-            {
-                groups[before].clear();
+            // What the pattern does not take with this one, it may take with one more, which produces an operand of this one.
+            let one_more = groups[before].iter().flat_map(|at| &graph.nodes[*at].inputs);
+            let one_more = one_more.filter_map(|v| group[links.maker(*v)?]).filter(|first| *first != before);
+            let found = std::iter::once(None).chain(one_more.map(Some)).find_map(|further| {
+                let further = further.filter(|first| !members.contains(first));
+                let before: Vec<usize> = further.into_iter().chain([before]).flat_map(|g| groups[g].clone()).collect();
+                let mut all = [&before[..], &members].concat();
+                all.sort_unstable();
+                let taken = can_move(graph, &links, &updates, &all, &before)
+                    && joined(graph, &links, &all, None).is_some_and(|node| takes(graph, pattern, &node));
+                taken.then_some((all, further))
+            });
+            if let Some((all, further)) = found {
+                further.into_iter().chain([before]).for_each(|first| groups[first].clear());
                 members = all;
             }
         }

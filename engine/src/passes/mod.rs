@@ -8,13 +8,14 @@ pub mod fuse;
 pub mod grad;
 pub mod keep;
 pub mod precision;
+pub mod recompute;
 pub mod reorder;
 pub mod simplify;
 pub mod update;
 pub mod update_early;
 
 use crate::graph::op::Pattern;
-use crate::graph::{DType, Graph, ShapeError, ValueId, VarId, Variables, verify};
+use crate::graph::{DType, Graph, Op, ShapeError, Value, ValueId, VarId, Variables, verify};
 use std::collections::HashMap;
 use update::{Accumulators, UpdateSpec};
 
@@ -29,7 +30,7 @@ pub struct Pass {
 }
 
 /// All passes, in order.
-pub static PIPELINE: [Pass; 7] = [
+pub static PIPELINE: [Pass; 8] = [
     // Activations behind the pooling that follows them.
     Pass {
         name: "reorder",
@@ -51,6 +52,15 @@ pub static PIPELINE: [Pass; 7] = [
         optional: true,
         run: |graph, _| {
             simplify::simplify(graph);
+            Ok(())
+        },
+    },
+    // Values computed again for the backward pass, where that is cheaper than to keep them.
+    Pass {
+        name: "recompute",
+        optional: true,
+        run: |graph, job| {
+            recompute::recompute(graph, &|op, operands| job.at_once(op, operands));
             Ok(())
         },
     },
@@ -214,6 +224,13 @@ impl Job<'_> {
         }
         update::add_update(graph, vars, spec, loss, gradient)?;
         kept.restore(graph, vars, loss)
+    }
+
+    /// True if a pattern that is looked for takes the group `op` on these operands.
+    fn at_once(&self, op: &Op, operands: &[&Value]) -> bool {
+        let wanted = |pattern: &&Pattern| self.options.wants("fusions") && self.options.wants(pattern.name);
+        let takes = |pattern| Pattern::any_takes(std::slice::from_ref(pattern), op, operands.to_vec());
+        self.device.fusions.iter().filter(wanted).any(takes)
     }
 
     fn fusions(&mut self, graph: &mut Graph) -> Result<(), String> {

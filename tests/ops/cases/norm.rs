@@ -1,7 +1,10 @@
 use super::ACTIVATIONS;
 use crate::case::{Case, Draw, Operand};
 use runner::graph::DType;
-use runner::graph::op::{BatchNorm, BatchNormInfer, GroupNorm, LayerNorm};
+use runner::graph::op::{
+    Activation, ActivationGrad, BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, Fused, GroupNorm, LayerNorm,
+    Source,
+};
 
 /// Data whose mean and spread are not those that a normalisation makes.
 fn data(d: &mut Draw, shape: &[usize]) -> Operand {
@@ -39,6 +42,36 @@ fn batch_norm_infer(shape: &[usize], affine: bool) -> Case {
     })
 }
 
+/// `mean`, `invstd`, and `gamma` and `beta` if `affine`.
+fn statistics(d: &mut Draw, c: usize, affine: bool) -> Vec<Operand> {
+    let mut operands = vec![d.normal([c]), d.positive([c])];
+    operands.extend((0..2 * usize::from(affine)).map(|_| d.normal([c])));
+    operands
+}
+
+fn batch_norm_apply(shape: &[usize], affine: bool) -> Case {
+    let op = BatchNormApply { affine };
+    Case::new(format!("batch norm of {shape:?} once more, {op:?}"), op, |d| {
+        [vec![data(d, shape)], statistics(d, shape[shape.len() - 1], affine)].concat()
+    })
+}
+
+/// The gradients of `act` and of the batch normalisation before it.
+fn norm_grad(shape: &[usize], affine: bool, act: Activation) -> Case {
+    let own = 3 + 2 * usize::from(affine);
+    let mut from = vec![Source::Operand(0), Source::Step(1), Source::Operand(1), Source::Operand(2)];
+    from.extend(affine.then_some(Source::Operand(3)));
+    let mut op = Fused::of(BatchNormApply { affine }.into(), own)
+        .then(ActivationGrad { act }, vec![Source::Step(0), Source::Operand(own)])
+        .then(BatchNormGrad { affine }, from);
+    if affine {
+        op = op.with_result(2, 1).with_result(2, 2);
+    }
+    Case::new(format!("gradients of {act:?} and of batch norm of {shape:?}, affine {affine}"), op, |d| {
+        [vec![data(d, shape)], statistics(d, shape[shape.len() - 1], affine), vec![d.normal(shape)]].concat()
+    })
+}
+
 pub fn cases() -> Vec<Case> {
     let mut list = Vec::new();
     let plain = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track: true };
@@ -48,6 +81,8 @@ pub fn cases() -> Vec<Case> {
                 list.push(batch_norm(shape, BatchNorm { affine, track, ..plain.clone() }, 5.0));
             }
             list.push(batch_norm_infer(shape, affine));
+            list.push(batch_norm_apply(shape, affine));
+            list.push(norm_grad(shape, affine, Activation::Hardswish));
         }
         for batches in [0.0, 3.0] {
             list.push(batch_norm(shape, BatchNorm { momentum: None, eps: 0.1, ..plain.clone() }, batches));
@@ -58,6 +93,7 @@ pub fn cases() -> Vec<Case> {
             case.name = format!("{}, {act:?}", case.name);
             list.push(case.activated(Some(act)));
         }
+        list.push(norm_grad(&[2, 3, 5, 6], true, act));
     }
     for (shape, groups) in
         [(vec![2, 3, 5, 6], 3), (vec![3, 4, 4, 8], 1), (vec![2, 2, 2, 5], 5), (vec![4, 12], 2), (vec![2, 7, 34], 2)]

@@ -3,7 +3,8 @@
 
 use crate::case::{Case, Draw};
 use runner::graph::op::{
-    Activation, ActivationGrad, Binary, BinaryKind, Conv2d, Conv2dGradInput, Fused, LinearGradInput, Source, Step,
+    Activation, ActivationGrad, Binary, BinaryKind, Conv2d, Conv2dGradInput, Fused, LayerNorm, LayerNormGrad,
+    LinearGradInput, Source, Step,
 };
 use runner::graph::{DType, Op, Shape};
 
@@ -62,6 +63,24 @@ fn gradient(case: &Case, summand: bool, relu: bool) -> Option<Case> {
     Some(Case { name, op: group.into(), operands, smooth: case.smooth })
 }
 
+/// The gradient by the input of a case's layer normalisation, with a summand.
+fn norm_gradient(case: &Case) -> Option<Case> {
+    let Op::LayerNorm(LayerNorm { dims, weight, bias, .. }) = case.op else { return None };
+    let operands = 4 + usize::from(weight);
+    let outputs = 1 + usize::from(weight) + usize::from(bias);
+    let group = Fused::of(LayerNormGrad { dims, weight, bias }.into(), operands)
+        .then(ADD, vec![Source::Step(0), Source::Operand(operands)]);
+    let op = (1..outputs).fold(group, |group, output| group.with_result(0, output));
+    let name = format!("gradient by the input, with a summand: {}", case.name);
+    let (x, mut d) = (&case.operands[0], Draw::new(&name));
+    let rows = case.outputs()[1].1.clone();
+    let mut list = vec![x.clone(), d.normal(x.shape.clone()), d.normal(rows.clone()), d.positive(rows)];
+    list.extend(weight.then(|| case.operands[1].clone()));
+    list.push(d.normal(x.shape.clone()));
+    list.iter_mut().for_each(|o| o.wrt = false);
+    Some(Case { name, op: op.into(), operands: list, smooth: case.smooth })
+}
+
 /// Shape of a case's first result.
 fn result(case: &Case) -> Shape {
     let (dtype, shape) = case.outputs().remove(0);
@@ -83,5 +102,5 @@ pub fn cases(of: &[Case]) -> Vec<Case> {
     let behind = [(true, false), (false, true), (true, true)];
     // One after the other, each on a third of the cases.
     let gradients = of.iter().enumerate().filter_map(|(i, case)| gradient(case, behind[i % 3].0, behind[i % 3].1));
-    of.iter().filter_map(one).chain(gradients).collect()
+    of.iter().filter_map(one).chain(gradients).chain(of.iter().filter_map(norm_gradient)).collect()
 }

@@ -1,7 +1,8 @@
 //! What the CPU does at once, and what of a group its kernels need to know.
 
 use crate::graph::op::{
-    Activation, ActivationOp, BinaryKind, Fused, Group, MaxPool2d, MaxPool2dGrad, Pattern, Source, Step, StepOutput,
+    Activation, ActivationGrad, ActivationOp, BatchNormGrad, BinaryKind, Fused, Group, MaxPool2d, MaxPool2dGrad,
+    Pattern, Source, Step, StepOutput,
 };
 use crate::graph::{DType, Op};
 
@@ -9,7 +10,7 @@ use crate::graph::{DType, Op};
 pub const MAX_STEPS: usize = 12;
 
 /// In the order in which they are looked for: what a product takes along is better off there than in a group of its own.
-pub static FUSIONS: [Pattern; 5] = [
+pub static FUSIONS: [Pattern; 6] = [
     // Convolution and batch normalisation in evaluation: a factor and a summand for each channel.
     Pattern {
         name: "fold",
@@ -50,6 +51,13 @@ pub static FUSIONS: [Pattern; 5] = [
         },
         repeats: |_| false,
     },
+    // The gradients of an activation and of the batch normalisation before it, whose result is computed once more.
+    Pattern {
+        name: "norm_grad",
+        has: |op| matches!(op, Op::BatchNormApply(_) | Op::ActivationGrad(_) | Op::BatchNormGrad(_)),
+        takes: |group| NormGrad::of(group.op).is_some() && group.result().dtype == DType::F32,
+        repeats: |_| false,
+    },
     // Element-wise operations.
     Pattern {
         name: "chain",
@@ -62,7 +70,7 @@ pub static FUSIONS: [Pattern; 5] = [
 /// True for what can have something behind it.
 fn is_head(op: &Op) -> bool {
     let product = matches!(op, Op::Linear(_) | Op::Conv2d(_) | Op::LinearGradInput(_) | Op::Conv2dGradInput(_));
-    product || matches!(op, Op::BatchNorm(_) | Op::BatchNormInfer(_))
+    product || matches!(op, Op::BatchNorm(_) | Op::BatchNormInfer(_) | Op::LayerNormGrad(_))
 }
 
 /// Batch normalisation behind a convolution.
@@ -97,7 +105,8 @@ impl Behind {
         if !is_head(&head.op) || !head.from.iter().copied().eq(operands) {
             return None;
         }
-        let is_gradient = matches!(head.op, Op::LinearGradInput(_) | Op::Conv2dGradInput(_));
+        let takes_mask = matches!(head.op, Op::LinearGradInput(_) | Op::Conv2dGradInput(_));
+        let takes_act = !takes_mask && !matches!(head.op, Op::LayerNormGrad(_));
         let mut behind = Behind::default();
         for (at, step) in rest.iter().enumerate() {
             let Behind { summand, act, mask, .. } = behind;
@@ -118,9 +127,9 @@ impl Behind {
                         _ => return None,
                     };
                 }
-                (Op::Activation(op), [x]) if *x == before && is_last && !is_gradient => behind.act = Some(op.act),
+                (Op::Activation(op), [x]) if *x == before && is_last && takes_act => behind.act = Some(op.act),
                 (Op::ActivationGrad(op), [Source::Operand(saved), x])
-                    if *x == before && is_last && is_gradient && op.act == Activation::Relu =>
+                    if *x == before && is_last && takes_mask && op.act == Activation::Relu =>
                 {
                     behind.mask = Some(*saved);
                 }
@@ -137,6 +146,48 @@ impl Behind {
         let result = group.result();
         let whole = |i: usize| group.operands[i].shape == result.shape && group.operands[i].dtype == DType::F32;
         result.dtype == DType::F32 && self.summand.into_iter().chain(self.mask).all(whole)
+    }
+}
+
+/// The gradient of batch normalisation, of one operation or of a group. Operands by number; the first is the input of the
+/// normalisation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NormGrad {
+    /// The activation behind the normalisation.
+    pub act: Option<Activation>,
+    /// The gradient by the activation's result, or else by the normalised value.
+    pub dz: usize,
+    /// `mean` and `invstd`.
+    pub statistics: [usize; 2],
+    /// `gamma`.
+    pub gamma: Option<usize>,
+    /// `beta`, which only the activation asks for.
+    pub beta: Option<usize>,
+}
+
+impl NormGrad {
+    /// That of [`BatchNormGrad`] alone.
+    pub fn alone(op: &BatchNormGrad) -> NormGrad {
+        NormGrad { act: None, dz: 1, statistics: [2, 3], gamma: op.affine.then_some(4), beta: None }
+    }
+
+    /// What a group is: the normalised value, the activation's gradient, the normalisation's; `None` if it is something else.
+    pub fn of(op: &Fused) -> Option<NormGrad> {
+        let [apply, act, grad] = &op.steps[..] else { return None };
+        let (Op::BatchNormApply(again), Op::ActivationGrad(ActivationGrad { act: function }), Op::BatchNormGrad(norm)) =
+            (&apply.op, &act.op, &grad.op)
+        else {
+            return None;
+        };
+        let own = 3 + 2 * usize::from(again.affine);
+        let &[Source::Step(0), Source::Operand(dz)] = &act.from[..] else { return None };
+        let gamma = again.affine.then_some(3);
+        let operands = [Source::Operand(0), Source::Step(1), Source::Operand(1), Source::Operand(2)];
+        let known = grad.from.iter().copied().eq(operands.into_iter().chain(gamma.map(Source::Operand)));
+        let in_order = apply.from.iter().copied().eq((0..own).map(Source::Operand));
+        (in_order && known && again.affine == norm.affine && op.results.iter().all(|r| r.step == 2)).then_some(
+            NormGrad { act: Some(*function), dz, statistics: [1, 2], gamma, beta: again.affine.then_some(4) },
+        )
     }
 }
 

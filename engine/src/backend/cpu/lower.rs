@@ -1,9 +1,9 @@
 //! From operations to kernels: the one place that names them all.
 
-use super::fusions::{Behind, Pooled, activated};
+use super::fusions::{Behind, NormGrad, Pooled, activated};
 use super::ops::attention::{AttentionGradKernel, AttentionKernel, AttentionShape};
 use super::ops::avg_pool::{MeanPoolGradKernel, MeanPoolKernel, Windows};
-use super::ops::batch_norm::{BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel};
+use super::ops::batch_norm::{BatchNormApplyKernel, BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel};
 use super::ops::chain::ChainKernel;
 use super::ops::conv::pooled::{Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel};
 use super::ops::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel, ConvShape};
@@ -54,7 +54,8 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         | Op::Conv2d(_)
         | Op::Conv2dGradInput(_)
         | Op::BatchNorm(_)
-        | Op::BatchNormInfer(_) => return product(graph, node, &node.op, Behind::default(), level, threads),
+        | Op::BatchNormInfer(_)
+        | Op::LayerNormGrad(_) => return product(graph, node, &node.op, Behind::default(), level, threads),
         Op::LinearGradWeight(op) => {
             let shape = LinearShape { rows: x(0).rows(), inputs: x(0).last(), outputs: x(1).last() };
             Box::new(GradWeight { kernel: LinearGradWeightKernel::new(op, shape, level, threads), bias: op.bias })
@@ -89,7 +90,10 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::AdaptiveAvgPool2dGrad(_) => {
             Box::new(MeanPoolGradKernel { windows: Windows::adaptive(images(y(0)), images(x(0))), level })
         }
-        Op::BatchNormGrad(op) => Box::new(BatchNormGradKernel::new(op.affine, x(0).rows(), x(0).last(), level)),
+        Op::BatchNormApply(op) => Box::new(BatchNormApplyKernel::new(op, x(0).rows(), x(0).last(), level)),
+        Op::BatchNormGrad(op) => {
+            Box::new(BatchNormGradKernel::new(NormGrad::alone(op), x(0).rows(), x(0).last(), level))
+        }
         Op::GroupNorm(op) => {
             let layout = Layout::new(x(0), op.groups);
             Box::new(GroupNormKernel { layout, eps: op.eps, affine: op.affine, level })
@@ -100,10 +104,6 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::LayerNorm(op) => {
             let row = x(0).len() / y(1).len().max(1);
             Box::new(LayerNormKernel { row, eps: op.eps, weight: op.weight, bias: op.bias, level })
-        }
-        Op::LayerNormGrad(op) => {
-            let rows = x(2).len();
-            Box::new(LayerNormGradKernel::new(rows, x(0).len() / rows.max(1), op.weight, op.bias, level))
         }
         Op::Dropout(op) => Box::new(DropoutKernel { op: op.clone(), level }),
         Op::Softmax(_) => Box::new(SoftmaxKernel { row: x(0).last(), level }),
@@ -151,6 +151,9 @@ fn fused(graph: &Graph, node: &Node, op: &Fused, level: SimdLevel, threads: usiz
     }
     if let Some((kind, act)) = activated(op) {
         return Some(binary(graph, node, &Binary { kind }, Some(act), level, threads));
+    }
+    if let Some(norm) = NormGrad::of(op) {
+        return Some(Box::new(BatchNormGradKernel::new(norm, x(0).rows(), x(0).last(), level)));
     }
     let step = op.steps.last().map(|step| &step.op);
     Some(match (Pooled::of(op), &op.steps[0].op, step) {
@@ -207,6 +210,10 @@ fn product(
         }
         Op::BatchNorm(op) => Box::new(BatchNormKernel::new(op, behind, x(0).rows(), x(0).last(), level)),
         Op::BatchNormInfer(op) => Box::new(BatchNormInferKernel::new(op, behind, x(0).rows(), x(0).last(), level)),
+        Op::LayerNormGrad(op) => {
+            let rows = x(2).len();
+            Box::new(LayerNormGradKernel::new(op, behind, rows, x(0).len() / rows.max(1), level))
+        }
         _ => return None,
     })
 }

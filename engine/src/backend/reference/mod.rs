@@ -162,6 +162,7 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::AdaptiveAvgPool2dGrad(_) => pool::adaptive_avg_grad(x, y),
         Op::BatchNorm(op) => norm::batch_norm(op, x),
         Op::BatchNormGrad(op) => norm::batch_norm_grad(op, x),
+        Op::BatchNormApply(_) => norm::batch_norm_apply(x),
         Op::BatchNormInfer(op) => norm::batch_norm_infer(op, x),
         Op::GroupNorm(op) => norm::group_norm(op, x),
         Op::GroupNormGrad(op) => norm::group_norm_grad(op, x),

@@ -141,6 +141,10 @@ pub(super) fn batch_norm_grad(op: &BatchNormGrad, x: &[Tensor]) -> Vec<Vec<f64>>
     if op.affine { vec![dx, dgamma, dbeta] } else { vec![dx] }
 }
 
+pub(super) fn batch_norm_apply(x: &[Tensor]) -> Vec<Vec<f64>> {
+    vec![Sets::batch(&x[0]).normalise(&x[0], x[1].data, x[2].data, x.get(3), x.get(4))]
+}
+
 pub(super) fn batch_norm_infer(op: &BatchNormInfer, x: &[Tensor]) -> Vec<Vec<f64>> {
     let (gamma, beta) = if op.affine { (Some(&x[1]), Some(&x[2])) } else { (None, None) };
     let (mean, var) = (x[x.len() - 2], x[x.len() - 1]);

@@ -34,7 +34,9 @@ pub use input::Normalize;
 pub use linear::{Linear, LinearGradInput, LinearGradWeight};
 pub use loss::{CrossEntropy, ElementwiseLoss, IGNORE_INDEX, Loss, LossGrad, LossOp, TargetKind};
 pub use metrics::{Figure, METRIC_SLOTS, Metrics, Task, metric_slot};
-pub use norm::{BatchNorm, BatchNormGrad, BatchNormInfer, GroupNorm, GroupNormGrad, LayerNorm, LayerNormGrad};
+pub use norm::{
+    BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, GroupNorm, GroupNormGrad, LayerNorm, LayerNormGrad,
+};
 pub use optim::{Algorithm, Constant, GradNorm, OptimizerStep, TensorOptions, UpdateScale};
 pub use pool::{
     AdaptiveAvgPool2d, AdaptiveAvgPool2dGrad, AvgPool2d, AvgPool2dGrad, MaxPool2d, MaxPool2dGrad, pool_out,
@@ -218,6 +220,8 @@ ops! {
     BatchNorm(BatchNorm),
     /// Gradient of [`BatchNorm`].
     BatchNormGrad(BatchNormGrad),
+    /// The result of [`BatchNorm`] once more.
+    BatchNormApply(BatchNormApply),
     /// Batch normalisation with the running statistics.
     BatchNormInfer(BatchNormInfer),
     /// Group normalisation.

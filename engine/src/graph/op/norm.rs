@@ -27,6 +27,15 @@ pub struct BatchNormGrad {
     pub affine: bool,
 }
 
+/// The `y` of [`BatchNorm`] once more, to the bit, from the statistics that it has left: what is cheap to compute again need
+/// not be kept for the backward pass (Chen et al. 2016). Operands: `x`, `mean [C]`, `invstd [C]`; `gamma`, `beta` if
+/// `affine`. Output: `y`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchNormApply {
+    /// There are `gamma` and `beta`.
+    pub affine: bool,
+}
+
 /// Batch normalisation with the running statistics. Operands: `x`; `gamma`, `beta` if `affine`; `running_mean`,
 /// `running_var`. Output: `y`.
 #[derive(Debug, Clone, PartialEq)]
@@ -156,6 +165,23 @@ impl OpRules for BatchNormGrad {
             out.extend([f32s(c), f32s(c)]);
         }
         Ok(out)
+    }
+}
+
+impl OpRules for BatchNormApply {
+    fn name(&self) -> &'static str {
+        "batch_norm_apply"
+    }
+
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        let operands = 3 + 2 * self.affine as usize;
+        arity("batch_norm_apply", inputs, operands)?;
+        channels("batch_norm_apply", inputs, 1, operands - 1)?;
+        Ok(vec![(float("batch_norm_apply", inputs, 0)?, inputs[0].shape.clone())])
+    }
+
+    fn in_place(&self) -> Option<usize> {
+        Some(0)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Group normalisation: a task for each sample.
 
-use super::reduce_columns::{dots, moments};
+use super::activation::Identity;
+use super::reduce_columns::{Dots, moments};
 use crate::backend::cpu::run::frame::{Frame, NodeKernel, Scratch};
 use crate::backend::cpu::run::parallel::{for_chunks, vectorised};
 use crate::backend::cpu::run::threads::Parts;
@@ -208,7 +209,18 @@ impl NodeKernel for GroupNormGradKernel {
                     *m = mean[self.layout.group(c)];
                 }
                 let (dys, xdys) = (&mut dys[tile.clone()], &mut xdys[tile.clone()]);
-                dots(self.level, x, dy, channels, &centre, 0..positions, tile.clone(), dys, xdys);
+                self.level.run(Dots {
+                    f: Identity,
+                    x: x.as_ptr(),
+                    dy: dy.as_ptr(),
+                    width: channels,
+                    rows: positions,
+                    columns: tile.clone(),
+                    mean: &centre,
+                    factor: &centre,
+                    offset: &[],
+                    sums: [dys, xdys],
+                });
                 for (i, c) in tile.enumerate() {
                     let (g, gamma) = (self.layout.group(c), gamma.map_or(1.0, |g| g[c] as f64));
                     total[2 * g] += gamma * dys[i];

@@ -2,11 +2,13 @@
 
 use super::reduce_columns::{Grid, flush};
 use super::reduce_rows::{Plain, SquaresAbout, Terms, sum};
+use crate::backend::cpu::fusions::Behind;
 use crate::backend::cpu::run::frame::{Frame, NodeKernel, Scratch};
 use crate::backend::cpu::run::parallel::{for_chunks, rows_per_chunk, vectorised};
 use crate::backend::cpu::run::threads::{Parts, chunks};
 use crate::backend::cpu::simd::lanes::{get, put};
 use crate::backend::cpu::simd::{Simd, SimdLevel};
+use crate::graph::op::LayerNormGrad;
 use std::ops::Range;
 
 /// Rows whose parameter gradients are summed in single precision.
@@ -26,11 +28,11 @@ pub struct LayerNormKernel {
     pub level: SimdLevel,
 }
 
-/// [`crate::graph::op::LayerNormGrad`].
+/// [`LayerNormGrad`].
 pub struct LayerNormGradKernel {
     row: usize,
-    weight: bool,
-    bias: bool,
+    op: LayerNormGrad,
+    behind: Behind,
     grid: Grid,
     level: SimdLevel,
 }
@@ -88,9 +90,10 @@ vectorised! {
         }
     }
 
-    /// `dx = rstd · (dy γ − mean(dy γ) − x̂ · mean(dy γ x̂))` for whole rows.
+    /// `dx = rstd · (dy γ − mean(dy γ) − x̂ · mean(dy γ x̂)) + residual` for whole rows; `residual` may be empty.
     fn backward<'a, S>(
-        s, x: &'a [f32], dy: &'a [f32], dx: &'a mut [f32], stats: Statistics<'a>, gamma: &'a [f32], row: usize,
+        s, x: &'a [f32], dy: &'a [f32], residual: &'a [f32], dx: &'a mut [f32], stats: Statistics<'a>, gamma: &'a [f32],
+        row: usize,
     ) {
         for (r, ((x, dy), dx)) in x.chunks(row).zip(dy.chunks(row)).zip(dx.chunks_mut(row)).enumerate() {
             let (mean, inv) = (stats.mean[r], stats.rstd[r]);
@@ -105,7 +108,11 @@ vectorised! {
                     g = s.mul(g, get(s, gamma, i, n));
                 }
                 let d = s.mul(s.sub(get(s, x, i, n), s.splat(mean)), slope);
-                put(s, dx, i, n, s.mul(s.sub(s.sub(g, shift), d), s.splat(inv)));
+                let mut v = s.mul(s.sub(s.sub(g, shift), d), s.splat(inv));
+                if !residual.is_empty() {
+                    v = s.add(v, get(s, residual, r * row + i, n));
+                }
+                put(s, dx, i, n, v);
             }
         }
     }
@@ -155,27 +162,29 @@ impl NodeKernel for LayerNormKernel {
 
 impl LayerNormGradKernel {
     /// For `rows` rows of `row` elements.
-    pub fn new(rows: usize, row: usize, weight: bool, bias: bool, level: SimdLevel) -> Self {
-        LayerNormGradKernel { row, weight, bias, grid: Grid::new(rows, row), level }
+    pub fn new(op: &LayerNormGrad, behind: Behind, rows: usize, row: usize, level: SimdLevel) -> Self {
+        LayerNormGradKernel { row, op: op.clone(), behind, grid: Grid::new(rows, row), level }
     }
 }
 
 impl NodeKernel for LayerNormGradKernel {
     fn scratch_bytes(&self) -> usize {
-        if self.weight { 2 * Scratch::size::<f64>(self.grid.rows.count() * self.row) } else { 0 }
+        if self.op.weight { 2 * Scratch::size::<f64>(self.grid.rows.count() * self.row) } else { 0 }
     }
 
     fn run(&self, frame: &Frame<'_>) {
         let (x, dy) = (frame.input::<f32>(0), frame.input::<f32>(1));
         let (mean, rstd) = (frame.input::<f32>(2), frame.input::<f32>(3));
-        let gamma = if self.weight { frame.input::<f32>(4) } else { &[] };
+        let gamma = if self.op.weight { frame.input::<f32>(4) } else { &[] };
+        let residual = self.behind.summand.map(|i| frame.input::<f32>(i));
         let row = self.row;
         for_chunks(frame.pool(), frame.output::<f32>(0), rows_per_chunk(row) * row, |start, dx| {
             let r = start..start + dx.len();
             let stats = Statistics { mean: &mean[start / row..], rstd: &rstd[start / row..] };
-            backward(self.level, &x[r.clone()], &dy[r], dx, stats, gamma, row);
+            let residual = residual.map_or(&[][..], |all| &all[r.clone()]);
+            backward(self.level, &x[r.clone()], &dy[r], residual, dx, stats, gamma, row);
         });
-        if !self.weight {
+        if !self.op.weight {
             return;
         }
         let mut scratch = frame.scratch();
@@ -197,7 +206,7 @@ impl NodeKernel for LayerNormGradKernel {
             }
         };
         total(dgammas, frame.output(1));
-        if self.bias {
+        if self.op.bias {
             total(dbetas, frame.output(2));
         }
     }

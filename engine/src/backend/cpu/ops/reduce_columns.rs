@@ -3,10 +3,11 @@
 //! Floats are added up in runs of [`RUN`] rows and the runs in double precision, so that the error does not grow with the
 //! number of rows.
 
+use super::activation::Function;
 use crate::backend::cpu::run::parallel::vectorised;
 use crate::backend::cpu::run::threads::{Chunks, chunks};
 use crate::backend::cpu::simd::lanes::get;
-use crate::backend::cpu::simd::{MAX_LANES, Simd};
+use crate::backend::cpu::simd::{Kernel, MAX_LANES, Simd};
 use std::ops::Range;
 
 /// Rows whose sum is taken in single precision.
@@ -48,8 +49,15 @@ impl Grid {
 #[inline(always)]
 pub fn flush<S: Simd>(s: S, v: S::V, n: usize, out: &mut [f64]) {
     let lanes = s.to_array(v);
-    for (o, v) in out[..n].iter_mut().zip(lanes) {
-        *o += v as f64;
+    if n == S::LANES {
+        // Of a length that the compiler knows, so that it makes vectors of it.
+        for (o, v) in out[..S::LANES].iter_mut().zip(lanes) {
+            *o += v as f64;
+        }
+    } else {
+        for (o, v) in out[..n].iter_mut().zip(lanes) {
+            *o += v as f64;
+        }
     }
 }
 
@@ -85,28 +93,6 @@ vectorised! {
                 c += TOGETHER * S::LANES;
             } else {
                 moments_of::<S, 1>(s, x, width, rows.clone(), c..(c + S::LANES).min(columns.end), sums, squares);
-                c += S::LANES;
-            }
-        }
-    }
-
-    /// `dys[c] = Σ dy`, `dots[c] = Σ dy · (x − mean[c])`; `mean` begins at the first of `columns`.
-    pub fn dots<'a, S>(
-        s, x: &'a [f32], dy: &'a [f32], width: usize, mean: &'a [f32], rows: Range<usize>, columns: Range<usize>,
-        dys: &'a mut [f64], dots: &'a mut [f64],
-    ) {
-        dys.fill(0.0);
-        dots.fill(0.0);
-        let mut c = columns.start;
-        while c < columns.end {
-            let at = c - columns.start;
-            let (mean, dys, dots) = (&mean[at..], &mut dys[at..], &mut dots[at..]);
-            if columns.end - c >= TOGETHER * S::LANES {
-                dots_of::<S, TOGETHER>(s, [x, dy], width, mean, rows.clone(), c..c + TOGETHER * S::LANES, [dys, dots]);
-                c += TOGETHER * S::LANES;
-            } else {
-                let columns = c..(c + S::LANES).min(columns.end);
-                dots_of::<S, 1>(s, [x, dy], width, mean, rows.clone(), columns, [dys, dots]);
                 c += S::LANES;
             }
         }
@@ -176,37 +162,84 @@ fn moments_of<S: Simd, const V: usize>(
     }
 }
 
-/// [`dots`] of `V` whole vectors of columns, or of one that may be short, added to what is there.
-#[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
-#[inline(always)]
-fn dots_of<S: Simd, const V: usize>(
-    s: S,
-    [x, dy]: [&[f32]; 2],
-    width: usize,
-    mean: &[f32],
-    rows: Range<usize>,
-    columns: Range<usize>,
-    [dys, dots]: [&mut [f64]; 2],
-) {
-    let n = columns.len().min(S::LANES);
-    let mut centre = [s.zero(); V];
-    for v in 0..V {
-        centre[v] = get(s, mean, v * S::LANES, n);
-    }
-    for start in rows.clone().step_by(RUN) {
-        let (mut sum, mut dot) = ([s.zero(); V], [s.zero(); V]);
-        for r in start..(start + RUN).min(rows.end) {
-            let at = r * width + columns.start;
-            for v in 0..V {
-                let g = get(s, dy, at + v * S::LANES, n);
-                let d = s.sub(get(s, x, at + v * S::LANES, n), centre[v]);
-                sum[v] = s.add(sum[v], g);
-                dot[v] = s.fma(g, d, dot[v]);
+/// `dys[c] = Σ dy`, `dots[c] = Σ dy · (x − mean[c])` over the rows of a block of a matrix, where `dy` is the gradient by
+/// `(x − mean) · factor + offset`, of what is given by the function `f` of it.
+pub struct Dots<'a, F> {
+    /// The function; [`super::activation::Identity`] if there is none, and the last two tables do not matter then.
+    pub f: F,
+    /// The first row of the block, of `width` elements.
+    pub x: *const f32,
+    /// Likewise.
+    pub dy: *const f32,
+    /// Columns of the matrix.
+    pub width: usize,
+    /// Rows of the block.
+    pub rows: usize,
+    /// Columns of the block.
+    pub columns: Range<usize>,
+    /// Of every column of the block.
+    pub mean: &'a [f32],
+    /// Likewise.
+    pub factor: &'a [f32],
+    /// Likewise, or empty for 0.
+    pub offset: &'a [f32],
+    /// `dys` and `dots` of the block's columns.
+    pub sums: [&'a mut [f64]; 2],
+}
+
+impl<F: Function> Kernel for Dots<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(mut self, s: S) {
+        self.sums.iter_mut().for_each(|sums| sums.fill(0.0));
+        let mut c = self.columns.start;
+        while c < self.columns.end {
+            match (self.columns.end - c) / S::LANES {
+                0 => c = self.columns_from::<S, 1>(s, c, self.columns.end - c),
+                1 => c = self.columns_from::<S, 1>(s, c, S::LANES),
+                2 => c = self.columns_from::<S, 2>(s, c, S::LANES),
+                3 => c = self.columns_from::<S, 3>(s, c, S::LANES),
+                _ => c = self.columns_from::<S, 4>(s, c, S::LANES),
             }
         }
+    }
+}
+
+impl<F: Function> Dots<'_, F> {
+    /// `V` vectors of columns from `c` on, the last of `n` columns. The column behind them.
+    #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
+    #[inline(always)]
+    fn columns_from<S: Simd, const V: usize>(&mut self, s: S, c: usize, n: usize) -> usize {
+        let [mut mean, mut factor, mut offset] = [[s.zero(); V]; 3];
+        let at = c - self.columns.start;
         for v in 0..V {
-            flush(s, sum[v], n, &mut dys[v * S::LANES..]);
-            flush(s, dot[v], n, &mut dots[v * S::LANES..]);
+            mean[v] = get(s, self.mean, at + v * S::LANES, n);
+            factor[v] = get(s, self.factor, at + v * S::LANES, n);
+            if !self.offset.is_empty() {
+                offset[v] = get(s, self.offset, at + v * S::LANES, n);
+            }
         }
+        for start in (0..self.rows).step_by(RUN) {
+            let (mut sum, mut dot) = ([s.zero(); V], [s.zero(); V]);
+            for r in start..(start + RUN).min(self.rows) {
+                for v in 0..V {
+                    let i = r * self.width + c + v * S::LANES;
+                    // SAFETY: inside row `r` of the block, whose rows the caller's pointers hold.
+                    let load = |p: *const f32| unsafe {
+                        if n < S::LANES { s.load_part(p.add(i), n) } else { s.load(p.add(i)) }
+                    };
+                    let d = s.sub(load(self.x), mean[v]);
+                    let dy = self.f.gradient(s, s.fma(d, factor[v], offset[v]), load(self.dy));
+                    sum[v] = s.add(sum[v], dy);
+                    dot[v] = s.fma(dy, d, dot[v]);
+                }
+            }
+            for v in 0..V {
+                flush(s, sum[v], n, &mut self.sums[0][at + v * S::LANES..]);
+                flush(s, dot[v], n, &mut self.sums[1][at + v * S::LANES..]);
+            }
+        }
+        c + (V - 1) * S::LANES + n
     }
 }

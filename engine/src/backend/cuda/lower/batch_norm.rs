@@ -3,7 +3,7 @@
 use super::columns::{Columns, aligned};
 use super::{Context, activation_code};
 use crate::backend::cuda::launch::{Arg, Kernel, Lowered, Memory, Module, Step};
-use crate::graph::op::{BatchNorm, BatchNormGrad, BatchNormInfer};
+use crate::graph::op::{BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer};
 
 const MODULE: Module = Module::BatchNorm;
 
@@ -18,13 +18,41 @@ fn matrix(cx: &Context) -> (usize, Columns) {
     (rows, Columns::new(1, rows, channels))
 }
 
+/// The elements normalised by `mean` and `invstd`, with `gamma` and `beta`; adds one to `counter`. Arguments that are not there
+/// are null.
+fn apply(cx: &Context, statistics: [Memory; 2], parameters: [Arg; 2], counter: Arg) -> Kernel {
+    let (rows, columns) = matrix(cx);
+    let (act, slope) = activation_code(cx.act);
+    let map = columns.map();
+    let [gamma, beta] = parameters;
+    columns
+        .launch(MODULE, "batch_norm_apply", cx.x_type(0), map)
+        .arg(Memory::Input(0))
+        .arg(Memory::Output(0))
+        .arg(statistics[0])
+        .arg(statistics[1])
+        .arg(gamma)
+        .arg(beta)
+        .arg(counter)
+        .int(act)
+        .float(slope)
+        .long(rows)
+        .long(map.stretch)
+        .int(cx.x(0).last())
+}
+
+/// The normalised elements, from the statistics that the batch had.
+pub fn again(cx: &Context, op: &BatchNormApply) -> Lowered {
+    let parameters = [3, 4].map(|i| operand(i, op.affine));
+    Lowered::one(apply(cx, [1, 2].map(Memory::Input), parameters, Arg::Null))
+}
+
 /// Statistics by block, statistics of the batch, and the normalised elements.
 pub fn batch_norm(cx: &Context, op: &BatchNorm) -> Lowered {
     let (rows, columns) = matrix(cx);
     let (channels, dtype) = (cx.x(0).last(), cx.x_type(0));
     let partials = Memory::Scratch(0);
     let tracked = 1 + 2 * usize::from(op.affine);
-    let (act, slope) = activation_code(cx.act);
 
     let sums = columns.sums();
     let moments = columns
@@ -47,21 +75,8 @@ pub fn batch_norm(cx: &Context, op: &BatchNorm) -> Lowered {
         .arg(operand(tracked, op.track))
         .arg(operand(tracked + 1, op.track))
         .arg(operand(tracked + 2, op.track));
-    let map = columns.map();
-    let apply = columns
-        .launch(MODULE, "batch_norm_apply", dtype, map)
-        .arg(Memory::Input(0))
-        .arg(Memory::Output(0))
-        .arg(Memory::Output(1))
-        .arg(Memory::Output(2))
-        .arg(operand(1, op.affine))
-        .arg(operand(2, op.affine))
-        .arg(operand(tracked + 2, op.track))
-        .int(act)
-        .float(slope)
-        .long(rows)
-        .long(map.stretch)
-        .int(channels);
+    let parameters = [1, 2].map(|i| operand(i, op.affine));
+    let apply = apply(cx, [1, 2].map(Memory::Output), parameters, operand(tracked + 2, op.track));
     Lowered { steps: [moments, statistics, apply].map(Step::Kernel).into(), scratch_bytes: columns.partial_bytes() }
 }
 

@@ -110,6 +110,7 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::AdaptiveAvgPool2dGrad(_) => pool::adaptive_avg_pool_grad(cx),
         Op::BatchNorm(op) => batch_norm::batch_norm(cx, op),
         Op::BatchNormGrad(op) => batch_norm::grad(cx, op),
+        Op::BatchNormApply(op) => batch_norm::again(cx, op),
         Op::BatchNormInfer(op) => batch_norm::infer(cx, op),
         Op::GroupNorm(op) => group_norm::group_norm(cx, op),
         Op::GroupNormGrad(op) => group_norm::grad(cx, op),

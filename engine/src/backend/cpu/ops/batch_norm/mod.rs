@@ -1,14 +1,18 @@
 //! Batch normalisation: each channel over all other axes.
 
-use super::elementwise::apply;
-use super::reduce_columns::{Grid, dots, moments};
+mod grad;
+
+pub use grad::BatchNormGradKernel;
+
+use super::activation::{Function, with_activation};
+use super::reduce_columns::{Grid, moments};
 use crate::backend::cpu::fusions::Behind;
 use crate::backend::cpu::run::frame::{Frame, NodeKernel, Scratch, View};
-use crate::backend::cpu::run::parallel::{for_chunks, rows_per_chunk, vectorised};
+use crate::backend::cpu::run::parallel::rows_per_chunk;
 use crate::backend::cpu::run::threads::{Parts, chunks};
-use crate::backend::cpu::simd::lanes::{get, put};
-use crate::backend::cpu::simd::{MAX_LANES, SimdLevel};
-use crate::graph::op::{Activation, BatchNorm, BatchNormInfer};
+use crate::backend::cpu::simd::lanes::get;
+use crate::backend::cpu::simd::{Kernel, MAX_LANES, Simd, SimdLevel};
+use crate::graph::op::{Activation, BatchNorm, BatchNormApply, BatchNormInfer};
 
 /// Rows × channels: the operand as a matrix. Several rows in a row are taken for one, if the channels then fill whole
 /// vectors, which begin at multiples of their size.
@@ -45,6 +49,38 @@ fn folded(rows: usize, channels: usize) -> usize {
     needed.filter(|n| rows.is_multiple_of(*n) && rows > 0).unwrap_or(1)
 }
 
+/// What normalises the elements of a row: `y = (x − mean) · factor + offset`.
+struct Tables<'a> {
+    mean: &'a [f32],
+    /// `invstd · gamma`
+    factor: &'a [f32],
+    /// `beta`; empty without.
+    offset: &'a [f32],
+}
+
+impl<'a> Tables<'a> {
+    fn scratch_bytes(size: &Size) -> usize {
+        3 * Scratch::size::<f32>(size.width())
+    }
+
+    /// From `mean` and `invstd` of the channels, and `gamma` and `beta` if there are any.
+    fn new(
+        scratch: &mut Scratch<'a>,
+        size: &Size,
+        [mean, invstd]: [&[f32]; 2],
+        [gamma, beta]: [Option<&[f32]>; 2],
+    ) -> Self {
+        let [means, factor, offset] = std::array::from_fn(|_| scratch.take::<f32>(size.width()));
+        widen(mean, means);
+        for (i, f) in factor.iter_mut().enumerate() {
+            let c = i % size.channels;
+            *f = invstd[c] * gamma.map_or(1.0, |g| g[c]);
+        }
+        beta.inspect(|beta| widen(beta, offset));
+        Tables { mean: means, factor, offset: if beta.is_some() { offset } else { &[] } }
+    }
+}
+
 /// Writes `table` to `wide` as often as there is room.
 fn widen(table: &[f32], wide: &mut [f32]) {
     for part in wide.chunks_exact_mut(table.len().max(1)) {
@@ -52,82 +88,63 @@ fn widen(table: &[f32], wide: &mut [f32]) {
     }
 }
 
-/// `y = (x − mean) · factor + offset + residual` for whole rows; `offset` may be empty and `residual` null (0). Each of `x`
+/// `y = f((x − mean) · factor + offset + residual)` for whole rows; `offset` may be empty and `residual` null (0). Each of `x`
 /// and `residual` is equal to `y` or apart.
-struct Affine<'a> {
+struct Affine<'a, F> {
+    f: F,
     x: *const f32,
     residual: *const f32,
     y: *mut f32,
     rows: usize,
-    mean: &'a [f32],
-    factor: &'a [f32],
-    offset: &'a [f32],
+    tables: [&'a [f32]; 3],
 }
 
-vectorised! {
-    fn affine<'a, S>(s, a: Affine<'a>) {
-        let channels = a.mean.len();
-        for r in 0..a.rows {
-            for c in (0..channels).step_by(S::LANES) {
-                let n = (channels - c).min(S::LANES);
-                let (mean, factor) = (get(s, a.mean, c, n), get(s, a.factor, c, n));
-                let offset = if a.offset.is_empty() { s.zero() } else { get(s, a.offset, c, n) };
-                let at = r * channels + c;
+impl<F: Function> Kernel for Affine<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let [mean, factor, offset] = self.tables;
+        let width = mean.len();
+        for r in 0..self.rows {
+            for c in (0..width).step_by(S::LANES) {
+                let (n, at) = ((width - c).min(S::LANES), r * width + c);
+                let offset = if offset.is_empty() { s.zero() } else { get(s, offset, c, n) };
                 // SAFETY: the caller's pointers hold `rows` rows, and this is inside one of them.
                 unsafe {
-                    let x = if n < S::LANES { s.load_part(a.x.add(at), n) } else { s.load(a.x.add(at)) };
-                    let mut y = s.fma(s.sub(x, mean), factor, offset);
-                    if !a.residual.is_null() {
-                        let from = a.residual.add(at);
-                        y = s.add(y, if n < S::LANES { s.load_part(from, n) } else { s.load(from) });
+                    let load = |p: *const f32| if n < S::LANES { s.load_part(p.add(at), n) } else { s.load(p.add(at)) };
+                    let mut y = s.fma(s.sub(load(self.x), get(s, mean, c, n)), get(s, factor, c, n), offset);
+                    if !self.residual.is_null() {
+                        y = s.add(y, load(self.residual));
                     }
-                    if n < S::LANES { s.store_part(a.y.add(at), y, n) } else { s.store(a.y.add(at), y) };
+                    let (y, to) = (self.f.value(s, y), self.y.add(at));
+                    if n < S::LANES {
+                        s.store_part(to, y, n)
+                    } else {
+                        s.store(to, y)
+                    };
                 }
             }
         }
     }
-
-    /// `dx = (dy − shift − (x − mean) · slope) · factor` for whole rows.
-    fn input_gradient<'a, S>(
-        s, x: &'a [f32], dy: &'a [f32], dx: &'a mut [f32], mean: &'a [f32], tables: [&'a [f32]; 3],
-    ) {
-        let [shift, slope, factor] = tables;
-        let channels = mean.len();
-        for row in (0..dx.len()).step_by(channels) {
-            for c in (0..channels).step_by(S::LANES) {
-                let n = (channels - c).min(S::LANES);
-                let d = s.sub(get(s, x, row + c, n), get(s, mean, c, n));
-                let g = s.sub(get(s, dy, row + c, n), get(s, shift, c, n));
-                let g = s.sub(g, s.mul(d, get(s, slope, c, n)));
-                put(s, dx, row + c, n, s.mul(g, get(s, factor, c, n)));
-            }
-        }
-    }
 }
 
-/// The normalised rows of `x`, with what is added to them if anything is, and the activation on them, a cache-full at a
-/// time.
+/// The normalised rows of `x`, with what is added to them if anything is, and the activation on them.
 fn normalise(
     frame: &Frame,
     level: SimdLevel,
     act: Option<Activation>,
     (x, residual, y): (View<'_, f32>, Option<View<'_, f32>>, View<'_, f32>),
-    [mean, factor, offset]: [&[f32]; 3],
+    tables: [&[f32]; 3],
 ) {
-    let channels = mean.len();
-    let pieces = chunks(y.len() / channels.max(1), rows_per_chunk(channels));
-    let small = rows_per_chunk(channels * 4);
+    let width = tables[0].len();
+    let pieces = chunks(y.len() / width.max(1), rows_per_chunk(width));
     frame.pool().run(pieces.count(), |task, _| {
         let rows = pieces.range(task);
-        for start in rows.clone().step_by(small) {
-            let n = (rows.end - start).min(small);
-            let r = start * channels..(start + n) * channels;
-            let residual = residual.map_or(std::ptr::null(), |all| all.range(r.clone()).cast_const());
-            let (x, y, len) = (x.range(r.clone()).cast_const(), y.range(r.clone()), r.len());
-            affine(level, Affine { x, residual, y, rows: n, mean, factor, offset });
-            // SAFETY: the elements just written, in place.
-            unsafe { apply(level, act, y, y, len) };
-        }
+        let all = rows.start * width..rows.end * width;
+        let residual = residual.map_or(std::ptr::null(), |r| r.range(all.clone()).cast_const());
+        let (x, y) = (x.range(all.clone()).cast_const(), y.range(all));
+        with_activation!(act, f => level.run(Affine { f, x, residual, y, rows: rows.len(), tables }));
     });
 }
 
@@ -183,7 +200,7 @@ impl NodeKernel for BatchNormKernel {
         let Size { channels, .. } = self.size;
         2 * Scratch::size::<f64>(self.size.partials())
             + Scratch::size::<f64>(channels)
-            + 3 * Scratch::size::<f32>(self.size.width())
+            + Tables::scratch_bytes(&self.size)
     }
 
     fn run(&self, frame: &Frame<'_>) {
@@ -192,7 +209,6 @@ impl NodeKernel for BatchNormKernel {
         let mut scratch = frame.scratch();
         let (sums, squares) = (scratch.take::<f64>(self.size.partials()), scratch.take::<f64>(self.size.partials()));
         let variances = scratch.take::<f64>(channels);
-        let tables: [&mut [f32]; 3] = std::array::from_fn(|_| scratch.take::<f32>(width));
         {
             let (sums, squares) = (Parts::new(sums), Parts::new(squares));
             frame.pool().run(grid.count(), |task, _| {
@@ -204,28 +220,48 @@ impl NodeKernel for BatchNormKernel {
             });
         }
         let (mean, invstd) = (frame.output::<f32>(1), frame.output::<f32>(2));
-        let gamma = self.op.affine.then(|| frame.input::<f32>(1));
-        let [means, factors, offsets] = tables;
         for c in 0..channels {
             let (m, v) = self.statistics(c, sums, squares);
             mean[c] = m as f32;
             variances[c] = v;
             invstd[c] = (1.0 / (v + self.op.eps as f64).sqrt()) as f32;
-            for row in (0..width).step_by(channels) {
-                factors[row + c] = invstd[c] * gamma.map_or(1.0, |g| g[c]);
-            }
         }
-        widen(mean, means);
         if self.op.track {
             self.track(frame, mean, variances);
         }
-        if self.op.affine {
-            widen(frame.input::<f32>(2), offsets);
-        }
-        let beta = if self.op.affine { offsets } else { &mut offsets[..0] };
+        let parameters = [1, 2].map(|i| self.op.affine.then(|| frame.input::<f32>(i)));
+        let tables = Tables::new(&mut scratch, &self.size, [mean, invstd], parameters);
         let residual = self.behind.summand.map(|i| frame.source::<f32>(i));
         let views = (frame.source::<f32>(0), residual, frame.target::<f32>(0));
-        normalise(frame, self.level, self.behind.act, views, [means, factors, beta]);
+        normalise(frame, self.level, self.behind.act, views, [tables.mean, tables.factor, tables.offset]);
+    }
+}
+
+/// [`BatchNormApply`].
+pub struct BatchNormApplyKernel {
+    op: BatchNormApply,
+    size: Size,
+    level: SimdLevel,
+}
+
+impl BatchNormApplyKernel {
+    /// For an operand of `rows × channels` elements.
+    pub fn new(op: &BatchNormApply, rows: usize, channels: usize, level: SimdLevel) -> Self {
+        BatchNormApplyKernel { op: op.clone(), size: Size::new(rows, channels), level }
+    }
+}
+
+impl NodeKernel for BatchNormApplyKernel {
+    fn scratch_bytes(&self) -> usize {
+        Tables::scratch_bytes(&self.size)
+    }
+
+    fn run(&self, frame: &Frame<'_>) {
+        let mut scratch = frame.scratch();
+        let parameters = [3, 4].map(|i| self.op.affine.then(|| frame.input::<f32>(i)));
+        let tables = Tables::new(&mut scratch, &self.size, [1, 2].map(|i| frame.input(i)), parameters);
+        let views = (frame.source::<f32>(0), None, frame.target::<f32>(0));
+        normalise(frame, self.level, None, views, [tables.mean, tables.factor, tables.offset]);
     }
 }
 
@@ -268,67 +304,5 @@ impl NodeKernel for BatchNormInferKernel {
         let residual = self.behind.summand.map(|i| frame.source::<f32>(i));
         let views = (frame.source::<f32>(0), residual, frame.target::<f32>(0));
         normalise(frame, self.level, self.behind.act, views, [means, factors, beta]);
-    }
-}
-
-/// [`crate::graph::op::BatchNormGrad`].
-pub struct BatchNormGradKernel {
-    affine: bool,
-    size: Size,
-    level: SimdLevel,
-}
-
-impl BatchNormGradKernel {
-    /// For an operand of `rows × channels` elements.
-    pub fn new(affine: bool, rows: usize, channels: usize, level: SimdLevel) -> Self {
-        BatchNormGradKernel { affine, size: Size::new(rows, channels), level }
-    }
-}
-
-impl NodeKernel for BatchNormGradKernel {
-    fn scratch_bytes(&self) -> usize {
-        2 * Scratch::size::<f64>(self.size.partials()) + 4 * Scratch::size::<f32>(self.size.width())
-    }
-
-    fn run(&self, frame: &Frame<'_>) {
-        let (Size { rows, channels, grid, .. }, width) = (self.size, self.size.width());
-        let (x, dy) = (frame.input::<f32>(0), frame.input::<f32>(1));
-        let (mean, invstd) = (frame.input::<f32>(2), frame.input::<f32>(3));
-        let mut scratch = frame.scratch();
-        let (dys, xdys) = (scratch.take::<f64>(self.size.partials()), scratch.take::<f64>(self.size.partials()));
-        let [means, shift, slope, factor] = std::array::from_fn(|_| scratch.take::<f32>(width));
-        widen(mean, means);
-        let means = &*means;
-        {
-            let (dys, xdys) = (Parts::new(dys), Parts::new(xdys));
-            frame.pool().run(grid.count(), |task, _| {
-                let (rows, block, columns) = grid.block(task);
-                let at = block * width + columns.start..block * width + columns.end;
-                // SAFETY: each block has its own sums.
-                let (dys, xdys) = unsafe { (dys.part(at.clone()), xdys.part(at)) };
-                dots(self.level, x, dy, width, &means[columns.clone()], rows, columns, dys, xdys);
-            });
-        }
-        let gamma = self.affine.then(|| frame.input::<f32>(4));
-        let mut params = self.affine.then(|| (frame.output::<f32>(1), frame.output::<f32>(2)));
-        for c in 0..channels {
-            let dy: f64 = dys[c..].iter().step_by(channels).sum();
-            let xdy: f64 = xdys[c..].iter().step_by(channels).sum();
-            let inv = invstd[c] as f64;
-            for i in (c..width).step_by(channels) {
-                shift[i] = (dy / rows as f64) as f32;
-                slope[i] = (xdy * inv * inv / rows as f64) as f32;
-                factor[i] = invstd[c] * gamma.map_or(1.0, |g| g[c]);
-            }
-            if let Some((dgamma, dbeta)) = &mut params {
-                dgamma[c] = (xdy * inv) as f32;
-                dbeta[c] = dy as f32;
-            }
-        }
-        let tables: [&[f32]; 3] = [shift, slope, factor];
-        for_chunks(frame.pool(), frame.output::<f32>(0), rows_per_chunk(width) * width, |start, dx| {
-            let r = start..start + dx.len();
-            input_gradient(self.level, &x[r.clone()], &dy[r], dx, means, tables);
-        });
     }
 }

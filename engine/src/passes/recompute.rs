@@ -1,0 +1,74 @@
+//! The recomputation pass: what the backward pass would keep in memory, but computes again as cheaply.
+
+use super::edit::Links;
+use crate::graph::op::{BatchNormApply, Fused, Source};
+use crate::graph::{Graph, Node, Op, Role, Value, ValueId};
+
+/// Tells whether the device does a group on these operands at once.
+pub type AtOnce<'a> = dyn Fn(&Op, &Vec<&Value>) -> bool + 'a;
+
+/// Lets the gradient of an activation behind batch normalisation compute the normalised value once more from what the gradient
+/// of the normalisation reads anyway, where the device does these three at once. The value then has one reader, the
+/// activation, and needs no memory where those two are one operation as well.
+///
+/// Run it after the gradient pass.
+pub fn recompute(graph: &mut Graph, at_once: &AtOnce) {
+    let links = Links::of(graph);
+    let found: Vec<(usize, Node)> =
+        (0..graph.nodes.len()).filter_map(|at| Some((at, again(graph, &links, at, at_once)?))).collect();
+    // From behind, so that places stay.
+    for (at, mut node) in found.into_iter().rev() {
+        let y = graph.value(graph.nodes[at].inputs[0]);
+        let (dtype, shape) = (y.dtype, y.shape.clone());
+        let value = graph.add_value(dtype, shape, Role::Temporary);
+        node.outputs.push(value);
+        graph.nodes[at].inputs[0] = value;
+        graph.nodes.insert(at, node);
+    }
+}
+
+/// What computes the operand of node `at` once more, without its result; `None` if that is not to be.
+fn again(graph: &Graph, links: &Links, at: usize, at_once: &AtOnce) -> Option<Node> {
+    let node = &graph.nodes[at];
+    let Op::ActivationGrad(act) = &node.op else { return None };
+    let &[y, dz] = &node.inputs[..] else { return None };
+    let norm = &graph.nodes[links.maker(y)?];
+    let Op::BatchNorm(op) = &norm.op else { return None };
+    let forward = |reader: usize| matches!(graph.nodes[reader].op, Op::Activation(_));
+    let &[f, b] = links.readers(y) else { return None };
+    if y != norm.outputs[0] || graph.value(y).role != Role::Temporary || !forward(f) || b != at {
+        return None;
+    }
+    let &[reader] = links.readers(node.outputs[0]) else { return None };
+    let gradient = &graph.nodes[reader];
+    let Op::BatchNormGrad(grad) = &gradient.op else { return None };
+    let (x, mean, invstd) = (norm.inputs[0], norm.outputs[1], norm.outputs[2]);
+    if [x, node.outputs[0], mean, invstd] != gradient.inputs[..4] {
+        return None;
+    }
+    let parameters = if op.affine { &norm.inputs[1..3] } else { &[] };
+    let inputs: Vec<ValueId> = [&[x, mean, invstd], parameters].concat();
+    // The group that is to come of it.
+    let again = BatchNormApply { affine: op.affine };
+    let own = inputs.len();
+    let mut from = vec![Source::Operand(0), Source::Step(1), Source::Operand(1), Source::Operand(2)];
+    from.extend(op.affine.then_some(Source::Operand(3)));
+    let mut group = Fused::of(again.clone().into(), own)
+        .then(act.clone(), vec![Source::Step(0), Source::Operand(own)])
+        .then(grad.clone(), from);
+    if op.affine {
+        group = group.with_result(2, 1).with_result(2, 2);
+    }
+    let operands: Vec<&Value> = inputs.iter().chain([&dz]).map(|v| graph.value(*v)).collect();
+    let Node { origin, backward, .. } = node;
+    at_once(&group.into(), &operands).then_some(Node {
+        op: again.into(),
+        inputs,
+        outputs: Vec::new(),
+        origin: *origin,
+        backward: *backward,
+    })
+}
+
+#[cfg(test)]
+mod tests;
