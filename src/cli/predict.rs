@@ -6,10 +6,10 @@ use super::memory::Planned;
 use super::model::{build, device, load_model};
 use crate::backend::HostBuffer;
 use crate::data::tensors::read_fields;
-use crate::data::{DataSpec, Field, Footprint, Split, image_sample};
+use crate::data::{DataSpec, Field, Footprint, Split, Transform, image_sample, photo_sample};
 use crate::graph::op::Task;
 use crate::graph::{Input, Shape};
-use crate::model::{input_fields, task};
+use crate::model::{input_fields, task, transforms};
 use crate::plan::SlotLayout;
 use crate::terminal::say;
 use crate::train::setup::memory::{Needs, Use};
@@ -26,6 +26,9 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     let experiment = &model.loaded.experiment;
     let backend = device(experiment, args.threads)?;
     let data = model.sample()?;
+    // Photos go through the transforms that those of validation went through; others are brought to the size of the samples.
+    let photos = data.only_input().is_some_and(Field::is_of_any_size);
+    let transforms = photos.then(|| transforms(experiment, false));
     // What the model sees after its transforms.
     let fields = input_fields(experiment, &data, false);
     let targets = data.fields.iter().filter(|field| field.target).cloned();
@@ -58,7 +61,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     };
     let mut failed = false;
     for file in &args.files {
-        match read(file, &fields, args.invert) {
+        match read(file, &fields, transforms.as_deref(), args.invert) {
             Ok(given) => answers.all(file, &given, fields.len())?,
             Err(e) => {
                 // The other files are still processed; the exit code shows that one failed.
@@ -97,11 +100,12 @@ enum Given {
 }
 
 /// Reads an image, or tensors that have the names of the model's inputs.
-fn read(file: &Path, fields: &[Field], invert: bool) -> anyhow::Result<Given> {
+fn read(file: &Path, fields: &[Field], transforms: Option<&[Transform]>, invert: bool) -> anyhow::Result<Given> {
     if is_tensors(file) {
         return Ok(Given::Tensors(read_fields(file, fields)?));
     }
     match fields {
+        [_] if let Some(transforms) = transforms => Ok(Given::Image(photo_sample(file, transforms, invert)?)),
         [field] => Ok(Given::Image(image_sample(file, field, invert)?)),
         _ => {
             let names: Vec<String> = fields.iter().map(|field| format!("`{}`", field.name)).collect();

@@ -7,6 +7,7 @@ use super::failure::Failure;
 use crate::config::Experiment;
 use crate::config::declare::tagged::Tagged;
 use crate::data::{Missing, MissingFiles};
+use crate::terminal::say;
 use crate::train::setup::input::{self, Samples, Take};
 
 /// As the configuration says: for a run that begins.
@@ -25,13 +26,15 @@ pub fn as_asked(experiment: &Experiment, overrides: &Overrides, allow_download: 
     })
 }
 
-/// Reads the samples, and shows the progress of a download.
+/// Reads the samples, shows the progress of a download, and reports what the user should know of the files.
 ///
 /// # Errors
 /// The files are not there or not right.
 pub fn load(experiment: &Experiment, take: &Take) -> anyhow::Result<Samples> {
     let mut progress = super::data::Progress::new();
-    input::take(experiment, take, &mut |e| progress.show(e))
+    let samples = input::take(experiment, take, &mut |e| progress.show(e))?;
+    samples.told.iter().for_each(|told| say(&format!("note: {told}")));
+    Ok(samples)
 }
 
 /// The failure for samples that could not be read: where it is that their files are not there, with what can be done.

@@ -12,10 +12,14 @@ pub struct Dataset {
     pub spec: DataSpec,
     /// The training set.
     pub train: Split,
-    /// The source's test set; may be empty.
+    /// The samples that are validated on: the source's test set, unless it has both. May be empty.
     pub val: Split,
+    /// The source's test set, where it is another than `val`.
+    pub test: Option<Split>,
     /// Something that the user must be told, and that the run's files record: the data are not what was asked for.
     pub note: Option<String>,
+    /// What the user should know of the files, such as those that are left out. The data are what was asked for all the same.
+    pub told: Vec<String>,
     /// Tells these samples from any others.
     pub fingerprint: Fingerprint,
 }
@@ -25,12 +29,13 @@ impl Dataset {
     pub fn new(mut spec: DataSpec, train: Split, val: Split) -> Self {
         (spec.train, spec.val) = (Some(train.len()), Some(val.len()));
         let fingerprint = Fingerprint::of(&train, &val);
-        Dataset { spec, train, val, note: None, fingerprint }
+        Dataset { spec, train, val, test: None, note: None, told: Vec::new(), fingerprint }
     }
 
     /// The samples of a public set, from files that have been verified.
     pub(super) fn known(set: Known, mut spec: DataSpec, train: Split, val: Split) -> Self {
         (spec.train, spec.val) = (Some(train.len()), Some(val.len()));
-        Dataset { spec, train, val, note: None, fingerprint: Fingerprint::of_known(set) }
+        let fingerprint = Fingerprint::of_known(set);
+        Dataset { spec, train, val, test: None, note: None, told: Vec::new(), fingerprint }
     }
 }

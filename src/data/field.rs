@@ -15,7 +15,7 @@ pub struct Field {
     pub name: String,
     /// Element type: `U8` for byte images, `I32` for whole numbers such as labels, else `F32`.
     pub dtype: DType,
-    /// Shape of one sample: `[H, W, C]` for an image, `[L, F]` for a sequence, `[F]` for a vector, `[]` for one number.
+    /// Shape of one sample: `[H, W, C]` for an image (`[0, 0, C]` for images of any size), `[L, F]` for a sequence, `[F]` for a vector, `[]` for one number.
     pub shape: Shape,
     /// True for what is to be learnt, false for what a model may take.
     pub target: bool,
@@ -37,6 +37,16 @@ impl Field {
     /// The same with a first dimension in which batches may differ.
     pub fn of_any_length(self) -> Self {
         Field { sequence: true, ..self }
+    }
+
+    /// Images of that many channels, each of a size of its own, which transforms bring to one: their height and width are 0 here.
+    pub fn photo(name: impl Into<String>, channels: usize) -> Self {
+        Field::input(name, DType::U8, [0, 0, channels])
+    }
+
+    /// True for images of any size.
+    pub fn is_of_any_size(&self) -> bool {
+        matches!(self.shape.dims(), [0, 0, _])
     }
 
     /// Bytes of one sample.

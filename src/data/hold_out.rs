@@ -3,6 +3,8 @@
 use super::Split;
 use crate::random::{Purpose, Stream};
 use anyhow::{Result, ensure};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// How much is held out.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -15,11 +17,11 @@ pub enum HoldOut {
 
 impl Split {
     /// Divides into (train, validation). Which samples are held out is drawn from `seed`; both parts keep the order of
-    /// the whole.
+    /// the whole. `by_class`: of each class the same part, as near as whole numbers come to it.
     ///
     /// # Errors
     /// One of the parts would be empty, or the fraction is not within 0 and 1.
-    pub fn hold_out(&self, how: HoldOut, seed: u64) -> Result<(Split, Split)> {
+    pub fn hold_out(&self, how: HoldOut, seed: u64, by_class: bool) -> Result<(Split, Split)> {
         let held = match how {
             HoldOut::Fraction(f) => {
                 ensure!(f > 0.0 && f < 1.0, "a fraction of {f} cannot be held out: it must lie between 0 and 1");
@@ -34,10 +36,34 @@ impl Split {
         );
         let mut order: Vec<u32> = (0..self.len() as u32).collect();
         Stream::new(seed, Purpose::Split, 0, 0).shuffle(&mut order);
+        if by_class {
+            self.take_turns(&mut order, held);
+        }
         let (val, train) = order.split_at_mut(held);
         val.sort_unstable();
         train.sort_unstable();
         Ok((self.select(train), self.select(val)))
+    }
+
+    /// Brings samples to the front of `order` so that the first `held` are the same part of each class, the others behind them.
+    /// Within a class the order stays. What is left by rounding goes to the classes that rounding took most from.
+    fn take_turns(&self, order: &mut [u32], held: usize) {
+        let mut classes: BTreeMap<Option<i32>, Vec<u32>> = BTreeMap::new();
+        for at in order.iter() {
+            classes.entry(self.label(*at as usize)).or_default().push(*at);
+        }
+        // How many of each class, and what rounding takes from it in parts of the whole.
+        let share = |n: usize| (held as u128 * n as u128, order.len() as u128);
+        let mut parts: Vec<(usize, u128)> =
+            classes.values().map(|all| share(all.len())).map(|(n, whole)| ((n / whole) as usize, n % whole)).collect();
+        let mut most: Vec<usize> = (0..parts.len()).collect();
+        most.sort_by_key(|class| Reverse(parts[*class].1));
+        let left = held - parts.iter().map(|(n, _)| n).sum::<usize>();
+        most.into_iter().take(left).for_each(|class| parts[class].0 += 1);
+        let taken = classes.values().zip(&parts).flat_map(|(all, (n, _))| &all[..*n]);
+        let others = classes.values().zip(&parts).flat_map(|(all, (n, _))| &all[*n..]);
+        let all: Vec<u32> = taken.chain(others).copied().collect();
+        order.copy_from_slice(&all);
     }
 
     /// The first `n` samples, or all if there are fewer.
@@ -66,15 +92,15 @@ mod tests {
     #[test]
     fn parts_are_disjoint_sorted_and_repeatable() {
         let s = numbered(100);
-        let (train, val) = s.hold_out(HoldOut::Fraction(0.25), 3).unwrap();
+        let (train, val) = s.hold_out(HoldOut::Fraction(0.25), 3, false).unwrap();
         assert_eq!((train.len(), val.len()), (75, 25));
         let mut all = [labels(&train), labels(&val)].concat();
         assert!(labels(&train).is_sorted() && labels(&val).is_sorted());
         all.sort_unstable();
         assert_eq!(all, labels(&s));
-        let (_, again) = s.hold_out(HoldOut::Count(25), 3).unwrap();
+        let (_, again) = s.hold_out(HoldOut::Count(25), 3, false).unwrap();
         assert_eq!(labels(&again), labels(&val));
-        let (_, other) = s.hold_out(HoldOut::Count(25), 4).unwrap();
+        let (_, other) = s.hold_out(HoldOut::Count(25), 4, false).unwrap();
         assert_ne!(labels(&other), labels(&val));
     }
 
@@ -83,12 +109,30 @@ mod tests {
         let s = numbered(4);
         for how in [HoldOut::Fraction(0.0), HoldOut::Fraction(f64::NAN), HoldOut::Fraction(1.0), HoldOut::Fraction(0.1)]
         {
-            assert!(s.hold_out(how, 0).is_err(), "{how:?}");
+            assert!(s.hold_out(how, 0, false).is_err(), "{how:?}");
         }
         for n in [0, 4, 5] {
-            assert!(s.hold_out(HoldOut::Count(n), 0).is_err(), "{n}");
+            assert!(s.hold_out(HoldOut::Count(n), 0, false).is_err(), "{n}");
         }
-        assert!(numbered(0).hold_out(HoldOut::Count(1), 0).is_err());
+        assert!(numbered(0).hold_out(HoldOut::Count(1), 0, false).is_err());
+    }
+
+    #[test]
+    fn each_class_gives_the_same_part() {
+        // Classes of 50, 30, 13 and 7.
+        let class = |i: usize| [50, 80, 93, 100].iter().position(|end| i < *end).unwrap() as i32;
+        let s = Split::labelled(Values::Bytes((0..100).collect()), [1], (0..100).map(class).collect()).unwrap();
+        let (train, val) = s.hold_out(HoldOut::Fraction(0.2), 3, true).unwrap();
+        let counts = |s: &Split| (0..4).map(|c| labels(s).iter().filter(|l| **l == c).count()).collect::<Vec<_>>();
+        // Parts of 10, 6, 2.6 and 1.4.
+        assert_eq!((counts(&val), counts(&train)), (vec![10, 6, 3, 1], vec![40, 24, 10, 6]));
+        let places = |s: &Split| (0..s.len()).map(|i| s.bytes(i, 0).unwrap()[0]).collect::<Vec<_>>();
+        assert!(places(&val).is_sorted() && places(&train).is_sorted());
+        let mut all = [places(&val), places(&train)].concat();
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..100));
+        let again = |seed| places(&s.hold_out(HoldOut::Count(20), seed, true).unwrap().1);
+        assert!(again(3) == places(&val) && again(4) != places(&val));
     }
 
     #[test]

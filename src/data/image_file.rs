@@ -1,8 +1,10 @@
 //! Image files as a model's input.
 
 use super::Field;
+use super::transforms::{Image, Transform, transform};
 use crate::files;
 use crate::graph::DType;
+use crate::random::{Purpose, Stream};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use image::imageops::{FilterType, crop_imm, resize};
 use image::metadata::Orientation;
@@ -42,6 +44,31 @@ pub fn image_sample(path: &Path, field: &Field, invert: bool) -> Result<Vec<u8>>
         DType::U8 => bytes,
         _ => bytes.iter().flat_map(|b| (*b as f32 / 255.0).to_ne_bytes()).collect(),
     })
+}
+
+/// Reads an image file, turned as its EXIF orientation says, in colour.
+///
+/// # Errors
+/// The file cannot be read, or is no image.
+pub(super) fn photo(path: &Path) -> Result<Image> {
+    let bytes = files::read(path, MAX_FILE).map_err(|e| anyhow!("{}", e.problem))?;
+    let image = decode(&bytes)?.into_rgb8();
+    let (w, h) = image.dimensions();
+    Ok(Image { sides: [h as usize, w as usize], channels: 3, pixels: image.into_raw() })
+}
+
+/// Reads an image file as a model's input, by way of the transforms that its samples have gone through in validation.
+/// `invert` swaps black and white first.
+///
+/// # Errors
+/// The file cannot be read, or is no image.
+pub fn photo_sample(path: &Path, transforms: &[Transform], invert: bool) -> Result<Vec<u8>> {
+    let mut image = photo(path).with_context(|| format!("cannot read the image `{}`", path.display()))?;
+    if invert {
+        image.pixels.iter_mut().for_each(|b| *b = 255 - *b);
+    }
+    // They are those of validation, which draw nothing.
+    Ok(transform(transforms, &mut Stream::new(0, Purpose::Augment, 0, 0), image).pixels)
 }
 
 /// The image as it is meant to be looked at.

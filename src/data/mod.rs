@@ -16,6 +16,7 @@ mod footprint;
 mod hold_out;
 pub mod idx;
 mod image_file;
+pub mod image_folder;
 mod known;
 mod labels;
 mod loader;
@@ -34,11 +35,11 @@ pub use field::{DataSpec, Field, INPUTS, TARGETS, TargetSpec, UnknownField, tran
 pub use fingerprint::Fingerprint;
 pub use footprint::Footprint;
 pub use hold_out::HoldOut;
-pub use image_file::image_sample;
+pub use image_file::{image_sample, photo_sample};
 pub use loader::{Batch, Loader, LoaderOptions, Position, Shard};
 pub use split::Split;
 pub use store::{Memory, Rows, Store, Unreadable, Values};
-pub use transforms::{Transform, output_shape};
+pub use transforms::{Image, Transform, output_shape};
 pub use unreadable::{Unread, most_unreadable};
 
 use anyhow::{Context, Result};
@@ -58,6 +59,8 @@ pub enum Source {
     Cifar10(Files),
     /// The bundled hand-written digits: grey images of 8×8, ten classes.
     Digits,
+    /// Photos in folders, a folder a class.
+    ImageFolder(image_folder::ImageFolderOptions),
     /// Tensors in a file.
     Tensors(tensors::TensorsOptions),
     /// Made-up samples.
@@ -112,6 +115,7 @@ impl Source {
             Source::FashionMnist(files) => Box::new(mnist::Mnist(mnist::Variant::Fashion, files)),
             Source::Cifar10(files) => Box::new(cifar::Cifar10(files)),
             Source::Digits => Box::new(digits::Digits),
+            Source::ImageFolder(options) => Box::new(options),
             Source::Tensors(options) => Box::new(options),
             Source::Synthetic(options) => Box::new(options),
         }

@@ -71,6 +71,11 @@ impl Split {
         self.store.held_bytes()
     }
 
+    /// True if a sample that cannot be read is left out; else it ends the run.
+    pub(super) fn skips_unreadable(&self) -> bool {
+        self.store.skips_unreadable()
+    }
+
     /// True if both look into the same store.
     pub fn shares_memory_with(&self, other: &Split) -> bool {
         std::ptr::addr_eq(Arc::as_ptr(&self.store), Arc::as_ptr(&other.store))

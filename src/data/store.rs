@@ -1,7 +1,7 @@
 //! Where the samples of a set are: in memory, or wherever they are made from when a batch asks for them.
 
 use super::field::Field;
-use super::transforms::{Transform, apply};
+use super::transforms::{Image, Transform, apply, transform};
 use crate::graph::DType;
 use crate::random::{Purpose, Stream};
 use anyhow::{Result, ensure};
@@ -35,6 +35,11 @@ pub trait Store: Send + Sync {
     /// The bytes of a field of all samples, one after the other, if they are in memory.
     fn stored(&self, _field: usize) -> Option<&[u8]> {
         None
+    }
+
+    /// True if a sample that cannot be read is left out; else it ends the run.
+    fn skips_unreadable(&self) -> bool {
+        true
     }
 
     /// Bytes of memory that it holds for its samples.
@@ -254,6 +259,19 @@ impl<'a> Rows<'a> {
             }
             None => self.slot[range].copy_from_slice(bytes),
         }
+    }
+
+    /// Gives a field of images of any size one of them, which transforms bring to the size that the batch has. What nobody wants
+    /// is dropped.
+    ///
+    /// # Panics
+    /// If they do not come to that size.
+    pub fn image(&mut self, field: usize, image: Image) {
+        let Some(column) = self.columns.get(field).copied().flatten() else { return };
+        let changes = self.changes.filter(|changes| changes.field == field).map(|changes| &changes.transforms[..]);
+        let draws = self.draws.get_or_insert_with(|| self.key.draws());
+        let image = transform(changes.unwrap_or_default(), draws, image);
+        self.slot[column.offset + self.row * column.bytes..][..column.bytes].copy_from_slice(&image.pixels);
     }
 }
 

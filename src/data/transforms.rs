@@ -5,6 +5,24 @@ use crate::graph::Shape;
 use crate::random::Stream;
 use anyhow::{Result, bail, ensure};
 
+/// STUB
+pub struct Image {
+    /// Height and width.
+    pub sides: [usize; 2],
+    /// Bytes of a pixel.
+    pub channels: usize,
+    /// Row by row.
+    pub pixels: Vec<u8>,
+}
+
+/// STUB
+pub(super) fn transform(list: &[Transform], draws: &mut Stream, image: Image) -> Image {
+    let shape = output_shape(list, &[image.sides[0], image.sides[1], image.channels].into()).expect("STUB");
+    let mut pixels = vec![0; shape.len()];
+    apply(list, draws, &image.pixels, image.sides, image.channels, &mut pixels);
+    Image { sides: [shape.dims()[0], shape.dims()[1]], channels: image.channels, pixels }
+}
+
 /// One change.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Transform {

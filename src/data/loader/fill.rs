@@ -65,6 +65,7 @@ impl Filler {
                 let key = Key { seed: self.seed, epoch, sample: u64::from(*sample) };
                 let mut rows = Rows::new(slot, &self.columns, row, self.changes.as_ref(), key);
                 let Err(error) = self.split.write(at, &mut rows) else { break };
+                ensure!(self.split.skips_unreadable(), "a sample cannot be read: {error}");
                 unreadable.push(error);
                 at = if at + 1 == self.split.len() { 0 } else { at + 1 };
                 let in_a_row = unreadable.len() - met;

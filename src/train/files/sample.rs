@@ -86,7 +86,8 @@ impl Sample {
         };
         let elements = |field: &Field| {
             let dims = field.shape.dims();
-            let sane = dims.len() <= 4 && !dims.contains(&0) && field.shape.len() <= MAX;
+            let image = field.is_of_any_size() && !field.target && dims[2] <= 4;
+            let sane = dims.len() <= 4 && (image || !dims.contains(&0)) && field.shape.len() <= MAX;
             // A sample is of so many dimensions that a batch of it is one of vectors at least.
             sane && (field.target || !dims.is_empty())
         };

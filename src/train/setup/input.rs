@@ -2,11 +2,12 @@
 
 use crate::config::declare::part::with_suggestion;
 use crate::config::declare::tagged::Tagged;
-use crate::config::language::sections::{Download, Fallback, Source as Written};
+use crate::config::language::sections::{Download, Fallback, OnError, Source as Written};
 use crate::config::language::values::ValidationSplit;
 use crate::config::load::paths::shown;
 use crate::config::text::spelling::shorten;
 use crate::config::{Diagnostic, Experiment};
+use crate::data::image_folder::ImageFolderOptions;
 use crate::data::progress::Event;
 use crate::data::synthetic::{SyntheticOptions, Task};
 use crate::data::tensors::TensorsOptions;
@@ -28,6 +29,11 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
         Written::FashionMnist(d) => (Source::FashionMnist(at(d)), files(d)),
         Written::Cifar10(d) => (Source::Cifar10(at(d)), files(d)),
         Written::Digits(_) => (Source::Digits, Missing::default()),
+        Written::ImageFolder(f) => {
+            let (root, classes) = (shown(&f.root), f.classes.clone());
+            let options = ImageFolderOptions { root, classes, strict: f.on_error == OnError::Fail };
+            (Source::ImageFolder(options), Missing::default())
+        }
         Written::Tensors(t) => {
             let ignore_index = experiment.loss.describe().ignore_index();
             let inputs = input_names(experiment);
@@ -85,7 +91,10 @@ pub fn describe(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
     };
     let mut spec = data::describe(&source(experiment).0).map_err(|e| match e.downcast_ref() {
         Some(unknown) => unknown_field(experiment, unknown),
-        None => at(format!("{e:#}"), ["data.path", "data"], "the data is described here"),
+        None => {
+            let key = experiment.data.source.path().map_or("path", |(key, _)| key);
+            at(format!("{e:#}"), [&format!("data.{key}"), "data"], "the data is described here")
+        }
     })?;
     spec = taken(spec, experiment).map_err(|e| unknown_field(experiment, &e))?;
     let loading = &experiment.data.loading;
@@ -125,6 +134,8 @@ pub struct Samples {
     pub test: Split,
     /// Something that the user must be told: the samples are not what was asked for.
     pub note: Option<String>,
+    /// What the user should know of the files. The samples are what was asked for all the same.
+    pub told: Vec<String>,
     /// Tells the source's samples from any others.
     pub fingerprint: Fingerprint,
     /// The name of the source that they are from: `digits`, where those stand in for another.
@@ -183,7 +194,8 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
                 ValidationSplit::Fraction(f) => HoldOut::Fraction(*f),
                 ValidationSplit::Count(n) => HoldOut::Count(*n),
             };
-            set.train.hold_out(how, experiment.seed).context("`data.validation_split`")?
+            let by_class = matches!(source, Source::ImageFolder(_));
+            set.train.hold_out(how, experiment.seed, by_class).context("`data.validation_split`")?
         }
         None => (set.train, set.val.clone()),
     };
@@ -191,5 +203,6 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
     let val = loading.limit_val.map_or(val.clone(), |n| val.limit(n));
     let spec = DataSpec { train: Some(train.len()), val: Some(val.len()), ..taken(set.spec, experiment)? };
     let name = if stands_in { "digits" } else { experiment.data.source.type_name() };
-    Ok(Samples { spec, train, val, test: set.val, note: set.note, fingerprint: set.fingerprint, name })
+    let test = set.test.unwrap_or(set.val);
+    Ok(Samples { spec, train, val, test, note: set.note, told: set.told, fingerprint: set.fingerprint, name })
 }

@@ -45,6 +45,7 @@ tagged! {
     "fashion_mnist" => FashionMnist(Download),
     "cifar10" => Cifar10(Download),
     "digits" => Digits(Digits),
+    "image_folder" => ImageFolder(ImageFolder),
     "tensors" => Tensors(Tensors),
     "synthetic" => Synthetic(Synthetic),
 }
@@ -54,6 +55,7 @@ impl Source {
     pub fn path(&self) -> Option<(&'static str, &PathBuf)> {
         match self {
             Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => Some(("root", &files.root)),
+            Source::ImageFolder(folder) => Some(("root", &folder.root)),
             Source::Tensors(tensors) => Some(("path", &tensors.path)),
             Source::Digits(_) | Source::Synthetic(_) => None,
         }
@@ -65,6 +67,7 @@ impl Source {
             Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => {
                 Some(("root", &mut files.root))
             }
+            Source::ImageFolder(folder) => Some(("root", &mut folder.root)),
             Source::Tensors(tensors) => Some(("path", &mut tensors.path)),
             Source::Digits(_) | Source::Synthetic(_) => None,
         }
@@ -76,7 +79,7 @@ impl Source {
             Source::Mnist(_) => Some("data/mnist"),
             Source::FashionMnist(_) => Some("data/fashion-mnist"),
             Source::Cifar10(_) => Some("data/cifar-10"),
-            Source::Digits(_) | Source::Tensors(_) | Source::Synthetic(_) => None,
+            Source::Digits(_) | Source::ImageFolder(_) | Source::Tensors(_) | Source::Synthetic(_) => None,
         }
     }
 
@@ -84,7 +87,7 @@ impl Source {
     pub fn download(&self) -> Option<&Download> {
         match self {
             Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => Some(files),
-            Source::Digits(_) | Source::Tensors(_) | Source::Synthetic(_) => None,
+            Source::Digits(_) | Source::ImageFolder(_) | Source::Tensors(_) | Source::Synthetic(_) => None,
         }
     }
 
@@ -92,6 +95,7 @@ impl Source {
     pub fn has_classes(&self) -> Option<bool> {
         match self {
             Source::Mnist(_) | Source::FashionMnist(_) | Source::Cifar10(_) | Source::Digits(_) => Some(true),
+            Source::ImageFolder(_) => Some(true),
             Source::Synthetic(synthetic) => Some(synthetic.classes.is_some()),
             Source::Tensors(_) => None,
         }
@@ -150,11 +154,48 @@ options! {
     /// The bundled hand-written digits: 1,797 grey images of 8×8 pixels, ten classes.
     pub struct Digits {}
 
+    /// Photos in folders, a folder for each class. `torchvision.datasets.ImageFolder`.
+    pub struct ImageFolder {
+        /// The folder: with `train` and `val`, which have a folder for each class, and perhaps `test`; or with the classes, of which
+        /// `validation_split` holds out a part.
+        #[option(example = r#""photos""#, resume = Differs)]
+        pub root: PathBuf,
+        /// The folders that are the classes, in this order. Others are left out.
+        #[option(otherwise = "all, by name", length = 1..=MAX_SIZE, example = r#"["ants", "bees"]"#)]
+        pub classes: Option<Vec<String>>,
+        /// What to do about a file that cannot be read. Skipped files are reported and counted, and the next one is taken in the place of
+        /// each; if they are more than a twentieth, the run ends.
+        #[option(default = OnError::Skip, resume = Harmless)]
+        pub on_error: OnError,
+    }
+
     /// Fixed tensors from a file.
     pub struct Tensors {
         /// A `.safetensors` file with `inputs` and `targets` and, optionally, `val_inputs` and `val_targets`.
         #[option(example = r#""batch.safetensors""#, resume = Differs)]
         pub path: PathBuf,
+    }
+}
+
+values!(OnError);
+
+/// What to do about a sample that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnError {
+    /// Go on without it.
+    Skip,
+    /// End the run.
+    Fail,
+}
+
+impl Check for ImageFolder {
+    fn check(&self, part: &Part) {
+        let classes = self.classes.as_deref().unwrap_or_default();
+        let is_name = |name: &String| !name.is_empty() && !name.contains('/') && !name.starts_with('.');
+        part.require("classes", classes.iter().all(is_name), "must be names of folders");
+        let twice = classes.iter().enumerate().any(|(i, name)| classes[..i].contains(name));
+        part.require("classes", !twice, "has a class twice");
     }
 }
 

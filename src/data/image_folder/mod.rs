@@ -1,0 +1,150 @@
+//! Photos in folders, a folder a class, as torchvision's `ImageFolder` has them. They are read when a batch asks for them.
+
+mod photos;
+mod scan;
+
+use super::field::{INPUTS, TARGETS};
+use super::progress::Event;
+use super::{DataSpec, Dataset, Describes, Field, Footprint, Split, TargetSpec};
+use crate::files;
+use crate::graph::DType;
+use anyhow::{Context, Result, ensure};
+use photos::Photos;
+use scan::{Listing, list};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The folder of the samples that are trained on, where there is one for each part.
+const TRAIN: &str = "train";
+/// Names of the folder of the samples that are validated on; the first that is there counts.
+const VAL: [&str; 3] = ["val", "valid", "validation"];
+/// The folder of the samples that are tested on.
+const TEST: &str = "test";
+
+/// The options of the source.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ImageFolderOptions {
+    /// The folder: with `train` and `val` in it, or with the classes.
+    pub root: PathBuf,
+    /// The names of the classes, in order; `None`: all folders there are, by name.
+    pub classes: Option<Vec<String>>,
+    /// A file that cannot be read ends the run; else it is left out.
+    pub strict: bool,
+}
+
+/// What the folder holds.
+struct Parts {
+    train: Listing,
+    val: Listing,
+    test: Option<Listing>,
+}
+
+impl Describes for &ImageFolderOptions {
+    fn describe(&self) -> Result<DataSpec> {
+        match &self.classes {
+            // What the model depends on is known without the files.
+            Some(classes) if !files::is_there(&self.root) => Ok(spec(classes, None)),
+            _ => {
+                let parts = self.parts()?;
+                Ok(spec(&parts.train.classes, Some([parts.train.images.len(), parts.val.images.len()])))
+            }
+        }
+    }
+
+    fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
+        let Parts { mut train, mut val, mut test } = self.parts()?;
+        let told = [Some(&mut train), Some(&mut val), test.as_mut()];
+        let told = told.into_iter().flatten().flat_map(|part| std::mem::take(&mut part.told)).collect();
+        let spec = spec(&train.classes, None);
+        let split = |part: Listing| Split::new(Arc::new(Photos::new(part, spec.fields.clone(), self.strict)));
+        let (train, val, test) = (split(train)?, split(val)?, test.map(split).transpose()?);
+        Ok(Dataset { test, told, ..Dataset::new(spec, train, val) })
+    }
+
+    fn footprint(&self) -> Footprint {
+        // Names and labels. Errors are reported when it is opened.
+        let Ok(Parts { train, val, test }) = self.parts() else { return Footprint::default() };
+        let all = [Some(train), Some(val), test].into_iter().flatten();
+        Footprint { held: all.map(|part| part.held_bytes()).sum(), reading: 0 }
+    }
+}
+
+/// Images of any size, and the number of their class.
+fn spec(classes: &[String], counts: Option<[usize; 2]>) -> DataSpec {
+    DataSpec {
+        fields: vec![Field::photo(INPUTS, 3), Field::target(TARGETS, DType::I32, [])],
+        targets: TargetSpec::Classes(classes.len()),
+        classes_exact: true,
+        class_names: Some(classes.to_vec()),
+        train: counts.map(|[train, _]| train),
+        val: counts.map(|[_, val]| val),
+    }
+}
+
+impl ImageFolderOptions {
+    /// Lists the files.
+    fn parts(&self) -> Result<Parts> {
+        let root = &self.root;
+        let name = || format!("cannot read the photos in `{}`", root.display());
+        let metadata = std::fs::metadata(root).with_context(name)?;
+        ensure!(
+            metadata.is_dir(),
+            "`{}` is a file; `root` is a folder with a folder of photos for each class",
+            root.display()
+        );
+        let train = root.join(TRAIN);
+        if !train.is_dir() {
+            let all = list(root, self.classes.as_deref())?;
+            self.require_images(&all, root)?;
+            let none = Listing { classes: all.classes.clone(), ..Listing::default() };
+            return Ok(Parts { train: all, val: none, test: None });
+        }
+        let listed = list(&train, self.classes.as_deref())?;
+        self.require_images(&listed, &train)?;
+        let part = |folder: PathBuf| {
+            list(&folder, Some(&listed.classes)).and_then(|part| same_classes(part, &folder, &listed, &train))
+        };
+        let val = VAL.iter().map(|name| root.join(name)).find(|folder| folder.is_dir());
+        let none = Listing { classes: listed.classes.clone(), ..Listing::default() };
+        let val = val.map(part).transpose()?.unwrap_or(none);
+        let test = Some(root.join(TEST)).filter(|folder| folder.is_dir()).map(part).transpose()?;
+        Ok(Parts { train: listed, val, test })
+    }
+
+    fn require_images(&self, part: &Listing, folder: &Path) -> Result<()> {
+        ensure!(
+            !part.classes.is_empty(),
+            "there are no folders in `{}`: photos are expected in a folder for each class, `{}/train/CLASS/*.jpg` and \
+             `{}/val/CLASS/*.jpg`, or `{}/CLASS/*.jpg` with `validation_split`",
+            folder.display(),
+            self.root.display(),
+            self.root.display(),
+            self.root.display()
+        );
+        ensure!(
+            !part.images.is_empty(),
+            "the folders of classes in `{}` hold no images: files with the endings {} are looked for",
+            folder.display(),
+            scan::ENDINGS.join(", ")
+        );
+        Ok(())
+    }
+}
+
+/// Refuses classes that are not trained on.
+fn same_classes(part: Listing, folder: &Path, train: &Listing, trained: &Path) -> Result<Listing> {
+    // Where the configuration names the classes, other folders have been left out and told.
+    let other = part.others.iter().find(|other| !train.others.contains(other));
+    if let Some(other) = other {
+        anyhow::bail!(
+            "`{}` has a folder `{other}`, and `{}` has none of that name: the classes are those that are trained on; move it \
+             away, or name the classes with `classes`",
+            folder.display(),
+            trained.display()
+        );
+    }
+    Ok(part)
+}
+
+#[cfg(test)]
+mod tests;

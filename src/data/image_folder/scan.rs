@@ -1,0 +1,177 @@
+//! Which images there are in the folders of classes.
+
+use anyhow::{Context, Result, bail};
+use std::ffi::OsStr;
+use std::fs::{self, DirEntry};
+use std::path::{Path, PathBuf};
+
+/// Endings of the names of images, in lower case.
+pub const ENDINGS: [&str; 6] = ["jpg", "jpeg", "png", "webp", "bmp", "gif"];
+
+/// How many names a message shows.
+const SHOWN: usize = 3;
+
+/// The images in the folders of classes.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// The folder that they are in.
+    pub folder: PathBuf,
+    /// The names of the classes.
+    pub classes: Vec<String>,
+    /// Paths below the folder, class by class.
+    pub images: Vec<Box<Path>>,
+    /// The class of each.
+    pub labels: Vec<i32>,
+    /// Folders that are no classes.
+    pub others: Vec<String>,
+    /// What the user should know: files that are left out, classes without images.
+    pub told: Vec<String>,
+}
+
+impl Listing {
+    /// Bytes of the names and labels.
+    pub fn held_bytes(&self) -> usize {
+        let names: usize = self.images.iter().map(|path| path.as_os_str().len() + size_of::<Box<Path>>()).sum();
+        names + self.labels.len() * size_of::<i32>()
+    }
+}
+
+/// Files and folders that are left out, for messages.
+#[derive(Default)]
+struct LeftOut {
+    no_class: Vec<String>,
+    no_image: Vec<String>,
+    circles: Vec<String>,
+}
+
+/// Lists the images of `folder`: of `classes`, else of all folders in it, by name. Hidden files and folders are left out.
+///
+/// # Errors
+/// A folder cannot be read, is not there, or has a name that is not UTF-8.
+pub fn list(folder: &Path, classes: Option<&[String]>) -> Result<Listing> {
+    let mut left_out = LeftOut::default();
+    let mut found: Vec<String> = Vec::new();
+    for entry in entries(folder)? {
+        let path = entry.path();
+        if path.is_dir() {
+            match entry.file_name().into_string() {
+                Ok(name) => found.push(name),
+                Err(name) => bail!(
+                    "`{}`: the name of a class must be UTF-8, and that of the folder `{}` is not; rename it",
+                    folder.display(),
+                    name.display()
+                ),
+            }
+        } else if is_image(&path) {
+            left_out.no_class.push(shown(&path, folder));
+        }
+    }
+    let (classes, others) = match classes {
+        None => (found, Vec::new()),
+        Some(classes) => (classes.to_vec(), found.into_iter().filter(|name| !classes.contains(name)).collect()),
+    };
+    let mut listing = Listing { folder: folder.to_owned(), classes, others, ..Listing::default() };
+    let mut empty = Vec::new();
+    for (label, class) in listing.classes.iter().enumerate() {
+        let path = folder.join(class);
+        let before = listing.images.len();
+        if path.is_dir() {
+            let above = vec![Identity::of(folder)?];
+            add_images(folder, &path, &above, &mut listing.images, &mut left_out)?;
+        }
+        listing.labels.resize(listing.images.len(), label as i32);
+        if listing.images.len() == before {
+            empty.push(class.clone());
+        }
+    }
+    listing.told = told(folder, &empty, &left_out);
+    Ok(listing)
+}
+
+/// Adds the images in `path` and in the folders below it, in the order of their names. `above` are the folders around it.
+fn add_images(
+    root: &Path,
+    path: &Path,
+    above: &[Identity],
+    images: &mut Vec<Box<Path>>,
+    left_out: &mut LeftOut,
+) -> Result<()> {
+    let identity = Identity::of(path)?;
+    if above.contains(&identity) {
+        left_out.circles.push(shown(path, root));
+        return Ok(());
+    }
+    let above = [above, &[identity]].concat();
+    let mut folders = Vec::new();
+    for entry in entries(path)? {
+        let path = entry.path();
+        // Links are followed; one that leads nowhere is an image that cannot be read.
+        let is_folder = match entry.file_type() {
+            Ok(kind) if kind.is_symlink() => path.is_dir(),
+            Ok(kind) => kind.is_dir(),
+            Err(_) => false,
+        };
+        match is_folder {
+            true => folders.push(path),
+            false if is_image(&path) => images.push(path.strip_prefix(root).unwrap_or(&path).into()),
+            false => left_out.no_image.push(shown(&path, root)),
+        }
+    }
+    folders.iter().try_for_each(|folder| add_images(root, folder, &above, images, left_out))
+}
+
+/// What is in a folder and not hidden, by name.
+fn entries(folder: &Path) -> Result<Vec<DirEntry>> {
+    let read = || -> std::io::Result<Vec<DirEntry>> { fs::read_dir(folder)?.collect() };
+    let mut entries = read().with_context(|| format!("cannot read the folder `{}`", folder.display()))?;
+    entries.retain(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
+    entries.sort_by_key(DirEntry::file_name);
+    Ok(entries)
+}
+
+fn is_image(path: &Path) -> bool {
+    let ending = path.extension().and_then(OsStr::to_str);
+    ending.is_some_and(|ending| ENDINGS.iter().any(|known| known.eq_ignore_ascii_case(ending)))
+}
+
+/// What a folder is, whatever way leads to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Identity(#[cfg(unix)] (u64, u64), #[cfg(not(unix))] PathBuf);
+
+impl Identity {
+    fn of(folder: &Path) -> Result<Self> {
+        Self::read(folder).with_context(|| format!("cannot read the folder `{}`", folder.display()))
+    }
+
+    #[cfg(unix)]
+    fn read(folder: &Path) -> std::io::Result<Self> {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = fs::metadata(folder)?;
+        Ok(Identity((metadata.dev(), metadata.ino())))
+    }
+
+    #[cfg(not(unix))]
+    fn read(folder: &Path) -> std::io::Result<Self> {
+        Ok(Identity(fs::canonicalize(folder)?))
+    }
+}
+
+fn shown(path: &Path, root: &Path) -> String {
+    path.strip_prefix(root).unwrap_or(path).display().to_string()
+}
+
+fn told(folder: &Path, empty: &[String], left_out: &LeftOut) -> Vec<String> {
+    let names = |list: &[String]| {
+        let shown: Vec<String> = list.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+        let more = if list.len() > SHOWN { format!(" and {} more", list.len() - SHOWN) } else { String::new() };
+        format!("{}{more}", shown.join(", "))
+    };
+    let kinds = [
+        (empty, "classes without images"),
+        (&left_out.no_class, "images in no class, which are left out"),
+        (&left_out.no_image, "files that are no images by their endings, which are left out"),
+        (&left_out.circles, "links to a folder around them, which are left out"),
+    ];
+    let lines = kinds.iter().filter(|(list, _)| !list.is_empty());
+    lines.map(|(list, what)| format!("`{}` has {what}: {}", folder.display(), names(list))).collect()
+}

@@ -1,0 +1,178 @@
+use super::super::store::{Changes, Column, Key, Rows};
+use super::super::{Source, Transform, describe, footprint, open};
+use super::*;
+use image::RgbImage;
+use std::fs;
+use tempfile::TempDir;
+
+/// A picture of one colour.
+fn picture(path: &Path, side: u32, colour: u8) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    RgbImage::from_pixel(side, side + 1, image::Rgb([colour, 2, 3])).save(path).unwrap();
+}
+
+fn folder(files: &[&str]) -> TempDir {
+    let place = tempfile::tempdir().unwrap();
+    for (i, file) in files.iter().enumerate() {
+        picture(&place.path().join(file), 3 + i as u32, i as u8);
+    }
+    place
+}
+
+fn source(place: &TempDir) -> Source {
+    Source::ImageFolder(ImageFolderOptions { root: place.path().into(), ..ImageFolderOptions::default() })
+}
+
+fn named(place: &TempDir, classes: &[&str]) -> Source {
+    let classes = Some(classes.iter().map(|name| name.to_string()).collect());
+    Source::ImageFolder(ImageFolderOptions { root: place.path().into(), classes, strict: false })
+}
+
+fn labels(split: &Split) -> Vec<i32> {
+    (0..split.len()).map(|i| split.label(i).unwrap()).collect()
+}
+
+/// The first pixel of a sample, brought to 2 × 2 pixels.
+fn pixel(split: &Split, sample: usize) -> Result<[u8; 3], String> {
+    let mut slot = vec![0; 12];
+    let crop = Transform::RandomCrop { size: [2, 2], padding: [0; 4] };
+    let changes = Changes { field: 0, transforms: vec![crop], sides: [0, 0], pixel: 3 };
+    let key = Key { seed: 0, epoch: 0, sample: 0 };
+    let columns = [Some(Column { offset: 0, bytes: 12 })];
+    let mut rows = Rows::new(&mut slot, &columns, 0, Some(&changes), key);
+    split.write(sample, &mut rows).map_err(|e| e.to_string())?;
+    Ok([slot[0], slot[1], slot[2]])
+}
+
+const ALL: [&str; 6] =
+    ["train/b/2.png", "train/a/x/9.PNG", "train/a/1.png", "train/b/1.bmp", "val/b/5.png", "test/a/7.png"];
+
+#[test]
+fn parts_classes_and_order() {
+    let place = folder(&ALL);
+    let spec = describe(&source(&place)).unwrap();
+    assert_eq!(
+        (spec.class_names.clone(), spec.train, spec.val),
+        (Some(vec!["a".into(), "b".into()]), Some(4), Some(1))
+    );
+    assert!(spec.only_input().unwrap().is_of_any_size());
+    let set = open(&source(&place)).unwrap();
+    assert_eq!(
+        (set.spec, set.told),
+        (
+            spec,
+            vec![
+                format!("`{}` has classes without images: `a`", place.path().join("val").display()),
+                format!("`{}` has classes without images: `b`", place.path().join("test").display())
+            ]
+        )
+    );
+    // By the names of classes, and of files within, those in folders below last.
+    assert_eq!(labels(&set.train), [0, 0, 1, 1]);
+    let colours: Vec<u8> = (0..4).map(|i| pixel(&set.train, i).unwrap()[0]).collect();
+    assert_eq!(colours, [2, 1, 3, 0]);
+    assert_eq!((labels(&set.val), labels(set.test.as_ref().unwrap())), (vec![1], vec![0]));
+    assert_eq!(
+        footprint(&source(&place)).held,
+        [&set.train, &set.val, &set.test.unwrap()].map(|s| s.held_bytes()).iter().sum::<usize>()
+    );
+}
+
+#[test]
+fn one_folder_is_all_there_is() {
+    let place = folder(&["dogs/1.png", "cats/1.png", "cats/2.png"]);
+    let set = open(&source(&place)).unwrap();
+    assert_eq!((labels(&set.train), set.val.len(), set.test.is_none()), (vec![0, 0, 1], 0, true));
+    assert_eq!(set.spec.class_names.unwrap(), ["cats", "dogs"]);
+}
+
+#[test]
+fn classes_that_are_named_have_that_order_and_need_no_files() {
+    let place = folder(&ALL);
+    let set = open(&named(&place, &["b", "a"])).unwrap();
+    assert_eq!(labels(&set.train), [0, 0, 1, 1]);
+    let one = open(&named(&place, &["b"])).unwrap();
+    assert_eq!((one.spec.targets, one.train.len()), (TargetSpec::Classes(1), 2));
+    let nowhere =
+        ImageFolderOptions { root: "nowhere".into(), classes: Some(vec!["x".into(), "y".into()]), strict: false };
+    let spec = describe(&Source::ImageFolder(nowhere.clone())).unwrap();
+    assert_eq!((spec.targets, spec.train, spec.class_names.unwrap().len()), (TargetSpec::Classes(2), None, 2));
+    let error = format!("{:#}", open(&Source::ImageFolder(nowhere)).unwrap_err());
+    assert!(error.contains("cannot read the photos in `nowhere`: No such file"), "{error}");
+}
+
+#[test]
+fn what_is_left_out_is_told() {
+    let place = folder(&["cats/1.png", "dogs/1.png", "loose.png", "dogs/.hidden.png"]);
+    fs::write(place.path().join("cats/notes.txt"), "no image").unwrap();
+    fs::create_dir(place.path().join("birds")).unwrap();
+    fs::create_dir(place.path().join(".git")).unwrap();
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(place.path(), place.path().join("cats/all")).unwrap();
+        std::os::unix::fs::symlink(place.path().join("dogs"), place.path().join("cats/more")).unwrap();
+    }
+    let set = open(&source(&place)).unwrap();
+    let text = set.told.join("\n");
+    for part in
+        ["classes without images: `birds`", "images in no class, which are left out: `loose.png`", "`cats/notes.txt`"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(set.spec.class_names.unwrap(), ["birds", "cats", "dogs"]);
+    if cfg!(unix) {
+        assert!(text.contains("links to a folder around them, which are left out: `cats/all`"), "{text}");
+        assert_eq!(labels(&set.train), [1, 1, 2], "a link to another folder is followed");
+    }
+}
+
+#[test]
+fn wrong_folders_are_errors_that_say_what_to_do() {
+    let error = |source: &Source| format!("{:#}", open(source).unwrap_err());
+    let place = folder(&["train/a/1.png", "val/c/1.png"]);
+    assert!(error(&source(&place)).contains("has a folder `c`"), "{}", error(&source(&place)));
+    let empty = tempfile::tempdir().unwrap();
+    assert!(error(&source(&empty)).contains("there are no folders in"));
+    fs::create_dir(empty.path().join("a")).unwrap();
+    assert!(error(&source(&empty)).contains("hold no images: files with the endings jpg"));
+    let file = Source::ImageFolder(ImageFolderOptions {
+        root: place.path().join("train/a/1.png"),
+        ..ImageFolderOptions::default()
+    });
+    assert!(error(&file).contains("is a file; `root` is a folder"));
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        let name = std::ffi::OsStr::from_bytes(b"caf\xe9");
+        fs::create_dir(place.path().join("train").join(name)).unwrap();
+        assert!(error(&source(&place)).contains("must be UTF-8"), "{}", error(&source(&place)));
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let place = folder(&["a/1.png", "b/2.png"]);
+    let broken = place.path().join("a/0.jpg");
+    for content in [&b""[..], b"no image at all", b"\xff\xd8\xff\xe0broken"] {
+        fs::write(&broken, content).unwrap();
+        let set = open(&source(&place)).unwrap();
+        let error = pixel(&set.train, 0).unwrap_err();
+        assert!(error.starts_with("`a/0.jpg`: "), "{error}");
+        assert!(pixel(&set.train, 1).is_ok() && set.train.skips_unreadable());
+    }
+    let strict = ImageFolderOptions { root: place.path().into(), classes: None, strict: true };
+    assert!(!open(&Source::ImageFolder(strict)).unwrap().train.skips_unreadable());
+}
+
+#[test]
+fn other_files_have_another_fingerprint() {
+    let place = folder(&ALL);
+    let print = || open(&source(&place)).unwrap().fingerprint;
+    let before = print();
+    assert_eq!(before, print());
+    fs::rename(place.path().join("train/a/1.png"), place.path().join("train/b/3.png")).unwrap();
+    assert_eq!(before.difference(&print()).unwrap(), "the training inputs and the training targets");
+    fs::rename(place.path().join("train/b/3.png"), place.path().join("train/a/1.png")).unwrap();
+    picture(&place.path().join("val/b/5.png"), 40, 9);
+    assert_eq!(before.difference(&print()).unwrap(), "the test inputs");
+}
