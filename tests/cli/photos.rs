@@ -1,0 +1,166 @@
+//! Photos in folders: from the files to a trained model that names the class of a photo.
+
+use super::support::{Place, assert_same_runs};
+use image::{Rgb, RgbImage};
+use std::fs;
+
+const MODEL: &str = r#"
+[model]
+layers = [{ type = "conv2d", out_channels = 6, kernel_size = 3, stride = 2 }, "relu",
+          { type = "adaptive_avg_pool2d", output_size = 1 }, "flatten", { type = "linear", out_features = 2 }]
+[loss]
+type = "cross_entropy"
+[optimizer]
+type = "adam"
+lr = 0.05
+[train]
+epochs = 5
+[log]
+every_steps = 1
+"#;
+
+/// What brings photos to one size.
+const TRANSFORMS: &str = r#"
+train_transforms = [{ type = "random_resized_crop", size = 16 }, "random_horizontal_flip"]
+val_transforms = [{ type = "resize", size = 20 }, { type = "center_crop", size = 16 }]
+transforms = [{ type = "normalize", mean = "imagenet", std = "imagenet" }]
+"#;
+
+fn config(more: &str, transforms: &str) -> String {
+    format!("device = \"cpu\"\nseed = 3\n[data]\nsource = \"image_folder\"\nroot = \"photos\"\nbatch_size = 5\n{more}{transforms}{MODEL}")
+}
+
+/// A photo of one of two kinds, in a size and with shades of its own.
+fn photo(place: &Place, name: &str, kind: u8, number: u32) {
+    let path = place.path(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let shade = |x: u32, y: u32| ((x * 7 + y * 3 + number * 13) % 50) as u8;
+    let colour = |x, y| if kind == 0 { Rgb([200 - shade(x, y), 40, 30]) } else { Rgb([30, 60, 190 - shade(x, y)]) };
+    RgbImage::from_fn(24 + number * 3 % 17, 20 + number * 5 % 13, colour).save(path).unwrap();
+}
+
+/// Fourteen photos to train on and six to validate on, with this configuration.
+fn place(more: &str, transforms: &str) -> Place {
+    let place = Place::with(&config(more, transforms));
+    for number in 0..20 {
+        let part = if number < 14 { "train" } else { "val" };
+        let (kind, class) = if number % 2 == 0 { (0, "red") } else { (1, "blue") };
+        let ending = ["png", "jpg", "bmp"][number as usize % 3];
+        photo(&place, &format!("photos/{part}/{class}/{number}.{ending}"), kind, number);
+    }
+    place
+}
+
+#[test]
+fn photos_are_learnt_and_told_apart() {
+    let place = place("", TRANSFORMS);
+    let check = place.ok("check c.toml").out;
+    assert!(check.contains("[3, 16, 16]"), "{check}");
+    place.ok("train c.toml --quiet --out r");
+    let figures = place.ok("eval r/best.safetensors --json").json();
+    assert_eq!(figures["val"]["accuracy"], 1.0, "{figures}");
+    // A photo that nobody has seen, in a size that nobody has seen.
+    photo(&place, "new.jpg", 1, 77);
+    photo(&place, "other.png", 0, 78);
+    let told = place.ok("predict r/best.safetensors new.jpg other.png --json").json();
+    assert_eq!((&told[0]["top"][0]["label"], &told[1]["top"][0]["label"]), (&"blue".into(), &"red".into()), "{told}");
+}
+
+/// What `predict` says of the photos that are validated on is what `eval` has counted.
+#[test]
+fn predictions_see_what_validation_sees() {
+    let place = place("", TRANSFORMS);
+    place.ok("train c.toml --quiet --out r --set train.epochs=1");
+    let loss = place.ok("eval r/last.safetensors --json").json()["val"]["loss"].as_f64().unwrap();
+    let files: Vec<String> = ["red", "blue"]
+        .iter()
+        .flat_map(|class| fs::read_dir(place.path(&format!("photos/val/{class}"))).unwrap())
+        .map(|file| file.unwrap().path().display().to_string())
+        .collect();
+    let told = place.ok(&format!("predict r/last.safetensors {} --json", files.join(" "))).json();
+    let of_class = |one: &serde_json::Value| {
+        let class = if one["file"].as_str().unwrap().contains("/red/") { "red" } else { "blue" };
+        let top = one["top"].as_array().unwrap();
+        top.iter().find(|t| t["label"] == class).unwrap()["probability"].as_f64().unwrap()
+    };
+    let told = told.as_array().unwrap();
+    let mean = told.iter().map(|one| -of_class(one).ln()).sum::<f64>() / told.len() as f64;
+    assert!((mean - loss).abs() < 1e-5 * loss, "{mean} and {loss}");
+}
+
+#[test]
+fn neither_workers_nor_an_interruption_change_anything() {
+    let a = place("workers = 0\n", TRANSFORMS);
+    a.ok("train c.toml --quiet --out r --threads 1");
+    let b = place("workers = 3\n", TRANSFORMS);
+    b.ok("train c.toml --quiet --out r --set train.epochs=2");
+    b.ok("train --resume r/last.safetensors --quiet --set train.epochs=5");
+    assert_same_runs((&a, "r"), (&b, "r"));
+}
+
+#[test]
+fn a_part_of_one_folder_is_held_out() {
+    let place = Place::with(&config("validation_split = 0.25\n", TRANSFORMS));
+    for number in 0..16 {
+        let class = if number < 12 { "red" } else { "blue" };
+        photo(&place, &format!("photos/{class}/{number}.png"), u8::from(number >= 12), number);
+    }
+    place.ok("train c.toml --quiet --out r");
+    let figures = place.ok("eval r/last.safetensors --json").json();
+    assert_eq!(figures["val"]["samples"], 4, "{figures}");
+    let checkpoint = place.checkpoint("r/last.safetensors");
+    assert!(!checkpoint.tensors.is_empty());
+}
+
+#[test]
+fn broken_photos_are_named_and_the_run_goes_on() {
+    let skipping = place("", TRANSFORMS);
+    skipping.write("photos/train/red/broken.jpg", b"\xff\xd8\xff no photo");
+    let told = skipping.ok("train c.toml --out r").err;
+    assert!(told.contains("a sample cannot be read") && told.contains("`red/broken.jpg`"), "{told}");
+    let last = skipping.metrics("r").pop().unwrap();
+    assert_eq!(last["unreadable"], 1, "{last}");
+    let failing = place("on_error = \"fail\"\n", TRANSFORMS);
+    failing.write("photos/train/red/broken.jpg", b"\xff\xd8\xff no photo");
+    let error = failing.fails("train c.toml --quiet --out r", 1);
+    assert!(error.contains("a sample cannot be read: `red/broken.jpg`"), "{error}");
+}
+
+#[test]
+fn what_lies_there_besides_is_told() {
+    let place = place("", TRANSFORMS);
+    place.write("photos/train/red/notes.txt", "no photo");
+    place.write("photos/loose.png", "in no class");
+    let told = place.ok("train c.toml --out r --set train.epochs=1").err;
+    assert!(told.contains("note: `photos/train` has files that are no images by their endings") && told.contains("`red/notes.txt`"), "{told}");
+}
+
+#[test]
+fn photos_without_a_size_are_refused_with_what_to_write() {
+    let place = place("", "");
+    let error = place.fails("check c.toml", 2);
+    for part in ["the images of training are of any size", "random_resized_crop", "the images of validation are of any size", "center_crop"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+}
+
+#[test]
+fn folders_that_are_not_there_are_errors_with_a_place() {
+    let place = Place::with(&config("", TRANSFORMS));
+    let error = place.fails("check c.toml", 2);
+    assert!(error.contains("cannot read the photos in `photos`: No such file") && error.contains("root = \"photos\""), "{error}");
+    // The classes alone are enough to look at the model.
+    let named = Place::with(&config("classes = [\"red\", \"blue\"]\n", TRANSFORMS));
+    assert!(named.ok("check c.toml").out.contains("[3, 16, 16]"));
+    let error = named.fails("train c.toml --out r", 1);
+    assert!(error.contains("cannot read the photos in `photos`") && !named.path("r").exists(), "{error}");
+}
+
+#[test]
+fn a_set_that_has_changed_is_told() {
+    let place = place("", TRANSFORMS);
+    place.ok("train c.toml --quiet --out r --set train.epochs=1");
+    photo(&place, "photos/val/red/another.png", 0, 50);
+    let told = place.run("eval r/last.safetensors").err;
+    assert!(told.contains("the test inputs"), "{told}");
+}
