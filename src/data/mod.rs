@@ -38,7 +38,7 @@ pub use image_file::image_sample;
 pub use loader::{Batch, Loader, LoaderOptions, Position, Shard};
 pub use split::Split;
 pub use store::{Memory, Rows, Store, Unreadable, Values};
-pub use transforms::{Transform, output_shape};
+pub use transforms::{ColorJitter, Image, Interpolation, Size, Transform, output_shape};
 pub use unreadable::{Unread, most_unreadable};
 
 use anyhow::{Context, Result};

@@ -2,7 +2,7 @@
 
 use crate::config::declare::part::with_suggestion;
 use crate::config::declare::tagged::Tagged;
-use crate::config::language::sections::{self as cfg, Download, Fallback, Source as Written};
+use crate::config::language::sections::{Download, Fallback, Source as Written};
 use crate::config::language::values::ValidationSplit;
 use crate::config::load::paths::shown;
 use crate::config::text::spelling::shorten;
@@ -11,6 +11,7 @@ use crate::data::progress::Event;
 use crate::data::synthetic::{SyntheticOptions, Task};
 use crate::data::tensors::TensorsOptions;
 use crate::data::{self, DataSpec, Fingerprint, Footprint, HoldOut, Missing, Source, Split, Transform, UnknownField};
+use crate::model::of_pixels;
 use anyhow::{Context, Result};
 
 /// The data layer's source for a `[data]` section, and what to do if its files are not there.
@@ -196,18 +197,6 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
 /// The transforms that the loader applies to training samples (`train`) or to all others.
 pub fn transforms(experiment: &Experiment, train: bool) -> Vec<Transform> {
     let d = &experiment.data;
-    let first = if train { d.train_transforms.as_slice() } else { &[] };
-    first
-        .iter()
-        .chain(&d.transforms)
-        .filter_map(|t| match t {
-            cfg::Transform::RandomCrop(c) => {
-                let [h, w] = c.padding.0;
-                Some(Transform::RandomCrop { size: c.size.0, padding: [w, h, w, h] })
-            }
-            cfg::Transform::RandomHorizontalFlip(f) => Some(Transform::RandomHorizontalFlip { p: f.p }),
-            // An operation of the graph.
-            cfg::Transform::Normalize(_) => None,
-        })
-        .collect()
+    let first = if train { &d.train_transforms } else { &d.val_transforms };
+    first.iter().chain(&d.transforms).filter_map(of_pixels).collect()
 }
