@@ -19,6 +19,7 @@ import pth
 import runs
 import structure
 import torch
+import transforms
 
 import case as golden
 
@@ -51,6 +52,8 @@ def main() -> None:
         pth.make(arguments.out / "pth")
     if arguments.only in "names":
         names.make(arguments.out / "names")
+    if arguments.only in "transforms":
+        transforms.make(arguments.out / "transforms")
     print(f"{total / 1e6:.2f} MB of cases")
     if failed:
         sys.exit("no good seed for\n" + "\n".join(failed))

@@ -58,7 +58,7 @@ impl Printer<'_> {
         let mut keys = vec!["source"];
         keys.extend(Source::fields(data.source.type_name()));
         keys.extend(Loading::KEYS);
-        keys.extend(["train_transforms", "transforms"]);
+        keys.extend(["train_transforms", "val_transforms", "transforms"]);
         match data.auto_batch_size {
             // Nobody has asked a device yet.
             true => self.section("data", &unresolved(experiment), &keys),

@@ -39,7 +39,7 @@ pub use image_file::{image_sample, photo_sample};
 pub use loader::{Batch, Loader, LoaderOptions, Position, Shard};
 pub use split::Split;
 pub use store::{Memory, Rows, Store, Unreadable, Values};
-pub use transforms::{Image, Transform, output_shape};
+pub use transforms::{ColorJitter, Image, Interpolation, Size, Transform, output_shape};
 pub use unreadable::{Unread, most_unreadable};
 
 use anyhow::{Context, Result};

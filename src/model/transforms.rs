@@ -1,31 +1,68 @@
-//! The transforms of `[data]`: which samples each of them changes, and what it is for the loader.
+//! The transforms of a configuration as the data layer knows them.
 
-use crate::config::Experiment;
 use crate::config::language::sections as cfg;
-use crate::data::Transform;
+use crate::data::{ColorJitter, Interpolation, Size, Transform};
 
-/// Those of training samples (`train`) or of all others, in order, with their keys in the configuration.
-pub(super) fn keyed(experiment: &Experiment, train: bool) -> impl Iterator<Item = (String, &cfg::Transform)> {
-    let d = &experiment.data;
-    let first = if train { d.train_transforms.as_slice() } else { &[] };
-    let keyed = |section: &'static str| move |(i, t)| (format!("data.{section}.{i}"), t);
-    let first = first.iter().enumerate().map(keyed("train_transforms"));
-    first.chain(d.transforms.iter().enumerate().map(keyed("transforms")))
+/// What the loader does for a transform; `None` for those that are operations of the graph.
+pub fn of_pixels(transform: &cfg::Transform) -> Option<Transform> {
+    Some(match transform {
+        cfg::Transform::Normalize(_) => return None,
+        cfg::Transform::Resize(t) => {
+            let size = match t.size {
+                cfg::ResizedTo::Shorter(side) => Size::Shorter(side),
+                cfg::ResizedTo::Both(sides) => Size::Both(sides),
+            };
+            Transform::Resize { size, interpolation: of(t.interpolation), antialias: t.antialias }
+        }
+        cfg::Transform::CenterCrop(t) => Transform::CenterCrop { size: t.size.0 },
+        cfg::Transform::Grayscale(t) => Transform::Grayscale { channels: t.num_output_channels },
+        cfg::Transform::RandomCrop(t) => {
+            let [h, w] = t.padding.0;
+            Transform::RandomCrop { size: t.size.0, padding: [w, h, w, h] }
+        }
+        cfg::Transform::RandomResizedCrop(t) => Transform::RandomResizedCrop {
+            size: t.size.0,
+            scale: t.scale,
+            ratio: t.ratio,
+            interpolation: of(t.interpolation),
+            antialias: t.antialias,
+        },
+        cfg::Transform::RandomHorizontalFlip(t) => Transform::RandomHorizontalFlip { p: t.p },
+        cfg::Transform::RandomVerticalFlip(t) => Transform::RandomVerticalFlip { p: t.p },
+        cfg::Transform::RandomRotation(t) => Transform::RandomRotation {
+            degrees: t.degrees.around(0.0),
+            interpolation: of(t.interpolation),
+            fill: byte(t.fill),
+        },
+        cfg::Transform::ColorJitter(t) => {
+            let factors =
+                |from: Option<cfg::DrawnFrom>| from.map(|from| from.around(1.0).map(|factor| factor.max(0.0)));
+            Transform::ColorJitter(ColorJitter {
+                brightness: factors(t.brightness),
+                contrast: factors(t.contrast),
+                saturation: factors(t.saturation),
+                hue: t.hue.map(|from| from.around(0.0)),
+            })
+        }
+        cfg::Transform::RandomGrayscale(t) => Transform::RandomGrayscale { p: t.p },
+        cfg::Transform::GaussianBlur(t) => {
+            Transform::GaussianBlur { kernel_size: t.kernel_size, sigma: t.sigma.range() }
+        }
+        cfg::Transform::RandomErasing(t) => {
+            Transform::RandomErasing { p: t.p, scale: t.scale, ratio: t.ratio, value: byte(t.value) }
+        }
+    })
 }
 
-/// What the loader does; `None` for what the graph does.
-pub(super) fn of_loader(transform: &cfg::Transform) -> Option<Transform> {
-    match transform {
-        cfg::Transform::RandomCrop(c) => {
-            let [h, w] = c.padding.0;
-            Some(Transform::RandomCrop { size: c.size.0, padding: [w, h, w, h] })
-        }
-        cfg::Transform::RandomHorizontalFlip(f) => Some(Transform::RandomHorizontalFlip { p: f.p }),
-        cfg::Transform::Normalize(_) => None,
+fn of(interpolation: cfg::Interpolation) -> Interpolation {
+    match interpolation {
+        cfg::Interpolation::Nearest => Interpolation::Nearest,
+        cfg::Interpolation::Bilinear => Interpolation::Bilinear,
+        cfg::Interpolation::Bicubic => Interpolation::Bicubic,
     }
 }
 
-/// The transforms that the loader applies to training samples (`train`) or to all others.
-pub fn transforms(experiment: &Experiment, train: bool) -> Vec<Transform> {
-    keyed(experiment, train).filter_map(|(_, transform)| of_loader(transform)).collect()
+/// The configuration has checked that it is one.
+fn byte(value: usize) -> u8 {
+    u8::try_from(value).unwrap_or(u8::MAX)
 }

@@ -27,7 +27,9 @@ transforms = [{ type = "normalize", mean = "imagenet", std = "imagenet" }]
 "#;
 
 fn config(more: &str, transforms: &str) -> String {
-    format!("device = \"cpu\"\nseed = 3\n[data]\nsource = \"image_folder\"\nroot = \"photos\"\nbatch_size = 5\n{more}{transforms}{MODEL}")
+    format!(
+        "device = \"cpu\"\nseed = 3\n[data]\nsource = \"image_folder\"\nroot = \"photos\"\nbatch_size = 5\n{more}{transforms}{MODEL}"
+    )
 }
 
 /// A photo of one of two kinds, in a size and with shades of its own.
@@ -132,14 +134,23 @@ fn what_lies_there_besides_is_told() {
     place.write("photos/train/red/notes.txt", "no photo");
     place.write("photos/loose.png", "in no class");
     let told = place.ok("train c.toml --out r --set train.epochs=1").err;
-    assert!(told.contains("note: `photos/train` has files that are no images by their endings") && told.contains("`red/notes.txt`"), "{told}");
+    assert!(
+        told.contains("note: `photos/train` has files that are no images by their endings")
+            && told.contains("`red/notes.txt`"),
+        "{told}"
+    );
 }
 
 #[test]
 fn photos_without_a_size_are_refused_with_what_to_write() {
     let place = place("", "");
     let error = place.fails("check c.toml", 2);
-    for part in ["the images of training are of any size", "random_resized_crop", "the images of validation are of any size", "center_crop"] {
+    for part in [
+        "the images of training are of any size",
+        "random_resized_crop",
+        "the images of validation are of any size",
+        "center_crop",
+    ] {
         assert!(error.contains(part), "{part}: {error}");
     }
 }
@@ -148,7 +159,10 @@ fn photos_without_a_size_are_refused_with_what_to_write() {
 fn folders_that_are_not_there_are_errors_with_a_place() {
     let place = Place::with(&config("", TRANSFORMS));
     let error = place.fails("check c.toml", 2);
-    assert!(error.contains("cannot read the photos in `photos`: No such file") && error.contains("root = \"photos\""), "{error}");
+    assert!(
+        error.contains("cannot read the photos in `photos`: No such file") && error.contains("root = \"photos\""),
+        "{error}"
+    );
     // The classes alone are enough to look at the model.
     let named = Place::with(&config("classes = [\"red\", \"blue\"]\n", TRANSFORMS));
     assert!(named.ok("check c.toml").out.contains("[3, 16, 16]"));

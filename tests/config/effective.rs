@@ -42,8 +42,9 @@ batch_size = 10
 eval_batch_size = 20
 validation_split = 0.1
 limit = 50
-train_transforms = [{ type = "random_crop", size = [16, 16], padding = 2 }, "random_horizontal_flip"]
-transforms = [{ type = "normalize", mean = [0.5, 0.4, 0.3], std = [0.2] }]
+train_transforms = [{ type = "random_crop", size = [16, 16], padding = 2 }, "random_horizontal_flip", { type = "color_jitter", hue = 0.1 }]
+val_transforms = [{ type = "resize", size = [16, 16] }, { type = "center_crop", size = 16 }]
+transforms = [{ type = "resize", size = 16 }, { type = "normalize", mean = "imagenet", std = [0.2] }]
 [params]
 width = 8
 act = "relu"

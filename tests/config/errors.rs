@@ -142,6 +142,7 @@ mistakes! {
         [("[train]\nepochs = 3", ""), ("seed = 1", "train = 3")],
         [(SGD, "type = \"adam\"\nbetas = [0.9]")],
         [("batch_size = 32", "validation_split = 1.5")],
+        [("batch_size = 32", "transforms = [{ type = \"resize\", size = \"256\", interpolation = \"lanczos\" }, { type = \"normalize\", mean = \"imagnet\", std = 1 }]\ntrain_transforms = [{ type = \"random_rotation\", degrees = \"all\" }]")],
     ];
     ranges: [
         [("epochs = 3", "epochs = 0\naccumulate = 0\nclip_grad_norm = 0.0")],
@@ -156,6 +157,8 @@ mistakes! {
         [("shape = [3, 8, 8]", "shape = [30000, 30000]")],
         [("\"relu\"", "{ type = \"max_pool2d\", kernel_size = 2, padding = 2 }, { type = \"batch_norm2d\", momentum = 2, eps = 0 }")],
         [("batch_size = 32", "transforms = [{ type = \"normalize\", mean = [0.5], std = [0] }, { type = \"normalize\", mean = [1, 2], std = [1, 2, 3] }]")],
+        [("batch_size = 32", "val_transforms = [{ type = \"resize\", size = 0 }, { type = \"center_crop\", size = [3, 0] }, { type = \"grayscale\", num_output_channels = 2 }]")],
+        [("batch_size = 32", "train_transforms = [\n  { type = \"random_resized_crop\", size = 8, scale = [1, 0.5], ratio = [0, 1] },\n  { type = \"gaussian_blur\", kernel_size = 4, sigma = [2, 1] },\n  { type = \"color_jitter\", brightness = -1, hue = [-0.6, 0] },\n  { type = \"color_jitter\", contrast = [2, 1], hue = -0.1 },\n  { type = \"random_rotation\", degrees = -10, fill = 256 },\n]")],
         [("cross_entropy\"", "cross_entropy\"\nlabel_smoothing = 1.5")],
         [("[train]", "[checkpoint]\nkeep = 0\n[log]\nevery_steps = 0\n[train]")],
     ];
@@ -171,6 +174,7 @@ mistakes! {
         [("\"synthetic\"\nshape = [3, 8, 8]\nclasses = 10", "\"mnist\""), ("cross_entropy", "mse")],
         [("epochs = 3", "epochs = 3\nearly_stopping = { monitor = \"val_mae\" }\n[checkpoint]\nmonitor = \"val_rmse\"")],
         [("batch_size = 32", "transforms = [\"random_horizontal_flip\"]")],
+        [("batch_size = 32", "transforms = [\n  { type = \"normalize\", mean = \"imagenet\", std = \"imagenet\" },\n  { type = \"resize\", size = 8 },\n]\nval_transforms = [\"random_vertical_flip\", { type = \"normalize\", mean = [0], std = [1] }]\ntrain_transforms = [{ type = \"normalize\", mean = [0], std = [1] }]")],
         [(CONV, r#"{ type = "conv2d", out_channels = 8, kernel_size = 3, stride = 2, padding = "same" }"#)],
         [(CONV, r#"{ type = "conv2d", out_channels = 8, kernel_size = 3, groups = 3 }"#)],
         [("lr = 0.1", "lr = 0.1\ngroups = [{ match = [\"*.bias\"] }, { lr = 1 }, { match = [], lr = -1, foo = 2 }, 3]")],

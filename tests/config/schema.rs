@@ -219,6 +219,8 @@ const MISTAKES: [(&str, &str); 100] = [
     ("cross_entropy", "mse"),
     (EPOCHS, "epochs = 3\nearly_stopping = { monitor = \"val_mae\" }"),
     (BATCH, "transforms = [\"random_horizontal_flip\"]"),
+    (BATCH, "val_transforms = [\"random_rotation\"]"),
+    (BATCH, "train_transforms = [{ type = \"normalize\", mean = \"imagenet\", std = [1] }]"),
     ("padding = 1", "stride = 2, padding = \"same\""),
     (RELU, "{ type = \"residual\", layers = [\"relu\"], projection = \"identity\", shortcut = \"if_same_shape\" }"),
     ("layers = [", "use = \"models/resnet18.toml\"\nlayers = ["),

@@ -129,6 +129,7 @@ impl Tables {
         for key in ["anyOf", "oneOf"] {
             let Some(choices) = schema[key].as_array() else { continue };
             if let [side, pair] = &choices[..]
+                && side["type"] == "integer"
                 && pair["items"] == *side
                 && pair["maxItems"] == 2
             {

@@ -143,7 +143,9 @@ pub fn settle(before: &Table, after: &mut Table, sources: &Sources, left: &mut V
             }
         }
     }
-    for (section, lists) in [("data", ["transforms", "train_transforms"].as_slice()), ("model", &["layers"])] {
+    for (section, lists) in
+        [("data", ["transforms", "train_transforms", "val_transforms"].as_slice()), ("model", &["layers"])]
+    {
         let was = before.get(section).and_then(Node::as_table);
         let is = after.get_mut(section).and_then(Node::as_table_mut);
         if let (Some(was), Some(is)) = (was, is) {

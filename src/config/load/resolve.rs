@@ -164,8 +164,8 @@ impl<'a> Reader<'a> {
         }
         // The only word that it can be.
         let auto_batch_size = part.table.get("batch_size").is_some_and(|node| node.as_str().is_some());
-        let Pipeline { transforms, train_transforms } = pipeline?;
-        Some(Data { source, loading: loading?, transforms, train_transforms, auto_batch_size })
+        let Pipeline { transforms, train_transforms, val_transforms } = pipeline?;
+        Some(Data { source, loading: loading?, transforms, train_transforms, val_transforms, auto_batch_size })
     }
 
     fn path(&self, node: &Node) -> std::path::PathBuf {

@@ -82,21 +82,37 @@ impl Rules<'_> {
     fn transforms(&self) {
         let random = |t: &Transform| RANDOM_TRANSFORMS.contains(&t.type_name());
         let data = &self.experiment.data;
-        for (i, transform) in data.transforms.iter().enumerate().filter(|(_, t)| random(t)) {
-            let name = transform.type_name();
-            let error = Diagnostic::error(format!("`{name}` in `transforms` would change evaluation too"));
-            self.reporter.at_key(error, &format!("data.transforms.{i}"), "put it into `train_transforms`");
-        }
-        for (i, transform) in data.train_transforms.iter().enumerate().filter(|(_, t)| !random(t)) {
-            let name = transform.type_name();
-            let error = Diagnostic::error(format!("`{name}` in `train_transforms` would leave evaluation as it is"));
-            self.reporter.at_key(
-                error,
-                &format!("data.train_transforms.{i}"),
-                "put it into `transforms`, which are for both",
-            );
+        let lists = [
+            (&data.transforms, "transforms", "would change evaluation too"),
+            (&data.val_transforms, "val_transforms", "would make evaluation random"),
+        ];
+        for (transforms, list, why) in lists {
+            for (i, transform) in transforms.iter().enumerate().filter(|(_, t)| random(t)) {
+                let error = Diagnostic::error(format!("`{}` in `{list}` {why}", transform.type_name()));
+                self.reporter.at_key(error, &format!("data.{list}.{i}"), "put it into `train_transforms`");
+            }
         }
         let normalize = |t: &Transform| matches!(t, Transform::Normalize(_));
+        let lists = [
+            (&data.train_transforms, "train_transforms", "evaluation"),
+            (&data.val_transforms, "val_transforms", "training"),
+        ];
+        for (transforms, list, other) in lists {
+            for (i, transform) in transforms.iter().enumerate().filter(|(_, t)| normalize(t)) {
+                let name = transform.type_name();
+                let error = Diagnostic::error(format!("`{name}` in `{list}` would leave {other} as it is"));
+                self.reporter.at_key(
+                    error,
+                    &format!("data.{list}.{i}"),
+                    "put it into `transforms`, which are for both",
+                );
+            }
+        }
+        let after = data.transforms.iter().enumerate().skip_while(|(_, t)| !normalize(t));
+        for (i, transform) in after.filter(|(_, t)| !normalize(t) && !random(t)) {
+            let error = Diagnostic::error(format!("`{}` must come before `normalize`", transform.type_name()));
+            self.reporter.at_key(error, &format!("data.transforms.{i}"), "changes pixels, which are normalised last");
+        }
         for (i, _) in data.transforms.iter().enumerate().filter(|(_, t)| normalize(t)).skip(1) {
             let error = Diagnostic::error("`transforms` normalise twice");
             self.reporter.at_key(error, &format!("data.transforms.{i}"), "one `normalize` is enough");

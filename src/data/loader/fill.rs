@@ -4,9 +4,9 @@ use super::super::field::transformed;
 use super::super::store::{Changes, Column, Key, Rows};
 use super::super::transforms::output_shape;
 use super::super::unreadable::{most_unreadable, too_many};
-use super::super::{Field, Split, Unreadable};
+use super::super::{Field, Split, Transform, Unreadable};
 use super::LoaderOptions;
-use crate::graph::{Input, Shape};
+use crate::graph::{DType, Input, Shape};
 use crate::plan::{SlotInput, SlotLayout};
 use anyhow::{Result, bail, ensure};
 
@@ -37,6 +37,12 @@ impl Filler {
                 bail!("the batch slot has a place for field number {number}, and the samples have {}", fields.len());
             };
             let changed = transformed == Some(number);
+            ensure!(
+                !changed || field.dtype == DType::U8 || options.transforms.iter().all(Transform::only_moves),
+                "`{}` of the samples is of {}, and these transforms take bytes",
+                field.name,
+                field.dtype
+            );
             let shape = if changed { output_shape(&options.transforms, &field.shape)? } else { field.shape.clone() };
             columns[number] = Some(column(field, &shape, place, options.batch_size, layout)?);
             if let (true, &[h, w, c]) = (changed, field.shape.dims()) {

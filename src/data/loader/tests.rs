@@ -74,6 +74,25 @@ fn same_batches_for_any_workers_and_slots() {
     }
 }
 
+/// The same for transforms that make new images.
+#[test]
+fn changed_pixels_depend_on_no_worker() {
+    use super::super::{Interpolation, Size};
+    let how = (Interpolation::Bilinear, true);
+    let changed = |workers| LoaderOptions {
+        transforms: vec![
+            Transform::RandomHorizontalFlip { p: 0.5 },
+            Transform::Resize { size: Size::Shorter(7), interpolation: how.0, antialias: how.1 },
+            Transform::RandomRotation { degrees: [-90.0, 90.0], interpolation: how.0, fill: 0 },
+            Transform::RandomCrop { size: [4, 4], padding: [0; 4] },
+        ],
+        ..options(workers)
+    };
+    let expected = take(&mut start(10, changed(0), 1, Position::default()), 7);
+    assert_eq!(take(&mut start(10, changed(3), 2, Position::default()), 7), expected);
+    assert_ne!(take(&mut start(10, options(0), 1, Position::default()), 7), expected);
+}
+
 #[test]
 fn starting_anywhere_is_exact() {
     let all = take(&mut start(10, options(0), 2, Position::default()), 12);

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::config::declare::bounds::{MAX_SIZE, above};
+use super::transforms::{Transform, for_all, for_evaluation, for_training};
+use crate::config::declare::bounds::MAX_SIZE;
 use crate::config::declare::options::{Check, options};
-use crate::config::declare::part::{Part, known_word};
-use crate::config::declare::tagged::{Tagged, tagged};
+use crate::config::declare::part::Part;
+use crate::config::declare::tagged::tagged;
 use crate::config::declare::value::{Value, values};
-use crate::config::language::values::{Pair, ValidationSplit};
-use crate::config::text::diagnostics::Diagnostic;
-use crate::config::text::tree::{Node, Table, Value as Written};
+use crate::config::language::values::ValidationSplit;
+use crate::config::text::tree::{Node, Value as Written};
 
 /// The largest number of made-up samples.
 const MAX_SAMPLES: usize = 1 << 40;
@@ -29,10 +29,12 @@ pub struct Data {
     /// How they become batches; the same keys for every source.
     #[serde(flatten)]
     pub loading: Loading,
-    /// Applied to every sample, after `train_transforms`.
+    /// Applied to every sample, after `train_transforms` or `val_transforms`.
     pub transforms: Vec<Transform>,
     /// Applied to training samples only, before `transforms`.
     pub train_transforms: Vec<Transform>,
+    /// Applied to samples that are not trained on, before `transforms`.
+    pub val_transforms: Vec<Transform>,
     /// `batch_size` was written as `"auto"`, and no device has been asked yet what that is.
     #[serde(skip)]
     pub auto_batch_size: bool,
@@ -275,12 +277,15 @@ options! {
 
     /// The transforms of `[data]`.
     pub struct Pipeline {
-        /// Applied to every sample, after `train_transforms`.
-        #[option(default = Vec::new(), schema_by = fixed_transforms, resume = Differs)]
+        /// Applied to every sample, after `train_transforms` or `val_transforms`.
+        #[option(default = Vec::new(), schema_by = for_all, resume = Differs)]
         pub transforms: Vec<Transform>,
         /// Applied to training samples only, before `transforms`.
-        #[option(default = Vec::new(), schema_by = random_transforms, resume = Differs)]
+        #[option(default = Vec::new(), schema_by = for_training, resume = Differs)]
         pub train_transforms: Vec<Transform>,
+        /// Applied to samples that are not trained on, before `transforms`.
+        #[option(default = Vec::new(), schema_by = for_evaluation, resume = Differs)]
+        pub val_transforms: Vec<Transform>,
     }
 }
 
@@ -310,106 +315,3 @@ fn batch_size(part: &Part, key: &str, node: &Node) -> Option<usize> {
 fn batch_size_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "anyOf": [{ "type": "integer" }, { "const": "auto" }] })
 }
-
-tagged! {
-    /// A step between a stored sample and the model's input.
-    Transform by "type", resume Differs:
-    "normalize" => Normalize(Normalize),
-    "random_crop" => RandomCrop(RandomCrop),
-    "random_horizontal_flip" => RandomHorizontalFlip(RandomHorizontalFlip),
-}
-
-/// Transforms that change a sample at random.
-pub const RANDOM_TRANSFORMS: [&str; 2] = ["random_crop", "random_horizontal_flip"];
-
-impl Value for Transform {
-    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
-        let what = format!("`{key}`");
-        let nothing = Table::default();
-        let (table, word) =
-            match (node.as_table(), node.as_str()) {
-                (Some(table), _) => {
-                    let part = Part { table, span: node.span, what: &what, bad: &[], sink: part.sink };
-                    (table, part.word::<Self>(None)?)
-                }
-                (None, Some(_)) => (&nothing, known_word(node, Self::TAG, &what, Self::TYPES, part.sink)?),
-                (None, None) => {
-                    part.sink.push(Diagnostic::error(format!("wrong value in {what}")).at(
-                        node.span,
-                        format!("expected a table or the name of a transform, found {}", node.describe()),
-                    ));
-                    return None;
-                }
-            };
-        let what = format!("transform `{word}`");
-        let part = Part { table, span: node.span, what: &what, bad: &[], sink: part.sink };
-        part.known_keys(&[&[Self::TAG], Self::fields(word)]);
-        <Self as Tagged>::read(word, &part)
-    }
-
-    fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "$ref": "#/$defs/Transform" })
-    }
-}
-
-/// What is random would change evaluation too.
-fn fixed_transforms(generator: &mut SchemaGenerator) -> Schema {
-    list_of_transforms(generator, false)
-}
-
-/// What is not random would leave evaluation as it is.
-fn random_transforms(generator: &mut SchemaGenerator) -> Schema {
-    list_of_transforms(generator, true)
-}
-
-fn list_of_transforms(generator: &mut SchemaGenerator, random: bool) -> Schema {
-    let words = Transform::TYPES.iter().filter(|word| RANDOM_TRANSFORMS.contains(word) == random);
-    let words: Vec<&str> = words.copied().collect();
-    let fits = serde_json::json!({ "anyOf": [{ "type": "string", "enum": words }, { "type": "object", "properties": { "type": { "enum": words } } }] });
-    json_schema!({ "type": "array", "items": { "allOf": [Transform::schema(generator), fits] } })
-}
-
-options! {
-    /// `(x − mean) / std` for each channel, `x` from 0 to 1. `torchvision.transforms.Normalize`.
-    pub struct Normalize {
-        /// One number for each channel, or one for all.
-        #[option(length = 1.., example = "[0.5]")]
-        pub mean: Vec<f64>,
-        /// One number for each channel, or one for all.
-        #[option(length = 1.., range = above(0.0), example = "[0.5]")]
-        pub std: Vec<f64>,
-    }
-
-    /// A random window of the padded image. `torchvision.transforms.RandomCrop`.
-    pub struct RandomCrop {
-        /// Side of the window, or `[height, width]`.
-        #[option(range = 1..=MAX_SIZE, example = "32")]
-        pub size: Pair,
-        /// Black pixels added on each side first, or `[height, width]`.
-        #[option(default = Pair([0, 0]), range = 0..=MAX_SIZE)]
-        pub padding: Pair,
-    }
-
-    /// Left and right swapped, at random. `torchvision.transforms.RandomHorizontalFlip`.
-    pub struct RandomHorizontalFlip {
-        /// Probability.
-        #[option(default = 0.5, range = 0.0..=1.0)]
-        pub p: f64,
-    }
-}
-
-impl Check for Normalize {
-    fn check(&self, part: &Part) {
-        if self.mean.len() != self.std.len() && self.mean.len() > 1 && self.std.len() > 1 {
-            part.sink.push(
-                Diagnostic::error(format!("`mean` and `std` in {} have different lengths", part.what))
-                    .at(part.span_of("std"), format!("{} numbers", self.std.len()))
-                    .context(part.span_of("mean"), format!("{} numbers", self.mean.len())),
-            );
-        }
-    }
-}
-
-impl Check for RandomCrop {}
-
-impl Check for RandomHorizontalFlip {}

@@ -8,6 +8,7 @@ mod optimizer;
 mod schedule;
 mod top;
 mod training;
+mod transforms;
 
 pub use data::*;
 pub use lint::*;
@@ -17,3 +18,4 @@ pub use optimizer::*;
 pub use schedule::*;
 pub use top::*;
 pub use training::*;
+pub use transforms::*;

@@ -1,0 +1,457 @@
+//! The transforms of `[data]`: what happens to an image between its store and the model.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::config::declare::bounds::{MAX_SIZE, above};
+use crate::config::declare::options::{Check, options};
+use crate::config::declare::part::{Part, known_word};
+use crate::config::declare::tagged::{Tagged, tagged};
+use crate::config::declare::value::{Value, values};
+use crate::config::language::values::Pair;
+use crate::config::text::diagnostics::Diagnostic;
+use crate::config::text::tree::{Node, Table};
+
+/// The means and standard deviations of the channels of ImageNet, which `"imagenet"` stands for.
+const IMAGENET: [[f64; 3]; 2] = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]];
+
+/// The largest byte.
+const MAX_BYTE: usize = 255;
+
+/// The largest side of a kernel.
+const MAX_KERNEL: usize = 255;
+
+tagged! {
+    /// A step between a stored sample and the model's input.
+    Transform by "type", resume Differs:
+    "normalize" => Normalize(Normalize),
+    "resize" => Resize(Resize),
+    "center_crop" => CenterCrop(CenterCrop),
+    "grayscale" => Grayscale(Grayscale),
+    "random_crop" => RandomCrop(RandomCrop),
+    "random_resized_crop" => RandomResizedCrop(RandomResizedCrop),
+    "random_horizontal_flip" => RandomHorizontalFlip(RandomHorizontalFlip),
+    "random_vertical_flip" => RandomVerticalFlip(RandomVerticalFlip),
+    "random_rotation" => RandomRotation(RandomRotation),
+    "color_jitter" => ColorJitter(ColorJitter),
+    "random_grayscale" => RandomGrayscale(RandomGrayscale),
+    "gaussian_blur" => GaussianBlur(GaussianBlur),
+    "random_erasing" => RandomErasing(RandomErasing),
+}
+
+/// Transforms that change a sample at random.
+pub const RANDOM_TRANSFORMS: [&str; 9] = [
+    "random_crop",
+    "random_resized_crop",
+    "random_horizontal_flip",
+    "random_vertical_flip",
+    "random_rotation",
+    "color_jitter",
+    "random_grayscale",
+    "gaussian_blur",
+    "random_erasing",
+];
+
+impl Value for Transform {
+    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
+        let what = format!("`{key}`");
+        let nothing = Table::default();
+        let (table, word) =
+            match (node.as_table(), node.as_str()) {
+                (Some(table), _) => {
+                    let part = Part { table, span: node.span, what: &what, bad: &[], sink: part.sink };
+                    (table, part.word::<Self>(None)?)
+                }
+                (None, Some(_)) => (&nothing, known_word(node, Self::TAG, &what, Self::TYPES, part.sink)?),
+                (None, None) => {
+                    part.sink.push(Diagnostic::error(format!("wrong value in {what}")).at(
+                        node.span,
+                        format!("expected a table or the name of a transform, found {}", node.describe()),
+                    ));
+                    return None;
+                }
+            };
+        let what = format!("transform `{word}`");
+        let part = Part { table, span: node.span, what: &what, bad: &[], sink: part.sink };
+        part.known_keys(&[&[Self::TAG], Self::fields(word)]);
+        <Self as Tagged>::read(word, &part)
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "$ref": "#/$defs/Transform" })
+    }
+}
+
+/// What is random would change evaluation too.
+pub(super) fn for_all(generator: &mut SchemaGenerator) -> Schema {
+    list_of_transforms(generator, |word| !RANDOM_TRANSFORMS.contains(&word))
+}
+
+/// Training and evaluation are normalised alike.
+pub(super) fn for_training(generator: &mut SchemaGenerator) -> Schema {
+    list_of_transforms(generator, |word| word != "normalize")
+}
+
+/// What is random would make evaluation random.
+pub(super) fn for_evaluation(generator: &mut SchemaGenerator) -> Schema {
+    list_of_transforms(generator, |word| word != "normalize" && !RANDOM_TRANSFORMS.contains(&word))
+}
+
+fn list_of_transforms(generator: &mut SchemaGenerator, fits: fn(&str) -> bool) -> Schema {
+    let words: Vec<&str> = Transform::TYPES.iter().copied().filter(|word| fits(word)).collect();
+    let fits = serde_json::json!({ "anyOf": [{ "type": "string", "enum": words }, { "type": "object", "properties": { "type": { "enum": words } } }] });
+    json_schema!({ "type": "array", "items": { "allOf": [Transform::schema(generator), fits] } })
+}
+
+values!(Interpolation);
+
+/// How pixels of one size are made of pixels of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Interpolation {
+    /// The pixel that lies there.
+    Nearest,
+    /// Linear in both directions.
+    Bilinear,
+    /// Cubic in both directions.
+    Bicubic,
+}
+
+/// The size that an image is resized to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResizedTo {
+    /// Its shorter side; the ratio of the sides stays.
+    Shorter(usize),
+    /// Height and width.
+    Both([usize; 2]),
+}
+
+impl Serialize for ResizedTo {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Shorter(side) => side.serialize(serializer),
+            Self::Both(sides) => sides.serialize(serializer),
+        }
+    }
+}
+
+impl Value for ResizedTo {
+    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
+        let Pair(sides) = Pair::read(part, key, node)?;
+        Some(if node.as_array().is_some() { Self::Both(sides) } else { Self::Shorter(sides[0]) })
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        Pair::schema(generator)
+    }
+}
+
+/// What a number is drawn from: one that says how far, or the least and the largest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum DrawnFrom {
+    /// A number.
+    Number(f64),
+    /// `[least, largest]`.
+    Range([f64; 2]),
+}
+
+impl DrawnFrom {
+    /// The least and the largest, if one number is the distance from `middle` in both directions.
+    pub fn around(self, middle: f64) -> [f64; 2] {
+        match self {
+            Self::Number(far) => [middle - far, middle + far],
+            Self::Range(range) => range,
+        }
+    }
+
+    /// The least and the largest, if one number is the only one.
+    pub fn range(self) -> [f64; 2] {
+        match self {
+            Self::Number(only) => [only, only],
+            Self::Range(range) => range,
+        }
+    }
+}
+
+impl Serialize for DrawnFrom {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Number(number) => number.serialize(serializer),
+            Self::Range(range) => range.serialize(serializer),
+        }
+    }
+}
+
+impl Value for DrawnFrom {
+    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
+        match (node.as_array(), node.as_number()) {
+            (Some(_), _) => <[f64; 2]>::read(part, key, node).map(Self::Range),
+            (_, Some(_)) => f64::read(part, key, node).map(Self::Number),
+            _ => {
+                part.wrong_value(key, node, "expected a number or [least, largest]");
+                None
+            }
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [
+                { "type": "number" },
+                { "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2 },
+            ],
+        })
+    }
+}
+
+/// A list of numbers, or those of ImageNet.
+fn channels(part: &Part, key: &str, node: &Node, imagenet: [f64; 3]) -> Option<Vec<f64>> {
+    match (node.as_str(), node.as_array()) {
+        (Some("imagenet"), _) => Some(imagenet.to_vec()),
+        (_, Some(_)) => Vec::read(part, key, node),
+        _ => {
+            part.wrong_value(key, node, "expected a list of numbers or \"imagenet\"");
+            None
+        }
+    }
+}
+
+fn means(part: &Part, key: &str, node: &Node) -> Option<Vec<f64>> {
+    channels(part, key, node, IMAGENET[0])
+}
+
+fn deviations(part: &Part, key: &str, node: &Node) -> Option<Vec<f64>> {
+    channels(part, key, node, IMAGENET[1])
+}
+
+fn channels_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [{ "type": "array", "items": { "type": "number" } }, { "const": "imagenet" }] })
+}
+
+options! {
+    /// `(x − mean) / std` for each channel, `x` from 0 to 1. `torchvision.transforms.Normalize`.
+    pub struct Normalize {
+        /// One number for each channel, or one for all; `"imagenet"`: `[0.485, 0.456, 0.406]`.
+        #[option(length = 1.., example = "[0.5]", read_by = means, schema_by = channels_schema)]
+        pub mean: Vec<f64>,
+        /// One number for each channel, or one for all; `"imagenet"`: `[0.229, 0.224, 0.225]`.
+        #[option(length = 1.., range = above(0.0), example = "[0.5]", read_by = deviations, schema_by = channels_schema)]
+        pub std: Vec<f64>,
+    }
+
+    /// The image in another size. `torchvision.transforms.Resize`.
+    pub struct Resize {
+        /// Length of the shorter side, the other one in proportion; or `[height, width]`.
+        #[option(range = 1..=MAX_SIZE, example = "256")]
+        pub size: ResizedTo,
+        /// How pixels are made of those around.
+        #[option(default = Interpolation::Bilinear)]
+        pub interpolation: Interpolation,
+        /// Where the image becomes smaller, take the mean over as many more pixels. Without, some are left out.
+        #[option(default = true)]
+        pub antialias: bool,
+    }
+
+    /// The window in the middle. What an image lacks is black. `torchvision.transforms.CenterCrop`.
+    pub struct CenterCrop {
+        /// Side of the window, or `[height, width]`.
+        #[option(range = 1..=MAX_SIZE, example = "224")]
+        pub size: Pair,
+    }
+
+    /// Shades of grey. `torchvision.transforms.Grayscale`.
+    pub struct Grayscale {
+        /// 1, or 3 with the same values.
+        #[option(default = 1, one_of = &[1, 3])]
+        pub num_output_channels: usize,
+    }
+
+    /// A random window of the padded image. `torchvision.transforms.RandomCrop`.
+    pub struct RandomCrop {
+        /// Side of the window, or `[height, width]`.
+        #[option(range = 1..=MAX_SIZE, example = "32")]
+        pub size: Pair,
+        /// Black pixels added on each side first, or `[height, width]`.
+        #[option(default = Pair([0, 0]), range = 0..=MAX_SIZE)]
+        pub padding: Pair,
+    }
+
+    /// A window of random area and shape, resized. `torchvision.transforms.RandomResizedCrop`.
+    pub struct RandomResizedCrop {
+        /// Side of the result, or `[height, width]`.
+        #[option(range = 1..=MAX_SIZE, example = "224")]
+        pub size: Pair,
+        /// The least and the largest share of the image's area.
+        #[option(default = [0.08, 1.0], range = 0.0..=1.0)]
+        pub scale: [f64; 2],
+        /// The least and the largest ratio of the window's width to its height.
+        #[option(default = [3.0 / 4.0, 4.0 / 3.0], range = above(0.0))]
+        pub ratio: [f64; 2],
+        /// How pixels are made of those around.
+        #[option(default = Interpolation::Bilinear)]
+        pub interpolation: Interpolation,
+        /// Where the window becomes smaller, take the mean over as many more pixels. Without, some are left out.
+        #[option(default = true)]
+        pub antialias: bool,
+    }
+
+    /// Left and right swapped, at random. `torchvision.transforms.RandomHorizontalFlip`.
+    pub struct RandomHorizontalFlip {
+        /// Probability.
+        #[option(default = 0.5, range = 0.0..=1.0)]
+        pub p: f64,
+    }
+
+    /// Top and bottom swapped, at random. `torchvision.transforms.RandomVerticalFlip`.
+    pub struct RandomVerticalFlip {
+        /// Probability.
+        #[option(default = 0.5, range = 0.0..=1.0)]
+        pub p: f64,
+    }
+
+    /// Turned about the middle by a random angle, in the same size. `torchvision.transforms.RandomRotation`.
+    pub struct RandomRotation {
+        /// The least and the largest angle, against the clock; one number goes in both directions.
+        #[option(range = -360.0..=360.0, example = "15")]
+        pub degrees: DrawnFrom,
+        /// How pixels are made of those around.
+        #[option(default = Interpolation::Nearest)]
+        pub interpolation: Interpolation,
+        /// Value of the pixels where the turned image does not reach.
+        #[option(default = 0, range = 0..=MAX_BYTE)]
+        pub fill: usize,
+    }
+
+    /// Brightness, contrast, saturation and hue changed at random, in a random order. `torchvision.transforms.ColorJitter`.
+    pub struct ColorJitter {
+        /// The least and the largest factor; one number is how far it is from 1. At 0 the image is black.
+        #[option(otherwise = "as it is", range = 0.0..)]
+        pub brightness: Option<DrawnFrom>,
+        /// The same of the contrast. At 0 the image has one shade of grey.
+        #[option(otherwise = "as it is", range = 0.0..)]
+        pub contrast: Option<DrawnFrom>,
+        /// The same of the saturation. At 0 the image has shades of grey.
+        #[option(otherwise = "as it is", range = 0.0..)]
+        pub saturation: Option<DrawnFrom>,
+        /// By which share of the circle of colours the hue turns at least and at most; one number goes in both directions.
+        #[option(otherwise = "as it is", range = -0.5..=0.5)]
+        pub hue: Option<DrawnFrom>,
+    }
+
+    /// Shades of grey in as many channels as before, at random. `torchvision.transforms.RandomGrayscale`.
+    pub struct RandomGrayscale {
+        /// Probability.
+        #[option(default = 0.1, range = 0.0..=1.0)]
+        pub p: f64,
+    }
+
+    /// Blurred by a random width. `torchvision.transforms.GaussianBlur`.
+    pub struct GaussianBlur {
+        /// Height and width of the kernel, an odd number.
+        #[option(range = 1..=MAX_KERNEL, example = "5")]
+        pub kernel_size: usize,
+        /// The least and the largest standard deviation in pixels, or the only one.
+        #[option(default = DrawnFrom::Range([0.1, 2.0]), range = above(0.0))]
+        pub sigma: DrawnFrom,
+    }
+
+    /// A rectangle of one value, at random. `torchvision.transforms.RandomErasing`, but of pixels from 0 to 255: it comes before
+    /// the normalisation.
+    pub struct RandomErasing {
+        /// Probability.
+        #[option(default = 0.5, range = 0.0..=1.0)]
+        pub p: f64,
+        /// The least and the largest share of the image's area.
+        #[option(default = [0.02, 0.33], range = 0.0..=1.0)]
+        pub scale: [f64; 2],
+        /// The least and the largest ratio of the rectangle's height to its width.
+        #[option(default = [0.3, 3.3], range = above(0.0))]
+        pub ratio: [f64; 2],
+        /// Value of the pixels in it.
+        #[option(default = 0, range = 0..=MAX_BYTE)]
+        pub value: usize,
+    }
+}
+
+impl Part<'_> {
+    /// Reports a range whose ends are in the wrong order.
+    fn require_range(&self, key: &str, [least, largest]: [f64; 2]) {
+        self.require(key, !(least > largest), "must be the least and then the largest");
+    }
+
+    /// Reports a distance below 0.
+    fn require_distance(&self, key: &str, from: DrawnFrom) {
+        self.require(
+            key,
+            !matches!(from, DrawnFrom::Number(far) if far < 0.0),
+            "must be at least 0, or [least, largest]",
+        );
+    }
+}
+
+impl Check for Normalize {
+    fn check(&self, part: &Part) {
+        if self.mean.len() != self.std.len() && self.mean.len() > 1 && self.std.len() > 1 {
+            part.sink.push(
+                Diagnostic::error(format!("`mean` and `std` in {} have different lengths", part.what))
+                    .at(part.span_of("std"), format!("{} numbers", self.std.len()))
+                    .context(part.span_of("mean"), format!("{} numbers", self.mean.len())),
+            );
+        }
+    }
+}
+
+impl Check for Resize {}
+
+impl Check for CenterCrop {}
+
+impl Check for Grayscale {}
+
+impl Check for RandomCrop {}
+
+impl Check for RandomResizedCrop {
+    fn check(&self, part: &Part) {
+        part.require_range("scale", self.scale);
+        part.require_range("ratio", self.ratio);
+    }
+}
+
+impl Check for RandomHorizontalFlip {}
+
+impl Check for RandomVerticalFlip {}
+
+impl Check for RandomRotation {
+    fn check(&self, part: &Part) {
+        part.require_distance("degrees", self.degrees);
+        part.require_range("degrees", self.degrees.range());
+    }
+}
+
+impl Check for ColorJitter {
+    fn check(&self, part: &Part) {
+        let all = [self.brightness, self.contrast, self.saturation, self.hue];
+        for (key, from) in <Self as crate::config::declare::options::Options>::KEYS.iter().zip(all) {
+            let Some(from) = from else { continue };
+            part.require_range(key, from.range());
+            if *key == "hue" {
+                part.require_distance(key, from);
+            }
+        }
+    }
+}
+
+impl Check for RandomGrayscale {}
+
+impl Check for GaussianBlur {
+    fn check(&self, part: &Part) {
+        part.require("kernel_size", self.kernel_size % 2 == 1, "must be odd, so that there is a middle");
+        part.require_range("sigma", self.sigma.range());
+    }
+}
+
+impl Check for RandomErasing {
+    fn check(&self, part: &Part) {
+        part.require_range("scale", self.scale);
+        part.require_range("ratio", self.ratio);
+    }
+}

@@ -1,0 +1,121 @@
+//! Transforms that move pixels by whole places and change none: a list of them is one map, and each image is copied once.
+
+use super::Transform;
+use crate::random::Stream;
+
+/// Where the pixels along one axis of the result come from: result `i` is sample `start + step · i` if `i` lies within
+/// `from .. to`, else zero.
+#[derive(Debug, Clone, Copy)]
+struct Axis {
+    len: isize,
+    start: isize,
+    step: isize,
+    from: isize,
+    to: isize,
+}
+
+impl Axis {
+    fn whole(len: usize) -> Self {
+        Axis { len: len as isize, start: 0, step: 1, from: 0, to: len as isize }
+    }
+
+    /// A window of `size` at a random place of the axis with its border. The draw is made only where there is a choice,
+    /// as in torchvision. If the axis is shorter than the window even so, its border grows on both sides by what is missing.
+    fn crop(&mut self, size: usize, before: usize, after: usize, draws: &mut Stream) {
+        let spare = self.len + (before + after) as isize - size as isize;
+        let (places, before) = (spare.abs() + 1, before as isize + (-spare).max(0));
+        let at = if places > 1 { draws.below(places as u32) as isize } else { 0 } - before;
+        self.window(size, at);
+    }
+
+    /// The window in the middle. Where halves are left, torchvision rounds them to even numbers, but for a border.
+    fn center_crop(&mut self, size: usize) {
+        let spare = self.len - size as isize;
+        let at = if spare < 0 { -(-spare / 2) } else { (spare as f64 / 2.0).round_ties_even() as isize };
+        self.window(size, at);
+    }
+
+    /// The window of `size` from place `at` on; beyond the axis there are zeros.
+    fn window(&mut self, size: usize, at: isize) {
+        self.start += self.step * at;
+        self.len = size as isize;
+        self.from = (self.from - at).clamp(0, self.len);
+        self.to = (self.to - at).clamp(self.from, self.len);
+    }
+
+    fn flip(&mut self) {
+        self.start += self.step * (self.len - 1);
+        self.step = -self.step;
+        (self.from, self.to) = (self.len - self.to, self.len - self.from);
+    }
+}
+
+/// Where the pixels of the result come from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moves {
+    rows: Axis,
+    columns: Axis,
+}
+
+impl Moves {
+    /// What a list of transforms, all of which only move pixels, does to images of `h` × `w`.
+    pub fn fold(transforms: &[Transform], draws: &mut Stream, [h, w]: [usize; 2]) -> Self {
+        let (mut rows, mut columns) = (Axis::whole(h), Axis::whole(w));
+        for transform in transforms {
+            match *transform {
+                Transform::CenterCrop { size } => {
+                    rows.center_crop(size[0]);
+                    columns.center_crop(size[1]);
+                }
+                Transform::RandomCrop { size, padding: [left, top, right, bottom] } => {
+                    rows.crop(size[0], top, bottom, draws);
+                    columns.crop(size[1], left, right, draws);
+                }
+                Transform::RandomHorizontalFlip { p } => {
+                    if draws.uniform() < p {
+                        columns.flip();
+                    }
+                }
+                Transform::RandomVerticalFlip { p } => {
+                    if draws.uniform() < p {
+                        rows.flip();
+                    }
+                }
+                _ => {}
+            }
+        }
+        Moves { rows, columns }
+    }
+
+    /// Height and width of the result.
+    pub fn sides(&self) -> [usize; 2] {
+        [self.rows.len as usize, self.columns.len as usize]
+    }
+
+    /// Writes the result for `sample`, whose rows are of `w` pixels of `pixel` bytes, to `out`.
+    pub fn copy(&self, sample: &[u8], w: usize, pixel: usize, out: &mut [u8]) {
+        let Moves { rows, columns } = self;
+        let width = columns.len as usize * pixel;
+        let (from, to) = (columns.from as usize * pixel, columns.to as usize * pixel);
+        for (y, row) in out.chunks_exact_mut(width).enumerate() {
+            let y = y as isize;
+            if y < rows.from || y >= rows.to || from == to {
+                row.fill(0);
+                continue;
+            }
+            let source = &sample[(rows.start + rows.step * y) as usize * w * pixel..][..w * pixel];
+            row[..from].fill(0);
+            row[to..].fill(0);
+            let first = (columns.start + columns.step * columns.from) as usize * pixel;
+            let inner = &mut row[from..to];
+            if columns.step > 0 {
+                inner.copy_from_slice(&source[first..][..inner.len()]);
+            } else {
+                let mirrored = source[..first + pixel].rchunks_exact(pixel);
+                for (to, from) in inner.chunks_exact_mut(pixel).zip(mirrored) {
+                    to.copy_from_slice(from);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The changes beside those of torchvision and Pillow, with parameters that are given (`scripts/golden/transforms.py`).
+
+use super::image::Window;
+use super::moves::Moves;
+use super::resize::resize;
+use super::{Image, Interpolation, Size, Transform, blur, color, rotate, windows};
+use crate::random::{Purpose, Stream};
+use safetensors::SafeTensors;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+#[derive(Deserialize)]
+struct Case {
+    image: String,
+    change: String,
+    #[serde(default)]
+    size: Vec<usize>,
+    #[serde(default)]
+    window: Vec<usize>,
+    interpolation: Option<String>,
+    #[serde(default)]
+    antialias: Option<bool>,
+    #[serde(default)]
+    amount: f64,
+    #[serde(default)]
+    channels: usize,
+    #[serde(default)]
+    kernel: usize,
+    #[serde(default)]
+    fill: u8,
+    #[serde(default)]
+    value: u8,
+}
+
+impl Case {
+    fn interpolation(&self) -> Interpolation {
+        match self.interpolation.as_deref().unwrap() {
+            "nearest" => Interpolation::Nearest,
+            "bilinear" => Interpolation::Bilinear,
+            "bicubic" => Interpolation::Bicubic,
+            other => panic!("{other}"),
+        }
+    }
+
+    fn size(&self) -> Size {
+        match self.size[..] {
+            [side] => Size::Shorter(side),
+            [h, w] => Size::Both([h, w]),
+            _ => panic!("{:?}", self.size),
+        }
+    }
+
+    fn window(&self) -> Window {
+        Window { at: [self.window[0], self.window[1]], sides: [self.window[2], self.window[3]] }
+    }
+
+    fn change(&self, mut image: Image) -> Image {
+        match self.change.as_str() {
+            "resize" => {
+                let sides = self.size().of(image.sides);
+                resize(&image, image.whole(), sides, self.interpolation(), self.antialias.unwrap())
+            }
+            "resized_crop" => resize(&image, self.window(), self.size().of(image.sides), self.interpolation(), true),
+            "center_crop" => moved(&image, Transform::CenterCrop { size: self.size().of(image.sides) }),
+            "horizontal_flip" => moved(&image, Transform::RandomHorizontalFlip { p: 1.0 }),
+            "vertical_flip" => moved(&image, Transform::RandomVerticalFlip { p: 1.0 }),
+            "grayscale" => color::grayscale(image, self.channels),
+            "rotate" => rotate::rotate(&image, self.amount, self.interpolation(), self.fill),
+            "blur" => blur::gaussian_blur(&image, self.kernel, self.amount),
+            in_place => {
+                match in_place {
+                    "brightness" => color::adjust_brightness(&mut image, self.amount),
+                    "contrast" => color::adjust_contrast(&mut image, self.amount),
+                    "saturation" => color::adjust_saturation(&mut image, self.amount),
+                    "hue" => color::adjust_hue(&mut image, self.amount),
+                    "erase" => windows::erase(&mut image, self.window(), self.value),
+                    other => panic!("{other}"),
+                }
+                image
+            }
+        }
+    }
+
+    /// How far a byte may be off. Sums of floats are rounded, and their order is torch's own; the rest is to the bit.
+    fn tolerance(&self) -> u8 {
+        u8::from(self.change == "blur" || self.antialias == Some(false))
+    }
+}
+
+fn moved(image: &Image, transform: Transform) -> Image {
+    let mut draws = Stream::new(0, Purpose::Augment, 0, 0);
+    let moves = Moves::fold(&[transform], &mut draws, image.sides);
+    let mut pixels = vec![0; moves.sides().iter().product::<usize>() * image.channels];
+    moves.copy(&image.pixels, image.sides[1], image.channels, &mut pixels);
+    Image { sides: moves.sides(), channels: image.channels, pixels }
+}
+
+#[test]
+fn images_come_out_as_from_torchvision() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/transforms/transforms.safetensors");
+    let bytes = std::fs::read(path).unwrap();
+    let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+    let cases: Vec<Case> = serde_json::from_str(&header.metadata().as_ref().unwrap()["cases"]).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let image = |name: &str| {
+        let tensor = tensors.tensor(name).unwrap();
+        let &[h, w, channels] = tensor.shape() else { panic!("{name} is no image") };
+        Image { sides: [h, w], channels, pixels: tensor.data().to_vec() }
+    };
+    let mut tested: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for (number, case) in cases.iter().enumerate() {
+        let (ours, theirs) = (case.change(image(&case.image)), image(&number.to_string()));
+        let told = format!("{number}: {} of {}, {:?} {:?}", case.change, case.image, case.size, case.interpolation);
+        if (ours.sides, ours.channels) != (theirs.sides, theirs.channels) {
+            wrong.push(format!("{told}: {:?}, not {:?}", ours.sides, theirs.sides));
+            continue;
+        }
+        let off = ours.pixels.iter().zip(&theirs.pixels).map(|(a, b)| a.abs_diff(*b));
+        let beyond = off.clone().filter(|off| *off > case.tolerance()).count();
+        if beyond > 0 {
+            let (most, of) = (off.max().unwrap(), ours.pixels.len());
+            wrong.push(format!("{told}, {}: {beyond} of {of} bytes are off, by up to {most}", case.amount));
+        }
+        *tested.entry(&case.change).or_default() += 1;
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(tested.len(), 14, "{tested:?}");
+}
+
+/// Shares of more or fewer channels than a photo has take another way, to the same bytes.
+#[test]
+fn channels_do_not_change_each_other() {
+    let draws = &mut Stream::new(0, Purpose::Augment, 0, 0);
+    let [h, w, channels] = [9, 14, 5];
+    let pixels = (0..h * w * channels).map(|_| draws.next_u32() as u8).collect();
+    let image = Image { sides: [h, w], channels, pixels };
+    let to = |image: &Image| resize(image, image.whole(), [5, 20], Interpolation::Bicubic, true);
+    let all = to(&image);
+    for c in 0..channels {
+        let of = |image: &Image| image.pixels[c..].iter().step_by(channels).copied().collect::<Vec<u8>>();
+        let one = Image { sides: [h, w], channels: 1, pixels: of(&image) };
+        assert_eq!(to(&one).pixels, of(&all));
+    }
+}

@@ -1,0 +1,272 @@
+use super::*;
+use crate::random::Purpose;
+use proptest::prelude::*;
+
+/// A list of moves, one after the other with real borders: slow, and plain.
+fn plainly(transforms: &[Transform], draws: &mut Stream, image: &[u8], [mut h, mut w]: [usize; 2]) -> Vec<u8> {
+    let mut image = image.to_vec();
+    let bordered = |image: &[u8], [h, w]: [usize; 2], [l, t, r, b]: [usize; 4]| {
+        let mut padded = vec![0; (h + t + b) * (w + l + r)];
+        for y in 0..h {
+            padded[(y + t) * (w + l + r) + l..][..w].copy_from_slice(&image[y * w..][..w]);
+        }
+        (padded, [h + t + b, w + l + r])
+    };
+    for t in transforms {
+        match *t {
+            Transform::RandomCrop { size: [th, tw], padding: [l, t, r, b] } => {
+                // As with `pad_if_needed`.
+                let (more_h, more_w) = (th.saturating_sub(h + t + b), tw.saturating_sub(w + l + r));
+                let (padded, [ph, pw]) = bordered(&image, [h, w], [l + more_w, t + more_h, r + more_w, b + more_h]);
+                let i = if ph > th { draws.below((ph - th + 1) as u32) as usize } else { 0 };
+                let j = if pw > tw { draws.below((pw - tw + 1) as u32) as usize } else { 0 };
+                image = (0..th).flat_map(|y| padded[(y + i) * pw + j..][..tw].to_vec()).collect();
+                (h, w) = (th, tw);
+            }
+            Transform::CenterCrop { size: [th, tw] } => {
+                let (more_h, more_w) = (th.saturating_sub(h), tw.saturating_sub(w));
+                let border = [more_w / 2, more_h / 2, more_w.div_ceil(2), more_h.div_ceil(2)];
+                let (padded, [ph, pw]) = bordered(&image, [h, w], border);
+                let [i, j] = [ph - th, pw - tw].map(|spare| (spare as f64 / 2.0).round_ties_even() as usize);
+                image = (0..th).flat_map(|y| padded[(y + i) * pw + j..][..tw].to_vec()).collect();
+                (h, w) = (th, tw);
+            }
+            Transform::RandomHorizontalFlip { p } => {
+                if draws.uniform() < p {
+                    image.chunks_mut(w).for_each(<[u8]>::reverse);
+                }
+            }
+            Transform::RandomVerticalFlip { p } => {
+                if draws.uniform() < p {
+                    image = image.chunks(w).rev().flatten().copied().collect();
+                }
+            }
+            _ => panic!("{t:?} moves no pixels"),
+        }
+    }
+    image
+}
+
+fn moves() -> impl Strategy<Value = Transform> {
+    let p = || prop_oneof![Just(0.0), Just(0.5), Just(1.0)];
+    prop_oneof![
+        (prop::array::uniform2(1usize..9), prop::array::uniform4(0usize..12))
+            .prop_map(|(size, padding)| Transform::RandomCrop { size, padding }),
+        prop::array::uniform2(1usize..12).prop_map(|size| Transform::CenterCrop { size }),
+        p().prop_map(|p| Transform::RandomHorizontalFlip { p }),
+        p().prop_map(|p| Transform::RandomVerticalFlip { p }),
+    ]
+}
+
+/// Two numbers in order.
+fn range(from: f64, to: f64) -> impl Strategy<Value = [f64; 2]> {
+    prop::array::uniform2(from..=to).prop_map(|[a, b]| [a.min(b), a.max(b)])
+}
+
+fn interpolation() -> impl Strategy<Value = Interpolation> {
+    prop_oneof![Just(Interpolation::Nearest), Just(Interpolation::Bilinear), Just(Interpolation::Bicubic)]
+}
+
+fn any_transform() -> impl Strategy<Value = Transform> {
+    let sides = || prop::array::uniform2(1usize..24);
+    let size = prop_oneof![(1usize..24).prop_map(Size::Shorter), sides().prop_map(Size::Both)];
+    let p = || prop_oneof![Just(0.0), Just(0.5), Just(1.0)];
+    let jitter = (range(0.0, 3.0), range(0.0, 3.0), range(0.0, 3.0), range(-0.5, 0.5));
+    prop_oneof![
+        3 => moves(),
+        1 => (size, interpolation(), any::<bool>())
+            .prop_map(|(size, interpolation, antialias)| Transform::Resize { size, interpolation, antialias }),
+        1 => (sides(), range(0.0, 1.0), range(0.1, 9.0), interpolation(), any::<bool>()).prop_map(
+            |(size, scale, ratio, interpolation, antialias)| Transform::RandomResizedCrop {
+                size, scale, ratio, interpolation, antialias
+            }
+        ),
+        1 => (range(-400.0, 400.0), interpolation(), any::<u8>())
+            .prop_map(|(degrees, interpolation, fill)| Transform::RandomRotation { degrees, interpolation, fill }),
+        1 => prop_oneof![Just(1), Just(3)].prop_map(|channels| Transform::Grayscale { channels }),
+        1 => p().prop_map(|p| Transform::RandomGrayscale { p }),
+        1 => jitter.prop_map(|(b, c, s, h)| {
+            let [brightness, contrast, saturation, hue] = [b, c, s, h].map(Some);
+            Transform::ColorJitter(ColorJitter { brightness, contrast, saturation, hue })
+        }),
+        1 => (0usize..9, range(0.1, 5.0))
+            .prop_map(|(half, sigma)| Transform::GaussianBlur { kernel_size: 2 * half + 1, sigma }),
+        1 => (p(), range(0.0, 1.0), range(0.1, 9.0), any::<u8>())
+            .prop_map(|(p, scale, ratio, value)| Transform::RandomErasing { p, scale, ratio, value }),
+    ]
+}
+
+fn draws(seed: u64, sample: u64) -> Stream {
+    Stream::new(seed, Purpose::Augment, 0, sample)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    #[test]
+    fn one_map_is_all_changes(list in prop::collection::vec(moves(), 0..5),
+                              h in 1usize..8, w in 1usize..8, seed in any::<u64>()) {
+        let image: Vec<u8> = (1..=(h * w) as u8).collect();
+        let expected = plainly(&list, &mut draws(seed, 0), &image, [h, w]);
+        let of_its_own = Image { sides: [h, w], channels: 1, pixels: image.clone() };
+        prop_assert_eq!(&transform(&list, &mut draws(seed, 0), of_its_own).pixels, &expected);
+        let Ok(shape) = output_shape(&list, &[h, w, 1].into()) else { return Ok(()) };
+        let mut out = vec![99; shape.len()];
+        apply(&list, &mut draws(seed, 0), &image, [h, w], 1, &mut out);
+        prop_assert_eq!(&out, &expected);
+        // Pixels of three bytes move as one.
+        let wide: Vec<u8> = image.iter().flat_map(|v| [*v, *v + 100, *v + 150]).collect();
+        let mut out3 = vec![99; shape.len() * 3];
+        apply(&list, &mut draws(seed, 0), &wide, [h, w], 3, &mut out3);
+        for (a, b) in out.iter().zip(out3.chunks(3)) {
+            prop_assert_eq!(b, if *a == 0 { [0; 3] } else { [*a, a + 100, a + 150] });
+        }
+    }
+
+    /// Images of all sizes go through any list, and come out in the shape that was told; twice, with the same draws, as the same.
+    #[test]
+    fn any_list_takes_images_of_any_size(list in prop::collection::vec(any_transform(), 0..4),
+                                         h in 1usize..40, w in 1usize..40, grey in any::<bool>(), seed in any::<u64>()) {
+        let channels = if grey { 1 } else { 3 };
+        let Ok(shape) = output_shape(&list, &[h, w, channels].into()) else { return Ok(()) };
+        let numbers = &mut draws(seed, 1);
+        let pixels: Vec<u8> = (0..h * w * channels).map(|_| numbers.next_u32() as u8).collect();
+        let image = Image { sides: [h, w], channels, pixels: pixels.clone() };
+        let out = transform(&list, &mut draws(seed, 0), image);
+        prop_assert_eq!(shape.dims(), &[out.sides[0], out.sides[1], out.channels]);
+        prop_assert_eq!(out.pixels.len(), shape.len());
+        let mut again = vec![0; shape.len()];
+        apply(&list, &mut draws(seed, 0), &pixels, [h, w], channels, &mut again);
+        prop_assert_eq!(out.pixels, again);
+        // What fixes the size of images of any size fixes it as told.
+        if let Ok(fixed) = output_shape(&list, &[0, 0, channels].into()) {
+            prop_assert_eq!(fixed, shape);
+        }
+    }
+}
+
+#[test]
+fn all_windows_and_both_sides_come_up() {
+    let crop = [Transform::RandomCrop { size: [2, 2], padding: [1; 4] }];
+    let flip = [Transform::RandomHorizontalFlip { p: 0.5 }];
+    let over = [Transform::RandomVerticalFlip { p: 0.5 }];
+    let mut seen = std::collections::HashSet::new();
+    let (mut flipped, mut turned_over) = (0, 0);
+    for i in 0..400 {
+        let mut out = [0; 4];
+        apply(&crop, &mut draws(0, i), &[1, 2, 3, 4], [2, 2], 1, &mut out);
+        seen.insert(out);
+        apply(&flip, &mut draws(0, i), &[1, 2, 3, 4], [2, 2], 1, &mut out);
+        flipped += usize::from(out == [2, 1, 4, 3]);
+        apply(&over, &mut draws(0, i), &[1, 2, 3, 4], [2, 2], 1, &mut out);
+        turned_over += usize::from(out == [3, 4, 1, 2]);
+    }
+    assert_eq!(seen.len(), 9);
+    assert!((150..250).contains(&flipped), "{flipped}");
+    assert!((150..250).contains(&turned_over), "{turned_over}");
+}
+
+/// Area uniform, logarithm of width to height uniform, every place as likely; and the fallback for images that are too long.
+#[test]
+fn windows_of_random_resized_crop_are_distributed_as_torchvisions() {
+    let (mut area, mut log_ratio, mut at, mut wide) = (0.0, 0.0, [0.0; 2], 0);
+    let n = 2000;
+    for i in 0..n {
+        let window = windows::resized_crop(&mut draws(3, i), [1000, 1000], [0.1, 0.4], [0.5, 2.0]);
+        let [h, w] = window.sides.map(|side| side as f64);
+        assert!((0.099..=0.401).contains(&(h * w / 1e6)) && (0.49..=2.01).contains(&(w / h)), "{window:?}");
+        assert!((0..2).all(|axis| window.at[axis] + window.sides[axis] <= 1000), "{window:?}");
+        area += h * w / 1e6;
+        log_ratio += (w / h).ln();
+        wide += usize::from(w / h > 2f64.sqrt());
+        for axis in 0..2 {
+            at[axis] += window.at[axis] as f64 / (1000 - window.sides[axis]) as f64;
+        }
+    }
+    let mean = |sum: f64| sum / n as f64;
+    assert!((mean(area) - 0.25).abs() < 0.01, "{}", mean(area));
+    assert!(mean(log_ratio).abs() < 0.03, "{}", mean(log_ratio));
+    assert!((420..580).contains(&wide), "a quarter of the logarithms lie above: {wide}");
+    assert!(at.iter().all(|at| (mean(*at) - 0.5).abs() < 0.03), "{at:?}");
+    let fallback = |sides, ratio| windows::resized_crop(&mut draws(0, 0), sides, [1.0, 1.0], ratio);
+    assert_eq!(fallback([10, 100], [0.75, 4.0 / 3.0]), image::Window { at: [0, 43], sides: [10, 13] });
+    assert_eq!(fallback([100, 10], [0.75, 4.0 / 3.0]), image::Window { at: [43, 0], sides: [13, 10] });
+}
+
+#[test]
+fn erased_rectangles_are_taller_the_larger_the_ratio() {
+    let (mut area, mut erased) = (0.0, 0);
+    for i in 0..1000 {
+        let Some(window) = windows::erased(&mut draws(5, i), [200, 300], [0.05, 0.15], [2.0, 3.0]) else { continue };
+        let [h, w] = window.sides.map(|side| side as f64);
+        assert!((1.9..=3.1).contains(&(h / w)), "{window:?}");
+        area += h * w / 6e4;
+        erased += 1;
+    }
+    assert_eq!(erased, 1000);
+    assert!((area / 1000.0 - 0.1).abs() < 0.003, "{area}");
+    assert_eq!(windows::erased(&mut draws(0, 0), [4, 4], [1.0, 1.0], [1.0, 1.0]), None);
+}
+
+/// Brightness before contrast makes something else than contrast before brightness.
+#[test]
+fn colours_are_changed_in_every_order() {
+    let image = || Image { sides: [1, 4], channels: 3, pixels: vec![10, 200, 90, 250, 3, 4, 70, 80, 90, 1, 2, 255] };
+    let [brightness, contrast, saturation] = [1.5, 0.6, 1.9].map(|factor| Some([factor; 2]));
+    let jitter = ColorJitter { brightness, contrast, saturation, hue: Some([0.2; 2]) };
+    let list = [Transform::ColorJitter(jitter)];
+    let results: std::collections::HashSet<Vec<u8>> =
+        (0..300).map(|i| transform(&list, &mut draws(0, i), image()).pixels).collect();
+    assert!(results.len() > 12, "{} of 24 orders differ in what they make", results.len());
+    assert_eq!(transform(&[Transform::ColorJitter(ColorJitter::default())], &mut draws(0, 0), image()), image());
+}
+
+#[test]
+fn senseless_changes_are_refused() {
+    let image: Shape = [8, 8, 3].into();
+    let told = |transform: Transform| output_shape(&[transform], &image).unwrap_err().to_string();
+    let crop = |size, padding| Transform::RandomCrop { size, padding };
+    assert!(told(crop([9, 8], [0; 4])).contains("9×8"));
+    assert!(told(crop([0, 8], [0; 4])).contains("at least 1"));
+    assert!(told(crop([8, 8], [usize::MAX; 4])).contains("16777216"));
+    let flat = output_shape(&[crop([4, 5], [0; 4])], &[64].into()).unwrap_err().to_string();
+    assert!(flat.contains("[64]"));
+    assert!(told(Transform::RandomHorizontalFlip { p: f64::NAN }).contains("NaN"));
+    assert_eq!(output_shape(&[crop([4, 5], [0; 4])], &image).unwrap(), [4, 5, 3].into());
+
+    let resize = |size| Transform::Resize { size, interpolation: Interpolation::Bilinear, antialias: true };
+    assert!(told(resize(Size::Shorter(0))).contains("at least 1"));
+    assert!(told(resize(Size::Both([1 << 24, 1 << 24]))).contains("too large"));
+    let resized = |scale, ratio| Transform::RandomResizedCrop {
+        size: [4, 4],
+        scale,
+        ratio,
+        interpolation: Interpolation::Bilinear,
+        antialias: true,
+    };
+    assert!(told(resized([1.0, 0.5], [1.0, 1.0])).contains("`scale` is [1, 0.5]"));
+    assert!(told(resized([0.5, 1.0], [0.0, 1.0])).contains("`ratio`"));
+    assert!(told(Transform::GaussianBlur { kernel_size: 4, sigma: [1.0, 1.0] }).contains("must be odd"));
+    assert!(told(Transform::GaussianBlur { kernel_size: 3, sigma: [0.0, 1.0] }).contains("`sigma`"));
+    let hue = ColorJitter { hue: Some([-0.6, 0.0]), ..ColorJitter::default() };
+    assert!(told(Transform::ColorJitter(hue)).contains("from -0.5 to 0.5"));
+    assert!(told(Transform::Grayscale { channels: 2 }).contains("1 or 3"));
+    let two = output_shape(&[Transform::RandomGrayscale { p: 0.5 }], &[8, 8, 2].into()).unwrap_err().to_string();
+    assert!(two.contains("these have 2"));
+}
+
+#[test]
+fn images_of_any_size_must_get_one() {
+    let any: Shape = [0, 0, 3].into();
+    let resize = |size| Transform::Resize { size, interpolation: Interpolation::Bilinear, antialias: true };
+    let told = |list: &[Transform]| output_shape(list, &any).unwrap_err().to_string();
+    assert!(told(&[]).contains(r#"for example `{ type = "resize", size = [224, 224] }`"#));
+    assert!(told(&[resize(Size::Shorter(256))]).contains(r#"for example `{ type = "center_crop", size = 224 }`"#));
+    assert!(told(&[Transform::RandomHorizontalFlip { p: 0.5 }]).contains("a size of its own"));
+    let crop = Transform::RandomCrop { size: [7, 5], padding: [0; 4] };
+    let list = [resize(Size::Shorter(9)), Transform::RandomVerticalFlip { p: 0.5 }, crop];
+    assert_eq!(output_shape(&list, &any).unwrap(), [7, 5, 3].into());
+    let list =
+        [Transform::CenterCrop { size: [7, 5] }, resize(Size::Shorter(10)), Transform::Grayscale { channels: 1 }];
+    assert_eq!(output_shape(&list, &any).unwrap(), [14, 10, 1].into());
+}
