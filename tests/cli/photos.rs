@@ -57,10 +57,10 @@ fn place(more: &str, transforms: &str) -> Place {
 fn photos_are_learnt_and_told_apart() {
     let place = place("", TRANSFORMS);
     let check = place.ok("check c.toml").out;
-    assert!(check.contains("[3, 16, 16]"), "{check}");
+    assert!(check.contains("[5, 6, 7, 7]"), "{check}");
     place.ok("train c.toml --quiet --out r");
     let figures = place.ok("eval r/best.safetensors --json").json();
-    assert_eq!(figures["val"]["accuracy"], 1.0, "{figures}");
+    assert_eq!(figures["metrics"]["accuracy"], 1.0, "{figures}");
     // A photo that nobody has seen, in a size that nobody has seen.
     photo(&place, "new.jpg", 1, 77);
     photo(&place, "other.png", 0, 78);
@@ -72,8 +72,8 @@ fn photos_are_learnt_and_told_apart() {
 #[test]
 fn predictions_see_what_validation_sees() {
     let place = place("", TRANSFORMS);
-    place.ok("train c.toml --quiet --out r --set train.epochs=1");
-    let loss = place.ok("eval r/last.safetensors --json").json()["val"]["loss"].as_f64().unwrap();
+    place.ok("train c.toml --quiet --out r --set train.epochs=1 --set optimizer.lr=0.001");
+    let loss = place.ok("eval r/last.safetensors --json").json()["metrics"]["loss"].as_f64().unwrap();
     let files: Vec<String> = ["red", "blue"]
         .iter()
         .flat_map(|class| fs::read_dir(place.path(&format!("photos/val/{class}"))).unwrap())
@@ -109,9 +109,10 @@ fn a_part_of_one_folder_is_held_out() {
     }
     place.ok("train c.toml --quiet --out r");
     let figures = place.ok("eval r/last.safetensors --json").json();
-    assert_eq!(figures["val"]["samples"], 4, "{figures}");
-    let checkpoint = place.checkpoint("r/last.safetensors");
-    assert!(!checkpoint.tensors.is_empty());
+    assert_eq!(figures["samples"], 4, "{figures}");
+    // Of twelve and four.
+    let told = place.ok("eval r/last.safetensors --split train --json").json();
+    assert_eq!(told["samples"], 12, "{told}");
 }
 
 #[test]
@@ -146,9 +147,9 @@ fn photos_without_a_size_are_refused_with_what_to_write() {
     let place = place("", "");
     let error = place.fails("check c.toml", 2);
     for part in [
-        "the images of training are of any size",
+        "every image has a size of its own, and in training",
         "random_resized_crop",
-        "the images of validation are of any size",
+        "in evaluation they stay of any size",
         "center_crop",
     ] {
         assert!(error.contains(part), "{part}: {error}");
@@ -165,7 +166,7 @@ fn folders_that_are_not_there_are_errors_with_a_place() {
     );
     // The classes alone are enough to look at the model.
     let named = Place::with(&config("classes = [\"red\", \"blue\"]\n", TRANSFORMS));
-    assert!(named.ok("check c.toml").out.contains("[3, 16, 16]"));
+    assert!(named.ok("check c.toml").out.contains("[5, 6, 7, 7]"));
     let error = named.fails("train c.toml --out r", 1);
     assert!(error.contains("cannot read the photos in `photos`") && !named.path("r").exists(), "{error}");
 }

@@ -106,7 +106,7 @@ fn in_memory(set: u64, count: usize, bad: &[usize]) -> Split {
 fn samples(train: Split, val: Split) -> Samples {
     let set = Dataset::new(DataSpec::labelled(DType::U8, [8, 8, 3], 2), train, val);
     let Dataset { spec, train, val, fingerprint, .. } = set;
-    Samples { spec, train, test: val.clone(), val, note: None, fingerprint, name: "photos" }
+    Samples { spec, train, test: val.clone(), val, note: None, told: Vec::new(), fingerprint, name: "photos" }
 }
 
 const PHOTOS: &str = r#"
