@@ -1,23 +1,12 @@
 //! The inputs of the model: from the loader's batch to the first layer.
 
-use super::transforms::of_pixels;
+use super::transforms::{keyed, of_loader, transforms};
 use super::{Builder, Mode, Tensor};
-use crate::config::language::sections::{self as cfg, Transform};
+use crate::config::language::sections as cfg;
 use crate::config::{Diagnostic, Experiment};
-use crate::data::{DataSpec, Field, transformed};
+use crate::data::{DataSpec, Field, Transform, transformed};
 use crate::graph::op::Normalize;
 use crate::graph::{DType, Input, MAX_ELEMENTS, Shape};
-use std::collections::HashSet;
-
-/// The transforms of training samples (`train`) or of all others, in order, with their keys in the configuration.
-fn transforms(experiment: &Experiment, train: bool) -> impl Iterator<Item = (String, &Transform)> {
-    let d = &experiment.data;
-    let keyed = |section: &'static str| move |(i, t)| (format!("data.{section}.{i}"), t);
-    let (first, section) =
-        if train { (&d.train_transforms, "train_transforms") } else { (&d.val_transforms, "val_transforms") };
-    let first = first.iter().enumerate().map(keyed(section));
-    first.chain(d.transforms.iter().enumerate().map(keyed("transforms")))
-}
 
 /// The shape of the batches that a program is for. There is a program for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,14 +37,10 @@ impl std::fmt::Display for BatchShape {
 pub fn input_fields(experiment: &Experiment, data: &DataSpec, train: bool) -> Vec<Field> {
     let changed = transformed(&data.fields);
     let with_shape = |number: usize, field: &Field| {
-        let mut shape = field.shape.clone();
-        for (_, t) in transforms(experiment, train).filter(|_| changed == Some(number)) {
-            // What does not fit is reported elsewhere.
-            if let Some(Ok(after)) = of_pixels(t).map(|change| change.output_shape(&shape)) {
-                shape = after;
-            }
-        }
-        Field { shape, ..field.clone() }
+        // What does not fit is reported elsewhere.
+        let through = |shape: Shape, t: &Transform| t.output_shape(&shape).unwrap_or(shape);
+        let transforms = if changed == Some(number) { transforms(experiment, train) } else { Vec::new() };
+        Field { shape: transforms.iter().fold(field.shape.clone(), through), ..field.clone() }
     };
     data.fields.iter().enumerate().filter(|(_, field)| !field.target).map(|(i, f)| with_shape(i, f)).collect()
 }
@@ -140,8 +125,8 @@ impl Builder<'_> {
         // A transform that is written twice acts twice, as in torchvision.
         let mut scale = if self.graph.value(x.value).dtype == DType::U8 { 1.0 / 255.0 } else { 1.0 };
         let floats = |list: &[f64]| list.iter().map(|v| *v as f32).collect();
-        for (key, t) in transforms(experiment, self.mode == Mode::Train).filter(|_| change) {
-            if let Transform::Normalize(n) = t {
+        for (key, t) in keyed(experiment, self.mode == Mode::Train).filter(|_| change) {
+            if let cfg::Transform::Normalize(n) = t {
                 let op = Normalize { scale, mean: floats(&n.mean), std: floats(&n.std), to: DType::F32 };
                 x.value = self.normalize(x, &key, op, n);
                 scale = 1.0;
@@ -180,45 +165,52 @@ impl Builder<'_> {
         let experiment = self.experiment;
         let Some(number) = transformed(&self.data.fields) else { return self.check_there_are_no_transforms() };
         let field = &self.data.fields[number];
-        // Those that are for both are reported once.
-        let mut checked = HashSet::new();
         for train in [true, false] {
             let mut shape = field.shape.clone();
-            for (key, t) in transforms(experiment, train) {
-                let Some(change) = of_pixels(t) else { continue };
-                let takes_it = field.dtype == DType::U8 || change.only_moves();
-                let misfit = match change.output_shape(&shape) {
+            for (key, t) in keyed(experiment, train) {
+                let Some(transform) = of_loader(t) else { continue };
+                let (message, help) = match transform.output_shape(&shape) {
                     Ok(after) => {
                         shape = after;
-                        let (name, dtype) = (change.name(), field.dtype);
-                        let why = format!("`{name}` takes images of bytes, but a sample is of {dtype}");
-                        (!takes_it).then_some((why, "takes bytes", "change the samples beforehand, and leave it out"))
+                        if field.dtype == DType::U8 || transform.only_moves() {
+                            continue;
+                        }
+                        let (name, dtype) = (transform.name(), field.dtype);
+                        let message = format!("`{name}` takes images of bytes, and these are of {dtype}");
+                        (message, Some("change the samples beforehand, and leave it out"))
                     }
-                    Err(error) => Some(misfit(t, change.name(), &shape, &error)),
+                    Err(error) => {
+                        let help = match t {
+                            _ if shape.rank() != 3 => Some("leave it out"),
+                            cfg::Transform::RandomCrop(_) => Some("take a smaller `size` or more `padding`"),
+                            _ => None,
+                        };
+                        (format!("{error:#}"), help)
+                    }
                 };
-                if let (Transform::RandomCrop(crop), &[_, _, c]) = (t, shape.dims()) {
-                    let [h, w] = crop.size.0;
-                    shape = Shape::from([h, w, c]);
+                let mut error = Diagnostic::error(message);
+                if let Some(help) = help {
+                    error = error.help(help);
                 }
-                let (Some((message, label, help)), true) = (misfit, checked.insert(key.clone())) else { continue };
-                self.report_misfit(Diagnostic::error(message).help(help), &key, label);
+                self.report_misfit(error, &key, "cannot change these samples");
             }
-            let (list, example) = match train {
-                true => ("train_transforms", r#"{ type = "random_resized_crop", size = 224 }"#),
-                false => ("val_transforms", r#"{ type = "resize", size = 256 }, { type = "center_crop", size = 224 }"#),
-            };
             if let &[0, 0, _] = shape.dims() {
-                let message = match train {
-                    true => "every image has a size of its own, and in training they stay of any size",
-                    false => "every image has a size of its own, and in evaluation they stay of any size",
+                let (when, list, example) = match train {
+                    true => ("training", "train_transforms", r#"{ type = "random_resized_crop", size = 224 }"#),
+                    false => (
+                        "evaluation",
+                        "val_transforms",
+                        r#"{ type = "resize", size = 256 }, { type = "center_crop", size = 224 }"#,
+                    ),
                 };
-                let help = format!("a batch takes images of one size: for example `{list} = [{example}]`");
-                self.report_misfit(Diagnostic::error(message).help(help), &format!("data.{list}"), "fixes no size");
+                let message = format!("every image has a size of its own, and no transform in {when} gives them one");
+                let help = format!("the images of a batch have one size: for example `{list} = [{example}]`");
+                self.report_misfit(Diagnostic::error(message).help(help), &format!("data.{list}"), "of any size");
             }
         }
     }
 
-    /// Reports a transform, or a list of them, that does not fit the samples.
+    /// Reports a transform, or a list of them, that does not fit the samples. What both kinds of samples go through is told once.
     fn report_misfit(&mut self, mut error: Diagnostic, key: &str, label: &str) {
         if let Some(span) = self.experiment.nearest_span(key) {
             error = error.at(span, label);
@@ -230,12 +222,14 @@ impl Builder<'_> {
             };
             error = error.context(span, comes);
         }
-        self.report(error);
+        if !self.errors.contains(&error) {
+            self.report(error);
+        }
     }
 
     /// Reports transforms where it is not clear what they are to change.
     fn check_there_are_no_transforms(&mut self) {
-        let Some((key, _)) = transforms(self.experiment, true).next() else { return };
+        let Some((key, _)) = keyed(self.experiment, true).next() else { return };
         let images = self.data.inputs().filter(|(_, field)| field.shape.rank() == 3).count();
         let message = match images {
             0 => "transforms change images, and the model takes none".to_string(),
@@ -254,22 +248,5 @@ impl Builder<'_> {
     /// The shape, as PyTorch shows it, of what transforms change.
     fn sample_as_it_comes(&self) -> Shape {
         transformed(&self.data.fields).map_or(Shape::default(), |i| sample_to_pytorch(&self.data.fields[i].shape))
-    }
-}
-
-/// What is wrong with a transform that cannot take images of this shape, in short, and what may be done.
-fn misfit(t: &Transform, name: &str, shape: &Shape, error: &anyhow::Error) -> (String, &'static str, &'static str) {
-    match (t, shape.dims()) {
-        (Transform::RandomCrop(crop), &[h, w, _]) => {
-            let ([ph, pw], [ch, cw]) = (crop.padding.0, crop.size.0);
-            let (fh, fw) = (h + 2 * ph, w + 2 * pw);
-            let padded = if ph + pw > 0 { format!(", {fh}×{fw} with its padding") } else { String::new() };
-            let message = format!("`{name}` cannot cut {ch}×{cw} out of an image of {h}×{w}{padded}");
-            (message, "does not fit into the image", "take a smaller `size` or more `padding`")
-        }
-        (_, &[_, _, _]) => {
-            (error.to_string(), "does not fit the images", "leave it out, or change the samples beforehand")
-        }
-        _ => (format!("`{name}` takes images, but a sample has the shape {shape}"), "takes images", "leave it out"),
     }
 }

@@ -22,7 +22,7 @@ pub use input::{BatchShape, input_fields};
 pub use lints::lints;
 pub use loss::{BatchLoss, task};
 pub use summary::LayerRow;
-pub use transforms::of_pixels;
+pub use transforms::transforms;
 
 use crate::config::{Diagnostic, Experiment, LayerNode};
 use crate::data::DataSpec;

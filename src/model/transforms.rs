@@ -1,10 +1,21 @@
-//! The transforms of a configuration as the data layer knows them.
+//! The transforms of `[data]`: which samples each of them changes, and what it is for the loader.
 
+use crate::config::Experiment;
 use crate::config::language::sections as cfg;
 use crate::data::{ColorJitter, Interpolation, Size, Transform};
 
-/// What the loader does for a transform; `None` for those that are operations of the graph.
-pub fn of_pixels(transform: &cfg::Transform) -> Option<Transform> {
+/// Those of training samples (`train`) or of all others, in order, with their keys in the configuration.
+pub(super) fn keyed(experiment: &Experiment, train: bool) -> impl Iterator<Item = (String, &cfg::Transform)> {
+    let d = &experiment.data;
+    let keyed = |section: &'static str| move |(i, t)| (format!("data.{section}.{i}"), t);
+    let (first, section) =
+        if train { (&d.train_transforms, "train_transforms") } else { (&d.val_transforms, "val_transforms") };
+    let first = first.iter().enumerate().map(keyed(section));
+    first.chain(d.transforms.iter().enumerate().map(keyed("transforms")))
+}
+
+/// What the loader does; `None` for what the graph does.
+pub(super) fn of_loader(transform: &cfg::Transform) -> Option<Transform> {
     Some(match transform {
         cfg::Transform::Normalize(_) => return None,
         cfg::Transform::Resize(t) => {
@@ -52,6 +63,11 @@ pub fn of_pixels(transform: &cfg::Transform) -> Option<Transform> {
             Transform::RandomErasing { p: t.p, scale: t.scale, ratio: t.ratio, value: byte(t.value) }
         }
     })
+}
+
+/// The transforms that the loader applies to training samples (`train`) or to all others.
+pub fn transforms(experiment: &Experiment, train: bool) -> Vec<Transform> {
+    keyed(experiment, train).filter_map(|(_, transform)| of_loader(transform)).collect()
 }
 
 fn of(interpolation: cfg::Interpolation) -> Interpolation {

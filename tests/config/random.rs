@@ -153,7 +153,7 @@ impl Random {
                     "[{ type = \"random_vertical_flip\", p = 1e-9 }, { type = \"center_crop\", size = [6, 6] }]",
                     "[{ type = \"random_resized_crop\", size = 6, scale = [0.30000000000000004, 1], ratio = [1e-7, 1e300] }, \
                      { type = \"random_rotation\", degrees = [-0.0, 1e-9] }, { type = \"random_erasing\", p = 1 }, \
-                     { type = \"gaussian_blur\", kernel_size = 3, sigma = 5e-324 }]",
+                     { type = \"gaussian_blur\", kernel_size = 3, sigma = 1e-300 }]",
                 ],
             ),
             ("val_transforms", &["[{ type = \"resize\", size = 6, antialias = false, interpolation = \"bicubic\" }]"]),

@@ -117,7 +117,7 @@ const BATCH: &str = "batch_size = 32";
 const TRAIN: &str = "[train]\nepochs = 3";
 
 /// One mistake each, which `check` refuses.
-const MISTAKES: [(&str, &str); 100] = [
+const MISTAKES: [(&str, &str); 102] = [
     // Keys that there are not.
     ("kernel_size", "kernal_size"),
     (BATCH, "batchsize = 32"),

@@ -319,7 +319,6 @@ mistakes! {
             "batch_size = 64",
             "train_transforms = [\n  { type = \"random_crop\", size = 8 },\n  \"random_horizontal_flip\",\n]",
         ),
-        images(FLAT).replace("batch_size = 64", "transforms = [{ type = \"resize\", size = 28 }]"),
         with("shape = [2, 8, 8]\nclasses = 10", FLAT).replace("batch_size = 64", "val_transforms = [\"grayscale\"]"),
     ];
 

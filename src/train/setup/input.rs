@@ -11,8 +11,8 @@ use crate::data::image_folder::ImageFolderOptions;
 use crate::data::progress::Event;
 use crate::data::synthetic::{SyntheticOptions, Task};
 use crate::data::tensors::TensorsOptions;
-use crate::data::{self, DataSpec, Fingerprint, Footprint, HoldOut, Missing, Source, Split, Transform, UnknownField};
-use crate::model::of_pixels;
+use crate::data::{self, DataSpec, Fingerprint, Footprint, HoldOut, Missing, Source, Split, UnknownField};
+pub use crate::model::transforms;
 use anyhow::{Context, Result};
 
 /// The data layer's source for a `[data]` section, and what to do if its files are not there.
@@ -205,11 +205,4 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
     let name = if stands_in { "digits" } else { experiment.data.source.type_name() };
     let test = set.test.unwrap_or(set.val);
     Ok(Samples { spec, train, val, test, note: set.note, told: set.told, fingerprint: set.fingerprint, name })
-}
-
-/// The transforms that the loader applies to training samples (`train`) or to all others.
-pub fn transforms(experiment: &Experiment, train: bool) -> Vec<Transform> {
-    let d = &experiment.data;
-    let first = if train { &d.train_transforms } else { &d.val_transforms };
-    first.iter().chain(&d.transforms).filter_map(of_pixels).collect()
 }
