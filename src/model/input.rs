@@ -217,7 +217,7 @@ impl Builder<'_> {
         }
         if let Some(span) = self.data_span() {
             let comes = match self.sample_as_it_comes() {
-                any if any.len() == 0 => format!("images of any size come with {} channels", any.dims()[0]),
+                any if any.is_empty() => format!("images of any size come with {} channels", any.dims()[0]),
                 shape => format!("a sample comes as {shape}"),
             };
             error = error.context(span, comes);

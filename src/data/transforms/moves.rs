@@ -43,7 +43,11 @@ impl Axis {
         self.to = (self.to - at).clamp(self.from, self.len);
     }
 
-    fn flip(&mut self) {
+    /// Reversed with probability `p`.
+    fn flip(&mut self, p: f64, draws: &mut Stream) {
+        if draws.uniform() >= p {
+            return;
+        }
         self.start += self.step * (self.len - 1);
         self.step = -self.step;
         (self.from, self.to) = (self.len - self.to, self.len - self.from);
@@ -71,16 +75,8 @@ impl Moves {
                     rows.crop(size[0], top, bottom, draws);
                     columns.crop(size[1], left, right, draws);
                 }
-                Transform::RandomHorizontalFlip { p } => {
-                    if draws.uniform() < p {
-                        columns.flip();
-                    }
-                }
-                Transform::RandomVerticalFlip { p } => {
-                    if draws.uniform() < p {
-                        rows.flip();
-                    }
-                }
+                Transform::RandomHorizontalFlip { p } => columns.flip(p, draws),
+                Transform::RandomVerticalFlip { p } => rows.flip(p, draws),
                 _ => {}
             }
         }

@@ -376,7 +376,7 @@ options! {
 impl Part<'_> {
     /// Reports a range whose ends are in the wrong order.
     fn require_range(&self, key: &str, [least, largest]: [f64; 2]) {
-        self.require(key, !(least > largest), "must be the least and then the largest");
+        self.require(key, least <= largest, "must be the least and then the largest");
     }
 
     /// Reports a distance below 0.

@@ -181,8 +181,8 @@ fn windows_of_random_resized_crop_are_distributed_as_torchvisions() {
         area += h * w / 1e6;
         log_ratio += (w / h).ln();
         wide += usize::from((w / h).ln() > 0.75 * 4f64.ln());
-        for axis in 0..2 {
-            at[axis] += window.at[axis] as f64 / (1000 - window.sides[axis]) as f64;
+        for (sum, (at, side)) in at.iter_mut().zip(window.at.iter().zip(window.sides)) {
+            *sum += *at as f64 / (1000 - side) as f64;
         }
     }
     let mean = |sum: f64| sum / n as f64;
