@@ -11,6 +11,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import architectures
 import combinations
 import layers
 import names
@@ -51,6 +52,7 @@ def main() -> None:
         pth.make(arguments.out / "pth")
     if arguments.only in "names":
         names.make(arguments.out / "names")
+    architectures.make(arguments.out / "architectures", arguments.only)
     print(f"{total / 1e6:.2f} MB of cases")
     if failed:
         sys.exit("no good seed for\n" + "\n".join(failed))
