@@ -26,7 +26,9 @@ TUNED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": str(1
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=["mlp", "mnist_cnn", "resnet18", "mobilenet_v3_small"], default="mnist_cnn")
+    parser.add_argument("--model", default="mnist_cnn", help="mlp, mnist_cnn, or the name of a classifier of torchvision")
+    parser.add_argument("--side", type=int, help="height and width of torchvision's images; without: 32 for resnet18, 224 for others")
+    parser.add_argument("--classes", type=int, help="of torchvision's models; without: 10 for resnet18, 1000 for others")
     parser.add_argument("--hidden", type=int, nargs="*", default=[256, 128], help="widths of the MLP's hidden layers")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--threads", type=int, default=0, help="0: as many as PyTorch takes")
@@ -58,19 +60,18 @@ def build(args: argparse.Namespace):
         )  # fmt: skip
         classifier = nn.Sequential(nn.Flatten(), nn.Linear(64 * 7 * 7, 256), nn.ReLU(), nn.Dropout(0.5), nn.Linear(256, 10))
         net, shape = nn.Sequential(features, classifier), (1, 28, 28)
-    elif args.model == "resnet18":
-        from torchvision.models import resnet18
-
-        net, shape = resnet18(num_classes=10), (3, 32, 32)
     else:
-        from torchvision.models import mobilenet_v3_small
+        from torchvision.models import get_model
 
-        net, shape = mobilenet_v3_small(), (3, 224, 224)
+        classes, side = (10, 32) if args.model == "resnet18" else (1000, 224)
+        options = {"aux_logits": False, "init_weights": False} if args.model == "googlenet" else {}
+        net = get_model(args.model, num_classes=args.classes or classes, **options)
+        shape = (3, args.side or side, args.side or side)
     fused = {"fused": True} if args.fused else {}
     if args.model == "resnet18":
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True, **fused)
         return net, shape, optimizer, nn.CrossEntropyLoss(label_smoothing=0.1), 1.0
-    if args.model == "mobilenet_v3_small":
+    if args.model not in ["mlp", "mnist_cnn"]:
         return net, shape, torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, **fused), nn.CrossEntropyLoss(), None
     return net, shape, torch.optim.Adam(net.parameters(), lr=1e-3, **fused), nn.CrossEntropyLoss(), None
 

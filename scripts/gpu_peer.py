@@ -112,7 +112,7 @@ class Training:
     def __init__(self, args: argparse.Namespace, case: Case, mode: str, precision: str, batch: int):
         # `build` makes the optimizer of the parameters, which stay the same objects when the net is moved.
         fused = mode in FUSED
-        parts = build(argparse.Namespace(model=case.model, hidden=[256, 128], fused=fused))
+        parts = build(argparse.Namespace(model=case.model, hidden=[256, 128], fused=fused, side=None, classes=None))
         self.net, _, self.optimizer, self.criterion, self.clip = parts
         self.net = self.net.to(args.device).train()
         self.case, self.device, self.precision = case, args.device, precision

@@ -9,5 +9,7 @@ mod configurations;
 mod links;
 #[path = "docs/markdown.rs"]
 mod markdown;
+#[path = "docs/models.rs"]
+mod models;
 #[path = "docs/options.rs"]
 mod options;

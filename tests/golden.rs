@@ -4,10 +4,11 @@
 
 mod golden_harness;
 
+use golden_harness::architectures;
 use golden_harness::case::{self, Case};
-use golden_harness::check_all;
 use golden_harness::compare::Findings;
 use golden_harness::engine::{self, On, Way};
+use golden_harness::{check_all, check_names};
 use runner::passes::PassOptions;
 
 /// First step and whole run, as configured.
@@ -54,6 +55,12 @@ fn runs() {
 #[test]
 fn combinations() {
     check_all("combinations", as_pytorch);
+}
+
+/// The models of `models/`: logits in evaluation mode, the loss and gradients in training mode.
+#[test]
+fn architectures() {
+    check_names("architectures", &architectures::names(), |name, findings| *findings = architectures::check(name));
 }
 
 /// Passes make programs smaller and faster, and leave the results what they are.

@@ -11,6 +11,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import architectures
 import combinations
 import layers
 import names
@@ -54,6 +55,7 @@ def main() -> None:
         names.make(arguments.out / "names")
     if arguments.only in "transforms":
         transforms.make(arguments.out / "transforms")
+    architectures.make(arguments.out / "architectures", arguments.only)
     print(f"{total / 1e6:.2f} MB of cases")
     if failed:
         sys.exit("no good seed for\n" + "\n".join(failed))

@@ -20,6 +20,10 @@ const LR: f64 = 1e-9;
 const CHANGE: f64 = 1e-3;
 /// Buffers: norm of the difference, relative to the norm.
 const BUFFER: f64 = 5e-6;
+/// Whole architectures, whose many layers add up their rounding: largest difference, relative to the largest number.
+const DEEP: f64 = 1e-4;
+/// Their gradients: relative to the norm.
+const DEEP_GRADIENT: f64 = 1e-3;
 
 /// What is further from the expected than it may be, and how far the rest is.
 #[derive(Default)]
@@ -97,6 +101,23 @@ impl Findings {
         for (name, want) in want {
             let Some(got) = got.grads.get(name) else { continue };
             self.near("gradient", name, &got.data, &want.data, norm(want.data.iter().copied()), GRADIENT);
+        }
+    }
+
+    /// Compares what a whole architecture comes to, relative to the largest number of it.
+    pub fn near_scale(&mut self, kind: &'static str, got: &[f32], want: &[f64]) {
+        assert_eq!(got.len(), want.len(), "{kind}");
+        let scale = want.iter().fold(0.0, |scale: f64, x| scale.max(x.abs()));
+        let differences = got.iter().zip(want).map(|(a, b)| (f64::from(*a) - b).abs());
+        // `max` would pass over what is not a number.
+        let worst = differences.fold(0.0, |worst: f64, d| if d <= worst { worst } else { d });
+        self.note(kind, "", worst / scale, DEEP);
+    }
+
+    /// Compares the norm of a gradient in a whole architecture, and its product with numbers from -1 to 1.
+    pub fn summary(&mut self, name: &str, got: [f64; 2], want: &[f64]) {
+        for (kind, got, expected) in [("norm of the gradient", got[0], want[0]), ("gradient", got[1], want[1])] {
+            self.note(kind, name, (got - expected).abs() / want[0], DEEP_GRADIENT);
         }
     }
 

@@ -128,20 +128,50 @@ impl Setup {
     }
 }
 
-/// Runs the first step without its update.
+/// Runs the first step of a case without its update.
 pub fn first_step(case: &Case, on: On) -> FirstStep {
     let dir = tempfile::tempdir().unwrap();
-    let path = case.write_files(dir.path());
-    let written = Setup::new(&path, &[], on);
+    step(&case.write_files(dir.path()), on, &Setup::session, &|_| true)
+}
+
+/// Runs the first step of a configuration without its update, from the values that `start` gives parameters and buffers, zeros where
+/// it gives none. Gradients are those of the `wanted` parameters.
+pub fn first_step_from(
+    config: &Path,
+    on: On,
+    start: &dyn Fn(&Variable) -> Option<Vec<u8>>,
+    wanted: &dyn Fn(&str) -> bool,
+) -> FirstStep {
+    let session = |setup: &Setup, programs: Programs| {
+        let task = runner::model::task(setup.experiment());
+        let mut session = Session::unset(programs, setup.backend.as_ref(), task).unwrap();
+        let variables = session.programs.plan.variables.clone();
+        for (id, var) in variables.iter().filter(|(_, var)| in_state_dict(var)) {
+            if let Some(bytes) = start(var) {
+                session.restore(id, &bytes).unwrap();
+            }
+        }
+        session
+    };
+    step(config, on, &session, wanted)
+}
+
+fn step(
+    path: &Path,
+    on: On,
+    session: &dyn Fn(&Setup, Programs) -> Session,
+    wanted: &dyn Fn(&str) -> bool,
+) -> FirstStep {
+    let written = Setup::new(path, &[], on);
     let accumulate = written.experiment().train.accumulate;
     // Gradients are kept where they are summed: a step that sums leaves them behind.
-    let setup = Setup::new(&path, &[format!("train.accumulate={}", accumulate.max(2))], on);
+    let setup = Setup::new(path, &[format!("train.accumulate={}", accumulate.max(2))], on);
     let loading = &setup.experiment().data.loading;
     let train = Sizes::of_run(setup.experiment(), &setup.samples.spec).train;
     let first = train[0];
     let group = accumulate.min(setup.samples.train.len().div_ceil(loading.batch_size));
     let sizes = Sizes { train, eval: Vec::new(), predict: vec![first] };
-    let mut session = setup.session(setup.programs(&sizes, &PassOptions::default()));
+    let mut session = session(&setup, setup.programs(&sizes, &PassOptions::default()));
     let mut batches = setup.batches(&session, group);
 
     let eval_output = session.predict(&batches[0].buffer, first).unwrap();
@@ -165,9 +195,8 @@ pub fn first_step(case: &Case, on: On) -> FirstStep {
         }
     }
     let shares = tensors(&mut session, |v| v.name == SHARES_VARIABLE)[SHARES_VARIABLE].data[1];
-    let mut grads = tensors(&mut session, |v| v.kind == VarKind::Gradient);
-    grads.remove("gradient_sum.loss");
-    let grads = grads
+    let of = |v: &Variable| v.name.strip_prefix("gradient_sum.").is_some_and(|name| name != "loss" && wanted(name));
+    let grads = tensors(&mut session, |v| v.kind == VarKind::Gradient && of(v))
         .into_iter()
         .filter_map(|(name, mut t)| {
             t.data.iter_mut().for_each(|x| *x /= shares);

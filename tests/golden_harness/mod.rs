@@ -3,6 +3,7 @@
 // Every test binary has its own copy and uses a part of it.
 #![allow(dead_code)]
 
+pub mod architectures;
 pub mod case;
 pub mod compare;
 pub mod engine;
@@ -31,7 +32,11 @@ pub fn check_in_turn(folder: &str, check: impl Fn(&Case, &mut Findings)) {
 
 /// Checks all cases of a folder side by side, and reports all that fail at once.
 pub fn check_all(folder: &str, check: impl Fn(&Case, &mut Findings) + Sync) {
-    let names = Case::names(folder);
+    check_names(folder, &Case::names(folder), |name, findings| check(&Case::read(name), findings));
+}
+
+/// Checks what has these names side by side, and reports all that fail at once.
+pub fn check_names(title: &str, names: &[String], check: impl Fn(&str, &mut Findings) + Sync) {
     let next = AtomicUsize::new(0);
     let all = Mutex::new(Findings::default());
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -45,7 +50,7 @@ pub fn check_all(folder: &str, check: impl Fn(&Case, &mut Findings) + Sync) {
             });
         }
     });
-    report(folder, all.into_inner().unwrap());
+    report(title, all.into_inner().unwrap());
 }
 
 /// How near to what is allowed the findings come; fails with all faults.
@@ -57,10 +62,10 @@ fn report(folder: &str, mut all: Findings) {
     assert!(all.faults.is_empty(), "{} faults:\n{}", all.faults.len(), all.faults.join("\n"));
 }
 
-/// What `check` finds about a case; a panic is a finding like any other.
-fn findings(name: &str, check: impl Fn(&Case, &mut Findings)) -> Findings {
+/// What `check` finds; a panic is a finding like any other.
+fn findings(name: &str, check: impl Fn(&str, &mut Findings)) -> Findings {
     let mut findings = Findings::default();
-    let outcome = catch_unwind(AssertUnwindSafe(|| check(&Case::read(name), &mut findings)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| check(name, &mut findings)));
     if let Err(payload) = outcome {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("a panic");

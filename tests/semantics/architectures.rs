@@ -1,49 +1,61 @@
-//! The architectures of `models/` against torchvision's: names and shapes of all that their state dicts hold, in order.
+//! The architectures of `models/` against PyTorch's: names and shapes of all that their state dicts hold, in order.
 
-use runner::backend::cpu::CpuBackend;
 use runner::config;
-use runner::graph::VarKind;
-use runner::passes::PassOptions;
+use runner::graph::{VarKind, Variables};
+use runner::model::{self, Mode};
 use runner::train::setup::input::describe;
-use runner::train::setup::programs::{self, Sizes};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
 
 /// `name dimensions` of every tensor of a model's state dict, as PyTorch has it.
 fn state_dict(model: &str) -> Vec<String> {
+    // Those for small images take no larger ones.
+    let side = if matches!(model, "lenet5" | "resnet9") { 32 } else { 64 };
+    let path = folder("models").join(format!("{model}.toml"));
     let text = format!(
-        "[data]\nsource = 'synthetic'\nshape = [3, 64, 64]\nclasses = 1000\n[model]\nuse = 'models/{model}.toml'\n\
+        "[data]\nsource = 'synthetic'\nshape = [3, {side}, {side}]\nclasses = 1000\n\
+         [model]\nuse = {path:?}\nwith = {{ num_classes = 1000 }}\n\
          [loss]\ntype = 'cross_entropy'\n[optimizer]\ntype = 'sgd'\nlr = 0.1\n[train]\nepochs = 1\n"
     );
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir(folder.path().join("models")).unwrap();
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("models/{model}.toml"));
-    std::fs::copy(file, folder.path().join(format!("models/{model}.toml"))).unwrap();
-    let path = folder.path().join("test.toml");
-    std::fs::write(&path, text).unwrap();
-    let loaded = config::load(&path, &[]).unwrap_or_else(|e| panic!("{e}"));
+    let loaded = config::load_str("test.toml", &text, &[]).unwrap_or_else(|e| panic!("{e}"));
+    assert!(loaded.warnings.is_empty(), "{model}: {:?}", loaded.warnings);
     let data = describe(&loaded.experiment).unwrap_or_else(|e| panic!("{e:?}"));
-    let sizes = Sizes { train: Vec::new(), eval: vec![1.into()], predict: Vec::new() };
-    let backend = CpuBackend::new(Some(1)).unwrap();
-    let programs = programs::build(&loaded.experiment, &data, &sizes, &backend, &PassOptions::default())
-        .unwrap_or_else(|e| panic!("{e:?}"));
+    let mut vars = Variables::new();
+    model::forward(&loaded.experiment, &data, &mut vars, 1, Mode::Eval).unwrap_or_else(|e| panic!("{model}: {e:?}"));
     let told = |v: &runner::graph::Variable| {
         let dims = v.storage.outside.dims().iter().map(|n| format!(" {n}")).collect::<String>();
         format!("{}{dims}", v.name)
     };
     let kept = |kind: &VarKind| matches!(kind, VarKind::Parameter | VarKind::Buffer);
-    programs.plan.variables.iter().filter(|(_, v)| kept(&v.kind)).map(|(_, v)| told(v)).collect()
+    vars.iter().filter(|(_, v)| kept(&v.kind)).map(|(_, v)| told(v)).collect()
+}
+
+/// The names of a folder's files without what follows the dot.
+fn stems(name: &str) -> Vec<String> {
+    let stem = |path: &Path| path.file_stem().unwrap().to_str().unwrap().to_owned();
+    let mut stems: Vec<String> =
+        std::fs::read_dir(folder(name)).unwrap().map(|entry| stem(&entry.unwrap().path())).collect();
+    stems.sort();
+    stems
 }
 
 #[test]
 fn names_and_shapes_are_those_of_torchvision() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
-    let mut count = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let model = entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_string();
-        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/names/{model}.txt"));
-        let expected = std::fs::read_to_string(&golden).unwrap_or_else(|e| panic!("{}: {e}", golden.display()));
-        assert_eq!(state_dict(&model), expected.lines().collect::<Vec<_>>(), "{model}");
-        count += 1;
+    let models = stems("models");
+    assert_eq!(models, stems("tests/golden/names"), "models, and names of parameters");
+    let mut faults = Vec::new();
+    for model in &models {
+        let text = std::fs::read_to_string(folder("tests/golden/names").join(format!("{model}.txt"))).unwrap();
+        let (expected, found): (Vec<&str>, Vec<String>) = (text.lines().collect(), state_dict(model));
+        if let Some(i) = (0..expected.len().max(found.len()))
+            .find(|i| expected.get(*i).copied() != found.get(*i).map(String::as_str))
+        {
+            let lines = (found.get(i), expected.get(i));
+            faults.push(format!("{model}: entry {} is {:?}, not {:?}", i + 1, lines.0, lines.1));
+        }
     }
-    assert_eq!(count, 2);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

@@ -1,0 +1,278 @@
+"""The models of `models/` in PyTorch: torchvision's, and three for small images.
+
+`MODEL.json` of `tests/golden/architectures` holds what PyTorch makes, in double precision, of two images and of parameters that both
+sides make by a formula (`values`): the logits in evaluation mode, the loss in training mode, and of some gradients their norm and
+their product with the numbers of `table`.
+"""
+
+import dataclasses
+import json
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+CLASSES = 5
+HIDDEN = 64
+TARGETS = [1, 3]
+# The period of the parameters is prime, so that the rows of a matrix differ.
+PERIOD = 8191
+
+# Side of the images in `MODEL.json`: small, but no batch normalisation has less than eight values.
+SMALL = 64
+# What torchvision's constructors are told: no dropout, no stochastic depth, no auxiliary classifiers, which leave the names of all else.
+DROPOUT: dict[str, Any] = {"dropout": 0.0}
+TORCHVISION: dict[str, tuple[int, dict[str, Any]]] = {
+    "alexnet": (SMALL, DROPOUT),
+    "densenet121": (SMALL, {}),
+    "efficientnet_b0": (SMALL, DROPOUT | {"stochastic_depth_prob": 0.0}),
+    "googlenet": (SMALL, DROPOUT | {"aux_logits": False, "init_weights": False}),
+    "mnasnet1_0": (SMALL, DROPOUT),
+    "mobilenet_v2": (SMALL, DROPOUT),
+    "mobilenet_v3_large": (SMALL, DROPOUT),
+    "mobilenet_v3_small": (SMALL, DROPOUT),
+    "regnet_y_400mf": (SMALL, {}),
+    "resnet101": (SMALL, {}),
+    "resnet18": (SMALL, {}),
+    "resnet34": (SMALL, {}),
+    "resnet50": (SMALL, {}),
+    "resnext50_32x4d": (SMALL, {}),
+    "squeezenet1_1": (SMALL, DROPOUT),
+    "vgg11": (32, DROPOUT),
+    "vgg11_bn": (32, DROPOUT),
+    "vgg16": (32, DROPOUT),
+    "wide_resnet50_2": (SMALL, {}),
+}
+
+
+def resnet18_cifar(num_classes: int) -> nn.Module:
+    from torchvision import models
+
+    net = models.resnet18(num_classes=num_classes)
+    net.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
+    net.maxpool = nn.Identity()
+    return net
+
+
+def conv(inputs: int, outputs: int) -> nn.Module:
+    layers = [("conv", nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)), ("bn", nn.BatchNorm2d(outputs)), ("relu", nn.ReLU())]
+    return nn.Sequential(OrderedDict(layers))
+
+
+class Residual(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.res1, self.res2 = conv(channels, channels), conv(channels, channels)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.res2(self.res1(x))
+
+
+def resnet9(num_classes: int) -> nn.Module:
+    def stage(inputs: int, outputs: int, residual: bool = True) -> nn.Module:
+        layers = OrderedDict(conv=conv(inputs, outputs), pool=nn.MaxPool2d(2))
+        if residual:
+            layers["residual"] = Residual(outputs)
+        return nn.Sequential(layers)
+
+    return nn.Sequential(
+        OrderedDict(
+            prep=conv(3, 64),
+            layer1=stage(64, 128),
+            layer2=stage(128, 256, residual=False),
+            layer3=stage(256, 512),
+            pool=nn.MaxPool2d(4),
+            flatten=nn.Flatten(),
+            linear=nn.Linear(512, num_classes, bias=False),
+        )
+    )
+
+
+def lenet5(num_classes: int) -> nn.Module:
+    return nn.Sequential(
+        OrderedDict(
+            conv1=nn.Conv2d(3, 6, 5),
+            tanh1=nn.Tanh(),
+            pool1=nn.AvgPool2d(2),
+            conv2=nn.Conv2d(6, 16, 5),
+            tanh2=nn.Tanh(),
+            pool2=nn.AvgPool2d(2),
+            flatten=nn.Flatten(),
+            fc1=nn.Linear(400, 120),
+            tanh3=nn.Tanh(),
+            fc2=nn.Linear(120, 84),
+            tanh4=nn.Tanh(),
+            fc3=nn.Linear(84, num_classes),
+        )
+    )
+
+
+OWN: dict[str, Callable[[int], nn.Module]] = {"lenet5": lenet5, "resnet18_cifar": resnet18_cifar, "resnet9": resnet9}
+MODELS = sorted([*TORCHVISION, *OWN])
+
+
+def build(name: str, num_classes: int) -> nn.Module:
+    """The model of that name, without anything random in training."""
+    if name in OWN:
+        return OWN[name](num_classes)
+    from torchvision import models
+
+    return models.get_model(name, num_classes=num_classes, **TORCHVISION[name][1])
+
+
+def narrow(net: nn.Module) -> dict[str, int]:
+    """Makes the hidden layers of AlexNet and the VGGs small, which have nearly all of their parameters. What `with` says of it."""
+    from torchvision import models
+
+    if not isinstance(net, (models.AlexNet, models.VGG)):
+        return {}
+    for i, layer in enumerate(net.classifier):
+        if isinstance(layer, nn.Linear):
+            sizes = (HIDDEN if size == 4096 else size for size in (layer.in_features, layer.out_features))
+            net.classifier[i] = nn.Linear(*sizes)
+    return {"hidden": HIDDEN}
+
+
+def table(seed: int) -> np.ndarray:
+    """Numbers from -1 to 1, exact in single precision."""
+    state, numbers = seed, []
+    for _ in range(PERIOD):
+        state = (state * 1103515245 + 12345) % 2**31
+        numbers.append((state >> 7) / 2**23 - 1)
+    return np.array(numbers, dtype=np.float32)
+
+
+def spread(period: np.ndarray, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """A tensor of numbers that repeat themselves. Where they begin depends on its name."""
+    start = 0
+    for byte in name.encode():
+        start = (start * 31 + byte) % PERIOD
+    return np.resize(np.roll(period, -start), math.prod(shape)).reshape(shape)
+
+
+def values(numbers: np.ndarray, name: str, shape: tuple[int, ...], variance: float = 1.0) -> np.ndarray:
+    """Made of the table `numbers`: the elements of the parameter, of the running statistics or of the images of that name. Each is a product and at most one sum in
+    single precision. `variance` is a power of two, the mean of running variances."""
+    single = np.float32
+    if len(shape) > 1 and name != "inputs":
+        # Through a ReLU the mean square stays what it is.
+        period = numbers * single(math.sqrt(6 / math.prod(shape[1:])))
+    elif name.endswith("bn3.weight"):
+        # The last of a bottleneck: were the sums not mostly their shortcuts, rounding would grow from block to block.
+        period = single(0.125) * (single(0.75) + single(0.25) * numbers)
+    elif name.endswith("weight"):
+        period = single(0.75) + single(0.25) * numbers
+    elif name.endswith(".bn.bias"):
+        # GoogLeNet has no shortcuts: more numbers stay off the bend of the ReLU.
+        period = single(1.0) + single(0.125) * numbers
+    elif name.endswith("running_var"):
+        period = single(variance) * (single(1.0) + single(0.5) * numbers)
+    elif name == "inputs":
+        period = single(2.0) * numbers
+    else:
+        period = single(0.125) * numbers
+    return spread(period, name, shape)
+
+
+def fill(net: nn.Module, numbers: np.ndarray, variance: float) -> None:
+    """Gives all parameters and running statistics their values."""
+    for name, tensor in net.state_dict().items():
+        if tensor.dtype.is_floating_point:
+            tensor.copy_(torch.from_numpy(values(numbers, name, tuple(tensor.shape), variance)))
+
+
+def make(folder: Path, only: str) -> None:
+    """Writes `MODEL.json` of every model whose name contains `only`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in MODELS:
+        if only in name:
+            lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in golden(name).items()]
+            text = "{\n  " + ",\n  ".join(lines) + "\n}\n"
+            (folder / f"{name}.json").write_text(text)
+            print(f"architectures/{name}: {len(text)} bytes", flush=True)
+
+
+def short(numbers: torch.Tensor) -> list[float]:
+    """More digits than single precision has."""
+    return [float(f"{x:.9g}") for x in numbers.flatten().tolist()]
+
+
+@dataclasses.dataclass
+class Result:
+    output: torch.Tensor
+    loss: torch.Tensor
+    gradients: dict[str, torch.Tensor]  # norm and product
+
+    def near(self, other: "Result") -> bool:
+        """Within a fifth of what the test allows."""
+        off = (self.output - other.output).abs().max() / self.output.abs().max()
+        lost = (self.loss - other.loss).abs() / self.loss
+        gradients = [(g - other.gradients[key]).abs().max() / g[0] for key, g in self.gradients.items()]
+        return bool(max(off, lost) < 2e-5 and max(gradients) < 2e-4)
+
+
+def compute(net: nn.Module, numbers: np.ndarray, inputs: torch.Tensor) -> Result:
+    net.eval()
+    with torch.no_grad():
+        output = net(inputs)
+    # Evaluation leaves the state as it is; training changes running statistics, which nothing looks at any more.
+    net.train()
+    net.zero_grad()
+    loss = functional.cross_entropy(net(inputs), torch.tensor(TARGETS))
+    loss.backward()
+    parameters = list(net.named_parameters())
+    gradients = {}
+    for key, p in [parameters[0], parameters[len(parameters) // 2], parameters[-2], parameters[-1]]:
+        # Not the numbers of the parameter itself: in front of a normalisation its product with the gradient is zero.
+        other = torch.from_numpy(spread(numbers, f"gradient of {key}", tuple(p.shape))).double()
+        gradients[key] = torch.stack([p.grad.double().norm(), (p.grad.double() * other).sum()])
+    return Result(output.double(), loss.detach().double(), gradients)
+
+
+def golden(name: str) -> dict[str, Any]:
+    """Takes the first seed with which rounding leads to the same: with others some number is so near to the bend of a ReLU, or to another
+    in the window of a maximum, that even PyTorch in single precision comes to other gradients than in double precision."""
+    torch.use_deterministic_algorithms(False)
+    side, options = TORCHVISION.get(name, (32, {}))
+    shape = (len(TARGETS), 3, side, side)
+    net = build(name, CLASSES)
+    hidden = narrow(net)
+    for seed in range(1, 100):
+        numbers = table(seed)
+        inputs = torch.from_numpy(values(numbers, "inputs", shape))
+        # What tells the images apart must not vanish on its way through the layers.
+        for variance in [1.0, 0.5, 0.25, 0.125, 0.0625]:
+            fill(net.float().eval(), numbers, variance)
+            with torch.no_grad():
+                output = net(inputs)
+            if (output[0] - output[1]).abs().max() > 0.05 * output.abs().max():
+                break
+        else:
+            continue
+        result = compute(net.double(), numbers, inputs.double())
+        near = True
+        for factor, layout in [(1, torch.contiguous_format), (1, torch.channels_last), (1 + 1e-6, torch.contiguous_format)]:
+            if not near:
+                break
+            net.float().to(memory_format=layout)
+            fill(net, numbers, variance)
+            near = result.near(compute(net, numbers, (factor * inputs).to(memory_format=layout)))
+        if near:
+            return {
+                "inputs": shape,
+                "targets": TARGETS,
+                "with": {"num_classes": CLASSES} | hidden | {k: v for k, v in options.items() if k == "dropout"},
+                "seed": seed,
+                "variance": variance,
+                "output": short(result.output),
+                "loss": short(result.loss)[0],
+                "gradients": {key: short(g) for key, g in result.gradients.items()},
+            }
+        print(f"{name}: seed {seed} depends on rounding", flush=True)
+    raise ValueError(f"{name}: no good seed")

@@ -1,0 +1,72 @@
+//! The table of models in docs/models.md, made from the files of `models/`: their first comment, their parameters, and what
+//! `runner check` says of them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use runner::config;
+use runner::graph::Variables;
+use runner::model::{self, Mode};
+use runner::train::setup::input::describe;
+use toml::Table;
+
+use crate::options::hold_fresh;
+
+/// Title and paper of a file: its first comment is `TITLE (PAPER, URL): …`.
+fn head(text: &str) -> (String, String) {
+    let line = text.lines().nth(1).and_then(|line| line.strip_prefix("# ")).expect("a comment below the schema");
+    let (title, rest) = line.split_once(" (").expect("a paper in parentheses");
+    let (paper, _) = rest.split_once(')').expect("its end");
+    let paper = match paper.split_once(", https://") {
+        Some((paper, url)) => format!("[{paper}](https://{url})"),
+        None => paper.to_owned(),
+    };
+    (title.to_owned(), paper)
+}
+
+/// Parameters and multiply-adds for one image, as `runner check` counts them.
+fn counted(path: &Path, side: usize) -> (usize, u64) {
+    let text = format!(
+        "[data]\nsource = 'synthetic'\nshape = [3, {side}, {side}]\nclasses = 1000\n[model]\nuse = {path:?}\n\
+         [loss]\ntype = 'cross_entropy'\n[optimizer]\ntype = 'sgd'\nlr = 0.1\n[train]\nepochs = 1\n"
+    );
+    let text = text.replace("classes = 1000", if side == 32 { "classes = 10" } else { "classes = 1000" });
+    let loaded = config::load_str("table.toml", &text, &[]).unwrap_or_else(|failure| panic!("{failure}"));
+    let data = describe(&loaded.experiment).unwrap_or_else(|e| panic!("{e:?}"));
+    let forward = model::forward(&loaded.experiment, &data, &mut Variables::new(), 1, Mode::Eval);
+    let rows = forward.unwrap_or_else(|e| panic!("{}: {e:?}", path.display())).rows;
+    (rows.iter().map(|row| row.params).sum(), rows.iter().map(|row| row.flops).sum::<u64>() / 2)
+}
+
+/// A number with three digits that count, in millions.
+fn millions(n: u64) -> String {
+    let n = n as f64 / 1e6;
+    let digits = (2 - n.log10().floor() as i32).clamp(0, 2);
+    format!("{n:.*}", digits as usize)
+}
+
+#[test]
+fn the_table_of_models_is_fresh() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
+    let mut rows = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let file = path.file_name().unwrap().to_str().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (title, paper) = head(&text);
+        let params = toml::from_str::<Table>(&text).unwrap().remove("params").expect("a model has parameters");
+        // Their order in the file.
+        let lines = text.lines().skip_while(|line| *line != "[params]").skip(1).take_while(|line| !line.is_empty());
+        let with: Vec<String> = lines.map(|line| format!("`{line}`")).collect();
+        assert_eq!(with.len(), params.as_table().unwrap().len(), "{file}: a parameter a line");
+        // Those that begin with ten classes are for small images.
+        let side = if params["num_classes"].as_integer() == Some(10) { 32 } else { 224 };
+        let (parameters, macs) = counted(&path, side);
+        let numbers = format!("{} | {} | {side}×{side}", millions(parameters as u64), millions(macs));
+        let row = format!("| {title} | [{file}](../models/{file}) | {numbers} | {} | {paper} |\n", with.join(", "));
+        rows.insert((side, title), row);
+    }
+    let rows: String = rows.into_values().collect();
+    let head = "| model | file | parameters, millions | multiply-adds, millions | for images of | `with` | paper |\n| --- | --- | --- | --- | --- | --- | --- |\n";
+    hold_fresh("docs/models.md", &BTreeMap::from([("models".to_owned(), head.to_owned() + &rows)]));
+}
