@@ -144,7 +144,7 @@ fn repository(name: &str) -> PathBuf {
 #[test]
 fn the_configurations_of_the_repository() {
     let effective: [(&str, usize, &[&str]); 8] = [
-        ("ants_bees", 2, &["reorder", "fold", "residual", "fuse"]),
+        ("ants_bees", 2, &["reorder", "fold", "residual", "fuse", "update_early"]),
         ("cifar10_resnet18", 3, &["reorder", "fold", "residual", "fuse"]),
         ("digits_cnn", 9, &["reorder", "pool", "fuse", "chain", "update_early"]),
         ("digits_transformer", 9, &["simplify", "residual", "fuse"]),
@@ -160,7 +160,8 @@ fn the_configurations_of_the_repository() {
         let mut overrides = vec![OPTIMIZER.to_string()];
         if name == "ants_bees" {
             // Photos are as large as wanted.
-            overrides.extend(["train_transforms.0.size=48", "val_transforms.1.size=48"].map(|set| format!("data.{set}")));
+            overrides
+                .extend(["train_transforms.0.size=48", "val_transforms.1.size=48"].map(|set| format!("data.{set}")));
         }
         let loaded = config::load(&path, &overrides).unwrap_or_else(|e| panic!("{e}"));
         (name, batch, check(name, &loaded.experiment, batch))
