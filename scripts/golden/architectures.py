@@ -20,6 +20,8 @@ from torch.nn import functional
 
 CLASSES = 5
 HIDDEN = 64
+# Where an earlier seed is good for PyTorch's roundings, but not for all of this program's instructions.
+FIRST_SEED = {"wide_resnet50_2": 2}
 TARGETS = [1, 3]
 # The period of the parameters is prime, so that the rows of a matrix differ.
 PERIOD = 8191
@@ -243,7 +245,7 @@ def golden(name: str) -> dict[str, Any]:
     shape = (len(TARGETS), 3, side, side)
     net = build(name, CLASSES)
     hidden = narrow(net)
-    for seed in range(1, 100):
+    for seed in range(FIRST_SEED.get(name, 1), 100):
         numbers = table(seed)
         inputs = torch.from_numpy(values(numbers, "inputs", shape))
         # What tells the images apart must not vanish on its way through the layers.
