@@ -12,6 +12,7 @@ import tomllib
 from pathlib import Path
 
 import combinations
+import extremes
 import layers
 import names
 import optimizers
@@ -49,6 +50,8 @@ def main() -> None:
             print(f"{case.name}: {path.stat().st_size} bytes", flush=True)
     if arguments.only in "pth":
         pth.make(arguments.out / "pth")
+    if arguments.only in "extremes":
+        extremes.make(arguments.out / "activations")
     if arguments.only in "names":
         names.make(arguments.out / "names")
     print(f"{total / 1e6:.2f} MB of cases")
