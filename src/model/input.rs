@@ -1,20 +1,12 @@
 //! The inputs of the model: from the loader's batch to the first layer.
 
+use super::transforms::{keyed, of_loader, transforms};
 use super::{Builder, Mode, Tensor};
-use crate::config::language::sections::{self as cfg, Transform};
+use crate::config::language::sections as cfg;
 use crate::config::{Diagnostic, Experiment};
-use crate::data::{DataSpec, Field, transformed};
+use crate::data::{DataSpec, Field, Transform, output_shape, transformed};
 use crate::graph::op::Normalize;
 use crate::graph::{DType, Input, MAX_ELEMENTS, Shape};
-
-/// The transforms of training samples (`train`) or of all others, in order, with their keys in the configuration.
-fn transforms(experiment: &Experiment, train: bool) -> impl Iterator<Item = (String, &Transform)> {
-    let d = &experiment.data;
-    let first = if train { d.train_transforms.as_slice() } else { &[] };
-    let keyed = |section: &'static str| move |(i, t)| (format!("data.{section}.{i}"), t);
-    let first = first.iter().enumerate().map(keyed("train_transforms"));
-    first.chain(d.transforms.iter().enumerate().map(keyed("transforms")))
-}
 
 /// The shape of the batches that a program is for. There is a program for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,14 +37,9 @@ impl std::fmt::Display for BatchShape {
 pub fn input_fields(experiment: &Experiment, data: &DataSpec, train: bool) -> Vec<Field> {
     let changed = transformed(&data.fields);
     let with_shape = |number: usize, field: &Field| {
-        let mut shape = field.shape.clone();
-        for (_, t) in transforms(experiment, train).filter(|_| changed == Some(number)) {
-            if let (Transform::RandomCrop(crop), &[_, _, c]) = (t, shape.dims()) {
-                let [h, w] = crop.size.0;
-                shape = Shape::from([h, w, c]);
-            }
-        }
-        Field { shape, ..field.clone() }
+        let through = |shape: Shape, t: &Transform| output_shape(std::slice::from_ref(t), &shape).unwrap_or(shape);
+        let transforms = if changed == Some(number) { transforms(experiment, train) } else { Vec::new() };
+        Field { shape: transforms.iter().fold(field.shape.clone(), through), ..field.clone() }
     };
     data.fields.iter().enumerate().filter(|(_, field)| !field.target).map(|(i, f)| with_shape(i, f)).collect()
 }
@@ -123,8 +110,8 @@ impl Builder<'_> {
         // A transform that is written twice acts twice, as in torchvision.
         let mut scale = if self.graph.value(x.value).dtype == DType::U8 { 1.0 / 255.0 } else { 1.0 };
         let floats = |list: &[f64]| list.iter().map(|v| *v as f32).collect();
-        for (key, t) in transforms(experiment, self.mode == Mode::Train).filter(|_| change) {
-            if let Transform::Normalize(n) = t {
+        for (key, t) in keyed(experiment, self.mode == Mode::Train).filter(|_| change) {
+            if let cfg::Transform::Normalize(n) = t {
                 let op = Normalize { scale, mean: floats(&n.mean), std: floats(&n.std), to: DType::F32 };
                 x.value = self.normalize(x, &key, op, n);
                 scale = 1.0;
@@ -158,49 +145,44 @@ impl Builder<'_> {
         self.plain(op, &[x.value])
     }
 
-    /// Reports random transforms that the samples cannot go through.
+    /// Reports transforms that the samples cannot go through.
     fn check_transforms(&mut self) {
         let experiment = self.experiment;
         let Some(number) = transformed(&self.data.fields) else { return self.check_there_are_no_transforms() };
-        let mut shape = self.data.fields[number].shape.clone();
-        for (key, t) in transforms(experiment, true) {
-            let name = match t {
-                Transform::Normalize(_) => continue,
-                Transform::RandomCrop(_) => "random_crop",
-                Transform::RandomHorizontalFlip(_) => "random_horizontal_flip",
-            };
-            let (message, label, help) = match (t, shape.dims()) {
-                (Transform::RandomCrop(crop), &[h, w, c]) => {
-                    let ([ph, pw], [ch, cw]) = (crop.padding.0, crop.size.0);
-                    let (fh, fw) = (h + 2 * ph, w + 2 * pw);
-                    shape = Shape::from([ch, cw, c]);
-                    if ch <= fh && cw <= fw {
+        for train in [true, false] {
+            let mut shape = self.data.fields[number].shape.clone();
+            for (key, t) in keyed(experiment, train) {
+                let Some(transform) = of_loader(t) else { continue };
+                let message = match output_shape(&[transform], &shape) {
+                    Ok(after) => {
+                        shape = after;
                         continue;
                     }
-                    let padded = if ph + pw > 0 { format!(", {fh}×{fw} with its padding") } else { String::new() };
-                    let message = format!("`{name}` cannot cut {ch}×{cw} out of an image of {h}×{w}{padded}");
-                    (message, "does not fit into the image", "take a smaller `size` or more `padding`")
+                    Err(error) => format!("{error:#}"),
+                };
+                let mut error = Diagnostic::error(message);
+                if shape.rank() != 3 {
+                    error = error.help("leave it out");
+                } else if matches!(t, cfg::Transform::RandomCrop(_)) {
+                    error = error.help("take a smaller `size` or more `padding`");
                 }
-                (_, &[_, _, _]) => continue,
-                _ => (
-                    format!("`{name}` takes images, but a sample has the shape {shape}"),
-                    "takes images",
-                    "leave it out",
-                ),
-            };
-            let mut error = Diagnostic::error(message).help(help);
-            if let Some(span) = experiment.nearest_span(&key) {
-                error = error.at(span, label);
+                if let Some(span) = experiment.nearest_span(&key) {
+                    error = error.at(span, "cannot change these samples");
+                }
+                if let Some(span) = self.data_span() {
+                    error = error.context(span, format!("a sample comes as {}", self.sample_as_it_comes()));
+                }
+                // What both kinds of samples go through is told once.
+                if !self.errors.contains(&error) {
+                    self.report(error);
+                }
             }
-            if let Some(span) = self.data_span() {
-                error = error.context(span, format!("a sample comes as {}", self.sample_as_it_comes()));
-            }
-            self.report(error);
         }
     }
+
     /// Reports transforms where it is not clear what they are to change.
     fn check_there_are_no_transforms(&mut self) {
-        let Some((key, _)) = transforms(self.experiment, true).next() else { return };
+        let Some((key, _)) = keyed(self.experiment, true).next() else { return };
         let images = self.data.inputs().filter(|(_, field)| field.shape.rank() == 3).count();
         let message = match images {
             0 => "transforms change images, and the model takes none".to_string(),

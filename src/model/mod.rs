@@ -16,11 +16,13 @@ mod params;
 mod rearrange;
 mod report;
 mod summary;
+mod transforms;
 
 pub use input::{BatchShape, input_fields};
 pub use lints::lints;
 pub use loss::{BatchLoss, task};
 pub use summary::LayerRow;
+pub use transforms::transforms;
 
 use crate::config::{Diagnostic, Experiment, LayerNode};
 use crate::data::DataSpec;

@@ -2,7 +2,7 @@
 
 use crate::config::declare::part::with_suggestion;
 use crate::config::declare::tagged::Tagged;
-use crate::config::language::sections::{self as cfg, Download, Fallback, Source as Written};
+use crate::config::language::sections::{Download, Fallback, Source as Written};
 use crate::config::language::values::ValidationSplit;
 use crate::config::load::paths::shown;
 use crate::config::text::spelling::shorten;
@@ -10,7 +10,8 @@ use crate::config::{Diagnostic, Experiment};
 use crate::data::progress::Event;
 use crate::data::synthetic::{SyntheticOptions, Task};
 use crate::data::tensors::TensorsOptions;
-use crate::data::{self, DataSpec, Fingerprint, Footprint, HoldOut, Missing, Source, Split, Transform, UnknownField};
+use crate::data::{self, DataSpec, Fingerprint, Footprint, HoldOut, Missing, Source, Split, UnknownField};
+pub use crate::model::transforms;
 use anyhow::{Context, Result};
 
 /// The data layer's source for a `[data]` section, and what to do if its files are not there.
@@ -191,23 +192,4 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
     let spec = DataSpec { train: Some(train.len()), val: Some(val.len()), ..taken(set.spec, experiment)? };
     let name = if stands_in { "digits" } else { experiment.data.source.type_name() };
     Ok(Samples { spec, train, val, test: set.val, note: set.note, fingerprint: set.fingerprint, name })
-}
-
-/// The transforms that the loader applies to training samples (`train`) or to all others.
-pub fn transforms(experiment: &Experiment, train: bool) -> Vec<Transform> {
-    let d = &experiment.data;
-    let first = if train { d.train_transforms.as_slice() } else { &[] };
-    first
-        .iter()
-        .chain(&d.transforms)
-        .filter_map(|t| match t {
-            cfg::Transform::RandomCrop(c) => {
-                let [h, w] = c.padding.0;
-                Some(Transform::RandomCrop { size: c.size.0, padding: [w, h, w, h] })
-            }
-            cfg::Transform::RandomHorizontalFlip(f) => Some(Transform::RandomHorizontalFlip { p: f.p }),
-            // An operation of the graph.
-            cfg::Transform::Normalize(_) => None,
-        })
-        .collect()
 }
