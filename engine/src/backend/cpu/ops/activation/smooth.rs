@@ -125,27 +125,36 @@ impl Function for Sigmoid {
 #[derive(Clone, Copy)]
 pub struct Mish;
 
-/// The parts of Mish: `x` up to 20 and its exponential `e`; then `n` and `1 / (n + 2)`, with which
+/// The parts of Mish: `x` up to 20 and its exponential `e`; then `n` and `r = 1 / (n + 2)`, with which
 /// `tanh(ln(1 + e)) = n / (n + 2)` for `n = e² + 2e`. Beyond 20 that is 1, and nothing overflows.
-#[inline(always)]
-fn mish_gate<S: Simd>(s: S, x: S::V) -> ((S::V, S::V), (S::V, S::V)) {
-    // The second operand wins where x is NaN.
-    let x = s.min(s.splat(20.0), x);
-    let e = s.exp(x);
-    let n = s.mul(e, s.add(e, s.splat(2.0)));
-    ((x, e), (n, s.div(s.splat(1.0), s.add(n, s.splat(2.0)))))
+struct MishGate<V> {
+    x: V,
+    e: V,
+    n: V,
+    r: V,
+}
+
+impl<V: Copy> MishGate<V> {
+    #[inline(always)]
+    fn new<S: Simd<V = V>>(s: S, x: V) -> Self {
+        // The second operand wins where x is NaN.
+        let x = s.min(s.splat(20.0), x);
+        let e = s.exp(x);
+        let n = s.mul(e, s.add(e, s.splat(2.0)));
+        MishGate { x, e, n, r: s.div(s.splat(1.0), s.add(n, s.splat(2.0))) }
+    }
 }
 
 impl Function for Mish {
     #[inline(always)]
     fn value<S: Simd>(self, s: S, x: S::V) -> S::V {
-        let (n, r) = mish_gate(s, x).1;
+        let MishGate { n, r, .. } = MishGate::new(s, x);
         s.mul(x, s.mul(n, r))
     }
     #[inline(always)]
     fn gradient<S: Simd>(self, s: S, x: S::V, dy: S::V) -> S::V {
         // With e = eˣ and the gate g = n / (n + 2), (1 − g²) · sigmoid(x) is 4e (1 + e) / (n + 2)².
-        let ((x, e), (n, r)) = mish_gate(s, x);
+        let MishGate { x, e, n, r } = MishGate::new(s, x);
         let bend = s.mul(s.mul(s.splat(4.0), x), s.mul(s.mul(e, r), s.mul(s.add(e, s.splat(1.0)), r)));
         s.mul(dy, s.fma(n, r, bend))
     }
