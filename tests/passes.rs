@@ -17,7 +17,8 @@ use std::slice;
 /// How many graphs each test draws.
 const GRAPHS: u64 = 150;
 
-const ACTIVATIONS: [Activation; 4] = [Activation::Relu, Activation::Tanh, Activation::Gelu, Activation::Hardswish];
+const ACTIVATIONS: [Activation; 5] =
+    [Activation::Relu, Activation::Tanh, Activation::Gelu, Activation::Hardswish, Activation::Mish];
 
 /// A graph that grows at random, with the elements of its variables.
 struct Builder {

@@ -47,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(1024)
 // if there is one.
 template <int V, class T>
 __device__ __forceinline__ void apply(const T *x, T *y, const float *mean, const float *invstd, const float *gamma,
-                                      const float *beta, i64 *counter, int act, float slope, i64 rows, i64 stretch,
+                                      const float *beta, i64 *counter, int act, float slope, float extra, i64 rows, i64 stretch,
                                       int columns) {
     Place p = place<V>(rows, stretch, gridDim.x, columns);
     if (counter && blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0 && threadIdx.y == 0) {
@@ -64,21 +64,21 @@ __device__ __forceinline__ void apply(const T *x, T *y, const float *mean, const
         factor[j] = invstd[c] * (gamma ? gamma[c] : 1.0f);
         offset[j] = beta ? beta[c] : 0.0f;
     }
-    normalise(x, y, p, columns, center, factor, offset, act, slope);
+    normalise(x, y, p, columns, center, factor, offset, act, slope, extra);
 }
 
 #define APPLY(T, S, V)                                                                                                  \
     extern "C" __global__ void __launch_bounds__(256) batch_norm_apply##V##_##S(                                        \
         const T *x, T *y, const float *mean, const float *invstd, const float *gamma, const float *beta, i64 *counter, \
-        int act, float slope, i64 rows, i64 stretch, int columns) {                                                    \
-        apply<V>(x, y, mean, invstd, gamma, beta, counter, act, slope, rows, stretch, columns);                        \
+        int act, float slope, float extra, i64 rows, i64 stretch, int columns) {                                       \
+        apply<V>(x, y, mean, invstd, gamma, beta, counter, act, slope, extra, rows, stretch, columns);                 \
     }
 FOR_PACKS(APPLY)
 
 // y = act((x − mean) / sqrt(var + eps) · gamma + beta) with the running statistics. `y` may be `x`.
 template <int V, class T>
 __device__ __forceinline__ void infer(const T *x, T *y, const float *mean, const float *var, const float *gamma,
-                                      const float *beta, float eps, int act, float slope, i64 rows, i64 stretch,
+                                      const float *beta, float eps, int act, float slope, float extra, i64 rows, i64 stretch,
                                       int columns) {
     Place p = place<V>(rows, stretch, gridDim.x, columns);
     if (p.column >= columns) {
@@ -92,14 +92,14 @@ __device__ __forceinline__ void infer(const T *x, T *y, const float *mean, const
         factor[j] = 1.0f / sqrtf(var[c] + eps) * (gamma ? gamma[c] : 1.0f);
         offset[j] = beta ? beta[c] : 0.0f;
     }
-    normalise(x, y, p, columns, center, factor, offset, act, slope);
+    normalise(x, y, p, columns, center, factor, offset, act, slope, extra);
 }
 
 #define INFER(T, S, V)                                                                                            \
     extern "C" __global__ void __launch_bounds__(256) batch_norm_infer##V##_##S(                                  \
         const T *x, T *y, const float *mean, const float *var, const float *gamma, const float *beta, float eps, \
-        int act, float slope, i64 rows, i64 stretch, int columns) {                                              \
-        infer<V>(x, y, mean, var, gamma, beta, eps, act, slope, rows, stretch, columns);                         \
+        int act, float slope, float extra, i64 rows, i64 stretch, int columns) {                                 \
+        infer<V>(x, y, mean, var, gamma, beta, eps, act, slope, extra, rows, stretch, columns);                  \
     }
 FOR_PACKS(INFER)
 

@@ -2,16 +2,16 @@
 // through the links for a pack of elements, whose values it keeps.
 #include "draws.cuh"
 
-// As `MAX_LINKS` in src/graph/op/chain.rs.
+// As `MAX_STEPS` in engine/src/backend/cuda/fusions.rs.
 constexpr int MAX_LINKS = 12;
 
-// As src/backend/cuda/lower/chain.rs numbers them.
+// As engine/src/backend/cuda/lower/chain.rs numbers them.
 enum LinkKind { ACTIVATION = 0, ACTIVATION_GRAD = 1, SUM = 2, PRODUCT = 3, DROPOUT = 4 };
 
-// A link: 72 bytes. Of `from`, 0 and up are earlier links, −1 and down are operands; only what its kind needs is looked at.
+// A link: 80 bytes. Of `from`, 0 and up are earlier links, −1 and down are operands; only what its kind needs is looked at.
 struct Link {
     i64 kind, from[2], act;
-    double slope;
+    double slope, extra;
     i64 stream, threshold;
     double scale;
     // Where its values are wanted, or null.
@@ -75,7 +75,7 @@ template <class T> struct Chained {
             float a[N];
             get(link.from[0], i, known, a);
             if (link.kind == ACTIVATION) {
-                activate_all((int)link.act, (float)link.slope, a);
+                activate_all((int)link.act, (float)link.slope, (float)link.extra, a);
             } else if (link.kind == DROPOUT) {
                 const u32 *random = (const u32 *)operands[-1 - link.from[1]].data;
                 drop(random, (u32)link.stream, (u32)link.threshold, (float)link.scale, i, a);
@@ -83,7 +83,7 @@ template <class T> struct Chained {
                 float b[N];
                 get(link.from[1], i, known, b);
                 if (link.kind == ACTIVATION_GRAD) {
-                    activate_grad_all((int)link.act, (float)link.slope, a, b);
+                    activate_grad_all((int)link.act, (float)link.slope, (float)link.extra, a, b);
                 }
                 for (int j = 0; j < N; ++j) {
                     a[j] = link.kind == SUM ? a[j] + b[j] : link.kind == PRODUCT ? a[j] * b[j] : b[j];

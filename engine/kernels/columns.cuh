@@ -3,7 +3,7 @@
 // A launch: blockDim = (columns / V of a tile, rows side by side), both powers of two with 256 threads together;
 // gridDim = (segments · splits, tiles). The rows fall into segments that do not mix (the samples of group
 // normalisation; one for batch normalisation), each cut into `splits` stretches of `stretch` rows, one a block. A thread
-// keeps to V neighbouring columns. src/backend/cuda/lower/columns.rs chooses these numbers, by shape alone.
+// keeps to V neighbouring columns. engine/src/backend/cuda/lower/columns.rs chooses these numbers, by shape alone.
 //
 // Sums: 32-bit floats within a few rows, doubles from there on, first by block, in a table of partial sums
 // [gridDim.x][2][columns], then over the blocks, in order.
@@ -168,7 +168,7 @@ __device__ __forceinline__ void column_totals(const double *partials, i64 blocks
 // choice an element. `y` may be `x`.
 template <int ACT, int V, class T>
 __device__ __forceinline__ void normalise_as(const T *x, T *y, const Place &p, int columns, const float (&mean)[V],
-                                             const float (&factor)[V], const float (&offset)[V], int act, float slope) {
+                                             const float (&factor)[V], const float (&offset)[V], int act, float slope, float extra) {
     const int D = ACT < 0 ? 1 : ROWS_AT_ONCE;
     for (i64 row = p.row; row < p.end; row += D * p.step) {
         float v[D][V];
@@ -179,7 +179,7 @@ __device__ __forceinline__ void normalise_as(const T *x, T *y, const Place &p, i
 #pragma unroll
                 for (int j = 0; j < V; j++) {
                     float z = (v[k][j] - mean[j]) * factor[j] + offset[j];
-                    v[k][j] = activate(ACT < 0 ? act : ACT, slope, z);
+                    v[k][j] = activate(ACT < 0 ? act : ACT, slope, extra, z);
                 }
                 store<V>(y + (row + k * p.step) * columns + p.column, v[k]);
             }
@@ -189,13 +189,13 @@ __device__ __forceinline__ void normalise_as(const T *x, T *y, const Place &p, i
 
 template <int V, class T>
 __device__ __forceinline__ void normalise(const T *x, T *y, const Place &p, int columns, const float (&mean)[V],
-                                          const float (&factor)[V], const float (&offset)[V], int act, float slope) {
+                                          const float (&factor)[V], const float (&offset)[V], int act, float slope, float extra) {
     if (act == NO_ACTIVATION) {
-        normalise_as<NO_ACTIVATION>(x, y, p, columns, mean, factor, offset, act, slope);
+        normalise_as<NO_ACTIVATION>(x, y, p, columns, mean, factor, offset, act, slope, extra);
     } else if (act == RELU) {
-        normalise_as<RELU>(x, y, p, columns, mean, factor, offset, act, slope);
+        normalise_as<RELU>(x, y, p, columns, mean, factor, offset, act, slope, extra);
     } else {
-        normalise_as<-1>(x, y, p, columns, mean, factor, offset, act, slope);
+        normalise_as<-1>(x, y, p, columns, mean, factor, offset, act, slope, extra);
     }
 }
 

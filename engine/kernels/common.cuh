@@ -184,11 +184,11 @@ __device__ __forceinline__ float block_max(float x) {
 
 // ---- Activations ----------------------------------------------------------------------------------------------------
 
-// As src/backend/cuda/lower/mod.rs numbers them; torch.nn defines them.
+// As `Activation::facts` in engine/src/graph/op/activation.rs numbers them; torch.nn defines them.
 enum Activation {
     NO_ACTIVATION = 0,
     RELU = 1,
-    RELU6 = 2,
+    HARDTANH = 2,
     LEAKY_RELU = 3,
     ELU = 4,
     GELU = 5,
@@ -198,17 +198,47 @@ enum Activation {
     SIGMOID = 9,
     HARDSIGMOID = 10,
     HARDSWISH = 11,
+    MISH = 12,
+    SOFTPLUS = 13,
+    SELU = 14,
+    SOFTSIGN = 15,
+    LOG_SIGMOID = 16,
+    TANHSHRINK = 17,
+    HARDSHRINK = 18,
+    SOFTSHRINK = 19,
 };
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-// act(x). `slope` is the parameter of leaky ReLU and ELU. Comparisons are written so that NaN passes through.
-__device__ __forceinline__ float activate(int act, float slope, float x) {
+// ln(1 + eˣ); only numbers up to 1 go through the exponential, so that nothing overflows.
+__device__ __forceinline__ float softplus(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
+
+// What mish multiplies x with, tanh(ln(1 + e)) = n / (n + 2) for n = e² + 2e, where e is the exponential of x up to 20: beyond
+// that it is 1, and nothing overflows. No fminf, which would lose a NaN.
+struct MishGate {
+    float x, e, n, r;
+    __device__ __forceinline__ explicit MishGate(float of) {
+        x = of > 20.0f ? 20.0f : of;
+        e = expf(x);
+        n = e * (e + 2.0f);
+        r = 1.0f / (n + 2.0f);
+    }
+};
+
+// SELU's two constants.
+constexpr float SELU_SCALE = 1.0507010f, SELU_ALPHA = 1.6732632f;
+
+// act(x) for the activations up to HARDSWISH, which products, convolutions, normalisations and sums apply to their results; the
+// rest would make their code much longer. `slope` and `extra` are the constants of the formula: the two ends of HARDTANH
+// (ReLU6 is the one from 0 to 6); what leaky ReLU and ELU multiply with, and ELU's factor in the exponent (CELU is one with
+// another than 1); softplus's beta and threshold; what the shrinkages take off. Comparisons are written so that NaN passes
+// through.
+__device__ __forceinline__ float activate(int act, float slope, float extra, float x) {
     switch (act) {
     case RELU: return x < 0.0f ? 0.0f : x;
-    case RELU6: return x < 0.0f ? 0.0f : (x > 6.0f ? 6.0f : x);
+    case HARDTANH: return x < slope ? slope : (x > extra ? extra : x);
     case LEAKY_RELU: return x > 0.0f ? x : slope * x;
-    case ELU: return x > 0.0f ? x : slope * expm1f(x);
+    case ELU: return x > 0.0f ? x : slope * expm1f(extra * x);
     case GELU: return 0.5f * x * (1.0f + erff(x * 0.70710678f));
     case GELU_TANH: return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
     case SILU: return x * sigmoid(x);
@@ -220,15 +250,38 @@ __device__ __forceinline__ float activate(int act, float slope, float x) {
     }
 }
 
+// The same for the rest of them.
+__device__ __forceinline__ float activate_rest(int act, float slope, float extra, float x) {
+    switch (act) {
+    case MISH: {
+        MishGate gate(x);
+        return x * (gate.n * gate.r);
+    }
+    case SOFTPLUS: return slope * x > extra ? x : softplus(slope * x) / slope;
+    case SELU: return x > 0.0f ? SELU_SCALE * x : SELU_SCALE * SELU_ALPHA * expm1f(x);
+    case SOFTSIGN: return x / (1.0f + fabsf(x));
+    case LOG_SIGMOID: return -softplus(-x);
+    case TANHSHRINK: {
+        // Near 0 the difference would leave few digits: tanh's polynomial there, as the CPU has it.
+        float z = x * x;
+        float p = (((-5.7049887e-3f * z + 2.063909e-2f) * z - 5.3739716e-2f) * z + 1.3331442e-1f) * z - 3.333328e-1f;
+        return fabsf(x) > 0.625f ? x - tanhf(x) : -(z * p) * x;
+    }
+    case HARDSHRINK: return fabsf(x) <= slope ? 0.0f : x;
+    case SOFTSHRINK: return x - fminf(fmaxf(x, -slope), slope);
+    default: return activate(act, slope, extra, x);
+    }
+}
+
 // dy · act'(x), with torch's values at kinks. `saved` is act(x) where Activation::grad_from_output says so, else x.
-__device__ __forceinline__ float activate_grad(int act, float slope, float saved, float dy) {
+__device__ __forceinline__ float activate_grad(int act, float slope, float extra, float saved, float dy) {
     float s = saved;
     switch (act) {
     case RELU: return s > 0.0f ? dy : 0.0f;
-    case RELU6: return s > 0.0f && s < 6.0f ? dy : 0.0f;
+    case HARDTANH: return s <= slope || s >= extra ? 0.0f : dy;
     case LEAKY_RELU: return s > 0.0f ? dy : slope * dy;
     // With a negative scale the output's sign does not tell the input's, and the input is saved.
-    case ELU: return s > 0.0f ? dy : dy * (slope >= 0.0f ? s + slope : slope * expf(s));
+    case ELU: return s > 0.0f ? dy : dy * (slope >= 0.0f ? (s + slope) * extra : slope * expf(s));
     case GELU: {
         float cdf = 0.5f * (1.0f + erff(s * 0.70710678f)), density = 0.39894228f * expf(-0.5f * s * s);
         return dy * (cdf + s * density);
@@ -246,22 +299,58 @@ __device__ __forceinline__ float activate_grad(int act, float slope, float saved
     case SIGMOID: return dy * s * (1.0f - s);
     case HARDSIGMOID: return s > 0.0f && s < 1.0f ? dy / 6.0f : 0.0f;
     case HARDSWISH: return s <= -3.0f ? 0.0f : (s >= 3.0f ? dy : dy * (s / 3.0f + 0.5f));
+    case MISH: {
+        // With the gate g, (1 − g²) · sigmoid(x) is 4e (1 + e) / (n + 2)².
+        MishGate gate(s);
+        return dy * (gate.n * gate.r + 4.0f * gate.x * (gate.e * gate.r * ((gate.e + 1.0f) * gate.r)));
+    }
+    case SOFTPLUS: return slope * s > extra ? dy : dy * sigmoid(slope * s);
+    case SELU: return dy * (s > 0.0f ? SELU_SCALE : s + SELU_SCALE * SELU_ALPHA);
+    case SOFTSIGN: {
+        float r = 1.0f / (1.0f + fabsf(s));
+        return dy * (r * r);
+    }
+    case LOG_SIGMOID: return dy * -expm1f(s);
+    case TANHSHRINK: {
+        float t = tanhf(s);
+        return dy * (t * t);
+    }
+    case HARDSHRINK:
+    case SOFTSHRINK: return s == 0.0f ? 0.0f : dy;
     default: return dy;
     }
 }
 
-// Expands CASE(act) to a case for every activation, so that N elements share one decision.
-#define FOR_ACTIVATIONS(CASE)                                                                                        \
-    CASE(RELU) CASE(RELU6) CASE(LEAKY_RELU) CASE(ELU) CASE(GELU) CASE(GELU_TANH) CASE(SILU) CASE(TANH) CASE(SIGMOID) \
+// Expands CASE(act) to a case for every activation, so that N elements share one decision: those that `activate` has, and all.
+#define FOR_JOINED_ACTIVATIONS(CASE)                                                                                     \
+    CASE(RELU) CASE(HARDTANH) CASE(LEAKY_RELU) CASE(ELU) CASE(GELU) CASE(GELU_TANH) CASE(SILU) CASE(TANH) CASE(SIGMOID) \
     CASE(HARDSIGMOID) CASE(HARDSWISH)
+#define FOR_ACTIVATIONS(CASE)                                                                                            \
+    FOR_JOINED_ACTIVATIONS(CASE) CASE(MISH) CASE(SOFTPLUS) CASE(SELU) CASE(SOFTSIGN) CASE(LOG_SIGMOID) CASE(TANHSHRINK)  \
+    CASE(HARDSHRINK) CASE(SOFTSHRINK)
 
-// v = act(v) for N elements.
-template <int N> __device__ __forceinline__ void activate_all(int act, float slope, float (&v)[N]) {
+// v = act(v) for N elements, with an activation that `activate` has.
+template <int N> __device__ __forceinline__ void activate_joined_all(int act, float slope, float extra, float (&v)[N]) {
     switch (act) {
 #define CASE(ACT)                             \
     case ACT:                                 \
         for (int j = 0; j < N; ++j) {         \
-            v[j] = activate(ACT, slope, v[j]); \
+            v[j] = activate(ACT, slope, extra, v[j]); \
+        }                                     \
+        break;
+        FOR_JOINED_ACTIVATIONS(CASE)
+#undef CASE
+    default: break;
+    }
+}
+
+// The same with any.
+template <int N> __device__ __forceinline__ void activate_all(int act, float slope, float extra, float (&v)[N]) {
+    switch (act) {
+#define CASE(ACT)                             \
+    case ACT:                                 \
+        for (int j = 0; j < N; ++j) {         \
+            v[j] = activate_rest(ACT, slope, extra, v[j]); \
         }                                     \
         break;
         FOR_ACTIVATIONS(CASE)
@@ -272,12 +361,12 @@ template <int N> __device__ __forceinline__ void activate_all(int act, float slo
 
 // dy = dy · act' for N elements.
 template <int N>
-__device__ __forceinline__ void activate_grad_all(int act, float slope, const float (&saved)[N], float (&dy)[N]) {
+__device__ __forceinline__ void activate_grad_all(int act, float slope, float extra, const float (&saved)[N], float (&dy)[N]) {
     switch (act) {
 #define CASE(ACT)                                              \
     case ACT:                                                  \
         for (int j = 0; j < N; ++j) {                          \
-            dy[j] = activate_grad(ACT, slope, saved[j], dy[j]); \
+            dy[j] = activate_grad(ACT, slope, extra, saved[j], dy[j]); \
         }                                                      \
         break;
         FOR_ACTIVATIONS(CASE)

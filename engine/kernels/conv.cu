@@ -23,7 +23,7 @@
 #define CONV_FORWARD(ENGINE, TILE, TYPE, SUFFIX)                                                                          \
     extern "C" __global__ void __launch_bounds__(TYPE::THREADS, TYPE::BLOCKS) conv_forward_##ENGINE##_##TILE##_##SUFFIX(                \
         const TYPE::Element *x, const TYPE::Element *w, const float *bias, void *y, float *partials, int m, int n, int k, \
-        int k_slice, int groups, IMAGE_ARGS, GRID_ARGS, int wide, int y_type, int act, float slope) {                     \
+        int k_slice, int groups, IMAGE_ARGS, GRID_ARGS, int wide, int y_type, int act, float slope, float extra) {        \
         typedef TYPE::Element T;                                                                                          \
         int slice = blockIdx.z / groups, group = blockIdx.z - slice * groups;                                             \
         BlockTile tile = BlockTile::of<TYPE>(n, k, k_slice, slice);                                                       \
@@ -32,7 +32,7 @@
         Patches<T> of_a{image, PATCH_GRID, by_channels, m, tile.k_end};                                                   \
         Rows<T> of_b{w + (i64)group * n * k, k, n, tile.k_end};                                                           \
         Result result{y, y_type, partial_of(partials, slice, (i64)m * n * groups), m, n,                                  \
-                      bias != nullptr ? bias + group * n : nullptr, act, slope, (wide & WIDE_RESULT) != 0};               \
+                      bias != nullptr ? bias + group * n : nullptr, act, slope, extra, (wide & WIDE_RESULT) != 0};        \
         TYPE::run<true>(of_a, of_b, (wide & WIDE_A) != 0, (wide & WIDE_B) != 0, tile.m, tile.n, tile.k_begin, tile.k_end, \
                         result, RowPlace{(i64)n * groups, (i64)group * n});                                               \
     }
@@ -67,7 +67,7 @@ FOR_TILES(CONV_FORWARD, 128x32)
         PhasePlace place{along_y.inputs, along_x.inputs, residue_y, residue_x, stride_y, stride_x, inputs_y, inputs_x,    \
                          (i64)n * groups, (i64)group * n};                                                                \
         i64 elements = (i64)images * inputs_y * inputs_x * n * groups;                                                    \
-        Result result{dx, y_type, partial_of(partials, slice, elements), m, n, nullptr, NO_ACTIVATION, 0.0f,              \
+        Result result{dx, y_type, partial_of(partials, slice, elements), m, n, nullptr, NO_ACTIVATION, 0.0f, 0.0f,        \
                       (wide & WIDE_RESULT) != 0};                                                                         \
         TYPE::run<false>(of_a, of_b, (wide & WIDE_A) != 0, (wide & WIDE_B) != 0, tile.m, tile.n, tile.k_begin,            \
                          tile.k_end, result, place);                                                                      \
@@ -88,7 +88,7 @@ FOR_TILES(CONV_GRAD_INPUT, 128x32)
         PatchColumns<T> of_b{image, PATCH_GRID, by_channels, Divider{grid_x, grid_x_magic, grid_x_shift},                 \
                              Divider{grid_y, grid_y_magic, grid_y_shift}, n, tile.k_end};                                 \
         Result result{dw, RESULT_F32, partial_of(partials, slice, (i64)m * n * groups), m, n, nullptr, NO_ACTIVATION,     \
-                      0.0f, (wide & WIDE_RESULT) != 0};                                                                   \
+                      0.0f, 0.0f, (wide & WIDE_RESULT) != 0};                                                             \
         TYPE::run<false>(of_a, of_b, (wide & WIDE_A) != 0, (wide & WIDE_B) != 0, tile.m, tile.n, tile.k_begin,            \
                          tile.k_end, result, RowPlace{n, (i64)group * m * n});                                            \
     }
@@ -96,8 +96,8 @@ FOR_TILES(CONV_GRAD_WEIGHT, 32x32)
 
 #define GROUPED(T, SUFFIX)                                                                                                \
     extern "C" __global__ void __launch_bounds__(256) grouped_forward_##SUFFIX(                                           \
-        const T *x, const T *w, const float *bias, void *y, GROUPED_ARGS, int y_type, int act, float slope) {             \
-        grouped_forward(x, w, bias, y, GROUPED_SHAPE, y_type, act, slope);                                                \
+        const T *x, const T *w, const float *bias, void *y, GROUPED_ARGS, int y_type, int act, float slope, float extra) { \
+        grouped_forward(x, w, bias, y, GROUPED_SHAPE, y_type, act, slope, extra);                                         \
     }                                                                                                                     \
     extern "C" __global__ void __launch_bounds__(256)                                                                     \
         grouped_grad_input_##SUFFIX(const T *dy, const T *w, void *dx, GROUPED_ARGS, int y_type) {                        \

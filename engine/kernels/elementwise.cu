@@ -7,12 +7,12 @@ template <class T> struct Activate {
     const T *x;
     T *y;
     int act;
-    float slope;
+    float slope, extra;
 
     template <int N> __device__ __forceinline__ void pack(i64 i) const {
         float v[N];
         load(x + i, v);
-        activate_all(act, slope, v);
+        activate_all(act, slope, extra, v);
         store(y + i, v);
     }
 };
@@ -21,29 +21,29 @@ template <class T> struct ActivateGrad {
     const T *saved, *dy;
     T *dx;
     int act;
-    float slope;
+    float slope, extra;
 
     template <int N> __device__ __forceinline__ void pack(i64 i) const {
         float s[N], d[N];
         load(saved + i, s);
         load(dy + i, d);
-        activate_grad_all(act, slope, s, d);
+        activate_grad_all(act, slope, extra, s, d);
         store(dx + i, d);
     }
 };
 
 // ---- y = act(a ∘ b); y may be a -------------------------------------------------------------------------------------
 
-// As src/backend/cuda/lower/elementwise.rs numbers them.
+// As engine/src/backend/cuda/lower/elementwise.rs numbers them.
 enum Binary { ADD = 0, MULTIPLY = 1 };
 
 // a = act(a ∘ b) for N elements.
 template <int N>
-__device__ __forceinline__ void combine(int kind, int act, float slope, float (&a)[N], const float (&b)[N]) {
+__device__ __forceinline__ void combine(int kind, int act, float slope, float extra, float (&a)[N], const float (&b)[N]) {
     for (int j = 0; j < N; ++j) {
         a[j] = kind == ADD ? a[j] + b[j] : a[j] * b[j];
     }
-    activate_all(act, slope, a);
+    activate_joined_all(act, slope, extra, a);
 }
 
 // Operands of one shape: a, b, y are [n].
@@ -51,13 +51,13 @@ template <class T> struct Combine {
     const T *a, *b;
     T *y;
     int kind, act;
-    float slope;
+    float slope, extra;
 
     template <int N> __device__ __forceinline__ void pack(i64 i) const {
         float u[N], v[N];
         load(a + i, u);
         load(b + i, v);
-        combine(kind, act, slope, u, v);
+        combine(kind, act, slope, extra, u, v);
         store(y + i, u);
     }
 };
@@ -80,7 +80,7 @@ template <int N, class T> __device__ __forceinline__ void load_stretched(const T
 template <int N, class T>
 __device__ __forceinline__ void stretch(
     const T *a, const T *b, T *y, u32 rows, i64 columns, int a_step, int b_step, const i64 *axes, int rank, int kind,
-    int act, float slope) {
+    int act, float slope, float extra) {
     u32 row = matrix_row();
     if (row >= rows) {
         return;
@@ -95,7 +95,7 @@ __device__ __forceinline__ void stretch(
         float u[N], v[N];
         load_stretched(a + column * a_step, a_step, u);
         load_stretched(b + column * b_step, b_step, v);
-        combine(kind, act, slope, u, v);
+        combine(kind, act, slope, extra, u, v);
         store(y + column, u);
     }
 }
@@ -162,20 +162,20 @@ template <class T, class U> struct Cast {
 #define STRETCH(T, NAME, N)                                                                                            \
     extern "C" __global__ void __launch_bounds__(256) NAME(                                                            \
         const T *a, const T *b, T *y, u32 rows, i64 columns, int a_step, int b_step, const i64 *axes, int rank,        \
-        int kind, int act, float slope) {                                                                              \
-        stretch<N>(a, b, y, rows, columns, a_step, b_step, axes, rank, kind, act, slope);                              \
+        int kind, int act, float slope, float extra) {                                                                 \
+        stretch<N>(a, b, y, rows, columns, a_step, b_step, axes, rank, kind, act, slope, extra);                       \
     }
 #define KERNELS(T, NAME)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(256) activation_##NAME(const T *x, T *y, i64 n, int act, float slope) { \
-        for_packs<PACK<T>>(n, Activate<T>{x, y, act, slope});                                                                               \
+    extern "C" __global__ void __launch_bounds__(256) activation_##NAME(const T *x, T *y, i64 n, int act, float slope, float extra) { \
+        for_packs<PACK<T>>(n, Activate<T>{x, y, act, slope, extra});                                                                        \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(256)                                                                  \
-        activation_grad_##NAME(const T *saved, const T *dy, T *dx, i64 n, int act, float slope) {                      \
-        for_packs<PACK<T>>(n, ActivateGrad<T>{saved, dy, dx, act, slope});                                                                 \
+        activation_grad_##NAME(const T *saved, const T *dy, T *dx, i64 n, int act, float slope, float extra) {         \
+        for_packs<PACK<T>>(n, ActivateGrad<T>{saved, dy, dx, act, slope, extra});                                                          \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(256)                                                                  \
-        binary_##NAME(const T *a, const T *b, T *y, i64 n, int kind, int act, float slope) {                           \
-        for_packs<PACK<T>>(n, Combine<T>{a, b, y, kind, act, slope});                                                                          \
+        binary_##NAME(const T *a, const T *b, T *y, i64 n, int kind, int act, float slope, float extra) {              \
+        for_packs<PACK<T>>(n, Combine<T>{a, b, y, kind, act, slope, extra});                                                                   \
     }                                                                                                                  \
     STRETCH(T, stretch_##NAME, 1)                                                                                      \
     STRETCH(T, stretch_packs_##NAME, PACK<T>)

@@ -40,7 +40,7 @@ struct PixelChannel {
 
 // y = act(x * w + b).
 template <class T>
-__device__ __forceinline__ void grouped_forward(const T *x, const T *w, const float *bias, void *y, const GroupedShape &s, int y_type, int act, float slope) {
+__device__ __forceinline__ void grouped_forward(const T *x, const T *w, const float *bias, void *y, const GroupedShape &s, int y_type, int act, float slope, float extra) {
     int inputs = s.groups * s.group_inputs, outputs = s.groups * s.group_outputs;
     PixelChannel p(s.images, s.out_y, s.out_x, outputs);
     if (!p.exists) {
@@ -68,7 +68,7 @@ __device__ __forceinline__ void grouped_forward(const T *x, const T *w, const fl
     if (bias != nullptr) {
         sum += bias[p.channel];
     }
-    store_one(y, y_type, (i64)p.pixel * outputs + p.channel, activate(act, slope, sum));
+    store_one(y, y_type, (i64)p.pixel * outputs + p.channel, activate(act, slope, extra, sum));
 }
 
 // dx: for each input element, the outputs that it went into.

@@ -16,7 +16,7 @@ struct Result {
     // Added to column n, or null; then the activation.
     const float *bias;
     int act;
-    float slope;
+    float slope, extra;
     // Four neighbours may be written at once.
     bool wide;
 };
@@ -65,7 +65,7 @@ __device__ __forceinline__ void store_slab(float *slab, const i64 *places, int f
 #pragma unroll 1
             for (int j = 0; j < width; j++) {
                 float sum = result.bias != nullptr ? v[j] + result.bias[n + j] : v[j];
-                v[j] = activate(result.act, result.slope, sum);
+                v[j] = activate(result.act, result.slope, result.extra, sum);
             }
         }
         void *to = result.partial != nullptr ? result.partial : result.y;

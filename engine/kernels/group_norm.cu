@@ -73,7 +73,7 @@ __device__ __forceinline__ void apply(const T *x, T *y, const float *mean, const
         factor[j] = rstd[set] * (gamma ? gamma[c] : 1.0f);
         offset[j] = beta ? beta[c] : 0.0f;
     }
-    normalise_as<NO_ACTIVATION>(x, y, p, columns, center, factor, offset, NO_ACTIVATION, 0.0f);
+    normalise_as<NO_ACTIVATION>(x, y, p, columns, center, factor, offset, NO_ACTIVATION, 0.0f, 0.0f);
 }
 
 #define APPLY(T, S, V)                                                                                                  \

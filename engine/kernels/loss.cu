@@ -145,7 +145,7 @@ FOR_TEAMS_AND_FLOATS(CROSS_ENTROPY_GRAD)
 
 // ---- The mean of a function of prediction and target ----------------------------------------------------------------
 
-// As src/backend/cuda/lower/loss.rs numbers them; `p` is the parameter that some have.
+// As engine/src/backend/cuda/lower/loss.rs numbers them; `p` is the parameter that some have.
 enum Elementwise { MSE = 0, L1 = 1, SMOOTH_L1 = 2, HUBER = 3, BCE_WITH_LOGITS = 4 };
 
 __device__ __forceinline__ double element_loss(int kind, float p, float x, float t) {

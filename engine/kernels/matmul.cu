@@ -14,7 +14,7 @@
 
 #define LINEAR_ARGS(T)                                                                                                    \
     const T *a, const T *b, const float *bias, void *y, float *partials, int m, int n, int k, int k_slice, int stride_a,  \
-        int stride_b, int wide, int y_type, int act, float slope
+        int stride_b, int wide, int y_type, int act, float slope, float extra
 
 #define LINEAR_KERNEL(PRODUCT, OPERAND_A, OPERAND_B, FINISH, ENGINE, TILE, TYPE, SUFFIX)                                  \
     extern "C" __global__ void __launch_bounds__(TYPE::THREADS, TYPE::BLOCKS)                                                           \
@@ -23,7 +23,7 @@
         BlockTile tile = BlockTile::of<TYPE>(n, k, k_slice, blockIdx.z);                                                  \
         OPERAND_A<T> of_a{a, stride_a, m, tile.k_end};                                                                    \
         OPERAND_B<T> of_b{b, stride_b, n, tile.k_end};                                                                    \
-        Result result{y, y_type, partial_of(partials, blockIdx.z, (i64)m * n), m, n, bias, act, slope,                    \
+        Result result{y, y_type, partial_of(partials, blockIdx.z, (i64)m * n), m, n, bias, act, slope, extra,             \
                       (wide & WIDE_RESULT) != 0};                                                                         \
         TYPE::run<FINISH>(of_a, of_b, (wide & WIDE_A) != 0, (wide & WIDE_B) != 0, tile.m, tile.n, tile.k_begin,           \
                           tile.k_end, result, RowPlace{n, 0});                                                            \
@@ -40,7 +40,7 @@ FOR_TILES(GRAD_WEIGHT, 32x32)
 // Launch: an element for each thread in x, and `lanes` threads in y, 256 in all: lane l adds slices l, l + lanes, …, then
 // the lanes are added in order.
 extern "C" __global__ void __launch_bounds__(256)
-    sum_slices(const float *partials, int slices, i64 elements, const float *bias, int columns, void *y, int y_type, int act, float slope) {
+    sum_slices(const float *partials, int slices, i64 elements, const float *bias, int columns, void *y, int y_type, int act, float slope, float extra) {
     __shared__ float lanes[256];
     i64 element = thread_index();
     float sum = 0.0f;
@@ -59,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(256)
         if (bias != nullptr) {
             sum += bias[element % columns];
         }
-        store_one(y, y_type, element, activate(act, slope, sum));
+        store_one(y, y_type, element, activate(act, slope, extra, sum));
     }
 }
 

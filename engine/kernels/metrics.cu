@@ -1,4 +1,4 @@
-// Running sums of metrics: doubles totals [8], of which src/graph/op/metrics.rs names the places. A batch's counts and
+// Running sums of metrics: doubles totals [8], of which engine/src/graph/op/metrics.rs names the places. A batch's counts and
 // errors are summed by block into partials [gridDim.x][2] and added by a second launch, which a launch of one block does
 // without. A loss that is not finite is counted, and its batch left out.
 #include "rows.cuh"

@@ -1,7 +1,7 @@
 // The update: gradient sums, the gradient's norm, optimizers, over all tensors in one launch. All tensors are floats.
 //
 // Tensors are cut into chunks of `chunk` elements (a multiple of 4), one a block. `chunks` says of each block its tensor
-// and which of the tensor's chunks is its own; src/backend/cuda/lower/optim.rs makes these tables.
+// and which of the tensor's chunks is its own; engine/src/backend/cuda/lower/optim.rs makes these tables.
 #include "common.cuh"
 
 struct Chunk {

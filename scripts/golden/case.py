@@ -96,6 +96,13 @@ class Case:
     def loss_type(self) -> str:
         return self.loss.get("type", "cross_entropy" if self.classes else "mse")
 
+    def parts(self, inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The inputs by the names that they have in the data file."""
+        if not self.fields:
+            return {"inputs": inputs}
+        parts = inputs.split([math.prod(shape) for shape in self.fields.values()], 1)
+        return {name: part.reshape(-1, *shape) for part, (name, shape) in zip(parts, self.fields.items())}
+
 
 def criterion(case: Case, dtype: torch.dtype) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """The loss of the configuration. Here the classes of a sequence's positions come last, in PyTorch second."""
@@ -106,14 +113,6 @@ def criterion(case: Case, dtype: torch.dtype) -> Callable[[torch.Tensor, torch.T
         options["label_smoothing"] = case.label_smoothing
     loss = LOSSES[case.loss_type()](**options)
     return lambda out, targets: loss(out.movedim(-1, 1) if case.classes and out.dim() == 3 else out, targets)
-
-
-    def parts(self, inputs: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The inputs by the names that they have in the data file."""
-        if not self.fields:
-            return {"inputs": inputs}
-        parts = inputs.split([math.prod(shape) for shape in self.fields.values()], 1)
-        return {name: part.reshape(-1, *shape) for part, (name, shape) in zip(parts, self.fields.items())}
 
 
 def toml(value: Any) -> str:

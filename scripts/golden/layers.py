@@ -214,6 +214,19 @@ def activation() -> list[Case]:
         ("sigmoid", '"sigmoid"', nn.Sigmoid),
         ("hardsigmoid", '"hardsigmoid"', nn.Hardsigmoid),
         ("hardswish", '"hardswish"', nn.Hardswish),
+        ("mish", '"mish"', nn.Mish),
+        ("softplus", '"softplus"', nn.Softplus),
+        ("softplus_arguments", '{ type = "softplus", beta = 1.7, threshold = 2.5 }', lambda: nn.Softplus(1.7, 2.5)),
+        ("selu", '"selu"', nn.SELU),
+        ("celu", '"celu"', nn.CELU),
+        ("celu_alpha", '{ type = "celu", alpha = 0.6 }', lambda: nn.CELU(0.6)),
+        ("softsign", '"softsign"', nn.Softsign),
+        ("log_sigmoid", '"log_sigmoid"', nn.LogSigmoid),
+        ("tanhshrink", '"tanhshrink"', nn.Tanhshrink),
+        ("hardtanh", '"hardtanh"', nn.Hardtanh),
+        ("hardtanh_arguments", '{ type = "hardtanh", min_val = -0.3, max_val = 2.2 }', lambda: nn.Hardtanh(-0.3, 2.2)),
+        ("hardshrink", '"hardshrink"', nn.Hardshrink),
+        ("softshrink_lambd", '{ type = "softshrink", lambd = 0.8 }', lambda: nn.Softshrink(0.8)),
     ]
     sgd = {"type": "sgd", "lr": 0.03}
     out = []

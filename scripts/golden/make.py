@@ -13,6 +13,7 @@ from pathlib import Path
 
 import architectures
 import combinations
+import extremes
 import layers
 import names
 import optimizers
@@ -51,6 +52,8 @@ def main() -> None:
             print(f"{case.name}: {path.stat().st_size} bytes", flush=True)
     if arguments.only in "pth":
         pth.make(arguments.out / "pth")
+    if arguments.only in "extremes":
+        extremes.make(arguments.out / "activations")
     if arguments.only in "names":
         names.make(arguments.out / "names")
     if arguments.only in "transforms":

@@ -43,7 +43,8 @@ struct Lints<'a> {
 fn bounds(act: Activation) -> Option<String> {
     let number = |x: f32| x.to_string().replace('-', "−");
     match act.facts().range {
-        [f32::NEG_INFINITY, _] => None,
+        [f32::NEG_INFINITY, f32::INFINITY] => None,
+        [f32::NEG_INFINITY, high] => Some(format!("puts out no number above {}", number(high))),
         [low, f32::INFINITY] => Some(format!("puts out no number below {}", number(low))),
         [low, high] => Some(format!("puts out numbers from {} to {} only", number(low), number(high))),
     }
@@ -87,7 +88,8 @@ impl Lints<'_> {
                 "leave it out; `predict` turns logits into probabilities".to_owned(),
             ),
             Op::Activation(op) => {
-                (bounds(op.act)?, "leave it out: a logit may be any number, below 0 as well".to_owned())
+                let side = if op.act.facts().range[1] <= 0.0 { "above" } else { "below" };
+                (bounds(op.act)?, format!("leave it out: a logit may be any number, {side} 0 as well"))
             }
             _ => return None,
         };

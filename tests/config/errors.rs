@@ -150,6 +150,7 @@ mistakes! {
         [("out_features = 10", "out_features = 0"), ("out_channels = 8", "out_channels = 100000000000")],
         [("\"relu\"", "{ type = \"dropout\", p = 1.0 }, { type = \"dropout\", p = -0.1 }, { type = \"softmax\", dim = 2 }")],
         [("\"relu\"", "{ type = \"multihead_attention\", num_heads = 0, dropout = 1.0 }")],
+        [("\"relu\"", "{ type = \"hardtanh\", min_val = 2 }, { type = \"hardtanh\", max_val = -2 }, { type = \"celu\", alpha = 0 }, { type = \"softshrink\", lambda = -1 }, { type = \"hardshrink\", lambd = -1 }")],
         [("lr = 0.1", "lr = 0")],
         [("lr = 0.1", "lr = nan\nmomentum = inf")],
         [(SGD, "type = \"adam\"\nbetas = [0.9, 1.0]\neps = -1")],

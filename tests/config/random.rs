@@ -440,7 +440,7 @@ impl Random {
             14 => format!("\"softmax\", dim = {}", self.of(&["1", "-1"])),
             15 => format!(
                 "\"{}\"",
-                self.of(&["relu", "relu6", "silu", "tanh", "sigmoid", "hardsigmoid", "hardswish", "identity"])
+                self.of(&["relu", "relu6", "silu", "tanh", "mish", "softplus", "log_sigmoid", "hardswish", "identity"])
             ),
             // Two inputs, if there are names.
             _ if self.names.is_empty() => "\"identity\"".to_owned(),

@@ -148,7 +148,9 @@ fn bias_and_activation_are_fused_where_the_library_can() {
     }
     assert_eq!(of(false, Some(Activation::Relu), DType::BF16, false), "fused eng1");
     // Of these the double knows none, and the library has no other two.
-    for act in [Activation::Gelu, Activation::Hardsigmoid, Activation::Hardswish] {
+    let celu = Activation::Celu { alpha: 0.5 };
+    let hardtanh = Activation::Hardtanh { low: -1.0, high: 1.0 };
+    for act in [Activation::Gelu, Activation::Hardsigmoid, Activation::Hardswish, celu, hardtanh] {
         assert_eq!(of(true, Some(act), DType::BF16, false), plain(TENSOR), "{act:?}");
     }
 }

@@ -8,6 +8,7 @@ mod cuda;
 mod differences;
 #[path = "../emulator/mod.rs"]
 mod emulator;
+mod extremes;
 mod parity;
 mod planner;
 #[path = "../root/mod.rs"]

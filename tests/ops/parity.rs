@@ -80,7 +80,7 @@ pub fn fill(executable: &mut dyn Executable, batch: &mut HostBuffer, plan: &Plan
 }
 
 /// The bytes of all variables and outputs after a run of the case on `backend`.
-fn run(backend: &dyn Backend, built: &Built) -> BTreeMap<ValueId, Vec<u8>> {
+pub fn run(backend: &dyn Backend, built: &Built) -> BTreeMap<ValueId, Vec<u8>> {
     let plan = Arc::new(plan(backend, built.graph.clone(), built.variables.clone()));
     let mut executable: Box<dyn Executable> = backend.compile(plan.clone()).unwrap();
     let mut batch = backend.host_buffer(plan.slot.bytes.max(1)).unwrap();

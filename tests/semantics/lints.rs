@@ -90,6 +90,7 @@ fn cases() -> Vec<(Lint, Vec<String>)> {
             vec![
                 last("\"softmax\""),
                 last("\"relu\""),
+                last("\"log_sigmoid\""),
                 last("{ name = \"head\", layers = [\"sigmoid\", \"identity\"] }"),
                 last("\"tanh\",\n  { type = \"dropout\", p = 0.0 }"),
                 changed(&[(FC, "{ type = \"linear\", out_features = 10 }, { type = \"residual\", layers = [\"identity\"] }, \"hardswish\",")]),

@@ -16,7 +16,7 @@ enum Flow {
     Vector(usize),
 }
 
-const ACTIVATIONS: [&str; 11] = [
+const ACTIVATIONS: [&str; 21] = [
     r#""relu""#,
     r#""relu6""#,
     r#""leaky_relu""#,
@@ -28,6 +28,16 @@ const ACTIVATIONS: [&str; 11] = [
     r#""sigmoid""#,
     r#""hardsigmoid""#,
     r#""hardswish""#,
+    r#""mish""#,
+    r#""softplus""#,
+    r#""selu""#,
+    r#""celu""#,
+    r#""softsign""#,
+    r#""log_sigmoid""#,
+    r#""tanhshrink""#,
+    r#""hardtanh""#,
+    r#""hardshrink""#,
+    r#""softshrink""#,
 ];
 
 const OPTIMIZERS: [&str; 6] = [

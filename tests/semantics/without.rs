@@ -249,6 +249,15 @@ fn a_perceptron_with_every_activation() {
         "'sigmoid'",
         "'hardsigmoid'",
         "'hardswish'",
+        "'mish'",
+        "'softplus'",
+        "'selu'",
+        "'celu'",
+        "'softsign'",
+        "'log_sigmoid'",
+        "'hardtanh'",
+        "{ type = 'softshrink', lambd = 0.01 }",
+        "'tanhshrink'",
     ];
     let layers: String = names.iter().map(|act| format!("{{ type = 'linear', out_features = 24 }}, {act}, ")).collect();
     net("perceptron", "[13]", &format!("{layers} {{ type = 'linear', out_features = 7 }}"), &["fuse"]);

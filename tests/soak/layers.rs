@@ -24,7 +24,7 @@ impl Flow {
     }
 }
 
-const ACTIVATIONS: [&str; 14] = [
+const ACTIVATIONS: [&str; 25] = [
     r#""relu""#,
     r#""relu""#,
     r#""relu6""#,
@@ -39,6 +39,17 @@ const ACTIVATIONS: [&str; 14] = [
     r#""hardsigmoid""#,
     r#""hardswish""#,
     r#""elu""#,
+    r#""mish""#,
+    r#""softplus""#,
+    r#"{ type = "softplus", beta = 2.5, threshold = 18.0 }"#,
+    r#""selu""#,
+    r#"{ type = "celu", alpha = 0.7 }"#,
+    r#""softsign""#,
+    r#""log_sigmoid""#,
+    r#""tanhshrink""#,
+    r#"{ type = "hardtanh", min_val = -1.5, max_val = 2.0 }"#,
+    r#"{ type = "hardshrink", lambd = 0.1 }"#,
+    r#"{ type = "softshrink", lambd = 0.1 }"#,
 ];
 
 /// The most numbers in a sample between layers, so that no net is slow.

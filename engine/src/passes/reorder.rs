@@ -77,7 +77,10 @@ mod tests {
 
     #[test]
     fn results_and_gradients_stay() {
-        for act in [Activation::Relu, Activation::Relu6, Activation::LeakyRelu { slope: 0.1 }] {
+        let hardtanh = Activation::Hardtanh { low: -2.0, high: 3.0 };
+        let shrink = [Activation::Hardshrink { lambda: 2.0 }, Activation::Softshrink { lambda: 2.0 }];
+        let others = [Activation::Relu, Activation::Relu6, Activation::LeakyRelu { slope: 0.1 }, hardtanh];
+        for act in others.into_iter().chain(shrink) {
             let (plain, x, y) = net(act, false);
             let mut moved = plain.clone();
             reorder(&mut moved);

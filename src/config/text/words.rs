@@ -40,6 +40,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("hardswish", &["hswish"]),
     ("hardsigmoid", &["hsigmoid"]),
     ("leaky_relu", &["lrelu"]),
+    ("hardtanh", &["clamp", "clip"]),
     ("add", &["sum", "plus"]),
     ("multiply", &["mul", "product", "prod", "times"]),
     ("concat", &["cat", "concatenate"]),
@@ -62,6 +63,9 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("num_groups", &["groups"]),
     ("output_size", &["size", "targetsize"]),
     ("negative_slope", &["slope"]),
+    ("lambd", &["lambda"]),
+    ("min_val", &["minvalue", "min", "low"]),
+    ("max_val", &["maxvalue", "max", "high"]),
     // Sections.
     ("data", &["dataset", "datasets", "dataloader"]),
     ("model", &["network", "net", "architecture"]),

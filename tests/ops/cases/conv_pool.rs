@@ -71,7 +71,7 @@ fn drawn(number: usize) -> [Case; 3] {
 
 pub fn cases() -> Vec<Case> {
     let mut list = Vec::new();
-    for act in [None, Some(Activation::Relu), Some(Activation::Relu6)] {
+    for act in [None, Some(Activation::Relu), Some(Activation::Hardtanh { low: -0.4, high: 0.7 })] {
         list.extend(cases_of(&format!("one channel, {act:?}"), (SAME, act), [2, 9, 8, 1], [18, 3, 3]));
         // Enough tiles and channels for transforms.
         list.extend(cases_of(&format!("many channels, {act:?}"), (SAME, act), [2, 14, 12, 25], [35, 3, 3]));

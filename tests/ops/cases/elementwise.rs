@@ -3,9 +3,12 @@ use crate::case::{Case, Operand};
 use runner::graph::op::{ActivationOp, Binary, BinaryKind, Cast, Dropout, SumTo};
 use runner::graph::{DType, Input, Shape};
 
+/// Where some activation of the list has a kink, or jumps.
+const KINKS: [f64; 12] = [0.0, -3.0, 3.0, 6.0, 2.0 / 1.7, -1.3, 0.8, 0.6, -0.6, 0.4, -0.4, 1.3];
+
 /// Keeps at a distance from the points where some activation has a kink.
 fn away_from_kinks(x: f64) -> f64 {
-    [0.0, -3.0, 3.0, 6.0].iter().fold(x, |x, kink| if (x - kink).abs() < 0.05 { kink + 0.07 } else { x })
+    KINKS.iter().fold(x, |x, kink| if (x - kink).abs() < 0.05 { kink + 0.07 } else { x })
 }
 
 fn activations(list: &mut Vec<Case>) {
@@ -15,7 +18,9 @@ fn activations(list: &mut Vec<Case>) {
                 vec![d.normal(shape).map(|x| away_from_kinks(3.0 * x)).wrt()]
             }));
         }
-        let special = vec![0.0, -0.0, 6.0, 20.0, -20.0, 100.0, -100.0, 1e-8, -1e-8, 9.0, -9.0];
+        let special = vec![
+            0.0, -0.0, 6.0, 20.0, -20.0, 100.0, -100.0, 1e-8, -1e-8, 9.0, -9.0, 1e-40, -1e-40, 3e4, -3e4, 88.9, -88.9,
+        ];
         let case = Case::new(format!("{act:?} at special points"), ActivationOp { act }, |_| {
             let operand = Operand::new(DType::F32, [special.len()], special.clone());
             vec![operand.map(|x| x).wrt()]

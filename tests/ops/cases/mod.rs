@@ -23,7 +23,7 @@ use runner::graph::DType;
 use runner::graph::op::Activation;
 
 /// Every activation, with slopes and scales on both sides of zero.
-pub const ACTIVATIONS: [Activation; 13] = [
+pub const ACTIVATIONS: [Activation; 24] = [
     Activation::Relu,
     Activation::Relu6,
     Activation::LeakyRelu { slope: 0.01 },
@@ -37,6 +37,17 @@ pub const ACTIVATIONS: [Activation; 13] = [
     Activation::Sigmoid,
     Activation::Hardsigmoid,
     Activation::Hardswish,
+    Activation::Mish,
+    Activation::Softplus { beta: 1.0, threshold: 20.0 },
+    Activation::Softplus { beta: 1.7, threshold: 2.0 },
+    Activation::Selu,
+    Activation::Celu { alpha: 0.6 },
+    Activation::Softsign,
+    Activation::LogSigmoid,
+    Activation::Tanhshrink,
+    Activation::Hardtanh { low: -1.3, high: 0.8 },
+    Activation::Hardshrink { lambda: 0.6 },
+    Activation::Softshrink { lambda: 0.4 },
 ];
 
 /// The name of a family, and its cases on 32-bit floats.

@@ -35,8 +35,38 @@ pub fn activated(op: &Fused) -> Option<(&Op, Activation)> {
             let in_order = operands.iter().copied().eq((0..operands.len()).map(Source::Operand));
             // What lies between is not written.
             let alone = op.results.iter().all(|r| r.step == 1 || r.output > 0);
-            (is_head(head) && in_order && alone && from[..] == [Source::Step(0)]).then_some((head, act.act))
+            (is_head(head) && in_order && alone && is_joined(act.act) && from[..] == [Source::Step(0)])
+                .then_some((head, act.act))
         }
         _ => None,
+    }
+}
+
+/// Whether the kernels of products, normalisations and sums have the formula: `activate` in `engine/kernels/common.cuh`. Those of
+/// element-wise operations and groups have all of them. In every kernel the rest would make what is packed a fifth larger; and most
+/// of them need their operand for the gradient, so that nothing joins them in training.
+fn is_joined(act: Activation) -> bool {
+    match act {
+        Activation::Relu
+        | Activation::Relu6
+        | Activation::Hardtanh { .. }
+        | Activation::LeakyRelu { .. }
+        | Activation::Elu { .. }
+        | Activation::Celu { .. }
+        | Activation::Gelu
+        | Activation::GeluTanh
+        | Activation::Silu
+        | Activation::Tanh
+        | Activation::Sigmoid
+        | Activation::Hardsigmoid
+        | Activation::Hardswish => true,
+        Activation::Mish
+        | Activation::Softplus { .. }
+        | Activation::Selu
+        | Activation::Softsign
+        | Activation::LogSigmoid
+        | Activation::Tanhshrink
+        | Activation::Hardshrink { .. }
+        | Activation::Softshrink { .. } => false,
     }
 }

@@ -1,7 +1,7 @@
 //! Element-wise operations and the sums that undo a broadcast.
 
 use super::{Tensor, indices, offset};
-use crate::graph::op::{Activation, ActivationGrad, ActivationOp, Binary, BinaryKind};
+use crate::graph::op::{Activation, ActivationGrad, ActivationOp, Binary, BinaryKind, SELU_ALPHA, SELU_SCALE};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_2_SQRT_PI, PI};
 
 /// The error function, from the series `2/√π · e^(−x²) · Σ 2ⁿ x²ⁿ⁺¹ / (1·3·…·(2n+1))`, whose terms are all of one sign.
@@ -33,8 +33,27 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
+/// `ln(1 + eˣ)`; only numbers up to 1 go through the exponential.
+fn softplus(x: f64) -> f64 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
+}
+
+/// SELU's two constants.
+fn selu() -> (f64, f64) {
+    (f64::from(SELU_SCALE), f64::from(SELU_ALPHA))
+}
+
 fn hardsigmoid(x: f64) -> f64 {
     (x + 3.0).clamp(0.0, 6.0) / 6.0
+}
+
+/// `x − tanh(x)`: near 0, where the difference would leave few digits, by the series of tanh.
+fn tanhshrink(x: f64) -> f64 {
+    if x.abs() > 0.01 {
+        return x - x.tanh();
+    }
+    let z = x * x;
+    x * z * (1.0 / 3.0 - z * (2.0 / 15.0 - z * (17.0 / 315.0 - z * 62.0 / 2835.0)))
 }
 
 /// The argument of tanh in GELU's approximation, and its derivative.
@@ -71,6 +90,31 @@ fn activate(act: Activation, x: f64) -> f64 {
         Activation::Sigmoid => sigmoid(x),
         Activation::Hardsigmoid => hardsigmoid(x),
         Activation::Hardswish => x * hardsigmoid(x),
+        Activation::Mish => x * softplus(x).tanh(),
+        Activation::Softplus { beta, threshold } => {
+            let beta = f64::from(beta);
+            if beta * x > f64::from(threshold) { x } else { softplus(beta * x) / beta }
+        }
+        Activation::Selu => {
+            let (scale, alpha) = selu();
+            scale * if x > 0.0 { x } else { alpha * x.exp_m1() }
+        }
+        Activation::Celu { alpha } => {
+            let alpha = f64::from(alpha);
+            if x > 0.0 { x } else { alpha * (x / alpha).exp_m1() }
+        }
+        Activation::Softsign => x / (1.0 + x.abs()),
+        Activation::LogSigmoid => -softplus(-x),
+        Activation::Tanhshrink => tanhshrink(x),
+        Activation::Hardtanh { low, high } => x.clamp(f64::from(low), f64::from(high)),
+        Activation::Hardshrink { lambda } => {
+            if x.abs() <= f64::from(lambda) {
+                0.0
+            } else {
+                x
+            }
+        }
+        Activation::Softshrink { lambda } => x - x.clamp(-f64::from(lambda), f64::from(lambda)),
     }
 }
 
@@ -99,6 +143,21 @@ fn derivative(act: Activation, saved: f64) -> f64 {
         Activation::Hardswish if s <= -3.0 => 0.0,
         Activation::Hardswish if s >= 3.0 => 1.0,
         Activation::Hardswish => s / 3.0 + 0.5,
+        Activation::Mish => {
+            let gate = softplus(s).tanh();
+            gate + s * (1.0 - gate * gate) * sigmoid(s)
+        }
+        Activation::Softplus { beta, threshold } if f64::from(beta) * s > f64::from(threshold) => 1.0,
+        Activation::Softplus { beta, .. } => sigmoid(f64::from(beta) * s),
+        Activation::Selu if s > 0.0 => selu().0,
+        Activation::Selu => s + selu().0 * selu().1,
+        Activation::Celu { .. } if s > 0.0 => 1.0,
+        Activation::Celu { alpha } => s / f64::from(alpha) + 1.0,
+        Activation::Softsign => 1.0 / (1.0 + s.abs()).powi(2),
+        Activation::LogSigmoid => -s.exp_m1(),
+        Activation::Tanhshrink => s.tanh().powi(2),
+        Activation::Hardtanh { low, high } => step(s > f64::from(low) && s < f64::from(high)),
+        Activation::Hardshrink { .. } | Activation::Softshrink { .. } => step(s != 0.0),
     }
 }
 

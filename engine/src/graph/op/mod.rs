@@ -23,7 +23,7 @@ mod softmax;
 mod state;
 
 pub use accumulate::{AccumulateGrad, AccumulateLoss, MeanScale, ZeroGrad};
-pub use activation::Activation;
+pub use activation::{Activation, SELU_ALPHA, SELU_SCALE};
 pub use attention::{Attention, AttentionDropout, AttentionGrad, attention_scale};
 pub use cast::Cast;
 pub use conv::{Conv2d, Conv2dGradInput, Conv2dGradWeight};

@@ -43,7 +43,8 @@ fn run(g: &mut Graph, has: fn(&Pattern) -> bool) {
 
 #[test]
 fn the_normalised_value_is_not_kept() {
-    for act in [Activation::Hardswish, Activation::Silu, Activation::Gelu] {
+    let softplus = Activation::Softplus { beta: 1.0, threshold: 20.0 };
+    for act in [Activation::Hardswish, Activation::Silu, Activation::Gelu, Activation::Mish, softplus] {
         for affine in [false, true] {
             let (mut g, y) = net(act, affine, false);
             run(&mut g, at_once);

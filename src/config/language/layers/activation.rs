@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::declare::bounds::above;
 use crate::config::declare::options::{Check, options};
+use crate::config::declare::part::Part;
 use crate::config::declare::tagged::tagged;
 use crate::config::declare::value::values;
 use crate::graph::op::Activation;
@@ -13,13 +15,17 @@ use crate::graph::op::Activation;
 macro_rules! activations {
     ($(
         $(#[doc = $doc:literal])*
-        $word:literal => $name:ident $({ $($options:tt)* })? = $engine:expr;
+        $word:literal => $name:ident $({ $($options:tt)* })? $(checked by $check:ident)? = $engine:expr;
     )*) => {
         options! {
             $($(#[doc = $doc])* pub struct $name { $($($options)*)? })*
         }
 
-        $(impl Check for $name {})*
+        $(impl Check for $name {
+            $(fn check(&self, part: &Part) {
+                $check(self, part);
+            })?
+        })*
 
         tagged! {
             /// The activations among the layers.
@@ -77,6 +83,66 @@ activations! {
     "hardsigmoid" => Hardsigmoid = |_| Activation::Hardsigmoid;
     /// `x · hardsigmoid(x)`. `torch.nn.Hardswish`.
     "hardswish" => Hardswish = |_| Activation::Hardswish;
+    /// `x · tanh(softplus(x))`. `torch.nn.Mish`.
+    "mish" => Mish = |_| Activation::Mish;
+    /// `ln(1 + e^(beta · x)) / beta`, and `x` itself where `beta · x` is above the threshold. `torch.nn.Softplus`.
+    "softplus" => Softplus {
+        /// How sharp the bend at 0 is.
+        #[option(default = 1.0, range = above(0.0))]
+        pub beta: f64,
+        /// Where it goes over into the identity.
+        #[option(default = 20.0)]
+        pub threshold: f64,
+    } = |options| Activation::Softplus { beta: positive(options.beta), threshold: options.threshold as f32 };
+    /// `1.0507 · x` where positive, else `1.7581 · (eˣ − 1)`. `torch.nn.SELU`.
+    "selu" => Selu = |_| Activation::Selu;
+    /// `x` where positive, else `alpha · (e^(x / alpha) − 1)`. `torch.nn.CELU`.
+    "celu" => Celu {
+        /// Minus the limit for very negative inputs.
+        #[option(default = 1.0, range = above(0.0))]
+        pub alpha: f64,
+    } = |options| Activation::Celu { alpha: positive(options.alpha) };
+    /// `x / (1 + |x|)`. `torch.nn.Softsign`.
+    "softsign" => Softsign = |_| Activation::Softsign;
+    /// `ln(sigmoid(x))`. `torch.nn.LogSigmoid`.
+    "log_sigmoid" => LogSigmoid = |_| Activation::LogSigmoid;
+    /// `x − tanh(x)`. `torch.nn.Tanhshrink`.
+    "tanhshrink" => Tanhshrink = |_| Activation::Tanhshrink;
+    /// `min(max(x, min_val), max_val)`. `torch.nn.Hardtanh`.
+    "hardtanh" => Hardtanh {
+        /// The least value.
+        #[option(default = -1.0)]
+        pub min_val: f64,
+        /// The largest value.
+        #[option(default = 1.0)]
+        pub max_val: f64,
+    } checked by in_order = |options| Activation::Hardtanh { low: options.min_val as f32, high: options.max_val as f32 };
+    /// `x` where it is further from 0 than `lambd`, else 0. `torch.nn.Hardshrink`.
+    "hardshrink" => Hardshrink {
+        /// Half the width of what becomes 0.
+        #[option(default = 0.5, range = 0.0..)]
+        pub lambd: f64,
+    } = |options| Activation::Hardshrink { lambda: options.lambd as f32 };
+    /// `x` brought nearer to 0 by `lambd`, and 0 where it is as near as that. `torch.nn.Softshrink`.
+    "softshrink" => Softshrink {
+        /// Half the width of what becomes 0.
+        #[option(default = 0.5, range = 0.0..)]
+        pub lambd: f64,
+    } = |options| Activation::Softshrink { lambda: options.lambd as f32 };
+}
+
+/// In single precision; what is positive stays so, and neither it nor its inverse is infinite.
+fn positive(x: f64) -> f32 {
+    (x as f32).clamp(f32::MIN_POSITIVE, f32::MAX)
+}
+
+/// Reports bounds that leave nothing between them in single precision.
+fn in_order(options: &Hardtanh, part: &Part) {
+    let holds = (options.min_val as f32) < options.max_val as f32;
+    match part.table.get("max_val") {
+        Some(_) => part.require("max_val", holds, "must be above `min_val`"),
+        None => part.require("min_val", holds, "must be below `max_val`, which is 1"),
+    }
 }
 
 values!(Approximate);

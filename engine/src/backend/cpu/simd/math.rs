@@ -19,13 +19,13 @@ pub fn sigmoid<S: Simd>(s: S, x: S::V) -> S::V {
     s.div(one, s.add(one, s.exp(s.neg(x))))
 }
 
-/// `eˣ − 1` for `x ≤ 0`: near 0 by its series, where the subtraction would leave few digits.
+/// `eˣ − 1`: near 0 by its series, where the subtraction would leave few digits.
 #[inline(always)]
 pub fn exp_m1<S: Simd>(s: S, x: S::V) -> S::V {
     // Taylor's series; at 0.35 the first term left out is below 1e-8 of the sum.
     let series = poly(s, x, [1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5]);
     let series = s.fma(s.mul(x, x), series, x);
-    s.select(s.gt(x, s.splat(-0.35)), series, s.sub(s.exp(x), s.splat(1.0)))
+    s.select(s.ge(s.abs(x), s.splat(0.35)), s.sub(s.exp(x), s.splat(1.0)), series)
 }
 
 /// `ln(1 + x)` for `0 ≤ x ≤ 1`, as `2 artanh(x / (2 + x))` by its series: at 1 the first term left out is below 1e-9.
@@ -38,19 +38,39 @@ pub fn ln_1p<S: Simd>(s: S, x: S::V) -> S::V {
     s.mul(s.splat(2.0), s.fma(s.mul(square, series), z, z))
 }
 
-/// Hyperbolic tangent: an odd minimax polynomial below 0.625 (S. Moshier, *Methods and Programs for Mathematical
-/// Functions*, 1989), `1 − 2 / (e²ˣ + 1)` above.
+/// `tanh(x) / x − 1` for `|x|` up to 0.625: an even minimax polynomial (S. Moshier, *Methods and Programs for Mathematical
+/// Functions*, 1989).
 #[inline(always)]
-pub fn tanh<S: Simd>(s: S, x: S::V) -> S::V {
+fn tanh_bend<S: Simd>(s: S, x: S::V) -> S::V {
     let z = s.mul(x, x);
     let p = poly(s, z, [-5.704_988_7e-3, 2.063_909e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328e-1]);
-    let small = s.fma(s.mul(z, p), x, x);
+    s.mul(z, p)
+}
+
+/// Hyperbolic tangent: a polynomial below 0.625, `1 − 2 / (e²ˣ + 1)` above.
+#[inline(always)]
+pub fn tanh<S: Simd>(s: S, x: S::V) -> S::V {
+    let small = s.fma(tanh_bend(s, x), x, x);
     let a = s.abs(x);
     let e = s.exp(s.add(a, a));
     let large = s.sub(s.splat(1.0), s.div(s.splat(2.0), s.add(e, s.splat(1.0))));
     let large = s.select(s.gt(s.zero(), x), s.neg(large), large);
     // A NaN is not above, so it goes through the polynomial and stays one.
     s.select(s.gt(a, s.splat(0.625)), large, small)
+}
+
+/// `x − tanh(x)`: below 0.625 by tanh's polynomial alone, where the subtraction would leave few digits.
+#[inline(always)]
+pub fn tanhshrink<S: Simd>(s: S, x: S::V) -> S::V {
+    let large = s.sub(x, tanh(s, x));
+    s.select(s.gt(s.abs(x), s.splat(0.625)), large, s.neg(s.mul(tanh_bend(s, x), x)))
+}
+
+/// `ln(1 + eˣ)`; only numbers up to 1 go through the exponential, so that nothing overflows.
+#[inline(always)]
+pub fn softplus<S: Simd>(s: S, x: S::V) -> S::V {
+    // The second operand wins where x is NaN.
+    s.add(s.max(s.zero(), x), ln_1p(s, s.exp(s.neg(s.abs(x)))))
 }
 
 /// The error function: an odd rational minimax approximation, and exactly ±1 beyond 3.92, where single precision knows

@@ -5,7 +5,7 @@ use crate::graph::op::{
 };
 use crate::random::{dropout_draws, dropout_keeps};
 
-const ALL: [Activation; 14] = [
+const ALL: [Activation; 25] = [
     Activation::Relu,
     Activation::Relu6,
     Activation::LeakyRelu { slope: 0.01 },
@@ -20,6 +20,17 @@ const ALL: [Activation; 14] = [
     Activation::Sigmoid,
     Activation::Hardsigmoid,
     Activation::Hardswish,
+    Activation::Mish,
+    Activation::Softplus { beta: 1.0, threshold: 20.0 },
+    Activation::Softplus { beta: 1.7, threshold: 2.0 },
+    Activation::Selu,
+    Activation::Celu { alpha: 0.6 },
+    Activation::Softsign,
+    Activation::LogSigmoid,
+    Activation::Tanhshrink,
+    Activation::Hardtanh { low: -1.3, high: 0.8 },
+    Activation::Hardshrink { lambda: 0.6 },
+    Activation::Softshrink { lambda: 0.4 },
 ];
 
 /// The error function: its Taylor series near 0, the continued fraction of its complement further out.
@@ -74,6 +85,30 @@ pub fn value(act: Activation, x: f64) -> f64 {
         Activation::Sigmoid => sigmoid(x),
         Activation::Hardsigmoid => (x + 3.0).clamp(0.0, 6.0) / 6.0,
         Activation::Hardswish => x * (x + 3.0).clamp(0.0, 6.0) / 6.0,
+        Activation::Mish => x * x.exp().ln_1p().tanh(),
+        Activation::Softplus { beta, threshold } => {
+            let t = f64::from(beta) * x;
+            if t > f64::from(threshold) { x } else { t.exp().ln_1p() / f64::from(beta) }
+        }
+        // The constants with PyTorch's digits.
+        Activation::Selu => 1.0507009873554805 * if x > 0.0 { x } else { 1.6732632423543772 * x.exp_m1() },
+        Activation::Celu { alpha } => x.max(0.0) + (f64::from(alpha) * (x / f64::from(alpha)).exp_m1()).min(0.0),
+        Activation::Softsign => x / (1.0 + x.abs()),
+        Activation::LogSigmoid => -(-x).exp().ln_1p(),
+        // As a continued fraction, which takes no difference: tanh(x) = x / (1 + x² / (3 + x² / (5 + …))).
+        Activation::Tanhshrink => {
+            let tail = (1..40).rev().fold(0.0, |tail, k| x * x / (f64::from(2 * k + 1) + tail));
+            x * tail / (1.0 + tail)
+        }
+        Activation::Hardtanh { low, high } => x.clamp(f64::from(low), f64::from(high)),
+        Activation::Hardshrink { lambda } => {
+            if x.abs() > f64::from(lambda) {
+                x
+            } else {
+                0.0
+            }
+        }
+        Activation::Softshrink { lambda } => x.signum() * (x.abs() - f64::from(lambda)).max(0.0),
     }
 }
 
@@ -88,6 +123,8 @@ fn slope(act: Activation, x: f64) -> f64 {
         Activation::Hardsigmoid if at(-3.0) || at(3.0) => 0.0,
         Activation::Hardswish if at(-3.0) => 0.0,
         Activation::Hardswish if at(3.0) => 1.0,
+        // Differences of this one are too small at 0.
+        Activation::Tanhshrink => x.tanh().powi(2),
         _ => {
             let h = if x == 0.0 { 1e-5 } else { (x.abs() / 10.0).min(1e-5) };
             (value(act, x + h) - value(act, x - h)) / (2.0 * h)

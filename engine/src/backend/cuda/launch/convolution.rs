@@ -78,10 +78,10 @@ impl fmt::Display for Convolution {
         }
         match self.act {
             None => Ok(()),
-            Some(act) => match act.facts().parameter {
-                Some(x) => write!(f, ", {} {x}", act.name()),
-                None => write!(f, ", {}", act.name()),
-            },
+            Some(act) => {
+                write!(f, ", {}", act.name())?;
+                act.facts().parameters.into_iter().flatten().try_for_each(|x| write!(f, " {x}"))
+            }
         }
     }
 }
@@ -98,11 +98,6 @@ impl Convolution {
     pub fn most_workspace(&self) -> usize {
         let [least, most] = WORKSPACE;
         (self.elements().iter().sum::<usize>() * self.dtype.bytes()).clamp(least, most)
-    }
-
-    /// The slope that a parameter gives its activation, at most.
-    pub fn slope(&self) -> f64 {
-        self.act.and_then(|act| act.facts().parameter).map_or(0.0, |x| f64::from(x.abs()))
     }
 
     /// One with everything, for tests.
@@ -174,6 +169,8 @@ mod tests {
             Convolution { bias: false, ..c.clone() },
             Convolution { act: Some(Activation::LeakyRelu { slope: 0.2 }), ..c.clone() },
             Convolution { act: Some(Activation::Elu { alpha: 0.1 }), ..c.clone() },
+            Convolution { act: Some(Activation::Hardtanh { low: 0.1, high: 1.0 }), ..c.clone() },
+            Convolution { act: Some(Activation::Hardtanh { low: 0.1, high: 2.0 }), ..c.clone() },
             Convolution { act: None, ..c.clone() },
         ];
         let mut names: Vec<String> = others.iter().map(Convolution::to_string).collect();

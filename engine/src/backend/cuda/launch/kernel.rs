@@ -1,6 +1,7 @@
 //! A kernel launch, and how it names its memory.
 
 use super::module::Module;
+use crate::graph::op::Activation;
 
 /// Memory that a step works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -134,6 +135,13 @@ impl Kernel {
     /// A `float`.
     pub fn float(self, x: f32) -> Kernel {
         self.arg(Arg::F32(x))
+    }
+
+    /// An activation, or none: a number of `enum Activation` in `kernels/common.cuh`, and the constants of its formula.
+    pub fn activation(self, act: Option<Activation>) -> Kernel {
+        let facts = act.map(Activation::facts);
+        let (code, constants) = facts.map_or((0, [0.0; 2]), |facts| (facts.code as usize, facts.constants));
+        constants.into_iter().fold(self.int(code), Kernel::float)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Launches of batch normalisation.
 
+use super::Context;
 use super::columns::{Columns, aligned};
-use super::{Context, activation_code};
 use crate::backend::cuda::launch::{Arg, Kernel, Lowered, Memory, Module, Step};
 use crate::graph::op::{BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer};
 
@@ -22,7 +22,6 @@ fn matrix(cx: &Context) -> (usize, Columns) {
 /// are null.
 fn apply(cx: &Context, statistics: [Memory; 2], parameters: [Arg; 2], counter: Arg) -> Kernel {
     let (rows, columns) = matrix(cx);
-    let (act, slope) = activation_code(cx.act);
     let map = columns.map();
     let [gamma, beta] = parameters;
     columns
@@ -34,8 +33,7 @@ fn apply(cx: &Context, statistics: [Memory; 2], parameters: [Arg; 2], counter: A
         .arg(gamma)
         .arg(beta)
         .arg(counter)
-        .int(act)
-        .float(slope)
+        .activation(cx.act)
         .long(rows)
         .long(map.stretch)
         .int(cx.x(0).last())
@@ -129,7 +127,6 @@ pub fn grad(cx: &Context, op: &BatchNormGrad) -> Lowered {
 pub fn infer(cx: &Context, op: &BatchNormInfer) -> Lowered {
     let (rows, columns) = matrix(cx);
     let statistics = 1 + 2 * usize::from(op.affine);
-    let (act, slope) = activation_code(cx.act);
     let map = columns.map();
     let kernel: Kernel = columns
         .launch(MODULE, "batch_norm_infer", cx.x_type(0), map)
@@ -140,8 +137,7 @@ pub fn infer(cx: &Context, op: &BatchNormInfer) -> Lowered {
         .arg(operand(1, op.affine))
         .arg(operand(2, op.affine))
         .float(op.eps)
-        .int(act)
-        .float(slope)
+        .activation(cx.act)
         .long(rows)
         .long(map.stretch)
         .int(cx.x(0).last());

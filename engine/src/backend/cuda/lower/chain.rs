@@ -1,25 +1,26 @@
 //! Launches of fused chains of element-wise operations.
 
+use super::Context;
 use super::layout::{Axis, dense_strides, pack};
-use super::{Context, activation_code};
 use crate::backend::cuda::launch::{Arg, Cell, Kernel, Lowered, Memory, Module, suffix};
 use crate::graph::Shape;
 use crate::graph::op::{BinaryKind, ElementWise, Fused, Source, Step, StepOutput};
 use crate::random::dropout_threshold;
 
 /// The kernel's `Link`.
-fn link(step: &Step, result: Option<usize>) -> [Cell; 9] {
-    let (mut kind, mut act) = (0, (0, 0.0));
+fn link(step: &Step, result: Option<usize>) -> [Cell; 10] {
+    let (mut kind, mut act) = (0, None);
     let (mut stream, mut threshold, mut scale) = (0, 0, 0.0);
     match step.op.element_wise().expect("its pattern takes nothing else") {
-        ElementWise::Activation(a) => act = activation_code(Some(a)),
-        ElementWise::ActivationGrad(a) => (kind, act) = (1, activation_code(Some(a))),
+        ElementWise::Activation(a) => act = Some(a.facts()),
+        ElementWise::ActivationGrad(a) => (kind, act) = (1, Some(a.facts())),
         ElementWise::Binary(BinaryKind::Add) => kind = 2,
         ElementWise::Binary(BinaryKind::Mul) => kind = 3,
         ElementWise::Dropout(op) => {
             (kind, stream, threshold, scale) = (4, op.stream, dropout_threshold(op.p), 1.0 / (1.0 - op.p));
         }
     }
+    let (code, [slope, extra]) = act.map_or((0, [0.0; 2]), |facts| (i64::from(facts.code), facts.constants));
     let from = |i: usize| match step.from.get(i) {
         Some(Source::Step(at)) => *at as i64,
         Some(Source::Operand(at)) => -1 - *at as i64,
@@ -29,8 +30,9 @@ fn link(step: &Step, result: Option<usize>) -> [Cell; 9] {
         Cell::I64(kind),
         Cell::I64(from(0)),
         Cell::I64(from(1)),
-        Cell::I64(act.0 as i64),
-        Cell::F64(f64::from(act.1)),
+        Cell::I64(code),
+        Cell::F64(f64::from(slope)),
+        Cell::F64(f64::from(extra)),
         Cell::I64(i64::from(stream)),
         Cell::I64(i64::from(threshold)),
         Cell::F64(f64::from(scale)),

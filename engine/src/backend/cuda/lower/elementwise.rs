@@ -1,7 +1,7 @@
 //! Launches of element-wise operations.
 
+use super::Context;
 use super::layout::{Axis, common_suffix, copy, dense_strides, over_rows, pack, rows_arg};
-use super::{Context, activation_code};
 use crate::backend::cuda::launch::{BLOCK, Kernel, Lowered, Memory, Module, suffix};
 use crate::graph::op::{Activation, ActivationGrad, ActivationOp, Binary, BinaryKind};
 use crate::graph::{DType, Shape};
@@ -13,18 +13,18 @@ fn over_packs(name: String, n: usize, width: usize) -> Kernel {
 
 /// Lowers the operation.
 pub fn activation(cx: &Context, op: &ActivationOp) -> Lowered {
-    let (n, (act, slope)) = (cx.y(0).len(), activation_code(Some(op.act)));
+    let n = cx.y(0).len();
     let name = format!("activation_{}", common_suffix(cx, &[0]));
     let kernel = over_packs(name, n, pack(cx.y_type(0)));
-    Lowered::one(kernel.arg(Memory::Input(0)).arg(Memory::Output(0)).long(n).int(act).float(slope))
+    Lowered::one(kernel.arg(Memory::Input(0)).arg(Memory::Output(0)).long(n).activation(Some(op.act)))
 }
 
 /// Lowers the operation.
 pub fn activation_grad(cx: &Context, op: &ActivationGrad) -> Lowered {
-    let (n, (act, slope)) = (cx.y(0).len(), activation_code(Some(op.act)));
+    let n = cx.y(0).len();
     let name = format!("activation_grad_{}", common_suffix(cx, &[0, 1]));
     let kernel = over_packs(name, n, pack(cx.y_type(0))).arg(Memory::Input(0)).arg(Memory::Input(1));
-    Lowered::one(kernel.arg(Memory::Output(0)).long(n).int(act).float(slope))
+    Lowered::one(kernel.arg(Memory::Output(0)).long(n).activation(Some(op.act)))
 }
 
 /// The axes of a result whose operands have the shapes `a` and `b`, innermost first.
@@ -47,13 +47,12 @@ fn kind_code(kind: BinaryKind) -> usize {
 
 /// Lowers the operation.
 pub fn binary(cx: &Context, op: &Binary) -> Lowered {
-    let (act, slope) = activation_code(cx.act);
     let (kind, width, name) = (kind_code(op.kind), pack(cx.y_type(0)), common_suffix(cx, &[0, 1]));
     let operands = |k: Kernel| k.arg(Memory::Input(0)).arg(Memory::Input(1)).arg(Memory::Output(0));
     if cx.x(0) == cx.x(1) {
         let n = cx.y(0).len();
         let kernel = operands(over_packs(format!("binary_{name}"), n, width)).long(n);
-        return Lowered::one(kernel.int(kind).int(act).float(slope));
+        return Lowered::one(kernel.int(kind).activation(cx.act));
     }
     let memory = [Memory::Input(0), Memory::Input(1), Memory::Output(0)];
     Lowered::one(broadcast(memory, [cx.x(0), cx.x(1)], cx.y_type(0), op.kind, cx.act))
@@ -67,7 +66,7 @@ pub fn broadcast(
     kind: BinaryKind,
     act: Option<Activation>,
 ) -> Kernel {
-    let ((act, slope), width, name) = (activation_code(act), pack(dtype), suffix(dtype));
+    let (width, name) = (pack(dtype), suffix(dtype));
     let axes = stretched_axes(a, b);
     let (inner, outer) = axes.split_first().expect("there is an axis");
     let packs = inner.size.is_multiple_of(width)
@@ -82,7 +81,7 @@ pub fn broadcast(
         .long(inner.size)
         .int(inner.strides[0])
         .int(inner.strides[1]);
-    kernel.arg(Axis::table(outer)).int(outer.len()).int(kind_code(kind)).int(act).float(slope)
+    kernel.arg(Axis::table(outer)).int(outer.len()).int(kind_code(kind)).activation(act)
 }
 
 /// How a block of `sum_*` divides its threads: along columns, over rows, and the rest along the outer axis. All are powers

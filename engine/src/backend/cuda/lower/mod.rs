@@ -71,12 +71,6 @@ impl<'a> Context<'a> {
     }
 }
 
-/// An activation as kernels take it: a number of `enum Activation` in `kernels/common.cuh`, and its parameter.
-pub fn activation_code(act: Option<Activation>) -> (usize, f32) {
-    let facts = act.map(Activation::facts);
-    (facts.map_or(0, |f| f.code as usize), facts.and_then(|f| f.parameter).unwrap_or(0.0))
-}
-
 /// The launches of `node`; `None` for a view, which only gives memory another shape.
 pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
     let (op, act) = match &node.op {

@@ -2,7 +2,6 @@
 
 use super::Sizes;
 use crate::backend::cuda::launch::{Arg, Kernel, Lowered, Memory, Module, suffix};
-use crate::backend::cuda::lower::activation_code;
 use crate::backend::cuda::lower::linear::sums::{Finish, aligned, of_slices, type_code};
 use crate::graph::DType;
 
@@ -41,13 +40,12 @@ fn shape_args(kernel: Kernel, s: &Sizes) -> Kernel {
 
 /// Lowers the convolution.
 pub fn forward(s: &Sizes, dtype: DType, finish: &Finish) -> Lowered {
-    let (act, slope) = activation_code(finish.act);
     let kernel = over(kernel("forward", dtype), s.pixels(), s.outputs * s.conv.groups)
         .arg(Memory::Input(0))
         .arg(Memory::Input(1))
         .arg(finish.bias_arg())
         .arg(finish.y);
-    Lowered::one(shape_args(kernel, s).int(type_code(finish.y_type)).int(act).float(slope))
+    Lowered::one(shape_args(kernel, s).int(type_code(finish.y_type)).activation(finish.act))
 }
 
 /// Lowers the gradient by the input.

@@ -4,10 +4,10 @@
 mod grouped;
 mod library;
 
+use super::Context;
 use super::linear::sums::{Finish, of_slices, type_code};
 use super::linear::tiling::{Product, Tile, Tiling, wide};
 use super::linear::{self, operand_type, with_bias_gradient};
-use super::{Context, activation_code};
 use crate::backend::cuda::launch::{Arg, Kernel, Lowered, Memory, Module};
 use crate::backend::cuda::target::Target;
 use crate::graph::op::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
@@ -130,7 +130,6 @@ fn own_forward(target: &Target, s: &Sizes, dtype: DType, finish: &Finish) -> Low
     let groups = s.conv.groups;
     let (m, n, k) = (s.pixels(), s.outputs, s.taps() * s.inputs);
     let tiling = Tiling::choose(target, dtype, Product { m, n, k, copies: groups, thin: Tile::COLUMN });
-    let (act, slope) = activation_code(finish.act);
     let kernel = tiling
         .kernel(Module::Conv, "conv_forward")
         .arg(Memory::Input(0))
@@ -146,8 +145,7 @@ fn own_forward(target: &Target, s: &Sizes, dtype: DType, finish: &Finish) -> Low
     let kernel = grid_args(image_args(kernel, s.input, s.inputs * groups, s.inputs), s)
         .int(wide(dtype, &[s.inputs], &[k], &[n]))
         .int(type_code(finish.y_type))
-        .int(act)
-        .float(slope);
+        .activation(finish.act);
     sliced(kernel, &tiling, m * n * groups, n * groups, finish)
 }
 

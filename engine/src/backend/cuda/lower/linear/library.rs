@@ -12,7 +12,6 @@ use super::{Context, operand_type, with_bias_gradient};
 use crate::backend::cuda::launch::{
     Epilogue, Kernel, Lowered, Matmul, MatmulStep, Memory, Module, Step, WORKSPACE_ALIGNMENT, suffix,
 };
-use crate::backend::cuda::lower::activation_code;
 use crate::graph::DType;
 use crate::graph::op::Activation;
 
@@ -88,9 +87,8 @@ pub fn forward(cx: &Context, rows: usize, finish: &Finish) -> Option<Lowered> {
 
 /// The activation in place, for one that the library has no epilogue for.
 pub fn activation(finish: &Finish, act: Activation, n: usize) -> Step {
-    let (code, slope) = activation_code(Some(act));
     let kernel = Kernel::new(Module::ElementwiseLoss, format!("activation_{}", suffix(finish.y_type)));
-    kernel.over(n.div_ceil(4)).arg(finish.y).arg(finish.y).long(n).int(code).float(slope).into()
+    kernel.over(n.div_ceil(4)).arg(finish.y).arg(finish.y).long(n).activation(Some(act)).into()
 }
 
 /// `dx = dy · w` for `rows` rows. To the library it is `dxᵀ = wᵀ · dyᵀ`, nothing transposed.

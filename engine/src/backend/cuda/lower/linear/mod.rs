@@ -6,7 +6,7 @@ pub mod tiling;
 
 use self::sums::{ColumnSums, Finish, of_slices, type_code};
 use self::tiling::{Product, Tile, Tiling, wide};
-use super::{Context, activation_code};
+use super::Context;
 use crate::backend::cuda::launch::{Arg, Lowered, Memory, Module};
 use crate::graph::DType;
 use crate::graph::op::{Linear, LinearGradInput, LinearGradWeight};
@@ -46,7 +46,6 @@ impl MatrixProduct {
         let Product { m, n, k, .. } = self.product;
         let tiling = Tiling::choose(cx.target, self.dtype, self.product);
         let sliced = tiling.slices > 1;
-        let (act, slope) = activation_code(self.finish.act);
         let kernel = tiling
             .kernel(Module::Matmul, self.name)
             .arg(self.a.0)
@@ -62,8 +61,7 @@ impl MatrixProduct {
             .int(self.b.1)
             .int(wide(self.dtype, &[self.a.1], &[self.b.1], &[n]))
             .int(type_code(self.finish.y_type))
-            .int(act)
-            .float(slope);
+            .activation(self.finish.act);
         let mut lowered = Lowered { steps: vec![kernel.into()], scratch_bytes: tiling.partial_bytes(m * n) };
         if sliced {
             lowered.steps.push(of_slices(Memory::Scratch(0), tiling.slices, m * n, n, &self.finish));

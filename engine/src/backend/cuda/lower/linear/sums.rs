@@ -1,7 +1,6 @@
 //! Sums of the slices of a split-K product, and of the rows of a matrix. Their order depends on shapes alone.
 
 use crate::backend::cuda::launch::{Arg, Kernel, Memory, Module, Step, suffix};
-use crate::backend::cuda::lower::activation_code;
 use crate::graph::DType;
 use crate::graph::op::Activation;
 
@@ -60,7 +59,6 @@ impl Finish {
 
 /// The sum of `slices` arrays of `elements` sums at `partials`. Elements are rows of `columns`, which the bias follows.
 pub fn of_slices(partials: Memory, slices: usize, elements: usize, columns: usize, finish: &Finish) -> Step {
-    let (act, slope) = activation_code(finish.act);
     let lanes = if slices > LANES { LANES } else { 1 };
     let threads = 256 / lanes;
     Kernel::new(Module::Matmul, "sum_slices")
@@ -73,8 +71,7 @@ pub fn of_slices(partials: Memory, slices: usize, elements: usize, columns: usiz
         .int(columns)
         .arg(finish.y)
         .int(type_code(finish.y_type))
-        .int(act)
-        .float(slope)
+        .activation(finish.act)
         .into()
 }
 

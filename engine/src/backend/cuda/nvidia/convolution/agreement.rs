@@ -51,8 +51,7 @@ impl Tolerance {
             Direction::Weight => c.images * c.output[0] * c.output[1],
         } as f64;
         let rounded = if c.dtype == DType::F32 && c.tf32 { terms.sqrt() / 256.0 } else { 0.0 };
-        // No activation is steeper than 2, but for those whose slope is chosen.
-        let steepness = if c.act.is_some() { c.slope().max(2.0) } else { 1.0 };
+        let steepness = c.act.map_or(1.0, |act| f64::from(act.facts().steepness));
         let neighbours = match c.result {
             DType::BF16 => 1.0 / 128.0,
             DType::F16 => 1.0 / 1024.0,
