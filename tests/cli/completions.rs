@@ -70,7 +70,7 @@ fn bash_completes_words_with_colons_and_equals_signs() {
         (&["runner", "train", "c.toml", "--set", "data.source", "=", "mn"], &["mnist"]),
         (
             &["runner", "train", "c.toml", "--set", "data.source", "=", ""],
-            &["mnist", "fashion_mnist", "cifar10", "digits", "tensors", "synthetic"],
+            &["mnist", "fashion_mnist", "cifar10", "digits", "image_folder", "tensors", "synthetic"],
         ),
         (&["runner", "train", "c.toml", "--set", "data.source", "=", "mnist", "--dev"], &["--device"]),
         (&["runner", "ch"], &["check"]),

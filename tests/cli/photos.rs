@@ -147,9 +147,9 @@ fn photos_without_a_size_are_refused_with_what_to_write() {
     let place = place("", "");
     let error = place.fails("check c.toml", 2);
     for part in [
-        "every image has a size of its own, and in training",
+        "every image has a size of its own, and no transform in training gives them one",
         "random_resized_crop",
-        "in evaluation they stay of any size",
+        "no transform in evaluation gives them one",
         "center_crop",
     ] {
         assert!(error.contains(part), "{part}: {error}");
