@@ -165,6 +165,8 @@ impl Builder<'_> {
         let experiment = self.experiment;
         let Some(number) = transformed(&self.data.fields) else { return self.check_there_are_no_transforms() };
         let field = &self.data.fields[number];
+        // Which samples keep a size of their own: those of training, or the others.
+        let mut without = Vec::new();
         for train in [true, false] {
             let mut shape = field.shape.clone();
             for (key, t) in keyed(experiment, train) {
@@ -194,20 +196,29 @@ impl Builder<'_> {
                 }
                 self.report_misfit(error, &key, "cannot change these samples");
             }
-            if let &[0, 0, _] = shape.dims() {
-                let (when, list, example) = match train {
-                    true => ("training", "train_transforms", r#"{ type = "random_resized_crop", size = 224 }"#),
-                    false => (
-                        "evaluation",
-                        "val_transforms",
-                        r#"{ type = "resize", size = 256 }, { type = "center_crop", size = 224 }"#,
-                    ),
-                };
-                let message = format!("every image has a size of its own, and no transform in {when} gives them one");
-                let help = format!("the images of a batch have one size: for example `{list} = [{example}]`");
-                self.report_misfit(Diagnostic::error(message).help(help), &format!("data.{list}"), "of any size");
+            if field.is_of_any_size() && shape.dims().starts_with(&[0, 0]) {
+                without.push(train);
             }
         }
+        // One place may be to blame for both.
+        let (when, list) = match without[..] {
+            [] => return,
+            [true] => (" in training", "train_transforms"),
+            [false] => (" in evaluation", "val_transforms"),
+            _ => ("", "transforms"),
+        };
+        let examples: Vec<&str> = without
+            .iter()
+            .map(|train| match train {
+                true => r#"`train_transforms = [{ type = "random_resized_crop", size = 224 }]`"#,
+                false => {
+                    r#"`val_transforms = [{ type = "resize", size = 256 }, { type = "center_crop", size = 224 }]`"#
+                }
+            })
+            .collect();
+        let message = format!("every image has a size of its own, and no transform{when} gives them one");
+        let help = format!("the images of a batch have one size: for example {}", examples.join(" and "));
+        self.report_misfit(Diagnostic::error(message).help(help), &format!("data.{list}"), "of any size");
     }
 
     /// Reports a transform, or a list of them, that does not fit the samples. What both kinds of samples go through is told once.

@@ -144,16 +144,21 @@ fn what_lies_there_besides_is_told() {
 
 #[test]
 fn photos_without_a_size_are_refused_with_what_to_write() {
-    let place = place("", "");
-    let error = place.fails("check c.toml", 2);
-    for part in [
-        "every image has a size of its own, and no transform in training gives them one",
-        "random_resized_crop",
-        "no transform in evaluation gives them one",
-        "center_crop",
+    let both = "no transform gives them one";
+    let train = r#"train_transforms = [{ type = "random_resized_crop", size = 224 }]"#;
+    let val = r#"val_transforms = [{ type = "resize", size = 256 }, { type = "center_crop", size = 224 }]"#;
+    for (transforms, told) in [
+        ("", vec![both, train, val]),
+        (val, vec!["no transform in training gives them one", train]),
+        (train, vec!["no transform in evaluation gives them one", val]),
     ] {
-        assert!(error.contains(part), "{part}: {error}");
+        let error = place("", &format!("{transforms}\n")).fails("check c.toml", 2);
+        for part in told {
+            assert!(error.contains(part), "{part}: {error}");
+        }
     }
+    let together = format!("{train}\n{val}\n");
+    place("", &together).ok("check c.toml");
 }
 
 #[test]
