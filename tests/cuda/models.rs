@@ -8,7 +8,6 @@ use runner::backend::cuda::CudaBackend;
 use runner::config;
 use std::path::PathBuf;
 
-/// Every configuration that comes with the project.
 /// The configurations of the repository, but for that of photos: its net is among the others, and a step at the size of photos
 /// takes the emulated driver a minute.
 fn configs() -> Vec<PathBuf> {
