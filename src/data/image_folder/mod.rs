@@ -8,7 +8,7 @@ use super::progress::Event;
 use super::{DataSpec, Dataset, Describes, Field, Footprint, Split, TargetSpec};
 use crate::files;
 use crate::graph::DType;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use photos::Photos;
 use scan::{Listing, list};
 use std::path::{Path, PathBuf};
@@ -101,8 +101,13 @@ impl ImageFolderOptions {
         }
         let listed = list(&train, self.classes.as_deref())?;
         self.require_images(&listed, &train)?;
-        let part = |folder: PathBuf| {
-            list(&folder, Some(&listed.classes)).and_then(|part| same_classes(part, &folder, &listed, &train))
+        let part = |folder: PathBuf| -> Result<Listing> {
+            let part = list(&folder, Some(&listed.classes))?;
+            // Where the configuration names the classes, other folders are left out.
+            if self.classes.is_none() {
+                same_classes(&part, &folder, &train)?;
+            }
+            Ok(part)
         };
         let val = VAL.iter().map(|name| root.join(name)).find(|folder| folder.is_dir());
         let none = Listing { classes: listed.classes.clone(), ..Listing::default() };
@@ -132,18 +137,16 @@ impl ImageFolderOptions {
 }
 
 /// Refuses classes that are not trained on.
-fn same_classes(part: Listing, folder: &Path, train: &Listing, trained: &Path) -> Result<Listing> {
-    // Where the configuration names the classes, other folders have been left out and told.
-    let other = part.others.iter().find(|other| !train.others.contains(other));
-    if let Some(other) = other {
-        anyhow::bail!(
+fn same_classes(part: &Listing, folder: &Path, trained: &Path) -> Result<()> {
+    if let Some(other) = part.others.first() {
+        bail!(
             "`{}` has a folder `{other}`, and `{}` has none of that name: the classes are those that are trained on; move it \
              away, or name the classes with `classes`",
             folder.display(),
             trained.display()
         );
     }
-    Ok(part)
+    Ok(())
 }
 
 #[cfg(test)]

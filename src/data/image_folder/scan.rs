@@ -84,7 +84,7 @@ pub fn list(folder: &Path, classes: Option<&[String]>) -> Result<Listing> {
             empty.push(class.clone());
         }
     }
-    listing.told = told(folder, &empty, &left_out);
+    listing.told = told(folder, &empty, &listing.others, &left_out);
     Ok(listing)
 }
 
@@ -160,7 +160,7 @@ fn shown(path: &Path, root: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).display().to_string()
 }
 
-fn told(folder: &Path, empty: &[String], left_out: &LeftOut) -> Vec<String> {
+fn told(folder: &Path, empty: &[String], others: &[String], left_out: &LeftOut) -> Vec<String> {
     let names = |list: &[String]| {
         let shown: Vec<String> = list.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
         let more = if list.len() > SHOWN { format!(" and {} more", list.len() - SHOWN) } else { String::new() };
@@ -168,6 +168,7 @@ fn told(folder: &Path, empty: &[String], left_out: &LeftOut) -> Vec<String> {
     };
     let kinds = [
         (empty, "classes without images"),
+        (others, "folders that are no classes, which are left out"),
         (&left_out.no_class, "images in no class, which are left out"),
         (&left_out.no_image, "files that are no images by their endings, which are left out"),
         (&left_out.circles, "links to a folder around them, which are left out"),

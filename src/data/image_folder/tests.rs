@@ -93,6 +93,11 @@ fn classes_that_are_named_have_that_order_and_need_no_files() {
     assert_eq!(labels(&set.train), [0, 0, 1, 1]);
     let one = open(&named(&place, &["b"])).unwrap();
     assert_eq!((one.spec.targets, one.train.len()), (TargetSpec::Classes(1), 2));
+    let left_out = "folders that are no classes, which are left out: `a`";
+    assert!(one.told.iter().any(|line| line.contains(left_out)), "{:?}", one.told);
+    // Folders of other names beside the validation images are left out, too.
+    picture(&place.path().join("val/c/1.png"), 3, 0);
+    assert_eq!(labels(&open(&named(&place, &["b"])).unwrap().val), [0]);
     let nowhere =
         ImageFolderOptions { root: "nowhere".into(), classes: Some(vec!["x".into(), "y".into()]), strict: false };
     let spec = describe(&Source::ImageFolder(nowhere.clone())).unwrap();
