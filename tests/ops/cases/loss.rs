@@ -1,6 +1,6 @@
 use crate::case::{Case, Draw, Operand};
 use runner::graph::op::{
-    AccumulateLoss, CrossEntropy, ElementwiseLoss, LossOp, METRIC_SLOTS, MeanScale, Metrics, Task,
+    AccumulateLoss, ClassCounts, Counted, CrossEntropy, ElementwiseLoss, LossOp, METRIC_SLOTS, MeanScale, Metrics, Task,
 };
 use runner::graph::{DType, Input};
 
@@ -111,6 +111,49 @@ fn metrics(list: &mut Vec<Case>) {
     }
 }
 
+fn class_counts(list: &mut Vec<Case>) {
+    let finite = |d: &mut Draw| d.positive([1]);
+    let before = |d: &mut Draw, n| d.below(DType::F64, [n], 100);
+    // What a thread, a warp and a block look at; ties; positions of sequences and images.
+    for (shape, values) in [
+        (vec![1, 1], 9),
+        (vec![1100, 3], 9),
+        (vec![70, 12], 4),
+        (vec![5, 40], 3),
+        (vec![3, 300], 50),
+        (vec![2, 3, 4, 6], 5),
+    ] {
+        let classes = shape[shape.len() - 1];
+        for (ignore_index, matrix) in [(None, true), (Some(1), true), (Some(-100), false)] {
+            let op = ClassCounts { of: Counted::Classes { ignore_index, matrix } };
+            let len = op.len(classes);
+            let name = format!("class counts of {shape:?}, without {ignore_index:?}, matrix {matrix}");
+            list.push(Case::new(name, op, |d| {
+                let mut targets = d.below(DType::I32, &shape[..shape.len() - 1], classes as u32);
+                if let Some(ignored) = ignore_index {
+                    targets.data.iter_mut().step_by(3).for_each(|t| *t = f64::from(ignored));
+                }
+                let x = d.below(DType::F32, &shape[..], values);
+                vec![finite(d), x, targets.input(Input::Field(1)), before(d, len)]
+            }));
+        }
+    }
+    for (shape, labels) in [(vec![11, 3], 3), (vec![9], 1), (vec![5000, 7], 7), (vec![2, 3, 4, 2], 2)] {
+        let op = ClassCounts { of: Counted::Labels(labels) };
+        let len = op.len(labels);
+        list.push(Case::new(format!("class counts of {shape:?} with {labels} labels"), op, |d| {
+            let targets = d.normal(&shape[..]).input(Input::Field(1));
+            vec![finite(d), d.normal(&shape[..]), targets, before(d, len)]
+        }));
+    }
+    let op = ClassCounts { of: Counted::Classes { ignore_index: None, matrix: true } };
+    let len = op.len(3);
+    list.push(Case::new("class counts of a loss that is NaN", op, |d| {
+        let targets = d.below(DType::I32, [4], 3).input(Input::Field(1));
+        vec![Operand::new(DType::F32, [1], vec![f64::NAN]), d.normal([4, 3]), targets, before(d, len)]
+    }));
+}
+
 fn means(list: &mut Vec<Case>) {
     for (name, weight) in [("a micro-batch", 3.0), ("a micro-batch where nothing counts", 0.0)] {
         for before in [0.0, 1.5] {
@@ -132,6 +175,7 @@ pub fn cases() -> Vec<Case> {
     let mut list = Vec::new();
     losses(&mut list);
     metrics(&mut list);
+    class_counts(&mut list);
     means(&mut list);
     list
 }

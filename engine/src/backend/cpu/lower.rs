@@ -17,6 +17,7 @@ use super::ops::layer_norm::{LayerNormGradKernel, LayerNormKernel};
 use super::ops::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel, LinearShape};
 use super::ops::loss;
 use super::ops::max_pool::{MaxPoolGradKernel, MaxPoolKernel};
+use super::ops::class_counts::ClassCountsKernel;
 use super::ops::metrics::MetricsKernel;
 use super::ops::normalize::NormalizeKernel;
 use super::ops::optim::{GradNormKernel, OptimizerKernel, UpdateScaleKernel};
@@ -119,6 +120,7 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::Loss(op) => loss::kernel(&op.loss, x(0), level),
         Op::LossGrad(op) => loss::grad_kernel(&op.loss, x(0), level),
         Op::Metrics(op) => Box::new(MetricsKernel::new(op, x(2), level)),
+        Op::ClassCounts(op) => Box::new(ClassCountsKernel::new(op, x(1))),
         Op::AccumulateGrad(_) => Box::new(AccumulateGradKernel { level }),
         Op::AccumulateLoss(op) => Box::new(AccumulateLossKernel { full: op.full }),
         Op::MeanScale(_) => Box::new(MeanScaleKernel {}),

@@ -7,6 +7,7 @@ mod accumulate;
 mod activation;
 mod attention;
 mod cast;
+mod class_counts;
 mod conv;
 mod dropout;
 mod elementwise;
@@ -26,6 +27,7 @@ pub use accumulate::{AccumulateGrad, AccumulateLoss, MeanScale, ZeroGrad};
 pub use activation::{Activation, SELU_ALPHA, SELU_SCALE};
 pub use attention::{Attention, AttentionDropout, AttentionGrad, attention_scale};
 pub use cast::Cast;
+pub use class_counts::{ClassCounts, Counted, RANKS};
 pub use conv::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
 pub use dropout::Dropout;
 pub use elementwise::{ActivationGrad, ActivationOp, Binary, BinaryKind, SumTo};
@@ -248,6 +250,8 @@ ops! {
     LossGrad(LossGrad),
     /// Adds a batch to the running metric sums.
     Metrics(Metrics),
+    /// Adds a batch to the counts of what was taken for what.
+    ClassCounts(ClassCounts),
     /// Adds a gradient to its sum over micro-batches.
     AccumulateGrad(AccumulateGrad),
     /// Adds a loss to its mean over micro-batches.

@@ -5,6 +5,7 @@ pub mod attention;
 pub mod avg_pool;
 pub mod batch_norm;
 pub mod chain;
+pub mod class_counts;
 pub mod conv;
 pub mod dropout;
 pub mod elementwise;
