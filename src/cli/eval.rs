@@ -1,14 +1,17 @@
 //! `runner eval`.
 
 use super::args::{EvalArgs, SplitName};
+use super::class_table;
 use super::failure::{Failure, warn};
 use super::memory::Planned;
 use super::model::{build, describe_data, device, load_model};
 use super::samples;
 use crate::config::declare::tagged::Tagged;
 use crate::data::Unread;
+use crate::graph::op::{Figure, Task};
+use crate::model::task;
 use crate::terminal::say;
-use crate::terminal::{figure, percent};
+use crate::terminal::{Stream, figure, percent, width};
 use crate::train::run::eval_options;
 use crate::train::run::evaluate::evaluate;
 use crate::train::setup::input;
@@ -20,7 +23,10 @@ use std::sync::atomic::AtomicBool;
 
 /// Evaluates a model on a part of its data.
 pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
-    let model = load_model(&args.model, &args.overrides.sets())?;
+    let mut model = load_model(&args.model, &args.overrides.sets())?;
+    // What is reported of each class.
+    model.loaded.experiment.class_counts = true;
+    let model = model;
     if model.checkpoint.is_some() {
         warn(&model.loaded.sources, &model.loaded.warnings);
     }
@@ -80,9 +86,21 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     if let Some(text) = unread.in_words(0) {
         say(&format!("warning: {text}"));
     }
+    let report = session.class_report()?;
+    let names = samples.spec.class_names.as_deref();
     if args.output.json {
-        let metrics: Map<String, Value> = figures.list().map(|(f, v)| (f.name().to_string(), json!(v))).collect();
+        let mut metrics: Map<String, Value> = figures.list().map(|(f, v)| (f.name().to_string(), json!(v))).collect();
+        if let Some(report) = &report {
+            let all = task(experiment)
+                .counted_figures()
+                .iter()
+                .filter(|f| f.top_k().is_none_or(|k| k <= report.classes.len()));
+            metrics.extend(all.filter_map(|f| Some((f.name().to_string(), json!(report.figure(*f)?)))));
+        }
         let mut out = json!({ "data": samples.name, "split": name, "samples": split.len(), "metrics": metrics });
+        if let Some(report) = &report {
+            class_table::add_json(&mut out, report, names);
+        }
         if !unread.is_empty() {
             out["unreadable"] = json!(unread.list().iter().map(|u| &u.name).collect::<Vec<_>>());
         }
@@ -91,6 +109,14 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         }
         super::print_json(&out)?;
     } else {
+        // Of more than ten classes the five likeliest say something, too.
+        let top5 = report
+            .as_ref()
+            .filter(|report| report.classes.len() > 10)
+            .and_then(|report| report.figure(Figure::Top5Accuracy));
+        let figures = top5
+            .filter(|_| task(experiment) == Task::Classification)
+            .map_or(figures, |top5| figures.with(Figure::Top5Accuracy, top5));
         let list: Vec<String> = figures
             .list()
             .map(|(f, v)| format!("{} {}", f.name(), if f.is_share() { percent(v) } else { figure(v, 6, 12) }))
@@ -101,7 +127,13 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
             false => format!(" of the bundled {}, not of {source}", samples.name),
         };
         let n = super::thousands(split.len() as u64);
-        super::print(&format!("{name}, {n} samples{instead}: {}", list.join(", ")))?;
+        // Of labels, the last axis is what they are.
+        let rank = samples.spec.target().map_or(0, |(_, field)| field.shape.rank());
+        let table = report.map(|report| {
+            let positions = rank > usize::from(report.labels);
+            format!("\n\n{}", class_table::text(&report, names, positions, width(Stream::Out)))
+        });
+        super::print(&format!("{name}, {n} samples{instead}: {}{}", list.join(", "), table.unwrap_or_default()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,6 +5,7 @@ use super::ops::attention::{AttentionGradKernel, AttentionKernel, AttentionShape
 use super::ops::avg_pool::{MeanPoolGradKernel, MeanPoolKernel, Windows};
 use super::ops::batch_norm::{BatchNormApplyKernel, BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel};
 use super::ops::chain::ChainKernel;
+use super::ops::class_counts::ClassCountsKernel;
 use super::ops::conv::pooled::{Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel};
 use super::ops::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel, ConvShape};
 use super::ops::dropout::DropoutKernel;
@@ -17,7 +18,6 @@ use super::ops::layer_norm::{LayerNormGradKernel, LayerNormKernel};
 use super::ops::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel, LinearShape};
 use super::ops::loss;
 use super::ops::max_pool::{MaxPoolGradKernel, MaxPoolKernel};
-use super::ops::class_counts::ClassCountsKernel;
 use super::ops::metrics::MetricsKernel;
 use super::ops::normalize::NormalizeKernel;
 use super::ops::optim::{GradNormKernel, OptimizerKernel, UpdateScaleKernel};
