@@ -14,6 +14,7 @@ use crate::terminal::say;
 use crate::terminal::{Stream, figure, percent, width};
 use crate::train::run::eval_options;
 use crate::train::run::evaluate::evaluate;
+use crate::train::setup::balance::balance;
 use crate::train::setup::input;
 use crate::train::setup::memory::{Needs, Use};
 use crate::train::setup::programs::Sizes;
@@ -67,8 +68,11 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
             "the data has no samples in the split `{name}`; choose another with --split"
         )));
     }
+    // Of weights from elsewhere; a run has kept what its classes weigh.
+    let mut balanced = model.loaded.clone();
+    balance(&mut balanced.experiment, &samples.train, &samples.spec.targets);
     let sizes = Sizes { eval: Sizes::of(batch, Some(split.len()), false), ..Sizes::default() };
-    let programs = build(&model.loaded, &samples.spec, &sizes, backend.as_ref(), &passes)?;
+    let programs = build(&balanced, &samples.spec, &sizes, backend.as_ref(), &passes)?;
     let planned = Planned {
         data: &samples.spec,
         plan: &programs.plan,

@@ -182,7 +182,7 @@ impl Builder<'_> {
                 // A single number for each sample may come as [N] or [N, 1].
                 let single = |s: &Shape| s.len() == 1;
                 if sample == *target || (single(&sample) && single(target)) {
-                    return true;
+                    return self.pos_weight_fits(loss, if sample.rank() > 0 { sample.last() } else { 1 });
                 }
                 let (a, b) = (sample_to_pytorch(&sample), sample_to_pytorch(target));
                 let message = format!("the model puts out {a} for each sample, but the targets are {b}");
@@ -221,11 +221,27 @@ impl Builder<'_> {
         if self.data.classes_exact { outputs == classes } else { outputs >= classes }
     }
 
+    /// Whether there is one weight of a yes, or one for each of the labels; else reports it.
+    fn pos_weight_fits(&mut self, loss: &op::Loss, labels: usize) -> bool {
+        let op::Loss::Binary(op::WeightedBinary { pos_weight, .. }) = loss else { return true };
+        if [0, 1, labels].contains(&pos_weight.len()) {
+            return true;
+        }
+        let weights = pos_weight.len();
+        let message = format!("`pos_weight` of the loss has {weights} numbers, but the model puts out {labels} labels");
+        let mut error = Diagnostic::error(message).help("write one number for each label, or one for all");
+        if let Some(span) = self.experiment.nearest_span("loss.pos_weight") {
+            error = error.at(span, format!("{weights} numbers"));
+        }
+        self.report(error);
+        false
+    }
+
     /// Whether there is a weight for each of `outputs` classes, if there are any; else reports it.
     fn weights_fit(&mut self, loss: &op::Loss, outputs: usize, y: Tensor) -> bool {
         let weights = match loss {
             op::Loss::CrossEntropy(l) => l.weight.len(),
-            op::Loss::Elementwise(_) => 0,
+            op::Loss::Elementwise(_) | op::Loss::Binary(_) => 0,
         };
         if weights == 0 || weights == outputs {
             return true;

@@ -108,11 +108,16 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("keep", &["savetopk", "keeplast", "maxtokeep"]),
     ("warmup_start_factor", &["startfactor", "warmupfactor"]),
     ("label_smoothing", &["smoothing"]),
+    ("pos_weight", &["positiveweight", "posweights"]),
+    ("weight", &["classweight", "classweights", "weights"]),
 ];
 
 /// More of them, of values.
 const VALUES: &[(&str, &[&str])] = &[
-    ("cross_entropy", &["crossentropyloss", "ce", "nll", "softmaxcrossentropy", "categoricalcrossentropy", "nllloss"]),
+    ("cross_entropy", &["crossentropyloss", "ce", "softmaxcrossentropy", "categoricalcrossentropy"]),
+    ("nll", &["nllloss", "negativeloglikelihood"]),
+    ("focal", &["focalloss"]),
+    ("sigmoid_focal", &["sigmoidfocalloss", "binaryfocal", "binaryfocalloss"]),
     ("l1", &["l1loss", "mae", "maeloss", "meanabsoluteerror", "absoluteerror"]),
     ("smooth_l1", &["smoothl1loss"]),
     ("huber", &["huberloss"]),

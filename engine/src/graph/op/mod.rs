@@ -34,7 +34,9 @@ pub use elementwise::{ActivationGrad, ActivationOp, Binary, BinaryKind, SumTo};
 pub use fused::{ElementWise, Fused, Group, Pattern, Source, Step, StepOutput};
 pub use input::Normalize;
 pub use linear::{Linear, LinearGradInput, LinearGradWeight};
-pub use loss::{CrossEntropy, ElementwiseLoss, IGNORE_INDEX, Loss, LossGrad, LossOp, TargetKind};
+pub use loss::{
+    CrossEntropy, ElementwiseLoss, IGNORE_INDEX, Loss, LossGrad, LossOp, RowLoss, TargetKind, WeightedBinary,
+};
 pub use metrics::{Figure, METRIC_SLOTS, Metrics, Task, metric_slot};
 pub use norm::{
     BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, GroupNorm, GroupNormGrad, LayerNorm, LayerNormGrad,

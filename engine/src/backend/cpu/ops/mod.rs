@@ -24,3 +24,4 @@ pub mod shape;
 pub mod softmax;
 pub mod state;
 pub mod sum_to;
+mod weighted_binary;
