@@ -124,3 +124,108 @@ impl ClassReport {
         wrong
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use std::collections::BTreeMap;
+
+    /// Of `scripts/golden/figures.py`.
+    #[derive(Deserialize)]
+    struct Case {
+        logits: Vec<Vec<i32>>,
+        #[serde(default)]
+        targets: Vec<usize>,
+        #[serde(default)]
+        labels: Vec<Vec<u8>>,
+        expected: BTreeMap<String, f64>,
+        #[serde(default)]
+        precision: Vec<Option<f64>>,
+        #[serde(default)]
+        recall: Vec<Option<f64>>,
+        #[serde(default)]
+        f1: Vec<Option<f64>>,
+        #[serde(default)]
+        iou: Vec<Option<f64>>,
+        #[serde(default)]
+        matrix: Vec<u64>,
+    }
+
+    impl Case {
+        /// As the devices count, which `tests/ops` holds to each other.
+        fn report(&self) -> ClassReport {
+            let n = self.logits[0].len();
+            let of = match self.labels.is_empty() {
+                true => Counted::Classes { ignore_index: None, matrix: true },
+                false => Counted::Labels(n),
+            };
+            let op = ClassCounts { of };
+            let mut counts = vec![0.0; op.len(n)];
+            for (row, target) in self.logits.iter().zip(&self.targets) {
+                let before = |i: usize, of: usize| row[i] > row[of] || (row[i] == row[of] && i < of);
+                let rank = |of: usize| (0..n).filter(|i| before(*i, of)).count();
+                let predicted = (0..n).find(|i| rank(*i) == 0).unwrap();
+                if rank(*target) < RANKS {
+                    counts[rank(*target)] += 1.0;
+                }
+                counts[RANKS + 3 * target] += f64::from(u8::from(predicted == *target));
+                counts[RANKS + 3 * predicted + 1] += 1.0;
+                counts[RANKS + 3 * target + 2] += 1.0;
+                counts[RANKS + 3 * n + n * target + predicted] += 1.0;
+            }
+            for (row, labels) in self.logits.iter().zip(&self.labels) {
+                for (i, (x, t)) in row.iter().zip(labels).enumerate() {
+                    for (k, add) in [*x > 0 && *t == 1, *x > 0, *t == 1].into_iter().enumerate() {
+                        counts[RANKS + 3 * i + k] += f64::from(u8::from(add));
+                    }
+                }
+            }
+            ClassReport::new(&op, &counts)
+        }
+    }
+
+    #[test]
+    fn figures_are_those_of_scikit_learn() {
+        let text = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/figures.json"));
+        let cases: BTreeMap<String, Case> = serde_json::from_str(text).unwrap();
+        let mut compared = 0;
+        for (name, case) in &cases {
+            let report = case.report();
+            for (figure, expected) in &case.expected {
+                let figure = Figure::ALL.iter().find(|f| f.name() == figure).unwrap();
+                let got = report.figure(*figure).unwrap();
+                assert!((got - expected).abs() < 1e-12, "{name}: {figure:?} is {got}, not {expected}");
+                compared += 1;
+            }
+            if case.labels.is_empty() {
+                let all: [(_, fn(&ClassCount) -> Option<f64>); 4] = [
+                    (&case.precision, ClassCount::precision),
+                    (&case.recall, ClassCount::recall),
+                    (&case.f1, ClassCount::f1),
+                    (&case.iou, ClassCount::iou),
+                ];
+                for (expected, of) in all {
+                    let same = |(a, b): (Option<f64>, &Option<f64>)| match (a, b) {
+                        (Some(a), Some(b)) => (a - b).abs() < 1e-12,
+                        (a, b) => a.is_none() && b.is_none(),
+                    };
+                    assert!(report.classes.iter().map(of).zip(expected).all(same), "{name}: {report:?}");
+                }
+                assert_eq!(report.matrix.as_ref(), Some(&case.matrix), "{name}");
+            }
+        }
+        assert_eq!((cases.len(), compared), (5, 10 + 9 + 7 + 6 + 6));
+    }
+
+    #[test]
+    fn the_worst_confusions_come_first() {
+        let of = Counted::Classes { ignore_index: None, matrix: true };
+        let mut counts = vec![0.0; RANKS + 9];
+        counts.extend([9.0, 1.0, 0.0, 4.0, 9.0, 1.0, 0.0, 7.0, 9.0]);
+        let report = ClassReport::new(&ClassCounts { of }, &counts);
+        assert_eq!(report.most_confused(3), [(2, 1, 7), (1, 0, 4), (0, 1, 1)]);
+        // Nothing has been counted of them.
+        assert_eq!((report.mean(ClassCount::f1), report.weighted(ClassCount::f1)), (0.0, 0.0));
+    }
+}
