@@ -42,6 +42,8 @@ fn table(report: &ClassReport, names: Option<&[String]>, positions: bool, width:
     if n > MOST_ROWS {
         // Those that do not occur say nothing.
         shown.retain(|class| each[*class].f1().is_some());
+        let rarely = |class: &usize| std::cmp::Reverse(each[*class].targets);
+        shown.sort_by_key(rarely);
         shown.sort_by(|a, b| each[*a].f1().partial_cmp(&each[*b].f1()).unwrap_or(std::cmp::Ordering::Equal));
         shown.truncate(WORST);
         let (shown, n) = (shown.len(), super::thousands(n as u64));
@@ -53,12 +55,19 @@ fn table(report: &ClassReport, names: Option<&[String]>, positions: bool, width:
     let longest = shown.iter().map(|class| columns(&name(names, *class))).max().unwrap_or_default();
     let room = width.saturating_sub(11 * (shows + 1)).max(averages[1].len());
     let wide = longest.clamp(averages[1].len(), LONGEST_NAME).min(room);
+    let cut: Vec<String> = shown.iter().map(|class| fitted(&name(names, *class), wide)).collect();
+    let told_apart = (0..cut.len()).all(|i| !cut[..i].contains(&cut[i]));
+    // Cut to the same letters, names would not tell which is which.
+    let named = |class: usize| match told_apart {
+        true => name(names, class),
+        false => format!("{class} {}", name(names, class)),
+    };
     out.push_str(&fitted(what, wide));
     heads[..shows].iter().for_each(|head| out.push_str(&format!("  {head:>9}")));
     out.push_str(&format!("  {:>9}\n", "number"));
     let figures = |class: &ClassCount| [class.precision(), class.recall(), class.f1(), class.iou()];
     for class in shown {
-        out.push_str(&row(&name(names, class), wide, &figures(&each[class])[..shows], each[class].targets));
+        out.push_str(&row(&named(class), wide, &figures(&each[class])[..shows], each[class].targets));
         out.push('\n');
     }
     let all: [fn(&ClassCount) -> Option<f64>; 4] =
@@ -96,7 +105,6 @@ fn picture(report: &ClassReport, matrix: &[u64], names: Option<&[String]>, width
     let cell = cell.min(longest.clamp(digits, 10));
     let short: Vec<String> = names.iter().map(|name| fitted(name, cell).trim_end().to_owned()).collect();
     let told_apart = (0..n).all(|i| !short[..i].contains(&short[i]));
-    // Cut to the same letters, names would not tell which is which.
     let (heads, names) = match told_apart {
         true => (short, names),
         false => (

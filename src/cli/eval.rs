@@ -11,7 +11,7 @@ use crate::data::Unread;
 use crate::graph::op::{Figure, Task};
 use crate::model::task;
 use crate::terminal::say;
-use crate::terminal::{Stream, figure, percent, width};
+use crate::terminal::{Stream, columns, figure, percent, width};
 use crate::train::run::eval_options;
 use crate::train::run::evaluate::evaluate;
 use crate::train::setup::balance::balance;
@@ -137,9 +137,26 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
             let positions = rank > usize::from(report.labels);
             format!("\n\n{}", class_table::text(&report, names, positions, width(Stream::Out)))
         });
-        super::print(&format!("{name}, {n} samples{instead}: {}{}", list.join(", "), table.unwrap_or_default()))?;
+        let line = in_lines(&format!("{name}, {n} samples{instead}:"), &list, width(Stream::Out));
+        super::print(&format!("{line}{}", table.unwrap_or_default()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is said of the samples with a list of figures, in lines of at most `width` columns where they have a break.
+fn in_lines(what: &str, list: &[String], width: usize) -> String {
+    let mut out = what.to_owned();
+    let mut used = columns(what);
+    for (i, text) in list.iter().enumerate() {
+        let comma = if i + 1 < list.len() { "," } else { "" };
+        let wide = 1 + columns(text) + comma.len();
+        // Loss and accuracy stay beside what they are of.
+        let breaks = i > 1 && used + wide > width;
+        out.push_str(if breaks { "\n  " } else { " " });
+        used = if breaks { wide + 1 } else { used + wide };
+        out.push_str(&format!("{text}{comma}"));
+    }
+    out
 }
 
 /// Why no other data is taken, and how to ask for it.

@@ -34,3 +34,25 @@ pub fn balance<'e>(experiment: &'e mut Experiment, train: &Split, targets: &Targ
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+    use crate::data::Values;
+
+    #[test]
+    fn rare_classes_weigh_more() {
+        let text = "[data]\nsource = \"digits\"\n[model]\nlayers = [\"flatten\"]\n[loss]\ntype = \"cross_entropy\"\nweight = \"balanced\"\n\
+                    ignore_index = 3\n[optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n";
+        let mut experiment = config::load_str("t", text, &[]).unwrap_or_else(|e| panic!("{e}")).experiment;
+        let labels = vec![0, 0, 0, 1, 3, 3, 2, 2];
+        let split = Split::labelled(Values::Floats(vec![0.0; 8]), [1], labels).unwrap();
+        // As sklearn.utils.class_weight.compute_class_weight of [0, 0, 0, 1, 2, 2].
+        let expected = [2.0 / 3.0, 2.0, 1.0, 1.0, 1.0];
+        let got = balance(&mut experiment, &split, &TargetSpec::Classes(5)).map(<[f64]>::to_vec);
+        assert_eq!(got.as_deref(), Some(expected.as_slice()));
+        assert!(!experiment.loss.is_to_be_balanced());
+        assert_eq!(balance(&mut experiment, &split, &TargetSpec::Classes(5)), None, "they are kept");
+    }
+}

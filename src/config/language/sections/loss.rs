@@ -48,7 +48,11 @@ impl ClassWeights {
 
     fn check(weights: Option<&Self>, part: &Part) {
         let Some(ClassWeights::Numbers(list)) = weights else { return };
-        part.require("weight", list.iter().all(|w| *w >= 0.0), "must not be negative");
+        let sound = list.iter().all(|w| w.is_finite() && *w >= 0.0);
+        part.require("weight", sound, "must be finite numbers of at least 0");
+        if !sound {
+            return;
+        }
         part.require("weight", list.iter().any(|w| *w > 0.0), "must have a number above 0");
     }
 }
