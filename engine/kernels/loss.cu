@@ -100,9 +100,11 @@ __device__ __forceinline__ void cross_entropy(const T *x, const int *targets, Ru
         if (member<TEAM>() == 0) {
             bool known = target >= 0 && target < length;
             double at = known ? (double)to_float(row.x[target]) : (double)bits_to_float(0x7fc00000u);
-            double w = rule.weight(known, target);
-            double of_row = (1.0 - smoothing) * (log - at) * w;
-            total += rule.form == FOCAL ? rule.focus((float)(at - log)) * of_row : of_row;
+            double w = rule.weight(known, target), share = w;
+            if (rule.form == FOCAL) {
+                share *= rule.focus((float)(at - log));
+            }
+            total += (1.0 - smoothing) * (log - at) * share;
             if (rule.smoothing != 0.0f) {
                 total += smoothing * (rule.weights ? (rule.all_weights * log - sum) / length : log - sum / length);
             }

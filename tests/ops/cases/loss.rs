@@ -89,14 +89,18 @@ fn focal_and_weighted(list: &mut Vec<Case>) {
             let classes = shape[shape.len() - 1];
             let weight: Vec<f32> = (0..if weighted { classes } else { 0 }).map(|c| (c % 4) as f32 * 0.75).collect();
             let loss = CrossEntropy { form, label_smoothing: 0.0, ignore_index: 2, weight };
-            list.push(Case::new(format!("{form:?} of {shape:?}, weighted {weighted}"), LossOp::from(loss), |d| {
-                let targets = d.below(DType::I32, &shape[..shape.len() - 1], classes as u32);
-                vec![d.normal(&shape[..]).wrt(), targets.input(Input::Field(1))]
-            }));
+            list.push(Case::new(
+                format!("row loss {form:?} of {shape:?}, weighted {weighted}"),
+                LossOp::from(loss),
+                |d| {
+                    let targets = d.below(DType::I32, &shape[..shape.len() - 1], classes as u32);
+                    vec![d.normal(&shape[..]).wrt(), targets.input(Input::Field(1))]
+                },
+            ));
         }
         let sure = CrossEntropy { form, ..CrossEntropy::smoothed(0.0) };
         if form != RowLoss::Nll {
-            list.push(Case::new(format!("{form:?} of what is sure"), LossOp::from(sure), |_| {
+            list.push(Case::new(format!("row loss {form:?} of what is sure"), LossOp::from(sure), |_| {
                 let x = Operand::new(DType::F32, [2, 2], vec![8.0, -8.0, 3.0, 20.0]);
                 vec![x.wrt(), Operand::new(DType::I32, [2], vec![0.0, 1.0]).input(Input::Field(1))]
             }));
