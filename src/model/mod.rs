@@ -59,6 +59,9 @@ pub fn metrics_variable(mode: Mode) -> &'static str {
     if mode == Mode::Train { "metrics.train" } else { "metrics.eval" }
 }
 
+/// Name of the counts of what evaluation took for what.
+pub const CLASS_COUNTS: &str = "metrics.classes";
+
 /// Builds the graph for batches of one shape. Variables are made on first use and found again afterwards.
 ///
 /// # Errors

@@ -58,6 +58,7 @@ variants![
     Loss,
     LossGrad,
     Metrics,
+    ClassCounts,
     AccumulateGrad,
     AccumulateLoss,
     MeanScale,

@@ -51,7 +51,7 @@ fn list(op: &Op) -> List {
     match op {
         Op::Linear(_) | Op::Conv2d(_) | Op::Attention(_) => List::Lower,
         Op::LayerNorm(_) | Op::GroupNorm(_) | Op::Softmax(_) => List::Single,
-        Op::Loss(_) | Op::Metrics(_) => List::Single,
+        Op::Loss(_) | Op::Metrics(_) | Op::ClassCounts(_) => List::Single,
         Op::Binary(_) | Op::Concat(_) => List::Widest,
         _ => List::AsGiven,
     }

@@ -5,6 +5,7 @@ use super::ops::attention::{AttentionGradKernel, AttentionKernel, AttentionShape
 use super::ops::avg_pool::{MeanPoolGradKernel, MeanPoolKernel, Windows};
 use super::ops::batch_norm::{BatchNormApplyKernel, BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel};
 use super::ops::chain::ChainKernel;
+use super::ops::class_counts::ClassCountsKernel;
 use super::ops::conv::pooled::{Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel};
 use super::ops::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel, ConvShape};
 use super::ops::dropout::DropoutKernel;
@@ -119,6 +120,7 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::Loss(op) => loss::kernel(&op.loss, x(0), level),
         Op::LossGrad(op) => loss::grad_kernel(&op.loss, x(0), level),
         Op::Metrics(op) => Box::new(MetricsKernel::new(op, x(2), level)),
+        Op::ClassCounts(op) => Box::new(ClassCountsKernel::new(op, x(1))),
         Op::AccumulateGrad(_) => Box::new(AccumulateGradKernel { level }),
         Op::AccumulateLoss(op) => Box::new(AccumulateLossKernel { full: op.full }),
         Op::MeanScale(_) => Box::new(MeanScaleKernel {}),
