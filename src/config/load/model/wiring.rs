@@ -218,16 +218,41 @@ fn clash(name: &str, (span, nameless): (Span, Nameless), (other, others): (Span,
 /// have the same.
 fn prefixes(layer: &Layer) -> &'static [&'static str] {
     let has = match layer {
-        Layer::Linear(_) | Layer::Conv2d(_) => true,
+        Layer::Linear(_) | Layer::Conv2d(_) | Layer::Conv1d(_) | Layer::Prelu(_) => true,
+        // One parameter, which has the layer's name.
+        Layer::ClassToken(_) | Layer::PositionEmbedding(_) | Layer::LayerScale(_) => true,
         Layer::BatchNorm1d(norm) => norm.affine || norm.track_running_stats,
         Layer::BatchNorm2d(norm) => norm.affine || norm.track_running_stats,
         Layer::GroupNorm(norm) => norm.affine,
         Layer::LayerNorm(norm) => norm.elementwise_affine,
+        Layer::RmsNorm(norm) => norm.elementwise_affine,
+        Layer::InstanceNorm2d(norm) => norm.affine,
         Layer::MultiheadAttention(_) => return &["", ".out_proj"],
         Layer::MaxPool2d(_)
         | Layer::AvgPool2d(_)
         | Layer::AdaptiveAvgPool2d(_)
+        | Layer::MaxPool1d(_)
+        | Layer::AvgPool1d(_)
+        | Layer::AdaptiveAvgPool1d(_)
         | Layer::Flatten(_)
+        | Layer::Unflatten(_)
+        | Layer::Reshape(_)
+        | Layer::Permute(_)
+        | Layer::Transpose(_)
+        | Layer::Chunk(_)
+        | Layer::Slice(_)
+        | Layer::Select(_)
+        | Layer::Mean(_)
+        | Layer::Sum(_)
+        | Layer::Roll(_)
+        | Layer::ChannelShuffle(_)
+        | Layer::PixelShuffle(_)
+        | Layer::PixelUnshuffle(_)
+        | Layer::ZeroPad2d(_)
+        | Layer::ReflectionPad2d(_)
+        | Layer::ReplicationPad2d(_)
+        | Layer::StochasticDepth(_)
+        | Layer::Glu(_)
         | Layer::Dropout(_)
         | Layer::Activation(_)
         | Layer::Softmax(_)
