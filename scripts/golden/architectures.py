@@ -118,7 +118,40 @@ def lenet5(num_classes: int) -> nn.Module:
     )
 
 
-OWN: dict[str, Callable[[int], nn.Module]] = {"lenet5": lenet5, "resnet18_cifar": resnet18_cifar, "resnet9": resnet9}
+def vit_small_32(num_classes: int, num_layers: int = 6) -> nn.Module:
+    from torchvision.models import VisionTransformer
+
+    return VisionTransformer(image_size=32, patch_size=4, num_layers=num_layers, num_heads=6, hidden_dim=192, mlp_dim=384, num_classes=num_classes)
+
+
+def mlp(inputs: int, wide: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(inputs, wide), nn.GELU(), nn.Linear(wide, inputs))
+
+
+class Mixer(nn.Module):
+    def __init__(self, positions: int, channels: int, tokens_mlp_dim: int, channels_mlp_dim: int) -> None:
+        super().__init__()
+        self.norm1, self.mlp_tokens = nn.LayerNorm(channels, 1e-6), mlp(positions, tokens_mlp_dim)
+        self.norm2, self.mlp_channels = nn.LayerNorm(channels, 1e-6), mlp(channels, channels_mlp_dim)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.mlp_tokens(self.norm1(x).transpose(1, 2)).transpose(1, 2)
+        return x + self.mlp_channels(self.norm2(x))
+
+
+class MlpMixer(nn.Module):
+    def __init__(self, num_classes: int, num_layers: int = 8) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 128, 4, 4)
+        self.blocks = nn.Sequential(*[Mixer(64, 128, 64, 512) for _ in range(num_layers)])
+        self.norm, self.head = nn.LayerNorm(128, 1e-6), nn.Linear(128, num_classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.blocks(self.stem(x).flatten(2).transpose(1, 2))
+        return self.head(self.norm(x).mean(1))
+
+
+OWN: dict[str, Callable[[int], nn.Module]] = {"vit_small_32": vit_small_32, "mlp_mixer": MlpMixer, "lenet5": lenet5, "resnet18_cifar": resnet18_cifar, "resnet9": resnet9}
 MODELS = sorted([*TORCHVISION, *OWN])
 
 
@@ -156,6 +189,8 @@ def smaller(name: str) -> tuple[nn.Module, dict[str, Any]] | None:
     if name == "vit_b_16":
         sizes = {"num_layers": 2, "num_heads": 4, "hidden_dim": 32, "mlp_dim": 48}
         return VisionTransformer(image_size=SMALL, patch_size=16, num_classes=CLASSES, **sizes), sizes
+    if name in ("vit_small_32", "mlp_mixer"):
+        return OWN[name](CLASSES, num_layers=1), {"num_layers": 1}
     return None
 
 

@@ -206,7 +206,9 @@ fn another_order_of_dimensions_moves_nothing_where_layers_read_through_it() {
 #[test]
 fn stochastic_depth_draws_once_for_each_sample_and_in_training_alone() {
     let layers = |mode: &str| {
-        format!(r#"{{ type = "stochastic_depth", p = 0.2, mode = "{mode}" }}, "flatten", {{ type = "linear", out_features = 10 }}"#)
+        format!(
+            r#"{{ type = "stochastic_depth", p = 0.2, mode = "{mode}" }}, "flatten", {{ type = "linear", out_features = 10 }}"#
+        )
     };
     for (mode, draws) in [("row", 4), ("batch", 1)] {
         let experiment = with_layers(&layers(mode));

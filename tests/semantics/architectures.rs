@@ -14,7 +14,7 @@ fn folder(name: &str) -> PathBuf {
 fn state_dict(model: &str) -> Vec<String> {
     // Those for small images take no larger ones.
     let side = match model {
-        "lenet5" | "resnet9" => 32,
+        "lenet5" | "mlp_mixer" | "resnet9" | "vit_small_32" => 32,
         // Its positions are learned.
         "vit_b_16" => 224,
         _ => 64,

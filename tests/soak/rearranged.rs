@@ -31,7 +31,8 @@ impl Layers {
             0 => (r#"{ type = "transpose", dim0 = 1, dim1 = 2 }"#.into(), Flow::Sequence([e, l])),
             1 | 2 => {
                 let (out, k) = (1 + self.below((MOST / e).clamp(1, 20)), 1 + self.below(4));
-                let text = format!(r#"{{ type = "conv1d", out_channels = {out}, kernel_size = {k}, padding = "same" }}"#);
+                let text =
+                    format!(r#"{{ type = "conv1d", out_channels = {out}, kernel_size = {k}, padding = "same" }}"#);
                 (text, Flow::Sequence([out, e]))
             }
             3 => (r#"{ type = "class_token", init_std = 0.5 }"#.into(), Flow::Sequence([l + 1, e])),
@@ -75,7 +76,9 @@ impl Layers {
             9 if w > 1 => (r#"{ type = "slice", dim = 3, start = 1 }"#.into(), Flow::Image([c, h, w - 1])),
             10 => (r#"{ type = "sum", dim = 2, keepdim = true }"#.into(), Flow::Image([c, 1, w])),
             11 => (r#"{ type = "mean", dim = [2, 3] }"#.into(), Flow::Vector(c)),
-            12 if c * h * w <= 60 => (r#"{ type = "reshape", shape = [-1, 1] }"#.into(), Flow::Sequence([c * h * w, 1])),
+            12 if c * h * w <= 60 => {
+                (r#"{ type = "reshape", shape = [-1, 1] }"#.into(), Flow::Sequence([c * h * w, 1]))
+            }
             13 => (r#"{ type = "layer_scale", init_value = 0.9 }"#.into(), same),
             _ => (r#"{ type = "stochastic_depth", p = 0.3, mode = "batch" }"#.into(), same),
         }
