@@ -216,6 +216,9 @@ fn names_that_clash_are_refused() {
             .to_owned(),
         "{ type = \"residual\", layers = [\"relu\"], projection = { name = \"x_{i}\", block = \"b\", repeat = 2 } }"
             .to_owned(),
+        // A layer that is a parameter itself: it would be the other's weight.
+        "{ name = \"a\", type = \"conv2d\", out_channels = 8, kernel_size = 1 }, { name = \"a\", layers = [{ name = \"weight\", type = \"layer_scale\" }] }"
+            .to_owned(),
     ];
     let told =
         cases.map(|layers| told(&(changed(&[("\"relu\"", &layers)]) + "[blocks.b]\nlayers = [\"relu\"]\n"), &[]));
