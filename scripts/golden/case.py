@@ -174,7 +174,7 @@ def start(case: Case, seed: int) -> Start:
     net = case.net()
     with torch.no_grad():
         for module in net.modules() if case.randomize else []:
-            if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm)):
+            if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.InstanceNorm2d)):
                 for name, p in module.named_parameters(recurse=False):
                     p.normal_(1.0 if name == "weight" else 0.0, 0.3)
             if getattr(module, "running_mean", None) is not None:

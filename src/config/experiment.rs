@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Serialize, Serializer};
 
+use super::declare::tagged::Tagged as _;
 use super::language::layers::Layer;
 use super::language::pattern::Pattern;
 use super::language::sections::{Checkpoint, Data, Lints, Log, Loss, Metric, Metrics, Optimizer, Schedule, Train};
@@ -128,6 +129,19 @@ pub struct LayerNode {
     pub from_names: Vec<String>,
     /// What it is.
     pub kind: LayerKind,
+}
+
+impl LayerNode {
+    /// The word of its `type`, for messages.
+    pub fn kind_name(&self) -> &'static str {
+        match &self.kind {
+            LayerKind::Layer(layer) => layer.type_name(),
+            LayerKind::Group(_) => "group",
+            LayerKind::Residual { .. } => "residual",
+            LayerKind::Gate(_) => "gate",
+            LayerKind::Branches { .. } => "branches",
+        }
+    }
 }
 
 fn names<S: Serializer>(names: &[(String, Span)], serializer: S) -> Result<S::Ok, S::Error> {

@@ -36,6 +36,8 @@ variants![
     Permute,
     Concat,
     Slice,
+    Pad,
+    NewFull,
     MaxPool2d,
     MaxPool2dGrad,
     AvgPool2d,

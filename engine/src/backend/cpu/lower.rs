@@ -22,7 +22,7 @@ use super::ops::metrics::MetricsKernel;
 use super::ops::normalize::NormalizeKernel;
 use super::ops::optim::{GradNormKernel, OptimizerKernel, UpdateScaleKernel};
 use super::ops::product_nodes::{ConvMaxPool, ConvNorm, Forward, GradInput, GradWeight};
-use super::ops::shape::{Concat, Permute, Slice};
+use super::ops::shape::{Concat, NewFull, Pad, Permute, Slice};
 use super::ops::softmax::{SoftmaxGradKernel, SoftmaxKernel};
 use super::ops::state::{KeepStateKernel, RestoreStateKernel};
 use super::ops::sum_to::SumToKernel;
@@ -77,6 +77,8 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
             Box::new(Concat::new(op, &shapes))
         }
         Op::Slice(op) => Box::new(Slice::new(op, x(0))),
+        Op::Pad(op) => Box::new(Pad::new(op, x(0))),
+        Op::NewFull(op) => Box::new(NewFull { value: op.value }),
         Op::MaxPool2d(op) => Box::new(MaxPoolKernel::new(op, images(x(0)), images(y(0)), level)),
         Op::MaxPool2dGrad(op) => Box::new(MaxPoolGradKernel::new(&op.pool, images(x(0)), images(y(0)), level)),
         Op::AvgPool2d(op) => {
@@ -104,7 +106,14 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         }
         Op::LayerNorm(op) => {
             let row = x(0).len() / y(1).len().max(1);
-            Box::new(LayerNormKernel { row, eps: op.eps, weight: op.weight, bias: op.bias, level })
+            Box::new(LayerNormKernel {
+                row,
+                eps: op.eps,
+                weight: op.weight,
+                bias: op.bias,
+                centered: op.centered,
+                level,
+            })
         }
         Op::Dropout(op) => Box::new(DropoutKernel { op: op.clone(), level }),
         Op::Softmax(_) => Box::new(SoftmaxKernel { row: x(0).last(), level }),

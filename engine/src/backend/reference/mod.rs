@@ -154,6 +154,8 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::Permute(op) => shape::permute(op, x, y),
         Op::Concat(op) => shape::concat(op, x, y),
         Op::Slice(op) => shape::slice(op, x, y),
+        Op::Pad(op) => shape::pad(op, x, y),
+        Op::NewFull(op) => vec![vec![f64::from(op.value); op.shape.len()]],
         Op::MaxPool2d(op) => pool::max(op, x, y),
         Op::MaxPool2dGrad(op) => pool::max_grad(op, x, y),
         Op::AvgPool2d(op) => pool::avg(op, x, y),

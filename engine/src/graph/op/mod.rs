@@ -45,7 +45,7 @@ pub use optim::{Algorithm, Constant, GradNorm, OptimizerStep, TensorOptions, Upd
 pub use pool::{
     AdaptiveAvgPool2d, AdaptiveAvgPool2dGrad, AvgPool2d, AvgPool2dGrad, MaxPool2d, MaxPool2dGrad, pool_out,
 };
-pub use shape::{Concat, Permute, Reshape, Slice};
+pub use shape::{Concat, NewFull, Pad, Permute, Reshape, Slice};
 pub use softmax::{Softmax, SoftmaxGrad};
 pub use state::{KeepState, RestoreState};
 
@@ -208,6 +208,10 @@ ops! {
     Concat(Concat),
     /// A range along an axis.
     Slice(Slice),
+    /// Zeros before and after an axis.
+    Pad(Pad),
+    /// The same number everywhere.
+    NewFull(NewFull),
     /// Maximum over windows.
     MaxPool2d(MaxPool2d),
     /// Gradient of [`MaxPool2d`].

@@ -96,6 +96,8 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::Permute(op) => shape::permute(cx, op),
         Op::Concat(op) => shape::concat(cx, op),
         Op::Slice(op) => shape::slice(cx, op),
+        Op::Pad(op) => shape::pad(cx, op),
+        Op::NewFull(op) => elementwise::new_full(cx, op),
         Op::MaxPool2d(op) => pool::max_pool(cx, op),
         Op::MaxPool2dGrad(op) => pool::max_pool_grad(cx, op),
         Op::AvgPool2d(op) => pool::avg_pool(cx, op),
