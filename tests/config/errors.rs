@@ -178,6 +178,7 @@ mistakes! {
         [("batch_size = 32", "transforms = [\"random_horizontal_flip\"]")],
         [("batch_size = 32", "transforms = [\n  { type = \"normalize\", mean = \"imagenet\", std = \"imagenet\" },\n  { type = \"resize\", size = 8 },\n]\nval_transforms = [\"random_vertical_flip\", { type = \"normalize\", mean = [0], std = [1] }]\ntrain_transforms = [{ type = \"normalize\", mean = [0], std = [1] }]")],
         [("batch_size = 32", "transforms = [\"mixup\"]\ntrain_transforms = [\n  \"random_horizontal_flip\",\n  \"mixup\",\n  \"rand_augment\",\n  { type = \"mixup\", alpha = 0.2 },\n]"), ("classes = 10", "targets = 10"), ("cross_entropy", "mse")],
+        [("batch_size = 32", "train_transforms = [{ type = \"cutmix\", switch_prob = 0.3 }]"), ("classes = 10", "targets = 10"), ("cross_entropy", "l1")],
         [(CONV, r#"{ type = "conv2d", out_channels = 8, kernel_size = 3, stride = 2, padding = "same" }"#)],
         [(CONV, r#"{ type = "conv2d", out_channels = 8, kernel_size = 3, groups = 3 }"#)],
         [("lr = 0.1", "lr = 0.1\ngroups = [{ match = [\"*.bias\"] }, { lr = 1 }, { match = [], lr = -1, foo = 2 }, 3]")],

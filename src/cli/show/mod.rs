@@ -46,6 +46,11 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
     if let Some(note) = &samples.note {
         say(&format!("note: {note}"));
     }
+    if args.write_normalize && samples.note.is_some() {
+        return Err(Failure::Other(anyhow!(
+            "these are other samples than the configuration asks for: nothing is measured"
+        )));
+    }
     let split = if train { &samples.train } else { &samples.val };
     let (split_name, source) = (if train { "train" } else { "val" }, samples.name);
     if split.is_empty() {
@@ -208,7 +213,7 @@ fn told(measured: &Measured, names: &Names) -> String {
             text.push_str(&format!("  … {} more\n", order.len() - chosen.len()));
         }
         let n = measured.classes[*class];
-        let bar = "█".repeat((n * 30).div_ceil(most) as usize);
+        let bar = "█".repeat(((n * 60 + most) / (2 * most)).max(n.min(1)) as usize);
         let name: String = name.chars().take(width).collect();
         text.push_str(&format!("  {name:<width$} {:>7}  {bar}\n", super::thousands(n)));
     }

@@ -136,6 +136,14 @@ impl Rules<'_> {
                 self.reporter.at_keys(error, &key(i), "one is enough", &key(other), "the first");
             }
         }
+        for i in list.iter().enumerate().filter(|(_, t)| matches!(t, Transform::Cutmix(_))).map(|(i, _)| i) {
+            let key = format!("{}.switch_prob", key(i));
+            let alone = !list.iter().any(|t| matches!(t, Transform::Mixup(_)));
+            if alone && self.experiment.span_of(&key).is_some() {
+                let warning = Diagnostic::warning(Lint::NoEffect, "`switch_prob` of `cutmix` has no effect");
+                self.reporter.at_key(warning, &key, "there is no `mixup` to switch from");
+            }
+        }
         let loss = &self.experiment.loss;
         if !loss.describe().takes_logits() {
             let error = Diagnostic::error(format!(
