@@ -175,6 +175,77 @@ __device__ __forceinline__ void cross_entropy_grad(const T *x, const int *target
     }
 FOR_TEAMS_AND_FLOATS(CROSS_ENTROPY_GRAD)
 
+// ---- Cross entropy against the shares of all classes ----------------------------------------------------------------
+
+// What counts of class i of a row: its share, smoothed and weighted.
+__device__ __forceinline__ float counted(const float *shares, const float *weights, float smoothing, int length, int i) {
+    float smoothed = (1.0f - smoothing) * shares[i] + smoothing / (float)length;
+    return weights ? smoothed * weights[i] : smoothed;
+}
+
+// The mean over all rows of Σ counted · (lse − x), from the largest element on down.
+template <int TEAM, class T>
+__device__ __forceinline__ void soft_cross_entropy(const T *x, const float *targets, float smoothing, const float *weights,
+                                                   double *partials, float *loss, float *weight, i64 rows, int length,
+                                                   bool keep) {
+    double total = 0.0;
+    for (i64 r = team_index<TEAM>(); r < rows; r += team_count<TEAM>()) {
+        const float *shares = targets + r * length;
+        Row<TEAM, T> row = row_of<TEAM>(x, r, length, keep);
+        float top;
+        double log = log_sum(row, top), all = 0.0, below = 0.0;
+        row.again([&](int i, float v) {
+            float count = counted(shares, weights, smoothing, length, i);
+            all += count;
+            below += (double)count * (top - v);
+        });
+        all = team_sum<TEAM>(all);
+        below = team_sum<TEAM>(below);
+        if (member<TEAM>() == 0) {
+            total += log * all + below;
+        }
+    }
+    store_mean(total, 0.0, (double)rows, (float)rows, partials, loss, weight);
+}
+
+// dx = dloss / weight · (softmax(x) · Σ counted − counted).
+template <int TEAM, class T>
+__device__ __forceinline__ void soft_cross_entropy_grad(const T *x, const float *targets, float smoothing,
+                                                        const float *weights, const float *weight, const float *dloss,
+                                                        T *dx, i64 rows, int length, bool keep) {
+    i64 r = team_index<TEAM>();
+    if (r >= rows) {
+        return;
+    }
+    const float *shares = targets + r * length;
+    T *to = dx + r * length;
+    Row<TEAM, T> row = row_of<TEAM>(x, r, length, keep);
+    float top;
+    float log = (float)log_sum(row, top);
+    double sum = 0.0;
+    row.again([&](int i, float) { sum += counted(shares, weights, smoothing, length, i); });
+    float all = (float)team_sum<TEAM>(sum), factor = dloss[0] / weight[0];
+    row.again([&](int i, float v) {
+        float p = expf(v - top - log);
+        to[i] = from_float<T>((p * all - counted(shares, weights, smoothing, length, i)) * factor);
+    });
+}
+
+#define SOFT_CROSS_ENTROPY(T, S, TEAM, NAME)                                                                           \
+    extern "C" __global__ void __launch_bounds__(1024)                                                                 \
+        soft_cross_entropy_##NAME##_##S(const T *x, const float *targets, double *partials, float *loss,               \
+                                        float *weight, i64 rows, int length, float smoothing, const float *weights,    \
+                                        int keep) {                                                                    \
+        soft_cross_entropy<TEAM>(x, targets, smoothing, weights, partials, loss, weight, rows, length, keep);          \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(1024)                                                                 \
+        soft_cross_entropy_grad_##NAME##_##S(const T *x, const float *targets, const float *weight,                    \
+                                             const float *dloss, T *dx, i64 rows, int length, float smoothing,         \
+                                             const float *weights, int keep) {                                         \
+        soft_cross_entropy_grad<TEAM>(x, targets, smoothing, weights, weight, dloss, dx, rows, length, keep);          \
+    }
+FOR_TEAMS_AND_FLOATS(SOFT_CROSS_ENTROPY)
+
 // ---- The mean of a function of prediction and target ----------------------------------------------------------------
 
 // As engine/src/backend/cuda/lower/loss.rs numbers them; `p` is the parameter that some have.

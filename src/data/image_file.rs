@@ -57,6 +57,21 @@ pub(super) fn photo(path: &Path) -> Result<Image> {
     Ok(Image { sides: [h as usize, w as usize], channels: 3, pixels: image.into_raw() })
 }
 
+/// Height and width of the image in a file, turned as its EXIF orientation says, without decoding it.
+///
+/// # Errors
+/// The file cannot be read, or is no image.
+pub(super) fn sides(path: &Path) -> Result<[usize; 2]> {
+    use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
+    let bytes = files::read(path, MAX_FILE).map_err(|e| anyhow!("{}", e.problem))?;
+    let mut decoder = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?.into_decoder()?;
+    let (w, h) = decoder.dimensions();
+    Ok(match decoder.orientation() {
+        Ok(Rotate90 | Rotate270 | Rotate90FlipH | Rotate270FlipH) => [w as usize, h as usize],
+        _ => [h as usize, w as usize],
+    })
+}
+
 /// Reads an image file as a model's input, by way of the transforms that its samples have gone through in validation.
 /// `invert` swaps black and white first.
 ///

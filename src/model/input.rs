@@ -171,6 +171,14 @@ impl Builder<'_> {
         for train in [true, false] {
             let mut shape = field.shape.clone();
             for (key, t) in keyed(experiment, train) {
+                if matches!(t, cfg::Transform::Cutmix(_)) && shape.rank() != 3 {
+                    let message = format!("`cutmix` takes images, but the samples are of shape {shape}");
+                    self.report_misfit(
+                        Diagnostic::error(message).help("leave it out"),
+                        &key,
+                        "cannot change these samples",
+                    );
+                }
                 let Some(transform) = of_loader(t) else { continue };
                 let (message, help) = match transform.output_shape(&shape) {
                     Ok(after) => {

@@ -1,11 +1,14 @@
 //! The end of the graph: loss and metrics, and whether the model's output fits them and the data.
 
 use super::input::sample_to_pytorch;
+use super::transforms::{keyed, mixing};
 use super::{Builder, CLASS_COUNTS, Mode, Tensor, metrics_variable};
+use crate::config::declare::tagged::Tagged;
+use crate::config::language::sections as cfg;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::TargetSpec;
 use crate::graph::op::{self, ClassCounts, Counted, LossOp, METRIC_SLOTS, Metrics, TargetKind, Task};
-use crate::graph::{DType, Role, Shape, ValueId, VarKind, Variable};
+use crate::graph::{DType, Input, Role, Shape, ValueId, VarKind, Variable};
 
 /// Most classes of which it is counted, for each, as which others it was predicted: 8 MiB of counts.
 const MOST_IN_MATRIX: usize = 1024;
@@ -30,7 +33,7 @@ impl Builder<'_> {
     /// Adds loss and metrics on the model's output (nothing for [`Mode::Predict`]).
     pub(super) fn loss(&mut self, y: Tensor) -> Option<BatchLoss> {
         let loss = self.experiment.loss.describe();
-        if !self.output_fits(y, &loss) || self.mode == Mode::Predict {
+        if !self.output_fits(y, &loss) || !self.mixing_fits() || self.mode == Mode::Predict {
             return None;
         }
         self.graph.set_origin("loss");
@@ -44,7 +47,13 @@ impl Builder<'_> {
             (loss.items(self.shape(y)), Metrics { task: loss.task(), ignore_index: loss.ignore_index() });
         let sound = "`output_fits` has held the operands against each other";
         let counts = self.class_counts(&loss, y);
-        let made = self.graph.add(LossOp { loss }, &[y.value, targets]).expect(sound);
+        // Mixed samples belong to several classes in part; the figures go by that of the largest.
+        let mixed = self.mode == Mode::Train && mixing(self.experiment).is_some();
+        let compared = match loss.targets() {
+            TargetKind::Classes if mixed => self.graph.input(Input::Shares, DType::F32, self.shape(y).clone()),
+            TargetKind::Classes | TargetKind::Numbers => targets,
+        };
+        let made = self.graph.add(LossOp { loss }, &[y.value, compared]).expect(sound);
         let (value, weight) = (made[0], made[1]);
         self.graph.values[value.index()].role = Role::Output;
         let sums = self.graph.variable(self.vars, sums);
@@ -210,6 +219,39 @@ impl Builder<'_> {
         }
         if let Some(span) = experiment.nearest_span("loss.type") {
             error = error.context(span, "the loss");
+        }
+        self.report(error);
+        false
+    }
+
+    /// Whether targets can be mixed, if the transforms mix samples: numbers, or one class a sample and a loss that takes shares of
+    /// classes; else reports it.
+    fn mixing_fits(&mut self) -> bool {
+        let Some(target) = self.data.target().map(|(_, field)| field.shape_of(self.length)) else { return true };
+        if mixing(self.experiment).is_none() || self.data.targets == TargetSpec::Values {
+            return true;
+        }
+        let takes_shares = matches!(self.experiment.loss, cfg::Loss::CrossEntropy(_));
+        if target.rank() == 0 && takes_shares {
+            return true;
+        }
+        let mixes = |t: &cfg::Transform| matches!(t, cfg::Transform::Mixup(_) | cfg::Transform::Cutmix(_));
+        let Some((key, t)) = keyed(self.experiment, true).find(|(_, t)| mixes(t)) else { return true };
+        let (name, loss) = (t.type_name(), self.experiment.loss.type_name());
+        let (message, help) = match takes_shares {
+            true => (
+                format!("`{name}` mixes samples of one class each, and these have a class for each of {target}"),
+                "leave it out",
+            ),
+            false => {
+                let message =
+                    format!("`{name}` makes targets that are shares of classes, which the loss `{loss}` does not take");
+                (message, "use the loss `cross_entropy`, or leave it out")
+            }
+        };
+        let mut error = Diagnostic::error(message).help(help);
+        if let Some(span) = self.experiment.nearest_span(&key) {
+            error = error.at(span, "cannot mix these targets");
         }
         self.report(error);
         false

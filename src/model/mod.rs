@@ -26,7 +26,7 @@ pub use input::{BatchShape, input_fields};
 pub use lints::lints;
 pub use loss::{BatchLoss, task};
 pub use summary::LayerRow;
-pub use transforms::transforms;
+pub use transforms::{mixing, transforms};
 
 use crate::config::{Diagnostic, Experiment, LayerNode};
 use crate::data::DataSpec;

@@ -320,6 +320,7 @@ mistakes! {
             "train_transforms = [\n  { type = \"random_crop\", size = 8 },\n  \"random_horizontal_flip\",\n]",
         ),
         with("shape = [2, 8, 8]\nclasses = 10", FLAT).replace("batch_size = 64", "val_transforms = [\"grayscale\"]"),
+        vectors(FLAT).replace("batch_size = 64", "train_transforms = [\"cutmix\"]"),
     ];
 
     names_of_parameters: [

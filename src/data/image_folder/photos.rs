@@ -72,6 +72,10 @@ impl Store for Photos {
         (field == LABEL).then_some(&self.labels)
     }
 
+    fn sides(&self, sample: usize) -> Option<[usize; 2]> {
+        image_file::sides(&self.files.folder.join(self.name(sample))).ok()
+    }
+
     fn held_bytes(&self) -> usize {
         self.files.held_bytes() + self.labels.len()
     }

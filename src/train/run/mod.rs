@@ -18,7 +18,7 @@ use crate::train::files::folder::{Folder, file};
 use crate::train::files::metrics_file::{MetricsFile, add_memory, add_unreadable, epoch_line, step_line};
 use crate::train::files::state::{RunState, save};
 use crate::train::setup::figures::Figures;
-use crate::train::setup::input::{Samples, transforms};
+use crate::train::setup::input::{Samples, mixing, transforms};
 use crate::train::setup::schedule::Schedule;
 use crate::train::setup::session::{Session, StepInputs};
 use crate::train::setup::slots;
@@ -123,6 +123,7 @@ impl Run<'_> {
             seed: self.experiment.seed,
             workers: loading.workers,
             transforms: transforms(self.experiment, true),
+            mixing: mixing(self.experiment),
             end_epoch: Some(self.experiment.train.epochs as u64),
         }
     }

@@ -55,6 +55,20 @@ fn losses(list: &mut Vec<Case>) {
     list.push(Case::new("cross entropy of a class without weight", LossOp::from(nothing), |d| {
         vec![d.normal([3, 2]).wrt(), Operand::new(DType::I32, [3], vec![0.0; 3]).input(Input::Field(1))]
     }));
+    // Shares of classes: what a thread, a warp and a block reduce, and rows of sequences. Some shares do not sum to 1.
+    for shape in [vec![7, 4], vec![70, 20], vec![5, 300], vec![3, 6, 5], vec![2, 1]] {
+        let classes = shape[shape.len() - 1];
+        for (label_smoothing, weighted) in [(0.0, false), (0.3, false), (0.3, true)] {
+            let weight: Vec<f32> = (0..if weighted { classes } else { 0 }).map(|c| (c % 4) as f32 * 0.75).collect();
+            let loss = CrossEntropy { ignore_index: 0, weight, ..CrossEntropy::smoothed(label_smoothing) };
+            let name =
+                format!("cross entropy of {shape:?} with shares, smoothed {label_smoothing}, weighted {weighted}");
+            list.push(Case::new(name, LossOp::from(loss), |d| {
+                let shares = d.positive(&shape[..]).map(|v| v / classes as f64).input(Input::Shares);
+                vec![d.normal(&shape[..]).map(|x| 30.0 + 2.0 * x).wrt(), shares]
+            }));
+        }
+    }
     for loss in ELEMENTWISE {
         for (x, t) in [(vec![4, 1], vec![4]), (vec![5, 3], vec![5, 3]), (vec![2, 3, 3, 2], vec![2, 3, 3, 2])] {
             list.push(Case::new(format!("{loss:?} of {x:?} and {t:?}"), LossOp::from(loss), |d| {

@@ -93,10 +93,30 @@ fn weight(op: &CrossEntropy, class: usize) -> f64 {
     if op.weight.is_empty() { 1.0 } else { f64::from(op.weight[class]) }
 }
 
+/// True if the targets are shares of classes, which have the shape of the logits.
+fn are_shares(x: &[Tensor]) -> bool {
+    x[1].dims == x[0].dims
+}
+
+/// What counts of a class whose share of a row is `share`.
+fn counted(op: &CrossEntropy, class: usize, share: f64, classes: usize) -> f64 {
+    let smoothing = f64::from(op.label_smoothing);
+    weight(op, class) * ((1.0 - smoothing) * share + smoothing / classes as f64)
+}
+
 /// Sum of the rows' losses, and twice the sum of the weights of those that count.
 fn cross_entropy(op: &CrossEntropy, x: &[Tensor]) -> (f64, f64, f64) {
     let (classes, smoothing) = (x[0].last(), f64::from(op.label_smoothing));
     let (mut sum, mut weights) = (0.0, 0.0);
+    if are_shares(x) {
+        for (row, shares) in x[0].data.chunks(classes).zip(x[1].data.chunks(classes)) {
+            let lse = log_sum_exp(row);
+            let of = |(c, (x, share)): (usize, (&f64, &f64))| counted(op, c, *share, classes) * (lse - x);
+            sum += row.iter().zip(shares).enumerate().map(of).sum::<f64>();
+            weights += 1.0;
+        }
+        return (sum, weights, weights);
+    }
     for (row, target) in x[0].data.chunks(classes).zip(x[1].data) {
         if *target == f64::from(op.ignore_index) {
             continue;
@@ -117,6 +137,15 @@ fn cross_entropy_grad(op: &CrossEntropy, x: &[Tensor]) -> Vec<Vec<f64>> {
     let (classes, smoothing) = (logits.last(), f64::from(op.label_smoothing));
     let all: f64 = (0..classes).map(|c| weight(op, c)).sum();
     let mut dx = Vec::with_capacity(logits.data.len());
+    if are_shares(x) {
+        for (row, shares) in logits.data.chunks(classes).zip(targets.data.chunks(classes)) {
+            let lse = log_sum_exp(row);
+            let counts = |c: usize| counted(op, c, shares[c], classes);
+            let all: f64 = (0..classes).map(counts).sum();
+            dx.extend(row.iter().enumerate().map(|(c, x)| dloss / weights * ((x - lse).exp() * all - counts(c))));
+        }
+        return vec![dx];
+    }
     for (row, target) in logits.data.chunks(classes).zip(targets.data) {
         let counts = *target != f64::from(op.ignore_index) && weights > 0.0;
         let lse = log_sum_exp(row);

@@ -20,6 +20,9 @@ pub enum Loss {
 /// The weighted mean, over the rows whose target `y` is not `ignore_index`, of
 /// `(1 − ε) · w[y] · (lse − x[y]) + ε / C · Σ w[c] · (lse − x[c])`: `lse` is the row's log-sum-exp, `ε` the label smoothing
 /// (Szegedy et al. 2016), and a row weighs `w[y]`. A target that is no class makes the loss NaN. Other forms have no smoothing.
+///
+/// A target may also be the shares `t` of all classes in a row (`CrossEntropyLoss` with probabilities): then it is the mean over all
+/// rows of `Σ w[c] · ((1 − ε) · t[c] + ε / C) · (lse − x[c])`, and each row weighs 1. Other forms take no shares.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CrossEntropy {
     /// What the row's numbers are, and what is made of them.
@@ -201,11 +204,15 @@ impl Loss {
 
     /// Whether prediction and target go together.
     fn fits(&self, x: &Value, t: &Value) -> Result<(), ShapeError> {
+        // Only one form is defined for shares of classes.
+        let has_shares = matches!(self, Loss::CrossEntropy(l) if l.form == RowLoss::CrossEntropy);
+        let shares = has_shares && t.dtype == DType::F32 && t.shape == x.shape;
+        let classes = t.dtype == DType::I32 && t.shape.len() == x.shape.rows();
         match self {
-            Loss::CrossEntropy(_) if t.dtype != DType::I32 || t.shape.len() != x.shape.rows() => Err(ShapeError::of(
+            Loss::CrossEntropy(_) if !shares && !classes => Err(ShapeError::of(
                 0,
                 format!(
-                    "`{}` takes one class a row, but the output is {} and the targets are {} of shape {}",
+                    "`{}` takes one class a row or a share of each, but the output is {} and the targets are {} of shape {}",
                     self.name(),
                     x.shape.to_pytorch(),
                     t.dtype,
@@ -257,7 +264,7 @@ impl From<WeightedBinary> for Loss {
 }
 
 /// A loss. Operands: prediction (`F32`; rows of logits `[.., C]` for classes) and targets (`I32`, one for each row; or
-/// `F32`, as many as the prediction has).
+/// `F32`, as many as the prediction has: numbers, or shares of classes in the prediction's shape).
 /// Outputs: loss `[1]`, and what the batch weighs `[1]`: the weights of the rows that count, or the number of samples. Where
 /// nothing counts both are 0, and so is the gradient.
 #[derive(Debug, Clone, PartialEq)]

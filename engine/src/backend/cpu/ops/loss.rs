@@ -1,6 +1,7 @@
 //! Losses and their gradients.
 
 use super::reduce_rows::{Dot, Exponentials, Plain, Terms, max, sum};
+use super::soft_cross_entropy::SoftCrossEntropyKernel;
 use super::weighted_binary::WeightedBinaryKernel;
 use crate::backend::cpu::run::frame::{Frame, NodeKernel, Scratch};
 use crate::backend::cpu::run::parallel::{CHUNK, for_chunks, rows_per_chunk, vectorised};
@@ -8,8 +9,8 @@ use crate::backend::cpu::run::threads::{Chunks, chunks};
 use crate::backend::cpu::simd::lanes::{get, put};
 use crate::backend::cpu::simd::math::{ln_1p, sigmoid};
 use crate::backend::cpu::simd::{Simd, SimdLevel};
-use crate::graph::Shape;
 use crate::graph::op::{CrossEntropy, ElementwiseLoss, Loss, RowLoss};
+use crate::graph::{DType, Shape};
 
 /// [`crate::graph::op::CrossEntropy`] and its gradient.
 pub struct CrossEntropyKernel {
@@ -375,9 +376,10 @@ impl NodeKernel for ElementwiseGradKernel {
     }
 }
 
-/// The kernel of a loss on predictions of shape `x`.
-pub fn kernel(loss: &Loss, x: &Shape, level: SimdLevel) -> Box<dyn NodeKernel> {
+/// The kernel of a loss on predictions of shape `x` and targets of type `targets`.
+pub fn kernel(loss: &Loss, x: &Shape, targets: DType, level: SimdLevel) -> Box<dyn NodeKernel> {
     match loss {
+        Loss::CrossEntropy(l) if targets == DType::F32 => Box::new(SoftCrossEntropyKernel::new(l, x, false, level)),
         Loss::CrossEntropy(l) => Box::new(CrossEntropyKernel::new(l, x, false, level)),
         Loss::Elementwise(l) => Box::new(ElementwiseKernel { loss: *l, len: x.len(), items: loss.items(x), level }),
         Loss::Binary(l) => Box::new(WeightedBinaryKernel::new(l, x.len(), loss.items(x), false)),
@@ -385,8 +387,9 @@ pub fn kernel(loss: &Loss, x: &Shape, level: SimdLevel) -> Box<dyn NodeKernel> {
 }
 
 /// The kernel of a loss's gradient.
-pub fn grad_kernel(loss: &Loss, x: &Shape, level: SimdLevel) -> Box<dyn NodeKernel> {
+pub fn grad_kernel(loss: &Loss, x: &Shape, targets: DType, level: SimdLevel) -> Box<dyn NodeKernel> {
     match loss {
+        Loss::CrossEntropy(l) if targets == DType::F32 => Box::new(SoftCrossEntropyKernel::new(l, x, true, level)),
         Loss::CrossEntropy(l) => Box::new(CrossEntropyKernel::new(l, x, true, level)),
         Loss::Elementwise(l) => Box::new(ElementwiseGradKernel { loss: *l, level }),
         Loss::Binary(l) => Box::new(WeightedBinaryKernel::new(l, x.len(), loss.items(x), true)),

@@ -21,6 +21,7 @@ pub mod product_nodes;
 mod reduce_columns;
 mod reduce_rows;
 pub mod shape;
+pub mod soft_cross_entropy;
 pub mod softmax;
 pub mod state;
 pub mod sum_to;

@@ -3,6 +3,7 @@
 use super::Context;
 use super::rows::{Rows, element_sum_blocks};
 use crate::backend::cuda::launch::{Arg, Cell, Kernel, Lowered, Memory, Module, Step, suffix};
+use crate::graph::DType;
 use crate::graph::op::{CrossEntropy, Loss, LossGrad, LossOp, WeightedBinary};
 
 const MODULE: Module = Module::Loss;
@@ -63,6 +64,13 @@ pub fn loss(cx: &Context, op: &LossOp) -> Lowered {
             .arg(Memory::Output(1))
     };
     match &op.loss {
+        Loss::CrossEntropy(l) if cx.x_type(1) == DType::F32 => {
+            let rows = Rows::summed(x.rows(), x.last(), 1);
+            let sums = operands(rows.launch_summed(MODULE, "soft_cross_entropy", cx.x_type(0)));
+            let sums =
+                sums.long(x.rows()).int(x.last()).float(l.label_smoothing).arg(weights(&l.weight)).int(rows.kept());
+            mean(sums, Some((x.rows(), x.rows())))
+        }
         Loss::CrossEntropy(l) => {
             let rows = Rows::summed(x.rows(), x.last(), 1);
             let sums = operands(rows.launch_summed(MODULE, "cross_entropy", cx.x_type(0)));
@@ -88,6 +96,12 @@ pub fn grad(cx: &Context, op: &LossGrad) -> Lowered {
     let x = cx.x(0);
     let [prediction, targets, weight, dloss] = [0, 1, 2, 3].map(Memory::Input);
     Lowered::one(match &op.loss {
+        Loss::CrossEntropy(l) if cx.x_type(1) == DType::F32 => {
+            let rows = Rows::new(x.rows(), x.last(), 1);
+            let kernel = rows.launch(MODULE, "soft_cross_entropy_grad", cx.x_type(0)).arg(prediction).arg(targets);
+            let kernel = kernel.arg(weight).arg(dloss).arg(Memory::Output(0)).long(x.rows()).int(x.last());
+            kernel.float(l.label_smoothing).arg(weights(&l.weight)).int(rows.kept())
+        }
         Loss::CrossEntropy(l) => {
             let rows = Rows::new(x.rows(), x.last(), 1);
             let kernel = rows.launch(MODULE, "cross_entropy_grad", cx.x_type(0)).arg(prediction).arg(targets);
