@@ -51,8 +51,15 @@ pub fn image_sample(path: &Path, field: &Field, invert: bool) -> Result<Vec<u8>>
 /// # Errors
 /// The file cannot be read, or is no image.
 pub(super) fn photo(path: &Path) -> Result<Image> {
-    let bytes = files::read(path, MAX_FILE).map_err(|e| anyhow!("{}", e.problem))?;
-    let image = decode(&bytes)?.into_rgb8();
+    photo_in(&files::read(path, MAX_FILE).map_err(|e| anyhow!("{}", e.problem))?)
+}
+
+/// The same of a file's content.
+///
+/// # Errors
+/// It is no image.
+pub(super) fn photo_in(bytes: &[u8]) -> Result<Image> {
+    let image = decode(bytes)?.into_rgb8();
     let (w, h) = image.dimensions();
     Ok(Image { sides: [h as usize, w as usize], channels: 3, pixels: image.into_raw() })
 }
