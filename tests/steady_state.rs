@@ -145,6 +145,7 @@ fn nothing_is_allocated_by_steps_and_evaluations() {
             seed: experiment.seed,
             workers: 2,
             transforms: transforms(experiment, train),
+            mixing: None,
             end_epoch: None,
         };
         let buffers = (0..slots::training(experiment)).map(|_| backend.host_buffer(layout.bytes).unwrap()).collect();

@@ -4,6 +4,7 @@ pub mod allocator;
 pub mod args;
 mod bench;
 mod check;
+mod class_table;
 mod completions;
 mod data;
 mod devices;

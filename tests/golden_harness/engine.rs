@@ -120,6 +120,7 @@ impl Setup {
             seed: self.experiment().seed,
             workers: 1,
             transforms: Vec::new(),
+            mixing: None,
             end_epoch: Some(1),
         };
         let buffers = (0..=n).map(|_| self.backend.host_buffer(layout.bytes).unwrap()).collect();

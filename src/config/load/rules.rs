@@ -2,7 +2,7 @@
 
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Experiment;
-use crate::config::language::sections::{Metric, RANDOM_TRANSFORMS, Source, Transform};
+use crate::config::language::sections::{Loss, Metric, RANDOM_TRANSFORMS, Source, Transform};
 use crate::config::text::diagnostics::Diagnostic;
 use crate::config::text::lints::Lint;
 use crate::config::text::origins::Reporter;
@@ -60,23 +60,33 @@ impl Rules<'_> {
             [("train.early_stopping.monitor", stopping), ("checkpoint.monitor", self.experiment.checkpoint.monitor)];
         for (key, metric) in all {
             let Some(metric) = metric else { continue };
-            let figures = self.experiment.loss.describe().task().figures();
+            let task = self.experiment.loss.describe().task();
+            let figures = [task.figures(), task.counted_figures()].concat();
             if !figures.contains(&metric.figure()) {
-                let there: Vec<String> = Metric::ALL
-                    .into_iter()
-                    .filter(|m| m.of_validation() && figures.contains(&m.figure()))
-                    .map(|m| format!("`{}`", m.name()))
-                    .collect();
-                let use_instead = match there.split_last() {
-                    Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
-                    _ => there.join(""),
-                };
-                let loss = self.experiment.loss.type_name();
-                let error = Diagnostic::error(format!("there is no `{}` with the loss `{loss}`", metric.name()))
-                    .help(format!("with this loss there are {use_instead}"));
-                self.reporter.at_keys(error, key, "never computed", "loss.type", "the loss");
+                let there = Metric::ALL.iter().filter(|m| m.of_validation() && figures.contains(&m.figure()));
+                self.not_measured(metric.name(), there.map(|m| m.name()), key);
             }
         }
+        let counted = self.experiment.loss.describe().task().counted_figures();
+        for (i, figure) in self.experiment.metrics.figures.iter().map(|f| f.figure()).enumerate() {
+            if !counted.contains(&figure) {
+                self.not_measured(figure.name(), counted.iter().map(|f| f.name()), &format!("metrics.figures.{i}"));
+            }
+        }
+    }
+
+    /// Reports that there is no such figure with the loss, but others.
+    fn not_measured<'n>(&self, name: &str, others: impl Iterator<Item = &'n str>, key: &str) {
+        let others: Vec<String> = others.map(|name| format!("`{name}`")).collect();
+        let instead = match others.split_last() {
+            Some((last, before)) if !before.is_empty() => format!("there are {} and {last}", before.join(", ")),
+            Some((only, _)) => format!("there is {only}"),
+            None => "there is nothing to add to the loss, `mae` and `rmse`".into(),
+        };
+        let error =
+            Diagnostic::error(format!("there is no `{name}` with the loss `{}`", self.experiment.loss.type_name()))
+                .help(format!("with this loss {instead}"));
+        self.reporter.at_keys(error, key, "never computed", "loss.type", "the loss");
     }
 
     fn transforms(&self) {
@@ -145,7 +155,7 @@ impl Rules<'_> {
             }
         }
         let loss = &self.experiment.loss;
-        if !loss.describe().takes_logits() {
+        if !matches!(loss, Loss::CrossEntropy(_) | Loss::BceWithLogits(_)) {
             let error = Diagnostic::error(format!(
                 "`{}` does not go with the loss `{}`",
                 list[first].type_name(),

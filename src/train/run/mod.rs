@@ -97,7 +97,8 @@ impl Run<'_> {
             .collect::<Result<_>>()?;
         let epochs = self.experiment.train.epochs as u64;
         let options = self.loader_options();
-        self.reporter.plan(model::task(self.experiment), self.horizon());
+        let horizon = self.horizon();
+        self.reporter.plan(model::task(self.experiment), &self.session.programs.counted, horizon);
         let start = Position { epoch: self.state.epoch, batch: self.state.batch as usize };
         let mut loader = Loader::start(&self.samples.train, options, &layout, buffers, start)?;
         let mut in_flight = VecDeque::with_capacity(slots::IN_FLIGHT + 1);

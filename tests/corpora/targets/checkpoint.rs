@@ -105,6 +105,7 @@ fn use_it(checkpoint: &Checkpoint, path: &Path) {
         seed: experiment.seed,
         workers: 0,
         transforms: input::transforms(experiment, true),
+        mixing: None,
         end_epoch: Some(experiment.train.epochs as u64),
     };
     let position = Position { epoch: state.epoch, batch: usize::try_from(state.batch).unwrap_or(usize::MAX) };

@@ -188,7 +188,7 @@ fn shares_of_classes_as_in_pytorch() {
     );
     let weight = vec![0.5, 2.0, 1.25];
     for (label_smoothing, weight, (loss, dx)) in [(0.0, Vec::new(), plain), (0.25, weight, smoothed)] {
-        let op = CrossEntropy { label_smoothing, ignore_index: -100, weight };
+        let op = CrossEntropy { weight, ..CrossEntropy::smoothed(label_smoothing) };
         let operands: [(&[usize], &[f64]); 2] = [(&[2, 3], &x), (&[2, 3], &t)];
         let result = run(LossOp::from(op.clone()), &operands);
         close(&result.concat(), &[loss[0], 2.0]);
