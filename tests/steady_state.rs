@@ -144,8 +144,8 @@ fn nothing_is_allocated_by_steps_and_evaluations() {
             drop_last: false,
             seed: experiment.seed,
             workers: 2,
-            transforms: transforms(experiment, train),
             mixing: None,
+            transforms: transforms(experiment, train),
             end_epoch: None,
         };
         let buffers = (0..slots::training(experiment)).map(|_| backend.host_buffer(layout.bytes).unwrap()).collect();

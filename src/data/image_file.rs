@@ -46,24 +46,30 @@ pub fn image_sample(path: &Path, field: &Field, invert: bool) -> Result<Vec<u8>>
     })
 }
 
-/// Reads an image file, turned as its EXIF orientation says, in colour.
+/// The bytes of an image file.
 ///
 /// # Errors
-/// The file cannot be read, or is no image.
-pub(super) fn photo(path: &Path) -> Result<Image> {
-    let bytes = files::read(path, MAX_FILE).map_err(|e| anyhow!("{}", e.problem))?;
-    let image = decode(&bytes)?.into_rgb8();
+/// It cannot be read.
+pub(super) fn read_photo(path: &Path) -> Result<Vec<u8>> {
+    files::read(path, MAX_FILE).map_err(|e| anyhow!("{}", e.problem))
+}
+
+/// The image in the bytes of a file, turned as its EXIF orientation says, in colour.
+///
+/// # Errors
+/// It is no image.
+pub(super) fn photo_in(bytes: &[u8]) -> Result<Image> {
+    let image = decode(bytes)?.into_rgb8();
     let (w, h) = image.dimensions();
     Ok(Image { sides: [h as usize, w as usize], channels: 3, pixels: image.into_raw() })
 }
 
-/// Height and width of the image in a file, turned as its EXIF orientation says, without decoding it.
+/// Height and width of the image in the bytes of a file, turned as its EXIF orientation says, without decoding it.
 ///
 /// # Errors
-/// The file cannot be read, or is no image.
-pub(super) fn sides(path: &Path) -> Result<[usize; 2]> {
+/// It is no image.
+pub(super) fn sides(bytes: &[u8]) -> Result<[usize; 2]> {
     use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
-    let bytes = files::read(path, MAX_FILE).map_err(|e| anyhow!("{}", e.problem))?;
     let mut decoder = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?.into_decoder()?;
     let (w, h) = decoder.dimensions();
     Ok(match decoder.orientation() {
@@ -78,7 +84,9 @@ pub(super) fn sides(path: &Path) -> Result<[usize; 2]> {
 /// # Errors
 /// The file cannot be read, or is no image.
 pub fn photo_sample(path: &Path, transforms: &[Transform], invert: bool) -> Result<Vec<u8>> {
-    let mut image = photo(path).with_context(|| format!("cannot read the image `{}`", path.display()))?;
+    let mut image = read_photo(path)
+        .and_then(|file| photo_in(&file))
+        .with_context(|| format!("cannot read the image `{}`", path.display()))?;
     if invert {
         image.pixels.iter_mut().for_each(|b| *b = 255 - *b);
     }

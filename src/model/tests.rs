@@ -176,27 +176,6 @@ fn attention_starts_as_in_pytorch_and_drops_weights_in_training_alone() {
     assert_eq!(dropouts(&eval.graph), [None]);
 }
 
-/// Training compares with shares of classes, and counts answers by classes; evaluation knows of no mixing.
-#[test]
-fn mixed_samples_have_shares_of_classes_in_training_alone() {
-    let text = "[data]\nsource = \"digits\"\ntrain_transforms = [\"mixup\"]\n[model]\nlayers = [\"flatten\", { type = \"linear\", out_features = 10 }]\n\
-                [loss]\ntype = \"cross_entropy\"\nlabel_smoothing = 0.1\n[optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n";
-    let experiment = config::load_str("test.toml", text, &[]).unwrap_or_else(|e| panic!("{e}")).experiment;
-    let compared = |mode| {
-        let graph = forward(&experiment, &images([8, 8, 1]), &mut Variables::new(), 4, mode).unwrap().graph;
-        let role = |at: &crate::graph::ValueId| graph.value(*at).role;
-        let of = |node: &crate::graph::Node| match &node.op {
-            Op::Loss(_) => Some(role(&node.inputs[1])),
-            Op::Metrics(_) => Some(role(&node.inputs[3])),
-            _ => None,
-        };
-        graph.nodes.iter().filter_map(of).collect::<Vec<_>>()
-    };
-    let labels = Role::Input(Input::Field(1));
-    assert_eq!(compared(Mode::Train), [Role::Input(Input::Shares), labels]);
-    assert_eq!(compared(Mode::Eval), [labels, labels]);
-}
-
 /// The names of the operations of a net for images of 3×8×8.
 fn operations(layers: &str, mode: Mode) -> Vec<&'static str> {
     let experiment = with_layers(layers);
@@ -238,4 +217,25 @@ fn stochastic_depth_draws_once_for_each_sample_and_in_training_alone() {
         assert_eq!(made.graph.shape(dropout.outputs[0]).dims(), [draws, 1, 1, 1]);
         assert!(!operations(&layers(mode), Mode::Eval).contains(&"dropout"));
     }
+}
+
+/// Training compares with shares of classes, and counts answers by classes; evaluation knows of no mixing.
+#[test]
+fn mixed_samples_have_shares_of_classes_in_training_alone() {
+    let text = "[data]\nsource = \"digits\"\ntrain_transforms = [\"mixup\"]\n[model]\nlayers = [\"flatten\", { type = \"linear\", out_features = 10 }]\n\
+                [loss]\ntype = \"cross_entropy\"\nlabel_smoothing = 0.1\n[optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n";
+    let experiment = config::load_str("test.toml", text, &[]).unwrap_or_else(|e| panic!("{e}")).experiment;
+    let compared = |mode| {
+        let graph = forward(&experiment, &images([8, 8, 1]), &mut Variables::new(), 4, mode).unwrap().graph;
+        let role = |at: &crate::graph::ValueId| graph.value(*at).role;
+        let of = |node: &crate::graph::Node| match &node.op {
+            Op::Loss(_) => Some(role(&node.inputs[1])),
+            Op::Metrics(_) => Some(role(&node.inputs[3])),
+            _ => None,
+        };
+        graph.nodes.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    let labels = Role::Input(Input::Field(1));
+    assert_eq!(compared(Mode::Train), [Role::Input(Input::Shares), labels]);
+    assert_eq!(compared(Mode::Eval), [labels, labels]);
 }

@@ -119,8 +119,8 @@ impl Setup {
             drop_last: loading.drop_last,
             seed: self.experiment().seed,
             workers: 1,
-            transforms: Vec::new(),
             mixing: None,
+            transforms: Vec::new(),
             end_epoch: Some(1),
         };
         let buffers = (0..=n).map(|_| self.backend.host_buffer(layout.bytes).unwrap()).collect();

@@ -104,8 +104,8 @@ fn use_it(checkpoint: &Checkpoint, path: &Path) {
         drop_last: loading.drop_last,
         seed: experiment.seed,
         workers: 0,
+        mixing: input::mixing(experiment),
         transforms: input::transforms(experiment, true),
-        mixing: None,
         end_epoch: Some(experiment.train.epochs as u64),
     };
     let position = Position { epoch: state.epoch, batch: usize::try_from(state.batch).unwrap_or(usize::MAX) };

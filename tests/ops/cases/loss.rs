@@ -60,7 +60,7 @@ fn losses(list: &mut Vec<Case>) {
         let classes = shape[shape.len() - 1];
         for (label_smoothing, weighted) in [(0.0, false), (0.3, false), (0.3, true)] {
             let weight: Vec<f32> = (0..if weighted { classes } else { 0 }).map(|c| (c % 4) as f32 * 0.75).collect();
-            let loss = CrossEntropy { weight, ..CrossEntropy::smoothed(label_smoothing) };
+            let loss = CrossEntropy { ignore_index: 0, weight, ..CrossEntropy::smoothed(label_smoothing) };
             let name =
                 format!("cross entropy of {shape:?} with shares, smoothed {label_smoothing}, weighted {weighted}");
             list.push(Case::new(name, LossOp::from(loss), |d| {

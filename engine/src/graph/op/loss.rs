@@ -21,8 +21,8 @@ pub enum Loss {
 /// `(1 − ε) · w[y] · (lse − x[y]) + ε / C · Σ w[c] · (lse − x[c])`: `lse` is the row's log-sum-exp, `ε` the label smoothing
 /// (Szegedy et al. 2016), and a row weighs `w[y]`. A target that is no class makes the loss NaN. Other forms have no smoothing.
 ///
-/// With that form a target may also be the shares `t` of all classes in a row (`CrossEntropyLoss` with probabilities): then it is the mean over all
-/// rows of `Σ w[c] · ((1 − ε) · t[c] + ε / C) · (lse − x[c])`, and each row weighs 1.
+/// A target may also be the shares `t` of all classes in a row (`CrossEntropyLoss` with probabilities): then it is the mean over all
+/// rows of `Σ w[c] · ((1 − ε) · t[c] + ε / C) · (lse − x[c])`, and each row weighs 1. Other forms take no shares.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CrossEntropy {
     /// What the row's numbers are, and what is made of them.
@@ -204,10 +204,12 @@ impl Loss {
 
     /// Whether prediction and target go together.
     fn fits(&self, x: &Value, t: &Value) -> Result<(), ShapeError> {
-        let shares = t.dtype == DType::F32 && t.shape == x.shape;
+        // Only one form is defined for shares of classes.
+        let has_shares = matches!(self, Loss::CrossEntropy(l) if l.form == RowLoss::CrossEntropy);
+        let shares = has_shares && t.dtype == DType::F32 && t.shape == x.shape;
         let classes = t.dtype == DType::I32 && t.shape.len() == x.shape.rows();
         match self {
-            Loss::CrossEntropy(l) if !classes && !(shares && l.form == RowLoss::CrossEntropy) => Err(ShapeError::of(
+            Loss::CrossEntropy(_) if !shares && !classes => Err(ShapeError::of(
                 0,
                 format!(
                     "`{}` takes one class a row, but the output is {} and the targets are {} of shape {}",
