@@ -2,7 +2,7 @@
 
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Experiment;
-use crate::config::language::sections::{Metric, RANDOM_TRANSFORMS, Source, Transform};
+use crate::config::language::sections::{Loss, Metric, RANDOM_TRANSFORMS, Source, Transform};
 use crate::config::text::diagnostics::Diagnostic;
 use crate::config::text::lints::Lint;
 use crate::config::text::origins::Reporter;
@@ -155,7 +155,7 @@ impl Rules<'_> {
             }
         }
         let loss = &self.experiment.loss;
-        if !loss.describe().takes_logits() {
+        if !matches!(loss, Loss::CrossEntropy(_) | Loss::BceWithLogits(_)) {
             let error = Diagnostic::error(format!(
                 "`{}` does not go with the loss `{}`",
                 list[first].type_name(),
