@@ -10,6 +10,7 @@ use crate::files;
 use crate::graph::DType;
 use anyhow::{Context, Result, bail, ensure};
 use photos::Photos;
+pub use scan::images_below;
 use scan::{Listing, list};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -120,9 +120,22 @@ impl Session {
     /// # Errors
     /// The device failed.
     pub fn predict(&mut self, batch: &HostBuffer, shape: impl Into<BatchShape>) -> Result<Vec<f32>> {
+        self.predict_slot(0, batch, shape)
+    }
+
+    /// As [`Session::predict`], for the batch in that slot of a ring.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn predict_slot(
+        &mut self,
+        slot: usize,
+        batch: &HostBuffer,
+        shape: impl Into<BatchShape>,
+    ) -> Result<Vec<f32>> {
         let shape = shape.into();
         let program = self.program(Kind::Predict, shape)?;
-        self.executable.run(program, 0, batch)?;
+        self.executable.run(program, slot, batch)?;
         self.last_prediction(Kind::Predict, shape)
     }
 
