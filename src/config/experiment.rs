@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use serde::{Serialize, Serializer};
 
 use super::language::layers::Layer;
-use super::language::pattern::Pattern;
 use super::language::sections::{Checkpoint, Data, Lints, Log, Loss, Optimizer, Schedule, Train};
 use super::language::values::{Device, Precision};
 use super::text::diagnostics::Span;
 use super::text::origins::Origins;
+use crate::config::language::pattern::Pattern;
+use crate::config::language::sections::Rename;
 
 /// A whole experiment. Its serialisation leaves out the places: two that serialise alike run alike.
 #[derive(Debug, Clone, Serialize)]
@@ -87,6 +88,12 @@ pub struct Model {
     pub weights_strict: bool,
     /// Parameters that training leaves as they are.
     pub freeze: Vec<Pattern>,
+    /// Epochs after which those are trained, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thaw_after: Option<usize>,
+    /// Other names for the tensors of that file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub weights_rename: Vec<Rename>,
 }
 
 /// A layer, or something that holds layers.

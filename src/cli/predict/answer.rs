@@ -107,7 +107,11 @@ impl Meaning<'_> {
             Answer::Values(values) => format!("{values:?}"),
             _ => {
                 let shares = self.shares(answer);
-                shares.iter().map(|(share, label)| format!("{:.2} % {label}", 100.0 * share)).collect::<Vec<_>>().join(", ")
+                shares
+                    .iter()
+                    .map(|(share, label)| format!("{:.2} % {label}", 100.0 * share))
+                    .collect::<Vec<_>>()
+                    .join(", ")
             }
         };
         format!("{}: {told}\n", of.name())
@@ -143,7 +147,9 @@ impl Meaning<'_> {
             cells.push(of.sample.map_or(String::new(), |n| n.to_string()));
         }
         match answer {
-            Answer::Classes(list) => list.iter().for_each(|(class, p)| cells.extend([self.label(*class), p.to_string()])),
+            Answer::Classes(list) => {
+                list.iter().for_each(|(class, p)| cells.extend([self.label(*class), p.to_string()]))
+            }
             Answer::Labels(list) => cells.extend(list.iter().map(f64::to_string)),
             Answer::Values(values) => cells.extend(values.iter().map(f32::to_string)),
             Answer::Positions(..) => {}

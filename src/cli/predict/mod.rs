@@ -53,8 +53,15 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     let session = model.session(programs, backend.as_ref())?;
     let loading = &experiment.data.loading;
     let workers = if files.len() > 1 { loading.workers } else { 0 };
-    let mut batches =
-        Batches { session, backend: backend.as_ref(), meaning: &meaning, batch, slots, workers, failed: problems.len() };
+    let mut batches = Batches {
+        session,
+        backend: backend.as_ref(),
+        meaning: &meaning,
+        batch,
+        slots,
+        workers,
+        failed: problems.len(),
+    };
     problems.iter().for_each(|problem| say(&format!("error: {problem}")));
     let images = Images { fields: &fields, transforms: transforms.as_deref(), invert: args.invert };
     let with_sample = files.iter().any(|file| is_tensors(file));
@@ -208,8 +215,7 @@ impl Batches<'_> {
         sink: &mut Sink,
     ) -> Result<bool> {
         let layout = self.session.programs.plan.slot.clone();
-        let buffers =
-            (0..self.slots).map(|_| self.backend.host_buffer(layout.bytes)).collect::<Result<Vec<_>>>()?;
+        let buffers = (0..self.slots).map(|_| self.backend.host_buffer(layout.bytes)).collect::<Result<Vec<_>>>()?;
         let options = LoaderOptions {
             batch_size: self.batch,
             shuffle: false,

@@ -92,7 +92,9 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         fs::create_dir_all(at("d/below")).unwrap();
         fs::create_dir(at("empty")).unwrap();
-        for name in ["b.png", "a.png", "d/2.JPG", "d/10.jpg", "d/below/x.webp", "d/no.txt", "d/.hidden.png", "star*.png"] {
+        for name in
+            ["b.png", "a.png", "d/2.JPG", "d/10.jpg", "d/below/x.webp", "d/no.txt", "d/.hidden.png", "star*.png"]
+        {
             fs::write(at(name), "").unwrap();
         }
         let told = |words: &[&str], input: &[u8]| {

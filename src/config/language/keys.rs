@@ -3,7 +3,7 @@
 use schemars::SchemaGenerator;
 
 use super::sections::{
-    Checkpoint, Curve, EarlyStopping, FileKeys, Lints, Loading, Log, Loss, ModelKeys, ModelLayers, OptimizerRule,
+    Checkpoint, Curve, EarlyStopping, Ema, FileKeys, Lints, Loading, Log, Loss, ModelKeys, ModelLayers, OptimizerRule,
     ParamGroups, Pipeline, Source, TopKeys, Train, Warmup,
 };
 use crate::config::declare::declaration::{Declaration, Declare, Effect, Rule};
@@ -202,6 +202,7 @@ pub fn dotted(root: &Table) -> Vec<String> {
         all.extend(keys.into_iter().filter(fits).map(|key| format!("{}.{key}", section.name)));
     }
     all.extend(EarlyStopping::KEYS.iter().map(|key| format!("train.early_stopping.{key}")));
+    all.extend(Ema::KEYS.iter().map(|key| format!("optimizer.ema.{key}")));
     all
 }
 
@@ -281,7 +282,14 @@ mod tests {
         for (word, kind) in Layer::declarations(generator).into_iter().chain(Transform::declarations(generator)) {
             all.push((word.into(), kind));
         }
-        let nested = [EarlyStopping::declaration, ParamGroup::declaration, CommonKeys::declaration, Block::declaration];
+        let nested = [
+            EarlyStopping::declaration,
+            Ema::declaration,
+            Rename::declaration,
+            ParamGroup::declaration,
+            CommonKeys::declaration,
+            Block::declaration,
+        ];
         all.extend(nested.map(|declare| ("nested".into(), declare(generator))));
         all.extend(CONTAINERS.map(|word| (word.into(), container(word).unwrap().1(generator))));
         all

@@ -12,4 +12,5 @@ pub mod schedule;
 pub mod session;
 pub mod slots;
 pub mod synthetic_batch;
+pub mod trained;
 pub mod transfer;
