@@ -27,8 +27,8 @@ options! {
         /// among it tensors of another shape, is listed and left out; a file of which nothing fits is still refused.
         #[option(default = true, resume = Harmless)]
         pub weights_strict: bool,
-        /// Names of parameters that training leaves as they are, `*` standing for any characters, dots too. A pattern that names none
-        /// is an error. As `requires_grad_(False)`: the statistics of batch norm still move.
+        /// Names of parameters that training leaves as they are, `*` standing for any characters, dots too; the name of a layer stands
+        /// for all of its own. A pattern that names none is an error. As `requires_grad_(False)`: the statistics of batch norm still move.
         #[option(default = Vec::new())]
         pub freeze: Vec<Pattern>,
         /// Train what `freeze` names, too, after so many epochs. The optimizer's state of these parameters begins then.

@@ -147,7 +147,7 @@ options! {
     /// What some parameters have of their own.
     #[schema("anyOf": [{ "required": ["lr"] }, { "required": ["weight_decay"] }])]
     pub struct ParamGroup {
-        /// Names of parameters, `*` standing for any characters.
+        /// Names of parameters, `*` standing for any characters, or of layers, for all of their parameters.
         #[option(length = 1.., example = r#"["*.bias"]"#)]
         pub patterns as "match": Vec<Pattern>,
         /// Learning rate.
