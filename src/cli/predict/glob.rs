@@ -118,8 +118,6 @@ fn one(pattern: &[char], c: Option<&char>) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn patterns_fit_as_in_a_shell() {
         let fits = |pattern: &str, name: &str| {

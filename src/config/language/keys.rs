@@ -265,7 +265,7 @@ mod tests {
     use super::*;
     use crate::config::declare::part::Part;
     use crate::config::language::layers::{Block, CONTAINERS, CommonKeys, Layer, container};
-    use crate::config::language::sections::{ParamGroup, Transform};
+    use crate::config::language::sections::{ParamGroup, Rename, Transform};
     use crate::config::text::diagnostics::{Diagnostic, SourceKind, Sources, Span};
     use crate::config::text::parse::parse;
     use crate::config::text::sink::Sink;
