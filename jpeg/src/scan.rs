@@ -61,6 +61,11 @@ impl Scan {
         Ok(())
     }
 
+    /// Bytes of memory that it keeps.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity() + size_of::<usize>() * self.ends.capacity()
+    }
+
     /// All bytes, with some zeros behind.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.ends.last().map_or(0, |end| end + AFTER)]

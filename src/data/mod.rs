@@ -21,6 +21,7 @@ mod known;
 mod labels;
 mod loader;
 pub mod mnist;
+mod photo;
 pub mod progress;
 mod split;
 mod store;

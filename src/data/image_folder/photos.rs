@@ -1,7 +1,7 @@
 //! Photos that are read and decoded when a batch asks for them.
 
 use super::super::Field;
-use super::super::image_file;
+use super::super::photo::with_photo;
 use super::super::store::{Rows, Store, Unreadable};
 use super::scan::Listing;
 use std::path::Path;
@@ -47,11 +47,10 @@ impl Store for Photos {
     fn write(&self, sample: usize, rows: &mut Rows) -> Result<(), Unreadable> {
         if rows.wants(IMAGE) {
             let path = self.files.folder.join(self.name(sample));
-            let image = image_file::photo(&path).map_err(|error| Unreadable {
+            with_photo(&path, |photo| rows.image(IMAGE, photo)).map_err(|error| Unreadable {
                 name: self.name(sample).display().to_string(),
                 why: format!("{error:#}"),
             })?;
-            rows.image(IMAGE, image);
         }
         rows.put(LABEL, self.label(sample));
         Ok(())

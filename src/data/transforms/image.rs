@@ -13,7 +13,7 @@ pub struct Image {
 
 /// A rectangle of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Window {
+pub(in crate::data) struct Window {
     /// Its first row and column.
     pub at: [usize; 2],
     /// Height and width.
@@ -22,7 +22,7 @@ pub(super) struct Window {
 
 impl Image {
     /// The whole image.
-    pub(super) fn whole(&self) -> Window {
+    pub(in crate::data) fn whole(&self) -> Window {
         Window { at: [0, 0], sides: self.sides }
     }
 
