@@ -24,6 +24,11 @@ import time
 TUNED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": str(1 << 33), "MALLOC_TOP_PAD_": str(1 << 28)}
 
 
+MODES = ["eager", "channels_last", "compile", "compile_channels_last"]
+# Other programs that evaluate the same model.
+RUNTIMES = ["onnxruntime", "openvino"]
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="mnist_cnn", help="mlp, mnist_cnn, or the name of a classifier of torchvision")
@@ -32,7 +37,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--hidden", type=int, nargs="*", default=[256, 128], help="widths of the MLP's hidden layers")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--threads", type=int, default=0, help="0: as many as PyTorch takes")
-    parser.add_argument("--mode", choices=["eager", "channels_last", "compile", "compile_channels_last"], default="eager")
+    parser.add_argument("--mode", choices=[*MODES, *RUNTIMES], default="eager")
+    parser.add_argument("--evaluate", action="store_true", help="time the evaluation of the batch instead of a training step")
+    parser.add_argument("--optimizer", choices=["config", "sgd"], default="config", help="config: as in `configs/`")
     parser.add_argument("--allocator", choices=["stock", "tuned"], default="stock", help="tuned: glibc keeps freed memory")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long to measure")
     parser.add_argument("--steps", type=int, default=5, help="the fewest steps to measure")
@@ -68,12 +75,49 @@ def build(args: argparse.Namespace):
         net = get_model(args.model, num_classes=args.classes or classes, **options)
         shape = (3, args.side or side, args.side or side)
     fused = {"fused": True} if args.fused else {}
-    if args.model == "resnet18":
+    if args.optimizer == "config" and args.model == "resnet18":
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True, **fused)
         return net, shape, optimizer, nn.CrossEntropyLoss(label_smoothing=0.1), 1.0
     if args.model not in ["mlp", "mnist_cnn"]:
         return net, shape, torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, **fused), nn.CrossEntropyLoss(), None
     return net, shape, torch.optim.Adam(net.parameters(), lr=1e-3, **fused), nn.CrossEntropyLoss(), None
+
+
+def evaluation(args: argparse.Namespace, net, inputs):
+    """A function that evaluates the batch."""
+    import torch
+
+    net.eval()
+    if args.mode in MODES:
+        forward = torch.compile(net) if args.mode.startswith("compile") else net
+
+        def step() -> None:
+            with torch.inference_mode():
+                forward(inputs)
+
+        return step
+    if args.mode == "openvino":
+        import openvino
+
+        model = openvino.convert_model(net, example_input=inputs)
+        model.reshape(list(inputs.shape))
+        threads = {"INFERENCE_NUM_THREADS": args.threads} if args.threads else {}
+        # Otherwise it computes in bfloat16 where the processor can.
+        options = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", **threads}
+        request = openvino.Core().compile_model(model, "CPU", options).create_infer_request()
+        tensor = openvino.Tensor(inputs.numpy())
+        return lambda: request.infer([tensor])
+    import tempfile
+
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = args.threads
+    with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
+        torch.onnx.export(net, (inputs,), file.name, dynamo=False)
+        session = onnxruntime.InferenceSession(file.name, options, providers=["CPUExecutionProvider"])
+    given = {session.get_inputs()[0].name: inputs.numpy()}
+    return lambda: session.run(None, given)
 
 
 def attention(seconds: float) -> None:
@@ -139,15 +183,19 @@ def main() -> None:
     inputs, targets = torch.randn(args.batch, *shape), torch.randint(10, (args.batch,))
     if args.mode.endswith("channels_last"):
         net, inputs = net.to(memory_format=torch.channels_last), inputs.to(memory_format=torch.channels_last)
+    if args.mode in RUNTIMES and not args.evaluate:
+        sys.exit(f"{args.mode} does not train here: --evaluate")
     forward = torch.compile(net) if args.mode.startswith("compile") else net
     net.train()
 
-    def step() -> None:
+    def train() -> None:
         optimizer.zero_grad()
         criterion(forward(inputs), targets).backward()
         if clip is not None:
             torch.nn.utils.clip_grad_norm_(net.parameters(), clip)
         optimizer.step()
+
+    step = evaluation(args, net, inputs) if args.evaluate else train
 
     def measure(seconds: float) -> dict:
         times = []

@@ -4,7 +4,8 @@
 //! RUNNER_TEST_DATA=DIR cargo bench --bench pytorch -- --python venv/bin/python
 //! ```
 //!
-//! prints tables in Markdown; `-- --help` lists the options. Without a Python that has PyTorch it measures ours alone.
+//! prints tables in Markdown; `--model resnet50 --batch 16 --side 160` measures a file of `models/` instead, `--eval` evaluation;
+//! `-- --help` lists the options. Without a Python that has PyTorch it measures ours alone.
 
 mod machine;
 mod peer;
@@ -30,6 +31,18 @@ struct Options {
     /// Only this workload (repeatable)
     #[arg(long, value_name = "NAME", value_parser = WORKLOADS)]
     workload: Vec<String>,
+    /// This file of models/ in place of the usual workloads, without the suffix (repeatable); torchvision must have it
+    #[arg(long, value_name = "NAME", conflicts_with = "workload")]
+    model: Vec<String>,
+    /// Images of `--model` in a batch
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    batch: usize,
+    /// Height and width of the images of `--model`
+    #[arg(long, value_name = "PIXELS", default_value_t = 224)]
+    side: usize,
+    /// Time the evaluation of a batch instead of the training step, beside ONNX Runtime and OpenVINO, too
+    #[arg(long)]
+    eval: bool,
     /// Only this mode of PyTorch (repeatable)
     #[arg(long, value_name = "NAME", value_parser = peer::MODES)]
     mode: Vec<String>,
@@ -78,7 +91,7 @@ fn main() -> Result<()> {
 impl Options {
     /// Whether a workload was asked for.
     fn wants(&self, name: &str) -> bool {
-        self.workload.is_empty() || self.workload.iter().any(|w| w == name)
+        (self.workload.is_empty() && self.model.is_empty()) || self.workload.iter().any(|w| w == name)
     }
 }
 

@@ -7,12 +7,15 @@ use serde::Deserialize;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
-/// Ways to run the same step in PyTorch; each with glibc's allocator as it is, and told to keep what is freed. The last is
-/// measured where it is asked for: it has not been the fastest yet.
-pub const MODES: [&str; 4] = ["eager", "channels_last", "compile", "compile_channels_last"];
+/// Ways to run the same step in PyTorch, and the same evaluation in ONNX Runtime and OpenVINO; each with glibc's allocator as it is,
+/// and told to keep what is freed.
+pub const MODES: [&str; 6] = ["eager", "channels_last", "compile", "compile_channels_last", "onnxruntime", "openvino"];
 
-/// How many of them are measured where none is named.
-pub const USUAL_MODES: usize = 3;
+/// Those that are measured where none is named. The one that is missing has not been the fastest yet.
+pub const TRAINING_MODES: [&str; 3] = ["eager", "channels_last", "compile"];
+
+/// The same for `--eval`.
+pub const EVALUATION_MODES: [&str; 4] = ["channels_last", "compile", "onnxruntime", "openvino"];
 
 /// See [`MODES`].
 pub const ALLOCATORS: [&str; 2] = ["stock", "tuned"];
@@ -44,13 +47,13 @@ impl Peer {
     pub fn start(
         machine: &Machine,
         options: &Options,
-        model: &str,
-        batch: &str,
+        model: &[String],
         mode: &str,
         allocator: &str,
     ) -> Result<Option<Peer>> {
-        let args = ["--serve", "--model", model, "--batch", batch, "--mode", mode, "--allocator", allocator];
+        let args = ["--serve", "--mode", mode, "--allocator", allocator];
         let Some(mut command) = machine.script("bench_pytorch.py", &args) else { return Ok(None) };
+        command.args(model);
         if options.fused {
             command.arg("--fused");
         }

@@ -1,57 +1,72 @@
-//! The training step on made-up batches: forward, loss, backward, update.
+//! The training step on made-up batches: forward, loss, backward, update; or the evaluation of one.
 
 use super::machine::Machine;
-use super::peer::{ALLOCATORS, MODES, Measured, Peer, USUAL_MODES};
+use super::peer::{ALLOCATORS, EVALUATION_MODES, MODES, Measured, Peer, TRAINING_MODES};
 use super::{Options, median};
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
 /// A configuration and the same mathematics in `scripts/bench_pytorch.py`.
 struct Workload {
-    name: &'static str,
-    title: &'static str,
+    name: String,
+    title: String,
     config: &'static str,
-    model: &'static str,
-    batch: &'static str,
+    /// What is set over the configuration.
+    set: Vec<String>,
+    /// What the script is told of the model.
+    peer: Vec<String>,
+    batch: usize,
+    /// Time the evaluation of a batch instead.
+    eval: bool,
 }
 
-const WORKLOADS: [Workload; 5] = [
-    Workload {
-        name: "mnist_cnn_256",
-        title: "MNIST CNN, batch 256",
-        config: "configs/mnist_cnn.toml",
-        model: "mnist_cnn",
-        batch: "256",
-    },
-    Workload {
-        name: "mnist_cnn_64",
-        title: "MNIST CNN, batch 64",
-        config: "configs/mnist_cnn.toml",
-        model: "mnist_cnn",
-        batch: "64",
-    },
-    Workload {
-        name: "mlp_256",
-        title: "MLP 784-256-128-10, batch 256",
-        config: "configs/mnist_mlp.toml",
-        model: "mlp",
-        batch: "256",
-    },
-    Workload {
-        name: "resnet18_128",
-        title: "ResNet-18 on 32×32, batch 128",
-        config: "configs/cifar10_resnet18.toml",
-        model: "resnet18",
-        batch: "128",
-    },
-    Workload {
-        name: "mobilenet_v3_small_16",
-        title: "MobileNetV3-Small on 224×224, batch 16",
-        config: "benches/configs/mobilenet_v3_small.toml",
-        model: "mobilenet_v3_small",
-        batch: "16",
-    },
+/// The usual workloads: name, title, configuration, model, batch.
+const USUAL: [(&str, &str, &str, &str, usize); 5] = [
+    ("mnist_cnn_256", "MNIST CNN, batch 256", "configs/mnist_cnn.toml", "mnist_cnn", 256),
+    ("mnist_cnn_64", "MNIST CNN, batch 64", "configs/mnist_cnn.toml", "mnist_cnn", 64),
+    ("mlp_256", "MLP 784-256-128-10, batch 256", "configs/mnist_mlp.toml", "mlp", 256),
+    ("resnet18_128", "ResNet-18 on 32×32, batch 128", "configs/cifar10_resnet18.toml", "resnet18", 128),
+    (
+        "mobilenet_v3_small_16",
+        "MobileNetV3-Small on 224×224, batch 16",
+        "benches/configs/photos.toml",
+        "mobilenet_v3_small",
+        16,
+    ),
 ];
+
+impl Workload {
+    /// Those that `options` asks for: of files in `models/`, or the usual ones.
+    fn list(options: &Options) -> Vec<Workload> {
+        let Options { model, side, batch, eval, .. } = options;
+        if model.is_empty() {
+            let usual = USUAL.iter().filter(|(name, ..)| options.wants(name));
+            return usual
+                .map(|(name, title, config, model, batch)| Workload {
+                    name: name.to_string(),
+                    title: title.to_string(),
+                    config,
+                    set: Vec::new(),
+                    peer: vec!["--model".to_string(), model.to_string()],
+                    batch: *batch,
+                    eval: *eval,
+                })
+                .collect();
+        }
+        let workload = |name: &String| Workload {
+            name: name.clone(),
+            title: format!("{name}, {batch} × {side}×{side}"),
+            config: "benches/configs/photos.toml",
+            set: vec![format!("model.use=\"models/{name}.toml\""), format!("data.shape=[3, {side}, {side}]")],
+            peer: ["--model", name, "--classes", "1000", "--optimizer", "sgd", "--side", &side.to_string()]
+                .map(str::to_string)
+                .to_vec(),
+            batch: *batch,
+            eval: *eval,
+        };
+        model.iter().map(workload).collect()
+    }
+}
 
 /// One of PyTorch's modes with what it measured.
 struct Contestant {
@@ -67,7 +82,7 @@ type Figures = Vec<Option<(f64, f64)>>;
 
 /// What the rounds have come to.
 struct Row {
-    title: &'static str,
+    title: String,
     ours_ms: f64,
     ours_mib: f64,
     /// Operations of the mathematics in a step.
@@ -85,7 +100,7 @@ struct Row {
 /// A program fails; the models differ.
 pub fn compare(machine: &Machine, options: &Options) -> Result<()> {
     let mut rows = Vec::new();
-    for workload in WORKLOADS.iter().filter(|w| options.wants(w.name)) {
+    for workload in Workload::list(options) {
         eprintln!("{} …", workload.title);
         rows.push(measure(machine, options, workload)?);
     }
@@ -95,20 +110,28 @@ pub fn compare(machine: &Machine, options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn measure(machine: &Machine, options: &Options, workload: &Workload) -> Result<Row> {
-    let batch = format!("data.batch_size={}", workload.batch);
+fn measure(machine: &Machine, options: &Options, workload: Workload) -> Result<Row> {
+    let key = if workload.eval { "eval_batch_size" } else { "batch_size" };
+    let set = [workload.set, vec![format!("data.{key}={}", workload.batch)]].concat();
+    let set: Vec<&str> = set.iter().flat_map(|value| ["--set", value.as_str()]).collect();
     let ours = |steps: u32, more: &[&str]| {
         let steps = steps.to_string();
-        machine.bench(&[&[workload.config, "--set", &batch, "--steps", &steps], more].concat())
+        let kind: &[&str] = if workload.eval { &["--eval"] } else { &[] };
+        machine.bench(&[&[workload.config, "--steps", &steps], &set[..], kind, more].concat())
     };
+    let mut peer = workload.peer;
+    peer.extend(["--batch".to_string(), workload.batch.to_string()]);
+    peer.extend(workload.eval.then(|| "--evaluate".to_string()));
     let mut contestants = Vec::new();
-    let usual = options.mode.is_empty();
-    for (number, mode) in MODES.into_iter().enumerate() {
-        if !(usual && number < USUAL_MODES || options.mode.iter().any(|m| m == mode)) {
+    let usual = if workload.eval { &EVALUATION_MODES[..] } else { &TRAINING_MODES[..] };
+    for mode in MODES {
+        let wanted =
+            if options.mode.is_empty() { usual.contains(&mode) } else { options.mode.iter().any(|m| m == mode) };
+        if !wanted {
             continue;
         }
         for allocator in ALLOCATORS {
-            let start = || Peer::start(machine, options, workload.model, workload.batch, mode, allocator);
+            let start = || Peer::start(machine, options, &peer, mode, allocator);
             let peer = match machine.alone(start) {
                 Ok(None) => continue,
                 Ok(peer) => peer,
@@ -124,7 +147,7 @@ fn measure(machine: &Machine, options: &Options, workload: &Workload) -> Result<
     let nodes = profile["nodes"].as_array().map_or(&[][..], |n| n);
     let flops = nodes.iter().map(|n| n["flops"].as_f64().unwrap_or(0.0)).sum();
     let steps = (1e3 * options.seconds / number(&profile, "step_ms")?).ceil().max(5.0) as u32;
-    let (check, _) = machine.json(&["check", workload.config, "--device", "cpu", "--set", &batch])?;
+    let (check, _) = machine.json(&[&["check", workload.config, "--device", "cpu"], &set[..]].concat())?;
     let parameters = check["parameters"].as_u64();
 
     let (mut times, mut mib, mut peak) = (Vec::new(), 0.0f64, 0.0f64);
@@ -138,7 +161,7 @@ fn measure(machine: &Machine, options: &Options, workload: &Workload) -> Result<
             for contestant in &mut contestants {
                 let Some(peer) = &mut contestant.peer else { continue };
                 let Measured { step_ms, parameters: theirs, peak_rss_kib } = peer.measure(options.seconds)?;
-                ensure!(parameters == Some(theirs), "{}: {parameters:?} and {theirs} parameters", workload.title);
+                ensure!(parameters == Some(theirs), "{}: {parameters:?} and {theirs} parameters", workload.name);
                 contestant.times.push(step_ms);
                 contestant.rss_mib = peak_rss_kib / 1024.0;
             }
@@ -171,7 +194,8 @@ fn print(rows: &[Row], options: &Options) {
     println!("Medians of {rounds} rounds of {seconds} s each{allocators}.\n");
     let torch: String = modes.iter().map(|mode| format!(" | {}", mode.replace('_', " "))).collect();
     let (best, rule) = if modes.is_empty() { ("", "") } else { (" | best / ours", " | ---") };
-    println!("| training step, ms | runner{torch}{best} | GFLOP/s | of peak |");
+    let what = if options.eval { "evaluation of a batch" } else { "training step" };
+    println!("| {what}, ms | runner{torch}{best} | GFLOP/s | of peak |");
     println!("| --- | ---{}{rule} | --- | --- |", " | ---".repeat(modes.len()));
     let peak = rows.iter().map(|r| r.peak).fold(0.0, f64::max);
     for row in rows {
