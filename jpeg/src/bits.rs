@@ -26,20 +26,14 @@ impl<'a> Bits<'a> {
         self.held
     }
 
+    /// Reads as many bytes as there is room for.
     #[inline(always)]
-    fn refill(&mut self) {
-        match self.bytes.get(self.at..).and_then(<[u8]>::first_chunk) {
-            Some(word) => {
-                self.held |= u64::from_be_bytes(*word) >> self.count;
-                let bytes = (63 - self.count) >> 3;
-                self.at += bytes as usize;
-                self.count += 8 * bytes;
-            }
-            None => {
-                self.at += 4;
-                self.count += 32;
-            }
-        }
+    pub fn refill(&mut self) {
+        let word = self.bytes.get(self.at..).and_then(<[u8]>::first_chunk);
+        self.held |= word.map_or(0, |word| u64::from_be_bytes(*word)) >> self.count;
+        let bytes = (63 - self.count) >> 3;
+        self.at += bytes as usize;
+        self.count += 8 * bytes;
     }
 
     /// Goes on by up to 32 bits that were looked at.

@@ -48,6 +48,9 @@ pub(crate) fn places(quantization: &[u16; 64]) -> [Place; 64] {
     std::array::from_fn(|i| Place { at: ZIGZAG[i], factor: quantization[i] })
 }
 
+/// Symbols that are read with one look at the file.
+const SYMBOLS: usize = 3;
+
 /// The difference of a block's DC coefficient to that of the one before.
 #[inline(always)]
 pub(crate) fn dc(bits: &mut Bits, table: &Table) -> Result<i32, Unsupported> {
@@ -69,25 +72,30 @@ pub(crate) fn ac(
     block: &mut Block,
 ) -> Result<usize, Unsupported> {
     let mut at = 0;
-    while at < 63 {
-        let held = bits.look();
-        let symbol = table.symbol(held);
-        let next = at + symbol.places();
-        if next > 63 {
-            // The end, unless the run leads out of the block.
+    loop {
+        // Always, since nobody can tell in advance when it is needed; what it brings is enough for some symbols as a rule.
+        bits.refill();
+        for _ in 0..SYMBOLS {
+            let held = bits.look();
+            let symbol = table.symbol(held);
             bits.skip(symbol.total());
-            return if symbol.places() == 64 { Ok(at) } else { Err(Unsupported) };
+            let next = at + symbol.places();
+            if next > 63 {
+                // The end, unless the run leads out of the block.
+                return if symbol.places() == 64 { Ok(at) } else { Err(Unsupported) };
+            }
+            if symbol.is_none() {
+                return Err(Unsupported);
+            }
+            at = next;
+            let place = places[at];
+            // A run of 16 zeros has the value 0.
+            block[usize::from(place.at & 63)] = place.value(symbol.value(held));
+            if at == 63 {
+                return Ok(at);
+            }
         }
-        if symbol.is_none() {
-            return Err(Unsupported);
-        }
-        at = next;
-        let place = places[at];
-        // A run of 16 zeros has the value 0.
-        block[usize::from(place.at & 63)] = place.value(symbol.value(held));
-        bits.skip(symbol.total());
     }
-    Ok(at)
 }
 
 /// Goes past the AC coefficients of a block.
@@ -95,6 +103,7 @@ pub(crate) fn ac(
 pub(crate) fn skip_ac(bits: &mut Bits, table: &Table) -> Result<(), Unsupported> {
     let mut at = 0;
     while at < 63 {
+        bits.refill();
         let held = bits.look();
         let skip = table.skip(held);
         let next = at + skip.places();

@@ -158,6 +158,7 @@ impl Decoder {
         for component in jpeg.components() {
             parts.push(Part::new(jpeg, component, region)?);
         }
+        // The few blocks that only fill up MCUs are not worth a table.
         let whole = parts.iter().all(|part| {
             let [columns, rows] = part.mcus();
             columns == (0..across) && rows.start == 0
@@ -192,7 +193,7 @@ impl Decoder {
         out: &mut [u8],
     ) -> Result<(), Unsupported> {
         self.samples::<AVX2>(jpeg, parts)?;
-        self.pixels(jpeg, parts, region, out);
+        self.pixels::<AVX2>(jpeg, parts, region, out);
         Ok(())
     }
 
@@ -273,7 +274,7 @@ impl Decoder {
 
     /// Makes the pixels of the samples.
     #[inline(always)]
-    fn pixels(&mut self, jpeg: &Jpeg, parts: &[Part], region: Region, out: &mut [u8]) {
+    fn pixels<const AVX2: bool>(&mut self, jpeg: &Jpeg, parts: &[Part], region: Region, out: &mut [u8]) {
         let columns = region.x..region.x + region.width;
         let [luma, chroma @ ..] = parts else { return };
         let [luma_plane, chroma_planes @ ..] = &self.planes;
@@ -330,7 +331,14 @@ impl Decoder {
                 }
             }
             let [cb, cr] = &self.rows;
-            colour::to_rgb(luma, &cb[shift..], &cr[shift..], out);
+            let (cb, cr) = (&cb[shift..][..region.width], &cr[shift..][..region.width]);
+            #[cfg(target_arch = "x86_64")]
+            if AVX2 {
+                // SAFETY: this is chosen where the processor has it.
+                unsafe { colour::avx2::to_rgb(luma, cb, cr, out) };
+                continue;
+            }
+            colour::to_rgb(luma, cb, cr, out);
         }
     }
 }

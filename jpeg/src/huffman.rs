@@ -104,7 +104,9 @@ impl Table {
             return Ok(());
         }
         self.bytes.clear();
-        self.skips.made = false;
+        if std::mem::take(&mut self.skips.made) {
+            self.skips.lookup.fill(Skip(0));
+        }
         self.lookup.fill(Symbol(0));
         let (mut code, mut number) = (0u32, 0usize);
         for length in 1..=16 {
@@ -130,7 +132,7 @@ impl Table {
         Ok(())
     }
 
-    /// Makes it ready for [`Table::skip`].
+    /// Fills the table of [`Table::skip`], which without this knows no symbol.
     pub fn with_skips(&mut self) {
         if !self.skips.made {
             self.skips.make(&self.lookup);

@@ -19,7 +19,7 @@ pub type Target = fn(&[u8]) -> bool;
 
 /// All targets by name; each has a file of its own in `fuzz/fuzz_targets`.
 #[allow(dead_code, reason = "each binary of `fuzz/` runs one of them")]
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("config", config::config),
     ("check", config::check),
     ("pickle", weights::pickle),
@@ -29,6 +29,7 @@ pub const TARGETS: [(&str, Target); 9] = [
     ("idx", data::idx),
     ("tar", data::tar),
     ("image", data::image),
+    ("jpeg", data::jpeg),
 ];
 
 /// The target called `name`.
