@@ -101,6 +101,20 @@ fn a_file_without_its_end_is_refused() {
     }
 }
 
+/// A segment that is lost, or in another's place, would move all that follows.
+#[test]
+fn restart_markers_come_in_their_order() {
+    let is_restart = |pair: &[u8]| pair[0] == 0xff && (0xd0..=0xd7).contains(&pair[1]);
+    let mut found = 0;
+    for Golden { name, mut file, .. } in common() {
+        let Some(at) = file.windows(2).position(is_restart) else { continue };
+        file[at + 1] += 1;
+        assert_eq!(whole(&mut Decoder::new(), &file), Err(Unsupported), "{name}");
+        found += 1;
+    }
+    assert!(found > 10, "{found}");
+}
+
 /// What is damaged may have other pixels, or none.
 #[test]
 fn damage_does_no_harm() {

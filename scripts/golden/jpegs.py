@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy
 from PIL import Image, features
 
-SIDES = [(1, 1), (2, 3), (5, 40), (8, 8), (17, 9), (16, 33), (37, 53)]
+SIDES = [(1, 1), (2, 3), (3, 5), (5, 40), (8, 8), (17, 9), (16, 33), (37, 53)]
 QUALITIES = [75, 30, 95, 100]
 SAMPLINGS = {"444": "4:4:4", "422": "4:2:2", "420": "4:2:0", "grey": None}
 # In turn: plain, tables made for the image, markers after every so many MCUs, after every row of them.

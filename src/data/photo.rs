@@ -18,7 +18,7 @@ pub(super) const MAX_FILE: u64 = 256 << 20;
 const MAX_DECODED: u64 = 512 << 20;
 
 /// Most memory that a thread keeps for the next photo, in bytes.
-const MOST_KEPT: usize = 64 << 20;
+const MOST_KEPT: usize = 32 << 20;
 
 /// What a thread has decoded a photo with.
 #[derive(Default)]
@@ -193,4 +193,57 @@ fn colours(image: DynamicImage) -> Image {
     let image = image.into_rgb8();
     let (w, h) = image.dimensions();
     Image { sides: [h as usize, w as usize], channels: 3, pixels: image.into_raw() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn golden(name: &str) -> Vec<u8> {
+        std::fs::read(format!("{}/tests/golden/jpeg/{name}.jpg", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    }
+
+    /// The file with an EXIF orientation.
+    fn turned(file: &[u8], orientation: u8) -> Vec<u8> {
+        let mut exif = b"\xff\xe1\0\x22Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0".to_vec();
+        exif.extend([orientation, 0, 0, 0, 0, 0, 0]);
+        [&file[..2], &exif, &file[2..]].concat()
+    }
+
+    /// Whether it is decoded in parts or as a whole, and by which decoder.
+    #[test]
+    fn a_window_is_what_the_whole_image_has_there() {
+        let plain = golden("420-37x53-edges");
+        let cases = [
+            (plain.clone(), true, [53, 37]),
+            (turned(&plain, 1), true, [53, 37]),
+            (turned(&plain, 6), false, [37, 53]),
+            (golden("grey-37x53-noise"), true, [53, 37]),
+            (golden("other-progressive"), false, [9, 17]),
+            // Cut off: other pixels, but an image.
+            (plain[..plain.len() * 3 / 4].to_vec(), true, [53, 37]),
+        ];
+        for (number, (file, in_parts, sides)) in cases.iter().enumerate() {
+            let whole = Photo::new(file).unwrap().whole().unwrap();
+            let photo = Photo::new(file).unwrap();
+            assert_eq!((photo.sides(), whole.sides), (*sides, *sides), "{number}");
+            assert_eq!(matches!(photo, Photo::Jpeg { .. }), *in_parts, "{number}");
+            let window = Window { at: [2, 5], sides: [6, 11] };
+            let same = |image: &Image, at| image.rows(at).eq(whole.rows(window));
+            assert!(photo.with(window, same).unwrap(), "{number}");
+        }
+    }
+
+    /// What is decoded by one or the other is the same image, but for the rounding of the transform, of chroma and of colours.
+    #[test]
+    fn other_decoders_come_to_nearly_the_same() {
+        for name in ["444-37x53-edges", "422-16x33-edges", "420-37x53-edges", "grey-37x53-noise", "420-5x40-edges"] {
+            let file = golden(name);
+            let (ours, theirs) = (decode(&file).unwrap().into_rgb8(), decode_any(&file).unwrap().into_rgb8());
+            assert_eq!(ours.dimensions(), theirs.dimensions());
+            let apart: Vec<u8> = ours.iter().zip(theirs.iter()).map(|(a, b)| a.abs_diff(*b)).collect();
+            let mean = apart.iter().map(|d| f64::from(*d)).sum::<f64>() / apart.len() as f64;
+            assert!(mean < 1.5 && ours != image::RgbImage::new(ours.width(), ours.height()), "{name}: {mean}");
+        }
+    }
 }

@@ -27,7 +27,7 @@ impl Image {
     }
 
     /// The bytes of a rectangle, row after row.
-    pub(super) fn rows(&self, window: Window) -> impl Iterator<Item = &[u8]> {
+    pub(in crate::data) fn rows(&self, window: Window) -> impl Iterator<Item = &[u8]> {
         let ([top, left], [height, width]) = (window.at, window.sides);
         let line = self.sides[1] * self.channels;
         let within = left * self.channels..(left + width) * self.channels;
