@@ -144,6 +144,7 @@ fn nothing_is_allocated_by_steps_and_evaluations() {
             drop_last: false,
             seed: experiment.seed,
             workers: 2,
+            mixing: None,
             transforms: transforms(experiment, train),
             end_epoch: None,
         };

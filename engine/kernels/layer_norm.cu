@@ -3,10 +3,10 @@
 #include "columns.cuh"
 #include "rows.cuh"
 
-// y = (x − mean) · rstd · gamma + beta; gamma and beta may be null.
+// y = (x − mean) · rstd · gamma + beta; gamma and beta may be null. Unless `centered`, zero stands for the mean.
 template <int TEAM, class T>
 __device__ __forceinline__ void forward(const T *x, const float *gamma, const float *beta, T *y, float *mean,
-                                        float *rstd, i64 rows, int length, float eps, bool keep) {
+                                        float *rstd, i64 rows, int length, float eps, bool keep, bool centered) {
     i64 r = team_index<TEAM>();
     if (r >= rows) {
         return;
@@ -14,7 +14,7 @@ __device__ __forceinline__ void forward(const T *x, const float *gamma, const fl
     Row<TEAM, T> row = row_of<TEAM>(x, r, length, keep);
     float sum = 0.0f;
     row.first([&](int, float v) { sum += v; });
-    float near = team_sum<TEAM>(sum) / length;
+    float near = centered ? team_sum<TEAM>(sum) / length : 0.0f;
     // About a number near the mean nothing cancels; the small sum of deviations then tells the mean itself.
     float first = 0.0f, second = 0.0f;
     row.again([&](int, float v) {
@@ -22,7 +22,7 @@ __device__ __forceinline__ void forward(const T *x, const float *gamma, const fl
         first += d;
         second += d * d;
     });
-    first = team_sum<TEAM>(first) / length;
+    first = centered ? team_sum<TEAM>(first) / length : 0.0f;
     second = team_sum<TEAM>(second) / length;
     float m = near + first;
     float var = second - first * first;
@@ -41,15 +41,16 @@ __device__ __forceinline__ void forward(const T *x, const float *gamma, const fl
 #define FORWARD(T, S, TEAM, NAME)                                                                               \
     extern "C" __global__ void __launch_bounds__(1024)                                                          \
         layer_norm_##NAME##_##S(const T *x, const float *gamma, const float *beta, T *y, float *mean,           \
-                                float *rstd, i64 rows, int length, float eps, int keep) {                       \
-        forward<TEAM>(x, gamma, beta, y, mean, rstd, rows, length, eps, keep);                                  \
+                                float *rstd, i64 rows, int length, float eps, int keep, int centered) {         \
+        forward<TEAM>(x, gamma, beta, y, mean, rstd, rows, length, eps, keep, centered);                        \
     }
 FOR_TEAMS_AND_FLOATS(FORWARD)
 
-// dx = rstd · (g − mean(g) − x̂ · mean(g · x̂)) with g = dy · gamma, x̂ = (x − mean) · rstd; gamma may be null.
+// dx = rstd · (g − mean(g) − x̂ · mean(g · x̂)) with g = dy · gamma, x̂ = (x − mean) · rstd; gamma may be null. Unless
+// `centered`, without the second term.
 template <int TEAM, class T>
 __device__ __forceinline__ void backward(const T *x, const T *dy, const float *mean, const float *rstd,
-                                         const float *gamma, T *dx, i64 rows, int length, bool keep) {
+                                         const float *gamma, T *dx, i64 rows, int length, bool keep, bool centered) {
     i64 r = team_index<TEAM>();
     if (r >= rows) {
         return;
@@ -65,7 +66,7 @@ __device__ __forceinline__ void backward(const T *x, const T *dy, const float *m
         shift += g;
         tilt += g * (v - m);
     });
-    shift = team_sum<TEAM>(shift) / length;
+    shift = centered ? team_sum<TEAM>(shift) / length : 0.0f;
     tilt = team_sum<TEAM>(tilt) / length * inv * inv;
     T *to = dx + r * length;
     row.again([&](int i, float v) {
@@ -77,8 +78,8 @@ __device__ __forceinline__ void backward(const T *x, const T *dy, const float *m
 #define BACKWARD(T, S, TEAM, NAME)                                                                                 \
     extern "C" __global__ void __launch_bounds__(1024)                                                             \
         layer_norm_grad_##NAME##_##S(const T *x, const T *dy, const float *mean, const float *rstd,                \
-                                     const float *gamma, T *dx, i64 rows, int length, int keep) {                  \
-        backward<TEAM>(x, dy, mean, rstd, gamma, dx, rows, length, keep);                                          \
+                                     const float *gamma, T *dx, i64 rows, int length, int keep, int centered) {    \
+        backward<TEAM>(x, dy, mean, rstd, gamma, dx, rows, length, keep, centered);                                \
     }
 FOR_TEAMS_AND_FLOATS(BACKWARD)
 

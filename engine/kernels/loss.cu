@@ -45,13 +45,32 @@ template <int TEAM, class T> __device__ __forceinline__ double log_sum(const Row
     return log(team_sum<TEAM>(sum));
 }
 
+// As engine/src/graph/op/loss.rs numbers them.
+enum RowLoss { CROSS_ENTROPY = 0, FOCAL = 1, NLL = 2 };
+
 // What is the same for all rows of a cross entropy: the label smoothing, the target that does not count, the weights of the
-// classes (null: all are 1) and their sum.
+// classes (null: all are 1) and their sum, the form of the loss and its parameter.
 struct Rule {
     float smoothing;
     int ignored;
     const float *weights;
     float all_weights;
+    int form;
+    float gamma;
+
+    // By which the loss of a row is multiplied, for the logarithm of the target's probability.
+    __device__ __forceinline__ float focus(float log) const {
+        return form == FOCAL && gamma > 0.0f ? powf(-expm1f(log), gamma) : 1.0f;
+    }
+
+    // By which its gradient is. Of what is surely right nothing is left.
+    __device__ __forceinline__ float focus_slope(float log) const {
+        if (form != FOCAL || gamma == 0.0f) {
+            return 1.0f;
+        }
+        float off = -expm1f(log);
+        return off == 0.0f ? 0.0f : powf(off, gamma) - gamma * powf(off, gamma - 1.0f) * expf(log) * log;
+    }
 
     __device__ __forceinline__ float weight(bool known, int target) const {
         return weights && known ? weights[target] : 1.0f;
@@ -73,7 +92,7 @@ __device__ __forceinline__ void cross_entropy(const T *x, const int *targets, Ru
         }
         Row<TEAM, T> row = row_of<TEAM>(x, r, length, keep);
         float top;
-        double log = log_sum(row, top) + top, sum = 0.0;
+        double log = rule.form == NLL ? 0.0 : log_sum(row, top) + top, sum = 0.0;
         if (rule.smoothing != 0.0f) {
             row.again([&](int i, float v) { sum += rule.weights ? (double)rule.weights[i] * v : (double)v; });
             sum = team_sum<TEAM>(sum);
@@ -81,8 +100,11 @@ __device__ __forceinline__ void cross_entropy(const T *x, const int *targets, Ru
         if (member<TEAM>() == 0) {
             bool known = target >= 0 && target < length;
             double at = known ? (double)to_float(row.x[target]) : (double)bits_to_float(0x7fc00000u);
-            double w = rule.weight(known, target);
-            total += (1.0 - smoothing) * (log - at) * w;
+            double w = rule.weight(known, target), share = w;
+            if (rule.form == FOCAL) {
+                share *= rule.focus((float)(at - log));
+            }
+            total += (1.0 - smoothing) * (log - at) * share;
             if (rule.smoothing != 0.0f) {
                 total += smoothing * (rule.weights ? (rule.all_weights * log - sum) / length : log - sum / length);
             }
@@ -96,8 +118,8 @@ __device__ __forceinline__ void cross_entropy(const T *x, const int *targets, Ru
     extern "C" __global__ void __launch_bounds__(1024)                                                                 \
         cross_entropy_##NAME##_##S(const T *x, const int *targets, double *partials, float *loss, float *weight,       \
                                    i64 rows, int length, float smoothing, int ignored, const float *weights,           \
-                                   float all_weights, int keep) {                                                      \
-        Rule rule = {smoothing, ignored, weights, all_weights};                                                        \
+                                   float all_weights, int form, float gamma, int keep) {                               \
+        Rule rule = {smoothing, ignored, weights, all_weights, form, gamma};                                           \
         cross_entropy<TEAM>(x, targets, rule, partials, loss, weight, rows, length, keep);                             \
     }
 FOR_TEAMS_AND_FLOATS(CROSS_ENTROPY)
@@ -120,11 +142,21 @@ __device__ __forceinline__ void cross_entropy_grad(const T *x, const int *target
         }
         return;
     }
+    bool known = target >= 0 && target < length;
+    float factor = weight[0] > 0.0f ? dloss[0] / weight[0] : 0.0f, flat = rule.smoothing / (float)length;
+    float hot = (1.0f - rule.smoothing) * rule.weight(known, target);
+    if (rule.form == NLL) {
+        for (int i = member<TEAM>(); i < length; i += members<TEAM>()) {
+            to[i] = from_float<T>(i == target ? -hot * factor : 0.0f);
+        }
+        return;
+    }
     Row<TEAM, T> row = row_of<TEAM>(x, r, length, keep);
     float top;
     float log = (float)log_sum(row, top);
-    float factor = weight[0] > 0.0f ? dloss[0] / weight[0] : 0.0f, flat = rule.smoothing / (float)length;
-    float hot = (1.0f - rule.smoothing) * rule.weight(target >= 0 && target < length, target);
+    if (rule.form == FOCAL && known) {
+        factor *= rule.focus_slope(to_float(row.x[target]) - top - log);
+    }
     float share = hot + flat * rule.all_weights;
     row.again([&](int i, float v) {
         float p = expf(v - top - log);
@@ -137,11 +169,82 @@ __device__ __forceinline__ void cross_entropy_grad(const T *x, const int *target
     extern "C" __global__ void __launch_bounds__(1024)                                                                 \
         cross_entropy_grad_##NAME##_##S(const T *x, const int *targets, const float *weight, const float *dloss,       \
                                         T *dx, i64 rows, int length, float smoothing, int ignored,                     \
-                                        const float *weights, float all_weights, int keep) {                           \
-        Rule rule = {smoothing, ignored, weights, all_weights};                                                        \
+                                        const float *weights, float all_weights, int form, float gamma, int keep) {    \
+        Rule rule = {smoothing, ignored, weights, all_weights, form, gamma};                                           \
         cross_entropy_grad<TEAM>(x, targets, rule, weight, dloss, dx, rows, length, keep);                             \
     }
 FOR_TEAMS_AND_FLOATS(CROSS_ENTROPY_GRAD)
+
+// ---- Cross entropy against the shares of all classes ----------------------------------------------------------------
+
+// What counts of class i of a row: its share, smoothed and weighted.
+__device__ __forceinline__ float counted(const float *shares, const float *weights, float smoothing, int length, int i) {
+    float smoothed = (1.0f - smoothing) * shares[i] + smoothing / (float)length;
+    return weights ? smoothed * weights[i] : smoothed;
+}
+
+// The mean over all rows of Σ counted · (lse − x), from the largest element on down.
+template <int TEAM, class T>
+__device__ __forceinline__ void soft_cross_entropy(const T *x, const float *targets, float smoothing, const float *weights,
+                                                   double *partials, float *loss, float *weight, i64 rows, int length,
+                                                   bool keep) {
+    double total = 0.0;
+    for (i64 r = team_index<TEAM>(); r < rows; r += team_count<TEAM>()) {
+        const float *shares = targets + r * length;
+        Row<TEAM, T> row = row_of<TEAM>(x, r, length, keep);
+        float top;
+        double log = log_sum(row, top), all = 0.0, below = 0.0;
+        row.again([&](int i, float v) {
+            float count = counted(shares, weights, smoothing, length, i);
+            all += count;
+            below += (double)count * (top - v);
+        });
+        all = team_sum<TEAM>(all);
+        below = team_sum<TEAM>(below);
+        if (member<TEAM>() == 0) {
+            total += log * all + below;
+        }
+    }
+    store_mean(total, 0.0, (double)rows, (float)rows, partials, loss, weight);
+}
+
+// dx = dloss / weight · (softmax(x) · Σ counted − counted).
+template <int TEAM, class T>
+__device__ __forceinline__ void soft_cross_entropy_grad(const T *x, const float *targets, float smoothing,
+                                                        const float *weights, const float *weight, const float *dloss,
+                                                        T *dx, i64 rows, int length, bool keep) {
+    i64 r = team_index<TEAM>();
+    if (r >= rows) {
+        return;
+    }
+    const float *shares = targets + r * length;
+    T *to = dx + r * length;
+    Row<TEAM, T> row = row_of<TEAM>(x, r, length, keep);
+    float top;
+    float log = (float)log_sum(row, top);
+    double sum = 0.0;
+    row.again([&](int i, float) { sum += counted(shares, weights, smoothing, length, i); });
+    float all = (float)team_sum<TEAM>(sum), factor = dloss[0] / weight[0];
+    row.again([&](int i, float v) {
+        float p = expf(v - top - log);
+        to[i] = from_float<T>((p * all - counted(shares, weights, smoothing, length, i)) * factor);
+    });
+}
+
+#define SOFT_CROSS_ENTROPY(T, S, TEAM, NAME)                                                                           \
+    extern "C" __global__ void __launch_bounds__(1024)                                                                 \
+        soft_cross_entropy_##NAME##_##S(const T *x, const float *targets, double *partials, float *loss,               \
+                                        float *weight, i64 rows, int length, float smoothing, const float *weights,    \
+                                        int keep) {                                                                    \
+        soft_cross_entropy<TEAM>(x, targets, smoothing, weights, partials, loss, weight, rows, length, keep);          \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(1024)                                                                 \
+        soft_cross_entropy_grad_##NAME##_##S(const T *x, const float *targets, const float *weight,                    \
+                                             const float *dloss, T *dx, i64 rows, int length, float smoothing,         \
+                                             const float *weights, int keep) {                                         \
+        soft_cross_entropy_grad<TEAM>(x, targets, smoothing, weights, weight, dloss, dx, rows, length, keep);          \
+    }
+FOR_TEAMS_AND_FLOATS(SOFT_CROSS_ENTROPY)
 
 // ---- The mean of a function of prediction and target ----------------------------------------------------------------
 
@@ -204,3 +307,55 @@ __device__ __forceinline__ void elementwise_grad(const T *x, const float *t, con
         elementwise_grad(x, t, dloss, dx, n, kind, p);                                                                 \
     }
 FOR_FLOATS(ELEMENTWISE)
+
+// ---- Binary cross-entropy in which elements weigh differently --------------------------------------------------------
+
+// What a yes weighs, for each of `labels` labels or (null) 1 for all; the parameters of a focal loss, of which alpha is
+// negative where there is none.
+struct Binary {
+    const float *pos_weight;
+    int labels;
+    float alpha, gamma;
+};
+
+// The loss of element i (engine/src/graph/op/loss.rs has the formula), and its derivative by x.
+__device__ __forceinline__ float2 weighted_binary(const Binary &rule, i64 i, float x, float t) {
+    float weight = rule.pos_weight ? rule.pos_weight[i % rule.labels] : 1.0f;
+    float e = expf(-fabsf(x)), tail = log1pf(e);
+    // The larger and the smaller of sigmoid(x) and sigmoid(-x).
+    float large = 1.0f / (1.0f + e), small = e / (1.0f + e);
+    float yes = x >= 0.0f ? large : small, no = x >= 0.0f ? small : large;
+    float entropy = weight * t * (fmaxf(-x, 0.0f) + tail) + (1.0f - t) * (fmaxf(x, 0.0f) + tail);
+    float slope = (1.0f - t) * yes - weight * t * no;
+    float share = rule.alpha < 0.0f ? 1.0f : rule.alpha * t + (1.0f - rule.alpha) * (1.0f - t);
+    if (rule.gamma != 0.0f) {
+        float off = t * no + (1.0f - t) * yes;
+        float power = powf(off, rule.gamma);
+        float bend = off == 0.0f ? 0.0f : rule.gamma * power / off * yes * no * (1.0f - 2.0f * t) * entropy;
+        slope = power * slope + bend;
+        entropy *= power;
+    }
+    return make_float2(share * entropy, share * slope);
+}
+
+#define WEIGHTED_BINARY(T, S)                                                                                          \
+    extern "C" __global__ void __launch_bounds__(256)                                                                  \
+        weighted_binary_##S(const T *x, const float *t, double *partials, float *loss, float *weight, i64 n,           \
+                            float items, const float *pos_weight, int labels, float alpha, float gamma) {              \
+        Binary rule = {pos_weight, labels, alpha, gamma};                                                              \
+        double total = 0.0;                                                                                            \
+        for (i64 i = thread_index(); i < n; i += thread_count()) {                                                     \
+            total += weighted_binary(rule, i, to_float(x[i]), t[i]).x;                                                 \
+        }                                                                                                              \
+        store_mean(total, 0.0, (double)n, items, partials, loss, weight);                                              \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(256)                                                                  \
+        weighted_binary_grad_##S(const T *x, const float *t, const float *dloss, T *dx, i64 n,                         \
+                                 const float *pos_weight, int labels, float alpha, float gamma) {                      \
+        Binary rule = {pos_weight, labels, alpha, gamma};                                                              \
+        float factor = (float)(1.0 / (double)n * dloss[0]);                                                            \
+        for (i64 i = thread_index(); i < n; i += thread_count()) {                                                     \
+            dx[i] = from_float<T>(factor * weighted_binary(rule, i, to_float(x[i]), t[i]).y);                          \
+        }                                                                                                              \
+    }
+FOR_FLOATS(WEIGHTED_BINARY)

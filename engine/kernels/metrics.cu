@@ -128,3 +128,90 @@ __device__ __forceinline__ void errors(const T *x, const float *t, const float *
         errors(x, t, loss, weight, partials, totals, n);                                                               \
     }
 FOR_FLOATS(ELEMENTS)
+
+// ---- Counts of classes ----------------------------------------------------------------------------------------------
+
+// Places in the counts of a batch, as engine/src/graph/op/class_counts.rs has them: of the ranks of targets, three for each
+// class, and of the pairs of classes.
+enum { RANKS = 10 };
+
+__device__ __forceinline__ void count_class(u32 *counts, int predicted, int target) {
+    if (predicted == target) {
+        atomicAdd(&counts[RANKS + 3 * target], 1u);
+    }
+    atomicAdd(&counts[RANKS + 3 * predicted + 1], 1u);
+    atomicAdd(&counts[RANKS + 3 * target + 2], 1u);
+}
+
+// Of the rows of x [rows, length] whose target is a class and not `ignored`, if that is to be heeded. Whole numbers, so that
+// the order of the additions does not matter.
+template <int TEAM, class T>
+__device__ __forceinline__ void class_counts(const T *x, const int *targets, u32 *counts, i64 rows, int length, int ignored,
+                                             bool heed, bool matrix) {
+    for (i64 r = team_index<TEAM>(); r < rows; r += team_count<TEAM>()) {
+        const T *row = x + r * length;
+        int target = targets[r];
+        if ((heed && target == ignored) || target < 0 || target >= length) {
+            continue;
+        }
+        float at = to_float(row[target]), most = minus_infinity();
+        int rank = 0;
+        for (int i = member<TEAM>(); i < length; i += members<TEAM>()) {
+            float v = to_float(row[i]);
+            rank += v > at || (v == at && i < target) ? 1 : 0;
+            most = fmaxf(most, v);
+        }
+        rank = team_sum<TEAM>(rank);
+        most = team_max<TEAM>(most);
+        // The number of elements is exact as a float, and the first of the largest has the largest negative.
+        float first = -(float)length;
+        for (int i = member<TEAM>(); i < length; i += members<TEAM>()) {
+            first = to_float(row[i]) == most ? fmaxf(first, -(float)i) : first;
+        }
+        int predicted = (int)-team_max<TEAM>(first);
+        if (member<TEAM>() == 0 && predicted < length) {
+            if (rank < RANKS) {
+                atomicAdd(&counts[rank], 1u);
+            }
+            count_class(counts, predicted, target);
+            if (matrix) {
+                atomicAdd(&counts[RANKS + 3 * (i64)length + (i64)target * length + predicted], 1u);
+            }
+        }
+    }
+}
+
+#define CLASS_COUNTS(T, S, TEAM, NAME)                                                                                 \
+    extern "C" __global__ void __launch_bounds__(1024)                                                                 \
+        class_counts_##NAME##_##S(const T *x, const int *targets, u32 *counts, i64 rows, int length, int ignored,      \
+                                  int heed, int matrix) {                                                              \
+        class_counts<TEAM>(x, targets, counts, rows, length, ignored, heed, matrix);                                   \
+    }
+FOR_TEAMS(CLASS_COUNTS, float, f32)
+
+// Of n elements of which each `labels` are of one item: three counts for each label.
+extern "C" __global__ void __launch_bounds__(256)
+    label_counts_f32(const float *x, const float *t, u32 *counts, i64 n, int labels) {
+    for (i64 i = thread_index(); i < n; i += thread_count()) {
+        u32 *of = counts + RANKS + 3 * (i % labels);
+        bool predicted = x[i] > 0.0f, is = t[i] > 0.5f;
+        if (predicted && is) {
+            atomicAdd(&of[0], 1u);
+        }
+        if (predicted) {
+            atomicAdd(&of[1], 1u);
+        }
+        if (is) {
+            atomicAdd(&of[2], 1u);
+        }
+    }
+}
+
+// Adds a batch's n counts to the running ones, unless its loss is not finite.
+extern "C" __global__ void __launch_bounds__(256)
+    add_counts(const u32 *counts, const float *loss, double *totals, i64 n) {
+    i64 i = thread_index();
+    if (i < n && is_finite(loss[0])) {
+        totals[i] += counts[i];
+    }
+}

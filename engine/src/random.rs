@@ -18,6 +18,8 @@ pub enum Purpose {
     Synthetic = 5,
     /// Which samples go to the validation split.
     Split = 6,
+    /// How the samples of a batch are mixed; stream: epoch, index: batch.
+    Mix = 7,
 }
 
 /// Ten rounds of Philox4x32 on `counter` under `key`.
@@ -93,6 +95,28 @@ impl Stream {
         (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
     }
 
+    /// The beta distribution with both parameters `alpha`, which is above 0: one of two gamma variates, as a share of their sum. Those
+    /// are of Marsaglia & Tsang (2000), in logarithms, so that a small `alpha` leaves numbers that can be compared.
+    pub fn beta(&mut self, alpha: f64) -> f64 {
+        let (a, b) = (self.log_gamma(alpha), self.log_gamma(alpha));
+        1.0 / (1.0 + (b - a).exp())
+    }
+
+    /// The logarithm of a gamma variate: one of `alpha + 1`, times a power of a uniform number.
+    fn log_gamma(&mut self, alpha: f64) -> f64 {
+        let d = alpha + 1.0 - 1.0 / 3.0;
+        let c = 1.0 / (9.0 * d).sqrt();
+        // In (0, 1], so that logarithms are finite.
+        let uniform = |s: &mut Self| (s.next_u32() as f64 + 1.0) / (1u64 << 32) as f64;
+        loop {
+            let x = self.normal();
+            let v = (1.0 + c * x).powi(3);
+            if v > 0.0 && uniform(self).ln() < 0.5 * x * x + d - d * v + d * v.ln() {
+                return (d * v).ln() + uniform(self).ln() / alpha;
+            }
+        }
+    }
+
     /// Fisher–Yates.
     pub fn shuffle<T>(&mut self, list: &mut [T]) {
         for i in (1..list.len()).rev() {
@@ -163,6 +187,26 @@ mod tests {
         let mean = x.iter().sum::<f64>() / n as f64;
         let var = x.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n as f64;
         assert!(mean.abs() < 0.03 && (var - 1.0).abs() < 0.05, "{mean} {var}");
+    }
+
+    /// Variance, and the share below a tenth (of the regularised incomplete beta function).
+    #[test]
+    fn shares_are_of_the_beta_distribution() {
+        for (alpha, below) in [(0.2, 0.3367), (1.0, 0.1), (4.0, 0.002728)] {
+            let mut s = Stream::new(1, Purpose::Mix, 0, 0);
+            let x: Vec<f64> = (0..20_000).map(|_| s.beta(alpha)).collect();
+            let n = x.len() as f64;
+            let mean = x.iter().sum::<f64>() / n;
+            let var = x.iter().map(|v| (v - 0.5).powi(2)).sum::<f64>() / n;
+            let low = x.iter().filter(|v| **v < 0.1).count() as f64 / n;
+            // Four standard errors.
+            let error = 4.0 * (below * (1.0 - below) / n).sqrt();
+            assert!((mean - 0.5).abs() < 0.013 && (var * 4.0 * (2.0 * alpha + 1.0) - 1.0).abs() < 0.05, "{mean} {var}");
+            assert!((low - below).abs() < error, "{alpha}: {low}, not {below}");
+        }
+        // Nearly always one of the two alone.
+        let mut s = Stream::new(1, Purpose::Mix, 0, 0);
+        assert!((0..100).map(|_| s.beta(1e-6)).all(|v| v.min(1.0 - v) < 1e-6));
     }
 
     #[test]

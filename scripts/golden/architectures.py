@@ -32,6 +32,7 @@ SMALL = 64
 DROPOUT: dict[str, Any] = {"dropout": 0.0}
 TORCHVISION: dict[str, tuple[int, dict[str, Any]]] = {
     "alexnet": (SMALL, DROPOUT),
+    "convnext_tiny": (SMALL, {"stochastic_depth_prob": 0.0}),
     "densenet121": (SMALL, {}),
     "efficientnet_b0": (SMALL, DROPOUT | {"stochastic_depth_prob": 0.0}),
     "googlenet": (SMALL, DROPOUT | {"aux_logits": False, "init_weights": False}),
@@ -45,10 +46,12 @@ TORCHVISION: dict[str, tuple[int, dict[str, Any]]] = {
     "resnet34": (SMALL, {}),
     "resnet50": (SMALL, {}),
     "resnext50_32x4d": (SMALL, {}),
+    "shufflenet_v2_x1_0": (SMALL, {}),
     "squeezenet1_1": (SMALL, DROPOUT),
     "vgg11": (32, DROPOUT),
     "vgg11_bn": (32, DROPOUT),
     "vgg16": (32, DROPOUT),
+    "vit_b_16": (SMALL, {}),
     "wide_resnet50_2": (SMALL, {}),
 }
 
@@ -115,7 +118,40 @@ def lenet5(num_classes: int) -> nn.Module:
     )
 
 
-OWN: dict[str, Callable[[int], nn.Module]] = {"lenet5": lenet5, "resnet18_cifar": resnet18_cifar, "resnet9": resnet9}
+def vit_small_32(num_classes: int, num_layers: int = 6) -> nn.Module:
+    from torchvision.models import VisionTransformer
+
+    return VisionTransformer(image_size=32, patch_size=4, num_layers=num_layers, num_heads=6, hidden_dim=192, mlp_dim=384, num_classes=num_classes)
+
+
+def mlp(inputs: int, wide: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(inputs, wide), nn.GELU(), nn.Linear(wide, inputs))
+
+
+class Mixer(nn.Module):
+    def __init__(self, positions: int, channels: int, tokens_mlp_dim: int, channels_mlp_dim: int) -> None:
+        super().__init__()
+        self.norm1, self.mlp_tokens = nn.LayerNorm(channels, 1e-6), mlp(positions, tokens_mlp_dim)
+        self.norm2, self.mlp_channels = nn.LayerNorm(channels, 1e-6), mlp(channels, channels_mlp_dim)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.mlp_tokens(self.norm1(x).transpose(1, 2)).transpose(1, 2)
+        return x + self.mlp_channels(self.norm2(x))
+
+
+class MlpMixer(nn.Module):
+    def __init__(self, num_classes: int, num_layers: int = 8) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 128, 4, 4)
+        self.blocks = nn.Sequential(*[Mixer(64, 128, 64, 512) for _ in range(num_layers)])
+        self.norm, self.head = nn.LayerNorm(128, 1e-6), nn.Linear(128, num_classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.blocks(self.stem(x).flatten(2).transpose(1, 2))
+        return self.head(self.norm(x).mean(1))
+
+
+OWN: dict[str, Callable[[int], nn.Module]] = {"vit_small_32": vit_small_32, "mlp_mixer": MlpMixer, "lenet5": lenet5, "resnet18_cifar": resnet18_cifar, "resnet9": resnet9}
 MODELS = sorted([*TORCHVISION, *OWN])
 
 
@@ -139,6 +175,23 @@ def narrow(net: nn.Module) -> dict[str, int]:
             sizes = (HIDDEN if size == 4096 else size for size in (layer.in_features, layer.out_features))
             net.classifier[i] = nn.Linear(*sizes)
     return {"hidden": HIDDEN}
+
+
+def smaller(name: str) -> tuple[nn.Module, dict[str, Any]] | None:
+    """A net with fewer and narrower layers, and what `with` says of it; `None` for those that are small enough."""
+    from torchvision.models import VisionTransformer, convnext
+
+    if name == "convnext_tiny":
+        widths, depths = [16, 32, 64, 128], [1, 1, 2, 1]
+        blocks = [convnext.CNBlockConfig(w, None if w == 128 else 2 * w, n) for w, n in zip(widths, depths)]
+        given = {f"depth{i + 1}": n for i, n in enumerate(depths)}
+        return convnext.ConvNeXt(blocks, num_classes=CLASSES), {"width": 16, "stochastic_depth": 0.0} | given
+    if name == "vit_b_16":
+        sizes = {"num_layers": 2, "num_heads": 4, "hidden_dim": 32, "mlp_dim": 48}
+        return VisionTransformer(image_size=SMALL, patch_size=16, num_classes=CLASSES, **sizes), sizes
+    if name in ("vit_small_32", "mlp_mixer"):
+        return OWN[name](CLASSES, num_layers=1), {"num_layers": 1}
+    return None
 
 
 def table(seed: int) -> np.ndarray:
@@ -243,8 +296,8 @@ def golden(name: str) -> dict[str, Any]:
     torch.use_deterministic_algorithms(False)
     side, options = TORCHVISION.get(name, (32, {}))
     shape = (len(TARGETS), 3, side, side)
-    net = build(name, CLASSES)
-    hidden = narrow(net)
+    net, given = smaller(name) or (build(name, CLASSES), {})
+    given |= narrow(net)
     for seed in range(FIRST_SEED.get(name, 1), 100):
         numbers = table(seed)
         inputs = torch.from_numpy(values(numbers, "inputs", shape))
@@ -269,7 +322,7 @@ def golden(name: str) -> dict[str, Any]:
             return {
                 "inputs": shape,
                 "targets": TARGETS,
-                "with": {"num_classes": CLASSES} | hidden | {k: v for k, v in options.items() if k == "dropout"},
+                "with": {"num_classes": CLASSES} | given | {k: v for k, v in options.items() if k == "dropout"},
                 "seed": seed,
                 "variance": variance,
                 "output": short(result.output),

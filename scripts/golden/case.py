@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torchvision
 from safetensors.torch import save_file
 from torch import nn
 from torch.nn.utils import clip_grad_norm_
@@ -31,7 +32,36 @@ OPTIMIZERS = {
     "rmsprop": torch.optim.RMSprop,
 }
 
+
+class Focal(nn.Module):
+    """Lin et al. 2017 for classes: cross-entropy in which a row counts (1 - p)^gamma as much, divided by the rows' weights."""
+
+    def __init__(self, gamma: float = 2.0, weight: torch.Tensor | None = None, ignore_index: int = -100):
+        super().__init__()
+        self.gamma, self.weight, self.ignore_index = gamma, weight, ignore_index
+
+    def forward(self, out: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        counts = targets != self.ignore_index
+        log = out.log_softmax(1).movedim(1, -1)[counts].gather(1, targets[counts][:, None])[:, 0]
+        weight = torch.ones_like(log) if self.weight is None else self.weight[targets[counts]]
+        return -((1 - log.exp()) ** self.gamma * log * weight).sum() / weight.sum()
+
+
+class SigmoidFocal(nn.Module):
+    def __init__(self, alpha: float = 0.25, gamma: float = 2.0):
+        super().__init__()
+        self.options = {"alpha": alpha, "gamma": gamma, "reduction": "mean"}
+
+    def forward(self, out: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return torchvision.ops.sigmoid_focal_loss(out, targets, **self.options)
+
+
+BINARY = ("bce_with_logits", "sigmoid_focal")
+
 LOSSES = {
+    "nll": nn.NLLLoss,
+    "focal": Focal,
+    "sigmoid_focal": SigmoidFocal,
     "cross_entropy": nn.CrossEntropyLoss,
     "mse": nn.MSELoss,
     "l1": nn.L1Loss,
@@ -107,8 +137,9 @@ class Case:
 def criterion(case: Case, dtype: torch.dtype) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """The loss of the configuration. Here the classes of a sequence's positions come last, in PyTorch second."""
     options = {k: v for k, v in case.loss.items() if k != "type"}
-    if "weight" in options:
-        options["weight"] = torch.tensor(options["weight"], dtype=dtype)
+    for key in ("weight", "pos_weight"):
+        if key in options:
+            options[key] = torch.tensor(options[key], dtype=dtype)
     if case.label_smoothing:
         options["label_smoothing"] = case.label_smoothing
     loss = LOSSES[case.loss_type()](**options)
@@ -143,7 +174,7 @@ def start(case: Case, seed: int) -> Start:
     net = case.net()
     with torch.no_grad():
         for module in net.modules() if case.randomize else []:
-            if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm)):
+            if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.InstanceNorm2d)):
                 for name, p in module.named_parameters(recurse=False):
                     p.normal_(1.0 if name == "weight" else 0.0, 0.3)
             if getattr(module, "running_mean", None) is not None:
@@ -161,7 +192,7 @@ def start(case: Case, seed: int) -> Start:
         targets = torch.randint(case.classes, (n + v, *positions))
         if case.ignored:
             targets[torch.rand(targets.shape) < case.ignored] = case.loss.get("ignore_index", -100)
-    elif case.loss_type() == "bce_with_logits":
+    elif case.loss_type() in BINARY:
         targets = torch.randint(2, (n + v, *outputs)).float()
     else:
         targets = torch.randn(n + v, *outputs)
@@ -309,7 +340,7 @@ def validate(case: Case, net, loss_of, inputs, targets, result: Result) -> None:
             result.val_accuracy.append(right.double().mean().item())
             top = out.topk(2, dim=dim).values
             result.margin = min(result.margin, (top.select(dim, 0) - top.select(dim, 1)).min().item())
-        elif case.loss_type() == "bce_with_logits":
+        elif case.loss_type() in BINARY:
             result.val_accuracy.append(((out > 0) == (targets > 0.5)).double().mean().item())
             result.margin = min(result.margin, out.abs().min().item())
 

@@ -1,5 +1,7 @@
 """Each layer with several settings of its arguments, behind a layer with weights, so that its input's gradient shows."""
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
@@ -258,6 +260,130 @@ def shape() -> list[Case]:
     ]  # fmt: skip
 
 
+class Do(nn.Module):
+    """A function without parameters."""
+
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+class Named(nn.Sequential):
+    """Modules by number, and a parameter that belongs to none of them, which `function` joins with what modules before it put out."""
+
+    def __init__(self, name: str, shape: tuple[int, ...], at: int, function: Callable[..., torch.Tensor], *modules: nn.Module) -> None:
+        super().__init__()
+        for i, module in enumerate(modules):
+            self.add_module(str(i if i < at else i + 1), module)
+        self.at, self.name, self.function = at, name, function
+        self.register_parameter(name, nn.Parameter(torch.randn(shape)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for i, module in enumerate(self):
+            if i == self.at:
+                x = self.function(x, getattr(self, self.name))
+            x = module(x)
+        return x
+
+
+def rearranged() -> list[Case]:
+    """Behind a convolution, so that images come with their channels last; before a linear layer, which sees the order of what comes."""
+    sgd = {"type": "sgd", "lr": 0.1}
+    front = '{ type = "conv2d", out_channels = 4, kernel_size = 2 }'
+
+    def one(name, lines, functions, samples=3, head=3) -> Case:
+        def net() -> nn.Module:
+            modules = [nn.Conv2d(2, 4, 2), *(f() if isinstance(f, type) else Do(f) for f in functions)]
+            with torch.random.fork_rng():
+                shape = nn.Sequential(*modules)(torch.zeros(1, 2, 7, 5)).shape
+            return nn.Sequential(*modules, nn.Linear(shape[-1], head), nn.Tanh(), nn.Flatten())
+
+        lines = [front, *lines, f'{{ type = "linear", out_features = {head} }}', '"tanh"', FLATTEN]
+        return Case(f"layers/{name}", lines, net, (2, 7, 5), samples=samples, optimizer=sgd)
+
+    flat = (FLATTEN, nn.Flatten)
+    return [
+        one("reshape_image_to_sequence", ['{ type = "reshape", shape = [8, -1] }'], [lambda x: x.reshape(-1, 8, 12)]),
+        one("reshape_to_image_and_rows", ['{ type = "reshape", shape = [-1, 8, 2] }', '"relu"'], [lambda x: x.reshape(-1, 6, 8, 2), nn.ReLU]),
+        one("reshape_to_image", ['{ type = "reshape", shape = [6, 4, 4] }', '{ type = "max_pool2d", kernel_size = 2 }', flat[0]],
+            [lambda x: x.reshape(-1, 6, 4, 4), lambda x: nn.functional.max_pool2d(x, 2), flat[1]]),
+        one("unflatten_channels", ['{ type = "unflatten", dim = 1, unflattened_size = [2, -1] }', '{ type = "transpose", dim0 = 1, dim1 = 2 }', '{ type = "flatten", start_dim = 1, end_dim = 3 }'],
+            [lambda x: x.unflatten(1, (2, 2)), lambda x: x.transpose(1, 2), lambda x: x.flatten(1, 3)]),
+        Case("layers/permute_channels_last",
+             [front, '{ type = "permute", dims = [0, 2, 3, 1] }', '"layer_norm"', '{ type = "linear", out_features = 5 }', '"gelu"',
+              '{ type = "permute", dims = [0, 3, 1, 2] }', '{ type = "avg_pool2d", kernel_size = 2 }', FLATTEN],
+             lambda: nn.Sequential(nn.Conv2d(2, 4, 2), Do(lambda x: x.permute(0, 2, 3, 1)), nn.LayerNorm(4), nn.Linear(4, 5), nn.GELU(),
+                                   Do(lambda x: x.permute(0, 3, 1, 2)), nn.AvgPool2d(2), nn.Flatten()), (2, 7, 5), samples=3, optimizer=sgd),
+        one("permute_rows_first", ['{ type = "permute", dims = [0, 3, 1, 2] }'], [lambda x: x.permute(0, 3, 1, 2)]),
+        one("transpose_sequence", ['{ type = "flatten", start_dim = 2 }', '{ type = "transpose", dim0 = 1, dim1 = -1 }'], [lambda x: x.flatten(2), lambda x: x.transpose(1, 2)]),
+        one("chunk_channels", ['{ type = "chunk", chunks = 3, index = 1 }', flat[0]], [lambda x: x.chunk(3, 1)[1], flat[1]]),
+        one("slice_columns", ['{ type = "slice", dim = 3, start = 1, end = -1 }', flat[0]], [lambda x: x[..., 1:-1], flat[1]]),
+        one("select_row", ['{ type = "select", dim = 2, index = -2 }'], [lambda x: x.select(2, -2)]),
+        one("mean_pixels", ['{ type = "mean", dim = [2, 3] }'], [lambda x: x.mean((2, 3))]),
+        one("mean_channels_keepdim", ['{ type = "mean", dim = 1, keepdim = true }', flat[0]], [lambda x: x.mean(1, keepdim=True), flat[1]]),
+        one("sum_rows_and_channels", ['{ type = "sum", dim = [1, -2] }'], [lambda x: x.sum((1, -2))]),
+        one("roll_pixels", ['{ type = "roll", shifts = [2, -1], dims = [2, 3] }', flat[0]], [lambda x: x.roll((2, -1), (2, 3)), flat[1]]),
+        one("channel_shuffle", ['{ type = "channel_shuffle", groups = 2 }', flat[0]], [lambda x: x.unflatten(1, (2, 2)).transpose(1, 2).flatten(1, 2), flat[1]]),
+        one("pixel_shuffle", ['{ type = "pixel_shuffle", upscale_factor = 2 }', flat[0]], [lambda x: nn.functional.pixel_shuffle(x, 2), flat[1]]),
+        one("pixel_unshuffle", ['{ type = "pixel_unshuffle", downscale_factor = 2 }', flat[0]], [lambda x: nn.functional.pixel_unshuffle(x, 2), flat[1]]),
+        one("zero_pad2d", ['{ type = "zero_pad2d", padding = [1, 0, 2, 1] }', flat[0]], [lambda x: nn.ZeroPad2d((1, 0, 2, 1))(x), flat[1]]),
+        one("reflection_pad2d", ['{ type = "reflection_pad2d", padding = [1, 2, 0, 3] }', flat[0]], [lambda x: nn.ReflectionPad2d((1, 2, 0, 3))(x), flat[1]]),
+        one("replication_pad2d", ['{ type = "replication_pad2d", padding = 2 }', flat[0]], [lambda x: nn.ReplicationPad2d(2)(x), flat[1]]),
+        one("glu_channels", ['{ type = "glu", dim = 1 }', flat[0]], [lambda x: nn.functional.glu(x, 1), flat[1]]),
+    ]  # fmt: skip
+
+
+def transformer() -> list[Case]:
+    sgd = {"type": "sgd", "lr": 0.1}
+    tokens = ['{ type = "conv2d", out_channels = 4, kernel_size = 2 }', '{ type = "flatten", start_dim = 2 }', '{ type = "transpose", dim0 = 1, dim1 = 2 }']
+    front = lambda: [nn.Conv2d(2, 4, 2), nn.Flatten(2), Do(lambda x: x.transpose(1, 2))]  # noqa: E731
+    shape = (2, 4, 3)
+
+    def one(name, line, parameter, function) -> Case:
+        lines = [*tokens, line, '{ type = "linear", out_features = 3 }', FLATTEN]
+        net = lambda: Named(name, parameter, 3, function, *front(), nn.Linear(4, 3), nn.Flatten())  # noqa: E731
+        return Case(f"layers/{name}", lines, net, shape, samples=3, optimizer=sgd)
+
+    return [
+        one("class_token", '{ name = "class_token", type = "class_token" }', (1, 1, 4), lambda x, p: torch.cat([p.expand(len(x), -1, -1), x], 1)),
+        one("position_embedding", '{ name = "position_embedding", type = "position_embedding" }', (1, 6, 4), lambda x, p: x + p),
+        one("layer_scale", '{ name = "layer_scale", type = "layer_scale" }', (4,), lambda x, p: x * p),
+        Case("layers/layer_scale_image", [tokens[0], '{ name = "scale", type = "layer_scale" }', FLATTEN],
+             lambda: Named("scale", (4, 1, 1), 1, lambda x, p: x * p, nn.Conv2d(2, 4, 2), nn.Flatten()), shape, samples=3, optimizer=sgd),
+        image("instance_norm2d", '"instance_norm2d"', lambda c: nn.InstanceNorm2d(c), bias=False, head=True, optimizer={"type": "sgd", "lr": 0.01}),
+        image("instance_norm2d_affine", '{ type = "instance_norm2d", affine = true, eps = 0.1 }', lambda c: nn.InstanceNorm2d(c, 0.1, affine=True), bias=False, head=True, optimizer={"type": "sgd", "lr": 0.01}),
+        vector("rms_norm", '"rms_norm"', lambda c: nn.RMSNorm(c), features=8),
+        vector("rms_norm_not_affine", '{ type = "rms_norm", eps = 0.01, elementwise_affine = false }', lambda c: nn.RMSNorm(c, 0.01, elementwise_affine=False), features=8),
+        image("rms_norm_image", '{ type = "rms_norm", normalized_dims = 3 }', lambda c: nn.RMSNorm((c, 7, 6)), head=True, optimizer={"type": "sgd", "lr": 0.01}),
+        vector("glu", '"glu"', lambda c: nn.GLU(), features=8, head=False),
+        vector("prelu", '"prelu"', lambda c: nn.PReLU(), features=8),
+        image("prelu_image", '{ type = "prelu", num_parameters = 4, init = 0.1 }', lambda c: nn.PReLU(4, 0.1), head=True),
+    ]  # fmt: skip
+
+
+def sequence() -> list[Case]:
+    """On sequences [N, C, L]."""
+    conv1d = lambda words: f'{{ type = "conv1d", {words} }}'  # noqa: E731
+
+    def one(name, lines, *modules) -> Case:
+        return Case(f"layers/{name}", [*lines, FLATTEN], lambda: nn.Sequential(*[m() for m in modules], nn.Flatten()), (3, 11), samples=3, optimizer={"type": "sgd", "lr": 0.1})
+
+    first = conv1d("out_channels = 4, kernel_size = 2")
+    head = lambda: nn.Conv1d(3, 4, 2)  # noqa: E731
+    return [
+        one("conv1d", [first, '"relu"', conv1d("out_channels = 5, kernel_size = 3, stride = 2, padding = 1")], head, nn.ReLU, lambda: nn.Conv1d(4, 5, 3, 2, 1)),
+        one("conv1d_dilated_groups", [first, conv1d("out_channels = 6, kernel_size = 3, dilation = 2, groups = 2, bias = false")], head, lambda: nn.Conv1d(4, 6, 3, dilation=2, groups=2, bias=False)),
+        one("conv1d_same", [first, conv1d('kernel_size = 4, padding = "same", groups = "in_channels", bias = false'), '"batch_norm1d"', conv1d("out_channels = 2, kernel_size = 1")],
+            head, lambda: nn.Conv1d(4, 4, 4, padding="same", groups=4, bias=False), lambda: nn.BatchNorm1d(4), lambda: nn.Conv1d(4, 2, 1)),
+        one("max_pool1d", [first, '{ type = "max_pool1d", kernel_size = 3, stride = 2, padding = 1 }'], head, lambda: nn.MaxPool1d(3, 2, 1)),
+        one("avg_pool1d", [first, '{ type = "avg_pool1d", kernel_size = 3, padding = 1, ceil_mode = true }'], head, lambda: nn.AvgPool1d(3, padding=1, ceil_mode=True)),
+        one("adaptive_avg_pool1d", [first, '{ type = "adaptive_avg_pool1d", output_size = 3 }', '{ type = "linear", out_features = 2 }'], head, lambda: nn.AdaptiveAvgPool1d(3), lambda: nn.Linear(3, 2)),
+    ]  # fmt: skip
+
+
 def loss() -> list[Case]:
     lines = ['{ type = "linear", out_features = 6 }', '"tanh"', '{ type = "linear", out_features = 4 }']
     net = lambda: nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 4))  # noqa: E731
@@ -282,6 +408,15 @@ def loss() -> list[Case]:
         Case("losses/smooth_l1", lines, net, (5,), samples=7, val_samples=3, loss={"type": "smooth_l1", "beta": 0.7}, optimizer=sgd),
         Case("losses/huber", lines, net, (5,), samples=7, val_samples=3, loss={"type": "huber", "delta": 0.6}, optimizer=sgd),
         Case("losses/bce_with_logits", lines, net, (5,), samples=7, val_samples=4, loss={"type": "bce_with_logits"}, optimizer=sgd),
+        Case("losses/bce_with_logits_weighted", lines, net, (5,), samples=7, batch_size=3, val_samples=4,
+             loss={"type": "bce_with_logits", "pos_weight": [0.5, 3.0, 1.0, 2.0]}, train={"accumulate": 2}, optimizer=sgd),
+        Case("losses/sigmoid_focal", lines, net, (5,), samples=7, val_samples=4, loss={"type": "sigmoid_focal"}, optimizer=sgd),
+        Case("losses/sigmoid_focal_all_options", lines, net, (5,), samples=7, val_samples=4, loss={"type": "sigmoid_focal", "alpha": -1.0, "gamma": 0.5}, optimizer=sgd),
+        Case("losses/focal", lines, net, (5,), samples=7, val_samples=4, classes=4, loss={"type": "focal"}, optimizer=sgd),
+        Case("losses/focal_all_options", lines, net, (3, 5), samples=7, batch_size=2, val_samples=5, classes=4, ignored=0.4,
+             loss={"type": "focal", "gamma": 0.7, "weight": [1.0, 2.0, 0.5, 1.5], "ignore_index": 3}, train={"accumulate": 4}, optimizer=sgd),
+        Case("losses/nll", [*lines, '"log_sigmoid"'], lambda: nn.Sequential(*net(), nn.LogSigmoid()), (5,), samples=9, batch_size=4, val_samples=7,
+             classes=4, ignored=0.3, loss={"type": "nll", "weight": [0.5, 2.0, 1.0, 3.5]}, train={"accumulate": 2}, optimizer=sgd),
         Case("losses/mse", lines, net, (5,), samples=7, optimizer=sgd),
         Case("losses/mse_one_output", ['{ type = "linear", out_features = 1 }'], lambda: nn.Sequential(nn.Linear(10, 1)), (10,), samples=9, optimizer=sgd),
     ]  # fmt: skip
@@ -294,4 +429,4 @@ def _large(net: nn.Module) -> None:
 
 
 def cases() -> list[Case]:
-    return linear() + conv() + norm() + pool() + activation() + shape() + loss()
+    return linear() + conv() + norm() + pool() + activation() + shape() + rearranged() + transformer() + sequence() + loss()

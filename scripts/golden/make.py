@@ -14,6 +14,7 @@ from pathlib import Path
 import architectures
 import combinations
 import extremes
+import figures
 import jpegs
 import layers
 import names
@@ -61,6 +62,8 @@ def main() -> None:
         names.make(arguments.out / "names")
     if arguments.only in "transforms":
         transforms.make(arguments.out / "transforms")
+    if arguments.only in "figures":
+        figures.make(arguments.out / "figures.json")
     architectures.make(arguments.out / "architectures", arguments.only)
     print(f"{total / 1e6:.2f} MB of cases")
     if failed:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from PIL import Image
 from safetensors.torch import save_file
-from torchvision.transforms import InterpolationMode
+from torchvision.transforms import AutoAugmentPolicy, InterpolationMode, v2
 from torchvision.transforms.v2 import functional as F
 
 MODES = {
@@ -73,7 +73,32 @@ def change(image: np.ndarray, case: dict) -> np.ndarray:
             tensor = torch.from_numpy(image).permute(2, 0, 1)
             erased = F.erase(tensor, top, left, height, width, value)
             return erased.permute(1, 2, 0).contiguous().numpy()
+        case "affine":
+            fill = [float(case["fill"])] * image.shape[2]
+            how = {key: case[key] for key in ("translate", "scale", "shear")}
+            return _array(F.affine(pil, case["amount"], **how, interpolation=mode, fill=fill))
+        case "operation":
+            fill = {type(pil): [float(case["fill"])] * image.shape[2]}
+            # Solarize is given as a share of all values.
+            amount = case["amount"] / 255 if case["operation"] == "Solarize" else case["amount"]
+            return _array(v2.RandAugment()._apply_image_or_video_transform(pil, case["operation"], amount, mode, fill))
     raise ValueError(case["change"])
+
+
+def magnitudes() -> list[dict]:
+    """The strengths of each kind of change, for two sizes of images."""
+    every = []
+    for wide, transform in ((False, v2.AutoAugment), (True, v2.TrivialAugmentWide)):
+        for bins, height, width in ((10, 32, 48), (31, 224, 131)):
+            for operation, (table, signed) in transform._AUGMENTATION_SPACE.items():
+                values = table(bins, height, width)
+                values = None if values is None else [float(v) * (255.0 if operation == "Solarize" else 1.0) for v in values]
+                every.append({"operation": operation, "wide": wide, "bins": bins, "sides": [height, width], "signed": signed, "values": values})
+    return every
+
+
+def policies() -> dict[str, list]:
+    return {policy.name: v2.AutoAugment(policy)._policies for policy in AutoAugmentPolicy}
 
 
 def images() -> dict[str, np.ndarray]:
@@ -91,6 +116,8 @@ def images() -> dict[str, np.ndarray]:
         "board": board,
         "row": noise[:1],
         "pixel": noise[:1, :1],
+        # Few values, not all of them, and one channel of a single one.
+        "dull": np.stack([photo[:, :, 0] // 4 + 90, photo[:, :, 1] // 9, np.full(photo.shape[:2], 33, np.uint8)], axis=2),
         "wide": draw.integers(0, 256, (9, 140, 3), dtype=np.uint8),
     }
 
@@ -134,6 +161,35 @@ def cases() -> list[dict]:
     for kernel, amount in ((1, 0.5), (3, 0.1), (3, 2.0), (5, 1.1), (11, 4.0)):
         add("photo", "blur", kernel=kernel, amount=amount)
     add("grey", "blur", kernel=5, amount=0.7)
+    for mode in ("nearest", "bilinear", "bicubic"):
+        for amount, translate, scale, shear in (
+            (0.0, [0, 0], 1.0, [0.0, 0.0]),
+            (0.0, [4, -3], 1.0, [0.0, 0.0]),
+            (0.0, [0, 0], 1.7, [0.0, 0.0]),
+            (0.0, [-2, 1], 0.6, [0.0, 0.0]),
+            (25.0, [3, 2], 0.8, [10.0, -20.0]),
+            (-140.0, [0, 5], 1.3, [-35.0, 0.0]),
+        ):
+            add("photo", "affine", amount=amount, translate=translate, scale=scale, shear=shear, interpolation=mode, fill=9)
+        for operation, amount in (("ShearX", 0.21), ("ShearX", -0.3), ("ShearY", -0.45), ("TranslateX", 5.9), ("TranslateY", -7.2)):
+            add("photo", "operation", operation=operation, amount=amount, interpolation=mode, fill=128)
+        add("grey", "operation", operation="Rotate", amount=-20.0, interpolation=mode, fill=0)
+    for operation, amounts in (
+        ("Identity", (0.0,)),
+        ("Brightness", (0.27, -0.9)),
+        ("Color", (0.27, -0.9)),
+        ("Contrast", (0.27, -0.9)),
+        ("Sharpness", (0.27, -0.9, -1.0, 4.0)),
+        ("Posterize", (8, 7, 4, 1)),
+        ("Solarize", (255.0, 178.5, 128.0, 0.0)),
+        ("AutoContrast", (0.0,)),
+        ("Equalize", (0.0,)),
+        ("Invert", (0.0,)),
+    ):
+        for amount in amounts:
+            add("photo grey dull", "operation", operation=operation, amount=amount, interpolation="nearest", fill=0)
+    for operation in ("AutoContrast", "Equalize", "Sharpness"):
+        add("wide row pixel noise", "operation", operation=operation, amount=0.5, interpolation="nearest", fill=0)
     add("photo", "erase", window=[3, 5, 7, 11], value=0)
     add("photo", "erase", window=[22, 0, 1, 30], value=200)
     return every
@@ -146,5 +202,6 @@ def make(folder: Path) -> None:
     for number, case in enumerate(every):
         tensors[str(number)] = torch.from_numpy(change(given[case["image"]], case).copy())
     path = folder / "transforms.safetensors"
-    save_file(tensors, path, metadata={"cases": json.dumps(every)})
+    tables = {"cases": every, "magnitudes": magnitudes(), "policies": policies()}
+    save_file(tensors, path, metadata={name: json.dumps(table) for name, table in tables.items()})
     print(f"transforms: {len(every)} cases, {path.stat().st_size} bytes", flush=True)

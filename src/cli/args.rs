@@ -71,7 +71,7 @@ pub enum Command {
     Export(ExportArgs),
     /// Print the JSON Schema of the configuration language, for editors
     Schema,
-    /// Download data sets
+    /// Download data sets, and look at samples
     #[command(subcommand)]
     Data(DataCommand),
     /// Print a completion script for a shell
@@ -387,6 +387,46 @@ pub enum DataCommand {
         #[allow(missing_docs)]
         output: OutputArgs,
     },
+    /// Draw images as the model gets them, and measure them all: sizes, classes, mean and standard deviation
+    Show(ShowArgs),
+}
+
+/// `runner data show`
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The configuration (.toml)
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub config: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub overrides: Overrides,
+    /// Draw images after all transforms but the normalisation, with their classes below, into FILE (.png)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub out: Option<PathBuf>,
+    /// How many images to draw
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000), requires = "out")]
+    pub count: u32,
+    /// Samples to train on, or to validate on
+    #[arg(long, value_enum, default_value_t = ShownSplit::Train)]
+    pub split: ShownSplit,
+    /// The epoch whose first images are drawn, in its order and with its random changes [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), requires = "out")]
+    pub epoch: Option<u64>,
+    /// Write the measured mean and standard deviation into the configuration, as `normalize` in `transforms`
+    #[arg(long)]
+    pub write_normalize: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub output: OutputArgs,
+}
+
+/// Which samples are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ShownSplit {
+    /// Those to train on
+    Train,
+    /// Those to validate on
+    Val,
 }
 
 #[cfg(test)]

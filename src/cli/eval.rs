@@ -1,16 +1,20 @@
 //! `runner eval`.
 
 use super::args::{EvalArgs, SplitName};
+use super::class_table;
 use super::failure::{Failure, warn};
 use super::memory::Planned;
 use super::model::{build, describe_data, device, load_model};
 use super::samples;
 use crate::config::declare::tagged::Tagged;
 use crate::data::Unread;
+use crate::graph::op::{Figure, Task};
+use crate::model::task;
 use crate::terminal::say;
-use crate::terminal::{figure, percent};
+use crate::terminal::{Stream, columns, figure, percent, width};
 use crate::train::run::eval_options;
 use crate::train::run::evaluate::evaluate;
+use crate::train::setup::balance::balance;
 use crate::train::setup::input;
 use crate::train::setup::memory::{Needs, Use};
 use crate::train::setup::programs::Sizes;
@@ -20,7 +24,10 @@ use std::sync::atomic::AtomicBool;
 
 /// Evaluates a model on a part of its data.
 pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
-    let model = load_model(&args.model, &args.overrides.sets())?;
+    let mut model = load_model(&args.model, &args.overrides.sets())?;
+    // What is reported of each class.
+    model.loaded.experiment.class_counts = true;
+    let model = model;
     if model.checkpoint.is_some() {
         warn(&model.loaded.sources, &model.loaded.warnings);
     }
@@ -61,8 +68,11 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
             "the data has no samples in the split `{name}`; choose another with --split"
         )));
     }
+    // Of weights from elsewhere; a run has kept what its classes weigh.
+    let mut balanced = model.loaded.clone();
+    balance(&mut balanced.experiment, &samples.train, &samples.spec.targets);
     let sizes = Sizes { eval: Sizes::of(batch, Some(split.len()), false), ..Sizes::default() };
-    let programs = build(&model.loaded, &samples.spec, &sizes, backend.as_ref(), &passes)?;
+    let programs = build(&balanced, &samples.spec, &sizes, backend.as_ref(), &passes)?;
     let planned = Planned {
         data: &samples.spec,
         plan: &programs.plan,
@@ -80,9 +90,21 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     if let Some(text) = unread.in_words(0) {
         say(&format!("warning: {text}"));
     }
+    let report = session.class_report()?;
+    let names = samples.spec.class_names.as_deref();
     if args.output.json {
-        let metrics: Map<String, Value> = figures.list().map(|(f, v)| (f.name().to_string(), json!(v))).collect();
+        let mut metrics: Map<String, Value> = figures.list().map(|(f, v)| (f.name().to_string(), json!(v))).collect();
+        if let Some(report) = &report {
+            let all = task(experiment)
+                .counted_figures()
+                .iter()
+                .filter(|f| f.top_k().is_none_or(|k| k <= report.classes.len()));
+            metrics.extend(all.filter_map(|f| Some((f.name().to_string(), json!(report.figure(*f)?)))));
+        }
         let mut out = json!({ "data": samples.name, "split": name, "samples": split.len(), "metrics": metrics });
+        if let Some(report) = &report {
+            class_table::add_json(&mut out, report, names);
+        }
         if !unread.is_empty() {
             out["unreadable"] = json!(unread.list().iter().map(|u| &u.name).collect::<Vec<_>>());
         }
@@ -91,6 +113,14 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         }
         super::print_json(&out)?;
     } else {
+        // Of more than ten classes the five likeliest say something, too.
+        let top5 = report
+            .as_ref()
+            .filter(|report| report.classes.len() > 10)
+            .and_then(|report| report.figure(Figure::Top5Accuracy));
+        let figures = top5
+            .filter(|_| task(experiment) == Task::Classification)
+            .map_or(figures, |top5| figures.with(Figure::Top5Accuracy, top5));
         let list: Vec<String> = figures
             .list()
             .map(|(f, v)| format!("{} {}", f.name(), if f.is_share() { percent(v) } else { figure(v, 6, 12) }))
@@ -101,9 +131,32 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
             false => format!(" of the bundled {}, not of {source}", samples.name),
         };
         let n = super::thousands(split.len() as u64);
-        super::print(&format!("{name}, {n} samples{instead}: {}", list.join(", ")))?;
+        // Of labels, the last axis is what they are.
+        let rank = samples.spec.target().map_or(0, |(_, field)| field.shape.rank());
+        let table = report.map(|report| {
+            let positions = rank > usize::from(report.labels);
+            format!("\n\n{}", class_table::text(&report, names, positions, width(Stream::Out)))
+        });
+        let line = in_lines(&format!("{name}, {n} samples{instead}:"), &list, width(Stream::Out));
+        super::print(&format!("{line}{}", table.unwrap_or_default()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is said of the samples with a list of figures, in lines of at most `width` columns where they have a break.
+fn in_lines(what: &str, list: &[String], width: usize) -> String {
+    let mut out = what.to_owned();
+    let mut used = columns(what);
+    for (i, text) in list.iter().enumerate() {
+        let comma = if i + 1 < list.len() { "," } else { "" };
+        let wide = 1 + columns(text) + comma.len();
+        // Loss and accuracy stay beside what they are of.
+        let breaks = i > 1 && used + wide > width;
+        out.push_str(if breaks { "\n  " } else { " " });
+        used = if breaks { wide + 1 } else { used + wide };
+        out.push_str(&format!("{text}{comma}"));
+    }
+    out
 }
 
 /// Why no other data is taken, and how to ask for it.

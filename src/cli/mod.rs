@@ -4,6 +4,7 @@ pub mod allocator;
 pub mod args;
 mod bench;
 mod check;
+mod class_table;
 mod completions;
 mod data;
 mod devices;
@@ -14,6 +15,7 @@ mod memory;
 mod model;
 mod predict;
 mod samples;
+mod show;
 mod suggest;
 mod train;
 mod what;
@@ -73,6 +75,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Data(DataCommand::Fetch { source, root, mirrors, output }) => {
             data::fetch(&source, root.as_deref(), &mirrors, output)
         }
+        Command::Data(DataCommand::Show(a)) => show::run(&a),
         Command::Completions { shell } => completions::completions(shell),
     };
     match result {
@@ -91,6 +94,7 @@ fn wants_json(command: &Command) -> bool {
         Command::Devices(a) => a.json,
         Command::Export(a) => a.output.json,
         Command::Data(DataCommand::Fetch { output, .. }) => output.json,
+        Command::Data(DataCommand::Show(a)) => a.output.json,
         Command::Schema | Command::Completions { .. } => false,
     }
 }

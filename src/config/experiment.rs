@@ -5,12 +5,14 @@ use std::path::PathBuf;
 
 use serde::{Serialize, Serializer};
 
+use super::declare::tagged::Tagged as _;
 use super::language::layers::Layer;
 use super::language::pattern::Pattern;
-use super::language::sections::{Checkpoint, Data, Lints, Log, Loss, Optimizer, Schedule, Train};
+use super::language::sections::{Checkpoint, Data, Lints, Log, Loss, Metric, Metrics, Optimizer, Schedule, Train};
 use super::language::values::{Device, Precision};
 use super::text::diagnostics::Span;
 use super::text::origins::Origins;
+use crate::graph::op::Figure;
 
 /// A whole experiment. Its serialisation leaves out the places: two that serialise alike run alike.
 #[derive(Debug, Clone, Serialize)]
@@ -42,6 +44,11 @@ pub struct Experiment {
     pub checkpoint: Checkpoint,
     /// `[log]`.
     pub log: Log,
+    /// `[metrics]`.
+    pub metrics: Metrics,
+    /// Whether evaluation counts what is taken for what, also where no figure needs it.
+    #[serde(skip)]
+    pub class_counts: bool,
     /// `[lint]`.
     pub lint: Lints,
     /// Where values were written.
@@ -54,6 +61,15 @@ impl Experiment {
     /// default.
     pub fn span_of(&self, key: &str) -> Option<Span> {
         self.origins.span_of(key)
+    }
+
+    /// The figures that evaluation measures besides those that the loss comes with: those asked for, and those watched.
+    pub fn counted_figures(&self) -> Vec<Figure> {
+        let stopping = self.train.early_stopping.as_ref().map(|stopping| stopping.monitor);
+        let watched = [stopping, self.checkpoint.monitor].into_iter().flatten().map(Metric::figure);
+        let wanted: Vec<Figure> = self.metrics.figures.iter().map(|f| f.figure()).chain(watched).collect();
+        let there = self.loss.describe().task().counted_figures();
+        there.iter().copied().filter(|figure| wanted.contains(figure)).collect()
     }
 
     /// Puts a number in the place of `batch_size`; `eval_batch_size` goes with it unless it was written.
@@ -113,6 +129,19 @@ pub struct LayerNode {
     pub from_names: Vec<String>,
     /// What it is.
     pub kind: LayerKind,
+}
+
+impl LayerNode {
+    /// The word of its `type`, for messages.
+    pub fn kind_name(&self) -> &'static str {
+        match &self.kind {
+            LayerKind::Layer(layer) => layer.type_name(),
+            LayerKind::Group(_) => "group",
+            LayerKind::Residual { .. } => "residual",
+            LayerKind::Gate(_) => "gate",
+            LayerKind::Branches { .. } => "branches",
+        }
+    }
 }
 
 fn names<S: Serializer>(names: &[(String, Span)], serializer: S) -> Result<S::Ok, S::Error> {

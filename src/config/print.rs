@@ -10,7 +10,7 @@ use super::declare::tagged::Tagged;
 use super::experiment::{Combine, Experiment, LayerKind, LayerNode};
 use super::language::layers::Layer;
 use super::language::sections::{
-    Checkpoint, Curve, Lints, Loading, Log, Loss, ModelKeys, OptimizerRule, Source, Train, Warmup,
+    Checkpoint, Curve, Lints, Loading, Log, Loss, Metrics, ModelKeys, OptimizerRule, Source, Train, Warmup,
 };
 use super::load::Loaded;
 use crate::terminal::is_hidden;
@@ -47,7 +47,7 @@ struct Printer<'a> {
 impl Printer<'_> {
     fn print(mut self) -> String {
         let loaded = self.loaded;
-        let Experiment { data, model, loss, optimizer, schedule, train, checkpoint, log, lint, .. } =
+        let Experiment { data, model, loss, optimizer, schedule, train, checkpoint, log, metrics, lint, .. } =
             &loaded.experiment;
         let experiment = &loaded.experiment;
         self.line("", "seed", &json(&experiment.seed));
@@ -75,6 +75,7 @@ impl Printer<'_> {
         self.section("train", train, Train::KEYS);
         self.section("checkpoint", checkpoint, Checkpoint::KEYS);
         self.section("log", log, Log::KEYS);
+        self.section("metrics", metrics, Metrics::KEYS);
         self.section("lint", lint, Lints::KEYS);
 
         self.section("model", model, ModelKeys::KEYS);

@@ -37,10 +37,12 @@ pub use fingerprint::Fingerprint;
 pub use footprint::Footprint;
 pub use hold_out::HoldOut;
 pub use image_file::{image_sample, photo_sample};
-pub use loader::{Batch, Loader, LoaderOptions, Position, Shard};
+pub use loader::{Batch, Loader, LoaderOptions, Mix, Mixing, Position, Shard};
 pub use split::Split;
 pub use store::{Memory, Rows, Store, Unreadable, Values};
-pub use transforms::{ColorJitter, Image, Interpolation, Size, Transform, output_shape};
+pub use transforms::{
+    Augment, AugmentChanges, ColorJitter, Image, Interpolation, Operation, Policy, Size, Transform, output_shape,
+};
 pub use unreadable::{Unread, most_unreadable};
 
 use anyhow::{Context, Result};

@@ -67,6 +67,21 @@ pub(super) fn with_photo<T>(path: &Path, act: impl FnOnce(Photo) -> Result<T>) -
     result
 }
 
+/// Height and width of the image in a file, turned as its EXIF orientation says, without decoding it.
+///
+/// # Errors
+/// The file cannot be read, or is no image.
+pub(super) fn sides(path: &Path) -> Result<[usize; 2]> {
+    use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
+    let bytes = files::read(path, MAX_FILE).map_err(|e| anyhow!("{}", e.problem))?;
+    let mut decoder = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?.into_decoder()?;
+    let (w, h) = decoder.dimensions();
+    Ok(match decoder.orientation() {
+        Ok(Rotate90 | Rotate270 | Rotate90FlipH | Rotate270FlipH) => [w as usize, h as usize],
+        _ => [h as usize, w as usize],
+    })
+}
+
 impl<'a> Photo<'a> {
     /// Of the bytes of a file.
     ///

@@ -101,6 +101,15 @@ impl Split {
         self.store.write(self.at(i), rows)
     }
 
+    /// Height and width of the image that sample `i` is made of, before any transform; `None` if it is no image, or cannot be read.
+    pub fn sides(&self, i: usize) -> Option<[usize; 2]> {
+        let one = self.fields().iter().find_map(|field| match field.shape.dims() {
+            &[h, w, _] if !field.target && h > 0 => Some([h, w]),
+            _ => None,
+        });
+        one.or_else(|| self.store.sides(self.at(i)))
+    }
+
     /// Hands what tells a field of sample `i` from any other to `take`.
     pub(super) fn identify(&self, i: usize, field: usize, take: &mut dyn FnMut(&[u8])) {
         self.store.identify(self.at(i), field, take);

@@ -42,6 +42,11 @@ pub trait Store: Send + Sync {
         true
     }
 
+    /// Height and width of the image that a sample is made of, if each has a size of its own and it can be read.
+    fn sides(&self, _sample: usize) -> Option<[usize; 2]> {
+        None
+    }
+
     /// Bytes of memory that it holds for its samples.
     fn held_bytes(&self) -> usize {
         0

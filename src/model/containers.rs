@@ -1,5 +1,6 @@
 //! Layers made of layers: residual sums, gates, branches, and what combines several inputs.
 
+use super::order::Order;
 use super::{Builder, Tensor};
 use crate::config::experiment::Combine;
 use crate::config::{LayerKind, LayerNode};
@@ -17,12 +18,12 @@ impl Builder<'_> {
             LayerKind::Branches { branches, combine } => {
                 let ends: Vec<Tensor> = branches.iter().map(|b| self.node(b, x)).collect();
                 self.graph.set_origin(&node.path);
-                let y = match combine {
+                let (y, order) = match combine {
                     Combine::Add => self.combine(node, BinaryKind::Add, &ends),
                     Combine::Multiply => self.combine(node, BinaryKind::Mul, &ends),
                     Combine::Concat => self.concat(node, 1, &ends),
                 };
-                self.made(node, "branches", y, None)
+                self.made(node, "branches", y, order)
             }
             LayerKind::Layer(_) | LayerKind::Group(_) => unreachable!("only containers come here"),
         }
@@ -46,7 +47,7 @@ impl Builder<'_> {
             return x;
         }
         let y = self.plain(Binary { kind: BinaryKind::Mul }, &[x.value, g.value]);
-        self.made(node, "gate", y, None)
+        self.made(node, "gate", y, Order::Usual)
     }
 
     fn residual(
@@ -57,21 +58,24 @@ impl Builder<'_> {
         projection: Option<&LayerNode>,
         if_same_shape: bool,
     ) -> Tensor {
-        let x = self.in_pytorch_order(x);
+        let x = self.whole(x);
         let y = self.sequence(body, x);
-        let y = self.in_pytorch_order(y);
-        let same = self.shape(x) == self.shape(y);
+        let y = self.whole(y);
         let shortcut = match projection {
             // As in torchvision's ResNet, a projection stands in only where shapes differ.
-            Some(group) if !same => {
+            Some(group) if self.dims(x) != self.dims(y) => {
                 let s = self.node(group, x);
-                self.in_pytorch_order(s)
+                self.whole(s)
             }
             _ => x,
         };
+        let (shortcut, y) = match self.aligned(&[shortcut, y])[..] {
+            [shortcut, y] => (shortcut, y),
+            _ => (shortcut, y),
+        };
         if self.shape(shortcut) != self.shape(y) {
             if !if_same_shape {
-                let (a, b) = (self.shape(shortcut).to_pytorch(), self.shape(y).to_pytorch());
+                let (a, b) = (self.dims(shortcut), self.dims(y));
                 let (what, help) = match projection {
                     Some(_) => ("projection", "make the projection put out the shape of the body"),
                     None => (
@@ -87,12 +91,13 @@ impl Builder<'_> {
         self.graph.set_origin(&node.path);
         // The body comes first: its memory can take the sum.
         let sum = self.plain(Binary { kind: BinaryKind::Add }, &[y.value, shortcut.value]);
-        self.made(node, "residual", sum, None)
+        self.made(node, "residual", sum, y.order)
     }
 
     /// The operands added or multiplied one after the other, with broadcast.
-    pub(super) fn combine(&mut self, node: &LayerNode, kind: BinaryKind, operands: &[Tensor]) -> ValueId {
-        let operands: Vec<Tensor> = operands.iter().map(|t| self.in_pytorch_order(*t)).collect();
+    pub(super) fn combine(&mut self, node: &LayerNode, kind: BinaryKind, operands: &[Tensor]) -> (ValueId, Order) {
+        let operands = self.aligned(operands);
+        let order = operands[0].order;
         let mut y = operands[0].value;
         for t in &operands[1..] {
             let meant = self.graph.shape(y).clone();
@@ -106,28 +111,28 @@ impl Builder<'_> {
                 "their shapes must be equal, or 1 where they differ",
             );
         }
-        y
+        (y, order)
     }
 
     /// The operands joined along PyTorch's dimension `dim`.
-    pub(super) fn concat(&mut self, node: &LayerNode, dim: i64, operands: &[Tensor]) -> ValueId {
-        let operands: Vec<Tensor> = operands.iter().map(|t| self.in_pytorch_order(*t)).collect();
+    pub(super) fn concat(&mut self, node: &LayerNode, dim: i64, operands: &[Tensor]) -> (ValueId, Order) {
+        let operands = self.aligned(operands);
+        let order = operands[0].order;
         let shape = self.shape(operands[0]).clone();
         let rank = shape.rank() as i64;
         let at = if dim < 0 { dim + rank } else { dim };
         if at < 1 || at >= rank {
             let span = node.fields.get("dim").copied().unwrap_or(node.span);
-            let message = format!("`concat` cannot join {} along dimension {dim}", shape.to_pytorch());
+            let message = format!("`concat` cannot join {} along dimension {dim}", self.dims(operands[0]));
             let help = "dimension 0 is the batch, 1 the channels; -1 is the last";
             self.refuse_at(node, span, &message, "no such dimension of a sample", &operands[..1], help);
-            return self.guess(shape);
+            return (self.guess(shape), order);
         }
-        // [N, C, H, W] outside is [N, H, W, C] inside.
-        let axis = if rank == 4 { [0, 3, 1, 2][at as usize] } else { at as usize };
+        let axis = self.axis(operands[0], at as usize);
         let values: Vec<ValueId> = operands.iter().map(|t| t.value).collect();
         let mut meant = shape.dims().to_vec();
         meant[axis] = operands.iter().filter_map(|t| self.shape(*t).dims().get(axis)).sum();
         let help = "their shapes must be equal in all dimensions but that one";
-        self.apply(node, Concat { axis }, &values, &operands, Shape(meant), help)
+        (self.apply(node, Concat { axis }, &values, &operands, Shape(meant), help), order)
     }
 }

@@ -1,5 +1,6 @@
 //! The inputs of the model: from the loader's batch to the first layer.
 
+use super::order::Order;
 use super::transforms::{keyed, of_loader, transforms};
 use super::{Builder, Mode, Tensor};
 use crate::config::language::sections as cfg;
@@ -101,7 +102,7 @@ impl Builder<'_> {
         let mut first = None;
         for ((place, _), field) in data.inputs().zip(&train) {
             let value = self.graph.input(place, field.dtype, shape_of(field, self.batch, self.length));
-            let x = Tensor { value, flat: None, made_by: None };
+            let x = Tensor { value, order: Order::Usual, made_by: None };
             let x = self.prepared(x, changed == Some(place));
             first = first.or(Some(x));
             if experiment.model.inputs.iter().any(|(name, _)| *name == field.name) {
@@ -115,7 +116,7 @@ impl Builder<'_> {
                 None => error,
             });
             let value = self.guess(Shape::from([self.batch, 1]));
-            Tensor { value, flat: None, made_by: None }
+            Tensor { value, order: Order::Usual, made_by: None }
         })
     }
 
@@ -170,6 +171,14 @@ impl Builder<'_> {
         for train in [true, false] {
             let mut shape = field.shape.clone();
             for (key, t) in keyed(experiment, train) {
+                if matches!(t, cfg::Transform::Cutmix(_)) && shape.rank() != 3 {
+                    let message = format!("`cutmix` takes images, but the samples are of shape {shape}");
+                    self.report_misfit(
+                        Diagnostic::error(message).help("leave it out"),
+                        &key,
+                        "cannot change these samples",
+                    );
+                }
                 let Some(transform) = of_loader(t) else { continue };
                 let (message, help) = match transform.output_shape(&shape) {
                     Ok(after) => {

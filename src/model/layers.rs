@@ -1,5 +1,7 @@
 //! Each layer type as operations.
 
+use super::cut::Beyond;
+use super::order::Order;
 use super::params::{Param, uniform_fan_in};
 use super::{Builder, LayerRow, Mode, Tensor};
 use crate::config::declare::tagged::Tagged as _;
@@ -26,45 +28,77 @@ impl Builder<'_> {
     }
 
     /// Adds the line of `node` to the layer table and makes `value` its result.
-    pub(super) fn made(&mut self, node: &LayerNode, kind: &str, value: ValueId, flat: Option<[usize; 3]>) -> Tensor {
+    pub(super) fn made(&mut self, node: &LayerNode, kind: &str, value: ValueId, order: Order) -> Tensor {
+        let made_by = Some(self.rows.len());
+        let made = Tensor { value, order, made_by };
         self.rows.push(LayerRow {
             path: node.path.clone(),
             kind: kind.to_string(),
-            output: self.graph.shape(value).to_pytorch(),
+            output: self.dims(made),
             params: 0,
             flops: 0,
             span: node.span,
             value,
         });
-        Tensor { value, flat, made_by: Some(self.rows.len() - 1) }
+        made
     }
 
     fn layer(&mut self, node: &LayerNode, layer: &Layer, x: Tensor) -> Tensor {
         self.graph.set_origin(&node.path);
         let operands = self.operands(node, x);
         let x = operands.first().copied().unwrap_or(x);
-        // Results that are a flattened image, if the operand is one: what works element by element keeps the order.
-        let (value, flat) = match layer {
-            Layer::Activation(l) => (self.plain(ActivationOp { act: l.describe() }, &[x.value]), x.flat),
-            Layer::Dropout(l) => (self.dropout(l.p as f32, x), x.flat),
-            Layer::Identity(_) => (x.value, x.flat),
+        // What works element by element keeps the order.
+        let same = |value| (value, x.order);
+        let usual = |value| (value, Order::Usual);
+        let (value, order) = match layer {
+            Layer::Activation(l) => same(self.plain(ActivationOp { act: l.describe() }, &[x.value])),
+            Layer::Dropout(l) => same(self.dropout(l.p as f32, x)),
+            Layer::StochasticDepth(l) => same(self.stochastic_depth(l, x)),
+            Layer::Identity(_) => same(x.value),
             Layer::Flatten(l) => self.flatten(node, l, x),
-            Layer::Linear(l) => (self.linear(node, l, x), None),
-            Layer::Conv2d(l) => (self.conv2d(node, l, x), None),
-            Layer::BatchNorm1d(l) => (self.batch_norm1d(node, l, x), None),
-            Layer::BatchNorm2d(l) => (self.batch_norm2d(node, l, x), None),
-            Layer::GroupNorm(l) => (self.group_norm(node, l, x), None),
-            Layer::LayerNorm(l) => (self.layer_norm(node, l, x), None),
-            Layer::MultiheadAttention(l) => (self.multihead_attention(node, l, x), None),
-            Layer::MaxPool2d(l) => (self.max_pool2d(node, l, x), None),
-            Layer::AvgPool2d(l) => (self.avg_pool2d(node, l, x), None),
-            Layer::AdaptiveAvgPool2d(l) => (self.adaptive_avg_pool2d(node, l, x), None),
-            Layer::Softmax(l) => (self.softmax(l, x), None),
-            Layer::Add(_) => (self.combine(node, BinaryKind::Add, &operands), None),
-            Layer::Multiply(_) => (self.combine(node, BinaryKind::Mul, &operands), None),
-            Layer::Concat(l) => (self.concat(node, l.dim, &operands), None),
+            Layer::Unflatten(l) => self.unflatten(node, l, x),
+            Layer::Reshape(l) => self.reshape(node, l, x),
+            Layer::Permute(l) => self.permute(node, l, x),
+            Layer::Transpose(l) => self.transpose(node, l, x),
+            Layer::Chunk(l) => self.chunk(node, l, x),
+            Layer::Slice(l) => self.slice(node, l, x),
+            Layer::Select(l) => self.select(node, l, x),
+            Layer::Mean(l) => self.reduced(node, &l.dim, l.keepdim, false, x),
+            Layer::Sum(l) => self.reduced(node, &l.dim, l.keepdim, true, x),
+            Layer::Roll(l) => self.roll(node, l, x),
+            Layer::ChannelShuffle(l) => self.channel_shuffle(node, l, x),
+            Layer::PixelShuffle(l) => usual(self.pixel_shuffle(node, l, x)),
+            Layer::PixelUnshuffle(l) => usual(self.pixel_unshuffle(node, l, x)),
+            Layer::ZeroPad2d(l) => usual(self.pad2d(node, l.padding.0, Beyond::Zeros, x)),
+            Layer::ReflectionPad2d(l) => usual(self.pad2d(node, l.padding.0, Beyond::Reflection, x)),
+            Layer::ReplicationPad2d(l) => usual(self.pad2d(node, l.padding.0, Beyond::Replication, x)),
+            Layer::Linear(l) => self.linear(node, l, x),
+            Layer::Conv2d(l) => usual(self.conv2d(node, l, x)),
+            Layer::Conv1d(l) => self.conv1d(node, l, x),
+            Layer::BatchNorm1d(l) => self.batch_norm1d(node, l, x),
+            Layer::BatchNorm2d(l) => usual(self.batch_norm2d(node, l, x)),
+            Layer::GroupNorm(l) => self.group_norm(node, l, x),
+            Layer::InstanceNorm2d(l) => usual(self.instance_norm2d(node, l, x)),
+            Layer::LayerNorm(l) => self.layer_norm(node, l, x),
+            Layer::RmsNorm(l) => self.rms_norm(node, l, x),
+            Layer::MultiheadAttention(l) => usual(self.multihead_attention(node, l, x)),
+            Layer::ClassToken(l) => usual(self.class_token(node, l, x)),
+            Layer::PositionEmbedding(l) => usual(self.position_embedding(node, l, x)),
+            Layer::LayerScale(l) => self.layer_scale(node, l, x),
+            Layer::MaxPool2d(l) => usual(self.max_pool2d(node, l, x)),
+            Layer::AvgPool2d(l) => usual(self.avg_pool2d(node, l, x)),
+            Layer::AdaptiveAvgPool2d(l) => usual(self.adaptive_avg_pool2d(node, l, x)),
+            Layer::MaxPool1d(l) => self.max_pool1d(node, l, x),
+            Layer::AvgPool1d(l) => self.avg_pool1d(node, l, x),
+            Layer::AdaptiveAvgPool1d(l) => self.adaptive_avg_pool1d(node, l, x),
+            Layer::Prelu(l) => self.prelu(node, l, x),
+            Layer::Glu(l) => self.glu(node, l, x),
+            Layer::Softmax(l) => self.softmax(l, x),
+            Layer::Add(_) => self.combine(node, BinaryKind::Add, &operands),
+            Layer::Multiply(_) => self.combine(node, BinaryKind::Mul, &operands),
+            Layer::Concat(l) => self.concat(node, l.dim, &operands),
         };
-        self.made(node, layer.type_name(), value, flat)
+        self.made(node, layer.type_name(), value, order)
     }
 
     fn dropout(&mut self, p: f32, x: Tensor) -> ValueId {
@@ -84,18 +118,21 @@ impl Builder<'_> {
         Some((self.graph.input(Input::Random, DType::U32, Shape::from([4])), self.dropouts - 1))
     }
 
-    fn linear(&mut self, node: &LayerNode, l: &cfg::Linear, x: Tensor) -> ValueId {
-        let shape = self.shape(x).clone();
-        let (out, inp) = (l.out_features, shape.last());
-        if shape.rank() == 4 {
-            let message = format!("`linear` takes vectors, but its input is images of shape {}", shape.to_pytorch());
-            let help = "put \"flatten\" before it, or \"adaptive_avg_pool2d\" with `output_size = 1` and \"flatten\"";
+    fn linear(&mut self, node: &LayerNode, l: &cfg::Linear, x: Tensor) -> (ValueId, Order) {
+        let (rank, out) = (self.shape(x).rank(), l.out_features);
+        if rank == 4 && x.order == Order::Usual {
+            let message = format!("`linear` takes vectors, but its input is images of shape {}", self.dims(x));
+            let help = "put \"flatten\" before it, or \"adaptive_avg_pool2d\" with `output_size = 1` and \"flatten\"; a \
+                        \"permute\" to `[0, 2, 3, 1]` lets it work on the channels of each pixel";
             self.refuse(node, &message, "cannot take images", &[x], help);
-            return self.stand_in(Shape::from([self.batch, out]));
+            return (self.stand_in(Shape::from([self.batch, out])), Order::Usual);
         }
-        let storage = match x.flat {
-            Some(hwc) => Storage::linear_after_flatten(out, hwc),
-            None => Storage::plain([out, inp]),
+        let x = if self.axes(x).last() == Some(&(rank - 1)) { x } else { self.contiguous(x) };
+        let shape = self.shape(x).clone();
+        let inp = shape.last();
+        let (storage, order) = match x.order {
+            Order::FlatImage(hwc) => (Storage::linear_after_flatten(out, hwc), Order::Usual),
+            order => (Storage::plain([out, inp]), order),
         };
         let init = uniform_fan_in(inp);
         let w = self.param(node, Param { storage, ..Param::plain("weight", [out, inp], init) });
@@ -111,6 +148,6 @@ impl Builder<'_> {
         if self.graph.shape(y).dims()[0] == self.batch {
             self.guesses.remove(&y);
         }
-        y
+        (y, order)
     }
 }

@@ -1,11 +1,17 @@
 //! The end of the graph: loss and metrics, and whether the model's output fits them and the data.
 
 use super::input::sample_to_pytorch;
-use super::{Builder, Mode, Tensor, metrics_variable};
+use super::transforms::{keyed, mixing};
+use super::{Builder, CLASS_COUNTS, Mode, Tensor, metrics_variable};
+use crate::config::declare::tagged::Tagged;
+use crate::config::language::sections as cfg;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::TargetSpec;
-use crate::graph::op::{self, LossOp, METRIC_SLOTS, Metrics, TargetKind, Task};
-use crate::graph::{DType, Role, Shape, ValueId, VarKind, Variable};
+use crate::graph::op::{self, ClassCounts, Counted, LossOp, METRIC_SLOTS, Metrics, TargetKind, Task};
+use crate::graph::{DType, Input, Role, Shape, ValueId, VarKind, Variable};
+
+/// Most classes of which it is counted, for each, as which others it was predicted: 8 MiB of counts.
+const MOST_IN_MATRIX: usize = 1024;
 
 /// What the model is measured by.
 pub fn task(experiment: &Experiment) -> Task {
@@ -27,7 +33,7 @@ impl Builder<'_> {
     /// Adds loss and metrics on the model's output (nothing for [`Mode::Predict`]).
     pub(super) fn loss(&mut self, y: Tensor) -> Option<BatchLoss> {
         let loss = self.experiment.loss.describe();
-        if !self.output_fits(y, &loss) || self.mode == Mode::Predict {
+        if !self.output_fits(y, &loss) || !self.mixing_fits() || self.mode == Mode::Predict {
             return None;
         }
         self.graph.set_origin("loss");
@@ -40,12 +46,61 @@ impl Builder<'_> {
         let (items, metrics) =
             (loss.items(self.shape(y)), Metrics { task: loss.task(), ignore_index: loss.ignore_index() });
         let sound = "`output_fits` has held the operands against each other";
-        let made = self.graph.add(LossOp { loss }, &[y.value, targets]).expect(sound);
+        let counts = self.class_counts(&loss, y);
+        // Mixed samples belong to several classes in part; the figures go by that of the largest.
+        let mixed = self.mode == Mode::Train && mixing(self.experiment).is_some();
+        let compared = match loss.targets() {
+            TargetKind::Classes if mixed => self.graph.input(Input::Shares, DType::F32, self.shape(y).clone()),
+            TargetKind::Classes | TargetKind::Numbers => targets,
+        };
+        let made = self.graph.add(LossOp { loss }, &[y.value, compared]).expect(sound);
         let (value, weight) = (made[0], made[1]);
         self.graph.values[value.index()].role = Role::Output;
         let sums = self.graph.variable(self.vars, sums);
         self.graph.add(metrics, &[value, weight, y.value, targets, sums]).expect(sound);
+        if let Some(op) = counts {
+            let len = op.len(self.shape(y).last());
+            let counts = self.vars.get_or_add(Variable::zeros(CLASS_COUNTS, DType::F64, [len], VarKind::Metric));
+            let counts = self.graph.variable(self.vars, counts);
+            self.graph.add(op, &[value, y.value, targets, counts]).expect(sound);
+        }
         Some(BatchLoss { value, weight, items })
+    }
+
+    /// What is to be counted of classes, if anything is: in evaluation, where a figure needs it or it is to be reported.
+    fn class_counts(&mut self, loss: &op::Loss, y: Tensor) -> Option<ClassCounts> {
+        let experiment = self.experiment;
+        if self.mode != Mode::Eval || (!experiment.class_counts && experiment.counted_figures().is_empty()) {
+            return None;
+        }
+        let classes = self.shape(y).last();
+        let labels = if self.data.target().is_some_and(|(_, field)| field.shape.rank() > 0) { classes } else { 1 };
+        let of = match loss.task() {
+            Task::Classification => Counted::Classes {
+                ignore_index: loss.ignore_index(),
+                matrix: experiment.class_counts && classes <= MOST_IN_MATRIX,
+            },
+            Task::BinaryClassification => Counted::Labels(labels),
+            Task::Regression => return None,
+        };
+        Some(ClassCounts { of })
+    }
+
+    /// Refuses top-k accuracies of more classes than there are: they would always be 1.
+    fn figures_fit(&mut self, classes: usize) -> bool {
+        let experiment = self.experiment;
+        let more = |figure: &op::Figure| figure.top_k().is_some_and(|k| k > classes);
+        let Some(figure) = experiment.counted_figures().into_iter().find(more) else { return true };
+        let named = experiment.metrics.figures.iter().position(|asked| asked.figure() == figure);
+        let keys = [named.map(|i| format!("metrics.figures.{i}")), Some("checkpoint.monitor".into())];
+        let span = keys.into_iter().flatten().find_map(|key| experiment.span_of(&key));
+        let message = format!("`{}` of {classes} {}", figure.name(), if classes == 1 { "class" } else { "classes" });
+        let mut error = Diagnostic::error(format!("{message} would always be 1")).help("leave it out");
+        if let Some(span) = span.or_else(|| experiment.nearest_span("train.early_stopping.monitor")) {
+            error = error.at(span, format!("there are {classes}"));
+        }
+        self.report(error);
+        false
     }
 
     /// Checks the output's shape against targets and loss; reports what does not fit.
@@ -71,7 +126,9 @@ impl Builder<'_> {
             // What the model is meant to put out is only known once the mistake before is gone.
             _ if guessed => return false,
             (TargetKind::Classes, TargetSpec::Classes(classes)) if target.rank() == 0 => match *sample.dims() {
-                [out] if self.classes_fit(out, *classes) => return self.weights_fit(loss, out, y),
+                [out] if self.classes_fit(out, *classes) => {
+                    return self.weights_fit(loss, out, y) && self.figures_fit(out);
+                }
                 [out] => {
                     let least = if data.classes_exact { "" } else { " or more" };
                     let message = format!(
@@ -99,7 +156,7 @@ impl Builder<'_> {
             },
             (TargetKind::Classes, TargetSpec::Classes(classes)) => match sample.dims() {
                 [at @ .., out] if at == target.dims() && self.classes_fit(*out, *classes) => {
-                    return self.weights_fit(loss, *out, y);
+                    return self.weights_fit(loss, *out, y) && self.figures_fit(*out);
                 }
                 [at @ .., out] if at == target.dims() => {
                     let least = if data.classes_exact { "" } else { " or more" };
@@ -134,7 +191,7 @@ impl Builder<'_> {
                 // A single number for each sample may come as [N] or [N, 1].
                 let single = |s: &Shape| s.len() == 1;
                 if sample == *target || (single(&sample) && single(target)) {
-                    return true;
+                    return self.pos_weight_fits(loss, if sample.rank() > 0 { sample.last() } else { 1 });
                 }
                 let (a, b) = (sample_to_pytorch(&sample), sample_to_pytorch(target));
                 let message = format!("the model puts out {a} for each sample, but the targets are {b}");
@@ -167,17 +224,66 @@ impl Builder<'_> {
         false
     }
 
+    /// Whether targets can be mixed, if the transforms mix samples: numbers, or one class a sample and a loss that takes shares of
+    /// classes; else reports it.
+    fn mixing_fits(&mut self) -> bool {
+        let Some(target) = self.data.target().map(|(_, field)| field.shape_of(self.length)) else { return true };
+        if mixing(self.experiment).is_none() || self.data.targets == TargetSpec::Values {
+            return true;
+        }
+        let takes_shares = matches!(self.experiment.loss, cfg::Loss::CrossEntropy(_));
+        if target.rank() == 0 && takes_shares {
+            return true;
+        }
+        let mixes = |t: &cfg::Transform| matches!(t, cfg::Transform::Mixup(_) | cfg::Transform::Cutmix(_));
+        let Some((key, t)) = keyed(self.experiment, true).find(|(_, t)| mixes(t)) else { return true };
+        let (name, loss) = (t.type_name(), self.experiment.loss.type_name());
+        let (message, help) = match takes_shares {
+            true => (
+                format!("`{name}` mixes samples of one class each, and these have a class for each of {target}"),
+                "leave it out",
+            ),
+            false => {
+                let message =
+                    format!("`{name}` makes targets that are shares of classes, which the loss `{loss}` does not take");
+                (message, "use the loss `cross_entropy`, or leave it out")
+            }
+        };
+        let mut error = Diagnostic::error(message).help(help);
+        if let Some(span) = self.experiment.nearest_span(&key) {
+            error = error.at(span, "cannot mix these targets");
+        }
+        self.report(error);
+        false
+    }
+
     /// Whether so many outputs are one for each class: where the number of classes was only seen in the targets, there may
     /// be more.
     fn classes_fit(&self, outputs: usize, classes: usize) -> bool {
         if self.data.classes_exact { outputs == classes } else { outputs >= classes }
     }
 
+    /// Whether there is one weight of a yes, or one for each of the labels; else reports it.
+    fn pos_weight_fits(&mut self, loss: &op::Loss, labels: usize) -> bool {
+        let op::Loss::Binary(op::WeightedBinary { pos_weight, .. }) = loss else { return true };
+        if [0, 1, labels].contains(&pos_weight.len()) {
+            return true;
+        }
+        let weights = pos_weight.len();
+        let message = format!("`pos_weight` of the loss has {weights} numbers, but the model puts out {labels} labels");
+        let mut error = Diagnostic::error(message).help("write one number for each label, or one for all");
+        if let Some(span) = self.experiment.nearest_span("loss.pos_weight") {
+            error = error.at(span, format!("{weights} numbers"));
+        }
+        self.report(error);
+        false
+    }
+
     /// Whether there is a weight for each of `outputs` classes, if there are any; else reports it.
     fn weights_fit(&mut self, loss: &op::Loss, outputs: usize, y: Tensor) -> bool {
         let weights = match loss {
             op::Loss::CrossEntropy(l) => l.weight.len(),
-            op::Loss::Elementwise(_) => 0,
+            op::Loss::Elementwise(_) | op::Loss::Binary(_) => 0,
         };
         if weights == 0 || weights == outputs {
             return true;

@@ -5,6 +5,7 @@
 
 mod attention;
 mod containers;
+mod cut;
 mod images;
 pub mod init;
 mod input;
@@ -12,22 +13,26 @@ mod layers;
 mod lints;
 mod loss;
 mod norms;
+mod order;
 mod params;
 mod rearrange;
 mod report;
+mod sequences;
 mod summary;
+mod tokens;
 mod transforms;
 
 pub use input::{BatchShape, input_fields};
 pub use lints::lints;
 pub use loss::{BatchLoss, task};
 pub use summary::LayerRow;
-pub use transforms::transforms;
+pub use transforms::{mixing, transforms};
 
 use crate::config::{Diagnostic, Experiment, LayerNode};
 use crate::data::DataSpec;
-use crate::graph::op::{Op, Permute, Reshape};
+use crate::graph::op::Op;
 use crate::graph::{DType, Graph, MAX_ELEMENTS, Role, Shape, ValueId, Variables};
+use order::Order;
 use std::collections::{HashMap, HashSet};
 
 /// What a graph is for.
@@ -58,6 +63,9 @@ pub struct Forward {
 pub fn metrics_variable(mode: Mode) -> &'static str {
     if mode == Mode::Train { "metrics.train" } else { "metrics.eval" }
 }
+
+/// Name of the counts of what evaluation took for what.
+pub const CLASS_COUNTS: &str = "metrics.classes";
 
 /// Builds the graph for batches of one shape. Variables are made on first use and found again afterwards.
 ///
@@ -102,9 +110,8 @@ pub fn forward(
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Tensor {
     value: ValueId,
-    /// The value is a flattened image whose elements are still in the order (row, column, channel); the height, width and
-    /// channels it had. The next layer either takes that into account or puts the elements into PyTorch's order.
-    flat: Option<[usize; 3]>,
+    /// How its elements lie.
+    order: Order,
     /// Index in [`Builder::rows`] of the layer that made it.
     made_by: Option<usize>,
 }
@@ -154,7 +161,7 @@ impl Builder<'_> {
                     .help("a `projection` stands in only where a residual's input and output differ in shape");
                 self.report(error);
                 let shape = self.shape(x).clone();
-                Tensor { value: self.guess(shape), flat: None, made_by: None }
+                Tensor { value: self.guess(shape), order: Order::Usual, made_by: None }
             }));
         }
         operands
@@ -209,16 +216,6 @@ impl Builder<'_> {
             self.guesses.insert(y);
         }
         y
-    }
-
-    /// The value with its elements in PyTorch's order, if it is a flattened image.
-    fn in_pytorch_order(&mut self, t: Tensor) -> Tensor {
-        let Some([h, w, c]) = t.flat else { return t };
-        let n = self.shape(t).dims()[0];
-        let image = self.plain(Reshape { shape: Shape::from([n, h, w, c]) }, &[t.value]);
-        let first = self.plain(Permute { perm: vec![0, 3, 1, 2] }, &[image]);
-        let value = self.plain(Reshape { shape: Shape::from([n, c * h * w]) }, &[first]);
-        Tensor { value, flat: None, ..t }
     }
 }
 

@@ -1,11 +1,12 @@
 //! Normalisation layers.
 
+use super::order::Order;
 use super::params::Param;
 use super::{Builder, Mode, Tensor};
 use crate::config::LayerNode;
 use crate::config::language::layers as cfg;
 use crate::config::language::values::Momentum;
-use crate::graph::op::{BatchNorm, BatchNormInfer, GroupNorm, LayerNorm, Permute};
+use crate::graph::op::{BatchNorm, BatchNormInfer, GroupNorm, LayerNorm};
 use crate::graph::{DType, Fill, Shape, Storage, ValueId};
 
 /// The options that both batch normalisations have.
@@ -40,24 +41,19 @@ impl Builder<'_> {
         out
     }
 
-    pub(super) fn batch_norm1d(&mut self, node: &LayerNode, l: &cfg::BatchNorm1d, x: Tensor) -> ValueId {
+    pub(super) fn batch_norm1d(&mut self, node: &LayerNode, l: &cfg::BatchNorm1d, x: Tensor) -> (ValueId, Order) {
         let args = BatchNormArgs::new(l.eps, l.momentum, l.affine, l.track_running_stats);
-        let x = self.in_pytorch_order(x);
-        match self.shape(x).rank() {
-            2 => self.batch_norm(node, &args, x.value, x),
-            3 => {
-                // [N, C, L] keeps PyTorch's order inside; the operation wants channels last.
-                let swapped = self.plain(Permute { perm: vec![0, 2, 1] }, &[x.value]);
-                let y = self.batch_norm(node, &args, swapped, x);
-                self.plain(Permute { perm: vec![0, 2, 1] }, &[y])
-            }
-            _ => {
-                let shape = self.shape(x).to_pytorch();
-                let message = format!("`batch_norm1d` takes vectors, but its input is images of shape {shape}");
-                self.refuse(node, &message, "cannot take images", &[x], "use \"batch_norm2d\"");
-                x.value
-            }
+        let x = self.whole(x);
+        let rank = self.shape(x).rank();
+        if let 2 | 3 = rank {
+            // The operation wants channels last.
+            return self.with_last(x, 1, |builder, value| builder.batch_norm(node, &args, value, x));
         }
+        let shape = self.dims(x);
+        let (found, help) = if rank == 4 { ("images", "use \"batch_norm2d\"") } else { ("a value", "") };
+        let message = format!("`batch_norm1d` takes vectors, but its input is {found} of shape {shape}");
+        self.refuse(node, &message, &format!("cannot take {found}"), &[x], help);
+        (x.value, x.order)
     }
 
     pub(super) fn batch_norm2d(&mut self, node: &LayerNode, l: &cfg::BatchNorm2d, x: Tensor) -> ValueId {
@@ -121,62 +117,86 @@ impl Builder<'_> {
         self.refuse(node, &message, label, &[from], help);
     }
 
-    pub(super) fn group_norm(&mut self, node: &LayerNode, l: &cfg::GroupNorm, x: Tensor) -> ValueId {
-        let x = self.in_pytorch_order(x);
-        let shape = self.shape(x).clone();
-        // Sequences keep PyTorch's order, [N, C, L], inside.
-        let sequence = shape.rank() == 3;
-        let c = if sequence { shape.dims()[1] } else { shape.last() };
+    pub(super) fn group_norm(&mut self, node: &LayerNode, l: &cfg::GroupNorm, x: Tensor) -> (ValueId, Order) {
+        let x = self.whole(x);
+        let c = self.dims(x).dims()[1];
         let groups = l.num_groups;
         if c % groups != 0 {
             let at = node.fields.get("num_groups").copied().unwrap_or(node.span);
             let message = format!("`group_norm` cannot split {c} channels into {groups} groups");
             self.refuse_at(node, at, &message, &format!("must divide {c}"), &[x], "");
+            return (x.value, x.order);
+        }
+        // The operation wants channels last.
+        self.with_last(x, 1, |builder, value| {
+            let mut ops = vec![value];
+            if l.affine {
+                ops.extend(builder.scale_and_shift(node, Shape::from([c]), Storage::plain([c]), true));
+            }
+            builder.plain(GroupNorm { groups, eps: l.eps as f32, affine: l.affine }, &ops)
+        })
+    }
+
+    pub(super) fn instance_norm2d(&mut self, node: &LayerNode, l: &cfg::InstanceNorm2d, x: Tensor) -> ValueId {
+        let x = self.in_pytorch_order(x);
+        let Some([_, h, w, c]) = self.image(node, "instance_norm2d", x) else { return x.value };
+        if h * w == 1 {
+            let message = "`instance_norm2d` cannot work on images of one pixel";
+            self.refuse(node, message, "needs more than one value for each channel", &[x], "");
             return x.value;
         }
-        let value = if sequence { self.plain(Permute { perm: vec![0, 2, 1] }, &[x.value]) } else { x.value };
-        let mut ops = vec![value];
+        let mut ops = vec![x.value];
         if l.affine {
             ops.extend(self.scale_and_shift(node, Shape::from([c]), Storage::plain([c]), true));
         }
-        let y = self.plain(GroupNorm { groups, eps: l.eps as f32, affine: l.affine }, &ops);
-        if sequence { self.plain(Permute { perm: vec![0, 2, 1] }, &[y]) } else { y }
+        self.plain(GroupNorm { groups: c, eps: l.eps as f32, affine: l.affine }, &ops)
     }
 
-    pub(super) fn layer_norm(&mut self, node: &LayerNode, l: &cfg::LayerNorm, x: Tensor) -> ValueId {
-        let x = self.in_pytorch_order(x);
-        let shape = self.shape(x).clone();
-        let dims = l.normalized_dims;
-        if dims >= shape.rank() {
+    pub(super) fn layer_norm(&mut self, node: &LayerNode, l: &cfg::LayerNorm, x: Tensor) -> (ValueId, Order) {
+        let weight = l.elementwise_affine;
+        let op =
+            LayerNorm { dims: l.normalized_dims, eps: l.eps as f32, weight, bias: weight && l.bias, centered: true };
+        self.over_last(node, op, x)
+    }
+
+    pub(super) fn rms_norm(&mut self, node: &LayerNode, l: &cfg::RmsNorm, x: Tensor) -> (ValueId, Order) {
+        let (dims, weight) = (l.normalized_dims, l.elementwise_affine);
+        self.over_last(node, LayerNorm { dims, eps: l.eps as f32, weight, bias: false, centered: false }, x)
+    }
+
+    /// Normalisation over the last dimensions.
+    fn over_last(&mut self, node: &LayerNode, op: LayerNorm, x: Tensor) -> (ValueId, Order) {
+        let x = self.whole(x);
+        let (dims, rank) = (op.dims, self.shape(x).rank());
+        if dims >= rank {
             let at = node.fields.get("normalized_dims").copied().unwrap_or(node.span);
-            let has = match shape.rank() - 1 {
+            let has = match rank - 1 {
                 1 => "one dimension".to_string(),
                 n => format!("{n} dimensions"),
             };
-            let message = format!("`layer_norm` over {dims} dimensions, but a sample has {has}");
+            let message = format!("`{}` over {dims} dimensions, but a sample has {has}", node.kind_name());
             let help = "`normalized_dims` counts the last dimensions, without that of the batch";
             self.refuse_at(node, at, &message, "too many", &[x], help);
-            return x.value;
+            return (x.value, x.order);
         }
         // Over the whole image the order of elements does not matter; over rows or columns they must be innermost.
-        let permuted = shape.rank() == 4 && dims < 3;
-        let (value, shape) = if permuted {
-            (self.plain(Permute { perm: vec![0, 3, 1, 2] }, &[x.value]), shape.to_pytorch())
-        } else {
-            (x.value, shape)
-        };
-        let tail = Shape::from(&shape.dims()[shape.rank() - dims..]);
-        let storage = match (permuted, tail.dims()) {
-            (false, &[h, w, c]) => Storage::image(c, h, w),
+        let image = x.order == Order::Usual && rank == 4;
+        let inner: Vec<usize> = (rank - dims..rank).collect();
+        let within = image && dims == 3 || self.axes(x).ends_with(&inner);
+        let y = if within { x } else { self.contiguous(x) };
+        let shape = self.shape(y).clone();
+        let tail = Shape::from(&shape.dims()[rank - dims..]);
+        let storage = match (image && within, tail.dims()) {
+            (true, &[h, w, c]) => Storage::image(c, h, w),
             _ => Storage::plain(tail.clone()),
         };
-        let weight = l.elementwise_affine;
-        let bias = weight && l.bias;
-        let mut ops = vec![value];
-        if weight {
-            ops.extend(self.scale_and_shift(node, tail, storage, bias));
+        let mut ops = vec![y.value];
+        if op.weight {
+            ops.extend(self.scale_and_shift(node, tail, storage, op.bias));
         }
-        let y = self.plain(LayerNorm { dims, eps: l.eps as f32, weight, bias }, &ops);
-        if permuted { self.plain(Permute { perm: vec![0, 2, 3, 1] }, &[y]) } else { y }
+        let value = self.plain(op, &ops);
+        let y = Tensor { value, ..y };
+        let y = if image { self.in_pytorch_order(y) } else { y };
+        (y.value, y.order)
     }
 }

@@ -6,7 +6,7 @@ use crate::graph::{DType, Fill, MAX_ELEMENTS, Shape, Storage, ValueId, VarKind, 
 
 /// A parameter or buffer to be made.
 pub(super) struct Param<'a> {
-    /// Last component of its name.
+    /// Last component of its name; empty if it has that of the layer.
     pub name: &'a str,
     pub dtype: DType,
     /// Inside shape.
@@ -40,13 +40,19 @@ impl Builder<'_> {
     pub(super) fn param(&mut self, node: &LayerNode, p: Param) -> ValueId {
         let Param { name, dtype, shape, storage, init, kind } = p;
         if shape.len() > MAX_ELEMENTS {
-            let message = format!("the parameter `{name}` of shape {} is too large", storage.outside);
+            let what = if name.is_empty() { String::new() } else { format!(" `{name}`") };
+            let message = format!("the parameter{what} of shape {} is too large", storage.outside);
             let error = Diagnostic::error(message).at(node.span, format!("more than {MAX_ELEMENTS} elements"));
             self.report(error);
             return self.guess(shape);
         }
         let path = &node.path;
-        let name = if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
+        let name = match (path.is_empty(), name.is_empty()) {
+            (true, _) => name.to_string(),
+            // The layer is the parameter.
+            (false, true) => path.clone(),
+            (false, false) => format!("{path}.{name}"),
+        };
         let trainable = kind == VarKind::Parameter;
         let var = Variable { name, dtype, shape, kind, trainable, storage, init, origin: path.clone() };
         let id = self.vars.get_or_add(var);

@@ -29,7 +29,7 @@ impl Builder<'_> {
             error = error.context(node.span, "of this layer");
         }
         for t in from {
-            let shape = self.shape(*t).to_pytorch();
+            let shape = self.dims(*t);
             let (place, text) = match t.made_by {
                 Some(row) => (Some(self.rows[row].span), format!("puts out {shape}")),
                 None => (self.data_span(), format!("the samples come as {shape}")),

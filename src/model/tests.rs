@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config;
-use crate::graph::{Fill, Storage, VarKind};
+use crate::graph::{Fill, Input, Storage, VarKind};
 use std::path::Path;
 
 fn images(sample: [usize; 3]) -> DataSpec {
@@ -174,4 +174,68 @@ fn attention_starts_as_in_pytorch_and_drops_weights_in_training_alone() {
     // Each draws for itself.
     assert_eq!(dropouts(&train.graph), [Some((0.25, 0)), Some((0.5, 1))]);
     assert_eq!(dropouts(&eval.graph), [None]);
+}
+
+/// The names of the operations of a net for images of 3×8×8.
+fn operations(layers: &str, mode: Mode) -> Vec<&'static str> {
+    let experiment = with_layers(layers);
+    let made = forward(&experiment, &images([8, 8, 3]), &mut Variables::new(), 4, mode).unwrap();
+    made.graph.nodes.iter().map(|node| node.op.rules().name()).collect()
+}
+
+#[test]
+fn another_order_of_dimensions_moves_nothing_where_layers_read_through_it() {
+    let end = r#"{ type = "mean", dim = 1 }, { type = "linear", out_features = 10 }"#;
+    let vision_transformer = format!(
+        r#"{{ type = "conv2d", out_channels = 6, kernel_size = 4, stride = 4 }}, {{ type = "flatten", start_dim = 2 }},
+        {{ type = "transpose", dim0 = 1, dim1 = 2 }}, "class_token", "position_embedding", "layer_norm", {end}"#
+    );
+    let convnext = r#"{ type = "residual", layers = [{ type = "conv2d", groups = "in_channels", kernel_size = 7, padding = 3 },
+        { type = "permute", dims = [0, 2, 3, 1] }, "layer_norm", { type = "linear", out_features = 12 }, "gelu",
+        { type = "linear", out_features = 3 }, { type = "permute", dims = [0, 3, 1, 2] }, "layer_scale"] },
+        { type = "mean", dim = [2, 3] }, { type = "linear", out_features = 10 }"#;
+    let sequences = r#"{ type = "flatten", start_dim = 2 }, { type = "conv1d", out_channels = 4, kernel_size = 3 }, "batch_norm1d", "relu",
+        { type = "max_pool1d", kernel_size = 2 }, { type = "conv1d", out_channels = 4, kernel_size = 3 },
+        { type = "mean", dim = 2 }, { type = "linear", out_features = 10 }"#;
+    for layers in [vision_transformer.as_str(), convnext, sequences] {
+        let names = operations(layers, Mode::Train);
+        assert!(!names.contains(&"permute"), "{names:?}");
+    }
+}
+
+#[test]
+fn stochastic_depth_draws_once_for_each_sample_and_in_training_alone() {
+    let layers = |mode: &str| {
+        format!(
+            r#"{{ type = "stochastic_depth", p = 0.2, mode = "{mode}" }}, "flatten", {{ type = "linear", out_features = 10 }}"#
+        )
+    };
+    for (mode, draws) in [("row", 4), ("batch", 1)] {
+        let experiment = with_layers(&layers(mode));
+        let made = forward(&experiment, &images([8, 8, 3]), &mut Variables::new(), 4, Mode::Train).unwrap();
+        let dropout = made.graph.nodes.iter().find(|node| node.op.rules().name() == "dropout").unwrap();
+        assert_eq!(made.graph.shape(dropout.outputs[0]).dims(), [draws, 1, 1, 1]);
+        assert!(!operations(&layers(mode), Mode::Eval).contains(&"dropout"));
+    }
+}
+
+/// Training compares with shares of classes, and counts answers by classes; evaluation knows of no mixing.
+#[test]
+fn mixed_samples_have_shares_of_classes_in_training_alone() {
+    let text = "[data]\nsource = \"digits\"\ntrain_transforms = [\"mixup\"]\n[model]\nlayers = [\"flatten\", { type = \"linear\", out_features = 10 }]\n\
+                [loss]\ntype = \"cross_entropy\"\nlabel_smoothing = 0.1\n[optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n";
+    let experiment = config::load_str("test.toml", text, &[]).unwrap_or_else(|e| panic!("{e}")).experiment;
+    let compared = |mode| {
+        let graph = forward(&experiment, &images([8, 8, 1]), &mut Variables::new(), 4, mode).unwrap().graph;
+        let role = |at: &crate::graph::ValueId| graph.value(*at).role;
+        let of = |node: &crate::graph::Node| match &node.op {
+            Op::Loss(_) => Some(role(&node.inputs[1])),
+            Op::Metrics(_) => Some(role(&node.inputs[3])),
+            _ => None,
+        };
+        graph.nodes.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    let labels = Role::Input(Input::Field(1));
+    assert_eq!(compared(Mode::Train), [Role::Input(Input::Shares), labels]);
+    assert_eq!(compared(Mode::Eval), [labels, labels]);
 }

@@ -2,7 +2,9 @@
 
 use crate::config::Experiment;
 use crate::config::language::sections as cfg;
-use crate::data::{ColorJitter, Interpolation, Size, Transform};
+use crate::data::{
+    Augment, AugmentChanges, ColorJitter, Interpolation, Mix, Mixing, Operation, Policy, Size, Transform,
+};
 
 /// Those of training samples (`train`) or of all others, in order, with their keys in the configuration.
 pub(super) fn keyed(experiment: &Experiment, train: bool) -> impl Iterator<Item = (String, &cfg::Transform)> {
@@ -14,10 +16,10 @@ pub(super) fn keyed(experiment: &Experiment, train: bool) -> impl Iterator<Item 
     first.chain(d.transforms.iter().enumerate().map(keyed("transforms")))
 }
 
-/// What the loader does; `None` for what the graph does.
+/// What the loader does to each image; `None` for what the graph does, or the loader to whole batches.
 pub(super) fn of_loader(transform: &cfg::Transform) -> Option<Transform> {
     Some(match transform {
-        cfg::Transform::Normalize(_) => return None,
+        cfg::Transform::Normalize(_) | cfg::Transform::Mixup(_) | cfg::Transform::Cutmix(_) => return None,
         cfg::Transform::Resize(t) => {
             let size = match t.size {
                 cfg::ResizedTo::Shorter(side) => Size::Shorter(side),
@@ -62,7 +64,65 @@ pub(super) fn of_loader(transform: &cfg::Transform) -> Option<Transform> {
         cfg::Transform::RandomErasing(t) => {
             Transform::RandomErasing { p: t.p, scale: t.scale, ratio: t.ratio, value: byte(t.value) }
         }
+        cfg::Transform::RandomAffine(t) => Transform::RandomAffine {
+            degrees: t.degrees.around(0.0),
+            translate: t.translate.unwrap_or_default(),
+            scale: t.scale.unwrap_or([1.0; 2]),
+            shear: t.shear.map(cfg::Shear::ranges).unwrap_or_default(),
+            interpolation: of(t.interpolation),
+            fill: byte(t.fill),
+        },
+        cfg::Transform::RandomInvert(t) => Transform::Random { operation: Operation::Invert, magnitude: 0.0, p: t.p },
+        cfg::Transform::RandomPosterize(t) => {
+            Transform::Random { operation: Operation::Posterize, magnitude: t.bits as f64, p: t.p }
+        }
+        cfg::Transform::RandomSolarize(t) => {
+            Transform::Random { operation: Operation::Solarize, magnitude: t.threshold, p: t.p }
+        }
+        cfg::Transform::RandomAdjustSharpness(t) => {
+            Transform::Random { operation: Operation::Sharpness, magnitude: t.sharpness_factor - 1.0, p: t.p }
+        }
+        cfg::Transform::RandomAutocontrast(t) => {
+            Transform::Random { operation: Operation::AutoContrast, magnitude: 0.0, p: t.p }
+        }
+        cfg::Transform::RandomEqualize(t) => {
+            Transform::Random { operation: Operation::Equalize, magnitude: 0.0, p: t.p }
+        }
+        cfg::Transform::RandAugment(t) => {
+            let changes = AugmentChanges::Rand { ops: t.num_ops, magnitude: t.magnitude, bins: t.num_magnitude_bins };
+            Transform::Augment(Augment { changes, interpolation: of(t.interpolation), fill: byte(t.fill) })
+        }
+        cfg::Transform::TrivialAugmentWide(t) => {
+            let changes = AugmentChanges::TrivialWide { bins: t.num_magnitude_bins };
+            Transform::Augment(Augment { changes, interpolation: of(t.interpolation), fill: byte(t.fill) })
+        }
+        cfg::Transform::AutoAugment(t) => {
+            let policy = match t.policy {
+                cfg::Policy::Imagenet => Policy::ImageNet,
+                cfg::Policy::Cifar10 => Policy::Cifar10,
+                cfg::Policy::Svhn => Policy::Svhn,
+            };
+            let changes = AugmentChanges::Auto(policy);
+            Transform::Augment(Augment { changes, interpolation: of(t.interpolation), fill: byte(t.fill) })
+        }
     })
+}
+
+/// How the samples of training batches are mixed, if they are.
+pub fn mixing(experiment: &Experiment) -> Option<Mixing> {
+    let mix = |alpha, p, last: Option<usize>| Mix { alpha, p, epochs: last.map(|epoch| epoch as u64) };
+    let mut mixing = Mixing { mixup: None, cutmix: None, switch_prob: 0.0 };
+    for transform in &experiment.data.train_transforms {
+        match transform {
+            cfg::Transform::Mixup(t) => mixing.mixup = Some(mix(t.alpha, t.p, t.off_after_epoch)),
+            cfg::Transform::Cutmix(t) => {
+                mixing.cutmix = Some(mix(t.alpha, t.p, t.off_after_epoch));
+                mixing.switch_prob = t.switch_prob;
+            }
+            _ => {}
+        }
+    }
+    (mixing.mixup.is_some() || mixing.cutmix.is_some()).then_some(mixing)
 }
 
 /// The transforms that the loader applies to training samples (`train`) or to all others.

@@ -6,11 +6,13 @@
 
 mod bar;
 mod color;
+mod columns;
 mod numbers;
 mod visible;
 
 pub use bar::Bar;
 pub use color::{can_redraw, color, width};
+pub use columns::{columns, fitted};
 pub use numbers::{duration, figure, percent};
 pub use visible::{Visible, is_hidden, masked, visible, visible_json};
 

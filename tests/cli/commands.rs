@@ -93,16 +93,28 @@ fn runs_are_numbered_where_no_folder_is_named() {
 #[test]
 fn eval_knows_the_splits() {
     let place = Place::with(&plain());
-    place.ok("train c.toml --out r --quiet");
+    place.ok("train c.toml --out r --quiet --set metrics.figures=['top5_accuracy','macro_f1'] --set checkpoint.monitor=val_mean_iou");
     let val = place.ok("eval r/last.safetensors --json").json();
     assert_eq!(val["samples"], 100);
     let epoch = place.metrics("r").pop().unwrap();
+    for figure in ["top5_accuracy", "macro_f1", "mean_iou"] {
+        assert!(epoch[format!("val_{figure}")].is_f64() && epoch[format!("train_{figure}")].is_null(), "{epoch}");
+        assert_eq!(val["metrics"][figure], epoch[format!("val_{figure}")], "{figure}");
+    }
+    let counts: Vec<Vec<u64>> = serde_json::from_value(val["confusion_matrix"].clone()).unwrap();
+    let right: u64 = (0..10).map(|class| counts[class][class]).sum();
+    assert_eq!(val["metrics"]["accuracy"].as_f64(), Some(right as f64 / 100.0), "{val}");
+    let classes = val["per_class"].as_array().unwrap();
+    for (class, row) in classes.iter().zip(&counts) {
+        assert_eq!(class["support"].as_u64(), Some(row.iter().sum()), "{class}");
+    }
     assert_eq!(val["metrics"]["accuracy"], epoch["val_accuracy"], "what training said");
     assert_eq!(val["metrics"]["loss"], epoch["val_loss"]);
     assert_eq!(place.ok("eval r/last.safetensors --split test --json").json()["samples"], 297);
     assert_eq!(place.ok("eval r/last.safetensors --split train --json").json()["samples"], 320);
     let text = place.ok("eval r/best.safetensors");
     assert!(text.out.starts_with("val, 100 samples: loss ") && text.out.contains("accuracy"), "{text:?}");
+    assert!(text.out.contains("\nmacro average ") && text.out.contains("\nrows are the classes"), "{text:?}");
     let fewer = place.ok("eval r/last.safetensors --set data.limit_val=7 --json").json();
     assert_eq!(fewer["samples"], 7);
 }

@@ -4,7 +4,8 @@ use super::support::{LAYERS, Place, assert_same_runs, digits};
 
 /// Everything random that there is: shuffling, augmentation, dropout; and a last batch that is smaller.
 fn config(layers: &str) -> String {
-    let data = "train_transforms = [{ type = \"random_crop\", size = 8, padding = 1 }, \"random_horizontal_flip\"]\n\
+    let data = "train_transforms = [{ type = \"random_crop\", size = 8, padding = 1 }, \"random_horizontal_flip\", \"rand_augment\", \
+                { type = \"mixup\", alpha = 0.4, p = 0.8 }, \"cutmix\"]\n\
                 transforms = [{ type = \"normalize\", mean = [0.5], std = [0.5] }]";
     digits(
         &format!("validation_split = 0.2\n{data}"),

@@ -68,6 +68,8 @@ fn arguments() {
         (vec!["eval", &with("", ".safetensors")], 1),
         (vec!["export", &with("", ".pth"), "w.safetensors"], 1),
         (vec!["export", "w.safetensors", &with("", ".onnx")], 2),
+        (vec!["data", "show", &with("", ".toml")], 2),
+        (vec!["data", "show", "c.toml", "--out", &with("", ".jpg")], 2),
         (vec!["bench", &with("", ".toml")], 2),
     ] {
         let said = shows(&place, &args, code, SHOWN);

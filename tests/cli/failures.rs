@@ -70,7 +70,9 @@ fn a_full_standard_output_is_an_error() {
     let place = Place::with(&plain());
     place.ok("train c.toml --quiet --out r");
     let full = || File::options().write(true).open("/dev/full").unwrap();
-    for args in ["check c.toml", "eval r/last.safetensors --json", "schema", "devices", "completions bash"] {
+    for args in
+        ["check c.toml", "eval r/last.safetensors --json", "data show c.toml", "schema", "devices", "completions bash"]
+    {
         let output = place.command(args).stdout(full()).output().unwrap();
         let err = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{args}: {err}");

@@ -25,6 +25,7 @@ mod resume;
 mod resume_alone;
 mod resume_changes;
 mod resume_moments;
+mod show;
 mod support;
 mod two_at_once;
 mod wrong_data;

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Everything that has state: optimizer, running statistics, dropout, augmentation, accumulation, early stopping, best.
 fn config() -> String {
     digits(
-        "train_transforms = [{ type = \"random_crop\", size = 8, padding = 1 }, \"random_horizontal_flip\"]",
+        "train_transforms = [{ type = \"random_crop\", size = 8, padding = 1 }, \"random_horizontal_flip\", { type = \"mixup\", off_after_epoch = 1 }]",
         &format!(
             "{LAYERS}\n[optimizer]\ntype = \"adam\"\nlr = 3e-3\n[schedule]\ntype = \"cosine\"\n\
              [train]\nepochs = 8\naccumulate = 3\n\

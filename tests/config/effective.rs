@@ -99,6 +99,8 @@ clip_grad_norm = 1
 early_stopping = { monitor = "val_accuracy", min_delta = 0.01 }
 [checkpoint]
 every_steps = 100
+[metrics]
+figures = ["top5_accuracy", "mean_iou"]
 "#;
 
 #[test]

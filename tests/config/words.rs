@@ -221,3 +221,14 @@ fn names_that_clash_are_refused() {
         cases.map(|layers| told(&(changed(&[("\"relu\"", &layers)]) + "[blocks.b]\nlayers = [\"relu\"]\n"), &[]));
     insta::assert_snapshot!(told.join("\n==========\n"));
 }
+
+/// A layer that is a parameter itself would be the weight of another.
+#[test]
+fn a_layer_that_is_a_parameter_clashes_with_a_layer_around_it() {
+    let conv = "{ name = \"a\", type = \"conv2d\", out_channels = 8, kernel_size = 1 }";
+    let group = "{ name = \"a\", layers = [{ name = \"weight\", type = \"layer_scale\" }] }";
+    for layers in [format!("{conv}, {group}"), format!("{group}, {conv}")] {
+        let told = told(&changed(&[("\"relu\"", &layers)]), &[]);
+        assert!(told.contains("the parameters of two layers would both be called `a.…`"), "{told}");
+    }
+}

@@ -85,8 +85,19 @@ pub const EXPORT: &str = "export run/last.safetensors out.safetensors";
 
 #[test]
 fn an_export() {
+    replaces("export", EXPORT, ".out.safetensors.tmp-", 4);
+}
+
+/// A contact sheet, and the mean that is written into a configuration.
+#[test]
+fn a_look_at_the_data() {
+    replaces("data show", "data show c.toml --out digit.png --count 6", ".digit.png.tmp-", 9);
+    replaces("data show --write-normalize", "data show c.toml --write-normalize", ".c.toml.tmp-", 9);
+}
+
+/// The command puts one file in the place of another, whole or not at all; `temporary` is how the name of the unfinished one begins.
+fn replaces(name: &'static str, args: &str, temporary: &str, every: usize) {
     let start = place();
-    let args = EXPORT;
     let tried = start.copy();
     let old = contents(&start.path());
     let said = tried.ok(args);
@@ -95,14 +106,14 @@ fn an_export() {
     // Who is killed cannot tidy up, and nobody can where nothing can be removed. Else all is tidy.
     let left = |case: &Case, ended: &Ended, found: &mut BTreeMap<String, Vec<u8>>| {
         if ended.signal.is_some() || [Fault::ReadOnly, Fault::Dead].contains(&case.fault) {
-            found.retain(|name, _| !name.starts_with(".out.safetensors.tmp-"));
+            found.retain(|name, _| !name.starts_with(temporary));
         }
     };
     Sweep {
-        name: "export",
+        name,
         start: &start,
         args,
-        every: 4,
+        every,
         steady: true,
         done: &|place, ended| match contents(&place.path()) == new && ended.out == said.out {
             true => Ok(()),

@@ -119,6 +119,7 @@ impl Setup {
             drop_last: loading.drop_last,
             seed: self.experiment().seed,
             workers: 1,
+            mixing: None,
             transforms: Vec::new(),
             end_epoch: Some(1),
         };

@@ -129,7 +129,14 @@ fn allowed(graph: &Graph, node: &Node, operands: &Values, written: ValueId, expe
     }
     let sums: Op = match &node.op {
         // Nothing is computed.
-        Op::Reshape(_) | Op::Permute(_) | Op::Concat(_) | Op::Slice(_) | Op::MaxPool2d(_) | Op::Cast(_) => {
+        Op::Reshape(_)
+        | Op::Permute(_)
+        | Op::Concat(_)
+        | Op::Slice(_)
+        | Op::Pad(_)
+        | Op::NewFull(_)
+        | Op::MaxPool2d(_)
+        | Op::Cast(_) => {
             return vec![0.0; expected.len()];
         }
         op @ (Op::Linear(_)

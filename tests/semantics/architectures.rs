@@ -13,7 +13,12 @@ fn folder(name: &str) -> PathBuf {
 /// `name dimensions` of every tensor of a model's state dict, as PyTorch has it.
 fn state_dict(model: &str) -> Vec<String> {
     // Those for small images take no larger ones.
-    let side = if matches!(model, "lenet5" | "resnet9") { 32 } else { 64 };
+    let side = match model {
+        "lenet5" | "mlp_mixer" | "resnet9" | "vit_small_32" => 32,
+        // Its positions are learned.
+        "vit_b_16" => 224,
+        _ => 64,
+    };
     let path = folder("models").join(format!("{model}.toml"));
     let text = format!(
         "[data]\nsource = 'synthetic'\nshape = [3, {side}, {side}]\nclasses = 1000\n\
@@ -30,7 +35,24 @@ fn state_dict(model: &str) -> Vec<String> {
         format!("{}{dims}", v.name)
     };
     let kept = |kind: &VarKind| matches!(kind, VarKind::Parameter | VarKind::Buffer);
-    vars.iter().filter(|(_, v)| kept(&v.kind)).map(|(_, v)| told(v)).collect()
+    in_order_of_modules(vars.iter().filter(|(_, v)| kept(&v.kind)).map(|(_, v)| told(v)).collect())
+}
+
+/// As PyTorch orders a state dict: what a module has itself stands before what the modules inside of it have.
+fn in_order_of_modules(mut all: Vec<String>) -> Vec<String> {
+    for at in 0..all.len() {
+        let name = all[at].split(' ').next().unwrap_or_default();
+        let module = name.rfind('.').map_or("", |dot| &name[..=dot]).to_string();
+        let inside = |other: &String| {
+            let rest = other.strip_prefix(module.as_str()).map(|rest| rest.split(' ').next().unwrap_or_default());
+            rest.is_some_and(|rest| rest.contains('.'))
+        };
+        if let Some(first) = all[..at].iter().position(inside) {
+            let own = all.remove(at);
+            all.insert(first, own);
+        }
+    }
+    all
 }
 
 /// The names of a folder's files without what follows the dot.

@@ -10,12 +10,12 @@ use runner::train::setup::input;
 use runner::train::setup::programs::{self, Sizes};
 
 /// A configuration with these layers, on images of 3×32×32 of ten classes.
-fn images(layers: &str) -> String {
+pub fn images(layers: &str) -> String {
     with("shape = [3, 32, 32]\nclasses = 10", layers)
 }
 
 /// The same on vectors of 13 numbers.
-fn vectors(layers: &str) -> String {
+pub fn vectors(layers: &str) -> String {
     with("shape = [13]\nclasses = 10", layers)
 }
 
@@ -46,7 +46,7 @@ epochs = 1
 }
 
 /// What is said of a configuration that is right in itself.
-fn told(text: &str) -> String {
+pub fn told(text: &str) -> String {
     told_on(text, None)
 }
 
@@ -320,6 +320,7 @@ mistakes! {
             "train_transforms = [\n  { type = \"random_crop\", size = 8 },\n  \"random_horizontal_flip\",\n]",
         ),
         with("shape = [2, 8, 8]\nclasses = 10", FLAT).replace("batch_size = 64", "val_transforms = [\"grayscale\"]"),
+        vectors(FLAT).replace("batch_size = 64", "train_transforms = [\"cutmix\"]"),
     ];
 
     names_of_parameters: [

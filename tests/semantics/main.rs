@@ -9,6 +9,7 @@ mod lints;
 mod memory;
 mod nets;
 mod random;
+mod rearranged;
 mod scaler;
 mod statistics;
 mod without;

@@ -103,6 +103,18 @@ fn data(make: &mut Layers, values: bool) -> (String, Flow) {
                 "train_transforms = [{{ type = \"random_crop\", size = [{h}, {w}], padding = [1, 2] }}, \"random_horizontal_flip\"]\n"
             );
         }
+        if make.one_in(4) && !values {
+            let list = text.find("train_transforms = [").map(|at| at + "train_transforms = [".len());
+            let mix = match make.below(3) {
+                0 => "{ type = \"mixup\", alpha = 0.3, off_after_epoch = 1 }",
+                1 => "{ type = \"cutmix\", p = 0.7 }",
+                _ => "\"mixup\", { type = \"cutmix\", switch_prob = 0.4 }",
+            };
+            match list.and_then(|from| Some(from + text[from..].find("]\n")?)) {
+                Some(end) => text.insert_str(end, &format!(", {mix}")),
+                None => text += &format!("train_transforms = [{mix}]\n"),
+            }
+        }
         if make.one_in(4) {
             let channels = vec!["0.3"; c].join(", ");
             text += &format!("transforms = [{{ type = \"normalize\", mean = [{channels}], std = [0.6] }}]\n");

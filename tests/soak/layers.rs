@@ -53,7 +53,7 @@ const ACTIVATIONS: [&str; 25] = [
 ];
 
 /// The most numbers in a sample between layers, so that no net is slow.
-const MOST: usize = 3000;
+pub const MOST: usize = 3000;
 
 /// A list of layers that grows at random.
 pub struct Layers {
@@ -183,6 +183,9 @@ impl Layers {
 
     /// A layer that fits `flow`, and what it puts out. Containers hold others, `depth` deep.
     fn fit(&mut self, flow: Flow, depth: usize) -> (String, Flow) {
+        if self.one_in(4) {
+            return self.rearranged(flow);
+        }
         match flow {
             Flow::Vector(f) => self.vector(f, depth),
             Flow::Sequence(dims) => self.sequence(dims, depth),
@@ -246,7 +249,7 @@ impl Layers {
         .into()
     }
 
-    fn divisor(&mut self, n: usize) -> usize {
+    pub fn divisor(&mut self, n: usize) -> usize {
         let all: Vec<usize> = (1..=n).filter(|d| n.is_multiple_of(*d)).collect();
         all[self.below(all.len())]
     }

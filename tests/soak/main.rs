@@ -7,6 +7,7 @@ mod compare;
 mod experiments;
 mod layers;
 mod minimise;
+mod rearranged;
 mod trained;
 
 use compare::{alike, same_bits};
@@ -195,6 +196,34 @@ fn everything_occurs() {
         "hardshrink",
         "softshrink",
         "softmax",
+        "prelu",
+        "glu",
+        "rms_norm",
+        "instance_norm2d",
+        "conv1d",
+        "max_pool1d",
+        "avg_pool1d",
+        "adaptive_avg_pool1d",
+        "class_token",
+        "position_embedding",
+        "layer_scale",
+        "stochastic_depth",
+        "unflatten",
+        "reshape",
+        "permute",
+        "transpose",
+        "chunk",
+        "slice",
+        "select",
+        "mean",
+        "sum",
+        "roll",
+        "channel_shuffle",
+        "pixel_shuffle",
+        "pixel_unshuffle",
+        "zero_pad2d",
+        "reflection_pad2d",
+        "replication_pad2d",
         "add",
         "multiply",
         "concat",

@@ -92,6 +92,7 @@ fn epochs(
         seed: experiment.seed,
         workers: loading.workers,
         transforms: input::transforms(experiment, true),
+        mixing: input::mixing(experiment),
         end_epoch: Some(experiment.train.epochs as u64),
     };
     let slots = loading.prefetch.max(loading.workers) + 1;

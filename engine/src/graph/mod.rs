@@ -62,6 +62,8 @@ pub enum Role {
 pub enum Input {
     /// The samples' field of this number, `[N, …]`: what the model takes, or what it learns.
     Field(u32),
+    /// `F32 [N, C]`: the share of each class in a sample of training, where samples are mixed.
+    Shares,
     /// `F32 [4]`: learning rate, gradient scale (1 / accumulated micro-batches), loss scale, floor of the
     /// learning rate (the part of it that groups of parameters have in common).
     Schedule,

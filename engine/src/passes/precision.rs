@@ -51,7 +51,7 @@ fn list(op: &Op) -> List {
     match op {
         Op::Linear(_) | Op::Conv2d(_) | Op::Attention(_) => List::Lower,
         Op::LayerNorm(_) | Op::GroupNorm(_) | Op::Softmax(_) => List::Single,
-        Op::Loss(_) | Op::Metrics(_) => List::Single,
+        Op::Loss(_) | Op::Metrics(_) | Op::ClassCounts(_) => List::Single,
         Op::Binary(_) | Op::Concat(_) => List::Widest,
         _ => List::AsGiven,
     }
@@ -63,7 +63,7 @@ fn lowered_only(graph: &Graph) -> Vec<bool> {
     let mut read = vec![false; graph.values.len()];
     let mut lowered = vec![true; graph.values.len()];
     for node in graph.nodes.iter().rev() {
-        let moves = matches!(node.op, Op::Reshape(_) | Op::Permute(_) | Op::Slice(_));
+        let moves = matches!(node.op, Op::Reshape(_) | Op::Permute(_) | Op::Slice(_) | Op::Pad(_));
         let through = moves && read[node.outputs[0].index()] && lowered[node.outputs[0].index()];
         for (i, input) in node.inputs.iter().enumerate() {
             read[input.index()] = true;
@@ -199,7 +199,7 @@ mod tests {
         let stats = [parameter(&mut g, [5]), parameter(&mut g, [5])];
         let x = g.add1(BatchNormInfer { eps: 1e-5, affine: false }, &[x, stats[0], stats[1]]).unwrap();
         let x = g.add1(ActivationOp { act: Activation::Gelu }, &[x]).unwrap();
-        let norm = LayerNorm { dims: 1, eps: 1e-5, weight: false, bias: false };
+        let norm = LayerNorm { dims: 1, eps: 1e-5, weight: false, bias: false, centered: true };
         let y = g.add1(norm, &[x]).unwrap();
         // Of a 16-bit and a 32-bit operand.
         let z = g.add1(Binary { kind: BinaryKind::Add }, &[x, y]).unwrap();

@@ -90,7 +90,7 @@ fn is_identity(graph: &Graph, at: usize) -> Option<ValueId> {
     let node = &graph.nodes[at];
     let same_shape = || graph.shape(node.inputs[0]) == graph.shape(node.outputs[0]);
     let identity = match &node.op {
-        Op::Reshape(_) | Op::Slice(_) => same_shape(),
+        Op::Reshape(_) | Op::Slice(_) | Op::Pad(_) => same_shape(),
         Op::Concat(_) => node.inputs.len() == 1,
         Op::Permute(op) => op.perm.is_sorted(),
         Op::Dropout(op) => op.p == 0.0,

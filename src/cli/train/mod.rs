@@ -15,7 +15,7 @@ use crate::config::{self, Experiment, Loaded};
 use crate::data::{DataSpec, Footprint};
 use crate::files::durable;
 use crate::passes::PassOptions;
-use crate::terminal::say;
+use crate::terminal::{figure, say};
 use crate::train::files::folder::{Folder, InUse, Taken, file};
 use crate::train::files::metrics_file::{MetricsFile, note_line};
 use crate::train::files::provenance;
@@ -25,6 +25,7 @@ use crate::train::files::weights::Weights;
 use crate::train::run::Run;
 use crate::train::run::pending::Pending;
 use crate::train::run::report::{Reporter, Verbosity};
+use crate::train::setup::balance::balance;
 use crate::train::setup::device::{Selected, Wanted, select};
 use crate::train::setup::input::{self, Samples, Take};
 use crate::train::setup::memory::{MemoryPlan, Needs, Use};
@@ -63,24 +64,28 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let programs = build_run(&loaded, &described, backend, &passes, &[])?;
     // Before the data is read, too.
     let weights = if from.is_some() { None } else { read_weights(&loaded, &programs)? };
-    let require = |data: &DataSpec, programs: &Programs, footprint: Footprint| {
-        let needs = Needs::of_run(experiment, data, footprint, from.is_none());
+    let require = |loaded: &Loaded, data: &DataSpec, programs: &Programs, footprint: Footprint| {
+        let needs = Needs::of_run(&loaded.experiment, data, footprint, from.is_none());
         let (plan, what) = (&programs.plan, Use::Training);
-        Planned { loaded: &loaded, data, plan, backend, what, needs, passes: &passes }.require()
+        Planned { loaded, data, plan, backend, what, needs, passes: &passes }.require()
     };
     // Nor is anything read or written that there is no memory for.
-    require(&described, &programs, input::footprint(experiment))?;
+    require(&loaded, &described, &programs, input::footprint(experiment))?;
     let mut folder = match folder {
         Some(folder) => folder,
         None => new_folder(args, &experiment.name, &reporter)?,
     };
     let samples = load_samples(&loaded, &take, from.is_some(), &reporter)?;
+    let mut loaded = loaded;
+    let balanced = balance_classes(&mut loaded, &samples, &reporter)?;
+    let experiment = &loaded.experiment;
+    let effective = if balanced { self::effective(&loaded)? } else { effective };
     // The files may hold another number of samples than the set is known to have.
-    let programs = match (samples.spec.train, samples.spec.val) == (described.train, described.val) {
+    let programs = match !balanced && (samples.spec.train, samples.spec.val) == (described.train, described.val) {
         true => programs,
         false => build_run(&loaded, &samples.spec, backend, &passes, &programs.warnings)?,
     };
-    let planned = require(&samples.spec, &programs, samples.footprint())?;
+    let planned = require(&loaded, &samples.spec, &programs, samples.footprint())?;
     let (session, mut state) = session(programs, backend, experiment, from.as_ref(), weights)?;
     if !args.quiet {
         say_notes(backend);
@@ -245,6 +250,23 @@ fn tell_lock(folder: &mut Folder, reporter: &Reporter) {
     if let Some(warning) = folder.unlocked() {
         reporter.warn(&warning);
     }
+}
+
+/// Puts numbers in the place of the loss's `weight = "balanced"`; whether it was there.
+fn balance_classes(loaded: &mut Loaded, samples: &Samples, reporter: &Reporter) -> Result<bool, Failure> {
+    if !loaded.experiment.loss.is_to_be_balanced() {
+        return Ok(false);
+    }
+    let weights = balance(&mut loaded.experiment, &samples.train, &samples.spec.targets);
+    let weights = weights.ok_or_else(|| anyhow::anyhow!("the classes cannot be counted: `weight` must be numbers"))?;
+    let told = |of: fn(f64, f64) -> f64| weights.iter().copied().reduce(of).unwrap_or(1.0);
+    let (least, most) = (told(f64::min), told(f64::max));
+    reporter.info(&format!(
+        "weight = \"balanced\": the classes weigh from {} to {}",
+        figure(least, 3, 9),
+        figure(most, 3, 9)
+    ));
+    Ok(true)
 }
 
 fn load_samples(loaded: &Loaded, take: &Take, resumed: bool, reporter: &Reporter) -> Result<Samples, Failure> {

@@ -101,6 +101,12 @@ pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Res
         loaded.experiment.set_batch_size(batch);
         reporter.info(&format!("batch_size = \"auto\" is {batch}, as in `{}`", path.display()));
     }
+    if loaded.experiment.loss.is_to_be_balanced()
+        && let Some(weights) = loaded.experiment.loss.class_weights()
+        && let Some(kept) = old.experiment.loss.clone().class_weights()
+    {
+        weights.clone_from(kept);
+    }
     keep_paths(&mut loaded.experiment.data.source, &old.experiment.data.source, &new_sets);
     if asked.config.is_none() {
         loaded.experiment.name = name_for(&before.name, &folder.path);

@@ -3,8 +3,8 @@
 use schemars::SchemaGenerator;
 
 use super::sections::{
-    Checkpoint, Curve, EarlyStopping, FileKeys, Lints, Loading, Log, Loss, ModelKeys, ModelLayers, OptimizerRule,
-    ParamGroups, Pipeline, Source, TopKeys, Train, Warmup,
+    Checkpoint, Curve, EarlyStopping, FileKeys, Lints, Loading, Log, Loss, Metrics, ModelKeys, ModelLayers,
+    OptimizerRule, ParamGroups, Pipeline, Source, TopKeys, Train, Warmup,
 };
 use crate::config::declare::declaration::{Declaration, Declare, Effect, Rule};
 use crate::config::declare::options::Options;
@@ -129,6 +129,7 @@ pub fn sections() -> Vec<Section> {
         Section::new("`[schedule]`", "The course of the learning rate.").of::<Curve>(Some("constant")).with::<Warmup>(),
         Section::new("`[checkpoint]`", "Which checkpoints to write and keep.").with::<Checkpoint>(),
         Section::new("`[log]`", "What to write down.").with::<Log>(),
+        Section::new("`[metrics]`", "What evaluation measures besides what the loss comes with.").with::<Metrics>(),
         Section::new("`[lint]`", "Which warnings not to give.").with::<Lints>(),
     ]
 }

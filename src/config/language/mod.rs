@@ -2,6 +2,7 @@
 
 pub mod keys;
 pub mod layers;
+pub mod lists;
 pub mod pattern;
 pub mod sections;
 pub mod values;

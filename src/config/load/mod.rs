@@ -26,7 +26,7 @@ pub use self::merge::LeftBehind;
 pub use self::overrides::UNSET_OPTION;
 
 /// A configuration that is whole and consistent in itself.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Loaded {
     /// What it says.
     pub experiment: Experiment,

@@ -15,7 +15,7 @@ use crate::config::declare::part::Part;
 use crate::config::declare::tagged::Tagged;
 use crate::config::language::keys::{self, Section};
 use crate::config::language::sections::{
-    Checkpoint, Curve, Data, FileKeys, Lints, Loading, Log, Loss, Metric, ModelKeys, ModelLayers, Optimizer,
+    Checkpoint, Curve, Data, FileKeys, Lints, Loading, Log, Loss, Metric, Metrics, ModelKeys, ModelLayers, Optimizer,
     OptimizerRule, ParamGroups, Pipeline, Schedule, Source, TopKeys, Train, Warmup,
 };
 use crate::config::text::lints::Lint;
@@ -40,6 +40,7 @@ pub(super) fn resolve(name: &str, root: &Table, start: Span, sources: &Sources, 
     let train = reader.plain::<Train>("train");
     let checkpoint = reader.plain::<Checkpoint>("checkpoint");
     let log = reader.plain::<Log>("log");
+    let metrics = reader.plain::<Metrics>("metrics");
     let lint = reader.plain::<Lints>("lint");
 
     let mut places = BTreeMap::new();
@@ -61,6 +62,8 @@ pub(super) fn resolve(name: &str, root: &Table, start: Span, sources: &Sources, 
         train: train?,
         checkpoint: checkpoint?,
         log: log?,
+        metrics: metrics?,
+        class_counts: false,
         lint: lint?,
         origins: Origins(places),
     };
@@ -81,7 +84,7 @@ fn fill_in(experiment: &mut Experiment) {
         *root = absolute(Path::new(folder));
     }
     let figure = experiment.loss.describe().task().monitor();
-    let default = Metric::ALL.into_iter().find(|m| m.of_validation() && m.figure() == figure);
+    let default = Metric::ALL.iter().copied().find(|m| m.of_validation() && m.figure() == figure);
     experiment.checkpoint.monitor = experiment.checkpoint.monitor.or(default);
 }
 

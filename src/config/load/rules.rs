@@ -60,23 +60,33 @@ impl Rules<'_> {
             [("train.early_stopping.monitor", stopping), ("checkpoint.monitor", self.experiment.checkpoint.monitor)];
         for (key, metric) in all {
             let Some(metric) = metric else { continue };
-            let figures = self.experiment.loss.describe().task().figures();
+            let task = self.experiment.loss.describe().task();
+            let figures = [task.figures(), task.counted_figures()].concat();
             if !figures.contains(&metric.figure()) {
-                let there: Vec<String> = Metric::ALL
-                    .into_iter()
-                    .filter(|m| m.of_validation() && figures.contains(&m.figure()))
-                    .map(|m| format!("`{}`", m.name()))
-                    .collect();
-                let use_instead = match there.split_last() {
-                    Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
-                    _ => there.join(""),
-                };
-                let loss = self.experiment.loss.type_name();
-                let error = Diagnostic::error(format!("there is no `{}` with the loss `{loss}`", metric.name()))
-                    .help(format!("with this loss there are {use_instead}"));
-                self.reporter.at_keys(error, key, "never computed", "loss.type", "the loss");
+                let there = Metric::ALL.iter().filter(|m| m.of_validation() && figures.contains(&m.figure()));
+                self.not_measured(metric.name(), there.map(|m| m.name()), key);
             }
         }
+        let counted = self.experiment.loss.describe().task().counted_figures();
+        for (i, figure) in self.experiment.metrics.figures.iter().map(|f| f.figure()).enumerate() {
+            if !counted.contains(&figure) {
+                self.not_measured(figure.name(), counted.iter().map(|f| f.name()), &format!("metrics.figures.{i}"));
+            }
+        }
+    }
+
+    /// Reports that there is no such figure with the loss, but others.
+    fn not_measured<'n>(&self, name: &str, others: impl Iterator<Item = &'n str>, key: &str) {
+        let others: Vec<String> = others.map(|name| format!("`{name}`")).collect();
+        let instead = match others.split_last() {
+            Some((last, before)) if !before.is_empty() => format!("there are {} and {last}", before.join(", ")),
+            Some((only, _)) => format!("there is {only}"),
+            None => "there is nothing to add to the loss, `mae` and `rmse`".into(),
+        };
+        let error =
+            Diagnostic::error(format!("there is no `{name}` with the loss `{}`", self.experiment.loss.type_name()))
+                .help(format!("with this loss {instead}"));
+        self.reporter.at_keys(error, key, "never computed", "loss.type", "the loss");
     }
 
     fn transforms(&self) {
@@ -108,6 +118,7 @@ impl Rules<'_> {
                 );
             }
         }
+        self.mixing();
         let after = data.transforms.iter().enumerate().skip_while(|(_, t)| !normalize(t));
         for (i, transform) in after.filter(|(_, t)| !normalize(t) && !random(t)) {
             let error = Diagnostic::error(format!("`{}` must come before `normalize`", transform.type_name()));
@@ -116,6 +127,42 @@ impl Rules<'_> {
         for (i, _) in data.transforms.iter().enumerate().filter(|(_, t)| normalize(t)).skip(1) {
             let error = Diagnostic::error("`transforms` normalise twice");
             self.reporter.at_key(error, &format!("data.transforms.{i}"), "one `normalize` is enough");
+        }
+    }
+
+    /// What mixes the samples of a batch comes last, once, and with a loss that takes parts of a class.
+    fn mixing(&self) {
+        let mixes = |t: &Transform| matches!(t, Transform::Mixup(_) | Transform::Cutmix(_));
+        let list = &self.experiment.data.train_transforms;
+        let key = |i: usize| format!("data.train_transforms.{i}");
+        let Some(first) = list.iter().position(mixes) else { return };
+        for (i, transform) in list.iter().enumerate().skip(first + 1) {
+            let name = transform.type_name();
+            if !mixes(transform) {
+                let error = Diagnostic::error(format!("`{name}` must come before `{}`", list[first].type_name()));
+                self.reporter.at_keys(error, &key(i), "changes one image", &key(first), "mixes finished ones");
+            } else if let Some(other) = list[..i].iter().position(|t| t.type_name() == name) {
+                let error = Diagnostic::error(format!("`train_transforms` have `{name}` twice"));
+                self.reporter.at_keys(error, &key(i), "one is enough", &key(other), "the first");
+            }
+        }
+        for i in list.iter().enumerate().filter(|(_, t)| matches!(t, Transform::Cutmix(_))).map(|(i, _)| i) {
+            let key = format!("{}.switch_prob", key(i));
+            let alone = !list.iter().any(|t| matches!(t, Transform::Mixup(_)));
+            if alone && self.experiment.span_of(&key).is_some() {
+                let warning = Diagnostic::warning(Lint::NoEffect, "`switch_prob` of `cutmix` has no effect");
+                self.reporter.at_key(warning, &key, "there is no `mixup` to switch from");
+            }
+        }
+        let loss = &self.experiment.loss;
+        if !loss.describe().takes_logits() {
+            let error = Diagnostic::error(format!(
+                "`{}` does not go with the loss `{}`",
+                list[first].type_name(),
+                loss.type_name()
+            ))
+            .help("samples are mixed for `cross_entropy` or `bce_with_logits`");
+            self.reporter.at_keys(error, &key(first), "makes targets of parts of classes", "loss.type", "the loss");
         }
     }
 

@@ -69,13 +69,17 @@ fn agreements() -> Vec<Value> {
             TargetKind::Classes => unset("targets"),
             TargetKind::Numbers => json!({ "allOf": [classes(), unset("classes")] }),
         };
-        let figures = described.task().figures();
-        let foreign_figures = Metric::ALL.into_iter().filter(|m| !figures.contains(&m.figure()));
-        let monitors = &foreign_figures.map(Metric::name).collect::<Vec<_>>();
+        let counted = described.task().counted_figures();
+        let figures = [described.task().figures(), counted].concat();
+        let foreign_figures = Metric::ALL.iter().filter(|m| !figures.contains(&m.figure()));
+        let monitors = &foreign_figures.map(|m| m.name()).collect::<Vec<_>>();
+        let asked = counted.iter().map(|f| f.name()).collect::<Vec<_>>();
+        let asked =
+            json!({ "properties": { "metrics": { "properties": { "figures": { "items": { "enum": asked } } } } } });
         let stopping = json!({ "properties": { "train": { "properties": { "early_stopping": { "properties": { "monitor": { "not": { "enum": monitors } } } } } } } });
         json!({
             "if": { "properties": with("loss", "type", &[loss]), "required": ["loss"] },
-            "then": { "allOf": [foreign, without("checkpoint", "monitor", monitors), stopping] },
+            "then": { "allOf": [foreign, without("checkpoint", "monitor", monitors), stopping, asked] },
         })
     };
     Loss::defaults().iter().map(of).collect()

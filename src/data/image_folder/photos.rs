@@ -1,7 +1,7 @@
 //! Photos that are read and decoded when a batch asks for them.
 
 use super::super::Field;
-use super::super::photo::with_photo;
+use super::super::photo::{sides, with_photo};
 use super::super::store::{Rows, Store, Unreadable};
 use super::scan::Listing;
 use std::path::Path;
@@ -69,6 +69,10 @@ impl Store for Photos {
 
     fn stored(&self, field: usize) -> Option<&[u8]> {
         (field == LABEL).then_some(&self.labels)
+    }
+
+    fn sides(&self, sample: usize) -> Option<[usize; 2]> {
+        sides(&self.files.folder.join(self.name(sample))).ok()
     }
 
     fn held_bytes(&self) -> usize {

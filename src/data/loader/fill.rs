@@ -5,7 +5,8 @@ use super::super::store::{Changes, Column, Key, Rows};
 use super::super::transforms::output_shape;
 use super::super::unreadable::{most_unreadable, too_many};
 use super::super::{Field, Split, Transform, Unreadable};
-use super::LoaderOptions;
+use super::mix::{Images, Mixer, Mixing, Targets};
+use super::{LoaderOptions, Position};
 use crate::graph::{DType, Input, Shape};
 use crate::plan::{SlotInput, SlotLayout};
 use anyhow::{Result, bail, ensure};
@@ -17,6 +18,7 @@ pub(super) struct Filler {
     /// Where the rows of each field are in a slot; `None` for fields that the slot does not have.
     columns: Vec<Option<Column>>,
     changes: Option<Changes>,
+    mixer: Option<Mixer>,
 }
 
 impl Filler {
@@ -51,7 +53,11 @@ impl Filler {
             }
         }
         ensure!(columns.iter().any(Option::is_some), "the batch slot has no place for any field of the samples");
-        Ok(Filler { split: split.clone(), seed: options.seed, columns, changes })
+        let mixer = match options.mixing {
+            Some(mixing) => Some(mixer(mixing, options, fields, &columns, layout)?),
+            None => None,
+        };
+        Ok(Filler { split: split.clone(), seed: options.seed, columns, changes, mixer })
     }
 
     /// Writes the samples at these places of the split. What cannot be read is added to `unreadable`, and the next sample of the
@@ -59,11 +65,21 @@ impl Filler {
     ///
     /// # Errors
     /// So many samples in a row cannot be read that there is no use in going on.
-    pub fn fill(&self, epoch: u64, samples: &[u32], slot: &mut [u8], unreadable: &mut Vec<Unreadable>) -> Result<()> {
-        if self.copy(epoch, samples, slot) {
-            return Ok(());
+    pub fn fill(
+        &self,
+        at: Position,
+        samples: &mut [u32],
+        slot: &mut [u8],
+        unreadable: &mut Vec<Unreadable>,
+    ) -> Result<()> {
+        if !self.copy(at.epoch, samples, slot) {
+            self.write(at.epoch, samples, slot, unreadable)?;
         }
-        for (row, sample) in samples.iter().enumerate() {
+        self.mixer.as_ref().map_or(Ok(()), |mixer| mixer.mix(at, samples.len(), slot))
+    }
+
+    fn write(&self, epoch: u64, samples: &mut [u32], slot: &mut [u8], unreadable: &mut Vec<Unreadable>) -> Result<()> {
+        for (row, sample) in samples.iter_mut().enumerate() {
             let (first, met) = (*sample as usize, unreadable.len());
             let mut at = first;
             loop {
@@ -79,6 +95,7 @@ impl Filler {
                     bail!(too_many(in_a_row, self.split.len(), &unreadable[met..]));
                 }
             }
+            *sample = at as u32;
         }
         Ok(())
     }
@@ -114,6 +131,46 @@ impl Filler {
     pub fn broken(split: &Split, options: &LoaderOptions, layout: &SlotLayout) -> Result<Self> {
         Ok(Filler { split: split.limit(4), ..Filler::new(split, options, layout)? })
     }
+}
+
+/// What mixes the batches: the one image, and what is learnt.
+fn mixer(
+    mixing: Mixing,
+    options: &LoaderOptions,
+    fields: &[Field],
+    columns: &[Option<Column>],
+    layout: &SlotLayout,
+) -> Result<Mixer> {
+    mixing.check()?;
+    let number = transformed(fields).filter(|number| [DType::U8, DType::F32].contains(&fields[*number].dtype));
+    let Some((number, column)) = number.and_then(|number| Some((number, columns[number]?))) else {
+        bail!("samples are mixed in the one field that is an image, and the batch has none or more than one");
+    };
+    let dtype = fields[number].dtype;
+    let changed = if options.transforms.is_empty() { None } else { Some(&options.transforms[..]) };
+    let shape = changed.map_or(Ok(fields[number].shape.clone()), |list| output_shape(list, &fields[number].shape))?;
+    let (sides, channels) = match *shape.dims() {
+        [h, w, c] => ([h, w], c),
+        _ if mixing.cutmix.is_some() => bail!("`cutmix` takes images, but the samples are of shape {shape}"),
+        _ => ([1, 1], shape.len()),
+    };
+    let images = Images { column, dtype, sides, pixel: channels * dtype.bytes() };
+    let learnt = fields.iter().position(|field| field.target);
+    let targets = match learnt.and_then(|number| Some((&fields[number], columns[number]?))) {
+        None => Targets::None,
+        Some((field, column)) if field.dtype == DType::F32 => Targets::Numbers(column),
+        Some((field, labels)) if field.dtype == DType::I32 && field.shape.len() == 1 => {
+            let shares = layout.find(Input::Shares).map(|place| {
+                let classes = place.shape.last();
+                (Column { offset: place.offset, bytes: classes * DType::F32.bytes() }, classes)
+            });
+            let room = shares.is_none_or(|(place, _)| place.offset + options.batch_size * place.bytes <= layout.bytes);
+            ensure!(room, "the shares of classes do not fit a batch slot of {} bytes", layout.bytes);
+            Targets::Classes { labels, shares }
+        }
+        Some((field, _)) => bail!("samples with targets of {} {} cannot be mixed", field.dtype, field.shape),
+    };
+    Ok(Mixer { mixing, seed: options.seed, images, targets })
 }
 
 /// The place of a field in the slot, whose samples have that shape there.

@@ -6,8 +6,10 @@
 //! change it. Everything is allocated at the start: a batch costs no allocation, and moves only its buffer's handle.
 
 mod fill;
+mod mix;
 mod order;
 
+pub use mix::{Mix, Mixing};
 pub use order::Shard;
 
 use super::{Split, Transform, Unreadable};
@@ -35,6 +37,8 @@ pub struct LoaderOptions {
     pub workers: usize,
     /// Changes to every sample, of the field that [`super::transformed`] tells.
     pub transforms: Vec<Transform>,
+    /// How the samples of a batch are mixed afterwards, in that field and in what is learnt.
+    pub mixing: Option<Mixing>,
     /// The first epoch that is not made; `None`: batches never end.
     pub end_epoch: Option<u64>,
 }
@@ -49,6 +53,7 @@ impl Default for LoaderOptions {
             seed: 0,
             workers: 0,
             transforms: Vec::new(),
+            mixing: None,
             end_epoch: None,
         }
     }
@@ -81,7 +86,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// The samples in the batch, as places in the split.
+    /// The samples in the batch, as places in the split: also those that were taken in the place of others.
     pub fn samples(&self) -> &[u32] {
         &self.samples
     }
@@ -283,7 +288,7 @@ impl Shared {
         drop(state);
         let Batch { position, slot, .. } = batch;
         let filled = catch_unwind(AssertUnwindSafe(|| {
-            self.filler.fill(position.epoch, &batch.samples, batch.buffer.bytes_mut(), &mut batch.unreadable)
+            self.filler.fill(position, &mut batch.samples, batch.buffer.bytes_mut(), &mut batch.unreadable)
         }));
         let failure = match filled {
             Ok(Ok(())) => None,

@@ -34,7 +34,7 @@ pub(super) fn grayscale(image: Image, channels: usize) -> Image {
 }
 
 /// `from + factor · (to − from)`; cut off, not rounded, as Pillow's `blend`.
-fn blend(from: u8, to: u8, factor: f32) -> u8 {
+pub(super) fn blend(from: u8, to: u8, factor: f32) -> u8 {
     let (from, to) = (f32::from(from), f32::from(to));
     (from + factor * (to - from)) as u8
 }

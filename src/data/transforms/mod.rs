@@ -1,25 +1,33 @@
 //! Changes to images, as in torchvision. Those that only move pixels by whole places fold into one map from places in the result
 //! to places in the sample, so that a list of them costs one copy. All others make a new image of bytes, one after the other.
 
+mod affine;
+mod augment;
 mod blur;
 mod color;
 mod image;
 mod moves;
+mod operation;
+mod policies;
 mod resize;
-mod rotate;
 mod source;
 #[cfg(test)]
 mod tests;
+mod tones;
 mod windows;
 
 pub use self::image::Image;
 pub(in crate::data) use self::image::Window;
+pub use augment::{Augment, Changes as AugmentChanges};
 pub use color::ColorJitter;
+pub use operation::Operation;
+pub use policies::Policy;
 pub use resize::Interpolation;
 pub(super) use source::{ImageSource, transform_source};
 
 use crate::graph::{MAX_ELEMENTS, Shape};
 use crate::random::Stream;
+use affine::Affine;
 use anyhow::{Result, bail, ensure};
 use moves::Moves;
 
@@ -99,6 +107,32 @@ pub enum Transform {
         /// The least and the largest standard deviation.
         sigma: [f64; 2],
     },
+    /// torchvision's `RandomAffine`, about the middle.
+    RandomAffine {
+        /// The least and the largest angle, with the clock.
+        degrees: [f64; 2],
+        /// The largest shares of width and height that it is moved by.
+        translate: [f64; 2],
+        /// The least and the largest factor.
+        scale: [f64; 2],
+        /// The least and the largest angle along x, and along y.
+        shear: [[f64; 2]; 2],
+        /// How pixels are made.
+        interpolation: Interpolation,
+        /// The value of all channels where the image does not reach.
+        fill: u8,
+    },
+    /// One of torchvision's transforms that do a thing or do not: `RandomInvert`, `RandomPosterize` and others.
+    Random {
+        /// What is done: a change of values.
+        operation: Operation,
+        /// How strongly, as [`Operation`] takes it.
+        magnitude: f64,
+        /// The probability.
+        p: f64,
+    },
+    /// torchvision's `RandAugment`, `TrivialAugmentWide` or `AutoAugment`.
+    Augment(Augment),
     /// torchvision's `RandomErasing`, of bytes.
     RandomErasing {
         /// The probability.
@@ -178,6 +212,20 @@ impl Transform {
             Transform::ColorJitter(_) => "color_jitter",
             Transform::GaussianBlur { .. } => "gaussian_blur",
             Transform::RandomErasing { .. } => "random_erasing",
+            Transform::RandomAffine { .. } => "random_affine",
+            Transform::Random { operation, .. } => match operation {
+                Operation::Invert => "random_invert",
+                Operation::Posterize => "random_posterize",
+                Operation::Solarize => "random_solarize",
+                Operation::Sharpness => "random_adjust_sharpness",
+                Operation::AutoContrast => "random_autocontrast",
+                _ => "random_equalize",
+            },
+            Transform::Augment(augment) => match augment.changes {
+                AugmentChanges::Rand { .. } => "rand_augment",
+                AugmentChanges::TrivialWide { .. } => "trivial_augment_wide",
+                AugmentChanges::Auto(_) => "auto_augment",
+            },
         }
     }
 
@@ -227,6 +275,7 @@ impl Transform {
             Transform::RandomHorizontalFlip { p }
             | Transform::RandomVerticalFlip { p }
             | Transform::RandomGrayscale { p }
+            | Transform::Random { p, .. }
             | Transform::RandomErasing { p, .. } => {
                 ensure!((0.0..=1.0).contains(p), "`{name}`: `p` is {p}, not within 0 and 1");
             }
@@ -238,6 +287,18 @@ impl Transform {
                 rising("ratio", *ratio, |v| v > 0.0, "above 0")?;
             }
             Transform::RandomRotation { degrees, .. } => rising("degrees", *degrees, |_| true, "of degrees")?,
+            Transform::RandomAffine { degrees, translate, scale, shear, .. } => {
+                rising("degrees", *degrees, |_| true, "of degrees")?;
+                translate.iter().try_for_each(|most| rising("translate", [0.0, *most], |v| v <= 1.0, "from 0 to 1"))?;
+                rising("scale", *scale, |v| v > 0.0, "above 0")?;
+                shear.iter().try_for_each(|range| rising("shear", *range, |v| v.abs() < 90.0, "between -90 and 90"))?;
+            }
+            Transform::Augment(Augment { changes: AugmentChanges::Rand { magnitude, bins, .. }, .. }) => {
+                ensure!(magnitude < bins && *bins > 1, "`{name}`: there is no strength {magnitude} of {bins}");
+            }
+            Transform::Augment(Augment { changes: AugmentChanges::TrivialWide { bins }, .. }) => {
+                ensure!(*bins > 1, "`{name}`: there must be at least 2 strengths, not {bins}");
+            }
             Transform::ColorJitter(jitter) => {
                 let factors = [jitter.brightness, jitter.contrast, jitter.saturation];
                 for (what, range) in ["brightness", "contrast", "saturation"].into_iter().zip(factors) {
@@ -254,8 +315,13 @@ impl Transform {
             }
             _ => {}
         }
-        let of_colours =
-            matches!(self, Transform::Grayscale { .. } | Transform::RandomGrayscale { .. } | Transform::ColorJitter(_));
+        let of_colours = matches!(
+            self,
+            Transform::Grayscale { .. }
+                | Transform::RandomGrayscale { .. }
+                | Transform::ColorJitter(_)
+                | Transform::Augment(_)
+        );
         ensure!(!of_colours || [1, 3].contains(&c), "`{name}` takes images of 1 or 3 channels, and these have {c}");
         let (sides, channels) = match *self {
             Transform::Resize { size: Size::Both(size), .. }
@@ -297,8 +363,22 @@ impl Transform {
                 return resize::resize(&image, window, size, interpolation, antialias);
             }
             Transform::RandomRotation { degrees, interpolation, fill } => {
-                return rotate::rotate(&image, uniform(draws, degrees), interpolation, fill);
+                return affine::rotate(&image, uniform(draws, degrees), interpolation, fill);
             }
+            Transform::RandomAffine { degrees, translate: [x, y], scale, shear, interpolation, fill } => {
+                let degrees = uniform(draws, degrees);
+                let most = [x * sides[1] as f64, y * sides[0] as f64];
+                let translate = most.map(|most| uniform(draws, [-most, most]).round_ties_even());
+                let (scale, shear) = (uniform(draws, scale), shear.map(|range| uniform(draws, range)));
+                let by = Affine { degrees, translate, scale, shear };
+                return affine::affine(&image, by, affine::middle(sides), interpolation, fill);
+            }
+            Transform::Random { operation, magnitude, p } => {
+                if draws.uniform() < p {
+                    return operation.apply(image, magnitude, Interpolation::Nearest, 0);
+                }
+            }
+            Transform::Augment(augment) => return augment.apply(draws, image),
             Transform::Grayscale { channels } => return color::grayscale(image, channels),
             Transform::RandomGrayscale { p } => {
                 if draws.uniform() < p {

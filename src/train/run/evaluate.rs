@@ -53,6 +53,7 @@ pub fn evaluate(
         seed: options.seed,
         workers: options.workers,
         transforms: options.transforms.clone(),
+        mixing: None,
         end_epoch: Some(1),
     };
     let mut loader = Loader::start(split, loading, &layout, buffers, Position::default())?;

@@ -18,7 +18,7 @@ use crate::train::files::folder::{Folder, file};
 use crate::train::files::metrics_file::{MetricsFile, add_memory, add_unreadable, epoch_line, step_line};
 use crate::train::files::state::{RunState, save};
 use crate::train::setup::figures::Figures;
-use crate::train::setup::input::{Samples, transforms};
+use crate::train::setup::input::{Samples, mixing, transforms};
 use crate::train::setup::schedule::Schedule;
 use crate::train::setup::session::{Session, StepInputs};
 use crate::train::setup::slots;
@@ -97,7 +97,8 @@ impl Run<'_> {
             .collect::<Result<_>>()?;
         let epochs = self.experiment.train.epochs as u64;
         let options = self.loader_options();
-        self.reporter.plan(model::task(self.experiment), self.horizon());
+        let horizon = self.horizon();
+        self.reporter.plan(model::task(self.experiment), &self.session.programs.counted, horizon);
         let start = Position { epoch: self.state.epoch, batch: self.state.batch as usize };
         let mut loader = Loader::start(&self.samples.train, options, &layout, buffers, start)?;
         let mut in_flight = VecDeque::with_capacity(slots::IN_FLIGHT + 1);
@@ -122,6 +123,7 @@ impl Run<'_> {
             seed: self.experiment.seed,
             workers: loading.workers,
             transforms: transforms(self.experiment, true),
+            mixing: mixing(self.experiment),
             end_epoch: Some(self.experiment.train.epochs as u64),
         }
     }

@@ -3,7 +3,7 @@
 use super::pace::{Horizon, Pace, Place};
 use super::table::{EpochRow, Table};
 use crate::data::Unread;
-use crate::graph::op::Task;
+use crate::graph::op::{Figure, Task};
 use crate::terminal::{self, Bar, Stream, can_redraw, duration, figure, percent};
 use serde_json::Value;
 use std::io;
@@ -77,10 +77,11 @@ impl Reporter {
         }
     }
 
-    /// Says what the run is made of, before it begins.
-    pub fn plan(&mut self, task: Task, horizon: Horizon) {
+    /// Says what the run is made of, before it begins: `counted` are the figures of validation besides those of the task.
+    pub fn plan(&mut self, task: Task, counted: &[Figure], horizon: Horizon) {
         let epochs = usize::try_from(horizon.epochs).unwrap_or(usize::MAX);
-        let table = Table::new(task, horizon.val_samples > 0, epochs, terminal::width(Stream::Out));
+        let validation = if horizon.val_samples > 0 { [task.figures(), counted].concat() } else { Vec::new() };
+        let table = Table::new(task, &validation, epochs, terminal::width(Stream::Out));
         self.table = Some((table, false));
         self.horizon = Some(horizon);
     }
@@ -318,7 +319,7 @@ mod tests {
             may_stop_early: false,
         };
         let mut reporter = Reporter::new(Verbosity::Quiet);
-        reporter.plan(Task::Classification, horizon);
+        reporter.plan(Task::Classification, &[], horizon);
         reporter.begin("epoch 1/2", 10, 2, Place { epoch: 0, done: 2, step: 2, evaluated: None });
         assert!(!reporter.due(), "nothing is shown");
         reporter.measure(5, 5);

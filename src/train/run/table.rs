@@ -42,20 +42,22 @@ pub struct Table {
 const BEST: &str = "best";
 
 impl Table {
-    /// The table of a run of `epochs` epochs, `validated` or not, in `width` columns of a terminal: with figures as long as
-    /// fit, and in very narrow terminals without what can be done without.
-    pub fn new(task: Task, validated: bool, epochs: usize, width: usize) -> Self {
+    /// The table of a run of `epochs` epochs, with those figures of the validation, in `width` columns of a terminal: with
+    /// figures as long as fit, and in very narrow terminals without what can be done without.
+    pub fn new(task: Task, validation: &[Figure], epochs: usize, width: usize) -> Self {
         let epoch = (2 * epochs.to_string().len() + 1).max("epoch".len());
-        let all = |extra: bool, times: usize| {
+        let all = |extra: bool, times: usize, most: usize| {
             let train = task.figures().iter().filter(|f| extra || **f == Figure::Loss).map(|f| Content::Train(*f));
-            let val = task.figures().iter().filter(|_| validated).map(|f| Content::Val(*f));
+            let val = validation.iter().take(most).map(|f| Content::Val(*f));
             let times = [Content::Seconds, Content::Rate].into_iter().take(times);
             [Content::Epoch].into_iter().chain(train).chain(val).chain(times).collect::<Vec<_>>()
         };
-        let whole = all(true, 2);
+        let whole = all(true, 2, usize::MAX);
         let layouts = [(9, 2), (8, 2), (8, 1), (7, 1)].map(|(cell, gap)| (whole.clone(), cell, gap));
-        let less = [(true, 1), (true, 0), (false, 0)].map(|(extra, times)| (all(extra, times), 7, 1));
-        let mut tables = layouts.into_iter().chain(less).map(|(contents, cell, gap)| {
+        let less = [(true, 1), (true, 0), (false, 0)].map(|(extra, times)| (all(extra, times, usize::MAX), 7, 1));
+        // Of many figures the last are left to `metrics.jsonl`.
+        let fewer = (task.figures().len()..validation.len()).rev().map(|most| (all(false, 0, most), 7, 1));
+        let mut tables = layouts.into_iter().chain(less).chain(fewer).map(|(contents, cell, gap)| {
             let wide = |content: Content| match content {
                 Content::Epoch => epoch,
                 Content::Train(_) | Content::Val(_) => cell,
@@ -85,7 +87,7 @@ impl Table {
         let groups = groups.collect::<Vec<_>>().join(&" ".repeat(self.gap));
         let names = self.columns.iter().map(|(content, width)| match content {
             Content::Epoch => "epoch",
-            Content::Train(f) | Content::Val(f) if *width < f.name().len() => &f.name()[..3],
+            Content::Train(f) | Content::Val(f) if *width < f.name().len() => f.short_name(),
             Content::Train(f) | Content::Val(f) => f.name(),
             Content::Seconds => "seconds",
             Content::Rate => "samples/s",
@@ -161,7 +163,7 @@ mod tests {
                 (10, true, 60),
                 (10, true, 200),
             ] {
-                let table = Table::new(task, validated, epochs, columns);
+                let table = Table::new(task, if validated { task.figures() } else { &[] }, epochs, columns);
                 let header = table.header();
                 assert!(table.width() <= columns, "{header:#?}");
                 let end = header[1].trim_end().len();
@@ -196,7 +198,7 @@ mod tests {
         let row =
             |train, val, best| EpochRow { epoch: (1, 3), train, val, seconds: 3.42, samples_per_s: 17590.2, best };
         let class = figures(Task::Classification, 0.29903).with(Figure::Accuracy, 0.9082);
-        let table = Table::new(Task::Classification, true, 3, 80);
+        let table = Table::new(Task::Classification, Task::Classification.figures(), 3, 80);
         let lines = [
             table.header().join("\n"),
             table.line(&row(Some(class), Some(class), true)),
@@ -210,7 +212,7 @@ mod tests {
                1/3    0.29903    90.82 %          -          -      3.4      17590"
         );
         let square = figures(Task::Regression, 1.5e12).with(Figure::Mae, 0.25).with(Figure::Rmse, f64::NAN);
-        let table = Table::new(Task::Regression, true, 3, 80);
+        let table = Table::new(Task::Regression, Task::Regression.figures(), 3, 80);
         let lines = [table.header().join("\n"), table.line(&row(Some(square), Some(square), true))];
         assert_eq!(
             lines.join("\n"),
@@ -218,5 +220,18 @@ mod tests {
              epoch    loss     mae    rmse    loss     mae    rmse seconds samples/s\n  \
                1/3 1.50e12 0.25000     NaN 1.50e12 0.25000     NaN     3.4     17590 best"
         );
+        let asked = [Figure::Loss, Figure::Accuracy, Figure::Top5Accuracy, Figure::MacroF1, Figure::MeanIou];
+        let val = class.with(Figure::Top5Accuracy, 1.0).with(Figure::MacroF1, 0.875).with(Figure::MeanIou, 0.0);
+        let table = Table::new(Task::Classification, &asked, 3, 80);
+        let lines = [table.header().join("\n"), table.line(&row(Some(class), Some(val), true))];
+        assert_eq!(
+            lines.join("\n"),
+            "      ---- train ---- ----------------- val -----------------\n\
+             epoch    loss     acc    loss     acc    top5      f1    miou seconds\n  \
+               1/3 0.29903  90.82% 0.29903  90.82% 100.00%  87.50%   0.00%     3.4 best"
+        );
+        let all = [Task::Classification.figures(), Task::Classification.counted_figures()].concat();
+        let table = Table::new(Task::Classification, &all, 3, 80);
+        assert!(table.width() <= 80, "{:?}", table.header());
     }
 }

@@ -6,34 +6,33 @@ use serde::{Serialize, Serializer};
 /// Figures over a number of samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figures {
-    task: Task,
-    /// By the order of [`Figure::ALL`]; only those of the task mean anything.
-    values: [f64; Figure::ALL.len()],
+    /// By the order of [`Figure::ALL`]; those that there are.
+    values: [Option<f64>; Figure::ALL.len()],
 }
 
 impl Figures {
     /// The figures that `sums` (laid out by [`crate::graph::op::metric_slot`]) stand for.
     pub fn new(task: Task, sums: &[f64; METRIC_SLOTS]) -> Self {
-        Figures { task, values: Figure::ALL.map(|figure| figure.value(sums)) }
+        let measured = |figure: Figure| figure.value(sums).filter(|_| task.figures().contains(&figure));
+        Figures { values: Figure::ALL.map(measured) }
     }
 
-    /// The figure, if there is one for the task.
+    /// The figure, if it is one of them.
     pub fn get(&self, figure: Figure) -> Option<f64> {
-        let at = Figure::ALL.iter().position(|f| *f == figure)?;
-        self.task.figures().contains(&figure).then_some(self.values[at])
+        Figure::ALL.iter().zip(&self.values).find(|(f, _)| **f == figure)?.1.to_owned()
     }
 
     /// The same, but for one figure.
     pub fn with(mut self, figure: Figure, value: f64) -> Self {
         for (_, v) in Figure::ALL.iter().zip(&mut self.values).filter(|(f, _)| **f == figure) {
-            *v = value;
+            *v = Some(value);
         }
         self
     }
 
     /// Each figure that there is with its value, the loss first.
     pub fn list(&self) -> impl Iterator<Item = (Figure, f64)> {
-        self.task.figures().iter().filter_map(|figure| Some((*figure, self.get(*figure)?)))
+        Figure::ALL.iter().zip(&self.values).filter_map(|(figure, value)| Some((*figure, (*value)?)))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::data::progress::Event;
 use crate::data::synthetic::{SyntheticOptions, Task};
 use crate::data::tensors::TensorsOptions;
 use crate::data::{self, DataSpec, Fingerprint, Footprint, HoldOut, Missing, Source, Split, UnknownField};
-pub use crate::model::transforms;
+pub use crate::model::{mixing, transforms};
 use anyhow::{Context, Result};
 
 /// The data layer's source for a `[data]` section, and what to do if its files are not there.

@@ -1,5 +1,7 @@
 //! From an experiment to a session that can take its first step.
 
+pub mod balance;
+pub mod class_report;
 pub mod device;
 pub mod figures;
 pub mod host_memory;

@@ -6,7 +6,7 @@ use crate::config::language::pattern::Pattern;
 use crate::config::language::values::Precision;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::{DataSpec, Field};
-use crate::graph::op::TensorOptions;
+use crate::graph::op::{Figure, TensorOptions};
 use crate::graph::{Graph, VarId, VarKind, Variables};
 use crate::model::{self, BatchShape, Forward, LayerRow, Mode};
 use crate::passes::simplify::simplify;
@@ -71,6 +71,8 @@ pub struct Programs {
     pub kinds: Vec<(Kind, BatchShape)>,
     /// The fields of a batch, by their numbers.
     pub fields: Vec<Field>,
+    /// The figures of evaluation that come from counts of classes.
+    pub counted: Vec<Figure>,
     /// What is probably not meant, if there are programs for training; without what `[lint]` allows.
     pub warnings: Vec<Diagnostic>,
 }
@@ -157,7 +159,15 @@ pub fn build(
     }
     let plan = Plan::laid_out(Arc::new(vars), sources, |g, n| backend.workspace(g, n), !backend.shares_memory());
     let fields = data.fields.clone();
-    Ok(Programs { plan: Arc::new(plan), rows, precision, kinds, fields, warnings: experiment.lint.told(warnings) })
+    Ok(Programs {
+        plan: Arc::new(plan),
+        rows,
+        precision,
+        kinds,
+        fields,
+        counted: experiment.counted_figures(),
+        warnings: experiment.lint.told(warnings),
+    })
 }
 
 /// The graph of the training step on `backend` after the passes that `options` lets run, but in the precision that the

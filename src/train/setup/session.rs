@@ -1,13 +1,14 @@
 //! An experiment on a device: its compiled programs and their state.
 
+use super::class_report::ClassReport;
 use super::figures::Figures;
 use super::programs::{Kind, Programs};
 use super::transfer::Transfer;
 use crate::backend::{Backend, Detail, DeviceUse, Executable, HostBuffer, MemoryUse, Span};
 use crate::data::Field;
-use crate::graph::op::{METRIC_SLOTS, Task, metric_slot};
+use crate::graph::op::{METRIC_SLOTS, Op, Task, metric_slot};
 use crate::graph::{DType, Input, Role, VarId, VarKind, Variable};
-use crate::model::{BatchShape, Mode, init, metrics_variable};
+use crate::model::{BatchShape, CLASS_COUNTS, Mode, init, metrics_variable};
 use anyhow::{Context, Result, anyhow};
 use std::io::Read;
 
@@ -172,8 +173,35 @@ impl Session {
     /// The device failed.
     pub fn figures(&mut self, mode: Mode) -> Result<(Option<Figures>, u64)> {
         let sums = self.metric_sums(mode)?;
-        let figures = (sums[metric_slot::WEIGHT] > 0.0).then(|| Figures::new(self.task, &sums));
+        let mut figures = (sums[metric_slot::WEIGHT] > 0.0).then(|| Figures::new(self.task, &sums));
+        if mode == Mode::Eval
+            && !self.programs.counted.is_empty()
+            && let Some(report) = self.class_report()?
+        {
+            let values = self.programs.counted.iter().filter_map(|figure| Some((*figure, report.figure(*figure)?)));
+            figures =
+                figures.map(|figures| values.fold(figures, |figures, (figure, value)| figures.with(figure, value)));
+        }
         Ok((figures, sums[metric_slot::NOT_FINITE] as u64))
+    }
+
+    /// What has been counted of classes since the figures of evaluation were reset; `None` if that is not counted.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn class_report(&mut self) -> Result<Option<ClassReport>> {
+        let plan = self.programs.plan.clone();
+        let Some(id) = plan.variables.find(CLASS_COUNTS) else { return Ok(None) };
+        let counted = plan.programs.iter().flat_map(|program| &program.graph.nodes).find_map(|node| match &node.op {
+            Op::ClassCounts(op) => Some(op),
+            _ => None,
+        });
+        let mut counts: Vec<f64> = Vec::new();
+        self.read(id, &mut |piece| {
+            counts.extend(piece.as_chunks().0.iter().map(|bytes| f64::from_ne_bytes(*bytes)));
+            Ok(())
+        })?;
+        Ok(counted.map(|op| ClassReport::new(op, &counts)))
     }
 
     fn metric_sums(&mut self, mode: Mode) -> Result<[f64; METRIC_SLOTS]> {
@@ -193,9 +221,12 @@ impl Session {
     /// # Errors
     /// The device failed.
     pub fn reset_figures(&mut self, mode: Mode) -> Result<()> {
-        match self.programs.plan.variables.find(metrics_variable(mode)) {
-            Some(id) => self.executable.upload(id, &[0; 8 * METRIC_SLOTS]),
-            None => Ok(()),
+        if let Some(id) = self.programs.plan.variables.find(metrics_variable(mode)) {
+            self.executable.upload(id, &[0; 8 * METRIC_SLOTS])?;
+        }
+        match mode {
+            Mode::Eval => self.initialize(0, |var| var.name == CLASS_COUNTS),
+            Mode::Train | Mode::Predict => Ok(()),
         }
     }
 

@@ -19,6 +19,8 @@ pub fn fill(buffer: &mut HostBuffer, layout: &SlotLayout, targets: &TargetSpec, 
                 (0..n).flat_map(|_| (random.below(classes) as i32).to_ne_bytes()).collect()
             }
             (Input::Field(_), DType::F32) => (0..n).flat_map(|_| (random.normal() as f32).to_ne_bytes()).collect(),
+            // Each class as much.
+            (Input::Shares, _) => (0..n).flat_map(|_| (1.0 / input.shape.last() as f32).to_ne_bytes()).collect(),
             _ => continue,
         };
         buffer.bytes_mut()[input.offset..][..bytes.len()].copy_from_slice(&bytes);

@@ -104,6 +104,7 @@ fn use_it(checkpoint: &Checkpoint, path: &Path) {
         drop_last: loading.drop_last,
         seed: experiment.seed,
         workers: 0,
+        mixing: input::mixing(experiment),
         transforms: input::transforms(experiment, true),
         end_epoch: Some(experiment.train.epochs as u64),
     };

@@ -84,7 +84,9 @@ fn sums(list: &mut Vec<Case>) {
     ];
     for (from, to) in shapes {
         list.push(Case::new(format!("sum of {from:?} to {to:?}"), SumTo { shape: Shape::from(to) }, |d| {
-            vec![d.normal(from)]
+            // Sums over leading axes are made by gradient rules alone.
+            let x = d.normal(from);
+            vec![if to.len() == from.len() { x.wrt() } else { x }]
         }));
     }
 }

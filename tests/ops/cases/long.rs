@@ -33,7 +33,7 @@ fn norms(list: &mut Vec<Case>) {
     for shape in ROWS {
         // Parameters of the longest rows would only take time.
         let affine = shape[1] < 5000;
-        let op = LayerNorm { dims: 1, eps: 1e-5, weight: affine, bias: affine };
+        let op = LayerNorm { dims: 1, eps: 1e-5, weight: affine, bias: affine, centered: true };
         list.push(Case::new(format!("long layer norm of {shape:?}"), op, |d| {
             let x = d.normal(shape).map(|x| x + 20.0).wrt();
             let parameters = (0..if affine { 2 } else { 0 }).map(|_| d.normal([shape[1]]).wrt());

@@ -1,6 +1,7 @@
 use crate::case::{Case, Draw, Operand};
 use runner::graph::op::{
-    AccumulateLoss, CrossEntropy, ElementwiseLoss, LossOp, METRIC_SLOTS, MeanScale, Metrics, Task,
+    AccumulateLoss, ClassCounts, Counted, CrossEntropy, ElementwiseLoss, LossOp, METRIC_SLOTS, MeanScale, Metrics,
+    RowLoss, Task, WeightedBinary,
 };
 use runner::graph::{DType, Input};
 
@@ -36,7 +37,8 @@ fn losses(list: &mut Vec<Case>) {
         let (rows, classes) = (shape.iter().rev().skip(1).product::<usize>(), shape[shape.len() - 1]);
         for (label_smoothing, weighted) in [(0.0, false), (0.0, true), (0.3, false), (0.3, true)] {
             let weight: Vec<f32> = (0..if weighted { classes } else { 0 }).map(|c| (c % 4) as f32 * 0.75).collect();
-            let loss = CrossEntropy { label_smoothing, ignore_index: 2, weight };
+            let form = RowLoss::CrossEntropy;
+            let loss = CrossEntropy { form, label_smoothing, ignore_index: 2, weight };
             let name = format!("cross entropy of {shape:?} in part, smoothed {label_smoothing}, weighted {weighted}");
             list.push(Case::new(name, LossOp::from(loss), |d| {
                 let mut targets = d.below(DType::I32, &shape[..shape.len() - 1], classes as u32);
@@ -45,14 +47,28 @@ fn losses(list: &mut Vec<Case>) {
             }));
         }
     }
-    let nothing = CrossEntropy { label_smoothing: 0.1, ignore_index: -7, weight: Vec::new() };
+    let nothing = CrossEntropy { ignore_index: -7, ..CrossEntropy::smoothed(0.1) };
     list.push(Case::new("cross entropy where nothing counts", LossOp::from(nothing), |d| {
         vec![d.normal([4, 3]).wrt(), Operand::new(DType::I32, [4], vec![-7.0; 4]).input(Input::Field(1))]
     }));
-    let nothing = CrossEntropy { label_smoothing: 0.0, ignore_index: -100, weight: vec![0.0, 2.0] };
+    let nothing = CrossEntropy { weight: vec![0.0, 2.0], ..CrossEntropy::smoothed(0.0) };
     list.push(Case::new("cross entropy of a class without weight", LossOp::from(nothing), |d| {
         vec![d.normal([3, 2]).wrt(), Operand::new(DType::I32, [3], vec![0.0; 3]).input(Input::Field(1))]
     }));
+    // Shares of classes: what a thread, a warp and a block reduce, and rows of sequences. Some shares do not sum to 1.
+    for shape in [vec![7, 4], vec![70, 20], vec![5, 300], vec![3, 6, 5], vec![2, 1]] {
+        let classes = shape[shape.len() - 1];
+        for (label_smoothing, weighted) in [(0.0, false), (0.3, false), (0.3, true)] {
+            let weight: Vec<f32> = (0..if weighted { classes } else { 0 }).map(|c| (c % 4) as f32 * 0.75).collect();
+            let loss = CrossEntropy { ignore_index: 0, weight, ..CrossEntropy::smoothed(label_smoothing) };
+            let name =
+                format!("cross entropy of {shape:?} with shares, smoothed {label_smoothing}, weighted {weighted}");
+            list.push(Case::new(name, LossOp::from(loss), |d| {
+                let shares = d.positive(&shape[..]).map(|v| v / classes as f64).input(Input::Shares);
+                vec![d.normal(&shape[..]).map(|x| 30.0 + 2.0 * x).wrt(), shares]
+            }));
+        }
+    }
     for loss in ELEMENTWISE {
         for (x, t) in [(vec![4, 1], vec![4]), (vec![5, 3], vec![5, 3]), (vec![2, 3, 3, 2], vec![2, 3, 3, 2])] {
             list.push(Case::new(format!("{loss:?} of {x:?} and {t:?}"), LossOp::from(loss), |d| {
@@ -73,6 +89,51 @@ fn losses(list: &mut Vec<Case>) {
             ]
         });
         list.push(at_kinks.kinked());
+    }
+}
+
+/// Other losses of classes, of rows that a thread, a warp and a block reduce, and of yes and no.
+fn focal_and_weighted(list: &mut Vec<Case>) {
+    for form in
+        [RowLoss::Nll, RowLoss::Focal { gamma: 0.0 }, RowLoss::Focal { gamma: 0.5 }, RowLoss::Focal { gamma: 2.0 }]
+    {
+        for (shape, weighted) in
+            [(vec![7, 4], false), (vec![2, 3, 4, 6], true), (vec![5, 40], true), (vec![5, 300], false)]
+        {
+            let classes = shape[shape.len() - 1];
+            let weight: Vec<f32> = (0..if weighted { classes } else { 0 }).map(|c| (c % 4) as f32 * 0.75).collect();
+            let loss = CrossEntropy { form, label_smoothing: 0.0, ignore_index: 2, weight };
+            list.push(Case::new(
+                format!("row loss {form:?} of {shape:?}, weighted {weighted}"),
+                LossOp::from(loss),
+                |d| {
+                    let targets = d.below(DType::I32, &shape[..shape.len() - 1], classes as u32);
+                    vec![d.normal(&shape[..]).wrt(), targets.input(Input::Field(1))]
+                },
+            ));
+        }
+        let sure = CrossEntropy { form, ..CrossEntropy::smoothed(0.0) };
+        if form != RowLoss::Nll {
+            list.push(Case::new(format!("row loss {form:?} of what is sure"), LossOp::from(sure), |_| {
+                let x = Operand::new(DType::F32, [2, 2], vec![8.0, -8.0, 3.0, 20.0]);
+                vec![x.wrt(), Operand::new(DType::I32, [2], vec![0.0, 1.0]).input(Input::Field(1))]
+            }));
+        }
+    }
+    let focal = |gamma, alpha| WeightedBinary { pos_weight: Vec::new(), focal: Some([gamma, alpha]) };
+    let weighted = |pos_weight: &[f32]| WeightedBinary { pos_weight: pos_weight.to_vec(), focal: None };
+    for loss in [focal(2.0, 0.25), focal(0.5, -1.0), focal(0.0, 0.75), weighted(&[3.0]), weighted(&[0.5, 2.0, 0.0])] {
+        for shape in [vec![4, 3], vec![2, 3, 3, 3], vec![700, 3]] {
+            list.push(Case::new(format!("{loss:?} of {shape:?}"), LossOp::from(loss.clone()), |d| {
+                let targets = d.positive(&shape[..]).map(|t| if t > 1.0 { 1.0 } else { (t * 4.0).floor() / 4.0 });
+                vec![d.normal(&shape[..]).wrt(), targets.input(Input::Field(1))]
+            }));
+        }
+        list.push(Case::new(format!("{loss:?} of large numbers"), LossOp::from(loss), |_| {
+            let x = Operand::new(DType::F32, [2, 3], vec![90.0, -90.0, 0.0, 90.0, -90.0, 0.0]);
+            let t = Operand::new(DType::F32, [2, 3], vec![1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
+            vec![x.wrt(), t.input(Input::Field(1))]
+        }));
     }
 }
 
@@ -111,6 +172,49 @@ fn metrics(list: &mut Vec<Case>) {
     }
 }
 
+fn class_counts(list: &mut Vec<Case>) {
+    let finite = |d: &mut Draw| d.positive([1]);
+    let before = |d: &mut Draw, n| d.below(DType::F64, [n], 100);
+    // What a thread, a warp and a block look at; ties; positions of sequences and images.
+    for (shape, values) in [
+        (vec![1, 1], 9),
+        (vec![1100, 3], 9),
+        (vec![70, 12], 4),
+        (vec![5, 40], 3),
+        (vec![3, 300], 50),
+        (vec![2, 3, 4, 6], 5),
+    ] {
+        let classes = shape[shape.len() - 1];
+        for (ignore_index, matrix) in [(None, true), (Some(1), true), (Some(-100), false)] {
+            let op = ClassCounts { of: Counted::Classes { ignore_index, matrix } };
+            let len = op.len(classes);
+            let name = format!("class counts of {shape:?}, without {ignore_index:?}, matrix {matrix}");
+            list.push(Case::new(name, op, |d| {
+                let mut targets = d.below(DType::I32, &shape[..shape.len() - 1], classes as u32);
+                if let Some(ignored) = ignore_index {
+                    targets.data.iter_mut().step_by(3).for_each(|t| *t = f64::from(ignored));
+                }
+                let x = d.below(DType::F32, &shape[..], values);
+                vec![finite(d), x, targets.input(Input::Field(1)), before(d, len)]
+            }));
+        }
+    }
+    for (shape, labels) in [(vec![11, 3], 3), (vec![9], 1), (vec![5000, 7], 7), (vec![2, 3, 4, 2], 2)] {
+        let op = ClassCounts { of: Counted::Labels(labels) };
+        let len = op.len(labels);
+        list.push(Case::new(format!("class counts of {shape:?} with {labels} labels"), op, |d| {
+            let targets = d.normal(&shape[..]).input(Input::Field(1));
+            vec![finite(d), d.normal(&shape[..]), targets, before(d, len)]
+        }));
+    }
+    let op = ClassCounts { of: Counted::Classes { ignore_index: None, matrix: true } };
+    let len = op.len(3);
+    list.push(Case::new("class counts of a loss that is NaN", op, |d| {
+        let targets = d.below(DType::I32, [4], 3).input(Input::Field(1));
+        vec![Operand::new(DType::F32, [1], vec![f64::NAN]), d.normal([4, 3]), targets, before(d, len)]
+    }));
+}
+
 fn means(list: &mut Vec<Case>) {
     for (name, weight) in [("a micro-batch", 3.0), ("a micro-batch where nothing counts", 0.0)] {
         for before in [0.0, 1.5] {
@@ -131,7 +235,9 @@ fn means(list: &mut Vec<Case>) {
 pub fn cases() -> Vec<Case> {
     let mut list = Vec::new();
     losses(&mut list);
+    focal_and_weighted(&mut list);
     metrics(&mut list);
+    class_counts(&mut list);
     means(&mut list);
     list
 }

@@ -111,8 +111,10 @@ pub fn cases() -> Vec<Case> {
         }
     }
     for (shape, dims) in [(vec![4, 9], 1), (vec![2, 3, 5, 7], 1), (vec![2, 3, 5, 7], 3), (vec![3, 2, 33], 2)] {
-        for (weight, bias) in [(false, false), (true, false), (true, true)] {
-            let op = LayerNorm { dims, eps: 1e-5, weight, bias };
+        for (weight, bias, centered) in
+            [(false, false, true), (true, false, true), (true, true, true), (false, false, false), (true, false, false)]
+        {
+            let op = LayerNorm { dims, eps: 1e-5, weight, bias, centered };
             list.push(Case::new(format!("layer norm of {shape:?}, {op:?}"), op, |d| {
                 let tail = &shape[shape.len() - dims..];
                 let mut operands = vec![data(d, &shape).wrt()];

@@ -65,10 +65,10 @@ fn gradient(case: &Case, summand: bool, relu: bool) -> Option<Case> {
 
 /// The gradient by the input of a case's layer normalisation, with a summand.
 fn norm_gradient(case: &Case) -> Option<Case> {
-    let Op::LayerNorm(LayerNorm { dims, weight, bias, .. }) = case.op else { return None };
+    let Op::LayerNorm(LayerNorm { dims, weight, bias, centered, .. }) = case.op else { return None };
     let operands = 4 + usize::from(weight);
     let outputs = 1 + usize::from(weight) + usize::from(bias);
-    let group = Fused::of(LayerNormGrad { dims, weight, bias }.into(), operands)
+    let group = Fused::of(LayerNormGrad { dims, weight, bias, centered }.into(), operands)
         .then(ADD, vec![Source::Step(0), Source::Operand(operands)]);
     let op = (1..outputs).fold(group, |group, output| group.with_result(0, output));
     let name = format!("gradient by the input, with a summand: {}", case.name);

@@ -1,6 +1,6 @@
 use crate::case::Case;
 use runner::graph::Shape;
-use runner::graph::op::{Concat, Permute, Reshape, Slice};
+use runner::graph::op::{Concat, NewFull, Pad, Permute, Reshape, Slice};
 
 pub fn cases() -> Vec<Case> {
     let mut list = Vec::new();
@@ -54,7 +54,21 @@ pub fn cases() -> Vec<Case> {
         (vec![5, 24], 1, 8, 16),
     ] {
         let name = format!("slice {len} from {start} on axis {axis} of {shape:?}");
-        list.push(Case::new(name, Slice { axis, start, len }, |d| vec![d.normal(shape)]));
+        list.push(Case::new(name, Slice { axis, start, len }, |d| vec![d.normal(shape).wrt()]));
+    }
+    for (shape, axis, before, after) in [
+        (vec![2, 3, 5, 7], 3, 1, 0),
+        (vec![2, 3, 5, 4], 1, 2, 4),
+        (vec![9, 4], 0, 0, 1),
+        (vec![3, 5], 1, 0, 0),
+        (vec![5, 24], 1, 8, 16),
+    ] {
+        let name = format!("pad {before} and {after} on axis {axis} of {shape:?}");
+        list.push(Case::new(name, Pad { axis, before, after }, |d| vec![d.normal(shape).wrt()]));
+    }
+    for (shape, value) in [(vec![2, 3], 0.0), (vec![131], 1.5), (vec![3, 1, 1, 1], -2.0)] {
+        let op = NewFull { shape: Shape::from(shape.clone()), value };
+        list.push(Case::new(format!("{value} in {shape:?}"), op, |d| vec![d.normal([4])]));
     }
     list
 }

@@ -5,6 +5,7 @@ use super::ops::attention::{AttentionGradKernel, AttentionKernel, AttentionShape
 use super::ops::avg_pool::{MeanPoolGradKernel, MeanPoolKernel, Windows};
 use super::ops::batch_norm::{BatchNormApplyKernel, BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel};
 use super::ops::chain::ChainKernel;
+use super::ops::class_counts::ClassCountsKernel;
 use super::ops::conv::pooled::{Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel};
 use super::ops::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel, ConvShape};
 use super::ops::dropout::DropoutKernel;
@@ -21,7 +22,7 @@ use super::ops::metrics::MetricsKernel;
 use super::ops::normalize::NormalizeKernel;
 use super::ops::optim::{GradNormKernel, OptimizerKernel, UpdateScaleKernel};
 use super::ops::product_nodes::{ConvMaxPool, ConvNorm, Forward, GradInput, GradWeight};
-use super::ops::shape::{Concat, Permute, Slice};
+use super::ops::shape::{Concat, NewFull, Pad, Permute, Slice};
 use super::ops::softmax::{SoftmaxGradKernel, SoftmaxKernel};
 use super::ops::state::{KeepStateKernel, RestoreStateKernel};
 use super::ops::sum_to::SumToKernel;
@@ -76,6 +77,8 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
             Box::new(Concat::new(op, &shapes))
         }
         Op::Slice(op) => Box::new(Slice::new(op, x(0))),
+        Op::Pad(op) => Box::new(Pad::new(op, x(0))),
+        Op::NewFull(op) => Box::new(NewFull { value: op.value }),
         Op::MaxPool2d(op) => Box::new(MaxPoolKernel::new(op, images(x(0)), images(y(0)), level)),
         Op::MaxPool2dGrad(op) => Box::new(MaxPoolGradKernel::new(&op.pool, images(x(0)), images(y(0)), level)),
         Op::AvgPool2d(op) => {
@@ -103,7 +106,14 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         }
         Op::LayerNorm(op) => {
             let row = x(0).len() / y(1).len().max(1);
-            Box::new(LayerNormKernel { row, eps: op.eps, weight: op.weight, bias: op.bias, level })
+            Box::new(LayerNormKernel {
+                row,
+                eps: op.eps,
+                weight: op.weight,
+                bias: op.bias,
+                centered: op.centered,
+                level,
+            })
         }
         Op::Dropout(op) => Box::new(DropoutKernel { op: op.clone(), level }),
         Op::Softmax(_) => Box::new(SoftmaxKernel { row: x(0).last(), level }),
@@ -116,9 +126,10 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
             level,
             threads,
         )),
-        Op::Loss(op) => loss::kernel(&op.loss, x(0), level),
-        Op::LossGrad(op) => loss::grad_kernel(&op.loss, x(0), level),
+        Op::Loss(op) => loss::kernel(&op.loss, x(0), graph.value(node.inputs[1]).dtype, level),
+        Op::LossGrad(op) => loss::grad_kernel(&op.loss, x(0), graph.value(node.inputs[1]).dtype, level),
         Op::Metrics(op) => Box::new(MetricsKernel::new(op, x(2), level)),
+        Op::ClassCounts(op) => Box::new(ClassCountsKernel::new(op, x(1))),
         Op::AccumulateGrad(_) => Box::new(AccumulateGradKernel { level }),
         Op::AccumulateLoss(op) => Box::new(AccumulateLossKernel { full: op.full }),
         Op::MeanScale(_) => Box::new(MeanScaleKernel {}),

@@ -2,7 +2,7 @@
 
 use super::Tensor;
 use super::softmax::log_sum_exp;
-use crate::graph::op::{CrossEntropy, ElementwiseLoss, Loss, LossGrad, LossOp};
+use crate::graph::op::{CrossEntropy, ElementwiseLoss, Loss, LossGrad, LossOp, RowLoss, WeightedBinary};
 
 /// The loss, and what the batch weighs.
 pub(super) fn loss(op: &LossOp, x: &[Tensor]) -> Vec<Vec<f64>> {
@@ -11,6 +11,11 @@ pub(super) fn loss(op: &LossOp, x: &[Tensor]) -> Vec<Vec<f64>> {
         Loss::Elementwise(l) => {
             let values = x[0].data.iter().zip(x[1].data).map(|(x, t)| element(*l, *x, *t)[0]);
             (values.sum(), x[0].data.len() as f64, op.loss.items(&x[0].dims.to_vec().into()) as f64)
+        }
+        Loss::Binary(l) => {
+            let pairs = x[0].data.iter().zip(x[1].data).enumerate();
+            let sum = pairs.map(|(i, (x, t))| binary(l, i, *x, *t)[0]).sum();
+            (sum, x[0].data.len() as f64, op.loss.items(&x[0].dims.to_vec().into()) as f64)
         }
     };
     vec![vec![if count > 0.0 { sum / count } else { 0.0 }], vec![weight]]
@@ -22,6 +27,11 @@ pub(super) fn loss_grad(op: &LossGrad, x: &[Tensor]) -> Vec<Vec<f64>> {
         Loss::Elementwise(l) => {
             let factor = x[3].data[0] / x[0].data.len() as f64;
             vec![x[0].data.iter().zip(x[1].data).map(|(x, t)| factor * element(*l, *x, *t)[1]).collect()]
+        }
+        Loss::Binary(l) => {
+            let factor = x[3].data[0] / x[0].data.len() as f64;
+            let pairs = x[0].data.iter().zip(x[1].data).enumerate();
+            vec![pairs.map(|(i, (x, t))| factor * binary(l, i, *x, *t)[1]).collect()]
         }
     }
 }
@@ -45,23 +55,78 @@ fn element(loss: ElementwiseLoss, x: f64, t: f64) -> [f64; 2] {
     }
 }
 
+/// The loss of element `i`, and its derivative by the prediction.
+fn binary(loss: &WeightedBinary, i: usize, x: f64, t: f64) -> [f64; 2] {
+    let weight = match loss.pos_weight.len() {
+        0 => 1.0,
+        n => f64::from(loss.pos_weight[i % n]),
+    };
+    let softplus = |x: f64| x.max(0.0) + (-x.abs()).exp().ln_1p();
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    let entropy = weight * t * softplus(-x) + (1.0 - t) * softplus(x);
+    let slope = (1.0 - t) * sigmoid(x) - weight * t * sigmoid(-x);
+    let [gamma, alpha] = loss.gamma_and_alpha().map(f64::from);
+    let share = if alpha < 0.0 { 1.0 } else { alpha * t + (1.0 - alpha) * (1.0 - t) };
+    if gamma == 0.0 {
+        return [share * entropy, share * slope];
+    }
+    let off = t * sigmoid(-x) + (1.0 - t) * sigmoid(x);
+    let change = sigmoid(x) * sigmoid(-x) * (1.0 - 2.0 * t);
+    let bend = if off > 0.0 { gamma * off.powf(gamma - 1.0) * change * entropy } else { 0.0 };
+    [share * off.powf(gamma) * entropy, share * (off.powf(gamma) * slope + bend)]
+}
+
+/// By which the loss of a row is multiplied, and its gradient, for the logarithm of the target's probability.
+fn focus(form: RowLoss, log: f64) -> [f64; 2] {
+    match form {
+        RowLoss::Focal { gamma } if gamma > 0.0 => {
+            let (gamma, off) = (f64::from(gamma), -log.exp_m1());
+            let bend = if off > 0.0 { gamma * off.powf(gamma - 1.0) * log.exp() * log } else { 0.0 };
+            [off.powf(gamma), off.powf(gamma) - bend]
+        }
+        _ => [1.0, 1.0],
+    }
+}
+
 /// The weight of a class.
 fn weight(op: &CrossEntropy, class: usize) -> f64 {
     if op.weight.is_empty() { 1.0 } else { f64::from(op.weight[class]) }
+}
+
+/// True if the targets are shares of classes, which have the shape of the logits.
+fn are_shares(x: &[Tensor]) -> bool {
+    x[1].dims == x[0].dims
+}
+
+/// What counts of a class whose share of a row is `share`.
+fn counted(op: &CrossEntropy, class: usize, share: f64, classes: usize) -> f64 {
+    let smoothing = f64::from(op.label_smoothing);
+    weight(op, class) * ((1.0 - smoothing) * share + smoothing / classes as f64)
 }
 
 /// Sum of the rows' losses, and twice the sum of the weights of those that count.
 fn cross_entropy(op: &CrossEntropy, x: &[Tensor]) -> (f64, f64, f64) {
     let (classes, smoothing) = (x[0].last(), f64::from(op.label_smoothing));
     let (mut sum, mut weights) = (0.0, 0.0);
+    if are_shares(x) {
+        for (row, shares) in x[0].data.chunks(classes).zip(x[1].data.chunks(classes)) {
+            let lse = log_sum_exp(row);
+            let of = |(c, (x, share)): (usize, (&f64, &f64))| counted(op, c, *share, classes) * (lse - x);
+            sum += row.iter().zip(shares).enumerate().map(of).sum::<f64>();
+            weights += 1.0;
+        }
+        return (sum, weights, weights);
+    }
     for (row, target) in x[0].data.chunks(classes).zip(x[1].data) {
         if *target == f64::from(op.ignore_index) {
             continue;
         }
-        let lse = log_sum_exp(row);
+        let lse = if op.form == RowLoss::Nll { 0.0 } else { log_sum_exp(row) };
         let others: f64 = row.iter().enumerate().map(|(c, x)| weight(op, c) * (lse - x)).sum();
         let target = *target as usize;
-        sum += (1.0 - smoothing) * weight(op, target) * (lse - row[target]) + smoothing / classes as f64 * others;
+        let [focus, _] = focus(op.form, row[target] - lse);
+        sum +=
+            (1.0 - smoothing) * weight(op, target) * focus * (lse - row[target]) + smoothing / classes as f64 * others;
         weights += weight(op, target);
     }
     (sum, weights, weights)
@@ -72,12 +137,24 @@ fn cross_entropy_grad(op: &CrossEntropy, x: &[Tensor]) -> Vec<Vec<f64>> {
     let (classes, smoothing) = (logits.last(), f64::from(op.label_smoothing));
     let all: f64 = (0..classes).map(|c| weight(op, c)).sum();
     let mut dx = Vec::with_capacity(logits.data.len());
+    if are_shares(x) {
+        for (row, shares) in logits.data.chunks(classes).zip(targets.data.chunks(classes)) {
+            let lse = log_sum_exp(row);
+            let counts = |c: usize| counted(op, c, shares[c], classes);
+            let all: f64 = (0..classes).map(counts).sum();
+            dx.extend(row.iter().enumerate().map(|(c, x)| dloss / weights * ((x - lse).exp() * all - counts(c))));
+        }
+        return vec![dx];
+    }
     for (row, target) in logits.data.chunks(classes).zip(targets.data) {
         let counts = *target != f64::from(op.ignore_index) && weights > 0.0;
         let lse = log_sum_exp(row);
         for (c, x) in row.iter().enumerate() {
-            let p = (x - lse).exp();
-            let of_target = if counts { weight(op, *target as usize) } else { 0.0 };
+            let p = if op.form == RowLoss::Nll { 0.0 } else { (x - lse).exp() };
+            let of_target = match counts {
+                true => weight(op, *target as usize) * focus(op.form, row[*target as usize] - lse)[1],
+                false => 0.0,
+            };
             let hot = if c as f64 == *target { 1.0 } else { 0.0 };
             let of_all = smoothing / classes as f64 * (p * all - weight(op, c));
             let d = (1.0 - smoothing) * of_target * (p - hot) + of_all;

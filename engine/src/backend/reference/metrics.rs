@@ -1,7 +1,7 @@
-//! Running metric sums.
+//! Running metric sums, and counts of classes.
 
 use super::Tensor;
-use crate::graph::op::{Metrics, Task, metric_slot as slot};
+use crate::graph::op::{ClassCounts, Counted, Metrics, RANKS, Task, metric_slot as slot};
 
 /// Index of the largest element, the first of equals.
 fn argmax(row: &[f64]) -> usize {
@@ -41,4 +41,44 @@ pub(super) fn metrics(op: &Metrics, x: &[Tensor]) -> Vec<Vec<f64>> {
         }
     }
     vec![sums]
+}
+
+pub(super) fn class_counts(op: &ClassCounts, x: &[Tensor]) -> Vec<Vec<f64>> {
+    let (loss, prediction, target) = (x[0].data[0], x[1], x[2]);
+    let mut counts = x[3].data.to_vec();
+    if !loss.is_finite() {
+        return vec![counts];
+    }
+    let classes = op.classes(prediction.last());
+    let of = |class: usize| RANKS + 3 * class;
+    match op.of {
+        Counted::Classes { ignore_index, matrix } => {
+            for (row, t) in prediction.data.chunks(classes).zip(target.data) {
+                if ignore_index.is_some_and(|i| *t == f64::from(i)) {
+                    continue;
+                }
+                let (target, predicted) = (*t as usize, argmax(row));
+                let before = |i: usize| row[i] > row[target] || (row[i] == row[target] && i < target);
+                let rank = (0..classes).filter(|i| before(*i)).count();
+                if rank < RANKS {
+                    counts[rank] += 1.0;
+                }
+                counts[of(target)] += f64::from(u8::from(predicted == target));
+                counts[of(predicted) + 1] += 1.0;
+                counts[of(target) + 2] += 1.0;
+                if matrix {
+                    counts[of(classes) + target * classes + predicted] += 1.0;
+                }
+            }
+        }
+        Counted::Labels(labels) => {
+            for (i, (x, t)) in prediction.data.iter().zip(target.data).enumerate() {
+                let (predicted, is) = (*x > 0.0, *t > 0.5);
+                for (k, counts_here) in [predicted && is, predicted, is].into_iter().enumerate() {
+                    counts[of(i % labels) + k] += f64::from(u8::from(counts_here));
+                }
+            }
+        }
+    }
+    vec![counts]
 }

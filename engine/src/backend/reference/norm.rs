@@ -89,7 +89,7 @@ impl Sets {
     }
 
     /// `dx`, `dgamma` and `dbeta`. With `x̂ = (x − mean) · rstd` and `g = dy · gamma`:
-    /// `dx = rstd · (g − mean(g) − x̂ · mean(g · x̂))`, the means over each set.
+    /// `dx = rstd · (g − mean(g) − x̂ · mean(g · x̂))`, the means over each set; without the second term unless `centered`.
     fn gradients(
         &self,
         x: &Tensor,
@@ -97,10 +97,11 @@ impl Sets {
         mean: &Tensor,
         rstd: &Tensor,
         gamma: Option<&Tensor>,
+        centered: bool,
     ) -> [Vec<f64>; 3] {
         let x_hat = |i: usize| (x.data[i] - mean.data[self.set[i]]) * rstd.data[self.set[i]];
         let g = |i: usize| dy.data[i] * gamma.map_or(1.0, |g| g.data[self.param[i]]);
-        let mean_g = self.means(g);
+        let mean_g = if centered { self.means(g) } else { vec![0.0; self.count] };
         let mean_gx = self.means(|i| g(i) * x_hat(i));
         let one = |i: usize| {
             let s = self.set[i];
@@ -137,7 +138,7 @@ pub(super) fn batch_norm(op: &BatchNorm, x: &[Tensor]) -> Vec<Vec<f64>> {
 }
 
 pub(super) fn batch_norm_grad(op: &BatchNormGrad, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let [dx, dgamma, dbeta] = Sets::batch(&x[0]).gradients(&x[0], &x[1], &x[2], &x[3], x.get(4));
+    let [dx, dgamma, dbeta] = Sets::batch(&x[0]).gradients(&x[0], &x[1], &x[2], &x[3], x.get(4), true);
     if op.affine { vec![dx, dgamma, dbeta] } else { vec![dx] }
 }
 
@@ -160,20 +161,23 @@ pub(super) fn group_norm(op: &GroupNorm, x: &[Tensor]) -> Vec<Vec<f64>> {
 }
 
 pub(super) fn group_norm_grad(op: &GroupNormGrad, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let [dx, dgamma, dbeta] = Sets::group(&x[0], op.groups).gradients(&x[0], &x[1], &x[2], &x[3], x.get(4));
+    let [dx, dgamma, dbeta] = Sets::group(&x[0], op.groups).gradients(&x[0], &x[1], &x[2], &x[3], x.get(4), true);
     if op.affine { vec![dx, dgamma, dbeta] } else { vec![dx] }
 }
 
 pub(super) fn layer_norm(op: &LayerNorm, x: &[Tensor]) -> Vec<Vec<f64>> {
     let sets = Sets::layer(&x[0], op.dims);
-    let (mean, var) = sets.statistics(&x[0]);
+    let (mean, var) = match op.centered {
+        true => sets.statistics(&x[0]),
+        false => (vec![0.0; sets.count], sets.means(|i| x[0].data[i].powi(2))),
+    };
     let rstd = rstd(&var, op.eps);
     let y = sets.normalise(&x[0], &mean, &rstd, x.get(1), x.get(2));
     vec![y, mean, rstd]
 }
 
 pub(super) fn layer_norm_grad(op: &LayerNormGrad, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let [dx, dgamma, dbeta] = Sets::layer(&x[0], op.dims).gradients(&x[0], &x[1], &x[2], &x[3], x.get(4));
+    let [dx, dgamma, dbeta] = Sets::layer(&x[0], op.dims).gradients(&x[0], &x[1], &x[2], &x[3], x.get(4), op.centered);
     let mut results = vec![dx];
     if op.weight {
         results.push(dgamma);

@@ -1,7 +1,7 @@
 //! Operations that move elements without arithmetic.
 
 use super::{Tensor, indices, offset};
-use crate::graph::op::{Concat, Permute, Slice};
+use crate::graph::op::{Concat, Pad, Permute, Slice};
 
 pub(super) fn permute(op: &Permute, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
     let one = |index: Vec<usize>| {
@@ -33,4 +33,13 @@ pub(super) fn slice(op: &Slice, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         x[0].data[offset(x[0].dims, &index)]
     };
     vec![indices(y[0]).map(one).collect()]
+}
+
+pub(super) fn pad(op: &Pad, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
+    let mut padded = vec![0.0; y[0].iter().product()];
+    for (mut index, v) in indices(x[0].dims).zip(x[0].data) {
+        index[op.axis] += op.before;
+        padded[offset(y[0], &index)] = *v;
+    }
+    vec![padded]
 }

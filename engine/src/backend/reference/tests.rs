@@ -1,7 +1,7 @@
 use super::*;
 use crate::graph::op::{
-    Algorithm, BatchNorm, Binary, BinaryKind, Conv2d, CrossEntropy, Dropout, GradNorm, Linear, LossOp, MaxPool2d,
-    Metrics, OptimizerStep, Permute, Softmax, Task, TensorOptions,
+    Algorithm, BatchNorm, Binary, BinaryKind, Conv2d, CrossEntropy, Dropout, GradNorm, Linear, LossGrad, LossOp,
+    MaxPool2d, Metrics, OptimizerStep, Permute, Softmax, Task, TensorOptions,
 };
 use crate::graph::{DType, Role, Shape, VarId};
 
@@ -158,4 +158,41 @@ fn losses_and_metrics_by_hand() {
         &[(&[1], &[0.5]), (&[1], &[2.0]), (&[2, 1], &[1.0, 5.0]), (&[2], &[2.0, 2.0]), (&[8], &[0.0; 8])],
     );
     close(&sums[0], &[1.0, 2.0, 0.0, 4.0, 10.0, 2.0, 0.0, 0.0]);
+}
+
+/// `torch.nn.CrossEntropyLoss` with probabilities as targets, and its gradient.
+#[test]
+fn shares_of_classes_as_in_pytorch() {
+    let (x, t): ([f64; 6], [f64; 6]) = ([0.5, -1.25, 2.0, 3.0, 0.25, -0.75], [0.75, 0.25, 0.0, 0.0, 0.375, 0.625]);
+    let plain = (
+        [2.814476724668907],
+        [
+            -0.28658990894627784,
+            -0.10963662983678178,
+            0.39622653878305963,
+            0.45979311218199004,
+            -0.15810640974062962,
+            -0.3016867024413605,
+        ],
+    );
+    let smoothed = (
+        [3.5928578519169654],
+        [
+            -0.07581105762504002,
+            -0.2559500684877157,
+            0.33176112611275566,
+            0.6508956664950427,
+            -0.3216411350637844,
+            -0.32925453143125843,
+        ],
+    );
+    let weight = vec![0.5, 2.0, 1.25];
+    for (label_smoothing, weight, (loss, dx)) in [(0.0, Vec::new(), plain), (0.25, weight, smoothed)] {
+        let op = CrossEntropy { weight, ..CrossEntropy::smoothed(label_smoothing) };
+        let operands: [(&[usize], &[f64]); 2] = [(&[2, 3], &x), (&[2, 3], &t)];
+        let result = run(LossOp::from(op.clone()), &operands);
+        close(&result.concat(), &[loss[0], 2.0]);
+        let operands = [operands[0], operands[1], (&[1], &[2.0]), (&[1], &[1.0])];
+        close(&run(LossGrad { loss: op.into() }, &operands).concat(), &dx);
+    }
 }

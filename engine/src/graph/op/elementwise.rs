@@ -1,6 +1,9 @@
 //! Element-wise operations and the sums that undo a broadcast.
 
-use super::{Activation, Cast, GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, float, floats, same};
+use super::{
+    Activation, AdaptiveAvgPool2d, Cast, GradContext, OpRules, Output, Reshape, ShapeError, Value, ValueId, arity,
+    float, floats, same,
+};
 use crate::graph::{DType, Shape};
 
 /// `y = act(x)`. Operand: `x`. The output has its type.
@@ -156,6 +159,24 @@ impl OpRules for SumTo {
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
-        Err(ShapeError::new(format!("`sum_to` of {} has no gradient rule", cx.graph.shape(cx.inputs[0]))))
+        let x = cx.graph.value(cx.inputs[0]);
+        let (to, whole) = (x.dtype, x.shape.clone());
+        let mut d = cx.dy();
+        let mut dims = self.shape.dims().to_vec();
+        if dims.len() != whole.rank() {
+            return Err(ShapeError::new(format!("`sum_to` of {whole} to {} has no gradient rule", self.shape)));
+        }
+        // Each element has the gradient of the sum that it is in: a mean over windows of one element stretches it.
+        for axis in (0..dims.len()).filter(|axis| self.shape.dims()[*axis] != whole.dims()[*axis]) {
+            let [outer, inner] = [&dims[..axis], &dims[axis + 1..]].map(|part| part.iter().product::<usize>());
+            let image = cx.add1(Reshape { shape: Shape::from([outer, 1, 1, inner]) }, &[d])?;
+            let stretched = cx.add1(AdaptiveAvgPool2d { output: [whole.dims()[axis], 1] }, &[image])?;
+            dims[axis] = whole.dims()[axis];
+            d = cx.add1(Reshape { shape: Shape(dims.clone()) }, &[stretched])?;
+        }
+        if to != DType::F32 {
+            d = cx.add1(Cast { to }, &[d])?;
+        }
+        Ok(vec![Some(d)])
     }
 }

@@ -13,19 +13,50 @@ pub enum Loss {
     CrossEntropy(CrossEntropy),
     /// The mean over all elements of a function of prediction and target.
     Elementwise(ElementwiseLoss),
+    /// Binary cross-entropy in which elements weigh differently.
+    Binary(WeightedBinary),
 }
 
 /// The weighted mean, over the rows whose target `y` is not `ignore_index`, of
 /// `(1 − ε) · w[y] · (lse − x[y]) + ε / C · Σ w[c] · (lse − x[c])`: `lse` is the row's log-sum-exp, `ε` the label smoothing
-/// (Szegedy et al. 2016), and a row weighs `w[y]`. A target that is no class makes the loss NaN.
+/// (Szegedy et al. 2016), and a row weighs `w[y]`. A target that is no class makes the loss NaN. Other forms have no smoothing.
+///
+/// A target may also be the shares `t` of all classes in a row (`CrossEntropyLoss` with probabilities): then it is the mean over all
+/// rows of `Σ w[c] · ((1 − ε) · t[c] + ε / C) · (lse − x[c])`, and each row weighs 1. Other forms take no shares.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CrossEntropy {
+    /// What the row's numbers are, and what is made of them.
+    pub form: RowLoss,
     /// `ε`, in `0 ..= 1`.
     pub label_smoothing: f32,
     /// Rows with this target do not count.
     pub ignore_index: i32,
     /// `w`, one for each class; all are 1 if it is empty.
     pub weight: Vec<f32>,
+}
+
+/// The loss of a row of which the target has the probability `p`, before it is weighed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RowLoss {
+    /// `−ln p`, from logits
+    CrossEntropy,
+    /// `−(1 − p)^γ ln p`, from logits (Lin et al. 2017): what is right already counts little.
+    Focal {
+        /// `γ`, not negative.
+        gamma: f32,
+    },
+    /// `−ln p`, where the numbers are the logarithms of probabilities.
+    Nll,
+}
+
+/// `α(t) q^γ (w t ln(1 + e⁻ˣ) + (1 − t) ln(1 + eˣ))` of a logit `x` and a target `t`, with `q = t σ(−x) + (1 − t) σ(x)`, how far
+/// the prediction is off, and `α(t) = α t + (1 − α)(1 − t)`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WeightedBinary {
+    /// `w`, one for each label (the last axis) or one for all; 1 if it is empty.
+    pub pos_weight: Vec<f32>,
+    /// `γ` and `α` of a focal loss (Lin et al. 2017); without, `γ` is 0 and `α(t)` is 1. So it is with a negative `α`.
+    pub focal: Option<[f32; 2]>,
 }
 
 /// A function of a prediction `x` and a target `t`.
@@ -74,10 +105,28 @@ impl ElementwiseLoss {
     }
 }
 
+impl RowLoss {
+    /// The number that kernels on a GPU know it by (`enum RowLoss` in `kernels/loss.cu`), and its parameter.
+    pub fn code(self) -> (usize, f32) {
+        match self {
+            RowLoss::CrossEntropy => (0, 0.0),
+            RowLoss::Focal { gamma } => (1, gamma),
+            RowLoss::Nll => (2, 0.0),
+        }
+    }
+}
+
+impl WeightedBinary {
+    /// `γ` and `α`, which is negative where there is none.
+    pub fn gamma_and_alpha(&self) -> [f32; 2] {
+        self.focal.unwrap_or([0.0, -1.0])
+    }
+}
+
 impl CrossEntropy {
     /// With nothing but label smoothing.
     pub fn smoothed(label_smoothing: f32) -> Self {
-        CrossEntropy { label_smoothing, ignore_index: IGNORE_INDEX, weight: Vec::new() }
+        CrossEntropy { form: RowLoss::CrossEntropy, label_smoothing, ignore_index: IGNORE_INDEX, weight: Vec::new() }
     }
 }
 
@@ -90,7 +139,13 @@ impl Loss {
     /// The name of the loss, and of its gradient.
     fn names(&self) -> [&'static str; 2] {
         match self {
-            Loss::CrossEntropy(_) => ["cross_entropy", "cross_entropy_grad"],
+            Loss::CrossEntropy(l) => match l.form {
+                RowLoss::CrossEntropy => ["cross_entropy", "cross_entropy_grad"],
+                RowLoss::Focal { .. } => ["focal", "focal_grad"],
+                RowLoss::Nll => ["nll", "nll_grad"],
+            },
+            Loss::Binary(WeightedBinary { focal: None, .. }) => ["bce_with_logits", "bce_with_logits_grad"],
+            Loss::Binary(WeightedBinary { focal: Some(_), .. }) => ["sigmoid_focal", "sigmoid_focal_grad"],
             Loss::Elementwise(ElementwiseLoss::Mse) => ["mse", "mse_grad"],
             Loss::Elementwise(ElementwiseLoss::L1) => ["l1", "l1_grad"],
             Loss::Elementwise(ElementwiseLoss::SmoothL1 { .. }) => ["smooth_l1", "smooth_l1_grad"],
@@ -103,7 +158,7 @@ impl Loss {
     pub fn task(&self) -> Task {
         match self {
             Loss::CrossEntropy(_) => Task::Classification,
-            Loss::Elementwise(ElementwiseLoss::BceWithLogits) => Task::BinaryClassification,
+            Loss::Elementwise(ElementwiseLoss::BceWithLogits) | Loss::Binary(_) => Task::BinaryClassification,
             Loss::Elementwise(
                 ElementwiseLoss::Mse
                 | ElementwiseLoss::L1
@@ -117,15 +172,16 @@ impl Loss {
     pub fn targets(&self) -> TargetKind {
         match self {
             Loss::CrossEntropy(_) => TargetKind::Classes,
-            Loss::Elementwise(_) => TargetKind::Numbers,
+            Loss::Elementwise(_) | Loss::Binary(_) => TargetKind::Numbers,
         }
     }
 
     /// True if it applies softmax or sigmoid itself, so that the model's output may be any number.
     pub fn takes_logits(&self) -> bool {
-        match self.task() {
-            Task::Classification | Task::BinaryClassification => true,
-            Task::Regression => false,
+        match self {
+            Loss::CrossEntropy(l) => l.form != RowLoss::Nll,
+            Loss::Elementwise(ElementwiseLoss::BceWithLogits) | Loss::Binary(_) => true,
+            Loss::Elementwise(_) => false,
         }
     }
 
@@ -133,7 +189,7 @@ impl Loss {
     pub fn ignore_index(&self) -> Option<i32> {
         match self {
             Loss::CrossEntropy(l) => Some(l.ignore_index),
-            Loss::Elementwise(_) => None,
+            Loss::Elementwise(_) | Loss::Binary(_) => None,
         }
     }
 
@@ -148,11 +204,15 @@ impl Loss {
 
     /// Whether prediction and target go together.
     fn fits(&self, x: &Value, t: &Value) -> Result<(), ShapeError> {
+        // Only one form is defined for shares of classes.
+        let has_shares = matches!(self, Loss::CrossEntropy(l) if l.form == RowLoss::CrossEntropy);
+        let shares = has_shares && t.dtype == DType::F32 && t.shape == x.shape;
+        let classes = t.dtype == DType::I32 && t.shape.len() == x.shape.rows();
         match self {
-            Loss::CrossEntropy(_) if t.dtype != DType::I32 || t.shape.len() != x.shape.rows() => Err(ShapeError::of(
+            Loss::CrossEntropy(_) if !shares && !classes => Err(ShapeError::of(
                 0,
                 format!(
-                    "`{}` takes one class a row, but the output is {} and the targets are {} of shape {}",
+                    "`{}` takes one class a row or a share of each, but the output is {} and the targets are {} of shape {}",
                     self.name(),
                     x.shape.to_pytorch(),
                     t.dtype,
@@ -163,17 +223,24 @@ impl Loss {
                 0,
                 format!("`{}` has {} weights, but the output is {}", self.name(), l.weight.len(), x.shape.to_pytorch()),
             )),
-            Loss::Elementwise(_) if x.shape.len() != t.shape.len() || t.dtype != DType::F32 => Err(ShapeError::of(
-                0,
-                format!(
-                    "`{}` compares the output ({}) with targets of {} {}",
-                    self.name(),
-                    x.shape.to_pytorch(),
-                    t.dtype,
-                    t.shape.to_pytorch()
-                ),
-            )),
-            Loss::CrossEntropy(_) | Loss::Elementwise(_) => Ok(()),
+            Loss::Elementwise(_) | Loss::Binary(_) if x.shape.len() != t.shape.len() || t.dtype != DType::F32 => {
+                Err(ShapeError::of(
+                    0,
+                    format!(
+                        "`{}` compares the output ({}) with targets of {} {}",
+                        self.name(),
+                        x.shape.to_pytorch(),
+                        t.dtype,
+                        t.shape.to_pytorch()
+                    ),
+                ))
+            }
+            Loss::Binary(l) if !l.pos_weight.is_empty() && !x.shape.len().is_multiple_of(l.pos_weight.len()) => {
+                let (name, weights) = (self.name(), l.pos_weight.len());
+                let message = format!("`{name}` has {weights} weights, but the output is {}", x.shape.to_pytorch());
+                Err(ShapeError::of(0, message))
+            }
+            Loss::CrossEntropy(_) | Loss::Elementwise(_) | Loss::Binary(_) => Ok(()),
         }
     }
 }
@@ -190,8 +257,14 @@ impl From<ElementwiseLoss> for Loss {
     }
 }
 
+impl From<WeightedBinary> for Loss {
+    fn from(l: WeightedBinary) -> Loss {
+        Loss::Binary(l)
+    }
+}
+
 /// A loss. Operands: prediction (`F32`; rows of logits `[.., C]` for classes) and targets (`I32`, one for each row; or
-/// `F32`, as many as the prediction has).
+/// `F32`, as many as the prediction has: numbers, or shares of classes in the prediction's shape).
 /// Outputs: loss `[1]`, and what the batch weighs `[1]`: the weights of the rows that count, or the number of samples. Where
 /// nothing counts both are 0, and so is the gradient.
 #[derive(Debug, Clone, PartialEq)]

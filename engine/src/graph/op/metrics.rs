@@ -21,6 +21,28 @@ pub enum Figure {
     Loss,
     /// Share of what counts whose class is right.
     Accuracy,
+    /// Share of what counts whose class is among those of the two largest logits.
+    Top2Accuracy,
+    /// Likewise of three.
+    Top3Accuracy,
+    /// Likewise of five.
+    Top5Accuracy,
+    /// Likewise of ten.
+    Top10Accuracy,
+    /// Mean recall of the classes that occur.
+    BalancedAccuracy,
+    /// Mean precision of the classes.
+    MacroPrecision,
+    /// Mean recall of the classes.
+    MacroRecall,
+    /// Mean F1 of the classes.
+    MacroF1,
+    /// Mean F1 of the classes, each weighed by how often it occurs.
+    WeightedF1,
+    /// F1 of all labels taken together.
+    MicroF1,
+    /// Mean intersection over union of the classes.
+    MeanIou,
     /// Mean absolute error.
     Mae,
     /// Root of the mean squared error.
@@ -28,11 +50,38 @@ pub enum Figure {
 }
 
 impl Task {
-    /// The figures that there are, the loss first.
+    /// The figures that are always measured, the loss first.
     pub fn figures(self) -> &'static [Figure] {
         match self {
             Task::Classification | Task::BinaryClassification => &[Figure::Loss, Figure::Accuracy],
             Task::Regression => &[Figure::Loss, Figure::Mae, Figure::Rmse],
+        }
+    }
+
+    /// The figures that evaluation measures where they are asked for: they come from [`super::ClassCounts`].
+    pub fn counted_figures(self) -> &'static [Figure] {
+        match self {
+            Task::Classification => &[
+                Figure::Top2Accuracy,
+                Figure::Top3Accuracy,
+                Figure::Top5Accuracy,
+                Figure::Top10Accuracy,
+                Figure::BalancedAccuracy,
+                Figure::MacroPrecision,
+                Figure::MacroRecall,
+                Figure::MacroF1,
+                Figure::WeightedF1,
+                Figure::MeanIou,
+            ],
+            Task::BinaryClassification => &[
+                Figure::MacroPrecision,
+                Figure::MacroRecall,
+                Figure::MacroF1,
+                Figure::WeightedF1,
+                Figure::MicroF1,
+                Figure::MeanIou,
+            ],
+            Task::Regression => &[],
         }
     }
 
@@ -47,42 +96,85 @@ impl Task {
 
 impl Figure {
     /// All figures, in the order in which they are reported.
-    pub const ALL: [Figure; 4] = [Figure::Loss, Figure::Accuracy, Figure::Mae, Figure::Rmse];
+    pub const ALL: [Figure; 15] = [
+        Figure::Loss,
+        Figure::Accuracy,
+        Figure::Top2Accuracy,
+        Figure::Top3Accuracy,
+        Figure::Top5Accuracy,
+        Figure::Top10Accuracy,
+        Figure::BalancedAccuracy,
+        Figure::MacroPrecision,
+        Figure::MacroRecall,
+        Figure::MacroF1,
+        Figure::WeightedF1,
+        Figure::MicroF1,
+        Figure::MeanIou,
+        Figure::Mae,
+        Figure::Rmse,
+    ];
+
+    /// Its name, and one of at most seven characters for columns.
+    fn names(self) -> [&'static str; 2] {
+        match self {
+            Figure::Loss => ["loss", "loss"],
+            Figure::Accuracy => ["accuracy", "acc"],
+            Figure::Top2Accuracy => ["top2_accuracy", "top2"],
+            Figure::Top3Accuracy => ["top3_accuracy", "top3"],
+            Figure::Top5Accuracy => ["top5_accuracy", "top5"],
+            Figure::Top10Accuracy => ["top10_accuracy", "top10"],
+            Figure::BalancedAccuracy => ["balanced_accuracy", "bal_acc"],
+            Figure::MacroPrecision => ["macro_precision", "prec"],
+            Figure::MacroRecall => ["macro_recall", "recall"],
+            Figure::MacroF1 => ["macro_f1", "f1"],
+            Figure::WeightedF1 => ["weighted_f1", "f1_wtd"],
+            Figure::MicroF1 => ["micro_f1", "f1_mic"],
+            Figure::MeanIou => ["mean_iou", "miou"],
+            Figure::Mae => ["mae", "mae"],
+            Figure::Rmse => ["rmse", "rmse"],
+        }
+    }
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        match self {
-            Figure::Loss => "loss",
-            Figure::Accuracy => "accuracy",
-            Figure::Mae => "mae",
-            Figure::Rmse => "rmse",
-        }
+        self.names()[0]
+    }
+
+    /// Its name where there is room for seven characters only.
+    pub fn short_name(self) -> &'static str {
+        self.names()[1]
     }
 
     /// Whether more is better.
     pub fn higher_is_better(self) -> bool {
-        match self {
-            Figure::Accuracy => true,
-            Figure::Loss | Figure::Mae | Figure::Rmse => false,
-        }
+        self.is_share()
     }
 
     /// Whether it is a fraction that is shown in percent.
     pub fn is_share(self) -> bool {
+        !matches!(self, Figure::Loss | Figure::Mae | Figure::Rmse)
+    }
+
+    /// The `k` of a top-k accuracy.
+    pub fn top_k(self) -> Option<usize> {
         match self {
-            Figure::Accuracy => true,
-            Figure::Loss | Figure::Mae | Figure::Rmse => false,
+            Figure::Top2Accuracy => Some(2),
+            Figure::Top3Accuracy => Some(3),
+            Figure::Top5Accuracy => Some(5),
+            Figure::Top10Accuracy => Some(10),
+            _ => None,
         }
     }
 
-    /// Its value, from `sums`.
-    pub fn value(self, sums: &[f64; METRIC_SLOTS]) -> f64 {
+    /// Its value, from `sums`; `None` if it comes from counts of classes instead.
+    pub fn value(self, sums: &[f64; METRIC_SLOTS]) -> Option<f64> {
         let items = sums[metric_slot::ITEMS];
         match self {
-            Figure::Loss => sums[metric_slot::LOSS] / sums[metric_slot::WEIGHT],
-            Figure::Accuracy => sums[metric_slot::CORRECT] / items,
-            Figure::Mae => sums[metric_slot::ABS_ERROR] / items,
-            Figure::Rmse => (sums[metric_slot::SQUARED_ERROR] / items).sqrt(),
+            Figure::Loss => Some(sums[metric_slot::LOSS] / sums[metric_slot::WEIGHT]),
+            Figure::Accuracy => Some(sums[metric_slot::CORRECT] / items),
+            Figure::Mae => Some(sums[metric_slot::ABS_ERROR] / items),
+            Figure::Rmse => Some((sums[metric_slot::SQUARED_ERROR] / items).sqrt()),
+            _ => None,
         }
     }
 }

@@ -7,6 +7,7 @@ mod accumulate;
 mod activation;
 mod attention;
 mod cast;
+mod class_counts;
 mod conv;
 mod dropout;
 mod elementwise;
@@ -26,13 +27,16 @@ pub use accumulate::{AccumulateGrad, AccumulateLoss, MeanScale, ZeroGrad};
 pub use activation::{Activation, SELU_ALPHA, SELU_SCALE};
 pub use attention::{Attention, AttentionDropout, AttentionGrad, attention_scale};
 pub use cast::Cast;
+pub use class_counts::{ClassCounts, Counted, RANKS};
 pub use conv::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
 pub use dropout::Dropout;
 pub use elementwise::{ActivationGrad, ActivationOp, Binary, BinaryKind, SumTo};
 pub use fused::{ElementWise, Fused, Group, Pattern, Source, Step, StepOutput};
 pub use input::Normalize;
 pub use linear::{Linear, LinearGradInput, LinearGradWeight};
-pub use loss::{CrossEntropy, ElementwiseLoss, IGNORE_INDEX, Loss, LossGrad, LossOp, TargetKind};
+pub use loss::{
+    CrossEntropy, ElementwiseLoss, IGNORE_INDEX, Loss, LossGrad, LossOp, RowLoss, TargetKind, WeightedBinary,
+};
 pub use metrics::{Figure, METRIC_SLOTS, Metrics, Task, metric_slot};
 pub use norm::{
     BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, GroupNorm, GroupNormGrad, LayerNorm, LayerNormGrad,
@@ -41,7 +45,7 @@ pub use optim::{Algorithm, Constant, GradNorm, OptimizerStep, TensorOptions, Upd
 pub use pool::{
     AdaptiveAvgPool2d, AdaptiveAvgPool2dGrad, AvgPool2d, AvgPool2dGrad, MaxPool2d, MaxPool2dGrad, pool_out,
 };
-pub use shape::{Concat, Permute, Reshape, Slice};
+pub use shape::{Concat, NewFull, Pad, Permute, Reshape, Slice};
 pub use softmax::{Softmax, SoftmaxGrad};
 pub use state::{KeepState, RestoreState};
 
@@ -204,6 +208,10 @@ ops! {
     Concat(Concat),
     /// A range along an axis.
     Slice(Slice),
+    /// Zeros before and after an axis.
+    Pad(Pad),
+    /// The same number everywhere.
+    NewFull(NewFull),
     /// Maximum over windows.
     MaxPool2d(MaxPool2d),
     /// Gradient of [`MaxPool2d`].
@@ -248,6 +256,8 @@ ops! {
     LossGrad(LossGrad),
     /// Adds a batch to the running metric sums.
     Metrics(Metrics),
+    /// Adds a batch to the counts of what was taken for what.
+    ClassCounts(ClassCounts),
     /// Adds a gradient to its sum over micro-batches.
     AccumulateGrad(AccumulateGrad),
     /// Adds a loss to its mean over micro-batches.

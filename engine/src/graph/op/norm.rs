@@ -69,7 +69,8 @@ pub struct GroupNormGrad {
 }
 
 /// Layer normalisation (Ba et al. 2016) over the last `dims` axes. Operands: `x`; `gamma` if `weight`; `beta` if `bias`
-/// (both of the shape of those axes; `bias` only with `weight`). Outputs: `y`, `mean [rows]`, `rstd [rows]`.
+/// (both of the shape of those axes; `bias` only with `weight`). Outputs: `y`, `mean [rows]`, `rstd [rows]`. Unless it is `centered`,
+/// zero stands for the mean, and so the mean square for the variance: root mean square normalisation (Zhang, Sennrich 2019).
 #[derive(Debug, Clone, PartialEq)]
 pub struct LayerNorm {
     /// How many trailing axes are normalised together.
@@ -80,6 +81,8 @@ pub struct LayerNorm {
     pub weight: bool,
     /// There is `beta`.
     pub bias: bool,
+    /// The mean is taken off.
+    pub centered: bool,
 }
 
 /// Operands: `x`, `dy`, `mean`, `rstd`, and `gamma` if `weight`. Outputs: `dx`, `dgamma` if `weight`, `dbeta` if `bias`.
@@ -91,6 +94,8 @@ pub struct LayerNormGrad {
     pub weight: bool,
     /// There is `beta`.
     pub bias: bool,
+    /// The mean has been taken off.
+    pub centered: bool,
 }
 
 fn f32s(n: usize) -> Output {
@@ -280,7 +285,7 @@ impl OpRules for LayerNorm {
         if self.weight {
             operands.push(cx.inputs[1]);
         }
-        let op = LayerNormGrad { dims: self.dims, weight: self.weight, bias: self.bias };
+        let op = LayerNormGrad { dims: self.dims, weight: self.weight, bias: self.bias, centered: self.centered };
         let grads = cx.graph.add(op, &operands)?;
         Ok(spread(cx, &grads))
     }

@@ -1,6 +1,6 @@
-//! Operations that move elements without arithmetic.
+//! Operations that move elements without arithmetic, and what holds the same number everywhere.
 
-use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity};
+use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, float};
 use crate::graph::Shape;
 
 /// The same elements in the same order under another shape. Operand: `x`. Costs nothing: the output is the operand's memory.
@@ -33,6 +33,26 @@ pub struct Slice {
     pub start: usize,
     /// How many.
     pub len: usize,
+}
+
+/// `before` zeros in front of the elements along `axis`, and `after` behind them. Operand: `x`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pad {
+    /// The axis, counted inside.
+    pub axis: usize,
+    /// Zeros in front.
+    pub before: usize,
+    /// Zeros behind.
+    pub after: usize,
+}
+
+/// `value` everywhere, in a new tensor of the type of the operand, of which nothing else is read: `torch.Tensor.new_full`. Operand: `x`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewFull {
+    /// The shape of the result.
+    pub shape: Shape,
+    /// The number.
+    pub value: f32,
 }
 
 impl OpRules for Reshape {
@@ -161,5 +181,51 @@ impl OpRules for Slice {
         }
         dims[self.axis] = self.len;
         Ok(vec![(inputs[0].dtype, Shape(dims))])
+    }
+
+    fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
+        let whole = cx.graph.shape(cx.inputs[0]).dims()[self.axis];
+        let dy = cx.dy();
+        let pad = Pad { axis: self.axis, before: self.start, after: whole - self.start - self.len };
+        Ok(vec![Some(cx.add1(pad, &[dy])?)])
+    }
+}
+
+impl OpRules for Pad {
+    fn name(&self) -> &'static str {
+        "pad"
+    }
+
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        arity("pad", inputs, 1)?;
+        let dtype = float("pad", inputs, 0)?;
+        let mut dims = inputs[0].shape.dims().to_vec();
+        let Some(size) = dims.get_mut(self.axis) else {
+            return Err(ShapeError::of(0, format!("`pad` along axis {} of {}", self.axis, inputs[0].shape)));
+        };
+        *size = size.saturating_add(self.before).saturating_add(self.after);
+        Ok(vec![(dtype, Shape(dims))])
+    }
+
+    fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
+        let len = cx.graph.shape(cx.inputs[0]).dims()[self.axis];
+        let dy = cx.dy();
+        Ok(vec![Some(cx.add1(Slice { axis: self.axis, start: self.before, len }, &[dy])?)])
+    }
+}
+
+impl OpRules for NewFull {
+    fn name(&self) -> &'static str {
+        "new_full"
+    }
+
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        arity("new_full", inputs, 1)?;
+        Ok(vec![(float("new_full", inputs, 0)?, self.shape.clone())])
+    }
+
+    /// A constant has none.
+    fn grad(&self, _: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
+        Ok(vec![None])
     }
 }

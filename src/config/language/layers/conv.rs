@@ -7,7 +7,7 @@ use crate::config::language::values::{Groups, Padding, Pair};
 use crate::config::text::diagnostics::Diagnostic;
 
 options! {
-    /// A matrix product with a learned matrix over the last dimension, and a bias. Images must be flattened first.
+    /// A matrix product with a learned matrix over the last dimension, and a bias. Images must be flattened first, or permuted to `[0, 2, 3, 1]`.
     /// `torch.nn.Linear`.
     pub struct Linear {
         /// Number of outputs. The number of inputs is inferred.

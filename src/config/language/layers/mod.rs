@@ -10,8 +10,10 @@ mod container;
 mod conv;
 mod norm;
 mod pool;
+mod sequence;
 mod shape;
 mod softmax;
+mod transformer;
 
 pub use activation::*;
 pub use attention::*;
@@ -20,8 +22,10 @@ pub use container::*;
 pub use conv::*;
 pub use norm::*;
 pub use pool::*;
+pub use sequence::*;
 pub use shape::*;
 pub use softmax::*;
+pub use transformer::*;
 
 use crate::config::declare::tagged::tagged;
 
@@ -30,17 +34,45 @@ tagged! {
     Layer by "type", resume Breaks:
     "linear" => Linear(Linear),
     "conv2d" => Conv2d(Conv2d),
+    "conv1d" => Conv1d(Conv1d),
     "batch_norm1d" => BatchNorm1d(BatchNorm1d),
     "batch_norm2d" => BatchNorm2d(BatchNorm2d),
     "group_norm" => GroupNorm(GroupNorm),
     "layer_norm" => LayerNorm(LayerNorm),
+    "rms_norm" => RmsNorm(RmsNorm),
+    "instance_norm2d" => InstanceNorm2d(InstanceNorm2d),
     "multihead_attention" => MultiheadAttention(MultiheadAttention),
+    "class_token" => ClassToken(ClassToken),
+    "position_embedding" => PositionEmbedding(PositionEmbedding),
+    "layer_scale" => LayerScale(LayerScale),
     "max_pool2d" => MaxPool2d(MaxPool2d),
     "avg_pool2d" => AvgPool2d(AvgPool2d),
     "adaptive_avg_pool2d" => AdaptiveAvgPool2d(AdaptiveAvgPool2d),
+    "max_pool1d" => MaxPool1d(MaxPool1d),
+    "avg_pool1d" => AvgPool1d(AvgPool1d),
+    "adaptive_avg_pool1d" => AdaptiveAvgPool1d(AdaptiveAvgPool1d),
     "flatten" => Flatten(Flatten),
+    "unflatten" => Unflatten(Unflatten),
+    "reshape" => Reshape(Reshape),
+    "permute" => Permute(Permute),
+    "transpose" => Transpose(Transpose),
+    "chunk" => Chunk(Chunk),
+    "slice" => Slice(Slice),
+    "select" => Select(Select),
+    "mean" => Mean(Mean),
+    "sum" => Sum(Sum),
+    "roll" => Roll(Roll),
+    "channel_shuffle" => ChannelShuffle(ChannelShuffle),
+    "pixel_shuffle" => PixelShuffle(PixelShuffle),
+    "pixel_unshuffle" => PixelUnshuffle(PixelUnshuffle),
+    "zero_pad2d" => ZeroPad2d(ZeroPad2d),
+    "reflection_pad2d" => ReflectionPad2d(ReflectionPad2d),
+    "replication_pad2d" => ReplicationPad2d(ReplicationPad2d),
     "dropout" => Dropout(Dropout),
+    "stochastic_depth" => StochasticDepth(StochasticDepth),
     family Activation(ActivationLayer),
+    "prelu" => Prelu(Prelu),
+    "glu" => Glu(Glu),
     "softmax" => Softmax(Softmax),
     "add" => Add(Add),
     "multiply" => Multiply(Multiply),

@@ -68,7 +68,34 @@ options! {
         #[option(default = true)]
         pub bias: bool,
     }
+
+    /// Division by the root mean square over the last dimensions of each sample. `torch.nn.RMSNorm`.
+    pub struct RmsNorm {
+        /// How *many* of the last dimensions, in PyTorch's order, are normalised together, instead of `normalized_shape`.
+        #[option(default = 1, range = 1..=8, unit = "dimensions")]
+        pub normalized_dims: usize,
+        /// Added to the mean square; PyTorch's `eps=None` is that of single precision.
+        #[option(default = f64::from(f32::EPSILON), range = above(0.0))]
+        pub eps: f64,
+        /// Learn a scale for each element.
+        #[option(default = true)]
+        pub elementwise_affine: bool,
+    }
+
+    /// Normalisation of each channel of each image by itself. `torch.nn.InstanceNorm2d`.
+    pub struct InstanceNorm2d {
+        /// Added to the variance.
+        #[option(default = 1e-5, range = above(0.0))]
+        pub eps: f64,
+        /// Learn a scale and a shift for each channel.
+        #[option(default = false)]
+        pub affine: bool,
+    }
 }
+
+impl Check for RmsNorm {}
+
+impl Check for InstanceNorm2d {}
 
 impl Check for BatchNorm1d {}
 

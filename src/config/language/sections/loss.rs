@@ -1,20 +1,87 @@
 //! `[loss]`: the keys of each loss, and which of the engine's losses they make.
 
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde::{Serialize, Serializer};
+
 use crate::config::declare::bounds::above;
 use crate::config::declare::options::{Check, options};
 use crate::config::declare::part::Part;
 use crate::config::declare::tagged::tagged;
-use crate::graph::op::{self, ElementwiseLoss, IGNORE_INDEX};
+use crate::config::declare::value::Value;
+use crate::config::text::tree::Node;
+use crate::graph::op::{self, ElementwiseLoss, IGNORE_INDEX, RowLoss, WeightedBinary};
 
 tagged! {
     /// The `[loss]` section.
     Loss by "type", resume Breaks:
     "cross_entropy" => CrossEntropy(CrossEntropy),
+    "nll" => Nll(Nll),
+    "focal" => Focal(Focal),
     "bce_with_logits" => BceWithLogits(BceWithLogits),
+    "sigmoid_focal" => SigmoidFocal(SigmoidFocal),
     "mse" => Mse(Mse),
     "l1" => L1(L1),
     "smooth_l1" => SmoothL1(SmoothL1),
     "huber" => Huber(Huber),
+}
+
+/// What each class weighs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ClassWeights {
+    /// By how rare it is among the training samples, which nobody has counted yet.
+    Balanced,
+    /// So much.
+    Numbers(Vec<f64>),
+}
+
+/// What stands for [`ClassWeights::Balanced`].
+const BALANCED: &str = "balanced";
+
+impl ClassWeights {
+    /// As the engine takes them: none where they are not known.
+    fn numbers(weights: Option<&Self>) -> Vec<f32> {
+        match weights {
+            Some(ClassWeights::Numbers(list)) => list.iter().map(|w| *w as f32).collect(),
+            Some(ClassWeights::Balanced) | None => Vec::new(),
+        }
+    }
+
+    fn check(weights: Option<&Self>, part: &Part) {
+        let Some(ClassWeights::Numbers(list)) = weights else { return };
+        let sound = list.iter().all(|w| w.is_finite() && *w >= 0.0);
+        part.require("weight", sound, "must be finite numbers of at least 0");
+        if !sound {
+            return;
+        }
+        part.require("weight", list.iter().any(|w| *w > 0.0), "must have a number above 0");
+    }
+}
+
+impl Value for ClassWeights {
+    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
+        match node.as_str() {
+            Some(BALANCED) => Some(ClassWeights::Balanced),
+            Some(_) => {
+                part.wrong_value(key, node, "expected a list of numbers or \"balanced\"");
+                None
+            }
+            None => Vec::read(part, key, node).map(ClassWeights::Numbers),
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        let numbers = json_schema!({ "type": "array", "items": { "type": "number", "minimum": 0 }, "minItems": 1 });
+        json_schema!({ "anyOf": [numbers, { "const": BALANCED }] })
+    }
+}
+
+impl Serialize for ClassWeights {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            ClassWeights::Balanced => serializer.serialize_str(BALANCED),
+            ClassWeights::Numbers(list) => list.serialize(serializer),
+        }
+    }
 }
 
 impl Loss {
@@ -22,16 +89,51 @@ impl Loss {
     pub fn describe(&self) -> op::Loss {
         match self {
             Loss::CrossEntropy(l) => op::Loss::CrossEntropy(op::CrossEntropy {
+                form: RowLoss::CrossEntropy,
                 label_smoothing: l.label_smoothing as f32,
                 ignore_index: l.ignore_index,
-                weight: l.weight.iter().flatten().map(|w| *w as f32).collect(),
+                weight: ClassWeights::numbers(l.weight.as_ref()),
             }),
-            Loss::BceWithLogits(_) => ElementwiseLoss::BceWithLogits.into(),
+            Loss::Nll(l) => op::Loss::CrossEntropy(op::CrossEntropy {
+                form: RowLoss::Nll,
+                label_smoothing: 0.0,
+                ignore_index: l.ignore_index,
+                weight: ClassWeights::numbers(l.weight.as_ref()),
+            }),
+            Loss::Focal(l) => op::Loss::CrossEntropy(op::CrossEntropy {
+                form: RowLoss::Focal { gamma: l.gamma as f32 },
+                label_smoothing: 0.0,
+                ignore_index: l.ignore_index,
+                weight: ClassWeights::numbers(l.weight.as_ref()),
+            }),
+            Loss::BceWithLogits(BceWithLogits { pos_weight: None }) => ElementwiseLoss::BceWithLogits.into(),
+            Loss::BceWithLogits(BceWithLogits { pos_weight: Some(list) }) => {
+                WeightedBinary { pos_weight: list.iter().map(|w| *w as f32).collect(), focal: None }.into()
+            }
+            Loss::SigmoidFocal(l) => {
+                WeightedBinary { pos_weight: Vec::new(), focal: Some([l.gamma as f32, l.alpha as f32]) }.into()
+            }
             Loss::Mse(_) => ElementwiseLoss::Mse.into(),
             Loss::L1(_) => ElementwiseLoss::L1.into(),
             Loss::SmoothL1(l) => ElementwiseLoss::SmoothL1 { beta: l.beta as f32 }.into(),
             Loss::Huber(l) => ElementwiseLoss::Huber { delta: l.delta as f32 }.into(),
         }
+    }
+
+    /// What its classes weigh, if they can weigh differently.
+    pub fn class_weights(&mut self) -> Option<&mut Option<ClassWeights>> {
+        match self {
+            Loss::CrossEntropy(l) => Some(&mut l.weight),
+            Loss::Nll(l) => Some(&mut l.weight),
+            Loss::Focal(l) => Some(&mut l.weight),
+            Loss::BceWithLogits(_) | Loss::SigmoidFocal(_) => None,
+            Loss::Mse(_) | Loss::L1(_) | Loss::SmoothL1(_) | Loss::Huber(_) => None,
+        }
+    }
+
+    /// True while its classes weigh by how rare they are among the training samples, and nobody has counted those.
+    pub fn is_to_be_balanced(&self) -> bool {
+        self.clone().class_weights().is_some_and(|weights| *weights == Some(ClassWeights::Balanced))
     }
 }
 
@@ -45,14 +147,56 @@ options! {
         /// Targets of this class do not count: not in the loss, its mean, its gradient, nor in the accuracy.
         #[option(default = IGNORE_INDEX, resume = Differs)]
         pub ignore_index: i32,
-        /// What each class weighs in the mean, a number for each.
-        #[option(otherwise = "all weigh the same", range = 0.0.., length = 1.., example = "[0.5, 1.0, 2.0]", resume = Differs)]
-        pub weight: Option<Vec<f64>>,
+        /// What each class weighs in the mean, a number for each. `"balanced"`: the number of training samples, divided by that of
+        /// classes and by that of the class's samples; it is counted as a run begins, and kept.
+        #[option(otherwise = "all weigh the same", example = "[0.5, 1.0, 2.0]", resume = Differs)]
+        pub weight: Option<ClassWeights>,
+    }
+
+    /// Negative log-likelihood of classes, from the logarithms of probabilities; else as `cross_entropy`. `torch.nn.NLLLoss`.
+    pub struct Nll {
+        /// Targets of this class do not count.
+        #[option(default = IGNORE_INDEX, resume = Differs)]
+        pub ignore_index: i32,
+        /// As of `cross_entropy`.
+        #[option(otherwise = "all weigh the same", example = "[0.5, 1.0, 2.0]", resume = Differs)]
+        pub weight: Option<ClassWeights>,
+    }
+
+    /// Focal loss of classes, from logits: `cross_entropy` in which a target of probability `p` counts `(1 − p)^gamma` as much, so
+    /// that what is right already counts little ([Lin et al. 2017](https://arxiv.org/abs/1708.02002)). The `α` of that article is
+    /// `weight`, as of `cross_entropy`; with a `gamma` of 0 it is that.
+    pub struct Focal {
+        /// How much less counts what is right already.
+        #[option(default = 2.0, range = 0.0.., resume = Differs)]
+        pub gamma: f64,
+        /// Targets of this class do not count.
+        #[option(default = IGNORE_INDEX, resume = Differs)]
+        pub ignore_index: i32,
+        /// As of `cross_entropy`.
+        #[option(otherwise = "all weigh the same", example = "[0.5, 1.0, 2.0]", resume = Differs)]
+        pub weight: Option<ClassWeights>,
     }
 
     /// Binary cross-entropy of numbers from 0 to 1, from logits of the targets' shape: any number of questions of yes or no,
     /// averaged over all elements of the batch. `torch.nn.BCEWithLogitsLoss`.
-    pub struct BceWithLogits {}
+    pub struct BceWithLogits {
+        /// What a yes weighs, where a no weighs 1: a number for each label (the last dimension; the channels of an image), or one for
+        /// all.
+        #[option(otherwise = "1", range = 0.0.., length = 1.., example = "[3.0]", resume = Differs)]
+        pub pos_weight: Option<Vec<f64>>,
+    }
+
+    /// Focal loss of questions of yes or no, from logits; else as `bce_with_logits`. `torchvision.ops.sigmoid_focal_loss` with
+    /// `reduction="mean"`.
+    pub struct SigmoidFocal {
+        /// What a yes weighs, where a no weighs 1 − `alpha`; −1: both weigh 1.
+        #[option(default = 0.25, range = -1.0..=1.0, resume = Differs)]
+        pub alpha: f64,
+        /// How much less counts what is right already.
+        #[option(default = 2.0, range = 0.0.., resume = Differs)]
+        pub gamma: f64,
+    }
 
     /// Mean squared error of numbers of the targets' shape, averaged over all elements of the batch; `[N]` and `[N, 1]` are the
     /// same. `torch.nn.MSELoss`.
@@ -78,8 +222,25 @@ options! {
 
 impl Check for CrossEntropy {
     fn check(&self, part: &Part) {
-        let some = self.weight.as_ref().is_none_or(|weight| weight.iter().any(|w| *w > 0.0));
-        part.require("weight", some, "must have a number above 0");
+        ClassWeights::check(self.weight.as_ref(), part);
+    }
+}
+
+impl Check for Nll {
+    fn check(&self, part: &Part) {
+        ClassWeights::check(self.weight.as_ref(), part);
+    }
+}
+
+impl Check for Focal {
+    fn check(&self, part: &Part) {
+        ClassWeights::check(self.weight.as_ref(), part);
+    }
+}
+
+impl Check for SigmoidFocal {
+    fn check(&self, part: &Part) {
+        part.require("alpha", self.alpha >= 0.0 || self.alpha == -1.0, "must be from 0 to 1, or -1");
     }
 }
 

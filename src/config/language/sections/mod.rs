@@ -3,6 +3,7 @@
 mod data;
 mod lint;
 mod loss;
+mod metrics;
 mod model;
 mod optimizer;
 mod schedule;
@@ -13,6 +14,7 @@ mod transforms;
 pub use data::*;
 pub use lint::*;
 pub use loss::*;
+pub use metrics::*;
 pub use model::*;
 pub use optimizer::*;
 pub use schedule::*;

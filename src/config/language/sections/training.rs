@@ -3,15 +3,15 @@
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Serialize};
 
 use crate::config::declare::bounds::above;
 use crate::config::declare::options::{self, Check, options};
 use crate::config::declare::part::Part;
 use crate::config::declare::schema::Table;
-use crate::config::declare::value::{Value, values};
+use crate::config::declare::value::Value;
 use crate::config::text::tree::Node;
-use crate::graph::op::Figure;
+
+use super::metrics::Metric;
 
 options! {
     /// The `[train]` section.
@@ -72,64 +72,6 @@ impl JsonSchema for EarlyStopping {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         Table::of::<Self>(generator).whole().try_into().unwrap_or_default()
-    }
-}
-
-values!(Metric);
-
-/// A figure of an epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Metric {
-    /// Mean loss over the epoch's training batches.
-    TrainLoss,
-    /// Loss on the validation samples.
-    ValLoss,
-    /// Share of validation samples whose class is found; only for classes.
-    ValAccuracy,
-    /// Mean absolute error on the validation samples; only for regression.
-    ValMae,
-    /// Root of the mean squared error on the validation samples; only for regression.
-    ValRmse,
-}
-
-impl Metric {
-    /// All of them.
-    pub const ALL: [Metric; 5] =
-        [Metric::TrainLoss, Metric::ValLoss, Metric::ValAccuracy, Metric::ValMae, Metric::ValRmse];
-
-    /// What is measured.
-    pub fn figure(self) -> Figure {
-        match self {
-            Self::TrainLoss | Self::ValLoss => Figure::Loss,
-            Self::ValAccuracy => Figure::Accuracy,
-            Self::ValMae => Figure::Mae,
-            Self::ValRmse => Figure::Rmse,
-        }
-    }
-
-    /// Whether it is measured on the validation samples; else on those of training.
-    pub fn of_validation(self) -> bool {
-        match self {
-            Self::TrainLoss => false,
-            Self::ValLoss | Self::ValAccuracy | Self::ValMae | Self::ValRmse => true,
-        }
-    }
-
-    /// Its name, in configurations and in `metrics.jsonl`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::TrainLoss => "train_loss",
-            Self::ValLoss => "val_loss",
-            Self::ValAccuracy => "val_accuracy",
-            Self::ValMae => "val_mae",
-            Self::ValRmse => "val_rmse",
-        }
-    }
-
-    /// Whether more is better.
-    pub fn higher_is_better(self) -> bool {
-        self.figure().higher_is_better()
     }
 }
 

@@ -16,8 +16,14 @@ use crate::config::text::spelling::{list, shorten};
 /// a path itself. At last it may be that of an input of the model, if the model names its inputs: then each of them must be
 /// taken by a layer, and where there are several, the first layer has to say which it takes.
 pub(super) fn connect(nodes: &mut [LayerNode], inputs: &[(String, Span)], sink: &Sink) {
-    let mut wiring =
-        Wiring { all: HashMap::new(), done: HashMap::new(), taken: HashSet::new(), parameters: HashMap::new(), sink };
+    let mut wiring = Wiring {
+        all: HashMap::new(),
+        done: HashMap::new(),
+        taken: HashSet::new(),
+        parameters: HashMap::new(),
+        around: HashMap::new(),
+        sink,
+    };
     wiring.collect(nodes);
     let named = wiring.inputs(inputs);
     let before = sink.len();
@@ -47,6 +53,8 @@ struct Wiring<'a> {
     taken: HashSet<String>,
     /// What the names of parameters begin with, and the layer that has them.
     parameters: HashMap<String, (Span, Nameless)>,
+    /// The names around layers that are a parameter themselves, and such a layer: `fc` of `fc.weight`.
+    around: HashMap<String, (Span, Nameless)>,
     sink: &'a Sink,
 }
 
@@ -125,11 +133,21 @@ impl Wiring<'_> {
         let inside = |word: &'static str| if node.name.is_empty() { Some((word, node.span)) } else { None };
         match &mut node.kind {
             LayerKind::Layer(layer) => {
+                let here = (node.span, nameless);
                 for prefix in prefixes(layer) {
                     let name = format!("{path}{prefix}");
-                    if let Some(other) = self.parameters.insert(name.clone(), (node.span, nameless)) {
-                        self.sink.push(clash(&name, (node.span, nameless), other));
+                    let other = self.parameters.insert(name.clone(), here).or(self.around.get(&name).copied());
+                    if let Some(other) = other {
+                        self.sink.push(clash(&name, here, other));
                         break;
+                    }
+                }
+                if is_parameter(layer)
+                    && let Some((group, _)) = path.rsplit_once('.')
+                {
+                    self.around.insert(group.to_owned(), here);
+                    if let Some(other) = self.parameters.get(group) {
+                        self.sink.push(clash(group, here, *other));
                     }
                 }
             }
@@ -214,20 +232,49 @@ fn clash(name: &str, (span, nameless): (Span, Nameless), (other, others): (Span,
     }
 }
 
+/// Whether a layer has one parameter, which has the name of the layer.
+fn is_parameter(layer: &Layer) -> bool {
+    matches!(layer, Layer::ClassToken(_) | Layer::PositionEmbedding(_) | Layer::LayerScale(_))
+}
+
 /// What is saved under a layer's name: what follows the name in each group of parameters or buffers. Two layers may not
 /// have the same.
 fn prefixes(layer: &Layer) -> &'static [&'static str] {
     let has = match layer {
-        Layer::Linear(_) | Layer::Conv2d(_) => true,
+        Layer::Linear(_) | Layer::Conv2d(_) | Layer::Conv1d(_) | Layer::Prelu(_) => true,
+        Layer::ClassToken(_) | Layer::PositionEmbedding(_) | Layer::LayerScale(_) => true,
         Layer::BatchNorm1d(norm) => norm.affine || norm.track_running_stats,
         Layer::BatchNorm2d(norm) => norm.affine || norm.track_running_stats,
         Layer::GroupNorm(norm) => norm.affine,
         Layer::LayerNorm(norm) => norm.elementwise_affine,
+        Layer::RmsNorm(norm) => norm.elementwise_affine,
+        Layer::InstanceNorm2d(norm) => norm.affine,
         Layer::MultiheadAttention(_) => return &["", ".out_proj"],
         Layer::MaxPool2d(_)
         | Layer::AvgPool2d(_)
         | Layer::AdaptiveAvgPool2d(_)
+        | Layer::MaxPool1d(_)
+        | Layer::AvgPool1d(_)
+        | Layer::AdaptiveAvgPool1d(_)
         | Layer::Flatten(_)
+        | Layer::Unflatten(_)
+        | Layer::Reshape(_)
+        | Layer::Permute(_)
+        | Layer::Transpose(_)
+        | Layer::Chunk(_)
+        | Layer::Slice(_)
+        | Layer::Select(_)
+        | Layer::Mean(_)
+        | Layer::Sum(_)
+        | Layer::Roll(_)
+        | Layer::ChannelShuffle(_)
+        | Layer::PixelShuffle(_)
+        | Layer::PixelUnshuffle(_)
+        | Layer::ZeroPad2d(_)
+        | Layer::ReflectionPad2d(_)
+        | Layer::ReplicationPad2d(_)
+        | Layer::StochasticDepth(_)
+        | Layer::Glu(_)
         | Layer::Dropout(_)
         | Layer::Activation(_)
         | Layer::Softmax(_)

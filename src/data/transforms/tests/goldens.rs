@@ -2,8 +2,11 @@
 
 use super::super::image::Window;
 use super::super::moves::Moves;
+use super::super::operation::DRAWN;
 use super::super::resize::resize;
-use super::super::{Image, Interpolation, Size, Transform, blur, color, rotate, windows};
+use super::super::{
+    Affine, Image, Interpolation, Operation, Policy, Size, Transform, affine, blur, color, policies, windows,
+};
 use crate::random::{Purpose, Stream};
 use safetensors::SafeTensors;
 use serde::Deserialize;
@@ -30,6 +33,19 @@ struct Case {
     fill: u8,
     #[serde(default)]
     value: u8,
+    #[serde(default)]
+    translate: [f64; 2],
+    #[serde(default)]
+    scale: f64,
+    #[serde(default)]
+    shear: [f64; 2],
+    #[serde(default)]
+    operation: String,
+}
+
+fn operation(name: &str) -> Operation {
+    let all = DRAWN.into_iter().chain([Operation::Invert]);
+    all.into_iter().find(|one| format!("{one:?}") == name).unwrap_or_else(|| panic!("{name}"))
 }
 
 impl Case {
@@ -65,7 +81,13 @@ impl Case {
             "horizontal_flip" => moved(&image, Transform::RandomHorizontalFlip { p: 1.0 }),
             "vertical_flip" => moved(&image, Transform::RandomVerticalFlip { p: 1.0 }),
             "grayscale" => color::grayscale(image, self.channels),
-            "rotate" => rotate::rotate(&image, self.amount, self.interpolation(), self.fill),
+            "affine" => {
+                let by =
+                    Affine { degrees: self.amount, translate: self.translate, scale: self.scale, shear: self.shear };
+                affine::affine(&image, by, affine::middle(image.sides), self.interpolation(), self.fill)
+            }
+            "operation" => operation(&self.operation).apply(image, self.amount, self.interpolation(), self.fill),
+            "rotate" => affine::rotate(&image, self.amount, self.interpolation(), self.fill),
             "blur" => blur::gaussian_blur(&image, self.kernel, self.amount),
             in_place => {
                 match in_place {
@@ -111,7 +133,8 @@ fn images_come_out_as_from_torchvision() {
     let mut wrong = Vec::new();
     for (number, case) in cases.iter().enumerate() {
         let (ours, theirs) = (case.change(image(&case.image)), image(&number.to_string()));
-        let told = format!("{number}: {} of {}, {:?} {:?}", case.change, case.image, case.size, case.interpolation);
+        let (change, of) = (format!("{} {}", case.change, case.operation), &case.image);
+        let told = format!("{number}: {change} of {of}, {:?} {:?}", case.size, case.interpolation);
         let shape = |image: &Image| (image.sides, image.channels, image.pixels.len());
         if shape(&ours) != shape(&theirs) {
             wrong.push(format!("{told}: {:?}, not {:?}", ours.sides, theirs.sides));
@@ -126,7 +149,42 @@ fn images_come_out_as_from_torchvision() {
         *tested.entry(&case.change).or_default() += 1;
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(tested.len(), 13, "{tested:?}");
+    assert_eq!(tested.len(), 15, "{tested:?}");
+}
+
+#[derive(Deserialize)]
+struct Magnitudes {
+    operation: String,
+    wide: bool,
+    bins: usize,
+    sides: [usize; 2],
+    signed: bool,
+    values: Option<Vec<f64>>,
+}
+
+/// To the bit: a share of a pixel decides by how many an image is moved.
+#[test]
+fn strengths_and_policies_are_torchvisions() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/transforms/transforms.safetensors");
+    let bytes = std::fs::read(path).unwrap();
+    let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+    let metadata = header.metadata().as_ref().unwrap();
+    let all: Vec<Magnitudes> = serde_json::from_str(&metadata["magnitudes"]).unwrap();
+    for m in &all {
+        let of = |bin| operation(&m.operation).magnitude(m.wide, bin, m.bins, m.sides);
+        let expected = |bin| m.values.as_ref().map(|values| (values[bin], m.signed));
+        (0..m.bins).for_each(|bin| assert_eq!(of(bin), expected(bin), "{} of {}", m.operation, m.bins));
+    }
+    assert_eq!(all.len(), 2 * (DRAWN.len() + DRAWN.len()));
+    type Pair = [(String, f64, Option<usize>); 2];
+    let all: BTreeMap<String, Vec<Pair>> = serde_json::from_str(&metadata["policies"]).unwrap();
+    for (name, policy) in [("IMAGENET", Policy::ImageNet), ("CIFAR10", Policy::Cifar10), ("SVHN", Policy::Svhn)] {
+        let given: Vec<_> = all[name]
+            .iter()
+            .map(|pair| [0, 1].map(|i| (operation(&pair[i].0), pair[i].1, pair[i].2.unwrap_or(0))))
+            .collect();
+        assert_eq!(policies::pairs(policy)[..], given[..], "{name}");
+    }
 }
 
 /// Shares of more or fewer channels than a photo has take another way, to the same bytes.

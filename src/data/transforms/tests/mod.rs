@@ -69,6 +69,19 @@ fn interpolation() -> impl Strategy<Value = Interpolation> {
     prop_oneof![Just(Interpolation::Nearest), Just(Interpolation::Bilinear), Just(Interpolation::Bicubic)]
 }
 
+fn augmentations() -> impl Strategy<Value = AugmentChanges> {
+    let policies = [Policy::ImageNet, Policy::Cifar10, Policy::Svhn];
+    prop_oneof![
+        (1usize..4, 0usize..9, 9usize..40).prop_map(|(ops, magnitude, bins)| AugmentChanges::Rand {
+            ops,
+            magnitude,
+            bins
+        }),
+        (2usize..40).prop_map(|bins| AugmentChanges::TrivialWide { bins }),
+        prop::sample::select(policies.to_vec()).prop_map(AugmentChanges::Auto),
+    ]
+}
+
 fn any_transform() -> impl Strategy<Value = Transform> {
     let sides = || prop::array::uniform2(1usize..24);
     let size = prop_oneof![(1usize..24).prop_map(Size::Shorter), sides().prop_map(Size::Both)];
@@ -95,6 +108,15 @@ fn any_transform() -> impl Strategy<Value = Transform> {
             .prop_map(|(half, sigma)| Transform::GaussianBlur { kernel_size: 2 * half + 1, sigma }),
         1 => (p(), range(0.0, 1.0), range(0.1, 9.0), any::<u8>())
             .prop_map(|(p, scale, ratio, value)| Transform::RandomErasing { p, scale, ratio, value }),
+        1 => (range(-200.0, 200.0), range(0.0, 1.0), range(0.01, 9.0), range(-80.0, 80.0), interpolation(), any::<u8>()).prop_map(
+            |(degrees, translate, scale, x, interpolation, fill)| Transform::RandomAffine {
+                degrees, translate, scale, shear: [x, [-9.0, 30.0]], interpolation, fill
+            }
+        ),
+        1 => (prop::sample::select(&operation::DRAWN[10..]), 0usize..9, p())
+            .prop_map(|(operation, magnitude, p)| Transform::Random { operation, magnitude: magnitude as f64, p }),
+        2 => (augmentations(), interpolation(), any::<u8>())
+            .prop_map(|(changes, interpolation, fill)| Transform::Augment(Augment { changes, interpolation, fill })),
     ]
 }
 
@@ -238,6 +260,79 @@ fn colours_are_changed_in_every_order() {
         (0..300).map(|i| transform(&list, &mut draws(0, i), image()).pixels).collect();
     assert!(results.len() > 12, "{} of 24 orders differ in what they make", results.len());
     assert_eq!(transform(&[Transform::ColorJitter(ColorJitter::default())], &mut draws(0, 0), image()), image());
+}
+
+/// Every kind of change comes up as often as any other, with both signs, at the strength asked for; two are made one after the other.
+#[test]
+fn kinds_of_change_are_drawn_as_in_torchvision() {
+    use operation::DRAWN;
+    let numbers = &mut draws(7, 0);
+    let given = Image { sides: [12, 15], channels: 3, pixels: (0..540).map(|_| numbers.next_u32() as u8).collect() };
+    let (interpolation, fill) = (Interpolation::Nearest, 7);
+    let of = |operation: Operation, sign: f64, bin: usize| {
+        let magnitude = operation.magnitude(false, bin, 31, given.sides).map_or(0.0, |(magnitude, _)| magnitude);
+        operation.apply(given.clone(), sign * magnitude, interpolation, fill).pixels
+    };
+    let mut expected = std::collections::HashMap::new();
+    for operation in DRAWN {
+        let signed = operation.magnitude(false, 12, 31, given.sides).is_some_and(|(_, signed)| signed);
+        let signs: &[f64] = if signed { &[-1.0, 1.0] } else { &[1.0] };
+        signs.iter().for_each(|sign| {
+            *expected.entry(of(operation, *sign, 12)).or_insert(0.0) += 2800.0 / 14.0 / signs.len() as f64
+        });
+    }
+    let augment = |changes| [Transform::Augment(Augment { changes, interpolation, fill })];
+    let one = augment(AugmentChanges::Rand { ops: 1, magnitude: 12, bins: 31 });
+    let mut found = std::collections::HashMap::new();
+    for i in 0..2800 {
+        *found.entry(transform(&one, &mut draws(2, i), given.clone()).pixels).or_insert(0.0) += 1.0;
+    }
+    assert_eq!(found.len(), expected.len());
+    // Five standard errors.
+    expected
+        .iter()
+        .for_each(|(pixels, n)| assert!((found[pixels] - n).abs() < 5.0 * n.sqrt(), "{} {n}", found[pixels]));
+    let two = augment(AugmentChanges::Rand { ops: 2, magnitude: 12, bins: 31 });
+    let several: std::collections::HashSet<Vec<u8>> =
+        (0..400).map(|i| transform(&two, &mut draws(3, i), given.clone()).pixels).collect();
+    assert!(several.len() > 120, "{}", several.len());
+    // Of any strength.
+    let wide = augment(AugmentChanges::TrivialWide { bins: 31 });
+    let several: std::collections::HashSet<Vec<u8>> =
+        (0..1500).map(|i| transform(&wide, &mut draws(3, i), given.clone()).pixels).collect();
+    assert!(several.len() > 250, "{}", several.len());
+}
+
+/// Each pair as likely, and each of its changes with its own probability and sign.
+#[test]
+fn pairs_of_changes_are_drawn_as_in_torchvision() {
+    let given = Image { sides: [3, 2], channels: 1, pixels: vec![100, 200, 7, 90, 30, 250] };
+    let (interpolation, fill, n) = (Interpolation::Nearest, 0, 4000);
+    let mut expected = std::collections::HashMap::from([(given.pixels.clone(), 0.0)]);
+    for pair in policies::pairs(Policy::Svhn) {
+        let mut images = vec![(given.clone(), n as f64 / 25.0)];
+        for (operation, p, bin) in pair {
+            let magnitude = operation.magnitude(false, *bin, 10, given.sides);
+            let signs = if magnitude.is_some_and(|(_, signed)| signed) { [-1.0, 1.0] } else { [1.0; 2] };
+            let with = images.iter().flat_map(|(image, n)| {
+                let made =
+                    |sign| operation.apply(image.clone(), sign * magnitude.map_or(0.0, |m| m.0), interpolation, fill);
+                signs.map(|sign| (made(sign), n * p / 2.0))
+            });
+            let with: Vec<_> = with.collect();
+            images.iter_mut().for_each(|(_, n)| *n *= 1.0 - p);
+            images.extend(with);
+        }
+        images.into_iter().for_each(|(image, n)| *expected.entry(image.pixels).or_insert(0.0) += n);
+    }
+    let list = [Transform::Augment(Augment { changes: AugmentChanges::Auto(Policy::Svhn), interpolation, fill })];
+    let mut found = std::collections::HashMap::new();
+    (0..n).for_each(|i| *found.entry(transform(&list, &mut draws(1, i), given.clone()).pixels).or_insert(0.0) += 1.0);
+    for (pixels, n) in &expected {
+        let found = found.remove(pixels).unwrap_or(0.0);
+        assert!((found - n).abs() < 5.0 * n.max(1.0).sqrt(), "{pixels:?}: {found}, not {n}");
+    }
+    assert!(found.is_empty(), "{found:?}");
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub struct LayerNormKernel {
     pub weight: bool,
     /// There is `beta`.
     pub bias: bool,
+    /// The mean is taken off.
+    pub centered: bool,
     /// Instructions.
     pub level: SimdLevel,
 }
@@ -69,11 +71,11 @@ vectorised! {
     /// Whole rows; `gamma` and `beta` may be empty.
     fn forward<'a, S>(
         s, x: &'a [f32], y: &'a mut [f32], mean: &'a mut [f32], rstd: &'a mut [f32], gamma: &'a [f32], beta: &'a [f32],
-        eps: f64,
+        eps: f64, centered: bool,
     ) {
         let row = x.len() / mean.len();
         for (r, (x, y)) in x.chunks(row).zip(y.chunks_mut(row)).enumerate() {
-            let m = (sum(s, row, Plain(x)) / row as f64) as f32;
+            let m = if centered { (sum(s, row, Plain(x)) / row as f64) as f32 } else { 0.0 };
             let inv = (1.0 / (sum(s, row, SquaresAbout(x, m)) / row as f64 + eps).sqrt()) as f32;
             (mean[r], rstd[r]) = (m, inv);
             for i in (0..row).step_by(S::LANES) {
@@ -90,14 +92,15 @@ vectorised! {
         }
     }
 
-    /// `dx = rstd · (dy γ − mean(dy γ) − x̂ · mean(dy γ x̂)) + residual` for whole rows; `residual` may be empty.
+    /// `dx = rstd · (dy γ − mean(dy γ) − x̂ · mean(dy γ x̂)) + residual` for whole rows; `residual` may be empty. Unless the mean was
+    /// taken off, without the second term.
     fn backward<'a, S>(
         s, x: &'a [f32], dy: &'a [f32], residual: &'a [f32], dx: &'a mut [f32], stats: Statistics<'a>, gamma: &'a [f32],
-        row: usize,
+        row: usize, centered: bool,
     ) {
         for (r, ((x, dy), dx)) in x.chunks(row).zip(dy.chunks(row)).zip(dx.chunks_mut(row)).enumerate() {
             let (mean, inv) = (stats.mean[r], stats.rstd[r]);
-            let shift = sum(s, row, Weighted { dy, gamma, x: None }) / row as f64;
+            let shift = if centered { sum(s, row, Weighted { dy, gamma, x: None }) / row as f64 } else { 0.0 };
             let slope = sum(s, row, Weighted { dy, gamma, x: Some((x, mean)) }) / row as f64;
             let slope = s.splat((slope * (inv as f64) * (inv as f64)) as f32);
             let shift = s.splat(shift as f32);
@@ -155,7 +158,7 @@ impl NodeKernel for LayerNormKernel {
             // SAFETY: each task has its own rows.
             let (y, mean, rstd) =
                 unsafe { (outputs[0].part(r.clone()), outputs[1].part(rows.clone()), outputs[2].part(rows)) };
-            forward(self.level, &x[r], y, mean, rstd, gamma, beta, self.eps as f64);
+            forward(self.level, &x[r], y, mean, rstd, gamma, beta, self.eps as f64, self.centered);
         });
     }
 }
@@ -182,7 +185,7 @@ impl NodeKernel for LayerNormGradKernel {
             let r = start..start + dx.len();
             let stats = Statistics { mean: &mean[start / row..], rstd: &rstd[start / row..] };
             let residual = residual.map_or(&[][..], |all| &all[r.clone()]);
-            backward(self.level, &x[r.clone()], &dy[r], residual, dx, stats, gamma, row);
+            backward(self.level, &x[r.clone()], &dy[r], residual, dx, stats, gamma, row, self.op.centered);
         });
         if !self.op.weight {
             return;

@@ -1,14 +1,16 @@
 //! Losses and their gradients.
 
 use super::reduce_rows::{Dot, Exponentials, Plain, Terms, max, sum};
+use super::soft_cross_entropy::SoftCrossEntropyKernel;
+use super::weighted_binary::WeightedBinaryKernel;
 use crate::backend::cpu::run::frame::{Frame, NodeKernel, Scratch};
 use crate::backend::cpu::run::parallel::{CHUNK, for_chunks, rows_per_chunk, vectorised};
 use crate::backend::cpu::run::threads::{Chunks, chunks};
 use crate::backend::cpu::simd::lanes::{get, put};
 use crate::backend::cpu::simd::math::{ln_1p, sigmoid};
 use crate::backend::cpu::simd::{Simd, SimdLevel};
-use crate::graph::Shape;
-use crate::graph::op::{CrossEntropy, ElementwiseLoss, Loss};
+use crate::graph::op::{CrossEntropy, ElementwiseLoss, Loss, RowLoss};
+use crate::graph::{DType, Shape};
 
 /// [`crate::graph::op::CrossEntropy`] and its gradient.
 pub struct CrossEntropyKernel {
@@ -24,6 +26,7 @@ pub struct CrossEntropyKernel {
 /// What is the same for all rows.
 #[derive(Clone, Copy)]
 struct Rule<'a> {
+    form: RowLoss,
     smoothing: f32,
     ignored: i32,
     /// Of each class; empty where all are 1.
@@ -32,6 +35,18 @@ struct Rule<'a> {
 }
 
 impl Rule<'_> {
+    /// By which the loss of a row is multiplied, and its gradient, for the logarithm of the target's probability.
+    fn focus(&self, log: f64) -> [f64; 2] {
+        let RowLoss::Focal { gamma } = self.form else { return [1.0, 1.0] };
+        // Of what is surely right nothing is left; a power of 0 below 1 has no slope there.
+        let (gamma, off) = (gamma as f64, -log.exp_m1());
+        match gamma > 0.0 {
+            true if off == 0.0 => [0.0, 0.0],
+            true => [off.powf(gamma), off.powf(gamma) - gamma * off.powf(gamma - 1.0) * log.exp() * log],
+            false => [1.0, 1.0],
+        }
+    }
+
     fn weight(&self, class: Option<usize>) -> f32 {
         class.and_then(|c| self.weights.get(c)).copied().unwrap_or(1.0)
     }
@@ -42,12 +57,20 @@ vectorised! {
     fn forward<'a, S>(s, x: &'a [f32], targets: &'a [i32], row: usize, rule: Rule<'a>) -> [f64; 2] {
         let (mut total, mut weights, smoothing) = (0.0, 0.0, rule.smoothing as f64);
         for (x, t) in x.chunks(row).zip(targets).filter(|(_, t)| **t != rule.ignored) {
-            let top = max(s, x);
-            let log = sum(s, row, Exponentials(x, top)).ln() + top as f64;
+            let log = match rule.form {
+                RowLoss::Nll => 0.0,
+                RowLoss::CrossEntropy | RowLoss::Focal { .. } => {
+                    let top = max(s, x);
+                    sum(s, row, Exponentials(x, top)).ln() + top as f64
+                }
+            };
             let class = usize::try_from(*t).ok().filter(|t| *t < row);
             let weight = rule.weight(class) as f64;
             let target = class.map_or(f64::NAN, |t| x[t] as f64);
-            total += (1.0 - smoothing) * (log - target) * weight;
+            total += match rule.form {
+                RowLoss::Focal { .. } => rule.focus(target - log)[0] * (log - target) * weight,
+                RowLoss::CrossEntropy | RowLoss::Nll => (1.0 - smoothing) * (log - target) * weight,
+            };
             if smoothing != 0.0 {
                 total += smoothing * match rule.weights {
                     [] => log - sum(s, row, Plain(x)) / row as f64,
@@ -62,15 +85,24 @@ vectorised! {
     fn backward<'a, S>(s, x: &'a [f32], targets: &'a [i32], dx: &'a mut [f32], row: usize, factor: f32, rule: Rule<'a>) {
         let flat = rule.smoothing / row as f32;
         for ((x, t), dx) in x.chunks(row).zip(targets).zip(dx.chunks_mut(row)) {
-            if *t == rule.ignored {
+            if *t == rule.ignored || rule.form == RowLoss::Nll {
                 dx.fill(0.0);
+                let class = usize::try_from(*t).ok().filter(|t| *t < row && rule.form == RowLoss::Nll);
+                if let Some(class) = class.filter(|_| *t != rule.ignored) {
+                    dx[class] = -rule.weight(Some(class)) * factor;
+                }
                 continue;
             }
             // Not `e^(x − lse)` with a saved sum: where the net is sure of itself, rounding `lse` would leave few digits
             // of `p − 1`.
             let top = max(s, x);
-            let log = s.splat(sum(s, row, Exponentials(x, top)).ln() as f32);
+            let sum = sum(s, row, Exponentials(x, top)).ln();
+            let log = s.splat(sum as f32);
             let class = usize::try_from(*t).ok().filter(|t| *t < row);
+            let factor = match (rule.form, class) {
+                (RowLoss::Focal { .. }, Some(class)) => factor * rule.focus((x[class] - top) as f64 - sum)[1] as f32,
+                _ => factor,
+            };
             let hot = (1.0 - rule.smoothing) * rule.weight(class);
             let share = s.splat(hot + flat * rule.all_weights as f32);
             for i in (0..row).step_by(S::LANES) {
@@ -120,6 +152,7 @@ impl NodeKernel for CrossEntropyKernel {
         let (x, targets) = (frame.input::<f32>(0), frame.input::<i32>(1));
         let (row, loss) = (self.classes, &self.loss);
         let rule = Rule {
+            form: loss.form,
             smoothing: loss.label_smoothing,
             ignored: loss.ignore_index,
             weights: &loss.weight,
@@ -343,18 +376,22 @@ impl NodeKernel for ElementwiseGradKernel {
     }
 }
 
-/// The kernel of a loss on predictions of shape `x`.
-pub fn kernel(loss: &Loss, x: &Shape, level: SimdLevel) -> Box<dyn NodeKernel> {
+/// The kernel of a loss on predictions of shape `x` and targets of type `targets`.
+pub fn kernel(loss: &Loss, x: &Shape, targets: DType, level: SimdLevel) -> Box<dyn NodeKernel> {
     match loss {
+        Loss::CrossEntropy(l) if targets == DType::F32 => Box::new(SoftCrossEntropyKernel::new(l, x, false, level)),
         Loss::CrossEntropy(l) => Box::new(CrossEntropyKernel::new(l, x, false, level)),
         Loss::Elementwise(l) => Box::new(ElementwiseKernel { loss: *l, len: x.len(), items: loss.items(x), level }),
+        Loss::Binary(l) => Box::new(WeightedBinaryKernel::new(l, x.len(), loss.items(x), false)),
     }
 }
 
 /// The kernel of a loss's gradient.
-pub fn grad_kernel(loss: &Loss, x: &Shape, level: SimdLevel) -> Box<dyn NodeKernel> {
+pub fn grad_kernel(loss: &Loss, x: &Shape, targets: DType, level: SimdLevel) -> Box<dyn NodeKernel> {
     match loss {
+        Loss::CrossEntropy(l) if targets == DType::F32 => Box::new(SoftCrossEntropyKernel::new(l, x, true, level)),
         Loss::CrossEntropy(l) => Box::new(CrossEntropyKernel::new(l, x, true, level)),
         Loss::Elementwise(l) => Box::new(ElementwiseGradKernel { loss: *l, level }),
+        Loss::Binary(l) => Box::new(WeightedBinaryKernel::new(l, x.len(), loss.items(x), true)),
     }
 }

@@ -1,7 +1,7 @@
-//! Moving elements: permutation of axes, concatenation, slices.
+//! Moving elements: permutation of axes, concatenation, slices, padding; and filling with a number.
 
 use crate::backend::cpu::run::frame::{Element, Frame, NodeKernel};
-use crate::backend::cpu::run::parallel::{for_chunks, rows_per_chunk};
+use crate::backend::cpu::run::parallel::{CHUNK, for_chunks, rows_per_chunk};
 use crate::backend::cpu::run::threads::{Parts, chunks};
 use crate::graph::{DType, Shape, op};
 use half::{bf16, f16};
@@ -160,5 +160,54 @@ impl Slice {
 impl NodeKernel for Slice {
     fn run(&self, frame: &Frame<'_>) {
         for_type!(frame.input_dtype(0), self.go(frame));
+    }
+}
+
+/// [`op::Pad`].
+pub struct Pad {
+    /// Elements in a row of the operand.
+    from: usize,
+    /// Elements in a row of the result.
+    row: usize,
+    /// The zeros in front of them.
+    start: usize,
+}
+
+impl Pad {
+    /// For an operand of shape `x`.
+    pub fn new(op: &op::Pad, x: &Shape) -> Self {
+        let inner = row(x, op.axis + 1);
+        let from = row(x, op.axis);
+        Pad { from, row: from + (op.before + op.after) * inner, start: op.before * inner }
+    }
+}
+
+impl NodeKernel for Pad {
+    fn run(&self, frame: &Frame<'_>) {
+        let (x, y) = (frame.input::<f32>(0), frame.output::<f32>(0));
+        let n = self.row;
+        if n == 0 {
+            return;
+        }
+        for_chunks(frame.pool(), y, rows_per_chunk(n) * n, |first, part| {
+            for (r, out) in part.chunks_mut(n).enumerate() {
+                let at = (first / n + r) * self.from;
+                out[..self.start].fill(0.0);
+                out[self.start..self.start + self.from].copy_from_slice(&x[at..at + self.from]);
+                out[self.start + self.from..].fill(0.0);
+            }
+        });
+    }
+}
+
+/// [`op::NewFull`].
+pub struct NewFull {
+    /// The number.
+    pub value: f32,
+}
+
+impl NodeKernel for NewFull {
+    fn run(&self, frame: &Frame<'_>) {
+        for_chunks(frame.pool(), frame.output::<f32>(0), CHUNK, |_, part| part.fill(self.value));
     }
 }

@@ -237,14 +237,14 @@ fn layer_norm_and_its_gradient() {
             let mut operands = vec![x.clone()];
             operands.extend(weight.then(|| gamma.clone()));
             operands.extend(bias.then(|| beta.clone()));
-            for got in outputs(LayerNorm { dims, eps: 1e-5, weight, bias }, &operands) {
+            for got in outputs(LayerNorm { dims, eps: 1e-5, weight, bias, centered: true }, &operands) {
                 assert_close("y", &got[0], &want, 2e-6, 10.0);
                 assert_close("mean", &got[1], &r.mean, 2e-7, 0.0);
                 assert_close("rstd", &got[2], &r.inv, 1e-6, 0.0);
                 let mut operands = vec![x.clone(), dy.clone(), got[1].clone(), got[2].clone()];
                 operands.extend(weight.then(|| gamma.clone()));
                 let g: Vec<f64> = (0..xs.len()).map(|i| dys[i] * scales[i % k]).collect();
-                for got in outputs(LayerNormGrad { dims, weight, bias }, &operands) {
+                for got in outputs(LayerNormGrad { dims, weight, bias, centered: true }, &operands) {
                     assert_close("dx", &got[0], &r.gradient(&xs, &g), 5e-6, 10.0);
                     if weight {
                         let dgamma = by_column(k, xs.len(), |i| dys[i] * normal[i]);

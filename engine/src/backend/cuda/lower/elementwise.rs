@@ -2,8 +2,8 @@
 
 use super::Context;
 use super::layout::{Axis, common_suffix, copy, dense_strides, over_rows, pack, rows_arg};
-use crate::backend::cuda::launch::{BLOCK, Kernel, Lowered, Memory, Module, suffix};
-use crate::graph::op::{Activation, ActivationGrad, ActivationOp, Binary, BinaryKind};
+use crate::backend::cuda::launch::{BLOCK, Kernel, Lowered, Memory, Module, Step, suffix};
+use crate::graph::op::{Activation, ActivationGrad, ActivationOp, Binary, BinaryKind, NewFull};
 use crate::graph::{DType, Shape};
 
 /// A launch over `n` elements that are loaded in vectors of `width`.
@@ -17,6 +17,19 @@ pub fn activation(cx: &Context, op: &ActivationOp) -> Lowered {
     let name = format!("activation_{}", common_suffix(cx, &[0]));
     let kernel = over_packs(name, n, pack(cx.y_type(0)));
     Lowered::one(kernel.arg(Memory::Input(0)).arg(Memory::Output(0)).long(n).activation(Some(op.act)))
+}
+
+/// Lowers the operation: zeros that are kept within bounds which both are the number.
+pub fn new_full(cx: &Context, op: &NewFull) -> Lowered {
+    let mut lowered = Lowered::one(Step::Zero { to: Memory::Output(0), bytes: cx.output(0).bytes() });
+    if op.value != 0.0 {
+        let n = cx.y(0).len();
+        let name = format!("activation_{}", common_suffix(cx, &[]));
+        let kernel = over_packs(name, n, pack(cx.y_type(0))).arg(Memory::Output(0)).arg(Memory::Output(0)).long(n);
+        let number = Activation::Hardtanh { low: op.value, high: op.value };
+        lowered.steps.push(kernel.activation(Some(number)).into());
+    }
+    lowered
 }
 
 /// Lowers the operation.

@@ -31,7 +31,8 @@ pub fn layer_norm(cx: &Context, op: &LayerNorm) -> Lowered {
         .long(n)
         .int(length)
         .float(op.eps)
-        .int(rows.kept());
+        .int(rows.kept())
+        .int(usize::from(op.centered));
     Lowered::one(kernel)
 }
 
@@ -52,7 +53,8 @@ pub fn grad(cx: &Context, op: &LayerNormGrad) -> Lowered {
         .arg(Memory::Output(0))
         .long(n)
         .int(length)
-        .int(rows.kept());
+        .int(rows.kept())
+        .int(usize::from(op.centered));
     if !op.weight {
         return Lowered::one(input);
     }

@@ -1,9 +1,9 @@
-//! Launches of the running metrics.
+//! Launches of the running metrics, and of the counts of classes.
 
 use super::Context;
 use super::rows::{Rows, element_sum_blocks};
 use crate::backend::cuda::launch::{Arg, Kernel, Lowered, Memory, Module, Step, suffix};
-use crate::graph::op::{Metrics, Task};
+use crate::graph::op::{ClassCounts, Counted, Metrics, Task};
 
 const MODULE: Module = Module::Metrics;
 
@@ -41,4 +41,28 @@ pub fn metrics(cx: &Context, op: &Metrics) -> Lowered {
         steps.push(add.into());
     }
     Lowered { steps, scratch_bytes: 2 * blocks * size_of::<f64>() }
+}
+
+/// The counts of the batch, as whole numbers in the workspace; then they are added to the running ones. Whole numbers may be
+/// added in any order.
+pub fn class_counts(cx: &Context, op: &ClassCounts) -> Lowered {
+    let (x, dtype) = (cx.x(1), cx.x_type(1));
+    let [loss, prediction, target, totals] = [0, 1, 2, 3].map(Memory::Input);
+    let (batch, classes, len) = (Memory::Scratch(0), op.classes(x.last()), op.len(x.last()));
+    let count = match op.of {
+        Counted::Classes { ignore_index, matrix } => {
+            let teams = Rows::summed(x.rows(), classes, 0);
+            let kernel = teams.launch_summed(MODULE, "class_counts", dtype).arg(prediction).arg(target).arg(batch);
+            let kernel = kernel.long(x.rows()).int(classes).arg(Arg::I32(ignore_index.unwrap_or_default()));
+            kernel.int(usize::from(ignore_index.is_some())).int(usize::from(matrix))
+        }
+        Counted::Labels(labels) => {
+            let kernel = Kernel::new(MODULE, format!("label_counts_{}", suffix(dtype)));
+            let kernel = kernel.grid(element_sum_blocks(x.len()), 1, 1).arg(prediction).arg(target).arg(batch);
+            kernel.long(x.len()).int(labels)
+        }
+    };
+    let bytes = len * size_of::<u32>();
+    let add = Kernel::new(MODULE, "add_counts").over(len).arg(batch).arg(loss).arg(totals).long(len);
+    Lowered { steps: vec![Step::Zero { to: batch, bytes }, count.into(), add.into()], scratch_bytes: bytes }
 }

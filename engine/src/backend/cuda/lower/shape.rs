@@ -1,10 +1,10 @@
-//! Launches of operations that only move elements: permute, concat, slice.
+//! Launches of operations that only move elements: permute, concat, slice, pad.
 
 use super::Context;
 use super::layout::{Axis, PACK_BYTES, copy, dense_strides, over_rows, rows_arg};
-use crate::backend::cuda::launch::{Kernel, Lowered, Memory, Module};
+use crate::backend::cuda::launch::{Kernel, Lowered, Memory, Module, Step};
 use crate::graph::Shape;
-use crate::graph::op::{Concat, Permute, Slice};
+use crate::graph::op::{Concat, Pad, Permute, Slice};
 
 /// Side of the tiles of `transpose_*`, and the rows of its block's threads.
 const TILE: usize = 32;
@@ -107,6 +107,20 @@ pub fn slice(cx: &Context, op: &Slice) -> Lowered {
     }
     let x = Within { start: op.start * (columns / op.len), row };
     Lowered::one(copy_rows(cx.y_type(0).bytes(), 0, [rows, columns], x, Within { start: 0, row: columns }))
+}
+
+/// Lowers the operation.
+pub fn pad(cx: &Context, op: &Pad) -> Lowered {
+    let [rows, columns] = matrix(cx.x(0), op.axis);
+    let row = matrix(cx.y(0), op.axis)[1];
+    if columns == row {
+        return copy(cx);
+    }
+    let [_, inner] = matrix(cx.x(0), op.axis + 1);
+    let (x, y) = (Within { start: 0, row: columns }, Within { start: op.before * inner, row });
+    let mut lowered = Lowered::one(Step::Zero { to: Memory::Output(0), bytes: cx.output(0).bytes() });
+    lowered.steps.push(copy_rows(cx.y_type(0).bytes(), 0, [rows, columns], x, y).into());
+    lowered
 }
 
 #[cfg(test)]

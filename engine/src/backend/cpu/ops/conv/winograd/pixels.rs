@@ -3,13 +3,14 @@
 use super::grid::{ELEMENTS, Grid, TilePanel};
 use super::transforms::{Input, kernel_transform, output_tile};
 use super::{pooled, tail};
+use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
 use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, ONE_RUN, Tile, Tiles, for_each_tile, is_fused};
 use crate::backend::cpu::gemm::workspace_floats;
 use crate::backend::cpu::ops::conv::kernel::{PixelKernel, PooledPixelKernel};
 use crate::backend::cpu::ops::conv::operands::{PixelDest, PixelDestParts, PixelSource, pooled_bounds};
 use crate::backend::cpu::ops::conv::shape::{ConvProblem, Direction};
 use crate::backend::cpu::run::threads::{Parts, Pool};
-use crate::backend::cpu::simd::{Kernel, Simd};
+use crate::backend::cpu::simd::{Kernel, MAX_LANES, Routine as _, Simd};
 use crate::graph::op::Activation;
 
 /// The convolution or its gradient by the input.
@@ -198,22 +199,16 @@ impl Kernel for Weights<'_> {
             // SAFETY: a panel belongs to one task.
             unsafe { self.packed.part(first..first + ELEMENTS * k.grid.from * width) }.fill(0.0);
         }
+        let mut taps = [[0.0f32; MAX_LANES * 2 * MAX_LANES]; 9];
         for c in 0..k.grid.from {
-            let mut taps = [[0.0f32; 2 * crate::backend::cpu::simd::MAX_LANES]; 9];
-            for (tap, row) in taps.iter_mut().enumerate() {
-                for (n, x) in row.iter_mut().take(columns).enumerate() {
-                    let n = self.panel * width + n;
-                    // `w [O, 3, 3, I]`; for the gradient the kernel is rotated by 180°.
-                    *x = match k.direction {
-                        Direction::Forward => self.w[(n * 9 + tap) * k.grid.from + c],
-                        Direction::Backward => self.w[(c * 9 + 8 - tap) * k.grid.to + n],
-                    };
-                }
+            let within = c % S::LANES;
+            if within == 0 {
+                self.read(s, c, columns, &mut taps);
             }
             for v in (0..width).step_by(S::LANES) {
                 // SAFETY: a row has room for whole vectors, and a panel belongs to one task.
                 unsafe {
-                    let g = |i: usize| s.load(taps[i].as_ptr().add(v));
+                    let g = |i: usize| s.load(taps[i].as_ptr().add(within * width + v));
                     let mut half = [[s.zero(); 3]; 4];
                     for j in 0..3 {
                         let column = kernel_transform(s, [g(j), g(3 + j), g(6 + j)]);
@@ -234,6 +229,36 @@ impl Kernel for Weights<'_> {
                             }
                         }
                     }
+                }
+            }
+        }
+    }
+}
+
+impl Weights<'_> {
+    /// Reads the weights of a vector of channels from `c` on: `taps [tap][channel][column]`, with zeros behind the columns.
+    #[inline(always)]
+    fn read<S: Simd>(&self, s: S, c: usize, columns: usize, taps: &mut [[f32; MAX_LANES * 2 * MAX_LANES]; 9]) {
+        let (grid, width) = (&self.kernel.grid, self.kernel.tiles.columns());
+        let (rows, n) = ((grid.from - c).min(S::LANES), self.panel * width);
+        for (tap, to) in taps.iter_mut().enumerate() {
+            // `w [O, 3, 3, I]`; for the gradient the kernel is rotated by 180°.
+            let (at, strides) = match self.kernel.direction {
+                Direction::Forward => ((n * 9 + tap) * grid.from + c, [1, 9 * grid.from]),
+                Direction::Backward => ((c * 9 + 8 - tap) * grid.to + n, [9 * grid.to, 1]),
+            };
+            let last = at + (rows - 1) * strides[0] + (columns - 1) * strides[1];
+            assert!(last < self.w.len() && width <= 2 * MAX_LANES, "these weights are inside");
+            let to = to.as_mut_ptr();
+            // SAFETY: the corners are inside, as asserted, and there is room for as many rows as a vector has lanes.
+            unsafe {
+                let from = self.w.as_ptr().add(at);
+                match self.kernel.direction {
+                    Direction::Forward => PackTransposed::run(s, Panel { from, strides, rows, columns, to, width }),
+                    Direction::Backward => CopyRows::run(
+                        s,
+                        Copy2d { from, from_step: strides[0], to, to_step: width, rows, columns, padded: width },
+                    ),
                 }
             }
         }

@@ -1,208 +1,21 @@
-//! The transforms of `[data]`: what happens to an image between its store and the model.
+//! Transforms of one image after the other.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize, Serializer};
+use schemars::{Schema, SchemaGenerator, json_schema};
 
+use super::values::{DrawnFrom, Interpolation, MAX_BYTE, ResizedTo};
 use crate::config::declare::bounds::{MAX_SIZE, above};
 use crate::config::declare::options::{Check, options};
-use crate::config::declare::part::{Part, known_word};
-use crate::config::declare::tagged::{Tagged, tagged};
-use crate::config::declare::value::{Value, values};
+use crate::config::declare::part::Part;
+use crate::config::declare::value::Value;
 use crate::config::language::values::Pair;
 use crate::config::text::diagnostics::Diagnostic;
-use crate::config::text::tree::{Node, Table};
+use crate::config::text::tree::Node;
 
 /// The means and standard deviations of the channels of ImageNet, which `"imagenet"` stands for.
 const IMAGENET: [[f64; 3]; 2] = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]];
 
-/// The largest byte.
-const MAX_BYTE: usize = 255;
-
 /// The largest side of a kernel.
 const MAX_KERNEL: usize = 255;
-
-tagged! {
-    /// A step between a stored sample and the model's input.
-    Transform by "type", resume Differs:
-    "normalize" => Normalize(Normalize),
-    "resize" => Resize(Resize),
-    "center_crop" => CenterCrop(CenterCrop),
-    "grayscale" => Grayscale(Grayscale),
-    "random_crop" => RandomCrop(RandomCrop),
-    "random_resized_crop" => RandomResizedCrop(RandomResizedCrop),
-    "random_horizontal_flip" => RandomHorizontalFlip(RandomHorizontalFlip),
-    "random_vertical_flip" => RandomVerticalFlip(RandomVerticalFlip),
-    "random_rotation" => RandomRotation(RandomRotation),
-    "color_jitter" => ColorJitter(ColorJitter),
-    "random_grayscale" => RandomGrayscale(RandomGrayscale),
-    "gaussian_blur" => GaussianBlur(GaussianBlur),
-    "random_erasing" => RandomErasing(RandomErasing),
-}
-
-/// Transforms that change a sample at random.
-pub const RANDOM_TRANSFORMS: [&str; 9] = [
-    "random_crop",
-    "random_resized_crop",
-    "random_horizontal_flip",
-    "random_vertical_flip",
-    "random_rotation",
-    "color_jitter",
-    "random_grayscale",
-    "gaussian_blur",
-    "random_erasing",
-];
-
-impl Value for Transform {
-    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
-        let what = format!("`{key}`");
-        let nothing = Table::default();
-        let (table, word) =
-            match (node.as_table(), node.as_str()) {
-                (Some(table), _) => {
-                    let part = Part { table, span: node.span, what: &what, bad: &[], sink: part.sink };
-                    (table, part.word::<Self>(None)?)
-                }
-                (None, Some(_)) => (&nothing, known_word(node, Self::TAG, &what, Self::TYPES, part.sink)?),
-                (None, None) => {
-                    part.sink.push(Diagnostic::error(format!("wrong value in {what}")).at(
-                        node.span,
-                        format!("expected a table or the name of a transform, found {}", node.describe()),
-                    ));
-                    return None;
-                }
-            };
-        let what = format!("transform `{word}`");
-        let part = Part { table, span: node.span, what: &what, bad: &[], sink: part.sink };
-        part.known_keys(&[&[Self::TAG], Self::fields(word)]);
-        <Self as Tagged>::read(word, &part)
-    }
-
-    fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "$ref": "#/$defs/Transform" })
-    }
-}
-
-/// What is random would change evaluation too.
-pub(super) fn for_all(generator: &mut SchemaGenerator) -> Schema {
-    list_of_transforms(generator, |word| !RANDOM_TRANSFORMS.contains(&word))
-}
-
-/// Training and evaluation are normalised alike.
-pub(super) fn for_training(generator: &mut SchemaGenerator) -> Schema {
-    list_of_transforms(generator, |word| word != "normalize")
-}
-
-/// What is random would make evaluation random.
-pub(super) fn for_evaluation(generator: &mut SchemaGenerator) -> Schema {
-    list_of_transforms(generator, |word| word != "normalize" && !RANDOM_TRANSFORMS.contains(&word))
-}
-
-fn list_of_transforms(generator: &mut SchemaGenerator, fits: fn(&str) -> bool) -> Schema {
-    let words: Vec<&str> = Transform::TYPES.iter().copied().filter(|word| fits(word)).collect();
-    let fits = serde_json::json!({ "anyOf": [{ "type": "string", "enum": words }, { "type": "object", "properties": { "type": { "enum": words } } }] });
-    json_schema!({ "type": "array", "items": { "allOf": [Transform::schema(generator), fits] } })
-}
-
-values!(Interpolation);
-
-/// How pixels of one size are made of pixels of another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Interpolation {
-    /// The pixel that lies there.
-    Nearest,
-    /// Linear in both directions.
-    Bilinear,
-    /// Cubic in both directions.
-    Bicubic,
-}
-
-/// The size that an image is resized to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ResizedTo {
-    /// Its shorter side; the ratio of the sides stays.
-    Shorter(usize),
-    /// Height and width.
-    Both([usize; 2]),
-}
-
-impl Serialize for ResizedTo {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Shorter(side) => side.serialize(serializer),
-            Self::Both(sides) => sides.serialize(serializer),
-        }
-    }
-}
-
-impl Value for ResizedTo {
-    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
-        let Pair(sides) = Pair::read(part, key, node)?;
-        Some(if node.as_array().is_some() { Self::Both(sides) } else { Self::Shorter(sides[0]) })
-    }
-
-    fn schema(generator: &mut SchemaGenerator) -> Schema {
-        Pair::schema(generator)
-    }
-}
-
-/// What a number is drawn from: one that says how far, or the least and the largest.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum DrawnFrom {
-    /// A number.
-    Number(f64),
-    /// `[least, largest]`.
-    Range([f64; 2]),
-}
-
-impl DrawnFrom {
-    /// The least and the largest, if one number is the distance from `middle` in both directions.
-    pub fn around(self, middle: f64) -> [f64; 2] {
-        match self {
-            Self::Number(far) => [middle - far, middle + far],
-            Self::Range(range) => range,
-        }
-    }
-
-    /// The least and the largest, if one number is the only one.
-    pub fn range(self) -> [f64; 2] {
-        match self {
-            Self::Number(only) => [only, only],
-            Self::Range(range) => range,
-        }
-    }
-}
-
-impl Serialize for DrawnFrom {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Number(number) => number.serialize(serializer),
-            Self::Range(range) => range.serialize(serializer),
-        }
-    }
-}
-
-impl Value for DrawnFrom {
-    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
-        match (node.as_array(), node.as_number()) {
-            (Some(_), _) => <[f64; 2]>::read(part, key, node).map(Self::Range),
-            (_, Some(_)) => f64::read(part, key, node).map(Self::Number),
-            _ => {
-                part.wrong_value(key, node, "expected a number or [least, largest]");
-                None
-            }
-        }
-    }
-
-    fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "anyOf": [
-                { "type": "number" },
-                { "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2 },
-            ],
-        })
-    }
-}
 
 /// A list of numbers, or those of ImageNet.
 fn channels(part: &Part, key: &str, node: &Node, imagenet: [f64; 3]) -> Option<Vec<f64>> {
@@ -227,7 +40,6 @@ fn deviations(part: &Part, key: &str, node: &Node) -> Option<Vec<f64>> {
 fn channels_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "anyOf": [{ "type": "array", "items": { "type": "number" } }, { "const": "imagenet" }] })
 }
-
 options! {
     /// `(x − mean) / std` for each channel, `x` from 0 to 1. `torchvision.transforms.Normalize`.
     pub struct Normalize {
@@ -372,23 +184,6 @@ options! {
         pub value: usize,
     }
 }
-
-impl Part<'_> {
-    /// Reports a range whose ends are in the wrong order.
-    fn require_range(&self, key: &str, [least, largest]: [f64; 2]) {
-        self.require(key, least <= largest, "must be the least and then the largest");
-    }
-
-    /// Reports a distance below 0.
-    fn require_distance(&self, key: &str, from: DrawnFrom) {
-        self.require(
-            key,
-            !matches!(from, DrawnFrom::Number(far) if far < 0.0),
-            "must be at least 0, or [least, largest]",
-        );
-    }
-}
-
 impl Check for Normalize {
     fn check(&self, part: &Part) {
         if self.mean.len() != self.std.len() && self.mean.len() > 1 && self.std.len() > 1 {

@@ -1,17 +1,54 @@
-//! Rotation about the middle of an image, as Pillow's `Image.rotate`.
+//! Affine maps of an image: rotation as Pillow's `Image.rotate`, and all of torchvision's `affine`.
 
 use super::image::Image;
 use super::resize::Interpolation;
 
 /// The image turned by `degrees` against the clock, in its own size; where nothing comes to lie, all channels are `fill`.
 pub(super) fn rotate(image: &Image, degrees: f64, interpolation: Interpolation, fill: u8) -> Image {
+    mapped(image, &Map::rotation(degrees, image.sides), interpolation, fill)
+}
+
+/// What is done to an image about a point.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Affine {
+    /// The angle that it is turned by, with the clock.
+    pub degrees: f64,
+    /// The pixels that it is moved by, to the right and down.
+    pub translate: [f64; 2],
+    /// The factor of its size.
+    pub scale: f64,
+    /// The angles that it is sheared by, along x and along y.
+    pub shear: [f64; 2],
+}
+
+impl Affine {
+    /// Nothing.
+    pub const IDENTITY: Self = Affine { degrees: 0.0, translate: [0.0; 2], scale: 1.0, shear: [0.0; 2] };
+}
+
+/// The image changed about `center` (x and y), in its own size; where nothing comes to lie, all channels are `fill`.
+pub(super) fn affine(image: &Image, by: Affine, center: [f64; 2], interpolation: Interpolation, fill: u8) -> Image {
+    mapped(image, &Map::affine(by, center), interpolation, fill)
+}
+
+/// The middle of an image, x and y.
+pub(super) fn middle([height, width]: [usize; 2]) -> [f64; 2] {
+    [width as f64 * 0.5, height as f64 * 0.5]
+}
+
+/// The image whose pixels are where `map` says.
+fn mapped(image: &Image, map: &Map, interpolation: Interpolation, fill: u8) -> Image {
     let ([height, width], channels) = (image.sides, image.channels);
-    let map = Map::new(degrees, image.sides);
+    let straight = (interpolation == Interpolation::Nearest && map.is_straight())
+        .then(|| [map.straight(0, width), map.straight(1, height)]);
     let mut pixels = vec![fill; image.pixels.len()];
     for (y, row) in pixels.chunks_exact_mut(width * channels).enumerate() {
         for (x, out) in row.chunks_exact_mut(channels).enumerate() {
             if interpolation == Interpolation::Nearest {
-                let [row, column] = map.nearest(y, x);
+                let [row, column] = match &straight {
+                    Some([columns, rows]) => [rows[y], columns[x]],
+                    None => map.nearest(y, x),
+                };
                 if (0..height as i64).contains(&row) && (0..width as i64).contains(&column) {
                     let at = (row as usize * width + column as usize) * channels;
                     out.copy_from_slice(&image.pixels[at..at + channels]);
@@ -37,7 +74,7 @@ struct Map {
 }
 
 impl Map {
-    fn new(degrees: f64, [height, width]: [usize; 2]) -> Self {
+    fn rotation(degrees: f64, [height, width]: [usize; 2]) -> Self {
         // So that a quarter of a circle is one.
         let rounded = |value: f64| (value * 1e15).round() / 1e15;
         let angle = -degrees.rem_euclid(360.0).to_radians();
@@ -46,6 +83,38 @@ impl Map {
         let column = [cos, sin, cos * -x + sin * -y + x];
         let row = [-sin, cos, -sin * -x + cos * -y + y];
         Map { column, row }
+    }
+
+    /// torchvision's `_get_inverse_affine_matrix`.
+    fn affine(by: Affine, [cx, cy]: [f64; 2]) -> Self {
+        let (turn, [sx, sy]) = (by.degrees.to_radians(), by.shear.map(f64::to_radians));
+        let a = (turn - sy).cos() / sy.cos();
+        let b = -(turn - sy).cos() * sx.tan() / sy.cos() - turn.sin();
+        let c = (turn - sy).sin() / sy.cos();
+        let d = -(turn - sy).sin() * sx.tan() / sy.cos() + turn.cos();
+        let [x, y] = [-cx - by.translate[0], -cy - by.translate[1]];
+        let line = |first: f64, second: f64, center: f64| {
+            let (first, second) = (first / by.scale, second / by.scale);
+            [first, second, first * x + second * y + center]
+        };
+        Map { column: line(d, -b, cx), row: line(-c, a, cy) }
+    }
+
+    /// True if rows come from rows and columns from columns, which Pillow looks up one by one.
+    fn is_straight(&self) -> bool {
+        self.column[1] == 0.0 && self.row[0] == 0.0
+    }
+
+    /// The columns (axis 0) or rows of the image that those of the result come from; negative where they come from none.
+    fn straight(&self, axis: usize, len: usize) -> Vec<i64> {
+        let (step, start) = if axis == 0 { (self.column[0], self.column[2]) } else { (self.row[1], self.row[2]) };
+        let mut at = start + step * 0.5;
+        let next = |_| {
+            let place = if at < 0.0 { -1 } else { at as i64 };
+            at += step;
+            place
+        };
+        (0..len).map(next).collect()
     }
 
     /// The place of a pixel's middle.

@@ -1,0 +1,83 @@
+//! Parts of transformers and of other nets of blocks.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::declare::options::{Check, options};
+use crate::config::declare::value::values;
+
+options! {
+    /// Puts a learned position before all others of a sequence `[N, L, E]`. It is one parameter, `[1, 1, E]`, which has the layer's name.
+    pub struct ClassToken {
+        /// Standard deviation of the numbers that it starts with.
+        #[option(default = 0.0, range = 0.0..)]
+        pub init_std: f64,
+    }
+
+    /// Adds learned numbers to a sequence `[N, L, E]`. They are one parameter, `[1, L, E]`, which has the layer's name.
+    pub struct PositionEmbedding {
+        /// Standard deviation of the numbers that they start with.
+        #[option(default = 0.02, range = 0.0..)]
+        pub init_std: f64,
+    }
+
+    /// Multiplies by a learned factor for each channel of images, else for each number of the last dimension. It is one parameter,
+    /// `[C, 1, 1]` or `[E]`, which has the layer's name.
+    pub struct LayerScale {
+        /// What the factors start with.
+        #[option(default = 1e-6)]
+        pub init_value: f64,
+    }
+
+    /// Sets whole samples to zero at random in training, and scales the others up: the last layer of a `residual`.
+    /// `torchvision.ops.StochasticDepth`.
+    pub struct StochasticDepth {
+        /// Probability of zero.
+        #[option(range = 0.0..1.0, example = "0.1")]
+        pub p: f64,
+        /// Whether each sample has a draw of its own, or the batch has one.
+        #[option(default = StochasticDepthMode::Row)]
+        pub mode: StochasticDepthMode,
+    }
+
+    /// One half times the sigmoid of the other. `torch.nn.GLU`.
+    pub struct Glu {
+        /// The dimension that is halved, in PyTorch's order; negative numbers count from the end.
+        #[option(default = -1, range = -8..=7)]
+        pub dim: i64,
+    }
+
+    /// `x` where positive, else a learned factor times `x`. `torch.nn.PReLU`.
+    pub struct Prelu {
+        /// Number of factors: 1, or as many as there are channels.
+        #[option(default = 1, range = 1..=crate::config::declare::bounds::MAX_SIZE)]
+        pub num_parameters: usize,
+        /// What they start with.
+        #[option(default = 0.25)]
+        pub init: f64,
+    }
+}
+
+impl Check for ClassToken {}
+
+impl Check for PositionEmbedding {}
+
+impl Check for LayerScale {}
+
+impl Check for StochasticDepth {}
+
+impl Check for Glu {}
+
+impl Check for Prelu {}
+
+values!(StochasticDepthMode);
+
+/// What has one draw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StochasticDepthMode {
+    /// Each sample.
+    Row,
+    /// The batch.
+    Batch,
+}

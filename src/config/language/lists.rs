@@ -1,0 +1,194 @@
+//! Values that are a number for all places or a list with one for each.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::config::declare::value::values;
+
+values!(Integers, Sides, Padding1d);
+
+/// A whole number, or a list of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Integers(pub Vec<i64>);
+
+/// What the types of this file are read from.
+enum Written {
+    One(i64),
+    List(Vec<i64>),
+    Word(String),
+}
+
+struct WrittenVisitor(&'static str);
+
+impl<'de> Visitor<'de> for WrittenVisitor {
+    type Value = Written;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_i64<E: de::Error>(self, v: i64) -> Result<Written, E> {
+        Ok(Written::One(v))
+    }
+
+    fn visit_u64<E: de::Error>(self, v: u64) -> Result<Written, E> {
+        i64::try_from(v).map(Written::One).map_err(|_| E::invalid_value(de::Unexpected::Unsigned(v), &self))
+    }
+
+    fn visit_str<E: de::Error>(self, v: &str) -> Result<Written, E> {
+        Ok(Written::Word(v.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Written, A::Error> {
+        let mut all = Vec::new();
+        while let Some(v) = seq.next_element()? {
+            all.push(v);
+        }
+        Ok(Written::List(all))
+    }
+}
+
+fn refused<E: de::Error>(written: &Written, expected: &'static str) -> E {
+    match written {
+        Written::One(number) => E::invalid_value(de::Unexpected::Signed(*number), &expected),
+        Written::List(list) => E::invalid_length(list.len(), &expected),
+        Written::Word(word) => E::invalid_type(de::Unexpected::Str(word), &expected),
+    }
+}
+
+impl<'de> Deserialize<'de> for Integers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        const EXPECTED: &str = "a whole number or a list of them";
+        match deserializer.deserialize_any(WrittenVisitor(EXPECTED))? {
+            Written::One(one) => Ok(Self(vec![one])),
+            Written::List(list) if !list.is_empty() => Ok(Self(list)),
+            other => Err(refused(&other, EXPECTED)),
+        }
+    }
+}
+
+impl Serialize for Integers {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0[..] {
+            [one] => one.serialize(serializer),
+            all => all.serialize(serializer),
+        }
+    }
+}
+
+impl JsonSchema for Integers {
+    // So that each use has its own range, and can be told where expressions may stand.
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Integers".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "a whole number, or a list of them",
+            "anyOf": [{ "type": "integer" }, { "type": "array", "items": { "type": "integer" }, "minItems": 1 }],
+        })
+    }
+}
+
+/// Pixels at the left, right, top and bottom of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sides(pub [usize; 4]);
+
+impl<'de> Deserialize<'de> for Sides {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        const EXPECTED: &str = "a whole number or [left, right, top, bottom]";
+        let written = deserializer.deserialize_any(WrittenVisitor(EXPECTED))?;
+        let all = match &written {
+            Written::One(one) => vec![*one; 4],
+            Written::List(list) => list.clone(),
+            Written::Word(_) => Vec::new(),
+        };
+        let sides: Vec<usize> = all.into_iter().filter_map(|side| usize::try_from(side).ok()).collect();
+        sides.try_into().map(Self).map_err(|_| refused(&written, EXPECTED))
+    }
+}
+
+impl Serialize for Sides {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            [one, ..] if self.0 == [one; 4] => one.serialize(serializer),
+            all => all.serialize(serializer),
+        }
+    }
+}
+
+impl JsonSchema for Sides {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Sides".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "a whole number, or [left, right, top, bottom]",
+            "anyOf": [
+                { "type": "integer", "minimum": 0 },
+                { "type": "array", "items": { "type": "integer", "minimum": 0 }, "minItems": 4, "maxItems": 4 },
+            ],
+        })
+    }
+}
+
+/// The zeros at each end of a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Padding1d {
+    /// So many.
+    Explicit(usize),
+    /// As many as keep the length; of an odd number the extra zero is at the end, as in PyTorch.
+    Same,
+}
+
+impl<'de> Deserialize<'de> for Padding1d {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        const EXPECTED: &str = "a whole number, \"same\" or \"valid\"";
+        let written = deserializer.deserialize_any(WrittenVisitor(EXPECTED))?;
+        match &written {
+            Written::One(one) if *one >= 0 => Ok(Self::Explicit(*one as usize)),
+            Written::Word(word) if word == "same" => Ok(Self::Same),
+            Written::Word(word) if word == "valid" => Ok(Self::Explicit(0)),
+            Written::Word(word) => Err(de::Error::invalid_value(de::Unexpected::Str(word), &EXPECTED)),
+            _ => Err(refused(&written, EXPECTED)),
+        }
+    }
+}
+
+impl Serialize for Padding1d {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Explicit(zeros) => zeros.serialize(serializer),
+            Self::Same => serializer.serialize_str("same"),
+        }
+    }
+}
+
+impl JsonSchema for Padding1d {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Padding1d".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "a whole number, \"same\" or \"valid\"",
+            "anyOf": [{ "type": "integer", "minimum": 0 }, { "enum": ["same", "valid"] }],
+        })
+    }
+}

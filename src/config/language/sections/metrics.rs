@@ -1,0 +1,157 @@
+//! `[metrics]`: what evaluation measures besides what the loss comes with; and the figures that can be watched.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::declare::options::{Check, options};
+use crate::config::declare::value::values;
+use crate::graph::op::Figure;
+
+values!(EvalFigure, Metric);
+
+/// A figure that evaluation measures where it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EvalFigure {
+    /// Share of samples whose class is among the two largest logits; of equal logits the lower class comes first.
+    Top2Accuracy,
+    /// Likewise of three.
+    Top3Accuracy,
+    /// Likewise of five.
+    Top5Accuracy,
+    /// Likewise of ten.
+    Top10Accuracy,
+    /// Mean recall of the classes that occur: `sklearn.metrics.balanced_accuracy_score`.
+    BalancedAccuracy,
+    /// Mean precision of the classes.
+    MacroPrecision,
+    /// Mean recall of the classes.
+    MacroRecall,
+    /// Mean F1 of the classes: `sklearn.metrics.f1_score` with `average="macro"`.
+    MacroF1,
+    /// Mean F1 of the classes, each weighed by how often it occurs.
+    WeightedF1,
+    /// F1 of all labels taken together; only for `bce_with_logits` and its like.
+    MicroF1,
+    /// Mean intersection over union of the classes: `sklearn.metrics.jaccard_score` with `average="macro"`.
+    MeanIou,
+}
+
+impl EvalFigure {
+    /// What is measured.
+    pub fn figure(self) -> Figure {
+        match self {
+            Self::Top2Accuracy => Figure::Top2Accuracy,
+            Self::Top3Accuracy => Figure::Top3Accuracy,
+            Self::Top5Accuracy => Figure::Top5Accuracy,
+            Self::Top10Accuracy => Figure::Top10Accuracy,
+            Self::BalancedAccuracy => Figure::BalancedAccuracy,
+            Self::MacroPrecision => Figure::MacroPrecision,
+            Self::MacroRecall => Figure::MacroRecall,
+            Self::MacroF1 => Figure::MacroF1,
+            Self::WeightedF1 => Figure::WeightedF1,
+            Self::MicroF1 => Figure::MicroF1,
+            Self::MeanIou => Figure::MeanIou,
+        }
+    }
+}
+
+options! {
+    /// The `[metrics]` section.
+    pub struct Metrics {
+        /// Figures of evaluation besides those that the loss comes with. A figure that a `monitor` names is measured anyway.
+        #[option(default = Vec::new(), example = r#"["top5_accuracy", "macro_f1"]"#, resume = Harmless)]
+        pub figures: Vec<EvalFigure>,
+    }
+}
+
+impl Check for Metrics {}
+
+macro_rules! metrics {
+    ($($(#[$doc:meta])* $name:ident = $text:literal ($figure:ident)),* $(,)?) => {
+        /// A figure of an epoch.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Metric { $($(#[$doc])* $name),* }
+
+        impl Metric {
+            /// All of them.
+            pub const ALL: &[Metric] = &[$(Metric::$name),*];
+
+            /// What is measured.
+            pub fn figure(self) -> Figure {
+                match self { $(Metric::$name => Figure::$figure),* }
+            }
+
+            /// Its name, in configurations and in `metrics.jsonl`.
+            pub fn name(self) -> &'static str {
+                match self { $(Metric::$name => $text),* }
+            }
+        }
+    };
+}
+
+metrics! {
+    /// Mean loss over the epoch's training batches.
+    TrainLoss = "train_loss" (Loss),
+    /// Loss on the validation samples.
+    ValLoss = "val_loss" (Loss),
+    /// Share of validation samples whose class is found; only for classes.
+    ValAccuracy = "val_accuracy" (Accuracy),
+    /// Share of validation samples whose class is among the two largest logits, like those below only for classes.
+    ValTop2Accuracy = "val_top2_accuracy" (Top2Accuracy),
+    /// Likewise of three.
+    ValTop3Accuracy = "val_top3_accuracy" (Top3Accuracy),
+    /// Likewise of five.
+    ValTop5Accuracy = "val_top5_accuracy" (Top5Accuracy),
+    /// Likewise of ten.
+    ValTop10Accuracy = "val_top10_accuracy" (Top10Accuracy),
+    /// Mean recall of the classes that occur.
+    ValBalancedAccuracy = "val_balanced_accuracy" (BalancedAccuracy),
+    /// Mean precision of the classes.
+    ValMacroPrecision = "val_macro_precision" (MacroPrecision),
+    /// Mean recall of the classes.
+    ValMacroRecall = "val_macro_recall" (MacroRecall),
+    /// Mean F1 of the classes.
+    ValMacroF1 = "val_macro_f1" (MacroF1),
+    /// Mean F1 of the classes, each weighed by how often it occurs.
+    ValWeightedF1 = "val_weighted_f1" (WeightedF1),
+    /// F1 of all labels taken together.
+    ValMicroF1 = "val_micro_f1" (MicroF1),
+    /// Mean intersection over union of the classes.
+    ValMeanIou = "val_mean_iou" (MeanIou),
+    /// Mean absolute error on the validation samples; only for regression.
+    ValMae = "val_mae" (Mae),
+    /// Root of the mean squared error on the validation samples; only for regression.
+    ValRmse = "val_rmse" (Rmse),
+}
+
+impl Metric {
+    /// Whether it is measured on the validation samples; else on those of training.
+    pub fn of_validation(self) -> bool {
+        self != Metric::TrainLoss
+    }
+
+    /// Whether more is better.
+    pub fn higher_is_better(self) -> bool {
+        self.figure().higher_is_better()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_figures() {
+        let text = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        for metric in Metric::ALL {
+            let prefix = if metric.of_validation() { "val" } else { "train" };
+            assert_eq!(metric.name(), format!("{prefix}_{}", metric.figure().name()));
+            assert_eq!(text(serde_json::to_value(metric).unwrap()), metric.name());
+            if let Ok(asked) = serde_json::from_value::<EvalFigure>(metric.figure().name().into()) {
+                assert_eq!(asked.figure(), metric.figure());
+            }
+        }
+    }
+}

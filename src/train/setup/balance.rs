@@ -1,0 +1,58 @@
+//! Weights of classes by how rare they are.
+
+use crate::config::Experiment;
+use crate::config::language::sections::ClassWeights;
+use crate::data::{Split, TargetSpec};
+use crate::graph::DType;
+
+/// Puts numbers in the place of `weight = "balanced"`, from the labels of `train`: scikit-learn's `class_weight`, the number
+/// of targets, divided by that of the classes that occur and by that of the targets of the class. A class that does not occur
+/// weighs 1. The numbers, if there were none before; `None` as well where the labels are not in memory.
+pub fn balance<'e>(experiment: &'e mut Experiment, train: &Split, targets: &TargetSpec) -> Option<&'e [f64]> {
+    let TargetSpec::Classes(classes) = targets else { return None };
+    if !experiment.loss.is_to_be_balanced() {
+        return None;
+    }
+    let ignored = experiment.loss.describe().ignore_index();
+    let field = train.fields().iter().position(|field| field.target && field.dtype == DType::I32)?;
+    let mut counts = vec![0u64; *classes];
+    for sample in 0..train.len() {
+        for label in train.bytes(sample, field)?.as_chunks().0 {
+            let label = i32::from_ne_bytes(*label);
+            let count = usize::try_from(label).ok().and_then(|label| counts.get_mut(label));
+            if let Some(count) = count.filter(|_| Some(label) != ignored) {
+                *count += 1;
+            }
+        }
+    }
+    let (all, occur) = (counts.iter().sum::<u64>(), counts.iter().filter(|n| **n > 0).count());
+    let weight = |n: &u64| if *n > 0 { all as f64 / (occur as f64 * *n as f64) } else { 1.0 };
+    let weights = experiment.loss.class_weights()?;
+    *weights = Some(ClassWeights::Numbers(counts.iter().map(weight).collect()));
+    match weights {
+        Some(ClassWeights::Numbers(numbers)) => Some(numbers),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+    use crate::data::Values;
+
+    #[test]
+    fn rare_classes_weigh_more() {
+        let text = "[data]\nsource = \"digits\"\n[model]\nlayers = [\"flatten\"]\n[loss]\ntype = \"cross_entropy\"\nweight = \"balanced\"\n\
+                    ignore_index = 3\n[optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n";
+        let mut experiment = config::load_str("t", text, &[]).unwrap_or_else(|e| panic!("{e}")).experiment;
+        let labels = vec![0, 0, 0, 1, 3, 3, 2, 2];
+        let split = Split::labelled(Values::Floats(vec![0.0; 8]), [1], labels).unwrap();
+        // As sklearn.utils.class_weight.compute_class_weight of [0, 0, 0, 1, 2, 2].
+        let expected = [2.0 / 3.0, 2.0, 1.0, 1.0, 1.0];
+        let got = balance(&mut experiment, &split, &TargetSpec::Classes(5)).map(<[f64]>::to_vec);
+        assert_eq!(got.as_deref(), Some(expected.as_slice()));
+        assert!(!experiment.loss.is_to_be_balanced());
+        assert_eq!(balance(&mut experiment, &split, &TargetSpec::Classes(5)), None, "they are kept");
+    }
+}

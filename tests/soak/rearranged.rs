@@ -1,0 +1,86 @@
+//! Layers that give values another shape or order, take parts of them, or belong to nets of blocks.
+
+use super::layers::{Flow, Layers, MOST};
+
+impl Layers {
+    /// Such a layer that fits `flow`, and what it puts out.
+    pub fn rearranged(&mut self, flow: Flow) -> (String, Flow) {
+        match flow {
+            Flow::Vector(f) => self.vector_as(f),
+            Flow::Sequence(dims) => self.sequence_as(dims),
+            Flow::Image(chw) => self.image_as(chw),
+        }
+    }
+
+    fn vector_as(&mut self, f: usize) -> (String, Flow) {
+        let d = self.divisor(f);
+        match self.below(6) {
+            0 if f < 400 => {
+                (format!(r#"{{ type = "unflatten", unflattened_size = [{d}, -1] }}"#), Flow::Sequence([d, f / d]))
+            }
+            1 => (format!(r#"{{ type = "reshape", shape = [{d}, 1, -1] }}"#), Flow::Image([d, 1, f / d])),
+            2 if f.is_multiple_of(2) => (r#""glu""#.into(), Flow::Vector(f / 2)),
+            3 => (r#"{ type = "rms_norm", eps = 1e-3 }"#.into(), Flow::Vector(f)),
+            4 => (r#"{ type = "stochastic_depth", p = 0.2 }"#.into(), Flow::Vector(f)),
+            _ => (r#"{ type = "prelu" }"#.into(), Flow::Vector(f)),
+        }
+    }
+
+    fn sequence_as(&mut self, [l, e]: [usize; 2]) -> (String, Flow) {
+        match self.below(10) {
+            0 => (r#"{ type = "transpose", dim0 = 1, dim1 = 2 }"#.into(), Flow::Sequence([e, l])),
+            1 | 2 => {
+                let (out, k) = (1 + self.below((MOST / e).clamp(1, 20)), 1 + self.below(4));
+                let text =
+                    format!(r#"{{ type = "conv1d", out_channels = {out}, kernel_size = {k}, padding = "same" }}"#);
+                (text, Flow::Sequence([out, e]))
+            }
+            3 => (r#"{ type = "class_token", init_std = 0.5 }"#.into(), Flow::Sequence([l + 1, e])),
+            4 => (r#"{ type = "position_embedding" }"#.into(), Flow::Sequence([l, e])),
+            5 => (r#"{ type = "mean", dim = 1 }"#.into(), Flow::Vector(e)),
+            6 => (r#"{ type = "select", index = -1 }"#.into(), Flow::Vector(e)),
+            7 if e > 1 => {
+                let kind = self.of(&["max_pool1d", "avg_pool1d"]);
+                (format!(r#"{{ type = "{kind}", kernel_size = 2 }}"#), Flow::Sequence([l, e / 2]))
+            }
+            8 => {
+                let text = r#"{ type = "adaptive_avg_pool1d", output_size = 3 }"#;
+                (text.into(), Flow::Sequence([l, 3]))
+            }
+            _ => (r#"{ type = "layer_scale", init_value = 0.8 }"#.into(), Flow::Sequence([l, e])),
+        }
+    }
+
+    fn image_as(&mut self, [c, h, w]: [usize; 3]) -> (String, Flow) {
+        let same = Flow::Image([c, h, w]);
+        let room = (c * (h + 2) * (w + 2)) < MOST;
+        match self.below(15) {
+            0 => (r#"{ type = "permute", dims = [0, 3, 1, 2] }"#.into(), Flow::Image([w, c, h])),
+            1 => {
+                let groups = self.divisor(c);
+                (format!(r#"{{ type = "channel_shuffle", groups = {groups} }}"#), same)
+            }
+            2 if c.is_multiple_of(4) => {
+                (r#"{ type = "pixel_shuffle", upscale_factor = 2 }"#.into(), Flow::Image([c / 4, 2 * h, 2 * w]))
+            }
+            3 if h.is_multiple_of(2) && w.is_multiple_of(2) => {
+                (r#"{ type = "pixel_unshuffle", downscale_factor = 2 }"#.into(), Flow::Image([4 * c, h / 2, w / 2]))
+            }
+            4 | 5 if room && h > 1 && w > 1 => {
+                let kind = self.of(&["zero_pad2d", "reflection_pad2d", "replication_pad2d"]);
+                (format!(r#"{{ type = "{kind}", padding = 1 }}"#), Flow::Image([c, h + 2, w + 2]))
+            }
+            6 if h * w > 1 => (r#"{ type = "instance_norm2d", eps = 1e-3 }"#.into(), same),
+            7 => (r#"{ type = "roll", shifts = [1, -2], dims = [2, 3] }"#.into(), same),
+            8 => (r#"{ type = "chunk", chunks = 2, index = 0, dim = 2 }"#.into(), Flow::Image([c, h.div_ceil(2), w])),
+            9 if w > 1 => (r#"{ type = "slice", dim = 3, start = 1 }"#.into(), Flow::Image([c, h, w - 1])),
+            10 => (r#"{ type = "sum", dim = 2, keepdim = true }"#.into(), Flow::Image([c, 1, w])),
+            11 => (r#"{ type = "mean", dim = [2, 3] }"#.into(), Flow::Vector(c)),
+            12 if c * h * w <= 60 => {
+                (r#"{ type = "reshape", shape = [-1, 1] }"#.into(), Flow::Sequence([c * h * w, 1]))
+            }
+            13 => (r#"{ type = "layer_scale", init_value = 0.9 }"#.into(), same),
+            _ => (r#"{ type = "stochastic_depth", p = 0.3, mode = "batch" }"#.into(), same),
+        }
+    }
+}
