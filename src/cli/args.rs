@@ -374,10 +374,10 @@ fn threads(text: &str) -> Result<usize, String> {
 pub enum DataCommand {
     /// Download a data set, with checksums
     Fetch {
-        /// mnist, fashion_mnist or cifar10
+        /// mnist, fashion_mnist, cifar10 or cifar100
         #[arg(value_parser = Suggest::sets(), hide_possible_values = true)]
         source: String,
-        /// Folder [default: data/mnist, data/fashion-mnist or data/cifar-10]
+        /// Folder [default: data/mnist, data/fashion-mnist, data/cifar-10 or data/cifar-100]
         #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
         root: Option<PathBuf>,
         /// Base URL to download from, instead of the known mirrors (repeatable)

@@ -37,6 +37,7 @@ fn default_root(set: Known) -> &'static str {
         Known::Mnist => "data/mnist",
         Known::FashionMnist => "data/fashion-mnist",
         Known::Cifar10 => "data/cifar-10",
+        Known::Cifar100 => "data/cifar-100",
     }
 }
 

@@ -35,7 +35,7 @@ impl Dataset {
     /// The samples of a public set, from files that have been verified.
     pub(super) fn known(set: Known, mut spec: DataSpec, train: Split, val: Split) -> Self {
         (spec.train, spec.val) = (Some(train.len()), Some(val.len()));
-        let fingerprint = Fingerprint::of_known(set);
+        let fingerprint = Fingerprint::of_known(set).unwrap_or_else(|| Fingerprint::of(&train, &val));
         Dataset { spec, train, val, test: None, note: None, told: Vec::new(), fingerprint }
     }
 }

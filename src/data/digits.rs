@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn stands_in_for_other_images() {
-        let like = super::super::cifar::spec();
+        let like = super::super::cifar::spec(super::super::cifar::Variant::Ten);
         let set = resized_like(&like).unwrap();
         assert_eq!(set.train.fields(), like.fields);
         assert_eq!(set.spec.train, Some(1_500));

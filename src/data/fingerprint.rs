@@ -27,8 +27,8 @@ impl Fingerprint {
     }
 
     /// Of a public set whose files have been verified.
-    pub(super) fn of_known(set: Known) -> Self {
-        Fingerprint(set.fingerprint().map(String::from))
+    pub(super) fn of_known(set: Known) -> Option<Self> {
+        Some(Fingerprint(set.fingerprint()?.map(String::from)))
     }
 
     /// What differs between the samples of `self` and of `other`, in words; `None` if nothing does.

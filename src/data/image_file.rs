@@ -1,7 +1,7 @@
 //! Image files as a model's input.
 
 use super::Field;
-use super::photo::{MAX_FILE, decode, with_photo};
+use super::photo::{MAX_FILE, decode, read_photo, with_photo};
 use super::transforms::{Transform, transform_source};
 use crate::files;
 use crate::graph::DType;
@@ -46,14 +46,17 @@ pub fn image_sample(path: &Path, field: &Field, invert: bool) -> Result<Vec<u8>>
 pub fn photo_sample(path: &Path, transforms: &[Transform], invert: bool) -> Result<Vec<u8>> {
     // They are those of validation, which draw nothing.
     let mut draws = Stream::new(0, Purpose::Augment, 0, 0);
-    let image = with_photo(path, |photo| match invert {
-        false => transform_source(transforms, &mut draws, photo),
-        true => {
-            let mut image = photo.whole()?;
-            image.pixels.iter_mut().for_each(|b| *b = 255 - *b);
-            transform_source(transforms, &mut draws, image)
-        }
-    });
+    let image = with_photo(
+        |file| read_photo(path, file),
+        |photo| match invert {
+            false => transform_source(transforms, &mut draws, photo),
+            true => {
+                let mut image = photo.whole()?;
+                image.pixels.iter_mut().for_each(|b| *b = 255 - *b);
+                transform_source(transforms, &mut draws, image)
+            }
+        },
+    );
     Ok(image.with_context(|| format!("cannot read the image `{}`", path.display()))?.pixels)
 }
 

@@ -12,6 +12,8 @@ pub enum Known {
     FashionMnist,
     /// CIFAR-10, binary version.
     Cifar10,
+    /// CIFAR-100, binary version.
+    Cifar100,
 }
 
 /// A file of a set, packed as it lies on a mirror or unpacked.
@@ -44,6 +46,9 @@ const FASHION_MNIST: [File; 4] = [
 const CIFAR10: [File; 1] =
     [file("cifar-10-binary.tar.gz", 170_052_171, "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd")];
 
+const CIFAR100: [File; 1] =
+    [file("cifar-100-binary.tar.gz", 168_513_733, "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec")];
+
 const MNIST_CONTENT: [File; 4] = [
     file("train-images-idx3-ubyte", 47_040_016, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
     file("train-labels-idx1-ubyte", 60_008, "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
@@ -67,9 +72,14 @@ const CIFAR10_CONTENT: [File; 6] = [
     file("test_batch.bin", 30_730_000, "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"),
 ];
 
+const CIFAR100_CONTENT: [File; 2] = [
+    file("train.bin", 153_700_000, "f31298fc616915fa142368359df1c4ca2ae984d6915ca468b998a5ec6aeebf29"),
+    file("test.bin", 30_740_000, "d8b1e6b7b3bee4020055f0699b111f60b1af1e262aeb93a0b659061746f8224a"),
+];
+
 impl Known {
     /// All of them.
-    pub const ALL: [Known; 3] = [Known::Mnist, Known::FashionMnist, Known::Cifar10];
+    pub const ALL: [Known; 4] = [Known::Mnist, Known::FashionMnist, Known::Cifar10, Known::Cifar100];
 
     /// The name in a configuration and on the command line.
     pub fn name(self) -> &'static str {
@@ -77,6 +87,7 @@ impl Known {
             Known::Mnist => "mnist",
             Known::FashionMnist => "fashion_mnist",
             Known::Cifar10 => "cifar10",
+            Known::Cifar100 => "cifar100",
         }
     }
 
@@ -101,6 +112,10 @@ impl Known {
                 "https://www.cs.toronto.edu/~kriz",
                 "https://storage.googleapis.com/s4tf-hosted-binaries/datasets/CIFAR10",
             ],
+            Known::Cifar100 => &[
+                "https://www.cs.toronto.edu/~kriz",
+                "https://storage.googleapis.com/s4tf-hosted-binaries/datasets/CIFAR100",
+            ],
         }
     }
 
@@ -110,6 +125,7 @@ impl Known {
             Known::Mnist => "MNIST",
             Known::FashionMnist => "Fashion-MNIST",
             Known::Cifar10 => "CIFAR-10",
+            Known::Cifar100 => "CIFAR-100",
         }
     }
 
@@ -126,6 +142,7 @@ impl Known {
             Known::Mnist => &MNIST,
             Known::FashionMnist => &FASHION_MNIST,
             Known::Cifar10 => &CIFAR10,
+            Known::Cifar100 => &CIFAR100,
         }
     }
 
@@ -135,12 +152,13 @@ impl Known {
             Known::Mnist => &MNIST_CONTENT,
             Known::FashionMnist => &FASHION_MNIST_CONTENT,
             Known::Cifar10 => &CIFAR10_CONTENT,
+            Known::Cifar100 => &CIFAR100_CONTENT,
         }
     }
 
-    /// The parts of the samples' [`super::Fingerprint`].
-    pub(super) fn fingerprint(self) -> [&'static str; 4] {
-        match self {
+    /// The parts of the samples' [`super::Fingerprint`]; `None`: it is to be computed.
+    pub(super) fn fingerprint(self) -> Option<[&'static str; 4]> {
+        Some(match self {
             Known::Mnist => [
                 "b8c07b5d023247a313cacf88d598c789",
                 "3ed8848edbb2d078524f661bf6d3b495",
@@ -159,7 +177,9 @@ impl Known {
                 "fb0cf6572333b22d8d022f3ff5d2693f",
                 "69767d6389af043f0208965217b9177d",
             ],
-        }
+            // There are two ways to read it, with other labels.
+            Known::Cifar100 => return None,
+        })
     }
 
     /// The set and the file, packed or not, that has this digest.

@@ -13,10 +13,12 @@ pub mod fetch;
 mod field;
 mod fingerprint;
 mod footprint;
+mod found;
 mod hold_out;
 pub mod idx;
 mod image_file;
 pub mod image_folder;
+pub mod image_list;
 mod known;
 mod labels;
 mod loader;
@@ -30,6 +32,7 @@ pub mod tensors;
 mod transforms;
 mod unreadable;
 mod verify;
+pub mod webdataset;
 
 pub use dataset::Dataset;
 pub use field::{DataSpec, Field, INPUTS, TARGETS, TargetSpec, UnknownField, transformed};
@@ -60,15 +63,24 @@ pub enum Source {
     FashionMnist(Files),
     /// CIFAR-10, binary version: colour images of 32×32, ten classes. The folder with the files or the archive.
     Cifar10(Files),
+    /// CIFAR-100; true: its superclasses.
+    Cifar100(Files, bool),
     /// The bundled hand-written digits: grey images of 8×8, ten classes.
     Digits,
     /// Photos in folders, a folder a class.
     ImageFolder(image_folder::ImageFolderOptions),
+    /// Photos in a list.
+    ImageList(image_list::ImageListOptions),
+    /// Photos in tar archives.
+    WebDataset(webdataset::WebDatasetOptions),
     /// Tensors in a file.
     Tensors(tensors::TensorsOptions),
     /// Made-up samples.
     Synthetic(synthetic::SyntheticOptions),
 }
+
+/// Most classes that there may be.
+const MAX_CLASSES: usize = 1 << 24;
 
 /// The files of a public set, or of one in its format.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,9 +128,12 @@ impl Source {
         match self {
             Source::Mnist(files) => Box::new(mnist::Mnist(mnist::Variant::Digits, files)),
             Source::FashionMnist(files) => Box::new(mnist::Mnist(mnist::Variant::Fashion, files)),
-            Source::Cifar10(files) => Box::new(cifar::Cifar10(files)),
+            Source::Cifar10(files) => Box::new(cifar::Cifar(cifar::Variant::Ten, files)),
+            Source::Cifar100(files, coarse) => Box::new(cifar::Cifar(cifar::Variant::hundred(*coarse), files)),
             Source::Digits => Box::new(digits::Digits),
             Source::ImageFolder(options) => Box::new(options),
+            Source::ImageList(options) => Box::new(options),
+            Source::WebDataset(options) => Box::new(options),
             Source::Tensors(options) => Box::new(options),
             Source::Synthetic(options) => Box::new(options),
         }

@@ -53,13 +53,24 @@ pub(super) enum Photo<'a> {
     Decoded(Image),
 }
 
-/// Reads an image file, and hands it over.
+/// Reads an image file into memory that is there already.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn read_photo(path: &Path, file: &mut Vec<u8>) -> Result<()> {
+    files::read_into(path, MAX_FILE, file).map_err(|e| anyhow!("{}", e.problem))
+}
+
+/// Reads an image file into memory that the thread has, and hands it over.
 ///
 /// # Errors
 /// It cannot be read, or is no image.
-pub(super) fn with_photo<T>(path: &Path, act: impl FnOnce(Photo) -> Result<T>) -> Result<T> {
+pub(super) fn with_photo<T>(
+    read: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+    act: impl FnOnce(Photo) -> Result<T>,
+) -> Result<T> {
     let mut file = MEMORY.with_borrow_mut(|memory| std::mem::take(&mut memory.file));
-    let read = files::read_into(path, MAX_FILE, &mut file).map_err(|e| anyhow!("{}", e.problem));
+    let read = read(&mut file);
     let result = read.and_then(|()| Photo::new(&file)).and_then(act);
     if file.capacity() <= MOST_KEPT {
         MEMORY.with_borrow_mut(|memory| memory.file = file);
@@ -67,13 +78,12 @@ pub(super) fn with_photo<T>(path: &Path, act: impl FnOnce(Photo) -> Result<T>) -
     result
 }
 
-/// Height and width of the image in a file, turned as its EXIF orientation says, without decoding it.
+/// Height and width of the image in the bytes of a file, turned as its EXIF orientation says, without decoding it.
 ///
 /// # Errors
-/// The file cannot be read, or is no image.
-pub(super) fn sides(path: &Path) -> Result<[usize; 2]> {
+/// It is no image.
+pub(super) fn sides(bytes: &[u8]) -> Result<[usize; 2]> {
     use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
-    let bytes = files::read(path, MAX_FILE).map_err(|e| anyhow!("{}", e.problem))?;
     let mut decoder = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?.into_decoder()?;
     let (w, h) = decoder.dimensions();
     Ok(match decoder.orientation() {

@@ -14,6 +14,7 @@ fn scripts_know_what_can_be_named() {
             "mnist",
             "fashion_mnist",
             "cifar10",
+            "cifar100",
             "auto",
             "cpu",
             "cuda",
@@ -59,7 +60,7 @@ fn bash(script: &str, words: &[&str]) -> Option<Vec<String>> {
 fn bash_completes_words_with_colons_and_equals_signs() {
     let script = Place::new().ok("completions bash").out;
     let cases: [(&[&str], &[&str]); 12] = [
-        (&["runner", "data", "fetch", "ci"], &["cifar10"]),
+        (&["runner", "data", "fetch", "ci"], &["cifar10", "cifar100"]),
         (&["runner", "train", "c.toml", "--device", "c"], &["cpu", "cuda", "cuda:0", "cuda:1", "cuda:2", "cuda:3"]),
         (&["runner", "train", "c.toml", "--device", "cuda", ":", ""], &["0", "1", "2", "3"]),
         (&["runner", "train", "c.toml", "--device", "cuda", ":"], &["0", "1", "2", "3"]),
@@ -70,7 +71,18 @@ fn bash_completes_words_with_colons_and_equals_signs() {
         (&["runner", "train", "c.toml", "--set", "data.source", "=", "mn"], &["mnist"]),
         (
             &["runner", "train", "c.toml", "--set", "data.source", "=", ""],
-            &["mnist", "fashion_mnist", "cifar10", "digits", "image_folder", "tensors", "synthetic"],
+            &[
+                "mnist",
+                "fashion_mnist",
+                "cifar10",
+                "cifar100",
+                "digits",
+                "image_folder",
+                "image_list",
+                "webdataset",
+                "tensors",
+                "synthetic",
+            ],
         ),
         (&["runner", "train", "c.toml", "--set", "data.source", "=", "mnist", "--dev"], &["--device"]),
         (&["runner", "ch"], &["check"]),

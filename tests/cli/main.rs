@@ -16,6 +16,7 @@ mod force;
 mod hostile_files;
 mod memory;
 mod not_finite;
+mod photo_lists;
 mod photos;
 mod predict;
 #[cfg(target_os = "linux")]

@@ -4,7 +4,7 @@ use super::support::{Place, assert_same_runs};
 use image::{Rgb, RgbImage};
 use std::fs;
 
-const MODEL: &str = r#"
+pub const MODEL: &str = r#"
 [model]
 layers = [{ type = "conv2d", out_channels = 6, kernel_size = 3, stride = 2 }, "relu",
           { type = "adaptive_avg_pool2d", output_size = 1 }, "flatten", { type = "linear", out_features = 2 }]
@@ -20,7 +20,7 @@ every_steps = 1
 "#;
 
 /// What brings photos to one size.
-const TRANSFORMS: &str = r#"
+pub const TRANSFORMS: &str = r#"
 train_transforms = [{ type = "random_resized_crop", size = 16 }, "random_horizontal_flip"]
 val_transforms = [{ type = "resize", size = 20 }, { type = "center_crop", size = 16 }]
 transforms = [{ type = "normalize", mean = "imagenet", std = "imagenet" }]
@@ -33,7 +33,7 @@ fn config(more: &str, transforms: &str) -> String {
 }
 
 /// A photo of one of two kinds, in a size and with shades of its own.
-fn photo(place: &Place, name: &str, kind: u8, number: u32) {
+pub fn photo(place: &Place, name: &str, kind: u8, number: u32) {
     let path = place.path(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let shade = |x: u32, y: u32| ((x * 7 + y * 3 + number * 13) % 50) as u8;
@@ -42,7 +42,7 @@ fn photo(place: &Place, name: &str, kind: u8, number: u32) {
 }
 
 /// Fourteen photos to train on and six to validate on, with this configuration.
-fn place(more: &str, transforms: &str) -> Place {
+pub fn place(more: &str, transforms: &str) -> Place {
     let place = Place::with(&config(more, transforms));
     for number in 0..20 {
         let part = if number < 14 { "train" } else { "val" };

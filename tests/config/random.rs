@@ -124,7 +124,7 @@ impl Random {
             2 => "source = \"digits\"\n".to_owned(),
             3 => format!("source = \"tensors\"\npath = {}\n", self.of(&TEXTS)),
             _ => {
-                let source = self.of(&["mnist", "fashion_mnist", "cifar10"]);
+                let source = self.of(&["mnist", "fashion_mnist", "cifar10", "cifar100"]);
                 let own = self.some(&[
                     ("root", &TEXTS),
                     ("download", &["true"]),

@@ -166,3 +166,61 @@ fn a_run_from_files() {
     }
     .run();
 }
+
+/// Photos from a folder, a list and an archive. Those that cannot be read end the run here, so that it is the same or none.
+#[test]
+fn a_run_on_photos() {
+    let start = Place::with("none.toml", "");
+    let mut archive = tar::Builder::new(Vec::new());
+    let mut list = "file_name,label\n".to_owned();
+    for number in 0..6_u8 {
+        let (class, name) = (["a", "b"][usize::from(number % 2)], format!("{number}.bmp"));
+        let folder = start.file(&format!("photos/{class}"));
+        fs::create_dir_all(&folder).unwrap();
+        image::RgbImage::from_pixel(4, 4, image::Rgb([number * 40, 9, 90])).save(folder.join(&name)).unwrap();
+        list += &format!("{class}/{name},{class}\n");
+        let image = fs::read(folder.join(&name)).unwrap();
+        for (ending, bytes) in [("bmp", &image[..]), ("cls", if class == "a" { b"0" } else { b"1" })] {
+            let mut header = tar::Header::new_ustar();
+            header.set_size(bytes.len() as u64);
+            archive.append_data(&mut header, format!("{number}.{ending}"), bytes).unwrap();
+        }
+    }
+    fs::write(start.file("photos/all.csv"), list).unwrap();
+    fs::write(start.file("photos.tar"), archive.into_inner().unwrap()).unwrap();
+    let (head, rest) = CONFIG.split_once("[model]").unwrap();
+    let (_, rest) = rest.split_once("[loss]").unwrap();
+    // Without threads the operations come in one order; one epoch reads all that two do.
+    let head = head.replace("workers = 1", "workers = 0");
+    let rest = rest.replace("epochs = 2", "epochs = 1").replace("every_steps = 2\n", "");
+    for (name, source) in [
+        ("folder", "\"image_folder\"\nroot = \"photos\""),
+        ("list", "\"image_list\"\npath = \"photos/all.csv\""),
+        ("archive", "\"webdataset\"\nshards = \"photos.tar\"\nclasses = 2"),
+    ] {
+        // They have the most in common; each takes a while.
+        if name != "folder" && !crate::sweep::all() {
+            continue;
+        }
+        let head = head
+            .replace("\"digits\"", source)
+            .replace("limit = 96\nlimit_val = 32\n", "on_error = \"fail\"\nvalidation_split = 2\n");
+        let crop = "transforms = [{ type = \"center_crop\", size = 4 }]\n";
+        let model = "[model]\nlayers = [\"flatten\", { type = \"linear\", out_features = 2 }]\n[loss]";
+        fs::write(start.file(&format!("{name}.toml")), [&head, crop, model, &rest].concat()).unwrap();
+        let args = TRAIN.replace("c.toml", &format!("{name}.toml"));
+        let tried = start.copy();
+        tried.ok(&args);
+        let expected = crate::run_state::RunState::read(&tried.file("run")).unwrap();
+        Sweep {
+            name,
+            start: &start,
+            args: &args,
+            every: 500,
+            steady: true,
+            done: &|place, _| crate::run_state::RunState::read(&place.file("run"))?.same_as(&expected),
+            after: &|place, _, _| crate::run_state::all_whole(&place.file("run")),
+        }
+        .run();
+    }
+}

@@ -148,6 +148,23 @@ pub fn read_into(path: &Path, limit: u64, bytes: &mut Vec<u8>) -> Result<(), Err
     Ok(())
 }
 
+/// Fills `out` with what the file holds from byte `offset` on. Where the file is at does not matter; on some systems it is another
+/// afterwards.
+///
+/// # Errors
+/// It cannot be read, or ends before.
+pub fn read_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
+    #[cfg(unix)]
+    return std::os::unix::fs::FileExt::read_exact_at(file, out, offset);
+    #[cfg(not(unix))]
+    {
+        use std::io::Seek;
+        let mut file = file;
+        file.seek(io::SeekFrom::Start(offset))?;
+        file.read_exact(out)
+    }
+}
+
 /// Asks again where only a signal kept it from being answered, which some network file systems do.
 pub fn uninterrupted<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {

@@ -175,10 +175,20 @@ fn keep_paths(now: &mut Source, before: &Source, new_sets: &[String]) {
     if now.type_name() != before.type_name() {
         return;
     }
-    let (Some((key, path)), Some((_, before))) = (now.path_mut(), before.path()) else { return };
-    if !path.exists() && !is_asked(&format!("data.{key}"), new_sets) {
-        path.clone_from(before);
+    for (key, path) in now.paths_mut() {
+        let before = before.paths().into_iter().find(|(known, _)| *known == key);
+        if let Some((_, before)) =
+            before.filter(|_| !leads_somewhere(path) && !is_asked(&format!("data.{key}"), new_sets))
+        {
+            path.clone_from(before);
+        }
     }
+}
+
+/// Whether there is a file, or for the path of several, their folder.
+fn leads_somewhere(path: &Path) -> bool {
+    let several = path.to_string_lossy().contains(['{', '*', '?']);
+    path.exists() || several && path.parent().is_some_and(Path::is_dir)
 }
 
 /// The key of an override.
@@ -197,7 +207,9 @@ pub fn in_force(before: &[String], new: &[String], loaded: &Loaded) -> Vec<Strin
     let paths = keys::paths().into_iter().filter(typed).filter_map(|path| {
         let value = match path.as_str() {
             "model.weights" => experiment.model.weights.as_ref()?,
-            _ => experiment.data.source.path()?.1,
+            key => {
+                experiment.data.source.paths().into_iter().find(|(name, _)| key.strip_prefix("data.") == Some(name))?.1
+            }
         };
         Some(format!("{path}={}", toml::Value::String(value.to_str()?.into())))
     });

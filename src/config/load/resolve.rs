@@ -78,7 +78,7 @@ fn fill_in(experiment: &mut Experiment) {
     loading.eval_batch_size = Some(loading.eval_batch_size());
     let source = &mut experiment.data.source;
     if let Some(folder) = source.usual_root()
-        && let Some((_, root)) = source.path_mut()
+        && let Some((_, root)) = source.paths_mut().into_iter().next()
         && root.as_os_str().is_empty()
     {
         *root = absolute(Path::new(folder));
@@ -160,10 +160,10 @@ impl<'a> Reader<'a> {
         let word = self.kind::<Source>(&part, None)?;
         part.known_keys(&[&[Source::TAG], Pipeline::KEYS, Source::fields(word), Loading::KEYS]);
         let mut source = Source::read(word, &part)?;
-        if let Some((key, path)) = source.path_mut()
-            && let Some(node) = part.table.get(key)
-        {
-            *path = self.path(node);
+        for (key, path) in source.paths_mut() {
+            if let Some(node) = part.table.get(key) {
+                *path = self.path(node);
+            }
         }
         // The only word that it can be.
         let auto_batch_size = part.table.get("batch_size").is_some_and(|node| node.as_str().is_some());

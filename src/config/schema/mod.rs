@@ -61,7 +61,13 @@ pub fn schema() -> Value {
 fn agreements() -> Vec<Value> {
     let with = |section: &str, key: &str, words: &[&str]| json!({ section: { "properties": { key: { "enum": words } }, "required": [key] } });
     let without = |section: &str, key: &str, words: &[&str]| json!({ "properties": { section: { "properties": { key: { "not": { "enum": words } } } } } });
-    let classes = || without("data", "source", &["mnist", "fashion_mnist", "cifar10", "digits"]);
+    let classes = || {
+        without(
+            "data",
+            "source",
+            &["mnist", "fashion_mnist", "cifar10", "cifar100", "digits", "image_folder", "webdataset"],
+        )
+    };
     let unset = |key: &str| json!({ "properties": { "data": { "properties": { key: false } } } });
     let of = |loss: &Loss| {
         let (loss, described) = (loss.type_name(), loss.describe());

@@ -189,7 +189,6 @@ const NOTHING_LIKE_IT: &[&str] = &[
     "reducelronplateau",
     "onecyclelr",
     "cycliclr",
-    "cifar100",
     "imagenet",
     "svhn",
 ];

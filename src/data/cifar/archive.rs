@@ -1,9 +1,9 @@
-//! The archive that CIFAR-10 comes in: a tar, compressed by gzip or xz.
+//! The archive that a set comes in: a tar, compressed by gzip or xz.
 //!
 //! It is read to the end of its compressed stream, where the checksums are, before anything in it is believed. Nothing is
 //! taken into memory but the files of the set, and no more is unpacked than the set could be.
 
-use super::FILES;
+use super::format::Format;
 use crate::data::progress::Event;
 use crate::files;
 use anyhow::{Context, Result, bail, ensure};
@@ -12,27 +12,26 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::rc::Rc;
 
-/// Most bytes that an archive may unpack to: five times the set.
+/// Most bytes that an archive may unpack to: six times a set.
 pub(super) const MAX_UNPACKED: u64 = 1 << 30;
 /// How much of a file is read at a time, between two reports of progress.
 const PIECE: usize = 1 << 20;
 
-/// Hands each file of the set in the archive (by its place in [`FILES`]) to `take`. `size` is what each must have, if that
-/// is known.
+/// Hands each file of the set in the archive (by its place in [`Format::files`]) to `take`, if `check` is content with its size.
 ///
 /// # Errors
-/// The archive cannot be read, is damaged, lacks a file or has one twice; `take` fails, or a file has another size
-/// (`wrong_size` tells how).
+/// The archive cannot be read, is damaged, lacks a file or has one twice; `check` or `take` fails.
 pub(super) fn for_each_file(
+    set: &Format,
     path: &Path,
-    size: Option<u64>,
-    wrong_size: &dyn Fn(usize, u64) -> anyhow::Error,
+    check: &dyn Fn(usize, u64) -> Result<()>,
     progress: &mut dyn FnMut(Event),
     take: &mut dyn FnMut(usize, Vec<u8>) -> Result<()>,
 ) -> Result<()> {
     let place = path.display();
+    let (title, source) = (set.known.title(), set.known.name());
     let damaged =
-        || format!("{place} is damaged or cut short: delete it and fetch it again (`runner data fetch cifar10`)");
+        || format!("{place} is damaged or cut short: delete it and fetch it again (`runner data fetch {source}`)");
     let opened = files::open(path)?;
     let total = opened.size;
     let done = Rc::new(Cell::new(0));
@@ -41,27 +40,25 @@ pub(super) fn for_each_file(
     let mut tell = || progress(Event::Unpacking { file: &name, done: done.get(), total });
     tell();
     let mut archive = tar::Archive::new(plain(BufReader::with_capacity(1 << 20, counting)).with_context(damaged)?);
-    let mut seen = [false; FILES.len()];
+    let mut seen = vec![false; set.files.len()];
     // Raw: the headers before a file that give it a longer name, or other attributes, are passed over as files are. They
     // would be taken into memory as large as they say they are, and no file of the set needs one.
     for entry in archive.entries().with_context(damaged)?.raw(true) {
         let mut entry = entry.with_context(damaged)?;
         tell();
         let name = entry.path().with_context(damaged)?.file_name().map(|n| n.to_string_lossy().into_owned());
-        let Some(i) = FILES.iter().position(|f| Some(*f) == name.as_deref()) else { continue };
+        let Some(i) = set.files.iter().position(|f| Some(*f) == name.as_deref()) else { continue };
         if !entry.header().entry_type().is_file() {
             continue;
         }
-        ensure!(!seen[i], "{place} holds {} twice: it is not CIFAR-10's archive", FILES[i]);
+        ensure!(!seen[i], "{place} holds {} twice: it is not {title}'s archive", set.files[i]);
         seen[i] = true;
         let bytes = entry.size();
-        if size.is_some_and(|size| size != bytes) {
-            return Err(wrong_size(i, bytes));
-        }
-        ensure!(bytes <= MAX_UNPACKED, "{place}: {} is larger than a file of CIFAR-10 can be", FILES[i]);
+        check(i, bytes)?;
+        ensure!(bytes <= MAX_UNPACKED, "{place}: {} is larger than a file of {title} can be", set.files[i]);
         let mut records = Vec::new();
         if records.try_reserve_exact(bytes as usize).is_err() {
-            bail!("{place}: there is not enough memory for {} ({bytes} bytes)", FILES[i]);
+            bail!("{place}: there is not enough memory for {} ({bytes} bytes)", set.files[i]);
         }
         while entry.by_ref().take(PIECE as u64).read_to_end(&mut records).with_context(damaged)? > 0 {
             tell();
@@ -70,7 +67,7 @@ pub(super) fn for_each_file(
         take(i, records)?;
     }
     if let Some(i) = seen.iter().position(|seen| !seen) {
-        bail!("{place} holds no {}: it is not CIFAR-10's binary version, or is cut short", FILES[i]);
+        bail!("{place} holds no {}: it is not {title}'s binary version, or is cut short", set.files[i]);
     }
     // The checksums stand at the end.
     let mut rest = archive.into_inner();

@@ -1,7 +1,8 @@
-//! CIFAR-10 (Krizhevsky 2009), the binary version: records of one label and 32×32 bytes each of red, green and blue.
-//! Five files to train on and one to test on, in a folder or still in the archive.
+//! CIFAR-10 and CIFAR-100 (Krizhevsky 2009), the binary versions: records of one label or two and 32×32 bytes each of red, green and
+//! blue. Files to train on and one to test on, in a folder or still in the archive.
 
 mod archive;
+mod format;
 mod unpack;
 mod verified;
 
@@ -10,111 +11,136 @@ use super::progress::Event;
 use super::{DataSpec, Dataset, Describes, Files, Footprint, Known, MissingFiles, Split, Values, verify};
 use crate::files::{self, Opened};
 use crate::graph::DType;
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use archive::{MAX_UNPACKED, for_each_file};
+use format::{CLASSES_10, CLASSES_20, CLASSES_100, Format, HUNDRED, PIXELS, SIDE, TEN};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use unpack::Unpacked;
 use verified::Verified;
 
-/// The folder in the archive.
-const FOLDER: &str = "cifar-10-batches-bin";
-/// The names that the archive may have.
-const ARCHIVES: [&str; 2] = ["cifar-10-binary.tar.gz", "cifar-10-binary.tar.xz"];
-/// The files in the folder, the test set last.
-const FILES: [&str; 6] = [
-    "data_batch_1.bin",
-    "data_batch_2.bin",
-    "data_batch_3.bin",
-    "data_batch_4.bin",
-    "data_batch_5.bin",
-    "test_batch.bin",
-];
-
-const SIDE: usize = 32;
-const PIXELS: usize = SIDE * SIDE;
-const RECORD: usize = 1 + 3 * PIXELS;
-
-/// A record file, as read.
-const FILE: usize = 30_730_000;
 /// What unpacking `xz` takes, by its largest preset.
 const XZ: usize = 65 << 20;
 
-/// The set in a folder.
-pub(super) struct Cifar10<'a>(pub &'a Files);
+/// Which labels are learnt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Variant {
+    /// CIFAR-10.
+    Ten,
+    /// CIFAR-100, its classes.
+    Fine,
+    /// CIFAR-100, its superclasses.
+    Coarse,
+}
 
-impl Describes for Cifar10<'_> {
+impl Variant {
+    /// CIFAR-100, its superclasses if `coarse`.
+    pub(super) fn hundred(coarse: bool) -> Self {
+        if coarse { Variant::Coarse } else { Variant::Fine }
+    }
+
+    fn format(self) -> &'static Format {
+        match self {
+            Variant::Ten => &TEN,
+            Variant::Fine | Variant::Coarse => &HUNDRED,
+        }
+    }
+
+    /// Which label of a record.
+    fn label(self) -> usize {
+        match self {
+            Variant::Ten | Variant::Coarse => 0,
+            Variant::Fine => 1,
+        }
+    }
+
+    fn classes(self) -> &'static [&'static str] {
+        match self {
+            Variant::Ten => &CLASSES_10,
+            Variant::Coarse => &CLASSES_20,
+            Variant::Fine => &CLASSES_100,
+        }
+    }
+}
+
+/// The set in a folder.
+pub(super) struct Cifar<'a>(pub Variant, pub &'a Files);
+
+impl Describes for Cifar<'_> {
     fn describe(&self) -> Result<DataSpec> {
-        Ok(self.0.counted(spec()))
+        Ok(self.1.counted(spec(self.0)))
     }
 
     fn open(&self, progress: &mut dyn FnMut(Event)) -> Result<Dataset> {
-        open(self.0, progress)
+        open(self.0, self.1, progress)
     }
 
     fn footprint(&self) -> Footprint {
         // An archive is unpacked before the samples are held, if it can be. Vectors that grow may hold twice their content.
-        let unpacked = complete(&folders(&self.0.root)).is_some();
-        Footprint::of(&spec(), if unpacked { FILE } else { 2 * FILE + XZ })
+        let set = self.0.format();
+        let unpacked = complete(set, &folders(set, &self.1.root)).is_some();
+        let file = set.largest();
+        Footprint::of(&spec(self.0), if unpacked { file } else { 2 * file + XZ })
     }
 
     fn public(&self) -> Option<(Known, PathBuf)> {
-        Some((Known::Cifar10, self.0.root.clone()))
+        Some((self.0.format().known, self.1.root.clone()))
     }
 }
 
 /// What the samples look like.
-pub fn spec() -> DataSpec {
-    let names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"];
+pub fn spec(variant: Variant) -> DataSpec {
+    let names = variant.classes();
     DataSpec {
-        class_names: Some(names.map(String::from).to_vec()),
+        class_names: Some(names.iter().map(|name| name.to_string()).collect()),
         train: Some(50_000),
         val: Some(10_000),
-        ..DataSpec::labelled(DType::U8, [SIDE, SIDE, 3], 10)
+        ..DataSpec::labelled(DType::U8, [SIDE, SIDE, 3], names.len())
     }
 }
 
-/// Reads the set from the folder `cifar-10-batches-bin` in its root, from the root itself, or from the archive
-/// `cifar-10-binary.tar.gz` or `.tar.xz` in the root, in this order. The public set's archive is unpacked into the folder
+/// Reads the set from the folder of its archive in its root, from the root itself, or from the archive in the root (of CIFAR-10
+/// `cifar-10-binary.tar.gz` or `.tar.xz`), in this order. The public set's archive is unpacked into the folder
 /// first, if it can be.
 ///
 /// # Errors
 /// Files are missing ([`MissingFiles`]), damaged, or, if that is asked for, not of the set.
-pub fn open(files: &Files, progress: &mut dyn FnMut(Event)) -> Result<Dataset> {
-    let folders = folders(&files.root);
-    let parts = if let Some(folder) = complete(&folders) {
-        from_folder(folder, files)?
-    } else if let Some(archive) = ARCHIVES.iter().map(|name| files.root.join(name)).find(|p| files::is_there(p)) {
-        from_archive_or_unpacked(&archive, files, progress)?
+pub fn open(variant: Variant, files: &Files, progress: &mut dyn FnMut(Event)) -> Result<Dataset> {
+    let set = variant.format();
+    let folders = folders(set, &files.root);
+    let parts = if let Some(folder) = complete(set, &folders) {
+        from_folder(variant, folder, files)?
+    } else if let Some(archive) = set.archives.iter().map(|name| files.root.join(name)).find(|p| files::is_there(p)) {
+        from_archive_or_unpacked(variant, &archive, files, progress)?
     } else {
-        return Err(missing(&folders, &files.root).into());
+        return Err(missing(set, &folders, &files.root).into());
     };
     let [train, test] = parts.map(|part| Split::labelled(Values::Bytes(part.pixels), [SIDE, SIDE, 3], part.labels));
     Ok(match files.verify {
-        true => Dataset::known(Known::Cifar10, spec(), train?, test?),
-        false => Dataset::new(spec(), train?, test?),
+        true => Dataset::known(set.known, spec(variant), train?, test?),
+        false => Dataset::new(spec(variant), train?, test?),
     })
 }
 
 /// Where the files may be.
-fn folders(root: &Path) -> [PathBuf; 2] {
-    [root.join(FOLDER), root.to_path_buf()]
+fn folders(set: &Format, root: &Path) -> [PathBuf; 2] {
+    [root.join(set.folder), root.to_path_buf()]
 }
 
 /// The folder that has all files. A name that stands for no file is reported when it is opened.
-fn complete(folders: &[PathBuf; 2]) -> Option<&PathBuf> {
-    folders.iter().find(|f| FILES.iter().all(|name| files::is_there(&f.join(name))))
+fn complete<'a>(set: &Format, folders: &'a [PathBuf; 2]) -> Option<&'a PathBuf> {
+    folders.iter().find(|f| set.files.iter().all(|name| files::is_there(&f.join(name))))
 }
 
 /// What is lacking: single files of a folder that has some of them, else all.
-fn missing(folders: &[PathBuf; 2], root: &Path) -> MissingFiles {
+fn missing(set: &Format, folders: &[PathBuf; 2], root: &Path) -> MissingFiles {
     let lacking = |f: &PathBuf| -> Vec<String> {
-        FILES.iter().filter(|name| !files::is_there(&f.join(name))).map(|name| format!("`{name}`")).collect()
+        set.files.iter().filter(|name| !files::is_there(&f.join(name))).map(|name| format!("`{name}`")).collect()
     };
     let mut files = folders.iter().map(lacking).min_by_key(Vec::len).unwrap_or_default();
-    files.push(format!("nor the archive `{}` or `{}`", ARCHIVES[0], ARCHIVES[1]));
-    let fetch = Known::Cifar10.fetch_command(root);
-    MissingFiles { source: "cifar10", files, folders: folders.to_vec(), fetch }
+    files.push(format!("nor the archive `{}` or `{}`", set.archives[0], set.archives[1]));
+    let fetch = set.known.fetch_command(root);
+    MissingFiles { source: set.known.name(), files, folders: folders.to_vec(), fetch }
 }
 
 /// Images of one part of the set, channels last.
@@ -126,22 +152,28 @@ struct Part {
 
 impl Part {
     /// Adds the records of one file.
-    fn add(&mut self, records: &[u8], name: &str) -> Result<()> {
+    fn add(&mut self, variant: Variant, records: &[u8], name: &str) -> Result<()> {
+        let set = variant.format();
+        let bytes = set.record();
         ensure!(
-            !records.is_empty() && records.len().is_multiple_of(RECORD),
-            "{name} is damaged or cut short: {} bytes are not a whole number of records of {RECORD} bytes; delete it \
-             and fetch it again (`runner data fetch cifar10`)",
-            records.len()
+            !records.is_empty() && records.len().is_multiple_of(bytes),
+            "{name} is damaged or cut short: {} bytes are not a whole number of records of {bytes} bytes; delete it \
+             and fetch it again (`runner data fetch {}`)",
+            records.len(),
+            set.known.name()
         );
-        self.pixels.reserve_exact(records.len() / RECORD * 3 * PIXELS);
-        for (i, record) in records.chunks_exact(RECORD).enumerate() {
-            ensure!(
-                record[0] < 10,
-                "{name}: label {} of record {i} is not within 0 .. 9: the file is damaged",
-                record[0]
-            );
-            self.labels.push(i32::from(record[0]));
-            let (red, rest) = record[1..].split_at(PIXELS);
+        self.pixels.reserve_exact(records.len() / bytes * 3 * PIXELS);
+        for (i, record) in records.chunks_exact(bytes).enumerate() {
+            let (labels, pixels) = record.split_at(set.labels.len());
+            for (label, classes) in labels.iter().zip(set.labels) {
+                ensure!(
+                    usize::from(*label) < *classes,
+                    "{name}: label {label} of record {i} is not within 0 .. {}: the file is damaged",
+                    classes - 1
+                );
+            }
+            self.labels.push(i32::from(labels[variant.label()]));
+            let (red, rest) = pixels.split_at(PIXELS);
             let (green, blue) = rest.split_at(PIXELS);
             let pixels = red.iter().zip(green).zip(blue);
             self.pixels.extend(pixels.flat_map(|((r, g), b)| [*r, *g, *b]));
@@ -150,44 +182,46 @@ impl Part {
     }
 }
 
-/// Training and test part from the files' contents, in the order of [`FILES`].
+/// Training and test part from the files' contents, in the order of [`Format::files`].
 struct Parts {
+    variant: Variant,
     train: Part,
     test: Part,
 }
 
 impl Parts {
-    fn new() -> Self {
+    fn new(variant: Variant) -> Self {
         let mut train = Part::default();
         train.pixels.reserve_exact(50_000 * 3 * PIXELS);
-        Parts { train, test: Part::default() }
+        Parts { variant, train, test: Part::default() }
     }
 
     fn add(&mut self, file: usize, records: &[u8], name: &str) -> Result<()> {
-        if file + 1 == FILES.len() { self.test.add(records, name) } else { self.train.add(records, name) }
+        let last = file + 1 == self.variant.format().files.len();
+        if last { self.test.add(self.variant, records, name) } else { self.train.add(self.variant, records, name) }
     }
 }
 
-/// The bytes that every file must have, if they are those of the public set.
-fn member_size(files: &Files) -> Option<u64> {
-    files.verify.then(|| Known::Cifar10.content()[0].bytes)
-}
-
-fn wrong_size(place: &Path, files: &Files, bytes: u64) -> anyhow::Error {
-    let hint = verify::not_the_set(Known::Cifar10, &files.root);
-    anyhow!(
-        "{} holds {bytes} bytes where CIFAR-10's has {}: {hint}",
+/// That the `i`-th file has as many bytes as that of the public set, if it must be that.
+fn check_size(set: &Format, i: usize, place: &Path, files: &Files, bytes: u64) -> Result<()> {
+    let expected = set.content()[i].bytes;
+    ensure!(
+        !files.verify || bytes == expected,
+        "{} holds {bytes} bytes where {}'s has {expected}: {}",
         place.display(),
-        Known::Cifar10.content()[0].bytes
-    )
+        set.known.title(),
+        verify::not_the_set(set.known, &files.root)
+    );
+    Ok(())
 }
 
-fn from_folder(folder: &Path, files: &Files) -> Result<[Part; 2]> {
-    let mut parts = Parts::new();
+fn from_folder(variant: Variant, folder: &Path, files: &Files) -> Result<[Part; 2]> {
+    let set = variant.format();
+    let mut parts = Parts::new(variant);
     let mut verified = Verified::of(folder);
-    for (i, name) in FILES.iter().enumerate() {
+    for (i, name) in set.files.iter().enumerate() {
         let path = folder.join(name);
-        let records = read_file(&path, i, files, &mut verified)?;
+        let records = read_file(set, &path, i, files, &mut verified)?;
         parts.add(i, &records, &path.display().to_string())?;
     }
     verified.save();
@@ -195,22 +229,20 @@ fn from_folder(folder: &Path, files: &Files) -> Result<[Part; 2]> {
 }
 
 /// The content of the `i`-th file, verified if it has not been before.
-fn read_file(path: &Path, i: usize, files: &Files, verified: &mut Verified) -> Result<Vec<u8>> {
+fn read_file(set: &Format, path: &Path, i: usize, files: &Files, verified: &mut Verified) -> Result<Vec<u8>> {
     let Opened { mut file, size, metadata } = files::open(path)?;
-    if member_size(files).is_some_and(|expected| expected != size) {
-        return Err(wrong_size(path, files, size));
-    }
+    check_size(set, i, path, files, size)?;
     let place = path.display();
-    ensure!(size <= MAX_UNPACKED, "{place} is larger than a file of CIFAR-10 can be");
+    ensure!(size <= MAX_UNPACKED, "{place} is larger than a file of {} can be", set.known.title());
     let mut records = Vec::new();
     if records.try_reserve_exact(size as usize).is_err() {
         bail!("there is not enough memory for {place} ({size} bytes)");
     }
     let context = || format!("cannot read {place}");
     file.by_ref().take(size).read_to_end(&mut records).with_context(context)?;
-    let known = &Known::Cifar10.content()[i];
+    let known = &set.content()[i];
     if files.verify && !verified.knows(known, &metadata) {
-        verify::check(Known::Cifar10, known, path, &files.root, &Digest::of(&[&records]))?;
+        verify::check(set.known, known, path, &files.root, &Digest::of(&[&records]))?;
         verified.add(known, &metadata);
     }
     Ok(records)
@@ -218,55 +250,62 @@ fn read_file(path: &Path, i: usize, files: &Files, verified: &mut Verified) -> R
 
 /// The public set is unpacked once, to be read from the folder from then on. It is always the same; a set of one's own may
 /// have changed by the next run, of which the folder would know nothing.
-fn from_archive_or_unpacked(path: &Path, files: &Files, progress: &mut dyn FnMut(Event)) -> Result<[Part; 2]> {
+fn from_archive_or_unpacked(
+    variant: Variant,
+    path: &Path,
+    files: &Files,
+    progress: &mut dyn FnMut(Event),
+) -> Result<[Part; 2]> {
     if files.verify {
-        match unpack::unpack(path, files, progress)? {
-            Unpacked::There(folder) => return from_folder(&folder, files),
+        match unpack::unpack(variant.format(), path, files, progress)? {
+            Unpacked::There(folder) => return from_folder(variant, &folder, files),
             Unpacked::Unwritable(why) => {
                 let text = format!("{why}: {} will be unpacked anew by every run, which takes seconds", path.display());
                 progress(Event::Note { text: &text });
             }
         }
     }
-    from_archive(path, files, progress)
+    from_archive(variant, path, files, progress)
 }
 
-fn from_archive(path: &Path, files: &Files, progress: &mut dyn FnMut(Event)) -> Result<[Part; 2]> {
-    let mut parts = Parts::new();
+fn from_archive(variant: Variant, path: &Path, files: &Files, progress: &mut dyn FnMut(Event)) -> Result<[Part; 2]> {
+    let set = variant.format();
+    let mut parts = Parts::new(variant);
     // Files that come out of order wait for their turn.
-    let mut waiting: [Option<Vec<u8>>; FILES.len()] = Default::default();
+    let mut waiting: Vec<Option<Vec<u8>>> = vec![None; set.files.len()];
     let mut next = 0;
     let mut take = |file: usize, records: Vec<u8>| {
         if files.verify {
-            let known = &Known::Cifar10.content()[file];
-            verify::check(Known::Cifar10, known, &path.join(FILES[file]), &files.root, &Digest::of(&[&records]))?;
+            let known = &set.content()[file];
+            verify::check(set.known, known, &path.join(set.files[file]), &files.root, &Digest::of(&[&records]))?;
         }
         waiting[file] = Some(records);
         while let Some(records) = waiting.get_mut(next).and_then(Option::take) {
-            parts.add(next, &records, &format!("{} in {}", FILES[next], path.display()))?;
+            parts.add(next, &records, &format!("{} in {}", set.files[next], path.display()))?;
             next += 1;
         }
         Ok(())
     };
-    let wrong = |i: usize, bytes| wrong_size(&path.join(FILES[i]), files, bytes);
-    for_each_file(path, member_size(files), &wrong, progress, &mut take)?;
+    let check = |i: usize, bytes| check_size(set, i, &path.join(set.files[i]), files, bytes);
+    for_each_file(set, path, &check, progress, &mut take)?;
     let name = path.file_name().map(|n| n.to_string_lossy()).unwrap_or_default();
     progress(Event::Unpacked { file: &name });
     Ok([parts.train, parts.test])
 }
 
 /// Unpacks the archive that was downloaded into `root`, and sees that what is there then is the set.
-pub(super) fn unpack(root: &Path, progress: &mut dyn FnMut(Event)) -> Result<()> {
+pub(super) fn unpack(variant: Variant, root: &Path, progress: &mut dyn FnMut(Event)) -> Result<()> {
+    let set = variant.format();
     let files = Files::at(root);
-    let folder = root.join(FOLDER);
-    if !FILES.iter().all(|name| files::is_there(&folder.join(name)))
-        && let Unpacked::Unwritable(why) = unpack::unpack(&root.join(ARCHIVES[0]), &files, progress)?
+    let folder = root.join(set.folder);
+    if !set.files.iter().all(|name| files::is_there(&folder.join(name)))
+        && let Unpacked::Unwritable(why) = unpack::unpack(set, &root.join(set.archives[0]), &files, progress)?
     {
         bail!(why);
     }
     let mut verified = Verified::of(&folder);
-    for (i, name) in FILES.iter().enumerate() {
-        read_file(&folder.join(name), i, &files, &mut verified)?;
+    for (i, name) in set.files.iter().enumerate() {
+        read_file(set, &folder.join(name), i, &files, &mut verified)?;
     }
     verified.save();
     Ok(())

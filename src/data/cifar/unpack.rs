@@ -1,11 +1,12 @@
 //! Unpacking the archive into a folder next to it, once, so that later starts need not.
 
 use super::archive::for_each_file;
+use super::check_size;
+use super::format::Format;
 use super::verified::Verified;
-use super::{FILES, FOLDER, member_size, wrong_size};
 use crate::data::digest::Digest;
 use crate::data::progress::Event;
-use crate::data::{Files, Known, verify};
+use crate::data::{Files, verify};
 use crate::files::durable;
 use anyhow::Result;
 use std::fs::{self, File};
@@ -23,18 +24,18 @@ pub(super) enum Unpacked {
     Unwritable(String),
 }
 
-/// Unpacks `archive` into [`FOLDER`] in the set's root. It is written beside its place, made durable and renamed: a
+/// Unpacks `archive` into [`Format::folder`] in the set's root. It is written beside its place, made durable and renamed: a
 /// folder of that name is whole. Of one that lacks files, these are added and no other is touched.
 ///
 /// # Errors
 /// The archive cannot be read, is damaged, or not of the set.
-pub(super) fn unpack(archive: &Path, files: &Files, progress: &mut dyn FnMut(Event)) -> Result<Unpacked> {
-    let (root, folder) = (&files.root, files.root.join(FOLDER));
-    remove_stale(root);
-    let part = root.join(format!("{FOLDER}{PART}{}", std::process::id()));
+pub(super) fn unpack(set: &Format, archive: &Path, files: &Files, progress: &mut dyn FnMut(Event)) -> Result<Unpacked> {
+    let (root, folder) = (&files.root, files.root.join(set.folder));
+    remove_stale(set, root);
+    let part = root.join(format!("{}{PART}{}", set.folder, std::process::id()));
     let result = begin(&part).map_err(Stop::Write).and_then(|_lock| {
-        fill(archive, &part, files, progress)?;
-        finish(&part, &folder).map_err(Stop::Write)
+        fill(set, archive, &part, files, progress)?;
+        finish(set, &part, &folder).map_err(Stop::Write)
     });
     // What is left of it; nothing, if all went well.
     let _ = fs::remove_dir_all(&part);
@@ -71,16 +72,16 @@ fn lock(folder: &Path) -> Option<File> {
     Some(folder)
 }
 
-fn fill(archive: &Path, part: &Path, files: &Files, progress: &mut dyn FnMut(Event)) -> Result<(), Stop> {
+fn fill(set: &Format, archive: &Path, part: &Path, files: &Files, progress: &mut dyn FnMut(Event)) -> Result<(), Stop> {
     let mut verified = Verified::of(part);
     let mut unwritten = None;
-    let content = Known::Cifar10.content();
+    let content = set.content();
     let mut take = |i: usize, records: Vec<u8>| -> Result<()> {
         if files.verify {
-            let place = archive.join(FILES[i]);
-            verify::check(Known::Cifar10, &content[i], &place, &files.root, &Digest::of(&[&records]))?;
+            let place = archive.join(set.files[i]);
+            verify::check(set.known, &content[i], &place, &files.root, &Digest::of(&[&records]))?;
         }
-        match write(&part.join(FILES[i]), &records) {
+        match write(&part.join(set.files[i]), &records) {
             Ok(metadata) if files.verify => verified.add(&content[i], &metadata),
             Ok(_) => {}
             Err(e) => {
@@ -90,8 +91,8 @@ fn fill(archive: &Path, part: &Path, files: &Files, progress: &mut dyn FnMut(Eve
         }
         Ok(())
     };
-    let wrong = |i, bytes| wrong_size(&archive.join(FILES[i]), files, bytes);
-    let read = for_each_file(archive, member_size(files), &wrong, progress, &mut take);
+    let check = |i: usize, bytes| check_size(set, i, &archive.join(set.files[i]), files, bytes);
+    let read = for_each_file(set, archive, &check, progress, &mut take);
     match (read, unwritten) {
         (_, Some(e)) => Err(Stop::Write(e)),
         (Err(e), None) => Err(Stop::Archive(e)),
@@ -111,10 +112,10 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<fs::Metadata> {
 }
 
 /// Gives the folder its name, or what it has to one that lacks it.
-fn finish(part: &Path, folder: &Path) -> io::Result<()> {
+fn finish(set: &Format, part: &Path, folder: &Path) -> io::Result<()> {
     durable::sync(part)?;
     if fs::rename(part, folder).is_err() {
-        for name in FILES.iter().filter(|name| !folder.join(name).exists()) {
+        for name in set.files.iter().filter(|name| !folder.join(name).exists()) {
             fs::rename(part.join(name), folder.join(name))?;
         }
         durable::sync(folder)?;
@@ -123,11 +124,11 @@ fn finish(part: &Path, folder: &Path) -> io::Result<()> {
 }
 
 /// Removes what processes that were killed have left in `root`. Whose lock is held is still at work.
-fn remove_stale(root: &Path) {
+fn remove_stale(set: &Format, root: &Path) {
     let entries = fs::read_dir(root).into_iter().flatten().flatten();
     for entry in entries {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let process = name.strip_prefix(FOLDER).and_then(|rest| rest.strip_prefix(PART));
+        let process = name.strip_prefix(set.folder).and_then(|rest| rest.strip_prefix(PART));
         if process.is_some_and(|p| !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit()))
             && let Some(_lock) = lock(&entry.path())
         {

@@ -37,7 +37,8 @@ pub fn download(set: Known, root: &Path, mirrors: &[String], progress: &mut dyn 
     match set {
         Known::Mnist | Known::FashionMnist => Ok(()),
         // An archive is unpacked once, not in every run.
-        Known::Cifar10 => cifar::unpack(root, progress),
+        Known::Cifar10 => cifar::unpack(cifar::Variant::Ten, root, progress),
+        Known::Cifar100 => cifar::unpack(cifar::Variant::Fine, root, progress),
     }
 }
 

@@ -1,16 +1,17 @@
 //! Photos in folders, a folder a class, as torchvision's `ImageFolder` has them. They are read when a batch asks for them.
 
-mod photos;
+pub(super) mod photos;
 mod scan;
 
 use super::field::{INPUTS, TARGETS};
+use super::found::Found;
 use super::progress::Event;
 use super::{DataSpec, Dataset, Describes, Field, Footprint, Split, TargetSpec};
 use crate::files;
 use crate::graph::DType;
 use anyhow::{Context, Result, bail, ensure};
-use photos::Photos;
-use scan::{Listing, list};
+use photos::{ENDINGS, Files, Photos};
+use scan::{Listing, is_folder, list};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,6 +33,9 @@ pub struct ImageFolderOptions {
     pub strict: bool,
 }
 
+/// What the folder that was described last holds.
+static FOUND: Found<ImageFolderOptions, Parts> = Found::new();
+
 /// What the folder holds.
 struct Parts {
     train: Listing,
@@ -45,27 +49,34 @@ impl Describes for &ImageFolderOptions {
             // What the model depends on is known without the files.
             Some(classes) if !files::is_there(&self.root) => Ok(spec(classes, None)),
             _ => {
-                let parts = self.parts()?;
-                Ok(spec(&parts.train.classes, Some([parts.train.images.len(), parts.val.images.len()])))
+                let of = |Parts { train, val, .. }: &Parts| {
+                    spec(&train.classes, Some([train.images.len(), val.images.len()]))
+                };
+                FOUND.look(self, || self.parts(), of)
             }
         }
     }
 
     fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
-        let Parts { mut train, mut val, mut test } = self.parts()?;
+        let Parts { mut train, mut val, mut test } = FOUND.take(self, || self.parts())?;
         let told = [Some(&mut train), Some(&mut val), test.as_mut()];
         let told = told.into_iter().flatten().flat_map(|part| std::mem::take(&mut part.told)).collect();
         let spec = spec(&train.classes, None);
-        let split = |part: Listing| Split::new(Arc::new(Photos::new(part, spec.fields.clone(), self.strict)));
+        let split = |part: Listing| {
+            let labels = part.labels.into_iter().flat_map(i32::to_ne_bytes).collect();
+            let files = Files::new(part.folder, part.images, self.strict)?;
+            Split::new(Arc::new(Photos::new(files, labels, spec.fields.clone(), self.strict)))
+        };
         let (train, val, test) = (split(train)?, split(val)?, test.map(split).transpose()?);
         Ok(Dataset { test, told, ..Dataset::new(spec, train, val) })
     }
 
     fn footprint(&self) -> Footprint {
         // Names and labels. Errors are reported when it is opened.
-        let Ok(Parts { train, val, test }) = self.parts() else { return Footprint::default() };
-        let all = [Some(train), Some(val), test].into_iter().flatten();
-        Footprint { held: all.map(|part| part.held_bytes()).sum(), reading: 0 }
+        let held = |Parts { train, val, test }: &Parts| {
+            [Some(train), Some(val), test.as_ref()].into_iter().flatten().map(Listing::held_bytes).sum()
+        };
+        Footprint { held: FOUND.look(self, || self.parts(), held).unwrap_or_default(), reading: 0 }
     }
 }
 
@@ -93,7 +104,7 @@ impl ImageFolderOptions {
             root.display()
         );
         let train = root.join(TRAIN);
-        if !train.is_dir() {
+        if !is_folder(&train)? {
             let all = list(root, self.classes.as_deref())?;
             self.require_images(&all, root)?;
             let none = Listing { classes: all.classes.clone(), ..Listing::default() };
@@ -109,10 +120,18 @@ impl ImageFolderOptions {
             }
             Ok(part)
         };
-        let val = VAL.iter().map(|name| root.join(name)).find(|folder| folder.is_dir());
+        let folder = |names: &[&str]| -> Result<Option<PathBuf>> {
+            for folder in names.iter().map(|name| root.join(name)) {
+                if is_folder(&folder)? {
+                    return Ok(Some(folder));
+                }
+            }
+            Ok(None)
+        };
+        let val = folder(&VAL)?;
         let none = Listing { classes: listed.classes.clone(), ..Listing::default() };
         let val = val.map(part).transpose()?.unwrap_or(none);
-        let test = Some(root.join(TEST)).filter(|folder| folder.is_dir()).map(part).transpose()?;
+        let test = folder(&[TEST])?.map(part).transpose()?;
         Ok(Parts { train: listed, val, test })
     }
 
@@ -130,7 +149,7 @@ impl ImageFolderOptions {
             !part.images.is_empty(),
             "the folders of classes in `{}` hold no images: files with the endings {} are looked for",
             folder.display(),
-            scan::ENDINGS.join(", ")
+            ENDINGS.join(", ")
         );
         Ok(())
     }

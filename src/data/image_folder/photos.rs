@@ -1,43 +1,124 @@
-//! Photos that are read and decoded when a batch asks for them.
+//! Photos that are read and decoded when a batch asks for them, wherever their files are.
 
 use super::super::Field;
-use super::super::photo::{sides, with_photo};
+use super::super::photo::{read_photo, sides, with_photo};
 use super::super::store::{Rows, Store, Unreadable};
-use super::scan::Listing;
-use std::path::Path;
+use crate::files;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
 
-/// The number of the field of the images, and of that of the classes.
+/// Endings of the names of images, in lower case.
+pub const ENDINGS: [&str; 6] = ["jpg", "jpeg", "png", "webp", "bmp", "gif"];
+
+/// The number of the field of the images, and of that of the targets.
 const IMAGE: usize = 0;
-const LABEL: usize = 1;
+const TARGET: usize = 1;
 
-/// The samples of a part of the folder.
-pub struct Photos {
-    files: Listing,
+/// Where images are read from.
+pub trait Images: Send + Sync {
+    /// How many there are.
+    fn len(&self) -> usize;
+
+    /// What number `at` is called in messages.
+    fn name(&self, at: usize) -> String;
+
+    /// Reads the file of number `at` into `file`, in place of what is in there.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn read(&self, at: usize, file: &mut Vec<u8>) -> Result<()>;
+
+    /// Passes what tells number `at` from other images to `take`: to read them all would take minutes.
+    fn identify(&self, at: usize, take: &mut dyn FnMut(&[u8]));
+
+    /// Bytes of memory for what is known of them.
+    fn held_bytes(&self) -> usize;
+}
+
+/// Image files.
+pub struct Files {
+    /// The folder that their paths are relative to.
+    folder: PathBuf,
+    /// Their paths.
+    paths: Vec<Box<Path>>,
+    /// Their sizes in bytes; 0 of one that is not known.
+    sizes: Vec<u64>,
+}
+
+impl Files {
+    /// Those of these paths, relative to `folder`.
+    ///
+    /// # Errors
+    /// One is not there, or nothing can be known of it; unless that is no error.
+    pub fn new(folder: PathBuf, paths: Vec<Box<Path>>, strict: bool) -> Result<Self> {
+        let size = |path: &Path| match files::uninterrupted(|| std::fs::metadata(folder.join(path))) {
+            Ok(metadata) => Ok(metadata.len()),
+            Err(_) if !strict => Ok(0),
+            Err(e) => Err(e).with_context(|| format!("cannot read the image `{}`", path.display())),
+        };
+        let sizes = paths.iter().map(|path| size(path)).collect::<Result<_>>()?;
+        Ok(Files { folder, paths, sizes })
+    }
+}
+
+/// Bytes that so many such files take.
+pub fn bytes_of_paths(paths: &[Box<Path>]) -> usize {
+    paths.iter().map(|path| path.as_os_str().len() + size_of::<Box<Path>>() + size_of::<u64>()).sum()
+}
+
+impl Images for Files {
+    fn len(&self) -> usize {
+        self.paths.len()
+    }
+
+    fn name(&self, at: usize) -> String {
+        self.paths[at].display().to_string()
+    }
+
+    fn read(&self, at: usize, file: &mut Vec<u8>) -> Result<()> {
+        read_photo(&self.folder.join(&self.paths[at]), file)
+    }
+
+    /// By its name and its size in bytes.
+    fn identify(&self, at: usize, take: &mut dyn FnMut(&[u8])) {
+        take(self.paths[at].as_os_str().as_encoded_bytes());
+        take(&[0]);
+        take(&self.sizes[at].to_le_bytes());
+    }
+
+    fn held_bytes(&self) -> usize {
+        bytes_of_paths(&self.paths)
+    }
+}
+
+/// Images with a target each.
+pub struct Photos<I> {
+    images: I,
     fields: Vec<Field>,
-    /// The classes as bytes.
-    labels: Vec<u8>,
+    /// The targets as bytes, one after the other.
+    targets: Vec<u8>,
     strict: bool,
 }
 
-impl Photos {
-    /// Of these files: an image and a label each.
-    pub fn new(mut files: Listing, fields: Vec<Field>, strict: bool) -> Self {
-        let labels = std::mem::take(&mut files.labels).into_iter().flat_map(i32::to_ne_bytes).collect();
-        Photos { files, fields, labels, strict }
+impl<I: Images> Photos<I> {
+    /// These images with these targets, native endian. `fields` are those of a sample: the image and the target.
+    ///
+    /// # Panics
+    /// If there is not a target for each image.
+    pub fn new(images: I, targets: Vec<u8>, fields: Vec<Field>, strict: bool) -> Self {
+        assert_eq!(targets.len(), images.len() * fields[TARGET].bytes(), "a target for each image");
+        Photos { images, fields, targets, strict }
     }
 
-    fn label(&self, sample: usize) -> &[u8] {
-        &self.labels[sample * size_of::<i32>()..][..size_of::<i32>()]
-    }
-
-    fn name(&self, sample: usize) -> &Path {
-        &self.files.images[sample]
+    fn target(&self, sample: usize) -> &[u8] {
+        let bytes = self.fields[TARGET].bytes();
+        &self.targets[sample * bytes..][..bytes]
     }
 }
 
-impl Store for Photos {
+impl<I: Images> Store for Photos<I> {
     fn len(&self) -> usize {
-        self.files.images.len()
+        self.images.len()
     }
 
     fn fields(&self) -> &[Field] {
@@ -46,37 +127,32 @@ impl Store for Photos {
 
     fn write(&self, sample: usize, rows: &mut Rows) -> Result<(), Unreadable> {
         if rows.wants(IMAGE) {
-            let path = self.files.folder.join(self.name(sample));
-            with_photo(&path, |photo| rows.image(IMAGE, photo)).map_err(|error| Unreadable {
-                name: self.name(sample).display().to_string(),
-                why: format!("{error:#}"),
-            })?;
+            let read = |file: &mut Vec<u8>| self.images.read(sample, file);
+            with_photo(read, |photo| rows.image(IMAGE, photo))
+                .map_err(|error| Unreadable { name: self.images.name(sample), why: format!("{error:#}") })?;
         }
-        rows.put(LABEL, self.label(sample));
+        rows.put(TARGET, self.target(sample));
         Ok(())
     }
 
-    /// An image is told from others by its name and its size in bytes: to read them all would take minutes.
     fn identify(&self, sample: usize, field: usize, take: &mut dyn FnMut(&[u8])) {
-        if field == LABEL {
-            return take(self.label(sample));
+        if field == TARGET {
+            return take(self.target(sample));
         }
-        let size = std::fs::metadata(self.files.folder.join(self.name(sample))).map_or(0, |metadata| metadata.len());
-        take(self.name(sample).as_os_str().as_encoded_bytes());
-        take(&[0]);
-        take(&size.to_le_bytes());
+        self.images.identify(sample, take);
     }
 
     fn stored(&self, field: usize) -> Option<&[u8]> {
-        (field == LABEL).then_some(&self.labels)
+        (field == TARGET).then_some(&self.targets)
     }
 
     fn sides(&self, sample: usize) -> Option<[usize; 2]> {
-        sides(&self.files.folder.join(self.name(sample))).ok()
+        let mut file = Vec::new();
+        self.images.read(sample, &mut file).and_then(|()| sides(&file)).ok()
     }
 
     fn held_bytes(&self) -> usize {
-        self.files.held_bytes() + self.labels.len()
+        self.images.held_bytes() + self.targets.len()
     }
 
     fn skips_unreadable(&self) -> bool {

@@ -1,12 +1,12 @@
 //! Which images there are in the folders of classes.
 
+use super::photos::{ENDINGS, bytes_of_paths};
+use crate::files;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-
-/// Endings of the names of images, in lower case.
-pub const ENDINGS: [&str; 6] = ["jpg", "jpeg", "png", "webp", "bmp", "gif"];
 
 /// How many names a message shows.
 const SHOWN: usize = 3;
@@ -31,8 +31,7 @@ pub struct Listing {
 impl Listing {
     /// Bytes of the names and labels.
     pub fn held_bytes(&self) -> usize {
-        let names: usize = self.images.iter().map(|path| path.as_os_str().len() + size_of::<Box<Path>>()).sum();
-        names + self.labels.len() * size_of::<i32>()
+        bytes_of_paths(&self.images) + self.labels.len() * size_of::<i32>()
     }
 }
 
@@ -53,7 +52,7 @@ pub fn list(folder: &Path, classes: Option<&[String]>) -> Result<Listing> {
     let mut found: Vec<String> = Vec::new();
     for entry in entries(folder)? {
         let path = entry.path();
-        if path.is_dir() {
+        if is_folder(&path)? {
             match entry.file_name().into_string() {
                 Ok(name) => found.push(name),
                 Err(name) => bail!(
@@ -75,7 +74,7 @@ pub fn list(folder: &Path, classes: Option<&[String]>) -> Result<Listing> {
     for (label, class) in listing.classes.iter().enumerate() {
         let path = folder.join(class);
         let before = listing.images.len();
-        if path.is_dir() {
+        if is_folder(&path)? {
             let above = vec![Identity::of(folder)?];
             add_images(folder, &path, &above, &mut listing.images, &mut left_out)?;
         }
@@ -127,6 +126,18 @@ fn entries(folder: &Path) -> Result<Vec<DirEntry>> {
     entries.retain(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
     entries.sort_by_key(DirEntry::file_name);
     Ok(entries)
+}
+
+/// Whether there is a folder of that name. A link that leads nowhere is none.
+///
+/// # Errors
+/// That cannot be found out.
+pub fn is_folder(path: &Path) -> Result<bool> {
+    match files::uninterrupted(|| fs::metadata(path)) {
+        Ok(metadata) => Ok(metadata.is_dir()),
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+        Err(e) => Err(e).with_context(|| format!("cannot read `{}`", path.display())),
+    }
 }
 
 fn is_image(path: &Path) -> bool {

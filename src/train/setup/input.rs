@@ -2,15 +2,19 @@
 
 use crate::config::declare::part::with_suggestion;
 use crate::config::declare::tagged::Tagged;
-use crate::config::language::sections::{Download, Fallback, OnError, Source as Written};
+use crate::config::language::sections::{
+    Classes, Download, Fallback, ImageList, LabelKind, OnError, Source as Written,
+};
 use crate::config::language::values::ValidationSplit;
 use crate::config::load::paths::shown;
 use crate::config::text::spelling::shorten;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::image_folder::ImageFolderOptions;
+use crate::data::image_list::{ImageListOptions, Kind};
 use crate::data::progress::Event;
 use crate::data::synthetic::{SyntheticOptions, Task};
 use crate::data::tensors::TensorsOptions;
+use crate::data::webdataset::{Labels, WebDatasetOptions};
 use crate::data::{self, DataSpec, Fingerprint, Footprint, HoldOut, Missing, Source, Split, UnknownField};
 pub use crate::model::{mixing, transforms};
 use anyhow::{Context, Result};
@@ -28,11 +32,23 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
         Written::Mnist(d) => (Source::Mnist(at(d)), files(d)),
         Written::FashionMnist(d) => (Source::FashionMnist(at(d)), files(d)),
         Written::Cifar10(d) => (Source::Cifar10(at(d)), files(d)),
+        Written::Cifar100(d) => (Source::Cifar100(at(&d.files), d.labels.coarse), files(&d.files)),
         Written::Digits(_) => (Source::Digits, Missing::default()),
         Written::ImageFolder(f) => {
             let (root, classes) = (shown(&f.root), f.classes.clone());
             let options = ImageFolderOptions { root, classes, strict: f.on_error == OnError::Fail };
             (Source::ImageFolder(options), Missing::default())
+        }
+        Written::ImageList(list) => (Source::ImageList(image_list(list)), Missing::default()),
+        Written::WebDataset(set) => {
+            let (shards, val_shards) = (shown(&set.shards), set.val_shards.as_deref().map(shown));
+            let classes = set.classes.as_ref().map(|classes| match classes {
+                Classes::Number(number) => Labels::Number(*number),
+                Classes::Names(names) => Labels::Names(names.clone()),
+            });
+            let (label_key, strict) = (set.label_key.clone(), set.on_error == OnError::Fail);
+            let options = WebDatasetOptions { shards, val_shards, classes, label_key, strict };
+            (Source::WebDataset(options), Missing::default())
         }
         Written::Tensors(t) => {
             let ignore_index = experiment.loss.describe().ignore_index();
@@ -49,6 +65,26 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
             let seed = experiment.seed;
             (Source::Synthetic(SyntheticOptions { shape, task, samples, val_samples, seed }), Missing::default())
         }
+    }
+}
+
+fn image_list(list: &ImageList) -> ImageListOptions {
+    let label_columns = list.label_column.as_ref().map(|columns| columns.names().to_vec()).unwrap_or_default();
+    let separator = list.label_separator.clone().unwrap_or_else(|| "|".to_owned());
+    let kind = match list.label_kind {
+        LabelKind::Class => Kind::Class,
+        LabelKind::Classes => Kind::Classes { separator },
+        LabelKind::Number => Kind::Numbers,
+    };
+    ImageListOptions {
+        path: shown(&list.path),
+        val_path: list.val_path.as_deref().map(shown),
+        root: list.root.as_deref().map(shown),
+        image_column: list.image_column.clone(),
+        label_columns,
+        kind,
+        classes: list.classes.clone(),
+        strict: list.on_error == OnError::Fail,
     }
 }
 
@@ -92,7 +128,7 @@ pub fn describe(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
     let mut spec = data::describe(&source(experiment).0).map_err(|e| match e.downcast_ref() {
         Some(unknown) => unknown_field(experiment, unknown),
         None => {
-            let key = experiment.data.source.path().map_or("path", |(key, _)| key);
+            let key = experiment.data.source.paths().first().map_or("path", |(key, _)| key);
             at(format!("{e:#}"), [&format!("data.{key}"), "data"], "the data is described here")
         }
     })?;
@@ -194,7 +230,7 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
                 ValidationSplit::Fraction(f) => HoldOut::Fraction(*f),
                 ValidationSplit::Count(n) => HoldOut::Count(*n),
             };
-            let by_class = matches!(source, Source::ImageFolder(_));
+            let by_class = matches!(source, Source::ImageFolder(_) | Source::ImageList(_) | Source::WebDataset(_));
             set.train.hold_out(how, experiment.seed, by_class).context("`data.validation_split`")?
         }
         None => (set.train, set.val.clone()),

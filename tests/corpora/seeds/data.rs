@@ -4,7 +4,7 @@ use super::List;
 use crate::targets::{gz, headers};
 
 /// A header of a tar archive; what it is followed by is put there by the target.
-fn header(name: &str, size: u64, kind: u8, filler: u8) -> Vec<u8> {
+pub fn header(name: &str, size: u64, kind: u8, filler: u8) -> Vec<u8> {
     let mut block = vec![0; 512];
     block[..name.len()].copy_from_slice(name.as_bytes());
     block[100..108].copy_from_slice(b"0000644\0");
@@ -21,7 +21,7 @@ fn files() -> Vec<Vec<u8>> {
     names.enumerate().map(|(i, name)| header(&format!("cifar-10-batches-bin/{name}"), 3073, b'0', i as u8)).collect()
 }
 
-fn prefixed(first: u8, rest: &[u8]) -> Vec<u8> {
+pub fn prefixed(first: u8, rest: &[u8]) -> Vec<u8> {
     [&[first], rest].concat()
 }
 

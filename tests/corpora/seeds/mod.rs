@@ -2,6 +2,7 @@
 
 mod config;
 mod data;
+mod photos;
 mod weights;
 
 /// A file to be kept.
@@ -22,6 +23,7 @@ pub fn all() -> Vec<Seed> {
     config::add(&mut list);
     weights::add(&mut list);
     data::add(&mut list);
+    photos::add(&mut list);
     list.0
 }
 

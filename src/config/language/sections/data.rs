@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use super::photos::{ImageFolder, ImageList, LabelKind, WebDataset};
 use super::transforms::{Transform, for_all, for_evaluation, for_training};
 use crate::config::declare::bounds::MAX_SIZE;
-use crate::config::declare::options::{Check, options};
+use crate::config::declare::declaration::{Declaration, Rule};
+use crate::config::declare::options::{Check, Options, options, probe};
 use crate::config::declare::part::Part;
-use crate::config::declare::tagged::tagged;
+use crate::config::declare::tagged::{count, join, tagged};
 use crate::config::declare::value::{Value, values};
 use crate::config::language::values::ValidationSplit;
 use crate::config::text::tree::{Node, Value as Written};
@@ -46,32 +48,55 @@ tagged! {
     "mnist" => Mnist(Download),
     "fashion_mnist" => FashionMnist(Download),
     "cifar10" => Cifar10(Download),
+    "cifar100" => Cifar100(Cifar100),
     "digits" => Digits(Digits),
     "image_folder" => ImageFolder(ImageFolder),
+    "image_list" => ImageList(ImageList),
+    "webdataset" => WebDataset(WebDataset),
     "tensors" => Tensors(Tensors),
     "synthetic" => Synthetic(Synthetic),
 }
 
 impl Source {
-    /// The key of the path that it reads from, and the path.
-    pub fn path(&self) -> Option<(&'static str, &PathBuf)> {
+    /// The keys of the paths that it reads from, and the paths; the first is the one without which there is nothing.
+    pub fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
         match self {
-            Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => Some(("root", &files.root)),
-            Source::ImageFolder(folder) => Some(("root", &folder.root)),
-            Source::Tensors(tensors) => Some(("path", &tensors.path)),
-            Source::Digits(_) | Source::Synthetic(_) => None,
+            Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => vec![("root", &files.root)],
+            Source::Cifar100(set) => vec![("root", &set.files.root)],
+            Source::ImageFolder(folder) => vec![("root", &folder.root)],
+            Source::ImageList(list) => {
+                let others = [("val_path", &list.val_path), ("root", &list.root)];
+                let others = others.into_iter().filter_map(|(key, path)| Some((key, path.as_ref()?)));
+                [("path", &list.path)].into_iter().chain(others).collect()
+            }
+            Source::WebDataset(set) => {
+                let val = set.val_shards.as_ref().map(|path| ("val_shards", path));
+                [("shards", &set.shards)].into_iter().chain(val).collect()
+            }
+            Source::Tensors(tensors) => vec![("path", &tensors.path)],
+            Source::Digits(_) | Source::Synthetic(_) => Vec::new(),
         }
     }
 
     /// The same, to be changed.
-    pub fn path_mut(&mut self) -> Option<(&'static str, &mut PathBuf)> {
+    pub fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
         match self {
             Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => {
-                Some(("root", &mut files.root))
+                vec![("root", &mut files.root)]
             }
-            Source::ImageFolder(folder) => Some(("root", &mut folder.root)),
-            Source::Tensors(tensors) => Some(("path", &mut tensors.path)),
-            Source::Digits(_) | Source::Synthetic(_) => None,
+            Source::Cifar100(set) => vec![("root", &mut set.files.root)],
+            Source::ImageFolder(folder) => vec![("root", &mut folder.root)],
+            Source::ImageList(list) => {
+                let others = [("val_path", &mut list.val_path), ("root", &mut list.root)];
+                let others = others.into_iter().filter_map(|(key, path)| Some((key, path.as_mut()?)));
+                [("path", &mut list.path)].into_iter().chain(others).collect()
+            }
+            Source::WebDataset(set) => {
+                let val = set.val_shards.as_mut().map(|path| ("val_shards", path));
+                [("shards", &mut set.shards)].into_iter().chain(val).collect()
+            }
+            Source::Tensors(tensors) => vec![("path", &mut tensors.path)],
+            Source::Digits(_) | Source::Synthetic(_) => Vec::new(),
         }
     }
 
@@ -81,7 +106,9 @@ impl Source {
             Source::Mnist(_) => Some("data/mnist"),
             Source::FashionMnist(_) => Some("data/fashion-mnist"),
             Source::Cifar10(_) => Some("data/cifar-10"),
-            Source::Digits(_) | Source::ImageFolder(_) | Source::Tensors(_) | Source::Synthetic(_) => None,
+            Source::Cifar100(_) => Some("data/cifar-100"),
+            Source::Digits(_) | Source::Tensors(_) | Source::Synthetic(_) => None,
+            Source::ImageFolder(_) | Source::ImageList(_) | Source::WebDataset(_) => None,
         }
     }
 
@@ -89,15 +116,18 @@ impl Source {
     pub fn download(&self) -> Option<&Download> {
         match self {
             Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => Some(files),
-            Source::Digits(_) | Source::ImageFolder(_) | Source::Tensors(_) | Source::Synthetic(_) => None,
+            Source::Cifar100(set) => Some(&set.files),
+            Source::Digits(_) | Source::Tensors(_) | Source::Synthetic(_) => None,
+            Source::ImageFolder(_) | Source::ImageList(_) | Source::WebDataset(_) => None,
         }
     }
 
     /// Whether its targets are classes, if the configuration tells.
     pub fn has_classes(&self) -> Option<bool> {
         match self {
-            Source::Mnist(_) | Source::FashionMnist(_) | Source::Cifar10(_) | Source::Digits(_) => Some(true),
-            Source::ImageFolder(_) => Some(true),
+            Source::Mnist(_) | Source::FashionMnist(_) | Source::Cifar10(_) | Source::Cifar100(_) => Some(true),
+            Source::Digits(_) | Source::ImageFolder(_) | Source::WebDataset(_) => Some(true),
+            Source::ImageList(list) => Some(list.label_kind == LabelKind::Class),
             Source::Synthetic(synthetic) => Some(synthetic.classes.is_some()),
             Source::Tensors(_) => None,
         }
@@ -109,7 +139,7 @@ options! {
     pub struct Download {
         /// The folder of the files.
         #[option(
-            default = PathBuf::new(), otherwise = "`data/mnist`, `data/fashion-mnist` or `data/cifar-10`", resume = Harmless,
+            default = PathBuf::new(), otherwise = "`data/mnist`, `data/fashion-mnist`, `data/cifar-10` or `data/cifar-100`", resume = Harmless,
         )]
         pub root: PathBuf,
         /// Fetch files that are missing when a run begins; `eval`, and a run that goes on, ask for `--allow-download`.
@@ -156,21 +186,6 @@ options! {
     /// The bundled hand-written digits: 1,797 grey images of 8×8 pixels, ten classes.
     pub struct Digits {}
 
-    /// Photos in folders, a folder for each class. `torchvision.datasets.ImageFolder`.
-    pub struct ImageFolder {
-        /// The folder: with `train` and `val`, which have a folder for each class, and perhaps `test`; or with the classes, of which
-        /// `validation_split` holds out a part.
-        #[option(example = r#""photos""#, resume = Differs)]
-        pub root: PathBuf,
-        /// The folders that are the classes, in this order. Others are left out.
-        #[option(otherwise = "all, by name", length = 1..=MAX_SIZE, example = r#"["ants", "bees"]"#)]
-        pub classes: Option<Vec<String>>,
-        /// What to do about a file that cannot be read. Skipped files are reported and counted, and the next one is taken in the place of
-        /// each; if they are more than a twentieth, the run ends.
-        #[option(default = OnError::Skip, resume = Harmless)]
-        pub on_error: OnError,
-    }
-
     /// Fixed tensors from a file.
     pub struct Tensors {
         /// A `.safetensors` file with `inputs` and `targets` and, optionally, `val_inputs` and `val_targets`.
@@ -179,27 +194,46 @@ options! {
     }
 }
 
-values!(OnError);
-
-/// What to do about a sample that cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnError {
-    /// Go on without it.
-    Skip,
-    /// End the run.
-    Fail,
-}
-
-impl Check for ImageFolder {
-    fn check(&self, part: &Part) {
-        let classes = self.classes.as_deref().unwrap_or_default();
-        let is_name = |name: &String| !name.is_empty() && !name.contains('/') && !name.starts_with('.');
-        part.require("classes", classes.iter().all(is_name), "must be names of folders");
-        let twice = classes.iter().enumerate().any(|(i, name)| classes[..i].contains(name));
-        part.require("classes", !twice, "has a class twice");
+options! {
+    /// CIFAR-100: a public data set in files that can be downloaded.
+    pub struct Granularity {
+        /// Learn the 20 superclasses in the place of the 100 classes.
+        #[option(default = false)]
+        pub coarse: bool,
     }
 }
+
+impl Check for Granularity {}
+
+/// CIFAR-100: the options of a public set, and which of its labels are learnt.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Cifar100 {
+    /// Those of every public set.
+    #[serde(flatten)]
+    pub files: Download,
+    /// Which labels.
+    #[serde(flatten)]
+    pub labels: Granularity,
+}
+
+impl Options for Cifar100 {
+    const KEYS: &'static [&'static str] =
+        &join::<{ count(&[Download::KEYS, Granularity::KEYS]) }>(&[Download::KEYS, Granularity::KEYS]);
+    const RULES: &'static [Rule] = Download::RULES;
+
+    fn read(part: &Part) -> Option<Self> {
+        let (files, labels) = (part.read(), part.read());
+        Some(Self { files: files?, labels: labels? })
+    }
+
+    fn declaration(generator: &mut SchemaGenerator) -> Declaration {
+        let (files, labels) = (Download::declaration(generator), Granularity::declaration(generator));
+        let options = files.options.into_iter().chain(labels.options).collect();
+        Declaration { about: labels.about, options, probe: probe::<Self>, ..files }
+    }
+}
+
+impl Check for Cifar100 {}
 
 impl Check for Digits {}
 

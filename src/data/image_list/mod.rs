@@ -1,0 +1,360 @@
+//! Photos with their labels in a list: CSV, TSV or JSON Lines, as `metadata.csv` of Hugging Face's `ImageFolder`. They are read when a
+//! batch asks for them.
+
+mod labels;
+mod table;
+
+use super::field::{INPUTS, TARGETS};
+use super::found::Found;
+use super::image_folder::photos::{Files, Photos, bytes_of_paths};
+use super::progress::Event;
+use super::unreadable::most_unreadable;
+use super::{DataSpec, Dataset, Describes, Field, Footprint, Split, TargetSpec};
+use crate::files;
+use crate::graph::DType;
+use anyhow::{Context, Result, bail, ensure};
+use labels::{Line, Raw, Words, classes, shown};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use table::{Cell, Table};
+
+/// The name of a list in a folder, without its ending.
+const METADATA: &str = "metadata";
+/// Columns of the photos' names; the first that is there counts.
+const IMAGE_COLUMNS: [&str; 5] = ["file_name", "image", "filename", "path", "file"];
+/// Columns of the labels.
+const LABEL_COLUMNS: [&str; 2] = ["label", "class"];
+/// The column that says which part a photo belongs to.
+const SPLIT: &str = "split";
+/// What the parts are called there, and as folders.
+const PARTS: [&[&str]; 3] = [&["train", "training"], &["val", "valid", "validation", "dev"], &["test"]];
+/// How many names a message shows.
+const SHOWN: usize = 3;
+
+/// The options of the source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageListOptions {
+    /// The list, or a folder that has one.
+    pub path: PathBuf,
+    /// Another list, of the photos that are validated on.
+    pub val_path: Option<PathBuf>,
+    /// The folder that names are relative to; `None`: that of each list.
+    pub root: Option<PathBuf>,
+    /// The column of the photos' names.
+    pub image_column: Option<String>,
+    /// The columns of the labels; empty: `label` or `class`.
+    pub label_columns: Vec<String>,
+    /// What the labels are.
+    pub kind: Kind,
+    /// The names of the classes, in order.
+    pub classes: Option<Vec<String>>,
+    /// A photo that is not there or cannot be read ends the run; else it is left out.
+    pub strict: bool,
+}
+
+/// What the labels are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// A class a photo.
+    Class,
+    /// Any number of classes a photo.
+    Classes {
+        /// What stands between them in a text.
+        separator: String,
+    },
+    /// Numbers.
+    Numbers,
+}
+
+/// What the lists that were described last hold.
+static FOUND: Found<ImageListOptions, Lists> = Found::new();
+
+/// What the lists hold: photos that are trained on, validated on and tested on.
+struct Lists {
+    spec: DataSpec,
+    parts: [Part; 3],
+    told: Vec<String>,
+}
+
+/// The photos of a part.
+#[derive(Default)]
+struct Part {
+    /// The folder that their paths are relative to.
+    folder: PathBuf,
+    paths: Vec<Box<Path>>,
+    labels: Raw,
+    targets: Vec<u8>,
+    /// Photos that are not there, and the first few of them with their lines.
+    missing: usize,
+    first: Vec<String>,
+}
+
+impl Part {
+    fn held_bytes(&self) -> usize {
+        bytes_of_paths(&self.paths) + self.targets.len()
+    }
+}
+
+impl Describes for &ImageListOptions {
+    fn describe(&self) -> Result<DataSpec> {
+        match self.known() {
+            // What the model depends on is known without the files.
+            Some(spec) if !files::is_there(&self.path) => Ok(spec),
+            _ => FOUND.look(self, || self.lists(), |lists| lists.spec.clone()),
+        }
+    }
+
+    fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
+        let Lists { spec, parts, told } = FOUND.take(self, || self.lists())?;
+        let tested = !parts[2].paths.is_empty();
+        let [train, val, test] = parts.map(|part| {
+            let photos = Files::new(part.folder, part.paths, self.strict)?;
+            Split::new(Arc::new(Photos::new(photos, part.targets, spec.fields.clone(), self.strict)))
+        });
+        let test = if tested { Some(test?) } else { None };
+        Ok(Dataset { test, told, ..Dataset::new(spec, train?, val?) })
+    }
+
+    fn footprint(&self) -> Footprint {
+        // Errors are reported when it is opened.
+        let held = |lists: &Lists| lists.parts.iter().map(Part::held_bytes).sum();
+        Footprint { held: FOUND.look(self, || self.lists(), held).unwrap_or_default(), reading: 0 }
+    }
+}
+
+impl ImageListOptions {
+    /// What the samples look like, as far as the options tell.
+    fn known(&self) -> Option<DataSpec> {
+        match self.kind {
+            Kind::Class | Kind::Classes { .. } => Some(self.spec(self.classes.clone()?, 0)),
+            Kind::Numbers => {
+                Some(self.spec(Vec::new(), Some(self.label_columns.len()).filter(|columns| *columns > 0)?))
+            }
+        }
+    }
+
+    fn spec(&self, classes: Vec<String>, width: usize) -> DataSpec {
+        let (target, targets) = match self.kind {
+            Kind::Class => (Field::target(TARGETS, DType::I32, []), TargetSpec::Classes(classes.len())),
+            Kind::Classes { .. } => (Field::target(TARGETS, DType::F32, [classes.len()]), TargetSpec::Values),
+            Kind::Numbers => (Field::target(TARGETS, DType::F32, [width]), TargetSpec::Values),
+        };
+        DataSpec {
+            fields: vec![Field::photo(INPUTS, 3), target],
+            targets,
+            classes_exact: true,
+            class_names: Some(classes).filter(|_| self.kind != Kind::Numbers),
+            train: None,
+            val: None,
+        }
+    }
+
+    /// Reads the lists.
+    fn lists(&self) -> Result<Lists> {
+        let (mut words, mut parts, mut width) = (Words::default(), <[Part; 3]>::default(), None);
+        let found = self.found()?;
+        for (at, list) in found.iter().enumerate() {
+            let Some(list) = list else { continue };
+            // The first may have a column that says which part a photo belongs to, of those that have no list of their own.
+            let open = [0, 1, 2].map(|part| part == at || at == 0 && found[part].is_none());
+            let mut reading =
+                Reading { options: self, list, at, open, words: &mut words, parts: &mut parts, width: &mut width };
+            reading.read()?;
+            ensure!(
+                parts[at].paths.len() + parts[at].missing > 0,
+                "`{}` names no photos{}",
+                list.display(),
+                if at == 0 { " to train on" } else { "" }
+            );
+        }
+        let (names, classes) = match self.kind {
+            Kind::Numbers => (Vec::new(), Vec::new()),
+            Kind::Class | Kind::Classes { .. } => classes(&words, self.classes.as_deref())?,
+        };
+        let mut told = Vec::new();
+        for (at, part) in parts.iter_mut().enumerate() {
+            let list = found[at].as_ref().or(found[0].as_ref());
+            part.targets = std::mem::take(&mut part.labels).targets(&self.kind, &classes, names.len())?;
+            told.extend(self.missing(part, list.unwrap_or(&self.path))?);
+        }
+        let [train, val, _] = parts.each_ref().map(|part| part.paths.len());
+        let spec = DataSpec { train: Some(train), val: Some(val), ..self.spec(names, width.unwrap_or(1)) };
+        Ok(Lists { spec, parts, told })
+    }
+
+    /// The list of each part; there is one of those that are trained on.
+    fn found(&self) -> Result<[Option<PathBuf>; 3]> {
+        let [train, val, test] = lists_in(&self.path)?;
+        let val = match &self.val_path {
+            Some(path) => lists_in(path)?.into_iter().next().flatten(),
+            None => val,
+        };
+        Ok([train, val, test])
+    }
+
+    /// What is to be told of photos that are not there.
+    fn missing(&self, part: &Part, list: &Path) -> Result<Option<String>> {
+        if part.missing == 0 {
+            return Ok(None);
+        }
+        let more = if part.missing > SHOWN { format!(" and {} more", part.missing - SHOWN) } else { String::new() };
+        let all = part.missing + part.paths.len();
+        let what = format!(
+            "`{}`: {} of {all} photos are not there: {}{more}",
+            list.display(),
+            part.missing,
+            part.first.join(", ")
+        );
+        let folder = if part.folder.as_os_str().is_empty() { Path::new(".") } else { &part.folder };
+        let root = format!("names are relative to `{}`, unless `root` is another folder", folder.display());
+        if self.strict || part.paths.is_empty() || part.missing > most_unreadable(all) {
+            bail!("{what}; {root}");
+        }
+        Ok(Some(format!("{what}, which are left out; {root}")))
+    }
+}
+
+/// The list that `path` is; or of a folder, the one in it, or those in its folders for each part.
+fn lists_in(path: &Path) -> Result<[Option<PathBuf>; 3]> {
+    if !path.is_dir() {
+        return Ok([Some(path.to_owned()), None, None]);
+    }
+    let in_folder = |folder: &Path| {
+        let names = table::ENDINGS.iter().map(|ending| folder.join(format!("{METADATA}.{ending}")));
+        names.into_iter().find(|path| files::is_there(path))
+    };
+    if let Some(list) = in_folder(path) {
+        return Ok([Some(list), None, None]);
+    }
+    let lists = PARTS.map(|names| names.iter().find_map(|name| in_folder(&path.join(name))));
+    ensure!(
+        lists[0].is_some(),
+        "the folder `{}` has no list: `{METADATA}.csv`, `{METADATA}.tsv` or `{METADATA}.jsonl` is looked for in it, and in \
+         `train`; let `path` name the list, if it has another name",
+        path.display()
+    );
+    Ok(lists)
+}
+
+/// A list that is being read.
+struct Reading<'a> {
+    options: &'a ImageListOptions,
+    list: &'a Path,
+    /// The part that it is of, and those that its column `split` may name.
+    at: usize,
+    open: [bool; 3],
+    words: &'a mut Words,
+    parts: &'a mut [Part; 3],
+    /// How many numbers a label has, if that is known.
+    width: &'a mut Option<usize>,
+}
+
+impl Reading<'_> {
+    /// Adds the photos of the list to their parts.
+    fn read(&mut self) -> Result<()> {
+        let folder =
+            self.options.root.clone().unwrap_or_else(|| self.list.parent().unwrap_or(Path::new("")).to_owned());
+        for (part, _) in self.parts.iter_mut().zip(self.open).filter(|(_, open)| *open) {
+            part.folder.clone_from(&folder);
+        }
+        let table = Table::open(self.list)?;
+        let columns = table.columns();
+        let mut chosen = self.columns(columns, self.options.image_column.as_slice(), &IMAGE_COLUMNS, "image_column")?;
+        chosen.extend(self.columns(columns, &self.options.label_columns, &LABEL_COLUMNS, "label_column")?);
+        let names: Vec<String> = chosen.iter().map(|at| columns[*at].clone()).collect();
+        let split = columns.iter().position(|name| name == SPLIT).filter(|_| self.at == 0);
+        chosen.extend(split);
+        table.each(&chosen, |line, cells| {
+            let (named, split) = cells.split_at(names.len());
+            self.add(line, &names, named, split.first())
+        })
+    }
+
+    /// The places of the columns that are given, else of the first of the usual ones.
+    fn columns(&self, columns: &[String], given: &[String], usual: &[&str], key: &str) -> Result<Vec<usize>> {
+        let place = || {
+            let there: Vec<String> = columns.iter().map(|name| format!("`{}`", shown(name))).collect();
+            format!("its columns are {}", there.join(", "))
+        };
+        let list = self.list.display();
+        let find = |name: &str| columns.iter().position(|column| column == name);
+        let found: Vec<usize> = match given {
+            [] => {
+                let usual: Vec<&str> = usual.iter().copied().filter(|name| find(name).is_some()).take(1).collect();
+                usual.into_iter().filter_map(find).collect()
+            }
+            given => {
+                let each = given
+                    .iter()
+                    .map(|name| find(name).with_context(|| format!("`{list}` has no column `{name}`: {}", place())));
+                each.collect::<Result<_>>()?
+            }
+        };
+        ensure!(
+            !found.is_empty(),
+            "`{list}` has no column {}: {}; name the right one with `{key}`",
+            usual.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or "),
+            place()
+        );
+        let twice = found.iter().find(|at| columns.iter().filter(|name| **name == columns[**at]).count() > 1);
+        ensure!(twice.is_none(), "`{list}` has the column `{}` twice", twice.map_or("", |at| &columns[*at]));
+        Ok(found)
+    }
+
+    /// Adds the photo of a line.
+    fn add(&mut self, line: u64, names: &[String], cells: &[Cell], split: Option<&Cell>) -> Result<()> {
+        let place = Line { file: self.list, number: line, trained: false };
+        let Cell::Text(name) = &cells[0] else { bail!("{place}: there is no photo: `{}` names none", names[0]) };
+        let at = match split {
+            None => self.at,
+            Some(Cell::Text(word)) => {
+                let part = PARTS.iter().position(|words| words.iter().any(|known| known.eq_ignore_ascii_case(word)));
+                part.with_context(|| {
+                    format!("{place}: `{SPLIT}` is `{}`: `train`, `val` or `test` is expected", shown(word))
+                })?
+            }
+            Some(_) => bail!("{place}: `{SPLIT}` is empty: `train`, `val` or `test` is expected"),
+        };
+        ensure!(
+            self.open[at],
+            "{place}: `{SPLIT}` says `{}`, and there is another list for those: leave out one of the two",
+            PARTS[at][0]
+        );
+        let part = &mut self.parts[at];
+        let before = part.labels.values();
+        part.labels.add(
+            &self.options.kind,
+            &names[1..],
+            &cells[1..],
+            self.words,
+            Line { trained: at == 0, ..place },
+        )?;
+        if self.options.kind == Kind::Numbers {
+            let width = part.labels.values() - before;
+            let expected = *self.width.get_or_insert(width);
+            ensure!(
+                width == expected && width > 0,
+                "{place}: the label has {width} numbers, and those before {expected}"
+            );
+        }
+        let reason = match files::uninterrupted(|| std::fs::metadata(part.folder.join(name))) {
+            Ok(metadata) if !metadata.is_dir() => {
+                part.paths.push(Path::new(name).into());
+                return Ok(());
+            }
+            Ok(_) => ": a folder".to_owned(),
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => String::new(),
+            Err(e) => format!(": {e}"),
+        };
+        part.labels.remove_last(&self.options.kind, self.width.unwrap_or_default());
+        part.missing += 1;
+        if part.first.len() < SHOWN {
+            part.first.push(format!("`{}` (line {line}{reason})", shown(name)));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,253 @@
+use super::super::{Source, describe, footprint, open};
+use super::*;
+use image::RgbImage;
+use std::fs;
+use tempfile::TempDir;
+
+/// A folder with small pictures of these names.
+fn folder(pictures: &[&str]) -> TempDir {
+    let place = tempfile::tempdir().unwrap();
+    for name in pictures {
+        let path = place.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        RgbImage::from_pixel(3, 2, image::Rgb([1, 2, 3])).save(path).unwrap();
+    }
+    place
+}
+
+const PICTURES: [&str; 4] = ["1.png", "2.png", "more/3.png", "4.png"];
+
+fn options(place: &TempDir, list: &str, content: impl AsRef<[u8]>) -> ImageListOptions {
+    let path = place.path().join(list);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, content).unwrap();
+    ImageListOptions {
+        path,
+        val_path: None,
+        root: None,
+        image_column: None,
+        label_columns: Vec::new(),
+        kind: Kind::Class,
+        classes: None,
+        strict: false,
+    }
+}
+
+fn set(options: &ImageListOptions) -> Dataset {
+    let source = Source::ImageList(options.clone());
+    let described = describe(&source).unwrap();
+    let held = footprint(&source).held;
+    let set = open(&source).unwrap();
+    assert_eq!(set.spec, described);
+    let splits = [Some(&set.train), Some(&set.val), set.test.as_ref()];
+    assert_eq!(held, splits.into_iter().flatten().map(Split::held_bytes).sum::<usize>());
+    set
+}
+
+fn error(options: &ImageListOptions) -> String {
+    format!("{:#}", open(&Source::ImageList(options.clone())).unwrap_err())
+}
+
+fn labels(split: &Split) -> Vec<i32> {
+    (0..split.len()).map(|i| split.label(i).unwrap()).collect()
+}
+
+fn names(set: &Dataset) -> Vec<&str> {
+    set.spec.class_names.iter().flatten().map(String::as_str).collect()
+}
+
+fn values(split: &Split) -> Vec<f32> {
+    let bytes = (0..split.len()).flat_map(|i| split.bytes(i, 1).unwrap().to_vec()).collect::<Vec<u8>>();
+    bytes.chunks_exact(4).map(|b| f32::from_ne_bytes(b.try_into().unwrap())).collect()
+}
+
+#[test]
+fn the_same_list_in_every_format() {
+    let place = folder(&PICTURES);
+    for (name, text) in [
+        ("a.csv", "file_name,label\n1.png,cat\n2.png,ant\nmore/3.png,cat\n"),
+        // A mark at the begin, lines that end as on Windows, quotes, other columns, an empty line.
+        (
+            "b.csv",
+            "\u{feff}id,\"file_name\",label\r\n7,\"1.png\",\"cat\"\r\n8,2.png,ant\r\n\r\n\"9,\n\",\"more/3.png\", cat \r\n",
+        ),
+        ("c.tsv", "file_name\tlabel\n1.png\tcat\n2.png\tant\nmore/3.png\tcat"),
+        (
+            "d.jsonl",
+            "{\"file_name\": \"1.png\", \"label\": \"cat\"}\n\n{\"label\": \"ant\", \"file_name\": \"2.png\"}\n{\"file_name\": \"more/3.png\", \"label\": \"cat\", \"x\": {}}",
+        ),
+    ] {
+        let set = set(&options(&place, name, text));
+        assert_eq!((labels(&set.train), names(&set), set.val.len()), (vec![1, 0, 1], vec!["ant", "cat"], 0), "{name}");
+        assert!(set.told.is_empty() && set.test.is_none());
+    }
+}
+
+#[test]
+fn classes_that_are_numbers_are_in_their_order() {
+    let place = folder(&PICTURES);
+    let one = set(&options(&place, "a.csv", "image,class\n1.png,10\n2.png,9\n4.png,0\n"));
+    assert_eq!((labels(&one.train), names(&one)), (vec![2, 1, 0], vec!["0", "9", "10"]));
+    // With names they are their numbers, unless names are numbers, too.
+    let named = |classes: &[&str], text: &str| ImageListOptions {
+        classes: Some(classes.iter().map(|name| name.to_string()).collect()),
+        ..options(&place, "a.csv", text)
+    };
+    assert_eq!(labels(&set(&named(&["x", "y"], "file,label\n1.png,1\n2.png,x\n")).train), [1, 0]);
+    let told = error(&named(&["5", "6"], "file,label\n1.png,5\n2.png,0\n"));
+    assert!(told.contains("a.csv`, line 3: `0` is no class: the classes are `5`, `6`"), "{told}");
+    // What the model depends on is known without the file.
+    let nowhere = ImageListOptions { path: "nowhere.csv".into(), ..named(&["x", "y"], "") };
+    assert_eq!(describe(&Source::ImageList(nowhere)).unwrap().targets, TargetSpec::Classes(2));
+}
+
+#[test]
+fn parts_by_a_column_by_another_list_and_by_folders() {
+    let place = folder(&PICTURES);
+    let text = "file_name,label,split\n1.png,b,train\n2.png,a,Train\n4.png,a,validation\nmore/3.png,b,test\n";
+    let by_column = set(&options(&place, "all.csv", text));
+    assert_eq!((labels(&by_column.train), labels(&by_column.val)), (vec![1, 0], vec![0]));
+    assert_eq!(labels(by_column.test.as_ref().unwrap()), [1]);
+
+    let val = options(&place, "val.csv", "file_name,label\n4.png,a\n").path;
+    let two = |text| ImageListOptions { val_path: Some(val.clone()), ..options(&place, "train.csv", text) };
+    let by_lists = set(&two("file_name,label\n1.png,b\n2.png,a\n"));
+    assert_eq!((labels(&by_lists.train), labels(&by_lists.val)), (vec![1, 0], vec![0]));
+    let told = error(&two("file_name,label,split\n1.png,b,train\n2.png,a,val\n"));
+    assert!(told.contains("line 3: `split` says `val`, and there is another list"), "{told}");
+    let told = error(&two("file_name,label\n1.png,b\n"));
+    assert!(told.contains("val.csv`, line 2: `a` is no class: no photo that is trained on has it"), "{told}");
+
+    let place = folder(&["train/1.png", "valid/1.png"]);
+    for part in ["train", "valid"] {
+        options(&place, &format!("{part}/metadata.jsonl"), "{\"file_name\": \"1.png\", \"label\": 0}");
+    }
+    let by_folders = set(&ImageListOptions { path: place.path().into(), ..options(&place, "other.txt", "") });
+    assert_eq!((by_folders.train.len(), by_folders.val.len(), names(&by_folders)), (1, 1, vec!["0"]));
+}
+
+#[test]
+fn several_classes_and_numbers_are_floats() {
+    let place = folder(&PICTURES);
+    let several = |list: &str, text: &str| ImageListOptions {
+        kind: Kind::Classes { separator: "|".into() },
+        ..options(&place, list, text)
+    };
+    for (list, text) in [
+        ("a.csv", "file_name,label\n1.png,sun|sea\n2.png,\n4.png,tree | sun\n"),
+        (
+            "a.jsonl",
+            "{\"file_name\":\"1.png\",\"label\":[\"sun\",\"sea\"]}\n{\"file_name\":\"2.png\",\"label\":[]}\n{\"file_name\":\"4.png\",\"label\":[\"tree\",\"sun\"]}",
+        ),
+    ] {
+        let set = set(&several(list, text));
+        assert_eq!(names(&set), ["sea", "sun", "tree"]);
+        assert_eq!(values(&set.train), [1., 1., 0., 0., 0., 0., 0., 1., 1.]);
+        assert_eq!(set.spec.fields[1].shape, [3].into());
+    }
+    let told = error(&several("a.csv", "file_name,label\n1.png,a||b\n"));
+    assert!(told.contains("line 2: `label` has an empty class in it"), "{told}");
+    let told = error(&options(&place, "a.jsonl", "{\"file_name\":\"1.png\",\"label\":[\"a\"]}"));
+    assert!(told.contains("`label` is a list: for several classes a photo say `label_kind = \"classes\"`"), "{told}");
+
+    let numbers = |columns: &[&str], text: &str| ImageListOptions {
+        kind: Kind::Numbers,
+        label_columns: columns.iter().map(|name| name.to_string()).collect(),
+        ..options(&place, "a.csv", text)
+    };
+    let two = set(&numbers(&["x", "y"], "y,file_name,x\n1,1.png,2.5\n-3e2,2.png,0\n"));
+    assert_eq!((values(&two.train), &two.spec.fields[1].shape), (vec![2.5, 1., 0., -300.], &[2].into()));
+    assert_eq!(two.spec.class_names, None);
+    for (text, told) in [
+        ("file_name,x,y\n1.png,a,1\n", "line 2: `x` is `a`, which is no number"),
+        ("file_name,x,y\n1.png,1,\n", "line 2: there is no label: `y` is empty"),
+        ("file_name,x,y\n1.png,1,nan\n", "line 2: `y` is `nan`, which is no number"),
+    ] {
+        assert!(error(&numbers(&["x", "y"], text)).contains(told), "{}", error(&numbers(&["x", "y"], text)));
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_line() {
+    let place = folder(&PICTURES);
+    let long = format!("file_name,label\n1.png,a\n2.png,\"{}\n", "x".repeat(2 << 20));
+    for (list, text, told) in [
+        ("a.csv", "name,label\n1.png,a\n", "has no column `file_name` or `image` or"),
+        ("a.csv", "name,label\n1.png,a\n", "its columns are `name`, `label`; name the right one with `image_column`"),
+        ("a.csv", "file_name,kind\n1.png,a\n", "no column `label` or `class`: its columns are `file_name`, `kind`"),
+        ("a.csv", "file_name,label,label\n1.png,a,b\n", "has the column `label` twice"),
+        ("a.csv", "file_name,label\n1.png,a\n2.png,\n", "line 3: there is no label: `label` is empty"),
+        ("a.csv", "file_name,label\n,a\n", "line 2: there is no photo: `file_name` names none"),
+        ("a.csv", "file_name,label\n1.png,a,b\n", "line 2 has 3 fields, and the first line names 2 columns"),
+        ("a.csv", "file_name,label\n1.png,\"a\n2.png,b\n", "line 2: `a\n2.png,b` is no class"),
+        ("a.csv", &long, "line 3 has more than 1048576 bytes: is a quote not closed?"),
+        ("a.csv", "file_name,label\n", "names no photos to train on"),
+        ("a.csv", "", "is empty: it has no columns"),
+        ("a.csv", "file_name,label,split\n1.png,a,dev2\n", "line 2: `split` is `dev2`: `train`, `val` or `test`"),
+        ("a.jsonl", "", "is empty"),
+        ("a.jsonl", "{\"file_name\":\"1.png\",\"label\":1}\n{\"file_name\"", "line 2, column 12: no JSON object"),
+        ("a.jsonl", "[1]", "line 1, column 0: no JSON object on a line of its own: invalid type: sequence"),
+        ("a.jsonl", "{\"file_name\":\"1.png\",\"label\":{}}", "line 1: `label`: is an object"),
+        ("a.txt", "", "its name must end in .csv, .tsv or .jsonl"),
+    ] {
+        // An unclosed quote makes a class of its own.
+        let classes = text.contains("\"a\n").then(|| vec!["a".to_owned()]);
+        let found = error(&ImageListOptions { classes, ..options(&place, list, text) });
+        assert!(found.contains(told) && found.contains(list), "{told}: {found}");
+    }
+    let told = error(&options(&place, "a.csv", b"file_name,label\n1.png,caf\xe9\n"));
+    assert!(told.contains("line 2: the byte 0xe9 is not UTF-8: save the list as UTF-8"), "{told}");
+    assert!(error(&options(&place, "a.csv", b"\xff\xfef\0")).contains("is UTF-16"));
+    let given = ImageListOptions { image_column: Some("x".into()), ..options(&place, "a.csv", "file_name,label\n") };
+    assert!(error(&given).contains("has no column `x`: its columns are `file_name`, `label`"), "{}", error(&given));
+    let none = ImageListOptions { path: place.path().into(), ..options(&place, "a.csv", "") };
+    assert!(error(&none).contains("has no list: `metadata.csv`"), "{}", error(&none));
+}
+
+#[test]
+fn photos_that_are_not_there_are_counted_and_named() {
+    let place = folder(&PICTURES);
+    let mut text = "file_name,label\n".to_owned();
+    (0..58).for_each(|_| text += "1.png,a\n");
+    let with = |lines: &str| options(&place, "a.csv", format!("{text}{lines}"));
+    let two = set(&with("gone.png,b\n../none/2.png,a\n"));
+    assert_eq!((two.train.len(), two.told.len(), names(&two)), (58, 1, vec!["a", "b"]));
+    let told = &two.told[0];
+    assert!(
+        told.contains(
+            "a.csv`: 2 of 60 photos are not there: `gone.png` (line 60), `../none/2.png` (line 61), which are left out;"
+        ) && told.contains(&format!("names are relative to `{}`", place.path().display())),
+        "{told}"
+    );
+    let told = error(&ImageListOptions { strict: true, ..with("gone.png,b\n") });
+    assert!(told.contains("a.csv`: 1 of 59 photos are not there: `gone.png` (line 60); names are relative"), "{told}");
+    let none = error(&options(&place, "a.csv", "file_name,label\ngone.png,b\n"));
+    assert!(none.contains("1 of 1 photos are not there"), "{none}");
+    let told = error(&with("2,a\n3,a\n5,a\n6,a\n"));
+    assert!(
+        told.contains("4 of 62 photos are not there: `2` (line 60), `3` (line 61), `5` (line 62) and 1 more;"),
+        "{told}"
+    );
+}
+
+#[test]
+fn names_lead_from_the_root_and_from_the_top() {
+    let place = folder(&["photos/1.png", "lists/x"].map(|name| if name.ends_with('x') { "lists/x.png" } else { name }));
+    let top = place.path().join("photos/1.png");
+    let text = format!("file_name,label\n{},a\n../photos/1.png,a\n", top.display());
+    let lists = options(&place, "lists/a.csv", text);
+    assert_eq!(set(&lists).train.len(), 2);
+    let root = Some(place.path().join("photos"));
+    let moved = ImageListOptions { root, ..options(&place, "lists/b.csv", "file_name,label\n1.png,a\n") };
+    assert_eq!(set(&moved).train.len(), 1);
+}
+
+#[test]
+fn another_list_has_another_fingerprint() {
+    let place = folder(&PICTURES);
+    let print = |text| open(&Source::ImageList(options(&place, "a.csv", text))).unwrap().fingerprint;
+    let before = print("file_name,label\n1.png,a\n2.png,b\n");
+    assert_eq!(before.difference(&print("label,file_name\na,1.png\nb,2.png\n")), None);
+    assert_eq!(before.difference(&print("file_name,label\n1.png,b\n2.png,a\n")).unwrap(), "the training targets");
+    assert_eq!(before.difference(&print("file_name,label\n1.png,a\n4.png,b\n")).unwrap(), "the training inputs");
+}

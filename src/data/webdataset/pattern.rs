@@ -1,0 +1,134 @@
+//! Paths of several files: `train-{000..009}.tar`, `{a,b}.tar`, `train-*.tar`.
+
+use crate::files;
+use anyhow::{Context, Result, bail, ensure};
+use std::path::{Path, PathBuf};
+
+/// Most files that a path may stand for.
+const MAX: usize = 1 << 20;
+
+/// The files that a path stands for: those of its braces in their order, those of `*` and `?` in its last part by name.
+///
+/// # Errors
+/// There are none, or a brace is none.
+pub fn paths(pattern: &Path) -> Result<Vec<PathBuf>> {
+    let text = pattern.to_str().with_context(|| format!("`{}` is not UTF-8", pattern.display()))?;
+    let mut expanded = Vec::new();
+    expand(text, &mut expanded).with_context(|| format!("`{text}`"))?;
+    let mut all = Vec::new();
+    for path in expanded.iter().map(Path::new) {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if !name.contains(['*', '?']) || files::is_there(path) {
+            all.push(path.to_owned());
+            continue;
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let context = || format!("cannot read the folder `{}`", folder.display());
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(folder).with_context(context)? {
+            let entry = entry.with_context(context)?.file_name();
+            if entry.to_str().is_some_and(|entry| matches(name.as_bytes(), entry.as_bytes())) {
+                found.push(path.with_file_name(entry));
+            }
+        }
+        ensure!(!found.is_empty(), "no file is called like `{}`", path.display());
+        found.sort_unstable();
+        all.extend(found);
+    }
+    let missing: Vec<&PathBuf> = all.iter().filter(|path| !files::is_there(path)).collect();
+    if let Some(first) = missing.first() {
+        bail!("{} of {} shards are not there, such as `{}`", missing.len(), all.len(), first.display());
+    }
+    Ok(all)
+}
+
+/// Writes out the first brace of `text`, and those behind it.
+fn expand(text: &str, all: &mut Vec<String>) -> Result<()> {
+    let Some((before, rest)) = text.split_once('{') else {
+        ensure!(all.len() < MAX, "stands for more than {MAX} files");
+        all.push(text.to_owned());
+        return Ok(());
+    };
+    let (inside, after) = rest.split_once('}').context("has a `{` without a `}`")?;
+    if let Some((first, last)) = inside.split_once("..") {
+        let number = |text: &str| text.parse::<u64>().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit()));
+        let (Some(from), Some(to)) = (number(first), number(last)) else {
+            bail!("has `{{{inside}}}`: two whole numbers are expected around the two dots");
+        };
+        ensure!(from <= to, "has `{{{inside}}}`, which ends before it begins");
+        ensure!(to - from < MAX as u64, "stands for more than {MAX} files");
+        return (from..=to).try_for_each(|n| expand(&format!("{before}{n:0width$}{after}", width = first.len()), all));
+    }
+    inside.split(',').try_for_each(|one| expand(&format!("{before}{one}{after}"), all))
+}
+
+/// Whether a name is as `pattern` says: `*` stands for any bytes, `?` for one.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut p, mut n) = (0, 0);
+    // The last `*`, and where what it stands for ends.
+    let mut star = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, n));
+                p += 1;
+            }
+            Some(byte) if *byte == b'?' || *byte == name[n] => (p, n) = (p + 1, n + 1),
+            _ => {
+                let Some((at, end)) = star else { return false };
+                star = Some((at, end + 1));
+                (p, n) = (at + 1, end + 1);
+            }
+        }
+    }
+    pattern[p..].iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expanded(text: &str) -> Result<Vec<String>> {
+        let mut all = Vec::new();
+        expand(text, &mut all).map(|()| all)
+    }
+
+    #[test]
+    fn braces_are_written_out() {
+        assert_eq!(expanded("a.tar").unwrap(), ["a.tar"]);
+        assert_eq!(expanded("a-{08..11}.tar").unwrap(), ["a-08.tar", "a-09.tar", "a-10.tar", "a-11.tar"]);
+        assert_eq!(expanded("{a,b}/{0..1}").unwrap(), ["a/0", "a/1", "b/0", "b/1"]);
+        for wrong in ["a{1", "{1..x}", "{3..1}", "{0..9999999999}", "{0..1000}{0..1000}{0..1000}", "{+1..2}"] {
+            assert!(expanded(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn stars_and_marks() {
+        for (pattern, name, fits) in [
+            ("a-*.tar", "a-12.tar", true),
+            ("a-*.tar", "a-.tar", true),
+            ("*", "", true),
+            ("a-*.tar", "a-12.tar.gz", false),
+            ("*a*b", "xaabab", true),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("?", "", false),
+        ] {
+            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), fits, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn files_by_name_and_those_that_lack() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        for name in ["b-1.tar", "b-0.tar", "b-0.txt"] {
+            std::fs::write(at(name), "").unwrap();
+        }
+        assert_eq!(paths(&at("b-*.tar")).unwrap(), [at("b-0.tar"), at("b-1.tar")]);
+        let told = |name: &str| format!("{:#}", paths(&at(name)).unwrap_err());
+        assert!(told("b-{0..5}.tar").contains("4 of 6 shards are not there, such as `"), "{}", told("b-{0..5}.tar"));
+        assert!(told("c*.tar").contains("no file is called like `"));
+    }
+}
