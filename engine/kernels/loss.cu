@@ -194,11 +194,13 @@ __device__ __forceinline__ void soft_cross_entropy(const T *x, const float *targ
         Row<TEAM, T> row = row_of<TEAM>(x, r, length, keep);
         float top;
         double log = log_sum(row, top), all = 0.0, below = 0.0;
-        row.again([&](int i, float v) {
+        // Not unrolled: the sums would take more registers than a thread of a large block has.
+#pragma unroll 1
+        for (int i = member<TEAM>(); i < length; i += members<TEAM>()) {
             float count = counted(shares, weights, smoothing, length, i);
             all += count;
-            below += (double)count * (top - v);
-        });
+            below += (double)count * (top - (row.kept ? row.kept[i] : to_float(row.x[i])));
+        }
         all = team_sum<TEAM>(all);
         below = team_sum<TEAM>(below);
         if (member<TEAM>() == 0) {

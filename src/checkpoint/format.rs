@@ -35,6 +35,14 @@ pub fn is_optimizer_state(name: &str) -> bool {
     name.starts_with(OPTIMIZER_PREFIX) || GRAD_SCALER.contains(&name)
 }
 
+/// What the name of the moving average of a weight begins with, before the weight's.
+const AVERAGE_PREFIX: &str = "optimizer.average.";
+
+/// The name of the weight that a tensor is the moving average of; `None` if it is something else.
+pub fn averaged_weight(name: &str) -> Option<&str> {
+    name.strip_prefix(AVERAGE_PREFIX)
+}
+
 /// A checkpoint as read from a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checkpoint {

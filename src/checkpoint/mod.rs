@@ -18,8 +18,8 @@ mod weights;
 
 pub use error::{CheckpointError, Reason};
 pub use format::{
-    Checkpoint, Content, Header, is_checkpoint, is_optimizer_state, read, read_header_of, read_streamed, verify, write,
-    write_streamed, write_weights,
+    Checkpoint, Content, Header, averaged_weight, is_checkpoint, is_optimizer_state, read, read_header_of,
+    read_streamed, verify, write, write_streamed, write_weights,
 };
 pub use matching::{Matched, Mismatch, match_names, match_shapes, unwrap_all_names, unwrap_names};
 pub use meta::{Best, Meta};

@@ -2,7 +2,7 @@
 
 use super::element::Element;
 use super::error::{CheckpointError, Reason};
-use super::format::{self, is_optimizer_state};
+use super::format::{self, averaged_weight, is_optimizer_state};
 use super::pth::{self, PthError};
 use super::tensor::Tensor;
 use crate::files;
@@ -55,19 +55,27 @@ fn parse(mut file: impl Read + Seek, size: u64) -> Result<Loaded, Reason> {
     let bytes = format::read_accounted(&mut file, size)?;
     let (file, meta) = format::open(&bytes)?;
     let mut out = Loaded { tensors: BTreeMap::new(), notes: Vec::new() };
+    let mut averages = BTreeMap::new();
     let places = format::places(&bytes, &file);
     for (place, data) in format::take_apart(bytes, places) {
-        if meta.is_some() && is_optimizer_state(&place.name) {
+        let average = averaged_weight(&place.name).filter(|_| meta.is_some()).map(str::to_owned);
+        if meta.is_some() && average.is_none() && is_optimizer_state(&place.name) {
             continue;
         }
         let element = element(place.dtype)
             .ok_or_else(|| Reason::ElementType { name: place.name.clone(), dtype: place.dtype.to_string() })?;
         let (dtype, data) = element.widen(data);
-        out.tensors.insert(place.name, Tensor { dtype, shape: place.shape, data });
+        let tensor = Tensor { dtype, shape: place.shape, data };
+        match average {
+            Some(name) => averages.insert(name, tensor),
+            None => out.tensors.insert(place.name, tensor),
+        };
     }
     if meta.is_some() {
-        out.notes.push("took the weights of a checkpoint".into());
+        let what = if averages.is_empty() { "the weights" } else { "the moving averages of the weights" };
+        out.notes.push(format!("took {what} of a checkpoint"));
     }
+    out.tensors.extend(averages);
     Ok(out)
 }
 
@@ -105,6 +113,12 @@ mod tests {
         write(&path, &[w.view("w"), w.view("optimizer.exp_avg.w")], &Meta::new("", 0)).unwrap();
         let loaded = load_tensors(&path).unwrap();
         assert_eq!(loaded.tensors, BTreeMap::from([("w".to_owned(), w.clone())]));
+        // Where there is a moving average, that is what is taken.
+        let average = Tensor::from_f32([1, 2], &[3.0, 4.0]);
+        let all = [w.view("w"), w.view("v"), average.view("optimizer.average.w"), w.view("optimizer.average_step")];
+        write(&path, &all, &Meta::new("", 0)).unwrap();
+        let loaded = load_tensors(&path).unwrap();
+        assert_eq!(loaded.tensors, BTreeMap::from([("w".to_owned(), average), ("v".to_owned(), w.clone())]));
         // A plain file is taken as it is, and is no checkpoint.
         write_weights(&path, &[w.view("w"), w.view("optimizer.w")]).unwrap();
         assert_eq!(load_tensors(&path).unwrap().tensors.len(), 2);

@@ -251,8 +251,11 @@ pub struct PredictArgs {
     /// A checkpoint (.safetensors), or a configuration (.toml) with `[model] weights`
     #[arg(value_hint = ValueHint::FilePath)]
     pub model: PathBuf,
-    /// Image files
-    #[arg(required = true, value_hint = ValueHint::FilePath)]
+    /// Image files, folders of images, patterns (`'photos/**/*.jpg'`), or `-` for names on standard input, one a line
+    ///
+    /// Folders are searched with all folders in them, by the endings of images. In a pattern `*` stands for any characters, `?` for
+    /// one, `[a-z]` for one of a range, and `**` for any folders; it is in quotes, or the shell replaces it.
+    #[arg(required = true, value_hint = ValueHint::AnyPath)]
     pub files: Vec<PathBuf>,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -266,6 +269,14 @@ pub struct PredictArgs {
     /// Swap black and white first: MNIST's digits are light on dark, scans are not
     #[arg(long)]
     pub invert: bool,
+    /// How results are written: `text`, `csv` (a row for each sample) or `jsonl` (a JSON object a line)
+    ///
+    /// Rows and lines are written as they come, in the order of the files. A file that cannot be read has none.
+    #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
+    pub format: Option<PredictFormat>,
+    /// Write the results to this file instead of standard output; without `--format`, its ending (.csv, .jsonl) is the format
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "json")]
+    pub out: Option<PathBuf>,
     /// Compute threads of the CPU [default: all cores]
     ///
     /// By default as many as the process may use. Results do not depend on it.
@@ -274,6 +285,17 @@ pub struct PredictArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: OutputArgs,
+}
+
+/// How `predict` writes results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PredictFormat {
+    /// For people.
+    Text,
+    /// A table, as RFC 4180 has it.
+    Csv,
+    /// A JSON object a line.
+    Jsonl,
 }
 
 /// `runner check`

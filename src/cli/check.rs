@@ -15,6 +15,7 @@ use crate::train::setup::input;
 use crate::train::setup::memory::{MemoryPlan, Needs, Use};
 use crate::train::setup::programs::pass_names;
 use crate::train::setup::programs::{Kind, Programs, graph_after};
+use crate::train::setup::trained::LayerRate;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
@@ -99,7 +100,9 @@ fn as_json(loaded: &Loaded, programs: &Programs, memory: &MemoryPlan, device: &s
         .collect();
     let (trainable, all) = programs.parameters();
     let warnings = [&loaded.warnings[..], &programs.warnings].concat();
-    json!({
+    let rates: serde_json::Map<String, Value> =
+        programs.decays.iter().map(|rate| (rate.layer.clone(), rate.share.into())).collect();
+    let mut told = json!({
         "layers": layers,
         "parameters": all,
         "trainable_parameters": trainable,
@@ -108,7 +111,11 @@ fn as_json(loaded: &Loaded, programs: &Programs, memory: &MemoryPlan, device: &s
         "memory": memory::as_json(memory),
         "device": device,
         "warnings": to_json(&loaded.sources, &warnings),
-    })
+    });
+    if !rates.is_empty() {
+        told["layer_decay"] = rates.into();
+    }
+    told
 }
 
 /// The batch that shapes and FLOPs are shown for: smaller than `batch_size` where there are fewer samples.
@@ -159,13 +166,27 @@ fn as_text(loaded: &Loaded, programs: &Programs, memory: &MemoryPlan, device: &s
     let total: u64 = programs.rows.iter().map(|r| r.flops).sum();
     let batch = largest_batch(loaded, programs);
     line(String::new());
-    let trained =
-        if trainable == all { String::new() } else { format!(", {} of them trained", thousands(trainable as u64)) };
+    let thawed = thousands(programs.thawed as u64);
+    let trained = match loaded.experiment.model.thaw_after {
+        Some(1) => format!(", {thawed} of them from the second epoch on"),
+        Some(after) => format!(", {thawed} of them trained from epoch {} on", after + 1),
+        None if trainable == all => String::new(),
+        None => format!(", {} of them trained", thousands(trainable as u64)),
+    };
     line(format!(
         "{} parameters{trained}; {}FLOPs forward for a batch of {batch}",
         thousands(all as u64),
         flops(total)
     ));
+    if !programs.decays.is_empty() {
+        line(String::new());
+        line("learning rates by `layer_decay`, from the last layer down".into());
+        let width = programs.decays.iter().map(|rate| rate.layer.chars().count()).max().unwrap_or(0);
+        for LayerRate { layer, share } in programs.decays.iter().rev() {
+            let lr = loaded.experiment.optimizer.rule.lr() * share;
+            line(format!("  {layer:<width$}  {lr:.3e}  ({share:.3} of `lr`)"));
+        }
+    }
     line(String::new());
     line(format!("memory on {device}"));
     table(memory).into_iter().for_each(&mut line);

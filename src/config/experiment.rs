@@ -8,7 +8,9 @@ use serde::{Serialize, Serializer};
 use super::declare::tagged::Tagged as _;
 use super::language::layers::Layer;
 use super::language::pattern::Pattern;
-use super::language::sections::{Checkpoint, Data, Lints, Log, Loss, Metric, Metrics, Optimizer, Schedule, Train};
+use super::language::sections::{
+    Checkpoint, Data, Lints, Log, Loss, Metric, Metrics, Optimizer, Rename, Schedule, Train,
+};
 use super::language::values::{Device, Precision};
 use super::text::diagnostics::Span;
 use super::text::origins::Origins;
@@ -103,6 +105,12 @@ pub struct Model {
     pub weights_strict: bool,
     /// Parameters that training leaves as they are.
     pub freeze: Vec<Pattern>,
+    /// Epochs after which those are trained, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thaw_after: Option<usize>,
+    /// Other names for the tensors of that file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub weights_rename: Vec<Rename>,
 }
 
 /// A layer, or something that holds layers.

@@ -10,7 +10,7 @@ use super::declare::tagged::Tagged;
 use super::experiment::{Combine, Experiment, LayerKind, LayerNode};
 use super::language::layers::Layer;
 use super::language::sections::{
-    Checkpoint, Curve, Lints, Loading, Log, Loss, Metrics, ModelKeys, OptimizerRule, Source, Train, Warmup,
+    Checkpoint, Curve, Lints, Loading, Log, Loss, Metrics, ModelKeys, OptimizerRule, ParamGroups, Source, Train, Warmup,
 };
 use super::load::Loaded;
 use crate::terminal::is_hidden;
@@ -67,7 +67,7 @@ impl Printer<'_> {
 
         self.section("loss", loss, &with_type(Loss::fields(loss.type_name())));
         let mut keys = with_type(OptimizerRule::fields(optimizer.rule.type_name()));
-        keys.push("groups");
+        keys.extend(ParamGroups::KEYS);
         self.section("optimizer", optimizer, &keys);
         let mut keys = with_type(Curve::fields(schedule.curve.type_name()));
         keys.extend(Warmup::KEYS);

@@ -23,6 +23,7 @@ mod known;
 mod labels;
 mod loader;
 pub mod mnist;
+mod named_images;
 mod photo;
 pub mod progress;
 mod split;
@@ -40,7 +41,9 @@ pub use fingerprint::Fingerprint;
 pub use footprint::Footprint;
 pub use hold_out::HoldOut;
 pub use image_file::{image_sample, photo_sample};
+pub use image_folder::images_below;
 pub use loader::{Batch, Loader, LoaderOptions, Mix, Mixing, Position, Shard};
+pub use named_images::NamedImages;
 pub use split::Split;
 pub use store::{Memory, Rows, Store, Unreadable, Values};
 pub use transforms::{

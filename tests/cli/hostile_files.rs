@@ -116,7 +116,7 @@ fn pictures_that_hurt_leave_the_others() {
     let results = done.json();
     assert_eq!(results.as_array().unwrap().len(), 1, "{done:?}");
     assert_eq!(results[0]["file"], "good.png");
-    assert_eq!(done.err.lines().count(), 5, "a line for each: {}", done.err);
+    assert_eq!(done.err.lines().count(), 6, "a line for each, and how many: {}", done.err);
     for part in ["0×8 pixels", "it is a pipe, not a file", "it is a device, not a file", "at most 268435456 are read"]
     {
         assert!(done.err.contains(part), "{part}: {}", done.err);

@@ -79,7 +79,8 @@ fn a_bad_file_does_not_stop_the_good_ones() {
     let bytes = std::fs::read(place.path("whole.png")).unwrap();
     place.write("cut.png", &bytes[..bytes.len() / 2]);
     place.write("text.png", "not an image");
-    let done = place.run("predict r/last.safetensors cut.png text.png nowhere.png . good.png --json");
+    std::fs::create_dir(place.path("empty")).unwrap();
+    let done = place.run("predict r/last.safetensors cut.png text.png nowhere.png empty good.png --json");
     assert_eq!(done.code, Some(1), "{done:?}");
     let results = list(done.json());
     assert_eq!(results.len(), 1);
@@ -87,7 +88,55 @@ fn a_bad_file_does_not_stop_the_good_ones() {
     for name in ["cut.png", "text.png", "nowhere.png"] {
         assert!(done.err.contains(&format!("cannot read the image `{name}`")), "{}", done.err);
     }
-    assert_eq!(done.err.lines().count(), 4, "a line for each: {}", done.err);
+    assert!(done.err.contains("the folder `empty` has no images in it"), "{}", done.err);
+    assert_eq!(done.err.lines().count(), 5, "a line for each, and how many: {}", done.err);
+    assert!(done.err.ends_with("4 of 5 could not be done\n"), "{}", done.err);
+}
+
+/// Folders, patterns and lists of names are one list of files, in the order given, whatever form the results take.
+#[test]
+fn many_files_are_done_in_batches() {
+    let place = trained();
+    std::fs::create_dir_all(place.path("d/below")).unwrap();
+    let odd = "d/a, \"b\"\nc.png";
+    save(&place, odd, bar(8, 8, 255, 0));
+    for i in 0..70u8 {
+        save(&place, &format!("d/{i:02}.png"), bar(8, 8 + u32::from(i), 255, i));
+    }
+    save(&place, "d/below/x.PNG", bar(9, 9, 200, 10));
+    place.write("d/35.png", "no image");
+    let all = place.run("predict r/last.safetensors d --top 2 --json");
+    let list = list(all.json());
+    assert_eq!((all.code, list.len()), (Some(1), 71));
+    let files: Vec<&str> = list.iter().map(|r| r["file"].as_str().unwrap()).collect();
+    assert!(files.is_sorted_by(|a, b| a < b || *b == "d/below/x.PNG"), "{files:?}");
+    assert!(!files.contains(&"d/35.png") && all.err.contains("cannot read the image `d/35.png`"), "{}", all.err);
+    // Each by itself is what it is in a batch.
+    for i in [0, 34, 35, 68] {
+        let alone = &place.ok(&format!("predict r/last.safetensors {} --top 2 --json", files[i])).json()[0]["top"][0];
+        let top = &list[i]["top"][0];
+        let difference = alone["probability"].as_f64().unwrap() - top["probability"].as_f64().unwrap();
+        assert!(alone["class"] == top["class"] && difference.abs() < 1e-5, "{alone} {top}");
+    }
+    // JSON, a line each, by a pattern; the same in a table; names on standard input.
+    let lines = place.run("predict r/last.safetensors d/**/*.png d/below/x.PNG --top 2 --format jsonl").out;
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines, list);
+    assert_eq!(place.run("predict r/last.safetensors d --top 2 --out results.csv").code, Some(1));
+    let table = std::fs::read_to_string(place.path("results.csv")).unwrap();
+    assert!(table.starts_with("file,class,probability,class_2,probability_2\nd/00.png,"), "{table}");
+    assert!(table.contains("\n\"d/a, \"\"b\"\"\nc.png\","), "{table}");
+    assert_eq!(table.lines().count(), 73, "one name has two lines");
+    let cells: Vec<&str> = table.lines().nth(1).unwrap().split(',').collect();
+    let top = &list[0]["top"];
+    assert_eq!(cells[1..3], [top[0]["label"].as_str().unwrap(), &top[0]["probability"].to_string()]);
+    place.write("names", "d/01.png\nd/00.png\r\n");
+    let mut command = place.command("predict r/last.safetensors - --top 1");
+    let done = command.stdin(std::fs::File::open(place.path("names")).unwrap()).output().unwrap();
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert!(text.starts_with("d/01.png: ") && text.lines().nth(1).unwrap().starts_with("d/00.png: "), "{text}");
+    let told = place.fails("predict r/last.safetensors d/00.png --out results", 2);
+    assert!(told.contains("the ending of `results` tells no format"), "{told}");
 }
 
 #[cfg(target_os = "linux")]

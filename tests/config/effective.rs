@@ -88,6 +88,9 @@ type = "adamw"
 betas = [0.8, 0.9]
 eps = 1e-12
 groups = [{ match = ["*.bias", "*bn*"], weight_decay = 0 }, { match = ["body.*"], lr = 1e-4 }]
+layer_decay = 0.8
+no_decay = ["norm", "bias"]
+ema = { decay = 0.99 }
 [schedule]
 type = "step"
 milestones = [2, 4]

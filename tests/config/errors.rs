@@ -104,6 +104,12 @@ mistakes! {
         [("lr = 0.1", "lr = 0.1\nbetas = [0.9, 0.99]")],
         [("epochs = 3", "epochs = 3\nearly_stopping = { monitr = \"val_loss\", patience = 2 }")],
     ];
+    fine_tuning: [
+        [("[model]", "[model]\nthaw_after = 1")],
+        [("[model]", "[model]\nfreeze = [\"*\"]\nthaw_after = 3")],
+        [("[model]", "[model]\nweights = \"w.pth\"\nweights_rename = [{ from = \"\", to = \"x\" }, { from = \"a*\", to = \"**\" }]")],
+        [("lr = 0.1", "lr = 0.1\nlayer_decay = 1.5\nno_decay = [\"norms\"]\nema = { decay = 1.0, every = 2 }")],
+    ];
     unknown_words: [
         [("\"relu\"", "\"rellu\"")],
         [("\"relu\"", "{ type = \"batchnorm\" }")],

@@ -22,6 +22,9 @@ pub struct Outcome {
     pub eval: Option<f64>,
 }
 
+/// The share of the new values in moving averages, where there are some.
+pub const AVERAGE_SHARE: f64 = 0.25;
+
 /// How to go about it.
 pub struct Steps {
     /// How many.
@@ -60,6 +63,7 @@ impl Steps {
         let mut session = Session::new(programs, backend, task, experiment.seed).unwrap();
         let mut buffers: Vec<HostBuffer> =
             (0..self.slots).map(|_| backend.host_buffer(layout.bytes).unwrap()).collect();
+        session.set_average_share(AVERAGE_SHARE);
         let mut losses = Vec::new();
         let group = experiment.train.accumulate as u64;
         for step in 0..self.steps {

@@ -1,7 +1,7 @@
 //! Mixed precision: as near to single precision as the type of its products allows.
 
 use super::emulator;
-use super::harness::{Outcome, Steps, floats};
+use super::harness::{AVERAGE_SHARE, Outcome, Steps, floats};
 use super::root::root;
 use runner::backend::Backend;
 use runner::backend::cpu::CpuBackend;
@@ -59,6 +59,48 @@ fn captured_steps_give_the_bits_of_those_that_are_not() {
         let captured = run("digits_cnn.toml", precision, &cuda(precision, true));
         assert_eq!(captured, run("digits_cnn.toml", precision, &cuda(precision, false)), "{precision}");
     }
+}
+
+/// Averages are of the single-precision weights and of the statistics, captured or not, and evaluation is of them.
+#[test]
+fn moving_averages_follow_the_weights() {
+    if !emulator::ready() {
+        return;
+    }
+    let _turn = emulator::alone();
+    for (precision, graph) in [("bf16", false), ("fp16", true)] {
+        let path = root().join("configs/digits_cnn.toml");
+        let sets = [format!("precision={precision:?}"), "optimizer.ema.decay=0.9".into()];
+        let experiment = config::load(&path, &sets).unwrap_or_else(|e| panic!("{e}")).experiment;
+        let after = |steps| Steps::new(steps, 8).experiment(&experiment, &cuda(precision, graph));
+        let (start, end) = (after(0), after(2));
+        let (one, two) = (floats_of(&after(1)), floats_of(&end));
+        let mut averages = 0;
+        for (name, start) in floats_of(&start) {
+            let Some(average) = two.get(&format!("optimizer.average.{name}")) else { continue };
+            averages += 1;
+            let share = AVERAGE_SHARE as f32;
+            for (i, average) in average.iter().enumerate() {
+                let first = start[i] + share * (one[&name][i] - start[i]);
+                let wanted = first + share * (two[&name][i] - first);
+                assert!(
+                    (average - wanted).abs() <= 1e-6 * wanted.abs().max(1.0),
+                    "{precision} {name}: {average} {wanted}"
+                );
+            }
+        }
+        assert_eq!(averages, 8);
+        let cpu = Steps::new(2, 8).experiment(&experiment, &CpuBackend::new(Some(2)).unwrap());
+        let (a, b) = (cpu.eval.unwrap(), end.eval.unwrap());
+        assert!((a - b).abs() < 0.02 * a, "{precision}: {b}, not {a}");
+    }
+}
+
+/// The variables of floats.
+fn floats_of(outcome: &Outcome) -> std::collections::BTreeMap<String, Vec<f32>> {
+    let counts = |name: &str| name.ends_with("_step") || name.ends_with(".step") || name.ends_with("tracked");
+    let floats = outcome.state.iter().filter(|(name, _)| !counts(name)).map(|(n, bytes)| (n.clone(), floats(bytes)));
+    floats.collect()
 }
 
 /// The same errors in PyTorch 2.15, whose autocast (on the CPU, 16 images of random bytes) rounds the same network: in bf16,

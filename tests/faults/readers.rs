@@ -135,6 +135,35 @@ fn replaces(name: &'static str, args: &str, temporary: &str, every: usize) {
     .run();
 }
 
+/// Results are in their file when all is done; what could not be read has no row there, and is told.
+#[test]
+fn a_prediction_to_a_file() {
+    let start = place();
+    let args = "predict run/best.safetensors digit.png --out out.csv --threads 1";
+    let tried = start.copy();
+    tried.ok(args);
+    let read = |place: &Place| fs::read_to_string(place.file("out.csv")).ok();
+    let new = read(&tried);
+    assert!(new.as_ref().is_some_and(|table| table.lines().count() == 2));
+    Sweep {
+        name: "predict to a file",
+        start: &start,
+        args,
+        every: 64,
+        steady: true,
+        done: &|place, _| if read(place) == new { Ok(()) } else { Err("the table is another".into()) },
+        after: &|place, _, _| {
+            let found = read(place);
+            if found.as_ref().is_some_and(|table| !table.is_empty()) && found != new {
+                return Err(format!("half a table: {found:?}"));
+            }
+            place.ok(args);
+            if read(place) == new { Ok(()) } else { Err("done again, it is another".into()) }
+        },
+    }
+    .run();
+}
+
 /// Samples from a file, and weights to begin with: both are read by a run.
 #[test]
 fn a_run_from_files() {

@@ -133,6 +133,7 @@ fn batch(backend: &CpuBackend, plan: &Plan, seed: u64) -> HostBuffer {
             Input::Field(0) => (0..n).flat_map(|_| (draw.normal() as f32).to_ne_bytes()).collect(),
             Input::Field(1) => (0..n).flat_map(|_| (draw.below(3) as i32).to_ne_bytes()).collect(),
             Input::Schedule => [0.01f32, 0.5, 1.0, 0.0].into_iter().flat_map(f32::to_ne_bytes).collect(),
+            Input::Averaging => [0.1f32, -1.0, 1.0, 0.0].into_iter().flat_map(f32::to_ne_bytes).collect(),
             Input::Field(_) | Input::Shares => unreachable!("a sample has one input and its targets"),
             Input::Random => [seed as u32, 1, 2, 3].into_iter().flat_map(u32::to_ne_bytes).collect(),
         };

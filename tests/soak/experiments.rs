@@ -58,11 +58,15 @@ pub fn experiment(seed: u64) -> String {
     let accumulate = make.of(&["", "", "accumulate = 2\n", "accumulate = 3\n"]);
     let clip = make.of(&["", "", "clip_grad_norm = 0.1\n", "clip_grad_norm = 2.0\n"]);
     let every = make.of(&["", "eval_every = 2\n"]);
+    // By the seed itself, so that the draws of all else stay as they were.
+    let rules =
+        ["", "ema = { decay = 0.9 }\n", "layer_decay = 0.7\nno_decay = [\"norm\", \"bias\"]\n"][(seed % 3) as usize];
+    let thaw = if freeze.is_empty() || epochs < 2 { "" } else { "thaw_after = 1\n" };
     // The number of values is known now.
     let data = data.replace("targets = 0", &format!("targets = {results}"));
     format!(
-        "seed = {}\n[data]\n{data}[loss]\ntype = \"{loss}\"\n{smoothing}[optimizer]\n{optimizer}\n{groups}{schedule}\
-         [train]\nepochs = {epochs}\n{accumulate}{clip}{every}{}[model]\n{freeze}layers = [\n  {},\n]\n",
+        "seed = {}\n[data]\n{data}[loss]\ntype = \"{loss}\"\n{smoothing}[optimizer]\n{optimizer}\n{groups}{rules}{schedule}\
+         [train]\nepochs = {epochs}\n{accumulate}{clip}{every}{}[model]\n{freeze}{thaw}layers = [\n  {},\n]\n",
         seed % 1000,
         make.blocks(),
         layers.join(",\n  ")

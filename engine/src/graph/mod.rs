@@ -67,6 +67,8 @@ pub enum Input {
     /// `F32 [4]`: learning rate, gradient scale (1 / accumulated micro-batches), loss scale, floor of the
     /// learning rate (the part of it that groups of parameters have in common).
     Schedule,
+    /// `F32 [4]`: the same for the update of moving averages: the share of the new value, −1, 1, 0.
+    Averaging,
     /// `U32 [4]`: seed (low, high word), micro-step counter (low, high word). Keys every random draw of the step.
     Random,
 }

@@ -202,7 +202,7 @@ impl Job<'_> {
         let Some(training) = &mut self.training else { return Ok(()) };
         let start = update::loss_gradient(graph, training.vars, training.spec, training.loss)?;
         training.trained.loss = start.loss;
-        let trained = training.spec.tensors.iter();
+        let trained = training.spec.tensors.iter().chain(&training.spec.thawed);
         let wrt: Vec<(VarId, ValueId)> = trained.filter_map(|(id, _)| Some((*id, graph.find_variable(*id)?))).collect();
         let values: Vec<ValueId> = wrt.iter().map(|(_, v)| *v).collect();
         let grads = grad::backward(graph, &[(training.loss[0], start.gradient)], &values)?;
@@ -223,7 +223,8 @@ impl Job<'_> {
             return Ok(());
         }
         update::add_update(graph, vars, spec, loss, gradient)?;
-        kept.restore(graph, vars, loss)
+        kept.restore(graph, vars, loss)?;
+        update::add_averages(graph, vars, spec, loss)
     }
 
     /// True if a pattern that is looked for takes the group `op` on these operands.

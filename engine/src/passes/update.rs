@@ -21,10 +21,29 @@ pub struct UpdateSpec {
     pub micro_batch: Option<f32>,
     /// The parameters to train, with the options of each.
     pub tensors: Vec<(VarId, TensorOptions)>,
+    /// Parameters that have been frozen until now. Their updates are counted by themselves, as in PyTorch, where each parameter
+    /// has a step of its own: what depends on that begins anew.
+    pub thawed: Vec<(VarId, TensorOptions)>,
+    /// Variables of which exponential moving averages are kept.
+    pub averaged: Vec<VarId>,
 }
 
 /// Name of the counter of updates.
 pub const STEP_VARIABLE: &str = "optimizer.step";
+
+/// Name of the counter of updates of the parameters that were frozen at first.
+pub const THAWED_STEP_VARIABLE: &str = "optimizer.thawed_step";
+
+/// Name of the counter of updates of moving averages.
+pub const AVERAGE_STEP_VARIABLE: &str = "optimizer.average_step";
+
+/// What the name of a moving average begins with, before that of its variable.
+pub const AVERAGE_PREFIX: &str = "optimizer.average.";
+
+/// The moving average of a variable, if one is kept.
+pub fn average_of(vars: &Variables, of: VarId) -> Option<VarId> {
+    vars.find(&format!("{AVERAGE_PREFIX}{}", vars[of].name))
+}
 
 /// Name of the factor of the loss.
 pub const SCALE_VARIABLE: &str = "grad_scaler.scale";
@@ -117,45 +136,90 @@ pub fn add_update(
 ) -> Result<(), ShapeError> {
     graph.set_origin("");
     graph.in_backward = true;
-    let step = vars.get_or_add(Variable::zeros(STEP_VARIABLE, DType::I64, [1], VarKind::Optimizer));
-    let with_grad: Vec<_> = spec.tensors.iter().filter_map(|(id, o)| Some((*id, *o, gradient(*id)?))).collect();
+    let with_grad = |list: &[(VarId, TensorOptions)]| -> Vec<(VarId, TensorOptions, ValueId)> {
+        list.iter().filter_map(|(id, o)| Some((*id, *o, gradient(*id)?))).collect()
+    };
+    let mut counted = vec![(STEP_VARIABLE, with_grad(&spec.tensors))];
+    counted.extend((!spec.thawed.is_empty()).then(|| (THAWED_STEP_VARIABLE, with_grad(&spec.thawed))));
     let mut schedule = schedule(graph);
     if spec.micro_batch.is_some() {
         let sums = shares(graph, vars);
         schedule = graph.add1(MeanScale {}, &[schedule, sums])?;
     }
-    let tensors = with_grad.iter().map(|(_, o, _)| *o).collect();
     let update = OptimizerStep {
         algorithm: spec.algorithm,
         clip_norm: spec.clip_norm,
         scaled: spec.scaler.is_some(),
         counts: true,
-        tensors,
+        tensors: Vec::new(),
     };
-    let mut operands = vec![schedule, loss];
+    let mut head = vec![schedule, loss];
     if update.has_norm() {
-        let list: Vec<ValueId> = std::iter::once(schedule).chain(with_grad.iter().map(|(_, _, g)| *g)).collect();
-        operands.push(graph.add1(GradNorm {}, &list)?);
+        let gradients = counted.iter().flat_map(|(_, tensors)| tensors).map(|(_, _, gradient)| *gradient);
+        let list: Vec<ValueId> = std::iter::once(schedule).chain(gradients).collect();
+        head.push(graph.add1(GradNorm {}, &list)?);
     }
     if update.scaled {
-        operands.push(loss_scale(graph, vars));
+        head.push(loss_scale(graph, vars));
     }
-    operands.push(graph.variable(vars, step));
-    for (id, _, grad) in &with_grad {
-        operands.extend([graph.variable(vars, *id), *grad]);
-        for slot in spec.algorithm.slots() {
-            let name = format!("optimizer.{slot}.{}", vars[*id].name);
-            let state = companion(vars, *id, name, VarKind::Optimizer);
-            operands.push(graph.variable(vars, state));
+    for (counter, list) in &counted {
+        let step = vars.get_or_add(Variable::zeros(*counter, DType::I64, [1], VarKind::Optimizer));
+        let mut operands = head.clone();
+        operands.push(graph.variable(vars, step));
+        for (id, _, grad) in list {
+            operands.extend([graph.variable(vars, *id), *grad]);
+            for slot in spec.algorithm.slots() {
+                let name = format!("optimizer.{slot}.{}", vars[*id].name);
+                let state = companion(vars, *id, name, VarKind::Optimizer);
+                operands.push(graph.variable(vars, state));
+            }
         }
+        let tensors = list.iter().map(|(_, o, _)| *o).collect();
+        graph.add(OptimizerStep { tensors, ..update.clone() }, &operands)?;
     }
-    graph.add(update, &operands)?;
     if let Some(scaler) = spec.scaler {
         let tracker = vars.get_or_add(Variable::zeros(GROWTH_VARIABLE, DType::I64, [1], VarKind::Optimizer));
         let tracker = graph.variable(vars, tracker);
-        graph.add(scaler, &[operands[2], operands[3], tracker, loss])?;
+        graph.add(scaler, &[head[2], head[3], tracker, loss])?;
     }
     Ok(())
+}
+
+/// Adds the update of the moving averages, after that of what they are averages of. Makes their variables.
+///
+/// An average `a` of `x` becomes `a − share · (a − x)`. That is a step of gradient descent with the rate `share`, a weight decay
+/// of 1 and the gradient `−x`, and the kernel of that does it: for all tensors at once, and not after a loss that is not
+/// finite.
+///
+/// # Errors
+/// None, unless there is a bug.
+pub fn add_averages(
+    graph: &mut Graph,
+    vars: &mut Variables,
+    spec: &UpdateSpec,
+    loss: ValueId,
+) -> Result<(), ShapeError> {
+    if spec.averaged.is_empty() {
+        return Ok(());
+    }
+    graph.set_origin("");
+    graph.in_backward = true;
+    let share = graph.input(Input::Averaging, DType::F32, Shape::from([4]));
+    let step = vars.get_or_add(Variable::zeros(AVERAGE_STEP_VARIABLE, DType::I64, [1], VarKind::Optimizer));
+    let mut operands = vec![share, loss, graph.variable(vars, step)];
+    for id in &spec.averaged {
+        let name = format!("{AVERAGE_PREFIX}{}", vars[*id].name);
+        let average = companion(vars, *id, name, VarKind::Optimizer);
+        operands.extend([graph.variable(vars, average), graph.variable(vars, *id)]);
+    }
+    let update = OptimizerStep {
+        algorithm: Algorithm::Sgd { momentum: 0.0, dampening: 0.0, nesterov: false },
+        clip_norm: None,
+        scaled: false,
+        counts: true,
+        tensors: vec![TensorOptions { lr_scale: 1.0, weight_decay: 1.0 }; spec.averaged.len()],
+    };
+    graph.add(update, &operands).map(|_| ())
 }
 
 /// The variables in which gradients (and the loss) are summed over micro-batches.
@@ -185,7 +249,7 @@ pub fn add_accumulation(
     let value = graph.variable(vars, sum);
     graph.add(AccumulateGrad {}, &[loss, value])?;
     let mut gradients = Vec::new();
-    for (id, _) in &spec.tensors {
+    for (id, _) in spec.tensors.iter().chain(&spec.thawed) {
         let Some(grad) = gradient(*id) else { continue };
         let name = format!("gradient_sum.{}", vars[*id].name);
         let sum = companion(vars, *id, name, VarKind::Gradient);
@@ -209,6 +273,7 @@ pub fn update_graph(vars: &mut Variables, spec: &UpdateSpec, sums: &Accumulators
     let by_id: HashMap<VarId, ValueId> = values.iter().copied().collect();
     add_update(&mut graph, vars, spec, loss, |id| by_id.get(&id).copied())?;
     sums.kept.restore(&mut graph, vars, loss)?;
+    add_averages(&mut graph, vars, spec, loss)?;
     let mark = sums.kept.mark(&mut graph, vars);
     let shares = shares(&mut graph, vars);
     let gradients = values.into_iter().map(|(_, v)| v);

@@ -23,8 +23,12 @@ pub fn update_early(graph: &mut Graph, updates_apart: bool) {
     for (at, node) in nodes.iter().enumerate() {
         if moves[at] {
             for part in parts(node, at) {
-                let place = part.operands(node).map(|v| touched[root[v.index()].index()]).max();
-                arrivals[place.unwrap_or(at)].push(part);
+                let place = part.operands(node).map(|v| touched[root[v.index()].index()]).max().unwrap_or(at);
+                // A later part that takes what this one changes, such as a moving average, comes after it.
+                for value in part.own(node) {
+                    touched[root[value.index()].index()] = place;
+                }
+                arrivals[place].push(part);
             }
         } else {
             for value in node.inputs.iter().chain(&node.outputs) {
@@ -79,19 +83,30 @@ fn parts(node: &Node, at: usize) -> Vec<Part> {
 impl Part {
     /// The values that it reads or writes; the parameter or the gradient comes first.
     fn operands<'a>(&self, node: &'a Node) -> impl Iterator<Item = ValueId> + use<'a> {
-        let (first, then): (&[ValueId], &[ValueId]) = match (&node.op, self.tensor) {
+        let then: &[ValueId] = match (&node.op, self.tensor) {
+            (Op::OptimizerStep(op), Some(_)) => &node.inputs[..op.head()],
+            _ => &[],
+        };
+        self.own(node).chain(then.iter().copied())
+    }
+
+    /// Those of them that no other part of the node has.
+    fn own<'a>(&self, node: &'a Node) -> impl Iterator<Item = ValueId> + use<'a> {
+        let own = match (&node.op, self.tensor) {
             (Op::OptimizerStep(op), Some(tensor)) => {
                 let first = op.head() + tensor * op.stride();
-                (&node.inputs[first..first + op.stride()], &node.inputs[..op.head()])
+                &node.inputs[first..first + op.stride()]
             }
-            _ => (&node.inputs, &[]),
+            _ => &node.inputs,
         };
-        first.iter().chain(then).copied()
+        own.iter().copied()
     }
 }
 
 /// Appends the operations of all pending parts; parts of one update become one operation.
-fn emit(to: &mut Vec<Node>, nodes: &[Node], waiting: Vec<Part>, counted: &mut [bool]) {
+fn emit(to: &mut Vec<Node>, nodes: &[Node], mut waiting: Vec<Part>, counted: &mut [bool]) {
+    // One update may take what another one before it has changed.
+    waiting.sort_by_key(|part| part.tensor.map(|_| part.node));
     let mut together: HashMap<usize, Vec<usize>> = HashMap::new();
     for part in &waiting {
         together.entry(part.node).or_default().extend(part.tensor);
@@ -195,6 +210,42 @@ mod tests {
         let before = g.clone();
         update_early(&mut g, false);
         assert_eq!(g, before);
+    }
+
+    /// Moving averages are of the parameters after their update, and those of what is not updated come when they will.
+    #[test]
+    fn averages_come_after_what_they_are_of() {
+        let mut g = perceptron(None);
+        let update = g.nodes.last().unwrap().inputs.clone();
+        let (schedule, loss, counter) = (update[0], update[1], update[2]);
+        let mut operands = vec![schedule, loss, counter];
+        let mut average = |g: &mut Graph, of: ValueId| {
+            let (dtype, shape) = (g.value(of).dtype, g.shape(of).clone());
+            let id = VarId(g.values.len() as u32);
+            operands.extend([g.add_value(dtype, shape, Role::State(id)), of]);
+        };
+        // Nothing updates this one, so that its average could come first of all.
+        let other = g.add_value(DType::F32, Shape::from([2]), Role::State(VarId(1000)));
+        average(&mut g, other);
+        (3..9).step_by(2).for_each(|i| average(&mut g, update[i]));
+        let algorithm = Algorithm::Sgd { momentum: 0.0, dampening: 0.0, nesterov: false };
+        let tensors = (10..14).map(|i| TensorOptions { lr_scale: 1.0, weight_decay: i as f32 }).collect();
+        g.add(OptimizerStep { algorithm, clip_norm: None, scaled: false, counts: false, tensors }, &operands).unwrap();
+        update_early(&mut g, true);
+        verify(&g).unwrap();
+        let order: Vec<f32> = g
+            .nodes
+            .iter()
+            .flat_map(|node| match &node.op {
+                Op::OptimizerStep(op) => op.tensors.iter().map(|t| t.weight_decay).collect(),
+                _ => Vec::new(),
+            })
+            .collect();
+        let place = |decay: f32| order.iter().position(|d| *d == decay).unwrap();
+        for i in 0..3 {
+            assert!(place(i as f32) < place(11.0 + i as f32), "{order:?}");
+        }
+        assert_eq!(order.len(), 7);
     }
 
     /// A variable that is cleared after the update is not cleared before it.

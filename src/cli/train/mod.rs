@@ -333,10 +333,12 @@ fn announce(
     reporter: &Reporter,
 ) {
     let (trainable, all) = programs.parameters();
-    let frozen = if trainable < all {
-        format!(" ({} frozen)", super::thousands((all - trainable) as u64))
-    } else {
-        String::new()
+    let thawed = super::thousands(programs.thawed as u64);
+    let frozen = match loaded.experiment.model.thaw_after {
+        Some(1) => format!(" ({thawed} frozen in the first epoch)"),
+        Some(after) => format!(" ({thawed} frozen in the first {after} epochs)"),
+        None if trainable < all => format!(" ({} frozen)", super::thousands((all - trainable) as u64)),
+        None => String::new(),
     };
     let pinned = planned.pinned.map_or(String::new(), |b| format!(" and {} on the host", super::human_bytes(b)));
     let instead = if folder.keeps_another() { ", whose run stays until this one has saved a checkpoint" } else { "" };
@@ -351,6 +353,12 @@ fn announce(
         backend.describe(),
         folder.path.display(),
     ));
+    if let Some(ema) = &e.optimizer.ema {
+        reporter.info(&format!(
+            "validation is of the moving average of the weights (`ema`, decay {}), and so is what is made of checkpoints",
+            ema.decay
+        ));
+    }
 }
 
 /// A word as a shell takes it.

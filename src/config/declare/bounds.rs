@@ -28,6 +28,11 @@ pub fn above(low: f64) -> Bounds {
 }
 
 impl Bounds {
+    /// The same, and at most `high`.
+    pub fn to(self, high: f64) -> Bounds {
+        Bounds { high, ..self }
+    }
+
     /// None: any finite number.
     pub const NONE: Self =
         Self { low: f64::NEG_INFINITY, high: f64::INFINITY, above: false, below: false, whole: false };

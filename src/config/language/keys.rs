@@ -3,7 +3,7 @@
 use schemars::SchemaGenerator;
 
 use super::sections::{
-    Checkpoint, Curve, EarlyStopping, FileKeys, Lints, Loading, Log, Loss, Metrics, ModelKeys, ModelLayers,
+    Checkpoint, Curve, EarlyStopping, Ema, FileKeys, Lints, Loading, Log, Loss, Metrics, ModelKeys, ModelLayers,
     OptimizerRule, ParamGroups, Pipeline, Source, TopKeys, Train, Warmup,
 };
 use crate::config::declare::declaration::{Declaration, Declare, Effect, Rule};
@@ -203,6 +203,7 @@ pub fn dotted(root: &Table) -> Vec<String> {
         all.extend(keys.into_iter().filter(fits).map(|key| format!("{}.{key}", section.name)));
     }
     all.extend(EarlyStopping::KEYS.iter().map(|key| format!("train.early_stopping.{key}")));
+    all.extend(Ema::KEYS.iter().map(|key| format!("optimizer.ema.{key}")));
     all
 }
 
@@ -265,7 +266,7 @@ mod tests {
     use super::*;
     use crate::config::declare::part::Part;
     use crate::config::language::layers::{Block, CONTAINERS, CommonKeys, Layer, container};
-    use crate::config::language::sections::{ParamGroup, Transform};
+    use crate::config::language::sections::{ParamGroup, Rename, Transform};
     use crate::config::text::diagnostics::{Diagnostic, SourceKind, Sources, Span};
     use crate::config::text::parse::parse;
     use crate::config::text::sink::Sink;
@@ -282,7 +283,14 @@ mod tests {
         for (word, kind) in Layer::declarations(generator).into_iter().chain(Transform::declarations(generator)) {
             all.push((word.into(), kind));
         }
-        let nested = [EarlyStopping::declaration, ParamGroup::declaration, CommonKeys::declaration, Block::declaration];
+        let nested = [
+            EarlyStopping::declaration,
+            Ema::declaration,
+            Rename::declaration,
+            ParamGroup::declaration,
+            CommonKeys::declaration,
+            Block::declaration,
+        ];
         all.extend(nested.map(|declare| ("nested".into(), declare(generator))));
         all.extend(CONTAINERS.map(|word| (word.into(), container(word).unwrap().1(generator))));
         all

@@ -8,7 +8,7 @@ use crate::config::declare::value::Value;
 use crate::config::text::diagnostics::Span;
 use crate::config::text::tree::Node;
 
-/// Names of parameters, `*` standing for any characters.
+/// Names of parameters, `*` standing for any characters; without a `*`, also that of a layer, for all parameters in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     /// As written.
@@ -28,13 +28,13 @@ impl Value for Pattern {
 }
 
 impl Pattern {
-    /// Whether it fits a whole name.
+    /// Whether it fits a whole name, or is that of a layer around it.
     pub fn matches(&self, name: &str) -> bool {
         let mut pieces = self.text.split('*');
         let Some(mut rest) = pieces.next().and_then(|first| name.strip_prefix(first)) else { return false };
         let mut pieces = pieces.peekable();
         if pieces.peek().is_none() {
-            return rest.is_empty();
+            return rest.is_empty() || rest.starts_with('.');
         }
         while let Some(piece) = pieces.next() {
             if pieces.peek().is_none() {

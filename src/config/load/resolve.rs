@@ -224,17 +224,27 @@ impl<'a> Reader<'a> {
                     .at(strict.key_span, "there is no `weights`"),
             );
         }
+        if let (None, Some(rename)) = (&weights, part.table.entry("weights_rename")) {
+            self.sink.push(
+                Diagnostic::warning(Lint::NoEffect, "`weights_rename` in `[model]` has no effect")
+                    .at(rename.key_span, "there is no `weights`"),
+            );
+        }
         // Without weights it says nothing, and is not written either.
         let weights_strict = keys.weights_strict || weights.is_none();
-        Some(Model { inputs, layers, weights, weights_strict, freeze: keys.freeze })
+        let weights_rename = if weights.is_some() { keys.weights_rename } else { Vec::new() };
+        let ModelKeys { freeze, thaw_after, .. } = keys;
+        Some(Model { inputs, layers, weights, weights_strict, freeze, thaw_after, weights_rename })
     }
 
     fn optimizer(&self) -> Option<Optimizer> {
         let part = self.section("optimizer")?;
-        let groups = part.read::<ParamGroups>();
+        let common = part.read::<ParamGroups>();
         let word = self.kind::<OptimizerRule>(&part, None)?;
         part.known_keys(&[&[OptimizerRule::TAG], ParamGroups::KEYS, OptimizerRule::fields(word)]);
-        Some(Optimizer { rule: OptimizerRule::read(word, &part)?, groups: groups?.groups })
+        let rule = OptimizerRule::read(word, &part)?;
+        let ParamGroups { groups, layer_decay, no_decay, ema } = common?;
+        Some(Optimizer { rule, groups, layer_decay, no_decay, ema })
     }
 
     fn schedule(&self) -> Option<Schedule> {

@@ -2,7 +2,7 @@
 
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Experiment;
-use crate::config::language::sections::{Metric, RANDOM_TRANSFORMS, Source, Transform};
+use crate::config::language::sections::{Loss, Metric, RANDOM_TRANSFORMS, Source, Transform};
 use crate::config::text::diagnostics::Diagnostic;
 use crate::config::text::lints::Lint;
 use crate::config::text::origins::Reporter;
@@ -18,6 +18,7 @@ pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     rules.transforms();
     experiment.schedule.check(experiment.train.epochs, &experiment.optimizer, &rules.reporter);
     rules.optimizer();
+    rules.thaw();
     rules.downloads();
 }
 
@@ -155,7 +156,7 @@ impl Rules<'_> {
             }
         }
         let loss = &self.experiment.loss;
-        if !loss.describe().takes_logits() {
+        if !matches!(loss, Loss::CrossEntropy(_) | Loss::BceWithLogits(_)) {
             let error = Diagnostic::error(format!(
                 "`{}` does not go with the loss `{}`",
                 list[first].type_name(),
@@ -217,6 +218,28 @@ impl Rules<'_> {
                 warning.help("the learning rate times `weight_decay` must be well below 1"),
                 &key,
                 "too large for this learning rate",
+            );
+        }
+    }
+
+    /// What is thawed must have been frozen, and be trained before the run ends.
+    fn thaw(&self) {
+        let (model, epochs) = (&self.experiment.model, self.experiment.train.epochs);
+        let Some(after) = model.thaw_after else { return };
+        if model.freeze.is_empty() {
+            let error = Diagnostic::error("`thaw_after` thaws nothing: no parameter is frozen")
+                .help("`freeze` names what is not trained at first");
+            self.reporter.at_key(error, "model.thaw_after", "there is no `freeze`");
+        } else if after >= epochs {
+            let s = if epochs == 1 { "" } else { "s" };
+            let error = Diagnostic::error(format!("`thaw_after` comes after the run, which has {epochs} epoch{s}"))
+                .help("leave it out, or take fewer epochs");
+            self.reporter.at_keys(
+                error,
+                "model.thaw_after",
+                "nothing is trained after this",
+                "train.epochs",
+                "the run ends with these",
             );
         }
     }

@@ -95,9 +95,11 @@ fn agreements() -> Vec<Value> {
 fn sections(generator: &mut SchemaGenerator) -> Vec<(&'static str, Section)> {
     let mut all: Vec<(&str, Section)> =
         keys::sections().iter().map(|section| (section.name, Section::of(generator, section))).collect();
-    for (_, train) in all.iter_mut().filter(|(name, _)| *name == "train") {
-        let inner = json!({ "properties": { "early_stopping": no_unset() } });
-        train.strict = json!({ "allOf": [train.strict.take(), inner] });
+    for (section, key) in [("train", "early_stopping"), ("optimizer", "ema")] {
+        for (_, section) in all.iter_mut().filter(|(name, _)| *name == section) {
+            let inner = json!({ "properties": { key: no_unset() } });
+            section.strict = json!({ "allOf": [section.strict.take(), inner] });
+        }
     }
     let params = params(generator, "Parameters of this file, `\"$name\"` in layers, with their defaults.");
     all.push(("params", Section { loose: params, strict: json!({}) }));
@@ -131,8 +133,10 @@ fn definitions(generator: &mut SchemaGenerator) -> Map<String, Value> {
     let tables: Vec<Value> = transforms.iter().map(Table::whole).collect();
     let layer = layers::layer(generator);
     let mut defs = generator.take_definitions(true);
-    if let Some(stopping) = defs.get_mut("EarlyStopping") {
-        stopping["properties"][UNSET] = unset();
+    for table in ["EarlyStopping", "Ema"] {
+        if let Some(table) = defs.get_mut(table) {
+            table["properties"][UNSET] = unset();
+        }
     }
     defs.insert(
         "Transform".into(),

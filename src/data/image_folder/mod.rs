@@ -11,6 +11,7 @@ use crate::files;
 use crate::graph::DType;
 use anyhow::{Context, Result, bail, ensure};
 use photos::{ENDINGS, Files, Photos};
+pub use scan::images_below;
 use scan::{Listing, is_folder, list};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

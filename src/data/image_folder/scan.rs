@@ -87,6 +87,17 @@ pub fn list(folder: &Path, classes: Option<&[String]>) -> Result<Listing> {
     Ok(listing)
 }
 
+/// The images in `folder` and in the folders below it, by their endings, in the order of their names. Hidden ones are left
+/// out.
+///
+/// # Errors
+/// A folder cannot be read.
+pub fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut images = Vec::new();
+    add_images(folder, folder, &[], &mut images, &mut LeftOut::default())?;
+    Ok(images.iter().map(|image| folder.join(image)).collect())
+}
+
 /// Adds the images in `path` and in the folders below it, in the order of their names. `above` are the folders around it.
 fn add_images(
     root: &Path,

@@ -10,6 +10,7 @@ use crate::train::setup::session::Session;
 use crate::train::setup::transfer::in_checkpoint;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::path::Path;
 
 /// The place of a run in its course. Together with the tensors it determines everything that follows.
@@ -150,7 +151,10 @@ pub fn load_checkpoint(
     let plan = session.programs.plan.clone();
     let mut have = checkpoint::read_header_of(path)?;
     let to_go_on = plan.variables.iter().any(|(_, v)| v.kind == VarKind::Optimizer && wanted(v));
+    // Whoever does not go on training takes the moving averages of weights, where there are some.
+    let mut averages = HashSet::new();
     if !to_go_on {
+        averages.extend(have.keys().filter_map(|name| checkpoint::averaged_weight(name)).map(str::to_owned));
         have.retain(|name, _| !checkpoint::is_optimizer_state(name));
     }
     let names =
@@ -160,6 +164,11 @@ pub fn load_checkpoint(
     }
     session.initialize(meta.seed, |v| !(wanted(v) && have.contains_key(&v.name)))?;
     let read = checkpoint::read_streamed(path, &mut |name, header, bytes| {
+        let name = match checkpoint::averaged_weight(name).filter(|weight| averages.contains(*weight)) {
+            Some(weight) => weight,
+            None if averages.contains(name) => return Ok(()),
+            None => name,
+        };
         let Some(id) = plan.variables.find(name).filter(|id| wanted(&plan.variables[*id])) else { return Ok(()) };
         let var = &plan.variables[id];
         let place = || format!("`{name}` of `{}`", path.display());

@@ -5,10 +5,11 @@ use super::folder::file;
 use crate::checkpoint::{self, Mismatch, Tensor};
 use crate::config::load::paths::shown;
 use crate::config::{Diagnostic, Experiment};
-use crate::graph::{VarId, Variable, Variables};
+use crate::graph::{VarId, VarKind, Variable, Variables};
 use crate::train::setup::session::Session;
 use crate::train::setup::transfer::in_state_dict;
 use anyhow::Result;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The parameters and buffers that a model starts from.
@@ -43,6 +44,7 @@ pub fn read(experiment: &Experiment, vars: &Variables) -> Result<Option<Weights>
         at(error, "the file that `weights` names")
     };
     let checkpoint::Loaded { mut tensors, mut notes } = checkpoint::load_tensors(path).map_err(unreadable)?;
+    notes.extend(rename(experiment, path, &mut tensors)?);
     let model: Vec<(VarId, &Variable)> = vars.iter().filter(|(_, v)| in_state_dict(v)).collect();
     notes.extend(checkpoint::unwrap_names(model.iter().map(|(_, v)| v.name.as_str()), &mut tensors));
     let names = model.iter().map(|(_, v)| (v.name.as_str(), v.storage.outside.dims()));
@@ -50,7 +52,8 @@ pub fn read(experiment: &Experiment, vars: &Variables) -> Result<Option<Weights>
     let matched = checkpoint::match_names(names, &tensors, strict).map_err(|mismatch| {
         let fits = |v: &Variable| tensors.get(&v.name).is_some_and(|t| t.shape == v.storage.outside.dims());
         let fitting = model.iter().filter(|(_, v)| fits(v)).count();
-        at(misfit(path, &mismatch, fitting, model.len()), &label(&mismatch))
+        let last = vars.iter().filter(|(_, v)| v.kind == VarKind::Parameter).last().map(|(_, v)| layer(&v.name));
+        at(misfit(path, &mismatch, last, fitting, model.len()), &label(&mismatch))
     })?;
     let mut taken = Vec::with_capacity(matched.names.len());
     for (id, var) in model.iter().filter(|(_, v)| matched.names.contains(&v.name)) {
@@ -65,9 +68,89 @@ pub fn read(experiment: &Experiment, vars: &Variables) -> Result<Option<Weights>
         })?;
         taken.push((*id, tensor));
     }
+    notes.push(format!("{} of the model's {} tensors are from `{}`", taken.len(), model.len(), path.display()));
     let left_out = (!matched.left_out.is_empty())
-        .then(|| format!("not all weights of `{}` fit\n{}", path.display(), matched.left_out));
+        .then(|| format!("not all weights of `{}` fit: {}", path.display(), in_a_line(&matched.left_out)));
     Ok(Some(Weights { tensors: taken, notes, left_out }))
+}
+
+/// Gives tensors the names that `weights_rename` says. What was done, for the user to know.
+fn rename(
+    experiment: &Experiment,
+    path: &Path,
+    tensors: &mut BTreeMap<String, Tensor>,
+) -> Result<Option<String>, Diagnostic> {
+    let rules = &experiment.model.weights_rename;
+    if rules.is_empty() {
+        return Ok(None);
+    }
+    let at = |error: Diagnostic, rule: usize, label: &str| match experiment
+        .nearest_span(&format!("model.weights_rename.{rule}.from"))
+    {
+        Some(span) => error.at(span, label),
+        None => error,
+    };
+    let mut used = vec![0usize; rules.len()];
+    let mut renamed: BTreeMap<String, Tensor> = BTreeMap::new();
+    let names: Vec<String> = tensors.keys().take(4).cloned().collect();
+    for (name, tensor) in std::mem::take(tensors) {
+        let by = rules.iter().enumerate().find_map(|(i, rule)| Some((i, rule.apply(&name)?)));
+        let new = by.as_ref().map_or(&name, |(_, new)| new);
+        if let Some((i, _)) = &by {
+            used[*i] += 1;
+        }
+        if renamed.contains_key(new) {
+            let error = Diagnostic::error(format!(
+                "`weights_rename` gives two tensors of `{}` the name `{new}`",
+                path.display()
+            ))
+            .note(format!("`{name}` is the second of them"));
+            return Err(at(error, by.map_or(0, |(i, _)| i), "two tensors cannot have one name"));
+        }
+        let new = by.map_or(name, |(_, new)| new);
+        renamed.insert(new, tensor);
+    }
+    *tensors = renamed;
+    if let Some(unused) = used.iter().position(|n| *n == 0) {
+        let names = names.join(", ");
+        let error = Diagnostic::error(format!("a rule of `weights_rename` fits no tensor of `{}`", path.display()))
+            .help(format!("the tensors are called {names}, …; the first rule that fits a name counts"));
+        return Err(at(error, unused, "fits nothing"));
+    }
+    let all: usize = used.iter().sum();
+    Ok(Some(format!("gave {all} tensor{} other names, as `weights_rename` says", if all == 1 { "" } else { "s" })))
+}
+
+/// What was left out, in one line.
+fn in_a_line(mismatch: &Mismatch) -> String {
+    const SHOWN: usize = 4;
+    let wrong: Vec<String> = mismatch.wrong_shape.iter().map(|(name, ..)| name.clone()).collect();
+    let kinds = [
+        (&wrong, "of another shape"),
+        (&mismatch.missing, "not in the file"),
+        (&mismatch.unexpected, "not in the model"),
+    ];
+    let told = kinds.into_iter().filter(|(names, _)| !names.is_empty()).map(|(names, why)| {
+        let more = if names.len() > SHOWN { format!(" and {} more", names.len() - SHOWN) } else { String::new() };
+        let first: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+        format!("{}{more} {why}", first.join(", "))
+    });
+    told.collect::<Vec<_>>().join("; ")
+}
+
+/// The layer that a tensor is in.
+fn layer(name: &str) -> &str {
+    name.rsplit_once('.').map_or("", |(layer, _)| layer)
+}
+
+/// Whether a file's tensors and the model's differ in one layer of the model alone, `last`, in whose place the file may have another
+/// one.
+fn differs_in(mismatch: &Mismatch, last: &str) -> bool {
+    let wrong = mismatch.wrong_shape.iter().map(|(name, ..)| name);
+    let mut own = wrong.chain(&mismatch.missing);
+    let others: BTreeSet<&str> = mismatch.unexpected.iter().map(|name| layer(name)).collect();
+    let whole = format!("{last}.weight");
+    own.clone().any(|name| *name == whole) && own.all(|name| layer(name) == last) && others.len() <= 1
 }
 
 /// What a file lacks or has too much, in a few words.
@@ -78,8 +161,9 @@ fn label(mismatch: &Mismatch) -> String {
     }
 }
 
-/// The error for a file that has `fitting` of the `all` parameters and buffers of a model.
-fn misfit(path: &Path, mismatch: &Mismatch, fitting: usize, all: usize) -> Diagnostic {
+/// The error for a file that has `fitting` of the `all` parameters and buffers of a model, whose `last` layer with parameters is
+/// that.
+fn misfit(path: &Path, mismatch: &Mismatch, last: Option<&str>, fitting: usize, all: usize) -> Diagnostic {
     let error = Diagnostic::error(format!("the weights in `{}` do not fit the model", path.display()));
     if let Some((names, has, wanted)) = mismatch.other_classes() {
         let names: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
@@ -94,7 +178,13 @@ fn misfit(path: &Path, mismatch: &Mismatch, fitting: usize, all: usize) -> Diagn
     }
     let error = error.note(format!("{mismatch}"));
     if fitting == 0 {
-        return error.help("nothing of the file fits: it is of another model, or its names begin otherwise");
+        return error
+            .help("nothing of the file fits: it is of another model, or its names begin otherwise; `weights_rename` in `[model]` changes names");
+    }
+    if let Some(last) = last.filter(|last| differs_in(mismatch, last)) {
+        return error
+            .note(format!("only the last layer, `{last}`, differs: the head of another task"))
+            .help(format!("`weights_strict = false` in `[model]` takes the rest, and `{last}` starts anew"));
     }
     error.help(format!("`weights_strict = false` in `[model]` takes what fits: {fitting} of the model's {all} tensors"))
 }
@@ -105,6 +195,7 @@ impl Weights {
     /// # Errors
     /// The device failed.
     pub fn put(self, session: &mut Session) -> Result<()> {
-        self.tensors.into_iter().try_for_each(|(id, tensor)| session.restore(id, &tensor.data))
+        self.tensors.into_iter().try_for_each(|(id, tensor)| session.restore(id, &tensor.data))?;
+        session.begin_averages(|_| true)
     }
 }

@@ -163,6 +163,7 @@ impl Run<'_> {
         let batches = loader.batches_per_epoch() as u64;
         let samples = self.samples_per_epoch();
         let what = format!("epoch {}/{}", self.state.epoch + 1, self.experiment.train.epochs);
+        self.begin_phase();
         let start = Instant::now();
         let before = self.state.extra.epoch_seconds;
         let mut done = (self.state.batch * self.experiment.data.loading.batch_size as u64).min(samples);
@@ -199,6 +200,19 @@ impl Run<'_> {
         self.end_of_epoch(samples, interrupt)
     }
 
+    /// Trains with or without the parameters that are thawed in this run, as the epoch says.
+    fn begin_phase(&mut self) {
+        let Some(after) = self.experiment.model.thaw_after.map(|after| after as u64) else { return };
+        self.session.set_frozen(self.state.epoch < after);
+        if self.state.epoch == after && self.state.batch == 0 {
+            let thawed = self.session.programs.thawed as u64;
+            self.reporter.info(&format!(
+                "epoch {}: the {thawed} parameters that were frozen are trained from here on",
+                after + 1
+            ));
+        }
+    }
+
     /// Has the training accuracy over the epoch so far shown. The device must be at rest.
     fn note_accuracy(&mut self) -> Result<()> {
         let figures = self.session.figures(Mode::Train)?.0;
@@ -218,6 +232,9 @@ impl Run<'_> {
             seed: self.experiment.seed,
             micro_step: self.state.extra.micro_step,
         };
+        if let Some(ema) = &self.experiment.optimizer.ema {
+            self.session.set_average_share(ema.share(self.state.step + 1));
+        }
         let start = Position { epoch: self.state.epoch, batch: self.state.batch as usize };
         self.pending.push(Update { step: self.state.step + 1, start, batches: group, lr, inputs });
         let mut samples = 0;

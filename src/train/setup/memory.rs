@@ -49,9 +49,9 @@ impl Needs {
         Needs { slots: slots::evaluation(experiment), data, saves: true, weights: false }
     }
 
-    /// Those of predictions, of which each waits for the one before.
-    pub fn of_prediction() -> Self {
-        Needs { slots: 1, data: Footprint::default(), saves: true, weights: false }
+    /// Those of predictions, with so many batch slots.
+    pub fn of_prediction(slots: usize, data: Footprint) -> Self {
+        Needs { slots, data, saves: true, weights: false }
     }
 }
 
@@ -192,7 +192,7 @@ pub enum Use {
     Training,
     /// The evaluation of so many samples: `eval_batch_size` is looked for.
     Evaluation(usize),
-    /// Predictions, for one sample at a time.
+    /// Predictions, for one sample at a time where there is no room for more.
     Prediction,
 }
 

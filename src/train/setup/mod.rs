@@ -14,4 +14,5 @@ pub mod schedule;
 pub mod session;
 pub mod slots;
 pub mod synthetic_batch;
+pub mod trained;
 pub mod transfer;

@@ -1,16 +1,16 @@
 //! The programs of an experiment: one for every kind of step and shape of batch, over one set of variables.
 
+use super::trained::{self, LayerRate, Phases};
 use super::{lints, precision};
 use crate::backend::Backend;
-use crate::config::language::pattern::Pattern;
 use crate::config::language::values::Precision;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::{DataSpec, Field};
-use crate::graph::op::{Figure, TensorOptions};
-use crate::graph::{Graph, VarId, VarKind, Variables};
+use crate::graph::op::Figure;
+use crate::graph::{Graph, Role, VarKind, Variables};
 use crate::model::{self, BatchShape, Forward, LayerRow, Mode};
 use crate::passes::simplify::simplify;
-use crate::passes::update::{GRAD_SCALER, UpdateSpec, update_graph};
+use crate::passes::update::{UpdateSpec, average_of, update_graph};
 use crate::passes::{self, Device, Job, PassOptions, Trained, Training};
 use crate::plan::{Plan, Source};
 use std::sync::Arc;
@@ -22,6 +22,10 @@ pub enum Kind {
     Train,
     /// The update from sums over micro-batches.
     Update,
+    /// As `Train`, for the epochs before parameters are thawed.
+    TrainFrozen,
+    /// As `Update`, for those epochs.
+    UpdateFrozen,
     /// Loss and metrics.
     Eval,
     /// The model's output alone.
@@ -75,6 +79,10 @@ pub struct Programs {
     pub counted: Vec<Figure>,
     /// What is probably not meant, if there are programs for training; without what `[lint]` allows.
     pub warnings: Vec<Diagnostic>,
+    /// What `layer_decay` makes of the learning rates, the lowest layer first; empty without it.
+    pub decays: Vec<LayerRate>,
+    /// Number of parameters that are frozen at first and trained later.
+    pub thawed: usize,
 }
 
 impl Programs {
@@ -108,34 +116,37 @@ pub fn build(
     let mut sources = Vec::new();
     let mut kinds = Vec::new();
     let mut rows = Vec::new();
-    let mut spec = None;
-    let mut sums = None;
+    let mut phases: Option<Phases> = None;
+    let mut sums = [None, None];
     let mut warnings = Vec::new();
     for batch in &sizes.train {
         let forward = model::forward(experiment, data, &mut vars, *batch, Mode::Train)?;
-        let spec = match &mut spec {
-            Some(s) => s,
-            none => none.insert(update_spec(experiment, &mut vars, precision, &forward)?),
+        let phases = match &mut phases {
+            Some(phases) => phases,
+            none => none.insert(trained::phases(experiment, &mut vars, precision, &forward)?),
         };
         if rows.is_empty() {
             rows = forward.rows.clone();
             warnings = model::lints(experiment, data, &forward);
             warnings.extend(lints::lints(experiment, data, &vars));
         }
-        let (graph, trained) = train_graph(experiment, &mut vars, spec, &forward, precision, (options, device))?;
-        sums = trained.sums.or(sums);
-        kinds.push((Kind::Train, *batch));
-        let source = source(&format!("train, batch of {batch}"), graph, &forward);
-        sources.push(Source { loss: Some(trained.loss), ..source });
+        for ((spec, kind, name), sums) in in_phases(phases, TRAIN).zip(&mut sums) {
+            let (graph, trained) = train_graph(experiment, &mut vars, spec, &forward, precision, (options, device))?;
+            *sums = trained.sums.or(sums.take());
+            kinds.push((kind, *batch));
+            let source = source(&format!("{name}, batch of {batch}"), graph, &forward);
+            sources.push(Source { loss: Some(trained.loss), ..source });
+        }
     }
-    if let (Some(sums), Some(spec)) = (&sums, &spec) {
+    for ((spec, kind, name), sums) in phases.iter().flat_map(|phases| in_phases(phases, UPDATE)).zip(&sums) {
+        let Some(sums) = sums else { continue };
         let mut graph = update_graph(&mut vars, spec, sums).map_err(|e| internal(&e.to_string()))?;
         if options.wants("simplify") {
             simplify(&mut graph);
             crate::graph::verify(&graph).map_err(|e| internal(&e))?;
         }
-        kinds.push((Kind::Update, 0.into()));
-        sources.push(Source { name: "update".into(), graph, loss: None, prediction: None });
+        kinds.push((kind, 0.into()));
+        sources.push(Source { name: name.into(), graph, loss: None, prediction: None });
     }
     for (mode, kind, list) in [(Mode::Eval, Kind::Eval, &sizes.eval), (Mode::Predict, Kind::Predict, &sizes.predict)] {
         for batch in list {
@@ -144,6 +155,7 @@ pub fn build(
                 rows = forward.rows.clone();
             }
             let mut graph = std::mem::take(&mut forward.graph);
+            take_averages(&mut graph, &vars);
             let job = Job { device, half: precision::half(precision), training: None, options };
             job.run(&mut graph).map_err(|e| internal(&e))?;
             kinds.push((kind, *batch));
@@ -152,22 +164,39 @@ pub fn build(
         }
     }
     if sizes.train.is_empty() {
-        let errors = freeze(experiment, &mut vars);
+        let errors = trained::freeze(experiment, &mut vars);
         if !errors.is_empty() {
             return Err(errors);
         }
     }
+    let (decays, thawed) = phases.map_or((Vec::new(), 0), |phases| (phases.decays, phases.thawed));
     let plan = Plan::laid_out(Arc::new(vars), sources, |g, n| backend.workspace(g, n), !backend.shares_memory());
     let fields = data.fields.clone();
-    Ok(Programs {
-        plan: Arc::new(plan),
-        rows,
-        precision,
-        kinds,
-        fields,
-        counted: experiment.counted_figures(),
-        warnings: experiment.lint.told(warnings),
-    })
+    let warnings = experiment.lint.told(warnings);
+    let (plan, counted) = (Arc::new(plan), experiment.counted_figures());
+    Ok(Programs { plan, rows, precision, kinds, fields, counted, warnings, decays, thawed })
+}
+
+/// The programs of a step in the phases of training: the kind and the name of that of the last phase, and of the one before, in
+/// which parameters are frozen.
+type InPhases = [(Kind, &'static str); 2];
+const TRAIN: InPhases = [(Kind::Train, "train"), (Kind::TrainFrozen, "train while frozen")];
+const UPDATE: InPhases = [(Kind::Update, "update"), (Kind::UpdateFrozen, "update while frozen")];
+
+fn in_phases(phases: &Phases, kinds: InPhases) -> impl Iterator<Item = (&UpdateSpec, Kind, &'static str)> {
+    let specs = std::iter::once(&phases.spec).chain(&phases.frozen);
+    specs.zip(kinds).map(|(spec, (kind, name))| (spec, kind, name))
+}
+
+/// Makes a graph take moving averages in the place of what they are averages of, where there are some.
+fn take_averages(graph: &mut Graph, vars: &Variables) {
+    for value in &mut graph.values {
+        if let Role::Parameter(id) | Role::State(id) = &mut value.role
+            && let Some(average) = average_of(vars, *id)
+        {
+            *id = average;
+        }
+    }
 }
 
 /// The graph of the training step on `backend` after the passes that `options` lets run, but in the precision that the
@@ -185,7 +214,7 @@ pub fn graph_after(
     let batch = experiment.data.loading.batch_size;
     let forward = model::forward(experiment, data, &mut vars, batch, Mode::Train)?;
     let precision = experiment.precision;
-    let spec = update_spec(experiment, &mut vars, precision, &forward)?;
+    let spec = trained::phases(experiment, &mut vars, precision, &forward)?.spec;
     Ok(train_graph(experiment, &mut vars, &spec, &forward, precision, (options, device(backend)))?.0)
 }
 
@@ -224,104 +253,4 @@ fn train_graph(
     let job = Job { device, half: precision::half(precision), training, options };
     let trained = job.run(&mut graph).map_err(|e| internal(&e))?;
     Ok((graph, trained.ok_or_else(|| internal("a graph that is not trained"))?))
-}
-
-/// Applies `freeze`, and gathers the optimizer's options of each parameter. `full` is the graph of a full batch.
-fn update_spec(
-    experiment: &Experiment,
-    vars: &mut Variables,
-    precision: Precision,
-    full: &Forward,
-) -> Result<UpdateSpec, Vec<Diagnostic>> {
-    let mut errors = freeze(experiment, vars);
-    let o = &experiment.optimizer;
-    let names = parameters(vars);
-    for pattern in o.groups.iter().flat_map(|g| &g.patterns) {
-        if !names.iter().any(|(_, n)| pattern.matches(n)) {
-            errors.push(no_match(pattern, &names, "match"));
-        }
-    }
-    let tensors: Vec<(VarId, TensorOptions)> = names
-        .iter()
-        .filter(|(id, _)| vars[*id].trainable)
-        .map(|(id, name)| {
-            let group = o.groups.iter().find(|g| g.patterns.iter().any(|p| p.matches(name)));
-            let lr = group.and_then(|g| g.lr);
-            let base = o.rule.lr();
-            // A base rate of zero leaves nothing to scale.
-            let lr_scale = lr.filter(|_| base != 0.0).map_or(1.0, |l| l / base) as f32;
-            let decay = group.and_then(|g| g.weight_decay).unwrap_or(o.rule.weight_decay());
-            (*id, TensorOptions { lr_scale, weight_decay: decay as f32 })
-        })
-        .collect();
-    if tensors.is_empty() {
-        errors.push(nothing_to_train(experiment, names.is_empty()));
-    }
-    if !errors.is_empty() {
-        return Err(errors);
-    }
-    let algorithm = o.rule.describe();
-    let scaler = (precision == Precision::Fp16).then_some(GRAD_SCALER);
-    let clip_norm = experiment.train.clip_grad_norm.map(|c| c as f32);
-    let micro_batch = full.loss.filter(|_| experiment.train.accumulate > 1).map(|loss| loss.items as f32);
-    Ok(UpdateSpec { algorithm, clip_norm, scaler, micro_batch, tensors })
-}
-
-fn parameters(vars: &Variables) -> Vec<(VarId, String)> {
-    vars.iter().filter(|(_, v)| v.kind == VarKind::Parameter).map(|(id, v)| (id, v.name.clone())).collect()
-}
-
-/// Marks the parameters that `freeze` names; reports patterns that name none.
-fn freeze(experiment: &Experiment, vars: &mut Variables) -> Vec<Diagnostic> {
-    let mut errors = Vec::new();
-    let names = parameters(vars);
-    for pattern in &experiment.model.freeze {
-        let mut found = false;
-        for (id, _) in names.iter().filter(|(_, n)| pattern.matches(n)) {
-            vars.set_trainable(*id, false);
-            found = true;
-        }
-        if !found {
-            errors.push(no_match(pattern, &names, "freeze"));
-        }
-    }
-    errors
-}
-
-fn nothing_to_train(experiment: &Experiment, no_parameters: bool) -> Diagnostic {
-    let error = Diagnostic::error("there is no parameter to train");
-    let (key, label, help) = if no_parameters {
-        ("model.layers", "no layer has parameters", "add a `linear` or a `conv2d`")
-    } else {
-        ("model.freeze", "freezes all parameters", "leave those out that are to be trained")
-    };
-    let error = error.help(help);
-    match experiment.nearest_span(key) {
-        Some(span) => error.at(span, label),
-        None => error,
-    }
-}
-
-/// The error for a pattern that fits no parameter's name.
-fn no_match(pattern: &Pattern, names: &[(VarId, String)], key: &str) -> Diagnostic {
-    let error =
-        Diagnostic::error(format!("`{}` in `{key}` fits no parameter", pattern.text)).at(pattern.span, "fits nothing");
-    // What could have been meant: a name, or all names that begin with the same layers.
-    let groups = names.iter().flat_map(|(_, n)| n.match_indices('.').map(|(dot, _)| format!("{}.*", &n[..dot])));
-    let similar = names
-        .iter()
-        .map(|(_, n)| n.clone())
-        .chain(groups)
-        .map(|n| (strsim::jaro_winkler(&pattern.text, &n), n))
-        .max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(&a.1)))
-        .filter(|(score, _)| *score > 0.8);
-    if let Some((_, name)) = similar {
-        return error.help(format!("did you mean `{name}`?"));
-    }
-    let first: Vec<&str> = names.iter().take(4).map(|(_, n)| n.as_str()).collect();
-    error.help(match names.len() {
-        0 => "the model has no parameters".to_string(),
-        1..=4 => format!("the parameters are called {}", first.join(", ")),
-        _ => format!("parameters are called {}, …", first.join(", ")),
-    })
 }

@@ -9,6 +9,7 @@ use crate::data::Field;
 use crate::graph::op::{METRIC_SLOTS, Op, Task, metric_slot};
 use crate::graph::{DType, Input, Role, VarId, VarKind, Variable};
 use crate::model::{BatchShape, CLASS_COUNTS, Mode, init, metrics_variable};
+use crate::passes::update::average_of;
 use anyhow::{Context, Result, anyhow};
 use std::io::Read;
 
@@ -47,6 +48,10 @@ pub struct Session {
     executable: Box<dyn Executable>,
     task: Task,
     transfer: Transfer,
+    /// Parameters that are thawed later are not trained yet.
+    frozen: bool,
+    /// The share of the new values in moving averages.
+    average_share: f32,
 }
 
 impl Session {
@@ -66,7 +71,7 @@ impl Session {
     /// As [`Session::new`].
     pub fn unset(programs: Programs, backend: &dyn Backend, task: Task) -> Result<Self> {
         let executable = backend.compile(programs.plan.clone())?;
-        Ok(Session { programs, executable, task, transfer: Transfer::default() })
+        Ok(Session { programs, executable, task, transfer: Transfer::default(), frozen: false, average_share: 0.0 })
     }
 
     /// Gives the variables that are `wanted` their initial value.
@@ -78,7 +83,31 @@ impl Session {
         for (id, var) in plan.variables.iter().filter(|(_, v)| wanted(v)) {
             init::initial_pieces(var, seed, |at, bytes| self.executable.upload_part(id, at, bytes))?;
         }
+        self.begin_averages(wanted)
+    }
+
+    /// Moving averages that are `wanted` begin with the values that are there now.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn begin_averages(&mut self, wanted: impl Fn(&Variable) -> bool) -> Result<()> {
+        let plan = self.programs.plan.clone();
+        for (id, var) in plan.variables.iter() {
+            if let Some(average) = average_of(&plan.variables, id).filter(|average| wanted(&plan.variables[*average])) {
+                self.transfer.copy(self.executable.as_mut(), var, id, average)?;
+            }
+        }
         Ok(())
+    }
+
+    /// Whether parameters that are thawed later are left as they are from here on.
+    pub fn set_frozen(&mut self, frozen: bool) {
+        self.frozen = frozen && self.programs.kinds.iter().any(|(kind, _)| *kind == Kind::TrainFrozen);
+    }
+
+    /// The share of the new values in moving averages from here on.
+    pub fn set_average_share(&mut self, share: f64) {
+        self.average_share = share as f32;
     }
 
     /// Runs one micro-batch of training on `batch`, which is of that shape: a number of samples, or one with a length.
@@ -121,9 +150,17 @@ impl Session {
     /// # Errors
     /// The device failed.
     pub fn predict(&mut self, batch: &HostBuffer, shape: impl Into<BatchShape>) -> Result<Vec<f32>> {
+        self.predict_slot(0, batch, shape)
+    }
+
+    /// As [`Session::predict`], for the batch in that slot of a ring.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn predict_slot(&mut self, slot: usize, batch: &HostBuffer, shape: impl Into<BatchShape>) -> Result<Vec<f32>> {
         let shape = shape.into();
         let program = self.program(Kind::Predict, shape)?;
-        self.executable.run(program, 0, batch)?;
+        self.executable.run(program, slot, batch)?;
         self.last_prediction(Kind::Predict, shape)
     }
 
@@ -341,7 +378,7 @@ impl Session {
     ) -> Result<Vec<Span>> {
         self.write_inputs(batch, inputs);
         let mut programs = vec![self.program(kind, shape)?];
-        programs.extend(self.programs.find(Kind::Update, 0).filter(|_| kind == Kind::Train));
+        programs.extend(self.programs.find(self.now(Kind::Update), 0).filter(|_| kind == Kind::Train));
         self.executable.trace(&programs, batch, steps, detail)
     }
 
@@ -364,15 +401,26 @@ impl Session {
     }
 
     fn program(&self, kind: Kind, shape: impl Into<BatchShape>) -> Result<usize> {
-        let shape = shape.into();
+        let (kind, shape) = (self.now(kind), shape.into());
         self.programs.find(kind, shape).ok_or_else(|| anyhow!("no program for {kind:?} with a batch of {shape}"))
+    }
+
+    /// The kind that stands for `kind` in the phase that training is in.
+    fn now(&self, kind: Kind) -> Kind {
+        match kind {
+            Kind::Train if self.frozen => Kind::TrainFrozen,
+            Kind::Update if self.frozen => Kind::UpdateFrozen,
+            kind => kind,
+        }
     }
 
     fn write_inputs(&self, batch: &mut HostBuffer, i: StepInputs) {
         let layout = &self.programs.plan.slot;
         let bytes = batch.bytes_mut();
-        if let Some(at) = layout.find(Input::Schedule) {
-            for (k, v) in [i.lr, i.grad_scale, 1.0, i.lr_floor].into_iter().enumerate() {
+        let schedule = [i.lr, i.grad_scale, 1.0, i.lr_floor];
+        for (input, list) in [(Input::Schedule, schedule), (Input::Averaging, [self.average_share, -1.0, 1.0, 0.0])] {
+            let Some(at) = layout.find(input) else { continue };
+            for (k, v) in list.into_iter().enumerate() {
                 bytes[at.offset + 4 * k..][..4].copy_from_slice(&v.to_ne_bytes());
             }
         }

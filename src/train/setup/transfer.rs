@@ -53,6 +53,19 @@ impl Transfer {
         Ok(())
     }
 
+    /// Copies the content of a variable to another one of the same layout.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn copy(&mut self, executable: &mut dyn Executable, var: &Variable, from: VarId, to: VarId) -> Result<()> {
+        for piece in var.pieces() {
+            self.inside.resize(piece.bytes, 0);
+            executable.download_part(from, piece.at, &mut self.inside)?;
+            executable.upload_part(to, piece.at, &self.inside)?;
+        }
+        Ok(())
+    }
+
     /// Sets a variable from bytes in the outside layout that are still to be read.
     ///
     /// # Errors

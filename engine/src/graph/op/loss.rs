@@ -212,7 +212,7 @@ impl Loss {
             Loss::CrossEntropy(_) if !shares && !classes => Err(ShapeError::of(
                 0,
                 format!(
-                    "`{}` takes one class a row or a share of each, but the output is {} and the targets are {} of shape {}",
+                    "`{}` takes one class a row, but the output is {} and the targets are {} of shape {}",
                     self.name(),
                     x.shape.to_pytorch(),
                     t.dtype,

@@ -1,0 +1,247 @@
+//! What a model says of a sample, as text, as JSON and as a row of a table.
+
+use crate::data::DataSpec;
+use crate::graph::Shape;
+use crate::graph::op::Task;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// What outputs mean.
+pub struct Meaning<'a> {
+    /// What the model was trained for.
+    pub task: Task,
+    /// What its samples look like.
+    pub data: &'a DataSpec,
+    /// How many classes are told.
+    pub top: usize,
+}
+
+/// What a model says of one sample.
+pub enum Answer {
+    /// The likeliest classes, the likeliest first, with their probabilities.
+    Classes(Vec<(usize, f64)>),
+    /// The class of every position.
+    Positions(Vec<usize>, Shape),
+    /// A probability for each label.
+    Labels(Vec<f64>),
+    /// Numbers.
+    Values(Vec<f32>),
+}
+
+/// The sample that an answer is about.
+#[derive(Clone, Copy)]
+pub struct Of<'a> {
+    /// The file that it is in.
+    pub file: &'a Path,
+    /// Its number there, if that has several.
+    pub sample: Option<usize>,
+}
+
+impl Meaning<'_> {
+    /// What the output for one sample means.
+    pub fn answer(&self, output: &[f32]) -> Answer {
+        // Shape of what has a class each in a sample; of rank 0 where a sample has one.
+        let positions = self.positions();
+        match self.task {
+            Task::Classification if positions.rank() > 0 => {
+                Answer::Positions(classes_at(output, &positions), positions)
+            }
+            Task::Classification => Answer::Classes(top(&softmax(output), self.top)),
+            Task::BinaryClassification => {
+                Answer::Labels(output.iter().map(|x| 1.0 / (1.0 + f64::from(-x).exp())).collect())
+            }
+            Task::Regression => Answer::Values(output.to_vec()),
+        }
+    }
+
+    fn positions(&self) -> Shape {
+        self.data.target().map_or(Shape::default(), |(_, field)| field.shape.clone())
+    }
+
+    /// Whether every sample has a class at each of several positions, which no row of a table has room for.
+    pub fn has_positions(&self) -> bool {
+        self.task == Task::Classification && self.positions().rank() > 0
+    }
+
+    fn label(&self, class: usize) -> String {
+        let name = self.data.class_names.as_ref().and_then(|names| names.get(class).cloned());
+        name.unwrap_or_else(|| class.to_string())
+    }
+
+    /// Shares with their labels, as text shows them.
+    fn shares(&self, answer: &Answer) -> Vec<(f64, String)> {
+        let with_label = |(class, share): (usize, f64)| (share, self.label(class));
+        match answer {
+            Answer::Classes(list) => list.iter().copied().map(with_label).collect(),
+            Answer::Labels(list) => list.iter().copied().enumerate().map(with_label).collect(),
+            Answer::Positions(classes, positions) => {
+                let mut counts = vec![0usize; classes.iter().max().map_or(0, |most| most + 1)];
+                classes.iter().for_each(|class| counts[*class] += 1);
+                let mut most: Vec<usize> = (0..counts.len()).filter(|class| counts[*class] > 0).collect();
+                most.sort_by_key(|class| std::cmp::Reverse(counts[*class]));
+                let share = |class: usize| (class, counts[class] as f64 / positions.len() as f64);
+                most.into_iter().take(self.top).map(share).map(with_label).collect()
+            }
+            Answer::Values(_) => Vec::new(),
+        }
+    }
+
+    /// A paragraph: the sample, then a line for each class.
+    pub fn paragraph(&self, of: Of, answer: &Answer) -> String {
+        let mut text = format!("{}\n", of.name());
+        if let Answer::Positions(_, positions) = answer {
+            text.push_str(&format!("  {} positions\n", positions.len()));
+        }
+        if let Answer::Values(values) = answer {
+            text.push_str(&format!("  {values:?}\n"));
+        }
+        for (share, label) in self.shares(answer) {
+            text.push_str(&format!("  {:>6.2} %  {label}\n", 100.0 * share));
+        }
+        text
+    }
+
+    /// A line, for a list of many samples.
+    pub fn line(&self, of: Of, answer: &Answer) -> String {
+        let told = match answer {
+            Answer::Values(values) => format!("{values:?}"),
+            _ => {
+                let shares = self.shares(answer);
+                shares
+                    .iter()
+                    .map(|(share, label)| format!("{:.2} % {label}", 100.0 * share))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            }
+        };
+        format!("{}: {told}\n", of.name())
+    }
+
+    /// A JSON object.
+    pub fn json(&self, of: Of, answer: &Answer) -> Value {
+        let mut result = json!({ "file": of.file.to_string_lossy() });
+        if let Some(n) = of.sample {
+            result["sample"] = n.into();
+        }
+        match answer {
+            Answer::Classes(list) => {
+                let one = |(class, p): &(usize, f64)| json!({ "class": class, "label": self.label(*class), "probability": p });
+                result["top"] = list.iter().map(one).collect();
+            }
+            Answer::Positions(classes, positions) => {
+                result["classes"] = match positions.rank() {
+                    1 => json!(classes),
+                    _ => json!(classes.chunks(positions.last()).collect::<Vec<_>>()),
+                };
+            }
+            Answer::Labels(list) => result["probabilities"] = json!(list),
+            Answer::Values(values) => result["values"] = json!(values),
+        }
+        result
+    }
+
+    /// A row of a table.
+    pub fn row(&self, of: Of, answer: &Answer, with_sample: bool) -> String {
+        let mut cells = vec![of.file.to_string_lossy().into_owned()];
+        if with_sample {
+            cells.push(of.sample.map_or(String::new(), |n| n.to_string()));
+        }
+        match answer {
+            Answer::Classes(list) => {
+                list.iter().for_each(|(class, p)| cells.extend([self.label(*class), p.to_string()]))
+            }
+            Answer::Labels(list) => cells.extend(list.iter().map(f64::to_string)),
+            Answer::Values(values) => cells.extend(values.iter().map(f32::to_string)),
+            Answer::Positions(..) => {}
+        }
+        csv(&cells)
+    }
+
+    /// The table's first row: what is in the columns of rows for answers like this one.
+    pub fn header(&self, answer: &Answer, with_sample: bool) -> String {
+        let mut cells = vec!["file".to_string()];
+        cells.extend(with_sample.then(|| "sample".to_string()));
+        match answer {
+            Answer::Classes(list) => (1..=list.len()).for_each(|n| {
+                let number = if n == 1 { String::new() } else { format!("_{n}") };
+                cells.extend([format!("class{number}"), format!("probability{number}")]);
+            }),
+            Answer::Labels(list) => cells.extend((0..list.len()).map(|i| format!("probability_{}", self.label(i)))),
+            Answer::Values(values) if values.len() == 1 => cells.push("value".into()),
+            Answer::Values(values) => cells.extend((1..=values.len()).map(|n| format!("value_{n}"))),
+            Answer::Positions(..) => {}
+        }
+        csv(&cells)
+    }
+}
+
+impl Of<'_> {
+    fn name(&self) -> String {
+        let number = self.sample.map_or(String::new(), |n| format!(", sample {n}"));
+        format!("{}{number}", self.file.display())
+    }
+}
+
+/// A row of a table: in quotes what has a comma, a quote or a line's end in it (RFC 4180).
+fn csv(cells: &[String]) -> String {
+    let cell = |text: &String| match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.clone(),
+    };
+    cells.iter().map(cell).collect::<Vec<_>>().join(",") + "\n"
+}
+
+/// The class with the largest logit at each position. Logits of images come channels first, others channels last.
+fn classes_at(logits: &[f32], positions: &Shape) -> Vec<usize> {
+    let (n, classes) = (positions.len(), logits.len() / positions.len());
+    let first = positions.rank() == 2;
+    let at =
+        |position: usize, class: usize| logits[if first { class * n + position } else { position * classes + class }];
+    let largest =
+        |position| (1..classes).fold(0, |best, c| if at(position, c) > at(position, best) { c } else { best });
+    (0..n).map(largest).collect()
+}
+
+/// Probabilities of logits.
+fn softmax(logits: &[f32]) -> Vec<f64> {
+    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max) as f64;
+    let e: Vec<f64> = logits.iter().map(|l| (*l as f64 - largest).exp()).collect();
+    let sum: f64 = e.iter().sum();
+    e.iter().map(|v| v / sum).collect()
+}
+
+/// The `k` largest probabilities with their classes, largest first; of equals the lower class.
+fn top(probabilities: &[f64], k: usize) -> Vec<(usize, f64)> {
+    let mut list: Vec<(usize, f64)> = probabilities.iter().copied().enumerate().collect();
+    list.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    list.truncate(k);
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_position_has_its_class() {
+        let logits = [0.0, 5.0, 1.0, 1.0, 2.0, 0.0];
+        // Channels first: (0, 1), (5, 2), (1, 0).
+        assert_eq!(classes_at(&logits, &[1, 3].into()), [1, 0, 0]);
+        // Channels last: (0, 5), (1, 1), (2, 0).
+        assert_eq!(classes_at(&logits, &[3].into()), [1, 0, 0]);
+    }
+
+    #[test]
+    fn the_likeliest_come_first() {
+        let p = softmax(&[1.0, 3.0, 3.0, -1000.0]);
+        assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        let t = top(&p, 3);
+        assert_eq!(t.iter().map(|(c, _)| *c).collect::<Vec<_>>(), [1, 2, 0]);
+    }
+
+    #[test]
+    fn cells_are_quoted_where_they_must_be() {
+        let cells = ["plain", "a,b", "say \"x\"", "two\nlines", ""].map(String::from);
+        assert_eq!(csv(&cells), "plain,\"a,b\",\"say \"\"x\"\"\",\"two\nlines\",\n");
+    }
+}

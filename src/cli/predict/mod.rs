@@ -1,0 +1,245 @@
+//! `runner predict`.
+
+mod answer;
+mod glob;
+mod names;
+mod sink;
+
+use super::args::PredictArgs;
+use super::failure::Failure;
+use super::memory::Planned;
+use super::model::{Model, build, device, load_model};
+use crate::backend::Backend;
+use crate::data::tensors::read_fields;
+use crate::data::{DataSpec, Field, Footprint, Loader, LoaderOptions, NamedImages, Position, Split, Transform};
+use crate::files::durable;
+use crate::model::{input_fields, task};
+use crate::terminal::say;
+use crate::train::setup::input::transforms;
+use crate::train::setup::memory::{Needs, Use};
+use crate::train::setup::programs::{Programs, Sizes};
+use crate::train::setup::session::Session;
+use crate::train::setup::slots;
+use answer::{Meaning, Of};
+use anyhow::{Context, Result, anyhow};
+use sink::{Form, Sink};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Applies a model to image files, or to the samples in files of tensors.
+pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
+    let model = load_model(&args.model, &args.overrides.sets())?;
+    let experiment = &model.loaded.experiment;
+    let backend = device(experiment, args.threads)?;
+    let data = model.sample()?;
+    // Photos go through the transforms that those of validation went through; others are brought to the size of the samples.
+    let photos = data.only_input().is_some_and(Field::is_of_any_size);
+    let transforms = photos.then(|| transforms(experiment, false));
+    // What the model sees after its transforms.
+    let fields = input_fields(experiment, &data, false);
+    let targets = data.fields.iter().filter(|field| field.target).cloned();
+    let data = DataSpec { fields: fields.iter().cloned().chain(targets).collect(), ..data };
+    let names::Given { files, problems } = names::files(&args.files, std::io::stdin())?;
+    let form = Form::of(args, files.len())?;
+    let meaning = Meaning { task: task(experiment), data: &data, top: args.top as usize };
+    if form == Form::Csv && meaning.has_positions() {
+        return Err(Failure::Usage(
+            "each sample has a class at every position, which no row of a table has room for\nhelp: write JSON with --format jsonl"
+                .into(),
+        ));
+    }
+    let (programs, batch, slots) = plan(&model, &data, backend.as_ref(), args, &files)?;
+    let session = model.session(programs, backend.as_ref())?;
+    let loading = &experiment.data.loading;
+    let workers = if files.len() > 1 { loading.workers } else { 0 };
+    let mut batches = Batches {
+        session,
+        backend: backend.as_ref(),
+        meaning: &meaning,
+        batch,
+        slots,
+        workers,
+        failed: problems.len(),
+    };
+    problems.iter().for_each(|problem| say(&format!("error: {problem}")));
+    let images = Images { fields: &fields, transforms: transforms.as_deref(), invert: args.invert };
+    let with_sample = files.iter().any(|file| is_tensors(file));
+    match &args.out {
+        Some(out) => {
+            let fill = |file: &mut std::fs::File| {
+                let mut sink = Sink::new(form, &meaning, with_sample, Some(file));
+                batches.all(&files, &images, &mut sink)?;
+                sink.finish()
+            };
+            durable::replace(out, fill).with_context(|| format!("cannot write `{}`", out.display()))?;
+            let told = files.len() + problems.len() - batches.failed;
+            let s = if told == 1 { "" } else { "s" };
+            say(&format!("wrote the results for {} file{s} to `{}`", super::thousands(told as u64), out.display()));
+        }
+        None => {
+            let mut sink = Sink::new(form, &meaning, with_sample, None);
+            batches.all(&files, &images, &mut sink)?;
+            sink.finish()?;
+        }
+    }
+    if batches.failed > 0 && files.len() > 1 {
+        let all = super::thousands((files.len() + problems.len()) as u64);
+        say(&format!("{} of {all} could not be done", super::thousands(batches.failed as u64)));
+    }
+    Ok(if batches.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The program for a batch, the number of samples in that, and the number of batch slots: as many samples as an evaluation has
+/// in a batch, fewer if there are no more, or if there is no room for them.
+fn plan(
+    model: &Model,
+    data: &DataSpec,
+    backend: &dyn Backend,
+    args: &PredictArgs,
+    files: &[PathBuf],
+) -> Result<(Programs, usize, usize), Failure> {
+    let experiment = &model.loaded.experiment;
+    // How many samples are in a file of tensors is known when it is read.
+    let one = files.len() <= 1;
+    let mut batch = if one { 1 } else { experiment.data.loading.eval_batch_size().clamp(1, files.len()) };
+    let slots = if one { 1 } else { slots::evaluation(experiment) };
+    let passes = args.passes.options();
+    loop {
+        let sizes = Sizes { predict: vec![batch.into()], ..Sizes::default() };
+        let programs = build(&model.loaded, data, &sizes, backend, &passes)?;
+        let planned = Planned {
+            loaded: &model.loaded,
+            data,
+            plan: &programs.plan,
+            backend,
+            what: Use::Prediction,
+            needs: Needs::of_prediction(slots, held(files)),
+            passes: &passes,
+        };
+        if batch > 1 && !planned.memory()?.fits() {
+            batch = batch.div_ceil(2);
+            continue;
+        }
+        planned.require()?;
+        return Ok((programs, batch, slots));
+    }
+}
+
+/// The memory that the names take, and the samples of the largest file of tensors: one file after the other is read whole.
+fn held(files: &[PathBuf]) -> Footprint {
+    let tensors = files.iter().filter(|file| is_tensors(file));
+    let bytes = tensors.filter_map(|file| std::fs::metadata(file).ok()).map(|meta| meta.len()).max().unwrap_or(0);
+    let names: usize = files.iter().map(|file| 2 * (file.as_os_str().len() + size_of::<PathBuf>())).sum();
+    Footprint { held: usize::try_from(bytes).unwrap_or(usize::MAX).saturating_add(names), reading: 0 }
+}
+
+/// True for a file of tensors, by its name.
+fn is_tensors(file: &Path) -> bool {
+    file.extension().is_some_and(|e| e.eq_ignore_ascii_case("safetensors"))
+}
+
+/// How image files become a model's input.
+struct Images<'a> {
+    fields: &'a [Field],
+    transforms: Option<&'a [Transform]>,
+    invert: bool,
+}
+
+impl Images<'_> {
+    fn store(&self, files: &[PathBuf]) -> Result<NamedImages> {
+        let [field] = self.fields else {
+            let names: Vec<String> = self.fields.iter().map(|field| format!("`{}`", field.name)).collect();
+            let names = names.join(" and ");
+            return Err(anyhow!(
+                "the model takes {names}, not one image: give a .safetensors file with tensors of these names"
+            ));
+        };
+        Ok(NamedImages::new(files.to_vec(), field.clone(), self.transforms.map(<[_]>::to_vec), self.invert))
+    }
+}
+
+/// Applies a model to samples, a batch at a time.
+struct Batches<'a> {
+    session: Session,
+    backend: &'a dyn Backend,
+    meaning: &'a Meaning<'a>,
+    /// Samples in a batch.
+    batch: usize,
+    slots: usize,
+    workers: usize,
+    /// Files that nothing can be said of.
+    failed: usize,
+}
+
+impl Batches<'_> {
+    /// Hands on what the model says of all samples of the files, in order. What cannot be read is reported, and the others are
+    /// still done.
+    fn all(&mut self, files: &[PathBuf], images: &Images, sink: &mut Sink) -> Result<()> {
+        for run in files.chunk_by(|a, b| !is_tensors(a) && !is_tensors(b)) {
+            let go_on = match run {
+                [file] if is_tensors(file) => match read_fields(file, images.fields) {
+                    Ok(samples) => self.split(&samples, &|n| Of { file, sample: Some(n) }, &|_| None, sink)?,
+                    Err(e) => self.fail(&format!("{e:#}"), true),
+                },
+                files => match images.store(files) {
+                    Ok(store) => {
+                        let store = Arc::new(store);
+                        let split = Split::new(store.clone())?;
+                        let of = |n: usize| Of { file: &files[n], sample: None };
+                        self.split(&split, &of, &|n| store.take_failure(n), sink)?
+                    }
+                    Err(e) => files.iter().fold(true, |go_on, _| self.fail(&format!("{e:#}"), go_on)),
+                },
+            };
+            if !go_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, why: &str, go_on: bool) -> bool {
+        // The other files are still processed; the exit code shows that one failed.
+        say(&format!("error: {why}"));
+        self.failed += 1;
+        go_on
+    }
+
+    /// Hands on what the model says of all samples of a split, each of which is `of` a file, or failed; false if nobody listens.
+    fn split<'f>(
+        &mut self,
+        split: &Split,
+        of: &dyn Fn(usize) -> Of<'f>,
+        failure: &dyn Fn(usize) -> Option<String>,
+        sink: &mut Sink,
+    ) -> Result<bool> {
+        let layout = self.session.programs.plan.slot.clone();
+        let buffers = (0..self.slots).map(|_| self.backend.host_buffer(layout.bytes)).collect::<Result<Vec<_>>>()?;
+        let options = LoaderOptions {
+            batch_size: self.batch,
+            shuffle: false,
+            workers: self.workers,
+            end_epoch: Some(1),
+            ..LoaderOptions::default()
+        };
+        let mut loader = Loader::start(split, options, &layout, buffers, Position::default())?;
+        while let Some(batch) = loader.next()? {
+            // Rows behind the batch's own hold what they held before, and nobody looks at what comes of them.
+            let output = self.session.predict_slot(batch.slot, &batch.buffer, self.batch)?;
+            let rows = output.chunks_exact(output.len() / self.batch);
+            for (row, sample) in rows.zip(batch.samples()) {
+                let sample = *sample as usize;
+                match failure(sample) {
+                    Some(why) => _ = self.fail(&why, true),
+                    None => sink.add(of(sample), &self.meaning.answer(row)),
+                }
+            }
+            loader.release(batch);
+            if !sink.flush()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

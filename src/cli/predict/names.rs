@@ -1,0 +1,121 @@
+//! Which files `predict` is given: names, folders, patterns, names on standard input.
+
+use super::super::failure::Failure;
+use super::glob;
+use crate::data::images_below;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The word for names on standard input.
+const STANDARD_INPUT: &str = "-";
+
+/// What was given, in order.
+#[derive(Debug, Default, PartialEq)]
+pub struct Given {
+    /// The files.
+    pub files: Vec<PathBuf>,
+    /// What no file was found for, and why.
+    pub problems: Vec<String>,
+}
+
+/// The files that the words of a command line stand for.
+///
+/// # Errors
+/// Standard input cannot be read.
+pub fn files(words: &[PathBuf], input: impl Read) -> Result<Given, Failure> {
+    let mut given = Given::default();
+    let mut input = Some(input);
+    for word in words {
+        if word.as_os_str() != STANDARD_INPUT {
+            given.add(word, true);
+        } else if let Some(mut input) = input.take() {
+            let mut text = Vec::new();
+            input
+                .read_to_end(&mut text)
+                .map_err(|e| Failure::Other(anyhow::Error::new(e).context("cannot read names from standard input")))?;
+            // Names are taken as they are: one with a `*` in it is no pattern.
+            names(&text).for_each(|name| given.add(&name, false));
+        }
+    }
+    Ok(given)
+}
+
+/// The names in a text, one a line. Spaces belong to a name, the end of a line, of Windows too, does not.
+fn names(text: &[u8]) -> impl Iterator<Item = PathBuf> + '_ {
+    let lines = text.split(|b| *b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    lines.filter(|line| !line.is_empty()).map(path)
+}
+
+#[cfg(unix)]
+fn path(name: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    Path::new(std::ffi::OsStr::from_bytes(name)).to_owned()
+}
+
+#[cfg(not(unix))]
+fn path(name: &[u8]) -> PathBuf {
+    String::from_utf8_lossy(name).into_owned().into()
+}
+
+impl Given {
+    fn add(&mut self, word: &Path, may_be_pattern: bool) {
+        let found = if word.is_dir() {
+            let images = images_below(word).map_err(|e| format!("{e:#}"));
+            images.and_then(|images| match images.is_empty() {
+                true => Err(format!("the folder `{}` has no images in it", word.display())),
+                false => Ok(images),
+            })
+        } else if may_be_pattern && glob::is_pattern(word) && !word.exists() {
+            match glob::matches(word) {
+                found if found.is_empty() => Err(format!("no file fits the pattern `{}`", word.display())),
+                found => Ok(found),
+            }
+        } else {
+            // One that is not there is told of when its turn comes to be read.
+            Ok(vec![word.to_owned()])
+        };
+        match found {
+            Ok(found) => self.files.extend(found),
+            Err(problem) => self.problems.push(problem),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn words_stand_for_files_in_their_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("d/below")).unwrap();
+        fs::create_dir(at("empty")).unwrap();
+        for name in
+            ["b.png", "a.png", "d/2.JPG", "d/10.jpg", "d/below/x.webp", "d/no.txt", "d/.hidden.png", "star*.png"]
+        {
+            fs::write(at(name), "").unwrap();
+        }
+        let told = |words: &[&str], input: &[u8]| {
+            let words: Vec<PathBuf> =
+                words.iter().map(|w| if *w == "-" { PathBuf::from("-") } else { at(w) }).collect();
+            let given = files(&words, input).unwrap();
+            let short = |p: &PathBuf| p.strip_prefix(dir.path()).unwrap_or(p).display().to_string();
+            (given.files.iter().map(short).collect::<Vec<_>>().join(" "), given.problems.len())
+        };
+        assert_eq!(told(&["b.png", "a.png", "nowhere.png"], b"").0, "b.png a.png nowhere.png");
+        assert_eq!(told(&["b.png", "d"], b"").0, "b.png d/10.jpg d/2.JPG d/below/x.webp");
+        assert_eq!(told(&["[ab].png", "d/**/*.webp", "star*.png"], b"").0, "a.png b.png d/below/x.webp star*.png");
+        assert_eq!(told(&["empty", "*.bmp", "a.png"], b""), ("a.png".into(), 2));
+        assert_eq!(told(&["-", "a.png", "-"], b"x y.png\r\n\nq*.png").0, "x y.png q*.png a.png");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn names_need_not_be_utf8() {
+        let list: Vec<PathBuf> = names(b"\xff.png\n b\n").collect();
+        assert_eq!(list[0].as_os_str().as_encoded_bytes(), b"\xff.png");
+        assert_eq!(list[1], Path::new(" b"));
+    }
+}

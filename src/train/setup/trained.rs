@@ -1,0 +1,189 @@
+//! Which parameters are trained, with which options each, and from when on.
+
+use crate::config::language::pattern::Pattern;
+use crate::config::language::sections::NoDecay;
+use crate::config::language::values::Precision;
+use crate::config::{Diagnostic, Experiment};
+use crate::graph::op::TensorOptions;
+use crate::graph::{DType, VarId, VarKind, Variables};
+use crate::model::Forward;
+use crate::passes::update::{GRAD_SCALER, UpdateSpec};
+use std::collections::HashSet;
+
+/// The updates of an experiment.
+#[derive(Debug, Clone)]
+pub struct Phases {
+    /// Until the end.
+    pub spec: UpdateSpec,
+    /// Before parameters are thawed, if that happens.
+    pub frozen: Option<UpdateSpec>,
+    /// Number of parameters that are frozen at first and trained later.
+    pub thawed: usize,
+    /// What `layer_decay` makes of the learning rates, the lowest layer first.
+    pub decays: Vec<LayerRate>,
+}
+
+/// The learning rate of the parameters in one of the model's own layers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LayerRate {
+    /// The layer's name.
+    pub layer: String,
+    /// Its share of the section's rate.
+    pub share: f64,
+}
+
+/// Applies `freeze`, and gathers the optimizer's options of each parameter. `full` is the graph of a full batch.
+///
+/// # Errors
+/// Patterns that name nothing; nothing is trained.
+pub fn phases(
+    experiment: &Experiment,
+    vars: &mut Variables,
+    precision: Precision,
+    full: &Forward,
+) -> Result<Phases, Vec<Diagnostic>> {
+    let mut errors = freeze(experiment, vars);
+    let o = &experiment.optimizer;
+    let names = parameters(vars);
+    for pattern in o.groups.iter().flat_map(|g| &g.patterns) {
+        if !names.iter().any(|(_, n)| pattern.matches(n)) {
+            errors.push(no_match(pattern, &names, "match"));
+        }
+    }
+    let decays = layer_rates(experiment, &names);
+    let norms: HashSet<&str> =
+        full.rows.iter().filter(|row| row.kind.contains("norm")).map(|row| row.path.as_str()).collect();
+    let options = |(id, name): &(VarId, String)| {
+        let group = o.groups.iter().find(|g| g.patterns.iter().any(|p| p.matches(name)));
+        let base = o.rule.lr();
+        let share = decays.iter().find(|rate| rate.layer == top(name)).map_or(1.0, |rate| rate.share);
+        // A base rate of zero leaves nothing to scale.
+        let lr_scale = group.and_then(|g| g.lr).filter(|_| base != 0.0).map_or(share, |l| l / base) as f32;
+        let without = o.no_decay.iter().any(|kind| match kind {
+            NoDecay::Norm => norms.contains(vars[*id].origin.as_str()),
+            NoDecay::Bias => name.ends_with("bias"),
+        });
+        let decay = if without { 0.0 } else { o.rule.weight_decay() };
+        let decay = group.and_then(|g| g.weight_decay).unwrap_or(decay);
+        (*id, TensorOptions { lr_scale, weight_decay: decay as f32 })
+    };
+    let (tensors, frozen): (Vec<_>, Vec<_>) = names.iter().partition(|(id, _)| vars[*id].trainable);
+    let [tensors, frozen] = [tensors, frozen].map(|list| list.into_iter().map(options).collect::<Vec<_>>());
+    if tensors.is_empty() {
+        errors.push(nothing_to_train(experiment, names.is_empty()));
+    }
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let scaler = (precision == Precision::Fp16).then_some(GRAD_SCALER);
+    let clip_norm = experiment.train.clip_grad_norm.map(|c| c as f32);
+    let micro_batch = full.loss.filter(|_| experiment.train.accumulate > 1).map(|loss| loss.items as f32);
+    let spec = UpdateSpec {
+        algorithm: o.rule.describe(),
+        clip_norm,
+        scaler,
+        micro_batch,
+        averaged: averaged(experiment, vars, &tensors),
+        tensors,
+        thawed: Vec::new(),
+    };
+    if experiment.model.thaw_after.is_none() {
+        return Ok(Phases { spec, frozen: None, thawed: 0, decays });
+    }
+    // They are trained in the end: whoever asks is told so.
+    frozen.iter().for_each(|(id, _)| vars.set_trainable(*id, true));
+    let thawed = frozen.iter().map(|(id, _)| vars[*id].shape.len()).sum();
+    let all: Vec<_> = spec.tensors.iter().chain(&frozen).copied().collect();
+    let later = UpdateSpec { averaged: averaged(experiment, vars, &all), thawed: frozen, ..spec.clone() };
+    Ok(Phases { spec: later, frozen: Some(spec), thawed, decays })
+}
+
+/// The variables that change while these parameters are trained, of which averages are kept if they are asked for.
+fn averaged(experiment: &Experiment, vars: &Variables, tensors: &[(VarId, TensorOptions)]) -> Vec<VarId> {
+    if experiment.optimizer.ema.is_none() {
+        return Vec::new();
+    }
+    let buffers = vars.iter().filter(|(_, v)| v.kind == VarKind::Buffer && v.dtype == DType::F32).map(|(id, _)| id);
+    tensors.iter().map(|(id, _)| *id).chain(buffers).collect()
+}
+
+/// The name of the model's own layer that a parameter is in.
+fn top(name: &str) -> &str {
+    name.split_once('.').map_or("", |(layer, _)| layer)
+}
+
+/// What `layer_decay` makes of the learning rates of the model's own layers that have parameters, the lowest first.
+fn layer_rates(experiment: &Experiment, names: &[(VarId, String)]) -> Vec<LayerRate> {
+    let Some(decay) = experiment.optimizer.layer_decay else { return Vec::new() };
+    let mut layers: Vec<&str> = Vec::new();
+    for layer in names.iter().map(|(_, name)| top(name)) {
+        if !layers.contains(&layer) {
+            layers.push(layer);
+        }
+    }
+    let below = |i: usize| (layers.len() - 1 - i) as i32;
+    layers
+        .iter()
+        .enumerate()
+        .map(|(i, layer)| LayerRate { layer: layer.to_string(), share: decay.powi(below(i)) })
+        .collect()
+}
+
+fn parameters(vars: &Variables) -> Vec<(VarId, String)> {
+    vars.iter().filter(|(_, v)| v.kind == VarKind::Parameter).map(|(id, v)| (id, v.name.clone())).collect()
+}
+
+/// Marks the parameters that `freeze` names; reports patterns that name none.
+pub fn freeze(experiment: &Experiment, vars: &mut Variables) -> Vec<Diagnostic> {
+    let mut errors = Vec::new();
+    let names = parameters(vars);
+    for pattern in &experiment.model.freeze {
+        let mut found = false;
+        for (id, _) in names.iter().filter(|(_, n)| pattern.matches(n)) {
+            vars.set_trainable(*id, false);
+            found = true;
+        }
+        if !found {
+            errors.push(no_match(pattern, &names, "freeze"));
+        }
+    }
+    errors
+}
+
+fn nothing_to_train(experiment: &Experiment, no_parameters: bool) -> Diagnostic {
+    let error = Diagnostic::error("there is no parameter to train");
+    let (key, label, help) = if no_parameters {
+        ("model.layers", "no layer has parameters", "add a `linear` or a `conv2d`")
+    } else {
+        ("model.freeze", "freezes all parameters", "leave those out that are to be trained")
+    };
+    let error = error.help(help);
+    match experiment.nearest_span(key) {
+        Some(span) => error.at(span, label),
+        None => error,
+    }
+}
+
+/// The error for a pattern that fits no parameter's name.
+fn no_match(pattern: &Pattern, names: &[(VarId, String)], key: &str) -> Diagnostic {
+    let error =
+        Diagnostic::error(format!("`{}` in `{key}` fits no parameter", pattern.text)).at(pattern.span, "fits nothing");
+    // What could have been meant: a name, or all names that begin with the same layers.
+    let groups = names.iter().flat_map(|(_, n)| n.match_indices('.').map(|(dot, _)| format!("{}.*", &n[..dot])));
+    let similar = names
+        .iter()
+        .map(|(_, n)| n.clone())
+        .chain(groups)
+        .map(|n| (strsim::jaro_winkler(&pattern.text, &n), n))
+        .max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(&a.1)))
+        .filter(|(score, _)| *score > 0.8);
+    if let Some((_, name)) = similar {
+        return error.help(format!("did you mean `{name}`?"));
+    }
+    let first: Vec<&str> = names.iter().take(4).map(|(_, n)| n.as_str()).collect();
+    error.help(match names.len() {
+        0 => "the model has no parameters".to_string(),
+        1..=4 => format!("the parameters are called {}", first.join(", ")),
+        _ => format!("parameters are called {}, …", first.join(", ")),
+    })
+}

@@ -1,0 +1,229 @@
+//! Training that begins with the weights of another one: what is frozen and thawed, rates by layers, moving averages.
+
+use super::support::{Place, assert_same_runs, digits};
+use runner::checkpoint::{Checkpoint, Tensor, load_tensors, write_weights};
+use serde_json::Value;
+
+/// Two epochs of five steps; layer 1 is a linear one, 2 batch norm, 4 the head.
+fn config(model: &str, optimizer: &str, train: &str) -> String {
+    let layers = "layers = [\"flatten\", { type = \"linear\", out_features = 12 }, \"batch_norm1d\", \"relu\", { type = \"linear\", out_features = 10 }]";
+    let rest = format!(
+        "[model]\n{layers}\n{model}\n[optimizer]\n{optimizer}\n[train]\nepochs = 2\n{train}\n[log]\nevery_steps = 1\n\
+         [checkpoint]\nevery_steps = 1\nkeep = 100\n"
+    );
+    digits("shuffle = false\n", &rest).replace("limit = 320", "limit = 160")
+}
+
+const ADAM: &str = "type = \"adam\"\nlr = 1e-2";
+const SGD: &str = "type = \"sgd\"\nlr = 0.125\nweight_decay = 0.01";
+
+/// A place where `start/last.safetensors` is of one epoch of plain training.
+fn begun() -> Place {
+    let place = Place::with(&config("", SGD, ""));
+    place.ok("train c.toml --quiet --out start --set train.epochs=1");
+    place
+}
+
+fn floats(tensor: &Tensor) -> Vec<f32> {
+    tensor.data.as_chunks().0.iter().map(|b| f32::from_ne_bytes(*b)).collect()
+}
+
+fn same_weights(a: &Checkpoint, b: &Checkpoint) {
+    for (name, tensor) in a.tensors.iter().filter(|(name, _)| !name.starts_with("optimizer.")) {
+        assert!(tensor.data == b.tensors[name].data, "`{name}` differs");
+    }
+}
+
+/// As a loop by hand makes them: `a ← d · a + (1 − d) · w` after each update, from the weights that the run begins with; of
+/// parameters and running statistics.
+#[test]
+fn moving_averages_are_those_of_a_loop() {
+    let place = begun();
+    let start = place.checkpoint("start/last.safetensors");
+    let variants = [
+        ("ema = { decay = 0.9 }", ADAM, ""),
+        ("ema = { decay = 0.5, warmup = false }", SGD, "clip_grad_norm = 0.1"),
+        ("ema = {}", ADAM, "accumulate = 2"),
+    ];
+    for (i, (ema, rule, train)) in variants.into_iter().enumerate() {
+        let weights = "weights = \"start/last.safetensors\"";
+        place.write("e.toml", config(weights, &format!("{rule}\n{ema}"), train));
+        let run = format!("r{i}");
+        let told = place.ok(&format!("train e.toml --out {run}")).err;
+        assert!(told.contains("moving average of the weights"), "{told}");
+        let last = place.checkpoint(&format!("{run}/last.safetensors"));
+        let averaged: Vec<&str> = last.tensors.keys().filter_map(|n| n.strip_prefix("optimizer.average.")).collect();
+        assert_eq!(averaged.len(), 8, "six parameters, two statistics: {averaged:?}");
+        for name in averaged {
+            let mut average: Vec<f64> = floats(&start.tensors[name]).into_iter().map(f64::from).collect();
+            for step in 1..=last.meta.step {
+                let now = place.checkpoint(&format!("{run}/step-{step}.safetensors"));
+                let warm = (1.0 + step as f64) / (10.0 + step as f64);
+                let decay = [f64::min(0.9, warm), 0.5, warm][i];
+                for (a, w) in average.iter_mut().zip(floats(&now.tensors[name])) {
+                    *a = decay * *a + (1.0 - decay) * f64::from(w);
+                }
+                let kept = floats(&now.tensors[&format!("optimizer.average.{name}")]);
+                for (a, kept) in average.iter().zip(kept) {
+                    assert!((a - f64::from(kept)).abs() <= 1e-5 * a.abs().max(1.0), "{run} {name} {step}: {a} {kept}");
+                }
+            }
+        }
+        // Validation is of the averages, and so is all that is made of the checkpoint.
+        let metrics = place.metrics(&run);
+        let line = metrics.iter().rfind(|l| l["kind"] == "epoch").unwrap();
+        let eval = place.ok(&format!("eval {run}/last.safetensors --json")).json();
+        let loss = |v: &Value| v.as_f64().unwrap();
+        assert!((loss(&line["val_loss"]) - loss(&eval["metrics"]["loss"])).abs() < 1e-9, "{line} {eval}");
+        place.ok(&format!("export {run}/last.safetensors w.safetensors"));
+        let exported = load_tensors(&place.path("w.safetensors")).unwrap().tensors;
+        assert_eq!(exported["4.weight"].data, last.tensors["optimizer.average.4.weight"].data);
+        assert_ne!(exported["4.weight"].data, last.tensors["4.weight"].data);
+        // Stopped and resumed it is the same.
+        place.ok(&format!("train e.toml --quiet --out s{i} --set train.max_steps=2"));
+        place.ok(&format!("train e.toml --quiet --out s{i} --resume --set train.max_steps=1000"));
+        assert_same_runs((&place, &run), (&place, &format!("s{i}")));
+    }
+}
+
+/// Two runs, the second of which begins with the weights of the first, are one run that thaws. The order of samples and
+/// gradient descent remember nothing.
+#[test]
+fn thawing_is_a_second_run_from_the_first_ones_weights() {
+    for train in ["", "accumulate = 2\nclip_grad_norm = 0.5"] {
+        let place = begun();
+        let frozen = "weights = \"start/last.safetensors\"\nfreeze = [\"1\", \"2\"]";
+        place.write("one.toml", config(&format!("{frozen}\nthaw_after = 1"), SGD, train));
+        place.write("first.toml", config(frozen, SGD, train).replace("epochs = 2", "epochs = 1"));
+        let second = "weights = \"first/last.safetensors\"";
+        place.write("second.toml", config(second, SGD, train).replace("epochs = 2", "epochs = 1"));
+        let done = place.ok("train one.toml --out one");
+        for told in ["804 frozen in the first epoch", "epoch 2: the 804 parameters that were frozen are trained"] {
+            assert!(done.err.contains(told), "{}", done.err);
+        }
+        place.ok("train first.toml --quiet --out first");
+        place.ok("train second.toml --quiet --out second");
+        let last = place.checkpoint("one/last.safetensors");
+        same_weights(&place.checkpoint("second/last.safetensors"), &last);
+        let half = last.meta.step / 2;
+        let first = place.checkpoint("first/last.safetensors");
+        same_weights(&first, &place.checkpoint(&format!("one/step-{half}.safetensors")));
+        let start = place.checkpoint("start/last.safetensors");
+        assert_eq!(first.tensors["1.weight"].data, start.tensors["1.weight"].data);
+        assert_ne!(first.tensors["2.running_mean"].data, start.tensors["2.running_mean"].data, "statistics still move");
+        assert_ne!(last.tensors["1.weight"].data, start.tensors["1.weight"].data);
+        // Stopped before, at and behind the place where it thaws, it is the same.
+        for steps in [half - 1, half, half + 1] {
+            place.ok(&format!("train one.toml --quiet --force --out r --set train.max_steps={steps}"));
+            place.ok("train one.toml --quiet --out r --resume --set train.max_steps=1000");
+            assert_same_runs((&place, "one"), (&place, "r"));
+        }
+    }
+}
+
+/// A parameter's steps count from its first, as in PyTorch: Adam's first step is as long as the learning rate.
+#[test]
+fn adam_begins_anew_for_what_is_thawed() {
+    let place = begun();
+    let model = "weights = \"start/last.safetensors\"\nfreeze = [\"1.weight\"]\nthaw_after = 1";
+    place.write("c.toml", config(model, "type = \"adam\"\nlr = 1e-3\nema = {}", ""));
+    place.ok("train c.toml --quiet --out r");
+    let at = |step: u64| floats(&place.checkpoint(&format!("r/step-{step}.safetensors")).tensors["1.weight"]);
+    let moved = at(6).iter().zip(at(5)).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!((moved / 1e-3 - 1.0).abs() < 0.01, "{moved}");
+    let check = place.ok("check c.toml").out;
+    assert!(check.contains("768 of them from the second epoch on"), "{check}");
+}
+
+/// Rates and decays by rules are those that groups would say.
+#[test]
+fn rates_by_layers_are_those_of_groups() {
+    let place = begun();
+    place.write("rules.toml", config("", &format!("{SGD}\nlayer_decay = 0.5\nno_decay = [\"norm\", \"bias\"]"), ""));
+    let groups = "groups = [{ match = [\"1.weight\"], lr = 0.03125 }, { match = [\"1.bias\"], lr = 0.03125, weight_decay = 0 }, \
+                  { match = [\"2.*\"], lr = 0.0625, weight_decay = 0 }, { match = [\"4.bias\"], weight_decay = 0 }]";
+    place.write("groups.toml", config("", &format!("{SGD}\n{groups}"), ""));
+    place.ok("train rules.toml --quiet --out rules");
+    place.ok("train groups.toml --quiet --out groups");
+    same_weights(&place.checkpoint("rules/last.safetensors"), &place.checkpoint("groups/last.safetensors"));
+    let check = place.ok("check rules.toml").out;
+    for told in
+        ["  4  1.250e-1  (1.000 of `lr`)\n", "  2  6.250e-2  (0.500 of `lr`)\n", "  1  3.125e-2  (0.250 of `lr`)\n"]
+    {
+        assert!(check.contains(told), "{check}");
+    }
+    // What a group says of its own is not changed.
+    let own = "groups = [{ match = [\"1\"], lr = 0.125, weight_decay = 0.01 }, { match = [\"2\", \"4\"], weight_decay = 0.01, lr = 0.125 }]";
+    place.write("own.toml", config("", &format!("{SGD}\nlayer_decay = 0.5\nno_decay = [\"norm\"]\n{own}"), ""));
+    place.ok("train own.toml --quiet --out own --set train.epochs=1");
+    same_weights(&place.checkpoint("own/last.safetensors"), &place.checkpoint("start/last.safetensors"));
+}
+
+#[test]
+fn tensors_are_given_other_names() {
+    let place = begun();
+    let start = load_tensors(&place.path("start/last.safetensors")).unwrap().tensors;
+    let renamed: Vec<(String, &Tensor)> = start
+        .iter()
+        .map(|(name, tensor)| match name.split_once('.').unwrap() {
+            ("4", rest) => (format!("head.{rest}"), tensor),
+            (layer, rest) => (format!("body.{layer}.x.{rest}"), tensor),
+        })
+        .collect();
+    let views: Vec<_> = renamed.iter().map(|(name, tensor)| tensor.view(name)).collect();
+    write_weights(&place.path("w.safetensors"), &views).unwrap();
+    let rules = |rules: &str| {
+        let text = config(&format!("weights = \"w.safetensors\"\nweights_rename = [{rules}]"), SGD, "");
+        place.write("w.toml", text);
+    };
+    rules("{ from = \"head.\", to = \"4.\" }, { from = \"body.*.x.*\", to = \"*.*\" }");
+    let done = place.ok("eval w.toml --json");
+    assert_eq!(done.json(), place.ok("eval start/last.safetensors --json").json());
+    for told in ["gave 9 tensors other names", "9 of the model's 9 tensors are from `w.safetensors`"] {
+        assert!(done.err.contains(told), "{}", done.err);
+    }
+    rules("{ from = \"head.\", to = \"4.\" }, { from = \"tail.\", to = \"\" }");
+    let told = place.fails("check w.toml", 2);
+    assert!(
+        told.contains("a rule of `weights_rename` fits no tensor") && told.contains("{ from = \"tail.\""),
+        "{told}"
+    );
+    rules("{ from = \"*.weight\", to = \"4.weight\" }");
+    assert!(place.fails("check w.toml", 2).contains("gives two tensors of `w.safetensors` the name `4.weight`"));
+    // The body is taken, and the head begins anew.
+    rules("{ from = \"body.*.x.*\", to = \"*.*\" }");
+    let told = place.fails("check w.toml", 2);
+    for part in ["only the last layer, `4`, differs", "takes the rest, and `4` starts anew"] {
+        assert!(told.contains(part), "{told}");
+    }
+    let loose = place.ok("check w.toml --set model.weights_strict=false").err;
+    assert!(loose.contains("7 of the model's 9 tensors are from `w.safetensors`"), "{loose}");
+    assert!(
+        loose.contains("fit: `4.bias`, `4.weight` not in the file")
+            || loose.contains("`4.weight`, `4.bias` not in the file; `head.bias`, `head.weight` not in the model"),
+        "{loose}"
+    );
+}
+
+/// The whole way: a net for ten classes becomes one for four.
+#[test]
+fn a_net_is_tuned_to_other_classes() {
+    let place = begun();
+    let model = "weights = \"start/best.safetensors\"\nweights_strict = false\nfreeze = [\"1\"]\nthaw_after = 1";
+    let optimizer =
+        "type = \"adamw\"\nlr = 3e-3\nlayer_decay = 0.75\nno_decay = [\"norm\", \"bias\"]\nema = { decay = 0.9 }";
+    let text = config(model, optimizer, "").replace("out_features = 10", "out_features = 4");
+    let data = "source = \"synthetic\"\nshape = [1, 8, 8]\nclasses = 4\nsamples = 128\nval_samples = 32";
+    place.write("tune.toml", text.replace("source = \"digits\"", data).replace("limit = 160\nlimit_val = 100\n", ""));
+    let refused = place.fails("train tune.toml --out t --set model.weights_strict=true", 2);
+    assert!(refused.contains("a head of another number of classes, 10 instead of 4"), "{refused}");
+    let done = place.ok("train tune.toml --out t");
+    for told in
+        ["7 of the model's 9 tensors are from `start/best.safetensors`", "`4.weight`, `4.bias` of another shape"]
+    {
+        assert!(done.err.contains(told), "{}", done.err);
+    }
+    image::GrayImage::new(8, 8).save(place.path("x.png")).unwrap();
+    let answer = place.ok("predict t/best.safetensors x.png --top 9 --json").json();
+    assert_eq!(answer[0]["top"].as_array().unwrap().len(), 4);
+}
