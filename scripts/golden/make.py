@@ -15,6 +15,7 @@ import architectures
 import combinations
 import extremes
 import figures
+import jpegs
 import layers
 import names
 import optimizers
@@ -55,6 +56,8 @@ def main() -> None:
         pth.make(arguments.out / "pth")
     if arguments.only in "extremes":
         extremes.make(arguments.out / "activations")
+    if arguments.only in "jpeg":
+        jpegs.make(arguments.out / "jpeg")
     if arguments.only in "names":
         names.make(arguments.out / "names")
     if arguments.only in "transforms":

@@ -1,23 +1,15 @@
 //! Image files as a model's input.
 
 use super::Field;
-use super::transforms::{Image, Transform, transform};
+use super::photo::{MAX_FILE, decode, read_photo, with_photo};
+use super::transforms::{Transform, transform_source};
 use crate::files;
 use crate::graph::DType;
 use crate::random::{Purpose, Stream};
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use image::imageops::{FilterType, crop_imm, resize};
-use image::metadata::Orientation;
-use image::{DynamicImage, ImageBuffer, ImageDecoder, ImageError, ImageReader, Limits, Pixel};
-use std::io::Cursor;
+use image::{DynamicImage, ImageBuffer, Pixel};
 use std::path::Path;
-
-/// Largest width or height that is read: a file that claims more is refused before it is unpacked.
-const MAX_SIDE: u32 = 32_768;
-/// Largest file that is read, in bytes.
-const MAX_FILE: u64 = 256 << 20;
-/// Most memory that unpacking one may take, in bytes: an image of 11,000×11,000 pixels in 32 bits.
-const MAX_DECODED: u64 = 512 << 20;
 
 /// Reads an image file, turned as its EXIF orientation says, and brings it to the shape of the model's samples (`[H, W, C]`, C 1 or 3): grey or RGB, shrunk or
 /// enlarged (bilinear, with antialiasing) until it covers the shape, the middle cut out. `invert` swaps black and white.
@@ -46,52 +38,26 @@ pub fn image_sample(path: &Path, field: &Field, invert: bool) -> Result<Vec<u8>>
     })
 }
 
-/// The bytes of an image file.
-///
-/// # Errors
-/// It cannot be read.
-pub(super) fn read_photo(path: &Path) -> Result<Vec<u8>> {
-    files::read(path, MAX_FILE).map_err(|e| anyhow!("{}", e.problem))
-}
-
-/// The image in the bytes of a file, turned as its EXIF orientation says, in colour.
-///
-/// # Errors
-/// It is no image.
-pub(super) fn photo_in(bytes: &[u8]) -> Result<Image> {
-    let image = decode(bytes)?.into_rgb8();
-    let (w, h) = image.dimensions();
-    Ok(Image { sides: [h as usize, w as usize], channels: 3, pixels: image.into_raw() })
-}
-
-/// Height and width of the image in the bytes of a file, turned as its EXIF orientation says, without decoding it.
-///
-/// # Errors
-/// It is no image.
-pub(super) fn sides(bytes: &[u8]) -> Result<[usize; 2]> {
-    use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
-    let mut decoder = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?.into_decoder()?;
-    let (w, h) = decoder.dimensions();
-    Ok(match decoder.orientation() {
-        Ok(Rotate90 | Rotate270 | Rotate90FlipH | Rotate270FlipH) => [w as usize, h as usize],
-        _ => [h as usize, w as usize],
-    })
-}
-
 /// Reads an image file as a model's input, by way of the transforms that its samples have gone through in validation.
 /// `invert` swaps black and white first.
 ///
 /// # Errors
 /// The file cannot be read, or is no image.
 pub fn photo_sample(path: &Path, transforms: &[Transform], invert: bool) -> Result<Vec<u8>> {
-    let mut image = read_photo(path)
-        .and_then(|file| photo_in(&file))
-        .with_context(|| format!("cannot read the image `{}`", path.display()))?;
-    if invert {
-        image.pixels.iter_mut().for_each(|b| *b = 255 - *b);
-    }
     // They are those of validation, which draw nothing.
-    Ok(transform(transforms, &mut Stream::new(0, Purpose::Augment, 0, 0), image).pixels)
+    let mut draws = Stream::new(0, Purpose::Augment, 0, 0);
+    let image = with_photo(
+        |file| read_photo(path, file),
+        |photo| match invert {
+            false => transform_source(transforms, &mut draws, photo),
+            true => {
+                let mut image = photo.whole()?;
+                image.pixels.iter_mut().for_each(|b| *b = 255 - *b);
+                transform_source(transforms, &mut draws, image)
+            }
+        },
+    );
+    Ok(image.with_context(|| format!("cannot read the image `{}`", path.display()))?.pixels)
 }
 
 /// The image as it is meant to be looked at.
@@ -99,30 +65,6 @@ fn read(path: &Path) -> Result<DynamicImage> {
     let name = || format!("cannot read the image `{}`", path.display());
     let bytes = files::read(path, MAX_FILE).map_err(|e| anyhow!("{}", e.problem)).with_context(name)?;
     decode(&bytes).with_context(name)
-}
-
-fn decode(bytes: &[u8]) -> Result<DynamicImage> {
-    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
-    let mut limits = Limits::no_limits();
-    limits.max_image_width = Some(MAX_SIDE);
-    limits.max_image_height = Some(MAX_SIDE);
-    limits.max_alloc = Some(MAX_DECODED);
-    reader.limits(limits.clone());
-    let mut decoder = reader.into_decoder().map_err(|e| match e {
-        ImageError::Unsupported(_) => anyhow!("{e}; PNG, JPEG, GIF, BMP and WebP files are read"),
-        other => other.into(),
-    })?;
-    let (w, h) = decoder.dimensions();
-    // Some formats can say so; nothing can be made of it.
-    ensure!(w > 0 && h > 0, "it is an image of {w}×{h} pixels, which has none at all");
-    // The pixels count, too, and the decoder may have what they leave.
-    limits.reserve(decoder.total_bytes())?;
-    decoder.set_limits(limits)?;
-    // Cameras store what the sensor saw and say how it was held. Where that cannot be read, the pixels still can.
-    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
-    let mut image = DynamicImage::from_decoder(decoder)?;
-    image.apply_orientation(orientation);
-    Ok(image)
 }
 
 fn fit<P: Pixel<Subpixel = u8> + 'static>(image: &ImageBuffer<P, Vec<u8>>, w: u32, h: u32) -> Vec<u8> {

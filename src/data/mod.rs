@@ -24,6 +24,7 @@ mod labels;
 mod loader;
 pub mod mnist;
 mod named_images;
+mod photo;
 pub mod progress;
 mod split;
 mod store;

@@ -1,7 +1,7 @@
 //! Where the samples of a set are: in memory, or wherever they are made from when a batch asks for them.
 
 use super::field::Field;
-use super::transforms::{Image, Transform, apply, transform};
+use super::transforms::{ImageSource, Transform, apply, transform_source};
 use crate::graph::DType;
 use crate::random::{Purpose, Stream};
 use anyhow::{Result, ensure};
@@ -266,17 +266,21 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Gives a field of images of any size one of them, which transforms bring to the size that the batch has. What nobody wants
-    /// is dropped.
+    /// Gives a field of images of any size one of them, which transforms bring to the size that the batch has: what they need of it
+    /// is decoded. What nobody wants is dropped.
+    ///
+    /// # Errors
+    /// It cannot be decoded.
     ///
     /// # Panics
     /// If they do not come to that size.
-    pub fn image(&mut self, field: usize, image: Image) {
-        let Some(column) = self.columns.get(field).copied().flatten() else { return };
+    pub(super) fn image(&mut self, field: usize, image: impl ImageSource) -> Result<()> {
+        let Some(column) = self.columns.get(field).copied().flatten() else { return Ok(()) };
         let changes = self.changes.filter(|changes| changes.field == field).map(|changes| &changes.transforms[..]);
         let draws = self.draws.get_or_insert_with(|| self.key.draws());
-        let image = transform(changes.unwrap_or_default(), draws, image);
+        let image = transform_source(changes.unwrap_or_default(), draws, image)?;
         self.slot[column.offset + self.row * column.bytes..][..column.bytes].copy_from_slice(&image.pixels);
+        Ok(())
     }
 }
 

@@ -12,6 +12,7 @@ use std::fmt;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// A regular file that is open.
 #[derive(Debug)]
@@ -118,23 +119,33 @@ pub fn open(path: &Path) -> Result<Opened, Error> {
 /// # Errors
 /// As [`open`]; it is larger, or breaks off.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    read_into(path, limit, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// As [`read`], into memory that is there already, whose content is lost.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_into(path: &Path, limit: u64, bytes: &mut Vec<u8>) -> Result<(), Error> {
     let opened = open(path)?;
     let limit = limit.min(machine_memory());
     let too_large = |bytes| Error::new(path, Problem::TooLarge { bytes, limit });
     if opened.size > limit {
         return Err(too_large(opened.size));
     }
-    let mut bytes = Vec::new();
+    bytes.clear();
     let expected = usize::try_from(opened.size).unwrap_or(usize::MAX);
     if bytes.try_reserve_exact(expected).is_err() {
         return Err(Error::new(path, io::Error::from(io::ErrorKind::OutOfMemory)));
     }
     // One byte more than is allowed shows that the file has grown.
-    opened.file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| Error::new(path, e))?;
+    opened.file.take(limit.saturating_add(1)).read_to_end(bytes).map_err(|e| Error::new(path, e))?;
     if bytes.len() as u64 > limit {
         return Err(too_large(bytes.len() as u64));
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// Fills `out` with what the file holds from byte `offset` on. Where the file is at does not matter; on some systems it is another
@@ -188,9 +199,13 @@ fn what_else(metadata: &Metadata) -> Option<&'static str> {
 
 /// Bytes of memory that this machine has; as many as can be addressed where that is not known.
 pub fn machine_memory() -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB"));
-    total.and_then(|kib| kib.trim().parse::<u64>().ok()?.checked_mul(1024)).unwrap_or(isize::MAX as u64)
+    // It is asked for with every file, and the system adds much up for the answer.
+    static TOTAL: OnceLock<u64> = OnceLock::new();
+    *TOTAL.get_or_init(|| {
+        let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB"));
+        total.and_then(|kib| kib.trim().parse::<u64>().ok()?.checked_mul(1024)).unwrap_or(isize::MAX as u64)
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Photos that are read and decoded when a batch asks for them, wherever their files are.
 
 use super::super::Field;
-use super::super::image_file;
+use super::super::photo::{read_photo, sides, with_photo};
 use super::super::store::{Rows, Store, Unreadable};
 use crate::files;
 use anyhow::{Context, Result};
@@ -76,8 +76,7 @@ impl Images for Files {
     }
 
     fn read(&self, at: usize, file: &mut Vec<u8>) -> Result<()> {
-        *file = image_file::read_photo(&self.folder.join(&self.paths[at]))?;
-        Ok(())
+        read_photo(&self.folder.join(&self.paths[at]), file)
     }
 
     /// By its name and its size in bytes.
@@ -128,10 +127,9 @@ impl<I: Images> Store for Photos<I> {
 
     fn write(&self, sample: usize, rows: &mut Rows) -> Result<(), Unreadable> {
         if rows.wants(IMAGE) {
-            let unreadable = |error| Unreadable { name: self.images.name(sample), why: format!("{error:#}") };
-            let mut file = Vec::new();
-            let image = self.images.read(sample, &mut file).and_then(|()| image_file::photo_in(&file));
-            rows.image(IMAGE, image.map_err(unreadable)?);
+            let read = |file: &mut Vec<u8>| self.images.read(sample, file);
+            with_photo(read, |photo| rows.image(IMAGE, photo))
+                .map_err(|error| Unreadable { name: self.images.name(sample), why: format!("{error:#}") })?;
         }
         rows.put(TARGET, self.target(sample));
         Ok(())
@@ -150,7 +148,7 @@ impl<I: Images> Store for Photos<I> {
 
     fn sides(&self, sample: usize) -> Option<[usize; 2]> {
         let mut file = Vec::new();
-        self.images.read(sample, &mut file).and_then(|()| image_file::sides(&file)).ok()
+        self.images.read(sample, &mut file).and_then(|()| sides(&file)).ok()
     }
 
     fn held_bytes(&self) -> usize {

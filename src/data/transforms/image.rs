@@ -13,7 +13,7 @@ pub struct Image {
 
 /// A rectangle of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Window {
+pub(in crate::data) struct Window {
     /// Its first row and column.
     pub at: [usize; 2],
     /// Height and width.
@@ -22,12 +22,12 @@ pub(super) struct Window {
 
 impl Image {
     /// The whole image.
-    pub(super) fn whole(&self) -> Window {
+    pub(in crate::data) fn whole(&self) -> Window {
         Window { at: [0, 0], sides: self.sides }
     }
 
     /// The bytes of a rectangle, row after row.
-    pub(super) fn rows(&self, window: Window) -> impl Iterator<Item = &[u8]> {
+    pub(in crate::data) fn rows(&self, window: Window) -> impl Iterator<Item = &[u8]> {
         let ([top, left], [height, width]) = (window.at, window.sides);
         let line = self.sides[1] * self.channels;
         let within = left * self.channels..(left + width) * self.channels;

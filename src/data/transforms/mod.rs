@@ -10,17 +10,20 @@ mod moves;
 mod operation;
 mod policies;
 mod resize;
+mod source;
 #[cfg(test)]
 mod tests;
 mod tones;
 mod windows;
 
 pub use self::image::Image;
+pub(in crate::data) use self::image::Window;
 pub use augment::{Augment, Changes as AugmentChanges};
 pub use color::ColorJitter;
 pub use operation::Operation;
 pub use policies::Policy;
 pub use resize::Interpolation;
+pub(super) use source::{ImageSource, transform_source};
 
 use crate::graph::{MAX_ELEMENTS, Shape};
 use crate::random::Stream;
@@ -416,10 +419,7 @@ pub(super) fn transform(list: &[Transform], draws: &mut Stream, mut image: Image
         if moves == 0 {
             image = first.change(draws, image);
         } else {
-            let moves = Moves::fold(&rest[..moves], draws, image.sides);
-            let mut pixels = vec![0; moves.sides().iter().product::<usize>() * image.channels];
-            moves.copy(&image.pixels, image.sides[1], image.channels, &mut pixels);
-            image = Image { sides: moves.sides(), pixels, ..image };
+            image = Moves::fold(&rest[..moves], draws, image.sides).apply(&image);
         }
         rest = &rest[moves.max(1)..];
     }

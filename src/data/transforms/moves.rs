@@ -1,6 +1,7 @@
 //! Transforms that move pixels by whole places and change none: a list of them is one map, and each image is copied once.
 
 use super::Transform;
+use super::image::{Image, Window};
 use crate::random::Stream;
 
 /// Where the pixels along one axis of the result come from: result `i` is sample `start + step · i` if `i` lies within
@@ -41,6 +42,12 @@ impl Axis {
         self.len = size as isize;
         self.from = (self.from - at).clamp(0, self.len);
         self.to = (self.to - at).clamp(self.from, self.len);
+    }
+
+    /// The places of the sample that the result has, if it has any.
+    fn used(&self) -> Option<std::ops::Range<usize>> {
+        let (first, last) = (self.start + self.step * self.from, self.start + self.step * (self.to - 1));
+        (self.from < self.to).then(|| first.min(last) as usize..first.max(last) as usize + 1)
     }
 
     /// Reversed with probability `p`.
@@ -86,6 +93,29 @@ impl Moves {
     /// Height and width of the result.
     pub fn sides(&self) -> [usize; 2] {
         [self.rows.len as usize, self.columns.len as usize]
+    }
+
+    /// The rectangle of the sample that the result has; of a result that has none of it, some pixel.
+    pub fn used(&self) -> Window {
+        let (rows, columns) = match (self.rows.used(), self.columns.used()) {
+            (Some(rows), Some(columns)) => (rows, columns),
+            _ => (0..1, 0..1),
+        };
+        Window { at: [rows.start, columns.start], sides: [rows.len(), columns.len()] }
+    }
+
+    /// The same, for an image whose pixel at `to` is that of the sample at `from`.
+    pub fn moved(mut self, from: [usize; 2], to: [usize; 2]) -> Self {
+        self.rows.start += to[0] as isize - from[0] as isize;
+        self.columns.start += to[1] as isize - from[1] as isize;
+        self
+    }
+
+    /// The result for an image.
+    pub fn apply(&self, image: &Image) -> Image {
+        let mut pixels = vec![0; self.sides().iter().product::<usize>() * image.channels];
+        self.copy(&image.pixels, image.sides[1], image.channels, &mut pixels);
+        Image { sides: self.sides(), channels: image.channels, pixels }
     }
 
     /// Writes the result for `sample`, whose rows are of `w` pixels of `pixel` bytes, to `out`.

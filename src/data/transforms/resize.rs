@@ -3,6 +3,7 @@
 //! Where it loses more than twice as many rows as columns, the columns come first, as in Pillow since version 13.
 
 use super::image::{Image, Window};
+use std::ops::Range;
 
 /// How pixels of one size are made of pixels of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,15 +41,44 @@ pub(super) fn resize(
         _ if window.sides == sides => image.rows(window).flatten().copied().collect(),
         Interpolation::Nearest => nearest(image, window, sides),
         Interpolation::Bilinear | Interpolation::Bicubic if antialias => {
-            let taps = [0, 1].map(|axis| {
-                let (input, output) = (window.sides[axis], sides[axis]);
-                (input != output).then(|| Taps::new(input, output, interpolation))
-            });
-            resample(image, window, &taps)
+            let all = Window { at: [0, 0], sides };
+            return Part::new(window.sides, sides, all, interpolation).resize(image, window);
         }
         _ => between_pixels(image, window, sides, interpolation),
     };
     Image { sides, channels, pixels }
+}
+
+/// A rectangle of an image that is resized with antialiasing, and what it is made of.
+pub(super) struct Part {
+    taps: [Option<Taps>; 2],
+    rows_first: bool,
+    /// The rectangle of the image that it needs.
+    pub needed: Window,
+}
+
+impl Part {
+    /// The rectangle `part` of an image of `from`, resized to `to`, has the pixels that it has there when all of it is resized.
+    pub fn new(from: [usize; 2], to: [usize; 2], part: Window, interpolation: Interpolation) -> Self {
+        let mut needed = part;
+        let taps = [0, 1].map(|axis| {
+            let (input, output) = (from[axis], to[axis]);
+            let range = part.at[axis]..part.at[axis] + part.sides[axis];
+            (input != output).then(|| {
+                let mut taps = Taps::new(input, output, range, interpolation);
+                (needed.at[axis], needed.sides[axis]) = taps.trim();
+                taps
+            })
+        });
+        let lost = [0, 1].map(|axis| from[axis] as isize - to[axis] as isize);
+        Part { taps, rows_first: lost[0] > (2 * lost[1]).max(0), needed }
+    }
+
+    /// Makes it of the rectangle that it needs.
+    pub fn resize(&self, image: &Image, window: Window) -> Image {
+        let sides = [0, 1].map(|axis| self.taps[axis].as_ref().map_or(window.sides[axis], Taps::len));
+        Image { sides, channels: image.channels, pixels: resample(image, window, self) }
+    }
 }
 
 /// The places that Pillow takes: it adds up steps.
@@ -86,15 +116,17 @@ struct Taps {
 }
 
 impl Taps {
-    fn new(input: usize, output: usize, interpolation: Interpolation) -> Self {
+    /// Of these pixels of the result.
+    fn new(input: usize, output: usize, pixels: Range<usize>, interpolation: Interpolation) -> Self {
         let cubic = interpolation == Interpolation::Bicubic;
         let scale = input as f64 / output as f64;
         let wider = scale.max(1.0);
         let support = if cubic { 2.0 } else { 1.0 } * wider;
         let most = support.ceil() as usize * 2 + 1;
-        let mut taps = Taps { ranges: Vec::with_capacity(output), weights: vec![0; output * most], most };
+        let count = pixels.len();
+        let mut taps = Taps { ranges: Vec::with_capacity(count), weights: vec![0; count * most], most };
         let mut exact = vec![0.0; most];
-        for (x, weights) in taps.weights.chunks_exact_mut(most).enumerate() {
+        for (x, weights) in pixels.zip(taps.weights.chunks_exact_mut(most)) {
             let centre = (x as f64 + 0.5) * scale;
             // A negative number becomes 0.
             let first = (centre - support + 0.5) as usize;
@@ -115,6 +147,14 @@ impl Taps {
 
     fn len(&self) -> usize {
         self.ranges.len()
+    }
+
+    /// Counts neighbours from the first one of all. Returns that, and how many there are.
+    fn trim(&mut self) -> (usize, usize) {
+        let from = self.ranges.iter().map(|(first, _)| *first).min().unwrap_or(0);
+        let to = self.ranges.iter().map(|(first, count)| first + count).max().unwrap_or(0);
+        self.ranges.iter_mut().for_each(|(first, _)| *first -= from);
+        (from, to - from)
     }
 
     /// The first neighbour of a pixel, and the weights of it and of those that follow.
@@ -148,30 +188,26 @@ fn byte(sum: i32) -> u8 {
 }
 
 /// Both passes, of which one may not be needed.
-fn resample(image: &Image, window: Window, taps: &[Option<Taps>; 2]) -> Vec<u8> {
+fn resample(image: &Image, window: Window, part: &Part) -> Vec<u8> {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
-        return unsafe { with_avx2(image, window, taps) };
+        return unsafe { with_avx2(image, window, part) };
     }
-    both_passes(image, window, taps)
+    both_passes(image, window, part)
 }
 
 /// The same code, compiled for vectors of eight numbers: plain x86-64 cannot multiply four at once.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn with_avx2(image: &Image, window: Window, taps: &[Option<Taps>; 2]) -> Vec<u8> {
-    both_passes(image, window, taps)
+fn with_avx2(image: &Image, window: Window, part: &Part) -> Vec<u8> {
+    both_passes(image, window, part)
 }
 
 #[inline(always)]
-fn both_passes(image: &Image, window: Window, taps: &[Option<Taps>; 2]) -> Vec<u8> {
-    let [rows, columns] = taps;
-    let lost = |axis: usize| match &taps[axis] {
-        Some(taps) => window.sides[axis] as isize - taps.len() as isize,
-        None => 0,
-    };
-    let passes = match lost(0) > (2 * lost(1)).max(0) {
+fn both_passes(image: &Image, window: Window, part: &Part) -> Vec<u8> {
+    let [rows, columns] = &part.taps;
+    let passes = match part.rows_first {
         true => [(rows, true), (columns, false)],
         false => [(columns, false), (rows, true)],
     };

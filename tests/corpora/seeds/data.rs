@@ -141,6 +141,13 @@ fn images(list: &mut List) {
         picture.write_to(&mut bytes, format).expect("memory");
         list.seed("image", &format!("ok-{name}"), bytes.into_inner());
     }
+    // A rectangle, and a file of each kind: the smallest that show something.
+    for name in ["444-17x9-edges", "422-5x40-edges", "420-37x53-edges", "440-32x32-edges", "grey-16x33-edges"] {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/jpeg/");
+        let file = std::fs::read(format!("{file}{name}.jpg")).expect("a golden file");
+        list.seed("jpeg", &format!("bad-cut-{}", &name[..3]), [&[9, 70, 120, 200], &file[..file.len() - 2]].concat());
+        list.seed("jpeg", &format!("ok-{}", &name[..3]), [&[9, 70, 120, 200], &file[..]].concat());
+    }
     // 35 bytes: a canvas of which a side is 0 around a frame that has some ended the whole program.
     for (name, canvas, frame) in [
         ("canvas-width", [0u8, 1], [1, 1]),

@@ -4,6 +4,7 @@ use super::pack::{gz, headers};
 use super::scratch::{with_file, with_folder};
 use runner::data::synthetic::{SyntheticOptions, Task};
 use runner::data::{self, Files, Source};
+use runner_jpeg::{Decoder, Jpeg, Region};
 use std::path::Path;
 
 /// An array; the first byte tells of how many dimensions, and whether it is to be gzipped.
@@ -71,4 +72,26 @@ pub fn image(data: &[u8]) -> bool {
         }
         accepted
     })
+}
+
+/// A JPEG file: a rectangle of it, which the first bytes choose, is what the whole has there.
+pub fn jpeg(data: &[u8]) -> bool {
+    let Some((place, file)) = data.split_first_chunk::<4>() else { return false };
+    let Ok(jpeg) = Jpeg::read(file) else { return false };
+    let sides = [jpeg.width(), jpeg.height()];
+    let [x, y, width, height] = [0, 1, 2, 3].map(|i| match i {
+        0 | 1 => usize::from(place[i]) * sides[i] / 256,
+        _ => 1 + usize::from(place[i]) * (sides[i - 2] - usize::from(place[i - 2]) * sides[i - 2] / 256 - 1) / 255,
+    });
+    let (mut decoder, mut part, mut all) = (Decoder::new(), Vec::new(), Vec::new());
+    let decoded = decoder.decode(&jpeg, Region { x, y, width, height }, &mut part);
+    let whole = decoder.decode(&jpeg, Region { x: 0, y: 0, width: sides[0], height: sides[1] }, &mut all);
+    if whole.is_ok() {
+        assert!(decoded.is_ok(), "what is whole is whole in parts");
+        assert_eq!(part.len(), 3 * width * height);
+        for (row, part) in part.chunks(3 * width).enumerate() {
+            assert!(part == &all[3 * ((y + row) * sides[0] + x)..][..3 * width], "row {row}");
+        }
+    }
+    whole.is_ok()
 }

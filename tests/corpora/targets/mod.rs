@@ -20,7 +20,7 @@ pub type Target = fn(&[u8]) -> bool;
 
 /// All targets by name; each has a file of its own in `fuzz/fuzz_targets`.
 #[allow(dead_code, reason = "each binary of `fuzz/` runs one of them")]
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("config", config::config),
     ("check", config::check),
     ("pickle", weights::pickle),
@@ -30,6 +30,7 @@ pub const TARGETS: [(&str, Target); 11] = [
     ("idx", data::idx),
     ("tar", data::tar),
     ("image", data::image),
+    ("jpeg", data::jpeg),
     ("list", photos::list),
     ("shard", photos::shard),
 ];

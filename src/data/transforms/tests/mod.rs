@@ -120,6 +120,21 @@ fn any_transform() -> impl Strategy<Value = Transform> {
     ]
 }
 
+/// Gives away the part alone that is asked for, as a decoder does.
+struct Parts(Image);
+
+impl ImageSource for Parts {
+    fn sides(&self) -> [usize; 2] {
+        self.0.sides
+    }
+
+    fn with<T>(self, window: Window, take: impl FnOnce(&Image, Window) -> T) -> anyhow::Result<T> {
+        let pixels = self.0.rows(window).flatten().copied().collect();
+        let part = Image { sides: window.sides, channels: self.0.channels, pixels };
+        Ok(take(&part, part.whole()))
+    }
+}
+
 fn draws(seed: u64, sample: u64) -> Stream {
     Stream::new(seed, Purpose::Augment, 0, sample)
 }
@@ -156,7 +171,9 @@ proptest! {
         let numbers = &mut draws(seed, 1);
         let pixels: Vec<u8> = (0..h * w * channels).map(|_| numbers.next_u32() as u8).collect();
         let image = Image { sides: [h, w], channels, pixels: pixels.clone() };
+        let in_parts = transform_source(&list, &mut draws(seed, 0), Parts(image.clone())).unwrap();
         let out = transform(&list, &mut draws(seed, 0), image);
+        prop_assert_eq!(&in_parts, &out);
         prop_assert_eq!(shape.dims(), &[out.sides[0], out.sides[1], out.channels]);
         prop_assert_eq!(out.pixels.len(), shape.len());
         let mut again = vec![0; shape.len()];

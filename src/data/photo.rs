@@ -1,0 +1,274 @@
+//! Photos: image files that are decoded as far as they are needed.
+
+use super::transforms::{Image, ImageSource, Window};
+use crate::files;
+use anyhow::{Result, anyhow, ensure};
+use image::metadata::Orientation;
+use image::{DynamicImage, ImageDecoder, ImageError, ImageReader, Limits, RgbImage};
+use runner_jpeg::{Decoder, Jpeg, Region};
+use std::cell::RefCell;
+use std::io::Cursor;
+use std::path::Path;
+
+/// Largest width or height that is read: a file that claims more is refused before it is unpacked.
+const MAX_SIDE: u32 = 32_768;
+/// Largest file that is read, in bytes.
+pub(super) const MAX_FILE: u64 = 256 << 20;
+/// Most memory that unpacking one may take, in bytes: an image of 11,000×11,000 pixels in 32 bits.
+const MAX_DECODED: u64 = 512 << 20;
+
+/// Most memory that a thread keeps for the next photo, in bytes.
+const MOST_KEPT: usize = 32 << 20;
+
+/// What a thread has decoded a photo with.
+#[derive(Default)]
+struct Memory {
+    file: Vec<u8>,
+    decoder: Decoder,
+    pixels: Vec<u8>,
+}
+
+thread_local! {
+    static MEMORY: RefCell<Memory> = RefCell::default();
+}
+
+/// Does something with the memory of the thread. Whoever asks meanwhile has new memory.
+fn with_memory<T>(act: impl FnOnce(&mut Memory) -> T) -> T {
+    let mut memory = MEMORY.take();
+    let result = act(&mut memory);
+    MEMORY.set(memory);
+    result
+}
+
+/// The bytes of an image file, and what is known of it before it is decoded.
+pub(super) enum Photo<'a> {
+    /// One that can be decoded in parts.
+    Jpeg {
+        /// Its header.
+        jpeg: Box<Jpeg<'a>>,
+        /// All of it.
+        file: &'a [u8],
+    },
+    /// Any other.
+    Decoded(Image),
+}
+
+/// Reads an image file into memory that is there already.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn read_photo(path: &Path, file: &mut Vec<u8>) -> Result<()> {
+    files::read_into(path, MAX_FILE, file).map_err(|e| anyhow!("{}", e.problem))
+}
+
+/// Reads an image file into memory that the thread has, and hands it over.
+///
+/// # Errors
+/// It cannot be read, or is no image.
+pub(super) fn with_photo<T>(
+    read: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+    act: impl FnOnce(Photo) -> Result<T>,
+) -> Result<T> {
+    let mut file = MEMORY.with_borrow_mut(|memory| std::mem::take(&mut memory.file));
+    let read = read(&mut file);
+    let result = read.and_then(|()| Photo::new(&file)).and_then(act);
+    if file.capacity() <= MOST_KEPT {
+        MEMORY.with_borrow_mut(|memory| memory.file = file);
+    }
+    result
+}
+
+/// Height and width of the image in the bytes of a file, turned as its EXIF orientation says, without decoding it.
+///
+/// # Errors
+/// It is no image.
+pub(super) fn sides(bytes: &[u8]) -> Result<[usize; 2]> {
+    use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
+    let mut decoder = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?.into_decoder()?;
+    let (w, h) = decoder.dimensions();
+    Ok(match decoder.orientation() {
+        Ok(Rotate90 | Rotate270 | Rotate90FlipH | Rotate270FlipH) => [w as usize, h as usize],
+        _ => [h as usize, w as usize],
+    })
+}
+
+impl<'a> Photo<'a> {
+    /// Of the bytes of a file.
+    ///
+    /// # Errors
+    /// It is no image.
+    pub fn new(file: &'a [u8]) -> Result<Self> {
+        match common(file) {
+            // What has to be turned is decoded as a whole.
+            Some((jpeg, Orientation::NoTransforms)) => Ok(Photo::Jpeg { jpeg: Box::new(jpeg), file }),
+            _ => Ok(Photo::Decoded(colours(decode(file)?))),
+        }
+    }
+
+    /// All of it, in colour.
+    ///
+    /// # Errors
+    /// It cannot be decoded.
+    pub fn whole(self) -> Result<Image> {
+        match self {
+            Photo::Decoded(image) => Ok(image),
+            Photo::Jpeg { file, .. } => Ok(colours(decode(file)?)),
+        }
+    }
+}
+
+impl ImageSource for Photo<'_> {
+    fn sides(&self) -> [usize; 2] {
+        match self {
+            Photo::Jpeg { jpeg, .. } => [jpeg.height(), jpeg.width()],
+            Photo::Decoded(image) => image.sides,
+        }
+    }
+
+    fn with<T>(self, window: Window, take: impl FnOnce(&Image, Window) -> T) -> Result<T> {
+        let (jpeg, file) = match self {
+            Photo::Decoded(image) => return image.with(window, take),
+            Photo::Jpeg { jpeg, file } => (jpeg, file),
+        };
+        let mut image = Image { sides: window.sides, channels: 3, pixels: Vec::new() };
+        let [(y, height), (x, width)] = [0, 1].map(|axis| (window.at[axis], window.sides[axis]));
+        let decoded = with_memory(|memory| {
+            image.pixels = std::mem::take(&mut memory.pixels);
+            decode_region(&mut memory.decoder, &jpeg, Region { x, y, width, height }, &mut image.pixels)
+        });
+        let result = match decoded {
+            true => take(&image, image.whole()),
+            // It is damaged: how badly, and what is left of it, the other decoder says.
+            false => take(&colours(decode_any(file)?), window),
+        };
+        if image.pixels.capacity() <= MOST_KEPT {
+            with_memory(|memory| memory.pixels = image.pixels);
+        }
+        Ok(result)
+    }
+}
+
+/// A JPEG file of a common kind and of a size that is read, and how it is to be turned.
+fn common(file: &[u8]) -> Option<(Jpeg<'_>, Orientation)> {
+    let jpeg = Jpeg::read(file).ok()?;
+    let (width, height) = (jpeg.width(), jpeg.height());
+    // At most as many samples as there are bytes of pixels.
+    let fits = width.max(height) <= MAX_SIDE as usize && (6 * width * height) as u64 <= MAX_DECODED;
+    let orientation = jpeg.exif().and_then(Orientation::from_exif_chunk).unwrap_or(Orientation::NoTransforms);
+    fits.then_some((jpeg, orientation))
+}
+
+/// Decodes a rectangle, if the file is whole.
+fn decode_region(decoder: &mut Decoder, jpeg: &Jpeg, region: Region, pixels: &mut Vec<u8>) -> bool {
+    let decoded = decoder.decode(jpeg, region, pixels).is_ok();
+    if decoder.held_bytes() > MOST_KEPT {
+        *decoder = Decoder::new();
+    }
+    decoded
+}
+
+/// All of a JPEG file of a common kind, turned as its EXIF orientation says.
+fn whole_jpeg(file: &[u8]) -> Option<DynamicImage> {
+    let (jpeg, orientation) = common(file)?;
+    let region = Region { x: 0, y: 0, width: jpeg.width(), height: jpeg.height() };
+    let mut pixels = Vec::new();
+    if !with_memory(|memory| decode_region(&mut memory.decoder, &jpeg, region, &mut pixels)) {
+        return None;
+    }
+    let mut image = DynamicImage::from(RgbImage::from_raw(region.width as u32, region.height as u32, pixels)?);
+    image.apply_orientation(orientation);
+    Some(image)
+}
+
+/// Decodes an image file of any kind that is read, and turns it as its EXIF orientation says.
+///
+/// # Errors
+/// It is no image, or too large.
+pub(super) fn decode(bytes: &[u8]) -> Result<DynamicImage> {
+    whole_jpeg(bytes).map_or_else(|| decode_any(bytes), Ok)
+}
+
+/// The same without our own decoder.
+fn decode_any(bytes: &[u8]) -> Result<DynamicImage> {
+    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
+    let mut limits = Limits::no_limits();
+    limits.max_image_width = Some(MAX_SIDE);
+    limits.max_image_height = Some(MAX_SIDE);
+    limits.max_alloc = Some(MAX_DECODED);
+    reader.limits(limits.clone());
+    let mut decoder = reader.into_decoder().map_err(|e| match e {
+        ImageError::Unsupported(_) => anyhow!("{e}; PNG, JPEG, GIF, BMP and WebP files are read"),
+        other => other.into(),
+    })?;
+    let (w, h) = decoder.dimensions();
+    // Some formats can say so; nothing can be made of it.
+    ensure!(w > 0 && h > 0, "it is an image of {w}×{h} pixels, which has none at all");
+    // The pixels count, too, and the decoder may have what they leave.
+    limits.reserve(decoder.total_bytes())?;
+    decoder.set_limits(limits)?;
+    // Cameras store what the sensor saw and say how it was held. Where that cannot be read, the pixels still can.
+    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    let mut image = DynamicImage::from_decoder(decoder)?;
+    image.apply_orientation(orientation);
+    Ok(image)
+}
+
+/// An image in colour.
+fn colours(image: DynamicImage) -> Image {
+    let image = image.into_rgb8();
+    let (w, h) = image.dimensions();
+    Image { sides: [h as usize, w as usize], channels: 3, pixels: image.into_raw() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn golden(name: &str) -> Vec<u8> {
+        std::fs::read(format!("{}/tests/golden/jpeg/{name}.jpg", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    }
+
+    /// The file with an EXIF orientation.
+    fn turned(file: &[u8], orientation: u8) -> Vec<u8> {
+        let mut exif = b"\xff\xe1\0\x22Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0".to_vec();
+        exif.extend([orientation, 0, 0, 0, 0, 0, 0]);
+        [&file[..2], &exif, &file[2..]].concat()
+    }
+
+    /// Whether it is decoded in parts or as a whole, and by which decoder.
+    #[test]
+    fn a_window_is_what_the_whole_image_has_there() {
+        let plain = golden("420-37x53-edges");
+        let cases = [
+            (plain.clone(), true, [53, 37]),
+            (turned(&plain, 1), true, [53, 37]),
+            (turned(&plain, 6), false, [37, 53]),
+            (golden("grey-37x53-noise"), true, [53, 37]),
+            (golden("other-progressive"), false, [9, 17]),
+            // Cut off: other pixels, but an image.
+            (plain[..plain.len() * 3 / 4].to_vec(), true, [53, 37]),
+        ];
+        for (number, (file, in_parts, sides)) in cases.iter().enumerate() {
+            let whole = Photo::new(file).unwrap().whole().unwrap();
+            let photo = Photo::new(file).unwrap();
+            assert_eq!((photo.sides(), whole.sides), (*sides, *sides), "{number}");
+            assert_eq!(matches!(photo, Photo::Jpeg { .. }), *in_parts, "{number}");
+            let window = Window { at: [2, 5], sides: [6, 11] };
+            let same = |image: &Image, at| image.rows(at).eq(whole.rows(window));
+            assert!(photo.with(window, same).unwrap(), "{number}");
+        }
+    }
+
+    /// What is decoded by one or the other is the same image, but for the rounding of the transform, of chroma and of colours.
+    #[test]
+    fn other_decoders_come_to_nearly_the_same() {
+        for name in ["444-37x53-edges", "422-16x33-edges", "420-37x53-edges", "grey-37x53-noise", "420-5x40-edges"] {
+            let file = golden(name);
+            let (ours, theirs) = (decode(&file).unwrap().into_rgb8(), decode_any(&file).unwrap().into_rgb8());
+            assert_eq!(ours.dimensions(), theirs.dimensions());
+            let apart: Vec<u8> = ours.iter().zip(theirs.iter()).map(|(a, b)| a.abs_diff(*b)).collect();
+            let mean = apart.iter().map(|d| f64::from(*d)).sum::<f64>() / apart.len() as f64;
+            assert!(mean < 1.5 && ours != image::RgbImage::new(ours.width(), ours.height()), "{name}: {mean}");
+        }
+    }
+}
