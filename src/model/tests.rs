@@ -190,7 +190,7 @@ fn another_order_of_dimensions_moves_nothing_where_layers_read_through_it() {
         r#"{{ type = "conv2d", out_channels = 6, kernel_size = 4, stride = 4 }}, {{ type = "flatten", start_dim = 2 }},
         {{ type = "transpose", dim0 = 1, dim1 = 2 }}, "class_token", "position_embedding", "layer_norm", {end}"#
     );
-    let convnext = r#"{ type = "residual", layers = [{ type = "conv2d", groups = "in_channels", kernel_size = 7, padding = 3 },
+    let convnext = r#"{ name = "block", type = "residual", layers = [{ type = "conv2d", groups = "in_channels", kernel_size = 7, padding = 3 },
         { type = "permute", dims = [0, 2, 3, 1] }, "layer_norm", { type = "linear", out_features = 12 }, "gelu",
         { type = "linear", out_features = 3 }, { type = "permute", dims = [0, 3, 1, 2] }, "layer_scale"] },
         { type = "mean", dim = [2, 3] }, { type = "linear", out_features = 10 }"#;
