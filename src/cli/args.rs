@@ -1,13 +1,11 @@
 //! The command line, as typed.
 
 use super::suggest::Suggest;
-use crate::config::{UNSET_OPTION, keys_for_option};
+use crate::config::UNSET_OPTION;
 use crate::passes::{FORWARD, PassOptions};
 use crate::train::setup::programs::pass_names;
 use clap::builder::PossibleValuesParser;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
-use std::ffi::OsString;
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use std::path::PathBuf;
 
 /// Trains standard neural networks from a TOML file.
@@ -17,39 +15,6 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
-}
-
-/// An error of the command line. For an option that is a key of the configuration, `--epochs 3`, it says how to set that.
-pub fn explain(mut error: clap::Error, words: &[OsString]) -> clap::Error {
-    if error.kind() != ErrorKind::UnknownArgument {
-        return error;
-    }
-    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return error };
-    let Some(name) = option.strip_prefix("--").map(|rest| rest.split('=').next().unwrap_or(rest).to_owned()) else {
-        return error;
-    };
-    let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let takes_sets = Cli::command()
-        .find_subcommand(words.get(1).map_or("", String::as_str))
-        .is_some_and(|command| command.get_arguments().any(|argument| argument.get_long() == Some("set")));
-    let keys = if takes_sets { keys_for_option(&name) } else { Vec::new() };
-    // clap proposes to pass it as a value, which is never what was meant.
-    error.remove(ContextKind::Suggested);
-    if keys.is_empty() {
-        return error;
-    }
-    let value = words.iter().enumerate().find_map(|(i, word)| match word.strip_prefix(&format!("--{name}"))? {
-        "" => words.get(i + 1).filter(|next| !next.starts_with("--")).cloned(),
-        rest => rest.strip_prefix('=').map(str::to_owned),
-    });
-    let value = value.filter(|value| !value.contains(char::is_control)).unwrap_or_else(|| "…".into());
-    let sets: Vec<String> = keys.iter().map(|key| format!("'--set {key}={value}'")).collect();
-    error.remove(ContextKind::SuggestedArg);
-    error.insert(
-        ContextKind::Suggested,
-        ContextValue::StyledStrs(vec![format!("values of the configuration are set by {}", sets.join(" or ")).into()]),
-    );
-    error
 }
 
 /// The subcommands.

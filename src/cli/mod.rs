@@ -18,6 +18,7 @@ mod samples;
 mod show;
 mod suggest;
 mod train;
+mod usage;
 mod what;
 
 use crate::terminal;
@@ -57,7 +58,7 @@ fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     let mut command = Cli::command().color(clap::ColorChoice::Always);
     let matches = command.try_get_matches_from_mut(words);
     let read = matches.and_then(|mut m| Cli::from_arg_matches_mut(&mut m).map_err(|e| e.format(&mut command)));
-    read.map_err(|error| args::explain(error, words))
+    read.map_err(|error| usage::explain(error, words))
 }
 
 /// Runs the command; the process's exit code.

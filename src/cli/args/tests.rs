@@ -7,31 +7,6 @@ fn the_command_line_is_consistent() {
 }
 
 #[test]
-fn an_option_that_is_a_key_is_told_how_to_be_set() {
-    let told = |line: &str| {
-        let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        explain(Cli::try_parse_from(&words).unwrap_err(), &words).to_string()
-    };
-    for (line, tip) in [
-        ("runner train a.toml --epochs 3", "'--set train.epochs=3' or '--set schedule.epochs=3'"),
-        ("runner train a.toml --lr=3e-4", "'--set optimizer.lr=3e-4'"),
-        ("runner check a.toml --batch-size 32", "'--set data.batch_size=32'"),
-        ("runner eval a.toml --seed", "'--set seed=…'"),
-        ("runner bench a.toml --learning-rate --quiet", "'--set optimizer.lr=…'"),
-        ("runner train a.toml --optimizer.lr 1", "'--set optimizer.lr=1'"),
-    ] {
-        let text = told(line);
-        assert!(text.contains(tip) && !text.contains("as a value"), "{line}\n{text}");
-    }
-    // Options of our own are still proposed, and nothing where there is nothing to set.
-    assert!(told("runner train a.toml --forse").contains("'--force'"));
-    for line in ["runner export a b --epochs 3", "runner train a.toml --frobnicate", "runner --epochs 3"] {
-        let text = told(line);
-        assert!(!text.contains("--set") && !text.contains("as a value"), "{line}\n{text}");
-    }
-}
-
-#[test]
 fn passes_to_leave_out_are_told_in_their_order() {
     let words = ["runner", "bench", "a.toml", "--without", "fuse", "--without=reorder", "--without", "fuse"];
     let Command::Bench(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };

@@ -228,7 +228,7 @@ mod tests {
             lines.join("\n"),
             "      ---- train ---- ----------------- val -----------------\n\
              epoch    loss     acc    loss     acc    top5      f1    miou seconds\n  \
-               1/3 0.29903  90.82% 0.29903  90.82% 100.00%  87.50%   0.00%     3.4 best"
+               1/3 0.29903 90.82 % 0.29903 90.82 % 100.00% 87.50 %  0.00 %     3.4 best"
         );
         let all = [Task::Classification.figures(), Task::Classification.counted_figures()].concat();
         let table = Table::new(Task::Classification, &all, 3, 80);
