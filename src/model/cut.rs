@@ -170,7 +170,7 @@ impl Builder<'_> {
         let x = self.whole(x);
         let Some(dim) = self.dimension(node, "dim", l.dim, x) else { return self.as_it_was(x) };
         let size = self.dims(x).dims()[dim];
-        if size % 2 != 0 {
+        if !size.is_multiple_of(2) {
             let at = node.fields.get("dim").copied().unwrap_or(node.span);
             let message = format!("`glu` cannot halve the {size} of dimension {dim}");
             self.refuse_at(node, at, &message, "must be even", &[x], "");

@@ -224,32 +224,17 @@ impl Builder<'_> {
         false
     }
 
-    /// Whether targets can be mixed, if the transforms mix samples: numbers, or one class a sample and a loss that takes shares of
-    /// classes; else reports it.
+    /// Whether targets can be mixed, if the transforms mix samples: numbers, or one class a sample; else reports it.
     fn mixing_fits(&mut self) -> bool {
         let Some(target) = self.data.target().map(|(_, field)| field.shape_of(self.length)) else { return true };
-        if mixing(self.experiment).is_none() || self.data.targets == TargetSpec::Values {
-            return true;
-        }
-        let takes_shares = matches!(self.experiment.loss, cfg::Loss::CrossEntropy(_));
-        if target.rank() == 0 && takes_shares {
+        if mixing(self.experiment).is_none() || self.data.targets == TargetSpec::Values || target.rank() == 0 {
             return true;
         }
         let mixes = |t: &cfg::Transform| matches!(t, cfg::Transform::Mixup(_) | cfg::Transform::Cutmix(_));
         let Some((key, t)) = keyed(self.experiment, true).find(|(_, t)| mixes(t)) else { return true };
-        let (name, loss) = (t.type_name(), self.experiment.loss.type_name());
-        let (message, help) = match takes_shares {
-            true => (
-                format!("`{name}` mixes samples of one class each, and these have a class for each of {target}"),
-                "leave it out",
-            ),
-            false => {
-                let message =
-                    format!("`{name}` makes targets that are shares of classes, which the loss `{loss}` does not take");
-                (message, "use the loss `cross_entropy`, or leave it out")
-            }
-        };
-        let mut error = Diagnostic::error(message).help(help);
+        let message =
+            format!("`{}` mixes samples of one class each, and these have a class for each of {target}", t.type_name());
+        let mut error = Diagnostic::error(message).help("leave it out");
         if let Some(span) = self.experiment.nearest_span(&key) {
             error = error.at(span, "cannot mix these targets");
         }

@@ -121,7 +121,7 @@ impl Builder<'_> {
         let x = self.whole(x);
         let c = self.dims(x).dims()[1];
         let groups = l.num_groups;
-        if c % groups != 0 {
+        if !c.is_multiple_of(groups) {
             let at = node.fields.get("num_groups").copied().unwrap_or(node.span);
             let message = format!("`group_norm` cannot split {c} channels into {groups} groups");
             self.refuse_at(node, at, &message, &format!("must divide {c}"), &[x], "");

@@ -74,7 +74,7 @@ impl Builder<'_> {
             Groups::Count(groups) => groups,
             Groups::InChannels => c,
         };
-        if c % groups != 0 || o % groups != 0 {
+        if !c.is_multiple_of(groups) || !o.is_multiple_of(groups) {
             let at = ["groups", "out_channels"].iter().find_map(|key| node.fields.get(*key)).copied();
             let message = format!("{groups} groups do not divide {c} input and {o} output channels");
             self.refuse_at(node, at.unwrap_or(node.span), &message, "must divide both", &[x], "");

@@ -149,7 +149,7 @@ fn the_worst_folder_is_told_in_full() {
     let jpeg = fs::read(place.path("whole.jpg")).unwrap();
     let mut broken = vec![("cut.jpg", &jpeg[..jpeg.len() / 3]), ("empty.png", &[][..]), ("text.jpg", b"no photo")];
     let unreadable = place.write("photos/red/locked.png", &whole);
-    fs::set_permissions(&unreadable, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&unreadable, fs::Permissions::from_mode(0o000)).unwrap();
     // Who may do anything can read it.
     if fs::read(&unreadable).is_err() {
         broken.push(("locked.png", &whole));

@@ -199,7 +199,8 @@ mod tests {
                 compared += 1;
             }
             if case.labels.is_empty() {
-                let all: [(_, fn(&ClassCount) -> Option<f64>); 4] = [
+                type Of = fn(&ClassCount) -> Option<f64>;
+                let all: [(_, Of); 4] = [
                     (&case.precision, ClassCount::precision),
                     (&case.recall, ClassCount::recall),
                     (&case.f1, ClassCount::f1),
