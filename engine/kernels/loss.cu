@@ -154,15 +154,24 @@ __device__ __forceinline__ void cross_entropy_grad(const T *x, const int *target
     Row<TEAM, T> row = row_of<TEAM>(x, r, length, keep);
     float top;
     float log = (float)log_sum(row, top);
+    float at = known ? to_float(row.x[target]) - top - log : 0.0f;
     if (rule.form == FOCAL && known) {
-        factor *= rule.focus_slope(to_float(row.x[target]) - top - log);
+        factor *= rule.focus_slope(at);
     }
     float share = hot + flat * rule.all_weights;
     row.again([&](int i, float v) {
         float p = expf(v - top - log);
-        float d = rule.weights ? p * share - flat * rule.weights[i] : p - flat;
-        to[i] = from_float<T>((i == target ? d - hot : d) * factor);
+        to[i] = from_float<T>((rule.weights ? p * share - flat * rule.weights[i] : p - flat) * factor);
     });
+    // The target's by the thread that wrote it: p − 1 would have few digits where the net is sure of itself.
+    if (known && member<TEAM>() == target % members<TEAM>()) {
+        float off = expm1f(at), rest = rule.smoothing - flat;
+        if (rule.weights) {
+            off *= hot;
+            rest = flat * (rule.all_weights * expf(at) - rule.weights[target]);
+        }
+        to[target] = from_float<T>((off + rest) * factor);
+    }
 }
 
 #define CROSS_ENTROPY_GRAD(T, S, TEAM, NAME)                                                                           \
