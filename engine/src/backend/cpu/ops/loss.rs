@@ -1,6 +1,6 @@
 //! Losses and their gradients.
 
-use super::reduce_rows::{Dot, Exponentials, Plain, Terms, max, sum};
+use super::reduce_rows::{Dot, Plain, Terms, log_sum_exp, sum};
 use super::soft_cross_entropy::SoftCrossEntropyKernel;
 use super::weighted_binary::WeightedBinaryKernel;
 use crate::backend::cpu::run::frame::{Frame, NodeKernel, Scratch};
@@ -57,21 +57,19 @@ vectorised! {
     fn forward<'a, S>(s, x: &'a [f32], targets: &'a [i32], row: usize, rule: Rule<'a>) -> [f64; 2] {
         let (mut total, mut weights, smoothing) = (0.0, 0.0, rule.smoothing as f64);
         for (x, t) in x.chunks(row).zip(targets).filter(|(_, t)| **t != rule.ignored) {
-            let log = match rule.form {
-                RowLoss::Nll => 0.0,
-                RowLoss::CrossEntropy | RowLoss::Focal { .. } => {
-                    let top = max(s, x);
-                    sum(s, row, Exponentials(x, top)).ln() + top as f64
-                }
+            let [top, log] = match rule.form {
+                RowLoss::Nll => [0.0; 2],
+                RowLoss::CrossEntropy | RowLoss::Focal { .. } => log_sum_exp(s, x),
             };
             let class = usize::try_from(*t).ok().filter(|t| *t < row);
             let weight = rule.weight(class) as f64;
-            let target = class.map_or(f64::NAN, |t| x[t] as f64);
+            let off = class.map_or(f64::NAN, |t| log - (x[t] as f64 - top));
             total += match rule.form {
-                RowLoss::Focal { .. } => rule.focus(target - log)[0] * (log - target) * weight,
-                RowLoss::CrossEntropy | RowLoss::Nll => (1.0 - smoothing) * (log - target) * weight,
+                RowLoss::Focal { .. } => rule.focus(-off)[0] * off * weight,
+                RowLoss::CrossEntropy | RowLoss::Nll => (1.0 - smoothing) * off * weight,
             };
             if smoothing != 0.0 {
+                let log = top + log;
                 total += smoothing * match rule.weights {
                     [] => log - sum(s, row, Plain(x)) / row as f64,
                     weights => (rule.all_weights * log - sum(s, row, Dot(weights, x))) / row as f64,
@@ -93,33 +91,32 @@ vectorised! {
                 }
                 continue;
             }
-            // Not `e^(x − lse)` with a saved sum: where the net is sure of itself, rounding `lse` would leave few digits
-            // of `p − 1`.
-            let top = max(s, x);
-            let sum = sum(s, row, Exponentials(x, top)).ln();
-            let log = s.splat(sum as f32);
+            let [top, log] = log_sum_exp(s, x);
             let class = usize::try_from(*t).ok().filter(|t| *t < row);
-            let factor = match (rule.form, class) {
-                (RowLoss::Focal { .. }, Some(class)) => factor * rule.focus((x[class] - top) as f64 - sum)[1] as f32,
+            let at = class.map(|c| x[c] as f64 - top - log);
+            let factor = match (rule.form, at) {
+                (RowLoss::Focal { .. }, Some(at)) => factor * rule.focus(at)[1] as f32,
                 _ => factor,
             };
             let hot = (1.0 - rule.smoothing) * rule.weight(class);
             let share = s.splat(hot + flat * rule.all_weights as f32);
             for i in (0..row).step_by(S::LANES) {
                 let n = (row - i).min(S::LANES);
-                let p = s.exp(s.sub(s.sub(get(s, x, i, n), s.splat(top)), log));
+                let p = s.exp(s.sub(s.sub(get(s, x, i, n), s.splat(top as f32)), s.splat(log as f32)));
                 let d = match rule.weights {
                     [] => s.sub(p, s.splat(flat)),
                     weights => s.sub(s.mul(p, share), s.mul(s.splat(flat), get(s, weights, i, n))),
                 };
-                put(s, dx, i, n, d);
+                put(s, dx, i, n, s.mul(d, s.splat(factor)));
             }
-            if let Some(class) = class {
-                dx[class] -= hot;
-            }
-            for i in (0..row).step_by(S::LANES) {
-                let n = (row - i).min(S::LANES);
-                put(s, dx, i, n, s.mul(get(s, dx, i, n), s.splat(factor)));
+            if let (Some(class), Some(at)) = (class, at) {
+                // `p − 1` would have few digits where the net is sure of itself.
+                let off = at.exp_m1() as f32;
+                let d = match rule.weights {
+                    [] => off + (rule.smoothing - flat),
+                    weights => off * hot + flat * (rule.all_weights as f32 * at.exp() as f32 - weights[class]),
+                };
+                dx[class] = d * factor;
             }
         }
     }

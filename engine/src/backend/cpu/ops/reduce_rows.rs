@@ -18,6 +18,18 @@ pub fn max<S: Simd>(s: S, x: &[f32]) -> f32 {
     x[whole..].iter().fold(start, |m, v| if *v > m { *v } else { m })
 }
 
+/// The largest element, and `ln Σ e^(x − largest)`.
+///
+/// The largest elements' own terms are 1 each. They are counted apart, since a sum near 1 in single precision would have
+/// few digits of its logarithm: that is the loss of a net that is sure of itself.
+#[inline(always)]
+pub fn log_sum_exp<S: Simd>(s: S, x: &[f32]) -> [f64; 2] {
+    let top = max(s, x);
+    let tops = x.iter().filter(|v| **v == top).count();
+    let rest = sum(s, x.len(), ExponentialsBelow(x, top));
+    [top as f64, (tops as f64 - 1.0 + rest).ln_1p()]
+}
+
 /// A sum over the vectors of a row, in double precision over runs of vectors: `term(s, first element, elements)`.
 pub trait Terms {
     /// One vector of terms; lanes from `n` on are left out of the sum.
@@ -92,12 +104,14 @@ impl Terms for SquaresAbout<'_> {
     }
 }
 
-/// `Σ e^(x − c)`.
-pub struct Exponentials<'a>(pub &'a [f32], pub f32);
+/// `Σ e^(x − c)` over what is below `c`.
+struct ExponentialsBelow<'a>(&'a [f32], f32);
 
-impl Terms for Exponentials<'_> {
+impl Terms for ExponentialsBelow<'_> {
     #[inline(always)]
     fn term<S: Simd>(&mut self, s: S, i: usize, n: usize) -> S::V {
-        s.exp(s.sub(get(s, self.0, i, n), s.splat(self.1)))
+        let (x, top) = (get(s, self.0, i, n), s.splat(self.1));
+        // A NaN is not at the top, and stays one.
+        s.select(s.ge(x, top), s.zero(), s.exp(s.sub(x, top)))
     }
 }

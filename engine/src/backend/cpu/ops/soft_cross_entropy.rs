@@ -1,6 +1,6 @@
 //! Cross entropy against the shares of all classes in each row.
 
-use super::reduce_rows::{Exponentials, Terms, max, sum};
+use super::reduce_rows::{Terms, log_sum_exp, sum};
 use crate::backend::cpu::run::frame::{Frame, NodeKernel, Scratch};
 use crate::backend::cpu::run::parallel::{for_chunks, rows_per_chunk, vectorised};
 use crate::backend::cpu::run::threads::{Chunks, chunks};
@@ -62,9 +62,8 @@ vectorised! {
         let mut total = 0.0;
         for (x, shares) in x.chunks(row).zip(shares.chunks(row)) {
             let counted = Counted { shares, weights: &loss.weight, smoothing: loss.label_smoothing };
-            let top = max(s, x);
-            let log = sum(s, row, Exponentials(x, top)).ln();
-            total += log * sum(s, row, All(counted)) + sum(s, row, Below(counted, x, top));
+            let [top, log] = log_sum_exp(s, x);
+            total += log * sum(s, row, All(counted)) + sum(s, row, Below(counted, x, top as f32));
         }
         total
     }
@@ -72,12 +71,11 @@ vectorised! {
     fn backward<'a, S>(s, x: &'a [f32], shares: &'a [f32], dx: &'a mut [f32], row: usize, factor: f32, loss: &'a CrossEntropy) {
         for ((x, shares), dx) in x.chunks(row).zip(shares.chunks(row)).zip(dx.chunks_mut(row)) {
             let counted = Counted { shares, weights: &loss.weight, smoothing: loss.label_smoothing };
-            let top = max(s, x);
-            let log = s.splat(sum(s, row, Exponentials(x, top)).ln() as f32);
+            let [top, log] = log_sum_exp(s, x).map(|v| s.splat(v as f32));
             let all = s.splat(sum(s, row, All(counted)) as f32);
             for i in (0..row).step_by(S::LANES) {
                 let n = (row - i).min(S::LANES);
-                let p = s.exp(s.sub(s.sub(get(s, x, i, n), s.splat(top)), log));
+                let p = s.exp(s.sub(s.sub(get(s, x, i, n), top), log));
                 let d = s.sub(s.mul(p, all), counted.at(s, i, n));
                 put(s, dx, i, n, s.mul(d, s.splat(factor)));
             }
