@@ -121,6 +121,15 @@ impl<'a> Jpeg<'a> {
         self.exif
     }
 
+    /// Bytes of memory that decoding all of it takes: its samples, and three bytes for each pixel.
+    pub fn decoding_bytes(&self) -> usize {
+        let planes = self.components().iter().map(|component| {
+            let [across, down] = self.samples(component).map(|samples| samples.div_ceil(8) * 8);
+            across * down
+        });
+        planes.sum::<usize>() + 3 * self.width * self.height
+    }
+
     pub(crate) fn components(&self) -> &[Component] {
         &self.components[..self.count]
     }

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! header ── where everything is in the file
+//! end ───── whether the file has its end
 //! scan ──── the coded bits without stuffed bytes, cut at the restart markers
 //! bits, huffman, block ── coefficients of a block, or past it
 //! idct ──── a block of samples
@@ -17,6 +18,7 @@ mod bits;
 mod block;
 mod colour;
 mod decode;
+mod end;
 mod header;
 mod huffman;
 mod idct;
@@ -24,6 +26,7 @@ mod scan;
 mod upsample;
 
 pub use decode::{Decoder, Region};
+pub use end::is_cut_off;
 pub use header::Jpeg;
 
 use std::fmt;

@@ -1,6 +1,7 @@
 //! `runner check`.
 
 use super::args::{CheckArgs, OutputArgs};
+use super::cache;
 use super::failure::Failure;
 use super::memory::{self, Planned, resolve_batch, table};
 use super::model::{build_run, describe_data, device, load_config, read_weights, say_notes};
@@ -13,6 +14,7 @@ use crate::passes::{FORWARD, PassOptions};
 use crate::terminal::say;
 use crate::train::setup::input;
 use crate::train::setup::memory::{MemoryPlan, Needs, Use};
+use crate::train::setup::photos::PhotoPlan;
 use crate::train::setup::programs::pass_names;
 use crate::train::setup::programs::{Kind, Programs, graph_after};
 use crate::train::setup::trained::LayerRate;
@@ -38,19 +40,23 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     } else if args.print {
         show("config", &config::print_with_origins(&loaded), args.output)?;
     } else {
+        let photos = PhotoPlan::new(experiment, &data, true);
         let planned = Planned {
             loaded: &loaded,
             data: &data,
             plan: &programs.plan,
             backend: backend.as_ref(),
             what: Use::Training,
-            needs: Needs::of_run(experiment, &data, input::footprint(experiment), true),
+            needs: Needs::of_run(experiment, &data, photos.with(input::footprint(experiment)), true),
             passes: &passes,
         };
         let memory = planned.memory()?;
         let refusal = planned.refusal(&memory);
         if args.output.json {
             let mut json = as_json(&loaded, &programs, &memory, &backend.describe());
+            if let Some(kept) = cache::as_json(experiment, &photos) {
+                json["cache"] = kept;
+            }
             if let Some((what, help)) = &refusal {
                 json["errors"] = json!([{ "severity": "error", "message": what, "help": help }]);
             }
@@ -59,7 +65,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
                 return Ok(ExitCode::from(super::failure::DEVICE));
             }
         } else {
-            super::print(&as_text(&loaded, &programs, &memory, &backend.describe()))?;
+            let text = as_text(&loaded, &programs, &memory, &backend.describe());
+            super::print(&format!("{text}{}", cache::as_text(experiment, &photos)))?;
             if let Some((what, help)) = refusal {
                 return Err(DeviceError(format!("{what}\nhelp: {help}")).into());
             }

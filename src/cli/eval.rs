@@ -17,6 +17,7 @@ use crate::train::run::evaluate::evaluate;
 use crate::train::setup::balance::balance;
 use crate::train::setup::input;
 use crate::train::setup::memory::{Needs, Use};
+use crate::train::setup::photos::PhotoPlan;
 use crate::train::setup::programs::Sizes;
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
@@ -39,35 +40,37 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let batch = experiment.data.loading.eval_batch_size();
     let whole = Sizes { eval: vec![batch.into()], ..Sizes::default() };
     let programs = build(&model.loaded, &spec, &whole, backend.as_ref(), &passes)?;
+    let photos = PhotoPlan::new(experiment, &spec, false);
     let planned = Planned {
         loaded: &model.loaded,
         data: &spec,
         plan: &programs.plan,
         backend: backend.as_ref(),
         what: Use::Evaluation(batch),
-        needs: Needs::of_evaluation(experiment, input::footprint(experiment)),
+        needs: Needs::of_evaluation(experiment, photos.with(input::footprint(experiment))),
         passes: &passes,
     };
     planned.require()?;
 
     let take = samples::as_asked(experiment, &args.overrides, args.allow_download);
     let trained_on = model.trained_on();
-    let samples =
+    let mut samples =
         samples::load(experiment, &take).map_err(|e| samples::missing(e, experiment, &because(&trained_on)))?;
     // A fallback has been reported already.
     let other = if samples.note.is_none() && trained_on.is_none() { model.other_data(&samples) } else { None };
     let notes: Vec<String> = samples.note.iter().cloned().chain(trained_on).chain(other).collect();
     notes.iter().for_each(|note| say(&format!("warning: {note}")));
     let (name, split) = match args.split {
-        SplitName::Val => ("val", &samples.val),
-        SplitName::Test => ("test", &samples.test),
-        SplitName::Train => ("train", &samples.train),
+        SplitName::Val => ("val", samples.val.clone()),
+        SplitName::Test => ("test", samples.test.clone()),
+        SplitName::Train => ("train", samples.train.clone()),
     };
     if split.is_empty() {
         return Err(Failure::Usage(format!(
             "the data has no samples in the split `{name}`; choose another with --split"
         )));
     }
+    let split = &samples.keep_photos_of(experiment, &split)?;
     // Of weights from elsewhere; a run has kept what its classes weigh.
     let mut balanced = model.loaded.clone();
     balance(&mut balanced.experiment, &samples.train, &samples.spec.targets);
@@ -77,7 +80,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         data: &samples.spec,
         plan: &programs.plan,
         what: Use::Evaluation(split.len()),
-        needs: Needs::of_evaluation(experiment, samples.footprint()),
+        needs: Needs::of_evaluation(experiment, photos.with(samples.footprint())),
         ..planned
     };
     planned.require()?;
@@ -87,7 +90,8 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let options = eval_options(experiment);
     let figures = evaluate(&mut session, backend.as_ref(), split, &options, &never, &mut unread, |_| {})?
         .ok_or_else(|| anyhow::anyhow!("the evaluation was interrupted"))?;
-    if let Some(text) = unread.in_words(0) {
+    let trouble = samples.cache.as_ref().and_then(|cache| cache.trouble());
+    for text in unread.in_words(0).into_iter().chain(trouble) {
         say(&format!("warning: {text}"));
     }
     let report = session.class_report()?;

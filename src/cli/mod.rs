@@ -3,6 +3,7 @@
 pub mod allocator;
 pub mod args;
 mod bench;
+mod cache;
 mod check;
 mod class_table;
 mod completions;
@@ -21,7 +22,7 @@ mod train;
 mod usage;
 mod what;
 
-use crate::terminal;
+use crate::terminal::{self, human_bytes};
 use args::{Cli, Command, DataCommand};
 use clap::{CommandFactory, FromArgMatches};
 use failure::Failure;
@@ -125,18 +126,6 @@ fn printed(result: std::io::Result<()>) -> Result<(), Failure> {
     }
 }
 
-/// Bytes as messages show them: `12.3 MiB`.
-fn human_bytes(bytes: usize) -> String {
-    let mut value = bytes as f64;
-    for unit in ["B", "KiB", "MiB", "GiB"] {
-        if value < 1024.0 {
-            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") };
-        }
-        value /= 1024.0;
-    }
-    format!("{value:.1} TiB")
-}
-
 /// A whole number with separators: `1,234,567`.
 fn thousands(n: u64) -> String {
     let digits = n.to_string();
@@ -160,6 +149,5 @@ mod tests {
             [thousands(0), thousands(999), thousands(1000), thousands(1_234_567)].join(" "),
             "0 999 1,000 1,234,567"
         );
-        assert_eq!([human_bytes(12), human_bytes(1536), human_bytes(3 << 30)].join(" "), "12 B 1.5 KiB 3.0 GiB");
     }
 }

@@ -9,6 +9,10 @@ pub struct Footprint {
     pub held: usize,
     /// Extra memory while they are read.
     pub reading: usize,
+    /// The photos that are decoded at a time.
+    pub decoding: usize,
+    /// Photos that are kept once they are decoded.
+    pub cache: usize,
 }
 
 /// Room for what a decompressor of MNIST's files and the like holds.
@@ -19,7 +23,7 @@ impl Footprint {
     pub(super) fn of(spec: &DataSpec, reading: usize) -> Self {
         let samples = spec.train.unwrap_or(0).saturating_add(spec.val.unwrap_or(0));
         let sample = spec.fields.iter().map(Field::bytes).fold(0, usize::saturating_add);
-        Footprint { held: samples.saturating_mul(sample), reading }
+        Footprint { held: samples.saturating_mul(sample), reading, ..Footprint::default() }
     }
 }
 

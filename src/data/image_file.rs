@@ -49,11 +49,11 @@ pub fn photo_sample(path: &Path, transforms: &[Transform], invert: bool) -> Resu
     let image = with_photo(
         |file| read_photo(path, file),
         |photo| match invert {
-            false => transform_source(transforms, &mut draws, photo),
+            false => transform_source(transforms, &mut draws, &photo),
             true => {
                 let mut image = photo.whole()?;
                 image.pixels.iter_mut().for_each(|b| *b = 255 - *b);
-                transform_source(transforms, &mut draws, image)
+                transform_source(transforms, &mut draws, &image)
             }
         },
     );

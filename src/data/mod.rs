@@ -5,6 +5,7 @@
 //! [`obtain`] with download and fallback); a [`Split`] is a view of its samples, wherever those are ([`Store`]), and a
 //! [`Loader`] makes batches of a split ahead of need.
 
+mod cache;
 pub mod cifar;
 mod dataset;
 mod digest;
@@ -28,6 +29,7 @@ mod photo;
 pub mod progress;
 mod split;
 mod store;
+mod survey;
 pub mod synthetic;
 pub mod tensors;
 mod transforms;
@@ -35,6 +37,7 @@ mod unreadable;
 mod verify;
 pub mod webdataset;
 
+pub use cache::{Cache, Keep, Kept};
 pub use dataset::Dataset;
 pub use field::{DataSpec, Field, INPUTS, TARGETS, TargetSpec, UnknownField, transformed};
 pub use fingerprint::Fingerprint;
@@ -46,8 +49,9 @@ pub use loader::{Batch, Loader, LoaderOptions, Mix, Mixing, Position, Shard};
 pub use named_images::NamedImages;
 pub use split::Split;
 pub use store::{Memory, Rows, Store, Unreadable, Values};
+pub use survey::{Survey, Taken};
 pub use transforms::{
-    Augment, AugmentChanges, ColorJitter, Image, Interpolation, Operation, Policy, Size, Transform, output_shape,
+    Augment, AugmentChanges, ColorJitter, Image, Interpolation, Operation, Policy, Size, Transform, fixed, output_shape,
 };
 pub use unreadable::{Unread, most_unreadable};
 
@@ -120,6 +124,11 @@ trait Describes {
     /// amount: that is known when they have been read.
     fn footprint(&self) -> Footprint;
 
+    /// What its photos are like, those that are trained on and those that are validated on, by the headers of some of them.
+    fn survey(&self) -> Option<[Survey; 2]> {
+        None
+    }
+
     /// The public set that its files are those of, and the folder that they are read from, if they can be downloaded.
     fn public(&self) -> Option<(Known, PathBuf)> {
         None
@@ -154,6 +163,12 @@ pub fn describe(source: &Source) -> Result<DataSpec> {
 /// What `source` takes of memory. Sets that are known need not be there; of tensors the file's size is looked at.
 pub fn footprint(source: &Source) -> Footprint {
     source.set().footprint()
+}
+
+/// What the photos of a source are like, those that are trained on and those that are validated on; `None`: it has none, or they are
+/// not there.
+pub fn survey(source: &Source) -> Option<[Survey; 2]> {
+    source.set().survey()
 }
 
 /// Opens a source: its samples are read whole into memory.

@@ -5,9 +5,9 @@ use crate::files;
 use anyhow::{Result, anyhow, ensure};
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageReader, Limits, RgbImage};
-use runner_jpeg::{Decoder, Jpeg, Region};
+use runner_jpeg::{Decoder, Jpeg, Region, is_cut_off};
 use std::cell::RefCell;
-use std::io::Cursor;
+use std::io::{Cursor, Read};
 use std::path::Path;
 
 /// Largest width or height that is read: a file that claims more is refused before it is unpacked.
@@ -61,6 +61,17 @@ pub(super) fn read_photo(path: &Path, file: &mut Vec<u8>) -> Result<()> {
     files::read_into(path, MAX_FILE, file).map_err(|e| anyhow!("{}", e.problem))
 }
 
+/// Reads the first bytes of an image file.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn read_head(path: &Path, most: u64, file: &mut Vec<u8>) -> Result<()> {
+    let opened = files::open(path)?;
+    file.clear();
+    opened.file.take(most.min(MAX_FILE)).read_to_end(file)?;
+    Ok(())
+}
+
 /// Reads an image file into memory that the thread has, and hands it over.
 ///
 /// # Errors
@@ -92,6 +103,27 @@ pub(super) fn sides(bytes: &[u8]) -> Result<[usize; 2]> {
     })
 }
 
+/// What the header of a photo tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Measured {
+    /// Height and width, turned as its EXIF orientation says.
+    pub sides: [usize; 2],
+    /// Bytes of memory that decoding all of it takes, its file apart.
+    pub decoding: usize,
+}
+
+/// Reads the header of a photo from the first bytes of its file; `None`: it is none, or its header goes on behind them.
+pub(super) fn measure(bytes: &[u8]) -> Option<Measured> {
+    if let Some((jpeg, Orientation::NoTransforms)) = common(bytes) {
+        return Some(Measured { sides: [jpeg.height(), jpeg.width()], decoding: jpeg.decoding_bytes() });
+    }
+    let sides = sides(bytes).ok()?;
+    let decoder = ImageReader::new(Cursor::new(bytes)).with_guessed_format().ok()?.into_decoder().ok()?;
+    // As it is in the file, and in colours; or before it is turned, and after.
+    let pixels = usize::try_from(decoder.total_bytes()).unwrap_or(usize::MAX);
+    Some(Measured { sides, decoding: pixels.saturating_add(3 * sides[0] * sides[1]) })
+}
+
 impl<'a> Photo<'a> {
     /// Of the bytes of a file.
     ///
@@ -117,6 +149,31 @@ impl<'a> Photo<'a> {
     }
 }
 
+impl Photo<'_> {
+    /// Hands over an image that has the pixels of `window`, and where in it they are; none if the file is damaged there, as our own decoder
+    /// finds.
+    fn part<T>(&self, window: Window, take: impl FnOnce(Option<&Image>, Window) -> T) -> T {
+        let jpeg = match self {
+            Photo::Decoded(image) => return take(Some(image), window),
+            Photo::Jpeg { jpeg, .. } => jpeg,
+        };
+        let mut image = Image { sides: window.sides, channels: 3, pixels: Vec::new() };
+        let [(y, height), (x, width)] = [0, 1].map(|axis| (window.at[axis], window.sides[axis]));
+        let decoded = with_memory(|memory| {
+            image.pixels = std::mem::take(&mut memory.pixels);
+            decode_region(&mut memory.decoder, jpeg, Region { x, y, width, height }, &mut image.pixels)
+        });
+        let result = match decoded {
+            true => take(Some(&image), image.whole()),
+            false => take(None, window),
+        };
+        if image.pixels.capacity() <= MOST_KEPT {
+            with_memory(|memory| memory.pixels = image.pixels);
+        }
+        result
+    }
+}
+
 impl ImageSource for Photo<'_> {
     fn sides(&self) -> [usize; 2] {
         match self {
@@ -125,26 +182,26 @@ impl ImageSource for Photo<'_> {
         }
     }
 
-    fn with<T>(self, window: Window, take: impl FnOnce(&Image, Window) -> T) -> Result<T> {
-        let (jpeg, file) = match self {
-            Photo::Decoded(image) => return image.with(window, take),
-            Photo::Jpeg { jpeg, file } => (jpeg, file),
-        };
-        let mut image = Image { sides: window.sides, channels: 3, pixels: Vec::new() };
-        let [(y, height), (x, width)] = [0, 1].map(|axis| (window.at[axis], window.sides[axis]));
-        let decoded = with_memory(|memory| {
-            image.pixels = std::mem::take(&mut memory.pixels);
-            decode_region(&mut memory.decoder, &jpeg, Region { x, y, width, height }, &mut image.pixels)
-        });
-        let result = match decoded {
-            true => take(&image, image.whole()),
-            // It is damaged: how badly, and what is left of it, the other decoder says.
-            false => take(&colours(decode_any(file)?), window),
-        };
-        if image.pixels.capacity() <= MOST_KEPT {
-            with_memory(|memory| memory.pixels = image.pixels);
-        }
-        Ok(result)
+    fn with<T>(&self, window: Window, take: impl FnOnce(&Image, Window) -> T) -> Result<T> {
+        self.part(window, |image, at| match (image, self) {
+            (Some(image), _) | (None, Photo::Decoded(image)) => Ok(take(image, at)),
+            // How badly it is damaged, and what is left of it, the other decoder says.
+            (None, Photo::Jpeg { file, .. }) => Ok(take(&colours(decode_any(file)?), window)),
+        })
+    }
+}
+
+/// A photo that can be decoded only if it is not damaged. What is left of a damaged one comes from one of two decoders, depending on
+/// the window; of a sound one every window has the pixels of the whole.
+pub(super) struct Sound<'a>(pub &'a Photo<'a>);
+
+impl ImageSource for Sound<'_> {
+    fn sides(&self) -> [usize; 2] {
+        self.0.sides()
+    }
+
+    fn with<T>(&self, window: Window, take: impl FnOnce(&Image, Window) -> T) -> Result<T> {
+        self.0.part(window, |image, at| image.map(|image| take(image, at))).ok_or_else(|| anyhow!("it is damaged"))
     }
 }
 
@@ -190,6 +247,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<DynamicImage> {
 
 /// The same without our own decoder.
 fn decode_any(bytes: &[u8]) -> Result<DynamicImage> {
+    // The decoder would fill up what is lacking with grey.
+    ensure!(!is_cut_off(bytes), "it is cut off: the file ends before the JPEG image in it does");
     let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
     let mut limits = Limits::no_limits();
     limits.max_image_width = Some(MAX_SIDE);
@@ -245,8 +304,6 @@ mod tests {
             (turned(&plain, 6), false, [37, 53]),
             (golden("grey-37x53-noise"), true, [53, 37]),
             (golden("other-progressive"), false, [9, 17]),
-            // Cut off: other pixels, but an image.
-            (plain[..plain.len() * 3 / 4].to_vec(), true, [53, 37]),
         ];
         for (number, (file, in_parts, sides)) in cases.iter().enumerate() {
             let whole = Photo::new(file).unwrap().whole().unwrap();
@@ -256,6 +313,24 @@ mod tests {
             let window = Window { at: [2, 5], sides: [6, 11] };
             let same = |image: &Image, at| image.rows(at).eq(whole.rows(window));
             assert!(photo.with(window, same).unwrap(), "{number}");
+        }
+    }
+
+    /// As Pillow refuses it, wherever it breaks off, and of whatever kind it is.
+    #[test]
+    fn what_is_cut_off_is_broken() {
+        for name in ["420-37x53-edges", "other-progressive"] {
+            let file = golden(name);
+            for length in [file.len() * 2 / 3, file.len() - 40, file.len() - 2, file.len() - 1] {
+                let told = |result: Result<Image>| format!("{:#}", result.map(|_| ()).unwrap_err());
+                let file = &file[..length];
+                // The first rows, which would be there.
+                let top = Window { at: [0, 0], sides: [2, 2] };
+                let rows = |photo: Photo| photo.with(top, |image, _| image.clone());
+                for refusal in [told(Photo::new(file).and_then(rows)), told(Photo::new(file).and_then(Photo::whole))] {
+                    assert!(refusal.starts_with("it is cut off"), "{name}, {length} bytes: {refusal}");
+                }
+            }
         }
     }
 

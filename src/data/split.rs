@@ -1,7 +1,9 @@
 //! A list of samples: all of a store, or a part of them.
 
+use super::cache::{Area, Cache};
 use super::field::{Field, INPUTS, TARGETS};
 use super::store::{Memory, Rows, Store, Unreadable, Values};
+use super::transforms::Transform;
 use crate::graph::{DType, Shape};
 use anyhow::{Result, ensure};
 use std::fmt;
@@ -14,6 +16,8 @@ pub struct Split {
     /// Which samples of the store, in order; `None`: all.
     index: Option<Arc<[u32]>>,
     len: usize,
+    /// Where its images are kept once they are decoded, and the name of the part of the source that the store is.
+    kept: Option<(Arc<Cache>, &'static str)>,
 }
 
 impl fmt::Debug for Split {
@@ -30,7 +34,7 @@ impl Split {
     pub fn new(store: Arc<dyn Store>) -> Result<Self> {
         let len = store.len();
         ensure!(u32::try_from(len).is_ok(), "a split of {len} samples: more than 4,294,967,295 are not supported");
-        Ok(Split { store, index: None, len })
+        Ok(Split { store, index: None, len, kept: None })
     }
 
     /// `len` samples in memory.
@@ -69,6 +73,26 @@ impl Split {
     /// Bytes of memory that its store holds, whichever part of that it shows.
     pub fn held_bytes(&self) -> usize {
         self.store.held_bytes()
+    }
+
+    /// The same samples, whose images are kept in `cache` when a loader applies `transforms` to them. `part` names
+    /// the part of the source that the store is. Samples that are no photos stay as they are.
+    ///
+    /// # Errors
+    /// The cache cannot be used.
+    pub fn kept_in(mut self, cache: &Arc<Cache>, part: &'static str, transforms: &[Transform]) -> Result<Split> {
+        if let Some(folder) = self.store.folder() {
+            let locate = |sample: usize, take: &mut dyn FnMut(&[u8])| self.store.locate(sample, take);
+            cache.prepare(part, &folder, transforms, self.store.len(), &locate)?;
+            self.kept = Some((Arc::clone(cache), part));
+        }
+        Ok(self)
+    }
+
+    /// The images that are kept after the first of these transforms.
+    pub(super) fn area(&self, transforms: &[Transform]) -> Option<Arc<Area>> {
+        let (cache, part) = self.kept.as_ref()?;
+        cache.area(part, transforms)
     }
 
     /// True if a sample that cannot be read is left out; else it ends the run.
@@ -160,7 +184,7 @@ impl Split {
     /// If a place is beyond the end.
     pub fn select(&self, places: &[u32]) -> Split {
         let index: Arc<[u32]> = places.iter().map(|p| self.at(*p as usize) as u32).collect();
-        Split { store: Arc::clone(&self.store), len: index.len(), index: Some(index) }
+        Split { store: Arc::clone(&self.store), len: index.len(), index: Some(index), kept: self.kept.clone() }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Where the samples of a set are: in memory, or wherever they are made from when a batch asks for them.
 
+use super::cache::{Area, Stamp};
 use super::field::Field;
+use super::photo::Photo;
 use super::transforms::{ImageSource, Transform, apply, transform_source};
 use crate::graph::DType;
 use crate::random::{Purpose, Stream};
@@ -46,6 +48,14 @@ pub trait Store: Send + Sync {
     fn sides(&self, _sample: usize) -> Option<[usize; 2]> {
         None
     }
+
+    /// The folder that its samples are read from, if they are images that can be kept once they are decoded.
+    fn folder(&self) -> Option<String> {
+        None
+    }
+
+    /// Passes what tells the image of a sample from all others of the folder to `take`.
+    fn locate(&self, _sample: usize, _take: &mut dyn FnMut(&[u8])) {}
 
     /// Bytes of memory that it holds for its samples.
     fn held_bytes(&self) -> usize {
@@ -222,6 +232,7 @@ pub struct Rows<'a> {
     columns: &'a [Option<Column>],
     row: usize,
     changes: Option<&'a Changes>,
+    area: Option<&'a Area>,
     key: Key,
     draws: Option<Stream>,
 }
@@ -234,7 +245,12 @@ impl<'a> Rows<'a> {
         changes: Option<&'a Changes>,
         key: Key,
     ) -> Self {
-        Rows { slot, columns, row, changes, key, draws: None }
+        Rows { slot, columns, row, changes, area: None, key, draws: None }
+    }
+
+    /// The same, for images that are kept after the transforms of `changes`.
+    pub(super) fn kept_in(self, area: Option<&'a Area>) -> Self {
+        Rows { area: area.filter(|_| self.changes.is_some()), ..self }
     }
 
     /// True if the batch has a place for this field: nobody reads the others.
@@ -266,20 +282,54 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Gives a field of images of any size one of them, which transforms bring to the size that the batch has: what they need of it
-    /// is decoded. What nobody wants is dropped.
+    /// Whether images are kept, and told from others by the stamps of their files.
+    pub(super) fn want_stamp(&self) -> bool {
+        self.area.is_some_and(Area::wants_stamp)
+    }
+
+    /// Gives a field of images of any size that of a sample of the store, if it is kept; whether it is.
+    pub(super) fn kept(&mut self, field: usize, sample: usize, stamp: Option<Stamp>) -> Result<bool> {
+        let (Some(area), Some(mut way)) = (self.area, self.way(field)) else { return Ok(false) };
+        let put = area.look(sample, stamp, |image| way.put(area.done(), image));
+        put.transpose().map(|put| put.is_some())
+    }
+
+    /// Gives a field of images of any size that of a sample of the store, which transforms bring to the size that the batch has: what
+    /// they need of it is decoded. It is kept, if images are. What nobody wants is dropped.
     ///
     /// # Errors
     /// It cannot be decoded.
     ///
     /// # Panics
     /// If they do not come to that size.
-    pub(super) fn image(&mut self, field: usize, image: impl ImageSource) -> Result<()> {
-        let Some(column) = self.columns.get(field).copied().flatten() else { return Ok(()) };
+    pub(super) fn image(&mut self, field: usize, sample: usize, photo: &Photo, stamp: Option<Stamp>) -> Result<()> {
+        let (area, Some(mut way)) = (self.area, self.way(field)) else { return Ok(()) };
+        let kept = area.and_then(|area| area.add(sample, stamp, photo, |image| way.put(area.done(), image)));
+        kept.unwrap_or_else(|| way.put(0, photo))
+    }
+
+    /// The way of an image to its place, if the batch has one for it.
+    fn way(&mut self, field: usize) -> Option<Way<'_>> {
+        let column = self.columns.get(field).copied().flatten()?;
         let changes = self.changes.filter(|changes| changes.field == field).map(|changes| &changes.transforms[..]);
         let draws = self.draws.get_or_insert_with(|| self.key.draws());
-        let image = transform_source(changes.unwrap_or_default(), draws, image)?;
-        self.slot[column.offset + self.row * column.bytes..][..column.bytes].copy_from_slice(&image.pixels);
+        let out = &mut self.slot[column.offset + self.row * column.bytes..][..column.bytes];
+        Some(Way { transforms: changes.unwrap_or_default(), draws, out })
+    }
+}
+
+/// The way of an image of any size to its place in a batch slot.
+struct Way<'a> {
+    transforms: &'a [Transform],
+    draws: &'a mut Stream,
+    out: &'a mut [u8],
+}
+
+impl Way<'_> {
+    /// Writes an image that has gone through the first `done` transforms.
+    fn put(&mut self, done: usize, image: &impl ImageSource) -> Result<()> {
+        let image = transform_source(&self.transforms[done..], self.draws, image)?;
+        self.out.copy_from_slice(&image.pixels);
         Ok(())
     }
 }

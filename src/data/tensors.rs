@@ -53,7 +53,7 @@ impl Describes for &TensorsOptions {
         let bytes = std::fs::metadata(&self.path).map_or(0, |m| m.len());
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         // Labels are read as 64-bit numbers, whatever they become.
-        Footprint { held: bytes, reading: bytes / 8 + UNPACKING }
+        Footprint { held: bytes, reading: bytes / 8 + UNPACKING, ..Footprint::default() }
     }
 }
 

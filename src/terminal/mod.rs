@@ -13,7 +13,7 @@ mod visible;
 pub use bar::Bar;
 pub use color::{can_redraw, color, width};
 pub use columns::{columns, fitted};
-pub use numbers::{duration, figure, percent};
+pub use numbers::{duration, figure, human_bytes, percent};
 pub use visible::{Visible, is_hidden, masked, visible, visible_json};
 
 use serde_json::Value;

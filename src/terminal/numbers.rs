@@ -28,6 +28,18 @@ pub fn percent(share: f64) -> String {
     if share.is_finite() { format!("{:.2} %", 100.0 * share) } else { figure(share, 2, 7) }
 }
 
+/// Bytes as messages show them: `12.3 MiB`.
+pub fn human_bytes(bytes: usize) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
+}
+
 /// A duration in two of its largest units: `45s`, `12m 30s`, `3h 05m`, `2d 04h`.
 pub fn duration(seconds: f64) -> String {
     // Beyond a thousand years nobody waits, and infinity has no whole number.
@@ -71,6 +83,11 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn bytes_have_a_unit() {
+        assert_eq!([human_bytes(12), human_bytes(1536), human_bytes(3 << 30)].join(" "), "12 B 1.5 KiB 3.0 GiB");
     }
 
     #[test]

@@ -100,6 +100,60 @@ fn neither_workers_nor_an_interruption_change_anything() {
     assert_same_runs((&a, "r"), (&b, "r"));
 }
 
+/// In memory, on a disk, and as a run before has left it there.
+#[test]
+fn photos_that_are_kept_change_nothing() {
+    let plain = place("", TRANSFORMS);
+    plain.ok("train c.toml --quiet --out r");
+    let memory = place("cache = \"memory\"\n", TRANSFORMS);
+    let told = memory.ok("train c.toml --out r").err;
+    assert!(told.contains("cache: 20 photos are kept"), "{told}");
+    assert_same_runs((&plain, "r"), (&memory, "r"));
+    let disk = place("cache = \"disk\"\ncache_dir = \"kept\"\n", TRANSFORMS);
+    for run in ["a", "b"] {
+        let told = disk.ok(&format!("train c.toml --out {run}")).err;
+        assert!(told.contains("cache: 20 photos are kept"), "{told}");
+        assert_same_runs((&plain, "r"), (&disk, run));
+    }
+    assert_eq!(fs::read_dir(disk.path("kept")).unwrap().count(), 4, "two files for each part");
+    let figures = |place: &Place, run: &str| place.ok(&format!("eval {run}/best.safetensors --json")).json();
+    assert_eq!(figures(&plain, "r")["metrics"], figures(&disk, "a")["metrics"]);
+    // A part that is held out is of the same photos, after other transforms.
+    let held_out = "--set data.validation_split=4 --set train.epochs=2";
+    plain.ok(&format!("train c.toml --quiet --out s {held_out}"));
+    memory.ok(&format!("train c.toml --quiet --out s {held_out}"));
+    assert_same_runs((&plain, "s"), (&memory, "s"));
+}
+
+#[test]
+fn what_is_kept_is_told_with_its_size() {
+    let place = place("cache = \"memory\"\n", TRANSFORMS);
+    let told = place.ok("check c.toml").out;
+    for part in [
+        "cache in memory, of at most 2.0 GiB",
+        "training: whole photos, as the first transform, `random_resized_crop`, is random: ",
+        "validation: photos after `resize`, `center_crop`: 768 B each, 4.5 KiB in all",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let json = place.ok("check c.toml --json").json();
+    let kept: u64 = json["cache"]["kept"].as_array().unwrap().iter().map(|k| k["bytes"]["all"].as_u64().unwrap()).sum();
+    assert_eq!(json["memory"]["cache"], kept, "all photos have been looked at");
+    assert!(json["memory"]["decoding"].as_u64().unwrap() > 0, "{json}");
+    // What there is no room for is told, and the run goes on.
+    let small = "--set data.cache_size=1KiB";
+    let json = place.ok(&format!("check c.toml --json {small}")).json();
+    assert_eq!(json["memory"]["cache"], 1024);
+    assert!(place.ok(&format!("check c.toml {small}")).out.contains("that is more than `cache_size`"));
+    let told = place.ok(&format!("train c.toml --out r {small}")).err;
+    assert!(told.contains("of at most 1.0 KiB; the others are decoded in every epoch"), "{told}");
+    // Nor is there a folder in the place of a file.
+    place.write("taken", "a file");
+    let error = place.fails("train c.toml --out s --set data.cache=disk --set data.cache_dir=taken/kept", 1);
+    assert!(error.contains("cannot keep photos in `taken/kept`") && error.contains("`cache_dir`"), "{error}");
+    assert!(!place.path("s").exists(), "nothing is written");
+}
+
 #[test]
 fn a_part_of_one_folder_is_held_out() {
     let place = Place::with(&config("validation_split = 0.25\n", TRANSFORMS));
@@ -118,9 +172,10 @@ fn a_part_of_one_folder_is_held_out() {
 #[test]
 fn broken_photos_are_named_and_the_run_goes_on() {
     let skipping = place("", TRANSFORMS);
-    skipping.write("photos/train/red/broken.jpg", b"\xff\xd8\xff no photo");
+    let whole = fs::read(skipping.path("photos/train/red/4.jpg")).unwrap();
+    skipping.write("photos/train/red/broken.jpg", &whole[..whole.len() - 9]);
     let told = skipping.ok("train c.toml --out r").err;
-    assert!(told.contains("a sample cannot be read") && told.contains("`red/broken.jpg`"), "{told}");
+    assert!(told.contains("a sample cannot be read") && told.contains("`red/broken.jpg`: it is cut off"), "{told}");
     let last = skipping.metrics("r").pop().unwrap();
     assert_eq!(last["unreadable"], 1, "{last}");
     let failing = place("on_error = \"fail\"\n", TRANSFORMS);

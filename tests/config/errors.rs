@@ -110,6 +110,13 @@ mistakes! {
         [("[model]", "[model]\nweights = \"w.pth\"\nweights_rename = [{ from = \"\", to = \"x\" }, { from = \"a*\", to = \"**\" }]")],
         [("lr = 0.1", "lr = 0.1\nlayer_decay = 1.5\nno_decay = [\"norms\"]\nema = { decay = 1.0, every = 2 }")],
     ];
+    kept_photos: [
+        [("batch_size = 32", "cache = \"memory\"")],
+        [("batch_size = 32", "cache = \"ram\"\ncache_size = 2")],
+        [("batch_size = 32", "cache_size = \"2 gigabytes\"")],
+        [("batch_size = 32", "cache_size = \"2 GiB\"\ncache_dir = \"kept\"")],
+        [("batch_size = 32", "cache_dir = \"\"")],
+    ];
     unknown_words: [
         [("\"relu\"", "\"rellu\"")],
         [("\"relu\"", "{ type = \"batchnorm\" }")],

@@ -95,6 +95,8 @@ impl Random {
             (self.optimizer(), self.schedule(), self.train(classes), self.model());
         let checkpoint = self.some(&[("keep", &["1", "9223372036854775807"]), ("every_steps", &LARGE)]);
         let log = self.some(&[("every_steps", &LARGE)]);
+        let figures = ["figures = []\n", "figures = [\"macro_f1\", \"top2_accuracy\"]\n", ""];
+        let metrics = format!("[metrics]\n{}", if classes { self.of(&figures) } else { "" });
         let mut sections = [
             data,
             loss,
@@ -104,6 +106,7 @@ impl Random {
             model,
             format!("[checkpoint]\n{checkpoint}"),
             format!("[log]\n{log}"),
+            metrics,
         ];
         // In any order.
         for i in (1..sections.len()).rev() {
@@ -140,6 +143,8 @@ impl Random {
             ("workers", &["0", "256"]),
             ("prefetch", &["1", "256"]),
             ("shuffle", &BOOLS),
+            ("cache_size", &["\"1 B\"", "\"1.5 GB\"", "\"1024TiB\""]),
+            ("cache_dir", &TEXTS),
             ("drop_last", &["false"]),
             ("validation_split", if self.builds { &["0.1"] } else { &["0.1", "1e-7", "0.9999999999999999", "1"] }),
             ("limit", &["100"]),
@@ -164,7 +169,11 @@ impl Random {
 
     fn loss(&mut self, classes: bool) -> String {
         match classes {
-            true => format!("[loss]\ntype = \"cross_entropy\"\n{}", self.some(&[("label_smoothing", &SHARES)])),
+            true => match self.below(4) {
+                0 => format!("[loss]\ntype = \"nll\"\n{}", self.some(&[("ignore_index", &["-1", "7"])])),
+                1 => format!("[loss]\ntype = \"focal\"\n{}", self.some(&[("gamma", &POSITIVE)])),
+                _ => format!("[loss]\ntype = \"cross_entropy\"\n{}", self.some(&[("label_smoothing", &SHARES)])),
+            },
             false => "[loss]\ntype = \"mse\"\n".to_owned(),
         }
     }

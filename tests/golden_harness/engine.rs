@@ -14,6 +14,7 @@ use runner::train::files::metrics_file::MetricsFile;
 use runner::train::files::state::RunState;
 use runner::train::files::weights;
 use runner::train::run::report::{Reporter, Verbosity};
+use runner::train::run::waiting::Waiting;
 use runner::train::run::{Outcome, Run};
 use runner::train::setup::input::{self, Samples};
 use runner::train::setup::programs::{self, Kind, Programs, Sizes};
@@ -245,6 +246,7 @@ pub fn train(case: &Case, Way { sets, options, on }: &Way) -> Trained {
         metrics,
         reporter: Reporter::new(Verbosity::Quiet),
         pending: runner::train::run::pending::Pending::default(),
+        waiting: Waiting::default(),
     };
     let outcome = run.run(&AtomicBool::new(false)).unwrap();
     let expected = if experiment.train.max_steps.is_some() { Outcome::MaxSteps } else { Outcome::Finished };

@@ -19,6 +19,7 @@ use runner::train::files::state::{RunState, restore};
 use runner::train::run::Run;
 use runner::train::run::pending::Pending;
 use runner::train::run::report::{Reporter, Verbosity};
+use runner::train::run::waiting::Waiting;
 use runner::train::setup::input::{Samples, describe};
 use runner::train::setup::programs::{self, Sizes};
 use runner::train::setup::schedule::Schedule;
@@ -106,7 +107,17 @@ fn in_memory(set: u64, count: usize, bad: &[usize]) -> Split {
 fn samples(train: Split, val: Split) -> Samples {
     let set = Dataset::new(DataSpec::labelled(DType::U8, [8, 8, 3], 2), train, val);
     let Dataset { spec, train, val, fingerprint, .. } = set;
-    Samples { spec, train, test: val.clone(), val, note: None, told: Vec::new(), fingerprint, name: "photos" }
+    Samples {
+        spec,
+        train,
+        test: val.clone(),
+        val,
+        note: None,
+        told: Vec::new(),
+        fingerprint,
+        name: "photos",
+        cache: None,
+    }
 }
 
 const PHOTOS: &str = r#"
@@ -166,6 +177,7 @@ fn train(samples: &Samples, sets: &[&str], run: &Path) -> anyhow::Result<Left> {
         metrics,
         reporter: Reporter::new(Verbosity::Quiet),
         pending: Pending::default(),
+        waiting: Waiting::default(),
     };
     run.run(&AtomicBool::new(false))?;
     let told = run.unreadable_in_all();

@@ -5,6 +5,7 @@ mod architectures;
 mod errors;
 mod fields;
 mod growth;
+mod kept;
 mod lints;
 mod memory;
 mod nets;

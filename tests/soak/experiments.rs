@@ -41,10 +41,8 @@ pub fn experiment(seed: u64) -> String {
     let results = if values { 1 + make.below(4) } else { [3, 10][usize::from(data.contains("digits"))] };
     let layers = make.net(flow, results);
 
-    let (loss, smoothing) = match values {
-        true => ("mse", ""),
-        false => ("cross_entropy", make.of(&["", "label_smoothing = 0.1\n"])),
-    };
+    let smoothing = if values { "" } else { make.of(&["", "label_smoothing = 0.1\n"]) };
+    let loss = loss(seed, values, data.contains("mixup") || data.contains("cutmix"), results, smoothing);
     let optimizer = make.of(&OPTIMIZERS);
     let groups = make.of(&[
         "",
@@ -65,12 +63,27 @@ pub fn experiment(seed: u64) -> String {
     // The number of values is known now.
     let data = data.replace("targets = 0", &format!("targets = {results}"));
     format!(
-        "seed = {}\n[data]\n{data}[loss]\ntype = \"{loss}\"\n{smoothing}[optimizer]\n{optimizer}\n{groups}{rules}{schedule}\
+        "seed = {}\n[data]\n{data}[loss]\n{loss}[optimizer]\n{optimizer}\n{groups}{rules}{schedule}\
          [train]\nepochs = {epochs}\n{accumulate}{clip}{every}{}[model]\n{freeze}{thaw}layers = [\n  {},\n]\n",
         seed % 1000,
         make.blocks(),
         layers.join(",\n  ")
     )
+}
+
+/// The keys of `[loss]`, and of the figures that come with it. By the seed itself, so that the draws of all else stay as they were.
+fn loss(seed: u64, values: bool, mixed: bool, results: usize, smoothing: &str) -> String {
+    let weights = |list: &[&str]| (0..results).map(|i| list[i % list.len()]).collect::<Vec<_>>().join(", ");
+    let figures = if values { "" } else { "[metrics]\nfigures = [\"top2_accuracy\", \"macro_f1\", \"mean_iou\"]\n" };
+    let keys = match (seed / 3 % 5, values) {
+        (0, false) if !mixed => format!("type = \"nll\"\nweight = [{}]\n", weights(&["1.0", "0.5", "2.0"])),
+        (1, false) if !mixed => "type = \"focal\"\ngamma = 1.5\n".to_owned(),
+        (0 | 1, true) => "type = \"sigmoid_focal\"\nalpha = 0.4\n".to_owned(),
+        (2, true) => format!("type = \"bce_with_logits\"\npos_weight = [{}]\n", weights(&["2.0", "0.7"])),
+        (_, true) => "type = \"mse\"\n".to_owned(),
+        (_, false) => format!("type = \"cross_entropy\"\n{smoothing}"),
+    };
+    format!("{keys}{}", if seed.is_multiple_of(4) { figures } else { "" })
 }
 
 /// The keys of `[data]`, and what samples look like.

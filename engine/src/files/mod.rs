@@ -5,6 +5,7 @@
 //! another program when it is read, and nothing takes more memory than its caller allows: what is opened is a regular file, whose size
 //! is known.
 
+pub mod caches;
 pub mod durable;
 pub mod kind;
 

@@ -131,7 +131,8 @@ fn held(files: &[PathBuf]) -> Footprint {
     let tensors = files.iter().filter(|file| is_tensors(file));
     let bytes = tensors.filter_map(|file| std::fs::metadata(file).ok()).map(|meta| meta.len()).max().unwrap_or(0);
     let names: usize = files.iter().map(|file| 2 * (file.as_os_str().len() + size_of::<PathBuf>())).sum();
-    Footprint { held: usize::try_from(bytes).unwrap_or(usize::MAX).saturating_add(names), reading: 0 }
+    let held = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_add(names);
+    Footprint { held, ..Footprint::default() }
 }
 
 /// True for a file of tensors, by its name.

@@ -25,10 +25,12 @@ use crate::train::files::weights::Weights;
 use crate::train::run::Run;
 use crate::train::run::pending::Pending;
 use crate::train::run::report::{Reporter, Verbosity};
+use crate::train::run::waiting::Waiting;
 use crate::train::setup::balance::balance;
 use crate::train::setup::device::{Selected, Wanted, select};
 use crate::train::setup::input::{self, Samples, Take};
 use crate::train::setup::memory::{MemoryPlan, Needs, Use};
+use crate::train::setup::photos::PhotoPlan;
 use crate::train::setup::precision;
 use crate::train::setup::programs::Programs;
 use crate::train::setup::schedule::Schedule;
@@ -70,12 +72,17 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         Planned { loaded, data, plan, backend, what, needs, passes: &passes }.require()
     };
     // Nor is anything read or written that there is no memory for.
-    require(&loaded, &described, &programs, input::footprint(experiment))?;
+    let photos = PhotoPlan::new(experiment, &described, true);
+    require(&loaded, &described, &programs, photos.with(input::footprint(experiment)))?;
     let mut folder = match folder {
         Some(folder) => folder,
         None => new_folder(args, &experiment.name, &reporter)?,
     };
-    let samples = load_samples(&loaded, &take, from.is_some(), &reporter)?;
+    let mut samples = load_samples(&loaded, &take, from.is_some(), &reporter)?;
+    samples.keep_photos(&loaded.experiment)?;
+    if let Some(trouble) = samples.cache.as_ref().and_then(|cache| cache.trouble()) {
+        reporter.warn(&trouble);
+    }
     let mut loaded = loaded;
     let balanced = balance_classes(&mut loaded, &samples, &reporter)?;
     let experiment = &loaded.experiment;
@@ -85,7 +92,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         true => programs,
         false => build_run(&loaded, &samples.spec, backend, &passes, &programs.warnings)?,
     };
-    let planned = require(&loaded, &samples.spec, &programs, samples.footprint())?;
+    let planned = require(&loaded, &samples.spec, &programs, photos.with(samples.footprint()))?;
     let (session, mut state) = session(programs, backend, experiment, from.as_ref(), weights)?;
     if !args.quiet {
         say_notes(backend);
@@ -124,6 +131,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         metrics,
         reporter,
         pending: Pending::default(),
+        waiting: Waiting::default(),
     };
     match &from {
         None => {

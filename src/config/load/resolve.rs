@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
 
     fn data(&self) -> Option<Data> {
         let part = self.section("data")?;
-        let loading = part.read::<Loading>();
+        let mut loading = part.read::<Loading>();
         let pipeline = part.read::<Pipeline>();
         let word = self.kind::<Source>(&part, None)?;
         part.known_keys(&[&[Source::TAG], Pipeline::KEYS, Source::fields(word), Loading::KEYS]);
@@ -164,6 +164,9 @@ impl<'a> Reader<'a> {
             if let Some(node) = part.table.get(key) {
                 *path = self.path(node);
             }
+        }
+        if let (Some(loading), Some(node)) = (&mut loading, part.table.get("cache_dir")) {
+            loading.cache_dir = Some(self.path(node));
         }
         // The only word that it can be.
         let auto_batch_size = part.table.get("batch_size").is_some_and(|node| node.as_str().is_some());

@@ -2,7 +2,7 @@
 
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Experiment;
-use crate::config::language::sections::{Loss, Metric, RANDOM_TRANSFORMS, Source, Transform};
+use crate::config::language::sections::{Cache, Loss, Metric, RANDOM_TRANSFORMS, Source, Transform};
 use crate::config::text::diagnostics::Diagnostic;
 use crate::config::text::lints::Lint;
 use crate::config::text::origins::Reporter;
@@ -20,6 +20,7 @@ pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     rules.optimizer();
     rules.thaw();
     rules.downloads();
+    rules.cache();
 }
 
 /// What sections must agree on. The rules of schedules are beside their keys.
@@ -249,6 +250,25 @@ impl Rules<'_> {
         if !files.download && files.mirrors.is_some() {
             let warning = Diagnostic::warning(Lint::NoEffect, "`mirrors` in `[data]` has no effect");
             self.reporter.at_keys(warning, "data.mirrors", "nothing is fetched", "data.download", "because of this");
+        }
+    }
+
+    /// Photos alone are kept, and what says how is of no use without.
+    fn cache(&self) {
+        let (data, loading) = (&self.experiment.data, &self.experiment.data.loading);
+        if loading.cache != Cache::None && !data.source.has_photos() {
+            let error = Diagnostic::error(format!("`cache` keeps photos, and `{}` has none", data.source.type_name()))
+                .help("leave it out: these samples are in memory already");
+            self.reporter.at_keys(error, "data.cache", "nothing to keep", "data.source", "no photos");
+        }
+        let size = loading.cache_size.is_some() && loading.cache == Cache::None;
+        let folder = loading.cache_dir.is_some() && loading.cache != Cache::Disk;
+        for (key, told) in [("cache_size", size), ("cache_dir", folder)] {
+            if told {
+                let warning = Diagnostic::warning(Lint::NoEffect, format!("`{key}` in `[data]` has no effect"));
+                let needed = if key == "cache_dir" { "`cache` is not \"disk\"" } else { "there is no `cache`" };
+                self.reporter.at_key(warning, &format!("data.{key}"), needed);
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ mod scan;
 use super::field::{INPUTS, TARGETS};
 use super::found::Found;
 use super::progress::Event;
-use super::{DataSpec, Dataset, Describes, Field, Footprint, Split, TargetSpec};
+use super::{DataSpec, Dataset, Describes, Field, Footprint, Split, Survey, TargetSpec};
 use crate::files;
 use crate::graph::DType;
 use anyhow::{Context, Result, bail, ensure};
@@ -77,7 +77,12 @@ impl Describes for &ImageFolderOptions {
         let held = |Parts { train, val, test }: &Parts| {
             [Some(train), Some(val), test.as_ref()].into_iter().flatten().map(Listing::held_bytes).sum()
         };
-        Footprint { held: FOUND.look(self, || self.parts(), held).unwrap_or_default(), reading: 0 }
+        Footprint { held: FOUND.look(self, || self.parts(), held).unwrap_or_default(), ..Footprint::default() }
+    }
+
+    fn survey(&self) -> Option<[Survey; 2]> {
+        let of = |part: &Listing| Survey::of_files(&part.folder, &part.images);
+        FOUND.look(self, || self.parts(), |Parts { train, val, .. }| [train, val].map(of)).ok()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Photos that are read and decoded when a batch asks for them, wherever their files are.
 
 use super::super::Field;
+use super::super::cache::Stamp;
 use super::super::photo::{read_photo, sides, with_photo};
 use super::super::store::{Rows, Store, Unreadable};
 use crate::files;
@@ -27,6 +28,15 @@ pub trait Images: Send + Sync {
     /// # Errors
     /// It cannot be read.
     fn read(&self, at: usize, file: &mut Vec<u8>) -> Result<()>;
+
+    /// How the file of number `at` is now; `None` if that cannot be known.
+    fn stamp(&self, at: usize) -> Option<Stamp>;
+
+    /// The folder that they are in.
+    fn folder(&self) -> &Path;
+
+    /// Passes where in the folder number `at` is to `take`.
+    fn locate(&self, at: usize, take: &mut dyn FnMut(&[u8]));
 
     /// Passes what tells number `at` from other images to `take`: to read them all would take minutes.
     fn identify(&self, at: usize, take: &mut dyn FnMut(&[u8]));
@@ -79,6 +89,19 @@ impl Images for Files {
         read_photo(&self.folder.join(&self.paths[at]), file)
     }
 
+    fn stamp(&self, at: usize) -> Option<Stamp> {
+        let path = self.folder.join(&self.paths[at]);
+        Stamp::of(&files::uninterrupted(|| std::fs::metadata(&path)).ok()?)
+    }
+
+    fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn locate(&self, at: usize, take: &mut dyn FnMut(&[u8])) {
+        take(self.paths[at].as_os_str().as_encoded_bytes());
+    }
+
     /// By its name and its size in bytes.
     fn identify(&self, at: usize, take: &mut dyn FnMut(&[u8])) {
         take(self.paths[at].as_os_str().as_encoded_bytes());
@@ -110,6 +133,16 @@ impl<I: Images> Photos<I> {
         Photos { images, fields, targets, strict }
     }
 
+    fn image(&self, sample: usize, rows: &mut Rows) -> Result<()> {
+        // Before it is read: a file that changes meanwhile is another next time.
+        let stamp = if rows.want_stamp() { self.images.stamp(sample) } else { None };
+        if rows.kept(IMAGE, sample, stamp)? {
+            return Ok(());
+        }
+        let read = |file: &mut Vec<u8>| self.images.read(sample, file);
+        with_photo(read, |photo| rows.image(IMAGE, sample, &photo, stamp))
+    }
+
     fn target(&self, sample: usize) -> &[u8] {
         let bytes = self.fields[TARGET].bytes();
         &self.targets[sample * bytes..][..bytes]
@@ -127,8 +160,7 @@ impl<I: Images> Store for Photos<I> {
 
     fn write(&self, sample: usize, rows: &mut Rows) -> Result<(), Unreadable> {
         if rows.wants(IMAGE) {
-            let read = |file: &mut Vec<u8>| self.images.read(sample, file);
-            with_photo(read, |photo| rows.image(IMAGE, photo))
+            self.image(sample, rows)
                 .map_err(|error| Unreadable { name: self.images.name(sample), why: format!("{error:#}") })?;
         }
         rows.put(TARGET, self.target(sample));
@@ -149,6 +181,15 @@ impl<I: Images> Store for Photos<I> {
     fn sides(&self, sample: usize) -> Option<[usize; 2]> {
         let mut file = Vec::new();
         self.images.read(sample, &mut file).and_then(|()| sides(&file)).ok()
+    }
+
+    fn folder(&self) -> Option<String> {
+        let folder = self.images.folder();
+        Some(std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()).to_string_lossy().into_owned())
+    }
+
+    fn locate(&self, sample: usize, take: &mut dyn FnMut(&[u8])) {
+        self.images.locate(sample, take);
     }
 
     fn held_bytes(&self) -> usize {

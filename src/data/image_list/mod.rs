@@ -9,7 +9,7 @@ use super::found::Found;
 use super::image_folder::photos::{Files, Photos, bytes_of_paths};
 use super::progress::Event;
 use super::unreadable::most_unreadable;
-use super::{DataSpec, Dataset, Describes, Field, Footprint, Split, TargetSpec};
+use super::{DataSpec, Dataset, Describes, Field, Footprint, Split, Survey, TargetSpec};
 use crate::files;
 use crate::graph::DType;
 use anyhow::{Context, Result, bail, ensure};
@@ -119,7 +119,12 @@ impl Describes for &ImageListOptions {
     fn footprint(&self) -> Footprint {
         // Errors are reported when it is opened.
         let held = |lists: &Lists| lists.parts.iter().map(Part::held_bytes).sum();
-        Footprint { held: FOUND.look(self, || self.lists(), held).unwrap_or_default(), reading: 0 }
+        Footprint { held: FOUND.look(self, || self.lists(), held).unwrap_or_default(), ..Footprint::default() }
+    }
+
+    fn survey(&self) -> Option<[Survey; 2]> {
+        let of = |part: &Part| Survey::of_files(&part.folder, &part.paths);
+        FOUND.look(self, || self.lists(), |lists| [of(&lists.parts[0]), of(&lists.parts[1])]).ok()
     }
 }
 

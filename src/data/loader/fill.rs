@@ -1,5 +1,6 @@
 //! Writes samples into a batch slot.
 
+use super::super::cache::Area;
 use super::super::field::transformed;
 use super::super::store::{Changes, Column, Key, Rows};
 use super::super::transforms::output_shape;
@@ -10,6 +11,7 @@ use super::{LoaderOptions, Position};
 use crate::graph::{DType, Input, Shape};
 use crate::plan::{SlotInput, SlotLayout};
 use anyhow::{Result, bail, ensure};
+use std::sync::Arc;
 
 /// What a worker needs to know to fill a batch.
 pub(super) struct Filler {
@@ -18,6 +20,8 @@ pub(super) struct Filler {
     /// Where the rows of each field are in a slot; `None` for fields that the slot does not have.
     columns: Vec<Option<Column>>,
     changes: Option<Changes>,
+    /// Images that are kept.
+    area: Option<Arc<Area>>,
     mixer: Option<Mixer>,
 }
 
@@ -57,7 +61,8 @@ impl Filler {
             Some(mixing) => Some(mixer(mixing, options, fields, &columns, layout)?),
             None => None,
         };
-        Ok(Filler { split: split.clone(), seed: options.seed, columns, changes, mixer })
+        let area = split.area(&options.transforms);
+        Ok(Filler { split: split.clone(), seed: options.seed, columns, changes, area, mixer })
     }
 
     /// Writes the samples at these places of the split. What cannot be read is added to `unreadable`, and the next sample of the
@@ -85,7 +90,8 @@ impl Filler {
             loop {
                 // The draws are those of the sample that was asked for.
                 let key = Key { seed: self.seed, epoch, sample: u64::from(*sample) };
-                let mut rows = Rows::new(slot, &self.columns, row, self.changes.as_ref(), key);
+                let rows = Rows::new(slot, &self.columns, row, self.changes.as_ref(), key);
+                let mut rows = rows.kept_in(self.area.as_deref());
                 let Err(error) = self.split.write(at, &mut rows) else { break };
                 ensure!(self.split.skips_unreadable(), "a sample cannot be read: {error}");
                 unreadable.push(error);

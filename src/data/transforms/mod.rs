@@ -240,6 +240,25 @@ impl Transform {
         )
     }
 
+    /// Whether what it does depends on a draw.
+    fn is_random(&self) -> bool {
+        match self {
+            Transform::Resize { .. } | Transform::CenterCrop { .. } | Transform::Grayscale { .. } => false,
+            Transform::RandomCrop { .. }
+            | Transform::RandomResizedCrop { .. }
+            | Transform::RandomHorizontalFlip { .. }
+            | Transform::RandomVerticalFlip { .. }
+            | Transform::RandomRotation { .. }
+            | Transform::RandomGrayscale { .. }
+            | Transform::ColorJitter(_)
+            | Transform::GaussianBlur { .. }
+            | Transform::RandomAffine { .. }
+            | Transform::Random { .. }
+            | Transform::Augment(_)
+            | Transform::RandomErasing { .. } => true,
+        }
+    }
+
     /// Shape of a sample `[H, W, C]` after it. Of images each of a size of its own, `[0, 0, C]`, it may be that again.
     ///
     /// # Errors
@@ -404,6 +423,11 @@ impl Transform {
         }
         image
     }
+}
+
+/// How many transforms at the beginning draw nothing: what they make of an image is the same in every epoch.
+pub fn fixed(list: &[Transform]) -> usize {
+    list.iter().take_while(|transform| !transform.is_random()).count()
 }
 
 /// A number between two, every one as likely.

@@ -15,7 +15,7 @@ pub(in crate::data) trait ImageSource {
     ///
     /// # Errors
     /// They cannot be decoded.
-    fn with<T>(self, window: Window, take: impl FnOnce(&Image, Window) -> T) -> Result<T>;
+    fn with<T>(&self, window: Window, take: impl FnOnce(&Image, Window) -> T) -> Result<T>;
 }
 
 impl ImageSource for Image {
@@ -23,8 +23,8 @@ impl ImageSource for Image {
         self.sides
     }
 
-    fn with<T>(self, window: Window, take: impl FnOnce(&Image, Window) -> T) -> Result<T> {
-        Ok(take(&self, window))
+    fn with<T>(&self, window: Window, take: impl FnOnce(&Image, Window) -> T) -> Result<T> {
+        Ok(take(self, window))
     }
 }
 
@@ -35,7 +35,7 @@ impl ImageSource for Image {
 pub(in crate::data) fn transform_source(
     list: &[Transform],
     draws: &mut Stream,
-    source: impl ImageSource,
+    source: &impl ImageSource,
 ) -> Result<Image> {
     let sides = source.sides();
     let (first, rest) = match list {

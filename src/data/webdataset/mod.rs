@@ -7,17 +7,18 @@
 mod pattern;
 mod shard;
 
+use super::cache::Stamp;
 use super::field::{INPUTS, TARGETS};
 use super::found::Found;
 use super::image_folder::photos::{Images, Photos};
 use super::progress::Event;
-use super::{DataSpec, Dataset, Describes, Field, Footprint, Split, TargetSpec};
+use super::{DataSpec, Dataset, Describes, Field, Footprint, Split, Survey, TargetSpec};
 use crate::files;
 use crate::graph::DType;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use shard::{Label, Sample};
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The options of the source.
@@ -75,6 +76,20 @@ struct Place {
     shard: u32,
 }
 
+impl Part {
+    /// Reads the first bytes of image number `at`.
+    fn read_head(&self, at: usize, most: u64, file: &mut Vec<u8>) -> Result<()> {
+        let Place { offset, bytes, shard } = self.images[at];
+        let shard = &self.shards[shard as usize];
+        let opened = files::open(&shard.path)?;
+        ensure!(opened.size == shard.bytes, "`{}` is another file than when the run began", shard.path.display());
+        file.clear();
+        file.resize(u64::from(bytes).min(most) as usize, 0);
+        files::read_at(&opened.file, file, offset)?;
+        Ok(())
+    }
+}
+
 impl Images for Part {
     fn len(&self) -> usize {
         self.images.len()
@@ -88,14 +103,24 @@ impl Images for Part {
     }
 
     fn read(&self, at: usize, file: &mut Vec<u8>) -> Result<()> {
+        self.read_head(at, u64::MAX, file)
+    }
+
+    fn stamp(&self, at: usize) -> Option<Stamp> {
+        let shard = &self.shards[self.images[at].shard as usize];
+        Stamp::of(&files::uninterrupted(|| std::fs::metadata(&shard.path)).ok()?)
+    }
+
+    /// That of the first shard. Others may be elsewhere.
+    fn folder(&self) -> &Path {
+        self.shards.first().and_then(|shard| shard.path.parent()).unwrap_or(Path::new(""))
+    }
+
+    fn locate(&self, at: usize, take: &mut dyn FnMut(&[u8])) {
         let Place { offset, bytes, shard } = self.images[at];
-        let shard = &self.shards[shard as usize];
-        let opened = files::open(&shard.path)?;
-        ensure!(opened.size == shard.bytes, "`{}` is another file than when the run began", shard.path.display());
-        file.clear();
-        file.resize(bytes as usize, 0);
-        files::read_at(&opened.file, file, offset)?;
-        Ok(())
+        take(self.shards[shard as usize].path.as_os_str().as_encoded_bytes());
+        take(&offset.to_le_bytes());
+        take(&bytes.to_le_bytes());
     }
 
     /// By its place, and the archive's name and size in bytes.
@@ -140,7 +165,15 @@ impl Describes for &WebDatasetOptions {
         let held = |Parts { train, val, .. }: &Parts| {
             [train, val].iter().map(|part| part.held_bytes() + part.labels.len() * size_of::<i32>()).sum()
         };
-        Footprint { held: FOUND.look(self, || self.parts(), held).unwrap_or_default(), reading: 0 }
+        Footprint { held: FOUND.look(self, || self.parts(), held).unwrap_or_default(), ..Footprint::default() }
+    }
+
+    fn survey(&self) -> Option<[Survey; 2]> {
+        let of = |part: &Part| {
+            let size = |at: usize| u64::from(part.images[at].bytes);
+            Survey::of(part.images.len(), size, |at, most, file| part.read_head(at, most, file))
+        };
+        FOUND.look(self, || self.parts(), |Parts { train, val, .. }| [train, val].map(of)).ok()
     }
 }
 
@@ -180,7 +213,7 @@ impl WebDatasetOptions {
         Ok(Parts { train, val, told })
     }
 
-    fn part(&self, shards: &std::path::Path, told: &mut Vec<String>) -> Result<Part> {
+    fn part(&self, shards: &Path, told: &mut Vec<String>) -> Result<Part> {
         let names = match &self.classes {
             Some(Labels::Names(names)) => (0..).zip(names).map(|(class, name)| (name.as_str(), class)).collect(),
             _ => HashMap::new(),

@@ -6,6 +6,7 @@ pub mod pending;
 pub mod report;
 pub mod table;
 mod unreadable;
+pub mod waiting;
 
 use crate::backend::{Backend, HostBuffer};
 use crate::checkpoint::{Best, FileKind};
@@ -32,6 +33,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use table::EpochRow;
+use waiting::Waiting;
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +84,8 @@ pub struct Run<'a> {
     pub reporter: Reporter,
     /// Updates whose losses are on their way.
     pub pending: Pending,
+    /// What was waited for batches.
+    pub waiting: Waiting,
 }
 
 impl Run<'_> {
@@ -239,7 +243,7 @@ impl Run<'_> {
         self.pending.push(Update { step: self.state.step + 1, start, batches: group, lr, inputs });
         let mut samples = 0;
         for k in 0..group {
-            let mut batch = loader.next()?.context("the loader ended before the epoch")?;
+            let mut batch = self.waiting.time(|| loader.next())?.context("the loader ended before the epoch")?;
             debug_assert_eq!((batch.position.epoch, batch.position.batch as u64), (self.state.epoch, self.state.batch));
             self.note_unreadable(batch.unreadable())?;
             self.session.train(batch.slot, &mut batch.buffer, batch.len, inputs)?;
@@ -368,6 +372,7 @@ impl Run<'_> {
         self.reporter.unreadable([&extra.unreadable, &extra.val_unreadable]);
         let epoch = (number, self.experiment.train.epochs);
         self.reporter.epoch(&EpochRow { epoch, train, val, seconds, samples_per_s, best });
+        self.tell_loading(seconds);
         Ok(())
     }
 

@@ -15,9 +15,10 @@ use crate::data::progress::Event;
 use crate::data::synthetic::{SyntheticOptions, Task};
 use crate::data::tensors::TensorsOptions;
 use crate::data::webdataset::{Labels, WebDatasetOptions};
-use crate::data::{self, DataSpec, Fingerprint, Footprint, HoldOut, Missing, Source, Split, UnknownField};
+use crate::data::{self, Cache, DataSpec, Fingerprint, Footprint, HoldOut, Missing, Source, Split, UnknownField};
 pub use crate::model::{mixing, transforms};
 use anyhow::{Context, Result};
+use std::sync::Arc;
 
 /// The data layer's source for a `[data]` section, and what to do if its files are not there.
 pub fn source(experiment: &Experiment) -> (Source, Missing) {
@@ -176,6 +177,8 @@ pub struct Samples {
     pub fingerprint: Fingerprint,
     /// The name of the source that they are from: `digits`, where those stand in for another.
     pub name: &'static str,
+    /// Where photos are kept.
+    pub cache: Option<Arc<Cache>>,
 }
 
 /// Which samples are taken.
@@ -196,7 +199,7 @@ impl Samples {
                 splits.push(split);
             }
         }
-        Footprint { held: splits.iter().map(|s| s.held_bytes()).sum(), reading: 0 }
+        Footprint { held: splits.iter().map(|s| s.held_bytes()).sum(), ..Footprint::default() }
     }
 }
 
@@ -240,5 +243,6 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
     let spec = DataSpec { train: Some(train.len()), val: Some(val.len()), ..taken(set.spec, experiment)? };
     let name = if stands_in { "digits" } else { experiment.data.source.type_name() };
     let test = set.test.unwrap_or(set.val);
-    Ok(Samples { spec, train, val, test, note: set.note, told: set.told, fingerprint: set.fingerprint, name })
+    let (note, told, fingerprint) = (set.note, set.told, set.fingerprint);
+    Ok(Samples { spec, train, val, test, note, told, fingerprint, name, cache: None })
 }

@@ -60,7 +60,11 @@ impl Needs {
 pub struct HostPlan {
     /// The samples.
     pub data: usize,
-    /// What reading them takes in addition to the memory of the steps.
+    /// Photos that are kept once they are decoded.
+    pub cache: usize,
+    /// Photos that are decoded at a time.
+    pub decoding: usize,
+    /// What reading the samples takes in addition to the memory of the steps.
     pub reading: usize,
     /// The buffers through which a checkpoint is written or read.
     pub saving: usize,
@@ -169,13 +173,20 @@ impl HostPlan {
         let start = weights.saturating_add(needs.data.reading.max(plan.persistent_bytes));
         let steady = planned.saturating_add(saving);
         let reading = start.saturating_sub(steady);
-        let data = needs.data.held;
-        let total = [data, reading, steady, process].into_iter().fold(0, usize::saturating_add);
-        HostPlan { data, reading, saving, process, total, memory: None }
+        let Footprint { held: data, cache, decoding, .. } = needs.data;
+        let total = [data, cache, decoding, reading, steady, process].into_iter().fold(0, usize::saturating_add);
+        HostPlan { data, cache, decoding, reading, saving, process, total, memory: None }
     }
 
-    fn classes(&self) -> [(&'static str, usize); 4] {
-        [("data", self.data), ("reading", self.reading), ("saving", self.saving), ("process", self.process)]
+    fn classes(&self) -> [(&'static str, usize); 6] {
+        [
+            ("data", self.data),
+            ("cache", self.cache),
+            ("decoding", self.decoding),
+            ("reading", self.reading),
+            ("saving", self.saving),
+            ("process", self.process),
+        ]
     }
 }
 

@@ -8,6 +8,7 @@ pub mod host_memory;
 pub mod input;
 pub mod lints;
 pub mod memory;
+pub mod photos;
 pub mod precision;
 pub mod programs;
 pub mod schedule;

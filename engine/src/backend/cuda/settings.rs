@@ -1,6 +1,7 @@
 //! What the environment says about how a GPU is used.
 
 use crate::backend::SettingError;
+use crate::files::caches;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -146,12 +147,7 @@ fn cache_folder_of(var: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     match var(CACHE) {
         Some(said) if said == "0" => None,
         Some(said) => Some(said.into()),
-        None => {
-            // What is not absolute counts for nothing, as the specification of these folders says.
-            let absolute = |name| var(name).map(PathBuf::from).filter(|p| p.is_absolute());
-            let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-            Some(caches.join("runner"))
-        }
+        None => caches::folder_of(var),
     }
 }
 

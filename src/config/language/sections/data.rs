@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use super::cache::{ByteSize, Cache};
 use super::photos::{ImageFolder, ImageList, LabelKind, WebDataset};
 use super::transforms::{Transform, for_all, for_evaluation, for_training};
 use crate::config::declare::bounds::MAX_SIZE;
@@ -119,6 +120,15 @@ impl Source {
             Source::Cifar100(set) => Some(&set.files),
             Source::Digits(_) | Source::Tensors(_) | Source::Synthetic(_) => None,
             Source::ImageFolder(_) | Source::ImageList(_) | Source::WebDataset(_) => None,
+        }
+    }
+
+    /// Whether its samples are photos, which are decoded when a batch asks for them.
+    pub fn has_photos(&self) -> bool {
+        match self {
+            Source::ImageFolder(_) | Source::ImageList(_) | Source::WebDataset(_) => true,
+            Source::Mnist(_) | Source::FashionMnist(_) | Source::Cifar10(_) | Source::Cifar100(_) => false,
+            Source::Digits(_) | Source::Tensors(_) | Source::Synthetic(_) => false,
         }
     }
 
@@ -291,6 +301,16 @@ options! {
         /// Batches made ahead, all workers together; at least one for each worker.
         #[option(default = 2, range = 1..=256, unit = "batches", resume = Harmless)]
         pub prefetch: usize,
+        /// Keep photos once they are decoded, so that later epochs need not decode them again: in memory, or on a disk, where later runs
+        /// find them. Kept is what the first transforms make of them, up to the first that is random. The batches do not depend on it.
+        #[option(default = Cache::None, resume = Harmless)]
+        pub cache: Cache,
+        /// How much is kept at most. What there is no room for is decoded in every epoch.
+        #[option(otherwise = "`\"2 GiB\"` in memory, `\"20 GiB\"` on a disk", example = r#""8 GiB""#, resume = Harmless)]
+        pub cache_size: Option<ByteSize>,
+        /// The folder of what is kept on a disk. It may be deleted at any time.
+        #[option(otherwise = "`runner/photos` in `XDG_CACHE_HOME`, or in `~/.cache`", resume = Harmless)]
+        pub cache_dir: Option<PathBuf>,
         /// Draw a new order of the training samples for every epoch, from `seed` and the epoch's number.
         #[option(default = true)]
         pub shuffle: bool,
@@ -328,6 +348,16 @@ impl Check for Loading {}
 impl Check for Pipeline {}
 
 impl Loading {
+    /// Most bytes of photos that are kept.
+    pub fn cache_size(&self) -> u64 {
+        let usual = match self.cache {
+            Cache::None => 0,
+            Cache::Memory => 2 << 30,
+            Cache::Disk => 20 << 30,
+        };
+        self.cache_size.map_or(usual, |size| size.0)
+    }
+
     /// Samples in a batch of an evaluation, with its default.
     pub fn eval_batch_size(&self) -> usize {
         self.eval_batch_size.unwrap_or(self.batch_size)

@@ -1,5 +1,6 @@
 //! The sections of a configuration: `[data]`, `[model]`, `[loss]`, …; the layers are in [`super::layers`].
 
+mod cache;
 mod data;
 mod lint;
 mod loss;
@@ -12,6 +13,7 @@ mod top;
 mod training;
 mod transforms;
 
+pub use cache::*;
 pub use data::*;
 pub use lint::*;
 pub use loss::*;

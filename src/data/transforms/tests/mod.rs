@@ -128,7 +128,7 @@ impl ImageSource for Parts {
         self.0.sides
     }
 
-    fn with<T>(self, window: Window, take: impl FnOnce(&Image, Window) -> T) -> anyhow::Result<T> {
+    fn with<T>(&self, window: Window, take: impl FnOnce(&Image, Window) -> T) -> anyhow::Result<T> {
         let pixels = self.0.rows(window).flatten().copied().collect();
         let part = Image { sides: window.sides, channels: self.0.channels, pixels };
         Ok(take(&part, part.whole()))
@@ -171,9 +171,13 @@ proptest! {
         let numbers = &mut draws(seed, 1);
         let pixels: Vec<u8> = (0..h * w * channels).map(|_| numbers.next_u32() as u8).collect();
         let image = Image { sides: [h, w], channels, pixels: pixels.clone() };
-        let in_parts = transform_source(&list, &mut draws(seed, 0), Parts(image.clone())).unwrap();
-        let out = transform(&list, &mut draws(seed, 0), image);
+        let in_parts = transform_source(&list, &mut draws(seed, 0), &Parts(image.clone())).unwrap();
+        let out = transform(&list, &mut draws(seed, 0), image.clone());
         prop_assert_eq!(&in_parts, &out);
+        // What is kept after the first ones that draw nothing, and gone on with.
+        let (first, rest) = list.split_at(fixed(&list));
+        let kept = transform_source(first, &mut draws(seed, 9), &Parts(image.clone())).unwrap();
+        prop_assert_eq!(&transform_source(rest, &mut draws(seed, 0), &kept).unwrap(), &in_parts);
         prop_assert_eq!(shape.dims(), &[out.sides[0], out.sides[1], out.channels]);
         prop_assert_eq!(out.pixels.len(), shape.len());
         let mut again = vec![0; shape.len()];

@@ -1,0 +1,72 @@
+//! What `check` says of photos: what is kept of them once they are decoded, and what decoding takes.
+
+use super::human_bytes;
+use crate::config::Experiment;
+use crate::config::language::sections::Cache;
+use crate::data::Taken;
+use crate::train::setup::photos::{KeptPart, PhotoPlan};
+use serde_json::{Value, json};
+
+/// From so many bytes on it is told what decoding takes.
+const MUCH: usize = 256 << 20;
+
+/// Lines behind the table of memory; none without photos.
+pub fn as_text(experiment: &Experiment, photos: &PhotoPlan) -> String {
+    let loading = &experiment.data.loading;
+    let mut out = String::new();
+    if photos.decoding >= MUCH {
+        out.push_str(&format!(
+            "\ndecoding: {} for the largest of the photos that were looked at, in each of {} workers, in training and in \
+             evaluation; smaller photos or fewer `workers` take less\n",
+            human_bytes(photos.decoding),
+            loading.workers
+        ));
+    }
+    let place = match loading.cache {
+        Cache::None => return out,
+        Cache::Memory => "in memory",
+        Cache::Disk => "on a disk",
+    };
+    out.push_str(&format!("\ncache {place}, of at most {}\n", size(loading.cache_size())));
+    for part in &photos.kept {
+        out.push_str(&format!("  {}: {}\n", part.name, what(part)));
+    }
+    let all: Option<usize> = photos.kept.iter().map(|part| part.taken.map(|taken| taken.all)).sum();
+    if all.is_some_and(|all| all as u64 > loading.cache_size()) {
+        out.push_str("  that is more than `cache_size`: what there is no room for is decoded in every epoch\n");
+    }
+    out
+}
+
+/// What is kept of a part of the photos, and what it takes.
+fn what(part: &KeptPart) -> String {
+    let after: Vec<String> = part.after.iter().map(|name| format!("`{name}`")).collect();
+    let what = match (&after[..], part.random) {
+        ([], Some(first)) => format!("whole photos, as the first transform, `{first}`, is random"),
+        ([], None) => "whole photos".to_owned(),
+        (after, _) => format!("photos after {}", after.join(", ")),
+    };
+    let about = |exact: bool| if exact { "" } else { "about " };
+    let takes = |Taken { each, all, exact }: Taken| {
+        format!(": {}{} each, {}{} in all", about(exact), human_bytes(each), about(exact), human_bytes(all))
+    };
+    format!("{what}{}", part.taken.map_or(String::new(), takes))
+}
+
+fn size(bytes: u64) -> String {
+    human_bytes(usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
+/// The same as JSON; `None` without a cache.
+pub fn as_json(experiment: &Experiment, photos: &PhotoPlan) -> Option<Value> {
+    let loading = &experiment.data.loading;
+    if loading.cache == Cache::None {
+        return None;
+    }
+    let part = |part: &KeptPart| {
+        let taken = part.taken.map(|taken| json!({ "each": taken.each, "all": taken.all, "exact": taken.exact }));
+        json!({ "part": part.name, "after": part.after, "bytes": taken })
+    };
+    let parts: Vec<Value> = photos.kept.iter().map(part).collect();
+    Some(json!({ "cache": loading.cache, "limit": loading.cache_size(), "kept": parts }))
+}

@@ -1,0 +1,212 @@
+//! Images in a file, and an index of them: two files for each part of a source and list of transforms.
+//!
+//! One process at a time adds to them, the one that holds the lock on the index; others read what was there when they began. Pixels are
+//! added at the end of their file, and their row to the index when they are there. So nothing that a reader knows of ever changes,
+//! but for files that are made anew, and what is read is held to the hash in its row.
+
+use super::super::transforms::Image;
+use super::index::{HEADER, Hash, OVERHEAD, ROW, Row, Stamp, hash, located};
+use super::{Budget, Locate};
+use crate::files::{self, durable};
+use anyhow::{Context, Result, anyhow};
+use std::collections::HashMap;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
+
+/// Largest index that is read: of some ten million images.
+const MAX_INDEX: u64 = 1 << 30;
+
+/// The images of a part of a source.
+pub struct Disk {
+    pixels: File,
+    index: File,
+    /// Of each sample what tells it from others, and its image, if there is one.
+    samples: Vec<Hash>,
+    rows: RwLock<Vec<Option<Row>>>,
+    /// `None`: nothing is added.
+    ends: Option<Mutex<Ends>>,
+    /// Whether something could not be written: nothing more is, then.
+    failed: AtomicBool,
+    /// For messages.
+    folder: String,
+}
+
+/// What is being added.
+struct Ends {
+    /// Where the next pixels and the next row go.
+    pixels: u64,
+    rows: u64,
+    /// The samples whose pixels threads are writing.
+    writing: Vec<usize>,
+}
+
+impl Disk {
+    /// Opens those of `key` in `folder`, or makes them.
+    ///
+    /// # Errors
+    /// There are none, and none can be made.
+    pub fn open(folder: &Path, key: String, len: usize, locate: Locate, budget: &Budget) -> Result<Disk> {
+        let place = folder.display().to_string();
+        let failure = || {
+            format!(
+                "cannot keep photos in `{place}`: set `cache_dir` to a folder that can be written to, or `cache` to \"memory\" or \"none\""
+            )
+        };
+        let [pixels, index] = ["pixels", "index"].map(|ending| folder.join(format!("{key}.{ending}")));
+        let (pixels, index, may_write) = match write_both(folder, &pixels, &index) {
+            Ok((pixels, index)) => (pixels, index, true),
+            // Somebody else's folder, which may be read.
+            Err(error) => match (files::open(&pixels), files::open(&index)) {
+                (Ok(pixels), Ok(index)) => (pixels.file, index.file, false),
+                _ => return Err(anyhow!(error)).with_context(failure),
+            },
+        };
+        let locked = may_write
+            && match index.try_lock() {
+                Ok(()) => true,
+                Err(TryLockError::WouldBlock) => {
+                    budget.note(format!(
+                        "another run adds photos to the cache in `{place}`: this one reads what was there when it began"
+                    ));
+                    false
+                }
+                Err(TryLockError::Error(e)) => {
+                    budget.note(format!("the cache in `{place}` cannot be locked ({e}): nothing is added to it"));
+                    false
+                }
+            };
+        let rows = read_rows(&index, pixels.metadata().with_context(failure)?.len()).with_context(failure)?;
+        let end = rows.iter().map(Row::end).max().unwrap_or(0);
+        let ends = match locked {
+            false => None,
+            true => Some(Mutex::new(begin(&pixels, &index, end, rows.is_empty()).with_context(failure)?)),
+        };
+        let samples: Vec<Hash> = (0..len).map(|sample| located(sample, locate)).collect();
+        // Of several of a sample the last one counts.
+        let known: HashMap<Hash, Row> = rows.iter().map(|row| (row.image, *row)).collect();
+        let rows: Vec<Option<Row>> = samples.iter().map(|sample| known.get(sample).copied()).collect();
+        let there = rows.iter().flatten().count() as u64;
+        budget.images.fetch_add(there, Ordering::Relaxed);
+        budget.used.fetch_add(end + known.len() as u64 * OVERHEAD, Ordering::Relaxed);
+        let failed = AtomicBool::new(false);
+        Ok(Disk { pixels, index, samples, rows: RwLock::new(rows), ends, failed, folder: place })
+    }
+
+    /// Whether images are added.
+    pub fn may_write(&self) -> bool {
+        self.ends.is_some() && !self.failed.load(Ordering::Relaxed)
+    }
+
+    /// The image of a sample, if it was made of a file with this stamp.
+    pub fn read(&self, sample: usize, stamp: Stamp) -> Option<Image> {
+        let row = self.row(sample).filter(|row| row.stamp == stamp)?;
+        let mut pixels = vec![0; usize::try_from(row.bytes()).ok()?];
+        files::read_at(&self.pixels, &mut pixels, row.offset).ok()?;
+        if hash(&pixels) != row.pixels {
+            // A power cut may have left the row and not the pixels. They are added anew.
+            if let Some(place) = self.rows.write().unwrap_or_else(PoisonError::into_inner).get_mut(sample) {
+                place.take_if(|known| *known == row);
+            }
+            return None;
+        }
+        let [h, w, channels] = row.shape.map(|side| side as usize);
+        Some(Image { sides: [h, w], channels, pixels })
+    }
+
+    fn row(&self, sample: usize) -> Option<Row> {
+        *self.rows.read().unwrap_or_else(PoisonError::into_inner).get(sample)?
+    }
+
+    /// Adds the image of a sample; whether it did.
+    pub fn write(&self, sample: usize, stamp: Stamp, image: &Image, budget: &Budget) -> bool {
+        let (Some(ends), Some(located)) = (&self.ends, self.samples.get(sample)) else { return false };
+        let [h, w] = image.sides;
+        // A place of its own, so that threads need not wait for each other's pixels.
+        let lock = || ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let offset = {
+            let mut ends = lock();
+            // Where one epoch follows the other, two threads may come to a sample at once.
+            if ends.writing.contains(&sample) || self.row(sample).is_some_and(|row| row.stamp == stamp) {
+                return false;
+            }
+            ends.writing.push(sample);
+            let offset = ends.pixels;
+            ends.pixels += image.pixels.len() as u64;
+            offset
+        };
+        let shape = [h, w, image.channels].map(|side| side as u32);
+        let row = Row { image: *located, stamp, offset, shape, pixels: hash(&image.pixels) };
+        let pixels = write_at(&self.pixels, &image.pixels, offset);
+        let mut ends = lock();
+        let written = pixels.and_then(|()| write_at(&self.index, &row.to_bytes(), ends.rows));
+        if written.is_ok() {
+            ends.rows += ROW as u64;
+            if let Some(place) = self.rows.write().unwrap_or_else(PoisonError::into_inner).get_mut(sample) {
+                *place = Some(row);
+            }
+        }
+        ends.writing.retain(|other| *other != sample);
+        if let Err(e) = written {
+            self.failed.store(true, Ordering::Relaxed);
+            budget.note(format!("cannot write to the cache in `{}`: {e}; nothing more is added to it", self.folder));
+            return false;
+        }
+        true
+    }
+}
+
+/// Opens both files, to be written to, and makes what is not there.
+fn write_both(folder: &Path, pixels: &Path, index: &Path) -> io::Result<(File, File)> {
+    durable::create_folders(folder)?;
+    let open = |path: &Path| {
+        // Never what somebody else has put there in the place of a file, such as a pipe, for whose other end this would wait.
+        match fs::symlink_metadata(path) {
+            Ok(there) if !there.is_file() => {
+                return Err(io::Error::new(ErrorKind::InvalidInput, format!("`{}` is no file", path.display())));
+            }
+            _ => {}
+        }
+        File::options().read(true).write(true).create(true).truncate(false).open(path)
+    };
+    Ok((open(pixels)?, open(index)?))
+}
+
+/// The rows that are whole, and whose pixels can be there.
+fn read_rows(index: &File, pixels: u64) -> io::Result<Vec<Row>> {
+    let size = index.metadata()?.len().min(MAX_INDEX);
+    let mut bytes = vec![0; size as usize];
+    files::read_at(index, &mut bytes, 0)?;
+    let Some(rows) = bytes.strip_prefix(HEADER) else { return Ok(Vec::new()) };
+    Ok(rows.as_chunks::<ROW>().0.iter().filter_map(Row::read).filter(|row| row.end() <= pixels).collect())
+}
+
+/// Takes away what a run that was killed has left unfinished; where the next pixels and the next row go.
+fn begin(pixels: &File, index: &File, end: u64, is_empty: bool) -> io::Result<Ends> {
+    pixels.set_len(end)?;
+    let size = index.metadata()?.len();
+    let header = HEADER.len() as u64;
+    if is_empty || size < header {
+        index.set_len(0)?;
+        write_at(index, HEADER, 0)?;
+        return Ok(Ends { pixels: end, rows: header, writing: Vec::new() });
+    }
+    let rows = header + (size - header) / ROW as u64 * ROW as u64;
+    index.set_len(rows)?;
+    Ok(Ends { pixels: end, rows, writing: Vec::new() })
+}
+
+/// Writes all bytes, at a place of the file.
+fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    #[cfg(unix)]
+    return std::os::unix::fs::FileExt::write_all_at(file, bytes, offset);
+    #[cfg(not(unix))]
+    {
+        use std::io::{Seek, Write};
+        let mut file = file;
+        file.seek(io::SeekFrom::Start(offset))?;
+        file.write_all(bytes)
+    }
+}

@@ -1,0 +1,162 @@
+//! Photos: the memory that decoding them takes, and `[data] cache`, which keeps them once they are decoded.
+
+use super::input::{Samples, source, transforms};
+use crate::config::Experiment;
+use crate::config::language::sections::Cache as Written;
+use crate::config::load::paths::shown;
+use crate::data::{self, Cache, DataSpec, Footprint, Keep, Split, Survey, Taken, Transform};
+use crate::files::caches;
+use crate::terminal::human_bytes;
+use anyhow::{Context, Result};
+use std::sync::Arc;
+
+/// Bytes of memory of a thread that decodes photos, beside the photo.
+const WORKER: usize = 1 << 20;
+/// Bytes of memory for what is known of a photo that is kept on a disk.
+const KNOWN: usize = 128;
+
+/// What is kept of photos, and what they take.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PhotoPlan {
+    /// Bytes of memory for photos that are decoded at a time.
+    pub decoding: usize,
+    /// Bytes of memory for those that are kept.
+    pub cache: usize,
+    /// Those that are trained on and those that are validated on, if they are kept.
+    pub kept: Vec<KeptPart>,
+}
+
+/// What is kept of a part of the photos.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeptPart {
+    /// `training` or `validation`.
+    pub name: &'static str,
+    /// The transforms that they are kept after.
+    pub after: Vec<&'static str>,
+    /// The first that is not kept, as it draws numbers.
+    pub random: Option<&'static str>,
+    /// What they take, if that is known.
+    pub taken: Option<Taken>,
+}
+
+impl PhotoPlan {
+    /// Of a training with its evaluations on data of that kind, or of an evaluation alone. There is nothing without photos.
+    pub fn new(experiment: &Experiment, spec: &DataSpec, training: bool) -> PhotoPlan {
+        let (loading, data) = (&experiment.data.loading, &experiment.data.source);
+        if !data.has_photos() {
+            return PhotoPlan::default();
+        }
+        let [train, val] = data::survey(&source(experiment).0).unwrap_or_default();
+        // A part of those that are trained on may be held out.
+        let val = if loading.validation_split.is_some() { train.clone() } else { val };
+        let [train_bytes, val_bytes] = [&train, &val].map(|survey| match survey.decoding {
+            0 => 0,
+            photo => photo.saturating_add(WORKER),
+        });
+        // When an evaluation begins, the loader of the training still makes batches ahead.
+        let decoding = match (training, loading.workers) {
+            (true, 0) => train_bytes.max(val_bytes),
+            (true, workers) => workers.saturating_mul(train_bytes.saturating_add(val_bytes)),
+            (false, workers) => workers.max(1).saturating_mul(train_bytes.max(val_bytes)),
+        };
+        if loading.cache == Written::None || !training {
+            return PhotoPlan { decoding, ..PhotoPlan::default() };
+        }
+        let parts = [("training", train, spec.train, true), ("validation", val, spec.val, false)];
+        let kept: Vec<KeptPart> = parts
+            .into_iter()
+            .filter(|(_, _, photos, _)| *photos != Some(0))
+            .map(|(name, survey, photos, train)| part_of(name, &survey, photos, &transforms(experiment, train)))
+            .collect();
+        let limit = usize::try_from(loading.cache_size()).unwrap_or(usize::MAX);
+        let exact = |part: &KeptPart| part.taken.filter(|taken| taken.exact).map(|taken| taken.all);
+        let cache = match loading.cache {
+            Written::Disk => KNOWN * (spec.train.unwrap_or(0) + spec.val.unwrap_or(0)),
+            _ => kept.iter().map(exact).sum::<Option<usize>>().map_or(limit, |all| all.min(limit)),
+        };
+        PhotoPlan { decoding, cache, kept }
+    }
+
+    /// The memory of samples with that of their photos.
+    pub fn with(&self, samples: Footprint) -> Footprint {
+        Footprint { decoding: self.decoding, cache: self.cache, ..samples }
+    }
+}
+
+fn part_of(name: &'static str, survey: &Survey, photos: Option<usize>, transforms: &[Transform]) -> KeptPart {
+    let (first, rest) = transforms.split_at(data::fixed(transforms));
+    KeptPart {
+        name,
+        after: first.iter().map(Transform::name).collect(),
+        random: rest.first().map(Transform::name),
+        taken: survey.kept(transforms, photos.unwrap_or(0)),
+    }
+}
+
+/// The cache that the configuration asks for. Without training, samples are gone through once: what is in memory would never be looked at.
+fn of(experiment: &Experiment, training: bool) -> Result<Option<Arc<Cache>>> {
+    let loading = &experiment.data.loading;
+    let keep = match loading.cache {
+        Written::None => return Ok(None),
+        Written::Memory if !training => return Ok(None),
+        Written::Memory => Keep::Memory,
+        Written::Disk => Keep::Disk(match &loading.cache_dir {
+            Some(folder) => shown(folder),
+            None => caches::folder()
+                .context("there is no folder to keep photos in: neither XDG_CACHE_HOME nor HOME names one; set `data.cache_dir`")?
+                .join("photos"),
+        }),
+    };
+    Ok(Some(Cache::new(keep, loading.cache_size())))
+}
+
+/// The name of the part of the source that a split looks into.
+fn part(samples: &Samples, split: &Split) -> &'static str {
+    let shares = |other: &Split| split.shares_memory_with(other);
+    match () {
+        () if shares(&samples.train) => "train",
+        () if shares(&samples.val) => "val",
+        () => "test",
+    }
+}
+
+impl Samples {
+    /// Has photos kept as they are decoded, for a training and its evaluations, if the configuration says so.
+    ///
+    /// # Errors
+    /// The folder for them cannot be used.
+    pub fn keep_photos(&mut self, experiment: &Experiment) -> Result<()> {
+        let Some(cache) = of(experiment, true)? else { return Ok(()) };
+        let [train, val] = [true, false].map(|train| transforms(experiment, train));
+        self.train = self.train.clone().kept_in(&cache, part(self, &self.train), &train)?;
+        self.val = self.val.clone().kept_in(&cache, part(self, &self.val), &val)?;
+        self.cache = Some(cache);
+        Ok(())
+    }
+
+    /// The same for the evaluation of one of the splits.
+    ///
+    /// # Errors
+    /// As [`Samples::keep_photos`].
+    pub fn keep_photos_of(&mut self, experiment: &Experiment, split: &Split) -> Result<Split> {
+        let Some(cache) = of(experiment, false)? else { return Ok(split.clone()) };
+        let split = split.clone().kept_in(&cache, part(self, split), &transforms(experiment, false))?;
+        self.cache = Some(cache);
+        Ok(split)
+    }
+}
+
+/// What is told of a cache after the first epoch.
+pub fn in_words(cache: &Cache) -> String {
+    let kept = cache.kept();
+    let photos = if kept.images == 1 { "1 photo is".to_owned() } else { format!("{} photos are", kept.images) };
+    let size = |bytes: u64| human_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
+    match kept.full {
+        false => format!("cache: {photos} kept, {}", size(kept.bytes)),
+        true => format!(
+            "cache: {photos} kept, {} of at most {}; the others are decoded in every epoch, unless `cache_size` is larger",
+            size(kept.bytes),
+            size(kept.limit)
+        ),
+    }
+}
