@@ -89,7 +89,8 @@ pub(super) fn of_loader(transform: &cfg::Transform) -> Option<Transform> {
             Transform::Random { operation: Operation::Equalize, magnitude: 0.0, p: t.p }
         }
         cfg::Transform::RandAugment(t) => {
-            let changes = AugmentChanges::Rand { ops: t.num_ops, magnitude: t.magnitude, bins: t.num_magnitude_bins };
+            let (ops, magnitude, bins) = (t.num_ops, t.magnitude, t.num_magnitude_bins);
+            let changes = AugmentChanges::Rand { ops, magnitude, std: t.magnitude_std, bins };
             Transform::Augment(Augment { changes, interpolation: of(t.interpolation), fill: byte(t.fill) })
         }
         cfg::Transform::TrivialAugmentWide(t) => {

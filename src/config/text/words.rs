@@ -102,6 +102,8 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("eval_batch_size", &["valbatchsize", "testbatchsize"]),
     ("workers", &["numworkers", "nworkers"]),
     ("prefetch", &["prefetchfactor"]),
+    ("cache", &["cacheimages", "cachedata", "cachedataset"]),
+    ("magnitude_std", &["mstd"]),
     ("validation_split", &["valsplit", "valfraction", "testsize", "valsize"]),
     ("train_transforms", &["augment", "augmentation", "augmentations"]),
     ("val_transforms", &["evaltransforms", "testtransforms", "valtransform"]),

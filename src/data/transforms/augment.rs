@@ -8,7 +8,7 @@ use super::resize::Interpolation;
 use crate::random::Stream;
 
 /// Which changes are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Changes {
     /// So many of any kind, all of the strength `magnitude` of `bins`.
     Rand {
@@ -16,6 +16,8 @@ pub enum Changes {
         ops: usize,
         /// Which strength, less than `bins`.
         magnitude: usize,
+        /// The standard deviation of the strength, if it is drawn: timm's `magnitude_std`.
+        std: f64,
         /// How many strengths there are.
         bins: usize,
     },
@@ -43,7 +45,7 @@ impl Augment {
     /// The image after changes that are drawn.
     pub(super) fn apply(&self, draws: &mut Stream, mut image: Image) -> Image {
         let sides = image.sides;
-        let change = |draws: &mut Stream, image: Image, operation: Operation, wide: bool, bin: usize, bins: usize| {
+        let change = |draws: &mut Stream, image: Image, operation: Operation, wide: bool, bin: f64, bins: usize| {
             let magnitude = operation.magnitude(wide, bin, bins, sides).map_or(0.0, |(magnitude, signed)| {
                 let negative = signed && draws.uniform() < 0.5;
                 if negative { -magnitude } else { magnitude }
@@ -52,21 +54,25 @@ impl Augment {
         };
         let any = |draws: &mut Stream| DRAWN[draws.below(DRAWN.len() as u32) as usize];
         match self.changes {
-            Changes::Rand { ops, magnitude, bins } => {
+            Changes::Rand { ops, magnitude, std, bins } => {
                 for _ in 0..ops {
                     let operation = any(draws);
-                    image = change(draws, image, operation, false, magnitude, bins);
+                    let mut bin = magnitude as f64;
+                    if std > 0.0 {
+                        bin = (bin + std * draws.normal()).clamp(0.0, (bins - 1) as f64);
+                    }
+                    image = change(draws, image, operation, false, bin, bins);
                 }
             }
             Changes::TrivialWide { bins } => {
-                let (operation, bin) = (any(draws), draws.below(bins as u32) as usize);
+                let (operation, bin) = (any(draws), f64::from(draws.below(bins as u32)));
                 image = change(draws, image, operation, true, bin, bins);
             }
             Changes::Auto(policy) => {
                 let pairs = pairs(policy);
                 for (operation, p, bin) in pairs[draws.below(pairs.len() as u32) as usize] {
                     if draws.uniform() < p {
-                        image = change(draws, image, operation, false, bin, 10);
+                        image = change(draws, image, operation, false, bin as f64, 10);
                     }
                 }
             }

@@ -312,7 +312,8 @@ impl Transform {
                 rising("scale", *scale, |v| v > 0.0, "above 0")?;
                 shear.iter().try_for_each(|range| rising("shear", *range, |v| v.abs() < 90.0, "between -90 and 90"))?;
             }
-            Transform::Augment(Augment { changes: AugmentChanges::Rand { magnitude, bins, .. }, .. }) => {
+            Transform::Augment(Augment { changes: AugmentChanges::Rand { magnitude, bins, std, .. }, .. }) => {
+                ensure!(std.is_finite() && *std >= 0.0, "`{name}`: `magnitude_std` is {std}, and must be at least 0");
                 ensure!(magnitude < bins && *bins > 1, "`{name}`: there is no strength {magnitude} of {bins}");
             }
             Transform::Augment(Augment { changes: AugmentChanges::TrivialWide { bins }, .. }) => {

@@ -48,17 +48,17 @@ pub(super) const DRAWN: [Operation; 14] = [
     Equalize,
 ];
 
-/// Element `i` of `torch.linspace(from, to, n)`, in single precision and rounded once.
-fn linspace(from: f32, to: f32, n: usize, i: usize) -> f32 {
+/// Element `i` of `torch.linspace(from, to, n)`, in single precision and rounded once; between elements, what lies on the line.
+fn linspace(from: f32, to: f32, n: usize, i: f64) -> f32 {
     let step = f64::from((to - from) / (n - 1) as f32);
     let [from, to] = [from, to].map(f64::from);
-    (if i < n / 2 { from + step * i as f64 } else { to - step * (n - 1 - i) as f64 }) as f32
+    (if i < (n / 2) as f64 { from + step * i } else { to - step * ((n - 1) as f64 - i) }) as f32
 }
 
 impl Operation {
     /// Its strength number `bin` of `bins` for images of these sides, as torchvision's table of magnitudes has it, and whether either
-    /// sign may come before it; `None` if it has none.
-    pub(super) fn magnitude(self, wide: bool, bin: usize, bins: usize, [h, w]: [usize; 2]) -> Option<(f64, bool)> {
+    /// sign may come before it; `None` if it has none. Between two numbers it is what lies between their strengths.
+    pub(super) fn magnitude(self, wide: bool, bin: f64, bins: usize, [h, w]: [usize; 2]) -> Option<(f64, bool)> {
         let up_to = |most: f64| Some((f64::from(linspace(0.0, most as f32, bins, bin)), true));
         let translate = |side: usize| up_to(if wide { 32.0 } else { 150.0 / 331.0 * side as f64 });
         match self {

@@ -171,7 +171,7 @@ fn strengths_and_policies_are_torchvisions() {
     let metadata = header.metadata().as_ref().unwrap();
     let all: Vec<Magnitudes> = serde_json::from_str(&metadata["magnitudes"]).unwrap();
     for m in &all {
-        let of = |bin| operation(&m.operation).magnitude(m.wide, bin, m.bins, m.sides);
+        let of = |bin: usize| operation(&m.operation).magnitude(m.wide, bin as f64, m.bins, m.sides);
         let expected = |bin| m.values.as_ref().map(|values| (values[bin], m.signed));
         (0..m.bins).for_each(|bin| assert_eq!(of(bin), expected(bin), "{} of {}", m.operation, m.bins));
     }
@@ -184,6 +184,26 @@ fn strengths_and_policies_are_torchvisions() {
             .map(|pair| [0, 1].map(|i| (operation(&pair[i].0), pair[i].1, pair[i].2.unwrap_or(0))))
             .collect();
         assert_eq!(policies::pairs(policy)[..], given[..], "{name}");
+    }
+}
+
+/// timm's table of strengths (`LEVEL_TO_ARG` in `timm/data/auto_augment.py`, 10 of them and 0) for numbers that `mstd` draws, where it is
+/// torchvision's table: shear, rotation, colour with `inc`, and translation by 150/331 of a side.
+#[test]
+fn strengths_between_those_of_the_table_are_timms() {
+    for (level, expected) in [
+        (0.0, [0.0, 0.0, 0.0, 0.0]),
+        (2.25, [0.0675, 6.75, 0.2025, 0.101963746]),
+        (3.7, [0.111, 11.1, 0.333, 0.167673716]),
+        (6.5, [0.195, 19.5, 0.585, 0.294561934]),
+        (9.99, [0.2997, 29.97, 0.8991, 0.452719033]),
+        (10.0, [0.3, 30.0, 0.9, 0.453172205]),
+    ] {
+        let of = |operation: Operation| operation.magnitude(false, level, 11, [1, 1]).unwrap().0;
+        let found = [Operation::ShearX, Operation::Rotate, Operation::Color, Operation::TranslateX].map(of);
+        // timm has double precision, torchvision single.
+        let near = found.iter().zip(&expected).all(|(a, b): (&f64, &f64)| (a - b).abs() <= 1e-6 * b);
+        assert!(near, "{level}: {found:?}, not {expected:?}");
     }
 }
 

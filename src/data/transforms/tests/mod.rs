@@ -72,11 +72,8 @@ fn interpolation() -> impl Strategy<Value = Interpolation> {
 fn augmentations() -> impl Strategy<Value = AugmentChanges> {
     let policies = [Policy::ImageNet, Policy::Cifar10, Policy::Svhn];
     prop_oneof![
-        (1usize..4, 0usize..9, 9usize..40).prop_map(|(ops, magnitude, bins)| AugmentChanges::Rand {
-            ops,
-            magnitude,
-            bins
-        }),
+        (1usize..4, 0usize..9, prop_oneof![Just(0.0), 0.0f64..60.0], 9usize..40)
+            .prop_map(|(ops, magnitude, std, bins)| AugmentChanges::Rand { ops, magnitude, std, bins }),
         (2usize..40).prop_map(|bins| AugmentChanges::TrivialWide { bins }),
         prop::sample::select(policies.to_vec()).prop_map(AugmentChanges::Auto),
     ]
@@ -274,19 +271,19 @@ fn kinds_of_change_are_drawn_as_in_torchvision() {
     let given = Image { sides: [12, 15], channels: 3, pixels: (0..540).map(|_| numbers.next_u32() as u8).collect() };
     let (interpolation, fill) = (Interpolation::Nearest, 7);
     let of = |operation: Operation, sign: f64, bin: usize| {
-        let magnitude = operation.magnitude(false, bin, 31, given.sides).map_or(0.0, |(magnitude, _)| magnitude);
+        let magnitude = operation.magnitude(false, bin as f64, 31, given.sides).map_or(0.0, |(magnitude, _)| magnitude);
         operation.apply(given.clone(), sign * magnitude, interpolation, fill).pixels
     };
     let mut expected = std::collections::HashMap::new();
     for operation in DRAWN {
-        let signed = operation.magnitude(false, 12, 31, given.sides).is_some_and(|(_, signed)| signed);
+        let signed = operation.magnitude(false, 12.0, 31, given.sides).is_some_and(|(_, signed)| signed);
         let signs: &[f64] = if signed { &[-1.0, 1.0] } else { &[1.0] };
         signs.iter().for_each(|sign| {
             *expected.entry(of(operation, *sign, 12)).or_insert(0.0) += 8400.0 / 14.0 / signs.len() as f64
         });
     }
     let augment = |changes| [Transform::Augment(Augment { changes, interpolation, fill })];
-    let one = augment(AugmentChanges::Rand { ops: 1, magnitude: 12, bins: 31 });
+    let one = augment(AugmentChanges::Rand { ops: 1, magnitude: 12, std: 0.0, bins: 31 });
     let mut found = std::collections::HashMap::new();
     for i in 0..8400 {
         *found.entry(transform(&one, &mut draws(2, i), given.clone()).pixels).or_insert(0.0) += 1.0;
@@ -296,10 +293,18 @@ fn kinds_of_change_are_drawn_as_in_torchvision() {
     expected
         .iter()
         .for_each(|(pixels, n)| assert!((found[pixels] - n).abs() < 4.5 * n.sqrt(), "{} {n}", found[pixels]));
-    let two = augment(AugmentChanges::Rand { ops: 2, magnitude: 12, bins: 31 });
+    let two = augment(AugmentChanges::Rand { ops: 2, magnitude: 12, std: 0.0, bins: 31 });
     let several: std::collections::HashSet<Vec<u8>> =
         (0..400).map(|i| transform(&two, &mut draws(3, i), given.clone()).pixels).collect();
     assert!(several.len() > 120, "{}", several.len());
+    // Of strengths around it, which are cut off at the ends of the table: the weakest changes nothing.
+    let drawn = augment(AugmentChanges::Rand { ops: 1, magnitude: 12, std: 3.0, bins: 31 });
+    let several: std::collections::HashSet<Vec<u8>> =
+        (0..1500).map(|i| transform(&drawn, &mut draws(3, i), given.clone()).pixels).collect();
+    assert!(several.len() > 150, "{}", several.len());
+    let drawn = augment(AugmentChanges::Rand { ops: 1, magnitude: 0, std: 1e-9, bins: 31 });
+    let near = (0..300).filter(|i| transform(&drawn, &mut draws(3, *i), given.clone()) == given).count();
+    assert!(near > 150, "{near}");
     // Of any strength.
     let wide = augment(AugmentChanges::TrivialWide { bins: 31 });
     let several: std::collections::HashSet<Vec<u8>> =
@@ -316,7 +321,7 @@ fn pairs_of_changes_are_drawn_as_in_torchvision() {
     for pair in policies::pairs(Policy::Svhn) {
         let mut images = vec![(given.clone(), n as f64 / 25.0)];
         for (operation, p, bin) in pair {
-            let magnitude = operation.magnitude(false, *bin, 10, given.sides);
+            let magnitude = operation.magnitude(false, *bin as f64, 10, given.sides);
             let signs = if magnitude.is_some_and(|(_, signed)| signed) { [-1.0, 1.0] } else { [1.0; 2] };
             let with = images.iter().flat_map(|(image, n)| {
                 let made =

@@ -86,7 +86,7 @@ options! {
     }
 
     /// Some changes of fourteen kinds (shear, rotation, contrast, …), one after the other, all of one strength.
-    /// `torchvision.transforms.RandAugment`.
+    /// `torchvision.transforms.RandAugment`. All grow with the strength, as timm's do with `inc1`.
     pub struct RandAugment {
         /// How many.
         #[option(default = 2, range = 1..=MAX_OPS)]
@@ -94,6 +94,10 @@ options! {
         /// Their strength, of so many.
         #[option(default = 9, range = 0..MAX_BINS)]
         pub magnitude: usize,
+        /// Draws the strength of each change from a normal distribution around `magnitude` with this standard deviation, within those that
+        /// there are. `mstd` of `timm`.
+        #[option(default = 0.0, range = 0.0..=MAX_BINS as f64)]
+        pub magnitude_std: f64,
         /// Number of strengths: `magnitude` is less.
         #[option(default = 31, range = 2..=MAX_BINS)]
         pub num_magnitude_bins: usize,
