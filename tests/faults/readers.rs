@@ -203,7 +203,7 @@ fn a_run_on_photos() {
     let start = Place::with("none.toml", "");
     let mut archive = tar::Builder::new(Vec::new());
     let mut list = "file_name,label\n".to_owned();
-    for number in 0..6_u8 {
+    for number in 0..4_u8 {
         let (class, name) = (["a", "b"][usize::from(number % 2)], format!("{number}.bmp"));
         let folder = start.file(&format!("photos/{class}"));
         fs::create_dir_all(&folder).unwrap();
@@ -247,7 +247,8 @@ fn a_run_on_photos() {
             start: &start,
             args: &args,
             every: 500,
-            steady: true,
+            // The files of a cache are named by the whole path of the photos, which is another in every copy.
+            steady: name != "folder",
             done: &|place, _| crate::run_state::RunState::read(&place.file("run"))?.same_as(&expected),
             after: &|place, case, _| {
                 crate::run_state::all_whole(&place.file("run"))?;
