@@ -16,8 +16,8 @@ pub fn as_text(experiment: &Experiment, photos: &PhotoPlan) -> String {
     let mut out = String::new();
     if photos.decoding >= MUCH {
         out.push_str(&format!(
-            "\ndecoding: {} for the largest of the photos that were looked at, in each of {} workers, in training and in \
-             evaluation; smaller photos or fewer `workers` take less\n",
+            "\ndecoding: {}, as each of {} workers may be at the largest of the photos whose headers were looked at, in training \
+             and in evaluation; smaller photos or fewer `workers` take less\n",
             human_bytes(photos.decoding),
             loading.workers
         ));

@@ -59,6 +59,8 @@ impl PhotoPlan {
             (true, workers) => workers.saturating_mul(train_bytes.saturating_add(val_bytes)),
             (false, workers) => workers.max(1).saturating_mul(train_bytes.max(val_bytes)),
         };
+        // What goes to a disk or comes from there is one more image.
+        let decoding = if loading.cache == Written::Disk { decoding.saturating_mul(2) } else { decoding };
         if loading.cache == Written::None || !training {
             return PhotoPlan { decoding, ..PhotoPlan::default() };
         }
