@@ -19,7 +19,7 @@ pub fn as_text(experiment: &Experiment, photos: &PhotoPlan) -> String {
             "\ndecoding: {}, as each of {} workers may be at the largest of the photos whose headers were looked at, in training \
              and in evaluation; smaller photos or fewer `workers` take less\n",
             human_bytes(photos.decoding),
-            loading.workers
+            loading.workers.max(1)
         ));
     }
     let place = match loading.cache {
