@@ -27,7 +27,7 @@ impl Layers {
     }
 
     fn sequence_as(&mut self, [l, e]: [usize; 2]) -> (String, Flow) {
-        match self.below(10) {
+        match self.below(11) {
             0 => (r#"{ type = "transpose", dim0 = 1, dim1 = 2 }"#.into(), Flow::Sequence([e, l])),
             1 | 2 => {
                 let (out, k) = (1 + self.below((MOST / e).clamp(1, 20)), 1 + self.below(4));
@@ -39,11 +39,11 @@ impl Layers {
             4 => (r#"{ type = "position_embedding" }"#.into(), Flow::Sequence([l, e])),
             5 => (r#"{ type = "mean", dim = 1 }"#.into(), Flow::Vector(e)),
             6 => (r#"{ type = "select", index = -1 }"#.into(), Flow::Vector(e)),
-            7 if e > 1 => {
+            7 | 8 if e > 1 => {
                 let kind = self.of(&["max_pool1d", "avg_pool1d"]);
                 (format!(r#"{{ type = "{kind}", kernel_size = 2 }}"#), Flow::Sequence([l, e / 2]))
             }
-            8 => {
+            9 => {
                 let text = r#"{ type = "adaptive_avg_pool1d", output_size = 3 }"#;
                 (text.into(), Flow::Sequence([l, 3]))
             }
