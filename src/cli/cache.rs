@@ -46,9 +46,9 @@ fn what(part: &KeptPart) -> String {
         ([], None) => "whole photos".to_owned(),
         (after, _) => format!("photos after {}", after.join(", ")),
     };
-    let about = |exact: bool| if exact { "" } else { "about " };
-    let takes = |Taken { each, all, exact }: Taken| {
-        format!(": {}{} each, {}{} in all", about(exact), human_bytes(each), about(exact), human_bytes(all))
+    let takes = |Taken { each, all, most }: Taken| {
+        let about = if most == Some(all) { "" } else { "about " };
+        format!(": {about}{} each, {about}{} in all", human_bytes(each), human_bytes(all))
     };
     format!("{what}{}", part.taken.map_or(String::new(), takes))
 }
@@ -64,7 +64,7 @@ pub fn as_json(experiment: &Experiment, photos: &PhotoPlan) -> Option<Value> {
         return None;
     }
     let part = |part: &KeptPart| {
-        let taken = part.taken.map(|taken| json!({ "each": taken.each, "all": taken.all, "exact": taken.exact }));
+        let taken = part.taken.map(|taken| json!({ "each": taken.each, "all": taken.all, "most": taken.most }));
         json!({ "part": part.name, "after": part.after, "bytes": taken })
     };
     let parts: Vec<Value> = photos.kept.iter().map(part).collect();

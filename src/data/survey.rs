@@ -19,8 +19,8 @@ const HEAD: u64 = 256 << 10;
 /// What some of the photos of a part of a source are like.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// How many photos there are.
-    photos: usize,
+    /// Whether all photos were looked at.
+    complete: bool,
     /// Height and width of those that were looked at and can be read.
     sides: Vec<[usize; 2]>,
     /// Bytes of memory that decoding takes, of the one that takes most.
@@ -34,8 +34,8 @@ pub struct Taken {
     pub each: usize,
     /// Bytes of all.
     pub all: usize,
-    /// Whether that is known of all of them, and not only of some.
-    pub exact: bool,
+    /// Bytes of all at most, if all of them were looked at, or are of one size.
+    pub most: Option<usize>,
 }
 
 impl Survey {
@@ -64,7 +64,7 @@ impl Survey {
         };
         let found: Vec<Measured> = chosen.into_iter().filter_map(&mut look).collect();
         let decoding = found.iter().map(|one| one.decoding).max().unwrap_or(0);
-        Survey { photos, sides: found.into_iter().map(|one| one.sides).collect(), decoding }
+        Survey { complete: photos <= SPREAD, sides: found.into_iter().map(|one| one.sides).collect(), decoding }
     }
 
     /// The same of image files.
@@ -86,13 +86,16 @@ impl Survey {
         };
         // One that fixes the size.
         if let Some(each) = after([0, 0]).map(|shape| shape.len()).filter(|bytes| *bytes > 0) {
-            return Some(Taken { each, all: each.saturating_mul(photos), exact: true });
+            let all = each.saturating_mul(photos);
+            return Some(Taken { each, all, most: Some(all) });
         }
-        let bytes: Vec<usize> = self.sides.iter().filter_map(|sides| Some(after(*sides)?.len())).collect();
-        let sum = bytes.iter().copied().fold(0, usize::saturating_add);
-        let each = sum.checked_div(bytes.len())?;
-        let exact = bytes.len() == self.photos && photos == self.photos;
-        Some(Taken { each, all: if exact { sum } else { each.saturating_mul(photos) }, exact })
+        let mut bytes: Vec<usize> = self.sides.iter().filter_map(|sides| Some(after(*sides)?.len())).collect();
+        let each = bytes.iter().copied().fold(0, usize::saturating_add).checked_div(bytes.len())?;
+        // They may be the largest of all.
+        bytes.sort_unstable_by_key(|bytes| Reverse(*bytes));
+        let most = bytes.iter().take(photos).copied().fold(0, usize::saturating_add);
+        let all = if self.complete && photos >= bytes.len() { most } else { each.saturating_mul(photos) };
+        Some(Taken { each, all, most: self.complete.then_some(most) })
     }
 }
 
@@ -125,13 +128,15 @@ mod tests {
         assert!(survey.sides.len() >= SPREAD && survey.sides.len() < names.len(), "{}", survey.sides.len());
         // After a transform that fixes the size all is known.
         let fixed = [resize(Size::Both([8, 5])), Transform::RandomHorizontalFlip { p: 0.5 }];
-        assert_eq!(survey.kept(&fixed, 10), Some(Taken { each: 120, all: 1200, exact: true }));
+        assert_eq!(survey.kept(&fixed, 10), Some(Taken { each: 120, all: 1200, most: Some(1200) }));
         let whole = survey.kept(&[Transform::RandomHorizontalFlip { p: 0.5 }], 202).unwrap();
-        assert!(!whole.exact && whole.each > 72 && whole.all == 202 * whole.each, "{whole:?}");
+        assert!(whole.most.is_none() && whole.each > 72 && whole.all == 202 * whole.each, "{whole:?}");
         // Of a few photos all are looked at.
         let few = Survey::of_files(place.path(), &names[..3]);
-        assert_eq!(few.kept(&[resize(Size::Shorter(8))], 3), Some(Taken { each: 288, all: 864, exact: true }));
-        assert_eq!(few.kept(&[], 2), Some(Taken { each: 72, all: 144, exact: false }));
+        assert_eq!(few.kept(&[resize(Size::Shorter(8))], 3), Some(Taken { each: 288, all: 864, most: Some(864) }));
+        // Of a part of them it is known what they take at most.
+        let part = Survey::of_files(place.path(), &names[76..79]);
+        assert_eq!(part.kept(&[], 2), Some(Taken { each: 4548, all: 9096, most: Some(13_572) }));
         assert_eq!(Survey::default().kept(&[], 2), None);
     }
 

@@ -100,20 +100,22 @@ impl Disk {
         self.ends.is_some() && !self.failed.load(Ordering::Relaxed)
     }
 
-    /// The image of a sample, if it was made of a file with this stamp.
-    pub fn read(&self, sample: usize, stamp: Stamp) -> Option<Image> {
+    /// The image of a sample, if it was made of a file with this stamp, and is one that `fits`.
+    pub fn read(&self, sample: usize, stamp: Stamp, fits: impl FnOnce(&Image) -> bool) -> Option<Image> {
         let row = self.row(sample).filter(|row| row.stamp == stamp)?;
         let mut pixels = vec![0; usize::try_from(row.bytes()).ok()?];
         files::read_at(&self.pixels, &mut pixels, row.offset).ok()?;
-        if hash(&pixels) != row.pixels {
-            // A power cut may have left the row and not the pixels. They are added anew.
-            if let Some(place) = self.rows.write().unwrap_or_else(PoisonError::into_inner).get_mut(sample) {
-                place.take_if(|known| *known == row);
-            }
-            return None;
-        }
+        let is_whole = hash(&pixels) == row.pixels;
         let [h, w, channels] = row.shape.map(|side| side as usize);
-        Some(Image { sides: [h, w], channels, pixels })
+        let image = Image { sides: [h, w], channels, pixels };
+        if is_whole && fits(&image) {
+            return Some(image);
+        }
+        // A power cut may have left the row and not the pixels. They are added anew.
+        if let Some(place) = self.rows.write().unwrap_or_else(PoisonError::into_inner).get_mut(sample) {
+            place.take_if(|known| *known == row);
+        }
+        None
     }
 
     fn row(&self, sample: usize) -> Option<Row> {

@@ -16,6 +16,7 @@ mod tests;
 
 use super::photo::{Photo, Sound};
 use super::transforms::{Image, ImageSource, Transform, fixed, output_shape, transform_source};
+use crate::graph::Shape;
 use crate::random::{Purpose, Stream};
 use anyhow::Result;
 use disk::Disk;
@@ -140,6 +141,7 @@ impl Cache {
         if areas.iter().any(|(known, _)| *known == part) {
             return Ok(());
         }
+        let shape = part.transforms.iter().try_fold([0, 0, 3].into(), |shape, list| list.output_shape(&shape))?;
         let store = match &self.keep {
             Keep::Memory => Held::Memory(Memory::new(len)),
             Keep::Disk(at) => {
@@ -147,7 +149,7 @@ impl Cache {
                 Held::Disk(Disk::open(at, key, len, locate, &self.budget)?)
             }
         };
-        let area = Area { transforms: part.transforms.clone(), budget: Arc::clone(&self.budget), held: store };
+        let area = Area { transforms: part.transforms.clone(), shape, budget: Arc::clone(&self.budget), held: store };
         areas.push((part, Arc::new(area)));
         Ok(())
     }
@@ -163,6 +165,8 @@ impl Cache {
 /// The images of a part of a source after the same first transforms.
 pub(super) struct Area {
     transforms: Vec<Transform>,
+    /// What is kept is of this shape; 0 where photos differ.
+    shape: Shape,
     budget: Arc<Budget>,
     held: Held,
 }
@@ -187,8 +191,14 @@ impl Area {
     pub fn look<T>(&self, sample: usize, stamp: Option<Stamp>, act: impl FnOnce(&Image) -> T) -> Option<T> {
         match &self.held {
             Held::Memory(memory) => memory.get(sample).map(act),
-            Held::Disk(disk) => disk.read(sample, stamp?).map(|image| act(&image)),
+            Held::Disk(disk) => disk.read(sample, stamp?, |image| self.fits(image)).map(|image| act(&image)),
         }
+    }
+
+    /// Whether an image has a shape that one may have here: files may hold anything.
+    fn fits(&self, image: &Image) -> bool {
+        let sides = [image.sides[0], image.sides[1], image.channels];
+        self.shape.dims().iter().zip(sides).all(|(expected, side)| side > 0 && [0, side].contains(expected))
     }
 
     /// Makes what is kept of a sample from a photo, keeps it and hands it over. `None`: there is no room for it, or the photo is

@@ -1,4 +1,5 @@
 use super::super::transforms::{Interpolation, Size, Window, transform};
+use super::index::Row;
 use super::*;
 use std::cell::RefCell;
 use std::fs;
@@ -184,6 +185,14 @@ fn what_is_left_of_the_files_is_never_wrong() {
         let mut other = whole[1].clone();
         other[at] ^= 0x40;
         assert!(damaged([&whole[0], &other]) > 0, "{at}");
+    }
+    // A row of another shape, whose hashes are right.
+    let header = index::HEADER.len();
+    let (row, rest) = whole[1][header..].split_first_chunk().unwrap();
+    for shape in [[5, 20, 3], [300, 1, 1], [0, 10, 3]] {
+        let mut row = Row { shape, ..Row::read(row).unwrap() };
+        row.pixels = index::hash(&whole[0][row.offset as usize..row.end() as usize]);
+        assert!(damaged([&whole[0], &[&whole[1][..header], &row.to_bytes(), rest].concat()]) > 0, "{shape:?}");
     }
     // Pixels without a row are given up.
     assert_eq!(damaged([&[&whole[0][..], &[7; 1000]].concat(), &whole[1]]), 0);

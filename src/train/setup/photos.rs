@@ -71,10 +71,10 @@ impl PhotoPlan {
             .map(|(name, survey, photos, train)| part_of(name, &survey, photos, &transforms(experiment, train)))
             .collect();
         let limit = usize::try_from(loading.cache_size()).unwrap_or(usize::MAX);
-        let exact = |part: &KeptPart| part.taken.filter(|taken| taken.exact).map(|taken| taken.all);
+        let most = |part: &KeptPart| part.taken.and_then(|taken| taken.most);
         let cache = match loading.cache {
             Written::Disk => KNOWN * (spec.train.unwrap_or(0) + spec.val.unwrap_or(0)),
-            _ => kept.iter().map(exact).sum::<Option<usize>>().map_or(limit, |all| all.min(limit)),
+            _ => kept.iter().map(most).sum::<Option<usize>>().map_or(limit, |all| all.min(limit)),
         };
         PhotoPlan { decoding, cache, kept }
     }
