@@ -246,7 +246,6 @@ fn everything_occurs() {
         "focal",
         "mse",
         "bce_with_logits",
-        "sigmoid_focal",
         "digits",
         "synthetic",
         "random_crop",
