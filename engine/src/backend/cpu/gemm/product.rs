@@ -8,20 +8,20 @@
 //! How the sum is cut depends on the shape alone. How rows and columns are shared out may depend on the number of threads:
 //! every element is the same sum in any tile.
 
+mod job;
+
 use super::dots::{Dots, most_rows};
 use super::memory::{Memory, kept_weights};
-use super::pack::{Columns, Copy2d, CopyColumns, CopyRows, PackTransposed, Panel};
+use super::pack::{CopyColumns, CopyRows, PackTransposed, Panel};
 use super::sums::AddRows;
-use super::tile::{
-    Epilogue, EpilogueOperands, Finish, MAX_ROWS, ONE_RUN, Rows, Tile, Tiles, is_fused, tile_rows, tiles_in,
-};
+use super::tile::{Epilogue, EpilogueOperands, MAX_ROWS, Rows, Tiles, is_fused, tiles_in};
 use super::{ALIGN, round_up, workspace_floats};
 use crate::backend::cpu::run::frame::KeptMemory;
 use crate::backend::cpu::run::threads::{Parts, Pool, chunks};
 use crate::backend::cpu::simd::SimdLevel;
 use crate::graph::op::Activation;
 use crate::plan::Kept;
-use std::ops::Range;
+use job::Job;
 
 /// Most rows of `B` in a cache block: a panel of 40 KiB at 512 bits.
 const K_BLOCK: usize = 320;
@@ -353,159 +353,5 @@ impl Product {
                 }
             }
         });
-    }
-}
-
-/// One run of a product.
-struct Job<'a> {
-    product: &'a Product,
-    a: *const f32,
-    b: *const f32,
-    /// All panels of `B`, where they are kept: `[panel][row][column]`.
-    packed: Option<*const f32>,
-    c: Parts<'a, f32>,
-    scratch: Parts<'a, f32>,
-    epilogue: Epilogue,
-    finish: Option<Finish>,
-    copy: unsafe fn(Copy2d),
-    columns: unsafe fn(Columns),
-    transpose: unsafe fn(Panel),
-}
-
-// SAFETY: the pointers are to operands that are only read, and that outlive the run.
-unsafe impl Sync for Job<'_> {}
-
-/// Rows of the result and a stretch of the sum.
-struct Block {
-    rows: Range<usize>,
-    k: Range<usize>,
-    split: usize,
-    /// Nothing has been summed yet.
-    first: bool,
-    /// Nothing is left to sum.
-    last: bool,
-}
-
-impl Job<'_> {
-    fn task(&self, task: usize, worker: usize) {
-        let p = self.product;
-        let blocks = p.row_blocks * p.panel_blocks;
-        let (split, rest) = (task / blocks, task % blocks);
-        // What two tasks in a row share is still in L2 for the second: the wider of the two operands' blocks.
-        let (row_block, panel_block) = if p.highest * p.panel_blocks > p.all_panels() * p.tiles.columns() {
-            (rest / p.panel_blocks, rest % p.panel_blocks)
-        } else {
-            (rest % p.row_blocks, rest / p.row_blocks)
-        };
-        let rows = tile_rows(p.spec.m, p.row_blocks, row_block);
-        let panels = tile_rows(p.all_panels(), p.panel_blocks, panel_block);
-        let sum = split * p.split_len..((split + 1) * p.split_len).min(p.spec.k);
-        // SAFETY: a worker has its own scratch.
-        let scratch = unsafe { self.scratch.part(worker * p.scratch_floats()..(worker + 1) * p.scratch_floats()) };
-        let (scratch_b, scratch_a) = scratch.split_at_mut(p.k_block * p.tiles.columns());
-        let stretches = chunks(sum.len(), p.k_block);
-        // An empty sum has a result as well.
-        let count = stretches.count().max(1);
-        for i in 0..count {
-            let range = stretches.range(i);
-            let k = sum.start + range.start..sum.start + range.end;
-            let block = Block { rows: rows.clone(), k, split, first: i == 0, last: i + 1 == count };
-            self.copy_a(&block, scratch_a);
-            for panel in panels.clone() {
-                self.panel(&block, panel, scratch_b, scratch_a);
-            }
-        }
-    }
-
-    /// A block of rows times a panel, added to what `C` holds unless the sum starts here.
-    fn panel(&self, block: &Block, panel: usize, scratch_b: &mut [f32], scratch_a: &[f32]) {
-        let p = self.product;
-        let (spec, width) = (&p.spec, p.tiles.columns());
-        let (n, len) = (panel * width, block.k.len());
-        let columns = (spec.n - n).min(width);
-        let count = tiles_in(block.rows.len(), p.tiles.rows);
-        // Addresses may lie outside an operand that has no elements; they are then not read.
-        let mut b = self.b.wrapping_add(block.k.start * spec.b[0] + n * spec.b[1]);
-        let mut b_step = spec.b[0];
-        if let Some(packed) = self.packed {
-            (b, b_step) = (packed.wrapping_add((panel * spec.k + block.k.start) * width), width);
-        } else if spec.b[1] != 1 || columns < width || count > 2 {
-            let to = scratch_b.as_mut_ptr();
-            // SAFETY: the panel is inside B, and the scratch has room for it.
-            unsafe {
-                if spec.b[1] == 1 {
-                    let (from_step, to_step, padded) = (b_step, width, columns.next_multiple_of(p.tiles.lanes));
-                    (self.copy)(Copy2d { from: b, from_step, to, to_step, rows: len, columns, padded });
-                } else {
-                    (self.transpose)(Panel { from: b, strides: spec.b, rows: len, columns, to, width });
-                }
-            }
-            (b, b_step) = (to.cast_const(), width);
-        }
-        let c_step = p.c_rows.get(1).map_or(0, |&step| step as usize);
-        let c = self.c.as_ptr().wrapping_add(block.split * p.partial_floats() + block.rows.start * c_step + n);
-        let epilogue = if block.last { self.epilogue.from_column(n) } else { Epilogue::NONE };
-        for i in 0..count {
-            let rows = tile_rows(block.rows.len(), count, i);
-            let copied = scratch_a[i * p.copied_floats()..].as_ptr();
-            let (a, table, a_step) = match p.copy_a {
-                CopyA::No => (self.block_a(block), rows.start, spec.a[1]),
-                CopyA::Rows => (copied, 0, 1),
-                CopyA::Columns => (copied, 0, p.copied_columns_step()),
-            };
-            let tile = Tile {
-                a,
-                a_rows: &p.a_rows[table..],
-                a_step,
-                b,
-                b_step,
-                b_far: self.packed.is_some(),
-                runs: ONE_RUN,
-                run_len: len,
-                c,
-                c_rows: &p.c_rows[rows.start..],
-                n: columns,
-                accumulate: !block.first,
-                epilogue,
-            };
-            // SAFETY: inside the operands, whose lengths `run` has checked; the tile of C is this task's own.
-            unsafe { p.tiles.run(rows.len(), &tile) };
-        }
-        if let Some(finish) = self.finish.filter(|_| block.last) {
-            // SAFETY: the block of C is this task's own.
-            unsafe { finish.run(Rows { first: c, rows: block.rows.len(), columns, step: spec.c }) };
-        }
-    }
-
-    /// Copies a block of `A` to where its tiles find it, if need be.
-    fn copy_a(&self, block: &Block, scratch: &mut [f32]) {
-        let p = self.product;
-        let spec = &p.spec;
-        let (from, tile, tiles) = (self.block_a(block), p.copied_floats(), tiles_in(block.rows.len(), p.tiles.rows));
-        let (len, rows) = (block.k.len(), block.rows.len());
-        let to = scratch[..tiles * tile].as_mut_ptr();
-        match p.copy_a {
-            CopyA::No => {}
-            CopyA::Rows => {
-                for i in 0..tiles {
-                    let rows = tile_rows(rows, tiles, i);
-                    let (from, to) = (from.wrapping_add(rows.start * spec.a[0]), to.wrapping_add(i * tile));
-                    let (from_step, to_step, rows) = (spec.a[0], COPIED_STEP, rows.len());
-                    // SAFETY: the rows are inside A, and the scratch has room for them.
-                    unsafe { (self.copy)(Copy2d { from, from_step, to, to_step, rows, columns: len, padded: len }) };
-                }
-            }
-            CopyA::Columns => {
-                let to_step = p.copied_columns_step();
-                // SAFETY: the block is inside A, and the scratch has room for it.
-                unsafe { (self.columns)(Columns { from, from_step: spec.a[1], len, rows, tiles, to, to_step, tile }) };
-            }
-        }
-    }
-
-    /// Element (0, 0) of a block of `A`.
-    fn block_a(&self, block: &Block) -> *const f32 {
-        let spec = &self.product.spec;
-        self.a.wrapping_add(block.rows.start * spec.a[0] + block.k.start * spec.a[1])
     }
 }
