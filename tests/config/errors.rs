@@ -110,6 +110,14 @@ mistakes! {
         [("[model]", "[model]\nweights = \"w.pth\"\nweights_rename = [{ from = \"\", to = \"x\" }, { from = \"a*\", to = \"**\" }]")],
         [("lr = 0.1", "lr = 0.1\nlayer_decay = 1.5\nno_decay = [\"norms\"]\nema = { decay = 1.0, every = 2 }")],
     ];
+    larger_images: [
+        [("\"relu\"", r#"{ type = "conv_transpose2d", kernel_size = 2 }"#)],
+        [("\"relu\"", r#"{ type = "conv_transpose2d", out_channels = 8, kernel_size = 3, stride = [2, 1], output_padding = 1 }"#)],
+        [("\"relu\"", r#""upsample""#)],
+        [("\"relu\"", r#"{ type = "upsample", size = 8, scale_factor = [2, 0] }"#)],
+        [("\"relu\"", r#"{ type = "upsample", scale_factor = [1, 2, 3], mode = "linear" }"#)],
+        [("\"relu\"", r#"{ type = "upsample", scale_factor = 2, align_corners = true }"#)],
+    ];
     unknown_words: [
         [("\"relu\"", "\"rellu\"")],
         [("\"relu\"", "{ type = \"batchnorm\" }")],
