@@ -8,6 +8,6 @@ use std::sync::Arc;
 /// A plan of one program.
 pub fn plan(backend: &dyn Backend, graph: Graph, variables: Variables) -> Plan {
     let source = Source { name: "case".into(), graph, loss: None, prediction: None };
-    let workspace = |graph: &Graph, node: &Node| backend.workspace(graph, node);
-    Plan::laid_out(Arc::new(variables), vec![source], workspace, !backend.shares_memory())
+    let needs = |graph: &Graph, node: &Node| backend.node_memory(graph, node);
+    Plan::laid_out(Arc::new(variables), vec![source], needs, !backend.shares_memory())
 }

@@ -54,6 +54,10 @@ fn replay(program: &Program) {
         assert_eq!(found, Some(&(offset + len, owner[v.index()])), "{}: {at}: value {}", program.name, v.0);
         assert!(offset % 64 == 0 && offset + len <= program.transient_bytes);
     };
+    // What is kept from run to run is there before the first node, and must be after the last.
+    let keeps = |i: usize| usize::MAX - 1 - i;
+    let kept = || program.kept.iter().enumerate().filter(|(_, (_, bytes))| *bytes > 0);
+    kept().for_each(|(i, (start, bytes))| write(&mut memory, *start, *bytes, keeps(i)));
     for (i, node) in graph.nodes.iter().enumerate() {
         let rules = node.op.rules();
         let here = format!("node {i} (`{}`)", rules.name());
@@ -84,6 +88,9 @@ fn replay(program: &Program) {
     }
     let outputs = (0..graph.values.len() as u32).map(ValueId).filter(|v| graph.value(*v).role == Role::Output);
     outputs.filter(|v| transient(*v)).for_each(|v| check(&memory, v, "the end"));
+    for (i, (start, bytes)) in kept() {
+        assert_eq!(memory.get(start), Some(&(start + bytes, keeps(i))), "{}: node {i} keeps", program.name);
+    }
 }
 
 #[test]
@@ -113,7 +120,8 @@ fn spread(plan: &Plan) -> Plan {
             program.places[i].offset =
                 if owner == i { take(program.graph.values[i].bytes()) } else { program.places[owner].offset };
         }
-        program.workspace.iter_mut().for_each(|(start, bytes)| *start = take(*bytes));
+        let own = program.workspace.iter_mut().chain(&mut program.kept);
+        own.for_each(|(start, bytes)| *start = take(*bytes));
         program.transient_bytes = end;
         plan.transient_bytes = plan.transient_bytes.max(end);
     }

@@ -39,15 +39,15 @@ impl Layers {
             4 => (r#"{ type = "position_embedding" }"#.into(), Flow::Sequence([l, e])),
             5 => (r#"{ type = "mean", dim = 1 }"#.into(), Flow::Vector(e)),
             6 => (r#"{ type = "select", index = -1 }"#.into(), Flow::Vector(e)),
-            7 | 13 if e > 1 => {
+            7 | 8 if e > 1 => {
                 let kind = self.of(&["max_pool1d", "avg_pool1d"]);
                 (format!(r#"{{ type = "{kind}", kernel_size = 2 }}"#), Flow::Sequence([l, e / 2]))
             }
-            8 => {
+            9 => {
                 let text = r#"{ type = "adaptive_avg_pool1d", output_size = 3 }"#;
                 (text.into(), Flow::Sequence([l, 3]))
             }
-            9 | 10 if 2 * l * e < MOST => {
+            10 | 13 if 2 * l * e < MOST => {
                 let out = 1 + self.below(8);
                 let text =
                     format!(r#"{{ type = "conv_transpose1d", out_channels = {out}, kernel_size = 2, stride = 2 }}"#);

@@ -9,7 +9,7 @@ pub use trace::{Detail, Span, Track, Work};
 
 use crate::graph::op::Pattern;
 use crate::graph::{DType, Graph, Node, NodeId, ValueId, VarId};
-use crate::plan::Plan;
+use crate::plan::{NodeMemory, Plan};
 use anyhow::Result;
 use std::fmt;
 use std::sync::Arc;
@@ -181,6 +181,11 @@ pub trait Backend: Send + Sync {
 
     /// Scratch bytes that `node` needs while it runs. Depends on nothing that is not known before the first step.
     fn workspace(&self, graph: &Graph, node: &Node) -> usize;
+
+    /// All that `node` needs beside its operands and results: [`Backend::workspace`], and what it can keep from run to run.
+    fn node_memory(&self, graph: &Graph, node: &Node) -> NodeMemory {
+        self.workspace(graph, node).into()
+    }
 
     /// The device's memory; `None` if it has none of its own.
     ///

@@ -23,7 +23,7 @@ pub enum Class {
     Activation,
     /// Results of the backward pass.
     Gradient,
-    /// Scratch memory of one node.
+    /// Scratch memory of one node, and weights in the layout of a node's kernel.
     Workspace,
 }
 

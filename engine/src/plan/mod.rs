@@ -2,10 +2,12 @@
 
 mod lifetime;
 mod memory;
+mod node_memory;
 mod summary;
 mod sweep;
 
 pub use lifetime::Class;
+pub use node_memory::{Kept, NodeMemory};
 pub use summary::{MemorySummary, Peak};
 
 use crate::graph::{DType, Graph, Input, Node, Role, Shape, ValueId, Variables};
@@ -72,6 +74,9 @@ pub struct Program {
     pub places: Vec<Place>,
     /// For every node, its workspace: offset in [`Region::Transient`] and bytes.
     pub workspace: Vec<(usize, usize)>,
+    /// For every node, memory for what it makes of weights ([`Kept`]), which nothing else in the program uses; 0 bytes where
+    /// nothing is kept.
+    pub kept: Vec<(usize, usize)>,
     /// Size of the transient block that this program needs: where its last buffer in it ends.
     pub transient_bytes: usize,
     /// The loss, if the program computes one.
@@ -143,17 +148,22 @@ impl SlotLayout {
 }
 
 impl Plan {
-    /// Plans the memory of `sources` together. `workspace` gives the scratch bytes that a node needs on the device.
-    pub fn new(variables: Arc<Variables>, sources: Vec<Source>, workspace: impl Fn(&Graph, &Node) -> usize) -> Plan {
-        Plan::laid_out(variables, sources, workspace, false)
+    /// Plans the memory of `sources` together. `needs` tells what a node needs on the device: [`NodeMemory`], or the bytes of
+    /// its scratch memory.
+    pub fn new<N: Into<NodeMemory>>(
+        variables: Arc<Variables>,
+        sources: Vec<Source>,
+        needs: impl Fn(&Graph, &Node) -> N,
+    ) -> Plan {
+        Plan::laid_out(variables, sources, needs, false)
     }
 
     /// As [`Plan::new`]. With `apart`, memory is never reused, not even by another program: that takes much memory, and is for
     /// tools that look for accesses beyond a buffer.
-    pub fn laid_out(
+    pub fn laid_out<N: Into<NodeMemory>>(
         variables: Arc<Variables>,
         sources: Vec<Source>,
-        workspace: impl Fn(&Graph, &Node) -> usize,
+        needs: impl Fn(&Graph, &Node) -> N,
         apart: bool,
     ) -> Plan {
         let slot = SlotLayout::for_graphs(sources.iter().map(|s| &s.graph));
@@ -170,7 +180,7 @@ impl Plan {
         let mut transient_bytes = 0;
         for source in sources {
             let start = apart.then_some(transient_bytes);
-            let program = Program::new(source, &slot, &variable_offsets, &workspace, start);
+            let program = Program::new(source, &slot, &variable_offsets, |g, n| needs(g, n).into(), start);
             transient_bytes = transient_bytes.max(program.transient_bytes);
             programs.push(program);
         }
@@ -184,17 +194,21 @@ impl Program {
         source: Source,
         slot: &SlotLayout,
         variable_offsets: &[usize],
-        workspace: &impl Fn(&Graph, &Node) -> usize,
+        needs: impl Fn(&Graph, &Node) -> NodeMemory,
         start: Option<usize>,
     ) -> Program {
         let Source { name, graph, loss, prediction } = source;
         let lifetime::Lifetimes { buffer_of, mut buffers } = lifetime::lifetimes(&graph);
         let values = buffers.len();
-        buffers.extend(graph.nodes.iter().enumerate().map(|(at, node)| lifetime::Buffer {
-            first: at,
-            last: at,
-            bytes: workspace(&graph, node),
-            class: Class::Workspace,
+        let needs: Vec<NodeMemory> = graph.nodes.iter().map(|node| needs(&graph, node)).collect();
+        let needs = node_memory::settle(&graph, &needs);
+        let workspace = |first, last, bytes| lifetime::Buffer { first, last, bytes, class: Class::Workspace };
+        buffers.extend(needs.iter().enumerate().map(|(at, [bytes, _])| workspace(at, at, *bytes)));
+        // What is kept is there before the first node, and after the last.
+        let kept = buffers.len();
+        buffers.extend(needs.iter().map(|[_, bytes]| match bytes {
+            0 => workspace(0, 0, 0),
+            _ => workspace(0, graph.nodes.len(), *bytes),
         }));
         let (offsets, transient_bytes) = match start {
             None => memory::assign(&buffers),
@@ -217,11 +231,12 @@ impl Program {
             .enumerate()
             .map(|(i, root)| own_place(root.map_or(i, ValueId::index)))
             .collect();
-        let workspace = (values..buffers.len()).map(|b| (offsets[b], buffers[b].bytes)).collect();
+        let places_of = |range: std::ops::Range<usize>| range.map(|b| (offsets[b], buffers[b].bytes)).collect();
+        let (workspace, kept) = (places_of(values..kept), places_of(kept..buffers.len()));
         let peak = Peak::find(&graph, &buffers);
         let trains = graph.nodes.iter().any(|n| n.backward);
         let training_loss = loss.filter(|v| trains && graph.nodes.iter().any(|n| n.outputs.contains(v)));
-        Program { name, places, workspace, transient_bytes, loss, training_loss, prediction, peak, graph }
+        Program { name, places, workspace, kept, transient_bytes, loss, training_loss, prediction, peak, graph }
     }
 
     /// Node number `at` as messages show it: ``node 3 (`relu` of `features.1`)``.

@@ -77,3 +77,51 @@ fn workspace_is_planned_beside_its_nodes_values() {
     }
     assert_eq!(plan.memory(1).workspace, 128);
 }
+
+/// A product that would keep 1000 bytes made of its weight: it does unless the program trains or writes the weight.
+#[test]
+fn weights_are_kept_in_programs_that_leave_them_alone() {
+    let needs = |_: &Graph, n: &Node| match n.op {
+        crate::graph::Op::Linear(_) => {
+            NodeMemory { workspace: 500, kept: Some(Kept { operand: 1, bytes: 1000, workspace: 100 }) }
+        }
+        _ => 0.into(),
+    };
+    let of = |change: &dyn Fn(&mut Graph)| {
+        let (vars, mut g, _) = chain();
+        change(&mut g);
+        let source = Source { name: "p".into(), graph: g, loss: None, prediction: None };
+        Plan::new(vars, vec![source], needs).programs.remove(0)
+    };
+    let p = of(&|_| ());
+    let kept: Vec<_> = p.kept.iter().filter(|(_, bytes)| *bytes > 0).collect();
+    let products = p.graph.nodes.iter().filter(|n| matches!(n.op, crate::graph::Op::Linear(_))).count();
+    assert!(products >= 2 && kept.len() == products && kept.iter().all(|(_, bytes)| *bytes == 1000));
+    assert!(p.workspace.iter().all(|(_, bytes)| [0, 100].contains(bytes)));
+    // For the whole program they are nobody else's.
+    for (offset, bytes) in &kept {
+        let free = |(o, b): (usize, usize)| o + b <= *offset || offset + bytes <= o;
+        assert!(p.workspace.iter().all(|w| free(*w)));
+        assert!(kept.iter().all(|k| k.0 == *offset || free(**k)));
+        let transient = p.places.iter().enumerate().filter(|(_, place)| place.region == Region::Transient);
+        let made = transient.filter(|(v, _)| p.graph.nodes.iter().any(|n| n.outputs.contains(&ValueId(*v as u32))));
+        made.for_each(|(v, place)| assert!(free((place.offset, p.graph.values[v].bytes())), "value {v}"));
+    }
+
+    let nothing = |p: Program| {
+        assert!(p.kept.iter().all(|(_, bytes)| *bytes == 0));
+        assert!(p.workspace.iter().all(|(_, bytes)| [0, 500].contains(bytes)));
+    };
+    nothing(of(&|g| g.nodes[0].backward = true));
+    nothing(of(&|g| {
+        let weights = g.nodes.iter().filter(|n| matches!(n.op, crate::graph::Op::Linear(_))).map(|n| n.inputs[1]);
+        let weights: Vec<_> = weights.collect();
+        for w in weights {
+            let copy = g.values[w.index()].clone();
+            let loss = g.input(Input::Field(7), DType::F32, Shape::from([1]));
+            g.values.push(copy);
+            let old = ValueId(g.values.len() as u32 - 1);
+            g.add(crate::graph::op::RestoreState {}, &[loss, w, old]).unwrap();
+        }
+    }));
+}

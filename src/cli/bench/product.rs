@@ -39,8 +39,8 @@ pub fn time(backend: &dyn Backend, n: usize, dtype: DType, runs: u32) -> Result<
     graph.values[c.index()].role = Role::Output;
     let product = graph.nodes.len() - 1;
     let source = Source { name: "matmul".into(), graph, loss: None, prediction: Some(c) };
-    let workspace = |g: &Graph, node: &Node| backend.workspace(g, node);
-    let plan = Arc::new(Plan::laid_out(Arc::new(variables), vec![source], workspace, !backend.shares_memory()));
+    let needs = |g: &Graph, node: &Node| backend.node_memory(g, node);
+    let plan = Arc::new(Plan::laid_out(Arc::new(variables), vec![source], needs, !backend.shares_memory()));
     let mut executable = backend.compile(plan.clone())?;
     crate::cli::model::say_notes(backend);
     for (var, _) in [a, b] {

@@ -170,7 +170,7 @@ pub fn build(
         }
     }
     let (decays, thawed) = phases.map_or((Vec::new(), 0), |phases| (phases.decays, phases.thawed));
-    let plan = Plan::laid_out(Arc::new(vars), sources, |g, n| backend.workspace(g, n), !backend.shares_memory());
+    let plan = Plan::laid_out(Arc::new(vars), sources, |g, n| backend.node_memory(g, n), !backend.shares_memory());
     let fields = data.fields.clone();
     let warnings = experiment.lint.told(warnings);
     let (plan, counted) = (Arc::new(plan), experiment.counted_figures());

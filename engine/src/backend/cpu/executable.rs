@@ -24,6 +24,9 @@ pub struct CpuExecutable {
     persistent: MmapMut,
     transient: MmapMut,
     touched: Touched,
+    /// The program whose steps have what they keep: the one that ran last, if no variable has been written since. Others may
+    /// use the same memory.
+    kept_by: Option<usize>,
     /// Losses of training steps that nobody has asked for yet.
     losses: Vec<f32>,
 }
@@ -48,6 +51,7 @@ impl CpuExecutable {
             persistent,
             transient,
             touched: Touched::default(),
+            kept_by: None,
             losses: Vec::new(),
         })
     }
@@ -94,19 +98,21 @@ impl CpuExecutable {
         mut after: impl FnMut(usize, &Self, Bases) -> bool,
     ) -> Result<()> {
         let bases = self.bases(batch)?;
+        let ready = self.kept_by.take() == Some(program);
         let steps = self.programs.get(program).context("there is no such program")?;
         for (node, step) in steps.iter().enumerate() {
             if let Some(step) = step {
                 // SAFETY: the blocks belong to this executable, which is borrowed exclusively, and to the batch, which
                 // only operands that no step writes lie in; `compile` has checked that operands overlap only as the
                 // operation's rules allow, and that they lie inside the blocks.
-                let frame = unsafe { Frame::new(bases, step, &self.pool, &self.touched) };
+                let frame = unsafe { Frame::new(bases, step, &self.pool, &self.touched, ready) };
                 step.kernel.run(&frame);
             }
             if !after(node, self, bases) {
-                break;
+                return Ok(());
             }
         }
+        self.kept_by = Some(program);
         Ok(())
     }
 
@@ -142,6 +148,7 @@ impl CpuExecutable {
 impl Executable for CpuExecutable {
     fn upload(&mut self, var: VarId, bytes: &[u8]) -> Result<()> {
         let range = self.variable(var, bytes.len())?;
+        self.kept_by = None;
         self.persistent[range].copy_from_slice(bytes);
         Ok(())
     }
@@ -154,6 +161,7 @@ impl Executable for CpuExecutable {
 
     fn upload_part(&mut self, var: VarId, at: usize, bytes: &[u8]) -> Result<()> {
         let range = self.part(var, at, bytes.len())?;
+        self.kept_by = None;
         self.persistent[range].copy_from_slice(bytes);
         Ok(())
     }
@@ -257,18 +265,21 @@ fn compile(plan: &Plan, program: &Program, level: SimdLevel, threads: usize) -> 
                 None
             }
             Some(kernel) => {
-                let scratch = program.workspace[at];
+                let (scratch, kept) = (program.workspace[at], program.kept[at]);
+                let needs = kernel.kept().filter(|_| kept.1 > 0);
+                let [bytes, to_keep] = needs.map_or([kernel.scratch_bytes(), 0], |k| [k.workspace, k.bytes]);
                 ensure!(
-                    scratch.1 >= kernel.scratch_bytes(),
-                    "node {at} needs {} bytes of workspace, but the plan has {}",
-                    kernel.scratch_bytes(),
-                    scratch.1
+                    scratch.1 >= bytes && kept.1 == to_keep,
+                    "node {at} needs {bytes} bytes of workspace and keeps {to_keep}, but the plan has {} and {}",
+                    scratch.1,
+                    kept.1
                 );
                 let mut step = Step {
                     kernel,
                     inputs: node.inputs.iter().map(|v| operand(program, *v)).collect(),
                     outputs: node.outputs.iter().map(|v| operand(program, *v)).collect(),
                     scratch,
+                    kept,
                 };
                 check(plan, node, &mut step).with_context(|| format!("node {at} (`{}`)", node.op.rules().name()))?;
                 Some(step)
@@ -289,14 +300,10 @@ fn operand(program: &Program, value: ValueId) -> Operand {
 /// operation's rules allow it.
 fn check(plan: &Plan, node: &Node, step: &mut Step) -> Result<()> {
     let rules = node.op.rules();
-    let scratch = Operand {
-        region: Region::Transient,
-        offset: step.scratch.0,
-        len: step.scratch.1,
-        dtype: DType::U8,
-        written: true,
-    };
-    for o in step.inputs.iter().chain(&step.outputs).chain([&scratch]) {
+    let own = |(offset, len)| Operand { region: Region::Transient, offset, len, dtype: DType::U8, written: true };
+    let (scratch, kept) = (own(step.scratch), own(step.kept));
+    ensure!(!scratch.overlaps(&kept), "the workspace lies in what is kept");
+    for o in step.inputs.iter().chain(&step.outputs).chain([&scratch, &kept]) {
         let size = match o.region {
             Region::Persistent => plan.persistent_bytes,
             Region::Transient => plan.transient_bytes,
@@ -304,7 +311,8 @@ fn check(plan: &Plan, node: &Node, step: &mut Step) -> Result<()> {
         };
         ensure!(o.offset % crate::plan::ALIGN == 0, "an operand lies at {}, which is not aligned", o.offset);
         ensure!(o.offset + o.bytes() <= size, "an operand ends at {} of {size} bytes", o.offset + o.bytes());
-        ensure!(!o.overlaps(&scratch) || std::ptr::eq(o, &scratch), "an operand lies in the workspace");
+        let is_own = std::ptr::eq(o, &scratch) || std::ptr::eq(o, &kept);
+        ensure!(is_own || !o.overlaps(&scratch) && !o.overlaps(&kept), "an operand lies in the workspace");
     }
     let in_place = rules.in_place();
     for (i, o) in step.outputs.iter().enumerate() {

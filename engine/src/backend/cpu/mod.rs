@@ -23,7 +23,7 @@ pub use info::{CpuInfo, cpu_info};
 use crate::backend::{Backend, Executable, HostBuffer};
 use crate::graph::op::Pattern;
 use crate::graph::{Graph, Node};
-use crate::plan::Plan;
+use crate::plan::{NodeMemory, Plan};
 use anyhow::{Context, Result};
 use run::memory::zeroed;
 use run::threads::Pool;
@@ -75,6 +75,11 @@ impl Backend for CpuBackend {
 
     fn workspace(&self, graph: &Graph, node: &Node) -> usize {
         lower::lower(graph, node, self.level, self.threads).map_or(0, |k| k.scratch_bytes())
+    }
+
+    fn node_memory(&self, graph: &Graph, node: &Node) -> NodeMemory {
+        let kernel = lower::lower(graph, node, self.level, self.threads);
+        kernel.map_or(NodeMemory::default(), |k| NodeMemory { workspace: k.scratch_bytes(), kept: k.kept() })
     }
 
     fn host_buffer(&self, bytes: usize) -> Result<HostBuffer> {

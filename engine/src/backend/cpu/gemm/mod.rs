@@ -1,6 +1,7 @@
 //! Single-precision matrix products: a register tile, packing, and cache blocks around them.
 
 mod dots;
+pub mod memory;
 pub mod pack;
 pub mod product;
 pub mod sums;

@@ -9,13 +9,18 @@
 //! every element is the same sum in any tile.
 
 use super::dots::{Dots, most_rows};
+use super::memory::{Memory, kept_weights};
 use super::pack::{Columns, Copy2d, CopyColumns, CopyRows, PackTransposed, Panel};
 use super::sums::AddRows;
-use super::tile::{Epilogue, EpilogueOperands, MAX_ROWS, ONE_RUN, Tile, Tiles, is_fused, tile_rows, tiles_in};
+use super::tile::{
+    Epilogue, EpilogueOperands, Finish, MAX_ROWS, ONE_RUN, Rows, Tile, Tiles, is_fused, tile_rows, tiles_in,
+};
 use super::{ALIGN, round_up, workspace_floats};
+use crate::backend::cpu::run::frame::KeptMemory;
 use crate::backend::cpu::run::threads::{Parts, Pool, chunks};
 use crate::backend::cpu::simd::SimdLevel;
 use crate::graph::op::Activation;
+use crate::plan::Kept;
 use std::ops::Range;
 
 /// Most rows of `B` in a cache block: a panel of 40 KiB at 512 bits.
@@ -35,6 +40,9 @@ const TASKS_PER_THREAD: usize = 4;
 
 /// Tasks wanted: where blocks of rows and panels make fewer, the sum is split. Reductions and scalar products have as many.
 const TASKS: usize = 32;
+
+/// Least multiply-adds of a task of scalar products: it takes a microsecond, as long as handing it out.
+const LEAST_WORK: usize = 16 << 10;
 
 /// Least elements of a piece of a sum that is split to make more tasks.
 const SPLIT_GRAIN: usize = 512;
@@ -155,8 +163,8 @@ impl Product {
         }
     }
 
-    /// The activation that is left to the caller, who applies it to `C`: every activation that is not fused, and all of them
-    /// where the sum is split.
+    /// The activation that is left to [`EpilogueOperands::finish`]: every activation that is not fused, and all of them where
+    /// the sum is split.
     pub fn remaining_act(&self) -> Option<Activation> {
         if self.fused_act().is_some() { None } else { self.spec.act }
     }
@@ -205,7 +213,18 @@ impl Product {
         self.workspace_floats() * 4
     }
 
-    /// Computes the product. `a`, `b` and `c` begin at element (0, 0); `workspace` at a multiple of 64 bytes.
+    /// Floats of all panels of `B`.
+    fn packed_floats(&self) -> usize {
+        self.all_panels() * self.tiles.columns() * self.spec.k
+    }
+
+    /// The panels of `B`, operand 1, if copying them is a part of each run.
+    pub fn kept(&self) -> Option<Kept> {
+        let copied = !self.dots && self.spec.b[1] != 1;
+        kept_weights(self.spec.m, self.packed_floats(), self.workspace_floats()).filter(|_| copied)
+    }
+
+    /// Computes the product. `a`, `b` and `c` begin at element (0, 0).
     ///
     /// # Panics
     /// A slice is too short, or the pool has more threads than the product was made for.
@@ -216,9 +235,9 @@ impl Product {
         b: &[f32],
         operands: impl Into<EpilogueOperands<'a>>,
         c: &mut [f32],
-        workspace: &mut [u8],
+        memory: impl Into<Memory<'a>>,
     ) {
-        let (spec, operands) = (&self.spec, operands.into());
+        let (spec, operands, Memory { workspace, kept }) = (&self.spec, operands.into(), memory.into());
         if spec.m == 0 || spec.n == 0 {
             return;
         }
@@ -232,6 +251,13 @@ impl Product {
         if self.dots {
             return self.dots(pool, a, b, operands, Parts::new(c));
         }
+        let packed = kept.map(|KeptMemory { bytes, ready }| {
+            let packed = workspace_floats(bytes, self.packed_floats());
+            if !ready {
+                self.pack(pool, b, packed);
+            }
+            packed.as_ptr()
+        });
         let floats = workspace_floats(workspace, self.workspace_floats());
         let (partial, scratch) = floats.split_at_mut(self.splits * self.partial_floats());
         let epilogue = Epilogue::of(self.fused_act()).with(operands, 0, c.as_ptr());
@@ -241,9 +267,11 @@ impl Product {
             product: self,
             a: a.as_ptr(),
             b: b.as_ptr(),
+            packed,
             c: target,
             scratch: Parts::new(scratch),
             epilogue: if self.splits > 1 { Epilogue::NONE } else { epilogue },
+            finish: operands.finish.filter(|_| self.splits == 1),
             copy: level.routine::<CopyRows>(),
             columns: level.routine::<CopyColumns>(),
             transpose: level.routine::<PackTransposed>(),
@@ -254,9 +282,25 @@ impl Product {
         }
     }
 
+    /// Packs all panels of `B`.
+    fn pack(&self, pool: &Pool, b: &[f32], packed: &mut [f32]) {
+        let (spec, width) = (&self.spec, self.tiles.columns());
+        let transpose = self.tiles.level.routine::<PackTransposed>();
+        let packed = Parts::new(packed);
+        pool.run(self.all_panels(), |panel, _| {
+            let (n, len) = (panel * width, spec.k * width);
+            // SAFETY: a panel belongs to one task.
+            let to = unsafe { packed.part(panel * len..(panel + 1) * len) }.as_mut_ptr();
+            let (from, columns) = (b.as_ptr().wrapping_add(n * spec.b[1]), (spec.n - n).min(width));
+            // SAFETY: the panel is inside B, and `to` has room for it.
+            unsafe { transpose(Panel { from, strides: spec.b, rows: spec.k, columns, to, width }) };
+        });
+    }
+
     fn dots(&self, pool: &Pool, a: &[f32], b: &[f32], operands: EpilogueOperands, c: Parts<f32>) {
         let spec = &self.spec;
-        let columns = chunks(spec.n, spec.n.div_ceil(TASKS).next_multiple_of(4));
+        let worth = LEAST_WORK / (spec.m * spec.k).max(1);
+        let columns = chunks(spec.n, spec.n.div_ceil(TASKS).max(worth).next_multiple_of(4));
         let Epilogue { low, high, .. } = Epilogue::of(self.fused_act());
         pool.run(columns.count(), |task, _| {
             self.tiles.level.run(Dots {
@@ -269,6 +313,12 @@ impl Product {
                 bounds: [low, high],
                 c: (c.as_ptr(), spec.c),
             });
+            if let Some(finish) = operands.finish {
+                let columns = columns.range(task);
+                let (first, columns) = (c.as_ptr().wrapping_add(columns.start), columns.len());
+                // SAFETY: these columns of C are this task's own.
+                unsafe { finish.run(Rows { first, rows: spec.m, columns, step: spec.c }) };
+            }
         });
     }
 
@@ -297,6 +347,10 @@ impl Product {
                     let values = &relu_mask[m * spec.c..];
                     row.iter_mut().zip(values).for_each(|(x, y)| *x = if *y <= 0.0 { 0.0 } else { *x });
                 }
+                if let Some(finish) = operands.finish {
+                    // SAFETY: as above.
+                    unsafe { finish.run(Rows { first: row.as_mut_ptr(), rows: 1, columns: spec.n, step: spec.c }) };
+                }
             }
         });
     }
@@ -307,9 +361,12 @@ struct Job<'a> {
     product: &'a Product,
     a: *const f32,
     b: *const f32,
+    /// All panels of `B`, where they are kept: `[panel][row][column]`.
+    packed: Option<*const f32>,
     c: Parts<'a, f32>,
     scratch: Parts<'a, f32>,
     epilogue: Epilogue,
+    finish: Option<Finish>,
     copy: unsafe fn(Copy2d),
     columns: unsafe fn(Columns),
     transpose: unsafe fn(Panel),
@@ -370,7 +427,9 @@ impl Job<'_> {
         // Addresses may lie outside an operand that has no elements; they are then not read.
         let mut b = self.b.wrapping_add(block.k.start * spec.b[0] + n * spec.b[1]);
         let mut b_step = spec.b[0];
-        if spec.b[1] != 1 || columns < width || count > 2 {
+        if let Some(packed) = self.packed {
+            (b, b_step) = (packed.wrapping_add((panel * spec.k + block.k.start) * width), width);
+        } else if spec.b[1] != 1 || columns < width || count > 2 {
             let to = scratch_b.as_mut_ptr();
             // SAFETY: the panel is inside B, and the scratch has room for it.
             unsafe {
@@ -400,6 +459,7 @@ impl Job<'_> {
                 a_step,
                 b,
                 b_step,
+                b_far: self.packed.is_some(),
                 runs: ONE_RUN,
                 run_len: len,
                 c,
@@ -410,6 +470,10 @@ impl Job<'_> {
             };
             // SAFETY: inside the operands, whose lengths `run` has checked; the tile of C is this task's own.
             unsafe { p.tiles.run(rows.len(), &tile) };
+        }
+        if let Some(finish) = self.finish.filter(|_| block.last) {
+            // SAFETY: the block of C is this task's own.
+            unsafe { finish.run(Rows { first: c, rows: block.rows.len(), columns, step: spec.c }) };
         }
     }
 

@@ -136,6 +136,43 @@ pub struct EpilogueOperands<'a> {
     pub residual: Option<&'a [f32]>,
     /// Matrix with the values of a ReLU: where they are not above 0, the result is 0. Without `bias`, which is added later.
     pub relu_mask: Option<&'a [f32]>,
+    /// What is done with results while they are in the cache, by the kernels that say so.
+    pub finish: Option<Finish>,
+}
+
+/// An activation that an [`Epilogue`] cannot apply, to be applied to results in place.
+#[derive(Debug, Clone, Copy)]
+pub struct Finish {
+    /// Instructions.
+    pub level: SimdLevel,
+    /// The activation.
+    pub act: Activation,
+    /// Applies it.
+    pub apply: unsafe fn(SimdLevel, Activation, Rows),
+}
+
+/// Rows of floats.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows {
+    /// The first element.
+    pub first: *mut f32,
+    /// How many there are.
+    pub rows: usize,
+    /// Elements of each.
+    pub columns: usize,
+    /// Floats from one to the next.
+    pub step: usize,
+}
+
+impl Finish {
+    /// Applies the activation to `rows`.
+    ///
+    /// # Safety
+    /// They are valid, and nobody else's.
+    pub unsafe fn run(self, rows: Rows) {
+        // SAFETY: the caller's promise.
+        unsafe { (self.apply)(self.level, self.act, rows) };
+    }
 }
 
 impl<'a> From<Option<&'a [f32]>> for EpilogueOperands<'a> {
@@ -157,6 +194,9 @@ pub fn is_fused(act: Activation) -> bool {
     act.facts().clamps
 }
 
+/// Rows of `B` to prefetch where it comes from L3: what is computed with them takes as long as a line takes from there.
+const ROWS_AHEAD: usize = 32;
+
 /// Arguments of a tile of `R` rows.
 pub struct Tile<'a> {
     /// Base of `A`.
@@ -169,6 +209,8 @@ pub struct Tile<'a> {
     pub b: *const f32,
     /// Floats from one row of `B` to the next.
     pub b_step: usize,
+    /// `B` may come from beyond L2, and is prefetched.
+    pub b_far: bool,
     /// The stretches of the sum.
     pub runs: &'a [Run],
     /// Elements in each of them.
@@ -227,10 +269,12 @@ impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
             }
             let mut acc = [[s.zero(); NV]; R];
             for run in t.runs {
-                if t.a_step < LINE {
-                    Self::stretch::<S, false>(s, t, run, &mut acc);
+                if t.a_step >= LINE {
+                    Self::stretch::<S, true, false>(s, t, run, &mut acc);
+                } else if t.b_far {
+                    Self::stretch::<S, false, true>(s, t, run, &mut acc);
                 } else {
-                    Self::stretch::<S, true>(s, t, run, &mut acc);
+                    Self::stretch::<S, false, false>(s, t, run, &mut acc);
                 }
             }
             let last = t.n - (NV - 1) * S::LANES;
@@ -289,13 +333,18 @@ impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
 
 impl<const R: usize, const NV: usize> TileRoutine<R, NV> {
     /// Adds a stretch of the sum. With `AHEAD`, for elements of a row that lie in different cache lines, each step prefetches
-    /// the line after the last row's, where the next tile's rows are.
+    /// the line after the last row's, where the next tile's rows are; with `FAR`, the row of `B` that is [`ROWS_AHEAD`].
     ///
     /// # Safety
     /// As for the tile.
     #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
     #[inline(always)]
-    unsafe fn stretch<S: Simd, const AHEAD: bool>(s: S, t: &Tile, run: &Run, acc: &mut [[S::V; NV]; R]) {
+    unsafe fn stretch<S: Simd, const AHEAD: bool, const FAR: bool>(
+        s: S,
+        t: &Tile,
+        run: &Run,
+        acc: &mut [[S::V; NV]; R],
+    ) {
         // SAFETY: the caller's promise.
         unsafe {
             let mut rows = [t.a; R];
@@ -308,6 +357,9 @@ impl<const R: usize, const NV: usize> TileRoutine<R, NV> {
                 let mut bv = [s.zero(); NV];
                 for v in 0..NV {
                     bv[v] = s.load(b.add(v * S::LANES));
+                    if FAR {
+                        s.prefetch(b.wrapping_add(ROWS_AHEAD * t.b_step + v * S::LANES));
+                    }
                 }
                 for r in 0..R {
                     let av = s.splat(*rows[r].add(at));

@@ -2,6 +2,7 @@
 //! this works on pointers: each element is read before it is written, by the task that writes it.
 
 use super::activation::{Function, with_activation};
+use crate::backend::cpu::gemm::tile::{Finish, Rows};
 use crate::backend::cpu::run::frame::{Frame, NodeKernel, View};
 use crate::backend::cpu::run::parallel::{CHUNK, for_chunks, rows_per_chunk};
 use crate::backend::cpu::run::threads::{Pool, chunks};
@@ -46,6 +47,32 @@ pub unsafe fn apply(level: SimdLevel, act: Option<Activation>, x: *const f32, y:
         return;
     }
     with_activation!(act, f => level.run(Map { f, x, y, n }));
+}
+
+/// [`Map`] in place, row by row.
+struct MapRows<F> {
+    f: F,
+    rows: Rows,
+}
+
+impl<F: Function> Kernel for MapRows<F> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Rows { first, rows, columns, step } = self.rows;
+        for r in 0..rows {
+            let y = first.wrapping_add(r * step);
+            Map { f: self.f, x: y, y, n: columns }.run(s);
+        }
+    }
+}
+
+/// `act`, to be applied to results in place.
+pub fn finish(level: SimdLevel, act: Option<Activation>) -> Option<Finish> {
+    fn apply(level: SimdLevel, act: Activation, rows: Rows) {
+        with_activation!(Some(act), f => level.run(MapRows { f, rows }));
+    }
+    act.map(|act| Finish { level, act, apply })
 }
 
 /// `y = act(y)`, by all threads.

@@ -1,11 +1,13 @@
 //! Matrix products with a weight. All matrices by rows: `x [rows, in]`, `w [out, in]`, `y` and `dy [rows, out]`.
 
+use crate::backend::cpu::gemm::memory::Memory;
 use crate::backend::cpu::gemm::product::{Product, ProductSpec};
 use crate::backend::cpu::gemm::sums::ColumnSums;
 use crate::backend::cpu::gemm::tile::EpilogueOperands;
 use crate::backend::cpu::run::threads::Pool;
 use crate::backend::cpu::simd::SimdLevel;
 use crate::graph::op::{self, Activation};
+use crate::plan::Kept;
 
 /// Sizes of a linear layer's matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,9 +33,14 @@ impl LinearKernel {
         LinearKernel { product: Product::new(spec, level, threads) }
     }
 
-    /// The activation that the kernel leaves to the caller, who applies it to `y` in place.
+    /// The activation that the kernel leaves to [`EpilogueOperands::finish`].
     pub fn remaining_act(&self) -> Option<Activation> {
         self.product.remaining_act()
+    }
+
+    /// True: it gives its results to [`EpilogueOperands::finish`].
+    pub fn finishes(&self) -> bool {
+        true
     }
 
     /// Workspace that [`LinearKernel::run`] needs.
@@ -41,7 +48,12 @@ impl LinearKernel {
         self.product.workspace_bytes()
     }
 
-    /// Computes `y [rows, out]`. `workspace` starts at a multiple of 64 bytes.
+    /// Packed weights that it can keep from run to run.
+    pub fn kept(&self) -> Option<Kept> {
+        self.product.kept()
+    }
+
+    /// Computes `y [rows, out]`.
     pub fn run<'a>(
         &self,
         pool: &Pool,
@@ -49,9 +61,9 @@ impl LinearKernel {
         w: &[f32],
         operands: impl Into<EpilogueOperands<'a>>,
         y: &mut [f32],
-        workspace: &mut [u8],
+        memory: impl Into<Memory<'a>>,
     ) {
-        self.product.run(pool, x, w, operands, y, workspace);
+        self.product.run(pool, x, w, operands, y, memory);
     }
 }
 
@@ -73,7 +85,7 @@ impl LinearGradInputKernel {
         self.product.workspace_bytes()
     }
 
-    /// Computes `dx [rows, in]`. `workspace` starts at a multiple of 64 bytes.
+    /// Computes `dx [rows, in]`.
     pub fn run<'a>(
         &self,
         pool: &Pool,
@@ -81,9 +93,9 @@ impl LinearGradInputKernel {
         w: &[f32],
         operands: impl Into<EpilogueOperands<'a>>,
         dx: &mut [f32],
-        workspace: &mut [u8],
+        memory: impl Into<Memory<'a>>,
     ) {
-        self.product.run(pool, dy, w, operands, dx, workspace);
+        self.product.run(pool, dy, w, operands, dx, memory);
     }
 }
 

@@ -4,12 +4,14 @@ use super::conv::pooled::{
     Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel, PooledGrad,
 };
 use super::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel};
-use super::elementwise::activate;
+use super::elementwise::{activate, finish};
 use super::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel};
 use crate::backend::cpu::fusions::{Behind, Norm};
+use crate::backend::cpu::gemm::memory::Memory;
 use crate::backend::cpu::gemm::tile::EpilogueOperands;
 use crate::backend::cpu::run::frame::{Frame, NodeKernel, Scratch};
 use crate::backend::cpu::simd::SimdLevel;
+use crate::plan::Kept;
 
 /// A forward product: operands `x`, `w`, the bias if there is one, and those of what is behind.
 pub struct Forward<K> {
@@ -47,13 +49,20 @@ macro_rules! steps {
                 self.kernel.workspace_bytes()
             }
 
+            fn kept(&self) -> Option<Kept> {
+                self.kernel.kept()
+            }
+
             fn run(&self, frame: &Frame<'_>) {
                 let (x, w, y) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
                 let bias = self.bias.then(|| frame.input(2));
                 let residual = self.behind.summand.map(|i| frame.input(i));
-                let operands = EpilogueOperands { bias, residual, ..EpilogueOperands::default() };
-                self.kernel.run(frame.pool(), x, w, operands, y, frame.scratch().bytes());
-                activate(frame.pool(), self.level, self.kernel.remaining_act(), y);
+                let left = self.kernel.remaining_act();
+                let (now, later) = if self.kernel.finishes() { (left, None) } else { (None, left) };
+                let finish = finish(self.level, now);
+                let operands = EpilogueOperands { bias, residual, finish, ..EpilogueOperands::default() };
+                self.kernel.run(frame.pool(), x, w, operands, y, frame);
+                activate(frame.pool(), self.level, later, y);
             }
         }
 
@@ -103,6 +112,11 @@ impl NodeKernel for ConvNorm {
         2 * Scratch::size::<f32>(self.channels) + self.conv.kernel.workspace_bytes()
     }
 
+    fn kept(&self) -> Option<Kept> {
+        let kept = self.conv.kernel.kept()?;
+        Some(Kept { workspace: 2 * Scratch::size::<f32>(self.channels) + kept.workspace, ..kept })
+    }
+
     fn run(&self, frame: &Frame<'_>) {
         let Norm { eps, affine, first } = self.norm;
         let Forward { kernel, bias, behind, level } = &self.conv;
@@ -118,9 +132,12 @@ impl NodeKernel for ConvNorm {
         }
         let (x, w, y) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
         let residual = behind.summand.map(|i| frame.input::<f32>(i));
-        let operands = EpilogueOperands { scale: Some(scale), bias: Some(shift), residual, relu_mask: None };
-        kernel.run(frame.pool(), x, w, operands, y, scratch.bytes());
-        activate(frame.pool(), *level, kernel.remaining_act(), y);
+        let left = kernel.remaining_act();
+        let (now, later) = if kernel.finishes() { (left, None) } else { (None, left) };
+        let finish = finish(*level, now);
+        let operands = EpilogueOperands { scale: Some(scale), bias: Some(shift), residual, relu_mask: None, finish };
+        kernel.run(frame.pool(), x, w, operands, y, Memory { workspace: scratch.bytes(), kept: frame.kept() });
+        activate(frame.pool(), *level, later, y);
     }
 }
 
@@ -137,10 +154,14 @@ impl NodeKernel for ConvMaxPool {
         self.kernel.workspace_bytes()
     }
 
+    fn kept(&self) -> Option<Kept> {
+        self.kernel.kept()
+    }
+
     fn run(&self, frame: &Frame<'_>) {
         let bias = self.bias.then(|| frame.input(2));
         let results = (frame.output(0), frame.output(1));
-        self.kernel.run(frame.pool(), frame.input(0), frame.input(1), bias, results, frame.scratch().bytes());
+        self.kernel.run(frame.pool(), frame.input(0), frame.input(1), bias, results, frame);
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::threads::Pool;
 use crate::graph::DType;
-use crate::plan::{ALIGN, Region};
+use crate::plan::{ALIGN, Kept, Region};
 use half::{bf16, f16};
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -29,6 +29,11 @@ pub trait NodeKernel: Send + Sync {
     /// Bytes of scratch memory that a run needs.
     fn scratch_bytes(&self) -> usize {
         0
+    }
+
+    /// What it can keep from run to run: see [`Frame::kept`].
+    fn kept(&self) -> Option<Kept> {
+        None
     }
 
     /// Computes the outputs from the operands. Allocates nothing.
@@ -74,6 +79,16 @@ pub struct Step {
     pub outputs: Vec<Operand>,
     /// Offset in [`Region::Transient`] and bytes of the scratch memory.
     pub scratch: (usize, usize),
+    /// Offset in [`Region::Transient`] and bytes of what is kept from run to run.
+    pub kept: (usize, usize),
+}
+
+/// Memory that a kernel has from run to run.
+pub struct KeptMemory<'a> {
+    /// It starts at a multiple of 64 bytes.
+    pub bytes: &'a mut [u8],
+    /// It holds what an earlier run has made of the same operand; if not, this run makes it.
+    pub ready: bool,
 }
 
 /// Start of the memory blocks of one run.
@@ -166,21 +181,24 @@ pub struct Frame<'a> {
     bases: Bases,
     step: &'a Step,
     pool: &'a Pool,
-    /// Bit `i`: output `i` has been handed out; bit `32 + i`: operand `i`; bit 63: the scratch memory.
+    /// Bit `i`: output `i` has been handed out; bit `32 + i`: operand `i`; bit 62: what is kept; bit 63: the scratch memory.
     taken: Cell<u64>,
     touched: &'a Touched,
+    ready: bool,
 }
 
 const SCRATCH: u32 = 63;
+const KEPT: u32 = 62;
 
 impl<'a> Frame<'a> {
-    /// A frame over the given memory. `touched` learns how far the memory handed out reaches.
+    /// A frame over the given memory. `touched` learns how far the memory handed out reaches; `ready` tells that what the step
+    /// keeps has been made by an earlier run.
     ///
     /// # Safety
     /// The blocks are valid, 64-byte aligned, initialised, written by nobody else while the frame lives, and no written
     /// operand of the step overlaps anything but what the operation's rules allow.
-    pub unsafe fn new(bases: Bases, step: &'a Step, pool: &'a Pool, touched: &'a Touched) -> Self {
-        Frame { bases, step, pool, taken: Cell::new(0), touched }
+    pub unsafe fn new(bases: Bases, step: &'a Step, pool: &'a Pool, touched: &'a Touched, ready: bool) -> Self {
+        Frame { bases, step, pool, taken: Cell::new(0), touched, ready }
     }
 
     /// The threads.
@@ -294,6 +312,21 @@ impl<'a> Frame<'a> {
         let view = View { ptr: self.block(Region::Transient, offset, bytes), len: bytes, life: PhantomData };
         // SAFETY: valid memory that the plan gives to this node alone; handed out once.
         Scratch { rest: unsafe { view.part(0..bytes) } }
+    }
+
+    /// The memory for what [`NodeKernel::kept`] tells; `None` if nothing is to be kept.
+    ///
+    /// # Panics
+    /// If it was handed out before.
+    pub fn kept(&self) -> Option<KeptMemory<'a>> {
+        let (offset, bytes) = self.step.kept;
+        if bytes == 0 {
+            return None;
+        }
+        self.take(KEPT);
+        let view = View { ptr: self.block(Region::Transient, offset, bytes), len: bytes, life: PhantomData };
+        // SAFETY: as for the scratch memory.
+        Some(KeptMemory { bytes: unsafe { view.part(0..bytes) }, ready: self.ready })
     }
 }
 

@@ -109,11 +109,13 @@ pub fn simple_plan(graphs: Vec<Graph>, vars: Variables, backend: &dyn Backend, m
         }
         let workspace = graph.nodes.iter().map(|n| backend.workspace(&graph, n)).collect::<Vec<_>>();
         let workspace = workspace.into_iter().map(|b| (grow(&mut transient, b), b)).collect();
+        let kept = vec![(0, 0); graph.nodes.len()];
         programs.push(Program {
             name: "test".into(),
             graph,
             places,
             workspace,
+            kept,
             transient_bytes: transient,
             loss: None,
             training_loss: None,

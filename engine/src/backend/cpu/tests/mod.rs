@@ -4,6 +4,7 @@
 mod elementwise;
 mod engine;
 mod harness;
+mod kept;
 mod losses;
 mod norms;
 mod optimizers;

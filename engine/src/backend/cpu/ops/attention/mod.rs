@@ -234,6 +234,7 @@ impl Layout {
                 a_step: a.step,
                 b: b.at.wrapping_add(panel * b.panel),
                 b_step: b.step,
+                b_far: false,
                 runs: ONE_RUN,
                 run_len: terms,
                 c: c.at.wrapping_add(at),

@@ -2,14 +2,18 @@
 
 use super::kernel::{PixelKernel, PooledPixelKernel};
 use super::operands::{PixelDest, PixelDestParts, PixelSource, pooled_bounds};
-use super::patches::{Cut, PatchPart, Patches};
+use super::patches::{Cut, PatchPart, Patches, TASKS, TASKS_PER_THREAD};
 use super::shape::{ConvProblem, Direction};
+use crate::backend::cpu::gemm::memory::{MOST_ROWS, Memory, kept_weights};
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
-use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, Tile, Tiles, for_each_tile, is_fused};
-use crate::backend::cpu::gemm::{round_up, workspace_floats};
+use crate::backend::cpu::gemm::round_up;
+use crate::backend::cpu::gemm::tile::{
+    Epilogue, EpilogueOperands, Rows, Tile, Tiles, for_each_tile, is_fused, tile_rows,
+};
 use crate::backend::cpu::ops::max_pool::pairs::Forward;
 use crate::backend::cpu::run::threads::{Parts, Pool};
 use crate::graph::op::Activation;
+use crate::plan::Kept;
 
 /// A convolution (or its gradient by the input) of any groups.
 pub struct Dense {
@@ -28,6 +32,8 @@ pub struct Dense {
     class_starts: Vec<usize>,
     /// Packed floats of a panel of a group.
     panel_floats: usize,
+    /// Blocks of panels; each part of the patches has a task for each.
+    blocks: usize,
     /// Floats of a part's output before pooling; 0 without pooling.
     unpooled: usize,
 }
@@ -55,15 +61,20 @@ impl Dense {
     fn lay_out(problem: &ConvProblem, direction: Direction, act: Option<Activation>, pooled: bool) -> Self {
         let (shape, groups) = (&problem.shape, problem.op.groups);
         let (inputs, outputs) = (shape.channels / groups, shape.outputs / groups);
-        let (from, to, patches) = match direction {
-            Direction::Forward => (
-                inputs,
-                outputs,
-                Patches::forward(problem, inputs, inputs, if pooled { Cut::PAIRS } else { Cut::PLAIN }),
-            ),
-            Direction::Backward => (outputs, inputs, Patches::backward(problem, outputs, outputs)),
+        let (from, to) = match direction {
+            Direction::Forward => (inputs, outputs),
+            Direction::Backward => (outputs, inputs),
         };
         let tiles = Tiles::new(problem.level);
+        // Where there are few pixels the tasks share them and have panels of their own: weights are read once.
+        let panels = if pooled || groups > 1 { 1 } else { to.div_ceil(tiles.columns()) };
+        let tasks = TASKS.min(TASKS_PER_THREAD * problem.threads);
+        let cut = Cut { pairs: pooled, parts: tasks.div_ceil(panels), ..Cut::PLAIN };
+        let patches = match direction {
+            Direction::Forward => Patches::forward(problem, from, from, cut),
+            Direction::Backward => Patches::backward(problem, from, from, cut),
+        };
+        let blocks = tasks.div_ceil(patches.parts().max(1)).min(panels);
         let mut panel_floats = 0;
         let class_starts = patches
             .classes
@@ -84,6 +95,7 @@ impl Dense {
             act,
             class_starts,
             panel_floats,
+            blocks,
             unpooled: if pooled { round_up(patches.most_pixels() * shape.outputs) } else { 0 },
             patches,
         }
@@ -145,7 +157,8 @@ impl Dense {
         });
     }
 
-    fn part(&self, job: &Job, part: usize, worker: usize) {
+    fn task(&self, job: &Job, task: usize, worker: usize) {
+        let (part, block) = (task / self.blocks, task % self.blocks);
         let (width, floats) = (self.tiles.columns(), self.buffer_floats());
         let part = self.patches.part(part);
         // SAFETY: a worker has its own buffer.
@@ -162,7 +175,7 @@ impl Dense {
             for (class, class_start) in self.patches.classes.iter().zip(&self.class_starts) {
                 let pixels = self.patches.pixels(class, &part);
                 let base = if self.unpooled > 0 { 0 } else { self.patches.dest_base(class, &part) };
-                for panel in 0..self.panels() {
+                for panel in tile_rows(self.panels(), self.blocks, block) {
                     let channel = group * self.to + panel * width;
                     let packed = &job.packed[(group * self.panels() + panel) * self.panel_floats + class_start..];
                     let runs = &class.runs;
@@ -172,6 +185,7 @@ impl Dense {
                         a_step: 1,
                         b: packed.as_ptr(),
                         b_step: width,
+                        b_far: self.patches.all_pixels() <= MOST_ROWS,
                         runs,
                         run_len: class.run_len,
                         c: dest.wrapping_offset(base).wrapping_add(channel),
@@ -186,6 +200,12 @@ impl Dense {
                         // checked; pixels belong to one part.
                         unsafe { self.tiles.run(rows, &tile) };
                     });
+                    if let Some(finish) = job.operands.finish.filter(|_| !pixels.is_empty()) {
+                        // Pixels of a part lie one after the other: an activation is only behind a forward convolution.
+                        let (first, step) = (tile.c.wrapping_add(tile.c_rows[0] as usize), self.groups * self.to);
+                        // SAFETY: as above.
+                        unsafe { finish.run(Rows { first, rows: pixels.len(), columns: tile.n, step }) };
+                    }
                 }
             }
         }
@@ -221,6 +241,15 @@ impl PixelKernel for Dense {
         self.act.filter(|&act| !is_fused(act))
     }
 
+    fn finishes(&self) -> bool {
+        true
+    }
+
+    fn kept(&self) -> Option<Kept> {
+        let packed = self.packed_floats();
+        kept_weights(self.patches.all_pixels(), packed, self.workspace_floats() - packed)
+    }
+
     fn run(
         &self,
         pool: &Pool,
@@ -228,9 +257,9 @@ impl PixelKernel for Dense {
         w: &[f32],
         operands: EpilogueOperands,
         dest: &mut [f32],
-        workspace: &mut [u8],
+        memory: Memory,
     ) {
-        self.run_pooled(pool, PixelSource::Plain(source), w, operands, PixelDest::Plain(dest), workspace);
+        self.run_pooled(pool, PixelSource::Plain(source), w, operands, PixelDest::Plain(dest), memory);
     }
 }
 
@@ -242,13 +271,15 @@ impl PooledPixelKernel for Dense {
         w: &[f32],
         operands: EpilogueOperands,
         dest: PixelDest,
-        workspace: &mut [u8],
+        memory: Memory,
     ) {
         assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
-        let floats = workspace_floats(workspace, self.workspace_floats());
-        let (packed, buffers) = floats.split_at_mut(self.packed_floats());
-        self.pack(pool, w, packed);
+        let packed = self.packed_floats();
+        let (packed, buffers, to_pack) = memory.split(packed, self.workspace_floats() - packed);
+        if to_pack {
+            self.pack(pool, w, packed);
+        }
         let job = Job { source, packed, operands, dest: dest.parts(), buffers: Parts::new(buffers) };
-        pool.run(self.patches.parts(), |part, worker| self.part(&job, part, worker));
+        pool.run(self.patches.parts() * self.blocks, |task, worker| self.task(&job, task, worker));
     }
 }

@@ -2,16 +2,22 @@
 
 use super::kernel::{PixelKernel, WeightKernel};
 use super::operands::PixelSource;
-use super::patches::{Class, Cut, PatchPart, Patches, TASKS};
+use super::patches::{Class, Cut, PatchPart, Patches, TASKS, TASKS_PER_THREAD};
 use super::shape::{ConvProblem, Direction};
-use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, is_fused};
+use crate::backend::cpu::gemm::memory::{Memory, kept_weights};
+use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, Rows, is_fused};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
+use crate::backend::cpu::run::frame::KeptMemory;
 use crate::backend::cpu::run::threads::{Parts, Pool, chunks};
 use crate::backend::cpu::simd::{Kernel, Simd, SimdLevel};
 use crate::graph::op::Activation;
+use crate::plan::Kept;
 
 /// Pixels that share the loads of the weights.
 const PIXELS: usize = 8;
+
+/// Least channels of a block, if there are as many: two cache lines of each pixel.
+const LEAST_BLOCK: usize = 32;
 
 /// Taps whose accumulators stay in registers in the gradient by the weight.
 const TAPS: usize = 9;
@@ -20,6 +26,8 @@ const TAPS: usize = 9;
 pub struct Depthwise {
     patches: Patches,
     channels: usize,
+    /// Channels of a task.
+    block: usize,
     taps: usize,
     act: Option<Activation>,
     level: SimdLevel,
@@ -32,21 +40,41 @@ impl Depthwise {
         if !problem.is_depthwise() {
             return None;
         }
-        let (channels, width) = (problem.shape.channels, round_up(problem.shape.channels));
+        let channels = problem.shape.channels;
+        // Few images are cut in blocks of channels before they are cut in strips, which read the rows at their edges twice.
+        let tasks = TASKS.min(TASKS_PER_THREAD * problem.threads);
+        let blocks = tasks.div_ceil(problem.shape.images.max(1)).min(channels.div_ceil(LEAST_BLOCK));
+        let block = if blocks > 1 { round_up(channels.div_ceil(blocks)) } else { channels };
+        let blocks = channels.div_ceil(block);
+        let (cut, width) = (Cut { parts: tasks.div_ceil(blocks), ..Cut::PLAIN }, round_up(block));
         let patches = match direction {
-            Direction::Forward => Patches::forward(problem, channels, width, Cut::PLAIN),
-            Direction::Backward => Patches::backward(problem, channels, width),
+            Direction::Forward => Patches::forward(problem, block, width, cut),
+            Direction::Backward => Patches::backward(problem, block, width, cut),
         };
         let ConvProblem { level, threads, .. } = *problem;
-        Some(Depthwise { patches, channels, taps: problem.taps(), act, level, threads })
+        Some(Depthwise { patches, channels, block, taps: problem.taps(), act, level, threads })
     }
 
     fn buffer_floats(&self) -> usize {
         round_up(self.patches.buffer_floats())
     }
 
+    /// Floats of the weights, `[tap][channel]`, padded to whole vectors.
+    fn packed_floats(&self) -> usize {
+        self.taps * round_up(self.channels)
+    }
+
     fn workspace_floats(&self) -> usize {
-        (self.taps + 1) * round_up(self.channels) + self.threads * self.buffer_floats()
+        self.packed_floats() + round_up(self.channels) + self.threads * self.buffer_floats()
+    }
+
+    fn pack(&self, w: &[f32], packed: &mut [f32]) {
+        packed.fill(0.0);
+        for (tap, row) in packed.chunks_exact_mut(round_up(self.channels)).enumerate() {
+            for (to, from) in row.iter_mut().zip(w[tap..].iter().step_by(self.taps)) {
+                *to = *from;
+            }
+        }
     }
 }
 
@@ -59,6 +87,15 @@ impl PixelKernel for Depthwise {
         self.act.filter(|&act| !is_fused(act))
     }
 
+    fn finishes(&self) -> bool {
+        true
+    }
+
+    /// The weights beside those of the workspace, which are multiplied with the scale.
+    fn kept(&self) -> Option<Kept> {
+        kept_weights(self.patches.all_pixels(), self.packed_floats(), self.workspace_floats())
+    }
+
     fn run(
         &self,
         pool: &Pool,
@@ -66,19 +103,25 @@ impl PixelKernel for Depthwise {
         w: &[f32],
         operands: EpilogueOperands,
         dest: &mut [f32],
-        workspace: &mut [u8],
+        memory: Memory,
     ) {
         assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
         let width = round_up(self.channels);
-        let floats = workspace_floats(workspace, self.workspace_floats());
-        // `[tap][channel]`, and the bias as one more row, all padded to whole vectors.
-        let (weights, buffers) = floats.split_at_mut((self.taps + 1) * width);
-        weights.fill(0.0);
-        for (tap, row) in weights.chunks_exact_mut(width).take(self.taps).enumerate() {
-            for (to, from) in row.iter_mut().zip(w[tap..].iter().step_by(self.taps)) {
-                *to = *from;
+        let floats = workspace_floats(memory.workspace, self.workspace_floats());
+        // The weights, and the bias as one more row.
+        let (weights, buffers) = floats.split_at_mut(self.packed_floats() + width);
+        let (rows, bias) = weights.split_at_mut(self.packed_floats());
+        match memory.kept {
+            Some(KeptMemory { bytes, ready }) => {
+                let packed = workspace_floats(bytes, self.packed_floats());
+                if !ready {
+                    self.pack(w, packed);
+                }
+                rows.copy_from_slice(packed);
             }
+            None => self.pack(w, rows),
         }
+        bias.fill(0.0);
         if let Some(scale) = operands.scale {
             for row in weights.chunks_exact_mut(width).take(self.taps) {
                 row.iter_mut().zip(scale).for_each(|(w, scale)| *w *= scale);
@@ -89,37 +132,49 @@ impl PixelKernel for Depthwise {
         }
         let weights = &*weights;
         let (dest, buffers, floats) = (Parts::new(dest), Parts::new(buffers), self.buffer_floats());
-        pool.run(self.patches.parts(), |part, worker| {
-            let part = self.patches.part(part);
+        let blocks = self.channels.div_ceil(self.block);
+        pool.run(self.patches.parts() * blocks, |task, worker| {
+            let (part, first) = (self.patches.part(task / blocks), task % blocks * self.block);
             // SAFETY: a worker has its own buffer.
             let buffer = unsafe { buffers.part(worker * floats..(worker + 1) * floats) };
-            self.patches.fill(&part, 0, PixelSource::Plain(source), buffer, self.level);
+            self.patches.fill(&part, first, PixelSource::Plain(source), buffer, self.level);
             for class in &self.patches.classes {
                 let pixels = self.patches.pixels(class, &part);
+                let (channels, c_rows) = (self.block.min(self.channels - first), &class.c_rows[pixels.clone()]);
+                // With the offsets of the table it lies inside.
+                let to = dest.as_ptr().wrapping_offset(self.patches.dest_base(class, &part)).wrapping_add(first);
                 self.level.run(Pixels {
                     class,
-                    a_rows: &class.a_rows[pixels.clone()],
-                    c_rows: &class.c_rows[pixels],
+                    a_rows: &class.a_rows[pixels],
+                    c_rows,
                     buffer,
-                    weights,
-                    bias: &weights[self.taps * width..],
-                    channels: self.channels,
-                    // With the offsets of the table it lies inside.
-                    dest: dest.as_ptr().wrapping_offset(self.patches.dest_base(class, &part)),
-                    epilogue: Epilogue::of(self.act).with(operands, 0, dest.as_ptr()),
+                    weights: &weights[first..],
+                    width,
+                    bias: &weights[self.taps * width + first..],
+                    channels,
+                    dest: to,
+                    epilogue: Epilogue::of(self.act).with(operands, first, dest.as_ptr()),
                 });
+                if let (Some(finish), Some(&at)) = (operands.finish, c_rows.first()) {
+                    // Pixels of a part lie one after the other: an activation is only behind a forward convolution.
+                    let (rows, columns, step) = (c_rows.len(), channels, self.channels);
+                    // SAFETY: the part's own pixels.
+                    unsafe { finish.run(Rows { first: to.wrapping_add(at as usize), rows, columns, step }) };
+                }
             }
         });
     }
 }
 
-/// The pixels of a class: all channels.
+/// The pixels of a class: a block of channels.
 struct Pixels<'a> {
     class: &'a Class,
     a_rows: &'a [u32],
     c_rows: &'a [u32],
     buffer: &'a [f32],
+    /// `width` floats for each tap.
     weights: &'a [f32],
+    width: usize,
     bias: &'a [f32],
     channels: usize,
     dest: *mut f32,
@@ -130,7 +185,6 @@ impl Kernel for Pixels<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let width = round_up(self.channels);
         let (low, high) = (s.splat(self.epilogue.low), s.splat(self.epilogue.high));
         for (a, c) in self.a_rows.chunks(PIXELS).zip(self.c_rows.chunks(PIXELS)) {
             // A short chunk repeats its last pixel, which is then written more than once, each time the same.
@@ -146,7 +200,7 @@ impl Kernel for Pixels<'_> {
                 unsafe {
                     let mut acc = [s.load(self.bias.as_ptr().add(channel)); PIXELS];
                     for (&tap, &offset) in self.class.taps.iter().zip(&self.class.offsets) {
-                        let w = s.load(self.weights.as_ptr().add(tap * width + channel));
+                        let w = s.load(self.weights.as_ptr().add(tap * self.width + channel));
                         let patch = self.buffer.as_ptr().add(offset as usize + channel);
                         for p in 0..PIXELS {
                             acc[p] = s.fma(s.load(patch.add(from[p])), w, acc[p]);

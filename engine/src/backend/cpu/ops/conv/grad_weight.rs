@@ -98,7 +98,8 @@ impl DenseGradWeight {
             .find(|n| fits(*n))
             .unwrap_or(blocks);
         let block = inputs / blocks;
-        let patches = Patches::forward(problem, block, block, Cut { pairs: pooled, pixels: images * pixels });
+        let patches =
+            Patches::forward(problem, block, block, Cut { pairs: pooled, pixels: images * pixels, ..Cut::PLAIN });
         let piece = patches.parts().div_ceil(most_pieces).max(1);
         let pieces = patches.parts().div_ceil(piece).max(1);
         let class = &patches.classes[0];
@@ -279,6 +280,7 @@ impl DenseGradWeight {
                     a_step: self.a_step,
                     b,
                     b_step,
+                    b_far: false,
                     runs: &self.runs[..rows],
                     run_len: self.output[1],
                     c,

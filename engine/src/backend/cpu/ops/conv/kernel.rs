@@ -1,9 +1,11 @@
 //! The interfaces of convolution kernels. A kernel is chosen when a program is compiled, and a run is one virtual call.
 
 use super::operands::{PixelDest, PixelSource};
+use crate::backend::cpu::gemm::memory::Memory;
 use crate::backend::cpu::gemm::tile::EpilogueOperands;
 use crate::backend::cpu::run::threads::Pool;
 use crate::graph::op::Activation;
+use crate::plan::Kept;
 
 /// A kernel that writes pixels: the convolution, or its gradient by the input.
 pub trait PixelKernel: Send + Sync {
@@ -13,16 +15,18 @@ pub trait PixelKernel: Send + Sync {
     /// The activation that is left to the caller.
     fn remaining_act(&self) -> Option<Activation>;
 
-    /// Computes all of `dest` from `source` (`x` or `dy`) and the weight. `workspace` starts at a multiple of 64 bytes.
-    fn run(
-        &self,
-        pool: &Pool,
-        source: &[f32],
-        w: &[f32],
-        operands: EpilogueOperands,
-        dest: &mut [f32],
-        workspace: &mut [u8],
-    );
+    /// True if it gives its results to [`EpilogueOperands::finish`] while they are in the cache.
+    fn finishes(&self) -> bool {
+        false
+    }
+
+    /// Packed weights that it can keep from run to run.
+    fn kept(&self) -> Option<Kept> {
+        None
+    }
+
+    /// Computes all of `dest` from `source` (`x` or `dy`) and the weight.
+    fn run(&self, pool: &Pool, source: &[f32], w: &[f32], operands: EpilogueOperands, dest: &mut [f32], memory: Memory);
 
     /// The type of the kernel, with its module.
     #[cfg(test)]
@@ -41,7 +45,7 @@ pub trait PooledPixelKernel: PixelKernel {
         w: &[f32],
         operands: EpilogueOperands,
         dest: PixelDest,
-        workspace: &mut [u8],
+        memory: Memory,
     );
 }
 

@@ -28,10 +28,12 @@ mod winograd;
 
 pub use shape::ConvShape;
 
+use crate::backend::cpu::gemm::memory::Memory;
 use crate::backend::cpu::gemm::tile::EpilogueOperands;
 use crate::backend::cpu::run::threads::Pool;
 use crate::backend::cpu::simd::SimdLevel;
 use crate::graph::op::{self, Activation, Conv2d};
+use crate::plan::Kept;
 use dense::Dense;
 use depthwise::{Depthwise, DepthwiseGradWeight};
 use few_pixels::{FEW_PIXELS, FewPixels, FewPixelsGradWeight, SOME_PIXELS};
@@ -89,9 +91,15 @@ impl Conv2dKernel {
         Conv2dKernel { kernel, lens: [shape.x_len(), shape.w_len(op), shape.y_len(op)] }
     }
 
-    /// The activation that the kernel leaves to the caller, who applies it to `y` in place.
+    /// The activation that the kernel leaves to [`EpilogueOperands::finish`] or, if it does not [finish](Self::finishes), to
+    /// the caller, who applies it to `y` in place.
     pub fn remaining_act(&self) -> Option<Activation> {
         self.kernel.remaining_act()
+    }
+
+    /// True if it gives its results to [`EpilogueOperands::finish`].
+    pub fn finishes(&self) -> bool {
+        self.kernel.finishes()
     }
 
     /// Workspace that [`Conv2dKernel::run`] needs.
@@ -99,7 +107,12 @@ impl Conv2dKernel {
         self.kernel.workspace_bytes()
     }
 
-    /// Computes `y [N, OH, OW, O]`. `workspace` starts at a multiple of 64 bytes.
+    /// Packed weights that it can keep from run to run.
+    pub fn kept(&self) -> Option<Kept> {
+        self.kernel.kept()
+    }
+
+    /// Computes `y [N, OH, OW, O]`.
     ///
     /// # Panics
     /// An operand does not have the length that the shape says.
@@ -110,12 +123,12 @@ impl Conv2dKernel {
         w: &[f32],
         operands: impl Into<EpilogueOperands<'a>>,
         y: &mut [f32],
-        workspace: &mut [u8],
+        memory: impl Into<Memory<'a>>,
     ) {
         let operands = operands.into();
         assert_eq!([x.len(), w.len(), y.len()], self.lens, "lengths of x, w and y");
         assert!(operands.has(0, y.len()), "length of the residual or of the ReLU mask");
-        self.kernel.run(pool, x, w, operands, y, workspace);
+        self.kernel.run(pool, x, w, operands, y, memory.into());
     }
 }
 
@@ -138,7 +151,7 @@ impl Conv2dGradInputKernel {
         self.kernel.workspace_bytes()
     }
 
-    /// Computes `dx [N, H, W, I]`. `workspace` starts at a multiple of 64 bytes.
+    /// Computes `dx [N, H, W, I]`.
     ///
     /// # Panics
     /// An operand does not have the length that the shape says.
@@ -149,12 +162,12 @@ impl Conv2dGradInputKernel {
         w: &[f32],
         operands: impl Into<EpilogueOperands<'a>>,
         dx: &mut [f32],
-        workspace: &mut [u8],
+        memory: impl Into<Memory<'a>>,
     ) {
         let operands = operands.into();
         assert_eq!([dy.len(), w.len(), dx.len()], self.lens, "lengths of dy, w and dx");
         assert!(operands.has(0, dx.len()), "length of the residual or of the ReLU mask");
-        self.kernel.run(pool, dy, w, operands, dx, workspace);
+        self.kernel.run(pool, dy, w, operands, dx, memory.into());
     }
 }
 

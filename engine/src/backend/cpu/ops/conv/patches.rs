@@ -23,17 +23,20 @@ pub struct Cut {
     pub pairs: bool,
     /// Least pixels of a part, unless the batch is too small.
     pub pixels: usize,
+    /// Parts wanted, if there are pixels enough.
+    pub parts: usize,
 }
 
 impl Cut {
     /// Enough pixels to share the weights, which each part reads from L2 or beyond.
-    pub const PLAIN: Cut = Cut { pairs: false, pixels: 196 };
-    /// The same with pooling behind.
-    pub const PAIRS: Cut = Cut { pairs: true, ..Cut::PLAIN };
+    pub const PLAIN: Cut = Cut { pairs: false, pixels: 196, parts: TASKS };
 }
 
 /// Tasks that the work is cut into, if there is enough of it.
 pub const TASKS: usize = 16;
+
+/// Tasks for each thread, where the number of tasks decides no sum: a slow thread then takes fewer.
+pub const TASKS_PER_THREAD: usize = 4;
 
 /// A convolution along one spatial axis.
 #[derive(Debug, Clone, Copy)]
@@ -166,14 +169,14 @@ impl Patches {
     }
 
     /// The gradient by the input: patches of `dy`.
-    pub fn backward(problem: &ConvProblem, channels: usize, width: usize) -> Self {
+    pub fn backward(problem: &ConvProblem, channels: usize, width: usize, cut: Cut) -> Self {
         let shape = &problem.shape;
         let swapped = |i: usize| {
             let axis = Self::axis(problem, i);
             ConvAxis { source: axis.dest, dest: axis.source, ..axis }.backward()
         };
         let (source, dest) = ((problem.output(), shape.outputs), (shape.input, shape.channels));
-        Self::new([swapped(0), swapped(1)], shape, source, dest, [channels, width], Cut::PLAIN)
+        Self::new([swapped(0), swapped(1)], shape, source, dest, [channels, width], cut)
     }
 
     fn axis(problem: &ConvProblem, i: usize) -> ConvAxis {
@@ -202,7 +205,7 @@ impl Patches {
         let total = rows.len().max(1);
         let made = if cut.pairs { horizontal.range.len() * dest_channels } else { 0 };
         let fits = (1..=total).rev().find(|&n| (height(n) * columns * width).max(n * made) <= BUFFER).unwrap_or(1);
-        let strip = fits.min((shape.images * total).div_ceil(TASKS)).max(1);
+        let strip = fits.min((shape.images * total).div_ceil(cut.parts)).max(1);
         let strips = total.div_ceil(strip);
         // All of nearly the same height.
         let strip = total.div_ceil(strips);
@@ -211,7 +214,7 @@ impl Patches {
         let group = if strips == 1 {
             let wanted = cut.pixels.div_ceil((total * horizontal.range.len()).max(1));
             let fitting = BUFFER / (height(total) * columns * width).max(total * made).max(1);
-            wanted.min(fitting).min(shape.images.div_ceil(TASKS)).max(1)
+            wanted.min(fitting).min(shape.images.div_ceil(cut.parts)).max(1)
         } else {
             1
         };
@@ -309,6 +312,11 @@ impl Patches {
         self.group * self.strip * self.dest[1]
     }
 
+    /// Pixels of the destination, of all images.
+    pub fn all_pixels(&self) -> usize {
+        self.images * self.dest[0] * self.dest[1]
+    }
+
     /// Height and width of the destination.
     pub fn dest(&self) -> [usize; 2] {
         self.dest
@@ -378,9 +386,11 @@ impl Patches {
     ) {
         let inside = to.len() / self.width;
         let from = ((image * self.source[0] + row) * self.source[1] + first) * self.source_channels + channel;
-        let from = &source[from..from + (inside - 1) * self.source_channels + self.channels];
+        // The last block of channels may be smaller.
+        let channels = self.channels.min(self.source_channels - channel);
+        let from = &source[from..from + (inside - 1) * self.source_channels + channels];
         let all = self.channels == self.source_channels && self.channels == self.width;
-        let (rows, columns, padded) = if all { (1, to.len(), to.len()) } else { (inside, self.channels, self.width) };
+        let (rows, columns, padded) = if all { (1, to.len(), to.len()) } else { (inside, channels, self.width) };
         let (from_step, to_step) = (self.source_channels, self.width);
         let (from, to) = (from.as_ptr(), to.as_mut_ptr());
         // SAFETY: both slices have these rows.

@@ -2,10 +2,12 @@
 
 use super::kernel::{PixelKernel, WeightKernel};
 use super::shape::{ConvProblem, Direction};
+use crate::backend::cpu::gemm::memory::Memory;
 use crate::backend::cpu::gemm::tile::EpilogueOperands;
 use crate::backend::cpu::ops::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel, LinearShape};
 use crate::backend::cpu::run::threads::Pool;
 use crate::graph::op::{Activation, LinearGradWeight};
+use crate::plan::Kept;
 
 /// The matrix product that the convolution is, if it is one.
 fn linear(problem: &ConvProblem) -> Option<LinearShape> {
@@ -43,6 +45,14 @@ impl PixelKernel for LinearKernel {
         LinearKernel::remaining_act(self)
     }
 
+    fn finishes(&self) -> bool {
+        true
+    }
+
+    fn kept(&self) -> Option<Kept> {
+        LinearKernel::kept(self)
+    }
+
     fn run(
         &self,
         pool: &Pool,
@@ -50,9 +60,9 @@ impl PixelKernel for LinearKernel {
         w: &[f32],
         operands: EpilogueOperands,
         dest: &mut [f32],
-        workspace: &mut [u8],
+        memory: Memory,
     ) {
-        LinearKernel::run(self, pool, source, w, operands, dest, workspace);
+        LinearKernel::run(self, pool, source, w, operands, dest, memory);
     }
 }
 
@@ -72,9 +82,9 @@ impl PixelKernel for LinearGradInputKernel {
         w: &[f32],
         operands: EpilogueOperands,
         dest: &mut [f32],
-        workspace: &mut [u8],
+        memory: Memory,
     ) {
-        LinearGradInputKernel::run(self, pool, source, w, operands, dest, workspace);
+        LinearGradInputKernel::run(self, pool, source, w, operands, dest, memory);
     }
 }
 

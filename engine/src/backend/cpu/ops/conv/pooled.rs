@@ -10,10 +10,12 @@ use super::kernel::{PooledPixelKernel, PooledWeightKernel};
 use super::operands::{PixelDest, PixelSource};
 use super::shape::{ConvProblem, Direction};
 use super::winograd::{Winograd, WinogradGradWeight};
+use crate::backend::cpu::gemm::memory::Memory;
 use crate::backend::cpu::gemm::tile::EpilogueOperands;
 use crate::backend::cpu::run::threads::Pool;
 use crate::backend::cpu::simd::SimdLevel;
 use crate::graph::op::{self, Activation, Conv2d};
+use crate::plan::Kept;
 
 /// `y = act(max_pool(x ⋆ w + b))`.
 pub struct Conv2dMaxPoolKernel {
@@ -37,23 +39,28 @@ impl Conv2dMaxPoolKernel {
         self.kernel.workspace_bytes()
     }
 
-    /// Computes `y [N, OH / 2, OW / 2, O]` and the positions. `workspace` starts at a multiple of 64 bytes.
+    /// Packed weights that it can keep from run to run.
+    pub fn kept(&self) -> Option<Kept> {
+        self.kernel.kept()
+    }
+
+    /// Computes `y [N, OH / 2, OW / 2, O]` and the positions.
     ///
     /// # Panics
     /// An operand does not have the length that the shape says.
-    pub fn run(
+    pub fn run<'a>(
         &self,
         pool: &Pool,
         x: &[f32],
         w: &[f32],
         bias: Option<&[f32]>,
         (y, index): (&mut [f32], &mut [u8]),
-        workspace: &mut [u8],
+        memory: impl Into<Memory<'a>>,
     ) {
         assert_eq!([x.len(), w.len(), y.len()], self.lens, "lengths of x, w and y");
         assert_eq!(y.len(), index.len(), "a position for each maximum");
         let (source, dest) = (PixelSource::Plain(x), PixelDest::Pooled(y, index));
-        self.kernel.run_pooled(pool, source, w, bias.into(), dest, workspace);
+        self.kernel.run_pooled(pool, source, w, bias.into(), dest, memory.into());
     }
 }
 
@@ -91,7 +98,7 @@ impl Conv2dMaxPoolGradInputKernel {
         assert_eq!([grad.dy.len(), w.len(), dx.len()], self.lens, "lengths of dy, w and dx");
         assert_eq!(grad.dy.len(), grad.index.len(), "a position for each maximum");
         let (source, dest) = (PixelSource::Pooled(grad), PixelDest::Plain(dx));
-        self.kernel.run_pooled(pool, source, w, EpilogueOperands::default(), dest, workspace);
+        self.kernel.run_pooled(pool, source, w, EpilogueOperands::default(), dest, workspace.into());
     }
 }
 

@@ -134,6 +134,7 @@ impl FewPixelsGradWeight {
                     a_step: width,
                     b: x[input * self.panel_floats(links.input_pixels) + images.start * width..].as_ptr(),
                     b_step: width,
+                    b_far: false,
                     runs: &self.runs[tap],
                     run_len: images.len(),
                     c,

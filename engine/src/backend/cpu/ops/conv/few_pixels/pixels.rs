@@ -1,14 +1,16 @@
 //! The convolution and its gradient by the input.
 
 use super::{Links, MOST_PIXELS};
+use crate::backend::cpu::gemm::memory::{MOST_ROWS, Memory, kept_weights};
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
-use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, Run, Tile, Tiles, for_each_tile, is_fused};
-use crate::backend::cpu::gemm::{ALIGN, round_up, workspace_floats};
+use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, Rows, Run, Tile, Tiles, for_each_tile, is_fused};
+use crate::backend::cpu::gemm::{ALIGN, round_up};
 use crate::backend::cpu::ops::conv::kernel::PixelKernel;
 use crate::backend::cpu::ops::conv::patches::TASKS;
 use crate::backend::cpu::ops::conv::shape::{ConvProblem, Direction};
 use crate::backend::cpu::run::threads::{Chunks, Parts, Pool, chunks};
 use crate::graph::op::Activation;
+use crate::plan::Kept;
 
 /// Most images of a task, so that their pixels stay in L2.
 const MOST_IMAGES: usize = 128;
@@ -92,8 +94,12 @@ impl FewPixels {
         self.links.images * Self::image_step(self.source_pixels * self.from)
     }
 
+    fn packed_floats(&self) -> usize {
+        self.panels() * self.panel_floats()
+    }
+
     fn workspace_floats(&self) -> usize {
-        self.panels() * self.panel_floats() + self.source_floats()
+        self.packed_floats() + self.source_floats()
     }
 
     /// Copies the images of the source further apart.
@@ -151,6 +157,15 @@ impl PixelKernel for FewPixels {
         self.act.filter(|&act| !is_fused(act))
     }
 
+    fn finishes(&self) -> bool {
+        true
+    }
+
+    fn kept(&self) -> Option<Kept> {
+        let packed = self.packed_floats();
+        kept_weights(self.links.images * self.dest_pixels, packed, self.workspace_floats() - packed)
+    }
+
     fn run(
         &self,
         pool: &Pool,
@@ -158,12 +173,13 @@ impl PixelKernel for FewPixels {
         w: &[f32],
         operands: EpilogueOperands,
         dest: &mut [f32],
-        workspace: &mut [u8],
+        memory: Memory,
     ) {
-        let floats = workspace_floats(workspace, self.workspace_floats());
-        let (packed, copied) = floats.split_at_mut(self.panels() * self.panel_floats());
+        let (packed, copied, to_pack) = memory.split(self.packed_floats(), self.source_floats());
         self.copy_source(pool, source, copied);
-        self.pack(pool, w, packed);
+        if to_pack {
+            self.pack(pool, w, packed);
+        }
         let (packed, copied, dest) = (&*packed, &*copied, Parts::new(dest));
         pool.run(self.pieces.count() * self.panels(), |task, _| {
             let (piece, panel) = (task / self.panels(), task % self.panels());
@@ -179,6 +195,7 @@ impl PixelKernel for FewPixels {
                         a_step: 1,
                         b: packed[panel * self.panel_floats()..].as_ptr(),
                         b_step: width,
+                        b_far: self.links.images * self.dest_pixels <= MOST_ROWS,
                         runs,
                         run_len: self.from,
                         c: dest.as_ptr().wrapping_add(start),
@@ -191,6 +208,12 @@ impl PixelKernel for FewPixels {
                     // own images and channels of `dest`.
                     unsafe { self.tiles.run(rows, &tile) };
                 });
+                if let Some(finish) = operands.finish {
+                    let (columns, step) = ((self.to - channel).min(width), self.dest_pixels * self.to);
+                    let rows = Rows { first: dest.as_ptr().wrapping_add(start), rows: images.len(), columns, step };
+                    // SAFETY: as above.
+                    unsafe { finish.run(rows) };
+                }
             }
         });
     }

@@ -3,6 +3,7 @@
 use super::Planes;
 use super::layout::{Picks, ToPixels};
 use super::tile::{MAX_CHANNELS, PixelTile, Tiles};
+use crate::backend::cpu::gemm::memory::Memory;
 use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, for_each_tile, is_fused, tile_rows};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
 use crate::backend::cpu::ops::conv::kernel::PixelKernel;
@@ -178,10 +179,10 @@ impl PixelKernel for Planar {
         w: &[f32],
         operands: EpilogueOperands,
         dest: &mut [f32],
-        workspace: &mut [u8],
+        memory: Memory,
     ) {
         assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
-        let floats = workspace_floats(workspace, self.workspace_floats());
+        let floats = workspace_floats(memory.workspace, self.workspace_floats());
         let (weights, scratch) = floats.split_at_mut(self.weight_floats());
         self.pack(pool, w, weights);
         let (weights, scratch, dest) = (&*weights, Parts::new(scratch), Parts::new(dest));

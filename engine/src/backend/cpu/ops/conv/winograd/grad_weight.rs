@@ -112,6 +112,7 @@ impl WinogradGradWeight {
                         a_step: self.grid.from,
                         b: output[element * self.grid.element_floats(step) + n..].as_ptr(),
                         b_step: step,
+                        b_far: false,
                         runs: ONE_RUN,
                         run_len: count,
                         c,

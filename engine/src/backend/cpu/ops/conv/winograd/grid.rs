@@ -11,6 +11,10 @@ const BLOCK: usize = 128 << 10;
 /// Least tiles of a task: with fewer, the transformed weights are read too often.
 const LEAST_TILES: usize = 56;
 
+/// Least tiles in all, for the gradient by the weight and for the kernels that write pixels: with fewer, transforming the weights
+/// and reading them takes longer than the products.
+const FEWEST: [usize; 2] = [LEAST_TILES, 32];
+
 /// Least channels of input and output, for the gradient by the weight and for the kernels that write pixels: with fewer, the
 /// transforms cost more than they save.
 const LEAST_CHANNELS: [usize; 2] = [16, 24];
@@ -57,7 +61,8 @@ impl Grid {
         };
         let tiles = dest.map(|side| side.div_ceil(2));
         let count = shape.images * tiles[0] * tiles[1];
-        if from.min(to) < LEAST_CHANNELS[usize::from(!by_weight)] || count < LEAST_TILES {
+        let [channels, least] = [LEAST_CHANNELS, FEWEST].map(|least| least[usize::from(!by_weight)]);
+        if from.min(to) < channels || count < least {
             return None;
         }
         // The sum of a gradient by the weight should not be larger than what is added to it at a time.

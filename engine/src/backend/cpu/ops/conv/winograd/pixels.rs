@@ -3,15 +3,19 @@
 use super::grid::{ELEMENTS, Grid, TilePanel};
 use super::transforms::{Input, kernel_transform, output_tile};
 use super::{pooled, tail};
+use crate::backend::cpu::gemm::memory::{MOST_ROWS, Memory, kept_weights};
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
-use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, ONE_RUN, Tile, Tiles, for_each_tile, is_fused};
-use crate::backend::cpu::gemm::workspace_floats;
+use crate::backend::cpu::gemm::tile::{
+    Epilogue, EpilogueOperands, ONE_RUN, Tile, Tiles, for_each_tile, is_fused, tile_rows,
+};
 use crate::backend::cpu::ops::conv::kernel::{PixelKernel, PooledPixelKernel};
 use crate::backend::cpu::ops::conv::operands::{PixelDest, PixelDestParts, PixelSource, pooled_bounds};
+use crate::backend::cpu::ops::conv::patches::TASKS_PER_THREAD;
 use crate::backend::cpu::ops::conv::shape::{ConvProblem, Direction};
 use crate::backend::cpu::run::threads::{Parts, Pool};
 use crate::backend::cpu::simd::{Kernel, MAX_LANES, Routine as _, Simd};
 use crate::graph::op::Activation;
+use crate::plan::Kept;
 
 /// The convolution or its gradient by the input.
 pub struct Winograd {
@@ -39,6 +43,11 @@ impl Winograd {
             c_rows: rows(tiles.columns()),
             grid,
         })
+    }
+
+    /// Pixels that are written.
+    fn pixels(&self) -> usize {
+        self.grid.images * self.grid.dest[0] * self.grid.dest[1]
     }
 
     fn panels(&self) -> usize {
@@ -85,6 +94,7 @@ impl Winograd {
                     a_step: 1,
                     b: weights[(panel * ELEMENTS + element) * self.grid.from * width..].as_ptr(),
                     b_step: width,
+                    b_far: self.pixels() <= MOST_ROWS,
                     runs: ONE_RUN,
                     run_len: self.grid.from,
                     c,
@@ -109,6 +119,11 @@ impl PixelKernel for Winograd {
         self.act.filter(|&act| !is_fused(act))
     }
 
+    fn kept(&self) -> Option<Kept> {
+        let packed = self.weight_floats();
+        kept_weights(self.pixels(), packed, self.workspace_floats() - packed)
+    }
+
     fn run(
         &self,
         pool: &Pool,
@@ -116,9 +131,9 @@ impl PixelKernel for Winograd {
         w: &[f32],
         operands: EpilogueOperands,
         dest: &mut [f32],
-        workspace: &mut [u8],
+        memory: Memory,
     ) {
-        self.run_pooled(pool, PixelSource::Plain(source), w, operands, PixelDest::Plain(dest), workspace);
+        self.run_pooled(pool, PixelSource::Plain(source), w, operands, PixelDest::Plain(dest), memory);
     }
 }
 
@@ -131,23 +146,28 @@ impl PooledPixelKernel for Winograd {
         w: &[f32],
         operands: EpilogueOperands,
         dest: PixelDest,
-        workspace: &mut [u8],
+        memory: Memory,
     ) {
         assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
-        let floats = workspace_floats(workspace, self.workspace_floats());
-        let (weights, rest) = floats.split_at_mut(self.weight_floats());
+        let weights = self.weight_floats();
+        let (weights, rest, to_pack) = memory.split(weights, self.workspace_floats() - weights);
         let (zeros, scratch) = rest.split_at_mut(self.grid.row_floats());
         zeros.fill(0.0);
         let (weights, zeros, scratch) = (Parts::new(weights), &*zeros, Parts::new(scratch));
         let level = self.tiles.level;
-        pool.run(self.panels(), |panel, _| {
-            level.run(Weights { kernel: self, w, packed: weights, panel });
-        });
+        if to_pack {
+            pool.run(self.panels(), |panel, _| {
+                level.run(Weights { kernel: self, w, packed: weights, panel });
+            });
+        }
         // SAFETY: all weights are written, and from now on only read.
         let weights = &*unsafe { weights.part(0..self.weight_floats()) };
         let (grid, dest) = (&self.grid, dest.parts());
-        pool.run(grid.blocks(), |task, worker| {
-            let tiles = grid.range(task);
+        // Few tiles are shared by tasks that have panels of their own.
+        let wanted = (TASKS_PER_THREAD * pool.threads()).div_ceil(grid.blocks().max(1));
+        let panel_blocks = if grid.blocks() < 2 * pool.threads() { wanted.min(self.panels()) } else { 1 };
+        pool.run(grid.blocks() * panel_blocks, |task, worker| {
+            let tiles = grid.range(task / panel_blocks);
             // SAFETY: a worker has its own scratch.
             let scratch = unsafe { scratch.part(worker * self.scratch_floats()..(worker + 1) * self.scratch_floats()) };
             let (input, output) = scratch.split_at_mut(self.input_floats());
@@ -158,7 +178,7 @@ impl PooledPixelKernel for Winograd {
                 }
             }
             let width = self.tiles.columns();
-            for panel in 0..self.panels() {
+            for panel in tile_rows(self.panels(), panel_blocks, task % panel_blocks) {
                 self.multiply(tiles.len(), input, weights, panel, output);
                 let (channel, tiles, output) = (panel * width, tiles.clone(), &*output);
                 let channels = (grid.to - channel).min(width);
