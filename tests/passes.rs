@@ -3,8 +3,8 @@
 use runner::backend::cpu::fusions::FUSIONS;
 use runner::backend::reference::{Values, evaluate};
 use runner::graph::op::{
-    AccumulateGrad, Activation, ActivationOp, BatchNorm, Binary, BinaryKind, Concat, Conv2d, Dropout, ElementwiseLoss,
-    Linear, LossOp, MaxPool2d, Pattern, Permute, Reshape, Softmax,
+    AccumulateGrad, Activation, ActivationOp, BatchNorm, Binary, BinaryKind, Concat, Conv2d, Conv2dGradInput, Dropout,
+    ElementwiseLoss, Linear, LossOp, MaxPool2d, Pattern, Permute, Reshape, Softmax,
 };
 use runner::graph::{DType, Graph, Op, Role, Shape, ValueId, VarId, verify};
 use runner::passes::{
@@ -80,9 +80,15 @@ impl Builder {
         let channels = dims[dims.len() - 1];
         match self.below(16) {
             0 if dims.len() == 4 => {
-                let (w, b) = (self.parameter([3, 3, 3, channels]), self.parameter([3]));
                 let conv = Conv2d { stride: [1, 1], padding: [1; 4], dilation: [1, 1], groups: 1, bias: true };
-                self.add(conv, &[x, w, b]);
+                if self.below(2) == 0 {
+                    let (w, b) = (self.parameter([3, 3, 3, channels]), self.parameter([3]));
+                    self.add(conv, &[x, w, b]);
+                } else {
+                    let (w, b) = (self.parameter([channels, 3, 3, 3]), self.parameter([1, 1, 1, 3]));
+                    let y = self.add(Conv2dGradInput { conv, input: [dims[1], dims[2]] }, &[x, w]);
+                    self.add(Binary { kind: BinaryKind::Add }, &[y, b]);
+                }
             }
             1 => {
                 let w = self.parameter([4, channels]);

@@ -180,3 +180,42 @@ __device__ __forceinline__ void grad_apply(const T *x, const T *dy, T *dx, const
         grad_apply<V>(x, dy, dx, mean, rstd, gamma, table, sets, groups, rows, stretch, splits, columns);             \
     }
 FOR_PACKS(GRAD_APPLY)
+
+// ---- Normalisation over neighbouring channels -----------------------------------------------------------------------
+
+// A thread for an element of x [n], whose last axis has `channels`. s = k + part · Σ x² over the channels from `before` before to
+// `behind` behind; y = x · s^exponent.
+extern "C" __global__ void __launch_bounds__(256)
+    local_response_norm(const float *x, float *y, float *s, i64 n, int channels, int before, int behind, float part, float k,
+                        float exponent) {
+    for (i64 i = thread_index(); i < n; i += thread_count()) {
+        int c = (int)(i % channels);
+        int first = max(c - before, 0), last = min(c + behind, channels - 1);
+        const float *row = x + (i - c);
+        float squares = 0.0f;
+        UNROLL(1)
+        for (int j = first; j <= last; ++j) {
+            squares += row[j] * row[j];
+        }
+        float sum = k + part * squares;
+        s[i] = sum;
+        y[i] = row[c] * powf(sum, exponent);
+    }
+}
+
+// dx = dy · s^exponent − factor · x · Σ dy · x · s^(exponent − 1) over the channels that have this one among theirs.
+extern "C" __global__ void __launch_bounds__(256)
+    local_response_norm_grad(const float *x, const float *s, const float *dy, float *dx, i64 n, int channels, int before,
+                             int behind, float factor, float exponent) {
+    for (i64 i = thread_index(); i < n; i += thread_count()) {
+        int c = (int)(i % channels);
+        int first = max(c - before, 0), last = min(c + behind, channels - 1);
+        i64 row = i - c;
+        float sum = 0.0f;
+        UNROLL(1)
+        for (int j = first; j <= last; ++j) {
+            sum += dy[row + j] * x[row + j] * powf(s[row + j], exponent - 1.0f);
+        }
+        dx[i] = dy[i] * powf(s[i], exponent) - factor * x[i] * sum;
+    }
+}

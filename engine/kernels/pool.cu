@@ -280,6 +280,93 @@ __device__ __forceinline__ void mean_pool_grad(
     }
 }
 
+// ---- Maximum over windows that tile the image -----------------------------------------------------------------------
+
+// `index` is the place of the maximum in its window, row · columns of the window + column: the first of equals. NaN is the maximum.
+template <int N, class T>
+__device__ __forceinline__ void adaptive_max_pool(
+    const T *__restrict__ x, T *__restrict__ y, int *__restrict__ index, const Span *__restrict__ row_windows,
+    const Span *__restrict__ column_windows, u32 lines, const MeanWindows &g) {
+    u32 line = matrix_row(), row_size = (u32)g.out_width * g.channels / N, per_pixel = g.channels / N;
+    if (line >= lines) {
+        return;
+    }
+    y += (i64)line * g.out_width * g.channels;
+    index += (i64)line * g.out_width * g.channels;
+    Span rows = row_windows[split(line, g.out_height)];
+    x += (i64)line * g.height * g.width * g.channels;
+    for (u32 i = matrix_column(); i < row_size; i += matrix_column_step()) {
+        u32 pixel = i;
+        int channel = split(pixel, per_pixel) * N, here = 0;
+        Span columns = column_windows[pixel];
+        float best[N];
+        Pack<int, N> places;
+        for (int j = 0; j < N; ++j) {
+            best[j] = bits_to_float(0xff800000u);  // −∞
+            places.at[j] = 0;
+        }
+        UNROLL(1)
+        for (int iy = rows.start; iy < rows.end; ++iy) {
+            UNROLL(1)
+            for (int ix = columns.start; ix < columns.end; ++ix, ++here) {
+                float v[N];
+                load(x + ((i64)iy * g.width + ix) * g.channels + channel, v);
+                for (int j = 0; j < N; ++j) {
+                    if (v[j] > best[j] || v[j] != v[j]) {
+                        best[j] = v[j];
+                        places.at[j] = here;
+                    }
+                }
+            }
+        }
+        store(y + (i64)i * N, best);
+        *(Pack<int, N> *)(index + (i64)i * N) = places;
+    }
+}
+
+// row_ranges [height], column_ranges [width]: the windows that take a position in.
+template <int N, class T>
+__device__ __forceinline__ void adaptive_max_pool_grad(
+    const T *__restrict__ dy, const int *__restrict__ index, T *__restrict__ dx, const Span *__restrict__ row_windows,
+    const Span *__restrict__ column_windows, const Range *__restrict__ row_ranges, const Range *__restrict__ column_ranges,
+    u32 lines, const MeanWindows &g) {
+    u32 line = matrix_row(), row_size = (u32)g.width * g.channels / N, per_pixel = g.channels / N;
+    if (line >= lines) {
+        return;
+    }
+    dx += (i64)line * g.width * g.channels;
+    int iy = split(line, g.height);
+    Range rows = row_ranges[iy];
+    dy += (i64)line * g.out_height * g.out_width * g.channels;
+    index += (i64)line * g.out_height * g.out_width * g.channels;
+    for (u32 i = matrix_column(); i < row_size; i += matrix_column_step()) {
+        u32 pixel = i;
+        int channel = split(pixel, per_pixel) * N, ix = pixel;
+        Range columns = column_ranges[ix];
+        float sum[N];
+        for (int j = 0; j < N; ++j) {
+            sum[j] = 0.0f;
+        }
+        UNROLL(1)
+        for (int oy = rows.first; oy <= rows.last; ++oy) {
+            int row = iy - row_windows[oy].start;
+            UNROLL(1)
+            for (int ox = columns.first; ox <= columns.last; ++ox) {
+                Span window = column_windows[ox];
+                int here = row * (window.end - window.start) + ix - window.start;
+                i64 at = ((i64)oy * g.out_width + ox) * g.channels + channel;
+                Pack<int, N> places = *(const Pack<int, N> *)(index + at);
+                float v[N];
+                load(dy + at, v);
+                for (int j = 0; j < N; ++j) {
+                    sum[j] += places.at[j] == here ? v[j] : 0.0f;
+                }
+            }
+        }
+        store(dx + (i64)i * N, sum);
+    }
+}
+
 // ---- Kernels: those with `packs` in their names take whole packs of channels ----------------------------------------
 //
 // Four blocks to a multiprocessor: left to choose, the compiler keeps a few numbers in memory to fit eight.
@@ -314,10 +401,24 @@ __device__ __forceinline__ void mean_pool_grad(
         const Range *column_ranges, u32 lines, MEAN_WINDOWS) {                                         \
         mean_pool_grad<N>(dy, dx, row_windows, column_windows, row_ranges, column_ranges, lines, MEAN_WINDOWS_GIVEN); \
     }
+#define ADAPTIVE_MAX_KERNELS(T, NAME, N)                                                               \
+    extern "C" __global__ void __launch_bounds__(256, 4) adaptive_max_pool_##NAME(                        \
+        const T *x, T *y, int *index, const Span *row_windows, const Span *column_windows, u32 lines,  \
+        MEAN_WINDOWS) {                                                                                \
+        adaptive_max_pool<N>(x, y, index, row_windows, column_windows, lines, MEAN_WINDOWS_GIVEN);     \
+    }                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(256, 4) adaptive_max_pool_grad_##NAME(                   \
+        const T *dy, const int *index, T *dx, const Span *row_windows, const Span *column_windows,     \
+        const Range *row_ranges, const Range *column_ranges, u32 lines, MEAN_WINDOWS) {                \
+        adaptive_max_pool_grad<N>(dy, index, dx, row_windows, column_windows, row_ranges, column_ranges, lines, \
+                                  MEAN_WINDOWS_GIVEN);                                                 \
+    }
 #define KERNELS(T, NAME)                               \
     MAX_KERNELS(T, u8_##NAME, u8, 1, 2, 3)             \
     MAX_KERNELS(T, packs_u8_##NAME, u8, PACK<T>, 2, 3) \
     MAX_KERNELS(T, i32_##NAME, int, 1, 0, 0)           \
     MEAN_KERNELS(T, NAME, 1)                           \
-    MEAN_KERNELS(T, packs_##NAME, PACK<T>)
+    MEAN_KERNELS(T, packs_##NAME, PACK<T>)             \
+    ADAPTIVE_MAX_KERNELS(T, NAME, 1)                   \
+    ADAPTIVE_MAX_KERNELS(T, packs_##NAME, PACK<T>)
 FOR_FLOATS(KERNELS)

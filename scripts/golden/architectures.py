@@ -1,4 +1,4 @@
-"""The models of `models/` in PyTorch: torchvision's, and three for small images.
+"""The models of `models/` in PyTorch: torchvision's, and some of their own.
 
 `MODEL.json` of `tests/golden/architectures` holds what PyTorch makes, in double precision, of two images and of parameters that both
 sides make by a formula (`values`): the logits in evaluation mode, the loss in training mode, and of some gradients their norm and
@@ -23,6 +23,8 @@ HIDDEN = 64
 # Where an earlier seed is good for PyTorch's roundings, but not for all of this program's instructions.
 FIRST_SEED = {"wide_resnet50_2": 2}
 TARGETS = [1, 3]
+# Of the pixels of an image that a model puts out, some are told: the numbers that are so many apart that there are no more than this.
+MOST_OUTPUTS = 100
 # The period of the parameters is prime, so that the rows of a matrix differ.
 PERIOD = 8191
 
@@ -151,7 +153,54 @@ class MlpMixer(nn.Module):
         return self.head(self.norm(x).mean(1))
 
 
-OWN: dict[str, Callable[[int], nn.Module]] = {"vit_small_32": vit_small_32, "mlp_mixer": MlpMixer, "lenet5": lenet5, "resnet18_cifar": resnet18_cifar, "resnet9": resnet9}
+class DoubleConv(nn.Module):
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        half = lambda i: [nn.Conv2d(i, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]  # noqa: E731
+        self.double_conv = nn.Sequential(*half(inputs), *half(outputs))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.double_conv(x)
+
+
+class Down(nn.Module):
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.maxpool_conv = nn.Sequential(nn.MaxPool2d(2), DoubleConv(inputs, outputs))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.maxpool_conv(x)
+
+
+class Up(nn.Module):
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.up, self.conv = nn.ConvTranspose2d(inputs, outputs, 2, 2), DoubleConv(inputs, outputs)
+
+    def forward(self, x: torch.Tensor, beside: torch.Tensor) -> torch.Tensor:
+        return self.conv(torch.cat([beside, self.up(x)], 1))
+
+
+class UNet(nn.Module):
+    def __init__(self, num_classes: int, width: int = 64) -> None:
+        super().__init__()
+        widths = [width * 2**i for i in range(5)]
+        self.inc = DoubleConv(3, width)
+        self.down1, self.down2, self.down3, self.down4 = (Down(w, 2 * w) for w in widths[:4])
+        self.up1, self.up2, self.up3, self.up4 = (Up(2 * w, w) for w in widths[3::-1])
+        self.outc = nn.Sequential(OrderedDict(conv=nn.Conv2d(width, num_classes, 1)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        levels = [self.inc(x)]
+        for down in (self.down1, self.down2, self.down3, self.down4):
+            levels.append(down(levels[-1]))
+        x = levels.pop()
+        for up in (self.up1, self.up2, self.up3, self.up4):
+            x = up(x, levels.pop())
+        return self.outc(x)
+
+
+OWN: dict[str, Callable[[int], nn.Module]] = {"vit_small_32": vit_small_32, "mlp_mixer": MlpMixer, "lenet5": lenet5, "resnet18_cifar": resnet18_cifar, "resnet9": resnet9, "unet": UNet}
 MODELS = sorted([*TORCHVISION, *OWN])
 
 
@@ -189,6 +238,8 @@ def smaller(name: str) -> tuple[nn.Module, dict[str, Any]] | None:
     if name == "vit_b_16":
         sizes = {"num_layers": 2, "num_heads": 4, "hidden_dim": 32, "mlp_dim": 48}
         return VisionTransformer(image_size=SMALL, patch_size=16, num_classes=CLASSES, **sizes), sizes
+    if name == "unet":
+        return UNet(CLASSES, width=4), {"width": 4}
     if name in ("vit_small_32", "mlp_mixer"):
         return OWN[name](CLASSES, num_layers=1), {"num_layers": 1}
     return None
@@ -272,6 +323,15 @@ class Result:
         return bool(max(off, lost) < 2e-5 and max(gradients) < 2e-4)
 
 
+def targets_of(output: torch.Tensor) -> torch.Tensor:
+    """The class of each sample, or of each of its pixels: the next one from row to row."""
+    targets = torch.tensor(TARGETS)
+    if output.dim() == 2:
+        return targets
+    n, _, h, w = output.shape
+    return ((targets[:, None, None] + torch.arange(h)[:, None]) % CLASSES).expand(n, h, w)
+
+
 def compute(net: nn.Module, numbers: np.ndarray, inputs: torch.Tensor) -> Result:
     net.eval()
     with torch.no_grad():
@@ -279,7 +339,8 @@ def compute(net: nn.Module, numbers: np.ndarray, inputs: torch.Tensor) -> Result
     # Evaluation leaves the state as it is; training changes running statistics, which nothing looks at any more.
     net.train()
     net.zero_grad()
-    loss = functional.cross_entropy(net(inputs), torch.tensor(TARGETS))
+    out = net(inputs)
+    loss = functional.cross_entropy(out, targets_of(out))
     loss.backward()
     parameters = list(net.named_parameters())
     gradients = {}
@@ -319,13 +380,15 @@ def golden(name: str) -> dict[str, Any]:
             fill(net, numbers, variance)
             near = result.near(compute(net, numbers, (factor * inputs).to(memory_format=layout)))
         if near:
-            return {
+            every = result.output.numel() // MOST_OUTPUTS + 1
+            pixels = {"pixels": True, "every": every} if result.output.dim() == 4 else {}
+            return pixels | {
                 "inputs": shape,
                 "targets": TARGETS,
                 "with": {"num_classes": CLASSES} | given | {k: v for k, v in options.items() if k == "dropout"},
                 "seed": seed,
                 "variance": variance,
-                "output": short(result.output),
+                "output": short(result.output.flatten()[::every]),
                 "loss": short(result.loss)[0],
                 "gradients": {key: short(g) for key, g in result.gradients.items()},
             }

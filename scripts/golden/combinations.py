@@ -27,6 +27,21 @@ def image_to_image() -> Case:
     return Case("combinations/image_to_image", lines, net, (3, 8, 10), samples=5, batch_size=2, val_samples=3, optimizer=SGD)
 
 
+def autoencoder() -> Case:
+    """Images that become small and large again; the targets are images."""
+    up = lambda name, channels: f'{{ name = "{name}", type = "conv_transpose2d", out_channels = {channels}, kernel_size = 4, stride = 2, padding = 1 }}'  # noqa: E731
+    lines = [
+        conv("first", 4, ", stride = 2"), '"relu"', conv("second", 6, ", stride = 2, bias = false"), '{ name = "norm", type = "batch_norm2d" }', '"relu"',
+        up("third", 4), '"silu"', up("fourth", 3), '{ type = "upsample", size = [7, 9], mode = "bilinear" }', '"sigmoid"',
+    ]  # fmt: skip
+    net = lambda: named(  # noqa: E731
+        first=nn.Conv2d(3, 4, 3, 2, 1), act1=nn.ReLU(), second=nn.Conv2d(4, 6, 3, 2, 1, bias=False), norm=nn.BatchNorm2d(6), act2=nn.ReLU(),
+        third=nn.ConvTranspose2d(6, 4, 4, 2, 1), act3=nn.SiLU(), fourth=nn.ConvTranspose2d(4, 3, 4, 2, 1),
+        size=nn.Upsample((7, 9), mode="bilinear"), act4=nn.Sigmoid(),
+    )  # fmt: skip
+    return Case("combinations/autoencoder", lines, net, (3, 8, 12), samples=5, batch_size=2, val_samples=3, optimizer=SGD)
+
+
 def sequences() -> Case:
     """Layers on [N, C, L]: channels are not the last dimension there."""
     lines = [
@@ -331,6 +346,6 @@ layers = [
 
 def cases() -> list[Case]:
     return [
-        image_to_image(), sequences(), nested(), unet(), two_inputs(), flattened(), layer_norms(), attention(), grouped(), nesterov(), min_lr(), from_pth(),
+        image_to_image(), autoencoder(), sequences(), nested(), unet(), two_inputs(), flattened(), layer_norms(), attention(), grouped(), nesterov(), min_lr(), from_pth(),
         encoder("encoder", False, True), encoder("encoder_causal", True, False),
     ]  # fmt: skip

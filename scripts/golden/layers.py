@@ -1,5 +1,6 @@
 """Each layer with several settings of its arguments, behind a layer with weights, so that its input's gradient shows."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -117,6 +118,45 @@ def conv() -> list[Case]:
     return out
 
 
+def upsampling() -> list[Case]:
+    """Layers that make images larger; arguments as in nn.ConvTranspose2d and nn.Upsample, the same words in TOML."""
+    transposed = {
+        "plain": {"kernel_size": 3},
+        "doubled": {"kernel_size": 2, "stride": 2},
+        "one_more": {"kernel_size": 3, "stride": 2, "padding": 1, "output_padding": 1},
+        "rectangular": {"kernel_size": [3, 2], "stride": [1, 3], "padding": [2, 0], "output_padding": [0, 2], "bias": False},
+        "dilated": {"kernel_size": [2, 3], "dilation": [3, 2], "stride": 2, "padding": 1},
+        "groups": {"kernel_size": 4, "stride": 2, "padding": 1, "groups": 2},
+        "depthwise": {"kernel_size": 2, "stride": 2, "groups": 6},
+    }
+    out = []
+    for name, arguments in transposed.items():
+        channels = 6 if "groups" in arguments else 5
+        arguments = {"out_channels": 6 if "groups" in arguments else 3} | arguments
+        words = ", ".join(f"{k} = {toml(v)}" for k, v in arguments.items())
+        torch_arguments = {k: tuple(v) if isinstance(v, list) else v for k, v in arguments.items()}
+        layer = lambda c, a=torch_arguments: nn.ConvTranspose2d(c, **a)  # noqa: E731
+        out.append(image(f"conv_transpose2d_{name}", f'{{ type = "conv_transpose2d", {words} }}', layer, channels, (4, 3), samples=2, head=name == "doubled"))
+    upsample = {
+        "nearest": {"scale_factor": 2},
+        "nearest_size": {"size": [9, 2]},
+        "nearest_factors": {"scale_factor": [1.7, 2.4]},
+        "bilinear": {"scale_factor": 2, "mode": "bilinear"},
+        "bilinear_size": {"size": [3, 7], "mode": "bilinear"},
+        "bilinear_factors": {"scale_factor": [0.6, 1.4], "mode": "bilinear"},
+        "bilinear_corners": {"size": [9, 5], "mode": "bilinear", "align_corners": True},
+    }
+    for name, arguments in upsample.items():
+        words = ", ".join(f"{k} = {toml(v)}" for k, v in arguments.items())
+        torch_arguments = {k: tuple(v) if isinstance(v, list) else v for k, v in arguments.items()}
+        layer = lambda c, a=torch_arguments: nn.Upsample(**a)  # noqa: E731
+        out.append(image(f"upsample_{name}", f'{{ type = "upsample", {words} }}', layer, side=(5, 3)))
+    for name, words, size in [("uneven", "[3, 4]", (3, 4)), ("larger", "[9, 5]", (9, 5)), ("one", "1", 1)]:
+        line = f'{{ type = "adaptive_max_pool2d", output_size = {words} }}'
+        out.append(image(f"adaptive_max_pool2d_{name}", line, lambda c, s=size: nn.AdaptiveMaxPool2d(s)))
+    return out
+
+
 def norm() -> list[Case]:
     def cumulative(net: nn.Module) -> None:
         net[1].num_batches_tracked.fill_(2)
@@ -162,6 +202,10 @@ def norm() -> list[Case]:
         ("group_norm_not_affine", '{ type = "group_norm", num_groups = 3, affine = false }', lambda c: nn.GroupNorm(3, c, affine=False)),
         ("layer_norm_image", '{ type = "layer_norm", normalized_dims = 3 }', lambda c: nn.LayerNorm((c, 7, 6))),
         ("layer_norm_image_not_affine", '{ type = "layer_norm", normalized_dims = 3, elementwise_affine = false }', lambda c: nn.LayerNorm((c, 7, 6), elementwise_affine=False)),
+    ]  # fmt: skip
+    others += [
+        ("local_response_norm", '{ type = "local_response_norm", size = 3, alpha = 0.8, beta = 0.6, k = 0.7 }', lambda c: nn.LocalResponseNorm(3, 0.8, 0.6, 0.7)),
+        ("local_response_norm_even", '{ type = "local_response_norm", size = 4, alpha = 2 }', lambda c: nn.LocalResponseNorm(4, 2.0)),
     ]  # fmt: skip
     out += [image(n, line, make, channels=6, head=True, optimizer={"type": "sgd", "lr": 0.01}) for n, line, make in others]
     vectors = [
@@ -238,6 +282,8 @@ def activation() -> list[Case]:
     out += [
         vector("softmax", '"softmax"', lambda c: nn.Softmax(-1), head=False),
         vector("softmax_inner", '{ type = "softmax", dim = 1 }', lambda c: nn.Softmax(1)),
+        vector("log_softmax", '"log_softmax"', lambda c: nn.LogSoftmax(-1), head=False),
+        image("log_softmax_channels", '{ type = "log_softmax", dim = 1 }', lambda c: nn.LogSoftmax(1)),
         image("softmax_channels", '{ type = "softmax", dim = 1 }', lambda c: nn.Softmax(1)),
     ]
     return out
@@ -336,6 +382,14 @@ def rearranged() -> list[Case]:
     ]  # fmt: skip
 
 
+def _sinusoids(length: int, width: int) -> torch.Tensor:
+    """Vaswani et al. 2017, section 3.5, as the tutorials of PyTorch write it."""
+    angles = torch.arange(length)[:, None] * torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
+    table = torch.zeros(length, width)
+    table[:, 0::2], table[:, 1::2] = angles.sin(), angles.cos()
+    return table
+
+
 def transformer() -> list[Case]:
     sgd = {"type": "sgd", "lr": 0.1}
     tokens = ['{ type = "conv2d", out_channels = 4, kernel_size = 2 }', '{ type = "flatten", start_dim = 2 }', '{ type = "transpose", dim0 = 1, dim1 = 2 }']
@@ -350,6 +404,8 @@ def transformer() -> list[Case]:
     return [
         one("class_token", '{ name = "class_token", type = "class_token" }', (1, 1, 4), lambda x, p: torch.cat([p.expand(len(x), -1, -1), x], 1)),
         one("position_embedding", '{ name = "position_embedding", type = "position_embedding" }', (1, 6, 4), lambda x, p: x + p),
+        Case("layers/position_embedding_sinusoidal", [*tokens, '{ type = "position_embedding", kind = "sinusoidal" }', '{ type = "linear", out_features = 3 }', FLATTEN],
+             lambda: nn.Sequential(*front(), Do(lambda x: x + _sinusoids(*x.shape[1:])), nn.Linear(4, 3), nn.Flatten()), shape, samples=3, optimizer=sgd),
         one("layer_scale", '{ name = "layer_scale", type = "layer_scale" }', (4,), lambda x, p: x * p),
         Case("layers/layer_scale_image", [tokens[0], '{ name = "scale", type = "layer_scale" }', FLATTEN],
              lambda: Named("scale", (4, 1, 1), 1, lambda x, p: x * p, nn.Conv2d(2, 4, 2), nn.Flatten()), shape, samples=3, optimizer=sgd),
@@ -378,6 +434,10 @@ def sequence() -> list[Case]:
         one("conv1d_dilated_groups", [first, conv1d("out_channels = 6, kernel_size = 3, dilation = 2, groups = 2, bias = false")], head, lambda: nn.Conv1d(4, 6, 3, dilation=2, groups=2, bias=False)),
         one("conv1d_same", [first, conv1d('kernel_size = 4, padding = "same", groups = "in_channels", bias = false'), '"batch_norm1d"', conv1d("out_channels = 2, kernel_size = 1")],
             head, lambda: nn.Conv1d(4, 4, 4, padding="same", groups=4, bias=False), lambda: nn.BatchNorm1d(4), lambda: nn.Conv1d(4, 2, 1)),
+        one("conv_transpose1d", [first, '"relu"', '{ type = "conv_transpose1d", out_channels = 5, kernel_size = 3, stride = 2, padding = 1, output_padding = 1 }'],
+            head, nn.ReLU, lambda: nn.ConvTranspose1d(4, 5, 3, 2, 1, 1)),
+        one("conv_transpose1d_groups", [first, '{ type = "conv_transpose1d", kernel_size = 4, stride = 3, groups = "in_channels", bias = false }', '"batch_norm1d"'],
+            head, lambda: nn.ConvTranspose1d(4, 4, 4, 3, groups=4, bias=False), lambda: nn.BatchNorm1d(4)),
         one("max_pool1d", [first, '{ type = "max_pool1d", kernel_size = 3, stride = 2, padding = 1 }'], head, lambda: nn.MaxPool1d(3, 2, 1)),
         one("avg_pool1d", [first, '{ type = "avg_pool1d", kernel_size = 3, padding = 1, ceil_mode = true }'], head, lambda: nn.AvgPool1d(3, padding=1, ceil_mode=True)),
         one("adaptive_avg_pool1d", [first, '{ type = "adaptive_avg_pool1d", output_size = 3 }', '{ type = "linear", out_features = 2 }'], head, lambda: nn.AdaptiveAvgPool1d(3), lambda: nn.Linear(3, 2)),
@@ -417,6 +477,8 @@ def loss() -> list[Case]:
              loss={"type": "focal", "gamma": 0.7, "weight": [1.0, 2.0, 0.5, 1.5], "ignore_index": 3}, train={"accumulate": 4}, optimizer=sgd),
         Case("losses/nll", [*lines, '"log_sigmoid"'], lambda: nn.Sequential(*net(), nn.LogSigmoid()), (5,), samples=9, batch_size=4, val_samples=7,
              classes=4, ignored=0.3, loss={"type": "nll", "weight": [0.5, 2.0, 1.0, 3.5]}, train={"accumulate": 2}, optimizer=sgd),
+        Case("losses/nll_log_softmax", [*lines, '"log_softmax"'], lambda: nn.Sequential(*net(), nn.LogSoftmax(-1)), (5,), samples=7, val_samples=4,
+             classes=4, loss={"type": "nll"}, optimizer=sgd),
         Case("losses/mse", lines, net, (5,), samples=7, optimizer=sgd),
         Case("losses/mse_one_output", ['{ type = "linear", out_features = 1 }'], lambda: nn.Sequential(nn.Linear(10, 1)), (10,), samples=9, optimizer=sgd),
     ]  # fmt: skip
@@ -429,4 +491,4 @@ def _large(net: nn.Module) -> None:
 
 
 def cases() -> list[Case]:
-    return linear() + conv() + norm() + pool() + activation() + shape() + rearranged() + transformer() + sequence() + loss()
+    return linear() + conv() + upsampling() + norm() + pool() + activation() + shape() + rearranged() + transformer() + sequence() + loss()

@@ -3,9 +3,9 @@
 use super::params::{Param, uniform_fan_in};
 use super::{Builder, Tensor};
 use crate::config::LayerNode;
-use crate::config::language::layers as cfg;
+use crate::config::language::layers::{self as cfg, UpsampleMode};
 use crate::config::language::values::{Groups, Padding};
-use crate::graph::op::{AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d, Op};
+use crate::graph::op::{AdaptiveAvgPool2d, AdaptiveMaxPool2d, AvgPool2d, Conv2d, MaxPool2d, Op, Resize2d, ResizeMode};
 use crate::graph::{Shape, Storage, ValueId};
 
 /// What to do where an image has become too small.
@@ -19,22 +19,7 @@ impl Builder<'_> {
             return self.guess(Shape::from([self.batch, 1, 1, out_of(1)]));
         };
         let o = out_of(c);
-        let mut groups = match l.groups {
-            Groups::Count(g) => g,
-            Groups::InChannels => c,
-        };
-        if c % groups != 0 || o % groups != 0 {
-            let at = ["groups", "out_channels"].iter().find_map(|key| node.fields.get(*key)).copied();
-            let message = format!("{groups} groups divide the channels of neither input nor output evenly");
-            let message = match (c % groups, o % groups) {
-                (0, _) => format!("{groups} groups do not divide the {o} output channels"),
-                (_, 0) => format!("{groups} groups do not divide the {c} input channels"),
-                _ => message,
-            };
-            let label = format!("must divide {c} input and {o} output channels");
-            self.refuse_at(node, at.unwrap_or(node.span), &message, &label, &[x], "");
-            groups = 1;
-        }
+        let groups = self.groups(node, l.groups, [c, o], x);
         let [kh, kw] = l.kernel_size.0;
         let dilation = l.dilation.0;
         let padding = match l.padding {
@@ -55,6 +40,26 @@ impl Builder<'_> {
             ops.push(self.param(node, Param::plain("bias", [o], init)));
         }
         self.apply(node, op, &ops, &[x], Shape::from([n, 1, 1, o]), TOO_SMALL)
+    }
+
+    /// The number of groups of a convolution of `[c, o]` channels; reports one that divides them not evenly.
+    pub(super) fn groups(&mut self, node: &LayerNode, groups: Groups, [c, o]: [usize; 2], x: Tensor) -> usize {
+        let groups = match groups {
+            Groups::Count(g) => g,
+            Groups::InChannels => c,
+        };
+        if c % groups == 0 && o % groups == 0 {
+            return groups;
+        }
+        let at = ["groups", "out_channels"].iter().find_map(|key| node.fields.get(*key)).copied();
+        let message = match (c % groups, o % groups) {
+            (0, _) => format!("{groups} groups do not divide the {o} output channels"),
+            (_, 0) => format!("{groups} groups do not divide the {c} input channels"),
+            _ => format!("{groups} groups divide the channels of neither input nor output evenly"),
+        };
+        let label = format!("must divide {c} input and {o} output channels");
+        self.refuse_at(node, at.unwrap_or(node.span), &message, &label, &[x], "");
+        1
     }
 
     pub(super) fn max_pool2d(&mut self, node: &LayerNode, l: &cfg::MaxPool2d, x: Tensor) -> ValueId {
@@ -81,6 +86,35 @@ impl Builder<'_> {
 
     pub(super) fn adaptive_avg_pool2d(&mut self, node: &LayerNode, l: &cfg::AdaptiveAvgPool2d, x: Tensor) -> ValueId {
         self.pool(node, "adaptive_avg_pool2d", AdaptiveAvgPool2d { output: l.output_size.0 }, x)
+    }
+
+    pub(super) fn adaptive_max_pool2d(&mut self, node: &LayerNode, l: &cfg::AdaptiveMaxPool2d, x: Tensor) -> ValueId {
+        self.pool(node, "adaptive_max_pool2d", AdaptiveMaxPool2d { output: l.output_size.0 }, x)
+    }
+
+    pub(super) fn upsample(&mut self, node: &LayerNode, l: &cfg::Upsample, x: Tensor) -> ValueId {
+        let x = self.in_pytorch_order(x);
+        let Some([n, h, w, c]) = self.image(node, "upsample", x) else {
+            return self.guess(Shape::from([self.batch, 1, 1, 1]));
+        };
+        let scale = l.scale_factor.map(|factors| factors.0);
+        let side = |i: usize, side: usize| match (l.size, scale) {
+            (Some(size), _) => size.0[i],
+            (None, Some(scale)) => (side as f64 * scale[i]) as usize,
+            (None, None) => side,
+        };
+        let output = [side(0, h), side(1, w)];
+        if output.contains(&0) {
+            let at = node.fields.get("scale_factor").copied().unwrap_or(node.span);
+            let message = format!("`upsample` makes images of {h}×{w} so small that no pixel is left");
+            self.refuse_at(node, at, &message, "is too small", &[x], "take a larger `scale_factor`, or `size`");
+            return self.guess(Shape::from([n, 1, 1, c]));
+        }
+        let mode = match l.mode {
+            UpsampleMode::Nearest => ResizeMode::Nearest,
+            UpsampleMode::Bilinear => ResizeMode::Bilinear { align_corners: l.align_corners },
+        };
+        self.apply(node, Resize2d { output, mode, scale }, &[x.value], &[x], Shape::from([n, 1, 1, c]), "")
     }
 
     fn pool(&mut self, node: &LayerNode, name: &str, op: impl Into<Op>, x: Tensor) -> ValueId {

@@ -43,8 +43,15 @@ pub fn initial_pieces<E>(
     }
     debug_assert_eq!(var.dtype, DType::F32, "only floats are drawn");
     let mut stream = Stream::new(seed, Purpose::Init, hash_name(&var.name), 0);
+    let mut drawn = 0;
     let mut draw = || match var.init {
         Fill::Constant(c) => c,
+        Fill::Sinusoids { width } => {
+            let (position, number) = (drawn / width, drawn % width);
+            drawn += 1;
+            let angle = position as f64 / 10_000f64.powf((number - number % 2) as f64 / width as f64);
+            if number % 2 == 0 { angle.sin() } else { angle.cos() }
+        }
         Fill::Uniform { bound } => (2.0 * stream.uniform() - 1.0) * bound,
         Fill::Normal { std } => stream.normal() * std,
         Fill::TruncatedNormal { std } => loop {

@@ -7,7 +7,7 @@ use super::{Builder, LayerRow, Mode, Tensor};
 use crate::config::declare::tagged::Tagged as _;
 use crate::config::language::layers::{self as cfg, Layer};
 use crate::config::{LayerKind, LayerNode};
-use crate::graph::op::{ActivationOp, BinaryKind, Dropout, Linear};
+use crate::graph::op::{ActivationOp, BinaryKind, Dropout, Linear, LogSoftmax, Softmax};
 use crate::graph::{DType, Input, Shape, Storage, ValueId};
 
 impl Builder<'_> {
@@ -67,6 +67,7 @@ impl Builder<'_> {
             Layer::Sum(l) => self.reduced(node, &l.dim, l.keepdim, true, x),
             Layer::Roll(l) => self.roll(node, l, x),
             Layer::ChannelShuffle(l) => self.channel_shuffle(node, l, x),
+            Layer::Upsample(l) => usual(self.upsample(node, l, x)),
             Layer::PixelShuffle(l) => usual(self.pixel_shuffle(node, l, x)),
             Layer::PixelUnshuffle(l) => usual(self.pixel_unshuffle(node, l, x)),
             Layer::ZeroPad2d(l) => usual(self.pad2d(node, l.padding.0, Beyond::Zeros, x)),
@@ -75,10 +76,13 @@ impl Builder<'_> {
             Layer::Linear(l) => self.linear(node, l, x),
             Layer::Conv2d(l) => usual(self.conv2d(node, l, x)),
             Layer::Conv1d(l) => self.conv1d(node, l, x),
+            Layer::ConvTranspose2d(l) => usual(self.conv_transpose2d(node, l, x)),
+            Layer::ConvTranspose1d(l) => self.conv_transpose1d(node, l, x),
             Layer::BatchNorm1d(l) => self.batch_norm1d(node, l, x),
             Layer::BatchNorm2d(l) => usual(self.batch_norm2d(node, l, x)),
             Layer::GroupNorm(l) => self.group_norm(node, l, x),
             Layer::InstanceNorm2d(l) => usual(self.instance_norm2d(node, l, x)),
+            Layer::LocalResponseNorm(l) => self.local_response_norm(node, l, x),
             Layer::LayerNorm(l) => self.layer_norm(node, l, x),
             Layer::RmsNorm(l) => self.rms_norm(node, l, x),
             Layer::MultiheadAttention(l) => usual(self.multihead_attention(node, l, x)),
@@ -88,12 +92,14 @@ impl Builder<'_> {
             Layer::MaxPool2d(l) => usual(self.max_pool2d(node, l, x)),
             Layer::AvgPool2d(l) => usual(self.avg_pool2d(node, l, x)),
             Layer::AdaptiveAvgPool2d(l) => usual(self.adaptive_avg_pool2d(node, l, x)),
+            Layer::AdaptiveMaxPool2d(l) => usual(self.adaptive_max_pool2d(node, l, x)),
             Layer::MaxPool1d(l) => self.max_pool1d(node, l, x),
             Layer::AvgPool1d(l) => self.avg_pool1d(node, l, x),
             Layer::AdaptiveAvgPool1d(l) => self.adaptive_avg_pool1d(node, l, x),
             Layer::Prelu(l) => self.prelu(node, l, x),
             Layer::Glu(l) => self.glu(node, l, x),
-            Layer::Softmax(l) => self.softmax(l, x),
+            Layer::Softmax(l) => self.softmax(l.dim, Softmax {}, x),
+            Layer::LogSoftmax(l) => self.softmax(l.dim, LogSoftmax {}, x),
             Layer::Add(_) => self.combine(node, BinaryKind::Add, &operands),
             Layer::Multiply(_) => self.combine(node, BinaryKind::Mul, &operands),
             Layer::Concat(l) => self.concat(node, l.dim, &operands),

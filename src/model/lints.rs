@@ -17,6 +17,7 @@ pub fn lints(experiment: &Experiment, data: &DataSpec, forward: &Forward) -> Vec
     let lints = Lints { experiment, data, forward, makers: makers(&forward.graph), layers };
     let mut found = Vec::new();
     found.extend(lints.activation_before_cross_entropy());
+    found.extend(lints.nll_without_log_softmax());
     found.extend(lints.dropout_at_end());
     found.extend(lints.one_class());
     found.extend(lints.activations_without_effect());
@@ -80,7 +81,7 @@ impl Lints<'_> {
             self.behind(self.forward.prediction, |op| matches!(op, Op::Reshape(_) | Op::Permute(_) | Op::Dropout(_)));
         let row = self.layer(last)?;
         let (label, help) = match &self.makers.get(&last)?.op {
-            Op::Softmax(_) => (
+            Op::Softmax(_) | Op::LogSoftmax(_) => (
                 match loss.targets() {
                     TargetKind::Classes => "the loss applies softmax itself".to_owned(),
                     TargetKind::Numbers => "the loss applies a sigmoid itself".to_owned(),
@@ -95,6 +96,29 @@ impl Lints<'_> {
         };
         let message = format!("`{}` before `{}`, which takes logits", row.kind, loss.name());
         let warning = Diagnostic::warning(Lint::ActivationBeforeCrossEntropy, message).at(row.span, label);
+        Some(self.at_loss(warning).help(help))
+    }
+
+    fn nll_without_log_softmax(&self) -> Option<Diagnostic> {
+        let loss = self.experiment.loss.describe();
+        if !loss.takes_log_probabilities() {
+            return None;
+        }
+        let last =
+            self.behind(self.forward.prediction, |op| matches!(op, Op::Reshape(_) | Op::Permute(_) | Op::Dropout(_)));
+        match self.makers.get(&last).map(|node| &node.op) {
+            Some(Op::LogSoftmax(_)) => return None,
+            Some(Op::Activation(op)) if op.act == Activation::LogSigmoid => return None,
+            _ => {}
+        }
+        let message =
+            format!("the loss `{}` takes logarithms of probabilities, which the model does not put out", loss.name());
+        let warning = Diagnostic::warning(Lint::NllWithoutLogSoftmax, message);
+        let warning = match self.forward.rows.last() {
+            Some(row) => warning.at(row.span, "puts out any numbers"),
+            None => warning,
+        };
+        let help = "put \"log_softmax\" at the end, or take the loss \"cross_entropy\", which has it built in";
         Some(self.at_loss(warning).help(help))
     }
 

@@ -21,6 +21,7 @@ mod sequences;
 mod summary;
 mod tokens;
 mod transforms;
+mod transposed;
 
 pub use input::{BatchShape, input_fields};
 pub use lints::lints;

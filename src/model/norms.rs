@@ -6,7 +6,7 @@ use super::{Builder, Mode, Tensor};
 use crate::config::LayerNode;
 use crate::config::language::layers as cfg;
 use crate::config::language::values::Momentum;
-use crate::graph::op::{BatchNorm, BatchNormInfer, GroupNorm, LayerNorm};
+use crate::graph::op::{BatchNorm, BatchNormInfer, GroupNorm, LayerNorm, LocalResponseNorm};
 use crate::graph::{DType, Fill, Shape, Storage, ValueId};
 
 /// The options that both batch normalisations have.
@@ -134,6 +134,27 @@ impl Builder<'_> {
                 ops.extend(builder.scale_and_shift(node, Shape::from([c]), Storage::plain([c]), true));
             }
             builder.plain(GroupNorm { groups, eps: l.eps as f32, affine: l.affine }, &ops)
+        })
+    }
+
+    pub(super) fn local_response_norm(
+        &mut self,
+        node: &LayerNode,
+        l: &cfg::LocalResponseNorm,
+        x: Tensor,
+    ) -> (ValueId, Order) {
+        let x = self.whole(x);
+        let shape = self.dims(x);
+        if shape.rank() < 3 {
+            let message =
+                format!("`local_response_norm` takes images or sequences, but its input has the shape {shape}");
+            self.refuse(node, &message, "takes [N, C, …]", &[x], "put it before the \"flatten\"");
+            return (x.value, x.order);
+        }
+        let (alpha, beta, k) = (l.alpha as f32, l.beta as f32, l.k as f32);
+        // The operation wants channels last.
+        self.with_last(x, 1, |builder, value| {
+            builder.plain(LocalResponseNorm { size: l.size, alpha, beta, k }, &[value])
         })
     }
 

@@ -4,7 +4,7 @@ use super::order::Order;
 use super::{Builder, Tensor};
 use crate::config::LayerNode;
 use crate::config::language::layers::{self as cfg, MAX_RANK};
-use crate::graph::op::{Permute, Softmax};
+use crate::graph::op::{Op, Permute};
 use crate::graph::{Shape, ValueId};
 
 impl Builder<'_> {
@@ -185,9 +185,10 @@ impl Builder<'_> {
         (self.plain(Permute { perm }, &[y]), x.order)
     }
 
-    pub(super) fn softmax(&mut self, l: &cfg::Softmax, x: Tensor) -> (ValueId, Order) {
+    /// `op`, softmax or its logarithm, over PyTorch's dimension `dim`, which is 1 or -1.
+    pub(super) fn softmax(&mut self, dim: i64, op: impl Into<Op>, x: Tensor) -> (ValueId, Order) {
         let x = self.whole(x);
-        let dim = if l.dim < 0 { self.shape(x).rank() - 1 } else { 1 };
-        self.with_last(x, dim, |builder, value| builder.plain(Softmax {}, &[value]))
+        let dim = if dim < 0 { self.shape(x).rank() - 1 } else { 1 };
+        self.with_last(x, dim, |builder, value| builder.plain(op, &[value]))
     }
 }

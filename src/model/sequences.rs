@@ -6,7 +6,6 @@ use super::{Builder, Tensor};
 use crate::config::LayerNode;
 use crate::config::language::layers as cfg;
 use crate::config::language::lists::Padding1d;
-use crate::config::language::values::Groups;
 use crate::graph::op::{AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d, Op, Reshape};
 use crate::graph::{Shape, Storage, ValueId};
 
@@ -14,14 +13,14 @@ use crate::graph::{Shape, Storage, ValueId};
 const CHANNELS_LAST: [usize; 3] = [0, 2, 1];
 
 /// What a window covers: its length, and the zeros at both ends together.
-struct Window {
-    covers: usize,
-    padding: usize,
+pub(super) struct Window {
+    pub covers: usize,
+    pub padding: usize,
 }
 
 impl Builder<'_> {
     /// The sequence as images of one row, `[N, 1, L, C]`; reports another input, and one that is shorter than a window.
-    fn row(&mut self, node: &LayerNode, window: Window, x: Tensor) -> Option<(ValueId, [usize; 3])> {
+    pub(super) fn row(&mut self, node: &LayerNode, window: Window, x: Tensor) -> Option<(ValueId, [usize; 3])> {
         let name = node.kind_name();
         let shape = self.dims(x);
         let Ok([n, c, length]) = <[usize; 3]>::try_from(shape.dims()) else {
@@ -46,13 +45,13 @@ impl Builder<'_> {
     }
 
     /// The images of one row as sequences again.
-    fn sequence_of(&mut self, image: ValueId) -> (ValueId, Order) {
+    pub(super) fn sequence_of(&mut self, image: ValueId) -> (ValueId, Order) {
         let shape = self.graph.shape(image).dims().to_vec();
         let y = self.plain(Reshape { shape: Shape::from([shape[0], shape[2], shape[3]]) }, &[image]);
         (y, Order::of(&CHANNELS_LAST))
     }
 
-    fn no_sequence(&mut self, channels: usize) -> (ValueId, Order) {
+    pub(super) fn no_sequence(&mut self, channels: usize) -> (ValueId, Order) {
         (self.guess(Shape::from([self.batch, channels, 1])), Order::Usual)
     }
 
@@ -70,16 +69,7 @@ impl Builder<'_> {
             return self.no_sequence(l.out_channels.unwrap_or(1));
         };
         let o = l.out_channels.unwrap_or(c);
-        let groups = match l.groups {
-            Groups::Count(groups) => groups,
-            Groups::InChannels => c,
-        };
-        if !c.is_multiple_of(groups) || !o.is_multiple_of(groups) {
-            let at = ["groups", "out_channels"].iter().find_map(|key| node.fields.get(*key)).copied();
-            let message = format!("{groups} groups do not divide {c} input and {o} output channels");
-            self.refuse_at(node, at.unwrap_or(node.span), &message, "must divide both", &[x], "");
-            return self.no_sequence(o);
-        }
+        let groups = self.groups(node, l.groups, [c, o], x);
         let i = c / groups;
         let init = uniform_fan_in(i.saturating_mul(k));
         let storage = Storage { outside: Shape::from([o, i, k]), ..Storage::conv_weight(o, i, 1, k) };

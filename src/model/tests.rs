@@ -89,10 +89,14 @@ fn graphs_share_their_variables() {
 #[test]
 fn weights_start_within_one_over_the_root_of_their_inputs() {
     let layers = r#"{ type = "conv2d", out_channels = 6, kernel_size = [3, 5], groups = 3 }, "batch_norm2d",
-        "flatten", { type = "linear", out_features = 10 }"#;
+        "flatten", { type = "linear", out_features = 10 },
+        { type = "reshape", shape = [5, 1, 2] }, { type = "conv_transpose2d", out_channels = 7, kernel_size = [2, 3] }, "flatten",
+        { type = "linear", out_features = 10 }"#;
     let mut vars = Variables::new();
     forward(&with_layers(layers), &images([8, 8, 3]), &mut vars, 4, Mode::Train).unwrap();
-    for (name, fan_in) in [("0.weight", 15), ("0.bias", 15), ("3.weight", 6 * 6 * 4), ("3.bias", 6 * 6 * 4)] {
+    let own = [("0.weight", 15), ("0.bias", 15), ("3.weight", 6 * 6 * 4), ("3.bias", 6 * 6 * 4)];
+    // Of a transposed convolution PyTorch takes the outputs for the inputs.
+    for (name, fan_in) in own.into_iter().chain([("5.weight", 7 * 2 * 3), ("5.bias", 7 * 2 * 3)]) {
         let var = &vars[vars.find(name).unwrap()];
         let bound = 1.0 / (fan_in as f64).sqrt();
         assert_eq!(var.init, Fill::Uniform { bound }, "{name}");

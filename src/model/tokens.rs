@@ -4,9 +4,9 @@ use super::order::Order;
 use super::params::Param;
 use super::{Builder, Tensor};
 use crate::config::LayerNode;
-use crate::config::language::layers::{self as cfg, StochasticDepthMode};
+use crate::config::language::layers::{self as cfg, PositionKind, StochasticDepthMode};
 use crate::graph::op::{Activation, ActivationOp, Binary, BinaryKind, Dropout, NewFull, Pad};
-use crate::graph::{Fill, Shape, Storage, ValueId};
+use crate::graph::{DType, Fill, MAX_ELEMENTS, Shape, Storage, ValueId, VarKind, Variable};
 
 const ADD: Binary = Binary { kind: BinaryKind::Add };
 const MUL: Binary = Binary { kind: BinaryKind::Mul };
@@ -51,8 +51,26 @@ impl Builder<'_> {
             self.refuse(node, message, "the lengths of batches differ", &[x], "");
             return x.value;
         }
-        let positions = self.param(node, Param::plain("", [1, length, e], normal(l.init_std)));
+        let positions = match l.kind {
+            PositionKind::Learned => {
+                self.param(node, Param::plain("", [1, length, e], normal(l.init_std.unwrap_or(0.02))))
+            }
+            PositionKind::Sinusoidal => self.sinusoids(node, length, e),
+        };
         self.plain(ADD, &[x.value, positions])
+    }
+
+    /// Sines and cosines of positions, `[1, length, e]`: layers that need the same ones share them.
+    fn sinusoids(&mut self, node: &LayerNode, length: usize, e: usize) -> ValueId {
+        let shape = Shape::from([1, length, e]);
+        if shape.len() > MAX_ELEMENTS {
+            return self.param(node, Param::plain("", shape, Fill::Constant(0.0)));
+        }
+        // No layer has such a name.
+        let name = format!("sinusoids[{length}, {e}]");
+        let zeros = Variable::zeros(name, DType::F32, shape, VarKind::Constant);
+        let id = self.vars.get_or_add(Variable { init: Fill::Sinusoids { width: e }, ..zeros });
+        self.graph.variable(self.vars, id)
     }
 
     /// A parameter of `outside` with a number for each position of PyTorch's dimension `dim` of `x`, or one for all; with as many

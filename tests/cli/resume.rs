@@ -75,6 +75,22 @@ fn a_finished_run_takes_more_epochs() {
     assert_same_runs((&place, "whole"), (&place, "r"));
 }
 
+/// Sines of positions are in no checkpoint, and are there all the same.
+#[test]
+fn what_never_changes_is_not_saved() {
+    let layers = "[model]\nlayers = [\n  { type = \"flatten\", end_dim = 2 },\n  { type = \"position_embedding\", kind = \"sinusoidal\" },\n  \
+                  \"flatten\",\n  { type = \"linear\", out_features = 10 },\n]";
+    let place = Place::with(&config("epochs = 2", "").replace(LAYERS, layers));
+    place.ok("train c.toml --quiet --out whole");
+    place.ok("train c.toml --quiet --out r --set train.epochs=1");
+    place.ok("train c.toml --quiet --out r --resume --set train.epochs=2");
+    assert_same_runs((&place, "whole"), (&place, "r"));
+    let names: Vec<String> = place.checkpoint("r/last.safetensors").tensors.into_keys().collect();
+    assert!(names.iter().all(|name| !name.contains("sinusoid")), "{names:?}");
+    let evaluated: serde_json::Value = place.ok("eval r/last.safetensors --json").json();
+    assert_eq!(evaluated["metrics"]["loss"], place.metrics("r").last().unwrap()["val_loss"]);
+}
+
 #[test]
 fn an_older_checkpoint_takes_the_run_back() {
     let place = Place::with(&config("epochs = 2", "[checkpoint]\nevery_steps = 4\nkeep = 10\n"));

@@ -117,6 +117,14 @@ mistakes! {
         [("batch_size = 32", "cache_size = \"2 GiB\"\ncache_dir = \"kept\"")],
         [("batch_size = 32", "cache_dir = \"\"")],
     ];
+    larger_images: [
+        [("\"relu\"", r#"{ type = "conv_transpose2d", kernel_size = 2 }"#)],
+        [("\"relu\"", r#"{ type = "conv_transpose2d", out_channels = 8, kernel_size = 3, stride = [2, 1], output_padding = 1 }"#)],
+        [("\"relu\"", r#""upsample""#)],
+        [("\"relu\"", r#"{ type = "upsample", size = 8, scale_factor = [2, 0] }"#)],
+        [("\"relu\"", r#"{ type = "upsample", scale_factor = [1, 2, 3], mode = "linear" }"#)],
+        [("\"relu\"", r#"{ type = "upsample", scale_factor = 2, align_corners = true }"#)],
+    ];
     unknown_words: [
         [("\"relu\"", "\"rellu\"")],
         [("\"relu\"", "{ type = \"batchnorm\" }")],

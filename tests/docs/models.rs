@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use runner::config;
-use runner::graph::Variables;
+use runner::graph::{Shape, Variables};
 use runner::model::{self, Mode};
 use runner::train::setup::input::describe;
 use toml::Table;
@@ -25,14 +25,17 @@ fn head(text: &str) -> (String, String) {
 }
 
 /// Parameters and multiply-adds for one image, as `runner check` counts them.
-fn counted(path: &Path, side: usize) -> (usize, u64) {
+fn counted(path: &Path, side: usize, classes: i64) -> (usize, u64) {
     let text = format!(
-        "[data]\nsource = 'synthetic'\nshape = [3, {side}, {side}]\nclasses = 1000\n[model]\nuse = {path:?}\n\
+        "[data]\nsource = 'synthetic'\nshape = [3, {side}, {side}]\nclasses = {classes}\n[model]\nuse = {path:?}\n\
          [loss]\ntype = 'cross_entropy'\n[optimizer]\ntype = 'sgd'\nlr = 0.1\n[train]\nepochs = 1\n"
     );
-    let text = text.replace("classes = 1000", if side == 32 { "classes = 10" } else { "classes = 1000" });
     let loaded = config::load_str("table.toml", &text, &[]).unwrap_or_else(|failure| panic!("{failure}"));
-    let data = describe(&loaded.experiment).unwrap_or_else(|e| panic!("{e:?}"));
+    let mut data = describe(&loaded.experiment).unwrap_or_else(|e| panic!("{e:?}"));
+    if path.ends_with("unet.toml") {
+        // A class for each pixel.
+        data.fields.iter_mut().filter(|field| field.target).for_each(|field| field.shape = Shape::from([side, side]));
+    }
     let forward = model::forward(&loaded.experiment, &data, &mut Variables::new(), 1, Mode::Eval);
     let rows = forward.unwrap_or_else(|e| panic!("{}: {e:?}", path.display())).rows;
     (rows.iter().map(|row| row.params).sum(), rows.iter().map(|row| row.flops).sum::<u64>() / 2)
@@ -60,8 +63,9 @@ fn the_table_of_models_is_fresh() {
         let with: Vec<String> = lines.map(|line| format!("`{line}`")).collect();
         assert_eq!(with.len(), params.as_table().unwrap().len(), "{file}: a parameter a line");
         // Those that begin with ten classes are for small images.
-        let side = if params["num_classes"].as_integer() == Some(10) { 32 } else { 224 };
-        let (parameters, macs) = counted(&path, side);
+        let classes = params["num_classes"].as_integer().expect("a number of classes");
+        let side = if classes == 10 { 32 } else { 224 };
+        let (parameters, macs) = counted(&path, side, classes);
         let numbers = format!("{} | {} | {side}×{side}", millions(parameters as u64), millions(macs));
         let row = format!("| {title} | [{file}](../models/{file}) | {numbers} | {} | {paper} |\n", with.join(", "));
         rows.insert((side, title), row);

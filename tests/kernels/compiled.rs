@@ -27,7 +27,7 @@ pub struct Compiled {
 /// What the assembler says of a kernel.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// `softmax_bf16`
+    /// `mean_pool_bf16`
     pub name: String,
     /// Registers of a thread.
     pub registers: u32,

@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 /// The machine code of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Code {
-    /// `softmax_bf16`
+    /// `mean_pool_bf16`
     pub name: String,
     /// The instructions with their modifiers, in order: `LDG.E.128`.
     pub instructions: Vec<String>,

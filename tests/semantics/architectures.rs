@@ -1,7 +1,7 @@
 //! The architectures of `models/` against PyTorch's: names and shapes of all that their state dicts hold, in order.
 
 use runner::config;
-use runner::graph::{VarKind, Variables};
+use runner::graph::{Shape, VarKind, Variables};
 use runner::model::{self, Mode};
 use runner::train::setup::input::describe;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,11 @@ fn state_dict(model: &str) -> Vec<String> {
     );
     let loaded = config::load_str("test.toml", &text, &[]).unwrap_or_else(|e| panic!("{e}"));
     assert!(loaded.warnings.is_empty(), "{model}: {:?}", loaded.warnings);
-    let data = describe(&loaded.experiment).unwrap_or_else(|e| panic!("{e:?}"));
+    let mut data = describe(&loaded.experiment).unwrap_or_else(|e| panic!("{e:?}"));
+    if model == "unet" {
+        // A class for each pixel.
+        data.fields.iter_mut().filter(|field| field.target).for_each(|field| field.shape = Shape::from([side, side]));
+    }
     let mut vars = Variables::new();
     model::forward(&loaded.experiment, &data, &mut vars, 1, Mode::Eval).unwrap_or_else(|e| panic!("{model}: {e:?}"));
     let told = |v: &runner::graph::Variable| {

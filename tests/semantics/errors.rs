@@ -125,6 +125,24 @@ mistakes! {
   { type = "linear", out_features = 10 },"#),
     ];
 
+    larger_images: [
+        images(r#"  "flatten",
+  { type = "conv_transpose2d", out_channels = 8, kernel_size = 2, stride = 2 },
+  { type = "upsample", scale_factor = 2 },"#),
+        images(r#"  { type = "conv_transpose2d", out_channels = 9, kernel_size = 2, groups = 2 },
+  { type = "conv_transpose2d", out_channels = 4, kernel_size = 1, padding = 17 },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { type = "upsample", scale_factor = 0.01 },
+  { type = "local_response_norm", size = 5 },
+  "flatten",
+  { type = "local_response_norm", size = 5 },
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { type = "conv_transpose1d", out_channels = 8, kernel_size = 2 },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+    ];
+
     groups: [
         images(r#"  { type = "conv2d", out_channels = 9, kernel_size = 3 },
   { type = "conv2d", out_channels = 8, kernel_size = 3, groups = 4 },

@@ -110,6 +110,13 @@ fn cases() -> Vec<(Lint, Vec<String>)> {
             ],
         ),
         (
+            Lint::NllWithoutLogSoftmax,
+            vec![
+                changed(&[("cross_entropy", "nll")]),
+                changed(&[("cross_entropy", "nll"), (FC, &format!("{FC}\n  \"softmax\","))]),
+            ],
+        ),
+        (
             Lint::DropoutAtEnd,
             vec![last("\"dropout\""), last("{ name = \"head\", layers = [\"dropout\", \"identity\"] }")],
         ),

@@ -183,7 +183,8 @@ impl Layers {
 
     /// A layer that fits `flow`, and what it puts out. Containers hold others, `depth` deep.
     fn fit(&mut self, flow: Flow, depth: usize) -> (String, Flow) {
-        if self.one_in(4) {
+        // Sequences are rare, and have many such layers.
+        if self.one_in(if matches!(flow, Flow::Sequence(_)) { 2 } else { 4 }) {
             return self.rearranged(flow);
         }
         match flow {
@@ -245,6 +246,7 @@ impl Layers {
             r#"{ type = "dropout", p = 0.0 }"#,
             r#""identity""#,
             r#""softmax""#,
+            r#""log_softmax""#,
         ])
         .into()
     }

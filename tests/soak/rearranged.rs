@@ -27,7 +27,7 @@ impl Layers {
     }
 
     fn sequence_as(&mut self, [l, e]: [usize; 2]) -> (String, Flow) {
-        match self.below(11) {
+        match self.below(15) {
             0 => (r#"{ type = "transpose", dim0 = 1, dim1 = 2 }"#.into(), Flow::Sequence([e, l])),
             1 | 2 => {
                 let (out, k) = (1 + self.below((MOST / e).clamp(1, 20)), 1 + self.below(4));
@@ -47,6 +47,13 @@ impl Layers {
                 let text = r#"{ type = "adaptive_avg_pool1d", output_size = 3 }"#;
                 (text.into(), Flow::Sequence([l, 3]))
             }
+            10 | 13 if 2 * l * e < MOST => {
+                let out = 1 + self.below(8);
+                let text =
+                    format!(r#"{{ type = "conv_transpose1d", out_channels = {out}, kernel_size = 2, stride = 2 }}"#);
+                (text, Flow::Sequence([out, 2 * e]))
+            }
+            11 | 12 => (r#"{ type = "position_embedding", kind = "sinusoidal" }"#.into(), Flow::Sequence([l, e])),
             _ => (r#"{ type = "layer_scale", init_value = 0.8 }"#.into(), Flow::Sequence([l, e])),
         }
     }
@@ -54,7 +61,7 @@ impl Layers {
     fn image_as(&mut self, [c, h, w]: [usize; 3]) -> (String, Flow) {
         let same = Flow::Image([c, h, w]);
         let room = (c * (h + 2) * (w + 2)) < MOST;
-        match self.below(15) {
+        match self.below(23) {
             0 => (r#"{ type = "permute", dims = [0, 3, 1, 2] }"#.into(), Flow::Image([w, c, h])),
             1 => {
                 let groups = self.divisor(c);
@@ -80,6 +87,28 @@ impl Layers {
                 (r#"{ type = "reshape", shape = [-1, 1] }"#.into(), Flow::Sequence([c * h * w, 1]))
             }
             13 => (r#"{ type = "layer_scale", init_value = 0.9 }"#.into(), same),
+            14 | 15 if 4 * c * h * w < MOST => {
+                let out = 1 + self.below((MOST / (4 * h * w)).clamp(1, 12));
+                let bias = self.of(&["true", "false"]);
+                let text = format!(
+                    r#"{{ type = "conv_transpose2d", out_channels = {out}, kernel_size = 3, stride = 2, padding = 1, output_padding = 1, bias = {bias} }}"#
+                );
+                (text, Flow::Image([out, 2 * h, 2 * w]))
+            }
+            16 if 4 * c * h * w < MOST => {
+                let mode = self.of(&["nearest", "bilinear"]);
+                (
+                    format!(r#"{{ type = "upsample", scale_factor = 2, mode = "{mode}" }}"#),
+                    Flow::Image([c, 2 * h, 2 * w]),
+                )
+            }
+            17 if 20 * c < MOST => {
+                let text = r#"{ type = "upsample", size = [4, 5], mode = "bilinear", align_corners = true }"#;
+                (text.into(), Flow::Image([c, 4, 5]))
+            }
+            20 | 21 if c <= 60 => (r#"{ type = "flatten", start_dim = 2 }"#.into(), Flow::Sequence([c, h * w])),
+            19 => (r#"{ type = "local_response_norm", size = 3, alpha = 0.5 }"#.into(), same),
+            18 => (r#"{ type = "adaptive_max_pool2d", output_size = [3, 2] }"#.into(), Flow::Image([c, 3, 2])),
             _ => (r#"{ type = "stochastic_depth", p = 0.3, mode = "batch" }"#.into(), same),
         }
     }

@@ -21,6 +21,8 @@ pub enum VarKind {
     Gradient,
     /// Running sums that the host reads and resets.
     Metric,
+    /// Numbers that never change and that no state dict has.
+    Constant,
     /// A copy of a buffer, made before the current update.
     Kept,
 }
@@ -45,6 +47,12 @@ pub enum Fill {
     TruncatedNormal {
         /// Standard deviation before the cut.
         std: f64,
+    },
+    /// Rows of `width` numbers, one for each position `p`: `sin(p / 10000^(2i / width))` at `2i`, and the cosine at `2i + 1`
+    /// (Vaswani et al., "Attention Is All You Need", 2017).
+    Sinusoids {
+        /// Numbers of a position.
+        width: usize,
     },
 }
 

@@ -2,9 +2,9 @@
 //!
 //! Each operation belongs to one of PyTorch's lists for CUDA:
 //!
-//! - *Lower precision*: `linear`, `conv2d` and `scaled_dot_product_attention`. Input and weight are cast to the 16-bit type,
-//!   and so are the results.
-//! - *Single precision*: `layer_norm`, `group_norm`, `softmax`, losses and metrics. Operands are cast to `F32`.
+//! - *Lower precision*: `linear`, `conv2d`, its transpose and `scaled_dot_product_attention`. Input and weight are cast to the
+//!   16-bit type, and so are the results. The bias of a transposed convolution is a sum of its own, and is rounded, too.
+//! - *Single precision*: `layer_norm`, `group_norm`, `local_response_norm`, `softmax`, `log_softmax`, losses and metrics. Operands are cast to `F32`.
 //! - *Widest type*: sums, products, `concat`. If one operand is `F32`, all others are cast to it.
 //! - All others take what they are given: activations, pooling, dropout, batch normalisation (whose parameters and
 //!   statistics are `F32` whatever its input is), and what only moves elements.
@@ -49,8 +49,10 @@ enum List {
 
 fn list(op: &Op) -> List {
     match op {
-        Op::Linear(_) | Op::Conv2d(_) | Op::Attention(_) => List::Lower,
-        Op::LayerNorm(_) | Op::GroupNorm(_) | Op::Softmax(_) => List::Single,
+        // The gradient by the input, in a forward graph, is a transposed convolution.
+        Op::Linear(_) | Op::Conv2d(_) | Op::Conv2dGradInput(_) | Op::Attention(_) => List::Lower,
+        Op::LayerNorm(_) | Op::GroupNorm(_) | Op::Softmax(_) | Op::LogSoftmax(_) => List::Single,
+        Op::LocalResponseNorm(_) => List::Single,
         Op::Loss(_) | Op::Metrics(_) | Op::ClassCounts(_) => List::Single,
         Op::Binary(_) | Op::Concat(_) => List::Widest,
         _ => List::AsGiven,
@@ -102,6 +104,14 @@ impl Autocast<'_> {
         if host { self.half } else { self.graph.value(value).dtype }
     }
 
+    /// Whether `node` adds the bias of a transposed convolution to its result.
+    fn adds_bias(&self, node: &Node) -> bool {
+        let [sum, bias] = node.inputs[..] else { return false };
+        let maker = || self.graph.nodes.iter().rev().find(|maker| maker.outputs.contains(&sum));
+        matches!(self.graph.value(bias).role, Role::Parameter(_))
+            && maker().is_some_and(|n| matches!(n.op, Op::Conv2dGradInput(_)) && n.origin == node.origin)
+    }
+
     /// Adds `node` on operands of the types that it is to compute in.
     fn node(&mut self, mut node: Node, lowered: &[bool]) -> Result<(), ShapeError> {
         self.graph.current_origin = node.origin;
@@ -109,6 +119,7 @@ impl Autocast<'_> {
         let to = match list(&node.op) {
             List::Lower => self.half,
             List::Single => DType::F32,
+            List::Widest if self.adds_bias(&node) => self.half,
             List::Widest if node.inputs.iter().any(|v| self.given(*v) == DType::F32) => DType::F32,
             List::Widest => self.half,
             List::AsGiven => node.inputs.first().map_or(DType::F32, |v| self.given(*v)),
@@ -152,8 +163,8 @@ impl Autocast<'_> {
 mod tests {
     use super::*;
     use crate::graph::op::{
-        Activation, ActivationOp, Attention, BatchNormInfer, Binary, BinaryKind, Conv2d, ElementwiseLoss, LayerNorm,
-        Linear, LossOp, Reshape, Softmax,
+        Activation, ActivationOp, Attention, BatchNormInfer, Binary, BinaryKind, Conv2d, Conv2dGradInput,
+        ElementwiseLoss, LayerNorm, Linear, LossOp, Reshape, Softmax,
     };
     use crate::graph::{Input, Shape, VarId, verify};
     use crate::passes::{grad::backward, simplify::simplify};
@@ -263,6 +274,27 @@ mod tests {
         backward(&mut g, &[(y[0], dy)], &[w]).unwrap();
         verify(&g).unwrap();
         assert_eq!(typed(&g)[4..], ["scaled_dot_product_attention_grad:bf16", "linear_grad_weight:f32"]);
+    }
+
+    #[test]
+    fn the_bias_of_a_transposed_convolution_keeps_its_result_in_16_bits() {
+        for (bias, expected) in
+            [(true, ["cast:bf16", "add:bf16", "relu:bf16"]), (false, ["cast:f32", "add:f32", "relu:f32"])]
+        {
+            let mut g = Graph::new();
+            let x = normalize(&mut g, [2, 3, 3, 5]);
+            let (w, b) = (parameter(&mut g, [5, 2, 2, 4]), parameter(&mut g, [1, 1, 1, 4]));
+            let conv = Conv2d { stride: [2, 2], padding: [0; 4], dilation: [1, 1], groups: 1, bias: false };
+            g.set_origin("first");
+            let y = g.add1(Conv2dGradInput { conv, input: [6, 6] }, &[x, w]).unwrap();
+            // What another layer adds is no bias.
+            g.set_origin(if bias { "first" } else { "second" });
+            let y = g.add1(Binary { kind: BinaryKind::Add }, &[y, b]).unwrap();
+            g.add1(ActivationOp { act: Activation::Relu }, &[y]).unwrap();
+            let typed = cast(&mut g);
+            assert_eq!(typed[..3], ["normalize:bf16", "cast:bf16", "conv2d_grad_input:bf16"]);
+            assert_eq!(typed[3..], expected);
+        }
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl Plan {
         let batches = slots * self.slot.bytes;
         MemorySummary {
             parameters: sum(&[VarKind::Parameter]),
-            buffers: sum(&[VarKind::Buffer, VarKind::Metric, VarKind::Kept]),
+            buffers: sum(&[VarKind::Buffer, VarKind::Metric, VarKind::Kept, VarKind::Constant]),
             optimizer: sum(&[VarKind::Optimizer]),
             gradients: sum(&[VarKind::Gradient]) + peak.gradients,
             activations: peak.activations,

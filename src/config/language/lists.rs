@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::config::declare::value::values;
 
-values!(Integers, Sides, Padding1d);
+values!(Integers, Sides, Padding1d, Factors);
 
 /// A whole number, or a list of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -189,6 +189,73 @@ impl JsonSchema for Padding1d {
         json_schema!({
             "description": "a whole number, \"same\" or \"valid\"",
             "anyOf": [{ "type": "integer", "minimum": 0 }, { "enum": ["same", "valid"] }],
+        })
+    }
+}
+
+/// A factor for both directions of an image, or `[height, width]`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Factors(pub [f64; 2]);
+
+struct FactorsVisitor;
+
+impl<'de> Visitor<'de> for FactorsVisitor {
+    type Value = Factors;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str("a number or [height, width]")
+    }
+
+    fn visit_i64<E: de::Error>(self, v: i64) -> Result<Factors, E> {
+        self.visit_f64(v as f64)
+    }
+
+    fn visit_u64<E: de::Error>(self, v: u64) -> Result<Factors, E> {
+        self.visit_f64(v as f64)
+    }
+
+    fn visit_f64<E: de::Error>(self, v: f64) -> Result<Factors, E> {
+        Ok(Factors([v, v]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Factors, A::Error> {
+        let mut all: Vec<f64> = Vec::new();
+        while let Some(v) = seq.next_element()? {
+            all.push(v);
+        }
+        let length = all.len();
+        all.try_into().map(Factors).map_err(|_| de::Error::invalid_length(length, &self))
+    }
+}
+
+impl<'de> Deserialize<'de> for Factors {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(FactorsVisitor)
+    }
+}
+
+impl Serialize for Factors {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            [h, w] if h == w => h.serialize(serializer),
+            pair => pair.serialize(serializer),
+        }
+    }
+}
+
+impl JsonSchema for Factors {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Factors".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "a number, or [height, width]",
+            "anyOf": [{ "type": "number" }, { "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2 }],
         })
     }
 }

@@ -38,6 +38,8 @@ macro_rules! lints {
 lints! {
     ActivationBeforeCrossEntropy "activation_before_cross_entropy":
         "The model ends with an activation that keeps its numbers within bounds, but the loss takes logits.";
+    NllWithoutLogSoftmax "nll_without_log_softmax":
+        "The loss `nll` takes logarithms of probabilities, but the model does not end with a `log_softmax`.";
     ActivationWithoutEffect "activation_without_effect":
         "A `relu` or `relu6` whose input is within its bounds already.";
     DropoutAtEnd "dropout_at_end":

@@ -26,6 +26,14 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     // Layers.
     ("linear", &["dense", "fc", "fullyconnected", "mlp"]),
     ("conv2d", &["conv", "convolution", "convolution2d"]),
+    (
+        "conv_transpose2d",
+        &["convtranspose", "deconv", "deconv2d", "transposedconv", "conv2dtranspose", "deconvolution"],
+    ),
+    (
+        "upsample",
+        &["interpolate", "resize", "upsampling", "upsampling2d", "upsamplingnearest2d", "upsamplingbilinear2d"],
+    ),
     ("batch_norm1d", &["bn1d"]),
     ("batch_norm2d", &["bn2d"]),
     ("layer_norm", &["ln", "layernormalization"]),
@@ -34,6 +42,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("max_pool2d", &["maxpool", "maxpooling", "maxpooling2d"]),
     ("avg_pool2d", &["avgpool", "averagepool", "averagepooling2d", "meanpool"]),
     ("adaptive_avg_pool2d", &["adaptiveavgpool", "globalavgpool", "globalaveragepooling2d", "globalavgpool2d", "gap"]),
+    ("adaptive_max_pool2d", &["adaptivemaxpool", "globalmaxpool", "globalmaxpooling2d", "globalmaxpool2d"]),
     ("reshape", &["view"]),
     ("dropout", &["dropout1d", "dropout2d", "dropout3d"]),
     ("stochastic_depth", &["droppath", "dropconnect"]),

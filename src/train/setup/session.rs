@@ -65,13 +65,16 @@ impl Session {
         Ok(session)
     }
 
-    /// Compiles `programs` on `backend`, for variables that are given a value afterwards: zeros until then.
+    /// Compiles `programs` on `backend`, for variables that are given a value afterwards: zeros until then. Constants have theirs.
     ///
     /// # Errors
     /// As [`Session::new`].
     pub fn unset(programs: Programs, backend: &dyn Backend, task: Task) -> Result<Self> {
         let executable = backend.compile(programs.plan.clone())?;
-        Ok(Session { programs, executable, task, transfer: Transfer::default(), frozen: false, average_share: 0.0 })
+        let transfer = Transfer::default();
+        let mut session = Session { programs, executable, task, transfer, frozen: false, average_share: 0.0 };
+        session.initialize(0, |var| var.kind == VarKind::Constant)?;
+        Ok(session)
     }
 
     /// Gives the variables that are `wanted` their initial value.

@@ -1,6 +1,6 @@
 use super::ACTIVATIONS;
 use crate::case::{Case, Draw};
-use runner::graph::op::{Activation, ActivationOp, BatchNormInfer, Conv2d, Fused, Source};
+use runner::graph::op::{Activation, ActivationOp, BatchNormInfer, Conv2d, Conv2dGradInput, Fused, Source};
 
 const PLAIN: Conv2d = Conv2d { stride: [1, 1], padding: [0; 4], dilation: [1, 1], groups: 1, bias: true };
 
@@ -90,6 +90,35 @@ fn normalised() -> Vec<Case> {
     list
 }
 
+/// Transposed convolutions with gradients of their own: of images `[N, OH, OW, O]` to images of `[h, w]`, with a kernel `[KH, KW, I]`.
+fn transposed() -> Vec<Case> {
+    let plain = Conv2d { bias: false, ..PLAIN };
+    let twice = Conv2d { stride: [2, 2], ..plain.clone() };
+    let list = [
+        ("2×2, stride 2", twice.clone(), [8, 10], [2, 4, 5, 6], [2, 2, 5]),
+        ("many channels", twice.clone(), [6, 6], [1, 3, 3, 32], [2, 2, 24]),
+        ("3×3", plain.clone(), [6, 7], [2, 4, 5, 3], [3, 3, 4]),
+        ("3×3, one row more", Conv2d { padding: [1; 4], ..twice.clone() }, [8, 7], [1, 4, 4, 5], [3, 3, 2]),
+        ("gaps", Conv2d { stride: [3, 4], ..plain.clone() }, [8, 8], [1, 3, 2, 4], [2, 1, 3]),
+        (
+            "dilated",
+            Conv2d { stride: [1, 3], dilation: [2, 3], padding: [1, 1, 2, 2], ..plain.clone() },
+            [6, 9],
+            [2, 4, 3, 3],
+            [3, 3, 2],
+        ),
+        ("1×1", plain.clone(), [3, 4], [2, 3, 4, 7], [1, 1, 5]),
+        ("groups", Conv2d { groups: 2, ..twice.clone() }, [6, 8], [2, 3, 4, 4], [2, 2, 3]),
+        ("depthwise", Conv2d { groups: 6, padding: [1; 4], ..twice }, [6, 6], [1, 3, 3, 6], [4, 4, 1]),
+    ];
+    list.map(|(name, conv, input, dy, [kh, kw, i])| {
+        let op = Conv2dGradInput { conv, input };
+        let operands = |d: &mut Draw| vec![d.normal(dy).wrt(), d.normal([dy[3], kh, kw, i]).wrt()];
+        Case::new(format!("transposed convolution: {name}"), op, operands)
+    })
+    .into()
+}
+
 pub fn cases() -> Vec<Case> {
     let same = Conv2d { padding: [1; 4], ..PLAIN };
     let strided = Conv2d { stride: [2, 2], padding: [1; 4], ..PLAIN };
@@ -136,6 +165,7 @@ pub fn cases() -> Vec<Case> {
             list.push(case(format!("{kind} convolution and {act:?}"), conv, x, kernel).activated(Some(act)));
         }
     }
+    list.extend(transposed());
     list.extend(normalised());
     list
 }

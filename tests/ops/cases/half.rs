@@ -18,7 +18,8 @@ fn operands(op: &Op, count: usize) -> std::ops::Range<usize> {
         Op::Concat(_) => 0..count,
         Op::Cast(_) | Op::Activation(_) | Op::SumTo(_) | Op::Reshape(_) | Op::Permute(_) | Op::Slice(_) => 0..1,
         Op::Pad(_) | Op::NewFull(_) => 0..1,
-        Op::MaxPool2d(_) | Op::AvgPool2d(_) | Op::AdaptiveAvgPool2d(_) => 0..1,
+        Op::MaxPool2d(_) | Op::AvgPool2d(_) | Op::AdaptiveAvgPool2d(_) | Op::AdaptiveMaxPool2d(_) => 0..1,
+        Op::Resize2d(_) => 0..1,
         Op::BatchNorm(_) | Op::BatchNormInfer(_) | Op::Dropout(_) | Op::Attention(_) => 0..1,
         _ => 0..0,
     }

@@ -14,6 +14,7 @@ mod norm;
 mod optim;
 mod pool;
 mod residual;
+mod resize;
 mod shape;
 mod softmax;
 mod tiles;
@@ -54,7 +55,7 @@ pub const ACTIVATIONS: [Activation; 24] = [
 type Family = (&'static str, fn() -> Vec<Case>);
 
 /// The families: a file each.
-const FAMILIES: [Family; 15] = [
+const FAMILIES: [Family; 16] = [
     ("attention", attention::cases),
     ("chain", chain::cases),
     ("conv", conv::cases),
@@ -67,6 +68,7 @@ const FAMILIES: [Family; 15] = [
     ("norm", norm::cases),
     ("optim", optim::cases),
     ("pool", pool::cases),
+    ("resize", resize::cases),
     ("shape", shape::cases),
     ("softmax", softmax::cases),
     ("tiles", tiles::cases),

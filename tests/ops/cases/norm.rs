@@ -3,7 +3,7 @@ use crate::case::{Case, Draw, Operand};
 use runner::graph::DType;
 use runner::graph::op::{
     Activation, ActivationGrad, BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, Fused, GroupNorm, LayerNorm,
-    Source,
+    LocalResponseNorm, Source,
 };
 
 /// Data whose mean and spread are not those that a normalisation makes.
@@ -124,6 +124,12 @@ pub fn cases() -> Vec<Case> {
                 operands
             }));
         }
+    }
+    for (shape, size) in [(vec![2, 3, 2, 5], 3), (vec![4, 19], 4), (vec![1, 2, 2, 3], 7), (vec![3, 6], 1)] {
+        let op = LocalResponseNorm { size, alpha: 0.7, beta: 0.6, k: 0.8 };
+        list.push(Case::new(format!("local response norm of {shape:?}, {size} neighbours"), op, |d| {
+            vec![d.normal(shape).wrt()]
+        }));
     }
     list
 }

@@ -1,6 +1,6 @@
 use crate::case::{Case, Draw};
 use runner::graph::DType;
-use runner::graph::op::{AdaptiveAvgPool2d, AvgPool2d, MaxPool2d, pool_out};
+use runner::graph::op::{AdaptiveAvgPool2d, AdaptiveMaxPool2d, AvgPool2d, MaxPool2d, pool_out};
 
 const MAX: MaxPool2d =
     MaxPool2d { kernel: [2, 2], stride: [2, 2], padding: [0, 0], dilation: [1, 1], ceil_mode: false };
@@ -88,6 +88,21 @@ pub fn cases() -> Vec<Case> {
         let op = AdaptiveAvgPool2d { output };
         list.push(Case::new(format!("adaptive average pool of {x:?} to {output:?}"), op, |d| vec![d.normal(x).wrt()]));
     }
+    for (x, output) in [
+        ([2, 7, 7, 5], [1, 1]),
+        ([2, 5, 7, 3], [3, 3]),
+        ([1, 8, 6, 8], [4, 2]),
+        ([1, 2, 3, 2], [5, 7]),
+        ([1, 20, 18, 16], [1, 1]),
+    ] {
+        let op = AdaptiveMaxPool2d { output };
+        let name = format!("adaptive max pool of {x:?} to {output:?}");
+        list.push(Case::new(name, op, |d| vec![d.distinct(x).wrt()]));
+    }
+    let equal = Case::new("adaptive max pool of few values", AdaptiveMaxPool2d { output: [2, 3] }, |d| {
+        vec![d.below(DType::F32, [2, 5, 6, 3], 2).map(|x| x - 3.0).wrt()]
+    });
+    list.push(equal.kinked());
     for (name, values) in [("equal", 1), ("few", 3)] {
         let pool = MaxPool2d { kernel: [3, 3], stride: [1, 1], padding: [1, 1], ..MAX };
         let case = Case::new(format!("max pool of {name} values"), pool, |d| {

@@ -17,13 +17,16 @@ use super::ops::group_norm::{GroupNormGradKernel, GroupNormKernel, Layout};
 use super::ops::layer_norm::{LayerNormGradKernel, LayerNormKernel};
 use super::ops::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel, LinearShape};
 use super::ops::loss;
+use super::ops::max_pool::adaptive::{AdaptiveMaxPoolGradKernel, AdaptiveMaxPoolKernel};
 use super::ops::max_pool::{MaxPoolGradKernel, MaxPoolKernel};
 use super::ops::metrics::MetricsKernel;
 use super::ops::normalize::NormalizeKernel;
 use super::ops::optim::{GradNormKernel, OptimizerKernel, UpdateScaleKernel};
 use super::ops::product_nodes::{ConvMaxPool, ConvNorm, Forward, GradInput, GradWeight};
+use super::ops::resize::{ResizeGradKernel, ResizeKernel};
+use super::ops::response_norm::{LocalResponseNormGradKernel, LocalResponseNormKernel};
 use super::ops::shape::{Concat, NewFull, Pad, Permute, Slice};
-use super::ops::softmax::{SoftmaxGradKernel, SoftmaxKernel};
+use super::ops::softmax::{LogSoftmaxGradKernel, LogSoftmaxKernel, SoftmaxGradKernel, SoftmaxKernel};
 use super::ops::state::{KeepStateKernel, RestoreStateKernel};
 use super::ops::sum_to::SumToKernel;
 use super::run::frame::NodeKernel;
@@ -93,6 +96,10 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::AdaptiveAvgPool2dGrad(_) => {
             Box::new(MeanPoolGradKernel { windows: Windows::adaptive(images(y(0)), images(x(0))), level })
         }
+        Op::AdaptiveMaxPool2d(_) => Box::new(AdaptiveMaxPoolKernel::new(images(x(0)), images(y(0)), level)),
+        Op::AdaptiveMaxPool2dGrad(_) => Box::new(AdaptiveMaxPoolGradKernel::new(images(x(0)), images(y(0)), level)),
+        Op::Resize2d(op) => Box::new(ResizeKernel::new(op, images(x(0)), level)),
+        Op::Resize2dGrad(op) => Box::new(ResizeGradKernel::new(&op.resize, images(y(0)), level)),
         Op::BatchNormApply(op) => Box::new(BatchNormApplyKernel::new(op, x(0).rows(), x(0).last(), level)),
         Op::BatchNormGrad(op) => {
             Box::new(BatchNormGradKernel::new(NormGrad::alone(op), x(0).rows(), x(0).last(), level))
@@ -115,9 +122,15 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
                 level,
             })
         }
+        Op::LocalResponseNorm(op) => Box::new(LocalResponseNormKernel { op: op.clone(), channels: x(0).last() }),
+        Op::LocalResponseNormGrad(op) => {
+            Box::new(LocalResponseNormGradKernel { op: op.norm.clone(), channels: x(0).last() })
+        }
         Op::Dropout(op) => Box::new(DropoutKernel { op: op.clone(), level }),
         Op::Softmax(_) => Box::new(SoftmaxKernel { row: x(0).last(), level }),
         Op::SoftmaxGrad(_) => Box::new(SoftmaxGradKernel { row: x(0).last(), level }),
+        Op::LogSoftmax(_) => Box::new(LogSoftmaxKernel { row: x(0).last(), level }),
+        Op::LogSoftmaxGrad(_) => Box::new(LogSoftmaxGradKernel { row: x(0).last(), level }),
         Op::Attention(op) => {
             Box::new(AttentionKernel::new(AttentionShape::new(x(0), op.heads, op.causal, op.dropout), level, threads))
         }

@@ -17,6 +17,8 @@ mod metrics;
 mod norm;
 mod optim;
 mod pool;
+mod resize;
+mod response_norm;
 mod shape;
 mod softmax;
 mod state;
@@ -162,6 +164,10 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::AvgPool2dGrad(op) => pool::avg_grad(op, x, y),
         Op::AdaptiveAvgPool2d(_) => pool::adaptive_avg(x, y),
         Op::AdaptiveAvgPool2dGrad(_) => pool::adaptive_avg_grad(x, y),
+        Op::AdaptiveMaxPool2d(_) => pool::adaptive_max(x, y),
+        Op::AdaptiveMaxPool2dGrad(_) => pool::adaptive_max_grad(x, y),
+        Op::Resize2d(op) => resize::resize(op, x, y),
+        Op::Resize2dGrad(op) => resize::grad(op, x, y),
         Op::BatchNorm(op) => norm::batch_norm(op, x),
         Op::BatchNormGrad(op) => norm::batch_norm_grad(op, x),
         Op::BatchNormApply(_) => norm::batch_norm_apply(x),
@@ -170,9 +176,13 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::GroupNormGrad(op) => norm::group_norm_grad(op, x),
         Op::LayerNorm(op) => norm::layer_norm(op, x),
         Op::LayerNormGrad(op) => norm::layer_norm_grad(op, x),
+        Op::LocalResponseNorm(op) => response_norm::forward(op, x),
+        Op::LocalResponseNormGrad(op) => response_norm::grad(op, x),
         Op::Dropout(op) => dropout::dropout(op, x),
         Op::Softmax(_) => softmax::forward(x),
         Op::SoftmaxGrad(_) => softmax::grad(x),
+        Op::LogSoftmax(_) => softmax::log_forward(x),
+        Op::LogSoftmaxGrad(_) => softmax::log_grad(x),
         Op::Attention(op) => attention::forward(op, x),
         Op::AttentionGrad(op) => attention::grad(op, x),
         Op::Loss(op) => loss::loss(op, x),

@@ -119,3 +119,35 @@ pub(super) fn adaptive_avg(x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
 pub(super) fn adaptive_avg_grad(x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
     vec![mean_grad(&x[0], y[0], |oy, ox| adaptive_pixels(y[0], x[0].dims, oy, ox))]
 }
+
+pub(super) fn adaptive_max(x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
+    let (mut maxima, mut places) = (Vec::new(), Vec::new());
+    for at in indices(y[0]) {
+        let [n, oy, ox, c] = at[..] else { unreachable!("images have four axes") };
+        let (rows, columns, _) = adaptive_pixels(x[0].dims, y[0], oy, ox);
+        let (mut best, mut place) = (f64::NEG_INFINITY, 0);
+        let pixels = rows.flat_map(|iy| columns.clone().map(move |ix| (iy, ix)));
+        for (at, (iy, ix)) in pixels.enumerate() {
+            let v = x[0].at([n, iy, ix, c]);
+            if at == 0 || v > best || v.is_nan() {
+                (best, place) = (v, at);
+            }
+        }
+        maxima.push(best);
+        places.push(place as f64);
+    }
+    vec![maxima, places]
+}
+
+pub(super) fn adaptive_max_grad(x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
+    let (dy, places) = (x[0], x[1]);
+    let mut dx = vec![0.0; y[0].iter().product()];
+    for (i, at) in indices(dy.dims).enumerate() {
+        let [n, oy, ox, c] = at[..] else { unreachable!("images have four axes") };
+        let (rows, columns, _) = adaptive_pixels(y[0], dy.dims, oy, ox);
+        let place = places.data[i] as usize;
+        let (iy, ix) = (rows.start + place / columns.len(), columns.start + place % columns.len());
+        dx[offset(y[0], &[n, iy, ix, c])] += dy.data[i];
+    }
+    vec![dx]
+}

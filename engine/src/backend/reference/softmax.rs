@@ -1,4 +1,4 @@
-//! Softmax over the last axis.
+//! Softmax and its logarithm over the last axis.
 
 use super::Tensor;
 
@@ -23,6 +23,25 @@ pub(super) fn grad(x: &[Tensor]) -> Vec<Vec<f64>> {
     for (y, dy) in x[0].data.chunks(c).zip(x[1].data.chunks(c)) {
         let dot: f64 = y.iter().zip(dy).map(|(y, dy)| y * dy).sum();
         dx.extend(y.iter().zip(dy).map(|(y, dy)| y * (dy - dot)));
+    }
+    vec![dx]
+}
+
+pub(super) fn log_forward(x: &[Tensor]) -> Vec<Vec<f64>> {
+    let mut y = Vec::new();
+    for row in x[0].data.chunks(x[0].last()) {
+        let lse = log_sum_exp(row);
+        y.extend(row.iter().map(|x| x - lse));
+    }
+    vec![y]
+}
+
+pub(super) fn log_grad(x: &[Tensor]) -> Vec<Vec<f64>> {
+    let c = x[0].last();
+    let mut dx = Vec::new();
+    for (y, dy) in x[0].data.chunks(c).zip(x[1].data.chunks(c)) {
+        let sum: f64 = dy.iter().sum();
+        dx.extend(y.iter().zip(dy).map(|(y, dy)| dy - y.exp() * sum));
     }
     vec![dx]
 }

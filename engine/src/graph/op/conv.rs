@@ -19,8 +19,8 @@ pub struct Conv2d {
     pub bias: bool,
 }
 
-/// Gradient by the input. Operands: `dy [N, OH, OW, O]`, `w`. Output: `[N, H, W, I]`. All are floats of one type; `conv.bias`
-/// is ignored.
+/// Gradient by the input, which is a transposed convolution of `dy`. Operands: `dy [N, OH, OW, O]`, `w`. Output: `[N, H, W, I]`. All
+/// are floats of one type; `conv.bias` is ignored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conv2dGradInput {
     /// The convolution.
@@ -149,9 +149,30 @@ impl OpRules for Conv2dGradInput {
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("conv2d_grad_input", inputs, 2)?;
         let dtype = floats("conv2d_grad_input", inputs, 0, 1)?;
-        let [n, ..] = images("conv2d_grad_input", inputs, 0)?;
-        let [_, _, _, i] = images("conv2d_grad_input", inputs, 1)?;
+        let [n, oh, ow, c] = images("conv2d_grad_input", inputs, 0)?;
+        let [o, kh, kw, i] = images("conv2d_grad_input", inputs, 1)?;
+        if c != o || self.conv.out(self.input, [kh, kw]) != Some([oh, ow]) {
+            let [h, w] = self.input;
+            let message = format!("`conv2d_grad_input` cannot make {h}×{w} pixels of {oh}×{ow} with {c} channels");
+            return Err(ShapeError::of(0, message));
+        }
         Ok(vec![(dtype, Shape::from([n, self.input[0], self.input[1], i * self.conv.groups]))])
+    }
+
+    fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
+        // With `w` given this is the transpose of the convolution, so its own gradients are those of a linear function.
+        let d = cx.dy();
+        let [_, kh, kw, _] = cx.graph.shape(cx.inputs[1]).nhwc().expect("checked by the shape rule");
+        let conv = Conv2d { bias: false, ..self.conv.clone() };
+        let mut out = vec![None, None];
+        if cx.needs[1] {
+            let op = Conv2dGradWeight { conv: conv.clone(), kernel: [kh, kw], bias: false };
+            out[1] = Some(cx.add1(op, &[d, cx.inputs[0]])?);
+        }
+        if cx.needs[0] {
+            out[0] = Some(cx.add1(conv, &[d, cx.inputs[1]])?);
+        }
+        Ok(out)
     }
 
     fn flops(&self, inputs: &[&Value], outputs: &[&Value]) -> u64 {

@@ -185,6 +185,11 @@ impl Loss {
         }
     }
 
+    /// True if the model's output is to be logarithms of the probabilities of classes.
+    pub fn takes_log_probabilities(&self) -> bool {
+        matches!(self, Loss::CrossEntropy(l) if l.form == RowLoss::Nll)
+    }
+
     /// Targets that do not count.
     pub fn ignore_index(&self) -> Option<i32> {
         match self {

@@ -19,6 +19,8 @@ mod metrics;
 mod norm;
 mod optim;
 mod pool;
+mod resize;
+mod response_norm;
 mod shape;
 mod softmax;
 mod state;
@@ -43,10 +45,13 @@ pub use norm::{
 };
 pub use optim::{Algorithm, Constant, GradNorm, OptimizerStep, TensorOptions, UpdateScale};
 pub use pool::{
-    AdaptiveAvgPool2d, AdaptiveAvgPool2dGrad, AvgPool2d, AvgPool2dGrad, MaxPool2d, MaxPool2dGrad, pool_out,
+    AdaptiveAvgPool2d, AdaptiveAvgPool2dGrad, AdaptiveMaxPool2d, AdaptiveMaxPool2dGrad, AvgPool2d, AvgPool2dGrad,
+    MaxPool2d, MaxPool2dGrad, pool_out,
 };
+pub use resize::{Resize2d, Resize2dGrad, ResizeMode, Taps, readers};
+pub use response_norm::{LocalResponseNorm, LocalResponseNormGrad};
 pub use shape::{Concat, NewFull, Pad, Permute, Reshape, Slice};
-pub use softmax::{Softmax, SoftmaxGrad};
+pub use softmax::{LogSoftmax, LogSoftmaxGrad, Softmax, SoftmaxGrad};
 pub use state::{KeepState, RestoreState};
 
 use super::{DType, Graph, Shape, Value, ValueId};
@@ -224,6 +229,14 @@ ops! {
     AdaptiveAvgPool2d(AdaptiveAvgPool2d),
     /// Gradient of [`AdaptiveAvgPool2d`].
     AdaptiveAvgPool2dGrad(AdaptiveAvgPool2dGrad),
+    /// Maximum over windows that tile the image.
+    AdaptiveMaxPool2d(AdaptiveMaxPool2d),
+    /// Gradient of [`AdaptiveMaxPool2d`].
+    AdaptiveMaxPool2dGrad(AdaptiveMaxPool2dGrad),
+    /// An image of another size.
+    Resize2d(Resize2d),
+    /// Gradient of [`Resize2d`].
+    Resize2dGrad(Resize2dGrad),
     /// Batch normalisation with the batch's statistics.
     BatchNorm(BatchNorm),
     /// Gradient of [`BatchNorm`].
@@ -240,12 +253,20 @@ ops! {
     LayerNorm(LayerNorm),
     /// Gradient of [`LayerNorm`].
     LayerNormGrad(LayerNormGrad),
+    /// Normalisation over neighbouring channels.
+    LocalResponseNorm(LocalResponseNorm),
+    /// Gradient of [`LocalResponseNorm`].
+    LocalResponseNormGrad(LocalResponseNormGrad),
     /// Random zeros; the same draw serves the backward pass.
     Dropout(Dropout),
     /// Softmax over the last axis.
     Softmax(Softmax),
     /// Gradient of [`Softmax`].
     SoftmaxGrad(SoftmaxGrad),
+    /// Logarithm of [`Softmax`].
+    LogSoftmax(LogSoftmax),
+    /// Gradient of [`LogSoftmax`].
+    LogSoftmaxGrad(LogSoftmaxGrad),
     /// Scaled dot-product attention of packed queries, keys and values.
     Attention(Attention),
     /// Gradient of [`Attention`].

@@ -68,6 +68,22 @@ pub struct AdaptiveAvgPool2dGrad {
     pub input: [usize; 2],
 }
 
+/// Maximum over the windows of [`AdaptiveAvgPool2d`]. Operand: `x [N, H, W, C]`. Outputs: `y [N, OH, OW, C]` and, for the
+/// gradient, the index of the maximum within its window (`row · width of the window + column`; the first of equals, as in
+/// PyTorch): `I32`. NaN counts as the maximum.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AdaptiveMaxPool2d {
+    /// Height and width of the output.
+    pub output: [usize; 2],
+}
+
+/// Operands: `dy`, the indices. Output: `[N, H, W, C]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AdaptiveMaxPool2dGrad {
+    /// Height and width of the input.
+    pub input: [usize; 2],
+}
+
 /// Length of one side after pooling; `None` if the window does not fit. With `ceil` the last window must start inside
 /// the input or its left padding (PyTorch's rule).
 pub fn pool_out(
@@ -240,6 +256,39 @@ impl OpRules for AdaptiveAvgPool2dGrad {
         arity("adaptive_avg_pool2d_grad", inputs, 1)?;
         let dtype = float("adaptive_avg_pool2d_grad", inputs, 0)?;
         let [n, _, _, c] = images("adaptive_avg_pool2d_grad", inputs, 0)?;
+        Ok(vec![(dtype, Shape::from([n, self.input[0], self.input[1], c]))])
+    }
+}
+
+impl OpRules for AdaptiveMaxPool2d {
+    fn name(&self) -> &'static str {
+        "adaptive_max_pool2d"
+    }
+
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        arity("adaptive_max_pool2d", inputs, 1)?;
+        let dtype = float("adaptive_max_pool2d", inputs, 0)?;
+        let [n, _, _, c] = images("adaptive_max_pool2d", inputs, 0)?;
+        let y = Shape::from([n, self.output[0], self.output[1], c]);
+        Ok(vec![(dtype, y.clone()), (DType::I32, y)])
+    }
+
+    fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
+        let [_, h, w, _] = cx.graph.shape(cx.inputs[0]).nhwc().expect("checked by the shape rule");
+        let dy = cx.dy();
+        Ok(vec![Some(cx.add1(AdaptiveMaxPool2dGrad { input: [h, w] }, &[dy, cx.outputs[1]])?)])
+    }
+}
+
+impl OpRules for AdaptiveMaxPool2dGrad {
+    fn name(&self) -> &'static str {
+        "adaptive_max_pool2d_grad"
+    }
+
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        arity("adaptive_max_pool2d_grad", inputs, 2)?;
+        let dtype = float("adaptive_max_pool2d_grad", inputs, 0)?;
+        let [n, _, _, c] = images("adaptive_max_pool2d_grad", inputs, 0)?;
         Ok(vec![(dtype, Shape::from([n, self.input[0], self.input[1], c]))])
     }
 }

@@ -53,19 +53,61 @@ options! {
         #[option(default = true)]
         pub bias: bool,
     }
+
+    /// A two-dimensional transposed convolution, which makes images larger: the gradient of a convolution by its input.
+    /// `torch.nn.ConvTranspose2d`.
+    pub struct ConvTranspose2d {
+        /// Number of output channels. May be left out with `groups = "in_channels"`: then as many as come in.
+        #[option(range = 1..=MAX_SIZE, otherwise = "required, unless `groups` is a word", example = "64")]
+        pub out_channels: Option<usize>,
+        /// Side of the kernel, or `[height, width]`.
+        #[option(range = 1..=MAX_SIZE, example = "2")]
+        pub kernel_size: Pair,
+        /// How many times as large the image becomes: the distance in the output between the kernels of neighbours in the input.
+        #[option(default = Pair::one(), range = 1..=MAX_SIZE)]
+        pub stride: Pair,
+        /// Pixels that are cut off on each side of the output: the padding of the convolution that this is the reverse of.
+        #[option(default = Pair([0, 0]), range = 0..=MAX_SIZE)]
+        pub padding: Pair,
+        /// Pixels more at the bottom and at the right of the output; less than `stride`.
+        #[option(default = Pair([0, 0]), range = 0..=MAX_SIZE)]
+        pub output_padding: Pair,
+        /// Number of groups that channels are split into; `"in_channels"` gives each channel its own (depthwise).
+        #[option(default = Groups::Count(1), range = 1..=MAX_SIZE)]
+        pub groups: Groups,
+        /// Learn an additive bias for each channel.
+        #[option(default = true)]
+        pub bias: bool,
+        /// Distance between the kernel's elements.
+        #[option(default = Pair::one(), range = 1..=MAX_SIZE)]
+        pub dilation: Pair,
+    }
 }
 
 impl Check for Linear {}
 
+impl Check for ConvTranspose2d {
+    fn check(&self, part: &Part) {
+        has_out_channels(part, self.out_channels, self.groups);
+        let less = (0..2).all(|i| self.output_padding.0[i] < self.stride.0[i]);
+        part.require("output_padding", less, "must be less than `stride`");
+    }
+}
+
+/// Reports a layer that does not say how many channels it puts out.
+pub(super) fn has_out_channels(part: &Part, out_channels: Option<usize>, groups: Groups) {
+    if out_channels.is_none() && groups != Groups::InChannels {
+        part.sink.push(
+            Diagnostic::error(format!("{} needs `out_channels`", part.what))
+                .at(part.span, "`out_channels` is missing")
+                .help("it may be left out only with `groups = \"in_channels\"`"),
+        );
+    }
+}
+
 impl Check for Conv2d {
     fn check(&self, part: &Part) {
-        if self.out_channels.is_none() && self.groups != Groups::InChannels {
-            part.sink.push(
-                Diagnostic::error(format!("{} needs `out_channels`", part.what))
-                    .at(part.span, "`out_channels` is missing")
-                    .help("it may be left out only with `groups = \"in_channels\"`"),
-            );
-        }
+        has_out_channels(part, self.out_channels, self.groups);
         if self.padding == Padding::Same && self.stride != Pair::one() {
             part.sink.push(
                 Diagnostic::error(format!("`padding = \"same\"` in {} needs a stride of 1", part.what))

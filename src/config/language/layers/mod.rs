@@ -10,6 +10,7 @@ mod container;
 mod conv;
 mod norm;
 mod pool;
+mod resize;
 mod sequence;
 mod shape;
 mod softmax;
@@ -22,6 +23,7 @@ pub use container::*;
 pub use conv::*;
 pub use norm::*;
 pub use pool::*;
+pub use resize::*;
 pub use sequence::*;
 pub use shape::*;
 pub use softmax::*;
@@ -35,11 +37,14 @@ tagged! {
     "linear" => Linear(Linear),
     "conv2d" => Conv2d(Conv2d),
     "conv1d" => Conv1d(Conv1d),
+    "conv_transpose2d" => ConvTranspose2d(ConvTranspose2d),
+    "conv_transpose1d" => ConvTranspose1d(ConvTranspose1d),
     "batch_norm1d" => BatchNorm1d(BatchNorm1d),
     "batch_norm2d" => BatchNorm2d(BatchNorm2d),
     "group_norm" => GroupNorm(GroupNorm),
     "layer_norm" => LayerNorm(LayerNorm),
     "rms_norm" => RmsNorm(RmsNorm),
+    "local_response_norm" => LocalResponseNorm(LocalResponseNorm),
     "instance_norm2d" => InstanceNorm2d(InstanceNorm2d),
     "multihead_attention" => MultiheadAttention(MultiheadAttention),
     "class_token" => ClassToken(ClassToken),
@@ -48,6 +53,7 @@ tagged! {
     "max_pool2d" => MaxPool2d(MaxPool2d),
     "avg_pool2d" => AvgPool2d(AvgPool2d),
     "adaptive_avg_pool2d" => AdaptiveAvgPool2d(AdaptiveAvgPool2d),
+    "adaptive_max_pool2d" => AdaptiveMaxPool2d(AdaptiveMaxPool2d),
     "max_pool1d" => MaxPool1d(MaxPool1d),
     "avg_pool1d" => AvgPool1d(AvgPool1d),
     "adaptive_avg_pool1d" => AdaptiveAvgPool1d(AdaptiveAvgPool1d),
@@ -63,6 +69,7 @@ tagged! {
     "sum" => Sum(Sum),
     "roll" => Roll(Roll),
     "channel_shuffle" => ChannelShuffle(ChannelShuffle),
+    "upsample" => Upsample(Upsample),
     "pixel_shuffle" => PixelShuffle(PixelShuffle),
     "pixel_unshuffle" => PixelUnshuffle(PixelUnshuffle),
     "zero_pad2d" => ZeroPad2d(ZeroPad2d),
@@ -74,6 +81,7 @@ tagged! {
     "prelu" => Prelu(Prelu),
     "glu" => Glu(Glu),
     "softmax" => Softmax(Softmax),
+    "log_softmax" => LogSoftmax(LogSoftmax),
     "add" => Add(Add),
     "multiply" => Multiply(Multiply),
     "concat" => Concat(Concat),

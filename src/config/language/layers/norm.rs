@@ -82,6 +82,22 @@ options! {
         pub elementwise_affine: bool,
     }
 
+    /// Division by a power of the mean square of neighbouring channels: `x / (k + alpha · mean)^beta`. `torch.nn.LocalResponseNorm`.
+    pub struct LocalResponseNorm {
+        /// Number of channels that the mean is taken of, the channel itself among them; beyond the first and the last there are zeros.
+        #[option(range = 1..=1024, example = "5")]
+        pub size: usize,
+        /// Factor of the mean.
+        #[option(default = 1e-4)]
+        pub alpha: f64,
+        /// Exponent.
+        #[option(default = 0.75)]
+        pub beta: f64,
+        /// Added to the mean.
+        #[option(default = 1.0)]
+        pub k: f64,
+    }
+
     /// Normalisation of each channel of each image by itself. `torch.nn.InstanceNorm2d`.
     pub struct InstanceNorm2d {
         /// Added to the variance.
@@ -94,6 +110,8 @@ options! {
 }
 
 impl Check for RmsNorm {}
+
+impl Check for LocalResponseNorm {}
 
 impl Check for InstanceNorm2d {}
 

@@ -50,6 +50,13 @@ options! {
         #[option(range = 1..=MAX_SIZE, example = "1")]
         pub output_size: Pair,
     }
+
+    /// Maximum over as many windows as the output has pixels. `torch.nn.AdaptiveMaxPool2d`.
+    pub struct AdaptiveMaxPool2d {
+        /// Side of the output, or `[height, width]`; `1` is global pooling.
+        #[option(range = 1..=MAX_SIZE, example = "1")]
+        pub output_size: Pair,
+    }
 }
 
 impl Check for MaxPool2d {
@@ -79,6 +86,8 @@ impl AvgPool2d {
 }
 
 impl Check for AdaptiveAvgPool2d {}
+
+impl Check for AdaptiveMaxPool2d {}
 
 fn padding_fits(part: &Part, kernel: Pair, padding: Pair) {
     let fits = (0..2).all(|i| padding.0[i] <= kernel.0[i] / 2);

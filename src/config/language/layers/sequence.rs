@@ -1,5 +1,6 @@
 //! Convolution and pooling of sequences `[N, C, L]`.
 
+use super::conv::has_out_channels;
 use crate::config::declare::bounds::MAX_SIZE;
 use crate::config::declare::options::{Check, options};
 use crate::config::declare::part::Part;
@@ -31,6 +32,34 @@ options! {
         /// Learn an additive bias for each channel.
         #[option(default = true)]
         pub bias: bool,
+    }
+
+    /// A one-dimensional transposed convolution of sequences `[N, C, L]`, which makes them longer. `torch.nn.ConvTranspose1d`.
+    pub struct ConvTranspose1d {
+        /// Number of output channels. May be left out with `groups = "in_channels"`: then as many as come in.
+        #[option(range = 1..=MAX_SIZE, otherwise = "required, unless `groups` is a word", example = "64")]
+        pub out_channels: Option<usize>,
+        /// Length of the kernel.
+        #[option(range = 1..=MAX_SIZE, example = "2")]
+        pub kernel_size: usize,
+        /// How many times as long the sequence becomes: the distance in the output between the kernels of neighbours in the input.
+        #[option(default = 1, range = 1..=MAX_SIZE)]
+        pub stride: usize,
+        /// Places that are cut off at each end of the output: the padding of the convolution that this is the reverse of.
+        #[option(default = 0, range = 0..=MAX_SIZE)]
+        pub padding: usize,
+        /// Places more at the end of the output; less than `stride`.
+        #[option(default = 0, range = 0..=MAX_SIZE)]
+        pub output_padding: usize,
+        /// Number of groups that channels are split into; `"in_channels"` gives each channel its own (depthwise).
+        #[option(default = Groups::Count(1), range = 1..=MAX_SIZE)]
+        pub groups: Groups,
+        /// Learn an additive bias for each channel.
+        #[option(default = true)]
+        pub bias: bool,
+        /// Distance between the kernel's elements.
+        #[option(default = 1, range = 1..=MAX_SIZE)]
+        pub dilation: usize,
     }
 
     /// Maximum over windows of sequences `[N, C, L]`. `torch.nn.MaxPool1d`.
@@ -81,13 +110,7 @@ options! {
 
 impl Check for Conv1d {
     fn check(&self, part: &Part) {
-        if self.out_channels.is_none() && self.groups != Groups::InChannels {
-            part.sink.push(
-                Diagnostic::error(format!("{} needs `out_channels`", part.what))
-                    .at(part.span, "`out_channels` is missing")
-                    .help("it may be left out only with `groups = \"in_channels\"`"),
-            );
-        }
+        has_out_channels(part, self.out_channels, self.groups);
         if self.padding == Padding1d::Same && self.stride != 1 {
             part.sink.push(
                 Diagnostic::error(format!("`padding = \"same\"` in {} needs a stride of 1", part.what))
@@ -95,6 +118,13 @@ impl Check for Conv1d {
                     .context(part.span_of("padding"), "asks for the input's length"),
             );
         }
+    }
+}
+
+impl Check for ConvTranspose1d {
+    fn check(&self, part: &Part) {
+        has_out_channels(part, self.out_channels, self.groups);
+        part.require("output_padding", self.output_padding < self.stride, "must be less than `stride`");
     }
 }
 

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::declare::options::{Check, options};
+use crate::config::declare::part::Part;
 use crate::config::declare::value::values;
 
 options! {
@@ -14,11 +15,16 @@ options! {
         pub init_std: f64,
     }
 
-    /// Adds learned numbers to a sequence `[N, L, E]`. They are one parameter, `[1, L, E]`, which has the layer's name.
+    /// Adds numbers of their own to the positions of a sequence `[N, L, E]`. If they are learned, they are one parameter, `[1, L, E]`,
+    /// which has the layer's name.
     pub struct PositionEmbedding {
-        /// Standard deviation of the numbers that they start with.
-        #[option(default = 0.02, range = 0.0..)]
-        pub init_std: f64,
+        /// Learned numbers, or sines and cosines of the position, which are no parameter (Vaswani et al., "Attention Is All You Need",
+        /// 2017): number `2i` of position `p` is `sin(p / 10000^(2i / E))`, the next one its cosine.
+        #[option(default = PositionKind::Learned)]
+        pub kind: PositionKind,
+        /// Standard deviation of what learned numbers start with.
+        #[option(otherwise = "`0.02`", range = 0.0..)]
+        pub init_std: Option<f64>,
     }
 
     /// Multiplies by a learned factor for each channel of images, else for each number of the last dimension. It is one parameter,
@@ -60,7 +66,13 @@ options! {
 
 impl Check for ClassToken {}
 
-impl Check for PositionEmbedding {}
+impl Check for PositionEmbedding {
+    fn check(&self, part: &Part) {
+        let learned = self.kind == PositionKind::Learned;
+        let fits = learned || self.init_std.is_none();
+        part.require("init_std", fits, "must be left out with `kind = \"sinusoidal\"`: nothing is learned");
+    }
+}
 
 impl Check for LayerScale {}
 
@@ -70,7 +82,17 @@ impl Check for Glu {}
 
 impl Check for Prelu {}
 
-values!(StochasticDepthMode);
+values!(StochasticDepthMode, PositionKind);
+
+/// Which numbers tell positions apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PositionKind {
+    /// Parameters.
+    Learned,
+    /// Sines and cosines.
+    Sinusoidal,
+}
 
 /// What has one draw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -153,7 +153,7 @@ options! {
         pub weight: Option<ClassWeights>,
     }
 
-    /// Negative log-likelihood of classes, from the logarithms of probabilities; else as `cross_entropy`. `torch.nn.NLLLoss`.
+    /// Negative log-likelihood of classes, from the logarithms of probabilities, which `log_softmax` puts out; else as `cross_entropy`. `torch.nn.NLLLoss`.
     pub struct Nll {
         /// Targets of this class do not count.
         #[option(default = IGNORE_INDEX, resume = Differs)]

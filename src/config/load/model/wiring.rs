@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::config::declare::part::with_suggestion;
 use crate::config::experiment::{LayerKind, LayerNode};
-use crate::config::language::layers::Layer;
+use crate::config::language::layers::{Layer, PositionKind};
 use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::sink::Sink;
 use crate::config::text::spelling::{list, shorten};
@@ -234,7 +234,11 @@ fn clash(name: &str, (span, nameless): (Span, Nameless), (other, others): (Span,
 
 /// Whether a layer has one parameter, which has the name of the layer.
 fn is_parameter(layer: &Layer) -> bool {
-    matches!(layer, Layer::ClassToken(_) | Layer::PositionEmbedding(_) | Layer::LayerScale(_))
+    match layer {
+        Layer::ClassToken(_) | Layer::LayerScale(_) => true,
+        Layer::PositionEmbedding(l) => l.kind == PositionKind::Learned,
+        _ => false,
+    }
 }
 
 /// What is saved under a layer's name: what follows the name in each group of parameters or buffers. Two layers may not
@@ -242,7 +246,8 @@ fn is_parameter(layer: &Layer) -> bool {
 fn prefixes(layer: &Layer) -> &'static [&'static str] {
     let has = match layer {
         Layer::Linear(_) | Layer::Conv2d(_) | Layer::Conv1d(_) | Layer::Prelu(_) => true,
-        Layer::ClassToken(_) | Layer::PositionEmbedding(_) | Layer::LayerScale(_) => true,
+        Layer::ConvTranspose2d(_) | Layer::ConvTranspose1d(_) => true,
+        Layer::ClassToken(_) | Layer::PositionEmbedding(_) | Layer::LayerScale(_) => is_parameter(layer),
         Layer::BatchNorm1d(norm) => norm.affine || norm.track_running_stats,
         Layer::BatchNorm2d(norm) => norm.affine || norm.track_running_stats,
         Layer::GroupNorm(norm) => norm.affine,
@@ -253,6 +258,7 @@ fn prefixes(layer: &Layer) -> &'static [&'static str] {
         Layer::MaxPool2d(_)
         | Layer::AvgPool2d(_)
         | Layer::AdaptiveAvgPool2d(_)
+        | Layer::AdaptiveMaxPool2d(_)
         | Layer::MaxPool1d(_)
         | Layer::AvgPool1d(_)
         | Layer::AdaptiveAvgPool1d(_)
@@ -268,6 +274,7 @@ fn prefixes(layer: &Layer) -> &'static [&'static str] {
         | Layer::Sum(_)
         | Layer::Roll(_)
         | Layer::ChannelShuffle(_)
+        | Layer::Upsample(_)
         | Layer::PixelShuffle(_)
         | Layer::PixelUnshuffle(_)
         | Layer::ZeroPad2d(_)
@@ -277,7 +284,9 @@ fn prefixes(layer: &Layer) -> &'static [&'static str] {
         | Layer::Glu(_)
         | Layer::Dropout(_)
         | Layer::Activation(_)
+        | Layer::LocalResponseNorm(_)
         | Layer::Softmax(_)
+        | Layer::LogSoftmax(_)
         | Layer::Add(_)
         | Layer::Multiply(_)
         | Layer::Concat(_)

@@ -9,19 +9,19 @@ use std::ops::Range;
 
 /// What an output takes in along one axis.
 #[derive(Debug, Clone)]
-struct Window {
+pub(super) struct Window {
     /// Inputs.
-    inputs: Range<usize>,
+    pub inputs: Range<usize>,
     /// Factor of the divisor.
     count: usize,
 }
 
 /// The windows along one axis.
 #[derive(Debug, Clone)]
-struct Axis {
-    windows: Vec<Window>,
+pub(super) struct Axis {
+    pub windows: Vec<Window>,
     /// For each input, the outputs that take it in.
-    outputs: Vec<Range<usize>>,
+    pub outputs: Vec<Range<usize>>,
 }
 
 impl Axis {
@@ -58,9 +58,9 @@ impl Axis {
 /// The windows over an image.
 #[derive(Debug, Clone)]
 pub struct Windows {
-    rows: Axis,
-    columns: Axis,
-    channels: usize,
+    pub(super) rows: Axis,
+    pub(super) columns: Axis,
+    pub(super) channels: usize,
 }
 
 impl Windows {
@@ -69,16 +69,18 @@ impl Windows {
         Windows { rows: Axis::average(op, 0, x[1], y[1]), columns: Axis::average(op, 1, x[2], y[2]), channels: x[3] }
     }
 
-    /// Adaptive average pooling from shape `x` to shape `y`.
+    /// Adaptive pooling from shape `x` to shape `y`.
     pub fn adaptive(x: [usize; 4], y: [usize; 4]) -> Self {
         Windows { rows: Axis::adaptive(x[1], y[1]), columns: Axis::adaptive(x[2], y[2]), channels: x[3] }
     }
 
-    fn input(&self) -> [usize; 2] {
+    /// Height and width of the input.
+    pub fn input(&self) -> [usize; 2] {
         [self.rows.outputs.len(), self.columns.outputs.len()]
     }
 
-    fn output(&self) -> [usize; 2] {
+    /// Height and width of the output.
+    pub fn output(&self) -> [usize; 2] {
         [self.rows.windows.len(), self.columns.windows.len()]
     }
 }

@@ -20,6 +20,8 @@ pub mod optim;
 pub mod product_nodes;
 mod reduce_columns;
 mod reduce_rows;
+pub mod resize;
+pub mod response_norm;
 pub mod shape;
 pub mod soft_cross_entropy;
 pub mod softmax;

@@ -15,9 +15,11 @@ pub enum Module {
     Shape,
     /// Maximum and mean over windows.
     Pool,
+    /// Images of another size.
+    Resize,
     /// Batch normalisation.
     BatchNorm,
-    /// Group normalisation.
+    /// Group normalisation, and normalisation over neighbouring channels.
     GroupNorm,
     /// Layer normalisation.
     LayerNorm,
@@ -41,13 +43,14 @@ pub enum Module {
 
 impl Module {
     /// All modules.
-    pub const ALL: [Module; 17] = [
+    pub const ALL: [Module; 18] = [
         Module::ElementwiseLoss,
         Module::Chain,
         Module::Normalize,
         Module::Dropout,
         Module::Shape,
         Module::Pool,
+        Module::Resize,
         Module::BatchNorm,
         Module::GroupNorm,
         Module::LayerNorm,
@@ -70,6 +73,7 @@ impl Module {
             Module::Dropout => "dropout",
             Module::Shape => "shape",
             Module::Pool => "pool",
+            Module::Resize => "resize",
             Module::BatchNorm => "batch_norm",
             Module::GroupNorm => "group_norm",
             Module::LayerNorm => "layer_norm",

@@ -16,6 +16,8 @@ mod metrics;
 mod normalize;
 mod optim;
 mod pool;
+mod resize;
+mod response_norm;
 mod rows;
 mod shape;
 mod softmax;
@@ -104,6 +106,10 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::AvgPool2dGrad(op) => pool::avg_pool_grad(cx, op),
         Op::AdaptiveAvgPool2d(_) => pool::adaptive_avg_pool(cx),
         Op::AdaptiveAvgPool2dGrad(_) => pool::adaptive_avg_pool_grad(cx),
+        Op::AdaptiveMaxPool2d(_) => pool::adaptive_max_pool(cx),
+        Op::AdaptiveMaxPool2dGrad(_) => pool::adaptive_max_pool_grad(cx),
+        Op::Resize2d(op) => resize::resize(cx, op),
+        Op::Resize2dGrad(op) => resize::grad(cx, op),
         Op::BatchNorm(op) => batch_norm::batch_norm(cx, op),
         Op::BatchNormGrad(op) => batch_norm::grad(cx, op),
         Op::BatchNormApply(op) => batch_norm::again(cx, op),
@@ -112,9 +118,13 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::GroupNormGrad(op) => group_norm::grad(cx, op),
         Op::LayerNorm(op) => layer_norm::layer_norm(cx, op),
         Op::LayerNormGrad(op) => layer_norm::grad(cx, op),
+        Op::LocalResponseNorm(op) => response_norm::forward(cx, op),
+        Op::LocalResponseNormGrad(op) => response_norm::grad(cx, op),
         Op::Dropout(op) => dropout::dropout(cx, op),
         Op::Softmax(_) => softmax::softmax(cx),
         Op::SoftmaxGrad(_) => softmax::grad(cx),
+        Op::LogSoftmax(_) => softmax::log_softmax(cx),
+        Op::LogSoftmaxGrad(_) => softmax::log_grad(cx),
         Op::Attention(op) => attention::attention(cx, op),
         Op::AttentionGrad(op) => attention::grad(cx, op),
         Op::Loss(op) => loss::loss(cx, op),

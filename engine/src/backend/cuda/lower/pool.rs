@@ -10,23 +10,27 @@ use std::ops::Range;
 /// From this many pixels on, the threads of a block share a window.
 const LARGE: usize = 32;
 
-fn images(shape: &Shape) -> [usize; 4] {
+pub(super) fn images(shape: &Shape) -> [usize; 4] {
     shape.nhwc().expect("pooling is of images")
 }
 
 /// Channels that a thread loads at once, and the prefix of the names of such kernels.
-fn channels_per_thread(dtype: DType, channels: usize) -> (usize, &'static str) {
+pub(super) fn channels_per_thread(dtype: DType, channels: usize) -> (usize, &'static str) {
     let pack = pack(dtype);
     if channels.is_multiple_of(pack) { (pack, "packs_") } else { (1, "") }
 }
 
 /// A launch over the rows of `shape`, `width` channels to a thread.
-fn over_images(name: String, [n, h, w, c]: [usize; 4], width: usize) -> Kernel {
-    over_rows(Kernel::new(Module::Pool, name), n * h, w * (c / width))
+pub(super) fn over_images(kernel: Kernel, [n, h, w, c]: [usize; 4], width: usize) -> Kernel {
+    over_rows(kernel, n * h, w * (c / width))
+}
+
+fn pooling(name: String, shape: [usize; 4], width: usize) -> Kernel {
+    over_images(Kernel::new(Module::Pool, name), shape, width)
 }
 
 /// A kernel's sizes: those of the images before and after pooling.
-fn sizes(kernel: Kernel, [_, h, w, c]: [usize; 4], [_, out_h, out_w, _]: [usize; 4]) -> Kernel {
+pub(super) fn sizes(kernel: Kernel, [_, h, w, c]: [usize; 4], [_, out_h, out_w, _]: [usize; 4]) -> Kernel {
     kernel.int(c).int(h).int(w).int(out_h).int(out_w)
 }
 
@@ -50,7 +54,7 @@ fn max_name(cx: &Context, inputs: &[usize], index: DType, channels: usize) -> (S
 pub fn max_pool(cx: &Context, op: &MaxPool2d) -> Lowered {
     let (x, y) = (images(cx.x(0)), images(cx.y(0)));
     let (name, width) = max_name(cx, &[0], cx.y_type(1), x[3]);
-    let kernel = over_images(format!("max_pool_{name}"), y, width).arg(Memory::Input(0));
+    let kernel = pooling(format!("max_pool_{name}"), y, width).arg(Memory::Input(0));
     let kernel = kernel.arg(Memory::Output(0)).arg(Memory::Output(1)).arg(rows_arg(y[0] * y[1]));
     Lowered::one(max_windows(sizes(kernel, x, y), op))
 }
@@ -59,7 +63,7 @@ pub fn max_pool(cx: &Context, op: &MaxPool2d) -> Lowered {
 pub fn max_pool_grad(cx: &Context, op: &MaxPool2dGrad) -> Lowered {
     let (dy, dx) = (images(cx.x(0)), images(cx.y(0)));
     let (name, width) = max_name(cx, &[0], cx.x_type(1), dx[3]);
-    let kernel = over_images(format!("max_pool_grad_{name}"), dx, width).arg(Memory::Input(0));
+    let kernel = pooling(format!("max_pool_grad_{name}"), dx, width).arg(Memory::Input(0));
     let kernel = kernel.arg(Memory::Input(1)).arg(Memory::Output(0)).arg(rows_arg(dx[0] * dx[1]));
     Lowered::one(max_windows(sizes(kernel, dx, dy), &op.pool))
 }
@@ -108,7 +112,7 @@ fn ranges(windows: &[Window], input: usize) -> Vec<[i32; 2]> {
 }
 
 /// Two of the kernel's `int`s.
-fn cell([low, high]: [i32; 2]) -> Cell {
+pub(super) fn cell([low, high]: [i32; 2]) -> Cell {
     Cell::I64(i64::from(low as u32) | i64::from(high) << 32)
 }
 
@@ -120,6 +124,11 @@ fn spans(windows: &[Window]) -> Arg {
     Arg::Table(cells.collect())
 }
 
+/// `Range`s of the kernel.
+fn positions(windows: &[Window], input: usize) -> Arg {
+    Arg::Table(ranges(windows, input).into_iter().map(cell).collect())
+}
+
 fn mean(cx: &Context, windows: impl Fn(usize, usize, usize) -> Vec<Window>) -> Lowered {
     let (x, y) = (images(cx.x(0)), images(cx.y(0)));
     let (rows, columns) = (windows(0, x[1], y[1]), windows(1, x[2], y[2]));
@@ -128,7 +137,7 @@ fn mean(cx: &Context, windows: impl Fn(usize, usize, usize) -> Vec<Window>) -> L
     let side = |list: &[Window]| list.iter().map(|w| w.inputs.len()).max().unwrap_or(0);
     let args = |k: Kernel| k.arg(Memory::Input(0)).arg(Memory::Output(0)).arg(spans(&rows)).arg(spans(&columns));
     let kernel = if side(&rows) * side(&columns) < LARGE {
-        args(over_images(format!("mean_pool_{name}"), y, width)).arg(rows_arg(y[0] * y[1]))
+        args(pooling(format!("mean_pool_{name}"), y, width)).arg(rows_arg(y[0] * y[1]))
     } else {
         // A warp along the channels, if there are that many.
         let threads = x[3] / width;
@@ -143,10 +152,9 @@ fn mean_grad(cx: &Context, windows: impl Fn(usize, usize, usize) -> Vec<Window>)
     let (dy, dx) = (images(cx.x(0)), images(cx.y(0)));
     let (rows, columns) = (windows(0, dx[1], dy[1]), windows(1, dx[2], dy[2]));
     let (width, packs) = channels_per_thread(cx.y_type(0), dx[3]);
-    let table = |windows, side| Arg::Table(ranges(windows, side).into_iter().map(cell).collect());
-    let kernel = over_images(format!("mean_pool_grad_{packs}{}", common_suffix(cx, &[0])), dx, width);
+    let kernel = pooling(format!("mean_pool_grad_{packs}{}", common_suffix(cx, &[0])), dx, width);
     let kernel = kernel.arg(Memory::Input(0)).arg(Memory::Output(0)).arg(spans(&rows)).arg(spans(&columns));
-    let kernel = kernel.arg(table(&rows, dx[1])).arg(table(&columns, dx[2])).arg(rows_arg(dx[0] * dx[1]));
+    let kernel = kernel.arg(positions(&rows, dx[1])).arg(positions(&columns, dx[2])).arg(rows_arg(dx[0] * dx[1]));
     Lowered::one(sizes(kernel, dx, dy))
 }
 
@@ -168,6 +176,28 @@ pub fn adaptive_avg_pool(cx: &Context) -> Lowered {
 /// Lowers the operation.
 pub fn adaptive_avg_pool_grad(cx: &Context) -> Lowered {
     mean_grad(cx, |_, input, output| adaptive(input, output))
+}
+
+/// Lowers the operation.
+pub fn adaptive_max_pool(cx: &Context) -> Lowered {
+    let (x, y) = (images(cx.x(0)), images(cx.y(0)));
+    let (width, packs) = channels_per_thread(cx.y_type(0), x[3]);
+    let kernel = pooling(format!("adaptive_max_pool_{packs}{}", common_suffix(cx, &[0])), y, width);
+    let kernel = kernel.arg(Memory::Input(0)).arg(Memory::Output(0)).arg(Memory::Output(1));
+    let kernel = kernel.arg(spans(&adaptive(x[1], y[1]))).arg(spans(&adaptive(x[2], y[2])));
+    Lowered::one(sizes(kernel.arg(rows_arg(y[0] * y[1])), x, y))
+}
+
+/// Lowers the operation.
+pub fn adaptive_max_pool_grad(cx: &Context) -> Lowered {
+    let (dy, dx) = (images(cx.x(0)), images(cx.y(0)));
+    let (rows, columns) = (adaptive(dx[1], dy[1]), adaptive(dx[2], dy[2]));
+    let (width, packs) = channels_per_thread(cx.y_type(0), dx[3]);
+    let kernel = pooling(format!("adaptive_max_pool_grad_{packs}{}", common_suffix(cx, &[0])), dx, width);
+    let kernel = kernel.arg(Memory::Input(0)).arg(Memory::Input(1)).arg(Memory::Output(0));
+    let kernel =
+        kernel.arg(spans(&rows)).arg(spans(&columns)).arg(positions(&rows, dx[1])).arg(positions(&columns, dx[2]));
+    Lowered::one(sizes(kernel.arg(rows_arg(dx[0] * dx[1])), dx, dy))
 }
 
 #[cfg(test)]

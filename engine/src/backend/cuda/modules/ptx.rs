@@ -45,6 +45,7 @@ images! {
     Dropout "dropout",
     Shape "shape",
     Pool "pool",
+    Resize "resize",
     BatchNorm "batch_norm",
     GroupNorm "group_norm",
     LayerNorm "layer_norm",

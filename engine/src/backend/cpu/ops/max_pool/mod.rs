@@ -1,5 +1,6 @@
 //! Maximum over windows of channels-last images, vectors of channels at a time.
 
+pub mod adaptive;
 pub mod pairs;
 pub mod position;
 
