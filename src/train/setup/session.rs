@@ -65,16 +65,13 @@ impl Session {
         Ok(session)
     }
 
-    /// Compiles `programs` on `backend`, for variables that are given a value afterwards: zeros until then. Constants have theirs.
+    /// Compiles `programs` on `backend`, for variables that are given a value afterwards: zeros until then.
     ///
     /// # Errors
     /// As [`Session::new`].
     pub fn unset(programs: Programs, backend: &dyn Backend, task: Task) -> Result<Self> {
         let executable = backend.compile(programs.plan.clone())?;
-        let transfer = Transfer::default();
-        let mut session = Session { programs, executable, task, transfer, frozen: false, average_share: 0.0 };
-        session.initialize(0, |var| var.kind == VarKind::Constant)?;
-        Ok(session)
+        Ok(Session { programs, executable, task, transfer: Transfer::default(), frozen: false, average_share: 0.0 })
     }
 
     /// Gives the variables that are `wanted` their initial value.
