@@ -191,6 +191,7 @@ mod tests {
 
     /// Variance, and the share below a tenth (of the regularised incomplete beta function).
     #[test]
+    #[cfg_attr(miri, ignore = "plain arithmetic, which takes Miri half an hour")]
     fn shares_are_of_the_beta_distribution() {
         for (alpha, below) in [(0.2, 0.3367), (1.0, 0.1), (4.0, 0.002728)] {
             let mut s = Stream::new(1, Purpose::Mix, 0, 0);
