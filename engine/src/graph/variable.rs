@@ -344,6 +344,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "tensors larger than a piece take Miri half an hour")]
     fn pieces_make_the_whole_in_every_layout() {
         let storages = [
             Storage::plain([700, 1000]),
