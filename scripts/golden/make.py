@@ -21,6 +21,7 @@ import names
 import optimizers
 import pth
 import runs
+import starts
 import structure
 import torch
 import transforms
@@ -60,6 +61,8 @@ def main() -> None:
         jpegs.make(arguments.out / "jpeg")
     if arguments.only in "names":
         names.make(arguments.out / "names")
+    if arguments.only in "starts":
+        starts.make(arguments.out / "starts")
     if arguments.only in "transforms":
         transforms.make(arguments.out / "transforms")
     if arguments.only in "figures":
