@@ -127,6 +127,7 @@ impl Tables {
             return match path {
                 "#/$defs/Layer" => "layer".into(),
                 "#/$defs/Transform" => "transform".into(),
+                "#/$defs/Course" => "schedule".into(),
                 "#/$defs/EarlyStopping" | "#/$defs/Ema" => "table".into(),
                 _ => self.values(self.schema.pointer(path.trim_start_matches('#')).expect("is defined")),
             };
