@@ -1,5 +1,9 @@
 //! The command line, as typed.
 
+mod lr_find;
+
+pub use lr_find::LrFindArgs;
+
 use super::suggest::Suggest;
 use crate::config::UNSET_OPTION;
 use crate::passes::{FORWARD, PassOptions};
@@ -30,6 +34,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Time the training step of a configuration, or a matrix product (`bench matmul`)
     Bench(BenchArgs),
+    /// Look for a learning rate: train with one that rises from step to step, and write nothing
+    LrFind(LrFindArgs),
     /// List the devices that can be trained on
     Devices(OutputArgs),
     /// Write the weights of a checkpoint, or of a PyTorch state dict, to a .safetensors file

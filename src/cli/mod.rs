@@ -12,6 +12,7 @@ mod devices;
 mod eval;
 mod export;
 mod failure;
+mod lr_find;
 mod memory;
 mod model;
 mod predict;
@@ -71,6 +72,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Predict(a) => predict::run(&a),
         Command::Check(a) => check::run(&a),
         Command::Bench(a) => bench::run(&a),
+        Command::LrFind(a) => lr_find::run(&a),
         Command::Devices(a) => devices::run(a),
         Command::Export(a) => export::run(&a),
         Command::Schema => completions::schema(),
@@ -93,6 +95,7 @@ fn wants_json(command: &Command) -> bool {
         Command::Predict(a) => a.output.json,
         Command::Check(a) => a.output.json,
         Command::Bench(a) => a.output.json,
+        Command::LrFind(a) => a.output.json,
         Command::Devices(a) => a.json,
         Command::Export(a) => a.output.json,
         Command::Data(DataCommand::Fetch { output, .. }) => output.json,

@@ -71,6 +71,7 @@ fn arguments() {
         (vec!["data", "show", &with("", ".toml")], 2),
         (vec!["data", "show", "c.toml", "--out", &with("", ".jpg")], 2),
         (vec!["bench", &with("", ".toml")], 2),
+        (vec!["lr-find", &with("", ".toml")], 2),
     ] {
         let said = shows(&place, &args, code, SHOWN);
         assert!(!said.contains("panicked"), "{said}");
