@@ -70,9 +70,16 @@ fn a_full_standard_output_is_an_error() {
     let place = Place::with(&plain());
     place.ok("train c.toml --quiet --out r");
     let full = || File::options().write(true).open("/dev/full").unwrap();
-    for args in
-        ["check c.toml", "eval r/last.safetensors --json", "data show c.toml", "schema", "devices", "completions bash"]
-    {
+    for args in [
+        "check c.toml",
+        "eval r/last.safetensors --json",
+        "data show c.toml",
+        "schema",
+        "devices",
+        "completions bash",
+        "runs .",
+        "plot r",
+    ] {
         let output = place.command(args).stdout(full()).output().unwrap();
         let err = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{args}: {err}");
@@ -100,7 +107,7 @@ fn a_full_standard_output_is_an_error() {
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let place = Place::with(&plain());
-    for args in ["schema", "check c.toml", "completions bash", "train c.toml --json --out r"] {
+    for args in ["schema", "check c.toml", "completions bash", "train c.toml --json --out r", "runs .", "plot r"] {
         let mut command = place.command(args);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());

@@ -1,6 +1,9 @@
 //! The training loop.
 
+mod best;
 pub mod evaluate;
+mod histograms;
+mod live;
 pub mod pace;
 pub mod pending;
 pub mod report;
@@ -9,9 +12,8 @@ mod unreadable;
 pub mod waiting;
 
 use crate::backend::{Backend, HostBuffer};
-use crate::checkpoint::{Best, FileKind};
+use crate::checkpoint::FileKind;
 use crate::config::Experiment;
-use crate::config::language::sections::Metric;
 use crate::data::{Batch, Loader, LoaderOptions, Position};
 use crate::graph::op::Figure;
 use crate::model::{self, Mode};
@@ -339,6 +341,7 @@ impl Run<'_> {
         let best = self.note_best(train.as_ref(), val.as_ref());
         let stop = due && self.out_of_patience(train.as_ref(), val.as_ref());
         self.write_epoch(number, samples, train, val, best)?;
+        self.write_histograms()?;
         self.state.epoch += 1;
         self.state.batch = 0;
         self.state.extra.epoch_seconds = 0.0;
@@ -393,35 +396,6 @@ impl Run<'_> {
         reporter.end(matches!(figures, Ok(Some(_))).then_some(total));
         self.note_unreadable_in_evaluation(before)?;
         figures.with_context(|| format!("the evaluation in epoch {}", self.state.epoch + 1))
-    }
-
-    /// The monitored figure of an epoch; `None` if it was not evaluated.
-    fn figure(metric: Metric, train: Option<&Figures>, val: Option<&Figures>) -> Option<f64> {
-        if metric.of_validation() { val } else { train }?.get(metric.figure())
-    }
-
-    fn note_best(&mut self, train: Option<&Figures>, val: Option<&Figures>) -> bool {
-        let monitor = self.experiment.checkpoint.monitor();
-        let Some(value) = Self::figure(monitor, train, val).filter(|v| v.is_finite()) else { return false };
-        let better = self.state.best.as_ref().is_none_or(|b| improves(monitor, value, b.value, 0.0));
-        if better {
-            self.state.best = Some(Best { monitor: monitor.name().to_string(), value });
-        }
-        better
-    }
-
-    fn out_of_patience(&mut self, train: Option<&Figures>, val: Option<&Figures>) -> bool {
-        let Some(early) = &self.experiment.train.early_stopping else { return false };
-        let Some(value) = Self::figure(early.monitor, train, val) else { return false };
-        let extra = &mut self.state.extra;
-        let better = extra.early_best.is_none_or(|b| improves(early.monitor, value, b, early.min_delta));
-        if value.is_finite() && better {
-            extra.early_best = Some(value);
-            extra.early_waited = 0;
-        } else {
-            extra.early_waited += 1;
-        }
-        extra.early_waited >= early.patience
     }
 
     /// Ends at `train.max_steps`: saves first, so that a run with more steps goes on from here as if it had not stopped.
@@ -488,12 +462,8 @@ impl Run<'_> {
         let files: Vec<&std::path::Path> = paths.iter().map(PathBuf::as_path).collect();
         save(&mut self.session, &mut self.state, self.config, self.experiment.seed, &files)?;
         if paths.contains(&self.folder.file(file::LAST)) && self.folder.saved()? {
-            self.metrics.moved_to(&self.folder.file(file::METRICS));
+            self.metrics.moved_to(&self.folder.path);
         }
         Ok(())
     }
-}
-
-fn improves(monitor: Metric, new: f64, old: f64, min_delta: f64) -> bool {
-    if monitor.higher_is_better() { new > old + min_delta } else { new < old - min_delta }
 }
