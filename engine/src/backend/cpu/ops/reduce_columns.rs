@@ -243,3 +243,39 @@ impl<F: Function> Dots<'_, F> {
         c + (V - 1) * S::LANES + n
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cpu::simd::SimdLevel;
+
+    /// Columns of every kind of strip, and rows that are no whole number of runs.
+    #[test]
+    fn moments_keep_their_digits_far_from_zero() {
+        let (rows, width) = (1003, 117);
+        for level in SimdLevel::supported() {
+            let element = |r: usize, c: usize| {
+                let noise = ((r * 7919 + c * 104_729) % 1009) as f32 / 1009.0 - 0.5;
+                match c % 4 {
+                    // The first rows lie apart from all others.
+                    0 => noise + if r < 20 { 30.0 } else { 0.0 },
+                    1 => noise + 1000.0,
+                    2 => noise * 1e-3,
+                    _ => 12345.6,
+                }
+            };
+            let x: Vec<f32> = (0..rows * width).map(|i| element(i / width, i % width)).collect();
+            let (range, columns) = (2..rows, 3..width - 1);
+            let (mut sums, mut squares) = (vec![-1.0; columns.len()], vec![-1.0; columns.len()]);
+            moments(level, &x, width, range.clone(), columns.clone(), &mut sums, &mut squares);
+            for (i, c) in columns.enumerate() {
+                let column = || range.clone().map(|r| x[r * width + c] as f64);
+                let sum: f64 = column().sum();
+                let mean = sum / range.len() as f64;
+                let square: f64 = column().map(|x| (x - mean) * (x - mean)).sum();
+                assert!((sums[i] - sum).abs() <= 1e-6 * column().map(f64::abs).sum::<f64>(), "{level}, column {c}");
+                assert!((squares[i] - square).abs() <= 1e-5 * square, "{level}, column {c}: {} {square}", squares[i]);
+            }
+        }
+    }
+}
