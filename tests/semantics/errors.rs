@@ -262,7 +262,7 @@ mistakes! {
   "flatten",
   { type = "linear", out_features = 10 },"#)
             .replace("[3, 32, 32]", "[1, 1, 1048576]"),
-    ],
+    ];
 
     attention: [
         images(r#"  { type = "multihead_attention", num_heads = 4 },

@@ -1,6 +1,5 @@
 //! The training loop.
 
-mod best;
 pub mod evaluate;
 mod histograms;
 mod live;
