@@ -10,11 +10,15 @@ mod pickle;
 mod state_dict;
 mod storage;
 mod value;
+mod write;
 
-use super::tensor::Tensor;
+use super::error::{CheckpointError, Reason};
+use super::tensor::{Tensor, TensorView};
+use crate::files::durable;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{Read, Seek};
+use std::io::{BufWriter, Read, Seek};
+use std::path::Path;
 
 /// Why a PyTorch file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,6 +93,16 @@ pub(super) fn parse(file: impl Read + Seek, size: u64) -> Result<StateDict, PthE
         }
     }
     Ok(StateDict { tensors, notes })
+}
+
+/// Writes tensors as a state dict of PyTorch: beside its place, made durable, and renamed, so that the old file or the new one is
+/// there, whole.
+///
+/// # Errors
+/// The file cannot be written; two tensors have one name; the bytes of one do not fit its shape.
+pub fn write_state_dict(path: &Path, tensors: &[TensorView]) -> Result<(), CheckpointError> {
+    durable::replace(path, |file| write::write(BufWriter::with_capacity(1 << 16, file), tensors))
+        .map_err(|reason: Reason| CheckpointError::new(path, reason))
 }
 
 #[cfg(test)]
