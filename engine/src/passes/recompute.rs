@@ -1,7 +1,7 @@
 //! The recomputation pass: what the backward pass would keep in memory, but computes again as cheaply.
 
 use super::edit::Links;
-use crate::graph::op::{BatchNormApply, Fused, Source};
+use crate::graph::op::{ActivationOp, BatchNormApply, Fused, Source};
 use crate::graph::{Graph, Node, Op, Role, Value, ValueId};
 
 /// Tells whether the device does a group on these operands at once.
@@ -9,7 +9,8 @@ pub type AtOnce<'a> = dyn Fn(&Op, &Vec<&Value>) -> bool + 'a;
 
 /// Lets the gradient of an activation behind batch normalisation compute the normalised value once more from what the gradient
 /// of the normalisation reads anyway, where the device does these three at once. The value then has one reader, the
-/// activation, and needs no memory where those two are one operation as well.
+/// activation, and needs no memory where those two are one operation as well. The result of an activation that clamps, by which
+/// its gradient would go else, is read once less.
 ///
 /// Run it after the gradient pass.
 pub fn recompute(graph: &mut Graph, at_once: &AtOnce) {
@@ -18,8 +19,8 @@ pub fn recompute(graph: &mut Graph, at_once: &AtOnce) {
         (0..graph.nodes.len()).filter_map(|at| Some((at, again(graph, &links, at, at_once)?))).collect();
     // From behind, so that places stay.
     for (at, mut node) in found.into_iter().rev() {
-        let y = graph.value(graph.nodes[at].inputs[0]);
-        let (dtype, shape) = (y.dtype, y.shape.clone());
+        let saved = graph.value(graph.nodes[at].inputs[0]);
+        let (dtype, shape) = (saved.dtype, saved.shape.clone());
         let value = graph.add_value(dtype, shape, Role::Temporary);
         node.outputs.push(value);
         graph.nodes[at].inputs[0] = value;
@@ -31,12 +32,21 @@ pub fn recompute(graph: &mut Graph, at_once: &AtOnce) {
 fn again(graph: &Graph, links: &Links, at: usize, at_once: &AtOnce) -> Option<Node> {
     let node = &graph.nodes[at];
     let Op::ActivationGrad(act) = &node.op else { return None };
-    let &[y, dz] = &node.inputs[..] else { return None };
+    let &[saved, dz] = &node.inputs[..] else { return None };
+    // The gradient of what clamps is the same from its operand as from its result.
+    let clamped =
+        |maker: usize| act.act.facts().clamps && graph.nodes[maker].op == ActivationOp { act: act.act }.into();
+    let forward = links.maker(saved).filter(|maker| clamped(*maker));
+    let y = forward.map_or(saved, |forward| graph.nodes[forward].inputs[0]);
     let norm = &graph.nodes[links.maker(y)?];
     let Op::BatchNorm(op) = &norm.op else { return None };
-    let forward = |reader: usize| matches!(graph.nodes[reader].op, Op::Activation(_));
-    let &[f, b] = links.readers(y) else { return None };
-    if y != norm.outputs[0] || graph.value(y).role != Role::Temporary || !forward(f) || b != at {
+    let is_forward = |reader: usize| matches!(graph.nodes[reader].op, Op::Activation(_));
+    let alone = match *links.readers(y) {
+        [f] => forward == Some(f),
+        [f, b] => is_forward(f) && b == at,
+        _ => false,
+    };
+    if y != norm.outputs[0] || graph.value(y).role != Role::Temporary || !alone {
         return None;
     }
     let &[reader] = links.readers(node.outputs[0]) else { return None };

@@ -6,6 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::written::Written;
 use crate::config::declare::value::values;
 
 values!(Integers, Sides, Padding1d, Factors);
@@ -14,58 +15,13 @@ values!(Integers, Sides, Padding1d, Factors);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Integers(pub Vec<i64>);
 
-/// What the types of this file are read from.
-enum Written {
-    One(i64),
-    List(Vec<i64>),
-    Word(String),
-}
-
-struct WrittenVisitor(&'static str);
-
-impl<'de> Visitor<'de> for WrittenVisitor {
-    type Value = Written;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str(self.0)
-    }
-
-    fn visit_i64<E: de::Error>(self, v: i64) -> Result<Written, E> {
-        Ok(Written::One(v))
-    }
-
-    fn visit_u64<E: de::Error>(self, v: u64) -> Result<Written, E> {
-        i64::try_from(v).map(Written::One).map_err(|_| E::invalid_value(de::Unexpected::Unsigned(v), &self))
-    }
-
-    fn visit_str<E: de::Error>(self, v: &str) -> Result<Written, E> {
-        Ok(Written::Word(v.to_owned()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Written, A::Error> {
-        let mut all = Vec::new();
-        while let Some(v) = seq.next_element()? {
-            all.push(v);
-        }
-        Ok(Written::List(all))
-    }
-}
-
-fn refused<E: de::Error>(written: &Written, expected: &'static str) -> E {
-    match written {
-        Written::One(number) => E::invalid_value(de::Unexpected::Signed(*number), &expected),
-        Written::List(list) => E::invalid_length(list.len(), &expected),
-        Written::Word(word) => E::invalid_type(de::Unexpected::Str(word), &expected),
-    }
-}
-
 impl<'de> Deserialize<'de> for Integers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         const EXPECTED: &str = "a whole number or a list of them";
-        match deserializer.deserialize_any(WrittenVisitor(EXPECTED))? {
+        match Written::<i64>::read(deserializer, EXPECTED)? {
             Written::One(one) => Ok(Self(vec![one])),
             Written::List(list) if !list.is_empty() => Ok(Self(list)),
-            other => Err(refused(&other, EXPECTED)),
+            other => Err(other.refused(EXPECTED)),
         }
     }
 }
@@ -104,14 +60,11 @@ pub struct Sides(pub [usize; 4]);
 impl<'de> Deserialize<'de> for Sides {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         const EXPECTED: &str = "a whole number or [left, right, top, bottom]";
-        let written = deserializer.deserialize_any(WrittenVisitor(EXPECTED))?;
-        let all = match &written {
-            Written::One(one) => vec![*one; 4],
-            Written::List(list) => list.clone(),
-            Written::Word(_) => Vec::new(),
-        };
-        let sides: Vec<usize> = all.into_iter().filter_map(|side| usize::try_from(side).ok()).collect();
-        sides.try_into().map(Self).map_err(|_| refused(&written, EXPECTED))
+        match Written::<usize>::read(deserializer, EXPECTED)? {
+            Written::One(one) => Ok(Self([one; 4])),
+            Written::List(list) => list.try_into().map(Self).map_err(|list| Written::List(list).refused(EXPECTED)),
+            word @ Written::Word(_) => Err(word.refused(EXPECTED)),
+        }
     }
 }
 
@@ -156,13 +109,12 @@ pub enum Padding1d {
 impl<'de> Deserialize<'de> for Padding1d {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         const EXPECTED: &str = "a whole number, \"same\" or \"valid\"";
-        let written = deserializer.deserialize_any(WrittenVisitor(EXPECTED))?;
-        match &written {
-            Written::One(one) if *one >= 0 => Ok(Self::Explicit(*one as usize)),
+        match Written::<usize>::read(deserializer, EXPECTED)? {
+            Written::One(one) => Ok(Self::Explicit(one)),
             Written::Word(word) if word == "same" => Ok(Self::Same),
             Written::Word(word) if word == "valid" => Ok(Self::Explicit(0)),
-            Written::Word(word) => Err(de::Error::invalid_value(de::Unexpected::Str(word), &EXPECTED)),
-            _ => Err(refused(&written, EXPECTED)),
+            Written::Word(word) => Err(de::Error::invalid_value(de::Unexpected::Str(&word), &EXPECTED)),
+            list @ Written::List(_) => Err(list.refused(EXPECTED)),
         }
     }
 }

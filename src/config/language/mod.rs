@@ -6,3 +6,4 @@ pub mod lists;
 pub mod pattern;
 pub mod sections;
 pub mod values;
+mod written;

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::written::Written;
 use crate::config::declare::part::Part;
 use crate::config::declare::value::{Value, deserialize, values};
 use crate::config::text::tree::Node;
@@ -22,45 +23,12 @@ impl Pair {
     pub fn one() -> Self {
         Self([1, 1])
     }
-}
 
-/// A whole number, a pair of them, or a word: what [`Pair`], [`Padding`] and [`Groups`] are read from.
-enum Written {
-    Pair([usize; 2]),
-    Word(String),
-}
-
-struct WrittenVisitor(&'static str);
-
-impl<'de> Visitor<'de> for WrittenVisitor {
-    type Value = Written;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str(self.0)
-    }
-
-    fn visit_i64<E: de::Error>(self, v: i64) -> Result<Written, E> {
-        let v = usize::try_from(v).map_err(|_| E::invalid_value(de::Unexpected::Signed(v), &self))?;
-        Ok(Written::Pair([v, v]))
-    }
-
-    fn visit_u64<E: de::Error>(self, v: u64) -> Result<Written, E> {
-        let v = usize::try_from(v).map_err(|_| E::invalid_value(de::Unexpected::Unsigned(v), &self))?;
-        Ok(Written::Pair([v, v]))
-    }
-
-    fn visit_str<E: de::Error>(self, v: &str) -> Result<Written, E> {
-        Ok(Written::Word(v.to_owned()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Written, A::Error> {
-        let mut all: Vec<usize> = Vec::new();
-        while let Some(v) = seq.next_element()? {
-            all.push(v);
-        }
-        match all[..] {
-            [h, w] => Ok(Written::Pair([h, w])),
-            _ => Err(de::Error::invalid_length(all.len(), &self)),
+    fn of<E: de::Error>(written: Written<usize>, expected: &'static str) -> Result<Self, E> {
+        match written {
+            Written::One(one) => Ok(Self([one, one])),
+            Written::List(list) => list.try_into().map(Self).map_err(|list| Written::List(list).refused(expected)),
+            word @ Written::Word(_) => Err(word.refused(expected)),
         }
     }
 }
@@ -68,10 +36,7 @@ impl<'de> Visitor<'de> for WrittenVisitor {
 impl<'de> Deserialize<'de> for Pair {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         const EXPECTED: &str = "a whole number or [height, width]";
-        match deserializer.deserialize_any(WrittenVisitor(EXPECTED))? {
-            Written::Pair(pair) => Ok(Self(pair)),
-            Written::Word(word) => Err(de::Error::invalid_type(de::Unexpected::Str(&word), &EXPECTED)),
-        }
+        Pair::of(Written::read(deserializer, EXPECTED)?, EXPECTED)
     }
 }
 
@@ -123,13 +88,13 @@ impl Default for Padding {
 impl<'de> Deserialize<'de> for Padding {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         const EXPECTED: &str = "a whole number, [height, width], \"same\" or \"valid\"";
-        match deserializer.deserialize_any(WrittenVisitor(EXPECTED))? {
-            Written::Pair(pair) => Ok(Self::Explicit(Pair(pair))),
+        match Written::read(deserializer, EXPECTED)? {
             Written::Word(word) => match word.as_str() {
                 "same" => Ok(Self::Same),
                 "valid" => Ok(Self::default()),
                 _ => Err(de::Error::invalid_value(de::Unexpected::Str(&word), &EXPECTED)),
             },
+            numbers => Pair::of(numbers, EXPECTED).map(Self::Explicit),
         }
     }
 }

@@ -30,6 +30,13 @@ pub static FUSIONS: [Pattern; 6] = [
         takes: |group| Pooled::of(group.op).is_some() && in_pairs(group) && group.result().dtype == DType::F32,
         repeats: |op| matches!(op, Op::MaxPool2dGrad(_)),
     },
+    // The gradients of an activation and of the batch normalisation before it, whose result is computed once more.
+    Pattern {
+        name: "norm_grad",
+        has: |op| matches!(op, Op::BatchNormApply(_) | Op::ActivationGrad(_) | Op::BatchNormGrad(_)),
+        takes: |group| NormGrad::of(group.op).is_some() && group.result().dtype == DType::F32,
+        repeats: |_| false,
+    },
     // Sums of two values, with what makes the later of them.
     Pattern {
         name: "residual",
@@ -49,13 +56,6 @@ pub static FUSIONS: [Pattern; 6] = [
             behind.is_some_and(|b| (b.act.is_some() || b.mask.is_some()) && b.fits(group))
                 || activated(group.op).is_some()
         },
-        repeats: |_| false,
-    },
-    // The gradients of an activation and of the batch normalisation before it, whose result is computed once more.
-    Pattern {
-        name: "norm_grad",
-        has: |op| matches!(op, Op::BatchNormApply(_) | Op::ActivationGrad(_) | Op::BatchNormGrad(_)),
-        takes: |group| NormGrad::of(group.op).is_some() && group.result().dtype == DType::F32,
         repeats: |_| false,
     },
     // Element-wise operations.

@@ -171,6 +171,10 @@ impl OpRules for BatchNormGrad {
         }
         Ok(out)
     }
+
+    fn in_place(&self) -> Option<usize> {
+        Some(1)
+    }
 }
 
 impl OpRules for BatchNormApply {

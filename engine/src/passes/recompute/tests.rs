@@ -61,9 +61,31 @@ fn the_normalised_value_is_not_kept() {
 }
 
 #[test]
+fn the_result_of_what_clamps_is_not_read_for_its_gradient() {
+    for act in [Activation::Relu, Activation::Relu6, Activation::Hardtanh { low: -2.0, high: 0.5 }] {
+        for affine in [false, true] {
+            let (mut g, y) = net(act, affine, false);
+            let z = g.nodes.iter().find(|n| n.inputs == [y]).unwrap().outputs[0];
+            run(&mut g, at_once);
+            for value in [y, z] {
+                let readers = g.nodes.iter().filter(|n| n.inputs.contains(&value)).count();
+                assert_eq!(readers, usize::from(value == y), "{act:?}");
+            }
+            for pattern in FUSIONS.iter().filter(|p| ["fuse", "norm_grad"].contains(&p.name)) {
+                fuse(&mut g, pattern);
+                verify(&g).unwrap();
+            }
+            let act = act.name();
+            let all = [format!("batch_norm + {act}"), "batch_norm_apply + activation_grad + batch_norm_grad".into()];
+            assert_eq!(labels(&g), all);
+        }
+    }
+}
+
+#[test]
 fn it_is_kept_where_that_gains_nothing() {
-    // The gradient of a ReLU is a function of its result.
-    for (act, second_reader) in [(Activation::Relu, false), (Activation::Hardswish, true)] {
+    // The gradient of tanh is a function of its result, and not the same function of its operand.
+    for (act, second_reader) in [(Activation::Tanh, false), (Activation::Relu, true), (Activation::Hardswish, true)] {
         let (mut g, _) = net(act, true, second_reader);
         let before = labels(&g);
         run(&mut g, at_once);

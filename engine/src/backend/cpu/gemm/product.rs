@@ -17,7 +17,7 @@ use super::sums::AddRows;
 use super::tile::{Epilogue, EpilogueOperands, MAX_ROWS, Rows, Tiles, is_fused, tiles_in};
 use super::{ALIGN, round_up, workspace_floats};
 use crate::backend::cpu::run::frame::KeptMemory;
-use crate::backend::cpu::run::threads::{Parts, Pool, chunks};
+use crate::backend::cpu::run::threads::{Parts, Pool, TASKS_PER_THREAD, chunks};
 use crate::backend::cpu::simd::SimdLevel;
 use crate::graph::op::Activation;
 use crate::plan::Kept;
@@ -35,8 +35,15 @@ const TILES_IN_BLOCK: usize = 38;
 /// Least tiles in the height of a block of rows that is cut to make more tasks.
 const FEWEST_TILES: usize = 2;
 
-/// Tasks for each thread, if there is enough work: a slow thread then takes fewer.
-const TASKS_PER_THREAD: usize = 4;
+/// Floats of the panels of `B` that a tile's rows of `A` meet one behind the other. `C` is then written in the order in which
+/// it lies in memory, which short sums are bound by.
+const TOGETHER: usize = 16 * 1024;
+
+/// Longest sum for which that pays: with longer ones a panel at a time stays in the first-level cache.
+const SHORT: usize = 128;
+
+/// Most of such panels.
+const MOST_TOGETHER: usize = 16;
 
 /// Tasks wanted: where blocks of rows and panels make fewer, the sum is split. Reductions and scalar products have as many.
 const TASKS: usize = 32;
@@ -81,6 +88,8 @@ pub struct Product {
     split_len: usize,
     /// Rows of `B` in a cache block.
     k_block: usize,
+    /// Panels that the tiles of a block go through side by side.
+    together: usize,
     /// Few rows, and both operands along the sum: scalar products.
     dots: bool,
     copy_a: CopyA,
@@ -140,6 +149,8 @@ impl Product {
         let panel_blocks = panels.min(wanted.div_ceil(row_blocks));
         let highest = spec.m.div_ceil(row_blocks);
         let rows = |step: usize| (0..highest).map(|r| (r * step) as u32).collect();
+        let together = if k_block > SHORT { 1 } else { TOGETHER / (k_block * tiles.columns()) };
+        let together = together.clamp(1, MOST_TOGETHER).min(panels.div_ceil(panel_blocks));
         let copy_a = CopyA::of(&spec, tiles.rows);
         let a_step = match copy_a {
             CopyA::No => spec.a[0],
@@ -155,12 +166,18 @@ impl Product {
             splits,
             split_len,
             k_block,
+            together,
             dots,
             copy_a,
             a_rows: rows(a_step),
             c_rows: rows(if splits > 1 { round_up(spec.n) } else { spec.c }),
             spec,
         }
+    }
+
+    /// The activation that it was made for.
+    pub fn act(&self) -> Option<Activation> {
+        self.spec.act
     }
 
     /// The activation that is left to [`EpilogueOperands::finish`]: every activation that is not fused, and all of them where
@@ -196,9 +213,14 @@ impl Product {
         }
     }
 
+    /// Floats of a panel of `B` in a cache block.
+    fn panel_floats(&self) -> usize {
+        self.k_block * self.tiles.columns()
+    }
+
     fn scratch_floats(&self) -> usize {
         let copies = tiles_in(self.highest, self.tiles.rows) * self.copied_floats();
-        self.k_block * self.tiles.columns() + round_up(copies)
+        self.together * self.panel_floats() + round_up(copies)
     }
 
     fn workspace_floats(&self) -> usize {

@@ -33,6 +33,11 @@ impl LinearKernel {
         LinearKernel { product: Product::new(spec, level, threads) }
     }
 
+    /// The activation that the kernel was made for.
+    pub fn act(&self) -> Option<Activation> {
+        self.product.act()
+    }
+
     /// The activation that the kernel leaves to [`EpilogueOperands::finish`].
     pub fn remaining_act(&self) -> Option<Activation> {
         self.product.remaining_act()

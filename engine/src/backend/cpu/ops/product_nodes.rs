@@ -11,6 +11,7 @@ use crate::backend::cpu::gemm::memory::Memory;
 use crate::backend::cpu::gemm::tile::EpilogueOperands;
 use crate::backend::cpu::run::frame::{Frame, NodeKernel, Scratch};
 use crate::backend::cpu::simd::SimdLevel;
+use crate::graph::op::Activation;
 use crate::plan::Kept;
 
 /// A forward product: operands `x`, `w`, the bias if there is one, and those of what is behind.
@@ -41,6 +42,11 @@ pub struct GradWeight<K> {
     pub bias: bool,
 }
 
+/// The activation that a kernel leaves: what it applies while its results are in the cache, and what is applied after it.
+fn left(act: Option<Activation>, finishes: bool) -> (Option<Activation>, Option<Activation>) {
+    if finishes { (act, None) } else { (None, act) }
+}
+
 /// The kernels of linear layers and of convolutions are called alike.
 macro_rules! steps {
     ($forward:ident, $grad_input:ident, $grad_weight:ident) => {
@@ -57,8 +63,7 @@ macro_rules! steps {
                 let (x, w, y) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
                 let bias = self.bias.then(|| frame.input(2));
                 let residual = self.behind.summand.map(|i| frame.input(i));
-                let left = self.kernel.remaining_act();
-                let (now, later) = if self.kernel.finishes() { (left, None) } else { (None, left) };
+                let (now, later) = left(self.kernel.remaining_act(), self.kernel.finishes());
                 let finish = finish(self.level, now);
                 let operands = EpilogueOperands { bias, residual, finish, ..EpilogueOperands::default() };
                 self.kernel.run(frame.pool(), x, w, operands, y, frame);
@@ -132,8 +137,7 @@ impl NodeKernel for ConvNorm {
         }
         let (x, w, y) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
         let residual = behind.summand.map(|i| frame.input::<f32>(i));
-        let left = kernel.remaining_act();
-        let (now, later) = if kernel.finishes() { (left, None) } else { (None, left) };
+        let (now, later) = left(kernel.remaining_act(), kernel.finishes());
         let finish = finish(*level, now);
         let operands = EpilogueOperands { scale: Some(scale), bias: Some(shift), residual, relu_mask: None, finish };
         kernel.run(frame.pool(), x, w, operands, y, Memory { workspace: scratch.bytes(), kept: frame.kept() });

@@ -19,6 +19,9 @@ use std::thread::{self, JoinHandle, Thread};
 /// Turns of an idle thread's loop before it parks: some 50 µs, longer than the gaps between the kernels of a step.
 const SPINS: usize = 1000;
 
+/// Tasks wanted for each thread, where the number of tasks decides no sum: a slow thread then takes fewer.
+pub const TASKS_PER_THREAD: usize = 4;
+
 /// In [`Shared::state`]: threads inside the job, whether more may enter, and the job's number in the bits above.
 const INSIDE: usize = 0xffff;
 const OPEN: usize = 0x1_0000;

@@ -1,6 +1,6 @@
 //! One run of a product, task by task.
 
-use super::{COPIED_STEP, CopyA, Product};
+use super::{COPIED_STEP, CopyA, MOST_TOGETHER, Product};
 use crate::backend::cpu::gemm::pack::{Columns, Copy2d, Panel};
 use crate::backend::cpu::gemm::tile::{Epilogue, Finish, ONE_RUN, Rows, Tile, tile_rows, tiles_in};
 use crate::backend::cpu::run::threads::{Parts, chunks};
@@ -36,6 +36,21 @@ struct Block {
     last: bool,
 }
 
+/// A panel of `B` where the tiles read it, and the columns of `C` that it makes.
+#[derive(Clone, Copy)]
+struct PlacedPanel {
+    b: *const f32,
+    b_step: usize,
+    n: usize,
+    columns: usize,
+}
+
+impl Default for PlacedPanel {
+    fn default() -> Self {
+        PlacedPanel { b: std::ptr::null(), b_step: 0, n: 0, columns: 0 }
+    }
+}
+
 impl Job<'_> {
     /// Task number `task` of the run.
     pub fn task(&self, task: usize, worker: usize) {
@@ -53,7 +68,7 @@ impl Job<'_> {
         let sum = split * p.split_len..((split + 1) * p.split_len).min(p.spec.k);
         // SAFETY: a worker has its own scratch.
         let scratch = unsafe { self.scratch.part(worker * p.scratch_floats()..(worker + 1) * p.scratch_floats()) };
-        let (scratch_b, scratch_a) = scratch.split_at_mut(p.k_block * p.tiles.columns());
+        let (scratch_b, scratch_a) = scratch.split_at_mut(p.together * p.panel_floats());
         let stretches = chunks(sum.len(), p.k_block);
         // An empty sum has a result as well.
         let count = stretches.count().max(1);
@@ -62,14 +77,39 @@ impl Job<'_> {
             let k = sum.start + range.start..sum.start + range.end;
             let block = Block { rows: rows.clone(), k, split, first: i == 0, last: i + 1 == count };
             self.copy_a(&block, scratch_a);
-            for panel in panels.clone() {
-                self.panel(&block, panel, scratch_b, scratch_a);
+            for first in panels.clone().step_by(p.together) {
+                self.panels(&block, first..(first + p.together).min(panels.end), scratch_b, scratch_a);
             }
         }
     }
 
-    /// A block of rows times a panel, added to what `C` holds unless the sum starts here.
-    fn panel(&self, block: &Block, panel: usize, scratch_b: &mut [f32], scratch_a: &[f32]) {
+    /// A block of rows times some panels, added to what `C` holds unless the sum starts here.
+    fn panels(&self, block: &Block, panels: Range<usize>, scratch_b: &mut [f32], scratch_a: &[f32]) {
+        let p = self.product;
+        let mut placed = [PlacedPanel::default(); MOST_TOGETHER];
+        let placed = &mut placed[..panels.len()];
+        for ((place, panel), scratch) in placed.iter_mut().zip(panels).zip(scratch_b.chunks_exact_mut(p.panel_floats()))
+        {
+            *place = self.place(block, panel, scratch);
+        }
+        let count = tiles_in(block.rows.len(), p.tiles.rows);
+        for i in 0..count {
+            let rows = tile_rows(block.rows.len(), count, i);
+            for panel in &*placed {
+                self.tile(block, panel, rows.clone(), &scratch_a[i * p.copied_floats()..]);
+            }
+        }
+        if let Some(finish) = self.finish.filter(|_| block.last) {
+            for &PlacedPanel { n, columns, .. } in &*placed {
+                let rows = Rows { first: self.block_c(block, n), rows: block.rows.len(), columns, step: p.spec.c };
+                // SAFETY: the block of C is this task's own.
+                unsafe { finish.run(rows) };
+            }
+        }
+    }
+
+    /// Where a panel of `B` is found: it is copied, if need be.
+    fn place(&self, block: &Block, panel: usize, scratch: &mut [f32]) -> PlacedPanel {
         let p = self.product;
         let (spec, width) = (&p.spec, p.tiles.columns());
         let (n, len) = (panel * width, block.k.len());
@@ -81,7 +121,7 @@ impl Job<'_> {
         if let Some(packed) = self.packed {
             (b, b_step) = (packed.wrapping_add((panel * spec.k + block.k.start) * width), width);
         } else if spec.b[1] != 1 || columns < width || count > 2 {
-            let to = scratch_b.as_mut_ptr();
+            let to = scratch.as_mut_ptr();
             // SAFETY: the panel is inside B, and the scratch has room for it.
             unsafe {
                 if spec.b[1] == 1 {
@@ -93,39 +133,42 @@ impl Job<'_> {
             }
             (b, b_step) = (to.cast_const(), width);
         }
+        PlacedPanel { b, b_step, n, columns }
+    }
+
+    /// A tile: `rows` of the block, times a panel. `copied`: the tile's copy of `A`, if there is one.
+    fn tile(&self, block: &Block, panel: &PlacedPanel, rows: Range<usize>, copied: &[f32]) {
+        let p = self.product;
+        let &PlacedPanel { b, b_step, n, columns } = panel;
+        let (a, table, a_step) = match p.copy_a {
+            CopyA::No => (self.block_a(block), rows.start, p.spec.a[1]),
+            CopyA::Rows => (copied.as_ptr(), 0, 1),
+            CopyA::Columns => (copied.as_ptr(), 0, p.copied_columns_step()),
+        };
+        let tile = Tile {
+            a,
+            a_rows: &p.a_rows[table..],
+            a_step,
+            b,
+            b_step,
+            b_far: self.packed.is_some(),
+            runs: ONE_RUN,
+            run_len: block.k.len(),
+            c: self.block_c(block, n),
+            c_rows: &p.c_rows[rows.start..],
+            n: columns,
+            accumulate: !block.first,
+            epilogue: if block.last { self.epilogue.from_column(n) } else { Epilogue::NONE },
+        };
+        // SAFETY: inside the operands, whose lengths `run` has checked; the tile of C is this task's own.
+        unsafe { p.tiles.run(rows.len(), &tile) };
+    }
+
+    /// Element (0, `n`) of a block of `C`.
+    fn block_c(&self, block: &Block, n: usize) -> *mut f32 {
+        let p = self.product;
         let c_step = p.c_rows.get(1).map_or(0, |&step| step as usize);
-        let c = self.c.as_ptr().wrapping_add(block.split * p.partial_floats() + block.rows.start * c_step + n);
-        let epilogue = if block.last { self.epilogue.from_column(n) } else { Epilogue::NONE };
-        for i in 0..count {
-            let rows = tile_rows(block.rows.len(), count, i);
-            let copied = scratch_a[i * p.copied_floats()..].as_ptr();
-            let (a, table, a_step) = match p.copy_a {
-                CopyA::No => (self.block_a(block), rows.start, spec.a[1]),
-                CopyA::Rows => (copied, 0, 1),
-                CopyA::Columns => (copied, 0, p.copied_columns_step()),
-            };
-            let tile = Tile {
-                a,
-                a_rows: &p.a_rows[table..],
-                a_step,
-                b,
-                b_step,
-                b_far: self.packed.is_some(),
-                runs: ONE_RUN,
-                run_len: len,
-                c,
-                c_rows: &p.c_rows[rows.start..],
-                n: columns,
-                accumulate: !block.first,
-                epilogue,
-            };
-            // SAFETY: inside the operands, whose lengths `run` has checked; the tile of C is this task's own.
-            unsafe { p.tiles.run(rows.len(), &tile) };
-        }
-        if let Some(finish) = self.finish.filter(|_| block.last) {
-            // SAFETY: the block of C is this task's own.
-            unsafe { finish.run(Rows { first: c, rows: block.rows.len(), columns, step: spec.c }) };
-        }
+        self.c.as_ptr().wrapping_add(block.split * p.partial_floats() + block.rows.start * c_step + n)
     }
 
     /// Copies a block of `A` to where its tiles find it, if need be.

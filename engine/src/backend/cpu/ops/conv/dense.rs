@@ -2,14 +2,12 @@
 
 use super::kernel::{PixelKernel, PooledPixelKernel};
 use super::operands::{PixelDest, PixelDestParts, PixelSource, pooled_bounds};
-use super::patches::{Cut, PatchPart, Patches, TASKS, TASKS_PER_THREAD};
+use super::patches::{Cut, PatchPart, Patches, tasks_for};
 use super::shape::{ConvProblem, Direction};
 use crate::backend::cpu::gemm::memory::{MOST_ROWS, Memory, kept_weights};
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
 use crate::backend::cpu::gemm::round_up;
-use crate::backend::cpu::gemm::tile::{
-    Epilogue, EpilogueOperands, Rows, Tile, Tiles, for_each_tile, is_fused, tile_rows,
-};
+use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, Rows, Tile, Tiles, for_each_tile, tile_rows};
 use crate::backend::cpu::ops::max_pool::pairs::Forward;
 use crate::backend::cpu::run::threads::{Parts, Pool};
 use crate::graph::op::Activation;
@@ -68,7 +66,7 @@ impl Dense {
         let tiles = Tiles::new(problem.level);
         // Where there are few pixels the tasks share them and have panels of their own: weights are read once.
         let panels = if pooled || groups > 1 { 1 } else { to.div_ceil(tiles.columns()) };
-        let tasks = TASKS.min(TASKS_PER_THREAD * problem.threads);
+        let tasks = tasks_for(problem.threads);
         let cut = Cut { pairs: pooled, parts: tasks.div_ceil(panels), ..Cut::PLAIN };
         let patches = match direction {
             Direction::Forward => Patches::forward(problem, from, from, cut),
@@ -237,8 +235,8 @@ impl PixelKernel for Dense {
         self.workspace_floats() * 4
     }
 
-    fn remaining_act(&self) -> Option<Activation> {
-        self.act.filter(|&act| !is_fused(act))
+    fn act(&self) -> Option<Activation> {
+        self.act
     }
 
     fn finishes(&self) -> bool {

@@ -2,10 +2,10 @@
 
 use super::kernel::{PixelKernel, WeightKernel};
 use super::operands::PixelSource;
-use super::patches::{Class, Cut, PatchPart, Patches, TASKS, TASKS_PER_THREAD};
+use super::patches::{Class, Cut, PatchPart, Patches, TASKS, tasks_for};
 use super::shape::{ConvProblem, Direction};
 use crate::backend::cpu::gemm::memory::{Memory, kept_weights};
-use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, Rows, is_fused};
+use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, Rows};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
 use crate::backend::cpu::run::frame::KeptMemory;
 use crate::backend::cpu::run::threads::{Parts, Pool, chunks};
@@ -42,7 +42,7 @@ impl Depthwise {
         }
         let channels = problem.shape.channels;
         // Few images are cut in blocks of channels before they are cut in strips, which read the rows at their edges twice.
-        let tasks = TASKS.min(TASKS_PER_THREAD * problem.threads);
+        let tasks = tasks_for(problem.threads);
         let blocks = tasks.div_ceil(problem.shape.images.max(1)).min(channels.div_ceil(LEAST_BLOCK));
         let block = if blocks > 1 { round_up(channels.div_ceil(blocks)) } else { channels };
         let blocks = channels.div_ceil(block);
@@ -83,8 +83,8 @@ impl PixelKernel for Depthwise {
         self.workspace_floats() * 4
     }
 
-    fn remaining_act(&self) -> Option<Activation> {
-        self.act.filter(|&act| !is_fused(act))
+    fn act(&self) -> Option<Activation> {
+        self.act
     }
 
     fn finishes(&self) -> bool {

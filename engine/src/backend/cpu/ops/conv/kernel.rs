@@ -2,7 +2,7 @@
 
 use super::operands::{PixelDest, PixelSource};
 use crate::backend::cpu::gemm::memory::Memory;
-use crate::backend::cpu::gemm::tile::EpilogueOperands;
+use crate::backend::cpu::gemm::tile::{EpilogueOperands, is_fused};
 use crate::backend::cpu::run::threads::Pool;
 use crate::graph::op::Activation;
 use crate::plan::Kept;
@@ -12,8 +12,13 @@ pub trait PixelKernel: Send + Sync {
     /// Bytes of workspace that a run needs.
     fn workspace_bytes(&self) -> usize;
 
-    /// The activation that is left to the caller.
-    fn remaining_act(&self) -> Option<Activation>;
+    /// The activation that it was made for.
+    fn act(&self) -> Option<Activation>;
+
+    /// The part of [`PixelKernel::act`] that is left to [`EpilogueOperands::finish`] or the caller: what is no bound.
+    fn remaining_act(&self) -> Option<Activation> {
+        self.act().filter(|&act| !is_fused(act))
+    }
 
     /// True if it gives its results to [`EpilogueOperands::finish`] while they are in the cache.
     fn finishes(&self) -> bool {

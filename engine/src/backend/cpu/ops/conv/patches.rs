@@ -10,6 +10,7 @@ use super::shape::{ConvProblem, ConvShape};
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows};
 use crate::backend::cpu::gemm::tile::Run;
 use crate::backend::cpu::ops::max_pool::pairs::BackwardRow;
+use crate::backend::cpu::run::threads::TASKS_PER_THREAD;
 use crate::backend::cpu::simd::SimdLevel;
 use std::ops::Range;
 
@@ -35,8 +36,10 @@ impl Cut {
 /// Tasks that the work is cut into, if there is enough of it.
 pub const TASKS: usize = 16;
 
-/// Tasks for each thread, where the number of tasks decides no sum: a slow thread then takes fewer.
-pub const TASKS_PER_THREAD: usize = 4;
+/// Tasks for kernels whose sums do not depend on it: one thread gains nothing from many.
+pub fn tasks_for(threads: usize) -> usize {
+    TASKS.min(TASKS_PER_THREAD * threads)
+}
 
 /// A convolution along one spatial axis.
 #[derive(Debug, Clone, Copy)]

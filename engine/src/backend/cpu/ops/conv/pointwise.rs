@@ -41,6 +41,10 @@ impl PixelKernel for LinearKernel {
         LinearKernel::workspace_bytes(self)
     }
 
+    fn act(&self) -> Option<Activation> {
+        LinearKernel::act(self)
+    }
+
     fn remaining_act(&self) -> Option<Activation> {
         LinearKernel::remaining_act(self)
     }
@@ -71,7 +75,7 @@ impl PixelKernel for LinearGradInputKernel {
         LinearGradInputKernel::workspace_bytes(self)
     }
 
-    fn remaining_act(&self) -> Option<Activation> {
+    fn act(&self) -> Option<Activation> {
         None
     }
 

@@ -3,7 +3,7 @@
 use super::{Links, MOST_PIXELS};
 use crate::backend::cpu::gemm::memory::{MOST_ROWS, Memory, kept_weights};
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
-use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, Rows, Run, Tile, Tiles, for_each_tile, is_fused};
+use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, Rows, Run, Tile, Tiles, for_each_tile};
 use crate::backend::cpu::gemm::{ALIGN, round_up};
 use crate::backend::cpu::ops::conv::kernel::PixelKernel;
 use crate::backend::cpu::ops::conv::patches::TASKS;
@@ -153,8 +153,8 @@ impl PixelKernel for FewPixels {
         self.workspace_floats() * 4
     }
 
-    fn remaining_act(&self) -> Option<Activation> {
-        self.act.filter(|&act| !is_fused(act))
+    fn act(&self) -> Option<Activation> {
+        self.act
     }
 
     fn finishes(&self) -> bool {

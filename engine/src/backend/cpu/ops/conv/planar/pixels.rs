@@ -168,8 +168,8 @@ impl PixelKernel for Planar {
         self.workspace_floats() * 4
     }
 
-    fn remaining_act(&self) -> Option<Activation> {
-        self.act.filter(|&act| !is_fused(act))
+    fn act(&self) -> Option<Activation> {
+        self.act
     }
 
     fn run(

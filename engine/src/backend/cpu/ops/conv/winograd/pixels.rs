@@ -5,14 +5,11 @@ use super::transforms::{Input, kernel_transform, output_tile};
 use super::{pooled, tail};
 use crate::backend::cpu::gemm::memory::{MOST_ROWS, Memory, kept_weights};
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
-use crate::backend::cpu::gemm::tile::{
-    Epilogue, EpilogueOperands, ONE_RUN, Tile, Tiles, for_each_tile, is_fused, tile_rows,
-};
+use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, ONE_RUN, Tile, Tiles, for_each_tile, tile_rows};
 use crate::backend::cpu::ops::conv::kernel::{PixelKernel, PooledPixelKernel};
 use crate::backend::cpu::ops::conv::operands::{PixelDest, PixelDestParts, PixelSource, pooled_bounds};
-use crate::backend::cpu::ops::conv::patches::TASKS_PER_THREAD;
 use crate::backend::cpu::ops::conv::shape::{ConvProblem, Direction};
-use crate::backend::cpu::run::threads::{Parts, Pool};
+use crate::backend::cpu::run::threads::{Parts, Pool, TASKS_PER_THREAD};
 use crate::backend::cpu::simd::{Kernel, MAX_LANES, Routine as _, Simd};
 use crate::graph::op::Activation;
 use crate::plan::Kept;
@@ -115,8 +112,8 @@ impl PixelKernel for Winograd {
         self.workspace_floats() * 4
     }
 
-    fn remaining_act(&self) -> Option<Activation> {
-        self.act.filter(|&act| !is_fused(act))
+    fn act(&self) -> Option<Activation> {
+        self.act
     }
 
     fn kept(&self) -> Option<Kept> {
