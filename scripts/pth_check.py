@@ -22,7 +22,7 @@ def main() -> None:
     findings = Findings()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for path in sorted((ROOT / "models").glob(f"*{WORD}*.toml")):
+        for path in sorted(path for path in (ROOT / "models").glob("*.toml") if WORD in path.stem):
             try:
                 pth, plain = folder / "model.pth", folder / "model.safetensors"
                 side = 224 if path.stem in architectures.TORCHVISION else 32

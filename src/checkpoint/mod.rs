@@ -24,7 +24,6 @@ pub use format::{
 };
 pub use matching::{Matched, Mismatch, match_names, match_shapes, unwrap_all_names, unwrap_names};
 pub use meta::{Best, Meta};
-pub use pth::write_state_dict;
 pub use retention::{FileKind, Newest, newest_whole, prune, remove_unfinished, superseded};
 pub use tensor::{CastError, Tensor, TensorInfo, TensorView};
-pub use weights::{Loaded, load_tensors};
+pub use weights::{Loaded, load_tensors, write_state_dict};

@@ -162,10 +162,8 @@ impl Translator<'_> {
             serde_json::Value::String(text) => text,
             other => other.to_string(),
         };
-        let entry = |(key, value): (&str, serde_json::Value)| proto::Entry {
-            key: Some(key.into()),
-            value: Some(text(value)),
-        };
+        let entry =
+            |(key, value): (&str, serde_json::Value)| proto::Entry { key: Some(key.into()), value: Some(text(value)) };
         entries.into_iter().map(entry).collect()
     }
 }

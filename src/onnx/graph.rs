@@ -88,14 +88,7 @@ impl Graph {
         outputs
     }
 
-    fn push(
-        &mut self,
-        op_type: &str,
-        name: String,
-        inputs: &[&str],
-        output: Vec<String>,
-        attribute: Vec<Attribute>,
-    ) {
+    fn push(&mut self, op_type: &str, name: String, inputs: &[&str], output: Vec<String>, attribute: Vec<Attribute>) {
         let input = inputs.iter().map(|name| (*name).to_owned()).collect();
         self.nodes.push(proto::Node { input, output, name: Some(name), op_type: Some(op_type.into()), attribute });
     }

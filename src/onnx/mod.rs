@@ -27,8 +27,6 @@ const OPSET: i64 = 18;
 const IR_VERSION: i64 = 8;
 /// No message of Protocol Buffers may be longer.
 const MAX_BYTES: usize = i32::MAX as usize;
-/// The bytes that a model has besides its tensors, generously.
-const ROOM: usize = 1 << 24;
 
 /// What the file has besides the layers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -71,17 +69,9 @@ pub struct Exported {
 ///
 /// # Errors
 /// A layer, or what was asked for, cannot be expressed, with its place in the configuration; the file would be too large.
-pub fn export(
-    source: Source,
-    tensors: BTreeMap<String, Tensor>,
-    options: Options,
-) -> Result<Exported, Diagnostic> {
-    let bytes: usize = tensors.values().map(|t| t.data.len()).sum();
-    if bytes > MAX_BYTES - ROOM {
-        let message = format!("the parameters take {bytes} bytes, and an ONNX file has less than 2 GiB");
-        return Err(Diagnostic::error(message).help("write a .safetensors or a .pth file"));
-    }
+pub fn export(source: Source, tensors: BTreeMap<String, Tensor>, options: Options) -> Result<Exported, Diagnostic> {
     let (model, notes) = translate(source, tensors, options)?;
+    fits(model.encoded_len())?;
     let graph = model.graph.as_ref();
     let named = |t: &&proto::Tensor| source.variables.find(t.name()).is_some();
     let all = graph.map_or(&[][..], |graph| &graph.initializer);
@@ -89,6 +79,15 @@ pub fn export(
     let elements = all.iter().filter(named).map(|t| t.dims.iter().product::<i64>() as usize).sum();
     let nodes = graph.map_or(0, |graph| graph.node.len());
     Ok(Exported { bytes: model.encode_to_vec(), tensors, elements, nodes, notes })
+}
+
+/// Refuses a file of more bytes than there may be.
+fn fits(bytes: usize) -> Result<(), Diagnostic> {
+    if bytes <= MAX_BYTES {
+        return Ok(());
+    }
+    let message = format!("the model takes {bytes} bytes as ONNX, and such a file has less than 2 GiB");
+    Err(Diagnostic::error(message).help("write its weights to a .safetensors or a .pth file"))
 }
 
 /// A value of the graph.

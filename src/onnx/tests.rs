@@ -71,11 +71,8 @@ fn listed(graph: &proto::Graph, with_names: bool) -> String {
     };
     let mut text = String::new();
     for node in &graph.node {
-        let operands: Vec<String> = node
-            .input
-            .iter()
-            .filter_map(|name| constant(name).or_else(|| with_names.then(|| name.clone())))
-            .collect();
+        let operands: Vec<String> =
+            node.input.iter().filter_map(|name| constant(name).or_else(|| with_names.then(|| name.clone()))).collect();
         let attributes: String = node
             .attribute
             .iter()
@@ -96,7 +93,6 @@ fn listed(graph: &proto::Graph, with_names: bool) -> String {
     }
     text
 }
-
 
 /// The layers in a model.
 fn kinds(layers: &[LayerNode], into: &mut BTreeSet<&'static str>) {
@@ -172,7 +168,8 @@ fn a_small_net() {
     assert_eq!(model.producer_name(), "runner");
     let graph = model.graph.as_ref().unwrap();
     let edges = |graph: &proto::Graph| {
-        let [x, y] = [&graph.input[..], &graph.output[..]].map(|list| (list[0].name().to_owned(), dims(&list[0]).join(" ")));
+        let [x, y] =
+            [&graph.input[..], &graph.output[..]].map(|list| (list[0].name().to_owned(), dims(&list[0]).join(" ")));
         (x, y)
     };
     let of = |a: &str, b: &str| (a.to_owned(), b.to_owned());
@@ -228,6 +225,8 @@ fn refusals() {
     let loaded = config::load_str("values.toml", text, &[]).unwrap();
     let error = exported(&loaded.experiment, Options { softmax: true, preprocess: false }).unwrap_err();
     assert!(error.message.contains("values, not classes") && error.span().is_some(), "{error:?}");
+    fits(MAX_BYTES).unwrap();
+    assert!(fits(MAX_BYTES + 1).unwrap_err().message.contains("less than 2 GiB"));
     // An operand that nothing makes.
     let node = |input: &str, output: &str| proto::Node {
         input: vec![input.into()],
@@ -236,7 +235,12 @@ fn refusals() {
     };
     let output = value_info("y", DataType::Float, &[1]);
     let input = value_info("x", DataType::Float, &[1]);
-    let graph = |node| proto::Graph { node, input: vec![input.clone()], output: vec![output.clone()], ..proto::Graph::default() };
+    let graph = |node| proto::Graph {
+        node,
+        input: vec![input.clone()],
+        output: vec![output.clone()],
+        ..proto::Graph::default()
+    };
     check(&graph(vec![node("x", "a"), node("a", "y")])).unwrap();
     for wrong in [vec![node("b", "a"), node("a", "y")], vec![node("a", "y"), node("x", "a")], vec![node("x", "a")]] {
         assert!(check(&graph(wrong)).is_err());

@@ -12,13 +12,11 @@ mod storage;
 mod value;
 mod write;
 
-use super::error::{CheckpointError, Reason};
-use super::tensor::{Tensor, TensorView};
-use crate::files::durable;
+use super::tensor::Tensor;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{BufWriter, Read, Seek};
-use std::path::Path;
+use std::io::{Read, Seek};
+pub(super) use write::write;
 
 /// Why a PyTorch file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,16 +91,6 @@ pub(super) fn parse(file: impl Read + Seek, size: u64) -> Result<StateDict, PthE
         }
     }
     Ok(StateDict { tensors, notes })
-}
-
-/// Writes tensors as a state dict of PyTorch: beside its place, made durable, and renamed, so that the old file or the new one is
-/// there, whole.
-///
-/// # Errors
-/// The file cannot be written; two tensors have one name; the bytes of one do not fit its shape.
-pub fn write_state_dict(path: &Path, tensors: &[TensorView]) -> Result<(), CheckpointError> {
-    durable::replace(path, |file| write::write(BufWriter::with_capacity(1 << 16, file), tensors))
-        .map_err(|reason: Reason| CheckpointError::new(path, reason))
 }
 
 #[cfg(test)]

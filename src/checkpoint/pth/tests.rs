@@ -1,7 +1,7 @@
 //! Files that PyTorch wrote (`scripts/golden/pth.py`), and pickles made by hand to harm.
 
 use super::*;
-use crate::checkpoint::{Reason, load_tensors};
+use crate::checkpoint::{Reason, TensorView, load_tensors, write_state_dict};
 use crate::graph::DType;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
@@ -215,6 +215,11 @@ fn what_is_written_is_read_back() {
         let entry = zip.by_index(i).unwrap();
         assert_eq!(entry.data_start().unwrap() % 64, 0, "{}", entry.name().unwrap());
     }
+    // Archives of more than 4 GiB have another form, which small ones may have, too.
+    let mut large = Vec::new();
+    write::write_archive(&mut large, &write::pickle(&views).unwrap(), &views, true).unwrap();
+    assert_ne!(large, bytes);
+    assert_eq!(parse_bytes(&large).unwrap().tensors, written);
     // Halves are read as single precision.
     let halves = Tensor { dtype: DType::F16, shape: vec![2], data: vec![0x00, 0x3c, 0x00, 0xc0] };
     let brain = Tensor { dtype: DType::BF16, shape: vec![1], data: vec![0x80, 0x3f] };
