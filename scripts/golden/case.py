@@ -21,15 +21,22 @@ from typing import Any
 
 import torch
 import torchvision
+from papers import Lion
 from safetensors.torch import save_file
 from torch import nn
-from torch.nn.utils import clip_grad_norm_
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
 OPTIMIZERS = {
     "sgd": torch.optim.SGD,
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
     "rmsprop": torch.optim.RMSprop,
+    "nadam": torch.optim.NAdam,
+    "radam": torch.optim.RAdam,
+    "adagrad": torch.optim.Adagrad,
+    "adadelta": torch.optim.Adadelta,
+    "adamax": torch.optim.Adamax,
+    "lion": Lion,
 }
 
 
@@ -317,6 +324,8 @@ def train(case: Case, begin: Start, dtype=torch.float32, channels_last=False, no
                 result.grads = {n: p.grad.clone() for n, p in net.named_parameters() if p.grad is not None}
             if "clip_grad_norm" in case.train:
                 clip_grad_norm_(net.parameters(), case.train["clip_grad_norm"])
+            if "clip_grad_value" in case.train:
+                clip_grad_value_(net.parameters(), case.train["clip_grad_value"])
             result.losses.append(loss)
             result.lrs.append(optimizer.param_groups[0]["lr"])
             optimizer.step()

@@ -21,6 +21,7 @@ import names
 import optimizers
 import pth
 import runs
+import schedules
 import starts
 import structure
 import torch
@@ -67,6 +68,8 @@ def main() -> None:
         transforms.make(arguments.out / "transforms")
     if arguments.only in "figures":
         figures.make(arguments.out / "figures.json")
+    if arguments.only in "learning_rates":
+        schedules.make(arguments.out / "learning_rates.json")
     architectures.make(arguments.out / "architectures", arguments.only)
     print(f"{total / 1e6:.2f} MB of cases")
     if failed:

@@ -68,7 +68,8 @@ impl Experiment {
     /// The figures that evaluation measures besides those that the loss comes with: those asked for, and those watched.
     pub fn counted_figures(&self) -> Vec<Figure> {
         let stopping = self.train.early_stopping.as_ref().map(|stopping| stopping.monitor);
-        let watched = [stopping, self.checkpoint.monitor].into_iter().flatten().map(Metric::figure);
+        let watched =
+            [stopping, self.schedule.monitor(), self.checkpoint.monitor].into_iter().flatten().map(Metric::figure);
         let wanted: Vec<Figure> = self.metrics.figures.iter().map(|f| f.figure()).chain(watched).collect();
         let there = self.loss.describe().task().counted_figures();
         there.iter().copied().filter(|figure| wanted.contains(figure)).collect()

@@ -18,6 +18,16 @@ pub fn initial(var: &Variable, seed: u64) -> Vec<u8> {
     }
 }
 
+/// As [`initial`], in the outside layout.
+pub fn initial_outside(var: &Variable, seed: u64) -> Vec<u8> {
+    let inside = initial(var, seed);
+    match var.init {
+        // All elements are the same.
+        Fill::Constant(_) => inside,
+        _ => var.storage.to_outside(inside.as_chunks::<4>().0).into_flattened(),
+    }
+}
+
 /// As [`initial`], but a piece at a time: `take` is given the place of its first byte, and the bytes.
 ///
 /// # Errors

@@ -137,6 +137,7 @@ impl Tables {
                 "#/$defs/Layer" => "layer".into(),
                 "#/$defs/Transform" => "transform".into(),
                 "#/$defs/EarlyStopping" | "#/$defs/Ema" | "#/$defs/Init" => "table".into(),
+                "#/$defs/Course" => "schedule".into(),
                 _ => self.values(self.schema.pointer(path.trim_start_matches('#')).expect("is defined")),
             };
         }

@@ -15,7 +15,7 @@ use super::declare::schema::Table;
 use super::declare::tagged::Tagged;
 use super::language::keys;
 use super::language::layers::parameters;
-use super::language::sections::{Init, InitKeys, Loss, Metric, Transform};
+use super::language::sections::{Course, Init, InitKeys, Loss, Metric, Transform};
 use super::text::words::UNSET;
 use crate::graph::op::TargetKind;
 
@@ -89,7 +89,7 @@ fn agreements() -> Vec<Value> {
         let stopping = json!({ "properties": { "train": { "properties": { "early_stopping": { "properties": { "monitor": { "not": { "enum": monitors } } } } } } } });
         json!({
             "if": { "properties": with("loss", "type", &[loss]), "required": ["loss"] },
-            "then": { "allOf": [foreign, without("checkpoint", "monitor", monitors), stopping, asked] },
+            "then": { "allOf": [foreign, without("checkpoint", "monitor", monitors), without("schedule", "monitor", monitors), stopping, asked] },
         })
     };
     Loss::defaults().iter().map(of).collect()
@@ -143,6 +143,11 @@ fn definitions(generator: &mut SchemaGenerator) -> Map<String, Value> {
             table.whole()
         })
         .collect();
+    let courses: Vec<Table> = Course::declarations(generator)
+        .into_iter()
+        .map(|(word, declaration)| Table::from_declaration(declaration).tagged(Course::TAG, word))
+        .collect();
+    let courses_in_full: Vec<Value> = courses.iter().map(Table::whole).collect();
     let layer = layers::layer(generator);
     let mut defs = generator.take_definitions(true);
     for table in ["EarlyStopping", "Ema"] {
@@ -153,6 +158,10 @@ fn definitions(generator: &mut SchemaGenerator) -> Map<String, Value> {
     defs.insert(
         "Transform".into(),
         json!({ "description": "A step between a stored sample and the model's input.", "anyOf": [layers::bare(&transforms, Transform::TAG), { "oneOf": tables }] }),
+    );
+    defs.insert(
+        "Course".into(),
+        json!({ "description": "One of several schedules.", "anyOf": [layers::bare(&courses, Course::TAG), { "oneOf": courses_in_full }] }),
     );
     defs.insert("Layer".into(), layer);
     defs.insert("Init".into(), json!({ "description": "How some parameters start.", "oneOf": starts }));

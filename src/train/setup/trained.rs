@@ -77,10 +77,12 @@ pub fn phases(
     }
     let scaler = (precision == Precision::Fp16).then_some(GRAD_SCALER);
     let clip_norm = experiment.train.clip_grad_norm.map(|c| c as f32);
+    let clip_value = experiment.train.clip_grad_value.map(|c| c as f32);
     let micro_batch = full.loss.filter(|_| experiment.train.accumulate > 1).map(|loss| loss.items as f32);
     let spec = UpdateSpec {
         algorithm: o.rule.describe(),
         clip_norm,
+        clip_value,
         scaler,
         micro_batch,
         averaged: averaged(experiment, vars, &tensors),
