@@ -14,5 +14,6 @@ pub mod config;
 pub mod data;
 pub mod model;
 pub mod onnx;
+pub mod runs;
 pub mod terminal;
 pub mod train;

@@ -1,5 +1,11 @@
 //! The command line, as typed.
 
+mod lr_find;
+mod runs;
+
+pub use lr_find::LrFindArgs;
+pub use runs::{CompareArgs, PlotArgs, ReportArgs, RunsArgs};
+
 use super::suggest::Suggest;
 use crate::config::UNSET_OPTION;
 use crate::passes::{FORWARD, PassOptions};
@@ -30,6 +36,16 @@ pub enum Command {
     Check(CheckArgs),
     /// Time the training step of a configuration, or a matrix product (`bench matmul`)
     Bench(BenchArgs),
+    /// Look for a learning rate: train with one that rises from step to step, and write nothing
+    LrFind(LrFindArgs),
+    /// List runs: state, best and last figures, time; choose, sort, find the best
+    Runs(RunsArgs),
+    /// Compare runs: what differs in their configurations, and what came of it
+    Compare(CompareArgs),
+    /// Draw the curves of runs in the terminal
+    Plot(PlotArgs),
+    /// Write a page about runs: curves, mistakes, configuration, layers, memory, time
+    Report(ReportArgs),
     /// List the devices that can be trained on
     Devices(OutputArgs),
     /// Write a model for other programs: its weights (.safetensors, .pth), or all of it (.onnx)
@@ -161,6 +177,9 @@ pub struct TrainArgs {
     /// By default as many as the process may use. Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
+    /// Draw the losses in the terminal, anew after every epoch
+    #[arg(long, conflicts_with_all = ["quiet", "json"])]
+    pub plot: bool,
     /// Print nothing but warnings and errors
     #[arg(long, short)]
     pub quiet: bool,

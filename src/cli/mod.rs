@@ -12,9 +12,12 @@ mod devices;
 mod eval;
 mod export;
 mod failure;
+mod lr_find;
 mod memory;
 mod model;
 mod predict;
+mod report;
+mod runs;
 mod samples;
 mod show;
 mod suggest;
@@ -71,6 +74,11 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Predict(a) => predict::run(&a),
         Command::Check(a) => check::run(&a),
         Command::Bench(a) => bench::run(&a),
+        Command::LrFind(a) => lr_find::run(&a),
+        Command::Runs(a) => runs::run(&a),
+        Command::Compare(a) => runs::compare::run(&a),
+        Command::Plot(a) => runs::plot::run(&a),
+        Command::Report(a) => report::run(&a),
         Command::Devices(a) => devices::run(a),
         Command::Export(a) => export::run(&a),
         Command::Schema => completions::schema(),
@@ -93,6 +101,11 @@ fn wants_json(command: &Command) -> bool {
         Command::Predict(a) => a.output.json,
         Command::Check(a) => a.output.json,
         Command::Bench(a) => a.output.json,
+        Command::LrFind(a) => a.output.json,
+        Command::Runs(a) => a.output.json,
+        Command::Compare(a) => a.output.json,
+        Command::Plot(a) => a.output.json,
+        Command::Report(a) => a.output.json,
         Command::Devices(a) => a.json,
         Command::Export(a) => a.output.json,
         Command::Data(DataCommand::Fetch { output, .. }) => output.json,

@@ -26,6 +26,7 @@ const IMPORTS: [(&str, &[&str]); 13] = [
         "train",
         &["backend", "model", "checkpoint", "config", "data", "files", "graph", "passes", "plan", "random", "terminal"],
     ),
+    ("runs", &["checkpoint", "config", "files", "graph", "train"]),
 ];
 
 /// Modules in layers: each may name only those before it.

@@ -20,7 +20,7 @@ fn train_shows_a_table_and_keeps_its_files() {
     let mut files: Vec<String> =
         fs::read_dir(place.path("r")).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     files.sort();
-    assert_eq!(files, ["best.safetensors", "config.toml", "last.safetensors", "metrics.jsonl"]);
+    assert_eq!(files, ["best.safetensors", "config.toml", "last.safetensors", "metrics.csv", "metrics.jsonl"]);
 }
 
 #[test]

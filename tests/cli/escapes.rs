@@ -72,6 +72,11 @@ fn arguments() {
         (vec!["data", "show", &with("", ".toml")], 2),
         (vec!["data", "show", "c.toml", "--out", &with("", ".jpg")], 2),
         (vec!["bench", &with("", ".toml")], 2),
+        (vec!["lr-find", &with("", ".toml")], 2),
+        (vec!["runs", BAD], 2),
+        (vec!["runs", ".", "--filter", &with("", "<")], 2),
+        (vec!["plot", BAD], 2),
+        (vec!["compare", BAD, BAD], 2),
     ] {
         let said = shows(&place, &args, code, SHOWN);
         assert!(!said.contains("panicked"), "{said}");

@@ -25,6 +25,9 @@ fn wrong_usage_and_configurations_exit_with_2() {
         "eval c.toml",
         "predict c.toml",
         "bench nowhere.toml",
+        "lr-find nowhere.toml",
+        "lr-find c.toml --from 1 --to 0.1",
+        "lr-find c.toml --from 0",
         "data fetch iris",
         "data",
         "completions tcsh",
@@ -70,9 +73,17 @@ fn a_full_standard_output_is_an_error() {
     let place = Place::with(&plain());
     place.ok("train c.toml --quiet --out r");
     let full = || File::options().write(true).open("/dev/full").unwrap();
-    for args in
-        ["check c.toml", "eval r/last.safetensors --json", "data show c.toml", "schema", "devices", "completions bash"]
-    {
+    for args in [
+        "check c.toml",
+        "eval r/last.safetensors --json",
+        "data show c.toml",
+        "lr-find c.toml --tries 20",
+        "schema",
+        "devices",
+        "completions bash",
+        "runs .",
+        "plot r",
+    ] {
         let output = place.command(args).stdout(full()).output().unwrap();
         let err = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{args}: {err}");
@@ -100,7 +111,7 @@ fn a_full_standard_output_is_an_error() {
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let place = Place::with(&plain());
-    for args in ["schema", "check c.toml", "completions bash", "train c.toml --json --out r"] {
+    for args in ["schema", "check c.toml", "completions bash", "train c.toml --json --out r", "runs .", "plot r"] {
         let mut command = place.command(args);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());

@@ -6,11 +6,13 @@ mod norm;
 mod pool;
 mod shape;
 mod transformer;
+mod windows;
 
 use super::graph::int;
 use super::{Translator, Value, internal};
 use crate::config::language::layers::Layer;
 use crate::config::{Diagnostic, LayerNode};
+use crate::graph::{Fill, VarKind};
 
 impl Translator<'_> {
     /// Adds the operators of a layer that puts out `out`; the name of their result.
@@ -39,6 +41,8 @@ impl Translator<'_> {
             Layer::LayerNorm(l) => self.layer_norm(node, l, x),
             Layer::RmsNorm(l) => self.rms_norm(node, l, x),
             Layer::MultiheadAttention(l) => self.multihead_attention(node, l, x),
+            Layer::ShiftedWindowAttention(l) => self.shifted_window_attention(node, l, x),
+            Layer::MergePatches(_) => self.merge_patches(x, out),
             Layer::ClassToken(_) => self.class_token(node, x),
             Layer::PositionEmbedding(l) => self.position_embedding(node, l, x),
             Layer::LayerScale(_) => self.layer_scale(node, x),
@@ -82,6 +86,16 @@ impl Translator<'_> {
             (path, "") => path.to_owned(),
             (path, name) => format!("{path}.{name}"),
         };
+        self.used.insert(name.clone());
+        name
+    }
+
+    /// The constant of the model's own graph that is filled so, and has so many elements.
+    fn constant(&mut self, fill: Fill, elements: usize) -> String {
+        let mut all = self.source.variables.iter().map(|(_, v)| v);
+        let found = all.find(|v| v.kind == VarKind::Constant && v.init == fill && v.shape.len() == elements);
+        // What is not there is told when the graph is whole.
+        let name = found.map_or_else(|| format!("{fill:?}"), |v| v.name.clone());
         self.used.insert(name.clone());
         name
     }

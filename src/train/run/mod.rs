@@ -1,17 +1,20 @@
 //! The training loop.
 
 pub mod evaluate;
+mod histograms;
+mod live;
 pub mod pace;
 pub mod pending;
 pub mod report;
+pub mod sweep;
 pub mod table;
 mod unreadable;
 pub mod waiting;
+mod watched;
 
 use crate::backend::{Backend, HostBuffer};
-use crate::checkpoint::{Best, FileKind};
+use crate::checkpoint::FileKind;
 use crate::config::Experiment;
-use crate::config::language::sections::Metric;
 use crate::data::{Batch, Loader, LoaderOptions, Position};
 use crate::graph::op::Figure;
 use crate::model::{self, Mode};
@@ -57,6 +60,21 @@ pub fn eval_options(experiment: &Experiment) -> EvalOptions {
         slots: slots::evaluation(experiment),
         transforms: transforms(experiment, false),
         seed: experiment.seed,
+    }
+}
+
+/// How an experiment makes the batches that it trains on, up to an epoch.
+pub fn train_options(experiment: &Experiment, end_epoch: Option<u64>) -> LoaderOptions {
+    let loading = &experiment.data.loading;
+    LoaderOptions {
+        batch_size: loading.batch_size,
+        shuffle: loading.shuffle,
+        drop_last: loading.drop_last,
+        seed: experiment.seed,
+        workers: loading.workers,
+        transforms: transforms(experiment, true),
+        mixing: mixing(experiment),
+        end_epoch,
     }
 }
 
@@ -119,17 +137,7 @@ impl Run<'_> {
     }
 
     fn loader_options(&self) -> LoaderOptions {
-        let loading = &self.experiment.data.loading;
-        LoaderOptions {
-            batch_size: loading.batch_size,
-            shuffle: loading.shuffle,
-            drop_last: loading.drop_last,
-            seed: self.experiment.seed,
-            workers: loading.workers,
-            transforms: transforms(self.experiment, true),
-            mixing: mixing(self.experiment),
-            end_epoch: Some(self.experiment.train.epochs as u64),
-        }
+        train_options(self.experiment, Some(self.experiment.train.epochs as u64))
     }
 
     /// The parts of the run, from which its remaining time is estimated.
@@ -228,10 +236,11 @@ impl Run<'_> {
     fn update(&mut self, loader: &mut Loader, in_flight: &mut VecDeque<Batch>, batches: u64) -> Result<u64> {
         let accumulate = self.experiment.train.accumulate as u64;
         let group = accumulate.min(batches - self.state.batch);
-        let lr = self.schedule.lr(self.state.step, self.state.epoch as usize);
+        let (step, epoch) = (self.state.step, self.state.epoch as usize);
+        let lr = self.schedule.lr(step, epoch) * self.state.extra.plateau.factor;
         let mut inputs = StepInputs {
             lr: lr as f32,
-            lr_floor: self.schedule.floor(self.state.step) as f32,
+            lr_floor: self.schedule.floor(step, epoch) as f32,
             grad_scale: 1.0,
             seed: self.experiment.seed,
             micro_step: self.state.extra.micro_step,
@@ -338,7 +347,12 @@ impl Run<'_> {
         };
         let best = self.note_best(train.as_ref(), val.as_ref());
         let stop = due && self.out_of_patience(train.as_ref(), val.as_ref());
+        let drop = if due { self.note_plateau(train.as_ref(), val.as_ref()) } else { None };
         self.write_epoch(number, samples, train, val, best)?;
+        if let Some(told) = drop {
+            self.reporter.info(&told);
+        }
+        self.write_histograms()?;
         self.state.epoch += 1;
         self.state.batch = 0;
         self.state.extra.epoch_seconds = 0.0;
@@ -395,35 +409,6 @@ impl Run<'_> {
         figures.with_context(|| format!("the evaluation in epoch {}", self.state.epoch + 1))
     }
 
-    /// The monitored figure of an epoch; `None` if it was not evaluated.
-    fn figure(metric: Metric, train: Option<&Figures>, val: Option<&Figures>) -> Option<f64> {
-        if metric.of_validation() { val } else { train }?.get(metric.figure())
-    }
-
-    fn note_best(&mut self, train: Option<&Figures>, val: Option<&Figures>) -> bool {
-        let monitor = self.experiment.checkpoint.monitor();
-        let Some(value) = Self::figure(monitor, train, val).filter(|v| v.is_finite()) else { return false };
-        let better = self.state.best.as_ref().is_none_or(|b| improves(monitor, value, b.value, 0.0));
-        if better {
-            self.state.best = Some(Best { monitor: monitor.name().to_string(), value });
-        }
-        better
-    }
-
-    fn out_of_patience(&mut self, train: Option<&Figures>, val: Option<&Figures>) -> bool {
-        let Some(early) = &self.experiment.train.early_stopping else { return false };
-        let Some(value) = Self::figure(early.monitor, train, val) else { return false };
-        let extra = &mut self.state.extra;
-        let better = extra.early_best.is_none_or(|b| improves(early.monitor, value, b, early.min_delta));
-        if value.is_finite() && better {
-            extra.early_best = Some(value);
-            extra.early_waited = 0;
-        } else {
-            extra.early_waited += 1;
-        }
-        extra.early_waited >= early.patience
-    }
-
     /// Ends at `train.max_steps`: saves first, so that a run with more steps goes on from here as if it had not stopped.
     /// For the same reason this evaluation, which a longer run does not have, is no match for the `best` of an epoch's
     /// end. Where there is none, it makes one that does not count, so that there is something to use.
@@ -466,12 +451,6 @@ impl Run<'_> {
         self.experiment.train.max_steps.is_some_and(|m| self.state.step >= m)
     }
 
-    /// Whether early stopping has ended the run already.
-    pub fn stopped_early(&self) -> bool {
-        let early = self.experiment.train.early_stopping.as_ref();
-        self.state.batch == 0 && early.is_some_and(|e| self.state.extra.early_waited >= e.patience)
-    }
-
     /// Writes the state as `last`: a run that was killed between `best` and `last` of one moment goes on from the first
     /// and may have nothing more to do.
     ///
@@ -488,12 +467,8 @@ impl Run<'_> {
         let files: Vec<&std::path::Path> = paths.iter().map(PathBuf::as_path).collect();
         save(&mut self.session, &mut self.state, self.config, self.experiment.seed, &files)?;
         if paths.contains(&self.folder.file(file::LAST)) && self.folder.saved()? {
-            self.metrics.moved_to(&self.folder.file(file::METRICS));
+            self.metrics.moved_to(&self.folder.path);
         }
         Ok(())
     }
-}
-
-fn improves(monitor: Metric, new: f64, old: f64, min_delta: f64) -> bool {
-    if monitor.higher_is_better() { new > old + min_delta } else { new < old - min_delta }
 }

@@ -4,9 +4,10 @@
 //! number of rows.
 
 use super::activation::Function;
+use crate::backend::cpu::run::parallel::vectorised;
 use crate::backend::cpu::run::threads::{Chunks, chunks};
 use crate::backend::cpu::simd::lanes::get;
-use crate::backend::cpu::simd::{Kernel, Simd, SimdLevel};
+use crate::backend::cpu::simd::{Kernel, MAX_LANES, Simd};
 use std::ops::Range;
 
 /// Rows whose sum is taken in single precision.
@@ -60,82 +61,53 @@ pub fn flush<S: Simd>(s: S, v: S::V, n: usize, out: &mut [f64]) {
     }
 }
 
+vectorised! {
+    /// `sums[c] = Σ x[r][c]` over `rows`, for the columns `columns` of a matrix with `width` columns.
+    pub fn sums<'a, S>(s, x: &'a [f32], width: usize, rows: Range<usize>, columns: Range<usize>, sums: &'a mut [f64]) {
+        sums.fill(0.0);
+        for c in columns.clone().step_by(S::LANES) {
+            let n = (columns.end - c).min(S::LANES);
+            let out = &mut sums[c - columns.start..];
+            for start in rows.clone().step_by(RUN) {
+                let mut sum = s.zero();
+                for r in start..(start + RUN).min(rows.end) {
+                    sum = s.add(sum, get(s, x, r * width + c, n));
+                }
+                flush(s, sum, n, out);
+            }
+        }
+    }
+
+    /// Sums, and sums of squared distances from these rows' own mean.
+    pub fn moments<'a, S>(
+        s, x: &'a [f32], width: usize, rows: Range<usize>, columns: Range<usize>, sums: &'a mut [f64], squares: &'a mut [f64],
+    ) {
+        sums.fill(0.0);
+        squares.fill(0.0);
+        let mut c = columns.start;
+        while c < columns.end {
+            let at = c - columns.start;
+            let (sums, squares) = (&mut sums[at..], &mut squares[at..]);
+            if columns.end - c >= TOGETHER * S::LANES {
+                moments_of::<S, TOGETHER>(s, x, width, rows.clone(), c..c + TOGETHER * S::LANES, sums, squares);
+                c += TOGETHER * S::LANES;
+            } else {
+                moments_of::<S, 1>(s, x, width, rows.clone(), c..(c + S::LANES).min(columns.end), sums, squares);
+                c += S::LANES;
+            }
+        }
+    }
+}
+
 /// Vectors of columns whose sums are taken side by side: one sum alone would wait for its own last addition, and a row's
 /// cache lines are next to each other.
 const TOGETHER: usize = 4;
 
-/// The columns from `$at` to `$end` as strips of `V` vectors, the last of a strip of `n` columns: runs `$body` for each.
-/// Rows are in the loop outside, so that memory is read in its own order.
-macro_rules! strips {
-    ($S:ident, $at:ident .. $end:expr, |$V:ident, $n:ident| $body:expr) => {
-        while $at < $end {
-            let $n = ($end - $at).min($S::LANES);
-            match ($end - $at) / $S::LANES {
-                0 | 1 => strips!($S, $at, $V = 1, $n, $body),
-                2 => strips!($S, $at, $V = 2, $n, $body),
-                3 => strips!($S, $at, $V = 3, $n, $body),
-                _ => strips!($S, $at, $V = TOGETHER, $n, $body),
-            }
-        }
-    };
-    ($S:ident, $at:ident, $V:ident = $count:expr, $n:ident, $body:expr) => {{
-        const $V: usize = $count;
-        $body;
-        $at += ($V - 1) * $S::LANES + $n;
-    }};
-}
-
-/// `sums[c] = Σ x[r][c]` over `rows`, for the columns `columns` of a matrix with `width` columns.
-pub fn sums(level: SimdLevel, x: &[f32], width: usize, rows: Range<usize>, columns: Range<usize>, sums: &mut [f64]) {
-    level.run(Sums { x: &x[rows.start * width..rows.end * width], width, columns, sums });
-}
-
-struct Sums<'a> {
-    x: &'a [f32],
-    width: usize,
-    columns: Range<usize>,
-    sums: &'a mut [f64],
-}
-
-impl Kernel for Sums<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(mut self, s: S) {
-        self.sums.fill(0.0);
-        for rows in self.x.chunks(RUN * self.width) {
-            let (mut at, end) = (0, self.columns.len());
-            strips!(S, at..end, |V, n| self.strip::<S, V>(s, rows, at, n));
-        }
-    }
-}
-
-impl Sums<'_> {
-    /// Adds a run of rows, of `V` vectors of columns from the block's column `at` on, the last of `n` columns.
-    #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
-    #[inline(always)]
-    fn strip<S: Simd, const V: usize>(&mut self, s: S, rows: &[f32], at: usize, n: usize) {
-        let n = if V == 1 { n } else { S::LANES };
-        let mut sum = [s.zero(); V];
-        for row in rows.chunks_exact(self.width) {
-            for v in 0..V {
-                sum[v] = s.add(sum[v], get(s, row, self.columns.start + at + v * S::LANES, n));
-            }
-        }
-        for v in 0..V {
-            flush(s, sum[v], n, &mut self.sums[at + v * S::LANES..]);
-        }
-    }
-}
-
-/// Sums, and sums of squared distances from these rows' own mean, over `rows`, for the columns `columns` of a matrix with
-/// `width` columns.
-///
-/// Sixteen rows at a time, with the distances from the first of them: these are small, so little is lost where they are
-/// squared and added up in single precision. What such a run leaves is counted from the first row of all, in double precision,
-/// which has digits enough for the difference of squares at the end.
-pub fn moments(
-    level: SimdLevel,
+/// [`moments`] of `V` whole vectors of columns, or of one that may be short, added to what is there.
+#[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
+#[inline(always)]
+fn moments_of<S: Simd, const V: usize>(
+    s: S,
     x: &[f32],
     width: usize,
     rows: Range<usize>,
@@ -143,69 +115,49 @@ pub fn moments(
     sums: &mut [f64],
     squares: &mut [f64],
 ) {
-    if !rows.is_empty() {
-        level.run(Moments { x: &x[rows.start * width..rows.end * width], width, columns, sums, squares });
-    }
-}
-
-struct Moments<'a> {
-    x: &'a [f32],
-    width: usize,
-    columns: Range<usize>,
-    sums: &'a mut [f64],
-    squares: &'a mut [f64],
-}
-
-impl Kernel for Moments<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(mut self, s: S) {
-        self.sums.fill(0.0);
-        self.squares.fill(0.0);
-        for rows in self.x.chunks(RUN * self.width) {
-            let (mut at, end) = (0, self.columns.len());
-            strips!(S, at..end, |V, n| self.strip::<S, V>(s, rows, at, n));
-        }
-        let n = (self.x.len() / self.width) as f64;
-        let first = &self.x[self.columns.clone()];
-        for ((sum, square), first) in self.sums.iter_mut().zip(&mut *self.squares).zip(first) {
-            // What is no number stays none.
-            let left = *square - *sum * *sum / n;
-            *square = if left < 0.0 { 0.0 } else { left };
-            *sum += n * *first as f64;
-        }
-    }
-}
-
-impl Moments<'_> {
-    /// Adds a run of rows, of `V` vectors of columns from the block's column `at` on, the last of `n` columns.
-    #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
-    #[inline(always)]
-    fn strip<S: Simd, const V: usize>(&mut self, s: S, rows: &[f32], at: usize, n: usize) {
-        let n = if V == 1 { n } else { S::LANES };
-        let [mut first, mut sum, mut square] = [[s.zero(); V]; 3];
-        for v in 0..V {
-            first[v] = get(s, rows, self.columns.start + at + v * S::LANES, n);
-        }
-        for row in rows.chunks_exact(self.width).skip(1) {
+    let (count, n) = (rows.len() as f64, columns.len().min(S::LANES));
+    for start in rows.clone().step_by(RUN) {
+        let mut sum = [s.zero(); V];
+        for r in start..(start + RUN).min(rows.end) {
+            let at = r * width + columns.start;
             for v in 0..V {
-                let d = s.sub(get(s, row, self.columns.start + at + v * S::LANES, n), first[v]);
+                sum[v] = s.add(sum[v], get(s, x, at + v * S::LANES, n));
+            }
+        }
+        for v in 0..V {
+            flush(s, sum[v], n, &mut sums[v * S::LANES..]);
+        }
+    }
+    let mut mean = [s.zero(); V];
+    let mut centre = [[0.0f32; MAX_LANES]; V];
+    for v in 0..V {
+        for (m, sum) in centre[v].iter_mut().zip(&sums[v * S::LANES..v * S::LANES + n]) {
+            *m = (sum / count) as f32;
+        }
+        // SAFETY: the array is as long as the widest vector.
+        mean[v] = unsafe { s.load(centre[v].as_ptr()) };
+    }
+    // The sum of the distances tells what rounding took from the mean.
+    let mut left = [[0.0f64; MAX_LANES]; V];
+    for start in rows.clone().step_by(RUN) {
+        let (mut sum, mut square) = ([s.zero(); V], [s.zero(); V]);
+        for r in start..(start + RUN).min(rows.end) {
+            let at = r * width + columns.start;
+            for v in 0..V {
+                let d = s.sub(get(s, x, at + v * S::LANES, n), mean[v]);
                 sum[v] = s.add(sum[v], d);
                 square[v] = s.fma(d, d, square[v]);
             }
         }
-        let count = (rows.len() / self.width) as f64;
         for v in 0..V {
-            let [first, sum, square] = [first[v], sum[v], square[v]].map(|x| s.to_array(x));
-            let at = at + v * S::LANES;
-            let origin = &self.x[self.columns.start + at..][..n];
-            let results = self.sums[at..].iter_mut().zip(&mut self.squares[at..]);
-            for (i, ((sums, squares), origin)) in results.zip(origin).enumerate() {
-                let (from, sum) = (first[i] as f64 - *origin as f64, sum[i] as f64);
-                *sums += count * from + sum;
-                *squares += square[i] as f64 + from * (2.0 * sum + count * from);
-            }
+            flush(s, sum[v], n, &mut left[v]);
+            flush(s, square[v], n, &mut squares[v * S::LANES..]);
+        }
+    }
+    for v in 0..V {
+        for (i, l) in left[v].into_iter().enumerate().take(n) {
+            squares[v * S::LANES + i] -= l * l / count;
+            sums[v * S::LANES + i] = centre[v][i] as f64 * count + l;
         }
     }
 }
@@ -241,21 +193,26 @@ impl<F: Function> Kernel for Dots<'_, F> {
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
         self.sums.iter_mut().for_each(|sums| sums.fill(0.0));
-        for start in (0..self.rows).step_by(RUN) {
-            let rows = start..(start + RUN).min(self.rows);
-            let (mut at, end) = (0, self.columns.len());
-            strips!(S, at..end, |V, n| self.strip::<S, V>(s, rows.clone(), at, n));
+        let mut c = self.columns.start;
+        while c < self.columns.end {
+            match (self.columns.end - c) / S::LANES {
+                0 => c = self.columns_from::<S, 1>(s, c, self.columns.end - c),
+                1 => c = self.columns_from::<S, 1>(s, c, S::LANES),
+                2 => c = self.columns_from::<S, 2>(s, c, S::LANES),
+                3 => c = self.columns_from::<S, 3>(s, c, S::LANES),
+                _ => c = self.columns_from::<S, 4>(s, c, S::LANES),
+            }
         }
     }
 }
 
 impl<F: Function> Dots<'_, F> {
-    /// Adds a run of rows, of `V` vectors of columns from the block's column `at` on, the last of `n` columns.
+    /// `V` vectors of columns from `c` on, the last of `n` columns. The column behind them.
     #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
     #[inline(always)]
-    fn strip<S: Simd, const V: usize>(&mut self, s: S, rows: Range<usize>, at: usize, n: usize) {
-        let [mut mean, mut factor, mut offset, mut sum, mut dot] = [[s.zero(); V]; 5];
-        let n = if V == 1 { n } else { S::LANES };
+    fn columns_from<S: Simd, const V: usize>(&mut self, s: S, c: usize, n: usize) -> usize {
+        let [mut mean, mut factor, mut offset] = [[s.zero(); V]; 3];
+        let at = c - self.columns.start;
         for v in 0..V {
             mean[v] = get(s, self.mean, at + v * S::LANES, n);
             factor[v] = get(s, self.factor, at + v * S::LANES, n);
@@ -263,28 +220,34 @@ impl<F: Function> Dots<'_, F> {
                 offset[v] = get(s, self.offset, at + v * S::LANES, n);
             }
         }
-        for row in rows {
+        for start in (0..self.rows).step_by(RUN) {
+            let (mut sum, mut dot) = ([s.zero(); V], [s.zero(); V]);
+            for r in start..(start + RUN).min(self.rows) {
+                for v in 0..V {
+                    let i = r * self.width + c + v * S::LANES;
+                    // SAFETY: inside row `r` of the block, whose rows the caller's pointers hold.
+                    let load = |p: *const f32| unsafe {
+                        if n < S::LANES { s.load_part(p.add(i), n) } else { s.load(p.add(i)) }
+                    };
+                    let d = s.sub(load(self.x), mean[v]);
+                    let dy = self.f.gradient(s, s.fma(d, factor[v], offset[v]), load(self.dy));
+                    sum[v] = s.add(sum[v], dy);
+                    dot[v] = s.fma(dy, d, dot[v]);
+                }
+            }
             for v in 0..V {
-                let i = row * self.width + self.columns.start + at + v * S::LANES;
-                // SAFETY: inside a row of the block, whose rows the caller's pointers hold.
-                let load =
-                    |p: *const f32| unsafe { if n < S::LANES { s.load_part(p.add(i), n) } else { s.load(p.add(i)) } };
-                let d = s.sub(load(self.x), mean[v]);
-                let dy = self.f.gradient(s, s.fma(d, factor[v], offset[v]), load(self.dy));
-                sum[v] = s.add(sum[v], dy);
-                dot[v] = s.fma(dy, d, dot[v]);
+                flush(s, sum[v], n, &mut self.sums[0][at + v * S::LANES..]);
+                flush(s, dot[v], n, &mut self.sums[1][at + v * S::LANES..]);
             }
         }
-        for v in 0..V {
-            flush(s, sum[v], n, &mut self.sums[0][at + v * S::LANES..]);
-            flush(s, dot[v], n, &mut self.sums[1][at + v * S::LANES..]);
-        }
+        c + (V - 1) * S::LANES + n
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::cpu::simd::SimdLevel;
 
     /// Columns of every kind of strip, and rows that are no whole number of runs.
     #[test]

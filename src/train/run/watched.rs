@@ -1,0 +1,63 @@
+//! What is watched of an epoch's figures: the best one, early stopping, a learning rate that drops.
+
+use super::Run;
+use crate::checkpoint::Best;
+use crate::config::language::sections::Metric;
+use crate::train::setup::figures::Figures;
+
+impl Run<'_> {
+    /// The monitored figure of an epoch; `None` if it was not evaluated.
+    pub(super) fn figure(metric: Metric, train: Option<&Figures>, val: Option<&Figures>) -> Option<f64> {
+        if metric.of_validation() { val } else { train }?.get(metric.figure())
+    }
+
+    pub(super) fn note_best(&mut self, train: Option<&Figures>, val: Option<&Figures>) -> bool {
+        let monitor = self.experiment.checkpoint.monitor();
+        let Some(value) = Self::figure(monitor, train, val).filter(|v| v.is_finite()) else { return false };
+        let better = self.state.best.as_ref().is_none_or(|b| improves(monitor, value, b.value, 0.0));
+        if better {
+            self.state.best = Some(Best { monitor: monitor.name().to_string(), value });
+        }
+        better
+    }
+
+    pub(super) fn out_of_patience(&mut self, train: Option<&Figures>, val: Option<&Figures>) -> bool {
+        let Some(early) = &self.experiment.train.early_stopping else { return false };
+        let Some(value) = Self::figure(early.monitor, train, val) else { return false };
+        let extra = &mut self.state.extra;
+        let better = extra.early_best.is_none_or(|b| improves(early.monitor, value, b, early.min_delta));
+        if value.is_finite() && better {
+            extra.early_best = Some(value);
+            extra.early_waited = 0;
+        } else {
+            extra.early_waited += 1;
+        }
+        extra.early_waited >= early.patience
+    }
+
+    /// Lets the learning rate drop if its figure has not improved for long enough; then what is to be said of it.
+    pub(super) fn note_plateau(&mut self, train: Option<&Figures>, val: Option<&Figures>) -> Option<String> {
+        let rule = self.schedule.plateau.as_ref()?;
+        let value = Self::figure(rule.monitor, train, val)?;
+        let state = &mut self.state.extra.plateau;
+        state.note(rule, value, self.schedule.base).then(|| {
+            // As short as it can be told.
+            let rate = (self.schedule.base * state.factor) as f32;
+            let epoch = self.state.epoch + 1;
+            format!(
+                "epoch {epoch}: `{}` no longer improves: the learning rate is {rate} from here on",
+                rule.monitor.name()
+            )
+        })
+    }
+
+    /// Whether early stopping has ended the run already.
+    pub fn stopped_early(&self) -> bool {
+        let early = self.experiment.train.early_stopping.as_ref();
+        self.state.batch == 0 && early.is_some_and(|e| self.state.extra.early_waited >= e.patience)
+    }
+}
+
+fn improves(monitor: Metric, new: f64, old: f64, min_delta: f64) -> bool {
+    if monitor.higher_is_better() { new > old + min_delta } else { new < old - min_delta }
+}
