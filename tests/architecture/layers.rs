@@ -8,7 +8,7 @@ use crate::source::{code, is_test, program};
 
 /// For every module, the others that its code may name. A module may only name those that stand above it, so imports
 /// run one way. Tests may name what they like, and `cli` everything.
-const IMPORTS: [(&str, &[&str]); 13] = [
+const IMPORTS: [(&str, &[&str]); 14] = [
     ("random", &[]),
     ("files", &[]),
     ("terminal", &[]),
