@@ -140,13 +140,36 @@ struct Now {
     double lr, floor;
     // Adam's 1 − beta1^step and sqrt(1 − beta2^step).
     double correction1, correction2;
+    // NAdam's share of the gradient in a step; that of the mean is in the place of correction1.
+    double of_gradient;
     // Number of this step, from 1.
     i64 step;
-    // Factor of every gradient.
-    float scale;
+    // Factor of every gradient, and the largest absolute value of its elements.
+    float scale, limit;
     // 0 if the loss, or a scaled gradient, is not finite: then nothing is updated.
     int updates;
 };
+
+// NAdam's momentum in step t (Dozat 2016).
+__device__ __forceinline__ double nadam_momentum(double t, double beta1, double decay) {
+    return beta1 * (1.0 - 0.5 * pow(0.96, t * decay));
+}
+
+// What NAdam makes of the step's number: Nadam::at in engine/src/graph/op/optim.rs.
+__device__ __forceinline__ void nadam_shares(Now &n, double beta1, double decay) {
+    double product = 1.0;
+    for (i64 t = 1; t <= n.step; t++) {
+        product *= nadam_momentum((double)t, beta1, decay);
+        // Too small to matter.
+        if (product < 1e-20) {
+            product = 0.0;
+            break;
+        }
+    }
+    double next = nadam_momentum((double)(n.step + 1), beta1, decay);
+    n.of_gradient = (1.0 - nadam_momentum((double)n.step, beta1, decay)) / (1.0 - product);
+    n.correction1 = next / (1.0 - product * next);
+}
 
 // Before the update, by one thread: counts the step, and works out what depends on it. schedule: learning rate, gradient
 // scale, loss scale, floor of the learning rate. `norm` is null if gradients are neither clipped nor scaled; `clip_norm`
@@ -154,7 +177,7 @@ struct Now {
 // their norm.
 extern "C" __global__ void __launch_bounds__(32)
     optimizer_begin(const float *schedule, const float *loss, const float *norm, float clip_norm, const float *scale,
-                    double beta1, double beta2, i64 *counter, Now *now) {
+                    float clip_value, double beta1, double beta2, double momentum_decay, i64 *counter, Now *now) {
     if (threadIdx.x > 0) {
         return;
     }
@@ -172,8 +195,13 @@ extern "C" __global__ void __launch_bounds__(32)
         // Not fminf: a norm that is NaN must show in the parameters.
         n.scale *= factor > 1.0f ? 1.0f : factor;
     }
+    n.limit = clip_value;
     n.correction1 = 1.0 - pow(beta1, (double)n.step);
     n.correction2 = sqrt(1.0 - pow(beta2, (double)n.step));
+    n.of_gradient = 0.0;
+    if (momentum_decay >= 0.0) {
+        nadam_shares(n, beta1, momentum_decay);
+    }
     *now = n;
 }
 
@@ -189,10 +217,11 @@ struct Tensor {
 // a + w · (b − a)
 __device__ __forceinline__ float lerp(float a, float b, float w) { return w * (b - a) + a; }
 
-// The gradient as the rule sees it: scaled, and with `decay` times the parameter.
-__device__ __forceinline__ float decayed(float g, float p, float scale, float decay) {
-    return decay != 0.0f ? decay * p + g * scale : g * scale;
-}
+// An element of a gradient that is no further from 0 than `limit`; what is not a number stays.
+__device__ __forceinline__ float clipped(float g, float limit) { return g > limit ? limit : g < -limit ? -limit : g; }
+
+// A scaled gradient with `decay` times the parameter.
+__device__ __forceinline__ float decayed(float g, float p, float decay) { return decay != 0.0f ? decay * p + g : g; }
 
 // Updates the block's chunk: `rule.prepare` once, then `rule.element` for each element. STATE is the number of places of
 // `Tensor::state` that the rule may use.
@@ -211,11 +240,16 @@ __device__ __forceinline__ void update(const Now *now, const Tensor *tensors, co
     }
     __syncthreads();
     rule = shared;
+    float scale = now->scale, limit = now->limit;
     i64 start = c.number * chunk;
     by_fours(min(t.length - start, (i64)chunk), [&](i64 i, int n) {
         float p[4], g[4], s[STATE][4];
         load_four(t.parameter + start + i, n, p);
         load_four(t.grad + start + i, n, g);
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            g[k] = clipped(g[k] * scale, limit);
+        }
 #pragma unroll
         for (int k = 0; k < STATE; k++) {
             if (t.state[k]) {
@@ -254,18 +288,17 @@ __device__ __forceinline__ double rate(const Now &now, const Tensor &t) {
 struct Sgd {
     float momentum, dampening;
     int nesterov;
-    float lr, decay, scale;
+    float lr, decay;
     int first;
 
     __device__ __forceinline__ void prepare(const Now &now, const Tensor &t) {
         lr = (float)rate(now, t);
         decay = (float)t.weight_decay;
-        scale = now.scale;
         first = now.step <= 1;
     }
 
     __device__ __forceinline__ void element(float &p, float g, float (&s)[1], const Tensor &t) const {
-        float d = decayed(g, p, scale, decay);
+        float d = decayed(g, p, decay);
         if (t.state[0]) {
             float v = first ? d : s[0] * momentum + (1.0f - dampening) * d;
             s[0] = v;
@@ -291,7 +324,7 @@ struct Adam {
     double beta1, beta2;
     float eps;
     int decoupled;
-    float step_size, correction, decay, keep, scale, share1, share2, keep2;
+    float step_size, correction, decay, keep, share1, share2, keep2;
 
     __device__ __forceinline__ void prepare(const Now &now, const Tensor &t) {
         double lr = rate(now, t);
@@ -299,7 +332,6 @@ struct Adam {
         correction = (float)now.correction2;
         decay = decoupled ? 0.0f : (float)t.weight_decay;
         keep = decoupled ? (float)(1.0 - lr * t.weight_decay) : 1.0f;
-        scale = now.scale;
         share1 = (float)(1.0 - beta1);
         share2 = (float)(1.0 - beta2);
         keep2 = (float)beta2;
@@ -307,7 +339,7 @@ struct Adam {
 
     __device__ __forceinline__ void element(float &p, float g, float (&s)[3], const Tensor &t) const {
         float w = p * keep;
-        float d = decayed(g, w, scale, decay);
+        float d = decayed(g, w, decay);
         float m = lerp(s[0], d, share1);
         float v = share2 * d * d + s[1] * keep2;
         s[0] = m;
@@ -336,18 +368,17 @@ extern "C" __global__ void __launch_bounds__(256)
 struct RmsProp {
     double alpha;
     float eps, momentum;
-    float lr, decay, scale, share, keep;
+    float lr, decay, share, keep;
 
     __device__ __forceinline__ void prepare(const Now &now, const Tensor &t) {
         lr = (float)rate(now, t);
         decay = (float)t.weight_decay;
-        scale = now.scale;
         share = (float)(1.0 - alpha);
         keep = (float)alpha;
     }
 
     __device__ __forceinline__ void element(float &p, float g, float (&s)[3], const Tensor &t) const {
-        float d = decayed(g, p, scale, decay);
+        float d = decayed(g, p, decay);
         float v = share * d * d + s[0] * keep;
         s[0] = v;
         if (t.state[2]) {
@@ -372,6 +403,217 @@ extern "C" __global__ void __launch_bounds__(256)
     rule.eps = eps;
     rule.momentum = momentum;
     update<3>(now, tensors, chunks, chunk, rule);
+}
+
+// What rules with two decays have in common: means of the gradient and of its square, weight decay of either kind.
+struct TwoMeans {
+    double beta1, beta2;
+    float eps;
+    int decoupled;
+    float decay, keep, share1, share2, keep2;
+
+    __device__ __forceinline__ void prepare_means(double lr, const Tensor &t) {
+        decay = decoupled ? 0.0f : (float)t.weight_decay;
+        keep = decoupled ? (float)(1.0 - lr * t.weight_decay) : 1.0f;
+        share1 = (float)(1.0 - beta1);
+        share2 = (float)(1.0 - beta2);
+        keep2 = (float)beta2;
+    }
+
+    // Takes the gradient into both means.
+    __device__ __forceinline__ void means(float d, float (&s)[2]) const {
+        s[0] = lerp(s[0], d, share1);
+        s[1] = share2 * d * d + s[1] * keep2;
+    }
+};
+
+// NAdam (Dozat 2016); state: exp_avg, exp_avg_sq.
+struct Nadam : TwoMeans {
+    float of_gradient, of_mean, correction;
+
+    __device__ __forceinline__ void prepare(const Now &now, const Tensor &t) {
+        double lr = rate(now, t);
+        prepare_means(lr, t);
+        of_gradient = (float)(-lr * now.of_gradient);
+        of_mean = (float)(-lr * now.correction1);
+        correction = (float)now.correction2;
+    }
+
+    __device__ __forceinline__ void element(float &p, float g, float (&s)[2], const Tensor &t) const {
+        float w = p * keep;
+        float d = decayed(g, w, decay);
+        means(d, s);
+        p = w + (of_gradient * d + of_mean * s[0]) / (sqrtf(s[1]) / correction + eps);
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(256)
+    nadam_f32(const Now *now, const Tensor *tensors, const Chunk *chunks, int chunk, double beta1, double beta2,
+              float eps, int decoupled) {
+    Nadam rule;
+    rule.beta1 = beta1;
+    rule.beta2 = beta2;
+    rule.eps = eps;
+    rule.decoupled = decoupled;
+    update<2>(now, tensors, chunks, chunk, rule);
+}
+
+// RAdam (Liu et al. 2020); state: exp_avg, exp_avg_sq.
+struct Radam : TwoMeans {
+    float step_size;
+    int rectified;
+
+    __device__ __forceinline__ void prepare(const Now &now, const Tensor &t) {
+        double lr = rate(now, t);
+        prepare_means(lr, t);
+        // radam_rectification in engine/src/graph/op/optim.rs.
+        double left = now.correction2 * now.correction2;
+        double limit = 2.0 / (1.0 - beta2) - 1.0;
+        double length = limit - 2.0 * (double)now.step * (1.0 - left) / left;
+        double size = -lr / now.correction1;
+        rectified = length > 5.0;
+        if (rectified) {
+            double ratio = (length - 4.0) * (length - 2.0) * limit / ((limit - 4.0) * (limit - 2.0) * length);
+            size *= sqrt(ratio) * now.correction2;
+        }
+        step_size = (float)size;
+    }
+
+    __device__ __forceinline__ void element(float &p, float g, float (&s)[2], const Tensor &t) const {
+        float w = p * keep;
+        means(decayed(g, w, decay), s);
+        float step = step_size * s[0];
+        p = w + (rectified ? step / (sqrtf(s[1]) + eps) : step);
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(256)
+    radam_f32(const Now *now, const Tensor *tensors, const Chunk *chunks, int chunk, double beta1, double beta2,
+              float eps, int decoupled) {
+    Radam rule;
+    rule.beta1 = beta1;
+    rule.beta2 = beta2;
+    rule.eps = eps;
+    rule.decoupled = decoupled;
+    update<2>(now, tensors, chunks, chunk, rule);
+}
+
+// Adagrad (Duchi et al. 2011); state: sum.
+struct Adagrad {
+    double lr_decay;
+    float eps;
+    float lr, decay;
+
+    __device__ __forceinline__ void prepare(const Now &now, const Tensor &t) {
+        lr = (float)(rate(now, t) / (1.0 + (double)(now.step - 1) * lr_decay));
+        decay = (float)t.weight_decay;
+    }
+
+    __device__ __forceinline__ void element(float &p, float g, float (&s)[1], const Tensor &t) const {
+        float d = decayed(g, p, decay);
+        s[0] += d * d;
+        p -= lr * d / (sqrtf(s[0]) + eps);
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(256)
+    adagrad_f32(const Now *now, const Tensor *tensors, const Chunk *chunks, int chunk, double lr_decay, float eps) {
+    Adagrad rule;
+    rule.lr_decay = lr_decay;
+    rule.eps = eps;
+    update<1>(now, tensors, chunks, chunk, rule);
+}
+
+// Adadelta (Zeiler 2012); state: square_avg, acc_delta.
+struct Adadelta {
+    double rho;
+    float eps;
+    float lr, decay, share, keep;
+
+    __device__ __forceinline__ void prepare(const Now &now, const Tensor &t) {
+        lr = (float)rate(now, t);
+        decay = (float)t.weight_decay;
+        share = (float)(1.0 - rho);
+        keep = (float)rho;
+    }
+
+    __device__ __forceinline__ void element(float &p, float g, float (&s)[2], const Tensor &t) const {
+        float d = decayed(g, p, decay);
+        s[0] = share * d * d + s[0] * keep;
+        float step = sqrtf((s[1] + eps) / (s[0] + eps)) * d;
+        s[1] = share * step * step + s[1] * keep;
+        p -= lr * step;
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(256)
+    adadelta_f32(const Now *now, const Tensor *tensors, const Chunk *chunks, int chunk, double rho, float eps) {
+    Adadelta rule;
+    rule.rho = rho;
+    rule.eps = eps;
+    update<2>(now, tensors, chunks, chunk, rule);
+}
+
+// Adamax (Kingma & Ba 2015); state: exp_avg, exp_inf.
+struct Adamax {
+    double beta1, beta2;
+    float eps;
+    float step_size, decay, share, keep;
+
+    __device__ __forceinline__ void prepare(const Now &now, const Tensor &t) {
+        step_size = (float)(rate(now, t) / now.correction1);
+        decay = (float)t.weight_decay;
+        share = (float)(1.0 - beta1);
+        keep = (float)beta2;
+    }
+
+    __device__ __forceinline__ void element(float &p, float g, float (&s)[2], const Tensor &t) const {
+        float d = decayed(g, p, decay);
+        s[0] = lerp(s[0], d, share);
+        float kept = s[1] * keep, size = fabsf(d) + eps;
+        // Not fmaxf: NaN must show.
+        s[1] = kept > size ? kept : size;
+        p -= step_size * s[0] / s[1];
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(256)
+    adamax_f32(const Now *now, const Tensor *tensors, const Chunk *chunks, int chunk, double beta1, double beta2,
+               float eps) {
+    Adamax rule;
+    rule.beta1 = beta1;
+    rule.beta2 = beta2;
+    rule.eps = eps;
+    update<2>(now, tensors, chunks, chunk, rule);
+}
+
+// Lion (Chen et al. 2023) with its decoupled weight decay; state: exp_avg.
+struct Lion {
+    double beta1, beta2;
+    float lr, keep, share1, share2;
+
+    __device__ __forceinline__ void prepare(const Now &now, const Tensor &t) {
+        double r = rate(now, t);
+        lr = (float)r;
+        keep = (float)(1.0 - r * t.weight_decay);
+        share1 = (float)(1.0 - beta1);
+        share2 = (float)(1.0 - beta2);
+    }
+
+    __device__ __forceinline__ void element(float &p, float g, float (&s)[1], const Tensor &t) const {
+        float step = lerp(s[0], g, share1);
+        s[0] = lerp(s[0], g, share2);
+        // Zero and NaN are their own sign.
+        p = p * keep - lr * (step > 0.0f ? 1.0f : step < 0.0f ? -1.0f : step);
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(256)
+    lion_f32(const Now *now, const Tensor *tensors, const Chunk *chunks, int chunk, double beta1, double beta2) {
+    Lion rule;
+    rule.beta1 = beta1;
+    rule.beta2 = beta2;
+    update<1>(now, tensors, chunks, chunk, rule);
 }
 
 // ---- State that a bad step leaves as it was -------------------------------------------------------------------------

@@ -21,15 +21,22 @@ from typing import Any
 
 import torch
 import torchvision
+from papers import Lion
 from safetensors.torch import save_file
 from torch import nn
-from torch.nn.utils import clip_grad_norm_
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
 OPTIMIZERS = {
     "sgd": torch.optim.SGD,
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
     "rmsprop": torch.optim.RMSprop,
+    "nadam": torch.optim.NAdam,
+    "radam": torch.optim.RAdam,
+    "adagrad": torch.optim.Adagrad,
+    "adadelta": torch.optim.Adadelta,
+    "adamax": torch.optim.Adamax,
+    "lion": Lion,
 }
 
 
@@ -136,7 +143,7 @@ class Case:
 
 def criterion(case: Case, dtype: torch.dtype) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """The loss of the configuration. Here the classes of a sequence's positions come last, in PyTorch second."""
-    options = {k: v for k, v in case.loss.items() if k != "type"}
+    options = {k: v for k, v in case.loss.items() if k not in ("type", "target")}
     for key in ("weight", "pos_weight"):
         if key in options:
             options[key] = torch.tensor(options[key], dtype=dtype)
@@ -287,6 +294,9 @@ def train(case: Case, begin: Start, dtype=torch.float32, channels_last=False, no
         net = net.to(memory_format=torch.channels_last)
     inputs, targets = prepared(begin.inputs), begin.targets
     val_inputs, val_targets = prepared(begin.val_inputs), begin.val_targets
+    if case.loss.get("target") == "inputs":
+        # The file has others, which nothing may look at.
+        targets, val_targets = inputs, val_inputs
     if targets.is_floating_point():
         targets, val_targets = targets.to(dtype), val_targets.to(dtype)
     loss_of = criterion(case, dtype)
@@ -314,6 +324,8 @@ def train(case: Case, begin: Start, dtype=torch.float32, channels_last=False, no
                 result.grads = {n: p.grad.clone() for n, p in net.named_parameters() if p.grad is not None}
             if "clip_grad_norm" in case.train:
                 clip_grad_norm_(net.parameters(), case.train["clip_grad_norm"])
+            if "clip_grad_value" in case.train:
+                clip_grad_value_(net.parameters(), case.train["clip_grad_value"])
             result.losses.append(loss)
             result.lrs.append(optimizer.param_groups[0]["lr"])
             optimizer.step()

@@ -21,6 +21,8 @@ import names
 import optimizers
 import pth
 import runs
+import schedules
+import starts
 import structure
 import torch
 import transforms
@@ -60,10 +62,14 @@ def main() -> None:
         jpegs.make(arguments.out / "jpeg")
     if arguments.only in "names":
         names.make(arguments.out / "names")
+    if arguments.only in "starts":
+        starts.make(arguments.out / "starts")
     if arguments.only in "transforms":
         transforms.make(arguments.out / "transforms")
     if arguments.only in "figures":
         figures.make(arguments.out / "figures.json")
+    if arguments.only in "learning_rates":
+        schedules.make(arguments.out / "learning_rates.json")
     architectures.make(arguments.out / "architectures", arguments.only)
     print(f"{total / 1e6:.2f} MB of cases")
     if failed:

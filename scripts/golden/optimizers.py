@@ -44,7 +44,27 @@ def rules() -> list[Case]:
         "rmsprop_centered": {"type": "rmsprop", "lr": 0.003, "alpha": 0.8, "eps": 1e-2, "centered": True},
         "rmsprop_all": {"type": "rmsprop", "lr": 0.003, "alpha": 0.8, "eps": 1e-2, "centered": True, "momentum": 0.5, "weight_decay": 0.1},
     }  # fmt: skip
-    return [one(f"optimizers/{name}", settings[name]) for name in settings]
+    later = {
+        "nadam": {"type": "nadam"},
+        "nadam_arguments": {"type": "nadam", "lr": 0.01, "betas": [0.8, 0.95], "eps": 1e-3, "weight_decay": 0.1, "momentum_decay": 0.3},
+        "nadam_decoupled": {"type": "nadam", "lr": 0.02, "weight_decay": 0.3, "decoupled_weight_decay": True},
+        # With these decays the variance is taken from the sixth step on; it never is with such a second decay.
+        "radam": {"type": "radam", "lr": 0.01},
+        "radam_never": {"type": "radam", "lr": 0.02, "betas": [0.8, 0.5], "weight_decay": 0.1},
+        "radam_decoupled": {"type": "radam", "lr": 0.02, "betas": [0.9, 0.95], "weight_decay": 0.3, "decoupled_weight_decay": True},
+        "adagrad": {"type": "adagrad"},
+        "adagrad_arguments": {"type": "adagrad", "lr": 0.03, "lr_decay": 0.2, "weight_decay": 0.1, "initial_accumulator_value": 0.02, "eps": 1e-3},
+        "adadelta": {"type": "adadelta"},
+        "adadelta_arguments": {"type": "adadelta", "lr": 0.6, "rho": 0.8, "eps": 1e-4, "weight_decay": 0.1},
+        "adamax": {"type": "adamax"},
+        "adamax_arguments": {"type": "adamax", "lr": 0.01, "betas": [0.8, 0.9], "eps": 1e-3, "weight_decay": 0.1},
+        "lion": {"type": "lion", "lr": 1e-3},
+        "lion_arguments": {"type": "lion", "lr": 3e-3, "betas": [0.8, 0.9], "weight_decay": 0.4},
+    }  # fmt: skip
+    # Eight epochs, 24 steps: what depends on the number of the step has changed by then.
+    return [one(f"optimizers/{name}", settings[name]) for name in settings] + [
+        one(f"optimizers/{name}", later[name], epochs=8) for name in later
+    ]
 
 
 def training() -> list[Case]:
@@ -57,6 +77,8 @@ def training() -> list[Case]:
     return [
         one("training/clip", momentum, train={"clip_grad_norm": 0.5}),
         one("training/clip_not_reached", momentum, train={"clip_grad_norm": 100.0}),
+        one("training/clip_value", momentum, train={"clip_grad_value": 0.02}),
+        one("training/clip_value_adamax", {"type": "adamax", "weight_decay": 0.1}, train={"clip_grad_value": 0.05, "accumulate": 2}),
         one("training/clip_adam", {"type": "adam", "lr": 0.01, "eps": 0.01}, train={"clip_grad_norm": 0.1}),
         # Three batches an epoch, two to a step: the last step of an epoch has one.
         one("training/accumulate", momentum, epochs=3, train={"accumulate": 2}),
@@ -66,6 +88,7 @@ def training() -> list[Case]:
         one("training/accumulate_clip", momentum, epochs=3, train={"accumulate": 2, "clip_grad_norm": 0.3}),
         one("training/groups", adamw, groups=groups),
         one("training/groups_sgd", {"type": "sgd", "lr": 0.1, "momentum": 0.5, "weight_decay": 0.1}, groups=groups),
+        one("training/groups_nadam", {"type": "nadam", "lr": 0.01, "weight_decay": 0.1}, groups=groups, freeze=["a.bias"]),
         one("training/groups_schedule", adamw, groups=groups, schedule={"type": "cosine"}),
         one("training/freeze", momentum, freeze=["a.*"]),
         one("training/freeze_middle", adamw, freeze=["norm.*", "b.bias"]),

@@ -12,6 +12,7 @@ mod devices;
 mod eval;
 mod export;
 mod failure;
+mod lr_find;
 mod memory;
 mod model;
 mod predict;
@@ -73,6 +74,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Predict(a) => predict::run(&a),
         Command::Check(a) => check::run(&a),
         Command::Bench(a) => bench::run(&a),
+        Command::LrFind(a) => lr_find::run(&a),
         Command::Runs(a) => runs::run(&a),
         Command::Compare(a) => runs::compare::run(&a),
         Command::Plot(a) => runs::plot::run(&a),
@@ -99,6 +101,7 @@ fn wants_json(command: &Command) -> bool {
         Command::Predict(a) => a.output.json,
         Command::Check(a) => a.output.json,
         Command::Bench(a) => a.output.json,
+        Command::LrFind(a) => a.output.json,
         Command::Runs(a) => a.output.json,
         Command::Compare(a) => a.output.json,
         Command::Plot(a) => a.output.json,

@@ -15,6 +15,7 @@ mod fields;
 mod finetune;
 mod force;
 mod hostile_files;
+mod lr_find;
 mod memory;
 mod not_finite;
 mod photo_lists;

@@ -59,6 +59,23 @@ fn early_stopping_remembers_how_long_it_has_waited() {
     assert!(place.checkpoint("r/last.safetensors").meta.epoch > epochs);
 }
 
+/// The rate has dropped before the run stops, and drops again after it goes on.
+#[test]
+fn a_plateau_remembers_how_long_it_has_waited() {
+    let plateau = "[schedule]\ntype = \"plateau\"\npatience = 1\nthreshold = 0.25\nfactor = 0.5\ncooldown = 1\n";
+    let place = Place::with(&config("epochs = 12", plateau));
+    let done = place.ok("train c.toml --out whole");
+    let rates: Vec<f64> = place.metrics("whole").iter().filter_map(|line| line["lr"].as_f64()).collect();
+    let drops: Vec<usize> = (1..rates.len()).filter(|i| rates[*i] < rates[*i - 1]).collect();
+    assert_eq!(done.err.matches("no longer improves: the learning rate is").count(), drops.len(), "{}", done.err);
+    assert!(drops.len() >= 2 && drops.iter().all(|i| i % 10 == 0), "{drops:?}");
+    // In the epoch before the last drop: what it waits for has begun.
+    let steps = drops[drops.len() - 1] - 3;
+    place.ok(&format!("train c.toml --quiet --out r --set train.max_steps={steps}"));
+    place.ok("train c.toml --quiet --out r --resume --set train.max_steps=1000");
+    assert_same_runs((&place, "whole"), (&place, "r"));
+}
+
 #[test]
 fn a_finished_run_takes_more_epochs() {
     let place = Place::with(&config("epochs = 3", ""));

@@ -1,7 +1,7 @@
 //! Another kind of thing in a file that extends one, or on the command line; and what is taken away.
 
 use runner::config::declare::tagged::Tagged;
-use runner::config::language::sections::{Curve, OptimizerRule, Source};
+use runner::config::language::sections::{Course, Curve, OptimizerRule, Source};
 use runner::config::text::diagnostics;
 use runner::config::{self, Failure, Loaded};
 
@@ -106,7 +106,9 @@ fn each_kind_can_be_changed() {
     assert_eq!(left(&regression), ["data.classes", "loss.label_smoothing"]);
 
     let cosine = loaded(&["[schedule]\ntype = \"cosine\"\nmin_lr = 1e-5\n"], &[]);
-    let Curve::Cosine(curve) = &cosine.experiment.schedule.curve else { panic!("cosine was asked for") };
+    let Curve::Course(Course::Cosine(curve)) = &cosine.experiment.schedule.curve else {
+        panic!("cosine was asked for")
+    };
     assert_eq!(curve.min_lr, 1e-5);
     assert_eq!(cosine.experiment.schedule.warmup.warmup_epochs, Some(1));
     assert_eq!(left(&cosine), ["schedule.step_epochs"]);
@@ -166,7 +168,7 @@ fn what_the_base_has_can_be_taken_away() {
         "[schedule]\nunset = true\n[train]\nearly_stopping = { unset = true }\n[optimizer]\nunset = true\ntype = \"sgd\"\nlr = 2\n",
     ];
     let by_file = loaded(&texts, &[]);
-    assert!(matches!(by_file.experiment.schedule.curve, Curve::Constant(_)));
+    assert!(matches!(by_file.experiment.schedule.curve, Curve::Course(Course::Constant(_))));
     assert!(by_file.experiment.train.early_stopping.is_none());
     let OptimizerRule::Sgd(sgd) = &by_file.experiment.optimizer.rule else { panic!("sgd was asked for") };
     assert_eq!((sgd.lr, sgd.momentum), (2.0, 0.0));
@@ -180,14 +182,14 @@ fn what_the_base_has_can_be_taken_away() {
         "--unset model.layers.1.negative_slope",
     ];
     let by_option = loaded(&[], &options);
-    assert!(matches!(by_option.experiment.schedule.curve, Curve::Constant(_)));
+    assert!(matches!(by_option.experiment.schedule.curve, Curve::Course(Course::Constant(_))));
     let OptimizerRule::Sgd(sgd) = &by_option.experiment.optimizer.rule else { panic!("sgd was asked for") };
     assert_eq!((sgd.momentum, sgd.nesterov), (0.9, false));
     assert_eq!(left(&by_option).len(), 4);
     // First away, then anew, whichever way round they are typed; what is at its default is no mistake.
     let anew =
         loaded(&[], &["schedule.type=cosine", "--unset schedule", "--unset train.max_steps", "--unset checkpoint"]);
-    assert!(matches!(anew.experiment.schedule.curve, Curve::Cosine(_)));
+    assert!(matches!(anew.experiment.schedule.curve, Curve::Course(Course::Cosine(_))));
     assert_eq!(anew.experiment.schedule.warmup.warmup_epochs, None);
 }
 

@@ -3,7 +3,7 @@
 use runner::config::experiment::{LayerKind, LayerNode};
 use runner::config::language::layers::Layer;
 use runner::config::language::pattern::Pattern;
-use runner::config::language::sections::{Curve, Metric, OptimizerRule, Source};
+use runner::config::language::sections::{Course, Curve, Metric, OptimizerRule, Source};
 use runner::config::language::values::{Device, Groups, ValidationSplit};
 use runner::config::{self, Loaded, SourceId, Span};
 
@@ -37,7 +37,10 @@ fn defaults_are_pytorchs() {
     assert!(experiment.data.loading.shuffle && !experiment.data.loading.drop_last);
     let OptimizerRule::Adam(adam) = &experiment.optimizer.rule else { panic!("adam was asked for") };
     assert_eq!((adam.lr, adam.betas, adam.eps, adam.weight_decay), (1e-3, [0.9, 0.999], 1e-8, 0.0));
-    assert_eq!(experiment.schedule.curve, Curve::Constant(runner::config::language::sections::Constant {}));
+    assert_eq!(
+        experiment.schedule.curve,
+        Curve::Course(Course::Constant(runner::config::language::sections::Constant {}))
+    );
     assert_eq!(experiment.checkpoint.monitor(), Metric::ValAccuracy);
     assert_eq!(experiment.log.every_steps, 50);
     assert_eq!(experiment.span_of("optimizer.lr"), None);

@@ -69,7 +69,7 @@ fn types_of_pytorch_are_understood() {
             "cross_entropy",
             ["CrossEntropyLoss", "nn.MSELoss", "NLLLoss", "BCEWithLogitsLoss", "BCELoss", "L1Loss"].as_slice(),
         ),
-        ("sgd", &["Adam", "torch.optim.AdamW", "RMSprop", "SGD", "LBFGS"]),
+        ("sgd", &["Adam", "torch.optim.AdamW", "RMSprop", "SGD", "NAdam", "Adagrad", "LBFGS"]),
         ("synthetic", &["MNIST", "FashionMNIST", "cifar-10", "CIFAR100", "FakeData"]),
     ];
     let others = others.iter().flat_map(|(from, words)| {
@@ -77,7 +77,19 @@ fn types_of_pytorch_are_understood() {
             format!("{word:24} {}", remarks(&changed(&[(&format!("\"{from}\""), &format!("\"{word}\""))]), &[]))
         })
     });
-    let schedules = ["CosineAnnealingLR", "StepLR", "MultiStepLR", "ReduceLROnPlateau", "LinearLR"];
+    let schedules = [
+        "CosineAnnealingLR",
+        "StepLR",
+        "MultiStepLR",
+        "ReduceLROnPlateau",
+        "LinearLR",
+        "ExponentialLR",
+        "PolynomialLR",
+        "OneCycleLR",
+        "CosineAnnealingWarmRestarts",
+        "SequentialLR",
+        "CyclicLR",
+    ];
     let schedules = schedules.iter().map(|word| {
         format!(
             "{word:24} {}",

@@ -181,6 +181,7 @@ fn cases() -> Vec<(Lint, Vec<String>)> {
             Lint::RisingSchedule,
             vec![
                 schedule("type = \"step\"\nstep_epochs = 2\ngamma = 10", ""),
+                schedule("type = \"exponential\"\ngamma = 1.1", ""),
                 schedule("type = \"cosine\"\nmin_lr = 0.01", "")
                     .replace("lr = 0.1\n", "lr = 0.1\ngroups = [{ match = [\"fc.*\"], lr = 0.001 }]\n"),
             ],
@@ -208,6 +209,9 @@ fn cases() -> Vec<(Lint, Vec<String>)> {
             vec![
                 schedule("type = \"step\"\nmilestones = [2, 5]", ""),
                 schedule("type = \"step\"\nstep_epochs = 5", ""),
+                schedule("type = \"multi_step\"\nmilestones = [2, 5]", ""),
+                schedule("type = \"linear\"\nend_factor = 0\ntotal_iters = 6\nby = \"epoch\"", ""),
+                schedule("type = \"sequential\"\nmilestones = [5]\nschedules = [\"constant\", \"cosine\"]", ""),
                 schedule("type = \"cosine\"\nepochs = 6", ""),
                 schedule("warmup_epochs = 5", ""),
                 schedule("warmup_steps = 50", ""),
@@ -228,6 +232,7 @@ fn cases() -> Vec<(Lint, Vec<String>)> {
                 blind("early_stopping = { patience = 3 }"),
                 blind("early_stopping = { monitor = \"val_accuracy\" }"),
                 blind("[checkpoint]\nmonitor = \"val_loss\""),
+                blind("[schedule]\ntype = \"plateau\""),
             ],
         ),
         (Lint::UnusedParameter, vec![format!("{GOOD}[params]\nwidth = 3\n")]),
@@ -338,6 +343,11 @@ fn what_is_in_order_is_not_warned_of() {
     quiet.push(changed(&[("epochs = 5", "epochs = 5\naccumulate = 10\nearly_stopping = { patience = 4 }")]));
     quiet.push(changed(&[("[train]", "[schedule]\ntype = \"cosine\"\nwarmup_steps = 49\n[train]")]));
     quiet.push(changed(&[("val_samples = 20", "val_samples = 0")]));
+    // Steps are more than epochs.
+    quiet.push(changed(&[(
+        "[train]",
+        "[schedule]\ntype = \"multi_step\"\nmilestones = [20, 40]\nby = \"step\"\n[train]",
+    )]));
     quiet.push(changed(&[
         ("val_samples = 20", "val_samples = 0"),
         ("[train]", "[checkpoint]\nmonitor = \"train_loss\"\n[train]"),

@@ -1,5 +1,5 @@
 //! What a configuration means once model and data are at hand: mistakes that only then can be seen, memory, and that no
-//! list of layers makes the program panic; what is warned of; and that passes change no result; the architectures that come with the program.
+//! list of layers makes the program panic; what is warned of; and that passes change no result; the learning rate of every update; the architectures that come with the program.
 
 mod architectures;
 mod errors;
@@ -12,5 +12,6 @@ mod nets;
 mod random;
 mod rearranged;
 mod scaler;
+mod schedules;
 mod statistics;
 mod without;

@@ -34,8 +34,16 @@ impl Run {
         let tensors = vec![(w, TensorOptions { lr_scale: 1.0, weight_decay: 0.0 })];
         let algorithm = Algorithm::Sgd { momentum: 0.9, dampening: 0.0, nesterov: false };
         let micro_batch = (accumulate > 1).then_some(1.0);
-        let spec =
-            UpdateSpec { algorithm, clip_norm, scaler, micro_batch, tensors, thawed: Vec::new(), averaged: Vec::new() };
+        let spec = UpdateSpec {
+            algorithm,
+            clip_norm,
+            clip_value: None,
+            scaler,
+            micro_batch,
+            tensors,
+            thawed: Vec::new(),
+            averaged: Vec::new(),
+        };
 
         let mut graph = Graph::new();
         let x = graph.input(Input::Field(0), DType::F32, Shape::from([1, 2]));

@@ -2,7 +2,7 @@
 
 use crate::layers::{Flow, Layers};
 
-const OPTIMIZERS: [&str; 12] = [
+const OPTIMIZERS: [&str; 18] = [
     "type = \"sgd\"\nlr = 0.02",
     "type = \"sgd\"\nlr = 0.02\nmomentum = 0.9",
     "type = \"sgd\"\nlr = 0.01\nmomentum = 0.8\nnesterov = true\nweight_decay = 1e-3",
@@ -15,10 +15,16 @@ const OPTIMIZERS: [&str; 12] = [
     "type = \"rmsprop\"\nlr = 1e-3",
     "type = \"rmsprop\"\nlr = 1e-3\nmomentum = 0.5\ncentered = true",
     "type = \"rmsprop\"\nlr = 2e-3\nalpha = 0.9\neps = 1e-5\nweight_decay = 1e-3",
+    "type = \"nadam\"\nlr = 1e-3",
+    "type = \"radam\"\nlr = 1e-3\nbetas = [0.9, 0.8]\nweight_decay = 1e-2",
+    "type = \"adagrad\"\nlr = 3e-3\neps = 1e-5",
+    "type = \"adadelta\"\nlr = 0.5",
+    "type = \"adamax\"\nlr = 1e-3\neps = 1e-5",
+    "type = \"lion\"\nlr = 1e-4\nweight_decay = 0.1",
 ];
 
 /// Everything that the learning rate may do.
-const SCHEDULES: [&str; 8] = [
+const SCHEDULES: [&str; 16] = [
     "",
     "",
     "[schedule]\ntype = \"constant\"\nwarmup_steps = 3\n",
@@ -27,6 +33,14 @@ const SCHEDULES: [&str; 8] = [
     "[schedule]\ntype = \"step\"\nmilestones = [1]\nwarmup_steps = 2\n",
     "[schedule]\ntype = \"cosine\"\n",
     "[schedule]\ntype = \"cosine\"\nmin_lr = 1e-4\nepochs = 1\n",
+    "[schedule]\ntype = \"multi_step\"\nmilestones = [2, 3]\nby = \"step\"\n",
+    "[schedule]\ntype = \"exponential\"\ngamma = 0.9\nby = \"step\"\n",
+    "[schedule]\ntype = \"linear\"\nend_factor = 0.1\n",
+    "[schedule]\ntype = \"polynomial\"\npower = 2\nwarmup_steps = 2\n",
+    "[schedule]\ntype = \"cosine_restarts\"\nt_0 = 2\nmin_lr = 1e-4\nby = \"step\"\n",
+    "[schedule]\ntype = \"one_cycle\"\n",
+    "[schedule]\ntype = \"plateau\"\npatience = 0\n",
+    "[schedule]\ntype = \"sequential\"\nmilestones = [1]\nschedules = [\"constant\", { type = \"exponential\", gamma = 0.5, by = \"step\" }]\n",
 ];
 
 /// Samples, validation samples, and sizes of batches for both; no last batch is of one, which batch norm refuses.
@@ -58,7 +72,7 @@ pub fn experiment(seed: u64) -> String {
     let schedule = make.of(&SCHEDULES);
     let epochs = 1 + make.below(2);
     let accumulate = make.of(&["", "", "accumulate = 2\n", "accumulate = 3\n"]);
-    let clip = make.of(&["", "", "clip_grad_norm = 0.1\n", "clip_grad_norm = 2.0\n"]);
+    let clip = make.of(&["", "", "clip_grad_norm = 0.1\n", "clip_grad_norm = 2.0\n", "clip_grad_value = 0.01\n"]);
     let every = make.of(&["", "eval_every = 2\n"]);
     // By the seed itself, so that the draws of all else stay as they were.
     let rules =

@@ -110,7 +110,7 @@ fn epochs(
             let group = accumulate.min(batches - batch);
             let mut inputs = StepInputs {
                 lr: schedule.lr(step, epoch) as f32,
-                lr_floor: schedule.floor(step) as f32,
+                lr_floor: schedule.floor(step, epoch) as f32,
                 grad_scale: 1.0,
                 seed: experiment.seed,
                 micro_step,

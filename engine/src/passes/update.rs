@@ -15,6 +15,8 @@ pub struct UpdateSpec {
     pub algorithm: Algorithm,
     /// Largest norm of all gradients together.
     pub clip_norm: Option<f32>,
+    /// Largest absolute value of an element of a gradient.
+    pub clip_value: Option<f32>,
     /// The loss is scaled before it is differentiated, and the scale follows the gradients ([`loss_gradient`]).
     pub scaler: Option<UpdateScale>,
     /// Gradients are summed over micro-batches: what a full one weighs in the mean.
@@ -118,9 +120,13 @@ fn schedule(graph: &mut Graph) -> ValueId {
 }
 
 /// A variable of the same layout as parameter `of`.
-fn companion(vars: &mut Variables, of: VarId, name: String, kind: VarKind) -> VarId {
+fn companion(vars: &mut Variables, of: VarId, name: String, kind: VarKind, initial: f32) -> VarId {
     let Variable { shape, storage, origin, .. } = vars[of].clone();
-    vars.get_or_add(Variable { storage, origin, ..Variable::zeros(name, DType::F32, shape, kind) })
+    let mut variable = Variable { storage, origin, ..Variable::zeros(name, DType::F32, shape, kind) };
+    if initial != 0.0 {
+        variable.init = Fill::Constant(f64::from(initial));
+    }
+    vars.get_or_add(variable)
 }
 
 /// Adds the update of the parameters in `spec`, given the gradient of each. Makes the optimizer's state variables.
@@ -149,6 +155,7 @@ pub fn add_update(
     let update = OptimizerStep {
         algorithm: spec.algorithm,
         clip_norm: spec.clip_norm,
+        clip_value: spec.clip_value,
         scaled: spec.scaler.is_some(),
         counts: true,
         tensors: Vec::new(),
@@ -170,7 +177,7 @@ pub fn add_update(
             operands.extend([graph.variable(vars, *id), *grad]);
             for slot in spec.algorithm.slots() {
                 let name = format!("optimizer.{slot}.{}", vars[*id].name);
-                let state = companion(vars, *id, name, VarKind::Optimizer);
+                let state = companion(vars, *id, name, VarKind::Optimizer, spec.algorithm.initial(slot));
                 operands.push(graph.variable(vars, state));
             }
         }
@@ -209,12 +216,13 @@ pub fn add_averages(
     let mut operands = vec![share, loss, graph.variable(vars, step)];
     for id in &spec.averaged {
         let name = format!("{AVERAGE_PREFIX}{}", vars[*id].name);
-        let average = companion(vars, *id, name, VarKind::Optimizer);
+        let average = companion(vars, *id, name, VarKind::Optimizer, 0.0);
         operands.extend([graph.variable(vars, average), graph.variable(vars, *id)]);
     }
     let update = OptimizerStep {
         algorithm: Algorithm::Sgd { momentum: 0.0, dampening: 0.0, nesterov: false },
         clip_norm: None,
+        clip_value: None,
         scaled: false,
         counts: true,
         tensors: vec![TensorOptions { lr_scale: 1.0, weight_decay: 1.0 }; spec.averaged.len()],
@@ -252,7 +260,7 @@ pub fn add_accumulation(
     for (id, _) in spec.tensors.iter().chain(&spec.thawed) {
         let Some(grad) = gradient(*id) else { continue };
         let name = format!("gradient_sum.{}", vars[*id].name);
-        let sum = companion(vars, *id, name, VarKind::Gradient);
+        let sum = companion(vars, *id, name, VarKind::Gradient, 0.0);
         let value = graph.variable(vars, sum);
         graph.add(AccumulateGrad {}, &[grad, value])?;
         gradients.push((*id, sum));

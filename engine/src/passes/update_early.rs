@@ -163,7 +163,11 @@ mod tests {
         operands.extend(weights.iter().zip(&grads).flat_map(|(w, grad)| [*w, grad.unwrap()]));
         let algorithm = Algorithm::Sgd { momentum: 0.0, dampening: 0.0, nesterov: false };
         let tensors = (0..3).map(|i| TensorOptions { lr_scale: 1.0, weight_decay: i as f32 }).collect();
-        g.add(OptimizerStep { algorithm, clip_norm, scaled: false, counts: true, tensors }, &operands).unwrap();
+        g.add(
+            OptimizerStep { algorithm, clip_norm, clip_value: None, scaled: false, counts: true, tensors },
+            &operands,
+        )
+        .unwrap();
         g
     }
 
@@ -230,7 +234,11 @@ mod tests {
         (3..9).step_by(2).for_each(|i| average(&mut g, update[i]));
         let algorithm = Algorithm::Sgd { momentum: 0.0, dampening: 0.0, nesterov: false };
         let tensors = (10..14).map(|i| TensorOptions { lr_scale: 1.0, weight_decay: i as f32 }).collect();
-        g.add(OptimizerStep { algorithm, clip_norm: None, scaled: false, counts: false, tensors }, &operands).unwrap();
+        g.add(
+            OptimizerStep { algorithm, clip_norm: None, clip_value: None, scaled: false, counts: false, tensors },
+            &operands,
+        )
+        .unwrap();
         update_early(&mut g, true);
         verify(&g).unwrap();
         let order: Vec<f32> = g

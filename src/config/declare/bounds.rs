@@ -33,6 +33,11 @@ impl Bounds {
         Bounds { high, ..self }
     }
 
+    /// The same, and below `high`.
+    pub fn below(self, high: f64) -> Bounds {
+        Bounds { high, below: true, ..self }
+    }
+
     /// None: any finite number.
     pub const NONE: Self =
         Self { low: f64::NEG_INFINITY, high: f64::INFINITY, above: false, below: false, whole: false };

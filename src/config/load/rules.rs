@@ -35,6 +35,10 @@ impl Rules<'_> {
         let data = &self.experiment.data.source;
         let Some(classes) = data.has_classes() else { return };
         let loss = &self.experiment.loss;
+        if loss.target().is_some() {
+            // The targets are left alone.
+            return;
+        }
         let (fits, has, help) = match loss.describe().targets() {
             TargetKind::Classes => (classes, "targets are numbers", "the loss for numbers is `mse`"),
             TargetKind::Numbers => (!classes, "targets are classes", "the loss for classes is `cross_entropy`"),
@@ -58,8 +62,11 @@ impl Rules<'_> {
     /// A figure that is watched must be one that this loss comes with.
     fn monitors(&self) {
         let stopping = self.experiment.train.early_stopping.as_ref().map(|stopping| stopping.monitor);
-        let all =
-            [("train.early_stopping.monitor", stopping), ("checkpoint.monitor", self.experiment.checkpoint.monitor)];
+        let all = [
+            ("train.early_stopping.monitor", stopping),
+            ("schedule.monitor", self.experiment.schedule.monitor()),
+            ("checkpoint.monitor", self.experiment.checkpoint.monitor),
+        ];
         for (key, metric) in all {
             let Some(metric) = metric else { continue };
             let task = self.experiment.loss.describe().task();

@@ -125,14 +125,8 @@ fn differences(key: &str, old: Option<&Value>, new: Option<&Value>, out: &mut Ve
 
 /// All differences between the configuration of a checkpoint and today's.
 pub fn changes(old: &Experiment, new: &Experiment) -> Vec<Change> {
-    // A cosine that ends with the run depends on its length.
-    let epochs_matter = matches!(
-        new.schedule.curve,
-        crate::config::language::sections::Curve::Cosine(crate::config::language::sections::Cosine {
-            epochs: None,
-            ..
-        })
-    );
+    // A schedule that ends with the run depends on its length.
+    let epochs_matter = new.schedule.curve.takes_whole_run();
     let [old, new] = [old, new].map(|e| serde_json::to_value(e).unwrap_or(Value::Null));
     let mut found = Vec::new();
     differences("", Some(&old), Some(&new), &mut found);

@@ -6,6 +6,7 @@ use crate::data::Unread;
 use crate::graph::op::{METRIC_SLOTS, metric_slot};
 use crate::graph::{VarKind, Variable};
 use crate::model::{Mode, metrics_variable};
+use crate::train::setup::schedule::PlateauState;
 use crate::train::setup::session::Session;
 use crate::train::setup::transfer::in_checkpoint;
 use anyhow::{Context, Result, bail, ensure};
@@ -41,6 +42,9 @@ pub struct Extra {
     pub early_best: Option<f64>,
     /// Evaluations since then.
     pub early_waited: usize,
+    /// What a schedule that watches a figure knows of it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub plateau: PlateauState,
     /// Training seconds of the current epoch so far.
     pub epoch_seconds: f64,
     /// The samples are not what was asked for: why.
@@ -63,6 +67,10 @@ pub struct Extra {
     /// The choices that the device made by measuring, so that the run goes on with the same: [`crate::backend::Backend::choices`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_choices: Option<String>,
+}
+
+fn is_default(state: &PlateauState) -> bool {
+    *state == PlateauState::default()
 }
 
 /// The choices of the device that wrote the checkpoint whose state is `meta`. [`restore`] reports what cannot be read.

@@ -1,15 +1,16 @@
 //! The training loop.
 
-mod best;
 pub mod evaluate;
 mod histograms;
 mod live;
 pub mod pace;
 pub mod pending;
 pub mod report;
+pub mod sweep;
 pub mod table;
 mod unreadable;
 pub mod waiting;
+mod watched;
 
 use crate::backend::{Backend, HostBuffer};
 use crate::checkpoint::FileKind;
@@ -59,6 +60,21 @@ pub fn eval_options(experiment: &Experiment) -> EvalOptions {
         slots: slots::evaluation(experiment),
         transforms: transforms(experiment, false),
         seed: experiment.seed,
+    }
+}
+
+/// How an experiment makes the batches that it trains on, up to an epoch.
+pub fn train_options(experiment: &Experiment, end_epoch: Option<u64>) -> LoaderOptions {
+    let loading = &experiment.data.loading;
+    LoaderOptions {
+        batch_size: loading.batch_size,
+        shuffle: loading.shuffle,
+        drop_last: loading.drop_last,
+        seed: experiment.seed,
+        workers: loading.workers,
+        transforms: transforms(experiment, true),
+        mixing: mixing(experiment),
+        end_epoch,
     }
 }
 
@@ -121,17 +137,7 @@ impl Run<'_> {
     }
 
     fn loader_options(&self) -> LoaderOptions {
-        let loading = &self.experiment.data.loading;
-        LoaderOptions {
-            batch_size: loading.batch_size,
-            shuffle: loading.shuffle,
-            drop_last: loading.drop_last,
-            seed: self.experiment.seed,
-            workers: loading.workers,
-            transforms: transforms(self.experiment, true),
-            mixing: mixing(self.experiment),
-            end_epoch: Some(self.experiment.train.epochs as u64),
-        }
+        train_options(self.experiment, Some(self.experiment.train.epochs as u64))
     }
 
     /// The parts of the run, from which its remaining time is estimated.
@@ -230,10 +236,11 @@ impl Run<'_> {
     fn update(&mut self, loader: &mut Loader, in_flight: &mut VecDeque<Batch>, batches: u64) -> Result<u64> {
         let accumulate = self.experiment.train.accumulate as u64;
         let group = accumulate.min(batches - self.state.batch);
-        let lr = self.schedule.lr(self.state.step, self.state.epoch as usize);
+        let (step, epoch) = (self.state.step, self.state.epoch as usize);
+        let lr = self.schedule.lr(step, epoch) * self.state.extra.plateau.factor;
         let mut inputs = StepInputs {
             lr: lr as f32,
-            lr_floor: self.schedule.floor(self.state.step) as f32,
+            lr_floor: self.schedule.floor(step, epoch) as f32,
             grad_scale: 1.0,
             seed: self.experiment.seed,
             micro_step: self.state.extra.micro_step,
@@ -340,7 +347,11 @@ impl Run<'_> {
         };
         let best = self.note_best(train.as_ref(), val.as_ref());
         let stop = due && self.out_of_patience(train.as_ref(), val.as_ref());
+        let drop = if due { self.note_plateau(train.as_ref(), val.as_ref()) } else { None };
         self.write_epoch(number, samples, train, val, best)?;
+        if let Some(told) = drop {
+            self.reporter.info(&told);
+        }
         self.write_histograms()?;
         self.state.epoch += 1;
         self.state.batch = 0;
@@ -438,12 +449,6 @@ impl Run<'_> {
 
     fn reached_max_steps(&self) -> bool {
         self.experiment.train.max_steps.is_some_and(|m| self.state.step >= m)
-    }
-
-    /// Whether early stopping has ended the run already.
-    pub fn stopped_early(&self) -> bool {
-        let early = self.experiment.train.early_stopping.as_ref();
-        self.state.batch == 0 && early.is_some_and(|e| self.state.extra.early_waited >= e.patience)
     }
 
     /// Writes the state as `last`: a run that was killed between `best` and `last` of one moment goes on from the first

@@ -168,6 +168,11 @@ fn monitors_without_validation(experiment: &Experiment, data: &DataSpec) -> Vec<
         let key = if written { "train.early_stopping.monitor" } else { "train.early_stopping" };
         found.push(warning(message.into(), key, stopping.monitor));
     }
+    if let Some(metric) = experiment.schedule.monitor().filter(|metric| watched(*metric)) {
+        let message = "the learning rate never drops: there are no samples to validate on";
+        let written = experiment.span_of("schedule.monitor").is_some();
+        found.push(warning(message.into(), if written { "schedule.monitor" } else { "schedule.type" }, metric));
+    }
     // By default a run without validation simply has no `best`.
     let written = experiment.span_of("checkpoint.monitor").is_some();
     if let Some(metric) = experiment.checkpoint.monitor.filter(|m| written && watched(*m)) {

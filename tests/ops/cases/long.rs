@@ -94,12 +94,14 @@ fn updates(list: &mut Vec<Case>) {
         Algorithm::Sgd { momentum: 0.9, dampening: 0.0, nesterov: true },
         Algorithm::Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8, decoupled: true, amsgrad: true },
         Algorithm::RmsProp { alpha: 0.99, eps: 1e-8, momentum: 0.0, centered: true },
+        Algorithm::Adamax { beta1: 0.9, beta2: 0.999, eps: 1e-8 },
     ];
     for algorithm in algorithms {
         let options = TensorOptions { lr_scale: 0.5, weight_decay: 0.01 };
         let op = OptimizerStep {
             algorithm,
             clip_norm: Some(0.3),
+            clip_value: None,
             scaled: false,
             counts: true,
             tensors: vec![options; lengths.len()],
@@ -111,7 +113,7 @@ fn updates(list: &mut Vec<Case>) {
                 operands.extend([d.normal([n]), d.normal([n])]);
                 for slot in algorithm.slots() {
                     // Small means, so that a mean square is more than the square of the mean.
-                    let square = slot.contains("sq") || slot.contains("square");
+                    let square = slot.contains("sq") || slot.contains("square") || slot == "exp_inf";
                     operands.push(if square {
                         d.positive([n]).map(|x| 0.02 * x)
                     } else {

@@ -17,6 +17,17 @@ fn algorithms() -> Vec<Algorithm> {
             list.push(Algorithm::RmsProp { alpha: 0.99, eps: 1e-8, momentum, centered });
         }
     }
+    let (beta1, beta2) = (0.9, 0.999);
+    for decoupled in [false, true] {
+        list.push(Algorithm::Nadam { beta1, beta2, eps: 1e-8, momentum_decay: 4e-3, decoupled });
+        list.push(Algorithm::Radam { beta1, beta2, eps: 1e-8, decoupled });
+    }
+    list.extend([
+        Algorithm::Adagrad { lr_decay: 0.5, eps: 1e-10, initial_accumulator_value: 0.0 },
+        Algorithm::Adadelta { rho: 0.9, eps: 1e-6 },
+        Algorithm::Adamax { beta1, beta2, eps: 1e-8 },
+        Algorithm::Lion { beta1, beta2: 0.99 },
+    ]);
     list
 }
 
@@ -28,7 +39,7 @@ fn schedule() -> Operand {
 /// A state tensor as it may be after some steps.
 fn state(d: &mut Draw, slot: &str, shape: &[usize]) -> Operand {
     match slot {
-        "exp_avg_sq" | "square_avg" => d.positive(shape).map(|x| 0.02 * x),
+        "exp_avg_sq" | "square_avg" | "acc_delta" | "sum" | "exp_inf" => d.positive(shape).map(|x| 0.02 * x),
         "max_exp_avg_sq" => d.positive(shape).map(|x| 0.025 * x),
         // Small, so that a mean square is more than the square of the mean.
         "grad_avg" => d.normal(shape).map(|x| 0.01 * x),
@@ -40,6 +51,7 @@ fn state(d: &mut Draw, slot: &str, shape: &[usize]) -> Operand {
 #[derive(Clone, Copy)]
 struct Setting {
     clip_norm: Option<f32>,
+    clip_value: Option<f32>,
     /// The operand, of a scaled loss.
     scale: Option<f64>,
     steps: f64,
@@ -51,16 +63,19 @@ struct Setting {
 }
 
 fn step(algorithm: Algorithm, setting: Setting) -> Case {
-    let Setting { clip_norm, scale, steps, loss, counts, norm } = setting;
+    let Setting { clip_norm, clip_value, scale, steps, loss, counts, norm } = setting;
     let tensors = vec![
         TensorOptions { lr_scale: 1.0, weight_decay: 0.0 },
         TensorOptions { lr_scale: 0.5, weight_decay: 0.1 },
         TensorOptions { lr_scale: 2.0, weight_decay: 0.01 },
     ];
-    let op = OptimizerStep { algorithm, clip_norm, scaled: scale.is_some(), counts, tensors };
+    let op = OptimizerStep { algorithm, clip_norm, clip_value, scaled: scale.is_some(), counts, tensors };
     let mut name = format!("{algorithm:?}, clipped to {clip_norm:?}, after {steps} steps, loss {loss}");
     if !counts {
         name += ", a later part";
+    }
+    if let Some(limit) = clip_value {
+        name += &format!(", elements within {limit}");
     }
     if let Some(scale) = scale {
         name += &format!(", scale {scale}, norm {norm:?}");
@@ -107,7 +122,8 @@ fn scales(list: &mut Vec<Case>) {
 
 pub fn cases() -> Vec<Case> {
     let mut list = Vec::new();
-    let plain = Setting { clip_norm: None, scale: None, steps: 3.0, loss: 0.5, counts: true, norm: None };
+    let plain =
+        Setting { clip_norm: None, clip_value: None, scale: None, steps: 3.0, loss: 0.5, counts: true, norm: None };
     for algorithm in algorithms() {
         // The norm drawn is between a half and two: one limit always bites, the other never does.
         for clip_norm in [None, Some(0.3), Some(5.0)] {
@@ -118,6 +134,10 @@ pub fn cases() -> Vec<Case> {
                 list.push(step(algorithm, Setting { clip_norm, steps, scale: Some(8.0), ..plain }));
             }
         }
+        // Some elements of a gradient are beyond it, of either sign.
+        list.push(step(algorithm, Setting { clip_value: Some(0.05), ..plain }));
+        // Enough steps for RAdam's variance.
+        list.push(step(algorithm, Setting { steps: 40.0, ..plain }));
         list.push(step(algorithm, Setting { counts: false, ..plain }));
         list.push(step(algorithm, Setting { loss: f64::NAN, ..plain }));
         list.push(step(algorithm, Setting { counts: false, loss: f64::NAN, ..plain }));

@@ -1,7 +1,9 @@
 //! The update.
 
 use super::Tensor;
-use crate::graph::op::{AccumulateLoss, Algorithm, OptimizerStep, TensorOptions, UpdateScale};
+use crate::graph::op::{
+    AccumulateLoss, Algorithm, Nadam, OptimizerStep, TensorOptions, UpdateScale, radam_rectification,
+};
 
 pub(super) fn accumulate_grad(x: &[Tensor]) -> Vec<Vec<f64>> {
     vec![x[0].data.iter().zip(x[1].data).map(|(grad, sum)| sum + grad).collect()]
@@ -48,7 +50,16 @@ pub(super) fn step(op: &OptimizerStep, x: &[Tensor]) -> Vec<Vec<f64>> {
         if updates {
             for i in 0..parameter.len() {
                 let mut s: Vec<f64> = state.iter().map(|s| s[i]).collect();
-                let g = operands[1].data[i] * scale;
+                let mut g = operands[1].data[i] * scale;
+                if let Some(limit) = op.clip_value.map(f64::from) {
+                    g = if g > limit {
+                        limit
+                    } else if g < -limit {
+                        -limit
+                    } else {
+                        g
+                    };
+                }
                 parameter[i] = element(&op.algorithm, options, [schedule[0], schedule[3]], t, parameter[i], g, &mut s);
                 for (all, one) in state.iter_mut().zip(s) {
                     all[i] = one;
@@ -129,6 +140,53 @@ fn element(
             }
             state[1] = f64::from(momentum) * state[1] + step;
             p - lr * state[1]
+        }
+        Algorithm::Nadam { beta1, beta2, eps, momentum_decay, .. } => {
+            state[0] = beta1 * state[0] + (1.0 - beta1) * g;
+            state[1] = beta2 * state[1] + (1.0 - beta2) * g * g;
+            let Nadam { of_gradient, of_mean } = Nadam::at(t as i64, beta1, momentum_decay);
+            let deviation = (state[1] / (1.0 - beta2.powf(t))).sqrt();
+            p - lr * (of_gradient * g + of_mean * state[0]) / (deviation + f64::from(eps))
+        }
+        Algorithm::Radam { beta1, beta2, eps, .. } => {
+            state[0] = beta1 * state[0] + (1.0 - beta1) * g;
+            state[1] = beta2 * state[1] + (1.0 - beta2) * g * g;
+            let mean = state[0] / (1.0 - beta1.powf(t));
+            p - lr
+                * match radam_rectification(t as i64, beta2) {
+                    Some(factor) => mean * factor * (1.0 - beta2.powf(t)).sqrt() / (state[1].sqrt() + f64::from(eps)),
+                    None => mean,
+                }
+        }
+        Algorithm::Adagrad { lr_decay, eps, .. } => {
+            state[0] += g * g;
+            p - lr / (1.0 + (t - 1.0) * lr_decay) * g / (state[0].sqrt() + f64::from(eps))
+        }
+        Algorithm::Adadelta { rho, eps } => {
+            let eps = f64::from(eps);
+            state[0] = rho * state[0] + (1.0 - rho) * g * g;
+            let step = ((state[1] + eps) / (state[0] + eps)).sqrt() * g;
+            state[1] = rho * state[1] + (1.0 - rho) * step * step;
+            p - lr * step
+        }
+        Algorithm::Adamax { beta1, beta2, eps } => {
+            state[0] = beta1 * state[0] + (1.0 - beta1) * g;
+            let (kept, new) = (beta2 * state[1], g.abs() + f64::from(eps));
+            state[1] = if kept > new { kept } else { new };
+            p - lr / (1.0 - beta1.powf(t)) * state[0] / state[1]
+        }
+        Algorithm::Lion { beta1, beta2 } => {
+            let step = beta1 * state[0] + (1.0 - beta1) * g;
+            state[0] = beta2 * state[0] + (1.0 - beta2) * g;
+            // Zero and what is not a number are their own sign.
+            p - lr
+                * if step > 0.0 {
+                    1.0
+                } else if step < 0.0 {
+                    -1.0
+                } else {
+                    step
+                }
         }
     }
 }

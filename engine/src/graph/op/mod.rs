@@ -43,7 +43,7 @@ pub use metrics::{Figure, METRIC_SLOTS, Metrics, Task, metric_slot};
 pub use norm::{
     BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, GroupNorm, GroupNormGrad, LayerNorm, LayerNormGrad,
 };
-pub use optim::{Algorithm, Constant, GradNorm, OptimizerStep, TensorOptions, UpdateScale};
+pub use optim::{Algorithm, Constant, GradNorm, Nadam, OptimizerStep, TensorOptions, UpdateScale, radam_rectification};
 pub use pool::{
     AdaptiveAvgPool2d, AdaptiveAvgPool2dGrad, AdaptiveMaxPool2d, AdaptiveMaxPool2dGrad, AvgPool2d, AvgPool2dGrad,
     MaxPool2d, MaxPool2dGrad, pool_out,

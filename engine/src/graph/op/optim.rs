@@ -34,6 +34,62 @@ pub enum Algorithm {
         /// Divide by the largest mean square seen (Reddi et al. 2018).
         amsgrad: bool,
     },
+    /// NAdam (Dozat 2016). State: `exp_avg`, `exp_avg_sq`. What depends on the step alone is [`Nadam`].
+    Nadam {
+        /// Decay of the mean.
+        beta1: f64,
+        /// Decay of the mean square.
+        beta2: f64,
+        /// Added to the denominator.
+        eps: f32,
+        /// How fast the momentum rises to `beta1`.
+        momentum_decay: f64,
+        /// Weight decay acts on the parameter, not on the gradient.
+        decoupled: bool,
+    },
+    /// RAdam (Liu et al. 2020). State: `exp_avg`, `exp_avg_sq`. What depends on the step alone is [`radam_rectification`].
+    Radam {
+        /// Decay of the mean.
+        beta1: f64,
+        /// Decay of the mean square.
+        beta2: f64,
+        /// Added to the denominator.
+        eps: f32,
+        /// Weight decay acts on the parameter, not on the gradient.
+        decoupled: bool,
+    },
+    /// Adagrad (Duchi et al. 2011). State: `sum`.
+    Adagrad {
+        /// In step `t` the learning rate is divided by `1 + (t − 1) · lr_decay`.
+        lr_decay: f64,
+        /// Added to the denominator.
+        eps: f32,
+        /// What the sum of squares begins with.
+        initial_accumulator_value: f32,
+    },
+    /// Adadelta (Zeiler 2012). State: `square_avg`, `acc_delta`.
+    Adadelta {
+        /// Decay of both means of squares.
+        rho: f64,
+        /// Added to both.
+        eps: f32,
+    },
+    /// Adamax (Kingma & Ba 2015). State: `exp_avg`, `exp_inf`.
+    Adamax {
+        /// Decay of the mean.
+        beta1: f64,
+        /// Decay of the largest gradient.
+        beta2: f64,
+        /// Added to the size of each gradient.
+        eps: f32,
+    },
+    /// Lion (Chen et al. 2023), with its decoupled weight decay. State: `exp_avg`.
+    Lion {
+        /// Share of the mean in a step.
+        beta1: f64,
+        /// Decay of the mean.
+        beta2: f64,
+    },
     /// RMSprop (Hinton 2012). State: `square_avg`, `momentum_buffer` if `momentum ≠ 0`, `grad_avg` if `centered`.
     RmsProp {
         /// Decay of the mean square.
@@ -66,6 +122,12 @@ impl Algorithm {
             Algorithm::Adam { decoupled: false, .. } => "adam",
             Algorithm::Adam { decoupled: true, .. } => "adamw",
             Algorithm::RmsProp { .. } => "rmsprop",
+            Algorithm::Nadam { .. } => "nadam",
+            Algorithm::Radam { .. } => "radam",
+            Algorithm::Adagrad { .. } => "adagrad",
+            Algorithm::Adadelta { .. } => "adadelta",
+            Algorithm::Adamax { .. } => "adamax",
+            Algorithm::Lion { .. } => "lion",
         }
     }
 
@@ -82,22 +144,62 @@ impl Algorithm {
             Algorithm::RmsProp { alpha, eps, momentum, .. } => {
                 ("rmsprop", vec![Double(alpha), Single(eps), Single(momentum)])
             }
+            Algorithm::Nadam { beta1, beta2, eps, decoupled, .. } => {
+                ("nadam", vec![Double(beta1), Double(beta2), Single(eps), Flag(decoupled)])
+            }
+            Algorithm::Radam { beta1, beta2, eps, decoupled } => {
+                ("radam", vec![Double(beta1), Double(beta2), Single(eps), Flag(decoupled)])
+            }
+            Algorithm::Adagrad { lr_decay, eps, .. } => ("adagrad", vec![Double(lr_decay), Single(eps)]),
+            Algorithm::Adadelta { rho, eps } => ("adadelta", vec![Double(rho), Single(eps)]),
+            Algorithm::Adamax { beta1, beta2, eps } => ("adamax", vec![Double(beta1), Double(beta2), Single(eps)]),
+            Algorithm::Lion { beta1, beta2 } => ("lion", vec![Double(beta1), Double(beta2)]),
         }
     }
 
     /// True if weight decay acts on the parameter, not on the gradient.
     pub fn is_decoupled(&self) -> bool {
         match *self {
-            Algorithm::Adam { decoupled, .. } => decoupled,
-            Algorithm::Sgd { .. } | Algorithm::RmsProp { .. } => false,
+            Algorithm::Adam { decoupled, .. }
+            | Algorithm::Nadam { decoupled, .. }
+            | Algorithm::Radam { decoupled, .. } => decoupled,
+            Algorithm::Lion { .. } => true,
+            Algorithm::Sgd { .. }
+            | Algorithm::RmsProp { .. }
+            | Algorithm::Adagrad { .. }
+            | Algorithm::Adadelta { .. }
+            | Algorithm::Adamax { .. } => false,
         }
     }
 
     /// The decays `beta1`, `beta2` of means that start at zero, which is to be corrected; zeros if there are none.
     pub fn corrected(&self) -> [f64; 2] {
         match *self {
-            Algorithm::Adam { beta1, beta2, .. } => [beta1, beta2],
-            Algorithm::Sgd { .. } | Algorithm::RmsProp { .. } => [0.0; 2],
+            Algorithm::Adam { beta1, beta2, .. }
+            | Algorithm::Nadam { beta1, beta2, .. }
+            | Algorithm::Radam { beta1, beta2, .. } => [beta1, beta2],
+            Algorithm::Adamax { beta1, .. } => [beta1, 0.0],
+            Algorithm::Sgd { .. }
+            | Algorithm::RmsProp { .. }
+            | Algorithm::Adagrad { .. }
+            | Algorithm::Adadelta { .. }
+            | Algorithm::Lion { .. } => [0.0; 2],
+        }
+    }
+
+    /// How fast the momentum of NAdam rises; `None` for others.
+    pub fn momentum_decay(&self) -> Option<f64> {
+        match *self {
+            Algorithm::Nadam { momentum_decay, .. } => Some(momentum_decay),
+            _ => None,
+        }
+    }
+
+    /// What a state tensor begins with.
+    pub fn initial(&self, slot: &str) -> f32 {
+        match *self {
+            Algorithm::Adagrad { initial_accumulator_value, .. } if slot == "sum" => initial_accumulator_value,
+            _ => 0.0,
         }
     }
 
@@ -111,6 +213,11 @@ impl Algorithm {
             Algorithm::RmsProp { momentum, centered, .. } => {
                 [Some("square_avg"), (momentum != 0.0).then_some("momentum_buffer"), centered.then_some("grad_avg")]
             }
+            Algorithm::Nadam { .. } | Algorithm::Radam { .. } => [Some("exp_avg"), Some("exp_avg_sq"), None],
+            Algorithm::Adagrad { .. } => [Some("sum"), None, None],
+            Algorithm::Adadelta { .. } => [Some("square_avg"), Some("acc_delta"), None],
+            Algorithm::Adamax { .. } => [Some("exp_avg"), Some("exp_inf"), None],
+            Algorithm::Lion { .. } => [Some("exp_avg"), None, None],
         }
     }
 
@@ -118,6 +225,42 @@ impl Algorithm {
     pub fn slots(&self) -> impl Iterator<Item = &'static str> {
         self.state().into_iter().flatten()
     }
+}
+
+/// What NAdam makes of the step's number: the shares of gradient and mean in a step, the latter with the momentum of the next one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Nadam {
+    /// `(1 − μ) / (1 − Π μ)`
+    pub of_gradient: f64,
+    /// `μ' / (1 − μ' Π μ)`, with the next step's `μ'`
+    pub of_mean: f64,
+}
+
+impl Nadam {
+    /// For the `step`-th update, from 1. The product over all steps is made anew each time, which leaves nothing to be kept; it soon
+    /// is too small to matter.
+    pub fn at(step: i64, beta1: f64, momentum_decay: f64) -> Self {
+        let momentum = |t: i64| beta1 * (1.0 - 0.5 * 0.96f64.powf(t as f64 * momentum_decay));
+        let mut product = 1.0;
+        for t in 1..=step {
+            product *= momentum(t);
+            if product < 1e-20 {
+                product = 0.0;
+                break;
+            }
+        }
+        let next = momentum(step + 1);
+        Self { of_gradient: (1.0 - momentum(step)) / (1.0 - product), of_mean: next / (1.0 - product * next) }
+    }
+}
+
+/// RAdam's factor of a step, the `step`-th from 1; `None` as long as too little is known of the variance to divide by it.
+pub fn radam_rectification(step: i64, beta2: f64) -> Option<f64> {
+    let decayed = beta2.powf(step as f64);
+    let limit = 2.0 / (1.0 - beta2) - 1.0;
+    let length = limit - 2.0 * step as f64 * decayed / (1.0 - decayed);
+    let ratio = (length - 4.0) * (length - 2.0) * limit / ((limit - 4.0) * (limit - 2.0) * length);
+    (length > 5.0).then(|| ratio.sqrt())
 }
 
 /// The options of one parameter tensor.
@@ -136,7 +279,7 @@ pub struct TensorOptions {
 /// state and the counter are updated in place.
 ///
 /// With `s = 1` if not `scaled`, the gradient that the rule sees is
-/// `g · schedule[1] / schedule[2] / s · min(1, clip_norm / (norm / s + 1e-6))`. If the loss is not finite nothing is
+/// `g · schedule[1] / schedule[2] / s · min(1, clip_norm / (norm / s + 1e-6))`, and no further from 0 than `clip_value`. If the loss is not finite nothing is
 /// updated, so that the state that led there can be looked into; neither if `scaled` and the norm is not finite, since
 /// then a gradient has left the range of its type.
 ///
@@ -148,6 +291,8 @@ pub struct OptimizerStep {
     pub algorithm: Algorithm,
     /// Largest norm of all gradients together.
     pub clip_norm: Option<f32>,
+    /// Largest absolute value of an element of a gradient.
+    pub clip_value: Option<f32>,
     /// The gradients are those of the loss times the scale `s`, an operand ([`UpdateScale`] changes it).
     pub scaled: bool,
     /// This is the first operation of the update, which increments the step counter.

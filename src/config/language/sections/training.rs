@@ -15,6 +15,7 @@ use super::metrics::Metric;
 
 options! {
     /// The `[train]` section.
+    #[rules(Excludes("clip_grad_norm", "clip_grad_value", "gradients are clipped by their norm, or each element by itself"))]
     pub struct Train {
         /// How many times to go through the training samples.
         #[option(range = 1.., example = "10", resume = Differs)]
@@ -26,6 +27,9 @@ options! {
         /// Scale gradients down whose norm, over all parameters together, is larger: `torch.nn.utils.clip_grad_norm_`.
         #[option(range = above(0.0), example = "1.0", resume = Differs)]
         pub clip_grad_norm: Option<f64>,
+        /// Bring each element of a gradient to within this distance of 0: `torch.nn.utils.clip_grad_value_`.
+        #[option(range = above(0.0), example = "0.5", resume = Differs)]
+        pub clip_grad_value: Option<f64>,
         /// Stop when a figure no longer improves.
         #[option(example = r#"{ monitor = "val_loss", patience = 5 }"#, resume = Harmless)]
         pub early_stopping: Option<EarlyStopping>,

@@ -54,6 +54,7 @@ fn reference_step(a: &Algorithm, t: &mut Reference, grad: &[f64], lr: f64, decay
                     t.p[i] -= lr * d;
                 }
             }
+            _ => unreachable!("is held against the reference alone"),
         }
     }
 }
@@ -87,7 +88,14 @@ fn steps_follow_the_recurrences() {
             let slots = algorithm.slots().count();
             let options = [(1.0, 0.0), (0.5, 0.01), (1.0, 0.1), (2.0, 0.0)]
                 .map(|(lr_scale, weight_decay)| TensorOptions { lr_scale, weight_decay });
-            let op = OptimizerStep { algorithm, clip_norm, scaled: false, counts: true, tensors: options.to_vec() };
+            let op = OptimizerStep {
+                algorithm,
+                clip_norm,
+                clip_value: None,
+                scaled: false,
+                counts: true,
+                tensors: options.to_vec(),
+            };
             let schedule = [0.01f32, 0.5, 4.0, 0.004];
             let mut want: Vec<Reference> = Vec::new();
             let mut operands = vec![Tensor::from_f32([4], &schedule), Tensor::from_f32([1], &[1.0])];
@@ -142,7 +150,7 @@ fn steps_follow_the_recurrences() {
 fn a_loss_that_is_not_finite_updates_nothing() {
     let algorithm = Algorithm::Sgd { momentum: 0.9, dampening: 0.0, nesterov: false };
     let tensors = vec![TensorOptions { lr_scale: 1.0, weight_decay: 0.1 }];
-    let op = OptimizerStep { algorithm, clip_norm: None, scaled: false, counts: true, tensors };
+    let op = OptimizerStep { algorithm, clip_norm: None, clip_value: None, scaled: false, counts: true, tensors };
     for loss in [f32::NAN, f32::INFINITY] {
         let operands = [
             Tensor::from_f32([4], &[0.1, 1.0, 1.0, 0.0]),

@@ -16,7 +16,7 @@ const CHUNKS: [usize; 2] = [1024, 4096];
 const MANY: usize = 4 << 20;
 
 /// Size of the kernels' `Now`.
-const NOW_BYTES: usize = 48;
+const NOW_BYTES: usize = 64;
 
 /// Tensors divided into chunks, one for each block.
 #[derive(Debug, PartialEq)]
@@ -139,8 +139,11 @@ pub fn step(cx: &Context, op: &OptimizerStep) -> Lowered {
         .arg(if op.has_norm() { Memory::Input(2).into() } else { Arg::Null })
         .float(op.clip_norm.unwrap_or(f32::INFINITY))
         .arg(if op.scaled { Memory::Input(3).into() } else { Arg::Null })
+        .float(op.clip_value.unwrap_or(f32::INFINITY))
         .arg(Arg::F64(beta1))
         .arg(Arg::F64(beta2))
+        // No decay is below 0: there is none.
+        .arg(Arg::F64(op.algorithm.momentum_decay().unwrap_or(-1.0)))
         .arg(Memory::Input(op.head() - 1))
         .arg(now);
     let mut steps = vec![Step::Kernel(begin)];

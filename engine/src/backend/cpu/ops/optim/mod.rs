@@ -1,5 +1,7 @@
 //! The norm of the gradients, and the optimizers' update of all tensors in one pass.
 
+mod rules;
+
 use super::reduce_rows::{Dot, sum};
 use crate::backend::cpu::run::frame::{Frame, NodeKernel, Operands, Scratch};
 use crate::backend::cpu::run::parallel::{CHUNK, for_chunks, vectorised};
@@ -83,6 +85,8 @@ struct Now {
     floor: f64,
     /// Factor of every gradient.
     scale: f32,
+    /// Largest absolute value of its elements.
+    limit: f32,
     /// Number of this step, from 1.
     step: i64,
 }
@@ -93,6 +97,7 @@ struct Tensor {
     lr: f64,
     weight_decay: f64,
     scale: f32,
+    limit: f32,
     step: i64,
 }
 
@@ -109,6 +114,7 @@ impl OptimizerKernel {
             lr: (now.lr - now.floor) * options.lr_scale as f64 + now.floor,
             weight_decay: options.weight_decay as f64,
             scale: now.scale,
+            limit: now.limit,
             step: now.step,
         };
         // Operand `k` of the tensor that the rule updates.
@@ -132,6 +138,10 @@ impl OptimizerKernel {
                 let velocity = if momentum != 0.0 { part(3) } else { &mut [] };
                 let mean = if centered { part(3 + (momentum != 0.0) as usize) } else { &mut [] };
                 rmsprop(self.level, part(0), g, [part(2), velocity, mean], RmsProp { alpha, eps, momentum }, t);
+            }
+            algorithm => {
+                let second = if algorithm.slots().count() > 1 { part(3) } else { &mut [] };
+                rules::update(self.level, &algorithm, (part(0), g), [part(2), second], t);
             }
         }
     }
@@ -160,7 +170,8 @@ impl NodeKernel for OptimizerKernel {
         } else {
             frame.input::<i64>(counter)[0]
         };
-        let now = Now { lr: schedule[0] as f64, floor: schedule[3] as f64, scale, step };
+        let limit = self.op.clip_value.unwrap_or(f32::INFINITY);
+        let now = Now { lr: schedule[0] as f64, floor: schedule[3] as f64, scale, limit, step };
         let operands = frame.operands();
         frame.pool().run(self.pieces.len(), |task, _| self.update(operands, &self.pieces[task], now));
     }
@@ -191,11 +202,15 @@ impl NodeKernel for UpdateScaleKernel {
     }
 }
 
-/// The gradient as the rule sees it: scaled, and with `decay` times the parameter if that is not 0.
+/// The gradient as the rule sees it: scaled, clipped, and with the weight decay times the parameter if that is not 0.
 #[inline(always)]
-fn gradient<S: Simd>(s: S, g: S::V, p: S::V, scale: f32, decay: f32) -> S::V {
-    let g = s.mul(g, s.splat(scale));
-    if decay != 0.0 { s.fma(s.splat(decay), p, g) } else { g }
+fn gradient<S: Simd>(s: S, g: S::V, p: S::V, t: Tensor) -> S::V {
+    let mut g = s.mul(g, s.splat(t.scale));
+    if t.limit < f32::INFINITY {
+        // What is not a number comes second, and stays.
+        g = s.min(s.splat(t.limit), s.max(s.splat(-t.limit), g));
+    }
+    if t.weight_decay != 0.0 { s.fma(s.splat(t.weight_decay as f32), p, g) } else { g }
 }
 
 /// `a + w · (b − a)`
@@ -238,7 +253,7 @@ vectorised! {
         for i in (0..p.len()).step_by(S::LANES) {
             let n = (p.len() - i).min(S::LANES);
             let w = get(s, p, i, n);
-            let mut d = gradient(s, get(s, g, i, n), w, t.scale, t.weight_decay as f32);
+            let mut d = gradient(s, get(s, g, i, n), w, t);
             if !velocity.is_empty() {
                 let mut v = d;
                 if t.step > 1 {
@@ -257,12 +272,12 @@ vectorised! {
         let steps = t.step.min(i32::MAX as i64) as i32;
         let step_size = s.splat((-t.lr / (1.0 - rule.beta1.powi(steps))) as f32);
         let correction = s.splat((1.0 / (1.0 - rule.beta2.powi(steps)).sqrt()) as f32);
-        let coupled = if rule.decoupled { 0.0 } else { t.weight_decay as f32 };
+        let coupled = Tensor { weight_decay: if rule.decoupled { 0.0 } else { t.weight_decay }, ..t };
         let keep = if rule.decoupled { (1.0 - t.lr * t.weight_decay) as f32 } else { 1.0 };
         for i in (0..p.len()).step_by(S::LANES) {
             let n = (p.len() - i).min(S::LANES);
             let w = s.mul(get(s, p, i, n), s.splat(keep));
-            let d = gradient(s, get(s, g, i, n), w, t.scale, coupled);
+            let d = gradient(s, get(s, g, i, n), w, coupled);
             let m = lerp(s, get(s, mean, i, n), d, 1.0 - rule.beta1);
             put(s, mean, i, n, m);
             let mut v = mean_square(s, get(s, square, i, n), d, rule.beta2);
@@ -281,7 +296,7 @@ vectorised! {
         for i in (0..p.len()).step_by(S::LANES) {
             let n = (p.len() - i).min(S::LANES);
             let w = get(s, p, i, n);
-            let d = gradient(s, get(s, g, i, n), w, t.scale, t.weight_decay as f32);
+            let d = gradient(s, get(s, g, i, n), w, t);
             let mut v = mean_square(s, get(s, square, i, n), d, rule.alpha);
             put(s, square, i, n, v);
             if !mean.is_empty() {

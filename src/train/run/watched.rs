@@ -1,4 +1,4 @@
-//! Which epoch is the best so far, and when there is no better one to be expected.
+//! What is watched of an epoch's figures: the best one, early stopping, a learning rate that drops.
 
 use super::Run;
 use crate::checkpoint::Best;
@@ -33,6 +33,28 @@ impl Run<'_> {
             extra.early_waited += 1;
         }
         extra.early_waited >= early.patience
+    }
+
+    /// Lets the learning rate drop if its figure has not improved for long enough; then what is to be said of it.
+    pub(super) fn note_plateau(&mut self, train: Option<&Figures>, val: Option<&Figures>) -> Option<String> {
+        let rule = self.schedule.plateau.as_ref()?;
+        let value = Self::figure(rule.monitor, train, val)?;
+        let state = &mut self.state.extra.plateau;
+        state.note(rule, value, self.schedule.base).then(|| {
+            // As short as it can be told.
+            let rate = (self.schedule.base * state.factor) as f32;
+            let epoch = self.state.epoch + 1;
+            format!(
+                "epoch {epoch}: `{}` no longer improves: the learning rate is {rate} from here on",
+                rule.monitor.name()
+            )
+        })
+    }
+
+    /// Whether early stopping has ended the run already.
+    pub fn stopped_early(&self) -> bool {
+        let early = self.experiment.train.early_stopping.as_ref();
+        self.state.batch == 0 && early.is_some_and(|e| self.state.extra.early_waited >= e.patience)
     }
 }
 

@@ -1,0 +1,120 @@
+//! The learning rate as a function of the position in the run.
+
+mod course;
+mod plateau;
+
+pub use plateau::PlateauState;
+
+use crate::config::Experiment;
+use crate::config::language::sections::{By, Curve, Plateau};
+use course::{At, Course, Rate, Room};
+
+/// Batches of an epoch over `samples` samples.
+pub fn batches(experiment: &Experiment, samples: usize) -> usize {
+    let loading = &experiment.data.loading;
+    if loading.drop_last { samples / loading.batch_size } else { samples.div_ceil(loading.batch_size) }
+}
+
+/// Updates of an epoch over `samples` samples. It ends with one, of fewer batches than the others if need be.
+pub fn updates(experiment: &Experiment, samples: usize) -> u64 {
+    batches(experiment, samples).div_ceil(experiment.train.accumulate) as u64
+}
+
+/// The learning rate of every update.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Schedule {
+    /// The optimizer's `lr`, scaled for the batch if that is asked for.
+    pub base: f64,
+    /// Updates over which the rate rises linearly.
+    pub warmup: u64,
+    /// Share of the rate at the first update of the warm-up.
+    pub warmup_start: f64,
+    /// What lets the rate drop besides its position in the run.
+    pub plateau: Option<Plateau>,
+    /// What the rate does, each with where it begins; the first begins at once.
+    courses: Vec<(At, Course)>,
+    /// What the places where they begin are told in.
+    by: By,
+    /// Updates of an epoch.
+    per_epoch: u64,
+}
+
+impl Schedule {
+    /// The schedule of an experiment that trains on `samples` samples.
+    pub fn new(experiment: &Experiment, samples: usize) -> Self {
+        let config = &experiment.schedule;
+        let per_epoch = updates(experiment, samples);
+        let in_epochs = |epochs: usize| (epochs as u64).saturating_mul(per_epoch);
+        let warmup = match (config.warmup.warmup_steps, config.warmup.warmup_epochs) {
+            (Some(steps), _) => steps as u64,
+            (None, epochs) => in_epochs(epochs.unwrap_or(0)),
+        };
+        let warmup_start = config.warmup.warmup_start_factor.unwrap_or(1.0 / warmup.max(1) as f64);
+        let all = in_epochs(experiment.train.epochs);
+        let (mut plateau, mut by) = (None, By::Epoch);
+        let start = At { update: 0, epoch: 0 };
+        let courses = match &config.curve {
+            Curve::Course(course) => {
+                vec![(start, Course::new(course, Room { per_epoch, updates: all, warmup }))]
+            }
+            Curve::Plateau(rule) => {
+                plateau = Some(rule.clone());
+                Vec::new()
+            }
+            Curve::Sequential(list) => {
+                by = list.by;
+                let begins: Vec<At> = std::iter::once(start)
+                    .chain(list.milestones.iter().map(|n| match by {
+                        By::Epoch => At { update: in_epochs(*n), epoch: *n as u64 },
+                        By::Step => At { update: *n as u64, epoch: *n as u64 / per_epoch.max(1) },
+                    }))
+                    .collect();
+                let ends = begins.iter().skip(1).map(|at| at.update).chain([all]);
+                let room =
+                    |(begin, end): (&At, u64)| Room { per_epoch, updates: end.saturating_sub(begin.update), warmup: 0 };
+                let rooms = begins.iter().zip(ends).map(room);
+                let courses = list.schedules.iter().zip(rooms).map(|(course, room)| Course::new(course, room));
+                begins.iter().copied().zip(courses).collect()
+            }
+        };
+        let optimizer = &experiment.optimizer;
+        let batch = experiment.data.loading.batch_size.saturating_mul(experiment.train.accumulate);
+        let base = optimizer.rule.lr() * optimizer.lr_factor(batch);
+        Schedule { base, warmup, warmup_start, plateau, courses, by, per_epoch }
+    }
+
+    /// The rate of update `update` (from 0) in an epoch after `epochs_done` whole ones.
+    pub fn lr(&self, update: u64, epochs_done: usize) -> f64 {
+        let Rate { share, floor } = self.rate(At { update, epoch: epochs_done as u64 });
+        self.warm(update, floor + (self.base - floor) * share)
+    }
+
+    /// The part of the rate of update `update` that does not grow with the base rate: `min_lr` is the same for groups of
+    /// parameters whose base rates differ, so that with base rate `b` the rate is `(lr − floor) · b / base + floor`.
+    pub fn floor(&self, update: u64, epochs_done: usize) -> f64 {
+        let Rate { share, floor } = self.rate(At { update, epoch: epochs_done as u64 });
+        self.warm(update, floor * (1.0 - share))
+    }
+
+    fn rate(&self, at: At) -> Rate {
+        let course = self.courses.iter().rev().find(|(begin, _)| begin.by(self.by) <= at.by(self.by));
+        let Some((begin, course)) = course else { return Rate { share: 1.0, floor: 0.0 } };
+        let update = at.update.saturating_sub(begin.update);
+        let epoch = match self.by {
+            By::Epoch => at.epoch.saturating_sub(begin.epoch),
+            // Epochs of the course's own, which begins within one of the run's.
+            By::Step if begin.update > 0 => update / self.per_epoch.max(1),
+            By::Step => at.epoch,
+        };
+        course.rate(At { update, epoch })
+    }
+
+    /// A rate as the warm-up lets it be.
+    fn warm(&self, update: u64, rate: f64) -> f64 {
+        if update < self.warmup {
+            rate * (self.warmup_start + (1.0 - self.warmup_start) * update as f64 / self.warmup as f64)
+        } else {
+            rate
+        }
+    }
+}
