@@ -13,5 +13,7 @@ pub mod cli;
 pub mod config;
 pub mod data;
 pub mod model;
+pub mod onnx;
+pub mod runs;
 pub mod terminal;
 pub mod train;

@@ -54,14 +54,31 @@ struct Job {
     // The first row of the block, and the first of its columns.
     int row, column;
     Dropout dropout;
+    // What is added to the head's scores, [length, length]; null, if nothing is.
+    const float *bias;
 
     __device__ __forceinline__ Job(int length, int heads, int width, int causal, float scale, Dropout dropout)
-        : length(length), width(width), heads(heads), causal(causal), scale(scale), dropout(dropout) {
+        : length(length), width(width), heads(heads), causal(causal), scale(scale), row(0), column(0), dropout(dropout),
+          bias(nullptr) {}
+
+    // A block for every SIDE rows × SIDE columns of a head; `all` are the biases of the scores, of which the samples have one in turn.
+    __device__ __forceinline__ void of_block(const float *all, int biases) {
         u32 index = blockIdx.x;
         row = (int)split(index, (u32)((length + SIDE - 1) / SIDE)) * SIDE;
-        head = index;
         column = blockIdx.y * SIDE;
+        set_head(index, all, biases);
     }
+
+    __device__ __forceinline__ void set_head(u32 number, const float *all, int biases) {
+        head = number;
+        if (all) {
+            u32 sample = number / heads, h = number - sample * heads;
+            bias = all + ((i64)(sample % biases) * heads + h) * length * length;
+        }
+    }
+
+    // What is added to a score that the query sees, if anything is.
+    __device__ __forceinline__ float added(int query, int key) const { return bias[(i64)query * length + key]; }
 
     // Elements before the head's part of a position's `parts` parts of heads · width, in the sample's first position.
     __device__ __forceinline__ i64 start(int part, int parts) const {
@@ -251,6 +268,9 @@ template <class T> __device__ __forceinline__ void forward(const Job &job, const
             for (int j = 0; j < EACH; ++j) {
                 bool seen = job.sees(query, start + own_column(j));
                 scores[i][j] = seen ? scores[i][j] * job.scale : lowest;
+                if (job.bias && seen) {
+                    scores[i][j] += job.added(query, start + own_column(j));
+                }
                 most = fmaxf(most, scores[i][j]);
             }
             most = row_max(most);
@@ -285,10 +305,11 @@ template <class T> __device__ __forceinline__ void forward(const Job &job, const
 
 #define FORWARD(T, S)                                                                                                 \
     extern "C" __global__ void __launch_bounds__(256)                                                                 \
-        attention_##S(const T *qkv, T *y, float *lse, int length, int heads, int width, int causal, float scale,     \
-                      const u32 *random, u32 stream, u32 threshold, float kept) {                                     \
-        Dropout dropout{random, stream, threshold, kept};                                                             \
-        forward(Job(length, heads, width, causal, scale, dropout), qkv, y, lse);                                      \
+        attention_##S(const T *qkv, T *y, float *lse, const float *bias, int biases, int length, int heads,          \
+                      int width, int causal, float scale, const u32 *random, u32 stream, u32 threshold, float kept) { \
+        Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                       \
+        job.of_block(bias, biases);                                                                                   \
+        forward(job, qkv, y, lse);                                                                                    \
     }
 FOR_FLOATS(FORWARD)
 
@@ -343,6 +364,9 @@ __device__ __forceinline__ void weights(Shared &shared, const Job &job, const Sa
         for (int j = 0; j < EACH; ++j) {
             bool seen = job.sees(row, key + own_column(j));
             float all = seen ? expf(weight[i][j] * job.scale - shift) : 0.0f;
+            if (job.bias && seen) {
+                all = expf(weight[i][j] * job.scale + job.added(row, key + own_column(j)) - shift);
+            }
             float kept = job.dropout.random ? shared.table[own_row(i) * WIDE + own_column(j)] : 1.0f;
             weight[i][j] = all * kept;
             grad[i][j] = seen ? all * (grad[i][j] * kept - delta) * job.scale : 0.0f;
@@ -381,13 +405,57 @@ template <class T> __device__ __forceinline__ void grad_queries(const Job &job, 
     write(job, dqkv + job.start(0, 3), (i64)3 * job.heads * job.width, dq, by);
 }
 
+// dbias = Σ grad / scale of SIDE queries × SIDE keys of a head, over up to `each` of the `turns` samples that have the same bias.
+template <class T>
+__device__ __forceinline__ void grad_bias(Job &job, const Saved<T> &saved, const float *bias, int biases, int turns, int each,
+                                          float *dbias) {
+    __shared__ Shared shared;
+    u32 tiles = (job.length + SIDE - 1) / SIDE, index = blockIdx.x;
+    int key = (int)split(index, tiles) * SIDE, query = (int)split(index, tiles) * SIDE;
+    u32 h = split(index, (u32)job.heads), turn = split(index, (u32)biases);
+    int first = (int)index * each, last = min(first + each, turns);
+    Each sums, weight, grad;
+    clear(sums);
+    for (int i = first; i < last; ++i) {
+        job.set_head(((u32)i * biases + turn) * job.heads + h, bias, biases);
+        weights(shared, job, saved, query, key, weight, grad);
+#pragma unroll
+        for (int r = 0; r < EACH; ++r) {
+#pragma unroll
+            for (int c = 0; c < EACH; ++c) {
+                sums[r][c] += grad[r][c];
+            }
+        }
+    }
+    i64 start = (((i64)index * biases + turn) * job.heads + h) * job.length * job.length;
+#pragma unroll
+    for (int r = 0; r < EACH; ++r) {
+#pragma unroll
+        for (int c = 0; c < EACH; ++c) {
+            int row = query + own_row(r), column = key + own_column(c);
+            if (row < job.length && column < job.length) {
+                dbias[start + (i64)row * job.length + column] = sums[r][c] / job.scale;
+            }
+        }
+    }
+}
+
 #define GRAD(NAME, T, S)                                                                                              \
     extern "C" __global__ void __launch_bounds__(256)                                                                 \
-        attention_##NAME##_##S(const T *dy, const T *qkv, const float *lse, const float *delta, T *dqkv, int length,  \
-                               int heads, int width, int causal, float scale, const u32 *random, u32 stream,          \
-                               u32 threshold, float kept) {                                                           \
-        Dropout dropout{random, stream, threshold, kept};                                                             \
-        NAME(Job(length, heads, width, causal, scale, dropout), Saved<T>{dy, qkv, lse, delta}, dqkv);                 \
+        attention_##NAME##_##S(const T *dy, const T *qkv, const float *lse, const float *delta, T *dqkv,              \
+                               const float *bias, int biases, int length, int heads, int width, int causal,           \
+                               float scale, const u32 *random, u32 stream, u32 threshold, float kept) {               \
+        Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                       \
+        job.of_block(bias, biases);                                                                                   \
+        NAME(job, Saved<T>{dy, qkv, lse, delta}, dqkv);                                                               \
     }
-#define GRADS(T, S) GRAD(grad_keys, T, S) GRAD(grad_queries, T, S)
+#define GRAD_BIAS(T, S)                                                                                               \
+    extern "C" __global__ void __launch_bounds__(256)                                                                 \
+        attention_grad_bias_##S(const T *dy, const T *qkv, const float *lse, const float *delta, float *dbias,        \
+                                int turns, int each, const float *bias, int biases, int length, int heads, int width, \
+                                int causal, float scale, const u32 *random, u32 stream, u32 threshold, float kept) {  \
+        Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                       \
+        grad_bias(job, Saved<T>{dy, qkv, lse, delta}, bias, biases, turns, each, dbias);                              \
+    }
+#define GRADS(T, S) GRAD(grad_keys, T, S) GRAD(grad_queries, T, S) GRAD_BIAS(T, S)
 FOR_FLOATS(GRADS)

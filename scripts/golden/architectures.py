@@ -32,6 +32,8 @@ PERIOD = 8191
 SMALL = 64
 # What torchvision's constructors are told: no dropout, no stochastic depth, no auxiliary classifiers, which leave the names of all else.
 DROPOUT: dict[str, Any] = {"dropout": 0.0}
+# Options that `models/` has under other names.
+SAID = {"stochastic_depth_prob": "stochastic_depth"}
 TORCHVISION: dict[str, tuple[int, dict[str, Any]]] = {
     "alexnet": (SMALL, DROPOUT),
     "convnext_tiny": (SMALL, {"stochastic_depth_prob": 0.0}),
@@ -50,6 +52,7 @@ TORCHVISION: dict[str, tuple[int, dict[str, Any]]] = {
     "resnext50_32x4d": (SMALL, {}),
     "shufflenet_v2_x1_0": (SMALL, {}),
     "squeezenet1_1": (SMALL, DROPOUT),
+    "swin_t": (SMALL, {}),
     "vgg11": (32, DROPOUT),
     "vgg11_bn": (32, DROPOUT),
     "vgg16": (32, DROPOUT),
@@ -200,7 +203,17 @@ class UNet(nn.Module):
         return self.outc(x)
 
 
-OWN: dict[str, Callable[[int], nn.Module]] = {"vit_small_32": vit_small_32, "mlp_mixer": MlpMixer, "lenet5": lenet5, "resnet18_cifar": resnet18_cifar, "resnet9": resnet9, "unet": UNet}
+def autoencoder(_classes: int, channels: int = 3) -> nn.Module:
+    half = {"kernel_size": 3, "stride": 2, "padding": 1}
+    encoder = nn.Sequential(nn.Conv2d(3, 16, **half), nn.ReLU(), nn.Conv2d(16, 32, **half), nn.ReLU(), nn.Conv2d(32, 8, 1))
+    double = half | {"output_padding": 1}
+    decoder = nn.Sequential(
+        nn.Conv2d(8, 32, 1), nn.ReLU(), nn.ConvTranspose2d(32, 16, **double), nn.ReLU(), nn.ConvTranspose2d(16, channels, **double)
+    )
+    return nn.Sequential(OrderedDict(encoder=encoder, decoder=decoder))
+
+
+OWN: dict[str, Callable[[int], nn.Module]] = {"autoencoder": autoencoder, "vit_small_32": vit_small_32, "mlp_mixer": MlpMixer, "lenet5": lenet5, "resnet18_cifar": resnet18_cifar, "resnet9": resnet9, "unet": UNet}
 MODELS = sorted([*TORCHVISION, *OWN])
 
 
@@ -228,18 +241,25 @@ def narrow(net: nn.Module) -> dict[str, int]:
 
 def smaller(name: str) -> tuple[nn.Module, dict[str, Any]] | None:
     """A net with fewer and narrower layers, and what `with` says of it; `None` for those that are small enough."""
-    from torchvision.models import VisionTransformer, convnext
+    from torchvision.models import SwinTransformer, VisionTransformer, convnext
 
     if name == "convnext_tiny":
         widths, depths = [16, 32, 64, 128], [1, 1, 2, 1]
         blocks = [convnext.CNBlockConfig(w, None if w == 128 else 2 * w, n) for w, n in zip(widths, depths)]
         given = {f"depth{i + 1}": n for i, n in enumerate(depths)}
         return convnext.ConvNeXt(blocks, num_classes=CLASSES), {"width": 16, "stochastic_depth": 0.0} | given
+    if name == "swin_t":
+        sizes = {"width": 16, "heads": 1, "depth3": 2, "depth4": 1, "stochastic_depth": 0.0}
+        net = SwinTransformer([4, 4], 16, [2, 2, 2, 1], [1, 2, 4, 8], [7, 7], stochastic_depth_prob=0.0, num_classes=CLASSES)
+        return net, sizes
     if name == "vit_b_16":
         sizes = {"num_layers": 2, "num_heads": 4, "hidden_dim": 32, "mlp_dim": 48}
         return VisionTransformer(image_size=SMALL, patch_size=16, num_classes=CLASSES, **sizes), sizes
     if name == "unet":
         return UNet(CLASSES, width=4), {"width": 4}
+    if name == "autoencoder":
+        # A class for each pixel, as the others: another number of channels goes out than comes in.
+        return autoencoder(CLASSES, CLASSES), {"channels": CLASSES}
     if name in ("vit_small_32", "mlp_mixer"):
         return OWN[name](CLASSES, num_layers=1), {"num_layers": 1}
     return None
@@ -385,7 +405,7 @@ def golden(name: str) -> dict[str, Any]:
             return pixels | {
                 "inputs": shape,
                 "targets": TARGETS,
-                "with": {"num_classes": CLASSES} | given | {k: v for k, v in options.items() if k == "dropout"},
+                "with": ({} if name == "autoencoder" else {"num_classes": CLASSES}) | given | {SAID.get(k, k): v for k, v in options.items() if k in ("dropout", *SAID)},
                 "seed": seed,
                 "variance": variance,
                 "output": short(result.output.flatten()[::every]),

@@ -143,7 +143,7 @@ class Case:
 
 def criterion(case: Case, dtype: torch.dtype) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """The loss of the configuration. Here the classes of a sequence's positions come last, in PyTorch second."""
-    options = {k: v for k, v in case.loss.items() if k != "type"}
+    options = {k: v for k, v in case.loss.items() if k not in ("type", "target")}
     for key in ("weight", "pos_weight"):
         if key in options:
             options[key] = torch.tensor(options[key], dtype=dtype)
@@ -294,6 +294,9 @@ def train(case: Case, begin: Start, dtype=torch.float32, channels_last=False, no
         net = net.to(memory_format=torch.channels_last)
     inputs, targets = prepared(begin.inputs), begin.targets
     val_inputs, val_targets = prepared(begin.val_inputs), begin.val_targets
+    if case.loss.get("target") == "inputs":
+        # The file has others, which nothing may look at.
+        targets, val_targets = inputs, val_inputs
     if targets.is_floating_point():
         targets, val_targets = targets.to(dtype), val_targets.to(dtype)
     loss_of = criterion(case, dtype)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
+from torchvision.models.swin_transformer import ShiftedWindowAttention, _patch_merging_pad
 
 from case import Case, toml
 
@@ -378,6 +379,12 @@ def rearranged() -> list[Case]:
         one("zero_pad2d", ['{ type = "zero_pad2d", padding = [1, 0, 2, 1] }', flat[0]], [lambda x: nn.ZeroPad2d((1, 0, 2, 1))(x), flat[1]]),
         one("reflection_pad2d", ['{ type = "reflection_pad2d", padding = [1, 2, 0, 3] }', flat[0]], [lambda x: nn.ReflectionPad2d((1, 2, 0, 3))(x), flat[1]]),
         one("replication_pad2d", ['{ type = "replication_pad2d", padding = 2 }', flat[0]], [lambda x: nn.ReplicationPad2d(2)(x), flat[1]]),
+        Case("layers/shifted_window_attention",
+             [front, '{ type = "permute", dims = [0, 2, 3, 1] }',
+              '{ type = "shifted_window_attention", window_size = [3, 2], shift_size = [2, 1], num_heads = 2, qkv_bias = false }',
+              '{ type = "merge_patches" }', FLATTEN],
+             lambda: nn.Sequential(nn.Conv2d(2, 4, 2), Do(lambda x: x.permute(0, 2, 3, 1)), ShiftedWindowAttention(4, [3, 2], [2, 1], 2, qkv_bias=False),
+                                   Do(_patch_merging_pad), nn.Flatten()), (2, 8, 6), samples=3, optimizer=sgd),
         one("glu_channels", ['{ type = "glu", dim = 1 }', flat[0]], [lambda x: nn.functional.glu(x, 1), flat[1]]),
     ]  # fmt: skip
 
@@ -464,6 +471,10 @@ def loss() -> list[Case]:
         Case("losses/cross_entropy_image", ['{ type = "conv2d", out_channels = 3, kernel_size = 3, padding = 1 }', '"tanh"', '{ type = "conv2d", out_channels = 5, kernel_size = 1 }'],
              lambda: nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Tanh(), nn.Conv2d(3, 5, 1)), (2, 4, 3), samples=5, batch_size=2,
              val_samples=3, classes=5, ignored=0.3, loss={"ignore_index": 255}, train={"accumulate": 3}, optimizer=sgd),
+        # It learns its input; the targets of the file are others.
+        Case("losses/mse_of_inputs", ['{ type = "conv2d", out_channels = 3, kernel_size = 2, stride = 2 }', '"tanh"', '{ type = "conv_transpose2d", out_channels = 2, kernel_size = 2, stride = 2 }'],
+             lambda: nn.Sequential(nn.Conv2d(2, 3, 2, 2), nn.Tanh(), nn.ConvTranspose2d(3, 2, 2, 2)), (2, 4, 6), samples=5, batch_size=2,
+             val_samples=3, loss={"type": "mse", "target": "inputs"}, train={"accumulate": 2}, optimizer=sgd),
         Case("losses/l1", lines, net, (5,), samples=7, val_samples=3, loss={"type": "l1"}, optimizer=sgd),
         Case("losses/smooth_l1", lines, net, (5,), samples=7, val_samples=3, loss={"type": "smooth_l1", "beta": 0.7}, optimizer=sgd),
         Case("losses/huber", lines, net, (5,), samples=7, val_samples=3, loss={"type": "huber", "delta": 0.6}, optimizer=sgd),

@@ -22,6 +22,7 @@ import optimizers
 import pth
 import runs
 import schedules
+import starts
 import structure
 import torch
 import transforms
@@ -61,6 +62,8 @@ def main() -> None:
         jpegs.make(arguments.out / "jpeg")
     if arguments.only in "names":
         names.make(arguments.out / "names")
+    if arguments.only in "starts":
+        starts.make(arguments.out / "starts")
     if arguments.only in "transforms":
         transforms.make(arguments.out / "transforms")
     if arguments.only in "figures":

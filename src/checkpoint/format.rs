@@ -165,14 +165,22 @@ pub fn read(path: &Path) -> Result<Checkpoint, CheckpointError> {
     read().map_err(|e: Reason| CheckpointError::new(path, e))
 }
 
-/// The steps done when the checkpoint was written; nothing but the header is read, and nothing is verified.
-pub(super) fn peek_step(path: &Path) -> Result<u64, CheckpointError> {
-    let read = || -> Result<u64, Reason> {
+/// The state of the run when the checkpoint was written; nothing but the header is read, and nothing is verified.
+///
+/// # Errors
+/// The file cannot be read, or has no such state.
+pub fn peek(path: &Path) -> Result<Meta, CheckpointError> {
+    let read = || -> Result<Meta, Reason> {
         let mut opened = files::open(path)?;
         let (_, metadata) = read_metadata(&read_header(&mut opened.file, opened.size)?)?;
-        meta_of(&metadata)?.map(|m| m.step).ok_or(Reason::NotACheckpoint)
+        meta_of(&metadata)?.ok_or(Reason::NotACheckpoint)
     };
     read().map_err(|e| CheckpointError::new(path, e))
+}
+
+/// The steps done when the checkpoint was written, by its header.
+pub(super) fn peek_step(path: &Path) -> Result<u64, CheckpointError> {
+    peek(path).map(|meta| meta.step)
 }
 
 /// True for a file that says that it is a checkpoint; whether it is a whole one, only [`read`] tells.

@@ -2,6 +2,7 @@
 //! and go as bytes in the outside (PyTorch's) layout.
 //!
 //! - [`write()`], [`read`]: a checkpoint is one safetensors file with a checksum over all of it, replaced in one instant.
+//! - [`write_weights`], [`write_state_dict`]: weights alone, as a safetensors file or a PyTorch `.pth` state dict.
 //! - [`load_tensors`]: weights from a checkpoint, a plain safetensors file, or a PyTorch `.pth` state dict.
 //! - [`match_names`]: which of them a model takes.
 //! - [`newest_whole`], [`prune`], [`remove_unfinished`]: the checkpoints in a run's folder.
@@ -18,11 +19,11 @@ mod weights;
 
 pub use error::{CheckpointError, Reason};
 pub use format::{
-    Checkpoint, Content, Header, averaged_weight, is_checkpoint, is_optimizer_state, read, read_header_of,
+    Checkpoint, Content, Header, averaged_weight, is_checkpoint, is_optimizer_state, peek, read, read_header_of,
     read_streamed, verify, write, write_streamed, write_weights,
 };
 pub use matching::{Matched, Mismatch, match_names, match_shapes, unwrap_all_names, unwrap_names};
 pub use meta::{Best, Meta};
 pub use retention::{FileKind, Newest, newest_whole, prune, remove_unfinished, superseded};
 pub use tensor::{CastError, Tensor, TensorInfo, TensorView};
-pub use weights::{Loaded, load_tensors};
+pub use weights::{Loaded, load_tensors, write_state_dict};

@@ -1,14 +1,14 @@
-//! Weights from any file that holds some; the format is recognised by its content.
+//! Weights from any file that holds some, the format being recognised by its content; and to a file for PyTorch.
 
 use super::element::Element;
 use super::error::{CheckpointError, Reason};
 use super::format::{self, averaged_weight, is_optimizer_state};
 use super::pth::{self, PthError};
-use super::tensor::Tensor;
-use crate::files;
+use super::tensor::{Tensor, TensorView};
+use crate::files::{self, durable};
 use safetensors::tensor::Dtype;
 use std::collections::BTreeMap;
-use std::io::{BufReader, Read, Seek};
+use std::io::{self, BufReader, BufWriter, Read, Seek};
 use std::path::Path;
 
 /// The first bytes of a file, which decide the format.
@@ -34,6 +34,19 @@ pub fn load_tensors(path: &Path) -> Result<Loaded, CheckpointError> {
         parse(BufReader::new(opened.file), opened.size)
     };
     read().map_err(|e| CheckpointError::new(path, e))
+}
+
+/// Writes tensors as a state dict of PyTorch: beside its place, made durable, and renamed, so that the old file or the new one is
+/// there, whole.
+///
+/// # Errors
+/// The file cannot be written; two tensors have one name; the bytes of one do not fit its shape.
+pub fn write_state_dict(path: &Path, tensors: &[TensorView]) -> Result<(), CheckpointError> {
+    let written = durable::replace(path, |file| pth::write(BufWriter::with_capacity(1 << 16, file), tensors));
+    written.map_err(|e| match e.kind() {
+        io::ErrorKind::InvalidInput => CheckpointError::new(path, Reason::Invalid(e.to_string())),
+        _ => CheckpointError::new(path, e),
+    })
 }
 
 /// Reads from a file of `size` bytes. Its first bytes decide the format, and how much of it is worth reading.

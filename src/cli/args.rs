@@ -1,8 +1,10 @@
 //! The command line, as typed.
 
 mod lr_find;
+mod runs;
 
 pub use lr_find::LrFindArgs;
+pub use runs::{CompareArgs, PlotArgs, ReportArgs, RunsArgs};
 
 use super::suggest::Suggest;
 use crate::config::UNSET_OPTION;
@@ -36,9 +38,17 @@ pub enum Command {
     Bench(BenchArgs),
     /// Look for a learning rate: train with one that rises from step to step, and write nothing
     LrFind(LrFindArgs),
+    /// List runs: state, best and last figures, time; choose, sort, find the best
+    Runs(RunsArgs),
+    /// Compare runs: what differs in their configurations, and what came of it
+    Compare(CompareArgs),
+    /// Draw the curves of runs in the terminal
+    Plot(PlotArgs),
+    /// Write a page about runs: curves, mistakes, configuration, layers, memory, time
+    Report(ReportArgs),
     /// List the devices that can be trained on
     Devices(OutputArgs),
-    /// Write the weights of a checkpoint, or of a PyTorch state dict, to a .safetensors file
+    /// Write a model for other programs: its weights (.safetensors, .pth), or all of it (.onnx)
     Export(ExportArgs),
     /// Print the JSON Schema of the configuration language, for editors
     Schema,
@@ -167,6 +177,9 @@ pub struct TrainArgs {
     /// By default as many as the process may use. Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
+    /// Draw the losses in the terminal, anew after every epoch
+    #[arg(long, conflicts_with_all = ["quiet", "json"])]
+    pub plot: bool,
     /// Print nothing but warnings and errors
     #[arg(long, short)]
     pub quiet: bool,
@@ -337,12 +350,29 @@ pub struct BenchArgs {
 /// `runner export`
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// A checkpoint, or another file with weights (.safetensors, .pth, .pt)
+    /// A checkpoint (.safetensors), a configuration (.toml), or, to copy weights, another file that has some (.safetensors, .pth, .pt)
+    ///
+    /// A configuration without `[model] weights` is written with the values that training would start from.
     #[arg(value_hint = ValueHint::FilePath)]
     pub checkpoint: PathBuf,
-    /// The file to write; its suffix is the format (.safetensors)
+    /// The file to write; its suffix is the format: .safetensors, .pth (or .pt) or .onnx
     #[arg(value_hint = ValueHint::FilePath)]
     pub out: PathBuf,
+    /// Replace a value of the configuration, as in `--set train.epochs=5` (repeatable)
+    ///
+    /// All of them lie over the files, in their order. A value that is no TOML is taken as text.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_hint = ValueHint::Other, value_parser = Suggest::settings(), hide_possible_values = true)]
+    pub set: Vec<String>,
+    /// Put out probabilities instead of logits (.onnx)
+    ///
+    /// A softmax over the classes, or a sigmoid for each label.
+    #[arg(long)]
+    pub softmax: bool,
+    /// Normalise inside: the model takes pixels from 0 to 255, as bytes (.onnx)
+    ///
+    /// Without it the model takes what comes out of the configuration's `transforms`. Sizes are not changed either way.
+    #[arg(long)]
+    pub preprocess: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: OutputArgs,

@@ -1,31 +1,79 @@
 //! `runner eval`.
 
-use super::args::{EvalArgs, SplitName};
+use super::args::{EvalArgs, Overrides, SplitName};
 use super::class_table;
 use super::failure::{Failure, warn};
 use super::memory::Planned;
 use super::model::{build, describe_data, device, load_model};
 use super::samples;
+use crate::config::Loaded;
 use crate::config::declare::tagged::Tagged;
-use crate::data::Unread;
+use crate::data::{Batch, Unread};
 use crate::graph::op::{Figure, Task};
 use crate::model::task;
+use crate::passes::PassOptions;
 use crate::terminal::say;
 use crate::terminal::{Stream, columns, figure, percent, width};
 use crate::train::run::eval_options;
-use crate::train::run::evaluate::evaluate;
+use crate::train::run::evaluate::evaluate_batches;
 use crate::train::setup::balance::balance;
-use crate::train::setup::input;
+use crate::train::setup::class_report::ClassReport;
+use crate::train::setup::figures::Figures;
+use crate::train::setup::input::{self, Samples};
 use crate::train::setup::memory::{Needs, Use};
 use crate::train::setup::photos::PhotoPlan;
 use crate::train::setup::programs::Sizes;
+use crate::train::setup::session::Session;
 use serde_json::{Map, Value, json};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-/// Evaluates a model on a part of its data.
-pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
-    let mut model = load_model(&args.model, &args.overrides.sets())?;
+/// What is evaluated.
+pub struct Asked<'a> {
+    /// A checkpoint, or a configuration with weights.
+    pub model: &'a Path,
+    /// Which device, which data, which values.
+    pub overrides: &'a Overrides,
+    /// Which passes are left out.
+    pub passes: PassOptions,
+    /// Which samples.
+    pub split: SplitName,
+    /// Data may be downloaded.
+    pub allow_download: bool,
+    /// Compute threads.
+    pub threads: Option<usize>,
+}
+
+/// What came of it.
+pub struct Evaluated {
+    /// The configuration.
+    pub loaded: Loaded,
+    /// The samples.
+    pub samples: Samples,
+    /// The part of them.
+    pub split: &'static str,
+    /// How many there are in it.
+    pub count: usize,
+    /// The figures.
+    pub figures: Figures,
+    /// The figures of each class, if there are classes.
+    pub report: Option<ClassReport>,
+    /// What must be known of the samples.
+    pub notes: Vec<String>,
+    /// Samples that could not be read.
+    pub unread: Unread,
+}
+
+/// Evaluates a model on a part of its data. `see` is called with every batch after it has been evaluated.
+///
+/// # Errors
+/// The model or the data cannot be read, or do not fit; there is not enough memory; `see` fails.
+pub fn evaluated(
+    asked: &Asked,
+    see: &mut dyn FnMut(&mut Session, &Batch) -> anyhow::Result<()>,
+) -> Result<Evaluated, Failure> {
+    let mut model = load_model(asked.model, &asked.overrides.sets())?;
     // What is reported of each class.
     model.loaded.experiment.class_counts = true;
     let model = model;
@@ -33,13 +81,13 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         warn(&model.loaded.sources, &model.loaded.warnings);
     }
     let experiment = &model.loaded.experiment;
-    let backend = device(experiment, args.threads)?;
+    let backend = device(experiment, asked.threads)?;
     // Mistakes in the model come before the data is read.
     let spec = describe_data(&model.loaded)?;
-    let passes = args.passes.options();
+    let passes = &asked.passes;
     let batch = experiment.data.loading.eval_batch_size();
     let whole = Sizes { eval: vec![batch.into()], ..Sizes::default() };
-    let programs = build(&model.loaded, &spec, &whole, backend.as_ref(), &passes)?;
+    let programs = build(&model.loaded, &spec, &whole, backend.as_ref(), passes)?;
     let photos = PhotoPlan::new(experiment, &spec, false);
     let planned = Planned {
         loaded: &model.loaded,
@@ -48,11 +96,11 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         backend: backend.as_ref(),
         what: Use::Evaluation(batch),
         needs: Needs::of_evaluation(experiment, photos.with(input::footprint(experiment))),
-        passes: &passes,
+        passes,
     };
     planned.require()?;
 
-    let take = samples::as_asked(experiment, &args.overrides, args.allow_download);
+    let take = samples::as_asked(experiment, asked.overrides, asked.allow_download);
     let trained_on = model.trained_on();
     let mut samples =
         samples::load(experiment, &take).map_err(|e| samples::missing(e, experiment, &because(&trained_on)))?;
@@ -60,7 +108,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let other = if samples.note.is_none() && trained_on.is_none() { model.other_data(&samples) } else { None };
     let notes: Vec<String> = samples.note.iter().cloned().chain(trained_on).chain(other).collect();
     notes.iter().for_each(|note| say(&format!("warning: {note}")));
-    let (name, split) = match args.split {
+    let (name, split) = match asked.split {
         SplitName::Val => ("val", samples.val.clone()),
         SplitName::Test => ("test", samples.test.clone()),
         SplitName::Train => ("train", samples.train.clone()),
@@ -75,7 +123,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let mut balanced = model.loaded.clone();
     balance(&mut balanced.experiment, &samples.train, &samples.spec.targets);
     let sizes = Sizes { eval: Sizes::of(batch, Some(split.len()), false), ..Sizes::default() };
-    let programs = build(&balanced, &samples.spec, &sizes, backend.as_ref(), &passes)?;
+    let programs = build(&balanced, &samples.spec, &sizes, backend.as_ref(), passes)?;
     let planned = Planned {
         data: &samples.spec,
         plan: &programs.plan,
@@ -88,13 +136,29 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let never = AtomicBool::new(false);
     let mut unread = Unread::default();
     let options = eval_options(experiment);
-    let figures = evaluate(&mut session, backend.as_ref(), split, &options, &never, &mut unread, |_| {})?
+    let figures = evaluate_batches(&mut session, backend.as_ref(), split, &options, &never, &mut unread, see)?
         .ok_or_else(|| anyhow::anyhow!("the evaluation was interrupted"))?;
     let trouble = samples.cache.as_ref().and_then(|cache| cache.trouble());
     for text in unread.in_words(0).into_iter().chain(trouble) {
         say(&format!("warning: {text}"));
     }
-    let report = session.class_report()?;
+    let (report, count) = (session.class_report()?, split.len());
+    Ok(Evaluated { loaded: model.loaded, samples, split: name, count, figures, report, notes, unread })
+}
+
+/// Evaluates a model on a part of its data, and prints the figures.
+pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
+    let asked = Asked {
+        model: &args.model,
+        overrides: &args.overrides,
+        passes: args.passes.options(),
+        split: args.split,
+        allow_download: args.allow_download,
+        threads: args.threads,
+    };
+    let Evaluated { loaded, samples, split: name, count, figures, report, notes, unread } =
+        evaluated(&asked, &mut |_, _| Ok(()))?;
+    let experiment = &loaded.experiment;
     let names = samples.spec.class_names.as_deref();
     if args.output.json {
         let mut metrics: Map<String, Value> = figures.list().map(|(f, v)| (f.name().to_string(), json!(v))).collect();
@@ -105,7 +169,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
                 .filter(|f| f.top_k().is_none_or(|k| k <= report.classes.len()));
             metrics.extend(all.filter_map(|f| Some((f.name().to_string(), json!(report.figure(*f)?)))));
         }
-        let mut out = json!({ "data": samples.name, "split": name, "samples": split.len(), "metrics": metrics });
+        let mut out = json!({ "data": samples.name, "split": name, "samples": count, "metrics": metrics });
         if let Some(report) = &report {
             class_table::add_json(&mut out, report, names);
         }
@@ -134,7 +198,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
             true => String::new(),
             false => format!(" of the bundled {}, not of {source}", samples.name),
         };
-        let n = super::thousands(split.len() as u64);
+        let n = super::thousands(count as u64);
         // Of labels, the last axis is what they are.
         let rank = samples.spec.target().map_or(0, |(_, field)| field.shape.rank());
         let table = report.map(|report| {

@@ -2,45 +2,182 @@
 
 use super::args::ExportArgs;
 use super::failure::Failure;
-use crate::checkpoint;
+use super::model::{Model, load_any_model, read_weights, refuse};
+use crate::checkpoint::{self, Tensor};
+use crate::files::durable;
+use crate::graph::Variables;
+use crate::model::{Forward, Mode, forward, init};
+use crate::onnx;
 use crate::terminal::say;
+use crate::train::setup::transfer::in_state_dict;
+use anyhow::{Context, anyhow};
 use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 
-/// Writes the weights of a checkpoint, without the state of its training.
-pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
-    if args.out.extension().is_none_or(|e| e != "safetensors") {
-        return Err(Failure::Usage(format!("cannot write `{}`: the format is .safetensors", args.out.display())));
+/// What is written.
+#[derive(Clone, Copy, PartialEq)]
+enum Format {
+    Safetensors,
+    StateDict,
+    Onnx,
+}
+
+impl Format {
+    /// By the suffix of the file's name.
+    fn of(path: &Path) -> Option<Format> {
+        let suffix = path.extension()?.to_str()?.to_ascii_lowercase();
+        Some(match suffix.as_str() {
+            "safetensors" => Format::Safetensors,
+            "pth" | "pt" => Format::StateDict,
+            "onnx" => Format::Onnx,
+            _ => return None,
+        })
     }
-    let same = match (args.checkpoint.canonicalize(), args.out.canonicalize()) {
+}
+
+/// Writes the weights of a checkpoint, without the state of its training, or the whole model for other programs.
+pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
+    let (from, out) = (&args.checkpoint, &args.out);
+    let Some(format) = Format::of(out) else {
+        return Err(Failure::Usage(format!(
+            "cannot write `{}`: its suffix tells the format\nhelp: .safetensors or .pth (PyTorch) for the weights, .onnx for the whole model",
+            out.display()
+        )));
+    };
+    let same = match (from.canonicalize(), out.canonicalize()) {
         (Ok(from), Ok(to)) => from == to,
         _ => false,
     };
     if same {
         return Err(Failure::Usage(format!(
             "`{}` is the file to read: writing the weights alone over it would lose the rest\nhelp: give another name to write to",
-            args.out.display()
+            out.display()
         )));
     }
-    let mut loaded = checkpoint::load_tensors(&args.checkpoint).map_err(anyhow::Error::new)?;
+    let options = onnx::Options { softmax: args.softmax, preprocess: args.preprocess };
+    if format != Format::Onnx && options != onnx::Options::default() {
+        let option = if args.softmax { "--softmax" } else { "--preprocess" };
+        return Err(Failure::Usage(format!(
+            "`{option}` changes the model, and `{}` has its weights alone\nhelp: write a .onnx file, or leave it out",
+            out.display()
+        )));
+    }
+    let mut told = if format == Format::Onnx {
+        whole(args, options)?
+    } else {
+        let tensors = match from.extension().is_some_and(|e| e == "toml") {
+            true => Parts::of(args)?.tensors,
+            false if args.set.is_empty() => copied(from)?,
+            false => {
+                return Err(Failure::Usage(
+                    "`--set` changes a configuration, and weights are copied as they are\nhelp: leave it out, or give a configuration with `[model] weights`"
+                        .into(),
+                ));
+            }
+        };
+        let views: Vec<_> = tensors.iter().map(|(name, t)| t.view(name)).collect();
+        match format {
+            Format::StateDict => checkpoint::write_state_dict(out, &views),
+            Format::Safetensors | Format::Onnx => checkpoint::write_weights(out, &views),
+        }
+        .map_err(anyhow::Error::new)?;
+        let elements: usize = tensors.values().map(Tensor::len).sum();
+        json!({ "tensors": tensors.len(), "elements": elements })
+    };
+    if args.output.json {
+        told["file"] = out.to_string_lossy().into();
+        super::print_json(&told)?;
+    } else {
+        let n = super::thousands(told["elements"].as_u64().unwrap_or_default());
+        super::print(&format!("wrote {} tensors with {n} elements to `{}`", told["tensors"], out.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The weights in any file that has some.
+fn copied(from: &Path) -> Result<BTreeMap<String, Tensor>, Failure> {
+    let mut loaded = checkpoint::load_tensors(from).map_err(anyhow::Error::new)?;
     if let Some(note) = checkpoint::unwrap_all_names(&mut loaded.tensors) {
         say(&note);
     }
-    let tensors: Vec<_> = loaded
-        .tensors
-        .iter()
-        .filter(|(name, _)| !checkpoint::is_optimizer_state(name))
-        .map(|(name, t)| t.view(name))
-        .collect();
-    checkpoint::write_weights(&args.out, &tensors).map_err(anyhow::Error::new)?;
-    let elements: usize = tensors.iter().map(|t| t.bytes.len() / t.dtype.bytes()).sum();
-    if args.output.json {
-        super::print_json(
-            &json!({ "file": args.out.to_string_lossy(), "tensors": tensors.len(), "elements": elements }),
-        )?;
-    } else {
-        let n = super::thousands(elements as u64);
-        super::print(&format!("wrote {} tensors with {n} elements to `{}`", tensors.len(), args.out.display()))?;
+    loaded.tensors.retain(|name, _| !checkpoint::is_optimizer_state(name));
+    Ok(loaded.tensors)
+}
+
+/// Writes the whole model; what is told of it.
+fn whole(args: &ExportArgs, options: onnx::Options) -> Result<serde_json::Value, Failure> {
+    let Parts { model, data, variables, forward, tensors } = Parts::of(args)?;
+    let loaded = &model.loaded;
+    let source =
+        onnx::Source { experiment: &loaded.experiment, data: &data, rows: &forward.rows, variables: &variables };
+    let exported = onnx::export(source, tensors, options).map_err(|error| refuse(loaded, error))?;
+    exported.notes.iter().for_each(|note| say(&format!("note: {note}")));
+    durable::write(&args.out, &exported.bytes).with_context(|| format!("cannot write `{}`", args.out.display()))?;
+    Ok(json!({ "tensors": exported.tensors, "elements": exported.elements, "nodes": exported.nodes }))
+}
+
+/// A model with its weights.
+struct Parts {
+    model: Model,
+    data: crate::data::DataSpec,
+    variables: Variables,
+    forward: Forward,
+    /// Parameters and buffers, in PyTorch's layout.
+    tensors: BTreeMap<String, Tensor>,
+}
+
+impl Parts {
+    fn of(args: &ExportArgs) -> Result<Self, Failure> {
+        let model = load_any_model(&args.checkpoint, &args.set)?;
+        let data = model.sample()?;
+        let experiment = &model.loaded.experiment;
+        let mut variables = Variables::new();
+        // Batch normalisation without running statistics takes two samples or more.
+        let forward = forward(experiment, &data, &mut variables, 2, Mode::Predict)
+            .map_err(|diagnostics| Failure::Config { sources: model.loaded.sources.clone(), diagnostics })?;
+        let mut tensors = match &model.checkpoint {
+            Some((path, _)) => trained(path, &variables)?,
+            None => match read_weights(&model.loaded, &variables)? {
+                Some(weights) => {
+                    let named = |(id, tensor)| (variables[id].name.clone(), tensor);
+                    weights.into_tensors().into_iter().map(named).collect()
+                }
+                None => {
+                    say(&format!(
+                        "`{}` names no weights: the file has the values that training starts from",
+                        args.checkpoint.display()
+                    ));
+                    BTreeMap::new()
+                }
+            },
+        };
+        for (_, variable) in variables.iter().filter(|(_, v)| in_state_dict(v)) {
+            tensors.entry(variable.name.clone()).or_insert_with(|| Tensor {
+                dtype: variable.dtype,
+                shape: variable.storage.outside.dims().to_vec(),
+                data: init::initial_outside(variable, experiment.seed),
+            });
+        }
+        Ok(Parts { model, data, variables, forward, tensors })
     }
-    Ok(ExitCode::SUCCESS)
+}
+
+/// The weights of a checkpoint for a model of these variables.
+fn trained(path: &Path, variables: &Variables) -> Result<BTreeMap<String, Tensor>, Failure> {
+    let loaded = checkpoint::load_tensors(path).map_err(anyhow::Error::new)?;
+    let wanted = || variables.iter().map(|(_, v)| v).filter(|v| in_state_dict(v));
+    let names = wanted().map(|v| (v.name.as_str(), v.storage.outside.dims()));
+    if let Err(mismatch) = checkpoint::match_names(names, &loaded.tensors, true) {
+        return Err(anyhow!("the tensors of `{}` do not fit the model\n{mismatch}", path.display()).into());
+    }
+    let mut tensors = loaded.tensors;
+    for variable in wanted() {
+        if let Some(tensor) = tensors.get_mut(&variable.name).filter(|tensor| tensor.dtype != variable.dtype) {
+            let place = || format!("`{}` of `{}`", variable.name, path.display());
+            *tensor = tensor.cast(variable.dtype).with_context(place)?;
+        }
+    }
+    Ok(tensors)
 }

@@ -54,6 +54,19 @@ impl From<anyhow::Error> for Failure {
 }
 
 impl Failure {
+    /// The same in a line or a few, for where the command goes on without what has failed.
+    pub fn in_words(&self) -> String {
+        match self {
+            Failure::Config { diagnostics, .. } => {
+                let errors = diagnostics.iter().filter(|d| d.severity == config::Severity::Error);
+                errors.map(|d| d.message.as_str()).collect::<Vec<_>>().join("; ")
+            }
+            Failure::Usage(text) => masked(text),
+            Failure::Device(e) => masked(&e.to_string()),
+            Failure::Other(e) => masked(&format!("{e:#}")),
+        }
+    }
+
     /// Reports it to the user. Returns the exit code.
     pub fn report(&self, json: bool) -> ExitCode {
         let text = match self {

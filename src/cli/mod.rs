@@ -16,6 +16,8 @@ mod lr_find;
 mod memory;
 mod model;
 mod predict;
+mod report;
+mod runs;
 mod samples;
 mod show;
 mod suggest;
@@ -73,6 +75,10 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Check(a) => check::run(&a),
         Command::Bench(a) => bench::run(&a),
         Command::LrFind(a) => lr_find::run(&a),
+        Command::Runs(a) => runs::run(&a),
+        Command::Compare(a) => runs::compare::run(&a),
+        Command::Plot(a) => runs::plot::run(&a),
+        Command::Report(a) => report::run(&a),
         Command::Devices(a) => devices::run(a),
         Command::Export(a) => export::run(&a),
         Command::Schema => completions::schema(),
@@ -96,6 +102,10 @@ fn wants_json(command: &Command) -> bool {
         Command::Check(a) => a.output.json,
         Command::Bench(a) => a.output.json,
         Command::LrFind(a) => a.output.json,
+        Command::Runs(a) => a.output.json,
+        Command::Compare(a) => a.output.json,
+        Command::Plot(a) => a.output.json,
+        Command::Report(a) => a.output.json,
         Command::Devices(a) => a.json,
         Command::Export(a) => a.output.json,
         Command::Data(DataCommand::Fetch { output, .. }) => output.json,

@@ -8,6 +8,7 @@ use crate::config::declare::tagged::Tagged;
 use crate::config::language::sections::Source;
 use crate::config::{self, Diagnostic, Experiment, Loaded};
 use crate::data::DataSpec;
+use crate::graph::Variables;
 use crate::passes::PassOptions;
 use crate::terminal::say;
 use crate::train::files::provenance;
@@ -46,15 +47,23 @@ pub fn load_config(path: &Path, sets: &[String]) -> Result<Loaded, Failure> {
 /// # Errors
 /// The file cannot be read, is broken, or is a configuration without `[model] weights`.
 pub fn load_model(path: &Path, sets: &[String]) -> Result<Model, Failure> {
+    let model = load_any_model(path, sets)?;
+    if model.checkpoint.is_none() && model.loaded.experiment.model.weights.is_none() {
+        return Err(Failure::Usage(format!(
+            "`{}` names no weights: there is nothing to evaluate\nhelp: give a checkpoint of a run instead, or set `[model] weights`",
+            path.display()
+        )));
+    }
+    Ok(model)
+}
+
+/// As [`load_model`]; a configuration need not name weights.
+///
+/// # Errors
+/// The file cannot be read, or is broken.
+pub fn load_any_model(path: &Path, sets: &[String]) -> Result<Model, Failure> {
     if path.extension().is_some_and(|e| e == "toml") {
-        let loaded = load_config(path, sets)?;
-        if loaded.experiment.model.weights.is_none() {
-            return Err(Failure::Usage(format!(
-                "`{}` names no weights: there is nothing to evaluate\nhelp: give a checkpoint of a run instead, or set `[model] weights`",
-                path.display()
-            )));
-        }
-        return Ok(Model { loaded, checkpoint: None });
+        return Ok(Model { loaded: load_config(path, sets)?, checkpoint: None });
     }
     expect_checkpoint(path)?;
     let meta = checkpoint::verify(path).map_err(anyhow::Error::new)?;
@@ -134,7 +143,8 @@ pub fn build_run(
     Ok(programs)
 }
 
-fn refuse(loaded: &Loaded, error: Diagnostic) -> Failure {
+/// A mistake in the configuration, to be shown in its text.
+pub fn refuse(loaded: &Loaded, error: Diagnostic) -> Failure {
     Failure::Config { sources: loaded.sources.clone(), diagnostics: vec![error] }
 }
 
@@ -187,7 +197,7 @@ impl Model {
             state::load_checkpoint(&mut session, meta, path, in_state_dict)?;
             return Ok(session);
         }
-        let weights = read_weights(&self.loaded, &programs)?;
+        let weights = read_weights(&self.loaded, &programs.plan.variables)?;
         let mut session = Session::new(programs, backend, task, experiment.seed)?;
         say_notes(backend);
         if let Some(weights) = weights {
@@ -197,12 +207,12 @@ impl Model {
     }
 }
 
-/// Reads `[model] weights`, if there are any, for the model of `programs`, and reports what was done with them.
+/// Reads `[model] weights`, if there are any, for a model of these `variables`, and reports what was done with them.
 ///
 /// # Errors
 /// The file cannot be read, or does not fit.
-pub fn read_weights(loaded: &Loaded, programs: &Programs) -> Result<Option<Weights>, Failure> {
-    let weights = weights::read(&loaded.experiment, &programs.plan.variables).map_err(|error| refuse(loaded, error))?;
+pub fn read_weights(loaded: &Loaded, variables: &Variables) -> Result<Option<Weights>, Failure> {
+    let weights = weights::read(&loaded.experiment, variables).map_err(|error| refuse(loaded, error))?;
     if let Some(weights) = &weights {
         for note in &weights.notes {
             say(&format!("weights: {note}"));

@@ -34,6 +34,25 @@ impl Suggest {
         Suggest::of(std::iter::once(FORWARD).chain(pass_names(false)))
     }
 
+    /// What runs are often sorted by.
+    pub fn run_keys() -> Self {
+        Suggest::of([
+            "run",
+            "best",
+            "val_loss",
+            "val_accuracy",
+            "best.val_loss",
+            "train_loss",
+            "state",
+            "epochs",
+            "step",
+            "seconds",
+            "size",
+            "modified",
+            "optimizer.lr",
+        ])
+    }
+
     /// Settings that are often made on the command line.
     pub fn settings() -> Self {
         static SETTINGS: LazyLock<Vec<String>> = LazyLock::new(|| {

@@ -72,7 +72,7 @@ pub fn expect_checkpoint(path: &Path) -> Result<(), Failure> {
         Some(Kind::Text) if path.extension().is_none_or(|e| e != "safetensors") => ("a text", "a checkpoint is a `.safetensors` file in a run's folder; the name of a configuration ends in `.toml`".to_owned()),
         Some(Kind::Zip) => (
             "a zip archive",
-            "weights of PyTorch are named as `[model] weights` in a configuration, which `runner eval` and `runner predict` take".into(),
+            "weights of PyTorch are named as `[model] weights` in a configuration, which `runner eval`, `runner predict` and `runner export` take".into(),
         ),
         Some(Kind::Image) => ("an image", "the model comes first: `runner predict MODEL FILES…`".into()),
         Some(Kind::Compressed) => ("a compressed file", "a checkpoint is a `.safetensors` file in a run's folder".into()),

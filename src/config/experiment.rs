@@ -9,7 +9,7 @@ use super::declare::tagged::Tagged as _;
 use super::language::layers::Layer;
 use super::language::pattern::Pattern;
 use super::language::sections::{
-    Checkpoint, Data, Lints, Log, Loss, Metric, Metrics, Optimizer, Rename, Schedule, Train,
+    Checkpoint, Data, InitRule, Lints, Log, Loss, Metric, Metrics, Optimizer, Rename, Schedule, Train,
 };
 use super::language::values::{Device, Precision};
 use super::text::diagnostics::Span;
@@ -99,6 +99,9 @@ pub struct Model {
     pub inputs: Vec<(String, Span)>,
     /// The layers, in order.
     pub layers: Vec<LayerNode>,
+    /// How parameters start.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub init: Vec<InitRule>,
     /// A file of parameters to start from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights: Option<PathBuf>,
@@ -187,6 +190,21 @@ pub enum LayerKind {
         /// What becomes of their outputs.
         combine: Combine,
     },
+}
+
+impl LayerKind {
+    /// The lists of layers inside of it.
+    pub fn children(&self) -> Vec<&[LayerNode]> {
+        match self {
+            LayerKind::Layer(_) => Vec::new(),
+            LayerKind::Group(body) | LayerKind::Gate(body) => vec![body],
+            LayerKind::Residual { body, projection, .. } => {
+                let projection = projection.as_deref().map(std::slice::from_ref);
+                std::iter::once(body.as_slice()).chain(projection).collect()
+            }
+            LayerKind::Branches { branches, .. } => vec![branches],
+        }
+    }
 }
 
 /// How the outputs of branches become one.

@@ -26,3 +26,4 @@ pub use load::{Failure, LeftBehind, Loaded, MAX_EFFECTIVE, UNSET_OPTION, load, l
 pub use print::{print_with_origins, to_toml};
 pub use text::diagnostics::{Diagnostic, Severity, SourceId, Sources, Span};
 pub use text::lints::Lint;
+pub use text::words::nearest;

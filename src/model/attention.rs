@@ -42,14 +42,21 @@ impl Builder<'_> {
         let draws = self.draws(p);
         let operands: Vec<ValueId> = [qkv.value].into_iter().chain(draws.map(|(random, _)| random)).collect();
         let dropout = draws.map(|(_, stream)| AttentionDropout { p, stream });
-        let op = Attention { heads, causal: l.is_causal, dropout };
+        let op = Attention { heads, causal: l.is_causal, bias: false, dropout };
         let value = self.apply(node, op, &operands, &[qkv], shape, "");
         let out = Param::plain("out_proj.weight", [e, e], uniform_fan_in(e));
         self.projection(node, out, "out_proj.bias", l.bias, Tensor { value, ..qkv }).value
     }
 
     /// `x` times `weight`, and plus the parameter `bias`, if there is to be one.
-    fn projection(&mut self, node: &LayerNode, weight: Param, bias: &str, with_bias: bool, x: Tensor) -> Tensor {
+    pub(super) fn projection(
+        &mut self,
+        node: &LayerNode,
+        weight: Param,
+        bias: &str,
+        with_bias: bool,
+        x: Tensor,
+    ) -> Tensor {
         let outputs = weight.shape.dims()[0];
         let mut meant = self.shape(x).clone();
         *meant.0.last_mut().expect("sequences have three dimensions") = outputs;

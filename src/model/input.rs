@@ -105,6 +105,7 @@ impl Builder<'_> {
             let x = Tensor { value, order: Order::Usual, made_by: None };
             let x = self.prepared(x, changed == Some(place));
             first = first.or(Some(x));
+            self.prepared.push((field.name.clone(), x));
             if experiment.model.inputs.iter().any(|(name, _)| *name == field.name) {
                 self.named.insert(field.name.clone(), x);
             }

@@ -86,6 +86,8 @@ impl Builder<'_> {
             Layer::LayerNorm(l) => self.layer_norm(node, l, x),
             Layer::RmsNorm(l) => self.rms_norm(node, l, x),
             Layer::MultiheadAttention(l) => usual(self.multihead_attention(node, l, x)),
+            Layer::ShiftedWindowAttention(l) => self.shifted_window_attention(node, l, x),
+            Layer::MergePatches(_) => self.merge_patches(node, x),
             Layer::ClassToken(l) => usual(self.class_token(node, l, x)),
             Layer::PositionEmbedding(l) => usual(self.position_embedding(node, l, x)),
             Layer::LayerScale(l) => self.layer_scale(node, l, x),
@@ -107,7 +109,7 @@ impl Builder<'_> {
         self.made(node, layer.type_name(), value, order)
     }
 
-    fn dropout(&mut self, p: f32, x: Tensor) -> ValueId {
+    pub(super) fn dropout(&mut self, p: f32, x: Tensor) -> ValueId {
         match self.draws(p) {
             Some((random, stream)) => self.plain(Dropout { p, stream }, &[x.value, random]),
             None => x.value,

@@ -5,6 +5,7 @@ use super::transforms::{keyed, mixing};
 use super::{Builder, CLASS_COUNTS, Mode, Tensor, metrics_variable};
 use crate::config::declare::tagged::Tagged;
 use crate::config::language::sections as cfg;
+use crate::config::text::spelling::{list, shorten};
 use crate::config::{Diagnostic, Experiment};
 use crate::data::TargetSpec;
 use crate::graph::op::{self, ClassCounts, Counted, LossOp, METRIC_SLOTS, Metrics, TargetKind, Task};
@@ -32,7 +33,8 @@ pub struct BatchLoss {
 impl Builder<'_> {
     /// Adds loss and metrics on the model's output (nothing for [`Mode::Predict`]).
     pub(super) fn loss(&mut self, y: Tensor) -> Option<BatchLoss> {
-        let loss = self.experiment.loss.describe();
+        let experiment = self.experiment;
+        let loss = experiment.loss.describe();
         if !self.output_fits(y, &loss) || !self.mixing_fits() || self.mode == Mode::Predict {
             return None;
         }
@@ -48,7 +50,9 @@ impl Builder<'_> {
         let sound = "`output_fits` has held the operands against each other";
         let counts = self.class_counts(&loss, y);
         // Mixed samples belong to several classes in part; the figures go by that of the largest.
-        let mixed = self.mode == Mode::Train && mixing(self.experiment).is_some();
+        let mixed = self.mode == Mode::Train && mixing(experiment).is_some();
+        let own = experiment.loss.target().and_then(|name| self.field(name)).map(|x| x.value);
+        let targets = own.unwrap_or(targets);
         let compared = match loss.targets() {
             TargetKind::Classes if mixed => self.graph.input(Input::Shares, DType::F32, self.shape(y).clone()),
             TargetKind::Classes | TargetKind::Numbers => targets,
@@ -65,6 +69,43 @@ impl Builder<'_> {
             self.graph.add(op, &[value, y.value, targets, counts]).expect(sound);
         }
         Some(BatchLoss { value, weight, items })
+    }
+
+    /// A field that the model takes, as the layers see it.
+    fn field(&self, name: &str) -> Option<Tensor> {
+        self.prepared.iter().find(|(known, _)| known == name).map(|(_, x)| *x)
+    }
+
+    /// Checks the output against the field `name` that it is to be like; reports what does not fit.
+    fn output_is_like(&mut self, name: &str, y: Tensor, loss: &op::Loss) -> bool {
+        let experiment = self.experiment;
+        let Some(x) = self.field(name) else {
+            let known: Vec<&str> = self.prepared.iter().map(|(name, _)| name.as_str()).collect();
+            let error = Diagnostic::error(format!("the model takes no field `{}` that it could learn", shorten(name)));
+            let error = error.help(format!("`target` may be {}", list(known, "or")));
+            self.report(match experiment.nearest_span("loss.target") {
+                Some(span) => error.at(span, "there is no such input"),
+                None => error,
+            });
+            return false;
+        };
+        let (found, wanted) = (self.dims(y), self.dims(x));
+        if found == wanted {
+            return self.pos_weight_fits(loss, self.shape(y).last());
+        }
+        if !self.guesses.contains(&y.value) {
+            let [found, wanted] = [found, wanted].map(|shape| Shape::from(&shape.dims()[1..]));
+            let message = format!("the model puts out {found} for each sample, but is to learn `{name}`, {wanted}");
+            let mut error = Diagnostic::error(message).help("make the last layer put out the shape of what is learnt");
+            if let Some(row) = y.made_by {
+                error = error.at(self.rows[row].span, "the model ends here");
+            }
+            if let Some(span) = experiment.nearest_span("loss.target") {
+                error = error.context(span, "what it is to learn");
+            }
+            self.report(error);
+        }
+        false
     }
 
     /// What is to be counted of classes, if anything is: in evaluation, where a figure needs it or it is to be reported.
@@ -108,6 +149,9 @@ impl Builder<'_> {
         let (experiment, data) = (self.experiment, self.data);
         let sample = Shape::from(&self.shape(y).dims()[1..]);
         let guessed = self.guesses.contains(&y.value);
+        if let Some(name) = experiment.loss.target() {
+            return self.output_is_like(name, y, loss);
+        }
         let name = loss.name();
         let target = &data.target().map_or(Shape::default(), |(_, field)| field.shape_of(self.length));
         let (message, help) = match (loss.targets(), &data.targets) {
@@ -227,13 +271,20 @@ impl Builder<'_> {
     /// Whether targets can be mixed, if the transforms mix samples: numbers, or one class a sample; else reports it.
     fn mixing_fits(&mut self) -> bool {
         let Some(target) = self.data.target().map(|(_, field)| field.shape_of(self.length)) else { return true };
-        if mixing(self.experiment).is_none() || self.data.targets == TargetSpec::Values || target.rank() == 0 {
+        let own = self.experiment.loss.target().is_some();
+        if mixing(self.experiment).is_none() || !own && (self.data.targets == TargetSpec::Values || target.rank() == 0)
+        {
             return true;
         }
         let mixes = |t: &cfg::Transform| matches!(t, cfg::Transform::Mixup(_) | cfg::Transform::Cutmix(_));
         let Some((key, t)) = keyed(self.experiment, true).find(|(_, t)| mixes(t)) else { return true };
-        let message =
-            format!("`{}` mixes samples of one class each, and these have a class for each of {target}", t.type_name());
+        let message = match own {
+            true => format!("`{}` mixes samples with their targets, and this loss leaves those alone", t.type_name()),
+            false => format!(
+                "`{}` mixes samples of one class each, and these have a class for each of {target}",
+                t.type_name()
+            ),
+        };
         let mut error = Diagnostic::error(message).help("leave it out");
         if let Some(span) = self.experiment.nearest_span(&key) {
             error = error.at(span, "cannot mix these targets");

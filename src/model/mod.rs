@@ -18,10 +18,12 @@ mod params;
 mod rearrange;
 mod report;
 mod sequences;
+mod starts;
 mod summary;
 mod tokens;
 mod transforms;
 mod transposed;
+mod windows;
 
 pub use input::{BatchShape, input_fields};
 pub use lints::lints;
@@ -91,6 +93,7 @@ pub fn forward(
         errors: Vec::new(),
         rows: Vec::new(),
         named: HashMap::new(),
+        prepared: Vec::new(),
         guesses: HashSet::new(),
         dropouts: 0,
     };
@@ -131,6 +134,8 @@ struct Builder<'a> {
     rows: Vec<LayerRow>,
     /// Results by the full path of the layer, and inputs of the model by name, for `from`.
     named: HashMap<String, Tensor>,
+    /// The fields that the model takes, by name, as the layers see them.
+    prepared: Vec<(String, Tensor)>,
     /// Values whose shapes are guesses, because of a mistake that has been reported.
     guesses: HashSet<ValueId>,
     /// Number of dropout layers so far: each draws its own masks.

@@ -54,6 +54,7 @@ impl Builder<'_> {
             (false, false) => format!("{path}.{name}"),
         };
         let trainable = kind == VarKind::Parameter;
+        let init = if trainable { self.start(node, &name, &storage.outside, init) } else { init };
         let var = Variable { name, dtype, shape, kind, trainable, storage, init, origin: path.clone() };
         let id = self.vars.get_or_add(var);
         self.graph.variable(self.vars, id)

@@ -6,13 +6,13 @@ use super::{Builder, Tensor};
 use crate::config::LayerNode;
 use crate::config::language::layers::{self as cfg, PositionKind, StochasticDepthMode};
 use crate::graph::op::{Activation, ActivationOp, Binary, BinaryKind, Dropout, NewFull, Pad};
-use crate::graph::{DType, Fill, MAX_ELEMENTS, Shape, Storage, ValueId, VarKind, Variable};
+use crate::graph::{Fill, MAX_ELEMENTS, Shape, Storage, ValueId};
 
 const ADD: Binary = Binary { kind: BinaryKind::Add };
 const MUL: Binary = Binary { kind: BinaryKind::Mul };
 
 fn normal(std: f64) -> Fill {
-    if std == 0.0 { Fill::Constant(0.0) } else { Fill::Normal { std } }
+    if std == 0.0 { Fill::Constant(0.0) } else { Fill::Normal { mean: 0.0, std } }
 }
 
 impl Builder<'_> {
@@ -68,9 +68,7 @@ impl Builder<'_> {
         }
         // No layer has such a name.
         let name = format!("sinusoids[{length}, {e}]");
-        let zeros = Variable::zeros(name, DType::F32, shape, VarKind::Constant);
-        let id = self.vars.get_or_add(Variable { init: Fill::Sinusoids { width: e }, ..zeros });
-        self.graph.variable(self.vars, id)
+        self.constant(name, shape, Fill::Sinusoids { width: e })
     }
 
     /// A parameter of `outside` with a number for each position of PyTorch's dimension `dim` of `x`, or one for all; with as many

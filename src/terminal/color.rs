@@ -45,6 +45,23 @@ pub fn can_redraw() -> bool {
     Stream::Err.is_terminal() && term_supports_color()
 }
 
+/// Whether the environment says that there are more characters than those of ASCII: its locale is one of UTF-8.
+pub fn unicode() -> bool {
+    if cfg!(not(unix)) {
+        return true;
+    }
+    // The first that is set decides, as POSIX has it.
+    let locale =
+        ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
+    locale.is_some_and(|locale| is_utf8(&locale))
+}
+
+fn is_utf8(locale: &str) -> bool {
+    let charset =
+        locale.split('@').next().and_then(|name| name.split_once('.')).map(|(_, charset)| charset.to_lowercase());
+    charset.is_some_and(|charset| charset == "utf-8" || charset == "utf8")
+}
+
 /// Columns of the terminal behind `stream`; those of old where there is none, or where it does not tell.
 pub fn width(stream: Stream) -> usize {
     let term = match stream {
@@ -59,6 +76,12 @@ pub fn width(stream: Stream) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn locales_have_a_charset_or_none() {
+        let told = ["C.UTF-8", "de_DE.utf8@euro", "C", "POSIX", "de_DE.ISO-8859-1", "utf8"].map(is_utf8);
+        assert_eq!(told, [true, true, false, false, false, false]);
+    }
 
     #[test]
     fn wishes_have_an_order() {

@@ -5,13 +5,16 @@
 //! passwords in addresses are masked. Nobody else writes to the two streams; `tests/architecture` sees to that.
 
 mod bar;
+mod chart;
 mod color;
 mod columns;
 mod numbers;
+pub mod panel;
 mod visible;
 
 pub use bar::Bar;
-pub use color::{can_redraw, color, width};
+pub use chart::{Look, Series, chart};
+pub use color::{can_redraw, color, unicode, width};
 pub use columns::{columns, fitted};
 pub use numbers::{duration, figure, human_bytes, percent};
 pub use visible::{Visible, is_hidden, masked, visible, visible_json};
@@ -40,6 +43,7 @@ impl Stream {
 
     /// Writes all of `text` at once, so that no reader sees half of a line, and no bar is drawn into it.
     fn write(self, text: &str) -> io::Result<()> {
+        panel::left_behind();
         bar::aside(|| match self {
             Stream::Out => {
                 let mut out = io::stdout().lock();

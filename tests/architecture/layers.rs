@@ -8,7 +8,7 @@ use crate::source::{code, is_test, program};
 
 /// For every module, the others that its code may name. A module may only name those that stand above it, so imports
 /// run one way. Tests may name what they like, and `cli` everything.
-const IMPORTS: [(&str, &[&str]); 12] = [
+const IMPORTS: [(&str, &[&str]); 14] = [
     ("random", &[]),
     ("files", &[]),
     ("terminal", &[]),
@@ -21,10 +21,12 @@ const IMPORTS: [(&str, &[&str]); 12] = [
     ("checkpoint", &["files", "graph"]),
     ("data", &["backend", "files", "graph", "plan", "random", "terminal"]),
     ("model", &["config", "data", "graph", "random"]),
+    ("onnx", &["checkpoint", "config", "data", "graph", "model"]),
     (
         "train",
         &["backend", "model", "checkpoint", "config", "data", "files", "graph", "passes", "plan", "random", "terminal"],
     ),
+    ("runs", &["checkpoint", "config", "files", "graph", "train"]),
 ];
 
 /// Modules in layers: each may name only those before it.

@@ -20,7 +20,7 @@ fn train_shows_a_table_and_keeps_its_files() {
     let mut files: Vec<String> =
         fs::read_dir(place.path("r")).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     files.sort();
-    assert_eq!(files, ["best.safetensors", "config.toml", "last.safetensors", "metrics.jsonl"]);
+    assert_eq!(files, ["best.safetensors", "config.toml", "last.safetensors", "metrics.csv", "metrics.jsonl"]);
 }
 
 #[test]
@@ -255,11 +255,48 @@ fn export_leaves_the_optimizer_behind() {
     let left: Vec<&String> = checkpoint.tensors.keys().filter(|k| !weights.contains_key(*k)).collect();
     assert!(!left.is_empty() && left.iter().all(|k| k.starts_with("optimizer.")), "{left:?}");
     assert!(weights.contains_key("2.running_mean") && weights.contains_key("1.weight"));
-    assert!(place.fails("export r/last.safetensors w.onnx", 2).contains(".safetensors"));
+    // The same for PyTorch.
+    place.ok("export r/last.safetensors w.pth");
+    assert!(runner::checkpoint::load_tensors(&place.path("w.pth")).unwrap().tensors == weights);
+    let err = place.fails("export r/last.safetensors w.txt", 2);
+    assert!([".safetensors", ".pth", ".onnx"].iter().all(|suffix| err.contains(suffix)), "{err}");
     let err = place.fails("eval r", 2);
     assert!(err.contains("`r` is a folder") && err.contains("r/best.safetensors"), "{err}");
     // The state of the optimizer would be lost.
     let err = place.fails("export r/last.safetensors r/../r/last.safetensors", 2);
     assert!(err.contains("another name"), "{err}");
     place.ok("train c.toml --out r --resume");
+}
+
+/// The whole model for other programs: from a checkpoint, and from a configuration that names weights or none.
+#[test]
+fn export_writes_whole_models() {
+    let place = Place::with(&plain());
+    place.ok("train c.toml --out r --quiet");
+    let told = place.ok("export r/last.safetensors w.onnx --json --softmax --preprocess").json();
+    place.ok("export r/last.safetensors w.safetensors");
+    let weights = runner::checkpoint::load_tensors(&place.path("w.safetensors")).unwrap().tensors;
+    // Inference counts no batches.
+    let read = weights.keys().filter(|name| !name.ends_with("num_batches_tracked")).count();
+    assert_eq!((told["tensors"].as_u64(), told["nodes"].as_u64() > Some(3)), (Some(read as u64), true), "{told}");
+    // Weights that a configuration names are those of the checkpoint.
+    place.ok("export c.toml named.onnx --set model.weights=w.safetensors --softmax --preprocess");
+    let files = ["w.onnx", "named.onnx"].map(|name| fs::read(place.path(name)).unwrap());
+    let first = &weights["1.weight"].data;
+    let has = |file: &[u8]| file.windows(first.len()).any(|window| window == first);
+    assert!(files[0] == files[1] && has(&files[0]));
+    // Without weights a configuration has those that training starts from.
+    let said = place.ok("export c.toml start.onnx").err;
+    assert!(said.contains("names no weights"), "{said}");
+    assert!(!has(&fs::read(place.path("start.onnx")).unwrap()));
+    place.ok("export c.toml start.pth");
+    for (args, part) in [
+        ("export r/last.safetensors w.pth --softmax", "`--softmax` changes the model"),
+        ("export r/last.safetensors w.safetensors --preprocess", "`--preprocess` changes the model"),
+        ("export r/last.safetensors w.pth --set seed=3", "`--set` changes a configuration"),
+        ("export start.pth w.onnx", "`start.pth` is a zip archive, not a checkpoint"),
+    ] {
+        let err = place.fails(args, 2);
+        assert!(err.contains(part), "{args}: {err}");
+    }
 }

@@ -67,11 +67,16 @@ fn arguments() {
         (vec!["data", "fetch", BAD], 2),
         (vec!["eval", &with("", ".safetensors")], 1),
         (vec!["export", &with("", ".pth"), "w.safetensors"], 1),
-        (vec!["export", "w.safetensors", &with("", ".onnx")], 2),
+        (vec!["export", "w.safetensors", &with("", ".txt")], 2),
+        (vec!["export", &with("", ".safetensors"), "w.onnx"], 1),
         (vec!["data", "show", &with("", ".toml")], 2),
         (vec!["data", "show", "c.toml", "--out", &with("", ".jpg")], 2),
         (vec!["bench", &with("", ".toml")], 2),
         (vec!["lr-find", &with("", ".toml")], 2),
+        (vec!["runs", BAD], 2),
+        (vec!["runs", ".", "--filter", &with("", "<")], 2),
+        (vec!["plot", BAD], 2),
+        (vec!["compare", BAD, BAD], 2),
     ] {
         let said = shows(&place, &args, code, SHOWN);
         assert!(!said.contains("panicked"), "{said}");

@@ -80,6 +80,9 @@ fn a_full_standard_output_is_an_error() {
         "lr-find c.toml --tries 20",
         "schema",
         "devices",
+        "completions bash",
+        "runs .",
+        "plot r",
     ] {
         let output = place.command(args).stdout(full()).output().unwrap();
         let err = String::from_utf8(output.stderr).unwrap();
@@ -108,7 +111,7 @@ fn a_full_standard_output_is_an_error() {
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let place = Place::with(&plain());
-    for args in ["schema", "check c.toml", "completions bash", "train c.toml --json --out r"] {
+    for args in ["schema", "check c.toml", "completions bash", "train c.toml --json --out r", "runs .", "plot r"] {
         let mut command = place.command(args);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());

@@ -24,10 +24,12 @@ mod predict;
 #[cfg(target_os = "linux")]
 mod pty;
 mod real_data;
+mod report;
 mod resume;
 mod resume_alone;
 mod resume_changes;
 mod resume_moments;
+mod runs;
 mod show;
 mod support;
 mod two_at_once;

@@ -118,6 +118,18 @@ fn a_bar_and_a_table_fit_the_terminal() {
 }
 
 #[test]
+fn curves_stay_below_the_table() {
+    let place = Place::with(&classes(3));
+    let (code, screen) = on_terminal(place.command("train c.toml --out r --plot"), 80, &[("LC_ALL", "C.UTF-8")]);
+    assert_eq!(code, Some(0), "{screen}");
+    // The name of the curves, ten lines of them, the axis and its ends, drawn anew after each epoch but the first.
+    assert_eq!(screen.matches("\u{1b}[1A\u{1b}[2K").count(), 2 * 13, "{screen:?}");
+    let lines = lines(&screen);
+    assert_eq!(lines.iter().filter(|line| line.contains("━━ val_loss")).count(), 3, "{lines:#?}");
+    assert!(lines.iter().filter(|line| line.contains('┤')).all(|line| line.chars().count() <= 80), "{lines:#?}");
+}
+
+#[test]
 fn a_dumb_terminal_gets_lines() {
     let place = Place::with(&classes(2));
     let (code, screen) = on_terminal(place.command("train c.toml --out r"), 80, &[("TERM", "dumb")]);

@@ -285,7 +285,11 @@ fn expressions() {
         "$width * 9223372036854775807",
         "$",
         "2 $width",
-        "$width % 2",
+        "$width ^ 2",
+        "$width % 0",
+        "$width * {i}",
+        "$width * 0.5",
+        "1.2.3 * $width",
         "0 - $width",
     ];
     let all = expressions.map(|expression| {

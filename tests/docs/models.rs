@@ -25,10 +25,13 @@ fn head(text: &str) -> (String, String) {
 }
 
 /// Parameters and multiply-adds for one image, as `runner check` counts them.
-fn counted(path: &Path, side: usize, classes: i64) -> (usize, u64) {
+fn counted(path: &Path, side: usize, classes: Option<i64>) -> (usize, u64) {
+    // What has no classes learns its input.
+    let loss = if classes.is_some() { "'cross_entropy'" } else { "'mse'\ntarget = 'inputs'" };
+    let classes = classes.unwrap_or(2);
     let text = format!(
         "[data]\nsource = 'synthetic'\nshape = [3, {side}, {side}]\nclasses = {classes}\n[model]\nuse = {path:?}\n\
-         [loss]\ntype = 'cross_entropy'\n[optimizer]\ntype = 'sgd'\nlr = 0.1\n[train]\nepochs = 1\n"
+         [loss]\ntype = {loss}\n[optimizer]\ntype = 'sgd'\nlr = 0.1\n[train]\nepochs = 1\n"
     );
     let loaded = config::load_str("table.toml", &text, &[]).unwrap_or_else(|failure| panic!("{failure}"));
     let mut data = describe(&loaded.experiment).unwrap_or_else(|e| panic!("{e:?}"));
@@ -62,9 +65,9 @@ fn the_table_of_models_is_fresh() {
         let lines = text.lines().skip_while(|line| *line != "[params]").skip(1).take_while(|line| !line.is_empty());
         let with: Vec<String> = lines.map(|line| format!("`{line}`")).collect();
         assert_eq!(with.len(), params.as_table().unwrap().len(), "{file}: a parameter a line");
-        // Those that begin with ten classes are for small images.
-        let classes = params["num_classes"].as_integer().expect("a number of classes");
-        let side = if classes == 10 { 32 } else { 224 };
+        // Those that begin with ten classes, or have none, are for small images.
+        let classes = params.get("num_classes").map(|classes| classes.as_integer().expect("a number of classes"));
+        let side = if classes.is_none_or(|classes| classes == 10) { 32 } else { 224 };
         let (parameters, macs) = counted(&path, side, classes);
         let numbers = format!("{} | {} | {side}×{side}", millions(parameters as u64), millions(macs));
         let row = format!("| {title} | [{file}](../models/{file}) | {numbers} | {} | {paper} |\n", with.join(", "));

@@ -9,7 +9,7 @@ use runner::config::declare::options::Options;
 use runner::config::declare::tagged::Tagged;
 use runner::config::language::keys::{self};
 use runner::config::language::layers::{Block, CONTAINERS, CommonKeys, Layer, container};
-use runner::config::language::sections::{EarlyStopping, Ema, ParamGroup, Rename, Source, Transform};
+use runner::config::language::sections::{EarlyStopping, Ema, Init, InitKeys, ParamGroup, Rename, Source, Transform};
 use runner::config::schema::schema;
 use runner::config::text::lints::Lint;
 use schemars::SchemaGenerator;
@@ -44,6 +44,9 @@ impl Tables {
         made.plain("train early_stopping", &[EarlyStopping::declaration], generator);
         made.plain("optimizer ema", &[Ema::declaration], generator);
         made.plain("model weights_rename", &[Rename::declaration], generator);
+        made.plain("model init", &[InitKeys::declaration], generator);
+        let starts = Init::declarations(generator);
+        made.kinds("model init types", &starts.iter().map(|(word, kind)| (*word, kind)).collect::<Vec<_>>(), None);
         made.plain("optimizer groups", &[ParamGroup::declaration], generator);
         let transforms = Transform::declarations(generator);
         made.kinds("transforms", &transforms.iter().map(|(word, kind)| (*word, kind)).collect::<Vec<_>>(), None);
@@ -64,7 +67,13 @@ impl Tables {
     fn plain(&mut self, name: &str, declare: &[Declare], generator: &mut SchemaGenerator) {
         let resumed = !matches!(
             name,
-            "train early_stopping" | "optimizer groups" | "optimizer ema" | "model weights_rename" | "layer" | "block"
+            "train early_stopping"
+                | "optimizer groups"
+                | "optimizer ema"
+                | "model weights_rename"
+                | "model init"
+                | "layer"
+                | "block"
         );
         let mut rows = String::new();
         for option in declare.iter().flat_map(|declare| declare(generator).options) {
@@ -127,8 +136,8 @@ impl Tables {
             return match path {
                 "#/$defs/Layer" => "layer".into(),
                 "#/$defs/Transform" => "transform".into(),
+                "#/$defs/EarlyStopping" | "#/$defs/Ema" | "#/$defs/Init" => "table".into(),
                 "#/$defs/Course" => "schedule".into(),
-                "#/$defs/EarlyStopping" | "#/$defs/Ema" => "table".into(),
                 _ => self.values(self.schema.pointer(path.trim_start_matches('#')).expect("is defined")),
             };
         }

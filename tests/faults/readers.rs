@@ -84,6 +84,11 @@ fn a_check() {
 pub const EXPORT: &str = "export run/last.safetensors out.safetensors";
 
 #[test]
+fn curves() {
+    only_reads("plot", "plot run --json", 2);
+}
+
+#[test]
 fn an_export() {
     replaces("export", EXPORT, ".out.safetensors.tmp-", 4);
 }

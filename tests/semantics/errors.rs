@@ -246,6 +246,24 @@ mistakes! {
   { type = "linear", out_features = 10 },"#),
     ];
 
+    windows: [
+        images(r#"  { type = "shifted_window_attention", window_size = 7, num_heads = 3 },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+        images(r#"  { type = "permute", dims = [0, 2, 3, 1] },
+  { type = "shifted_window_attention", window_size = 7, num_heads = 2 },
+  "flatten",
+  { type = "linear", out_features = 10 },"#),
+        vectors(r#"  "merge_patches",
+  { type = "linear", out_features = 10 },"#),
+        // Filled up to whole windows, a row becomes too large.
+        images(r#"  { type = "permute", dims = [0, 2, 3, 1] },
+  { type = "shifted_window_attention", window_size = 64, num_heads = 1 },
+  "flatten",
+  { type = "linear", out_features = 10 },"#)
+            .replace("[3, 32, 32]", "[1, 1, 1048576]"),
+    ];
+
     attention: [
         images(r#"  { type = "multihead_attention", num_heads = 4 },
   "flatten",

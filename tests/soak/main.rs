@@ -165,6 +165,8 @@ fn everything_occurs() {
         "linear",
         "conv2d",
         "multihead_attention",
+        "shifted_window_attention",
+        "merge_patches",
         "batch_norm1d",
         "batch_norm2d",
         "group_norm",

@@ -61,7 +61,7 @@ impl Layers {
     fn image_as(&mut self, [c, h, w]: [usize; 3]) -> (String, Flow) {
         let same = Flow::Image([c, h, w]);
         let room = (c * (h + 2) * (w + 2)) < MOST;
-        match self.below(23) {
+        match self.below(26) {
             0 => (r#"{ type = "permute", dims = [0, 3, 1, 2] }"#.into(), Flow::Image([w, c, h])),
             1 => {
                 let groups = self.divisor(c);
@@ -105,6 +105,17 @@ impl Layers {
             17 if 20 * c < MOST => {
                 let text = r#"{ type = "upsample", size = [4, 5], mode = "bilinear", align_corners = true }"#;
                 (text.into(), Flow::Image([c, 4, 5]))
+            }
+            23 | 24 if c <= 12 => {
+                let (heads, shift) = (self.divisor(c), self.below(2));
+                let text = format!(
+                    r#"{{ layers = [{{ type = "permute", dims = [0, 2, 3, 1] }}, {{ type = "shifted_window_attention", window_size = [2, 3], shift_size = {shift}, num_heads = {heads}, dropout = 0.1 }}, {{ type = "permute", dims = [0, 3, 1, 2] }}] }}"#
+                );
+                (text, same)
+            }
+            25 if 8 * c * h * w < MOST => {
+                let text = r#"{ layers = [{ type = "permute", dims = [0, 2, 3, 1] }, "merge_patches", { type = "permute", dims = [0, 3, 1, 2] }] }"#;
+                (text.into(), Flow::Image([4 * c, h.div_ceil(2), w.div_ceil(2)]))
             }
             20 | 21 if c <= 60 => (r#"{ type = "flatten", start_dim = 2 }"#.into(), Flow::Sequence([c, h * w])),
             19 => (r#"{ type = "local_response_norm", size = 3, alpha = 0.5 }"#.into(), same),

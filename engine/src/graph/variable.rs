@@ -38,21 +38,55 @@ pub enum Fill {
         /// Half the width of the interval.
         bound: f64,
     },
-    /// Normal with mean 0.
+    /// Uniform on `[low, high)`.
+    Between {
+        /// The least number.
+        low: f64,
+        /// The end of the interval.
+        high: f64,
+    },
+    /// Normal.
     Normal {
-        /// Standard deviation.
+        /// Mean.
+        mean: f64,
+        /// Standard deviation, above 0.
         std: f64,
     },
-    /// Normal with mean 0, cut at `[-2 std, 2 std]`.
+    /// Normal with mean 0, cut at both ends of `[low, high]`, which has 0 in it.
     TruncatedNormal {
-        /// Standard deviation before the cut.
+        /// Standard deviation before the cut, above 0.
         std: f64,
+        /// The least number.
+        low: f64,
+        /// The largest number.
+        high: f64,
     },
     /// Rows of `width` numbers, one for each position `p`: `sin(p / 10000^(2i / width))` at `2i`, and the cosine at `2i + 1`
     /// (Vaswani et al., "Attention Is All You Need", 2017).
     Sinusoids {
         /// Numbers of a position.
         width: usize,
+    },
+    /// For each pair of positions `i` and `j` of a window the number of their distance: `(yᵢ − yⱼ + h − 1) · (2w − 1) + xᵢ − xⱼ + w − 1`
+    /// (Liu et al., "Swin Transformer", 2021).
+    RelativePositions {
+        /// Rows and columns of the window, `h` and `w`.
+        window: [usize; 2],
+    },
+    /// For each pair of positions `i` and `j` of a row `2 · side − 1` numbers: a 1 at `i − j + side − 1`, and zeros.
+    Distances {
+        /// Positions of the row.
+        side: usize,
+    },
+    /// For each window of an image, by rows, and for each pair of its positions: 0 if both come from the same region of the image before it
+    /// was rolled by `shift` rows and columns up and to the left, else −100.
+    ShiftMask {
+        /// Rows and columns of the image, multiples of those of the window.
+        image: [usize; 2],
+        /// Rows and columns of a window.
+        window: [usize; 2],
+        /// Rows and columns that the image is rolled by.
+        shift: [usize; 2],
     },
 }
 

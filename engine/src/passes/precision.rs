@@ -37,7 +37,7 @@ pub fn autocast(graph: &mut Graph, half: DType) -> Result<(), ShapeError> {
 
 /// How an operation chooses the type that it computes in.
 enum List {
-    /// The 16-bit type, for its first two operands.
+    /// The 16-bit type, for its first operands: [`lower_operands`].
     Lower,
     /// `F32`.
     Single,
@@ -59,6 +59,11 @@ fn list(op: &Op) -> List {
     }
 }
 
+/// The operands that are cast to the 16-bit type. What is added to the scores of an attention stays in single precision.
+fn lower_operands(op: &Op) -> usize {
+    if matches!(op, Op::Attention(_)) { 1 } else { 2 }
+}
+
 /// For every value, whether it is read, and read only in the 16-bit type. Operations that only move elements are looked
 /// through: the cast may come before or after them.
 fn lowered_only(graph: &Graph) -> Vec<bool> {
@@ -69,7 +74,7 @@ fn lowered_only(graph: &Graph) -> Vec<bool> {
         let through = moves && read[node.outputs[0].index()] && lowered[node.outputs[0].index()];
         for (i, input) in node.inputs.iter().enumerate() {
             read[input.index()] = true;
-            lowered[input.index()] &= through || matches!(list(&node.op), List::Lower) && i < 2;
+            lowered[input.index()] &= through || matches!(list(&node.op), List::Lower) && i < lower_operands(&node.op);
         }
     }
     let wanted = |v: &Value| v.role == Role::Temporary;
@@ -125,12 +130,15 @@ impl Autocast<'_> {
             List::AsGiven => node.inputs.first().map_or(DType::F32, |v| self.given(*v)),
         };
         let cast = match list(&node.op) {
-            List::Lower => 2,
+            List::Lower => lower_operands(&node.op),
             List::Single | List::Widest => node.inputs.len(),
             List::AsGiven => 1,
         };
         for input in node.inputs.iter_mut().take(cast) {
             *input = self.cast(*input, to)?;
+        }
+        if matches!(&node.op, Op::Attention(op) if op.bias) {
+            node.inputs[1] = self.cast(node.inputs[1], DType::F32)?;
         }
         if let Op::Normalize(op) = &node.op
             && lowered[node.outputs[0].index()]
@@ -267,13 +275,32 @@ mod tests {
         let mut g = Graph::new();
         let (x, w) = (parameter(&mut g, [2, 5, 4]), parameter(&mut g, [12, 4]));
         let qkv = g.add1(Linear::default(), &[x, w]).unwrap();
-        let y = g.add(Attention { heads: 2, causal: true, dropout: None }, &[qkv]).unwrap();
+        let y = g.add(Attention { heads: 2, causal: true, bias: false, dropout: None }, &[qkv]).unwrap();
         assert_eq!(cast(&mut g), ["cast:bf16", "cast:bf16", "linear:bf16", "scaled_dot_product_attention:bf16"]);
         assert_eq!(g.value(y[1]).dtype, DType::F32);
         let dy = g.add_value(HALF, g.shape(y[0]).clone(), Role::State(VarId(99)));
         backward(&mut g, &[(y[0], dy)], &[w]).unwrap();
         verify(&g).unwrap();
         assert_eq!(typed(&g)[4..], ["scaled_dot_product_attention_grad:bf16", "linear_grad_weight:f32"]);
+    }
+
+    /// What is added to the scores is 32 bits wide, wherever it comes from, and so is its gradient.
+    #[test]
+    fn the_bias_of_an_attention_stays_in_32_bits() {
+        let mut g = Graph::new();
+        let (x, table, w) = (parameter(&mut g, [2, 5, 12]), parameter(&mut g, [50, 3]), parameter(&mut g, [1, 3]));
+        let bias = g.add1(Linear::default(), &[table, w]).unwrap();
+        let bias = g.add1(Reshape { shape: Shape::from([1, 2, 5, 5]) }, &[bias]).unwrap();
+        let op = Attention { heads: 2, causal: false, bias: true, dropout: None };
+        let y = g.add(op, &[x, bias]).unwrap();
+        let cast = cast(&mut g);
+        let attention = "scaled_dot_product_attention:bf16";
+        assert_eq!(cast, ["cast:bf16", "cast:bf16", "linear:bf16", "reshape:bf16", "cast:bf16", "cast:f32", attention]);
+        let dy = g.add_value(HALF, g.shape(y[0]).clone(), Role::State(VarId(99)));
+        backward(&mut g, &[(y[0], dy)], &[x, table]).unwrap();
+        verify(&g).unwrap();
+        let grad = g.nodes.iter().find(|n| matches!(n.op, Op::AttentionGrad(_))).unwrap();
+        assert_eq!(grad.outputs.iter().map(|v| g.value(*v).dtype).collect::<Vec<_>>(), [HALF, DType::F32]);
     }
 
     #[test]

@@ -10,11 +10,13 @@ mod pickle;
 mod state_dict;
 mod storage;
 mod value;
+mod write;
 
 use super::tensor::Tensor;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{Read, Seek};
+pub(super) use write::write;
 
 /// Why a PyTorch file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Files that PyTorch wrote (`scripts/golden/pth.py`), and pickles made by hand to harm.
 
 use super::*;
-use crate::checkpoint::{Reason, load_tensors};
+use crate::checkpoint::{Reason, TensorView, load_tensors, write_state_dict};
 use crate::graph::DType;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
@@ -186,6 +186,53 @@ fn windows_outside_their_storage_are_refused() {
         let e = parse_bytes(&file(&tensor_pickle(key, *len, *offset, size, stride))).err();
         assert!(matches!(e, Some(PthError::Malformed(_))), "{key} {len} {offset} {size:?} {stride:?}: {e:?}");
     }
+}
+
+/// What is written is read back to the bit: every element type, a scalar, nothing at all. Storages begin at multiples of 64 bytes.
+#[test]
+fn what_is_written_is_read_back() {
+    let tensor = |dtype: DType, shape: &[usize]| {
+        let bytes = shape.iter().product::<usize>() * dtype.bytes();
+        Tensor { dtype, shape: shape.to_vec(), data: (0..bytes).map(|i| (i * 37 + 11) as u8).collect() }
+    };
+    let written: BTreeMap<String, Tensor> = [
+        ("conv.weight", tensor(DType::F32, &[2, 3, 1, 5])),
+        ("bn.num_batches_tracked", tensor(DType::I64, &[])),
+        ("größe", tensor(DType::I32, &[7])),
+        ("bytes", tensor(DType::U8, &[3])),
+        ("nothing", tensor(DType::F32, &[0, 4])),
+    ]
+    .map(|(name, t)| (name.to_owned(), t))
+    .into();
+    let views: Vec<TensorView> = written.iter().map(|(name, t)| t.view(name)).collect();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("w.pth");
+    write_state_dict(&path, &views).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    assert_eq!(parse_bytes(&bytes).unwrap().tensors, written);
+    let mut zip = zip::ZipArchive::new(std::io::Cursor::new(&bytes)).unwrap();
+    for i in 0..zip.len() {
+        let entry = zip.by_index(i).unwrap();
+        assert_eq!(entry.data_start().unwrap() % 64, 0, "{}", entry.name().unwrap());
+    }
+    // Archives of more than 4 GiB have another form, which small ones may have, too.
+    let mut large = Vec::new();
+    write::write_archive(&mut large, &write::pickle(&views).unwrap(), &views, true).unwrap();
+    assert_ne!(large, bytes);
+    assert_eq!(parse_bytes(&large).unwrap().tensors, written);
+    // Halves are read as single precision.
+    let halves = Tensor { dtype: DType::F16, shape: vec![2], data: vec![0x00, 0x3c, 0x00, 0xc0] };
+    let brain = Tensor { dtype: DType::BF16, shape: vec![1], data: vec![0x80, 0x3f] };
+    write_state_dict(&path, &[halves.view("h"), brain.view("b")]).unwrap();
+    let dict = parse_bytes(&std::fs::read(&path).unwrap()).unwrap();
+    assert_eq!((f32s(&dict, "h"), f32s(&dict, "b")), ((vec![2], vec![1.0, -2.0]), (vec![1], vec![1.0])));
+    // Nothing is left of what cannot be written.
+    let short = TensorView { name: "short", dtype: DType::F32, shape: &[2], bytes: &[0; 4] };
+    for (wrong, why) in [(vec![halves.view("h"), brain.view("h")], "is taken"), (vec![short], "are not 4 bytes")] {
+        let error = write_state_dict(&dir.path().join("x.pth"), &wrong).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
 #[test]

@@ -8,6 +8,9 @@ mod step;
 
 use super::args::BenchArgs;
 use super::failure::Failure;
+use crate::backend::Backend;
+use crate::config::Loaded;
+use crate::data::DataSpec;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -17,6 +20,21 @@ const WARM_UP: u32 = 3;
 /// Runs the benchmark that the arguments name.
 pub(super) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     if args.what == "matmul" { matmul::run(args) } else { step::run(args) }
+}
+
+/// Steps that a profile for a report is made of.
+const REPORT_STEPS: u32 = 5;
+
+/// The training step's time and those of its operations, as `bench --profile --json` has them: `step_ms`, `nodes`.
+///
+/// # Errors
+/// The model does not fit its data; there is not enough memory; the device failed.
+pub(super) fn profile_of(
+    loaded: &Loaded,
+    data: &DataSpec,
+    backend: &dyn Backend,
+) -> Result<serde_json::Value, Failure> {
+    step::profile_of(loaded, data, backend, REPORT_STEPS)
 }
 
 /// Median, smallest and largest of some times in milliseconds.

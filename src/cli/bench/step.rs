@@ -9,8 +9,11 @@ use crate::cli::human_bytes;
 use crate::cli::memory::resolve_batch;
 use crate::cli::model::{build, describe_data, device, load_config, say_notes};
 use crate::config::language::values::Precision;
+use crate::config::{Diagnostic, Loaded};
+use crate::data::DataSpec;
 use crate::graph::DType;
 use crate::model::Mode;
+use crate::passes::PassOptions;
 use crate::terminal::say;
 use crate::train::setup::precision::{half, supported};
 use crate::train::setup::programs::{Kind, Sizes};
@@ -40,36 +43,11 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     if let Some(note) = resolve_batch(&mut loaded, &data, backend.as_ref(), &passes)? {
         say(&note);
     }
-    let experiment = &loaded.experiment;
-    let loading = &experiment.data.loading;
-    let (kind, batch, sizes) = if args.eval {
-        let batch = loading.eval_batch_size();
-        (Kind::Eval, batch, Sizes { eval: vec![batch.into()], ..Sizes::default() })
-    } else {
-        let batch = loading.batch_size;
-        (Kind::Train, batch, Sizes { train: vec![batch.into()], ..Sizes::default() })
-    };
-    let programs = build(&loaded, &data, &sizes, backend.as_ref(), &passes)?;
-    warn(&loaded.sources, &programs.warnings);
-    let plan = programs.plan.clone();
-    let mut buffers = Vec::new();
-    for number in 0..if backend.is_asynchronous() { BUFFERS } else { 1 } {
-        let mut buffer = backend.host_buffer(plan.slot.bytes)?;
-        synthetic_batch::fill(&mut buffer, &plan.slot, &data.targets, experiment.seed, number as u64);
-        buffers.push(buffer);
-    }
-    let task = crate::model::task(experiment);
-    let session = Session::new(programs, backend.as_ref(), task, experiment.seed)?;
+    let (mut bench, warnings) = Bench::new(&loaded, &data, backend.as_ref(), &passes, args.eval)?;
+    warn(&loaded.sources, &warnings);
     say_notes(backend.as_ref());
-    let inputs = StepInputs {
-        lr: experiment.optimizer.rule.lr() as f32,
-        lr_floor: 0.0,
-        grad_scale: 1.0,
-        seed: experiment.seed,
-        micro_step: 0,
-    };
-    let accumulate = experiment.train.accumulate > 1;
-    let mut bench = Bench { session, kind, buffers, batch, inputs, accumulate, losses: Vec::new() };
+    let experiment = &loaded.experiment;
+    let (plan, batch) = (bench.session.programs.plan.clone(), bench.batch);
 
     let (times, steps, parts) = if backend.is_asynchronous() {
         let (times, steps) = bench.pipelined(args.steps)?;
@@ -164,6 +142,29 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// As [`super::profile_of`], of so many steps.
+///
+/// # Errors
+/// As there.
+pub fn profile_of(
+    loaded: &Loaded,
+    data: &DataSpec,
+    backend: &dyn Backend,
+    steps: u32,
+) -> Result<serde_json::Value, Failure> {
+    let (mut bench, _) = Bench::new(loaded, data, backend, &PassOptions::default(), false)?;
+    let times = match backend.is_asynchronous() {
+        true => bench.pipelined(steps)?.0,
+        false => bench.one_by_one(steps)?,
+    };
+    let spans = bench.trace(steps, Detail::Nodes)?;
+    // Beside what a product of matrices reaches nothing is shown.
+    let profile = Profile::new(&bench.session.programs.plan.clone(), &spans, (f64::INFINITY, 0));
+    let mut out = json!({ "step_ms": times.median });
+    profile.add_json(&mut out);
+    Ok(out)
+}
+
 /// The type that products are computed in.
 fn product_type(precision: Precision, backend: &dyn Backend) -> DType {
     half(supported(precision, backend)).unwrap_or(DType::F32)
@@ -183,6 +184,44 @@ struct Bench {
 }
 
 impl Bench {
+    /// A step of an experiment, or with `eval` the evaluation of a batch, on the device; also what there is to be warned of.
+    fn new(
+        loaded: &Loaded,
+        data: &DataSpec,
+        backend: &dyn Backend,
+        passes: &PassOptions,
+        eval: bool,
+    ) -> Result<(Bench, Vec<Diagnostic>), Failure> {
+        let experiment = &loaded.experiment;
+        let loading = &experiment.data.loading;
+        let (kind, batch, sizes) = if eval {
+            let batch = loading.eval_batch_size();
+            (Kind::Eval, batch, Sizes { eval: vec![batch.into()], ..Sizes::default() })
+        } else {
+            let batch = loading.batch_size;
+            (Kind::Train, batch, Sizes { train: vec![batch.into()], ..Sizes::default() })
+        };
+        let programs = build(loaded, data, &sizes, backend, passes)?;
+        let (warnings, plan) = (programs.warnings.clone(), programs.plan.clone());
+        let mut buffers = Vec::new();
+        for number in 0..if backend.is_asynchronous() { BUFFERS } else { 1 } {
+            let mut buffer = backend.host_buffer(plan.slot.bytes)?;
+            synthetic_batch::fill(&mut buffer, &plan.slot, &data.targets, experiment.seed, number as u64);
+            buffers.push(buffer);
+        }
+        let task = crate::model::task(experiment);
+        let session = Session::new(programs, backend, task, experiment.seed)?;
+        let inputs = StepInputs {
+            lr: experiment.optimizer.rule.lr() as f32,
+            lr_floor: 0.0,
+            grad_scale: 1.0,
+            seed: experiment.seed,
+            micro_step: 0,
+        };
+        let accumulate = experiment.train.accumulate > 1;
+        Ok((Bench { session, kind, buffers, batch, inputs, accumulate, losses: Vec::new() }, warnings))
+    }
+
     /// Gives one step to the device.
     fn step(&mut self) -> anyhow::Result<()> {
         let slot = self.inputs.micro_step as usize % self.buffers.len();

@@ -14,6 +14,7 @@ use crate::checkpoint::Meta;
 use crate::config::{self, Experiment, Loaded};
 use crate::data::{DataSpec, Footprint};
 use crate::files::durable;
+use crate::graph::op::Figure;
 use crate::passes::PassOptions;
 use crate::terminal::{figure, say};
 use crate::train::files::folder::{Folder, InUse, Taken, file};
@@ -21,6 +22,7 @@ use crate::train::files::metrics_file::{MetricsFile, note_line};
 use crate::train::files::provenance;
 use crate::train::files::sample::Sample;
 use crate::train::files::state::{RunState, Started, device_choices, restore};
+use crate::train::files::tensorboard::EventFile;
 use crate::train::files::weights::Weights;
 use crate::train::run::Run;
 use crate::train::run::pending::Pending;
@@ -43,6 +45,7 @@ use std::process::ExitCode;
 /// Trains.
 pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let reporter = Reporter::new(verbosity(args));
+    let reporter = if args.plot { reporter.with_curves() } else { reporter };
     let mut begun = begin(args, &reporter)?;
     let Selected { backend, note } = select(&Wanted::of(&begun.loaded.experiment, args.threads))?;
     let backend = backend.as_ref();
@@ -65,7 +68,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let effective = effective(&loaded)?;
     let programs = build_run(&loaded, &described, backend, &passes, &[])?;
     // Before the data is read, too.
-    let weights = if from.is_some() { None } else { read_weights(&loaded, &programs)? };
+    let weights = if from.is_some() { None } else { read_weights(&loaded, &programs.plan.variables)? };
     let require = |loaded: &Loaded, data: &DataSpec, programs: &Programs, footprint: Footprint| {
         let needs = Needs::of_run(&loaded.experiment, data, footprint, from.is_none());
         let (plan, what) = (&programs.plan, Use::Training);
@@ -118,6 +121,15 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         write_config(&folder, &config_file)?;
     }
     let metrics = MetricsFile::open(&folder.file(file::METRICS), state.extra.metrics_bytes)?;
+    let events = match experiment.log.tensorboard {
+        true => {
+            let mut events = EventFile::create(&folder.file(file::TENSORBOARD), state.step)?;
+            events.text(state.step, "config", &effective)?;
+            Some(events)
+        }
+        false => None,
+    };
+    let metrics = metrics.with(&folder.file(file::CSV), &figures(&loaded, &session.programs.counted), events)?;
     let lost = metrics.lost().map(String::from);
     let mut run = Run {
         experiment,
@@ -367,6 +379,13 @@ fn announce(
             ema.decay
         ));
     }
+}
+
+/// The figures that a run writes down of its epochs.
+fn figures(loaded: &Loaded, counted: &[Figure]) -> Vec<String> {
+    let own = crate::model::task(&loaded.experiment).figures();
+    let train = own.iter().map(|figure| format!("train_{}", figure.name()));
+    train.chain(own.iter().chain(counted).map(|figure| format!("val_{}", figure.name()))).collect()
 }
 
 /// A word as a shell takes it.

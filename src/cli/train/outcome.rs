@@ -25,7 +25,11 @@ pub fn train(run: &mut Run, args: &TrainArgs, resumed: bool) -> Result<ExitCode,
         return Ok(ExitCode::SUCCESS);
     }
     let interrupt = on_interrupt()?;
-    let outcome = run.run(&interrupt).map_err(|e| with_way_on(e, args, &run.folder.path))?;
+    let outcome = run.run(&interrupt).map_err(|e| {
+        run.metrics.failed(&format!("{e:#}"));
+        with_way_on(e, args, &run.folder.path)
+    })?;
+    run.reporter.end_curves();
     if let Some(text) = run.unreadable_in_all() {
         run.reporter.warn(&text);
     }

@@ -266,7 +266,7 @@ mod tests {
     use super::*;
     use crate::config::declare::part::Part;
     use crate::config::language::layers::{Block, CONTAINERS, CommonKeys, Layer, container};
-    use crate::config::language::sections::{ParamGroup, Rename, Transform};
+    use crate::config::language::sections::{Init, InitKeys, ParamGroup, Rename, Transform};
     use crate::config::text::diagnostics::{Diagnostic, SourceKind, Sources, Span};
     use crate::config::text::parse::parse;
     use crate::config::text::sink::Sink;
@@ -280,13 +280,16 @@ mod tests {
             all.extend(section.shared.iter().map(|declare| (section.name.into(), declare(generator))));
             all.extend((section.kinds)(generator).into_iter().map(|(word, kind)| (word.into(), kind)));
         }
-        for (word, kind) in Layer::declarations(generator).into_iter().chain(Transform::declarations(generator)) {
+        let tagged =
+            [Layer::declarations(generator), Transform::declarations(generator), Init::declarations(generator)];
+        for (word, kind) in tagged.into_iter().flatten() {
             all.push((word.into(), kind));
         }
         let nested = [
             EarlyStopping::declaration,
             Ema::declaration,
             Rename::declaration,
+            InitKeys::declaration,
             ParamGroup::declaration,
             CommonKeys::declaration,
             Block::declaration,

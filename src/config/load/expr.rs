@@ -1,4 +1,4 @@
-//! `"$name"` and `"$planes * 4"`: parameters, and arithmetic over whole numbers.
+//! `"$name"`, `"$planes * 4"` and `"$p * {i} / 11"`: parameters, and arithmetic over numbers.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -13,6 +13,8 @@ const MAX_LENGTH: usize = 1000;
 const MAX_DEPTH: usize = 64;
 /// Lists as parameters are kernel sizes and the like.
 const MAX_LIST: usize = 16;
+/// The index of the copy of a repeated block.
+pub const INDEX: &str = "{i}";
 /// Parameters of a file or a block; they are evaluated at every use.
 const MAX_PARAMS: usize = 256;
 
@@ -22,18 +24,20 @@ pub struct Scope<'a> {
     /// Names, the places of their definitions, and values without expressions.
     params: Vec<(String, Span, Node)>,
     outer: Option<&'a Scope<'a>>,
+    /// What `{i}` stands for: the index of a copy of a repeated block.
+    index: Option<usize>,
     used: &'a RefCell<HashSet<Span>>,
 }
 
 impl<'a> Scope<'a> {
     /// No parameters; definitions that are used are noted in `used`.
     pub fn new(used: &'a RefCell<HashSet<Span>>) -> Self {
-        Self { params: Vec::new(), outer: None, used }
+        Self { params: Vec::new(), outer: None, index: None, used }
     }
 
-    /// A scope within this one.
-    pub fn inner(&'a self) -> Self {
-        Self { params: Vec::new(), outer: Some(self), used: self.used }
+    /// A scope within this one, in the copy of a repeated block with that index.
+    pub fn inner(&'a self, index: Option<usize>) -> Self {
+        Self { params: Vec::new(), outer: Some(self), index, used: self.used }
     }
 
     /// Adds a parameter that was defined at `place`. Its value must be plain: a number, a word, a short list.
@@ -77,7 +81,7 @@ impl<'a> Scope<'a> {
     /// The value with parameters put in, at the place where it was written; `None` after reporting what is wrong.
     pub fn evaluate(&self, node: &Node, sink: &Sink) -> Option<Node> {
         match &node.value {
-            Value::String(text) if text.contains('$') => match self.expression(text) {
+            Value::String(text) if text.contains('$') || text.contains(INDEX) => match self.expression(text) {
                 Ok(value) => Some(Node { value, span: node.span }),
                 Err(problem) => {
                     sink.push(self.explain(problem, node.span));
@@ -123,9 +127,11 @@ impl<'a> Scope<'a> {
                     _ => error.help(format!("the parameters here are {}", list(known, "and"))),
                 }
             }
+            Problem::NoIndex => Diagnostic::error("`{i}` stands for an index, and there is none here")
+                .at(span, "neither `repeat` here nor a repeated block around it"),
             Problem::Other(reason) => Diagnostic::error("this expression has no value")
                 .at(span, reason)
-                .help("an expression is made of `$name`, whole numbers, + - * / and parentheses"),
+                .help("an expression is made of `$name`, `{i}`, numbers, + - * / % and parentheses"),
         }
     }
 
@@ -139,7 +145,10 @@ impl<'a> Scope<'a> {
         let mut parser = Parser { scope: self, text, at: 0, depth: 0 };
         let value = parser.sum()?;
         match parser.peek() {
-            None => Ok(Value::Integer(value)),
+            None => Ok(match value {
+                Number::Whole(whole) => Value::Integer(whole),
+                Number::Fraction(fraction) => Value::Float(fraction),
+            }),
             Some(other) => Err(Problem::other(format!("unexpected `{}`", other.escape_debug()))),
         }
     }
@@ -147,6 +156,7 @@ impl<'a> Scope<'a> {
 
 enum Problem {
     Unknown(String),
+    NoIndex,
     Other(String),
 }
 
@@ -160,8 +170,54 @@ fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// Recursive descent: `sum = product {(+|-) product}`, `product = factor {(*|/) factor}`,
-/// `factor = number | $name | -factor | (sum)`.
+/// A number on its way: whole as long as only whole numbers go into it.
+#[derive(Clone, Copy)]
+enum Number {
+    Whole(i64),
+    Fraction(f64),
+}
+
+impl Number {
+    fn as_fraction(self) -> f64 {
+        match self {
+            Self::Whole(whole) => whole as f64,
+            Self::Fraction(fraction) => fraction,
+        }
+    }
+
+    /// The result of one of + - * / %.
+    fn combine(self, sign: char, right: Self) -> Result<Self, Problem> {
+        let large = || Problem::other("a result is too large");
+        if let (Self::Whole(a), Self::Whole(b)) = (self, right) {
+            let result = match sign {
+                '+' => a.checked_add(b),
+                '-' => a.checked_sub(b),
+                '*' => a.checked_mul(b),
+                '%' if b > 0 => a.checked_rem_euclid(b),
+                '%' => return Err(Problem::other("a remainder is that of a division by a number above zero")),
+                _ if b == 0 => return Err(Problem::other("division by zero")),
+                _ => match a.checked_rem(b) {
+                    Some(0) | None => a.checked_div(b),
+                    Some(rest) => return Err(Problem::other(format!("{a} / {b} leaves a remainder of {rest}"))),
+                },
+            };
+            return result.map(Self::Whole).ok_or_else(large);
+        }
+        let (a, b) = (self.as_fraction(), right.as_fraction());
+        let result = match sign {
+            '+' => a + b,
+            '-' => a - b,
+            '*' => a * b,
+            '%' => return Err(Problem::other("a remainder is one of whole numbers")),
+            _ if b == 0.0 => return Err(Problem::other("division by zero")),
+            _ => a / b,
+        };
+        if result.is_finite() { Ok(Self::Fraction(result)) } else { Err(large()) }
+    }
+}
+
+/// Recursive descent: `sum = product {(+|-) product}`, `product = factor {(*|/|%) factor}`,
+/// `factor = number | $name | {i} | -factor | (sum)`.
 struct Parser<'a> {
     scope: &'a Scope<'a>,
     text: &'a str,
@@ -176,45 +232,32 @@ impl Parser<'_> {
         self.text[self.at..].chars().next()
     }
 
-    fn word(&mut self) -> &str {
+    fn word(&mut self, belongs: fn(char) -> bool) -> &str {
         let rest = &self.text[self.at..];
-        let length = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
+        let length = rest.find(|c| !belongs(c)).unwrap_or(rest.len());
         self.at += length;
         &rest[..length]
     }
 
-    fn sum(&mut self) -> Result<i64, Problem> {
+    fn sum(&mut self) -> Result<Number, Problem> {
         let mut value = self.product()?;
         while let Some(sign @ ('+' | '-')) = self.peek() {
             self.at += 1;
-            let right = self.product()?;
-            let result = if sign == '+' { value.checked_add(right) } else { value.checked_sub(right) };
-            value = result.ok_or_else(|| Problem::other("a result is too large"))?;
+            value = value.combine(sign, self.product()?)?;
         }
         Ok(value)
     }
 
-    fn product(&mut self) -> Result<i64, Problem> {
+    fn product(&mut self) -> Result<Number, Problem> {
         let mut value = self.factor()?;
-        while let Some(sign @ ('*' | '/')) = self.peek() {
+        while let Some(sign @ ('*' | '/' | '%')) = self.peek() {
             self.at += 1;
-            let right = self.factor()?;
-            value = match sign {
-                '*' => value.checked_mul(right).ok_or_else(|| Problem::other("a result is too large"))?,
-                _ if right == 0 => return Err(Problem::other("division by zero")),
-                _ => match (value.checked_rem(right), value.checked_div(right)) {
-                    (Some(0), Some(quotient)) => quotient,
-                    (Some(rest), _) => {
-                        return Err(Problem::other(format!("{value} / {right} leaves a remainder of {rest}")));
-                    }
-                    _ => return Err(Problem::other("a result is too large")),
-                },
-            };
+            value = value.combine(sign, self.factor()?)?;
         }
         Ok(value)
     }
 
-    fn factor(&mut self) -> Result<i64, Problem> {
+    fn factor(&mut self) -> Result<Number, Problem> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(Problem::other("it is nested too deeply"));
@@ -231,26 +274,35 @@ impl Parser<'_> {
             }
             Some('-') => {
                 self.at += 1;
-                self.factor()?.checked_neg().ok_or_else(|| Problem::other("a result is too large"))?
+                Number::Whole(0).combine('-', self.factor()?)?
             }
             Some('$') => {
                 self.at += 1;
-                let name = self.word().to_owned();
+                let name = self.word(is_name).to_owned();
                 if name.is_empty() {
                     return Err(Problem::other("a name must follow `$`"));
                 }
                 match self.scope.get(&name) {
-                    Some(Node { value: Value::Integer(number), .. }) => *number,
+                    Some(Node { value: Value::Integer(number), .. }) => Number::Whole(*number),
+                    Some(Node { value: Value::Float(number), .. }) if number.is_finite() => Number::Fraction(*number),
                     Some(other) => {
                         let found = other.describe();
-                        return Err(Problem::other(format!("`${name}` is {found}, not a whole number")));
+                        return Err(Problem::other(format!("`${name}` is {found}, not a number")));
                     }
                     None => return Err(Problem::Unknown(name)),
                 }
             }
+            Some('{') if self.text[self.at..].starts_with(INDEX) => {
+                self.at += INDEX.len();
+                Number::Whole(self.scope.index.ok_or(Problem::NoIndex)? as i64)
+            }
             Some(c) if c.is_ascii_digit() => {
-                let digits = self.word().to_owned();
-                digits.parse().map_err(|_| Problem::other(format!("`{}` is not a whole number", shorten(&digits))))?
+                let digits = self.word(|c| is_name(c) || c == '.').to_owned();
+                let whole = digits.parse().map(Number::Whole);
+                let plain = digits.bytes().all(|c| c.is_ascii_digit() || c == b'.') && !digits.ends_with('.');
+                let fraction = || digits.parse().ok().filter(|_| plain && digits.contains('.')).map(Number::Fraction);
+                let number = whole.ok().or_else(fraction);
+                number.ok_or_else(|| Problem::other(format!("`{}` is not a number", shorten(&digits))))?
             }
             Some(c) => return Err(Problem::other(format!("unexpected `{}`", c.escape_debug()))),
             None => return Err(Problem::other("it ends too early")),

@@ -222,7 +222,8 @@ impl Files {
         if let Some(with) = with {
             self.set_parameters(&mut file, &with, used.node.span);
         }
-        let layers = file.get_mut("model").and_then(Node::as_table_mut).and_then(|model| model.remove("layers"));
+        let within = file.get_mut("model").and_then(Node::as_table_mut);
+        let (layers, init) = within.map_or((None, None), |model| (model.remove("layers"), model.remove("init")));
         if layers.is_none() {
             self.sink.push(
                 Diagnostic::error(format!("`{}` has no layers", path.display()))
@@ -236,6 +237,14 @@ impl Files {
         model.remove("use");
         model.remove("with");
         model.set(layers?);
+        // The rules of the file come after those of whoever uses it, which so have the first word.
+        match (model.get_mut("init").map(|node| &mut node.value), init) {
+            (Some(Value::Array(own)), Some(Entry { node: Node { value: Value::Array(rules), .. }, .. })) => {
+                own.extend(rules)
+            }
+            (None, Some(init)) => model.set(init),
+            _ => {}
+        }
         for entry in [params, blocks].into_iter().flatten() {
             root.set(entry);
         }
@@ -252,7 +261,8 @@ impl Files {
                 || (entry.key != "model" && sections.contains(&entry.key.as_str()))
         });
         let inside = model.into_iter().flat_map(|model| &model.entries);
-        let inside = inside.filter(|entry| entry.key == "use" || ModelKeys::KEYS.contains(&&*entry.key));
+        let inside =
+            inside.filter(|entry| entry.key == "use" || entry.key != "init" && ModelKeys::KEYS.contains(&&*entry.key));
         let foreign: Vec<&Entry> = above.chain(inside).collect();
         if let Some(first) = foreign.first() {
             let mut names: Vec<String> = foreign
@@ -269,7 +279,7 @@ impl Files {
                     .at(used.node.span, "used as a model here")
                     .context(first.key_span, format!("it has {}", list(names.iter().map(String::as_str), "and")))
                     .help(
-                        "a file for `use` holds `[model]` with `layers`, `[params]` and `[blocks]`, and nothing else; to take \
+                        "a file for `use` holds `[model]` with `layers` and `init`, `[params]` and `[blocks]`, and nothing else; to take \
                          over a whole configuration, write `extends` before the first section",
                     ),
             );
@@ -278,7 +288,7 @@ impl Files {
         let part = |table, what| Part { table, span: start, what, bad: &[], sink: &self.sink };
         part(file, "a file that is used as a model").known_keys(&[&["params", "blocks", "model"]]);
         if let Some(model) = model {
-            part(model, "`[model]` of a file that is used as a model").known_keys(&[&["layers"]]);
+            part(model, "`[model]` of a file that is used as a model").known_keys(&[&["layers", "init"]]);
         }
         true
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::config::experiment::{Experiment, Model};
+use crate::config::experiment::{Experiment, LayerNode, Model};
 use crate::config::text::diagnostics::{Diagnostic, Sources, Span};
 use crate::config::text::origins::Origins;
 
@@ -15,8 +15,8 @@ use crate::config::declare::part::Part;
 use crate::config::declare::tagged::Tagged;
 use crate::config::language::keys::{self, Section};
 use crate::config::language::sections::{
-    Checkpoint, Curve, Data, FileKeys, Lints, Loading, Log, Loss, Metric, Metrics, ModelKeys, ModelLayers, Optimizer,
-    OptimizerRule, ParamGroups, Pipeline, Schedule, Source, TopKeys, Train, Warmup,
+    Checkpoint, Curve, Data, FileKeys, InitRule, Lints, Loading, Log, Loss, Metric, Metrics, ModelKeys, ModelLayers,
+    Optimizer, OptimizerRule, ParamGroups, Pipeline, Schedule, Source, TopKeys, Train, Warmup,
 };
 use crate::config::text::lints::Lint;
 use crate::config::text::sink::Sink;
@@ -86,6 +86,13 @@ fn fill_in(experiment: &mut Experiment) {
     let figure = experiment.loss.describe().task().monitor();
     let default = Metric::ALL.iter().copied().find(|m| m.of_validation() && m.figure() == figure);
     experiment.checkpoint.monitor = experiment.checkpoint.monitor.or(default);
+}
+
+/// Whether one of the layers, or one inside of them, is of that type.
+fn occurs(layers: &[LayerNode], word: &str) -> bool {
+    layers
+        .iter()
+        .any(|node| node.kind_name() == word || node.kind.children().into_iter().any(|children| occurs(children, word)))
 }
 
 struct Reader<'a> {
@@ -236,8 +243,14 @@ impl<'a> Reader<'a> {
         // Without weights it says nothing, and is not written either.
         let weights_strict = keys.weights_strict || weights.is_none();
         let weights_rename = if weights.is_some() { keys.weights_rename } else { Vec::new() };
-        let ModelKeys { freeze, thaw_after, .. } = keys;
-        Some(Model { inputs, layers, weights, weights_strict, freeze, thaw_after, weights_rename })
+        let ModelKeys { freeze, thaw_after, init, .. } = keys;
+        // After errors a layer may simply not be there.
+        for word in init.iter().flat_map(|rule| rule.keys.layers.iter().flatten()) {
+            if !self.sink.has_errors() && !occurs(&layers, word.word) {
+                self.sink.push(InitRule::no_layer(word));
+            }
+        }
+        Some(Model { inputs, layers, init, weights, weights_strict, freeze, thaw_after, weights_rename })
     }
 
     fn optimizer(&self) -> Option<Optimizer> {

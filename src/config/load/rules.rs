@@ -35,6 +35,10 @@ impl Rules<'_> {
         let data = &self.experiment.data.source;
         let Some(classes) = data.has_classes() else { return };
         let loss = &self.experiment.loss;
+        if loss.target().is_some() {
+            // The targets are left alone.
+            return;
+        }
         let (fits, has, help) = match loss.describe().targets() {
             TargetKind::Classes => (classes, "targets are numbers", "the loss for numbers is `mse`"),
             TargetKind::Numbers => (!classes, "targets are classes", "the loss for classes is `cross_entropy`"),

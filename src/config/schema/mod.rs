@@ -15,7 +15,7 @@ use super::declare::schema::Table;
 use super::declare::tagged::Tagged;
 use super::language::keys;
 use super::language::layers::parameters;
-use super::language::sections::{Course, Loss, Metric, Transform};
+use super::language::sections::{Course, Init, InitKeys, Loss, Metric, Transform};
 use super::text::words::UNSET;
 use crate::graph::op::TargetKind;
 
@@ -73,7 +73,11 @@ fn agreements() -> Vec<Value> {
         let (loss, described) = (loss.type_name(), loss.describe());
         let foreign = match described.targets() {
             TargetKind::Classes => unset("targets"),
-            TargetKind::Numbers => json!({ "allOf": [classes(), unset("classes")] }),
+            // With a `target` of its own the loss leaves those of the data alone.
+            TargetKind::Numbers => json!({
+                "if": { "not": { "properties": { "loss": { "required": ["target"] } } } },
+                "then": { "allOf": [classes(), unset("classes")] },
+            }),
         };
         let counted = described.task().counted_figures();
         let figures = [described.task().figures(), counted].concat();
@@ -131,6 +135,14 @@ fn definitions(generator: &mut SchemaGenerator) -> Map<String, Value> {
         .map(|(word, declaration)| Table::from_declaration(declaration).tagged(Transform::TAG, word))
         .collect();
     let tables: Vec<Value> = transforms.iter().map(Table::whole).collect();
+    let starts: Vec<Value> = Init::declarations(generator)
+        .into_iter()
+        .map(|(word, declaration)| {
+            let mut table = Table::from_declaration(declaration).tagged(Init::TAG, word);
+            table.join(&Table::of::<InitKeys>(generator));
+            table.whole()
+        })
+        .collect();
     let courses: Vec<Table> = Course::declarations(generator)
         .into_iter()
         .map(|(word, declaration)| Table::from_declaration(declaration).tagged(Course::TAG, word))
@@ -152,12 +164,13 @@ fn definitions(generator: &mut SchemaGenerator) -> Map<String, Value> {
         json!({ "description": "One of several schedules.", "anyOf": [layers::bare(&courses, Course::TAG), { "oneOf": courses_in_full }] }),
     );
     defs.insert("Layer".into(), layer);
+    defs.insert("Init".into(), json!({ "description": "How some parameters start.", "oneOf": starts }));
     defs.insert(
         "Expression".into(),
         json!({
             "type": "string",
-            "pattern": "\\$",
-            "description": "A parameter, `\"$name\"`, or arithmetic over whole numbers, `\"$planes * 4\"`.",
+            "pattern": "\\$|\\{i\\}",
+            "description": "A parameter, `\"$name\"`, or arithmetic over numbers, `\"$planes * 4\"`; `{i}` is the index of the copy of a repeated block.",
         }),
     );
     defs

@@ -252,6 +252,7 @@ const INFERRED: &[(&str, &[&str])] = &[
     ("batch_norm2d", &["numfeatures", "numchannels"]),
     ("group_norm", &["numchannels", "numfeatures"]),
     ("layer_norm", &["numfeatures"]),
+    ("shifted_window_attention", &["dim"]),
     ("multihead_attention", &["embeddim", "dmodel", "hiddensize", "kdim", "vdim"]),
 ];
 

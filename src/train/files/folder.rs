@@ -18,6 +18,10 @@ pub mod file {
     pub const CONFIG: &str = "config.toml";
     /// One JSON object a line.
     pub const METRICS: &str = "metrics.jsonl";
+    /// The same as a table.
+    pub const CSV: &str = "metrics.csv";
+    /// The folder of event files.
+    pub const TENSORBOARD: &str = "tensorboard";
     /// The newest checkpoint.
     pub const LAST: &str = "last.safetensors";
     /// The best checkpoint by the monitored figure.
@@ -26,7 +30,7 @@ pub mod file {
 
 /// Whether a run leaves files of this name.
 fn is_run_file(name: &str) -> bool {
-    FileKind::of(name).is_some() || name == file::CONFIG || name == file::METRICS
+    FileKind::of(name).is_some() || [file::CONFIG, file::METRICS, file::CSV, file::TENSORBOARD].contains(&name)
 }
 
 /// The folder of a run.
@@ -229,7 +233,7 @@ impl Folder {
                 let entry = entry?;
                 let name = entry.file_name();
                 let of = name.to_str().and_then(durable::written_as);
-                if of.is_some_and(|of| [file::CONFIG, file::METRICS].contains(&of)) {
+                if of.is_some_and(|of| [file::CONFIG, file::METRICS, file::CSV].contains(&of)) {
                     durable::remove(&entry.path())?;
                 }
             }
@@ -323,6 +327,16 @@ impl Drop for Folder {
 /// Whether a folder looks like that of a run.
 pub fn is_run(folder: &Path) -> bool {
     Folder::at(folder.to_path_buf(), false).holds_run().unwrap_or(false)
+}
+
+/// Whether a process is at work in the folder of a run.
+pub fn is_at_work(folder: &Path) -> bool {
+    lock::is_held(folder)
+}
+
+/// Whether the last process that was at work in the folder of a run did not live to say so.
+pub fn was_killed(folder: &Path) -> bool {
+    folder.join(lock::LOCK).is_file()
 }
 
 fn numbers(parent: &Path) -> Result<Vec<u32>> {

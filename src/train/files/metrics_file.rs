@@ -1,10 +1,12 @@
-//! `metrics.jsonl`: one JSON object a line.
+//! `metrics.jsonl`: one JSON object a line; and what goes with it, the table and the events.
 
-use super::folder::never_elsewhere;
+use super::folder::{file, never_elsewhere};
+use super::metrics_csv::CsvFile;
+use super::tensorboard::EventFile;
 use crate::backend::MemoryUse;
 use crate::data::Unreadable;
 use crate::files::durable;
-use crate::terminal::json_line;
+use crate::terminal::{json_line, masked};
 use crate::train::setup::figures::Figures;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -18,6 +20,8 @@ pub struct MetricsFile {
     file: BufWriter<File>,
     bytes: u64,
     lost: Option<String>,
+    csv: Option<CsvFile>,
+    events: Option<EventFile>,
 }
 
 impl MetricsFile {
@@ -50,7 +54,7 @@ impl MetricsFile {
             // A checkpoint counts on the file; nothing says that its name lasts as soon as the checkpoint's.
             durable::sync(durable::folder_of(path)).with_context(context)?;
         }
-        Ok(MetricsFile { path: path.to_path_buf(), file: BufWriter::new(file), bytes, lost })
+        Ok(MetricsFile { path: path.to_path_buf(), file: BufWriter::new(file), bytes, lost, csv: None, events: None })
     }
 
     /// What is missing of the lines that the run had written.
@@ -58,9 +62,30 @@ impl MetricsFile {
         self.lost.as_deref()
     }
 
-    /// The file has another place now.
-    pub fn moved_to(&mut self, path: &Path) {
-        self.path = path.to_path_buf();
+    /// Writes the same into a table, of a run with these figures, and into event files if there are any.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn with(mut self, table: &Path, figures: &[String], events: Option<EventFile>) -> Result<Self> {
+        self.csv = Some(CsvFile::create(table, &self.path, figures)?);
+        self.events = events;
+        Ok(self)
+    }
+
+    /// The events, if there are any.
+    pub fn events(&mut self) -> Option<&mut EventFile> {
+        self.events.as_mut()
+    }
+
+    /// The files are in another folder now.
+    pub fn moved_to(&mut self, folder: &Path) {
+        self.path = folder.join(file::METRICS);
+        if let Some(csv) = &mut self.csv {
+            csv.moved_to(&folder.join(file::CSV));
+        }
+        if let Some(events) = &mut self.events {
+            events.moved_to(&folder.join(file::TENSORBOARD));
+        }
     }
 
     /// Appends a line.
@@ -70,7 +95,15 @@ impl MetricsFile {
     pub fn write(&mut self, line: &Value) -> Result<()> {
         let text = json_line(line) + "\n";
         self.bytes += text.len() as u64;
-        self.file.write_all(text.as_bytes()).with_context(|| format!("cannot write `{}`", self.path.display()))
+        self.file.write_all(text.as_bytes()).with_context(|| format!("cannot write `{}`", self.path.display()))?;
+        self.csv.as_mut().map_or(Ok(()), |csv| csv.write(line))?;
+        self.events.as_mut().map_or(Ok(()), |events| events.line(line))
+    }
+
+    /// Writes down that the run has failed, as far as that can still be done. A run that goes on takes the line away.
+    pub fn failed(&mut self, why: &str) {
+        let line = json!({ "kind": "failed", "why": masked(why) });
+        let _ = self.write(&line).and_then(|()| Ok(self.file.flush()?));
     }
 
     /// Makes everything durable; the length of the file, which a checkpoint may then rely on.
@@ -80,6 +113,9 @@ impl MetricsFile {
     pub fn flush(&mut self) -> Result<u64> {
         let done = self.file.flush().and_then(|()| self.file.get_ref().sync_data());
         done.with_context(|| format!("cannot write `{}`", self.path.display()))?;
+        // They follow from the checkpoints and from this file, and need not outlive a power cut.
+        self.csv.as_mut().map_or(Ok(()), CsvFile::flush)?;
+        self.events.as_mut().map_or(Ok(()), EventFile::flush)?;
         Ok(self.bytes)
     }
 }

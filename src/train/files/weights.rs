@@ -190,6 +190,11 @@ fn misfit(path: &Path, mismatch: &Mismatch, last: Option<&str>, fitting: usize, 
 }
 
 impl Weights {
+    /// What goes where.
+    pub fn into_tensors(self) -> Vec<(VarId, Tensor)> {
+        self.tensors
+    }
+
     /// Puts them into a session of the same model. Each goes from memory when the device has it.
     ///
     /// # Errors

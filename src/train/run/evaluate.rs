@@ -1,7 +1,7 @@
 //! One pass over samples with a model as it is.
 
 use crate::backend::{Backend, HostBuffer};
-use crate::data::{Loader, LoaderOptions, Position, Split, Transform, Unread};
+use crate::data::{Batch, Loader, LoaderOptions, Position, Split, Transform, Unread};
 use crate::graph::op::Figure;
 use crate::model::Mode;
 use crate::train::setup::figures::Figures;
@@ -42,6 +42,28 @@ pub fn evaluate(
     unread: &mut Unread,
     mut progress: impl FnMut(u64),
 ) -> Result<Option<Figures>> {
+    let mut done = 0;
+    let mut see = |_: &mut Session, batch: &Batch| {
+        done += batch.len as u64;
+        progress(done);
+        Ok(())
+    };
+    evaluate_batches(session, backend, split, options, interrupt, unread, &mut see)
+}
+
+/// As [`evaluate`]. `see` is called with every batch after it has been evaluated, when its predictions can be read.
+///
+/// # Errors
+/// As [`evaluate`]; `see` fails.
+pub fn evaluate_batches(
+    session: &mut Session,
+    backend: &dyn Backend,
+    split: &Split,
+    options: &EvalOptions,
+    interrupt: &AtomicBool,
+    unread: &mut Unread,
+    see: &mut dyn FnMut(&mut Session, &Batch) -> Result<()>,
+) -> Result<Option<Figures>> {
     session.reset_figures(Mode::Eval)?;
     let layout = session.programs.plan.slot.clone();
     let buffers: Vec<HostBuffer> =
@@ -57,7 +79,6 @@ pub fn evaluate(
         end_epoch: Some(1),
     };
     let mut loader = Loader::start(split, loading, &layout, buffers, Position::default())?;
-    let mut done = 0;
     while let Some(batch) = loader.next()? {
         if interrupt.load(Ordering::Relaxed) {
             return Ok(None);
@@ -65,8 +86,7 @@ pub fn evaluate(
         unread.note(batch.unreadable(), split.len())?;
         session.evaluate(batch.slot, &batch.buffer, batch.len)?;
         session.wait_slot(batch.slot)?;
-        done += batch.len as u64;
-        progress(done);
+        see(session, &batch)?;
         loader.release(batch);
     }
     let (figures, not_finite) = session.figures(Mode::Eval)?;

@@ -1,6 +1,8 @@
 //! The training loop.
 
 pub mod evaluate;
+mod histograms;
+mod live;
 pub mod pace;
 pub mod pending;
 pub mod report;
@@ -350,6 +352,7 @@ impl Run<'_> {
         if let Some(told) = drop {
             self.reporter.info(&told);
         }
+        self.write_histograms()?;
         self.state.epoch += 1;
         self.state.batch = 0;
         self.state.extra.epoch_seconds = 0.0;
@@ -464,7 +467,7 @@ impl Run<'_> {
         let files: Vec<&std::path::Path> = paths.iter().map(PathBuf::as_path).collect();
         save(&mut self.session, &mut self.state, self.config, self.experiment.seed, &files)?;
         if paths.contains(&self.folder.file(file::LAST)) && self.folder.saved()? {
-            self.metrics.moved_to(&self.folder.file(file::METRICS));
+            self.metrics.moved_to(&self.folder.path);
         }
         Ok(())
     }

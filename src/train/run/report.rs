@@ -1,10 +1,11 @@
 //! What people see of a run: a bar where there is a terminal, a clean log where there is none, a table of epochs.
 
+use super::live::Live;
 use super::pace::{Horizon, Pace, Place};
 use super::table::{EpochRow, Table};
 use crate::data::Unread;
 use crate::graph::op::{Figure, Task};
-use crate::terminal::{self, Bar, Stream, can_redraw, duration, figure, percent};
+use crate::terminal::{self, Bar, Stream, can_redraw, duration, figure, panel, percent};
 use serde_json::Value;
 use std::io;
 use std::time::{Duration, Instant};
@@ -42,6 +43,8 @@ pub struct Reporter {
     output_error: Option<io::Error>,
     /// How many unreadable samples it has reported: of those to train on, and to validate on.
     told: [usize; 2],
+    /// Curves, if they are to be drawn.
+    live: Option<Live>,
 }
 
 /// What is going on.
@@ -74,6 +77,19 @@ impl Reporter {
             ended: None,
             output_error: None,
             told: [0; 2],
+            live: None,
+        }
+    }
+
+    /// The same, with curves of the losses: below the table where lines can be drawn over, else when all is done.
+    pub fn with_curves(self) -> Self {
+        Reporter { live: Some(Live::default()), ..self }
+    }
+
+    /// Draws the curves at the end of a run, if they are not on the screen yet.
+    pub fn end_curves(&mut self) {
+        if let Some(live) = self.live.take().filter(|_| !panel::has_room()) {
+            live.lines().iter().for_each(|line| terminal::say_styled(line));
         }
     }
 
@@ -216,6 +232,9 @@ impl Reporter {
 
     /// A line of `metrics.jsonl`.
     pub fn record(&mut self, line: &Value) {
+        if let Some(live) = &mut self.live {
+            live.take(line);
+        }
         if self.verbosity == Verbosity::Json {
             self.print_line(|| terminal::print_json(line));
         }
@@ -231,7 +250,10 @@ impl Reporter {
             *header_shown = true;
             lines = format!("{}\n{lines}", table.header().join("\n"));
         }
-        self.print_line(|| terminal::print(&lines));
+        match self.live.as_ref().filter(|_| panel::has_room()).map(Live::lines) {
+            Some(curves) => self.print_line(|| panel::print_above(&lines, &curves)),
+            None => self.print_line(|| terminal::print(&lines)),
+        }
     }
 }
 

@@ -135,10 +135,10 @@ fn parameters(vars: &Variables) -> Vec<(VarId, String)> {
     vars.iter().filter(|(_, v)| v.kind == VarKind::Parameter).map(|(id, v)| (id, v.name.clone())).collect()
 }
 
-/// Marks the parameters that `freeze` names; reports patterns that name none.
+/// Marks the parameters that `freeze` names; reports patterns of it, and of the rules of `init`, that name none.
 pub fn freeze(experiment: &Experiment, vars: &mut Variables) -> Vec<Diagnostic> {
-    let mut errors = Vec::new();
     let names = parameters(vars);
+    let mut errors = unfitting(experiment, &names);
     for pattern in &experiment.model.freeze {
         let mut found = false;
         for (id, _) in names.iter().filter(|(_, n)| pattern.matches(n)) {
@@ -150,6 +150,13 @@ pub fn freeze(experiment: &Experiment, vars: &mut Variables) -> Vec<Diagnostic> 
         }
     }
     errors
+}
+
+/// The patterns in the rules of `init` that name no parameter.
+fn unfitting(experiment: &Experiment, names: &[(VarId, String)]) -> Vec<Diagnostic> {
+    let patterns = experiment.model.init.iter().flat_map(|rule| rule.keys.patterns.iter().flatten());
+    let nothing = patterns.filter(|pattern| names.iter().all(|(_, name)| !pattern.matches(name)));
+    nothing.map(|pattern| no_match(pattern, names, "match")).collect()
 }
 
 fn nothing_to_train(experiment: &Experiment, no_parameters: bool) -> Diagnostic {

@@ -8,7 +8,9 @@ type Sizes = [usize; 4];
 fn case(name: &str, sizes: Sizes, causal: bool, draw: impl FnOnce(&mut Draw, [usize; 3]) -> Operand) -> Case {
     let [n, l, heads, width] = sizes;
     let name = format!("{name} of {n} × {l} positions, {heads} heads of {width}, causal: {causal}");
-    Case::new(name, Attention { heads, causal, dropout: None }, |d| vec![draw(d, [n, l, 3 * heads * width]).wrt()])
+    Case::new(name, Attention { heads, causal, bias: false, dropout: None }, |d| {
+        vec![draw(d, [n, l, 3 * heads * width]).wrt()]
+    })
 }
 
 /// Normal values, and these queries and keys.
@@ -18,6 +20,34 @@ fn queries_and_keys(d: &mut Draw, shape: [usize; 3], draw: impl Fn(&mut Draw) ->
         row[..shape[2] / 3 * 2].fill_with(|| draw(d));
     }
     packed
+}
+
+/// With something added to the scores, of which sample `n` has that of `n mod biases`.
+fn biased(biases: usize, [n, l, heads, width]: Sizes, causal: bool, dropout: Option<AttentionDropout>) -> Case {
+    let name = format!(
+        "attention of {n} × {l} positions, {heads} heads of {width}, causal: {causal}, with {biases} biases, dropout: {}",
+        dropout.is_some()
+    );
+    Case::new(name, Attention { heads, causal, bias: true, dropout }, |d| {
+        let mut operands = vec![d.normal([n, l, 3 * heads * width]).wrt(), d.normal([biases, heads, l, l]).wrt()];
+        if dropout.is_some() {
+            operands.push(d.below(DType::U32, [4], 1 << 20).input(Input::Random));
+        }
+        operands
+    })
+}
+
+/// The mask of shifted windows: what is 100 less has no weight, and its bias no gradient.
+fn masked() -> Case {
+    let (heads, bias) = (2, true);
+    Case::new("attention with a mask of −100", Attention { heads, causal: false, bias, dropout: None }, |d| {
+        let mut mask = d.normal([2, heads, 9, 9]);
+        for (at, x) in mask.data.iter_mut().enumerate() {
+            let (i, j) = (at / 9 % 9, at % 9);
+            *x = if (i < 4) == (j < 4) { *x } else { -100.0 };
+        }
+        vec![d.normal([4, 9, 3 * heads * 4]).wrt(), mask.wrt()]
+    })
 }
 
 pub fn cases() -> Vec<Case> {
@@ -35,7 +65,20 @@ pub fn cases() -> Vec<Case> {
         [1, 130, 1, 32],
         [1, 64, 1, 33],
     ];
-    let mut list = Vec::new();
+    let mut list = vec![masked()];
+    let dropout = Some(AttentionDropout { p: 0.3, stream: 2 });
+    for (biases, sizes, causal, dropout) in [
+        (1, [1, 1, 1, 1], false, None),
+        (1, [5, 7, 2, 3], false, None),
+        (3, [6, 9, 1, 5], false, dropout),
+        (2, [4, 17, 2, 4], true, None),
+        (1, [70, 4, 1, 2], false, None),
+    ] {
+        list.push(biased(biases, sizes, causal, dropout));
+    }
+    // More positions than a block of a GPU has, and than one of a CPU.
+    list.push(biased(2, [2, 70, 1, 3], true, None).kinked());
+    list.push(biased(1, [2, 530, 1, 2], false, dropout).kinked());
     for causal in [false, true] {
         for size in sizes {
             list.push(case("attention", size, causal, |d, shape| d.normal(shape)));
@@ -49,7 +92,7 @@ pub fn cases() -> Vec<Case> {
         {
             let name =
                 format!("attention of {n} × {l} positions, {heads} heads of {width}, causal: {causal}, dropout {p}");
-            let op = Attention { heads, causal, dropout: Some(AttentionDropout { p, stream }) };
+            let op = Attention { heads, causal, bias: false, dropout: Some(AttentionDropout { p, stream }) };
             let case = Case::new(name, op, |d| {
                 let key = d.below(DType::U32, [4], 1 << 20).input(Input::Random);
                 vec![d.normal([n, l, 3 * heads * width]).wrt(), key]

@@ -132,13 +132,15 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::LogSoftmax(_) => Box::new(LogSoftmaxKernel { row: x(0).last(), level }),
         Op::LogSoftmaxGrad(_) => Box::new(LogSoftmaxGradKernel { row: x(0).last(), level }),
         Op::Attention(op) => {
-            Box::new(AttentionKernel::new(AttentionShape::new(x(0), op.heads, op.causal, op.dropout), level, threads))
+            let bias = op.bias.then(|| x(1));
+            let shape = AttentionShape::new(x(0), op.heads, op.causal, bias, op.dropout);
+            Box::new(AttentionKernel::new(shape, level, threads))
         }
-        Op::AttentionGrad(op) => Box::new(AttentionGradKernel::new(
-            AttentionShape::new(x(1), op.heads, op.causal, op.dropout),
-            level,
-            threads,
-        )),
+        Op::AttentionGrad(op) => {
+            let bias = op.bias.then(|| x(4));
+            let shape = AttentionShape::new(x(1), op.heads, op.causal, bias, op.dropout);
+            Box::new(AttentionGradKernel::new(shape, level, threads))
+        }
         Op::Loss(op) => loss::kernel(&op.loss, x(0), graph.value(node.inputs[1]).dtype, level),
         Op::LossGrad(op) => loss::grad_kernel(&op.loss, x(0), graph.value(node.inputs[1]).dtype, level),
         Op::Metrics(op) => Box::new(MetricsKernel::new(op, x(2), level)),

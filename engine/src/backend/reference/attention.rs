@@ -8,6 +8,8 @@ use crate::random::{attention_draw, dropout_draws, dropout_keeps};
 /// The packed operand of the projection.
 struct Packed<'a> {
     qkv: Tensor<'a>,
+    /// What is added to the scores.
+    bias: Option<Tensor<'a>>,
     heads: usize,
     causal: bool,
 }
@@ -42,7 +44,16 @@ impl Packed<'_> {
     /// The scores of those.
     fn scores(&self, [n, h, i]: [usize; 3]) -> Vec<f64> {
         let q = self.part(0, [n, h, i]);
-        (0..self.seen(i)).map(|j| dot(q, self.part(1, [n, h, j])) * attention_scale(self.width())).collect()
+        let score = |j| dot(q, self.part(1, [n, h, j])) * attention_scale(self.width());
+        (0..self.seen(i))
+            .map(|j| score(j) + self.bias.map_or(0.0, |bias| bias.data[self.bias_at([n, h, i]) + j]))
+            .collect()
+    }
+
+    /// Where the bias of a position's scores starts.
+    fn bias_at(&self, [n, h, i]: [usize; 3]) -> usize {
+        let windows = self.bias.map_or(1, |bias| bias.dims[0]);
+        ((n % windows * self.heads + h) * self.sizes()[1] + i) * self.sizes()[1]
     }
 
     /// Calls `f` with each sample, head and position.
@@ -78,7 +89,7 @@ fn mask(dropout: Option<AttentionDropout>, key: Option<&Tensor>, row: usize, len
 }
 
 pub(super) fn forward(op: &Attention, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let packed = Packed { qkv: x[0], heads: op.heads, causal: op.causal };
+    let packed = Packed { qkv: x[0], bias: op.bias.then(|| x[1]), heads: op.heads, causal: op.causal };
     let ([_, l], d) = (packed.sizes(), packed.width());
     let mut y = vec![0.0; x[0].data.len() / 3];
     let mut lse = Vec::new();
@@ -87,7 +98,7 @@ pub(super) fn forward(op: &Attention, x: &[Tensor]) -> Vec<Vec<f64>> {
         let sum = log_sum_exp(&scores);
         lse.push(sum);
         let start = ((n * l + i) * op.heads + h) * d;
-        let mask = mask(op.dropout, x.get(1), lse.len() - 1, l);
+        let mask = mask(op.dropout, x.get(1 + usize::from(op.bias)), lse.len() - 1, l);
         for (j, s) in scores.into_iter().enumerate() {
             add(&mut y[start..start + d], (s - sum).exp() * mask[j], packed.part(2, [n, h, j]));
         }
@@ -97,23 +108,28 @@ pub(super) fn forward(op: &Attention, x: &[Tensor]) -> Vec<Vec<f64>> {
 
 pub(super) fn grad(op: &AttentionGrad, x: &[Tensor]) -> Vec<Vec<f64>> {
     let [dy, qkv, y, lse] = [0, 1, 2, 3].map(|i| x[i]);
-    let packed = Packed { qkv, heads: op.heads, causal: op.causal };
+    let packed = Packed { qkv, bias: op.bias.then(|| x[4]), heads: op.heads, causal: op.causal };
     let ([_, l], d) = (packed.sizes(), packed.width());
     let mut dqkv = vec![0.0; qkv.data.len()];
+    let mut dbias = vec![0.0; packed.bias.map_or(0, |bias| bias.data.len())];
     packed.for_each(|[n, h, i]| {
         let row = ((n * l + i) * op.heads + h) * d;
         let (dy, y) = (&dy.data[row..row + d], &y.data[row..row + d]);
         let delta = dot(dy, y);
         let at = (n * op.heads + h) * l + i;
-        let mask = mask(op.dropout, x.get(4), at, l);
+        let mask = mask(op.dropout, x.get(4 + usize::from(op.bias)), at, l);
         for (j, s) in packed.scores([n, h, i]).into_iter().enumerate() {
             let p = (s - lse.data[at]).exp();
-            let ds = p * (mask[j] * dot(dy, packed.part(2, [n, h, j])) - delta) * attention_scale(d);
+            let by_score = p * (mask[j] * dot(dy, packed.part(2, [n, h, j])) - delta);
+            if op.bias {
+                dbias[packed.bias_at([n, h, i]) + j] += by_score;
+            }
+            let ds = by_score * attention_scale(d);
             let [dq, dk, dv] = [(0, i), (1, j), (2, j)].map(|(which, at)| packed.start(which, [n, h, at]));
             add(&mut dqkv[dq..dq + d], ds, packed.part(1, [n, h, j]));
             add(&mut dqkv[dk..dk + d], ds, packed.part(0, [n, h, i]));
             add(&mut dqkv[dv..dv + d], p * mask[j], dy);
         }
     });
-    vec![dqkv]
+    if op.bias { vec![dqkv, dbias] } else { vec![dqkv] }
 }

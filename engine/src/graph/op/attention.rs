@@ -5,10 +5,11 @@ use crate::graph::{DType, Shape};
 
 /// `torch.nn.functional.scaled_dot_product_attention` of each head by itself. Operands: `qkv [N, L, 3E]`, in each row the
 /// query, the key and the value, E floats each; head `h` of the `heads` has the floats `h·d .. (h+1)·d` of all three, where
-/// `d = E / heads`; and the random key ([`crate::graph::Input::Random`]) if there is `dropout`. Outputs: `y [N, L, E]`, of
+/// `d = E / heads`; the `bias [W, heads, L, L]` (`F32`) of the scores, if there is one, of which sample `n` has that of `n mod W`; and the
+/// random key ([`crate::graph::Input::Random`]) if there is `dropout`. Outputs: `y [N, L, E]`, of
 /// the type of `qkv`, and `lse [N, heads, L]` (`F32`).
 ///
-/// With the scores `s_ij = q_i · k_j / √d`, of which `causal` leaves out those with `j > i`:
+/// With the scores `s_ij = q_i · k_j / √d + bias_ij`, of which `causal` leaves out those with `j > i`:
 /// `lse_i = ln Σ_j exp(s_ij)` and `y_i = Σ_j exp(s_ij − lse_i) · v_j`. `lse` is all that the gradient needs to make the
 /// weights again, so that no L × L matrix is kept (Dao 2023, *FlashAttention-2*). With `dropout` a weight is multiplied by
 /// its `m_ij`, 0 or 1 / (1 − p), before it meets its value; `lse` is that of all weights.
@@ -18,6 +19,8 @@ pub struct Attention {
     pub heads: usize,
     /// A position sees none after it.
     pub causal: bool,
+    /// Something is added to the scores.
+    pub bias: bool,
     /// Weights are left out at random.
     pub dropout: Option<AttentionDropout>,
 }
@@ -32,17 +35,21 @@ pub struct AttentionDropout {
     pub stream: u32,
 }
 
-/// The gradient of [`Attention`] by `qkv`. Operands: `dy [N, L, E]`, `qkv [N, L, 3E]`, `y [N, L, E]`, `lse [N, heads, L]`,
-/// and the random key if there is `dropout`; the first three are floats of one type. Output: `dqkv [N, L, 3E]` of that type.
+/// The gradient of [`Attention`] by `qkv`, and by `bias` if there is one. Operands: `dy [N, L, E]`, `qkv [N, L, 3E]`, `y [N, L, E]`,
+/// `lse [N, heads, L]`, `bias [W, heads, L, L]` if there is one, and the random key if there is `dropout`; the first three are floats of
+/// one type. Outputs: `dqkv [N, L, 3E]` of that type, and `dbias [W, heads, L, L]` (`F32`).
 ///
 /// With the weights `p_ij = exp(s_ij − lse_i)` and `δ_i = dy_i · y_i`: `dv_j = Σ_i p_ij · m_ij · dy_i`,
-/// `ds_ij = p_ij · (m_ij · dy_i · v_j − δ_i) / √d`, `dq_i = Σ_j ds_ij · k_j`, `dk_j = Σ_i ds_ij · q_i`.
+/// `ds_ij = p_ij · (m_ij · dy_i · v_j − δ_i) / √d`, `dq_i = Σ_j ds_ij · k_j`, `dk_j = Σ_i ds_ij · q_i`;
+/// `dbias_ij` is the sum of `√d · ds_ij` over the samples that have this bias.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AttentionGrad {
     /// Number of heads.
     pub heads: usize,
     /// A position sees none after it.
     pub causal: bool,
+    /// Something was added to the scores.
+    pub bias: bool,
     /// As it was forward.
     pub dropout: Option<AttentionDropout>,
 }
@@ -62,6 +69,20 @@ fn sizes(name: &str, qkv: &Shape, heads: usize) -> Result<[usize; 3], ShapeError
     }
 }
 
+/// Checks operand `i`, the bias of the scores; its shape.
+fn bias_shape(name: &str, inputs: &[&Value], i: usize, [n, l]: [usize; 2], heads: usize) -> Result<Shape, ShapeError> {
+    singles(name, inputs, [i])?;
+    let shape = &inputs[i].shape;
+    match *shape.dims() {
+        [windows, h, rows, columns]
+            if [h, rows, columns] == [heads, l, l] && windows > 0 && n.is_multiple_of(windows) =>
+        {
+            Ok(shape.clone())
+        }
+        _ => Err(ShapeError::of(i, format!("`{name}` cannot add {shape} to the scores of {n} × {heads} × {l} × {l}"))),
+    }
+}
+
 /// Multiply-adds of `products` products of L × L scores with rows of E floats in all heads together.
 fn flops(qkv: &Shape, causal: bool, products: u64) -> u64 {
     let [n, l, packed] = qkv.dims().try_into().expect("the shape rule asks for three dimensions");
@@ -76,18 +97,23 @@ impl OpRules for Attention {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity(self.name(), inputs, 1 + usize::from(self.dropout.is_some()))?;
+        arity(self.name(), inputs, 1 + usize::from(self.bias) + usize::from(self.dropout.is_some()))?;
         let dtype = float(self.name(), inputs, 0)?;
         let [n, l, e] = sizes(self.name(), &inputs[0].shape, self.heads)?;
+        if self.bias {
+            bias_shape(self.name(), inputs, 1, [n, l], self.heads)?;
+        }
         Ok(vec![(dtype, Shape::from([n, l, e])), (DType::F32, Shape::from([n, self.heads, l]))])
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
-        let Attention { heads, causal, dropout } = *self;
+        let Attention { heads, causal, bias, dropout } = *self;
         let mut operands = vec![cx.dy(), cx.inputs[0], cx.outputs[0], cx.outputs[1]];
         operands.extend(&cx.inputs[1..]);
-        let dqkv = cx.add1(AttentionGrad { heads, causal, dropout }, &operands)?;
-        Ok([Some(dqkv)].into_iter().chain(cx.inputs[1..].iter().map(|_| None)).collect())
+        let grads = cx.graph.add(AttentionGrad { heads, causal, bias, dropout }, &operands)?;
+        let mut grads: Vec<Option<ValueId>> = grads.into_iter().map(Some).collect();
+        grads.resize(cx.inputs.len(), None);
+        Ok(grads)
     }
 
     fn flops(&self, inputs: &[&Value], _: &[&Value]) -> u64 {
@@ -101,7 +127,7 @@ impl OpRules for AttentionGrad {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity(self.name(), inputs, 4 + usize::from(self.dropout.is_some()))?;
+        arity(self.name(), inputs, 4 + usize::from(self.bias) + usize::from(self.dropout.is_some()))?;
         let dtype = float(self.name(), inputs, 1)?;
         singles(self.name(), inputs, [3])?;
         let [n, l, e] = sizes(self.name(), &inputs[1].shape, self.heads)?;
@@ -112,7 +138,11 @@ impl OpRules for AttentionGrad {
                 return Err(ShapeError::of(i, message));
             }
         }
-        Ok(vec![(dtype, inputs[1].shape.clone())])
+        let mut outputs = vec![(dtype, inputs[1].shape.clone())];
+        if self.bias {
+            outputs.push((DType::F32, bias_shape(self.name(), inputs, 4, [n, l], self.heads)?));
+        }
+        Ok(outputs)
     }
 
     fn flops(&self, inputs: &[&Value], _: &[&Value]) -> u64 {

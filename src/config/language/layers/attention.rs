@@ -2,6 +2,11 @@
 
 use crate::config::declare::bounds::MAX_SIZE;
 use crate::config::declare::options::{Check, options};
+use crate::config::declare::part::Part;
+use crate::config::language::values::Pair;
+
+/// The scores of a window are as many as the fourth power of its side.
+const MAX_WINDOW: usize = 64;
 
 options! {
     /// Self-attention of the positions of a sequence, `[N, L, E]`, with learned projections. `torch.nn.MultiheadAttention` with
@@ -20,6 +25,47 @@ options! {
         #[option(default = false)]
         pub is_causal: bool,
     }
+
+    /// Self-attention within windows of images whose channels come last, `[N, H, W, C]`, with a learned bias for each distance of two
+    /// pixels. Images are filled up with zeros to a whole number of windows. `ShiftedWindowAttention` of torchvision.models.swin_transformer.
+    pub struct ShiftedWindowAttention {
+        /// Side of the windows, or `[height, width]`.
+        #[option(range = 1..=MAX_WINDOW, example = "7")]
+        pub window_size: Pair,
+        /// How far the windows are shifted, or `[height, width]`: half their side in every other layer, so that neighbouring windows meet. In a
+        /// direction in which the image is no larger than a window they are not shifted.
+        #[option(default = Pair([0, 0]), range = 0..=MAX_WINDOW)]
+        pub shift_size: Pair,
+        /// Number of heads; must divide the number of channels.
+        #[option(range = 1..=MAX_SIZE, example = "4")]
+        pub num_heads: usize,
+        /// Learn a bias of the projection to queries, keys and values.
+        #[option(default = true)]
+        pub qkv_bias: bool,
+        /// Learn a bias of the projection of the result.
+        #[option(default = true)]
+        pub proj_bias: bool,
+        /// Probability with which the weight of a position is left out in training.
+        #[option(default = 0.0, range = 0.0..1.0)]
+        pub attention_dropout: f64,
+        /// Probability with which a number of the result is set to zero in training.
+        #[option(default = 0.0, range = 0.0..1.0)]
+        pub dropout: f64,
+    }
+
+    /// Puts the channels of each 2 × 2 pixels of images whose channels come last, `[N, H, W, C]`, side by side: `[N, H/2, W/2, 4C]`, in the
+    /// order upper left, lower left, upper right, lower right. Odd sides are filled up with zeros. What `PatchMerging` of
+    /// torchvision.models.swin_transformer begins with.
+    pub struct MergePatches {}
 }
 
 impl Check for MultiheadAttention {}
+
+impl Check for ShiftedWindowAttention {
+    fn check(&self, part: &Part) {
+        let less = (0..2).all(|i| self.shift_size.0[i] < self.window_size.0[i]);
+        part.require("shift_size", less, "must be less than `window_size`");
+    }
+}
+
+impl Check for MergePatches {}

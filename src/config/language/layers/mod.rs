@@ -47,6 +47,8 @@ tagged! {
     "local_response_norm" => LocalResponseNorm(LocalResponseNorm),
     "instance_norm2d" => InstanceNorm2d(InstanceNorm2d),
     "multihead_attention" => MultiheadAttention(MultiheadAttention),
+    "shifted_window_attention" => ShiftedWindowAttention(ShiftedWindowAttention),
+    "merge_patches" => MergePatches(MergePatches),
     "class_token" => ClassToken(ClassToken),
     "position_embedding" => PositionEmbedding(PositionEmbedding),
     "layer_scale" => LayerScale(LayerScale),

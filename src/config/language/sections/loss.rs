@@ -85,6 +85,18 @@ impl Serialize for ClassWeights {
 }
 
 impl Loss {
+    /// The field that is learnt in place of the targets: one that the model takes.
+    pub fn target(&self) -> Option<&str> {
+        match self {
+            Loss::BceWithLogits(BceWithLogits { target, .. })
+            | Loss::Mse(Mse { target })
+            | Loss::L1(L1 { target })
+            | Loss::SmoothL1(SmoothL1 { target, .. })
+            | Loss::Huber(Huber { target, .. }) => target.as_deref(),
+            Loss::CrossEntropy(_) | Loss::Nll(_) | Loss::Focal(_) | Loss::SigmoidFocal(_) => None,
+        }
+    }
+
     /// The engine's loss, which knows what it takes and what is measured with it.
     pub fn describe(&self) -> op::Loss {
         match self {
@@ -106,8 +118,8 @@ impl Loss {
                 ignore_index: l.ignore_index,
                 weight: ClassWeights::numbers(l.weight.as_ref()),
             }),
-            Loss::BceWithLogits(BceWithLogits { pos_weight: None }) => ElementwiseLoss::BceWithLogits.into(),
-            Loss::BceWithLogits(BceWithLogits { pos_weight: Some(list) }) => {
+            Loss::BceWithLogits(BceWithLogits { pos_weight: None, .. }) => ElementwiseLoss::BceWithLogits.into(),
+            Loss::BceWithLogits(BceWithLogits { pos_weight: Some(list), .. }) => {
                 WeightedBinary { pos_weight: list.iter().map(|w| *w as f32).collect(), focal: None }.into()
             }
             Loss::SigmoidFocal(l) => {
@@ -185,6 +197,9 @@ options! {
         /// all.
         #[option(otherwise = "1", range = 0.0.., length = 1.., example = "[3.0]", resume = Differs)]
         pub pos_weight: Option<Vec<f64>>,
+        /// As of `mse`.
+        #[option(otherwise = "the targets", example = "\"inputs\"")]
+        pub target: Option<String>,
     }
 
     /// Focal loss of questions of yes or no, from logits; else as `bce_with_logits`. `torchvision.ops.sigmoid_focal_loss` with
@@ -200,16 +215,28 @@ options! {
 
     /// Mean squared error of numbers of the targets' shape, averaged over all elements of the batch; `[N]` and `[N, 1]` are the
     /// same. `torch.nn.MSELoss`.
-    pub struct Mse {}
+    pub struct Mse {
+        /// What is learnt: a field that the model takes, by name, as it is after the transforms, in place of the targets. With `"inputs"` an
+        /// autoencoder learns to put out what it is given.
+        #[option(otherwise = "the targets", example = "\"inputs\"")]
+        pub target: Option<String>,
+    }
 
     /// Mean absolute error, likewise. `torch.nn.L1Loss`.
-    pub struct L1 {}
+    pub struct L1 {
+        /// As of `mse`.
+        #[option(otherwise = "the targets", example = "\"inputs\"")]
+        pub target: Option<String>,
+    }
 
     /// Squared error, divided by twice `beta`, up to an error of `beta`, and from there on absolute error. `torch.nn.SmoothL1Loss`.
     pub struct SmoothL1 {
         /// The error at which one goes over into the other.
         #[option(default = 1.0, range = 0.0.., resume = Differs)]
         pub beta: f64,
+        /// As of `mse`.
+        #[option(otherwise = "the targets", example = "\"inputs\"")]
+        pub target: Option<String>,
     }
 
     /// Half the squared error up to an error of `delta`, and from there on `delta` times the absolute error. `torch.nn.HuberLoss`.
@@ -217,6 +244,9 @@ options! {
         /// The error at which one goes over into the other.
         #[option(default = 1.0, range = above(0.0), resume = Differs)]
         pub delta: f64,
+        /// As of `mse`.
+        #[option(otherwise = "the targets", example = "\"inputs\"")]
+        pub target: Option<String>,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod cache;
 mod data;
+mod init;
 mod lint;
 mod loss;
 mod metrics;
@@ -15,6 +16,7 @@ mod transforms;
 
 pub use cache::*;
 pub use data::*;
+pub use init::*;
 pub use lint::*;
 pub use loss::*;
 pub use metrics::*;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
+use super::init::InitRule;
 use crate::config::declare::options::{self, Check, options};
 use crate::config::declare::part::Part;
 use crate::config::declare::schema::Table;
@@ -19,6 +20,10 @@ options! {
         /// Fields of a sample that the model takes, by name, which layers name in `from`.
         #[option(otherwise = "the only one", length = 1..=MAX_INPUTS, schema_by = names)]
         pub inputs: Option<Vec<String>>,
+        /// How parameters start that are not loaded, as rules of which the first that is for a parameter counts. A parameter that no
+        /// rule is for starts as in PyTorch.
+        #[option(default = Vec::new(), example = r#"[{ layers = ["conv2d"], type = "kaiming_normal" }]"#, resume = Harmless)]
+        pub init: Vec<InitRule>,
         /// Parameters to start from: a `.safetensors` file, a `.pth` or `.pt` state dict of PyTorch, or a checkpoint of a run, whose
         /// optimizer state is left out. The content decides, not the suffix.
         #[option(resume = Harmless)]

@@ -98,6 +98,10 @@ options! {
         /// Write every so many steps to `metrics.jsonl`.
         #[option(default = 50, range = 1.., unit = "steps", resume = Harmless)]
         pub every_steps: u64,
+        /// Write event files for TensorBoard into the folder `tensorboard` of the run: the numbers of `metrics.jsonl`, the configuration, and
+        /// histograms of the weights after every epoch.
+        #[option(default = false, resume = Harmless)]
+        pub tensorboard: bool,
     }
 }
 

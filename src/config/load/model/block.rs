@@ -6,7 +6,7 @@ use crate::config::declare::options::Options;
 use crate::config::declare::part::{Part, unknown_parameter, with_suggestion};
 use crate::config::experiment::{LayerKind, LayerNode};
 use crate::config::language::layers::{Block, CommonKeys};
-use crate::config::load::expr::Scope;
+use crate::config::load::expr::{INDEX, Scope};
 use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::sink::Sink;
 use crate::config::text::spelling::{list, shorten};
@@ -45,6 +45,18 @@ pub(super) fn check_definitions(blocks: &Table, sink: &Sink) {
     }
 }
 
+/// Whether `{i}` is in one of the values.
+fn has_index(table: &Table) -> bool {
+    fn within(node: &Node) -> bool {
+        match &node.value {
+            Value::String(text) => text.contains(INDEX),
+            Value::Array(items) => items.iter().any(within),
+            _ => false,
+        }
+    }
+    table.entries.iter().any(|entry| within(&entry.node))
+}
+
 /// The use of a block, read.
 struct Use<'a> {
     block: &'a str,
@@ -52,9 +64,11 @@ struct Use<'a> {
     span: Span,
     params: Option<&'a Table>,
     layers: &'a [Node],
-    /// Parameters for all, and those for the first.
+    /// Parameters for all, those of the first copy where each has its own, and those for the first alone.
     with: Table,
     first: Table,
+    /// What `with` is made of for each copy, where `{i}` is in it.
+    by_index: Option<&'a Table>,
 }
 
 impl Unroller<'_> {
@@ -156,9 +170,13 @@ impl Unroller<'_> {
                     .at(first.key_span, "there is only one; set its parameters by `with`"),
             );
         }
-        let with = self.arguments(table, "with", name, params, context)?;
-        let first = self.arguments(table, "first", name, params, context)?;
-        Some(Use { block: &entry.key, span: node.span, params, layers, with, first })
+        // What `{i}` stands for here.
+        let repeated = table.get("repeat").is_some();
+        let index = if repeated { Some(0) } else { context.index };
+        let with = self.arguments(table, "with", name, params, index, context)?;
+        let first = self.arguments(table, "first", name, params, index, context)?;
+        let by_index = table.get("with").and_then(Node::as_table).filter(|with| repeated && has_index(with));
+        Some(Use { block: &entry.key, span: node.span, params, layers, with, first, by_index })
     }
 
     /// The parameters in `with` or `first`, evaluated where the block is used.
@@ -168,6 +186,7 @@ impl Unroller<'_> {
         key: &str,
         block: &str,
         params: Option<&Table>,
+        index: Option<usize>,
         context: &Context,
     ) -> Option<Table> {
         let Some(node) = table.get(key) else { return Some(Table::default()) };
@@ -183,7 +202,7 @@ impl Unroller<'_> {
             let why = format!(": block `{}` has no such parameter", shorten(block));
             self.sink.push(unknown_parameter(&entry.key, &why, entry.key_span, &known));
         }
-        let (values, bad) = context.scope.evaluate_all(given, &[], self.sink);
+        let (values, bad) = context.scope.inner(index).evaluate_all(given, &[], self.sink);
         bad.is_empty().then_some(values)
     }
 
@@ -214,10 +233,19 @@ impl Unroller<'_> {
         if !self.admit(path, context, used.span) {
             return None;
         }
-        let mut scope: Scope = self.file_scope.inner();
+        let own = match used.by_index.filter(|_| number > 0) {
+            Some(with) => {
+                let (values, bad) = context.scope.inner(index).evaluate_all(with, &[], self.sink);
+                bad.is_empty().then_some(())?;
+                Some(values)
+            }
+            None => None,
+        };
+        let with = own.as_ref().unwrap_or(&used.with);
+        let mut scope: Scope = self.file_scope.inner(index);
         for param in used.params.into_iter().flat_map(|params| &params.entries) {
             let first = used.first.get(&param.key).filter(|_| number == 0);
-            let given = first.or_else(|| used.with.get(&param.key)).cloned();
+            let given = first.or_else(|| with.get(&param.key)).cloned();
             if let Some(value) = given.or_else(|| scope.evaluate(&param.node, self.sink)) {
                 scope.define(&param.key, param.key_span, value, self.sink);
             }

@@ -110,7 +110,7 @@ impl Wiring<'_> {
             if !node.name.is_empty() {
                 self.all.insert(node.path.clone(), node.span);
             }
-            for children in children(&node.kind) {
+            for children in node.kind.children() {
                 self.collect(children);
             }
         }
@@ -255,6 +255,7 @@ fn prefixes(layer: &Layer) -> &'static [&'static str] {
         Layer::RmsNorm(norm) => norm.elementwise_affine,
         Layer::InstanceNorm2d(norm) => norm.affine,
         Layer::MultiheadAttention(_) => return &["", ".out_proj"],
+        Layer::ShiftedWindowAttention(_) => return &["", ".qkv", ".proj"],
         Layer::MaxPool2d(_)
         | Layer::AvgPool2d(_)
         | Layer::AdaptiveAvgPool2d(_)
@@ -273,6 +274,7 @@ fn prefixes(layer: &Layer) -> &'static [&'static str] {
         | Layer::Mean(_)
         | Layer::Sum(_)
         | Layer::Roll(_)
+        | Layer::MergePatches(_)
         | Layer::ChannelShuffle(_)
         | Layer::Upsample(_)
         | Layer::PixelShuffle(_)
@@ -293,16 +295,4 @@ fn prefixes(layer: &Layer) -> &'static [&'static str] {
         | Layer::Identity(_) => false,
     };
     if has { &[""] } else { &[] }
-}
-
-fn children(kind: &LayerKind) -> Vec<&[LayerNode]> {
-    match kind {
-        LayerKind::Layer(_) => Vec::new(),
-        LayerKind::Group(body) | LayerKind::Gate(body) => vec![body],
-        LayerKind::Residual { body, projection, .. } => {
-            let projection = projection.as_deref().map(std::slice::from_ref);
-            std::iter::once(body.as_slice()).chain(projection).collect()
-        }
-        LayerKind::Branches { branches, .. } => vec![branches],
-    }
 }

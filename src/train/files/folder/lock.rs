@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The file that is locked. It exists while a run is active, and after one that was killed.
 pub const LOCK: &str = ".lock";
@@ -13,6 +13,10 @@ pub const LOCK: &str = ".lock";
 const MAX_TEXT: u64 = 1 << 14;
 /// How often the file may vanish between being opened and being locked.
 const ATTEMPTS: usize = 100;
+
+/// How often a lock is tried for, and how long after: whoever only looks whether it is held has it for an instant.
+const TRIES: usize = 4;
+const BETWEEN: Duration = Duration::from_millis(2);
 
 /// Who holds a lock, as the file says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,7 +82,7 @@ impl Lock {
         let path = folder.join(LOCK);
         for _ in 0..ATTEMPTS {
             let file = open(&path).map_err(Refused::Failed)?;
-            match file.try_lock() {
+            match patiently(&file) {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
                     return Err(Refused::InUse(InUse { folder: folder.to_path_buf(), holder: read(&path) }));
@@ -118,6 +122,27 @@ impl Drop for Lock {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Tries to lock a file, more than once.
+fn patiently(file: &File) -> Result<(), TryLockError> {
+    for _ in 1..TRIES {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(BETWEEN),
+            other => return other,
+        }
+    }
+    file.try_lock()
+}
+
+/// Whether a process is at work in `folder`. Nothing is changed there; where it cannot be found out, the answer is no.
+pub fn is_held(folder: &Path) -> bool {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    never_elsewhere(&mut options);
+    let Ok(file) = options.open(folder.join(LOCK)) else { return false };
+    // Others that only look do not see each other. It is given back when the file is closed.
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
 fn read(path: &Path) -> Option<Holder> {
@@ -214,8 +239,10 @@ mod tests {
         let Err(Refused::InUse(error)) = taken(dir.path()) else { panic!("it is held") };
         let text = error.to_string();
         assert!(text.contains(&format!("process {}", std::process::id())) && text.contains("--out"), "{text}");
+        assert!(is_held(dir.path()));
         drop(first);
         assert!(!dir.path().join(LOCK).exists(), "nothing is left");
+        assert!(!is_held(dir.path()));
         drop(taken(dir.path()).unwrap());
     }
 

@@ -111,6 +111,10 @@ fn finish(run: &Path, files: &[String], steps: &mut Steps) -> io::Result<()> {
     let waits = |name: &str| is_there(&new.join(name));
     let place = |name: &str| -> io::Result<()> {
         if waits(name)? {
+            if name == file::TENSORBOARD {
+                // A folder takes the place of an empty one alone.
+                remove(&run.join(name))?;
+            }
             fs::rename(new.join(name), run.join(name))?;
         }
         Ok(())
@@ -122,7 +126,7 @@ fn finish(run: &Path, files: &[String], steps: &mut Steps) -> io::Result<()> {
         steps.take(sync)?;
     }
     for old in names(run)?.iter().filter(|name| !files.contains(name)) {
-        steps.take(|| durable::remove(&run.join(old)))?;
+        steps.take(|| remove(&run.join(old)))?;
     }
     steps.take(|| place(file::LAST))?;
     for name in files.iter().filter(|name| *name != file::LAST && *name != file::CONFIG) {
@@ -137,6 +141,14 @@ fn finish(run: &Path, files: &[String], steps: &mut Steps) -> io::Result<()> {
     steps.take(|| durable::sync(run))
 }
 
+/// Removes a file, or the folder of event files with all that is in it.
+fn remove(path: &Path) -> io::Result<()> {
+    match path.symlink_metadata() {
+        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
+        _ => durable::remove(path),
+    }
+}
+
 /// The names of a run's files in a folder, sorted.
 fn names(folder: &Path) -> io::Result<Vec<String>> {
     let mut found = Vec::new();
@@ -149,7 +161,7 @@ fn names(folder: &Path) -> io::Result<Vec<String>> {
 
 /// Files of a run in the way that are no files, and so could not be replaced.
 pub fn in_the_way(run: &Path) -> io::Result<Option<PathBuf>> {
-    let folders = names(run)?.into_iter().map(|name| run.join(name));
+    let folders = names(run)?.into_iter().filter(|name| name != file::TENSORBOARD).map(|name| run.join(name));
     Ok(folders.into_iter().find(|path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir())))
 }
 

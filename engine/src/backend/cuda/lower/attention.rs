@@ -2,6 +2,7 @@
 //! sums depends on the shapes alone.
 
 use super::Context;
+use super::elementwise::sum_rows;
 use crate::backend::cuda::launch::{Arg, BLOCK, Kernel, Lowered, Memory, Module, Step, suffix};
 use crate::graph::op::{Attention, AttentionDropout, AttentionGrad, attention_scale};
 use crate::graph::{DType, Shape};
@@ -13,6 +14,9 @@ const SIDE: usize = 64;
 /// Rows of a block that are a warp each.
 const WARPS: usize = BLOCK as usize / 32;
 
+/// Blocks that fill any GPU: with fewer, the samples of the gradient by a bias are divided among blocks.
+const ENOUGH_BLOCKS: usize = 1024;
+
 /// Sizes of an attention.
 struct Sizes {
     samples: usize,
@@ -20,14 +24,23 @@ struct Sizes {
     heads: usize,
     width: usize,
     causal: bool,
+    /// Number of the operand that is added to the scores, and of its biases, of which the samples have one in turn.
+    bias: Option<(usize, usize)>,
     dropout: Option<AttentionDropout>,
 }
 
 impl Sizes {
-    /// Of the packed operand.
-    fn new(qkv: &Shape, heads: usize, causal: bool, dropout: Option<AttentionDropout>) -> Sizes {
+    /// Of the packed operand, and of the bias of the scores, which is operand `at` if there is one.
+    fn new(
+        qkv: &Shape,
+        heads: usize,
+        causal: bool,
+        bias: Option<(usize, &Shape)>,
+        dropout: Option<AttentionDropout>,
+    ) -> Sizes {
         let [samples, length, packed] = qkv.dims().try_into().expect("the shape rule asks for three dimensions");
-        Sizes { samples, length, heads, width: packed / 3 / heads, causal, dropout }
+        let bias = bias.map(|(at, shape)| (at, shape.dims()[0]));
+        Sizes { samples, length, heads, width: packed / 3 / heads, causal, bias, dropout }
     }
 
     /// A launch with a block for every [`SIDE`] positions × [`SIDE`] columns of a head.
@@ -36,9 +49,13 @@ impl Sizes {
         Kernel::new(Module::Attention, format!("{name}_{}", suffix(dtype))).grid(blocks, self.width.div_ceil(SIDE), 1)
     }
 
-    /// The sizes as the last arguments of a kernel, and those of dropout, whose random key is at `key`.
+    /// The bias and the sizes as the last arguments of a kernel, and those of dropout, whose random key is at `key`.
     fn args(&self, kernel: Kernel, key: Memory) -> Kernel {
         let scale = attention_scale(self.width) as f32;
+        let kernel = match self.bias {
+            Some((at, biases)) => kernel.arg(Memory::Input(at)).int(biases),
+            None => kernel.arg(Arg::Null).int(1),
+        };
         let kernel = kernel.int(self.length).int(self.heads).int(self.width).int(self.causal.into()).float(scale);
         let (key, stream, threshold, kept) = match self.dropout {
             Some(AttentionDropout { p, stream }) => (key.into(), stream, dropout_threshold(p), 1.0 / (1.0 - p)),
@@ -50,14 +67,16 @@ impl Sizes {
 
 /// One launch.
 pub fn attention(cx: &Context, op: &Attention) -> Lowered {
-    let sizes = Sizes::new(cx.x(0), op.heads, op.causal, op.dropout);
+    let sizes = Sizes::new(cx.x(0), op.heads, op.causal, op.bias.then(|| (1, cx.x(1))), op.dropout);
     let kernel = sizes.blocks("attention", cx.x_type(0)).arg(Memory::Input(0)).arg(Memory::Output(0));
-    Lowered::one(sizes.args(kernel.arg(Memory::Output(1)), Memory::Input(1)))
+    Lowered::one(sizes.args(kernel.arg(Memory::Output(1)), Memory::Input(1 + usize::from(op.bias))))
 }
 
-/// Three launches: the row sums of results times their gradients, the gradients of keys and values, and those of queries.
+/// Three launches: the row sums of results times their gradients, the gradients of keys and values, and those of queries. With a bias
+/// of the scores one more for its gradient, and what adds up its parts.
 pub fn grad(cx: &Context, op: &AttentionGrad) -> Lowered {
-    let sizes = Sizes::new(cx.x(1), op.heads, op.causal, op.dropout);
+    let sizes = Sizes::new(cx.x(1), op.heads, op.causal, op.bias.then(|| (4, cx.x(4))), op.dropout);
+    let key = Memory::Input(4 + usize::from(op.bias));
     let dtype = cx.x_type(0);
     let [dy, qkv, y, lse] = [0, 1, 2, 3].map(Memory::Input);
     let delta = Memory::Scratch(0);
@@ -73,8 +92,25 @@ pub fn grad(cx: &Context, op: &AttentionGrad) -> Lowered {
         .int(sizes.width);
     let grads = ["attention_grad_keys", "attention_grad_queries"].map(|name| {
         let kernel = sizes.blocks(name, dtype);
-        sizes.args(kernel.arg(dy).arg(qkv).arg(lse).arg(delta).arg(Memory::Output(0)), Memory::Input(4))
+        sizes.args(kernel.arg(dy).arg(qkv).arg(lse).arg(delta).arg(Memory::Output(0)), key)
     });
     let steps = [products].into_iter().chain(grads).map(Step::Kernel).collect();
-    Lowered { steps, scratch_bytes: cx.x(3).len() * size_of::<f32>() }
+    let scratch_bytes = (cx.x(3).len() * size_of::<f32>()).next_multiple_of(64);
+    let mut lowered = Lowered { steps, scratch_bytes };
+    if let Some((_, biases)) = sizes.bias {
+        let tiles = sizes.length.div_ceil(SIDE);
+        let (blocks, turns) = (tiles * tiles * biases * sizes.heads, (sizes.samples / biases).max(1));
+        let each = turns.div_ceil((ENOUGH_BLOCKS / blocks.max(1)).clamp(1, turns));
+        let parts = turns.div_ceil(each);
+        let floats = biases * sizes.heads * sizes.length * sizes.length;
+        let to = if parts == 1 { Memory::Output(1) } else { Memory::Scratch(lowered.scratch_bytes) };
+        let kernel = Kernel::new(Module::Attention, format!("attention_grad_bias_{}", suffix(dtype)));
+        let kernel = kernel.grid(blocks * parts, 1, 1).arg(dy).arg(qkv).arg(lse).arg(delta).arg(to);
+        lowered.steps.push(sizes.args(kernel.int(turns).int(each), key).into());
+        if parts > 1 {
+            lowered.scratch_bytes += (parts * floats * size_of::<f32>()).next_multiple_of(64);
+            sum_rows(&mut lowered, to, [1, parts, floats], Memory::Output(1));
+        }
+    }
+    lowered
 }

@@ -183,6 +183,13 @@ fn sums(x: &Shape, y: &Shape) -> Vec<[usize; 3]> {
     if list.is_empty() { vec![[1, 1, size(&axes)]] } else { list }
 }
 
+/// Adds the launches that sum `from [outer, rows, width]`, of `F32`, over its rows.
+pub fn sum_rows(lowered: &mut Lowered, from: Memory, shape: [usize; 3], to: Memory) {
+    let mut sums = Sums { lowered: std::mem::take(lowered), from, dtype: DType::F32 };
+    sums.add(shape, Some(to));
+    *lowered = sums.lowered;
+}
+
 /// Lowers the operation.
 pub fn sum_to(cx: &Context) -> Lowered {
     let list = sums(cx.x(0), cx.y(0));

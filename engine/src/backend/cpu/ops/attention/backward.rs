@@ -1,9 +1,9 @@
 //! The backward pass: weights are made again from the scores and the logarithms that the forward pass has kept.
 
-use super::rows::{Dots, DotsArgs, Mask, Rows, WeightGrads, WeightGradsArgs};
+use super::rows::{AddBiasArgs, Dots, DotsArgs, Mask, Rows, WeightGrads, WeightGradsArgs};
 use super::{AttentionShape, Layout, Left, Right, Target, table};
 use crate::backend::cpu::gemm::round_up;
-use crate::backend::cpu::gemm::tile::{MAX_ROWS, for_each_tile};
+use crate::backend::cpu::gemm::tile::{MAX_ROWS, for_each_tile, tile_rows};
 use crate::backend::cpu::run::frame::{Frame, NodeKernel, Scratch};
 use crate::backend::cpu::run::threads::Parts;
 use crate::backend::cpu::simd::SimdLevel;
@@ -42,9 +42,15 @@ struct Head {
     dy: *const f32,
     lse: *const f32,
     dqkv: [*mut f32; 3],
+    /// What is added to the scores, and the sum of the gradients by it, to which this head's are added; null if nothing is.
+    bias: *const f32,
+    dbias: *mut f32,
     /// What is left out, the rows being those of this head.
     mask: Mask,
 }
+
+/// Tasks that the samples are cut for, where all of a stretch have one bias: their gradients by it are added up one after the other.
+const TASKS: usize = 64;
 
 impl AttentionGradKernel {
     /// With the sizes known. `threads` is the most that the pool may have.
@@ -70,6 +76,21 @@ impl AttentionGradKernel {
 
     fn worker_floats(&self) -> usize {
         self.parts().map(round_up).iter().sum()
+    }
+
+    /// Stretches that the samples with the same bias are cut into.
+    fn stretches(&self) -> usize {
+        let shape = &self.layout.shape;
+        match shape.biases {
+            0 => shape.samples,
+            biases => TASKS.div_ceil((biases * shape.heads).max(1)).clamp(1, (shape.samples / biases).max(1)),
+        }
+    }
+
+    /// Floats of the sums of the gradients by the biases in all stretches.
+    fn partial_floats(&self) -> usize {
+        let shape = &self.layout.shape;
+        if shape.biases == 0 { 0 } else { self.stretches() * shape.biases * shape.heads * shape.length * shape.length }
     }
 
     /// The gradients by keys and values are added up in memory.
@@ -146,6 +167,8 @@ impl AttentionGradKernel {
                 unsafe { l.product(rows, rows_of, columns, shape.width, to) };
             }
             let seen = l.rows(scores, tile.clone(), keys.start..end);
+            // SAFETY: the caller's promise.
+            unsafe { l.add_bias(seen, head.bias, tile.start, keys.start) };
             // The products by keys read as far as the tile of keys that begins in the last column.
             let seen = Rows { padded: (seen.keys + l.tiles.rows).min(keys.len()), ..seen };
             let (lse, delta) = (head.lse.wrapping_add(tile.start), work.delta[tile.start..].as_ptr());
@@ -155,6 +178,12 @@ impl AttentionGradKernel {
             // SAFETY: as above.
             unsafe {
                 (self.weights)(WeightGradsArgs { rows: seen, grads, lse, delta, mask });
+                if !head.dbias.is_null() {
+                    // The gradients are those by q · k.
+                    let (to, by) = (head.dbias.wrapping_add(tile.start * shape.length + keys.start), 1.0 / seen.scale);
+                    let rows = Rows { scores: to, step: shape.length, ..seen };
+                    (l.add)(AddBiasArgs { rows, bias: grads, step: l.scores_step, by });
+                }
                 l.product(rows, grads_of, k, end - keys.start, target(0, tile.start, keys.start > 0));
             }
         });
@@ -178,12 +207,12 @@ impl AttentionGradKernel {
 
 impl NodeKernel for AttentionGradKernel {
     fn scratch_bytes(&self) -> usize {
-        Scratch::size::<f32>(self.threads * self.worker_floats())
+        Scratch::size::<f32>(self.threads * self.worker_floats()) + Scratch::size::<f32>(self.partial_floats())
     }
 
     fn run(&self, frame: &Frame<'_>) {
         let shape = &self.layout.shape;
-        let (e, l) = (shape.embedding(), shape.length);
+        let (e, l, biases) = (shape.embedding(), shape.length, shape.biases);
         let [dy, qkv, y, lse] = [0, 1, 2, 3].map(|i| frame.input::<f32>(i));
         let dqkv = frame.output::<f32>(0);
         let positions = shape.samples * l;
@@ -191,12 +220,18 @@ impl NodeKernel for AttentionGradKernel {
         assert!(qkv.len() == positions * 3 * e && dqkv.len() == qkv.len());
         assert!(frame.pool().threads() <= self.threads, "made for fewer threads than the pool has");
         let floats = self.worker_floats();
-        let scratch = Parts::new(frame.scratch().take::<f32>(self.threads * floats));
+        let mut memory = frame.scratch();
+        let scratch = Parts::new(memory.take::<f32>(self.threads * floats));
+        let partial = Parts::new(memory.take::<f32>(self.partial_floats()));
         let dqkv = Parts::new(dqkv);
-        let heads = if l == 0 { 0 } else { shape.samples * shape.heads };
-        let mask = shape.mask(frame, 4);
-        frame.pool().run(heads, |task, worker| {
-            let (sample, h) = (task / shape.heads, task % shape.heads);
+        // Without a bias each sample is a stretch by itself.
+        let stretches = if l == 0 { 0 } else { self.stretches() };
+        let (turns, square) = (biases.max(1), l * l);
+        let all = if shape.biases > 0 { frame.input::<f32>(4) } else { &[] };
+        let mask = shape.mask(frame, 4 + usize::from(biases > 0));
+        frame.pool().run(stretches * turns * shape.heads, |task, worker| {
+            let (of, h) = (task / shape.heads, task % shape.heads);
+            let (stretch, turn) = (of / turns, of % turns);
             // SAFETY: a worker has its own scratch.
             let mut rest = unsafe { scratch.part(worker * floats..(worker + 1) * floats) };
             let [q, k, dy_rows, k_columns, v_columns, delta, scores, grads] = self.parts().map(|floats| {
@@ -204,18 +239,48 @@ impl NodeKernel for AttentionGradKernel {
                 rest = others;
                 part
             });
-            let (packed, row) = (sample * l * 3 * e + h * shape.width, sample * l * e + h * shape.width);
-            let head = Head {
-                qkv: [0, e, 2 * e].map(|part| qkv[packed + part..].as_ptr()),
-                y: y[row..].as_ptr(),
-                dy: dy[row..].as_ptr(),
-                lse: lse[task * l..].as_ptr(),
-                dqkv: [0, e, 2 * e].map(|part| dqkv.as_ptr().wrapping_add(packed + part)),
-                mask: Mask { row: task * l, ..mask },
-            };
             let mut work = Work { q, k, dy: dy_rows, k_columns, v_columns, delta, scores, grads };
-            // SAFETY: the lengths have been checked; a head's rows of the result are this task's own.
-            unsafe { self.head(&head, &mut work) };
+            let dbias = match biases {
+                0 => std::ptr::null_mut(),
+                _ => {
+                    // SAFETY: a task has its own sums.
+                    let sums = unsafe { partial.part(task * square..(task + 1) * square) };
+                    sums.fill(0.0);
+                    sums.as_mut_ptr()
+                }
+            };
+            for i in tile_rows(shape.samples / turns, stretches, stretch) {
+                let sample = i * turns + turn;
+                let (packed, row) = (sample * l * 3 * e + h * shape.width, sample * l * e + h * shape.width);
+                let rows = (sample * shape.heads + h) * l;
+                let head = Head {
+                    qkv: [0, e, 2 * e].map(|part| qkv[packed + part..].as_ptr()),
+                    y: y[row..].as_ptr(),
+                    dy: dy[row..].as_ptr(),
+                    lse: lse[rows..].as_ptr(),
+                    dqkv: [0, e, 2 * e].map(|part| dqkv.as_ptr().wrapping_add(packed + part)),
+                    bias: shape.bias(all, sample, h),
+                    dbias,
+                    mask: Mask { row: rows, ..mask },
+                };
+                // SAFETY: the lengths have been checked; a head's rows of the result are this task's own.
+                unsafe { self.head(&head, &mut work) };
+            }
         });
+        if biases > 0 && stretches > 0 {
+            let sums = Parts::new(frame.output::<f32>(1));
+            let step = biases * shape.heads * square;
+            frame.pool().run(biases * shape.heads, |task, _| {
+                let at = task * square..(task + 1) * square;
+                // SAFETY: a task has its own part of the result, and reads what nobody writes any more.
+                let (to, first) = unsafe { (sums.part(at.clone()), partial.part(at.clone())) };
+                to.copy_from_slice(first);
+                for stretch in 1..stretches {
+                    // SAFETY: as above.
+                    let part = unsafe { partial.part(at.start + stretch * step..at.end + stretch * step) };
+                    to.iter_mut().zip(part.iter()).for_each(|(to, x)| *to += *x);
+                }
+            });
+        }
     }
 }

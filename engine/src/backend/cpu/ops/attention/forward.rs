@@ -44,6 +44,8 @@ struct Head {
     y: *mut f32,
     /// First logarithm.
     lse: *mut f32,
+    /// What is added to the scores; null if nothing is.
+    bias: *const f32,
     /// What is left out, the rows being those of this head.
     mask: Mask,
 }
@@ -118,6 +120,7 @@ impl AttentionKernel {
                         let to = Target { at: scores, rows: &l.scores_rows, columns: end - start, accumulate: false };
                         l.product(rows.len(), q, keys, shape.width, to);
                         let scores = l.rows(scores, rows.clone(), start..end);
+                        l.add_bias(scores, head.bias, rows.start, start);
                         let (top, sum) = (tops[at..].as_mut_ptr(), sums[at..].as_mut_ptr());
                         let factor = if start == 0 { std::ptr::null_mut() } else { factors[at..].as_mut_ptr() };
                         let mask = Mask { row: head.mask.row + rows.start, column: start, ..head.mask };
@@ -167,7 +170,8 @@ impl NodeKernel for AttentionKernel {
         let scratch = Parts::new(frame.scratch().take::<f32>(self.threads * floats));
         let (y, lse) = (Parts::new(y), Parts::new(lse));
         let stretches = if l == 0 { 0 } else { self.stretches };
-        let mask = shape.mask(frame, 1);
+        let all = if shape.biases > 0 { frame.input::<f32>(1) } else { &[] };
+        let mask = shape.mask(frame, 1 + usize::from(shape.biases > 0));
         frame.pool().run(shape.samples * shape.heads * stretches, |task, worker| {
             let (head, stretch) = (task / stretches, task % stretches);
             let (sample, h) = (head / shape.heads, head % shape.heads);
@@ -183,6 +187,7 @@ impl NodeKernel for AttentionKernel {
                 qkv: [0, e, 2 * e].map(|part| qkv[first + part..].as_ptr()),
                 y: y.as_ptr().wrapping_add(sample * l * e + h * shape.width),
                 lse: lse.as_ptr().wrapping_add(head * l),
+                bias: shape.bias(all, sample, h),
                 mask: Mask { row: head * l, ..mask },
             };
             // SAFETY: the lengths have been checked; a head's rows of the results are cut into stretches, each a task's own.

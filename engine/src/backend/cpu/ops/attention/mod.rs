@@ -22,7 +22,7 @@ use crate::backend::cpu::simd::SimdLevel;
 use crate::graph::Shape;
 use crate::graph::op::{AttentionDropout, attention_scale};
 use crate::random::dropout_threshold;
-use rows::{Mask, Rows};
+use rows::{AddBias, AddBiasArgs, Mask, Rows};
 use std::ops::Range;
 
 /// Most scores of a block: 128 KiB.
@@ -54,14 +54,32 @@ pub struct AttentionShape {
     /// Floats of a head.
     width: usize,
     causal: bool,
+    /// Biases of the scores, of which the samples have one in turn; 0 if there is none.
+    biases: usize,
     dropout: Option<AttentionDropout>,
 }
 
 impl AttentionShape {
-    /// Of the packed operand `[N, L, 3E]`.
-    pub fn new(qkv: &Shape, heads: usize, causal: bool, dropout: Option<AttentionDropout>) -> Self {
+    /// Of the packed operand `[N, L, 3E]`, and of the bias of the scores, if there is one.
+    pub fn new(
+        qkv: &Shape,
+        heads: usize,
+        causal: bool,
+        bias: Option<&Shape>,
+        dropout: Option<AttentionDropout>,
+    ) -> Self {
         let [samples, length, packed] = qkv.dims().try_into().expect("the shape rule asks for three dimensions");
-        AttentionShape { samples, heads, length, width: packed / 3 / heads, causal, dropout }
+        let biases = bias.map_or(0, |bias| bias.dims()[0]);
+        AttentionShape { samples, heads, length, width: packed / 3 / heads, causal, biases, dropout }
+    }
+
+    /// The bias of the scores of a head of a sample, among all that there are; null if there is none.
+    fn bias(&self, all: &[f32], sample: usize, head: usize) -> *const f32 {
+        if self.biases == 0 {
+            return std::ptr::null();
+        }
+        let square = self.length * self.length;
+        all[(sample % self.biases * self.heads + head) * square..][..square].as_ptr()
     }
 
     /// Which weights of all heads are left out: those of operand `i`, if there is dropout.
@@ -130,6 +148,7 @@ struct Layout {
     column_rows: [u32; MAX_ROWS],
     copy: unsafe fn(Copy2d),
     transpose: unsafe fn(Panel),
+    add: unsafe fn(AddBiasArgs),
 }
 
 impl Layout {
@@ -154,6 +173,7 @@ impl Layout {
             column_rows: table(1),
             copy: level.routine::<CopyRows>(),
             transpose: level.routine::<PackTransposed>(),
+            add: level.routine::<AddBias>(),
         }
     }
 
@@ -218,6 +238,20 @@ impl Layout {
             keys: keys.len(),
             padded: keys.len(),
             scale: self.shape.scale(),
+        }
+    }
+
+    /// Adds the bias of a head, null if there is none, to the scores of the queries from `query` on and the keys from `key` on. Scores
+    /// are multiplied by the scale later.
+    ///
+    /// # Safety
+    /// All of it is there.
+    unsafe fn add_bias(&self, scores: Rows, bias: *const f32, query: usize, key: usize) {
+        if !bias.is_null() {
+            let length = self.shape.length;
+            let bias = bias.wrapping_add(query * length + key);
+            // SAFETY: the caller's promise.
+            unsafe { (self.add)(AddBiasArgs { rows: scores, bias, step: length, by: 1.0 / scores.scale }) };
         }
     }
 

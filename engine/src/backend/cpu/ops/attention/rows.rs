@@ -315,3 +315,43 @@ impl Routine for Dots {
         }
     }
 }
+
+/// Arguments of [`AddBias`].
+#[derive(Clone, Copy)]
+pub struct AddBiasArgs {
+    /// What is added to: `keys` floats of each row.
+    pub rows: Rows,
+    /// The first float of the first row of what is added.
+    pub bias: *const f32,
+    /// Floats from row to row of it.
+    pub step: usize,
+    /// What it is multiplied by.
+    pub by: f32,
+}
+
+/// Adds a multiple of other rows to rows.
+pub struct AddBias;
+
+impl Routine for AddBias {
+    type Args = AddBiasArgs;
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(s: S, a: AddBiasArgs) {
+        let by = s.splat(a.by);
+        for r in 0..a.rows.rows {
+            // SAFETY: the caller passes rows that are valid.
+            unsafe {
+                let (x, bias) = (a.rows.scores.add(r * a.rows.step), a.bias.add(r * a.step));
+                let mut i = 0;
+                while i + S::LANES <= a.rows.keys {
+                    s.store(x.add(i), s.fma(s.load(bias.add(i)), by, s.load(x.add(i))));
+                    i += S::LANES;
+                }
+                if i < a.rows.keys {
+                    let n = a.rows.keys - i;
+                    s.store_part(x.add(i), s.fma(s.load_part(bias.add(i), n), by, s.load_part(x.add(i), n)), n);
+                }
+            }
+        }
+    }
+}

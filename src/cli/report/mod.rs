@@ -1,0 +1,79 @@
+//! `runner report`: a page about runs that needs nothing but itself.
+
+mod details;
+mod evaluation;
+mod html;
+mod page;
+
+use super::args::ReportArgs;
+use super::failure::Failure;
+use super::runs;
+use crate::files::durable;
+use crate::runs::Run;
+use crate::runs::lines::Wanted;
+use crate::terminal::say;
+use anyhow::{Context, anyhow};
+use details::{Model, Setting, Timing};
+use evaluation::Evaluation;
+use serde_json::json;
+use std::process::ExitCode;
+
+/// A part of a report that could not be made says why.
+type Part<T> = Result<T, String>;
+
+/// A run, and what was found out about it; `None` where that was not asked for.
+struct Reported {
+    run: Run,
+    settings: Vec<Setting>,
+    evaluation: Option<Part<Evaluation>>,
+    model: Part<Model>,
+    timing: Option<Part<Timing>>,
+}
+
+/// Writes a report.
+pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
+    if args.out.extension().is_none_or(|suffix| suffix != "html") {
+        return Err(Failure::Usage(format!("cannot write `{}`: the format is .html", args.out.display())));
+    }
+    let runs = runs::read(&args.runs, Wanted::All)?;
+    let mut reported = Vec::new();
+    for run in runs {
+        let name = run.path.display().to_string();
+        let evaluation = (!args.no_evaluation).then(|| {
+            let checkpoint = run.checkpoint().ok_or_else(|| Failure::Other(anyhow!("the run has no checkpoint yet")));
+            part(&name, "the evaluation", checkpoint.and_then(|path| evaluation::evaluation(&path, args)))
+        });
+        let model = part(&name, "layers and memory", details::model(&run, args));
+        let timing = (!args.no_timing).then(|| part(&name, "the timing", details::timing(&run, args)));
+        reported.push(Reported { settings: details::settings(&run), evaluation, model, timing, run });
+    }
+    let text = page::page(&reported);
+    durable::write(&args.out, text.as_bytes()).with_context(|| format!("cannot write `{}`", args.out.display()))?;
+    if args.output.json {
+        let one = |reported: &Reported| {
+            let mut told = runs::as_json(&reported.run);
+            if let Some(Ok(evaluation)) = &reported.evaluation {
+                told["evaluation"] =
+                    evaluation.figures.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+            }
+            told
+        };
+        let out = args.out.to_string_lossy();
+        super::print_json(
+            &json!({ "report": out, "bytes": text.len(), "runs": reported.iter().map(one).collect::<Vec<_>>() }),
+        )?;
+    } else {
+        let size = super::human_bytes(text.len());
+        super::print(&format!("the report is in `{}` ({size}): open it in a browser", args.out.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A part of a report, or why it is missing, which is said, too.
+fn part<T>(run: &str, what: &str, made: Result<T, Failure>) -> Part<T> {
+    made.map_err(|failure| {
+        let why = failure.in_words();
+        say(&format!("warning: the report of `{run}` is without {what}: {why}"));
+        why
+    })
+}

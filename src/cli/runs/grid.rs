@@ -1,0 +1,57 @@
+//! Tables of text.
+
+use crate::terminal::columns;
+
+/// A table whose columns are as wide as what is in them.
+pub struct Grid {
+    rows: Vec<Vec<String>>,
+    /// How many columns are set flush left, from the first on; the others are numbers.
+    left: Vec<bool>,
+}
+
+impl Grid {
+    /// A table with that head; the first `left` columns are texts.
+    pub fn new(head: Vec<String>, left: usize) -> Grid {
+        Grid { left: (0..head.len()).map(|i| i < left).collect(), rows: vec![head] }
+    }
+
+    /// Column `number` is of texts, too.
+    pub fn left(&mut self, number: usize) {
+        self.left[number] = true;
+    }
+
+    /// Adds a row, of as many cells as the head has.
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// The lines.
+    pub fn text(&self) -> String {
+        let wide = |i: usize| self.rows.iter().map(|row| columns(&row[i])).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..self.left.len()).map(wide).collect();
+        let mut out = String::new();
+        for row in &self.rows {
+            let mut line = String::new();
+            for (i, cell) in row.iter().enumerate() {
+                let room = " ".repeat(widths[i] - columns(cell));
+                let gap = if i == 0 { "" } else { "  " };
+                line += &if self.left[i] { format!("{gap}{cell}{room}") } else { format!("{gap}{room}{cell}") };
+            }
+            out += line.trim_end();
+            out.push('\n');
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_stand_below_each_other() {
+        let mut grid = Grid::new(["a", "number"].map(str::to_owned).to_vec(), 1);
+        grid.row(["名前", "1"].map(str::to_owned).to_vec());
+        assert_eq!(grid.text(), "a     number\n名前       1\n");
+    }
+}

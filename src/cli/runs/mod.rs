@@ -1,0 +1,178 @@
+//! `runner runs`, and what all commands over runs have in common.
+
+pub mod compare;
+mod grid;
+pub mod plot;
+
+use super::args::RunsArgs;
+use super::failure::Failure;
+use crate::runs::choose::{best, keep, sort};
+use crate::runs::figure::is_share;
+use crate::runs::find::{RUNS, below, named};
+use crate::runs::lines::{Wanted, number};
+use crate::runs::{Run, State};
+use crate::terminal::{duration, figure, human_bytes, percent, say};
+use crate::train::files::folder::file;
+use grid::Grid;
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+/// Lines of a file that are told one by one.
+const MOST_TOLD: usize = 3;
+
+/// Lists runs.
+pub(super) fn run(args: &RunsArgs) -> Result<ExitCode, Failure> {
+    let root = args.folder.as_deref().unwrap_or(Path::new(RUNS));
+    if !root.is_dir() {
+        return Err(Failure::Usage(match &args.folder {
+            Some(folder) if folder.exists() => format!("`{}` is not a folder", folder.display()),
+            Some(folder) => format!("there is no folder `{}`", folder.display()),
+            None => format!(
+                "there is no folder `{RUNS}` here, where `runner train` puts runs\nhelp: name the folder that yours are in"
+            ),
+        }));
+    }
+    let mut runs = Vec::new();
+    for path in below(root)? {
+        match Run::read(&path, Wanted::Epochs) {
+            Ok(run) => {
+                warn(&run);
+                runs.push(run);
+            }
+            Err(e) => say(&format!("warning: `{}` is left out: {e:#}", path.display())),
+        }
+    }
+    let all = runs.len();
+    keep(&mut runs, &args.filter).map_err(Failure::Usage)?;
+    if let Some(key) = &args.sort {
+        sort(&mut runs, key).map_err(Failure::Usage)?;
+    }
+    if args.reverse {
+        runs.reverse();
+    }
+    if args.best && !runs.is_empty() {
+        let chosen = if args.sort.is_some() { runs[0].clone() } else { best(&runs).map_err(Failure::Usage)?.clone() };
+        runs = vec![chosen];
+    }
+    if args.output.json {
+        super::print_json(&runs.iter().map(as_json).collect())?;
+    } else if runs.is_empty() {
+        let told = if all == 0 { "there are no runs" } else { "no run meets the conditions" };
+        super::print(&format!("{told} below `{}`", root.display()))?;
+    } else {
+        super::print(&as_text(&runs))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the runs that are named on the command line, each once.
+///
+/// # Errors
+/// One of them is none.
+pub fn read(words: &[PathBuf], wanted: Wanted) -> Result<Vec<Run>, Failure> {
+    let mut runs: Vec<Run> = Vec::new();
+    for word in words {
+        let path = named(word).map_err(Failure::Usage)?;
+        if runs.iter().any(|run| run.path == path) {
+            return Err(Failure::Usage(format!("the run `{}` is named twice", path.display())));
+        }
+        let run = Run::read(&path, wanted)?;
+        warn(&run);
+        runs.push(run);
+    }
+    Ok(runs)
+}
+
+/// Says what cannot be read of a run.
+fn warn(run: &Run) {
+    for problem in &run.problems {
+        say(&format!("warning: {problem}"));
+    }
+    let path = run.path.join(file::METRICS);
+    for (line, why) in run.lines.broken.iter().take(MOST_TOLD) {
+        say(&format!("warning: `{}`, line {line}, {why}: it is left out", path.display()));
+    }
+    let more = run.lines.broken.len().saturating_sub(MOST_TOLD);
+    if more > 0 {
+        say(&format!("warning: `{}` has {more} more lines that cannot be read", path.display()));
+    }
+}
+
+/// What a run is called in tables: its folder.
+fn name(run: &Run) -> String {
+    run.path.to_string_lossy().into_owned()
+}
+
+/// A figure as tables show it.
+fn told(name: &str, value: f64) -> String {
+    if is_share(name) { percent(value) } else { figure(value, 5, 9) }
+}
+
+/// Epochs done, of how many, where the run has not had all.
+fn epochs(run: &Run) -> String {
+    match run.all_epochs() {
+        Some(all) => format!("{}/{all}", run.epochs),
+        None => run.epochs.to_string(),
+    }
+}
+
+fn best_text(run: &Run) -> String {
+    run.best.as_ref().map_or("-".into(), |best| {
+        let at = best.epoch.map_or(String::new(), |epoch| format!(" @{epoch}"));
+        format!("{} {}{at}", best.monitor, told(&best.monitor, best.value))
+    })
+}
+
+fn as_text(runs: &[Run]) -> String {
+    // The last of what most runs have; more is in the JSON.
+    let last: Vec<&str> = ["train_loss", "val_loss", "val_accuracy"]
+        .into_iter()
+        .filter(|name| runs.iter().any(|run| run.last().is_some_and(|line| line.contains_key(*name))))
+        .collect();
+    let head = ["run", "state", "epochs", "best"].into_iter().chain(last.iter().copied()).chain(["time", "size"]);
+    let mut grid = Grid::new(head.map(str::to_owned).collect(), 2);
+    grid.left(3);
+    for run in runs {
+        let figure = |key: &&str| run.last().and_then(|line| number(line, key)).map_or("-".into(), |v| told(key, v));
+        let mut cells = vec![name(run), run.state.name().into(), epochs(run), best_text(run)];
+        cells.extend(last.iter().map(figure));
+        cells.extend([duration(run.seconds), human_bytes(usize::try_from(run.bytes).unwrap_or(usize::MAX))]);
+        grid.row(cells);
+    }
+    let mut text = grid.text();
+    for run in runs.iter().filter(|run| run.state == State::Failed) {
+        let why = run.why.as_deref().unwrap_or_default().lines().next().unwrap_or_default().to_owned();
+        text.push_str(&format!("`{}` failed: {why}\n", name(run)));
+    }
+    text
+}
+
+/// A run as JSON.
+pub fn as_json(run: &Run) -> Value {
+    let figures = |line: &Map<String, Value>| {
+        let kept = line.iter().filter(|(key, _)| *key != "kind");
+        kept.map(|(key, value)| (key.clone(), value.clone())).collect::<Map<_, _>>()
+    };
+    let modified = run.modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+    let broken = run.lines.broken.iter().map(|(line, why)| json!({ "line": line, "why": why }));
+    json!({
+        "run": name(run),
+        "state": run.state.name(),
+        "why": run.why,
+        "epochs": run.epochs,
+        "all_epochs": run.all_epochs(),
+        "step": run.step,
+        "monitor": run.monitor(),
+        "best": run.best.as_ref().map(|best| json!({ "figure": best.monitor, "value": best.value, "epoch": best.epoch })),
+        "last": run.last().map(figures),
+        "seconds": (run.seconds * 1e3).round() / 1e3,
+        "bytes": run.bytes,
+        "modified": modified.map(|time| time.as_secs()),
+        "checkpoint": run.checkpoint().map(|path| path.to_string_lossy().into_owned()),
+        "notes": run.lines.notes,
+        "problems": run.problems,
+        "broken_lines": broken.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,169 @@
+//! What is before the first layer and behind the last: samples as they are given, probabilities, and what the file says of both.
+
+use super::graph::{int, value_info};
+use super::proto::{self, DataType};
+use super::{Translator, Value};
+use crate::config::Diagnostic;
+use crate::config::language::sections::Transform;
+use crate::data::{Field, transformed};
+use crate::graph::op::Task;
+use crate::graph::{DType, Shape};
+use crate::model::{input_fields, task};
+use serde_json::json;
+
+/// How samples are normalised: `(x / divisor - mean) / std`, with a number for all channels or one for each.
+struct Normalization {
+    divisor: f64,
+    mean: Vec<f64>,
+    std: Vec<f64>,
+}
+
+impl Normalization {
+    /// Whether it changes anything.
+    fn acts(&self) -> bool {
+        self.divisor != 1.0 || self.mean.iter().any(|m| *m != 0.0) || self.std.iter().any(|s| *s != 1.0)
+    }
+}
+
+/// A sample's shape as PyTorch has it.
+fn outside(sample: &Shape) -> Vec<usize> {
+    match *sample.dims() {
+        [h, w, c] => vec![c, h, w],
+        ref other => other.to_vec(),
+    }
+}
+
+impl Translator<'_> {
+    /// Declares the inputs of the model; the first of them, as the first layer sees it.
+    pub(super) fn input(&mut self) -> Result<Value, Diagnostic> {
+        let (experiment, data) = (self.source.experiment, self.source.data);
+        let changed = transformed(&data.fields);
+        let numbers = data.fields.iter().enumerate().filter(|(_, field)| !field.target).map(|(number, _)| number);
+        let mut first = None;
+        for (number, field) in numbers.zip(input_fields(experiment, data, false)) {
+            let named = experiment.model.inputs.iter().any(|(name, _)| *name == field.name);
+            let name = self.graph.fresh(if named { &field.name } else { "input" });
+            let shape = [vec![1], outside(&field.shape)].concat();
+            let normalization = self.normalization(&field, changed == Some(number));
+            let inside = self.options.preprocess && normalization.acts();
+            let bytes = field.dtype == DType::U8 && inside;
+            let r#type = match field.dtype {
+                DType::U8 if inside => DataType::Uint8,
+                DType::I32 => DataType::Int32,
+                _ => DataType::Float,
+            };
+            self.inputs.push(value_info(&name, r#type, &shape));
+            let mut x = Value { name, shape };
+            if inside {
+                x.name = self.normalized(&x, bytes, &normalization);
+            } else if self.options.preprocess {
+                self.notes.push(format!("`{}` needs no preprocessing: it goes in as it is", field.name));
+            }
+            if named {
+                self.named.insert(field.name.clone(), x.clone());
+            }
+            first = first.or(Some(x));
+        }
+        first.ok_or_else(|| Diagnostic::error("the samples have nothing that a model could take"))
+    }
+
+    /// What the transforms of evaluation do to the numbers of a field; those that come one after the other as one.
+    fn normalization(&self, field: &Field, change: bool) -> Normalization {
+        let divisor = if field.dtype == DType::U8 { 255.0 } else { 1.0 };
+        let mut all = Normalization { divisor, mean: vec![0.0], std: vec![1.0] };
+        let data = &self.source.experiment.data;
+        for transform in data.val_transforms.iter().chain(&data.transforms).filter(|_| change) {
+            let Transform::Normalize(n) = transform else { continue };
+            let channels = all.mean.len().max(n.mean.len()).max(n.std.len());
+            let of = |list: &[f64], i: usize| list[i % list.len()];
+            let mean = |i| of(&all.mean, i) + of(&all.std, i) * of(&n.mean, i);
+            let std = |i| of(&all.std, i) * of(&n.std, i);
+            let (mean, std) = ((0..channels).map(mean).collect(), (0..channels).map(std).collect());
+            all = Normalization { divisor, mean, std };
+        }
+        all
+    }
+
+    fn normalized(&mut self, x: &Value, bytes: bool, by: &Normalization) -> String {
+        let mut y = x.name.clone();
+        if bytes {
+            y = self.graph.op("Cast", &[&y], [int("to", DataType::Float as i64)]);
+        }
+        if by.divisor != 1.0 {
+            y = self.graph.with_scalar("Div", &y, by.divisor as f32);
+        }
+        // Of images the channels are the second dimension, else they are the last.
+        let image = x.shape.len() == 4;
+        for (op_type, numbers) in [("Sub", &by.mean), ("Div", &by.std)] {
+            let numbers: Vec<f32> = numbers.iter().map(|n| *n as f32).collect();
+            let shape = [numbers.len(), 1, 1];
+            let numbers = self.graph.floats(if image { &shape } else { &shape[..1] }, &numbers);
+            y = self.graph.op(op_type, &[&y, &numbers], []);
+        }
+        y
+    }
+
+    /// Declares the output of the model, which is `y` or probabilities of it.
+    pub(super) fn output(&mut self, mut y: Value) -> Result<proto::ValueInfo, Diagnostic> {
+        let experiment = self.source.experiment;
+        self.graph.scope.clear();
+        let mut wanted = "output";
+        if self.options.softmax {
+            wanted = "probabilities";
+            y.name = match task(experiment) {
+                Task::Classification => {
+                    let axis = if y.shape.len() == 4 { 1 } else { -1 };
+                    self.graph.op("Softmax", &[&y.name], [int("axis", axis)])
+                }
+                Task::BinaryClassification => self.graph.op("Sigmoid", &[&y.name], []),
+                Task::Regression => {
+                    let error = Diagnostic::error("the model has no probabilities: it puts out values, not classes");
+                    let error = match experiment.nearest_span("loss.type") {
+                        Some(span) => error.at(span, "compares values"),
+                        None => error,
+                    };
+                    return Err(error.help("leave out `--softmax`"));
+                }
+            };
+        }
+        let name = self.graph.fresh(wanted);
+        // The last node puts it out under its name. What is an input, or read elsewhere, too, keeps its own.
+        let made = self.graph.nodes.iter().any(|node| node.output.contains(&y.name));
+        if !made {
+            y.name = self.graph.op("Identity", &[&y.name], []);
+        }
+        let old = std::mem::replace(&mut y.name, name);
+        for node in &mut self.graph.nodes {
+            node.input.iter_mut().chain(&mut node.output).filter(|n| **n == old).for_each(|n| n.clone_from(&y.name));
+        }
+        self.results.retain(|info| info.name() != old);
+        Ok(value_info(&y.name, DataType::Float, &y.shape))
+    }
+
+    /// What the file says of itself besides the graph.
+    pub(super) fn metadata(&self) -> Vec<proto::Entry> {
+        let (experiment, data) = (self.source.experiment, self.source.data);
+        let mut entries = vec![("runner_version", json!(env!("CARGO_PKG_VERSION")))];
+        if let Some(names) = &data.class_names {
+            entries.push(("class_names", json!(names)));
+        }
+        if let Some((number, field)) = transformed(&data.fields).and_then(|n| Some((n, data.fields.get(n)?))) {
+            let after = input_fields(experiment, data, false);
+            let shape = after.iter().find(|f| f.name == field.name).map_or_else(Vec::new, |f| outside(&f.shape));
+            let normalization = self.normalization(field, transformed(&data.fields) == Some(number));
+            entries.push(("input_size", json!(shape)));
+            entries.push(("input_divisor", json!(normalization.divisor)));
+            entries.push(("mean", json!(normalization.mean)));
+            entries.push(("std", json!(normalization.std)));
+        }
+        entries.push(("preprocess", json!(if self.options.preprocess { "inside" } else { "outside" })));
+        entries.push(("output", json!(if self.options.softmax { "probabilities" } else { "logits" })));
+        let text = |value: serde_json::Value| match value {
+            serde_json::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        let entry =
+            |(key, value): (&str, serde_json::Value)| proto::Entry { key: Some(key.into()), value: Some(text(value)) };
+        entries.into_iter().map(entry).collect()
+    }
+}

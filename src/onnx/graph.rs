@@ -1,0 +1,177 @@
+//! A graph of ONNX as it grows: nodes, their names, and constants.
+
+use super::proto::{self, AttributeType, DataType};
+use std::collections::HashSet;
+
+/// An attribute of a node.
+pub(super) type Attribute = proto::Attribute;
+
+fn attribute(name: &str, r#type: AttributeType) -> Attribute {
+    Attribute { name: Some(name.into()), r#type: Some(r#type.into()), ..Attribute::default() }
+}
+
+/// A whole number.
+pub(super) fn int(name: &str, value: i64) -> Attribute {
+    Attribute { i: Some(value), ..attribute(name, AttributeType::Int) }
+}
+
+/// A list of whole numbers.
+pub(super) fn ints(name: &str, values: impl IntoIterator<Item = usize>) -> Attribute {
+    Attribute { ints: values.into_iter().map(|v| v as i64).collect(), ..attribute(name, AttributeType::Ints) }
+}
+
+/// A number.
+pub(super) fn float(name: &str, value: f32) -> Attribute {
+    Attribute { f: Some(value), ..attribute(name, AttributeType::Float) }
+}
+
+/// A word.
+pub(super) fn word(name: &str, value: &str) -> Attribute {
+    Attribute { s: Some(value.into()), ..attribute(name, AttributeType::String) }
+}
+
+/// The name, type and shape of a value whose first dimension is the batch.
+pub(super) fn value_info(name: &str, r#type: DataType, shape: &[usize]) -> proto::ValueInfo {
+    let dim = shape.iter().enumerate().map(|(i, n)| match i {
+        0 => proto::Dimension { dim_param: Some("batch".into()), dim_value: None },
+        _ => proto::Dimension { dim_value: Some(*n as i64), dim_param: None },
+    });
+    let shape = proto::TensorShape { dim: dim.collect() };
+    let tensor = proto::TensorType { elem_type: Some(r#type.into()), shape: Some(shape) };
+    proto::ValueInfo { name: Some(name.into()), r#type: Some(proto::Type { tensor_type: Some(tensor) }) }
+}
+
+/// Nodes and constants. Names are unique; those of nodes and of their results begin with the path of their layer.
+#[derive(Default)]
+pub(super) struct Graph {
+    pub nodes: Vec<proto::Node>,
+    pub constants: Vec<proto::Tensor>,
+    /// The path of the layer that is being translated.
+    pub scope: String,
+    names: HashSet<String>,
+}
+
+impl Graph {
+    /// `wanted`, or with a number behind it if there is something of that name.
+    pub fn fresh(&mut self, wanted: &str) -> String {
+        let numbered = (1..).map(|i| format!("{wanted}_{i}"));
+        let free = std::iter::once(wanted.to_owned()).chain(numbered).find(|name| !self.names.contains(name));
+        let name = free.expect("there are more numbers than names");
+        self.names.insert(name.clone());
+        name
+    }
+
+    fn within(&mut self, what: &str) -> String {
+        match self.scope.is_empty() {
+            true => self.fresh(what),
+            false => self.fresh(&format!("{}/{what}", self.scope)),
+        }
+    }
+
+    /// Adds a node with one result; the result's name.
+    pub fn op(&mut self, op_type: &str, inputs: &[&str], attributes: impl Into<Vec<Attribute>>) -> String {
+        let name = self.within(op_type);
+        self.push(op_type, name.clone(), inputs, vec![name.clone()], attributes.into());
+        name
+    }
+
+    /// Adds a node with `N` results; their names.
+    pub fn ops<const N: usize>(
+        &mut self,
+        op_type: &str,
+        inputs: &[&str],
+        attributes: impl Into<Vec<Attribute>>,
+    ) -> [String; N] {
+        let name = self.within(op_type);
+        let outputs: [String; N] = std::array::from_fn(|i| self.fresh(&format!("{name}.{i}")));
+        self.push(op_type, name, inputs, outputs.to_vec(), attributes.into());
+        outputs
+    }
+
+    fn push(&mut self, op_type: &str, name: String, inputs: &[&str], output: Vec<String>, attribute: Vec<Attribute>) {
+        let input = inputs.iter().map(|name| (*name).to_owned()).collect();
+        self.nodes.push(proto::Node { input, output, name: Some(name), op_type: Some(op_type.into()), attribute });
+    }
+
+    /// A constant of whole numbers: a list, or with no dimensions one number.
+    fn whole(&mut self, dims: Vec<i64>, values: &[i64]) -> String {
+        let data = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        self.constant(dims, DataType::Int64, data)
+    }
+
+    /// A constant list of whole numbers.
+    pub fn list(&mut self, values: &[i64]) -> String {
+        self.whole(vec![values.len() as i64], values)
+    }
+
+    /// A constant whole number.
+    pub fn index(&mut self, value: usize) -> String {
+        self.whole(Vec::new(), &[value as i64])
+    }
+
+    /// A constant tensor.
+    pub fn floats(&mut self, shape: &[usize], values: &[f32]) -> String {
+        let data = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        self.constant(shape.iter().map(|n| *n as i64).collect(), DataType::Float, data)
+    }
+
+    /// A constant number.
+    pub fn scalar(&mut self, value: f32) -> String {
+        self.floats(&[], &[value])
+    }
+
+    fn constant(&mut self, dims: Vec<i64>, r#type: DataType, data: Vec<u8>) -> String {
+        let same = |c: &&proto::Tensor| {
+            c.dims == dims && c.data_type == Some(r#type.into()) && c.raw_data.as_deref() == Some(&data[..])
+        };
+        // Layers need the same numbers again and again, such as 0.5.
+        if let Some(name) = self.constants.iter().find(same).and_then(|c| c.name.clone()) {
+            return name;
+        }
+        let name = self.fresh(&format!("constant/{}", self.constants.len()));
+        let data_type = Some(r#type.into());
+        self.constants.push(proto::Tensor { dims, data_type, name: Some(name.clone()), raw_data: Some(data) });
+        name
+    }
+
+    /// The numbers of a batch under another shape, of which the first dimension stays the batch.
+    pub fn reshape(&mut self, x: &str, shape: &[usize]) -> String {
+        let sizes: Vec<i64> = std::iter::once(0).chain(shape[1..].iter().map(|n| *n as i64)).collect();
+        let sizes = self.list(&sizes);
+        self.op("Reshape", &[x, &sizes], [])
+    }
+
+    /// `x` from `start` to before `end` along `axis`.
+    pub fn slice(&mut self, x: &str, axis: usize, start: usize, end: usize) -> String {
+        let [starts, ends, axes] = [start, end, axis].map(|n| self.list(&[n as i64]));
+        self.op("Slice", &[x, &starts, &ends, &axes], [])
+    }
+
+    /// The mean over `axes`, which stay with the length 1.
+    pub fn mean(&mut self, x: &str, axes: &[usize]) -> String {
+        self.reduce("ReduceMean", x, axes, true)
+    }
+
+    /// A sum, mean or maximum over `axes`.
+    pub fn reduce(&mut self, op_type: &str, x: &str, axes: &[usize], keep: bool) -> String {
+        let axes: Vec<i64> = axes.iter().map(|axis| *axis as i64).collect();
+        let axes = self.list(&axes);
+        self.op(op_type, &[x, &axes], [int("keepdims", keep.into())])
+    }
+
+    /// `values`, a number for each channel, so that they go with a value of so many dimensions, of which the second is the channels.
+    pub fn per_channel(&mut self, values: &str, rank: usize) -> String {
+        if rank <= 2 {
+            return values.to_owned();
+        }
+        let axes: Vec<i64> = (1..rank as i64 - 1).collect();
+        let axes = self.list(&axes);
+        self.op("Unsqueeze", &[values, &axes], [])
+    }
+
+    /// `op` of `x` and a number.
+    pub fn with_scalar(&mut self, op_type: &str, x: &str, value: f32) -> String {
+        let value = self.scalar(value);
+        self.op(op_type, &[x, &value], [])
+    }
+}

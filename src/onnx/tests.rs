@@ -1,0 +1,248 @@
+//! Files as they are read back. That runtimes compute the same with them is held by `scripts/onnx_check.py`: a change of the snapshot
+//! asks for that.
+
+use super::proto::AttributeType;
+use super::*;
+use crate::config::declare::tagged::Tagged as _;
+use crate::config::language::layers::Layer;
+use crate::config::{self, LayerKind, LayerNode};
+use crate::graph::Shape;
+use crate::model::{BatchShape, Mode, forward, init};
+use crate::train::setup::input::describe;
+use crate::train::setup::transfer::in_state_dict;
+use safetensors::SafeTensors;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// A model with the values that it starts from, as a file that is read back.
+fn exported(experiment: &Experiment, options: Options) -> Result<proto::Model, Diagnostic> {
+    let data = describe(experiment)?;
+    let mut variables = Variables::new();
+    let forward = forward(experiment, &data, &mut variables, BatchShape::from(2), Mode::Predict)
+        .unwrap_or_else(|errors| panic!("{errors:?}"));
+    let tensors: BTreeMap<String, Tensor> = variables
+        .iter()
+        .filter(|(_, v)| in_state_dict(v))
+        .map(|(_, v)| {
+            let shape = v.storage.outside.dims().to_vec();
+            (v.name.clone(), Tensor { dtype: v.dtype, shape, data: init::initial_outside(v, experiment.seed) })
+        })
+        .collect();
+    let source = Source { experiment, data: &data, rows: &forward.rows, variables: &variables };
+    let exported = export(source, tensors.clone(), options)?;
+    let model = proto::Model::decode(exported.bytes.as_slice()).expect("it is read back");
+    // All parameters are there, to the bit.
+    let graph = model.graph.as_ref().unwrap();
+    let there: BTreeMap<&str, &proto::Tensor> = graph.initializer.iter().map(|t| (t.name(), t)).collect();
+    for (name, tensor) in tensors.iter().filter(|(name, _)| !name.ends_with("num_batches_tracked")) {
+        let found = there.get(name.as_str()).unwrap_or_else(|| panic!("`{name}` is left out"));
+        let dims: Vec<usize> = found.dims.iter().map(|n| *n as usize).collect();
+        assert_eq!((&dims, found.raw_data.as_ref()), (&tensor.shape, Some(&tensor.data)), "{name}");
+    }
+    assert_eq!(dims(&graph.output[0]), ["batch".into()].into_iter().chain(last_row(&forward.rows)).collect::<Vec<_>>());
+    Ok(model)
+}
+
+fn last_row(rows: &[LayerRow]) -> impl Iterator<Item = String> {
+    rows.last().map_or(Shape::default(), |row| row.output.clone()).0.into_iter().skip(1).map(|n| n.to_string())
+}
+
+fn dims(info: &proto::ValueInfo) -> Vec<String> {
+    let tensor = info.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()).expect("a tensor");
+    let dim = &tensor.shape.as_ref().expect("a shape").dim;
+    dim.iter().map(|d| d.dim_param.clone().unwrap_or_else(|| d.dim_value().to_string())).collect()
+}
+
+/// The nodes in the order of the file: operands, where they are constants with their numbers, and attributes.
+fn listed(graph: &proto::Graph, with_names: bool) -> String {
+    let constant = |name: &str| {
+        let t = graph.initializer.iter().find(|t| t.name() == name && name.starts_with("constant/"))?;
+        let data = t.raw_data.as_deref()?;
+        let numbers: Vec<String> = match t.data_type() {
+            DataType::Int64 => data.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b).to_string()).collect(),
+            _ => data.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b).to_string()).collect(),
+        };
+        let numbers = match numbers.len() {
+            0..=8 => numbers.join(","),
+            n => format!("{},… {n}", numbers[..3].join(",")),
+        };
+        Some(format!("[{numbers}]"))
+    };
+    let mut text = String::new();
+    for node in &graph.node {
+        let operands: Vec<String> =
+            node.input.iter().filter_map(|name| constant(name).or_else(|| with_names.then(|| name.clone()))).collect();
+        let attributes: String = node
+            .attribute
+            .iter()
+            .map(|a| {
+                let value = match a.r#type() {
+                    AttributeType::Int => a.i().to_string(),
+                    AttributeType::Float => a.f().to_string(),
+                    AttributeType::String => String::from_utf8_lossy(a.s()).into_owned(),
+                    AttributeType::Ints => format!("{:?}", a.ints).replace(' ', ""),
+                    AttributeType::Undefined => "?".into(),
+                };
+                format!(" {}={value}", a.name())
+            })
+            .collect();
+        let results = if with_names { format!(" -> {}", node.output.join(", ")) } else { String::new() };
+        let operands = operands.join(" ");
+        let _ = writeln!(text, "{}({operands}){attributes}{results}", node.op_type());
+    }
+    text
+}
+
+/// The layers in a model.
+fn kinds(layers: &[LayerNode], into: &mut BTreeSet<&'static str>) {
+    for node in layers {
+        into.insert(node.kind_name());
+        match &node.kind {
+            LayerKind::Layer(_) => {}
+            LayerKind::Group(list) | LayerKind::Gate(list) => kinds(list, into),
+            LayerKind::Branches { branches, .. } => kinds(branches, into),
+            LayerKind::Residual { body, projection, .. } => {
+                kinds(body, into);
+                projection.iter().for_each(|p| kinds(std::slice::from_ref(p), into));
+            }
+        }
+    }
+}
+
+/// The cases that the engine is held to PyTorch with, of which `scripts/onnx_check.py` holds runtimes to the same numbers.
+fn cases() -> Vec<PathBuf> {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let files = ["layers", "structure", "combinations"].map(|folder| std::fs::read_dir(golden.join(folder)).unwrap());
+    let mut files: Vec<PathBuf> = files.into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+/// Every layer of the language, alone and in all that holds layers.
+#[test]
+#[cfg_attr(miri, ignore = "reads many files")]
+fn every_layer_is_translated() {
+    let mut seen = BTreeSet::new();
+    let mut text = String::new();
+    let dir = tempfile::tempdir().unwrap();
+    for path in cases() {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+        let file = SafeTensors::deserialize(&bytes).unwrap();
+        let batch: Vec<_> = file.iter().filter_map(|(n, view)| Some((n.strip_prefix("batch.")?, view))).collect();
+        safetensors::serialize_to_file(batch, None, &dir.path().join("batch.safetensors")).unwrap();
+        let toml = dir.path().join("config.toml");
+        std::fs::write(&toml, &header.metadata().as_ref().unwrap()["config"]).unwrap();
+        let loaded = config::load(&toml, &[]).unwrap_or_else(|e| panic!("{name}: {e}"));
+        kinds(&loaded.experiment.model.layers, &mut seen);
+        let model = exported(&loaded.experiment, Options::default()).unwrap_or_else(|e| panic!("{name}: {e:?}"));
+        // Activations of vectors are those of images.
+        if !name.ends_with("_vector") {
+            let graph = model.graph.as_ref().unwrap();
+            let _ = writeln!(text, "{name}\n{}", listed(graph, false).trim_end().replace('\n', "; "));
+        }
+    }
+    let missing: Vec<&&str> = Layer::TYPES.iter().filter(|word| !seen.contains(**word)).collect();
+    assert!(missing.is_empty(), "no case has {missing:?}");
+    insta::assert_snapshot!(text);
+}
+
+fn small(rest: &str) -> Experiment {
+    let text = format!(
+        "seed = 3\n[data]\nsource = 'digits'\ntransforms = [{{ type = 'normalize', mean = [0.5], std = [0.25] }}]\n\
+         [model]\nlayers = [\n  {{ name = 'conv', type = 'conv2d', out_channels = 2, kernel_size = 3 }},\n  'batch_norm2d', 'relu',\n  \
+         {{ name = 'output', type = 'layer_scale' }},\n  {{ type = 'residual', layers = ['dropout', 'relu'] }},\n  'flatten',\n  \
+         {{ name = 'fc', type = 'linear', out_features = 10 }},\n]\n{rest}[optimizer]\ntype = 'sgd'\nlr = 0.1\n[train]\nepochs = 1\n"
+    );
+    config::load_str("small.toml", &text, &[]).unwrap_or_else(|e| panic!("{e}")).experiment
+}
+
+/// A small net: names as PyTorch has them, any number of samples, what the file says of itself.
+#[test]
+fn a_small_net() {
+    let experiment = small("[loss]\ntype = 'cross_entropy'\n");
+    let model = exported(&experiment, Options::default()).unwrap();
+    assert_eq!((model.ir_version(), model.opset_import[0].version()), (8, 18));
+    assert_eq!(model.producer_name(), "runner");
+    let graph = model.graph.as_ref().unwrap();
+    let edges = |graph: &proto::Graph| {
+        let [x, y] =
+            [&graph.input[..], &graph.output[..]].map(|list| (list[0].name().to_owned(), dims(&list[0]).join(" ")));
+        (x, y)
+    };
+    let of = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+    // A parameter has the name `output`.
+    assert_eq!(edges(graph), (of("input", "batch 1 8 8"), of("output_1", "batch 10")));
+    assert_eq!(
+        listed(graph, true),
+        "Conv(input conv.weight conv.bias) kernel_shape=[3,3] strides=[1,1] pads=[0,0,0,0] dilations=[1,1] group=1 -> conv/Conv\n\
+         BatchNormalization(conv/Conv 1.weight 1.bias 1.running_mean 1.running_var) epsilon=0.00001 -> 1/BatchNormalization\n\
+         Relu(1/BatchNormalization) -> 2/Relu\n\
+         Mul(2/Relu output) -> output/Mul\n\
+         Relu(output/Mul) -> 4.1/Relu\n\
+         Add(4.1/Relu output/Mul) -> Add\n\
+         Flatten(Add) axis=1 -> 5/Flatten\n\
+         Gemm(5/Flatten fc.weight fc.bias) transB=1 -> output_1\n"
+    );
+    let shapes: Vec<String> = graph.value_info.iter().map(|v| format!("{} {}", v.name(), dims(v).join(" "))).collect();
+    assert!(shapes.contains(&"5/Flatten batch 72".to_owned()), "{shapes:?}");
+    let said = |model: &proto::Model, key: &str| {
+        let entry = model.metadata_props.iter().find(|entry| entry.key() == key);
+        entry.map(|entry| entry.value().to_owned()).unwrap_or_default()
+    };
+    for (key, value) in [
+        ("runner_version", env!("CARGO_PKG_VERSION")),
+        ("class_names", r#"["0","1","2","3","4","5","6","7","8","9"]"#),
+        ("input_size", "[1,8,8]"),
+        ("mean", "[0.5]"),
+        ("std", "[0.25]"),
+        ("preprocess", "outside"),
+        ("output", "logits"),
+    ] {
+        assert_eq!(said(&model, key), value, "{key}");
+    }
+
+    let all = Options { softmax: true, preprocess: true };
+    let model = exported(&experiment, all).unwrap();
+    let graph = model.graph.as_ref().unwrap();
+    assert_eq!(edges(graph).1, of("probabilities", "batch 10"));
+    let list = listed(graph, true);
+    let first = "Cast(input) to=1 -> Cast\nDiv(Cast [255]) -> Div\nSub(Div [0.5]) -> Sub\nDiv(Sub [0.25]) -> Div_1\nConv(Div_1 ";
+    assert!(list.starts_with(first), "{list}");
+    assert!(list.ends_with("-> fc/Gemm\nSoftmax(fc/Gemm) axis=-1 -> probabilities\n"), "{list}");
+    let input = graph.input[0].r#type.as_ref().unwrap().tensor_type.as_ref().unwrap();
+    assert_eq!(input.elem_type(), DataType::Uint8);
+    assert_eq!((said(&model, "preprocess"), said(&model, "output")), ("inside".into(), "probabilities".into()));
+}
+
+/// What cannot be had is told, and what would be no file is none.
+#[test]
+fn refusals() {
+    let text = "[data]\nsource = 'synthetic'\nshape = [4]\ntargets = 2\n[model]\nlayers = [{ type = 'linear', out_features = 2 }]\n\
+                [loss]\ntype = 'mse'\n[optimizer]\ntype = 'sgd'\nlr = 0.1\n[train]\nepochs = 1\n";
+    let loaded = config::load_str("values.toml", text, &[]).unwrap();
+    let error = exported(&loaded.experiment, Options { softmax: true, preprocess: false }).unwrap_err();
+    assert!(error.message.contains("values, not classes") && error.span().is_some(), "{error:?}");
+    fits(MAX_BYTES).unwrap();
+    assert!(fits(MAX_BYTES + 1).unwrap_err().message.contains("less than 2 GiB"));
+    // An operand that nothing makes.
+    let node = |input: &str, output: &str| proto::Node {
+        input: vec![input.into()],
+        output: vec![output.into()],
+        ..proto::Node::default()
+    };
+    let output = value_info("y", DataType::Float, &[1]);
+    let input = value_info("x", DataType::Float, &[1]);
+    let graph = |node| proto::Graph {
+        node,
+        input: vec![input.clone()],
+        output: vec![output.clone()],
+        ..proto::Graph::default()
+    };
+    check(&graph(vec![node("x", "a"), node("a", "y")])).unwrap();
+    for wrong in [vec![node("b", "a"), node("a", "y")], vec![node("a", "y"), node("x", "a")], vec![node("x", "a")]] {
+        assert!(check(&graph(wrong)).is_err());
+    }
+}

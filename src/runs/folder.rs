@@ -1,0 +1,264 @@
+//! A run, as the files in its folder have it.
+
+use super::figure::higher_is_better;
+use super::lines::{Line, Lines, Wanted, number};
+use crate::checkpoint::{self, Meta};
+use crate::files;
+use crate::train::files::folder::{file, is_at_work, was_killed};
+use anyhow::{Context, Result};
+use serde_json::{Map, Value};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// A configuration is at most as long as what a checkpoint carries of it, with a note before it.
+const MOST_CONFIG: u64 = 64 << 20;
+
+/// Where a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// A process is at work in its folder.
+    Running,
+    /// All is done: all epochs, `max_steps`, or early stopping has ended it.
+    Finished,
+    /// It was interrupted or killed before its end.
+    Stopped,
+    /// An error ended it.
+    Failed,
+}
+
+impl State {
+    /// All of them.
+    pub const ALL: [State; 4] = [State::Running, State::Finished, State::Stopped, State::Failed];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Running => "running",
+            State::Finished => "finished",
+            State::Stopped => "stopped",
+            State::Failed => "failed",
+        }
+    }
+}
+
+/// The best value of the monitored figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Best {
+    /// The figure.
+    pub monitor: String,
+    /// Its value.
+    pub value: f64,
+    /// The epoch that it is of, if its line is there.
+    pub epoch: Option<u64>,
+}
+
+/// A run.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// Its folder.
+    pub path: PathBuf,
+    /// Where it stands.
+    pub state: State,
+    /// What there is to be said of that.
+    pub why: Option<String>,
+    /// The effective configuration: keys with their dots, and their values, in the order of the file.
+    pub config: Vec<(String, Value)>,
+    /// Its text.
+    pub config_text: String,
+    /// What was written down of its course.
+    pub lines: Lines,
+    /// Epochs that are done.
+    pub epochs: u64,
+    /// Updates that are done.
+    pub step: u64,
+    /// The best so far.
+    pub best: Option<Best>,
+    /// Seconds of training, without evaluation.
+    pub seconds: f64,
+    /// Bytes of all files in the folder.
+    pub bytes: u64,
+    /// When something was last written down.
+    pub modified: Option<SystemTime>,
+    /// What cannot be read of it, besides lines of its metrics.
+    pub problems: Vec<String>,
+}
+
+/// Whether a folder is that of a run: it has metrics, or a checkpoint to go on from.
+pub fn is_run(path: &Path) -> bool {
+    [file::METRICS, file::LAST].iter().any(|name| path.join(name).is_file())
+}
+
+impl Run {
+    /// Reads the files of a folder. What cannot be read of them is among its problems.
+    ///
+    /// # Errors
+    /// Its metrics cannot be read at all.
+    pub fn read(path: &Path, wanted: Wanted) -> Result<Run> {
+        // Before all else: what ends meanwhile has written its last line by then.
+        let at_work = is_at_work(path);
+        let metrics = path.join(file::METRICS);
+        let lines = Lines::read(&metrics, wanted).context("the metrics of a run")?;
+        let mut problems = Vec::new();
+        let meta = meta(path, &mut problems);
+        let config_text = config_text(path, meta.as_ref(), &mut problems);
+        let config = match toml::from_str::<Map<String, Value>>(&config_text) {
+            Ok(table) => flat(&Value::Object(table)),
+            Err(e) => {
+                problems.push(format!("`{}`: {}", path.join(file::CONFIG).display(), e.message()));
+                Vec::new()
+            }
+        };
+        let last_epoch = lines.epochs.iter().filter_map(|line| line.get("epoch")?.as_u64()).max().unwrap_or(0);
+        let mut run = Run {
+            path: path.to_path_buf(),
+            state: State::Stopped,
+            why: None,
+            epochs: meta.as_ref().map_or(last_epoch, |meta| meta.epoch),
+            step: lines.step().max(meta.as_ref().map_or(0, |meta| meta.step)),
+            best: None,
+            seconds: lines.epochs.iter().filter_map(|line| number(line, "seconds")).filter(|s| s.is_finite()).sum(),
+            bytes: size(path, 2),
+            modified: fs::metadata(&metrics).and_then(|meta| meta.modified()).ok(),
+            config,
+            config_text,
+            lines,
+            problems,
+        };
+        run.best = run.best_of(meta.as_ref());
+        (run.state, run.why) = run.standing(at_work, meta.as_ref());
+        Ok(run)
+    }
+
+    /// What the configuration has under a key.
+    pub fn key(&self, key: &str) -> Option<&Value> {
+        self.config.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+
+    /// The figure that `best` is chosen by.
+    pub fn monitor(&self) -> Option<&str> {
+        self.key("checkpoint.monitor")?.as_str()
+    }
+
+    /// Epochs that the run is to have.
+    pub fn all_epochs(&self) -> Option<u64> {
+        self.key("train.epochs")?.as_u64()
+    }
+
+    /// The last line of an epoch.
+    pub fn last(&self) -> Option<&Line> {
+        self.lines.epochs.last()
+    }
+
+    /// The best value that a figure has had at an epoch's end, and that epoch.
+    pub fn best_figure(&self, name: &str) -> Option<(f64, u64)> {
+        let higher = higher_is_better(name);
+        let values =
+            self.lines.epochs.iter().filter_map(|line| Some((number(line, name)?, line.get("epoch")?.as_u64()?)));
+        // The first of equal ones, as the run itself has it.
+        values.filter(|(value, _)| value.is_finite()).reduce(|best, next| {
+            let better = if higher { next.0 > best.0 } else { next.0 < best.0 };
+            if better { next } else { best }
+        })
+    }
+
+    /// The best checkpoint, where there is one; else the newest.
+    pub fn checkpoint(&self) -> Option<PathBuf> {
+        [file::BEST, file::LAST].into_iter().map(|name| self.path.join(name)).find(|path| path.is_file())
+    }
+
+    fn best_of(&self, meta: Option<&Meta>) -> Option<Best> {
+        let of_lines = self.monitor().and_then(|monitor| {
+            let (value, epoch) = self.best_figure(monitor)?;
+            Some(Best { monitor: monitor.to_owned(), value, epoch: Some(epoch) })
+        });
+        // Lines may be lost that the checkpoint knows of.
+        of_lines.or_else(|| {
+            let best = meta?.best.clone()?;
+            Some(Best { monitor: best.monitor, value: best.value, epoch: None })
+        })
+    }
+
+    fn standing(&self, at_work: bool, meta: Option<&Meta>) -> (State, Option<String>) {
+        if at_work {
+            return (State::Running, None);
+        }
+        if let Some(why) = &self.lines.failed {
+            return (State::Failed, Some(why.clone()));
+        }
+        let number = |key: &str| self.key(key).and_then(Value::as_u64);
+        if self.all_epochs().is_some_and(|all| self.epochs >= all) {
+            return (State::Finished, None);
+        }
+        if let Some(most) = number("train.max_steps").filter(|most| self.step >= *most) {
+            return (State::Finished, Some(format!("`max_steps` is {most}")));
+        }
+        let waited = meta.and_then(|meta| meta.extra.get("early_waited")?.as_u64());
+        if let (Some(waited), Some(patience)) = (waited, number("train.early_stopping.patience"))
+            && waited >= patience
+        {
+            return (State::Finished, Some("stopped early".into()));
+        }
+        let why = if was_killed(&self.path) { "its process was killed" } else { "interrupted" };
+        (State::Stopped, Some(why.into()))
+    }
+}
+
+/// The state in the newest checkpoint; its header alone is read.
+fn meta(path: &Path, problems: &mut Vec<String>) -> Option<Meta> {
+    let last = path.join(file::LAST);
+    if !files::is_there(&last) {
+        return None;
+    }
+    checkpoint::peek(&last).map_err(|e| problems.push(e.to_string())).ok()
+}
+
+fn config_text(path: &Path, meta: Option<&Meta>, problems: &mut Vec<String>) -> String {
+    let own = path.join(file::CONFIG);
+    let text = files::read(&own, MOST_CONFIG).map_err(|e| e.to_string());
+    match text.and_then(|bytes| String::from_utf8(bytes).map_err(|_| format!("`{}` is no text", own.display()))) {
+        Ok(text) => text,
+        Err(problem) => match meta {
+            Some(meta) => meta.config.clone(),
+            None => {
+                problems.push(problem);
+                String::new()
+            }
+        },
+    }
+}
+
+/// The values of a configuration under their keys: `data.batch_size`, `model.layers[3].type`. A list of plain values is one value.
+pub fn flat(value: &Value) -> Vec<(String, Value)> {
+    fn add(key: &str, value: &Value, out: &mut Vec<(String, Value)>) {
+        match value {
+            Value::Object(entries) if !entries.is_empty() => {
+                for (name, value) in entries {
+                    add(&if key.is_empty() { name.clone() } else { format!("{key}.{name}") }, value, out);
+                }
+            }
+            Value::Array(items) if items.iter().any(Value::is_object) => {
+                items.iter().enumerate().for_each(|(i, item)| add(&format!("{key}[{i}]"), item, out));
+            }
+            value if !key.is_empty() => out.push((key.to_owned(), value.clone())),
+            _ => {}
+        }
+    }
+    let mut out = Vec::new();
+    add("", value, &mut out);
+    out
+}
+
+/// Bytes of the files in a folder and, down to `depth`, in folders inside.
+fn size(path: &Path, depth: usize) -> u64 {
+    let Ok(entries) = fs::read_dir(path) else { return 0 };
+    let of = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() && depth > 0 => size(&entry.path(), depth - 1),
+        Ok(meta) if meta.is_file() => meta.len(),
+        _ => 0,
+    };
+    entries.filter_map(|entry| Some(of(entry.ok()?))).sum()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! The lines of a run's `metrics.jsonl`, as far as they can be read: a run that is at work may have written half of the last.
+
+use crate::files;
+use serde_json::{Map, Value};
+use std::path::Path;
+
+/// More than any run writes.
+const MOST: u64 = 4 << 30;
+
+/// A line, its numbers by their names.
+pub type Line = Map<String, Value>;
+
+/// What a run has written down of its course.
+#[derive(Debug, Clone, Default)]
+pub struct Lines {
+    /// Of updates; without [`Wanted::All`] the last one only.
+    pub steps: Vec<Line>,
+    /// Of epochs.
+    pub epochs: Vec<Line>,
+    /// What was noted.
+    pub notes: Vec<String>,
+    /// Why the run failed, if that was its end.
+    pub failed: Option<String>,
+    /// Lines that cannot be read: their number, from 1, and why.
+    pub broken: Vec<(usize, String)>,
+}
+
+/// Which lines are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// All.
+    All,
+    /// Of those of updates, which are many, the last one.
+    Epochs,
+}
+
+impl Lines {
+    /// Reads the file; one that is not there has no lines.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(path: &Path, wanted: Wanted) -> Result<Lines, files::Error> {
+        if !files::is_there(path) {
+            return Ok(Lines::default());
+        }
+        Ok(Lines::of(&files::read(path, MOST)?, wanted))
+    }
+
+    /// The lines of a text.
+    pub fn of(text: &[u8], wanted: Wanted) -> Lines {
+        let mut lines = Lines::default();
+        let mut last_step: Option<&[u8]> = None;
+        for (number, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            let whole = line.ends_with(b"\n");
+            let line = line.trim_ascii();
+            let is_step = line.starts_with(br#"{"kind":"step""#) && line.ends_with(b"}");
+            if is_step && wanted == Wanted::Epochs {
+                last_step = Some(line);
+                continue;
+            }
+            match serde_json::from_slice::<Line>(line) {
+                Ok(line) => lines.take(line),
+                // The run is at work, or was cut off.
+                Err(_) if !whole => {}
+                Err(e) => lines.broken.push((number + 1, why(&e))),
+            }
+        }
+        if let Some(Ok(line)) = last_step.map(serde_json::from_slice::<Line>) {
+            lines.take(line);
+        }
+        lines
+    }
+
+    fn take(&mut self, line: Line) {
+        let text = |key: &str| line.get(key).and_then(Value::as_str).map(str::to_owned);
+        match line.get("kind").and_then(Value::as_str) {
+            Some("step") => self.steps.push(line),
+            Some("epoch") => {
+                self.failed = None;
+                self.epochs.push(line);
+            }
+            Some("note") => self.notes.extend(text("note")),
+            Some("failed") => self.failed = Some(text("why").unwrap_or_default()),
+            // A later version may have others.
+            _ => {}
+        }
+    }
+
+    /// Updates that are known of.
+    pub fn step(&self) -> u64 {
+        let of = |lines: &[Line]| lines.last().and_then(|line| line.get("step")?.as_u64()).unwrap_or(0);
+        of(&self.steps).max(of(&self.epochs))
+    }
+}
+
+/// What is wrong with a line, without the place in it as if it were a file.
+fn why(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let told = text.rsplit_once(" at line ").map_or(text.as_str(), |(why, _)| why);
+    format!("column {}: {told}", error.column())
+}
+
+/// The number that a line has under a name: `NaN` where it was none that JSON has.
+pub fn number(line: &Line, key: &str) -> Option<f64> {
+    match line.get(key)? {
+        Value::Null => Some(f64::NAN),
+        value => value.as_f64(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_read_is_read_and_the_rest_is_told() {
+        let text = b"{\"kind\":\"step\",\"step\":1,\"loss\":2.5}\n{\"kind\":\"step\",\"st\n\0\0\0\n[1]\n\
+            {\"kind\":\"epoch\",\"epoch\":1,\"step\":2,\"val_loss\":null}\n{\"kind\":\"step\",\"step\":3,\"loss\":1}\n\
+            {\"kind\":\"later\"}\n{\"kind\":\"note\",\"note\":\"n\"}\n{\"kind\":\"epoch\",\"ep";
+        for wanted in [Wanted::All, Wanted::Epochs] {
+            let lines = Lines::of(text, wanted);
+            assert_eq!(lines.broken.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 3, 4], "{lines:?}");
+            assert!(lines.broken[0].1.starts_with("column 21: EOF"), "{lines:?}");
+            assert_eq!((lines.steps.len(), lines.epochs.len()), (if wanted == Wanted::All { 2 } else { 1 }, 1));
+            assert_eq!((lines.step(), lines.notes.len()), (3, 1));
+            assert!(number(&lines.epochs[0], "val_loss").unwrap().is_nan());
+            assert_eq!(number(lines.steps.last().unwrap(), "loss"), Some(1.0));
+        }
+        // A last line that is whole counts, though its end is missing.
+        assert_eq!(Lines::of(b"{\"kind\":\"step\",\"step\":7}", Wanted::Epochs).step(), 7);
+    }
+
+    #[test]
+    fn a_failure_is_one_until_the_run_goes_on() {
+        let failed = "{\"kind\":\"failed\",\"why\":\"the loss is NaN\"}\n";
+        assert_eq!(Lines::of(failed.as_bytes(), Wanted::All).failed.as_deref(), Some("the loss is NaN"));
+        let went_on = format!("{failed}{{\"kind\":\"epoch\",\"epoch\":1}}\n");
+        assert_eq!(Lines::of(went_on.as_bytes(), Wanted::Epochs).failed, None);
+    }
+}

@@ -1,0 +1,129 @@
+//! `metrics.csv`: the lines of steps and epochs in `metrics.jsonl` as a table, with a column for every number. It follows from that
+//! file: a run that goes on makes it anew, and so it ends where the checkpoint was.
+
+use super::folder::never_elsewhere;
+use crate::files::durable;
+use anyhow::{Context, Result};
+use serde_json::{Map, Value};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Columns before the figures, and behind them.
+const FIRST: [&str; 5] = ["kind", "epoch", "step", "loss", "lr"];
+const LAST: [&str; 7] =
+    ["seconds", "samples_per_s", "memory_allocated", "memory_reserved", "memory_peak", "unreadable", "val_unreadable"];
+
+/// The table, open for appending.
+pub struct CsvFile {
+    path: PathBuf,
+    file: BufWriter<File>,
+    columns: Vec<String>,
+}
+
+impl CsvFile {
+    /// Writes the table of the lines in `metrics`, for a run with these figures (`train_loss`, `val_accuracy`), and opens it.
+    ///
+    /// # Errors
+    /// A file cannot be read or written.
+    pub fn create(path: &Path, metrics: &Path, figures: &[String]) -> Result<CsvFile> {
+        let text = fs::read(metrics).with_context(|| format!("cannot read `{}`", metrics.display()))?;
+        let lines = || text.split(|byte| *byte == b'\n').filter_map(|line| row_of(serde_json::from_slice(line).ok()?));
+        let mut columns: Vec<String> = FIRST.map(str::to_owned).to_vec();
+        columns.extend(figures.iter().cloned());
+        columns.extend(LAST.map(str::to_owned));
+        // The run may have had other figures before.
+        for line in lines() {
+            columns
+                .extend(line.into_iter().map(|(key, _)| key).filter(|key| !columns.contains(key)).collect::<Vec<_>>());
+        }
+        let begin = || -> io::Result<File> {
+            durable::replace(path, |file| {
+                let mut file = BufWriter::new(file);
+                file.write_all(&record(columns.iter().cloned())?)?;
+                for line in lines() {
+                    file.write_all(&record(cells(&columns, &line))?)?;
+                }
+                file.flush()
+            })?;
+            let mut options = OpenOptions::new();
+            options.append(true);
+            never_elsewhere(&mut options);
+            options.open(path)
+        };
+        let file = begin().with_context(|| format!("cannot write `{}`", path.display()))?;
+        Ok(CsvFile { path: path.to_path_buf(), file: BufWriter::new(file), columns })
+    }
+
+    /// The file has another place now.
+    pub fn moved_to(&mut self, path: &Path) {
+        self.path = path.to_path_buf();
+    }
+
+    /// Appends a line of `metrics.jsonl`, if it is one of a step or an epoch.
+    ///
+    /// # Errors
+    /// The disk is full, or the like.
+    pub fn write(&mut self, line: &Value) -> Result<()> {
+        let Some(line) = line.as_object().and_then(|line| row_of(line.clone())) else { return Ok(()) };
+        let done = record(cells(&self.columns, &line)).and_then(|row| self.file.write_all(&row));
+        done.with_context(|| format!("cannot write `{}`", self.path.display()))
+    }
+
+    /// Hands everything to the system.
+    ///
+    /// # Errors
+    /// As [`CsvFile::write`].
+    pub fn flush(&mut self) -> Result<()> {
+        self.file.flush().with_context(|| format!("cannot write `{}`", self.path.display()))
+    }
+}
+
+fn row_of(line: Map<String, Value>) -> Option<Map<String, Value>> {
+    let kind = line.get("kind").and_then(Value::as_str);
+    matches!(kind, Some("step" | "epoch")).then_some(line)
+}
+
+/// The cells of a line: a number that JSON has not got is `NaN`, one that the line has not got is empty.
+fn cells(columns: &[String], line: &Map<String, Value>) -> impl Iterator<Item = String> {
+    columns.iter().map(|column| match line.get(column) {
+        None => String::new(),
+        Some(Value::Null) => "NaN".into(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    })
+}
+
+fn record(cells: impl Iterator<Item = String>) -> io::Result<Vec<u8>> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(cells)?;
+    writer.into_inner().map_err(|e| e.into_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_table_has_the_numbers_of_the_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let (metrics, path) = (dir.path().join("m.jsonl"), dir.path().join("m.csv"));
+        let lines = [
+            json!({ "kind": "step", "step": 1, "epoch": 1, "loss": 2.5, "lr": 0.1 }),
+            json!({ "kind": "note", "note": "a, b" }),
+            json!({ "kind": "epoch", "epoch": 1, "step": 2, "train_loss": null, "val_old": 7 }),
+        ];
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        fs::write(&metrics, text + "{\"kind\":\"st").unwrap();
+        fs::write(&path, "what was there").unwrap();
+        let mut csv = CsvFile::create(&path, &metrics, &["train_loss".into(), "val_loss".into()]).unwrap();
+        csv.write(&json!({ "kind": "step", "step": 3, "epoch": 2, "loss": 1e-30, "lr": 0.1 })).unwrap();
+        csv.write(&lines[1]).unwrap();
+        csv.flush().unwrap();
+        let expected = "kind,epoch,step,loss,lr,train_loss,val_loss,seconds,samples_per_s,memory_allocated,memory_reserved,\
+            memory_peak,unreadable,val_unreadable,val_old\nstep,1,1,2.5,0.1,,,,,,,,,,\nepoch,1,2,,,NaN,,,,,,,,,7\n\
+            step,2,3,1e-30,0.1,,,,,,,,,,\n";
+        assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+    }
+}

@@ -1,0 +1,156 @@
+//! TensorBoard's event files: scalars, texts, histograms.
+//!
+//! A file is a sequence of records (`record`), each of which is a message (`event`). A run that goes on begins another file, whose
+//! first record says from which step on what is in the earlier ones no longer counts.
+
+mod event;
+mod histogram;
+mod record;
+
+pub use histogram::Histogram;
+
+use crate::files::durable;
+use anyhow::{Context, Result};
+use event::{Event, Value, What};
+use prost::Message;
+use serde_json::Value as Json;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How the names of event files begin, by which TensorBoard knows them.
+const NAME: &str = "events.out.tfevents.";
+/// The version of the format.
+const VERSION: &str = "brain.Event:2";
+
+/// Where the events of a run go.
+pub struct EventFile {
+    path: PathBuf,
+    events: Events<BufWriter<File>>,
+}
+
+impl EventFile {
+    /// Begins a file in `folder`, which is made where it is not there, for a run that has done `step` updates.
+    ///
+    /// # Errors
+    /// The folder cannot be made or read, or the file not written.
+    pub fn create(folder: &Path, step: u64) -> Result<EventFile> {
+        let cannot = || format!("cannot write event files into `{}`", folder.display());
+        durable::create_folders(folder).with_context(cannot)?;
+        let mut earlier = Vec::new();
+        for entry in fs::read_dir(folder).with_context(cannot)? {
+            let name = entry.with_context(cannot)?.file_name();
+            earlier.extend(name.to_str().and_then(|name| name.strip_prefix(NAME)).map(str::to_owned));
+        }
+        // TensorBoard reads them in the order of their names, whatever the clock has done in the meantime.
+        let latest = earlier.iter().filter_map(|name| name.split('.').next()?.parse().ok()).max().unwrap_or(0);
+        let seconds = (now() as u64).max(latest);
+        let path = folder.join(format!("{NAME}{seconds:010}.{:04}", earlier.len()));
+        let begin = || -> std::io::Result<_> {
+            let mut events = Events { out: BufWriter::new(durable::create(&path)?), now };
+            events.begin(step)?;
+            Ok(events)
+        };
+        let events = begin().with_context(|| format!("cannot write `{}`", path.display()))?;
+        Ok(EventFile { path, events })
+    }
+
+    /// Its folder has another place now.
+    pub fn moved_to(&mut self, folder: &Path) {
+        if let Some(name) = self.path.file_name() {
+            self.path = folder.join(name);
+        }
+    }
+
+    /// Writes a text, such as the configuration.
+    ///
+    /// # Errors
+    /// The disk is full, or the like.
+    pub fn text(&mut self, step: u64, tag: &str, text: &str) -> Result<()> {
+        let done = self.events.write(step, vec![Value::text(tag, text)]);
+        done.with_context(|| format!("cannot write `{}`", self.path.display()))
+    }
+
+    /// Writes the numbers of a line of `metrics.jsonl`.
+    ///
+    /// # Errors
+    /// As [`EventFile::text`].
+    pub fn line(&mut self, line: &Json) -> Result<()> {
+        let Some(step) = line.get("step").and_then(Json::as_u64) else { return Ok(()) };
+        let scalars = scalars(line);
+        if scalars.is_empty() {
+            return Ok(());
+        }
+        let values = scalars.into_iter().map(|(tag, value)| Value::scalar(&tag, value)).collect();
+        self.events.write(step, values).with_context(|| format!("cannot write `{}`", self.path.display()))
+    }
+
+    /// Writes a histogram.
+    ///
+    /// # Errors
+    /// As [`EventFile::text`].
+    pub fn histogram(&mut self, step: u64, tag: &str, of: &Histogram) -> Result<()> {
+        let done = self.events.write(step, vec![Value::histogram(tag, of)]);
+        done.with_context(|| format!("cannot write `{}`", self.path.display()))
+    }
+
+    /// Hands everything to the system, so that TensorBoard sees it.
+    ///
+    /// # Errors
+    /// As [`EventFile::text`].
+    pub fn flush(&mut self) -> Result<()> {
+        self.events.out.flush().with_context(|| format!("cannot write `{}`", self.path.display()))
+    }
+}
+
+/// The numbers of a line with TensorBoard's names for them: what comes before the slash is a group of charts.
+fn scalars(line: &Json) -> Vec<(String, f64)> {
+    let Some(entries) = line.as_object() else { return Vec::new() };
+    let tag = |key: &str| match key {
+        "kind" | "epoch" | "step" => None,
+        "loss" | "lr" => Some(format!("step/{key}")),
+        "seconds" | "samples_per_s" => Some(format!("time/{key}")),
+        "unreadable" | "val_unreadable" => Some(format!("data/{key}")),
+        key => {
+            let group = ["train_", "val_", "memory_"].into_iter().find(|prefix| key.starts_with(prefix))?;
+            Some(format!("{}/{}", group.trim_end_matches('_'), &key[group.len()..]))
+        }
+    };
+    let value = |value: &Json| if value.is_null() { Some(f64::NAN) } else { value.as_f64() };
+    entries.iter().filter_map(|(key, number)| Some((tag(key)?, value(number)?))).collect()
+}
+
+/// Seconds since 1970.
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
+}
+
+/// Events on their way to a file.
+struct Events<W> {
+    out: W,
+    now: fn() -> f64,
+}
+
+impl<W: Write> Events<W> {
+    fn begin(&mut self, step: u64) -> std::io::Result<()> {
+        self.event(0, What::FileVersion(VERSION.into()))?;
+        if step > 0 {
+            // Of earlier files, what is of this step or a later one will be written again.
+            self.event(step + 1, What::SessionLog(event::SessionLog::start()))?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, step: u64, values: Vec<Value>) -> std::io::Result<()> {
+        self.event(step, What::Summary(event::Summary { value: values }))
+    }
+
+    fn event(&mut self, step: u64, what: What) -> std::io::Result<()> {
+        let event = Event { wall_time: (self.now)(), step: step as i64, what: Some(what) };
+        record::write(&mut self.out, &event.encode_to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,44 @@
+use super::*;
+use serde_json::json;
+
+/// What TensorBoard's own messages are as bytes: `scripts/golden/tensorboard_events.py`.
+const GOLDEN: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/tensorboard.tfevents"));
+
+#[test]
+fn events_are_those_of_tensorboard_to_the_byte() {
+    let mut events = Events { out: Vec::new(), now: || 1_700_000_000.25 };
+    events.begin(6).unwrap();
+    events.write(0, vec![Value::text("config", "seed = 1\nname = \"ä\"\n")]).unwrap();
+    let line =
+        json!({ "kind": "epoch", "epoch": 1, "step": 7, "train_loss": 0.5, "val_loss": null, "samples_per_s": 1234 });
+    let values = scalars(&line).into_iter().map(|(tag, value)| Value::scalar(&tag, value)).collect();
+    events.write(7, values).unwrap();
+    let mut histogram = Histogram::default();
+    [-1.5, -0.25, 0.0, 0.0, 1e-3, 0.25, 0.26, 2.0, f32::NAN, f32::INFINITY].into_iter().for_each(|x| histogram.add(x));
+    events.write(7, vec![Value::histogram("weights/fc.weight", &histogram)]).unwrap();
+    events.write(8, vec![Value::histogram("weights/empty", &Histogram::default())]).unwrap();
+    assert_eq!(events.out.len(), GOLDEN.len());
+    assert!(events.out == GOLDEN, "{:?}", events.out.iter().zip(GOLDEN).position(|(a, b)| a != b));
+}
+
+#[test]
+fn a_run_that_goes_on_has_another_file_behind_the_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("tensorboard");
+    let far = format!("{NAME}9999999999.0000");
+    EventFile::create(&folder, 0).unwrap();
+    fs::write(folder.join(&far), "").unwrap();
+    let second = EventFile::create(&folder, 5).unwrap();
+    assert!(second.path.file_name().unwrap().to_str().unwrap() > far.as_str(), "{:?}", second.path);
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
+}
+
+#[test]
+fn numbers_of_lines_have_groups() {
+    let line = json!({ "kind": "step", "step": 3, "epoch": 1, "loss": 2.5, "lr": 0.1 });
+    assert_eq!(scalars(&line), [("step/loss".to_string(), 2.5), ("step/lr".to_string(), 0.1)]);
+    let line = json!({ "kind": "epoch", "val_top5_accuracy": 0.5, "memory_peak": 7, "unreadable": 1, "other": 2 });
+    let tags: Vec<String> = scalars(&line).into_iter().map(|(tag, _)| tag).collect();
+    assert_eq!(tags, ["val/top5_accuracy", "memory/peak", "data/unreadable"]);
+    assert!(scalars(&json!({ "kind": "note", "note": "x" })).is_empty());
+}

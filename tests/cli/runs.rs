@@ -1,0 +1,149 @@
+//! The commands over runs: what they find, choose, compare and draw.
+
+use super::support::{Place, plain};
+use std::fs;
+
+/// Folders of runs as `train` leaves them, made by hand: no test has to train.
+fn runs() -> Place {
+    let place = Place::new();
+    let run = |name: &str, lr: f64, losses: &[f64], rest: &str| {
+        let config = format!(
+            "seed = 0\n[optimizer]\ntype = \"sgd\"\nlr = {lr}\n[train]\nepochs = 2\n[checkpoint]\nmonitor = \"val_accuracy\"\n"
+        );
+        let mut metrics = String::new();
+        for (i, loss) in losses.iter().enumerate() {
+            let (epoch, step) = (i + 1, 10 * (i + 1));
+            metrics +=
+                &format!("{{\"kind\":\"step\",\"step\":{},\"epoch\":{epoch},\"loss\":{loss},\"lr\":{lr}}}\n", step - 5);
+            metrics += &format!(
+                "{{\"kind\":\"epoch\",\"epoch\":{epoch},\"step\":{step},\"train_loss\":{loss},\"val_loss\":{loss},\
+                 \"val_accuracy\":{},\"seconds\":61.0,\"samples_per_s\":9}}\n",
+                1.0 - loss
+            );
+        }
+        place.write(&format!("{name}/config.toml"), config);
+        place.write(&format!("{name}/metrics.jsonl"), metrics + rest);
+    };
+    run("runs/net/2", 0.1, &[0.5, 0.25], "");
+    run("runs/net/10", 0.01, &[0.75], "{\"kind\":\"st");
+    run("runs/other/1", 0.01, &[], "{\"kind\":\"failed\",\"why\":\"the loss is NaN at step 1\"}\n");
+    place
+}
+
+fn names(place: &Place, args: &str) -> String {
+    let list = place.ok(&format!("runs {args} --json")).json();
+    let name = |run: &serde_json::Value| run["run"].as_str().unwrap().trim_start_matches("runs/").to_owned();
+    list.as_array().unwrap().iter().map(name).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn runs_are_listed_chosen_and_sorted() {
+    let place = runs();
+    let done = place.ok("runs");
+    assert!(done.err.is_empty(), "a line that is cut off is usual: {}", done.err);
+    let lines: Vec<&str> = done.out.lines().collect();
+    assert!(lines[0].starts_with("run           state     epochs  best"), "{}", done.out);
+    assert!(lines[1].starts_with("runs/net/2    finished     2/2  val_accuracy 75.00 % @2"), "{}", done.out);
+    assert!(lines[1].contains("2m 02s"), "{}", done.out);
+    assert!(lines[2].starts_with("runs/net/10   stopped      1/2  val_accuracy 25.00 % @1"), "{}", done.out);
+    assert_eq!(lines[4], "`runs/other/1` failed: the loss is NaN at step 1");
+    for (args, expected) in [
+        ("", "net/2 net/10 other/1"),
+        ("--filter lr=0.01", "net/10 other/1"),
+        ("--filter state!=failed --filter val_loss<0.5", "net/2"),
+        ("--sort val_accuracy --reverse", "other/1 net/10 net/2"),
+        ("--sort optimizer.lr", "net/10 other/1 net/2"),
+        ("--best", "net/2"),
+        ("--best --sort val_loss --reverse", "other/1"),
+        ("runs/other", "other/1"),
+        ("runs/net/10", "net/10"),
+    ] {
+        assert_eq!(names(&place, args), expected, "{args}");
+    }
+    let best = &place.ok("runs --best --json").json()[0];
+    assert_eq!((best["state"].as_str(), best["best"]["value"].as_f64()), (Some("finished"), Some(0.75)), "{best}");
+    assert_eq!(place.ok("runs --filter epochs>5").out, "no run meets the conditions below `runs`\n");
+}
+
+#[test]
+fn runs_that_are_none_and_lines_that_are_broken_are_told() {
+    let place = runs();
+    place.write("runs/net/3/metrics.jsonl", "{\"kind\":\"epoch\",\"epoch\":1}\n{\"kind\":\n\0\0\n");
+    let err = place.ok("runs").err;
+    assert!(err.contains("`runs/net/3/metrics.jsonl`, line 2, column"), "{err}");
+    assert!(err.contains("line 3") && err.contains("`runs/net/3/config.toml`"), "{err}");
+    fs::create_dir(place.path("empty")).unwrap();
+    for (args, code, told) in [
+        ("runs nowhere", 2, "there is no folder `nowhere`"),
+        ("runs --filter val_los<1", 2, "did you mean `val_loss`?"),
+        ("runs --sort best.val_los", 2, "did you mean `best.val_loss`?"),
+        ("runs --filter lr", 2, "expected KEY=VALUE"),
+        ("plot empty", 2, "`empty` is not the folder of a run: it has neither `metrics.jsonl` nor `last.safetensors`"),
+        ("plot net/2", 2, "did you mean `runs/net/2`?"),
+        ("plot runs/net", 2, "has 3 in it"),
+        ("plot runs/net/2 --metric val_acc", 2, "did you mean `val_accuracy`?"),
+        ("plot runs/other/1", 2, "nothing has been written down"),
+        ("compare runs/net/2", 2, "2 values"),
+        ("compare runs/net/2 runs/net/2/config.toml", 2, "is named twice"),
+    ] {
+        let err = place.fails(args, code);
+        assert!(err.contains(told), "{args}: {err}");
+    }
+    assert!(Place::new().fails("runs", 2).contains("name the folder that yours are in"));
+}
+
+#[test]
+fn what_differs_and_what_came_of_it_stand_beside_each_other() {
+    let place = runs();
+    let text = place.ok("compare runs/net/2 runs/net/10").out;
+    for line in ["configuration  runs/net/2  runs/net/10", "optimizer.lr   0.1         0.01"] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    let row = text.lines().find(|line| line.starts_with("val_loss, best")).unwrap();
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>()[2..], ["0.25000", "@2", "0.75000", "@1"], "{text}");
+    assert!(text.contains("\nval_accuracy\n") && text.contains("* runs/net/2 val_accuracy"), "{text}");
+    let json = place.ok("compare runs/net/2 runs/net/10 --json --metric loss").json();
+    assert_eq!(json["differences"].as_array().unwrap().len(), 1, "{json}");
+    assert_eq!(json["differences"][0]["values"], serde_json::json!([0.1, 0.01]));
+    assert_eq!(json["curves"][0]["points"], serde_json::json!([[10, 0.5], [20, 0.25]]), "of the validation: {json}");
+    assert!(place.ok("compare runs/net/2 runs/other/1").out.contains("failed"));
+}
+
+#[test]
+fn curves_are_drawn_as_the_locale_allows() {
+    let place = runs();
+    let drawn = |locale: &str| {
+        let mut command = place.command("plot runs/net/2 --log");
+        let output = command.env_remove("LC_ALL").env("LC_CTYPE", locale).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(drawn("C").is_ascii() && drawn("C").contains("* loss   o val_loss"), "{}", drawn("C"));
+    assert!(drawn("C.UTF-8").contains('┤'), "{}", drawn("C.UTF-8"));
+    assert!(drawn("C").lines().all(|line| line.len() <= 80));
+    let json = place.ok("plot runs/net/2 --json").json();
+    let figures: Vec<&str> =
+        json["curves"].as_array().unwrap().iter().map(|curve| curve["figure"].as_str().unwrap()).collect();
+    assert_eq!(figures, ["loss", "val_loss"], "{json}");
+}
+
+/// What `train` itself writes, seen by the commands, while it is at work and after it has failed.
+#[test]
+fn a_run_is_seen_as_it_is() {
+    let place = Place::with(&plain());
+    let mut running = place.start("train c.toml --set train.epochs=100000 --quiet");
+    assert!(running.until(|| place.path("runs/c/1/best.safetensors").exists()));
+    let state = || place.ok("runs --json").json()[0]["state"].as_str().unwrap().to_owned();
+    assert_eq!(state(), "running");
+    running.signal(libc::SIGKILL);
+    running.wait();
+    assert_eq!(state(), "stopped");
+    let err = place.fails("train c.toml --quiet --out runs/bad --set optimizer.lr=1e30 --set train.epochs=9", 1);
+    assert!(err.contains("the loss is"), "{err}");
+    let bad = place.ok("runs runs/bad --json").json();
+    assert_eq!(bad[0]["state"], "failed", "{bad}");
+    assert!(bad[0]["why"].as_str().unwrap().contains("the loss is"), "{bad}");
+    let done = place.ok("train c.toml --plot --out runs/good");
+    assert!(done.err.contains("val_loss") && done.out.lines().count() == 4, "{done:?}");
+    assert_eq!(place.ok("runs runs/good --json").json()[0]["state"], "finished");
+}
