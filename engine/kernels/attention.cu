@@ -239,8 +239,9 @@ __device__ __forceinline__ float row_max(float x) {
     return x;
 }
 
-// y = softmax(scale · q · kᵀ) · v with an online softmax (Milakov & Gimelshein 2018), and the logarithms of its sums.
-template <class T> __device__ __forceinline__ void forward(const Job &job, const T *qkv, T *y, float *lse) {
+// y = softmax(scale · q · kᵀ) · v with an online softmax (Milakov & Gimelshein 2018), and the logarithms of its sums; BIASED, with what is
+// added to the scores.
+template <bool BIASED, class T> __device__ __forceinline__ void forward(const Job &job, const T *qkv, T *y, float *lse) {
     __shared__ Shared shared;
     Rows<T> queries = job.packed(qkv, 0).from(job.row), keys = job.packed(qkv, 1), values = job.packed(qkv, 2);
     const float lowest = bits_to_float(0xff800000u);
@@ -268,7 +269,7 @@ template <class T> __device__ __forceinline__ void forward(const Job &job, const
             for (int j = 0; j < EACH; ++j) {
                 bool seen = job.sees(query, start + own_column(j));
                 scores[i][j] = seen ? scores[i][j] * job.scale : lowest;
-                if (job.bias && seen) {
+                if (BIASED && seen) {
                     scores[i][j] += job.added(query, start + own_column(j));
                 }
                 most = fmaxf(most, scores[i][j]);
@@ -303,14 +304,16 @@ template <class T> __device__ __forceinline__ void forward(const Job &job, const
     write(job, y + job.start(0, 1), (i64)job.heads * job.width, out, by);
 }
 
-#define FORWARD(T, S)                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(256)                                                                 \
-        attention_##S(const T *qkv, T *y, float *lse, const float *bias, int biases, int length, int heads,          \
-                      int width, int causal, float scale, const u32 *random, u32 stream, u32 threshold, float kept) { \
+// With a bias it takes more registers than there are for three blocks, so that is a kernel of its own.
+#define FORWARD_OF(NAME, BIASED, BOUNDS, T, S)                                                                        \
+    extern "C" __global__ void __launch_bounds__ BOUNDS                                                               \
+        NAME##_##S(const T *qkv, T *y, float *lse, const float *bias, int biases, int length, int heads, int width,   \
+                   int causal, float scale, const u32 *random, u32 stream, u32 threshold, float kept) {               \
         Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                       \
-        job.of_block(bias, biases);                                                                                   \
-        forward(job, qkv, y, lse);                                                                                    \
+        job.of_block(BIASED ? bias : nullptr, biases);                                                                \
+        forward<BIASED>(job, qkv, y, lse);                                                                            \
     }
+#define FORWARD(T, S) FORWARD_OF(attention, false, (256), T, S) FORWARD_OF(attention_biased, true, (256, 1), T, S)
 FOR_FLOATS(FORWARD)
 
 // delta = Σ dy · y of each head of each position: a warp for each.
@@ -450,7 +453,7 @@ __device__ __forceinline__ void grad_bias(Job &job, const Saved<T> &saved, const
         NAME(job, Saved<T>{dy, qkv, lse, delta}, dqkv);                                                               \
     }
 #define GRAD_BIAS(T, S)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(256)                                                                 \
+    extern "C" __global__ void __launch_bounds__(256, 1)                                                              \
         attention_grad_bias_##S(const T *dy, const T *qkv, const float *lse, const float *delta, float *dbias,        \
                                 int turns, int each, const float *bias, int biases, int length, int heads, int width, \
                                 int causal, float scale, const u32 *random, u32 stream, u32 threshold, float kept) {  \

@@ -142,7 +142,7 @@ struct Rule {
 const FLOATS: &[&str] = &["_f32", "_bf16", "_f16"];
 const HALVES: &[&str] = &["_bf16", "_f16"];
 const SINGLE: &[&str] = &["_f32"];
-const ATTENTION: &[&str] = &["attention_f", "attention_bf16", "attention_grad_"];
+const ATTENTION: &[&str] = &["attention_f", "attention_bf16", "attention_biased_", "attention_grad_"];
 
 /// For capability 8.0 and up.
 const RULES: [Rule; 17] = [

@@ -68,7 +68,8 @@ impl Sizes {
 /// One launch.
 pub fn attention(cx: &Context, op: &Attention) -> Lowered {
     let sizes = Sizes::new(cx.x(0), op.heads, op.causal, op.bias.then(|| (1, cx.x(1))), op.dropout);
-    let kernel = sizes.blocks("attention", cx.x_type(0)).arg(Memory::Input(0)).arg(Memory::Output(0));
+    let name = if op.bias { "attention_biased" } else { "attention" };
+    let kernel = sizes.blocks(name, cx.x_type(0)).arg(Memory::Input(0)).arg(Memory::Output(0));
     Lowered::one(sizes.args(kernel.arg(Memory::Output(1)), Memory::Input(1 + usize::from(op.bias))))
 }
 
