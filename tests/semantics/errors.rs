@@ -260,7 +260,7 @@ mistakes! {
         images(r#"  { type = "permute", dims = [0, 2, 3, 1] },
   { type = "shifted_window_attention", window_size = 64, num_heads = 1 },
   "flatten",
-  { type = "linear", out_features = 10 },"#).replace("[3, 32, 32]", "[1, 1, 1048576]"),
+  { type = "linear", out_features = 10 },"#).replace("[3, 32, 32]", "[1, 1, 8388608]"),
     ];
 
     attention: [
