@@ -127,7 +127,7 @@ def configs(folder: Path, findings: Findings) -> None:
                     for answer in said["top"]:
                         want[answer["class"]] = answer["probability"]
                 else:
-                    want = np.array(said["values"])
+                    want = np.array(said["values"]).reshape(row.shape)
                 findings.near(path.stem, row, want)
         except Exception as error:
             findings.failed(path.stem, error)

@@ -71,7 +71,7 @@ mod tests {
         }
         // Options of our own are still proposed, and nothing where there is nothing to set.
         assert!(told("runner train a.toml --forse").contains("'--force'"));
-        for line in ["runner export a b --epochs 3", "runner train a.toml --frobnicate", "runner --epochs 3"] {
+        for line in ["runner devices --epochs 3", "runner train a.toml --frobnicate", "runner --epochs 3"] {
             let text = told(line);
             assert!(!text.contains("--set") && !text.contains("as a value"), "{line}\n{text}");
         }

@@ -22,6 +22,7 @@ pub fn initial(var: &Variable, seed: u64) -> Vec<u8> {
 pub fn initial_outside(var: &Variable, seed: u64) -> Vec<u8> {
     let inside = initial(var, seed);
     match var.init {
+        _ if var.storage.is_plain() => inside,
         // All elements are the same.
         Fill::Constant(_) => inside,
         _ => var.storage.to_outside(inside.as_chunks::<4>().0).into_flattened(),

@@ -105,8 +105,8 @@ impl Builder<'_> {
                 value = self.plain(Pad { axis, before: 0, after: to - from }, &[value]);
             }
         }
-        for d in 0..2 {
-            value = self.rolled(value, 1 + d, shift[d]);
+        for (d, by) in shift.into_iter().enumerate() {
+            value = self.rolled(value, 1 + d, by);
         }
         let split = [n, down, window[0], across, window[1], c];
         let rows = [n * down * across, windows.length(), c];

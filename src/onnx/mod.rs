@@ -196,13 +196,17 @@ impl Translator<'_> {
                 VarKind::Constant => crate::model::init::initial_outside(variable, self.source.experiment.seed),
                 _ => {
                     let tensor = tensors.remove(&variable.name);
-                    let fits = |t: &Tensor| t.dtype == DType::F32 && t.shape == variable.storage.outside.dims();
+                    let fits = |t: &Tensor| t.dtype == variable.dtype && t.shape == variable.storage.outside.dims();
                     let tensor = tensor.filter(fits);
                     tensor.ok_or_else(|| internal(format!("`{}` is missing", variable.name)))?.data
                 }
             };
-            let data_type = Some(DataType::Float.into());
-            let name = Some(variable.name.clone());
+            let data_type = match variable.dtype {
+                DType::F32 => DataType::Float,
+                DType::I64 => DataType::Int64,
+                other => return Err(internal(format!("`{}` is of {other}", variable.name))),
+            };
+            let (data_type, name) = (Some(data_type.into()), Some(variable.name.clone()));
             out.push(proto::Tensor { dims, data_type, name, raw_data: Some(data) });
         }
         Ok(out)

@@ -1,5 +1,6 @@
 //! Where the configurations of runs differ.
 
+use super::datum::natural;
 use super::folder::Run;
 use serde_json::Value;
 
@@ -12,22 +13,11 @@ pub struct Difference {
     pub values: Vec<Option<Value>>,
 }
 
-/// The keys in which runs differ, in the order of their configurations.
+/// The keys in which runs differ, sorted.
 pub fn differences(runs: &[Run]) -> Vec<Difference> {
-    let mut keys: Vec<&str> = Vec::new();
-    for run in runs {
-        let mut at = 0;
-        for (key, _) in &run.config {
-            // A key that is new stands behind the one before it.
-            match keys.iter().position(|known| known == key) {
-                Some(place) => at = place + 1,
-                None => {
-                    keys.insert(at, key);
-                    at += 1;
-                }
-            }
-        }
-    }
+    let mut keys: Vec<&str> = runs.iter().flat_map(|run| &run.config).map(|(key, _)| key.as_str()).collect();
+    keys.sort_by(|a, b| natural(a, b));
+    keys.dedup();
     let values = |key: &str| runs.iter().map(|run| run.key(key).cloned()).collect::<Vec<_>>();
     let all = keys.into_iter().map(|key| Difference { key: key.to_owned(), values: values(key) });
     all.filter(|found| found.values.windows(2).any(|pair| pair[0] != pair[1])).collect()
@@ -66,7 +56,7 @@ mod tests {
             .collect();
         assert_eq!(
             told,
-            ["optimizer.type sgd adam", "optimizer.betas - [0.9,0.99]", "optimizer.momentum 0.9 -", "train.epochs 2 3"]
+            ["optimizer.betas - [0.9,0.99]", "optimizer.momentum 0.9 -", "optimizer.type sgd adam", "train.epochs 2 3"]
         );
     }
 }

@@ -6,6 +6,7 @@ use crate::config::nearest;
 use crate::train::files::folder::file;
 use anyhow::{Context, Result};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Where `train` puts its runs.
@@ -54,6 +55,11 @@ pub fn named(path: &Path) -> Result<PathBuf, String> {
         return Ok(path.to_path_buf());
     }
     let shown = path.display();
+    if let Err(error) = fs::metadata(path)
+        && !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+    {
+        return Err(format!("cannot read `{shown}`: {error}"));
+    }
     let parent = match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
         Some(parent) => parent,

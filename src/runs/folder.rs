@@ -62,7 +62,7 @@ pub struct Run {
     pub state: State,
     /// What there is to be said of that.
     pub why: Option<String>,
-    /// The effective configuration: keys with their dots, and their values, in the order of the file.
+    /// The effective configuration: keys with their dots, and their values, in the order of the alphabet.
     pub config: Vec<(String, Value)>,
     /// Its text.
     pub config_text: String,

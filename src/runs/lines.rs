@@ -95,6 +95,9 @@ impl Lines {
 
 /// What is wrong with a line, without the place in it as if it were a file.
 fn why(error: &serde_json::Error) -> String {
+    if error.is_data() {
+        return "which is no object of JSON".into();
+    }
     let text = error.to_string();
     let told = text.rsplit_once(" at line ").map_or(text.as_str(), |(why, _)| why);
     format!("column {}: {told}", error.column())
@@ -120,8 +123,9 @@ mod tests {
         for wanted in [Wanted::All, Wanted::Epochs] {
             let lines = Lines::of(text, wanted);
             assert_eq!(lines.broken.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 3, 4], "{lines:?}");
-            assert!(lines.broken[0].1.starts_with("column 21: EOF"), "{lines:?}");
+            assert!(lines.broken[0].1.starts_with("column 18: EOF"), "{lines:?}");
             assert_eq!((lines.steps.len(), lines.epochs.len()), (if wanted == Wanted::All { 2 } else { 1 }, 1));
+            assert_eq!(lines.broken[2].1, "which is no object of JSON");
             assert_eq!((lines.step(), lines.notes.len()), (3, 1));
             assert!(number(&lines.epochs[0], "val_loss").unwrap().is_nan());
             assert_eq!(number(lines.steps.last().unwrap(), "loss"), Some(1.0));

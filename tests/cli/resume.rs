@@ -74,6 +74,9 @@ fn a_plateau_remembers_how_long_it_has_waited() {
     place.ok(&format!("train c.toml --quiet --out r --set train.max_steps={steps}"));
     place.ok("train c.toml --quiet --out r --resume --set train.max_steps=1000");
     assert_same_runs((&place, "whole"), (&place, "r"));
+    // Another schedule knows nothing of the drops.
+    place.ok("train c.toml --quiet --out r --resume --set schedule.type=constant --set train.epochs=13");
+    assert_eq!(place.metrics("r").iter().filter_map(|line| line["lr"].as_f64()).next_back(), Some(3e-3));
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn a_run_that_is_killed_again_and_again() {
             assert_eq!(a.tensors, b.tensors, "{kept}");
         }
         let left: Vec<_> = std::fs::read_dir(place.path("r")).unwrap().map(|e| e.unwrap().file_name()).collect();
-        assert_eq!(left.len(), 6, "nothing else is left behind: {left:?}");
+        assert_eq!(left.len(), 7, "nothing else is left behind: {left:?}");
         std::fs::remove_dir_all(place.path("r")).unwrap();
     }
 }

@@ -147,6 +147,7 @@ pub fn first_step_from(
     let session = |setup: &Setup, programs: Programs| {
         let task = runner::model::task(setup.experiment());
         let mut session = Session::unset(programs, setup.backend.as_ref(), task).unwrap();
+        session.initialize(1, |var| var.kind == VarKind::Constant).unwrap();
         let variables = session.programs.plan.variables.clone();
         for (id, var) in variables.iter().filter(|(_, var)| in_state_dict(var)) {
             if let Some(bytes) = start(var) {

@@ -260,8 +260,7 @@ mistakes! {
         images(r#"  { type = "permute", dims = [0, 2, 3, 1] },
   { type = "shifted_window_attention", window_size = 64, num_heads = 1 },
   "flatten",
-  { type = "linear", out_features = 10 },"#)
-            .replace("[3, 32, 32]", "[1, 1, 1048576]"),
+  { type = "linear", out_features = 10 },"#).replace("[3, 32, 32]", "[1, 1, 8388608]"),
     ];
 
     attention: [
@@ -283,14 +282,12 @@ mistakes! {
         images(r#"  { type = "flatten", start_dim = 2 },
   { type = "multihead_attention", num_heads = 1 },
   "flatten",
-  { type = "linear", out_features = 10 },"#)
-            .replace("[3, 32, 32]", "[1, 4096, 4096]"),
+  { type = "linear", out_features = 10 },"#).replace("[3, 32, 32]", "[1, 4096, 4096]"),
         images(r#"  { type = "flatten", start_dim = 2 },
   { type = "linear", out_features = 16 },
   { type = "multihead_attention", num_heads = 2 },
   "flatten",
-  { type = "linear", out_features = 10 },"#)
-            .replace("[3, 32, 32]", "[4096, 2, 2]")
+  { type = "linear", out_features = 10 },"#).replace("[3, 32, 32]", "[4096, 2, 2]")
             .replace("samples = 1000", "samples = 16777216")
             .replace("batch_size = 64", "batch_size = 16777216"),
     ];

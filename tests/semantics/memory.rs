@@ -227,7 +227,8 @@ fn the_peak_is_what_the_plan_says() {
 /// Bytes of transient memory of the configurations of the repository, on two threads without vectors. A change of the
 /// planner may lower them.
 const TRANSIENT: [(&str, usize); 7] = [
-    ("cifar10_resnet18.toml", 86_046_336),
+    // 0.8 % more than before gradients of batch normalisation took their operand's place, which moves a fifth less memory there.
+    ("cifar10_resnet18.toml", 86_699_648),
     ("digits_cnn.toml", 3_837_760),
     ("digits_transformer.toml", 2_536_448),
     ("fashion_cnn.toml", 75_217_472),

@@ -40,13 +40,15 @@ const ACTIVATIONS: [&str; 21] = [
     r#""softshrink""#,
 ];
 
-const OPTIMIZERS: [&str; 6] = [
+const OPTIMIZERS: [&str; 8] = [
     "type = \"sgd\"\nlr = 0.01",
     "type = \"sgd\"\nlr = 0.01\nmomentum = 0.9\nnesterov = true\nweight_decay = 1e-3",
     "type = \"adam\"\nlr = 1e-3",
     "type = \"adamw\"\nlr = 1e-3\namsgrad = true",
     "type = \"rmsprop\"\nlr = 1e-3",
     "type = \"rmsprop\"\nlr = 1e-3\nmomentum = 0.5\ncentered = true",
+    "type = \"nadam\"\nlr = 1e-3\nmomentum_decay = 0.1",
+    "type = \"adamax\"\nlr = 1e-3\neps = 1e-5",
 ];
 
 /// A configuration whose layers fit each other.

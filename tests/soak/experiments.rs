@@ -2,7 +2,7 @@
 
 use crate::layers::{Flow, Layers};
 
-const OPTIMIZERS: [&str; 18] = [
+const OPTIMIZERS: [&str; 17] = [
     "type = \"sgd\"\nlr = 0.02",
     "type = \"sgd\"\nlr = 0.02\nmomentum = 0.9",
     "type = \"sgd\"\nlr = 0.01\nmomentum = 0.8\nnesterov = true\nweight_decay = 1e-3",
@@ -20,7 +20,7 @@ const OPTIMIZERS: [&str; 18] = [
     "type = \"adagrad\"\nlr = 3e-3\neps = 1e-5",
     "type = \"adadelta\"\nlr = 0.5",
     "type = \"adamax\"\nlr = 1e-3\neps = 1e-5",
-    "type = \"lion\"\nlr = 1e-4\nweight_decay = 0.1",
+    // Not Lion: its steps go by signs, and those of gradients near zero by rounding.
 ];
 
 /// Everything that the learning rate may do.

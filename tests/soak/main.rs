@@ -252,7 +252,6 @@ fn everything_occurs() {
         "adagrad",
         "adadelta",
         "adamax",
-        "lion",
         "constant",
         "step",
         "cosine",

@@ -12,6 +12,7 @@ use super::graph::int;
 use super::{Translator, Value, internal};
 use crate::config::language::layers::Layer;
 use crate::config::{Diagnostic, LayerNode};
+use crate::graph::{Fill, VarKind};
 
 impl Translator<'_> {
     /// Adds the operators of a layer that puts out `out`; the name of their result.
@@ -85,6 +86,16 @@ impl Translator<'_> {
             (path, "") => path.to_owned(),
             (path, name) => format!("{path}.{name}"),
         };
+        self.used.insert(name.clone());
+        name
+    }
+
+    /// The constant of the model's own graph that is filled so, and has so many elements.
+    fn constant(&mut self, fill: Fill, elements: usize) -> String {
+        let mut all = self.source.variables.iter().map(|(_, v)| v);
+        let found = all.find(|v| v.kind == VarKind::Constant && v.init == fill && v.shape.len() == elements);
+        // What is not there is told when the graph is whole.
+        let name = found.map_or_else(|| format!("{fill:?}"), |v| v.name.clone());
         self.used.insert(name.clone());
         name
     }

@@ -156,8 +156,7 @@ impl Translator<'_> {
         weight: impl Fn(usize, usize, usize) -> f32,
     ) -> String {
         let mut y = x.name.clone();
-        for axis in 2..x.shape.len() {
-            let (input, output) = (x.shape[axis], out[axis]);
+        for (axis, (input, output)) in x.shape.iter().copied().zip(out.iter().copied()).enumerate().skip(2) {
             // Rows are multiplied from the left, the last axis from the right.
             let last = axis + 1 == x.shape.len();
             let (shape, step) = if last { ([input, output], output) } else { ([output, input], input) };
@@ -181,9 +180,9 @@ impl Translator<'_> {
             return self.graph.op("MaxPool", &[&x.name], attributes);
         }
         let mut y = x.name.clone();
-        for axis in 2..x.shape.len() {
-            let window = |i| adaptive(i, x.shape[axis], out[axis]);
-            let parts: Vec<String> = (0..out[axis])
+        for (axis, (input, output)) in x.shape.iter().copied().zip(out.iter().copied()).enumerate().skip(2) {
+            let window = |i| adaptive(i, input, output);
+            let parts: Vec<String> = (0..output)
                 .map(window)
                 .map(|(start, end)| {
                     let part = self.graph.slice(&y, axis, start, end);

@@ -2,7 +2,7 @@
 
 use crate::config::LayerNode;
 use crate::config::language::layers::{MultiheadAttention, PositionEmbedding, PositionKind};
-use crate::graph::VarKind;
+use crate::graph::Fill;
 use crate::onnx::graph::int;
 use crate::onnx::{Translator, Value};
 
@@ -51,19 +51,12 @@ impl Translator<'_> {
     pub(super) fn position_embedding(&mut self, node: &LayerNode, l: &PositionEmbedding, x: &Value) -> String {
         let positions = match l.kind {
             PositionKind::Learned => self.parameter(node, ""),
-            PositionKind::Sinusoidal => self.sinusoids(x),
+            PositionKind::Sinusoidal => {
+                let [length, width] = [x.shape[1], x.shape[2]];
+                self.constant(Fill::Sinusoids { width }, length * width)
+            }
         };
         self.graph.op("Add", &[&x.name, &positions], [])
-    }
-
-    /// The constant of the model's own graph that has the sines and cosines of positions such as those of `x`.
-    fn sinusoids(&mut self, x: &Value) -> String {
-        let mut constants = self.source.variables.iter().filter(|(_, v)| v.kind == VarKind::Constant);
-        let fits = |shape: &[usize]| shape.len() == 3 && shape[1..] == x.shape[1..];
-        let found = constants.find(|(_, v)| fits(v.shape.dims())).map(|(_, v)| v.name.clone());
-        let name = found.unwrap_or_default();
-        self.used.insert(name.clone());
-        name
     }
 
     pub(super) fn layer_scale(&mut self, node: &LayerNode, x: &Value) -> String {

@@ -39,10 +39,7 @@ fn a_run_says_how_it_ended() {
     assert_eq!((run.state, run.why.as_deref()), (State::Failed, Some("the loss is NaN")));
     let steps = format!("{}max_steps = 20\n", CONFIG.split("[checkpoint]").next().unwrap());
     assert_eq!(read(&folder(&steps, &two, None)).state, State::Finished);
-    let early =
-        format!("{CONFIG}[train.early_stopping]\npatience = 2\n").replace("[train]\nepochs = 3", "train.epochs = 3");
-    let early = early.replace("[train.early_stopping]\npatience = 2\n", "");
-    let early = format!("train.early_stopping = {{ patience = 2 }}\n{early}");
+    let early = CONFIG.replace("[train]\nepochs = 3", "train.epochs = 3\ntrain.early_stopping = { patience = 2 }");
     for (waited, state) in [(1, State::Stopped), (2, State::Finished)] {
         let mut meta = Meta::new("", 0);
         (meta.epoch, meta.extra) = (2, serde_json::json!({ "early_waited": waited }));
@@ -78,6 +75,6 @@ fn what_is_missing_comes_from_the_checkpoint_or_is_told() {
 fn keys_have_their_whole_names() {
     let run = read(&folder(CONFIG, "", None));
     let keys: Vec<&str> = run.config.iter().map(|(key, _)| key.as_str()).collect();
-    let layers = ["model.layers[0]", "model.layers[1].type", "model.layers[1].out_features"];
-    assert_eq!(keys, [&["train.epochs", "checkpoint.monitor"][..], &layers].concat());
+    let layers = ["model.layers[0]", "model.layers[1].out_features", "model.layers[1].type"];
+    assert_eq!(keys, [&["checkpoint.monitor"][..], &layers, &["train.epochs"]].concat());
 }

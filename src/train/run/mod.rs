@@ -237,7 +237,7 @@ impl Run<'_> {
         let accumulate = self.experiment.train.accumulate as u64;
         let group = accumulate.min(batches - self.state.batch);
         let (step, epoch) = (self.state.step, self.state.epoch as usize);
-        let lr = self.schedule.lr(step, epoch) * self.state.extra.plateau.factor;
+        let lr = self.schedule.lr(step, epoch) * self.plateau_factor();
         let mut inputs = StepInputs {
             lr: lr as f32,
             lr_floor: self.schedule.floor(step, epoch) as f32,

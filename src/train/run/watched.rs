@@ -35,6 +35,11 @@ impl Run<'_> {
         extra.early_waited >= early.patience
     }
 
+    /// What the drops so far multiply the learning rate with; 1 where the schedule is, or has become, another one.
+    pub(super) fn plateau_factor(&self) -> f64 {
+        if self.schedule.plateau.is_some() { self.state.extra.plateau.factor } else { 1.0 }
+    }
+
     /// Lets the learning rate drop if its figure has not improved for long enough; then what is to be said of it.
     pub(super) fn note_plateau(&mut self, train: Option<&Figures>, val: Option<&Figures>) -> Option<String> {
         let rule = self.schedule.plateau.as_ref()?;
