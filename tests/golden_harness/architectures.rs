@@ -5,7 +5,7 @@ use super::case::folder;
 use super::compare::Findings;
 use super::engine::{self, On};
 use super::root::root;
-use runner::graph::{DType, VarKind, Variable};
+use runner::graph::{DType, Variable};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, serialize_to_file};
 use serde_json::Value;
@@ -109,9 +109,8 @@ pub fn check(name: &str) -> Findings {
 
     let gradients = golden["gradients"].as_object().unwrap();
     let variance = number(&golden["variance"]) as f32;
-    // Constants stay what they are.
     let values = |var: &Variable| match var.dtype {
-        DType::F32 if var.kind != VarKind::Constant => Some(values(&table, &var.name, var.storage.outside.dims(), variance)),
+        DType::F32 => Some(values(&table, &var.name, var.storage.outside.dims(), variance)),
         _ => None,
     };
     let wanted = |name: &str| gradients.contains_key(name);
