@@ -98,7 +98,8 @@ fn names_and_shapes_are_those_of_torchvision() {
         let (mut expected, mut found): (Vec<&str>, Vec<String>) = (text.lines().collect(), state_dict(model));
         if model == "swin_t" {
             // Its modules are not in the order in which they are applied.
-            (expected.sort_unstable(), found.sort());
+            expected.sort_unstable();
+            found.sort();
         }
         if let Some(i) = (0..expected.len().max(found.len()))
             .find(|i| expected.get(*i).copied() != found.get(*i).map(String::as_str))
