@@ -4,7 +4,7 @@
 //! looks as one that PyTorch exported: `Conv`, `BatchNormalization`, `Gemm`, with parameters under PyTorch's names. Shapes come from
 //! the layer table that the model's own graph was listed with; the first dimension is the batch, which may have any size.
 //!
-//! [`layer`](self::layers) matches over all layers of the language: a new one does not compile without its translation.
+//! One function matches over all layers of the language: a new one does not compile without its translation.
 
 mod edges;
 mod graph;
