@@ -117,9 +117,9 @@ fn linear(pool: &Pool, level: SimdLevel, shape: LinearShape) {
         format!("linear {rows} x {inputs} -> {outputs}"),
         2.0 * rows as f64 * inputs as f64 * outputs as f64,
         [
-            &mut || forward.run(pool, &x, &w, Some(&b[..]), &mut y, w0.bytes()),
+            &mut || forward.run(pool, x[..].into(), &w, Some(&b[..]), &mut y, w0.bytes()),
             &mut || by_input.run(pool, &dy, &w, None, &mut dx, w1.bytes()),
-            &mut || by_weight.run(pool, &x, &dy, &mut dw, Some(&mut db), w2.bytes()),
+            &mut || by_weight.run(pool, x[..].into(), &dy, &mut dw, Some(&mut db), w2.bytes()),
         ],
     );
 }

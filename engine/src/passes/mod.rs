@@ -55,7 +55,7 @@ pub static PIPELINE: [Pass; 8] = [
             Ok(())
         },
     },
-    // Values computed again for the backward pass, where that is cheaper than to keep them.
+    // Values computed again where they are read, where that is cheaper than to keep them.
     Pass {
         name: "recompute",
         optional: true,

@@ -1,4 +1,6 @@
-//! The recomputation pass: what the backward pass would keep in memory, but computes again as cheaply.
+//! The recomputation pass: what would be kept in memory, but is computed again as cheaply.
+
+mod reads;
 
 use super::edit::Links;
 use crate::graph::op::{ActivationOp, BatchNormApply, Fused, Source};
@@ -12,8 +14,16 @@ pub type AtOnce<'a> = dyn Fn(&Op, &Vec<&Value>) -> bool + 'a;
 /// activation, and needs no memory where those two are one operation as well. The result of an activation that clamps, by which
 /// its gradient would go else, is read once less.
 ///
+/// Then, normalised values that only convolutions and their gradients read are computed by each of them, where the device does
+/// that at once: such values need no memory at all.
+///
 /// Run it after the gradient pass.
 pub fn recompute(graph: &mut Graph, at_once: &AtOnce) {
+    for_gradients(graph, at_once);
+    reads::by_readers(graph, at_once);
+}
+
+fn for_gradients(graph: &mut Graph, at_once: &AtOnce) {
     let links = Links::of(graph);
     let found: Vec<(usize, Node)> =
         (0..graph.nodes.len()).filter_map(|at| Some((at, again(graph, &links, at, at_once)?))).collect();

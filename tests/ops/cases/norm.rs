@@ -2,8 +2,8 @@ use super::ACTIVATIONS;
 use crate::case::{Case, Draw, Operand};
 use runner::graph::DType;
 use runner::graph::op::{
-    Activation, ActivationGrad, BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, Fused, GroupNorm, LayerNorm,
-    LocalResponseNorm, Source,
+    Activation, ActivationGrad, ActivationOp, BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, Conv2d,
+    Conv2dGradWeight, Fused, GroupNorm, LayerNorm, LocalResponseNorm, Op, Source,
 };
 
 /// Data whose mean and spread are not those that a normalisation makes.
@@ -72,8 +72,80 @@ fn norm_grad(shape: &[usize], affine: bool, act: Activation) -> Case {
     })
 }
 
-pub fn cases() -> Vec<Case> {
+/// A convolution of what is normalised, by statistics that the group makes or that are known, and the gradient by its weight.
+fn norm_read(conv: &Conv2d, [x, w]: [&[usize]; 2], affine: bool, act: Option<Activation>) -> Vec<Case> {
+    let c = x[3];
+    let (batch, apply) =
+        (BatchNorm { eps: 1e-5, momentum: Some(0.1), affine, track: affine }, BatchNormApply { affine });
+    let known = 3 + 2 * usize::from(affine);
+    let made = 1 + 2 * usize::from(affine) + 3 * usize::from(affine);
+    let behind = |norm: Op, own: usize, product: Op, further: usize| {
+        let mut op = Fused::of(norm, own);
+        if let Some(act) = act {
+            op = op.then(ActivationOp { act }, vec![Source::Step(0)]);
+        }
+        let last = op.steps.len();
+        let rest = (own..own + further).map(Source::Operand);
+        op.then(product, [Source::Step(last - 1)].into_iter().chain(rest).collect())
+    };
+    let bias = usize::from(conv.bias);
+    let grad = Conv2dGradWeight { conv: Conv2d { bias: false, ..conv.clone() }, kernel: [w[1], w[2]], bias: conv.bias };
+    let [oh, ow] = conv.out([x[1], x[2]], [w[1], w[2]]).unwrap();
+    let of_batch = behind(batch.into(), made, conv.clone().into(), 1 + bias).with_result(0, 1).with_result(0, 2);
+    let of_known = behind(apply.clone().into(), known, conv.clone().into(), 1 + bias);
+    let last = of_known.steps.len() - 1;
+    let by_weight = behind(apply.into(), known, grad.into(), 1);
+    let by_weight = if conv.bias { by_weight.with_result(last, 1) } else { by_weight };
+    let what = format!("{conv:?} of normalised {x:?}, {w:?}, affine {affine}, {act:?}");
+    let of_conv = |d: &mut Draw| [vec![d.normal(w)], (0..bias).map(|_| d.normal([w[0]])).collect()].concat();
+    vec![
+        Case::new(format!("statistics and {what}"), of_batch, |d| {
+            let mut operands = vec![data(d, x)];
+            if affine {
+                operands.extend([d.normal([c]), d.normal([c]), d.normal([c]), d.positive([c])]);
+                operands.push(Operand::new(DType::I64, Vec::new(), vec![2.0]));
+            }
+            operands.extend(of_conv(d));
+            operands
+        }),
+        Case::new(what.clone(), of_known, |d| [vec![data(d, x)], statistics(d, c, affine), of_conv(d)].concat()),
+        Case::new(format!("gradient by the weight of {what}"), by_weight, |d| {
+            [vec![data(d, x)], statistics(d, c, affine), vec![d.normal([x[0], oh, ow, w[0]])]].concat()
+        }),
+    ]
+}
+
+/// Matrix products with short and long sums, one panel and several, and depthwise convolutions.
+fn norm_reads() -> Vec<Case> {
+    let plain = Conv2d { stride: [1, 1], padding: [0; 4], dilation: [1, 1], groups: 1, bias: false };
+    let depthwise =
+        |groups: usize, stride: usize| Conv2d { stride: [stride; 2], padding: [1; 4], groups, ..plain.clone() };
+    let biased = |conv: &Conv2d| Conv2d { bias: true, ..conv.clone() };
+    let shapes: [(Conv2d, [usize; 4], [usize; 4]); 7] = [
+        (plain.clone(), [2, 5, 7, 24], [40, 1, 1, 24]),
+        (biased(&plain), [1, 9, 9, 65], [7, 1, 1, 65]),
+        (plain.clone(), [3, 8, 8, 330], [70, 1, 1, 330]),
+        (plain.clone(), [2, 25, 24, 9], [9, 1, 1, 9]),
+        (depthwise(24, 1), [2, 6, 5, 24], [24, 3, 3, 1]),
+        (biased(&depthwise(17, 2)), [3, 9, 8, 17], [17, 3, 3, 1]),
+        (depthwise(72, 2), [1, 40, 41, 72], [72, 3, 3, 1]),
+    ];
     let mut list = Vec::new();
+    for (at, (conv, x, w)) in shapes.iter().enumerate() {
+        for (affine, act) in
+            [(true, Some(Activation::Hardswish)), (at % 2 == 0, None), (at % 2 == 1, Some(Activation::Relu))]
+        {
+            list.extend(norm_read(conv, [x, w], affine, act));
+        }
+    }
+    for act in ACTIVATIONS {
+        list.extend(norm_read(&plain, [&[2, 3, 4, 6], &[5, 1, 1, 6]], true, Some(act)));
+    }
+    list
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut list = norm_reads();
     let plain = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track: true };
     for shape in [&[3, 5, 4, 7][..], &[4, 3], &[2, 9, 9, 1], &[9, 33], &[2, 4, 3, 64]] {
         for affine in [false, true] {

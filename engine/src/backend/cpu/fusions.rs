@@ -1,8 +1,8 @@
 //! What the CPU does at once, and what of a group its kernels need to know.
 
 use crate::graph::op::{
-    Activation, ActivationGrad, ActivationOp, BatchNormGrad, BinaryKind, Fused, Group, MaxPool2d, MaxPool2dGrad,
-    Pattern, Source, Step, StepOutput,
+    Activation, ActivationGrad, ActivationOp, BatchNorm, BatchNormGrad, BinaryKind, Fused, Group, MaxPool2d,
+    MaxPool2dGrad, Pattern, Source, Step, StepOutput,
 };
 use crate::graph::{DType, Op};
 
@@ -10,7 +10,7 @@ use crate::graph::{DType, Op};
 pub const MAX_STEPS: usize = 12;
 
 /// In the order in which they are looked for: what a product takes along is better off there than in a group of its own.
-pub static FUSIONS: [Pattern; 6] = [
+pub static FUSIONS: [Pattern; 7] = [
     // Convolution and batch normalisation in evaluation: a factor and a summand for each channel.
     Pattern {
         name: "fold",
@@ -35,6 +35,16 @@ pub static FUSIONS: [Pattern; 6] = [
         name: "norm_grad",
         has: |op| matches!(op, Op::BatchNormApply(_) | Op::ActivationGrad(_) | Op::BatchNormGrad(_)),
         takes: |group| NormGrad::of(group.op).is_some() && group.result().dtype == DType::F32,
+        repeats: |_| false,
+    },
+    // Batch normalisation, and the activation behind it, where a convolution or its gradient by the weight reads the result.
+    Pattern {
+        name: "norm_read",
+        has: |op| {
+            let norm = matches!(op, Op::BatchNorm(_) | Op::BatchNormApply(_) | Op::Activation(_));
+            norm || matches!(op, Op::Conv2d(_) | Op::Conv2dGradWeight(_))
+        },
+        takes: |group| NormRead::of(group.op).is_some_and(|norm| norm.fits(group)),
         repeats: |_| false,
     },
     // Sums of two values, with what makes the later of them.
@@ -190,6 +200,78 @@ impl NormGrad {
         )
     }
 }
+
+/// Batch normalisation and the convolution that reads the normalised values, or its gradient by the weight.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NormRead {
+    /// The normalisation, if the group makes the statistics: outputs 1 and 2. Else they are operands 1 and 2.
+    pub batch: Option<BatchNorm>,
+    /// There are `gamma` and `beta`, behind what is above.
+    pub affine: bool,
+    /// The activation behind it.
+    pub act: Option<Activation>,
+    /// Operands of the normalisation; those of the convolution, but for its input, follow.
+    pub own: usize,
+}
+
+impl NormRead {
+    /// What a group is; `None` if it is something else.
+    pub fn of(op: &Fused) -> Option<NormRead> {
+        let (norm, act, product) = match &op.steps[..] {
+            [norm, product] => (norm, None, product),
+            [norm, Step { op: Op::Activation(act), from }, product] if from[..] == [Source::Step(0)] => {
+                (norm, Some(act.act), product)
+            }
+            _ => return None,
+        };
+        let (batch, affine) = match &norm.op {
+            Op::BatchNorm(op) => (Some(op.clone()), op.affine),
+            Op::BatchNormApply(op) => (None, op.affine),
+            _ => return None,
+        };
+        let own = norm.from.len();
+        let last = op.steps.len() - 1;
+        let rest = (own..own + product.from.len().saturating_sub(1)).map(Source::Operand);
+        let in_order = norm.from.iter().copied().eq((0..own).map(Source::Operand))
+            && product.from.iter().copied().eq(std::iter::once(Source::Step(last - 1)).chain(rest));
+        let further = match &product.op {
+            Op::Conv2d(_) => 0,
+            Op::Conv2dGradWeight(op) if batch.is_none() => usize::from(op.bias),
+            _ => return None,
+        };
+        let statistics = (1..3).filter(|_| batch.is_some()).map(|output| StepOutput { step: 0, output });
+        let results = std::iter::once(StepOutput { step: last, output: 0 }).chain(statistics);
+        let results = results.chain((1..=further).map(|output| StepOutput { step: last, output }));
+        (in_order && op.results.iter().copied().eq(results)).then_some(NormRead { batch, affine, act, own })
+    }
+
+    /// True if it is a matrix product or a depthwise convolution of floats, whose kernels read what they copy.
+    fn fits(&self, group: &Group) -> bool {
+        let steps = &group.op.steps;
+        let (conv, kernel, outputs) = match &steps[steps.len() - 1].op {
+            Op::Conv2d(conv) => {
+                let Some([outputs, kernel @ .., _]) = group.operands[self.own].shape.nhwc() else { return false };
+                (conv, kernel, outputs)
+            }
+            Op::Conv2dGradWeight(op) => (&op.conv, op.kernel, group.operands[self.own].shape.last()),
+            _ => return false,
+        };
+        let x = group.operands[0];
+        let channels = x.shape.last();
+        // Fewer rows are scalar products, fewer channels do not fill vectors.
+        let whole = kernel == [1, 1] && conv.stride == [1, 1] && conv.padding == [0; 4] && conv.groups == 1;
+        let pointwise = whole && x.shape.rows() > FEW_ROWS;
+        let depthwise = conv.groups == channels && outputs == channels && channels > FEW_CHANNELS;
+        let floats = x.dtype == DType::F32 && group.made.iter().all(|made| made[0].dtype == DType::F32);
+        floats && (pointwise || depthwise)
+    }
+}
+
+/// Rows of a matrix up to which a product may be made otherwise.
+const FEW_ROWS: usize = 16;
+
+/// Channels of a depthwise convolution up to which another kernel may be faster: half of the widest vector.
+const FEW_CHANNELS: usize = 8;
 
 /// The sum or product of a group, and the activation behind it.
 pub fn activated(op: &Fused) -> Option<(BinaryKind, Activation)> {

@@ -1,12 +1,15 @@
 //! From operations to kernels: the one place that names them all.
 
-use super::fusions::{Behind, NormGrad, Pooled, activated};
+use super::fusions::{Behind, NormGrad, NormRead, Pooled, activated};
 use super::ops::attention::{AttentionGradKernel, AttentionKernel, AttentionShape};
 use super::ops::avg_pool::{MeanPoolGradKernel, MeanPoolKernel, Windows};
-use super::ops::batch_norm::{BatchNormApplyKernel, BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel};
+use super::ops::batch_norm::{
+    BatchNormApplyKernel, BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel, NormReadKernel,
+};
 use super::ops::chain::ChainKernel;
 use super::ops::class_counts::ClassCountsKernel;
 use super::ops::conv::pooled::{Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel};
+use super::ops::conv::prepared::{PreparedConv2dGradWeightKernel, PreparedConv2dKernel};
 use super::ops::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel, ConvShape};
 use super::ops::dropout::DropoutKernel;
 use super::ops::elementwise::{
@@ -182,6 +185,23 @@ fn fused(graph: &Graph, node: &Node, op: &Fused, level: SimdLevel, threads: usiz
         return Some(Box::new(BatchNormGradKernel::new(norm, x(0).rows(), x(0).last(), level)));
     }
     let step = op.steps.last().map(|step| &step.op);
+    if let Some(norm) = NormRead::of(op) {
+        let (size, other) = ([x(0).rows(), x(0).last()], x(norm.own));
+        return Some(Box::new(match step? {
+            Op::Conv2d(conv) => {
+                let kernel = PreparedConv2dKernel::new(conv, conv_shape(x(0), other, y(0)), level, threads);
+                let kernel = kernel.expect("the pattern takes what there is a kernel for");
+                NormReadKernel::forward(norm, kernel, conv.bias, size, level)
+            }
+            Op::Conv2dGradWeight(grad) => {
+                let shape = conv_shape(x(0), y(0), other);
+                let kernel = PreparedConv2dGradWeightKernel::new(grad, shape, level, threads);
+                let kernel = kernel.expect("the pattern takes what there is a kernel for");
+                NormReadKernel::grad_weight(norm, kernel, grad.bias, size[1], level)
+            }
+            _ => return None,
+        }));
+    }
     Some(match (Pooled::of(op), &op.steps[0].op, step) {
         (Some(Pooled::Forward(act)), Op::Conv2d(conv), _) => {
             let kernel = Conv2dMaxPoolKernel::new(conv, act, conv_shape(x(0), x(1), y(0)), level, threads);

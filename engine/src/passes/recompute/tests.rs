@@ -1,6 +1,6 @@
 use super::recompute;
 use crate::backend::cpu::fusions::FUSIONS;
-use crate::graph::op::{Activation, ActivationOp, BatchNorm, Pattern};
+use crate::graph::op::{Activation, ActivationOp, BatchNorm, Conv2d, Pattern};
 use crate::graph::{DType, Graph, Role, Shape, ValueId, VarId, verify};
 use crate::passes::fuse::fuse;
 use crate::passes::grad::backward;
@@ -96,4 +96,70 @@ fn it_is_kept_where_that_gains_nothing() {
     let before = labels(&g);
     run(&mut g, |_| false);
     assert_eq!(labels(&g), before);
+}
+
+/// Batch normalisation, an activation if there is one, and a convolution: the graph, and the value that the convolution reads.
+fn net_with_conv(act: Option<Activation>, conv: &Conv2d, affine: bool) -> (Graph, ValueId) {
+    let mut g = Graph::new();
+    let shapes: [&[usize]; 5] =
+        [&[2, 6, 5, 9], &[9], &[9], &[9, 1, 1, 9 / conv.groups], &[2, 6 / conv.stride[0], 5, 9]];
+    let [x, gamma, beta, w, dy] =
+        std::array::from_fn(|i| g.add_value(DType::F32, Shape::from(shapes[i]), Role::State(VarId(i as u32))));
+    let operands = if affine { vec![x, gamma, beta] } else { vec![x] };
+    let mut value = g.add(BatchNorm { eps: 1e-5, momentum: None, affine, track: false }, &operands).unwrap()[0];
+    if let Some(act) = act {
+        value = g.add1(ActivationOp { act }, &[value]).unwrap();
+    }
+    let y = g.add1(conv.clone(), &[value, w]).unwrap();
+    for gradient in backward(&mut g, &[(y, dy)], &[&operands[..], &[w]].concat()).unwrap().into_iter().flatten() {
+        g.values[gradient.index()].role = Role::Output;
+    }
+    (g, value)
+}
+
+fn plain(groups: usize) -> Conv2d {
+    Conv2d { stride: [1, 1], padding: [0; 4], dilation: [1, 1], groups, bias: false }
+}
+
+fn by_readers(pattern: &Pattern) -> bool {
+    at_once(pattern) || pattern.name == "norm_read"
+}
+
+#[test]
+fn what_convolutions_alone_read_is_made_by_them() {
+    for act in [None, Some(Activation::Relu), Some(Activation::Silu)] {
+        for (groups, affine) in [(1, true), (9, false)] {
+            let (mut g, value) = net_with_conv(act, &plain(groups), affine);
+            run(&mut g, by_readers);
+            for pattern in &FUSIONS {
+                fuse(&mut g, pattern);
+                verify(&g).unwrap();
+            }
+            let act = act.map_or(String::new(), |act| format!(" + {}", act.name()));
+            let names = labels(&g);
+            assert_eq!(names[0], format!("batch_norm{act} + conv2d"));
+            assert!(names.contains(&format!("batch_norm_apply{act} + conv2d_grad_weight")), "{names:?}");
+            assert!(!g.nodes.iter().any(|n| n.inputs.contains(&value) || n.outputs.contains(&value)));
+        }
+    }
+}
+
+#[test]
+fn what_is_read_elsewhere_is_made_once() {
+    // By another operation, as a result, and by a convolution that has no kernel for it.
+    let strided = Conv2d { stride: [2, 1], ..plain(1) };
+    for (case, conv) in [plain(1), plain(1), strided].iter().enumerate() {
+        let (mut g, value) = net_with_conv(Some(Activation::Silu), conv, true);
+        match case {
+            0 => drop(g.add1(ActivationOp { act: Activation::Tanh }, &[value]).unwrap()),
+            1 => g.values[value.index()].role = Role::Output,
+            _ => assert_eq!(g.shape(g.nodes[2].outputs[0]).dims(), [2, 3, 5, 9]),
+        }
+        run(&mut g, by_readers);
+        assert_eq!(labels(&g)[..3], ["batch_norm", "silu", "conv2d"], "case {case}");
+    }
+    // The device makes the normalised value by itself.
+    let (mut g, _) = net_with_conv(None, &plain(1), true);
+    run(&mut g, at_once);
+    assert_eq!(labels(&g)[..2], ["batch_norm", "conv2d"]);
 }

@@ -4,6 +4,7 @@ mod dots;
 pub mod memory;
 pub mod pack;
 pub mod product;
+pub mod prologue;
 pub mod sums;
 pub mod tile;
 

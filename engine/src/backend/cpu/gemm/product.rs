@@ -13,6 +13,7 @@ mod job;
 use super::dots::{Dots, most_rows};
 use super::memory::{Memory, kept_weights};
 use super::pack::{CopyColumns, CopyRows, PackTransposed, Panel};
+use super::prologue::Source;
 use super::sums::AddRows;
 use super::tile::{Epilogue, EpilogueOperands, MAX_ROWS, Rows, Tiles, is_fused, tiles_in};
 use super::{ALIGN, round_up, workspace_floats};
@@ -92,20 +93,35 @@ pub struct Product {
     together: usize,
     /// Few rows, and both operands along the sum: scalar products.
     dots: bool,
+    /// The operand that goes through a prologue.
+    prepared: Option<Operand>,
     copy_a: CopyA,
     a_rows: Vec<u32>,
     c_rows: Vec<u32>,
 }
 
-/// Stride of copied rows of `A`: an odd number of cache lines, so that a tile's rows lie in different sets.
-const COPIED_STEP: usize = K_BLOCK + 16;
+/// Stride of copied rows of `A`, of `k_block` elements: an odd number of cache lines, so that a tile's rows lie in different
+/// sets.
+const fn copied_step(k_block: usize) -> usize {
+    ((k_block / K_GRAIN) | 1) * K_GRAIN
+}
+
+/// An operand of a product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operand {
+    /// The rows of the result.
+    A,
+    /// Its columns.
+    B,
+}
 
 /// How a tile finds its rows of `A`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CopyA {
     /// It reads them where they lie.
     No,
-    /// They lie along memory, but so far apart that the cache maps them to the same few sets: each tile's are copied.
+    /// They lie along memory, but so far apart that the cache maps them to the same few sets, or they go through a prologue:
+    /// each tile's are copied.
     Rows,
     /// Its columns lie along memory, as far apart as that, and a tile takes a part of a cache line of each: each tile's
     /// are copied side by side. A tile as high as a line reads them where they lie, which takes less than the copy.
@@ -113,9 +129,9 @@ enum CopyA {
 }
 
 impl CopyA {
-    fn of(spec: &ProductSpec, tile_rows: usize) -> CopyA {
+    fn of(spec: &ProductSpec, tile_rows: usize, prepared: bool) -> CopyA {
         let same_sets = |step: usize| (step * 4).is_multiple_of(2048);
-        if spec.a[1] == 1 && same_sets(spec.a[0]) && spec.m > 1 {
+        if prepared || spec.a[1] == 1 && same_sets(spec.a[0]) && spec.m > 1 {
             CopyA::Rows
         } else if spec.a[0] == 1 && same_sets(spec.a[1]) && spec.k > 1 && tile_rows < MAX_ROWS {
             CopyA::Columns
@@ -128,9 +144,17 @@ impl CopyA {
 impl Product {
     /// Lays out the blocks of `spec`.
     pub fn new(spec: ProductSpec, level: SimdLevel, threads: usize) -> Product {
+        Product::prepared(spec, level, threads, None)
+    }
+
+    /// The same with a prologue for one of the operands, the columns of which lie side by side.
+    pub fn prepared(spec: ProductSpec, level: SimdLevel, threads: usize, prepared: Option<Operand>) -> Product {
         let tiles = Tiles::new(level);
         let threads = threads.max(1);
         let dots = spec.m <= most_rows(spec.k) && spec.a[1] == 1 && spec.b[0] == 1 && spec.b[1] != 1;
+        let dots = dots && prepared.is_none();
+        let side_by_side = prepared.is_none_or(|o| (if o == Operand::A { spec.a } else { spec.b })[1] == 1);
+        assert!(side_by_side, "the columns of an operand with a prologue lie side by side");
         let (tiles_high, panels) = (tiles_in(spec.m, tiles.rows).max(1), spec.n.div_ceil(tiles.columns()).max(1));
         // From the shape alone: this decides the order of the sum.
         let tasks = tiles_high.div_ceil(8) * panels;
@@ -143,7 +167,7 @@ impl Product {
         let fewest = tiles_high.div_ceil(TILES_IN_BLOCK);
         let row_blocks = (fewest..=fewest.max(tiles_high / FEWEST_TILES)).min_by_key(ends).unwrap_or(fewest);
         // Tables hold offsets of 32 bits.
-        let step = spec.a[0].max(spec.c).max(COPIED_STEP).max(1);
+        let step = spec.a[0].max(spec.c).max(copied_step(k_block)).max(1);
         let row_blocks = row_blocks.max(spec.m.div_ceil(u32::MAX as usize / step + 1)).max(1);
         let wanted = if threads > 1 { threads * TASKS_PER_THREAD } else { 1 };
         let panel_blocks = panels.min(wanted.div_ceil(row_blocks));
@@ -151,10 +175,10 @@ impl Product {
         let rows = |step: usize| (0..highest).map(|r| (r * step) as u32).collect();
         let together = if k_block > SHORT { 1 } else { TOGETHER / (k_block * tiles.columns()) };
         let together = together.clamp(1, MOST_TOGETHER).min(panels.div_ceil(panel_blocks));
-        let copy_a = CopyA::of(&spec, tiles.rows);
+        let copy_a = CopyA::of(&spec, tiles.rows, prepared == Some(Operand::A));
         let a_step = match copy_a {
             CopyA::No => spec.a[0],
-            CopyA::Rows => COPIED_STEP,
+            CopyA::Rows => copied_step(k_block),
             CopyA::Columns => 1,
         };
         Product {
@@ -168,6 +192,7 @@ impl Product {
             k_block,
             together,
             dots,
+            prepared,
             copy_a,
             a_rows: rows(a_step),
             c_rows: rows(if splits > 1 { round_up(spec.n) } else { spec.c }),
@@ -207,7 +232,7 @@ impl Product {
     fn copied_floats(&self) -> usize {
         match self.copy_a {
             CopyA::No => 0,
-            CopyA::Rows => self.tiles.rows * COPIED_STEP,
+            CopyA::Rows => self.tiles.rows * copied_step(self.k_block),
             // A cache line more, so that the tiles of a column lie in different sets.
             CopyA::Columns => self.k_block * self.copied_columns_step() + ALIGN / 4,
         }
@@ -249,12 +274,13 @@ impl Product {
     /// Computes the product. `a`, `b` and `c` begin at element (0, 0).
     ///
     /// # Panics
-    /// A slice is too short, or the pool has more threads than the product was made for.
+    /// A slice is too short, a prologue is there that the product was not made for or the other way round, or the pool has
+    /// more threads than the product was made for.
     pub fn run<'a>(
         &self,
         pool: &Pool,
-        a: &[f32],
-        b: &[f32],
+        a: Source,
+        b: Source,
         operands: impl Into<EpilogueOperands<'a>>,
         c: &mut [f32],
         memory: impl Into<Memory<'a>>,
@@ -264,6 +290,11 @@ impl Product {
             return;
         }
         assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
+        let prologues = [(Operand::A, a.prologue), (Operand::B, b.prologue)];
+        let expected = prologues.iter().all(|(o, prologue)| prologue.is_some() == (self.prepared == Some(*o)));
+        assert!(expected, "made for another prologue");
+        let prologue = a.prologue.or(b.prologue);
+        let (a, b) = (a.values, b.values);
         if spec.k > 0 {
             assert!(a.len() > (spec.m - 1) * spec.a[0] + (spec.k - 1) * spec.a[1], "A is too short");
             assert!(b.len() > (spec.k - 1) * spec.b[0] + (spec.n - 1) * spec.b[1], "B is too short");
@@ -294,6 +325,7 @@ impl Product {
             scratch: Parts::new(scratch),
             epilogue: if self.splits > 1 { Epilogue::NONE } else { epilogue },
             finish: operands.finish.filter(|_| self.splits == 1),
+            prologue,
             copy: level.routine::<CopyRows>(),
             columns: level.routine::<CopyColumns>(),
             transpose: level.routine::<PackTransposed>(),

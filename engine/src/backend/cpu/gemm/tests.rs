@@ -17,7 +17,7 @@ fn check(spec: ProductSpec, with_bias: bool) {
         let product = Product::new(spec, level, pool.threads());
         let mut workspace = Workspace::new(product.workspace_bytes());
         let mut c = vec![7.0; (m - 1) * spec.c + n + 3];
-        product.run(pool, &a, &b, bias.as_deref(), &mut c, workspace.bytes());
+        product.run(pool, a[..].into(), b[..].into(), bias.as_deref(), &mut c, workspace.bytes());
         applied = spec.act.filter(|_| product.remaining_act().is_none());
         c
     });

@@ -1,7 +1,8 @@
 //! Matrix products with a weight. All matrices by rows: `x [rows, in]`, `w [out, in]`, `y` and `dy [rows, out]`.
 
 use crate::backend::cpu::gemm::memory::Memory;
-use crate::backend::cpu::gemm::product::{Product, ProductSpec};
+use crate::backend::cpu::gemm::product::{Operand, Product, ProductSpec};
+use crate::backend::cpu::gemm::prologue::Source;
 use crate::backend::cpu::gemm::sums::ColumnSums;
 use crate::backend::cpu::gemm::tile::EpilogueOperands;
 use crate::backend::cpu::run::threads::Pool;
@@ -33,6 +34,13 @@ impl LinearKernel {
         LinearKernel { product: Product::new(spec, level, threads) }
     }
 
+    /// The same for an `x` with a prologue, without an activation.
+    pub fn prepared(shape: LinearShape, level: SimdLevel, threads: usize) -> Self {
+        let LinearShape { rows: m, inputs: k, outputs: n } = shape;
+        let spec = ProductSpec { m, n, k, a: [k, 1], b: [1, k], c: n, act: None };
+        LinearKernel { product: Product::prepared(spec, level, threads, Some(Operand::A)) }
+    }
+
     /// The activation that the kernel was made for.
     pub fn act(&self) -> Option<Activation> {
         self.product.act()
@@ -62,13 +70,13 @@ impl LinearKernel {
     pub fn run<'a>(
         &self,
         pool: &Pool,
-        x: &[f32],
+        x: Source,
         w: &[f32],
         operands: impl Into<EpilogueOperands<'a>>,
         y: &mut [f32],
         memory: impl Into<Memory<'a>>,
     ) {
-        self.product.run(pool, x, w, operands, y, memory);
+        self.product.run(pool, x, w.into(), operands, y, memory);
     }
 }
 
@@ -100,7 +108,7 @@ impl LinearGradInputKernel {
         dx: &mut [f32],
         memory: impl Into<Memory<'a>>,
     ) {
-        self.product.run(pool, dy, w, operands, dx, memory);
+        self.product.run(pool, dy.into(), w.into(), operands, dx, memory);
     }
 }
 
@@ -113,10 +121,24 @@ pub struct LinearGradWeightKernel {
 impl LinearGradWeightKernel {
     /// Prepares the product for at most `threads` threads.
     pub fn new(op: &op::LinearGradWeight, shape: LinearShape, level: SimdLevel, threads: usize) -> Self {
-        let LinearShape { rows: k, inputs: n, outputs: m } = shape;
+        LinearGradWeightKernel::of(op, shape, level, threads, None)
+    }
+
+    /// The same for an `x` with a prologue.
+    pub fn prepared(op: &op::LinearGradWeight, shape: LinearShape, level: SimdLevel, threads: usize) -> Self {
+        LinearGradWeightKernel::of(op, shape, level, threads, Some(Operand::B))
+    }
+
+    fn of(
+        op: &op::LinearGradWeight,
+        LinearShape { rows: k, inputs: n, outputs: m }: LinearShape,
+        level: SimdLevel,
+        threads: usize,
+        prepared: Option<Operand>,
+    ) -> Self {
         let spec = ProductSpec { m, n, k, a: [1, m], b: [n, 1], c: n, act: None };
         LinearGradWeightKernel {
-            product: Product::new(spec, level, threads),
+            product: Product::prepared(spec, level, threads, prepared),
             bias: op.bias.then(|| ColumnSums::new(k, m, level)),
         }
     }
@@ -131,7 +153,7 @@ impl LinearGradWeightKernel {
     pub fn run(
         &self,
         pool: &Pool,
-        x: &[f32],
+        x: Source,
         dy: &[f32],
         dw: &mut [f32],
         db: Option<&mut [f32]>,
@@ -140,7 +162,7 @@ impl LinearGradWeightKernel {
         if let (Some(sums), Some(db)) = (&self.bias, db) {
             sums.run(pool, dy, db, workspace);
         }
-        self.product.run(pool, dy, x, None, dw, workspace);
+        self.product.run(pool, dy.into(), x, None, dw, workspace);
     }
 }
 
@@ -162,7 +184,7 @@ mod tests {
                 assert_eq!(kernel.remaining_act(), None);
                 let mut y = vec![f32::NAN; rows * outputs];
                 let mut workspace = Workspace::new(kernel.workspace_bytes());
-                kernel.run(pool, &x, &w, Some(&b[..]), &mut y, workspace.bytes());
+                kernel.run(pool, x[..].into(), &w, Some(&b[..]), &mut y, workspace.bytes());
                 y
             });
             for (level, y) in results {
@@ -209,7 +231,7 @@ mod tests {
                 let kernel = LinearGradWeightKernel::new(&op, shape, level, pool.threads());
                 let mut dw = vec![f32::NAN; (inputs + 1) * outputs];
                 let (w, b) = dw.split_at_mut(inputs * outputs);
-                kernel.run(pool, &x, &dy, w, Some(b), Workspace::new(kernel.workspace_bytes()).bytes());
+                kernel.run(pool, x[..].into(), &dy, w, Some(b), Workspace::new(kernel.workspace_bytes()).bytes());
                 dw
             });
             for (level, dw) in by_weight {

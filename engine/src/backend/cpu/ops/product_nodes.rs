@@ -60,13 +60,13 @@ macro_rules! steps {
             }
 
             fn run(&self, frame: &Frame<'_>) {
-                let (x, w, y) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
+                let (x, w, y) = (frame.input::<f32>(0), frame.input(1), frame.output::<f32>(0));
                 let bias = self.bias.then(|| frame.input(2));
                 let residual = self.behind.summand.map(|i| frame.input(i));
                 let (now, later) = left(self.kernel.remaining_act(), self.kernel.finishes());
                 let finish = finish(self.level, now);
                 let operands = EpilogueOperands { bias, residual, finish, ..EpilogueOperands::default() };
-                self.kernel.run(frame.pool(), x, w, operands, y, frame);
+                self.kernel.run(frame.pool(), x.into(), w, operands, y, frame);
                 activate(frame.pool(), self.level, later, y);
             }
         }
@@ -91,9 +91,9 @@ macro_rules! steps {
             }
 
             fn run(&self, frame: &Frame<'_>) {
-                let (x, dy, dw) = (frame.input(0), frame.input(1), frame.output(0));
+                let (x, dy, dw) = (frame.input::<f32>(0), frame.input(1), frame.output(0));
                 let db = self.bias.then(|| frame.output(1));
-                self.kernel.run(frame.pool(), x, dy, dw, db, frame.scratch().bytes());
+                self.kernel.run(frame.pool(), x.into(), dy, dw, db, frame.scratch().bytes());
             }
         }
     };

@@ -1,7 +1,8 @@
 //! One run of a product, task by task.
 
-use super::{COPIED_STEP, CopyA, MOST_TOGETHER, Product};
+use super::{CopyA, MOST_TOGETHER, Operand, Product, copied_step};
 use crate::backend::cpu::gemm::pack::{Columns, Copy2d, Panel};
+use crate::backend::cpu::gemm::prologue::Prologue;
 use crate::backend::cpu::gemm::tile::{Epilogue, Finish, ONE_RUN, Rows, Tile, tile_rows, tiles_in};
 use crate::backend::cpu::run::threads::{Parts, chunks};
 use std::ops::Range;
@@ -17,6 +18,8 @@ pub(super) struct Job<'a> {
     pub scratch: Parts<'a, f32>,
     pub epilogue: Epilogue,
     pub finish: Option<Finish>,
+    /// Of the operand that the product was made for.
+    pub prologue: Option<Prologue<'a>>,
     pub copy: unsafe fn(Copy2d),
     pub columns: unsafe fn(Columns),
     pub transpose: unsafe fn(Panel),
@@ -120,13 +123,14 @@ impl Job<'_> {
         let mut b_step = spec.b[0];
         if let Some(packed) = self.packed {
             (b, b_step) = (packed.wrapping_add((panel * spec.k + block.k.start) * width), width);
-        } else if spec.b[1] != 1 || columns < width || count > 2 {
+        } else if spec.b[1] != 1 || columns < width || count > 2 || p.prepared == Some(Operand::B) {
             let to = scratch.as_mut_ptr();
             // SAFETY: the panel is inside B, and the scratch has room for it.
             unsafe {
                 if spec.b[1] == 1 {
                     let (from_step, to_step, padded) = (b_step, width, columns.next_multiple_of(p.tiles.lanes));
-                    (self.copy)(Copy2d { from: b, from_step, to, to_step, rows: len, columns, padded });
+                    let rows = Copy2d { from: b, from_step, to, to_step, rows: len, columns, padded };
+                    self.copy_rows(Operand::B, rows, n);
                 } else {
                     (self.transpose)(Panel { from: b, strides: spec.b, rows: len, columns, to, width });
                 }
@@ -171,6 +175,20 @@ impl Job<'_> {
         self.c.as_ptr().wrapping_add(block.split * p.partial_floats() + block.rows.start * c_step + n)
     }
 
+    /// Copies rows of an operand from column `first` on, by way of the prologue if it has one.
+    ///
+    /// # Safety
+    /// The rows are valid in full length, and the source and the target do not overlap.
+    unsafe fn copy_rows(&self, operand: Operand, rows: Copy2d, first: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.prologue.filter(|_| self.product.prepared == Some(operand)) {
+                Some(prologue) => prologue.copy(rows, first),
+                None => (self.copy)(rows),
+            }
+        }
+    }
+
     /// Copies a block of `A` to where its tiles find it, if need be.
     fn copy_a(&self, block: &Block, scratch: &mut [f32]) {
         let p = self.product;
@@ -184,9 +202,10 @@ impl Job<'_> {
                 for i in 0..tiles {
                     let rows = tile_rows(rows, tiles, i);
                     let (from, to) = (from.wrapping_add(rows.start * spec.a[0]), to.wrapping_add(i * tile));
-                    let (from_step, to_step, rows) = (spec.a[0], COPIED_STEP, rows.len());
+                    let (from_step, to_step, rows) = (spec.a[0], copied_step(p.k_block), rows.len());
+                    let rows = Copy2d { from, from_step, to, to_step, rows, columns: len, padded: len };
                     // SAFETY: the rows are inside A, and the scratch has room for them.
-                    unsafe { (self.copy)(Copy2d { from, from_step, to, to_step, rows, columns: len, padded: len }) };
+                    unsafe { self.copy_rows(Operand::A, rows, block.k.start) };
                 }
             }
             CopyA::Columns => {

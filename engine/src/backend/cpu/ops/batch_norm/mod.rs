@@ -1,8 +1,10 @@
 //! Batch normalisation: each channel over all other axes.
 
 mod grad;
+mod read;
 
 pub use grad::BatchNormGradKernel;
+pub use read::NormReadKernel;
 
 use super::activation::{Function, with_activation};
 use super::reduce_columns::{Grid, moments};
@@ -148,22 +150,47 @@ fn normalise(
     });
 }
 
-/// [`BatchNorm`].
-pub struct BatchNormKernel {
+/// The statistics of a batch.
+struct Statistics {
     op: BatchNorm,
-    behind: Behind,
     size: Size,
     level: SimdLevel,
 }
 
-impl BatchNormKernel {
-    /// For an operand of `rows × channels` elements.
-    pub fn new(op: &BatchNorm, behind: Behind, rows: usize, channels: usize, level: SimdLevel) -> Self {
-        BatchNormKernel { op: op.clone(), behind, size: Size::new(rows, channels), level }
+impl Statistics {
+    fn scratch_bytes(&self) -> usize {
+        2 * Scratch::size::<f64>(self.size.partials()) + Scratch::size::<f64>(self.size.channels)
     }
 
-    /// Mean and biased variance of each channel, from the blocks' sums and squares (Chan, Golub & LeVeque 1983).
-    fn statistics(&self, c: usize, sums: &[f64], squares: &[f64]) -> (f64, f64) {
+    /// Computes `mean` and `invstd` of operand 0, and moves the running statistics.
+    fn run(&self, frame: &Frame, scratch: &mut Scratch, mean: &mut [f32], invstd: &mut [f32]) {
+        let (Size { channels, grid, .. }, width) = (self.size, self.size.width());
+        let x = frame.input::<f32>(0);
+        let (sums, squares) = (scratch.take::<f64>(self.size.partials()), scratch.take::<f64>(self.size.partials()));
+        let variances = scratch.take::<f64>(channels);
+        {
+            let (sums, squares) = (Parts::new(sums), Parts::new(squares));
+            frame.pool().run(grid.count(), |task, _| {
+                let (rows, block, columns) = grid.block(task);
+                let at = block * width + columns.start..block * width + columns.end;
+                // SAFETY: each block has its own sums.
+                let (sums, squares) = unsafe { (sums.part(at.clone()), squares.part(at)) };
+                moments(self.level, x, width, rows, columns, sums, squares);
+            });
+        }
+        for c in 0..channels {
+            let (m, v) = self.of(c, sums, squares);
+            mean[c] = m as f32;
+            variances[c] = v;
+            invstd[c] = (1.0 / (v + self.op.eps as f64).sqrt()) as f32;
+        }
+        if self.op.track {
+            self.track(frame, mean, variances);
+        }
+    }
+
+    /// Mean and biased variance of a channel, from the blocks' sums and squares (Chan, Golub & LeVeque 1983).
+    fn of(&self, c: usize, sums: &[f64], squares: &[f64]) -> (f64, f64) {
         let Size { rows, channels, folded, grid } = self.size;
         // A block has a sum for each of the rows that are taken for one.
         let parts = grid.rows.count() * folded;
@@ -195,45 +222,34 @@ impl BatchNormKernel {
     }
 }
 
+/// [`BatchNorm`].
+pub struct BatchNormKernel {
+    statistics: Statistics,
+    behind: Behind,
+}
+
+impl BatchNormKernel {
+    /// For an operand of `rows × channels` elements.
+    pub fn new(op: &BatchNorm, behind: Behind, rows: usize, channels: usize, level: SimdLevel) -> Self {
+        BatchNormKernel { statistics: Statistics { op: op.clone(), size: Size::new(rows, channels), level }, behind }
+    }
+}
+
 impl NodeKernel for BatchNormKernel {
     fn scratch_bytes(&self) -> usize {
-        let Size { channels, .. } = self.size;
-        2 * Scratch::size::<f64>(self.size.partials())
-            + Scratch::size::<f64>(channels)
-            + Tables::scratch_bytes(&self.size)
+        self.statistics.scratch_bytes() + Tables::scratch_bytes(&self.statistics.size)
     }
 
     fn run(&self, frame: &Frame<'_>) {
-        let (Size { channels, grid, .. }, width) = (self.size, self.size.width());
-        let x = frame.input::<f32>(0);
+        let Statistics { op, size, level } = &self.statistics;
         let mut scratch = frame.scratch();
-        let (sums, squares) = (scratch.take::<f64>(self.size.partials()), scratch.take::<f64>(self.size.partials()));
-        let variances = scratch.take::<f64>(channels);
-        {
-            let (sums, squares) = (Parts::new(sums), Parts::new(squares));
-            frame.pool().run(grid.count(), |task, _| {
-                let (rows, block, columns) = grid.block(task);
-                let at = block * width + columns.start..block * width + columns.end;
-                // SAFETY: each block has its own sums.
-                let (sums, squares) = unsafe { (sums.part(at.clone()), squares.part(at)) };
-                moments(self.level, x, width, rows, columns, sums, squares);
-            });
-        }
         let (mean, invstd) = (frame.output::<f32>(1), frame.output::<f32>(2));
-        for c in 0..channels {
-            let (m, v) = self.statistics(c, sums, squares);
-            mean[c] = m as f32;
-            variances[c] = v;
-            invstd[c] = (1.0 / (v + self.op.eps as f64).sqrt()) as f32;
-        }
-        if self.op.track {
-            self.track(frame, mean, variances);
-        }
-        let parameters = [1, 2].map(|i| self.op.affine.then(|| frame.input::<f32>(i)));
-        let tables = Tables::new(&mut scratch, &self.size, [mean, invstd], parameters);
+        self.statistics.run(frame, &mut scratch, mean, invstd);
+        let parameters = [1, 2].map(|i| op.affine.then(|| frame.input::<f32>(i)));
+        let tables = Tables::new(&mut scratch, size, [mean, invstd], parameters);
         let residual = self.behind.summand.map(|i| frame.source::<f32>(i));
         let views = (frame.source::<f32>(0), residual, frame.target::<f32>(0));
-        normalise(frame, self.level, self.behind.act, views, [tables.mean, tables.factor, tables.offset]);
+        normalise(frame, *level, self.behind.act, views, [tables.mean, tables.factor, tables.offset]);
     }
 }
 

@@ -257,7 +257,7 @@ impl PixelKernel for Dense {
         dest: &mut [f32],
         memory: Memory,
     ) {
-        self.run_pooled(pool, PixelSource::Plain(source), w, operands, PixelDest::Plain(dest), memory);
+        self.run_pooled(pool, PixelSource::Plain(source.into()), w, operands, PixelDest::Plain(dest), memory);
     }
 }
 

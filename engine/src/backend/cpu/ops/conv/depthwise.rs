@@ -1,10 +1,11 @@
 //! Depthwise convolutions: each group has one channel. Vectors run over channels, and the speed is bound by loads.
 
-use super::kernel::{PixelKernel, WeightKernel};
+use super::kernel::{PixelKernel, PreparedPixelKernel, PreparedWeightKernel, WeightKernel};
 use super::operands::PixelSource;
 use super::patches::{Class, Cut, PatchPart, Patches, TASKS, tasks_for};
 use super::shape::{ConvProblem, Direction};
 use crate::backend::cpu::gemm::memory::{Memory, kept_weights};
+use crate::backend::cpu::gemm::prologue::Source;
 use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, Rows};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
 use crate::backend::cpu::run::frame::KeptMemory;
@@ -100,6 +101,20 @@ impl PixelKernel for Depthwise {
         &self,
         pool: &Pool,
         source: &[f32],
+        w: &[f32],
+        operands: EpilogueOperands,
+        dest: &mut [f32],
+        memory: Memory,
+    ) {
+        self.run_prepared(pool, source.into(), w, operands, dest, memory);
+    }
+}
+
+impl PreparedPixelKernel for Depthwise {
+    fn run_prepared(
+        &self,
+        pool: &Pool,
+        source: Source,
         w: &[f32],
         operands: EpilogueOperands,
         dest: &mut [f32],
@@ -286,6 +301,20 @@ impl WeightKernel for DepthwiseGradWeight {
     }
 
     fn run(&self, pool: &Pool, x: &[f32], dy: &[f32], dw: &mut [f32], db: Option<&mut [f32]>, workspace: &mut [u8]) {
+        self.run_prepared(pool, x.into(), dy, dw, db, workspace);
+    }
+}
+
+impl PreparedWeightKernel for DepthwiseGradWeight {
+    fn run_prepared(
+        &self,
+        pool: &Pool,
+        x: Source,
+        dy: &[f32],
+        dw: &mut [f32],
+        db: Option<&mut [f32]>,
+        workspace: &mut [u8],
+    ) {
         assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
         let width = round_up(self.channels);
         let floats = workspace_floats(workspace, self.workspace_floats());

@@ -8,6 +8,7 @@ use super::operands::PixelSource;
 use super::patches::{BUFFER, Cut, PatchPart, Patches, TASKS};
 use super::shape::ConvProblem;
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows};
+use crate::backend::cpu::gemm::prologue::Source;
 use crate::backend::cpu::gemm::sums::AddRows;
 use crate::backend::cpu::gemm::tile::{Epilogue, Run, Tile, Tiles, for_each_tile};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
@@ -177,7 +178,7 @@ impl DenseGradWeight {
             self.patches.fill(
                 &part,
                 group * self.inputs + channel,
-                PixelSource::Plain(job.x),
+                PixelSource::Plain(job.x.into()),
                 buffer,
                 self.tiles.level,
             );
@@ -200,7 +201,7 @@ impl DenseGradWeight {
         let channels = self.groups * self.outputs;
         let row = self.output[1] * channels;
         let grad = match dy {
-            PixelSource::Plain(dy) => {
+            PixelSource::Plain(Source { values: dy, .. }) => {
                 let start = (part.images.start * self.output[0] + part.rows.start) * row;
                 return &dy[start..start + part.images.len() * part.rows.len() * row];
             }
@@ -335,7 +336,7 @@ impl WeightKernel for DenseGradWeight {
     }
 
     fn run(&self, pool: &Pool, x: &[f32], dy: &[f32], dw: &mut [f32], db: Option<&mut [f32]>, workspace: &mut [u8]) {
-        self.run_pooled(pool, x, PixelSource::Plain(dy), dw, db, workspace);
+        self.run_pooled(pool, x, PixelSource::Plain(dy.into()), dw, db, workspace);
     }
 }
 

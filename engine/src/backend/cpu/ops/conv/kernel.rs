@@ -2,6 +2,7 @@
 
 use super::operands::{PixelDest, PixelSource};
 use crate::backend::cpu::gemm::memory::Memory;
+use crate::backend::cpu::gemm::prologue::Source;
 use crate::backend::cpu::gemm::tile::{EpilogueOperands, is_fused};
 use crate::backend::cpu::run::threads::Pool;
 use crate::graph::op::Activation;
@@ -54,6 +55,20 @@ pub trait PooledPixelKernel: PixelKernel {
     );
 }
 
+/// A kernel for pixels, whose source may have a prologue.
+pub trait PreparedPixelKernel: PixelKernel {
+    /// [`PixelKernel::run`] with a source of the kind that the kernel was made for.
+    fn run_prepared(
+        &self,
+        pool: &Pool,
+        source: Source,
+        w: &[f32],
+        operands: EpilogueOperands,
+        dest: &mut [f32],
+        memory: Memory,
+    );
+}
+
 /// A kernel for the gradient by the weight.
 pub trait WeightKernel: Send + Sync {
     /// Bytes of workspace that a run needs.
@@ -78,6 +93,20 @@ pub trait PooledWeightKernel: WeightKernel {
         pool: &Pool,
         x: &[f32],
         dy: PixelSource,
+        dw: &mut [f32],
+        db: Option<&mut [f32]>,
+        workspace: &mut [u8],
+    );
+}
+
+/// A kernel for the gradient by the weight, whose `x` may have a prologue.
+pub trait PreparedWeightKernel: WeightKernel {
+    /// [`WeightKernel::run`] with an `x` of the kind that the kernel was made for.
+    fn run_prepared(
+        &self,
+        pool: &Pool,
+        x: Source,
+        dy: &[f32],
         dw: &mut [f32],
         db: Option<&mut [f32]>,
         workspace: &mut [u8],

@@ -9,7 +9,8 @@
 //! - `depthwise`: as many groups as channels;
 //! - `dense` and `grad_weight`: everything else, one group after the other.
 //!
-//! `pooled` has the convolutions with the max-pooling behind them, by `winograd` or `dense`.
+//! `pooled` has the convolutions with the max-pooling behind them, by `winograd` or `dense`; `prepared` those of an input that
+//! is normalised where it is read, by `pointwise` or `depthwise`.
 
 mod dense;
 mod depthwise;
@@ -21,6 +22,7 @@ mod patches;
 mod planar;
 mod pointwise;
 pub mod pooled;
+pub mod prepared;
 mod shape;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! Operands of the kernels that also work on pooled pixels: each side is either pixels, or the maxima of 2 × 2 windows with
 //! their positions.
 
+use crate::backend::cpu::gemm::prologue::Source;
 use crate::backend::cpu::gemm::tile::Epilogue;
 use crate::backend::cpu::run::threads::Parts;
 use crate::graph::op::Activation;
@@ -17,8 +18,8 @@ pub struct PooledGrad<'a> {
 /// The pixels that a kernel reads.
 #[derive(Clone, Copy)]
 pub enum PixelSource<'a> {
-    /// Pixels.
-    Plain(&'a [f32]),
+    /// Pixels, with a prologue for kernels that were made for one.
+    Plain(Source<'a>),
     /// The gradient of pooled pixels: each window's lies at the position of its maximum, and the other pixels are 0.
     Pooled(PooledGrad<'a>),
 }

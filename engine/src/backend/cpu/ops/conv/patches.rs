@@ -8,6 +8,7 @@
 use super::operands::{PixelSource, PooledGrad};
 use super::shape::{ConvProblem, ConvShape};
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows};
+use crate::backend::cpu::gemm::prologue::Source;
 use crate::backend::cpu::gemm::tile::Run;
 use crate::backend::cpu::ops::max_pool::pairs::BackwardRow;
 use crate::backend::cpu::run::threads::TASKS_PER_THREAD;
@@ -383,7 +384,7 @@ impl Patches {
         image: usize,
         [row, first]: [usize; 2],
         channel: usize,
-        source: &[f32],
+        Source { values, prologue }: Source,
         to: &mut [f32],
         level: SimdLevel,
     ) {
@@ -391,13 +392,19 @@ impl Patches {
         let from = ((image * self.source[0] + row) * self.source[1] + first) * self.source_channels + channel;
         // The last block of channels may be smaller.
         let channels = self.channels.min(self.source_channels - channel);
-        let from = &source[from..from + (inside - 1) * self.source_channels + channels];
-        let all = self.channels == self.source_channels && self.channels == self.width;
+        let from = &values[from..from + (inside - 1) * self.source_channels + channels];
+        let all = self.channels == self.source_channels && self.channels == self.width && prologue.is_none();
         let (rows, columns, padded) = if all { (1, to.len(), to.len()) } else { (inside, channels, self.width) };
         let (from_step, to_step) = (self.source_channels, self.width);
         let (from, to) = (from.as_ptr(), to.as_mut_ptr());
+        let rows = Copy2d { from, from_step, to, to_step, rows, columns, padded };
         // SAFETY: both slices have these rows.
-        unsafe { level.routine::<CopyRows>()(Copy2d { from, from_step, to, to_step, rows, columns, padded }) };
+        unsafe {
+            match prologue {
+                Some(prologue) => prologue.copy(rows, channel),
+                None => level.routine::<CopyRows>()(rows),
+            }
+        };
     }
 
     /// Spreads the gradient of a row of windows over one of its rows of pixels, from column `first` on.

@@ -1,8 +1,9 @@
 //! 1 × 1 convolutions without stride, padding or groups: matrix products whose rows are pixels.
 
-use super::kernel::{PixelKernel, WeightKernel};
+use super::kernel::{PixelKernel, PreparedPixelKernel, PreparedWeightKernel, WeightKernel};
 use super::shape::{ConvProblem, Direction};
 use crate::backend::cpu::gemm::memory::Memory;
+use crate::backend::cpu::gemm::prologue::Source;
 use crate::backend::cpu::gemm::tile::EpilogueOperands;
 use crate::backend::cpu::ops::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel, LinearShape};
 use crate::backend::cpu::run::threads::Pool;
@@ -36,6 +37,17 @@ pub fn weight_kernel(problem: &ConvProblem, bias: bool) -> Option<Box<dyn Weight
     Some(Box::new(LinearGradWeightKernel::new(&op, linear(problem)?, problem.level, problem.threads)))
 }
 
+/// The convolution of an input with a prologue, if it is a matrix product.
+pub fn prepared_pixel_kernel(problem: &ConvProblem) -> Option<Box<dyn PreparedPixelKernel>> {
+    Some(Box::new(LinearKernel::prepared(linear(problem)?, problem.level, problem.threads)))
+}
+
+/// The gradient by the weight of an input with a prologue, if it is a matrix product; `bias`: with that by the bias.
+pub fn prepared_weight_kernel(problem: &ConvProblem, bias: bool) -> Option<Box<dyn PreparedWeightKernel>> {
+    let (op, shape) = (LinearGradWeight { bias }, linear(problem)?);
+    Some(Box::new(LinearGradWeightKernel::prepared(&op, shape, problem.level, problem.threads)))
+}
+
 impl PixelKernel for LinearKernel {
     fn workspace_bytes(&self) -> usize {
         LinearKernel::workspace_bytes(self)
@@ -61,6 +73,20 @@ impl PixelKernel for LinearKernel {
         &self,
         pool: &Pool,
         source: &[f32],
+        w: &[f32],
+        operands: EpilogueOperands,
+        dest: &mut [f32],
+        memory: Memory,
+    ) {
+        LinearKernel::run(self, pool, source.into(), w, operands, dest, memory);
+    }
+}
+
+impl PreparedPixelKernel for LinearKernel {
+    fn run_prepared(
+        &self,
+        pool: &Pool,
+        source: Source,
         w: &[f32],
         operands: EpilogueOperands,
         dest: &mut [f32],
@@ -98,6 +124,20 @@ impl WeightKernel for LinearGradWeightKernel {
     }
 
     fn run(&self, pool: &Pool, x: &[f32], dy: &[f32], dw: &mut [f32], db: Option<&mut [f32]>, workspace: &mut [u8]) {
+        LinearGradWeightKernel::run(self, pool, x.into(), dy, dw, db, workspace);
+    }
+}
+
+impl PreparedWeightKernel for LinearGradWeightKernel {
+    fn run_prepared(
+        &self,
+        pool: &Pool,
+        x: Source,
+        dy: &[f32],
+        dw: &mut [f32],
+        db: Option<&mut [f32]>,
+        workspace: &mut [u8],
+    ) {
         LinearGradWeightKernel::run(self, pool, x, dy, dw, db, workspace);
     }
 }

@@ -59,7 +59,7 @@ impl Conv2dMaxPoolKernel {
     ) {
         assert_eq!([x.len(), w.len(), y.len()], self.lens, "lengths of x, w and y");
         assert_eq!(y.len(), index.len(), "a position for each maximum");
-        let (source, dest) = (PixelSource::Plain(x), PixelDest::Pooled(y, index));
+        let (source, dest) = (PixelSource::Plain(x.into()), PixelDest::Pooled(y, index));
         self.kernel.run_pooled(pool, source, w, bias.into(), dest, memory.into());
     }
 }

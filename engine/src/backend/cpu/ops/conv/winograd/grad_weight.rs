@@ -6,6 +6,7 @@
 use super::grid::{ELEMENTS, Grid};
 use super::transforms::{Input, kernel_adjoint, store_output_grad};
 use super::{pooled, tail};
+use crate::backend::cpu::gemm::prologue::Source;
 use crate::backend::cpu::gemm::sums::AddRows;
 use crate::backend::cpu::gemm::tile::{Epilogue, ONE_RUN, Tile, Tiles, for_each_tile};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
@@ -135,7 +136,7 @@ impl WeightKernel for WinogradGradWeight {
     }
 
     fn run(&self, pool: &Pool, x: &[f32], dy: &[f32], dw: &mut [f32], db: Option<&mut [f32]>, workspace: &mut [u8]) {
-        self.run_pooled(pool, x, PixelSource::Plain(dy), dw, db, workspace);
+        self.run_pooled(pool, x, PixelSource::Plain(dy.into()), dw, db, workspace);
     }
 }
 
@@ -175,7 +176,9 @@ impl PooledWeightKernel for WinogradGradWeight {
                 let count = tiles.len();
                 level.run(Input { grid: &self.grid, tiles: tiles.clone(), source: x, zeros, input });
                 match dy {
-                    PixelSource::Plain(dy) => level.run(OutputGrad { grid: &self.grid, tiles, dy, output, bias_sums }),
+                    PixelSource::Plain(Source { values: dy, .. }) => {
+                        level.run(OutputGrad { grid: &self.grid, tiles, dy, output, bias_sums });
+                    }
                     PixelSource::Pooled(source) => {
                         level.run(pooled::OutputGrad { grid: &self.grid, tiles, source, output, bias_sums });
                     }

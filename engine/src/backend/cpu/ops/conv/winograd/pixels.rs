@@ -5,6 +5,7 @@ use super::transforms::{Input, kernel_transform, output_tile};
 use super::{pooled, tail};
 use crate::backend::cpu::gemm::memory::{MOST_ROWS, Memory, kept_weights};
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
+use crate::backend::cpu::gemm::prologue::Source;
 use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, ONE_RUN, Tile, Tiles, for_each_tile, tile_rows};
 use crate::backend::cpu::ops::conv::kernel::{PixelKernel, PooledPixelKernel};
 use crate::backend::cpu::ops::conv::operands::{PixelDest, PixelDestParts, PixelSource, pooled_bounds};
@@ -130,7 +131,7 @@ impl PixelKernel for Winograd {
         dest: &mut [f32],
         memory: Memory,
     ) {
-        self.run_pooled(pool, PixelSource::Plain(source), w, operands, PixelDest::Plain(dest), memory);
+        self.run_pooled(pool, PixelSource::Plain(source.into()), w, operands, PixelDest::Plain(dest), memory);
     }
 }
 
@@ -169,7 +170,9 @@ impl PooledPixelKernel for Winograd {
             let scratch = unsafe { scratch.part(worker * self.scratch_floats()..(worker + 1) * self.scratch_floats()) };
             let (input, output) = scratch.split_at_mut(self.input_floats());
             match source {
-                PixelSource::Plain(source) => level.run(Input { grid, tiles: tiles.clone(), source, zeros, input }),
+                PixelSource::Plain(Source { values: source, .. }) => {
+                    level.run(Input { grid, tiles: tiles.clone(), source, zeros, input });
+                }
                 PixelSource::Pooled(source) => {
                     level.run(pooled::Input { grid, tiles: tiles.clone(), source, zeros, input });
                 }
