@@ -15,5 +15,6 @@ pub mod data;
 pub mod model;
 pub mod onnx;
 pub mod runs;
+pub mod sweep;
 pub mod terminal;
 pub mod train;

@@ -20,6 +20,8 @@ pub enum Purpose {
     Split = 6,
     /// How the samples of a batch are mixed; stream: epoch, index: batch.
     Mix = 7,
+    /// Values of the trials of a sweep; stream: hash of the key, index: number of the trial.
+    Sweep = 8,
 }
 
 /// Ten rounds of Philox4x32 on `counter` under `key`.

@@ -2,9 +2,11 @@
 
 mod lr_find;
 mod runs;
+mod sweep;
 
 pub use lr_find::LrFindArgs;
 pub use runs::{CompareArgs, PlotArgs, ReportArgs, RunsArgs};
+pub use sweep::{Jobs, SweepArgs};
 
 use super::suggest::Suggest;
 use crate::config::UNSET_OPTION;
@@ -28,6 +30,8 @@ pub struct Cli {
 pub enum Command {
     /// Train the model that a configuration describes
     Train(TrainArgs),
+    /// Train trials of a configuration with other values, and say which is best
+    Sweep(SweepArgs),
     /// Evaluate a checkpoint, or a configuration with `[model] weights`
     Eval(EvalArgs),
     /// Classify image files with a checkpoint, or a configuration with `[model] weights`
@@ -177,6 +181,14 @@ pub struct TrainArgs {
     /// By default as many as the process may use. Results do not depend on it.
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
+    /// Stop when so many epochs of the run are done, with everything saved; `--resume` goes on
+    ///
+    /// The schedule is that of the whole run, and so are the numbers when the run has gone on.
+    #[arg(long, value_name = "EPOCH", value_parser = clap::value_parser!(u64).range(1..))]
+    pub pause_after: Option<u64>,
+    /// Stop as by Ctrl-C when standard input ends: for programs that start this one, and may be killed
+    #[arg(long)]
+    pub watch_stdin: bool,
     /// Draw the losses in the terminal, anew after every epoch
     #[arg(long, conflicts_with_all = ["quiet", "json"])]
     pub plot: bool,

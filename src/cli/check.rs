@@ -5,6 +5,7 @@ use super::cache;
 use super::failure::Failure;
 use super::memory::{self, Planned, resolve_batch, table};
 use super::model::{build_run, describe_data, device, load_config, read_weights, say_notes};
+use super::sweep;
 use super::thousands;
 use crate::backend::{Backend, DeviceError};
 use crate::config::text::diagnostics::to_json;
@@ -52,10 +53,18 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
         };
         let memory = planned.memory()?;
         let refusal = planned.refusal(&memory);
+        let sets = args.overrides.sets();
+        let trials = match &experiment.sweep {
+            Some(_) if refusal.is_none() => Some(sweep::examine(&args.config, &sets, backend.as_ref(), &passes)?),
+            _ => None,
+        };
         if args.output.json {
             let mut json = as_json(&loaded, &programs, &memory, &backend.describe());
             if let Some(kept) = cache::as_json(experiment, &photos) {
                 json["cache"] = kept;
+            }
+            if let Some((_, trials)) = &trials {
+                json["sweep"] = trials.clone();
             }
             if let Some((what, help)) = &refusal {
                 json["errors"] = json!([{ "severity": "error", "message": what, "help": help }]);
@@ -66,7 +75,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             }
         } else {
             let text = as_text(&loaded, &programs, &memory, &backend.describe());
-            super::print(&format!("{text}{}", cache::as_text(experiment, &photos)))?;
+            let trials = trials.map_or(String::new(), |(text, _)| format!("\n{text}"));
+            super::print(&format!("{text}{}{trials}", cache::as_text(experiment, &photos)))?;
             if let Some((what, help)) = refusal {
                 return Err(DeviceError(format!("{what}\nhelp: {help}")).into());
             }

@@ -21,6 +21,7 @@ mod runs;
 mod samples;
 mod show;
 mod suggest;
+mod sweep;
 mod train;
 mod usage;
 mod what;
@@ -70,6 +71,7 @@ pub fn run(cli: Cli) -> ExitCode {
     let json = wants_json(&cli.command);
     let result = match cli.command {
         Command::Train(a) => train::run(&a),
+        Command::Sweep(a) => sweep::run(&a),
         Command::Eval(a) => eval::run(&a),
         Command::Predict(a) => predict::run(&a),
         Command::Check(a) => check::run(&a),
@@ -97,6 +99,7 @@ pub fn run(cli: Cli) -> ExitCode {
 fn wants_json(command: &Command) -> bool {
     match command {
         Command::Train(a) => a.output.json,
+        Command::Sweep(a) => a.output.json,
         Command::Eval(a) => a.output.json,
         Command::Predict(a) => a.output.json,
         Command::Check(a) => a.output.json,

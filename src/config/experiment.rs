@@ -9,7 +9,7 @@ use super::declare::tagged::Tagged as _;
 use super::language::layers::Layer;
 use super::language::pattern::Pattern;
 use super::language::sections::{
-    Checkpoint, Data, InitRule, Lints, Log, Loss, Metric, Metrics, Optimizer, Rename, Schedule, Train,
+    Checkpoint, Data, InitRule, Lints, Log, Loss, Metric, Metrics, Optimizer, Rename, Schedule, Sweep, Train,
 };
 use super::language::values::{Device, Precision};
 use super::text::diagnostics::Span;
@@ -53,6 +53,9 @@ pub struct Experiment {
     pub class_counts: bool,
     /// `[lint]`.
     pub lint: Lints,
+    /// `[sweep]`, which training does not look at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<Sweep>,
     /// Where values were written.
     #[serde(skip)]
     pub origins: Origins,

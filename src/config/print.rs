@@ -10,7 +10,8 @@ use super::declare::tagged::Tagged;
 use super::experiment::{Combine, Experiment, LayerKind, LayerNode};
 use super::language::layers::Layer;
 use super::language::sections::{
-    Checkpoint, Curve, Lints, Loading, Log, Loss, Metrics, ModelKeys, OptimizerRule, ParamGroups, Source, Train, Warmup,
+    Checkpoint, Curve, Lints, Loading, Log, Loss, Metrics, ModelKeys, OptimizerRule, ParamGroups, Source, Sweep, Train,
+    Warmup,
 };
 use super::load::Loaded;
 use crate::terminal::is_hidden;
@@ -77,6 +78,9 @@ impl Printer<'_> {
         self.section("log", log, Log::KEYS);
         self.section("metrics", metrics, Metrics::KEYS);
         self.section("lint", lint, Lints::KEYS);
+        if let Some(sweep) = &experiment.sweep {
+            self.sweep(sweep);
+        }
 
         self.section("model", model, ModelKeys::KEYS);
         self.out.push_str("layers = [\n");
@@ -89,6 +93,25 @@ impl Printer<'_> {
             }
         }
         self.out
+    }
+
+    /// Its keys have dots, which are no tables here.
+    fn sweep(&mut self, sweep: &Sweep) {
+        let keys: Vec<&str> = Sweep::KEYS.iter().copied().filter(|key| *key != "parameters").collect();
+        self.section("sweep", sweep, &keys);
+        let _ = writeln!(self.out, "\n[sweep.parameters]");
+        for axis in &sweep.parameters.0 {
+            let line = format!("{} = {}", quote(&axis.key), inline(&axis.json()));
+            match self.origins {
+                true => {
+                    let origin = one_line(&self.loaded.sources.place(axis.span));
+                    let _ = writeln!(self.out, "{line:<40}  # {origin}");
+                }
+                false => {
+                    let _ = writeln!(self.out, "{line}");
+                }
+            }
+        }
     }
 
     fn section(&mut self, name: &str, content: &impl Serialize, keys: &[&str]) {
@@ -282,7 +305,7 @@ fn one_line(place: &str) -> String {
 }
 
 /// A value as TOML on one line.
-fn inline(value: &Value) -> String {
+pub fn inline(value: &Value) -> String {
     match value {
         Value::Null => "\"\"".into(),
         Value::Bool(truth) => truth.to_string(),

@@ -8,7 +8,7 @@ use crate::source::{code, is_test, program};
 
 /// For every module, the others that its code may name. A module may only name those that stand above it, so imports
 /// run one way. Tests may name what they like, and `cli` everything.
-const IMPORTS: [(&str, &[&str]); 14] = [
+const IMPORTS: [(&str, &[&str]); 15] = [
     ("random", &[]),
     ("files", &[]),
     ("terminal", &[]),
@@ -27,6 +27,7 @@ const IMPORTS: [(&str, &[&str]); 14] = [
         &["backend", "model", "checkpoint", "config", "data", "files", "graph", "passes", "plan", "random", "terminal"],
     ),
     ("runs", &["checkpoint", "config", "files", "graph", "train"]),
+    ("sweep", &["config", "files", "random"]),
 ];
 
 /// Modules in layers: each may name only those before it.

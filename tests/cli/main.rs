@@ -32,5 +32,6 @@ mod resume_moments;
 mod runs;
 mod show;
 mod support;
+mod sweep;
 mod two_at_once;
 mod wrong_data;

@@ -248,6 +248,7 @@ pub fn train(case: &Case, Way { sets, options, on }: &Way) -> Trained {
         reporter: Reporter::new(Verbosity::Quiet),
         pending: runner::train::run::pending::Pending::default(),
         waiting: Waiting::default(),
+        pause_after: None,
     };
     let outcome = run.run(&AtomicBool::new(false)).unwrap();
     let expected = if experiment.train.max_steps.is_some() { Outcome::MaxSteps } else { Outcome::Finished };

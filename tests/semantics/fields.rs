@@ -178,6 +178,7 @@ fn train(samples: &Samples, sets: &[&str], run: &Path) -> anyhow::Result<Left> {
         reporter: Reporter::new(Verbosity::Quiet),
         pending: Pending::default(),
         waiting: Waiting::default(),
+        pause_after: None,
     };
     run.run(&AtomicBool::new(false))?;
     let told = run.unreadable_in_all();

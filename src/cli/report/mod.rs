@@ -30,8 +30,51 @@ struct Reported {
     timing: Option<Part<Timing>>,
 }
 
+/// A table before all else, for runs that belong together.
+pub struct Lead {
+    /// The title of its section.
+    pub title: String,
+    /// What it shows.
+    pub caption: String,
+    /// The names of its columns.
+    pub head: Vec<String>,
+    /// Its rows.
+    pub rows: Vec<Vec<String>>,
+}
+
 /// Writes a report.
 pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
+    let (reported, bytes) = write(args, None)?;
+    if args.output.json {
+        let one = |reported: &Reported| {
+            let mut told = runs::as_json(&reported.run);
+            if let Some(Ok(evaluation)) = &reported.evaluation {
+                told["evaluation"] =
+                    evaluation.figures.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+            }
+            told
+        };
+        let out = args.out.to_string_lossy();
+        super::print_json(
+            &json!({ "report": out, "bytes": bytes, "runs": reported.iter().map(one).collect::<Vec<_>>() }),
+        )?;
+    } else {
+        let size = super::human_bytes(bytes);
+        super::print(&format!("the report is in `{}` ({size}): open it in a browser", args.out.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the page about runs that belong together.
+///
+/// # Errors
+/// A run cannot be read, or the page not written.
+pub fn of_runs(args: &ReportArgs, lead: &Lead) -> Result<(), Failure> {
+    write(args, Some(lead)).map(|_| ())
+}
+
+/// Writes the page; what is on it, and its bytes.
+fn write(args: &ReportArgs, lead: Option<&Lead>) -> Result<(Vec<Reported>, usize), Failure> {
     if args.out.extension().is_none_or(|suffix| suffix != "html") {
         return Err(Failure::Usage(format!("cannot write `{}`: the format is .html", args.out.display())));
     }
@@ -47,26 +90,9 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
         let timing = (!args.no_timing).then(|| part(&name, "the timing", details::timing(&run, args)));
         reported.push(Reported { settings: details::settings(&run), evaluation, model, timing, run });
     }
-    let text = page::page(&reported);
+    let text = page::page(&reported, lead);
     durable::write(&args.out, text.as_bytes()).with_context(|| format!("cannot write `{}`", args.out.display()))?;
-    if args.output.json {
-        let one = |reported: &Reported| {
-            let mut told = runs::as_json(&reported.run);
-            if let Some(Ok(evaluation)) = &reported.evaluation {
-                told["evaluation"] =
-                    evaluation.figures.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-            }
-            told
-        };
-        let out = args.out.to_string_lossy();
-        super::print_json(
-            &json!({ "report": out, "bytes": text.len(), "runs": reported.iter().map(one).collect::<Vec<_>>() }),
-        )?;
-    } else {
-        let size = super::human_bytes(text.len());
-        super::print(&format!("the report is in `{}` ({size}): open it in a browser", args.out.display()))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok((reported, text.len()))
 }
 
 /// A part of a report, or why it is missing, which is said, too.

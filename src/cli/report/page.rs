@@ -3,7 +3,7 @@
 use super::details::{Model, Setting, Timing};
 use super::evaluation::{Evaluation, Mistake, OF_A_PAIR, OF_ALL, SIDE};
 use super::html::{Table, escaped, json as in_script};
-use super::{Part, Reported};
+use super::{Lead, Part, Reported};
 use crate::cli::human_bytes;
 use crate::runs::Run;
 use crate::runs::curves::{Curve, curve};
@@ -30,7 +30,7 @@ const MOST_CLASSES: usize = 100;
 const MOST_OPERATIONS: usize = 60;
 
 /// The whole page.
-pub fn page(all: &[Reported]) -> String {
+pub fn page(all: &[Reported], lead: Option<&Lead>) -> String {
     let runs: Vec<&Run> = all.iter().map(|reported| &reported.run).collect();
     let names: Vec<String> = runs.iter().map(|run| run.path.display().to_string()).collect();
     let title = match &names[..] {
@@ -40,6 +40,10 @@ pub fn page(all: &[Reported]) -> String {
     let shown_title = escaped(&title);
     let mut body = String::new();
     let mut contents = vec![("overview".to_owned(), "Overview".to_owned()), ("curves-of".into(), "Curves".into())];
+    if let Some(lead) = lead {
+        contents.insert(0, ("lead".into(), lead.title.clone()));
+        body += &lead_section(lead);
+    }
     body += &overview(&runs);
     body += &curves_section(&runs);
     if runs.len() > 1 {
@@ -65,6 +69,14 @@ pub fn page(all: &[Reported]) -> String {
          <script>\n{SCRIPT}</script>\n</body>\n</html>\n",
         escaped(UPLOT_LICENSE)
     )
+}
+
+fn lead_section(lead: &Lead) -> String {
+    let head: Vec<&str> = lead.head.iter().map(String::as_str).collect();
+    let mut table = Table::new(&lead.caption, &head);
+    lead.rows.iter().for_each(|row| table.row(row));
+    let title = escaped(&lead.title);
+    format!("<section aria-labelledby=\"lead\">\n<h2 id=\"lead\">{title}</h2>\n{}</section>\n", table.html())
 }
 
 fn told(name: &str, value: f64) -> String {

@@ -1,7 +1,7 @@
 //! `runner runs`, and what all commands over runs have in common.
 
 pub mod compare;
-mod grid;
+pub mod grid;
 pub mod plot;
 
 use super::args::RunsArgs;

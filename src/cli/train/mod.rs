@@ -39,6 +39,7 @@ use crate::train::setup::schedule::Schedule;
 use crate::train::setup::session::Session;
 use anyhow::Context;
 use asked::Asked;
+pub(super) use outcome::on_interrupt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -144,6 +145,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         reporter,
         pending: Pending::default(),
         waiting: Waiting::default(),
+        pause_after: args.pause_after,
     };
     match &from {
         None => {
@@ -196,6 +198,12 @@ fn begin(args: &TrainArgs, reporter: &Reporter) -> Result<Begun, Failure> {
         Asked::New(config) => {
             let sets = args.overrides.sets();
             let loaded = load_config(&config, &sets)?;
+            if let Some(sweep) = &loaded.experiment.sweep {
+                reporter.info(&format!(
+                    "the configuration is trained as it is; `runner sweep` runs the {} trials of `[sweep]`",
+                    sweep.count()
+                ));
+            }
             let without: Vec<String> = args.passes.names().into_iter().map(String::from).collect();
             let sets = resumed::in_force(&[], &sets, &loaded);
             Ok(Begun {
@@ -255,7 +263,7 @@ fn effective(loaded: &Loaded) -> Result<String, Failure> {
 }
 
 /// What is wrong with a run's folder: another's being there is a matter of the command line.
-fn in_folder(error: anyhow::Error) -> Failure {
+pub(super) fn in_folder(error: anyhow::Error) -> Failure {
     if error.is::<InUse>() || error.is::<Taken>() { Failure::Usage(error.to_string()) } else { error.into() }
 }
 

@@ -25,6 +25,9 @@ pub fn train(run: &mut Run, args: &TrainArgs, resumed: bool) -> Result<ExitCode,
         return Ok(ExitCode::SUCCESS);
     }
     let interrupt = on_interrupt()?;
+    if args.watch_stdin {
+        watch_stdin(interrupt.clone());
+    }
     let outcome = run.run(&interrupt).map_err(|e| {
         run.metrics.failed(&format!("{e:#}"));
         with_way_on(e, args, &run.folder.path)
@@ -48,6 +51,13 @@ pub fn train(run: &mut Run, args: &TrainArgs, resumed: bool) -> Result<ExitCode,
         Outcome::MaxSteps => {
             let more = if resumed { "; to go on, raise it, or take it out with `--unset train.max_steps`" } else { "" };
             run.reporter.info(&format!("stopped at step {step}, as `max_steps` says; the run is in `{place}`{more}"));
+        }
+        Outcome::Paused => {
+            run.reporter.info(&format!(
+                "stopped after epoch {}, as `--pause-after` says; saved in `{place}`; go on with: {}",
+                run.state.epoch,
+                resume_command(args, &run.folder.path)
+            ));
         }
         Outcome::Interrupted => {
             run.reporter.info(&format!(
@@ -102,7 +112,7 @@ fn resume_command(args: &TrainArgs, folder: &Path) -> String {
 }
 
 /// A flag that Ctrl-C sets; a second Ctrl-C ends the process at once.
-fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
+pub fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     let seen = flag.clone();
     ctrlc::set_handler(move || {
@@ -113,6 +123,15 @@ fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     })
     .context("cannot watch for Ctrl-C")?;
     Ok(flag)
+}
+
+/// Sets the flag when standard input ends, whatever comes before that.
+fn watch_stdin(flag: Arc<AtomicBool>) {
+    std::thread::spawn(move || {
+        // An input that cannot be read has ended, too.
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        flag.store(true, Ordering::Relaxed);
+    });
 }
 
 #[cfg(test)]

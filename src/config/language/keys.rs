@@ -4,7 +4,7 @@ use schemars::SchemaGenerator;
 
 use super::sections::{
     Checkpoint, Curve, EarlyStopping, Ema, FileKeys, Lints, Loading, Log, Loss, Metrics, ModelKeys, ModelLayers,
-    OptimizerRule, ParamGroups, Pipeline, Source, TopKeys, Train, Warmup,
+    OptimizerRule, ParamGroups, Pipeline, Source, Sweep, TopKeys, Train, Warmup,
 };
 use crate::config::declare::declaration::{Declaration, Declare, Effect, Rule};
 use crate::config::declare::options::Options;
@@ -131,6 +131,7 @@ pub fn sections() -> Vec<Section> {
         Section::new("`[log]`", "What to write down.").with::<Log>(),
         Section::new("`[metrics]`", "What evaluation measures besides what the loss comes with.").with::<Metrics>(),
         Section::new("`[lint]`", "Which warnings not to give.").with::<Lints>(),
+        Section::new("`[sweep]`", "Trials with other values: `runner sweep` runs them.").with::<Sweep>(),
     ]
 }
 

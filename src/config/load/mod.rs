@@ -13,6 +13,7 @@ mod overrides;
 pub mod paths;
 mod resolve;
 mod rules;
+mod trials;
 
 use std::path::Path;
 
@@ -23,7 +24,8 @@ use super::text::tree::Table;
 
 pub use self::files::MAX_EFFECTIVE;
 pub use self::merge::LeftBehind;
-pub use self::overrides::UNSET_OPTION;
+pub use self::overrides::{SWEEP_OPTION, UNSET_OPTION};
+pub use self::trials::{Assigned, Trials};
 
 /// A configuration that is whole and consistent in itself.
 #[derive(Debug, Clone)]

@@ -1,4 +1,6 @@
-//! `--set KEY=VALUE` and `--unset KEY`.
+//! `--set KEY=VALUE` and `--unset KEY`, and the options of a sweep.
+
+mod sweep;
 
 use super::merge::{LeftBehind, Reason, join};
 use crate::config::language::keys;
@@ -14,6 +16,12 @@ use crate::config::text::words::nearest;
 const MAX_KEYS: usize = 64;
 /// What an option that takes a key away begins with, among those that set one.
 pub const UNSET_OPTION: &str = "--unset ";
+
+/// What options that change the sweep begin with, and the keys that they set.
+const SWEEP_OPTIONS: [(&str, &str); 4] =
+    [("--method ", "method"), ("--trials ", "trials"), ("--monitor ", "monitor"), (SWEEP_OPTION, "parameters")];
+/// What an option begins with that gives a sweep a parameter: `--sweep KEY=VALUES`.
+pub const SWEEP_OPTION: &str = "--sweep ";
 
 /// One option.
 #[derive(Debug)]
@@ -34,6 +42,13 @@ impl Override {
             let source = sources.add(option, key, SourceKind::Set);
             let (keys, span) = parse_key(key, source, sink)?;
             return Some(Self { keys, span, value: None });
+        }
+        if let Some((prefix, key)) = SWEEP_OPTIONS.iter().find(|(prefix, _)| option.starts_with(prefix)) {
+            let source = sources.add(option, &option[prefix.len()..], SourceKind::Set);
+            return match *prefix == SWEEP_OPTION {
+                true => sweep::parameter(&option[prefix.len()..], source, sink),
+                false => Some(sweep::setting(key, &option[prefix.len()..], source)),
+            };
         }
         let source = sources.add(format!("--set {option}"), option, SourceKind::Set);
         let whole = Span { source, start: 0, end: option.len() };

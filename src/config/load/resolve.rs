@@ -16,7 +16,7 @@ use crate::config::declare::tagged::Tagged;
 use crate::config::language::keys::{self, Section};
 use crate::config::language::sections::{
     Checkpoint, Curve, Data, FileKeys, InitRule, Lints, Loading, Log, Loss, Metric, Metrics, ModelKeys, ModelLayers,
-    Optimizer, OptimizerRule, ParamGroups, Pipeline, Schedule, Source, TopKeys, Train, Warmup,
+    Optimizer, OptimizerRule, ParamGroups, Pipeline, Schedule, Source, Sweep, TopKeys, Train, Warmup,
 };
 use crate::config::text::lints::Lint;
 use crate::config::text::sink::Sink;
@@ -42,6 +42,7 @@ pub(super) fn resolve(name: &str, root: &Table, start: Span, sources: &Sources, 
     let log = reader.plain::<Log>("log");
     let metrics = reader.plain::<Metrics>("metrics");
     let lint = reader.plain::<Lints>("lint");
+    let sweep = reader.root.get("sweep").map(|_| reader.plain::<Sweep>("sweep"));
 
     let mut places = BTreeMap::new();
     for entry in &root.entries {
@@ -65,6 +66,10 @@ pub(super) fn resolve(name: &str, root: &Table, start: Span, sources: &Sources, 
         metrics: metrics?,
         class_counts: false,
         lint: lint?,
+        sweep: match sweep {
+            Some(sweep) => Some(sweep?),
+            None => None,
+        },
         origins: Origins(places),
     };
     fill_in(&mut experiment);

@@ -2,7 +2,7 @@
 
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Experiment;
-use crate::config::language::sections::{Cache, Loss, Metric, RANDOM_TRANSFORMS, Source, Transform};
+use crate::config::language::sections::{Cache, Loss, Method, Metric, RANDOM_TRANSFORMS, Source, Transform};
 use crate::config::text::diagnostics::Diagnostic;
 use crate::config::text::lints::Lint;
 use crate::config::text::origins::Reporter;
@@ -21,6 +21,7 @@ pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     rules.thaw();
     rules.downloads();
     rules.cache();
+    rules.sweep();
 }
 
 /// What sections must agree on. The rules of schedules are beside their keys.
@@ -66,6 +67,7 @@ impl Rules<'_> {
             ("train.early_stopping.monitor", stopping),
             ("schedule.monitor", self.experiment.schedule.monitor()),
             ("checkpoint.monitor", self.experiment.checkpoint.monitor),
+            ("sweep.monitor", self.experiment.sweep.as_ref().and_then(|sweep| sweep.monitor)),
         ];
         for (key, metric) in all {
             let Some(metric) = metric else { continue };
@@ -276,6 +278,17 @@ impl Rules<'_> {
                 let needed = if key == "cache_dir" { "`cache` is not \"disk\"" } else { "there is no `cache`" };
                 self.reporter.at_key(warning, &format!("data.{key}"), needed);
             }
+        }
+    }
+
+    /// Rounds of a sweep lie within the run.
+    fn sweep(&self) {
+        let Some(sweep) = &self.experiment.sweep else { return };
+        let epochs = self.experiment.train.epochs;
+        if sweep.method == Method::Halving && sweep.min_epochs >= epochs && sweep.count() > 1 {
+            let error = Diagnostic::error("`halving` has nothing to halve: its first round is the whole run")
+                .help("take a smaller `min_epochs`, or more epochs");
+            self.reporter.at_keys(error, "sweep.min_epochs", "all epochs", "train.epochs", "these");
         }
     }
 }

@@ -89,7 +89,7 @@ fn agreements() -> Vec<Value> {
         let stopping = json!({ "properties": { "train": { "properties": { "early_stopping": { "properties": { "monitor": { "not": { "enum": monitors } } } } } } } });
         json!({
             "if": { "properties": with("loss", "type", &[loss]), "required": ["loss"] },
-            "then": { "allOf": [foreign, without("checkpoint", "monitor", monitors), without("schedule", "monitor", monitors), stopping, asked] },
+            "then": { "allOf": [foreign, without("checkpoint", "monitor", monitors), without("schedule", "monitor", monitors), without("sweep", "monitor", monitors), stopping, asked] },
         })
     };
     Loss::defaults().iter().map(of).collect()

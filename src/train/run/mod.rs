@@ -47,6 +47,8 @@ pub enum Outcome {
     EarlyStopped,
     /// `train.max_steps` are done.
     MaxSteps,
+    /// So many epochs are done as were asked for now; there are more.
+    Paused,
     /// Ctrl-C; the state is saved.
     Interrupted,
 }
@@ -104,6 +106,8 @@ pub struct Run<'a> {
     pub pending: Pending,
     /// What was waited for batches.
     pub waiting: Waiting,
+    /// Epochs to stop after, with more to come.
+    pub pause_after: Option<u64>,
 }
 
 impl Run<'_> {
@@ -128,6 +132,9 @@ impl Run<'_> {
             // Stopping where an epoch has ended: its lines and checkpoints are written.
             if self.state.batch == 0 && self.state.epoch > 0 && self.reached_max_steps() {
                 return Ok(Outcome::MaxSteps);
+            }
+            if self.pause_after.is_some_and(|epochs| self.state.epoch >= epochs) {
+                return Ok(Outcome::Paused);
             }
             if let Some(outcome) = self.epoch(&mut loader, &mut in_flight, interrupt)? {
                 return Ok(outcome);

@@ -1,0 +1,203 @@
+//! The trials of a sweep before the first is trained: all configurations are checked, and all their mistakes told at once, at
+//! their places in `[sweep]`.
+
+use super::super::failure::{Failure, warn};
+use super::super::memory::{Planned, resolve_batch};
+use super::super::model::{build, describe_data, refuse};
+use super::super::what::expect_configuration;
+use crate::backend::{Backend, DeviceError};
+use crate::config::language::sections::{Metric, Sweep};
+use crate::config::{self, Assigned, Diagnostic, Loaded, Severity, SourceId, Sources, Trials};
+use crate::data::DataSpec;
+use crate::passes::PassOptions;
+use crate::random::hash_name;
+use crate::sweep::draw;
+use crate::terminal::Bar;
+use crate::train::setup::input;
+use crate::train::setup::lints;
+use crate::train::setup::memory::{MemoryPlan, Needs, Use};
+use crate::train::setup::photos::PhotoPlan;
+use crate::train::setup::programs::Sizes;
+use std::path::{Path, PathBuf};
+
+/// A configuration with its sweep, read and not yet looked at trial by trial.
+pub struct Read {
+    path: PathBuf,
+    sets: Vec<String>,
+    trials: Trials,
+    /// The configuration as it is without the values of a trial.
+    pub base: Loaded,
+    /// Its `[sweep]`.
+    pub sweep: Sweep,
+    /// The figure by which trials are compared.
+    pub monitor: Metric,
+    /// What each trial assigns.
+    pub values: Vec<Vec<Assigned>>,
+}
+
+/// A trial that can be trained.
+pub struct Checked {
+    /// A fingerprint of its configuration.
+    pub fingerprint: String,
+    /// Epochs of the whole run.
+    pub epochs: u64,
+    /// Bytes that it takes on the host.
+    pub host: usize,
+    /// Bytes that it takes on the device, where that has memory of its own.
+    pub device: Option<usize>,
+}
+
+impl Read {
+    /// Reads a configuration with the options of a sweep.
+    ///
+    /// # Errors
+    /// What is wrong in it without regard to the values of trials; there is no sweep in it.
+    pub fn new(path: &Path, sets: &[String]) -> Result<Read, Failure> {
+        expect_configuration(path)?;
+        let (trials, base) = Trials::read(path, sets)?;
+        let Some(sweep) = base.experiment.sweep.clone() else {
+            return Err(Failure::Usage(format!(
+                "there is nothing to try: `{}` has no section `[sweep]`\nhelp: name keys and values, as in `--sweep \
+                 optimizer.lr=1e-4..1e-1:log`",
+                path.display()
+            )));
+        };
+        let monitor = sweep.monitor.unwrap_or_else(|| base.experiment.checkpoint.monitor());
+        let values = draw::trials(&sweep, base.experiment.seed);
+        Ok(Read { path: path.to_path_buf(), sets: sets.to_vec(), trials, base, sweep, monitor, values })
+    }
+
+    /// All that a trial has in the place of the configuration's own.
+    fn assigned(&self, trial: usize) -> Vec<Assigned> {
+        let mut all = self.values[trial].clone();
+        if let (Some(monitor), Some(span)) = (self.sweep.monitor, self.base.experiment.nearest_span("sweep.monitor")) {
+            let word = monitor.name();
+            let toml = toml::Value::String(word.into()).to_string();
+            all.push(Assigned { key: "checkpoint.monitor".into(), value: word.into(), toml, key_span: span, span });
+        }
+        all
+    }
+
+    /// What `train` is told of a trial, number from 0, as `--set` takes it.
+    pub fn sets_of(&self, trial: usize) -> Vec<String> {
+        self.assigned(trial).iter().map(Assigned::set).collect()
+    }
+
+    /// Whether the files still say of a trial what they said when it was checked.
+    ///
+    /// # Errors
+    /// They cannot be read any more, or are wrong now.
+    pub fn is_still(&self, trial: usize, checked: &Checked) -> Result<bool, Failure> {
+        let (trials, _) = Trials::read(&self.path, &self.sets)?;
+        let loaded = trials.load(&self.assigned(trial))?;
+        Ok(fingerprint(&loaded) == checked.fingerprint)
+    }
+
+    /// Checks every trial: its configuration, its programs, its memory.
+    ///
+    /// # Errors
+    /// All mistakes of all trials; one that the device has no memory for.
+    pub fn check(&self, backend: &dyn Backend, passes: &PassOptions) -> Result<Vec<Checked>, Failure> {
+        let mut told = Told { sources: self.base.sources.clone(), ..Told::default() };
+        told.known.clone_from(&self.base.warnings);
+        let mut checked = Vec::with_capacity(self.values.len());
+        // The data of all trials is the same unless one of them says otherwise.
+        let own_data = self.values.iter().flatten().any(|value| value.key.starts_with("data"));
+        let mut described: Option<DataSpec> = None;
+        let bar = Bar::new("checking trials", self.values.len() as u64, 0);
+        for number in 0..self.values.len() {
+            let values = self.assigned(number);
+            let one = self.trials.load(&values).map_err(Failure::from).and_then(|mut loaded| {
+                let fingerprint = fingerprint(&loaded);
+                let data = match &described {
+                    Some(data) if !own_data => data.clone(),
+                    _ => describe_data(&loaded)?,
+                };
+                resolve_batch(&mut loaded, &data, backend, passes)?;
+                let experiment = &loaded.experiment;
+                lints::require_a_batch(experiment, &data).map_err(|error| refuse(&loaded, error))?;
+                let programs = build(&loaded, &data, &Sizes::of_run(experiment, &data), backend, passes)?;
+                let photos = PhotoPlan::new(experiment, &data, true);
+                let needs = Needs::of_run(experiment, &data, photos.with(input::footprint(experiment)), true);
+                let (plan, what) = (&programs.plan, Use::Training);
+                let planned = Planned { loaded: &loaded, data: &data, plan, backend, what, needs, passes };
+                let MemoryPlan { summary, device, host, .. } = planned.require()?;
+                let device = device.map(|_| summary.total);
+                let epochs = experiment.train.epochs as u64;
+                let warnings = [&loaded.warnings[..], &programs.warnings].concat();
+                Ok((Checked { fingerprint, epochs, host: host.total, device }, loaded.sources.clone(), warnings, data))
+            });
+            match one {
+                Ok((one, sources, mut warnings, data)) => {
+                    self.trials.place(&values, &mut warnings);
+                    told.take(&sources, warnings, number);
+                    checked.push(one);
+                    described = Some(data);
+                }
+                Err(Failure::Config { sources, mut diagnostics }) => {
+                    self.trials.place(&values, &mut diagnostics);
+                    told.take(&sources, diagnostics, number);
+                }
+                Err(Failure::Device(e)) => {
+                    return Err(
+                        DeviceError(format!("trial {}, {}: {e}", number + 1, words(&self.values[number]))).into()
+                    );
+                }
+                Err(other) => return Err(other),
+            }
+            if let Some(bar) = &bar {
+                bar.set(number as u64 + 1);
+            }
+        }
+        drop(bar);
+        if told.new.iter().any(|d| d.severity == Severity::Error) {
+            return Err(Failure::Config { sources: told.sources, diagnostics: told.new });
+        }
+        warn(&told.sources, &told.new);
+        Ok(checked)
+    }
+}
+
+fn fingerprint(loaded: &Loaded) -> String {
+    format!("{:016x}", hash_name(&config::to_toml(loaded)))
+}
+
+/// The values of a trial on one line.
+pub fn words(values: &[Assigned]) -> String {
+    values.iter().map(|value| format!("{} = {}", value.key, value.toml)).collect::<Vec<_>>().join(", ")
+}
+
+/// What is told of all trials together: of what is wrong with many, the first.
+#[derive(Default)]
+struct Told {
+    sources: Sources,
+    known: Vec<Diagnostic>,
+    new: Vec<Diagnostic>,
+}
+
+impl Told {
+    fn take(&mut self, sources: &Sources, diagnostics: Vec<Diagnostic>, trial: usize) {
+        let ids: Vec<SourceId> = sources.iter().map(|(_, source)| self.source(source)).collect();
+        for mut diagnostic in diagnostics {
+            diagnostic.labels.iter_mut().for_each(|label| label.span.source = ids[label.span.source.0]);
+            let places = |d: &Diagnostic| d.labels.iter().map(|label| label.span).collect::<Vec<_>>();
+            // The same of another value.
+            let gist = |d: &Diagnostic| {
+                d.message.chars().filter(|c| !c.is_ascii_digit() && !"e.-".contains(*c)).collect::<String>()
+            };
+            let same = |d: &Diagnostic| {
+                d.severity == diagnostic.severity && gist(d) == gist(&diagnostic) && places(d) == places(&diagnostic)
+            };
+            if !self.known.iter().chain(&self.new).any(same) {
+                self.new.push(diagnostic.note(format!("in trial {}", trial + 1)));
+            }
+        }
+    }
+
+    /// The number of a text among those of all trials.
+    fn source(&mut self, source: &config::Source) -> SourceId {
+        let same = |other: &config::Source| other.name == source.name && other.text == source.text;
+        let found = self.sources.iter().find(|(_, other)| same(other)).map(|(id, _)| id);
+        found.unwrap_or_else(|| self.sources.add(&source.name, &source.text, source.kind))
+    }
+}

@@ -1,0 +1,157 @@
+//! What came of a sweep: a table with the best trial first.
+
+use super::checked::Read;
+use super::trial::Trial;
+use crate::cli::report::Lead;
+use crate::cli::runs::grid::Grid;
+use crate::config::language::sections::Method;
+use crate::runs::figure::is_share;
+use crate::sweep::Verdict;
+use crate::sweep::course::{Better, ranked};
+use crate::terminal::{duration, figure, percent};
+use crate::train::files::folder::file;
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+/// A trial as it is shown.
+pub struct Row {
+    /// Its number, from 0.
+    pub trial: usize,
+    values: Vec<(String, Value, String)>,
+    best: Option<(f64, u64)>,
+    epochs: u64,
+    seconds: f64,
+    state: &'static str,
+    why: Option<String>,
+    folder: String,
+    checkpoint: Option<String>,
+}
+
+/// The rows, the best first.
+pub fn rows(read: &Read, trials: &[Trial], verdicts: &[Verdict], better: Better) -> Vec<Row> {
+    let counted = |i: usize| match verdicts[i] {
+        Verdict::Out { after } => after,
+        _ => u64::MAX,
+    };
+    let mut courses: Vec<_> = trials.iter().map(|trial| trial.course.clone()).collect();
+    for (i, course) in courses.iter_mut().enumerate() {
+        course.values.retain(|epoch, _| *epoch <= counted(i));
+    }
+    let order = ranked(&courses, &(0..trials.len()).collect::<Vec<_>>(), u64::MAX, better);
+    let row = |i: usize| {
+        let (trial, last) = (&trials[i], counted(i));
+        let seconds = trial.seconds.range(..=last).map(|(_, seconds)| *seconds);
+        let (state, why) = match (&trial.failed, verdicts[i]) {
+            (Some(why), _) => ("failed", Some(why.clone())),
+            (None, Verdict::Out { after }) => ("out", Some(out(read.sweep.method, after))),
+            (None, Verdict::Done) if trial.early => ("finished", Some("stopped early by itself".into())),
+            (None, Verdict::Done) => ("finished", None),
+            (None, _) if trial.course.epochs > 0 => ("stopped", None),
+            (None, _) => ("waiting", None),
+        };
+        let checkpoint = [file::BEST, file::LAST].map(|name| trial.folder.join(name));
+        Row {
+            trial: i,
+            values: read.values[i].iter().map(|v| (v.key.clone(), v.value.clone(), v.toml.clone())).collect(),
+            best: courses[i].best(u64::MAX, better),
+            epochs: trial.course.epochs.min(last),
+            seconds: seconds.sum(),
+            state,
+            why,
+            folder: trial.folder.display().to_string(),
+            checkpoint: checkpoint.iter().find(|path| path.is_file()).map(|path| path.display().to_string()),
+        }
+    };
+    order.into_iter().map(row).collect()
+}
+
+fn out(method: Method, after: u64) -> String {
+    match method {
+        Method::Halving => format!("halved after epoch {after}"),
+        _ => format!("below the median after epoch {after}"),
+    }
+}
+
+/// A figure as tables show it.
+pub fn told(monitor: &str, value: f64) -> String {
+    if is_share(monitor) { percent(value) } else { figure(value, 5, 9) }
+}
+
+fn cells(row: &Row, monitor: &str) -> Vec<String> {
+    let best = row.best.map_or(["-".into(), "-".into()], |(value, epoch)| [told(monitor, value), epoch.to_string()]);
+    let state = match (&row.why, row.state) {
+        (Some(why), "out" | "finished") => format!("{}: {why}", row.state),
+        _ => row.state.to_owned(),
+    };
+    let values = row.values.iter().map(|(.., toml)| toml.clone());
+    let mut cells = vec![(row.trial + 1).to_string()];
+    cells.extend(values.chain(best).chain([row.epochs.to_string(), duration(row.seconds), state]));
+    cells
+}
+
+fn head(rows: &[Row], monitor: &str) -> Vec<String> {
+    let keys = rows.first().into_iter().flat_map(|row| row.values.iter().map(|(key, ..)| key.clone()));
+    let more = [monitor, "at epoch", "epochs", "time", "state"].map(str::to_owned);
+    std::iter::once("trial".to_owned()).chain(keys).chain(more).collect()
+}
+
+/// The table for people.
+pub fn as_text(rows: &[Row], monitor: &str) -> String {
+    let head = head(rows, monitor);
+    let last = head.len() - 1;
+    let mut grid = Grid::new(head, 0);
+    grid.left(last);
+    rows.iter().for_each(|row| grid.row(cells(row, monitor)));
+    let mut text = grid.text();
+    for row in rows.iter().filter(|row| row.state == "failed") {
+        let why = row.why.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
+        text += &format!("trial {} failed: {why}\n", row.trial + 1);
+    }
+    if let Some((best, checkpoint)) =
+        rows.first().filter(|row| row.best.is_some()).and_then(|row| Some((row, row.checkpoint.as_ref()?)))
+    {
+        text += &format!("the best is trial {}: `{checkpoint}`\n", best.trial + 1);
+    }
+    text
+}
+
+/// The same at the head of a report.
+pub fn lead(rows: &[Row], monitor: &str, method: Method) -> Lead {
+    Lead {
+        title: "Sweep".into(),
+        caption: format!("{} trials ({}), the best first", rows.len(), method.name()),
+        head: head(rows, monitor),
+        rows: rows.iter().map(|row| cells(row, monitor)).collect(),
+    }
+}
+
+/// The table for programs.
+pub fn as_json(rows: &[Row], read: &Read, folder: &Path, report: Option<&Path>) -> Value {
+    let finite = |value: f64| value.is_finite().then_some(value);
+    let one = |(rank, row): (usize, &Row)| {
+        let values: Map<String, Value> =
+            row.values.iter().map(|(key, value, _)| (key.clone(), value.clone())).collect();
+        json!({
+            "rank": rank + 1,
+            "trial": row.trial + 1,
+            "values": values,
+            "value": row.best.and_then(|(value, _)| finite(value)),
+            "best_epoch": row.best.map(|(_, epoch)| epoch),
+            "epochs": row.epochs,
+            "seconds": (row.seconds * 1e3).round() / 1e3,
+            "state": row.state,
+            "why": row.why,
+            "run": row.folder,
+            "checkpoint": row.checkpoint,
+        })
+    };
+    let trials: Vec<Value> = rows.iter().enumerate().map(one).collect();
+    json!({
+        "sweep": folder.to_string_lossy(),
+        "method": read.sweep.method.name(),
+        "monitor": read.monitor.name(),
+        "best": rows.first().filter(|row| row.best.is_some()).map(|_| trials[0].clone()),
+        "trials": trials,
+        "report": report.map(|path| path.to_string_lossy()),
+    })
+}

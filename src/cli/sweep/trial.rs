@@ -1,0 +1,71 @@
+//! What is known of each trial, from its run's folder and from what it tells while it is at work.
+
+use crate::runs::folder::is_run;
+use crate::runs::lines::{Line, Wanted, number};
+use crate::runs::{Run, State};
+use crate::sweep::Course;
+use anyhow::Result;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// A trial.
+pub struct Trial {
+    /// Its run's folder.
+    pub folder: PathBuf,
+    /// How it has gone.
+    pub course: Course,
+    /// Seconds of each epoch.
+    pub seconds: BTreeMap<u64, f64>,
+    /// Why it failed.
+    pub failed: Option<String>,
+    /// Whether it stopped early by itself.
+    pub early: bool,
+}
+
+impl Trial {
+    /// A trial that is in that folder, if anything is there yet.
+    pub fn new(folder: PathBuf) -> Trial {
+        Trial { folder, course: Course::default(), seconds: BTreeMap::new(), failed: None, early: false }
+    }
+
+    /// Takes in what the folder says, and forgets all else. `all` is the epochs of the whole run.
+    ///
+    /// # Errors
+    /// Its metrics cannot be read.
+    pub fn look(&mut self, monitor: &str, all: u64) -> Result<()> {
+        self.course = Course::default();
+        self.seconds.clear();
+        self.early = false;
+        if !is_run(&self.folder) {
+            return Ok(());
+        }
+        let run = Run::read(&self.folder, Wanted::Epochs)?;
+        let whole = matches!(run.state, State::Finished | State::Failed);
+        for line in &run.lines.epochs {
+            let epoch = line.get("epoch").and_then(serde_json::Value::as_u64).unwrap_or(0);
+            // What lies behind the newest checkpoint will be done again.
+            if whole || epoch <= run.epochs {
+                self.take(line, monitor);
+            }
+        }
+        self.course.epochs = run.epochs;
+        self.course.ended = whole;
+        self.early = run.state == State::Finished && run.epochs < all;
+        if run.state == State::Failed {
+            self.failed = self.failed.take().or(run.why);
+        }
+        Ok(())
+    }
+
+    /// Takes in a line of an epoch.
+    pub fn take(&mut self, line: &Line, monitor: &str) {
+        let Some(epoch) = line.get("epoch").and_then(serde_json::Value::as_u64) else { return };
+        if let Some(value) = number(line, monitor) {
+            self.course.values.insert(epoch, value);
+        }
+        if let Some(seconds) = number(line, "seconds").filter(|seconds| seconds.is_finite()) {
+            self.seconds.insert(epoch, seconds);
+        }
+        self.course.epochs = self.course.epochs.max(epoch);
+    }
+}

@@ -1,0 +1,107 @@
+//! A configuration of which there are trials: it is read once, and each trial lays its own values over it, as `--set` would.
+
+use std::path::Path;
+
+use serde_json::Value as Json;
+
+use super::files::Files;
+use super::{Failure, Loaded, name_of, resolve};
+use crate::config::text::diagnostics::{self, Diagnostic, SourceId, Sources, Span};
+use crate::config::text::tree::Table;
+
+/// A value that a trial has in the place of another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Assigned {
+    /// The dotted key, as `--set` takes it.
+    pub key: String,
+    /// The value.
+    pub value: Json,
+    /// The value as TOML.
+    pub toml: String,
+    /// The place of the key in `[sweep]`.
+    pub key_span: Span,
+    /// The place of the value, or of the range that it is from.
+    pub span: Span,
+}
+
+impl Assigned {
+    /// As `--set` takes it.
+    pub fn set(&self) -> String {
+        format!("{}={}", self.key, self.toml)
+    }
+}
+
+/// What trials change.
+#[derive(Debug)]
+pub struct Trials {
+    name: String,
+    sources: Sources,
+    source: SourceId,
+    root: Table,
+    sets: Vec<String>,
+}
+
+impl Trials {
+    /// Reads a configuration file and what it extends, with options as for [`super::load()`] and those of a sweep; and what it is
+    /// as a whole.
+    ///
+    /// # Errors
+    /// As for [`super::load()`].
+    pub fn read(path: &Path, sets: &[String]) -> Result<(Self, Loaded), Failure> {
+        let mut files = Files::default();
+        let Some((source, root)) = files.read(path) else { return Err(failed(files)) };
+        let trials = Self { name: name_of(path), sources: files.sources.clone(), source, root, sets: sets.to_vec() };
+        let loaded = trials.finish(files, sets, true)?;
+        Ok((trials, loaded))
+    }
+
+    /// The configuration of a trial. It has no `[sweep]`.
+    ///
+    /// # Errors
+    /// What the values make wrong; it is told at their places in `[sweep]`.
+    pub fn load(&self, values: &[Assigned]) -> Result<Loaded, Failure> {
+        let sets: Vec<String> = self.sets.iter().cloned().chain(values.iter().map(Assigned::set)).collect();
+        let files = Files { sources: self.sources.clone(), ..Files::default() };
+        let mut loaded = self.finish(files, &sets, false).map_err(|mut failure| {
+            self.place(values, &mut failure.diagnostics);
+            failure
+        })?;
+        self.place(values, &mut loaded.warnings);
+        Ok(loaded)
+    }
+
+    /// Moves what is told of the values of a trial to where they are from in `[sweep]`.
+    pub fn place(&self, values: &[Assigned], told: &mut [Diagnostic]) {
+        let first = self.sources.iter().count() + self.sets.len();
+        for label in told.iter_mut().flat_map(|diagnostic| &mut diagnostic.labels) {
+            // Each option is a text of its own.
+            if let Some(value) = label.span.source.0.checked_sub(first).and_then(|i| values.get(i)) {
+                label.span = if label.span.start <= value.key.len() { value.key_span } else { value.span };
+            }
+        }
+    }
+
+    fn finish(&self, mut files: Files, sets: &[String], sweep: bool) -> Result<Loaded, Failure> {
+        let mut root = self.root.clone();
+        let start = Span { source: self.source, start: 0, end: 0 };
+        if files.complete(&mut root, sets).is_none() {
+            return Err(failed(files));
+        }
+        if !sweep {
+            root.remove("sweep");
+        }
+        let experiment = resolve::resolve(&self.name, &root, start, &files.sources, &files.sink);
+        let Some(experiment) = experiment else { return Err(failed(files)) };
+        let Files { sources, sink, left } = files;
+        let mut warnings = sink.into_vec();
+        diagnostics::sort(&mut warnings);
+        let warnings = experiment.lint.told(warnings);
+        Ok(Loaded { experiment, sources, warnings, left_behind: left })
+    }
+}
+
+fn failed(files: Files) -> Failure {
+    let mut diagnostics = files.sink.into_vec();
+    diagnostics::sort(&mut diagnostics);
+    Failure { sources: files.sources, diagnostics }
+}
