@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 import torchvision
-from papers import Lion
+from papers import Lamb, Lars, Lion
 from safetensors.torch import save_file
 from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
@@ -37,6 +37,8 @@ OPTIMIZERS = {
     "adadelta": torch.optim.Adadelta,
     "adamax": torch.optim.Adamax,
     "lion": Lion,
+    "lamb": Lamb,
+    "lars": Lars,
 }
 
 

@@ -22,6 +22,7 @@ import optimizers
 import pth
 import runs
 import schedules
+import scores
 import starts
 import structure
 import torch
@@ -66,6 +67,8 @@ def main() -> None:
         starts.make(arguments.out / "starts")
     if arguments.only in "transforms":
         transforms.make(arguments.out / "transforms")
+    if arguments.only in "scores":
+        scores.make(arguments.out / "scores.json")
     if arguments.only in "figures":
         figures.make(arguments.out / "figures.json")
     if arguments.only in "learning_rates":

@@ -60,6 +60,15 @@ def rules() -> list[Case]:
         "adamax_arguments": {"type": "adamax", "lr": 0.01, "betas": [0.8, 0.9], "eps": 1e-3, "weight_decay": 0.1},
         "lion": {"type": "lion", "lr": 1e-3},
         "lion_arguments": {"type": "lion", "lr": 3e-3, "betas": [0.8, 0.9], "weight_decay": 0.4},
+        "lamb": {"type": "lamb"},
+        "lamb_arguments": {"type": "lamb", "lr": 0.02, "betas": [0.8, 0.95], "eps": 1e-3, "weight_decay": 0.2},
+        # The bias of the layer norm begins with zeros, which have no norm.
+        "lamb_always": {"type": "lamb", "lr": 0.01, "weight_decay": 0.0, "always_adapt": True},
+        "lamb_never": {"type": "lamb", "lr": 0.01, "weight_decay": 0.0},
+        "lars": {"type": "lars", "lr": 2.0},
+        "lars_arguments": {"type": "lars", "lr": 0.5, "momentum": 0.7, "weight_decay": 0.1, "trust_coefficient": 0.05, "eps": 1e-3},
+        "lars_always": {"type": "lars", "lr": 0.5, "weight_decay": 0.0, "trust_coefficient": 0.02, "always_adapt": True},
+        "lars_never": {"type": "lars", "lr": 0.1, "weight_decay": 0.0},
     }  # fmt: skip
     # Eight epochs, 24 steps: what depends on the number of the step has changed by then.
     return [one(f"optimizers/{name}", settings[name]) for name in settings] + [

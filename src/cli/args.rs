@@ -215,6 +215,12 @@ pub struct EvalArgs {
     /// Which samples
     #[arg(long, value_enum, default_value_t = SplitName::Val)]
     pub split: SplitName,
+    /// Write what the model says of every sample to FILE: a table (.csv) or JSON Lines (.jsonl)
+    ///
+    /// A row for each sample: its number or file, target, prediction, probabilities or numbers and, where it is simple, the
+    /// loss.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub predictions: Option<PathBuf>,
     /// Download the data if it is not there
     ///
     /// Without it nothing is downloaded, whatever the configuration says.

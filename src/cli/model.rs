@@ -3,14 +3,16 @@
 use super::failure::{Failure, warn};
 use super::what::{expect_checkpoint, expect_configuration};
 use crate::backend::Backend;
-use crate::checkpoint::{self, Meta};
+use crate::checkpoint::{self, Best, Meta};
 use crate::config::declare::tagged::Tagged;
+use crate::config::experiment::Validation;
 use crate::config::language::sections::Source;
 use crate::config::{self, Diagnostic, Experiment, Loaded};
 use crate::data::DataSpec;
 use crate::graph::Variables;
 use crate::passes::PassOptions;
 use crate::terminal::say;
+use crate::train::files::folder::file;
 use crate::train::files::provenance;
 use crate::train::files::state::{self, Extra};
 use crate::train::files::weights::{self, Weights};
@@ -168,6 +170,16 @@ impl Model {
         let extra: Extra = serde_json::from_value(meta.extra.clone()).ok()?;
         let what = provenance::difference(&extra, samples)?;
         Some(format!("The data is not that of the training: {what} differ."))
+    }
+
+    /// By which figure, and on what, the checkpoint was chosen, if it is the `best` of its run.
+    pub fn chosen(&self) -> Option<(Best, Validation)> {
+        let (path, meta) =
+            self.checkpoint.as_ref().filter(|(path, _)| path.file_name() == Some(file::BEST.as_ref()))?;
+        // As it was then, whatever the command line says now.
+        let own = config::load_effective(&carried_by(path), &meta.config, &[]).ok()?.experiment;
+        let of_validation = own.checkpoint.monitor().of_validation();
+        Some((meta.best.clone().filter(|_| of_validation)?, own.validation()))
     }
 
     /// The description of a sample, from the checkpoint where it has one, so that no file of data is needed.

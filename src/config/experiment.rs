@@ -68,13 +68,22 @@ impl Experiment {
         self.origins.span_of(key)
     }
 
+    /// What is validated on.
+    pub fn validation(&self) -> Validation {
+        match &self.data.loading.validation_split {
+            Some(_) => Validation::HeldOut,
+            None if self.data.source.validates_on_test() => Validation::TestSet,
+            None => Validation::Own,
+        }
+    }
+
     /// The figures that evaluation measures besides those that the loss comes with: those asked for, and those watched.
-    pub fn counted_figures(&self) -> Vec<Figure> {
+    pub fn asked_figures(&self) -> Vec<Figure> {
         let stopping = self.train.early_stopping.as_ref().map(|stopping| stopping.monitor);
         let watched =
             [stopping, self.schedule.monitor(), self.checkpoint.monitor].into_iter().flatten().map(Metric::figure);
         let wanted: Vec<Figure> = self.metrics.figures.iter().map(|f| f.figure()).chain(watched).collect();
-        let there = self.loss.describe().task().counted_figures();
+        let there = self.loss.describe().task().asked_figures();
         there.iter().copied().filter(|figure| wanted.contains(figure)).collect()
     }
 
@@ -91,6 +100,37 @@ impl Experiment {
     /// point at unless a whole section was left out.
     pub fn nearest_span(&self, key: &str) -> Option<Span> {
         self.origins.nearest_span(key)
+    }
+}
+
+/// What a run validates on, and so makes its decisions on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Validation {
+    /// Training samples that `validation_split` holds out.
+    HeldOut,
+    /// The source's test set.
+    TestSet,
+    /// Samples that the source has for it.
+    Own,
+}
+
+impl Validation {
+    /// What it is called among words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Validation::HeldOut => "held-out samples",
+            Validation::TestSet => "the test set",
+            Validation::Own => "the validation samples",
+        }
+    }
+
+    /// What it is called in JSON.
+    pub fn key(self) -> &'static str {
+        match self {
+            Validation::HeldOut => "held_out",
+            Validation::TestSet => "test_set",
+            Validation::Own => "validation_samples",
+        }
     }
 }
 

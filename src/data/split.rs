@@ -134,6 +134,11 @@ impl Split {
         one.or_else(|| self.store.sides(self.at(i)))
     }
 
+    /// What sample `i` is called, if it has a name: that of its file.
+    pub fn name(&self, i: usize) -> Option<String> {
+        self.store.name(self.at(i))
+    }
+
     /// Hands what tells a field of sample `i` from any other to `take`.
     pub(super) fn identify(&self, i: usize, field: usize, take: &mut dyn FnMut(&[u8])) {
         self.store.identify(self.at(i), field, take);

@@ -49,6 +49,11 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// What a sample is called, if it has a name: that of its file.
+    fn name(&self, _sample: usize) -> Option<String> {
+        None
+    }
+
     /// The folder that its samples are read from, if they are images that can be kept once they are decoded.
     fn folder(&self) -> Option<String> {
         None

@@ -2,13 +2,15 @@
 
 use super::input::sample_to_pytorch;
 use super::transforms::{keyed, mixing};
-use super::{Builder, CLASS_COUNTS, Mode, Tensor, metrics_variable};
+use super::{Builder, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, Tensor, metrics_variable};
 use crate::config::declare::tagged::Tagged;
 use crate::config::language::sections as cfg;
 use crate::config::text::spelling::{list, shorten};
 use crate::config::{Diagnostic, Experiment};
 use crate::data::TargetSpec;
-use crate::graph::op::{self, ClassCounts, Counted, LossOp, METRIC_SLOTS, Metrics, TargetKind, Task};
+use crate::graph::op::{
+    self, ClassCounts, Counted, ERROR_SUMS, ErrorSums, Gathered, LossOp, METRIC_SLOTS, Metrics, TargetKind, Task,
+};
 use crate::graph::{DType, Input, Role, Shape, ValueId, VarKind, Variable};
 
 /// Most classes of which it is counted, for each, as which others it was predicted: 8 MiB of counts.
@@ -49,6 +51,7 @@ impl Builder<'_> {
             (loss.items(self.shape(y)), Metrics { task: loss.task(), ignore_index: loss.ignore_index() });
         let sound = "`output_fits` has held the operands against each other";
         let counts = self.class_counts(&loss, y);
+        let errors = self.error_sums(&loss, y);
         // Mixed samples belong to several classes in part; the figures go by that of the largest.
         let mixed = self.mode == Mode::Train && mixing(experiment).is_some();
         let own = experiment.loss.target().and_then(|name| self.field(name)).map(|x| x.value);
@@ -67,6 +70,12 @@ impl Builder<'_> {
             let counts = self.vars.get_or_add(Variable::zeros(CLASS_COUNTS, DType::F64, [len], VarKind::Metric));
             let counts = self.graph.variable(self.vars, counts);
             self.graph.add(op, &[value, y.value, targets, counts]).expect(sound);
+        }
+        if let Some(op) = errors {
+            let zeros = Variable::zeros(ERROR_SUMS_VARIABLE, DType::F64, [op.outputs, ERROR_SUMS], VarKind::Metric);
+            let sums = self.vars.get_or_add(zeros);
+            let sums = self.graph.variable(self.vars, sums);
+            self.graph.add(op, &[value, y.value, targets, sums]).expect(sound);
         }
         Some(BatchLoss { value, weight, items })
     }
@@ -111,7 +120,7 @@ impl Builder<'_> {
     /// What is to be counted of classes, if anything is: in evaluation, where a figure needs it or it is to be reported.
     fn class_counts(&mut self, loss: &op::Loss, y: Tensor) -> Option<ClassCounts> {
         let experiment = self.experiment;
-        if self.mode != Mode::Eval || (!experiment.class_counts && experiment.counted_figures().is_empty()) {
+        if self.mode != Mode::Eval || !(experiment.class_counts || self.is_asked_for(Gathered::ClassCounts)) {
             return None;
         }
         let classes = self.shape(y).last();
@@ -127,11 +136,26 @@ impl Builder<'_> {
         Some(ClassCounts { of })
     }
 
+    /// Whether a figure is asked for that is computed from this.
+    fn is_asked_for(&self, gathered: Gathered) -> bool {
+        self.experiment.asked_figures().iter().any(|figure| figure.gathered() == gathered)
+    }
+
+    /// What is to be summed of a regression, in evaluation, where a figure needs it: for each number that is predicted of a
+    /// sample or, where a sample has more dimensions, for all together.
+    fn error_sums(&mut self, loss: &op::Loss, y: Tensor) -> Option<ErrorSums> {
+        if self.mode != Mode::Eval || loss.task() != Task::Regression || !self.is_asked_for(Gathered::ErrorSums) {
+            return None;
+        }
+        let dims = self.shape(y).dims();
+        Some(ErrorSums { outputs: if dims.len() == 2 { dims[1] } else { 1 } })
+    }
+
     /// Refuses top-k accuracies of more classes than there are: they would always be 1.
     fn figures_fit(&mut self, classes: usize) -> bool {
         let experiment = self.experiment;
         let more = |figure: &op::Figure| figure.top_k().is_some_and(|k| k > classes);
-        let Some(figure) = experiment.counted_figures().into_iter().find(more) else { return true };
+        let Some(figure) = experiment.asked_figures().into_iter().find(more) else { return true };
         let named = experiment.metrics.figures.iter().position(|asked| asked.figure() == figure);
         let keys = [named.map(|i| format!("metrics.figures.{i}")), Some("checkpoint.monitor".into())];
         let span = keys.into_iter().flatten().find_map(|key| experiment.span_of(&key));

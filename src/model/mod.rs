@@ -70,6 +70,9 @@ pub fn metrics_variable(mode: Mode) -> &'static str {
 /// Name of the counts of what evaluation took for what.
 pub const CLASS_COUNTS: &str = "metrics.classes";
 
+/// Name of the sums of errors and targets of a regression.
+pub const ERROR_SUMS_VARIABLE: &str = "metrics.errors";
+
 /// Builds the graph for batches of one shape. Variables are made on first use and found again afterwards.
 ///
 /// # Errors

@@ -12,6 +12,7 @@ mod embedded;
 mod escapes;
 mod failures;
 mod fields;
+mod figures;
 mod finetune;
 mod force;
 mod hostile_files;

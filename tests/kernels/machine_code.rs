@@ -209,7 +209,20 @@ const RULES: [Rule; 17] = [
     Rule { kernels: &["*_moments4", "*_sums4"], types: SINGLE, anchor: ("LDG.128", 4), must: &["FADD"] },
     // The update: every array in 16 bytes.
     Rule {
-        kernels: &["accumulate", "adam", "rmsprop", "sgd", "nadam", "radam", "adagrad", "adadelta", "adamax", "lion"],
+        kernels: &[
+            "accumulate",
+            "adam",
+            "rmsprop",
+            "sgd",
+            "nadam",
+            "radam",
+            "adagrad",
+            "adadelta",
+            "adamax",
+            "lion",
+            "lamb",
+            "lars",
+        ],
         types: SINGLE,
         anchor: ("STG.128", 1),
         must: &["LDG.128"],

@@ -69,6 +69,7 @@ variants![
     LossGrad,
     Metrics,
     ClassCounts,
+    ErrorSums,
     AccumulateGrad,
     AccumulateLoss,
     MeanScale,

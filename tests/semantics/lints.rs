@@ -238,6 +238,21 @@ fn cases() -> Vec<(Lint, Vec<String>)> {
         (Lint::UnusedParameter, vec![format!("{GOOD}[params]\nwidth = 3\n")]),
         (Lint::UnusedBlock, vec![format!("{GOOD}[blocks.spare]\nlayers = [\"relu\"]\n")]),
         (
+            Lint::ChosenOnTestSet,
+            {
+                let digits = |rest: &str| {
+                    let from = "source = \"synthetic\"\nshape = [3, 8, 8]\nclasses = 10\nsamples = 100\nval_samples = 20";
+                    let changes = [(from, "source = \"digits\""), ("[train]\nepochs = 5", rest)];
+                    changed(&changes)
+                };
+                vec![
+                    digits("[train]\nepochs = 5\n\n[checkpoint]\nmonitor = \"val_loss\""),
+                    digits("[train]\nepochs = 5\nearly_stopping = { patience = 2 }"),
+                    digits("[schedule]\ntype = \"plateau\"\n\n[train]\nepochs = 5\nearly_stopping = { monitor = \"val_loss\", patience = 2 }"),
+                ]
+            },
+        ),
+        (
             Lint::NoEffect,
             vec![
                 changed(&[("[model]", "[model]\nweights_strict = false")]),

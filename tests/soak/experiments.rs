@@ -2,7 +2,7 @@
 
 use crate::layers::{Flow, Layers};
 
-const OPTIMIZERS: [&str; 17] = [
+const OPTIMIZERS: [&str; 19] = [
     "type = \"sgd\"\nlr = 0.02",
     "type = \"sgd\"\nlr = 0.02\nmomentum = 0.9",
     "type = \"sgd\"\nlr = 0.01\nmomentum = 0.8\nnesterov = true\nweight_decay = 1e-3",
@@ -20,6 +20,8 @@ const OPTIMIZERS: [&str; 17] = [
     "type = \"adagrad\"\nlr = 3e-3\neps = 1e-5",
     "type = \"adadelta\"\nlr = 0.5",
     "type = \"adamax\"\nlr = 1e-3\neps = 1e-5",
+    "type = \"lamb\"\nlr = 3e-3\neps = 1e-5",
+    "type = \"lars\"\nlr = 0.5\ntrust_coefficient = 0.01",
     // Not Lion: its steps go by signs, and those of gradients near zero by rounding.
 ];
 

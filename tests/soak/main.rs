@@ -252,6 +252,8 @@ fn everything_occurs() {
         "adagrad",
         "adadelta",
         "adamax",
+        "lamb",
+        "lars",
         "constant",
         "step",
         "cosine",

@@ -53,7 +53,7 @@ fn list(op: &Op) -> List {
         Op::Linear(_) | Op::Conv2d(_) | Op::Conv2dGradInput(_) | Op::Attention(_) => List::Lower,
         Op::LayerNorm(_) | Op::GroupNorm(_) | Op::Softmax(_) | Op::LogSoftmax(_) => List::Single,
         Op::LocalResponseNorm(_) => List::Single,
-        Op::Loss(_) | Op::Metrics(_) | Op::ClassCounts(_) => List::Single,
+        Op::Loss(_) | Op::Metrics(_) | Op::ClassCounts(_) | Op::ErrorSums(_) => List::Single,
         Op::Binary(_) | Op::Concat(_) => List::Widest,
         _ => List::AsGiven,
     }

@@ -68,12 +68,13 @@ pub fn evaluation(checkpoint: &Path, args: &ReportArgs) -> Result<Evaluation, Fa
     };
     let mut worst = Worst::default();
     let Evaluated { samples, split, count, figures, report, notes, .. } =
-        evaluated(&asked, &mut |session, batch| worst.see(session, batch))?;
+        evaluated(&asked, &mut |session, batch, _| worst.see(session, batch))?;
     let mut list: Vec<(String, f64)> = figures.list().map(|(f, value)| (f.name().to_owned(), value)).collect();
     if let Some(report) = &report {
         use crate::graph::op::Figure;
         let counted = [Figure::BalancedAccuracy, Figure::MacroPrecision, Figure::MacroRecall, Figure::MacroF1];
-        list.extend(counted.iter().filter_map(|f| Some((f.name().to_owned(), report.figure(*f)?))));
+        let more = counted.iter().filter(|f| figures.get(**f).is_none());
+        list.extend(more.filter_map(|f| Some((f.name().to_owned(), report.figure(*f)?))));
     }
     Ok(Evaluation {
         of: format!("{}, {split}, {} samples", samples.name, crate::cli::thousands(count as u64)),

@@ -11,6 +11,7 @@ use super::model::{build_run, describe_data, load_config, read_weights, say_note
 use super::samples;
 use crate::backend::Backend;
 use crate::checkpoint::Meta;
+use crate::config::experiment::Validation;
 use crate::config::{self, Experiment, Loaded};
 use crate::data::{DataSpec, Footprint};
 use crate::files::durable;
@@ -130,7 +131,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         }
         false => None,
     };
-    let metrics = metrics.with(&folder.file(file::CSV), &figures(&loaded, &session.programs.counted), events)?;
+    let metrics = metrics.with(&folder.file(file::CSV), &figures(&loaded, &session.programs.asked), events)?;
     let lost = metrics.lost().map(String::from);
     let mut run = Run {
         experiment,
@@ -371,8 +372,10 @@ fn announce(
     let pinned = planned.pinned.map_or(String::new(), |b| format!(" and {} on the host", super::human_bytes(b)));
     let instead = if folder.keeps_another() { ", whose run stays until this one has saved a checkpoint" } else { "" };
     let e = &loaded.experiment;
+    let on_test = e.validation() == Validation::TestSet && !samples.val.is_empty();
+    let of_test = if on_test { " (the test set)" } else { "" };
     reporter.info(&format!(
-        "{}: {} parameters{frozen}, {} training and {} validation samples, {} of memory planned{pinned}, on {}; writing to `{}`{instead}",
+        "{}: {} parameters{frozen}, {} training and {} validation samples{of_test}, {} of memory planned{pinned}, on {}; writing to `{}`{instead}",
         e.name,
         super::thousands(all as u64),
         super::thousands(samples.train.len() as u64),
@@ -390,10 +393,10 @@ fn announce(
 }
 
 /// The figures that a run writes down of its epochs.
-fn figures(loaded: &Loaded, counted: &[Figure]) -> Vec<String> {
+fn figures(loaded: &Loaded, asked: &[Figure]) -> Vec<String> {
     let own = crate::model::task(&loaded.experiment).figures();
     let train = own.iter().map(|figure| format!("train_{}", figure.name()));
-    train.chain(own.iter().chain(counted).map(|figure| format!("val_{}", figure.name()))).collect()
+    train.chain(own.iter().chain(asked).map(|figure| format!("val_{}", figure.name()))).collect()
 }
 
 /// A word as a shell takes it.

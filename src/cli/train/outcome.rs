@@ -40,13 +40,13 @@ pub fn train(run: &mut Run, args: &TrainArgs, resumed: bool) -> Result<ExitCode,
     let step = run.state.step;
     match outcome {
         Outcome::Finished => {
-            let best = run.state.best.as_ref();
-            let best = best.map_or(String::new(), |b| format!("; best {} {}", b.monitor, figure(b.value, 5, 12)));
+            let best = best(run);
             let s = if step == 1 { "" } else { "s" };
             run.reporter.info(&format!("done: {step} step{s}{best}; the run is in `{place}`"));
         }
         Outcome::EarlyStopped => {
-            run.reporter.info(&format!("stopped early after epoch {}; the run is in `{place}`", run.state.epoch));
+            let (epoch, best) = (run.state.epoch, best(run));
+            run.reporter.info(&format!("stopped early after epoch {epoch}{best}; the run is in `{place}`"));
         }
         Outcome::MaxSteps => {
             let more = if resumed { "; to go on, raise it, or take it out with `--unset train.max_steps`" } else { "" };
@@ -70,6 +70,16 @@ pub fn train(run: &mut Run, args: &TrainArgs, resumed: bool) -> Result<ExitCode,
     match run.reporter.output_error() {
         Some(e) => Err(Failure::Other(anyhow::Error::new(e).context("cannot write to standard output"))),
         None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// The best figure, and on which samples that is, for a message.
+fn best(run: &Run) -> String {
+    let Some(best) = &run.state.best else { return String::new() };
+    let told = format!("; best {} {}", best.monitor, figure(best.value, 5, 12));
+    match run.experiment.checkpoint.monitor().of_validation() {
+        true => format!("{told}, chosen on {}", run.experiment.validation().name()),
+        false => told,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::config::text::diagnostics::Diagnostic;
 use crate::config::text::lints::Lint;
 use crate::config::text::origins::Reporter;
 use crate::config::text::sink::Sink;
-use crate::graph::op::TargetKind;
+use crate::graph::op::{Gathered, TargetKind};
 
 /// Reports what does not fit together.
 pub(super) fn check(experiment: &Experiment, sink: &Sink) {
@@ -15,6 +15,7 @@ pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     let rules = Rules { experiment, reporter };
     rules.targets();
     rules.monitors();
+    rules.figures_of_outputs();
     rules.transforms();
     experiment.schedule.check(experiment.train.epochs, &experiment.optimizer, &rules.reporter);
     rules.optimizer();
@@ -60,8 +61,8 @@ impl Rules<'_> {
         }
     }
 
-    /// A figure that is watched must be one that this loss comes with.
-    fn monitors(&self) {
+    /// The figures that are watched, with the keys that say so.
+    fn watched(&self) -> impl Iterator<Item = (&'static str, Metric)> {
         let stopping = self.experiment.train.early_stopping.as_ref().map(|stopping| stopping.monitor);
         let all = [
             ("train.early_stopping.monitor", stopping),
@@ -69,20 +70,37 @@ impl Rules<'_> {
             ("checkpoint.monitor", self.experiment.checkpoint.monitor),
             ("sweep.monitor", self.experiment.sweep.as_ref().and_then(|sweep| sweep.monitor)),
         ];
-        for (key, metric) in all {
-            let Some(metric) = metric else { continue };
+        all.into_iter().filter_map(|(key, metric)| Some((key, metric?)))
+    }
+
+    /// A figure that is watched must be one that this loss comes with.
+    fn monitors(&self) {
+        for (key, metric) in self.watched() {
             let task = self.experiment.loss.describe().task();
-            let figures = [task.figures(), task.counted_figures()].concat();
+            let figures = [task.figures(), task.asked_figures()].concat();
             if !figures.contains(&metric.figure()) {
                 let there = Metric::ALL.iter().filter(|m| m.of_validation() && figures.contains(&m.figure()));
                 self.not_measured(metric.name(), there.map(|m| m.name()), key);
             }
         }
-        let counted = self.experiment.loss.describe().task().counted_figures();
+        let there = self.experiment.loss.describe().task().asked_figures();
         for (i, figure) in self.experiment.metrics.figures.iter().map(|f| f.figure()).enumerate() {
-            if !counted.contains(&figure) {
-                self.not_measured(figure.name(), counted.iter().map(|f| f.name()), &format!("metrics.figures.{i}"));
+            if !there.contains(&figure) {
+                self.not_measured(figure.name(), there.iter().map(|f| f.name()), &format!("metrics.figures.{i}"));
             }
+        }
+    }
+
+    /// Figures of outputs compare them with targets of the data, which a loss of inputs leaves alone.
+    fn figures_of_outputs(&self) {
+        let Some(target) = self.experiment.loss.target() else { return };
+        let asked = self.experiment.metrics.figures.iter().enumerate();
+        let asked = asked.map(|(i, figure)| (format!("metrics.figures.{i}"), figure.figure()));
+        let watched = self.watched().map(|(key, metric)| (key.to_owned(), metric.figure()));
+        for (key, figure) in asked.chain(watched).filter(|(_, figure)| figure.gathered() == Gathered::Outputs) {
+            let error = Diagnostic::error(format!("there is no `{}` of a model that learns `{target}`", figure.name()));
+            let error = error.help("leave it out: it compares outputs with targets of the data");
+            self.reporter.at_keys(error, &key, "never computed", "loss.target", "what is learnt");
         }
     }
 
@@ -92,7 +110,7 @@ impl Rules<'_> {
         let instead = match others.split_last() {
             Some((last, before)) if !before.is_empty() => format!("there are {} and {last}", before.join(", ")),
             Some((only, _)) => format!("there is {only}"),
-            None => "there is nothing to add to the loss, `mae` and `rmse`".into(),
+            None => "there is nothing to add".into(),
         };
         let error =
             Diagnostic::error(format!("there is no `{name}` with the loss `{}`", self.experiment.loss.type_name()))

@@ -79,7 +79,7 @@ fn agreements() -> Vec<Value> {
                 "then": { "allOf": [classes(), unset("classes")] },
             }),
         };
-        let counted = described.task().counted_figures();
+        let counted = described.task().asked_figures();
         let figures = [described.task().figures(), counted].concat();
         let foreign_figures = Metric::ALL.iter().filter(|m| !figures.contains(&m.figure()));
         let monitors = &foreign_figures.map(|m| m.name()).collect::<Vec<_>>();

@@ -68,6 +68,8 @@ lints! {
         "The run ends before `early_stopping` can have waited for `patience` validations.";
     MonitorWithoutValidation "monitor_without_validation":
         "A `monitor` watches a figure of the validation, and there are no samples to validate on.";
+    ChosenOnTestSet "chosen_on_test_set":
+        "A `monitor`, early stopping or a plateau decides by figures of the test set, which then say too much of the model.";
     UnusedParameter "unused_parameter":
         "A parameter in `[params]` or of a block that nothing refers to.";
     UnusedBlock "unused_block":

@@ -183,6 +183,10 @@ impl<I: Images> Store for Photos<I> {
         self.images.read(sample, &mut file).and_then(|()| sides(&file)).ok()
     }
 
+    fn name(&self, sample: usize) -> Option<String> {
+        Some(self.images.name(sample))
+    }
+
     fn folder(&self) -> Option<String> {
         let folder = self.images.folder();
         Some(std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()).to_string_lossy().into_owned())

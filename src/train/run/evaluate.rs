@@ -5,6 +5,8 @@ use crate::data::{Batch, Loader, LoaderOptions, Position, Split, Transform, Unre
 use crate::graph::op::Figure;
 use crate::model::Mode;
 use crate::train::setup::figures::Figures;
+use crate::train::setup::programs::Kind;
+use crate::train::setup::scores::{Scores, with_perplexity};
 use crate::train::setup::session::Session;
 use anyhow::{Context, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +30,15 @@ pub struct EvalOptions {
     pub seed: u64,
 }
 
+/// What an evaluation has come to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evaluation {
+    /// The figures.
+    pub figures: Figures,
+    /// What must be said of them: of which classes there was nothing to compute them from.
+    pub notes: Vec<String>,
+}
+
 /// Evaluates `split`; `None` if `interrupt` came before the end. `progress` is called with the number of samples done, `unread`
 /// records those that could not be read.
 ///
@@ -41,7 +52,7 @@ pub fn evaluate(
     interrupt: &AtomicBool,
     unread: &mut Unread,
     mut progress: impl FnMut(u64),
-) -> Result<Option<Figures>> {
+) -> Result<Option<Evaluation>> {
     let mut done = 0;
     let mut see = |_: &mut Session, batch: &Batch| {
         done += batch.len as u64;
@@ -63,7 +74,7 @@ pub fn evaluate_batches(
     interrupt: &AtomicBool,
     unread: &mut Unread,
     see: &mut dyn FnMut(&mut Session, &Batch) -> Result<()>,
-) -> Result<Option<Figures>> {
+) -> Result<Option<Evaluation>> {
     session.reset_figures(Mode::Eval)?;
     let layout = session.programs.plan.slot.clone();
     let buffers: Vec<HostBuffer> =
@@ -78,6 +89,8 @@ pub fn evaluate_batches(
         mixing: None,
         end_epoch: Some(1),
     };
+    let mut scores = Scores::new(&session.programs, split.len());
+    let mut outputs = Vec::new();
     let mut loader = Loader::start(split, loading, &layout, buffers, Position::default())?;
     while let Some(batch) = loader.next()? {
         if interrupt.load(Ordering::Relaxed) {
@@ -86,6 +99,10 @@ pub fn evaluate_batches(
         unread.note(batch.unreadable(), split.len())?;
         session.evaluate(batch.slot, &batch.buffer, batch.len)?;
         session.wait_slot(batch.slot)?;
+        if let Some(scores) = &mut scores {
+            session.outputs(Kind::Eval, batch.len, &mut outputs)?;
+            scores.add(&outputs, session.programs.targets(&batch.buffer, batch.len));
+        }
         see(session, &batch)?;
         loader.release(batch);
     }
@@ -93,5 +110,9 @@ pub fn evaluate_batches(
     let figures =
         figures.context(if not_finite > 0 { "the loss is not finite on any batch" } else { NOTHING_COUNTS })?;
     // The sums leave such batches out; the loss over all samples is no number.
-    Ok(Some(if not_finite > 0 { figures.with(Figure::Loss, f64::NAN) } else { figures }))
+    let figures = if not_finite > 0 { figures.with(Figure::Loss, f64::NAN) } else { figures };
+    let figures = with_perplexity(figures, &session.programs);
+    let names = session.programs.class_names.as_slice();
+    let (figures, notes) = scores.map_or((figures, Vec::new()), |scores| scores.finish(figures, names));
+    Ok(Some(Evaluation { figures, notes }))
 }

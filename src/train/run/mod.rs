@@ -27,7 +27,7 @@ use crate::train::setup::schedule::Schedule;
 use crate::train::setup::session::{Session, StepInputs};
 use crate::train::setup::slots;
 use anyhow::{Context, Result, ensure};
-use evaluate::{EvalOptions, NOTHING_COUNTS, evaluate};
+use evaluate::{EvalOptions, Evaluation, NOTHING_COUNTS, evaluate};
 use pace::{Horizon, Place};
 use pending::{Pending, Settled, Update};
 use report::Reporter;
@@ -124,7 +124,7 @@ impl Run<'_> {
         let epochs = self.experiment.train.epochs as u64;
         let options = self.loader_options();
         let horizon = self.horizon();
-        self.reporter.plan(model::task(self.experiment), &self.session.programs.counted, horizon);
+        self.reporter.plan(model::task(self.experiment), &self.session.programs.asked, horizon);
         let start = Position { epoch: self.state.epoch, batch: self.state.batch as usize };
         let mut loader = Loader::start(&self.samples.train, options, &layout, buffers, start)?;
         let mut in_flight = VecDeque::with_capacity(slots::IN_FLIGHT + 1);
@@ -406,14 +406,18 @@ impl Run<'_> {
         let before = unread.list().len();
         reporter.begin("evaluation", total, 0, place);
         let options = eval_options(self.experiment);
-        let figures = evaluate(&mut self.session, self.backend, split, &options, interrupt, unread, |done| {
+        let found = evaluate(&mut self.session, self.backend, split, &options, interrupt, unread, |done| {
             if reporter.due() {
                 reporter.progress(done, place.step, None);
             }
         });
-        reporter.end(matches!(figures, Ok(Some(_))).then_some(total));
+        reporter.end(matches!(found, Ok(Some(_))).then_some(total));
         self.note_unreadable_in_evaluation(before)?;
-        figures.with_context(|| format!("the evaluation in epoch {}", self.state.epoch + 1))
+        let found = found.with_context(|| format!("the evaluation in epoch {}", self.state.epoch + 1))?;
+        Ok(found.map(|Evaluation { figures, notes }| {
+            notes.iter().for_each(|note| self.reporter.warn_once(note));
+            figures
+        }))
     }
 
     /// Ends at `train.max_steps`: saves first, so that a run with more steps goes on from here as if it had not stopped.

@@ -43,6 +43,8 @@ pub struct Reporter {
     output_error: Option<io::Error>,
     /// How many unreadable samples it has reported: of those to train on, and to validate on.
     told: [usize; 2],
+    /// What has been warned of once.
+    warned: Vec<String>,
     /// Curves, if they are to be drawn.
     live: Option<Live>,
 }
@@ -77,6 +79,7 @@ impl Reporter {
             ended: None,
             output_error: None,
             told: [0; 2],
+            warned: Vec::new(),
             live: None,
         }
     }
@@ -93,10 +96,10 @@ impl Reporter {
         }
     }
 
-    /// Says what the run is made of, before it begins: `counted` are the figures of validation besides those of the task.
-    pub fn plan(&mut self, task: Task, counted: &[Figure], horizon: Horizon) {
+    /// Says what the run is made of, before it begins: `asked` are the figures of validation besides those of the task.
+    pub fn plan(&mut self, task: Task, asked: &[Figure], horizon: Horizon) {
         let epochs = usize::try_from(horizon.epochs).unwrap_or(usize::MAX);
-        let validation = if horizon.val_samples > 0 { [task.figures(), counted].concat() } else { Vec::new() };
+        let validation = if horizon.val_samples > 0 { [task.figures(), asked].concat() } else { Vec::new() };
         let table = Table::new(task, &validation, epochs, terminal::width(Stream::Out));
         self.table = Some((table, false));
         self.horizon = Some(horizon);
@@ -133,6 +136,14 @@ impl Reporter {
     /// Something that must not be missed, on standard error, however quiet.
     pub fn warn(&self, text: &str) {
         say(&format!("warning: {text}"));
+    }
+
+    /// The same, unless it has been said already.
+    pub fn warn_once(&mut self, text: &str) {
+        if !self.warned.iter().any(|said| said == text) {
+            self.warn(text);
+            self.warned.push(text.to_owned());
+        }
     }
 
     /// Warns of samples that cannot be read, of those to train on and to validate on, once for each.

@@ -230,7 +230,7 @@ mod tests {
              epoch    loss     acc    loss     acc    top5      f1    miou seconds\n  \
                1/3 0.29903 90.82 % 0.29903 90.82 % 100.00% 87.50 %  0.00 %     3.4 best"
         );
-        let all = [Task::Classification.figures(), Task::Classification.counted_figures()].concat();
+        let all = [Task::Classification.figures(), Task::Classification.asked_figures()].concat();
         let table = Table::new(Task::Classification, &all, 3, 80);
         assert!(table.width() <= 80, "{:?}", table.header());
     }

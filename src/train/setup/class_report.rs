@@ -110,7 +110,16 @@ impl ClassReport {
             Figure::WeightedF1 => self.weighted(ClassCount::f1),
             Figure::MicroF1 => share(2 * right(), total(|class| class.predicted) + self.targets()).unwrap_or(0.0),
             Figure::MeanIou => self.mean(ClassCount::iou),
-            Figure::Loss | Figure::Accuracy | Figure::Mae | Figure::Rmse => return None,
+            Figure::Loss
+            | Figure::Accuracy
+            | Figure::Auroc
+            | Figure::AveragePrecision
+            | Figure::CalibrationError
+            | Figure::Perplexity
+            | Figure::Mae
+            | Figure::Rmse
+            | Figure::R2
+            | Figure::Mape => return None,
         })
     }
 

@@ -1,6 +1,7 @@
 //! What model, data and options show together that is surely not meant; and what keeps a run from its first step.
 
 use super::schedule::{Schedule, batches, updates};
+use crate::config::experiment::Validation;
 use crate::config::language::pattern::Pattern;
 use crate::config::language::sections::Metric;
 use crate::config::{Diagnostic, Experiment, Lint};
@@ -34,6 +35,7 @@ pub fn lints(experiment: &Experiment, data: &DataSpec, vars: &Variables) -> Vec<
     found.extend(warmup_beyond_run(experiment, data));
     found.extend(patience_beyond_run(experiment));
     found.extend(monitors_without_validation(experiment, data));
+    found.extend(chosen_on_test_set(experiment, data));
     found.extend(groups(experiment, vars));
     found
 }
@@ -180,6 +182,33 @@ fn monitors_without_validation(experiment: &Experiment, data: &DataSpec) -> Vec<
         found.push(warning(message.into(), "checkpoint.monitor", metric));
     }
     found
+}
+
+/// Decisions that were asked for and are made on the test set. By default every run has its `best`; that alone is told when
+/// the run has ended.
+fn chosen_on_test_set(experiment: &Experiment, data: &DataSpec) -> Option<Diagnostic> {
+    if experiment.validation() != Validation::TestSet || data.val == Some(0) {
+        return None;
+    }
+    let written = |key: &str| experiment.span_of(key).is_some();
+    let stopping = experiment.train.early_stopping.as_ref().map(|stopping| stopping.monitor);
+    let stopping_key =
+        if written("train.early_stopping.monitor") { "train.early_stopping.monitor" } else { "train.early_stopping" };
+    let plateau_key = if written("schedule.monitor") { "schedule.monitor" } else { "schedule.type" };
+    let best = experiment.checkpoint.monitor.filter(|_| written("checkpoint.monitor"));
+    let keys = [
+        (best, "checkpoint.monitor", "chooses `best`"),
+        (stopping, stopping_key, "ends the run"),
+        (experiment.schedule.monitor(), plateau_key, "lowers the learning rate"),
+    ];
+    let keys = keys.iter().filter(|(metric, ..)| metric.is_some_and(Metric::of_validation));
+    let keys: Vec<(&str, &str)> = keys.map(|(_, key, what)| (*key, *what)).collect();
+    if keys.is_empty() {
+        return None;
+    }
+    let message = "the test set makes decisions, so that its figures no longer tell how the model does on new samples";
+    let help = "hold samples out for them: `validation_split = 0.1` in `[data]`; then `eval --split test` tells";
+    Some(at(experiment, Diagnostic::warning(Lint::ChosenOnTestSet, message).help(help), &keys))
 }
 
 /// Patterns in `match` that no parameter is left for.

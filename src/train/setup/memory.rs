@@ -2,11 +2,12 @@
 
 use super::host_memory::{HostMemory, host_memory};
 use super::programs::{self, Sizes};
-use super::slots;
 use super::transfer::{Transfer, in_checkpoint, in_state_dict};
+use super::{scores, slots};
 use crate::backend::{Backend, DeviceMemory};
 use crate::config::Experiment;
 use crate::data::{DataSpec, Footprint};
+use crate::graph::op::Task;
 use crate::graph::{Variable, Variables};
 use crate::passes::PassOptions;
 use crate::plan::{MemorySummary, Plan};
@@ -33,6 +34,8 @@ pub struct Needs {
     pub saves: bool,
     /// Whether weights of another file are in memory until the state begins with them.
     pub weights: bool,
+    /// How many samples an evaluation keeps the scores of until its end, and what they are; `None`: it keeps none.
+    pub scored: Option<(usize, Task)>,
 }
 
 impl Needs {
@@ -41,18 +44,26 @@ impl Needs {
     pub fn of_run(experiment: &Experiment, spec: &DataSpec, data: Footprint, new: bool) -> Self {
         let val = if spec.val == Some(0) { 0 } else { slots::evaluation(experiment) };
         let slots = slots::training(experiment) + val;
-        Needs { slots, data, saves: true, weights: new && experiment.model.weights.is_some() }
+        let scored = scored(experiment, spec.val);
+        Needs { slots, data, saves: true, weights: new && experiment.model.weights.is_some(), scored }
     }
 
-    /// Those of an evaluation alone.
-    pub fn of_evaluation(experiment: &Experiment, data: Footprint) -> Self {
-        Needs { slots: slots::evaluation(experiment), data, saves: true, weights: false }
+    /// Those of an evaluation alone, of so many samples, where that is known.
+    pub fn of_evaluation(experiment: &Experiment, samples: Option<usize>, data: Footprint) -> Self {
+        let (slots, scored) = (slots::evaluation(experiment), scored(experiment, samples));
+        Needs { slots, data, saves: true, weights: false, scored }
     }
 
     /// Those of predictions, with so many batch slots.
     pub fn of_prediction(slots: usize, data: Footprint) -> Self {
-        Needs { slots, data, saves: true, weights: false }
+        Needs { slots, data, saves: true, weights: false, scored: None }
     }
+}
+
+/// How many samples are kept the scores of, if a figure needs them.
+fn scored(experiment: &Experiment, samples: Option<usize>) -> Option<(usize, Task)> {
+    let samples = samples.filter(|_| experiment.asked_figures().iter().any(scores::ranks))?;
+    Some((samples, experiment.loss.describe().task()))
 }
 
 /// Memory of the host besides what the plan has there.
@@ -68,6 +79,8 @@ pub struct HostPlan {
     pub reading: usize,
     /// The buffers through which a checkpoint is written or read.
     pub saving: usize,
+    /// The scores of all samples of an evaluation, for figures that need them at once.
+    pub scores: usize,
     /// The program.
     pub process: usize,
     /// Everything on the host: with the plan, where that is there.
@@ -168,23 +181,26 @@ impl HostPlan {
         let process = PROCESS + NODE * nodes;
         let variables = &plan.variables;
         let saving = if needs.saves { WRITING + Transfer::bytes(variables, in_checkpoint) } else { 0 };
+        let scores = needs.scored.map_or(0, |(samples, task)| scores::bytes(plan, task, samples));
         let weights = if needs.weights { bytes_of(variables, in_state_dict) } else { 0 };
         // The variables are allocated when the samples have been read, the rest of the plan with the first step.
         let start = weights.saturating_add(needs.data.reading.max(plan.persistent_bytes));
         let steady = planned.saturating_add(saving);
         let reading = start.saturating_sub(steady);
         let Footprint { held: data, cache, decoding, .. } = needs.data;
-        let total = [data, cache, decoding, reading, steady, process].into_iter().fold(0, usize::saturating_add);
-        HostPlan { data, cache, decoding, reading, saving, process, total, memory: None }
+        let total =
+            [data, cache, decoding, reading, steady, scores, process].into_iter().fold(0, usize::saturating_add);
+        HostPlan { data, cache, decoding, reading, saving, scores, process, total, memory: None }
     }
 
-    fn classes(&self) -> [(&'static str, usize); 6] {
+    fn classes(&self) -> [(&'static str, usize); 7] {
         [
             ("data", self.data),
             ("cache", self.cache),
             ("decoding", self.decoding),
             ("reading", self.reading),
             ("saving", self.saving),
+            ("scores", self.scores),
             ("process", self.process),
         ]
     }

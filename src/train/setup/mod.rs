@@ -3,6 +3,7 @@
 pub mod balance;
 pub mod class_report;
 pub mod device;
+pub mod error_report;
 pub mod figures;
 pub mod host_memory;
 pub mod input;
@@ -12,6 +13,7 @@ pub mod photos;
 pub mod precision;
 pub mod programs;
 pub mod schedule;
+pub mod scores;
 pub mod session;
 pub mod slots;
 pub mod synthetic_batch;

@@ -2,17 +2,17 @@
 
 use super::trained::{self, LayerRate, Phases};
 use super::{lints, precision};
-use crate::backend::Backend;
+use crate::backend::{Backend, HostBuffer};
 use crate::config::language::values::Precision;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::{DataSpec, Field};
-use crate::graph::op::Figure;
-use crate::graph::{Graph, Role, VarKind, Variables};
+use crate::graph::op::{Figure, Loss};
+use crate::graph::{Graph, Input, Role, VarKind, Variables};
 use crate::model::{self, BatchShape, Forward, LayerRow, Mode};
 use crate::passes::simplify::simplify;
 use crate::passes::update::{UpdateSpec, average_of, update_graph};
 use crate::passes::{self, Device, Job, PassOptions, Trained, Training};
-use crate::plan::{Plan, Source};
+use crate::plan::{Plan, SlotInput, Source};
 use std::sync::Arc;
 
 /// What a program does.
@@ -75,8 +75,14 @@ pub struct Programs {
     pub kinds: Vec<(Kind, BatchShape)>,
     /// The fields of a batch, by their numbers.
     pub fields: Vec<Field>,
-    /// The figures of evaluation that come from counts of classes.
-    pub counted: Vec<Figure>,
+    /// The names of the classes, where the source knows them.
+    pub class_names: Vec<String>,
+    /// What the model learns by.
+    pub loss: Loss,
+    /// Whether it learns what it is given, so that the data's targets do not matter.
+    pub learns_inputs: bool,
+    /// The figures that evaluation measures besides those that the loss comes with.
+    pub asked: Vec<Figure>,
     /// What is probably not meant, if there are programs for training; without what `[lint]` allows.
     pub warnings: Vec<Diagnostic>,
     /// What `layer_decay` makes of the learning rates, the lowest layer first; empty without it.
@@ -90,6 +96,18 @@ impl Programs {
     pub fn find(&self, kind: Kind, batch: impl Into<BatchShape>) -> Option<usize> {
         let wanted = (kind, batch.into());
         self.kinds.iter().position(|k| *k == wanted)
+    }
+
+    /// The bytes of what is learnt of the first `samples` samples of a batch; empty where that is not in the batch, because
+    /// the model learns what it is given.
+    pub fn targets<'a>(&self, batch: &'a HostBuffer, samples: usize) -> &'a [u8] {
+        let is = |at: &&SlotInput| match at.input {
+            Input::Field(n) => self.fields.get(n as usize).is_some_and(|field| field.target),
+            _ => false,
+        };
+        let Some(at) = self.plan.slot.inputs.iter().find(is).filter(|_| !self.learns_inputs) else { return &[] };
+        let each = at.shape.len() / at.shape.dims()[0] * at.dtype.bytes();
+        &batch.bytes()[at.offset..][..samples * each]
     }
 
     /// Number of trainable and of all parameters.
@@ -171,10 +189,24 @@ pub fn build(
     }
     let (decays, thawed) = phases.map_or((Vec::new(), 0), |phases| (phases.decays, phases.thawed));
     let plan = Plan::laid_out(Arc::new(vars), sources, |g, n| backend.node_memory(g, n), !backend.shares_memory());
-    let fields = data.fields.clone();
+    let (fields, class_names) = (data.fields.clone(), data.class_names.clone().unwrap_or_default());
+    let learns_inputs = experiment.loss.target().is_some();
     let warnings = experiment.lint.told(warnings);
-    let (plan, counted) = (Arc::new(plan), experiment.counted_figures());
-    Ok(Programs { plan, rows, precision, kinds, fields, counted, warnings, decays, thawed })
+    let (plan, loss, asked) = (Arc::new(plan), experiment.loss.describe(), experiment.asked_figures());
+    Ok(Programs {
+        plan,
+        rows,
+        precision,
+        kinds,
+        fields,
+        class_names,
+        loss,
+        learns_inputs,
+        asked,
+        warnings,
+        decays,
+        thawed,
+    })
 }
 
 /// The programs of a step in the phases of training: the kind and the name of that of the last phase, and of the one before, in

@@ -1,14 +1,15 @@
 //! An experiment on a device: its compiled programs and their state.
 
 use super::class_report::ClassReport;
+use super::error_report::ErrorReport;
 use super::figures::Figures;
 use super::programs::{Kind, Programs};
 use super::transfer::Transfer;
 use crate::backend::{Backend, Detail, DeviceUse, Executable, HostBuffer, MemoryUse, Span};
 use crate::data::Field;
-use crate::graph::op::{METRIC_SLOTS, Op, Task, metric_slot};
-use crate::graph::{DType, Input, Role, VarId, VarKind, Variable};
-use crate::model::{BatchShape, CLASS_COUNTS, Mode, init, metrics_variable};
+use crate::graph::op::{Figure, METRIC_SLOTS, Op, Task, metric_slot};
+use crate::graph::{DType, Input, Role, Shape, VarId, VarKind, Variable};
+use crate::model::{BatchShape, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, init, metrics_variable};
 use crate::passes::update::average_of;
 use anyhow::{Context, Result, anyhow};
 use std::io::Read;
@@ -170,11 +171,8 @@ impl Session {
     /// # Errors
     /// The device failed.
     pub fn last_prediction(&mut self, kind: Kind, shape: impl Into<BatchShape>) -> Result<Vec<f32>> {
-        let program = self.program(kind, shape)?;
-        let value = self.programs.plan.programs[program].prediction.context("the program predicts nothing")?;
-        let value_info = self.programs.plan.programs[program].graph.value(value);
-        let (mut bytes, images) = (vec![0; value_info.bytes()], value_info.shape.nhwc());
-        self.executable.output(program, value, &mut bytes)?;
+        let mut bytes = Vec::new();
+        let images = self.outputs(kind, shape, &mut bytes)?.nhwc();
         let floats: Vec<f32> = bytes.as_chunks().0.iter().map(|b| f32::from_ne_bytes(*b)).collect();
         Ok(match images {
             Some([_, h, w, c]) => {
@@ -184,6 +182,20 @@ impl Session {
             }
             None => floats,
         })
+    }
+
+    /// As [`Session::last_prediction`], but in `into` as native-endian bytes, in the order of the device: its shape.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn outputs(&mut self, kind: Kind, shape: impl Into<BatchShape>, into: &mut Vec<u8>) -> Result<Shape> {
+        let program = self.program(kind, shape)?;
+        let value = self.programs.plan.programs[program].prediction.context("the program predicts nothing")?;
+        let value_info = self.programs.plan.programs[program].graph.value(value);
+        into.resize(value_info.bytes(), 0);
+        let shape = value_info.shape.clone();
+        self.executable.output(program, value, into)?;
+        Ok(shape)
     }
 
     /// Adds to `into` the losses of training batches since the last call, oldest first: those that are known or, with
@@ -211,13 +223,17 @@ impl Session {
     pub fn figures(&mut self, mode: Mode) -> Result<(Option<Figures>, u64)> {
         let sums = self.metric_sums(mode)?;
         let mut figures = (sums[metric_slot::WEIGHT] > 0.0).then(|| Figures::new(self.task, &sums));
-        if mode == Mode::Eval
-            && !self.programs.counted.is_empty()
-            && let Some(report) = self.class_report()?
-        {
-            let values = self.programs.counted.iter().filter_map(|figure| Some((*figure, report.figure(*figure)?)));
-            figures =
-                figures.map(|figures| values.fold(figures, |figures, (figure, value)| figures.with(figure, value)));
+        if mode == Mode::Eval && !self.programs.asked.is_empty() {
+            let (classes, errors) = (self.class_report()?, self.error_report(sums[metric_slot::ITEMS])?);
+            let value = |figure: Figure| {
+                let of_classes = classes.as_ref().and_then(|report| report.figure(figure));
+                of_classes.or_else(|| errors.as_ref()?.figure(figure))
+            };
+            for figure in &self.programs.asked {
+                if let Some(value) = value(*figure) {
+                    figures = figures.map(|figures| figures.with(*figure, value));
+                }
+            }
         }
         Ok((figures, sums[metric_slot::NOT_FINITE] as u64))
     }
@@ -233,12 +249,25 @@ impl Session {
             Op::ClassCounts(op) => Some(op),
             _ => None,
         });
-        let mut counts: Vec<f64> = Vec::new();
+        let counts = self.doubles(id)?;
+        Ok(counted.map(|op| ClassReport::new(op, &counts)))
+    }
+
+    /// What has been summed of the errors over `items` numbers; `None` if that is not summed.
+    fn error_report(&mut self, items: f64) -> Result<Option<ErrorReport>> {
+        let Some(id) = self.programs.plan.variables.find(ERROR_SUMS_VARIABLE) else { return Ok(None) };
+        let sums = self.doubles(id)?;
+        Ok(Some(ErrorReport::new(&sums, items)))
+    }
+
+    /// The content of a variable of doubles.
+    fn doubles(&mut self, id: VarId) -> Result<Vec<f64>> {
+        let mut out: Vec<f64> = Vec::new();
         self.read(id, &mut |piece| {
-            counts.extend(piece.as_chunks().0.iter().map(|bytes| f64::from_ne_bytes(*bytes)));
+            out.extend(piece.as_chunks().0.iter().map(|bytes| f64::from_ne_bytes(*bytes)));
             Ok(())
         })?;
-        Ok(counted.map(|op| ClassReport::new(op, &counts)))
+        Ok(out)
     }
 
     fn metric_sums(&mut self, mode: Mode) -> Result<[f64; METRIC_SLOTS]> {
@@ -262,7 +291,7 @@ impl Session {
             self.executable.upload(id, &[0; 8 * METRIC_SLOTS])?;
         }
         match mode {
-            Mode::Eval => self.initialize(0, |var| var.name == CLASS_COUNTS),
+            Mode::Eval => self.initialize(0, |var| [CLASS_COUNTS, ERROR_SUMS_VARIABLE].contains(&var.name.as_str())),
             Mode::Train | Mode::Predict => Ok(()),
         }
     }

@@ -95,8 +95,12 @@ fn updates(list: &mut Vec<Case>) {
         Algorithm::Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8, decoupled: true, amsgrad: true },
         Algorithm::RmsProp { alpha: 0.99, eps: 1e-8, momentum: 0.0, centered: true },
         Algorithm::Adamax { beta1: 0.9, beta2: 0.999, eps: 1e-8 },
+        Algorithm::Lamb { beta1: 0.9, beta2: 0.999, eps: 1e-6, always_adapt: false },
+        Algorithm::Lars { momentum: 0.9, trust_coefficient: 0.02, eps: 1e-8, always_adapt: false },
     ];
     for algorithm in algorithms {
+        // Rules that look at a whole tensor look at one of several tasks, too.
+        let lengths = if algorithm.trust().is_some() { [3000, 5, 40_000, 1025] } else { lengths };
         let options = TensorOptions { lr_scale: 0.5, weight_decay: 0.01 };
         let op = OptimizerStep {
             algorithm,

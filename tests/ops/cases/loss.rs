@@ -1,7 +1,7 @@
 use crate::case::{Case, Draw, Operand};
 use runner::graph::op::{
-    AccumulateLoss, ClassCounts, Counted, CrossEntropy, ElementwiseLoss, LossOp, METRIC_SLOTS, MeanScale, Metrics,
-    RowLoss, Task, WeightedBinary,
+    AccumulateLoss, ClassCounts, Counted, CrossEntropy, ERROR_SUMS, ElementwiseLoss, ErrorSums, LossOp, METRIC_SLOTS,
+    MeanScale, Metrics, RowLoss, Task, WeightedBinary,
 };
 use runner::graph::{DType, Input};
 
@@ -215,6 +215,35 @@ fn class_counts(list: &mut Vec<Case>) {
     }));
 }
 
+fn error_sums(list: &mut Vec<Case>) {
+    // One output and several; more than a block has threads, than a task has elements, and than there are blocks.
+    for (shape, outputs) in [
+        (vec![1], 1),
+        (vec![11, 3], 3),
+        (vec![700, 1], 1),
+        (vec![2, 3, 4, 2], 1),
+        (vec![9000, 4], 4),
+        (vec![3, 1100], 1100),
+        (vec![2, 20_000], 20_000),
+    ] {
+        list.push(Case::new(format!("error sums of {shape:?}, {outputs} outputs"), ErrorSums { outputs }, |d| {
+            let mut targets = d.positive(&shape[..]);
+            targets.data.iter_mut().skip(1).step_by(3).for_each(|t| *t = -*t);
+            let before = d.below(DType::F64, [outputs * ERROR_SUMS], 100);
+            vec![d.positive([1]), d.normal(&shape[..]), targets.input(Input::Field(1)), before]
+        }));
+    }
+    list.push(Case::new("error sums of targets that are 0", ErrorSums { outputs: 2 }, |d| {
+        let targets = Operand::new(DType::F32, [3, 2], vec![0.0, 1.0, -0.0, 2.0, 0.0, 3.0]);
+        let before = d.below(DType::F64, [2 * ERROR_SUMS], 100);
+        vec![d.positive([1]), d.normal([3, 2]), targets.input(Input::Field(1)), before]
+    }));
+    list.push(Case::new("error sums of a loss that is infinite", ErrorSums { outputs: 1 }, |d| {
+        let (x, targets) = (d.normal([4]), d.normal([4]).input(Input::Field(1)));
+        vec![Operand::new(DType::F32, [1], vec![f64::INFINITY]), x, targets, d.below(DType::F64, [ERROR_SUMS], 100)]
+    }));
+}
+
 fn means(list: &mut Vec<Case>) {
     for (name, weight) in [("a micro-batch", 3.0), ("a micro-batch where nothing counts", 0.0)] {
         for before in [0.0, 1.5] {
@@ -238,6 +267,7 @@ pub fn cases() -> Vec<Case> {
     focal_and_weighted(&mut list);
     metrics(&mut list);
     class_counts(&mut list);
+    error_sums(&mut list);
     means(&mut list);
     list
 }

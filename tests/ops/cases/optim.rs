@@ -28,6 +28,10 @@ fn algorithms() -> Vec<Algorithm> {
         Algorithm::Adamax { beta1, beta2, eps: 1e-8 },
         Algorithm::Lion { beta1, beta2: 0.99 },
     ]);
+    for always_adapt in [false, true] {
+        list.push(Algorithm::Lamb { beta1, beta2, eps: 1e-6, always_adapt });
+        list.push(Algorithm::Lars { momentum: 0.9, trust_coefficient: 0.02, eps: 1e-3, always_adapt });
+    }
     list
 }
 
@@ -99,6 +103,21 @@ fn step(algorithm: Algorithm, setting: Setting) -> Case {
     })
 }
 
+/// The first update of a tensor whose operand number `zero` (the parameter, or the gradient) is all zeros.
+fn without_norm(algorithm: Algorithm, zero: usize) -> Case {
+    let tensors = vec![TensorOptions { lr_scale: 1.0, weight_decay: 0.1 }];
+    let op = OptimizerStep { algorithm, clip_norm: None, clip_value: None, scaled: false, counts: true, tensors };
+    Case::new(format!("{algorithm:?}, operand {zero} without a norm"), op, |d| {
+        let single = |x: f64| Operand::new(DType::F32, [1], vec![x]);
+        let counter = Operand::new(DType::I64, [1], vec![0.0]);
+        let mut operands = vec![schedule(), single(0.5), counter];
+        let tensors = [d.normal([37]), d.normal([37])];
+        operands.extend(tensors.into_iter().enumerate().map(|(i, x)| if i == zero { x.map(|_| 0.0) } else { x }));
+        operands.extend(algorithm.slots().map(|_| d.normal([37]).map(|_| 0.0)));
+        operands
+    })
+}
+
 fn scales(list: &mut Vec<Case>) {
     let op = UpdateScale { growth: 2.0, backoff: 0.5, interval: 3 };
     let largest = f64::from(f32::MAX);
@@ -144,6 +163,16 @@ pub fn cases() -> Vec<Case> {
         list.push(step(algorithm, Setting { loss: f64::INFINITY, clip_norm: Some(0.3), ..plain }));
         for (clip_norm, norm) in [(None, f64::INFINITY), (Some(0.3), f64::NAN)] {
             list.push(step(algorithm, Setting { clip_norm, norm: Some(norm), scale: Some(1024.0), ..plain }));
+        }
+    }
+    // A parameter, or a gradient, that has no norm.
+    for always_adapt in [false, true] {
+        let lamb = Algorithm::Lamb { beta1: 0.9, beta2: 0.999, eps: 1e-6, always_adapt };
+        let lars = Algorithm::Lars { momentum: 0.9, trust_coefficient: 0.02, eps: 0.0, always_adapt };
+        for algorithm in [lamb, lars] {
+            for zero in [0, 1] {
+                list.push(without_norm(algorithm, zero));
+            }
         }
     }
     scales(&mut list);

@@ -16,6 +16,7 @@ use super::ops::elementwise::{
     AccumulateGradKernel, AccumulateLossKernel, ActivationGradKernel, ActivationKernel, BinaryKernel, MeanScaleKernel,
     ZeroGradKernel,
 };
+use super::ops::error_sums::ErrorSumsKernel;
 use super::ops::group_norm::{GroupNormGradKernel, GroupNormKernel, Layout};
 use super::ops::layer_norm::{LayerNormGradKernel, LayerNormKernel};
 use super::ops::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel, LinearShape};
@@ -148,6 +149,7 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::LossGrad(op) => loss::grad_kernel(&op.loss, x(0), graph.value(node.inputs[1]).dtype, level),
         Op::Metrics(op) => Box::new(MetricsKernel::new(op, x(2), level)),
         Op::ClassCounts(op) => Box::new(ClassCountsKernel::new(op, x(1))),
+        Op::ErrorSums(op) => Box::new(ErrorSumsKernel { outputs: op.outputs, elements: x(1).len() }),
         Op::AccumulateGrad(_) => Box::new(AccumulateGradKernel { level }),
         Op::AccumulateLoss(op) => Box::new(AccumulateLossKernel { full: op.full }),
         Op::MeanScale(_) => Box::new(MeanScaleKernel {}),

@@ -1,7 +1,9 @@
-//! Running metric sums, and counts of classes.
+//! Running metric sums, counts of classes, and sums for each output of a regression.
 
 use super::Tensor;
-use crate::graph::op::{ClassCounts, Counted, Metrics, RANKS, Task, metric_slot as slot};
+use crate::graph::op::{
+    ClassCounts, Counted, ERROR_SUMS, ErrorSums, LEAST_TARGET, Metrics, RANKS, Task, error_sum, metric_slot as slot,
+};
 
 /// Index of the largest element, the first of equals.
 fn argmax(row: &[f64]) -> usize {
@@ -81,4 +83,20 @@ pub(super) fn class_counts(op: &ClassCounts, x: &[Tensor]) -> Vec<Vec<f64>> {
         }
     }
     vec![counts]
+}
+
+pub(super) fn error_sums(op: &ErrorSums, x: &[Tensor]) -> Vec<Vec<f64>> {
+    let (loss, prediction, target) = (x[0].data[0], x[1], x[2]);
+    let mut sums = x[3].data.to_vec();
+    if !loss.is_finite() {
+        return vec![sums];
+    }
+    for (i, (x, t)) in prediction.data.iter().zip(target.data).enumerate() {
+        let of = &mut sums[i % op.outputs * ERROR_SUMS..][..ERROR_SUMS];
+        of[error_sum::TARGET] += t;
+        of[error_sum::SQUARED_TARGET] += t * t;
+        of[error_sum::SQUARED_ERROR] += (x - t).powi(2);
+        of[error_sum::RELATIVE_ERROR] += (x - t).abs() / t.abs().max(LEAST_TARGET);
+    }
+    vec![sums]
 }

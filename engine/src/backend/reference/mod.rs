@@ -189,6 +189,7 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::LossGrad(op) => loss::loss_grad(op, x),
         Op::Metrics(op) => metrics::metrics(op, x),
         Op::ClassCounts(op) => metrics::class_counts(op, x),
+        Op::ErrorSums(op) => metrics::error_sums(op, x),
         Op::AccumulateGrad(_) => optim::accumulate_grad(x),
         Op::AccumulateLoss(op) => optim::accumulate_loss(op, x),
         Op::MeanScale(_) => optim::mean_scale(x),

@@ -2,7 +2,7 @@
 
 use super::Tensor;
 use crate::graph::op::{
-    AccumulateLoss, Algorithm, Nadam, OptimizerStep, TensorOptions, UpdateScale, radam_rectification,
+    AccumulateLoss, Algorithm, Nadam, OptimizerStep, TensorOptions, Trust, UpdateScale, radam_rectification,
 };
 
 pub(super) fn accumulate_grad(x: &[Tensor]) -> Vec<Vec<f64>> {
@@ -47,19 +47,22 @@ pub(super) fn step(op: &OptimizerStep, x: &[Tensor]) -> Vec<Vec<f64>> {
     for (operands, options) in x[head..].chunks(op.stride()).zip(&op.tensors) {
         let mut parameter = operands[0].data.to_vec();
         let mut state: Vec<Vec<f64>> = operands[2..].iter().map(|s| s.data.to_vec()).collect();
-        if updates {
+        let gradient = |i: usize| {
+            let g = operands[1].data[i] * scale;
+            match op.clip_value.map(f64::from) {
+                Some(limit) if g > limit => limit,
+                Some(limit) if g < -limit => -limit,
+                _ => g,
+            }
+        };
+        if updates && let Some(trust) = op.algorithm.trust() {
+            let g: Vec<f64> = (0..parameter.len()).map(gradient).collect();
+            let lr = (schedule[0] - schedule[3]) * f64::from(options.lr_scale) + schedule[3];
+            tensor(&op.algorithm, &trust, options.weight_decay, [lr, t], &mut parameter, &g, &mut state);
+        } else if updates {
             for i in 0..parameter.len() {
                 let mut s: Vec<f64> = state.iter().map(|s| s[i]).collect();
-                let mut g = operands[1].data[i] * scale;
-                if let Some(limit) = op.clip_value.map(f64::from) {
-                    g = if g > limit {
-                        limit
-                    } else if g < -limit {
-                        -limit
-                    } else {
-                        g
-                    };
-                }
+                let g = gradient(i);
                 parameter[i] = element(&op.algorithm, options, [schedule[0], schedule[3]], t, parameter[i], g, &mut s);
                 for (all, one) in state.iter_mut().zip(s) {
                     all[i] = one;
@@ -70,6 +73,41 @@ pub(super) fn step(op: &OptimizerStep, x: &[Tensor]) -> Vec<Vec<f64>> {
         results.extend(state);
     }
     results
+}
+
+/// The update of a whole tensor `p` with gradient `g`, by a rule that looks at norms: learning rate and number of the step.
+fn tensor(
+    algorithm: &Algorithm,
+    trust: &Trust,
+    weight_decay: f32,
+    [lr, t]: [f64; 2],
+    p: &mut [f64],
+    g: &[f64],
+    state: &mut [Vec<f64>],
+) {
+    let norm = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let decay = f64::from(weight_decay);
+    match *algorithm {
+        Algorithm::Lamb { beta1, beta2, eps, .. } => {
+            let mut step = vec![0.0; p.len()];
+            for i in 0..p.len() {
+                state[0][i] = beta1 * state[0][i] + (1.0 - beta1) * g[i];
+                state[1][i] = beta2 * state[1][i] + (1.0 - beta2) * g[i] * g[i];
+                let deviation = (state[1][i] / (1.0 - beta2.powf(t))).sqrt();
+                step[i] = state[0][i] / (1.0 - beta1.powf(t)) / (deviation + f64::from(eps)) + decay * p[i];
+            }
+            let ratio = trust.ratio(weight_decay, [norm(p), norm(&step)]);
+            p.iter_mut().zip(step).for_each(|(p, step)| *p -= lr * ratio * step);
+        }
+        Algorithm::Lars { momentum, .. } => {
+            let ratio = trust.ratio(weight_decay, [norm(p), norm(g)]);
+            for i in 0..p.len() {
+                state[0][i] = f64::from(momentum) * state[0][i] + lr * ratio * (g[i] + decay * p[i]);
+                p[i] -= state[0][i];
+            }
+        }
+        _ => unreachable!("each element changes by itself"),
+    }
 }
 
 /// The scale and the growth tracker after the update.
@@ -188,5 +226,6 @@ fn element(
                     step
                 }
         }
+        Algorithm::Lamb { .. } | Algorithm::Lars { .. } => unreachable!("looks at the whole tensor"),
     }
 }

@@ -190,6 +190,16 @@ impl Loss {
         matches!(self, Loss::CrossEntropy(l) if l.form == RowLoss::Nll)
     }
 
+    /// True if it is the negative logarithm of the probability of a target, and nothing else: its exponential is a perplexity.
+    pub fn is_likelihood(&self) -> bool {
+        let Loss::CrossEntropy(l) = self else { return false };
+        let plain = match l.form {
+            RowLoss::CrossEntropy | RowLoss::Nll => true,
+            RowLoss::Focal { .. } => false,
+        };
+        plain && l.label_smoothing == 0.0 && l.weight.is_empty()
+    }
+
     /// Targets that do not count.
     pub fn ignore_index(&self) -> Option<i32> {
         match self {

@@ -43,10 +43,36 @@ pub enum Figure {
     MicroF1,
     /// Mean intersection over union of the classes.
     MeanIou,
+    /// Area under the receiver operating characteristic: the share of pairs of a sample of a class and one of none, of which
+    /// the first has the larger score (half, where they are equal).
+    Auroc,
+    /// Mean precision over the recall that is gained from one score to the next.
+    AveragePrecision,
+    /// Expected calibration error: how far confidence and accuracy differ, in the mean over 15 bins (Guo et al. 2017).
+    CalibrationError,
+    /// Exponential of the mean negative log-likelihood.
+    Perplexity,
     /// Mean absolute error.
     Mae,
     /// Root of the mean squared error.
     Rmse,
+    /// Coefficient of determination.
+    R2,
+    /// Mean absolute percentage error, as a fraction.
+    Mape,
+}
+
+/// What a figure is computed from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gathered {
+    /// [`Metrics`], which are always there.
+    Sums,
+    /// [`super::ClassCounts`].
+    ClassCounts,
+    /// [`super::ErrorSums`].
+    ErrorSums,
+    /// The model's outputs themselves, which are read back batch by batch.
+    Outputs,
 }
 
 impl Task {
@@ -58,8 +84,8 @@ impl Task {
         }
     }
 
-    /// The figures that evaluation measures where they are asked for: they come from [`super::ClassCounts`].
-    pub fn counted_figures(self) -> &'static [Figure] {
+    /// The figures that evaluation measures where they are asked for.
+    pub fn asked_figures(self) -> &'static [Figure] {
         match self {
             Task::Classification => &[
                 Figure::Top2Accuracy,
@@ -72,6 +98,10 @@ impl Task {
                 Figure::MacroF1,
                 Figure::WeightedF1,
                 Figure::MeanIou,
+                Figure::Auroc,
+                Figure::AveragePrecision,
+                Figure::CalibrationError,
+                Figure::Perplexity,
             ],
             Task::BinaryClassification => &[
                 Figure::MacroPrecision,
@@ -80,8 +110,11 @@ impl Task {
                 Figure::WeightedF1,
                 Figure::MicroF1,
                 Figure::MeanIou,
+                Figure::Auroc,
+                Figure::AveragePrecision,
+                Figure::CalibrationError,
             ],
-            Task::Regression => &[],
+            Task::Regression => &[Figure::R2, Figure::Mape],
         }
     }
 
@@ -96,7 +129,7 @@ impl Task {
 
 impl Figure {
     /// All figures, in the order in which they are reported.
-    pub const ALL: [Figure; 15] = [
+    pub const ALL: [Figure; 21] = [
         Figure::Loss,
         Figure::Accuracy,
         Figure::Top2Accuracy,
@@ -110,8 +143,14 @@ impl Figure {
         Figure::WeightedF1,
         Figure::MicroF1,
         Figure::MeanIou,
+        Figure::Auroc,
+        Figure::AveragePrecision,
+        Figure::CalibrationError,
+        Figure::Perplexity,
         Figure::Mae,
         Figure::Rmse,
+        Figure::R2,
+        Figure::Mape,
     ];
 
     /// Its name, and one of at most seven characters for columns.
@@ -130,8 +169,14 @@ impl Figure {
             Figure::WeightedF1 => ["weighted_f1", "f1_wtd"],
             Figure::MicroF1 => ["micro_f1", "f1_mic"],
             Figure::MeanIou => ["mean_iou", "miou"],
+            Figure::Auroc => ["auroc", "auroc"],
+            Figure::AveragePrecision => ["average_precision", "ap"],
+            Figure::CalibrationError => ["calibration_error", "ece"],
+            Figure::Perplexity => ["perplexity", "ppl"],
             Figure::Mae => ["mae", "mae"],
             Figure::Rmse => ["rmse", "rmse"],
+            Figure::R2 => ["r2", "r2"],
+            Figure::Mape => ["mape", "mape"],
         }
     }
 
@@ -147,12 +192,58 @@ impl Figure {
 
     /// Whether more is better.
     pub fn higher_is_better(self) -> bool {
-        self.is_share()
+        match self {
+            Figure::Loss
+            | Figure::CalibrationError
+            | Figure::Perplexity
+            | Figure::Mae
+            | Figure::Rmse
+            | Figure::Mape => false,
+            Figure::R2 => true,
+            Figure::Accuracy
+            | Figure::Top2Accuracy
+            | Figure::Top3Accuracy
+            | Figure::Top5Accuracy
+            | Figure::Top10Accuracy
+            | Figure::BalancedAccuracy
+            | Figure::MacroPrecision
+            | Figure::MacroRecall
+            | Figure::MacroF1
+            | Figure::WeightedF1
+            | Figure::MicroF1
+            | Figure::MeanIou
+            | Figure::Auroc
+            | Figure::AveragePrecision => true,
+        }
     }
 
-    /// Whether it is a fraction that is shown in percent.
+    /// Whether it is a fraction of one that is shown in percent.
     pub fn is_share(self) -> bool {
-        !matches!(self, Figure::Loss | Figure::Mae | Figure::Rmse)
+        let number =
+            matches!(self, Figure::Loss | Figure::Perplexity | Figure::Mae | Figure::Rmse | Figure::R2 | Figure::Mape);
+        !number
+    }
+
+    /// What it is computed from.
+    pub fn gathered(self) -> Gathered {
+        match self {
+            Figure::Loss | Figure::Accuracy | Figure::Mae | Figure::Rmse => Gathered::Sums,
+            Figure::Top2Accuracy
+            | Figure::Top3Accuracy
+            | Figure::Top5Accuracy
+            | Figure::Top10Accuracy
+            | Figure::BalancedAccuracy
+            | Figure::MacroPrecision
+            | Figure::MacroRecall
+            | Figure::MacroF1
+            | Figure::WeightedF1
+            | Figure::MicroF1
+            | Figure::MeanIou => Gathered::ClassCounts,
+            Figure::R2 | Figure::Mape => Gathered::ErrorSums,
+            Figure::Auroc | Figure::AveragePrecision | Figure::CalibrationError | Figure::Perplexity => {
+                Gathered::Outputs
+            }
+        }
     }
 
     /// The `k` of a top-k accuracy.
@@ -166,7 +257,7 @@ impl Figure {
         }
     }
 
-    /// Its value, from `sums`; `None` if it comes from counts of classes instead.
+    /// Its value, from `sums`; `None` if it comes from something else.
     pub fn value(self, sums: &[f64; METRIC_SLOTS]) -> Option<f64> {
         let items = sums[metric_slot::ITEMS];
         match self {

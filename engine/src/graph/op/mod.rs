@@ -11,6 +11,7 @@ mod class_counts;
 mod conv;
 mod dropout;
 mod elementwise;
+mod error_sums;
 mod fused;
 mod input;
 mod linear;
@@ -33,17 +34,20 @@ pub use class_counts::{ClassCounts, Counted, RANKS};
 pub use conv::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
 pub use dropout::Dropout;
 pub use elementwise::{ActivationGrad, ActivationOp, Binary, BinaryKind, SumTo};
+pub use error_sums::{ERROR_SUMS, ErrorSums, LEAST_TARGET, error_sum};
 pub use fused::{ElementWise, Fused, Group, Pattern, Source, Step, StepOutput};
 pub use input::Normalize;
 pub use linear::{Linear, LinearGradInput, LinearGradWeight};
 pub use loss::{
     CrossEntropy, ElementwiseLoss, IGNORE_INDEX, Loss, LossGrad, LossOp, RowLoss, TargetKind, WeightedBinary,
 };
-pub use metrics::{Figure, METRIC_SLOTS, Metrics, Task, metric_slot};
+pub use metrics::{Figure, Gathered, METRIC_SLOTS, Metrics, Task, metric_slot};
 pub use norm::{
     BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, GroupNorm, GroupNormGrad, LayerNorm, LayerNormGrad,
 };
-pub use optim::{Algorithm, Constant, GradNorm, Nadam, OptimizerStep, TensorOptions, UpdateScale, radam_rectification};
+pub use optim::{
+    Algorithm, Constant, GradNorm, Nadam, OptimizerStep, TensorOptions, Trust, UpdateScale, radam_rectification,
+};
 pub use pool::{
     AdaptiveAvgPool2d, AdaptiveAvgPool2dGrad, AdaptiveMaxPool2d, AdaptiveMaxPool2dGrad, AvgPool2d, AvgPool2dGrad,
     MaxPool2d, MaxPool2dGrad, pool_out,
@@ -279,6 +283,8 @@ ops! {
     Metrics(Metrics),
     /// Adds a batch to the counts of what was taken for what.
     ClassCounts(ClassCounts),
+    /// Adds a batch to the sums of errors and targets of each output.
+    ErrorSums(ErrorSums),
     /// Adds a gradient to its sum over micro-batches.
     AccumulateGrad(AccumulateGrad),
     /// Adds a loss to its mean over micro-batches.

@@ -101,6 +101,56 @@ pub enum Algorithm {
         /// Divide by an estimate of the standard deviation.
         centered: bool,
     },
+    /// LAMB (You et al. 2020): a step of Adam, the decay times the parameter added, as long as [`Trust`] says. State:
+    /// `exp_avg`, `exp_avg_sq`.
+    Lamb {
+        /// Decay of the mean.
+        beta1: f64,
+        /// Decay of the mean square.
+        beta2: f64,
+        /// Added to the denominator.
+        eps: f32,
+        /// Also scale the steps of tensors without weight decay.
+        always_adapt: bool,
+    },
+    /// LARS (You et al. 2017): the gradient, the decay times the parameter added, as long as [`Trust`] says, enters the velocity
+    /// times the learning rate. State: `momentum_buffer`.
+    Lars {
+        /// Factor of the velocity.
+        momentum: f32,
+        /// Length of a step in proportion to the parameter.
+        trust_coefficient: f32,
+        /// Added to the denominator.
+        eps: f32,
+        /// Also scale the steps of tensors without weight decay.
+        always_adapt: bool,
+    },
+}
+
+/// How long the step of a tensor is in proportion to what its rule says by itself, from the norms of the whole parameter `w` and of
+/// `d`: `coefficient · ‖w‖ / (‖d‖ + decay · ‖w‖ + eps)`; 1 where a norm is 0 or the tensor is not adapted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Trust {
+    /// Factor of the parameter's norm.
+    pub coefficient: f32,
+    /// Factor of the tensor's weight decay in the denominator.
+    pub decay: f32,
+    /// Added to the denominator.
+    pub eps: f32,
+    /// Also adapt tensors without weight decay.
+    pub always_adapt: bool,
+}
+
+impl Trust {
+    /// The ratio for a tensor of that weight decay, with the norms of parameter and direction.
+    pub fn ratio(&self, weight_decay: f32, [parameter, direction]: [f64; 2]) -> f64 {
+        let adapts = self.always_adapt || weight_decay != 0.0;
+        if !adapts || parameter == 0.0 || direction == 0.0 {
+            return 1.0;
+        }
+        let decay = f64::from(self.decay) * f64::from(weight_decay);
+        f64::from(self.coefficient) * parameter / (direction + decay * parameter + f64::from(self.eps))
+    }
 }
 
 /// A constant that a kernel takes.
@@ -128,6 +178,21 @@ impl Algorithm {
             Algorithm::Adadelta { .. } => "adadelta",
             Algorithm::Adamax { .. } => "adamax",
             Algorithm::Lion { .. } => "lion",
+            Algorithm::Lamb { .. } => "lamb",
+            Algorithm::Lars { .. } => "lars",
+        }
+    }
+
+    /// How the norms of whole tensors scale its steps; `None` where each element changes by itself.
+    pub fn trust(&self) -> Option<Trust> {
+        match *self {
+            Algorithm::Lamb { always_adapt, .. } => {
+                Some(Trust { coefficient: 1.0, decay: 0.0, eps: 0.0, always_adapt })
+            }
+            Algorithm::Lars { trust_coefficient, eps, always_adapt, .. } => {
+                Some(Trust { coefficient: trust_coefficient, decay: 1.0, eps, always_adapt })
+            }
+            _ => None,
         }
     }
 
@@ -154,6 +219,8 @@ impl Algorithm {
             Algorithm::Adadelta { rho, eps } => ("adadelta", vec![Double(rho), Single(eps)]),
             Algorithm::Adamax { beta1, beta2, eps } => ("adamax", vec![Double(beta1), Double(beta2), Single(eps)]),
             Algorithm::Lion { beta1, beta2 } => ("lion", vec![Double(beta1), Double(beta2)]),
+            Algorithm::Lamb { beta1, beta2, eps, .. } => ("lamb", vec![Double(beta1), Double(beta2), Single(eps)]),
+            Algorithm::Lars { momentum, .. } => ("lars", vec![Single(momentum)]),
         }
     }
 
@@ -168,7 +235,9 @@ impl Algorithm {
             | Algorithm::RmsProp { .. }
             | Algorithm::Adagrad { .. }
             | Algorithm::Adadelta { .. }
-            | Algorithm::Adamax { .. } => false,
+            | Algorithm::Adamax { .. }
+            | Algorithm::Lamb { .. }
+            | Algorithm::Lars { .. } => false,
         }
     }
 
@@ -177,13 +246,15 @@ impl Algorithm {
         match *self {
             Algorithm::Adam { beta1, beta2, .. }
             | Algorithm::Nadam { beta1, beta2, .. }
-            | Algorithm::Radam { beta1, beta2, .. } => [beta1, beta2],
+            | Algorithm::Radam { beta1, beta2, .. }
+            | Algorithm::Lamb { beta1, beta2, .. } => [beta1, beta2],
             Algorithm::Adamax { beta1, .. } => [beta1, 0.0],
             Algorithm::Sgd { .. }
             | Algorithm::RmsProp { .. }
             | Algorithm::Adagrad { .. }
             | Algorithm::Adadelta { .. }
-            | Algorithm::Lion { .. } => [0.0; 2],
+            | Algorithm::Lion { .. }
+            | Algorithm::Lars { .. } => [0.0; 2],
         }
     }
 
@@ -213,7 +284,10 @@ impl Algorithm {
             Algorithm::RmsProp { momentum, centered, .. } => {
                 [Some("square_avg"), (momentum != 0.0).then_some("momentum_buffer"), centered.then_some("grad_avg")]
             }
-            Algorithm::Nadam { .. } | Algorithm::Radam { .. } => [Some("exp_avg"), Some("exp_avg_sq"), None],
+            Algorithm::Nadam { .. } | Algorithm::Radam { .. } | Algorithm::Lamb { .. } => {
+                [Some("exp_avg"), Some("exp_avg_sq"), None]
+            }
+            Algorithm::Lars { .. } => [Some("momentum_buffer"), None, None],
             Algorithm::Adagrad { .. } => [Some("sum"), None, None],
             Algorithm::Adadelta { .. } => [Some("square_avg"), Some("acc_delta"), None],
             Algorithm::Adamax { .. } => [Some("exp_avg"), Some("exp_inf"), None],

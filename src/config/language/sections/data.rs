@@ -132,6 +132,17 @@ impl Source {
         }
     }
 
+    /// Whether it has no samples to validate on but its test set, unless `validation_split` holds some out.
+    pub fn validates_on_test(&self) -> bool {
+        match self {
+            Source::Mnist(_) | Source::FashionMnist(_) | Source::Cifar10(_) | Source::Cifar100(_) => true,
+            Source::Digits(_) => true,
+            // What these validate on is the user's own choice.
+            Source::ImageFolder(_) | Source::ImageList(_) | Source::WebDataset(_) => false,
+            Source::Tensors(_) | Source::Synthetic(_) => false,
+        }
+    }
+
     /// Whether its targets are classes, if the configuration tells.
     pub fn has_classes(&self) -> Option<bool> {
         match self {

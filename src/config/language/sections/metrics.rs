@@ -35,6 +35,19 @@ pub enum EvalFigure {
     MicroF1,
     /// Mean intersection over union of the classes: `sklearn.metrics.jaccard_score` with `average="macro"`.
     MeanIou,
+    /// Area under the receiver operating characteristic, one class against the rest, in the mean over the classes; of two
+    /// classes that of the second: `sklearn.metrics.roc_auc_score` with `multi_class="ovr"`.
+    Auroc,
+    /// Likewise the average precision: `sklearn.metrics.average_precision_score`.
+    AveragePrecision,
+    /// Expected calibration error: how far confidence and accuracy differ, over 15 bins of equal width (Guo et al. 2017).
+    CalibrationError,
+    /// Exponential of the mean negative log-likelihood of the targets; only for classes.
+    Perplexity,
+    /// Coefficient of determination, in the mean over the outputs: `sklearn.metrics.r2_score`; only for regression.
+    R2,
+    /// Mean absolute percentage error, as a fraction: `sklearn.metrics.mean_absolute_percentage_error`; only for regression.
+    Mape,
 }
 
 impl EvalFigure {
@@ -52,6 +65,12 @@ impl EvalFigure {
             Self::WeightedF1 => Figure::WeightedF1,
             Self::MicroF1 => Figure::MicroF1,
             Self::MeanIou => Figure::MeanIou,
+            Self::Auroc => Figure::Auroc,
+            Self::AveragePrecision => Figure::AveragePrecision,
+            Self::CalibrationError => Figure::CalibrationError,
+            Self::Perplexity => Figure::Perplexity,
+            Self::R2 => Figure::R2,
+            Self::Mape => Figure::Mape,
         }
     }
 }
@@ -120,10 +139,22 @@ metrics! {
     ValMicroF1 = "val_micro_f1" (MicroF1),
     /// Mean intersection over union of the classes.
     ValMeanIou = "val_mean_iou" (MeanIou),
+    /// Area under the receiver operating characteristic, one class against the rest.
+    ValAuroc = "val_auroc" (Auroc),
+    /// Average precision, one class against the rest.
+    ValAveragePrecision = "val_average_precision" (AveragePrecision),
+    /// Expected calibration error.
+    ValCalibrationError = "val_calibration_error" (CalibrationError),
+    /// Exponential of the mean negative log-likelihood.
+    ValPerplexity = "val_perplexity" (Perplexity),
     /// Mean absolute error on the validation samples; only for regression.
     ValMae = "val_mae" (Mae),
     /// Root of the mean squared error on the validation samples; only for regression.
     ValRmse = "val_rmse" (Rmse),
+    /// Coefficient of determination; only for regression.
+    ValR2 = "val_r2" (R2),
+    /// Mean absolute percentage error; only for regression.
+    ValMape = "val_mape" (Mape),
 }
 
 impl Metric {

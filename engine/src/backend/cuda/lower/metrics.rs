@@ -1,11 +1,14 @@
-//! Launches of the running metrics, and of the counts of classes.
+//! Launches of the running metrics, of the counts of classes, and of the sums for each output of a regression.
 
 use super::Context;
 use super::rows::{Rows, element_sum_blocks};
 use crate::backend::cuda::launch::{Arg, Kernel, Lowered, Memory, Module, Step, suffix};
-use crate::graph::op::{ClassCounts, Counted, Metrics, Task};
+use crate::graph::op::{ClassCounts, Counted, ErrorSums, Metrics, Task};
 
 const MODULE: Module = Module::Metrics;
+
+/// Most blocks that sum errors; each then has several outputs.
+const MOST_OUTPUTS: usize = 1024;
 
 /// Partial sums of the batch by block; with several blocks, a second launch adds them to the running sums.
 pub fn metrics(cx: &Context, op: &Metrics) -> Lowered {
@@ -65,4 +68,12 @@ pub fn class_counts(cx: &Context, op: &ClassCounts) -> Lowered {
     let bytes = len * size_of::<u32>();
     let add = Kernel::new(MODULE, "add_counts").over(len).arg(batch).arg(loss).arg(totals).long(len);
     Lowered { steps: vec![Step::Zero { to: batch, bytes }, count.into(), add.into()], scratch_bytes: bytes }
+}
+
+/// A block for each output, up to a number of them, which adds its sums to the running ones itself.
+pub fn error_sums(cx: &Context, op: &ErrorSums) -> Lowered {
+    let [loss, prediction, target, totals] = [0, 1, 2, 3].map(Memory::Input);
+    let kernel = Kernel::new(MODULE, format!("error_sums_{}", suffix(cx.x_type(1))));
+    let kernel = kernel.grid(op.outputs.min(MOST_OUTPUTS), 1, 1).arg(prediction).arg(target).arg(loss).arg(totals);
+    Lowered { steps: vec![kernel.long(cx.x(1).len()).int(op.outputs).into()], scratch_bytes: 0 }
 }

@@ -131,6 +131,7 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::LossGrad(op) => loss::grad(cx, op),
         Op::Metrics(op) => metrics::metrics(cx, op),
         Op::ClassCounts(op) => metrics::class_counts(cx, op),
+        Op::ErrorSums(op) => metrics::error_sums(cx, op),
         Op::AccumulateGrad(_) => optim::accumulate(cx),
         Op::AccumulateLoss(op) => optim::accumulate_loss(op),
         Op::MeanScale(_) => optim::mean_scale(),

@@ -34,6 +34,12 @@ impl Cut {
         Cut { chunk, blocks: lengths.enumerate().flat_map(of_tensor).collect() }
     }
 
+    /// The first block of a tensor, and how many it has.
+    fn chunks_of(&self, tensor: usize) -> [usize; 2] {
+        let first = self.blocks.partition_point(|(of, _)| *of < tensor);
+        [first, self.blocks.partition_point(|(of, _)| *of <= tensor) - first]
+    }
+
     /// A launch of `name` with a block for every chunk, whose first arguments follow `args`: the tensors, the chunks, and
     /// the size of a chunk.
     pub(super) fn launch(&self, name: &str, args: Vec<Arg>, tensors: Vec<Cell>) -> Kernel {
@@ -128,7 +134,7 @@ fn tensor(cx: &Context, op: &OptimizerStep, t: usize) -> [Cell; 8] {
 }
 
 /// A launch of one thread that increments the step count and computes what depends on it, and a launch that updates all
-/// tensors.
+/// tensors; before that, with rules that look at the norms of tensors, one that sums squares and one that makes ratios of them.
 pub fn step(cx: &Context, op: &OptimizerStep) -> Lowered {
     let now = Memory::Scratch(0);
     let [beta1, beta2] = op.algorithm.corrected();
@@ -150,20 +156,35 @@ pub fn step(cx: &Context, op: &OptimizerStep) -> Lowered {
 
     let tensors = 0..op.tensors.len();
     let cut = Cut::new(tensors.clone().map(|t| cx.x(op.head() + t * op.stride()).len()));
-    let launch = |name: &str| {
-        let tensors = tensors.flat_map(|t| tensor(cx, op, t)).collect();
-        cut.launch(name, vec![now.into()], tensors)
-    };
-    if !cut.blocks.is_empty() {
-        let (name, constants) = op.algorithm.kernel();
-        let update = constants.into_iter().fold(launch(&format!("{name}_f32")), |kernel, constant| match constant {
+    if cut.blocks.is_empty() {
+        return Lowered { steps, scratch_bytes: aligned(NOW_BYTES) };
+    }
+    let list: Vec<Cell> = tensors.clone().flat_map(|t| tensor(cx, op, t)).collect();
+    let (name, constants) = op.algorithm.kernel();
+    let launch = |name: String| {
+        let kernel = cut.launch(&name, vec![now.into()], list.clone());
+        constants.iter().fold(kernel, |kernel, constant| match *constant {
             Constant::Single(x) => kernel.float(x),
             Constant::Double(x) => kernel.arg(Arg::F64(x)),
             Constant::Flag(x) => kernel.int(usize::from(x)),
-        });
-        steps.push(update.into());
-    }
-    Lowered { steps, scratch_bytes: aligned(NOW_BYTES) }
+        })
+    };
+    let Some(trust) = op.algorithm.trust() else {
+        steps.push(launch(format!("{name}_f32")).into());
+        return Lowered { steps, scratch_bytes: aligned(NOW_BYTES) };
+    };
+    // Two sums for each chunk, then a ratio for each tensor.
+    let sums = aligned(2 * cut.blocks.len() * size_of::<f64>());
+    let (partials, ratios) = (Memory::Scratch(aligned(NOW_BYTES)), Memory::Scratch(aligned(NOW_BYTES) + sums));
+    let chunks = tensors.clone().flat_map(|t| cut.chunks_of(t).map(|n| Cell::I64(n as i64))).collect();
+    let ratio = Kernel::new(MODULE, "trust_ratios").grid(op.tensors.len(), 1, 1).arg(now).arg(Arg::Table(list.clone()));
+    let ratio =
+        ratio.arg(Arg::Table(chunks)).arg(partials).float(trust.coefficient).float(trust.decay).float(trust.eps);
+    steps.push(launch(format!("{name}_squares_f32")).arg(partials).into());
+    steps.push(ratio.int(usize::from(trust.always_adapt)).arg(ratios).into());
+    steps.push(launch(format!("{name}_f32")).arg(ratios).into());
+    let scratch_bytes = aligned(NOW_BYTES) + sums + aligned(op.tensors.len() * size_of::<f32>());
+    Lowered { steps, scratch_bytes }
 }
 
 /// One launch of one thread.

@@ -61,6 +61,8 @@ tagged! {
     "adadelta" => Adadelta(Adadelta),
     "adamax" => Adamax(Adamax),
     "lion" => Lion(Lion),
+    "lamb" => Lamb(Lamb),
+    "lars" => Lars(Lars),
 }
 
 /// What all rules have.
@@ -77,6 +79,8 @@ macro_rules! of_every_rule {
             Self::Adadelta(o) => o.$field,
             Self::Adamax(o) => o.$field,
             Self::Lion(o) => o.$field,
+            Self::Lamb(o) => o.$field,
+            Self::Lars(o) => o.$field,
         }
     };
 }
@@ -121,6 +125,18 @@ impl OptimizerRule {
             Self::Adadelta(a) => Algorithm::Adadelta { rho: a.rho, eps: a.eps as f32 },
             Self::Adamax(a) => Algorithm::Adamax { beta1: a.betas[0], beta2: a.betas[1], eps: a.eps as f32 },
             Self::Lion(l) => Algorithm::Lion { beta1: l.betas[0], beta2: l.betas[1] },
+            Self::Lamb(l) => Algorithm::Lamb {
+                beta1: l.betas[0],
+                beta2: l.betas[1],
+                eps: l.eps as f32,
+                always_adapt: l.always_adapt,
+            },
+            Self::Lars(l) => Algorithm::Lars {
+                momentum: l.momentum as f32,
+                trust_coefficient: l.trust_coefficient as f32,
+                eps: l.eps as f32,
+                always_adapt: l.always_adapt,
+            },
         }
     }
 
@@ -129,6 +145,7 @@ impl OptimizerRule {
         match self {
             Self::Sgd(o) => [o.momentum, o.dampening],
             Self::RmsProp(o) => [o.momentum, 0.0],
+            Self::Lars(o) => [o.momentum, 0.0],
             _ => [0.0; 2],
         }
     }
@@ -139,7 +156,8 @@ impl OptimizerRule {
             Self::Adam(Adam { betas, .. })
             | Self::AdamW(AdamW { betas, .. })
             | Self::Nadam(Nadam { betas, .. })
-            | Self::Radam(Radam { betas, .. }) => Some(*betas),
+            | Self::Radam(Radam { betas, .. })
+            | Self::Lamb(Lamb { betas, .. }) => Some(*betas),
             _ => None,
         }
     }

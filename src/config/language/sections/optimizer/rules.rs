@@ -227,6 +227,54 @@ options! {
     }
 }
 
+options! {
+    /// AdamW for large batches: the step of each tensor is as long as the tensor, times the learning rate (You et al. 2020).
+    pub struct Lamb {
+        /// Learning rate.
+        #[option(default = 1e-3, range = above(0.0), resume = Differs)]
+        pub lr: f64,
+        /// Decay of the running means of gradient and squared gradient.
+        #[option(default = [0.9, 0.999], range = 0.0..1.0, resume = Differs)]
+        pub betas: [f64; 2],
+        /// Added to the denominator.
+        #[option(default = 1e-6, range = 0.0.., resume = Differs)]
+        pub eps: f64,
+        /// Share of a parameter that is added to Adam's step before it is scaled.
+        #[option(default = 1e-2, range = 0.0.., resume = Differs)]
+        pub weight_decay: f64,
+        /// Scale the steps of parameters without weight decay, too. By default `no_decay` leaves biases and norms a step of Adam.
+        #[option(default = false, resume = Differs)]
+        pub always_adapt: bool,
+    }
+
+    /// Gradient descent for large batches: the step of each tensor is in proportion to its norm, whatever that of its gradient
+    /// (You et al. 2017). The learning rate is in the velocity, as in the paper.
+    pub struct Lars {
+        /// Learning rate.
+        #[option(range = above(0.0), example = "1.0", resume = Differs)]
+        pub lr: f64,
+        /// Share of the last update that is kept.
+        #[option(default = 0.9, range = 0.0.., resume = Differs)]
+        pub momentum: f64,
+        /// L2 penalty, added to the gradient.
+        #[option(default = 5e-4, range = 0.0.., resume = Differs)]
+        pub weight_decay: f64,
+        /// Length of a step in proportion to the parameter, where the learning rate is 1.
+        #[option(default = 1e-3, range = above(0.0), resume = Differs)]
+        pub trust_coefficient: f64,
+        /// Added to the denominator of that proportion.
+        #[option(default = 1e-8, range = 0.0.., resume = Differs)]
+        pub eps: f64,
+        /// Scale the steps of parameters without weight decay, too. By default `no_decay` leaves biases and norms plain steps.
+        #[option(default = false, resume = Differs)]
+        pub always_adapt: bool,
+    }
+}
+
+impl Check for Lamb {}
+
+impl Check for Lars {}
+
 impl Check for Nadam {}
 
 impl Check for Radam {}

@@ -1,6 +1,7 @@
 //! The norm of the gradients, and the optimizers' update of all tensors in one pass.
 
 mod rules;
+mod trust;
 
 use super::reduce_rows::{Dot, sum};
 use crate::backend::cpu::run::frame::{Frame, NodeKernel, Operands, Scratch};
@@ -8,8 +9,9 @@ use crate::backend::cpu::run::parallel::{CHUNK, for_chunks, vectorised};
 use crate::backend::cpu::run::threads::chunks;
 use crate::backend::cpu::simd::lanes::{get, put};
 use crate::backend::cpu::simd::{Simd, SimdLevel};
-use crate::graph::op::{Algorithm, OptimizerStep, UpdateScale};
+use crate::graph::op::{Algorithm, OptimizerStep, Trust, UpdateScale};
 use std::ops::Range;
+use trust::Stretch;
 
 /// A stretch of one tensor: what a task updates.
 #[derive(Debug, Clone)]
@@ -107,16 +109,55 @@ impl OptimizerKernel {
         OptimizerKernel { op: op.clone(), pieces: cut(lengths), level }
     }
 
-    fn update(&self, operands: Operands<'_>, piece: &Piece, now: Now) {
-        let at = self.op.head() + piece.tensor * self.op.stride();
-        let options = self.op.tensors[piece.tensor];
-        let t = Tensor {
+    /// The constants of the update of tensor `t`.
+    fn tensor(&self, t: usize, now: Now) -> Tensor {
+        let options = self.op.tensors[t];
+        Tensor {
             lr: (now.lr - now.floor) * options.lr_scale as f64 + now.floor,
             weight_decay: options.weight_decay as f64,
             scale: now.scale,
             limit: now.limit,
             step: now.step,
-        };
+        }
+    }
+
+    /// The stretch of a tensor that a piece is, for a rule that looks at norms.
+    fn stretch<'a>(&self, operands: Operands<'a>, piece: &Piece, now: Now) -> Stretch<'a> {
+        let at = self.op.head() + piece.tensor * self.op.stride();
+        // SAFETY: as in `update`.
+        let part = |k: usize| unsafe { operands.view::<f32>(at + k).part(piece.range.clone()) };
+        let second = if self.op.algorithm.slots().count() > 1 { part(3) } else { &mut [] };
+        let g = &operands.input::<f32>(at + 1)[piece.range.clone()];
+        Stretch { p: part(0), g, state: [part(2), second], t: self.tensor(piece.tensor, now) }
+    }
+
+    /// Both passes of a rule that looks at the norms of whole tensors. Their squares are summed piece by piece, in one order.
+    fn update_by_norms(&self, frame: &Frame<'_>, trust: Trust, now: Now) {
+        let (operands, algorithm) = (frame.operands(), &self.op.algorithm);
+        let mut scratch = frame.scratch();
+        let partial = scratch.take::<f64>(2 * self.pieces.len());
+        let ratios = scratch.take::<f64>(self.op.tensors.len());
+        for_chunks(frame.pool(), partial, 2, |start, sums| {
+            let of = self.stretch(operands, &self.pieces[start / 2], now);
+            sums.copy_from_slice(&trust::squares(self.level, algorithm, of));
+        });
+        let mut sums = partial.as_chunks::<2>().0.iter();
+        for pieces in self.pieces.chunk_by(|a, b| a.tensor == b.tensor) {
+            let own = sums.by_ref().take(pieces.len());
+            let squares = own.fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d]);
+            let tensor = pieces[0].tensor;
+            ratios[tensor] = trust.ratio(self.op.tensors[tensor].weight_decay, squares.map(f64::sqrt));
+        }
+        let ratios = &*ratios;
+        frame.pool().run(self.pieces.len(), |task, _| {
+            let piece = &self.pieces[task];
+            trust::apply(self.level, algorithm, self.stretch(operands, piece, now), ratios[piece.tensor]);
+        });
+    }
+
+    fn update(&self, operands: Operands<'_>, piece: &Piece, now: Now) {
+        let at = self.op.head() + piece.tensor * self.op.stride();
+        let t = self.tensor(piece.tensor, now);
         // Operand `k` of the tensor that the rule updates.
         let part = |k: usize| {
             // SAFETY: parameters and state are updated in place and share memory with no other operand; pieces of a
@@ -148,6 +189,13 @@ impl OptimizerKernel {
 }
 
 impl NodeKernel for OptimizerKernel {
+    fn scratch_bytes(&self) -> usize {
+        match self.op.algorithm.trust() {
+            Some(_) => Scratch::size::<f64>(2 * self.pieces.len()) + Scratch::size::<f64>(self.op.tensors.len()),
+            None => 0,
+        }
+    }
+
     fn run(&self, frame: &Frame<'_>) {
         let schedule = frame.input::<f32>(0);
         let loss = frame.input::<f32>(1)[0];
@@ -172,6 +220,9 @@ impl NodeKernel for OptimizerKernel {
         };
         let limit = self.op.clip_value.unwrap_or(f32::INFINITY);
         let now = Now { lr: schedule[0] as f64, floor: schedule[3] as f64, scale, limit, step };
+        if let Some(trust) = self.op.algorithm.trust() {
+            return self.update_by_norms(frame, trust, now);
+        }
         let operands = frame.operands();
         frame.pool().run(self.pieces.len(), |task, _| self.update(operands, &self.pieces[task], now));
     }

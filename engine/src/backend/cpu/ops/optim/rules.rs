@@ -95,6 +95,9 @@ pub(super) fn update(
         Algorithm::Sgd { .. } | Algorithm::Adam { .. } | Algorithm::RmsProp { .. } => {
             unreachable!("has a loop of its own")
         }
+        Algorithm::Lamb { .. } | Algorithm::Lars { .. } => {
+            unreachable!("looks at norms")
+        }
     }
 }
 

@@ -1,21 +1,26 @@
 //! `runner eval`.
 
+mod predictions;
+
 use super::args::{EvalArgs, Overrides, SplitName};
 use super::class_table;
 use super::failure::{Failure, warn};
 use super::memory::Planned;
 use super::model::{build, describe_data, device, load_model};
 use super::samples;
+use crate::checkpoint::Best;
 use crate::config::Loaded;
 use crate::config::declare::tagged::Tagged;
-use crate::data::{Batch, Unread};
+use crate::config::experiment::Validation;
+use crate::data::{Batch, Split, Unread};
+use crate::files::durable;
 use crate::graph::op::{Figure, Task};
 use crate::model::task;
 use crate::passes::PassOptions;
 use crate::terminal::say;
 use crate::terminal::{Stream, columns, figure, percent, width};
 use crate::train::run::eval_options;
-use crate::train::run::evaluate::evaluate_batches;
+use crate::train::run::evaluate::{Evaluation, evaluate_batches};
 use crate::train::setup::balance::balance;
 use crate::train::setup::class_report::ClassReport;
 use crate::train::setup::figures::Figures;
@@ -24,7 +29,10 @@ use crate::train::setup::memory::{Needs, Use};
 use crate::train::setup::photos::PhotoPlan;
 use crate::train::setup::programs::Sizes;
 use crate::train::setup::session::Session;
+use anyhow::Context;
+use predictions::{Form, Predictions};
 use serde_json::{Map, Value, json};
+use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -63,6 +71,34 @@ pub struct Evaluated {
     pub notes: Vec<String>,
     /// Samples that could not be read.
     pub unread: Unread,
+    /// How the checkpoint was chosen among those of its run, if it was.
+    pub chosen: Option<Chosen>,
+}
+
+/// How a checkpoint was chosen.
+pub struct Chosen {
+    /// By which figure, with its value.
+    pub best: Best,
+    /// On what.
+    pub on: Validation,
+    /// Whether those are the samples that it is evaluated on.
+    pub same: bool,
+}
+
+impl Chosen {
+    fn json(&self) -> Value {
+        json!({ "monitor": self.best.monitor, "value": self.best.value, "on": self.on.key(), "same_samples": self.same })
+    }
+
+    fn in_words(&self) -> String {
+        let (monitor, on) = (&self.best.monitor, self.on.name());
+        match self.same {
+            true => format!(
+                "the checkpoint was chosen by `{monitor}` on these samples ({on}): on new ones it may do less well"
+            ),
+            false => format!("the checkpoint was chosen by `{monitor}` on {on}, not on these"),
+        }
+    }
 }
 
 /// Evaluates a model on a part of its data. `see` is called with every batch after it has been evaluated.
@@ -71,7 +107,7 @@ pub struct Evaluated {
 /// The model or the data cannot be read, or do not fit; there is not enough memory; `see` fails.
 pub fn evaluated(
     asked: &Asked,
-    see: &mut dyn FnMut(&mut Session, &Batch) -> anyhow::Result<()>,
+    see: &mut dyn FnMut(&mut Session, &Batch, &Split) -> anyhow::Result<()>,
 ) -> Result<Evaluated, Failure> {
     let mut model = load_model(asked.model, &asked.overrides.sets())?;
     // What is reported of each class.
@@ -95,7 +131,7 @@ pub fn evaluated(
         plan: &programs.plan,
         backend: backend.as_ref(),
         what: Use::Evaluation(batch),
-        needs: Needs::of_evaluation(experiment, photos.with(input::footprint(experiment))),
+        needs: Needs::of_evaluation(experiment, spec.val, photos.with(input::footprint(experiment))),
         passes,
     };
     planned.require()?;
@@ -106,7 +142,7 @@ pub fn evaluated(
         samples::load(experiment, &take).map_err(|e| samples::missing(e, experiment, &because(&trained_on)))?;
     // A fallback has been reported already.
     let other = if samples.note.is_none() && trained_on.is_none() { model.other_data(&samples) } else { None };
-    let notes: Vec<String> = samples.note.iter().cloned().chain(trained_on).chain(other).collect();
+    let mut notes: Vec<String> = samples.note.iter().cloned().chain(trained_on).chain(other).collect();
     notes.iter().for_each(|note| say(&format!("warning: {note}")));
     let (name, split) = match asked.split {
         SplitName::Val => ("val", samples.val.clone()),
@@ -128,7 +164,7 @@ pub fn evaluated(
         data: &samples.spec,
         plan: &programs.plan,
         what: Use::Evaluation(split.len()),
-        needs: Needs::of_evaluation(experiment, photos.with(samples.footprint())),
+        needs: Needs::of_evaluation(experiment, Some(split.len()), photos.with(samples.footprint())),
         ..planned
     };
     planned.require()?;
@@ -136,14 +172,62 @@ pub fn evaluated(
     let never = AtomicBool::new(false);
     let mut unread = Unread::default();
     let options = eval_options(experiment);
-    let figures = evaluate_batches(&mut session, backend.as_ref(), split, &options, &never, &mut unread, see)?
-        .ok_or_else(|| anyhow::anyhow!("the evaluation was interrupted"))?;
+    let Evaluation { figures, notes: of_figures } = evaluate_batches(
+        &mut session,
+        backend.as_ref(),
+        split,
+        &options,
+        &never,
+        &mut unread,
+        &mut |session, batch| see(session, batch, split),
+    )?
+    .ok_or_else(|| anyhow::anyhow!("the evaluation was interrupted"))?;
     let trouble = samples.cache.as_ref().and_then(|cache| cache.trouble());
-    for text in unread.in_words(0).into_iter().chain(trouble) {
+    for text in of_figures.iter().cloned().chain(unread.in_words(0)).chain(trouble) {
         say(&format!("warning: {text}"));
     }
+    notes.extend(of_figures);
+    let chosen = model.chosen().map(|(best, on)| {
+        let same = match asked.split {
+            SplitName::Val => true,
+            SplitName::Test => on == Validation::TestSet,
+            SplitName::Train => false,
+        };
+        Chosen { best, on, same }
+    });
     let (report, count) = (session.class_report()?, split.len());
-    Ok(Evaluated { loaded: model.loaded, samples, split: name, count, figures, report, notes, unread })
+    Ok(Evaluated { loaded: model.loaded, samples, split: name, count, figures, report, notes, unread, chosen })
+}
+
+/// Evaluates a model, and writes what it says of every sample to `path`, which is there when all is done.
+fn with_predictions(asked: &Asked, path: &Path) -> Result<Evaluated, Failure> {
+    let form = Form::of(path)?;
+    let mut done = None;
+    let fill = |file: &mut File| -> anyhow::Result<()> {
+        let mut rows = Predictions::new(form, file);
+        let found = evaluated(asked, &mut |session, batch, split| rows.see(session, batch, split));
+        let failed = found.is_err();
+        done = Some(found);
+        // What has failed is told as that, and not as what became of the file.
+        anyhow::ensure!(!failed, "the evaluation failed");
+        let rows = rows.finish()?;
+        let s = if rows == 1 { "" } else { "s" };
+        say(&format!("wrote {} row{s} to `{}`", super::thousands(rows), path.display()));
+        Ok(())
+    };
+    let written = durable::replace(path, fill);
+    match done {
+        Some(Ok(evaluated)) => {
+            written.with_context(|| format!("cannot write `{}`", path.display()))?;
+            Ok(evaluated)
+        }
+        Some(Err(failure)) => Err(failure),
+        None => Err(written
+            .err()
+            .unwrap_or_else(|| anyhow::anyhow!("nothing was evaluated"))
+            .context(format!("cannot write `{}`", path.display()))
+            .into()),
+    }
 }
 
 /// Evaluates a model on a part of its data, and prints the figures.
@@ -156,20 +240,24 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         allow_download: args.allow_download,
         threads: args.threads,
     };
-    let Evaluated { loaded, samples, split: name, count, figures, report, notes, unread } =
-        evaluated(&asked, &mut |_, _| Ok(()))?;
+    let Evaluated { loaded, samples, split: name, count, figures, report, notes, unread, chosen } =
+        match &args.predictions {
+            Some(path) => with_predictions(&asked, path)?,
+            None => evaluated(&asked, &mut |_, _, _| Ok(()))?,
+        };
     let experiment = &loaded.experiment;
     let names = samples.spec.class_names.as_deref();
     if args.output.json {
         let mut metrics: Map<String, Value> = figures.list().map(|(f, v)| (f.name().to_string(), json!(v))).collect();
         if let Some(report) = &report {
-            let all = task(experiment)
-                .counted_figures()
-                .iter()
-                .filter(|f| f.top_k().is_none_or(|k| k <= report.classes.len()));
+            let all =
+                task(experiment).asked_figures().iter().filter(|f| f.top_k().is_none_or(|k| k <= report.classes.len()));
             metrics.extend(all.filter_map(|f| Some((f.name().to_string(), json!(report.figure(*f)?)))));
         }
         let mut out = json!({ "data": samples.name, "split": name, "samples": count, "metrics": metrics });
+        if let Some(chosen) = &chosen {
+            out["chosen"] = chosen.json();
+        }
         if let Some(report) = &report {
             class_table::add_json(&mut out, report, names);
         }
@@ -207,6 +295,9 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         });
         let line = in_lines(&format!("{name}, {n} samples{instead}:"), &list, width(Stream::Out));
         super::print(&format!("{line}{}", table.unwrap_or_default()))?;
+        if let Some(chosen) = &chosen {
+            say(&format!("note: {}", chosen.in_words()));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

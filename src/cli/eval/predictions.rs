@@ -1,0 +1,314 @@
+//! What a model says of every sample of an evaluation, a row each: as a table, or as JSON Lines.
+
+use crate::cli::failure::Failure;
+use crate::data::{Batch, Split};
+use crate::graph::Shape;
+use crate::graph::op::{ElementwiseLoss, Loss, Task};
+use crate::terminal::json_line;
+use crate::train::setup::programs::{Kind, Programs};
+use crate::train::setup::session::Session;
+use anyhow::{Context, Result, bail};
+use serde_json::{Map, Value, json};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+/// How rows are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// A table, with a row that names the columns.
+    Csv,
+    /// A JSON object a line.
+    JsonLines,
+}
+
+impl Form {
+    /// The form that the ending of a file's name asks for.
+    ///
+    /// # Errors
+    /// It asks for none.
+    pub fn of(path: &Path) -> Result<Form, Failure> {
+        let ending = path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
+        match ending.as_deref() {
+            Some("csv") => Ok(Form::Csv),
+            Some("jsonl" | "ndjson") => Ok(Form::JsonLines),
+            _ => Err(Failure::Usage(format!(
+                "the ending of `{}` tells no format\nhelp: end the name with .csv or .jsonl",
+                path.display()
+            ))),
+        }
+    }
+}
+
+/// What a model says of a sample, with what is true of it.
+#[derive(Debug, Clone, PartialEq)]
+struct Row {
+    sample: u32,
+    file: Option<String>,
+    said: Said,
+    /// `None`: losses of samples are not told; `Some(None)`: this one has none.
+    loss: Option<Option<f64>>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Said {
+    /// A class, with the probabilities of all.
+    Class { target: Option<usize>, prediction: usize, probabilities: Vec<f64> },
+    /// A class for each position.
+    Positions { targets: Vec<Option<usize>>, predictions: Vec<usize> },
+    /// Yes or no for each label, with the probability of a yes.
+    Labels { targets: Option<Vec<f32>>, probabilities: Vec<f64> },
+    /// Numbers.
+    Values { targets: Option<Vec<f32>>, predictions: Vec<f32> },
+}
+
+/// Writes rows, a batch at a time.
+pub struct Predictions<'a> {
+    form: Form,
+    file: BufWriter<&'a mut File>,
+    outputs: Vec<u8>,
+    begun: bool,
+    /// The sample of the last row.
+    last: Option<u32>,
+    rows: u64,
+}
+
+impl<'a> Predictions<'a> {
+    /// Rows in that form go to `file`.
+    pub fn new(form: Form, file: &'a mut File) -> Self {
+        let file = BufWriter::new(file);
+        Predictions { form, file, outputs: Vec::new(), begun: false, last: None, rows: 0 }
+    }
+
+    /// Writes the rows of a batch that has been evaluated.
+    ///
+    /// # Errors
+    /// The device failed; the file cannot be written; there is a class at each position, for which a table has no room.
+    pub fn see(&mut self, session: &mut Session, batch: &Batch, split: &Split) -> Result<()> {
+        let shape = session.outputs(Kind::Eval, batch.len, &mut self.outputs)?;
+        let programs = &session.programs;
+        let targets = programs.targets(&batch.buffer, batch.len);
+        let all = std::mem::take(&mut self.outputs);
+        let outputs = all.as_chunks::<4>().0;
+        let each = outputs.len() / batch.len;
+        let target_words = targets.as_chunks::<4>().0;
+        let of_each = target_words.len() / batch.len;
+        for (i, sample) in batch.samples().iter().enumerate() {
+            // The sample behind one that cannot be read is in its place, and comes again in its own.
+            if self.last.is_some_and(|last| *sample <= last) {
+                continue;
+            }
+            self.last = Some(*sample);
+            let output: Vec<f32> = outputs[i * each..][..each].iter().map(|b| f32::from_ne_bytes(*b)).collect();
+            let target = &target_words[i * of_each..][..of_each];
+            let (said, loss) = said(programs, &output, target, &shape);
+            let row = Row { sample: *sample, file: split.name(*sample as usize), said, loss };
+            let text = self.text(&row, &programs.class_names)?;
+            self.file.write_all(text.as_bytes()).context("cannot write the predictions")?;
+            self.rows += 1;
+        }
+        self.outputs = all;
+        Ok(())
+    }
+
+    /// Writes what is left; the number of rows.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn finish(mut self) -> Result<u64> {
+        self.file.flush().context("cannot write the predictions")?;
+        Ok(self.rows)
+    }
+
+    fn text(&mut self, row: &Row, names: &[String]) -> Result<String> {
+        if self.form == Form::JsonLines {
+            return Ok(json_line(&row.json(names)) + "\n");
+        }
+        if matches!(row.said, Said::Positions { .. }) {
+            bail!("a table has no room for a class at each position: end the name with .jsonl");
+        }
+        let cells = row.cells(names);
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        if !std::mem::replace(&mut self.begun, true) {
+            writer.write_record(cells.iter().map(|(name, _)| name))?;
+        }
+        writer.write_record(cells.iter().map(|(_, cell)| cell))?;
+        Ok(String::from_utf8(writer.into_inner().map_err(|e| e.into_error())?)?)
+    }
+}
+
+/// What is said of a sample, and its loss where that is simple: the likelihood of a class, or a mean over its numbers.
+fn said(programs: &Programs, output: &[f32], target: &[[u8; 4]], shape: &Shape) -> (Said, Option<Option<f64>>) {
+    let class = |bytes: &[u8; 4], classes: usize| {
+        let class = i32::from_ne_bytes(*bytes);
+        let counts = programs.loss.ignore_index() != Some(class);
+        usize::try_from(class).ok().filter(|class| counts && *class < classes)
+    };
+    let largest = |row: &[f32]| (1..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
+    match programs.loss.task() {
+        Task::Classification if target.len() == 1 => {
+            let logs = log_softmax(output);
+            let target = class(&target[0], output.len());
+            let loss = programs.loss.is_likelihood().then(|| target.map(|class| -logs[class]));
+            let probabilities = logs.iter().map(|log| log.exp()).collect();
+            (Said::Class { target, prediction: largest(output), probabilities }, loss)
+        }
+        Task::Classification => {
+            let classes = shape.last();
+            let targets = target.iter().map(|bytes| class(bytes, classes)).collect();
+            (Said::Positions { targets, predictions: output.chunks_exact(classes).map(largest).collect() }, None)
+        }
+        task => {
+            let floats: Vec<f32> = target.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect();
+            let loss = if floats.is_empty() { None } else { mean_loss(&programs.loss, output, &floats).map(Some) };
+            let order = |list: Vec<f32>| in_pytorch_order(list, shape);
+            let (output, targets) = (order(output.to_vec()), (!floats.is_empty()).then(|| order(floats)));
+            let said = match task {
+                Task::BinaryClassification => {
+                    let probabilities = output.iter().map(|x| 1.0 / (1.0 + f64::from(-x).exp())).collect();
+                    Said::Labels { targets, probabilities }
+                }
+                Task::Classification | Task::Regression => Said::Values { targets, predictions: output },
+            };
+            (said, loss)
+        }
+    }
+}
+
+/// The loss of a sample's numbers; `None` where they weigh differently.
+fn mean_loss(loss: &Loss, x: &[f32], t: &[f32]) -> Option<f64> {
+    let Loss::Elementwise(loss) = loss else { return None };
+    let of = |x: f64, t: f64| {
+        let distance = (x - t).abs();
+        match *loss {
+            ElementwiseLoss::Mse => distance * distance,
+            ElementwiseLoss::L1 => distance,
+            ElementwiseLoss::SmoothL1 { beta } if distance < f64::from(beta) => {
+                distance * distance / (2.0 * f64::from(beta))
+            }
+            ElementwiseLoss::SmoothL1 { beta } => distance - f64::from(beta) / 2.0,
+            ElementwiseLoss::Huber { delta } if distance <= f64::from(delta) => distance * distance / 2.0,
+            ElementwiseLoss::Huber { delta } => f64::from(delta) * (distance - f64::from(delta) / 2.0),
+            ElementwiseLoss::BceWithLogits => x.max(0.0) - x * t + (-x.abs()).exp().ln_1p(),
+        }
+    };
+    let sum: f64 = x.iter().zip(t).map(|(x, t)| of(f64::from(*x), f64::from(*t))).sum();
+    Some(sum / x.len() as f64)
+}
+
+/// The logarithms of the softmax of a row.
+fn log_softmax(row: &[f32]) -> Vec<f64> {
+    let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = row.iter().map(|x| f64::from(x - most).exp()).sum();
+    row.iter().map(|x| f64::from(*x) - f64::from(most) - sum.ln()).collect()
+}
+
+/// A sample's numbers as PyTorch has them: images channels-first. `shape` is that of a batch.
+fn in_pytorch_order(list: Vec<f32>, shape: &Shape) -> Vec<f32> {
+    match shape.nhwc() {
+        Some([_, h, w, c]) if list.len() == h * w * c => {
+            (0..c * h * w).map(|i| list[i % (h * w) * c + i / (h * w)]).collect()
+        }
+        _ => list,
+    }
+}
+
+impl Row {
+    fn label(names: &[String], class: usize) -> String {
+        names.get(class).cloned().unwrap_or_else(|| class.to_string())
+    }
+
+    /// The columns with their names.
+    fn cells(&self, names: &[String]) -> Vec<(String, String)> {
+        let mut cells = vec![("sample".to_owned(), self.sample.to_string())];
+        cells.extend(self.file.iter().map(|file| ("file".to_owned(), file.clone())));
+        let mut cell = |name: &str, text: String| cells.push((name.to_owned(), text));
+        let loss = |cell: &mut dyn FnMut(&str, String)| {
+            if let Some(loss) = self.loss {
+                cell("loss", loss.map_or(String::new(), |loss| loss.to_string()));
+            }
+        };
+        // Several of a kind have names or numbers behind that of their column.
+        let several =
+            |what: &str, i: usize, of: usize| if of == 1 { what.to_owned() } else { format!("{what}_{}", i + 1) };
+        match &self.said {
+            Said::Class { target, prediction, probabilities } => {
+                cell("target", target.map_or(String::new(), |class| Row::label(names, class)));
+                cell("prediction", Row::label(names, *prediction));
+                loss(&mut cell);
+                for (class, p) in probabilities.iter().enumerate() {
+                    cell(&format!("probability_{}", Row::label(names, class)), p.to_string());
+                }
+            }
+            Said::Labels { targets, probabilities } => {
+                let of = probabilities.len();
+                let name = |what: &str, i: usize| match names.get(i) {
+                    Some(label) if of > 1 => format!("{what}_{label}"),
+                    _ => several(what, i, of),
+                };
+                for (i, t) in targets.iter().flatten().enumerate() {
+                    cell(&name("target", i), t.to_string());
+                }
+                for (i, p) in probabilities.iter().enumerate() {
+                    cell(&name("prediction", i), u8::from(*p > 0.5).to_string());
+                }
+                loss(&mut cell);
+                for (i, p) in probabilities.iter().enumerate() {
+                    cell(&name("probability", i), p.to_string());
+                }
+            }
+            Said::Values { targets, predictions } => {
+                for (i, t) in targets.iter().flatten().enumerate() {
+                    cell(&several("target", i, predictions.len()), t.to_string());
+                }
+                for (i, x) in predictions.iter().enumerate() {
+                    cell(&several("prediction", i, predictions.len()), x.to_string());
+                }
+                loss(&mut cell);
+            }
+            Said::Positions { .. } => {}
+        }
+        cells
+    }
+
+    fn json(&self, names: &[String]) -> Value {
+        let mut out = Map::new();
+        let mut put = |name: &str, value: Value| _ = out.insert(name.to_owned(), value);
+        put("sample", self.sample.into());
+        if let Some(file) = &self.file {
+            put("file", file.as_str().into());
+        }
+        match &self.said {
+            Said::Class { target, prediction, probabilities } => {
+                put("target", json!(target));
+                put("prediction", json!(prediction));
+                if !names.is_empty() {
+                    put("target_label", json!(target.map(|class| Row::label(names, class))));
+                    put("prediction_label", Row::label(names, *prediction).into());
+                }
+                put("probabilities", json!(probabilities));
+            }
+            Said::Positions { targets, predictions } => {
+                put("target", json!(targets));
+                put("prediction", json!(predictions));
+            }
+            Said::Labels { targets, probabilities } => {
+                if let Some(targets) = targets {
+                    put("target", json!(targets));
+                }
+                put("prediction", probabilities.iter().map(|p| u8::from(*p > 0.5)).collect());
+                put("probabilities", json!(probabilities));
+            }
+            Said::Values { targets, predictions } => {
+                if let Some(targets) = targets {
+                    put("target", json!(targets));
+                }
+                put("prediction", json!(predictions));
+            }
+        }
+        if let Some(loss) = self.loss {
+            put("loss", json!(loss));
+        }
+        Value::Object(out)
+    }
+}

@@ -1,0 +1,50 @@
+//! From sums of errors and targets to what is reported of them, as scikit-learn averages: the mean over the outputs.
+
+use crate::graph::op::{ERROR_SUMS, Figure, error_sum};
+
+/// What an evaluation has summed of each output.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ErrorReport {
+    outputs: Vec<[f64; ERROR_SUMS]>,
+    /// Numbers of each output.
+    count: f64,
+}
+
+impl ErrorReport {
+    /// What the sums (`[outputs, ERROR_SUMS]`) over `items` numbers in all stand for.
+    pub fn new(sums: &[f64], items: f64) -> Self {
+        let outputs = sums.as_chunks::<ERROR_SUMS>().0.to_vec();
+        let count = items / outputs.len().max(1) as f64;
+        ErrorReport { outputs, count }
+    }
+
+    fn mean(&self, of: impl Fn(&[f64; ERROR_SUMS]) -> f64) -> f64 {
+        self.outputs.iter().map(of).sum::<f64>() / self.outputs.len() as f64
+    }
+
+    /// `1 − Σ (x − t)² / Σ (t − mean of t)²` of an output. As scikit-learn's `r2_score`: NaN of a single number and, where all
+    /// targets are the same, 1 of perfect predictions and 0 of others.
+    fn r2(&self, sums: &[f64; ERROR_SUMS]) -> f64 {
+        if self.count < 2.0 {
+            return f64::NAN;
+        }
+        let mean = sums[error_sum::TARGET] / self.count;
+        let all = sums[error_sum::SQUARED_TARGET] - mean * sums[error_sum::TARGET];
+        // What is left of equal targets by rounding.
+        let nothing = all <= 4.0 * f64::EPSILON * sums[error_sum::SQUARED_TARGET];
+        match (nothing, sums[error_sum::SQUARED_ERROR] == 0.0) {
+            (_, true) => 1.0,
+            (true, false) => 0.0,
+            (false, false) => 1.0 - sums[error_sum::SQUARED_ERROR] / all,
+        }
+    }
+
+    /// A figure that comes from these sums; `None` for any other.
+    pub fn figure(&self, figure: Figure) -> Option<f64> {
+        match figure {
+            Figure::R2 => Some(self.mean(|sums| self.r2(sums))),
+            Figure::Mape => Some(self.mean(|sums| sums[error_sum::RELATIVE_ERROR] / self.count)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Figures that need the model's outputs themselves. They are read back batch by batch, and what they come to is computed on
+//! the host, in double precision: exactly, over all samples.
+
+mod calibration;
+mod ranking;
+
+use super::figures::Figures;
+use super::programs::Programs;
+use crate::graph::op::{Figure, Gathered, Loss, Task};
+use crate::plan::Plan;
+use calibration::Calibration;
+use ranking::{Ranking, Truth};
+
+/// What is gathered of the outputs of an evaluation.
+pub struct Scores {
+    wanted: Vec<Figure>,
+    task: Task,
+    /// Classes of a row, or labels of a sample.
+    width: usize,
+    ignore_index: Option<i32>,
+    ranking: Option<Ranking>,
+    calibration: Calibration,
+    /// Sum of the negative log-likelihoods of targets.
+    surprise: f64,
+    /// Rows that count.
+    rows: u64,
+    /// An output was no number.
+    not_a_number: bool,
+    /// Of a row: the logarithms of its probabilities.
+    row: Vec<f64>,
+}
+
+/// Of these figures, those for which outputs must be read.
+fn read_for(figures: &[Figure], loss: &Loss) -> Vec<Figure> {
+    let of_loss = |figure: &Figure| *figure == Figure::Perplexity && loss.is_likelihood();
+    figures.iter().copied().filter(|f| f.gathered() == Gathered::Outputs && !of_loss(f)).collect()
+}
+
+/// Whether this figure needs the scores of all samples at once.
+pub fn ranks(figure: &Figure) -> bool {
+    matches!(figure, Figure::Auroc | Figure::AveragePrecision)
+}
+
+/// Adds to figures those that are another's exponential.
+pub fn with_perplexity(figures: Figures, programs: &Programs) -> Figures {
+    match figures.get(Figure::Loss).filter(|_| programs.asked.contains(&Figure::Perplexity)) {
+        Some(loss) if programs.loss.is_likelihood() => figures.with(Figure::Perplexity, loss.exp()),
+        _ => figures,
+    }
+}
+
+/// Bytes that the scores of so many samples take, for the programs of `plan`.
+pub fn bytes(plan: &Plan, task: Task, samples: usize) -> usize {
+    let of = |program: &crate::plan::Program| {
+        let shape = &program.graph.value(program.prediction?).shape;
+        let batch = *shape.dims().first()?;
+        Some((shape.len() / batch.max(1), shape.last()))
+    };
+    let Some((outputs, last)) = plan.programs.iter().find_map(of) else { return 0 };
+    let rows = match task {
+        Task::Classification => outputs / last.max(1),
+        Task::BinaryClassification | Task::Regression => 1,
+    };
+    Ranking::bytes(samples * rows, outputs / rows.max(1))
+}
+
+impl Scores {
+    /// For the figures that the programs' evaluation measures, over about so many samples; `None` if no outputs need be read.
+    pub fn new(programs: &Programs, samples: usize) -> Option<Self> {
+        let shape = programs.plan.programs.iter().find_map(|p| Some(&p.graph.value(p.prediction?).shape))?;
+        let task = programs.loss.task();
+        let labelled = programs.fields.iter().any(|field| field.target && field.shape.rank() > 0);
+        let width = if task == Task::Classification || labelled { shape.last() } else { 1 };
+        let rows = shape.len() / width.max(1) / shape.dims().first().copied().unwrap_or(1).max(1);
+        let wanted = read_for(&programs.asked, &programs.loss);
+        Scores::of(wanted, task, width, programs.loss.ignore_index(), samples * rows)
+    }
+
+    fn of(wanted: Vec<Figure>, task: Task, width: usize, ignore_index: Option<i32>, rows: usize) -> Option<Self> {
+        if wanted.is_empty() {
+            return None;
+        }
+        let ranking = wanted.iter().any(ranks).then(|| Ranking::new(width, rows, task == Task::Classification));
+        let (calibration, row) = (Calibration::default(), vec![0.0; width]);
+        let (surprise, rows, not_a_number) = (0.0, 0, false);
+        Some(Scores { wanted, task, width, ignore_index, ranking, calibration, surprise, rows, not_a_number, row })
+    }
+
+    /// Takes the outputs of a batch with their targets, both native-endian and in the order of the device: rows of classes
+    /// (`F32`) with a class for each (`I32`), or labels (`F32`) with as many numbers (`F32`).
+    pub fn add(&mut self, outputs: &[u8], targets: &[u8]) {
+        let rows = outputs.as_chunks::<4>().0.chunks_exact(self.width);
+        let targets = targets.as_chunks::<4>().0;
+        match self.task {
+            Task::Classification => {
+                for (row, target) in rows.zip(targets) {
+                    self.add_row(row, i32::from_ne_bytes(*target));
+                }
+            }
+            Task::BinaryClassification | Task::Regression => {
+                for (row, targets) in rows.zip(targets.chunks_exact(self.width)) {
+                    self.add_labels(row, targets);
+                }
+            }
+        }
+    }
+
+    fn add_row(&mut self, row: &[[u8; 4]], target: i32) {
+        let known = usize::try_from(target).ok().filter(|class| *class < self.width);
+        let Some(class) = known.filter(|_| self.ignore_index != Some(target)) else { return };
+        let best = log_softmax(row, &mut self.row);
+        let Some(best) = best else {
+            self.not_a_number = true;
+            return;
+        };
+        self.rows += 1;
+        self.surprise -= self.row[class];
+        self.calibration.add(self.row[best].exp(), best == class);
+        if let Some(ranking) = &mut self.ranking {
+            ranking.add(self.row.iter().map(|log| *log as f32), Truth::Class(target));
+        }
+    }
+
+    fn add_labels(&mut self, row: &[[u8; 4]], targets: &[[u8; 4]]) {
+        let numbers = |bytes: &[[u8; 4]]| bytes.iter().map(|b| f32::from_ne_bytes(*b)).collect::<Vec<f32>>();
+        let (row, targets) = (numbers(row), numbers(targets));
+        if row.iter().any(|x| x.is_nan()) {
+            self.not_a_number = true;
+            return;
+        }
+        self.rows += 1;
+        let is: Vec<bool> = targets.iter().map(|t| *t > 0.5).collect();
+        for (x, is) in row.iter().zip(&is) {
+            let confidence = 1.0 / (1.0 + (-f64::from(x.abs())).exp());
+            self.calibration.add(confidence, (*x > 0.0) == *is);
+        }
+        if let Some(ranking) = &mut self.ranking {
+            ranking.add(row.iter().copied(), Truth::Labels(&is));
+        }
+    }
+
+    /// Adds the figures to others; and what must be said of them. `names` are those of the classes.
+    pub fn finish(mut self, figures: Figures, names: &[String]) -> (Figures, Vec<String>) {
+        let mut told = Vec::new();
+        let mut all = figures;
+        for figure in std::mem::take(&mut self.wanted) {
+            let value = match (figure, &mut self.ranking) {
+                _ if self.not_a_number || self.rows == 0 => f64::NAN,
+                (Figure::CalibrationError, _) => self.calibration.error(),
+                (Figure::Perplexity, _) => (self.surprise / self.rows as f64).exp(),
+                (_, Some(ranking)) => {
+                    let (value, note) = ranking.figure(figure, names);
+                    told.extend(note);
+                    value
+                }
+                _ => f64::NAN,
+            };
+            all = all.with(figure, value);
+        }
+        (all, told)
+    }
+}
+
+/// The logarithms of the softmax of a row, and the place of the largest, the first of equals; `None` if there is none because
+/// an element is no number.
+fn log_softmax(row: &[[u8; 4]], into: &mut [f64]) -> Option<usize> {
+    for (to, bytes) in into.iter_mut().zip(row) {
+        *to = f64::from(f32::from_ne_bytes(*bytes));
+    }
+    let best = (1..into.len()).fold(0, |best, i| if into[i] > into[best] { i } else { best });
+    if into.iter().any(|x| x.is_nan()) {
+        return None;
+    }
+    let most = into[best];
+    if !most.is_finite() {
+        return None;
+    }
+    // Without the largest, whose share is 1: what is left of a sure prediction is not rounded away.
+    let others: f64 = into.iter().enumerate().filter(|(i, _)| *i != best).map(|(_, x)| (x - most).exp()).sum();
+    let log_sum = others.ln_1p();
+    into.iter_mut().for_each(|x| *x -= most + log_sum);
+    into[best] = -log_sum;
+    Some(best)
+}
+
+#[cfg(test)]
+mod tests;
