@@ -104,6 +104,12 @@ early_stopping = { monitor = "val_accuracy", min_delta = 0.01 }
 every_steps = 100
 [metrics]
 figures = ["top5_accuracy", "mean_iou"]
+[sweep]
+method = "random"
+trials = 3
+monitor = "val_loss"
+stop = "median"
+parameters = { "optimizer.lr" = { log = [1e-4, 1e-1] }, "params.width" = [8, 16] }
 "#;
 
 #[test]

@@ -139,7 +139,7 @@ fn epochs(
         session.reset_figures(Mode::Train)?;
         let (val, options) = (&samples.val, eval_options(experiment));
         match evaluate(session, backend, val, &options, &never, &mut Unread::default(), |_| {}) {
-            Ok(figures) => losses.push(figures.expect("not interrupted").get(Figure::Loss).expect("a loss")),
+            Ok(figures) => losses.push(figures.expect("not interrupted").figures.get(Figure::Loss).expect("a loss")),
             // It says that the loss is not finite, as an error.
             Err(_) => {
                 losses.push(f64::NAN);

@@ -199,7 +199,7 @@ fn mean_loss(loss: &Loss, x: &[f32], t: &[f32]) -> Option<f64> {
 /// The logarithms of the softmax of a row.
 fn log_softmax(row: &[f32]) -> Vec<f64> {
     let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f64 = row.iter().map(|x| f64::from(x - most).exp()).sum();
+    let sum: f64 = row.iter().map(|x| (f64::from(*x) - f64::from(most)).exp()).sum();
     row.iter().map(|x| f64::from(*x) - f64::from(most) - sum.ln()).collect()
 }
 
