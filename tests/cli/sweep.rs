@@ -52,6 +52,8 @@ fn trials(table: &Value) -> &[Value] {
 #[test]
 fn a_grid_has_every_combination_and_each_is_a_run_of_its_own() {
     let place = Place::with(&config(2, GRID));
+    let told = sweep(&place, "--set train.max_steps=2 --out short");
+    assert!(trials(&told).iter().all(|t| t["state"] == "finished" && t["why"] == "`max_steps` is 2"), "{told}");
     let told = sweep(&place, "");
     assert_eq!(trials(&told).len(), 6, "{told}");
     let mut seen: Vec<String> = trials(&told).iter().map(|trial| trial["values"].to_string()).collect();

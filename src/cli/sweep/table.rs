@@ -44,8 +44,7 @@ pub fn rows(read: &Read, trials: &[Trial], verdicts: &[Verdict], better: Better)
         let (state, why) = match (&trial.failed, verdicts[i]) {
             (Some(why), _) => ("failed", Some(why.clone())),
             (None, Verdict::Out { after }) => ("out", Some(out(read.sweep.method, after))),
-            (None, Verdict::Done) if trial.early => ("finished", Some("stopped early by itself".into())),
-            (None, Verdict::Done) => ("finished", None),
+            (None, Verdict::Done) => ("finished", trial.early.clone()),
             (None, _) if trial.course.epochs > 0 => ("stopped", None),
             (None, _) => ("waiting", None),
         };

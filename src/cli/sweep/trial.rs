@@ -18,14 +18,14 @@ pub struct Trial {
     pub seconds: BTreeMap<u64, f64>,
     /// Why it failed.
     pub failed: Option<String>,
-    /// Whether it stopped early by itself.
-    pub early: bool,
+    /// Why it is whole before its epochs are done.
+    pub early: Option<String>,
 }
 
 impl Trial {
     /// A trial that is in that folder, if anything is there yet.
     pub fn new(folder: PathBuf) -> Trial {
-        Trial { folder, course: Course::default(), seconds: BTreeMap::new(), failed: None, early: false }
+        Trial { folder, course: Course::default(), seconds: BTreeMap::new(), failed: None, early: None }
     }
 
     /// Takes in what the folder says, and forgets all else. `all` is the epochs of the whole run.
@@ -35,7 +35,7 @@ impl Trial {
     pub fn look(&mut self, monitor: &str, all: u64) -> Result<()> {
         self.course = Course::default();
         self.seconds.clear();
-        self.early = false;
+        self.early = None;
         if !is_run(&self.folder) {
             return Ok(());
         }
@@ -50,9 +50,10 @@ impl Trial {
         }
         self.course.epochs = run.epochs;
         self.course.ended = whole;
-        self.early = run.state == State::Finished && run.epochs < all;
-        if run.state == State::Failed {
-            self.failed = self.failed.take().or(run.why);
+        match run.state {
+            State::Failed => self.failed = self.failed.take().or(run.why),
+            State::Finished => self.early = run.why.filter(|_| run.epochs < all),
+            _ => {}
         }
         Ok(())
     }
