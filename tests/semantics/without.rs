@@ -158,8 +158,8 @@ fn the_configurations_of_the_repository() {
         ("mnist_mlp", 33, &["fuse"]),
     ];
     let files = std::fs::read_dir(repository("configs")).unwrap();
-    // That of photos has the net of another, at a size that takes half a minute.
-    assert_eq!(files.count(), effective.len() + 1, "the files of `configs` but for `ants_bees`");
+    // That of photos has the net of another, at a size that takes half a minute; that of a sweep extends another.
+    assert_eq!(files.count(), effective.len() + 2, "the files of `configs` but for `ants_bees` and `digits_sweep`");
     let found = effective.map(|(name, batch, _)| {
         let path = repository(&format!("configs/{name}.toml"));
         let loaded = config::load(&path, &[OPTIMIZER.into()]).unwrap_or_else(|e| panic!("{e}"));
@@ -236,7 +236,12 @@ fn a_net_like_mobile_net() {
     };
     let head = "{ type = 'adaptive_avg_pool2d', output_size = 1 }, 'flatten', { type = 'linear', out_features = 7 }";
     let layers = format!("{} {} {head}", block("'hardswish'", false), block("'silu'", true));
-    net("mobile", "[3, 17, 20]", &layers, &["recompute", "fold", "norm_grad", "residual", "fuse", "chain"]);
+    net(
+        "mobile",
+        "[3, 17, 20]",
+        &layers,
+        &["recompute", "fold", "norm_grad", "norm_read", "residual", "fuse", "chain"],
+    );
 }
 
 #[test]

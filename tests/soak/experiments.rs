@@ -21,8 +21,8 @@ const OPTIMIZERS: [&str; 19] = [
     "type = \"adadelta\"\nlr = 0.5",
     "type = \"adamax\"\nlr = 1e-3\neps = 1e-5",
     "type = \"lamb\"\nlr = 3e-3\neps = 1e-5",
-    "type = \"lars\"\nlr = 0.5\ntrust_coefficient = 0.01",
-    // Not Lion: its steps go by signs, and those of gradients near zero by rounding.
+    // Not Lion: its steps go by signs, and those of gradients near zero by rounding. Nor LARS: its steps are as long where a tensor's
+    // gradient is nothing but rounding.
 ];
 
 /// Everything that the learning rate may do.

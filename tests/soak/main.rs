@@ -253,7 +253,6 @@ fn everything_occurs() {
         "adadelta",
         "adamax",
         "lamb",
-        "lars",
         "constant",
         "step",
         "cosine",
