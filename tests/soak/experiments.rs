@@ -2,7 +2,7 @@
 
 use crate::layers::{Flow, Layers};
 
-const OPTIMIZERS: [&str; 19] = [
+const OPTIMIZERS: [&str; 18] = [
     "type = \"sgd\"\nlr = 0.02",
     "type = \"sgd\"\nlr = 0.02\nmomentum = 0.9",
     "type = \"sgd\"\nlr = 0.01\nmomentum = 0.8\nnesterov = true\nweight_decay = 1e-3",
