@@ -199,8 +199,8 @@ impl Figure {
             | Figure::Mae
             | Figure::Rmse
             | Figure::Mape => false,
-            Figure::R2 => true,
-            Figure::Accuracy
+            Figure::R2
+            | Figure::Accuracy
             | Figure::Top2Accuracy
             | Figure::Top3Accuracy
             | Figure::Top5Accuracy
