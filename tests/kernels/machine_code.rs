@@ -145,7 +145,7 @@ const SINGLE: &[&str] = &["_f32"];
 const ATTENTION: &[&str] = &["attention_f", "attention_bf16", "attention_biased_", "attention_grad_"];
 
 /// For capability 8.0 and up.
-const RULES: [Rule; 17] = [
+const RULES: [Rule; 18] = [
     // Tensor cores, fed by matrix loads from tiles that are copied asynchronously, 16 bytes at a time.
     Rule { kernels: &["*_mma_"], types: HALVES, anchor: ("HMMA", 8), must: &["LDSM", "LDGSTS.128"] },
     // There is no matrix load of 32-bit elements.
@@ -221,12 +221,14 @@ const RULES: [Rule; 17] = [
             "adamax",
             "lion",
             "lamb",
-            "lars",
+            "lars_f32",
         ],
         types: SINGLE,
         anchor: ("STG.128", 1),
         must: &["LDG.128"],
     },
+    // Norms of parameters and gradients: they are read alone, in 16 bytes as well.
+    Rule { kernels: &["lars_squares"], types: SINGLE, anchor: ("LDG.128", 2), must: &["DFMA"] },
 ];
 
 /// For 7.5, which has no asynchronous copies, and tensor cores for binary16 alone.
