@@ -50,6 +50,7 @@ variants![
     Resize2dGrad,
     BatchNorm,
     BatchNormGrad,
+    BatchNormStatistics,
     BatchNormApply,
     BatchNormInfer,
     GroupNorm,

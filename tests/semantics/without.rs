@@ -149,10 +149,10 @@ fn repository(name: &str) -> PathBuf {
 fn the_configurations_of_the_repository() {
     let effective: [(&str, usize, &[&str]); 8] = [
         ("autoencoder", 9, &["fuse"]),
-        ("cifar10_resnet18", 3, &["reorder", "recompute", "fold", "norm_grad", "residual", "fuse"]),
+        ("cifar10_resnet18", 3, &["reorder", "recompute", "fold", "norm_grad", "norm_statistics", "residual", "fuse"]),
         ("digits_cnn", 9, &["reorder", "pool", "fuse", "chain", "update_early"]),
         ("digits_transformer", 9, &["simplify", "residual", "fuse"]),
-        ("fashion_cnn", 4, &["reorder", "recompute", "fold", "norm_grad", "fuse", "chain", "update_early"]),
+        ("fashion_cnn", 4, &["reorder", "recompute", "fold", "norm_grad", "norm_statistics", "fuse", "chain", "update_early"]),
         ("linear_regression", 100, &[]),
         ("mnist_cnn", 9, &["reorder", "pool", "fuse", "chain", "update_early"]),
         ("mnist_mlp", 33, &["fuse"]),
@@ -214,7 +214,7 @@ fn a_residual_net_with_batch_norm() {
         "residual",
         "[3, 17, 20]",
         &layers,
-        &["reorder", "simplify", "recompute", "fold", "norm_grad", "residual", "fuse"],
+        &["reorder", "simplify", "recompute", "fold", "norm_grad", "norm_statistics", "residual", "fuse"],
     );
 }
 
@@ -240,7 +240,7 @@ fn a_net_like_mobile_net() {
         "mobile",
         "[3, 17, 20]",
         &layers,
-        &["recompute", "fold", "norm_grad", "norm_read", "residual", "fuse", "chain"],
+        &["recompute", "fold", "norm_grad", "norm_read", "norm_statistics", "residual", "fuse", "chain"],
     );
 }
 

@@ -1,6 +1,7 @@
 //! The recomputation pass: what would be kept in memory, but is computed again as cheaply.
 
 mod reads;
+mod split;
 
 use super::edit::Links;
 use crate::graph::op::{ActivationOp, BatchNormApply, Fused, Source};
@@ -17,10 +18,13 @@ pub type AtOnce<'a> = dyn Fn(&Op, &Vec<&Value>) -> bool + 'a;
 /// Then, normalised values that only convolutions and their gradients read are computed by each of them, where the device does
 /// that at once: such values need no memory at all.
 ///
+/// Last, the statistics of what a convolution makes are parted from the normalisation, where the device makes both at once.
+///
 /// Run it after the gradient pass.
 pub fn recompute(graph: &mut Graph, at_once: &AtOnce) {
     for_gradients(graph, at_once);
     reads::by_readers(graph, at_once);
+    split::by_makers(graph, at_once);
 }
 
 fn for_gradients(graph: &mut Graph, at_once: &AtOnce) {

@@ -223,8 +223,7 @@ fn error_sums(list: &mut Vec<Case>) {
         (vec![700, 1], 1),
         (vec![2, 3, 4, 2], 1),
         (vec![9000, 4], 4),
-        (vec![3, 1100], 1100),
-        (vec![2, 20_000], 20_000),
+        (vec![40, 1100], 1100),
     ] {
         list.push(Case::new(format!("error sums of {shape:?}, {outputs} outputs"), ErrorSums { outputs }, |d| {
             let mut targets = d.positive(&shape[..]);

@@ -2,8 +2,8 @@ use super::ACTIVATIONS;
 use crate::case::{Case, Draw, Operand};
 use runner::graph::DType;
 use runner::graph::op::{
-    Activation, ActivationGrad, ActivationOp, BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, Conv2d,
-    Conv2dGradWeight, Fused, GroupNorm, LayerNorm, LocalResponseNorm, Op, Source,
+    Activation, ActivationGrad, ActivationOp, BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer,
+    BatchNormStatistics, Conv2d, Conv2dGradWeight, Fused, GroupNorm, LayerNorm, LocalResponseNorm, Op, Source,
 };
 
 /// Data whose mean and spread are not those that a normalisation makes.
@@ -72,15 +72,69 @@ fn norm_grad(shape: &[usize], affine: bool, act: Activation) -> Case {
     })
 }
 
-/// A convolution of what is normalised, by statistics that the group makes or that are known, and the gradient by its weight.
+/// Running mean, running variance, and the number of batches seen.
+fn running(d: &mut Draw, c: usize, batches: f64) -> Vec<Operand> {
+    vec![d.normal([c]), d.positive([c]), Operand::new(DType::I64, Vec::new(), vec![batches])]
+}
+
+/// `group`, which ends with a convolution, with the statistics of its result; it has that many operands.
+fn then_statistics(group: Fused, operands: usize, track: bool) -> Fused {
+    let op = BatchNormStatistics { eps: 1e-5, momentum: track.then_some(0.1), track };
+    let last = group.steps.len() - 1;
+    let rest = (operands..operands + 3 * usize::from(track)).map(Source::Operand);
+    let group = group.then(op, [Source::Step(last)].into_iter().chain(rest).collect());
+    group.with_result(last, 0).with_result(last + 1, 1)
+}
+
+/// The statistics of what is there, and of what a convolution makes.
+fn norm_statistics() -> Vec<Case> {
+    let plain = Conv2d { stride: [1, 1], padding: [0; 4], dilation: [1, 1], groups: 1, bias: false };
+    let around = |groups: usize, stride: usize| Conv2d { stride: [stride; 2], padding: [1; 4], groups, ..plain.clone() };
+    let biased = |conv: &Conv2d| Conv2d { bias: true, ..conv.clone() };
+    // Products: blocks of rows and of columns, rows taken together, a sum that is split, scalar products. Depthwise, strided,
+    // grouped, of a few pixels, and by Winograd.
+    let convs: [(Conv2d, [usize; 4], [usize; 4]); 11] = [
+        (plain.clone(), [3, 12, 12, 20], [300, 1, 1, 20]),
+        (biased(&plain), [2, 30, 40, 8], [24, 1, 1, 8]),
+        (plain.clone(), [4, 9, 9, 13], [100, 1, 1, 13]),
+        (plain.clone(), [1, 3, 3, 2100], [17, 1, 1, 2100]),
+        (plain.clone(), [2, 1, 1, 700], [9, 1, 1, 700]),
+        (biased(&around(72, 2)), [2, 40, 41, 72], [72, 3, 3, 1]),
+        (around(5, 1), [3, 9, 8, 5], [5, 3, 3, 1]),
+        (biased(&around(1, 2)), [2, 33, 31, 3], [16, 3, 3, 3]),
+        (around(2, 1), [2, 20, 20, 12], [20, 3, 3, 6]),
+        (around(1, 1), [6, 2, 2, 96], [80, 3, 3, 96]),
+        (around(1, 1), [2, 24, 24, 32], [40, 3, 3, 32]),
+    ];
+    let mut list = Vec::new();
+    for (at, (conv, x, w)) in convs.iter().enumerate() {
+        let (track, operands) = (at % 2 == 0, 2 + usize::from(conv.bias));
+        let op = then_statistics(Fused::of(conv.clone().into(), operands), operands, track);
+        list.push(Case::new(format!("{conv:?} of {x:?}, {w:?} and statistics, track {track}"), op, |d| {
+            let mut all = vec![data(d, x), d.normal(*w)];
+            all.extend(conv.bias.then(|| d.normal([w[0]])));
+            all.extend(track.then(|| running(d, w[0], 4.0)).into_iter().flatten());
+            all
+        }));
+    }
+    for shape in [&[3, 5, 4, 7][..], &[4, 3], &[2, 9, 9, 1], &[300, 33], &[2, 24, 13, 64]] {
+        for (momentum, track) in [(Some(0.2), true), (None, true), (None, false)] {
+            let (op, c) = (BatchNormStatistics { eps: 1e-3, momentum, track }, shape[shape.len() - 1]);
+            list.push(Case::new(format!("statistics of {shape:?}, {op:?}"), op, |d| {
+                let tracked = track.then(|| running(d, c, 3.0));
+                [vec![data(d, shape)], tracked.unwrap_or_default()].concat()
+            }));
+        }
+    }
+    list
+}
+
+/// A convolution of what is normalised, without and with the statistics of its results, and the gradient by its weight.
 fn norm_read(conv: &Conv2d, [x, w]: [&[usize]; 2], affine: bool, act: Option<Activation>) -> Vec<Case> {
-    let c = x[3];
-    let (batch, apply) =
-        (BatchNorm { eps: 1e-5, momentum: Some(0.1), affine, track: affine }, BatchNormApply { affine });
+    let (c, apply) = (x[3], BatchNormApply { affine });
     let known = 3 + 2 * usize::from(affine);
-    let made = 1 + 2 * usize::from(affine) + 3 * usize::from(affine);
-    let behind = |norm: Op, own: usize, product: Op, further: usize| {
-        let mut op = Fused::of(norm, own);
+    let behind = |product: Op, further: usize| {
+        let (own, mut op) = (known, Fused::of(apply.clone().into(), known));
         if let Some(act) = act {
             op = op.then(ActivationOp { act }, vec![Source::Step(0)]);
         }
@@ -91,24 +145,19 @@ fn norm_read(conv: &Conv2d, [x, w]: [&[usize]; 2], affine: bool, act: Option<Act
     let bias = usize::from(conv.bias);
     let grad = Conv2dGradWeight { conv: Conv2d { bias: false, ..conv.clone() }, kernel: [w[1], w[2]], bias: conv.bias };
     let [oh, ow] = conv.out([x[1], x[2]], [w[1], w[2]]).unwrap();
-    let of_batch = behind(batch.into(), made, conv.clone().into(), 1 + bias).with_result(0, 1).with_result(0, 2);
-    let of_known = behind(apply.clone().into(), known, conv.clone().into(), 1 + bias);
-    let last = of_known.steps.len() - 1;
-    let by_weight = behind(apply.into(), known, grad.into(), 1);
+    let read = behind(conv.clone().into(), 1 + bias);
+    let last = read.steps.len() - 1;
+    let with_statistics = then_statistics(read.clone(), known + 1 + bias, affine);
+    let by_weight = behind(grad.into(), 1);
     let by_weight = if conv.bias { by_weight.with_result(last, 1) } else { by_weight };
     let what = format!("{conv:?} of normalised {x:?}, {w:?}, affine {affine}, {act:?}");
     let of_conv = |d: &mut Draw| [vec![d.normal(w)], (0..bias).map(|_| d.normal([w[0]])).collect()].concat();
     vec![
-        Case::new(format!("statistics and {what}"), of_batch, |d| {
-            let mut operands = vec![data(d, x)];
-            if affine {
-                operands.extend([d.normal([c]), d.normal([c]), d.normal([c]), d.positive([c])]);
-                operands.push(Operand::new(DType::I64, Vec::new(), vec![2.0]));
-            }
-            operands.extend(of_conv(d));
-            operands
+        Case::new(what.clone(), read, |d| [vec![data(d, x)], statistics(d, c, affine), of_conv(d)].concat()),
+        Case::new(format!("{what}, and statistics"), with_statistics, |d| {
+            let operands = [vec![data(d, x)], statistics(d, c, affine), of_conv(d)].concat();
+            [operands, affine.then(|| running(d, w[0], 2.0)).unwrap_or_default()].concat()
         }),
-        Case::new(what.clone(), of_known, |d| [vec![data(d, x)], statistics(d, c, affine), of_conv(d)].concat()),
         Case::new(format!("gradient by the weight of {what}"), by_weight, |d| {
             [vec![data(d, x)], statistics(d, c, affine), vec![d.normal([x[0], oh, ow, w[0]])]].concat()
         }),
@@ -146,6 +195,7 @@ fn norm_reads() -> Vec<Case> {
 
 pub fn cases() -> Vec<Case> {
     let mut list = norm_reads();
+    list.extend(norm_statistics());
     let plain = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track: true };
     for shape in [&[3, 5, 4, 7][..], &[4, 3], &[2, 9, 9, 1], &[9, 33], &[2, 4, 3, 64]] {
         for affine in [false, true] {

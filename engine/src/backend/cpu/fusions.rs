@@ -1,7 +1,7 @@
 //! What the CPU does at once, and what of a group its kernels need to know.
 
 use crate::graph::op::{
-    Activation, ActivationGrad, ActivationOp, BatchNorm, BatchNormGrad, BinaryKind, Fused, Group, MaxPool2d,
+    Activation, ActivationGrad, ActivationOp, BatchNormApply, BatchNormGrad, BinaryKind, Fused, Group, MaxPool2d,
     MaxPool2dGrad, Pattern, Source, Step, StepOutput,
 };
 use crate::graph::{DType, Op};
@@ -10,7 +10,7 @@ use crate::graph::{DType, Op};
 pub const MAX_STEPS: usize = 12;
 
 /// In the order in which they are looked for: what a product takes along is better off there than in a group of its own.
-pub static FUSIONS: [Pattern; 7] = [
+pub static FUSIONS: [Pattern; 8] = [
     // Convolution and batch normalisation in evaluation: a factor and a summand for each channel.
     Pattern {
         name: "fold",
@@ -41,10 +41,23 @@ pub static FUSIONS: [Pattern; 7] = [
     Pattern {
         name: "norm_read",
         has: |op| {
-            let norm = matches!(op, Op::BatchNorm(_) | Op::BatchNormApply(_) | Op::Activation(_));
+            let norm = matches!(op, Op::BatchNormApply(_) | Op::Activation(_));
             norm || matches!(op, Op::Conv2d(_) | Op::Conv2dGradWeight(_))
         },
-        takes: |group| NormRead::of(group.op).is_some_and(|norm| norm.fits(group)),
+        takes: |group| {
+            let product = &group.op.steps[group.op.steps.len() - 1].op;
+            NormRead::of(group.op).is_some_and(|norm| norm.fits(group, product))
+        },
+        repeats: |_| false,
+    },
+    // Convolutions, of normalised values or not, and the statistics of their results for the normalisation behind them.
+    Pattern {
+        name: "norm_statistics",
+        has: |op| {
+            let norm = matches!(op, Op::BatchNormApply(_) | Op::Activation(_) | Op::BatchNormStatistics(_));
+            norm || matches!(op, Op::Conv2d(_))
+        },
+        takes: |group| ConvStatistics::of(group.op).is_some_and(|norm| norm.fits(group)),
         repeats: |_| false,
     },
     // Sums of two values, with what makes the later of them.
@@ -80,7 +93,8 @@ pub static FUSIONS: [Pattern; 7] = [
 /// True for what can have something behind it.
 fn is_head(op: &Op) -> bool {
     let product = matches!(op, Op::Linear(_) | Op::Conv2d(_) | Op::LinearGradInput(_) | Op::Conv2dGradInput(_));
-    product || matches!(op, Op::BatchNorm(_) | Op::BatchNormInfer(_) | Op::LayerNormGrad(_))
+    let norm = matches!(op, Op::BatchNorm(_) | Op::BatchNormApply(_) | Op::BatchNormInfer(_));
+    product || norm || matches!(op, Op::LayerNormGrad(_))
 }
 
 /// Batch normalisation behind a convolution.
@@ -201,14 +215,12 @@ impl NormGrad {
     }
 }
 
-/// Batch normalisation and the convolution that reads the normalised values, or its gradient by the weight.
+/// A convolution of normalised values, or its gradient by the weight.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NormRead {
-    /// The normalisation, if the group makes the statistics: outputs 1 and 2. Else they are operands 1 and 2.
-    pub batch: Option<BatchNorm>,
-    /// There are `gamma` and `beta`, behind what is above.
+    /// There are `gamma` and `beta`: operands 3 and 4, behind `x`, `mean` and `invstd`.
     pub affine: bool,
-    /// The activation behind it.
+    /// The activation behind the normalisation.
     pub act: Option<Activation>,
     /// Operands of the normalisation; those of the convolution, but for its input, follow.
     pub own: usize,
@@ -217,38 +229,37 @@ pub struct NormRead {
 impl NormRead {
     /// What a group is; `None` if it is something else.
     pub fn of(op: &Fused) -> Option<NormRead> {
-        let (norm, act, product) = match &op.steps[..] {
+        let read = NormRead::of_steps(&op.steps)?;
+        let last = op.steps.len() - 1;
+        let outputs = match &op.steps[last].op {
+            Op::Conv2dGradWeight(grad) => 1 + usize::from(grad.bias),
+            _ => 1,
+        };
+        let results = (0..outputs).map(|output| StepOutput { step: last, output });
+        op.results.iter().copied().eq(results).then_some(read)
+    }
+
+    fn of_steps(steps: &[Step]) -> Option<NormRead> {
+        let (norm, act, product) = match steps {
             [norm, product] => (norm, None, product),
             [norm, Step { op: Op::Activation(act), from }, product] if from[..] == [Source::Step(0)] => {
                 (norm, Some(act.act), product)
             }
             _ => return None,
         };
-        let (batch, affine) = match &norm.op {
-            Op::BatchNorm(op) => (Some(op.clone()), op.affine),
-            Op::BatchNormApply(op) => (None, op.affine),
-            _ => return None,
-        };
+        let Op::BatchNormApply(BatchNormApply { affine }) = norm.op else { return None };
         let own = norm.from.len();
-        let last = op.steps.len() - 1;
         let rest = (own..own + product.from.len().saturating_sub(1)).map(Source::Operand);
         let in_order = norm.from.iter().copied().eq((0..own).map(Source::Operand))
-            && product.from.iter().copied().eq(std::iter::once(Source::Step(last - 1)).chain(rest));
-        let further = match &product.op {
-            Op::Conv2d(_) => 0,
-            Op::Conv2dGradWeight(op) if batch.is_none() => usize::from(op.bias),
-            _ => return None,
-        };
-        let statistics = (1..3).filter(|_| batch.is_some()).map(|output| StepOutput { step: 0, output });
-        let results = std::iter::once(StepOutput { step: last, output: 0 }).chain(statistics);
-        let results = results.chain((1..=further).map(|output| StepOutput { step: last, output }));
-        (in_order && op.results.iter().copied().eq(results)).then_some(NormRead { batch, affine, act, own })
+            && product.from.iter().copied().eq(std::iter::once(Source::Step(steps.len() - 2)).chain(rest));
+        let known = in_order && matches!(product.op, Op::Conv2d(_) | Op::Conv2dGradWeight(_));
+        known.then_some(NormRead { affine, act, own })
     }
 
-    /// True if it is a matrix product or a depthwise convolution of floats, whose kernels read what they copy.
-    fn fits(&self, group: &Group) -> bool {
-        let steps = &group.op.steps;
-        let (conv, kernel, outputs) = match &steps[steps.len() - 1].op {
+    /// True if `product`, a step of the group, is a matrix product or a depthwise convolution of floats, whose kernels read
+    /// what they copy.
+    fn fits(&self, group: &Group, product: &Op) -> bool {
+        let (conv, kernel, outputs) = match product {
             Op::Conv2d(conv) => {
                 let Some([outputs, kernel @ .., _]) = group.operands[self.own].shape.nhwc() else { return false };
                 (conv, kernel, outputs)
@@ -262,9 +273,48 @@ impl NormRead {
         let whole = kernel == [1, 1] && conv.stride == [1, 1] && conv.padding == [0; 4] && conv.groups == 1;
         let pointwise = whole && x.shape.rows() > FEW_ROWS;
         let depthwise = conv.groups == channels && outputs == channels && channels > FEW_CHANNELS;
-        let floats = x.dtype == DType::F32 && group.made.iter().all(|made| made[0].dtype == DType::F32);
-        floats && (pointwise || depthwise)
+        all_floats(group) && (pointwise || depthwise)
     }
+}
+
+/// A convolution with the statistics of its results. Outputs: `mean`, the convolution's result, `invstd`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConvStatistics {
+    /// What is done with the convolution's operand on the way.
+    pub read: Option<NormRead>,
+    /// Number of the convolution among the steps; the last one makes the statistics.
+    pub conv: usize,
+    /// Number of the first operand of the statistics beside the convolution's result.
+    pub first: usize,
+}
+
+impl ConvStatistics {
+    /// What a group is; `None` if it is something else.
+    pub fn of(op: &Fused) -> Option<ConvStatistics> {
+        let (statistics, before) = op.steps.split_last()?;
+        let (Op::BatchNormStatistics(_), Some(Step { op: Op::Conv2d(_), from })) = (&statistics.op, before.last())
+        else {
+            return None;
+        };
+        let read = NormRead::of_steps(before);
+        let (conv, last) = (before.len() - 1, before.len());
+        let first = read.as_ref().map_or(from.len(), |read| read.own + from.len() - 1);
+        let known = read.is_some() || conv == 0 && from.iter().copied().eq((0..first).map(Source::Operand));
+        let rest = (first..first + statistics.from.len() - 1).map(Source::Operand);
+        let in_order = statistics.from.iter().copied().eq(std::iter::once(Source::Step(conv)).chain(rest));
+        let results = [(last, 0), (conv, 0), (last, 1)].map(|(step, output)| StepOutput { step, output });
+        (known && in_order && op.results == results).then_some(ConvStatistics { read, conv, first })
+    }
+
+    fn fits(&self, group: &Group) -> bool {
+        let conv = &group.op.steps[self.conv].op;
+        all_floats(group) && self.read.as_ref().is_none_or(|read| read.fits(group, conv))
+    }
+}
+
+/// True if the first operand and all that steps make are `F32`.
+fn all_floats(group: &Group) -> bool {
+    group.operands[0].dtype == DType::F32 && group.made.iter().all(|made| made[0].dtype == DType::F32)
 }
 
 /// Rows of a matrix up to which a product may be made otherwise.

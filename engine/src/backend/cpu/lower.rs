@@ -1,10 +1,11 @@
 //! From operations to kernels: the one place that names them all.
 
-use super::fusions::{Behind, NormGrad, NormRead, Pooled, activated};
+use super::fusions::{Behind, ConvStatistics, NormGrad, NormRead, Pooled, activated};
 use super::ops::attention::{AttentionGradKernel, AttentionKernel, AttentionShape};
 use super::ops::avg_pool::{MeanPoolGradKernel, MeanPoolKernel, Windows};
 use super::ops::batch_norm::{
-    BatchNormApplyKernel, BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel, NormReadKernel,
+    BatchNormApplyKernel, BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel, BatchNormStatisticsKernel,
+    NormConvKernel, NormGradWeightKernel, Statistics,
 };
 use super::ops::chain::ChainKernel;
 use super::ops::class_counts::ClassCountsKernel;
@@ -35,7 +36,7 @@ use super::ops::state::{KeepStateKernel, RestoreStateKernel};
 use super::ops::sum_to::SumToKernel;
 use super::run::frame::NodeKernel;
 use super::simd::SimdLevel;
-use crate::graph::op::{ActivationOp, Binary, Fused, Source};
+use crate::graph::op::{ActivationOp, Binary, Conv2d, Fused, Source};
 use crate::graph::{Graph, Node, Op, Shape, op};
 
 /// `[N, H, W, C]` of a value that the shape rules know to be a batch of images.
@@ -62,6 +63,7 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         | Op::Conv2d(_)
         | Op::Conv2dGradInput(_)
         | Op::BatchNorm(_)
+        | Op::BatchNormApply(_)
         | Op::BatchNormInfer(_)
         | Op::LayerNormGrad(_) => return product(graph, node, &node.op, Behind::default(), level, threads),
         Op::LinearGradWeight(op) => {
@@ -104,7 +106,7 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::AdaptiveMaxPool2dGrad(_) => Box::new(AdaptiveMaxPoolGradKernel::new(images(x(0)), images(y(0)), level)),
         Op::Resize2d(op) => Box::new(ResizeKernel::new(op, images(x(0)), level)),
         Op::Resize2dGrad(op) => Box::new(ResizeGradKernel::new(&op.resize, images(y(0)), level)),
-        Op::BatchNormApply(op) => Box::new(BatchNormApplyKernel::new(op, x(0).rows(), x(0).last(), level)),
+        Op::BatchNormStatistics(op) => Box::new(BatchNormStatisticsKernel::new(op, x(0).rows(), x(0).last(), level)),
         Op::BatchNormGrad(op) => {
             Box::new(BatchNormGradKernel::new(NormGrad::alone(op), x(0).rows(), x(0).last(), level))
         }
@@ -188,20 +190,32 @@ fn fused(graph: &Graph, node: &Node, op: &Fused, level: SimdLevel, threads: usiz
     }
     let step = op.steps.last().map(|step| &step.op);
     if let Some(norm) = NormRead::of(op) {
-        let (size, other) = ([x(0).rows(), x(0).last()], x(norm.own));
-        return Some(Box::new(match step? {
+        let (channels, other) = (x(0).last(), x(norm.own));
+        return Some(match step? {
             Op::Conv2d(conv) => {
-                let kernel = PreparedConv2dKernel::new(conv, conv_shape(x(0), other, y(0)), level, threads);
-                let kernel = kernel.expect("the pattern takes what there is a kernel for");
-                NormReadKernel::forward(norm, kernel, conv.bias, size, level)
+                let kernel = prepared(conv, conv_shape(x(0), other, y(0)), level, threads);
+                Box::new(NormConvKernel::normalised(norm, kernel, conv.bias, channels, None, level))
             }
             Op::Conv2dGradWeight(grad) => {
                 let shape = conv_shape(x(0), y(0), other);
                 let kernel = PreparedConv2dGradWeightKernel::new(grad, shape, level, threads);
                 let kernel = kernel.expect("the pattern takes what there is a kernel for");
-                NormReadKernel::grad_weight(norm, kernel, grad.bias, size[1], level)
+                Box::new(NormGradWeightKernel::new(norm, kernel, grad.bias, channels, level))
             }
             _ => return None,
+        });
+    }
+    if let Some(ConvStatistics { read, conv, first }) = ConvStatistics::of(op) {
+        let (Op::Conv2d(conv), Op::BatchNormStatistics(batch)) = (&op.steps[conv].op, step?) else { return None };
+        let statistics = Statistics::new(batch.clone(), [y(1).rows(), y(1).last()], first, level);
+        let weight = read.as_ref().map_or(1, |read| read.own);
+        let shape = conv_shape(x(0), x(weight), y(1));
+        return Some(Box::new(match read {
+            Some(read) => {
+                let (kernel, channels) = (prepared(conv, shape, level, threads), x(0).last());
+                NormConvKernel::normalised(read, kernel, conv.bias, channels, Some(statistics), level)
+            }
+            None => NormConvKernel::plain(Conv2dKernel::new(conv, None, shape, level, threads), conv.bias, statistics),
         }));
     }
     Some(match (Pooled::of(op), &op.steps[0].op, step) {
@@ -221,6 +235,11 @@ fn fused(graph: &Graph, node: &Node, op: &Fused, level: SimdLevel, threads: usiz
             Box::new(ChainKernel::new(op, &shapes, y(0), level, threads))
         }
     })
+}
+
+/// The kernel of a convolution of normalised values.
+fn prepared(conv: &Conv2d, shape: ConvShape, level: SimdLevel, threads: usize) -> PreparedConv2dKernel {
+    PreparedConv2dKernel::new(conv, shape, level, threads).expect("the pattern takes what there is a kernel for")
 }
 
 /// `head`, the first operation of `node`, with what is behind it; `None` if nothing can be behind it.
@@ -257,6 +276,7 @@ fn product(
             Box::new(GradInput { kernel, behind })
         }
         Op::BatchNorm(op) => Box::new(BatchNormKernel::new(op, behind, x(0).rows(), x(0).last(), level)),
+        Op::BatchNormApply(op) => Box::new(BatchNormApplyKernel::new(op, behind, x(0).rows(), x(0).last(), level)),
         Op::BatchNormInfer(op) => Box::new(BatchNormInferKernel::new(op, behind, x(0).rows(), x(0).last(), level)),
         Op::LayerNormGrad(op) => {
             let rows = x(2).len();

@@ -170,6 +170,7 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::Resize2dGrad(op) => resize::grad(op, x, y),
         Op::BatchNorm(op) => norm::batch_norm(op, x),
         Op::BatchNormGrad(op) => norm::batch_norm_grad(op, x),
+        Op::BatchNormStatistics(op) => norm::batch_norm_statistics(op, x),
         Op::BatchNormApply(_) => norm::batch_norm_apply(x),
         Op::BatchNormInfer(op) => norm::batch_norm_infer(op, x),
         Op::GroupNorm(op) => norm::group_norm(op, x),

@@ -2,7 +2,7 @@
 //! each element has a parameter.
 
 use super::Tensor;
-use crate::graph::op::{BatchNorm, BatchNormGrad, BatchNormInfer, GroupNorm, GroupNormGrad, LayerNorm, LayerNormGrad};
+use crate::graph::op::{BatchNorm, BatchNormGrad, BatchNormInfer, BatchNormStatistics, GroupNorm, GroupNormGrad, LayerNorm, LayerNormGrad};
 
 /// Which set, and which parameter, every element of `x` belongs to.
 struct Sets {
@@ -117,12 +117,16 @@ fn rstd(var: &[f64], eps: f32) -> Vec<f64> {
 }
 
 pub(super) fn batch_norm(op: &BatchNorm, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let sets = Sets::batch(&x[0]);
     let (gamma, beta) = if op.affine { (Some(&x[1]), Some(&x[2])) } else { (None, None) };
-    let (mean, var) = sets.statistics(&x[0]);
-    let invstd = rstd(&var, op.eps);
-    let y = sets.normalise(&x[0], &mean, &invstd, gamma, beta);
-    let mut results = vec![y, mean.clone(), invstd];
+    let mut results = batch_norm_statistics(&op.statistics(), x);
+    let y = Sets::batch(&x[0]).normalise(&x[0], &results[0], &results[1], gamma, beta);
+    results.insert(0, y);
+    results
+}
+
+pub(super) fn batch_norm_statistics(op: &BatchNormStatistics, x: &[Tensor]) -> Vec<Vec<f64>> {
+    let (mean, var) = Sets::batch(&x[0]).statistics(&x[0]);
+    let mut results = vec![mean.clone(), rstd(&var, op.eps)];
     if op.track {
         let [old_mean, old_var, batches] = [x[x.len() - 3], x[x.len() - 2], x[x.len() - 1]];
         let batches = batches.data[0] + 1.0;

@@ -43,7 +43,8 @@ pub use loss::{
 };
 pub use metrics::{Figure, Gathered, METRIC_SLOTS, Metrics, Task, metric_slot};
 pub use norm::{
-    BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, GroupNorm, GroupNormGrad, LayerNorm, LayerNormGrad,
+    BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, BatchNormStatistics, GroupNorm, GroupNormGrad, LayerNorm,
+    LayerNormGrad,
 };
 pub use optim::{
     Algorithm, Constant, GradNorm, Nadam, OptimizerStep, TensorOptions, Trust, UpdateScale, radam_rectification,
@@ -245,7 +246,9 @@ ops! {
     BatchNorm(BatchNorm),
     /// Gradient of [`BatchNorm`].
     BatchNormGrad(BatchNormGrad),
-    /// The result of [`BatchNorm`] once more.
+    /// The statistics of [`BatchNorm`].
+    BatchNormStatistics(BatchNormStatistics),
+    /// The result of [`BatchNorm`] from its statistics.
     BatchNormApply(BatchNormApply),
     /// Batch normalisation with the running statistics.
     BatchNormInfer(BatchNormInfer),

@@ -20,6 +20,19 @@ pub struct BatchNorm {
     pub track: bool,
 }
 
+/// The statistics of [`BatchNorm`] alone, to the bit: a device may make them while `x` is written. Operands: `x [.., C]`;
+/// `running_mean [C]`, `running_var [C]`, `num_batches_tracked [] (I64)` if `track`, updated likewise.
+/// Outputs: `mean [C]`, `invstd [C]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchNormStatistics {
+    /// Added to the variance.
+    pub eps: f32,
+    /// Weight of the new statistics; `None` averages over all batches seen.
+    pub momentum: Option<f32>,
+    /// There are running statistics.
+    pub track: bool,
+}
+
 /// Operands: `x`, `dy`, `mean`, `invstd`, and `gamma` if `affine`. Outputs: `dx`, and `dgamma`, `dbeta` if `affine`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchNormGrad {
@@ -27,8 +40,8 @@ pub struct BatchNormGrad {
     pub affine: bool,
 }
 
-/// The `y` of [`BatchNorm`] once more, to the bit, from the statistics that it has left: what is cheap to compute again need
-/// not be kept for the backward pass (Chen et al. 2016). Operands: `x`, `mean [C]`, `invstd [C]`; `gamma`, `beta` if
+/// The `y` of [`BatchNorm`], to the bit, from its statistics: what is cheap to compute again need not be kept for the backward
+/// pass (Chen et al. 2016). Operands: `x`, `mean [C]`, `invstd [C]`; `gamma`, `beta` if
 /// `affine`. Output: `y`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchNormApply {
@@ -118,6 +131,28 @@ fn spread(cx: &GradContext, grads: &[ValueId]) -> Vec<Option<ValueId>> {
     (0..cx.inputs.len()).map(|i| grads.get(i).copied()).collect()
 }
 
+impl BatchNorm {
+    /// Its first part; [`BatchNormApply`] is the second.
+    pub fn statistics(&self) -> BatchNormStatistics {
+        let BatchNorm { eps, momentum, track, .. } = *self;
+        BatchNormStatistics { eps, momentum, track }
+    }
+}
+
+/// Checks that there is more than one value per channel.
+fn several_rows(x: &Value) -> Result<(), ShapeError> {
+    if x.shape.rows() < 2 {
+        return Err(ShapeError::of(
+            0,
+            format!(
+                "batch normalisation needs more than one value per channel when training, but its input is {}",
+                x.shape.to_pytorch()
+            ),
+        ));
+    }
+    Ok(())
+}
+
 impl OpRules for BatchNorm {
     fn name(&self) -> &'static str {
         "batch_norm"
@@ -128,15 +163,7 @@ impl OpRules for BatchNorm {
         arity("batch_norm", inputs, 1 + params + 3 * self.track as usize)?;
         let dtype = float("batch_norm", inputs, 0)?;
         channels("batch_norm", inputs, 1, params + 2 * self.track as usize)?;
-        if inputs[0].shape.rows() < 2 {
-            return Err(ShapeError::of(
-                0,
-                format!(
-                    "batch normalisation needs more than one value per channel when training, but its input is {}",
-                    inputs[0].shape.to_pytorch()
-                ),
-            ));
-        }
+        several_rows(inputs[0])?;
         let c = inputs[0].shape.last();
         Ok(vec![(dtype, inputs[0].shape.clone()), f32s(c), f32s(c)])
     }
@@ -148,6 +175,25 @@ impl OpRules for BatchNorm {
         }
         let grads = cx.graph.add(BatchNormGrad { affine: self.affine }, &operands)?;
         Ok(spread(cx, &grads))
+    }
+
+    fn mutates(&self, inputs: usize) -> Vec<usize> {
+        if self.track { (inputs - 3..inputs).collect() } else { Vec::new() }
+    }
+}
+
+impl OpRules for BatchNormStatistics {
+    fn name(&self) -> &'static str {
+        "batch_norm_statistics"
+    }
+
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        arity("batch_norm_statistics", inputs, 1 + 3 * self.track as usize)?;
+        float("batch_norm_statistics", inputs, 0)?;
+        channels("batch_norm_statistics", inputs, 1, 2 * self.track as usize)?;
+        several_rows(inputs[0])?;
+        let c = inputs[0].shape.last();
+        Ok(vec![f32s(c), f32s(c)])
     }
 
     fn mutates(&self, inputs: usize) -> Vec<usize> {

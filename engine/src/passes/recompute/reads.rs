@@ -2,19 +2,19 @@
 
 use super::AtOnce;
 use crate::graph::op::{BatchNorm, BatchNormApply, Fused, Source};
-use crate::graph::{Graph, Node, Op, Role, Value, ValueId};
+use crate::graph::{Graph, Node, Op, Role, Value};
 use crate::passes::edit::{Links, remove};
 
 /// Batch normalisation, with an activation behind it or not, becomes a part of each convolution and of each gradient by a
-/// convolution's weight that reads it, if nothing else reads it and the device does each of these groups at once. The first of
-/// them makes the statistics.
+/// convolution's weight that reads it, if nothing else reads it and the device does each of these groups at once. In its place
+/// are only the statistics made.
 pub fn by_readers(graph: &mut Graph, at_once: &AtOnce) {
     let links = Links::of(graph);
     let mut gone = vec![false; graph.nodes.len()];
     for at in 0..graph.nodes.len() {
-        let Op::BatchNorm(op) = &graph.nodes[at].op else { continue };
-        let Some(Spread { act, groups }) = spread(graph, &links, at, op, at_once) else { continue };
-        gone[at] = true;
+        let Op::BatchNorm(op) = graph.nodes[at].op.clone() else { continue };
+        let Some(Spread { act, groups }) = spread(graph, &links, at, &op, at_once) else { continue };
+        graph.nodes[at] = super::split::statistics(&graph.nodes[at], &op);
         act.into_iter().for_each(|act| gone[act] = true);
         groups.into_iter().for_each(|(reader, group)| graph.nodes[reader] = group);
     }
@@ -39,14 +39,7 @@ fn spread(graph: &Graph, links: &Links, at: usize, op: &BatchNorm, at_once: &AtO
     };
     let value = act.map_or(y, |act| graph.nodes[act].outputs[0]);
     let readers = links.readers(value);
-    let first = *readers.first()?;
-    let stored = [y, value].iter().any(|v| graph.value(*v).role != Role::Temporary);
-    // What reads or changes the running statistics, or reads those of the batch, before they are made in their new place.
-    let early = graph.nodes[at + 1..first].iter().any(|node| {
-        let changed = &norm.inputs[1 + 2 * usize::from(op.affine)..];
-        node.inputs.iter().any(|v| changed.contains(v) || [mean, invstd].contains(v))
-    });
-    if stored || early {
+    if readers.is_empty() || [y, value].iter().any(|v| graph.value(*v).role != Role::Temporary) {
         return None;
     }
     let parameters = if op.affine { &norm.inputs[1..3] } else { &[] };
@@ -56,31 +49,22 @@ fn spread(graph: &Graph, links: &Links, at: usize, op: &BatchNorm, at_once: &AtO
         if node.inputs[0] != value || node.inputs[1..].iter().any(|v| *v == value || again.contains(v)) {
             return None;
         }
-        let (head, own) = match *reader == first {
-            true => (Op::BatchNorm(op.clone()), &norm.inputs),
-            false => (BatchNormApply { affine: op.affine }.into(), &again),
-        };
-        let mut group = Fused::of(head, own.len());
+        let own = again.len();
+        let mut group = Fused::of(BatchNormApply { affine: op.affine }.into(), own);
         if let Some(act) = act {
             group = group.then(graph.nodes[act].op.clone(), vec![Source::Step(0)]);
         }
         let last = group.steps.len();
-        let rest = (own.len()..own.len() + node.inputs.len() - 1).map(Source::Operand);
+        let rest = (own..own + node.inputs.len() - 1).map(Source::Operand);
         group = group.then(node.op.clone(), [Source::Step(last - 1)].into_iter().chain(rest).collect());
-        let mut outputs: Vec<ValueId> = vec![node.outputs[0]];
-        if *reader == first {
-            group = group.with_result(0, 1).with_result(0, 2);
-            outputs.extend([mean, invstd]);
-        }
-        for (output, value) in node.outputs.iter().enumerate().skip(1) {
+        for output in 1..node.outputs.len() {
             group = group.with_result(last, output);
-            outputs.push(*value);
         }
-        let inputs = [&own[..], &node.inputs[1..]].concat();
+        let inputs = [&again[..], &node.inputs[1..]].concat();
         let operands: Vec<&Value> = inputs.iter().map(|v| graph.value(*v)).collect();
         let op: Op = group.into();
-        let Node { origin, backward, .. } = *node;
-        at_once(&op, &operands).then_some((*reader, Node { op, inputs, outputs, origin, backward }))
+        let Node { ref outputs, origin, backward, .. } = *node;
+        at_once(&op, &operands).then(|| (*reader, Node { op, inputs, outputs: outputs.clone(), origin, backward }))
     });
     Some(Spread { act, groups: groups.collect::<Option<_>>()? })
 }

@@ -137,7 +137,7 @@ fn what_convolutions_alone_read_is_made_by_them() {
             }
             let act = act.map_or(String::new(), |act| format!(" + {}", act.name()));
             let names = labels(&g);
-            assert_eq!(names[0], format!("batch_norm{act} + conv2d"));
+            assert_eq!(names[..2], ["batch_norm_statistics".to_owned(), format!("batch_norm_apply{act} + conv2d")]);
             assert!(names.contains(&format!("batch_norm_apply{act} + conv2d_grad_weight")), "{names:?}");
             assert!(!g.nodes.iter().any(|n| n.inputs.contains(&value) || n.outputs.contains(&value)));
         }
@@ -161,5 +161,51 @@ fn what_is_read_elsewhere_is_made_once() {
     // The device makes the normalised value by itself.
     let (mut g, _) = net_with_conv(None, &plain(1), true);
     run(&mut g, at_once);
+    assert_eq!(labels(&g)[..2], ["batch_norm", "conv2d"]);
+}
+
+/// Two convolutions, each with batch normalisation and ReLU behind it; the second is 1 × 1.
+fn two_convs(affine: bool) -> Graph {
+    let mut g = Graph::new();
+    let shapes: [&[usize]; 7] = [&[2, 7, 5, 3], &[9, 3, 3, 3], &[9, 1, 1, 9], &[9], &[9], &[9], &[9]];
+    let [x, first, second, gamma, beta, mean, variance] =
+        std::array::from_fn(|i| g.add_value(DType::F32, Shape::from(shapes[i]), Role::State(VarId(i as u32))));
+    let count = g.add_value(DType::I64, Shape::from([0; 0]), Role::State(VarId(7)));
+    let mut value = x;
+    for (at, w) in [first, second].into_iter().enumerate() {
+        value = g.add1(plain(1), &[value, w]).unwrap();
+        let parameters = if affine { vec![gamma, beta] } else { Vec::new() };
+        let running = if at == 1 { vec![mean, variance, count] } else { Vec::new() };
+        let op = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine, track: at == 1 };
+        value = g.add(op, &[vec![value], parameters, running].concat()).unwrap()[0];
+        value = g.add1(ActivationOp { act: Activation::Relu }, &[value]).unwrap();
+    }
+    g.values[value.index()].role = Role::Output;
+    g
+}
+
+#[test]
+fn statistics_are_made_with_what_they_are_of() {
+    for affine in [false, true] {
+        let mut g = two_convs(affine);
+        run(&mut g, |pattern| by_readers(pattern) || pattern.name == "norm_statistics");
+        for pattern in &FUSIONS {
+            fuse(&mut g, pattern);
+            verify(&g).unwrap();
+        }
+        let all = [
+            "conv2d + batch_norm_statistics",
+            "batch_norm_apply + relu + conv2d + batch_norm_statistics",
+            "batch_norm_apply + relu",
+        ];
+        assert_eq!(labels(&g), all);
+        // The device makes statistics by themselves.
+        let mut g = two_convs(affine);
+        run(&mut g, at_once);
+        assert_eq!(labels(&g), ["conv2d", "batch_norm", "relu", "conv2d", "batch_norm", "relu"]);
+    }
+    // What the convolution makes is no operand of the normalisation.
+    let (mut g, _) = net_with_conv(None, &plain(1), true);
+    run(&mut g, |pattern| pattern.name == "norm_statistics");
     assert_eq!(labels(&g)[..2], ["batch_norm", "conv2d"]);
 }

@@ -11,6 +11,7 @@
 
 use crate::backend::cpu::simd::{Routine, Simd, SimdLevel};
 use crate::graph::op::Activation;
+use std::fmt::Debug;
 use std::ops::Range;
 
 /// Rows of the largest tile. With 32 registers 14 × 2 sums, two vectors of `B` and one element of `A` fill 31 of them;
@@ -137,18 +138,16 @@ pub struct EpilogueOperands<'a> {
     /// Matrix with the values of a ReLU: where they are not above 0, the result is 0. Without `bias`, which is added later.
     pub relu_mask: Option<&'a [f32]>,
     /// What is done with results while they are in the cache, by the kernels that say so.
-    pub finish: Option<Finish>,
+    pub finish: Option<&'a dyn Finish>,
 }
 
-/// An activation that an [`Epilogue`] cannot apply, to be applied to results in place.
-#[derive(Debug, Clone, Copy)]
-pub struct Finish {
-    /// Instructions.
-    pub level: SimdLevel,
-    /// The activation.
-    pub act: Activation,
-    /// Applies it.
-    pub apply: unsafe fn(SimdLevel, Activation, Rows),
+/// What an [`Epilogue`] cannot do: an activation that is no bound, applied in place, or sums over what has been written.
+pub trait Finish: Sync + Debug {
+    /// Does it to `rows`, which have their results. Every result comes once.
+    ///
+    /// # Safety
+    /// They are valid, and nobody else's.
+    unsafe fn run(&self, rows: Rows);
 }
 
 /// Rows of floats.
@@ -162,17 +161,6 @@ pub struct Rows {
     pub columns: usize,
     /// Floats from one to the next.
     pub step: usize,
-}
-
-impl Finish {
-    /// Applies the activation to `rows`.
-    ///
-    /// # Safety
-    /// They are valid, and nobody else's.
-    pub unsafe fn run(self, rows: Rows) {
-        // SAFETY: the caller's promise.
-        unsafe { (self.apply)(self.level, self.act, rows) };
-    }
 }
 
 impl<'a> From<Option<&'a [f32]>> for EpilogueOperands<'a> {

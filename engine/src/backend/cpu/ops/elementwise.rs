@@ -67,12 +67,19 @@ impl<F: Function> Kernel for MapRows<F> {
     }
 }
 
-/// `act`, to be applied to results in place.
-pub fn finish(level: SimdLevel, act: Option<Activation>) -> Option<Finish> {
-    fn apply(level: SimdLevel, act: Activation, rows: Rows) {
-        with_activation!(Some(act), f => level.run(MapRows { f, rows }));
+/// An activation, to be applied to results in place.
+#[derive(Debug, Clone, Copy)]
+pub struct ActivationFinish {
+    /// Instructions.
+    pub level: SimdLevel,
+    /// The activation.
+    pub act: Activation,
+}
+
+impl Finish for ActivationFinish {
+    unsafe fn run(&self, rows: Rows) {
+        with_activation!(Some(self.act), f => self.level.run(MapRows { f, rows }));
     }
-    act.map(|act| Finish { level, act, apply })
 }
 
 /// `y = act(y)`, by all threads.

@@ -1,7 +1,7 @@
 //! Group normalisation: a task for each sample.
 
 use super::activation::Identity;
-use super::reduce_columns::{Dots, moments};
+use super::reduce_columns::{Dots, Moments};
 use crate::backend::cpu::run::frame::{Frame, NodeKernel, Scratch};
 use crate::backend::cpu::run::parallel::{for_chunks, vectorised};
 use crate::backend::cpu::run::threads::Parts;
@@ -119,7 +119,8 @@ impl GroupNormKernel {
         for tile in self.layout.tiles() {
             let (mut sums, mut squares) = ([0.0; TILE], [0.0; TILE]);
             let n = tile.len();
-            moments(self.level, x, channels, 0..positions, tile.clone(), &mut sums[..n], &mut squares[..n]);
+            let (columns, of_tile) = (tile.clone(), [&mut sums[..n], &mut squares[..n]]);
+            self.level.run(Moments { x: x.as_ptr(), width: channels, rows: positions, columns, sums: of_tile });
             for (i, c) in tile.enumerate() {
                 seen.add(positions as f64, sums[i] / positions as f64, squares[i]);
                 if (c + 1) % (channels / groups) == 0 {

@@ -4,11 +4,11 @@ use super::conv::pooled::{
     Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel, PooledGrad,
 };
 use super::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel};
-use super::elementwise::{activate, finish};
+use super::elementwise::{ActivationFinish, activate};
 use super::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel};
 use crate::backend::cpu::fusions::{Behind, Norm};
 use crate::backend::cpu::gemm::memory::Memory;
-use crate::backend::cpu::gemm::tile::EpilogueOperands;
+use crate::backend::cpu::gemm::tile::{EpilogueOperands, Finish};
 use crate::backend::cpu::run::frame::{Frame, NodeKernel, Scratch};
 use crate::backend::cpu::simd::SimdLevel;
 use crate::graph::op::Activation;
@@ -64,7 +64,8 @@ macro_rules! steps {
                 let bias = self.bias.then(|| frame.input(2));
                 let residual = self.behind.summand.map(|i| frame.input(i));
                 let (now, later) = left(self.kernel.remaining_act(), self.kernel.finishes());
-                let finish = finish(self.level, now);
+                let finish = now.map(|act| ActivationFinish { level: self.level, act });
+                let finish = finish.as_ref().map(|f| f as &dyn Finish);
                 let operands = EpilogueOperands { bias, residual, finish, ..EpilogueOperands::default() };
                 self.kernel.run(frame.pool(), x.into(), w, operands, y, frame);
                 activate(frame.pool(), self.level, later, y);
@@ -138,7 +139,8 @@ impl NodeKernel for ConvNorm {
         let (x, w, y) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
         let residual = behind.summand.map(|i| frame.input::<f32>(i));
         let (now, later) = left(kernel.remaining_act(), kernel.finishes());
-        let finish = finish(*level, now);
+        let finish = now.map(|act| ActivationFinish { level: *level, act });
+        let finish = finish.as_ref().map(|f| f as &dyn Finish);
         let operands = EpilogueOperands { scale: Some(scale), bias: Some(shift), residual, relu_mask: None, finish };
         kernel.run(frame.pool(), x, w, operands, y, Memory { workspace: scratch.bytes(), kept: frame.kept() });
         activate(frame.pool(), *level, later, y);

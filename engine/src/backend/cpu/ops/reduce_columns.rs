@@ -77,24 +77,35 @@ vectorised! {
             }
         }
     }
+}
 
-    /// Sums, and sums of squared distances from these rows' own mean.
-    pub fn moments<'a, S>(
-        s, x: &'a [f32], width: usize, rows: Range<usize>, columns: Range<usize>, sums: &'a mut [f64], squares: &'a mut [f64],
-    ) {
-        sums.fill(0.0);
-        squares.fill(0.0);
-        let mut c = columns.start;
-        while c < columns.end {
-            let at = c - columns.start;
-            let (sums, squares) = (&mut sums[at..], &mut squares[at..]);
-            if columns.end - c >= TOGETHER * S::LANES {
-                moments_of::<S, TOGETHER>(s, x, width, rows.clone(), c..c + TOGETHER * S::LANES, sums, squares);
-                c += TOGETHER * S::LANES;
+/// Sums over the rows of a block of a matrix, and sums of squared distances from the block's own mean.
+pub struct Moments<'a> {
+    /// The first row of the block, of `width` elements. Others may be writing columns that are not the block's.
+    pub x: *const f32,
+    /// Columns of the matrix.
+    pub width: usize,
+    /// Rows of the block.
+    pub rows: usize,
+    /// Columns of the block.
+    pub columns: Range<usize>,
+    /// Sums and squares of the block's columns.
+    pub sums: [&'a mut [f64]; 2],
+}
+
+impl Kernel for Moments<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(mut self, s: S) {
+        self.sums.iter_mut().for_each(|sums| sums.fill(0.0));
+        let mut c = self.columns.start;
+        while c < self.columns.end {
+            c = if self.columns.end - c >= TOGETHER * S::LANES {
+                self.columns_from::<S, TOGETHER>(s, c, S::LANES)
             } else {
-                moments_of::<S, 1>(s, x, width, rows.clone(), c..(c + S::LANES).min(columns.end), sums, squares);
-                c += S::LANES;
-            }
+                self.columns_from::<S, 1>(s, c, (self.columns.end - c).min(S::LANES))
+            };
         }
     }
 }
@@ -103,62 +114,63 @@ vectorised! {
 /// cache lines are next to each other.
 const TOGETHER: usize = 4;
 
-/// [`moments`] of `V` whole vectors of columns, or of one that may be short, added to what is there.
-#[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
-#[inline(always)]
-fn moments_of<S: Simd, const V: usize>(
-    s: S,
-    x: &[f32],
-    width: usize,
-    rows: Range<usize>,
-    columns: Range<usize>,
-    sums: &mut [f64],
-    squares: &mut [f64],
-) {
-    let (count, n) = (rows.len() as f64, columns.len().min(S::LANES));
-    for start in rows.clone().step_by(RUN) {
-        let mut sum = [s.zero(); V];
-        for r in start..(start + RUN).min(rows.end) {
-            let at = r * width + columns.start;
+impl Moments<'_> {
+    /// `V` vectors of columns from `c` on, each of `n` columns, added to what is there. The column behind them.
+    #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
+    #[inline(always)]
+    fn columns_from<S: Simd, const V: usize>(&mut self, s: S, c: usize, n: usize) -> usize {
+        let (x, width) = (self.x, self.width);
+        let load = |r: usize, v: usize| {
+            let p = x.wrapping_add(r * width + c + v * S::LANES);
+            // SAFETY: inside row `r` of the block, whose rows the caller's pointer holds.
+            unsafe { if n < S::LANES { s.load_part(p, n) } else { s.load(p) } }
+        };
+        let at = c - self.columns.start;
+        let [sums, squares] = &mut self.sums;
+        let (sums, squares, count) = (&mut sums[at..], &mut squares[at..], self.rows as f64);
+        for start in (0..self.rows).step_by(RUN) {
+            let mut sum = [s.zero(); V];
+            for r in start..(start + RUN).min(self.rows) {
+                for v in 0..V {
+                    sum[v] = s.add(sum[v], load(r, v));
+                }
+            }
             for v in 0..V {
-                sum[v] = s.add(sum[v], get(s, x, at + v * S::LANES, n));
+                flush(s, sum[v], n, &mut sums[v * S::LANES..]);
+            }
+        }
+        let mut mean = [s.zero(); V];
+        let mut centre = [[0.0f32; MAX_LANES]; V];
+        for v in 0..V {
+            for (m, sum) in centre[v].iter_mut().zip(&sums[v * S::LANES..v * S::LANES + n]) {
+                *m = (sum / count) as f32;
+            }
+            // SAFETY: the array is as long as the widest vector.
+            mean[v] = unsafe { s.load(centre[v].as_ptr()) };
+        }
+        // The sum of the distances tells what rounding took from the mean.
+        let mut left = [[0.0f64; MAX_LANES]; V];
+        for start in (0..self.rows).step_by(RUN) {
+            let (mut sum, mut square) = ([s.zero(); V], [s.zero(); V]);
+            for r in start..(start + RUN).min(self.rows) {
+                for v in 0..V {
+                    let d = s.sub(load(r, v), mean[v]);
+                    sum[v] = s.add(sum[v], d);
+                    square[v] = s.fma(d, d, square[v]);
+                }
+            }
+            for v in 0..V {
+                flush(s, sum[v], n, &mut left[v]);
+                flush(s, square[v], n, &mut squares[v * S::LANES..]);
             }
         }
         for v in 0..V {
-            flush(s, sum[v], n, &mut sums[v * S::LANES..]);
-        }
-    }
-    let mut mean = [s.zero(); V];
-    let mut centre = [[0.0f32; MAX_LANES]; V];
-    for v in 0..V {
-        for (m, sum) in centre[v].iter_mut().zip(&sums[v * S::LANES..v * S::LANES + n]) {
-            *m = (sum / count) as f32;
-        }
-        // SAFETY: the array is as long as the widest vector.
-        mean[v] = unsafe { s.load(centre[v].as_ptr()) };
-    }
-    // The sum of the distances tells what rounding took from the mean.
-    let mut left = [[0.0f64; MAX_LANES]; V];
-    for start in rows.clone().step_by(RUN) {
-        let (mut sum, mut square) = ([s.zero(); V], [s.zero(); V]);
-        for r in start..(start + RUN).min(rows.end) {
-            let at = r * width + columns.start;
-            for v in 0..V {
-                let d = s.sub(get(s, x, at + v * S::LANES, n), mean[v]);
-                sum[v] = s.add(sum[v], d);
-                square[v] = s.fma(d, d, square[v]);
+            for (i, l) in left[v].into_iter().enumerate().take(n) {
+                squares[v * S::LANES + i] -= l * l / count;
+                sums[v * S::LANES + i] = centre[v][i] as f64 * count + l;
             }
         }
-        for v in 0..V {
-            flush(s, sum[v], n, &mut left[v]);
-            flush(s, square[v], n, &mut squares[v * S::LANES..]);
-        }
-    }
-    for v in 0..V {
-        for (i, l) in left[v].into_iter().enumerate().take(n) {
-            squares[v * S::LANES + i] -= l * l / count;
-            sums[v * S::LANES + i] = centre[v][i] as f64 * count + l;
-        }
+        c + (V - 1) * S::LANES + n
     }
 }
 
@@ -267,7 +279,8 @@ mod tests {
             let x: Vec<f32> = (0..rows * width).map(|i| element(i / width, i % width)).collect();
             let (range, columns) = (2..rows, 3..width - 1);
             let (mut sums, mut squares) = (vec![-1.0; columns.len()], vec![-1.0; columns.len()]);
-            moments(level, &x, width, range.clone(), columns.clone(), &mut sums, &mut squares);
+            let (block, sums_of) = (x[range.start * width..].as_ptr(), [&mut sums[..], &mut squares[..]]);
+            level.run(Moments { x: block, width, rows: range.len(), columns: columns.clone(), sums: sums_of });
             for (i, c) in columns.enumerate() {
                 let column = || range.clone().map(|r| x[r * width + c] as f64);
                 let sum: f64 = column().sum();

@@ -258,6 +258,11 @@ impl Chunks {
         self.len.div_ceil(self.grain)
     }
 
+    /// Number of the piece that holds element `at`.
+    pub const fn holding(&self, at: usize) -> usize {
+        at / self.grain
+    }
+
     /// Piece number `i < count()`.
     pub fn range(&self, i: usize) -> Range<usize> {
         let start = (i * self.grain).min(self.len);

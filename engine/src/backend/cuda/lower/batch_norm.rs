@@ -3,7 +3,7 @@
 use super::Context;
 use super::columns::{Columns, aligned};
 use crate::backend::cuda::launch::{Arg, Kernel, Lowered, Memory, Module, Step};
-use crate::graph::op::{BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer};
+use crate::graph::op::{BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, BatchNormStatistics};
 
 const MODULE: Module = Module::BatchNorm;
 
@@ -18,16 +18,17 @@ fn matrix(cx: &Context) -> (usize, Columns) {
     (rows, Columns::new(1, rows, channels))
 }
 
-/// The elements normalised by `mean` and `invstd`, with `gamma` and `beta`; adds one to `counter`. Arguments that are not there
-/// are null.
-fn apply(cx: &Context, statistics: [Memory; 2], parameters: [Arg; 2], counter: Arg) -> Kernel {
+/// The elements `y` normalised by `mean` and `invstd`, with `gamma` and `beta`, or none; adds one to `counter`. Arguments that
+/// are not there are null.
+fn apply(cx: &Context, y: Option<Memory>, statistics: [Memory; 2], parameters: [Arg; 2], counter: Arg) -> Kernel {
     let (rows, columns) = matrix(cx);
+    let rows = if y.is_some() { rows } else { 0 };
     let map = columns.map();
     let [gamma, beta] = parameters;
     columns
         .launch(MODULE, "batch_norm_apply", cx.x_type(0), map)
         .arg(Memory::Input(0))
-        .arg(Memory::Output(0))
+        .arg(y.map_or(Arg::Null, Arg::from))
         .arg(statistics[0])
         .arg(statistics[1])
         .arg(gamma)
@@ -42,16 +43,14 @@ fn apply(cx: &Context, statistics: [Memory; 2], parameters: [Arg; 2], counter: A
 /// The normalised elements, from the statistics that the batch had.
 pub fn again(cx: &Context, op: &BatchNormApply) -> Lowered {
     let parameters = [3, 4].map(|i| operand(i, op.affine));
-    Lowered::one(apply(cx, [1, 2].map(Memory::Input), parameters, Arg::Null))
+    Lowered::one(apply(cx, Some(Memory::Output(0)), [1, 2].map(Memory::Input), parameters, Arg::Null))
 }
 
-/// Statistics by block, statistics of the batch, and the normalised elements.
-pub fn batch_norm(cx: &Context, op: &BatchNorm) -> Lowered {
+/// Statistics by block, and statistics of the batch; operands from `tracked` on are the running ones.
+fn of_batch(cx: &Context, op: &BatchNormStatistics, tracked: usize, [mean, invstd]: [Memory; 2]) -> [Kernel; 2] {
     let (rows, columns) = matrix(cx);
     let (channels, dtype) = (cx.x(0).last(), cx.x_type(0));
     let partials = Memory::Scratch(0);
-    let tracked = 1 + 2 * usize::from(op.affine);
-
     let sums = columns.sums();
     let moments = columns
         .launch(MODULE, "batch_norm_moments", dtype, sums)
@@ -68,14 +67,34 @@ pub fn batch_norm(cx: &Context, op: &BatchNorm) -> Lowered {
         .int(channels)
         .arg(Arg::F64(f64::from(op.eps)))
         .arg(Arg::F64(op.momentum.map_or(-1.0, f64::from)))
-        .arg(Memory::Output(1))
-        .arg(Memory::Output(2))
+        .arg(mean)
+        .arg(invstd)
         .arg(operand(tracked, op.track))
         .arg(operand(tracked + 1, op.track))
         .arg(operand(tracked + 2, op.track));
+    [moments, statistics]
+}
+
+/// The statistics, and the normalised elements.
+pub fn batch_norm(cx: &Context, op: &BatchNorm) -> Lowered {
+    let tracked = 1 + 2 * usize::from(op.affine);
+    let made = [1, 2].map(Memory::Output);
+    let [moments, statistics] = of_batch(cx, &op.statistics(), tracked, made);
     let parameters = [1, 2].map(|i| operand(i, op.affine));
-    let apply = apply(cx, [1, 2].map(Memory::Output), parameters, operand(tracked + 2, op.track));
-    Lowered { steps: [moments, statistics, apply].map(Step::Kernel).into(), scratch_bytes: columns.partial_bytes() }
+    let apply = apply(cx, Some(Memory::Output(0)), made, parameters, operand(tracked + 2, op.track));
+    let steps = [moments, statistics, apply].map(Step::Kernel).into();
+    Lowered { steps, scratch_bytes: matrix(cx).1.partial_bytes() }
+}
+
+/// The statistics alone. The launch behind them adds to the counter, and normalises nothing.
+pub fn statistics(cx: &Context, op: &BatchNormStatistics) -> Lowered {
+    let made = [0, 1].map(Memory::Output);
+    let mut kernels = Vec::from(of_batch(cx, op, 1, made));
+    if op.track {
+        kernels.push(apply(cx, None, made, [Arg::Null, Arg::Null], operand(3, true)));
+    }
+    let steps = kernels.into_iter().map(Step::Kernel).collect();
+    Lowered { steps, scratch_bytes: matrix(cx).1.partial_bytes() }
 }
 
 /// Sums by block, sums of the batch, and the gradient of the input.

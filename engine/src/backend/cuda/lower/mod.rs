@@ -112,6 +112,7 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::Resize2dGrad(op) => resize::grad(cx, op),
         Op::BatchNorm(op) => batch_norm::batch_norm(cx, op),
         Op::BatchNormGrad(op) => batch_norm::grad(cx, op),
+        Op::BatchNormStatistics(op) => batch_norm::statistics(cx, op),
         Op::BatchNormApply(op) => batch_norm::again(cx, op),
         Op::BatchNormInfer(op) => batch_norm::infer(cx, op),
         Op::GroupNorm(op) => group_norm::group_norm(cx, op),

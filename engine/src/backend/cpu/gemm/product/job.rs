@@ -17,7 +17,7 @@ pub(super) struct Job<'a> {
     pub c: Parts<'a, f32>,
     pub scratch: Parts<'a, f32>,
     pub epilogue: Epilogue,
-    pub finish: Option<Finish>,
+    pub finish: Option<&'a dyn Finish>,
     /// Of the operand that the product was made for.
     pub prologue: Option<Prologue<'a>>,
     pub copy: unsafe fn(Copy2d),

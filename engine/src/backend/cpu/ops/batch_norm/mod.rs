@@ -1,17 +1,19 @@
 //! Batch normalisation: each channel over all other axes.
 
+mod conv;
 mod grad;
-mod read;
+mod statistics;
 
+pub use conv::{NormConvKernel, NormGradWeightKernel};
 pub use grad::BatchNormGradKernel;
-pub use read::NormReadKernel;
+pub use statistics::{BatchNormStatisticsKernel, Statistics};
 
 use super::activation::{Function, with_activation};
-use super::reduce_columns::{Grid, moments};
+use super::reduce_columns::Grid;
 use crate::backend::cpu::fusions::Behind;
 use crate::backend::cpu::run::frame::{Frame, NodeKernel, Scratch, View};
 use crate::backend::cpu::run::parallel::rows_per_chunk;
-use crate::backend::cpu::run::threads::{Parts, chunks};
+use crate::backend::cpu::run::threads::chunks;
 use crate::backend::cpu::simd::lanes::get;
 use crate::backend::cpu::simd::{Kernel, MAX_LANES, Simd, SimdLevel};
 use crate::graph::op::{Activation, BatchNorm, BatchNormApply, BatchNormInfer};
@@ -150,80 +152,9 @@ fn normalise(
     });
 }
 
-/// The statistics of a batch.
-struct Statistics {
-    op: BatchNorm,
-    size: Size,
-    level: SimdLevel,
-}
-
-impl Statistics {
-    fn scratch_bytes(&self) -> usize {
-        2 * Scratch::size::<f64>(self.size.partials()) + Scratch::size::<f64>(self.size.channels)
-    }
-
-    /// Computes `mean` and `invstd` of operand 0, and moves the running statistics.
-    fn run(&self, frame: &Frame, scratch: &mut Scratch, mean: &mut [f32], invstd: &mut [f32]) {
-        let (Size { channels, grid, .. }, width) = (self.size, self.size.width());
-        let x = frame.input::<f32>(0);
-        let (sums, squares) = (scratch.take::<f64>(self.size.partials()), scratch.take::<f64>(self.size.partials()));
-        let variances = scratch.take::<f64>(channels);
-        {
-            let (sums, squares) = (Parts::new(sums), Parts::new(squares));
-            frame.pool().run(grid.count(), |task, _| {
-                let (rows, block, columns) = grid.block(task);
-                let at = block * width + columns.start..block * width + columns.end;
-                // SAFETY: each block has its own sums.
-                let (sums, squares) = unsafe { (sums.part(at.clone()), squares.part(at)) };
-                moments(self.level, x, width, rows, columns, sums, squares);
-            });
-        }
-        for c in 0..channels {
-            let (m, v) = self.of(c, sums, squares);
-            mean[c] = m as f32;
-            variances[c] = v;
-            invstd[c] = (1.0 / (v + self.op.eps as f64).sqrt()) as f32;
-        }
-        if self.op.track {
-            self.track(frame, mean, variances);
-        }
-    }
-
-    /// Mean and biased variance of a channel, from the blocks' sums and squares (Chan, Golub & LeVeque 1983).
-    fn of(&self, c: usize, sums: &[f64], squares: &[f64]) -> (f64, f64) {
-        let Size { rows, channels, folded, grid } = self.size;
-        // A block has a sum for each of the rows that are taken for one.
-        let parts = grid.rows.count() * folded;
-        let mean = (0..parts).map(|i| sums[i * channels + c]).sum::<f64>() / rows as f64;
-        let total: f64 = (0..parts)
-            .map(|i| {
-                let n = grid.rows.range(i / folded).len() as f64;
-                let d = sums[i * channels + c] / n - mean;
-                squares[i * channels + c] + n * d * d
-            })
-            .sum();
-        (mean, total / rows as f64)
-    }
-
-    /// Moves the running statistics towards the batch's.
-    fn track(&self, frame: &Frame, mean: &[f32], variances: &[f64]) {
-        let first = 1 + 2 * self.op.affine as usize;
-        let counter = frame.update::<i64>(first + 2);
-        counter[0] += 1;
-        let weight = self.op.momentum.map_or(1.0 / counter[0] as f64, f64::from);
-        let unbiased = self.size.rows as f64 / (self.size.rows as f64 - 1.0);
-        let towards = |old: f32, new: f64| ((1.0 - weight) * old as f64 + weight * new) as f32;
-        for (r, m) in frame.update::<f32>(first).iter_mut().zip(mean) {
-            *r = towards(*r, *m as f64);
-        }
-        for (r, v) in frame.update::<f32>(first + 1).iter_mut().zip(variances) {
-            *r = towards(*r, v * unbiased);
-        }
-    }
-}
-
 /// [`BatchNorm`].
 pub struct BatchNormKernel {
+    affine: bool,
     statistics: Statistics,
     behind: Behind,
 }
@@ -231,7 +162,8 @@ pub struct BatchNormKernel {
 impl BatchNormKernel {
     /// For an operand of `rows × channels` elements.
     pub fn new(op: &BatchNorm, behind: Behind, rows: usize, channels: usize, level: SimdLevel) -> Self {
-        BatchNormKernel { statistics: Statistics { op: op.clone(), size: Size::new(rows, channels), level }, behind }
+        let statistics = Statistics::new(op.statistics(), [rows, channels], 1 + 2 * usize::from(op.affine), level);
+        BatchNormKernel { affine: op.affine, statistics, behind }
     }
 }
 
@@ -241,11 +173,11 @@ impl NodeKernel for BatchNormKernel {
     }
 
     fn run(&self, frame: &Frame<'_>) {
-        let Statistics { op, size, level } = &self.statistics;
+        let Statistics { size, level, .. } = &self.statistics;
         let mut scratch = frame.scratch();
         let (mean, invstd) = (frame.output::<f32>(1), frame.output::<f32>(2));
-        self.statistics.run(frame, &mut scratch, mean, invstd);
-        let parameters = [1, 2].map(|i| op.affine.then(|| frame.input::<f32>(i)));
+        self.statistics.run(frame, &mut scratch, frame.input(0), [&mut *mean, &mut *invstd]);
+        let parameters = [1, 2].map(|i| self.affine.then(|| frame.input::<f32>(i)));
         let tables = Tables::new(&mut scratch, size, [mean, invstd], parameters);
         let residual = self.behind.summand.map(|i| frame.source::<f32>(i));
         let views = (frame.source::<f32>(0), residual, frame.target::<f32>(0));
@@ -256,14 +188,15 @@ impl NodeKernel for BatchNormKernel {
 /// [`BatchNormApply`].
 pub struct BatchNormApplyKernel {
     op: BatchNormApply,
+    behind: Behind,
     size: Size,
     level: SimdLevel,
 }
 
 impl BatchNormApplyKernel {
     /// For an operand of `rows × channels` elements.
-    pub fn new(op: &BatchNormApply, rows: usize, channels: usize, level: SimdLevel) -> Self {
-        BatchNormApplyKernel { op: op.clone(), size: Size::new(rows, channels), level }
+    pub fn new(op: &BatchNormApply, behind: Behind, rows: usize, channels: usize, level: SimdLevel) -> Self {
+        BatchNormApplyKernel { op: op.clone(), behind, size: Size::new(rows, channels), level }
     }
 }
 
@@ -276,8 +209,9 @@ impl NodeKernel for BatchNormApplyKernel {
         let mut scratch = frame.scratch();
         let parameters = [3, 4].map(|i| self.op.affine.then(|| frame.input::<f32>(i)));
         let tables = Tables::new(&mut scratch, &self.size, [1, 2].map(|i| frame.input(i)), parameters);
-        let views = (frame.source::<f32>(0), None, frame.target::<f32>(0));
-        normalise(frame, self.level, None, views, [tables.mean, tables.factor, tables.offset]);
+        let residual = self.behind.summand.map(|i| frame.source::<f32>(i));
+        let views = (frame.source::<f32>(0), residual, frame.target::<f32>(0));
+        normalise(frame, self.level, self.behind.act, views, [tables.mean, tables.factor, tables.offset]);
     }
 }
 

@@ -7,6 +7,7 @@ use super::kernel::{PreparedPixelKernel, PreparedWeightKernel};
 use super::pointwise::{prepared_pixel_kernel, prepared_weight_kernel};
 use super::shape::{ConvProblem, Direction};
 use crate::backend::cpu::gemm::prologue::Source;
+use crate::backend::cpu::gemm::tile::EpilogueOperands;
 use crate::backend::cpu::run::threads::Pool;
 use crate::backend::cpu::simd::SimdLevel;
 use crate::graph::op::{Conv2d, Conv2dGradWeight};
@@ -35,9 +36,17 @@ impl PreparedConv2dKernel {
     ///
     /// # Panics
     /// An operand does not have the length that the shape says, or `x` no prologue.
-    pub fn run(&self, pool: &Pool, x: Source, w: &[f32], bias: Option<&[f32]>, y: &mut [f32], workspace: &mut [u8]) {
+    pub fn run(
+        &self,
+        pool: &Pool,
+        x: Source,
+        w: &[f32],
+        operands: EpilogueOperands,
+        y: &mut [f32],
+        workspace: &mut [u8],
+    ) {
         assert_eq!([x.values.len(), w.len(), y.len()], self.lens, "lengths of x, w and y");
-        self.kernel.run_prepared(pool, x, w, bias.into(), y, workspace.into());
+        self.kernel.run_prepared(pool, x, w, operands, y, workspace.into());
     }
 }
 
