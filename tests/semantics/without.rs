@@ -152,7 +152,11 @@ fn the_configurations_of_the_repository() {
         ("cifar10_resnet18", 3, &["reorder", "recompute", "fold", "norm_grad", "norm_statistics", "residual", "fuse"]),
         ("digits_cnn", 9, &["reorder", "pool", "fuse", "chain", "update_early"]),
         ("digits_transformer", 9, &["simplify", "residual", "fuse"]),
-        ("fashion_cnn", 4, &["reorder", "recompute", "fold", "norm_grad", "norm_statistics", "fuse", "chain", "update_early"]),
+        (
+            "fashion_cnn",
+            4,
+            &["reorder", "recompute", "fold", "norm_grad", "norm_statistics", "fuse", "chain", "update_early"],
+        ),
         ("linear_regression", 100, &[]),
         ("mnist_cnn", 9, &["reorder", "pool", "fuse", "chain", "update_early"]),
         ("mnist_mlp", 33, &["fuse"]),
@@ -188,6 +192,10 @@ fn a_net_like_vgg() {
         "'flatten', { type = 'linear', out_features = 40 }, 'relu', 'dropout', { type = 'linear', out_features = 7 }";
     let layers = format!("{} {} {} {pool} {head}", stage(16), stage(32), conv(48));
     net("vgg", "[3, 18, 22]", &layers, &["reorder", "pool", "fuse", "chain"]);
+    // With normalisation, which pooling joins in evaluation.
+    let layers = layers.replace("'relu',", "'batch_norm2d', 'relu',");
+    let effective = ["reorder", "recompute", "fold", "pool", "norm_grad", "norm_statistics", "fuse", "chain"];
+    net("vgg_bn", "[3, 18, 22]", &layers, &effective);
 }
 
 /// Batch norm between a convolution and its activation, sums, pooling behind an activation behind a sum, and two norms

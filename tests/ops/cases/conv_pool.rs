@@ -1,7 +1,8 @@
 use crate::case::{Case, Draw};
 use runner::graph::DType;
 use runner::graph::op::{
-    Activation, ActivationOp, Conv2d, Conv2dGradInput, Conv2dGradWeight, Fused, MaxPool2d, MaxPool2dGrad, Source,
+    Activation, ActivationOp, BatchNormInfer, Conv2d, Conv2dGradInput, Conv2dGradWeight, Fused, MaxPool2d,
+    MaxPool2dGrad, Source,
 };
 
 const SAME: Conv2d = Conv2d { stride: [1, 1], padding: [1; 4], dilation: [1, 1], groups: 1, bias: true };
@@ -48,6 +49,26 @@ fn cases_of(
     [forward, by_input, by_weight]
 }
 
+/// A convolution with the statistics of batch normalisation, pooling and `act` behind it.
+fn normalised((conv, act): (Conv2d, Option<Activation>), x: [usize; 4], [o, kh, kw]: [usize; 3], affine: bool) -> Case {
+    let (w, first) = ([o, kh, kw, x[3] / conv.groups], 2 + usize::from(conv.bias));
+    let own = (first..first + 2 + 2 * usize::from(affine)).map(Source::Operand);
+    let name = format!("{conv:?}, {act:?}, normalisation, affine {affine}, and pooling: {x:?}, {o}×{kh}×{kw}");
+    let mut group = Fused::of(conv.clone().into(), first)
+        .then(BatchNormInfer { eps: 1e-3, affine }, [Source::Step(0)].into_iter().chain(own).collect())
+        .then(PAIRS, vec![Source::Step(1)]);
+    if let Some(act) = act {
+        group = group.then(ActivationOp { act }, vec![Source::Step(2)]);
+    }
+    Case::new(name, group.with_result(2, 1), |d| {
+        let mut operands = vec![d.normal(x), d.normal(w)];
+        // Some factors are negative: the largest of the pixels is then the least of the products.
+        operands.extend((0..usize::from(conv.bias) + 2 * usize::from(affine)).map(|_| d.normal([o])));
+        operands.extend([d.normal([o]), d.positive([o])]);
+        operands
+    })
+}
+
 /// Drawn shapes and arguments.
 fn drawn(number: usize) -> [Case; 3] {
     let mut d = Draw::new(&format!("convolution and pooling {number}"));
@@ -82,6 +103,15 @@ pub fn cases() -> Vec<Case> {
     list.extend(cases_of("odd sides", (SAME, relu), [3, 11, 13, 24], [27, 3, 3]));
     // More rows than a strip has.
     list.extend(cases_of("a large image", (SAME, relu), [1, 99, 61, 3], [24, 3, 3]));
+    let plain = Conv2d { bias: false, ..SAME };
+    for (act, affine) in [(None, true), (relu, true), (relu, false)] {
+        for conv in [&SAME, &plain] {
+            list.push(normalised((conv.clone(), act), [2, 9, 8, 1], [18, 3, 3], affine));
+            list.push(normalised((conv.clone(), act), [2, 14, 12, 25], [35, 3, 3], affine));
+        }
+        let strided = Conv2d { stride: [2, 1], groups: 2, ..plain.clone() };
+        list.push(normalised((strided, act), [3, 21, 13, 6], [10, 5, 5], affine));
+    }
     list.extend((0..16).flat_map(drawn));
     list
 }

@@ -89,7 +89,8 @@ fn then_statistics(group: Fused, operands: usize, track: bool) -> Fused {
 /// The statistics of what is there, and of what a convolution makes.
 fn norm_statistics() -> Vec<Case> {
     let plain = Conv2d { stride: [1, 1], padding: [0; 4], dilation: [1, 1], groups: 1, bias: false };
-    let around = |groups: usize, stride: usize| Conv2d { stride: [stride; 2], padding: [1; 4], groups, ..plain.clone() };
+    let around =
+        |groups: usize, stride: usize| Conv2d { stride: [stride; 2], padding: [1; 4], groups, ..plain.clone() };
     let biased = |conv: &Conv2d| Conv2d { bias: true, ..conv.clone() };
     // Products: blocks of rows and of columns, rows taken together, a sum that is split, scalar products. Depthwise, strided,
     // grouped, of a few pixels, and by Winograd.

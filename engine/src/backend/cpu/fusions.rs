@@ -20,11 +20,12 @@ pub static FUSIONS: [Pattern; 8] = [
         },
         repeats: |_| false,
     },
-    // Convolution, max-pooling over 2 × 2 pixels, and ReLU; a convolution's gradients with that of the pooling.
+    // Convolution, batch normalisation as in evaluation, max-pooling over 2 × 2 pixels, and ReLU; a convolution's gradients with
+    // that of the pooling.
     Pattern {
         name: "pool",
         has: |op| {
-            let forward = matches!(op, Op::Conv2d(_) | Op::MaxPool2d(_) | Op::Activation(_));
+            let forward = matches!(op, Op::Conv2d(_) | Op::BatchNormInfer(_) | Op::MaxPool2d(_) | Op::Activation(_));
             forward || matches!(op, Op::MaxPool2dGrad(_) | Op::Conv2dGradInput(_) | Op::Conv2dGradWeight(_))
         },
         takes: |group| Pooled::of(group.op).is_some() && in_pairs(group) && group.result().dtype == DType::F32,
@@ -108,6 +109,19 @@ pub struct Norm {
     pub first: usize,
 }
 
+impl Norm {
+    /// That of `step`, behind the convolution `head`, which is the first step; `None` if it is something else.
+    fn behind(head: &Step, step: &Step) -> Option<Norm> {
+        let (Op::Conv2d(_), Op::BatchNormInfer(norm), [x, rest @ ..]) = (&head.op, &step.op, &step.from[..]) else {
+            return None;
+        };
+        let first = head.from.len();
+        let own = (first..first + rest.len()).map(Source::Operand);
+        let known = *x == Source::Step(0) && rest.iter().copied().eq(own);
+        known.then_some(Norm { eps: norm.eps, affine: norm.affine, first })
+    }
+}
+
 /// What is done with each result of a product or a normalisation before it is written, in this order. Operands by number.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Behind {
@@ -137,14 +151,7 @@ impl Behind {
             let is_last = act.is_none() && mask.is_none();
             let before = Source::Step(at);
             match (&step.op, &step.from[..]) {
-                (Op::BatchNormInfer(norm), [x, rest @ ..]) if at == 0 && *x == before => {
-                    let first = head.from.len();
-                    let own = (first..first + rest.len()).map(Source::Operand);
-                    if !matches!(head.op, Op::Conv2d(_)) || !rest.iter().copied().eq(own) {
-                        return None;
-                    }
-                    behind.norm = Some(Norm { eps: norm.eps, affine: norm.affine, first });
-                }
+                (Op::BatchNormInfer(_), _) if at == 0 => behind.norm = Some(Norm::behind(head, step)?),
                 (Op::Binary(sum), from) if sum.kind == BinaryKind::Add && summand.is_none() && is_last => {
                     behind.summand = match from {
                         [x, Source::Operand(i)] | [Source::Operand(i), x] if *x == before => Some(*i),
@@ -339,9 +346,14 @@ pub fn activated(op: &Fused) -> Option<(BinaryKind, Activation)> {
 /// A group with max-pooling over windows of 2 × 2 pixels, 2 apart.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pooled {
-    /// A convolution, pooling, and no activation, or one that clamps: operands of the convolution; results: the pooled image, and
-    /// where each maximum lay.
-    Forward(Option<Activation>),
+    /// A convolution, batch normalisation or none, pooling, and no activation, or one that clamps. Operands: those of the
+    /// convolution, then those of the normalisation; results: the pooled image, and where each maximum lay.
+    Forward {
+        /// The normalisation.
+        norm: Option<Norm>,
+        /// The activation.
+        act: Option<Activation>,
+    },
     /// The gradient of a convolution by its input. Operands: the gradient by the pooled image, positions, the weight.
     GradInput,
     /// The gradient of a convolution by its weight. Operands: the gradient by the pooled image, positions, the input.
@@ -358,17 +370,29 @@ impl Pooled {
             return None;
         }
         match (&head.op, rest) {
-            (Op::Conv2d(_), [Step { op: Op::MaxPool2d(pool), from }, rest @ ..])
-                if touches(pool) && from[..] == [Source::Step(0)] =>
-            {
-                match rest {
-                    [] => Some(Pooled::Forward(None)),
-                    [Step { op: Op::Activation(ActivationOp { act }), from }] if from[..] == [Source::Step(1)] => {
-                        let between = StepOutput { step: 1, output: 0 };
-                        (act.facts().clamps && !op.results.contains(&between)).then_some(Pooled::Forward(Some(*act)))
+            (Op::Conv2d(_), rest) => {
+                let (norm, rest) = match rest {
+                    [step, rest @ ..] if matches!(step.op, Op::BatchNormInfer(_)) => {
+                        (Some(Norm::behind(head, step)?), rest)
                     }
-                    _ => None,
+                    _ => (None, rest),
+                };
+                let before = usize::from(norm.is_some());
+                let [Step { op: Op::MaxPool2d(pool), from }, rest @ ..] = rest else { return None };
+                if !touches(pool) || from[..] != [Source::Step(before)] {
+                    return None;
                 }
+                let stored = |step: usize| op.results.contains(&StepOutput { step, output: 0 });
+                let act = match rest {
+                    [] => None,
+                    [Step { op: Op::Activation(ActivationOp { act }), from }]
+                        if from[..] == [Source::Step(before + 1)] && act.facts().clamps && !stored(before + 1) =>
+                    {
+                        Some(*act)
+                    }
+                    _ => return None,
+                };
+                (!stored(before)).then_some(Pooled::Forward { norm, act })
             }
             (Op::MaxPool2dGrad(MaxPool2dGrad { pool, .. }), [step]) if touches(pool) => {
                 match (&step.op, &step.from[..]) {
@@ -396,6 +420,9 @@ fn in_pairs(group: &Group) -> bool {
     };
     match group.op.steps[0].op {
         Op::MaxPool2dGrad(_) => halves(&group.made[0][0], group.operands[0]),
-        _ => halves(&group.made[0][0], &group.made[1][0]),
+        _ => {
+            let pool = group.op.steps.iter().position(|step| matches!(step.op, Op::MaxPool2d(_)));
+            pool.is_some_and(|pool| halves(&group.made[0][0], &group.made[pool][0]))
+        }
     }
 }

@@ -27,7 +27,7 @@ use super::ops::max_pool::{MaxPoolGradKernel, MaxPoolKernel};
 use super::ops::metrics::MetricsKernel;
 use super::ops::normalize::NormalizeKernel;
 use super::ops::optim::{GradNormKernel, OptimizerKernel, UpdateScaleKernel};
-use super::ops::product_nodes::{ConvMaxPool, ConvNorm, Forward, GradInput, GradWeight};
+use super::ops::product_nodes::{ConvMaxPool, ConvNorm, Folded, Forward, GradInput, GradWeight};
 use super::ops::resize::{ResizeGradKernel, ResizeKernel};
 use super::ops::response_norm::{LocalResponseNormGradKernel, LocalResponseNormKernel};
 use super::ops::shape::{Concat, NewFull, Pad, Permute, Slice};
@@ -219,9 +219,10 @@ fn fused(graph: &Graph, node: &Node, op: &Fused, level: SimdLevel, threads: usiz
         }));
     }
     Some(match (Pooled::of(op), &op.steps[0].op, step) {
-        (Some(Pooled::Forward(act)), Op::Conv2d(conv), _) => {
+        (Some(Pooled::Forward { norm, act }), Op::Conv2d(conv), _) => {
             let kernel = Conv2dMaxPoolKernel::new(conv, act, conv_shape(x(0), x(1), y(0)), level, threads);
-            Box::new(ConvMaxPool { kernel, bias: conv.bias })
+            let norm = norm.map(|norm| Folded { norm, bias: conv.bias, channels: y(0).last() });
+            Box::new(ConvMaxPool { kernel, bias: conv.bias, norm })
         }
         (Some(Pooled::GradInput), _, Some(Op::Conv2dGradInput(op))) => {
             Box::new(Conv2dMaxPoolGradInputKernel::new(op, conv_shape(y(0), x(2), x(0)), level, threads))
@@ -267,7 +268,7 @@ fn product(
             let kernel = Conv2dKernel::new(op, behind.act, conv_shape(x(0), x(1), y), level, threads);
             let conv = Forward { kernel, bias: op.bias, behind, level };
             match behind.norm {
-                Some(norm) => Box::new(ConvNorm { conv, norm, channels: y.last() }),
+                Some(norm) => Box::new(ConvNorm { conv, norm: Folded { norm, bias: op.bias, channels: y.last() } }),
                 None => Box::new(conv),
             }
         }

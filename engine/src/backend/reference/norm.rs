@@ -2,7 +2,9 @@
 //! each element has a parameter.
 
 use super::Tensor;
-use crate::graph::op::{BatchNorm, BatchNormGrad, BatchNormInfer, BatchNormStatistics, GroupNorm, GroupNormGrad, LayerNorm, LayerNormGrad};
+use crate::graph::op::{
+    BatchNorm, BatchNormGrad, BatchNormInfer, BatchNormStatistics, GroupNorm, GroupNormGrad, LayerNorm, LayerNormGrad,
+};
 
 /// Which set, and which parameter, every element of `x` belongs to.
 struct Sets {

@@ -280,3 +280,22 @@ fn a_pooled_image_is_never_stored_and_its_gradient_is_made_where_it_is_read() {
     assert_eq!(names[..3], ["conv2d", "max_pool2d", "relu"]);
     assert_eq!(names.len(), 7);
 }
+
+#[test]
+fn a_convolution_is_normalised_and_pooled_at_once() {
+    let pairs = MaxPool2d { kernel: [2; 2], stride: [2; 2], padding: [0; 2], dilation: [1; 2], ceil_mode: false };
+    for (bias, affine) in [(false, true), (true, false)] {
+        let (mut g, between, y) = normalised(bias, affine);
+        let pooled = g.add1(pairs.clone(), &[y]).unwrap();
+        let relu = g.add1(RELU, &[pooled]).unwrap();
+        g.values[relu.index()].role = Role::Output;
+        let names = joined(&mut g, &["fold", "pool"]);
+        assert_eq!(names, ["conv2d + batch_norm_infer + max_pool2d + relu"]);
+        assert!(g.nodes[0].outputs.contains(&relu) && !g.nodes[0].outputs.contains(&between));
+    }
+    // What is normalised is wanted itself.
+    let (mut g, _, y) = normalised(false, true);
+    g.values[y.index()].role = Role::Output;
+    g.add1(pairs, &[y]).unwrap();
+    assert_eq!(joined(&mut g, &["fold", "pool"]), ["conv2d + batch_norm_infer", "max_pool2d"]);
+}

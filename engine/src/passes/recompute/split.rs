@@ -53,7 +53,6 @@ fn is_made_with(graph: &Graph, links: &Links, statistics: &Node, at_once: &AtOnc
     let (last, own) = (group.steps.len() - 1, maker.inputs.len());
     let from = [Source::Step(last)].into_iter().chain((own..).take(statistics.inputs.len() - 1).map(Source::Operand));
     let group = group.then(statistics.op.clone(), from.collect()).with_result(last, 0).with_result(last + 1, 1);
-    let operands: Vec<&Value> =
-        maker.inputs.iter().chain(&statistics.inputs[1..]).map(|v| graph.value(*v)).collect();
+    let operands: Vec<&Value> = maker.inputs.iter().chain(&statistics.inputs[1..]).map(|v| graph.value(*v)).collect();
     at_once(&group.into(), &operands)
 }

@@ -103,39 +103,63 @@ macro_rules! steps {
 steps!(LinearKernel, LinearGradInputKernel, LinearGradWeightKernel);
 steps!(Conv2dKernel, Conv2dGradInputKernel, Conv2dGradWeightKernel);
 
-/// A convolution with batch normalisation behind it, as in evaluation.
-pub struct ConvNorm {
-    /// The convolution, with the normalisation among what is behind it.
-    pub conv: Forward<Conv2dKernel>,
+/// Batch normalisation behind a convolution, as in evaluation: a factor and a summand for each channel.
+pub struct Folded {
     /// The normalisation.
     pub norm: Norm,
-    /// Channels of the output.
+    /// Operand 2 is the convolution's bias.
+    pub bias: bool,
+    /// Channels of the convolution's result.
     pub channels: usize,
 }
 
-impl NodeKernel for ConvNorm {
+impl Folded {
     fn scratch_bytes(&self) -> usize {
-        2 * Scratch::size::<f32>(self.channels) + self.conv.kernel.workspace_bytes()
+        2 * Scratch::size::<f32>(self.channels)
     }
 
-    fn kept(&self) -> Option<Kept> {
-        let kept = self.conv.kernel.kept()?;
-        Some(Kept { workspace: 2 * Scratch::size::<f32>(self.channels) + kept.workspace, ..kept })
+    /// What `kernel` keeps, beside these tables.
+    fn kept(&self, kernel: Option<Kept>) -> Option<Kept> {
+        kernel.map(|kept| Kept { workspace: self.scratch_bytes() + kept.workspace, ..kept })
     }
 
-    fn run(&self, frame: &Frame<'_>) {
+    /// The factors and the summands.
+    fn tables<'a>(&self, frame: &Frame<'a>, scratch: &mut Scratch<'a>) -> [&'a [f32]; 2] {
         let Norm { eps, affine, first } = self.norm;
-        let Forward { kernel, bias, behind, level } = &self.conv;
         let statistic = first + 2 * usize::from(affine);
         let (mean, variance) = (frame.input::<f32>(statistic), frame.input::<f32>(statistic + 1));
         let [gamma, beta] = [first, first + 1].map(|i| affine.then(|| frame.input::<f32>(i)));
-        let own = bias.then(|| frame.input::<f32>(2));
-        let mut scratch = frame.scratch();
+        let own = self.bias.then(|| frame.input::<f32>(2));
         let (scale, shift) = (scratch.take::<f32>(self.channels), scratch.take::<f32>(self.channels));
         for c in 0..self.channels {
             scale[c] = 1.0 / (variance[c] + eps).sqrt() * gamma.map_or(1.0, |gamma| gamma[c]);
             shift[c] = (own.map_or(0.0, |own| own[c]) - mean[c]) * scale[c] + beta.map_or(0.0, |beta| beta[c]);
         }
+        [scale, shift]
+    }
+}
+
+/// A convolution with batch normalisation behind it.
+pub struct ConvNorm {
+    /// The convolution, with the normalisation among what is behind it.
+    pub conv: Forward<Conv2dKernel>,
+    /// The normalisation.
+    pub norm: Folded,
+}
+
+impl NodeKernel for ConvNorm {
+    fn scratch_bytes(&self) -> usize {
+        self.norm.scratch_bytes() + self.conv.kernel.workspace_bytes()
+    }
+
+    fn kept(&self) -> Option<Kept> {
+        self.norm.kept(self.conv.kernel.kept())
+    }
+
+    fn run(&self, frame: &Frame<'_>) {
+        let Forward { kernel, behind, level, .. } = &self.conv;
+        let mut scratch = frame.scratch();
+        let [scale, shift] = self.norm.tables(frame, &mut scratch);
         let (x, w, y) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
         let residual = behind.summand.map(|i| frame.input::<f32>(i));
         let (now, later) = left(kernel.remaining_act(), kernel.finishes());
@@ -153,21 +177,29 @@ pub struct ConvMaxPool {
     pub kernel: Conv2dMaxPoolKernel,
     /// Operand 2 is a bias.
     pub bias: bool,
+    /// The normalisation between the two.
+    pub norm: Option<Folded>,
 }
 
 impl NodeKernel for ConvMaxPool {
     fn scratch_bytes(&self) -> usize {
-        self.kernel.workspace_bytes()
+        self.norm.as_ref().map_or(0, Folded::scratch_bytes) + self.kernel.workspace_bytes()
     }
 
     fn kept(&self) -> Option<Kept> {
-        self.kernel.kept()
+        let kept = self.kernel.kept();
+        self.norm.as_ref().map_or(kept, |norm| norm.kept(kept))
     }
 
     fn run(&self, frame: &Frame<'_>) {
-        let bias = self.bias.then(|| frame.input(2));
+        let mut scratch = frame.scratch();
+        let factors = match &self.norm {
+            Some(norm) => norm.tables(frame, &mut scratch).map(Some).into(),
+            None => (None, self.bias.then(|| frame.input(2))),
+        };
         let results = (frame.output(0), frame.output(1));
-        self.kernel.run(frame.pool(), frame.input(0), frame.input(1), bias, results, frame);
+        let memory = Memory { workspace: scratch.bytes(), kept: frame.kept() };
+        self.kernel.run(frame.pool(), frame.input(0), frame.input(1), factors, results, memory);
     }
 }
 

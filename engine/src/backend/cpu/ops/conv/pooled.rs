@@ -17,7 +17,7 @@ use crate::backend::cpu::simd::SimdLevel;
 use crate::graph::op::{self, Activation, Conv2d};
 use crate::plan::Kept;
 
-/// `y = act(max_pool(x ⋆ w + b))`.
+/// `y = act(max_pool((x ⋆ w) · scale + b))`.
 pub struct Conv2dMaxPoolKernel {
     kernel: Box<dyn PooledPixelKernel>,
     lens: [usize; 3],
@@ -53,14 +53,15 @@ impl Conv2dMaxPoolKernel {
         pool: &Pool,
         x: &[f32],
         w: &[f32],
-        bias: Option<&[f32]>,
+        (scale, bias): (Option<&[f32]>, Option<&[f32]>),
         (y, index): (&mut [f32], &mut [u8]),
         memory: impl Into<Memory<'a>>,
     ) {
         assert_eq!([x.len(), w.len(), y.len()], self.lens, "lengths of x, w and y");
         assert_eq!(y.len(), index.len(), "a position for each maximum");
+        let operands = EpilogueOperands { scale, bias, ..EpilogueOperands::default() };
         let (source, dest) = (PixelSource::Plain(x.into()), PixelDest::Pooled(y, index));
-        self.kernel.run_pooled(pool, source, w, bias.into(), dest, memory.into());
+        self.kernel.run_pooled(pool, source, w, operands, dest, memory.into());
     }
 }
 

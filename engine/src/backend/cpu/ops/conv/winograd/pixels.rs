@@ -188,8 +188,9 @@ impl PooledPixelKernel for Winograd {
                         level.run(Output { panel, act: self.act, output, operands, dest });
                     }
                     PixelDestParts::Pooled(y, index) => {
-                        let (bias, bounds) = (operands.bias, pooled_bounds(self.act));
-                        level.run(pooled::Output { panel, output, bias, bounds, y, index });
+                        let EpilogueOperands { scale, bias, .. } = operands;
+                        let bounds = pooled_bounds(self.act);
+                        level.run(pooled::Output { panel, output, scale, bias, bounds, y, index });
                     }
                 }
             }

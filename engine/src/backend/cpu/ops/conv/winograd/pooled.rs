@@ -18,6 +18,8 @@ pub struct Output<'a> {
     pub panel: TilePanel<'a>,
     /// Transformed pixels.
     pub output: &'a [f32],
+    /// What pixels are multiplied by, by channel.
+    pub scale: Option<&'a [f32]>,
     /// The bias by channel.
     pub bias: Option<&'a [f32]>,
     /// Applied to the maxima.
@@ -37,7 +39,7 @@ impl Kernel for Output<'_> {
         let element = k.element_floats(columns);
         let bounds = self.bounds.map(|[low, high]| [s.splat(low), s.splat(high)]);
         assert!(self.output.len() >= ELEMENTS * element && tiles.len() <= k.block && channel + channels <= k.to);
-        assert!(self.bias.is_none_or(|bias| bias.len() >= k.to));
+        assert!([self.scale, self.bias].into_iter().flatten().all(|x| x.len() >= k.to));
         let mut positions = k.positions(tiles.start);
         for t in 0..tiles.len() {
             let [image, row, column] = positions.step();
@@ -50,16 +52,24 @@ impl Kernel for Output<'_> {
             let mut c = 0;
             while c < channels {
                 let n = (channels - c).min(S::LANES);
-                // SAFETY: the bias has these channels, and rows of the transformed tiles are whole panels.
-                let (bias, window) = unsafe {
+                // SAFETY: scale and bias have these channels, and rows of the transformed tiles are whole panels.
+                let (scale, bias, window) = unsafe {
+                    let of_channels = |x: &[f32]| s.load_part(x.as_ptr().add(channel + c), n);
                     (
-                        self.bias.map_or(s.zero(), |bias| s.load_part(bias.as_ptr().add(channel + c), n)),
+                        self.scale.map(of_channels),
+                        self.bias.map_or(s.zero(), of_channels),
                         output_tile(s, self.output.as_ptr().add(t * columns + c), element),
                     )
                 };
-                let (best, place) = maximum(s, window);
-                // The same bias for all four: added to the largest alone.
-                let mut best = s.add(best, bias);
+                let (mut best, place) = match scale {
+                    // It may be negative.
+                    Some(scale) => maximum(s, window.map(|pixel| s.fma(pixel, scale, bias))),
+                    // The same bias for all four: added to the largest alone.
+                    None => {
+                        let (best, place) = maximum(s, window);
+                        (s.add(best, bias), place)
+                    }
+                };
                 if let Some(bounds) = bounds {
                     best = bounded(s, best, bounds);
                 }
