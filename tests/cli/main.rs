@@ -32,6 +32,7 @@ mod resume_changes;
 mod resume_moments;
 mod runs;
 mod show;
+mod steps;
 mod support;
 mod sweep;
 mod two_at_once;

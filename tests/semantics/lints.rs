@@ -224,6 +224,7 @@ fn cases() -> Vec<(Lint, Vec<String>)> {
             vec![
                 train("early_stopping = {}"),
                 train("eval_every = 2\nearly_stopping = { patience = 3 }"),
+                train("eval_every_steps = 10\nearly_stopping = { patience = 5 }"),
             ],
         ),
         (

@@ -147,6 +147,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         pending: Pending::default(),
         waiting: Waiting::default(),
         pause_after: args.pause_after,
+        evaluated: None,
     };
     match &from {
         None => {
