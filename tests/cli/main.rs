@@ -7,6 +7,7 @@ mod completions;
 mod configs;
 mod data;
 mod determinism;
+mod dry_run;
 mod elsewhere;
 mod embedded;
 mod escapes;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Exit code after Ctrl-C.
-const INTERRUPTED: u8 = 130;
+pub const INTERRUPTED: u8 = 130;
 
 /// Trains until the end, if it has not come yet.
 pub fn train(run: &mut Run, args: &TrainArgs, resumed: bool) -> Result<ExitCode, Failure> {

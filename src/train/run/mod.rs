@@ -6,9 +6,11 @@ mod live;
 mod moments;
 pub mod pace;
 pub mod pending;
+pub mod rehearsal;
 pub mod report;
 pub mod sweep;
 pub mod table;
+pub mod timing;
 mod unreadable;
 pub mod waiting;
 mod watched;
@@ -204,18 +206,8 @@ impl Run<'_> {
 
     /// The parts of the run, from which its remaining time is estimated.
     fn horizon(&self) -> Horizon {
-        let (train, batch) = (&self.experiment.train, self.experiment.data.loading.batch_size);
-        let steps = train.length().updates(self.updates_per_epoch());
-        Horizon {
-            epochs: self.epochs(),
-            counted: if train.counts_steps() { ("step", steps) } else { ("epoch", self.epochs()) },
-            samples: self.samples_per_epoch(),
-            val_samples: self.samples.val.len() as u64,
-            eval_every: train.eval_every(),
-            steps: train.max_steps.map_or(steps, |max| max.min(steps)),
-            step_samples: (batch * train.accumulate) as u64,
-            may_stop_early: train.early_stopping.is_some(),
-        }
+        let whole = Horizon::new(self.experiment, self.samples.train.len(), self.samples.val.len());
+        Horizon { epochs: self.epochs(), ..whole }
     }
 
     fn samples_per_epoch(&self) -> u64 {

@@ -1,6 +1,8 @@
 //! The remaining time of a run, estimated from what its parts have taken so far.
 
+use crate::config::Experiment;
 use crate::config::language::sections::EvalEvery;
+use crate::train::setup::schedule::updates;
 
 /// What a run is made of, at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +23,71 @@ pub struct Horizon {
     pub step_samples: u64,
     /// Early stopping may end it before.
     pub may_stop_early: bool,
+}
+
+impl Horizon {
+    /// Of a run from its beginning, on so many samples.
+    pub fn new(experiment: &Experiment, train_samples: usize, val_samples: usize) -> Horizon {
+        let (train, loading) = (&experiment.train, &experiment.data.loading);
+        let updates = updates(experiment, train_samples);
+        let steps = train.length().updates(updates);
+        let epochs = train.length().epochs(updates);
+        let left_out = if loading.drop_last { train_samples % loading.batch_size } else { 0 };
+        Horizon {
+            epochs,
+            counted: if train.counts_steps() { ("step", steps) } else { ("epoch", epochs) },
+            samples: (train_samples - left_out) as u64,
+            val_samples: val_samples as u64,
+            eval_every: train.eval_every(),
+            steps: train.max_steps.map_or(steps, |max| max.min(steps)),
+            step_samples: (loading.batch_size * train.accumulate) as u64,
+            may_stop_early: train.early_stopping.is_some(),
+        }
+    }
+
+    /// How often it evaluates in all.
+    pub fn evaluations(&self) -> u64 {
+        self.ahead(&Place::default()).evaluations
+    }
+
+    /// What lies ahead of a place.
+    fn ahead(&self, at: &Place) -> Ahead {
+        let later = self.epochs.saturating_sub(at.epoch + 1).saturating_mul(self.samples);
+        let all = self.samples.saturating_sub(at.done).saturating_add(later);
+        let steps = self.steps.saturating_sub(at.step).saturating_mul(self.step_samples.max(1));
+        let samples = all.min(steps);
+        // The epochs that will have ended by then.
+        let behind = at.done.saturating_add(samples);
+        let ended = at.epoch.saturating_add(behind / self.samples.max(1));
+        let (evaluations, pauses) = match self.eval_every {
+            EvalEvery::Epochs(every) => {
+                let every = every.max(1);
+                let last = u64::from(ended == self.epochs && !ended.is_multiple_of(every));
+                // A run that ends within an epoch evaluates there.
+                let within = u64::from(samples < all && !behind.is_multiple_of(self.samples.max(1)));
+                let whole = (ended / every).saturating_sub(at.epoch / every);
+                (whole + last + within, ended.saturating_sub(at.epoch))
+            }
+            EvalEvery::Steps(every) => {
+                // One that goes on is of the last update.
+                let before = at.step.saturating_sub(u64::from(at.evaluated.is_some()));
+                let last = u64::from(!self.steps.is_multiple_of(every) && self.steps > before);
+                let evaluations = (self.steps / every).saturating_sub(before / every) + last;
+                (evaluations, evaluations)
+            }
+        };
+        Ahead { samples, evaluations, pauses }
+    }
+}
+
+/// What a run has still to do.
+struct Ahead {
+    /// Training samples.
+    samples: u64,
+    /// Evaluations, with one that goes on.
+    evaluations: u64,
+    /// Times that training pauses.
+    pauses: u64,
 }
 
 /// Where a run is.
@@ -59,30 +126,7 @@ impl Pace {
     /// Seconds to the end of the run, at this pace and if nothing ends it early; `None` while nothing is known.
     pub fn left(&self, run: &Horizon, at: &Place) -> Option<f64> {
         let second = 1.0 / self.rate()?;
-        let later = run.epochs.saturating_sub(at.epoch + 1).saturating_mul(run.samples);
-        let all = run.samples.saturating_sub(at.done).saturating_add(later);
-        let steps = run.steps.saturating_sub(at.step).saturating_mul(run.step_samples.max(1));
-        let samples = all.min(steps);
-        // The epochs that will have ended by then.
-        let ended = at.epoch.saturating_add(at.done.saturating_add(samples) / run.samples.max(1));
-        let (evaluations, pauses) = match run.eval_every {
-            EvalEvery::Epochs(every) => {
-                let every = every.max(1);
-                let last = u64::from(ended == run.epochs && !ended.is_multiple_of(every));
-                // A run that ends within an epoch evaluates there.
-                let within =
-                    u64::from(samples < all && !at.done.saturating_add(samples).is_multiple_of(run.samples.max(1)));
-                let whole = (ended / every).saturating_sub(at.epoch / every);
-                (whole + last + within, ended.saturating_sub(at.epoch))
-            }
-            EvalEvery::Steps(every) => {
-                // One that goes on is of the last update.
-                let before = at.step.saturating_sub(u64::from(at.evaluated.is_some()));
-                let last = u64::from(!run.steps.is_multiple_of(every) && run.steps > before);
-                let evaluations = (run.steps / every).saturating_sub(before / every) + last;
-                (evaluations, evaluations)
-            }
-        };
+        let Ahead { samples, evaluations, pauses } = run.ahead(at);
         let to_evaluate = evaluations.saturating_mul(run.val_samples).saturating_sub(at.evaluated.unwrap_or(0));
         let each = rate(self.evaluated).map_or(second * EVALUATION, |rate| 1.0 / rate);
         let between = self.between * pauses as f64;
