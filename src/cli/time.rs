@@ -120,9 +120,9 @@ impl Times {
         line("a step", format!("{} ms", figure(step, 2, 8)), format!("{} samples/s", figure(rate(&self.train), 0, 9)));
         let count = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
         let of = super::thousands(self.run.samples);
-        line("an epoch", told(self.epoch()), format!("{of} samples"));
+        line("an epoch", took(self.epoch()), format!("{of} samples"));
         if let Some(seconds) = self.evaluation() {
-            line("an evaluation", told(seconds), format!("{} samples", super::thousands(self.run.val_samples)));
+            line("an evaluation", took(seconds), format!("{} samples", super::thousands(self.run.val_samples)));
         }
         if let Some(seconds) = self.whole() {
             let most = if self.run.may_stop_early { "at most; " } else { "" };
@@ -131,7 +131,7 @@ impl Times {
                 None => String::new(),
             };
             let all = count(self.run.steps, "step");
-            line("the run", told(seconds), format!("{most}{all}{evaluations}, without writing checkpoints"));
+            line("the run", took(seconds), format!("{most}{all}{evaluations}, without writing checkpoints"));
         }
         let share = (self.waited() * 100.0).round();
         lines.push(match self.waits_for() {
@@ -146,7 +146,7 @@ impl Times {
 }
 
 /// Milliseconds or seconds where they are few, else hours and minutes.
-fn told(seconds: f64) -> String {
+pub fn took(seconds: f64) -> String {
     match seconds {
         ..1.0 => format!("{} ms", figure(seconds * 1e3, 1, 8)),
         ..60.0 => format!("{seconds:.1} s"),

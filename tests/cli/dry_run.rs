@@ -42,7 +42,7 @@ fn a_dry_run_does_one_of_everything_and_leaves_nothing() {
     let place = place(&plain().replace("[train]\n", "[train]\naccumulate = 2\n"));
     let told = dry(&place, "c.toml", 0).out;
     for word in
-        ["prepare", "step 1 ", "a batch of 32", "written", "step 2 ", "s  64 samples, loss", "nothing of it is kept"]
+        ["prepare", "step 1 ", "a batch of 32", "written", "step 2 ", "  64 samples, loss", "nothing of it is kept"]
     {
         assert!(told.contains(word), "{word}: {told}");
     }

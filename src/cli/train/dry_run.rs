@@ -2,6 +2,7 @@
 
 use super::super::args::TrainArgs;
 use super::super::failure::Failure;
+use super::super::time::took;
 use super::outcome::{INTERRUPTED, on_interrupt};
 use crate::checkpoint;
 use crate::terminal::{figure, human_bytes, percent};
@@ -48,7 +49,7 @@ impl Report {
         if self.json || self.quiet {
             return Ok(());
         }
-        crate::cli::print(&format!("{name:<10} {:>9} s  {words}", figure(seconds, 3, 9)))
+        crate::cli::print(&format!("{name:<10} {:>9}  {words}", took(seconds)))
     }
 }
 
