@@ -37,8 +37,8 @@ struct Report {
 
 impl Report {
     /// Takes in that `stage` is done: `words` tell what it was, and the entries of `facts` the same to programs.
-    fn done(&mut self, stage: &str, took: Duration, words: &str, mut facts: Value) -> Result<(), Failure> {
-        let seconds = took.as_secs_f64();
+    fn done(&mut self, stage: &str, time: Duration, words: &str, mut facts: Value) -> Result<(), Failure> {
+        let seconds = time.as_secs_f64();
         let name = match facts["step"].as_u64() {
             Some(step) => format!("{stage} {step}"),
             None => stage.to_owned(),
