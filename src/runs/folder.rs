@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 use std::fmt;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -157,7 +158,7 @@ impl Run {
             step: lines.step().max(meta.as_ref().map_or(0, |meta| meta.step)),
             best: None,
             seconds,
-            bytes: size(path, 2),
+            bytes: size(path, 2, &mut problems),
             modified: fs::metadata(&metrics).and_then(|meta| meta.modified()).ok(),
             config,
             config_text,
@@ -306,15 +307,30 @@ pub fn flat(value: &Value) -> Vec<(String, Value)> {
     out
 }
 
-/// Bytes of the files in a folder and, down to `depth`, in folders inside.
-fn size(path: &Path, depth: usize) -> u64 {
-    let Ok(entries) = fs::read_dir(path) else { return 0 };
-    let of = |entry: fs::DirEntry| match entry.metadata() {
-        Ok(meta) if meta.is_dir() && depth > 0 => size(&entry.path(), depth - 1),
-        Ok(meta) if meta.is_file() => meta.len(),
-        _ => 0,
+/// Bytes of the files in a folder and, down to `depth`, in folders inside. What cannot be looked at is told among `problems`; what has gone in
+/// the meantime, as files of a run that is at work do, counts for nothing.
+fn size(path: &Path, depth: usize, problems: &mut Vec<String>) -> u64 {
+    let mut bytes = 0;
+    let mut add = || -> io::Result<()> {
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            match entry.metadata() {
+                Ok(meta) if meta.is_dir() && depth > 0 => bytes += size(&entry.path(), depth - 1, problems),
+                Ok(meta) if meta.is_file() => bytes += meta.len(),
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
     };
-    entries.filter_map(|entry| Some(of(entry.ok()?))).sum()
+    match add() {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            problems.push(format!("the size of `{}` is not known as a whole: {e}", path.display()));
+        }
+        _ => {}
+    }
+    bytes
 }
 
 #[cfg(test)]

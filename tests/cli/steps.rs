@@ -151,7 +151,7 @@ fn early_stopping_counts_evaluations() {
     let place = Place::with(&config(&format!("steps = 300\neval_every_steps = 3\n{early}"), ""));
     let done = place.ok("train c.toml --out whole");
     let meta = place.checkpoint("whole/last.safetensors").meta;
-    assert!(meta.step < 300 && meta.step % 3 == 0, "{}", meta.step);
+    assert!(meta.step < 300 && meta.step.is_multiple_of(3), "{}", meta.step);
     assert!(done.err.contains(&format!("stopped early after step {}", meta.step)), "{}", done.err);
     place.ok(&format!("train c.toml --quiet --out r --set train.max_steps={}", meta.step - 1));
     place.ok("train c.toml --quiet --out r --resume --set train.max_steps=1000");
