@@ -102,7 +102,7 @@ impl Times {
             "samples_per_s": rate(&self.train),
             "epoch_s": self.epoch(),
             "evaluation_s": self.evaluation(),
-            "evaluations": self.run.evaluations(),
+            "evaluations": self.eval.map_or(0, |_| self.run.evaluations()),
             "steps": self.run.steps,
             "run_s": self.whole(),
             "waited_share": self.waited(),
@@ -116,8 +116,9 @@ impl Times {
         let (steps, s) = (self.train.steps, if self.train.steps == 1 { "" } else { "s" });
         let mut lines = vec![format!("time on {device}, from {steps} step{s}")];
         let mut line = |what: &str, time: String, more: String| lines.push(format!("  {what:<14} {time:>10}  {more}"));
-        let step = self.train.seconds * 1e3 / steps as f64;
-        line("a step", format!("{} ms", figure(step, 2, 8)), format!("{} samples/s", figure(rate(&self.train), 0, 9)));
+        let each = rate(&self.train);
+        let each = figure(each, usize::from(each < 10.0), 9);
+        line("a step", took(self.train.seconds / steps as f64), format!("{each} samples/s"));
         let count = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
         let of = super::thousands(self.run.samples);
         line("an epoch", took(self.epoch()), format!("{of} samples"));
@@ -148,7 +149,8 @@ impl Times {
 /// Milliseconds or seconds where they are few, else hours and minutes.
 pub fn took(seconds: f64) -> String {
     match seconds {
-        ..1.0 => format!("{} ms", figure(seconds * 1e3, 1, 8)),
+        ..0.1 => format!("{} ms", figure(seconds * 1e3, 2, 8)),
+        ..1.0 => format!("{:.0} ms", seconds * 1e3),
         ..60.0 => format!("{seconds:.1} s"),
         _ => duration(seconds),
     }
@@ -198,5 +200,6 @@ mod tests {
         times = Times { eval: None, run: Horizon { val_samples: 0, ..times.run }, ..times };
         assert_eq!((times.whole(), times.evaluation()), (Some(12.0), None));
         assert!(!times.as_text("CPU").contains("evaluation"));
+        assert_eq!(times.as_json()["evaluations"], 0);
     }
 }
