@@ -42,10 +42,10 @@ def main(run):
         got = [(e.step, e.value) for e in accumulator.Scalars(name)]
         same = len(got) == len(points) and all(a[0] == b[0] and (a[1] == b[1] or a[1] != a[1] and b[1] != b[1]) for a, b in zip(got, points))
         assert same, f"{name}: {got[:5]}…, not {points[:5]}…"
-    epochs = sum(json.loads(line)["kind"] == "epoch" for line in (run / "metrics.jsonl").read_text().splitlines())
+    epochs = sum(json.loads(line)["kind"] in ("epoch", "eval") for line in (run / "metrics.jsonl").read_text().splitlines())
     for name in tags["histograms"]:
         list_ = accumulator.Histograms(name)
-        assert len(list_) == epochs, f"{name}: {len(list_)} histograms of {epochs} epochs"
+        assert len(list_) == epochs, f"{name}: {len(list_)} histograms of {epochs} epochs and evaluations"
         for event in list_:
             h = event.histogram_value
             assert sum(h.bucket) == h.num and h.min <= h.max, name

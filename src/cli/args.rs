@@ -186,6 +186,12 @@ pub struct TrainArgs {
     /// The schedule is that of the whole run, and so are the numbers when the run has gone on.
     #[arg(long, value_name = "EPOCH", value_parser = clap::value_parser!(u64).range(1..))]
     pub pause_after: Option<u64>,
+    /// Do one of everything in a temporary folder, tell what each takes, and keep nothing of it
+    ///
+    /// A training step with all its batches, the evaluation of a batch, a checkpoint written and read again, and one more step from
+    /// there. It fails as the run would, with the same exit codes.
+    #[arg(long, conflicts_with = "resume")]
+    pub dry_run: bool,
     /// Stop as by Ctrl-C when standard input ends: for programs that start this one, and may be killed
     #[arg(long)]
     pub watch_stdin: bool,
@@ -315,6 +321,11 @@ pub struct CheckArgs {
     /// Print the effective configuration, with the origin of every value
     #[arg(long)]
     pub print: bool,
+    /// Measure some steps and an evaluation, on the data and the device, and tell the time that the run will take
+    ///
+    /// It needs the data, and some seconds. What is learnt is thrown away.
+    #[arg(long, conflicts_with_all = ["print", "graph"])]
+    pub time: bool,
     /// Print the graph of the training step on the device instead, as it is after this pass
     #[arg(long, value_name = "PASS", long_help = graph_help(), value_parser = Suggest::stages(), hide_possible_values = true)]
     pub graph: Option<String>,

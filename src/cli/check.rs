@@ -7,6 +7,7 @@ use super::memory::{self, Planned, resolve_batch, table};
 use super::model::{build_run, describe_data, device, load_config, read_weights, say_notes};
 use super::sweep;
 use super::thousands;
+use super::time;
 use crate::backend::{Backend, DeviceError};
 use crate::config::text::diagnostics::to_json;
 use crate::config::{self, Loaded};
@@ -58,10 +59,19 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             Some(_) if refusal.is_none() => Some(sweep::examine(&args.config, &sets, backend.as_ref(), &passes)?),
             _ => None,
         };
+        // The programs of the measurement take the place of these.
+        let warnings = [&loaded.warnings[..], &programs.warnings].concat();
+        let times = match args.time && refusal.is_none() {
+            true => Some(time::measure(&loaded, &passes, backend.as_ref(), &warnings)?),
+            false => None,
+        };
         if args.output.json {
             let mut json = as_json(&loaded, &programs, &memory, &backend.describe());
             if let Some(kept) = cache::as_json(experiment, &photos) {
                 json["cache"] = kept;
+            }
+            if let Some(times) = &times {
+                json["time"] = times.as_json();
             }
             if let Some((_, trials)) = &trials {
                 json["sweep"] = trials.clone();
@@ -76,7 +86,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
         } else {
             let text = as_text(&loaded, &programs, &memory, &backend.describe());
             let trials = trials.map_or(String::new(), |(text, _)| format!("\n{text}"));
-            super::print(&format!("{text}{}{trials}", cache::as_text(experiment, &photos)))?;
+            let times = times.map_or(String::new(), |times| format!("\n{}", times.as_text(&backend.describe())));
+            super::print(&format!("{text}{}{times}{trials}", cache::as_text(experiment, &photos)))?;
             if let Some((what, help)) = refusal {
                 return Err(DeviceError(format!("{what}\nhelp: {help}")).into());
             }

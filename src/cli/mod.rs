@@ -22,6 +22,7 @@ mod samples;
 mod show;
 mod suggest;
 mod sweep;
+mod time;
 mod train;
 mod usage;
 mod what;

@@ -59,7 +59,8 @@ impl Suggest {
             let sources = Source::TYPES.iter().map(|source| format!("data.source={source}"));
             let keys =
                 ["data.root", "data.batch_size", "data.limit", "model.weights", "optimizer.lr", "precision", "seed"];
-            let keys = keys.iter().chain(&["train.epochs", "train.max_steps"]).map(|key| format!("{key}="));
+            let keys =
+                keys.iter().chain(&["train.epochs", "train.steps", "train.max_steps"]).map(|key| format!("{key}="));
             sources.chain(keys).collect()
         });
         Suggest::of(SETTINGS.iter().map(String::as_str))

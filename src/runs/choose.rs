@@ -138,7 +138,7 @@ pub fn best(runs: &[Run]) -> Result<&Run, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runs::folder::{Best, State, flat};
+    use crate::runs::folder::{At, Best, State, flat};
     use crate::runs::lines::{Lines, Wanted};
     use serde_json::json;
 
@@ -159,7 +159,7 @@ mod tests {
             lines: Lines::of(line.to_string().as_bytes(), Wanted::All),
             epochs: 1,
             step: 5,
-            best: Some(Best { monitor: "val_accuracy".into(), value: accuracy, epoch: Some(1) }),
+            best: Some(Best { monitor: "val_accuracy".into(), value: accuracy, at: Some(At { epoch: 1, step: None }) }),
             seconds: 1.0,
             bytes: 10,
             modified: None,

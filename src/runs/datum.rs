@@ -30,7 +30,7 @@ pub fn is_figure(run: &Run, key: &str) -> bool {
         || run.lines.epochs.iter().chain(&run.lines.steps).any(|line| line.contains_key(key)) && run.key(key).is_none()
 }
 
-/// What a run has under `key`: a property of its own, a figure of its last epoch or, with `best.`, its best one, the loss of the
+/// What a run has under `key`: a property of its own, a figure of its last epoch or evaluation or, with `best.`, its best one, the loss of the
 /// last step, or a key of the configuration, of which the last words are enough where they are clear.
 pub fn datum(run: &Run, key: &str) -> Option<Datum> {
     let figure = |value: f64| Some(Datum::Number(value));
@@ -41,7 +41,7 @@ pub fn datum(run: &Run, key: &str) -> Option<Datum> {
         "epochs" => return figure(run.epochs as f64),
         "step" => return figure(run.step as f64),
         "best" => return figure(run.best.as_ref()?.value),
-        "best_epoch" => return figure(run.best.as_ref()?.epoch? as f64),
+        "best_epoch" => return figure(run.best.as_ref()?.at?.epoch as f64),
         "monitor" => return text(run.monitor()?),
         "seconds" => return figure(run.seconds),
         "size" => return figure(run.bytes as f64),

@@ -1,13 +1,15 @@
 //! A run, as the files in its folder have it.
 
 use super::figure::higher_is_better;
-use super::lines::{Line, Lines, Wanted, number};
+use super::lines::{Line, Lines, Wanted, number, within};
 use crate::checkpoint::{self, Meta};
 use crate::files;
 use crate::train::files::folder::{file, is_at_work, was_killed};
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
+use std::fmt;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -19,7 +21,7 @@ const MOST_CONFIG: u64 = 64 << 20;
 pub enum State {
     /// A process is at work in its folder.
     Running,
-    /// All is done: all epochs, `max_steps`, or early stopping has ended it.
+    /// All is done: all epochs or steps, `max_steps`, or early stopping has ended it.
     Finished,
     /// It was interrupted or killed before its end.
     Stopped,
@@ -49,8 +51,42 @@ pub struct Best {
     pub monitor: String,
     /// Its value.
     pub value: f64,
-    /// The epoch that it is of, if its line is there.
-    pub epoch: Option<u64>,
+    /// Where the run had it, if its line is there.
+    pub at: Option<At>,
+}
+
+/// Where a run had a figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct At {
+    /// The epoch, from 1.
+    pub epoch: u64,
+    /// The step within it; `None`: at its end.
+    pub step: Option<u64>,
+}
+
+impl At {
+    /// The place of a line.
+    pub fn of(line: &Line) -> Option<At> {
+        let number = |key: &str| line.get(key)?.as_u64();
+        Some(At { epoch: number("epoch")?, step: if within(line) { number("step") } else { None } })
+    }
+
+    /// Behind a figure in a table.
+    pub fn short(self) -> String {
+        match self.step {
+            Some(step) => format!("@step {step}"),
+            None => format!("@{}", self.epoch),
+        }
+    }
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.step {
+            Some(step) => write!(f, "step {step}"),
+            None => write!(f, "epoch {}", self.epoch),
+        }
+    }
 }
 
 /// A run.
@@ -109,7 +145,11 @@ impl Run {
                 Vec::new()
             }
         };
-        let last_epoch = lines.epochs.iter().filter_map(|line| line.get("epoch")?.as_u64()).max().unwrap_or(0);
+        let ended = || lines.epochs.iter().filter(|line| !within(line));
+        let last_epoch = ended().filter_map(|line| line.get("epoch")?.as_u64()).max().unwrap_or(0);
+        // What has been begun of an epoch is told by its last evaluation.
+        let begun = lines.epochs.last().filter(|line| within(line));
+        let seconds = ended().chain(begun).filter_map(|line| number(line, "seconds")).filter(|s| s.is_finite()).sum();
         let mut run = Run {
             path: path.to_path_buf(),
             state: State::Stopped,
@@ -117,8 +157,8 @@ impl Run {
             epochs: meta.as_ref().map_or(last_epoch, |meta| meta.epoch),
             step: lines.step().max(meta.as_ref().map_or(0, |meta| meta.step)),
             best: None,
-            seconds: lines.epochs.iter().filter_map(|line| number(line, "seconds")).filter(|s| s.is_finite()).sum(),
-            bytes: size(path, 2),
+            seconds,
+            bytes: size(path, 2, &mut problems),
             modified: fs::metadata(&metrics).and_then(|meta| meta.modified()).ok(),
             config,
             config_text,
@@ -140,21 +180,34 @@ impl Run {
         self.key("checkpoint.monitor")?.as_str()
     }
 
-    /// Epochs that the run is to have.
+    /// Epochs that the run is to have, if its length is told in those.
     pub fn all_epochs(&self) -> Option<u64> {
         self.key("train.epochs")?.as_u64()
     }
 
-    /// The last line of an epoch.
+    /// Steps that the run is to have, if its length is told in those.
+    pub fn all_steps(&self) -> Option<u64> {
+        self.key("train.steps")?.as_u64()
+    }
+
+    /// Epochs done, of how many; or whole epochs, and steps of how many.
+    pub fn progress(&self) -> String {
+        match (self.all_epochs(), self.all_steps()) {
+            (Some(all), _) => format!("{}/{all}", self.epochs),
+            (None, Some(all)) => format!("{} ({}/{all} steps)", self.epochs, self.step),
+            (None, None) => self.epochs.to_string(),
+        }
+    }
+
+    /// The last line of an epoch or an evaluation.
     pub fn last(&self) -> Option<&Line> {
         self.lines.epochs.last()
     }
 
-    /// The best value that a figure has had at an epoch's end, and that epoch.
-    pub fn best_figure(&self, name: &str) -> Option<(f64, u64)> {
+    /// The best value that a figure has had at an epoch's end or an evaluation, and where.
+    pub fn best_figure(&self, name: &str) -> Option<(f64, At)> {
         let higher = higher_is_better(name);
-        let values =
-            self.lines.epochs.iter().filter_map(|line| Some((number(line, name)?, line.get("epoch")?.as_u64()?)));
+        let values = self.lines.epochs.iter().filter_map(|line| Some((number(line, name)?, At::of(line)?)));
         // The first of equal ones, as the run itself has it.
         values.filter(|(value, _)| value.is_finite()).reduce(|best, next| {
             let better = if higher { next.0 > best.0 } else { next.0 < best.0 };
@@ -169,13 +222,13 @@ impl Run {
 
     fn best_of(&self, meta: Option<&Meta>) -> Option<Best> {
         let of_lines = self.monitor().and_then(|monitor| {
-            let (value, epoch) = self.best_figure(monitor)?;
-            Some(Best { monitor: monitor.to_owned(), value, epoch: Some(epoch) })
+            let (value, at) = self.best_figure(monitor)?;
+            Some(Best { monitor: monitor.to_owned(), value, at: Some(at) })
         });
         // Lines may be lost that the checkpoint knows of.
         of_lines.or_else(|| {
             let best = meta?.best.clone()?;
-            Some(Best { monitor: best.monitor, value: best.value, epoch: None })
+            Some(Best { monitor: best.monitor, value: best.value, at: None })
         })
     }
 
@@ -188,6 +241,11 @@ impl Run {
         }
         let number = |key: &str| self.key(key).and_then(Value::as_u64);
         if self.all_epochs().is_some_and(|all| self.epochs >= all) {
+            return (State::Finished, None);
+        }
+        // Its end is an evaluation, which may be still to come.
+        let evaluated = meta.and_then(|meta| meta.extra.get("evaluated")?.as_u64()).unwrap_or(0);
+        if self.all_steps().is_some_and(|all| evaluated >= all) {
             return (State::Finished, None);
         }
         if let Some(most) = number("train.max_steps").filter(|most| self.step >= *most) {
@@ -249,15 +307,30 @@ pub fn flat(value: &Value) -> Vec<(String, Value)> {
     out
 }
 
-/// Bytes of the files in a folder and, down to `depth`, in folders inside.
-fn size(path: &Path, depth: usize) -> u64 {
-    let Ok(entries) = fs::read_dir(path) else { return 0 };
-    let of = |entry: fs::DirEntry| match entry.metadata() {
-        Ok(meta) if meta.is_dir() && depth > 0 => size(&entry.path(), depth - 1),
-        Ok(meta) if meta.is_file() => meta.len(),
-        _ => 0,
+/// Bytes of the files in a folder and, down to `depth`, in folders inside. What cannot be looked at is told among `problems`; what has gone in
+/// the meantime, as files of a run that is at work do, counts for nothing.
+fn size(path: &Path, depth: usize, problems: &mut Vec<String>) -> u64 {
+    let mut bytes = 0;
+    let mut add = || -> io::Result<()> {
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            match entry.metadata() {
+                Ok(meta) if meta.is_dir() && depth > 0 => bytes += size(&entry.path(), depth - 1, problems),
+                Ok(meta) if meta.is_file() => bytes += meta.len(),
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
     };
-    entries.filter_map(|entry| Some(of(entry.ok()?))).sum()
+    match add() {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            problems.push(format!("the size of `{}` is not known as a whole: {e}", path.display()));
+        }
+        _ => {}
+    }
+    bytes
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub type Line = Map<String, Value>;
 pub struct Lines {
     /// Of updates; without [`Wanted::All`] the last one only.
     pub steps: Vec<Line>,
-    /// Of epochs.
+    /// Of epochs, and of evaluations within them: [`within`] tells which are those.
     pub epochs: Vec<Line>,
     /// What was noted.
     pub notes: Vec<String>,
@@ -75,7 +75,7 @@ impl Lines {
         let text = |key: &str| line.get(key).and_then(Value::as_str).map(str::to_owned);
         match line.get("kind").and_then(Value::as_str) {
             Some("step") => self.steps.push(line),
-            Some("epoch") => {
+            Some("epoch" | "eval") => {
                 self.failed = None;
                 self.epochs.push(line);
             }
@@ -91,6 +91,11 @@ impl Lines {
         let of = |lines: &[Line]| lines.last().and_then(|line| line.get("step")?.as_u64()).unwrap_or(0);
         of(&self.steps).max(of(&self.epochs))
     }
+}
+
+/// Whether a line is of an evaluation within an epoch.
+pub fn within(line: &Line) -> bool {
+    line.get("kind").is_some_and(|kind| kind == "eval")
 }
 
 /// What is wrong with a line, without the place in it as if it were a file.

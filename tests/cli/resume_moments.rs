@@ -18,6 +18,12 @@ fn config() -> String {
     )
 }
 
+/// The same with a length in steps, which ends it within an epoch, and evaluations within epochs.
+fn config_by_steps() -> String {
+    let train = "steps = 30\neval_every_steps = 4\n";
+    config().replace("epochs = 8\n", train).replace("every_steps = 3\nmonitor", "every_steps = 7\nmonitor")
+}
+
 /// Steps that the newest checkpoint has; `None` without one.
 fn newest(place: &Place) -> Option<u64> {
     checkpoint::read(&place.path("r/last.safetensors")).ok().map(|c| c.meta.step)
@@ -39,8 +45,8 @@ fn advance(place: &Place, steps: u64, longer: Duration) -> Option<Running> {
     Some(run)
 }
 
-/// Stops the run with `signal` again and again until it ends by itself; how often it was stopped.
-fn stop_often(place: &Place, signal: i32, seed: u64) -> usize {
+/// Stops the run, of so many steps, with `signal` again and again until it ends by itself; how often it was stopped.
+fn stop_often(place: &Place, signal: i32, seed: u64, end: u64) -> usize {
     let mut random = Stream::new(seed, Purpose::Synthetic, 0, 0);
     let mut stops = 0;
     loop {
@@ -50,7 +56,7 @@ fn stop_often(place: &Place, signal: i32, seed: u64) -> usize {
         let (status, done) = run.wait();
         stops += 1;
         match signal {
-            libc::SIGKILL => assert!(!status.success() || newest(place) == Some(32), "{done:?}"),
+            libc::SIGKILL => assert!(!status.success() || newest(place) == Some(end), "{done:?}"),
             // It may have been just about to end.
             _ => assert!(matches!(status.code(), Some(130 | 0)), "{status}: {done:?}"),
         }
@@ -63,7 +69,7 @@ fn stop_often(place: &Place, signal: i32, seed: u64) -> usize {
 fn a_run_that_is_interrupted_again_and_again() {
     let place = Place::with(&config());
     place.ok("train c.toml --quiet --out whole");
-    let stops = stop_often(&place, libc::SIGINT, 1);
+    let stops = stop_often(&place, libc::SIGINT, 1, 32);
     assert!(stops > 1, "{stops}");
     assert_same_runs((&place, "whole"), (&place, "r"));
 }
@@ -73,7 +79,7 @@ fn a_run_that_is_killed_again_and_again() {
     let place = Place::with(&config());
     place.ok("train c.toml --quiet --out whole");
     for seed in 1..=3 {
-        let stops = stop_often(&place, libc::SIGKILL, seed);
+        let stops = stop_often(&place, libc::SIGKILL, seed, 32);
         assert!(stops > 1, "{stops}");
         assert_same_runs((&place, "whole"), (&place, "r"));
         for kept in ["step-27.safetensors", "step-30.safetensors"] {
@@ -84,6 +90,43 @@ fn a_run_that_is_killed_again_and_again() {
         assert_eq!(left.len(), 7, "nothing else is left behind: {left:?}");
         std::fs::remove_dir_all(place.path("r")).unwrap();
     }
+}
+
+#[test]
+fn a_run_by_steps_that_is_stopped_again_and_again() {
+    let place = Place::with(&config_by_steps());
+    place.ok("train c.toml --quiet --out whole");
+    let evaluated: Vec<u64> = place
+        .metrics("whole")
+        .iter()
+        .filter(|line| line["kind"] != "step" && line["val_loss"].is_f64())
+        .map(|line| line["step"].as_u64().unwrap())
+        .collect();
+    assert_eq!(evaluated, [4, 8, 12, 16, 20, 24, 28, 30]);
+    for (signal, seed) in [(libc::SIGINT, 1), (libc::SIGKILL, 2), (libc::SIGKILL, 3)] {
+        let stops = stop_often(&place, signal, seed, 30);
+        assert!(stops > 1, "{stops}");
+        assert_same_runs((&place, "whole"), (&place, "r"));
+        std::fs::remove_dir_all(place.path("r")).unwrap();
+    }
+}
+
+#[test]
+fn an_evaluation_within_an_epoch_that_is_interrupted_is_repeated() {
+    let place = Place::with(&long_evaluation("steps = 6\neval_every_steps = 3", 3));
+    place.ok("train c.toml --quiet --out whole");
+    let mut run = place.start("train c.toml --quiet --out r");
+    // This checkpoint is written at the step after which the evaluation comes.
+    assert!(run.until(|| newest(&place) == Some(3)));
+    run.signal(libc::SIGINT);
+    let (status, done) = run.wait();
+    assert_eq!(status.code(), Some(130), "{done:?}");
+    let meta = place.checkpoint("r/last.safetensors").meta;
+    assert_eq!((meta.epoch, meta.batch, meta.step), (0, 3, 3));
+    assert_eq!(meta.extra["evaluated"], 0);
+    assert!(place.metrics("r").iter().all(|l| l["kind"] == "step"));
+    place.ok("train c.toml --quiet --out r --resume");
+    assert_same_runs((&place, "whole"), (&place, "r"));
 }
 
 #[test]
@@ -102,15 +145,20 @@ fn an_interruption_is_told_and_saved() {
     );
 }
 
-#[test]
-fn an_evaluation_that_is_interrupted_is_repeated() {
-    let place = Place::with(
+/// Four steps an epoch, and evaluations that take a while; a checkpoint after so many steps.
+fn long_evaluation(train: &str, every: u64) -> String {
+    format!(
         "seed = 1\n[data]\nsource = \"synthetic\"\nshape = [6]\nclasses = 3\nsamples = 40\nval_samples = 60000\n\
          batch_size = 10\neval_batch_size = 1\n\
-         [model]\nlayers = [{ type = \"linear\", out_features = 3 }]\n[loss]\ntype = \"cross_entropy\"\n\
-         [optimizer]\ntype = \"sgd\"\nlr = 0.1\nmomentum = 0.9\n[train]\nepochs = 2\n\
-         [checkpoint]\nevery_steps = 4\n[log]\nevery_steps = 1\n",
-    );
+         [model]\nlayers = [{{ type = \"linear\", out_features = 3 }}]\n[loss]\ntype = \"cross_entropy\"\n\
+         [optimizer]\ntype = \"sgd\"\nlr = 0.1\nmomentum = 0.9\n[train]\n{train}\n\
+         [checkpoint]\nevery_steps = {every}\n[log]\nevery_steps = 1\n",
+    )
+}
+
+#[test]
+fn an_evaluation_that_is_interrupted_is_repeated() {
+    let place = Place::with(&long_evaluation("epochs = 2", 4));
     place.ok("train c.toml --quiet --out whole");
     let mut run = place.start("train c.toml --quiet --out r");
     // This checkpoint is written at the last step of the epoch; what follows is the evaluation.

@@ -213,7 +213,7 @@ fn files_extend_and_options_override() {
     let loaded = config::load(&folder.path().join("child.toml"), &sets).unwrap_or_else(|failure| panic!("{failure}"));
     let experiment = &loaded.experiment;
     assert_eq!((experiment.name.as_str(), experiment.device), ("child", Device::Cpu));
-    assert_eq!((experiment.train.epochs, experiment.data.loading.batch_size), (9, 2));
+    assert_eq!((experiment.train.epochs, experiment.data.loading.batch_size), (Some(9), 2));
     assert!(experiment.data.transforms.is_empty());
     let OptimizerRule::Sgd(sgd) = &experiment.optimizer.rule else { panic!("sgd was asked for") };
     assert_eq!((sgd.lr, sgd.momentum), (0.2, 0.5));

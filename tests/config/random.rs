@@ -242,11 +242,12 @@ impl Random {
 
     fn train(&mut self, classes: bool) -> String {
         let epochs = self.of(&["1", "9", "9223372036854775807"]);
+        let every = self.of(&["eval_every", "eval_every_steps"]);
         let own = self.some(&[
             ("accumulate", &["1", "1048576"]),
             ("clip_grad_norm", &POSITIVE),
             ("max_steps", &LARGE),
-            ("eval_every", &LARGE),
+            (every, &LARGE),
         ]);
         let monitor = self.of(&["train_loss", "val_loss", if classes { "val_accuracy" } else { "val_rmse" }]);
         let (patience, delta) = (self.of(&LARGE), self.of(&POSITIVE));
@@ -257,7 +258,8 @@ impl Random {
             1 => "early_stopping = {}\n".to_owned(),
             _ => String::new(),
         };
-        format!("[train]\nepochs = {epochs}\n{own}{stopping}")
+        let length = self.of(&["epochs", "epochs", "steps"]);
+        format!("[train]\n{length} = {epochs}\n{own}{stopping}")
     }
 
     fn model(&mut self) -> String {

@@ -9,6 +9,7 @@ mod libraries;
 mod memory;
 mod plans;
 mod selection;
+mod steps;
 #[allow(dead_code)]
 #[path = "../cli/support.rs"]
 mod support;

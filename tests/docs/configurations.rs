@@ -51,7 +51,7 @@ fn complete(fragment: &str) -> Result<String, Box<dyn std::error::Error>> {
         let Value::Table(section) = section else { continue };
         let Value::Table(own) = table.entry(name).or_insert_with(|| Value::Table(Table::new())) else { continue };
         // What tells the kind of a section goes with its other keys; the rest is filled up.
-        let tells = ["source", "use"].iter().any(|key| own.contains_key(*key));
+        let tells = ["source", "use", "steps"].iter().any(|key| own.contains_key(*key));
         for (key, value) in section.into_iter().filter(|_| !tells) {
             own.entry(key).or_insert(value);
         }

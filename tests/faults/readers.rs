@@ -140,6 +140,50 @@ fn replaces(name: &'static str, args: &str, temporary: &str, every: usize) {
     .run();
 }
 
+/// What the model says of every sample, in a file.
+#[test]
+fn an_evaluation_with_a_table() {
+    let args = "eval run/last.safetensors --predictions digit.csv --threads 1";
+    replaces("eval --predictions", args, ".digit.csv.tmp-", 24);
+}
+
+/// A page leaves out what could not be read for it, and says so; the page itself is there whole, or not at all.
+#[test]
+fn a_report() {
+    let start = place();
+    let args = "report run --out page.html --no-timing --no-evaluation --threads 1";
+    let tried = start.copy();
+    tried.ok(args);
+    let read = |place: &Place| fs::read(place.file("page.html")).ok();
+    let (new, whole) = (read(&tried), |page: &[u8]| page.ends_with(b"</html>\n"));
+    assert!(new.as_deref().is_some_and(whole));
+    Sweep {
+        name: "report",
+        start: &start,
+        args,
+        every: 48,
+        steady: true,
+        done: &|place, ended| match read(place) {
+            found if found == new => Ok(()),
+            Some(page) if whole(&page) && ended.err.contains("warning") => Ok(()),
+            _ => Err("the page is another".into()),
+        },
+        after: &|place, case, ended| {
+            if read(place).is_some_and(|page| !whole(&page)) {
+                return Err("half a page".into());
+            }
+            let left = contents(&place.path()).into_keys().find(|name| name.starts_with(".page.html.tmp-"));
+            let cannot_tidy = ended.signal.is_some() || [Fault::ReadOnly, Fault::Dead].contains(&case.fault);
+            if let Some(left) = left.filter(|_| !cannot_tidy) {
+                return Err(format!("`{left}` is left behind"));
+            }
+            place.ok(args);
+            if read(place) == new { Ok(()) } else { Err("done again, it is another".into()) }
+        },
+    }
+    .run();
+}
+
 /// Results are in their file when all is done; what could not be read has no row there, and is told.
 #[test]
 fn a_prediction_to_a_file() {

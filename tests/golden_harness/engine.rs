@@ -249,6 +249,7 @@ pub fn train(case: &Case, Way { sets, options, on }: &Way) -> Trained {
         pending: runner::train::run::pending::Pending::default(),
         waiting: Waiting::default(),
         pause_after: None,
+        evaluated: None,
     };
     let outcome = run.run(&AtomicBool::new(false)).unwrap();
     let expected = if experiment.train.max_steps.is_some() { Outcome::MaxSteps } else { Outcome::Finished };

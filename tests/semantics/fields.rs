@@ -179,6 +179,7 @@ fn train(samples: &Samples, sets: &[&str], run: &Path) -> anyhow::Result<Left> {
         pending: Pending::default(),
         waiting: Waiting::default(),
         pause_after: None,
+        evaluated: None,
     };
     run.run(&AtomicBool::new(false))?;
     let told = run.unreadable_in_all();

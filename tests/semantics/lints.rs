@@ -48,6 +48,12 @@ fn changed(changes: &[(&str, &str)]) -> String {
     })
 }
 
+/// The same, with its length in steps: those of its five epochs.
+fn by_steps(text: String) -> String {
+    assert!(text.contains("\nepochs = 5\n"), "{text}");
+    text.replace("\nepochs = 5\n", "\nsteps = 50\n")
+}
+
 /// All warnings about a configuration: those on reading it, and those on building what it trains with.
 fn warnings(loaded: &Loaded) -> Vec<config::Diagnostic> {
     let experiment = &loaded.experiment;
@@ -217,6 +223,10 @@ fn cases() -> Vec<(Lint, Vec<String>)> {
                 schedule("warmup_steps = 50", ""),
                 schedule("warmup_epochs = 2", "max_steps = 20"),
                 schedule("type = \"cosine\"\nepochs = 2\nwarmup_steps = 20", ""),
+                by_steps(schedule("type = \"multi_step\"\nmilestones = [20, 50]\nby = \"step\"", "")),
+                by_steps(schedule("type = \"linear\"\nend_factor = 0\ntotal_iters = 51", "")),
+                by_steps(schedule("warmup_epochs = 5", "")),
+                by_steps(schedule("warmup_steps = 50", "")),
             ],
         ),
         (
@@ -224,6 +234,7 @@ fn cases() -> Vec<(Lint, Vec<String>)> {
             vec![
                 train("early_stopping = {}"),
                 train("eval_every = 2\nearly_stopping = { patience = 3 }"),
+                train("eval_every_steps = 10\nearly_stopping = { patience = 5 }"),
             ],
         ),
         (
@@ -256,6 +267,7 @@ fn cases() -> Vec<(Lint, Vec<String>)> {
             Lint::NoEffect,
             vec![
                 changed(&[("[model]", "[model]\nweights_strict = false")]),
+                by_steps(changed(&[("[model]", "[model]\nfreeze = [\"conv.*\"]\nthaw_after = 5")])),
                 changed(&[(
                     "source = \"synthetic\"\nshape = [3, 8, 8]\nclasses = 10\nsamples = 100\nval_samples = 20",
                     "source = \"cifar10\"\ndownload = false\nmirrors = [\"https://example.org/\"]",

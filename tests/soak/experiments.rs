@@ -77,6 +77,11 @@ pub fn experiment(seed: u64) -> String {
     let clip = make.of(&["", "", "clip_grad_norm = 0.1\n", "clip_grad_norm = 2.0\n", "clip_grad_value = 0.01\n"]);
     let every = make.of(&["", "eval_every = 2\n"]);
     // By the seed itself, so that the draws of all else stay as they were.
+    let every = if seed % 5 == 2 { "eval_every_steps = 3\n" } else { every };
+    let length = match seed % 7 {
+        3 => format!("steps = {}\n", 2 + seed / 7 % 6),
+        _ => format!("epochs = {epochs}\n"),
+    };
     let rules =
         ["", "ema = { decay = 0.9 }\n", "layer_decay = 0.7\nno_decay = [\"norm\", \"bias\"]\n"][(seed % 3) as usize];
     let thaw = if freeze.is_empty() || epochs < 2 { "" } else { "thaw_after = 1\n" };
@@ -84,7 +89,7 @@ pub fn experiment(seed: u64) -> String {
     let data = data.replace("targets = 0", &format!("targets = {results}"));
     format!(
         "seed = {}\n[data]\n{data}[loss]\n{loss}[optimizer]\n{optimizer}\n{groups}{rules}{schedule}\
-         [train]\nepochs = {epochs}\n{accumulate}{clip}{every}{}[model]\n{freeze}{thaw}layers = [\n  {},\n]\n",
+         [train]\n{length}{accumulate}{clip}{every}{}[model]\n{freeze}{thaw}layers = [\n  {},\n]\n",
         seed % 1000,
         make.blocks(),
         layers.join(",\n  ")

@@ -284,6 +284,8 @@ fn everything_occurs() {
         "groups = [",
         "freeze =",
         "accumulate =",
+        "steps =",
+        "eval_every_steps =",
         "clip_grad_norm =",
         "clip_grad_value =",
         "drop_last =",

@@ -14,7 +14,7 @@ use runner::train::run::eval_options;
 use runner::train::run::evaluate::evaluate;
 use runner::train::setup::input::{self, Samples};
 use runner::train::setup::programs::{self, Sizes};
-use runner::train::setup::schedule::Schedule;
+use runner::train::setup::schedule::{Schedule, updates};
 use runner::train::setup::session::{Saved, Session, StepInputs};
 use std::sync::atomic::AtomicBool;
 
@@ -93,7 +93,7 @@ fn epochs(
         workers: loading.workers,
         transforms: input::transforms(experiment, true),
         mixing: input::mixing(experiment),
-        end_epoch: Some(experiment.train.epochs as u64),
+        end_epoch: Some(experiment.train.length().epochs(updates(experiment, samples.train.len()))),
     };
     let slots = loading.prefetch.max(loading.workers) + 1;
     let buffers: Vec<HostBuffer> =
@@ -104,9 +104,10 @@ fn epochs(
     let accumulate = experiment.train.accumulate as u64;
     let never = AtomicBool::new(false);
     let (mut step, mut micro_step) = (0, 0);
-    for epoch in 0..experiment.train.epochs {
+    let (length, per_epoch) = (experiment.train.length(), updates(experiment, samples.train.len()));
+    for epoch in 0..length.epochs(per_epoch) as usize {
         let mut batch = 0;
-        while batch < batches {
+        while batch < batches && step < length.updates(per_epoch) {
             let group = accumulate.min(batches - batch);
             let mut inputs = StepInputs {
                 lr: schedule.lr(step, epoch) as f32,

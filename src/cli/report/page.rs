@@ -10,6 +10,7 @@ use crate::runs::curves::{Curve, curve};
 use crate::runs::datum::figures;
 use crate::runs::difference::{differences, shown};
 use crate::runs::figure::{higher_is_better, is_share};
+use crate::runs::folder::At;
 use crate::runs::lines::number;
 use crate::terminal::{duration, figure, percent};
 use crate::train::setup::class_report::ClassReport;
@@ -97,14 +98,13 @@ fn overview(runs: &[&Run]) -> String {
     let mut table = Table::new("State, best and last figures", &head);
     for run in runs {
         let best = run.best.as_ref().map_or("–".into(), |best| {
-            let at = best.epoch.map_or(String::new(), |epoch| format!(" at epoch {epoch}"));
+            let at = best.at.map_or(String::new(), |at| format!(" at {at}"));
             format!("{} {}{at}", best.monitor, told(&best.monitor, best.value))
         });
-        let all = run.all_epochs().map_or(String::new(), |all| format!("/{all}"));
         let mut cells = vec![
             run.path.display().to_string(),
             run.state.name().to_owned(),
-            format!("{}{all}", run.epochs),
+            run.progress(),
             crate::cli::thousands(run.step),
             duration(run.seconds),
             human_bytes(usize::try_from(run.bytes).unwrap_or(usize::MAX)),
@@ -213,18 +213,19 @@ fn curves_section(runs: &[&Run]) -> String {
             continue;
         }
         let name = run.path.display().to_string();
-        let mut head = vec!["#epoch".to_owned()];
+        let mut head = vec!["#epoch".to_owned(), "#step".to_owned()];
         head.extend(names.iter().map(|name| format!("#{name}")));
         head.extend(["#seconds".into(), "#samples_per_s".into()]);
         let head: Vec<&str> = head.iter().map(String::as_str).collect();
         let mut table = Table::new(&format!("Epochs of {name}"), &head);
         for line in &run.lines.epochs {
-            let epoch = line.get("epoch").and_then(Value::as_u64);
-            let mut cells = vec![epoch.map_or(String::new(), |epoch| epoch.to_string())];
+            let at = At::of(line);
+            let told_of = |key: &str| line.get(key).and_then(Value::as_u64).map_or(String::new(), |n| n.to_string());
+            let mut cells = vec![told_of("epoch"), told_of("step")];
             for name in &names {
                 let value = number(line, name);
                 let text = value.map_or("–".into(), |value| escaped(&told(name, value)));
-                let best = run.best_figure(name).is_some_and(|(_, at)| Some(at) == epoch);
+                let best = run.best_figure(name).is_some_and(|(_, place)| Some(place) == at);
                 cells.push(if best { format!("<span class=\"best\">{text}</span>") } else { text });
             }
             for name in ["seconds", "samples_per_s"] {
@@ -264,13 +265,13 @@ fn difference_section(runs: &[&Run]) -> String {
         if seen.contains(&name) {
             continue;
         }
-        let best: Vec<Option<(f64, u64)>> = runs.iter().map(|run| run.best_figure(&name)).collect();
+        let best: Vec<Option<(f64, At)>> = runs.iter().map(|run| run.best_figure(&name)).collect();
         let pick = |a: f64, b: f64| if higher_is_better(&name) { a.max(b) } else { a.min(b) };
         let top = best.iter().flatten().map(|(value, _)| *value).reduce(pick);
         let cells = best.iter().map(|found| match found {
             None => "–".to_owned(),
-            Some((value, epoch)) => {
-                let text = format!("{} @{epoch}", escaped(&told(&name, *value)));
+            Some((value, at)) => {
+                let text = format!("{} {}", escaped(&told(&name, *value)), at.short());
                 if Some(*value) == top { format!("<span class=\"best\">{text}</span>") } else { text }
             }
         });

@@ -1,7 +1,7 @@
 //! `runner compare`: what differs between runs, and what came of it.
 
 use super::grid::Grid;
-use super::{as_json, best_text, epochs, name, plot, read, told};
+use super::{as_json, best_text, name, plot, read, told};
 use crate::cli::args::CompareArgs;
 use crate::cli::failure::Failure;
 use crate::runs::Run;
@@ -65,7 +65,8 @@ fn figure_json(runs: &[Run], figure: &str) -> Value {
     let best: Vec<Value> = runs
         .iter()
         .map(|run| {
-            run.best_figure(figure).map_or(Value::Null, |(value, epoch)| json!({ "value": value, "epoch": epoch }))
+            run.best_figure(figure)
+                .map_or(Value::Null, |(value, at)| json!({ "value": value, "epoch": at.epoch, "step": at.step }))
         })
         .collect();
     let last: Vec<Value> = runs.iter().map(|run| json!(run.last().and_then(|line| number(line, figure)))).collect();
@@ -99,12 +100,12 @@ fn outcome(runs: &[Run], names: &[String]) -> String {
         grid.row(std::iter::once(first).chain(runs.iter().map(of)).collect());
     };
     row("state".into(), &|run| run.state.name().into());
-    row("epochs".into(), &epochs);
+    row("epochs".into(), &Run::progress);
     row("time".into(), &|run| duration(run.seconds));
     row("best".into(), &best_text);
     for name in names {
         row(format!("{name}, best"), &|run| {
-            run.best_figure(name).map_or("-".into(), |(value, epoch)| format!("{} @{epoch}", told(name, value)))
+            run.best_figure(name).map_or("-".into(), |(value, at)| format!("{} {}", told(name, value), at.short()))
         });
         row(format!("{name}, last"), &|run| {
             run.last().and_then(|line| number(line, name)).map_or("-".into(), |value| told(name, value))

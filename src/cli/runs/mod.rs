@@ -110,17 +110,9 @@ fn told(name: &str, value: f64) -> String {
     if is_share(name) { percent(value) } else { figure(value, 5, 9) }
 }
 
-/// Epochs done, of how many, where the run has not had all.
-fn epochs(run: &Run) -> String {
-    match run.all_epochs() {
-        Some(all) => format!("{}/{all}", run.epochs),
-        None => run.epochs.to_string(),
-    }
-}
-
 fn best_text(run: &Run) -> String {
     run.best.as_ref().map_or("-".into(), |best| {
-        let at = best.epoch.map_or(String::new(), |epoch| format!(" @{epoch}"));
+        let at = best.at.map_or(String::new(), |at| format!(" {}", at.short()));
         format!("{} {}{at}", best.monitor, told(&best.monitor, best.value))
     })
 }
@@ -136,7 +128,7 @@ fn as_text(runs: &[Run]) -> String {
     grid.left(3);
     for run in runs {
         let figure = |key: &&str| run.last().and_then(|line| number(line, key)).map_or("-".into(), |v| told(key, v));
-        let mut cells = vec![name(run), run.state.name().into(), epochs(run), best_text(run)];
+        let mut cells = vec![name(run), run.state.name().into(), run.progress(), best_text(run)];
         cells.extend(last.iter().map(figure));
         cells.extend([duration(run.seconds), human_bytes(usize::try_from(run.bytes).unwrap_or(usize::MAX))]);
         grid.row(cells);
@@ -163,9 +155,13 @@ pub fn as_json(run: &Run) -> Value {
         "why": run.why,
         "epochs": run.epochs,
         "all_epochs": run.all_epochs(),
+        "all_steps": run.all_steps(),
         "step": run.step,
         "monitor": run.monitor(),
-        "best": run.best.as_ref().map(|best| json!({ "figure": best.monitor, "value": best.value, "epoch": best.epoch })),
+        "best": run.best.as_ref().map(|best| {
+            let (epoch, step) = (best.at.map(|at| at.epoch), best.at.and_then(|at| at.step));
+            json!({ "figure": best.monitor, "value": best.value, "epoch": epoch, "step": step })
+        }),
         "last": run.last().map(figures),
         "seconds": (run.seconds * 1e3).round() / 1e3,
         "bytes": run.bytes,

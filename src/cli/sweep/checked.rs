@@ -18,6 +18,7 @@ use crate::train::setup::lints;
 use crate::train::setup::memory::{MemoryPlan, Needs, Use};
 use crate::train::setup::photos::PhotoPlan;
 use crate::train::setup::programs::Sizes;
+use crate::train::setup::schedule::updates;
 use std::path::{Path, PathBuf};
 
 /// A configuration with its sweep, read and not yet looked at trial by trial.
@@ -39,7 +40,7 @@ pub struct Read {
 pub struct Checked {
     /// A fingerprint of its configuration.
     pub fingerprint: String,
-    /// Epochs of the whole run.
+    /// Epochs that the whole run begins, at most.
     pub epochs: u64,
     /// Bytes that it takes on the host.
     pub host: usize,
@@ -123,7 +124,9 @@ impl Read {
                 let planned = Planned { loaded: &loaded, data: &data, plan, backend, what, needs, passes };
                 let MemoryPlan { summary, device, host, .. } = planned.require()?;
                 let device = device.map(|_| summary.total);
-                let epochs = experiment.train.epochs as u64;
+                // An epoch has a step at least.
+                let updates = data.train.map_or(1, |samples| updates(experiment, samples));
+                let epochs = experiment.train.length().epochs(updates);
                 let warnings = [&loaded.warnings[..], &programs.warnings].concat();
                 Ok((Checked { fingerprint, epochs, host: host.total, device }, loaded.sources.clone(), warnings, data))
             });

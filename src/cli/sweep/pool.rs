@@ -88,16 +88,16 @@ impl<'a> Pool<'a> {
     pub fn verdicts(&self) -> Vec<Verdict> {
         let courses: Vec<_> = self.trials.iter().map(|trial| trial.course.clone()).collect();
         let (sweep, better) = (&self.read.sweep, self.better());
-        let (least, epochs) = (sweep.min_epochs as u64, self.read.base.experiment.train.epochs as u64);
+        let least = sweep.min_epochs as u64;
+        // They agree but where the number of epochs is one of the parameters.
+        let most = self.checked.iter().map(|trial| trial.epochs).max().unwrap_or(1);
         if sweep.method == Method::Halving {
-            let rounds = halving::rounds(courses.len(), least, sweep.reduction, epochs);
+            let rounds = halving::rounds(courses.len(), least, sweep.reduction, most);
             return halving::verdicts(&courses, &rounds, better);
         }
         let rule = |epochs: u64| {
             sweep.stop.map(|StopRule::Median| median::Rule { epochs, min_epochs: least, first: sweep.stop_after })
         };
-        // The number of epochs may be one of the parameters.
-        let most = self.checked.iter().map(|trial| trial.epochs).max().unwrap_or(epochs);
         let mut verdicts = median::verdicts(&courses, most, rule(most), better);
         for ((verdict, course), checked) in verdicts.iter_mut().zip(&courses).zip(self.checked) {
             match verdict {
@@ -219,7 +219,9 @@ impl<'a> Pool<'a> {
     fn take(&mut self, event: Event, interrupted: bool) -> Result<(), Failure> {
         match event {
             Event::Line(number, line) => {
-                if let Some(line) = line.as_object().filter(|line| line.get("kind").is_some_and(|kind| kind == "epoch"))
+                if let Some(line) = line
+                    .as_object()
+                    .filter(|line| line.get("kind").is_some_and(|kind| kind == "epoch" || kind == "eval"))
                 {
                     self.trials[number].take(line, self.read.monitor.name());
                     self.tell();

@@ -1,9 +1,11 @@
 //! What is known of each trial, from its run's folder and from what it tells while it is at work.
 
+use crate::runs::figure::higher_is_better;
 use crate::runs::folder::is_run;
-use crate::runs::lines::{Line, Wanted, number};
+use crate::runs::lines::{Line, Wanted, number, within};
 use crate::runs::{Run, State};
 use crate::sweep::Course;
+use crate::sweep::course::Better;
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -58,15 +60,22 @@ impl Trial {
         Ok(())
     }
 
-    /// Takes in a line of an epoch.
+    /// Takes in a line of an epoch, or of an evaluation within one.
     pub fn take(&mut self, line: &Line, monitor: &str) {
         let Some(epoch) = line.get("epoch").and_then(serde_json::Value::as_u64) else { return };
         if let Some(value) = number(line, monitor) {
-            self.course.values.insert(epoch, value);
+            // Of several evaluations in an epoch the best one counts.
+            let better = if higher_is_better(monitor) { Better::Higher } else { Better::Lower };
+            let known = self.course.values.entry(epoch).or_insert(value);
+            if better.is(value, *known) {
+                *known = value;
+            }
         }
         if let Some(seconds) = number(line, "seconds").filter(|seconds| seconds.is_finite()) {
             self.seconds.insert(epoch, seconds);
         }
-        self.course.epochs = self.course.epochs.max(epoch);
+        if !within(line) {
+            self.course.epochs = self.course.epochs.max(epoch);
+        }
     }
 }

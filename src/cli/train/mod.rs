@@ -1,6 +1,7 @@
 //! `runner train`: a new run, or one that goes on.
 
 mod asked;
+mod dry_run;
 mod outcome;
 mod resumed;
 
@@ -43,9 +44,11 @@ use asked::Asked;
 pub(super) use outcome::on_interrupt;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 
 /// Trains.
 pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
+    let began = Instant::now();
     let reporter = Reporter::new(verbosity(args));
     let reporter = if args.plot { reporter.with_curves() } else { reporter };
     let mut begun = begin(args, &reporter)?;
@@ -79,9 +82,15 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     // Nor is anything read or written that there is no memory for.
     let photos = PhotoPlan::new(experiment, &described, true);
     require(&loaded, &described, &programs, photos.with(input::footprint(experiment)))?;
-    let mut folder = match folder {
-        Some(folder) => folder,
-        None => new_folder(args, &experiment.name, &reporter)?,
+    // Gone when this function ends, however it does.
+    let temporary = if args.dry_run { Some(dry_run::folder()?) } else { None };
+    let mut folder = match (folder, &temporary) {
+        (Some(folder), _) => folder,
+        (None, Some(temporary)) => {
+            Folder::require_free(args.out.as_deref(), args.force).map_err(in_folder)?;
+            Folder::new(Some(&temporary.path().join("run")), &experiment.name, false).map_err(in_folder)?
+        }
+        (None, None) => new_folder(args, &experiment.name, &reporter)?,
     };
     let mut samples = load_samples(&loaded, &take, from.is_some(), &reporter)?;
     samples.keep_photos(&loaded.experiment)?;
@@ -114,7 +123,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         folder.claim(args.force).map_err(in_folder)?;
     }
     tell_lock(&mut folder, &reporter);
-    announce(&loaded, &session.programs, &samples, &planned, backend, &folder, &reporter);
+    announce(&loaded, &session.programs, &samples, &planned, backend, (&folder, args.dry_run), &reporter);
     if from.is_some() {
         go_back(&folder, &state, experiment, &reporter)?;
     }
@@ -147,7 +156,13 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         pending: Pending::default(),
         waiting: Waiting::default(),
         pause_after: args.pause_after,
+        evaluated: None,
     };
+    if temporary.is_some() {
+        let known = run.session.programs.warnings.clone();
+        let programs = || build_run(&loaded, &samples.spec, backend, &passes, &known);
+        return dry_run::rehearse(run, &programs, args, began.elapsed());
+    }
     match &from {
         None => {
             [&samples.note, &precision_note].into_iter().flatten().try_for_each(|note| note_down(&mut run, note))?
@@ -176,6 +191,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
 
 fn verbosity(args: &TrainArgs) -> Verbosity {
     match (args.output.json, args.quiet) {
+        (true, _) if args.dry_run => Verbosity::Quiet,
         (true, _) => Verbosity::Json,
         (false, true) => Verbosity::Quiet,
         (false, false) => Verbosity::Normal,
@@ -358,7 +374,7 @@ fn announce(
     samples: &Samples,
     planned: &MemoryPlan,
     backend: &dyn Backend,
-    folder: &Folder,
+    (folder, dry): (&Folder, bool),
     reporter: &Reporter,
 ) {
     let (trainable, all) = programs.parameters();
@@ -371,18 +387,21 @@ fn announce(
     };
     let pinned = planned.pinned.map_or(String::new(), |b| format!(" and {} on the host", super::human_bytes(b)));
     let instead = if folder.keeps_another() { ", whose run stays until this one has saved a checkpoint" } else { "" };
+    let place = match dry {
+        true => "a dry run".to_owned(),
+        false => format!("writing to `{}`{instead}", folder.path.display()),
+    };
     let e = &loaded.experiment;
     let on_test = e.validation() == Validation::TestSet && !samples.val.is_empty();
     let of_test = if on_test { " (the test set)" } else { "" };
     reporter.info(&format!(
-        "{}: {} parameters{frozen}, {} training and {} validation samples{of_test}, {} of memory planned{pinned}, on {}; writing to `{}`{instead}",
+        "{}: {} parameters{frozen}, {} training and {} validation samples{of_test}, {} of memory planned{pinned}, on {}; {place}",
         e.name,
         super::thousands(all as u64),
         super::thousands(samples.train.len() as u64),
         super::thousands(samples.val.len() as u64),
         super::human_bytes(planned.summary.total),
         backend.describe(),
-        folder.path.display(),
     ));
     if let Some(ema) = &e.optimizer.ema {
         reporter.info(&format!(

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Exit code after Ctrl-C.
-const INTERRUPTED: u8 = 130;
+pub const INTERRUPTED: u8 = 130;
 
 /// Trains until the end, if it has not come yet.
 pub fn train(run: &mut Run, args: &TrainArgs, resumed: bool) -> Result<ExitCode, Failure> {
@@ -45,8 +45,8 @@ pub fn train(run: &mut Run, args: &TrainArgs, resumed: bool) -> Result<ExitCode,
             run.reporter.info(&format!("done: {step} step{s}{best}; the run is in `{place}`"));
         }
         Outcome::EarlyStopped => {
-            let (epoch, best) = (run.state.epoch, best(run));
-            run.reporter.info(&format!("stopped early after epoch {epoch}{best}; the run is in `{place}`"));
+            let (after, best) = (after(run), best(run));
+            run.reporter.info(&format!("stopped early after {after}{best}; the run is in `{place}`"));
         }
         Outcome::MaxSteps => {
             let more = if resumed { "; to go on, raise it, or take it out with `--unset train.max_steps`" } else { "" };
@@ -85,13 +85,20 @@ fn best(run: &Run) -> String {
 
 /// Why a run that is to go on has ended already, and what to do about it.
 fn nothing_to_do(run: &Run) -> Option<String> {
-    let epochs = run.experiment.train.epochs;
-    if run.state.epoch >= epochs as u64 {
-        return Some(format!("all {epochs} epochs are done; raise `train.epochs` to go on"));
+    let length = run.experiment.train.length();
+    if run.is_done() {
+        return Some(format!("all {length} are done; raise `{}` to go on", length.key()));
     }
-    run.stopped_early().then(|| {
-        format!("the run stopped early after epoch {}; raise `train.early_stopping.patience` to go on", run.state.epoch)
-    })
+    run.stopped_early()
+        .then(|| format!("the run stopped early after {}; raise `train.early_stopping.patience` to go on", after(run)))
+}
+
+/// Where a run has ended, in words.
+fn after(run: &Run) -> String {
+    match run.state.batch {
+        0 => format!("epoch {}", run.state.epoch),
+        _ => format!("step {}", run.state.step),
+    }
 }
 
 /// Adds to an error of a disk how to go on, if the folder has something to go on from.

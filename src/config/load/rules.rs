@@ -2,7 +2,7 @@
 
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Experiment;
-use crate::config::language::sections::{Cache, Loss, Method, Metric, RANDOM_TRANSFORMS, Source, Transform};
+use crate::config::language::sections::{Cache, Length, Loss, Method, Metric, RANDOM_TRANSFORMS, Source, Transform};
 use crate::config::text::diagnostics::Diagnostic;
 use crate::config::text::lints::Lint;
 use crate::config::text::origins::Reporter;
@@ -17,7 +17,7 @@ pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     rules.monitors();
     rules.figures_of_outputs();
     rules.transforms();
-    experiment.schedule.check(experiment.train.epochs, &experiment.optimizer, &rules.reporter);
+    experiment.schedule.check(experiment.train.length(), &experiment.optimizer, &rules.reporter);
     rules.optimizer();
     rules.thaw();
     rules.downloads();
@@ -252,15 +252,14 @@ impl Rules<'_> {
 
     /// What is thawed must have been frozen, and be trained before the run ends.
     fn thaw(&self) {
-        let (model, epochs) = (&self.experiment.model, self.experiment.train.epochs);
+        let (model, length) = (&self.experiment.model, self.experiment.train.length());
         let Some(after) = model.thaw_after else { return };
         if model.freeze.is_empty() {
             let error = Diagnostic::error("`thaw_after` thaws nothing: no parameter is frozen")
                 .help("`freeze` names what is not trained at first");
             self.reporter.at_key(error, "model.thaw_after", "there is no `freeze`");
-        } else if after >= epochs {
-            let s = if epochs == 1 { "" } else { "s" };
-            let error = Diagnostic::error(format!("`thaw_after` comes after the run, which has {epochs} epoch{s}"))
+        } else if length.in_epochs().is_some_and(|epochs| after as u64 >= epochs) {
+            let error = Diagnostic::error(format!("`thaw_after` comes after the run, which has {length}"))
                 .help("leave it out, or take fewer epochs");
             self.reporter.at_keys(
                 error,
@@ -299,11 +298,19 @@ impl Rules<'_> {
         }
     }
 
-    /// Rounds of a sweep lie within the run.
+    /// Rounds of a sweep lie within the run. They are of whole epochs.
     fn sweep(&self) {
         let Some(sweep) = &self.experiment.sweep else { return };
-        let epochs = self.experiment.train.epochs;
-        if sweep.method == Method::Halving && sweep.min_epochs >= epochs && sweep.count() > 1 {
+        let length = self.experiment.train.length();
+        if let (Length::Steps(_), Some((key, what))) = (length, sweep.goes_by_epochs()) {
+            let error =
+                Diagnostic::error(format!("{what} compares trials after whole epochs, and this run is told in steps"))
+                    .help("give the run a length in `epochs`, or take the sweep without that");
+            self.reporter.at_keys(error, key, "goes by epochs", length.key(), "steps");
+            return;
+        }
+        let whole = length.in_epochs().is_some_and(|epochs| sweep.min_epochs as u64 >= epochs);
+        if sweep.method == Method::Halving && whole && sweep.count() > 1 {
             let error = Diagnostic::error("`halving` has nothing to halve: its first round is the whole run")
                 .help("take a smaller `min_epochs`, or more epochs");
             self.reporter.at_keys(error, "sweep.min_epochs", "all epochs", "train.epochs", "these");

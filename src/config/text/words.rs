@@ -101,7 +101,8 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("weight_decay", &["wd", "decay", "l2"]),
     ("betas", &["beta", "beta1", "beta2"]),
     ("epochs", &["epoch", "maxepochs", "numepochs", "nepochs", "tmax"]),
-    ("max_steps", &["steps", "iterations", "maxiter", "maxiters", "numsteps", "totalsteps"]),
+    ("steps", &["iterations", "maxiter", "maxiters", "numsteps", "numtrainsteps", "totalsteps"]),
+    ("eval_every_steps", &["evalsteps", "evaliters", "valeverysteps"]),
     ("accumulate", &["gradientaccumulation", "gradientaccumulationsteps", "accumulategradbatches", "gradaccum"]),
     (
         "clip_grad_norm",
@@ -229,7 +230,11 @@ const REMARKS: &[(&str, &[&str], &str)] = &[
     ("transforms", &["totensor", "toimage"], "leave it out: images are numbers from 0 to 1 already"),
     ("`[data]`", &["pinmemory", "persistentworkers", "multiprocessingcontext"], "there is no need for it: delete it"),
     ("`[optimizer]`", &["foreach", "fused", "capturable", "differentiable"], "there is no need for it: delete it"),
-    ("`[train]`", &["validate", "valinterval", "checkvaleverynepoch", "evalinterval"], "did you mean `eval_every`?"),
+    (
+        "`[train]`",
+        &["validate", "valinterval", "checkvaleverynepoch", "evalinterval"],
+        "did you mean `eval_every` or `eval_every_steps`?",
+    ),
     (
         "`[train]`",
         &["patience", "mindelta"],

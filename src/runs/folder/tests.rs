@@ -27,7 +27,10 @@ fn a_run_says_how_it_ended() {
     let all = [epoch(1, 0.5), epoch(2, 0.75), epoch(3, 0.75)].concat();
     let run = read(&folder(CONFIG, &all, None));
     assert_eq!((run.state, run.epochs, run.step, run.seconds), (State::Finished, 3, 30, 4.5));
-    assert_eq!(run.best, Some(Best { monitor: "val_accuracy".into(), value: 0.75, epoch: Some(2) }));
+    assert_eq!(
+        run.best,
+        Some(Best { monitor: "val_accuracy".into(), value: 0.75, at: Some(At { epoch: 2, step: None }) })
+    );
     let two = [epoch(1, 0.5), epoch(2, 0.75)].concat();
     let run = read(&folder(CONFIG, &two, None));
     assert_eq!((run.state, run.why.as_deref()), (State::Stopped, Some("interrupted")));
@@ -45,6 +48,28 @@ fn a_run_says_how_it_ended() {
         (meta.epoch, meta.extra) = (2, serde_json::json!({ "early_waited": waited }));
         assert_eq!(read(&folder(&early, &two, Some(meta))).state, state, "{waited}");
     }
+}
+
+/// A length in steps: the evaluation after the last one ends the run. Evaluations within an epoch are no epochs.
+#[test]
+fn a_run_by_steps_says_how_far_it_is() {
+    let config = CONFIG.replace("epochs = 3", "steps = 25");
+    let within = |step: u64, accuracy: f64| {
+        format!("{{\"kind\":\"eval\",\"epoch\":3,\"step\":{step},\"val_accuracy\":{accuracy},\"seconds\":0.75}}\n")
+    };
+    let lines = [epoch(1, 0.5), epoch(2, 0.75), within(23, 0.9), within(25, 0.8)].concat();
+    for (evaluated, state) in [(23, State::Stopped), (25, State::Finished)] {
+        let mut meta = Meta::new("", 0);
+        (meta.epoch, meta.batch, meta.step, meta.extra) = (2, 5, 25, serde_json::json!({ "evaluated": evaluated }));
+        let run = read(&folder(&config, &lines, Some(meta)));
+        assert_eq!((run.state, run.progress().as_str()), (state, "2 (25/25 steps)"));
+        // The seconds of the epoch that has been begun are those of its last line.
+        assert_eq!((run.epochs, run.seconds), (2, 3.75));
+        let at = At { epoch: 3, step: Some(23) };
+        assert_eq!(run.best, Some(Best { monitor: "val_accuracy".into(), value: 0.9, at: Some(at) }));
+        assert_eq!((at.short().as_str(), at.to_string().as_str()), ("@step 23", "step 23"));
+    }
+    assert_eq!(read(&folder(&config, &lines, None)).epochs, 2);
 }
 
 #[test]
@@ -66,7 +91,7 @@ fn what_is_missing_comes_from_the_checkpoint_or_is_told() {
     fs::remove_file(dir.path().join(file::CONFIG)).unwrap();
     let run = read(&dir);
     assert_eq!((run.state, run.step, run.problems.len()), (State::Finished, 30, 0));
-    assert_eq!(run.best, Some(Best { monitor: "val_accuracy".into(), value: 0.9, epoch: None }));
+    assert_eq!(run.best, Some(Best { monitor: "val_accuracy".into(), value: 0.9, at: None }));
     fs::write(dir.path().join(file::LAST), "no checkpoint").unwrap();
     assert_eq!(read(&dir).problems.len(), 2);
 }

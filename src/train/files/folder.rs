@@ -88,6 +88,17 @@ impl Folder {
         Ok(folder)
     }
 
+    /// Refuses a folder, one that is named, that [`Folder::new`] would refuse for the run in it. Nothing is changed on disk.
+    ///
+    /// # Errors
+    /// [`Taken`].
+    pub fn require_free(out: Option<&Path>, force: bool) -> Result<()> {
+        match out.filter(|path| !force && is_run(path)) {
+            Some(path) => Err(Taken(path.to_path_buf()).into()),
+            None => Ok(()),
+        }
+    }
+
     /// The folder of a run to continue, locked: `path`, else the newest under `runs/<name>`.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! `metrics.csv`: the lines of steps and epochs in `metrics.jsonl` as a table, with a column for every number. It follows from that
+//! `metrics.csv`: the lines of steps, epochs and evaluations in `metrics.jsonl` as a table, with a column for every number. It follows from that
 //! file: a run that goes on makes it anew, and so it ends where the checkpoint was.
 
 use super::folder::never_elsewhere;
@@ -60,7 +60,7 @@ impl CsvFile {
         self.path = path.to_path_buf();
     }
 
-    /// Appends a line of `metrics.jsonl`, if it is one of a step or an epoch.
+    /// Appends a line of `metrics.jsonl`, if it is one of a step, an epoch or an evaluation.
     ///
     /// # Errors
     /// The disk is full, or the like.
@@ -81,7 +81,7 @@ impl CsvFile {
 
 fn row_of(line: Map<String, Value>) -> Option<Map<String, Value>> {
     let kind = line.get("kind").and_then(Value::as_str);
-    matches!(kind, Some("step" | "epoch")).then_some(line)
+    matches!(kind, Some("step" | "epoch" | "eval")).then_some(line)
 }
 
 /// The cells of a line: a number that JSON has not got is `NaN`, one that the line has not got is empty.
@@ -120,10 +120,12 @@ mod tests {
         let mut csv = CsvFile::create(&path, &metrics, &["train_loss".into(), "val_loss".into()]).unwrap();
         csv.write(&json!({ "kind": "step", "step": 3, "epoch": 2, "loss": 1e-30, "lr": 0.1 })).unwrap();
         csv.write(&lines[1]).unwrap();
+        csv.write(&json!({ "kind": "eval", "epoch": 2, "step": 3, "val_loss": 0.5 })).unwrap();
         csv.flush().unwrap();
         let expected = "kind,epoch,step,loss,lr,train_loss,val_loss,seconds,samples_per_s,memory_allocated,memory_reserved,\
             memory_peak,unreadable,val_unreadable,val_old\nstep,1,1,2.5,0.1,,,,,,,,,,\nepoch,1,2,,,NaN,,,,,,,,,7\n\
-            step,2,3,1e-30,0.1,,,,,,,,,,\n";
+            step,2,3,1e-30,0.1,,,,,,,,,,\n\
+            eval,2,3,,,,0.5,,,,,,,,\n";
         assert_eq!(fs::read_to_string(&path).unwrap(), expected);
     }
 }

@@ -167,8 +167,18 @@ pub fn note_line(text: &str) -> Value {
     json!({ "kind": "note", "note": text })
 }
 
-/// The line of an epoch.
-pub fn epoch_line(
+/// What a line of figures is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowOf {
+    /// An epoch, at its end.
+    Epoch,
+    /// An evaluation within an epoch: training figures, seconds and samples are those of the epoch so far.
+    Evaluation,
+}
+
+/// The line of an epoch, or of an evaluation within one.
+pub fn row_line(
+    of: RowOf,
     epoch: usize,
     step: u64,
     train: Option<&Figures>,
@@ -177,7 +187,11 @@ pub fn epoch_line(
     samples_per_s: f64,
 ) -> Value {
     let mut line = Map::new();
-    line.insert("kind".into(), "epoch".into());
+    let kind = match of {
+        RowOf::Epoch => "epoch",
+        RowOf::Evaluation => "eval",
+    };
+    line.insert("kind".into(), kind.into());
     line.insert("epoch".into(), epoch.into());
     line.insert("step".into(), step.into());
     for (prefix, figures) in [("train", train), ("val", val)] {
@@ -285,7 +299,8 @@ mod tests {
         assert_eq!(step_line(1, 1, 2.307_980_3, 0.1)["loss"].to_string(), "2.3079803");
         assert_eq!(step_line(1, 1, 1e-30, 0.1)["loss"].to_string(), "1e-30");
         assert_eq!(step_line(1, 1, f32::NAN, 0.1)["loss"], Value::Null);
-        let line = epoch_line(1, 2, None, None, 0.0, 1234.4);
+        let line = row_line(RowOf::Evaluation, 1, 2, None, None, 0.0, 1234.4);
+        assert_eq!(line["kind"], "eval");
         assert_eq!(line["samples_per_s"].to_string(), "1234");
     }
 

@@ -34,9 +34,9 @@ impl std::fmt::Display for Change {
 }
 
 /// What a change does, as the option's declaration says.
-fn effect(key: &str, epochs_matter: bool) -> Effect {
+fn effect(key: &str, length_matters: bool) -> Effect {
     match key {
-        "train.epochs" if !epochs_matter => Effect::Harmless,
+        "train.epochs" | "train.steps" if !length_matters => Effect::Harmless,
         _ => keys::effect(key),
     }
 }
@@ -126,11 +126,11 @@ fn differences(key: &str, old: Option<&Value>, new: Option<&Value>, out: &mut Ve
 /// All differences between the configuration of a checkpoint and today's.
 pub fn changes(old: &Experiment, new: &Experiment) -> Vec<Change> {
     // A schedule that ends with the run depends on its length.
-    let epochs_matter = new.schedule.curve.takes_whole_run();
+    let length_matters = new.schedule.curve.takes_whole_run();
     let [old, new] = [old, new].map(|e| serde_json::to_value(e).unwrap_or(Value::Null));
     let mut found = Vec::new();
     differences("", Some(&old), Some(&new), &mut found);
-    found.into_iter().map(|(key, [old, new])| Change { effect: effect(&key, epochs_matter), key, old, new }).collect()
+    found.into_iter().map(|(key, [old, new])| Change { effect: effect(&key, length_matters), key, old, new }).collect()
 }
 
 #[cfg(test)]
@@ -141,6 +141,9 @@ mod tests {
     fn effects_are_those_that_options_declare() {
         assert_eq!(effect("train.epochs", false), Effect::Harmless);
         assert_eq!(effect("train.epochs", true), Effect::Differs);
+        assert_eq!(effect("train.steps", false), Effect::Harmless);
+        assert_eq!(effect("train.steps", true), Effect::Differs);
+        assert_eq!(effect("train.eval_every_steps", true), Effect::Harmless);
         assert_eq!(effect("optimizer.lr", false), Effect::Differs);
         assert_eq!(effect("optimizer.type", false), Effect::Breaks);
         assert_eq!(effect("optimizer.momentum", false), Effect::Breaks);

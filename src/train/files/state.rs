@@ -42,6 +42,9 @@ pub struct Extra {
     pub early_best: Option<f64>,
     /// Evaluations since then.
     pub early_waited: usize,
+    /// Updates done at the last evaluation that counts: which one is next follows from it.
+    #[serde(default)]
+    pub evaluated: u64,
     /// What a schedule that watches a figure knows of it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub plateau: PlateauState,

@@ -3,11 +3,14 @@
 pub mod evaluate;
 mod histograms;
 mod live;
+mod moments;
 pub mod pace;
 pub mod pending;
+pub mod rehearsal;
 pub mod report;
 pub mod sweep;
 pub mod table;
+pub mod timing;
 mod unreadable;
 pub mod waiting;
 mod watched;
@@ -15,19 +18,20 @@ mod watched;
 use crate::backend::{Backend, HostBuffer};
 use crate::checkpoint::FileKind;
 use crate::config::Experiment;
+use crate::config::language::sections::Length;
 use crate::data::{Batch, Loader, LoaderOptions, Position};
 use crate::graph::op::Figure;
 use crate::model::{self, Mode};
 use crate::train::files::folder::{Folder, file};
-use crate::train::files::metrics_file::{MetricsFile, add_memory, add_unreadable, epoch_line, step_line};
+use crate::train::files::metrics_file::{MetricsFile, step_line};
 use crate::train::files::state::{RunState, save};
 use crate::train::setup::figures::Figures;
 use crate::train::setup::input::{Samples, mixing, transforms};
-use crate::train::setup::schedule::Schedule;
+use crate::train::setup::schedule::{Schedule, updates};
 use crate::train::setup::session::{Session, StepInputs};
 use crate::train::setup::slots;
-use anyhow::{Context, Result, ensure};
-use evaluate::{EvalOptions, Evaluation, NOTHING_COUNTS, evaluate};
+use anyhow::{Context, Result};
+use evaluate::EvalOptions;
 use pace::{Horizon, Place};
 use pending::{Pending, Settled, Update};
 use report::Reporter;
@@ -35,13 +39,12 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-use table::EpochRow;
 use waiting::Waiting;
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// All epochs are done.
+    /// All epochs, or steps, are done.
     Finished,
     /// The figure that early stopping watches no longer improved.
     EarlyStopped,
@@ -108,6 +111,25 @@ pub struct Run<'a> {
     pub waiting: Waiting,
     /// Epochs to stop after, with more to come.
     pub pause_after: Option<u64>,
+    /// The updates after which this process last evaluated, with what it found.
+    pub evaluated: Option<(u64, Figures)>,
+}
+
+/// The time that an epoch has been trained for.
+struct Clock {
+    /// Seconds before `since`.
+    before: f64,
+    since: Instant,
+}
+
+impl Clock {
+    fn new(before: f64) -> Clock {
+        Clock { before, since: Instant::now() }
+    }
+
+    fn seconds(&self) -> f64 {
+        self.before + self.since.elapsed().as_secs_f64()
+    }
 }
 
 impl Run<'_> {
@@ -121,14 +143,13 @@ impl Run<'_> {
         let buffers: Vec<HostBuffer> = (0..slots::training(self.experiment))
             .map(|_| self.backend.host_buffer(layout.bytes))
             .collect::<Result<_>>()?;
-        let epochs = self.experiment.train.epochs as u64;
         let options = self.loader_options();
         let horizon = self.horizon();
         self.reporter.plan(model::task(self.experiment), &self.session.programs.asked, horizon);
         let start = Position { epoch: self.state.epoch, batch: self.state.batch as usize };
         let mut loader = Loader::start(&self.samples.train, options, &layout, buffers, start)?;
         let mut in_flight = VecDeque::with_capacity(slots::IN_FLIGHT + 1);
-        while self.state.epoch < epochs {
+        while !self.is_done() {
             // Stopping where an epoch has ended: its lines and checkpoints are written.
             if self.state.batch == 0 && self.state.epoch > 0 && self.reached_max_steps() {
                 return Ok(Outcome::MaxSteps);
@@ -144,21 +165,49 @@ impl Run<'_> {
     }
 
     fn loader_options(&self) -> LoaderOptions {
-        train_options(self.experiment, Some(self.experiment.train.epochs as u64))
+        train_options(self.experiment, Some(self.epochs()))
+    }
+
+    /// Updates of an epoch.
+    fn updates_per_epoch(&self) -> u64 {
+        updates(self.experiment, self.samples.train.len())
+    }
+
+    /// Epochs that will have been begun at the end of the run. The data may have had another number of samples before.
+    fn epochs(&self) -> u64 {
+        let steps = match self.experiment.train.length() {
+            Length::Epochs(epochs) => return epochs,
+            Length::Steps(steps) => steps,
+        };
+        let per_epoch = self.updates_per_epoch();
+        let here = per_epoch.saturating_sub(self.state.batch.div_ceil(self.experiment.train.accumulate as u64));
+        let later = steps.saturating_sub(self.state.step).saturating_sub(here);
+        self.state.epoch + 1 + later.div_ceil(per_epoch.max(1))
+    }
+
+    /// Whether the last update of the whole run has been made.
+    fn at_end(&self) -> bool {
+        match self.experiment.train.length() {
+            Length::Epochs(epochs) => self.state.epoch >= epochs,
+            Length::Steps(steps) => self.state.step >= steps,
+        }
+    }
+
+    /// Whether the whole run is done, with the evaluation at its end.
+    pub fn is_done(&self) -> bool {
+        match self.experiment.train.length() {
+            Length::Epochs(_) => self.at_end(),
+            // It may have had more steps before, and then ends where it is.
+            Length::Steps(steps) => {
+                self.at_end() && (self.state.step > steps || self.state.extra.evaluated == self.state.step)
+            }
+        }
     }
 
     /// The parts of the run, from which its remaining time is estimated.
     fn horizon(&self) -> Horizon {
-        let (train, batch) = (&self.experiment.train, self.experiment.data.loading.batch_size);
-        Horizon {
-            epochs: train.epochs as u64,
-            samples: self.samples_per_epoch(),
-            val_samples: self.samples.val.len() as u64,
-            eval_every: train.eval_every as u64,
-            max_steps: train.max_steps,
-            step_samples: (batch * train.accumulate) as u64,
-            may_stop_early: train.early_stopping.is_some(),
-        }
+        let whole = Horizon::new(self.experiment, self.samples.train.len(), self.samples.val.len());
+        Horizon { epochs: self.epochs(), ..whole }
     }
 
     fn samples_per_epoch(&self) -> u64 {
@@ -180,19 +229,27 @@ impl Run<'_> {
         interrupt: &AtomicBool,
     ) -> Result<Option<Outcome>> {
         let batches = loader.batches_per_epoch() as u64;
-        let samples = self.samples_per_epoch();
-        let what = format!("epoch {}/{}", self.state.epoch + 1, self.experiment.train.epochs);
         self.begin_phase();
-        let start = Instant::now();
-        let before = self.state.extra.epoch_seconds;
-        let mut done = (self.state.batch * self.experiment.data.loading.batch_size as u64).min(samples);
-        self.reporter.begin(&what, samples, done, self.place(done, None));
+        let mut clock = Clock::new(self.state.extra.epoch_seconds);
+        let mut done = self.done();
+        self.begin_stretch(done);
         while self.state.batch < batches {
             if interrupt.load(Ordering::Relaxed) {
-                return self.interrupted(start, before).map(Some);
+                return self.interrupted(&clock).map(Some);
+            }
+            if self.is_evaluation_due() {
+                if let Some(outcome) = self.evaluate_within(&clock, interrupt)? {
+                    return Ok(Some(outcome));
+                }
+                clock = Clock::new(self.state.extra.epoch_seconds);
+                self.begin_stretch(done);
+            }
+            if self.at_end() {
+                self.reporter.end(None);
+                return Ok(Some(Outcome::Finished));
             }
             if self.reached_max_steps() {
-                return self.max_steps(start, before, interrupt).map(Some);
+                return self.max_steps(&clock, interrupt).map(Some);
             }
             done += self.update(loader, in_flight, batches)?;
             if self.reporter.due() {
@@ -207,7 +264,7 @@ impl Run<'_> {
             {
                 self.settle(true)?;
                 self.note_accuracy()?;
-                self.state.extra.epoch_seconds = before + start.elapsed().as_secs_f64();
+                self.state.extra.epoch_seconds = clock.seconds();
                 let kept = self.folder.file(&FileKind::Step(self.state.step).to_string());
                 self.save(&[kept, self.folder.file(file::LAST)])?;
                 self.folder.prune(self.experiment.checkpoint.keep)?;
@@ -215,8 +272,27 @@ impl Run<'_> {
         }
         self.settle(true)?;
         self.reporter.end(Some(done));
-        self.state.extra.epoch_seconds = before + start.elapsed().as_secs_f64();
-        self.end_of_epoch(samples, interrupt)
+        self.state.extra.epoch_seconds = clock.seconds();
+        self.end_of_epoch(interrupt)
+    }
+
+    /// Training samples of this epoch that are done.
+    fn done(&self) -> u64 {
+        (self.state.batch * self.experiment.data.loading.batch_size as u64).min(self.samples_per_epoch())
+    }
+
+    /// Has the training of this epoch shown from where it is: to its end, or to the run's.
+    fn begin_stretch(&mut self, done: u64) {
+        let (train, batch) = (&self.experiment.train, self.experiment.data.loading.batch_size);
+        let left = match train.length() {
+            Length::Epochs(_) => u64::MAX,
+            Length::Steps(steps) => {
+                steps.saturating_sub(self.state.step).saturating_mul((batch * train.accumulate) as u64)
+            }
+        };
+        let what = format!("epoch {}/{}", self.state.epoch + 1, self.epochs());
+        let samples = self.samples_per_epoch().min(done.saturating_add(left));
+        self.reporter.begin(&what, samples, done, self.place(done, None));
     }
 
     /// Trains with or without the parameters that are thawed in this run, as the epoch says.
@@ -335,127 +411,6 @@ impl Run<'_> {
         let mut loader = Loader::start(&self.samples.train, options, &layout, buffers, start)?;
         let mut batch = loader.next()?.context("the batch is no longer there")?;
         self.session.explain_not_finite(&mut batch.buffer, batch.len, inputs)
-    }
-
-    /// Evaluation, the epoch's lines, checkpoints, early stopping.
-    fn end_of_epoch(&mut self, samples: u64, interrupt: &AtomicBool) -> Result<Option<Outcome>> {
-        let number = self.state.epoch + 1;
-        let last = number == self.experiment.train.epochs as u64;
-        let due = last || number.is_multiple_of(self.experiment.train.eval_every as u64);
-        let train = self.session.figures(Mode::Train)?.0;
-        ensure!(train.is_some(), "nothing was learnt in epoch {number}: {NOTHING_COUNTS}");
-        let val = match due && !self.samples.val.is_empty() {
-            true => match self.evaluate(interrupt)? {
-                Some(figures) => Some(figures),
-                // The epoch's training is done and will not be repeated; the evaluation will.
-                None => return self.interrupted_at_rest().map(Some),
-            },
-            false => None,
-        };
-        let best = self.note_best(train.as_ref(), val.as_ref());
-        let stop = due && self.out_of_patience(train.as_ref(), val.as_ref());
-        let drop = if due { self.note_plateau(train.as_ref(), val.as_ref()) } else { None };
-        self.write_epoch(number, samples, train, val, best)?;
-        if let Some(told) = drop {
-            self.reporter.info(&told);
-        }
-        self.write_histograms()?;
-        self.state.epoch += 1;
-        self.state.batch = 0;
-        self.state.extra.epoch_seconds = 0.0;
-        self.session.reset_figures(Mode::Train)?;
-        let mut paths = Vec::from_iter(best.then(|| self.folder.file(file::BEST)));
-        paths.push(self.folder.file(file::LAST));
-        self.save(&paths)?;
-        Ok((stop && !last).then_some(Outcome::EarlyStopped))
-    }
-
-    fn write_epoch(
-        &mut self,
-        number: u64,
-        samples: u64,
-        train: Option<Figures>,
-        val: Option<Figures>,
-        best: bool,
-    ) -> Result<()> {
-        let seconds = self.state.extra.epoch_seconds;
-        let samples_per_s = if seconds > 0.0 { samples as f64 / seconds } else { 0.0 };
-        let mut line =
-            epoch_line(number as usize, self.state.step, train.as_ref(), val.as_ref(), seconds, samples_per_s);
-        if let Some(memory) = self.session.memory_use() {
-            add_memory(&mut line, memory);
-        }
-        let extra = &self.state.extra;
-        add_unreadable(&mut line, extra.unreadable.list().len(), extra.val_unreadable.list().len());
-        self.metrics.write(&line)?;
-        self.reporter.record(&line);
-        let extra = &self.state.extra;
-        self.reporter.unreadable([&extra.unreadable, &extra.val_unreadable]);
-        let epoch = (number, self.experiment.train.epochs);
-        self.reporter.epoch(&EpochRow { epoch, train, val, seconds, samples_per_s, best });
-        self.tell_loading(seconds);
-        Ok(())
-    }
-
-    fn evaluate(&mut self, interrupt: &AtomicBool) -> Result<Option<Figures>> {
-        let split = &self.samples.val;
-        let total = split.len() as u64;
-        let done = (self.state.batch * self.experiment.data.loading.batch_size as u64).min(self.samples_per_epoch());
-        let place = self.place(done, Some(0));
-        let (reporter, unread) = (&mut self.reporter, &mut self.state.extra.val_unreadable);
-        let before = unread.list().len();
-        reporter.begin("evaluation", total, 0, place);
-        let options = eval_options(self.experiment);
-        let found = evaluate(&mut self.session, self.backend, split, &options, interrupt, unread, |done| {
-            if reporter.due() {
-                reporter.progress(done, place.step, None);
-            }
-        });
-        reporter.end(matches!(found, Ok(Some(_))).then_some(total));
-        self.note_unreadable_in_evaluation(before)?;
-        let found = found.with_context(|| format!("the evaluation in epoch {}", self.state.epoch + 1))?;
-        Ok(found.map(|Evaluation { figures, notes }| {
-            notes.iter().for_each(|note| self.reporter.warn_once(note));
-            figures
-        }))
-    }
-
-    /// Ends at `train.max_steps`: saves first, so that a run with more steps goes on from here as if it had not stopped.
-    /// For the same reason this evaluation, which a longer run does not have, is no match for the `best` of an epoch's
-    /// end. Where there is none, it makes one that does not count, so that there is something to use.
-    fn max_steps(&mut self, start: Instant, before: f64, interrupt: &AtomicBool) -> Result<Outcome> {
-        self.settle(true)?;
-        self.reporter.end(None);
-        self.state.extra.epoch_seconds = before + start.elapsed().as_secs_f64();
-        self.save(&[self.folder.file(file::LAST)])?;
-        let val = match self.samples.val.is_empty() {
-            true => None,
-            false => match self.evaluate(interrupt)? {
-                Some(figures) => Some(figures),
-                None => return Ok(Outcome::Interrupted),
-            },
-        };
-        let train = self.session.figures(Mode::Train)?.0;
-        let samples = self.state.batch * self.experiment.data.loading.batch_size as u64;
-        let monitored = Self::figure(self.experiment.checkpoint.monitor(), train.as_ref(), val.as_ref());
-        if self.state.best.is_none() && monitored.is_some_and(f64::is_finite) {
-            self.save(&[self.folder.file(file::BEST)])?;
-        }
-        self.write_epoch(self.state.epoch + 1, samples, train, val, false)?;
-        self.metrics.flush()?;
-        Ok(Outcome::MaxSteps)
-    }
-
-    fn interrupted(&mut self, start: Instant, before: f64) -> Result<Outcome> {
-        self.settle(true)?;
-        self.state.extra.epoch_seconds = before + start.elapsed().as_secs_f64();
-        self.interrupted_at_rest()
-    }
-
-    fn interrupted_at_rest(&mut self) -> Result<Outcome> {
-        self.reporter.end(None);
-        self.save(&[self.folder.file(file::LAST)])?;
-        Ok(Outcome::Interrupted)
     }
 
     fn reached_max_steps(&self) -> bool {

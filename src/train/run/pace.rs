@@ -1,22 +1,93 @@
 //! The remaining time of a run, estimated from what its parts have taken so far.
 
+use crate::config::Experiment;
+use crate::config::language::sections::EvalEvery;
+use crate::train::setup::schedule::updates;
+
 /// What a run is made of, at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Horizon {
     /// Epochs in all.
     pub epochs: u64,
+    /// What its rows are counted in, and how many there are of that.
+    pub counted: (&'static str, u64),
     /// Training samples of an epoch.
     pub samples: u64,
     /// Samples of an evaluation; 0 if there is none.
     pub val_samples: u64,
-    /// Epochs from one evaluation to the next.
-    pub eval_every: u64,
+    /// From one evaluation to the next.
+    pub eval_every: EvalEvery,
     /// Updates after which the run ends, wherever that is.
-    pub max_steps: Option<u64>,
+    pub steps: u64,
     /// Samples of an update.
     pub step_samples: u64,
     /// Early stopping may end it before.
     pub may_stop_early: bool,
+}
+
+impl Horizon {
+    /// Of a run from its beginning, on so many samples.
+    pub fn new(experiment: &Experiment, train_samples: usize, val_samples: usize) -> Horizon {
+        let (train, loading) = (&experiment.train, &experiment.data.loading);
+        let updates = updates(experiment, train_samples);
+        let steps = train.length().updates(updates);
+        let epochs = train.length().epochs(updates);
+        let left_out = if loading.drop_last { train_samples % loading.batch_size } else { 0 };
+        Horizon {
+            epochs,
+            counted: if train.counts_steps() { ("step", steps) } else { ("epoch", epochs) },
+            samples: (train_samples - left_out) as u64,
+            val_samples: val_samples as u64,
+            eval_every: train.eval_every(),
+            steps: train.max_steps.map_or(steps, |max| max.min(steps)),
+            step_samples: (loading.batch_size * train.accumulate) as u64,
+            may_stop_early: train.early_stopping.is_some(),
+        }
+    }
+
+    /// How often it evaluates in all.
+    pub fn evaluations(&self) -> u64 {
+        self.ahead(&Place::default()).evaluations
+    }
+
+    /// What lies ahead of a place.
+    fn ahead(&self, at: &Place) -> Ahead {
+        let later = self.epochs.saturating_sub(at.epoch + 1).saturating_mul(self.samples);
+        let all = self.samples.saturating_sub(at.done).saturating_add(later);
+        let steps = self.steps.saturating_sub(at.step).saturating_mul(self.step_samples.max(1));
+        let samples = all.min(steps);
+        // The epochs that will have ended by then.
+        let behind = at.done.saturating_add(samples);
+        let ended = at.epoch.saturating_add(behind / self.samples.max(1));
+        let (evaluations, pauses) = match self.eval_every {
+            EvalEvery::Epochs(every) => {
+                let every = every.max(1);
+                let last = u64::from(ended == self.epochs && !ended.is_multiple_of(every));
+                // A run that ends within an epoch evaluates there.
+                let within = u64::from(samples < all && !behind.is_multiple_of(self.samples.max(1)));
+                let whole = (ended / every).saturating_sub(at.epoch / every);
+                (whole + last + within, ended.saturating_sub(at.epoch))
+            }
+            EvalEvery::Steps(every) => {
+                // One that goes on is of the last update.
+                let before = at.step.saturating_sub(u64::from(at.evaluated.is_some()));
+                let last = u64::from(!self.steps.is_multiple_of(every) && self.steps > before);
+                let evaluations = (self.steps / every).saturating_sub(before / every) + last;
+                (evaluations, evaluations)
+            }
+        };
+        Ahead { samples, evaluations, pauses }
+    }
+}
+
+/// What a run has still to do.
+struct Ahead {
+    /// Training samples.
+    samples: u64,
+    /// Evaluations, with one that goes on.
+    evaluations: u64,
+    /// Times that training pauses.
+    pauses: u64,
 }
 
 /// Where a run is.
@@ -42,7 +113,7 @@ pub struct Pace {
     pub trained: (u64, f64),
     /// Evaluation.
     pub evaluated: (u64, f64),
-    /// Seconds from an epoch's end to the next one's begin, without the evaluation: writing files.
+    /// Seconds for which training pauses at an epoch's end or an evaluation, without that itself: writing files.
     pub between: f64,
 }
 
@@ -55,19 +126,10 @@ impl Pace {
     /// Seconds to the end of the run, at this pace and if nothing ends it early; `None` while nothing is known.
     pub fn left(&self, run: &Horizon, at: &Place) -> Option<f64> {
         let second = 1.0 / self.rate()?;
-        let all = run.samples.saturating_sub(at.done) + run.epochs.saturating_sub(at.epoch + 1) * run.samples;
-        let steps = run.max_steps.map(|max| max.saturating_sub(at.step).saturating_mul(run.step_samples.max(1)));
-        let samples = steps.map_or(all, |limit| all.min(limit));
-        // The epochs that will have ended by then.
-        let ended = at.epoch + (at.done + samples) / run.samples.max(1);
-        let every = run.eval_every.max(1);
-        let last = u64::from(ended == run.epochs && !ended.is_multiple_of(every));
-        // `max_steps` evaluates where it ends the run within an epoch.
-        let within = u64::from(samples < all && !(at.done + samples).is_multiple_of(run.samples.max(1)));
-        let evaluations = (ended / every).saturating_sub(at.epoch / every) + last + within;
-        let to_evaluate = (evaluations * run.val_samples).saturating_sub(at.evaluated.unwrap_or(0));
+        let Ahead { samples, evaluations, pauses } = run.ahead(at);
+        let to_evaluate = evaluations.saturating_mul(run.val_samples).saturating_sub(at.evaluated.unwrap_or(0));
         let each = rate(self.evaluated).map_or(second * EVALUATION, |rate| 1.0 / rate);
-        let between = self.between * ended.saturating_sub(at.epoch) as f64;
+        let between = self.between * pauses as f64;
         Some(samples as f64 * second + to_evaluate as f64 * each + between)
     }
 }
@@ -82,10 +144,11 @@ mod tests {
 
     const RUN: Horizon = Horizon {
         epochs: 4,
+        counted: ("epoch", 4),
         samples: 100,
         val_samples: 30,
-        eval_every: 1,
-        max_steps: None,
+        eval_every: EvalEvery::Epochs(1),
+        steps: 40,
         step_samples: 10,
         may_stop_early: false,
     };
@@ -105,9 +168,9 @@ mod tests {
         assert_eq!(left(RUN, Place { epoch: 3, ..half }), 5.0 + 1.5 + 1.0);
         assert_eq!(left(Horizon { val_samples: 0, ..RUN }, half), 35.0 + 4.0);
         // Every third epoch, and the last.
-        assert_eq!(left(Horizon { eval_every: 3, ..RUN }, half), 35.0 + 3.0 + 4.0);
-        assert_eq!(left(Horizon { eval_every: 2, ..RUN }, half), 35.0 + 3.0 + 4.0);
-        assert_eq!(left(Horizon { eval_every: 9, ..RUN }, half), 35.0 + 1.5 + 4.0);
+        assert_eq!(left(Horizon { eval_every: EvalEvery::Epochs(3), ..RUN }, half), 35.0 + 3.0 + 4.0);
+        assert_eq!(left(Horizon { eval_every: EvalEvery::Epochs(2), ..RUN }, half), 35.0 + 3.0 + 4.0);
+        assert_eq!(left(Horizon { eval_every: EvalEvery::Epochs(9), ..RUN }, half), 35.0 + 1.5 + 4.0);
     }
 
     #[test]
@@ -122,10 +185,28 @@ mod tests {
     fn a_number_of_steps_ends_it_before() {
         let half = Place { epoch: 0, done: 50, step: 5, evaluated: None };
         // 20 more steps: to the middle of the third epoch, and an evaluation there.
-        assert_eq!(left(Horizon { max_steps: Some(25), ..RUN }, half), 20.0 + 4.5 + 2.0);
-        assert_eq!(left(Horizon { max_steps: Some(20), ..RUN }, half), 15.0 + 3.0 + 2.0);
-        assert_eq!(left(Horizon { max_steps: Some(5), ..RUN }, half), 1.5);
-        assert_eq!(left(Horizon { max_steps: Some(u64::MAX), ..RUN }, half), 45.0);
+        assert_eq!(left(Horizon { steps: 25, ..RUN }, half), 20.0 + 4.5 + 2.0);
+        assert_eq!(left(Horizon { steps: 20, ..RUN }, half), 15.0 + 3.0 + 2.0);
+        assert_eq!(left(Horizon { steps: 5, ..RUN }, half), 1.5);
+        assert_eq!(left(Horizon { steps: u64::MAX, ..RUN }, half), 45.0);
+    }
+
+    #[test]
+    fn evaluations_by_steps_are_counted_by_steps() {
+        let by_steps = |every| Horizon { eval_every: EvalEvery::Steps(every), ..RUN };
+        let half = Place { epoch: 0, done: 50, step: 5, evaluated: None };
+        // At 10, 20, 30 and 40; with as many pauses.
+        assert_eq!(left(by_steps(10), half), 35.0 + 6.0 + 4.0);
+        // At 15 and 30, and at the end.
+        assert_eq!(left(by_steps(15), half), 35.0 + 4.5 + 3.0);
+        assert_eq!(left(by_steps(1000), half), 35.0 + 1.5 + 1.0);
+        // At 15, and where the run ends within an epoch.
+        assert_eq!(left(Horizon { steps: 25, ..by_steps(15) }, half), 20.0 + 3.0 + 2.0);
+        // The one that goes on has a third behind it.
+        let at = Place { epoch: 1, done: 50, step: 15, evaluated: Some(10) };
+        assert_eq!(left(by_steps(15), at), 25.0 + (3.0 * 30.0 - 10.0) / 20.0 + 3.0);
+        let last = Place { epoch: 3, done: 100, step: 40, evaluated: Some(30) };
+        assert_eq!(left(by_steps(15), last), 1.0);
     }
 
     #[test]

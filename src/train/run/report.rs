@@ -2,7 +2,8 @@
 
 use super::live::Live;
 use super::pace::{Horizon, Pace, Place};
-use super::table::{EpochRow, Table};
+use super::table::{Row, Table};
+use crate::config::language::sections::Metric;
 use crate::data::Unread;
 use crate::graph::op::{Figure, Task};
 use crate::terminal::{self, Bar, Stream, can_redraw, duration, figure, panel, percent};
@@ -47,6 +48,8 @@ pub struct Reporter {
     warned: Vec<String>,
     /// Curves, if they are to be drawn.
     live: Option<Live>,
+    /// The monitored figure of the last evaluation, in words.
+    watched: Option<String>,
 }
 
 /// What is going on.
@@ -81,6 +84,7 @@ impl Reporter {
             told: [0; 2],
             warned: Vec::new(),
             live: None,
+            watched: None,
         }
     }
 
@@ -98,9 +102,8 @@ impl Reporter {
 
     /// Says what the run is made of, before it begins: `asked` are the figures of validation besides those of the task.
     pub fn plan(&mut self, task: Task, asked: &[Figure], horizon: Horizon) {
-        let epochs = usize::try_from(horizon.epochs).unwrap_or(usize::MAX);
         let validation = if horizon.val_samples > 0 { [task.figures(), asked].concat() } else { Vec::new() };
-        let table = Table::new(task, &validation, epochs, terminal::width(Stream::Out));
+        let table = Table::new(task, &validation, horizon.counted, terminal::width(Stream::Out));
         self.table = Some((table, false));
         self.horizon = Some(horizon);
     }
@@ -187,6 +190,12 @@ impl Reporter {
         }
     }
 
+    /// Notes the value that a monitored figure has now; it is shown until there is a newer one.
+    pub fn note_watched(&mut self, metric: Metric, value: f64) {
+        let told = if metric.figure().is_share() { percent(value) } else { figure(value, 4, 8) };
+        self.watched = Some(format!("{} {told}", metric.name()));
+    }
+
     /// Tells how far the stretch is: samples done, updates done, the newest loss.
     pub fn progress(&mut self, done: u64, step: u64, loss: Option<f32>) {
         self.measure(done, step);
@@ -198,6 +207,7 @@ impl Reporter {
             samples: stretch.samples,
             loss: loss.map(f64::from),
             accuracy: stretch.accuracy,
+            watched: self.watched.as_deref(),
             rate: if seconds > 0.0 { (done - stretch.first) as f64 / seconds } else { 0.0 },
             left: self.horizon.as_ref().and_then(|run| self.pace.left(run, &stretch.at)),
             at_most: self.horizon.is_some_and(|run| run.may_stop_early),
@@ -252,7 +262,7 @@ impl Reporter {
     }
 
     /// A line of the table.
-    pub fn epoch(&mut self, row: &EpochRow) {
+    pub fn row(&mut self, row: &Row) {
         let Some((table, header_shown)) = self.table.as_mut().filter(|_| self.verbosity == Verbosity::Normal) else {
             return;
         };
@@ -269,18 +279,19 @@ impl Reporter {
 }
 
 /// How far a stretch is.
-struct State {
+struct State<'a> {
     done: u64,
     samples: u64,
     loss: Option<f64>,
     accuracy: Option<f64>,
+    watched: Option<&'a str>,
     rate: f64,
     /// Seconds to the end of the run.
     left: Option<f64>,
     at_most: bool,
 }
 
-impl State {
+impl State<'_> {
     fn left(&self) -> Option<String> {
         let most = if self.at_most { "at most " } else { "" };
         self.left.map(|seconds| format!("{most}{} left", duration(seconds)))
@@ -294,10 +305,11 @@ impl State {
     fn parts(&self) -> Vec<(u8, String)> {
         let share = 100 * self.done / self.samples.max(1);
         let parts = [
-            Some((4, format!("{share} %"))),
+            Some((5, format!("{share} %"))),
             self.loss.map(|loss| (0, format!("loss {}", figure(loss, 4, 8)))),
             self.accuracy.map(|accuracy| (2, format!("acc {}", percent(accuracy)))),
-            Some((3, self.rate())),
+            self.watched.map(|watched| (3, watched.to_owned())),
+            Some((4, self.rate())),
             self.left().map(|left| (1, left)),
         ];
         parts.into_iter().flatten().collect()
@@ -309,6 +321,7 @@ impl State {
             Some(format!("{}/{}", self.done, self.samples)),
             self.loss.map(|loss| format!("loss {}", figure(loss, 4, 8))),
             self.accuracy.map(|accuracy| format!("accuracy {}", percent(accuracy))),
+            self.watched.map(str::to_owned),
             Some(self.rate()),
             self.left(),
         ];
@@ -319,6 +332,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::language::sections::EvalEvery;
 
     #[test]
     fn progress_in_words() {
@@ -327,6 +341,7 @@ mod tests {
             samples: 5000,
             loss: Some(0.123456),
             accuracy: Some(0.9712),
+            watched: None,
             rate: 17000.4,
             left: Some(11_100.0),
             at_most: true,
@@ -334,7 +349,26 @@ mod tests {
         assert_eq!(state.line(), "1234/5000, loss 0.1235, accuracy 97.12 %, 17000 samples/s, at most 3h 05m left");
         let parts: Vec<String> = state.parts().into_iter().map(|(_, text)| text).collect();
         assert_eq!(parts.join(" | "), "24 % | loss 0.1235 | acc 97.12 % | 17000 samples/s | at most 3h 05m left");
-        state = State { loss: Some(3.4e38), accuracy: None, rate: 0.25, left: Some(9.0), at_most: false, ..state };
+        let mut reporter = Reporter::new(Verbosity::Quiet);
+        reporter.note_watched(Metric::ValAccuracy, 0.5);
+        reporter.note_watched(Metric::ValLoss, 0.25);
+        assert_eq!(reporter.watched.as_deref(), Some("val_loss 0.2500"));
+        reporter.note_watched(Metric::ValAccuracy, 0.5);
+        state.watched = reporter.watched.as_deref();
+        assert_eq!(
+            state.line(),
+            "1234/5000, loss 0.1235, accuracy 97.12 %, val_accuracy 50.00 %, 17000 samples/s, at most 3h 05m left"
+        );
+        assert!(state.parts().contains(&(3, "val_accuracy 50.00 %".into())));
+        state = State {
+            watched: None,
+            loss: Some(3.4e38),
+            accuracy: None,
+            rate: 0.25,
+            left: Some(9.0),
+            at_most: false,
+            ..state
+        };
         assert_eq!(state.line(), "1234/5000, loss 3.40e38, 0.2 samples/s, 9s left");
         state = State { loss: None, left: None, ..state };
         assert_eq!(state.line(), "1234/5000, 0.2 samples/s");
@@ -344,10 +378,11 @@ mod tests {
     fn the_time_left_is_known_after_the_first_look() {
         let horizon = Horizon {
             epochs: 2,
+            counted: ("epoch", 2),
             samples: 10,
             val_samples: 4,
-            eval_every: 1,
-            max_steps: None,
+            eval_every: EvalEvery::Epochs(1),
+            steps: 20,
             step_samples: 1,
             may_stop_early: false,
         };

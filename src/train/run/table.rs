@@ -1,14 +1,14 @@
-//! The table of epochs: as wide as the terminal at most, whatever the figures are.
+//! The table of epochs and evaluations: as wide as the terminal at most, whatever the figures are.
 
 use crate::graph::op::{Figure, Task};
 use crate::terminal::{figure, percent};
 use crate::train::setup::figures::Figures;
 
-/// The figures of an epoch.
+/// The figures of an epoch, or of an evaluation within one.
 #[derive(Debug, Clone)]
-pub struct EpochRow {
-    /// Number of the epoch, from 1, and how many there will be.
-    pub epoch: (u64, usize),
+pub struct Row {
+    /// Number of the epoch, from 1, or of the step.
+    pub at: u64,
     /// On the training batches.
     pub train: Option<Figures>,
     /// On the validation samples.
@@ -24,7 +24,7 @@ pub struct EpochRow {
 /// What a column shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
-    Epoch,
+    Place,
     Train(Figure),
     Val(Figure),
     Seconds,
@@ -36,21 +36,23 @@ enum Content {
 pub struct Table {
     columns: Vec<(Content, usize)>,
     gap: usize,
+    /// What places are counted in, and how many there are.
+    counted: (&'static str, u64),
 }
 
 /// What stands behind the row of the best epoch.
 const BEST: &str = "best";
 
 impl Table {
-    /// The table of a run of `epochs` epochs, with those figures of the validation, in `width` columns of a terminal: with
-    /// figures as long as fit, and in very narrow terminals without what can be done without.
-    pub fn new(task: Task, validation: &[Figure], epochs: usize, width: usize) -> Self {
-        let epoch = (2 * epochs.to_string().len() + 1).max("epoch".len());
+    /// The table of a run that is `counted` in so many epochs or steps, with those figures of the validation, in `width` columns of
+    /// a terminal: with figures as long as fit, and in very narrow terminals without what can be done without.
+    pub fn new(task: Task, validation: &[Figure], counted: (&'static str, u64), width: usize) -> Self {
+        let place = (2 * counted.1.to_string().len() + 1).max(counted.0.len());
         let all = |extra: bool, times: usize, most: usize| {
             let train = task.figures().iter().filter(|f| extra || **f == Figure::Loss).map(|f| Content::Train(*f));
             let val = validation.iter().take(most).map(|f| Content::Val(*f));
             let times = [Content::Seconds, Content::Rate].into_iter().take(times);
-            [Content::Epoch].into_iter().chain(train).chain(val).chain(times).collect::<Vec<_>>()
+            [Content::Place].into_iter().chain(train).chain(val).chain(times).collect::<Vec<_>>()
         };
         let whole = all(true, 2, usize::MAX);
         let layouts = [(9, 2), (8, 2), (8, 1), (7, 1)].map(|(cell, gap)| (whole.clone(), cell, gap));
@@ -59,15 +61,15 @@ impl Table {
         let fewer = (task.figures().len()..validation.len()).rev().map(|most| (all(false, 0, most), 7, 1));
         let mut tables = layouts.into_iter().chain(less).chain(fewer).map(|(contents, cell, gap)| {
             let wide = |content: Content| match content {
-                Content::Epoch => epoch,
+                Content::Place => place,
                 Content::Train(_) | Content::Val(_) => cell,
                 Content::Seconds => 7,
                 Content::Rate => "samples/s".len(),
             };
-            Table { columns: contents.into_iter().map(|content| (content, wide(content))).collect(), gap }
+            Table { columns: contents.into_iter().map(|content| (content, wide(content))).collect(), gap, counted }
         });
         let last = tables.next_back();
-        tables.find(|table| table.width() <= width).or(last).unwrap_or(Table { columns: Vec::new(), gap: 1 })
+        tables.find(|table| table.width() <= width).or(last).unwrap_or(Table { columns: Vec::new(), gap: 1, counted })
     }
 
     /// Characters of the longest row.
@@ -78,7 +80,7 @@ impl Table {
     /// The lines above the rows: whose figures, and which.
     pub fn header(&self) -> [String; 2] {
         let groups =
-            [("", Content::is_epoch as fn(&Content) -> bool), ("train", Content::is_train), ("val", Content::is_val)];
+            [("", Content::is_place as fn(&Content) -> bool), ("train", Content::is_train), ("val", Content::is_val)];
         let groups = groups.into_iter().filter_map(|(name, is_in)| {
             let widths: Vec<usize> = self.columns.iter().filter(|(c, _)| is_in(c)).map(|(_, width)| *width).collect();
             let span = widths.iter().sum::<usize>() + self.gap * widths.len().checked_sub(1)?;
@@ -86,7 +88,7 @@ impl Table {
         });
         let groups = groups.collect::<Vec<_>>().join(&" ".repeat(self.gap));
         let names = self.columns.iter().map(|(content, width)| match content {
-            Content::Epoch => "epoch",
+            Content::Place => self.counted.0,
             Content::Train(f) | Content::Val(f) if *width < f.name().len() => f.short_name(),
             Content::Train(f) | Content::Val(f) => f.name(),
             Content::Seconds => "seconds",
@@ -95,8 +97,8 @@ impl Table {
         [groups, self.join(names.map(str::to_string))]
     }
 
-    /// The line of an epoch.
-    pub fn line(&self, row: &EpochRow) -> String {
+    /// The line of an epoch or an evaluation.
+    pub fn line(&self, row: &Row) -> String {
         let figures = |of: &Option<Figures>, which: Figure, width: usize| match of.as_ref().and_then(|f| f.get(which)) {
             None => "-".to_string(),
             Some(share) if which.is_share() => {
@@ -106,7 +108,7 @@ impl Table {
             Some(value) => figure(value, 5, width),
         };
         let cells = self.columns.iter().map(|(content, width)| match content {
-            Content::Epoch => format!("{}/{}", row.epoch.0, row.epoch.1),
+            Content::Place => format!("{}/{}", row.at, self.counted.1),
             Content::Train(f) => figures(&row.train, *f, *width),
             Content::Val(f) => figures(&row.val, *f, *width),
             Content::Seconds => figure(row.seconds, 1, *width),
@@ -123,8 +125,8 @@ impl Table {
 }
 
 impl Content {
-    fn is_epoch(&self) -> bool {
-        *self == Content::Epoch
+    fn is_place(&self) -> bool {
+        *self == Content::Place
     }
 
     fn is_train(&self) -> bool {
@@ -163,15 +165,16 @@ mod tests {
                 (10, true, 60),
                 (10, true, 200),
             ] {
-                let table = Table::new(task, if validated { task.figures() } else { &[] }, epochs, columns);
+                let figures_of = if validated { task.figures() } else { &[] };
+                let table = Table::new(task, figures_of, ("epoch", epochs), columns);
                 let header = table.header();
                 assert!(table.width() <= columns, "{header:#?}");
                 let end = header[1].trim_end().len();
                 for value in ODD {
                     let of = |wanted: bool| wanted.then(|| figures(task, value));
                     for val in [of(validated), None] {
-                        let row = EpochRow {
-                            epoch: (epochs as u64, epochs),
+                        let row = Row {
+                            at: epochs,
                             train: of(true),
                             val,
                             seconds: value.abs(),
@@ -180,7 +183,7 @@ mod tests {
                         };
                         let line = table.line(&row);
                         assert!(line.len() <= columns, "{line}");
-                        let without = table.line(&EpochRow { best: false, ..row });
+                        let without = table.line(&Row { best: false, ..row });
                         assert_eq!(without.len(), end, "columns end where their names do:\n{}\n{without}", header[1]);
                         assert_eq!(
                             without.split_whitespace().filter(|w| *w != "%").count(),
@@ -195,10 +198,9 @@ mod tests {
 
     #[test]
     fn what_it_looks_like() {
-        let row =
-            |train, val, best| EpochRow { epoch: (1, 3), train, val, seconds: 3.42, samples_per_s: 17590.2, best };
+        let row = |train, val, best| Row { at: 1, train, val, seconds: 3.42, samples_per_s: 17590.2, best };
         let class = figures(Task::Classification, 0.29903).with(Figure::Accuracy, 0.9082);
-        let table = Table::new(Task::Classification, Task::Classification.figures(), 3, 80);
+        let table = Table::new(Task::Classification, Task::Classification.figures(), ("epoch", 3), 80);
         let lines = [
             table.header().join("\n"),
             table.line(&row(Some(class), Some(class), true)),
@@ -212,7 +214,7 @@ mod tests {
                1/3    0.29903    90.82 %          -          -      3.4      17590"
         );
         let square = figures(Task::Regression, 1.5e12).with(Figure::Mae, 0.25).with(Figure::Rmse, f64::NAN);
-        let table = Table::new(Task::Regression, Task::Regression.figures(), 3, 80);
+        let table = Table::new(Task::Regression, Task::Regression.figures(), ("epoch", 3), 80);
         let lines = [table.header().join("\n"), table.line(&row(Some(square), Some(square), true))];
         assert_eq!(
             lines.join("\n"),
@@ -222,7 +224,7 @@ mod tests {
         );
         let asked = [Figure::Loss, Figure::Accuracy, Figure::Top5Accuracy, Figure::MacroF1, Figure::MeanIou];
         let val = class.with(Figure::Top5Accuracy, 1.0).with(Figure::MacroF1, 0.875).with(Figure::MeanIou, 0.0);
-        let table = Table::new(Task::Classification, &asked, 3, 80);
+        let table = Table::new(Task::Classification, &asked, ("epoch", 3), 80);
         let lines = [table.header().join("\n"), table.line(&row(Some(class), Some(val), true))];
         assert_eq!(
             lines.join("\n"),
@@ -231,7 +233,7 @@ mod tests {
                1/3 0.29903 90.82 % 0.29903 90.82 % 100.00% 87.50 %  0.00 %     3.4 best"
         );
         let all = [Task::Classification.figures(), Task::Classification.asked_figures()].concat();
-        let table = Table::new(Task::Classification, &all, 3, 80);
+        let table = Table::new(Task::Classification, &all, ("epoch", 3), 80);
         assert!(table.width() <= 80, "{:?}", table.header());
     }
 }

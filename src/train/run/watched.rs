@@ -1,4 +1,4 @@
-//! What is watched of an epoch's figures: the best one, early stopping, a learning rate that drops.
+//! What is watched of the figures of evaluations: the best one, early stopping, a learning rate that drops.
 
 use super::Run;
 use crate::checkpoint::Best;
@@ -48,18 +48,19 @@ impl Run<'_> {
         state.note(rule, value, self.schedule.base).then(|| {
             // As short as it can be told.
             let rate = (self.schedule.base * state.factor) as f32;
-            let epoch = self.state.epoch + 1;
-            format!(
-                "epoch {epoch}: `{}` no longer improves: the learning rate is {rate} from here on",
-                rule.monitor.name()
-            )
+            let at = match self.experiment.train.counts_steps() {
+                true => format!("step {}", self.state.step),
+                false => format!("epoch {}", self.state.epoch + 1),
+            };
+            format!("{at}: `{}` no longer improves: the learning rate is {rate} from here on", rule.monitor.name())
         })
     }
 
     /// Whether early stopping has ended the run already.
     pub fn stopped_early(&self) -> bool {
-        let early = self.experiment.train.early_stopping.as_ref();
-        self.state.batch == 0 && early.is_some_and(|e| self.state.extra.early_waited >= e.patience)
+        let (early, extra) = (self.experiment.train.early_stopping.as_ref(), &self.state.extra);
+        let at_evaluation = self.state.batch == 0 || extra.evaluated == self.state.step;
+        at_evaluation && early.is_some_and(|e| extra.early_waited >= e.patience)
     }
 }
 

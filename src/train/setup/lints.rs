@@ -3,7 +3,7 @@
 use super::schedule::{Schedule, batches, updates};
 use crate::config::experiment::Validation;
 use crate::config::language::pattern::Pattern;
-use crate::config::language::sections::Metric;
+use crate::config::language::sections::{EvalEvery, Length, Metric};
 use crate::config::{Diagnostic, Experiment, Lint};
 use crate::data::DataSpec;
 use crate::graph::{VarKind, Variable, Variables};
@@ -33,7 +33,8 @@ pub fn lints(experiment: &Experiment, data: &DataSpec, vars: &Variables) -> Vec<
     found.extend(batch_larger_than_data(experiment, data));
     found.extend(accumulate_beyond_epoch(experiment, data));
     found.extend(warmup_beyond_run(experiment, data));
-    found.extend(patience_beyond_run(experiment));
+    found.extend(patience_beyond_run(experiment, data));
+    found.extend(epochs_beyond_run(experiment, data));
     found.extend(monitors_without_validation(experiment, data));
     found.extend(chosen_on_test_set(experiment, data));
     found.extend(groups(experiment, vars));
@@ -98,9 +99,9 @@ fn accumulate_beyond_epoch(experiment: &Experiment, data: &DataSpec) -> Option<D
 
 fn warmup_beyond_run(experiment: &Experiment, data: &DataSpec) -> Option<Diagnostic> {
     let warmup = &experiment.schedule.warmup;
-    let epochs = experiment.train.epochs;
+    let length = experiment.train.length();
     // A length in epochs was held against those of the run before there were data.
-    if warmup.warmup_epochs.is_some_and(|n| n >= epochs) {
+    if warmup.warmup_epochs.zip(length.in_epochs()).is_some_and(|(n, epochs)| n as u64 >= epochs) {
         return None;
     }
     let (key, schedule) = match (warmup.warmup_steps, warmup.warmup_epochs) {
@@ -109,10 +110,10 @@ fn warmup_beyond_run(experiment: &Experiment, data: &DataSpec) -> Option<Diagnos
         (None, None) => return None,
     };
     let updates = updates(experiment, data.train?);
-    let all = updates.saturating_mul(epochs as u64);
+    let all = length.updates(updates);
     let (steps, end, why) = match experiment.train.max_steps {
         Some(max) if max < all => (max, "train.max_steps", "the run ends here"),
-        _ => (all, "train.epochs", "the run ends with these"),
+        _ => (all, length.key(), "the run ends with these"),
     };
     let warning = |message: &str| Diagnostic::warning(Lint::ScheduleBeyondRun, message);
     if schedule.warmup >= steps {
@@ -120,8 +121,8 @@ fn warmup_beyond_run(experiment: &Experiment, data: &DataSpec) -> Option<Diagnos
         let label = format!("{} of the run's {steps} steps", schedule.warmup.min(steps));
         return Some(at(experiment, warning, &[(key, &label), (end, why)]));
     }
-    if let Some(end) = experiment.schedule.curve.end(epochs)
-        && schedule.warmup >= updates.saturating_mul(end as u64)
+    if let Some(end) = experiment.schedule.curve.end(length)
+        && schedule.warmup >= end.updates(updates)
     {
         let warning = warning("the warm-up leaves the cosine no time: the learning rate falls at once");
         let label = format!("{} steps", schedule.warmup);
@@ -134,18 +135,46 @@ fn warmup_beyond_run(experiment: &Experiment, data: &DataSpec) -> Option<Diagnos
     None
 }
 
-fn patience_beyond_run(experiment: &Experiment) -> Option<Diagnostic> {
+/// Numbers of epochs that a run whose length is told in steps does not have.
+fn epochs_beyond_run(experiment: &Experiment, data: &DataSpec) -> Option<Diagnostic> {
+    let (length, after) = (experiment.train.length(), experiment.model.thaw_after?);
+    let epochs = match length {
+        Length::Steps(_) => length.epochs(updates(experiment, data.train?)),
+        // What is told in epochs was held against them before there were data.
+        Length::Epochs(_) => return None,
+    };
+    if (after as u64) < epochs {
+        return None;
+    }
+    let s = if epochs == 1 { "" } else { "s" };
+    let message = format!("`thaw_after` has no effect: the run has {length}, which are at most {epochs} epoch{s}");
+    let keys = [("model.thaw_after", "nothing is trained after this"), ("train.steps", "the run ends with these")];
+    Some(at(experiment, Diagnostic::warning(Lint::NoEffect, message), &keys))
+}
+
+/// How often a run validates, if that is known.
+fn validations(experiment: &Experiment, data: &DataSpec) -> Option<u64> {
+    let (length, every) = (experiment.train.length(), experiment.train.eval_every());
+    Some(match (length, every) {
+        (Length::Epochs(epochs), EvalEvery::Epochs(every)) => epochs.div_ceil(every),
+        (Length::Steps(steps), EvalEvery::Steps(every)) => steps.div_ceil(every),
+        (_, EvalEvery::Epochs(every)) => length.epochs(updates(experiment, data.train?)).div_ceil(every),
+        (_, EvalEvery::Steps(every)) => length.updates(updates(experiment, data.train?)).div_ceil(every),
+    })
+}
+
+fn patience_beyond_run(experiment: &Experiment, data: &DataSpec) -> Option<Diagnostic> {
     let train = &experiment.train;
     let stopping = train.early_stopping.as_ref()?;
-    let validations = train.epochs.div_ceil(train.eval_every);
-    if stopping.patience < validations {
+    let validations = validations(experiment, data)?;
+    if (stopping.patience as u64) < validations {
         return None;
     }
     let s = if validations == 1 { "" } else { "s" };
     let message = format!("`early_stopping` never stops the run, which has {validations} validation{s}");
     let warning = Diagnostic::warning(Lint::PatienceBeyondRun, message);
     let label = format!("waits for {}", stopping.patience);
-    let keys = [("train.early_stopping.patience", label.as_str()), ("train.epochs", "the run ends with these")];
+    let keys = [("train.early_stopping.patience", label.as_str()), (train.length().key(), "the run ends with these")];
     let keys = match train.early_stopping.as_ref().and(experiment.span_of("train.early_stopping.patience")) {
         Some(_) => keys,
         None => [("train.early_stopping", label.as_str()), keys[1]],

@@ -106,7 +106,7 @@ fn use_it(checkpoint: &Checkpoint, path: &Path) {
         workers: 0,
         mixing: input::mixing(experiment),
         transforms: input::transforms(experiment, true),
-        end_epoch: Some(experiment.train.epochs as u64),
+        end_epoch: experiment.train.epochs.map(|epochs| epochs as u64),
     };
     let position = Position { epoch: state.epoch, batch: usize::try_from(state.batch).unwrap_or(usize::MAX) };
     let buffers = vec![backend.host_buffer(layout.bytes).expect("memory")];

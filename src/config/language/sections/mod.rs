@@ -3,6 +3,7 @@
 mod cache;
 mod data;
 mod init;
+mod length;
 mod lint;
 mod loss;
 mod metrics;
@@ -18,6 +19,7 @@ mod transforms;
 pub use cache::*;
 pub use data::*;
 pub use init::*;
+pub use length::*;
 pub use lint::*;
 pub use loss::*;
 pub use metrics::*;

@@ -121,11 +121,17 @@ impl Check for Sweep {
             Method::Random => {}
             Method::Halving => unset("stop", "it stops trials by itself"),
         }
-        if self.parameters.0.iter().any(|axis| axis.key == "train.epochs") && self.method == Method::Halving {
-            let span = self.parameters.0.iter().find(|axis| axis.key == "train.epochs").map(|axis| axis.key_span);
+        let place = |key: &str| self.parameters.0.iter().find(|axis| axis.key == key).map(|axis| axis.key_span);
+        if let (Method::Halving, Some(span)) = (self.method, place("train.epochs")) {
             part.sink.push(
                 Diagnostic::error("`halving` compares trials after the same epochs")
-                    .at(span.unwrap_or(part.span), "would give each trial another length"),
+                    .at(span, "would give each trial another length"),
+            );
+        }
+        if let (Some((_, what)), Some(span)) = (self.goes_by_epochs(), place("train.steps")) {
+            part.sink.push(
+                Diagnostic::error(format!("{what} compares trials after whole epochs"))
+                    .at(span, "would tell the length of a trial in steps"),
             );
         }
     }
@@ -137,6 +143,15 @@ impl Sweep {
         match self.method {
             Method::Grid => self.combinations().unwrap_or(MOST_TRIALS),
             Method::Random | Method::Halving => self.trials.unwrap_or(USUAL_TRIALS),
+        }
+    }
+
+    /// What of it looks at trials epoch by epoch, if anything does: its key, and what it is called.
+    pub fn goes_by_epochs(&self) -> Option<(&'static str, &'static str)> {
+        match (self.method, self.stop) {
+            (Method::Halving, _) => Some(("sweep.method", "`halving`")),
+            (_, Some(_)) => Some(("sweep.stop", "`stop`")),
+            (_, None) => None,
         }
     }
 

@@ -11,15 +11,25 @@ use crate::config::declare::schema::Table;
 use crate::config::declare::value::Value;
 use crate::config::text::tree::Node;
 
+use super::length::{EvalEvery, Length};
 use super::metrics::Metric;
 
 options! {
     /// The `[train]` section.
-    #[rules(Excludes("clip_grad_norm", "clip_grad_value", "gradients are clipped by their norm, or each element by itself"))]
+    #[rules(
+        Excludes("epochs", "steps", "the length of the run is given twice"),
+        OneOf("epochs", "steps"),
+        Excludes("eval_every", "eval_every_steps", "either epochs from one validation to the next, or steps"),
+        Excludes("clip_grad_norm", "clip_grad_value", "gradients are clipped by their norm, or each element by itself"),
+    )]
     pub struct Train {
-        /// How many times to go through the training samples.
-        #[option(range = 1.., example = "10", resume = Differs)]
-        pub epochs: usize,
+        /// How many times to go through the training samples; either this or `steps`.
+        #[option(range = 1.., example = "10", unit = "epochs", resume = Differs)]
+        pub epochs: Option<usize>,
+        /// How many steps, which are updates of the parameters, to make; either this or `epochs`. The run ends with the last of them, wherever in an
+        /// epoch that is, and so do its schedules.
+        #[option(range = 1.., example = "2000", unit = "steps", resume = Differs)]
+        pub steps: Option<u64>,
         /// Batches to a step, which is made with the gradient of the mean over all that counts in them, as with one large batch. What is
         /// left at an epoch's end makes a smaller group.
         #[option(default = 1, range = 1..=1 << 20, unit = "batches")]
@@ -36,9 +46,13 @@ options! {
         /// Stop after so many steps, wherever in an epoch that is. The schedule does not look at it.
         #[option(range = 1.., unit = "steps", resume = Harmless)]
         pub max_steps: Option<u64>,
-        /// Validate after every so many epochs, and after the last.
-        #[option(default = 1, range = 1.., unit = "epochs", resume = Harmless)]
-        pub eval_every: usize,
+        /// Validate after every so many epochs, and at the end of the run.
+        #[option(otherwise = "1, without `eval_every_steps`", range = 1.., unit = "epochs", resume = Harmless)]
+        pub eval_every: Option<usize>,
+        /// Validate after every so many steps, and at the end of the run; either this or `eval_every`. Each validation within an epoch is a line
+        /// of `metrics.jsonl` and saves `last`.
+        #[option(range = 1.., example = "250", unit = "steps", resume = Harmless)]
+        pub eval_every_steps: Option<u64>,
     }
 
     /// When to stop early.
@@ -56,6 +70,30 @@ options! {
 }
 
 impl Check for Train {}
+
+impl Train {
+    /// How long the run is.
+    pub fn length(&self) -> Length {
+        match (self.steps, self.epochs) {
+            (Some(steps), _) => Length::Steps(steps),
+            // One of the two is there.
+            (None, epochs) => Length::Epochs(epochs.unwrap_or(1) as u64),
+        }
+    }
+
+    /// When it validates.
+    pub fn eval_every(&self) -> EvalEvery {
+        match self.eval_every_steps {
+            Some(steps) => EvalEvery::Steps(steps),
+            None => EvalEvery::Epochs(self.eval_every.unwrap_or(1) as u64),
+        }
+    }
+
+    /// Whether its course is told in steps, as one with lines within epochs is.
+    pub fn counts_steps(&self) -> bool {
+        self.steps.is_some() || self.eval_every_steps.is_some()
+    }
+}
 
 impl Check for EarlyStopping {}
 

@@ -50,7 +50,7 @@ impl Schedule {
             (None, epochs) => in_epochs(epochs.unwrap_or(0)),
         };
         let warmup_start = config.warmup.warmup_start_factor.unwrap_or(1.0 / warmup.max(1) as f64);
-        let all = in_epochs(experiment.train.epochs);
+        let all = experiment.train.length().updates(per_epoch);
         let (mut plateau, mut by) = (None, By::Epoch);
         let start = At { update: 0, epoch: 0 };
         let courses = match &config.curve {

@@ -120,15 +120,15 @@ options! {
         pub by: By,
     }
 
-    /// The learning rate falls along half a cosine, from the warm-up's end to the last epoch, anew at every step: in update `t` it is
+    /// The learning rate falls along half a cosine, from the warm-up's end to the last step, anew at every step: in update `t` it is
     /// `min_lr + (lr − min_lr) · ½ (1 + cos(π · min(1, (t − w) / (T − w))))`, `w` being the updates of the warm-up and `T` those of
-    /// `epochs`. `torch.optim.lr_scheduler.CosineAnnealingLR`.
+    /// `epochs` or of the run. `torch.optim.lr_scheduler.CosineAnnealingLR`.
     pub struct Cosine {
         /// Where it ends.
         #[option(default = 0.0, range = 0.0.., resume = Differs)]
         pub min_lr: f64,
         /// The epoch, counted from the start of the run, after which it stays at `min_lr`.
-        #[option(otherwise = "`train.epochs`", range = 1.., unit = "epochs", resume = Differs)]
+        #[option(otherwise = "the end of the run", range = 1.., unit = "epochs", resume = Differs)]
         pub epochs: Option<usize>,
     }
 

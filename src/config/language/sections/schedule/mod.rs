@@ -12,6 +12,7 @@ use crate::config::declare::options::{Check, options};
 use crate::config::declare::part::{Part, known_word};
 use crate::config::declare::tagged::{Tagged, tagged};
 use crate::config::declare::value::Value;
+use crate::config::language::sections::length::Length;
 use crate::config::language::sections::metrics::Metric;
 use crate::config::text::diagnostics::Diagnostic;
 use crate::config::text::tree::{Node, Table};
@@ -150,10 +151,12 @@ impl Curve {
         }
     }
 
-    /// The number of epochs after which the cosine has fallen, in a run of `epochs`; `None` if it is no cosine.
-    pub fn end(&self, epochs: usize) -> Option<usize> {
+    /// Where the cosine has fallen, in a run of that length; `None` if it is no cosine.
+    pub fn end(&self, run: Length) -> Option<Length> {
         match self {
-            Curve::Course(Course::Cosine(cosine)) => Some(cosine.epochs.unwrap_or(epochs)),
+            Curve::Course(Course::Cosine(cosine)) => {
+                Some(cosine.epochs.map_or(run, |epochs| Length::Epochs(epochs as u64)))
+            }
             _ => None,
         }
     }

@@ -1,6 +1,7 @@
 //! What a schedule must agree on with the length of the run and with the learning rates.
 
 use super::{By, Cosine, CosineRestarts, Course, Curve, MultiStep, Plateau, Schedule, Sequential, Step};
+use crate::config::language::sections::length::Length;
 use crate::config::language::sections::optimizer::Optimizer;
 use crate::config::text::diagnostics::Diagnostic;
 use crate::config::text::lints::Lint;
@@ -14,15 +15,15 @@ const FALL: &str = "a `gamma` below 1 lowers it: 0.95 by a twentieth each time";
 
 /// What the rules look at.
 struct Rules<'a> {
-    epochs: usize,
+    length: Length,
     optimizer: &'a Optimizer,
     reporter: &'a Reporter<'a>,
 }
 
 impl Schedule {
     /// Reports what a schedule must agree on with the length of the run and with the learning rates.
-    pub fn check(&self, epochs: usize, optimizer: &Optimizer, reporter: &Reporter) {
-        let rules = Rules { epochs, optimizer, reporter };
+    pub fn check(&self, length: Length, optimizer: &Optimizer, reporter: &Reporter) {
+        let rules = Rules { length, optimizer, reporter };
         match &self.curve {
             Curve::Course(course) => rules.course(course, "schedule"),
             Curve::Plateau(plateau) => rules.plateau(plateau),
@@ -32,13 +33,13 @@ impl Schedule {
     }
 
     fn check_warmup(&self, rules: &Rules) {
-        let Rules { epochs, reporter, .. } = *rules;
-        let mut end = usize::MAX;
+        let Rules { length, reporter, .. } = *rules;
+        let mut end = None;
         if let Curve::Course(Course::Cosine(cosine)) = &self.curve {
-            end = cosine.epochs.unwrap_or(epochs);
-            if self.warmup.warmup_epochs.is_some_and(|warmup| warmup >= end) {
+            end = cosine.epochs.map(|epochs| epochs as u64).or(length.in_epochs());
+            if self.warmup.warmup_epochs.zip(end).is_some_and(|(warmup, end)| warmup as u64 >= end) {
                 let error = Diagnostic::error("the warm-up leaves no time for the schedule");
-                let key = if cosine.epochs.is_some() { "schedule.epochs" } else { "train.epochs" };
+                let key = if cosine.epochs.is_some() { "schedule.epochs" } else { length.key() };
                 reporter.at_keys(
                     error,
                     "schedule.warmup_epochs",
@@ -48,9 +49,10 @@ impl Schedule {
                 );
             }
         }
-        if self.warmup.warmup_epochs.is_some_and(|warmup| (epochs..end).contains(&warmup)) {
-            let warning = rules.beyond("the warm-up takes the whole run: the full learning rate is never reached");
-            reporter.at_keys(warning, "schedule.warmup_epochs", "not within the run", "train.epochs", &rules.run());
+        let takes_all = |warmup: usize| rules.ends_by(warmup, By::Epoch) && end.is_none_or(|end| (warmup as u64) < end);
+        if self.warmup.warmup_epochs.is_some_and(takes_all) {
+            let message = "the warm-up takes the whole run: the full learning rate is never reached";
+            rules.beyond_run(message, "schedule.warmup_epochs");
         }
         let written = [
             ("schedule.warmup_epochs", self.warmup.warmup_epochs),
@@ -67,22 +69,34 @@ impl Schedule {
 }
 
 impl Rules<'_> {
-    fn run(&self) -> String {
-        format!("the run has {} epoch{}", self.epochs, if self.epochs == 1 { "" } else { "s" })
+    /// What the run has of what is counted, where it is told in that.
+    fn run(&self, by: By) -> Option<u64> {
+        match (self.length, by) {
+            (Length::Epochs(all), By::Epoch) | (Length::Steps(all), By::Step) => Some(all),
+            (Length::Epochs(_), By::Step) | (Length::Steps(_), By::Epoch) => None,
+        }
     }
 
-    fn beyond(&self, message: &str) -> Diagnostic {
-        Diagnostic::warning(Lint::ScheduleBeyondRun, message)
+    /// Whether the run is known to have no more than `n` of what is counted.
+    fn ends_by(&self, n: usize, by: By) -> bool {
+        self.run(by).is_some_and(|all| all <= n as u64)
     }
 
-    /// Reports a number of epochs at `key` that the run does not have.
+    /// Whether it is known to have fewer.
+    fn ends_before(&self, n: usize, by: By) -> bool {
+        self.run(by).is_some_and(|all| all < n as u64)
+    }
+
+    /// Reports a number of epochs or steps at `key` that the run does not have.
     fn beyond_run(&self, message: &str, key: &str) {
-        self.reporter.at_keys(self.beyond(message), key, "not within the run", "train.epochs", &self.run());
+        let warning = Diagnostic::warning(Lint::ScheduleBeyondRun, message);
+        let run = format!("the run has {}", self.length);
+        self.reporter.at_keys(warning, key, "not within the run", self.length.key(), &run);
     }
 
     /// A course that is written at `key` and goes on to the end of the run.
     fn course(&self, course: &Course, key: &str) {
-        let too_long = |length: Option<usize>, by: By| by == By::Epoch && length.is_some_and(|n| n > self.epochs);
+        let too_long = |length: Option<usize>, by: By| length.is_some_and(|n| self.ends_before(n, by));
         let ends_late = |name: &str| {
             let message = "the schedule ends after the run: the learning rate never gets there";
             self.beyond_run(message, &format!("{key}.{name}"));
@@ -91,9 +105,7 @@ impl Rules<'_> {
             Course::Constant(_) => {}
             Course::Step(step) => self.step(step, key),
             Course::MultiStep(steps) => {
-                if steps.by == By::Epoch {
-                    self.milestones(&steps.milestones, key);
-                }
+                self.milestones(&steps.milestones, steps.by, key);
                 self.rises(steps.gamma, key, DROP);
             }
             Course::Exponential(exponential) => self.rises(exponential.gamma, key, FALL),
@@ -106,8 +118,8 @@ impl Rules<'_> {
         }
     }
 
-    fn milestones(&self, milestones: &[usize], key: &str) {
-        if let Some(late) = milestones.iter().position(|&milestone| milestone >= self.epochs) {
+    fn milestones(&self, milestones: &[usize], by: By, key: &str) {
+        if let Some(late) = milestones.iter().position(|&milestone| self.ends_by(milestone, by)) {
             self.beyond_run("a milestone of the schedule is never reached", &format!("{key}.milestones.{late}"));
         }
     }
@@ -121,16 +133,16 @@ impl Rules<'_> {
     }
 
     fn step(&self, step: &Step, key: &str) {
-        self.milestones(step.milestones.as_deref().unwrap_or_default(), key);
+        self.milestones(step.milestones.as_deref().unwrap_or_default(), By::Epoch, key);
         self.rises(step.gamma, key, DROP);
-        if step.step_epochs.is_some_and(|every| every >= self.epochs) {
+        if step.step_epochs.is_some_and(|every| self.ends_by(every, By::Epoch)) {
             self.beyond_run("the schedule never takes a step", &format!("{key}.step_epochs"));
         }
     }
 
     fn cosine(&self, cosine: &Cosine, key: &str) {
         self.min_lr(cosine.min_lr, key);
-        if cosine.epochs.is_some_and(|end| end > self.epochs) {
+        if cosine.epochs.is_some_and(|end| self.ends_before(end, By::Epoch)) {
             let message = "the cosine ends after the run: the learning rate never falls to `min_lr`";
             self.beyond_run(message, &format!("{key}.epochs"));
         }
@@ -162,11 +174,9 @@ impl Rules<'_> {
         }
     }
 
-    /// Each is held against the part of the run that it has, as far as that is known in epochs.
+    /// Its milestones are held against the run, as far as both are told in the same.
     fn sequential(&self, sequential: &Sequential) {
-        if sequential.by == By::Epoch {
-            self.milestones(&sequential.milestones, "schedule");
-        }
+        self.milestones(&sequential.milestones, sequential.by, "schedule");
         for (i, course) in sequential.schedules.iter().enumerate() {
             let key = format!("schedule.schedules.{i}");
             match course {
