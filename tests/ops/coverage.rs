@@ -77,6 +77,9 @@ variants![
     GradNorm,
     OptimizerStep,
     UpdateScale,
+    MuonStart,
+    MuonPolynomial,
+    MuonStep,
     KeepState,
     RestoreState,
 ];

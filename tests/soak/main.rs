@@ -283,6 +283,8 @@ fn everything_occurs() {
         "from =",
         "groups = [",
         "freeze =",
+        "ema =",
+        "swa =",
         "accumulate =",
         "clip_grad_norm =",
         "clip_grad_value =",

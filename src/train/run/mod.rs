@@ -1,5 +1,6 @@
 //! The training loop.
 
+mod averaging;
 pub mod evaluate;
 mod histograms;
 mod live;
@@ -344,6 +345,9 @@ impl Run<'_> {
         let due = last || number.is_multiple_of(self.experiment.train.eval_every as u64);
         let train = self.session.figures(Mode::Train)?.0;
         ensure!(train.is_some(), "nothing was learnt in epoch {number}: {NOTHING_COUNTS}");
+        if !self.average(interrupt)? {
+            return self.interrupted_at_rest().map(Some);
+        }
         let val = match due && !self.samples.val.is_empty() {
             true => match self.evaluate(interrupt)? {
                 Some(figures) => Some(figures),
