@@ -1,13 +1,6 @@
-// The update: gradient sums, the gradient's norm, optimizers, over all tensors in one launch. All tensors are floats.
-//
-// Tensors are cut into chunks of `chunk` elements (a multiple of 4), one a block. `chunks` says of each block its tensor
-// and which of the tensor's chunks is its own; engine/src/backend/cuda/lower/optim.rs makes these tables.
-#include "common.cuh"
-
-struct Chunk {
-    i64 tensor;
-    i64 number;
-};
+// The update: gradient sums, the gradient's norm, optimizers whose elements change by themselves, over all tensors in one launch.
+// All tensors are floats. Optimizers that look at whole tensors are in optim_norms.cu.
+#include "optim.cuh"
 
 // sum += grad.
 extern "C" __global__ void __launch_bounds__(256) accumulate_f32(const float *grad, float *sum, i64 n) {
@@ -46,44 +39,11 @@ extern "C" __global__ void __launch_bounds__(32) mean_scale(const float *schedul
     to[1] = sums[1] > 0.0 ? (float)(schedule[1] / sums[1]) : 0.0f;
 }
 
-// A tensor of the two kernels below; 16 bytes.
+// A tensor of kernels that know no state; 16 bytes.
 struct Span {
     float *data;
     i64 length;
 };
-
-// Calls f(i, count) for the thread's share of n elements: those from i on, four of them but at the end.
-template <class F> __device__ __forceinline__ void by_fours(i64 n, F f) {
-    for (i64 i = (i64)threadIdx.x * 4; i < n; i += (i64)blockDim.x * 4) {
-        f(i, n - i < 4 ? (int)(n - i) : 4);
-    }
-}
-
-// Four elements from `from` on, or the first `n` of them.
-__device__ __forceinline__ void load_four(const float *from, int n, float (&x)[4]) {
-    if (n == 4) {
-        float4 v = *(const float4 *)from;
-        x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
-    } else {
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            x[k] = k < n ? from[k] : 0.0f;
-        }
-    }
-}
-
-__device__ __forceinline__ void store_four(float *to, int n, const float (&x)[4]) {
-    if (n == 4) {
-        *(float4 *)to = make_float4(x[0], x[1], x[2], x[3]);
-    } else {
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            if (k < n) {
-                to[k] = x[k];
-            }
-        }
-    }
-}
 
 // All elements of all tensors = 0.
 extern "C" __global__ void __launch_bounds__(256) zero_f32(const Span *tensors, const Chunk *chunks, int chunk) {
@@ -134,22 +94,6 @@ extern "C" __global__ void __launch_bounds__(1024)
 
 // ---- Optimizers -----------------------------------------------------------------------------------------------------
 
-// What all tensors' updates need of this step.
-struct Now {
-    // The scheduled learning rate, and the part of it that no tensor's factor changes.
-    double lr, floor;
-    // Adam's 1 − beta1^step and sqrt(1 − beta2^step).
-    double correction1, correction2;
-    // NAdam's share of the gradient in a step; that of the mean is in the place of correction1.
-    double of_gradient;
-    // Number of this step, from 1.
-    i64 step;
-    // Factor of every gradient, and the largest absolute value of its elements.
-    float scale, limit;
-    // 0 if the loss, or a scaled gradient, is not finite: then nothing is updated.
-    int updates;
-};
-
 // NAdam's momentum in step t (Dozat 2016).
 __device__ __forceinline__ double nadam_momentum(double t, double beta1, double decay) {
     return beta1 * (1.0 - 0.5 * pow(0.96, t * decay));
@@ -174,7 +118,7 @@ __device__ __forceinline__ void nadam_shares(Now &n, double beta1, double decay)
 // Before the update, by one thread: counts the step, and works out what depends on it. schedule: learning rate, gradient
 // scale, loss scale, floor of the learning rate. `norm` is null if gradients are neither clipped nor scaled; `clip_norm`
 // is infinite if they are not clipped. `scale` is null, or the scaler's factor of the loss, and so of the gradients and
-// their norm.
+// their norm. `counter` is null where nothing depends on the number of the step.
 extern "C" __global__ void __launch_bounds__(32)
     optimizer_begin(const float *schedule, const float *loss, const float *norm, float clip_norm, const float *scale,
                     float clip_value, double beta1, double beta2, double momentum_decay, i64 *counter, Now *now) {
@@ -184,8 +128,11 @@ extern "C" __global__ void __launch_bounds__(32)
     Now n;
     // Scaled gradients that are not finite are no reason to worry: the next ones will be scaled less.
     n.updates = is_finite(loss[0]) && (!scale || is_finite(norm[0])) ? 1 : 0;
-    n.step = *counter + n.updates;
-    *counter = n.step;
+    n.step = 0;
+    if (counter) {
+        n.step = *counter + n.updates;
+        *counter = n.step;
+    }
     n.lr = schedule[0];
     n.floor = schedule[3];
     float loss_scale = scale ? scale[0] : 1.0f;
@@ -203,85 +150,6 @@ extern "C" __global__ void __launch_bounds__(32)
         nadam_shares(n, beta1, momentum_decay);
     }
     *now = n;
-}
-
-// A tensor: 64 bytes. State that the rule does without is null.
-struct Tensor {
-    float *parameter;
-    const float *grad;
-    float *state[3];
-    i64 length;
-    double lr_scale, weight_decay;
-};
-
-// a + w · (b − a)
-__device__ __forceinline__ float lerp(float a, float b, float w) { return w * (b - a) + a; }
-
-// An element of a gradient that is no further from 0 than `limit`; what is not a number stays.
-__device__ __forceinline__ float clipped(float g, float limit) { return g > limit ? limit : g < -limit ? -limit : g; }
-
-// A scaled gradient with `decay` times the parameter.
-__device__ __forceinline__ float decayed(float g, float p, float decay) { return decay != 0.0f ? decay * p + g : g; }
-
-// Updates the block's chunk: `rule.prepare` once, then `rule.element` for each element. STATE is the number of places of
-// `Tensor::state` that the rule may use, and KEEPS whether it changes them.
-template <int STATE, bool KEEPS = true, class Rule>
-__device__ __forceinline__ void update(const Now *now, const Tensor *tensors, const Chunk *chunks, int chunk, Rule rule) {
-    if (!now->updates) {
-        return;
-    }
-    Chunk c = chunks[blockIdx.x];
-    Tensor t = tensors[c.tensor];
-    // Doubles are slow on many devices: one thread works out what all need.
-    __shared__ Rule shared;
-    if (threadIdx.x == 0) {
-        rule.prepare(*now, t);
-        shared = rule;
-    }
-    __syncthreads();
-    rule = shared;
-    float scale = now->scale, limit = now->limit;
-    i64 start = c.number * chunk;
-    by_fours(min(t.length - start, (i64)chunk), [&](i64 i, int n) {
-        float p[4], g[4], s[STATE][4];
-        load_four(t.parameter + start + i, n, p);
-        load_four(t.grad + start + i, n, g);
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            g[k] = clipped(g[k] * scale, limit);
-        }
-#pragma unroll
-        for (int k = 0; k < STATE; k++) {
-            if (t.state[k]) {
-                load_four(t.state[k] + start + i, n, s[k]);
-            }
-        }
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            float of[STATE];
-#pragma unroll
-            for (int k = 0; k < STATE; k++) {
-                of[k] = t.state[k] ? s[k][e] : 0.0f;
-            }
-            rule.element(p[e], g[e], of, t);
-#pragma unroll
-            for (int k = 0; k < STATE; k++) {
-                s[k][e] = of[k];
-            }
-        }
-        store_four(t.parameter + start + i, n, p);
-#pragma unroll
-        for (int k = 0; KEEPS && k < STATE; k++) {
-            if (t.state[k]) {
-                store_four(t.state[k] + start + i, n, s[k]);
-            }
-        }
-    });
-}
-
-// A tensor's learning rate.
-__device__ __forceinline__ double rate(const Now &now, const Tensor &t) {
-    return (now.lr - now.floor) * t.lr_scale + now.floor;
 }
 
 // Gradient descent; state: momentum_buffer. Nesterov's look-ahead as in Sutskever et al. 2013.
@@ -613,194 +481,6 @@ extern "C" __global__ void __launch_bounds__(256)
     Lion rule;
     rule.beta1 = beta1;
     rule.beta2 = beta2;
-    update<1>(now, tensors, chunks, chunk, rule);
-}
-
-// ---- Optimizers that scale steps by the norms of whole tensors -------------------------------------------------------
-
-// First pass: the sums of the squares of a chunk's parameters and of `rule.direction`, in doubles, into partials
-// [gridDim.x][2].
-template <int STATE, class Rule>
-__device__ __forceinline__ void squares(const Now *now, const Tensor *tensors, const Chunk *chunks, int chunk, Rule rule,
-                                        double *partials) {
-    if (!now->updates) {
-        return;
-    }
-    Chunk c = chunks[blockIdx.x];
-    Tensor t = tensors[c.tensor];
-    __shared__ Rule shared;
-    if (threadIdx.x == 0) {
-        rule.prepare(*now, t);
-        shared = rule;
-    }
-    __syncthreads();
-    rule = shared;
-    float scale = now->scale, limit = now->limit;
-    i64 start = c.number * chunk;
-    double parameters = 0.0, directions = 0.0;
-    by_fours(min(t.length - start, (i64)chunk), [&](i64 i, int n) {
-        float p[4], g[4], s[STATE][4];
-        load_four(t.parameter + start + i, n, p);
-        load_four(t.grad + start + i, n, g);
-#pragma unroll
-        for (int k = 0; k < STATE; k++) {
-            load_four(t.state[k] + start + i, n, s[k]);
-        }
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            float of[STATE];
-#pragma unroll
-            for (int k = 0; k < STATE; k++) {
-                of[k] = s[k][e];
-            }
-            float d = rule.direction(p[e], clipped(g[e] * scale, limit), of);
-#pragma unroll
-            for (int k = 0; k < STATE; k++) {
-                s[k][e] = of[k];
-            }
-            // Beyond the end there are zeros, but no direction.
-            if (e < n) {
-                parameters += (double)p[e] * p[e];
-                directions += (double)d * d;
-            }
-        }
-        if (Rule::WRITES) {
-#pragma unroll
-            for (int k = 0; k < STATE; k++) {
-                store_four(t.state[k] + start + i, n, s[k]);
-            }
-        }
-    });
-    parameters = block_sum(parameters);
-    directions = block_sum(directions);
-    if (threadIdx.x == 0) {
-        partials[2 * (i64)blockIdx.x] = parameters;
-        partials[2 * (i64)blockIdx.x + 1] = directions;
-    }
-}
-
-// The chunks of a tensor: 16 bytes.
-struct Chunks {
-    i64 first, count;
-};
-
-// A block for each tensor: how long its step is in proportion to what the rule says by itself. Trust::ratio in
-// engine/src/graph/op/optim.rs.
-extern "C" __global__ void __launch_bounds__(256)
-    trust_ratios(const Now *now, const Tensor *tensors, const Chunks *of_tensors, const double *partials, float coefficient,
-                 float decay, float eps, int always_adapt, float *ratios) {
-    if (!now->updates) {
-        return;
-    }
-    Chunks own = of_tensors[blockIdx.x];
-    double parameters = 0.0, directions = 0.0;
-    for (i64 i = threadIdx.x; i < own.count; i += blockDim.x) {
-        parameters += partials[2 * (own.first + i)];
-        directions += partials[2 * (own.first + i) + 1];
-    }
-    parameters = sqrt(block_sum(parameters));
-    directions = sqrt(block_sum(directions));
-    if (threadIdx.x == 0) {
-        double weight_decay = tensors[blockIdx.x].weight_decay;
-        bool adapts = (always_adapt || weight_decay != 0.0) && parameters != 0.0 && directions != 0.0;
-        double of = directions + decay * weight_decay * parameters + eps;
-        ratios[blockIdx.x] = adapts ? (float)(coefficient * parameters / of) : 1.0f;
-    }
-}
-
-// LAMB (You et al. 2020); state: exp_avg, exp_avg_sq, into which the first pass takes the gradient.
-struct Lamb {
-    static const bool WRITES = true;
-    double beta1, beta2;
-    float eps;
-    float lr, decay, share1, share2, keep2, scale1, correction;
-
-    __device__ __forceinline__ void prepare(const Now &now, const Tensor &t) {
-        lr = (float)rate(now, t);
-        decay = (float)t.weight_decay;
-        share1 = (float)(1.0 - beta1);
-        share2 = (float)(1.0 - beta2);
-        keep2 = (float)beta2;
-        scale1 = (float)(1.0 / now.correction1);
-        correction = (float)now.correction2;
-    }
-
-    __device__ __forceinline__ float step(float p, const float (&s)[2]) const {
-        return decay * p + s[0] * scale1 / (sqrtf(s[1]) / correction + eps);
-    }
-
-    __device__ __forceinline__ float direction(float p, float g, float (&s)[2]) const {
-        s[0] = lerp(s[0], g, share1);
-        s[1] = share2 * g * g + s[1] * keep2;
-        return step(p, s);
-    }
-
-    __device__ __forceinline__ void element(float &p, float, float (&s)[2], const Tensor &) const { p -= lr * step(p, s); }
-};
-
-extern "C" __global__ void __launch_bounds__(256)
-    lamb_squares_f32(const Now *now, const Tensor *tensors, const Chunk *chunks, int chunk, double beta1, double beta2,
-                     float eps, double *partials) {
-    Lamb rule;
-    rule.beta1 = beta1;
-    rule.beta2 = beta2;
-    rule.eps = eps;
-    squares<2>(now, tensors, chunks, chunk, rule, partials);
-}
-
-// LARS (You et al. 2017); state: momentum_buffer.
-struct Lars {
-    static const bool WRITES = false;
-    float momentum;
-    float lr, decay;
-
-    __device__ __forceinline__ void prepare(const Now &now, const Tensor &t) {
-        lr = (float)rate(now, t);
-        decay = (float)t.weight_decay;
-    }
-
-    __device__ __forceinline__ float direction(float, float g, float (&)[1]) const { return g; }
-
-    __device__ __forceinline__ void element(float &p, float g, float (&s)[1], const Tensor &) const {
-        s[0] = s[0] * momentum + lr * decayed(g, p, decay);
-        p -= s[0];
-    }
-};
-
-extern "C" __global__ void __launch_bounds__(256)
-    lars_squares_f32(const Now *now, const Tensor *tensors, const Chunk *chunks, int chunk, float momentum,
-                     double *partials) {
-    Lars rule;
-    rule.momentum = momentum;
-    squares<1>(now, tensors, chunks, chunk, rule, partials);
-}
-
-// A rule whose learning rate is scaled by the ratio of the block's tensor.
-template <class Rule> struct Scaled : Rule {
-    float ratio;
-
-    __device__ __forceinline__ void prepare(const Now &now, const Tensor &t) {
-        Rule::prepare(now, t);
-        Rule::lr = (float)(rate(now, t) * ratio);
-    }
-};
-
-extern "C" __global__ void __launch_bounds__(256)
-    lamb_f32(const Now *now, const Tensor *tensors, const Chunk *chunks, int chunk, double beta1, double beta2, float eps,
-             const float *ratios) {
-    Scaled<Lamb> rule;
-    rule.beta1 = beta1;
-    rule.beta2 = beta2;
-    rule.eps = eps;
-    rule.ratio = ratios[chunks[blockIdx.x].tensor];
-    update<2, false>(now, tensors, chunks, chunk, rule);
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-    lars_f32(const Now *now, const Tensor *tensors, const Chunk *chunks, int chunk, float momentum, const float *ratios) {
-    Scaled<Lars> rule;
-    rule.momentum = momentum;
-    rule.ratio = ratios[chunks[blockIdx.x].tensor];
     update<1>(now, tensors, chunks, chunk, rule);
 }
 

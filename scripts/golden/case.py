@@ -21,10 +21,11 @@ from typing import Any
 
 import torch
 import torchvision
-from papers import Lamb, Lars, Lion
+from papers import Lamb, Lars, Lion, Muon
 from safetensors.torch import save_file
 from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
+from torch.optim import swa_utils
 
 OPTIMIZERS = {
     "sgd": torch.optim.SGD,
@@ -39,6 +40,7 @@ OPTIMIZERS = {
     "lion": Lion,
     "lamb": Lamb,
     "lars": Lars,
+    "muon": Muon,
 }
 
 
@@ -161,6 +163,8 @@ def toml(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         return f'"{value}"'
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{k} = {toml(v)}" for k, v in value.items()) + " }"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(toml(v) for v in value) + "]"
     return repr(value)
@@ -228,6 +232,22 @@ def matches(pattern: str, name: str) -> bool:
     return fnmatch.fnmatchcase(name, pattern)
 
 
+def by_muon(case: Case, net: nn.Module, group: dict) -> list[dict]:
+    """The group in two: what Muon updates, and what AdamW does, the last layer by default."""
+    adamw = dict(case.optimizer.get("adamw", {}))
+    names = {p: n for n, p in net.named_parameters()}
+    matrices = [p for p in net.parameters() if p.dim() > 1 and p.shape[0] > 1 and p[0].numel() > 1]
+    match = adamw.pop("match", None)
+    left = matrices[-1:] if match is None else [p for p in matrices if any(matches(m, names[p]) for m in match)]
+    mine = [p for p in matrices if all(p is not q for q in left)]
+    is_mine = lambda p: any(p is q for q in mine)
+    params = group["params"]
+    return [
+        {**group, "params": [p for p in params if is_mine(p)], "matrices": True},
+        {"eps": 1e-8} | adamw | group | {"params": [p for p in params if not is_mine(p)], "matrices": False},
+    ]
+
+
 def make_optimizer(case: Case, net: nn.Module) -> torch.optim.Optimizer:
     """The optimizer of the configuration; a parameter belongs to the first group that matches it."""
     for name, p in net.named_parameters():
@@ -238,7 +258,11 @@ def make_optimizer(case: Case, net: nn.Module) -> torch.optim.Optimizer:
     for name, p in trainable:
         index = next((i for i, g in enumerate(case.groups) if any(matches(m, name) for m in g["match"])), None)
         (rest if index is None else groups[index]["params"]).append(p)
-    arguments = {k: v for k, v in case.optimizer.items() if k != "type"}
+    arguments = {k: v for k, v in case.optimizer.items() if k not in ("type", "swa")}
+    if case.optimizer["type"] == "muon":
+        groups = [part for group in [{"params": rest}] + groups for part in by_muon(case, net, group)]
+        arguments.pop("adamw", None)
+        return Muon(groups, **arguments)
     # First the group whose learning rate is reported.
     return OPTIMIZERS[case.optimizer["type"]]([{"params": rest}] + groups, **arguments)
 
@@ -314,8 +338,12 @@ def train(case: Case, begin: Start, dtype=torch.float32, channels_last=False, no
         output = copy.deepcopy(net).train()(batches[0][0])
     result = Result(output, eval_output, {}, [], [], {}, [], [], math.inf)
 
-    for _ in range(case.epochs):
+    swa, averaged, annealing = case.optimizer.get("swa"), None, None
+    for epoch in range(case.epochs):
         net.train()
+        if swa and "lr" in swa and epoch == swa["start"]:
+            more = {k: v for k, v in swa.items() if k.startswith("anneal")}
+            annealing = swa_utils.SWALR(optimizer, swa["lr"], **more)
         for step in steps:
             optimizer.zero_grad()
             # The mean over all that counts in the micro-batches of the step, as if they were one large batch.
@@ -331,11 +359,18 @@ def train(case: Case, begin: Start, dtype=torch.float32, channels_last=False, no
             result.losses.append(loss)
             result.lrs.append(optimizer.param_groups[0]["lr"])
             optimizer.step()
-            schedule(len(result.losses))
+            if not annealing:
+                schedule(len(result.losses))
             if len(result.losses) == case.train.get("max_steps"):
                 break
+        if annealing:
+            annealing.step()
+        if swa and epoch >= swa["start"]:
+            averaged = averaged or swa_utils.AveragedModel(net)
+            averaged.update_parameters(net)
+            swa_utils.update_bn([x for x, _ in batches], averaged)
         if case.val_samples:
-            validate(case, net, loss_of, val_inputs, val_targets, result)
+            validate(case, averaged or net, loss_of, val_inputs, val_targets, result)
         if len(result.losses) == case.train.get("max_steps"):
             break
     result.state = {k: v.clone() for k, v in net.state_dict().items()}

@@ -23,6 +23,14 @@ def one(name: str, optimizer: dict, **more) -> Case:
     return Case(name, LINES, net, (5,), optimizer=optimizer, **more)
 
 
+def averaged(name: str, optimizer: dict, **more) -> Case:
+    """With batch norm, whose statistics belong to the weights, and validation."""
+    lines = [LINES[0], LINES[1], '{ name = "norm", type = "batch_norm1d" }', LINES[3]]
+    make = lambda: named(a=nn.Linear(5, 6), act=nn.Tanh(), norm=nn.BatchNorm1d(6), b=nn.Linear(6, 4))
+    more = {"samples": 14, "batch_size": 6, "epochs": 3, "classes": 4, "val_samples": 6} | more
+    return Case(name, lines, make, (5,), optimizer=optimizer, **more)
+
+
 def rules() -> list[Case]:
     settings = {
         "sgd": {"type": "sgd", "lr": 0.1},
@@ -70,10 +78,32 @@ def rules() -> list[Case]:
         "lars_always": {"type": "lars", "lr": 0.5, "weight_decay": 0.0, "trust_coefficient": 0.02, "always_adapt": True},
         "lars_never": {"type": "lars", "lr": 0.1, "weight_decay": 0.0},
     }  # fmt: skip
+    muon = {
+        "muon": {"type": "muon"},
+        # Wide and tall matrices: that of the last layer is wide.
+        "muon_all": {"type": "muon", "lr": 0.02, "adamw": {"match": []}},
+        "muon_arguments": {"type": "muon", "lr": 0.01, "weight_decay": 0.5, "momentum": 0.8, "nesterov": False, "ns_coefficients": [2.0, -1.5, 0.5], "ns_steps": 3, "eps": 1.0, "adjust_lr_fn": "match_rms_adamw"},
+        "muon_adamw": {"type": "muon", "lr": 0.02, "adjust_lr_fn": "spectral_unclamped", "adamw": {"match": ["a.*"], "lr": 0.003, "betas": [0.8, 0.95], "eps": 1e-3, "weight_decay": 0.4}},
+    }  # fmt: skip
+    groups = [{"match": ["*.bias", "norm.*"], "weight_decay": 0.0}, {"match": ["b.*"], "lr": 0.005, "weight_decay": 0.4}]
+    schedule = {"schedule": {"type": "cosine", "min_lr": 0.002}, "train": {"clip_grad_norm": 0.3, "accumulate": 2}}
+    grouped = {"type": "muon", "lr": 0.01, "adamw": {"match": []}}
+    images = [
+        '{ name = "a", type = "conv2d", out_channels = 4, kernel_size = 2 }',
+        '"tanh"',
+        '{ name = "d", type = "conv2d", out_channels = 4, kernel_size = 2, groups = 4 }',
+        '"flatten"',
+        '{ name = "b", type = "linear", out_features = 5 }',
+    ]
+    convolutions = lambda: named(a=nn.Conv2d(3, 4, 2), act=nn.Tanh(), d=nn.Conv2d(4, 4, 2, groups=4), f=nn.Flatten(), b=nn.Linear(16, 5))
+    more = [
+        one("optimizers/muon_groups", grouped, epochs=4, groups=groups, freeze=["a.bias"], **schedule),
+        Case("optimizers/muon_conv", images, convolutions, (3, 4, 4), samples=11, batch_size=4, epochs=4, classes=5, optimizer={"type": "muon", "lr": 0.01, "adamw": {"match": []}}),
+    ]  # fmt: skip
     # Eight epochs, 24 steps: what depends on the number of the step has changed by then.
     return [one(f"optimizers/{name}", settings[name]) for name in settings] + [
         one(f"optimizers/{name}", later[name], epochs=8) for name in later
-    ]
+    ] + [one(f"optimizers/{name}", muon[name], epochs=8) for name in muon] + more
 
 
 def training() -> list[Case]:
@@ -101,6 +131,10 @@ def training() -> list[Case]:
         one("training/groups_schedule", adamw, groups=groups, schedule={"type": "cosine"}),
         one("training/freeze", momentum, freeze=["a.*"]),
         one("training/freeze_middle", adamw, freeze=["norm.*", "b.bias"]),
+        averaged("training/swa", {"type": "sgd", "lr": 0.1, "momentum": 0.9, "swa": {"start": 2}}, epochs=5),
+        averaged("training/swa_lr", {"type": "sgd", "lr": 0.1, "swa": {"start": 1, "lr": 0.03, "anneal_epochs": 3}}, epochs=6, schedule={"type": "cosine", "min_lr": 0.02}),
+        averaged("training/swa_linear", {"type": "adamw", "lr": 0.01, "swa": {"start": 0, "lr": 0.005, "anneal_epochs": 2, "anneal_strategy": "linear"}}, train={"accumulate": 2}),
+        averaged("training/swa_at_once", {"type": "sgd", "lr": 0.1, "swa": {"start": 2, "lr": 0.02, "anneal_epochs": 0}}, epochs=4),
         one("training/max_steps", momentum, epochs=2, train={"max_steps": 4}),
     ]
 

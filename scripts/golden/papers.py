@@ -1,4 +1,4 @@
-"""Optimizers that PyTorch does not have, each written from its paper."""
+"""Optimizers that PyTorch does not have, or not in every type, each written from its paper."""
 
 import torch
 
@@ -69,3 +69,48 @@ class Lars(torch.optim.Optimizer):
                 rate = _ratio(group["trust_coefficient"], p, denominator) if adapts else 1.0
                 v.mul_(group["momentum"]).add_(p.grad + decay * p, alpha=group["lr"] * rate)
                 p -= v
+
+
+def orthogonalized(x: torch.Tensor, coefficients, steps: int, eps: float) -> torch.Tensor:
+    """Jordan 2024: Newton-Schulz iterations, as torch.optim.Muon does them, but in the type of `x`, which may be any shape."""
+    a, b, c = coefficients
+    y = x.flatten(1)
+    y = y / y.norm().clamp(min=eps)
+    for _ in range(steps):
+        gram = y @ y.T
+        y = a * y + (b * gram + c * gram @ gram) @ y
+    return y.view_as(x)
+
+
+LENGTHS = {
+    "original": lambda rows, columns: max(1, rows / columns) ** 0.5,
+    "match_rms_adamw": lambda rows, columns: 0.2 * max(rows, columns) ** 0.5,
+    "spectral_unclamped": lambda rows, columns: (rows / columns) ** 0.5,
+}
+
+
+class Muon(torch.optim.Optimizer):
+    """torch.optim.Muon in the parameters' own type for groups with `matrices`, torch.optim.AdamW for the others."""
+
+    def __init__(self, params, lr=1e-3, weight_decay=0.1, momentum=0.95, nesterov=True, ns_coefficients=(3.4445, -4.775, 2.0315), eps=1e-7, ns_steps=5, adjust_lr_fn="original"):  # fmt: skip
+        own = {"momentum": momentum, "nesterov": nesterov, "ns_coefficients": ns_coefficients, "eps": eps, "ns_steps": ns_steps}
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "adjust_lr_fn": adjust_lr_fn, "betas": (0.9, 0.999)} | own)
+        self.rest = torch.optim.AdamW([g for g in self.param_groups if not g["matrices"]] or [{"params": []}])
+
+    @torch.no_grad()
+    def step(self):
+        # Schedules change the groups here; theirs are the same tables but for what AdamW adds.
+        for theirs, ours in zip(self.rest.param_groups, [g for g in self.param_groups if not g["matrices"]]):
+            theirs["lr"] = ours["lr"]
+        self.rest.step()
+        for group in self.param_groups:
+            if not group["matrices"]:
+                continue
+            for p in group["params"]:
+                m = self.state[p].setdefault("m", torch.zeros_like(p))
+                m.lerp_(p.grad, 1 - group["momentum"])
+                d = p.grad.lerp(m, group["momentum"]) if group["nesterov"] else m
+                d = orthogonalized(d, group["ns_coefficients"], group["ns_steps"], group["eps"])
+                length = LENGTHS[group["adjust_lr_fn"]](p.shape[0], p[0].numel())
+                p.mul_(1 - group["lr"] * group["weight_decay"])
+                p.sub_(d, alpha=group["lr"] * length)

@@ -16,6 +16,7 @@ use crate::passes::{FORWARD, PassOptions};
 use crate::terminal::say;
 use crate::train::setup::input;
 use crate::train::setup::memory::{MemoryPlan, Needs, Use};
+use crate::train::setup::muon::Split;
 use crate::train::setup::photos::PhotoPlan;
 use crate::train::setup::programs::pass_names;
 use crate::train::setup::programs::{Kind, Programs, graph_after};
@@ -143,6 +144,9 @@ fn as_json(loaded: &Loaded, programs: &Programs, memory: &MemoryPlan, device: &s
     if !rates.is_empty() {
         told["layer_decay"] = rates.into();
     }
+    if let Some(Split { muon: [tensors, elements], adamw }) = &programs.split {
+        told["muon"] = json!({ "tensors": tensors, "parameters": elements, "left_to_adamw": adamw });
+    }
     told
 }
 
@@ -206,6 +210,14 @@ fn as_text(loaded: &Loaded, programs: &Programs, memory: &MemoryPlan, device: &s
         thousands(all as u64),
         flops(total)
     ));
+    if let Some(Split { muon: [tensors, elements], adamw }) = &programs.split {
+        let also = if adamw.is_empty() { String::new() } else { format!(", with {}", adamw.join(", ")) };
+        let s = if *tensors == 1 { "x" } else { "ces" };
+        line(format!(
+            "muon updates {tensors} matri{s} with {} parameters, adamw the rest{also}",
+            thousands(*elements as u64)
+        ));
+    }
     if !programs.decays.is_empty() {
         line(String::new());
         line("learning rates by `layer_decay`, from the last layer down".into());

@@ -86,6 +86,101 @@ fn moving_averages_are_those_of_a_loop() {
     }
 }
 
+/// The mean of the weights at the ends of epochs, from the second on; nothing before. Batch norm's statistics are of all five
+/// batches alike. Stopped anywhere and resumed it is the same.
+#[test]
+fn means_over_epochs_are_those_of_a_loop() {
+    let place = begun();
+    for (i, train) in ["", "accumulate = 2"].into_iter().enumerate() {
+        let swa = "swa = { start = 1, lr = 0.05, anneal_epochs = 2 }";
+        place.write(
+            "e.toml",
+            config("", &format!("{SGD}\n{swa}"), train).replace("[train]\nepochs = 2", "[train]\nepochs = 4"),
+        );
+        let run = format!("r{i}");
+        let told = place.ok(&format!("train e.toml --out {run}")).err;
+        for words in ["from epoch 2 on validation is of the mean", "epoch 2: weights are averaged from here on"] {
+            assert!(told.contains(words), "{told}");
+        }
+        let last = place.checkpoint(&format!("{run}/last.safetensors"));
+        let per_epoch = last.meta.step / 4;
+        let first = place.checkpoint(&format!("{run}/step-{per_epoch}.safetensors"));
+        assert!(first.tensors.keys().all(|name| !name.starts_with("optimizer.average.")), "nothing is averaged yet");
+        let ends: Vec<Checkpoint> =
+            (2..=4).map(|epoch| place.checkpoint(&format!("{run}/step-{}.safetensors", epoch * per_epoch))).collect();
+        for (name, average) in &last.tensors {
+            let Some(name) = name.strip_prefix("optimizer.average.").filter(|name| !name.starts_with("2.running"))
+            else {
+                continue;
+            };
+            if name == "2.num_batches_tracked" {
+                assert_eq!(average.data, 5i64.to_ne_bytes());
+                continue;
+            }
+            let mut mean = vec![0.0; floats(average).len()];
+            for end in &ends {
+                mean.iter_mut().zip(floats(&end.tensors[name])).for_each(|(m, w)| *m += f64::from(w) / 3.0);
+            }
+            for (mean, kept) in mean.iter().zip(floats(average)) {
+                assert!((mean - f64::from(kept)).abs() <= 1e-6 * mean.abs().max(1.0), "{run} {name}: {mean} {kept}");
+            }
+        }
+        assert_ne!(last.tensors["2.running_mean"].data, last.tensors["optimizer.average.2.running_mean"].data);
+        // Validation is of the weights, then of the mean, and so is what is made of checkpoints. Rates go to that of averaging.
+        let metrics = place.metrics(&run);
+        let losses: Vec<f64> =
+            metrics.iter().filter(|l| l["kind"] == "epoch").map(|l| l["val_loss"].as_f64().unwrap()).collect();
+        for (file, loss) in [("last", losses[3]), (&format!("step-{per_epoch}"), losses[0])] {
+            let eval = place.ok(&format!("eval {run}/{file}.safetensors --json")).json();
+            assert!((loss - eval["metrics"]["loss"].as_f64().unwrap()).abs() < 1e-9, "{file} {losses:?} {eval}");
+        }
+        let rates: Vec<f64> =
+            metrics.iter().filter(|l| l["kind"] == "step").map(|l| l["lr"].as_f64().unwrap()).collect();
+        let of_epochs: Vec<f64> = rates.iter().step_by(per_epoch as usize).copied().collect();
+        let expected = [0.125, 0.125, 0.0875, 0.05];
+        assert!(of_epochs.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{of_epochs:?}");
+        for stop in [1, per_epoch, per_epoch + 2, 2 * per_epoch, 3 * per_epoch + 1] {
+            let stopped = format!("s{i}-{stop}");
+            place.ok(&format!("train e.toml --quiet --out {stopped} --set train.max_steps={stop}"));
+            place.ok(&format!("train e.toml --quiet --out {stopped} --resume --set train.max_steps=1000"));
+            assert_same_runs((&place, &run), (&place, &stopped));
+        }
+    }
+}
+
+/// On any number of threads, and stopped and resumed, Muon comes to the same bits. What it leaves to AdamW is told.
+#[test]
+fn muon_is_the_same_in_any_way() {
+    let place = begun();
+    let muon = |more: &str| format!("type = \"muon\"\nlr = 0.01\n{more}");
+    for (i, (more, train)) in
+        [("", ""), ("adamw = { match = [], lr = 1e-3 }\nema = {}", "accumulate = 2\nclip_grad_norm = 0.5")]
+            .into_iter()
+            .enumerate()
+    {
+        place.write("e.toml", config("", &muon(more), train));
+        let run = format!("r{i}");
+        place.ok(&format!("train e.toml --quiet --out {run} --threads 1"));
+        place.ok(&format!("train e.toml --quiet --out t{i} --threads 3"));
+        assert_same_runs((&place, &run), (&place, &format!("t{i}")));
+        place.ok(&format!("train e.toml --quiet --out s{i} --set train.max_steps=2"));
+        place.ok(&format!("train e.toml --quiet --out s{i} --resume --set train.max_steps=1000"));
+        assert_same_runs((&place, &run), (&place, &format!("s{i}")));
+        let last = place.checkpoint(&format!("{run}/last.safetensors"));
+        let has = |name: &str| last.tensors.contains_key(name);
+        assert!(has("optimizer.momentum_buffer.1.weight") && !has("optimizer.exp_avg.1.weight"));
+        assert_eq!([has("optimizer.momentum_buffer.4.weight"), has("optimizer.exp_avg.4.weight")], [i == 1, i == 0]);
+        assert!(has("optimizer.exp_avg.1.bias") && has("optimizer.exp_avg_sq.2.weight"));
+    }
+    place.write("e.toml", config("", &muon(""), ""));
+    let told = place.ok("check e.toml").out;
+    assert!(told.contains("muon updates 1 matrix with 768 parameters, adamw the rest, with 4.weight"), "{told}");
+    // A vector is none of what may be left to AdamW: it is AdamW's.
+    place.write("e.toml", config("", &muon("adamw = { match = [\"1.bias\"] }"), ""));
+    let told = place.fails("check e.toml", 2);
+    assert!(told.contains("`1.bias` in `adamw.match` fits no parameter"), "{told}");
+}
+
 /// Two runs, the second of which begins with the weights of the first, are one run that thaws. The order of samples and
 /// gradient descent remember nothing.
 #[test]

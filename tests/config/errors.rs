@@ -109,6 +109,11 @@ mistakes! {
         [("[model]", "[model]\nfreeze = [\"*\"]\nthaw_after = 3")],
         [("[model]", "[model]\nweights = \"w.pth\"\nweights_rename = [{ from = \"\", to = \"x\" }, { from = \"a*\", to = \"**\" }]")],
         [("lr = 0.1", "lr = 0.1\nlayer_decay = 1.5\nno_decay = [\"norms\"]\nema = { decay = 1.0, every = 2 }")],
+        [("lr = 0.1", "lr = 0.1\nswa = { start = 3, lr = 0.05 }")],
+        [("lr = 0.1", "lr = 0.1\nswa = { start = 1, anneal_epochs = 2 }")],
+        [("lr = 0.1", "lr = 0.1\nswa = { start = 1 }\nema = {}")],
+        [("lr = 0.1", "lr = 0.1\nswa = { start = 1, lr = 0.05 }\n[schedule]\ntype = \"plateau\"")],
+        [(SGD, "type = \"muon\"\nns_steps = 0\nns_coefficients = [1, 2]\nadjust_lr_fn = \"rms\"\nadamw = { lr = 0, betas = [0.9, 1.0] }")],
     ];
     kept_photos: [
         [("batch_size = 32", "cache = \"memory\"")],

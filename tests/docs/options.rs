@@ -9,7 +9,9 @@ use runner::config::declare::options::Options;
 use runner::config::declare::tagged::Tagged;
 use runner::config::language::keys::{self};
 use runner::config::language::layers::{Block, CONTAINERS, CommonKeys, Layer, container};
-use runner::config::language::sections::{EarlyStopping, Ema, Init, InitKeys, ParamGroup, Rename, Source, Transform};
+use runner::config::language::sections::{
+    EarlyStopping, Ema, Init, InitKeys, MuonAdamW, ParamGroup, Rename, Source, Swa, Transform,
+};
 use runner::config::schema::schema;
 use runner::config::text::lints::Lint;
 use schemars::SchemaGenerator;
@@ -43,6 +45,8 @@ impl Tables {
         }
         made.plain("train early_stopping", &[EarlyStopping::declaration], generator);
         made.plain("optimizer ema", &[Ema::declaration], generator);
+        made.plain("optimizer swa", &[Swa::declaration], generator);
+        made.plain("optimizer adamw", &[MuonAdamW::declaration], generator);
         made.plain("model weights_rename", &[Rename::declaration], generator);
         made.plain("model init", &[InitKeys::declaration], generator);
         let starts = Init::declarations(generator);
@@ -70,6 +74,8 @@ impl Tables {
             "train early_stopping"
                 | "optimizer groups"
                 | "optimizer ema"
+                | "optimizer swa"
+                | "optimizer adamw"
                 | "model weights_rename"
                 | "model init"
                 | "layer"

@@ -222,6 +222,7 @@ const RULES: [Rule; 18] = [
             "lion",
             "lamb",
             "lars_f32",
+            "muon",
         ],
         types: SINGLE,
         anchor: ("STG.128", 1),

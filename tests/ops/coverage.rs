@@ -78,6 +78,9 @@ variants![
     GradNorm,
     OptimizerStep,
     UpdateScale,
+    MuonStart,
+    MuonPolynomial,
+    MuonStep,
     KeepState,
     RestoreState,
 ];

@@ -35,6 +35,7 @@ impl Run {
         let algorithm = Algorithm::Sgd { momentum: 0.9, dampening: 0.0, nesterov: false };
         let micro_batch = (accumulate > 1).then_some(1.0);
         let spec = UpdateSpec {
+            muon: None,
             algorithm,
             clip_norm,
             clip_value: None,

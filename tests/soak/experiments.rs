@@ -21,8 +21,8 @@ const OPTIMIZERS: [&str; 18] = [
     "type = \"adadelta\"\nlr = 0.5",
     "type = \"adamax\"\nlr = 1e-3\neps = 1e-5",
     "type = \"lamb\"\nlr = 3e-3\neps = 1e-5",
-    // Not Lion: its steps go by signs, and those of gradients near zero by rounding. Nor LARS: its steps are as long where a tensor's
-    // gradient is nothing but rounding.
+    // Not Lion: its steps go by signs, and those of gradients near zero by rounding. Nor LARS and Muon: their steps are as long where
+    // a tensor's gradient is nothing but rounding.
 ];
 
 /// Everything that the learning rate may do.
@@ -78,12 +78,14 @@ pub fn experiment(seed: u64) -> String {
     let every = make.of(&["", "eval_every = 2\n"]);
     // By the seed itself, so that the draws of all else stay as they were.
     let every = if seed % 5 == 2 { "eval_every_steps = 3\n" } else { every };
-    let length = match seed % 7 {
-        3 => format!("steps = {}\n", 2 + seed / 7 % 6),
-        _ => format!("epochs = {epochs}\n"),
+    let (in_steps, swa) = (seed % 7 == 3, "swa = { start = 0 }\n");
+    let length = match in_steps {
+        true => format!("steps = {}\n", 2 + seed / 7 % 6),
+        false => format!("epochs = {epochs}\n"),
     };
-    let rules =
-        ["", "ema = { decay = 0.9 }\n", "layer_decay = 0.7\nno_decay = [\"norm\", \"bias\"]\n"][(seed % 3) as usize];
+    let decays = "layer_decay = 0.7\nno_decay = [\"norm\", \"bias\"]\n";
+    // Means of weights go by epochs.
+    let rules = ["", "ema = { decay = 0.9 }\n", decays, if in_steps { "" } else { swa }][(seed % 4) as usize];
     let thaw = if freeze.is_empty() || epochs < 2 { "" } else { "thaw_after = 1\n" };
     // The number of values is known now.
     let data = data.replace("targets = 0", &format!("targets = {results}"));

@@ -283,6 +283,8 @@ fn everything_occurs() {
         "from =",
         "groups = [",
         "freeze =",
+        "ema =",
+        "swa =",
         "accumulate =",
         "steps =",
         "eval_every_steps =",

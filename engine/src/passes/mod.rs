@@ -7,6 +7,7 @@ pub mod edit;
 pub mod fuse;
 pub mod grad;
 pub mod keep;
+pub mod muon;
 pub mod precision;
 pub mod recompute;
 pub mod reorder;

@@ -1,6 +1,7 @@
 //! Adds the optimizer to a graph: the update is a part of the step like any other operation.
 
 use super::keep::Kept;
+use super::muon::{MOMENTUM_SLOT, Muon};
 use crate::graph::op::{
     AccumulateGrad, AccumulateLoss, Algorithm, Binary, BinaryKind, GradNorm, MeanScale, OptimizerStep, Slice,
     TensorOptions, UpdateScale, ZeroGrad,
@@ -13,6 +14,8 @@ use std::collections::HashMap;
 pub struct UpdateSpec {
     /// The rule.
     pub algorithm: Algorithm,
+    /// Another one, and the parameters that are updated by it instead.
+    pub muon: Option<Muon>,
     /// Largest norm of all gradients together.
     pub clip_norm: Option<f32>,
     /// Largest absolute value of an element of a gradient.
@@ -173,7 +176,9 @@ pub fn add_update(
         let step = vars.get_or_add(Variable::zeros(*counter, DType::I64, [1], VarKind::Optimizer));
         let mut operands = head.clone();
         operands.push(graph.variable(vars, step));
-        for (id, _, grad) in list {
+        let is_matrix = |id: &VarId| spec.muon.as_ref().is_some_and(|muon| muon.parameters.contains(id));
+        let (matrices, list): (Vec<_>, Vec<_>) = list.iter().partition(|(id, _, _)| is_matrix(id));
+        for (id, _, grad) in &list {
             operands.extend([graph.variable(vars, *id), *grad]);
             for slot in spec.algorithm.slots() {
                 let name = format!("optimizer.{slot}.{}", vars[*id].name);
@@ -183,6 +188,13 @@ pub fn add_update(
         }
         let tensors = list.iter().map(|(_, o, _)| *o).collect();
         graph.add(OptimizerStep { tensors, ..update.clone() }, &operands)?;
+        let Some(muon) = &spec.muon else { continue };
+        for (id, options, grad) in matrices {
+            let name = format!("optimizer.{MOMENTUM_SLOT}.{}", vars[id].name);
+            let momentum = companion(vars, id, name, VarKind::Optimizer, 0.0);
+            let values = [graph.variable(vars, id), grad, graph.variable(vars, momentum)];
+            muon.add(graph, (update.clipping(), &head), options, values)?;
+        }
     }
     if let Some(scaler) = spec.scaler {
         let tracker = vars.get_or_add(Variable::zeros(GROWTH_VARIABLE, DType::I64, [1], VarKind::Optimizer));

@@ -409,6 +409,12 @@ fn announce(
             ema.decay
         ));
     }
+    if let Some(swa) = &e.optimizer.swa {
+        reporter.info(&format!(
+            "from epoch {} on validation is of the mean of the weights at the ends of epochs (`swa`), and so is what is made of checkpoints",
+            swa.start + 1
+        ));
+    }
 }
 
 /// The figures that a run writes down of its epochs.

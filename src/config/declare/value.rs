@@ -45,7 +45,7 @@ macro_rules! values {
 }
 pub(crate) use values;
 
-values!(bool, i32, u64, usize, i64, f64, String, [f64; 2], [f64; 4]);
+values!(bool, i32, u64, usize, i64, f64, String, [f64; 2], [f64; 3], [f64; 4]);
 
 impl<T: Value> Value for Option<T> {
     const IS_PATH: bool = T::IS_PATH;

@@ -4,7 +4,7 @@ use schemars::SchemaGenerator;
 
 use super::sections::{
     Checkpoint, Curve, EarlyStopping, Ema, FileKeys, Lints, Loading, Log, Loss, Metrics, ModelKeys, ModelLayers,
-    OptimizerRule, ParamGroups, Pipeline, Source, Sweep, TopKeys, Train, Warmup,
+    MuonAdamW, OptimizerRule, ParamGroups, Pipeline, Source, Swa, Sweep, TopKeys, Train, Warmup,
 };
 use crate::config::declare::declaration::{Declaration, Declare, Effect, Rule};
 use crate::config::declare::options::Options;
@@ -205,6 +205,10 @@ pub fn dotted(root: &Table) -> Vec<String> {
     }
     all.extend(EarlyStopping::KEYS.iter().map(|key| format!("train.early_stopping.{key}")));
     all.extend(Ema::KEYS.iter().map(|key| format!("optimizer.ema.{key}")));
+    all.extend(Swa::KEYS.iter().map(|key| format!("optimizer.swa.{key}")));
+    if all.iter().any(|key| key == "optimizer.adamw") {
+        all.extend(MuonAdamW::KEYS.iter().map(|key| format!("optimizer.adamw.{key}")));
+    }
     all
 }
 
@@ -213,8 +217,14 @@ pub fn ending_with(written: &[&str], root: &Table) -> Vec<String> {
     let all = dotted(root);
     let tail = format!(".{}", written.join("."));
     let exact: Vec<String> = all.iter().filter(|key| key.ends_with(&tail)).cloned().collect();
+    // A key of a section, rather than one of the same name in a table of it.
+    let is_inside = |key: &String| {
+        let section = key.split('.').next().unwrap_or(key);
+        let own = format!("{section}{tail}");
+        *key != own && exact.contains(&own)
+    };
     if !exact.is_empty() {
-        return exact;
+        return exact.iter().filter(|key| !is_inside(key)).cloned().collect();
     }
     let [word] = written else { return Vec::new() };
     let last = |key: &String| key.rsplit('.').next().unwrap_or(key).to_owned();

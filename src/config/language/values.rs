@@ -12,7 +12,7 @@ use crate::config::declare::part::Part;
 use crate::config::declare::value::{Value, deserialize, values};
 use crate::config::text::tree::Node;
 
-values!(Pair, Padding, Groups, Momentum, ValidationSplit, Device, Precision);
+values!(Pair, Padding, Groups, Momentum, ValidationSplit, Device, Precision, Anneal);
 
 /// A whole number for both directions of an image, or `[height, width]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -429,4 +429,14 @@ impl Value for PathBuf {
     fn schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string", "minLength": 1 })
     }
+}
+
+/// How a learning rate goes from one value to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Anneal {
+    /// Along half a cosine.
+    Cos,
+    /// Along a line.
+    Linear,
 }

@@ -264,8 +264,8 @@ impl<'a> Reader<'a> {
         let word = self.kind::<OptimizerRule>(&part, None)?;
         part.known_keys(&[&[OptimizerRule::TAG], ParamGroups::KEYS, OptimizerRule::fields(word)]);
         let rule = OptimizerRule::read(word, &part)?;
-        let ParamGroups { groups, layer_decay, no_decay, ema, lr_base_size, lr_base_scale } = common?;
-        Some(Optimizer { rule, groups, layer_decay, no_decay, ema, lr_base_size, lr_base_scale })
+        let ParamGroups { groups, layer_decay, no_decay, ema, swa, lr_base_size, lr_base_scale } = common?;
+        Some(Optimizer { rule, groups, layer_decay, no_decay, ema, swa, lr_base_size, lr_base_scale })
     }
 
     fn schedule(&self) -> Option<Schedule> {

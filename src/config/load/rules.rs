@@ -2,7 +2,9 @@
 
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Experiment;
-use crate::config::language::sections::{Cache, Length, Loss, Method, Metric, RANDOM_TRANSFORMS, Source, Transform};
+use crate::config::language::sections::{
+    Cache, Curve, Length, Loss, Method, Metric, RANDOM_TRANSFORMS, Source, Transform,
+};
 use crate::config::text::diagnostics::Diagnostic;
 use crate::config::text::lints::Lint;
 use crate::config::text::origins::Reporter;
@@ -20,6 +22,7 @@ pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     experiment.schedule.check(experiment.train.length(), &experiment.optimizer, &rules.reporter);
     rules.optimizer();
     rules.thaw();
+    rules.swa();
     rules.downloads();
     rules.cache();
     rules.sweep();
@@ -247,6 +250,31 @@ impl Rules<'_> {
                 &key,
                 "too large for this learning rate",
             );
+        }
+    }
+
+    /// There must be epochs to average over, and one place that the learning rate comes from.
+    fn swa(&self) {
+        let Some(swa) = &self.experiment.optimizer.swa else { return };
+        let length = self.experiment.train.length();
+        match length {
+            Length::Epochs(epochs) if swa.start as u64 >= epochs => {
+                let error = Diagnostic::error(format!("`swa` starts after the run, which has {length}"))
+                    .help("`start` is the number of epochs before: take less, or leave `swa` out");
+                let ends = "the run ends with these";
+                self.reporter.at_keys(error, "optimizer.swa.start", "nothing is averaged", "train.epochs", ends);
+            }
+            Length::Steps(_) => {
+                let error = Diagnostic::error("`swa` averages at the ends of epochs, and the run may end within one")
+                    .help("tell the length of the run as `train.epochs`");
+                self.reporter.at_keys(error, "optimizer.swa", "goes by epochs", "train.steps", "goes by steps");
+            }
+            Length::Epochs(_) => {}
+        }
+        if let (Some(_), Curve::Plateau(_)) = (swa.lr, &self.experiment.schedule.curve) {
+            let error = Diagnostic::error("`swa` has a learning rate, and `plateau` in `[schedule]` sets it, too")
+                .help("take another schedule, or `swa` without `lr`");
+            self.reporter.at_keys(error, "optimizer.swa.lr", "from `start` on", "schedule.type", "at any time");
         }
     }
 

@@ -99,7 +99,9 @@ fn agreements() -> Vec<Value> {
 fn sections(generator: &mut SchemaGenerator) -> Vec<(&'static str, Section)> {
     let mut all: Vec<(&str, Section)> =
         keys::sections().iter().map(|section| (section.name, Section::of(generator, section))).collect();
-    for (section, key) in [("train", "early_stopping"), ("optimizer", "ema")] {
+    for (section, key) in
+        [("train", "early_stopping"), ("optimizer", "ema"), ("optimizer", "swa"), ("optimizer", "adamw")]
+    {
         for (_, section) in all.iter_mut().filter(|(name, _)| *name == section) {
             let inner = json!({ "properties": { key: no_unset() } });
             section.strict = json!({ "allOf": [section.strict.take(), inner] });

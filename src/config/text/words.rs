@@ -121,6 +121,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("source", &["type", "name", "dataset"]),
     ("monitor", &["metric"]),
     ("schedules", &["schedulers"]),
+    ("swa", &["stochasticweightaveraging", "averagedmodel", "weightaveraging"]),
     ("lr_base_size", &["lrbatchsize", "basebatchsize", "lrscaling"]),
     ("metrics", &["evaluation"]),
     ("type", &["name", "kind", "algorithm", "class"]),

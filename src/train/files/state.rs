@@ -48,6 +48,9 @@ pub struct Extra {
     /// What a schedule that watches a figure knows of it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub plateau: PlateauState,
+    /// How many models are in the mean of weights over epochs.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub averaged: Averaged,
     /// Training seconds of the current epoch so far.
     pub epoch_seconds: f64,
     /// The samples are not what was asked for: why.
@@ -72,8 +75,22 @@ pub struct Extra {
     pub device_choices: Option<String>,
 }
 
-fn is_default(state: &PlateauState) -> bool {
-    *state == PlateauState::default()
+/// What is in the mean of weights over epochs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Averaged {
+    /// The number of models.
+    pub models: u64,
+    /// The epoch, from 1, at whose end the last of them was.
+    pub epoch: u64,
+}
+
+fn is_default<T: Default + PartialEq>(state: &T) -> bool {
+    *state == T::default()
+}
+
+/// True if a variable is the average of another one.
+fn is_average(var: &Variable) -> bool {
+    checkpoint::averaged_weight(&var.name).is_some()
 }
 
 /// The choices of the device that wrote the checkpoint whose state is `meta`. [`restore`] reports what cannot be read.
@@ -108,7 +125,7 @@ pub fn save(session: &mut Session, state: &mut RunState, config: &str, seed: u64
     let (ids, tensors): (Vec<_>, Vec<TensorInfo>) = plan
         .variables
         .iter()
-        .filter(|(_, v)| in_checkpoint(v))
+        .filter(|(_, v)| in_checkpoint(v) && !(session.waits_for_average() && is_average(v)))
         .map(|(id, v)| (id, TensorInfo { name: &v.name, dtype: v.dtype, shape: v.storage.outside.dims() }))
         .unzip();
     let mut meta = Meta::new(config, seed);
@@ -132,7 +149,9 @@ pub fn restore(session: &mut Session, meta: &Meta, path: &Path) -> Result<RunSta
     for (what, n) in [("epochs", meta.epoch), ("steps", meta.step), ("batches", extra.micro_step.max(meta.batch))] {
         ensure!(n <= MOST_COUNTED, "`{}` claims {n} {what}, more than a run can have", path.display());
     }
-    load_checkpoint(session, meta, path, in_checkpoint)?;
+    session.set_averaged(extra.averaged.models > 0);
+    let waits = session.waits_for_average();
+    load_checkpoint(session, meta, path, |v| in_checkpoint(v) && !(waits && is_average(v)))?;
     let plan = session.programs.plan.clone();
     if let Some(id) = plan.variables.find(metrics_variable(Mode::Train)) {
         let n = extra.train_sums.len();

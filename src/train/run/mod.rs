@@ -1,5 +1,6 @@
 //! The training loop.
 
+mod averaging;
 pub mod evaluate;
 mod histograms;
 mod live;

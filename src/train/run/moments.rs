@@ -83,6 +83,9 @@ impl Run<'_> {
             };
         let train = self.session.figures(Mode::Train)?.0;
         ensure!(train.is_some(), "nothing was learnt in epoch {number}: {NOTHING_COUNTS}");
+        if !self.average(interrupt)? {
+            return self.interrupted_at_rest().map(Some);
+        }
         let val = match due && !self.samples.val.is_empty() {
             true => match self.evaluate(interrupt)? {
                 Some(figures) => Some(figures),

@@ -42,7 +42,9 @@ impl Needs {
     /// Those of a training run with its evaluations on data of that kind, with that memory: of a new run, as `check` sees
     /// it, or of one that goes on.
     pub fn of_run(experiment: &Experiment, spec: &DataSpec, data: Footprint, new: bool) -> Self {
-        let val = if spec.val == Some(0) { 0 } else { slots::evaluation(experiment) };
+        // Averaging has a pass over the training samples, where an evaluation would be.
+        let alone = spec.val == Some(0) && experiment.optimizer.swa.is_none();
+        let val = if alone { 0 } else { slots::evaluation(experiment) };
         let slots = slots::training(experiment) + val;
         let scored = scored(experiment, spec.val);
         Needs { slots, data, saves: true, weights: new && experiment.model.weights.is_some(), scored }

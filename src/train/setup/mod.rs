@@ -1,5 +1,6 @@
 //! From an experiment to a session that can take its first step.
 
+pub mod averages;
 pub mod balance;
 pub mod class_report;
 pub mod device;
@@ -9,6 +10,8 @@ pub mod host_memory;
 pub mod input;
 pub mod lints;
 pub mod memory;
+pub mod muon;
+pub mod patterns;
 pub mod photos;
 pub mod precision;
 pub mod programs;

@@ -1,5 +1,7 @@
 //! The programs of an experiment: one for every kind of step and shape of batch, over one set of variables.
 
+use super::averages::{average_graph, statistics_graph, take_averages};
+use super::muon::Split;
 use super::trained::{self, LayerRate, Phases};
 use super::{lints, precision};
 use crate::backend::{Backend, HostBuffer};
@@ -7,10 +9,10 @@ use crate::config::language::values::Precision;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::{DataSpec, Field};
 use crate::graph::op::{Figure, Loss};
-use crate::graph::{Graph, Input, Role, VarKind, Variables};
+use crate::graph::{Graph, Input, VarKind, Variables};
 use crate::model::{self, BatchShape, Forward, LayerRow, Mode};
 use crate::passes::simplify::simplify;
-use crate::passes::update::{UpdateSpec, average_of, update_graph};
+use crate::passes::update::{UpdateSpec, update_graph};
 use crate::passes::{self, Device, Job, PassOptions, Trained, Training};
 use crate::plan::{Plan, SlotInput, Source};
 use std::sync::Arc;
@@ -26,8 +28,14 @@ pub enum Kind {
     TrainFrozen,
     /// As `Update`, for those epochs.
     UpdateFrozen,
+    /// The weights are taken into their mean over epochs.
+    Average,
+    /// Batch norm's statistics with that mean, a batch of training.
+    Statistics,
     /// Loss and metrics.
     Eval,
+    /// As `Eval`, before there is a mean.
+    EvalWeights,
     /// The model's output alone.
     Predict,
 }
@@ -87,6 +95,8 @@ pub struct Programs {
     pub warnings: Vec<Diagnostic>,
     /// What `layer_decay` makes of the learning rates, the lowest layer first; empty without it.
     pub decays: Vec<LayerRate>,
+    /// What Muon updates, if there is Muon.
+    pub split: Option<Split>,
     /// Number of parameters that are frozen at first and trained later.
     pub thawed: usize,
 }
@@ -166,18 +176,40 @@ pub fn build(
         kinds.push((kind, 0.into()));
         sources.push(Source { name: name.into(), graph, loss: None, prediction: None });
     }
-    for (mode, kind, list) in [(Mode::Eval, Kind::Eval, &sizes.eval), (Mode::Predict, Kind::Predict, &sizes.predict)] {
+    let mut evaluations = vec![(Mode::Eval, Kind::Eval, &sizes.eval), (Mode::Predict, Kind::Predict, &sizes.predict)];
+    if let Some(phases) = phases.as_ref().filter(|phases| !phases.averaged.is_empty()) {
+        let graph = average_graph(&mut vars, &phases.spec, &phases.averaged).map_err(|e| internal(&e.to_string()))?;
+        kinds.push((Kind::Average, 0.into()));
+        sources.push(Source { name: "average".into(), graph, loss: None, prediction: None });
+        for batch in &sizes.train {
+            let forward = model::forward(experiment, data, &mut vars, *batch, Mode::Train)?;
+            let Some(mut graph) = statistics_graph(&forward, &mut vars) else { break };
+            let job = Job { device, half: precision::half(precision), training: None, options };
+            job.run(&mut graph).map_err(|e| internal(&e))?;
+            kinds.push((Kind::Statistics, *batch));
+            let name = format!("statistics, batch of {batch}");
+            sources.push(Source { name, graph, loss: None, prediction: None });
+        }
+        evaluations.push((Mode::Eval, Kind::EvalWeights, &sizes.eval));
+    }
+    for (mode, kind, list) in evaluations {
         for batch in list {
             let mut forward = model::forward(experiment, data, &mut vars, *batch, mode)?;
             if rows.is_empty() {
                 rows = forward.rows.clone();
             }
             let mut graph = std::mem::take(&mut forward.graph);
-            take_averages(&mut graph, &vars);
+            if kind != Kind::EvalWeights {
+                take_averages(&mut graph, &vars);
+            }
             let job = Job { device, half: precision::half(precision), training: None, options };
             job.run(&mut graph).map_err(|e| internal(&e))?;
             kinds.push((kind, *batch));
-            let name = if kind == Kind::Eval { "eval" } else { "predict" };
+            let name = match kind {
+                Kind::Predict => "predict",
+                Kind::EvalWeights => "eval before averaging",
+                _ => "eval",
+            };
             sources.push(source(&format!("{name}, batch of {batch}"), graph, &forward));
         }
     }
@@ -187,7 +219,8 @@ pub fn build(
             return Err(errors);
         }
     }
-    let (decays, thawed) = phases.map_or((Vec::new(), 0), |phases| (phases.decays, phases.thawed));
+    let (decays, split, thawed) =
+        phases.map_or((Vec::new(), None, 0), |phases| (phases.decays, phases.split, phases.thawed));
     let plan = Plan::laid_out(Arc::new(vars), sources, |g, n| backend.node_memory(g, n), !backend.shares_memory());
     let (fields, class_names) = (data.fields.clone(), data.class_names.clone().unwrap_or_default());
     let learns_inputs = experiment.loss.target().is_some();
@@ -205,6 +238,7 @@ pub fn build(
         asked,
         warnings,
         decays,
+        split,
         thawed,
     })
 }
@@ -218,17 +252,6 @@ const UPDATE: InPhases = [(Kind::Update, "update"), (Kind::UpdateFrozen, "update
 fn in_phases(phases: &Phases, kinds: InPhases) -> impl Iterator<Item = (&UpdateSpec, Kind, &'static str)> {
     let specs = std::iter::once(&phases.spec).chain(&phases.frozen);
     specs.zip(kinds).map(|(spec, (kind, name))| (spec, kind, name))
-}
-
-/// Makes a graph take moving averages in the place of what they are averages of, where there are some.
-fn take_averages(graph: &mut Graph, vars: &Variables) {
-    for value in &mut graph.values {
-        if let Role::Parameter(id) | Role::State(id) = &mut value.role
-            && let Some(average) = average_of(vars, *id)
-        {
-            *id = average;
-        }
-    }
 }
 
 /// The graph of the training step on `backend` after the passes that `options` lets run, but in the precision that the

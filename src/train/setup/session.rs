@@ -1,5 +1,7 @@
 //! An experiment on a device: its compiled programs and their state.
 
+mod averaging;
+
 use super::class_report::ClassReport;
 use super::error_report::ErrorReport;
 use super::figures::Figures;
@@ -10,7 +12,6 @@ use crate::data::Field;
 use crate::graph::op::{Figure, METRIC_SLOTS, Op, Task, metric_slot};
 use crate::graph::{DType, Input, Role, Shape, VarId, VarKind, Variable};
 use crate::model::{BatchShape, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, init, metrics_variable};
-use crate::passes::update::average_of;
 use anyhow::{Context, Result, anyhow};
 use std::io::Read;
 
@@ -51,8 +52,10 @@ pub struct Session {
     transfer: Transfer,
     /// Parameters that are thawed later are not trained yet.
     frozen: bool,
-    /// The share of the new values in moving averages.
+    /// The share of the new values in averages.
     average_share: f32,
+    /// There is no mean over epochs yet.
+    waits: bool,
 }
 
 impl Session {
@@ -72,7 +75,9 @@ impl Session {
     /// As [`Session::new`].
     pub fn unset(programs: Programs, backend: &dyn Backend, task: Task) -> Result<Self> {
         let executable = backend.compile(programs.plan.clone())?;
-        Ok(Session { programs, executable, task, transfer: Transfer::default(), frozen: false, average_share: 0.0 })
+        let waits = programs.find(Kind::Average, 0).is_some();
+        let transfer = Transfer::default();
+        Ok(Session { programs, executable, task, transfer, frozen: false, average_share: 0.0, waits })
     }
 
     /// Gives the variables that are `wanted` their initial value.
@@ -85,20 +90,6 @@ impl Session {
             init::initial_pieces(var, seed, |at, bytes| self.executable.upload_part(id, at, bytes))?;
         }
         self.begin_averages(wanted)
-    }
-
-    /// Moving averages that are `wanted` begin with the values that are there now.
-    ///
-    /// # Errors
-    /// The device failed.
-    pub fn begin_averages(&mut self, wanted: impl Fn(&Variable) -> bool) -> Result<()> {
-        let plan = self.programs.plan.clone();
-        for (id, var) in plan.variables.iter() {
-            if let Some(average) = average_of(&plan.variables, id).filter(|average| wanted(&plan.variables[*average])) {
-                self.transfer.copy(self.executable.as_mut(), var, id, average)?;
-            }
-        }
-        Ok(())
     }
 
     /// Whether parameters that are thawed later are left as they are from here on.
@@ -439,6 +430,7 @@ impl Session {
         match kind {
             Kind::Train if self.frozen => Kind::TrainFrozen,
             Kind::Update if self.frozen => Kind::UpdateFrozen,
+            Kind::Eval if self.waits => Kind::EvalWeights,
             kind => kind,
         }
     }

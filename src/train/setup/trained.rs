@@ -1,7 +1,8 @@
 //! Which parameters are trained, with which options each, and from when on.
 
-use crate::config::language::pattern::Pattern;
-use crate::config::language::sections::NoDecay;
+use super::muon::{Split, muon};
+use super::patterns::no_match;
+use crate::config::language::sections::{NoDecay, OptimizerRule};
 use crate::config::language::values::Precision;
 use crate::config::{Diagnostic, Experiment};
 use crate::graph::op::TensorOptions;
@@ -15,12 +16,16 @@ use std::collections::HashSet;
 pub struct Phases {
     /// Until the end.
     pub spec: UpdateSpec,
+    /// Variables of which the mean at the ends of epochs is kept.
+    pub averaged: Vec<VarId>,
     /// Before parameters are thawed, if that happens.
     pub frozen: Option<UpdateSpec>,
     /// Number of parameters that are frozen at first and trained later.
     pub thawed: usize,
     /// What `layer_decay` makes of the learning rates, the lowest layer first.
     pub decays: Vec<LayerRate>,
+    /// What Muon updates, if there is Muon.
+    pub split: Option<Split>,
 }
 
 /// The learning rate of the parameters in one of the model's own layers.
@@ -51,19 +56,38 @@ pub fn phases(
         }
     }
     let decays = layer_rates(experiment, &names);
+    let (muon, split) = match &o.rule {
+        OptimizerRule::Muon(options) => match muon(options, vars, &names) {
+            Ok((muon, split)) => (Some(muon), Some(split)),
+            Err(unfit) => {
+                errors.extend(unfit);
+                (None, None)
+            }
+        },
+        _ => (None, None),
+    };
+    // What AdamW has of its own beside Muon.
+    let rest = |id: &VarId| match &o.rule {
+        OptimizerRule::Muon(options) if !muon.as_ref().is_some_and(|muon| muon.parameters.contains(id)) => {
+            options.rest()
+        }
+        rule => [rule.lr(), rule.weight_decay()],
+    };
     let norms: HashSet<&str> =
         full.rows.iter().filter(|row| row.kind.contains("norm")).map(|row| row.path.as_str()).collect();
     let options = |(id, name): &(VarId, String)| {
         let group = o.groups.iter().find(|g| g.patterns.iter().any(|p| p.matches(name)));
         let base = o.rule.lr();
+        let [lr, decay] = rest(id);
         let share = decays.iter().find(|rate| rate.layer == top(name)).map_or(1.0, |rate| rate.share);
+        let share = if base != 0.0 { share * (lr / base) } else { share };
         // A base rate of zero leaves nothing to scale.
         let lr_scale = group.and_then(|g| g.lr).filter(|_| base != 0.0).map_or(share, |l| l / base) as f32;
         let without = o.no_decay.iter().any(|kind| match kind {
             NoDecay::Norm => norms.contains(vars[*id].origin.as_str()),
             NoDecay::Bias => name.ends_with("bias"),
         });
-        let decay = if without { 0.0 } else { o.rule.weight_decay() };
+        let decay = if without { 0.0 } else { decay };
         let decay = group.and_then(|g| g.weight_decay).unwrap_or(decay);
         (*id, TensorOptions { lr_scale, weight_decay: decay as f32 })
     };
@@ -81,6 +105,7 @@ pub fn phases(
     let micro_batch = full.loss.filter(|_| experiment.train.accumulate > 1).map(|loss| loss.items as f32);
     let spec = UpdateSpec {
         algorithm: o.rule.describe(),
+        muon,
         clip_norm,
         clip_value,
         scaler,
@@ -89,15 +114,18 @@ pub fn phases(
         tensors,
         thawed: Vec::new(),
     };
+    let swa = experiment.optimizer.swa.is_some();
+    let of = |list: &[(VarId, TensorOptions)]| list.iter().filter(|_| swa).map(|(id, _)| *id).collect();
     if experiment.model.thaw_after.is_none() {
-        return Ok(Phases { spec, frozen: None, thawed: 0, decays });
+        let averaged = of(&spec.tensors);
+        return Ok(Phases { spec, averaged, frozen: None, thawed: 0, decays, split });
     }
     // They are trained in the end: whoever asks is told so.
     frozen.iter().for_each(|(id, _)| vars.set_trainable(*id, true));
     let thawed = frozen.iter().map(|(id, _)| vars[*id].shape.len()).sum();
     let all: Vec<_> = spec.tensors.iter().chain(&frozen).copied().collect();
     let later = UpdateSpec { averaged: averaged(experiment, vars, &all), thawed: frozen, ..spec.clone() };
-    Ok(Phases { spec: later, frozen: Some(spec), thawed, decays })
+    Ok(Phases { spec: later, averaged: of(&all), frozen: Some(spec), thawed, decays, split })
 }
 
 /// The variables that change while these parameters are trained, of which averages are kept if they are asked for.
@@ -171,28 +199,4 @@ fn nothing_to_train(experiment: &Experiment, no_parameters: bool) -> Diagnostic 
         Some(span) => error.at(span, label),
         None => error,
     }
-}
-
-/// The error for a pattern that fits no parameter's name.
-fn no_match(pattern: &Pattern, names: &[(VarId, String)], key: &str) -> Diagnostic {
-    let error =
-        Diagnostic::error(format!("`{}` in `{key}` fits no parameter", pattern.text)).at(pattern.span, "fits nothing");
-    // What could have been meant: a name, or all names that begin with the same layers.
-    let groups = names.iter().flat_map(|(_, n)| n.match_indices('.').map(|(dot, _)| format!("{}.*", &n[..dot])));
-    let similar = names
-        .iter()
-        .map(|(_, n)| n.clone())
-        .chain(groups)
-        .map(|n| (strsim::jaro_winkler(&pattern.text, &n), n))
-        .max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(&a.1)))
-        .filter(|(score, _)| *score > 0.8);
-    if let Some((_, name)) = similar {
-        return error.help(format!("did you mean `{name}`?"));
-    }
-    let first: Vec<&str> = names.iter().take(4).map(|(_, n)| n.as_str()).collect();
-    error.help(match names.len() {
-        0 => "the model has no parameters".to_string(),
-        1..=4 => format!("the parameters are called {}", first.join(", ")),
-        _ => format!("parameters are called {}, …", first.join(", ")),
-    })
 }

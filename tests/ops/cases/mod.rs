@@ -10,6 +10,7 @@ mod input;
 mod linear;
 mod long;
 mod loss;
+mod muon;
 mod norm;
 mod optim;
 mod pool;

@@ -36,7 +36,7 @@ fn algorithms() -> Vec<Algorithm> {
 }
 
 /// Learning rate, gradient scale, loss scale, floor of the learning rate: large steps, so that an error in a step shows in the parameter.
-fn schedule() -> Operand {
+pub fn schedule() -> Operand {
     Operand::new(DType::F32, [4], vec![0.25, 0.5, 4.0, 0.125]).input(Input::Schedule)
 }
 
@@ -175,6 +175,7 @@ pub fn cases() -> Vec<Case> {
             }
         }
     }
+    list.extend(super::muon::cases());
     scales(&mut list);
     for shapes in [vec![1], vec![7, 130], vec![33, 1, 64]] {
         list.push(Case::new(format!("gradient norm of {shapes:?}"), GradNorm {}, |d| {

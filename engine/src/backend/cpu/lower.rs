@@ -26,7 +26,9 @@ use super::ops::max_pool::adaptive::{AdaptiveMaxPoolGradKernel, AdaptiveMaxPoolK
 use super::ops::max_pool::{MaxPoolGradKernel, MaxPoolKernel};
 use super::ops::metrics::MetricsKernel;
 use super::ops::normalize::NormalizeKernel;
-use super::ops::optim::{GradNormKernel, OptimizerKernel, UpdateScaleKernel};
+use super::ops::optim::{
+    GradNormKernel, MuonPolynomialKernel, MuonStartKernel, MuonStepKernel, OptimizerKernel, UpdateScaleKernel,
+};
 use super::ops::product_nodes::{ConvMaxPool, ConvNorm, Folded, Forward, GradInput, GradWeight};
 use super::ops::resize::{ResizeGradKernel, ResizeKernel};
 use super::ops::response_norm::{LocalResponseNormGradKernel, LocalResponseNormKernel};
@@ -162,6 +164,9 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
             Box::new(OptimizerKernel::new(op, lengths, level))
         }
         Op::UpdateScale(op) => Box::new(UpdateScaleKernel { op: *op }),
+        Op::MuonStart(op) => Box::new(MuonStartKernel::new(op, y(0).len(), level)),
+        Op::MuonPolynomial(op) => Box::new(MuonPolynomialKernel { op: *op, side: x(0).last(), level }),
+        Op::MuonStep(op) => Box::new(MuonStepKernel { op: *op, level }),
         Op::KeepState(op) => {
             let firsts = (usize::from(op.once)..node.inputs.len()).step_by(2);
             let copies = firsts.map(|i| (i, i + 1, graph.value(node.inputs[i]).dtype)).collect();

@@ -14,6 +14,7 @@ mod input;
 mod linear;
 mod loss;
 mod metrics;
+mod muon;
 mod norm;
 mod optim;
 mod pool;
@@ -199,6 +200,9 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::RestoreState(_) => state::restore(x),
         Op::GradNorm(_) => optim::grad_norm(x),
         Op::OptimizerStep(op) => optim::step(op, x),
+        Op::MuonStart(op) => muon::start(op, x),
+        Op::MuonPolynomial(op) => muon::polynomial(op, x),
+        Op::MuonStep(op) => muon::step(op, x),
         Op::UpdateScale(op) => optim::update_scale(op, x),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Tensor;
 use crate::graph::op::{
-    AccumulateLoss, Algorithm, Nadam, OptimizerStep, TensorOptions, Trust, UpdateScale, radam_rectification,
+    AccumulateLoss, Algorithm, Clipping, Nadam, OptimizerStep, TensorOptions, Trust, UpdateScale, radam_rectification,
 };
 
 pub(super) fn accumulate_grad(x: &[Tensor]) -> Vec<Vec<f64>> {
@@ -33,28 +33,46 @@ pub(super) fn grad_norm(x: &[Tensor]) -> Vec<Vec<f64>> {
     vec![vec![schedule[1] / schedule[2] * squares.sqrt()]]
 }
 
+/// What becomes of gradients before a rule sees them.
+pub(super) struct Seen {
+    /// The update is made.
+    pub updates: bool,
+    /// Factor of every gradient.
+    pub scale: f64,
+}
+
+/// From the operands that clipping has.
+pub(super) fn seen(clipping: &Clipping, x: &[Tensor]) -> Seen {
+    let (schedule, loss) = (x[0].data, x[1].data[0]);
+    let norm = if clipping.has_norm() { x[2].data[0] } else { 0.0 };
+    let loss_scale = if clipping.scaled { x[3].data[0] } else { 1.0 };
+    let clip = clipping.clip_norm.map_or(1.0, |limit| (f64::from(limit) / (norm / loss_scale + 1e-6)).min(1.0));
+    Seen {
+        updates: loss.is_finite() && (!clipping.scaled || norm.is_finite()),
+        scale: schedule[1] / schedule[2] / loss_scale * clip,
+    }
+}
+
+/// An element of a gradient, no further from 0 than `limit`.
+pub(super) fn clipped(g: f64, limit: Option<f32>) -> f64 {
+    match limit.map(f64::from) {
+        Some(limit) if g > limit => limit,
+        Some(limit) if g < -limit => -limit,
+        _ => g,
+    }
+}
+
 /// The step counter if the operation counts, then parameter and state of each tensor, all after the update.
 pub(super) fn step(op: &OptimizerStep, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let (head, schedule, loss) = (op.head(), x[0].data, x[1].data[0]);
-    let norm = if op.has_norm() { x[2].data[0] } else { 0.0 };
-    let loss_scale = if op.scaled { x[3].data[0] } else { 1.0 };
-    let updates = loss.is_finite() && (!op.scaled || norm.is_finite());
+    let (head, schedule) = (op.head(), x[0].data);
+    let Seen { updates, scale } = seen(&op.clipping(), x);
     let t = x[head - 1].data[0] + f64::from(u8::from(updates && op.counts));
-    let clip = op.clip_norm.map_or(1.0, |limit| (f64::from(limit) / (norm / loss_scale + 1e-6)).min(1.0));
-    let scale = schedule[1] / schedule[2] / loss_scale * clip;
 
     let mut results: Vec<Vec<f64>> = op.counts.then(|| vec![t]).into_iter().collect();
     for (operands, options) in x[head..].chunks(op.stride()).zip(&op.tensors) {
         let mut parameter = operands[0].data.to_vec();
         let mut state: Vec<Vec<f64>> = operands[2..].iter().map(|s| s.data.to_vec()).collect();
-        let gradient = |i: usize| {
-            let g = operands[1].data[i] * scale;
-            match op.clip_value.map(f64::from) {
-                Some(limit) if g > limit => limit,
-                Some(limit) if g < -limit => -limit,
-                _ => g,
-            }
-        };
+        let gradient = |i: usize| clipped(operands[1].data[i] * scale, op.clip_value);
         if updates && let Some(trust) = op.algorithm.trust() {
             let g: Vec<f64> = (0..parameter.len()).map(gradient).collect();
             let lr = (schedule[0] - schedule[3]) * f64::from(options.lr_scale) + schedule[3];

@@ -8,6 +8,7 @@ mod activation;
 mod attention;
 mod cast;
 mod class_counts;
+mod clipping;
 mod conv;
 mod dropout;
 mod elementwise;
@@ -17,6 +18,7 @@ mod input;
 mod linear;
 mod loss;
 mod metrics;
+mod muon;
 mod norm;
 mod optim;
 mod pool;
@@ -31,6 +33,7 @@ pub use activation::{Activation, SELU_ALPHA, SELU_SCALE};
 pub use attention::{Attention, AttentionDropout, AttentionGrad, attention_scale};
 pub use cast::Cast;
 pub use class_counts::{ClassCounts, Counted, RANKS};
+pub use clipping::Clipping;
 pub use conv::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
 pub use dropout::Dropout;
 pub use elementwise::{ActivationGrad, ActivationOp, Binary, BinaryKind, SumTo};
@@ -42,6 +45,7 @@ pub use loss::{
     CrossEntropy, ElementwiseLoss, IGNORE_INDEX, Loss, LossGrad, LossOp, RowLoss, TargetKind, WeightedBinary,
 };
 pub use metrics::{Figure, Gathered, METRIC_SLOTS, Metrics, Task, metric_slot};
+pub use muon::{MuonPolynomial, MuonStart, MuonStep, StepLength, as_matrix};
 pub use norm::{
     BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, BatchNormStatistics, GroupNorm, GroupNormGrad, LayerNorm,
     LayerNormGrad,
@@ -302,6 +306,12 @@ ops! {
     OptimizerStep(OptimizerStep),
     /// The factor of the loss that keeps gradients in range.
     UpdateScale(UpdateScale),
+    /// The start of Muon's iteration.
+    MuonStart(MuonStart),
+    /// What Muon's iteration multiplies with.
+    MuonPolynomial(MuonPolynomial),
+    /// Muon's update of one parameter.
+    MuonStep(MuonStep),
     /// Copies variables aside, before a step changes them.
     KeepState(KeepState),
     /// Gives variables back what they were, unless the loss is finite.

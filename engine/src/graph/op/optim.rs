@@ -1,5 +1,6 @@
 //! The update: the gradient's norm, and the optimizers, as in `torch.optim`.
 
+use super::clipping::Clipping;
 use super::{OpRules, Output, ShapeError, Value, arity, same, singles};
 use crate::graph::{DType, Shape};
 
@@ -376,6 +377,11 @@ pub struct OptimizerStep {
 }
 
 impl OptimizerStep {
+    /// What is done to gradients before the rule sees them.
+    pub fn clipping(&self) -> Clipping {
+        Clipping { clip_norm: self.clip_norm, clip_value: self.clip_value, scaled: self.scaled }
+    }
+
     /// Number of operands before the first tensor's.
     pub fn head(&self) -> usize {
         3 + self.has_norm() as usize + self.scaled as usize

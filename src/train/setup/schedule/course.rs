@@ -1,6 +1,7 @@
 //! The courses of the learning rate as formulas. Each was read from `torch.optim.lr_scheduler`.
 
-use crate::config::language::sections::{Anneal, By, Course as Config};
+use crate::config::language::sections::{By, Course as Config};
+use crate::config::language::values::Anneal;
 
 /// A position in the run, or in the part of it that a course has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,7 @@ pub use plateau::PlateauState;
 
 use crate::config::Experiment;
 use crate::config::language::sections::{By, Curve, Plateau};
+use crate::config::language::values::Anneal;
 use course::{At, Course, Rate, Room};
 
 /// Batches of an epoch over `samples` samples.
@@ -37,6 +38,35 @@ pub struct Schedule {
     by: By,
     /// Updates of an epoch.
     per_epoch: u64,
+    /// Where the rate goes once weights are averaged.
+    swa: Option<Averaging>,
+}
+
+/// The rate's way from where it is at the beginning of an epoch to another value, a step an epoch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Averaging {
+    /// Epochs before.
+    start: u64,
+    /// The value.
+    lr: f64,
+    /// Epochs until it is reached.
+    epochs: u64,
+    strategy: Anneal,
+}
+
+impl Averaging {
+    /// How much of the way is done in an epoch after `epoch` whole ones; `None` before it begins.
+    fn way(&self, epoch: u64) -> Option<f64> {
+        let done = epoch.checked_sub(self.start)?;
+        if done >= self.epochs {
+            return Some(1.0);
+        }
+        let share = done as f64 / self.epochs as f64;
+        Some(match self.strategy {
+            Anneal::Cos => (1.0 - (std::f64::consts::PI * share).cos()) / 2.0,
+            Anneal::Linear => share,
+        })
+    }
 }
 
 impl Schedule {
@@ -79,19 +109,49 @@ impl Schedule {
         };
         let optimizer = &experiment.optimizer;
         let batch = experiment.data.loading.batch_size.saturating_mul(experiment.train.accumulate);
-        let base = optimizer.rule.lr() * optimizer.lr_factor(batch);
-        Schedule { base, warmup, warmup_start, plateau, courses, by, per_epoch }
+        let factor = optimizer.lr_factor(batch);
+        let base = optimizer.rule.lr() * factor;
+        let swa = optimizer.swa.as_ref().and_then(|swa| {
+            let (lr, epochs, strategy) = swa.anneal()?;
+            Some(Averaging { start: swa.start as u64, lr: lr * factor, epochs: epochs as u64, strategy })
+        });
+        Schedule { base, warmup, warmup_start, plateau, courses, by, per_epoch, swa }
     }
 
     /// The rate of update `update` (from 0) in an epoch after `epochs_done` whole ones.
     pub fn lr(&self, update: u64, epochs_done: usize) -> f64 {
+        match self.annealed(epochs_done) {
+            Some((swa, way, update)) => {
+                let from = self.scheduled(update, swa.start as usize);
+                from + way * (swa.lr - from)
+            }
+            None => self.scheduled(update, epochs_done),
+        }
+    }
+
+    /// The rate without that of averaging.
+    fn scheduled(&self, update: u64, epochs_done: usize) -> f64 {
         let Rate { share, floor } = self.rate(At { update, epoch: epochs_done as u64 });
         self.warm(update, floor + (self.base - floor) * share)
     }
 
+    /// What the rate goes to, how much of the way is done, and the update at which it began.
+    fn annealed(&self, epochs_done: usize) -> Option<(Averaging, f64, u64)> {
+        let swa = self.swa?;
+        Some((swa, swa.way(epochs_done as u64)?, swa.start.saturating_mul(self.per_epoch)))
+    }
+
     /// The part of the rate of update `update` that does not grow with the base rate: `min_lr` is the same for groups of
-    /// parameters whose base rates differ, so that with base rate `b` the rate is `(lr − floor) · b / base + floor`.
+    /// parameters whose base rates differ, so that with base rate `b` the rate is `(lr − floor) · b / base + floor`. That of averaging
+    /// has none: groups keep their proportions.
     pub fn floor(&self, update: u64, epochs_done: usize) -> f64 {
+        match self.annealed(epochs_done) {
+            Some((swa, way, update)) => (1.0 - way) * self.scheduled_floor(update, swa.start as usize),
+            None => self.scheduled_floor(update, epochs_done),
+        }
+    }
+
+    fn scheduled_floor(&self, update: u64, epochs_done: usize) -> f64 {
         let Rate { share, floor } = self.rate(At { update, epoch: epochs_done as u64 });
         self.warm(update, floor * (1.0 - share))
     }

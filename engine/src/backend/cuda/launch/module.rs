@@ -33,6 +33,8 @@ pub enum Module {
     Metrics,
     /// Gradient norm, sums of gradients, optimizers.
     Optim,
+    /// Optimizers that look at whole tensors.
+    OptimNorms,
     /// Matrix products.
     Matmul,
     /// Convolutions.
@@ -43,7 +45,7 @@ pub enum Module {
 
 impl Module {
     /// All modules.
-    pub const ALL: [Module; 18] = [
+    pub const ALL: [Module; 19] = [
         Module::ElementwiseLoss,
         Module::Chain,
         Module::Normalize,
@@ -59,6 +61,7 @@ impl Module {
         Module::Loss,
         Module::Metrics,
         Module::Optim,
+        Module::OptimNorms,
         Module::Matmul,
         Module::Conv,
         Module::Runtime,
@@ -82,6 +85,7 @@ impl Module {
             Module::Loss => "loss",
             Module::Metrics => "metrics",
             Module::Optim => "optim",
+            Module::OptimNorms => "optim_norms",
             Module::Matmul => "matmul",
             Module::Conv => "conv",
             Module::Runtime => "runtime",

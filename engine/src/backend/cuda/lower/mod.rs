@@ -13,6 +13,7 @@ mod layout;
 mod linear;
 mod loss;
 mod metrics;
+mod muon;
 mod normalize;
 mod optim;
 mod pool;
@@ -142,5 +143,8 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::GradNorm(_) => optim::grad_norm(cx),
         Op::OptimizerStep(op) => optim::step(cx, op),
         Op::UpdateScale(op) => optim::update_scale(op),
+        Op::MuonStart(op) => muon::start(cx, op),
+        Op::MuonPolynomial(op) => muon::polynomial(cx, op),
+        Op::MuonStep(op) => muon::step(cx, op),
     })
 }

@@ -4,9 +4,12 @@ use super::Context;
 use super::columns::aligned;
 use crate::backend::cuda::launch::{Arg, Cell, Kernel, Lowered, Memory, Module, Step};
 use crate::graph::DType;
-use crate::graph::op::{AccumulateLoss, Constant, OptimizerStep, UpdateScale};
+use crate::graph::op::{AccumulateLoss, Algorithm, Clipping, Constant, OptimizerStep, UpdateScale};
 
 pub(super) const MODULE: Module = Module::Optim;
+
+/// The kernels that look at whole tensors.
+pub(super) const NORMS: Module = Module::OptimNorms;
 
 /// Elements of a chunk, for few elements in all and for many. In the smaller chunk, each thread of a block has one 16-byte
 /// access.
@@ -16,7 +19,7 @@ const CHUNKS: [usize; 2] = [1024, 4096];
 const MANY: usize = 4 << 20;
 
 /// Size of the kernels' `Now`.
-const NOW_BYTES: usize = 64;
+pub(super) const NOW_BYTES: usize = 64;
 
 /// Tensors divided into chunks, one for each block.
 #[derive(Debug, PartialEq)]
@@ -34,6 +37,11 @@ impl Cut {
         Cut { chunk, blocks: lengths.enumerate().flat_map(of_tensor).collect() }
     }
 
+    /// Elements of a chunk, and the number of blocks.
+    pub(super) fn size(&self) -> [usize; 2] {
+        [self.chunk, self.blocks.len()]
+    }
+
     /// The first block of a tensor, and how many it has.
     fn chunks_of(&self, tensor: usize) -> [usize; 2] {
         let first = self.blocks.partition_point(|(of, _)| *of < tensor);
@@ -43,8 +51,13 @@ impl Cut {
     /// A launch of `name` with a block for every chunk, whose first arguments follow `args`: the tensors, the chunks, and
     /// the size of a chunk.
     pub(super) fn launch(&self, name: &str, args: Vec<Arg>, tensors: Vec<Cell>) -> Kernel {
+        self.launch_of(MODULE, name, args, tensors)
+    }
+
+    /// The same of a kernel in another module.
+    fn launch_of(&self, module: Module, name: &str, args: Vec<Arg>, tensors: Vec<Cell>) -> Kernel {
         let cells = |&(tensor, i): &(usize, usize)| [Cell::I64(tensor as i64), Cell::I64(i as i64)];
-        let mut kernel = Kernel::new(MODULE, name).grid(self.blocks.len(), 1, 1);
+        let mut kernel = Kernel::new(module, name).grid(self.blocks.len(), 1, 1);
         kernel.args = args;
         kernel.arg(Arg::Table(tensors)).arg(Arg::Table(self.blocks.iter().flat_map(cells).collect())).int(self.chunk)
     }
@@ -133,25 +146,31 @@ fn tensor(cx: &Context, op: &OptimizerStep, t: usize) -> [Cell; 8] {
     ]
 }
 
+/// A launch of one thread that works out what an update needs of its step, at the start of the scratch memory. The rule and
+/// the counter of steps are for what depends on their number.
+pub(super) fn begin(clipping: &Clipping, algorithm: Option<&Algorithm>, counter: Arg) -> Kernel {
+    let [beta1, beta2] = algorithm.map_or([0.0; 2], Algorithm::corrected);
+    Kernel::new(MODULE, "optimizer_begin")
+        .block(32, 1)
+        .arg(Memory::Input(0))
+        .arg(Memory::Input(1))
+        .arg(if clipping.has_norm() { Memory::Input(2).into() } else { Arg::Null })
+        .float(clipping.clip_norm.unwrap_or(f32::INFINITY))
+        .arg(if clipping.scaled { Memory::Input(3).into() } else { Arg::Null })
+        .float(clipping.clip_value.unwrap_or(f32::INFINITY))
+        .arg(Arg::F64(beta1))
+        .arg(Arg::F64(beta2))
+        // No decay is below 0: there is none.
+        .arg(Arg::F64(algorithm.and_then(Algorithm::momentum_decay).unwrap_or(-1.0)))
+        .arg(counter)
+        .arg(Memory::Scratch(0))
+}
+
 /// A launch of one thread that increments the step count and computes what depends on it, and a launch that updates all
 /// tensors; before that, with rules that look at the norms of tensors, one that sums squares and one that makes ratios of them.
 pub fn step(cx: &Context, op: &OptimizerStep) -> Lowered {
     let now = Memory::Scratch(0);
-    let [beta1, beta2] = op.algorithm.corrected();
-    let begin = Kernel::new(MODULE, "optimizer_begin")
-        .block(32, 1)
-        .arg(Memory::Input(0))
-        .arg(Memory::Input(1))
-        .arg(if op.has_norm() { Memory::Input(2).into() } else { Arg::Null })
-        .float(op.clip_norm.unwrap_or(f32::INFINITY))
-        .arg(if op.scaled { Memory::Input(3).into() } else { Arg::Null })
-        .float(op.clip_value.unwrap_or(f32::INFINITY))
-        .arg(Arg::F64(beta1))
-        .arg(Arg::F64(beta2))
-        // No decay is below 0: there is none.
-        .arg(Arg::F64(op.algorithm.momentum_decay().unwrap_or(-1.0)))
-        .arg(Memory::Input(op.head() - 1))
-        .arg(now);
+    let begin = begin(&op.clipping(), Some(&op.algorithm), Memory::Input(op.head() - 1).into());
     let mut steps = vec![Step::Kernel(begin)];
 
     let tensors = 0..op.tensors.len();
@@ -161,8 +180,9 @@ pub fn step(cx: &Context, op: &OptimizerStep) -> Lowered {
     }
     let list: Vec<Cell> = tensors.clone().flat_map(|t| tensor(cx, op, t)).collect();
     let (name, constants) = op.algorithm.kernel();
+    let module = if op.algorithm.trust().is_some() { NORMS } else { MODULE };
     let launch = |name: String| {
-        let kernel = cut.launch(&name, vec![now.into()], list.clone());
+        let kernel = cut.launch_of(module, &name, vec![now.into()], list.clone());
         constants.iter().fold(kernel, |kernel, constant| match *constant {
             Constant::Single(x) => kernel.float(x),
             Constant::Double(x) => kernel.arg(Arg::F64(x)),
@@ -177,7 +197,7 @@ pub fn step(cx: &Context, op: &OptimizerStep) -> Lowered {
     let sums = aligned(2 * cut.blocks.len() * size_of::<f64>());
     let (partials, ratios) = (Memory::Scratch(aligned(NOW_BYTES)), Memory::Scratch(aligned(NOW_BYTES) + sums));
     let chunks = tensors.clone().flat_map(|t| cut.chunks_of(t).map(|n| Cell::I64(n as i64))).collect();
-    let ratio = Kernel::new(MODULE, "trust_ratios").grid(op.tensors.len(), 1, 1).arg(now).arg(Arg::Table(list.clone()));
+    let ratio = Kernel::new(NORMS, "trust_ratios").grid(op.tensors.len(), 1, 1).arg(now).arg(Arg::Table(list.clone()));
     let ratio =
         ratio.arg(Arg::Table(chunks)).arg(partials).float(trust.coefficient).float(trust.decay).float(trust.eps);
     steps.push(launch(format!("{name}_squares_f32")).arg(partials).into());

@@ -54,6 +54,7 @@ images! {
     Loss "loss",
     Metrics "metrics",
     Optim "optim",
+    OptimNorms "optim_norms",
     Matmul "matmul",
     Conv "conv",
     Runtime "runtime",

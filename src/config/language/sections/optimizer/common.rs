@@ -11,11 +11,13 @@ use crate::config::declare::part::Part;
 use crate::config::declare::schema::Table;
 use crate::config::declare::value::{Value, values};
 use crate::config::language::pattern::Pattern;
+use crate::config::language::values::Anneal;
 use crate::config::text::diagnostics::Diagnostic;
 use crate::config::text::tree::Node;
 
 options! {
     /// The keys of `[optimizer]` that every rule has.
+    #[rules(Excludes("ema", "swa", "there is one average of the weights"))]
     pub struct ParamGroups {
         /// Parameters that are treated differently; a parameter belongs to the first group that matches it.
         #[option(default = Vec::new(), resume = Differs)]
@@ -33,6 +35,10 @@ options! {
         /// from a checkpoint.
         #[option(example = "{ decay = 0.999 }")]
         pub ema: Option<Ema>,
+        /// Stochastic weight averaging (Izmailov et al. 2018): keep the mean of the weights at the ends of the last epochs, which is what is
+        /// validated from then on, and what `eval`, `predict` and `export` take from a checkpoint.
+        #[option(example = "{ start = 75, lr = 0.05 }")]
+        pub swa: Option<Swa>,
         /// The number of samples in an update that `lr`, also that of groups, is for. With another one, `data.batch_size` times
         /// `train.accumulate`, the rates are scaled as `lr_base_scale` says (Goyal et al. 2017).
         #[option(range = 1.., unit = "samples", example = "256", resume = Differs)]
@@ -50,6 +56,23 @@ options! {
         /// Keep less at first: after `n` updates at most `(1 + n) / (10 + n)`, so that the average soon forgets where it began.
         #[option(default = true)]
         pub warmup: bool,
+    }
+
+    /// The mean of the weights at the ends of epochs. `torch.optim.swa_utils`.
+    #[schema("dependentRequired": { "anneal_epochs": ["lr"], "anneal_strategy": ["lr"] })]
+    pub struct Swa {
+        /// Epochs before: the weights at the end of the next one are the first of the mean.
+        #[option(range = 0.., unit = "epochs", example = "75")]
+        pub start: usize,
+        /// Learning rate from then on, in place of the schedule's.
+        #[option(otherwise = "the schedule's", range = 0.0..)]
+        pub lr: Option<f64>,
+        /// Epochs over which the rate goes there from where the schedule left it, once an epoch.
+        #[option(otherwise = "10", range = 0.., unit = "epochs")]
+        pub anneal_epochs: Option<usize>,
+        /// How it goes there.
+        #[option(otherwise = "`\"cos\"`")]
+        pub anneal_strategy: Option<Anneal>,
     }
 
     /// What some parameters have of their own.
@@ -86,6 +109,47 @@ impl Ema {
         let n = update as f64;
         let decay = if self.warmup { self.decay.min((1.0 + n) / (10.0 + n)) } else { self.decay };
         1.0 - decay
+    }
+}
+
+impl Check for Swa {
+    fn check(&self, part: &Part) {
+        let written =
+            [("anneal_epochs", self.anneal_epochs.is_some()), ("anneal_strategy", self.anneal_strategy.is_some())];
+        for (key, _) in written.into_iter().filter(|(_, is)| *is && self.lr.is_none()) {
+            part.sink.push(
+                Diagnostic::error(format!("`{key}` in {} has no learning rate to go to", part.what))
+                    .at(part.span_of(key), "needs `lr`"),
+            );
+        }
+    }
+}
+
+impl Swa {
+    /// The learning rate that it goes to, in how many epochs, and how.
+    pub fn anneal(&self) -> Option<(f64, usize, Anneal)> {
+        let strategy = self.anneal_strategy.unwrap_or(Anneal::Cos);
+        self.lr.map(|lr| (lr, self.anneal_epochs.unwrap_or(10), strategy))
+    }
+}
+
+impl Value for Swa {
+    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
+        options::table(part, key, node, &format!("`{key}`"))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
+    }
+}
+
+impl JsonSchema for Swa {
+    fn schema_name() -> Cow<'static, str> {
+        "Swa".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Table::of::<Self>(generator).whole().try_into().unwrap_or_default()
     }
 }
 

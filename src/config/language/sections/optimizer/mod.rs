@@ -1,9 +1,11 @@
 //! `[optimizer]`.
 
 mod common;
+mod muon;
 mod rules;
 
 pub use common::*;
+pub use muon::*;
 pub use rules::*;
 
 use serde::Serialize;
@@ -28,6 +30,9 @@ pub struct Optimizer {
     /// A moving average of the weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ema: Option<Ema>,
+    /// The mean of the weights at the ends of the last epochs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swa: Option<Swa>,
     /// The batch that the learning rates are for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lr_base_size: Option<usize>,
@@ -63,6 +68,7 @@ tagged! {
     "lion" => Lion(Lion),
     "lamb" => Lamb(Lamb),
     "lars" => Lars(Lars),
+    "muon" => Muon(Muon),
 }
 
 /// What all rules have.
@@ -81,12 +87,13 @@ macro_rules! of_every_rule {
             Self::Lion(o) => o.$field,
             Self::Lamb(o) => o.$field,
             Self::Lars(o) => o.$field,
+            Self::Muon(o) => o.$field,
         }
     };
 }
 
 impl OptimizerRule {
-    /// The engine's rule.
+    /// The engine's rule; with Muon, that of the parameters that it leaves.
     pub fn describe(&self) -> Algorithm {
         match self {
             Self::Sgd(s) => {
@@ -137,6 +144,7 @@ impl OptimizerRule {
                 eps: l.eps as f32,
                 always_adapt: l.always_adapt,
             },
+            Self::Muon(m) => m.describe_rest(),
         }
     }
 

@@ -9,8 +9,9 @@ use crate::config::declare::options::{Check, options};
 use crate::config::declare::part::Part;
 use crate::config::declare::value::values;
 use crate::config::language::sections::metrics::Metric;
+use crate::config::language::values::Anneal;
 
-values!(By, ThresholdMode, Anneal);
+values!(By, ThresholdMode);
 
 /// When the rate changes, and so what the numbers of a schedule count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -30,16 +31,6 @@ pub enum ThresholdMode {
     Rel,
     /// A difference from it.
     Abs,
-}
-
-/// How `one_cycle` goes from one rate to the next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Anneal {
-    /// Along half a cosine.
-    Cos,
-    /// Along a line.
-    Linear,
 }
 
 options! {

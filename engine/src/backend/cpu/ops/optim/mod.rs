@@ -1,7 +1,10 @@
 //! The norm of the gradients, and the optimizers' update of all tensors in one pass.
 
+mod muon;
 mod rules;
 mod trust;
+
+pub use muon::{MuonPolynomialKernel, MuonStartKernel, MuonStepKernel};
 
 use super::reduce_rows::{Dot, sum};
 use crate::backend::cpu::run::frame::{Frame, NodeKernel, Operands, Scratch};
@@ -9,7 +12,7 @@ use crate::backend::cpu::run::parallel::{CHUNK, for_chunks, vectorised};
 use crate::backend::cpu::run::threads::chunks;
 use crate::backend::cpu::simd::lanes::{get, put};
 use crate::backend::cpu::simd::{Simd, SimdLevel};
-use crate::graph::op::{Algorithm, OptimizerStep, Trust, UpdateScale};
+use crate::graph::op::{Algorithm, Clipping, OptimizerStep, TensorOptions, Trust, UpdateScale};
 use std::ops::Range;
 use trust::Stretch;
 
@@ -103,6 +106,38 @@ struct Tensor {
     step: i64,
 }
 
+impl Now {
+    /// From the operands that `clipping` has; the number of the step is left open. `None` if nothing is to be updated.
+    fn read(frame: &Frame<'_>, clipping: &Clipping) -> Option<Self> {
+        let schedule = frame.input::<f32>(0);
+        let loss = frame.input::<f32>(1)[0];
+        let norm = if clipping.has_norm() { frame.input::<f32>(2)[0] } else { 0.0 };
+        let loss_scale = if clipping.scaled { frame.input::<f32>(3)[0] } else { 1.0 };
+        if !loss.is_finite() || clipping.scaled && !norm.is_finite() {
+            return None;
+        }
+        let mut scale = gradient_scale(schedule) / loss_scale;
+        if let Some(limit) = clipping.clip_norm {
+            let factor = limit / (norm / loss_scale + 1e-6);
+            // A norm that is NaN must show in the parameters, so no `min`, which would drop it.
+            scale *= if factor > 1.0 { 1.0 } else { factor };
+        }
+        let limit = clipping.clip_value.unwrap_or(f32::INFINITY);
+        Some(Now { lr: schedule[0] as f64, floor: schedule[3] as f64, scale, limit, step: 0 })
+    }
+
+    /// The constants of the update of a tensor.
+    fn of(self, options: TensorOptions) -> Tensor {
+        Tensor {
+            lr: (self.lr - self.floor) * options.lr_scale as f64 + self.floor,
+            weight_decay: options.weight_decay as f64,
+            scale: self.scale,
+            limit: self.limit,
+            step: self.step,
+        }
+    }
+}
+
 impl OptimizerKernel {
     /// For tensors of the given lengths.
     pub fn new(op: &OptimizerStep, lengths: impl Iterator<Item = usize>, level: SimdLevel) -> Self {
@@ -111,14 +146,7 @@ impl OptimizerKernel {
 
     /// The constants of the update of tensor `t`.
     fn tensor(&self, t: usize, now: Now) -> Tensor {
-        let options = self.op.tensors[t];
-        Tensor {
-            lr: (now.lr - now.floor) * options.lr_scale as f64 + now.floor,
-            weight_decay: options.weight_decay as f64,
-            scale: now.scale,
-            limit: now.limit,
-            step: now.step,
-        }
+        now.of(self.op.tensors[t])
     }
 
     /// The stretch of a tensor that a piece is, for a rule that looks at norms.
@@ -197,19 +225,7 @@ impl NodeKernel for OptimizerKernel {
     }
 
     fn run(&self, frame: &Frame<'_>) {
-        let schedule = frame.input::<f32>(0);
-        let loss = frame.input::<f32>(1)[0];
-        let norm = if self.op.has_norm() { frame.input::<f32>(2)[0] } else { 0.0 };
-        let loss_scale = if self.op.scaled { frame.input::<f32>(3)[0] } else { 1.0 };
-        if !loss.is_finite() || self.op.scaled && !norm.is_finite() {
-            return;
-        }
-        let mut scale = gradient_scale(schedule) / loss_scale;
-        if let Some(limit) = self.op.clip_norm {
-            let factor = limit / (norm / loss_scale + 1e-6);
-            // A norm that is NaN must show in the parameters, so no `min`, which would drop it.
-            scale *= if factor > 1.0 { 1.0 } else { factor };
-        }
+        let Some(now) = Now::read(frame, &self.op.clipping()) else { return };
         let counter = self.op.head() - 1;
         let step = if self.op.counts {
             let counter = frame.update::<i64>(counter);
@@ -218,8 +234,7 @@ impl NodeKernel for OptimizerKernel {
         } else {
             frame.input::<i64>(counter)[0]
         };
-        let limit = self.op.clip_value.unwrap_or(f32::INFINITY);
-        let now = Now { lr: schedule[0] as f64, floor: schedule[3] as f64, scale, limit, step };
+        let now = Now { step, ..now };
         if let Some(trust) = self.op.algorithm.trust() {
             return self.update_by_norms(frame, trust, now);
         }
