@@ -113,6 +113,7 @@ mistakes! {
         [("lr = 0.1", "lr = 0.1\nswa = { start = 1, anneal_epochs = 2 }")],
         [("lr = 0.1", "lr = 0.1\nswa = { start = 1 }\nema = {}")],
         [("lr = 0.1", "lr = 0.1\nswa = { start = 1, lr = 0.05 }\n[schedule]\ntype = \"plateau\"")],
+        [("lr = 0.1", "lr = 0.1\nswa = { start = 1 }"), ("epochs = 3", "steps = 30")],
         [(SGD, "type = \"muon\"\nns_steps = 0\nns_coefficients = [1, 2]\nadjust_lr_fn = \"rms\"\nadamw = { lr = 0, betas = [0.9, 1.0] }")],
     ];
     kept_photos: [
