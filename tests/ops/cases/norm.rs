@@ -114,7 +114,7 @@ fn norm_statistics() -> Vec<Case> {
         list.push(Case::new(format!("{conv:?} of {x:?}, {w:?} and statistics, track {track}"), op, |d| {
             let mut all = vec![data(d, x), d.normal(*w)];
             all.extend(conv.bias.then(|| d.normal([w[0]])));
-            all.extend(track.then(|| running(d, w[0], 4.0)).into_iter().flatten());
+            all.extend(if track { running(d, w[0], 4.0) } else { Vec::new() });
             all
         }));
     }
@@ -122,8 +122,7 @@ fn norm_statistics() -> Vec<Case> {
         for (momentum, track) in [(Some(0.2), true), (None, true), (None, false)] {
             let (op, c) = (BatchNormStatistics { eps: 1e-3, momentum, track }, shape[shape.len() - 1]);
             list.push(Case::new(format!("statistics of {shape:?}, {op:?}"), op, |d| {
-                let tracked = track.then(|| running(d, c, 3.0));
-                [vec![data(d, shape)], tracked.unwrap_or_default()].concat()
+                [vec![data(d, shape)], if track { running(d, c, 3.0) } else { Vec::new() }].concat()
             }));
         }
     }
@@ -157,7 +156,7 @@ fn norm_read(conv: &Conv2d, [x, w]: [&[usize]; 2], affine: bool, act: Option<Act
         Case::new(what.clone(), read, |d| [vec![data(d, x)], statistics(d, c, affine), of_conv(d)].concat()),
         Case::new(format!("{what}, and statistics"), with_statistics, |d| {
             let operands = [vec![data(d, x)], statistics(d, c, affine), of_conv(d)].concat();
-            [operands, affine.then(|| running(d, w[0], 2.0)).unwrap_or_default()].concat()
+            [operands, if affine { running(d, w[0], 2.0) } else { Vec::new() }].concat()
         }),
         Case::new(format!("gradient by the weight of {what}"), by_weight, |d| {
             [vec![data(d, x)], statistics(d, c, affine), vec![d.normal([x[0], oh, ow, w[0]])]].concat()
