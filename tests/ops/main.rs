@@ -9,6 +9,7 @@ mod differences;
 #[path = "../emulator/mod.rs"]
 mod emulator;
 mod extremes;
+mod inlined;
 mod parity;
 mod planner;
 #[path = "../root/mod.rs"]

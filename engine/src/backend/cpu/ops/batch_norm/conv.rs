@@ -23,6 +23,14 @@ struct NormalisedRows<'a, F> {
     rows: Copy2d,
 }
 
+impl<F: Function> NormalisedRows<'_, F> {
+    // No closure: one that is too long to be inlined would be compiled without the instructions of `S`.
+    #[inline(always)]
+    fn value<S: Simd>(&self, s: S, x: S::V, [mean, factor, offset]: [S::V; 3]) -> S::V {
+        self.f.value(s, s.fma(s.sub(x, mean), factor, offset))
+    }
+}
+
 impl<F: Function> Kernel for NormalisedRows<'_, F> {
     type Output = ();
 
@@ -32,8 +40,6 @@ impl<F: Function> Kernel for NormalisedRows<'_, F> {
             (self.rows, self.tables);
         let whole = columns - columns % S::LANES;
         let has_offset = !offset.is_empty();
-        let normal =
-            |x: S::V, mean: S::V, factor: S::V, offset: S::V| self.f.value(s, s.fma(s.sub(x, mean), factor, offset));
         for r in 0..rows {
             let (from, to) = (from.wrapping_add(r * from_step), to.wrapping_add(r * to_step));
             let ahead = if r + AHEAD < rows { from.wrapping_add(AHEAD * from_step) } else { from };
@@ -43,13 +49,13 @@ impl<F: Function> Kernel for NormalisedRows<'_, F> {
                     s.prefetch(ahead.wrapping_add(c));
                     let offset = if has_offset { s.load(offset.as_ptr().add(c)) } else { s.zero() };
                     let (mean, factor) = (s.load(mean.as_ptr().add(c)), s.load(factor.as_ptr().add(c)));
-                    s.store(to.add(c), normal(s.load(from.add(c)), mean, factor, offset));
+                    s.store(to.add(c), self.value(s, s.load(from.add(c)), [mean, factor, offset]));
                 }
                 if whole < columns {
                     let n = columns - whole;
                     let part = |table: &[f32]| s.load_part(table.as_ptr().add(whole), n);
                     let offset = if has_offset { part(offset) } else { s.zero() };
-                    let y = normal(s.load_part(from.add(whole), n), part(mean), part(factor), offset);
+                    let y = self.value(s, s.load_part(from.add(whole), n), [part(mean), part(factor), offset]);
                     s.store_part(to.add(whole), y, n);
                 }
                 to.add(columns).write_bytes(0, padded - columns);
