@@ -152,22 +152,38 @@ pub struct Columns {
     pub tile: usize,
 }
 
-/// Copies columns, each tile's rows side by side: column by column, as they lie far apart. The two do not overlap.
+/// Copies columns, each tile's rows side by side: column by column, as they lie far apart. The two do not overlap. What lies behind
+/// a tile's rows, up to whole vectors, is of no meaning.
 pub struct CopyColumns;
+
+/// Tiles whose first rows are looked up together.
+const TILES: usize = 64;
 
 impl Routine for CopyColumns {
     type Args = Columns;
 
     #[inline(always)]
     unsafe fn run<S: Simd>(s: S, c: Columns) {
-        for k in 0..c.len {
-            for i in 0..c.tiles {
-                let rows = tile_rows(c.rows, c.tiles, i);
-                // SAFETY: the caller passes elements that are valid.
-                unsafe {
-                    let (from, to) = (c.from.add(k * c.from_step + rows.start), c.to.add(i * c.tile + k * c.to_step));
-                    for n in (0..rows.len()).step_by(S::LANES) {
-                        s.store_part(to.add(n), s.load_part(from.add(n), rows.len() - n), rows.len() - n);
+        let mut starts = [0; TILES];
+        // Whole vectors end in the next column at the latest, if that has as many elements, and in the room that a tile has for them.
+        let whole = if c.rows >= S::LANES { c.len.saturating_sub(1) } else { 0 };
+        for first in (0..c.tiles).step_by(TILES) {
+            let starts = &mut starts[..TILES.min(c.tiles - first)];
+            starts.iter_mut().enumerate().for_each(|(i, start)| *start = tile_rows(c.rows, c.tiles, first + i).start);
+            for k in 0..c.len {
+                for (i, start) in starts.iter().enumerate() {
+                    let i = first + i;
+                    // SAFETY: the caller passes elements that are valid.
+                    unsafe {
+                        let (from, to) = (c.from.add(k * c.from_step + start), c.to.add(i * c.tile + k * c.to_step));
+                        if k < whole && c.to_step == S::LANES {
+                            s.store(to, s.load(from));
+                            continue;
+                        }
+                        let rows = tile_rows(c.rows, c.tiles, i).len();
+                        for n in (0..rows).step_by(S::LANES) {
+                            s.store_part(to.add(n), s.load_part(from.add(n), rows - n), rows - n);
+                        }
                     }
                 }
             }
@@ -206,8 +222,16 @@ mod tests {
     #[test]
     fn tiles_hold_their_rows_of_each_column() {
         for level in SimdLevel::supported() {
-            for (rows, tiles, len) in [(1, 1, 1), (14, 1, 5), (27, 2, 3), (100, 8, 2)] {
-                let (from_step, to_step) = (rows + 3, 16);
+            for (rows, tiles, len, to_step) in [
+                (1, 1, 1, 16),
+                (14, 1, 5, 16),
+                (27, 2, 3, 16),
+                (100, 8, 2, 16),
+                (100, 20, 4, 8),
+                (7, 2, 3, 8),
+                (500, 90, 3, 8),
+            ] {
+                let from_step = rows + 3;
                 let tile = len * to_step + 16;
                 let from: Vec<f32> = (0..(len - 1) * from_step + rows).map(|i| i as f32).collect();
                 let mut to = vec![-1.0; tiles * tile];
@@ -215,13 +239,17 @@ mod tests {
                 let columns = Columns { from: a, from_step, len, rows, tiles, to: b, to_step, tile };
                 // SAFETY: both sides have all elements.
                 unsafe { level.routine::<CopyColumns>()(columns) };
-                let mut want = vec![-1.0; tiles * tile];
                 for i in 0..tiles {
                     for (r, row) in tile_rows(rows, tiles, i).enumerate() {
-                        (0..len).for_each(|k| want[i * tile + k * to_step + r] = from[k * from_step + row]);
+                        for k in 0..len {
+                            let (at, want) = (i * tile + k * to_step + r, from[k * from_step + row]);
+                            assert_eq!(to[at], want, "{level}: {rows} rows in {tiles}, row {row} of column {k}");
+                        }
                     }
                 }
-                assert_eq!(to, want, "{level} {rows} rows in {tiles}");
+                // Nothing behind the room of the last column's rows.
+                let end = (tiles - 1) * tile + (len - 1) * to_step + to_step.max(level.lanes());
+                assert!(to[end..].iter().all(|x| *x == -1.0), "{level}: {rows} rows in {tiles}");
             }
         }
     }

@@ -16,6 +16,15 @@ use super::shape::ConvProblem;
 /// Most pixels of an output and of an input image.
 const MOST_PIXELS: [usize; 2] = [4, 16];
 
+/// The same for convolutions that `winograd` takes, where its tiles hang over the edges of the images: [`Links::are_fewer`].
+const MOST_BESIDE_WINOGRAD: [usize; 2] = [25, 25];
+
+/// Least images of a batch for that: with fewer, each weight that is read is used too few times.
+const LEAST_BATCH: usize = 12;
+
+/// Multiply-adds in the time of moving a float to or from memory.
+const MOVED: usize = 40;
+
 /// Least channels of input and output: with fewer, tiles have too few columns.
 const LEAST_CHANNELS: usize = 16;
 
@@ -76,5 +85,23 @@ impl Links {
         let (images, channels, outputs) = (shape.images, shape.channels, shape.outputs);
         let taps = kernel[0] * kernel[1];
         Some(Links { images, channels, outputs, input_pixels, output_pixels, taps, used, links })
+    }
+
+    /// The links of a convolution that writes pixels, if this is the way for it.
+    fn of_pixels(problem: &ConvProblem) -> Option<Links> {
+        let beside = || Links::new(problem, MOST_BESIDE_WINOGRAD).filter(|links| links.are_fewer(problem));
+        Links::new(problem, MOST_PIXELS).or_else(beside)
+    }
+
+    /// True for a convolution for which `winograd` would take longer: it multiplies 4 × 4 elements for each 2 × 2 pixels, also
+    /// where those hang over the edge, and makes 16 numbers of the 9 of each weight, which are written and read.
+    fn are_fewer(&self, problem: &ConvProblem) -> bool {
+        let (op, shape, output) = (problem.op, &problem.shape, problem.output());
+        let is_its = shape.kernel == [3, 3] && op.stride == [1, 1] && op.dilation == [1, 1];
+        let tiles = output[0].div_ceil(2) * output[1].div_ceil(2);
+        // For each pair of an input and an output channel.
+        let own = self.links.len() * self.images + MOVED * 3 * self.used.len();
+        let its = 16 * tiles * self.images + MOVED * (9 + 2 * 16);
+        is_its && self.images >= LEAST_BATCH && own < its
     }
 }

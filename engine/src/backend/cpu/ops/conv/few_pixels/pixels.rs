@@ -1,6 +1,6 @@
 //! The convolution and its gradient by the input.
 
-use super::{Links, MOST_PIXELS};
+use super::Links;
 use crate::backend::cpu::gemm::memory::{MOST_ROWS, Memory, kept_weights};
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
 use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, Rows, Run, Tile, Tiles, for_each_tile};
@@ -40,7 +40,7 @@ pub struct FewPixels {
 impl FewPixels {
     /// Lays out the work, if the problem suits this kernel.
     pub fn new(problem: &ConvProblem, direction: Direction, act: Option<Activation>) -> Option<Self> {
-        let links = Links::new(problem, MOST_PIXELS)?;
+        let links = Links::of_pixels(problem)?;
         let tiles = Tiles::new(problem.level);
         let inputs = (links.channels, links.input_pixels);
         let outputs = (links.outputs, links.output_pixels);
