@@ -8,7 +8,12 @@ use runner::graph::op::{
 };
 use runner::graph::{DType, Graph, Op, Role, Shape, ValueId, VarId, verify};
 use runner::passes::{
-    fuse::fuse, grad::backward, precision::autocast, recompute::recompute, simplify::simplify,
+    fuse::fuse,
+    grad::backward,
+    precision::autocast,
+    recompute::recompute,
+    rematerialize::{Recompute, rematerialize},
+    simplify::simplify,
     update_early::update_early,
 };
 use runner::random::{Purpose, Stream};
@@ -184,9 +189,11 @@ fn random_graph(seed: u64, train: bool, half: Option<DType>) -> (Graph, Values) 
     let x = b.parameter(start);
     b.pool.push(x);
     let key = b.variable(DType::U32, [4], |s| f64::from(s.below(1000)));
-    for _ in 0..2 + b.below(12) {
+    for part in 0..2 + b.below(12) {
+        b.graph.set_origin(&format!("part{}", part / 3));
         b.grow(key);
     }
+    b.graph.set_origin("");
     b.finish(train, half)
 }
 
@@ -249,6 +256,29 @@ fn fusions_change_no_bit() {
         join(graph, &["fold", "pool", "residual", "fuse", "norm_grad", "chain"]);
     });
     assert!(removed > GRAPHS as usize, "only {removed} nodes were removed");
+}
+
+#[test]
+fn what_is_computed_again_changes_no_bit() {
+    let layers = |names: &[&str]| Recompute::Layers(names.iter().map(|name| name.to_string()).collect());
+    let every = layers(&["part0", "part1", "part2", "part3", "part4"]);
+    for recompute in [every, layers(&["part0"]), layers(&["part1", "part2"]), Recompute::Automatic] {
+        let added = std::cell::Cell::new(0);
+        unchanged_by(false, |graph| {
+            let nodes = graph.nodes.len();
+            rematerialize(graph, &recompute);
+            added.set(added.get() + graph.nodes.len() - nodes);
+        });
+        assert!(added.get() > GRAPHS as usize / 3, "{recompute:?}: only {} nodes were added", added.get());
+    }
+    // In front of it the pass that is cheap, and behind it fusions.
+    unchanged_by(true, |graph| {
+        simplify(graph);
+        let patterns = ["fold", "pool", "residual", "fuse", "norm_grad", "chain"];
+        join(graph, &[]);
+        rematerialize(graph, &Recompute::Automatic);
+        join(graph, &patterns);
+    });
 }
 
 #[test]

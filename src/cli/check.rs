@@ -5,6 +5,7 @@ use super::cache;
 use super::failure::Failure;
 use super::memory::{self, Planned, resolve_batch, table};
 use super::model::{build_run, describe_data, device, load_config, read_weights, say_notes};
+use super::recompute::Gain;
 use super::sweep;
 use super::thousands;
 use super::time;
@@ -60,6 +61,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             Some(_) if refusal.is_none() => Some(sweep::examine(&args.config, &sets, backend.as_ref(), &passes)?),
             _ => None,
         };
+        let gain = Gain::of(&loaded, &data, backend.as_ref(), &passes, &programs)?;
         // The programs of the measurement take the place of these.
         let warnings = [&loaded.warnings[..], &programs.warnings].concat();
         let times = match args.time && refusal.is_none() {
@@ -70,6 +72,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             let mut json = as_json(&loaded, &programs, &memory, &backend.describe());
             if let Some(kept) = cache::as_json(experiment, &photos) {
                 json["cache"] = kept;
+            }
+            if let Some(gain) = &gain {
+                json["recompute"] = gain.as_json();
             }
             if let Some(times) = &times {
                 json["time"] = times.as_json();
@@ -88,7 +93,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             let text = as_text(&loaded, &programs, &memory, &backend.describe());
             let trials = trials.map_or(String::new(), |(text, _)| format!("\n{text}"));
             let times = times.map_or(String::new(), |times| format!("\n{}", times.as_text(&backend.describe())));
-            super::print(&format!("{text}{}{times}{trials}", cache::as_text(experiment, &photos)))?;
+            let gain = gain.map_or(String::new(), |gain| format!("{}\n", gain.as_text()));
+            super::print(&format!("{text}{gain}{}{times}{trials}", cache::as_text(experiment, &photos)))?;
             if let Some((what, help)) = refusal {
                 return Err(DeviceError(format!("{what}\nhelp: {help}")).into());
             }

@@ -16,6 +16,7 @@ mod lr_find;
 mod memory;
 mod model;
 mod predict;
+mod recompute;
 mod report;
 mod runs;
 mod samples;

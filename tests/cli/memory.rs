@@ -160,6 +160,39 @@ fn what_there_is_no_memory_for_is_refused_with_what_fits() {
     assert_eq!(done.code, Some(0), "{done:?}");
 }
 
+/// `check` tells what layers that are computed again save, and training then takes that much less.
+#[cfg(target_os = "linux")]
+#[test]
+fn layers_that_are_computed_again_save_what_is_told() {
+    let block = r#"{ type = "residual", layers = [{ type = "linear", out_features = 2048 }, "gelu"] }"#;
+    let config = config(
+        "source = \"synthetic\"\nshape = [2048]\nclasses = 4\nsamples = 2048\nval_samples = 8\nbatch_size = 1024",
+        &format!("{}, {{ type = \"linear\", out_features = 4 }}", [block; 12].join(", ")),
+    );
+    let place = Place::with(&config);
+    let before = told(&place);
+    assert!(place.ok("check c.toml --json").json().get("recompute").is_none());
+    let again = "--set train.recompute=true";
+    let json = place.ok(&format!("check c.toml --json {again}")).json();
+    let after = json["memory"]["total"].as_u64().unwrap();
+    let saved = json["recompute"]["saved"].as_u64().unwrap();
+    assert_eq!(before - after, saved);
+    assert!(saved > 60 * MIB, "{saved}");
+    let flops = ["flops", "flops_without"].map(|key| json["recompute"][key].as_f64().unwrap());
+    // At most all of the forward pass, which is a third of the step, once more.
+    assert!(1.0 < flops[0] / flops[1] && flops[0] / flops[1] < 4.0 / 3.0, "{flops:?}");
+    let text = place.ok(&format!("check c.toml {again}")).out;
+    assert!(text.contains("`recompute` saves ") && text.contains(" % more FLOPs in a training step"), "{text}");
+    let used =
+        [format!("train c.toml --out r {again}"), "train c.toml --out s".to_string()].map(|a| most_used(&place, &a));
+    assert!(used[0] + saved * 9 / 10 < used[1], "{used:?}, {saved} less");
+    // The same run: it may be given up half-way, and taken up.
+    assert_eq!(place.checkpoint("r/last.safetensors").tensors, place.checkpoint("s/last.safetensors").tensors);
+    // Where one layer takes all of it there is nothing to gain.
+    let small = place.ok(&format!("check c.toml {again} --set data.batch_size=2 --set data.eval_batch_size=1024")).out;
+    assert!(small.contains("`recompute` saves nothing here"), "{small}");
+}
+
 /// Batch normalisation takes no batch of one sample, which says nothing about larger ones.
 #[cfg(target_os = "linux")]
 #[test]

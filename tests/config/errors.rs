@@ -159,7 +159,7 @@ mistakes! {
     ];
     wrong_types: [
         [("epochs = 3", "epochs = 3.5")],
-        [("epochs = 3", "epochs = \"3\"\naccumulate = true\neval_every = 1.0")],
+        [("epochs = 3", "epochs = \"3\"\naccumulate = true\neval_every = 1.0\nrecompute = 3")],
         [("batch_size = 32", "batch_size = 32\nworkers = -1\nshuffle = 1")],
         [("seed = 1", "seed = -1")],
         [("lr = 0.1", "lr = \"0.1\"")],
@@ -172,7 +172,7 @@ mistakes! {
         [("batch_size = 32", "transforms = [{ type = \"resize\", size = \"256\", interpolation = \"lanczos\" }, { type = \"normalize\", mean = \"imagnet\", std = 1 }]\ntrain_transforms = [{ type = \"random_rotation\", degrees = \"all\" }]")],
     ];
     ranges: [
-        [("epochs = 3", "epochs = 0\naccumulate = 0\nclip_grad_norm = 0.0")],
+        [("epochs = 3", "epochs = 0\naccumulate = 0\nclip_grad_norm = 0.0\nrecompute = []")],
         [("kernel_size = 3", "kernel_size = [3, 0]")],
         [("out_features = 10", "out_features = 0"), ("out_channels = 8", "out_channels = 100000000000")],
         [("\"relu\"", "{ type = \"dropout\", p = 1.0 }, { type = \"dropout\", p = -0.1 }, { type = \"softmax\", dim = 2 }")],

@@ -247,6 +247,7 @@ impl Random {
             ("accumulate", &["1", "1048576"]),
             ("clip_grad_norm", &POSITIVE),
             ("max_steps", &LARGE),
+            ("recompute", if self.builds { &["true", "false"] } else { &["true", "false", "[\"a.*\", \"b\"]"] }),
             (every, &LARGE),
         ]);
         let monitor = self.of(&["train_loss", "val_loss", if classes { "val_accuracy" } else { "val_rmse" }]);

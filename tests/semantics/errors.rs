@@ -364,6 +364,7 @@ mistakes! {
         images(NAMED)
             .replace("lr = 0.1", "lr = 0.1\ngroups = [{ match = [\"head.*\", \"*.bias\"], lr = 0.01 }]")
             .replace("[model]\n", "[model]\nfreeze = [\"backbone.*\"]\n"),
+        images(NAMED).replace("epochs = 1", "epochs = 1\nrecompute = [\"feature\", \"encoder.*\"]"),
     ];
 
     several_at_once: [

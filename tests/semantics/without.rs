@@ -37,6 +37,8 @@ struct Outcome {
     states: [Vec<Saved>; 2],
     /// The operations of the training step, and of the evaluation.
     ops: Vec<String>,
+    /// What they need while they run.
+    transient_bytes: usize,
 }
 
 fn run(experiment: &Experiment, batch: usize, threads: usize, without: &[&str]) -> Outcome {
@@ -68,7 +70,7 @@ fn run_with(experiment: &Experiment, batch: usize, threads: usize, without: &[&s
     session.evaluate(0, &buffer, batch).unwrap();
     let eval = session.figures(Mode::Eval).unwrap().0.and_then(|f| f.get(Figure::Loss)).expect("a batch was evaluated");
     let losses = losses.into_iter().map(f64::from).chain([eval]).collect();
-    Outcome { losses, states: [start, end], ops }
+    Outcome { losses, states: [start, end], ops, transient_bytes: plan.transient_bytes }
 }
 
 fn floats(saved: &Saved) -> Vec<f64> {
@@ -121,13 +123,11 @@ fn check(name: &str, experiment: &Experiment, batch: usize) -> Vec<&'static str>
         compare(&whole, &other).unwrap_or_else(|e| panic!("{name} without {pass}: {e}"));
         if whole.ops != other.ops {
             different.push(pass);
-            // One moves operations, one moves a part of some, two compute again what is read else, and one takes the update
+            // One moves operations, one moves a part of some, three compute again what is read else, and one takes the update
             // apart; the others take some away.
             let fewer = whole.ops.len() < other.ops.len();
-            assert!(
-                fewer || ["reorder", "recompute", "norm_grad", "norm_statistics", "update_early"].contains(&pass),
-                "{name}: {pass} makes more operations"
-            );
+            let more = ["reorder", "recompute", "rematerialize", "norm_grad", "norm_statistics", "update_early"];
+            assert!(fewer || more.contains(&pass), "{name}: {pass} makes more operations");
         }
     }
     let bare = run(experiment, batch, 2, &pass_names(true));
@@ -172,14 +172,41 @@ fn the_configurations_of_the_repository() {
     assert_eq!(found, effective.map(|(name, batch, passes)| (name, batch, passes.to_vec())));
 }
 
-/// A net of `layers` on made-up samples of `shape`.
-fn net(name: &str, shape: &str, layers: &str, effective: &[&str]) {
+/// A net of `layers` on made-up samples of `shape`, with `train` in the section of that name.
+fn experiment(name: &str, shape: &str, layers: &str, train: &str) -> Experiment {
     let text = format!(
         "seed = 2\n{OPTIMIZER}\n[data]\nsource = 'synthetic'\nshape = {shape}\nclasses = 7\n[model]\nlayers = [{layers}]\n\
-         [loss]\ntype = 'cross_entropy'\n[train]\nepochs = 1\n"
+         [loss]\ntype = 'cross_entropy'\n[train]\nepochs = 1\n{train}\n"
     );
-    let loaded = config::load_str(name, &text, &[]).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    assert_eq!(check(name, &loaded.experiment, 6), effective, "{name}: the passes that make a difference");
+    config::load_str(name, &text, &[]).unwrap_or_else(|e| panic!("{e}\n{text}")).experiment
+}
+
+/// Checks a net of `layers`.
+fn net(name: &str, shape: &str, layers: &str, effective: &[&str]) {
+    let found = check(name, &experiment(name, shape, layers, ""), 6);
+    assert_eq!(found, effective, "{name}: the passes that make a difference");
+}
+
+/// Layers that are computed again lead to the very same bits, and the program needs less memory.
+#[test]
+fn what_is_computed_again_has_the_same_bits() {
+    let conv =
+        "{ type = 'conv2d', out_channels = 16, kernel_size = 3, padding = 1 }, 'batch_norm2d', 'silu', 'dropout'";
+    let head = "{ type = 'adaptive_avg_pool2d', output_size = 1 }, 'flatten', { type = 'linear', out_features = 7 }";
+    let block = |n: usize| format!("{{ name = 'r{n}', type = 'residual', layers = [{conv}, {conv}] }}");
+    let blocks: Vec<String> = (1..6).map(block).collect();
+    let layers = format!("{conv}, {}, {head}", blocks.join(", "));
+    let experiment = |recompute: &str| experiment("again", "[3, 24, 24]", &layers, &format!("recompute = {recompute}"));
+    let whole = run(&experiment("false"), 6, 2, &[]);
+    for recompute in ["true", "['r*']", "['r2', 'r4']"] {
+        let again = run(&experiment(recompute), 6, 2, &[]);
+        assert!(again.ops.len() > whole.ops.len(), "{recompute}");
+        assert_eq!(whole.losses, again.losses, "{recompute}");
+        assert!(whole.states == again.states, "{recompute} comes to other bits");
+        let (less, bytes) = (again.transient_bytes, whole.transient_bytes);
+        assert!(less < bytes, "{recompute}: {less} of {bytes} bytes");
+    }
+    assert!(check("again", &experiment("true"), 6).contains(&"rematerialize"));
 }
 
 /// Convolutions of several sizes, with pooling behind every second one: that of a stage's end joins its convolution.

@@ -78,6 +78,7 @@ pub fn experiment(seed: u64) -> String {
     let every = make.of(&["", "eval_every = 2\n"]);
     // By the seed itself, so that the draws of all else stay as they were.
     let every = if seed % 5 == 2 { "eval_every_steps = 3\n" } else { every };
+    let recompute = if seed % 6 == 1 { "recompute = true\n" } else { "" };
     let (in_steps, swa) = (seed % 7 == 3, "swa = { start = 0 }\n");
     let length = match in_steps {
         true => format!("steps = {}\n", 2 + seed / 7 % 6),
@@ -91,7 +92,7 @@ pub fn experiment(seed: u64) -> String {
     let data = data.replace("targets = 0", &format!("targets = {results}"));
     format!(
         "seed = {}\n[data]\n{data}[loss]\n{loss}[optimizer]\n{optimizer}\n{groups}{rules}{schedule}\
-         [train]\n{length}{accumulate}{clip}{every}{}[model]\n{freeze}{thaw}layers = [\n  {},\n]\n",
+         [train]\n{length}{accumulate}{clip}{every}{recompute}{}[model]\n{freeze}{thaw}layers = [\n  {},\n]\n",
         seed % 1000,
         make.blocks(),
         layers.join(",\n  ")

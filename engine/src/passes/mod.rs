@@ -10,6 +10,7 @@ pub mod keep;
 pub mod muon;
 pub mod precision;
 pub mod recompute;
+pub mod rematerialize;
 pub mod reorder;
 pub mod simplify;
 pub mod update;
@@ -17,6 +18,7 @@ pub mod update_early;
 
 use crate::graph::op::Pattern;
 use crate::graph::{DType, Graph, Op, ShapeError, Value, ValueId, VarId, Variables, verify};
+use rematerialize::Recompute;
 use std::collections::HashMap;
 use update::{Accumulators, UpdateSpec};
 
@@ -31,7 +33,7 @@ pub struct Pass {
 }
 
 /// All passes, in order.
-pub static PIPELINE: [Pass; 8] = [
+pub static PIPELINE: [Pass; 9] = [
     // Activations behind the pooling that follows them.
     Pass {
         name: "reorder",
@@ -62,6 +64,17 @@ pub static PIPELINE: [Pass; 8] = [
         optional: true,
         run: |graph, job| {
             recompute::recompute(graph, &|op, operands| job.at_once(op, operands));
+            Ok(())
+        },
+    },
+    // Layers computed again for the backward pass, where that is asked for.
+    Pass {
+        name: "rematerialize",
+        optional: true,
+        run: |graph, job| {
+            if let Some(training) = &job.training {
+                rematerialize::rematerialize(graph, &training.recompute);
+            }
             Ok(())
         },
     },
@@ -149,6 +162,8 @@ pub struct Training<'a> {
     pub loss: [ValueId; 2],
     /// Gradients are summed over micro-batches instead of used.
     pub accumulate: bool,
+    /// What is computed again for the backward pass.
+    pub recompute: Recompute,
     gradients: HashMap<VarId, ValueId>,
     trained: Trained,
 }
@@ -166,7 +181,7 @@ impl<'a> Training<'a> {
     /// Training of `loss`, of a batch with that weight, by the optimizer of `spec`.
     pub fn new(vars: &'a mut Variables, spec: &'a UpdateSpec, loss: [ValueId; 2], accumulate: bool) -> Self {
         let trained = Trained { loss: loss[0], sums: None };
-        Training { vars, spec, loss, accumulate, gradients: HashMap::new(), trained }
+        Training { vars, spec, loss, accumulate, recompute: Recompute::Nothing, gradients: HashMap::new(), trained }
     }
 }
 

@@ -108,6 +108,14 @@ impl Node {
         }
     }
 
+    /// True or false, if it is one of them.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self.value {
+            Value::Boolean(truth) => Some(truth),
+            _ => None,
+        }
+    }
+
     /// The text, if it is one.
     pub fn as_str(&self) -> Option<&str> {
         match &self.value {

@@ -103,6 +103,18 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("epochs", &["epoch", "maxepochs", "numepochs", "nepochs", "tmax"]),
     ("steps", &["iterations", "maxiter", "maxiters", "numsteps", "numtrainsteps", "totalsteps"]),
     ("eval_every_steps", &["evalsteps", "evaliters", "valeverysteps"]),
+    (
+        "recompute",
+        &[
+            "gradientcheckpointing",
+            "activationcheckpointing",
+            "checkpointing",
+            "gradcheckpointing",
+            "checkpointactivations",
+            "remat",
+            "rematerialize",
+        ],
+    ),
     ("accumulate", &["gradientaccumulation", "gradientaccumulationsteps", "accumulategradbatches", "gradaccum"]),
     (
         "clip_grad_norm",

@@ -15,6 +15,7 @@ pub mod patterns;
 pub mod photos;
 pub mod precision;
 pub mod programs;
+pub mod recompute;
 pub mod schedule;
 pub mod scores;
 pub mod session;

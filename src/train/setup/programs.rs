@@ -3,7 +3,7 @@
 use super::averages::{average_graph, statistics_graph, take_averages};
 use super::muon::Split;
 use super::trained::{self, LayerRate, Phases};
-use super::{lints, precision};
+use super::{lints, precision, recompute};
 use crate::backend::{Backend, HostBuffer};
 use crate::config::language::values::Precision;
 use crate::config::{Diagnostic, Experiment};
@@ -11,6 +11,7 @@ use crate::data::{DataSpec, Field};
 use crate::graph::op::{Figure, Loss};
 use crate::graph::{Graph, Input, VarKind, Variables};
 use crate::model::{self, BatchShape, Forward, LayerRow, Mode};
+use crate::passes::rematerialize::Recompute;
 use crate::passes::simplify::simplify;
 use crate::passes::update::{UpdateSpec, update_graph};
 use crate::passes::{self, Device, Job, PassOptions, Trained, Training};
@@ -158,8 +159,10 @@ pub fn build(
             warnings = model::lints(experiment, data, &forward);
             warnings.extend(lints::lints(experiment, data, &vars));
         }
+        let again = recompute::layers(experiment, &forward.graph)?;
         for ((spec, kind, name), sums) in in_phases(phases, TRAIN).zip(&mut sums) {
-            let (graph, trained) = train_graph(experiment, &mut vars, spec, &forward, precision, (options, device))?;
+            let how = (precision, &again);
+            let (graph, trained) = train_graph(experiment, &mut vars, spec, &forward, how, (options, device))?;
             *sums = trained.sums.or(sums.take());
             kinds.push((kind, *batch));
             let source = source(&format!("{name}, batch of {batch}"), graph, &forward);
@@ -270,7 +273,8 @@ pub fn graph_after(
     let forward = model::forward(experiment, data, &mut vars, batch, Mode::Train)?;
     let precision = experiment.precision;
     let spec = trained::phases(experiment, &mut vars, precision, &forward)?.spec;
-    Ok(train_graph(experiment, &mut vars, &spec, &forward, precision, (options, device(backend)))?.0)
+    let how = (precision, &recompute::layers(experiment, &forward.graph)?);
+    Ok(train_graph(experiment, &mut vars, &spec, &forward, how, (options, device(backend)))?.0)
 }
 
 /// The names of all passes and fusion patterns; only those that may be left out, if `optional`.
@@ -298,14 +302,15 @@ fn train_graph(
     vars: &mut Variables,
     spec: &UpdateSpec,
     forward: &Forward,
-    precision: Precision,
+    (precision, recompute): (Precision, &Recompute),
     (options, device): (&PassOptions, Device),
 ) -> Result<(Graph, Trained), Vec<Diagnostic>> {
     let mut graph = forward.graph.clone();
     let loss = forward.loss.ok_or_else(|| internal("a training graph without a loss"))?;
     let accumulate = experiment.train.accumulate > 1;
-    let training = Some(Training::new(vars, spec, [loss.value, loss.weight], accumulate));
-    let job = Job { device, half: precision::half(precision), training, options };
+    let mut training = Training::new(vars, spec, [loss.value, loss.weight], accumulate);
+    training.recompute = recompute.clone();
+    let job = Job { device, half: precision::half(precision), training: Some(training), options };
     let trained = job.run(&mut graph).map_err(|e| internal(&e))?;
     Ok((graph, trained.ok_or_else(|| internal("a graph that is not trained"))?))
 }

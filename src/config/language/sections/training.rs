@@ -13,6 +13,7 @@ use crate::config::text::tree::Node;
 
 use super::length::{EvalEvery, Length};
 use super::metrics::Metric;
+use super::recompute::Recompute;
 
 options! {
     /// The `[train]` section.
@@ -40,6 +41,11 @@ options! {
         /// Bring each element of a gradient to within this distance of 0: `torch.nn.utils.clip_grad_value_`.
         #[option(range = above(0.0), example = "0.5", resume = Differs)]
         pub clip_grad_value: Option<f64>,
+        /// Compute results of the forward pass again for the backward pass instead of keeping them: less memory for more time, and the same
+        /// results. `true`: as much as takes least memory; a list of layers' names, `*` standing for any characters: these, each as a
+        /// whole. Known as activation or gradient checkpointing: `torch.utils.checkpoint`.
+        #[option(default = Recompute::Nothing, example = r#"["layers.*"]"#, resume = Harmless)]
+        pub recompute: Recompute,
         /// Stop when a figure no longer improves.
         #[option(example = r#"{ monitor = "val_loss", patience = 5 }"#, resume = Harmless)]
         pub early_stopping: Option<EarlyStopping>,
