@@ -7,6 +7,7 @@
 //! prints tables in Markdown; `--model resnet50 --batch 16 --side 160` measures a file of `models/` instead, `--eval` evaluation;
 //! `-- --help` lists the options. Without a Python that has PyTorch it measures ours alone.
 
+mod figures;
 mod machine;
 mod peer;
 mod process;
@@ -46,6 +47,9 @@ struct Options {
     /// Only this mode of PyTorch (repeatable)
     #[arg(long, value_name = "NAME", value_parser = peer::MODES)]
     mode: Vec<String>,
+    /// Only with this allocator of PyTorch's: glibc's as it is, or told to keep what is freed (repeatable)
+    #[arg(long, value_name = "NAME", value_parser = peer::ALLOCATORS)]
+    allocator: Vec<String>,
     /// Threads of both
     #[arg(long, value_name = "N", default_value_t = 2)]
     threads: usize,
@@ -67,6 +71,9 @@ struct Options {
     /// Folder with `mnist/*.gz`, for whole runs [default: what RUNNER_TEST_DATA says]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Write what is measured of `--model` into this file, too: the table of docs/models.md is made from benches/figures/models.json
+    #[arg(long, value_name = "FILE", requires = "model")]
+    figures: Option<PathBuf>,
     /// Lock this file while measuring, so that other timings on this machine wait
     #[arg(long, value_name = "FILE")]
     lock: Option<PathBuf>,

@@ -2,8 +2,8 @@
 
 use super::machine::Machine;
 use super::peer::{ALLOCATORS, EVALUATION_MODES, MODES, Measured, Peer, TRAINING_MODES};
-use super::{Options, median};
-use anyhow::{Result, ensure};
+use super::{Options, figures, median};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 /// A configuration and the same mathematics in `scripts/bench_pytorch.py`.
@@ -94,6 +94,14 @@ struct Row {
     ratio: Option<f64>,
 }
 
+impl Row {
+    /// The least of the others' times.
+    fn fastest(&self) -> Option<f64> {
+        let all = self.theirs.iter().flat_map(|(_, list)| list.iter().flatten());
+        all.map(|(ms, _)| *ms).min_by(f64::total_cmp)
+    }
+}
+
 /// Measures and prints what `options` asks for.
 ///
 /// # Errors
@@ -102,7 +110,13 @@ pub fn compare(machine: &Machine, options: &Options) -> Result<()> {
     let mut rows = Vec::new();
     for workload in Workload::list(options) {
         eprintln!("{} …", workload.title);
-        rows.push(measure(machine, options, workload)?);
+        let name = workload.name.clone();
+        let row = measure(machine, options, workload)?;
+        if let (Some(path), Some(ratio)) = (&options.figures, row.ratio) {
+            let theirs_ms = row.fastest().context("a ratio to nothing")?;
+            figures::keep(path, &name, options, [row.ours_ms, theirs_ms, ratio])?;
+        }
+        rows.push(row);
     }
     if !rows.is_empty() {
         print(&rows, options);
@@ -131,6 +145,9 @@ fn measure(machine: &Machine, options: &Options, workload: Workload) -> Result<R
             continue;
         }
         for allocator in ALLOCATORS {
+            if !options.allocator.is_empty() && !options.allocator.iter().any(|a| a == allocator) {
+                continue;
+            }
             let start = || Peer::start(machine, options, &peer, mode, allocator);
             let peer = match machine.alone(start) {
                 Ok(None) => continue,
@@ -190,7 +207,11 @@ fn number(value: &Value, key: &str) -> Result<f64> {
 fn print(rows: &[Row], options: &Options) {
     let Options { rounds, seconds, .. } = options;
     let modes: Vec<&str> = rows[0].theirs.iter().map(|(mode, _)| *mode).collect();
-    let allocators = if modes.is_empty() { "" } else { "; PyTorch with glibc's allocator as it is / tuned" };
+    let allocators = match (modes.is_empty(), &options.allocator[..]) {
+        (true, _) => String::new(),
+        (_, [one]) => format!("; PyTorch with glibc's allocator {one}"),
+        _ => "; PyTorch with glibc's allocator as it is / tuned".to_string(),
+    };
     println!("Medians of {rounds} rounds of {seconds} s each{allocators}.\n");
     let torch: String = modes.iter().map(|mode| format!(" | {}", mode.replace('_', " "))).collect();
     let (best, rule) = if modes.is_empty() { ("", "") } else { (" | best / ours", " | ---") };

@@ -8,6 +8,7 @@ use runner::config;
 use runner::graph::{Shape, Variables};
 use runner::model::{self, Mode};
 use runner::train::setup::input::describe;
+use serde_json::Value;
 use toml::Table;
 
 use crate::options::hold_fresh;
@@ -75,5 +76,43 @@ fn the_table_of_models_is_fresh() {
     }
     let rows: String = rows.into_values().collect();
     let head = "| model | file | parameters, millions | multiply-adds, millions | for images of | `with` | paper |\n| --- | --- | --- | --- | --- | --- | --- |\n";
-    hold_fresh("docs/models.md", &BTreeMap::from([("models".to_owned(), head.to_owned() + &rows)]));
+    let tables = [("models".to_owned(), head.to_owned() + &rows), ("measured models".to_owned(), measured())];
+    hold_fresh("docs/models.md", &BTreeMap::from(tables));
+}
+
+/// The table of what has been measured of each model, from the files of `benches/figures`.
+fn measured() -> String {
+    let read = |name: &str| -> BTreeMap<String, Value> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/figures").join(name);
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    };
+    let (models, errors) = (read("models.json"), read("errors.json"));
+    let error =
+        |name: &str, kind: &str| errors[name][kind].as_f64().map_or(String::new(), |error| format!("{error:.0e}"));
+    let time = |value: &Value| match value.as_f64() {
+        Some(ms) if ms < 10.0 => format!("{ms:.2}"),
+        Some(ms) if ms < 100.0 => format!("{ms:.1}"),
+        Some(ms) => format!("{ms:.0}"),
+        None => String::new(),
+    };
+    let cells = |model: &Value, kind: &str| {
+        let row = &model[kind];
+        let ratio = row["ratio"].as_f64().map_or(String::new(), |ratio| format!("**{ratio:.2}**"));
+        format!("{} | {} | {ratio}", time(&row["runner_ms"]), time(&row["best_ms"]))
+    };
+    let mut rows = String::new();
+    for (name, model) in &models {
+        let [batch, side] = ["batch", "side"].map(|key| model["training"][key].as_u64().unwrap_or(0));
+        rows += &format!(
+            "| [{name}](../models/{name}.toml) | {} | {} | {batch} × {side}×{side} | {} | {} |\n",
+            error(name, "outputs"),
+            error(name, "gradients"),
+            cells(model, "training"),
+            cells(model, "evaluation_1"),
+        );
+    }
+    "| model | error of outputs | error of gradients | batch | training step, ms | PyTorch's best | ratio | one image, ms | best of others | ratio |\n\
+     | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+        .to_owned()
+        + &rows
 }

@@ -8,9 +8,11 @@ use super::root::root;
 use runner::graph::{DType, Variable};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, serialize_to_file};
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Mutex;
 
 /// The names of all architectures, those first that take longest.
 pub fn names() -> Vec<String> {
@@ -67,6 +69,23 @@ fn number(value: &Value) -> f64 {
 
 fn numbers(value: &Value) -> Vec<f64> {
     value.as_array().unwrap().iter().map(number).collect()
+}
+
+/// Where the largest errors of each architecture are written, for the table in docs/models.md, if the environment asks for it.
+fn keep_errors(name: &str, findings: &Findings) {
+    static FILE: Mutex<()> = Mutex::new(());
+    if std::env::var_os("UPDATE_FIGURES").is_none() {
+        return;
+    }
+    let _alone = FILE.lock().unwrap();
+    let path = root().join("benches/figures/errors.json");
+    let text = fs::read_to_string(&path).unwrap_or_else(|_| "{}".into());
+    let mut all: BTreeMap<String, Value> = serde_json::from_str(&text).unwrap();
+    let of = |kind: &str| findings.error(kind);
+    let gradient = of("gradient").max(of("norm of the gradient"));
+    let short = |error: f64| -> f64 { format!("{error:.1e}").parse().unwrap() };
+    all.insert(name.into(), json!({ "outputs": short(of("logits")), "gradients": short(gradient) }));
+    fs::write(path, serde_json::to_string_pretty(&all).unwrap() + "\n").unwrap();
 }
 
 /// What differs in the architecture of that name.
@@ -128,5 +147,6 @@ pub fn check(name: &str) -> Findings {
         let product = got.data.iter().enumerate().map(|(i, x)| x * f64::from(table[(start + i) % PERIOD])).sum();
         findings.summary(name, [norm, product], &numbers(want));
     }
+    keep_errors(name, &findings);
     findings
 }

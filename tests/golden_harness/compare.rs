@@ -32,6 +32,8 @@ pub struct Findings {
     pub faults: Vec<String>,
     /// The largest figure of each kind, in units of what is allowed, and of what it is.
     pub worst: BTreeMap<&'static str, (f64, String)>,
+    /// The largest figure of each kind.
+    errors: BTreeMap<&'static str, f64>,
 }
 
 impl Findings {
@@ -41,11 +43,18 @@ impl Findings {
         if !within {
             self.faults.push(format!("{kind} {name}: {figure:.1e}, more than {allowed:.0e}"));
         }
+        let largest = self.errors.entry(kind).or_insert(0.0);
+        *largest = largest.max(figure);
         let share = figure / allowed;
         let worst = self.worst.entry(kind).or_insert((0.0, String::new()));
         if !within || share > worst.0 {
             *worst = (share, name.to_string());
         }
+    }
+
+    /// The largest figure of that kind: 0 where there is none.
+    pub fn error(&self, kind: &str) -> f64 {
+        self.errors.get(kind).copied().unwrap_or(0.0)
     }
 
     /// Adds the findings of `other`, about the case of that name.
