@@ -221,7 +221,7 @@ fn unchanged_by(fused: bool, pass: impl Fn(&mut Graph)) -> usize {
                 v.values().map(|data| data.iter().map(|x| x.to_bits()).collect()).collect()
             };
             assert_eq!(bits(&before), bits(&after), "graph {seed}, training {train}:\n{graph}");
-            removed += nodes - graph.nodes.len();
+            removed += nodes.saturating_sub(graph.nodes.len());
         }
     }
     removed

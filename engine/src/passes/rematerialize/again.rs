@@ -47,9 +47,9 @@ fn redirect(inputs: &mut [ValueId], stand_in: &HashMap<ValueId, ValueId>) {
     }
 }
 
-/// Node `at` once more, as a part of the backward pass, with new values for its results.
+/// Node `at` once more, with new values for its results: activations like those that it made first.
 fn copy(graph: &mut Graph, at: usize, stand_in: &mut HashMap<ValueId, ValueId>) -> Node {
-    let Node { op, mut inputs, mut outputs, origin, .. } = graph.nodes[at].clone();
+    let Node { op, mut inputs, mut outputs, origin, backward } = graph.nodes[at].clone();
     let op = match op {
         Op::BatchNorm(BatchNorm { affine, .. }) => {
             let parameters = if affine { &inputs[1..3] } else { &[] };
@@ -65,7 +65,7 @@ fn copy(graph: &mut Graph, at: usize, stand_in: &mut HashMap<ValueId, ValueId>) 
         let value = graph.add_value(dtype, shape, Role::Temporary);
         stand_in.insert(std::mem::replace(output, value), value);
     }
-    Node { op, inputs, outputs, origin, backward: true }
+    Node { op, inputs, outputs, origin, backward }
 }
 
 /// What is made again.
