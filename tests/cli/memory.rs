@@ -164,10 +164,14 @@ fn what_there_is_no_memory_for_is_refused_with_what_fits() {
 #[cfg(target_os = "linux")]
 #[test]
 fn layers_that_are_computed_again_save_what_is_told() {
-    let block = r#"{ type = "residual", layers = [{ type = "linear", out_features = 2048 }, "gelu"] }"#;
+    let block = |n| {
+        format!(
+            r#"{{ name = "r{n}", type = "residual", layers = [{{ type = "linear", out_features = 2048 }}, "gelu"] }}"#
+        )
+    };
     let config = config(
         "source = \"synthetic\"\nshape = [2048]\nclasses = 4\nsamples = 2048\nval_samples = 8\nbatch_size = 1024",
-        &format!("{}, {{ type = \"linear\", out_features = 4 }}", [block; 12].join(", ")),
+        &format!("{}, {{ type = \"linear\", out_features = 4 }}", (0..12).map(block).collect::<Vec<_>>().join(", ")),
     );
     let place = Place::with(&config);
     let before = told(&place);

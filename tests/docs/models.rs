@@ -100,19 +100,22 @@ fn measured() -> String {
         let ratio = row["ratio"].as_f64().map_or(String::new(), |ratio| format!("**{ratio:.2}**"));
         format!("{} | {} | {ratio}", time(&row["runner_ms"]), time(&row["best_ms"]))
     };
+    let evaluated = models.values().any(|model| model.get("evaluation_1").is_some());
     let mut rows = String::new();
     for (name, model) in &models {
         let [batch, side] = ["batch", "side"].map(|key| model["training"][key].as_u64().unwrap_or(0));
         rows += &format!(
-            "| [{name}](../models/{name}.toml) | {} | {} | {batch} × {side}×{side} | {} | {} |\n",
+            "| [{name}](../models/{name}.toml) | {} | {} | {batch} × {side}×{side} | {} |{}\n",
             error(name, "outputs"),
             error(name, "gradients"),
             cells(model, "training"),
-            cells(model, "evaluation_1"),
+            if evaluated { format!(" {} |", cells(model, "evaluation_1")) } else { String::new() },
         );
     }
-    "| model | error of outputs | error of gradients | batch | training step, ms | PyTorch's best | ratio | one image, ms | best of others | ratio |\n\
-     | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
-        .to_owned()
-        + &rows
+    let [more, rule] =
+        if evaluated { [" one image, ms | best of others | ratio |", " --- | --- | --- |"] } else { ["", ""] };
+    format!(
+        "| model | error of outputs | error of gradients | batch | training step, ms | PyTorch's best | ratio |{more}\n\
+         | --- | --- | --- | --- | --- | --- | --- |{rule}\n{rows}"
+    )
 }
