@@ -11,8 +11,8 @@ pub const fn most_rows(k: usize) -> usize {
     if k < 512 { 8 } else { 16 }
 }
 
-/// Rows and columns whose sums share their loads.
-const BLOCK: usize = 4;
+/// Rows whose sums share their loads.
+const ROWS: usize = 4;
 
 /// `C[m, n] = min(max(Σ_k A[m, k] · B[n, k] · scale[n] + bias[n] + residual[m, n], low), high)` for some columns.
 pub struct Dots<'a> {
@@ -37,40 +37,46 @@ pub struct Dots<'a> {
 impl Kernel for Dots<'_> {
     type Output = ();
 
-    #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        // Columns outside: a block of them stays in L1 for all rows, and `B` is read once.
-        for first_column in self.columns.clone().step_by(BLOCK) {
-            for first_row in (0..self.rows).step_by(BLOCK) {
+        // AVX2 has sixteen registers: eight sums, and what they are made of. Others have thirty-two.
+        if S::LANES == 8 { self.blocks::<S, 2>(s) } else { self.blocks::<S, 4>(s) }
+    }
+}
+
+impl Dots<'_> {
+    /// `COLUMNS`: columns whose sums share their loads.
+    #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
+    #[inline(always)]
+    fn blocks<S: Simd, const COLUMNS: usize>(self, s: S) {
+        // Columns outside: a block of them stays in the cache for all rows, and `B` is read once.
+        for first_column in self.columns.clone().step_by(COLUMNS) {
+            for first_row in (0..self.rows).step_by(ROWS) {
                 // A short block repeats its last row or column: the same sum, stored more than once.
-                let mut rows = [0; BLOCK];
-                let mut columns = [0; BLOCK];
-                for i in 0..BLOCK {
-                    rows[i] = (first_row + i).min(self.rows - 1);
-                    columns[i] = (first_column + i).min(self.columns.end - 1);
-                }
+                let rows: [usize; ROWS] = std::array::from_fn(|i| (first_row + i).min(self.rows - 1));
+                let columns: [usize; COLUMNS] =
+                    std::array::from_fn(|i| (first_column + i).min(self.columns.end - 1));
                 let a = rows.map(|m| self.a.0[m * self.a.1..][..self.k].as_ptr());
                 let b = columns.map(|n| self.b.0[n * self.b.1..][..self.k].as_ptr());
-                let mut acc = [[s.zero(); BLOCK]; BLOCK];
+                let mut acc = [[s.zero(); COLUMNS]; ROWS];
                 let whole = self.k / S::LANES * S::LANES;
                 for k in (0..whole).step_by(S::LANES) {
                     // SAFETY: a whole vector is left of the `k` elements.
                     unsafe {
-                        let mut av = [s.zero(); BLOCK];
-                        for i in 0..BLOCK {
+                        let mut av = [s.zero(); ROWS];
+                        for i in 0..ROWS {
                             av[i] = s.load(a[i].add(k));
                         }
-                        for j in 0..BLOCK {
+                        for j in 0..COLUMNS {
                             let bv = s.load(b[j].add(k));
-                            for i in 0..BLOCK {
+                            for i in 0..ROWS {
                                 acc[i][j] = s.fma(av[i], bv, acc[i][j]);
                             }
                         }
                     }
                 }
-                for i in 0..BLOCK {
-                    for j in 0..BLOCK {
+                for i in 0..ROWS {
+                    for j in 0..COLUMNS {
                         // SAFETY: the rest of the sum, less than a vector; the element of C is this task's own.
                         unsafe {
                             let left = self.k - whole;
