@@ -106,7 +106,7 @@ pub fn graph_def(rows: &[LayerRow], variables: &Variables, inputs: &[InputNode],
         let name = if own.is_empty() { "parameter" } else { own };
         of_layer.entry(&var.origin).or_default().push((name.to_owned(), var));
     }
-    let containers: HashSet<&str> = rows.iter().flat_map(|row| above(&row.path)).collect();
+    let mut taken = HashSet::new();
     let input_name = |name: &str| format!("inputs/{name}");
     let target_name = |name: &str| format!("targets/{name}");
     let mut node = Vec::new();
@@ -116,14 +116,12 @@ pub fn graph_def(rows: &[LayerRow], variables: &Variables, inputs: &[InputNode],
     let mut names: Vec<String> = Vec::with_capacity(rows.len());
     for row in rows {
         let parameters = of_layer.remove(row.path.as_str()).unwrap_or_default();
-        let scope = scope(row, containers.contains(row.path.as_str()));
-        let own = match &scope {
-            // What joins the ends of the layers inside.
-            Scope::Container(scope) => format!("{scope}/{}", row.kind),
-            Scope::Layer(name) if parameters.is_empty() => name.clone(),
-            Scope::Layer(name) => format!("{name}/{}", row.kind),
-        };
-        let (Scope::Container(inside) | Scope::Layer(inside)) = &scope;
+        let inside = folded(row);
+        let own = if parameters.is_empty() { inside.clone() } else { format!("{inside}/{}", row.kind) };
+        // Containers need no names: several may be in one place.
+        let mut others = (1..).map(|n| format!("{own}_{n}"));
+        let own = std::iter::once(own.clone()).chain(&mut others).find(|name| taken.insert(name.clone()));
+        let own = own.unwrap_or_default();
         let mut input: Vec<String> = row
             .from
             .iter()
@@ -151,26 +149,15 @@ pub fn graph_def(rows: &[LayerRow], variables: &Variables, inputs: &[InputNode],
     GraphDef { node }
 }
 
-/// Where the nodes of a layer are.
-enum Scope {
-    /// In the node of the layers that it is made of.
-    Container(String),
-    /// In one of its own.
-    Layer(String),
-}
-
-fn scope(row: &LayerRow, is_container: bool) -> Scope {
-    let path = if row.path.is_empty() { "model" } else { &row.path };
-    let folded = path.replace('/', "_").replace('.', "/");
-    match is_container {
-        true => Scope::Container(folded),
-        false => Scope::Layer(format!("{folded}.{}", row.kind)),
+/// The name of a layer: its path with its type. What joins the ends of the layers of a container is among them.
+fn folded(row: &LayerRow) -> String {
+    let path = row.path.replace('/', "_").replace('.', "/");
+    let container = ["residual", "gate", "branches"].contains(&row.kind.as_str());
+    match (path.is_empty(), container) {
+        (true, _) => row.kind.clone(),
+        (false, true) => format!("{path}/{}", row.kind),
+        (false, false) => format!("{path}.{}", row.kind),
     }
-}
-
-/// The paths of what a layer is in.
-fn above(path: &str) -> impl Iterator<Item = &str> {
-    path.match_indices('.').map(|(at, _)| &path[..at])
 }
 
 #[cfg(test)]
@@ -221,17 +208,31 @@ mod tests {
         assert_eq!(told(layers), expected);
     }
 
+    /// Containers without names have the path of what they are in.
+    #[test]
+    fn every_node_has_a_name_of_its_own() {
+        let residual = "{ type = \"residual\", layers = [\"relu\"] }";
+        let told = told(&format!("{residual}, {residual}, \"flatten\", {{ type = \"linear\", out_features = 3 }}"));
+        let of = |name: &str| told.iter().filter(|node| node.split(' ').next() == Some(name)).count();
+        assert_eq!(
+            ["residual", "residual_1", "0.relu", "0.relu_1", "residual_2"].map(of),
+            [1, 1, 1, 1, 0],
+            "{told:#?}"
+        );
+        assert!(told.iter().any(|node| node.contains("[\"0.relu_1\", \"residual\"]")), "{told:#?}");
+    }
+
     #[test]
     fn layers_that_compute_nothing_are_there_and_branches_meet() {
-        let layers = "\"identity\", { type = \"branches\", branches = [[\"relu\"], [\"identity\", \"tanh\"]], combine = \"concat\" }, \"flatten\", \
+        let layers = "\"identity\", { name = \"mix\", type = \"branches\", branches = [[\"relu\"], [\"identity\", \"tanh\"]], combine = \"concat\" }, \"flatten\", \
                       { type = \"linear\", out_features = 3, bias = false }";
         let told = told(layers);
         let of =
             |name: &str| told.iter().find(|node| node.starts_with(name)).unwrap_or_else(|| panic!("{name}: {told:#?}"));
         assert!(of("0.identity").contains("[\"inputs/inputs\"]"));
-        assert!(of("1/0/0.relu").contains("[\"0.identity\"]"));
-        assert!(of("1/1/0.identity").contains("[\"0.identity\"]"));
-        assert!(of("1/1/1.tanh").contains("[\"1/1/0.identity\"]"));
-        assert!(of("1/branches").contains("[\"1/0/0.relu\", \"1/1/1.tanh\"] [2, 2, 6, 6]"), "{told:#?}");
+        assert!(of("mix/0/0.relu").contains("[\"0.identity\"]"));
+        assert!(of("mix/1/0.identity").contains("[\"0.identity\"]"));
+        assert!(of("mix/1/1.tanh").contains("[\"mix/1/0.identity\"]"));
+        assert!(of("mix/branches").contains("[\"mix/0/0.relu\", \"mix/1/1.tanh\"] [2, 2, 6, 6]"), "{told:#?}");
     }
 }
