@@ -26,7 +26,8 @@ def tag(kind, key):
 
 
 def main(run):
-    accumulator = EventAccumulator(str(run / "tensorboard"), size_guidance={"scalars": 0, "histograms": 0, "tensors": 0})
+    sizes = {"scalars": 0, "histograms": 0, "tensors": 0, "images": 0}
+    accumulator = EventAccumulator(str(run / "tensorboard"), size_guidance=sizes)
     accumulator.Reload()
     tags = accumulator.Tags()
     expected = {}
@@ -49,9 +50,29 @@ def main(run):
         for event in list_:
             h = event.histogram_value
             assert sum(h.bucket) == h.num and h.min <= h.max, name
+    groups = [{name.split("/", 1)[1] for name in tags["histograms"] if name.startswith(group + "/")} for group in ("weights", "gradients")]
+    assert groups[1] and groups[1] <= groups[0], groups
     text = accumulator.Tensors("config")[-1].tensor_proto.string_val[0].decode()
     assert "[optimizer]" in text, text
-    print(f"{len(expected)} scalars, {len(tags['histograms'])} histograms of {epochs} epochs, and the configuration are as they were written")
+    pictures = 0
+    for name in tags["images"]:
+        for event in accumulator.Images(name):
+            # The first bytes of a PNG file, then its width and height.
+            png = event.encoded_image_string
+            assert png[:8] == b"\x89PNG\r\n\x1a\n", name
+            assert struct.unpack(">II", png[16:24]) == (event.width, event.height), name
+            pictures += 1
+    if pictures:
+        rows = sum(e.tensor_proto.string_val[0].decode().count("\n") - 2 for e in accumulator.Tensors("mistakes"))
+        assert rows == pictures, f"{rows} rows for {pictures} pictures"
+    # As the page of graphs asks for it: parsed, and every input is a node.
+    nodes = {node.name: node for node in accumulator.Graph().node}
+    assert all(name in nodes for node in nodes.values() for name in node.input), sorted(nodes)
+    assert all("_output_shapes" in node.attr for node in nodes.values())
+    print(
+        f"{len(expected)} scalars, {len(tags['histograms'])} histograms of {epochs} epochs, {pictures} pictures, a graph of {len(nodes)} nodes, "
+        "and the configuration are as they were written"
+    )
 
 
 if __name__ == "__main__":

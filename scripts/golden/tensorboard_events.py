@@ -8,7 +8,7 @@ import math
 import struct
 from pathlib import Path
 
-from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2, tensor_shape_pb2
+from tensorboard.compat.proto import attr_value_pb2, event_pb2, graph_pb2, node_def_pb2, summary_pb2, tensor_pb2, tensor_shape_pb2
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 WALL_TIME = 1_700_000_000.25
@@ -67,6 +67,27 @@ def text(tag, content):
     )
 
 
+def node(name, op, inputs, shape, **numbers):
+    shape = tensor_shape_pb2.TensorShapeProto(dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=n) for n in shape])
+    shapes = attr_value_pb2.AttrValue(list=attr_value_pb2.AttrValue.ListValue(shape=[shape]))
+    numbers = {key: attr_value_pb2.AttrValue(i=n) for key, n in numbers.items()}
+    return node_def_pb2.NodeDef(name=name, op=op, input=inputs, attr={"_output_shapes": shapes, **numbers})
+
+
+def graph():
+    """A linear layer with a bias, as `src/train/files/tensorboard/tests.rs` has it."""
+    return graph_pb2.GraphDef(
+        node=[
+            node("inputs/inputs", "input", [], [2, 4]),
+            node("fc.linear/weight", "parameter", [], [3, 4]),
+            node("fc.linear/bias", "parameter", [], [3]),
+            node("fc.linear/linear", "linear", ["inputs/inputs", "fc.linear/weight", "fc.linear/bias"], [2, 3], parameters=15, flops=48),
+            node("targets/targets", "input", [], [2]),
+            node("loss", "cross_entropy", ["fc.linear/linear", "targets/targets"], []),
+        ]
+    )
+
+
 def main():
     Event = event_pb2.Event
     start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
@@ -83,6 +104,10 @@ def main():
     values = [-1.5, -0.25, 0.0, 0.0, 1e-3, 0.25, 0.26, 2.0]
     summary(7, [summary_pb2.Summary.Value(tag="weights/fc.weight", histo=histogram(values))])
     summary(8, [summary_pb2.Summary.Value(tag="weights/empty", histo=histogram([]))])
+    events.append(Event(wall_time=WALL_TIME, step=9, graph_def=graph().SerializeToString(deterministic=True)))
+    image = summary_pb2.Summary.Image(height=2, width=3, colorspace=1, encoded_image_string=b"\x89PNG, but for its bytes")
+    summary(9, [summary_pb2.Summary.Value(tag="mistakes/1", image=image)])
+    summary(9, [text("mistakes", "| a |\n| --- |\n| 1 |\n")])
     with open(OUT, "wb") as out:
         writer = RecordWriter(out)
         for event in events:

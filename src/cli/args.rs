@@ -189,7 +189,8 @@ pub struct TrainArgs {
     /// Do one of everything in a temporary folder, tell what each takes, and keep nothing of it
     ///
     /// A training step with all its batches, the evaluation of a batch, a checkpoint written and read again, and one more step from
-    /// there. It fails as the run would, with the same exit codes.
+    /// there. It fails as the run would, with the same exit codes. The folder is in the one that TMPDIR names, and has the checkpoint in it until
+    /// the end. Photos that are kept on a disk are read; none is added to them.
     #[arg(long, conflicts_with = "resume")]
     pub dry_run: bool,
     /// Stop as by Ctrl-C when standard input ends: for programs that start this one, and may be killed
@@ -321,9 +322,9 @@ pub struct CheckArgs {
     /// Print the effective configuration, with the origin of every value
     #[arg(long)]
     pub print: bool,
-    /// Measure some steps and an evaluation, on the data and the device, and tell the time that the run will take
+    /// Measure some steps, an evaluation and a checkpoint, and tell the time that the run will take
     ///
-    /// It needs the data, and some seconds. What is learnt is thrown away.
+    /// It needs the data, and some seconds. What is learnt is thrown away; so is the checkpoint, which is written where runs are.
     #[arg(long, conflicts_with_all = ["print", "graph"])]
     pub time: bool,
     /// Print the graph of the training step on the device instead, as it is after this pass

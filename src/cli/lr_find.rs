@@ -12,7 +12,7 @@ use crate::train::run::sweep::{Sweep, Tried, steepest, sweep};
 use crate::train::setup::balance::balance;
 use crate::train::setup::input;
 use crate::train::setup::memory::{Needs, Use};
-use crate::train::setup::photos::PhotoPlan;
+use crate::train::setup::photos::{Keeping, PhotoPlan};
 use crate::train::setup::session::Session;
 use serde_json::json;
 use std::fmt::Write;
@@ -50,7 +50,7 @@ pub(super) fn run(args: &LrFindArgs) -> Result<ExitCode, Failure> {
     if let Some(note) = &samples.note {
         say(&format!("warning: {note}"));
     }
-    samples.keep_photos(&loaded.experiment)?;
+    samples.keep_photos(&loaded.experiment, Keeping::Training)?;
     let mut balanced = loaded.clone();
     balance(&mut balanced.experiment, &samples.train, &samples.spec.targets);
     // The files may hold another number of samples than the set is known to have.

@@ -5,25 +5,31 @@ use super::model::build_run;
 use super::samples;
 use crate::backend::Backend;
 use crate::config::language::sections::Cache;
-use crate::config::{Diagnostic, Loaded};
+use crate::config::{self, Diagnostic, Loaded};
 use crate::passes::PassOptions;
-use crate::terminal::{Bar, duration, figure, say};
+use crate::terminal::{Bar, duration, figure, human_bytes, say};
 use crate::train::run::pace::{Horizon, Pace, Place};
-use crate::train::run::timing::{Timed, time_evaluation, time_training};
+use crate::train::run::timing::{Saved, Timed, time_evaluation, time_saving, time_training};
 use crate::train::setup::balance::balance;
 use crate::train::setup::session::Session;
+use anyhow::Context;
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// From this share of the time on training is said to wait for its data.
 const WAITS: f64 = 0.2;
 
 /// What a run takes.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Times {
     /// The updates that were measured.
     train: Timed,
     /// The batches of an evaluation; `None`: there is nothing to validate on.
     eval: Option<Timed>,
+    /// A checkpoint, or why none could be written.
+    saved: Result<Saved, String>,
+    /// Checkpoints that the run writes.
+    checkpoints: u64,
     /// The parts of the run.
     run: Horizon,
     /// Whether photos were decoded which a run would keep.
@@ -49,7 +55,7 @@ pub fn measure(
     let experiment = &balanced.experiment;
     let programs = build_run(&balanced, &samples.spec, backend, passes, known)?;
     let mut session = Session::new(programs, backend, crate::model::task(experiment), experiment.seed)?;
-    let bar = Bar::new("measuring", 2, 0);
+    let bar = Bar::new("measuring", 3, 0);
     let train = time_training(&mut session, backend, experiment, &samples.train)?;
     if let Some(bar) = &bar {
         bar.set(1);
@@ -58,9 +64,26 @@ pub fn measure(
         true => None,
         false => Some(time_evaluation(&mut session, backend, experiment, &samples.val)?),
     };
+    if let Some(bar) = &bar {
+        bar.set(2);
+    }
+    let saved = checkpoint(&mut session, &balanced).map_err(|e| format!("{e:#}"));
     let run = Horizon::new(experiment, samples.train.len(), samples.val.len());
+    let checkpoints = run.checkpoints(experiment.checkpoint.every_steps);
     let keeps = experiment.data.loading.cache != Cache::None;
-    Ok(Times { train, eval, run, keeps })
+    Ok(Times { train, eval, saved, checkpoints, run, keeps })
+}
+
+/// Times the writing of a checkpoint on the disk that the run is to be on. It is gone afterwards.
+fn checkpoint(session: &mut Session, loaded: &Loaded) -> anyhow::Result<Saved> {
+    let runs = Path::new("runs").join(&loaded.experiment.name);
+    let place = runs.ancestors().find(|above| above.exists()).unwrap_or(Path::new("."));
+    let folder = tempfile::Builder::new().prefix(".runner-check-").tempdir_in(place);
+    let folder = folder.with_context(|| format!("cannot write in `{}`", place.display()))?;
+    let saved = time_saving(session, &loaded.experiment, &config::to_toml(loaded), folder.path());
+    let path = folder.path().to_path_buf();
+    folder.close().with_context(|| format!("cannot remove `{}`", path.display()))?;
+    saved
 }
 
 /// Samples a second.
@@ -79,11 +102,12 @@ impl Times {
         Some(self.run.val_samples as f64 / rate(&self.eval?))
     }
 
-    /// Seconds of the whole run, if nothing ends it early; without the writing of checkpoints.
+    /// Seconds of the whole run, if nothing ends it early; without the writing of checkpoints, if that could not be measured.
     fn whole(&self) -> Option<f64> {
         let of = |timed: &Timed| (timed.samples, timed.seconds);
         let pace = Pace { trained: of(&self.train), evaluated: self.eval.as_ref().map_or((0, 0.0), of), between: 0.0 };
-        pace.left(&self.run, &Place::default())
+        let saving = self.saved.as_ref().map_or(0.0, |saved| saved.seconds * self.checkpoints as f64);
+        Some(pace.left(&self.run, &Place::default())? + saving)
     }
 
     /// The share of the time of training in which there was no batch to go on with.
@@ -103,6 +127,9 @@ impl Times {
             "epoch_s": self.epoch(),
             "evaluation_s": self.evaluation(),
             "evaluations": self.eval.map_or(0, |_| self.run.evaluations()),
+            "checkpoint_s": self.saved.as_ref().ok().map(|saved| saved.seconds),
+            "checkpoint_bytes": self.saved.as_ref().ok().map(|saved| saved.bytes),
+            "checkpoints": self.checkpoints,
             "steps": self.run.steps,
             "run_s": self.whole(),
             "waited_share": self.waited(),
@@ -125,6 +152,13 @@ impl Times {
         if let Some(seconds) = self.evaluation() {
             line("an evaluation", took(seconds), format!("{} samples", super::thousands(self.run.val_samples)));
         }
+        match &self.saved {
+            Ok(Saved { seconds, bytes }) => {
+                let size = human_bytes(usize::try_from(*bytes).unwrap_or(usize::MAX));
+                line("a checkpoint", took(*seconds), format!("{size}; as much again for one that is the best so far"));
+            }
+            Err(why) => line("a checkpoint", "-".into(), why.clone()),
+        }
         if let Some(seconds) = self.whole() {
             let most = if self.run.may_stop_early { "at most; " } else { "" };
             let evaluations = match self.eval {
@@ -132,7 +166,11 @@ impl Times {
                 None => String::new(),
             };
             let all = count(self.run.steps, "step");
-            line("the run", took(seconds), format!("{most}{all}{evaluations}, without writing checkpoints"));
+            let writing = match &self.saved {
+                Ok(_) => format!("and {}", count(self.checkpoints, "checkpoint")),
+                Err(_) => "without writing checkpoints".into(),
+            };
+            line("the run", took(seconds), format!("{most}{all}{evaluations}, {writing}"));
         }
         let share = (self.waited() * 100.0).round();
         lines.push(match self.waits_for() {
@@ -173,22 +211,40 @@ mod tests {
             step_samples: 100,
             may_stop_early: false,
         };
-        Times { train: timed(5, 500, 2.0, 0.1), eval: Some(timed(2, 100, 0.5, 0.0)), run, keeps: false }
+        let saved = Ok(Saved { seconds: 0.5, bytes: 3 << 20 });
+        Times {
+            train: timed(5, 500, 2.0, 0.1),
+            eval: Some(timed(2, 100, 0.5, 0.0)),
+            saved,
+            checkpoints: 3,
+            run,
+            keeps: false,
+        }
     }
 
     #[test]
     fn the_parts_add_up() {
         let times = times();
-        // 250 samples a second in training, 200 in evaluation.
-        assert_eq!((times.epoch(), times.evaluation(), times.whole()), (4.0, Some(1.0), Some(15.0)));
+        // 250 samples a second in training, 200 in evaluation, three checkpoints of half a second.
+        assert_eq!((times.epoch(), times.evaluation(), times.whole()), (4.0, Some(1.0), Some(16.5)));
         let json = times.as_json();
-        assert_eq!((json["step_ms"].as_f64(), json["run_s"].as_f64()), (Some(400.0), Some(15.0)));
+        assert_eq!((json["step_ms"].as_f64(), json["run_s"].as_f64()), (Some(400.0), Some(16.5)));
         assert_eq!((json["evaluations"].as_u64(), json["waits_for"].as_str()), (Some(3), Some("device")));
+        assert_eq!((json["checkpoint_s"].as_f64(), json["checkpoints"].as_u64()), (Some(0.5), Some(3)));
         let text = times.as_text("CPU");
-        assert!(
-            text.starts_with("time on CPU, from 5 steps\n") && text.contains("30 steps and 3 evaluations"),
-            "{text}"
-        );
+        for told in
+            ["time on CPU, from 5 steps\n", "30 steps and 3 evaluations, and 3 checkpoints\n", "500 ms  3.0 MiB;"]
+        {
+            assert!(text.contains(told), "{told}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_that_cannot_be_written_is_told() {
+        let times = Times { saved: Err("cannot write in `runs`: no".into()), ..times() };
+        assert_eq!((times.whole(), &times.as_json()["checkpoint_s"]), (Some(15.0), &Value::Null));
+        let text = times.as_text("CPU");
+        assert!(text.contains("-  cannot write in `runs`") && text.contains("without writing checkpoints"), "{text}");
     }
 
     #[test]
@@ -198,7 +254,7 @@ mod tests {
         assert_eq!(times.waits_for(), "data");
         assert!(times.as_text("CPU").contains("waits for its data: 50 %"));
         times = Times { eval: None, run: Horizon { val_samples: 0, ..times.run }, ..times };
-        assert_eq!((times.whole(), times.evaluation()), (Some(12.0), None));
+        assert_eq!((times.whole(), times.evaluation()), (Some(13.5), None));
         assert!(!times.as_text("CPU").contains("evaluation"));
         assert_eq!(times.as_json()["evaluations"], 0);
     }

@@ -18,12 +18,12 @@ impl Builder<'_> {
             LayerKind::Branches { branches, combine } => {
                 let ends: Vec<Tensor> = branches.iter().map(|b| self.node(b, x)).collect();
                 self.graph.set_origin(&node.path);
-                let (y, order) = match combine {
+                let made = match combine {
                     Combine::Add => self.combine(node, BinaryKind::Add, &ends),
                     Combine::Multiply => self.combine(node, BinaryKind::Mul, &ends),
                     Combine::Concat => self.concat(node, 1, &ends),
                 };
-                self.made(node, "branches", y, order)
+                self.made(node, "branches", &ends, made)
             }
             LayerKind::Layer(_) | LayerKind::Group(_) => unreachable!("only containers come here"),
         }
@@ -47,7 +47,7 @@ impl Builder<'_> {
             return x;
         }
         let y = self.plain(Binary { kind: BinaryKind::Mul }, &[x.value, g.value]);
-        self.made(node, "gate", y, Order::Usual)
+        self.made(node, "gate", &[x, g], (y, Order::Usual))
     }
 
     fn residual(
@@ -91,7 +91,7 @@ impl Builder<'_> {
         self.graph.set_origin(&node.path);
         // The body comes first: its memory can take the sum.
         let sum = self.plain(Binary { kind: BinaryKind::Add }, &[y.value, shortcut.value]);
-        self.made(node, "residual", sum, y.order)
+        self.made(node, "residual", &[y, shortcut], (sum, y.order))
     }
 
     /// The operands added or multiplied one after the other, with broadcast.

@@ -27,10 +27,17 @@ impl Builder<'_> {
         y
     }
 
-    /// Adds the line of `node` to the layer table and makes `value` its result.
-    pub(super) fn made(&mut self, node: &LayerNode, kind: &str, value: ValueId, order: Order) -> Tensor {
+    /// Adds the line of `node`, which takes `from`, to the layer table and makes `value` its result.
+    pub(super) fn made(
+        &mut self,
+        node: &LayerNode,
+        kind: &str,
+        from: &[Tensor],
+        (value, order): (ValueId, Order),
+    ) -> Tensor {
         let made_by = Some(self.rows.len());
         let made = Tensor { value, order, made_by };
+        let from = from.iter().map(|t| self.operand(*t)).collect();
         self.rows.push(LayerRow {
             path: node.path.clone(),
             kind: kind.to_string(),
@@ -39,6 +46,7 @@ impl Builder<'_> {
             flops: 0,
             span: node.span,
             value,
+            from,
         });
         made
     }
@@ -50,7 +58,7 @@ impl Builder<'_> {
         // What works element by element keeps the order.
         let same = |value| (value, x.order);
         let usual = |value| (value, Order::Usual);
-        let (value, order) = match layer {
+        let made = match layer {
             Layer::Activation(l) => same(self.plain(ActivationOp { act: l.describe() }, &[x.value])),
             Layer::Dropout(l) => same(self.dropout(l.p as f32, x)),
             Layer::StochasticDepth(l) => same(self.stochastic_depth(l, x)),
@@ -106,7 +114,7 @@ impl Builder<'_> {
             Layer::Multiply(_) => self.combine(node, BinaryKind::Mul, &operands),
             Layer::Concat(l) => self.concat(node, l.dim, &operands),
         };
-        self.made(node, layer.type_name(), value, order)
+        self.made(node, layer.type_name(), &operands, made)
     }
 
     pub(super) fn dropout(&mut self, p: f32, x: Tensor) -> ValueId {

@@ -28,7 +28,7 @@ mod windows;
 pub use input::{BatchShape, input_fields};
 pub use lints::lints;
 pub use loss::{BatchLoss, task};
-pub use summary::LayerRow;
+pub use summary::{LayerRow, Operand};
 pub use transforms::{mixing, transforms};
 
 use crate::config::{Diagnostic, Experiment, LayerNode};

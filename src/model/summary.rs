@@ -1,6 +1,6 @@
 //! The layer table.
 
-use super::Builder;
+use super::{Builder, Tensor};
 use crate::config::Span;
 use crate::graph::{Node, Role, Shape, ValueId};
 use std::collections::HashMap;
@@ -22,9 +22,31 @@ pub struct LayerRow {
     pub span: Span,
     /// Its output, in the graph that it was listed with.
     pub value: ValueId,
+    /// What it takes.
+    pub from: Vec<Operand>,
+}
+
+/// Something that a layer takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operand {
+    /// What another layer puts out: its place in the list.
+    Layer(usize),
+    /// What the model is given under this name.
+    Input(String),
 }
 
 impl Builder<'_> {
+    /// What `t` is to a layer that takes it.
+    pub(super) fn operand(&self, t: Tensor) -> Operand {
+        match t.made_by {
+            Some(row) => Operand::Layer(row),
+            None => {
+                let same = self.prepared.iter().find(|(_, x)| x.value == t.value);
+                Operand::Input(same.or(self.prepared.first()).map_or(String::new(), |(name, _)| name.clone()))
+            }
+        }
+    }
+
     /// Fills in parameters and FLOPs, once all nodes are there.
     pub(super) fn finish_rows(&mut self) {
         let mut of_layer: HashMap<&str, Vec<&Node>> = HashMap::new();

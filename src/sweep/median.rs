@@ -7,40 +7,45 @@ use super::course::{Better, Course, Verdict};
 /// When trials may be stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
-    /// Epochs of the whole run.
-    pub epochs: u64,
     /// No trial is stopped before so many.
     pub min_epochs: u64,
     /// Nor one of the first so many.
     pub first: usize,
 }
 
-/// What becomes of each trial; with `rule` none, all are trained to the end.
-pub fn verdicts(courses: &[Course], epochs: u64, rule: Option<Rule>, better: Better) -> Vec<Verdict> {
+/// What becomes of each trial, given the epochs that each is to have; with `rule` none, all are trained to the end.
+pub fn verdicts(courses: &[Course], epochs: &[u64], rule: Option<Rule>, better: Better) -> Vec<Verdict> {
     let mut verdicts: Vec<Verdict> = Vec::with_capacity(courses.len());
-    for (i, course) in courses.iter().enumerate() {
-        let stopped = rule.and_then(|rule| stopped(courses, &verdicts, i, rule, better));
+    for (i, (course, all)) in courses.iter().zip(epochs).enumerate() {
+        let stopped = rule.and_then(|rule| stopped((courses, epochs), &verdicts, i, rule, better));
         verdicts.push(match stopped {
             Some(after) => Verdict::Out { after },
-            None if course.reached(epochs) => Verdict::Done,
-            None => Verdict::Train { until: epochs },
+            None if course.reached(*all) => Verdict::Done,
+            None => Verdict::Train { until: *all },
         });
     }
     verdicts
 }
 
 /// The epoch after which trial `i` is stopped, as far as that is known; `before` is what becomes of those before it.
-fn stopped(courses: &[Course], before: &[Verdict], i: usize, rule: Rule, better: Better) -> Option<u64> {
+fn stopped(
+    (courses, epochs): (&[Course], &[u64]),
+    before: &[Verdict],
+    i: usize,
+    rule: Rule,
+    better: Better,
+) -> Option<u64> {
     if i < rule.first {
         return None;
     }
-    let epochs = courses[i].values.range(rule.min_epochs..rule.epochs).map(|(epoch, _)| *epoch);
-    for epoch in epochs {
+    let judged = rule.min_epochs..epochs[i];
+    for epoch in courses[i].values.keys().copied().filter(|epoch| judged.contains(epoch)) {
         let mut means = Vec::new();
-        for (course, verdict) in courses.iter().zip(before) {
+        for ((course, all), verdict) in courses.iter().zip(epochs).zip(before) {
             let last = match verdict {
                 Verdict::Out { after } => epoch.min(*after),
-                _ if course.reached(epoch) => epoch,
+                // One that has fewer epochs counts as it was at its end.
+                _ if course.reached(epoch.min(*all)) => epoch,
                 // It is not known yet what there is to be compared with.
                 _ => return None,
             };
@@ -69,7 +74,7 @@ fn median(values: &mut [f64]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    const RULE: Rule = Rule { epochs: 4, min_epochs: 1, first: 2 };
+    const RULE: Rule = Rule { min_epochs: 1, first: 2 };
 
     fn course(values: &[f64]) -> Course {
         let values = values.iter().enumerate().map(|(i, value)| (i as u64 + 1, *value));
@@ -78,7 +83,7 @@ mod tests {
 
     fn of(all: &[&[f64]], rule: Rule) -> Vec<Verdict> {
         let courses: Vec<Course> = all.iter().map(|values| course(values)).collect();
-        verdicts(&courses, rule.epochs, Some(rule), Better::Lower)
+        verdicts(&courses, &vec![4; courses.len()], Some(rule), Better::Lower)
     }
 
     const LONG: Verdict = Verdict::Train { until: 4 };
@@ -117,7 +122,23 @@ mod tests {
     fn failed_trials_hold_nobody_up() {
         let failed = Course { ended: true, ..Course::default() };
         let courses = [failed, course(&WHOLE), course(&[4.5])];
-        let told = verdicts(&courses, 4, Some(RULE), Better::Lower);
+        let told = verdicts(&courses, &[4; 3], Some(RULE), Better::Lower);
         assert_eq!(told, [Verdict::Done, Verdict::Done, Verdict::Out { after: 1 }]);
+    }
+
+    /// A trial of fewer epochs is whole at its own end, and holds up none that has more.
+    #[test]
+    fn trials_may_have_epochs_of_their_own() {
+        let short = course(&[4.0, 2.0]);
+        let told = |courses: &[Course], epochs: &[u64], rule| verdicts(courses, epochs, Some(rule), Better::Lower);
+        let of = [short, course(&WHOLE), course(&[3.0, 3.0, 2.9])];
+        // After three epochs the means are 3, of two, and 7 / 3.
+        assert_eq!(told(&of, &[2, 4, 4], RULE)[2], Verdict::Out { after: 3 });
+        assert_eq!(told(&of, &[2, 4, 4], RULE)[..2], [Verdict::Done; 2]);
+        assert_eq!(told(&of, &[4, 4, 4], RULE)[2], LONG, "the first is not there yet");
+        // Its last epoch is no place to stop; nor is there one where it has fewer than are looked at.
+        let of = [course(&WHOLE), course(&WHOLE), course(&[4.0, 9.0])];
+        assert_eq!(told(&of, &[4, 4, 2], RULE)[2], Verdict::Done);
+        assert_eq!(told(&of, &[4, 4, 2], Rule { min_epochs: 3, ..RULE })[2], Verdict::Done);
     }
 }

@@ -1,6 +1,6 @@
 //! `train --dry-run`, and `check --time`: what can be known of a run before it begins.
 
-use super::photos::photo;
+use super::photos::{self, TRANSFORMS, photo};
 use super::support::{Place, plain, repository};
 use serde_json::Value;
 use std::fs;
@@ -40,7 +40,10 @@ fn stages(done: &Value) -> Vec<(String, Option<u64>)> {
 #[test]
 fn a_dry_run_does_one_of_everything_and_leaves_nothing() {
     let place = place(&plain().replace("[train]\n", "[train]\naccumulate = 2\n"));
-    let told = dry(&place, "c.toml", 0).out;
+    let done = dry(&place, "c.toml", 0);
+    let room = format!(" in `{}` until its end", place.path("tmp").display());
+    assert!(done.err.contains("; a dry run, whose checkpoint takes ") && done.err.contains(&room), "{done:?}");
+    let told = done.out;
     for word in
         ["prepare", "step 1 ", "a batch of 32", "written", "step 2 ", "  64 samples, loss", "nothing of it is kept"]
     {
@@ -58,6 +61,9 @@ fn a_dry_run_does_one_of_everything_and_leaves_nothing() {
         one("step", Some(2)),
     ];
     assert_eq!(stages(&json), expected);
+    let events = dry(&place, "c.toml --json --set log.tensorboard=true", 0).json();
+    assert_eq!(stages(&events)[..6], expected);
+    assert_eq!(stages(&events)[6..], [one("events", None)]);
     let stage = |n: usize| json["dry_run"][n].clone();
     assert!((0..6).all(|n| stage(n)["seconds"].as_f64().unwrap() >= 0.0));
     place.ok("train c.toml --quiet --out r --set train.max_steps=2");
@@ -96,6 +102,35 @@ fn a_dry_run_fails_as_the_run_would() {
     let done = super::support::Done::of(command.env("TMPDIR", place.path("nowhere")).output().unwrap());
     assert_eq!(done.code, Some(1), "{done:?}");
     assert!(done.err.contains("cannot make a folder in") && done.err.contains("TMPDIR"), "{}", done.err);
+}
+
+/// Those that are kept are looked at. None is added, no folder for them made, and where none can be kept it is told as by the run.
+#[test]
+fn a_dry_run_leaves_photos_that_are_kept_as_they_are() {
+    let place = photos::place("cache = \"disk\"\ncache_dir = \"kept\"\n", TRANSFORMS);
+    fs::create_dir(place.path("tmp")).unwrap();
+    let found = |done: &Value| {
+        [1, 2, 5].map(|n| [&done["dry_run"][n]["loss"], &done["dry_run"][n]["figures"]].map(Value::clone))
+    };
+    let without = dry(&place, "c.toml --json", 0).json();
+    assert!(!place.path("kept").exists());
+    place.ok("train c.toml --quiet --out r");
+    let kept = || -> Vec<Vec<u8>> {
+        let names = entries(&place, "kept");
+        names.iter().map(|name| fs::read(place.path(&format!("kept/{name}"))).unwrap()).collect()
+    };
+    let before = kept();
+    assert_eq!(before.len(), 4, "two files for each part");
+    let with = dry(&place, "c.toml --json", 0).json();
+    assert_eq!(found(&with), found(&without));
+    // Of other photos nothing is kept yet.
+    fs::remove_file(place.path("photos/train/red/0.png")).unwrap();
+    photo(&place, "photos/train/red/90.png", 0, 90);
+    dry(&place, "c.toml --set data.batch_size=14", 0);
+    assert!(kept() == before, "something was added");
+    place.write("taken", "");
+    let err = dry(&place, "c.toml --set data.cache_dir=taken/kept", 1).err;
+    assert!(err.contains("cannot keep photos in `taken/kept`"), "{err}");
 }
 
 /// An epoch of one update, nothing to validate on, and a start from weights.
@@ -153,19 +188,37 @@ fn the_time_of_a_run_is_told_before_it_begins() {
     // What is derived from what was measured.
     assert!(number("step_ms") > 0.0 && number("evaluation_s") > 0.0);
     assert!((number("epoch_s") * number("samples_per_s") - 320.0).abs() < 1e-6, "{time}");
-    let whole = 7.0 * number("epoch_s") + 4.0 * number("evaluation_s");
+    // After each epoch.
+    assert_eq!(number("checkpoints"), 7.0);
+    let whole = 7.0 * number("epoch_s") + 4.0 * number("evaluation_s") + 7.0 * number("checkpoint_s");
     assert!((number("run_s") / whole - 1.0).abs() < 1e-6, "{time}");
     let share = number("waited_share");
     assert!((0.0..=1.0).contains(&share));
     assert_eq!(time["waits_for"], if share >= 0.2 { "data" } else { "device" });
     let text = place.ok(&format!("check c.toml --time {all}")).out;
-    for word in ["memory on cpu", "time on cpu", "an epoch", "320 samples", "70 steps and 4 evaluations", "waits for"] {
+    for word in [
+        "memory on cpu",
+        "time on cpu",
+        "an epoch",
+        "320 samples",
+        "70 steps and 4 evaluations, and 7 checkpoints",
+        "a checkpoint",
+        "waits for",
+    ] {
         assert!(text.contains(word), "{word}: {text}");
     }
-    assert!(!place.path("runs").exists());
+    assert_eq!(entries(&place, ""), ["c.toml"], "what was written is gone");
     assert!(!place.ok("check c.toml").out.contains("time on"), "it is measured where that is asked for");
     let steps = place.ok("check c.toml --time --json --set train.steps=25 --set train.eval_every_steps=10").json();
     assert_eq!((&steps["time"]["steps"], &steps["time"]["evaluations"]), (&25.into(), &3.into()));
+    // At two ends of epochs, and at the end of the run.
+    assert_eq!(steps["time"]["checkpoints"], 3);
+    place.ok("train c.toml --quiet --out r --set train.max_steps=1");
+    let size = fs::metadata(place.path("r/last.safetensors")).unwrap().len();
+    assert!(time["checkpoint_bytes"].as_u64().unwrap().abs_diff(size) < 1000, "{time} {size}");
+    place.write("runs", "no folder");
+    let without = place.ok(&format!("check c.toml --time {all}")).out;
+    assert!(without.contains("cannot write in `runs`") && without.contains("without writing checkpoints"), "{without}");
     for (args, code, reason) in [
         ("--time --print", 2, "cannot be used with"),
         ("--time --set data.source=mnist --set data.root=nowhere --set data.download=false", 1, "not found"),

@@ -36,5 +36,6 @@ mod show;
 mod steps;
 mod support;
 mod sweep;
+mod tensorboard;
 mod two_at_once;
 mod wrong_data;

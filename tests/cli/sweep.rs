@@ -342,3 +342,48 @@ fn other_commands_know_of_a_sweep() {
     let done = place.ok("train c.toml --out r");
     assert!(done.err.contains("`runner sweep` runs the 6 trials"), "{done:?}");
 }
+
+/// A short trial is whole at its own end, and long ones are compared with it all the same.
+#[test]
+fn trials_may_differ_in_their_epochs() {
+    let section = "[sweep]\nmethod = \"grid\"\nstop = \"median\"\nstop_after = 2\nmin_epochs = 3\nmonitor = \"val_loss\"\n\
+                   parameters = { \"train.epochs\" = [2, 5], \"optimizer.lr\" = [0.02, 0.01, 1e-7] }\n";
+    let place = Place::with(&config(1, section));
+    let told = sweep(&place, "--out one");
+    let of = |epochs: u64| trials(&told).iter().filter(move |trial| trial["values"]["train.epochs"] == epochs);
+    assert!(of(2).all(|trial| trial["state"] == "finished" && trial["epochs"] == 2), "{told}");
+    let slow = of(5).find(|trial| trial["values"]["optimizer.lr"] == 1e-7).unwrap();
+    assert_eq!((&slow["state"], &slow["why"]), (&"out".into(), &"below the median after epoch 3".into()), "{told}");
+    assert!(of(5).any(|trial| trial["state"] == "finished" && trial["epochs"] == 5), "{told}");
+    assert_eq!(in_folder(&told, "one", "many"), sweep(&place, "--out many --jobs 3"));
+}
+
+#[test]
+fn trials_by_steps_are_told_in_steps() {
+    let section = "[sweep]\nmethod = \"grid\"\nparameters = { \"optimizer.lr\" = [0.02, 0.01] }\n";
+    // An epoch has six.
+    let place = Place::with(&config(1, section).replace("epochs = 1", "steps = 4\neval_every_steps = 3"));
+    let done = place.ok("sweep c.toml --threads 1");
+    assert_eq!(done.err.matches(": 4 of 4 steps, val_accuracy ").count(), 2, "{done:?}");
+    assert!(done.err.contains(" at step ") && !done.err.contains("epoch"), "{done:?}");
+    let head: Vec<&str> = done.out.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(head, ["trial", "optimizer.lr", "val_accuracy", "at", "step", "steps", "time", "state"]);
+    let told = sweep(&place, "");
+    for trial in trials(&told) {
+        assert_eq!((&trial["state"], &trial["steps"], &trial["epochs"]), (&"finished".into(), &4.into(), &0.into()));
+        assert!([3, 4].map(Value::from).contains(&trial["best_step"]), "{trial}");
+    }
+    // Of one that was interrupted what is done is told, too.
+    let long = place.read("c.toml").replace("steps = 4\neval_every_steps = 3", "steps = 200000\neval_every_steps = 6");
+    place.write("c.toml", long);
+    let mut running = place.start("sweep c.toml --out s --quiet --json");
+    assert!(running.until(|| {
+        let lines = fs::read_to_string(place.path("s/trials/1/metrics.jsonl")).unwrap_or_default();
+        lines.contains("\"kind\":\"eval\"") || lines.contains("\"kind\":\"epoch\"")
+    }));
+    running.signal(libc::SIGINT);
+    let (status, done) = running.wait();
+    assert_eq!(status.code(), Some(130), "{done:?}");
+    let first = done.json()["trials"].as_array().unwrap().iter().find(|trial| trial["trial"] == 1).unwrap().clone();
+    assert!(first["state"] == "stopped" && first["steps"].as_u64() >= Some(6) && first["value"].is_f64(), "{first}");
+}

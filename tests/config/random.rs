@@ -94,7 +94,7 @@ impl Random {
         let (optimizer, schedule, train, model) =
             (self.optimizer(), self.schedule(), self.train(classes), self.model());
         let checkpoint = self.some(&[("keep", &["1", "9223372036854775807"]), ("every_steps", &LARGE)]);
-        let log = self.some(&[("every_steps", &LARGE)]);
+        let log = self.some(&[("every_steps", &LARGE), ("tensorboard", &BOOLS), ("mistakes", &["0", "100"])]);
         let figures = ["figures = []\n", "figures = [\"macro_f1\", \"top2_accuracy\"]\n", ""];
         let metrics = format!("[metrics]\n{}", if classes { self.of(&figures) } else { "" });
         let mut sections = [

@@ -7,6 +7,7 @@ mod cust;
 #[path = "../emulator/mod.rs"]
 mod emulator;
 mod engine;
+mod gradients;
 mod harness;
 mod libraries;
 mod limits;

@@ -19,3 +19,4 @@ mod readers;
 mod run_state;
 mod sweep;
 mod train;
+mod trials;

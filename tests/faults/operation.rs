@@ -25,16 +25,23 @@ pub struct Operation {
     pub other: String,
 }
 
+/// What comes before the number of a process in a name, or before what tells a temporary folder from others.
+const MARKS: [(&str, fn(char) -> bool); 3] = [
+    (".tmp-", |c| c.is_ascii_digit()),
+    (".part-", |c| c.is_ascii_digit()),
+    ("runner-dry-run-", |c| c.is_ascii_alphanumeric()),
+];
+
 impl Operation {
     /// The path without what differs from process to process.
     pub fn role(&self) -> String {
-        // The number of the process.
-        for mark in [".tmp-", ".part-"] {
-            if let Some((name, rest)) = self.path.split_once(mark) {
-                return format!("{name}{mark}{}", rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+        let mut role = self.path.clone();
+        for (mark, is_own) in MARKS {
+            if let Some((name, rest)) = role.split_once(mark) {
+                role = format!("{name}{mark}{}", rest.trim_start_matches(is_own));
             }
         }
-        self.path.clone()
+        role
     }
 
     /// The file as people know it: `last.safetensors` for `run/.last.safetensors.tmp-77`.

@@ -65,10 +65,14 @@ impl Place {
         self.dir.path().join("log")
     }
 
-    /// The command, to be run in the folder; words are split at spaces.
+    /// The command, to be run in the folder; words are split at spaces. If there is a folder `tmp`, temporary files go there.
     pub fn command(&self, args: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_runner"));
         command.args(args.split_whitespace()).current_dir(self.path()).stdin(Stdio::null());
+        let temporary = self.file("tmp");
+        if temporary.is_dir() {
+            command.env("TMPDIR", temporary);
+        }
         command
     }
 

@@ -17,6 +17,8 @@
  *    torn       one half is written, then SIGKILL comes
  * RUNNER_FAULT_ALLOC  N:BYTES, the N-th allocation of at least so many bytes fails; N = 0 only counts them
  *
+ * Processes that the program starts are left alone.
+ *
  * Writes are not made durable in truth: an fsync is noted, and takes no time.
  */
 #define _GNU_SOURCE
@@ -70,19 +72,27 @@ __attribute__((constructor)) static void start(void)
     }
     if (alloc && sscanf(alloc, "%ld:%zu", &wanted_allocation, &wanted_bytes) != 2)
         abort();
-    if (!dir)
-        return;
-    snprintf(folder, sizeof folder, "%s", dir);
-    folder_len = strlen(folder);
-    if (fault) {
-        if (sscanf(fault, "%ld:%15[a-z]:%d", &wanted, name, &wanted_errno) != 3)
-            abort();
-        for (kind = TORN; kind != NONE && strcmp(kinds[kind], name); kind--)
-            ;
-        if (kind == NONE)
-            abort();
+    if (dir) {
+        snprintf(folder, sizeof folder, "%s", dir);
+        folder_len = strlen(folder);
+        if (fault) {
+            if (sscanf(fault, "%ld:%15[a-z]:%d", &wanted, name, &wanted_errno) != 3)
+                abort();
+            for (kind = TORN; kind != NONE && strcmp(kinds[kind], name); kind--)
+                ;
+            if (kind == NONE)
+                abort();
+        }
+        ready = 1;
     }
-    ready = 1;
+    /* Whatever it starts has operations of its own. */
+    static const char *const names[] = {"DIR", "LOG", "DATA", "ALLOC"};
+    unsetenv("RUNNER_FAULT");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char variable[32];
+        snprintf(variable, sizeof variable, "RUNNER_FAULT_%s", names[i]);
+        unsetenv(variable);
+    }
 }
 
 /* ---- paths ---- */

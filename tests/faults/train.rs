@@ -86,6 +86,40 @@ fn a_new_run() {
     .run();
 }
 
+/// Nothing is left of a dry run, unless it was killed or cannot remove anything. If only that fails, it is told.
+#[test]
+fn a_dry_run() {
+    let start = Place::with("c.toml", CONFIG);
+    std::fs::create_dir(start.file("tmp")).unwrap();
+    let args = "train c.toml --dry-run --threads 1";
+    let left = |place: &Place| {
+        let names = |folder: &str| std::fs::read_dir(place.file(folder)).unwrap().count();
+        names("tmp") + names(".") - 2
+    };
+    let told = |ended: &Ended| ended.err.contains("warning: cannot remove `");
+    Sweep {
+        name: "train --dry-run",
+        start: &start,
+        args,
+        every: 37,
+        steady: true,
+        done: &|place, ended| match ended.out.ends_with("all of it works; nothing of it is kept\n") {
+            true if left(place) == 0 || told(ended) => Ok(()),
+            true => Err("something is left".into()),
+            false => Err(format!("it says {:?}", ended.out)),
+        },
+        after: &|place, case, ended| {
+            let cannot_tidy = ended.signal.is_some() || [Fault::ReadOnly, Fault::Dead].contains(&case.fault);
+            if left(place) > 0 && !cannot_tidy && !told(ended) {
+                return Err("something is left, which is not told".into());
+            }
+            place.ok(args);
+            Ok(())
+        },
+    }
+    .run();
+}
+
 /// A run that was killed when it was about to give its second checkpoint its name, and what that has left.
 pub fn killed(config: &str) -> Place {
     let place = Place::with("c.toml", config);

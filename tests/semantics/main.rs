@@ -4,6 +4,7 @@
 mod architectures;
 mod errors;
 mod fields;
+mod gradients;
 mod growth;
 mod kept;
 mod lints;

@@ -88,10 +88,12 @@ pub fn experiment(seed: u64) -> String {
     // Means of weights go by epochs.
     let rules = ["", "ema = { decay = 0.9 }\n", decays, if in_steps { "" } else { swa }][(seed % 4) as usize];
     let thaw = if freeze.is_empty() || epochs < 2 { "" } else { "thaw_after = 1\n" };
+    // Gradients that are looked at, by programs of their own.
+    let log = if seed % 6 == 1 { "[log]\ntensorboard = true\n" } else { "" };
     // The number of values is known now.
     let data = data.replace("targets = 0", &format!("targets = {results}"));
     format!(
-        "seed = {}\n[data]\n{data}[loss]\n{loss}[optimizer]\n{optimizer}\n{groups}{rules}{schedule}\
+        "seed = {}\n[data]\n{data}[loss]\n{loss}[optimizer]\n{optimizer}\n{groups}{rules}{schedule}{log}\
          [train]\n{length}{accumulate}{clip}{every}{recompute}{}[model]\n{freeze}{thaw}layers = [\n  {},\n]\n",
         seed % 1000,
         make.blocks(),

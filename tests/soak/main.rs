@@ -288,6 +288,7 @@ fn everything_occurs() {
         "accumulate =",
         "steps =",
         "eval_every_steps =",
+        "tensorboard =",
         "clip_grad_norm =",
         "clip_grad_value =",
         "drop_last =",

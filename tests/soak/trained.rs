@@ -118,6 +118,10 @@ fn epochs(
             };
             for k in 0..group {
                 let mut made = loader.next()?.expect("the epoch has more batches");
+                // To look at gradients changes nothing: what is compared is the same with and without.
+                if session.tells_gradients() && micro_step == 0 {
+                    session.gradients(&mut made.buffer, made.len, inputs)?;
+                }
                 session.train(made.slot, &mut made.buffer, made.len, inputs)?;
                 if accumulate > 1 && k + 1 == group {
                     session.wait_slot(made.slot)?;

@@ -281,6 +281,12 @@ pub trait Executable: Send {
     /// The device failed.
     fn output(&mut self, program: usize, value: ValueId, bytes: &mut [u8]) -> Result<()>;
 
+    /// Reads a part of such a value, from its byte `at` on: a large one need not be in memory as a whole.
+    ///
+    /// # Errors
+    /// The part does not lie within the value, or the device failed.
+    fn output_part(&mut self, program: usize, value: ValueId, at: usize, bytes: &mut [u8]) -> Result<()>;
+
     /// Runs a program node by node, looking at each result: the first node with an output (float) that is not finite.
     /// Nothing after it is run.
     ///

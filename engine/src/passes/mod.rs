@@ -17,7 +17,7 @@ pub mod update;
 pub mod update_early;
 
 use crate::graph::op::Pattern;
-use crate::graph::{DType, Graph, Op, ShapeError, Value, ValueId, VarId, Variables, verify};
+use crate::graph::{DType, Graph, Op, Role, ShapeError, Value, ValueId, VarId, Variables, verify};
 use rematerialize::Recompute;
 use std::collections::HashMap;
 use update::{Accumulators, UpdateSpec};
@@ -160,12 +160,23 @@ pub struct Training<'a> {
     pub spec: &'a UpdateSpec,
     /// What is differentiated, and what the batch weighs.
     pub loss: [ValueId; 2],
-    /// Gradients are summed over micro-batches instead of used.
-    pub accumulate: bool,
+    /// What becomes of the gradients.
+    pub purpose: Purpose,
     /// What is computed again for the backward pass.
     pub recompute: Recompute,
     gradients: HashMap<VarId, ValueId>,
     trained: Trained,
+}
+
+/// What becomes of gradients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The parameters are updated with them.
+    Update,
+    /// They are summed over micro-batches.
+    Sum,
+    /// They are results that the host reads, and nothing is updated.
+    Output,
 }
 
 /// What training adds to a graph.
@@ -175,13 +186,15 @@ pub struct Trained {
     pub loss: ValueId,
     /// The sums over micro-batches, if there are any.
     pub sums: Option<Accumulators>,
+    /// The gradients of the parameters, where they are results.
+    pub outputs: Vec<(VarId, ValueId)>,
 }
 
 impl<'a> Training<'a> {
     /// Training of `loss`, of a batch with that weight, by the optimizer of `spec`.
-    pub fn new(vars: &'a mut Variables, spec: &'a UpdateSpec, loss: [ValueId; 2], accumulate: bool) -> Self {
-        let trained = Trained { loss: loss[0], sums: None };
-        Training { vars, spec, loss, accumulate, recompute: Recompute::Nothing, gradients: HashMap::new(), trained }
+    pub fn new(vars: &'a mut Variables, spec: &'a UpdateSpec, loss: [ValueId; 2], purpose: Purpose) -> Self {
+        let trained = Trained { loss: loss[0], sums: None, outputs: Vec::new() };
+        Training { vars, spec, loss, purpose, recompute: Recompute::Nothing, gradients: HashMap::new(), trained }
     }
 }
 
@@ -228,11 +241,21 @@ impl Job<'_> {
 
     fn update(&mut self, graph: &mut Graph) -> Result<(), ShapeError> {
         let Some(training) = &mut self.training else { return Ok(()) };
-        let Training { vars, spec, gradients, trained, .. } = training;
+        let Training { vars, spec, purpose, gradients, trained, .. } = training;
         let loss = trained.loss;
         let gradient = |id: VarId| gradients.get(&id).copied();
-        let kept = keep::keep(graph, vars, training.accumulate)?;
-        if training.accumulate {
+        if *purpose == Purpose::Output {
+            let all = spec.tensors.iter().chain(&spec.thawed);
+            trained.outputs = all.filter_map(|(id, _)| Some((*id, gradient(*id)?))).collect();
+            // They are made by nodes: none is an input, or a variable.
+            for (_, value) in &trained.outputs {
+                graph.values[value.index()].role = Role::Output;
+            }
+            return Ok(());
+        }
+        let sums = *purpose == Purpose::Sum;
+        let kept = keep::keep(graph, vars, sums)?;
+        if sums {
             let mut sums = update::add_accumulation(graph, vars, spec, loss, gradient)?;
             sums.kept = kept;
             trained.sums = Some(sums);

@@ -1,8 +1,8 @@
 //! The page: its head, the comparison of all runs, and the sections of each.
 
 use super::details::{Model, Setting, Timing};
-use super::evaluation::{Evaluation, Mistake, OF_A_PAIR, OF_ALL, SIDE};
-use super::html::{Table, escaped, json as in_script};
+use super::evaluation::{Evaluation, OF_A_PAIR, OF_ALL};
+use super::html::{Table, data_url, escaped, json as in_script};
 use super::{Lead, Part, Reported};
 use crate::cli::human_bytes;
 use crate::runs::Run;
@@ -13,6 +13,7 @@ use crate::runs::figure::{higher_is_better, is_share};
 use crate::runs::folder::At;
 use crate::runs::lines::number;
 use crate::terminal::{duration, figure, percent};
+use crate::train::run::mistakes::{Mistake, SIDE};
 use crate::train::setup::class_report::ClassReport;
 use serde_json::{Value, json};
 
@@ -387,7 +388,8 @@ fn gallery_html(i: usize, evaluation: &Evaluation, class: &dyn Fn(usize) -> Stri
         );
         for Mistake { sample, probabilities: (own, wrong), picture, .. } in mistakes {
             let image = picture.as_ref().map_or(String::new(), |picture| {
-                format!("<img src=\"{picture}\" alt=\"sample {sample}, {is_name}\" loading=\"lazy\">")
+                let address = data_url("image/png", &picture.png);
+                format!("<img src=\"{address}\" alt=\"sample {sample}, {is_name}\" loading=\"lazy\">")
             });
             out += &format!(
                 "<li><figure>{image}<figcaption>sample {sample}: {} {taken_name}, {} {is_name}</figcaption></figure></li>",

@@ -6,7 +6,7 @@ use super::super::memory::{Planned, resolve_batch};
 use super::super::model::{build, describe_data, refuse};
 use super::super::what::expect_configuration;
 use crate::backend::{Backend, DeviceError};
-use crate::config::language::sections::{Metric, Sweep};
+use crate::config::language::sections::{Length, Metric, Sweep};
 use crate::config::{self, Assigned, Diagnostic, Loaded, Severity, SourceId, Sources, Trials};
 use crate::data::DataSpec;
 use crate::passes::PassOptions;
@@ -40,12 +40,21 @@ pub struct Read {
 pub struct Checked {
     /// A fingerprint of its configuration.
     pub fingerprint: String,
+    /// How long it is.
+    pub length: Length,
     /// Epochs that the whole run begins, at most.
     pub epochs: u64,
     /// Bytes that it takes on the host.
     pub host: usize,
     /// Bytes that it takes on the device, where that has memory of its own.
     pub device: Option<usize>,
+}
+
+impl Checked {
+    /// Whether its length is told in steps.
+    pub fn counts_steps(&self) -> bool {
+        matches!(self.length, Length::Steps(_))
+    }
 }
 
 impl Read {
@@ -126,9 +135,11 @@ impl Read {
                 let device = device.map(|_| summary.total);
                 // An epoch has a step at least.
                 let updates = data.train.map_or(1, |samples| updates(experiment, samples));
-                let epochs = experiment.train.length().epochs(updates);
+                let length = experiment.train.length();
+                let epochs = length.epochs(updates);
                 let warnings = [&loaded.warnings[..], &programs.warnings].concat();
-                Ok((Checked { fingerprint, epochs, host: host.total, device }, loaded.sources.clone(), warnings, data))
+                let checked = Checked { fingerprint, length, epochs, host: host.total, device };
+                Ok((checked, loaded.sources.clone(), warnings, data))
             });
             match one {
                 Ok((one, sources, mut warnings, data)) => {

@@ -74,7 +74,7 @@ pub(super) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
     let interrupt = train::on_interrupt()?;
     let mut pool = Pool::new(&read, &checked, args, &folder, (jobs, threads), trials, record);
     let whole = pool.run(&interrupt)?;
-    let rows = table::rows(&read, &pool.trials, &pool.verdicts(), pool.better());
+    let rows = table::rows(&read, &checked, &pool.trials, &pool.verdicts(), pool.better());
     let report = if whole { page(&folder, args, &read, &pool, &rows)? } else { None };
     if args.output.json {
         super::print_json(&table::as_json(&rows, &read, &folder, report.as_deref()))?;

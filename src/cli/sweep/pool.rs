@@ -8,7 +8,7 @@ use super::child::{Child, End, Event};
 use super::table::told;
 use super::trial::Trial;
 use crate::checkpoint;
-use crate::config::language::sections::{Method, StopRule};
+use crate::config::language::sections::{Length, Method, StopRule};
 use crate::sweep::course::Better;
 use crate::sweep::record::Record;
 use crate::sweep::{Verdict, halving, median};
@@ -90,23 +90,14 @@ impl<'a> Pool<'a> {
         let (sweep, better) = (&self.read.sweep, self.better());
         let least = sweep.min_epochs as u64;
         // They agree but where the number of epochs is one of the parameters.
-        let most = self.checked.iter().map(|trial| trial.epochs).max().unwrap_or(1);
+        let epochs: Vec<u64> = self.checked.iter().map(|trial| trial.epochs).collect();
         if sweep.method == Method::Halving {
+            let most = epochs.iter().copied().max().unwrap_or(1);
             let rounds = halving::rounds(courses.len(), least, sweep.reduction, most);
             return halving::verdicts(&courses, &rounds, better);
         }
-        let rule = |epochs: u64| {
-            sweep.stop.map(|StopRule::Median| median::Rule { epochs, min_epochs: least, first: sweep.stop_after })
-        };
-        let mut verdicts = median::verdicts(&courses, most, rule(most), better);
-        for ((verdict, course), checked) in verdicts.iter_mut().zip(&courses).zip(self.checked) {
-            match verdict {
-                Verdict::Train { .. } if course.reached(checked.epochs) => *verdict = Verdict::Done,
-                Verdict::Train { until } => *until = checked.epochs,
-                _ => {}
-            }
-        }
-        verdicts
+        let rule = sweep.stop.map(|StopRule::Median| median::Rule { min_epochs: least, first: sweep.stop_after });
+        median::verdicts(&courses, &epochs, rule, better)
     }
 
     /// Trains until nothing is left to do, or until `interrupt` is set; whether it is whole.
@@ -277,12 +268,24 @@ impl<'a> Pool<'a> {
             return;
         }
         let monitor = self.read.monitor.name();
-        let best = trial.course.best(u64::MAX, self.better());
-        let best = best.map_or(String::new(), |(value, epoch)| {
-            format!(", {monitor} {} at epoch {epoch}", self::told(monitor, value))
+        let best = trial.course.best(u64::MAX, self.better()).map(|(value, epoch)| {
+            let at = match trial.best_steps.get(&epoch).filter(|_| self.checked[number].counts_steps()) {
+                Some(step) => format!("step {step}"),
+                None => format!("epoch {epoch}"),
+            };
+            format!(", {monitor} {} at {at}", self::told(monitor, value))
         });
         let stopped = if told { ", stopped" } else { "" };
-        say(&format!("{of}: {} of {} epochs{best}{stopped}", trial.course.epochs, self.checked[number].epochs));
+        say(&format!("{of}: {}{}{stopped}", self.progress(number), best.unwrap_or_default()));
+    }
+
+    /// How much of a trial is done, in words.
+    fn progress(&self, number: usize) -> String {
+        let (trial, checked) = (&self.trials[number], &self.checked[number]);
+        match checked.length {
+            Length::Steps(all) => format!("{} of {all} steps", trial.step),
+            Length::Epochs(_) => format!("{} of {} epochs", trial.course.epochs, checked.epochs),
+        }
     }
 
     /// Draws the bar: trials that are done, and the best so far.
@@ -297,13 +300,11 @@ impl<'a> Pool<'a> {
         let monitor = self.read.monitor.name();
         let mut parts = vec![(1, format!("{done}/{}", self.trials.len()))];
         parts.extend(best.map(|value| (0, format!("best {monitor} {}", told(monitor, value)))));
-        let at_work: Vec<String> = self
-            .at_work
-            .keys()
-            .map(|i| {
-                format!("trial {} at epoch {}/{}", i + 1, self.trials[*i].course.epochs + 1, self.checked[*i].epochs)
-            })
-            .collect();
+        let place = |i: &usize| match self.checked[*i].length {
+            Length::Steps(all) => format!("step {}/{all}", self.trials[*i].step),
+            Length::Epochs(_) => format!("epoch {}/{}", self.trials[*i].course.epochs + 1, self.checked[*i].epochs),
+        };
+        let at_work: Vec<String> = self.at_work.keys().map(|i| format!("trial {} at {}", i + 1, place(i))).collect();
         parts.push((2, at_work.join(", ")));
         bar.tell(&parts);
     }

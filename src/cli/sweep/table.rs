@@ -1,6 +1,6 @@
 //! What came of a sweep: a table with the best trial first.
 
-use super::checked::Read;
+use super::checked::{Checked, Read};
 use super::trial::Trial;
 use crate::cli::report::Lead;
 use crate::cli::runs::grid::Grid;
@@ -20,6 +20,8 @@ pub struct Row {
     values: Vec<(String, Value, String)>,
     best: Option<(f64, u64)>,
     epochs: u64,
+    /// Updates that are done, and those after which it was best, where the length is told in those.
+    steps: Option<(u64, Option<u64>)>,
     seconds: f64,
     state: &'static str,
     why: Option<String>,
@@ -28,7 +30,7 @@ pub struct Row {
 }
 
 /// The rows, the best first.
-pub fn rows(read: &Read, trials: &[Trial], verdicts: &[Verdict], better: Better) -> Vec<Row> {
+pub fn rows(read: &Read, checked: &[Checked], trials: &[Trial], verdicts: &[Verdict], better: Better) -> Vec<Row> {
     let counted = |i: usize| match verdicts[i] {
         Verdict::Out { after } => after,
         _ => u64::MAX,
@@ -46,14 +48,18 @@ pub fn rows(read: &Read, trials: &[Trial], verdicts: &[Verdict], better: Better)
             (None, Verdict::Out { after }) => ("out", Some(out(read.sweep.method, after))),
             (None, Verdict::Done) => ("finished", trial.early.clone()),
             (None, _) if trial.course.epochs > 0 => ("stopped", None),
+            (None, _) if checked[i].counts_steps() && trial.step > 0 => ("stopped", None),
             (None, _) => ("waiting", None),
         };
         let checkpoint = [file::BEST, file::LAST].map(|name| trial.folder.join(name));
+        let best = courses[i].best(u64::MAX, better);
+        let best_step = best.and_then(|(_, epoch)| trial.best_steps.get(&epoch).copied());
         Row {
             trial: i,
             values: read.values[i].iter().map(|v| (v.key.clone(), v.value.clone(), v.toml.clone())).collect(),
-            best: courses[i].best(u64::MAX, better),
+            best,
             epochs: trial.course.epochs.min(last),
+            steps: checked[i].counts_steps().then_some((trial.step, best_step)),
             seconds: seconds.sum(),
             state,
             why,
@@ -77,20 +83,30 @@ pub fn told(monitor: &str, value: f64) -> String {
 }
 
 fn cells(row: &Row, monitor: &str) -> Vec<String> {
-    let best = row.best.map_or(["-".into(), "-".into()], |(value, epoch)| [told(monitor, value), epoch.to_string()]);
+    let (at, done) = match row.steps {
+        Some((steps, best)) => (best, steps),
+        None => (row.best.map(|(_, epoch)| epoch), row.epochs),
+    };
+    let best = [row.best.map(|(value, _)| told(monitor, value)), at.map(|at| at.to_string())];
+    let best = best.map(|cell| cell.unwrap_or("-".into()));
     let state = match (&row.why, row.state) {
         (Some(why), "out" | "finished") => format!("{}: {why}", row.state),
         _ => row.state.to_owned(),
     };
     let values = row.values.iter().map(|(.., toml)| toml.clone());
     let mut cells = vec![(row.trial + 1).to_string()];
-    cells.extend(values.chain(best).chain([row.epochs.to_string(), duration(row.seconds), state]));
+    cells.extend(values.chain(best).chain([done.to_string(), duration(row.seconds), state]));
     cells
 }
 
 fn head(rows: &[Row], monitor: &str) -> Vec<String> {
     let keys = rows.first().into_iter().flat_map(|row| row.values.iter().map(|(key, ..)| key.clone()));
-    let more = [monitor, "at epoch", "epochs", "time", "state"].map(str::to_owned);
+    // Every trial assigns the same keys, so all lengths are told in the same.
+    let [at, done] = match rows.first().and_then(|row| row.steps) {
+        Some(_) => ["at step", "steps"],
+        None => ["at epoch", "epochs"],
+    };
+    let more = [monitor, at, done, "time", "state"].map(str::to_owned);
     std::iter::once("trial".to_owned()).chain(keys).chain(more).collect()
 }
 
@@ -137,6 +153,8 @@ pub fn as_json(rows: &[Row], read: &Read, folder: &Path, report: Option<&Path>) 
             "value": row.best.and_then(|(value, _)| finite(value)),
             "best_epoch": row.best.map(|(_, epoch)| epoch),
             "epochs": row.epochs,
+            "best_step": row.steps.and_then(|(_, best)| best),
+            "steps": row.steps.map(|(steps, _)| steps),
             "seconds": (row.seconds * 1e3).round() / 1e3,
             "state": row.state,
             "why": row.why,

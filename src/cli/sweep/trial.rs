@@ -16,6 +16,10 @@ pub struct Trial {
     pub folder: PathBuf,
     /// How it has gone.
     pub course: Course,
+    /// Updates that are done.
+    pub step: u64,
+    /// Of each epoch that has a value, the updates after which it had the best one.
+    pub best_steps: BTreeMap<u64, u64>,
     /// Seconds of each epoch.
     pub seconds: BTreeMap<u64, f64>,
     /// Why it failed.
@@ -27,7 +31,8 @@ pub struct Trial {
 impl Trial {
     /// A trial that is in that folder, if anything is there yet.
     pub fn new(folder: PathBuf) -> Trial {
-        Trial { folder, course: Course::default(), seconds: BTreeMap::new(), failed: None, early: None }
+        let (course, seconds, best_steps) = (Course::default(), BTreeMap::new(), BTreeMap::new());
+        Trial { folder, course, step: 0, best_steps, seconds, failed: None, early: None }
     }
 
     /// Takes in what the folder says, and forgets all else. `all` is the epochs of the whole run.
@@ -36,6 +41,8 @@ impl Trial {
     /// Its metrics cannot be read.
     pub fn look(&mut self, monitor: &str, all: u64) -> Result<()> {
         self.course = Course::default();
+        self.step = 0;
+        self.best_steps.clear();
         self.seconds.clear();
         self.early = None;
         if !is_run(&self.folder) {
@@ -45,11 +52,12 @@ impl Trial {
         let whole = matches!(run.state, State::Finished | State::Failed);
         for line in &run.lines.epochs {
             let epoch = line.get("epoch").and_then(serde_json::Value::as_u64).unwrap_or(0);
-            // What lies behind the newest checkpoint will be done again.
-            if whole || epoch <= run.epochs {
+            // What lies behind the newest checkpoint will be done again. An evaluation within an epoch has one of its own.
+            if whole || epoch <= run.epochs || within(line) && run.all_steps().is_some() {
                 self.take(line, monitor);
             }
         }
+        self.step = run.step;
         self.course.epochs = run.epochs;
         self.course.ended = whole;
         match run.state {
@@ -63,14 +71,16 @@ impl Trial {
     /// Takes in a line of an epoch, or of an evaluation within one.
     pub fn take(&mut self, line: &Line, monitor: &str) {
         let Some(epoch) = line.get("epoch").and_then(serde_json::Value::as_u64) else { return };
+        let step = line.get("step").and_then(serde_json::Value::as_u64).unwrap_or(0);
         if let Some(value) = number(line, monitor) {
             // Of several evaluations in an epoch the best one counts.
             let better = if higher_is_better(monitor) { Better::Higher } else { Better::Lower };
-            let known = self.course.values.entry(epoch).or_insert(value);
-            if better.is(value, *known) {
-                *known = value;
+            if self.course.values.get(&epoch).is_none_or(|known| better.is(value, *known)) {
+                self.course.values.insert(epoch, value);
+                self.best_steps.insert(epoch, step);
             }
         }
+        self.step = self.step.max(step);
         if let Some(seconds) = number(line, "seconds").filter(|seconds| seconds.is_finite()) {
             self.seconds.insert(epoch, seconds);
         }

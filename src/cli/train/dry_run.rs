@@ -5,7 +5,8 @@ use super::super::failure::Failure;
 use super::super::time::took;
 use super::outcome::{INTERRUPTED, on_interrupt};
 use crate::checkpoint;
-use crate::terminal::{figure, human_bytes, percent};
+use crate::graph::Variables;
+use crate::terminal::{figure, human_bytes, percent, say};
 use crate::train::files::folder::file;
 use crate::train::files::state::restore;
 use crate::train::run::Run;
@@ -13,19 +14,36 @@ use crate::train::run::rehearsal::Made;
 use crate::train::setup::figures::Figures;
 use crate::train::setup::programs::Programs;
 use crate::train::setup::session::Session;
+use crate::train::setup::transfer::in_checkpoint;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// A folder for the files of a dry run. It is removed when this is dropped, also after an error.
-pub fn folder() -> Result<tempfile::TempDir> {
+pub fn folder() -> Result<TempDir> {
     let parent = std::env::temp_dir();
     let made = tempfile::Builder::new().prefix("runner-dry-run-").tempdir_in(&parent);
     made.with_context(|| {
         format!("cannot make a folder in `{}` for a dry run (TMPDIR names another place)", parent.display())
     })
+}
+
+/// Removes the folder; says if that cannot be done.
+pub fn remove(folder: TempDir) {
+    let path = folder.path().to_path_buf();
+    if let Err(e) = folder.close() {
+        say(&format!("warning: cannot remove `{}`, which a dry run has made: {e}", path.display()));
+    }
+}
+
+/// What is said before a dry run: the room that it needs for a while.
+pub fn room(variables: &Variables) -> String {
+    let bytes = variables.iter().filter(|(_, var)| in_checkpoint(var)).map(|(_, var)| var.bytes()).sum();
+    let place = std::env::temp_dir();
+    format!("a dry run, whose checkpoint takes {} in `{}` until its end", human_bytes(bytes), place.display())
 }
 
 /// What was done, as it is told.
@@ -94,7 +112,10 @@ pub fn rehearse(
         return Ok(ExitCode::from(INTERRUPTED));
     }
     let began = Instant::now();
-    run.save_last().context("the checkpoint of a dry run")?;
+    run.save_last().with_context(|| {
+        let place = std::env::temp_dir();
+        format!("the checkpoint of a dry run, which needs room in `{}` (TMPDIR names another place)", place.display())
+    })?;
     let path = run.folder.file(file::LAST);
     let bytes = std::fs::metadata(&path).with_context(|| format!("cannot read `{}`", path.display()))?.len();
     let words = format!("a checkpoint of {} written", human_bytes(usize::try_from(bytes).unwrap_or(usize::MAX)));
@@ -139,6 +160,15 @@ pub fn rehearse(
     let began = Instant::now();
     let made = run.one_update().context("the step after the checkpoint of a dry run")?;
     tell_update(&mut report, "step", began, made)?;
+    if run.metrics.events().is_some() {
+        if stopped() {
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        let began = Instant::now();
+        run.write_histograms().context("the event files of a dry run")?;
+        let words = "histograms of weights and gradients";
+        report.done("events", began.elapsed(), words, json!({}))?;
+    }
     if report.json {
         let device = run.backend.describe();
         super::super::print_json(&json!({ "dry_run": report.stages, "device": device }))?;

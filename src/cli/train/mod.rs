@@ -27,6 +27,7 @@ use crate::train::files::state::{RunState, Started, device_choices, restore};
 use crate::train::files::tensorboard::EventFile;
 use crate::train::files::weights::Weights;
 use crate::train::run::Run;
+use crate::train::run::events::begin as begin_events;
 use crate::train::run::pending::Pending;
 use crate::train::run::report::{Reporter, Verbosity};
 use crate::train::run::waiting::Waiting;
@@ -34,7 +35,7 @@ use crate::train::setup::balance::balance;
 use crate::train::setup::device::{Selected, Wanted, select};
 use crate::train::setup::input::{self, Samples, Take};
 use crate::train::setup::memory::{MemoryPlan, Needs, Use};
-use crate::train::setup::photos::PhotoPlan;
+use crate::train::setup::photos::{Keeping, PhotoPlan};
 use crate::train::setup::precision;
 use crate::train::setup::programs::Programs;
 use crate::train::setup::schedule::Schedule;
@@ -93,7 +94,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         (None, None) => new_folder(args, &experiment.name, &reporter)?,
     };
     let mut samples = load_samples(&loaded, &take, from.is_some(), &reporter)?;
-    samples.keep_photos(&loaded.experiment)?;
+    samples.keep_photos(&loaded.experiment, if args.dry_run { Keeping::Rehearsal } else { Keeping::Training })?;
     if let Some(trouble) = samples.cache.as_ref().and_then(|cache| cache.trouble()) {
         reporter.warn(&trouble);
     }
@@ -135,7 +136,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let events = match experiment.log.tensorboard {
         true => {
             let mut events = EventFile::create(&folder.file(file::TENSORBOARD), state.step)?;
-            events.text(state.step, "config", &effective)?;
+            begin_events(&mut events, state.step, &effective, experiment, &session.programs)?;
             Some(events)
         }
         false => None,
@@ -158,10 +159,12 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         pause_after: args.pause_after,
         evaluated: None,
     };
-    if temporary.is_some() {
+    if let Some(temporary) = temporary {
         let known = run.session.programs.warnings.clone();
         let programs = || build_run(&loaded, &samples.spec, backend, &passes, &known);
-        return dry_run::rehearse(run, &programs, args, began.elapsed());
+        let done = dry_run::rehearse(run, &programs, args, began.elapsed());
+        dry_run::remove(temporary);
+        return done;
     }
     match &from {
         None => {
@@ -388,7 +391,7 @@ fn announce(
     let pinned = planned.pinned.map_or(String::new(), |b| format!(" and {} on the host", super::human_bytes(b)));
     let instead = if folder.keeps_another() { ", whose run stays until this one has saved a checkpoint" } else { "" };
     let place = match dry {
-        true => "a dry run".to_owned(),
+        true => dry_run::room(&programs.plan.variables),
         false => format!("writing to `{}`{instead}", folder.path.display()),
     };
     let e = &loaded.experiment;

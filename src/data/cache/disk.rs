@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow};
 use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
@@ -43,25 +43,32 @@ struct Ends {
     writing: Vec<usize>,
 }
 
+/// What is said where photos cannot be kept.
+fn failure(place: &str) -> String {
+    format!(
+        "cannot keep photos in `{place}`: set `cache_dir` to a folder that can be written to, or `cache` to \"memory\" or \"none\""
+    )
+}
+
+/// The two files of `key`: pixels, and index.
+fn names(folder: &Path, key: &str) -> [PathBuf; 2] {
+    ["pixels", "index"].map(|ending| folder.join(format!("{key}.{ending}")))
+}
+
 impl Disk {
     /// Opens those of `key` in `folder`, or makes them.
     ///
     /// # Errors
     /// There are none, and none can be made.
-    pub fn open(folder: &Path, key: String, len: usize, locate: Locate, budget: &Budget) -> Result<Disk> {
+    pub fn open(folder: &Path, key: &str, len: usize, locate: Locate, budget: &Budget) -> Result<Disk> {
         let place = folder.display().to_string();
-        let failure = || {
-            format!(
-                "cannot keep photos in `{place}`: set `cache_dir` to a folder that can be written to, or `cache` to \"memory\" or \"none\""
-            )
-        };
-        let [pixels, index] = ["pixels", "index"].map(|ending| folder.join(format!("{key}.{ending}")));
+        let [pixels, index] = names(folder, key);
         let (pixels, index, may_write) = match write_both(folder, &pixels, &index) {
             Ok((pixels, index)) => (pixels, index, true),
             // Somebody else's folder, which may be read.
             Err(error) => match (files::open(&pixels), files::open(&index)) {
                 (Ok(pixels), Ok(index)) => (pixels.file, index.file, false),
-                _ => return Err(anyhow!(error)).with_context(failure),
+                _ => return Err(anyhow!(error)).with_context(|| failure(&place)),
             },
         };
         let locked = may_write
@@ -78,6 +85,34 @@ impl Disk {
                     false
                 }
             };
+        Disk::of([pixels, index], locked, place, (len, locate), budget)
+    }
+
+    /// Opens those of `key` in `folder`, to which nothing is added. `None`: there are none, and they could be made.
+    ///
+    /// # Errors
+    /// There are none, and none could be made.
+    pub fn look(folder: &Path, key: &str, len: usize, locate: Locate, budget: &Budget) -> Result<Option<Disk>> {
+        let place = folder.display().to_string();
+        let [pixels, index] = names(folder, key);
+        if let (Ok(pixels), Ok(index)) = (files::open(&pixels), files::open(&index)) {
+            return Disk::of([pixels.file, index.file], false, place, (len, locate), budget).map(Some);
+        }
+        let there = folder.ancestors().find(|above| above.exists()).unwrap_or(Path::new("."));
+        // A file without a name, of which nothing is left.
+        tempfile::tempfile_in(there).with_context(|| failure(&place))?;
+        Ok(None)
+    }
+
+    /// Those in two files, to which nothing is added unless they are `locked`.
+    fn of(
+        [pixels, index]: [File; 2],
+        locked: bool,
+        place: String,
+        (len, locate): (usize, Locate),
+        budget: &Budget,
+    ) -> Result<Disk> {
+        let failure = || failure(&place);
         let rows = read_rows(&index, pixels.metadata().with_context(failure)?.len()).with_context(failure)?;
         let end = rows.iter().map(Row::end).max().unwrap_or(0);
         let ends = match locked {

@@ -34,6 +34,8 @@ pub enum Keep {
     Memory,
     /// In files of this folder, for later runs as well.
     Disk(PathBuf),
+    /// What files of this folder have is read; nothing is added, and the folder is left as it is.
+    ReadOnly(PathBuf),
 }
 
 /// Images that are kept of all samples of a source.
@@ -142,12 +144,14 @@ impl Cache {
             return Ok(());
         }
         let shape = part.transforms.iter().try_fold([0, 0, 3].into(), |shape, list| list.output_shape(&shape))?;
+        let key = || index::key(name, folder, &part.transforms);
         let store = match &self.keep {
             Keep::Memory => Held::Memory(Memory::new(len)),
-            Keep::Disk(at) => {
-                let key = index::key(name, folder, &part.transforms);
-                Held::Disk(Disk::open(at, key, len, locate, &self.budget)?)
-            }
+            Keep::Disk(at) => Held::Disk(Disk::open(at, &key(), len, locate, &self.budget)?),
+            Keep::ReadOnly(at) => match Disk::look(at, &key(), len, locate, &self.budget)? {
+                Some(disk) => Held::Disk(disk),
+                None => return Ok(()),
+            },
         };
         let area = Area { transforms: part.transforms.clone(), shape, budget: Arc::clone(&self.budget), held: store };
         areas.push((part, Arc::new(area)));

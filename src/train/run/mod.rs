@@ -2,8 +2,9 @@
 
 mod averaging;
 pub mod evaluate;
-mod histograms;
+pub mod events;
 mod live;
+pub mod mistakes;
 mod moments;
 pub mod pace;
 pub mod pending;

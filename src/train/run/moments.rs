@@ -1,13 +1,16 @@
 //! What a run does where an epoch ends, where it evaluates within one, and where it stops: figures, their lines, checkpoints.
 
-use super::evaluate::{Evaluation, NOTHING_COUNTS, evaluate};
+use super::evaluate::{Evaluation, NOTHING_COUNTS, evaluate_batches};
+use super::mistakes::{Keep, Worst};
 use super::table::Row;
 use super::{Clock, Outcome, Run, eval_options};
 use crate::config::language::sections::{EvalEvery, Length};
+use crate::data::Batch;
 use crate::model::Mode;
 use crate::train::files::folder::file;
 use crate::train::files::metrics_file::{RowOf, add_memory, add_unreadable, row_line};
 use crate::train::setup::figures::Figures;
+use crate::train::setup::session::Session;
 use anyhow::{Context, Result, ensure};
 use std::sync::atomic::AtomicBool;
 
@@ -162,22 +165,30 @@ impl Run<'_> {
         let before = unread.list().len();
         reporter.begin("evaluation", total, 0, place);
         let options = eval_options(self.experiment);
-        let found = evaluate(&mut self.session, self.backend, split, &options, interrupt, unread, |done| {
+        let most = self.experiment.log.mistakes;
+        let mut worst = (self.metrics.events().is_some() && most > 0).then(|| Worst::new(Keep::Any(most)));
+        let mut done = 0;
+        let mut see = |session: &mut Session, batch: &Batch| {
+            done += batch.len as u64;
             if reporter.due() {
                 reporter.progress(done, place.step, None);
             }
-        });
+            worst.as_mut().map_or(Ok(()), |worst| worst.see(session, batch))
+        };
+        let found = evaluate_batches(&mut self.session, self.backend, split, &options, interrupt, unread, &mut see);
         reporter.end(matches!(found, Ok(Some(_))).then_some(total));
         self.note_unreadable_in_evaluation(before)?;
         let found = found.with_context(|| match self.experiment.train.counts_steps() {
             true => format!("the evaluation at step {}", self.state.step),
             false => format!("the evaluation in epoch {}", self.state.epoch + 1),
         })?;
-        Ok(found.map(|Evaluation { figures, notes }| {
-            notes.iter().for_each(|note| self.reporter.warn_once(note));
-            self.evaluated = Some((self.state.step, figures));
-            figures
-        }))
+        let Some(Evaluation { figures, notes }) = found else { return Ok(None) };
+        notes.iter().for_each(|note| self.reporter.warn_once(note));
+        self.evaluated = Some((self.state.step, figures));
+        if let Some(worst) = worst {
+            self.write_mistakes(&worst.list())?;
+        }
+        Ok(Some(figures))
     }
 
     /// Ends at `train.max_steps`: saves first, so that a run with more steps goes on from here as if it had not stopped.

@@ -50,6 +50,25 @@ impl Horizon {
         self.ahead(&Place::default()).evaluations
     }
 
+    /// Checkpoints that it writes in all, with one more for each `step-N` after every so many updates. What is written again as `best` is not
+    /// counted: nobody knows how often.
+    pub fn checkpoints(&self, every_steps: Option<u64>) -> u64 {
+        let epoch = self.samples.div_ceil(self.step_samples.max(1)).max(1);
+        let steps = self.steps.min(self.epochs.saturating_mul(epoch));
+        let (ends, within) = match self.eval_every {
+            EvalEvery::Epochs(_) => (steps / epoch, 0),
+            // Those at ends of epochs are one with these.
+            EvalEvery::Steps(every) => {
+                (steps / epoch, steps / every - steps / (every / gcd(every, epoch)).saturating_mul(epoch))
+            }
+        };
+        let evaluates = matches!(self.eval_every, EvalEvery::Steps(every) if steps.is_multiple_of(every));
+        let last = u64::from(!steps.is_multiple_of(epoch) && !evaluates);
+        // Each of these is written as `last`, too.
+        let more = every_steps.map_or(0, |every| 2 * (steps / every));
+        ends + within + last + more
+    }
+
     /// What lies ahead of a place.
     fn ahead(&self, at: &Place) -> Ahead {
         let later = self.epochs.saturating_sub(at.epoch + 1).saturating_mul(self.samples);
@@ -78,6 +97,11 @@ impl Horizon {
         };
         Ahead { samples, evaluations, pauses }
     }
+}
+
+/// The greatest common divisor of numbers above 0.
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// What a run has still to do.
@@ -207,6 +231,23 @@ mod tests {
         assert_eq!(left(by_steps(15), at), 25.0 + (3.0 * 30.0 - 10.0) / 20.0 + 3.0);
         let last = Place { epoch: 3, done: 100, step: 40, evaluated: Some(30) };
         assert_eq!(left(by_steps(15), last), 1.0);
+    }
+
+    #[test]
+    fn checkpoints_are_counted() {
+        let by_steps = |every| Horizon { eval_every: EvalEvery::Steps(every), ..RUN };
+        assert_eq!(RUN.checkpoints(None), 4);
+        // At 15 and 30, and as `last` as well.
+        assert_eq!(RUN.checkpoints(Some(15)), 4 + 4);
+        // At 15; 30 is the end of an epoch.
+        assert_eq!(by_steps(15).checkpoints(None), 4 + 1);
+        assert_eq!(by_steps(5).checkpoints(None), 4 + 4);
+        assert_eq!(by_steps(20).checkpoints(None), 4);
+        // Two ends of epochs, and the end of the run.
+        assert_eq!(Horizon { steps: 25, ..RUN }.checkpoints(None), 3);
+        assert_eq!(Horizon { steps: 25, ..by_steps(15) }.checkpoints(None), 4);
+        // At 5, 15 and 25, which is the end of the run.
+        assert_eq!(Horizon { steps: 25, ..by_steps(5) }.checkpoints(None), 5);
     }
 
     #[test]

@@ -1,13 +1,16 @@
-//! How long training and evaluation take, measured on some steps. Nothing is written, and what is learnt is thrown away.
+//! How long training, evaluation and checkpoints take, measured on some. What is learnt is thrown away.
 
 use super::{eval_options, train_options};
 use crate::backend::{Backend, HostBuffer};
 use crate::config::Experiment;
 use crate::data::{Loader, LoaderOptions, Position, Split};
 use crate::model::Mode;
+use crate::train::files::folder::file;
+use crate::train::files::state::{RunState, save};
 use crate::train::setup::session::{Session, StepInputs};
 use crate::train::setup::slots;
 use anyhow::{Context, Result};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// What is not measured: updates that begin with full slots, cold caches, a GPU's graph that is captured.
@@ -28,6 +31,34 @@ pub struct Timed {
     pub seconds: f64,
     /// Seconds of these in which there was no batch to go on with.
     pub waited: f64,
+}
+
+/// Checkpoints that are written for a measurement, if that does not take long.
+const SAVES: u32 = 3;
+
+/// A checkpoint that was written.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Saved {
+    /// Seconds until it was durable.
+    pub seconds: f64,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// Times the writing of a checkpoint into `folder`, where it is left. `config` is the effective configuration.
+///
+/// # Errors
+/// It cannot be written, or the device failed.
+pub fn time_saving(session: &mut Session, experiment: &Experiment, config: &str, folder: &Path) -> Result<Saved> {
+    let (path, mut state) = (folder.join(file::LAST), RunState::default());
+    let (began, mut written) = (Instant::now(), 0);
+    while written == 0 || written < SAVES && began.elapsed() < LEAST.1 {
+        save(session, &mut state, config, experiment.seed, &[&path])?;
+        written += 1;
+    }
+    let seconds = began.elapsed().as_secs_f64() / f64::from(written);
+    let size = std::fs::metadata(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
+    Ok(Saved { seconds, bytes: size.len() })
 }
 
 /// Times updates on `split`, as training makes them: also what it takes to make their batches.

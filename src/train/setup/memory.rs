@@ -42,10 +42,13 @@ impl Needs {
     /// Those of a training run with its evaluations on data of that kind, with that memory: of a new run, as `check` sees
     /// it, or of one that goes on.
     pub fn of_run(experiment: &Experiment, spec: &DataSpec, data: Footprint, new: bool) -> Self {
-        // Averaging has a pass over the training samples, where an evaluation would be.
+        // Averaging has a pass over the training samples, where an evaluation would be; so has a batch whose gradients are looked at.
         let alone = spec.val == Some(0) && experiment.optimizer.swa.is_none();
-        let val = if alone { 0 } else { slots::evaluation(experiment) };
-        let slots = slots::training(experiment) + val;
+        let later = match alone {
+            true => usize::from(experiment.log.tensorboard),
+            false => slots::evaluation(experiment),
+        };
+        let slots = slots::training(experiment) + later;
         let scored = scored(experiment, spec.val);
         Needs { slots, data, saves: true, weights: new && experiment.model.weights.is_some(), scored }
     }

@@ -6,6 +6,7 @@ pub mod class_report;
 pub mod device;
 pub mod error_report;
 pub mod figures;
+pub mod gradients;
 pub mod host_memory;
 pub mod input;
 pub mod lints;

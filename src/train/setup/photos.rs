@@ -95,19 +95,33 @@ fn part_of(name: &'static str, survey: &Survey, photos: Option<usize>, transform
     }
 }
 
-/// The cache that the configuration asks for. Without training, samples are gone through once: what is in memory would never be looked at.
-fn of(experiment: &Experiment, training: bool) -> Result<Option<Arc<Cache>>> {
+/// What a cache is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeping {
+    /// A training with its evaluations.
+    Training,
+    /// A few steps of one: what is kept is looked at, and nothing is added.
+    Rehearsal,
+    /// An evaluation. Samples are gone through once: what is in memory would never be looked at.
+    Evaluation,
+}
+
+/// The cache that the configuration asks for.
+fn of(experiment: &Experiment, what: Keeping) -> Result<Option<Arc<Cache>>> {
     let loading = &experiment.data.loading;
     let keep = match loading.cache {
         Written::None => return Ok(None),
-        Written::Memory if !training => return Ok(None),
+        Written::Memory if what == Keeping::Evaluation => return Ok(None),
         Written::Memory => Keep::Memory,
-        Written::Disk => Keep::Disk(match &loading.cache_dir {
-            Some(folder) => shown(folder),
-            None => caches::folder()
-                .context("there is no folder to keep photos in: neither XDG_CACHE_HOME nor HOME names one; set `data.cache_dir`")?
-                .join("photos"),
-        }),
+        Written::Disk => {
+            let folder = match &loading.cache_dir {
+                Some(folder) => shown(folder),
+                None => caches::folder()
+                    .context("there is no folder to keep photos in: neither XDG_CACHE_HOME nor HOME names one; set `data.cache_dir`")?
+                    .join("photos"),
+            };
+            if what == Keeping::Rehearsal { Keep::ReadOnly(folder) } else { Keep::Disk(folder) }
+        }
     };
     Ok(Some(Cache::new(keep, loading.cache_size())))
 }
@@ -123,12 +137,13 @@ fn part(samples: &Samples, split: &Split) -> &'static str {
 }
 
 impl Samples {
-    /// Has photos kept as they are decoded, for a training and its evaluations, if the configuration says so.
+    /// Has photos kept as they are decoded, for a training and its evaluations or a `what` that is a part of it, if the configuration
+    /// says so.
     ///
     /// # Errors
     /// The folder for them cannot be used.
-    pub fn keep_photos(&mut self, experiment: &Experiment) -> Result<()> {
-        let Some(cache) = of(experiment, true)? else { return Ok(()) };
+    pub fn keep_photos(&mut self, experiment: &Experiment, what: Keeping) -> Result<()> {
+        let Some(cache) = of(experiment, what)? else { return Ok(()) };
         let [train, val] = [true, false].map(|train| transforms(experiment, train));
         self.train = self.train.clone().kept_in(&cache, part(self, &self.train), &train)?;
         self.val = self.val.clone().kept_in(&cache, part(self, &self.val), &val)?;
@@ -141,7 +156,7 @@ impl Samples {
     /// # Errors
     /// As [`Samples::keep_photos`].
     pub fn keep_photos_of(&mut self, experiment: &Experiment, split: &Split) -> Result<Split> {
-        let Some(cache) = of(experiment, false)? else { return Ok(split.clone()) };
+        let Some(cache) = of(experiment, Keeping::Evaluation)? else { return Ok(split.clone()) };
         let split = split.clone().kept_in(&cache, part(self, split), &transforms(experiment, false))?;
         self.cache = Some(cache);
         Ok(split)

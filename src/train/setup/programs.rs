@@ -1,6 +1,7 @@
 //! The programs of an experiment: one for every kind of step and shape of batch, over one set of variables.
 
 use super::averages::{average_graph, statistics_graph, take_averages};
+use super::gradients::{self, GradientOf};
 use super::muon::Split;
 use super::trained::{self, LayerRate, Phases};
 use super::{lints, precision, recompute};
@@ -9,13 +10,14 @@ use crate::config::language::values::Precision;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::{DataSpec, Field};
 use crate::graph::op::{Figure, Loss};
-use crate::graph::{Graph, Input, VarKind, Variables};
+use crate::graph::{Graph, Input, ValueId, VarKind, Variables};
 use crate::model::{self, BatchShape, Forward, LayerRow, Mode};
 use crate::passes::rematerialize::Recompute;
 use crate::passes::simplify::simplify;
 use crate::passes::update::{UpdateSpec, update_graph};
-use crate::passes::{self, Device, Job, PassOptions, Trained, Training};
+use crate::passes::{self, Device, Job, PassOptions, Purpose, Trained, Training};
 use crate::plan::{Plan, SlotInput, Source};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What a program does.
@@ -33,6 +35,8 @@ pub enum Kind {
     Average,
     /// Batch norm's statistics with that mean, a batch of training.
     Statistics,
+    /// The gradients of a batch of training, which are looked at and not used.
+    Gradients,
     /// Loss and metrics.
     Eval,
     /// As `Eval`, before there is a mean.
@@ -100,6 +104,8 @@ pub struct Programs {
     pub split: Option<Split>,
     /// Number of parameters that are frozen at first and trained later.
     pub thawed: usize,
+    /// What programs of [`Kind::Gradients`] put out, by their numbers in the plan.
+    pub gradients: HashMap<usize, Vec<GradientOf>>,
 }
 
 impl Programs {
@@ -195,6 +201,21 @@ pub fn build(
         }
         evaluations.push((Mode::Eval, Kind::EvalWeights, &sizes.eval));
     }
+    let mut put_out = HashMap::new();
+    if let Some(phases) = phases.as_ref().filter(|_| experiment.log.tensorboard) {
+        let spec = gradients::of_a_batch(&phases.spec);
+        for batch in &sizes.train {
+            let forward = model::forward(experiment, data, &mut vars, *batch, Mode::Train)?;
+            let graph = gradients::without_effects(&forward);
+            let mut training = Training::new(&mut vars, &spec, loss_of(&forward)?, Purpose::Output);
+            training.recompute = recompute::layers(experiment, &graph)?;
+            let (graph, trained) = after_passes(graph, training, precision, (options, device))?;
+            put_out.insert(sources.len(), gradients::outputs(&trained, &spec));
+            kinds.push((Kind::Gradients, *batch));
+            let name = format!("gradients, batch of {batch}");
+            sources.push(Source { name, graph, loss: None, prediction: None });
+        }
+    }
     for (mode, kind, list) in evaluations {
         for batch in list {
             let mut forward = model::forward(experiment, data, &mut vars, *batch, mode)?;
@@ -243,6 +264,7 @@ pub fn build(
         decays,
         split,
         thawed,
+        gradients: put_out,
     })
 }
 
@@ -303,13 +325,27 @@ fn train_graph(
     spec: &UpdateSpec,
     forward: &Forward,
     (precision, recompute): (Precision, &Recompute),
+    passes: (&PassOptions, Device),
+) -> Result<(Graph, Trained), Vec<Diagnostic>> {
+    let purpose = if experiment.train.accumulate > 1 { Purpose::Sum } else { Purpose::Update };
+    let mut training = Training::new(vars, spec, loss_of(forward)?, purpose);
+    training.recompute = recompute.clone();
+    after_passes(forward.graph.clone(), training, precision, passes)
+}
+
+/// The loss that a forward graph of training has, and what its batch weighs.
+fn loss_of(forward: &Forward) -> Result<[ValueId; 2], Vec<Diagnostic>> {
+    let loss = forward.loss.ok_or_else(|| internal("a training graph without a loss"))?;
+    Ok([loss.value, loss.weight])
+}
+
+/// Runs the passes on `graph`.
+fn after_passes(
+    mut graph: Graph,
+    training: Training,
+    precision: Precision,
     (options, device): (&PassOptions, Device),
 ) -> Result<(Graph, Trained), Vec<Diagnostic>> {
-    let mut graph = forward.graph.clone();
-    let loss = forward.loss.ok_or_else(|| internal("a training graph without a loss"))?;
-    let accumulate = experiment.train.accumulate > 1;
-    let mut training = Training::new(vars, spec, [loss.value, loss.weight], accumulate);
-    training.recompute = recompute.clone();
     let job = Job { device, half: precision::half(precision), training: Some(training), options };
     let trained = job.run(&mut graph).map_err(|e| internal(&e))?;
     Ok((graph, trained.ok_or_else(|| internal("a graph that is not trained"))?))

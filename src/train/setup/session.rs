@@ -1,6 +1,9 @@
 //! An experiment on a device: its compiled programs and their state.
 
 mod averaging;
+mod gradients;
+
+pub use gradients::Gradients;
 
 use super::class_report::ClassReport;
 use super::error_report::ErrorReport;

@@ -1,7 +1,7 @@
 //! Transfer of variables between a device and files, piece by piece, so that a state never is in memory twice.
 
 use crate::backend::Executable;
-use crate::graph::{DType, Piece, VarId, VarKind, Variable, Variables};
+use crate::graph::{DType, Piece, ValueId, VarId, VarKind, Variable, Variables};
 use anyhow::{Result, ensure};
 use std::io::Read;
 
@@ -49,6 +49,25 @@ impl Transfer {
                 rearrange(var.dtype, &piece, Way::Outside, &self.inside, &mut self.outside);
                 take(&self.outside)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Hands on what a program has put out as a value of the shape of `var`, as it lies on the device, in pieces of that size.
+    ///
+    /// # Errors
+    /// As [`Transfer::read`].
+    pub fn read_output(
+        &mut self,
+        executable: &mut dyn Executable,
+        (program, value): (usize, ValueId),
+        var: &Variable,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        for piece in var.pieces() {
+            self.inside.resize(piece.bytes, 0);
+            executable.output_part(program, value, piece.at, &mut self.inside)?;
+            take(&self.inside)?;
         }
         Ok(())
     }

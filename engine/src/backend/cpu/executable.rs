@@ -188,16 +188,24 @@ impl Executable for CpuExecutable {
     }
 
     fn output(&mut self, program: usize, value: ValueId, bytes: &mut [u8]) -> Result<()> {
-        let program = self.plan.programs.get(program).context("there is no such program")?;
-        let size = program.graph.value(value).bytes();
+        let planned = self.plan.programs.get(program).context("there is no such program")?;
+        let size = planned.graph.value(value).bytes();
         ensure!(bytes.len() == size, "output {} has {size} bytes, not {}", value.0, bytes.len());
+        self.output_part(program, value, 0, bytes)
+    }
+
+    fn output_part(&mut self, program: usize, value: ValueId, at: usize, bytes: &mut [u8]) -> Result<()> {
+        let program = self.plan.programs.get(program).context("there is no such program")?;
+        let (size, len) = (program.graph.value(value).bytes(), bytes.len());
+        let inside = at.checked_add(len).is_some_and(|end| end <= size);
+        ensure!(inside, "output {} has {size} bytes, not {len} from {at} on", value.0);
         let Place { region, offset } = program.places[value.index()];
         let block = match region {
             Region::Persistent => &self.persistent[..],
             Region::Transient => &self.transient[..],
             Region::Slot => anyhow::bail!("value {} is an input of the batch, not an output", value.0),
         };
-        bytes.copy_from_slice(&block[offset..offset + size]);
+        bytes.copy_from_slice(&block[offset + at..offset + at + len]);
         Ok(())
     }
 

@@ -270,9 +270,18 @@ impl CudaExecutable {
         let planned = self.plan.programs.get(program).context("there is no such program")?;
         let size = planned.graph.value(value).bytes();
         ensure!(bytes.len() == size, "output {} has {size} bytes, not {}", value.0, bytes.len());
+        self.read_part(program, value, 0, bytes)
+    }
+
+    /// Reads a part of a value that is no input of the batch.
+    fn read_part(&self, program: usize, value: ValueId, at: usize, bytes: &mut [u8]) -> Result<()> {
+        let planned = self.plan.programs.get(program).context("there is no such program")?;
+        let (size, len) = (planned.graph.value(value).bytes(), bytes.len());
+        let inside = at.checked_add(len).is_some_and(|end| end <= size);
+        ensure!(inside, "output {} has {size} bytes, not {len} from {at} on", value.0);
         let place = planned.places[value.index()];
         ensure!(place.region != Region::Slot, "value {} is an input of the batch, not an output", value.0);
-        self.read(Area::of(place.region, 0), place.offset, bytes)
+        self.read(Area::of(place.region, 0), place.offset + at, bytes)
     }
 
     /// Enqueues one run.
@@ -380,6 +389,10 @@ impl Executable for CudaExecutable {
 
     fn output(&mut self, program: usize, value: ValueId, bytes: &mut [u8]) -> Result<()> {
         self.told(self.read_value(program, value, bytes))
+    }
+
+    fn output_part(&mut self, program: usize, value: ValueId, at: usize, bytes: &mut [u8]) -> Result<()> {
+        self.told(self.read_part(program, value, at, bytes))
     }
 
     fn find_not_finite(&mut self, program: usize, batch: &HostBuffer) -> Result<Option<NodeId>> {

@@ -142,10 +142,13 @@ options! {
         /// Write every so many steps to `metrics.jsonl`.
         #[option(default = 50, range = 1.., unit = "steps", resume = Harmless)]
         pub every_steps: u64,
-        /// Write event files for TensorBoard into the folder `tensorboard` of the run: the numbers of `metrics.jsonl`, the configuration, and
-        /// histograms of the weights after every epoch.
+        /// Write event files for TensorBoard into the folder `tensorboard` of the run: the numbers of `metrics.jsonl`, the configuration, the
+        /// graph, histograms of weights and gradients after every epoch, and pictures of mistakes.
         #[option(default = false, resume = Harmless)]
         pub tensorboard: bool,
+        /// With `tensorboard`: so many pictures of each validation's samples whose class was not found, the worst by their cross-entropy.
+        #[option(default = 8, range = 0..=100, unit = "samples", resume = Harmless)]
+        pub mistakes: usize,
     }
 }
 

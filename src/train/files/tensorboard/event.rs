@@ -1,6 +1,7 @@
 //! TensorBoard's messages, as far as they are written: `event.proto`, `summary.proto` and what they name, with their numbers.
 
 use super::histogram::Histogram;
+use super::image::Image;
 
 /// `Event`.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -9,7 +10,7 @@ pub struct Event {
     pub wall_time: f64,
     #[prost(int64, tag = "2")]
     pub step: i64,
-    #[prost(oneof = "What", tags = "3, 5, 7")]
+    #[prost(oneof = "What", tags = "3, 4, 5, 7")]
     pub what: Option<What>,
 }
 
@@ -18,6 +19,9 @@ pub struct Event {
 pub enum What {
     #[prost(string, tag = "3")]
     FileVersion(String),
+    /// A message `GraphDef`.
+    #[prost(bytes = "vec", tag = "4")]
+    GraphDef(Vec<u8>),
     #[prost(message, tag = "5")]
     Summary(Summary),
     #[prost(message, tag = "7")]
@@ -50,7 +54,7 @@ pub struct Summary {
 pub struct Value {
     #[prost(string, tag = "1")]
     pub tag: String,
-    #[prost(oneof = "Content", tags = "2, 5, 8")]
+    #[prost(oneof = "Content", tags = "2, 4, 5, 8")]
     pub content: Option<Content>,
     #[prost(message, optional, tag = "9")]
     pub metadata: Option<Metadata>,
@@ -61,10 +65,26 @@ pub struct Value {
 pub enum Content {
     #[prost(float, tag = "2")]
     Scalar(f32),
+    #[prost(message, tag = "4")]
+    Image(ImageProto),
     #[prost(message, tag = "5")]
     Histogram(HistogramProto),
     #[prost(message, tag = "8")]
     Tensor(Tensor),
+}
+
+/// `Summary.Image`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ImageProto {
+    #[prost(int32, tag = "1")]
+    pub height: i32,
+    #[prost(int32, tag = "2")]
+    pub width: i32,
+    /// Numbers of a pixel.
+    #[prost(int32, tag = "3")]
+    pub colorspace: i32,
+    #[prost(bytes = "vec", tag = "4")]
+    pub encoded: Vec<u8>,
 }
 
 /// `HistogramProto`.
@@ -137,16 +157,33 @@ impl Value {
     /// A text, shown as it stands: TensorBoard reads it as Markdown, where four spaces begin such lines.
     pub fn text(tag: &str, text: &str) -> Value {
         let block: String = text.lines().map(|line| format!("    {line}\n")).collect();
+        Value::markdown(tag, &block)
+    }
+
+    /// A text in Markdown.
+    pub fn markdown(tag: &str, text: &str) -> Value {
         let shape = Shape { dims: vec![Dim { size: 1 }] };
         Value {
             tag: tag.into(),
             content: Some(Content::Tensor(Tensor {
                 dtype: STRING,
                 shape: Some(shape),
-                strings: vec![block.into_bytes()],
+                strings: vec![text.as_bytes().to_vec()],
             })),
             metadata: Some(Metadata { plugin: Some(Plugin { name: "text".into() }) }),
         }
+    }
+
+    /// A picture.
+    pub fn image(of: &Image) -> Value {
+        let number = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+        let content = ImageProto {
+            height: number(of.height),
+            width: number(of.width),
+            colorspace: number(of.channels),
+            encoded: of.png.to_vec(),
+        };
+        Value { tag: of.tag.clone(), content: Some(Content::Image(content)), metadata: None }
     }
 
     /// A histogram.

@@ -1,13 +1,17 @@
-//! TensorBoard's event files: scalars, texts, histograms.
+//! TensorBoard's event files: scalars, texts, histograms, pictures, a graph.
 //!
 //! A file is a sequence of records (`record`), each of which is a message (`event`). A run that goes on begins another file, whose
 //! first record says from which step on what is in the earlier ones no longer counts.
 
 mod event;
+mod graph;
 mod histogram;
+mod image;
 mod record;
 
+pub use graph::{GraphDef, InputNode, LossNode, graph_def};
 pub use histogram::Histogram;
+pub use image::Image;
 
 use crate::files::durable;
 use anyhow::{Context, Result};
@@ -28,6 +32,7 @@ const VERSION: &str = "brain.Event:2";
 pub struct EventFile {
     path: PathBuf,
     events: Events<BufWriter<File>>,
+    first: bool,
 }
 
 impl EventFile {
@@ -53,7 +58,12 @@ impl EventFile {
             Ok(events)
         };
         let events = begin().with_context(|| format!("cannot write `{}`", path.display()))?;
-        Ok(EventFile { path, events })
+        Ok(EventFile { path, events, first: earlier.is_empty() })
+    }
+
+    /// Whether there was none in its folder before.
+    pub fn is_first(&self) -> bool {
+        self.first
     }
 
     /// Its folder has another place now.
@@ -68,7 +78,35 @@ impl EventFile {
     /// # Errors
     /// The disk is full, or the like.
     pub fn text(&mut self, step: u64, tag: &str, text: &str) -> Result<()> {
-        let done = self.events.write(step, vec![Value::text(tag, text)]);
+        self.write(step, vec![Value::text(tag, text)])
+    }
+
+    fn write(&mut self, step: u64, values: Vec<Value>) -> Result<()> {
+        self.events.write(step, values).with_context(|| format!("cannot write `{}`", self.path.display()))
+    }
+
+    /// Writes a text in Markdown.
+    ///
+    /// # Errors
+    /// As [`EventFile::text`].
+    pub fn markdown(&mut self, step: u64, tag: &str, text: &str) -> Result<()> {
+        self.write(step, vec![Value::markdown(tag, text)])
+    }
+
+    /// Writes pictures.
+    ///
+    /// # Errors
+    /// As [`EventFile::text`].
+    pub fn images(&mut self, step: u64, images: &[Image]) -> Result<()> {
+        self.write(step, images.iter().map(Value::image).collect())
+    }
+
+    /// Writes the graph of the model.
+    ///
+    /// # Errors
+    /// As [`EventFile::text`].
+    pub fn graph(&mut self, step: u64, graph: &GraphDef) -> Result<()> {
+        let done = self.events.event(step, What::GraphDef(graph.encode_to_vec()));
         done.with_context(|| format!("cannot write `{}`", self.path.display()))
     }
 
@@ -82,8 +120,7 @@ impl EventFile {
         if scalars.is_empty() {
             return Ok(());
         }
-        let values = scalars.into_iter().map(|(tag, value)| Value::scalar(&tag, value)).collect();
-        self.events.write(step, values).with_context(|| format!("cannot write `{}`", self.path.display()))
+        self.write(step, scalars.into_iter().map(|(tag, value)| Value::scalar(&tag, value)).collect())
     }
 
     /// Writes a histogram.
@@ -91,8 +128,7 @@ impl EventFile {
     /// # Errors
     /// As [`EventFile::text`].
     pub fn histogram(&mut self, step: u64, tag: &str, of: &Histogram) -> Result<()> {
-        let done = self.events.write(step, vec![Value::histogram(tag, of)]);
-        done.with_context(|| format!("cannot write `{}`", self.path.display()))
+        self.write(step, vec![Value::histogram(tag, of)])
     }
 
     /// Hands everything to the system, so that TensorBoard sees it.

@@ -17,8 +17,27 @@ fn events_are_those_of_tensorboard_to_the_byte() {
     [-1.5, -0.25, 0.0, 0.0, 1e-3, 0.25, 0.26, 2.0, f32::NAN, f32::INFINITY].into_iter().for_each(|x| histogram.add(x));
     events.write(7, vec![Value::histogram("weights/fc.weight", &histogram)]).unwrap();
     events.write(8, vec![Value::histogram("weights/empty", &Histogram::default())]).unwrap();
+    events.event(9, What::GraphDef(linear().encode_to_vec())).unwrap();
+    let png = b"\x89PNG, but for its bytes";
+    let image = Image { tag: "mistakes/1".into(), width: 3, height: 2, channels: 1, png };
+    events.write(9, vec![Value::image(&image)]).unwrap();
+    events.write(9, vec![Value::markdown("mistakes", "| a |\n| --- |\n| 1 |\n")]).unwrap();
     assert_eq!(events.out.len(), GOLDEN.len());
     assert!(events.out == GOLDEN, "{:?}", events.out.iter().zip(GOLDEN).position(|(a, b)| a != b));
+}
+
+/// A linear layer, for batches of two.
+fn linear() -> GraphDef {
+    let text = "[data]\nsource = \"synthetic\"\nshape = [4]\nclasses = 3\nsamples = 2\nbatch_size = 2\n[model]\nlayers = [{ name = \"fc\", \
+                type = \"linear\", out_features = 3 }]\n[loss]\ntype = \"cross_entropy\"\n[optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n";
+    let loaded = crate::config::load_str("fc.toml", text, &[]).unwrap_or_else(|e| panic!("{e}"));
+    let data = crate::data::DataSpec::labelled(crate::graph::DType::F32, [4], 3);
+    let mut vars = crate::graph::Variables::new();
+    let forward = crate::model::forward(&loaded.experiment, &data, &mut vars, 2, crate::model::Mode::Train);
+    let rows = forward.unwrap_or_else(|e| panic!("{e:?}")).rows;
+    let node = |name: &str, shape: &[usize]| InputNode { name: name.into(), shape: shape.into() };
+    let loss = LossNode { kind: "cross_entropy".into(), targets: vec![node("targets", &[2])] };
+    graph_def(&rows, &vars, &[node("inputs", &[2, 4])], &loss)
 }
 
 #[test]
@@ -26,10 +45,11 @@ fn a_run_that_goes_on_has_another_file_behind_the_first() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("tensorboard");
     let far = format!("{NAME}9999999999.0000");
-    EventFile::create(&folder, 0).unwrap();
+    assert!(EventFile::create(&folder, 0).unwrap().is_first());
     fs::write(folder.join(&far), "").unwrap();
     let second = EventFile::create(&folder, 5).unwrap();
     assert!(second.path.file_name().unwrap().to_str().unwrap() > far.as_str(), "{:?}", second.path);
+    assert!(!second.is_first());
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
 }
 

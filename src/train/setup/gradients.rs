@@ -1,0 +1,55 @@
+//! A program that makes gradients and changes nothing, to look at them. A training step has no memory for all of them at once: it gives up each as
+//! soon as its parameter is updated.
+
+use crate::graph::op::Op;
+use crate::graph::{Graph, Role, ValueId, VarId};
+use crate::model::Forward;
+use crate::passes::Trained;
+use crate::passes::update::UpdateSpec;
+
+/// Where a program leaves the gradient of a parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GradientOf {
+    /// The parameter.
+    pub parameter: VarId,
+    /// Its gradient, of the same shape inside.
+    pub value: ValueId,
+    /// It is frozen at first, and trained later.
+    pub thawed: bool,
+}
+
+/// The forward pass of training without all that it changes: sums of figures, and running statistics, of which batch norm in training reads none.
+pub fn without_effects(forward: &Forward) -> Graph {
+    let mut graph = forward.graph.clone();
+    graph.nodes.retain_mut(|node| {
+        if let Op::BatchNorm(norm) = &mut node.op
+            && norm.track
+        {
+            // Mean, variance and the number of batches come last.
+            node.inputs.truncate(node.inputs.len() - 3);
+            norm.track = false;
+        }
+        node.op.rules().mutates(node.inputs.len()).is_empty()
+    });
+    // Nobody asks for a loss or a prediction.
+    for value in graph.values.iter_mut().filter(|value| value.role == Role::Output) {
+        value.role = Role::Temporary;
+    }
+    graph
+}
+
+/// The update whose gradients are looked at: all parameters, and the loss of one batch.
+pub fn of_a_batch(spec: &UpdateSpec) -> UpdateSpec {
+    UpdateSpec { micro_batch: None, ..spec.clone() }
+}
+
+/// What a trained graph puts out.
+pub fn outputs(trained: &Trained, spec: &UpdateSpec) -> Vec<GradientOf> {
+    let thawed = |id: VarId| spec.thawed.iter().any(|(other, _)| *other == id);
+    let of = |(parameter, value): &(VarId, ValueId)| GradientOf {
+        parameter: *parameter,
+        value: *value,
+        thawed: thawed(*parameter),
+    };
+    trained.outputs.iter().map(of).collect()
+}

@@ -1,0 +1,58 @@
+//! The process that leads the trials of a sweep. Those of the trials are runs, whose faults are looked at elsewhere.
+
+use crate::library::library;
+use crate::place::{Ended, Place};
+use crate::sweep::Sweep;
+use crate::train::CONFIG;
+use serde_json::Value;
+use std::fs;
+
+const SWEEP: &str = "sweep c.toml --out sweep --threads 1 --json --quiet";
+
+/// The table that was printed, without times.
+fn table(ended: &Ended) -> Result<Value, String> {
+    let mut told: Value = serde_json::from_str(&ended.out).map_err(|e| format!("no table: {e}: {ended:?}"))?;
+    let trials = told["trials"].as_array_mut().ok_or("a table without trials")?;
+    trials.iter_mut().for_each(|trial| _ = trial["seconds"].take());
+    told["best"]["seconds"].take();
+    Ok(told)
+}
+
+/// What was begun is gone on with by the same command, to the same table.
+#[test]
+fn a_sweep() {
+    if library().is_none() {
+        return;
+    }
+    let config = CONFIG.replace("epochs = 2", "epochs = 1");
+    let section = "[sweep]\nmethod = \"grid\"\nparameters = { \"optimizer.lr\" = [0.1, 0.01] }\n";
+    let start = Place::with("c.toml", &format!("{config}{section}"));
+    let expected = table(&start.copy().ok(SWEEP)).unwrap();
+    assert_eq!(expected["trials"].as_array().map(Vec::len), Some(2), "{expected}");
+    let whole = |place: &Place, ended: &Ended| {
+        let told = table(ended)?;
+        if told != expected {
+            return Err(format!("{told} instead of {expected}"));
+        }
+        match fs::read(place.file("sweep/report.html")) {
+            Ok(page) if page.ends_with(b"</html>\n") => Ok(()),
+            _ => Err("there is no whole page".into()),
+        }
+    };
+    Sweep {
+        name: "sweep",
+        start: &start,
+        args: SWEEP,
+        every: 211,
+        steady: true,
+        done: &whole,
+        after: &|place, _, _| {
+            let again = place.run(SWEEP);
+            if again.code != Some(0) {
+                return Err(format!("what is left is in the way: {again:?}"));
+            }
+            whole(place, &again).map_err(|e| format!("done again: {e}"))
+        },
+    }
+    .run();
+}
