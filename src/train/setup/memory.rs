@@ -43,7 +43,8 @@ impl Needs {
     /// it, or of one that goes on.
     pub fn of_run(experiment: &Experiment, spec: &DataSpec, data: Footprint, new: bool) -> Self {
         // Averaging has a pass over the training samples, where an evaluation would be.
-        let alone = spec.val == Some(0) && experiment.optimizer.swa.is_none();
+        let averages = experiment.optimizer.swa.is_some() || experiment.optimizer.rule.is_schedule_free();
+        let alone = spec.val == Some(0) && !averages;
         let val = if alone { 0 } else { slots::evaluation(experiment) };
         let slots = slots::training(experiment) + val;
         let scored = scored(experiment, spec.val);
