@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 import torchvision
-from papers import Lamb, Lars, Lion, Muon
+from papers import AdamWScheduleFree, Lamb, Lars, Lion, Muon, clip_grad_adaptive_
 from safetensors.torch import save_file
 from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
@@ -41,6 +41,8 @@ OPTIMIZERS = {
     "lamb": Lamb,
     "lars": Lars,
     "muon": Muon,
+    "adafactor": torch.optim.Adafactor,
+    "adamw_schedule_free": AdamWScheduleFree,
 }
 
 
@@ -263,6 +265,9 @@ def make_optimizer(case: Case, net: nn.Module) -> torch.optim.Optimizer:
         groups = [part for group in [{"params": rest}] + groups for part in by_muon(case, net, group)]
         arguments.pop("adamw", None)
         return Muon(groups, **arguments)
+    if case.optimizer["type"] == "adafactor":
+        # That of single precision, also where this is computed in another one.
+        arguments.setdefault("eps", [torch.finfo(torch.float32).eps, 1e-3])
     # First the group whose learning rate is reported.
     return OPTIMIZERS[case.optimizer["type"]]([{"params": rest}] + groups, **arguments)
 
@@ -356,6 +361,10 @@ def train(case: Case, begin: Start, dtype=torch.float32, channels_last=False, no
                 clip_grad_norm_(net.parameters(), case.train["clip_grad_norm"])
             if "clip_grad_value" in case.train:
                 clip_grad_value_(net.parameters(), case.train["clip_grad_value"])
+            if "clip_grad_adaptive" in case.train:
+                left = case.train.get("clip_grad_adaptive_except", [])
+                clipped = [p for n, p in net.named_parameters() if not any(matches(m, n) for m in left)]
+                clip_grad_adaptive_(clipped, case.train["clip_grad_adaptive"])
             result.losses.append(loss)
             result.lrs.append(optimizer.param_groups[0]["lr"])
             optimizer.step()
@@ -368,6 +377,12 @@ def train(case: Case, begin: Start, dtype=torch.float32, channels_last=False, no
         if swa and epoch >= swa["start"]:
             averaged = averaged or swa_utils.AveragedModel(net)
             averaged.update_parameters(net)
+            swa_utils.update_bn([x for x, _ in batches], averaged)
+        if isinstance(optimizer, AdamWScheduleFree):
+            averaged = copy.deepcopy(net)
+            with torch.no_grad():
+                for x, y in zip(averaged.parameters(), net.parameters()):
+                    x.copy_(optimizer.average(y) if y in optimizer.state else y)
             swa_utils.update_bn([x for x, _ in batches], averaged)
         if case.val_samples:
             validate(case, averaged or net, loss_of, val_inputs, val_targets, result)

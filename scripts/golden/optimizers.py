@@ -100,10 +100,47 @@ def rules() -> list[Case]:
         one("optimizers/muon_groups", grouped, epochs=4, groups=groups, freeze=["a.bias"], **schedule),
         Case("optimizers/muon_conv", images, convolutions, (3, 4, 4), samples=11, batch_size=4, epochs=4, classes=5, optimizer={"type": "muon", "lr": 0.01, "adamw": {"match": []}}),
     ]  # fmt: skip
+    adafactor = {
+        "adafactor": {"type": "adafactor"},
+        "adafactor_arguments": {"type": "adafactor", "lr": 0.3, "beta2_decay": -0.5, "eps": [0.01, 0.3], "d": 1.5, "weight_decay": 0.2},
+    }  # fmt: skip
+    free = {
+        "schedule_free": {"type": "adamw_schedule_free", "lr": 0.02},
+        "schedule_free_arguments": {"type": "adamw_schedule_free", "lr": 0.05, "betas": [0.8, 0.95], "eps": 1e-3, "weight_decay": 0.3, "warmup_steps": 7, "r": 0.5, "weight_lr_power": 1.5},
+        "schedule_free_defaults": {"type": "adamw_schedule_free"},
+    }  # fmt: skip
+    # Kernels of one pixel, of several rows and columns, and of single channels; columns that are permuted; tensors of three dimensions.
+    kernels = [
+        '{ name = "a", type = "conv2d", out_channels = 4, kernel_size = [2, 3] }',
+        '"tanh"',
+        '{ name = "p", type = "conv2d", out_channels = 6, kernel_size = 1 }',
+        '{ name = "norm", type = "layer_norm", normalized_dims = 3 }',
+        '{ name = "d", type = "conv2d", out_channels = 6, kernel_size = 2, groups = 6 }',
+        '"tanh"',
+        '"flatten"',
+        '{ name = "b", type = "linear", out_features = 5 }',
+    ]
+    kernels_net = lambda: named(a=nn.Conv2d(3, 4, (2, 3)), act=nn.Tanh(), p=nn.Conv2d(4, 6, 1), norm=nn.LayerNorm((6, 4, 3)), d=nn.Conv2d(6, 6, 2, groups=6), act2=nn.Tanh(), f=nn.Flatten(), b=nn.Linear(36, 5))
+    sequence = ['{ name = "a", type = "conv1d", out_channels = 4, kernel_size = 3 }', '"tanh"', '"flatten"', '{ name = "b", type = "linear", out_features = 5 }']
+    sequence_net = lambda: named(a=nn.Conv1d(2, 4, 3), act=nn.Tanh(), f=nn.Flatten(), b=nn.Linear(24, 5))
+    sizes = {"samples": 11, "batch_size": 4, "epochs": 8, "classes": 5}
+    decayed = {"type": "adafactor", "lr": 0.05, "weight_decay": 0.1}
+    limits = {"clip_grad_adaptive": 0.02, "clip_grad_adaptive_except": ["b.*"]}
+    more += [
+        Case("optimizers/adafactor_conv", kernels, kernels_net, (3, 5, 5), optimizer=decayed, **sizes),
+        Case("optimizers/adafactor_sequence", sequence, sequence_net, (2, 8), optimizer=decayed, **sizes),
+        one("optimizers/adafactor_groups", {"type": "adafactor", "lr": 0.05}, epochs=4, groups=groups, freeze=["a.bias"], **schedule),
+        one("optimizers/schedule_free_groups", free["schedule_free"], epochs=4, groups=groups, freeze=["a.bias"], train=schedule["train"]),
+        averaged("optimizers/schedule_free_norm", free["schedule_free"], epochs=4),
+        averaged("optimizers/schedule_free_norm_accumulate", free["schedule_free_arguments"], epochs=6, train={"accumulate": 2}),
+        Case("training/clip_adaptive_conv", kernels, kernels_net, (3, 5, 5), optimizer={"type": "sgd", "lr": 0.1, "momentum": 0.9}, train=limits, **sizes),
+    ]  # fmt: skip
     # Eight epochs, 24 steps: what depends on the number of the step has changed by then.
     return [one(f"optimizers/{name}", settings[name]) for name in settings] + [
         one(f"optimizers/{name}", later[name], epochs=8) for name in later
-    ] + [one(f"optimizers/{name}", muon[name], epochs=8) for name in muon] + more
+    ] + [one(f"optimizers/{name}", muon[name], epochs=8) for name in muon] + [
+        one(f"optimizers/{name}", arguments, epochs=8) for name, arguments in (adafactor | free).items()
+    ] + more
 
 
 def training() -> list[Case]:
@@ -117,6 +154,8 @@ def training() -> list[Case]:
         one("training/clip", momentum, train={"clip_grad_norm": 0.5}),
         one("training/clip_not_reached", momentum, train={"clip_grad_norm": 100.0}),
         one("training/clip_value", momentum, train={"clip_grad_value": 0.02}),
+        one("training/clip_adaptive", momentum, train={"clip_grad_adaptive": 0.01}),
+        one("training/clip_adaptive_accumulate", adamw, epochs=4, train={"clip_grad_adaptive": 0.05, "accumulate": 2}),
         one("training/clip_value_adamax", {"type": "adamax", "weight_decay": 0.1}, train={"clip_grad_value": 0.05, "accumulate": 2}),
         one("training/clip_adam", {"type": "adam", "lr": 0.01, "eps": 0.01}, train={"clip_grad_norm": 0.1}),
         # Three batches an epoch, two to a step: the last step of an epoch has one.

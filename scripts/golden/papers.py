@@ -114,3 +114,50 @@ class Muon(torch.optim.Optimizer):
                 length = LENGTHS[group["adjust_lr_fn"]](p.shape[0], p[0].numel())
                 p.mul_(1 - group["lr"] * group["weight_decay"])
                 p.sub_(d, alpha=group["lr"] * length)
+
+
+class AdamWScheduleFree(torch.optim.Optimizer):
+    """Defazio et al. 2024, "The Road Less Scheduled", with Adam's denominator and weight decay at y. The parameters are y, where gradients
+    are taken; z descends, and x is the average of z that is evaluated: y = (1 - beta1) z + beta1 x."""
+
+    def __init__(self, params, lr=2.5e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, warmup_steps=0, r=0.0, weight_lr_power=2.0):  # fmt: skip
+        average = {"warmup_steps": warmup_steps, "r": r, "weight_lr_power": weight_lr_power}
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay} | average)
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            t = group["t"] = group.get("t", 0) + 1
+            lr = group["lr"] * min(1.0, t / max(1, group["warmup_steps"]))
+            largest = group["largest"] = max(lr, group.get("largest", 0.0))
+            weight = t ** group["r"] * largest ** group["weight_lr_power"]
+            total = group["total"] = group.get("total", 0.0) + weight
+            c = weight / total
+            for y in group["params"]:
+                state = self.state[y]
+                z = state.setdefault("z", y.clone())
+                v = state.setdefault("v", torch.zeros_like(y))
+                v.mul_(beta2).addcmul_(y.grad, y.grad, value=1 - beta2)
+                d = y.grad / ((v / (1 - beta2**t)).sqrt() + group["eps"]) + group["weight_decay"] * y
+                # x is not kept: what it becomes shows in y.
+                y.copy_((1 - c) * y + c * z - lr * (1 - beta1 * (1 - c)) * d)
+                z.sub_(lr * d)
+
+    @torch.no_grad()
+    def average(self, y: torch.Tensor) -> torch.Tensor:
+        """x of the parameter y."""
+        beta1 = next(g["betas"][0] for g in self.param_groups if any(y is p for p in g["params"]))
+        z = self.state[y]["z"]
+        return z + (y - z) / beta1
+
+
+@torch.no_grad()
+def clip_grad_adaptive_(parameters, factor: float, eps: float = 1e-3) -> None:
+    """Brock et al. 2021, "High-Performance Large-Scale Image Recognition Without Normalization", equation 3: by rows."""
+    for p in parameters:
+        if p.grad is None:
+            continue
+        norm = lambda x: x.norm() if x.dim() < 2 else x.flatten(1).norm(dim=1).view(-1, *[1] * (x.dim() - 1))
+        limit, size = factor * norm(p).clamp(min=eps), norm(p.grad)
+        p.grad.copy_(torch.where(size > limit, p.grad * limit / size.clamp(min=1e-6), p.grad))

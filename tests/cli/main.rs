@@ -20,6 +20,7 @@ mod hostile_files;
 mod lr_find;
 mod memory;
 mod not_finite;
+mod optimizers;
 mod photo_lists;
 mod photos;
 mod predict;

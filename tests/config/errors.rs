@@ -115,6 +115,13 @@ mistakes! {
         [("lr = 0.1", "lr = 0.1\nswa = { start = 1, lr = 0.05 }\n[schedule]\ntype = \"plateau\"")],
         [("lr = 0.1", "lr = 0.1\nswa = { start = 1 }"), ("epochs = 3", "steps = 30")],
         [(SGD, "type = \"muon\"\nns_steps = 0\nns_coefficients = [1, 2]\nadjust_lr_fn = \"rms\"\nadamw = { lr = 0, betas = [0.9, 1.0] }")],
+        [(SGD, "type = \"adafactor\"\nlr = 0\nbeta2_decay = 0.8\neps = [-1, 1e-3]\nd = 0.5\nbetas = [0.9, 0.99]")],
+        [(SGD, "type = \"adamw_schedule_free\"\nbetas = [0.9, 1.0]\nwarmup_steps = -1\nr = -0.5\nweight_lr_power = \"two\"")],
+        [(SGD, "type = \"adamw_schedule_free\"\nema = {}\n[schedule]\ntype = \"cosine\"")],
+        [(SGD, "type = \"adamw_schedule_free\"\nswa = { start = 1 }\n[schedule]\ntype = \"constant\"\nwarmup_steps = 10")],
+        [("epochs = 3", "epochs = 3\nclip_grad_adaptive_except = [\"head\"]")],
+        [("epochs = 3", "epochs = 3\nclip_grad_adaptive = 0\nclip_grad_norm = 1.0")],
+        [("epochs = 3", "epochs = 3\nclip_grad_adaptive = 0.01\nclip_grad_value = 1.0")],
     ];
     kept_photos: [
         [("batch_size = 32", "cache = \"memory\"")],

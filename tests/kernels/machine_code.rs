@@ -223,6 +223,8 @@ const RULES: [Rule; 18] = [
             "lamb",
             "lars_f32",
             "muon",
+            "adafactor_f32",
+            "schedule_free_adamw",
         ],
         types: SINGLE,
         anchor: ("STG.128", 1),

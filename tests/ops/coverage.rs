@@ -76,6 +76,7 @@ variants![
     MeanScale,
     ZeroGrad,
     GradNorm,
+    AdaptiveClip,
     OptimizerStep,
     UpdateScale,
     MuonStart,

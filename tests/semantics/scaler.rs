@@ -39,6 +39,7 @@ impl Run {
             algorithm,
             clip_norm,
             clip_value: None,
+            clip_adaptive: None,
             scaler,
             micro_batch,
             tensors,

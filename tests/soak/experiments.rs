@@ -2,7 +2,7 @@
 
 use crate::layers::{Flow, Layers};
 
-const OPTIMIZERS: [&str; 18] = [
+const OPTIMIZERS: [&str; 20] = [
     "type = \"sgd\"\nlr = 0.02",
     "type = \"sgd\"\nlr = 0.02\nmomentum = 0.9",
     "type = \"sgd\"\nlr = 0.01\nmomentum = 0.8\nnesterov = true\nweight_decay = 1e-3",
@@ -21,6 +21,8 @@ const OPTIMIZERS: [&str; 18] = [
     "type = \"adadelta\"\nlr = 0.5",
     "type = \"adamax\"\nlr = 1e-3\neps = 1e-5",
     "type = \"lamb\"\nlr = 3e-3\neps = 1e-5",
+    "type = \"adafactor\"\nlr = 3e-3\neps = [1e-5, 1e-3]",
+    "type = \"adamw_schedule_free\"\nlr = 1e-3\neps = 1e-5\nwarmup_steps = 2\nweight_decay = 0.05",
     // Not Lion: its steps go by signs, and those of gradients near zero by rounding. Nor LARS and Muon: their steps are as long where
     // a tensor's gradient is nothing but rounding.
 ];
@@ -72,9 +74,13 @@ pub fn experiment(seed: u64) -> String {
     ]);
     let freeze = if groups.is_empty() { make.of(&["", "", "", "freeze = [\"first.weight\"]\n"]) } else { "" };
     let schedule = make.of(&SCHEDULES);
+    // It has an average of its own, and takes no schedule.
+    let is_free = optimizer.contains("schedule_free");
+    let schedule = if is_free { "" } else { schedule };
     let epochs = 1 + make.below(2);
     let accumulate = make.of(&["", "", "accumulate = 2\n", "accumulate = 3\n"]);
     let clip = make.of(&["", "", "clip_grad_norm = 0.1\n", "clip_grad_norm = 2.0\n", "clip_grad_value = 0.01\n"]);
+    let clip = if seed % 6 == 4 { "clip_grad_adaptive = 0.02\n" } else { clip };
     let every = make.of(&["", "eval_every = 2\n"]);
     // By the seed itself, so that the draws of all else stay as they were.
     let every = if seed % 5 == 2 { "eval_every_steps = 3\n" } else { every };
@@ -87,6 +93,7 @@ pub fn experiment(seed: u64) -> String {
     let decays = "layer_decay = 0.7\nno_decay = [\"norm\", \"bias\"]\n";
     // Means of weights go by epochs.
     let rules = ["", "ema = { decay = 0.9 }\n", decays, if in_steps { "" } else { swa }][(seed % 4) as usize];
+    let rules = if is_free && rules != decays { "" } else { rules };
     let thaw = if freeze.is_empty() || epochs < 2 { "" } else { "thaw_after = 1\n" };
     // Gradients that are looked at, by programs of their own.
     let log = if seed % 6 == 1 { "[log]\ntensorboard = true\n" } else { "" };

@@ -134,6 +134,28 @@ impl Storage {
         self.perm.iter().enumerate().all(|(i, p)| i == *p)
     }
 
+    /// The axes inside that have more than one element, outermost first: the outside axis that each is a part of, and its length.
+    /// `None` if one is a part of several.
+    pub fn inside_axes(&self) -> Option<Vec<(usize, usize)>> {
+        let outside = self.outside.dims();
+        let mut parts = vec![0; self.view.rank()];
+        // The outside axis that is being taken apart, and how much of it is left.
+        let (mut axis, mut left) = (0, outside.first().copied().unwrap_or(1));
+        for (part, length) in parts.iter_mut().zip(self.view.dims()).filter(|(_, length)| **length != 1) {
+            while left == 1 {
+                axis += 1;
+                left = *outside.get(axis)?;
+            }
+            if *length == 0 || left % length != 0 {
+                return None;
+            }
+            *part = axis;
+            left /= length;
+        }
+        let inside = self.perm.iter().map(|axis| (parts[*axis], self.view.dims()[*axis]));
+        Some(inside.filter(|(_, length)| *length != 1).collect())
+    }
+
     /// Calls `f(inside, outside)` with the linear index of every element in both layouts, in the inside order.
     fn for_each(&self, mut f: impl FnMut(usize, usize)) {
         let view = self.view.dims();

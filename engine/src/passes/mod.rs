@@ -3,6 +3,7 @@
 //! A pass is a function that rewrites a [`crate::graph::Graph`]. Passes run in the order of [`PIPELINE`], and the graph is
 //! verified after each.
 
+mod adafactor;
 pub mod edit;
 pub mod fuse;
 pub mod grad;

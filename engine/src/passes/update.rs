@@ -1,10 +1,11 @@
 //! Adds the optimizer to a graph: the update is a part of the step like any other operation.
 
+use super::adafactor::{by_moments, means};
 use super::keep::Kept;
 use super::muon::{MOMENTUM_SLOT, Muon};
 use crate::graph::op::{
-    AccumulateGrad, AccumulateLoss, Algorithm, Binary, BinaryKind, GradNorm, MeanScale, OptimizerStep, Slice,
-    TensorOptions, UpdateScale, ZeroGrad,
+    AccumulateGrad, AccumulateLoss, AdaptiveClip, Algorithm, Binary, BinaryKind, GradNorm, MeanScale, Moments,
+    OptimizerStep, Slice, TensorOptions, UpdateScale, ZeroGrad, units,
 };
 use crate::graph::{DType, Fill, Graph, Input, Role, Shape, ShapeError, ValueId, VarId, VarKind, Variable, Variables};
 use std::collections::HashMap;
@@ -18,6 +19,8 @@ pub struct UpdateSpec {
     pub muon: Option<Muon>,
     /// Largest norm of all gradients together.
     pub clip_norm: Option<f32>,
+    /// Largest norm of the gradient of each unit, in proportion to that of its weights.
+    pub clip_adaptive: Option<ClipAdaptive>,
     /// Largest absolute value of an element of a gradient.
     pub clip_value: Option<f32>,
     /// The loss is scaled before it is differentiated, and the scale follows the gradients ([`loss_gradient`]).
@@ -31,6 +34,17 @@ pub struct UpdateSpec {
     pub thawed: Vec<(VarId, TensorOptions)>,
     /// Variables of which exponential moving averages are kept.
     pub averaged: Vec<VarId>,
+}
+
+/// Which gradients are clipped by the norms of their weights, and where ([`AdaptiveClip`]).
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClipAdaptive {
+    /// Largest norm of a gradient in proportion.
+    pub factor: f32,
+    /// Least norm of weights.
+    pub eps: f32,
+    /// Parameters whose gradients are left as they are.
+    pub except: Vec<VarId>,
 }
 
 /// Name of the counter of updates.
@@ -132,6 +146,18 @@ fn companion(vars: &mut Variables, of: VarId, name: String, kind: VarKind, initi
     vars.get_or_add(variable)
 }
 
+/// Makes the variables that `algorithm` keeps of a parameter.
+fn states(vars: &mut Variables, of: VarId, algorithm: &Algorithm) -> Result<Vec<VarId>, ShapeError> {
+    if let Algorithm::Adafactor { moments: Moments::Factored, .. } = algorithm {
+        return means(vars, of).map(Vec::from);
+    }
+    let slots = algorithm.slots().map(|slot| {
+        let name = format!("optimizer.{slot}.{}", vars[of].name);
+        companion(vars, of, name, VarKind::Optimizer, algorithm.initial(slot))
+    });
+    Ok(slots.collect())
+}
+
 /// Adds the update of the parameters in `spec`, given the gradient of each. Makes the optimizer's state variables.
 ///
 /// # Errors
@@ -172,22 +198,36 @@ pub fn add_update(
     if update.scaled {
         head.push(loss_scale(graph, vars));
     }
+    if let Some(clip) = &spec.clip_adaptive {
+        let scale = update.scaled.then(|| head[3]);
+        for (id, _, gradient) in counted.iter_mut().flat_map(|(_, tensors)| tensors) {
+            if clip.except.contains(id) {
+                continue;
+            }
+            let units = units(&vars[*id].storage).map_err(ShapeError::new)?;
+            let op = AdaptiveClip { factor: clip.factor, eps: clip.eps, scaled: update.scaled, units };
+            let operands = [schedule].into_iter().chain(scale).chain([*gradient, graph.variable(vars, *id)]);
+            *gradient = graph.add1(op, &operands.collect::<Vec<_>>())?;
+        }
+    }
     for (counter, list) in &counted {
         let step = vars.get_or_add(Variable::zeros(*counter, DType::I64, [1], VarKind::Optimizer));
         let mut operands = head.clone();
         operands.push(graph.variable(vars, step));
         let is_matrix = |id: &VarId| spec.muon.as_ref().is_some_and(|muon| muon.parameters.contains(id));
         let (matrices, list): (Vec<_>, Vec<_>) = list.iter().partition(|(id, _, _)| is_matrix(id));
-        for (id, _, grad) in &list {
-            operands.extend([graph.variable(vars, *id), *grad]);
-            for slot in spec.algorithm.slots() {
-                let name = format!("optimizer.{slot}.{}", vars[*id].name);
-                let state = companion(vars, *id, name, VarKind::Optimizer, spec.algorithm.initial(slot));
-                operands.push(graph.variable(vars, state));
+        let parts = by_moments(spec.algorithm, vars, list, |(id, _, _)| *id)?;
+        for (part, (algorithm, list)) in parts.into_iter().enumerate() {
+            let mut operands = operands.clone();
+            for (id, _, grad) in &list {
+                operands.extend([graph.variable(vars, *id), *grad]);
+                for state in states(vars, *id, &algorithm)? {
+                    operands.push(graph.variable(vars, state));
+                }
             }
+            let tensors = list.iter().map(|(_, o, _)| *o).collect();
+            graph.add(OptimizerStep { algorithm, tensors, counts: part == 0, ..update.clone() }, &operands)?;
         }
-        let tensors = list.iter().map(|(_, o, _)| *o).collect();
-        graph.add(OptimizerStep { tensors, ..update.clone() }, &operands)?;
         let Some(muon) = &spec.muon else { continue };
         for (id, options, grad) in matrices {
             let name = format!("optimizer.{MOMENTUM_SLOT}.{}", vars[id].name);

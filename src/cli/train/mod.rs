@@ -412,6 +412,9 @@ fn announce(
             ema.decay
         ));
     }
+    if e.optimizer.rule.is_schedule_free() {
+        reporter.info("validation is of the optimizer's average of the weights, and so is what is made of checkpoints");
+    }
     if let Some(swa) = &e.optimizer.swa {
         reporter.info(&format!(
             "from epoch {} on validation is of the mean of the weights at the ends of epochs (`swa`), and so is what is made of checkpoints",

@@ -3,7 +3,7 @@
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Experiment;
 use crate::config::language::sections::{
-    Cache, Curve, Length, Loss, Method, Metric, RANDOM_TRANSFORMS, Source, Transform,
+    Cache, Course, Curve, Length, Loss, Method, Metric, RANDOM_TRANSFORMS, Source, Transform,
 };
 use crate::config::text::diagnostics::Diagnostic;
 use crate::config::text::lints::Lint;
@@ -23,6 +23,7 @@ pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     rules.optimizer();
     rules.thaw();
     rules.swa();
+    rules.schedule_free();
     rules.downloads();
     rules.cache();
     rules.sweep();
@@ -275,6 +276,37 @@ impl Rules<'_> {
             let error = Diagnostic::error("`swa` has a learning rate, and `plateau` in `[schedule]` sets it, too")
                 .help("take another schedule, or `swa` without `lr`");
             self.reporter.at_keys(error, "optimizer.swa.lr", "from `start` on", "schedule.type", "at any time");
+        }
+    }
+
+    /// What has an average of its own takes no other one, and no schedule.
+    fn schedule_free(&self) {
+        let optimizer = &self.experiment.optimizer;
+        if !optimizer.rule.is_schedule_free() {
+            return;
+        }
+        let name = optimizer.rule.type_name();
+        for (key, _) in
+            [("ema", optimizer.ema.is_some()), ("swa", optimizer.swa.is_some())].iter().filter(|(_, is)| *is)
+        {
+            let error = Diagnostic::error(format!("`{name}` and `{key}` both average the weights"))
+                .help(format!("leave `{key}` out: what is evaluated is the average of `{name}`"));
+            let own = "has an average of its own";
+            self.reporter.at_keys(error, &format!("optimizer.{key}"), "a second average", "optimizer.type", own);
+        }
+        let schedule = &self.experiment.schedule;
+        let rises = [
+            ("schedule.warmup_epochs", schedule.warmup.warmup_epochs.is_some()),
+            ("schedule.warmup_steps", schedule.warmup.warmup_steps.is_some()),
+        ];
+        if !matches!(schedule.curve, Curve::Course(Course::Constant(_))) {
+            let error = Diagnostic::error(format!("`{name}` takes no schedule, but `{}`", schedule.curve.type_name()))
+                .help("leave `[schedule]` out: its average does what a falling learning rate is for");
+            self.reporter.at_keys(error, "schedule.type", "changes the rate", "optimizer.type", "wants it constant");
+        } else if let Some((key, _)) = rises.iter().find(|(_, is)| *is) {
+            let error = Diagnostic::error(format!("`{name}` has a warm-up of its own"))
+                .help("take `warmup_steps` in `[optimizer]`, by which its average goes");
+            self.reporter.at_keys(error, key, "a second one", "optimizer.type", "knows nothing of this");
         }
     }
 

@@ -121,6 +121,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
         &["gradclip", "clipgrad", "gradientclip", "gradientclipval", "maxgradnorm", "clipnorm", "maxnorm"],
     ),
     ("clip_grad_value", &["clipvalue", "gradclipvalue"]),
+    ("clip_grad_adaptive", &["agc", "agcclip", "adaptivegradclip", "adaptiveclipgrad", "adaptivegradientclipping"]),
     ("batch_size", &["batch", "bs", "trainbatchsize"]),
     ("eval_batch_size", &["valbatchsize", "testbatchsize"]),
     ("workers", &["numworkers", "nworkers"]),

@@ -14,6 +14,9 @@ impl Run<'_> {
     /// weights are in it, they are not taken in again: what was interrupted is done again from there. `false` if it was
     /// interrupted.
     pub(super) fn average(&mut self, interrupt: &AtomicBool) -> Result<bool> {
+        if !self.follow_average(interrupt)? {
+            return Ok(false);
+        }
         let Some(swa) = &self.experiment.optimizer.swa else { return Ok(true) };
         let number = self.state.epoch + 1;
         if number <= swa.start as u64 {
@@ -32,6 +35,14 @@ impl Run<'_> {
             self.state.extra.averaged.epoch = number;
         }
         if self.session.has_statistics() { self.remake_statistics(interrupt) } else { Ok(true) }
+    }
+
+    /// Makes the statistics of batch norm anew for an optimizer that has an average of the weights itself. `false` if it was interrupted.
+    pub(super) fn follow_average(&mut self, interrupt: &AtomicBool) -> Result<bool> {
+        match self.experiment.optimizer.rule.is_schedule_free() && self.session.has_statistics() {
+            true => self.remake_statistics(interrupt),
+            false => Ok(true),
+        }
     }
 
     /// One pass over the training samples, as they were in the epoch.

@@ -53,6 +53,9 @@ impl Run<'_> {
         let done = self.done();
         self.reporter.end(Some(done));
         let train = self.session.figures(Mode::Train)?.0;
+        if !self.follow_average(interrupt)? {
+            return self.interrupted_at_rest().map(Some);
+        }
         let val = match self.samples.val.is_empty() {
             true => None,
             false => match self.evaluate(interrupt)? {

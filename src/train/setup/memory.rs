@@ -43,8 +43,8 @@ impl Needs {
     /// it, or of one that goes on.
     pub fn of_run(experiment: &Experiment, spec: &DataSpec, data: Footprint, new: bool) -> Self {
         // Averaging has a pass over the training samples, where an evaluation would be; so has a batch whose gradients are looked at.
-        let alone = spec.val == Some(0) && experiment.optimizer.swa.is_none();
-        let later = match alone {
+        let averages = experiment.optimizer.swa.is_some() || experiment.optimizer.rule.is_schedule_free();
+        let later = match spec.val == Some(0) && !averages {
             true => usize::from(experiment.log.tensorboard),
             false => slots::evaluation(experiment),
         };

@@ -186,10 +186,14 @@ pub fn build(
         sources.push(Source { name: name.into(), graph, loss: None, prediction: None });
     }
     let mut evaluations = vec![(Mode::Eval, Kind::Eval, &sizes.eval), (Mode::Predict, Kind::Predict, &sizes.predict)];
-    if let Some(phases) = phases.as_ref().filter(|phases| !phases.averaged.is_empty()) {
+    let averages = phases.as_ref().filter(|phases| !phases.averaged.is_empty());
+    if let Some(phases) = averages {
         let graph = average_graph(&mut vars, &phases.spec, &phases.averaged).map_err(|e| internal(&e.to_string()))?;
         kinds.push((Kind::Average, 0.into()));
         sources.push(Source { name: "average".into(), graph, loss: None, prediction: None });
+        evaluations.push((Mode::Eval, Kind::EvalWeights, &sizes.eval));
+    }
+    if averages.is_some() || experiment.optimizer.rule.is_schedule_free() {
         for batch in &sizes.train {
             let forward = model::forward(experiment, data, &mut vars, *batch, Mode::Train)?;
             let Some(mut graph) = statistics_graph(&forward, &mut vars) else { break };
@@ -199,7 +203,6 @@ pub fn build(
             let name = format!("statistics, batch of {batch}");
             sources.push(Source { name, graph, loss: None, prediction: None });
         }
-        evaluations.push((Mode::Eval, Kind::EvalWeights, &sizes.eval));
     }
     let mut put_out = HashMap::new();
     if let Some(phases) = phases.as_ref().filter(|_| experiment.log.tensorboard) {

@@ -8,7 +8,7 @@ use crate::config::{Diagnostic, Experiment};
 use crate::graph::op::TensorOptions;
 use crate::graph::{DType, VarId, VarKind, Variables};
 use crate::model::Forward;
-use crate::passes::update::{GRAD_SCALER, UpdateSpec};
+use crate::passes::update::{ClipAdaptive, GRAD_SCALER, UpdateSpec};
 use std::collections::HashSet;
 
 /// The updates of an experiment.
@@ -53,6 +53,11 @@ pub fn phases(
     for pattern in o.groups.iter().flat_map(|g| &g.patterns) {
         if !names.iter().any(|(_, n)| pattern.matches(n)) {
             errors.push(no_match(pattern, &names, "match"));
+        }
+    }
+    for pattern in experiment.train.clip_grad_adaptive_except.iter().flatten() {
+        if !names.iter().any(|(_, n)| pattern.matches(n)) {
+            errors.push(no_match(pattern, &names, "clip_grad_adaptive_except"));
         }
     }
     let decays = layer_rates(experiment, &names);
@@ -102,12 +107,14 @@ pub fn phases(
     let scaler = (precision == Precision::Fp16).then_some(GRAD_SCALER);
     let clip_norm = experiment.train.clip_grad_norm.map(|c| c as f32);
     let clip_value = experiment.train.clip_grad_value.map(|c| c as f32);
+    let clip_adaptive = experiment.train.clip_grad_adaptive.map(|c| clip_adaptive(experiment, c, &names));
     let micro_batch = full.loss.filter(|_| experiment.train.accumulate > 1).map(|loss| loss.items as f32);
     let spec = UpdateSpec {
         algorithm: o.rule.describe(),
         muon,
         clip_norm,
         clip_value,
+        clip_adaptive,
         scaler,
         micro_batch,
         averaged: averaged(experiment, vars, &tensors),
@@ -126,6 +133,13 @@ pub fn phases(
     let all: Vec<_> = spec.tensors.iter().chain(&frozen).copied().collect();
     let later = UpdateSpec { averaged: averaged(experiment, vars, &all), thawed: frozen, ..spec.clone() };
     Ok(Phases { spec: later, averaged: of(&all), frozen: Some(spec), thawed, decays, split })
+}
+
+/// Which gradients are clipped by the norms of their weights. The least norm of weights is that of the paper.
+fn clip_adaptive(experiment: &Experiment, factor: f64, names: &[(VarId, String)]) -> ClipAdaptive {
+    let patterns = || experiment.train.clip_grad_adaptive_except.iter().flatten();
+    let except = names.iter().filter(|(_, name)| patterns().any(|pattern| pattern.matches(name)));
+    ClipAdaptive { factor: factor as f32, eps: 1e-3, except: except.map(|(id, _)| *id).collect() }
 }
 
 /// The variables that change while these parameters are trained, of which averages are kept if they are asked for.

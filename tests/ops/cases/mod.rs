@@ -1,5 +1,6 @@
 //! The list of cases, a file for each family of operations.
 
+mod adafactor;
 mod attention;
 mod chain;
 mod conv;

@@ -1,6 +1,7 @@
 use crate::case::{Case, Draw, Operand};
 use runner::graph::op::{
-    AccumulateGrad, Algorithm, GradNorm, KeepState, OptimizerStep, RestoreState, TensorOptions, UpdateScale, ZeroGrad,
+    AccumulateGrad, Algorithm, GradNorm, KeepState, Moments, OptimizerStep, RestoreState, ScheduleFree, TensorOptions,
+    UpdateScale, ZeroGrad,
 };
 use runner::graph::{DType, Input};
 
@@ -28,6 +29,14 @@ fn algorithms() -> Vec<Algorithm> {
         Algorithm::Adamax { beta1, beta2, eps: 1e-8 },
         Algorithm::Lion { beta1, beta2: 0.99 },
     ]);
+    for moments in [Moments::Elements, Moments::Points] {
+        list.push(Algorithm::Adafactor { beta2_decay: -0.8, eps: [1e-7, 1e-3], d: 1.0, moments });
+        list.push(Algorithm::Adafactor { beta2_decay: -0.5, eps: [0.2, 3.0], d: 1.5, moments });
+    }
+    for (warmup_steps, r, lr_power) in [(0, 0.0, 2.0), (20, 0.5, 1.5), (3, 2.0, 2.0)] {
+        let steps = ScheduleFree { warmup_steps, r, lr_power };
+        list.push(Algorithm::ScheduleFreeAdamW { beta1, beta2, eps: 1e-8, steps });
+    }
     for always_adapt in [false, true] {
         list.push(Algorithm::Lamb { beta1, beta2, eps: 1e-6, always_adapt });
         list.push(Algorithm::Lars { momentum: 0.9, trust_coefficient: 0.02, eps: 1e-3, always_adapt });
@@ -43,7 +52,9 @@ pub fn schedule() -> Operand {
 /// A state tensor as it may be after some steps.
 fn state(d: &mut Draw, slot: &str, shape: &[usize]) -> Operand {
     match slot {
-        "exp_avg_sq" | "square_avg" | "acc_delta" | "sum" | "exp_inf" => d.positive(shape).map(|x| 0.02 * x),
+        "variance" | "exp_avg_sq" | "square_avg" | "acc_delta" | "sum" | "exp_inf" => {
+            d.positive(shape).map(|x| 0.02 * x)
+        }
         "max_exp_avg_sq" => d.positive(shape).map(|x| 0.025 * x),
         // Small, so that a mean square is more than the square of the mean.
         "grad_avg" => d.normal(shape).map(|x| 0.01 * x),
@@ -155,8 +166,10 @@ pub fn cases() -> Vec<Case> {
         }
         // Some elements of a gradient are beyond it, of either sign.
         list.push(step(algorithm, Setting { clip_value: Some(0.05), ..plain }));
-        // Enough steps for RAdam's variance.
-        list.push(step(algorithm, Setting { steps: 40.0, ..plain }));
+        // Enough steps for RAdam's variance, and many, for what is computed of their number.
+        for steps in [40.0, 1e4] {
+            list.push(step(algorithm, Setting { steps, ..plain }));
+        }
         list.push(step(algorithm, Setting { counts: false, ..plain }));
         list.push(step(algorithm, Setting { loss: f64::NAN, ..plain }));
         list.push(step(algorithm, Setting { counts: false, loss: f64::NAN, ..plain }));
@@ -176,6 +189,7 @@ pub fn cases() -> Vec<Case> {
         }
     }
     list.extend(super::muon::cases());
+    list.extend(super::adafactor::cases());
     scales(&mut list);
     for shapes in [vec![1], vec![7, 130], vec![33, 1, 64]] {
         list.push(Case::new(format!("gradient norm of {shapes:?}"), GradNorm {}, |d| {

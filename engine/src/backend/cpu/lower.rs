@@ -27,7 +27,8 @@ use super::ops::max_pool::{MaxPoolGradKernel, MaxPoolKernel};
 use super::ops::metrics::MetricsKernel;
 use super::ops::normalize::NormalizeKernel;
 use super::ops::optim::{
-    GradNormKernel, MuonPolynomialKernel, MuonStartKernel, MuonStepKernel, OptimizerKernel, UpdateScaleKernel,
+    AdafactorKernel, AdaptiveClipKernel, GradNormKernel, MuonPolynomialKernel, MuonStartKernel, MuonStepKernel,
+    OptimizerKernel, UpdateScaleKernel,
 };
 use super::ops::product_nodes::{ConvMaxPool, ConvNorm, Folded, Forward, GradInput, GradWeight};
 use super::ops::resize::{ResizeGradKernel, ResizeKernel};
@@ -159,7 +160,11 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::MeanScale(_) => Box::new(MeanScaleKernel {}),
         Op::ZeroGrad(_) => Box::new(ZeroGradKernel { operands: node.inputs.len() }),
         Op::GradNorm(_) => Box::new(GradNormKernel::new((1..node.inputs.len()).map(|i| x(i).len()), level)),
+        Op::AdaptiveClip(op) => Box::new(AdaptiveClipKernel { op: *op, level }),
         Op::OptimizerStep(op) => {
+            if let Some(kernel) = AdafactorKernel::new(op, x, level) {
+                return Some(Box::new(kernel));
+            }
             let lengths = (0..op.tensors.len()).map(|t| x(op.head() + t * op.stride()).len());
             Box::new(OptimizerKernel::new(op, lengths, level))
         }

@@ -5,6 +5,7 @@
 //! computes. It takes any element type as `f64`, which holds 32-bit floats and integers, bytes and counters exactly. A
 //! result of a 16-bit type is rounded to that type, once, when it is complete; results of `F32` are not rounded.
 
+mod adafactor;
 mod attention;
 mod conv;
 mod dropout;
@@ -199,6 +200,7 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::KeepState(op) => state::keep(op, x),
         Op::RestoreState(_) => state::restore(x),
         Op::GradNorm(_) => optim::grad_norm(x),
+        Op::AdaptiveClip(op) => adafactor::adaptive_clip(op, x),
         Op::OptimizerStep(op) => optim::step(op, x),
         Op::MuonStart(op) => muon::start(op, x),
         Op::MuonPolynomial(op) => muon::polynomial(op, x),

@@ -1,6 +1,7 @@
 //! The update.
 
 use super::Tensor;
+use super::adafactor::Adafactor;
 use crate::graph::op::{
     AccumulateLoss, Algorithm, Clipping, Nadam, OptimizerStep, TensorOptions, Trust, UpdateScale, radam_rectification,
 };
@@ -73,7 +74,13 @@ pub(super) fn step(op: &OptimizerStep, x: &[Tensor]) -> Vec<Vec<f64>> {
         let mut parameter = operands[0].data.to_vec();
         let mut state: Vec<Vec<f64>> = operands[2..].iter().map(|s| s.data.to_vec()).collect();
         let gradient = |i: usize| clipped(operands[1].data[i] * scale, op.clip_value);
-        if updates && let Some(trust) = op.algorithm.trust() {
+        if updates && let Algorithm::Adafactor { beta2_decay, eps, d, moments } = op.algorithm {
+            let rule = Adafactor { beta2_decay, eps: eps.map(f64::from), d: f64::from(d), moments };
+            let g: Vec<f64> = (0..parameter.len()).map(gradient).collect();
+            let lr = (schedule[0] - schedule[3]) * f64::from(options.lr_scale) + schedule[3];
+            let shapes: Vec<&[usize]> = operands[2..].iter().map(|s| s.dims).collect();
+            rule.update(options, [lr, t], &mut parameter, &g, &mut state, &shapes);
+        } else if updates && let Some(trust) = op.algorithm.trust() {
             let g: Vec<f64> = (0..parameter.len()).map(gradient).collect();
             let lr = (schedule[0] - schedule[3]) * f64::from(options.lr_scale) + schedule[3];
             tensor(&op.algorithm, &trust, options.weight_decay, [lr, t], &mut parameter, &g, &mut state);
@@ -157,6 +164,17 @@ fn element(
 ) -> f64 {
     let lr = (lr - floor) * f64::from(options.lr_scale) + floor;
     let weight_decay = f64::from(options.weight_decay);
+    if let Algorithm::ScheduleFreeAdamW { beta1, beta2, eps, steps } = *algorithm {
+        // The parameter is `y` of the paper, `state[0]` is `z`, and `state[2]` is `x`.
+        if t == 1.0 {
+            (state[0], state[2]) = (p, p);
+        }
+        state[1] = beta2 * state[1] + (1.0 - beta2) * g * g;
+        let deviation = (state[1] / (1.0 - beta2.powf(t))).sqrt();
+        state[0] -= lr * steps.warmth(t as i64) * (g / (deviation + f64::from(eps)) + weight_decay * p);
+        state[2] += steps.share(t as i64) * (state[0] - state[2]);
+        return (1.0 - beta1) * state[0] + beta1 * state[2];
+    }
     if algorithm.is_decoupled() {
         p *= 1.0 - lr * weight_decay;
     } else {
@@ -244,6 +262,9 @@ fn element(
                     step
                 }
         }
-        Algorithm::Lamb { .. } | Algorithm::Lars { .. } => unreachable!("looks at the whole tensor"),
+        Algorithm::Lamb { .. } | Algorithm::Lars { .. } | Algorithm::Adafactor { .. } => {
+            unreachable!("looks at the whole tensor")
+        }
+        Algorithm::ScheduleFreeAdamW { .. } => unreachable!("has been done"),
     }
 }

@@ -5,6 +5,8 @@
 
 mod accumulate;
 mod activation;
+mod adafactor;
+mod adaptive_clip;
 mod attention;
 mod cast;
 mod class_counts;
@@ -17,6 +19,7 @@ mod fused;
 mod input;
 mod linear;
 mod loss;
+mod loss_scale;
 mod metrics;
 mod muon;
 mod norm;
@@ -24,16 +27,19 @@ mod optim;
 mod pool;
 mod resize;
 mod response_norm;
+mod schedule_free;
 mod shape;
 mod softmax;
 mod state;
 
 pub use accumulate::{AccumulateGrad, AccumulateLoss, MeanScale, ZeroGrad};
 pub use activation::{Activation, SELU_ALPHA, SELU_SCALE};
+pub use adafactor::{Matrices, Moments};
+pub use adaptive_clip::{AdaptiveClip, units};
 pub use attention::{Attention, AttentionDropout, AttentionGrad, attention_scale};
 pub use cast::Cast;
 pub use class_counts::{ClassCounts, Counted, RANKS};
-pub use clipping::Clipping;
+pub use clipping::{Clipping, GradNorm};
 pub use conv::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
 pub use dropout::Dropout;
 pub use elementwise::{ActivationGrad, ActivationOp, Binary, BinaryKind, SumTo};
@@ -44,21 +50,21 @@ pub use linear::{Linear, LinearGradInput, LinearGradWeight};
 pub use loss::{
     CrossEntropy, ElementwiseLoss, IGNORE_INDEX, Loss, LossGrad, LossOp, RowLoss, TargetKind, WeightedBinary,
 };
+pub use loss_scale::UpdateScale;
 pub use metrics::{Figure, Gathered, METRIC_SLOTS, Metrics, Task, metric_slot};
 pub use muon::{MuonPolynomial, MuonStart, MuonStep, StepLength, as_matrix};
 pub use norm::{
     BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, BatchNormStatistics, GroupNorm, GroupNormGrad, LayerNorm,
     LayerNormGrad,
 };
-pub use optim::{
-    Algorithm, Constant, GradNorm, Nadam, OptimizerStep, TensorOptions, Trust, UpdateScale, radam_rectification,
-};
+pub use optim::{Algorithm, Constant, Nadam, OptimizerStep, TensorOptions, Trust, radam_rectification};
 pub use pool::{
     AdaptiveAvgPool2d, AdaptiveAvgPool2dGrad, AdaptiveMaxPool2d, AdaptiveMaxPool2dGrad, AvgPool2d, AvgPool2dGrad,
     MaxPool2d, MaxPool2dGrad, pool_out,
 };
 pub use resize::{Resize2d, Resize2dGrad, ResizeMode, Taps, readers};
 pub use response_norm::{LocalResponseNorm, LocalResponseNormGrad};
+pub use schedule_free::ScheduleFree;
 pub use shape::{Concat, NewFull, Pad, Permute, Reshape, Slice};
 pub use softmax::{LogSoftmax, LogSoftmaxGrad, Softmax, SoftmaxGrad};
 pub use state::{KeepState, RestoreState};
@@ -302,6 +308,8 @@ ops! {
     ZeroGrad(ZeroGrad),
     /// Norm of all gradients together.
     GradNorm(GradNorm),
+    /// Gradients of single units brought within a share of the weights.
+    AdaptiveClip(AdaptiveClip),
     /// The optimizer's update of all parameters.
     OptimizerStep(OptimizerStep),
     /// The factor of the loss that keeps gradients in range.

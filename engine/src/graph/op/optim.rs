@@ -1,13 +1,10 @@
-//! The update: the gradient's norm, and the optimizers, as in `torch.optim`.
+//! The update: the optimizers, as in `torch.optim`.
 
+use super::adafactor::{Matrices, Moments};
 use super::clipping::Clipping;
+use super::schedule_free::ScheduleFree;
 use super::{OpRules, Output, ShapeError, Value, arity, same, singles};
-use crate::graph::{DType, Shape};
-
-/// `‖scale · (g₁, g₂, …)‖₂` with `scale = schedule[1] / schedule[2]`. Operands: schedule, gradients. Output: `[1]`.
-/// The squares are summed in double precision, so the norm is finite just if all gradients are (and it fits `F32`).
-#[derive(Debug, Clone, PartialEq)]
-pub struct GradNorm {}
+use crate::graph::Shape;
 
 /// An update rule with the constants that all tensors share. Names and formulas are those of `torch.optim`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -126,6 +123,30 @@ pub enum Algorithm {
         /// Also scale the steps of tensors without weight decay.
         always_adapt: bool,
     },
+    /// Adafactor (Shazeer & Stern 2018): the gradient over the root of its mean square, of which [`Moments`] are kept, in steps of the
+    /// size of the parameter. State: `variance`, or `row_var` and `col_var`, whose shapes are those of [`Matrices`].
+    Adafactor {
+        /// The newest square has the share `t^beta2_decay` in a mean, in step `t`.
+        beta2_decay: f64,
+        /// Least root of a mean square, and least size of a parameter.
+        eps: [f32; 2],
+        /// Largest size of a step, in proportion to that of the parameter.
+        d: f32,
+        /// What is kept of the squares.
+        moments: Moments,
+    },
+    /// AdamW without a schedule (Defazio et al. 2024). The parameter is where gradients are taken. State: `z`, which descends,
+    /// `exp_avg_sq`, and `average`, the average of `z` that is evaluated. What depends on the step alone is in [`ScheduleFree`].
+    ScheduleFreeAdamW {
+        /// Share of the average in the parameter.
+        beta1: f64,
+        /// Decay of the mean square.
+        beta2: f64,
+        /// Added to the denominator.
+        eps: f32,
+        /// Warm-up, and weights of the steps in the average.
+        steps: ScheduleFree,
+    },
 }
 
 /// How long the step of a tensor is in proportion to what its rule says by itself, from the norms of the whole parameter `w` and of
@@ -181,6 +202,8 @@ impl Algorithm {
             Algorithm::Lion { .. } => "lion",
             Algorithm::Lamb { .. } => "lamb",
             Algorithm::Lars { .. } => "lars",
+            Algorithm::Adafactor { .. } => "adafactor",
+            Algorithm::ScheduleFreeAdamW { .. } => "adamw_schedule_free",
         }
     }
 
@@ -222,6 +245,11 @@ impl Algorithm {
             Algorithm::Lion { beta1, beta2 } => ("lion", vec![Double(beta1), Double(beta2)]),
             Algorithm::Lamb { beta1, beta2, eps, .. } => ("lamb", vec![Double(beta1), Double(beta2), Single(eps)]),
             Algorithm::Lars { momentum, .. } => ("lars", vec![Single(momentum)]),
+            // Its launches are their own.
+            Algorithm::Adafactor { .. } => ("adafactor", Vec::new()),
+            Algorithm::ScheduleFreeAdamW { beta1, beta2, eps, .. } => {
+                ("schedule_free_adamw", vec![Double(beta1), Double(beta2), Single(eps)])
+            }
         }
     }
 
@@ -231,7 +259,7 @@ impl Algorithm {
             Algorithm::Adam { decoupled, .. }
             | Algorithm::Nadam { decoupled, .. }
             | Algorithm::Radam { decoupled, .. } => decoupled,
-            Algorithm::Lion { .. } => true,
+            Algorithm::Lion { .. } | Algorithm::Adafactor { .. } | Algorithm::ScheduleFreeAdamW { .. } => true,
             Algorithm::Sgd { .. }
             | Algorithm::RmsProp { .. }
             | Algorithm::Adagrad { .. }
@@ -250,12 +278,14 @@ impl Algorithm {
             | Algorithm::Radam { beta1, beta2, .. }
             | Algorithm::Lamb { beta1, beta2, .. } => [beta1, beta2],
             Algorithm::Adamax { beta1, .. } => [beta1, 0.0],
+            Algorithm::ScheduleFreeAdamW { beta2, .. } => [0.0, beta2],
             Algorithm::Sgd { .. }
             | Algorithm::RmsProp { .. }
             | Algorithm::Adagrad { .. }
             | Algorithm::Adadelta { .. }
             | Algorithm::Lion { .. }
-            | Algorithm::Lars { .. } => [0.0; 2],
+            | Algorithm::Lars { .. }
+            | Algorithm::Adafactor { .. } => [0.0; 2],
         }
     }
 
@@ -293,6 +323,9 @@ impl Algorithm {
             Algorithm::Adadelta { .. } => [Some("square_avg"), Some("acc_delta"), None],
             Algorithm::Adamax { .. } => [Some("exp_avg"), Some("exp_inf"), None],
             Algorithm::Lion { .. } => [Some("exp_avg"), None, None],
+            Algorithm::Adafactor { moments: Moments::Elements | Moments::Points, .. } => [Some("variance"), None, None],
+            Algorithm::Adafactor { moments: Moments::Factored, .. } => [Some("row_var"), Some("col_var"), None],
+            Algorithm::ScheduleFreeAdamW { .. } => [Some("z"), Some("exp_avg_sq"), Some("average")],
         }
     }
 
@@ -368,7 +401,7 @@ pub struct OptimizerStep {
     pub clip_norm: Option<f32>,
     /// Largest absolute value of an element of a gradient.
     pub clip_value: Option<f32>,
-    /// The gradients are those of the loss times the scale `s`, an operand ([`UpdateScale`] changes it).
+    /// The gradients are those of the loss times the scale `s`, an operand ([`super::UpdateScale`] changes it).
     pub scaled: bool,
     /// This is the first operation of the update, which increments the step counter.
     pub counts: bool,
@@ -392,37 +425,20 @@ impl OptimizerStep {
         self.clip_norm.is_some() || self.scaled
     }
 
+    /// The matrices of tensor `t` whose rows and columns state is kept of. `shape` is that of an operand.
+    pub fn matrices<'a>(&self, t: usize, shape: impl Fn(usize) -> &'a Shape) -> Option<Matrices> {
+        let at = self.head() + t * self.stride();
+        match self.algorithm {
+            Algorithm::Adafactor { moments: Moments::Factored, .. } => {
+                Matrices::with_shapes(shape(at + 2), shape(at + 3)).filter(|of| of.len() == shape(at).len())
+            }
+            _ => None,
+        }
+    }
+
     /// Number of operands of one tensor: parameter, gradient, state.
     pub fn stride(&self) -> usize {
         2 + self.algorithm.slots().count()
-    }
-}
-
-/// Dynamic loss scaling, as `torch.amp.GradScaler` does it (Micikevicius et al. 2018). Operands: `norm [1]` of the
-/// gradients, scale (`F32 [1]`), growth tracker (`I64 [1]`, the number of updates since the scale last changed), loss (`F32
-/// [1]`); scale and tracker are updated in place.
-///
-/// If the loss is not finite, which no other scale would mend, nothing changes. If the norm is not: `scale ·= backoff`,
-/// `tracker = 0`. Else `tracker += 1`, and when that reaches `interval`: `scale ·= growth` unless the product is infinite,
-/// `tracker = 0`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct UpdateScale {
-    /// `growth_factor`
-    pub growth: f32,
-    /// `backoff_factor`
-    pub backoff: f32,
-    /// `growth_interval`
-    pub interval: u32,
-}
-
-impl OpRules for GradNorm {
-    fn name(&self) -> &'static str {
-        "grad_norm"
-    }
-
-    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        singles("grad_norm", inputs, 0..inputs.len())?;
-        Ok(vec![(DType::F32, Shape::from([1]))])
     }
 }
 
@@ -436,8 +452,14 @@ impl OpRules for OptimizerStep {
         arity(self.name(), inputs, head + stride * self.tensors.len())?;
         singles(self.name(), inputs, 0..head - 1)?;
         for t in 0..self.tensors.len() {
-            for i in 1..stride {
+            let factored = matches!(self.algorithm, Algorithm::Adafactor { moments: Moments::Factored, .. });
+            for i in 1..if factored { 2 } else { stride } {
                 same(self.name(), inputs, head + t * stride, head + t * stride + i)?;
+            }
+            if factored && self.matrices(t, |i| &inputs[i].shape).is_none() {
+                let [rows, columns] = [2, 3].map(|i| &inputs[head + t * stride + i].shape);
+                let message = format!("{rows} and {columns} are no means of {}", inputs[head + t * stride].shape);
+                return Err(ShapeError::of(head + t * stride + 2, message));
             }
             singles(self.name(), inputs, head + t * stride..head + (t + 1) * stride)?;
         }
@@ -449,25 +471,6 @@ impl OpRules for OptimizerStep {
         // Of each tensor's operands only the gradient is left as it is.
         let counter = self.counts.then_some(head - 1);
         counter.into_iter().chain((head..inputs).filter(|i| (i - head) % stride != 1)).collect()
-    }
-}
-
-impl OpRules for UpdateScale {
-    fn name(&self) -> &'static str {
-        "update_scale"
-    }
-
-    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity("update_scale", inputs, 4)?;
-        singles("update_scale", inputs, [0, 1, 3])?;
-        if inputs[2].dtype != DType::I64 {
-            return Err(ShapeError::of(2, "`update_scale` counts in i64"));
-        }
-        Ok(Vec::new())
-    }
-
-    fn mutates(&self, _: usize) -> Vec<usize> {
-        vec![1, 2]
     }
 }
 

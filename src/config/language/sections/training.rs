@@ -9,6 +9,8 @@ use crate::config::declare::options::{self, Check, options};
 use crate::config::declare::part::Part;
 use crate::config::declare::schema::Table;
 use crate::config::declare::value::Value;
+use crate::config::language::pattern::Pattern;
+use crate::config::text::diagnostics::Diagnostic;
 use crate::config::text::tree::Node;
 
 use super::length::{EvalEvery, Length};
@@ -22,6 +24,8 @@ options! {
         OneOf("epochs", "steps"),
         Excludes("eval_every", "eval_every_steps", "either epochs from one validation to the next, or steps"),
         Excludes("clip_grad_norm", "clip_grad_value", "gradients are clipped by their norm, or each element by itself"),
+        Excludes("clip_grad_norm", "clip_grad_adaptive", "gradients are clipped by one norm, or by those of units"),
+        Excludes("clip_grad_value", "clip_grad_adaptive", "each element is clipped by itself, or units by their norms"),
     )]
     pub struct Train {
         /// How many times to go through the training samples; either this or `steps`.
@@ -41,6 +45,13 @@ options! {
         /// Bring each element of a gradient to within this distance of 0: `torch.nn.utils.clip_grad_value_`.
         #[option(range = above(0.0), example = "0.5", resume = Differs)]
         pub clip_grad_value: Option<f64>,
+        /// Scale the gradient of a unit down where its norm, in proportion to that of the unit's weights, is larger (Brock et al. 2021): by
+        /// rows of matrices and output channels of convolutions, and vectors as a whole. `adaptive_clip_grad` in timm.
+        #[option(range = above(0.0), example = "0.01", resume = Differs)]
+        pub clip_grad_adaptive: Option<f64>,
+        /// Parameters that it leaves as they are, as `match` of `[[optimizer.groups]]` names them: the paper leaves the last layer.
+        #[option(otherwise = "none", example = r#"["head"]"#, resume = Differs)]
+        pub clip_grad_adaptive_except: Option<Vec<Pattern>>,
         /// Compute results of the forward pass again for the backward pass instead of keeping them: less memory for more time, and the same
         /// results. `true`: as much as takes least memory; a list of layers' names, `*` standing for any characters: these, each as a
         /// whole. Known as activation or gradient checkpointing: `torch.utils.checkpoint`.
@@ -75,7 +86,16 @@ options! {
     }
 }
 
-impl Check for Train {}
+impl Check for Train {
+    fn check(&self, part: &Part) {
+        if self.clip_grad_adaptive_except.is_some() && self.clip_grad_adaptive.is_none() {
+            part.sink.push(
+                Diagnostic::error(format!("`clip_grad_adaptive_except` in {} has nothing to leave out of", part.what))
+                    .at(part.span_of("clip_grad_adaptive_except"), "needs `clip_grad_adaptive`"),
+            );
+        }
+    }
+}
 
 impl Train {
     /// How long the run is.

@@ -35,6 +35,8 @@ pub enum Module {
     Optim,
     /// Optimizers that look at whole tensors.
     OptimNorms,
+    /// Adafactor, AdamW without a schedule, clipping by the norms of units.
+    OptimUnits,
     /// Matrix products.
     Matmul,
     /// Convolutions.
@@ -45,7 +47,7 @@ pub enum Module {
 
 impl Module {
     /// All modules.
-    pub const ALL: [Module; 19] = [
+    pub const ALL: [Module; 20] = [
         Module::ElementwiseLoss,
         Module::Chain,
         Module::Normalize,
@@ -62,6 +64,7 @@ impl Module {
         Module::Metrics,
         Module::Optim,
         Module::OptimNorms,
+        Module::OptimUnits,
         Module::Matmul,
         Module::Conv,
         Module::Runtime,
@@ -86,6 +89,7 @@ impl Module {
             Module::Metrics => "metrics",
             Module::Optim => "optim",
             Module::OptimNorms => "optim_norms",
+            Module::OptimUnits => "optim_units",
             Module::Matmul => "matmul",
             Module::Conv => "conv",
             Module::Runtime => "runtime",

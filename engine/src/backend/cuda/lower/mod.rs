@@ -1,5 +1,6 @@
 //! Lowers operations to launches: one match over all operations, and a file for each family.
 
+mod adafactor;
 mod attention;
 mod batch_norm;
 mod chain;
@@ -27,7 +28,7 @@ mod state;
 use super::launch::Lowered;
 use super::target::Target;
 use crate::backend::cuda::fusions::activated;
-use crate::graph::op::Activation;
+use crate::graph::op::{Activation, Algorithm};
 use crate::graph::{DType, Graph, Node, Op, Shape, Value};
 
 /// A node with what its lowering needs to know.
@@ -141,7 +142,11 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::KeepState(op) => state::keep(cx, op),
         Op::RestoreState(_) => state::restore(cx),
         Op::GradNorm(_) => optim::grad_norm(cx),
-        Op::OptimizerStep(op) => optim::step(cx, op),
+        Op::AdaptiveClip(op) => adafactor::clip(cx, op),
+        Op::OptimizerStep(op) => match op.algorithm {
+            Algorithm::Adafactor { .. } => adafactor::step(cx, op),
+            _ => optim::step(cx, op),
+        },
         Op::UpdateScale(op) => optim::update_scale(op),
         Op::MuonStart(op) => muon::start(cx, op),
         Op::MuonPolynomial(op) => muon::polynomial(cx, op),

@@ -11,6 +11,9 @@ pub(super) const MODULE: Module = Module::Optim;
 /// The kernels that look at whole tensors.
 pub(super) const NORMS: Module = Module::OptimNorms;
 
+/// Adafactor, AdamW without a schedule, clipping by the norms of units.
+pub(super) const UNITS: Module = Module::OptimUnits;
+
 /// Elements of a chunk, for few elements in all and for many. In the smaller chunk, each thread of a block has one 16-byte
 /// access.
 const CHUNKS: [usize; 2] = [1024, 4096];
@@ -43,7 +46,7 @@ impl Cut {
     }
 
     /// The first block of a tensor, and how many it has.
-    fn chunks_of(&self, tensor: usize) -> [usize; 2] {
+    pub(super) fn chunks_of(&self, tensor: usize) -> [usize; 2] {
         let first = self.blocks.partition_point(|(of, _)| *of < tensor);
         [first, self.blocks.partition_point(|(of, _)| *of <= tensor) - first]
     }
@@ -55,7 +58,7 @@ impl Cut {
     }
 
     /// The same of a kernel in another module.
-    fn launch_of(&self, module: Module, name: &str, args: Vec<Arg>, tensors: Vec<Cell>) -> Kernel {
+    pub(super) fn launch_of(&self, module: Module, name: &str, args: Vec<Arg>, tensors: Vec<Cell>) -> Kernel {
         let cells = |&(tensor, i): &(usize, usize)| [Cell::I64(tensor as i64), Cell::I64(i as i64)];
         let mut kernel = Kernel::new(module, name).grid(self.blocks.len(), 1, 1);
         kernel.args = args;
@@ -172,6 +175,11 @@ pub fn step(cx: &Context, op: &OptimizerStep) -> Lowered {
     let now = Memory::Scratch(0);
     let begin = begin(&op.clipping(), Some(&op.algorithm), Memory::Input(op.head() - 1).into());
     let mut steps = vec![Step::Kernel(begin)];
+    if let Algorithm::ScheduleFreeAdamW { steps: rule, .. } = op.algorithm {
+        let constants = [rule.warmup_steps as f64, rule.r, rule.lr_power, rule.offset()];
+        let kernel = Kernel::new(UNITS, "schedule_free_begin").block(32, 1).arg(now);
+        steps.push(constants.into_iter().fold(kernel, |kernel, x| kernel.arg(Arg::F64(x))).into());
+    }
 
     let tensors = 0..op.tensors.len();
     let cut = Cut::new(tensors.clone().map(|t| cx.x(op.head() + t * op.stride()).len()));
@@ -180,7 +188,11 @@ pub fn step(cx: &Context, op: &OptimizerStep) -> Lowered {
     }
     let list: Vec<Cell> = tensors.clone().flat_map(|t| tensor(cx, op, t)).collect();
     let (name, constants) = op.algorithm.kernel();
-    let module = if op.algorithm.trust().is_some() { NORMS } else { MODULE };
+    let module = match op.algorithm {
+        Algorithm::ScheduleFreeAdamW { .. } => UNITS,
+        _ if op.algorithm.trust().is_some() => NORMS,
+        _ => MODULE,
+    };
     let launch = |name: String| {
         let kernel = cut.launch_of(module, &name, vec![now.into()], list.clone());
         constants.iter().fold(kernel, |kernel, constant| match *constant {

@@ -55,6 +55,7 @@ images! {
     Metrics "metrics",
     Optim "optim",
     OptimNorms "optim_norms",
+    OptimUnits "optim_units",
     Matmul "matmul",
     Conv "conv",
     Runtime "runtime",

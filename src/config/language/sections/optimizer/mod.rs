@@ -11,7 +11,7 @@ pub use rules::*;
 use serde::Serialize;
 
 use crate::config::declare::tagged::tagged;
-use crate::graph::op::Algorithm;
+use crate::graph::op::{Algorithm, Moments, ScheduleFree};
 
 /// The `[optimizer]` section.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -69,6 +69,8 @@ tagged! {
     "lamb" => Lamb(Lamb),
     "lars" => Lars(Lars),
     "muon" => Muon(Muon),
+    "adafactor" => Adafactor(Adafactor),
+    "adamw_schedule_free" => AdamWScheduleFree(AdamWScheduleFree),
 }
 
 /// What all rules have.
@@ -88,6 +90,8 @@ macro_rules! of_every_rule {
             Self::Lamb(o) => o.$field,
             Self::Lars(o) => o.$field,
             Self::Muon(o) => o.$field,
+            Self::Adafactor(o) => o.$field,
+            Self::AdamWScheduleFree(o) => o.$field,
         }
     };
 }
@@ -145,6 +149,19 @@ impl OptimizerRule {
                 always_adapt: l.always_adapt,
             },
             Self::Muon(m) => m.describe_rest(),
+            Self::Adafactor(a) => Algorithm::Adafactor {
+                beta2_decay: a.beta2_decay,
+                eps: a.eps.map(|eps| eps as f32),
+                d: a.d as f32,
+                // What is kept depends on the parameter.
+                moments: Moments::Factored,
+            },
+            Self::AdamWScheduleFree(s) => Algorithm::ScheduleFreeAdamW {
+                beta1: s.betas[0],
+                beta2: s.betas[1],
+                eps: s.eps as f32,
+                steps: ScheduleFree { warmup_steps: s.warmup_steps, r: s.r, lr_power: s.weight_lr_power },
+            },
         }
     }
 
@@ -168,6 +185,11 @@ impl OptimizerRule {
             | Self::Lamb(Lamb { betas, .. }) => Some(*betas),
             _ => None,
         }
+    }
+
+    /// True if it has an average of the weights itself, which is what is evaluated, and the rate that it wants.
+    pub fn is_schedule_free(&self) -> bool {
+        matches!(self, Self::AdamWScheduleFree(_))
     }
 
     /// True if `weight_decay` times the learning rate is the share of a parameter that a step takes away. Decay that is added to

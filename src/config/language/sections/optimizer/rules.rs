@@ -1,6 +1,6 @@
 //! The types of `[optimizer]` with their options.
 
-use crate::config::declare::bounds::above;
+use crate::config::declare::bounds::{Bounds, above};
 use crate::config::declare::options::{Check, options};
 use crate::config::declare::part::Part;
 use crate::config::text::diagnostics::Diagnostic;
@@ -286,3 +286,56 @@ impl Check for Adadelta {}
 impl Check for Adamax {}
 
 impl Check for Lion {}
+
+options! {
+    /// Adam that keeps means of squares by rows and columns, instead of one for each weight, and steps in proportion to the size of
+    /// each parameter (Shazeer & Stern 2018). `torch.optim.Adafactor`.
+    pub struct Adafactor {
+        /// Largest learning rate: step `t` has 1 / √t if that is less. It is multiplied by the size of the parameter, the root of the mean of
+        /// its squares.
+        #[option(default = 1e-2, range = above(0.0), resume = Differs)]
+        pub lr: f64,
+        /// The newest squares have the share `t^beta2_decay` in their means, in step `t`.
+        #[option(default = -0.8, range = Bounds::NONE.to(0.0), resume = Differs)]
+        pub beta2_decay: f64,
+        /// Least root of a mean of squares, and least size of a parameter.
+        #[option(default = [1.1920929e-7, 1e-3], range = 0.0.., resume = Differs)]
+        pub eps: [f64; 2],
+        /// Largest size of a step, in proportion to the learning rate times the size of the parameter.
+        #[option(default = 1.0, range = 1.0.., resume = Differs)]
+        pub d: f64,
+        /// Share of a parameter, times the learning rate, that each step takes away.
+        #[option(default = 0.0, range = 0.0.., resume = Differs)]
+        pub weight_decay: f64,
+    }
+
+    /// AdamW without a schedule: what is evaluated, and made of checkpoints, is an average of the weights that the steps go by (Defazio et
+    /// al. 2024). Formulas are those of the paper's `AdamWScheduleFree`.
+    pub struct AdamWScheduleFree {
+        /// Learning rate. It stays as it is after the warm-up; it may be up to ten times that of AdamW with a schedule.
+        #[option(default = 2.5e-3, range = above(0.0), resume = Differs)]
+        pub lr: f64,
+        /// Share of the average in the weights at which gradients are taken, and decay of the running mean of squared gradients.
+        #[option(default = [0.9, 0.999], range = 0.0..1.0, resume = Differs)]
+        pub betas: [f64; 2],
+        /// Added to the denominator.
+        #[option(default = 1e-8, range = 0.0.., resume = Differs)]
+        pub eps: f64,
+        /// Share of a parameter, times the learning rate, that each step takes away.
+        #[option(default = 0.0, range = 0.0.., resume = Differs)]
+        pub weight_decay: f64,
+        /// Steps in which the learning rate rises to its value.
+        #[option(default = 0, range = 0..=1 << 30, unit = "steps", resume = Differs)]
+        pub warmup_steps: u64,
+        /// Step `t` has the weight `t^r` in the average: more than 0 counts later steps for more.
+        #[option(default = 0.0, range = 0.0..=100.0, resume = Differs)]
+        pub r: f64,
+        /// Power of the learning rate in that weight, which makes the steps of the warm-up count less.
+        #[option(default = 2.0, range = 0.0..=100.0, resume = Differs)]
+        pub weight_lr_power: f64,
+    }
+}
+
+impl Check for Adafactor {}
+
+impl Check for AdamWScheduleFree {}

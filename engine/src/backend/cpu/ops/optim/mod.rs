@@ -1,9 +1,14 @@
 //! The norm of the gradients, and the optimizers' update of all tensors in one pass.
 
+mod adafactor;
+mod adaptive_clip;
 mod muon;
 mod rules;
+mod schedule_free;
 mod trust;
 
+pub use adafactor::AdafactorKernel;
+pub use adaptive_clip::AdaptiveClipKernel;
 pub use muon::{MuonPolynomialKernel, MuonStartKernel, MuonStepKernel};
 
 use super::reduce_rows::{Dot, sum};
@@ -138,6 +143,20 @@ impl Now {
     }
 }
 
+/// What the step works with; it is counted. `None` if nothing is to be updated.
+fn begin(op: &OptimizerStep, frame: &Frame<'_>) -> Option<Now> {
+    let now = Now::read(frame, &op.clipping())?;
+    let counter = op.head() - 1;
+    let step = if op.counts {
+        let counter = frame.update::<i64>(counter);
+        counter[0] += 1;
+        counter[0]
+    } else {
+        frame.input::<i64>(counter)[0]
+    };
+    Some(Now { step, ..now })
+}
+
 impl OptimizerKernel {
     /// For tensors of the given lengths.
     pub fn new(op: &OptimizerStep, lengths: impl Iterator<Item = usize>, level: SimdLevel) -> Self {
@@ -208,6 +227,10 @@ impl OptimizerKernel {
                 let mean = if centered { part(3 + (momentum != 0.0) as usize) } else { &mut [] };
                 rmsprop(self.level, part(0), g, [part(2), velocity, mean], RmsProp { alpha, eps, momentum }, t);
             }
+            Algorithm::ScheduleFreeAdamW { beta1, beta2, eps, steps } => {
+                let rule = schedule_free::Rule { beta1, beta2, eps, steps };
+                schedule_free::update(self.level, part(0), g, [part(2), part(3), part(4)], rule, t);
+            }
             algorithm => {
                 let second = if algorithm.slots().count() > 1 { part(3) } else { &mut [] };
                 rules::update(self.level, &algorithm, (part(0), g), [part(2), second], t);
@@ -225,16 +248,7 @@ impl NodeKernel for OptimizerKernel {
     }
 
     fn run(&self, frame: &Frame<'_>) {
-        let Some(now) = Now::read(frame, &self.op.clipping()) else { return };
-        let counter = self.op.head() - 1;
-        let step = if self.op.counts {
-            let counter = frame.update::<i64>(counter);
-            counter[0] += 1;
-            counter[0]
-        } else {
-            frame.input::<i64>(counter)[0]
-        };
-        let now = Now { step, ..now };
+        let Some(now) = begin(&self.op, frame) else { return };
         if let Some(trust) = self.op.algorithm.trust() {
             return self.update_by_norms(frame, trust, now);
         }

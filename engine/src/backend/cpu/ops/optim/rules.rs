@@ -92,10 +92,13 @@ pub(super) fn update(
             run!(AdamaxRule { beta1, beta2: beta2 as f32, eps, step_size: (-t.lr / corrected(beta1)) as f32 });
         }
         Algorithm::Lion { beta1, beta2 } => run!(LionRule { beta1, beta2, rate: -t.lr as f32 }),
-        Algorithm::Sgd { .. } | Algorithm::Adam { .. } | Algorithm::RmsProp { .. } => {
+        Algorithm::Sgd { .. }
+        | Algorithm::Adam { .. }
+        | Algorithm::RmsProp { .. }
+        | Algorithm::ScheduleFreeAdamW { .. } => {
             unreachable!("has a loop of its own")
         }
-        Algorithm::Lamb { .. } | Algorithm::Lars { .. } => {
+        Algorithm::Lamb { .. } | Algorithm::Lars { .. } | Algorithm::Adafactor { .. } => {
             unreachable!("looks at norms")
         }
     }
