@@ -74,7 +74,12 @@ pub static PIPELINE: [Pass; 9] = [
         optional: true,
         run: |graph, job| {
             if let Some(training) = &job.training {
-                rematerialize::rematerialize(graph, &training.recompute);
+                let early = job.options.wants("update_early");
+                rematerialize::rematerialize(graph, &training.recompute, &|graph| {
+                    if early {
+                        update_early::update_early(graph, job.device.updates_apart);
+                    }
+                });
             }
             Ok(())
         },

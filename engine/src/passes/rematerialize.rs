@@ -26,12 +26,12 @@ type Segments = Vec<Option<usize>>;
 /// Makes values again, for the backward pass, where `recompute` says so. Every operation draws the same random numbers again, and
 /// batch normalisation takes the statistics that it has made: the results stay what they are.
 ///
-/// Run it after the gradient pass.
-pub fn rematerialize(graph: &mut Graph, recompute: &Recompute) {
+/// Run it after the gradient pass. `later` does with a graph what later passes do to its order: memory is counted with that.
+pub fn rematerialize(graph: &mut Graph, recompute: &Recompute, later: &dyn Fn(&mut Graph)) {
     match recompute {
         Recompute::Nothing => {}
         Recompute::Automatic => {
-            if let Some(segments) = segments::automatic(graph) {
+            if let Some(segments) = segments::automatic(graph, later) {
                 *graph = again::again(graph, &segments);
             }
         }

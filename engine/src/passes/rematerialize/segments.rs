@@ -21,13 +21,18 @@ pub fn of_layers(graph: &Graph, paths: &[String]) -> Segments {
     graph.nodes.iter().map(|node| if node.backward { None } else { of(graph.origin(node)) }).collect()
 }
 
-/// The segments for which the least memory is needed at once; none where that is no less than without.
-pub fn automatic(graph: &Graph) -> Option<Segments> {
+/// The segments for which the least memory is needed at once, `later` having been done to the graph; none where that is no less than
+/// without.
+pub fn automatic(graph: &Graph, later: &dyn Fn(&mut Graph)) -> Option<Segments> {
     let forward = Forward::of(graph);
-    let without = most_alive(graph);
+    let needed = |mut graph: Graph| {
+        later(&mut graph);
+        most_alive(&graph)
+    };
+    let without = needed(graph.clone());
     let cut = |parts| {
         let segments = forward.segments(graph, parts);
-        (most_alive(&again(graph, &segments)), segments)
+        (needed(again(graph, &segments)), segments)
     };
     let (mut least, mut segments) = PARTS.map(cut).into_iter().min_by_key(|(bytes, _)| *bytes)?;
     if least >= without {
@@ -38,7 +43,7 @@ pub fn automatic(graph: &Graph) -> Option<Segments> {
     for segment in (0..=last).rev() {
         let mut fewer = segments.clone();
         fewer.iter_mut().filter(|s| **s == Some(segment)).for_each(|s| *s = None);
-        let bytes = most_alive(&again(graph, &fewer));
+        let bytes = needed(again(graph, &fewer));
         if bytes <= least {
             (least, segments) = (bytes, fewer);
         }

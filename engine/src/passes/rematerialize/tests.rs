@@ -69,7 +69,7 @@ fn repeated(before: &Graph, after: &Graph) -> Vec<String> {
 fn a_layer_is_computed_again_before_its_backward_pass() {
     let before = Net::blocks(3, 4, 2);
     let mut after = before.clone();
-    rematerialize(&mut after, &Recompute::Layers(vec!["blocks.1".into()]));
+    rematerialize(&mut after, &Recompute::Layers(vec!["blocks.1".into()]), &|_| {});
     verify(&after).unwrap();
     // The gradient of GELU reads what the linear layer made. Its own result, and the sum, nobody reads backward but as the next
     // block's operand, which is kept.
@@ -114,7 +114,7 @@ fn what_is_computed_again_draws_the_same_and_moves_no_statistics() {
     let y = net.graph.add1(Linear::default(), &[y, w2]).unwrap();
     let before = net.finish(y, &[w1, w2, gamma, beta]);
     let mut after = before.clone();
-    rematerialize(&mut after, &Recompute::Layers(vec!["a".into()]));
+    rematerialize(&mut after, &Recompute::Layers(vec!["a".into()]), &|_| {});
     verify(&after).unwrap();
     // Whose gradient is a reshape, too: the order of the two is of no meaning.
     let mut again = repeated(&before, &after);
@@ -141,7 +141,7 @@ fn what_somebody_else_reads_is_kept() {
     let y = net.graph.add1(Linear::default(), &[alias, w2]).unwrap();
     let before = net.finish(y, &[w1, w2]);
     let mut after = before.clone();
-    rematerialize(&mut after, &Recompute::Layers(vec!["a".into()]));
+    rematerialize(&mut after, &Recompute::Layers(vec!["a".into()]), &|_| {});
     // What the normalisation was given is made again; its result is read by `b`, and its statistics are small.
     assert_eq!(repeated(&before, &after), ["linear a"]);
 }
@@ -171,7 +171,7 @@ fn alive(g: &Graph) -> usize {
 fn by_itself_it_takes_much_less_memory_and_no_more_work_than_a_forward_pass() {
     let before = Net::blocks(24, 4, 64);
     let mut after = before.clone();
-    rematerialize(&mut after, &Recompute::Automatic);
+    rematerialize(&mut after, &Recompute::Automatic, &|_| {});
     verify(&after).unwrap();
     let (kept, least) = (alive(&before), alive(&after));
     assert!(2 * least < kept, "{least} of {kept}");
@@ -180,7 +180,7 @@ fn by_itself_it_takes_much_less_memory_and_no_more_work_than_a_forward_pass() {
     // No layer left out of it by hand is better.
     for block in 0..24 {
         let mut other = before.clone();
-        rematerialize(&mut other, &Recompute::Layers(vec![format!("blocks.{block}")]));
+        rematerialize(&mut other, &Recompute::Layers(vec![format!("blocks.{block}")]), &|_| {});
         assert!(alive(&other) >= least);
     }
 }
@@ -189,9 +189,9 @@ fn by_itself_it_takes_much_less_memory_and_no_more_work_than_a_forward_pass() {
 fn where_nothing_is_gained_nothing_is_done() {
     let mut graph = Net::blocks(1, 4, 2);
     let before = graph.clone();
-    assert!(automatic(&graph).is_none());
-    rematerialize(&mut graph, &Recompute::Automatic);
-    rematerialize(&mut graph, &Recompute::Nothing);
+    assert!(automatic(&graph, &|_| {}).is_none());
+    rematerialize(&mut graph, &Recompute::Automatic, &|_| {});
+    rematerialize(&mut graph, &Recompute::Nothing, &|_| {});
     assert_eq!(graph, before);
     assert_eq!(again(&before, &vec![None; before.nodes.len()]), before);
 }

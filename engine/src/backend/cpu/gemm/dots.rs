@@ -54,8 +54,7 @@ impl Dots<'_> {
             for first_row in (0..self.rows).step_by(ROWS) {
                 // A short block repeats its last row or column: the same sum, stored more than once.
                 let rows: [usize; ROWS] = std::array::from_fn(|i| (first_row + i).min(self.rows - 1));
-                let columns: [usize; COLUMNS] =
-                    std::array::from_fn(|i| (first_column + i).min(self.columns.end - 1));
+                let columns: [usize; COLUMNS] = std::array::from_fn(|i| (first_column + i).min(self.columns.end - 1));
                 let a = rows.map(|m| self.a.0[m * self.a.1..][..self.k].as_ptr());
                 let b = columns.map(|n| self.b.0[n * self.b.1..][..self.k].as_ptr());
                 let mut acc = [[s.zero(); COLUMNS]; ROWS];
