@@ -30,6 +30,16 @@ pub(super) fn by_moments<T>(
     Ok(groups)
 }
 
+/// The name of the counter of an update, which is `name` unless Adafactor's parameters have several: a device updates those of each by an
+/// operation of its own, which counts.
+pub(super) fn counter_of(name: &str, algorithm: &Algorithm) -> String {
+    match algorithm {
+        Algorithm::Adafactor { moments: Moments::Elements, .. } => format!("{name}_of_vectors"),
+        Algorithm::Adafactor { moments: Moments::Points, .. } => format!("{name}_of_points"),
+        _ => name.to_owned(),
+    }
+}
+
 /// Makes the means of rows and columns of parameter `of`.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! Adds the optimizer to a graph: the update is a part of the step like any other operation.
 
-use super::adafactor::{by_moments, means};
+use super::adafactor::{by_moments, counter_of, means};
 use super::keep::Kept;
 use super::muon::{MOMENTUM_SLOT, Muon};
 use crate::graph::op::{
@@ -211,14 +211,14 @@ pub fn add_update(
         }
     }
     for (counter, list) in &counted {
-        let step = vars.get_or_add(Variable::zeros(*counter, DType::I64, [1], VarKind::Optimizer));
-        let mut operands = head.clone();
-        operands.push(graph.variable(vars, step));
         let is_matrix = |id: &VarId| spec.muon.as_ref().is_some_and(|muon| muon.parameters.contains(id));
         let (matrices, list): (Vec<_>, Vec<_>) = list.iter().partition(|(id, _, _)| is_matrix(id));
         let parts = by_moments(spec.algorithm, vars, list, |(id, _, _)| *id)?;
-        for (part, (algorithm, list)) in parts.into_iter().enumerate() {
-            let mut operands = operands.clone();
+        for (algorithm, list) in parts {
+            let counter = counter_of(counter, &algorithm);
+            let step = vars.get_or_add(Variable::zeros(counter, DType::I64, [1], VarKind::Optimizer));
+            let mut operands = head.clone();
+            operands.push(graph.variable(vars, step));
             for (id, _, grad) in &list {
                 operands.extend([graph.variable(vars, *id), *grad]);
                 for state in states(vars, *id, &algorithm)? {
@@ -226,7 +226,7 @@ pub fn add_update(
                 }
             }
             let tensors = list.iter().map(|(_, o, _)| *o).collect();
-            graph.add(OptimizerStep { algorithm, tensors, counts: part == 0, ..update.clone() }, &operands)?;
+            graph.add(OptimizerStep { algorithm, tensors, ..update.clone() }, &operands)?;
         }
         let Some(muon) = &spec.muon else { continue };
         for (id, options, grad) in matrices {
