@@ -25,8 +25,11 @@ pub struct Operation {
     pub other: String,
 }
 
+/// A part of a name, and which characters behind it differ.
+type Mark = (&'static str, fn(char) -> bool);
+
 /// What comes before the number of a process in a name, or before what tells a temporary folder from others.
-const MARKS: [(&str, fn(char) -> bool); 3] = [
+const MARKS: [Mark; 3] = [
     (".tmp-", |c| c.is_ascii_digit()),
     (".part-", |c| c.is_ascii_digit()),
     ("runner-dry-run-", |c| c.is_ascii_alphanumeric()),

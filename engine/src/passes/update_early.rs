@@ -3,7 +3,7 @@
 
 use crate::graph::op::OptimizerStep;
 use crate::graph::{Graph, Node, Op, ValueId};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// The least number of elements that are updated together, unless there are no more: fewer are not worth an operation of
 /// their own.
@@ -39,8 +39,7 @@ pub fn update_early(graph: &mut Graph, updates_apart: bool) {
     let mut waiting: Vec<Part> = Vec::new();
     // Of the pending parts: the number of elements, and the first node that they must run before.
     let (mut elements, mut deadline) = (0, usize::MAX);
-    // Counters of updates that are to be incremented still.
-    let mut uncounted: HashSet<ValueId> = nodes.iter().filter_map(counter).collect();
+    let mut counted = vec![false; nodes.len()];
     for at in 0..=nodes.len() {
         for part in &arrivals[at] {
             elements += part.operands(&nodes[part.node]).next().map_or(0, |v| graph.shape(v).len());
@@ -49,7 +48,7 @@ pub fn update_early(graph: &mut Graph, updates_apart: bool) {
         waiting.append(&mut arrivals[at]);
         let is_last = at == nodes.len();
         if deadline <= at || elements >= TOGETHER {
-            emit(&mut graph.nodes, &nodes, std::mem::take(&mut waiting), &mut uncounted);
+            emit(&mut graph.nodes, &nodes, std::mem::take(&mut waiting), &mut counted);
             (elements, deadline) = (0, usize::MAX);
         }
         if !is_last && !moves[at] {
@@ -104,17 +103,8 @@ impl Part {
     }
 }
 
-/// The counter that an update increments.
-fn counter(node: &Node) -> Option<ValueId> {
-    match &node.op {
-        Op::OptimizerStep(op) if op.counts => Some(node.inputs[op.head() - 1]),
-        _ => None,
-    }
-}
-
 /// Appends the operations of all pending parts; parts of one update become one operation.
-/// The first operation that has a counter increments it, whichever that was before.
-fn emit(to: &mut Vec<Node>, nodes: &[Node], mut waiting: Vec<Part>, uncounted: &mut HashSet<ValueId>) {
+fn emit(to: &mut Vec<Node>, nodes: &[Node], mut waiting: Vec<Part>, counted: &mut [bool]) {
     // One update may take what another one before it has changed.
     waiting.sort_by_key(|part| part.tensor.map(|_| part.node));
     let mut together: HashMap<usize, Vec<usize>> = HashMap::new();
@@ -135,9 +125,9 @@ fn emit(to: &mut Vec<Node>, nodes: &[Node], mut waiting: Vec<Part>, uncounted: &
             let first = op.head() + tensor * op.stride();
             inputs.extend(&node.inputs[first..first + op.stride()]);
         }
-        let counts = uncounted.remove(&node.inputs[op.head() - 1]);
+        let counts = !std::mem::replace(&mut counted[at], true);
         let options = tensors.iter().map(|t| op.tensors[*t]).collect();
-        let part = OptimizerStep { counts, tensors: options, ..op.clone() };
+        let part = OptimizerStep { counts: op.counts && counts, tensors: options, ..op.clone() };
         to.push(Node { op: part.into(), inputs, ..node.clone() });
     }
 }
@@ -264,25 +254,6 @@ mod tests {
             assert!(place(i as f32) < place(11.0 + i as f32), "{order:?}");
         }
         assert_eq!(order.len(), 7);
-    }
-
-    /// Two updates with one counter are as one: whichever comes first counts.
-    #[test]
-    fn updates_that_share_a_counter_count_once() {
-        let mut g = perceptron(None);
-        let Node { op: Op::OptimizerStep(whole), inputs, .. } = g.nodes.pop().unwrap() else { unreachable!() };
-        let part = |tensors: std::ops::Range<usize>, counts| {
-            let own = &inputs[3 + 2 * tensors.start..3 + 2 * tensors.end];
-            let step = OptimizerStep { counts, tensors: whole.tensors[tensors].to_vec(), ..whole.clone() };
-            (step, [&inputs[..3], own].concat())
-        };
-        // The gradient of the first layer comes last.
-        for (step, operands) in [part(0..1, true), part(1..3, false)] {
-            g.add(step, &operands).unwrap();
-        }
-        update_early(&mut g, true);
-        verify(&g).unwrap();
-        assert_eq!(told(&g)[9..], ["first [1.0, 2.0]", "linear_grad_weight", "then [0.0]"]);
     }
 
     /// A variable that is cleared after the update is not cleared before it.
