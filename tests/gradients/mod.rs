@@ -78,10 +78,15 @@ pub fn are_those_of_the_update(backend: &dyn Backend, top: &str) {
         session.train(0, &mut buffer, shape, inputs).unwrap();
         session.losses(true, &mut losses).unwrap();
         assert_eq!(losses.len(), 1);
+        // In 16 bits a gradient may be too large, and the update is then left out, as with those that are told.
+        let finite = gradients.values().flatten().all(|g| g.is_finite());
+        assert!(finite || step > 0, "{top}the first update is made");
         for (name, gradient) in &gradients {
-            let updated = inside(&mut session, name);
-            for (i, ((w, g), after)) in weights[name].iter().zip(gradient).zip(&updated).enumerate() {
-                assert!((w - g).to_bits() == after.to_bits(), "{name} {i}: {w} - {g} is {}, not {after}", w - g);
+            let after = inside(&mut session, name);
+            for (i, ((w, g), after)) in weights[name].iter().zip(gradient).zip(&after).enumerate() {
+                let expected = if finite { w - g } else { *w };
+                let equal = expected.to_bits() == after.to_bits();
+                assert!(equal, "{top}batch of {shape}: {name} {i}: {w}, less {g}, is {expected}, not {after}");
             }
         }
     }
