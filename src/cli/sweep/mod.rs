@@ -16,13 +16,15 @@ use crate::passes::PassOptions;
 use crate::runs::folder::is_run;
 use crate::sweep::record::{FILE, Kept, Record, TRIALS};
 use crate::terminal::say;
-use crate::train::files::folder::Folder;
+use crate::train::files::folder::{Folder, file};
 use crate::train::setup::host_memory::host_memory;
 use crate::train::setup::memory::available;
 use anyhow::{Context, anyhow};
 use checked::{Checked, Read};
 use pool::Pool;
 use serde_json::{Value, json};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trial::Trial;
@@ -182,7 +184,7 @@ fn prepare(folder: &Path, force: bool) -> Result<Folder, Failure> {
         for path in [trials, folder.join(REPORT), known] {
             let gone = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
             match gone {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                Err(e) if e.kind() != ErrorKind::NotFound => {
                     return Err(anyhow::Error::new(e).context(format!("cannot remove `{}`", path.display())).into());
                 }
                 _ => {}
@@ -234,8 +236,22 @@ fn page(
     pool: &Pool,
     rows: &[table::Row],
 ) -> Result<Option<PathBuf>, Failure> {
-    let folders = rows.iter().map(|row| pool.trials[row.trial].folder.clone());
-    let runs: Vec<PathBuf> = folders.filter(|folder| is_run(folder)).take(MOST_REPORTED).collect();
+    let mut runs = Vec::new();
+    for row in rows {
+        let folder = &pool.trials[row.trial].folder;
+        // What its figures were read from can be looked at, or there is something wrong with the disk.
+        let metrics = folder.join(file::METRICS);
+        match fs::metadata(&metrics) {
+            Err(e) if row.is_measured() && e.kind() != ErrorKind::NotFound => {
+                let e = anyhow!(e).context(format!("cannot look at `{}`", metrics.display()));
+                return Err(Failure::Other(e));
+            }
+            _ => {}
+        }
+        if is_run(folder) && runs.len() < MOST_REPORTED {
+            runs.push(folder.clone());
+        }
+    }
     if runs.is_empty() {
         return Ok(None);
     }

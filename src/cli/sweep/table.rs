@@ -29,6 +29,13 @@ pub struct Row {
     checkpoint: Option<String>,
 }
 
+impl Row {
+    /// Whether figures of it are known.
+    pub fn is_measured(&self) -> bool {
+        self.best.is_some()
+    }
+}
+
 /// The rows, the best first.
 pub fn rows(read: &Read, checked: &[Checked], trials: &[Trial], verdicts: &[Verdict], better: Better) -> Vec<Row> {
     let counted = |i: usize| match verdicts[i] {
