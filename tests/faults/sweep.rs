@@ -160,7 +160,10 @@ fn told(ended: &Ended, hits: &[&Operation], fault: Fault) -> Result<(), String> 
     let system = system.split(" (os error").next().unwrap_or_default();
     // With `--json`, on standard output.
     let text = format!("{}{}", ended.err, ended.out);
-    let names = |o: &&Operation| text.contains(o.known_as()) || text.contains(&format!("`{}`", o.known_folder()));
+    // Where what is temporary lies is told as an absolute path.
+    let folder =
+        |o: &Operation| ["`", "/"].iter().any(|before| text.contains(&format!("{before}{}`", o.known_folder())));
+    let names = |o: &&Operation| text.contains(o.known_as()) || folder(o);
     if !hits.iter().any(names) {
         return Err("the message does not name the file".into());
     }
