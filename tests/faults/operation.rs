@@ -26,11 +26,14 @@ pub struct Operation {
 }
 
 /// What comes before the number of a process in a name, or before what tells a temporary folder from others.
-const MARKS: [(&str, fn(char) -> bool); 3] = [
+const MARKS: [(&str, IsOwn); 3] = [
     (".tmp-", |c| c.is_ascii_digit()),
     (".part-", |c| c.is_ascii_digit()),
     ("runner-dry-run-", |c| c.is_ascii_alphanumeric()),
 ];
+
+/// Whether a character behind a mark belongs to what differs.
+type IsOwn = fn(char) -> bool;
 
 impl Operation {
     /// The path without what differs from process to process.

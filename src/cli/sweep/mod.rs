@@ -16,7 +16,7 @@ use crate::passes::PassOptions;
 use crate::runs::folder::is_run;
 use crate::sweep::record::{FILE, Kept, Record, TRIALS};
 use crate::terminal::say;
-use crate::train::files::folder::Folder;
+use crate::train::files::folder::{Folder, file};
 use crate::train::setup::host_memory::host_memory;
 use crate::train::setup::memory::available;
 use anyhow::{Context, anyhow};
@@ -74,7 +74,7 @@ pub(super) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
     let interrupt = train::on_interrupt()?;
     let mut pool = Pool::new(&read, &checked, args, &folder, (jobs, threads), trials, record);
     let whole = pool.run(&interrupt)?;
-    let rows = table::rows(&read, &checked, &pool.trials, &pool.verdicts(), pool.better());
+    let rows = table::rows(&read, &checked, &pool.trials, &pool.verdicts(), pool.better())?;
     let report = if whole { page(&folder, args, &read, &pool, &rows)? } else { None };
     if args.output.json {
         super::print_json(&table::as_json(&rows, &read, &folder, report.as_deref()))?;
@@ -234,8 +234,14 @@ fn page(
     pool: &Pool,
     rows: &[table::Row],
 ) -> Result<Option<PathBuf>, Failure> {
-    let folders = rows.iter().map(|row| pool.trials[row.trial].folder.clone());
-    let runs: Vec<PathBuf> = folders.filter(|folder| is_run(folder)).take(MOST_REPORTED).collect();
+    let mut runs: Vec<PathBuf> = Vec::new();
+    for row in rows {
+        let folder = &pool.trials[row.trial].folder;
+        let begun = table::is_there(&folder.join(file::METRICS))? || table::is_there(&folder.join(file::LAST))?;
+        if begun && runs.len() < MOST_REPORTED {
+            runs.push(folder.clone());
+        }
+    }
     if runs.is_empty() {
         return Ok(None);
     }
