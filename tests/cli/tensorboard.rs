@@ -78,13 +78,15 @@ impl Message {
     }
 }
 
+/// Width, height and numbers of a pixel, and the PNG file.
+type Picture = ([u64; 3], Vec<u8>);
+
 /// What the event files of a run have.
 #[derive(Default)]
 struct Events {
     /// By names and steps: how many numbers, their sum and that of their squares.
     histograms: BTreeMap<String, BTreeMap<u64, [f64; 3]>>,
-    /// Sides, numbers of a pixel, and the PNG file.
-    images: BTreeMap<String, BTreeMap<u64, ([u64; 3], Vec<u8>)>>,
+    images: BTreeMap<String, BTreeMap<u64, Picture>>,
     texts: BTreeMap<String, BTreeMap<u64, String>>,
     scalars: BTreeMap<String, BTreeMap<u64, f32>>,
     graphs: Vec<Message>,
