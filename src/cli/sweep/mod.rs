@@ -23,8 +23,6 @@ use anyhow::{Context, anyhow};
 use checked::{Checked, Read};
 use pool::Pool;
 use serde_json::{Value, json};
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trial::Trial;
@@ -76,7 +74,7 @@ pub(super) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
     let interrupt = train::on_interrupt()?;
     let mut pool = Pool::new(&read, &checked, args, &folder, (jobs, threads), trials, record);
     let whole = pool.run(&interrupt)?;
-    let rows = table::rows(&read, &checked, &pool.trials, &pool.verdicts(), pool.better());
+    let rows = table::rows(&read, &checked, &pool.trials, &pool.verdicts(), pool.better())?;
     let report = if whole { page(&folder, args, &read, &pool, &rows)? } else { None };
     if args.output.json {
         super::print_json(&table::as_json(&rows, &read, &folder, report.as_deref()))?;
@@ -184,7 +182,7 @@ fn prepare(folder: &Path, force: bool) -> Result<Folder, Failure> {
         for path in [trials, folder.join(REPORT), known] {
             let gone = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
             match gone {
-                Err(e) if e.kind() != ErrorKind::NotFound => {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                     return Err(anyhow::Error::new(e).context(format!("cannot remove `{}`", path.display())).into());
                 }
                 _ => {}
@@ -236,19 +234,11 @@ fn page(
     pool: &Pool,
     rows: &[table::Row],
 ) -> Result<Option<PathBuf>, Failure> {
-    let mut runs = Vec::new();
+    let mut runs: Vec<PathBuf> = Vec::new();
     for row in rows {
         let folder = &pool.trials[row.trial].folder;
-        // What its figures were read from can be looked at, or there is something wrong with the disk.
-        let metrics = folder.join(file::METRICS);
-        match fs::metadata(&metrics) {
-            Err(e) if row.is_measured() && e.kind() != ErrorKind::NotFound => {
-                let e = anyhow!(e).context(format!("cannot look at `{}`", metrics.display()));
-                return Err(Failure::Other(e));
-            }
-            _ => {}
-        }
-        if is_run(folder) && runs.len() < MOST_REPORTED {
+        let begun = table::is_there(&folder.join(file::METRICS))? || table::is_there(&folder.join(file::LAST))?;
+        if begun && runs.len() < MOST_REPORTED {
             runs.push(folder.clone());
         }
     }

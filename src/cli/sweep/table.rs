@@ -10,7 +10,10 @@ use crate::sweep::Verdict;
 use crate::sweep::course::{Better, ranked};
 use crate::terminal::{duration, figure, percent};
 use crate::train::files::folder::file;
+use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// A trial as it is shown.
@@ -29,15 +32,29 @@ pub struct Row {
     checkpoint: Option<String>,
 }
 
-impl Row {
-    /// Whether figures of it are known.
-    pub fn is_measured(&self) -> bool {
-        self.best.is_some()
+/// Whether there is a file.
+///
+/// # Errors
+/// That cannot be told.
+pub fn is_there(path: &Path) -> Result<bool> {
+    match fs::metadata(path) {
+        Ok(meta) => Ok(meta.is_file()),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e).with_context(|| format!("cannot look at `{}`", path.display())),
     }
 }
 
 /// The rows, the best first.
-pub fn rows(read: &Read, checked: &[Checked], trials: &[Trial], verdicts: &[Verdict], better: Better) -> Vec<Row> {
+///
+/// # Errors
+/// It cannot be told which checkpoints there are.
+pub fn rows(
+    read: &Read,
+    checked: &[Checked],
+    trials: &[Trial],
+    verdicts: &[Verdict],
+    better: Better,
+) -> Result<Vec<Row>> {
     let counted = |i: usize| match verdicts[i] {
         Verdict::Out { after } => after,
         _ => u64::MAX,
@@ -58,10 +75,14 @@ pub fn rows(read: &Read, checked: &[Checked], trials: &[Trial], verdicts: &[Verd
             (None, _) if checked[i].counts_steps() && trial.step > 0 => ("stopped", None),
             (None, _) => ("waiting", None),
         };
-        let checkpoint = [file::BEST, file::LAST].map(|name| trial.folder.join(name));
+        let [best, newest] = [file::BEST, file::LAST].map(|name| trial.folder.join(name));
+        let checkpoint = match is_there(&best)? {
+            true => Some(best),
+            false => is_there(&newest)?.then_some(newest),
+        };
         let best = courses[i].best(u64::MAX, better);
         let best_step = best.and_then(|(_, epoch)| trial.best_steps.get(&epoch).copied());
-        Row {
+        Ok(Row {
             trial: i,
             values: read.values[i].iter().map(|v| (v.key.clone(), v.value.clone(), v.toml.clone())).collect(),
             best,
@@ -71,8 +92,8 @@ pub fn rows(read: &Read, checked: &[Checked], trials: &[Trial], verdicts: &[Verd
             state,
             why,
             folder: trial.folder.display().to_string(),
-            checkpoint: checkpoint.iter().find(|path| path.is_file()).map(|path| path.display().to_string()),
-        }
+            checkpoint: checkpoint.map(|path| path.display().to_string()),
+        })
     };
     order.into_iter().map(row).collect()
 }
