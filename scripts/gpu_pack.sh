@@ -2,7 +2,8 @@
 # Builds what scripts/gpu_check.sh runs on a machine with a GPU and without Rust, and puts it into one archive:
 #     scripts/gpu_pack.sh [ARCHIVE]         (target/gpu/bundle.tar.gz, unless told otherwise)
 # It has the program, the tests that run on a GPU, and MNIST where RUNNER_TEST_DATA has it. Together with the working tree,
-# which travels beside it, it stays below 64 MiB. BUILD=debug takes the debug builds, which may be larger.
+# which travels beside it, it stays below 64 MiB. BUILD=debug takes the debug builds, which may be larger. FEATURES names features to
+# build with.
 set -euo pipefail
 start=$PWD
 cd "$(dirname "$0")/.."
@@ -16,6 +17,9 @@ build=${BUILD:-release}
 profile=() limit=512
 if [ "$build" = release ]; then
     profile=(--release) limit=64
+fi
+if [ -n "${FEATURES:-}" ]; then
+    profile+=(--features "$FEATURES")
 fi
 mkdir -p "$(dirname "$archive")"
 # Debug builds are too large for many a /tmp.

@@ -9,7 +9,12 @@ if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; 
     echo "the GPU checks are not tried: they need python3 of version 3.11 or newer"
     exit 0
 fi
-said=$(cargo test --quiet --test emulated_driver -- --exact the_driver_is_built --nocapture 2>&1) || { echo "$said" >&2; exit 1; }
+# Built with what all else is built with, so that it is built once.
+features=()
+if [ -n "${FEATURES:-}" ]; then
+    features=(--features "$FEATURES")
+fi
+said=$(cargo test "${features[@]}" --quiet --test emulated_driver -- --exact the_driver_is_built --nocapture 2>&1) || { echo "$said" >&2; exit 1; }
 driver=$(sed -n 's/.*the emulated driver is in //p' <<<"$said")
 if [ -z "$driver" ]; then
     echo "the GPU checks are not tried, as there is no emulated driver:"

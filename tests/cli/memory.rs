@@ -170,7 +170,7 @@ fn layers_that_are_computed_again_save_what_is_told() {
         )
     };
     let deep = config(
-        "source = \"synthetic\"\nshape = [2048]\nclasses = 4\nsamples = 2048\nval_samples = 8\nbatch_size = 1024",
+        "source = \"synthetic\"\nshape = [2048]\nclasses = 4\nsamples = 1024\nval_samples = 8\nbatch_size = 1024",
         &format!("{}, {{ type = \"linear\", out_features = 4 }}", (0..12).map(block).collect::<Vec<_>>().join(", ")),
     );
     let place = Place::with(&deep);
