@@ -15,6 +15,12 @@ extern "C" __global__ void __launch_bounds__(256) accumulate_f32(const float *gr
     }
 }
 
+extern "C" __global__ void __launch_bounds__(256) accumulate_f64(const double *grad, double *sum, i64 n) {
+    for (i64 i = thread_index(); i < n; i += thread_count()) {
+        sum[i] += grad[i];
+    }
+}
+
 // Adds a micro-batch to the sums (Σ share · loss, Σ share), by one thread: mean = the mean loss so far.
 extern "C" __global__ void __launch_bounds__(32)
     accumulate_loss(const float *loss, const float *weight, float full, double *sums, float *mean, float *share) {

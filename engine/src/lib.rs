@@ -8,8 +8,10 @@
 compile_error!("parameters and batches are read and written in place, as little-endian memory");
 
 pub mod backend;
+pub mod collective;
 pub mod files;
 pub mod graph;
 pub mod passes;
 pub mod plan;
 pub mod random;
+pub mod shards;

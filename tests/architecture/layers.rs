@@ -8,23 +8,39 @@ use crate::source::{code, is_test, program};
 
 /// For every module, the others that its code may name. A module may only name those that stand above it, so imports
 /// run one way. Tests may name what they like, and `cli` everything.
-const IMPORTS: [(&str, &[&str]); 15] = [
+const IMPORTS: [(&str, &[&str]); 17] = [
     ("random", &[]),
     ("files", &[]),
+    ("shards", &[]),
     ("terminal", &[]),
-    ("graph", &[]),
+    ("graph", &["shards"]),
     // Of the graph, what the engine says of losses, figures, activations and optimizers.
     ("config", &["files", "graph", "terminal"]),
     ("plan", &["graph"]),
-    ("backend", &["files", "graph", "plan", "random"]),
-    ("passes", &["graph"]),
+    ("collective", &["graph", "shards"]),
+    ("backend", &["collective", "files", "graph", "plan", "random"]),
+    ("passes", &["graph", "shards"]),
     ("checkpoint", &["files", "graph"]),
     ("data", &["backend", "files", "graph", "plan", "random", "terminal"]),
     ("model", &["config", "data", "graph", "random"]),
     ("onnx", &["checkpoint", "config", "data", "graph", "model"]),
     (
         "train",
-        &["backend", "model", "checkpoint", "config", "data", "files", "graph", "passes", "plan", "random", "terminal"],
+        &[
+            "backend",
+            "model",
+            "checkpoint",
+            "collective",
+            "config",
+            "data",
+            "files",
+            "graph",
+            "passes",
+            "plan",
+            "random",
+            "shards",
+            "terminal",
+        ],
     ),
     ("runs", &["checkpoint", "config", "files", "graph", "train"]),
     ("sweep", &["config", "files", "random"]),

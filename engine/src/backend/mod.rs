@@ -7,6 +7,7 @@ mod trace;
 
 pub use trace::{Detail, Span, Track, Work};
 
+use crate::collective::Collective;
 use crate::graph::op::Pattern;
 use crate::graph::{DType, Graph, Node, NodeId, ValueId, VarId};
 use crate::plan::{NodeMemory, Plan};
@@ -137,6 +138,11 @@ pub trait Backend: Send + Sync {
     /// True if values of type `dtype` can be computed. A program with any other value does not compile.
     fn supports(&self, dtype: DType) -> bool {
         !dtype.is_half()
+    }
+
+    /// The ranks that compute the same programs, of which it is one; `None` if it is alone.
+    fn team(&self) -> Option<&Arc<dyn Collective>> {
+        None
     }
 
     /// True if [`Executable::run`] returns before the work is done.

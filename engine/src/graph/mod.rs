@@ -69,6 +69,8 @@ pub enum Input {
     Schedule,
     /// `F32 [4]`: the same for the update of moving averages: the share of the new value, −1, 1, 0.
     Averaging,
+    /// `I32 [3]`: where a shard's sums go ([`op::ShardSum`]).
+    Shard,
     /// `U32 [4]`: seed (low, high word), micro-step counter (low, high word). Keys every random draw of the step.
     Random,
 }

@@ -13,15 +13,19 @@ pub mod precision;
 pub mod recompute;
 pub mod rematerialize;
 pub mod reorder;
+pub mod shards;
 pub mod simplify;
 pub mod update;
 pub mod update_early;
+pub mod update_spec;
 
 use crate::graph::op::Pattern;
 use crate::graph::{DType, Graph, Op, Role, ShapeError, Value, ValueId, VarId, Variables, verify};
 use rematerialize::Recompute;
+use shards::ShardSums;
 use std::collections::HashMap;
-use update::{Accumulators, UpdateSpec};
+use update::Accumulators;
+use update_spec::UpdateSpec;
 
 /// A pass.
 pub struct Pass {
@@ -181,6 +185,8 @@ pub enum Purpose {
     Update,
     /// They are summed over micro-batches.
     Sum,
+    /// They are summed over the shards of a step, in the order of a tree.
+    Shards,
     /// They are results that the host reads, and nothing is updated.
     Output,
 }
@@ -192,6 +198,8 @@ pub struct Trained {
     pub loss: ValueId,
     /// The sums over micro-batches, if there are any.
     pub sums: Option<Accumulators>,
+    /// The sums over shards, if there are any.
+    pub shards: Option<ShardSums>,
     /// The gradients of the parameters, where they are results.
     pub outputs: Vec<(VarId, ValueId)>,
 }
@@ -199,7 +207,7 @@ pub struct Trained {
 impl<'a> Training<'a> {
     /// Training of `loss`, of a batch with that weight, by the optimizer of `spec`.
     pub fn new(vars: &'a mut Variables, spec: &'a UpdateSpec, loss: [ValueId; 2], purpose: Purpose) -> Self {
-        let trained = Trained { loss: loss[0], sums: None, outputs: Vec::new() };
+        let trained = Trained { loss: loss[0], sums: None, shards: None, outputs: Vec::new() };
         Training { vars, spec, loss, purpose, recompute: Recompute::Nothing, gradients: HashMap::new(), trained }
     }
 }
@@ -257,6 +265,11 @@ impl Job<'_> {
             for (_, value) in &trained.outputs {
                 graph.values[value.index()].role = Role::Output;
             }
+            return Ok(());
+        }
+        if let (Purpose::Shards, Some(shards)) = (*purpose, spec.shards) {
+            let shares = update::shares_variable(vars);
+            trained.shards = Some(shards::add_shard_sums(graph, vars, (*spec, shards), shares, gradient)?);
             return Ok(());
         }
         let sums = *purpose == Purpose::Sum;

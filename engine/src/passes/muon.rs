@@ -6,7 +6,7 @@ use crate::graph::op::{
 };
 use crate::graph::{Graph, Shape, ShapeError, ValueId, VarId};
 
-/// Muon (Jordan 2024): the rule of some parameters; that of the others is the [`super::update::UpdateSpec`]'s own.
+/// Muon (Jordan 2024): the rule of some parameters; that of the others is the [`super::update_spec::UpdateSpec`]'s own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Muon {
     /// Share of the momentum that an update keeps.

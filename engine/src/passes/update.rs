@@ -2,50 +2,15 @@
 
 use super::adafactor::{by_moments, counter_of, means};
 use super::keep::Kept;
-use super::muon::{MOMENTUM_SLOT, Muon};
+use super::muon::MOMENTUM_SLOT;
+use super::shards::{ShardSums, ShardTotals, total_of};
+use super::update_spec::UpdateSpec;
 use crate::graph::op::{
     AccumulateGrad, AccumulateLoss, AdaptiveClip, Algorithm, Binary, BinaryKind, GradNorm, MeanScale, Moments,
     OptimizerStep, Slice, TensorOptions, UpdateScale, ZeroGrad, units,
 };
 use crate::graph::{DType, Fill, Graph, Input, Role, Shape, ShapeError, ValueId, VarId, VarKind, Variable, Variables};
 use std::collections::HashMap;
-
-/// The optimizer of an experiment.
-#[derive(Debug, Clone, PartialEq)]
-pub struct UpdateSpec {
-    /// The rule.
-    pub algorithm: Algorithm,
-    /// Another one, and the parameters that are updated by it instead.
-    pub muon: Option<Muon>,
-    /// Largest norm of all gradients together.
-    pub clip_norm: Option<f32>,
-    /// Largest norm of the gradient of each unit, in proportion to that of its weights.
-    pub clip_adaptive: Option<ClipAdaptive>,
-    /// Largest absolute value of an element of a gradient.
-    pub clip_value: Option<f32>,
-    /// The loss is scaled before it is differentiated, and the scale follows the gradients ([`loss_gradient`]).
-    pub scaler: Option<UpdateScale>,
-    /// Gradients are summed over micro-batches: what a full one weighs in the mean.
-    pub micro_batch: Option<f32>,
-    /// The parameters to train, with the options of each.
-    pub tensors: Vec<(VarId, TensorOptions)>,
-    /// Parameters that have been frozen until now. Their updates are counted by themselves, as in PyTorch, where each parameter
-    /// has a step of its own: what depends on that begins anew.
-    pub thawed: Vec<(VarId, TensorOptions)>,
-    /// Variables of which exponential moving averages are kept.
-    pub averaged: Vec<VarId>,
-}
-
-/// Which gradients are clipped by the norms of their weights, and where ([`AdaptiveClip`]).
-#[derive(Debug, Clone, PartialEq)]
-pub struct ClipAdaptive {
-    /// Largest norm of a gradient in proportion.
-    pub factor: f32,
-    /// Least norm of weights.
-    pub eps: f32,
-    /// Parameters whose gradients are left as they are.
-    pub except: Vec<VarId>,
-}
 
 /// Name of the counter of updates.
 pub const STEP_VARIABLE: &str = "optimizer.step";
@@ -87,8 +52,13 @@ fn loss_scale(graph: &mut Graph, vars: &mut Variables) -> ValueId {
 /// Name of the sums over micro-batches of losses and shares.
 pub const SHARES_VARIABLE: &str = "micro_batches";
 
+/// Its number.
+pub(super) fn shares_variable(vars: &mut Variables) -> VarId {
+    vars.get_or_add(Variable::zeros(SHARES_VARIABLE, DType::F64, [2], VarKind::Gradient))
+}
+
 fn shares(graph: &mut Graph, vars: &mut Variables) -> ValueId {
-    let sums = vars.get_or_add(Variable::zeros(SHARES_VARIABLE, DType::F64, [2], VarKind::Gradient));
+    let sums = shares_variable(vars);
     graph.variable(vars, sums)
 }
 
@@ -178,7 +148,9 @@ pub fn add_update(
     counted.extend((!spec.thawed.is_empty()).then(|| (THAWED_STEP_VARIABLE, with_grad(&spec.thawed))));
     let mut schedule = schedule(graph);
     if spec.micro_batch.is_some() {
-        let sums = shares(graph, vars);
+        let own = shares_variable(vars);
+        let total = spec.shards.and_then(|_| total_of(graph, vars, own));
+        let sums = total.unwrap_or_else(|| graph.variable(vars, own));
         schedule = graph.add1(MeanScale {}, &[schedule, sums])?;
     }
     let update = OptimizerStep {
@@ -318,6 +290,23 @@ pub fn add_accumulation(
         gradients.push((*id, sum));
     }
     Ok(Accumulators { loss: sum, gradients, kept: Kept::default() })
+}
+
+/// A graph that updates the parameters, statistics and figures from the sums over the shards of a step, and the loss of the step.
+///
+/// # Errors
+/// As [`add_update`].
+pub fn shard_update_graph(
+    vars: &mut Variables,
+    spec: &UpdateSpec,
+    sums: &ShardSums,
+) -> Result<(Graph, ValueId), ShapeError> {
+    let mut graph = Graph::new();
+    let ShardTotals { loss, gradients } = sums.totals(&mut graph, vars)?;
+    add_update(&mut graph, vars, spec, loss, |id| gradients.get(&id).copied())?;
+    sums.share(&mut graph, vars, loss)?;
+    add_averages(&mut graph, vars, spec, loss)?;
+    Ok((graph, loss))
 }
 
 /// A graph that updates the parameters with the sums that [`add_accumulation`] gathers, divided by the sum of the

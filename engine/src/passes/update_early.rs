@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// their own.
 const TOGETHER: usize = 1 << 16;
 
-/// Takes the optimizer's update apart by parameters and moves each part up; moves sums of gradients over micro-batches up
+/// Takes the optimizer's update apart by parameters and moves each part up; moves sums of gradients over micro-batches or shards up
 /// likewise. An update that needs the norm of all gradients stays where it is, and so does any other unless `updates_apart`:
 /// the device has a kernel for a part of it. Run it last: it keeps to the order in which the other operations are.
 pub fn update_early(graph: &mut Graph, updates_apart: bool) {
@@ -42,7 +42,7 @@ pub fn update_early(graph: &mut Graph, updates_apart: bool) {
     let mut counted = vec![false; nodes.len()];
     for at in 0..=nodes.len() {
         for part in &arrivals[at] {
-            elements += part.operands(&nodes[part.node]).next().map_or(0, |v| graph.shape(v).len());
+            elements += part.own(&nodes[part.node]).map(|v| graph.shape(v).len()).max().unwrap_or(0);
             deadline = deadline.min(part.node);
         }
         waiting.append(&mut arrivals[at]);
@@ -60,6 +60,7 @@ pub fn update_early(graph: &mut Graph, updates_apart: bool) {
 fn can_move(op: &Op, updates_apart: bool) -> bool {
     match op {
         Op::AccumulateGrad(_) => true,
+        Op::ShardSum(_) => true,
         Op::OptimizerStep(op) => updates_apart && !op.has_norm() && !op.tensors.is_empty(),
         _ => false,
     }
@@ -81,7 +82,7 @@ fn parts(node: &Node, at: usize) -> Vec<Part> {
 }
 
 impl Part {
-    /// The values that it reads or writes; the parameter or the gradient comes first.
+    /// The values that it reads or writes.
     fn operands<'a>(&self, node: &'a Node) -> impl Iterator<Item = ValueId> + use<'a> {
         let then: &[ValueId] = match (&node.op, self.tensor) {
             (Op::OptimizerStep(op), Some(_)) => &node.inputs[..op.head()],

@@ -18,6 +18,7 @@ mod pool;
 mod residual;
 mod resize;
 mod shape;
+mod shards;
 mod softmax;
 mod tiles;
 
@@ -57,7 +58,7 @@ pub const ACTIVATIONS: [Activation; 24] = [
 type Family = (&'static str, fn() -> Vec<Case>);
 
 /// The families: a file each.
-const FAMILIES: [Family; 16] = [
+const FAMILIES: [Family; 17] = [
     ("attention", attention::cases),
     ("chain", chain::cases),
     ("conv", conv::cases),
@@ -72,6 +73,7 @@ const FAMILIES: [Family; 16] = [
     ("pool", pool::cases),
     ("resize", resize::cases),
     ("shape", shape::cases),
+    ("shards", shards::cases),
     ("softmax", softmax::cases),
     ("tiles", tiles::cases),
 ];

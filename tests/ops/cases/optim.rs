@@ -205,7 +205,9 @@ pub fn cases() -> Vec<Case> {
     }
     let pairs = |d: &mut Draw| {
         let counter = |n: f64| Operand::new(DType::I64, [1], vec![n]);
-        vec![d.normal([7]), d.normal([7]), counter(5.0), counter(4.0), d.normal([3, 1500]), d.normal([3, 1500])]
+        let doubles = |d: &mut Draw| Operand { dtype: DType::F64, ..d.normal([8]) };
+        let small = [d.normal([7]), d.normal([7]), counter(5.0), counter(4.0), doubles(d), doubles(d)];
+        small.into_iter().chain([d.normal([3, 1500]), d.normal([3, 1500])]).collect::<Vec<_>>()
     };
     let single = |x: f64| Operand::new(DType::F32, [1], vec![x]);
     list.push(Case::new("state kept", KeepState { once: false }, pairs));

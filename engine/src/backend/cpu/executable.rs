@@ -6,6 +6,7 @@ use super::run::memory::zeroed;
 use super::run::threads::Pool;
 use super::simd::SimdLevel;
 use crate::backend::{Detail, Executable, HostBuffer, Span, Track, Work};
+use crate::collective::Collective;
 use crate::graph::{DType, Node, NodeId, ValueId, VarId};
 use crate::plan::{Place, Plan, Program, Region};
 use anyhow::{Context, Result, bail, ensure};
@@ -27,6 +28,8 @@ pub struct CpuExecutable {
     /// The program whose steps have what they keep: the one that ran last, if no variable has been written since. Others may
     /// use the same memory.
     kept_by: Option<usize>,
+    /// The ranks that compute the same programs.
+    team: Option<Arc<dyn Collective>>,
     /// Losses of training steps that nobody has asked for yet.
     losses: Vec<f32>,
 }
@@ -36,7 +39,7 @@ impl CpuExecutable {
     ///
     /// # Errors
     /// There is not enough memory, or the plan contradicts the operations' rules (a bug of the planner).
-    pub fn new(plan: Arc<Plan>, pool: Pool, level: SimdLevel) -> Result<Self> {
+    pub fn new(plan: Arc<Plan>, pool: Pool, level: SimdLevel, team: Option<Arc<dyn Collective>>) -> Result<Self> {
         let programs = plan
             .programs
             .iter()
@@ -52,6 +55,7 @@ impl CpuExecutable {
             transient,
             touched: Touched::default(),
             kept_by: None,
+            team,
             losses: Vec::new(),
         })
     }
@@ -106,14 +110,14 @@ impl CpuExecutable {
                 // only operands that no step writes lie in; `compile` has checked that operands overlap only as the
                 // operation's rules allow, and that they lie inside the blocks.
                 let frame = unsafe { Frame::new(bases, step, &self.pool, &self.touched, ready) };
-                step.kernel.run(&frame);
+                step.kernel.run(&frame.with_team(self.team.as_deref()));
             }
             if !after(node, self, bases) {
                 return Ok(());
             }
         }
         self.kept_by = Some(program);
-        Ok(())
+        self.team.as_ref().map_or(Ok(()), |team| team.check())
     }
 
     /// Keeps the loss of `program`, which has just run, if it trains.

@@ -34,6 +34,7 @@ use super::ops::product_nodes::{ConvMaxPool, ConvNorm, Folded, Forward, GradInpu
 use super::ops::resize::{ResizeGradKernel, ResizeKernel};
 use super::ops::response_norm::{LocalResponseNormGradKernel, LocalResponseNormKernel};
 use super::ops::shape::{Concat, NewFull, Pad, Permute, Slice};
+use super::ops::shards::{MeanLossKernel, ShardMeanKernel, ShardReduceKernel, ShardSumKernel};
 use super::ops::softmax::{LogSoftmaxGradKernel, LogSoftmaxKernel, SoftmaxGradKernel, SoftmaxKernel};
 use super::ops::state::{KeepStateKernel, RestoreStateKernel};
 use super::ops::sum_to::SumToKernel;
@@ -159,6 +160,10 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::AccumulateLoss(op) => Box::new(AccumulateLossKernel { full: op.full }),
         Op::MeanScale(_) => Box::new(MeanScaleKernel {}),
         Op::ZeroGrad(_) => Box::new(ZeroGradKernel { operands: node.inputs.len() }),
+        Op::ShardSum(op) => Box::new(ShardSumKernel::new(op, node.inputs.len())),
+        Op::ShardReduce(op) => Box::new(ShardReduceKernel::new(op, node.inputs.len())),
+        Op::ShardMean(_) => Box::new(ShardMeanKernel { operands: node.inputs.len() }),
+        Op::MeanLoss(_) => Box::new(MeanLossKernel {}),
         Op::GradNorm(_) => Box::new(GradNormKernel::new((1..node.inputs.len()).map(|i| x(i).len()), level)),
         Op::AdaptiveClip(op) => Box::new(AdaptiveClipKernel { op: *op, level }),
         Op::OptimizerStep(op) => {

@@ -21,6 +21,7 @@ mod tests;
 pub use info::{CpuInfo, cpu_info};
 
 use crate::backend::{Backend, Executable, HostBuffer};
+use crate::collective::Collective;
 use crate::graph::op::Pattern;
 use crate::graph::{Graph, Node};
 use crate::plan::{NodeMemory, Plan};
@@ -31,10 +32,11 @@ use simd::SimdLevel;
 use std::sync::Arc;
 
 /// The CPU.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct CpuBackend {
     threads: usize,
     level: SimdLevel,
+    team: Option<Arc<dyn Collective>>,
 }
 
 impl CpuBackend {
@@ -50,11 +52,20 @@ impl CpuBackend {
     /// With given instructions, to compare them.
     pub fn with_level(threads: Option<usize>, level: SimdLevel) -> Self {
         let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
-        CpuBackend { threads, level }
+        CpuBackend { threads, level, team: None }
+    }
+
+    /// As one of several ranks that compute the same programs.
+    pub fn in_team(self, team: Option<Arc<dyn Collective>>) -> Self {
+        CpuBackend { team, ..self }
     }
 }
 
 impl Backend for CpuBackend {
+    fn team(&self) -> Option<&Arc<dyn Collective>> {
+        self.team.as_ref()
+    }
+
     fn fusions(&self) -> &'static [Pattern] {
         &fusions::FUSIONS
     }
@@ -92,6 +103,6 @@ impl Backend for CpuBackend {
 
     fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {
         let pool = Pool::new(self.threads).context("cannot start the compute threads")?;
-        Ok(Box::new(executable::CpuExecutable::new(plan, pool, self.level)?))
+        Ok(Box::new(executable::CpuExecutable::new(plan, pool, self.level, self.team.clone())?))
     }
 }

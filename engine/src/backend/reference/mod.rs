@@ -22,6 +22,7 @@ mod pool;
 mod resize;
 mod response_norm;
 mod shape;
+mod shards;
 mod softmax;
 mod state;
 
@@ -197,6 +198,11 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::AccumulateLoss(op) => optim::accumulate_loss(op, x),
         Op::MeanScale(_) => optim::mean_scale(x),
         Op::ZeroGrad(_) => optim::zero_grad(x),
+        Op::ShardSum(op) => shards::sum(op, x),
+        // There is one rank.
+        Op::ShardReduce(_) => x[1..].iter().map(|sum| sum.data.to_vec()).collect(),
+        Op::ShardMean(_) => shards::mean(x),
+        Op::MeanLoss(_) => shards::mean_loss(x),
         Op::KeepState(op) => state::keep(op, x),
         Op::RestoreState(_) => state::restore(x),
         Op::GradNorm(_) => optim::grad_norm(x),

@@ -7,7 +7,7 @@
 use super::{OpRules, Output, ShapeError, Value, arity, same, singles};
 use crate::graph::{DType, Shape};
 
-/// `sum += grad`. Operands: `grad`, `sum` (updated in place).
+/// `sum += grad`. Operands: `grad` (`F32` or `F64`), `sum` of the same type (updated in place).
 #[derive(Debug, Clone, PartialEq)]
 pub struct AccumulateGrad {}
 
@@ -35,7 +35,12 @@ impl OpRules for AccumulateGrad {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         arity("accumulate_grad", inputs, 2)?;
-        singles("accumulate_grad", inputs, [0, 1])?;
+        match (inputs[0].dtype, inputs[1].dtype) {
+            (DType::F32, DType::F32) | (DType::F64, DType::F64) => {}
+            (grad, sum) => {
+                return Err(ShapeError::of(1, format!("`accumulate_grad` cannot add {grad} to {sum}")));
+            }
+        }
         same("accumulate_grad", inputs, 0, 1)?;
         Ok(Vec::new())
     }

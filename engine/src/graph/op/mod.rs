@@ -29,6 +29,7 @@ mod resize;
 mod response_norm;
 mod schedule_free;
 mod shape;
+mod shards;
 mod softmax;
 mod state;
 
@@ -66,6 +67,7 @@ pub use resize::{Resize2d, Resize2dGrad, ResizeMode, Taps, readers};
 pub use response_norm::{LocalResponseNorm, LocalResponseNormGrad};
 pub use schedule_free::ScheduleFree;
 pub use shape::{Concat, NewFull, Pad, Permute, Reshape, Slice};
+pub use shards::{MAX_SHARD_SLOTS, MeanLoss, SHARD_INPUTS, ShardMean, ShardReduce, ShardSum};
 pub use softmax::{LogSoftmax, LogSoftmaxGrad, Softmax, SoftmaxGrad};
 pub use state::{KeepState, RestoreState};
 
@@ -306,6 +308,14 @@ ops! {
     MeanScale(MeanScale),
     /// Clears the sums of gradients.
     ZeroGrad(ZeroGrad),
+    /// Takes tensors of a shard into the sums over shards.
+    ShardSum(ShardSum),
+    /// Joins the sums of all ranks.
+    ShardReduce(ShardReduce),
+    /// Sets variables to means over shards.
+    ShardMean(ShardMean),
+    /// The mean loss of a step.
+    MeanLoss(MeanLoss),
     /// Norm of all gradients together.
     GradNorm(GradNorm),
     /// Gradients of single units brought within a share of the weights.

@@ -24,6 +24,7 @@ mod reduce_rows;
 pub mod resize;
 pub mod response_norm;
 pub mod shape;
+pub mod shards;
 pub mod soft_cross_entropy;
 pub mod softmax;
 pub mod state;

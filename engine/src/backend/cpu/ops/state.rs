@@ -8,8 +8,9 @@ type Copies = Vec<(usize, usize, DType)>;
 
 fn copy(frame: &Frame<'_>, copies: &Copies) {
     for (from, to, dtype) in copies {
-        match dtype.bytes() {
-            8 => copy_of::<i64>(frame, *from, *to),
+        match dtype {
+            DType::I64 => copy_of::<i64>(frame, *from, *to),
+            DType::F64 => copy_of::<f64>(frame, *from, *to),
             _ => copy_of::<f32>(frame, *from, *to),
         }
     }

@@ -70,7 +70,7 @@ fn batch(backend: &CpuBackend, plan: &Plan) -> HostBuffer {
             }
             Input::Field(1) => Tensor::from_i32([ROWS], &[0, 1, 2, 0, 1, 2]),
             Input::Schedule => Tensor::from_f32([4], &[0.5, 1.0, 1.0, 0.0]),
-            Input::Field(_) | Input::Shares | Input::Random | Input::Averaging => unreachable!(),
+            Input::Field(_) | Input::Shares | Input::Random | Input::Averaging | Input::Shard => unreachable!(),
         };
         buffer.bytes_mut()[x.offset..x.offset + data.bytes.len()].copy_from_slice(&data.bytes);
     }

@@ -37,6 +37,8 @@ pub enum Module {
     OptimNorms,
     /// Adafactor, AdamW without a schedule, clipping by the norms of units.
     OptimUnits,
+    /// Sums over the shards of a step.
+    Shards,
     /// Matrix products.
     Matmul,
     /// Convolutions.
@@ -47,7 +49,7 @@ pub enum Module {
 
 impl Module {
     /// All modules.
-    pub const ALL: [Module; 20] = [
+    pub const ALL: [Module; 21] = [
         Module::ElementwiseLoss,
         Module::Chain,
         Module::Normalize,
@@ -65,6 +67,7 @@ impl Module {
         Module::Optim,
         Module::OptimNorms,
         Module::OptimUnits,
+        Module::Shards,
         Module::Matmul,
         Module::Conv,
         Module::Runtime,
@@ -90,6 +93,7 @@ impl Module {
             Module::Optim => "optim",
             Module::OptimNorms => "optim_norms",
             Module::OptimUnits => "optim_units",
+            Module::Shards => "shards",
             Module::Matmul => "matmul",
             Module::Conv => "conv",
             Module::Runtime => "runtime",

@@ -22,6 +22,7 @@ mod resize;
 mod response_norm;
 mod rows;
 mod shape;
+mod shards;
 mod softmax;
 mod state;
 
@@ -139,6 +140,11 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::AccumulateLoss(op) => optim::accumulate_loss(op),
         Op::MeanScale(_) => optim::mean_scale(),
         Op::ZeroGrad(_) => optim::zero(cx),
+        Op::ShardSum(op) => shards::sum(cx, op),
+        // One GPU is one rank: what it has is all there is.
+        Op::ShardReduce(_) => Lowered { steps: Vec::new(), scratch_bytes: 0 },
+        Op::ShardMean(_) => shards::mean(cx),
+        Op::MeanLoss(_) => shards::mean_loss(),
         Op::KeepState(op) => state::keep(cx, op),
         Op::RestoreState(_) => state::restore(cx),
         Op::GradNorm(_) => optim::grad_norm(cx),

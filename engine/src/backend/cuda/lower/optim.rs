@@ -74,6 +74,10 @@ fn span(cx: &Context, i: usize) -> [Cell; 2] {
 /// One launch.
 pub fn accumulate(cx: &Context) -> Lowered {
     let n = cx.x(0).len();
+    if cx.x_type(1) == DType::F64 {
+        let kernel = Kernel::new(MODULE, "accumulate_f64").over(n);
+        return Lowered::one(kernel.arg(Memory::Input(0)).arg(Memory::Input(1)).long(n));
+    }
     let kernel =
         Kernel::new(MODULE, "accumulate_f32").over(n.div_ceil(4)).arg(Memory::Input(0)).arg(Memory::Input(1)).long(n);
     Lowered::one(kernel)

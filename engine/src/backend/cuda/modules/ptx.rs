@@ -56,6 +56,7 @@ images! {
     Optim "optim",
     OptimNorms "optim_norms",
     OptimUnits "optim_units",
+    Shards "shards",
     Matmul "matmul",
     Conv "conv",
     Runtime "runtime",

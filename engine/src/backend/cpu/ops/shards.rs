@@ -1,0 +1,183 @@
+//! Sums over the shards of a step. They are bound by memory, and plain loops over pieces in the cache are as fast as that.
+
+use crate::backend::cpu::run::frame::{Element, Frame, NodeKernel, View};
+use crate::backend::cpu::run::threads::chunks;
+use crate::collective::Slots;
+use crate::graph::DType;
+use crate::graph::op::{MAX_SHARD_SLOTS, ShardReduce, ShardSum};
+use std::ops::Range;
+
+/// Elements that are summed at a time: few enough for the first cache.
+const PIECE: usize = 1024;
+
+/// Elements of a task.
+const CHUNK: usize = 16 * PIECE;
+
+/// A number that is summed over shards.
+trait Number: Element + Default {
+    fn plus(self, other: Self) -> Self;
+}
+
+impl Number for f32 {
+    fn plus(self, other: f32) -> f32 {
+        self + other
+    }
+}
+
+impl Number for f64 {
+    fn plus(self, other: f64) -> f64 {
+        self + other
+    }
+}
+
+impl Number for i64 {
+    fn plus(self, other: i64) -> i64 {
+        self.wrapping_add(other)
+    }
+}
+
+/// [`ShardSum`].
+pub struct ShardSumKernel {
+    op: ShardSum,
+    tensors: usize,
+}
+
+impl ShardSumKernel {
+    /// For a node of so many operands.
+    pub fn new(op: &ShardSum, operands: usize) -> Self {
+        ShardSumKernel { op: *op, tensors: (operands - 1) / op.stride() }
+    }
+
+    fn tensor<T: Number>(&self, frame: &Frame<'_>, first: usize, (slot, merged): (usize, usize)) {
+        let (value, to) = (frame.source::<T>(first), frame.source::<T>(first + 1 + slot));
+        let mut sums = [to; MAX_SHARD_SLOTS];
+        let sums = &mut sums[..merged];
+        sums.iter_mut().enumerate().for_each(|(i, sum)| *sum = frame.source::<T>(first + 1 + slot + i));
+        let sums = &*sums;
+        let pieces = chunks(value.len(), CHUNK);
+        frame.pool().run(pieces.count(), |task, _| {
+            let of_task = pieces.range(task);
+            for start in of_task.clone().step_by(PIECE) {
+                let at = start..of_task.end.min(start + PIECE);
+                let mut total = [T::default(); PIECE];
+                let total = &mut total[..at.len()];
+                total.copy_from_slice(piece(value, at.clone()));
+                for sum in sums.iter().rev() {
+                    let sum = piece(*sum, at.clone());
+                    total.iter_mut().zip(sum).for_each(|(total, sum)| *total = sum.plus(*total));
+                }
+                // SAFETY: each task has a range of its own, and what was read of it is read no more.
+                unsafe { to.part(at) }.copy_from_slice(total);
+            }
+        });
+    }
+}
+
+/// Elements to read.
+fn piece<T: Element>(of: View<'_, T>, at: Range<usize>) -> &'_ [T] {
+    let len = at.len();
+    // SAFETY: inside the operand; the task that has this range writes it later, and no other task does.
+    unsafe { std::slice::from_raw_parts(of.range(at).cast_const(), len) }
+}
+
+impl NodeKernel for ShardSumKernel {
+    fn run(&self, frame: &Frame<'_>) {
+        let place = frame.input::<i32>(0);
+        let place = self.op.bounded([i64::from(place[0]), i64::from(place[1])]);
+        for tensor in 0..self.tensors {
+            let first = 1 + tensor * self.op.stride();
+            match frame.input_dtype(first) {
+                DType::F64 => self.tensor::<f64>(frame, first, place),
+                DType::I64 => self.tensor::<i64>(frame, first, place),
+                _ => self.tensor::<f32>(frame, first, place),
+            }
+        }
+    }
+}
+
+/// [`ShardReduce`].
+pub struct ShardReduceKernel {
+    op: ShardReduce,
+    tensors: usize,
+}
+
+impl ShardReduceKernel {
+    /// For a node of so many operands.
+    pub fn new(op: &ShardReduce, operands: usize) -> Self {
+        ShardReduceKernel { op: *op, tensors: (operands - 1) / op.slots }
+    }
+}
+
+impl NodeKernel for ShardReduceKernel {
+    fn run(&self, frame: &Frame<'_>) {
+        let Some(team) = frame.team() else { return };
+        let present = usize::try_from(frame.input::<i32>(0)[2]).unwrap_or(0);
+        let slots = |tensor: usize| {
+            let operands = 1 + tensor * self.op.slots..1 + (tensor + 1) * self.op.slots;
+            let (dtype, mut len) = (frame.input_dtype(operands.start), 0);
+            let slots = operands.map(|i| match dtype {
+                DType::F64 => {
+                    let sum = frame.source::<f64>(i);
+                    len = sum.len();
+                    sum.range(0..0).cast::<u8>()
+                }
+                DType::I64 => {
+                    let sum = frame.source::<i64>(i);
+                    len = sum.len();
+                    sum.range(0..0).cast::<u8>()
+                }
+                _ => {
+                    let sum = frame.source::<f32>(i);
+                    len = sum.len();
+                    sum.range(0..0).cast::<u8>()
+                }
+            });
+            let slots = slots.collect();
+            Slots { dtype, len, slots }
+        };
+        let tensors: Vec<Slots> = (0..self.tensors).map(slots).collect();
+        // What has failed is asked for when the program has run: nobody uses what it has made then.
+        // SAFETY: the slots are variables of this program, which nothing else touches while it runs.
+        let _ = unsafe { team.sum(&self.op.shards.total(present), &tensors) };
+    }
+}
+
+/// [`crate::graph::op::ShardMean`].
+pub struct ShardMeanKernel {
+    /// Number of operands.
+    pub operands: usize,
+}
+
+impl ShardMeanKernel {
+    fn variable<T: Element>(frame: &Frame<'_>, at: usize, mean: impl Fn(T) -> T) {
+        let (variable, sum) = (frame.source::<T>(at), frame.source::<T>(at + 1));
+        // SAFETY: the whole of a variable that nobody else touches meanwhile.
+        let to = unsafe { variable.part(0..variable.len()) };
+        to.iter_mut().zip(piece(sum, 0..sum.len())).for_each(|(to, sum)| *to = mean(*sum));
+    }
+}
+
+impl NodeKernel for ShardMeanKernel {
+    fn run(&self, frame: &Frame<'_>) {
+        if !frame.input::<f32>(0)[0].is_finite() {
+            return;
+        }
+        let shards = frame.input::<i32>(1)[2].max(1);
+        for at in (2..self.operands).step_by(2) {
+            match frame.input_dtype(at) {
+                DType::I64 => Self::variable(frame, at, |sum: i64| sum / i64::from(shards)),
+                _ => Self::variable(frame, at, |sum: f32| sum / shards as f32),
+            }
+        }
+    }
+}
+
+/// [`crate::graph::op::MeanLoss`].
+pub struct MeanLossKernel {}
+
+impl NodeKernel for MeanLossKernel {
+    fn run(&self, frame: &Frame<'_>) {
+        let sums = frame.input::<f64>(0);
+        frame.output::<f32>(0)[0] = if sums[1] > 0.0 { (sums[0] / sums[1]) as f32 } else { sums[0] as f32 };
+    }
+}

@@ -1,0 +1,266 @@
+//! How ranks find one another: all come to the first one, which tells each where the others are.
+
+use super::frame::{self, Kind};
+use super::{Meeting, World};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Between attempts to reach somebody, and looks at who has come.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// For what somebody says who has come.
+const SPEAK: Duration = Duration::from_secs(5);
+
+/// What somebody says who has come.
+#[derive(Debug, Serialize, Deserialize)]
+struct Hello {
+    rank: usize,
+    ranks: usize,
+    /// Where it listens for ranks after it.
+    port: u16,
+}
+
+/// What the first rank answers.
+#[derive(Debug, Serialize, Deserialize)]
+enum Answer {
+    /// Where all ranks listen.
+    Places(Vec<SocketAddr>),
+    /// Why there is nothing to join.
+    Refused(String),
+}
+
+/// Names of ranks, for messages.
+fn named(ranks: &[usize]) -> String {
+    let numbers: Vec<String> = ranks.iter().map(usize::to_string).collect();
+    match numbers.as_slice() {
+        [one] => format!("rank {one}"),
+        [some @ .., last] => format!("ranks {} and {last}", some.join(", ")),
+        [] => "nobody".into(),
+    }
+}
+
+/// Connections to all other ranks; none in this rank's own place.
+///
+/// # Errors
+/// A rank has not come in time, or does not fit.
+pub fn connect(world: &World, limit: Duration) -> Result<Vec<Option<TcpStream>>> {
+    ensure!(world.rank < world.ranks, "rank {} of {} cannot be", world.rank, world.ranks);
+    let until = Instant::now() + limit;
+    let streams = match world.rank {
+        0 => first(world, until, limit),
+        _ => other(world, until, limit),
+    }?;
+    for stream in streams.iter().flatten() {
+        stream.set_nonblocking(false).and_then(|()| stream.set_nodelay(true)).context("cannot set up a connection")?;
+        stream.set_read_timeout(None).context("cannot set up a connection")?;
+    }
+    Ok(streams)
+}
+
+/// Rank 0: waits for all others, and tells each where they are.
+fn first(world: &World, until: Instant, limit: Duration) -> Result<Vec<Option<TcpStream>>> {
+    let everywhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let (ip, port) = match &world.meeting {
+        Meeting::Address { port, local, .. } => (if *local { here } else { everywhere }, *port),
+        Meeting::File(_) => (here, 0),
+    };
+    let listener = TcpListener::bind((ip, port)).with_context(|| format!("rank 0 cannot listen at port {port}"))?;
+    let at = listener.local_addr().context("rank 0 cannot listen")?;
+    let _file = match &world.meeting {
+        Meeting::File(path) => Some(Announced::new(path, at)?),
+        Meeting::Address { .. } => None,
+    };
+    let mut come: Vec<Option<(TcpStream, SocketAddr)>> = (0..world.ranks).map(|_| None).collect();
+    let missing = |come: &[Option<_>]| (1..world.ranks).filter(|rank| come[*rank].is_none()).collect::<Vec<_>>();
+    listener.set_nonblocking(true).context("rank 0 cannot listen")?;
+    while !missing(&come).is_empty() {
+        let Some((mut stream, Hello { rank, ranks, port })) = accept(&listener, until)? else {
+            let absent = named(&missing(&come));
+            refuse(come, &format!("{absent} did not come"));
+            bail!("rank 0 has waited {} s for {absent}", limit.as_secs());
+        };
+        let wrong = if ranks != world.ranks {
+            Some(format!("rank {rank} says that there are {ranks} ranks, and rank 0 that there are {}", world.ranks))
+        } else if rank == 0 || rank >= ranks {
+            Some(format!("two processes say that they are rank {rank}"))
+        } else {
+            come[rank]
+                .as_ref()
+                .map(|(_, other)| format!("two processes say that they are rank {rank}: one at {}", other.ip()))
+        };
+        if let Some(wrong) = wrong {
+            say(&mut stream, &Answer::Refused(wrong.clone())).ok();
+            refuse(come, &wrong);
+            bail!(wrong);
+        }
+        let ip = stream.peer_addr().context("a rank that has come is gone")?.ip();
+        come[rank] = Some((stream, SocketAddr::new(ip, port)));
+    }
+    let places: Vec<SocketAddr> = come.iter().map(|come| come.as_ref().map_or(at, |(_, place)| *place)).collect();
+    let answer = Answer::Places(places);
+    let tell = |(rank, come): (usize, Option<(TcpStream, SocketAddr)>)| {
+        come.map(|(mut stream, _)| {
+            say(&mut stream, &answer).with_context(|| format!("rank {rank} is gone"))?;
+            Ok(stream)
+        })
+        .transpose()
+    };
+    come.into_iter().enumerate().map(tell).collect()
+}
+
+/// Tells those who have come that there is nothing to join.
+fn refuse(come: Vec<Option<(TcpStream, SocketAddr)>>, why: &str) {
+    for (mut stream, _) in come.into_iter().flatten() {
+        say(&mut stream, &Answer::Refused(why.to_owned())).ok();
+    }
+}
+
+/// Somebody who has come and says who that is; `None` if nobody does in time.
+fn accept(listener: &TcpListener, until: Instant) -> Result<Option<(TcpStream, Hello)>> {
+    loop {
+        match listener.accept() {
+            Ok((mut stream, _)) => {
+                stream.set_nonblocking(false).ok();
+                stream.set_read_timeout(Some(SPEAK)).ok();
+                // Whatever else may try ports.
+                if let Ok((Kind::Hello, content)) = frame::read_short(&mut stream)
+                    && let Ok(hello) = serde_json::from_slice(&content)
+                {
+                    return Ok(Some((stream, hello)));
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(PAUSE),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(anyhow!(error).context("cannot wait for other ranks")),
+        }
+        if Instant::now() > until {
+            return Ok(None);
+        }
+    }
+}
+
+fn say(to: &mut TcpStream, what: &impl Serialize) -> Result<()> {
+    let content = serde_json::to_vec(what).context("what is said to a rank")?;
+    frame::write(to, Kind::Hello, &content).context("the connection has failed")
+}
+
+/// Another rank: goes to the first one, then to those before it, and waits for those after it.
+fn other(world: &World, until: Instant, limit: Duration) -> Result<Vec<Option<TcpStream>>> {
+    let World { rank, ranks, .. } = *world;
+    let mut stream = reach(world, until, limit)?;
+    let here = stream.local_addr().context("the connection to rank 0 has failed")?.ip();
+    let listener = TcpListener::bind((here, 0)).with_context(|| format!("rank {rank} cannot listen"))?;
+    let port = listener.local_addr().with_context(|| format!("rank {rank} cannot listen"))?.port();
+    say(&mut stream, &Hello { rank, ranks, port }).context("rank 0 is gone")?;
+    let left = until.saturating_duration_since(Instant::now()).max(SPEAK);
+    stream.set_read_timeout(Some(left)).context("cannot set up a connection")?;
+    let answer = frame::read_short(&mut stream).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            anyhow!("rank 0 has not said within {} s that all are there", limit.as_secs())
+        }
+        _ => anyhow!("rank 0 has gone before all ranks were there"),
+    })?;
+    let places = match serde_json::from_slice(&answer.1).context("what rank 0 says cannot be understood")? {
+        Answer::Places(places) if places.len() == ranks => places,
+        Answer::Places(_) => bail!("rank 0 knows of another number of ranks"),
+        Answer::Refused(why) => bail!(why),
+    };
+    let mut streams: Vec<Option<TcpStream>> = (0..ranks).map(|_| None).collect();
+    streams[0] = Some(stream);
+    for before in 1..rank {
+        let mut stream = attempt(&[places[before]], until)
+            .with_context(|| format!("rank {rank} cannot reach rank {before} at {}", places[before]))?;
+        say(&mut stream, &Hello { rank, ranks, port }).with_context(|| format!("rank {before} is gone"))?;
+        streams[before] = Some(stream);
+    }
+    listener.set_nonblocking(true).with_context(|| format!("rank {rank} cannot listen"))?;
+    loop {
+        let missing: Vec<usize> = (rank + 1..ranks).filter(|after| streams[*after].is_none()).collect();
+        if missing.is_empty() {
+            return Ok(streams);
+        }
+        let Some((stream, hello)) = accept(&listener, until)? else {
+            bail!("rank {rank} has waited {} s for {}", limit.as_secs(), named(&missing));
+        };
+        if missing.contains(&hello.rank) && hello.ranks == ranks {
+            streams[hello.rank] = Some(stream);
+        }
+    }
+}
+
+/// Connects to rank 0.
+fn reach(world: &World, until: Instant, limit: Duration) -> Result<TcpStream> {
+    let gave_up = |what: &str| format!("rank {} cannot reach rank 0 {what} within {} s", world.rank, limit.as_secs());
+    match &world.meeting {
+        Meeting::Address { host, port, .. } => loop {
+            // Names, too, may not be known before that machine is up.
+            let found = (host.as_str(), *port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
+            let soon = until.min(Instant::now() + SPEAK);
+            let error = match found.map_err(anyhow::Error::from).and_then(|places| attempt(&places, soon)) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => error,
+            };
+            if Instant::now() > until {
+                return Err(error.context(gave_up(&format!("at {host}:{port}"))));
+            }
+            std::thread::sleep(PAUSE);
+        },
+        Meeting::File(path) => loop {
+            // One of an earlier job leads nowhere, and is replaced.
+            if let Some(place) = fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok())
+                && let Ok(stream) = attempt(&[place], Instant::now())
+            {
+                return Ok(stream);
+            }
+            ensure!(Instant::now() < until, gave_up(&format!("through `{}`", path.display())));
+            std::thread::sleep(PAUSE);
+        },
+    }
+}
+
+/// Connects to any of these places, trying at least once.
+fn attempt(places: &[SocketAddr], until: Instant) -> Result<TcpStream> {
+    loop {
+        let mut last = anyhow!("it has no address");
+        for place in places {
+            match TcpStream::connect_timeout(place, SPEAK) {
+                // A port of this machine that nobody listens at can be connected with itself.
+                Ok(stream) if stream.local_addr().ok() != stream.peer_addr().ok() => return Ok(stream),
+                Ok(_) => {}
+                Err(error) => last = error.into(),
+            }
+        }
+        if Instant::now() >= until {
+            return Err(last);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// The file that says where rank 0 listens, while it does.
+struct Announced<'a>(&'a Path);
+
+impl Announced<'_> {
+    fn new(path: &Path, at: SocketAddr) -> Result<Announced<'_>> {
+        let part = path.with_extension(format!("part-{}", std::process::id()));
+        // Never through a link that somebody else has put there.
+        let new = fs::OpenOptions::new().write(true).create_new(true).open(&part);
+        new.and_then(|mut file| file.write_all(at.to_string().as_bytes()))
+            .and_then(|()| fs::rename(&part, path))
+            .with_context(|| format!("rank 0 cannot say in `{}` where it listens", path.display()))?;
+        Ok(Announced(path))
+    }
+}
+
+impl Drop for Announced<'_> {
+    fn drop(&mut self) {
+        // It leads nowhere from now on; what is left does no harm.
+        fs::remove_file(self.0).ok();
+    }
+}

@@ -1,0 +1,419 @@
+//! The connections of a rank to all others. What arrives is read at once, so nobody who sends waits for somebody who sends.
+
+use super::Tell;
+use super::frame::{self, HEADER, Kind};
+use crate::collective::messages::{Message, Wire};
+use anyhow::{Context, Result, anyhow};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Signs of life within the time that a rank may be silent.
+const SIGNS: u32 = 10;
+
+/// After which a wait for others is told, and then after twice as long.
+const LONG: Duration = Duration::from_secs(20);
+
+/// For the last words to those who still listen.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// Why a rank that has said goodbye has failed.
+const LEFT: &str = "it has ended before the others";
+
+/// How often is looked whether a rank has failed while others do not take what is sent to them.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A rank's connections.
+pub struct TcpWire {
+    shared: Arc<Shared>,
+    readers: Vec<JoinHandle<()>>,
+    watcher: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    rank: usize,
+    peers: Vec<Option<Peer>>,
+    began: Instant,
+    silence: Duration,
+    state: Mutex<State>,
+    changed: Condvar,
+    tell: Tell,
+}
+
+/// Another rank.
+struct Peer {
+    /// Locked while a frame is written.
+    writer: Mutex<TcpStream>,
+    /// To end the connection, whoever writes.
+    stream: TcpStream,
+    /// When something came last, in milliseconds since the beginning.
+    heard: AtomicU64,
+}
+
+struct State {
+    /// What each rank has sent that was not taken yet.
+    arrived: Vec<VecDeque<Message>>,
+    /// Who has done all that was to do.
+    gone: Vec<bool>,
+    /// Memory of messages that have been read.
+    spare: Vec<Message>,
+    failed: Option<Failed>,
+    /// This rank leaves.
+    ended: bool,
+}
+
+/// A rank that cannot go on, and why.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Failed {
+    rank: usize,
+    why: String,
+}
+
+impl Failed {
+    fn error(&self) -> anyhow::Error {
+        anyhow!("rank {} has failed: {}", self.rank, self.why)
+    }
+}
+
+impl fmt::Debug for TcpWire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {} of {}", self.shared.rank, self.shared.peers.len())
+    }
+}
+
+impl TcpWire {
+    /// Over these connections, by ranks, with none in its own place. A rank that is silent for so long has failed.
+    ///
+    /// # Errors
+    /// The system refuses a thread or a connection.
+    pub fn new(rank: usize, streams: Vec<Option<TcpStream>>, silence: Duration, tell: Tell) -> Result<TcpWire> {
+        let ranks = streams.len();
+        let mut peers = Vec::new();
+        let mut readers = Vec::new();
+        for stream in streams {
+            let Some(stream) = stream else {
+                peers.push(None);
+                readers.push(None);
+                continue;
+            };
+            stream.set_write_timeout(Some(LOOK)).context("cannot set up a connection")?;
+            let clone = || stream.try_clone().context("cannot set up a connection");
+            let (writer, reader) = (Mutex::new(clone()?), clone()?);
+            peers.push(Some(Peer { writer, stream, heard: AtomicU64::new(0) }));
+            readers.push(Some(reader));
+        }
+        let state = State {
+            arrived: (0..ranks).map(|_| VecDeque::new()).collect(),
+            gone: vec![false; ranks],
+            spare: Vec::new(),
+            failed: None,
+            ended: false,
+        };
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        let shared = Arc::new(Shared { rank, peers, began: Instant::now(), silence, state, changed, tell });
+        let mut wire = TcpWire { shared: shared.clone(), readers: Vec::new(), watcher: None };
+        let spawn = |name: String, work: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name(name).spawn(work).context("cannot start a thread for a connection")
+        };
+        for (other, reader) in readers.into_iter().enumerate() {
+            let (Some(reader), shared) = (reader, shared.clone()) else { continue };
+            let work = Box::new(move || shared.listen(other, reader));
+            wire.readers.push(spawn(format!("from-rank-{other}"), work)?);
+        }
+        wire.watcher = Some(spawn("ranks".into(), Box::new(move || shared.watch()))?);
+        Ok(wire)
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn others(&self) -> impl Iterator<Item = (usize, &Peer)> {
+        self.peers.iter().enumerate().filter_map(|(rank, peer)| Some((rank, peer.as_ref()?)))
+    }
+
+    fn check(&self) -> Result<()> {
+        self.lock().failed.as_ref().map_or(Ok(()), |failed| Err(failed.error()))
+    }
+
+    /// Reads what a rank sends, until it has no more to say.
+    fn listen(&self, from: usize, mut stream: TcpStream) {
+        let Some(peer) = &self.peers[from] else { return };
+        let why = match self.read(from, peer, &mut stream) {
+            Ok(()) => return,
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => "it has ended without a word".to_owned(),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => "it has ended without a word".to_owned(),
+            Err(error) => format!("the connection to it has failed: {error}"),
+        };
+        let state = self.lock();
+        if state.ended || state.gone[from] {
+            return;
+        }
+        drop(state);
+        self.give_up(&Failed { rank: from, why });
+    }
+
+    /// # Errors
+    /// The connection failed, or what comes is no frame.
+    fn read(&self, from: usize, peer: &Peer, stream: &mut TcpStream) -> io::Result<()> {
+        let heard = || peer.heard.store(self.now(), Ordering::Relaxed);
+        loop {
+            let mut header = [0; HEADER];
+            stream.read_exact(&mut header)?;
+            heard();
+            let (kind, len) = frame::parse(header)?;
+            let spare = self.lock().spare.pop().unwrap_or_default();
+            let Some(mut message) = Message::with_len(spare, len) else { return Err(ErrorKind::OutOfMemory.into()) };
+            let bytes = message.bytes_mut();
+            let mut at = 0;
+            while at < bytes.len() {
+                match stream.read(&mut bytes[at..]) {
+                    Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                    Ok(n) => at += n,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+                heard();
+            }
+            match kind {
+                Kind::Data => {
+                    self.lock().arrived[from].push_back(message);
+                    self.changed.notify_all();
+                    continue;
+                }
+                Kind::Failed => {
+                    let unclear = |_| Failed { rank: from, why: "it does not say why".into() };
+                    self.note(&serde_json::from_slice(message.bytes()).unwrap_or_else(unclear));
+                }
+                Kind::Bye => {
+                    self.lock().gone[from] = true;
+                    self.changed.notify_all();
+                }
+                Kind::Alive | Kind::Hello => {}
+            }
+            self.lock().spare.push(message);
+        }
+    }
+
+    /// Notes that a rank cannot go on. Whether it is the first.
+    fn note(&self, failed: &Failed) -> bool {
+        let mut state = self.lock();
+        let first = state.failed.is_none() && !state.ended;
+        if first {
+            state.failed = Some(failed.clone());
+        }
+        self.changed.notify_all();
+        first
+    }
+
+    /// As [`Shared::note`], and tells all others, so that they do not take those for the cause who stop because of it.
+    fn give_up(&self, failed: &Failed) {
+        if !self.note(failed) {
+            return;
+        }
+        let content = serde_json::to_vec(failed).unwrap_or_default();
+        let until = Instant::now() + LAST_WORDS;
+        for (rank, peer) in self.others().filter(|(rank, _)| *rank != failed.rank) {
+            while !self.lock().gone[rank] {
+                // Who does not take what is being sent is not told, either.
+                if let Ok(mut writer) = peer.writer.try_lock() {
+                    frame::write(&mut *writer, Kind::Failed, &content).ok();
+                    break;
+                }
+                if Instant::now() > until {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    /// Gives signs of life, and looks for those of others, until this rank leaves.
+    fn watch(&self) {
+        let pause = self.silence / SIGNS;
+        let mut before = Instant::now();
+        loop {
+            let state = self.lock();
+            if state.ended {
+                return;
+            }
+            drop(self.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner));
+            let slept = before.elapsed();
+            if slept < pause {
+                // Woken for another reason.
+                std::thread::sleep((pause - slept).min(Duration::from_millis(10)));
+                continue;
+            }
+            before = Instant::now();
+            let now = self.now();
+            // Whoever was stopped for a while has heard of nobody meanwhile.
+            if slept > self.silence / 2 {
+                self.others().for_each(|(_, peer)| peer.heard.store(now, Ordering::Relaxed));
+            }
+            for (rank, peer) in self.others() {
+                // What is being sent is a sign of life, too.
+                if let Ok(mut writer) = peer.writer.try_lock() {
+                    frame::write(&mut *writer, Kind::Alive, &[]).ok();
+                }
+                let silent = Duration::from_millis(now.saturating_sub(peer.heard.load(Ordering::Relaxed)));
+                if silent > self.silence && !self.lock().gone[rank] {
+                    let why = format!("nothing was heard of it for {} s", silent.as_secs().max(1));
+                    self.give_up(&Failed { rank, why });
+                }
+            }
+        }
+    }
+
+    /// Sends a part of an exchange.
+    fn send(&self, to: usize, bytes: &[u8]) -> Result<()> {
+        let Some(peer) = &self.peers[to] else { return Ok(()) };
+        let mut writer = peer.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        for part in [&frame::header(Kind::Data, bytes.len()), bytes] {
+            let mut at = 0;
+            while at < part.len() {
+                match writer.write(&part[at..]) {
+                    Ok(n) => at += n,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                        self.check()?
+                    }
+                    Err(error) => {
+                        drop(writer);
+                        return Err(self.lost(to, &error));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is wrong with a rank that nothing can be sent to: what is heard of it says more.
+    fn lost(&self, rank: usize, error: &io::Error) -> anyhow::Error {
+        let until = Instant::now() + LAST_WORDS;
+        while Instant::now() < until {
+            if let Err(failed) = self.check() {
+                return failed;
+            }
+            if self.lock().gone[rank] {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let why = match self.lock().gone[rank] {
+            true => LEFT.to_owned(),
+            false => format!("nothing can be sent to it: {error}"),
+        };
+        let failed = Failed { rank, why };
+        self.give_up(&failed);
+        failed.error()
+    }
+
+    /// Waits for what all others send.
+    fn receive(&self) -> Result<Vec<Message>> {
+        let began = Instant::now();
+        let mut told = LONG;
+        let mut state = self.lock();
+        loop {
+            if let Some(failed) = &state.failed {
+                return Err(failed.error());
+            }
+            let missing: Vec<usize> =
+                self.others().map(|(rank, _)| rank).filter(|rank| state.arrived[*rank].is_empty()).collect();
+            if missing.is_empty() {
+                return Ok(state.arrived.iter_mut().map(|arrived| arrived.pop_front().unwrap_or_default()).collect());
+            }
+            if let Some(rank) = missing.iter().find(|rank| state.gone[**rank]) {
+                let failed = Failed { rank: *rank, why: LEFT.into() };
+                drop(state);
+                self.give_up(&failed);
+                return Err(failed.error());
+            }
+            if began.elapsed() > told {
+                drop(state);
+                let names: Vec<String> = missing.iter().map(usize::to_string).collect();
+                let s = if missing.len() == 1 { "" } else { "s" };
+                (self.tell)(&format!(
+                    "rank {} has waited {} s for rank{s} {}, which go on giving signs of life",
+                    self.rank,
+                    told.as_secs(),
+                    names.join(", ")
+                ));
+                told *= 2;
+                state = self.lock();
+                continue;
+            }
+            let until = told.saturating_sub(began.elapsed()) + Duration::from_millis(1);
+            state = self.changed.wait_timeout(state, until).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Wire for TcpWire {
+    fn rank(&self) -> usize {
+        self.shared.rank
+    }
+
+    fn ranks(&self) -> usize {
+        self.shared.peers.len()
+    }
+
+    fn exchange<'a>(&self, given: &dyn Fn(usize) -> &'a [u8]) -> Result<Vec<Message>> {
+        let (own, ranks) = (self.rank(), self.ranks());
+        self.shared.check()?;
+        // Each begins with the one after it, so that not all send to the same.
+        for to in (1..ranks).map(|after| (own + after) % ranks) {
+            self.shared.send(to, given(to))?;
+        }
+        self.shared.receive()
+    }
+
+    fn recycle(&self, messages: Vec<Message>) {
+        self.shared.lock().spare.extend(messages.into_iter().filter(Message::has_memory));
+    }
+
+    fn fail(&self, why: &str) {
+        self.shared.give_up(&Failed { rank: self.shared.rank, why: why.to_owned() });
+    }
+
+    fn check(&self) -> Result<()> {
+        self.shared.check()
+    }
+}
+
+impl Drop for TcpWire {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.ended = true;
+        drop(state);
+        self.shared.changed.notify_all();
+        for (_, peer) in self.shared.others() {
+            if let Ok(mut writer) = peer.writer.try_lock() {
+                frame::write(&mut *writer, Kind::Bye, &[]).ok();
+            }
+            peer.stream.shutdown(Shutdown::Write).ok();
+        }
+        // What is not read when a connection is closed takes along what was sent last.
+        let until = Instant::now() + LAST_WORDS;
+        while self.readers.iter().any(|reader| !reader.is_finished()) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for (_, peer) in self.shared.others() {
+            peer.stream.shutdown(Shutdown::Both).ok();
+        }
+        for thread in self.readers.drain(..).chain(self.watcher.take()) {
+            thread.join().ok();
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! What holds for all engines, and what only connections can have wrong.
+
+use super::tcp::{Limits, Meeting, World, join};
+use super::{Collective, Slots, team};
+use crate::graph::DType;
+use crate::shards::Shards;
+use anyhow::Result;
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+type Member = Arc<dyn Collective>;
+
+const LIMITS: Limits = Limits { join: Duration::from_secs(60), silence: Duration::from_secs(20) };
+
+fn world(rank: usize, ranks: usize, file: &Path) -> World {
+    World { rank, ranks, meeting: Meeting::File(file.into()) }
+}
+
+/// Ranks that have joined, each by a thread of its own.
+fn joined(worlds: Vec<World>, limits: Limits) -> Vec<Result<Member>> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            worlds.iter().map(|world| scope.spawn(move || join(world, limits, Box::new(|_| ())))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+fn tcp(ranks: usize) -> Vec<Member> {
+    let folder = tempfile::tempdir().unwrap();
+    let worlds = (0..ranks).map(|rank| world(rank, ranks, &folder.path().join("at"))).collect();
+    joined(worlds, LIMITS).into_iter().map(Result::unwrap).collect()
+}
+
+/// The teams of both engines.
+fn teams(ranks: usize) -> [Vec<Member>; 2] {
+    [team(ranks), tcp(ranks)]
+}
+
+/// Each rank's part in a thread.
+fn all<T: Send>(members: &[Member], part: impl Fn(&Member) -> T + Sync) -> Vec<T> {
+    let part = &part;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = members.iter().map(|member| scope.spawn(move || part(member))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// All leave at once, as ranks do.
+fn leave(members: Vec<Member>) {
+    std::thread::scope(|scope| members.into_iter().for_each(|member| drop(scope.spawn(move || drop(member)))));
+}
+
+/// What the shards of a step have in two tensors, of `f32` and of `f64`, summed by ranks: the first slots of all of them.
+fn summed(members: &[Member], shards: Shards, present: usize, values: &[Vec<f32>]) -> Vec<(Vec<f32>, Vec<f64>)> {
+    all(members, |member| {
+        let length = values[0].len();
+        let mut small = vec![vec![0.0f32; length]; shards.slots()];
+        let mut large = vec![vec![0.0f64; length + 3]; shards.slots()];
+        for shard in shards.of(member.rank()).filter(|shard| *shard < present) {
+            let place = shards.place(member.rank(), shard, present);
+            let mut sum = values[shard].clone();
+            let mut wide: Vec<f64> = (0..length + 3).map(|i| f64::from(values[shard][i % length]) / 3.0).collect();
+            for slot in (place.slot..place.slot + place.merged).rev() {
+                sum.iter_mut().zip(&small[slot]).for_each(|(sum, before)| *sum += *before);
+                wide.iter_mut().zip(&large[slot]).for_each(|(sum, before)| *sum += *before);
+            }
+            (small[place.slot], large[place.slot]) = (sum, wide);
+        }
+        let tensors = [
+            Slots { dtype: DType::F32, len: length, slots: small.iter_mut().map(|s| s.as_mut_ptr().cast()).collect() },
+            Slots {
+                dtype: DType::F64,
+                len: length + 3,
+                slots: large.iter_mut().map(|s| s.as_mut_ptr().cast()).collect(),
+            },
+        ];
+        // SAFETY: the slots live until the end of this function.
+        unsafe { member.sum(&shards.total(present), &tensors) }.unwrap();
+        (small.swap_remove(0), large.swap_remove(0))
+    })
+}
+
+#[test]
+fn sums_have_the_same_bits_for_any_number_of_ranks() {
+    let mut next = 1u32;
+    let mut draw = || {
+        next = next.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (next >> 8) as f32 / 1e4 - 800.0
+    };
+    let values: Vec<Vec<Vec<f32>>> = [1, 7, 1000]
+        .into_iter()
+        .map(|length| (0..12).map(|_| (0..length).map(|_| draw()).collect()).collect())
+        .collect();
+    let alone = team(1);
+    for ranks in [2, 3, 4, 6, 12] {
+        for members in teams(ranks) {
+            for values in &values {
+                for present in [12, 11, 7, 1] {
+                    let expected = summed(&alone, Shards::alone(12), present, values).swap_remove(0);
+                    for sum in summed(&members, Shards { count: 12, ranks }, present, values) {
+                        assert!(sum == expected, "{members:?} {present}");
+                    }
+                }
+            }
+            leave(members);
+        }
+    }
+}
+
+#[test]
+fn what_ranks_give_is_gathered_in_their_order() {
+    for members in teams(3) {
+        let gathered = all(&members, |member| {
+            let first = member.gather(&vec![member.rank() as u8; member.rank()]).unwrap();
+            assert_eq!(member.gather(&[]).unwrap(), [[]; 3] as [[u8; 0]; 3]);
+            first
+        });
+        assert!(gathered.iter().all(|gathered| *gathered == [vec![], vec![1], vec![2, 2]]));
+        leave(members);
+    }
+}
+
+/// More than any buffer of the system: nobody who sends waits for somebody who sends.
+#[test]
+fn much_is_gathered() {
+    for members in teams(3) {
+        let gathered = all(&members, |member| member.gather(&vec![member.rank() as u8; 20 << 20]).unwrap());
+        for given in gathered.iter().flatten() {
+            assert!(given.len() == 20 << 20 && given.iter().all(|byte| *byte == given[0]));
+        }
+        leave(members);
+    }
+}
+
+#[test]
+fn a_rank_that_fails_is_told_to_those_that_wait_for_it() {
+    for members in teams(3) {
+        let told = all(&members, |member| match member.rank() {
+            2 => {
+                member.fail("the disk is full");
+                member.check().unwrap_err().to_string()
+            }
+            _ => member.gather(b"x").unwrap_err().to_string(),
+        });
+        assert_eq!(told, ["rank 2 has failed: the disk is full"; 3]);
+        assert!(all(&members, |member| member.gather(b"x").is_err()).into_iter().all(|failed| failed));
+        leave(members);
+    }
+}
+
+#[test]
+fn a_rank_that_leaves_before_the_others_is_told() {
+    let mut members = tcp(3);
+    drop(members.remove(1));
+    for told in all(&members, |member| member.gather(b"x").unwrap_err().to_string()) {
+        assert_eq!(told, "rank 1 has failed: it has ended before the others");
+    }
+}
+
+/// A rank whose connections are there and say nothing, as when it is stopped; one whose end comes without a word.
+#[test]
+fn silence_and_a_sudden_end_are_told() {
+    for (silent, why) in [(true, "nothing was heard of it for 1 s"), (false, "it has ended without a word")] {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = Limits { silence: Duration::from_millis(1000), ..LIMITS };
+        let worlds: Vec<World> = (0..3).map(|rank| world(rank, 3, &folder.path().join("at"))).collect();
+        let told: Vec<String> = std::thread::scope(|scope| {
+            let waits = |rank: usize| {
+                let world = &worlds[rank];
+                scope
+                    .spawn(move || join(world, limits, Box::new(|_| ())).unwrap().gather(b"x").unwrap_err().to_string())
+            };
+            let others = [waits(0), waits(2)];
+            let streams = super::tcp::connections(&worlds[1], LIMITS.join).unwrap();
+            if !silent {
+                drop(streams);
+            }
+            others.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(told, [format!("rank 1 has failed: {why}"), format!("rank 1 has failed: {why}")]);
+    }
+}
+
+#[test]
+fn ranks_that_do_not_fit_or_do_not_come_are_told_to_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("at");
+    let short = Limits { join: Duration::from_millis(500), ..LIMITS };
+    for (worlds, limits, expected) in [
+        (
+            vec![world(0, 3, &file), world(1, 2, &file)],
+            LIMITS,
+            "rank 1 says that there are 2 ranks, and rank 0 that there are 3",
+        ),
+        (
+            vec![world(0, 3, &file), world(1, 3, &file), world(1, 3, &file)],
+            LIMITS,
+            "two processes say that they are rank 1",
+        ),
+        (vec![world(0, 3, &file), world(1, 3, &file)], short, "rank 2"),
+        (vec![world(1, 2, &file)], short, "rank 1 cannot reach rank 0 through"),
+    ] {
+        for outcome in joined(worlds, limits) {
+            let told = format!("{:#}", outcome.unwrap_err());
+            assert!(told.contains(expected), "{told}");
+        }
+        assert!(!file.exists());
+    }
+}
+
+/// Whoever tries ports, and a file that an earlier job has left behind.
+#[test]
+fn strangers_are_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("at");
+    let nobody = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+    std::fs::write(&file, nobody.to_string()).unwrap();
+    let host = || "localhost".to_owned();
+    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    for meeting in [Meeting::File(file), Meeting::Address { host: host(), port, local: true }] {
+        let worlds: Vec<World> = (0..2).map(|rank| World { rank, ranks: 2, meeting: meeting.clone() }).collect();
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| join(&worlds[0], LIMITS, Box::new(|_| ())).unwrap());
+            let reach = || {
+                let place: SocketAddr = match &meeting {
+                    Meeting::File(file) => std::fs::read_to_string(file).ok()?.parse().ok()?,
+                    Meeting::Address { port, .. } => ([127, 0, 0, 1], *port).into(),
+                };
+                TcpStream::connect(place).ok()
+            };
+            let mut stranger = std::iter::repeat_with(reach).flatten().next().unwrap();
+            stranger.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            let members = [join(&worlds[1], LIMITS, Box::new(|_| ())).unwrap(), first.join().unwrap()];
+            assert_eq!(
+                all(&members, |member| member.gather(&[member.rank() as u8]).unwrap()),
+                [[[0], [1]], [[0], [1]]]
+            );
+        });
+    }
+}
