@@ -6,7 +6,7 @@
 #[cfg(target_endian = "big")]
 compile_error!("checkpoints and data sets are read and written in place, as little-endian memory");
 
-pub use runner_engine::{backend, files, graph, passes, plan, random};
+pub use runner_engine::{backend, collective, files, graph, passes, plan, random, shards};
 
 pub mod checkpoint;
 pub mod cli;

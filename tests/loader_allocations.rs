@@ -35,6 +35,8 @@ fn nothing_is_allocated_for_a_batch() {
     for workers in [0, 1, 3] {
         let options = LoaderOptions {
             batch_size: BATCH,
+            batches_together: 1,
+            own: None,
             shuffle: true,
             drop_last: false,
             seed: 1,

@@ -140,6 +140,8 @@ fn nothing_is_allocated_by_steps_and_evaluations() {
         let session = Session::new(programs, &backend, task, experiment.seed).unwrap();
         let options = LoaderOptions {
             batch_size: 16,
+            batches_together: 1,
+            own: None,
             shuffle: train,
             drop_last: false,
             seed: experiment.seed,

@@ -1,9 +1,11 @@
 //! The command line, as typed.
 
+mod launch;
 mod lr_find;
 mod runs;
 mod sweep;
 
+pub use launch::LaunchArgs;
 pub use lr_find::LrFindArgs;
 pub use runs::{CompareArgs, PlotArgs, ReportArgs, RunsArgs};
 pub use sweep::{Jobs, SweepArgs};
@@ -30,6 +32,8 @@ pub struct Cli {
 pub enum Command {
     /// Train the model that a configuration describes
     Train(TrainArgs),
+    /// Train on several ranks, which share the shards of each batch: `launch --ranks 2 -- train CONFIG`
+    Launch(LaunchArgs),
     /// Train trials of a configuration with other values, and say which is best
     Sweep(SweepArgs),
     /// Evaluate a checkpoint, or a configuration with `[model] weights`

@@ -12,6 +12,7 @@ mod devices;
 mod eval;
 mod export;
 mod failure;
+mod launch;
 mod lr_find;
 mod memory;
 mod model;
@@ -73,6 +74,7 @@ pub fn run(cli: Cli) -> ExitCode {
     let json = wants_json(&cli.command);
     let result = match cli.command {
         Command::Train(a) => train::run(&a),
+        Command::Launch(a) => launch::run(&a),
         Command::Sweep(a) => sweep::run(&a),
         Command::Eval(a) => eval::run(&a),
         Command::Predict(a) => predict::run(&a),
@@ -101,6 +103,7 @@ pub fn run(cli: Cli) -> ExitCode {
 fn wants_json(command: &Command) -> bool {
     match command {
         Command::Train(a) => a.output.json,
+        Command::Launch(a) => a.command.iter().any(|word| word == "--json"),
         Command::Sweep(a) => a.output.json,
         Command::Eval(a) => a.output.json,
         Command::Predict(a) => a.output.json,

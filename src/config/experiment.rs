@@ -9,7 +9,8 @@ use super::declare::tagged::Tagged as _;
 use super::language::layers::Layer;
 use super::language::pattern::Pattern;
 use super::language::sections::{
-    Checkpoint, Data, InitRule, Lints, Log, Loss, Metric, Metrics, Optimizer, Rename, Schedule, Sweep, Train,
+    Checkpoint, Data, Distributed, InitRule, Lints, Log, Loss, Metric, Metrics, Optimizer, Rename, Schedule, Sweep,
+    Train,
 };
 use super::language::values::{Device, Precision};
 use super::text::diagnostics::Span;
@@ -42,6 +43,8 @@ pub struct Experiment {
     pub schedule: Schedule,
     /// `[train]`.
     pub train: Train,
+    /// `[distributed]`.
+    pub distributed: Distributed,
     /// `[checkpoint]`.
     pub checkpoint: Checkpoint,
     /// `[log]`.
@@ -85,6 +88,26 @@ impl Experiment {
         let wanted: Vec<Figure> = self.metrics.figures.iter().map(|f| f.figure()).chain(watched).collect();
         let there = self.loss.describe().task().asked_figures();
         there.iter().copied().filter(|figure| wanted.contains(figure)).collect()
+    }
+
+    /// The samples that a program of training computes on at a time: a batch, or a shard of one.
+    pub fn micro_batch(&self) -> usize {
+        self.data.loading.batch_size / self.shards()
+    }
+
+    /// Micro-batches of an update.
+    pub fn micro_batches(&self) -> usize {
+        self.train.accumulate * self.shards()
+    }
+
+    /// Whether the update is a program of its own, behind those of its micro-batches.
+    pub fn updates_apart(&self) -> bool {
+        self.train.accumulate > 1 || self.distributed.shards.is_some()
+    }
+
+    /// Parts of a batch that are computed each by itself.
+    pub fn shards(&self) -> usize {
+        self.distributed.shards.unwrap_or(1)
     }
 
     /// Puts a number in the place of `batch_size`; `eval_batch_size` goes with it unless it was written.

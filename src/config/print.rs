@@ -10,8 +10,8 @@ use super::declare::tagged::Tagged;
 use super::experiment::{Combine, Experiment, LayerKind, LayerNode};
 use super::language::layers::Layer;
 use super::language::sections::{
-    Checkpoint, Curve, Lints, Loading, Log, Loss, Metrics, ModelKeys, OptimizerRule, ParamGroups, Source, Sweep, Train,
-    Warmup,
+    Checkpoint, Curve, Distributed, Lints, Loading, Log, Loss, Metrics, ModelKeys, OptimizerRule, ParamGroups, Source,
+    Sweep, Train, Warmup,
 };
 use super::load::Loaded;
 use crate::terminal::is_hidden;
@@ -48,8 +48,20 @@ struct Printer<'a> {
 impl Printer<'_> {
     fn print(mut self) -> String {
         let loaded = self.loaded;
-        let Experiment { data, model, loss, optimizer, schedule, train, checkpoint, log, metrics, lint, .. } =
-            &loaded.experiment;
+        let Experiment {
+            data,
+            model,
+            loss,
+            optimizer,
+            schedule,
+            train,
+            distributed,
+            checkpoint,
+            log,
+            metrics,
+            lint,
+            ..
+        } = &loaded.experiment;
         let experiment = &loaded.experiment;
         self.line("", "seed", &json(&experiment.seed));
         self.line("", "device", &json(&experiment.device));
@@ -74,6 +86,7 @@ impl Printer<'_> {
         keys.extend(Warmup::KEYS);
         self.section("schedule", schedule, &keys);
         self.section("train", train, Train::KEYS);
+        self.section("distributed", distributed, Distributed::KEYS);
         self.section("checkpoint", checkpoint, Checkpoint::KEYS);
         self.section("log", log, Log::KEYS);
         self.section("metrics", metrics, Metrics::KEYS);

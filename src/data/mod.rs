@@ -45,7 +45,7 @@ pub use footprint::Footprint;
 pub use hold_out::HoldOut;
 pub use image_file::{image_sample, photo_sample};
 pub use image_folder::images_below;
-pub use loader::{Batch, Loader, LoaderOptions, Mix, Mixing, Position, Shard};
+pub use loader::{Batch, Loader, LoaderOptions, Mix, Mixing, Own, Position};
 pub use named_images::NamedImages;
 pub use split::Split;
 pub use store::{Memory, Rows, Store, Unreadable, Values};

@@ -99,7 +99,7 @@ impl Builder<'_> {
     fn too_few_values(&mut self, node: &LayerNode, from: Tensor) {
         let loading = &self.experiment.data.loading;
         let (full, key, samples) = match self.mode {
-            Mode::Train => (loading.batch_size, "batch_size", self.data.train),
+            Mode::Train => (self.experiment.micro_batch(), "batch_size", self.data.train),
             Mode::Eval | Mode::Predict => (loading.eval_batch_size(), "eval_batch_size", self.data.val),
         };
         let label = "needs more than one value for each channel";

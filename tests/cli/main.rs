@@ -25,7 +25,10 @@ mod photo_lists;
 mod photos;
 mod predict;
 #[cfg(target_os = "linux")]
+mod processes;
+#[cfg(target_os = "linux")]
 mod pty;
+mod ranks;
 mod real_data;
 mod report;
 mod resume;

@@ -88,7 +88,13 @@ impl Place {
 
     /// Starts without waiting.
     pub fn start(&self, args: &str) -> Running {
+        self.start_with(args, &[])
+    }
+
+    /// Starts without waiting, with these variables.
+    pub fn start_with(&self, args: &str, variables: &[(&str, String)]) -> Running {
         let mut command = self.command(args);
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
         Running { child: command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap() }
     }
 

@@ -88,6 +88,16 @@ mistakes! {
         [("layers = [", "inputs = [\"a\", \"b\"]\nlayers = [\n  { type = \"concat\", from = [\"a\", \"b\"] },")],
         [("layers = [", "inputs = [\"a\"]\nlayers = [\n  { type = \"add\", from = [\"a\", \"a\"] },")],
     ];
+    shards_of_a_batch: [
+        [("epochs = 3", "epochs = 3\n[distributed]\nshards = 12")],
+        [("epochs = 3", "epochs = 3\n[distributed]\nshards = 64")],
+        [("epochs = 3", "epochs = 3\n[distributed]\nshards = 0")],
+        [("epochs = 3", "epochs = 3\n[distributed]\nshard = 4")],
+        [("epochs = 3", "epochs = 3\n[ddp]\nshards = 4")],
+        [("batch_size = 32", "batch_size = \"auto\""), ("epochs = 3", "epochs = 3\n[distributed]\nshards = 4")],
+        // Nothing is wrong with this.
+        [("epochs = 3", "epochs = 3\n[distributed]\nshards = 16")],
+    ];
     syntax: [
         [("epochs = 3", "epochs = ")],
         [("[train]", "[train")],

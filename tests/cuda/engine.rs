@@ -73,7 +73,7 @@ fn captured_or_not_and_in_whatever_order_a_run_gives_the_same_bits() {
     }
 }
 
-/// In every precision, and with updates that are a program of their own behind two micro-batches.
+/// In every precision, and with updates that are a program of their own behind two micro-batches, or two shards.
 #[test]
 fn captured_or_not_every_precision_and_micro_batches_give_the_same_bits() {
     if !emulator::ready() {
@@ -82,16 +82,20 @@ fn captured_or_not_every_precision_and_micro_batches_give_the_same_bits() {
     let _turn = emulator::alone();
     emulator::stream_order(0);
     for precision in ["fp32", "tf32", "bf16", "fp16"] {
-        for accumulate in [1, 2] {
-            let train = format!("[train]\naccumulate = {accumulate}\n");
+        // The losses of four micro-batches; shards have one more for each update.
+        for (train, losses) in [("accumulate = 1", 4), ("accumulate = 2", 4), ("[distributed]\nshards = 2", 6)] {
+            let train = match train.strip_prefix("[distributed]") {
+                Some(_) => format!("{train}\n[train]\n"),
+                None => format!("[train]\n{train}\n"),
+            };
             let text = format!("precision = {precision:?}\n{}", MODEL.replace("[train]\n", &train));
             let outcome = |graph: bool| {
                 let backend = CudaBackend::new(0).unwrap().with_graph(graph).with_tf32(precision == "tf32");
                 Steps::new(4, 8).run(&text, &root(), &backend)
             };
             let (captured, plain) = (outcome(true), outcome(false));
-            assert!(plain.losses.len() == 4 && plain.losses.iter().all(|l| l.is_finite()), "{:?}", plain.losses);
-            assert_eq!(captured, plain, "{precision}, {accumulate} micro-batches");
+            assert!(plain.losses.len() == losses && plain.losses.iter().all(|l| l.is_finite()), "{:?}", plain.losses);
+            assert_eq!(captured, plain, "{precision}, {train}");
         }
     }
 }

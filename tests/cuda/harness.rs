@@ -65,7 +65,7 @@ impl Steps {
             (0..self.slots).map(|_| backend.host_buffer(layout.bytes).unwrap()).collect();
         session.set_average_share(AVERAGE_SHARE);
         let mut losses = Vec::new();
-        let group = experiment.train.accumulate as u64;
+        let group = experiment.micro_batches() as u64;
         for step in 0..self.steps {
             let slot = step as usize % self.slots;
             if self.wait {
@@ -83,8 +83,9 @@ impl Steps {
                 seed: experiment.seed,
                 micro_step: step,
             };
+            session.set_shard((step % group) as usize, group as usize);
             session.train(slot, &mut buffers[slot], self.batch, inputs).unwrap();
-            if group > 1 && (step + 1).is_multiple_of(group) {
+            if experiment.updates_apart() && (step + 1).is_multiple_of(group) {
                 session.wait_slot(slot).unwrap();
                 session.update(slot, &mut buffers[slot], inputs).unwrap();
             }

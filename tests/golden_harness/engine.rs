@@ -116,6 +116,8 @@ impl Setup {
         let loading = &self.experiment().data.loading;
         let options = LoaderOptions {
             batch_size: loading.batch_size,
+            batches_together: 1,
+            own: None,
             shuffle: loading.shuffle,
             drop_last: loading.drop_last,
             seed: self.experiment().seed,
@@ -250,6 +252,7 @@ pub fn train(case: &Case, Way { sets, options, on }: &Way) -> Trained {
         waiting: Waiting::default(),
         pause_after: None,
         evaluated: None,
+        empty: None,
     };
     let outcome = run.run(&AtomicBool::new(false)).unwrap();
     let expected = if experiment.train.max_steps.is_some() { Outcome::MaxSteps } else { Outcome::Finished };

@@ -180,6 +180,7 @@ fn train(samples: &Samples, sets: &[&str], run: &Path) -> anyhow::Result<Left> {
         waiting: Waiting::default(),
         pause_after: None,
         evaluated: None,
+        empty: None,
     };
     run.run(&AtomicBool::new(false))?;
     let told = run.unreadable_in_all();

@@ -7,9 +7,10 @@ use runner::graph::{DType, Graph, Input, Shape, ValueId, VarKind, Variable, Vari
 use runner::model::init::initial;
 use runner::passes::grad::backward;
 use runner::passes::update::{
-    GRAD_SCALER, GROWTH_VARIABLE, INITIAL_SCALE, SCALE_VARIABLE, STEP_VARIABLE, UpdateSpec, add_accumulation,
-    add_update, loss_gradient, update_graph,
+    GRAD_SCALER, GROWTH_VARIABLE, INITIAL_SCALE, SCALE_VARIABLE, STEP_VARIABLE, add_accumulation, add_update,
+    loss_gradient, update_graph,
 };
+use runner::passes::update_spec::UpdateSpec;
 use runner::plan::{Plan, Source};
 use std::sync::Arc;
 
@@ -42,6 +43,7 @@ impl Run {
             clip_adaptive: None,
             scaler,
             micro_batch,
+            shards: None,
             tensors,
             thawed: Vec::new(),
             averaged: Vec::new(),

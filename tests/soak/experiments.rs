@@ -97,10 +97,14 @@ pub fn experiment(seed: u64) -> String {
     let thaw = if freeze.is_empty() || epochs < 2 { "" } else { "thaw_after = 1\n" };
     // Gradients that are looked at, by programs of their own.
     let log = if seed % 6 == 1 { "[log]\ntensorboard = true\n" } else { "" };
+    let batch = data.lines().find_map(|line| line.strip_prefix("batch_size = ")?.parse::<usize>().ok());
+    // Batch norm needs several samples in a shard.
+    let in_shards = seed % 8 == 5 && batch.is_some_and(|batch| batch >= 4 && batch.is_multiple_of(2));
+    let shards = if in_shards { "[distributed]\nshards = 2\n" } else { "" };
     // The number of values is known now.
     let data = data.replace("targets = 0", &format!("targets = {results}"));
     format!(
-        "seed = {}\n[data]\n{data}[loss]\n{loss}[optimizer]\n{optimizer}\n{groups}{rules}{schedule}{log}\
+        "seed = {}\n[data]\n{data}[loss]\n{loss}[optimizer]\n{optimizer}\n{groups}{rules}{schedule}{log}{shards}\
          [train]\n{length}{accumulate}{clip}{every}{recompute}{}[model]\n{freeze}{thaw}layers = [\n  {},\n]\n",
         seed % 1000,
         make.blocks(),

@@ -288,6 +288,7 @@ fn everything_occurs() {
         "ema =",
         "swa =",
         "accumulate =",
+        "shards =",
         "steps =",
         "eval_every_steps =",
         "tensorboard =",

@@ -6,7 +6,7 @@ use runner::backend::{Backend, HostBuffer};
 use runner::config::Experiment;
 use runner::data::{Loader, LoaderOptions, Position, Unread};
 use runner::graph::op::Figure;
-use runner::graph::{DType, VarKind};
+use runner::graph::{DType, VarKind, Variable};
 use runner::model::Mode;
 use runner::passes::PassOptions;
 use runner::random::{Purpose, Stream};
@@ -54,10 +54,16 @@ pub fn train(experiment: &Experiment, samples: &Samples, how: &How) -> Result<Tr
     if let Some(seed) = how.noise {
         disturb(&mut session, seed);
     }
-    let start = session.save(|v| v.kind != VarKind::Metric).expect("a device");
+    // Sums of figures over shards, which are not floats, are figures, too.
+    let looked_at = |v: &Variable| match v.kind {
+        VarKind::Metric => false,
+        VarKind::Gradient | VarKind::Kept => v.dtype == DType::F32,
+        _ => true,
+    };
+    let start = session.save(looked_at).expect("a device");
     let mut losses = Vec::new();
     let steps = epochs(experiment, samples, &backend, &mut session, &mut losses).map_err(|e| format!("{e:#}"))?;
-    let end = session.save(|v| v.kind != VarKind::Metric).expect("a device");
+    let end = session.save(looked_at).expect("a device");
     Ok(Trained { losses, states: [start, end], steps })
 }
 
@@ -86,7 +92,9 @@ fn epochs(
     let layout = session.programs.plan.slot.clone();
     let loading = &experiment.data.loading;
     let options = LoaderOptions {
-        batch_size: loading.batch_size,
+        batch_size: experiment.micro_batch(),
+        batches_together: experiment.shards(),
+        own: None,
         shuffle: loading.shuffle,
         drop_last: loading.drop_last,
         seed: experiment.seed,
@@ -101,14 +109,14 @@ fn epochs(
     let mut loader = Loader::start(&samples.train, options, &layout, buffers, Position::default())?;
     let batches = loader.batches_per_epoch() as u64;
     let schedule = Schedule::new(experiment, samples.train.len());
-    let accumulate = experiment.train.accumulate as u64;
+    let together = experiment.micro_batches() as u64;
     let never = AtomicBool::new(false);
     let (mut step, mut micro_step) = (0, 0);
     let (length, per_epoch) = (experiment.train.length(), updates(experiment, samples.train.len()));
     for epoch in 0..length.epochs(per_epoch) as usize {
         let mut batch = 0;
         while batch < batches && step < length.updates(per_epoch) {
-            let group = accumulate.min(batches - batch);
+            let group = together.min(batches - batch);
             let mut inputs = StepInputs {
                 lr: schedule.lr(step, epoch) as f32,
                 lr_floor: schedule.floor(step, epoch) as f32,
@@ -122,8 +130,9 @@ fn epochs(
                 if session.tells_gradients() && micro_step == 0 {
                     session.gradients(&mut made.buffer, made.len, inputs)?;
                 }
+                session.set_shard(k as usize, group as usize);
                 session.train(made.slot, &mut made.buffer, made.len, inputs)?;
-                if accumulate > 1 && k + 1 == group {
+                if experiment.updates_apart() && k + 1 == group {
                     session.wait_slot(made.slot)?;
                     session.update(made.slot, &mut made.buffer, inputs)?;
                 }

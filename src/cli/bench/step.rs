@@ -47,7 +47,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     warn(&loaded.sources, &warnings);
     say_notes(backend.as_ref());
     let experiment = &loaded.experiment;
-    let (plan, batch) = (bench.session.programs.plan.clone(), bench.batch);
+    let (plan, batch) = (bench.session.programs.plan.clone(), bench.batch * bench.shards);
 
     let (times, steps, parts) = if backend.is_asynchronous() {
         let (times, steps) = bench.pipelined(args.steps)?;
@@ -180,6 +180,8 @@ struct Bench {
     inputs: StepInputs,
     /// Every step is timed with its update, the dearest case.
     accumulate: bool,
+    /// Shards of a step, of `batch` samples each.
+    shards: usize,
     losses: Vec<f32>,
 }
 
@@ -198,7 +200,7 @@ impl Bench {
             let batch = loading.eval_batch_size();
             (Kind::Eval, batch, Sizes { eval: vec![batch.into()], ..Sizes::default() })
         } else {
-            let batch = loading.batch_size;
+            let batch = experiment.micro_batch();
             (Kind::Train, batch, Sizes { train: vec![batch.into()], ..Sizes::default() })
         };
         let programs = build(loaded, data, &sizes, backend, passes)?;
@@ -218,8 +220,9 @@ impl Bench {
             seed: experiment.seed,
             micro_step: 0,
         };
-        let accumulate = experiment.train.accumulate > 1;
-        Ok((Bench { session, kind, buffers, batch, inputs, accumulate, losses: Vec::new() }, warnings))
+        let accumulate = experiment.updates_apart();
+        let shards = if eval { 1 } else { experiment.shards() };
+        Ok((Bench { session, kind, buffers, batch, inputs, accumulate, shards, losses: Vec::new() }, warnings))
     }
 
     /// Gives one step to the device.
@@ -230,7 +233,11 @@ impl Bench {
         if self.kind == Kind::Eval {
             self.session.evaluate(slot, buffer, self.batch)?;
         } else {
-            self.session.train(slot, buffer, self.batch, self.inputs)?;
+            for shard in 0..self.shards {
+                self.session.wait_slot(slot)?;
+                self.session.set_shard(shard, self.shards);
+                self.session.train(slot, buffer, self.batch, self.inputs)?;
+            }
         }
         if self.accumulate && self.kind == Kind::Train {
             self.session.wait_slot(slot)?;

@@ -122,7 +122,9 @@ fn wanted(
     let labels = fields.iter().position(|f| f.target && f.dtype == DType::I32 && f.shape.len() == 1);
     let loading = &experiment.data.loading;
     let options = LoaderOptions {
-        batch_size: if train { loading.batch_size } else { loading.eval_batch_size() },
+        batch_size: if train { experiment.micro_batch() } else { loading.eval_batch_size() },
+        batches_together: 1,
+        own: None,
         shuffle: train && loading.shuffle,
         drop_last: false,
         seed: experiment.seed,

@@ -126,7 +126,7 @@ pub fn rehearse(
     }
     let began = Instant::now();
     let Run { experiment, config, backend, samples, session, state, schedule, .. } = run;
-    let Run { folder, metrics, reporter, pending, waiting, pause_after, evaluated, .. } = run;
+    let Run { folder, metrics, reporter, pending, waiting, pause_after, evaluated, empty, .. } = run;
     // There may be no room for two.
     drop(session);
     let mut session = Session::unset(programs()?, backend, crate::model::task(experiment))?;
@@ -151,6 +151,7 @@ pub fn rehearse(
         waiting,
         pause_after,
         evaluated,
+        empty,
     };
     report.done("restore", began.elapsed(), "read again, and the run goes on from there", json!({}))?;
 

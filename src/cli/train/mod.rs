@@ -3,6 +3,7 @@
 mod asked;
 mod dry_run;
 mod outcome;
+mod ranks;
 mod resumed;
 
 use super::args::TrainArgs;
@@ -42,19 +43,24 @@ use crate::train::setup::schedule::Schedule;
 use crate::train::setup::session::Session;
 use anyhow::Context;
 use asked::Asked;
-pub(super) use outcome::on_interrupt;
+pub(super) use outcome::{INTERRUPTED, on_interrupt};
+pub(super) use ranks::{RENDEZVOUS, Team, run};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Trains.
-pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
+/// Trains, alone or as the first of several ranks.
+pub(super) fn run_on(args: &TrainArgs, team: Team) -> Result<ExitCode, Failure> {
     let began = Instant::now();
     let reporter = Reporter::new(verbosity(args));
     let reporter = if args.plot { reporter.with_curves() } else { reporter };
     let mut begun = begin(args, &reporter)?;
     let Selected { backend, note } = select(&Wanted::of(&begun.loaded.experiment, args.threads))?;
-    let backend = backend.as_ref();
+    let others = ranks::Others::new(&begun.loaded.experiment, team, args.threads, backend.as_ref())?;
+    let backend: &dyn Backend = match &others {
+        Some(others) => others.leader(),
+        None => backend.as_ref(),
+    };
     let precision_note = precision::note(begun.loaded.experiment.precision, backend);
     let notes = [note.filter(|_| !args.quiet), precision_note.as_ref().map(|note| format!("note: {note}"))];
     notes.iter().flatten().for_each(|note| say(note));
@@ -98,6 +104,9 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
     if let Some(trouble) = samples.cache.as_ref().and_then(|cache| cache.trouble()) {
         reporter.warn(&trouble);
     }
+    if let Some(others) = &others {
+        others.read_data(&ranks::Told { config: &effective, without: &passes.without }, &samples)?;
+    }
     let mut loaded = loaded;
     let balanced = balance_classes(&mut loaded, &samples, &reporter)?;
     let experiment = &loaded.experiment;
@@ -108,6 +117,9 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         false => build_run(&loaded, &samples.spec, backend, &passes, &programs.warnings)?,
     };
     let planned = require(&loaded, &samples.spec, &programs, photos.with(samples.footprint()))?;
+    if let Some(others) = &others {
+        others.require(&planned)?;
+    }
     let (session, mut state) = session(programs, backend, experiment, from.as_ref(), weights)?;
     if !args.quiet {
         say_notes(backend);
@@ -158,6 +170,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
         waiting: Waiting::default(),
         pause_after: args.pause_after,
         evaluated: None,
+        empty: None,
     };
     if let Some(temporary) = temporary {
         let known = run.session.programs.warnings.clone();
@@ -189,7 +202,10 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
             write_config(&run.folder, &config_file)?;
         }
     }
-    outcome::train(&mut run, args, from.is_some())
+    match &others {
+        Some(others) => others.train(&mut run, (&loaded, &samples, &passes), args, from.is_some()),
+        None => outcome::train(&mut run, args, from.is_some()),
+    }
 }
 
 fn verbosity(args: &TrainArgs) -> Verbosity {
@@ -302,11 +318,7 @@ fn tell_lock(folder: &mut Folder, reporter: &Reporter) {
 
 /// Puts numbers in the place of the loss's `weight = "balanced"`; whether it was there.
 fn balance_classes(loaded: &mut Loaded, samples: &Samples, reporter: &Reporter) -> Result<bool, Failure> {
-    if !loaded.experiment.loss.is_to_be_balanced() {
-        return Ok(false);
-    }
-    let weights = balance(&mut loaded.experiment, &samples.train, &samples.spec.targets);
-    let weights = weights.ok_or_else(|| anyhow::anyhow!("the classes cannot be counted: `weight` must be numbers"))?;
+    let Some(weights) = balanced(loaded, samples)? else { return Ok(false) };
     let told = |of: fn(f64, f64) -> f64| weights.iter().copied().reduce(of).unwrap_or(1.0);
     let (least, most) = (told(f64::min), told(f64::max));
     reporter.info(&format!(
@@ -315,6 +327,16 @@ fn balance_classes(loaded: &mut Loaded, samples: &Samples, reporter: &Reporter) 
         figure(most, 3, 9)
     ));
     Ok(true)
+}
+
+/// The weights of classes that are put in the place of `weight = "balanced"`, if it is there.
+fn balanced(loaded: &mut Loaded, samples: &Samples) -> Result<Option<Vec<f64>>, Failure> {
+    if !loaded.experiment.loss.is_to_be_balanced() {
+        return Ok(None);
+    }
+    let weights = balance(&mut loaded.experiment, &samples.train, &samples.spec.targets);
+    let weights = weights.ok_or_else(|| anyhow::anyhow!("the classes cannot be counted: `weight` must be numbers"))?;
+    Ok(Some(weights.to_vec()))
 }
 
 fn load_samples(loaded: &Loaded, take: &Take, resumed: bool, reporter: &Reporter) -> Result<Samples, Failure> {
@@ -396,9 +418,13 @@ fn announce(
     };
     let e = &loaded.experiment;
     let on_test = e.validation() == Validation::TestSet && !samples.val.is_empty();
+    let on_ranks = match backend.team().map_or(1, |team| team.ranks()) {
+        1 => String::new(),
+        ranks => format!(" for each of {ranks} ranks"),
+    };
     let of_test = if on_test { " (the test set)" } else { "" };
     reporter.info(&format!(
-        "{}: {} parameters{frozen}, {} training and {} validation samples{of_test}, {} of memory planned{pinned}, on {}; {place}",
+        "{}: {} parameters{frozen}, {} training and {} validation samples{of_test}, {} of memory planned{pinned}, on {}{on_ranks}; {place}",
         e.name,
         super::thousands(all as u64),
         super::thousands(samples.train.len() as u64),

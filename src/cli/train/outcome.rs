@@ -84,7 +84,7 @@ fn best(run: &Run) -> String {
 }
 
 /// Why a run that is to go on has ended already, and what to do about it.
-fn nothing_to_do(run: &Run) -> Option<String> {
+pub fn nothing_to_do(run: &Run) -> Option<String> {
     let length = run.experiment.train.length();
     if run.is_done() {
         return Some(format!("all {length} are done; raise `{}` to go on", length.key()));
@@ -137,6 +137,19 @@ pub fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
             std::process::exit(i32::from(INTERRUPTED));
         }
         say("interrupted: saving after this step (once more to stop at once)");
+    })
+    .context("cannot watch for Ctrl-C")?;
+    Ok(flag)
+}
+
+/// As [`on_interrupt`], without a word: another rank has one.
+pub fn asked_to_stop() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let seen = flag.clone();
+    ctrlc::set_handler(move || {
+        if seen.swap(true, Ordering::Relaxed) {
+            std::process::exit(i32::from(INTERRUPTED));
+        }
     })
     .context("cannot watch for Ctrl-C")?;
     Ok(flag)

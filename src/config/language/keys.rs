@@ -3,8 +3,8 @@
 use schemars::SchemaGenerator;
 
 use super::sections::{
-    Checkpoint, Curve, EarlyStopping, Ema, FileKeys, Lints, Loading, Log, Loss, Metrics, ModelKeys, ModelLayers,
-    MuonAdamW, OptimizerRule, ParamGroups, Pipeline, Source, Swa, Sweep, TopKeys, Train, Warmup,
+    Checkpoint, Curve, Distributed, EarlyStopping, Ema, FileKeys, Lints, Loading, Log, Loss, Metrics, ModelKeys,
+    ModelLayers, MuonAdamW, OptimizerRule, ParamGroups, Pipeline, Source, Swa, Sweep, TopKeys, Train, Warmup,
 };
 use crate::config::declare::declaration::{Declaration, Declare, Effect, Rule};
 use crate::config::declare::options::Options;
@@ -127,6 +127,7 @@ pub fn sections() -> Vec<Section> {
             .with::<ParamGroups>(),
         Section::new("`[train]`", "How long to train, and how.").required("epochs = 10").with::<Train>(),
         Section::new("`[schedule]`", "The course of the learning rate.").of::<Curve>(Some("constant")).with::<Warmup>(),
+        Section::new("`[distributed]`", "How a batch is divided among ranks.").with::<Distributed>(),
         Section::new("`[checkpoint]`", "Which checkpoints to write and keep.").with::<Checkpoint>(),
         Section::new("`[log]`", "What to write down.").with::<Log>(),
         Section::new("`[metrics]`", "What evaluation measures besides what the loss comes with.").with::<Metrics>(),

@@ -15,8 +15,8 @@ use crate::config::declare::part::Part;
 use crate::config::declare::tagged::Tagged;
 use crate::config::language::keys::{self, Section};
 use crate::config::language::sections::{
-    Checkpoint, Curve, Data, FileKeys, InitRule, Lints, Loading, Log, Loss, Metric, Metrics, ModelKeys, ModelLayers,
-    Optimizer, OptimizerRule, ParamGroups, Pipeline, Schedule, Source, Sweep, TopKeys, Train, Warmup,
+    Checkpoint, Curve, Data, Distributed, FileKeys, InitRule, Lints, Loading, Log, Loss, Metric, Metrics, ModelKeys,
+    ModelLayers, Optimizer, OptimizerRule, ParamGroups, Pipeline, Schedule, Source, Sweep, TopKeys, Train, Warmup,
 };
 use crate::config::text::lints::Lint;
 use crate::config::text::sink::Sink;
@@ -39,6 +39,7 @@ pub(super) fn resolve(name: &str, root: &Table, start: Span, sources: &Sources, 
     let schedule = reader.schedule();
     let train = reader.plain::<Train>("train");
     let checkpoint = reader.plain::<Checkpoint>("checkpoint");
+    let distributed = reader.plain::<Distributed>("distributed");
     let log = reader.plain::<Log>("log");
     let metrics = reader.plain::<Metrics>("metrics");
     let lint = reader.plain::<Lints>("lint");
@@ -61,6 +62,7 @@ pub(super) fn resolve(name: &str, root: &Table, start: Span, sources: &Sources, 
         optimizer: optimizer?,
         schedule: schedule?,
         train: train?,
+        distributed: distributed?,
         checkpoint: checkpoint?,
         log: log?,
         metrics: metrics?,

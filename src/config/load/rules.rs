@@ -23,6 +23,7 @@ pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     rules.optimizer();
     rules.thaw();
     rules.swa();
+    rules.shards();
     rules.schedule_free();
     rules.downloads();
     rules.cache();
@@ -277,6 +278,28 @@ impl Rules<'_> {
                 .help("take another schedule, or `swa` without `lr`");
             self.reporter.at_keys(error, "optimizer.swa.lr", "from `start` on", "schedule.type", "at any time");
         }
+    }
+
+    /// Shards are of one size.
+    fn shards(&self) {
+        let Some(shards) = self.experiment.distributed.shards else { return };
+        let key = ["distributed.shards", "data.batch_size"];
+        if self.experiment.data.auto_batch_size {
+            let error = Diagnostic::error("`batch_size = \"auto\"` does not go with `shards`")
+                .help("tell how many samples a batch has: the result depends on it");
+            self.reporter.at_keys(error, key[1], "not known before", key[0], "cut into these");
+            return;
+        }
+        let batch = self.experiment.data.loading.batch_size;
+        if batch.is_multiple_of(shards) {
+            return;
+        }
+        let (less, more) = (batch / shards * shards, batch.next_multiple_of(shards));
+        let sizes = if less > 0 { format!("{less} or {more}") } else { more.to_string() };
+        let divisor = (1..shards).rev().find(|n| batch.is_multiple_of(*n)).unwrap_or(1);
+        let error = Diagnostic::error(format!("a batch of {batch} samples cannot be cut into {shards} equal shards"))
+            .help(format!("take a `batch_size` of {sizes}, or `shards = {divisor}`"));
+        self.reporter.at_keys(error, key[0], "shards", key[1], "samples");
     }
 
     /// What has an average of its own takes no other one, and no schedule.

@@ -90,6 +90,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("schedule", &["scheduler", "lrscheduler", "lrschedule"]),
     ("train", &["training", "trainer", "fit"]),
     ("checkpoint", &["checkpointing", "saving"]),
+    ("distributed", &["ddp", "dataparallel", "distributeddataparallel", "parallel"]),
     ("log", &["logging", "logger"]),
     ("params", &["parameters", "variables", "vars"]),
     ("extends", &["base", "inherits", "includes", "defaults", "parent"]),

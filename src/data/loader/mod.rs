@@ -10,7 +10,7 @@ mod mix;
 mod order;
 
 pub use mix::{Mix, Mixing};
-pub use order::Shard;
+pub use order::Own;
 
 use super::{Split, Transform, Unreadable};
 use crate::backend::HostBuffer;
@@ -27,6 +27,10 @@ use std::thread::JoinHandle;
 pub struct LoaderOptions {
     /// Samples in a batch.
     pub batch_size: usize,
+    /// With `drop_last`: batches that are left out together, where one of them has too few samples.
+    pub batches_together: usize,
+    /// The batches to make, where others make the rest of them.
+    pub own: Option<Own>,
     /// Whether each epoch has an order of its own, or that of the split.
     pub shuffle: bool,
     /// Whether a last batch of fewer samples is left out.
@@ -48,6 +52,8 @@ impl Default for LoaderOptions {
     fn default() -> Self {
         LoaderOptions {
             batch_size: 1,
+            batches_together: 1,
+            own: None,
             shuffle: true,
             drop_last: false,
             seed: 0,

@@ -3,29 +3,21 @@
 use super::{LoaderOptions, Position};
 use crate::random::{Purpose, Stream};
 use anyhow::{Result, ensure};
+use std::ops::Range;
 
-/// The part of one of several ranks that make a step together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shard {
-    /// Which rank, from 0.
-    pub rank: usize,
-    /// How many there are.
-    pub ranks: usize,
+/// Which batches are made here, where others make the rest: in each group of `of` batches of an epoch, the first at its beginning, those with numbers
+/// in `range`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Own {
+    /// Which batches of a group.
+    pub range: Range<usize>,
+    /// Batches of a group.
+    pub of: usize,
 }
 
-impl Shard {
-    /// The rank's part of what makes up a step, whose order and samples do not depend on the number of ranks: all parts
-    /// together, one after the other, are the whole. No two differ by more than one; one may be empty.
-    ///
-    /// # Panics
-    /// If there is no such rank.
-    pub fn of<T>(self, whole: &[T]) -> &[T] {
-        let Shard { rank, ranks } = self;
-        assert!(rank < ranks, "rank {rank} of {ranks}");
-        // Not `len · rank / ranks`, which may overflow: the first `rest` ranks have one more than the others.
-        let (each, rest) = (whole.len() / ranks, whole.len() % ranks);
-        let start = each * rank + rank.min(rest);
-        &whole[start..start + each + usize::from(rank < rest)]
+impl Own {
+    fn has(&self, batch: usize) -> bool {
+        self.range.contains(&(batch % self.of.max(1)))
     }
 }
 
@@ -41,18 +33,22 @@ pub(super) struct Order {
     at: Position,
     /// The epoch that `samples` is the order of.
     ordered: Option<u64>,
+    own: Option<Own>,
 }
 
 impl Order {
     pub fn new(samples: usize, options: &LoaderOptions, start: Position) -> Result<Self> {
         ensure!(options.batch_size > 0, "`batch_size` must be at least 1");
         ensure!(samples > 0, "there are no samples to make batches of");
-        let batches =
-            if options.drop_last { samples / options.batch_size } else { samples.div_ceil(options.batch_size) };
+        let (size, together) = (options.batch_size, options.batches_together.max(1));
+        let batches = match options.drop_last {
+            true => samples / (size * together) * together,
+            false => samples.div_ceil(size),
+        };
         ensure!(
             batches > 0,
             "{samples} samples make no whole batch of {}, and `drop_last` leaves the rest out: lower `batch_size`",
-            options.batch_size
+            size * together
         );
         ensure!(
             start.batch <= batches,
@@ -63,15 +59,37 @@ impl Order {
         if at.batch == batches {
             at = Position { epoch: at.epoch + 1, batch: 0 };
         }
-        Ok(Order {
+        let own = options.own.clone();
+        let has_some = |own: &Own| (0..batches.min(own.of)).any(|batch| own.has(batch));
+        // Without this there would be no end to the search for the next one.
+        let end_epoch = if own.as_ref().is_none_or(has_some) { options.end_epoch } else { Some(0) };
+        let mut order = Order {
             samples: (0..samples as u32).collect(),
             batch_size: options.batch_size,
             batches,
             seed: options.shuffle.then_some(options.seed),
-            end_epoch: options.end_epoch,
+            end_epoch,
             at,
             ordered: None,
-        })
+            own,
+        };
+        order.skip();
+        Ok(order)
+    }
+
+    /// Goes on to the next batch that is made here.
+    fn skip(&mut self) {
+        while !self.at_end() && self.own.as_ref().is_some_and(|own| !own.has(self.at.batch)) {
+            self.at = self.next();
+        }
+    }
+
+    /// The place behind the one that it is at.
+    fn next(&self) -> Position {
+        match self.at.batch + 1 == self.batches {
+            true => Position { epoch: self.at.epoch + 1, batch: 0 },
+            false => Position { batch: self.at.batch + 1, ..self.at },
+        }
     }
 
     pub fn batches_per_epoch(&self) -> usize {
@@ -100,8 +118,8 @@ impl Order {
         out.clear();
         out.extend_from_slice(&self.samples[first..end]);
         let last = at.batch + 1 == self.batches;
-        self.at =
-            if last { Position { epoch: at.epoch + 1, batch: 0 } } else { Position { batch: at.batch + 1, ..at } };
+        self.at = self.next();
+        self.skip();
         (at, last)
     }
 }
@@ -111,26 +129,42 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    proptest! {
-        /// Whatever the number of ranks, a step is of the same samples in the same order.
-        #[test]
-        fn ranks_divide_a_step(samples in 1usize..200, batch_size in 1usize..40, ranks in 1usize..9, seed in any::<u64>()) {
-            let options = LoaderOptions { batch_size, seed, end_epoch: Some(2), ..LoaderOptions::default() };
-            let mut order = Order::new(samples, &options, Position::default()).unwrap();
-            let mut whole = Vec::new();
-            while !order.at_end() {
-                order.take(&mut whole);
-                let parts: Vec<&[u32]> = (0..ranks).map(|rank| Shard { rank, ranks }.of(&whole)).collect();
-                prop_assert_eq!(parts.concat(), whole.clone());
-                let lengths = parts.iter().map(|part| part.len());
-                prop_assert!(lengths.clone().max().unwrap() - lengths.min().unwrap() <= 1);
-            }
+    /// The batches of two epochs.
+    fn all(samples: usize, options: &LoaderOptions) -> Vec<(Position, Vec<u32>)> {
+        let mut order = Order::new(samples, options, Position::default()).unwrap();
+        let mut list = Vec::new();
+        while !order.at_end() {
+            let mut batch = Vec::new();
+            let (at, _) = order.take(&mut batch);
+            list.push((at, batch));
         }
+        list
     }
 
-    #[test]
-    #[should_panic(expected = "rank 2 of 2")]
-    fn a_rank_beyond_the_last_is_none() {
-        Shard { rank: 2, ranks: 2 }.of(&[1]);
+    proptest! {
+        /// Whatever the number of ranks, each batch is made by one of them, and is what it would be otherwise.
+        #[test]
+        fn ranks_divide_the_batches(samples in 1usize..200, batch_size in 1usize..40, each in 1usize..4, ranks in 1usize..5, seed in any::<u64>()) {
+            let options = LoaderOptions { batch_size, seed, end_epoch: Some(2), ..LoaderOptions::default() };
+            let whole = all(samples, &options);
+            let mut parts = Vec::new();
+            for rank in 0..ranks {
+                let own = Own { range: rank * each..(rank + 1) * each, of: ranks * each };
+                parts.extend(all(samples, &LoaderOptions { own: Some(own), ..options.clone() }));
+            }
+            parts.sort_by_key(|(at, _)| *at);
+            prop_assert_eq!(parts, whole);
+        }
+
+        /// A batch of several shards is left out as a whole.
+        #[test]
+        fn shards_are_left_out_together(samples in 1usize..200, batch_size in 1usize..20, batches_together in 1usize..6) {
+            let options = LoaderOptions { batch_size, batches_together, drop_last: true, ..LoaderOptions::default() };
+            let whole = samples / (batch_size * batches_together);
+            match Order::new(samples, &options, Position::default()) {
+                Ok(order) => prop_assert_eq!(order.batches_per_epoch(), whole * batches_together),
+                Err(_) => prop_assert_eq!(whole, 0),
+            }
+        }
     }
 }

@@ -18,6 +18,8 @@ fn split(n: usize) -> Split {
 fn options(workers: usize) -> LoaderOptions {
     LoaderOptions {
         batch_size: 4,
+        batches_together: 1,
+        own: None,
         shuffle: true,
         drop_last: false,
         seed: 9,
@@ -154,7 +156,8 @@ fn changes_depend_on_epoch_and_sample_alone() {
     // Without shuffling, with another batch size: the same samples come out.
     let o = LoaderOptions { shuffle: false, ..options(0) };
     let data = |batch_size: usize| {
-        let mut loader = start(8, LoaderOptions { batch_size, ..o.clone() }, 1, Position::default());
+        let mut loader =
+            start(8, LoaderOptions { batch_size, batches_together: 1, own: None, ..o.clone() }, 1, Position::default());
         take(&mut loader, 16 / batch_size)
             .into_iter()
             .flat_map(|(_, len, content)| content[..len * 16].to_vec())

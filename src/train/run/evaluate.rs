@@ -1,5 +1,6 @@
 //! One pass over samples with a model as it is.
 
+use super::parts::Parts;
 use crate::backend::{Backend, HostBuffer};
 use crate::data::{Batch, Loader, LoaderOptions, Position, Split, Transform, Unread};
 use crate::graph::op::Figure;
@@ -79,8 +80,11 @@ pub fn evaluate_batches(
     let layout = session.programs.plan.slot.clone();
     let buffers: Vec<HostBuffer> =
         (0..options.slots).map(|_| backend.host_buffer(layout.bytes)).collect::<Result<_>>()?;
+    let mut parts = Parts::new(session, backend, split.len().div_ceil(options.batch_size.max(1)))?;
     let loading = LoaderOptions {
         batch_size: options.batch_size,
+        batches_together: 1,
+        own: parts.own(),
         shuffle: false,
         drop_last: false,
         seed: options.seed,
@@ -92,19 +96,25 @@ pub fn evaluate_batches(
     let mut scores = Scores::new(&session.programs, split.len());
     let mut outputs = Vec::new();
     let mut loader = Loader::start(split, loading, &layout, buffers, Position::default())?;
+    let mut stopped = false;
     while let Some(batch) = loader.next()? {
-        if interrupt.load(Ordering::Relaxed) {
-            return Ok(None);
+        stopped = interrupt.load(Ordering::Relaxed);
+        if stopped {
+            break;
         }
-        unread.note(batch.unreadable(), split.len())?;
+        parts.begin(session, batch.position.batch)?;
+        parts.met(batch.unreadable(), unread, split.len())?;
         session.evaluate(batch.slot, &batch.buffer, batch.len)?;
         session.wait_slot(batch.slot)?;
         if let Some(scores) = &mut scores {
             session.outputs(Kind::Eval, batch.len, &mut outputs)?;
-            scores.add(&outputs, session.programs.targets(&batch.buffer, batch.len));
+            parts.take(scores, &outputs, session.programs.targets(&batch.buffer, batch.len));
         }
         see(session, &batch)?;
         loader.release(batch);
+    }
+    if !parts.end(session, stopped, scores.as_mut(), (unread, split.len()))? {
+        return Ok(None);
     }
     let (figures, not_finite) = session.figures(Mode::Eval)?;
     let figures =

@@ -7,12 +7,15 @@ mod live;
 pub mod mistakes;
 mod moments;
 pub mod pace;
+pub mod parts;
 pub mod pending;
+mod ranks;
 pub mod rehearsal;
 pub mod report;
 pub mod sweep;
 pub mod table;
 pub mod timing;
+pub mod told;
 mod unreadable;
 pub mod waiting;
 mod watched;
@@ -39,7 +42,7 @@ use pending::{Pending, Settled, Update};
 use report::Reporter;
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use waiting::Waiting;
 
@@ -74,7 +77,9 @@ pub fn eval_options(experiment: &Experiment) -> EvalOptions {
 pub fn train_options(experiment: &Experiment, end_epoch: Option<u64>) -> LoaderOptions {
     let loading = &experiment.data.loading;
     LoaderOptions {
-        batch_size: loading.batch_size,
+        batch_size: experiment.micro_batch(),
+        batches_together: experiment.shards(),
+        own: None,
         shuffle: loading.shuffle,
         drop_last: loading.drop_last,
         seed: experiment.seed,
@@ -115,6 +120,8 @@ pub struct Run<'a> {
     pub pause_after: Option<u64>,
     /// The updates after which this process last evaluated, with what it found.
     pub evaluated: Option<(u64, Figures)>,
+    /// A batch without samples, for updates of a step of which this rank has no shard.
+    pub empty: Option<HostBuffer>,
 }
 
 /// The time that an epoch has been trained for.
@@ -145,7 +152,7 @@ impl Run<'_> {
         let buffers: Vec<HostBuffer> = (0..slots::training(self.experiment))
             .map(|_| self.backend.host_buffer(layout.bytes))
             .collect::<Result<_>>()?;
-        let options = self.loader_options();
+        let options = LoaderOptions { own: self.own_batches(), ..self.loader_options() };
         let horizon = self.horizon();
         self.reporter.plan(model::task(self.experiment), &self.session.programs.asked, horizon);
         let start = Position { epoch: self.state.epoch, batch: self.state.batch as usize };
@@ -182,7 +189,7 @@ impl Run<'_> {
             Length::Steps(steps) => steps,
         };
         let per_epoch = self.updates_per_epoch();
-        let here = per_epoch.saturating_sub(self.state.batch.div_ceil(self.experiment.train.accumulate as u64));
+        let here = per_epoch.saturating_sub(self.state.batch.div_ceil(self.experiment.micro_batches() as u64));
         let later = steps.saturating_sub(self.state.step).saturating_sub(here);
         self.state.epoch + 1 + later.div_ceil(per_epoch.max(1))
     }
@@ -236,7 +243,7 @@ impl Run<'_> {
         let mut done = self.done();
         self.begin_stretch(done);
         while self.state.batch < batches {
-            if interrupt.load(Ordering::Relaxed) {
+            if self.is_interrupted(interrupt)? {
                 return self.interrupted(&clock).map(Some);
             }
             if self.is_evaluation_due() {
@@ -280,7 +287,7 @@ impl Run<'_> {
 
     /// Training samples of this epoch that are done.
     fn done(&self) -> u64 {
-        (self.state.batch * self.experiment.data.loading.batch_size as u64).min(self.samples_per_epoch())
+        (self.state.batch * self.experiment.micro_batch() as u64).min(self.samples_per_epoch())
     }
 
     /// Has the training of this epoch shown from where it is: to its end, or to the run's.
@@ -319,8 +326,10 @@ impl Run<'_> {
 
     /// One update of the parameters: a batch, or several whose gradients are averaged. The number of samples.
     fn update(&mut self, loader: &mut Loader, in_flight: &mut VecDeque<Batch>, batches: u64) -> Result<u64> {
-        let accumulate = self.experiment.train.accumulate as u64;
-        let group = accumulate.min(batches - self.state.batch);
+        let group = (self.experiment.micro_batches() as u64).min(batches - self.state.batch);
+        let (own, apart) = (self.own_of(group), self.experiment.updates_apart());
+        // Each shard has a loss, and so has their update.
+        let losses = own.end - own.start + u64::from(self.session.programs.shards.is_some());
         let (step, epoch) = (self.state.step, self.state.epoch as usize);
         let lr = self.schedule.lr(step, epoch) * self.plateau_factor();
         let mut inputs = StepInputs {
@@ -328,27 +337,27 @@ impl Run<'_> {
             lr_floor: self.schedule.floor(step, epoch) as f32,
             grad_scale: 1.0,
             seed: self.experiment.seed,
-            micro_step: self.state.extra.micro_step,
+            micro_step: self.state.extra.micro_step + own.start,
         };
         if let Some(ema) = &self.experiment.optimizer.ema {
             self.session.set_average_share(ema.share(self.state.step + 1));
         }
-        let start = Position { epoch: self.state.epoch, batch: self.state.batch as usize };
-        self.pending.push(Update { step: self.state.step + 1, start, batches: group, lr, inputs });
-        let mut samples = 0;
-        for k in 0..group {
+        let start = Position { epoch: self.state.epoch, batch: (self.state.batch + own.start) as usize };
+        self.pending.push(Update { step: self.state.step + 1, start, batches: losses, lr, inputs });
+        let before = self.done();
+        let mut unreadable = Vec::new();
+        for k in own.clone() {
             let mut batch = self.waiting.time(|| loader.next())?.context("the loader ended before the epoch")?;
-            debug_assert_eq!((batch.position.epoch, batch.position.batch as u64), (self.state.epoch, self.state.batch));
-            self.note_unreadable(batch.unreadable())?;
+            debug_assert_eq!(batch.position.epoch, self.state.epoch);
+            debug_assert_eq!(batch.position.batch as u64, self.state.batch + k);
+            unreadable.extend_from_slice(batch.unreadable());
+            self.session.set_shard(k as usize, group as usize);
             self.session.train(batch.slot, &mut batch.buffer, batch.len, inputs)?;
             self.settle(false)?;
-            if accumulate > 1 && k + 1 == group {
+            if apart && k + 1 == own.end {
                 self.session.wait_slot(batch.slot)?;
                 self.session.update(batch.slot, &mut batch.buffer, inputs)?;
             }
-            samples += batch.len as u64;
-            self.state.batch += 1;
-            self.state.extra.micro_step += 1;
             inputs.micro_step += 1;
             in_flight.push_back(batch);
             if in_flight.len() > slots::IN_FLIGHT
@@ -358,8 +367,14 @@ impl Run<'_> {
                 loader.release(old);
             }
         }
+        if own.is_empty() {
+            self.update_without_shards(group, inputs)?;
+        }
+        self.state.batch += group;
+        self.state.extra.micro_step += group;
         self.state.step += 1;
-        Ok(samples)
+        self.tell_unreadable(unreadable)?;
+        Ok(self.done() - before)
     }
 
     /// Takes in the losses that have come back from the device, all of them with `wait`, and writes the lines of the steps
@@ -385,6 +400,9 @@ impl Run<'_> {
     /// before the update.
     fn not_finite(&mut self, update: Update, k: u64, loss: f32) -> anyhow::Error {
         self.reporter.end(None);
+        if self.session.programs.shards.is_some() && k + 1 == update.batches {
+            return self.not_finite_in_all(update.step, loss);
+        }
         let start = Position { batch: update.start.batch + k as usize, ..update.start };
         let at = format!(
             "the loss is {loss} at step {} (epoch {}, batch {})",
@@ -431,6 +449,9 @@ impl Run<'_> {
     /// Writes the checkpoint `paths` in this order: `last` comes at the end, so that a run that is killed in between is
     /// continued from before the write, or from what was written, and no file of it is ever missing.
     fn save(&mut self, paths: &[PathBuf]) -> Result<()> {
+        if !self.is_leader() {
+            return Ok(());
+        }
         self.state.extra.metrics_bytes = self.metrics.flush()?;
         let files: Vec<&std::path::Path> = paths.iter().map(PathBuf::as_path).collect();
         save(&mut self.session, &mut self.state, self.config, self.experiment.seed, &files)?;

@@ -212,7 +212,7 @@ impl Run<'_> {
             },
         };
         let train = self.session.figures(Mode::Train)?.0;
-        let samples = self.state.batch * self.experiment.data.loading.batch_size as u64;
+        let samples = self.done();
         let monitored = Self::figure(self.experiment.checkpoint.monitor(), train.as_ref(), val.as_ref());
         if self.state.best.is_none() && monitored.is_some_and(f64::is_finite) {
             self.save(&[self.folder.file(file::BEST)])?;

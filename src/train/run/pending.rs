@@ -11,7 +11,7 @@ pub struct Update {
     pub step: u64,
     /// Its first batch.
     pub start: Position,
-    /// Number of its batches.
+    /// Number of the losses that come back of it, of which the last is that of all its batches: one for each, and with shards one more.
     pub batches: u64,
     /// Its learning rate.
     pub lr: f64,

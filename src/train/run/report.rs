@@ -20,6 +20,8 @@ pub enum Verbosity {
     Normal,
     /// Nothing but warnings.
     Quiet,
+    /// Nothing at all: another one says the same.
+    Silent,
     /// The lines of `metrics.jsonl` on standard output, nothing else there.
     Json,
 }
@@ -138,7 +140,9 @@ impl Reporter {
 
     /// Something that must not be missed, on standard error, however quiet.
     pub fn warn(&self, text: &str) {
-        say(&format!("warning: {text}"));
+        if self.verbosity != Verbosity::Silent {
+            say(&format!("warning: {text}"));
+        }
     }
 
     /// The same, unless it has been said already.
@@ -152,7 +156,7 @@ impl Reporter {
     /// Warns of samples that cannot be read, of those to train on and to validate on, once for each.
     pub fn unreadable(&mut self, lists: [&Unread; 2]) {
         for (unread, told) in lists.into_iter().zip(&mut self.told) {
-            if let Some(text) = unread.in_words(*told) {
+            if let Some(text) = unread.in_words(*told).filter(|_| self.verbosity != Verbosity::Silent) {
                 say(&format!("warning: {text}"));
             }
             *told = unread.list().len();

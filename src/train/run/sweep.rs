@@ -64,19 +64,20 @@ pub fn sweep(
     let mut loader = Loader::start(split, train_options(experiment, None), &layout, buffers, Position::default())?;
     session.set_frozen(experiment.model.thaw_after.is_some_and(|after| after > 0));
     let batches = loader.batches_per_epoch() as u64;
-    let accumulate = experiment.train.accumulate as u64;
+    let together = experiment.micro_batches() as u64;
     let (mut batch_number, mut micro_step) = (0, 0);
     let (mut tried, mut losses) = (Vec::with_capacity(sweep.steps), Vec::new());
     let (mut mean, mut least) = (0.0, f64::INFINITY);
     for step in 0..sweep.steps {
         let lr = sweep.rate(step);
-        let group = accumulate.min(batches - batch_number);
+        let group = together.min(batches - batch_number);
         for k in 0..group {
             let mut batch = loader.next()?.context("the loader ended")?;
             let (lr, seed) = (lr as f32, experiment.seed);
             let inputs = StepInputs { lr, lr_floor: 0.0, grad_scale: 1.0, seed, micro_step };
+            session.set_shard(k as usize, group as usize);
             session.train(batch.slot, &mut batch.buffer, batch.len, inputs)?;
-            if accumulate > 1 && k + 1 == group {
+            if experiment.updates_apart() && k + 1 == group {
                 session.wait_slot(batch.slot)?;
                 session.update(batch.slot, &mut batch.buffer, inputs)?;
             }

@@ -76,7 +76,7 @@ pub fn time_training(
         (0..slots::training(experiment)).map(|_| backend.host_buffer(layout.bytes)).collect::<Result<_>>()?;
     let mut loader = Loader::start(split, train_options(experiment, None), &layout, buffers, Position::default())?;
     session.set_frozen(experiment.model.thaw_after.is_some_and(|after| after > 0));
-    let (batches, accumulate) = (loader.batches_per_epoch() as u64, experiment.train.accumulate as u64);
+    let (batches, together) = (loader.batches_per_epoch() as u64, experiment.micro_batches() as u64);
     let (mut batch_number, mut losses, mut held) = (0, Vec::new(), None);
     let mut inputs = StepInputs {
         lr: experiment.optimizer.rule.lr() as f32,
@@ -87,14 +87,15 @@ pub fn time_training(
     };
     // As in training a batch is made, and given to the device, while the one before is still at work.
     let mut update = |session: &mut Session, timed: &mut Timed| -> Result<()> {
-        let group = accumulate.min(batches - batch_number);
+        let group = together.min(batches - batch_number);
         for k in 0..group {
+            session.set_shard(k as usize, group as usize);
             let asked = Instant::now();
             let mut batch = loader.next()?.context("the loader ended")?;
             timed.waited += asked.elapsed().as_secs_f64();
             timed.samples += batch.len as u64;
             session.train(batch.slot, &mut batch.buffer, batch.len, inputs)?;
-            if accumulate > 1 && k + 1 == group {
+            if experiment.updates_apart() && k + 1 == group {
                 session.wait_slot(batch.slot)?;
                 session.update(batch.slot, &mut batch.buffer, inputs)?;
             }
@@ -146,6 +147,8 @@ pub fn time_evaluation(
             (0..options.slots).map(|_| backend.host_buffer(layout.bytes)).collect::<Result<_>>()?;
         let loading = LoaderOptions {
             batch_size: options.batch_size,
+            batches_together: 1,
+            own: None,
             shuffle: false,
             drop_last: false,
             seed: options.seed,

@@ -3,7 +3,8 @@
 use crate::graph::op::{NewFull, Op};
 use crate::graph::{DType, Graph, Input, Role, Shape, ShapeError, VarId, VarKind, Variable, Variables};
 use crate::model::Forward;
-use crate::passes::update::{AVERAGE_PREFIX, UpdateSpec, add_averages, average_of};
+use crate::passes::update::{AVERAGE_PREFIX, add_averages, average_of};
+use crate::passes::update_spec::UpdateSpec;
 
 /// Takes the weights of now into the mean.
 ///

@@ -5,7 +5,7 @@ use crate::graph::op::Op;
 use crate::graph::{Graph, Role, ValueId, VarId};
 use crate::model::Forward;
 use crate::passes::Trained;
-use crate::passes::update::UpdateSpec;
+use crate::passes::update_spec::UpdateSpec;
 
 /// Where a program leaves the gradient of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

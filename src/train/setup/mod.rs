@@ -20,6 +20,7 @@ pub mod recompute;
 pub mod schedule;
 pub mod scores;
 pub mod session;
+pub mod shards;
 pub mod slots;
 pub mod synthetic_batch;
 pub mod trained;

@@ -3,6 +3,7 @@
 use super::averages::{average_graph, statistics_graph, take_averages};
 use super::gradients::{self, GradientOf};
 use super::muon::Split;
+use super::shards::evaluation_graphs;
 use super::trained::{self, LayerRate, Phases};
 use super::{lints, precision, recompute};
 use crate::backend::{Backend, HostBuffer};
@@ -14,9 +15,11 @@ use crate::graph::{Graph, Input, ValueId, VarKind, Variables};
 use crate::model::{self, BatchShape, Forward, LayerRow, Mode};
 use crate::passes::rematerialize::Recompute;
 use crate::passes::simplify::simplify;
-use crate::passes::update::{UpdateSpec, update_graph};
+use crate::passes::update::{shard_update_graph, update_graph};
+use crate::passes::update_spec::UpdateSpec;
 use crate::passes::{self, Device, Job, PassOptions, Purpose, Trained, Training};
 use crate::plan::{Plan, SlotInput, Source};
+use crate::shards::Shards;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -43,6 +46,10 @@ pub enum Kind {
     EvalWeights,
     /// The model's output alone.
     Predict,
+    /// The sums of a shard's evaluation are taken into those over all shards.
+    EvalShard,
+    /// Those are the evaluation's.
+    EvalTotal,
 }
 
 /// The programs to make: kinds with shapes of batches.
@@ -64,7 +71,7 @@ impl Sizes {
             Some(0) => Vec::new(),
             n => Sizes::of(loading.eval_batch_size(), n, false),
         };
-        Sizes { train: Sizes::of(loading.batch_size, data.train, loading.drop_last), eval, predict: Vec::new() }
+        Sizes { train: Sizes::of(experiment.micro_batch(), data.train, loading.drop_last), eval, predict: Vec::new() }
     }
 
     /// The sizes that batches of `batch` out of `samples` have; `samples` is not always known.
@@ -106,6 +113,8 @@ pub struct Programs {
     pub thawed: usize,
     /// What programs of [`Kind::Gradients`] put out, by their numbers in the plan.
     pub gradients: HashMap<usize, Vec<GradientOf>>,
+    /// The shards of a step, and how ranks have divided them, if a batch is cut into shards.
+    pub shards: Option<Shards>,
 }
 
 impl Programs {
@@ -147,18 +156,20 @@ pub fn build(
 ) -> Result<Programs, Vec<Diagnostic>> {
     let precision = precision::supported(experiment.precision, backend);
     let device = device(backend);
+    let shards = shards(experiment, backend);
     let mut vars = Variables::new();
     let mut sources = Vec::new();
     let mut kinds = Vec::new();
     let mut rows = Vec::new();
     let mut phases: Option<Phases> = None;
     let mut sums = [None, None];
+    let mut shard_sums = [None, None];
     let mut warnings = Vec::new();
     for batch in &sizes.train {
         let forward = model::forward(experiment, data, &mut vars, *batch, Mode::Train)?;
         let phases = match &mut phases {
             Some(phases) => phases,
-            none => none.insert(trained::phases(experiment, &mut vars, precision, &forward)?),
+            none => none.insert(trained::phases(experiment, &mut vars, precision, &forward, shards)?),
         };
         if rows.is_empty() {
             rows = forward.rows.clone();
@@ -166,24 +177,31 @@ pub fn build(
             warnings.extend(lints::lints(experiment, data, &vars));
         }
         let again = recompute::layers(experiment, &forward.graph)?;
-        for ((spec, kind, name), sums) in in_phases(phases, TRAIN).zip(&mut sums) {
+        let phases = in_phases(phases, TRAIN).zip(sums.iter_mut().zip(&mut shard_sums));
+        for ((spec, kind, name), (sums, shard_sums)) in phases {
             let how = (precision, &again);
             let (graph, trained) = train_graph(experiment, &mut vars, spec, &forward, how, (options, device))?;
             *sums = trained.sums.or(sums.take());
+            *shard_sums = trained.shards.or(shard_sums.take());
             kinds.push((kind, *batch));
             let source = source(&format!("{name}, batch of {batch}"), graph, &forward);
             sources.push(Source { loss: Some(trained.loss), ..source });
         }
     }
-    for ((spec, kind, name), sums) in phases.iter().flat_map(|phases| in_phases(phases, UPDATE)).zip(&sums) {
-        let Some(sums) = sums else { continue };
-        let mut graph = update_graph(&mut vars, spec, sums).map_err(|e| internal(&e.to_string()))?;
+    let of_updates = phases.iter().flat_map(|phases| in_phases(phases, UPDATE)).zip(sums.iter().zip(&shard_sums));
+    for ((spec, kind, name), sums) in of_updates {
+        let made = match sums {
+            (Some(sums), _) => update_graph(&mut vars, spec, sums).map(|graph| (graph, None)),
+            (None, Some(sums)) => shard_update_graph(&mut vars, spec, sums).map(|(graph, loss)| (graph, Some(loss))),
+            (None, None) => continue,
+        };
+        let (mut graph, loss) = made.map_err(|e| internal(&e.to_string()))?;
         if options.wants("simplify") {
             simplify(&mut graph);
             crate::graph::verify(&graph).map_err(|e| internal(&e))?;
         }
         kinds.push((kind, 0.into()));
-        sources.push(Source { name: name.into(), graph, loss: None, prediction: None });
+        sources.push(Source { name: name.into(), graph, loss, prediction: None });
     }
     let mut evaluations = vec![(Mode::Eval, Kind::Eval, &sizes.eval), (Mode::Predict, Kind::Predict, &sizes.predict)];
     let averages = phases.as_ref().filter(|phases| !phases.averaged.is_empty());
@@ -240,6 +258,13 @@ pub fn build(
             sources.push(source(&format!("{name}, batch of {batch}"), graph, &forward));
         }
     }
+    if let Some(shards) = shards.filter(|_| !sizes.eval.is_empty()) {
+        let graphs = evaluation_graphs(&mut vars, shards).map_err(|e| internal(&e.to_string()))?;
+        for (graph, (kind, name)) in graphs.into_iter().zip(EVALUATION) {
+            kinds.push((kind, 0.into()));
+            sources.push(Source { name: name.into(), graph, loss: None, prediction: None });
+        }
+    }
     if sizes.train.is_empty() {
         let errors = trained::freeze(experiment, &mut vars);
         if !errors.is_empty() {
@@ -268,6 +293,7 @@ pub fn build(
         split,
         thawed,
         gradients: put_out,
+        shards,
     })
 }
 
@@ -275,6 +301,7 @@ pub fn build(
 /// which parameters are frozen.
 type InPhases = [(Kind, &'static str); 2];
 const TRAIN: InPhases = [(Kind::Train, "train"), (Kind::TrainFrozen, "train while frozen")];
+const EVALUATION: InPhases = [(Kind::EvalShard, "eval, end of a shard"), (Kind::EvalTotal, "eval, all shards")];
 const UPDATE: InPhases = [(Kind::Update, "update"), (Kind::UpdateFrozen, "update while frozen")];
 
 fn in_phases(phases: &Phases, kinds: InPhases) -> impl Iterator<Item = (&UpdateSpec, Kind, &'static str)> {
@@ -294,10 +321,10 @@ pub fn graph_after(
     options: &PassOptions,
 ) -> Result<Graph, Vec<Diagnostic>> {
     let mut vars = Variables::new();
-    let batch = experiment.data.loading.batch_size;
+    let batch = experiment.micro_batch();
     let forward = model::forward(experiment, data, &mut vars, batch, Mode::Train)?;
     let precision = experiment.precision;
-    let spec = trained::phases(experiment, &mut vars, precision, &forward)?.spec;
+    let spec = trained::phases(experiment, &mut vars, precision, &forward, shards(experiment, backend))?.spec;
     let how = (precision, &recompute::layers(experiment, &forward.graph)?);
     Ok(train_graph(experiment, &mut vars, &spec, &forward, how, (options, device(backend)))?.0)
 }
@@ -306,6 +333,12 @@ pub fn graph_after(
 pub fn pass_names(optional: bool) -> Vec<&'static str> {
     // The patterns of GPUs have the same names.
     passes::names(&crate::backend::cpu::fusions::FUSIONS, optional)
+}
+
+/// The shards of a step, divided among all ranks of the backend.
+fn shards(experiment: &Experiment, backend: &dyn Backend) -> Option<Shards> {
+    let ranks = backend.team().map_or(1, |team| team.ranks());
+    experiment.distributed.shards.map(|_| Shards { count: experiment.micro_batches(), ranks })
 }
 
 fn device(backend: &dyn Backend) -> Device<'static> {
@@ -330,7 +363,11 @@ fn train_graph(
     (precision, recompute): (Precision, &Recompute),
     passes: (&PassOptions, Device),
 ) -> Result<(Graph, Trained), Vec<Diagnostic>> {
-    let purpose = if experiment.train.accumulate > 1 { Purpose::Sum } else { Purpose::Update };
+    let purpose = match (experiment.distributed.shards, experiment.train.accumulate) {
+        (Some(_), _) => Purpose::Shards,
+        (None, 1) => Purpose::Update,
+        (None, _) => Purpose::Sum,
+    };
     let mut training = Training::new(vars, spec, loss_of(forward)?, purpose);
     training.recompute = recompute.clone();
     after_passes(forward.graph.clone(), training, precision, passes)

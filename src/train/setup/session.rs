@@ -2,8 +2,10 @@
 
 mod averaging;
 mod gradients;
+mod variables;
 
 pub use gradients::Gradients;
+pub use variables::Saved;
 
 use super::class_report::ClassReport;
 use super::error_report::ErrorReport;
@@ -13,10 +15,9 @@ use super::transfer::Transfer;
 use crate::backend::{Backend, Detail, DeviceUse, Executable, HostBuffer, MemoryUse, Span};
 use crate::data::Field;
 use crate::graph::op::{Figure, METRIC_SLOTS, Op, Task, metric_slot};
-use crate::graph::{DType, Input, Role, Shape, VarId, VarKind, Variable};
+use crate::graph::{Input, Role, Shape, VarId, VarKind, Variable};
 use crate::model::{BatchShape, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, init, metrics_variable};
 use anyhow::{Context, Result, anyhow};
-use std::io::Read;
 
 /// The numbers that a training step reads from its batch slot.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,19 +34,6 @@ pub struct StepInputs {
     pub micro_step: u64,
 }
 
-/// A variable's content in the outside layout.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Saved {
-    /// Name in state dicts.
-    pub name: String,
-    /// Element type.
-    pub dtype: DType,
-    /// Outside shape.
-    pub shape: Vec<usize>,
-    /// Native-endian elements, row-major.
-    pub bytes: Vec<u8>,
-}
-
 /// Compiled programs with their state.
 pub struct Session {
     /// The programs.
@@ -59,6 +47,10 @@ pub struct Session {
     average_share: f32,
     /// There is no mean over epochs yet.
     waits: bool,
+    /// Which of the ranks that share the shards of a step this is.
+    rank: usize,
+    /// Which shard of its step comes next, from 0, and how many that has.
+    shard: [usize; 2],
 }
 
 impl Session {
@@ -79,8 +71,9 @@ impl Session {
     pub fn unset(programs: Programs, backend: &dyn Backend, task: Task) -> Result<Self> {
         let executable = backend.compile(programs.plan.clone())?;
         let waits = programs.find(Kind::Average, 0).is_some();
-        let transfer = Transfer::default();
-        Ok(Session { programs, executable, task, transfer, frozen: false, average_share: 0.0, waits })
+        let (transfer, frozen) = (Transfer::default(), false);
+        let (rank, shard) = (backend.team().map_or(0, |team| team.rank()), [0, 1]);
+        Ok(Session { programs, executable, task, transfer, frozen, average_share: 0.0, waits, rank, shard })
     }
 
     /// Gives the variables that are `wanted` their initial value.
@@ -103,6 +96,11 @@ impl Session {
     /// The share of the new values in moving averages from here on.
     pub fn set_average_share(&mut self, share: f64) {
         self.average_share = share as f32;
+    }
+
+    /// The next micro-batch of training is shard `number` of a step that has `present` of them, if steps are cut into shards.
+    pub fn set_shard(&mut self, number: usize, present: usize) {
+        self.shard = [number, present];
     }
 
     /// Runs one micro-batch of training on `batch`, which is of that shape: a number of samples, or one with a length.
@@ -138,6 +136,34 @@ impl Session {
     pub fn evaluate(&mut self, slot: usize, batch: &HostBuffer, shape: impl Into<BatchShape>) -> Result<()> {
         let program = self.program(Kind::Eval, shape)?;
         self.executable.run(program, slot, batch)
+    }
+
+    /// Takes what has been evaluated since the last call into the sums over shards, as that of shard `number`. The numbers in `batch` alone are
+    /// used, and written.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn end_shard(&mut self, batch: &mut HostBuffer, number: usize) -> Result<()> {
+        self.run_apart(Kind::EvalShard, batch, number)
+    }
+
+    /// Makes the sums over all shards those of the evaluation. `batch` as for [`Session::end_shard`].
+    ///
+    /// # Errors
+    /// The device, or another rank, failed.
+    pub fn end_shards(&mut self, batch: &mut HostBuffer) -> Result<()> {
+        let first = self.programs.shards.map_or(0, |shards| shards.of(self.rank).start);
+        self.run_apart(Kind::EvalTotal, batch, first)
+    }
+
+    /// Runs a program that reads no samples.
+    fn run_apart(&mut self, kind: Kind, batch: &mut HostBuffer, shard: usize) -> Result<()> {
+        self.set_shard(shard, self.programs.shards.map_or(1, |shards| shards.count));
+        let nothing = StepInputs { lr: 0.0, lr_floor: 0.0, grad_scale: 1.0, seed: 0, micro_step: 0 };
+        self.write_inputs(batch, nothing);
+        let program = self.program(kind, 0)?;
+        self.executable.run(program, 0, batch)?;
+        self.executable.wait_slot(0)
     }
 
     /// The model's output for `batch`, which is of that shape: rows of floats, in PyTorch's order.
@@ -290,52 +316,6 @@ impl Session {
         }
     }
 
-    /// The contents of all variables that `wanted` accepts, in the outside layout.
-    ///
-    /// # Errors
-    /// The device failed.
-    pub fn save(&mut self, wanted: impl Fn(&Variable) -> bool) -> Result<Vec<Saved>> {
-        let plan = self.programs.plan.clone();
-        let mut out = Vec::new();
-        for (id, var) in plan.variables.iter().filter(|(_, v)| wanted(v)) {
-            let mut bytes = Vec::with_capacity(var.bytes());
-            self.read(id, &mut |piece| {
-                bytes.extend_from_slice(piece);
-                Ok(())
-            })?;
-            let shape = var.storage.outside.dims().to_vec();
-            out.push(Saved { name: var.name.clone(), dtype: var.dtype, shape, bytes });
-        }
-        Ok(out)
-    }
-
-    /// Hands on the content of variable `id` in the outside layout, in order, a piece at a time.
-    ///
-    /// # Errors
-    /// The device failed, or `take` did.
-    pub fn read(&mut self, id: VarId, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let plan = self.programs.plan.clone();
-        self.transfer.read(self.executable.as_mut(), (id, &plan.variables[id]), take)
-    }
-
-    /// Sets variable `id` from `bytes` in the outside layout.
-    ///
-    /// # Errors
-    /// The length is wrong, or the device failed.
-    pub fn restore(&mut self, id: VarId, bytes: &[u8]) -> Result<()> {
-        let plan = self.programs.plan.clone();
-        self.transfer.write(self.executable.as_mut(), (id, &plan.variables[id]), bytes)
-    }
-
-    /// Sets variable `id` from bytes in the outside layout that are read from `from`.
-    ///
-    /// # Errors
-    /// There are too few bytes, or the device failed.
-    pub fn restore_from(&mut self, id: VarId, from: &mut dyn Read) -> Result<()> {
-        let plan = self.programs.plan.clone();
-        self.transfer.write_from(self.executable.as_mut(), (id, &plan.variables[id]), from)
-    }
-
     /// Says where the computation on `batch`, which is of that shape, stops being finite: the layer and operation, or
     /// the parameter that already is not.
     ///
@@ -446,6 +426,13 @@ impl Session {
             let Some(at) = layout.find(input) else { continue };
             for (k, v) in list.into_iter().enumerate() {
                 bytes[at.offset + 4 * k..][..4].copy_from_slice(&v.to_ne_bytes());
+            }
+        }
+        if let (Some(at), Some(shards)) = (layout.find(Input::Shard), self.programs.shards) {
+            let [shard, present] = self.shard;
+            let place = shards.place(self.rank, shard, present);
+            for (k, v) in [place.slot, place.merged, present].into_iter().enumerate() {
+                bytes[at.offset + 4 * k..][..4].copy_from_slice(&(v as i32).to_ne_bytes());
             }
         }
         if let Some(at) = layout.find(Input::Random) {

@@ -8,7 +8,9 @@ use crate::config::{Diagnostic, Experiment};
 use crate::graph::op::TensorOptions;
 use crate::graph::{DType, VarId, VarKind, Variables};
 use crate::model::Forward;
-use crate::passes::update::{ClipAdaptive, GRAD_SCALER, UpdateSpec};
+use crate::passes::update::GRAD_SCALER;
+use crate::passes::update_spec::{ClipAdaptive, UpdateSpec};
+use crate::shards::Shards;
 use std::collections::HashSet;
 
 /// The updates of an experiment.
@@ -46,6 +48,7 @@ pub fn phases(
     vars: &mut Variables,
     precision: Precision,
     full: &Forward,
+    shards: Option<Shards>,
 ) -> Result<Phases, Vec<Diagnostic>> {
     let mut errors = freeze(experiment, vars);
     let o = &experiment.optimizer;
@@ -108,7 +111,7 @@ pub fn phases(
     let clip_norm = experiment.train.clip_grad_norm.map(|c| c as f32);
     let clip_value = experiment.train.clip_grad_value.map(|c| c as f32);
     let clip_adaptive = experiment.train.clip_grad_adaptive.map(|c| clip_adaptive(experiment, c, &names));
-    let micro_batch = full.loss.filter(|_| experiment.train.accumulate > 1).map(|loss| loss.items as f32);
+    let micro_batch = full.loss.filter(|_| experiment.updates_apart()).map(|loss| loss.items as f32);
     let spec = UpdateSpec {
         algorithm: o.rule.describe(),
         muon,
@@ -117,6 +120,7 @@ pub fn phases(
         clip_adaptive,
         scaler,
         micro_batch,
+        shards,
         averaged: averaged(experiment, vars, &tensors),
         tensors,
         thawed: Vec::new(),

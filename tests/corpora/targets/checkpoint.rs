@@ -100,6 +100,8 @@ fn use_it(checkpoint: &Checkpoint, path: &Path) {
     let loading = &experiment.data.loading;
     let options = LoaderOptions {
         batch_size: loading.batch_size,
+        batches_together: 1,
+        own: None,
         shuffle: loading.shuffle,
         drop_last: loading.drop_last,
         seed: experiment.seed,

@@ -2,6 +2,7 @@
 
 mod cache;
 mod data;
+mod distributed;
 mod init;
 mod length;
 mod lint;
@@ -19,6 +20,7 @@ mod transforms;
 
 pub use cache::*;
 pub use data::*;
+pub use distributed::*;
 pub use init::*;
 pub use length::*;
 pub use lint::*;

@@ -10,15 +10,18 @@ use crate::config::language::sections::{By, Curve, Plateau};
 use crate::config::language::values::Anneal;
 use course::{At, Course, Rate, Room};
 
-/// Batches of an epoch over `samples` samples.
+/// Batches of an epoch over `samples` samples, or shards of them.
 pub fn batches(experiment: &Experiment, samples: usize) -> usize {
     let loading = &experiment.data.loading;
-    if loading.drop_last { samples / loading.batch_size } else { samples.div_ceil(loading.batch_size) }
+    match loading.drop_last {
+        true => samples / loading.batch_size * experiment.shards(),
+        false => samples.div_ceil(experiment.micro_batch()),
+    }
 }
 
 /// Updates of an epoch over `samples` samples. It ends with one, of fewer batches than the others if need be.
 pub fn updates(experiment: &Experiment, samples: usize) -> u64 {
-    batches(experiment, samples).div_ceil(experiment.train.accumulate) as u64
+    batches(experiment, samples).div_ceil(experiment.micro_batches()) as u64
 }
 
 /// The learning rate of every update.

@@ -1,0 +1,77 @@
+//! A rank that is not the leader.
+
+use super::super::outcome;
+use crate::backend::cpu::CpuBackend;
+use crate::config::Loaded;
+use crate::train::files::folder::{Folder, file};
+use crate::train::files::metrics_file::MetricsFile;
+use crate::train::files::state::RunState;
+use crate::train::run::Run;
+use crate::train::run::pending::Pending;
+use crate::train::run::report::{Reporter, Verbosity};
+use crate::train::run::waiting::Waiting;
+use crate::train::setup::input::Samples;
+use crate::train::setup::schedule::Schedule;
+use crate::train::setup::session::Session;
+use anyhow::{Context, Result};
+use std::sync::atomic::AtomicBool;
+use tempfile::TempDir;
+
+/// What a follower's run is of.
+pub struct Follower<'a> {
+    /// The configuration.
+    pub loaded: &'a Loaded,
+    /// Its effective text.
+    pub config: &'a str,
+    /// The samples.
+    pub samples: &'a Samples,
+    /// The epoch to stop after.
+    pub pause_after: Option<u64>,
+}
+
+impl<'a> Follower<'a> {
+    /// Its run, and a folder that is removed with it.
+    ///
+    /// # Errors
+    /// A folder cannot be made.
+    pub fn run(
+        &self,
+        (rank, backend): (usize, &'a CpuBackend),
+        session: Session,
+        state: RunState,
+    ) -> Result<(Run<'a>, TempDir)> {
+        let Follower { loaded, config, samples, pause_after } = *self;
+        let place = tempfile::tempdir().with_context(|| format!("cannot make a folder for rank {rank}"))?;
+        let folder = Folder::new(Some(place.path()), &loaded.experiment.name, false)?;
+        let metrics = MetricsFile::open(&folder.file(file::METRICS), 0)?;
+        let run = Run {
+            experiment: &loaded.experiment,
+            config,
+            backend,
+            samples,
+            session,
+            state,
+            schedule: Schedule::new(&loaded.experiment, samples.train.len()),
+            folder,
+            metrics,
+            reporter: Reporter::new(Verbosity::Silent),
+            pending: Pending::default(),
+            waiting: Waiting::default(),
+            pause_after,
+            evaluated: None,
+            empty: None,
+        };
+        Ok((run, place))
+    }
+}
+
+/// Trains as the leader does.
+///
+/// # Errors
+/// As [`Run::run`].
+pub fn follow(run: &mut Run, interrupt: &AtomicBool) -> Result<()> {
+    match outcome::nothing_to_do(run) {
+        Some(_) => Ok(()),
+        None => run.run(interrupt).map(drop),
+    }
+}

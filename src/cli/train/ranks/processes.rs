@@ -1,0 +1,265 @@
+//! Ranks that are processes: each reads its data itself, and has the rest from the leader.
+
+use super::super::super::args::TrainArgs;
+use super::super::super::failure::Failure;
+use super::super::super::model::{build, describe_data};
+use super::super::super::samples;
+use super::super::{balanced, outcome, run_on};
+use super::follower::{Follower, follow};
+use super::{Team, TellsPanic, Told, lead, threads_of, world};
+use crate::backend::cpu::CpuBackend;
+use crate::backend::cpu::simd::SimdLevel;
+use crate::checkpoint::Best;
+use crate::collective::Collective;
+use crate::collective::tcp::{Limits, World, join};
+use crate::config;
+use crate::data::Missing;
+use crate::passes::PassOptions;
+use crate::terminal::say;
+use crate::train::files::state::{Extra, RunState};
+use crate::train::run::Run;
+use crate::train::setup::input::{self, Samples, Take};
+use crate::train::setup::photos::Keeping;
+use crate::train::setup::programs::Sizes;
+use crate::train::setup::session::Session;
+use anyhow::{Context, Result, anyhow};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// For others to come, and without a sign of life of one.
+const LIMITS: Limits = Limits { join: Duration::from_secs(300), silence: Duration::from_secs(30) };
+
+/// Another number of seconds without a sign of life.
+const SILENCE: &str = "RUNNER_RANK_TIMEOUT";
+
+/// What all ranks have agreed on.
+#[derive(Debug, Clone, Copy)]
+pub struct Agreed {
+    /// The instructions that all of them have: others give other bits.
+    level: SimdLevel,
+}
+
+/// The other ranks, as the leader sees them.
+pub struct Processes {
+    /// The leader's device.
+    pub backend: CpuBackend,
+    member: Arc<dyn Collective>,
+}
+
+/// What every rank says first.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Hello {
+    version: String,
+    program: String,
+    level: String,
+}
+
+/// What the leader says before data is read.
+#[derive(Debug, Serialize, Deserialize)]
+struct Plan {
+    config: String,
+    without: Vec<String>,
+    digits: bool,
+}
+
+/// Where the run is, and on which data.
+#[derive(Debug, Serialize, Deserialize)]
+struct Place {
+    fingerprint: String,
+    epoch: u64,
+    batch: u64,
+    step: u64,
+    best: Option<Best>,
+    extra: Extra,
+}
+
+/// Trains, as one of several processes if this is one.
+pub fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
+    let Some(world) = world::of_environment()? else { return run_on(args, Team::Threads(1)) };
+    if args.dry_run {
+        return Err(Failure::Usage("a dry run is that of one rank".into()));
+    }
+    let rank = world.rank;
+    let joined = connect(&world);
+    let outcome = joined.and_then(|(member, agreed)| {
+        let outcome = match rank {
+            0 => run_on(args, Team::Process(member.clone(), agreed)),
+            _ => in_rank(args, &member, agreed),
+        };
+        match outcome {
+            // Whoever has failed first says so.
+            Err(_) if rank > 0 && member.check().is_err() => Ok(ExitCode::FAILURE),
+            Err(failure) => {
+                member.fail(&failure.in_words());
+                Err(failure)
+            }
+            done => done,
+        }
+    });
+    match outcome {
+        Err(failure) if rank > 0 => Err(Failure::Other(anyhow!("rank {rank}: {}", failure.in_words()))),
+        outcome => outcome,
+    }
+}
+
+fn connect(world: &World) -> Result<(Arc<dyn Collective>, Agreed), Failure> {
+    let mut limits = LIMITS;
+    if let Ok(text) = std::env::var(SILENCE) {
+        let seconds: Option<f64> = text.trim().parse().ok().filter(|s| (0.1..=86_400.0).contains(s));
+        let wrong =
+            || Failure::Usage(format!("`{SILENCE}` is `{text}`, and must be a number of seconds from 0.1 to 86400"));
+        limits.silence = Duration::from_secs_f64(seconds.ok_or_else(wrong)?);
+    }
+    let member = join(world, limits, Box::new(|text| say(&format!("warning: {text}"))))?;
+    let own = Hello {
+        version: env!("CARGO_PKG_VERSION").into(),
+        program: program()?,
+        level: SimdLevel::from_env()?.name().into(),
+    };
+    let all: Vec<Hello> = exchange(member.as_ref(), &own)?;
+    for (rank, other) in all.iter().enumerate() {
+        let first = &all[0];
+        if (&other.version, &other.program) != (&first.version, &first.program) {
+            return Err(anyhow!(
+                "rank {rank} is another build of runner than rank 0: version {} ({}), not {} ({})\nhelp: the same file must be there for all ranks",
+                other.version,
+                other.program,
+                first.version,
+                first.program
+            )
+            .into());
+        }
+    }
+    let level = SimdLevel::ALL.into_iter().find(|level| all.iter().any(|hello| hello.level == level.name()));
+    let level = level.context("the instructions of the ranks are not known")?;
+    if member.rank() == 0 && own.level != level.name() {
+        say(&format!("note: all ranks compute with {}, which is what all of them have", level.name()));
+    }
+    Ok((member, Agreed { level }))
+}
+
+/// What tells this build from others.
+fn program() -> Result<String> {
+    let path = std::env::current_exe().context("cannot find the program")?;
+    let mut hash = blake3::Hasher::new();
+    let cannot = || format!("cannot read `{}`", path.display());
+    hash.update_reader(File::open(&path).with_context(cannot)?).with_context(cannot)?;
+    Ok(hash.finalize().to_hex()[..12].to_owned())
+}
+
+/// What every rank gives, in their order.
+fn exchange<T: Serialize + DeserializeOwned>(member: &dyn Collective, own: &T) -> Result<Vec<T>> {
+    let given = serde_json::to_vec(own).context("what is told to the other ranks")?;
+    member.gather(&given)?.iter().enumerate().map(|(rank, given)| read(rank, given)).collect()
+}
+
+fn read<T: DeserializeOwned>(rank: usize, given: &[u8]) -> Result<T> {
+    serde_json::from_slice(given).with_context(|| format!("what rank {rank} tells cannot be read"))
+}
+
+/// Numbers in front of bytes: the length of the text before them.
+fn with_text(text: &[u8], bytes: &[u8]) -> Vec<u8> {
+    [&(text.len() as u64).to_le_bytes()[..], text, bytes].concat()
+}
+
+fn apart(given: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = given.split_first_chunk::<8>()?;
+    rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)
+}
+
+impl Processes {
+    /// The leader's.
+    pub fn new(member: Arc<dyn Collective>, agreed: &Agreed, threads: Option<usize>) -> Processes {
+        Processes { backend: agreed.backend(&member, threads), member }
+    }
+
+    /// Lets the others read their data, and build what the leader has.
+    ///
+    /// # Errors
+    /// One of them has failed.
+    pub fn read_data(&self, told: &Told, samples: &Samples) -> Result<(), Failure> {
+        let plan = Plan { config: told.config.into(), without: told.without.into(), digits: samples.note.is_some() };
+        self.member.gather(&serde_json::to_vec(&plan).context("what is told to the other ranks")?)?;
+        Ok(())
+    }
+
+    /// Gives the others the state of the run, and trains.
+    ///
+    /// # Errors
+    /// Any of them failed.
+    pub fn train(&self, leader: &mut Run, args: &TrainArgs, resumed: bool) -> Result<ExitCode, Failure> {
+        let RunState { epoch, batch, step, best, extra } = leader.state.clone();
+        let fingerprint = leader.samples.fingerprint.to_string();
+        let place = Place { fingerprint: fingerprint.clone(), epoch, batch, step, best, extra };
+        let text = serde_json::to_vec(&place).context("what is told to the other ranks")?;
+        let state = leader.session.hand_out()?;
+        let all = self.member.gather(&with_text(&text, &state))?;
+        for (rank, given) in all.iter().enumerate().skip(1) {
+            let other: String = read(rank, given)?;
+            if other != fingerprint {
+                return Err(anyhow!("rank {rank} has other data than rank 0: {other}, not {fingerprint}").into());
+            }
+        }
+        drop((all, state));
+        lead(leader, self.member.as_ref(), args, resumed)
+    }
+}
+
+impl Agreed {
+    fn backend(&self, member: &Arc<dyn Collective>, threads: Option<usize>) -> CpuBackend {
+        let threads = threads.or_else(|| Some(threads_of(None, world::ranks_here()?)));
+        CpuBackend::with_level(threads, self.level).in_team(Some(member.clone()))
+    }
+}
+
+/// What a rank does that is not the leader.
+fn in_rank(args: &TrainArgs, member: &Arc<dyn Collective>, agreed: Agreed) -> Result<ExitCode, Failure> {
+    let _told = TellsPanic(member.as_ref());
+    let first = |all: Vec<Vec<u8>>| all.into_iter().next().unwrap_or_default();
+    let plan: Plan = read(0, &first(member.gather(&[])?))?;
+    let mut loaded = config::load_effective("the configuration of rank 0", &plan.config, &[])?;
+    let backend = agreed.backend(member, args.threads);
+    describe_data(&loaded)?;
+    let take = match plan.digits {
+        true => Take::Digits,
+        false => Take::Source(Missing { download: false, mirrors: Vec::new(), fallback_digits: false }),
+    };
+    let experiment = &loaded.experiment;
+    let mut samples = input::take(experiment, &take, &mut |_| ())
+        .map_err(|error| samples::missing(error, experiment, "each rank reads its own"))?;
+    samples.keep_photos(&loaded.experiment, Keeping::Training)?;
+    balanced(&mut loaded, &samples)?;
+    let passes = PassOptions { without: plan.without.clone(), stop_after: None };
+    let sizes = Sizes::of_run(&loaded.experiment, &samples.spec);
+    let programs = build(&loaded, &samples.spec, &sizes, &backend, &passes)?;
+    let mut session = Session::unset(programs, &backend, crate::model::task(&loaded.experiment))?;
+    let own = serde_json::to_vec(&samples.fingerprint.to_string()).context("what is told to the other ranks")?;
+    let given = first(member.gather(&own)?);
+    let Some((text, state)) = apart(&given) else { return Err(anyhow!("what rank 0 tells cannot be read").into()) };
+    let Place { epoch, batch, step, best, extra, .. } = read(0, text)?;
+    session.take_in(state)?;
+    drop(given);
+    let state = RunState { epoch, batch, step, best, extra };
+    let follower = Follower { loaded: &loaded, config: &plan.config, samples: &samples, pause_after: args.pause_after };
+    let (mut run, _folder) = follower.run((member.rank(), &backend), session, state)?;
+    follow(&mut run, outcome::asked_to_stop()?.as_ref())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_bytes_are_taken_apart_again() {
+        for (text, bytes) in [(&b"{}"[..], &[1, 2, 3][..]), (b"", &[]), (b"abc", &[])] {
+            assert_eq!(apart(&with_text(text, bytes)), Some((text, bytes)));
+        }
+        assert_eq!(apart(&[]), None);
+        assert_eq!(apart(&[9, 0, 0, 0, 0, 0, 0, 0, 1]), None);
+    }
+}

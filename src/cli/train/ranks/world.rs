@@ -1,0 +1,312 @@
+//! Which rank this process is, by what starts processes: `runner launch`, `torchrun` and Kubernetes, `mpirun`, `srun`.
+
+use super::super::super::failure::Failure;
+use crate::collective::tcp::{Meeting, World};
+use std::path::PathBuf;
+
+/// A file through which ranks find each other.
+pub const RENDEZVOUS: &str = "RUNNER_RENDEZVOUS";
+
+/// The port of `torchrun`, unless another one is named.
+const PORT: u16 = 29500;
+
+/// What starts processes, by its variables.
+struct Launcher {
+    name: &'static str,
+    rank: &'static str,
+    ranks: &'static str,
+    /// How many ranks are on this machine, or on how many machines they are.
+    here: Here,
+    /// What belongs to this job and no other.
+    job: &'static [&'static str],
+}
+
+enum Here {
+    /// How many of them are on this machine.
+    Ranks(&'static str),
+    /// How many machines there are.
+    Machines(&'static str),
+}
+
+/// In this order: what one sets inside of another counts.
+const LAUNCHERS: [Launcher; 4] = [
+    Launcher {
+        name: "torchrun",
+        rank: "RANK",
+        ranks: "WORLD_SIZE",
+        here: Here::Ranks("LOCAL_WORLD_SIZE"),
+        job: &["TORCHELASTIC_RUN_ID"],
+    },
+    Launcher {
+        name: "mpirun",
+        rank: "OMPI_COMM_WORLD_RANK",
+        ranks: "OMPI_COMM_WORLD_SIZE",
+        here: Here::Ranks("OMPI_COMM_WORLD_LOCAL_SIZE"),
+        job: &["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"],
+    },
+    Launcher {
+        name: "mpiexec",
+        rank: "PMI_RANK",
+        ranks: "PMI_SIZE",
+        here: Here::Ranks("MPI_LOCALNRANKS"),
+        job: &["PMI_PORT", "HYDRA_JOB_ID"],
+    },
+    // A batch script has the number of tasks, too, but is not one of them.
+    Launcher {
+        name: "srun",
+        rank: "SLURM_PROCID",
+        ranks: "SLURM_STEP_NUM_TASKS",
+        here: Here::Machines("SLURM_STEP_NUM_NODES"),
+        job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
+    },
+];
+
+/// The rank that this process is; `None` if it is alone.
+///
+/// # Errors
+/// The variables contradict each other, or do not say where the ranks meet.
+pub fn of_environment() -> Result<Option<World>, Failure> {
+    of(&|name| std::env::var(name).ok(), parent)
+}
+
+/// How many ranks are on this machine, if that is known.
+pub fn ranks_here() -> Option<usize> {
+    LAUNCHERS.iter().find_map(|launcher| match launcher.here {
+        Here::Ranks(name) => std::env::var(name).ok()?.trim().parse().ok(),
+        Here::Machines(_) => None,
+    })
+}
+
+/// The process that has started this one, which has started the others, too.
+fn parent() -> u32 {
+    #[cfg(unix)]
+    return std::os::unix::process::parent_id();
+    #[cfg(not(unix))]
+    return 0;
+}
+
+/// A number that a variable has.
+fn number(read: &dyn Fn(&str) -> Option<String>, name: &str) -> Result<Option<usize>, Failure> {
+    let Some(text) = read(name) else { return Ok(None) };
+    let parsed = text.trim().parse();
+    parsed.map(Some).map_err(|_| Failure::Usage(format!("`{name}` is `{text}`, which is no number of ranks")))
+}
+
+fn of(read: &dyn Fn(&str) -> Option<String>, parent: fn() -> u32) -> Result<Option<World>, Failure> {
+    for launcher in &LAUNCHERS {
+        let (Some(rank), Some(ranks)) = (number(read, launcher.rank)?, number(read, launcher.ranks)?) else { continue };
+        // A job of one process, or a variable that another program has left.
+        if ranks <= 1 {
+            continue;
+        }
+        if rank >= ranks {
+            return Err(Failure::Usage(format!(
+                "`{}` is {rank}, and there are {ranks} ranks, from 0 to {}",
+                launcher.rank,
+                ranks - 1
+            )));
+        }
+        let meeting = launcher.meeting(read, ranks, parent)?;
+        return Ok(Some(World { rank, ranks, meeting }));
+    }
+    Ok(None)
+}
+
+impl Launcher {
+    fn meeting(
+        &self,
+        read: &dyn Fn(&str) -> Option<String>,
+        ranks: usize,
+        parent: fn() -> u32,
+    ) -> Result<Meeting, Failure> {
+        if let Some(file) = read(RENDEZVOUS) {
+            return Ok(Meeting::File(file.into()));
+        }
+        let local = match &self.here {
+            Here::Ranks(name) => number(read, name)? == Some(ranks),
+            Here::Machines(name) => number(read, name)? == Some(1),
+        };
+        if let Some(host) = read("MASTER_ADDR") {
+            let port = match read("MASTER_PORT") {
+                None => PORT,
+                Some(text) => text
+                    .trim()
+                    .parse()
+                    .map_err(|_| Failure::Usage(format!("`MASTER_PORT` is `{text}`, which is no port")))?,
+            };
+            // There `torchrun` itself listens.
+            let taken = read("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|text| text == "True");
+            let port = if taken { port.wrapping_add(1).max(1024) } else { port };
+            return Ok(Meeting::Address { host, port, local });
+        }
+        if local {
+            return Ok(Meeting::File(self.file(read, parent)));
+        }
+        if let (Some(host), Some(job)) =
+            (read("SLURM_STEP_NODELIST").as_deref().and_then(first_node), number(read, "SLURM_JOB_ID")?)
+        {
+            // Other jobs on that machine are not to have the same one.
+            let port = 20_000 + (job % 20_000) as u16;
+            return Ok(Meeting::Address { host, port, local });
+        }
+        Err(Failure::Usage(format!(
+            "{} has started {ranks} ranks, and it is not said where they meet\nhelp: set `MASTER_ADDR` to the name of the machine \
+             that has rank 0, for all of them, and `MASTER_PORT` if port {PORT} is not free there",
+            self.name
+        )))
+    }
+
+    /// A file of this job in the folder for temporary files.
+    fn file(&self, read: &dyn Fn(&str) -> Option<String>, parent: fn() -> u32) -> PathBuf {
+        let known: Vec<String> = self.job.iter().filter_map(|name| read(name)).collect();
+        let job = if known.is_empty() { parent().to_string() } else { known.join("-") };
+        let plain: String = job.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        std::env::temp_dir().join(format!("runner-{}-{plain}", self.name))
+    }
+}
+
+/// The first machine of a list of Slurm's: `node[03-05,7]` begins with `node03`.
+fn first_node(list: &str) -> Option<String> {
+    let list = list.trim();
+    let end = list.find([',', '[']).unwrap_or(list.len());
+    let (name, rest) = list.split_at(end);
+    let number = match rest.strip_prefix('[') {
+        None => "",
+        Some(range) => &range[..range.find([',', '-', ']'])?],
+    };
+    let host = format!("{name}{number}");
+    (!host.is_empty()).then_some(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(variables: &[(&str, &str)]) -> Result<Option<World>, Failure> {
+        let read =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        of(&read, || 77)
+    }
+
+    fn address(host: &str, port: u16, local: bool) -> Meeting {
+        Meeting::Address { host: host.into(), port, local }
+    }
+
+    fn file(name: &str) -> Meeting {
+        Meeting::File(std::env::temp_dir().join(name))
+    }
+
+    #[test]
+    fn ranks_are_those_of_whatever_has_started_them() {
+        let torch = [("RANK", "3"), ("WORLD_SIZE", "8"), ("MASTER_ADDR", "node0"), ("MASTER_PORT", "1234")];
+        let with = |more: &[(&'static str, &'static str)]| [&torch[..], more].concat();
+        for (variables, rank, ranks, meeting) in [
+            (torch.to_vec(), 3, 8, address("node0", 1234, false)),
+            (
+                with(&[("TORCHELASTIC_USE_AGENT_STORE", "True"), ("LOCAL_WORLD_SIZE", "8")]),
+                3,
+                8,
+                address("node0", 1235, true),
+            ),
+            (with(&[("LOCAL_WORLD_SIZE", "4")]), 3, 8, address("node0", 1234, false)),
+            (with(&[(RENDEZVOUS, "/shared/at")]), 3, 8, Meeting::File("/shared/at".into())),
+            (
+                vec![
+                    ("OMPI_COMM_WORLD_RANK", "0"),
+                    ("OMPI_COMM_WORLD_SIZE", "2"),
+                    ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
+                    ("PMIX_NAMESPACE", "prterun-h-5@1"),
+                ],
+                0,
+                2,
+                file("runner-mpirun-prterun-h-5-1"),
+            ),
+            (
+                vec![
+                    ("OMPI_COMM_WORLD_RANK", "0"),
+                    ("OMPI_COMM_WORLD_SIZE", "4"),
+                    ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
+                    ("MASTER_ADDR", "a"),
+                ],
+                0,
+                4,
+                address("a", PORT, false),
+            ),
+            (vec![("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("MPI_LOCALNRANKS", "2")], 1, 2, file("runner-mpiexec-77")),
+            (
+                vec![
+                    ("SLURM_PROCID", "1"),
+                    ("SLURM_STEP_NUM_TASKS", "2"),
+                    ("SLURM_STEP_NUM_NODES", "2"),
+                    ("SLURM_STEP_NODELIST", "gpu[07-09]"),
+                    ("SLURM_JOB_ID", "123456"),
+                ],
+                1,
+                2,
+                address("gpu07", 23456, false),
+            ),
+            (
+                vec![
+                    ("SLURM_PROCID", "1"),
+                    ("SLURM_STEP_NUM_TASKS", "2"),
+                    ("SLURM_STEP_NUM_NODES", "1"),
+                    ("SLURM_JOB_ID", "5"),
+                    ("SLURM_STEP_ID", "0"),
+                ],
+                1,
+                2,
+                file("runner-srun-5-0"),
+            ),
+        ] {
+            let world = found(&variables).unwrap();
+            assert_eq!(world, Some(World { rank, ranks, meeting }), "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_nobody_has_started_with_others_is_alone() {
+        for variables in [
+            &[][..],
+            &[("RANK", "0"), ("WORLD_SIZE", "1")],
+            &[("RANK", "0")],
+            // In a batch script, before `srun`.
+            &[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8"), ("SLURM_JOB_ID", "5")],
+            &[("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "1")],
+        ] {
+            assert_eq!(found(variables).unwrap(), None, "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_clear_is_told() {
+        for (variables, expected) in [
+            (&[("RANK", "8"), ("WORLD_SIZE", "8")][..], "`RANK` is 8, and there are 8 ranks, from 0 to 7"),
+            (&[("RANK", "first"), ("WORLD_SIZE", "8")], "`RANK` is `first`"),
+            (&[("RANK", "1"), ("WORLD_SIZE", "2")], "set `MASTER_ADDR`"),
+            (&[("RANK", "1"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "a"), ("MASTER_PORT", "x")], "`MASTER_PORT` is `x`"),
+            (
+                &[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "4"), ("OMPI_COMM_WORLD_LOCAL_SIZE", "2")],
+                "mpirun has started 4 ranks",
+            ),
+        ] {
+            let Err(Failure::Usage(text)) = found(variables) else { panic!("{variables:?}") };
+            assert!(text.contains(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_first_machine_of_a_list_is_found() {
+        for (list, first) in [
+            ("a", "a"),
+            ("a,b", "a"),
+            ("node[03-05,7]", "node03"),
+            ("n[1,2]", "n1"),
+            ("n[12],m", "n12"),
+            ("x-1,y[2-3]", "x-1"),
+        ] {
+            assert_eq!(first_node(list).as_deref(), Some(first));
+        }
+        assert_eq!(first_node(""), None);
+        assert_eq!(first_node("n[1"), None);
+    }
+}

@@ -1,0 +1,118 @@
+//! The part of an evaluation that a rank has: which batches, and what all ranks tell each other at its end.
+
+use super::told::Told;
+use crate::backend::{Backend, HostBuffer};
+use crate::collective::Collective;
+use crate::data::{Own, Unread, Unreadable};
+use crate::shards::Shards;
+use crate::train::setup::scores::Scores;
+use crate::train::setup::session::Session;
+use crate::train::setup::shards::batches_of;
+use anyhow::Result;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The shards of an evaluation that a rank has. Without shards, the whole of it.
+pub struct Parts {
+    shards: Option<Shards>,
+    /// Of this rank, those that are not done yet.
+    left: Range<usize>,
+    batches: usize,
+    /// For the programs that end a shard.
+    buffer: Option<HostBuffer>,
+    team: Option<Arc<dyn Collective>>,
+    /// What the other ranks are told.
+    told: Told,
+    /// What the model has put out for the batches of this rank, and what was to be learnt of them.
+    outputs: [Vec<u8>; 2],
+}
+
+impl Parts {
+    /// Of an evaluation of so many batches.
+    pub fn new(session: &Session, backend: &dyn Backend, batches: usize) -> Result<Parts> {
+        let shards = session.programs.shards;
+        let team = backend.team().cloned();
+        let rank = team.as_ref().map_or(0, |team| team.rank());
+        let left = shards.map_or(0..0, |shards| shards.of(rank));
+        let bytes = session.programs.plan.slot.bytes;
+        let buffer = shards.map(|_| backend.host_buffer(bytes)).transpose()?;
+        Ok(Parts { shards, left, batches, buffer, team, told: Told::default(), outputs: Default::default() })
+    }
+
+    /// The batches of this rank, if others have the rest.
+    pub fn own(&self) -> Option<Own> {
+        let shards = self.shards.filter(|_| self.team.is_some())?;
+        let first = |shard| batches_of(shard, shards, self.batches).start;
+        let range = first(self.left.start)..first(self.left.end);
+        Some(Own { range, of: self.batches })
+    }
+
+    /// Ends the shards before the one that a batch belongs to.
+    pub fn begin(&mut self, session: &mut Session, batch: usize) -> Result<()> {
+        self.end_until(session, |shards, shard, batches| batches_of(shard, shards, batches).end <= batch)
+    }
+
+    fn end_until(&mut self, session: &mut Session, ends: impl Fn(Shards, usize, usize) -> bool) -> Result<()> {
+        let (Some(shards), Some(buffer)) = (self.shards, &mut self.buffer) else { return Ok(()) };
+        while !self.left.is_empty() && ends(shards, self.left.start, self.batches) {
+            session.end_shard(buffer, self.left.start)?;
+            self.left.start += 1;
+        }
+        Ok(())
+    }
+
+    /// Takes in samples that could not be read: at once, or when all ranks have told theirs.
+    pub fn met(&mut self, met: &[Unreadable], unread: &mut Unread, samples: usize) -> Result<()> {
+        match self.team {
+            None => unread.note(met, samples).map(|_| ()),
+            Some(_) => {
+                self.told.unreadable.extend_from_slice(met);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes in what the model has put out for a batch, likewise.
+    pub fn take(&mut self, scores: &mut Scores, outputs: &[u8], targets: &[u8]) {
+        match self.team {
+            None => scores.add(outputs, targets),
+            Some(_) => {
+                self.outputs[0].extend_from_slice(outputs);
+                self.outputs[1].extend_from_slice(targets);
+            }
+        }
+    }
+
+    /// Ends the evaluation, on all ranks: sums, outputs and unreadable samples are those of all. `false` if one of them was stopped before.
+    ///
+    /// # Errors
+    /// A rank has failed, or too many samples cannot be read.
+    pub fn end(
+        &mut self,
+        session: &mut Session,
+        stopped: bool,
+        mut scores: Option<&mut Scores>,
+        (unread, samples): (&mut Unread, usize),
+    ) -> Result<bool> {
+        let mut stopped = stopped;
+        if let Some(team) = &self.team {
+            self.told.stopped = stopped;
+            for told in self.told.exchange(team.as_ref())? {
+                stopped |= told.stopped;
+                unread.note(&told.unreadable, samples)?;
+            }
+            if let Some(scores) = &mut scores {
+                let [outputs, targets] = [team.gather(&self.outputs[0])?, team.gather(&self.outputs[1])?];
+                outputs.iter().zip(&targets).for_each(|(outputs, targets)| scores.add(outputs, targets));
+            }
+        }
+        if stopped {
+            return Ok(false);
+        }
+        self.end_until(session, |_, _, _| true)?;
+        if let Some(buffer) = &mut self.buffer {
+            session.end_shards(buffer)?;
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,75 @@
+//! What a run is to several ranks: which batches each has, and what they agree on.
+//!
+//! All ranks have the same state and make the same decisions, from the same numbers. The first one, the leader, writes files and speaks.
+
+use super::Run;
+use super::told::Told;
+use crate::data::{Own, Unreadable};
+use crate::train::setup::session::StepInputs;
+use anyhow::{Result, anyhow};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+impl Run<'_> {
+    /// Whether this rank writes files and speaks.
+    pub fn is_leader(&self) -> bool {
+        self.backend.team().is_none_or(|team| team.rank() == 0)
+    }
+
+    /// How many ranks there are.
+    pub fn ranks(&self) -> usize {
+        self.backend.team().map_or(1, |team| team.ranks())
+    }
+
+    /// The batches of this rank, if there are others.
+    pub(super) fn own_batches(&self) -> Option<Own> {
+        let (shards, team) = (self.session.programs.shards?, self.backend.team()?);
+        Some(Own { range: shards.of(team.rank()), of: shards.count })
+    }
+
+    /// Of a step of `group` batches or shards, those of this rank.
+    pub(super) fn own_of(&self, group: u64) -> Range<u64> {
+        let all = Own { range: 0..self.experiment.micro_batches(), of: self.experiment.micro_batches() };
+        let Range { start, end } = self.own_batches().unwrap_or(all).range;
+        (start as u64).min(group)..(end as u64).min(group)
+    }
+
+    /// Whether any rank was asked to stop.
+    pub(super) fn is_interrupted(&self, interrupt: &AtomicBool) -> Result<bool> {
+        let stopped = interrupt.load(Ordering::Relaxed);
+        let Some(team) = self.backend.team() else { return Ok(stopped) };
+        let told = Told { stopped, unreadable: Vec::new() }.exchange(team.as_ref())?;
+        Ok(told.iter().any(|told| told.stopped))
+    }
+
+    /// The error for the loss of a step, which is not finite although that of each shard of this rank is.
+    pub(super) fn not_finite_in_all(&self, step: u64, loss: f32) -> anyhow::Error {
+        // The rank whose shard it is looks for the reason now, and then tells it instead of coming here.
+        match self.backend.team().map(|team| team.gather(&[])) {
+            Some(Err(error)) => error,
+            _ => anyhow!("the loss is {loss} at step {step}, over all shards: that of each by itself is finite"),
+        }
+    }
+
+    /// The update of a step of which this rank has no shard.
+    pub(super) fn update_without_shards(&mut self, present: u64, inputs: StepInputs) -> Result<()> {
+        let mut buffer = match self.empty.take() {
+            Some(buffer) => buffer,
+            None => self.backend.host_buffer(self.session.programs.plan.slot.bytes)?,
+        };
+        let first = self.own_batches().map_or(0, |own| own.range.start);
+        self.session.set_shard(first, present as usize);
+        self.session.wait_slot(0)?;
+        self.session.update(0, &mut buffer, inputs)?;
+        self.session.wait_slot(0)?;
+        self.empty = Some(buffer);
+        Ok(())
+    }
+
+    /// Takes note of samples that a step could not read, on whichever rank.
+    pub(super) fn tell_unreadable(&mut self, unreadable: Vec<Unreadable>) -> Result<()> {
+        let Some(team) = self.backend.team() else { return self.note_unreadable(&unreadable) };
+        let told = Told { stopped: false, unreadable }.exchange(team.as_ref())?;
+        told.iter().try_for_each(|told| self.note_unreadable(&told.unreadable))
+    }
+}

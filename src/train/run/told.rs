@@ -1,0 +1,34 @@
+//! What ranks tell each other besides sums: that one was asked to stop, and samples that it could not read.
+
+use crate::collective::Collective;
+use crate::data::Unreadable;
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+/// What a rank tells all others at a point that all of them come to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Told {
+    /// It was asked to stop.
+    pub stopped: bool,
+    /// Samples that it could not read since it told of them last.
+    pub unreadable: Vec<Unreadable>,
+}
+
+impl Told {
+    /// What all ranks tell, in their order.
+    ///
+    /// # Errors
+    /// A rank has failed.
+    pub fn exchange(&self, team: &dyn Collective) -> Result<Vec<Told>> {
+        // As a rule there is nothing to tell.
+        let told = match self.unreadable.is_empty() {
+            true => vec![u8::from(self.stopped)],
+            false => serde_json::to_vec(self).context("what is told to the other ranks")?,
+        };
+        let read = |of_rank: Vec<u8>| match of_rank.as_slice() {
+            [stopped] => Ok(Told { stopped: *stopped != 0, unreadable: Vec::new() }),
+            text => serde_json::from_slice(text).context("what another rank has told cannot be read"),
+        };
+        team.gather(&told)?.into_iter().map(read).collect()
+    }
+}

@@ -1,0 +1,259 @@
+//! Ranks that are processes: the same bits as one, and a clear end when one is killed, stopped or does not fit.
+
+use super::ranks::config;
+
+use super::support::{Done, Place, Running, assert_same_runs};
+use runner::checkpoint::{Tensor, write_weights};
+use std::fs;
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+/// After which a rank counts as gone that gives no sign of life.
+const SILENCE: (&str, &str) = ("RUNNER_RANK_TIMEOUT", "2");
+
+/// For all to have ended after that: much more than they take.
+const SOON: Duration = Duration::from_secs(60);
+
+#[test]
+fn processes_come_to_what_one_comes_to() {
+    let place = Place::with(&config("epochs = 2\naccumulate = 2", ""));
+    place.ok("train c.toml --quiet --out one");
+    for ranks in [2, 3] {
+        place.ok(&format!("launch --ranks {ranks} --processes -- train c.toml --quiet --out p{ranks}"));
+        assert_same_runs((&place, "one"), (&place, &format!("p{ranks}")));
+    }
+}
+
+#[test]
+fn a_run_goes_on_as_processes_and_as_threads() {
+    let place = Place::with(&config("epochs = 3", ""));
+    place.ok("train c.toml --quiet --out whole");
+    place.ok("launch --ranks 2 --processes -- train c.toml --quiet --out r --set train.max_steps=3");
+    place.ok("launch --ranks 3 -- train --resume r --quiet --set train.max_steps=9");
+    place.ok("launch --ranks 4 --processes -- train --resume r --quiet --set train.max_steps=1000");
+    assert_same_runs((&place, "whole"), (&place, "r"));
+}
+
+/// What each of the processes is told by whoever starts them.
+fn variables(rank: usize, ranks: usize, port: u16) -> Vec<(&'static str, String)> {
+    let [rank, ranks, port] = [rank, ranks, port.into()].map(|n| n.to_string());
+    let local = ranks.clone();
+    let (silence, seconds) = SILENCE;
+    vec![
+        ("RANK", rank),
+        ("WORLD_SIZE", ranks),
+        ("LOCAL_WORLD_SIZE", local),
+        ("MASTER_ADDR", "127.0.0.1".into()),
+        ("MASTER_PORT", port),
+        (silence, seconds.into()),
+    ]
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// How all of them end, one for each place.
+fn together(places: &[&Place], args: &str) -> Vec<Done> {
+    let port = free_port();
+    let start = |(rank, place): (usize, &&Place)| place.start_with(args, &variables(rank, places.len(), port));
+    let running: Vec<Running> = places.iter().enumerate().map(start).collect();
+    running.into_iter().map(|running| running.wait().1).collect()
+}
+
+#[test]
+fn ranks_meet_at_an_address_and_the_first_one_speaks() {
+    let (first, second) = (Place::with(&config("epochs = 1", "")), Place::with("this is not read"));
+    first.ok("train c.toml --quiet --out one");
+    let done = together(&[&first, &second], "train c.toml --out two");
+    assert_eq!(done.iter().map(|done| done.code).collect::<Vec<_>>(), [Some(0); 2], "{done:?}");
+    assert!(done[0].err.contains("for each of 2 ranks") && done[0].err.contains("done: 7 steps"), "{done:?}");
+    assert!(done[1].err.is_empty() && done[1].out.is_empty(), "{done:?}");
+    assert_same_runs((&first, "one"), (&first, "two"));
+    assert!(!second.path("two").exists());
+}
+
+fn tensors(place: &Place, changed: f32) {
+    let mut inputs: Vec<f32> = (0..36).map(|i| i as f32 * 0.01).collect();
+    inputs[20] += changed;
+    let (x, y) = (Tensor::from_f32([12, 3], &inputs), Tensor::from_f32([12, 1], &[0.5; 12]));
+    write_weights(&place.path("t.safetensors"), &[x.view("inputs"), y.view("targets")]).unwrap();
+}
+
+const TENSORS: &str = "seed = 1\ndevice = \"cpu\"\n[data]\nsource = \"tensors\"\npath = \"/proc/self/cwd/t.safetensors\"\nbatch_size = 4\n\
+    [model]\nlayers = [{ type = \"linear\", out_features = 1 }]\n[loss]\ntype = \"mse\"\n[optimizer]\ntype = \"sgd\"\nlr = 0.01\n\
+    [train]\nepochs = 2\n[distributed]\nshards = 4\n";
+
+#[test]
+fn ranks_that_differ_are_refused_before_the_first_step() {
+    let places = [Place::with(TENSORS), Place::with(TENSORS)];
+    tensors(&places[0], 0.0);
+    let both = [&places[0], &places[1]];
+    let refused = |expected: &str, code: i32| {
+        let done = together(&both, "train c.toml --out r");
+        assert_eq!(done[0].code, Some(code), "{done:?}");
+        assert!(done[1].code != Some(0) && done[0].err.contains(expected), "{done:?}");
+        assert!(!done.iter().any(|done| done.err.contains("panicked")), "{done:?}");
+        assert!(!places[0].path("r/last.safetensors").exists());
+        fs::remove_dir_all(places[0].path("r")).ok();
+        done
+    };
+    let done = refused("rank 1 has failed: ", 1);
+    assert!(done[1].err.starts_with("error: rank 1: ") && done[1].err.contains("t.safetensors"), "{done:?}");
+    tensors(&places[1], 0.5);
+    refused("rank 1 has other data than rank 0", 1);
+    tensors(&places[1], 0.0);
+    places[0].write("c.toml", TENSORS.replace("shards = 4", "shards = 1"));
+    refused("2 ranks cannot share 1 shards equally", 2);
+    places[0].write("c.toml", TENSORS.replace("\"mse\"", "\"mse\"\nweigth = 2"));
+    refused("weigth", 2);
+    places[0].write("c.toml", TENSORS);
+    let done = together(&both, "train c.toml --out r");
+    assert!(done.iter().all(|done| done.code == Some(0)), "{done:?}");
+}
+
+/// A file with another byte behind its end is another build that computes the same.
+#[test]
+fn another_build_is_refused() {
+    let place = Place::with(&config("epochs = 1", ""));
+    let other = place.path("other");
+    fs::copy(place.command("").get_program(), &other).unwrap();
+    let mut bytes = fs::read(&other).unwrap();
+    bytes.push(0);
+    fs::write(&other, bytes).unwrap();
+    let port = free_port();
+    let first = place.start_with("train c.toml --out r", &variables(0, 2, port));
+    let second = std::process::Command::new(other)
+        .args(["train", "c.toml", "--out", "r"])
+        .envs(variables(1, 2, port))
+        .current_dir(place.path("."))
+        .output()
+        .unwrap();
+    let (_, first) = first.wait();
+    assert_eq!((first.code, second.status.code()), (Some(1), Some(1)), "{first:?}");
+    assert!(first.err.contains("rank 1 is another build of runner than rank 0"), "{first:?}");
+}
+
+#[test]
+fn variables_that_do_not_say_enough_are_refused() {
+    let place = Place::with(&config("epochs = 1", ""));
+    let run = |variables: &[(&str, &str)]| {
+        Done::of(place.command("train c.toml").envs(variables.iter().copied()).output().unwrap())
+    };
+    for (variables, expected) in [
+        (&[("RANK", "1"), ("WORLD_SIZE", "2")][..], "set `MASTER_ADDR`"),
+        (&[("RANK", "2"), ("WORLD_SIZE", "2")], "`RANK` is 2"),
+        (
+            &[("RANK", "0"), ("WORLD_SIZE", "2"), ("RUNNER_RENDEZVOUS", "x"), ("RUNNER_RANK_TIMEOUT", "0")],
+            "RUNNER_RANK_TIMEOUT",
+        ),
+    ] {
+        let done = run(variables);
+        assert_eq!(done.code, Some(2), "{done:?}");
+        assert!(done.err.contains(expected), "{done:?}");
+    }
+    assert!(!place.path("runs").exists());
+}
+
+/// The process of a rank that `launch` has started.
+fn process_of(launch: &Running, rank: usize) -> Option<i32> {
+    let wanted = format!("RANK={rank}");
+    fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        let status = fs::read_to_string(entry.path().join("status")).ok()?;
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim();
+        let variables = fs::read(entry.path().join("environ")).ok()?;
+        let is_rank = variables.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes());
+        (parent == launch.id().to_string() && is_rank).then_some(pid)
+    })
+}
+
+/// Starts a run that does not end by itself, and waits until it has saved something and a moment of its own.
+fn under_way(place: &Place, out: &str, moment: Duration) -> Running {
+    let command = format!("launch --ranks 3 --processes -- train c.toml --out {out} --set train.epochs=2000");
+    let mut running = place.start_with(&command, &[(SILENCE.0, SILENCE.1.into())]);
+    assert!(running.until(|| place.path(&format!("{out}/last.safetensors")).exists()));
+    std::thread::sleep(moment);
+    running
+}
+
+/// Whatever is done to one of them: all end soon, who it was is told, and what is saved is whole.
+fn hit(rank: usize, signal: i32, told: &[String], moment: u64) {
+    let place = Place::with(&config("epochs = 3", "").replace("[log]", "[checkpoint]\nevery_steps = 2\n[log]"));
+    let running = under_way(&place, "r", Duration::from_millis(moment));
+    let pid = process_of(&running, rank).unwrap();
+    let began = Instant::now();
+    // SAFETY: plain numbers; the process is of this test, and is not waited for before its parent is.
+    unsafe { libc::kill(pid, signal) };
+    let (_, done) = running.wait();
+    assert!(began.elapsed() < SOON, "{done:?}");
+    assert_eq!(done.code, Some(1), "{done:?}");
+    for text in told {
+        assert!(done.err.contains(text), "{text}: {done:?}");
+    }
+    assert!(!done.err.contains("panicked"), "{done:?}");
+    let step = place.checkpoint("r/last.safetensors").meta.step;
+    // From there it comes to what one that nothing was done to comes to.
+    let steps = step + 5;
+    place.ok(&format!("launch --ranks 2 --processes -- train --resume r --quiet --set train.max_steps={steps}"));
+    place.ok(&format!("train c.toml --quiet --out whole --set train.epochs=2000 --set train.max_steps={steps}"));
+    assert_same_runs((&place, "whole"), (&place, "r"));
+}
+
+#[test]
+fn a_rank_that_is_killed_ends_all() {
+    for (rank, moment) in [(1, 30), (2, 170), (1, 311)] {
+        let told = [
+            format!("rank {rank} has failed: it has ended without a word"),
+            format!("rank {rank} was ended: signal: 9"),
+        ];
+        hit(rank, libc::SIGKILL, &told, moment);
+    }
+}
+
+#[test]
+fn the_first_rank_that_is_killed_ends_all() {
+    hit(0, libc::SIGKILL, &["rank 0 was ended: signal: 9".into()], 120);
+}
+
+#[test]
+fn a_rank_that_is_stopped_ends_the_others() {
+    hit(2, libc::SIGSTOP, &["rank 2 has failed: nothing was heard of it for".into()], 90);
+}
+
+#[test]
+fn ctrl_c_stops_all_processes_with_everything_saved() {
+    let place = Place::with(&config("epochs = 3", ""));
+    let running = under_way(&place, "r", Duration::from_millis(50));
+    running.signal(libc::SIGINT);
+    let (_, done) = running.wait();
+    assert_eq!(done.code, Some(130), "{done:?}");
+    assert_eq!(done.err.matches("interrupted: saving after this step").count(), 1, "{}", done.err);
+    assert!(done.err.contains("saved in"), "{}", done.err);
+}
+
+/// Nobody is left behind.
+#[test]
+fn ranks_end_with_what_has_started_them() {
+    let place = Place::with(&config("epochs = 3", ""));
+    let running = under_way(&place, "r", Duration::from_millis(50));
+    let pids: Vec<i32> = (0..3).map(|rank| process_of(&running, rank).unwrap()).collect();
+    running.signal(libc::SIGKILL);
+    drop(running);
+    let began = Instant::now();
+    while pids.iter().any(|pid| fs::metadata(format!("/proc/{pid}/cwd")).is_ok()) {
+        assert!(began.elapsed() < SOON, "some are left");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    place.ok("train --resume r --quiet --set train.max_steps=1 --device cpu");
+}
+
+#[test]
+fn a_loss_that_is_not_finite_in_a_process_is_told_with_its_place() {
+    let place = Place::with(&TENSORS.replace("batch_size = 4", "batch_size = 4\nshuffle = false"));
+    tensors(&place, f32::NAN);
+    let done = place.run("launch --ranks 4 --processes -- train c.toml --out r");
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(done.err.contains("rank 2 has failed: the loss is NaN at step 2"), "{done:?}");
+    assert!(done.err.contains("error: rank 2: the loss is NaN at step 2"), "{done:?}");
+}
