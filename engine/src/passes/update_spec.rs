@@ -18,7 +18,7 @@ pub struct UpdateSpec {
     pub clip_adaptive: Option<ClipAdaptive>,
     /// Largest absolute value of an element of a gradient.
     pub clip_value: Option<f32>,
-    /// The loss is scaled before it is differentiated, and the scale follows the gradients ([`loss_gradient`]).
+    /// The loss is scaled before it is differentiated, and the scale follows the gradients ([`super::update::loss_gradient`]).
     pub scaler: Option<UpdateScale>,
     /// Gradients are summed over micro-batches: what a full one weighs in the mean.
     pub micro_batch: Option<f32>,
@@ -33,7 +33,7 @@ pub struct UpdateSpec {
     pub averaged: Vec<VarId>,
 }
 
-/// Which gradients are clipped by the norms of their weights, and where ([`AdaptiveClip`]).
+/// Which gradients are clipped by the norms of their weights, and where ([`crate::graph::op::AdaptiveClip`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClipAdaptive {
     /// Largest norm of a gradient in proportion.
