@@ -15,7 +15,8 @@ type Member = Arc<dyn Collective>;
 /// Numbers of gradients: a small perceptron's, those of the CNN for MNIST, of ResNet-18.
 const SIZES: [usize; 4] = [1, 30_000, 824_458, 11_173_962];
 
-const LIMITS: Limits = Limits { join: Duration::from_secs(30), silence: Duration::from_secs(30) };
+const LIMITS: Limits =
+    Limits { join: Duration::from_secs(30), silence: Duration::from_secs(30), patience: Duration::from_secs(20) };
 
 /// For a measurement of one size.
 const SECONDS: f64 = 0.5;

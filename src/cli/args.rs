@@ -168,6 +168,8 @@ pub struct TrainArgs {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
     /// Continue a run with all that it was started with: from the newest whole checkpoint in its folder, or from this one
+    ///
+    /// `auto` goes on with the run of CONFIG, or in the folder of --out, if it has saved something, and begins it if not.
     #[arg(long, value_name = "RUN or CHECKPOINT", value_hint = ValueHint::AnyPath, num_args = 0..=1, conflicts_with = "force")]
     pub resume: Option<Option<PathBuf>>,
     /// Start anew in a folder that already holds a run

@@ -3,13 +3,14 @@
 use super::args::{Command as Asked, LaunchArgs};
 use super::failure::{self, Failure};
 use super::parse;
+use super::signals::on_warning;
 use super::train::{self, RENDEZVOUS, Team};
 use crate::terminal::say;
 use anyhow::Context;
 use std::ffi::OsString;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// For ranks to end by themselves after one has failed.
@@ -51,6 +52,8 @@ fn processes(args: &LaunchArgs) -> Result<ExitCode, Failure> {
         seen.fetch_add(1, Ordering::Relaxed);
     };
     ctrlc::set_handler(note).context("cannot watch for Ctrl-C")?;
+    let warned = Arc::new(AtomicBool::new(false));
+    on_warning(&warned)?;
     let mut ranks = Ranks(Vec::new());
     for rank in 0..args.ranks {
         let mut command = Command::new(&program);
@@ -68,6 +71,9 @@ fn processes(args: &LaunchArgs) -> Result<ExitCode, Failure> {
     let mut passed_on = 0;
     let mut failed: Option<Instant> = None;
     while ranks.look()? {
+        if warned.swap(false, Ordering::Relaxed) && passed_on == 0 {
+            asked.fetch_add(1, Ordering::Relaxed);
+        }
         while passed_on < asked.load(Ordering::Relaxed) {
             passed_on += 1;
             ranks.interrupt();

@@ -22,6 +22,7 @@ mod report;
 mod runs;
 mod samples;
 mod show;
+mod signals;
 mod suggest;
 mod sweep;
 mod time;

@@ -31,6 +31,7 @@ mod pty;
 mod ranks;
 mod real_data;
 mod report;
+mod requeue;
 mod resume;
 mod resume_alone;
 mod resume_changes;

@@ -11,6 +11,7 @@ mod tests;
 mod total;
 
 pub use in_process::team;
+pub use total::Number;
 
 use crate::graph::DType;
 use crate::shards::Partial;

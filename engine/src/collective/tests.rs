@@ -1,6 +1,6 @@
 //! What holds for all engines, and what only connections can have wrong.
 
-use super::tcp::{Limits, Meeting, World, join};
+use super::tcp::{Limits, Meeting, Tell, World, join};
 use super::{Collective, Slots, team};
 use crate::graph::DType;
 use crate::shards::Shards;
@@ -8,12 +8,13 @@ use anyhow::Result;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 type Member = Arc<dyn Collective>;
 
-const LIMITS: Limits = Limits { join: Duration::from_secs(60), silence: Duration::from_secs(20) };
+const LIMITS: Limits =
+    Limits { join: Duration::from_secs(60), silence: Duration::from_secs(20), patience: Duration::from_secs(20) };
 
 fn world(rank: usize, ranks: usize, file: &Path) -> World {
     World { rank, ranks, meeting: Meeting::File(file.into()) }
@@ -174,7 +175,7 @@ fn silence_and_a_sudden_end_are_told() {
                     .spawn(move || join(world, limits, Box::new(|_| ())).unwrap().gather(b"x").unwrap_err().to_string())
             };
             let others = [waits(0), waits(2)];
-            let streams = super::tcp::connections(&worlds[1], LIMITS.join).unwrap();
+            let streams = super::tcp::connections(&worlds[1], LIMITS, &(Box::new(|_: &str| ()) as Tell)).unwrap();
             if !silent {
                 drop(streams);
             }
@@ -209,6 +210,43 @@ fn ranks_that_do_not_fit_or_do_not_come_are_told_to_all() {
         }
         assert!(!file.exists());
     }
+}
+
+/// A rank that lives and does not come is told, and is no failure.
+#[test]
+fn a_long_wait_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = Limits { patience: Duration::from_millis(100), ..LIMITS };
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let ranks = |rank: usize| {
+        let (world, told) = (world(rank, 3, &folder.path().join("at")), told.clone());
+        let tell = move |text: &str| told.lock().unwrap().push(text.to_owned());
+        join(&world, limits, Box::new(tell)).unwrap()
+    };
+    let members: Vec<Member> = std::thread::scope(|scope| {
+        let ranks = &ranks;
+        let late = |rank: usize| {
+            std::thread::sleep(Duration::from_millis(400) * rank as u32);
+            ranks(rank)
+        };
+        let threads: Vec<_> = (0..3).map(|rank| scope.spawn(move || late(rank))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let first = told.lock().unwrap().drain(..).next();
+    assert!(
+        first.as_ref().is_some_and(|text| text.starts_with("rank 0 waits for ranks 1 and 2 at port ")),
+        "{first:?}"
+    );
+    all(&members, |member| {
+        if member.rank() > 0 {
+            std::thread::sleep(Duration::from_millis(600));
+        }
+        member.gather(b"x").unwrap()
+    });
+    leave(members);
+    let told = told.lock().unwrap();
+    assert!(told.iter().all(|text| text.starts_with("rank 0")), "{told:?}");
+    assert!(told[0].starts_with("rank 0 has waited 0 s for ranks 1, 2, and goes on waiting"), "{told:?}");
 }
 
 /// Whoever tries ports, and a file that an earlier job has left behind.

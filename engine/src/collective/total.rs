@@ -25,8 +25,9 @@ pub fn parts(lengths: impl Iterator<Item = usize>, rank: usize, ranks: usize) ->
     lengths.into_iter().map(part).collect()
 }
 
-/// A number that is summed.
-trait Number: Copy + Default {
+/// A number that is summed over shards.
+pub trait Number: Copy + Default {
+    /// The sum, rounded as that type is.
     fn plus(self, other: Self) -> Self;
 }
 

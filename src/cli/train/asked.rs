@@ -4,8 +4,13 @@
 use super::super::args::TrainArgs;
 use super::super::failure::Failure;
 use super::super::what::{expect_checkpoint, expect_configuration};
-use crate::train::files::folder::{file, is_run};
+use crate::checkpoint::newest_whole;
+use crate::config::name_of;
+use crate::train::files::folder::{Folder, InUse, file, is_run};
 use std::path::{Path, PathBuf};
+
+/// In the place of a run to go on with: whichever there is, or a new one.
+pub const AUTO: &str = "auto";
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq)]
@@ -55,9 +60,38 @@ impl Asked {
             (None, Some(config)) => new(config).map(Asked::New),
             // The command line is not taken without either.
             (None, None) => Err(Failure::Usage("no configuration is given".into())),
+            (Some(Some(from)), config) if from.as_os_str() == AUTO => auto(config.as_deref(), args.out.as_deref()),
             (Some(from), config) => resume(config.as_deref(), from.as_deref(), args.out.as_deref()).map(Asked::Resume),
         }
     }
+}
+
+/// Goes on with the run of a configuration where there is one, and begins it where there is none: the same command line does for
+/// a job that is ended and started again.
+fn auto(config: Option<&Path>, out: Option<&Path>) -> Result<Asked, Failure> {
+    let Some(config) = config.filter(|path| matches!(named(path), Named::Config)) else {
+        return Err(Failure::Usage(format!(
+            "`--resume {AUTO}` begins a run where there is none, and no configuration is given\nhelp: as in `runner train \
+             configs/mnist_cnn.toml --resume {AUTO}`"
+        )));
+    };
+    let config = new(config)?;
+    Ok(match begun(out, &name_of(&config)) {
+        Some(folder) => Asked::Resume(Resume { config: Some(config), folder: Some(folder), checkpoint: None }),
+        None => Asked::New(config),
+    })
+}
+
+/// The folder of a run that has saved something: the one that is named, or the newest of a configuration of that name.
+fn begun(out: Option<&Path>, name: &str) -> Option<PathBuf> {
+    let folder = match Folder::existing(out, name) {
+        Ok(folder) => folder.path.clone(),
+        // Whoever goes on with it is told by whom.
+        Err(error) => return error.downcast_ref::<InUse>().map(|in_use| in_use.folder.clone()),
+    };
+    // What is there and is not whole is told, too.
+    let newest = newest_whole(&folder).ok()?;
+    (newest.found.is_some() || !newest.refused.is_empty()).then_some(folder)
 }
 
 fn new(config: &Path) -> Result<PathBuf, Failure> {

@@ -94,7 +94,7 @@ pub(super) fn run_on(args: &TrainArgs, team: Team) -> Result<ExitCode, Failure> 
     let mut folder = match (folder, &temporary) {
         (Some(folder), _) => folder,
         (None, Some(temporary)) => {
-            Folder::require_free(args.out.as_deref(), args.force).map_err(in_folder)?;
+            Folder::require_free(args.out.as_deref(), replaces(args)).map_err(in_folder)?;
             Folder::new(Some(&temporary.path().join("run")), &experiment.name, false).map_err(in_folder)?
         }
         (None, None) => new_folder(args, &experiment.name, &reporter)?,
@@ -133,7 +133,7 @@ pub(super) fn run_on(args: &TrainArgs, team: Team) -> Result<ExitCode, Failure> 
     state.extra.device_choices = backend.choices();
     let restarted = std::mem::replace(&mut state.extra.started, started) != state.extra.started;
     if from.is_none() {
-        folder.claim(args.force).map_err(in_folder)?;
+        folder.claim(replaces(args)).map_err(in_folder)?;
     }
     tell_lock(&mut folder, &reporter);
     announce(&loaded, &session.programs, &samples, &planned, backend, (&folder, args.dry_run), &reporter);
@@ -303,9 +303,15 @@ pub(super) fn in_folder(error: anyhow::Error) -> Failure {
     if error.is::<InUse>() || error.is::<Taken>() { Failure::Usage(error.to_string()) } else { error.into() }
 }
 
+/// Whether what a new run finds in its folder may be replaced.
+fn replaces(args: &TrainArgs) -> bool {
+    // There it has saved nothing, or it would have been gone on with.
+    args.force || args.resume.iter().flatten().any(|from| from.as_os_str() == asked::AUTO)
+}
+
 /// The folder of a new run, which must not hold another one unless that may be replaced.
 fn new_folder(args: &TrainArgs, name: &str, reporter: &Reporter) -> Result<Folder, Failure> {
-    let mut folder = Folder::new(args.out.as_deref(), name, args.force).map_err(in_folder)?;
+    let mut folder = Folder::new(args.out.as_deref(), name, replaces(args)).map_err(in_folder)?;
     tell_lock(&mut folder, reporter);
     Ok(folder)
 }

@@ -2,6 +2,7 @@
 
 use super::super::args::TrainArgs;
 use super::super::failure::Failure;
+use super::super::signals::on_warning;
 use super::quoted;
 use crate::checkpoint::{CheckpointError, Reason};
 use crate::terminal::figure;
@@ -128,30 +129,23 @@ fn resume_command(args: &TrainArgs, folder: &Path) -> String {
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// A flag that Ctrl-C sets; a second Ctrl-C ends the process at once.
+/// A flag that Ctrl-C sets, and SIGUSR1; a second Ctrl-C ends the process at once.
 pub fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let seen = flag.clone();
-    ctrlc::set_handler(move || {
-        if seen.swap(true, Ordering::Relaxed) {
-            std::process::exit(i32::from(INTERRUPTED));
-        }
-        say("interrupted: saving after this step (once more to stop at once)");
-    })
-    .context("cannot watch for Ctrl-C")?;
-    Ok(flag)
+    asked_to_stop(|| say("interrupted: saving after this step (once more to stop at once)"))
 }
 
-/// As [`on_interrupt`], without a word: another rank has one.
-pub fn asked_to_stop() -> Result<Arc<AtomicBool>, Failure> {
+/// As [`on_interrupt`], with what is to be done when Ctrl-C comes first.
+pub fn asked_to_stop(first: impl Fn() + Send + 'static) -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     let seen = flag.clone();
     ctrlc::set_handler(move || {
         if seen.swap(true, Ordering::Relaxed) {
             std::process::exit(i32::from(INTERRUPTED));
         }
+        first();
     })
     .context("cannot watch for Ctrl-C")?;
+    on_warning(&flag)?;
     Ok(flag)
 }
 

@@ -45,6 +45,8 @@ pub struct Limits {
     pub join: Duration,
     /// Without any sign of life from a rank.
     pub silence: Duration,
+    /// For a rank that gives signs of life, or has not come yet: then the wait is told, and again after twice as long.
+    pub patience: Duration,
 }
 
 /// What a rank says that waits for others longer than usual.
@@ -59,6 +61,6 @@ pub use rendezvous::connect as connections;
 /// # Errors
 /// They cannot be reached, do not come in time, or do not fit together.
 pub fn join(world: &World, limits: Limits, tell: Tell) -> Result<Arc<dyn Collective>> {
-    let streams = rendezvous::connect(world, limits.join)?;
-    Ok(Arc::new(Messages::new(wire::TcpWire::new(world.rank, streams, limits.silence, tell)?)))
+    let streams = rendezvous::connect(world, limits, &tell)?;
+    Ok(Arc::new(Messages::new(wire::TcpWire::new(world.rank, streams, limits, tell)?)))
 }

@@ -1,9 +1,10 @@
 //! How ranks find one another: all come to the first one, which tells each where the others are.
 
 use super::frame::{self, Kind};
-use super::{Meeting, World};
+use super::{Limits, Meeting, Tell, World};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -44,16 +45,45 @@ fn named(ranks: &[usize]) -> String {
     }
 }
 
+/// How long is waited, and who is told that it takes long.
+struct Wait<'a> {
+    until: Instant,
+    limit: Duration,
+    /// When it is told; `None` if it was.
+    told: Cell<Option<Instant>>,
+    tell: &'a Tell,
+}
+
+impl Wait<'_> {
+    fn is_over(&self) -> bool {
+        Instant::now() > self.until
+    }
+
+    fn seconds(&self) -> u64 {
+        self.limit.as_secs()
+    }
+
+    /// Tells once that it takes long.
+    fn tell(&self, what: impl FnOnce() -> String) {
+        if self.told.get().is_some_and(|at| Instant::now() > at) {
+            self.told.set(None);
+            (self.tell)(&what());
+        }
+    }
+}
+
 /// Connections to all other ranks; none in this rank's own place.
 ///
 /// # Errors
 /// A rank has not come in time, or does not fit.
-pub fn connect(world: &World, limit: Duration) -> Result<Vec<Option<TcpStream>>> {
+pub fn connect(world: &World, limits: Limits, tell: &Tell) -> Result<Vec<Option<TcpStream>>> {
     ensure!(world.rank < world.ranks, "rank {} of {} cannot be", world.rank, world.ranks);
-    let until = Instant::now() + limit;
+    let now = Instant::now();
+    let wait =
+        Wait { until: now + limits.join, limit: limits.join, told: Cell::new(Some(now + limits.patience)), tell };
     let streams = match world.rank {
-        0 => first(world, until, limit),
-        _ => other(world, until, limit),
+        0 => first(world, &wait),
+        _ => other(world, &wait),
     }?;
     for stream in streams.iter().flatten() {
         stream.set_nonblocking(false).and_then(|()| stream.set_nodelay(true)).context("cannot set up a connection")?;
@@ -63,7 +93,7 @@ pub fn connect(world: &World, limit: Duration) -> Result<Vec<Option<TcpStream>>>
 }
 
 /// Rank 0: waits for all others, and tells each where they are.
-fn first(world: &World, until: Instant, limit: Duration) -> Result<Vec<Option<TcpStream>>> {
+fn first(world: &World, wait: &Wait) -> Result<Vec<Option<TcpStream>>> {
     let everywhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let (ip, port) = match &world.meeting {
@@ -80,10 +110,11 @@ fn first(world: &World, until: Instant, limit: Duration) -> Result<Vec<Option<Tc
     let missing = |come: &[Option<_>]| (1..world.ranks).filter(|rank| come[*rank].is_none()).collect::<Vec<_>>();
     listener.set_nonblocking(true).context("rank 0 cannot listen")?;
     while !missing(&come).is_empty() {
-        let Some((mut stream, Hello { rank, ranks, port })) = accept(&listener, until)? else {
+        let slow = || format!("rank 0 waits for {} at port {}", named(&missing(&come)), at.port());
+        let Some((mut stream, Hello { rank, ranks, port })) = accept(&listener, wait, &slow)? else {
             let absent = named(&missing(&come));
             refuse(come, &format!("{absent} did not come"));
-            bail!("rank 0 has waited {} s for {absent}", limit.as_secs());
+            bail!("rank 0 has waited {} s for {absent}", wait.seconds());
         };
         let wrong = if ranks != world.ranks {
             Some(format!("rank {rank} says that there are {ranks} ranks, and rank 0 that there are {}", world.ranks))
@@ -122,7 +153,7 @@ fn refuse(come: Vec<Option<(TcpStream, SocketAddr)>>, why: &str) {
 }
 
 /// Somebody who has come and says who that is; `None` if nobody does in time.
-fn accept(listener: &TcpListener, until: Instant) -> Result<Option<(TcpStream, Hello)>> {
+fn accept(listener: &TcpListener, wait: &Wait, slow: &dyn Fn() -> String) -> Result<Option<(TcpStream, Hello)>> {
     loop {
         match listener.accept() {
             Ok((mut stream, _)) => {
@@ -139,7 +170,8 @@ fn accept(listener: &TcpListener, until: Instant) -> Result<Option<(TcpStream, H
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(anyhow!(error).context("cannot wait for other ranks")),
         }
-        if Instant::now() > until {
+        wait.tell(slow);
+        if wait.is_over() {
             return Ok(None);
         }
     }
@@ -151,18 +183,18 @@ fn say(to: &mut TcpStream, what: &impl Serialize) -> Result<()> {
 }
 
 /// Another rank: goes to the first one, then to those before it, and waits for those after it.
-fn other(world: &World, until: Instant, limit: Duration) -> Result<Vec<Option<TcpStream>>> {
+fn other(world: &World, wait: &Wait) -> Result<Vec<Option<TcpStream>>> {
     let World { rank, ranks, .. } = *world;
-    let mut stream = reach(world, until, limit)?;
+    let mut stream = reach(world, wait)?;
     let here = stream.local_addr().context("the connection to rank 0 has failed")?.ip();
     let listener = TcpListener::bind((here, 0)).with_context(|| format!("rank {rank} cannot listen"))?;
     let port = listener.local_addr().with_context(|| format!("rank {rank} cannot listen"))?.port();
     say(&mut stream, &Hello { rank, ranks, port }).context("rank 0 is gone")?;
-    let left = until.saturating_duration_since(Instant::now()).max(SPEAK);
+    let left = wait.until.saturating_duration_since(Instant::now()).max(SPEAK);
     stream.set_read_timeout(Some(left)).context("cannot set up a connection")?;
     let answer = frame::read_short(&mut stream).map_err(|error| match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-            anyhow!("rank 0 has not said within {} s that all are there", limit.as_secs())
+            anyhow!("rank 0 has not said within {} s that all are there", wait.seconds())
         }
         _ => anyhow!("rank 0 has gone before all ranks were there"),
     })?;
@@ -174,7 +206,7 @@ fn other(world: &World, until: Instant, limit: Duration) -> Result<Vec<Option<Tc
     let mut streams: Vec<Option<TcpStream>> = (0..ranks).map(|_| None).collect();
     streams[0] = Some(stream);
     for before in 1..rank {
-        let mut stream = attempt(&[places[before]], until)
+        let mut stream = attempt(&[places[before]], wait.until)
             .with_context(|| format!("rank {rank} cannot reach rank {before} at {}", places[before]))?;
         say(&mut stream, &Hello { rank, ranks, port }).with_context(|| format!("rank {before} is gone"))?;
         streams[before] = Some(stream);
@@ -185,8 +217,9 @@ fn other(world: &World, until: Instant, limit: Duration) -> Result<Vec<Option<Tc
         if missing.is_empty() {
             return Ok(streams);
         }
-        let Some((stream, hello)) = accept(&listener, until)? else {
-            bail!("rank {rank} has waited {} s for {}", limit.as_secs(), named(&missing));
+        let slow = || format!("rank {rank} waits for {}", named(&missing));
+        let Some((stream, hello)) = accept(&listener, wait, &slow)? else {
+            bail!("rank {rank} has waited {} s for {}", wait.seconds(), named(&missing));
         };
         if missing.contains(&hello.rank) && hello.ranks == ranks {
             streams[hello.rank] = Some(stream);
@@ -195,18 +228,19 @@ fn other(world: &World, until: Instant, limit: Duration) -> Result<Vec<Option<Tc
 }
 
 /// Connects to rank 0.
-fn reach(world: &World, until: Instant, limit: Duration) -> Result<TcpStream> {
-    let gave_up = |what: &str| format!("rank {} cannot reach rank 0 {what} within {} s", world.rank, limit.as_secs());
+fn reach(world: &World, wait: &Wait) -> Result<TcpStream> {
+    let gave_up = |what: &str| format!("rank {} cannot reach rank 0 {what} within {} s", world.rank, wait.seconds());
     match &world.meeting {
         Meeting::Address { host, port, .. } => loop {
             // Names, too, may not be known before that machine is up.
             let found = (host.as_str(), *port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
-            let soon = until.min(Instant::now() + SPEAK);
+            let soon = wait.until.min(Instant::now() + SPEAK);
             let error = match found.map_err(anyhow::Error::from).and_then(|places| attempt(&places, soon)) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => error,
             };
-            if Instant::now() > until {
+            wait.tell(|| format!("rank {} tries to reach rank 0 at {host}:{port}: {error:#}", world.rank));
+            if wait.is_over() {
                 return Err(error.context(gave_up(&format!("at {host}:{port}"))));
             }
             std::thread::sleep(PAUSE);
@@ -218,7 +252,8 @@ fn reach(world: &World, until: Instant, limit: Duration) -> Result<TcpStream> {
             {
                 return Ok(stream);
             }
-            ensure!(Instant::now() < until, gave_up(&format!("through `{}`", path.display())));
+            wait.tell(|| format!("rank {} tries to reach rank 0 through `{}`", world.rank, path.display()));
+            ensure!(!wait.is_over(), gave_up(&format!("through `{}`", path.display())));
             std::thread::sleep(PAUSE);
         },
     }

@@ -1,7 +1,7 @@
 //! The connections of a rank to all others. What arrives is read at once, so nobody who sends waits for somebody who sends.
 
-use super::Tell;
 use super::frame::{self, HEADER, Kind};
+use super::{Limits, Tell};
 use crate::collective::messages::{Message, Wire};
 use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
@@ -16,9 +16,6 @@ use std::time::{Duration, Instant};
 
 /// Signs of life within the time that a rank may be silent.
 const SIGNS: u32 = 10;
-
-/// After which a wait for others is told, and then after twice as long.
-const LONG: Duration = Duration::from_secs(20);
 
 /// For the last words to those who still listen.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -40,7 +37,7 @@ struct Shared {
     rank: usize,
     peers: Vec<Option<Peer>>,
     began: Instant,
-    silence: Duration,
+    limits: Limits,
     state: Mutex<State>,
     changed: Condvar,
     tell: Tell,
@@ -88,11 +85,11 @@ impl fmt::Debug for TcpWire {
 }
 
 impl TcpWire {
-    /// Over these connections, by ranks, with none in its own place. A rank that is silent for so long has failed.
+    /// Over these connections, by ranks, with none in its own place.
     ///
     /// # Errors
     /// The system refuses a thread or a connection.
-    pub fn new(rank: usize, streams: Vec<Option<TcpStream>>, silence: Duration, tell: Tell) -> Result<TcpWire> {
+    pub fn new(rank: usize, streams: Vec<Option<TcpStream>>, limits: Limits, tell: Tell) -> Result<TcpWire> {
         let ranks = streams.len();
         let mut peers = Vec::new();
         let mut readers = Vec::new();
@@ -116,7 +113,7 @@ impl TcpWire {
             ended: false,
         };
         let (state, changed) = (Mutex::new(state), Condvar::new());
-        let shared = Arc::new(Shared { rank, peers, began: Instant::now(), silence, state, changed, tell });
+        let shared = Arc::new(Shared { rank, peers, began: Instant::now(), limits, state, changed, tell });
         let mut wire = TcpWire { shared: shared.clone(), readers: Vec::new(), watcher: None };
         let spawn = |name: String, work: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new().name(name).spawn(work).context("cannot start a thread for a connection")
@@ -242,7 +239,7 @@ impl Shared {
 
     /// Gives signs of life, and looks for those of others, until this rank leaves.
     fn watch(&self) {
-        let pause = self.silence / SIGNS;
+        let pause = self.limits.silence / SIGNS;
         let mut before = Instant::now();
         loop {
             let state = self.lock();
@@ -259,7 +256,7 @@ impl Shared {
             before = Instant::now();
             let now = self.now();
             // Whoever was stopped for a while has heard of nobody meanwhile.
-            if slept > self.silence / 2 {
+            if slept > self.limits.silence / 2 {
                 self.others().for_each(|(_, peer)| peer.heard.store(now, Ordering::Relaxed));
             }
             for (rank, peer) in self.others() {
@@ -268,7 +265,7 @@ impl Shared {
                     frame::write(&mut *writer, Kind::Alive, &[]).ok();
                 }
                 let silent = Duration::from_millis(now.saturating_sub(peer.heard.load(Ordering::Relaxed)));
-                if silent > self.silence && !self.lock().gone[rank] {
+                if silent > self.limits.silence && !self.lock().gone[rank] {
                     let why = format!("nothing was heard of it for {} s", silent.as_secs().max(1));
                     self.give_up(&Failed { rank, why });
                 }
@@ -323,7 +320,7 @@ impl Shared {
     /// Waits for what all others send.
     fn receive(&self) -> Result<Vec<Message>> {
         let began = Instant::now();
-        let mut told = LONG;
+        let mut told = self.limits.patience;
         let mut state = self.lock();
         loop {
             if let Some(failed) = &state.failed {
@@ -342,14 +339,17 @@ impl Shared {
             }
             if began.elapsed() > told {
                 drop(state);
-                let names: Vec<String> = missing.iter().map(usize::to_string).collect();
-                let s = if missing.len() == 1 { "" } else { "s" };
-                (self.tell)(&format!(
-                    "rank {} has waited {} s for rank{s} {}, which go on giving signs of life",
-                    self.rank,
-                    told.as_secs(),
-                    names.join(", ")
-                ));
+                // One of those who wait says it.
+                if (0..self.peers.len()).find(|rank| !missing.contains(rank)) == Some(self.rank) {
+                    let names: Vec<String> = missing.iter().map(usize::to_string).collect();
+                    (self.tell)(&format!(
+                        "rank {} has waited {} s for rank{} {}, and goes on waiting: there are signs of life",
+                        self.rank,
+                        told.as_secs_f32().round(),
+                        if missing.len() == 1 { "" } else { "s" },
+                        names.join(", ")
+                    ));
+                }
                 told *= 2;
                 state = self.lock();
                 continue;

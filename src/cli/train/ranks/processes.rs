@@ -30,8 +30,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For others to come, and without a sign of life of one.
-const LIMITS: Limits = Limits { join: Duration::from_secs(300), silence: Duration::from_secs(30) };
+/// For others to come, without a sign of life of one, and for one that is slow.
+const LIMITS: Limits =
+    Limits { join: Duration::from_secs(300), silence: Duration::from_secs(30), patience: Duration::from_secs(20) };
 
 /// Another number of seconds without a sign of life.
 const SILENCE: &str = "RUNNER_RANK_TIMEOUT";
@@ -246,7 +247,8 @@ fn in_rank(args: &TrainArgs, member: &Arc<dyn Collective>, agreed: Agreed) -> Re
     let state = RunState { epoch, batch, step, best, extra };
     let follower = Follower { loaded: &loaded, config: &plan.config, samples: &samples, pause_after: args.pause_after };
     let (mut run, _folder) = follower.run((member.rank(), &backend), session, state)?;
-    follow(&mut run, outcome::asked_to_stop()?.as_ref())?;
+    // The first rank says it.
+    follow(&mut run, outcome::asked_to_stop(|| ())?.as_ref())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -34,7 +34,8 @@ pub struct Holder {
 /// Another process is active in the folder.
 #[derive(Debug)]
 pub struct InUse {
-    folder: PathBuf,
+    /// Its folder.
+    pub folder: PathBuf,
     /// Who; `None` if that cannot be read.
     holder: Option<Holder>,
 }

@@ -2,7 +2,7 @@
 
 use crate::backend::cpu::run::frame::{Element, Frame, NodeKernel, View};
 use crate::backend::cpu::run::threads::chunks;
-use crate::collective::Slots;
+use crate::collective::{Number, Slots};
 use crate::graph::DType;
 use crate::graph::op::{MAX_SHARD_SLOTS, ShardReduce, ShardSum};
 use std::ops::Range;
@@ -12,29 +12,6 @@ const PIECE: usize = 1024;
 
 /// Elements of a task.
 const CHUNK: usize = 16 * PIECE;
-
-/// A number that is summed over shards.
-trait Number: Element + Default {
-    fn plus(self, other: Self) -> Self;
-}
-
-impl Number for f32 {
-    fn plus(self, other: f32) -> f32 {
-        self + other
-    }
-}
-
-impl Number for f64 {
-    fn plus(self, other: f64) -> f64 {
-        self + other
-    }
-}
-
-impl Number for i64 {
-    fn plus(self, other: i64) -> i64 {
-        self.wrapping_add(other)
-    }
-}
 
 /// [`ShardSum`].
 pub struct ShardSumKernel {
@@ -48,7 +25,7 @@ impl ShardSumKernel {
         ShardSumKernel { op: *op, tensors: (operands - 1) / op.stride() }
     }
 
-    fn tensor<T: Number>(&self, frame: &Frame<'_>, first: usize, (slot, merged): (usize, usize)) {
+    fn tensor<T: Element + Number>(&self, frame: &Frame<'_>, first: usize, (slot, merged): (usize, usize)) {
         let (value, to) = (frame.source::<T>(first), frame.source::<T>(first + 1 + slot));
         let mut sums = [to; MAX_SHARD_SLOTS];
         let sums = &mut sums[..merged];
