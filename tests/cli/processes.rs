@@ -221,15 +221,44 @@ fn a_rank_that_is_stopped_ends_the_others() {
     hit(2, libc::SIGSTOP, &["rank 2 has failed: nothing was heard of it for".into()], 90);
 }
 
+/// Whoever of them is asked, and by whichever signal.
 #[test]
-fn ctrl_c_stops_all_processes_with_everything_saved() {
+fn all_processes_stop_with_everything_saved_when_one_is_asked_to() {
     let place = Place::with(&config("epochs = 3", ""));
-    let running = under_way(&place, "r", Duration::from_millis(50));
-    running.signal(libc::SIGINT);
-    let (_, done) = running.wait();
-    assert_eq!(done.code, Some(130), "{done:?}");
-    assert_eq!(done.err.matches("interrupted: saving after this step").count(), 1, "{}", done.err);
-    assert!(done.err.contains("saved in"), "{}", done.err);
+    for (out, rank, signal) in [
+        ("a", None, libc::SIGINT),
+        ("b", None, libc::SIGUSR1),
+        ("c", Some(2), libc::SIGTERM),
+        ("d", Some(0), libc::SIGUSR1),
+    ] {
+        let running = under_way(&place, out, Duration::from_millis(50));
+        match rank {
+            None => running.signal(signal),
+            // SAFETY: plain numbers; the process is of this test, and is not waited for before its parent is.
+            Some(rank) => drop(unsafe { libc::kill(process_of(&running, rank).unwrap(), signal) }),
+        }
+        let (_, done) = running.wait();
+        assert_eq!(done.code, Some(130), "{out}: {done:?}");
+        assert_eq!(done.err.matches("interrupted at step").count(), 1, "{out}: {}", done.err);
+        assert!(done.err.contains("saved in"), "{out}: {}", done.err);
+        assert!(place.checkpoint(&format!("{out}/last.safetensors")).meta.step > 0);
+    }
+}
+
+/// Instructions that one of them lacks are used by none, so that all come to the same.
+#[test]
+fn ranks_with_other_instructions_take_those_that_all_have() {
+    let place = Place::with(&config("epochs = 1", ""));
+    let scalar = ("RUNNER_SIMD", "scalar".to_owned());
+    let (_, one) = place.start_with("train c.toml --quiet --out one", std::slice::from_ref(&scalar)).wait();
+    assert_eq!(one.code, Some(0), "{one:?}");
+    let port = free_port();
+    let first = place.start_with("train c.toml --out two", &variables(0, 2, port));
+    let second = place.start_with("train c.toml --out two", &[variables(1, 2, port), vec![scalar]].concat());
+    let done = [first, second].map(|running| running.wait().1);
+    assert!(done.iter().all(|done| done.code == Some(0)), "{done:?}");
+    assert!(done[0].err.contains("1 thread, scalar"), "{done:?}");
+    assert_same_runs((&place, "one"), (&place, "two"));
 }
 
 /// Nobody is left behind.

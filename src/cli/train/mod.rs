@@ -105,7 +105,7 @@ pub(super) fn run_on(args: &TrainArgs, team: Team) -> Result<ExitCode, Failure> 
         reporter.warn(&trouble);
     }
     if let Some(others) = &others {
-        others.read_data(&ranks::Told { config: &effective, without: &passes.without }, &samples)?;
+        others.read_data(&effective, &passes.without, &samples)?;
     }
     let mut loaded = loaded;
     let balanced = balance_classes(&mut loaded, &samples, &reporter)?;

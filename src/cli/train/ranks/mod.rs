@@ -106,14 +106,15 @@ impl Others {
         .into())
     }
 
-    /// Tells those who have data of their own to read it, as the leader has: `samples`.
+    /// Tells those who have data of their own to read it, as the leader has: `samples`. They build what it has, by its effective
+    /// configuration and without the same passes.
     ///
     /// # Errors
     /// One of them has failed.
-    pub fn read_data(&self, told: &Told, samples: &Samples) -> Result<(), Failure> {
+    pub fn read_data(&self, config: &str, without: &[String], samples: &Samples) -> Result<(), Failure> {
         match self {
             Others::Threads(_) => Ok(()),
-            Others::Processes(others) => others.read_data(told, samples),
+            Others::Processes(others) => others.read_data(config, without, samples),
         }
     }
 
@@ -133,14 +134,6 @@ impl Others {
             Others::Processes(others) => others.train(leader, args, resumed),
         }
     }
-}
-
-/// What the leader has decided on, which the others must know to build the same.
-pub struct Told<'a> {
-    /// The effective configuration.
-    pub config: &'a str,
-    /// Passes over the graph that are left out.
-    pub without: &'a [String],
 }
 
 /// Whether so many ranks can share the shards.

@@ -2,11 +2,12 @@
 
 use super::super::super::args::TrainArgs;
 use super::super::super::failure::Failure;
+use super::super::super::memory::Planned;
 use super::super::super::model::{build, describe_data};
 use super::super::super::samples;
 use super::super::{balanced, outcome, run_on};
 use super::follower::{Follower, follow};
-use super::{Team, TellsPanic, Told, lead, threads_of, world};
+use super::{Team, TellsPanic, lead, threads_of, world};
 use crate::backend::cpu::CpuBackend;
 use crate::backend::cpu::simd::SimdLevel;
 use crate::checkpoint::Best;
@@ -19,7 +20,8 @@ use crate::terminal::say;
 use crate::train::files::state::{Extra, RunState};
 use crate::train::run::Run;
 use crate::train::setup::input::{self, Samples, Take};
-use crate::train::setup::photos::Keeping;
+use crate::train::setup::memory::{Needs, Use};
+use crate::train::setup::photos::{Keeping, PhotoPlan};
 use crate::train::setup::programs::Sizes;
 use crate::train::setup::session::Session;
 use anyhow::{Context, Result, anyhow};
@@ -182,8 +184,8 @@ impl Processes {
     ///
     /// # Errors
     /// One of them has failed.
-    pub fn read_data(&self, told: &Told, samples: &Samples) -> Result<(), Failure> {
-        let plan = Plan { config: told.config.into(), without: told.without.into(), digits: samples.note.is_some() };
+    pub fn read_data(&self, config: &str, without: &[String], samples: &Samples) -> Result<(), Failure> {
+        let plan = Plan { config: config.into(), without: without.into(), digits: samples.note.is_some() };
         self.member.gather(&serde_json::to_vec(&plan).context("what is told to the other ranks")?)?;
         Ok(())
     }
@@ -224,7 +226,7 @@ fn in_rank(args: &TrainArgs, member: &Arc<dyn Collective>, agreed: Agreed) -> Re
     let plan: Plan = read(0, &first(member.gather(&[])?))?;
     let mut loaded = config::load_effective("the configuration of rank 0", &plan.config, &[])?;
     let backend = agreed.backend(member, args.threads);
-    describe_data(&loaded)?;
+    let described = describe_data(&loaded)?;
     let take = match plan.digits {
         true => Take::Digits,
         false => Take::Source(Missing { download: false, mirrors: Vec::new(), fallback_digits: false }),
@@ -237,6 +239,19 @@ fn in_rank(args: &TrainArgs, member: &Arc<dyn Collective>, agreed: Agreed) -> Re
     let passes = PassOptions { without: plan.without.clone(), stop_after: None };
     let sizes = Sizes::of_run(&loaded.experiment, &samples.spec);
     let programs = build(&loaded, &samples.spec, &sizes, &backend, &passes)?;
+    let photos = PhotoPlan::new(&loaded.experiment, &described, true);
+    let needs = Needs::of_run(&loaded.experiment, &samples.spec, photos.with(samples.footprint()), false);
+    let (data, of_programs) = (&samples.spec, &programs.plan);
+    Planned {
+        loaded: &loaded,
+        data,
+        plan: of_programs,
+        backend: &backend,
+        what: Use::Training,
+        needs,
+        passes: &passes,
+    }
+    .require()?;
     let mut session = Session::unset(programs, &backend, crate::model::task(&loaded.experiment))?;
     let own = serde_json::to_vec(&samples.fingerprint.to_string()).context("what is told to the other ranks")?;
     let given = first(member.gather(&own)?);
