@@ -149,7 +149,7 @@ fn truncated_normal(stream: &mut Stream, std: f64, low: f64, high: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::{Shape, Storage, VarKind};
+    use crate::graph::{Holder, Shape, Storage, VarKind};
 
     fn floats(init: Fill, name: &str) -> Vec<f32> {
         let storage = Storage::conv_weight(8, 4, 5, 5);
@@ -162,6 +162,7 @@ mod tests {
             storage,
             init,
             origin: String::new(),
+            holder: Holder::All,
         };
         let bytes = initial(&var, 3);
         bytes.chunks_exact(4).map(|b| f32::from_ne_bytes(b.try_into().unwrap())).collect()

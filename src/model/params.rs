@@ -2,7 +2,7 @@
 
 use super::Builder;
 use crate::config::{Diagnostic, LayerNode};
-use crate::graph::{DType, Fill, MAX_ELEMENTS, Shape, Storage, ValueId, VarKind, Variable};
+use crate::graph::{DType, Fill, Holder, MAX_ELEMENTS, Shape, Storage, ValueId, VarKind, Variable};
 
 /// A parameter or buffer to be made.
 pub(super) struct Param<'a> {
@@ -55,7 +55,8 @@ impl Builder<'_> {
         };
         let trainable = kind == VarKind::Parameter;
         let init = if trainable { self.start(node, &name, &storage.outside, init) } else { init };
-        let var = Variable { name, dtype, shape, kind, trainable, storage, init, origin: path.clone() };
+        let (origin, holder) = (path.clone(), Holder::All);
+        let var = Variable { name, dtype, shape, kind, trainable, storage, init, origin, holder };
         let id = self.vars.get_or_add(var);
         self.graph.variable(self.vars, id)
     }

@@ -143,7 +143,7 @@ fn batch(backend: &CpuBackend, plan: &Plan, seed: u64) -> HostBuffer {
             Input::Schedule => [0.01f32, 0.5, 1.0, 0.0].into_iter().flat_map(f32::to_ne_bytes).collect(),
             Input::Averaging => [0.1f32, -1.0, 1.0, 0.0].into_iter().flat_map(f32::to_ne_bytes).collect(),
             Input::Field(_) | Input::Shares => unreachable!("a sample has one input and its targets"),
-            Input::Shard => [0i32, 0, 1].into_iter().flat_map(i32::to_ne_bytes).collect(),
+            Input::Shard => [0i32, 0, 1, 0].into_iter().flat_map(i32::to_ne_bytes).collect(),
             Input::Random => [seed as u32, 1, 2, 3].into_iter().flat_map(u32::to_ne_bytes).collect(),
         };
         buffer.bytes_mut()[input.offset..input.offset + bytes.len()].copy_from_slice(&bytes);

@@ -44,6 +44,7 @@ impl Run {
             scaler,
             micro_batch,
             shards: None,
+            division: None,
             tensors,
             thawed: Vec::new(),
             averaged: Vec::new(),

@@ -1,7 +1,7 @@
 //! Ranks that are threads of one process: they read each other's memory.
 
 use super::total::{parts, total};
-use super::{Collective, Slots};
+use super::{Collective, Division, Slots};
 use crate::shards::Partial;
 use anyhow::{Result, anyhow};
 use std::fmt;
@@ -21,8 +21,8 @@ struct State {
     meetings: u64,
     /// The tensors that each rank has given for a sum, by their address.
     tensors: Vec<Given>,
-    /// What each rank has given to gather.
-    bytes: Vec<Vec<u8>>,
+    /// What each rank has given to each.
+    bytes: Vec<Vec<Vec<u8>>>,
     /// The rank that cannot go on, and why.
     failed: Option<(usize, String)>,
 }
@@ -110,6 +110,20 @@ impl Member {
     }
 }
 
+impl Member {
+    /// Shows the other ranks the tensors of this one, and returns those of all, in the order of ranks. They are there until all meet again.
+    ///
+    /// # Safety
+    /// As [`Collective::reduce_scatter`].
+    unsafe fn publish<'a>(&self, tensors: &'a [Slots]) -> Result<Vec<&'a [Slots]>> {
+        let mut state = self.lock();
+        state.tensors[self.rank] = Given { first: tensors.as_ptr(), len: tensors.len() };
+        let state = self.meet(state)?;
+        // SAFETY: every rank waits until all have done with its list.
+        Ok(state.tensors.iter().map(|given| unsafe { given.list() }).collect())
+    }
+}
+
 impl Collective for Member {
     fn rank(&self) -> usize {
         self.rank
@@ -119,16 +133,11 @@ impl Collective for Member {
         self.shared.ranks
     }
 
-    unsafe fn sum(&self, order: &[Partial], tensors: &[Slots]) -> Result<()> {
-        let mut state = self.lock();
-        state.tensors[self.rank] = Given { first: tensors.as_ptr(), len: tensors.len() };
-        let state = self.meet(state)?;
-        let given = state.tensors.clone();
-        drop(state);
-        // SAFETY: every rank waits in this function until all have done with its list.
-        let lists: Vec<&[Slots]> = given.into_iter().map(|given| unsafe { given.list() }).collect();
-        let lengths = || tensors.iter().map(|tensor| tensor.len);
-        for (at, own) in parts(lengths(), self.rank, self.shared.ranks).into_iter().enumerate() {
+    unsafe fn reduce_scatter(&self, order: &[Partial], tensors: &[Slots], division: Division) -> Result<()> {
+        // SAFETY: as the caller promises.
+        let lists = unsafe { self.publish(tensors)? };
+        let own = parts(tensors, division, (self.rank, self.shared.ranks));
+        for (at, own) in own.into_iter().enumerate().filter(|(_, own)| !own.is_empty()) {
             let start = own.start * tensors[at].dtype.bytes();
             // SAFETY: inside the slot, which is as long as the tensor.
             let from = |of: &Partial| unsafe { lists[of.rank][at].slots[of.slot].cast_const().add(start) };
@@ -136,12 +145,17 @@ impl Collective for Member {
             // meet again: the other ranks have other elements.
             unsafe { total(order, from, &tensors[at], own) };
         }
-        drop(self.meet(self.lock())?);
+        self.meet(self.lock()).map(drop)
+    }
+
+    unsafe fn all_gather(&self, tensors: &[Slots], division: Division) -> Result<()> {
+        // SAFETY: as the caller promises.
+        let lists = unsafe { self.publish(tensors)? };
         for (rank, list) in lists.iter().enumerate().filter(|(rank, _)| *rank != self.rank) {
-            for (at, part) in parts(lengths(), rank, self.shared.ranks).into_iter().enumerate() {
+            for (at, part) in parts(tensors, division, (rank, self.shared.ranks)).into_iter().enumerate() {
                 let size = tensors[at].dtype.bytes();
                 // SAFETY: elements of that rank's first slot, which nobody writes until all meet again, to those of this one, which nobody
-                // else reads: others copy what this rank has summed.
+                // else reads: others copy what belongs to this rank.
                 unsafe {
                     let from = list[at].slots[0].cast_const().add(part.start * size);
                     std::ptr::copy_nonoverlapping(from, tensors[at].slots[0].add(part.start * size), part.len() * size);
@@ -151,11 +165,12 @@ impl Collective for Member {
         self.meet(self.lock()).map(drop)
     }
 
-    fn gather(&self, given: &[u8]) -> Result<Vec<Vec<u8>>> {
+    fn exchange<'a>(&self, given: &dyn Fn(usize) -> &'a [u8]) -> Result<Vec<Vec<u8>>> {
+        let of_this: Vec<Vec<u8>> = (0..self.shared.ranks).map(|rank| given(rank).to_vec()).collect();
         let mut state = self.lock();
-        state.bytes[self.rank] = given.to_vec();
-        let state = self.meet(state)?;
-        let all = state.bytes.clone();
+        state.bytes[self.rank] = of_this;
+        let mut state = self.meet(state)?;
+        let all = state.bytes.iter_mut().map(|of_rank| std::mem::take(&mut of_rank[self.rank])).collect();
         // Nobody gives anything new before all have read.
         self.meet(state).map(|_| all)
     }

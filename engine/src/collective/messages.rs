@@ -1,12 +1,12 @@
 //! Ranks that send each other messages: sums and gathering, over whatever carries these.
 
 use super::total::{parts, total};
-use super::{Collective, Slots};
+use super::{Collective, Division, Slots};
 use crate::shards::Partial;
 use anyhow::{Result, anyhow};
 use std::fmt::Debug;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Where a part of a tensor begins in a message that has it: whole words for each.
 const WORD: usize = 8;
@@ -87,6 +87,14 @@ impl<W: Wire> Messages<W> {
         Messages { wire, buffers: Mutex::default() }
     }
 
+    /// A buffer for each rank, with nothing in it.
+    fn cleared(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        buffers.resize(self.wire.ranks(), Vec::new());
+        buffers.iter_mut().for_each(Vec::clear);
+        buffers
+    }
+
     /// Fails if a message is not as long as it must be: the ranks compute different programs then.
     fn expect(&self, messages: &[Message], bytes: impl Fn(usize) -> usize) -> Result<()> {
         for (rank, message) in messages.iter().enumerate().filter(|(rank, _)| *rank != self.wire.rank()) {
@@ -129,18 +137,14 @@ impl<W: Wire> Collective for Messages<W> {
         self.wire.ranks()
     }
 
-    /// Every rank sums a part of all elements: first it is sent the partial sums of those, then it sends the totals.
-    unsafe fn sum(&self, order: &[Partial], tensors: &[Slots]) -> Result<()> {
+    /// Every rank is sent the partial sums of what belongs to it.
+    unsafe fn reduce_scatter(&self, order: &[Partial], tensors: &[Slots], division: Division) -> Result<()> {
         let (own, ranks) = (self.wire.rank(), self.wire.ranks());
-        let parts: Vec<Vec<Range<usize>>> =
-            (0..ranks).map(|rank| parts(tensors.iter().map(|tensor| tensor.len), rank, ranks)).collect();
+        let parts: Vec<Vec<Range<usize>>> = (0..ranks).map(|rank| parts(tensors, division, (rank, ranks))).collect();
         let slots_of =
             |rank: usize| order.iter().filter(move |of| of.rank == rank).map(|of| of.slot).collect::<Vec<_>>();
         let slots: Vec<Vec<usize>> = (0..ranks).map(slots_of).collect();
-        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-        buffers.resize(ranks, Vec::new());
-        let partials = &mut *buffers;
-        partials.iter_mut().for_each(Vec::clear);
+        let mut partials = self.cleared();
         for rank in (0..ranks).filter(|rank| *rank != own) {
             partials[rank].reserve(length(tensors, &parts[rank], slots[own].len()));
             for (tensor, part) in tensors.iter().zip(&parts[rank]) {
@@ -152,7 +156,7 @@ impl<W: Wire> Collective for Messages<W> {
         self.expect(&given, |rank| length(tensors, &parts[own], slots[rank].len()))?;
         // Where the partial sums of the next tensor are in what each rank has sent.
         let mut at = vec![0; ranks];
-        for (tensor, part) in tensors.iter().zip(&parts[own]) {
+        for (tensor, part) in tensors.iter().zip(&parts[own]).filter(|(_, part)| !part.is_empty()) {
             let size = tensor.dtype.bytes();
             let stride = (part.len() * size).next_multiple_of(WORD);
             let from = |of: &Partial| {
@@ -168,13 +172,21 @@ impl<W: Wire> Collective for Messages<W> {
             at.iter_mut().zip(&slots).for_each(|(at, slots)| *at += slots.len() * stride);
         }
         self.wire.recycle(given);
-        let totals = &mut partials[own];
-        totals.reserve(length(tensors, &parts[own], 1));
+        Ok(())
+    }
+
+    /// Every rank sends what belongs to it.
+    unsafe fn all_gather(&self, tensors: &[Slots], division: Division) -> Result<()> {
+        let (own, ranks) = (self.wire.rank(), self.wire.ranks());
+        let parts: Vec<Vec<Range<usize>>> = (0..ranks).map(|rank| parts(tensors, division, (rank, ranks))).collect();
+        let mut buffers = self.cleared();
+        let message = &mut buffers[own];
+        message.reserve(length(tensors, &parts[own], 1));
         for (tensor, part) in tensors.iter().zip(&parts[own]) {
-            // SAFETY: as above.
-            unsafe { put(totals, tensor, 0, part) };
+            // SAFETY: the caller lets the slots be read.
+            unsafe { put(message, tensor, 0, part) };
         }
-        let given = self.wire.exchange(&|_| totals)?;
+        let given = self.wire.exchange(&|_| message)?;
         self.expect(&given, |rank| length(tensors, &parts[rank], 1))?;
         for rank in (0..ranks).filter(|rank| *rank != own) {
             let mut at = 0;
@@ -192,11 +204,11 @@ impl<W: Wire> Collective for Messages<W> {
         Ok(())
     }
 
-    fn gather(&self, given: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let messages = self.wire.exchange(&|_| given)?;
+    fn exchange<'a>(&self, given: &dyn Fn(usize) -> &'a [u8]) -> Result<Vec<Vec<u8>>> {
+        let messages = self.wire.exchange(given)?;
         let own = self.wire.rank();
         let all = messages.iter().enumerate().map(|(rank, message)| match rank == own {
-            true => given.to_vec(),
+            true => given(own).to_vec(),
             false => message.bytes().to_vec(),
         });
         let all = all.collect();

@@ -3,6 +3,7 @@
 //! An engine carries bytes. Which numbers are added in which order is not its own decision: it is given the order
 //! ([`crate::shards::Shards::total`]), so that the result has the same bits for any number of ranks.
 
+mod ahead;
 mod in_process;
 mod messages;
 pub mod tcp;
@@ -10,6 +11,7 @@ pub mod tcp;
 mod tests;
 mod total;
 
+pub use ahead::{Ahead, Reduce};
 pub use in_process::team;
 pub use total::Number;
 
@@ -34,6 +36,15 @@ unsafe impl Send for Slots {}
 // SAFETY: as above.
 unsafe impl Sync for Slots {}
 
+/// How the elements of tensors are divided among ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Division<'a> {
+    /// Each rank has as many, of all tensors one behind the other.
+    Elements,
+    /// Each tensor belongs to one rank: which.
+    Tensors(&'a [usize]),
+}
+
 /// A rank of several that make a step together.
 ///
 /// All ranks call the same functions in the same order. A function returns when all have called it, or with the reason why that will not be.
@@ -44,21 +55,54 @@ pub trait Collective: Send + Sync + fmt::Debug {
     /// How many there are.
     fn ranks(&self) -> usize;
 
-    /// Makes the first slot of each of `tensors` the total over all ranks, in the given order. What the other slots hold afterwards is not told.
+    /// Makes the elements that belong to this rank, in the first slot of each of `tensors`, the total over all ranks, in the given order. What the rest
+    /// of the slots holds afterwards is not told.
     ///
     /// # Errors
     /// Another rank has failed, or does not answer.
     ///
     /// # Safety
     /// The slots are valid for reads and writes, aligned and initialised, and nobody else uses them until this returns. All ranks give
-    /// tensors of the same types and lengths, and the same order.
-    unsafe fn sum(&self, order: &[Partial], tensors: &[Slots]) -> Result<()>;
+    /// tensors of the same types and lengths, the same order and the same division.
+    unsafe fn reduce_scatter(&self, order: &[Partial], tensors: &[Slots], division: Division) -> Result<()>;
+
+    /// Gives all ranks the elements that belong to each, in the first slot of each of `tensors`.
+    ///
+    /// # Errors
+    /// As [`Collective::reduce_scatter`].
+    ///
+    /// # Safety
+    /// As [`Collective::reduce_scatter`].
+    unsafe fn all_gather(&self, tensors: &[Slots], division: Division) -> Result<()>;
+
+    /// Gives every rank `r` the bytes `given(r)`: what the ranks have given to this one, in their order.
+    ///
+    /// # Errors
+    /// As [`Collective::reduce_scatter`].
+    fn exchange<'a>(&self, given: &dyn Fn(usize) -> &'a [u8]) -> Result<Vec<Vec<u8>>>;
+
+    /// Makes the first slot of each of `tensors` the total over all ranks, in the given order. What the other slots hold afterwards is not told.
+    ///
+    /// # Errors
+    /// As [`Collective::reduce_scatter`].
+    ///
+    /// # Safety
+    /// As [`Collective::reduce_scatter`].
+    unsafe fn sum(&self, order: &[Partial], tensors: &[Slots]) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            self.reduce_scatter(order, tensors, Division::Elements)?;
+            self.all_gather(tensors, Division::Elements)
+        }
+    }
 
     /// What every rank has given, in the order of ranks.
     ///
     /// # Errors
-    /// As [`Collective::sum`].
-    fn gather(&self, given: &[u8]) -> Result<Vec<Vec<u8>>>;
+    /// As [`Collective::reduce_scatter`].
+    fn gather(&self, given: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.exchange(&|_| given)
+    }
 
     /// Tells all other ranks that this one cannot go on, and why. They fail with that reason, which names this rank.
     fn fail(&self, why: &str);

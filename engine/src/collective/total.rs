@@ -1,6 +1,6 @@
 //! The arithmetic of totals over ranks.
 
-use super::Slots;
+use super::{Division, Slots};
 use crate::graph::DType;
 use crate::shards::Partial;
 use std::ops::Range;
@@ -8,9 +8,19 @@ use std::ops::Range;
 /// Elements that are summed at a time: few enough for the first cache.
 const PIECE: usize = 512;
 
-/// The elements of all tensors, one tensor behind the other, divided among ranks: `rank`'s part of each tensor.
-pub fn parts(lengths: impl Iterator<Item = usize>, rank: usize, ranks: usize) -> Vec<Range<usize>> {
-    let lengths: Vec<usize> = lengths.collect();
+/// The elements that belong to `rank`, of each of `tensors`.
+pub fn parts(tensors: &[Slots], division: Division, (rank, ranks): (usize, usize)) -> Vec<Range<usize>> {
+    let lengths = || tensors.iter().map(|tensor| tensor.len);
+    match division {
+        Division::Elements => equal_parts(lengths().collect(), rank, ranks),
+        Division::Tensors(owners) => {
+            lengths().zip(owners).map(|(length, owner)| if *owner == rank { 0..length } else { 0..0 }).collect()
+        }
+    }
+}
+
+/// The elements of all tensors, one tensor behind the other, divided equally: `rank`'s part of each tensor.
+fn equal_parts(lengths: Vec<usize>, rank: usize, ranks: usize) -> Vec<Range<usize>> {
     let total: usize = lengths.iter().sum();
     // Whole cache lines of the larger types.
     let bound =
@@ -102,7 +112,7 @@ mod tests {
             for ranks in 1..6 {
                 let mut covered: Vec<Vec<u8>> = lengths.iter().map(|n| vec![0; *n]).collect();
                 for rank in 0..ranks {
-                    for (part, covered) in parts(lengths.iter().copied(), rank, ranks).into_iter().zip(&mut covered) {
+                    for (part, covered) in equal_parts(lengths.clone(), rank, ranks).into_iter().zip(&mut covered) {
                         covered[part].iter_mut().for_each(|n| *n += 1);
                     }
                 }

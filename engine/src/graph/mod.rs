@@ -15,7 +15,7 @@ mod verify;
 
 pub use op::{Op, OpRules, ShapeError};
 pub use types::{DType, MAX_ELEMENTS, Shape};
-pub use variable::{Fill, PIECE, Piece, Storage, VarId, VarKind, Variable, Variables};
+pub use variable::{Fill, Holder, PIECE, Piece, Storage, VarId, VarKind, Variable, Variables};
 pub use verify::verify;
 
 use std::collections::HashMap;
@@ -69,7 +69,7 @@ pub enum Input {
     Schedule,
     /// `F32 [4]`: the same for the update of moving averages: the share of the new value, −1, 1, 0.
     Averaging,
-    /// `I32 [3]`: where a shard's sums go ([`op::ShardSum`]).
+    /// `I32 [4]`: where a shard's sums go ([`op::ShardSum`]).
     Shard,
     /// `U32 [4]`: seed (low, high word), micro-step counter (low, high word). Keys every random draw of the step.
     Random,

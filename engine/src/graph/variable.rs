@@ -281,6 +281,20 @@ pub struct Variable {
     pub init: Fill,
     /// The path of the layer that owns it.
     pub origin: String,
+    /// Which rank has it.
+    pub holder: Holder,
+}
+
+/// Which of several ranks has a variable.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Holder {
+    /// Every rank, with the same content.
+    #[default]
+    All,
+    /// This rank alone.
+    This,
+    /// Another rank alone: which. There is no memory for it here.
+    Other(usize),
 }
 
 impl Variable {
@@ -296,12 +310,23 @@ impl Variable {
             trainable: false,
             init: Fill::Constant(0.0),
             origin: String::new(),
+            holder: Holder::All,
         }
     }
 
     /// Size in bytes, without padding.
     pub fn bytes(&self) -> usize {
         self.shape.len() * self.dtype.bytes()
+    }
+
+    /// Bytes of this rank's memory that it has, without padding.
+    pub fn bytes_here(&self) -> usize {
+        if self.is_here() { self.bytes() } else { 0 }
+    }
+
+    /// Whether this rank has it.
+    pub fn is_here(&self) -> bool {
+        !matches!(self.holder, Holder::Other(_))
     }
 
     /// The bytes of its pieces but for the last one, which may be smaller.

@@ -1,7 +1,7 @@
 //! Adafactor's parameters by what is kept of their squares, and the variables of their state.
 
 use crate::graph::op::{Algorithm, Matrices, Moments};
-use crate::graph::{DType, Shape, ShapeError, Storage, VarId, VarKind, Variable, Variables};
+use crate::graph::{DType, Holder, Shape, ShapeError, Storage, VarId, VarKind, Variable, Variables};
 
 /// The algorithm with what it keeps, and its parameters: for Adafactor, each with those that this is kept of; `list` as it is for
 /// all others. `id` is the parameter of an element of `list`.
@@ -44,7 +44,7 @@ pub(super) fn counter_of(name: &str, algorithm: &Algorithm) -> String {
 ///
 /// # Errors
 /// As [`by_moments`].
-pub(super) fn means(vars: &mut Variables, of: VarId) -> Result<[VarId; 2], ShapeError> {
+pub(super) fn means(vars: &mut Variables, of: VarId, holder: Holder) -> Result<[VarId; 2], ShapeError> {
     let Variable { name, storage, origin, .. } = vars[of].clone();
     let matrices = Matrices::of(&storage).map_err(ShapeError::new)?;
     let shapes = matrices.ok_or_else(|| ShapeError::new(format!("`{name}` has no rows and columns")))?.shapes();
@@ -53,7 +53,7 @@ pub(super) fn means(vars: &mut Variables, of: VarId) -> Result<[VarId; 2], Shape
         let storage = reduced(&storage, without);
         let name = format!("optimizer.{slot}.{name}");
         let zeros = Variable::zeros(name, DType::F32, shape, VarKind::Optimizer);
-        vars.get_or_add(Variable { storage, origin: origin.clone(), ..zeros })
+        vars.get_or_add(Variable { storage, origin: origin.clone(), holder, ..zeros })
     };
     let [rows, columns] = shapes;
     Ok([add("row_var", rows, rank - 1), add("col_var", columns, rank - 2)])
@@ -103,7 +103,7 @@ mod tests {
             let Matrices { outer, first, second, inner, by_rows } = Matrices::of(&storage).unwrap().unwrap();
             let rank = storage.outside.rank();
             let [rows, columns] = [storage.outside.dims()[rank - 2], storage.outside.dims()[rank - 1]];
-            for (slot, without) in means(&mut vars, id).unwrap().into_iter().zip([rank - 1, rank - 2]) {
+            for (slot, without) in means(&mut vars, id, Holder::All).unwrap().into_iter().zip([rank - 1, rank - 2]) {
                 let state = &vars[slot];
                 let mut outside = storage.outside.dims().to_vec();
                 outside[without] = 1;

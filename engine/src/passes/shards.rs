@@ -4,8 +4,11 @@
 //! running statistics and figures, is a copy of its own; the update takes the mean of the statistics over the shards, and the
 //! sum of the figures.
 
-use super::update_spec::UpdateSpec;
-use crate::graph::op::{AccumulateGrad, KeepState, MeanLoss, SHARD_INPUTS, ShardMean, ShardReduce, ShardSum, ZeroGrad};
+use super::update_spec::{Division, UpdateSpec};
+use crate::graph::op::{
+    AccumulateGrad, GradSquares, KeepState, MeanLoss, NormOfSquares, SHARD_INPUTS, ShardBegin, ShardGather, ShardMean,
+    ShardReduce, ShardSum, ZeroGrad,
+};
 use crate::graph::{DType, Graph, Input, Role, Shape, ShapeError, ValueId, VarId, VarKind, Variable, Variables};
 use crate::shards::Shards;
 use std::collections::HashMap;
@@ -15,6 +18,12 @@ const OWN: &str = "shard";
 
 /// What the names of sums over shards begin with.
 const SUM: &str = "shard_sum";
+
+/// The name of the sums of squares of all gradients.
+const SQUARES: &str = "shard_squares";
+
+/// Bytes of gradients whose sums over ranks are begun together: as many as cost far more than a message does.
+const BUCKET_BYTES: usize = 4 << 20;
 
 /// A variable that each shard has for itself, and its sums.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,6 +37,8 @@ struct Shared {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ShardSums {
     shards: Shards,
+    /// If parameters are divided among ranks: gradients whose sums are made together, by their numbers.
+    buckets: Vec<Vec<usize>>,
     /// Of losses and shares.
     losses: Vec<VarId>,
     gradients: Vec<(VarId, Vec<VarId>)>,
@@ -114,6 +125,15 @@ pub fn add_shard_sums(
         graph.add(ShardSum { slots }, &operands)?;
         gradients.push((*id, sums));
     }
+    let buckets = match &spec.division {
+        Some(_) => buckets(vars, &gradients),
+        None => Vec::new(),
+    };
+    for (bucket, members) in buckets.iter().enumerate() {
+        let reduce = reduce_bucket(shards, spec.division.as_ref(), &gradients, (bucket, members));
+        let operands = bucket_operands(graph, vars, &gradients, members);
+        graph.add(ShardBegin { reduce }, &operands)?;
+    }
     let mut operands = vec![place];
     let mut add = |graph: &mut Graph, vars: &mut Variables, own: VarId, of: VarId| {
         let sums = sums(vars, of, slots);
@@ -125,7 +145,70 @@ pub fn add_shard_sums(
     let buffers = changed.iter().map(|(of, own)| add(graph, vars, *own, *of)).collect();
     let figures = figures.iter().map(|(of, own)| add(graph, vars, *own, *of)).collect();
     graph.add(ShardSum { slots }, &operands)?;
-    Ok(ShardSums { shards, losses, gradients, buffers, figures })
+    Ok(ShardSums { shards, buckets, losses, gradients, buffers, figures })
+}
+
+/// Gradients whose sums over ranks are made together, in about the order in which the backward pass makes them: that of the parameters, reversed.
+fn buckets(vars: &Variables, gradients: &[(VarId, Vec<VarId>)]) -> Vec<Vec<usize>> {
+    let mut buckets: Vec<Vec<usize>> = Vec::new();
+    let mut bytes = BUCKET_BYTES;
+    for (at, (id, _)) in gradients.iter().enumerate().rev() {
+        if bytes >= BUCKET_BYTES {
+            buckets.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += vars[*id].bytes();
+        buckets.iter_mut().last().into_iter().for_each(|bucket| bucket.push(at));
+    }
+    buckets
+}
+
+/// The sum over ranks of the gradients that are `members` of a bucket.
+fn reduce_bucket(
+    shards: Shards,
+    division: Option<&Division>,
+    gradients: &[(VarId, Vec<VarId>)],
+    (bucket, members): (usize, &[usize]),
+) -> ShardReduce {
+    let owner = |at: &usize| division.map_or(0, |division| division.owner(gradients[*at].0));
+    ShardReduce { slots: shards.slots(), shards, owners: members.iter().map(owner).collect(), bucket: Some(bucket) }
+}
+
+fn bucket_operands(
+    graph: &mut Graph,
+    vars: &Variables,
+    gradients: &[(VarId, Vec<VarId>)],
+    members: &[usize],
+) -> Vec<ValueId> {
+    let sums = members.iter().flat_map(|at| &gradients[*at].1);
+    let mut operands = vec![place(graph)];
+    operands.extend(sums.map(|sum| graph.variable(vars, *sum)));
+    operands
+}
+
+/// The norm of all gradients from the sums of squares of each. Where ranks have divided them, each makes its own, and all are told.
+///
+/// # Errors
+/// None, unless there is a bug.
+pub(super) fn norm(
+    graph: &mut Graph,
+    vars: &mut Variables,
+    division: Option<&Division>,
+    schedule: ValueId,
+    gradients: &[(VarId, ValueId)],
+) -> Result<ValueId, ShapeError> {
+    let zeros = Variable::zeros(SQUARES, DType::F64, [gradients.len().max(1)], VarKind::Gradient);
+    let squares = vars.get_or_add(zeros);
+    let squares = graph.variable(vars, squares);
+    let is_own = |id: VarId| division.is_none_or(|division| division.owner(id) == division.rank);
+    let own: Vec<usize> = (0..gradients.len()).filter(|at| is_own(gradients[*at].0)).collect();
+    let operands: Vec<ValueId> = std::iter::once(squares).chain(own.iter().map(|at| gradients[*at].1)).collect();
+    graph.add(GradSquares { at: own }, &operands)?;
+    if let Some(division) = division.filter(|_| !gradients.is_empty()) {
+        let parts = gradients.iter().map(|(id, _)| (1, division.owner(*id))).collect();
+        graph.add(ShardGather { parts }, &[squares])?;
+    }
+    graph.add1(NormOfSquares {}, &[schedule, squares])
 }
 
 /// Gives the shard variables of its own in place of the buffers and figures that `graph` changes: those, and these.
@@ -161,21 +244,51 @@ impl ShardSums {
     ///
     /// # Errors
     /// None, unless there is a bug.
-    pub fn totals(&self, graph: &mut Graph, vars: &Variables) -> Result<ShardTotals, ShapeError> {
+    pub fn totals(
+        &self,
+        graph: &mut Graph,
+        vars: &Variables,
+        division: Option<&Division>,
+    ) -> Result<ShardTotals, ShapeError> {
         graph.set_origin("");
         graph.in_backward = true;
+        for (bucket, members) in self.buckets.iter().enumerate() {
+            let reduce = reduce_bucket(self.shards, division, &self.gradients, (bucket, members));
+            let operands = bucket_operands(graph, vars, &self.gradients, members);
+            graph.add(reduce, &operands)?;
+        }
         if self.shards.ranks > 1 {
             let mut operands = vec![place(graph)];
             let shared = self.buffers.iter().chain(&self.figures).map(|shared| &shared.sums);
-            let all = self.gradients.iter().map(|(_, sums)| sums).chain([&self.losses]).chain(shared);
+            // Those of gradients that no rank has for itself, too.
+            let apart = if self.buckets.is_empty() { self.gradients.as_slice() } else { &[] };
+            let all = apart.iter().map(|(_, sums)| sums).chain([&self.losses]).chain(shared);
             operands.extend(all.flatten().map(|sum| graph.variable(vars, *sum)));
-            graph.add(ShardReduce { slots: self.shards.slots(), shards: self.shards }, &operands)?;
+            let (slots, shards) = (self.shards.slots(), self.shards);
+            graph.add(ShardReduce { slots, shards, owners: Vec::new(), bucket: None }, &operands)?;
         }
         let losses = graph.variable(vars, self.losses[0]);
         let loss = graph.add1(MeanLoss {}, &[losses])?;
         graph.values[loss.index()].role = Role::Output;
         let gradients = self.gradients.iter().map(|(id, sums)| (*id, graph.variable(vars, sums[0]))).collect();
         Ok(ShardTotals { loss, gradients })
+    }
+
+    /// Gives all ranks the parameters that each has updated.
+    ///
+    /// # Errors
+    /// None, unless there is a bug.
+    pub fn gather(&self, graph: &mut Graph, vars: &Variables, division: Option<&Division>) -> Result<(), ShapeError> {
+        let Some(division) = division else { return Ok(()) };
+        graph.set_origin("");
+        graph.in_backward = true;
+        for members in &self.buckets {
+            let ids = || members.iter().map(|at| self.gradients[*at].0);
+            let parts = ids().map(|id| (vars[id].shape.len(), division.owner(id))).collect();
+            let operands: Vec<ValueId> = ids().map(|id| graph.variable(vars, id)).collect();
+            graph.add(ShardGather { parts }, &operands)?;
+        }
+        Ok(())
     }
 
     /// Gives all shards the statistics and figures, from the sums over them, behind the update.

@@ -3,13 +3,15 @@
 use super::adafactor::{by_moments, counter_of, means};
 use super::keep::Kept;
 use super::muon::MOMENTUM_SLOT;
-use super::shards::{ShardSums, ShardTotals, total_of};
+use super::shards::{ShardSums, ShardTotals, norm, total_of};
 use super::update_spec::UpdateSpec;
 use crate::graph::op::{
     AccumulateGrad, AccumulateLoss, AdaptiveClip, Algorithm, Binary, BinaryKind, GradNorm, MeanScale, Moments,
     OptimizerStep, Slice, TensorOptions, UpdateScale, ZeroGrad, units,
 };
-use crate::graph::{DType, Fill, Graph, Input, Role, Shape, ShapeError, ValueId, VarId, VarKind, Variable, Variables};
+use crate::graph::{
+    DType, Fill, Graph, Holder, Input, Role, Shape, ShapeError, ValueId, VarId, VarKind, Variable, Variables,
+};
 use std::collections::HashMap;
 
 /// Name of the counter of updates.
@@ -107,9 +109,9 @@ fn schedule(graph: &mut Graph) -> ValueId {
 }
 
 /// A variable of the same layout as parameter `of`.
-fn companion(vars: &mut Variables, of: VarId, name: String, kind: VarKind, initial: f32) -> VarId {
+fn companion(vars: &mut Variables, of: VarId, name: String, (kind, holder): (VarKind, Holder), initial: f32) -> VarId {
     let Variable { shape, storage, origin, .. } = vars[of].clone();
-    let mut variable = Variable { storage, origin, ..Variable::zeros(name, DType::F32, shape, kind) };
+    let mut variable = Variable { storage, origin, holder, ..Variable::zeros(name, DType::F32, shape, kind) };
     if initial != 0.0 {
         variable.init = Fill::Constant(f64::from(initial));
     }
@@ -117,13 +119,13 @@ fn companion(vars: &mut Variables, of: VarId, name: String, kind: VarKind, initi
 }
 
 /// Makes the variables that `algorithm` keeps of a parameter.
-fn states(vars: &mut Variables, of: VarId, algorithm: &Algorithm) -> Result<Vec<VarId>, ShapeError> {
+fn states(vars: &mut Variables, of: VarId, algorithm: &Algorithm, holder: Holder) -> Result<Vec<VarId>, ShapeError> {
     if let Algorithm::Adafactor { moments: Moments::Factored, .. } = algorithm {
-        return means(vars, of).map(Vec::from);
+        return means(vars, of, holder).map(Vec::from);
     }
     let slots = algorithm.slots().map(|slot| {
         let name = format!("optimizer.{slot}.{}", vars[of].name);
-        companion(vars, of, name, VarKind::Optimizer, algorithm.initial(slot))
+        companion(vars, of, name, (VarKind::Optimizer, holder), algorithm.initial(slot))
     });
     Ok(slots.collect())
 }
@@ -163,17 +165,25 @@ pub fn add_update(
     };
     let mut head = vec![schedule, loss];
     if update.has_norm() {
-        let gradients = counted.iter().flat_map(|(_, tensors)| tensors).map(|(_, _, gradient)| *gradient);
-        let list: Vec<ValueId> = std::iter::once(schedule).chain(gradients).collect();
-        head.push(graph.add1(GradNorm {}, &list)?);
+        let all = counted.iter().flat_map(|(_, tensors)| tensors).map(|(id, _, gradient)| (*id, *gradient));
+        let all: Vec<(VarId, ValueId)> = all.collect();
+        head.push(match spec.shards {
+            Some(_) => norm(graph, vars, spec.division.as_ref(), schedule, &all)?,
+            None => {
+                let list: Vec<ValueId> = std::iter::once(schedule).chain(all.into_iter().map(|(_, g)| g)).collect();
+                graph.add1(GradNorm {}, &list)?
+            }
+        });
     }
+    let holder = |id: VarId| spec.division.as_ref().map_or(Holder::All, |division| division.holder(id));
+    let is_here = |id: VarId| !matches!(holder(id), Holder::Other(_));
     if update.scaled {
         head.push(loss_scale(graph, vars));
     }
     if let Some(clip) = &spec.clip_adaptive {
         let scale = update.scaled.then(|| head[3]);
         for (id, _, gradient) in counted.iter_mut().flat_map(|(_, tensors)| tensors) {
-            if clip.except.contains(id) {
+            if clip.except.contains(id) || !is_here(*id) {
                 continue;
             }
             let units = units(&vars[*id].storage).map_err(ShapeError::new)?;
@@ -191,19 +201,26 @@ pub fn add_update(
             let step = vars.get_or_add(Variable::zeros(counter, DType::I64, [1], VarKind::Optimizer));
             let mut operands = head.clone();
             operands.push(graph.variable(vars, step));
-            for (id, _, grad) in &list {
-                operands.extend([graph.variable(vars, *id), *grad]);
-                for state in states(vars, *id, &algorithm)? {
-                    operands.push(graph.variable(vars, state));
+            let mut tensors = Vec::new();
+            for (id, options, grad) in &list {
+                // Of those that another rank updates it is known which there are: checkpoints have all.
+                let states = states(vars, *id, &algorithm, holder(*id))?;
+                if !is_here(*id) {
+                    continue;
                 }
+                operands.extend([graph.variable(vars, *id), *grad]);
+                operands.extend(states.into_iter().map(|state| graph.variable(vars, state)));
+                tensors.push(*options);
             }
-            let tensors = list.iter().map(|(_, o, _)| *o).collect();
             graph.add(OptimizerStep { algorithm, tensors, ..update.clone() }, &operands)?;
         }
         let Some(muon) = &spec.muon else { continue };
         for (id, options, grad) in matrices {
             let name = format!("optimizer.{MOMENTUM_SLOT}.{}", vars[id].name);
-            let momentum = companion(vars, id, name, VarKind::Optimizer, 0.0);
+            let momentum = companion(vars, id, name, (VarKind::Optimizer, holder(id)), 0.0);
+            if !is_here(id) {
+                continue;
+            }
             let values = [graph.variable(vars, id), grad, graph.variable(vars, momentum)];
             muon.add(graph, (update.clipping(), &head), options, values)?;
         }
@@ -240,7 +257,7 @@ pub fn add_averages(
     let mut operands = vec![share, loss, graph.variable(vars, step)];
     for id in &spec.averaged {
         let name = format!("{AVERAGE_PREFIX}{}", vars[*id].name);
-        let average = companion(vars, *id, name, VarKind::Optimizer, 0.0);
+        let average = companion(vars, *id, name, (VarKind::Optimizer, Holder::All), 0.0);
         operands.extend([graph.variable(vars, average), graph.variable(vars, *id)]);
     }
     let update = OptimizerStep {
@@ -284,7 +301,7 @@ pub fn add_accumulation(
     for (id, _) in spec.tensors.iter().chain(&spec.thawed) {
         let Some(grad) = gradient(*id) else { continue };
         let name = format!("gradient_sum.{}", vars[*id].name);
-        let sum = companion(vars, *id, name, VarKind::Gradient, 0.0);
+        let sum = companion(vars, *id, name, (VarKind::Gradient, Holder::All), 0.0);
         let value = graph.variable(vars, sum);
         graph.add(AccumulateGrad {}, &[grad, value])?;
         gradients.push((*id, sum));
@@ -302,8 +319,10 @@ pub fn shard_update_graph(
     sums: &ShardSums,
 ) -> Result<(Graph, ValueId), ShapeError> {
     let mut graph = Graph::new();
-    let ShardTotals { loss, gradients } = sums.totals(&mut graph, vars)?;
+    let division = spec.division.as_ref();
+    let ShardTotals { loss, gradients } = sums.totals(&mut graph, vars, division)?;
     add_update(&mut graph, vars, spec, loss, |id| gradients.get(&id).copied())?;
+    sums.gather(&mut graph, vars, division)?;
     sums.share(&mut graph, vars, loss)?;
     add_averages(&mut graph, vars, spec, loss)?;
     Ok((graph, loss))

@@ -20,10 +20,16 @@ pub fn update_early(graph: &mut Graph, updates_apart: bool) {
     let mut touched = vec![0; graph.values.len()];
     // For every position, the parts that move there.
     let mut arrivals: Vec<Vec<Part>> = (0..=nodes.len()).map(|_| Vec::new()).collect();
+    let mut begun = 0;
     for (at, node) in nodes.iter().enumerate() {
         if moves[at] {
             for part in parts(node, at) {
-                let place = part.operands(node).map(|v| touched[root[v.index()].index()]).max().unwrap_or(at);
+                let mut place = part.operands(node).map(|v| touched[root[v.index()].index()]).max().unwrap_or(at);
+                if let Op::ShardBegin(_) = node.op {
+                    // Their order is the same on all ranks, whatever each of them runs.
+                    place = place.max(begun);
+                    begun = place;
+                }
                 // A later part that takes what this one changes, such as a moving average, comes after it.
                 for value in part.own(node) {
                     touched[root[value.index()].index()] = place;
@@ -60,7 +66,7 @@ pub fn update_early(graph: &mut Graph, updates_apart: bool) {
 fn can_move(op: &Op, updates_apart: bool) -> bool {
     match op {
         Op::AccumulateGrad(_) => true,
-        Op::ShardSum(_) => true,
+        Op::ShardSum(_) | Op::ShardBegin(_) => true,
         Op::OptimizerStep(op) => updates_apart && !op.has_norm() && !op.tensors.is_empty(),
         _ => false,
     }

@@ -1,9 +1,10 @@
 //! What the optimizer does to the parameters of a graph.
 
 use super::muon::Muon;
-use crate::graph::VarId;
 use crate::graph::op::{Algorithm, TensorOptions, UpdateScale};
+use crate::graph::{Holder, VarId, Variables};
 use crate::shards::Shards;
+use std::collections::HashMap;
 
 /// The optimizer of an experiment.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +21,8 @@ pub struct UpdateSpec {
     pub clip_value: Option<f32>,
     /// The loss is scaled before it is differentiated, and the scale follows the gradients ([`super::update::loss_gradient`]).
     pub scaler: Option<UpdateScale>,
+    /// The parameters are divided among ranks, each of which updates its own and has the optimizer's state of those alone.
+    pub division: Option<Division>,
     /// Gradients are summed over micro-batches: what a full one weighs in the mean.
     pub micro_batch: Option<f32>,
     /// Micro-batches are the shards of a step: their sums are made in the order of a tree.
@@ -31,6 +34,48 @@ pub struct UpdateSpec {
     pub thawed: Vec<(VarId, TensorOptions)>,
     /// Variables of which exponential moving averages are kept.
     pub averaged: Vec<VarId>,
+}
+
+/// Which rank updates which parameters.
+///
+/// Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models" (2020), divide the optimizer's state in this way (their first
+/// stage), by elements. Here a parameter belongs to one rank as a whole, as in PyTorch's `ZeroRedundancyOptimizer`, so that rules which look at whole
+/// tensors have the same bits on any number of ranks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Division {
+    /// This one.
+    pub rank: usize,
+    /// The rank of each parameter.
+    owners: HashMap<VarId, usize>,
+}
+
+impl Division {
+    /// Gives each parameter, the largest first, to the rank that has the fewest elements so far.
+    pub fn new(vars: &Variables, parameters: impl Iterator<Item = VarId>, (rank, ranks): (usize, usize)) -> Division {
+        let mut parameters: Vec<VarId> = parameters.collect();
+        parameters.sort_by_key(|id| (std::cmp::Reverse(vars[*id].shape.len()), *id));
+        let mut elements = vec![0; ranks.max(1)];
+        let mut owners = HashMap::new();
+        for id in parameters {
+            let least = (0..elements.len()).min_by_key(|rank| elements[*rank]).unwrap_or(0);
+            elements[least] += vars[id].shape.len();
+            owners.insert(id, least);
+        }
+        Division { rank, owners }
+    }
+
+    /// The rank that updates parameter `id`.
+    pub fn owner(&self, id: VarId) -> usize {
+        self.owners.get(&id).copied().unwrap_or(0)
+    }
+
+    /// Who has the state of the update of parameter `id`.
+    pub fn holder(&self, id: VarId) -> Holder {
+        match self.owner(id) {
+            owner if owner == self.rank => Holder::This,
+            owner => Holder::Other(owner),
+        }
+    }
 }
 
 /// Which gradients are clipped by the norms of their weights, and where ([`crate::graph::op::AdaptiveClip`]).

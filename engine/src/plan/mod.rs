@@ -172,7 +172,7 @@ impl Plan {
             .iter()
             .map(|(_, v)| {
                 let at = persistent_bytes;
-                persistent_bytes += align(v.bytes());
+                persistent_bytes += align(v.bytes_here());
                 at
             })
             .collect();

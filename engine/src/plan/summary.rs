@@ -85,7 +85,7 @@ impl Plan {
     /// Bytes by class, with `slots` batch slots.
     pub fn memory(&self, slots: usize) -> MemorySummary {
         let sum = |kinds: &[VarKind]| -> usize {
-            self.variables.iter().filter(|(_, v)| kinds.contains(&v.kind)).map(|(_, v)| align(v.bytes())).sum()
+            self.variables.iter().filter(|(_, v)| kinds.contains(&v.kind)).map(|(_, v)| align(v.bytes_here())).sum()
         };
         let largest = self.programs.iter().max_by_key(|p| p.transient_bytes);
         let peak = largest.map(|p| p.peak.clone()).unwrap_or_default();

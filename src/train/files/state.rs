@@ -134,7 +134,8 @@ pub fn save(session: &mut Session, state: &mut RunState, config: &str, seed: u64
     meta.batch = state.batch;
     meta.best = state.best.clone();
     meta.extra = serde_json::to_value(&state.extra).context("the run's state cannot be written as JSON")?;
-    checkpoint::write_streamed(paths, &tensors, &meta, &mut |i, put| session.read(ids[i], put))
+    checkpoint::write_streamed(paths, &tensors, &meta, &mut |i, put| session.read(ids[i], put))?;
+    session.has_all()
 }
 
 /// Puts everything from the checkpoint at `path`, whose state is `meta`, into the session; where the run stood. Each tensor

@@ -352,6 +352,9 @@ impl Run<'_> {
             debug_assert_eq!(batch.position.batch as u64, self.state.batch + k);
             unreadable.extend_from_slice(batch.unreadable());
             self.session.set_shard(k as usize, group as usize);
+            if k + 1 == own.end {
+                self.session.begin_sums();
+            }
             self.session.train(batch.slot, &mut batch.buffer, batch.len, inputs)?;
             self.settle(false)?;
             if apart && k + 1 == own.end {
@@ -450,7 +453,7 @@ impl Run<'_> {
     /// continued from before the write, or from what was written, and no file of it is ever missing.
     fn save(&mut self, paths: &[PathBuf]) -> Result<()> {
         if !self.is_leader() {
-            return Ok(());
+            return self.session.give();
         }
         self.state.extra.metrics_bytes = self.metrics.flush()?;
         let files: Vec<&std::path::Path> = paths.iter().map(PathBuf::as_path).collect();

@@ -176,7 +176,7 @@ impl MemoryPlan {
 }
 
 fn bytes_of(variables: &Variables, wanted: impl Fn(&Variable) -> bool) -> usize {
-    variables.iter().filter(|(_, v)| wanted(v)).map(|(_, v)| v.bytes()).sum()
+    variables.iter().filter(|(_, v)| wanted(v)).map(|(_, v)| v.bytes_here()).sum()
 }
 
 impl HostPlan {

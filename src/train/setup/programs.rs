@@ -169,7 +169,7 @@ pub fn build(
         let forward = model::forward(experiment, data, &mut vars, *batch, Mode::Train)?;
         let phases = match &mut phases {
             Some(phases) => phases,
-            none => none.insert(trained::phases(experiment, &mut vars, precision, &forward, shards)?),
+            none => none.insert(trained::phases(experiment, &mut vars, precision, &forward, (shards, rank(backend)))?),
         };
         if rows.is_empty() {
             rows = forward.rows.clone();
@@ -324,7 +324,8 @@ pub fn graph_after(
     let batch = experiment.micro_batch();
     let forward = model::forward(experiment, data, &mut vars, batch, Mode::Train)?;
     let precision = experiment.precision;
-    let spec = trained::phases(experiment, &mut vars, precision, &forward, shards(experiment, backend))?.spec;
+    let shards = (shards(experiment, backend), rank(backend));
+    let spec = trained::phases(experiment, &mut vars, precision, &forward, shards)?.spec;
     let how = (precision, &recompute::layers(experiment, &forward.graph)?);
     Ok(train_graph(experiment, &mut vars, &spec, &forward, how, (options, device(backend)))?.0)
 }
@@ -339,6 +340,10 @@ pub fn pass_names(optional: bool) -> Vec<&'static str> {
 fn shards(experiment: &Experiment, backend: &dyn Backend) -> Option<Shards> {
     let ranks = backend.team().map_or(1, |team| team.ranks());
     experiment.distributed.shards.map(|_| Shards { count: experiment.micro_batches(), ranks })
+}
+
+fn rank(backend: &dyn Backend) -> usize {
+    backend.team().map_or(0, |team| team.rank())
 }
 
 fn device(backend: &dyn Backend) -> Device<'static> {

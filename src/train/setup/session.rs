@@ -13,11 +13,14 @@ use super::figures::Figures;
 use super::programs::{Kind, Programs};
 use super::transfer::Transfer;
 use crate::backend::{Backend, Detail, DeviceUse, Executable, HostBuffer, MemoryUse, Span};
+use crate::collective::Collective;
 use crate::data::Field;
 use crate::graph::op::{Figure, METRIC_SLOTS, Op, Task, metric_slot};
 use crate::graph::{Input, Role, Shape, VarId, VarKind, Variable};
 use crate::model::{BatchShape, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, init, metrics_variable};
 use anyhow::{Context, Result, anyhow};
+use std::sync::Arc;
+use variables::Elsewhere;
 
 /// The numbers that a training step reads from its batch slot.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,6 +37,17 @@ pub struct StepInputs {
     pub micro_step: u64,
 }
 
+/// A shard of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Shard {
+    /// Which, from 0.
+    number: usize,
+    /// How many the step has.
+    present: usize,
+    /// It is the last one of this rank in the step.
+    is_last: bool,
+}
+
 /// Compiled programs with their state.
 pub struct Session {
     /// The programs.
@@ -47,10 +61,11 @@ pub struct Session {
     average_share: f32,
     /// There is no mean over epochs yet.
     waits: bool,
-    /// Which of the ranks that share the shards of a step this is.
-    rank: usize,
-    /// Which shard of its step comes next, from 0, and how many that has.
-    shard: [usize; 2],
+    /// The ranks that share the shards of a step.
+    team: Option<Arc<dyn Collective>>,
+    /// Which shard of its step comes next.
+    shard: Shard,
+    elsewhere: Elsewhere,
 }
 
 impl Session {
@@ -72,8 +87,9 @@ impl Session {
         let executable = backend.compile(programs.plan.clone())?;
         let waits = programs.find(Kind::Average, 0).is_some();
         let (transfer, frozen) = (Transfer::default(), false);
-        let (rank, shard) = (backend.team().map_or(0, |team| team.rank()), [0, 1]);
-        Ok(Session { programs, executable, task, transfer, frozen, average_share: 0.0, waits, rank, shard })
+        let (team, shard) = (backend.team().cloned(), Shard { number: 0, present: 1, is_last: false });
+        let elsewhere = Elsewhere::default();
+        Ok(Session { programs, executable, task, transfer, frozen, average_share: 0.0, waits, team, shard, elsewhere })
     }
 
     /// Gives the variables that are `wanted` their initial value.
@@ -82,7 +98,7 @@ impl Session {
     /// The device failed.
     pub fn initialize(&mut self, seed: u64, wanted: impl Fn(&Variable) -> bool) -> Result<()> {
         let plan = self.programs.plan.clone();
-        for (id, var) in plan.variables.iter().filter(|(_, v)| wanted(v)) {
+        for (id, var) in plan.variables.iter().filter(|(_, v)| wanted(v) && v.is_here()) {
             init::initial_pieces(var, seed, |at, bytes| self.executable.upload_part(id, at, bytes))?;
         }
         self.begin_averages(wanted)
@@ -100,7 +116,12 @@ impl Session {
 
     /// The next micro-batch of training is shard `number` of a step that has `present` of them, if steps are cut into shards.
     pub fn set_shard(&mut self, number: usize, present: usize) {
-        self.shard = [number, present];
+        self.shard = Shard { number, present, is_last: false };
+    }
+
+    /// It is the last one of this rank in its step: sums over ranks begin while it is computed.
+    pub fn begin_sums(&mut self) {
+        self.shard.is_last = true;
     }
 
     /// Runs one micro-batch of training on `batch`, which is of that shape: a number of samples, or one with a length.
@@ -152,13 +173,14 @@ impl Session {
     /// # Errors
     /// The device, or another rank, failed.
     pub fn end_shards(&mut self, batch: &mut HostBuffer) -> Result<()> {
-        let first = self.programs.shards.map_or(0, |shards| shards.of(self.rank).start);
+        let first = self.programs.shards.map_or(0, |shards| shards.of(self.rank()).start);
         self.run_apart(Kind::EvalTotal, batch, first)
     }
 
     /// Runs a program that reads no samples.
     fn run_apart(&mut self, kind: Kind, batch: &mut HostBuffer, shard: usize) -> Result<()> {
-        self.set_shard(shard, self.programs.shards.map_or(1, |shards| shards.count));
+        let present = self.programs.shards.map_or(1, |shards| shards.count);
+        self.set_shard(shard, present);
         let nothing = StepInputs { lr: 0.0, lr_floor: 0.0, grad_scale: 1.0, seed: 0, micro_step: 0 };
         self.write_inputs(batch, nothing);
         let program = self.program(kind, 0)?;
@@ -327,6 +349,8 @@ impl Session {
         shape: impl Into<BatchShape>,
         inputs: StepInputs,
     ) -> Result<String> {
+        // The sums over ranks are not begun again.
+        self.shard.is_last = false;
         self.write_inputs(batch, inputs);
         let plan = self.programs.plan.clone();
         for (id, var) in plan.variables.iter().filter(|(_, v)| v.kind == VarKind::Parameter) {
@@ -403,6 +427,11 @@ impl Session {
         self.executable.device_use()
     }
 
+    /// Which of the ranks this is.
+    fn rank(&self) -> usize {
+        self.team.as_ref().map_or(0, |team| team.rank())
+    }
+
     fn program(&self, kind: Kind, shape: impl Into<BatchShape>) -> Result<usize> {
         let (kind, shape) = (self.now(kind), shape.into());
         self.programs.find(kind, shape).ok_or_else(|| anyhow!("no program for {kind:?} with a batch of {shape}"))
@@ -429,9 +458,9 @@ impl Session {
             }
         }
         if let (Some(at), Some(shards)) = (layout.find(Input::Shard), self.programs.shards) {
-            let [shard, present] = self.shard;
-            let place = shards.place(self.rank, shard, present);
-            for (k, v) in [place.slot, place.merged, present].into_iter().enumerate() {
+            let Shard { number, present, is_last } = self.shard;
+            let place = shards.place(self.rank(), number, present);
+            for (k, v) in [place.slot, place.merged, present, usize::from(is_last)].into_iter().enumerate() {
                 bytes[at.offset + 4 * k..][..4].copy_from_slice(&(v as i32).to_ne_bytes());
             }
         }

@@ -31,7 +31,7 @@ pub fn evaluation_graphs(vars: &mut Variables, shards: Shards) -> Result<[Graph;
     let mut operands = vec![total.input(Input::Shard, DType::I32, Shape::from([SHARD_INPUTS]))];
     if shards.ranks > 1 {
         operands.extend(totals.iter().flatten().map(|sum| total.variable(vars, *sum)));
-        total.add(ShardReduce { slots, shards }, &operands)?;
+        total.add(ShardReduce { slots, shards, owners: Vec::new(), bucket: None }, &operands)?;
     }
     let copied: Vec<_> = gathered
         .iter()

@@ -9,7 +9,7 @@ use crate::graph::op::TensorOptions;
 use crate::graph::{DType, VarId, VarKind, Variables};
 use crate::model::Forward;
 use crate::passes::update::GRAD_SCALER;
-use crate::passes::update_spec::{ClipAdaptive, UpdateSpec};
+use crate::passes::update_spec::{ClipAdaptive, Division, UpdateSpec};
 use crate::shards::Shards;
 use std::collections::HashSet;
 
@@ -48,7 +48,7 @@ pub fn phases(
     vars: &mut Variables,
     precision: Precision,
     full: &Forward,
-    shards: Option<Shards>,
+    (shards, rank): (Option<Shards>, usize),
 ) -> Result<Phases, Vec<Diagnostic>> {
     let mut errors = freeze(experiment, vars);
     let o = &experiment.optimizer;
@@ -112,6 +112,10 @@ pub fn phases(
     let clip_value = experiment.train.clip_grad_value.map(|c| c as f32);
     let clip_adaptive = experiment.train.clip_grad_adaptive.map(|c| clip_adaptive(experiment, c, &names));
     let micro_batch = full.loss.filter(|_| experiment.updates_apart()).map(|loss| loss.items as f32);
+    // Evaluation reads the average that is a part of the state without a schedule: all ranks have it.
+    let divided = shards.filter(|shards| shards.ranks > 1 && !o.rule.is_schedule_free());
+    let all = || tensors.iter().chain(&frozen).map(|(id, _)| *id);
+    let division = divided.map(|shards| Division::new(vars, all(), (rank, shards.ranks)));
     let spec = UpdateSpec {
         algorithm: o.rule.describe(),
         muon,
@@ -121,6 +125,7 @@ pub fn phases(
         scaler,
         micro_batch,
         shards,
+        division,
         averaged: averaged(experiment, vars, &tensors),
         tensors,
         thawed: Vec::new(),

@@ -2,7 +2,7 @@
 
 use crate::backend::Executable;
 use crate::graph::{DType, Piece, ValueId, VarId, VarKind, Variable, Variables};
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use std::io::Read;
 
 /// Variables that a checkpoint holds: the state dict and the optimizer's state. Sums of gradients are empty whenever a
@@ -29,19 +29,19 @@ impl Transfer {
         2 * variables.iter().filter(|(_, v)| wanted(v)).map(|(_, v)| v.piece_bytes()).max().unwrap_or(0)
     }
 
-    /// Reads a variable and hands it on in the outside layout (native endian, row-major), in order.
+    /// Hands on a variable in the outside layout (native endian, row-major), in order. `from` reads its bytes from a place on as they lie inside.
     ///
     /// # Errors
-    /// The device failed, or `take` did.
+    /// `from` failed, or `take` did.
     pub fn read(
         &mut self,
-        executable: &mut dyn Executable,
-        (id, var): (VarId, &Variable),
+        from: &mut dyn FnMut(usize, &mut [u8]) -> Result<()>,
+        var: &Variable,
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         for piece in var.pieces() {
             self.inside.resize(piece.bytes, 0);
-            executable.download_part(id, piece.at, &mut self.inside)?;
+            from(piece.at, &mut self.inside)?;
             if piece.storage.is_plain() {
                 take(&self.inside)?;
             } else {
@@ -85,49 +85,25 @@ impl Transfer {
         Ok(())
     }
 
-    /// Sets a variable from bytes in the outside layout that are still to be read.
+    /// Sets a variable from bytes in the outside layout that are still to be read. `to` writes bytes as they lie inside, from a place on.
     ///
     /// # Errors
     /// There are too few bytes, or the device failed.
     pub fn write_from(
         &mut self,
-        executable: &mut dyn Executable,
-        (id, var): (VarId, &Variable),
+        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+        var: &Variable,
         from: &mut dyn Read,
     ) -> Result<()> {
         for piece in var.pieces() {
             self.outside.resize(piece.bytes, 0);
             from.read_exact(&mut self.outside)?;
             if piece.storage.is_plain() {
-                executable.upload_part(id, piece.at, &self.outside)?;
+                to(piece.at, &self.outside)?;
             } else {
                 self.inside.resize(piece.bytes, 0);
                 rearrange(var.dtype, &piece, Way::Inside, &self.outside, &mut self.inside);
-                executable.upload_part(id, piece.at, &self.inside)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Sets a variable from its bytes in the outside layout.
-    ///
-    /// # Errors
-    /// The length is wrong, or the device failed.
-    pub fn write(
-        &mut self,
-        executable: &mut dyn Executable,
-        (id, var): (VarId, &Variable),
-        outside: &[u8],
-    ) -> Result<()> {
-        ensure!(outside.len() == var.bytes(), "`{}` has {} bytes, not {}", var.name, outside.len(), var.bytes());
-        for piece in var.pieces() {
-            let part = &outside[piece.at..piece.at + piece.bytes];
-            if piece.storage.is_plain() {
-                executable.upload_part(id, piece.at, part)?;
-            } else {
-                self.inside.resize(piece.bytes, 0);
-                rearrange(var.dtype, &piece, Way::Inside, part, &mut self.inside);
-                executable.upload_part(id, piece.at, &self.inside)?;
+                to(piece.at, &self.inside)?;
             }
         }
         Ok(())

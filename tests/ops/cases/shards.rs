@@ -1,10 +1,12 @@
 use crate::case::{Case, Draw, Operand};
-use runner::graph::op::{AccumulateGrad, MeanLoss, ShardMean, ShardReduce, ShardSum};
+use runner::graph::op::{
+    AccumulateGrad, GradSquares, MeanLoss, NormOfSquares, ShardBegin, ShardGather, ShardMean, ShardReduce, ShardSum,
+};
 use runner::graph::{DType, Input};
 use runner::shards::Shards;
 
 fn place(slot: i32, merged: i32, shards: i32) -> Operand {
-    Operand::new(DType::I32, [3], [slot, merged, shards].map(f64::from).to_vec()).input(Input::Shard)
+    Operand::new(DType::I32, [4], [slot, merged, shards, 1].map(f64::from).to_vec()).input(Input::Shard)
 }
 
 /// Whole numbers.
@@ -39,14 +41,31 @@ pub fn cases() -> Vec<Case> {
             std::iter::once(place(slot, merged, 4)).chain(tensors(d, 2)).collect()
         }));
     }
-    list.push(Case::new(
-        "the sums of all ranks, of which there is one",
-        ShardReduce { slots: 2, shards: Shards::alone(4) },
-        |d| {
-            let sums = [d.normal([7]), d.normal([7]), whole(d, DType::F64, &[8]), whole(d, DType::F64, &[8])];
-            std::iter::once(place(0, 0, 4)).chain(sums).collect()
-        },
-    ));
+    let sums = |d: &mut Draw| {
+        let sums = [d.normal([7]), d.normal([7]), whole(d, DType::F64, &[8]), whole(d, DType::F64, &[8])];
+        std::iter::once(place(0, 0, 4)).chain(sums).collect::<Vec<_>>()
+    };
+    let reduce = |owners, bucket| ShardReduce { slots: 2, shards: Shards::alone(4), owners, bucket };
+    list.push(Case::new("the sums of all ranks, of which there is one", reduce(vec![], None), sums));
+    list.push(Case::new("the sums of all ranks for their owners", reduce(vec![0, 0], Some(0)), sums));
+    let begin = ShardBegin { reduce: reduce(vec![0, 0], Some(0)) };
+    list.push(Case::new("the sums of all ranks, begun ahead", begin, sums));
+    let gather = ShardGather { parts: vec![(7, 0), (3, 0), (5, 0)] };
+    list.push(Case::new("what belongs to all ranks", gather, |d| vec![d.normal([7]), whole(d, DType::F64, &[8])]));
+    for (at, lengths) in
+        [(vec![0], vec![5]), (vec![2, 0, 1], vec![1, 9000, 70_001]), (vec![4, 1], vec![3, 4096]), (vec![], vec![])]
+    {
+        list.push(Case::new(format!("squares of gradients of {lengths:?} elements"), GradSquares { at }, |d| {
+            let gradients: Vec<Operand> = lengths.iter().map(|n| d.normal([*n])).collect();
+            std::iter::once(whole(d, DType::F64, &[5])).chain(gradients).collect()
+        }));
+    }
+    for n in [1, 62, 5000] {
+        list.push(Case::new(format!("the norm of {n} sums of squares"), NormOfSquares {}, |d| {
+            let squares = Operand { dtype: DType::F64, ..d.normal([n]).map(|x| x * x) };
+            vec![Operand::new(DType::F32, [4], vec![0.1, 3.0, 2.0, 0.0]), squares]
+        }));
+    }
     for loss in [0.5, f64::NAN, f64::INFINITY] {
         list.push(Case::new(format!("the mean over 3 shards for a loss of {loss}"), ShardMean {}, |d| {
             let loss = Operand::new(DType::F32, [1], vec![loss]);

@@ -6,7 +6,7 @@ use super::run::memory::zeroed;
 use super::run::threads::Pool;
 use super::simd::SimdLevel;
 use crate::backend::{Detail, Executable, HostBuffer, Span, Track, Work};
-use crate::collective::Collective;
+use crate::collective::{Ahead, Collective};
 use crate::graph::{DType, Node, NodeId, ValueId, VarId};
 use crate::plan::{Place, Plan, Program, Region};
 use anyhow::{Context, Result, bail, ensure};
@@ -22,14 +22,14 @@ pub struct CpuExecutable {
     plan: Arc<Plan>,
     pool: Pool,
     programs: Vec<Steps>,
+    /// The ranks that compute the same programs. It is dropped before the memory: sums may be under way.
+    ahead: Option<Ahead>,
     persistent: MmapMut,
     transient: MmapMut,
     touched: Touched,
     /// The program whose steps have what they keep: the one that ran last, if no variable has been written since. Others may
     /// use the same memory.
     kept_by: Option<usize>,
-    /// The ranks that compute the same programs.
-    team: Option<Arc<dyn Collective>>,
     /// Losses of training steps that nobody has asked for yet.
     losses: Vec<f32>,
 }
@@ -51,11 +51,11 @@ impl CpuExecutable {
             plan,
             pool,
             programs,
+            ahead: team.map(Ahead::new),
             persistent,
             transient,
             touched: Touched::default(),
             kept_by: None,
-            team,
             losses: Vec::new(),
         })
     }
@@ -68,6 +68,7 @@ impl CpuExecutable {
 
     fn part(&self, var: VarId, at: usize, bytes: usize) -> Result<std::ops::Range<usize>> {
         let v = &self.plan.variables[var];
+        ensure!(v.is_here(), "variable `{}` is not on this rank", v.name);
         ensure!(
             at.checked_add(bytes).is_some_and(|end| end <= v.bytes()),
             "variable `{}` has {} bytes, not {bytes} from {at} on",
@@ -110,14 +111,14 @@ impl CpuExecutable {
                 // only operands that no step writes lie in; `compile` has checked that operands overlap only as the
                 // operation's rules allow, and that they lie inside the blocks.
                 let frame = unsafe { Frame::new(bases, step, &self.pool, &self.touched, ready) };
-                step.kernel.run(&frame.with_team(self.team.as_deref()));
+                step.kernel.run(&frame.with_team(self.ahead.as_ref()));
             }
             if !after(node, self, bases) {
                 return Ok(());
             }
         }
         self.kept_by = Some(program);
-        self.team.as_ref().map_or(Ok(()), |team| team.check())
+        self.ahead.as_ref().map_or(Ok(()), |ahead| ahead.team().check())
     }
 
     /// Keeps the loss of `program`, which has just run, if it trains.
@@ -215,6 +216,8 @@ impl Executable for CpuExecutable {
 
     fn find_not_finite(&mut self, program: usize, batch: &HostBuffer) -> Result<Option<NodeId>> {
         let plan = self.plan.clone();
+        // The program writes what may be read for sums that are under way.
+        self.ahead.iter().for_each(Ahead::end_all);
         let mut found = None;
         self.run_with(program, batch, |node, this, bases| {
             let outputs = &plan.programs[program].graph.nodes[node].outputs;

@@ -27,14 +27,16 @@ use super::ops::max_pool::{MaxPoolGradKernel, MaxPoolKernel};
 use super::ops::metrics::MetricsKernel;
 use super::ops::normalize::NormalizeKernel;
 use super::ops::optim::{
-    AdafactorKernel, AdaptiveClipKernel, GradNormKernel, MuonPolynomialKernel, MuonStartKernel, MuonStepKernel,
-    OptimizerKernel, UpdateScaleKernel,
+    AdafactorKernel, AdaptiveClipKernel, GradNormKernel, GradSquaresKernel, MuonPolynomialKernel, MuonStartKernel,
+    MuonStepKernel, NormOfSquaresKernel, OptimizerKernel, UpdateScaleKernel,
 };
 use super::ops::product_nodes::{ConvMaxPool, ConvNorm, Folded, Forward, GradInput, GradWeight};
 use super::ops::resize::{ResizeGradKernel, ResizeKernel};
 use super::ops::response_norm::{LocalResponseNormGradKernel, LocalResponseNormKernel};
 use super::ops::shape::{Concat, NewFull, Pad, Permute, Slice};
-use super::ops::shards::{MeanLossKernel, ShardMeanKernel, ShardReduceKernel, ShardSumKernel};
+use super::ops::shards::{
+    MeanLossKernel, ShardBeginKernel, ShardGatherKernel, ShardMeanKernel, ShardReduceKernel, ShardSumKernel,
+};
 use super::ops::softmax::{LogSoftmaxGradKernel, LogSoftmaxKernel, SoftmaxGradKernel, SoftmaxKernel};
 use super::ops::state::{KeepStateKernel, RestoreStateKernel};
 use super::ops::sum_to::SumToKernel;
@@ -161,10 +163,14 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::MeanScale(_) => Box::new(MeanScaleKernel {}),
         Op::ZeroGrad(_) => Box::new(ZeroGradKernel { operands: node.inputs.len() }),
         Op::ShardSum(op) => Box::new(ShardSumKernel::new(op, node.inputs.len())),
-        Op::ShardReduce(op) => Box::new(ShardReduceKernel::new(op, node.inputs.len())),
+        Op::ShardReduce(op) => Box::new(ShardReduceKernel { op: op.clone(), operands: node.inputs.len() }),
+        Op::ShardBegin(op) => Box::new(ShardBeginKernel { op: op.reduce.clone(), operands: node.inputs.len() }),
+        Op::ShardGather(op) => Box::new(ShardGatherKernel { op: op.clone(), operands: node.inputs.len() }),
         Op::ShardMean(_) => Box::new(ShardMeanKernel { operands: node.inputs.len() }),
         Op::MeanLoss(_) => Box::new(MeanLossKernel {}),
         Op::GradNorm(_) => Box::new(GradNormKernel::new((1..node.inputs.len()).map(|i| x(i).len()), level)),
+        Op::GradSquares(op) => Box::new(GradSquaresKernel::new(op, (1..node.inputs.len()).map(|i| x(i).len()), level)),
+        Op::NormOfSquares(_) => Box::new(NormOfSquaresKernel {}),
         Op::AdaptiveClip(op) => Box::new(AdaptiveClipKernel { op: *op, level }),
         Op::OptimizerStep(op) => {
             if let Some(kernel) = AdafactorKernel::new(op, x, level) {

@@ -3,7 +3,8 @@
 use super::Tensor;
 use super::adafactor::Adafactor;
 use crate::graph::op::{
-    AccumulateLoss, Algorithm, Clipping, Nadam, OptimizerStep, TensorOptions, Trust, UpdateScale, radam_rectification,
+    AccumulateLoss, Algorithm, Clipping, GradSquares, Nadam, OptimizerStep, TensorOptions, Trust, UpdateScale,
+    radam_rectification,
 };
 
 pub(super) fn accumulate_grad(x: &[Tensor]) -> Vec<Vec<f64>> {
@@ -32,6 +33,19 @@ pub(super) fn grad_norm(x: &[Tensor]) -> Vec<Vec<f64>> {
     let schedule = x[0].data;
     let squares: f64 = x[1..].iter().flat_map(|g| g.data).map(|g| g * g).sum();
     vec![vec![schedule[1] / schedule[2] * squares.sqrt()]]
+}
+
+pub(super) fn grad_squares(op: &GradSquares, x: &[Tensor]) -> Vec<Vec<f64>> {
+    let mut sums = x[0].data.to_vec();
+    for (at, gradient) in op.at.iter().zip(&x[1..]) {
+        sums[*at] = gradient.data.iter().map(|g| g * g).sum();
+    }
+    vec![sums]
+}
+
+pub(super) fn norm_of_squares(x: &[Tensor]) -> Vec<Vec<f64>> {
+    let schedule = x[0].data;
+    vec![vec![(schedule[1] / schedule[2]).abs() * x[1].data.iter().sum::<f64>().sqrt()]]
 }
 
 /// What becomes of gradients before a rule sees them.

@@ -40,7 +40,7 @@ pub use adaptive_clip::{AdaptiveClip, units};
 pub use attention::{Attention, AttentionDropout, AttentionGrad, attention_scale};
 pub use cast::Cast;
 pub use class_counts::{ClassCounts, Counted, RANKS};
-pub use clipping::{Clipping, GradNorm};
+pub use clipping::{Clipping, GradNorm, GradSquares, NormOfSquares};
 pub use conv::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
 pub use dropout::Dropout;
 pub use elementwise::{ActivationGrad, ActivationOp, Binary, BinaryKind, SumTo};
@@ -67,7 +67,7 @@ pub use resize::{Resize2d, Resize2dGrad, ResizeMode, Taps, readers};
 pub use response_norm::{LocalResponseNorm, LocalResponseNormGrad};
 pub use schedule_free::ScheduleFree;
 pub use shape::{Concat, NewFull, Pad, Permute, Reshape, Slice};
-pub use shards::{MAX_SHARD_SLOTS, MeanLoss, SHARD_INPUTS, ShardMean, ShardReduce, ShardSum};
+pub use shards::{MAX_SHARD_SLOTS, MeanLoss, SHARD_INPUTS, ShardBegin, ShardGather, ShardMean, ShardReduce, ShardSum};
 pub use softmax::{LogSoftmax, LogSoftmaxGrad, Softmax, SoftmaxGrad};
 pub use state::{KeepState, RestoreState};
 
@@ -312,12 +312,20 @@ ops! {
     ShardSum(ShardSum),
     /// Joins the sums of all ranks.
     ShardReduce(ShardReduce),
+    /// Begins that ahead.
+    ShardBegin(ShardBegin),
+    /// Gives all ranks what belongs to each.
+    ShardGather(ShardGather),
     /// Sets variables to means over shards.
     ShardMean(ShardMean),
     /// The mean loss of a step.
     MeanLoss(MeanLoss),
     /// Norm of all gradients together.
     GradNorm(GradNorm),
+    /// Sums of squares of single gradients.
+    GradSquares(GradSquares),
+    /// The norm of all gradients from these.
+    NormOfSquares(NormOfSquares),
     /// Gradients of single units brought within a share of the weights.
     AdaptiveClip(AdaptiveClip),
     /// The optimizer's update of all parameters.

@@ -5,16 +5,16 @@ use crate::graph::{DType, Shape};
 use crate::shards::Shards;
 
 /// Elements of the operand [`crate::graph::Input::Shard`]: the slot that a shard's sum is stored in, how many slots from there on hold sums that
-/// are added to it first, and how many shards the step has.
-pub const SHARD_INPUTS: usize = 3;
+/// are added to it first, how many shards the step has, and 1 for the last shard of the rank in its step.
+pub const SHARD_INPUTS: usize = 4;
 
 /// Most slots that sums may have: more than a step of a million shards needs on any rank.
 pub const MAX_SHARD_SLOTS: usize = 40;
 
-/// Takes tensors of a shard into the sums over shards. Operands: the shard's place (`I32 [3]`), then for each tensor: what the shard has of it
+/// Takes tensors of a shard into the sums over shards. Operands: the shard's place (`I32 [4]`), then for each tensor: what the shard has of it
 /// (`F32`, `F64` or `I64`), and `slots` sums of the same type and shape, which are updated in place.
 ///
-/// With the place `(slot, merged, _)`, `x` is stored in `slot` after the sums in the slots from `slot + merged − 1` down to `slot` have been
+/// With the place `(slot, merged, _, _)`, `x` is stored in `slot` after the sums in the slots from `slot + merged − 1` down to `slot` have been
 /// added to it, each from the left. A place beyond the slots is brought back to the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShardSum {
@@ -22,18 +22,40 @@ pub struct ShardSum {
     pub slots: usize,
 }
 
-/// Joins the sums of all ranks: afterwards the first slot of each tensor has the sum over all shards of the step, on every rank, and what the
-/// others have is not told. Operands: a shard's place (`I32 [3]`), then the `slots` sums of each tensor, which are updated in place.
+/// Joins the sums of all ranks: afterwards the first slot of each tensor has the sum over all shards of the step, on its owner or on every rank, and what
+/// the others have is not told. Operands: a shard's place (`I32 [4]`), then the `slots` sums of each tensor, which are updated in place.
 /// With one rank nothing changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+///
+/// Where it has a `bucket`, [`ShardBegin`] may have begun it, and then it waits for the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardReduce {
     /// Partial sums that are kept of each tensor.
     pub slots: usize,
     /// The shards, and how ranks have divided them.
     pub shards: Shards,
+    /// The rank of each tensor that is given its sum; empty where all are.
+    pub owners: Vec<usize>,
+    /// Its number among those that are begun ahead.
+    pub bucket: Option<usize>,
 }
 
-/// Sets variables to the mean over the shards of a step, unless the loss is not finite. Operands: loss `[1]`, a shard's place (`I32 [3]`),
+/// Begins the [`ShardReduce`] of the same bucket, with the same operands, if the fourth number of the shard's place says that this shard is the last one of
+/// the rank in its step. Nobody may use the sums until that operation has ended it. With one rank it does nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShardBegin {
+    /// What is begun.
+    pub reduce: ShardReduce,
+}
+
+/// Gives all ranks what belongs to each. Operands: tensors, which are updated in place. Their elements, one tensor behind the other, are cut into `parts`, of
+/// which none is in two tensors. With one rank nothing changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShardGather {
+    /// Number of elements, and the rank that they belong to.
+    pub parts: Vec<(usize, usize)>,
+}
+
+/// Sets variables to the mean over the shards of a step, unless the loss is not finite. Operands: loss `[1]`, a shard's place (`I32 [4]`),
 /// then for each variable (`F32` or `I64`): the variable, updated in place, and the sum over shards. That of integers is
 /// a multiple of the number of shards: each has counted the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,29 +121,83 @@ impl OpRules for ShardSum {
     }
 }
 
+impl ShardReduce {
+    fn infer_as(&self, name: &str, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        place(name, inputs, 0)?;
+        if self.slots == 0 || !(inputs.len() - 1).is_multiple_of(self.slots) {
+            return Err(ShapeError::new(format!("`{name}` takes {} operands for each tensor", self.slots)));
+        }
+        for first in (1..inputs.len()).step_by(self.slots) {
+            for other in first + 1..first + self.slots {
+                same(name, inputs, first, other)?;
+                if inputs[first].dtype != inputs[other].dtype {
+                    return Err(ShapeError::of(other, format!("`{name}` has slots of two types")));
+                }
+            }
+        }
+        let tensors = (inputs.len() - 1) / self.slots;
+        if !self.owners.is_empty() && self.owners.len() != tensors {
+            return Err(ShapeError::new(format!("`{name}` has {} owners for {tensors} tensors", self.owners.len())));
+        }
+        Ok(Vec::new())
+    }
+}
+
 impl OpRules for ShardReduce {
     fn name(&self) -> &'static str {
         "shard_reduce"
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        place("shard_reduce", inputs, 0)?;
-        if self.slots == 0 || !(inputs.len() - 1).is_multiple_of(self.slots) {
-            return Err(ShapeError::new(format!("`shard_reduce` takes {} operands for each tensor", self.slots)));
-        }
-        for first in (1..inputs.len()).step_by(self.slots) {
-            for other in first + 1..first + self.slots {
-                same("shard_reduce", inputs, first, other)?;
-                if inputs[first].dtype != inputs[other].dtype {
-                    return Err(ShapeError::of(other, "`shard_reduce` has slots of two types"));
-                }
-            }
-        }
-        Ok(Vec::new())
+        self.infer_as("shard_reduce", inputs)
     }
 
     fn mutates(&self, inputs: usize) -> Vec<usize> {
         (1..inputs).collect()
+    }
+}
+
+impl OpRules for ShardBegin {
+    fn name(&self) -> &'static str {
+        "shard_begin"
+    }
+
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        if self.reduce.bucket.is_none() {
+            return Err(ShapeError::new("`shard_begin` has no bucket"));
+        }
+        self.reduce.infer_as("shard_begin", inputs)
+    }
+
+    fn mutates(&self, inputs: usize) -> Vec<usize> {
+        (1..inputs).collect()
+    }
+}
+
+impl OpRules for ShardGather {
+    fn name(&self) -> &'static str {
+        "shard_gather"
+    }
+
+    fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
+        let mut parts = self.parts.iter();
+        for (i, tensor) in inputs.iter().enumerate() {
+            let mut left = tensor.shape.len();
+            while left > 0 {
+                left = match parts.next() {
+                    Some((length, _)) if (1..=left).contains(length) => left - length,
+                    _ => return Err(ShapeError::of(i, format!("the parts of `shard_gather` do not fit operand {i}"))),
+                };
+            }
+        }
+        match parts.next() {
+            Some(_) => Err(ShapeError::new("`shard_gather` has more parts than elements")),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn mutates(&self, inputs: usize) -> Vec<usize> {
+        (0..inputs).collect()
     }
 }
 

@@ -164,7 +164,8 @@ fn threads_of(asked: Option<usize>, ranks: usize) -> usize {
 /// Trains as the leader, and tells the others if that fails.
 fn lead(leader: &mut Run, member: &dyn Collective, args: &TrainArgs, resumed: bool) -> Result<ExitCode, Failure> {
     let _told = TellsPanic(member);
-    let outcome = outcome::train(leader, args, resumed);
+    let given = leader.session.hand_out().map_err(Failure::from);
+    let outcome = given.and_then(|()| outcome::train(leader, args, resumed));
     if let Err(failure) = &outcome {
         member.fail(&failure.in_words());
     }

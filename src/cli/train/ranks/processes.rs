@@ -164,16 +164,6 @@ fn read<T: DeserializeOwned>(rank: usize, given: &[u8]) -> Result<T> {
     serde_json::from_slice(given).with_context(|| format!("what rank {rank} tells cannot be read"))
 }
 
-/// Numbers in front of bytes: the length of the text before them.
-fn with_text(text: &[u8], bytes: &[u8]) -> Vec<u8> {
-    [&(text.len() as u64).to_le_bytes()[..], text, bytes].concat()
-}
-
-fn apart(given: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, rest) = given.split_first_chunk::<8>()?;
-    rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)
-}
-
 impl Processes {
     /// The leader's.
     pub fn new(member: Arc<dyn Collective>, agreed: &Agreed, threads: Option<usize>) -> Processes {
@@ -199,15 +189,13 @@ impl Processes {
         let fingerprint = leader.samples.fingerprint.to_string();
         let place = Place { fingerprint: fingerprint.clone(), epoch, batch, step, best, extra };
         let text = serde_json::to_vec(&place).context("what is told to the other ranks")?;
-        let state = leader.session.hand_out()?;
-        let all = self.member.gather(&with_text(&text, &state))?;
+        let all = self.member.gather(&text)?;
         for (rank, given) in all.iter().enumerate().skip(1) {
             let other: String = read(rank, given)?;
             if other != fingerprint {
                 return Err(anyhow!("rank {rank} has other data than rank 0: {other}, not {fingerprint}").into());
             }
         }
-        drop((all, state));
         lead(leader, self.member.as_ref(), args, resumed)
     }
 }
@@ -254,29 +242,12 @@ fn in_rank(args: &TrainArgs, member: &Arc<dyn Collective>, agreed: Agreed) -> Re
     .require()?;
     let mut session = Session::unset(programs, &backend, crate::model::task(&loaded.experiment))?;
     let own = serde_json::to_vec(&samples.fingerprint.to_string()).context("what is told to the other ranks")?;
-    let given = first(member.gather(&own)?);
-    let Some((text, state)) = apart(&given) else { return Err(anyhow!("what rank 0 tells cannot be read").into()) };
-    let Place { epoch, batch, step, best, extra, .. } = read(0, text)?;
-    session.take_in(state)?;
-    drop(given);
+    let Place { epoch, batch, step, best, extra, .. } = read(0, &first(member.gather(&own)?))?;
+    session.hand_out()?;
     let state = RunState { epoch, batch, step, best, extra };
     let follower = Follower { loaded: &loaded, config: &plan.config, samples: &samples, pause_after: args.pause_after };
     let (mut run, _folder) = follower.run((member.rank(), &backend), session, state)?;
     // The first rank says it.
     follow(&mut run, outcome::asked_to_stop(|| ())?.as_ref())?;
     Ok(ExitCode::SUCCESS)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_and_bytes_are_taken_apart_again() {
-        for (text, bytes) in [(&b"{}"[..], &[1, 2, 3][..]), (b"", &[]), (b"abc", &[])] {
-            assert_eq!(apart(&with_text(text, bytes)), Some((text, bytes)));
-        }
-        assert_eq!(apart(&[]), None);
-        assert_eq!(apart(&[9, 0, 0, 0, 0, 0, 0, 0, 1]), None);
-    }
 }

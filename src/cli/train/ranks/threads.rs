@@ -60,12 +60,10 @@ impl Threads {
         resumed: bool,
     ) -> Result<ExitCode, Failure> {
         let mut runs = Vec::new();
-        let state = leader.session.hand_out()?;
         for (rank, backend) in self.backends.iter().enumerate().skip(1) {
             let programs = build_run(loaded, &samples.spec, backend, passes, &leader.session.programs.warnings)?;
             let task = crate::model::task(&loaded.experiment);
-            let mut session = Session::unset(programs, backend, task)?;
-            session.take_in(&state)?;
+            let session = Session::unset(programs, backend, task)?;
             let follower = Follower { loaded, config: leader.config, samples, pause_after: args.pause_after };
             runs.push(follower.run((rank, backend), session, leader.state.clone())?);
         }
@@ -78,7 +76,8 @@ impl Threads {
                     let work = move || {
                         let (_folder, _told) = (folder, TellsPanic(member.as_ref()));
                         // The leader hears of Ctrl-C, and tells.
-                        if let Err(error) = follow(&mut run, &AtomicBool::new(false)) {
+                        let followed = run.session.hand_out().and_then(|()| follow(&mut run, &AtomicBool::new(false)));
+                        if let Err(error) = followed {
                             member.fail(&format!("{error:#}"));
                         }
                     };

@@ -2,9 +2,10 @@
 
 use crate::backend::cpu::run::frame::{Element, Frame, NodeKernel, View};
 use crate::backend::cpu::run::threads::chunks;
-use crate::collective::{Number, Slots};
+use crate::collective::{Division, Number, Reduce, Slots};
 use crate::graph::DType;
-use crate::graph::op::{MAX_SHARD_SLOTS, ShardReduce, ShardSum};
+use crate::graph::op::{MAX_SHARD_SLOTS, ShardGather, ShardReduce, ShardSum};
+use crate::shards::Partial;
 use std::ops::Range;
 
 /// Elements that are summed at a time: few enough for the first cache.
@@ -72,50 +73,99 @@ impl NodeKernel for ShardSumKernel {
     }
 }
 
-/// [`ShardReduce`].
-pub struct ShardReduceKernel {
-    op: ShardReduce,
-    tensors: usize,
+/// The memory of operands of one type and length.
+fn slots(frame: &Frame<'_>, operands: Range<usize>) -> Slots {
+    fn of<T: Element>(frame: &Frame<'_>, operands: Range<usize>, dtype: DType) -> Slots {
+        let len = frame.source::<T>(operands.start).len();
+        Slots { dtype, len, slots: operands.map(|i| frame.source::<T>(i).range(0..0).cast::<u8>()).collect() }
+    }
+    match frame.input_dtype(operands.start) {
+        DType::F64 => of::<f64>(frame, operands, DType::F64),
+        DType::I64 => of::<i64>(frame, operands, DType::I64),
+        dtype => of::<f32>(frame, operands, dtype),
+    }
 }
 
-impl ShardReduceKernel {
-    /// For a node of so many operands.
-    pub fn new(op: &ShardReduce, operands: usize) -> Self {
-        ShardReduceKernel { op: *op, tensors: (operands - 1) / op.slots }
-    }
+/// The sums of all tensors, and the order in which those of all ranks are added.
+fn partials(frame: &Frame<'_>, op: &ShardReduce, operands: usize) -> (Vec<Partial>, Vec<Slots>) {
+    let present = usize::try_from(frame.input::<i32>(0)[2]).unwrap_or(0);
+    let tensors = (1..operands).step_by(op.slots).map(|first| slots(frame, first..first + op.slots)).collect();
+    (op.shards.total(present), tensors)
+}
+
+/// [`ShardReduce`].
+pub struct ShardReduceKernel {
+    /// The operation.
+    pub op: ShardReduce,
+    /// Number of operands.
+    pub operands: usize,
 }
 
 impl NodeKernel for ShardReduceKernel {
     fn run(&self, frame: &Frame<'_>) {
-        let Some(team) = frame.team() else { return };
-        let present = usize::try_from(frame.input::<i32>(0)[2]).unwrap_or(0);
-        let slots = |tensor: usize| {
-            let operands = 1 + tensor * self.op.slots..1 + (tensor + 1) * self.op.slots;
-            let (dtype, mut len) = (frame.input_dtype(operands.start), 0);
-            let slots = operands.map(|i| match dtype {
-                DType::F64 => {
-                    let sum = frame.source::<f64>(i);
-                    len = sum.len();
-                    sum.range(0..0).cast::<u8>()
-                }
-                DType::I64 => {
-                    let sum = frame.source::<i64>(i);
-                    len = sum.len();
-                    sum.range(0..0).cast::<u8>()
-                }
-                _ => {
-                    let sum = frame.source::<f32>(i);
-                    len = sum.len();
-                    sum.range(0..0).cast::<u8>()
-                }
-            });
-            let slots = slots.collect();
-            Slots { dtype, len, slots }
-        };
-        let tensors: Vec<Slots> = (0..self.tensors).map(slots).collect();
+        let Some(ahead) = frame.ahead() else { return };
+        if self.op.bucket.is_some_and(|bucket| ahead.end(bucket)) {
+            return;
+        }
+        let (order, tensors) = partials(frame, &self.op, self.operands);
         // What has failed is asked for when the program has run: nobody uses what it has made then.
         // SAFETY: the slots are variables of this program, which nothing else touches while it runs.
-        let _ = unsafe { team.sum(&self.op.shards.total(present), &tensors) };
+        let _ = unsafe {
+            match self.op.owners.as_slice() {
+                [] => ahead.team().sum(&order, &tensors),
+                owners => ahead.team().reduce_scatter(&order, &tensors, Division::Tensors(owners)),
+            }
+        };
+    }
+}
+
+/// [`crate::graph::op::ShardBegin`].
+pub struct ShardBeginKernel {
+    /// What is begun.
+    pub op: ShardReduce,
+    /// Number of operands.
+    pub operands: usize,
+}
+
+impl NodeKernel for ShardBeginKernel {
+    fn run(&self, frame: &Frame<'_>) {
+        let is_last = frame.input::<i32>(0)[3] == 1;
+        let (Some(ahead), Some(bucket), true) = (frame.ahead(), self.op.bucket, is_last) else { return };
+        let (order, tensors) = partials(frame, &self.op, self.operands);
+        // SAFETY: the slots are variables, whose memory lives longer than `ahead`. The step's program has made its sums in them, and no
+        // program uses them before the one that ends this, as the operation demands.
+        unsafe { ahead.begin(Reduce { bucket, order, tensors, owners: self.op.owners.clone() }) };
+    }
+}
+
+/// [`ShardGather`].
+pub struct ShardGatherKernel {
+    /// The operation.
+    pub op: ShardGather,
+    /// Number of operands.
+    pub operands: usize,
+}
+
+impl NodeKernel for ShardGatherKernel {
+    fn run(&self, frame: &Frame<'_>) {
+        let Some(ahead) = frame.ahead() else { return };
+        let mut parts = self.op.parts.iter();
+        let (mut tensors, mut owners) = (Vec::new(), Vec::new());
+        for operand in 0..self.operands {
+            let Slots { dtype, len, slots } = slots(frame, operand..operand + 1);
+            let mut start = 0;
+            while start < len
+                && let Some((length, owner)) = parts.next()
+            {
+                // SAFETY: inside the operand, which the parts fill.
+                let at = unsafe { slots[0].add(start * dtype.bytes()) };
+                tensors.push(Slots { dtype, len: *length, slots: vec![at] });
+                owners.push(*owner);
+                start += length;
+            }
+        }
+        // SAFETY: as for the sums.
+        let _ = unsafe { ahead.team().all_gather(&tensors, Division::Tensors(&owners)) };
     }
 }
 

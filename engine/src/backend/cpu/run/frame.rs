@@ -5,7 +5,7 @@
 //! refuses to hand out a slice of memory that the same node writes.
 
 use super::threads::Pool;
-use crate::collective::Collective;
+use crate::collective::Ahead;
 use crate::graph::DType;
 use crate::plan::{ALIGN, Kept, Region};
 use half::{bf16, f16};
@@ -186,7 +186,7 @@ pub struct Frame<'a> {
     taken: Cell<u64>,
     touched: &'a Touched,
     ready: bool,
-    team: Option<&'a dyn Collective>,
+    ahead: Option<&'a Ahead>,
 }
 
 const SCRATCH: u32 = 63;
@@ -200,17 +200,17 @@ impl<'a> Frame<'a> {
     /// The blocks are valid, 64-byte aligned, initialised, written by nobody else while the frame lives, and no written
     /// operand of the step overlaps anything but what the operation's rules allow.
     pub unsafe fn new(bases: Bases, step: &'a Step, pool: &'a Pool, touched: &'a Touched, ready: bool) -> Self {
-        Frame { bases, step, pool, taken: Cell::new(0), touched, ready, team: None }
+        Frame { bases, step, pool, taken: Cell::new(0), touched, ready, ahead: None }
     }
 
     /// With the ranks that compute the same program.
-    pub fn with_team(self, team: Option<&'a dyn Collective>) -> Self {
-        Frame { team, ..self }
+    pub fn with_team(self, ahead: Option<&'a Ahead>) -> Self {
+        Frame { ahead, ..self }
     }
 
     /// The ranks that compute the same program; `None` if there is this one alone.
-    pub fn team(&self) -> Option<&'a dyn Collective> {
-        self.team
+    pub fn ahead(&self) -> Option<&'a Ahead> {
+        self.ahead
     }
 
     /// The threads.

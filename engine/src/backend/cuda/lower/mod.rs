@@ -142,12 +142,14 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::ZeroGrad(_) => optim::zero(cx),
         Op::ShardSum(op) => shards::sum(cx, op),
         // One GPU is one rank: what it has is all there is.
-        Op::ShardReduce(_) => Lowered { steps: Vec::new(), scratch_bytes: 0 },
+        Op::ShardReduce(_) | Op::ShardBegin(_) | Op::ShardGather(_) => Lowered { steps: Vec::new(), scratch_bytes: 0 },
         Op::ShardMean(_) => shards::mean(cx),
         Op::MeanLoss(_) => shards::mean_loss(),
         Op::KeepState(op) => state::keep(cx, op),
         Op::RestoreState(_) => state::restore(cx),
         Op::GradNorm(_) => optim::grad_norm(cx),
+        Op::GradSquares(op) => optim::grad_squares(cx, op),
+        Op::NormOfSquares(_) => optim::norm_of_squares(cx),
         Op::AdaptiveClip(op) => adafactor::clip(cx, op),
         Op::OptimizerStep(op) => match op.algorithm {
             Algorithm::Adafactor { .. } => adafactor::step(cx, op),

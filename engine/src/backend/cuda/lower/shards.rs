@@ -6,7 +6,7 @@ use crate::backend::cuda::launch::{Arg, Cell, Kernel, Lowered, Memory, Module};
 use crate::graph::DType;
 use crate::graph::op::ShardSum;
 
-const MODULE: Module = Module::Shards;
+pub(super) const MODULE: Module = Module::Shards;
 
 /// The types that there are kernels for, and what the kernels' names end with.
 const TYPES: [(DType, &str); 3] = [(DType::F32, "f32"), (DType::F64, "f64"), (DType::I64, "i64")];

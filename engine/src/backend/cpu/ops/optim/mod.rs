@@ -17,7 +17,7 @@ use crate::backend::cpu::run::parallel::{CHUNK, for_chunks, vectorised};
 use crate::backend::cpu::run::threads::chunks;
 use crate::backend::cpu::simd::lanes::{get, put};
 use crate::backend::cpu::simd::{Simd, SimdLevel};
-use crate::graph::op::{Algorithm, Clipping, OptimizerStep, TensorOptions, Trust, UpdateScale};
+use crate::graph::op::{Algorithm, Clipping, GradSquares, OptimizerStep, TensorOptions, Trust, UpdateScale};
 use std::ops::Range;
 use trust::Stretch;
 
@@ -76,6 +76,50 @@ impl NodeKernel for GradNormKernel {
             sum[0] = squares(self.level, &grad[piece.range.clone()]);
         });
         frame.output::<f32>(0)[0] = (partial.iter().sum::<f64>().sqrt() * scale.abs()) as f32;
+    }
+}
+
+/// [`GradSquares`].
+pub struct GradSquaresKernel {
+    op: GradSquares,
+    pieces: Vec<Piece>,
+    level: SimdLevel,
+}
+
+impl GradSquaresKernel {
+    /// For gradients of the given lengths.
+    pub fn new(op: &GradSquares, lengths: impl Iterator<Item = usize>, level: SimdLevel) -> Self {
+        GradSquaresKernel { op: op.clone(), pieces: cut(lengths), level }
+    }
+}
+
+impl NodeKernel for GradSquaresKernel {
+    fn scratch_bytes(&self) -> usize {
+        Scratch::size::<f64>(self.pieces.len())
+    }
+
+    fn run(&self, frame: &Frame<'_>) {
+        let operands = frame.operands();
+        let partial = frame.scratch().take::<f64>(self.pieces.len());
+        for_chunks(frame.pool(), partial, 1, |task, sum| {
+            let piece = &self.pieces[task];
+            sum[0] = squares(self.level, &operands.input::<f32>(1 + piece.tensor)[piece.range.clone()]);
+        });
+        let sums = frame.update::<f64>(0);
+        self.op.at.iter().for_each(|at| sums[*at] = 0.0);
+        for (piece, partial) in self.pieces.iter().zip(&*partial) {
+            sums[self.op.at[piece.tensor]] += *partial;
+        }
+    }
+}
+
+/// [`crate::graph::op::NormOfSquares`].
+pub struct NormOfSquaresKernel {}
+
+impl NodeKernel for NormOfSquaresKernel {
+    fn run(&self, frame: &Frame<'_>) {
+        let scale = gradient_scale(frame.input::<f32>(0)) as f64;
+        frame.output::<f32>(0)[0] = (frame.input::<f64>(1).iter().sum::<f64>().sqrt() * scale.abs()) as f32;
     }
 }
 
