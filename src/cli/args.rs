@@ -1,10 +1,12 @@
 //! The command line, as typed.
 
+mod check;
 mod launch;
 mod lr_find;
 mod runs;
 mod sweep;
 
+pub use check::CheckArgs;
 pub use launch::LaunchArgs;
 pub use lr_find::LrFindArgs;
 pub use runs::{CompareArgs, PlotArgs, ReportArgs, RunsArgs};
@@ -311,34 +313,6 @@ pub enum PredictFormat {
     Csv,
     /// A JSON object a line.
     Jsonl,
-}
-
-/// `runner check`
-#[derive(Debug, Args)]
-pub struct CheckArgs {
-    /// The configuration (TOML)
-    #[arg(value_hint = ValueHint::FilePath)]
-    pub config: PathBuf,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub overrides: Overrides,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub passes: Passes,
-    /// Print the effective configuration, with the origin of every value
-    #[arg(long)]
-    pub print: bool,
-    /// Measure some steps, an evaluation and a checkpoint, and tell the time that the run will take
-    ///
-    /// It needs the data, and some seconds. What is learnt is thrown away; so is the checkpoint, which is written where runs are.
-    #[arg(long, conflicts_with_all = ["print", "graph"])]
-    pub time: bool,
-    /// Print the graph of the training step on the device instead, as it is after this pass
-    #[arg(long, value_name = "PASS", long_help = graph_help(), value_parser = Suggest::stages(), hide_possible_values = true)]
-    pub graph: Option<String>,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub output: OutputArgs,
 }
 
 /// `runner bench`

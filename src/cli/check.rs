@@ -7,8 +7,9 @@ use super::memory::{self, Planned, resolve_batch, table};
 use super::model::{build_run, describe_data, device, load_config, read_weights, say_notes};
 use super::recompute::Gain;
 use super::sweep;
-use super::thousands;
 use super::time;
+use super::train::ranks;
+use super::{human_bytes, thousands};
 use crate::backend::{Backend, DeviceError};
 use crate::config::text::diagnostics::to_json;
 use crate::config::{self, Loaded};
@@ -28,7 +29,10 @@ use std::process::ExitCode;
 /// Validates a configuration and shows what training it would take.
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let mut loaded = load_config(&args.config, &args.overrides.sets())?;
-    let backend = device(&loaded.experiment, None)?;
+    let mut backend = device(&loaded.experiment, None)?;
+    if let Some(ranks) = args.ranks {
+        backend = Box::new(ranks::planned(&loaded.experiment, ranks.into(), backend.as_ref())?);
+    }
     let data = describe_data(&loaded)?;
     let passes = args.passes.options();
     if let Some(note) = resolve_batch(&mut loaded, &data, backend.as_ref(), &passes)? {
@@ -70,6 +74,10 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
         };
         if args.output.json {
             let mut json = as_json(&loaded, &programs, &memory, &backend.describe());
+            if let Some(ranks) = args.ranks {
+                let [threads, processes] = [true, false].map(|threads| memory.of_ranks(ranks.into(), threads));
+                json["memory"]["ranks"] = json!({ "count": ranks, "threads": threads, "processes": processes });
+            }
             if let Some(kept) = cache::as_json(experiment, &photos) {
                 json["cache"] = kept;
             }
@@ -90,7 +98,13 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
                 return Ok(ExitCode::from(super::failure::DEVICE));
             }
         } else {
-            let text = as_text(&loaded, &programs, &memory, &backend.describe());
+            let of_each = args.ranks.map_or(String::new(), |ranks| format!(", of each of {ranks} ranks"));
+            let mut text = as_text(&loaded, &programs, &memory, &format!("{}{of_each}", backend.describe()));
+            if let Some(ranks) = args.ranks {
+                let [threads, processes] =
+                    [true, false].map(|threads| human_bytes(memory.of_ranks(ranks.into(), threads)));
+                text += &format!("{ranks} ranks on one machine: {threads} as threads, {processes} as processes\n");
+            }
             let trials = trials.map_or(String::new(), |(text, _)| format!("\n{text}"));
             let times = times.map_or(String::new(), |times| format!("\n{}", times.as_text(&backend.describe())));
             let gain = gain.map_or(String::new(), |gain| format!("{}\n", gain.as_text()));

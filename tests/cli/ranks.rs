@@ -58,6 +58,67 @@ fn a_transformer_does_not_depend_on_it() {
     }
 }
 
+/// ResNet-18 with its batch norms, small images, and parameters that are divided unequally.
+#[test]
+fn a_residual_net_does_not_depend_on_it() {
+    let model = repository("models/resnet18_cifar.toml");
+    let config = digits(
+        "train_transforms = [{ type = \"random_crop\", size = 8, padding = 1 }, \"random_horizontal_flip\"]",
+        &format!(
+            "[model]\nuse = {:?}\n[optimizer]\ntype = \"sgd\"\nlr = 0.05\nmomentum = 0.9\nweight_decay = 5e-4\n\
+             [train]\nepochs = 1\nmax_steps = 2\nclip_grad_norm = 1.0\n[distributed]\nshards = 12\n[log]\nevery_steps = 1\n",
+            model.display().to_string()
+        ),
+    );
+    same_for_all(&config.replace("batch_size = 32", "batch_size = 24").replace("limit = 320", "limit = 40"));
+}
+
+/// Rules that look at single numbers, whole tensors, matrices, or rows and columns, with or without state on one rank alone.
+#[test]
+fn no_optimizer_depends_on_it() {
+    for rule in [
+        "type = \"sgd\"\nlr = 0.05",
+        "type = \"muon\"\nlr = 0.02",
+        "type = \"adafactor\"\nlr = 0.01",
+        "type = \"lamb\"\nlr = 0.01",
+        "type = \"lars\"\nlr = 0.1\nmomentum = 0.9",
+        "type = \"rmsprop\"\nlr = 1e-3\nmomentum = 0.5",
+        "type = \"adamw_schedule_free\"\nlr = 0.01",
+    ] {
+        let whole = config("epochs = 1", "").replace("ema = { decay = 0.9 }\n", "");
+        let whole = whole.replace("[schedule]\ntype = \"cosine\"\n", "").replace("type = \"adamw\"\nlr = 3e-3", rule);
+        assert!(whole.contains(rule), "{whole}");
+        let place = Place::with(&whole);
+        place.ok("train c.toml --quiet --out one");
+        place.ok("launch --ranks 3 -- train c.toml --quiet --out three --set train.max_steps=3");
+        place.ok("launch --ranks 2 -- train --resume three --quiet --set train.max_steps=1000");
+        assert_same_runs((&place, "one"), (&place, "three"));
+    }
+}
+
+/// Each rank has its part of the optimizer's state, which is twice the parameters, and `check` tells it.
+#[test]
+fn the_state_of_the_optimizer_is_divided() {
+    let place = Place::with(&config("epochs = 1", "").replace("out_features = 24", "out_features = 512"));
+    let of = |args: &str| -> serde_json::Value {
+        let told: serde_json::Value =
+            serde_json::from_str(&place.ok(&format!("check c.toml --json {args}")).out).unwrap();
+        told["memory"].clone()
+    };
+    let bytes = |memory: &serde_json::Value, of: &str| memory[of].as_u64().unwrap();
+    let (one, two) = (of(""), of("--ranks 2"));
+    assert_eq!(bytes(&one, "parameters"), bytes(&two, "parameters"));
+    // A moving average of all weights, which evaluation reads, and two numbers for each.
+    let (one_state, two_state) = (bytes(&one, "optimizer"), bytes(&two, "optimizer"));
+    assert!(two_state < one_state && two_state >= one_state * 2 / 3, "{one_state} {two_state}");
+    assert_eq!(two["ranks"]["count"], 2);
+    assert!(bytes(&two["ranks"], "processes") > bytes(&two["ranks"], "threads"));
+    let text = place.ok("check c.toml --ranks 3").out;
+    assert!(text.contains("of each of 3 ranks") && text.contains("3 ranks on one machine: "), "{text}");
+    let refused = place.fails("check c.toml --ranks 5", 2);
+    assert!(refused.contains("5 ranks cannot share 12 shards equally"), "{}", refused);
+}
+
 #[test]
 fn a_run_goes_on_with_another_number_of_ranks() {
     let place = Place::with(&config("epochs = 3", ""));

@@ -3,7 +3,7 @@
 mod asked;
 mod dry_run;
 mod outcome;
-mod ranks;
+pub(super) mod ranks;
 mod resumed;
 
 use super::args::TrainArgs;

@@ -133,6 +133,13 @@ impl MemoryPlan {
         Ok(MemoryPlan { summary, tables, pinned, device, host })
     }
 
+    /// Bytes of the host for so many ranks on one machine, of which this is one: processes, or threads, which share the samples and the program.
+    pub fn of_ranks(&self, ranks: usize, threads: bool) -> usize {
+        let shared = self.host.data + self.host.cache + self.host.process;
+        let each = if threads { self.host.total.saturating_sub(shared) } else { self.host.total };
+        self.host.total.saturating_add(ranks.saturating_sub(1).saturating_mul(each))
+    }
+
     /// Classes of the device's memory with their bytes, which make its total.
     pub fn classes(&self) -> Vec<(&'static str, usize)> {
         let m = &self.summary;

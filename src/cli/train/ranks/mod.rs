@@ -14,7 +14,7 @@ use super::super::failure::Failure;
 use super::outcome;
 use crate::backend::cpu::CpuBackend;
 use crate::backend::{Backend, DeviceError};
-use crate::collective::Collective;
+use crate::collective::{Collective, team};
 use crate::config::{Experiment, Loaded};
 use crate::passes::PassOptions;
 use crate::terminal::human_bytes;
@@ -62,12 +62,7 @@ impl Others {
             return Ok(None);
         }
         fits(experiment, ranks)?;
-        if found.memory().map_err(Failure::Other)?.is_some() {
-            return Err(DeviceError(
-                "several ranks compute on the CPU, and the device is a GPU\nhelp: `--device cpu`, or one rank".into(),
-            )
-            .into());
-        }
+        on_cpu(found)?;
         Ok(Some(match team {
             Team::Threads(ranks) => Others::Threads(Threads::new(ranks, threads)?),
             Team::Process(member, agreed) => Others::Processes(Processes::new(member, &agreed, threads)),
@@ -88,12 +83,11 @@ impl Others {
     /// There is not.
     pub fn require(&self, planned: &MemoryPlan) -> Result<(), Failure> {
         let Some(host) = &planned.host.memory else { return Ok(()) };
-        let (ranks, each) = match self {
-            // They share the samples.
-            Others::Threads(others) => (others.ranks(), planned.summary.total),
-            Others::Processes(_) => (world::ranks_here().unwrap_or(1), planned.host.total),
+        let (ranks, threads) = match self {
+            Others::Threads(others) => (others.ranks(), true),
+            Others::Processes(_) => (world::ranks_here().unwrap_or(1), false),
         };
-        let needed = planned.host.total.saturating_add((ranks.max(1) - 1).saturating_mul(each));
+        let needed = planned.of_ranks(ranks, threads);
         if needed <= host.available {
             return Ok(());
         }
@@ -137,7 +131,10 @@ impl Others {
 }
 
 /// Whether so many ranks can share the shards.
-fn fits(experiment: &Experiment, ranks: usize) -> Result<(), Failure> {
+///
+/// # Errors
+/// They cannot: why, and which numbers can.
+pub fn fits(experiment: &Experiment, ranks: usize) -> Result<(), Failure> {
     let usage = |text: String| Err(Failure::Usage(text));
     let Some(shards) = experiment.distributed.shards else {
         return usage(format!(
@@ -153,6 +150,28 @@ fn fits(experiment: &Experiment, ranks: usize) -> Result<(), Failure> {
         ));
     }
     Ok(())
+}
+
+/// Whether ranks can compute on a device.
+fn on_cpu(found: &dyn Backend) -> Result<(), Failure> {
+    match found.memory()? {
+        Some(_) => Err(DeviceError(
+            "several ranks compute on the CPU, and the device is a GPU\nhelp: `--device cpu`, or one rank".into(),
+        )
+        .into()),
+        None => Ok(()),
+    }
+}
+
+/// The first of so many ranks, to plan what it does.
+///
+/// # Errors
+/// As [`Others::new`].
+pub fn planned(experiment: &Experiment, ranks: usize, found: &dyn Backend) -> Result<CpuBackend, Failure> {
+    fits(experiment, ranks)?;
+    on_cpu(found)?;
+    let threads = threads_of(None, ranks);
+    Ok(CpuBackend::new(Some(threads))?.in_team(team(ranks).into_iter().next()))
 }
 
 /// How many threads each of so many ranks on this machine has.
