@@ -19,6 +19,7 @@ mod force;
 mod hostile_files;
 mod lr_find;
 mod memory;
+mod network;
 mod not_finite;
 mod optimizers;
 mod photo_lists;

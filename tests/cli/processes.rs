@@ -9,10 +9,10 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 /// After which a rank counts as gone that gives no sign of life.
-const SILENCE: (&str, &str) = ("RUNNER_RANK_TIMEOUT", "2");
+pub const SILENCE: (&str, &str) = ("RUNNER_RANK_TIMEOUT", "2");
 
 /// For all to have ended after that: much more than they take.
-const SOON: Duration = Duration::from_secs(60);
+pub const SOON: Duration = Duration::from_secs(60);
 
 #[test]
 fn processes_come_to_what_one_comes_to() {
@@ -35,7 +35,7 @@ fn a_run_goes_on_as_processes_and_as_threads() {
 }
 
 /// What each of the processes is told by whoever starts them.
-fn variables(rank: usize, ranks: usize, port: u16) -> Vec<(&'static str, String)> {
+pub fn variables(rank: usize, ranks: usize, port: u16) -> Vec<(&'static str, String)> {
     let [rank, ranks, port] = [rank, ranks, port.into()].map(|n| n.to_string());
     let local = ranks.clone();
     let (silence, seconds) = SILENCE;
@@ -49,7 +49,7 @@ fn variables(rank: usize, ranks: usize, port: u16) -> Vec<(&'static str, String)
     ]
 }
 
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
 
