@@ -18,7 +18,7 @@ const IMPORTS: [(&str, &[&str]); 17] = [
     ("config", &["files", "graph", "terminal"]),
     ("plan", &["graph"]),
     ("collective", &["graph", "shards"]),
-    ("backend", &["collective", "files", "graph", "plan", "random"]),
+    ("backend", &["collective", "files", "graph", "plan", "random", "shards"]),
     ("passes", &["graph", "shards"]),
     ("checkpoint", &["files", "graph"]),
     ("data", &["backend", "files", "graph", "plan", "random", "terminal"]),

@@ -11,12 +11,12 @@ pub mod tcp;
 mod tests;
 mod total;
 
+use crate::shards::Partial;
 pub use ahead::{Ahead, Reduce};
 pub use in_process::team;
 pub use total::Number;
 
 use crate::graph::DType;
-use crate::shards::Partial;
 use anyhow::Result;
 use std::fmt;
 

@@ -38,7 +38,7 @@ pub struct Pass {
 }
 
 /// All passes, in order.
-pub static PIPELINE: [Pass; 9] = [
+pub static PIPELINE: [Pass; 10] = [
     // Activations behind the pooling that follows them.
     Pass {
         name: "reorder",
@@ -54,6 +54,8 @@ pub static PIPELINE: [Pass; 9] = [
     Pass { name: "grad", optional: false, run: |graph, job| told(job.gradients(graph)) },
     // The optimizer, or the sums of gradients for it.
     Pass { name: "update", optional: false, run: |graph, job| told(job.update(graph)) },
+    // Sums over ranks that begin while the last shard of a rank is computed.
+    Pass { name: "begin_sums", optional: true, run: |graph, job| told(job.begin_sums(graph)) },
     // Removal of what changes nothing.
     Pass {
         name: "simplify",
@@ -283,6 +285,11 @@ impl Job<'_> {
         update::add_update(graph, vars, spec, loss, gradient)?;
         kept.restore(graph, vars, loss)?;
         update::add_averages(graph, vars, spec, loss)
+    }
+
+    fn begin_sums(&mut self, graph: &mut Graph) -> Result<(), ShapeError> {
+        let Some(Training { vars, spec, trained, .. }) = &self.training else { return Ok(()) };
+        trained.shards.as_ref().map_or(Ok(()), |sums| shards::begin_sums(graph, vars, spec, sums))
     }
 
     /// True if a pattern that is looked for takes the group `op` on these operands.

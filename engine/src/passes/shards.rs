@@ -129,11 +129,6 @@ pub fn add_shard_sums(
         Some(_) => buckets(vars, &gradients),
         None => Vec::new(),
     };
-    for (bucket, members) in buckets.iter().enumerate() {
-        let reduce = reduce_bucket(shards, spec.division.as_ref(), &gradients, (bucket, members));
-        let operands = bucket_operands(graph, vars, &gradients, members);
-        graph.add(ShardBegin { reduce }, &operands)?;
-    }
     let mut operands = vec![place];
     let mut add = |graph: &mut Graph, vars: &mut Variables, own: VarId, of: VarId| {
         let sums = sums(vars, of, slots);
@@ -209,6 +204,26 @@ pub(super) fn norm(
         graph.add(ShardGather { parts }, &[squares])?;
     }
     graph.add1(NormOfSquares {}, &[schedule, squares])
+}
+
+/// Has the sums over ranks begun while the rank computes its last shard: behind the sums of each bucket, from where the pass `update_early` moves them up.
+///
+/// # Errors
+/// None, unless there is a bug.
+pub(super) fn begin_sums(
+    graph: &mut Graph,
+    vars: &Variables,
+    spec: &UpdateSpec,
+    sums: &ShardSums,
+) -> Result<(), ShapeError> {
+    graph.set_origin("");
+    graph.in_backward = true;
+    for (bucket, members) in sums.buckets.iter().enumerate() {
+        let reduce = reduce_bucket(sums.shards, spec.division.as_ref(), &sums.gradients, (bucket, members));
+        let operands = bucket_operands(graph, vars, &sums.gradients, members);
+        graph.add(ShardBegin { reduce }, &operands)?;
+    }
+    Ok(())
 }
 
 /// Gives the shard variables of its own in place of the buffers and figures that `graph` changes: those, and these.

@@ -4,7 +4,7 @@ use super::Context;
 use super::columns::aligned;
 use crate::backend::cuda::launch::{Arg, Cell, Kernel, Lowered, Memory, Module, Step};
 use crate::graph::DType;
-use crate::graph::op::{AccumulateLoss, Algorithm, Clipping, Constant, GradSquares, OptimizerStep, UpdateScale};
+use crate::graph::op::{AccumulateLoss, Algorithm, Clipping, Constant, OptimizerStep, UpdateScale};
 
 pub(super) const MODULE: Module = Module::Optim;
 
@@ -67,7 +67,7 @@ impl Cut {
 }
 
 /// The kernels' `Span` of operand `i`.
-fn span(cx: &Context, i: usize) -> [Cell; 2] {
+pub(super) fn span(cx: &Context, i: usize) -> [Cell; 2] {
     [Memory::Input(i).into(), Cell::I64(cx.x(i).len() as i64)]
 }
 
@@ -112,36 +112,9 @@ pub fn zero(cx: &Context) -> Lowered {
 }
 
 /// The launch of the norm from so many sums of squares.
-fn norm(squares: Memory, n: usize) -> Kernel {
+pub(super) fn norm(squares: Memory, n: usize) -> Kernel {
     let kernel = Kernel::new(MODULE, "grad_norm").block(1024, 1).arg(squares).long(n);
     kernel.arg(Memory::Input(0)).arg(Memory::Output(0))
-}
-
-/// One launch for the sum of squares of each chunk, and one for those of each gradient.
-pub fn grad_squares(cx: &Context, op: &GradSquares) -> Lowered {
-    let grads = 1..cx.node.inputs.len();
-    let cut = Cut::new(grads.clone().map(|i| cx.x(i).len()));
-    if op.at.is_empty() {
-        return Lowered { steps: Vec::new(), scratch_bytes: 0 };
-    }
-    let partials = Memory::Scratch(0);
-    let squares = cut.launch("grad_squares_f32", Vec::new(), grads.flat_map(|i| span(cx, i)).collect());
-    let sums = |(tensor, at): (usize, &usize)| {
-        let [first, count] = cut.chunks_of(tensor);
-        [first, count, *at].map(|n| Cell::I64(n as i64))
-    };
-    let cells = op.at.iter().enumerate().flat_map(sums).collect();
-    let sum = Kernel::new(super::shards::MODULE, "sums_of_squares").grid(op.at.len(), 1, 1);
-    let sum = sum.arg(partials).arg(Arg::Table(cells)).arg(Memory::Input(0));
-    Lowered {
-        steps: vec![squares.arg(partials).into(), sum.into()],
-        scratch_bytes: cut.blocks.len() * size_of::<f64>(),
-    }
-}
-
-/// One launch.
-pub fn norm_of_squares(cx: &Context) -> Lowered {
-    Lowered::one(norm(Memory::Input(1), cx.x(1).len()))
 }
 
 /// One launch for the sum of squares of each chunk, and one for the norm.

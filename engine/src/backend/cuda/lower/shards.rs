@@ -1,12 +1,12 @@
 //! Launches of sums over the shards of a step.
 
 use super::Context;
-use super::optim::Cut;
+use super::optim::{Cut, norm, span};
 use crate::backend::cuda::launch::{Arg, Cell, Kernel, Lowered, Memory, Module};
 use crate::graph::DType;
-use crate::graph::op::ShardSum;
+use crate::graph::op::{GradSquares, ShardSum};
 
-pub(super) const MODULE: Module = Module::Shards;
+const MODULE: Module = Module::Shards;
 
 /// The types that there are kernels for, and what the kernels' names end with.
 const TYPES: [(DType, &str); 3] = [(DType::F32, "f32"), (DType::F64, "f64"), (DType::I64, "i64")];
@@ -48,4 +48,28 @@ pub fn mean(cx: &Context) -> Lowered {
 pub fn mean_loss() -> Lowered {
     let kernel = Kernel::new(MODULE, "mean_loss").block(32, 1);
     Lowered::one(kernel.arg(Memory::Input(0)).arg(Memory::Output(0)))
+}
+
+/// One launch for the sum of squares of each chunk, and one for those of each gradient.
+pub fn grad_squares(cx: &Context, op: &GradSquares) -> Lowered {
+    let grads = 1..cx.node.inputs.len();
+    let cut = Cut::new(grads.clone().map(|i| cx.x(i).len()));
+    if op.at.is_empty() {
+        return Lowered { steps: Vec::new(), scratch_bytes: 0 };
+    }
+    let partials = Memory::Scratch(0);
+    let squares = cut.launch("grad_squares_f32", Vec::new(), grads.flat_map(|i| span(cx, i)).collect());
+    let sums = |(tensor, at): (usize, &usize)| {
+        let [first, count] = cut.chunks_of(tensor);
+        [first, count, *at].map(|n| Cell::I64(n as i64))
+    };
+    let cells = op.at.iter().enumerate().flat_map(sums).collect();
+    let sum = Kernel::new(MODULE, "sums_of_squares").grid(op.at.len(), 1, 1);
+    let sum = sum.arg(partials).arg(Arg::Table(cells)).arg(Memory::Input(0));
+    Lowered { steps: vec![squares.arg(partials).into(), sum.into()], scratch_bytes: cut.size()[1] * size_of::<f64>() }
+}
+
+/// One launch.
+pub fn norm_of_squares(cx: &Context) -> Lowered {
+    Lowered::one(norm(Memory::Input(1), cx.x(1).len()))
 }
