@@ -77,23 +77,3 @@ extern "C" __global__ void __launch_bounds__(32) mean_loss(const double *sums, f
         mean[0] = (float)(sums[1] > 0.0 ? sums[0] / sums[1] : sums[0]);
     }
 }
-
-// Of a gradient, a block: its first chunk, how many chunks it has, and where their sum goes.
-struct Squares {
-    i64 first;
-    i64 count;
-    i64 at;
-};
-
-// Sums of squares of gradients from those of their chunks.
-extern "C" __global__ void __launch_bounds__(256) sums_of_squares(const double *partials, const Squares *gradients, double *sums) {
-    Squares g = gradients[blockIdx.x];
-    double sum = 0.0;
-    for (i64 i = threadIdx.x; i < g.count; i += blockDim.x) {
-        sum += partials[g.first + i];
-    }
-    sum = block_sum(sum);
-    if (threadIdx.x == 0) {
-        sums[g.at] = sum;
-    }
-}

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// A sum that is made by the tensors' owners.
+/// A sum, of which each rank is given what belongs to it.
 #[derive(Debug)]
 pub struct Reduce {
     /// Its number, which tells it from others that are begun before it has ended.
@@ -16,8 +16,8 @@ pub struct Reduce {
     pub order: Vec<Partial>,
     /// Of which tensors.
     pub tensors: Vec<Slots>,
-    /// The rank that each tensor belongs to.
-    pub owners: Vec<usize>,
+    /// The rank that each tensor belongs to; `None`: each rank has its part of each.
+    pub owners: Option<Vec<usize>>,
 }
 
 /// A rank, and a thread that makes sums over all ranks one after the other, in the order in which they are begun.
@@ -138,9 +138,10 @@ fn work(team: &dyn Collective, shared: &Shared) {
         };
         drop(state);
         let Reduce { bucket, order, tensors, owners } = reduce;
+        let division = owners.as_ref().map_or(Division::Elements, |owners| Division::Tensors(owners));
         // What has failed is asked for when the program has run.
         // SAFETY: whoever has begun it lets the slots be used.
-        let _ = unsafe { team.reduce_scatter(&order, &tensors, Division::Tensors(&owners)) };
+        let _ = unsafe { team.reduce_scatter(&order, &tensors, division) };
         shared.lock().made.insert(bucket);
         shared.changed.notify_all();
     }

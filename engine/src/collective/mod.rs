@@ -39,7 +39,7 @@ unsafe impl Sync for Slots {}
 /// How the elements of tensors are divided among ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Division<'a> {
-    /// Each rank has as many, of all tensors one behind the other.
+    /// Each rank has its part of each tensor: [`crate::shards::part_of`].
     Elements,
     /// Each tensor belongs to one rank: which.
     Tensors(&'a [usize]),

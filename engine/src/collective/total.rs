@@ -2,7 +2,7 @@
 
 use super::{Division, Slots};
 use crate::graph::DType;
-use crate::shards::Partial;
+use crate::shards::{Partial, part_of};
 use std::ops::Range;
 
 /// Elements that are summed at a time: few enough for the first cache.
@@ -10,29 +10,12 @@ const PIECE: usize = 512;
 
 /// The elements that belong to `rank`, of each of `tensors`.
 pub fn parts(tensors: &[Slots], division: Division, (rank, ranks): (usize, usize)) -> Vec<Range<usize>> {
-    let lengths = || tensors.iter().map(|tensor| tensor.len);
-    match division {
-        Division::Elements => equal_parts(lengths().collect(), rank, ranks),
-        Division::Tensors(owners) => {
-            lengths().zip(owners).map(|(length, owner)| if *owner == rank { 0..length } else { 0..0 }).collect()
-        }
-    }
-}
-
-/// The elements of all tensors, one tensor behind the other, divided equally: `rank`'s part of each tensor.
-fn equal_parts(lengths: Vec<usize>, rank: usize, ranks: usize) -> Vec<Range<usize>> {
-    let total: usize = lengths.iter().sum();
-    // Whole cache lines of the larger types.
-    let bound =
-        |rank: usize| if rank == ranks { total } else { (total / ranks * rank).next_multiple_of(16).min(total) };
-    let (from, to) = (bound(rank), bound(rank + 1));
-    let mut start = 0;
-    let part = |length: usize| {
-        let own = from.clamp(start, start + length) - start..to.clamp(start, start + length) - start;
-        start += length;
-        own
+    let part = |(at, tensor): (usize, &Slots)| match division {
+        Division::Elements => part_of(tensor.len, (rank, ranks)),
+        Division::Tensors(owners) if owners[at] == rank => 0..tensor.len,
+        Division::Tensors(_) => 0..0,
     };
-    lengths.into_iter().map(part).collect()
+    tensors.iter().enumerate().map(part).collect()
 }
 
 /// A number that is summed over shards.
@@ -99,25 +82,5 @@ unsafe fn of<T: Number>(order: &[Partial], from: &[*const u8], to: &Slots, part:
         unsafe { std::slice::from_raw_parts_mut(to.slots[0].cast::<T>().add(start), n) }
             .copy_from_slice(&stack[0][..n]);
         start += n;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_cover_all_elements_once() {
-        for lengths in [vec![1], vec![5, 100, 3], vec![1000, 1, 1, 17, 4096], vec![0, 2]] {
-            for ranks in 1..6 {
-                let mut covered: Vec<Vec<u8>> = lengths.iter().map(|n| vec![0; *n]).collect();
-                for rank in 0..ranks {
-                    for (part, covered) in equal_parts(lengths.clone(), rank, ranks).into_iter().zip(&mut covered) {
-                        covered[part].iter_mut().for_each(|n| *n += 1);
-                    }
-                }
-                assert!(covered.iter().flatten().all(|n| *n == 1), "{lengths:?} {ranks}");
-            }
-        }
     }
 }

@@ -7,15 +7,17 @@
 //! Images are channels-last inside: a batch of images has the shape `[N, H, W, C]`. The layout of a
 //! variable outside (PyTorch's) is described by its [`Storage`].
 
+mod holder;
 pub mod op;
 mod print;
 mod types;
 mod variable;
 mod verify;
 
+pub use holder::Holder;
 pub use op::{Op, OpRules, ShapeError};
 pub use types::{DType, MAX_ELEMENTS, Shape};
-pub use variable::{Fill, Holder, PIECE, Piece, Storage, VarId, VarKind, Variable, Variables};
+pub use variable::{Fill, PIECE, Piece, Storage, VarId, VarKind, Variable, Variables};
 pub use verify::verify;
 
 use std::collections::HashMap;
@@ -186,7 +188,7 @@ impl Graph {
         }
         let var = &vars[id];
         let role = if var.kind == VarKind::Parameter { Role::Parameter(id) } else { Role::State(id) };
-        self.add_value(var.dtype, var.shape.clone(), role)
+        self.add_value(var.dtype, var.shape_here(), role)
     }
 
     /// The value that stands for variable `id`, if the graph uses it.

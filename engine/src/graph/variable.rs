@@ -1,5 +1,6 @@
 //! Values that persist between steps, and their layout outside.
 
+use super::holder::Holder;
 use super::types::{DType, Shape};
 use std::collections::HashMap;
 use std::ops::Index;
@@ -285,18 +286,6 @@ pub struct Variable {
     pub holder: Holder,
 }
 
-/// Which of several ranks has a variable.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Holder {
-    /// Every rank, with the same content.
-    #[default]
-    All,
-    /// This rank alone.
-    This,
-    /// Another rank alone: which. There is no memory for it here.
-    Other(usize),
-}
-
 impl Variable {
     /// A variable of no layer: initially zeros, not trainable, and of the same layout outside.
     pub fn zeros(name: impl Into<String>, dtype: DType, shape: impl Into<Shape>, kind: VarKind) -> Self {
@@ -319,14 +308,17 @@ impl Variable {
         self.shape.len() * self.dtype.bytes()
     }
 
-    /// Bytes of this rank's memory that it has, without padding.
+    /// Bytes of it that this rank has, without padding.
     pub fn bytes_here(&self) -> usize {
-        if self.is_here() { self.bytes() } else { 0 }
+        self.holder.here(self.shape.len()).len() * self.dtype.bytes()
     }
 
-    /// Whether this rank has it.
-    pub fn is_here(&self) -> bool {
-        !matches!(self.holder, Holder::Other(_))
+    /// The shape of what this rank has of it.
+    pub fn shape_here(&self) -> Shape {
+        match self.holder {
+            Holder::Part(..) => Shape::from([self.holder.here(self.shape.len()).len()]),
+            _ => self.shape.clone(),
+        }
     }
 
     /// The bytes of its pieces but for the last one, which may be smaller.

@@ -6,11 +6,11 @@
 
 use super::update_spec::{Division, UpdateSpec};
 use crate::graph::op::{
-    AccumulateGrad, GradSquares, KeepState, MeanLoss, NormOfSquares, SHARD_INPUTS, ShardBegin, ShardGather, ShardMean,
-    ShardReduce, ShardSum, ZeroGrad,
+    AccumulateGrad, GradBlocks, GradSquares, KeepState, MeanLoss, NormOfSquares, Part, Receivers, SHARD_INPUTS,
+    ShardBegin, ShardGather, ShardMean, ShardReduce, ShardSum, ZeroGrad,
 };
 use crate::graph::{DType, Graph, Input, Role, Shape, ShapeError, ValueId, VarId, VarKind, Variable, Variables};
-use crate::shards::Shards;
+use crate::shards::{BLOCK, Shards};
 use std::collections::HashMap;
 
 /// What the names of a shard's own variables begin with.
@@ -165,8 +165,12 @@ fn reduce_bucket(
     gradients: &[(VarId, Vec<VarId>)],
     (bucket, members): (usize, &[usize]),
 ) -> ShardReduce {
-    let owner = |at: &usize| division.map_or(0, |division| division.owner(gradients[*at].0));
-    ShardReduce { slots: shards.slots(), shards, owners: members.iter().map(owner).collect(), bucket: Some(bucket) }
+    let to = match division {
+        None => Receivers::All,
+        Some(division) if division.is_by_parts() => Receivers::Parts,
+        Some(division) => Receivers::Owners(members.iter().map(|at| division.owner(gradients[*at].0)).collect()),
+    };
+    ShardReduce { slots: shards.slots(), shards, to, bucket: Some(bucket) }
 }
 
 fn bucket_operands(
@@ -192,15 +196,26 @@ pub(super) fn norm(
     schedule: ValueId,
     gradients: &[(VarId, ValueId)],
 ) -> Result<ValueId, ShapeError> {
-    let zeros = Variable::zeros(SQUARES, DType::F64, [gradients.len().max(1)], VarKind::Gradient);
-    let squares = vars.get_or_add(zeros);
+    let blocks: Vec<usize> = gradients.iter().map(|(id, _)| vars[*id].shape.len().div_ceil(BLOCK)).collect();
+    let all = blocks.iter().sum::<usize>().max(1);
+    let squares = vars.get_or_add(Variable::zeros(SQUARES, DType::F64, [all], VarKind::Gradient));
     let squares = graph.variable(vars, squares);
-    let is_own = |id: VarId| division.is_none_or(|division| division.owner(id) == division.rank);
-    let own: Vec<usize> = (0..gradients.len()).filter(|at| is_own(gradients[*at].0)).collect();
-    let operands: Vec<ValueId> = std::iter::once(squares).chain(own.iter().map(|at| gradients[*at].1)).collect();
-    graph.add(GradSquares { at: own }, &operands)?;
-    if let Some(division) = division.filter(|_| !gradients.is_empty()) {
-        let parts = gradients.iter().map(|(id, _)| (1, division.owner(*id))).collect();
+    let (mut operands, mut own, mut parts) = (vec![squares], Vec::new(), Vec::new());
+    let mut first = 0;
+    for ((id, gradient), blocks) in gradients.iter().zip(blocks) {
+        let length = vars[*id].shape.len();
+        let part = division.map_or(Part { start: 0, len: length }, |division| division.own(*id, length));
+        if part.len > 0 {
+            operands.push(*gradient);
+            own.push(GradBlocks { first: first + part.start / BLOCK, part });
+        }
+        // Who has elements has their blocks, which are whole.
+        let of_ranks = division.map_or(Vec::new(), |division| division.parts(*id, length));
+        parts.extend(of_ranks.into_iter().map(|(length, rank)| (length.div_ceil(BLOCK), rank)));
+        first += blocks;
+    }
+    graph.add(GradSquares { gradients: own }, &operands)?;
+    if !parts.is_empty() {
         graph.add(ShardGather { parts }, &[squares])?;
     }
     graph.add1(NormOfSquares {}, &[schedule, squares])
@@ -280,7 +295,7 @@ impl ShardSums {
             let all = apart.iter().map(|(_, sums)| sums).chain([&self.losses]).chain(shared);
             operands.extend(all.flatten().map(|sum| graph.variable(vars, *sum)));
             let (slots, shards) = (self.shards.slots(), self.shards);
-            graph.add(ShardReduce { slots, shards, owners: Vec::new(), bucket: None }, &operands)?;
+            graph.add(ShardReduce { slots, shards, to: Receivers::All, bucket: None }, &operands)?;
         }
         let losses = graph.variable(vars, self.losses[0]);
         let loss = graph.add1(MeanLoss {}, &[losses])?;
@@ -299,7 +314,7 @@ impl ShardSums {
         graph.in_backward = true;
         for members in &self.buckets {
             let ids = || members.iter().map(|at| self.gradients[*at].0);
-            let parts = ids().map(|id| (vars[id].shape.len(), division.owner(id))).collect();
+            let parts = ids().flat_map(|id| division.parts(id, vars[id].shape.len())).collect();
             let operands: Vec<ValueId> = ids().map(|id| graph.variable(vars, id)).collect();
             graph.add(ShardGather { parts }, &operands)?;
         }

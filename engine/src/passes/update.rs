@@ -4,10 +4,10 @@ use super::adafactor::{by_moments, counter_of, means};
 use super::keep::Kept;
 use super::muon::MOMENTUM_SLOT;
 use super::shards::{ShardSums, ShardTotals, norm, total_of};
-use super::update_spec::UpdateSpec;
+use super::update_spec::{Division, UpdateSpec};
 use crate::graph::op::{
     AccumulateGrad, AccumulateLoss, AdaptiveClip, Algorithm, Binary, BinaryKind, GradNorm, MeanScale, Moments,
-    OptimizerStep, Slice, TensorOptions, UpdateScale, ZeroGrad, units,
+    OptimizerStep, Part, Slice, TensorOptions, UpdateScale, ZeroGrad, units,
 };
 use crate::graph::{
     DType, Fill, Graph, Holder, Input, Role, Shape, ShapeError, ValueId, VarId, VarKind, Variable, Variables,
@@ -162,6 +162,7 @@ pub fn add_update(
         scaled: spec.scaler.is_some(),
         counts: true,
         tensors: Vec::new(),
+        parts: Vec::new(),
     };
     let mut head = vec![schedule, loss];
     if update.has_norm() {
@@ -176,14 +177,18 @@ pub fn add_update(
         });
     }
     let holder = |id: VarId| spec.division.as_ref().map_or(Holder::All, |division| division.holder(id));
-    let is_here = |id: VarId| !matches!(holder(id), Holder::Other(_));
+    let part = |id: VarId, length: usize| {
+        let whole = Part { start: 0, len: length };
+        spec.division.as_ref().map_or(whole, |division| division.own(id, length))
+    };
+    let by_parts = spec.division.as_ref().is_some_and(Division::is_by_parts);
     if update.scaled {
         head.push(loss_scale(graph, vars));
     }
     if let Some(clip) = &spec.clip_adaptive {
         let scale = update.scaled.then(|| head[3]);
         for (id, _, gradient) in counted.iter_mut().flat_map(|(_, tensors)| tensors) {
-            if clip.except.contains(id) || !is_here(*id) {
+            if clip.except.contains(id) || matches!(holder(*id), Holder::Other(_)) {
                 continue;
             }
             let units = units(&vars[*id].storage).map_err(ShapeError::new)?;
@@ -201,24 +206,26 @@ pub fn add_update(
             let step = vars.get_or_add(Variable::zeros(counter, DType::I64, [1], VarKind::Optimizer));
             let mut operands = head.clone();
             operands.push(graph.variable(vars, step));
-            let mut tensors = Vec::new();
+            let (mut tensors, mut parts) = (Vec::new(), Vec::new());
             for (id, options, grad) in &list {
                 // Of those that another rank updates it is known which there are: checkpoints have all.
                 let states = states(vars, *id, &algorithm, holder(*id))?;
-                if !is_here(*id) {
+                let part = part(*id, vars[*id].shape.len());
+                if part.len == 0 {
                     continue;
                 }
+                parts.extend(by_parts.then_some(part));
                 operands.extend([graph.variable(vars, *id), *grad]);
                 operands.extend(states.into_iter().map(|state| graph.variable(vars, state)));
                 tensors.push(*options);
             }
-            graph.add(OptimizerStep { algorithm, tensors, ..update.clone() }, &operands)?;
+            graph.add(OptimizerStep { algorithm, tensors, parts, ..update.clone() }, &operands)?;
         }
         let Some(muon) = &spec.muon else { continue };
         for (id, options, grad) in matrices {
             let name = format!("optimizer.{MOMENTUM_SLOT}.{}", vars[id].name);
             let momentum = companion(vars, id, name, (VarKind::Optimizer, holder(id)), 0.0);
-            if !is_here(id) {
+            if matches!(holder(id), Holder::Other(_)) {
                 continue;
             }
             let values = [graph.variable(vars, id), grad, graph.variable(vars, momentum)];
@@ -267,6 +274,7 @@ pub fn add_averages(
         scaled: false,
         counts: true,
         tensors: vec![TensorOptions { lr_scale: 1.0, weight_decay: 1.0 }; spec.averaged.len()],
+        parts: Vec::new(),
     };
     graph.add(update, &operands).map(|_| ())
 }

@@ -134,7 +134,8 @@ fn emit(to: &mut Vec<Node>, nodes: &[Node], mut waiting: Vec<Part>, counted: &mu
         }
         let counts = !std::mem::replace(&mut counted[at], true);
         let options = tensors.iter().map(|t| op.tensors[*t]).collect();
-        let part = OptimizerStep { counts: op.counts && counts, tensors: options, ..op.clone() };
+        let parts = tensors.iter().filter_map(|t| op.parts.get(*t).copied()).collect();
+        let part = OptimizerStep { counts: op.counts && counts, tensors: options, parts, ..op.clone() };
         to.push(Node { op: part.into(), inputs, ..node.clone() });
     }
 }
@@ -171,7 +172,15 @@ mod tests {
         let algorithm = Algorithm::Sgd { momentum: 0.0, dampening: 0.0, nesterov: false };
         let tensors = (0..3).map(|i| TensorOptions { lr_scale: 1.0, weight_decay: i as f32 }).collect();
         g.add(
-            OptimizerStep { algorithm, clip_norm, clip_value: None, scaled: false, counts: true, tensors },
+            OptimizerStep {
+                algorithm,
+                clip_norm,
+                clip_value: None,
+                scaled: false,
+                counts: true,
+                tensors,
+                parts: Vec::new(),
+            },
             &operands,
         )
         .unwrap();
@@ -242,7 +251,15 @@ mod tests {
         let algorithm = Algorithm::Sgd { momentum: 0.0, dampening: 0.0, nesterov: false };
         let tensors = (10..14).map(|i| TensorOptions { lr_scale: 1.0, weight_decay: i as f32 }).collect();
         g.add(
-            OptimizerStep { algorithm, clip_norm: None, clip_value: None, scaled: false, counts: false, tensors },
+            OptimizerStep {
+                algorithm,
+                clip_norm: None,
+                clip_value: None,
+                scaled: false,
+                counts: false,
+                tensors,
+                parts: Vec::new(),
+            },
             &operands,
         )
         .unwrap();

@@ -1,7 +1,7 @@
 //! What the optimizer does to the parameters of a graph.
 
 use super::muon::Muon;
-use crate::graph::op::{Algorithm, TensorOptions, UpdateScale};
+use crate::graph::op::{Algorithm, Part, TensorOptions, UpdateScale};
 use crate::graph::{Holder, VarId, Variables};
 use crate::shards::Shards;
 use std::collections::HashMap;
@@ -36,45 +36,69 @@ pub struct UpdateSpec {
     pub averaged: Vec<VarId>,
 }
 
-/// Which rank updates which parameters.
+/// What each of several ranks updates, and has the optimizer's state of: a part of every parameter, or whole parameters.
 ///
 /// Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models" (2020), divide the optimizer's state in this way (their first
-/// stage), by elements. Here a parameter belongs to one rank as a whole, as in PyTorch's `ZeroRedundancyOptimizer`, so that rules which look at whole
-/// tensors have the same bits on any number of ranks.
+/// stage).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Division {
-    /// This one.
-    pub rank: usize,
-    /// The rank of each parameter.
-    owners: HashMap<VarId, usize>,
+    /// Which of them this is, and how many there are.
+    pub rank: (usize, usize),
+    /// The rank of each parameter, for rules that look at whole tensors; none where each rank has its part of every parameter.
+    owners: Option<HashMap<VarId, usize>>,
 }
 
 impl Division {
+    /// Each rank has its part of every parameter.
+    pub fn by_parts(rank: (usize, usize)) -> Division {
+        Division { rank, owners: None }
+    }
+
     /// Gives each parameter, the largest first, to the rank that has the fewest elements so far.
-    pub fn new(vars: &Variables, parameters: impl Iterator<Item = VarId>, (rank, ranks): (usize, usize)) -> Division {
+    pub fn by_parameters(vars: &Variables, parameters: impl Iterator<Item = VarId>, rank: (usize, usize)) -> Division {
         let mut parameters: Vec<VarId> = parameters.collect();
         parameters.sort_by_key(|id| (std::cmp::Reverse(vars[*id].shape.len()), *id));
-        let mut elements = vec![0; ranks.max(1)];
+        let mut elements = vec![0; rank.1.max(1)];
         let mut owners = HashMap::new();
         for id in parameters {
             let least = (0..elements.len()).min_by_key(|rank| elements[*rank]).unwrap_or(0);
             elements[least] += vars[id].shape.len();
             owners.insert(id, least);
         }
-        Division { rank, owners }
+        Division { rank, owners: Some(owners) }
     }
 
-    /// The rank that updates parameter `id`.
+    /// Whether ranks have parts of parameters.
+    pub fn is_by_parts(&self) -> bool {
+        self.owners.is_none()
+    }
+
+    /// The rank of parameter `id`, where ranks have whole parameters.
     pub fn owner(&self, id: VarId) -> usize {
-        self.owners.get(&id).copied().unwrap_or(0)
+        self.owners.as_ref().and_then(|owners| owners.get(&id).copied()).unwrap_or(0)
     }
 
     /// Who has the state of the update of parameter `id`.
     pub fn holder(&self, id: VarId) -> Holder {
-        match self.owner(id) {
-            owner if owner == self.rank => Holder::This,
-            owner => Holder::Other(owner),
+        let (rank, ranks) = self.rank;
+        match &self.owners {
+            None => Holder::Part(rank, ranks),
+            Some(_) if self.owner(id) == rank => Holder::This,
+            Some(_) => Holder::Other(self.owner(id)),
         }
+    }
+
+    /// How many of the `length` elements of parameter `id` which rank has, in their order.
+    pub fn parts(&self, id: VarId, length: usize) -> Vec<(usize, usize)> {
+        let (holder, (own, ranks)) = (self.holder(id), self.rank);
+        let part = |rank: usize| (holder.elements_of(length, rank, rank == own).len(), rank);
+        (0..ranks).map(part).filter(|(length, _)| *length > 0).collect()
+    }
+
+    /// The elements of parameter `id` that this rank has, of so many.
+    pub fn own(&self, id: VarId, length: usize) -> Part {
+        let range = self.holder(id).here(length);
+        Part { start: range.start, len: range.len() }
     }
 }
 

@@ -28,6 +28,16 @@ pub struct Partial {
     pub place: Place,
 }
 
+/// Elements of a block: ranks have whole blocks of a tensor, so that what is summed block by block does not depend on how many ranks there are.
+pub const BLOCK: usize = 1024;
+
+/// The elements of a tensor of that length that belong to `rank` of so many.
+pub fn part_of(length: usize, (rank, ranks): (usize, usize)) -> Range<usize> {
+    let blocks = length.div_ceil(BLOCK) as u64;
+    let bound = |rank: usize| ((blocks * rank as u64 / ranks.max(1) as u64) as usize * BLOCK).min(length);
+    bound(rank)..bound(rank + 1)
+}
+
 /// The shards of a step, and which of them each of the ranks has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shards {
@@ -149,6 +159,17 @@ fn is_within(node: &Range<usize>, own: &Range<usize>, present: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_are_whole_blocks_and_cover_all_elements() {
+        for length in [0, 1, BLOCK, BLOCK + 1, 10 * BLOCK - 3, 1_000_000] {
+            for ranks in [1, 2, 3, 8, 64] {
+                let parts: Vec<Range<usize>> = (0..ranks).map(|rank| part_of(length, (rank, ranks))).collect();
+                assert!(parts.iter().all(|part| part.start.is_multiple_of(BLOCK) || part.start == length));
+                assert!(parts.iter().flat_map(Clone::clone).eq(0..length), "{length} {ranks}");
+            }
+        }
+    }
 
     /// The sum over the first `present` shards by the definition, in words.
     fn defined(node: Range<usize>, present: usize) -> Option<String> {

@@ -98,8 +98,8 @@ impl Session {
     /// The device failed.
     pub fn initialize(&mut self, seed: u64, wanted: impl Fn(&Variable) -> bool) -> Result<()> {
         let plan = self.programs.plan.clone();
-        for (id, var) in plan.variables.iter().filter(|(_, v)| wanted(v) && v.is_here()) {
-            init::initial_pieces(var, seed, |at, bytes| self.executable.upload_part(id, at, bytes))?;
+        for (id, var) in plan.variables.iter().filter(|(_, v)| wanted(v)) {
+            init::initial_pieces(var, seed, |at, bytes| self.put(id, at, bytes))?;
         }
         self.begin_averages(wanted)
     }

@@ -1,6 +1,6 @@
 //! Evaluation in shards: each has a part of the batches, and the figures are summed over all shards in the order of a tree, as in training.
 
-use crate::graph::op::{KeepState, SHARD_INPUTS, ShardReduce, ShardSum, ZeroGrad};
+use crate::graph::op::{KeepState, Receivers, SHARD_INPUTS, ShardReduce, ShardSum, ZeroGrad};
 use crate::graph::{DType, Graph, Input, Shape, ShapeError, VarId, Variables};
 use crate::model::{CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, metrics_variable};
 use crate::passes::shards::sums;
@@ -31,7 +31,7 @@ pub fn evaluation_graphs(vars: &mut Variables, shards: Shards) -> Result<[Graph;
     let mut operands = vec![total.input(Input::Shard, DType::I32, Shape::from([SHARD_INPUTS]))];
     if shards.ranks > 1 {
         operands.extend(totals.iter().flatten().map(|sum| total.variable(vars, *sum)));
-        total.add(ShardReduce { slots, shards, owners: Vec::new(), bucket: None }, &operands)?;
+        total.add(ShardReduce { slots, shards, to: Receivers::All, bucket: None }, &operands)?;
     }
     let copied: Vec<_> = gathered
         .iter()

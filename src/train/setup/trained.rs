@@ -115,9 +115,14 @@ pub fn phases(
     // Evaluation reads the average that is a part of the state without a schedule: all ranks have it.
     let divided = shards.filter(|shards| shards.ranks > 1 && !o.rule.is_schedule_free());
     let all = || tensors.iter().chain(&frozen).map(|(id, _)| *id);
-    let division = divided.map(|shards| Division::new(vars, all(), (rank, shards.ranks)));
+    let algorithm = o.rule.describe();
+    let by_parts = algorithm.is_elementwise() && muon.is_none() && clip_adaptive.is_none();
+    let division = divided.map(|shards| match (rank, shards.ranks) {
+        rank if by_parts => Division::by_parts(rank),
+        rank => Division::by_parameters(vars, all(), rank),
+    });
     let spec = UpdateSpec {
-        algorithm: o.rule.describe(),
+        algorithm,
         muon,
         clip_norm,
         clip_value,

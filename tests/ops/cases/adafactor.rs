@@ -39,7 +39,7 @@ fn factored(sizes: &[[usize; 4]], setting: Setting) -> Case {
     let algorithm = Algorithm::Adafactor { beta2_decay: -0.8, eps, d, moments: Moments::Factored };
     let options = |i: usize| TensorOptions { lr_scale: [1.0, 0.5, 2.0][i], weight_decay: [0.0, 0.1, 0.3][i] };
     let tensors = (0..sizes.len()).map(options).collect();
-    let op = OptimizerStep { algorithm, clip_norm, clip_value, scaled, counts: true, tensors };
+    let op = OptimizerStep { algorithm, clip_norm, clip_value, scaled, counts: true, tensors, parts: Vec::new() };
     let name = format!("adafactor of {sizes:?}, {setting:?}");
     let has_norm = op.has_norm();
     Case::new(name, op, |d| {

@@ -109,6 +109,7 @@ fn updates(list: &mut Vec<Case>) {
             scaled: false,
             counts: true,
             tensors: vec![options; lengths.len()],
+            parts: Vec::new(),
         };
         list.push(Case::new(format!("long update, {algorithm:?}"), op, |d| {
             let counter = Operand::new(DType::I64, [1], vec![7.0]);

@@ -1,7 +1,7 @@
 use crate::case::{Case, Draw, Operand};
 use runner::graph::op::{
-    AccumulateGrad, Algorithm, GradNorm, KeepState, Moments, OptimizerStep, RestoreState, ScheduleFree, TensorOptions,
-    UpdateScale, ZeroGrad,
+    AccumulateGrad, Algorithm, GradNorm, KeepState, Moments, OptimizerStep, Part, RestoreState, ScheduleFree,
+    TensorOptions, UpdateScale, ZeroGrad,
 };
 use runner::graph::{DType, Input};
 
@@ -84,7 +84,8 @@ fn step(algorithm: Algorithm, setting: Setting) -> Case {
         TensorOptions { lr_scale: 0.5, weight_decay: 0.1 },
         TensorOptions { lr_scale: 2.0, weight_decay: 0.01 },
     ];
-    let op = OptimizerStep { algorithm, clip_norm, clip_value, scaled: scale.is_some(), counts, tensors };
+    let op =
+        OptimizerStep { algorithm, clip_norm, clip_value, scaled: scale.is_some(), counts, tensors, parts: Vec::new() };
     let mut name = format!("{algorithm:?}, clipped to {clip_norm:?}, after {steps} steps, loss {loss}");
     if !counts {
         name += ", a later part";
@@ -114,10 +115,41 @@ fn step(algorithm: Algorithm, setting: Setting) -> Case {
     })
 }
 
+/// An update of parts of tensors, which begin where a rank's do.
+fn of_parts(algorithm: Algorithm) -> Case {
+    let parts = [(2500, 1024, 1476), (5, 0, 5), (3072, 1024, 1024)];
+    let op = OptimizerStep {
+        algorithm,
+        clip_norm: None,
+        clip_value: None,
+        scaled: false,
+        counts: true,
+        tensors: vec![TensorOptions { lr_scale: 0.5, weight_decay: 0.1 }; parts.len()],
+        parts: parts.map(|(_, start, len)| Part { start, len }).into(),
+    };
+    Case::new(format!("{algorithm:?}, parts of tensors"), op, |d| {
+        let single = |x: f64| Operand::new(DType::F32, [1], vec![x]);
+        let mut operands = vec![schedule(), single(0.5), Operand::new(DType::I64, [1], vec![6.0])];
+        for (length, _, len) in parts {
+            operands.extend([d.normal([length]), d.normal([length])]);
+            operands.extend(algorithm.slots().map(|slot| state(d, slot, &[len])));
+        }
+        operands
+    })
+}
+
 /// The first update of a tensor whose operand number `zero` (the parameter, or the gradient) is all zeros.
 fn without_norm(algorithm: Algorithm, zero: usize) -> Case {
     let tensors = vec![TensorOptions { lr_scale: 1.0, weight_decay: 0.1 }];
-    let op = OptimizerStep { algorithm, clip_norm: None, clip_value: None, scaled: false, counts: true, tensors };
+    let op = OptimizerStep {
+        algorithm,
+        clip_norm: None,
+        clip_value: None,
+        scaled: false,
+        counts: true,
+        tensors,
+        parts: Vec::new(),
+    };
     Case::new(format!("{algorithm:?}, operand {zero} without a norm"), op, |d| {
         let single = |x: f64| Operand::new(DType::F32, [1], vec![x]);
         let counter = Operand::new(DType::I64, [1], vec![0.0]);
@@ -169,6 +201,9 @@ pub fn cases() -> Vec<Case> {
         // Enough steps for RAdam's variance, and many, for what is computed of their number.
         for steps in [40.0, 1e4] {
             list.push(step(algorithm, Setting { steps, ..plain }));
+        }
+        if algorithm.is_elementwise() {
+            list.push(of_parts(algorithm));
         }
         list.push(step(algorithm, Setting { counts: false, ..plain }));
         list.push(step(algorithm, Setting { loss: f64::NAN, ..plain }));

@@ -1,6 +1,7 @@
 use crate::case::{Case, Draw, Operand};
 use runner::graph::op::{
-    AccumulateGrad, GradSquares, MeanLoss, NormOfSquares, ShardBegin, ShardGather, ShardMean, ShardReduce, ShardSum,
+    AccumulateGrad, GradBlocks, GradSquares, MeanLoss, NormOfSquares, Part, Receivers, ShardBegin, ShardGather,
+    ShardMean, ShardReduce, ShardSum,
 };
 use runner::graph::{DType, Input};
 use runner::shards::Shards;
@@ -45,19 +46,27 @@ pub fn cases() -> Vec<Case> {
         let sums = [d.normal([7]), d.normal([7]), whole(d, DType::F64, &[8]), whole(d, DType::F64, &[8])];
         std::iter::once(place(0, 0, 4)).chain(sums).collect::<Vec<_>>()
     };
-    let reduce = |owners, bucket| ShardReduce { slots: 2, shards: Shards::alone(4), owners, bucket };
-    list.push(Case::new("the sums of all ranks, of which there is one", reduce(vec![], None), sums));
-    list.push(Case::new("the sums of all ranks for their owners", reduce(vec![0, 0], Some(0)), sums));
-    let begin = ShardBegin { reduce: reduce(vec![0, 0], Some(0)) };
+    let reduce = |to, bucket| ShardReduce { slots: 2, shards: Shards::alone(4), to, bucket };
+    list.push(Case::new("the sums of all ranks, of which there is one", reduce(Receivers::All, None), sums));
+    list.push(Case::new(
+        "the sums of all ranks for their owners",
+        reduce(Receivers::Owners(vec![0, 0]), Some(0)),
+        sums,
+    ));
+    let begin = ShardBegin { reduce: reduce(Receivers::Parts, Some(0)) };
     list.push(Case::new("the sums of all ranks, begun ahead", begin, sums));
     let gather = ShardGather { parts: vec![(7, 0), (3, 0), (5, 0)] };
     list.push(Case::new("what belongs to all ranks", gather, |d| vec![d.normal([7]), whole(d, DType::F64, &[8])]));
-    for (at, lengths) in
-        [(vec![0], vec![5]), (vec![2, 0, 1], vec![1, 9000, 70_001]), (vec![4, 1], vec![3, 4096]), (vec![], vec![])]
-    {
-        list.push(Case::new(format!("squares of gradients of {lengths:?} elements"), GradSquares { at }, |d| {
+    let blocks = |first, start, len| GradBlocks { first, part: Part { start, len } };
+    for (gradients, lengths) in [
+        (vec![blocks(0, 0, 5)], vec![5]),
+        (vec![blocks(70, 0, 1), blocks(0, 0, 9000), blocks(9, 0, 62_001)], vec![1, 9000, 62_001]),
+        (vec![blocks(3, 1024, 1500), blocks(0, 2048, 2048)], vec![2524, 10_000]),
+        (vec![], vec![]),
+    ] {
+        list.push(Case::new(format!("squares of gradients of {lengths:?} elements"), GradSquares { gradients }, |d| {
             let gradients: Vec<Operand> = lengths.iter().map(|n| d.normal([*n])).collect();
-            std::iter::once(whole(d, DType::F64, &[5])).chain(gradients).collect()
+            std::iter::once(whole(d, DType::F64, &[72])).chain(gradients).collect()
         }));
     }
     for n in [1, 62, 5000] {

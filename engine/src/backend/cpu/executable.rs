@@ -62,18 +62,17 @@ impl CpuExecutable {
 
     fn variable(&self, var: VarId, bytes: usize) -> Result<std::ops::Range<usize>> {
         let v = &self.plan.variables[var];
-        ensure!(bytes == v.bytes(), "variable `{}` has {} bytes, not {bytes}", v.name, v.bytes());
+        ensure!(bytes == v.bytes_here(), "variable `{}` has {} bytes, not {bytes}", v.name, v.bytes_here());
         self.part(var, 0, bytes)
     }
 
     fn part(&self, var: VarId, at: usize, bytes: usize) -> Result<std::ops::Range<usize>> {
         let v = &self.plan.variables[var];
-        ensure!(v.is_here(), "variable `{}` is not on this rank", v.name);
         ensure!(
-            at.checked_add(bytes).is_some_and(|end| end <= v.bytes()),
+            at.checked_add(bytes).is_some_and(|end| end <= v.bytes_here()),
             "variable `{}` has {} bytes, not {bytes} from {at} on",
             v.name,
-            v.bytes()
+            v.bytes_here()
         );
         let start = self.plan.variable_offsets[var.0 as usize];
         self.touched.persistent(start + at + bytes);

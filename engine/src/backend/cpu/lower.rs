@@ -169,14 +169,15 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::ShardMean(_) => Box::new(ShardMeanKernel { operands: node.inputs.len() }),
         Op::MeanLoss(_) => Box::new(MeanLossKernel {}),
         Op::GradNorm(_) => Box::new(GradNormKernel::new((1..node.inputs.len()).map(|i| x(i).len()), level)),
-        Op::GradSquares(op) => Box::new(GradSquaresKernel::new(op, (1..node.inputs.len()).map(|i| x(i).len()), level)),
+        Op::GradSquares(op) => Box::new(GradSquaresKernel { op: op.clone(), level }),
         Op::NormOfSquares(_) => Box::new(NormOfSquaresKernel {}),
         Op::AdaptiveClip(op) => Box::new(AdaptiveClipKernel { op: *op, level }),
         Op::OptimizerStep(op) => {
             if let Some(kernel) = AdafactorKernel::new(op, x, level) {
                 return Some(Box::new(kernel));
             }
-            let lengths = (0..op.tensors.len()).map(|t| x(op.head() + t * op.stride()).len());
+            let length = |t: usize| x(op.head() + t * op.stride()).len();
+            let lengths = (0..op.tensors.len()).map(|t| op.part(t, length(t)).len);
             Box::new(OptimizerKernel::new(op, lengths, level))
         }
         Op::UpdateScale(op) => Box::new(UpdateScaleKernel { op: *op }),

@@ -80,6 +80,11 @@ pub(super) fn of_step(
                 let value = program.graph.value(node.inputs[i]);
                 (format!("operand {i} of `{}`", node.op.rules().name()), value.bytes(), mutated.contains(&i))
             }
+            Memory::InputFrom(i, from) => {
+                let value = program.graph.value(node.inputs[i]);
+                let what = format!("operand {i} of `{}` from byte {from} on", node.op.rules().name());
+                (what, value.bytes() - from, mutated.contains(&i))
+            }
             Memory::Output(i) => {
                 let value = program.graph.value(node.outputs[i]);
                 (format!("result {i} of `{}`", node.op.rules().name()), value.bytes(), true)
@@ -150,6 +155,7 @@ mod tests {
     fn given(plan: &Plan, at: usize, lowered: &Lowered) -> Vec<Vec<(u64, usize, bool)>> {
         let address = |memory| match memory {
             Memory::Input(i) => 1000 + i as u64,
+            Memory::InputFrom(i, from) => 1000 + (i + from) as u64,
             Memory::Output(i) => 2000 + i as u64,
             Memory::Scratch(from) => 3000 + from as u64,
         };

@@ -3,9 +3,10 @@
 use super::Tensor;
 use super::adafactor::Adafactor;
 use crate::graph::op::{
-    AccumulateLoss, Algorithm, Clipping, GradSquares, Nadam, OptimizerStep, TensorOptions, Trust, UpdateScale,
-    radam_rectification,
+    AccumulateLoss, Algorithm, Clipping, GradBlocks, GradSquares, Nadam, OptimizerStep, Part, TensorOptions, Trust,
+    UpdateScale, radam_rectification,
 };
+use crate::shards::BLOCK;
 
 pub(super) fn accumulate_grad(x: &[Tensor]) -> Vec<Vec<f64>> {
     vec![x[0].data.iter().zip(x[1].data).map(|(grad, sum)| sum + grad).collect()]
@@ -37,8 +38,9 @@ pub(super) fn grad_norm(x: &[Tensor]) -> Vec<Vec<f64>> {
 
 pub(super) fn grad_squares(op: &GradSquares, x: &[Tensor]) -> Vec<Vec<f64>> {
     let mut sums = x[0].data.to_vec();
-    for (at, gradient) in op.at.iter().zip(&x[1..]) {
-        sums[*at] = gradient.data.iter().map(|g| g * g).sum();
+    for (GradBlocks { first, part }, gradient) in op.gradients.iter().zip(&x[1..]) {
+        let blocks = gradient.data[part.start..part.start + part.len].chunks(BLOCK);
+        sums[*first..].iter_mut().zip(blocks).for_each(|(sum, block)| *sum = block.iter().map(|g| g * g).sum());
     }
     vec![sums]
 }
@@ -84,7 +86,7 @@ pub(super) fn step(op: &OptimizerStep, x: &[Tensor]) -> Vec<Vec<f64>> {
     let t = x[head - 1].data[0] + f64::from(u8::from(updates && op.counts));
 
     let mut results: Vec<Vec<f64>> = op.counts.then(|| vec![t]).into_iter().collect();
-    for (operands, options) in x[head..].chunks(op.stride()).zip(&op.tensors) {
+    for (number, (operands, options)) in x[head..].chunks(op.stride()).zip(&op.tensors).enumerate() {
         let mut parameter = operands[0].data.to_vec();
         let mut state: Vec<Vec<f64>> = operands[2..].iter().map(|s| s.data.to_vec()).collect();
         let gradient = |i: usize| clipped(operands[1].data[i] * scale, op.clip_value);
@@ -99,12 +101,13 @@ pub(super) fn step(op: &OptimizerStep, x: &[Tensor]) -> Vec<Vec<f64>> {
             let lr = (schedule[0] - schedule[3]) * f64::from(options.lr_scale) + schedule[3];
             tensor(&op.algorithm, &trust, options.weight_decay, [lr, t], &mut parameter, &g, &mut state);
         } else if updates {
-            for i in 0..parameter.len() {
-                let mut s: Vec<f64> = state.iter().map(|s| s[i]).collect();
+            let Part { start, len } = op.part(number, parameter.len());
+            for i in start..start + len {
+                let mut s: Vec<f64> = state.iter().map(|s| s[i - start]).collect();
                 let g = gradient(i);
                 parameter[i] = element(&op.algorithm, options, [schedule[0], schedule[3]], t, parameter[i], g, &mut s);
                 for (all, one) in state.iter_mut().zip(s) {
-                    all[i] = one;
+                    all[i - start] = one;
                 }
             }
         }

@@ -90,7 +90,15 @@ fn update(algorithm: Algorithm, weight_decay: f32, steps: f64, loss: f64, state:
         vec![(&[4], &[0.5, 0.5, 2.0, 0.0]), (&[1], &loss), (&[1], &steps), (&[1], &[2.0]), (&[1], &[4.0])];
     operands.extend(state.chunks(1).map(|s| (&[1][..], s)));
     updated(
-        OptimizerStep { algorithm, clip_norm: None, clip_value: None, scaled: false, counts: true, tensors },
+        OptimizerStep {
+            algorithm,
+            clip_norm: None,
+            clip_value: None,
+            scaled: false,
+            counts: true,
+            tensors,
+            parts: Vec::new(),
+        },
         &operands,
     )
     .concat()

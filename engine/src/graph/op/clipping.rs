@@ -1,7 +1,9 @@
 //! What is done to gradients before the update.
 
+use super::part::Part;
 use super::{OpRules, Output, ShapeError, Value, arity, singles};
 use crate::graph::{DType, Shape};
+use crate::shards::BLOCK;
 
 /// What is done to gradients before a rule sees them, as in [`super::OptimizerStep`]. Its operands come first: schedule (`F32
 /// [4]`), loss `[1]`, `norm [1]` if `clip_norm` or `scaled`, the scale `[1]` if `scaled`.
@@ -43,12 +45,21 @@ impl OpRules for GradNorm {
     }
 }
 
-/// `Σ g²` of each of some gradients. Operands: sums (`F64 [n]`, updated in place), gradients. Gradient `i` goes to element `at[i]`; the other
-/// elements stay as they are.
+/// `Σ g²` of each block of some gradients, of [`BLOCK`] elements and one with the rest. Operands: sums (`F64 [n]`, updated in place), gradients. The sums of other
+/// blocks stay as they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GradSquares {
-    /// The element for each gradient.
-    pub at: Vec<usize>,
+    /// One for each gradient.
+    pub gradients: Vec<GradBlocks>,
+}
+
+/// The blocks of a gradient whose squares are summed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GradBlocks {
+    /// The element that the sum of the first of them goes to; those of the others come behind it.
+    pub first: usize,
+    /// The elements of these blocks.
+    pub part: Part,
 }
 
 impl OpRules for GradSquares {
@@ -57,10 +68,14 @@ impl OpRules for GradSquares {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity("grad_squares", inputs, 1 + self.at.len())?;
+        arity("grad_squares", inputs, 1 + self.gradients.len())?;
         singles("grad_squares", inputs, 1..inputs.len())?;
-        if inputs[0].dtype != DType::F64 || self.at.iter().any(|at| *at >= inputs[0].shape.len()) {
-            return Err(ShapeError::of(0, "`grad_squares` has no double for each gradient"));
+        for (i, GradBlocks { first, part: Part { start, len } }) in self.gradients.iter().enumerate() {
+            let end = first.checked_add(len.div_ceil(BLOCK));
+            let is_inside = start.checked_add(*len).is_some_and(|end| end <= inputs[1 + i].shape.len());
+            if inputs[0].dtype != DType::F64 || end.is_none_or(|end| end > inputs[0].shape.len()) || !is_inside {
+                return Err(ShapeError::of(1 + i, "`grad_squares` has no double for each block of a gradient"));
+            }
         }
         Ok(Vec::new())
     }

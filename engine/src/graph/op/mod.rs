@@ -24,6 +24,8 @@ mod metrics;
 mod muon;
 mod norm;
 mod optim;
+mod optimizer_step;
+mod part;
 mod pool;
 mod resize;
 mod response_norm;
@@ -40,7 +42,7 @@ pub use adaptive_clip::{AdaptiveClip, units};
 pub use attention::{Attention, AttentionDropout, AttentionGrad, attention_scale};
 pub use cast::Cast;
 pub use class_counts::{ClassCounts, Counted, RANKS};
-pub use clipping::{Clipping, GradNorm, GradSquares, NormOfSquares};
+pub use clipping::{Clipping, GradBlocks, GradNorm, GradSquares, NormOfSquares};
 pub use conv::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
 pub use dropout::Dropout;
 pub use elementwise::{ActivationGrad, ActivationOp, Binary, BinaryKind, SumTo};
@@ -58,7 +60,9 @@ pub use norm::{
     BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, BatchNormStatistics, GroupNorm, GroupNormGrad, LayerNorm,
     LayerNormGrad,
 };
-pub use optim::{Algorithm, Constant, Nadam, OptimizerStep, TensorOptions, Trust, radam_rectification};
+pub use optim::{Algorithm, Constant, Nadam, TensorOptions, Trust, radam_rectification};
+pub use optimizer_step::OptimizerStep;
+pub use part::Part;
 pub use pool::{
     AdaptiveAvgPool2d, AdaptiveAvgPool2dGrad, AdaptiveMaxPool2d, AdaptiveMaxPool2dGrad, AvgPool2d, AvgPool2dGrad,
     MaxPool2d, MaxPool2dGrad, pool_out,
@@ -67,7 +71,9 @@ pub use resize::{Resize2d, Resize2dGrad, ResizeMode, Taps, readers};
 pub use response_norm::{LocalResponseNorm, LocalResponseNormGrad};
 pub use schedule_free::ScheduleFree;
 pub use shape::{Concat, NewFull, Pad, Permute, Reshape, Slice};
-pub use shards::{MAX_SHARD_SLOTS, MeanLoss, SHARD_INPUTS, ShardBegin, ShardGather, ShardMean, ShardReduce, ShardSum};
+pub use shards::{
+    MAX_SHARD_SLOTS, MeanLoss, Receivers, SHARD_INPUTS, ShardBegin, ShardGather, ShardMean, ShardReduce, ShardSum,
+};
 pub use softmax::{LogSoftmax, LogSoftmaxGrad, Softmax, SoftmaxGrad};
 pub use state::{KeepState, RestoreState};
 

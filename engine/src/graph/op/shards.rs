@@ -22,7 +22,7 @@ pub struct ShardSum {
     pub slots: usize,
 }
 
-/// Joins the sums of all ranks: afterwards the first slot of each tensor has the sum over all shards of the step, on its owner or on every rank, and what
+/// Joins the sums of all ranks: afterwards the first slot of each tensor has the sum over all shards of the step, on the ranks that receive it, and what
 /// the others have is not told. Operands: a shard's place (`I32 [4]`), then the `slots` sums of each tensor, which are updated in place.
 /// With one rank nothing changes.
 ///
@@ -33,10 +33,21 @@ pub struct ShardReduce {
     pub slots: usize,
     /// The shards, and how ranks have divided them.
     pub shards: Shards,
-    /// The rank of each tensor that is given its sum; empty where all are.
-    pub owners: Vec<usize>,
+    /// Who is given the sums.
+    pub to: Receivers,
     /// Its number among those that are begun ahead.
     pub bucket: Option<usize>,
+}
+
+/// Which ranks are given a sum over all ranks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Receivers {
+    /// All.
+    All,
+    /// Each its part of every tensor ([`crate::shards::part_of`]).
+    Parts,
+    /// One for each tensor: which.
+    Owners(Vec<usize>),
 }
 
 /// Begins the [`ShardReduce`] of the same bucket, with the same operands, if the fourth number of the shard's place says that this shard is the last one of
@@ -136,8 +147,10 @@ impl ShardReduce {
             }
         }
         let tensors = (inputs.len() - 1) / self.slots;
-        if !self.owners.is_empty() && self.owners.len() != tensors {
-            return Err(ShapeError::new(format!("`{name}` has {} owners for {tensors} tensors", self.owners.len())));
+        if let Receivers::Owners(owners) = &self.to
+            && owners.len() != tensors
+        {
+            return Err(ShapeError::new(format!("`{name}` has {} owners for {tensors} tensors", owners.len())));
         }
         Ok(Vec::new())
     }

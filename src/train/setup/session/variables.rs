@@ -7,6 +7,7 @@ use crate::model::init;
 use anyhow::{Context, Result, anyhow, ensure};
 use std::collections::HashMap;
 use std::io::Read;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A variable's content in the outside layout.
@@ -67,37 +68,54 @@ impl Session {
         let [frozen, waits, share @ ..] = *flags;
         (self.frozen, self.waits, self.average_share) = (frozen != 0, waits != 0, f32::from_ne_bytes(share));
         let wanted = |var: &Variable| !matches!(var.kind, VarKind::Gradient | VarKind::Kept);
+        let ranks = team.ranks();
         let mut bytes = Vec::new();
         for ((id, var), set) in plan.variables.iter().zip(set).filter(|((_, var), _)| wanted(var)) {
-            let holder = holder(var, team.as_ref());
-            match holder {
-                Some(0) => continue,
+            let of = |rank: usize| bytes_of(var, team.as_ref(), rank);
+            if var.holder != Holder::All && *set == 0 {
                 // As it is at first.
-                Some(rank) if *set == 0 => {
-                    if rank == team.rank() {
-                        init::initial_pieces(var, 0, |at, bytes| self.executable.upload_part(id, at, bytes))?;
-                    }
-                    continue;
+                if !is_first {
+                    init::initial_pieces(var, 0, |at, bytes| self.put(id, at, bytes))?;
                 }
-                _ => {}
+                continue;
             }
             let kept = self.elsewhere.remove(&id);
             for piece in var.pieces() {
-                bytes.resize(if is_first { piece.bytes } else { 0 }, 0);
+                let piece = piece.at..piece.at + piece.bytes;
+                let parts: Vec<Range<usize>> = (0..ranks).map(|rank| common(&piece, &of(rank))).collect();
+                if parts[1..].iter().all(Range::is_empty) {
+                    continue;
+                }
+                bytes.resize(if is_first { piece.len() } else { 0 }, 0);
                 match &kept {
-                    Some(kept) => bytes.copy_from_slice(&kept[piece.at..piece.at + piece.bytes]),
-                    None if is_first => self.executable.download_part(id, piece.at, &mut bytes)?,
+                    Some(kept) => bytes.copy_from_slice(&kept[piece.clone()]),
+                    None if is_first => self.executable.download_part(id, piece.start, &mut bytes)?,
                     None => {}
                 }
-                let to = |rank: usize| if holder.is_none_or(|holder| holder == rank) { &bytes[..] } else { &[] };
+                let to = |rank: usize| match is_first {
+                    true => &bytes[parts[rank].start - piece.start..parts[rank].end - piece.start],
+                    false => &[],
+                };
                 let given = team.exchange(&to)?.into_iter().next().unwrap_or_default();
-                if !is_first && var.is_here() {
-                    ensure!(given.len() == piece.bytes, other());
-                    self.executable.upload_part(id, piece.at, &given)?;
+                let own = &parts[team.rank()];
+                if !is_first && !own.is_empty() {
+                    ensure!(given.len() == own.len(), other());
+                    self.executable.upload_part(id, own.start - of(team.rank()).start, &given)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Writes bytes of variable `id`, as it lies inside, from `at` on, as far as they belong to this rank.
+    pub(super) fn put(&mut self, id: VarId, at: usize, bytes: &[u8]) -> Result<()> {
+        let var = &self.programs.plan.variables[id];
+        let here = bytes_here(var);
+        let own = common(&(at..at + bytes.len()), &here);
+        if own.is_empty() {
+            return Ok(());
+        }
+        self.executable.upload_part(id, own.start - here.start, &bytes[own.start - at..own.end - at])
     }
 
     /// Gives the first rank what it reads of this rank's variables, until it says that it has all ([`Session::has_all`]).
@@ -117,10 +135,11 @@ impl Session {
             let [id, at, length] = [id, at, length].map(|number| u64::from_ne_bytes(*number) as usize);
             let found = plan.variables.iter().find(|(var, _)| var.0 as usize == id);
             let (id, var) = found.context("rank 0 asks for a variable that there is not")?;
-            bytes.clear();
-            if var.holder == Holder::This {
-                bytes.resize(length.min(var.bytes()), 0);
-                self.executable.download_part(id, at, &mut bytes)?;
+            let here = bytes_here(var);
+            let own = common(&(at..at.saturating_add(length)), &here);
+            bytes.resize(own.len(), 0);
+            if !own.is_empty() {
+                self.executable.download_part(id, own.start - here.start, &mut bytes)?;
             }
             team.exchange(&|to| if to == 0 { &bytes[..] } else { &[] })?;
         }
@@ -152,9 +171,9 @@ impl Session {
         let plan = self.programs.plan.clone();
         let var = &plan.variables[id];
         let Session { transfer, executable, team, elsewhere, .. } = self;
-        let Holder::Other(rank) = var.holder else {
+        if let Holder::All | Holder::This = var.holder {
             return transfer.read(&mut |at, bytes| executable.download_part(id, at, bytes), var, take);
-        };
+        }
         if let Some(kept) = elsewhere.get(&id) {
             let mut from = |at: usize, bytes: &mut [u8]| {
                 bytes.copy_from_slice(&kept[at..at + bytes.len()]);
@@ -162,13 +181,22 @@ impl Session {
             };
             return transfer.read(&mut from, var, take);
         }
-        let team = team.clone().context("a variable of another rank, and there is none")?;
+        let team = team.clone().context("a variable of other ranks, and there are none")?;
+        let here = bytes_here(var);
         let mut from = |at: usize, bytes: &mut [u8]| {
+            let piece = at..at + bytes.len();
             let asked = [u64::from(id.0), at as u64, bytes.len() as u64].map(u64::to_ne_bytes);
             team.gather(asked.as_flattened())?;
-            let given = team.exchange(&|_| &[])?;
-            let given = given.get(rank).filter(|given| given.len() == bytes.len());
-            bytes.copy_from_slice(given.with_context(|| format!("rank {rank} has not given `{}`", var.name))?);
+            for (rank, given) in team.exchange(&|_| &[])?.into_iter().enumerate() {
+                let part = common(&piece, &bytes_of(var, team.as_ref(), rank));
+                let to = &mut bytes[part.start - at..part.end - at];
+                if rank == team.rank() && !part.is_empty() {
+                    executable.download_part(id, part.start - here.start, to)?;
+                } else if !part.is_empty() {
+                    ensure!(given.len() == to.len(), "rank {rank} has not given `{}`", var.name);
+                    to.copy_from_slice(&given);
+                }
+            }
             Ok(())
         };
         transfer.read(&mut from, var, take)
@@ -193,23 +221,38 @@ impl Session {
         let plan = self.programs.plan.clone();
         let var = &plan.variables[id];
         let Session { transfer, executable, elsewhere, .. } = self;
-        if var.is_here() {
+        if let Holder::All | Holder::This = var.holder {
             return transfer.write_from(&mut |at, bytes| executable.upload_part(id, at, bytes), var, from);
         }
-        let kept = elsewhere.entry(id).or_insert_with(|| vec![0; var.bytes()]);
+        let mut kept = vec![0; var.bytes()];
         let mut to = |at: usize, bytes: &[u8]| {
             kept[at..at + bytes.len()].copy_from_slice(bytes);
             Ok(())
         };
-        transfer.write_from(&mut to, var, from)
+        transfer.write_from(&mut to, var, from)?;
+        let here = bytes_here(var);
+        executable.upload_part(id, 0, &kept[here])?;
+        elsewhere.insert(id, kept);
+        Ok(())
     }
 }
 
-/// The rank that alone has a variable.
-fn holder(var: &Variable, team: &dyn Collective) -> Option<usize> {
-    match var.holder {
-        Holder::All => None,
-        Holder::This => Some(team.rank()),
-        Holder::Other(rank) => Some(rank),
-    }
+/// The bytes of a variable that this rank has, as it lies inside.
+fn bytes_here(var: &Variable) -> Range<usize> {
+    in_bytes(var, var.holder.here(var.shape.len()))
+}
+
+/// The bytes of a variable that `rank` has, as it lies inside.
+fn bytes_of(var: &Variable, team: &dyn Collective, rank: usize) -> Range<usize> {
+    in_bytes(var, var.holder.elements_of(var.shape.len(), rank, rank == team.rank()))
+}
+
+fn in_bytes(var: &Variable, elements: Range<usize>) -> Range<usize> {
+    elements.start * var.dtype.bytes()..elements.end * var.dtype.bytes()
+}
+
+/// What two ranges have in common, inside the first one.
+fn common(a: &Range<usize>, b: &Range<usize>) -> Range<usize> {
+    let start = b.start.clamp(a.start, a.end);
+    start..b.end.clamp(start, a.end)
 }

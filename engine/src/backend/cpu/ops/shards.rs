@@ -4,7 +4,7 @@ use crate::backend::cpu::run::frame::{Element, Frame, NodeKernel, View};
 use crate::backend::cpu::run::threads::chunks;
 use crate::collective::{Division, Number, Reduce, Slots};
 use crate::graph::DType;
-use crate::graph::op::{MAX_SHARD_SLOTS, ShardGather, ShardReduce, ShardSum};
+use crate::graph::op::{MAX_SHARD_SLOTS, Receivers, ShardGather, ShardReduce, ShardSum};
 use crate::shards::Partial;
 use std::ops::Range;
 
@@ -93,6 +93,15 @@ fn partials(frame: &Frame<'_>, op: &ShardReduce, operands: usize) -> (Vec<Partia
     (op.shards.total(present), tensors)
 }
 
+/// How the tensors are divided, if not all ranks receive all.
+fn division(op: &ShardReduce) -> Option<Division<'_>> {
+    match &op.to {
+        Receivers::All => None,
+        Receivers::Parts => Some(Division::Elements),
+        Receivers::Owners(owners) => Some(Division::Tensors(owners)),
+    }
+}
+
 /// [`ShardReduce`].
 pub struct ShardReduceKernel {
     /// The operation.
@@ -111,9 +120,9 @@ impl NodeKernel for ShardReduceKernel {
         // What has failed is asked for when the program has run: nobody uses what it has made then.
         // SAFETY: the slots are variables of this program, which nothing else touches while it runs.
         let _ = unsafe {
-            match self.op.owners.as_slice() {
-                [] => ahead.team().sum(&order, &tensors),
-                owners => ahead.team().reduce_scatter(&order, &tensors, Division::Tensors(owners)),
+            match division(&self.op) {
+                None => ahead.team().sum(&order, &tensors),
+                Some(division) => ahead.team().reduce_scatter(&order, &tensors, division),
             }
         };
     }
@@ -131,10 +140,11 @@ impl NodeKernel for ShardBeginKernel {
     fn run(&self, frame: &Frame<'_>) {
         let is_last = frame.input::<i32>(0)[3] == 1;
         let (Some(ahead), Some(bucket), true) = (frame.ahead(), self.op.bucket, is_last) else { return };
+        let owners = if let Receivers::Owners(owners) = &self.op.to { Some(owners.clone()) } else { None };
         let (order, tensors) = partials(frame, &self.op, self.operands);
         // SAFETY: the slots are variables, whose memory lives longer than `ahead`. The step's program has made its sums in them, and no
         // program uses them before the one that ends this, as the operation demands.
-        unsafe { ahead.begin(Reduce { bucket, order, tensors, owners: self.op.owners.clone() }) };
+        unsafe { ahead.begin(Reduce { bucket, order, tensors, owners }) };
     }
 }
 

@@ -49,7 +49,15 @@ fn classifier(backend: &CpuBackend) -> Classifier {
     let counter = train.variable(&vars, step);
     let algorithm = Algorithm::Sgd { momentum: 0.0, dampening: 0.0, nesterov: false };
     let tensors = vec![TensorOptions { lr_scale: 1.0, weight_decay: 0.0 }];
-    let update = OptimizerStep { algorithm, clip_norm: None, clip_value: None, scaled: false, counts: true, tensors };
+    let update = OptimizerStep {
+        algorithm,
+        clip_norm: None,
+        clip_value: None,
+        scaled: false,
+        counts: true,
+        tensors,
+        parts: Vec::new(),
+    };
     train.add(update, &[schedule, loss[0], counter, w, dw]).unwrap();
     train.values[loss[0].index()].role = Role::Output;
 

@@ -95,6 +95,7 @@ fn steps_follow_the_recurrences() {
                 scaled: false,
                 counts: true,
                 tensors: options.to_vec(),
+                parts: Vec::new(),
             };
             let schedule = [0.01f32, 0.5, 4.0, 0.004];
             let mut want: Vec<Reference> = Vec::new();
@@ -150,7 +151,15 @@ fn steps_follow_the_recurrences() {
 fn a_loss_that_is_not_finite_updates_nothing() {
     let algorithm = Algorithm::Sgd { momentum: 0.9, dampening: 0.0, nesterov: false };
     let tensors = vec![TensorOptions { lr_scale: 1.0, weight_decay: 0.1 }];
-    let op = OptimizerStep { algorithm, clip_norm: None, clip_value: None, scaled: false, counts: true, tensors };
+    let op = OptimizerStep {
+        algorithm,
+        clip_norm: None,
+        clip_value: None,
+        scaled: false,
+        counts: true,
+        tensors,
+        parts: Vec::new(),
+    };
     for loss in [f32::NAN, f32::INFINITY] {
         let operands = [
             Tensor::from_f32([4], &[0.1, 1.0, 1.0, 0.0]),

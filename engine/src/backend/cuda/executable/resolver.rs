@@ -101,7 +101,7 @@ impl Resolver<'_> {
 fn address(program: &Program, storage: &Storage, slot: usize, at: usize, memory: Memory) -> Result<u64> {
     let node = &program.graph.nodes[at];
     let value = match memory {
-        Memory::Input(i) => node.inputs[i],
+        Memory::Input(i) | Memory::InputFrom(i, _) => node.inputs[i],
         Memory::Output(i) => node.outputs[i],
         Memory::Scratch(offset) => {
             let (place, bytes) = program.workspace[at];
@@ -110,5 +110,6 @@ fn address(program: &Program, storage: &Storage, slot: usize, at: usize, memory:
         }
     };
     let place = program.places[value.index()];
-    storage.address(Area::of(place.region, slot), place.offset)
+    let from = if let Memory::InputFrom(_, from) = memory { from } else { 0 };
+    storage.address(Area::of(place.region, slot), place.offset + from)
 }

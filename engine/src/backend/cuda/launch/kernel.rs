@@ -8,6 +8,8 @@ use crate::graph::op::Activation;
 pub enum Memory {
     /// The node's operand of this number.
     Input(usize),
+    /// The same, from this byte on.
+    InputFrom(usize, usize),
     /// The node's result of this number.
     Output(usize),
     /// The node's workspace, from this byte on.

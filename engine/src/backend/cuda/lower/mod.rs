@@ -148,7 +148,7 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::KeepState(op) => state::keep(cx, op),
         Op::RestoreState(_) => state::restore(cx),
         Op::GradNorm(_) => optim::grad_norm(cx),
-        Op::GradSquares(op) => shards::grad_squares(cx, op),
+        Op::GradSquares(op) => shards::grad_squares(op),
         Op::NormOfSquares(_) => shards::norm_of_squares(cx),
         Op::AdaptiveClip(op) => adafactor::clip(cx, op),
         Op::OptimizerStep(op) => match op.algorithm {

@@ -36,6 +36,11 @@ pub(super) struct Cut {
 impl Cut {
     pub(super) fn new(lengths: impl Iterator<Item = usize> + Clone) -> Cut {
         let chunk = CHUNKS[usize::from(lengths.clone().sum::<usize>() >= MANY)];
+        Cut::by(chunk, lengths)
+    }
+
+    /// By chunks of so many elements.
+    pub(super) fn by(chunk: usize, lengths: impl Iterator<Item = usize>) -> Cut {
         let of_tensor = |(tensor, length): (usize, usize)| (0..length.div_ceil(chunk)).map(move |i| (tensor, i));
         Cut { chunk, blocks: lengths.enumerate().flat_map(of_tensor).collect() }
     }
@@ -67,7 +72,7 @@ impl Cut {
 }
 
 /// The kernels' `Span` of operand `i`.
-pub(super) fn span(cx: &Context, i: usize) -> [Cell; 2] {
+fn span(cx: &Context, i: usize) -> [Cell; 2] {
     [Memory::Input(i).into(), Cell::I64(cx.x(i).len() as i64)]
 }
 
@@ -141,14 +146,18 @@ fn tensor(cx: &Context, op: &OptimizerStep, t: usize) -> [Cell; 8] {
         Some(i) => Memory::Input(i).into(),
         None => Cell::Null,
     });
-    let options = op.tensors[t];
+    let (options, part) = (op.tensors[t], op.part(t, cx.x(at).len()));
+    let from = |operand: usize| match part.start {
+        0 => Memory::Input(operand),
+        start => Memory::InputFrom(operand, start * size_of::<f32>()),
+    };
     [
-        Memory::Input(at).into(),
-        Memory::Input(at + 1).into(),
+        from(at).into(),
+        from(at + 1).into(),
         state[0],
         state[1],
         state[2],
-        Cell::I64(cx.x(at).len() as i64),
+        Cell::I64(part.len as i64),
         Cell::F64(f64::from(options.lr_scale)),
         Cell::F64(f64::from(options.weight_decay)),
     ]
@@ -187,7 +196,8 @@ pub fn step(cx: &Context, op: &OptimizerStep) -> Lowered {
     }
 
     let tensors = 0..op.tensors.len();
-    let cut = Cut::new(tensors.clone().map(|t| cx.x(op.head() + t * op.stride()).len()));
+    let length = |t: usize| cx.x(op.head() + t * op.stride()).len();
+    let cut = Cut::new(tensors.clone().map(|t| op.part(t, length(t)).len));
     if cut.blocks.is_empty() {
         return Lowered { steps, scratch_bytes: aligned(NOW_BYTES) };
     }

@@ -1,10 +1,11 @@
 //! Launches of sums over the shards of a step.
 
 use super::Context;
-use super::optim::{Cut, norm, span};
+use super::optim::{Cut, norm};
 use crate::backend::cuda::launch::{Arg, Cell, Kernel, Lowered, Memory, Module};
 use crate::graph::DType;
-use crate::graph::op::{GradSquares, ShardSum};
+use crate::graph::op::{GradBlocks, GradSquares, Part, ShardSum};
+use crate::shards::BLOCK;
 
 const MODULE: Module = Module::Shards;
 
@@ -50,23 +51,21 @@ pub fn mean_loss() -> Lowered {
     Lowered::one(kernel.arg(Memory::Input(0)).arg(Memory::Output(0)))
 }
 
-/// One launch for the sum of squares of each chunk, and one for those of each gradient.
-pub fn grad_squares(cx: &Context, op: &GradSquares) -> Lowered {
-    let grads = 1..cx.node.inputs.len();
-    let cut = Cut::new(grads.clone().map(|i| cx.x(i).len()));
-    if op.at.is_empty() {
-        return Lowered { steps: Vec::new(), scratch_bytes: 0 };
-    }
-    let partials = Memory::Scratch(0);
-    let squares = cut.launch("grad_squares_f32", Vec::new(), grads.flat_map(|i| span(cx, i)).collect());
-    let sums = |(tensor, at): (usize, &usize)| {
-        let [first, count] = cut.chunks_of(tensor);
-        [first, count, *at].map(|n| Cell::I64(n as i64))
+/// One launch for all gradients whose sums lie one behind the other.
+pub fn grad_squares(op: &GradSquares) -> Lowered {
+    let operands: Vec<(usize, &GradBlocks)> =
+        op.gradients.iter().enumerate().filter(|(_, of)| of.part.len > 0).collect();
+    let follows =
+        |(_, a): &(usize, &GradBlocks), (_, b): &(usize, &GradBlocks)| a.first + a.part.len.div_ceil(BLOCK) == b.first;
+    let squares = |run: &[(usize, &GradBlocks)]| {
+        let cell = |(i, GradBlocks { part: Part { start, len }, .. }): &(usize, &GradBlocks)| -> [Cell; 2] {
+            [Memory::InputFrom(1 + i, start * size_of::<f32>()).into(), Cell::I64(*len as i64)]
+        };
+        let cut = Cut::by(BLOCK, run.iter().map(|(_, of)| of.part.len));
+        let kernel = cut.launch("grad_squares_f32", Vec::new(), run.iter().flat_map(cell).collect());
+        kernel.arg(Memory::InputFrom(0, run[0].1.first * size_of::<f64>())).into()
     };
-    let cells = op.at.iter().enumerate().flat_map(sums).collect();
-    let sum = Kernel::new(MODULE, "sums_of_squares").grid(op.at.len(), 1, 1);
-    let sum = sum.arg(partials).arg(Arg::Table(cells)).arg(Memory::Input(0));
-    Lowered { steps: vec![squares.arg(partials).into(), sum.into()], scratch_bytes: cut.size()[1] * size_of::<f64>() }
+    Lowered { steps: operands.chunk_by(follows).map(squares).collect(), scratch_bytes: 0 }
 }
 
 /// One launch.

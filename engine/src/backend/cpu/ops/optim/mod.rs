@@ -17,7 +17,10 @@ use crate::backend::cpu::run::parallel::{CHUNK, for_chunks, vectorised};
 use crate::backend::cpu::run::threads::chunks;
 use crate::backend::cpu::simd::lanes::{get, put};
 use crate::backend::cpu::simd::{Simd, SimdLevel};
-use crate::graph::op::{Algorithm, Clipping, GradSquares, OptimizerStep, TensorOptions, Trust, UpdateScale};
+use crate::graph::op::{
+    Algorithm, Clipping, GradBlocks, GradSquares, OptimizerStep, TensorOptions, Trust, UpdateScale,
+};
+use crate::shards::BLOCK;
 use std::ops::Range;
 use trust::Stretch;
 
@@ -81,34 +84,26 @@ impl NodeKernel for GradNormKernel {
 
 /// [`GradSquares`].
 pub struct GradSquaresKernel {
-    op: GradSquares,
-    pieces: Vec<Piece>,
-    level: SimdLevel,
+    /// The operation.
+    pub op: GradSquares,
+    /// The level of instructions.
+    pub level: SimdLevel,
 }
 
-impl GradSquaresKernel {
-    /// For gradients of the given lengths.
-    pub fn new(op: &GradSquares, lengths: impl Iterator<Item = usize>, level: SimdLevel) -> Self {
-        GradSquaresKernel { op: op.clone(), pieces: cut(lengths), level }
-    }
-}
+/// Blocks of a task.
+const BLOCKS: usize = 16;
 
 impl NodeKernel for GradSquaresKernel {
-    fn scratch_bytes(&self) -> usize {
-        Scratch::size::<f64>(self.pieces.len())
-    }
-
     fn run(&self, frame: &Frame<'_>) {
         let operands = frame.operands();
-        let partial = frame.scratch().take::<f64>(self.pieces.len());
-        for_chunks(frame.pool(), partial, 1, |task, sum| {
-            let piece = &self.pieces[task];
-            sum[0] = squares(self.level, &operands.input::<f32>(1 + piece.tensor)[piece.range.clone()]);
-        });
         let sums = frame.update::<f64>(0);
-        self.op.at.iter().for_each(|at| sums[*at] = 0.0);
-        for (piece, partial) in self.pieces.iter().zip(&*partial) {
-            sums[self.op.at[piece.tensor]] += *partial;
+        for (i, GradBlocks { first, part }) in self.op.gradients.iter().enumerate() {
+            let gradient = &operands.input::<f32>(1 + i)[part.start..part.start + part.len];
+            let sums = &mut sums[*first..*first + part.len.div_ceil(BLOCK)];
+            for_chunks(frame.pool(), sums, BLOCKS, |start, sums| {
+                let blocks = gradient.chunks(BLOCK).skip(start);
+                sums.iter_mut().zip(blocks).for_each(|(sum, block)| *sum = squares(self.level, block));
+            });
         }
     }
 }
@@ -249,13 +244,17 @@ impl OptimizerKernel {
     fn update(&self, operands: Operands<'_>, piece: &Piece, now: Now) {
         let at = self.op.head() + piece.tensor * self.op.stride();
         let t = self.tensor(piece.tensor, now);
+        // Where the piece is in the whole tensor. There is state of its part alone.
+        let start = self.op.parts.get(piece.tensor).map_or(0, |part| part.start);
+        let whole = start + piece.range.start..start + piece.range.end;
         // Operand `k` of the tensor that the rule updates.
         let part = |k: usize| {
+            let range = if k == 0 { whole.clone() } else { piece.range.clone() };
             // SAFETY: parameters and state are updated in place and share memory with no other operand; pieces of a
             // tensor are apart, and each of its operands is taken once.
-            unsafe { operands.view::<f32>(at + k).part(piece.range.clone()) }
+            unsafe { operands.view::<f32>(at + k).part(range) }
         };
-        let g = &operands.input::<f32>(at + 1)[piece.range.clone()];
+        let g = &operands.input::<f32>(at + 1)[whole.clone()];
         match self.op.algorithm {
             Algorithm::Sgd { momentum, dampening, nesterov } => {
                 let velocity = if momentum != 0.0 { part(2) } else { &mut [] };

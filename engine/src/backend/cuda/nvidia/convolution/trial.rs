@@ -133,6 +133,7 @@ impl<'a> Trial<'a> {
             let address = |memory| {
                 Ok(match memory {
                     Memory::Input(i) => at(layout.inputs[i]),
+                    Memory::InputFrom(i, from) => at(layout.inputs[i] + from),
                     Memory::Output(_) => at(result),
                     Memory::Scratch(offset) => at(layout.scratch + offset),
                 })
