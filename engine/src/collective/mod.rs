@@ -4,6 +4,7 @@
 //! ([`crate::shards::Shards::total`]), so that the result has the same bits for any number of ranks.
 
 mod in_process;
+mod inbox;
 mod messages;
 pub mod tcp;
 #[cfg(test)]
