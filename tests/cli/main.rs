@@ -19,6 +19,8 @@ mod force;
 mod hostile_files;
 mod lr_find;
 mod memory;
+#[cfg(target_os = "linux")]
+mod mpi;
 mod not_finite;
 mod optimizers;
 mod photo_lists;

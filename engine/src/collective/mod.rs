@@ -6,6 +6,8 @@
 mod in_process;
 mod inbox;
 mod messages;
+#[cfg(feature = "mpi")]
+pub mod mpi;
 pub mod tcp;
 #[cfg(test)]
 mod tests;
