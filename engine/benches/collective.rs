@@ -121,7 +121,7 @@ fn median(members: &[Member], work: impl Fn(&Member) + Sync) -> f64 {
                 let began = Instant::now();
                 work(member);
                 // All of them make as many rounds.
-                let rounds = 1 + (SECONDS / began.elapsed().as_secs_f64().max(1e-5)) as u8;
+                let rounds = (SECONDS / began.elapsed().as_secs_f64().max(1e-5)) as u8;
                 let told = member.gather(&[rounds.max(5)]).unwrap_or_else(|error| {
                     fail(error);
                     Vec::new()

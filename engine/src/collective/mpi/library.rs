@@ -161,6 +161,8 @@ fn succeeded(code: c_int) -> Result<()> {
     unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast::<c_char>(), &mut len) };
     let len = usize::try_from(len).unwrap_or(0).min(ERROR_TEXT);
     let text = String::from_utf8_lossy(&text[..len]);
-    ensure!(!text.trim().is_empty(), "MPI has failed with code {code}");
-    Err(anyhow!("MPI: {}", text.trim()))
+    // Some say where in the library it was, in a line for each place.
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    ensure!(!lines.is_empty(), "MPI has failed with code {code}");
+    Err(anyhow!("MPI: {}", lines.join("; ")))
 }
