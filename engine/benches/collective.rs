@@ -1,6 +1,6 @@
 //! What ranks on one machine need to tell each other something and to sum gradients, as threads and over TCP on the loopback
 //! device: `cargo bench -p runner-engine --bench collective [-- RANKS...]`. Beside it the model: a latency, and a bandwidth that
-//! what each rank sends is divided by.
+//! what each rank sends is divided by. Built with `--features mpi` and started by `mpirun`, with `--bench`, the same over MPI.
 
 use runner_engine::collective::tcp::{Limits, Meeting, World, join};
 use runner_engine::collective::{Collective, Slots, team};
@@ -26,26 +26,55 @@ fn main() -> anyhow::Result<()> {
     if !std::env::args().any(|arg| arg == "--bench") {
         return Ok(());
     }
+    if let Some(member) = of_mpi()? {
+        let first = member.rank() == 0;
+        return measure("mpi", &[member], |line| {
+            if first {
+                println!("{line}")
+            }
+        });
+    }
     let asked: Vec<usize> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
     let numbers = if asked.is_empty() { vec![2, 4, 8] } else { asked };
-    println!(
-        "{:<8} {:>5} {:>12} {:>10} {:>12} {:>14}",
-        "engine", "ranks", "gradients", "ms", "MB sent", "MB/s of a rank"
-    );
     for ranks in numbers {
         for (name, members) in [("threads", team(ranks)), ("tcp", tcp(ranks)?)] {
-            let latency = median(&members, |member| drop(member.gather(&[1]).map_err(fail)));
-            println!("{name:<8} {ranks:>5} {:>12} {:>10.3}", "a byte", latency * 1e3);
-            for size in SIZES {
-                let seconds = sums(&members, size);
-                // Of each part its partial sums go to the rank that adds them, and the totals to all.
-                let sent = 2.0 * 4.0 * (size * (ranks - 1)) as f64 / ranks as f64 / 1e6;
-                let rate = sent / (seconds - latency).max(f64::MIN_POSITIVE);
-                println!("{name:<8} {ranks:>5} {size:>12} {:>10.3} {sent:>12.2} {rate:>14.0}", seconds * 1e3);
-            }
+            measure(name, &members, |line| println!("{line}"))?;
         }
     }
     Ok(())
+}
+
+/// All sizes, on these ranks of a team, which are all of them or one of MPI's.
+fn measure(name: &str, members: &[Member], print: impl Fn(String)) -> anyhow::Result<()> {
+    let ranks = members[0].ranks();
+    print(format!(
+        "{:<8} {:>5} {:>12} {:>10} {:>12} {:>14}",
+        "engine", "ranks", "gradients", "ms", "MB sent", "MB/s of a rank"
+    ));
+    let latency = median(members, |member| drop(member.gather(&[1]).map_err(fail)));
+    print(format!("{name:<8} {ranks:>5} {:>12} {:>10.3}", "a byte", latency * 1e3));
+    for size in SIZES {
+        let seconds = sums(members, size);
+        // Of each part its partial sums go to the rank that adds them, and the totals to all.
+        let sent = 2.0 * 4.0 * (size * (ranks - 1)) as f64 / ranks as f64 / 1e6;
+        let rate = sent / (seconds - latency).max(f64::MIN_POSITIVE);
+        print(format!("{name:<8} {ranks:>5} {size:>12} {:>10.3} {sent:>12.2} {rate:>14.0}", seconds * 1e3));
+    }
+    Ok(())
+}
+
+/// The rank that this process is, if MPI has started it.
+#[cfg(feature = "mpi")]
+fn of_mpi() -> anyhow::Result<Option<Member>> {
+    if ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE"].iter().all(|name| std::env::var_os(name).is_none()) {
+        return Ok(None);
+    }
+    runner_engine::collective::mpi::join(LIMITS, Box::new(|text| println!("{text}"))).map(Some)
+}
+
+#[cfg(not(feature = "mpi"))]
+fn of_mpi() -> anyhow::Result<Option<Member>> {
+    Ok(None)
 }
 
 fn fail(error: anyhow::Error) {
@@ -68,7 +97,8 @@ fn tcp(ranks: usize) -> anyhow::Result<Vec<Member>> {
 
 /// Sums over all ranks, each with so many numbers.
 fn sums(members: &[Member], size: usize) -> f64 {
-    let order = Shards { count: members.len(), ranks: members.len() }.total(members.len());
+    let ranks = members[0].ranks();
+    let order = Shards { count: ranks, ranks }.total(ranks);
     median(members, |member| {
         thread_local!(static GRADIENTS: std::cell::RefCell<Vec<f32>> = const { std::cell::RefCell::new(Vec::new()) });
         GRADIENTS.with_borrow_mut(|gradients| {
@@ -91,7 +121,7 @@ fn median(members: &[Member], work: impl Fn(&Member) + Sync) -> f64 {
                 let began = Instant::now();
                 work(member);
                 // All of them make as many rounds.
-                let rounds = 1 + (SECONDS / began.elapsed().as_secs_f64().max(1e-5)) as u8;
+                let rounds = (SECONDS / began.elapsed().as_secs_f64().max(1e-5)) as u8;
                 let told = member.gather(&[rounds.max(5)]).unwrap_or_else(|error| {
                     fail(error);
                     Vec::new()

@@ -19,6 +19,9 @@ mod force;
 mod hostile_files;
 mod lr_find;
 mod memory;
+#[cfg(target_os = "linux")]
+mod mpi;
+#[cfg(target_os = "linux")]
 mod network;
 mod not_finite;
 mod optimizers;

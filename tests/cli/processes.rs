@@ -73,14 +73,14 @@ fn ranks_meet_at_an_address_and_the_first_one_speaks() {
     assert!(!second.path("two").exists());
 }
 
-fn tensors(place: &Place, changed: f32) {
+pub fn tensors(place: &Place, changed: f32) {
     let mut inputs: Vec<f32> = (0..36).map(|i| i as f32 * 0.01).collect();
     inputs[20] += changed;
     let (x, y) = (Tensor::from_f32([12, 3], &inputs), Tensor::from_f32([12, 1], &[0.5; 12]));
     write_weights(&place.path("t.safetensors"), &[x.view("inputs"), y.view("targets")]).unwrap();
 }
 
-const TENSORS: &str = "seed = 1\ndevice = \"cpu\"\n[data]\nsource = \"tensors\"\npath = \"/proc/self/cwd/t.safetensors\"\nbatch_size = 4\n\
+pub const TENSORS: &str = "seed = 1\ndevice = \"cpu\"\n[data]\nsource = \"tensors\"\npath = \"/proc/self/cwd/t.safetensors\"\nbatch_size = 4\n\
     [model]\nlayers = [{ type = \"linear\", out_features = 1 }]\n[loss]\ntype = \"mse\"\n[optimizer]\ntype = \"sgd\"\nlr = 0.01\n\
     [train]\nepochs = 2\n[distributed]\nshards = 4\n";
 

@@ -95,7 +95,7 @@ impl Place {
     pub fn start_with(&self, args: &str, variables: &[(&str, String)]) -> Running {
         let mut command = self.command(args);
         command.envs(variables.iter().map(|(name, value)| (name, value)));
-        Running { child: command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap() }
+        Running::new(&mut command)
     }
 
     /// A checkpoint in the folder of a run.
@@ -155,6 +155,10 @@ pub struct Running {
 }
 
 impl Running {
+    pub fn new(command: &mut Command) -> Running {
+        Running { child: command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap() }
+    }
+
     pub fn id(&self) -> u32 {
         self.child.id()
     }

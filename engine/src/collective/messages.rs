@@ -24,7 +24,8 @@ impl Message {
         let Message { mut words, .. } = spare;
         let wanted = len.div_ceil(WORD);
         words.try_reserve(wanted.saturating_sub(words.len())).ok()?;
-        words.resize(wanted, 0);
+        // Never shortened, or what is longer would be set to zero each time.
+        words.resize(wanted.max(words.len()), 0);
         Some(Message { words, len })
     }
 

@@ -5,7 +5,10 @@
 
 mod ahead;
 mod in_process;
+mod inbox;
 mod messages;
+#[cfg(feature = "mpi")]
+pub mod mpi;
 pub mod tcp;
 #[cfg(test)]
 mod tests;

@@ -4,12 +4,13 @@ mod frame;
 mod rendezvous;
 mod wire;
 
+pub use super::inbox::{Limits, Tell};
+
 use super::Collective;
 use super::messages::Messages;
 use anyhow::Result;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Where ranks find one another.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,20 +38,6 @@ pub struct World {
     /// Where they meet.
     pub meeting: Meeting,
 }
-
-/// How long is waited for others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Until all ranks are there.
-    pub join: Duration,
-    /// Without any sign of life from a rank.
-    pub silence: Duration,
-    /// For a rank that gives signs of life, or has not come yet: then the wait is told, and again after twice as long.
-    pub patience: Duration,
-}
-
-/// What a rank says that waits for others longer than usual.
-pub type Tell = Box<dyn Fn(&str) + Send + Sync>;
 
 /// The connections of a rank that then says nothing.
 #[cfg(test)]

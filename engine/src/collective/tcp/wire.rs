@@ -1,27 +1,19 @@
 //! The connections of a rank to all others. What arrives is read at once, so nobody who sends waits for somebody who sends.
 
 use super::frame::{self, HEADER, Kind};
-use super::{Limits, Tell};
+use crate::collective::inbox::{Failed, Inbox, LEFT, Limits, SIGNS, Tell};
 use crate::collective::messages::{Message, Wire};
-use anyhow::{Context, Result, anyhow};
-use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use anyhow::{Context, Result};
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Signs of life within the time that a rank may be silent.
-const SIGNS: u32 = 10;
-
 /// For the last words to those who still listen.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-
-/// Why a rank that has said goodbye has failed.
-const LEFT: &str = "it has ended before the others";
 
 /// How often is looked whether a rank has failed while others do not take what is sent to them.
 const LOOK: Duration = Duration::from_millis(100);
@@ -34,13 +26,10 @@ pub struct TcpWire {
 }
 
 struct Shared {
-    rank: usize,
+    inbox: Inbox,
     peers: Vec<Option<Peer>>,
     began: Instant,
-    limits: Limits,
-    state: Mutex<State>,
-    changed: Condvar,
-    tell: Tell,
+    silence: Duration,
 }
 
 /// Another rank.
@@ -53,34 +42,9 @@ struct Peer {
     heard: AtomicU64,
 }
 
-struct State {
-    /// What each rank has sent that was not taken yet.
-    arrived: Vec<VecDeque<Message>>,
-    /// Who has done all that was to do.
-    gone: Vec<bool>,
-    /// Memory of messages that have been read.
-    spare: Vec<Message>,
-    failed: Option<Failed>,
-    /// This rank leaves.
-    ended: bool,
-}
-
-/// A rank that cannot go on, and why.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Failed {
-    rank: usize,
-    why: String,
-}
-
-impl Failed {
-    fn error(&self) -> anyhow::Error {
-        anyhow!("rank {} has failed: {}", self.rank, self.why)
-    }
-}
-
 impl fmt::Debug for TcpWire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rank {} of {}", self.shared.rank, self.shared.peers.len())
+        write!(f, "rank {} of {}", self.shared.inbox.rank(), self.shared.inbox.ranks())
     }
 }
 
@@ -105,15 +69,8 @@ impl TcpWire {
             peers.push(Some(Peer { writer, stream, heard: AtomicU64::new(0) }));
             readers.push(Some(reader));
         }
-        let state = State {
-            arrived: (0..ranks).map(|_| VecDeque::new()).collect(),
-            gone: vec![false; ranks],
-            spare: Vec::new(),
-            failed: None,
-            ended: false,
-        };
-        let (state, changed) = (Mutex::new(state), Condvar::new());
-        let shared = Arc::new(Shared { rank, peers, began: Instant::now(), limits, state, changed, tell });
+        let inbox = Inbox::new(rank, ranks, limits.patience, tell);
+        let shared = Arc::new(Shared { inbox, peers, began: Instant::now(), silence: limits.silence });
         let mut wire = TcpWire { shared: shared.clone(), readers: Vec::new(), watcher: None };
         let spawn = |name: String, work: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new().name(name).spawn(work).context("cannot start a thread for a connection")
@@ -129,20 +86,12 @@ impl TcpWire {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn now(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     fn others(&self) -> impl Iterator<Item = (usize, &Peer)> {
         self.peers.iter().enumerate().filter_map(|(rank, peer)| Some((rank, peer.as_ref()?)))
-    }
-
-    fn check(&self) -> Result<()> {
-        self.lock().failed.as_ref().map_or(Ok(()), |failed| Err(failed.error()))
     }
 
     /// Reads what a rank sends, until it has no more to say.
@@ -154,7 +103,7 @@ impl Shared {
             Err(error) if error.kind() == ErrorKind::ConnectionReset => "it has ended without a word".to_owned(),
             Err(error) => format!("the connection to it has failed: {error}"),
         };
-        let state = self.lock();
+        let state = self.inbox.lock();
         if state.ended || state.gone[from] {
             return;
         }
@@ -171,8 +120,7 @@ impl Shared {
             stream.read_exact(&mut header)?;
             heard();
             let (kind, len) = frame::parse(header)?;
-            let spare = self.lock().spare.pop().unwrap_or_default();
-            let Some(mut message) = Message::with_len(spare, len) else { return Err(ErrorKind::OutOfMemory.into()) };
+            let Some(mut message) = self.inbox.room(len) else { return Err(ErrorKind::OutOfMemory.into()) };
             let bytes = message.bytes_mut();
             let mut at = 0;
             while at < bytes.len() {
@@ -186,44 +134,28 @@ impl Shared {
             }
             match kind {
                 Kind::Data => {
-                    self.lock().arrived[from].push_back(message);
-                    self.changed.notify_all();
+                    self.inbox.put(from, message);
                     continue;
                 }
                 Kind::Failed => {
-                    let unclear = |_| Failed { rank: from, why: "it does not say why".into() };
-                    self.note(&serde_json::from_slice(message.bytes()).unwrap_or_else(unclear));
+                    self.inbox.note(&Failed::told_by(from, message.bytes()));
                 }
-                Kind::Bye => {
-                    self.lock().gone[from] = true;
-                    self.changed.notify_all();
-                }
+                Kind::Bye => self.inbox.note_goodbye(from),
                 Kind::Alive | Kind::Hello => {}
             }
-            self.lock().spare.push(message);
+            self.inbox.recycle([message]);
         }
     }
 
-    /// Notes that a rank cannot go on. Whether it is the first.
-    fn note(&self, failed: &Failed) -> bool {
-        let mut state = self.lock();
-        let first = state.failed.is_none() && !state.ended;
-        if first {
-            state.failed = Some(failed.clone());
-        }
-        self.changed.notify_all();
-        first
-    }
-
-    /// As [`Shared::note`], and tells all others, so that they do not take those for the cause who stop because of it.
+    /// As [`Inbox::note`], and tells all others, so that they do not take those for the cause who stop because of it.
     fn give_up(&self, failed: &Failed) {
-        if !self.note(failed) {
+        if !self.inbox.note(failed) {
             return;
         }
-        let content = serde_json::to_vec(failed).unwrap_or_default();
+        let content = failed.to_bytes();
         let until = Instant::now() + LAST_WORDS;
         for (rank, peer) in self.others().filter(|(rank, _)| *rank != failed.rank) {
-            while !self.lock().gone[rank] {
+            while !self.inbox.lock().gone[rank] {
                 // Who does not take what is being sent is not told, either.
                 if let Ok(mut writer) = peer.writer.try_lock() {
                     frame::write(&mut *writer, Kind::Failed, &content).ok();
@@ -239,14 +171,14 @@ impl Shared {
 
     /// Gives signs of life, and looks for those of others, until this rank leaves.
     fn watch(&self) {
-        let pause = self.limits.silence / SIGNS;
+        let pause = self.silence / SIGNS;
         let mut before = Instant::now();
         loop {
-            let state = self.lock();
+            let state = self.inbox.lock();
             if state.ended {
                 return;
             }
-            drop(self.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner));
+            drop(self.inbox.wait(state, pause));
             let slept = before.elapsed();
             if slept < pause {
                 // Woken for another reason.
@@ -256,7 +188,7 @@ impl Shared {
             before = Instant::now();
             let now = self.now();
             // Whoever was stopped for a while has heard of nobody meanwhile.
-            if slept > self.limits.silence / 2 {
+            if slept > self.silence / 2 {
                 self.others().for_each(|(_, peer)| peer.heard.store(now, Ordering::Relaxed));
             }
             for (rank, peer) in self.others() {
@@ -265,9 +197,8 @@ impl Shared {
                     frame::write(&mut *writer, Kind::Alive, &[]).ok();
                 }
                 let silent = Duration::from_millis(now.saturating_sub(peer.heard.load(Ordering::Relaxed)));
-                if silent > self.limits.silence && !self.lock().gone[rank] {
-                    let why = format!("nothing was heard of it for {} s", silent.as_secs().max(1));
-                    self.give_up(&Failed { rank, why });
+                if silent > self.silence && !self.inbox.lock().gone[rank] {
+                    self.give_up(&Failed::silent(rank, silent));
                 }
             }
         }
@@ -284,7 +215,7 @@ impl Shared {
                     Ok(n) => at += n,
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                        self.check()?
+                        self.inbox.check()?
                     }
                     Err(error) => {
                         drop(writer);
@@ -300,15 +231,15 @@ impl Shared {
     fn lost(&self, rank: usize, error: &io::Error) -> anyhow::Error {
         let until = Instant::now() + LAST_WORDS;
         while Instant::now() < until {
-            if let Err(failed) = self.check() {
+            if let Err(failed) = self.inbox.check() {
                 return failed;
             }
-            if self.lock().gone[rank] {
+            if self.inbox.lock().gone[rank] {
                 break;
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        let why = match self.lock().gone[rank] {
+        let why = match self.inbox.lock().gone[rank] {
             true => LEFT.to_owned(),
             false => format!("nothing can be sent to it: {error}"),
         };
@@ -316,88 +247,43 @@ impl Shared {
         self.give_up(&failed);
         failed.error()
     }
-
-    /// Waits for what all others send.
-    fn receive(&self) -> Result<Vec<Message>> {
-        let began = Instant::now();
-        let mut told = self.limits.patience;
-        let mut state = self.lock();
-        loop {
-            if let Some(failed) = &state.failed {
-                return Err(failed.error());
-            }
-            let missing: Vec<usize> =
-                self.others().map(|(rank, _)| rank).filter(|rank| state.arrived[*rank].is_empty()).collect();
-            if missing.is_empty() {
-                return Ok(state.arrived.iter_mut().map(|arrived| arrived.pop_front().unwrap_or_default()).collect());
-            }
-            if let Some(rank) = missing.iter().find(|rank| state.gone[**rank]) {
-                let failed = Failed { rank: *rank, why: LEFT.into() };
-                drop(state);
-                self.give_up(&failed);
-                return Err(failed.error());
-            }
-            if began.elapsed() > told {
-                drop(state);
-                // One of those who wait says it.
-                if (0..self.peers.len()).find(|rank| !missing.contains(rank)) == Some(self.rank) {
-                    let names: Vec<String> = missing.iter().map(usize::to_string).collect();
-                    (self.tell)(&format!(
-                        "rank {} has waited {} s for rank{} {}, and goes on waiting: there are signs of life",
-                        self.rank,
-                        told.as_secs_f32().round(),
-                        if missing.len() == 1 { "" } else { "s" },
-                        names.join(", ")
-                    ));
-                }
-                told *= 2;
-                state = self.lock();
-                continue;
-            }
-            let until = told.saturating_sub(began.elapsed()) + Duration::from_millis(1);
-            state = self.changed.wait_timeout(state, until).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
 }
 
 impl Wire for TcpWire {
     fn rank(&self) -> usize {
-        self.shared.rank
+        self.shared.inbox.rank()
     }
 
     fn ranks(&self) -> usize {
-        self.shared.peers.len()
+        self.shared.inbox.ranks()
     }
 
     fn exchange<'a>(&self, given: &dyn Fn(usize) -> &'a [u8]) -> Result<Vec<Message>> {
         let (own, ranks) = (self.rank(), self.ranks());
-        self.shared.check()?;
+        self.shared.inbox.check()?;
         // Each begins with the one after it, so that not all send to the same.
         for to in (1..ranks).map(|after| (own + after) % ranks) {
             self.shared.send(to, given(to))?;
         }
-        self.shared.receive()
+        self.shared.inbox.receive(|failed| self.shared.give_up(failed))
     }
 
     fn recycle(&self, messages: Vec<Message>) {
-        self.shared.lock().spare.extend(messages.into_iter().filter(Message::has_memory));
+        self.shared.inbox.recycle(messages);
     }
 
     fn fail(&self, why: &str) {
-        self.shared.give_up(&Failed { rank: self.shared.rank, why: why.to_owned() });
+        self.shared.give_up(&Failed { rank: self.rank(), why: why.to_owned() });
     }
 
     fn check(&self) -> Result<()> {
-        self.shared.check()
+        self.shared.inbox.check()
     }
 }
 
 impl Drop for TcpWire {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        state.ended = true;
-        drop(state);
-        self.shared.changed.notify_all();
+        self.shared.inbox.end();
         for (_, peer) in self.shared.others() {
             if let Ok(mut writer) = peer.writer.try_lock() {
                 frame::write(&mut *writer, Kind::Bye, &[]).ok();

@@ -7,12 +7,13 @@ use super::super::super::model::{build, describe_data};
 use super::super::super::samples;
 use super::super::{balanced, outcome, run_on};
 use super::follower::{Follower, follow};
-use super::{Team, TellsPanic, lead, threads_of, world};
+use super::world::{self, Found, Transport};
+use super::{Team, TellsPanic, lead, threads_of};
 use crate::backend::cpu::CpuBackend;
 use crate::backend::cpu::simd::SimdLevel;
 use crate::checkpoint::Best;
 use crate::collective::Collective;
-use crate::collective::tcp::{Limits, World, join};
+use crate::collective::tcp::{Limits, Tell, World, join};
 use crate::config;
 use crate::data::Missing;
 use crate::passes::PassOptions;
@@ -82,13 +83,17 @@ struct Place {
 
 /// Trains, as one of several processes if this is one.
 pub fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
-    let Some(world) = world::of_environment()? else { return run_on(args, Team::Threads(1)) };
+    let Some(found) = world::of_environment()? else { return run_on(args, Team::Threads(1)) };
     if args.dry_run {
         return Err(Failure::Usage("a dry run is that of one rank".into()));
     }
-    let rank = world.rank;
-    let joined = connect(&world);
-    let outcome = joined.and_then(|(member, agreed)| {
+    let rank = found.rank;
+    let named = |failure: Failure| match rank {
+        0 => failure,
+        _ => Failure::Other(anyhow!("rank {rank}: {}", failure.in_words())),
+    };
+    let member = connect(&found).map_err(named)?;
+    let outcome = agree(member.as_ref()).and_then(|agreed| {
         let outcome = match rank {
             0 => run_on(args, Team::Process(member.clone(), agreed)),
             _ => in_rank(args, &member, agreed),
@@ -103,13 +108,14 @@ pub fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
             done => done,
         }
     });
-    match outcome {
-        Err(failure) if rank > 0 => Err(Failure::Other(anyhow!("rank {rank}: {}", failure.in_words()))),
-        outcome => outcome,
-    }
+    // It is said before this rank leaves: `mpirun` ends all of them when one has ended.
+    let code = outcome.unwrap_or_else(|failure| named(failure).report(args.output.json));
+    drop(member);
+    Ok(code)
 }
 
-fn connect(world: &World) -> Result<(Arc<dyn Collective>, Agreed), Failure> {
+/// Joins the other ranks.
+fn connect(found: &Found) -> Result<Arc<dyn Collective>, Failure> {
     let mut limits = LIMITS;
     if let Ok(text) = std::env::var(SILENCE) {
         let seconds: Option<f64> = text.trim().parse().ok().filter(|s| (0.1..=86_400.0).contains(s));
@@ -117,13 +123,47 @@ fn connect(world: &World) -> Result<(Arc<dyn Collective>, Agreed), Failure> {
             || Failure::Usage(format!("`{SILENCE}` is `{text}`, and must be a number of seconds from 0.1 to 86400"));
         limits.silence = Duration::from_secs_f64(seconds.ok_or_else(wrong)?);
     }
-    let member = join(world, limits, Box::new(|text| say(&format!("warning: {text}"))))?;
+    let tell: Tell = Box::new(|text| say(&format!("warning: {text}")));
+    let Found { rank, ranks, .. } = *found;
+    match &found.transport {
+        Transport::Tcp(meeting) => Ok(join(&World { rank, ranks, meeting: meeting.clone() }, limits, tell)?),
+        Transport::Mpi(name) => join_mpi((rank, ranks), name, limits, tell),
+    }
+}
+
+/// Joins them over MPI, which `name` has started as rank `rank` of `ranks`.
+#[cfg(feature = "mpi")]
+fn join_mpi(
+    (rank, ranks): (usize, usize),
+    name: &str,
+    limits: Limits,
+    tell: Tell,
+) -> Result<Arc<dyn Collective>, Failure> {
+    let member = crate::collective::mpi::join(limits, tell)?;
+    if (member.rank(), member.ranks()) != (rank, ranks) {
+        return Err(Failure::Usage(format!(
+            "this is rank {rank} of {ranks} by the variables of {name}, and rank {} of {} by MPI\nhelp: start it by the `mpirun` \
+             of the MPI that it was built with; for `srun`, `srun --mpi=list` says what there is; or set `RUNNER_TRANSPORT=tcp`",
+            member.rank(),
+            member.ranks()
+        )));
+    }
+    Ok(member)
+}
+
+#[cfg(not(feature = "mpi"))]
+fn join_mpi(_: (usize, usize), _: &str, _: Limits, _: Tell) -> Result<Arc<dyn Collective>, Failure> {
+    Err(world::built_without_mpi())
+}
+
+/// What all ranks do alike.
+fn agree(member: &dyn Collective) -> Result<Agreed, Failure> {
     let own = Hello {
         version: env!("CARGO_PKG_VERSION").into(),
         program: program()?,
         level: SimdLevel::from_env()?.name().into(),
     };
-    let all: Vec<Hello> = exchange(member.as_ref(), &own)?;
+    let all: Vec<Hello> = exchange(member, &own)?;
     for (rank, other) in all.iter().enumerate() {
         let first = &all[0];
         if (&other.version, &other.program) != (&first.version, &first.program) {
@@ -142,7 +182,7 @@ fn connect(world: &World) -> Result<(Arc<dyn Collective>, Agreed), Failure> {
     if member.rank() == 0 && own.level != level.name() {
         say(&format!("note: all ranks compute with {}, which is what all of them have", level.name()));
     }
-    Ok((member, Agreed { level }))
+    Ok(Agreed { level })
 }
 
 /// What tells this build from others.

@@ -1,18 +1,43 @@
 //! Which rank this process is, by what starts processes: `runner launch`, `torchrun` and Kubernetes, `mpirun`, `srun`.
 
 use super::super::super::failure::Failure;
-use crate::collective::tcp::{Meeting, World};
+use crate::collective::tcp::Meeting;
 use std::path::PathBuf;
 
 /// A file through which ranks find each other.
 pub const RENDEZVOUS: &str = "RUNNER_RENDEZVOUS";
 
+/// What carries messages: `mpi` or `tcp`.
+pub const TRANSPORT: &str = "RUNNER_TRANSPORT";
+
 /// The port of `torchrun`, unless another one is named.
 const PORT: u16 = 29500;
+
+/// A rank, and how it finds the others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Which rank this is, from 0.
+    pub rank: usize,
+    /// How many there are.
+    pub ranks: usize,
+    /// What carries their messages.
+    pub transport: Transport,
+}
+
+/// What carries the messages of ranks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Transport {
+    /// Connections of their own, made where they meet.
+    Tcp(Meeting),
+    /// MPI, as this has started them.
+    Mpi(&'static str),
+}
 
 /// What starts processes, by its variables.
 struct Launcher {
     name: &'static str,
+    /// It starts processes of MPI.
+    mpi: bool,
     rank: &'static str,
     ranks: &'static str,
     /// How many ranks are on this machine, or on how many machines they are.
@@ -32,6 +57,7 @@ enum Here {
 const LAUNCHERS: [Launcher; 4] = [
     Launcher {
         name: "torchrun",
+        mpi: false,
         rank: "RANK",
         ranks: "WORLD_SIZE",
         here: Here::Ranks("LOCAL_WORLD_SIZE"),
@@ -39,6 +65,7 @@ const LAUNCHERS: [Launcher; 4] = [
     },
     Launcher {
         name: "mpirun",
+        mpi: true,
         rank: "OMPI_COMM_WORLD_RANK",
         ranks: "OMPI_COMM_WORLD_SIZE",
         here: Here::Ranks("OMPI_COMM_WORLD_LOCAL_SIZE"),
@@ -46,6 +73,7 @@ const LAUNCHERS: [Launcher; 4] = [
     },
     Launcher {
         name: "mpiexec",
+        mpi: true,
         rank: "PMI_RANK",
         ranks: "PMI_SIZE",
         here: Here::Ranks("MPI_LOCALNRANKS"),
@@ -54,6 +82,7 @@ const LAUNCHERS: [Launcher; 4] = [
     // A batch script has the number of tasks, too, but is not one of them.
     Launcher {
         name: "srun",
+        mpi: true,
         rank: "SLURM_PROCID",
         ranks: "SLURM_STEP_NUM_TASKS",
         here: Here::Machines("SLURM_STEP_NUM_NODES"),
@@ -64,9 +93,17 @@ const LAUNCHERS: [Launcher; 4] = [
 /// The rank that this process is; `None` if it is alone.
 ///
 /// # Errors
-/// The variables contradict each other, or do not say where the ranks meet.
-pub fn of_environment() -> Result<Option<World>, Failure> {
-    of(&|name| std::env::var(name).ok(), parent)
+/// The variables contradict each other, or do not say where the ranks meet; MPI is asked for and cannot be had.
+pub fn of_environment() -> Result<Option<Found>, Failure> {
+    of(&|name| std::env::var(name).ok(), parent, cfg!(feature = "mpi"))
+}
+
+/// MPI is asked for, and this program has none.
+pub fn built_without_mpi() -> Failure {
+    Failure::Usage(format!(
+        "`{TRANSPORT}` is `mpi`, and this program was built without MPI\nhelp: build it with `--features mpi` \
+         (docs/distributed.md), or set `{TRANSPORT}=tcp`"
+    ))
 }
 
 /// How many ranks are on this machine, if that is known.
@@ -92,9 +129,19 @@ fn number(read: &dyn Fn(&str) -> Option<String>, name: &str) -> Result<Option<us
     parsed.map(Some).map_err(|_| Failure::Usage(format!("`{name}` is `{text}`, which is no number of ranks")))
 }
 
-fn of(read: &dyn Fn(&str) -> Option<String>, parent: fn() -> u32) -> Result<Option<World>, Failure> {
-    for launcher in &LAUNCHERS {
+/// `built_in` says whether this program can use MPI.
+fn of(read: &dyn Fn(&str) -> Option<String>, parent: fn() -> u32, built_in: bool) -> Result<Option<Found>, Failure> {
+    let mpi = match read(TRANSPORT).as_deref() {
+        None | Some("") => None,
+        Some("tcp") => Some(false),
+        Some("mpi") if built_in => Some(true),
+        Some("mpi") => return Err(built_without_mpi()),
+        Some(other) => return Err(Failure::Usage(format!("`{TRANSPORT}` is `{other}`, and must be `mpi` or `tcp`"))),
+    };
+    let mut started = false;
+    for launcher in LAUNCHERS.iter().filter(|launcher| launcher.mpi || mpi != Some(true)) {
         let (Some(rank), Some(ranks)) = (number(read, launcher.rank)?, number(read, launcher.ranks)?) else { continue };
+        started = true;
         // A job of one process, or a variable that another program has left.
         if ranks <= 1 {
             continue;
@@ -106,8 +153,17 @@ fn of(read: &dyn Fn(&str) -> Option<String>, parent: fn() -> u32) -> Result<Opti
                 ranks - 1
             )));
         }
-        let meeting = launcher.meeting(read, ranks, parent)?;
-        return Ok(Some(World { rank, ranks, meeting }));
+        let transport = match launcher.mpi && mpi.unwrap_or(built_in) {
+            true => Transport::Mpi(launcher.name),
+            false => Transport::Tcp(launcher.meeting(read, ranks, parent)?),
+        };
+        return Ok(Some(Found { rank, ranks, transport }));
+    }
+    if mpi == Some(true) && !started {
+        return Err(Failure::Usage(format!(
+            "`{TRANSPORT}` is `mpi`, and this process was started by nothing that starts processes of MPI\n\
+             help: `mpirun -n 4 runner train CONFIG`, or by `srun`"
+        )));
     }
     Ok(None)
 }
@@ -182,10 +238,14 @@ fn first_node(list: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn found(variables: &[(&str, &str)]) -> Result<Option<World>, Failure> {
+    fn found_by(built_in: bool, variables: &[(&str, &str)]) -> Result<Option<Found>, Failure> {
         let read =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        of(&read, || 77)
+        of(&read, || 77, built_in)
+    }
+
+    fn found(variables: &[(&str, &str)]) -> Result<Option<Found>, Failure> {
+        found_by(false, variables)
     }
 
     fn address(host: &str, port: u16, local: bool) -> Meeting {
@@ -258,8 +318,35 @@ mod tests {
                 file("runner-srun-5-0"),
             ),
         ] {
-            let world = found(&variables).unwrap();
-            assert_eq!(world, Some(World { rank, ranks, meeting }), "{variables:?}");
+            let transport = Transport::Tcp(meeting);
+            assert_eq!(found(&variables).unwrap(), Some(Found { rank, ranks, transport }), "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn mpi_carries_what_it_has_started_unless_that_is_not_wanted() {
+        let open = [("OMPI_COMM_WORLD_RANK", "2"), ("OMPI_COMM_WORLD_SIZE", "4")];
+        let hydra = [("PMI_RANK", "2"), ("PMI_SIZE", "4"), ("MPI_LOCALNRANKS", "4")];
+        let slurm = [("SLURM_PROCID", "2"), ("SLURM_STEP_NUM_TASKS", "4")];
+        let torch = [("RANK", "1"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "a")];
+        let with = |more: &[(&'static str, &'static str)], transport| [more, &[(TRANSPORT, transport)]].concat();
+        for (variables, name) in [(&open[..], "mpirun"), (&hydra, "mpiexec"), (&slurm, "srun")] {
+            let by_mpi = Some(Found { rank: 2, ranks: 4, transport: Transport::Mpi(name) });
+            assert_eq!(found_by(true, variables).unwrap(), by_mpi);
+            assert_eq!(found_by(true, &with(&[&torch, variables].concat(), "mpi")).unwrap(), by_mpi);
+        }
+        let is_tcp = |found: Option<Found>| matches!(found, Some(Found { transport: Transport::Tcp(_), .. }));
+        assert!(is_tcp(found_by(true, &with(&hydra, "tcp")).unwrap()));
+        assert!(is_tcp(found_by(true, &[&torch[..], &hydra].concat()).unwrap()));
+        assert_eq!(found_by(true, &with(&[("PMI_RANK", "0"), ("PMI_SIZE", "1")], "mpi")).unwrap(), None);
+        assert_eq!(found_by(true, &[]).unwrap(), None);
+        for (built_in, variables, expected) in [
+            (false, with(&hydra, "mpi"), "this program was built without MPI"),
+            (true, with(&torch, "mpi"), "started by nothing that starts processes of MPI"),
+            (true, with(&hydra, "nccl"), "`RUNNER_TRANSPORT` is `nccl`"),
+        ] {
+            let Err(Failure::Usage(text)) = found_by(built_in, &variables) else { panic!("{variables:?}") };
+            assert!(text.contains(expected), "{text}");
         }
     }
 
