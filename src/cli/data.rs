@@ -2,6 +2,7 @@
 
 use super::args::OutputArgs;
 use super::failure::Failure;
+use crate::config::nearest;
 use crate::data::fetch::{self, Known};
 use crate::data::progress::Event;
 use crate::terminal::{Bar, can_redraw, say};
@@ -17,7 +18,14 @@ pub(super) fn fetch(
 ) -> Result<ExitCode, Failure> {
     let Some(set) = Known::by_name(source) else {
         let names: Vec<&str> = Known::ALL.iter().map(|k| k.name()).collect();
-        return Err(Failure::Usage(format!("`{source}` cannot be downloaded; choose one of {}", names.join(", "))));
+        let help = match nearest(source, names.iter().copied()) {
+            Some(near) => format!("\nhelp: did you mean `{near}`?"),
+            None => String::new(),
+        };
+        return Err(Failure::Usage(format!(
+            "`{source}` cannot be downloaded; choose one of {}{help}",
+            names.join(", ")
+        )));
     };
     let root = root.map_or_else(|| PathBuf::from(default_root(set)), Path::to_path_buf);
     let mut progress = Progress::new();

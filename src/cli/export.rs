@@ -3,6 +3,7 @@
 use super::args::ExportArgs;
 use super::failure::Failure;
 use super::model::{Model, load_any_model, read_weights, refuse};
+use super::what::expect_file;
 use crate::checkpoint::{self, Tensor};
 use crate::files::durable;
 use crate::graph::Variables;
@@ -98,6 +99,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
 
 /// The weights in any file that has some.
 fn copied(from: &Path) -> Result<BTreeMap<String, Tensor>, Failure> {
+    expect_file(from)?;
     let mut loaded = checkpoint::load_tensors(from).map_err(anyhow::Error::new)?;
     if let Some(note) = checkpoint::unwrap_all_names(&mut loaded.tensors) {
         say(&note);

@@ -31,6 +31,8 @@ pub(super) fn run(args: &LrFindArgs) -> Result<ExitCode, Failure> {
         )));
     }
     let mut loaded = load_config(&args.config, &args.overrides.sets())?;
+    // What is told is the rate that is used.
+    loaded.experiment.optimizer.rule.without_warmup();
     let backend = device(&loaded.experiment, args.threads)?;
     let described = describe_data(&loaded)?;
     let passes = args.passes.options();

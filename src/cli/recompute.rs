@@ -55,7 +55,10 @@ impl Gain {
         }
         let saved = human_bytes(without - bytes);
         let more = 100.0 * (*flops as f64 / (*before).max(1) as f64 - 1.0);
-        format!("`recompute` saves {saved} of {}, for {more:.0} % more FLOPs in a training step", human_bytes(*without))
+        format!(
+            "`recompute` saves {saved} of the {} that the steps take, for {more:.0} % more FLOPs in a training step",
+            human_bytes(*without)
+        )
     }
 
     /// As JSON.

@@ -2,8 +2,14 @@
 
 use super::failure::Failure;
 use crate::checkpoint;
+use crate::config::text::spelling::list;
 use crate::files::kind::{Kind, kind};
+use crate::runs::datum::natural;
+use crate::runs::find::suggestion;
+use crate::runs::folder::is_run;
 use crate::train::files::folder::file;
+use anyhow::anyhow;
+use std::fs;
 use std::path::Path;
 
 /// Refuses a file that is no configuration. A file that is missing, or of unknown kind, is left to its reader.
@@ -51,11 +57,12 @@ pub fn expect_configuration(path: &Path) -> Result<(), Failure> {
     Err(refuse(format!("`{shown}` {is}\nhelp: {help}")))
 }
 
-/// Refuses a file that is no checkpoint, where one is asked for. A file that is missing, or of unknown kind, is left to its reader.
+/// Refuses a file that is no checkpoint, where one is asked for. A file of unknown kind is left to its reader.
 ///
 /// # Errors
-/// A folder, a configuration, weights of PyTorch, an image, an archive.
+/// Nothing is there; a folder, a configuration, weights of PyTorch, an image, an archive.
 pub fn expect_checkpoint(path: &Path) -> Result<(), Failure> {
+    expect_file(path)?;
     let shown = path.display();
     if path.is_dir() {
         let best = [file::BEST, file::LAST].into_iter().map(|name| path.join(name)).find(|p| p.is_file());
@@ -79,6 +86,44 @@ pub fn expect_checkpoint(path: &Path) -> Result<(), Failure> {
         Some(Kind::Safetensors | Kind::Text | Kind::Empty | Kind::Other) | None => return Ok(()),
     };
     Err(refuse(format!("`{shown}` is {what}, not a checkpoint\nhelp: {help}")))
+}
+
+/// Refuses a path at which nothing is, with what there is in its stead.
+///
+/// # Errors
+/// Nothing is there, or the system does not tell.
+pub fn expect_file(path: &Path) -> Result<(), Failure> {
+    let Err(error) = fs::metadata(path) else { return Ok(()) };
+    let help = match path.parent() {
+        Some(folder) if is_run(folder) => {
+            let there = checkpoints(folder);
+            match &there[..] {
+                [] => format!("\nhelp: the run `{}` has saved no checkpoint yet", folder.display()),
+                there => format!(
+                    "\nhelp: the run `{}` has {}",
+                    folder.display(),
+                    list(there.iter().map(String::as_str), "and")
+                ),
+            }
+        }
+        // The path of a checkpoint in a folder that is none, or of a folder that is none.
+        Some(folder) if path.extension().is_some() && !folder.is_dir() => suggestion(folder),
+        _ => suggestion(path),
+    };
+    Err(Failure::Other(anyhow!("{}: {error}{help}", path.display())))
+}
+
+/// The names of the checkpoints in a run's folder, in their order.
+fn checkpoints(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> =
+        names.filter(|name| name.ends_with(".safetensors") && !name.starts_with('.')).collect();
+    names.sort_by(|a, b| natural(a, b));
+    names
 }
 
 fn refuse(text: String) -> Failure {

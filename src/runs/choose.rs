@@ -2,7 +2,8 @@
 
 use super::datum::{Datum, datum, is_figure, natural, unknown};
 use super::figure::higher_is_better;
-use super::folder::Run;
+use super::folder::{Run, State};
+use crate::config::nearest;
 use std::cmp::Ordering;
 
 /// A condition on a run: `optimizer.lr<1e-3`, `state=finished`.
@@ -50,6 +51,26 @@ impl Condition {
         Ok(Condition { key: key.to_owned(), compare, value: value.to_owned() })
     }
 
+    /// Refuses what no run can meet: a state that there is not, more or less than a word where all runs have numbers.
+    fn can_hold(&self, runs: &[Run]) -> Result<(), String> {
+        let states = State::ALL.map(State::name);
+        if self.key == "state" && !runs.is_empty() && !states.contains(&self.value.as_str()) {
+            let near =
+                nearest(&self.value, states).map_or(String::new(), |near| format!("\nhelp: did you mean `{near}`?"));
+            return Err(format!("no run has the state `{}`: there are {}{near}", self.value, states.join(", ")));
+        }
+        let is_order = !matches!(self.compare, Compare::Equal | Compare::NotEqual);
+        let mut has = runs.iter().filter_map(|run| datum(run, &self.key)).peekable();
+        if is_order
+            && self.value.parse::<f64>().is_err()
+            && has.peek().is_some()
+            && has.all(|datum| matches!(datum, Datum::Number(_)))
+        {
+            return Err(format!("`{}` is a number, and `{}` is none", self.key, self.value));
+        }
+        Ok(())
+    }
+
     /// Whether a run meets it. A run that has nothing under the key meets `!=` alone.
     fn holds(&self, run: &Run) -> bool {
         let Some(datum) = datum(run, &self.key) else { return self.compare == Compare::NotEqual };
@@ -79,6 +100,7 @@ pub fn keep(runs: &mut Vec<Run>, conditions: &[Condition]) -> Result<(), String>
         if !runs.is_empty() && runs.iter().all(|run| datum(run, &condition.key).is_none()) {
             return Err(unknown(runs, &condition.key));
         }
+        condition.can_hold(runs)?;
     }
     runs.retain(|run| conditions.iter().all(|condition| condition.holds(run)));
     Ok(())
@@ -114,8 +136,8 @@ pub fn sort(runs: &mut [Run], key: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// There is none, or they watch different figures.
-pub fn best(runs: &[Run]) -> Result<&Run, String> {
-    let mut monitors: Vec<&str> = runs.iter().filter_map(|run| Some(run.best.as_ref()?.monitor.as_str())).collect();
+pub fn best<'a>(runs: impl Iterator<Item = &'a Run> + Clone) -> Result<&'a Run, String> {
+    let mut monitors: Vec<&str> = runs.clone().filter_map(|run| Some(run.best.as_ref()?.monitor.as_str())).collect();
     monitors.sort_unstable();
     monitors.dedup();
     let [monitor] = monitors[..] else {
@@ -130,7 +152,7 @@ pub fn best(runs: &[Run]) -> Result<&Run, String> {
     };
     let higher = higher_is_better(monitor);
     let value = |run: &&Run| run.best.as_ref().map(|best| if higher { -best.value } else { best.value });
-    let valued = runs.iter().filter(|run| value(run).is_some());
+    let valued = runs.filter(|run| value(run).is_some());
     let order = |a: &&Run, b: &&Run| value(a).unwrap_or(f64::MAX).total_cmp(&value(b).unwrap_or(f64::MAX));
     valued.min_by(order).ok_or_else(|| "no run has a monitored figure yet".into())
 }
@@ -203,6 +225,8 @@ mod tests {
         assert!(wrong("val_acuracy>1").contains("did you mean `val_accuracy`?"));
         assert!(wrong("type=sgd").contains("say which: `loss.type`, `optimizer.type`"), "{}", wrong("type=sgd"));
         assert!(wrong("zzzzzzzzzzz=1").contains("runs have run, state"));
+        assert_eq!(wrong("val_accuracy>high"), "`val_accuracy` is a number, and `high` is none");
+        assert!(wrong("state!=finshed").ends_with("help: did you mean `finished`?"), "{}", wrong("state!=finshed"));
     }
 
     #[test]
@@ -225,10 +249,10 @@ mod tests {
     fn the_best_is_of_one_figure() {
         let mut all = runs();
         all.truncate(2);
-        assert_eq!(best(&all).unwrap().path.to_str(), Some("a/2"));
+        assert_eq!(best(all.iter()).unwrap().path.to_str(), Some("a/2"));
         all[0].best.as_mut().unwrap().monitor = "val_loss".into();
-        assert!(best(&all).unwrap_err().contains("different figures: val_accuracy, val_loss"));
+        assert!(best(all.iter()).unwrap_err().contains("different figures: val_accuracy, val_loss"));
         all.iter_mut().for_each(|run| run.best = None);
-        assert!(best(&all).is_err());
+        assert!(best(all.iter()).is_err());
     }
 }

@@ -1,8 +1,8 @@
 //! Figures over the course of runs, over the number of updates.
 
-use super::datum::unknown;
 use super::folder::Run;
 use super::lines::{Line, number};
+use crate::config::nearest;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -57,8 +57,12 @@ pub fn curves(runs: &[Run], figure: &str) -> Result<Vec<Curve>, String> {
         return Err("nothing has been written down of these runs yet".into());
     }
     ["epoch", "step", "kind"].iter().for_each(|name| _ = names.remove(*name));
-    let told = unknown(runs, figure);
-    let near = told.split_once("\nhelp: did").map(|(_, near)| format!("\nhelp: did{near}")).unwrap_or_default();
+    // A name without `train_` and `val_` is asked for as well.
+    let bare =
+        |name: &String| ["train_", "val_"].iter().find_map(|prefix| name.strip_prefix(prefix)).map(str::to_owned);
+    let known: BTreeSet<String> = names.iter().cloned().chain(names.iter().filter_map(bare)).collect();
+    let near = nearest(figure, known.iter().map(String::as_str));
+    let near = near.map_or(String::new(), |near| format!("\nhelp: did you mean `{near}`?"));
     let all = names.into_iter().collect::<Vec<_>>().join(", ");
     Err(format!("no run has a figure `{figure}`: there are {all}{near}"))
 }

@@ -13,10 +13,14 @@ pub struct Difference {
     pub values: Vec<Option<Value>>,
 }
 
-/// The keys in which runs differ, sorted.
+/// The keys in which runs differ, sorted; the type of a section comes before what goes with it.
 pub fn differences(runs: &[Run]) -> Vec<Difference> {
     let mut keys: Vec<&str> = runs.iter().flat_map(|run| &run.config).map(|(key, _)| key.as_str()).collect();
-    keys.sort_by(|a, b| natural(a, b));
+    let place = |key: &str| -> String {
+        let section = [".type", ".source"].iter().find_map(|end| key.strip_suffix(end));
+        section.map_or_else(|| key.to_owned(), |section| format!("{section}.\0"))
+    };
+    keys.sort_by(|a, b| natural(&place(a), &place(b)));
     keys.dedup();
     let values = |key: &str| runs.iter().map(|run| run.key(key).cloned()).collect::<Vec<_>>();
     let all = keys.into_iter().map(|key| Difference { key: key.to_owned(), values: values(key) });
@@ -56,7 +60,7 @@ mod tests {
             .collect();
         assert_eq!(
             told,
-            ["optimizer.betas - [0.9,0.99]", "optimizer.momentum 0.9 -", "optimizer.type sgd adam", "train.epochs 2 3"]
+            ["optimizer.type sgd adam", "optimizer.betas - [0.9,0.99]", "optimizer.momentum 0.9 -", "train.epochs 2 3"]
         );
     }
 }

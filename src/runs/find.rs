@@ -68,7 +68,7 @@ pub fn named(path: &Path) -> Result<PathBuf, String> {
     if path.is_file() {
         return match is_run(parent) {
             true => Ok(parent.to_path_buf()),
-            false => Err(format!("`{shown}` is a file, not the folder of a run{}", help(path))),
+            false => Err(format!("`{shown}` is a file, not the folder of a run{}", suggestion(path))),
         };
     }
     if path.is_dir() {
@@ -78,7 +78,7 @@ pub fn named(path: &Path) -> Result<PathBuf, String> {
                 "`{shown}` is not the folder of a run: it has neither `{}` nor `{}`{}",
                 file::METRICS,
                 file::LAST,
-                help(path)
+                suggestion(path)
             ),
             [one] => format!("`{shown}` is not the folder of a run, but has one in it\nhelp: name `{}`", one.display()),
             [.., last] => format!(
@@ -88,10 +88,12 @@ pub fn named(path: &Path) -> Result<PathBuf, String> {
             ),
         });
     }
-    Err(format!("there is no run `{shown}`{}", help(path)))
+    Err(format!("there is no run `{shown}`{}", suggestion(path)))
 }
 
-fn help(path: &Path) -> String {
+/// A line of help for a path at which there is no run: the run that was probably meant, or how to find it. Nothing if there are no
+/// runs.
+pub fn suggestion(path: &Path) -> String {
     let known: Vec<String> =
         below(Path::new(RUNS)).unwrap_or_default().iter().map(|path| path.to_string_lossy().into_owned()).collect();
     let word = path.to_string_lossy();

@@ -5,6 +5,7 @@ use crate::config::language::sections::{Axis, Choice, Interval, Method, Space, S
 use crate::config::{Span, value_as_toml};
 use crate::random::{Purpose, Stream, hash_name};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 
 /// What the trials of a sweep assign, the first trial first. A draw depends on the seed, the key and the number of the trial alone:
 /// another trial or another key changes none.
@@ -13,9 +14,31 @@ pub fn trials(sweep: &Sweep, seed: u64) -> Vec<Vec<Assigned>> {
         Method::Grid => combinations(&sweep.parameters),
         Method::Random | Method::Halving => {
             let drawn = |number: usize| sweep.parameters.0.iter().map(|axis| draw(axis, seed, number)).collect();
-            (1..=sweep.count()).map(drawn).collect()
+            match sweep.listed() {
+                Some(_) => without_repetition(&sweep.parameters, sweep.count(), drawn),
+                None => (1..=sweep.count()).map(drawn).collect(),
+            }
         }
     }
+}
+
+/// How often a trial is drawn, on average, before those that are left are taken in their order.
+const DRAWS: usize = 20;
+
+/// The first `count` different combinations that are drawn; the same ones for a larger `count`, and then others.
+fn without_repetition(space: &Space, count: usize, drawn: impl Fn(usize) -> Vec<Assigned>) -> Vec<Vec<Assigned>> {
+    let all = combinations(space);
+    let (mut seen, mut trials) = (HashSet::new(), Vec::with_capacity(count));
+    let left = (1..=DRAWS * all.len()).map(drawn).chain(all.iter().cloned());
+    for trial in left {
+        if trials.len() == count {
+            break;
+        }
+        if seen.insert(trial.iter().map(Assigned::set).collect::<Vec<_>>()) {
+            trials.push(trial);
+        }
+    }
+    trials
 }
 
 /// All combinations; the last key changes from trial to trial.

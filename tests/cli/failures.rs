@@ -160,3 +160,23 @@ fn files_and_folders_in_each_others_place() {
     let err = place.fails("export r/last.safetensors nowhere/w.safetensors", 1);
     assert!(err.contains("nowhere/w.safetensors"), "{err}");
 }
+
+/// A path at which nothing is: what there is in its stead is told.
+#[test]
+fn missing_files_are_told_with_what_there_is() {
+    let place = Place::with(&plain());
+    place.ok("train c.toml --quiet");
+    std::fs::remove_file(place.path("runs/c/1/best.safetensors")).unwrap();
+    for args in ["eval {}", "predict {} x.png", "export {} x.onnx", "export {} x.pth", "train --resume {}"] {
+        let told = place.fails(&args.replace("{}", "runs/c/1/best.safetensors"), 1);
+        let expected = "runs/c/1/best.safetensors: No such file or directory (os error 2)\nhelp: the run `runs/c/1` has `last.safetensors`\n";
+        assert!(told.contains(expected), "{args}: {told}");
+        let told = place.fails(&args.replace("{}", "runs/c/2/best.safetensors"), 1);
+        assert!(told.contains("help: did you mean `runs/c/1`?"), "{args}: {told}");
+    }
+    assert!(place.fails("train --resume runs/c/3", 1).contains("help: did you mean `runs/c/1`?"));
+    assert!(place.fails("train c", 2).contains("help: did you mean `c.toml`?"));
+    assert!(place.fails("check ./d.toml", 2).contains("help: did you mean `./c.toml`?"));
+    assert!(!place.fails("check nothing-like-it", 2).contains("did you mean"));
+    assert!(place.fails("data fetch fashion-mnist", 2).contains("help: did you mean `fashion_mnist`?"));
+}

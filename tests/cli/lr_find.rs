@@ -34,3 +34,18 @@ fn an_update_may_have_several_batches() {
     assert_eq!(done["tried"].as_array().unwrap().len(), 20);
     assert!(done["tried"][19]["loss"].as_f64().unwrap() > 0.0);
 }
+
+/// The rates that are tried are those that are told, whatever the optimizer's own warm-up makes of its rate.
+#[test]
+fn an_optimizers_own_warm_up_is_left_out() {
+    let rule = |warmup: u64| {
+        let optimizer =
+            format!("[optimizer]\ntype = \"adamw_schedule_free\"\nwarmup_steps = {warmup}\n[train]\nepochs = 1\n");
+        digits("", &format!("{LAYERS}\n{optimizer}"))
+    };
+    let tried = |warmup: u64| {
+        let place = Place::with(&rule(warmup));
+        place.ok("lr-find c.toml --json --tries 20 --from 1e-3 --to 1e-1").json()["tried"].clone()
+    };
+    assert_eq!(tried(0), tried(1000));
+}

@@ -81,6 +81,12 @@ fn schedule_free_training_is_validated_by_its_average() {
             }
         }
         let metrics = place.metrics(&run);
+        // Its own warm-up is in the rates that are told.
+        let steps: Vec<_> = metrics.iter().filter(|l| l["kind"] == "step").take(4).collect();
+        let rates: Vec<f64> = steps.iter().map(|l| l["lr"].as_f64().unwrap()).collect();
+        for (rate, share) in rates.iter().zip([1.0 / 3.0, 2.0 / 3.0, 1.0, 1.0]) {
+            assert!((rate / (0.01 * share) - 1.0).abs() < 1e-12, "{rates:?}");
+        }
         let line = metrics.iter().rfind(|l| l["kind"] == "epoch").unwrap();
         let eval = place.ok(&format!("eval {run}/last.safetensors --json")).json();
         let [told, again] = [&line["val_loss"], &eval["metrics"]["loss"]].map(|loss| loss.as_f64().unwrap());

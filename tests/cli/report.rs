@@ -21,7 +21,7 @@ fn tags(page: &str) -> Vec<String> {
         seen.push(tag.to_owned());
         if ["script", "style"].contains(&name.as_str()) {
             rest = &rest[rest.find(&format!("</{name}>")).expect("it is closed") + name.len() + 3..];
-        } else if !["!doctype", "meta", "link", "img", "input"].contains(&name.as_str()) {
+        } else if !["!doctype", "meta", "link", "img", "input", "br", "wbr"].contains(&name.as_str()) {
             open.push(name);
         }
     }
@@ -34,10 +34,13 @@ fn a_page_has_all_and_needs_nothing() {
     let place = Place::with(&plain());
     place.ok("train c.toml --quiet --out runs/a --set train.epochs=1");
     place.ok("train c.toml --quiet --out runs/b --set optimizer.lr=1e-2");
+    let nowhere = place.fails("report runs/a --out none/r.html", 2);
+    assert!(nowhere.contains("there is no folder `none`") && !nowhere.contains("computing"), "{nowhere}");
     let done = place.ok("report runs/a runs/b --out r.html --threads 1");
     assert!(done.err.is_empty() && done.out.contains("the report is in `r.html`"), "{done:?}");
     let page = place.read("r.html");
     let tags = tags(&page);
+    let page = page.replace("<wbr>", "");
     // Nothing from elsewhere, and no script but those of the page.
     for tag in &tags {
         for attribute in ["src=\"", "href=\""] {
@@ -49,7 +52,12 @@ fn a_page_has_all_and_needs_nothing() {
     assert!(page.len() < 1 << 20, "{} bytes", page.len());
     let data = page.split("id=\"curves\">").nth(1).unwrap().split("</script>").next().unwrap();
     let curves: serde_json::Value = serde_json::from_str(data).unwrap();
-    assert_eq!(curves[0]["curves"].as_array().unwrap().len(), 4, "train and val of two runs");
+    let drawn = curves[0]["curves"].as_array().unwrap();
+    // Those of a run have one colour, those of training are dashed.
+    let of: Vec<_> =
+        drawn.iter().map(|curve| (curve["run"].as_u64().unwrap(), curve["train"].as_bool().unwrap())).collect();
+    assert_eq!(of, [(0, true), (1, true), (0, false), (1, false)]);
+    assert!(page.contains("The best run is <strong>runs/"), "which was best");
     // Where links lead, something is.
     for tag in tags.iter().filter(|tag| tag.contains("href=\"#")) {
         let to = tag.split("href=\"#").nth(1).unwrap().split('"').next().unwrap();

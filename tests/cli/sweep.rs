@@ -4,6 +4,7 @@
 use super::support::{Place, assert_same_runs};
 use runner::random::{Purpose, Stream};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
@@ -106,6 +107,19 @@ fn parameters_may_come_from_the_command_line() {
         let again = trials(&more).iter().find(|other| other["trial"] == trial["trial"]).unwrap();
         assert_eq!((&again["values"], &again["value"]), (&trial["values"], &trial["value"]));
     }
+    // Where all values are listed, none is tried twice.
+    let listed = |more: &str| {
+        let told =
+            sweep(&place, &format!("--sweep optimizer.lr=1e-3..1e-1:log:3 --sweep data.batch_size=10,20 {more}"));
+        let mut values: Vec<(u64, String)> =
+            trials(&told).iter().map(|trial| (trial["trial"].as_u64().unwrap(), trial["values"].to_string())).collect();
+        values.sort();
+        values
+    };
+    let (some, all) = (listed("--trials 4 --out some"), listed("--out all"));
+    let different: BTreeSet<&String> = all.iter().map(|(_, values)| values).collect();
+    assert_eq!((some.len(), all.len(), different.len()), (4, 6, 6), "{all:?}");
+    assert_eq!(some, all[..4]);
     let grid = sweep(&place, "--sweep optimizer.lr=1e-3..1e-1:log:3 --method grid --out g");
     assert_eq!(trials(&grid).len(), 3);
     // What the command line says of a key lies over the file.

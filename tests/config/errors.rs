@@ -112,6 +112,7 @@ mistakes! {
         [("seed = 1", "sead = 1"), ("[train]", "[trian]")],
         [("\"relu\"", "{ type = \"relu\", inplace = true }")],
         [("lr = 0.1", "lr = 0.1\nbetas = [0.9, 0.99]")],
+        [(SGD, "type = \"adamw\"\nlr = 0.1\nmomentun = 0.9")],
         [("epochs = 3", "epochs = 3\nearly_stopping = { monitr = \"val_loss\", patience = 2 }")],
     ];
     fine_tuning: [

@@ -51,3 +51,39 @@ fn a_dry_run_and_the_time_of_a_run() {
     assert_eq!((&time["steps"], &time["evaluations"]), (&13.into(), &4.into()), "{time}");
     assert!(time["step_ms"].as_f64().unwrap() > 0.0 && time["measured_steps"].as_u64().unwrap() > 0, "{time}");
 }
+
+/// In half precision the first updates are left out until the scale of the loss fits. The average that is validated takes part in that.
+#[test]
+fn schedule_free_training_in_half_precision_goes_on_to_the_same_bits() {
+    let Some(folder) = emulator::library_dir() else { return };
+    let layers = "layers = [\"flatten\", { type = \"linear\", out_features = 12 }, \"batch_norm1d\", \"relu\", { type = \"linear\", out_features = 10 }]";
+    let rule = "type = \"adamw_schedule_free\"\nlr = 0.02\nwarmup_steps = 4\nbetas = [0.9, 0.99]";
+    let rest = format!(
+        "[model]\n{layers}\n[optimizer]\n{rule}\n[train]\nsteps = 24\neval_every_steps = 8\n[log]\nevery_steps = 1\n"
+    );
+    let config =
+        digits("eval_batch_size = 50", &rest).replace("device = \"cpu\"", "device = \"cuda\"\nprecision = \"fp16\"");
+    let place = Place::with(&config);
+    let ok = |args: &str| ok_with(&place, &folder, args, &[]);
+    ok("train c.toml --quiet --out whole");
+    for stop in [1, 3, 8, 17] {
+        let resume = if stop == 1 { "" } else { "--resume" };
+        ok(&format!("train c.toml --quiet --out r {resume} --set train.max_steps={stop}"));
+    }
+    ok("train c.toml --quiet --out r --resume --set train.max_steps=1000");
+    assert_same_runs((&place, "whole"), (&place, "r"));
+    let last = place.checkpoint("whole/last.safetensors");
+    let floats = |name: &str| -> Vec<f32> {
+        last.tensors[name].data.as_chunks().0.iter().map(|b| f32::from_ne_bytes(*b)).collect()
+    };
+    let (y, z, x) = (floats("4.weight"), floats("optimizer.z.4.weight"), floats("optimizer.average.4.weight"));
+    assert!(z != x);
+    for ((y, z), x) in y.iter().zip(z).zip(x) {
+        assert!((y - (0.1 * z + 0.9 * x)).abs() < 1e-6, "{y} between {z} and {x}");
+    }
+    let rows: Vec<_> = place.metrics("whole").into_iter().filter(|line| line["val_loss"].is_f64()).collect();
+    let losses: Vec<f64> = rows.iter().map(|row| row["val_loss"].as_f64().unwrap()).collect();
+    assert!(losses.len() == 3 && losses[2] < 0.9 * losses[0], "{losses:?}");
+    let eval = ok("eval whole/last.safetensors --json").json();
+    assert!((eval["metrics"]["loss"].as_f64().unwrap() - losses[2]).abs() < 1e-9, "{eval}");
+}

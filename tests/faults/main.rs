@@ -13,6 +13,7 @@ mod fetch;
 mod library;
 mod limits;
 mod operation;
+mod optimizers;
 mod place;
 mod power_cut;
 mod readers;

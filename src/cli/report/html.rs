@@ -46,13 +46,18 @@ impl Table {
         self.row_of(cells.iter().map(|cell| escaped(cell)).collect());
     }
 
-    /// Adds a row of HTML.
+    /// Adds a row of HTML; the first cell has no tags.
     pub fn row_of(&mut self, cells: Vec<String>) {
         self.body += "<tr>";
         for (i, (cell, (_, number))) in cells.iter().zip(&self.head).enumerate() {
             let class = if *number { " class=\"n\"" } else { "" };
             self.body += &match i {
-                0 => format!("<th scope=\"row\"{class}>{cell}</th>"),
+                // On a small screen paths and keys break where their parts do.
+                0 => {
+                    let cell =
+                        ['/', '.', '_'].iter().fold(cell.clone(), |cell, c| cell.replace(*c, &format!("{c}<wbr>")));
+                    format!("<th scope=\"row\"{class}>{cell}</th>")
+                }
                 _ => format!("<td{class}>{cell}</td>"),
             };
         }

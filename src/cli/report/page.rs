@@ -6,6 +6,7 @@ use super::html::{Table, data_url, escaped, json as in_script};
 use super::{Lead, Part, Reported};
 use crate::cli::human_bytes;
 use crate::runs::Run;
+use crate::runs::choose::best;
 use crate::runs::curves::{Curve, curve};
 use crate::runs::datum::figures;
 use crate::runs::difference::{differences, shown};
@@ -85,6 +86,14 @@ fn told(name: &str, value: f64) -> String {
     if is_share(name) { percent(value) } else { figure(value, 5, 10) }
 }
 
+/// The best value of what a run watches, and when that was.
+fn best_of(run: &Run) -> String {
+    run.best.as_ref().map_or("–".into(), |best| {
+        let at = best.at.map_or(String::new(), |at| format!(" at {at}"));
+        format!("{} {}{at}", best.monitor, told(&best.monitor, best.value))
+    })
+}
+
 fn overview(runs: &[&Run]) -> String {
     let mut names: Vec<String> = Vec::new();
     for name in runs.iter().flat_map(|run| figures(run)) {
@@ -92,34 +101,31 @@ fn overview(runs: &[&Run]) -> String {
             names.push(name);
         }
     }
-    let mut head: Vec<String> =
-        ["run", "state", "#epochs", "#updates", "#time", "#size", "best"].map(str::to_owned).to_vec();
+    // What tells runs apart stands before what a small screen cuts off.
+    let mut head: Vec<String> = ["run", "state", "best"].map(str::to_owned).to_vec();
     head.extend(names.iter().map(|name| format!("#{name}")));
+    head.extend(["#epochs", "#updates", "#time", "#size"].map(str::to_owned));
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     let mut table = Table::new("State, best and last figures", &head);
     for run in runs {
-        let best = run.best.as_ref().map_or("–".into(), |best| {
-            let at = best.at.map_or(String::new(), |at| format!(" at {at}"));
-            format!("{} {}{at}", best.monitor, told(&best.monitor, best.value))
-        });
-        let mut cells = vec![
-            run.path.display().to_string(),
-            run.state.name().to_owned(),
+        let mut cells = vec![run.path.display().to_string(), run.state.name().to_owned(), best_of(run)];
+        let last =
+            |name: &String| run.last().and_then(|line| number(line, name)).map_or("–".into(), |v| told(name, v));
+        cells.extend(names.iter().map(last));
+        cells.extend([
             run.progress(),
             crate::cli::thousands(run.step),
             duration(run.seconds),
             human_bytes(usize::try_from(run.bytes).unwrap_or(usize::MAX)),
-            best,
-        ];
-        cells.extend(
-            names
-                .iter()
-                .map(|name| run.last().and_then(|line| number(line, name)).map_or("–".into(), |v| told(name, v))),
-        );
+        ]);
         table.row(&cells);
     }
-    let mut out =
-        format!("<section aria-labelledby=\"overview\">\n<h2 id=\"overview\">Overview</h2>\n{}", table.html());
+    let mut out = "<section aria-labelledby=\"overview\">\n<h2 id=\"overview\">Overview</h2>\n".to_owned();
+    if let (true, Ok(run)) = (runs.len() > 1, best(runs.iter().copied())) {
+        let name = escaped(&run.path.display().to_string());
+        out += &format!("<p>The best run is <strong>{name}</strong>: {}.</p>\n", escaped(&best_of(run)));
+    }
+    out += &table.html();
     for run in runs {
         let name = escaped(&run.path.display().to_string());
         if let Some(why) = &run.why {
@@ -188,7 +194,9 @@ fn curves_json(runs: &[&Run]) -> Value {
         .iter()
         .map(|(name, curves)| {
             let curves: Vec<Value> =
-                curves.iter().map(|(label, curve)| json!({ "name": label, "points": points(curve) })).collect();
+                curves.iter().map(|(label, curve)| json!({
+                    "name": label, "run": curve.run, "train": curve.figure.starts_with("train_"), "points": points(curve),
+                })).collect();
             json!({ "name": name, "curves": curves })
         })
         .collect()
@@ -366,9 +374,9 @@ fn matrix_html(i: usize, evaluation: &Evaluation, report: &ClassReport, class: &
         rows += "</tr>\n";
     }
     format!(
-        "<div class=\"wide\" role=\"region\" aria-label=\"Confusion matrix\" tabindex=\"0\"><table class=\"matrix\"><caption>Confusion matrix: a row \
-         for each class, a column for what it was taken for. A number that is a link leads to the worst mistakes.</caption>\n<thead><tr>\
-         <th scope=\"col\">class</th>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n"
+        "<p class=\"soft\">The confusion matrix has a row for each class, and a column for what it was taken for. A number that is a link leads to the \
+         worst mistakes.</p>\n<div class=\"wide\" role=\"region\" aria-label=\"Confusion matrix\" tabindex=\"0\"><table class=\"matrix\"><caption>Confusion \
+         matrix</caption>\n<thead><tr><th scope=\"col\">class</th>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n"
     )
 }
 
@@ -392,9 +400,9 @@ fn gallery_html(i: usize, evaluation: &Evaluation, class: &dyn Fn(usize) -> Stri
                 format!("<img src=\"{address}\" alt=\"sample {sample}, {is_name}\" loading=\"lazy\">")
             });
             out += &format!(
-                "<li><figure>{image}<figcaption>sample {sample}: {} {taken_name}, {} {is_name}</figcaption></figure></li>",
-                percent(*wrong),
-                percent(*own)
+                "<li><figure>{image}<figcaption>sample {sample}<br>{} {taken_name}<br>{} {is_name}</figcaption></figure></li>",
+                percent(*wrong).replace(' ', "\u{a0}"),
+                percent(*own).replace(' ', "\u{a0}")
             );
         }
         out += "</ul></div>\n";

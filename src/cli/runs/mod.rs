@@ -53,7 +53,8 @@ pub(super) fn run(args: &RunsArgs) -> Result<ExitCode, Failure> {
         runs.reverse();
     }
     if args.best && !runs.is_empty() {
-        let chosen = if args.sort.is_some() { runs[0].clone() } else { best(&runs).map_err(Failure::Usage)?.clone() };
+        let chosen =
+            if args.sort.is_some() { runs[0].clone() } else { best(runs.iter()).map_err(Failure::Usage)?.clone() };
         runs = vec![chosen];
     }
     if args.output.json {

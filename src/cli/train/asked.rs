@@ -225,7 +225,6 @@ mod tests {
             (format!("{c} --resume --out {r}"), resumed(Some(&c), Some(&r), None)),
             (format!("{c} --resume {last} --out {d}"), resumed(Some(&c), Some(&d), Some(&last))),
             (format!("{own} --resume"), resumed(Some(&own), Some(&r), None)),
-            ("--resume nowhere".into(), resumed(None, Some(""), Some("nowhere"))),
         ] {
             assert_eq!(asked(&words).unwrap(), expected, "{words}");
         }
@@ -242,5 +241,7 @@ mod tests {
             let Err(Failure::Usage(text)) = asked(&words) else { panic!("{words}") };
             assert!(text.contains(reason), "{words}: {text}");
         }
+        let Err(Failure::Other(missing)) = asked("--resume nowhere") else { panic!("nothing is there") };
+        assert!(missing.to_string().starts_with("nowhere: No such file"), "{missing}");
     }
 }

@@ -5,8 +5,8 @@ use super::super::failure::Failure;
 use super::super::signals::on_warning;
 use super::quoted;
 use crate::checkpoint::{CheckpointError, Reason};
-use crate::terminal::figure;
-use crate::terminal::say;
+use crate::runs::figure::is_share;
+use crate::terminal::{figure, percent, say};
 use crate::train::files::folder::file;
 use crate::train::run::{Outcome, Run};
 use anyhow::Context;
@@ -77,7 +77,8 @@ pub fn train(run: &mut Run, args: &TrainArgs, resumed: bool) -> Result<ExitCode,
 /// The best figure, and on which samples that is, for a message.
 fn best(run: &Run) -> String {
     let Some(best) = &run.state.best else { return String::new() };
-    let told = format!("; best {} {}", best.monitor, figure(best.value, 5, 12));
+    let value = if is_share(&best.monitor) { percent(best.value) } else { figure(best.value, 5, 12) };
+    let told = format!("; best {} {value}", best.monitor);
     match run.experiment.checkpoint.monitor().of_validation() {
         true => format!("{told}, chosen on {}", run.experiment.validation().name()),
         false => told,

@@ -83,7 +83,12 @@ impl Part<'_> {
         let error = Diagnostic::error(format!("unknown key `{}` in {}", shorten(&entry.key), self.what));
         match elsewhere {
             Some(text) => error.at(entry.key_span, text),
-            None => with_keys(error, self.what, entry.key_span, &entry.key, known),
+            None => match self.sink.nearly(self.what, &entry.key) {
+                Some(text) if !remarked && nearest(&entry.key, known.iter().copied()).is_none() => {
+                    error.at(entry.key_span, text)
+                }
+                _ => with_keys(error, self.what, entry.key_span, &entry.key, known),
+            },
         }
     }
 

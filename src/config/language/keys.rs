@@ -9,6 +9,7 @@ use super::sections::{
 use crate::config::declare::declaration::{Declaration, Declare, Effect, Rule};
 use crate::config::declare::options::Options;
 use crate::config::declare::tagged::Tagged;
+use crate::config::text::sink::Elsewhere;
 use crate::config::text::spelling::list;
 use crate::config::text::tree::{Node, Table};
 use crate::config::text::words::nearest;
@@ -95,6 +96,11 @@ impl Section {
             }
         }
         keys
+    }
+
+    /// The kinds that have a key of their own.
+    fn types_with(&self, key: &str) -> Vec<&'static str> {
+        self.types.iter().copied().filter(|word| (self.fields)(word).contains(&key)).collect()
     }
 
     /// Whether a kind has a key.
@@ -245,8 +251,11 @@ pub fn for_option(option: &str) -> Vec<String> {
     }
 }
 
+/// What is said of keys that a section does not have.
+pub const ELSEWHERE: Elsewhere = Elsewhere { belongs: elsewhere, nearly };
+
 /// Where a key belongs that does not belong into this section.
-pub fn elsewhere(place: &str, key: &str) -> Option<String> {
+fn elsewhere(place: &str, key: &str) -> Option<String> {
     let here = match place {
         "the configuration" => "",
         _ => place.strip_prefix("`[")?.strip_suffix("]`")?,
@@ -258,9 +267,7 @@ pub fn elsewhere(place: &str, key: &str) -> Option<String> {
     let mut belongs: Vec<&str> = Vec::new();
     for section in sections().iter().filter(|section| section.keys().contains(&key)) {
         if section.name == here {
-            let types: Vec<&str> =
-                section.types.iter().copied().filter(|word| (section.fields)(word).contains(&key)).collect();
-            return Some(format!("is a key of {}", list(types, "and")));
+            return Some(format!("is a key of {}", list(section.types_with(key), "and")));
         }
         belongs.push(section.name);
     }
@@ -269,6 +276,15 @@ pub fn elsewhere(place: &str, key: &str) -> Option<String> {
     }
     let names: Vec<String> = belongs.iter().map(|name| format!("[{name}]")).collect();
     (!names.is_empty()).then(|| format!("is a key of {}", list(names.iter().map(String::as_str), "and of")))
+}
+
+/// The key of another type of the section that a misspelt one was probably meant for.
+fn nearly(place: &str, key: &str) -> Option<String> {
+    let here = place.strip_prefix("`[")?.strip_suffix("]`")?;
+    let section = sections().into_iter().find(|section| section.name == here)?;
+    let near = nearest(key, section.keys())?;
+    let types = section.types_with(near);
+    (!types.is_empty()).then(|| format!("did you mean `{near}`? It is a key of {}", list(types, "and")))
 }
 
 #[cfg(test)]

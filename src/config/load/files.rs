@@ -16,6 +16,7 @@ use crate::config::text::parse::parse;
 use crate::config::text::sink::Sink;
 use crate::config::text::spelling::{list, shorten};
 use crate::config::text::tree::{Entry, Node, Table, Value};
+use crate::config::text::words::nearest;
 use crate::files;
 
 /// A configuration is text that somebody wrote, or what a run has left: blocks and repeats are written out in that.
@@ -36,7 +37,7 @@ pub struct Files {
 
 impl Default for Files {
     fn default() -> Self {
-        Self { sources: Sources::default(), sink: Sink::new(keys::elsewhere), left: Vec::new() }
+        Self { sources: Sources::default(), sink: Sink::new(keys::ELSEWHERE), left: Vec::new() }
     }
 }
 
@@ -115,7 +116,13 @@ impl Files {
                 let message = format!("cannot read `{}`", path.display());
                 self.sink.push(match named_at {
                     Some(span) => Diagnostic::error(message).at(span, reason),
-                    None => Diagnostic::error(format!("{message}: {reason}")),
+                    None => {
+                        let error = Diagnostic::error(format!("{message}: {reason}"));
+                        match near(path) {
+                            Some(near) => error.help(format!("did you mean `{}`?", near.display())),
+                            None => error,
+                        }
+                    }
                 });
                 None
             }
@@ -338,6 +345,21 @@ pub fn relative_paths(experiment: &Experiment, sources: &Sources) -> Vec<Diagnos
             .at(span, "taken from the current folder, which need not be the one in which the run was started")
     };
     keys::paths().iter().filter_map(place).filter(written).map(warning).collect()
+}
+
+/// The configuration beside a path at which nothing is that was probably meant.
+fn near(path: &Path) -> Option<PathBuf> {
+    let (word, folder) = (path.file_name()?.to_str()?, path.parent()?);
+    if path.exists() {
+        return None;
+    }
+    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let names = std::fs::read_dir(here).ok()?.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| name.ends_with(".toml")).collect();
+    names.sort();
+    let whole = format!("{word}.toml");
+    let name = if names.contains(&whole) { &whole } else { nearest(word, names.iter().map(String::as_str))? };
+    Some(folder.join(name))
 }
 
 /// The text of a file that is not too long. What a configuration names must be a plain file: it shall not make anybody

@@ -9,14 +9,20 @@ use super::tree::Table;
 /// More than this helps nobody.
 const LIMIT: usize = 200;
 
-/// Says of a key where it belongs, if not into this place (`` `[data]` ``): `` is a key of `[train]` ``.
-pub type Elsewhere = fn(place: &str, key: &str) -> Option<String>;
+/// What the language knows of keys that a place (`` `[data]` ``) does not have.
+#[derive(Debug, Clone, Copy)]
+pub struct Elsewhere {
+    /// Where a key belongs: `` is a key of `[train]` ``.
+    pub belongs: fn(place: &str, key: &str) -> Option<String>,
+    /// The key of the same section, but of another type, that a misspelt one was probably meant for.
+    pub nearly: fn(place: &str, key: &str) -> Option<String>,
+}
 
 /// A list of problems that everybody who reads a configuration adds to.
 #[derive(Debug, Default)]
 pub struct Sink {
     list: RefCell<Vec<Diagnostic>>,
-    /// What the language knows of keys in the wrong place: those who read a table know only their own keys.
+    /// Those who read a table know only their own keys.
     elsewhere: Option<Elsewhere>,
 }
 
@@ -28,7 +34,12 @@ impl Sink {
 
     /// Where a key belongs that does not belong into this place.
     pub fn elsewhere(&self, place: &str, key: &str) -> Option<String> {
-        self.elsewhere.and_then(|elsewhere| elsewhere(place, key))
+        self.elsewhere.and_then(|elsewhere| (elsewhere.belongs)(place, key))
+    }
+
+    /// What a misspelt key was probably meant for, if that is a key of another type of this section.
+    pub fn nearly(&self, place: &str, key: &str) -> Option<String> {
+        self.elsewhere.and_then(|elsewhere| (elsewhere.nearly)(place, key))
     }
 
     /// Adds a problem, unless the same has been told of the same place: blocks are read at every use.

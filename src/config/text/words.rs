@@ -158,6 +158,8 @@ const VALUES: &[(&str, &[&str])] = &[
     ("l1", &["l1loss", "mae", "maeloss", "meanabsoluteerror", "absoluteerror"]),
     ("smooth_l1", &["smoothl1loss"]),
     ("huber", &["huberloss"]),
+    ("auroc", &["auc", "rocauc", "rocaucscore"]),
+    ("calibration_error", &["ece", "expectedcalibrationerror"]),
     ("bce_with_logits", &["bcewithlogitsloss", "bcewithlogits", "sigmoidcrossentropy"]),
     ("mse", &["mseloss", "l2", "l2loss", "meansquarederror", "squarederror"]),
     ("sgd", &["momentum", "gradientdescent"]),

@@ -343,7 +343,9 @@ impl Run<'_> {
             self.session.set_average_share(ema.share(self.state.step + 1));
         }
         let start = Position { epoch: self.state.epoch, batch: (self.state.batch + own.start) as usize };
-        self.pending.push(Update { step: self.state.step + 1, start, batches: losses, lr, inputs });
+        // The rate that is used, with what the optimizer makes of it.
+        let lr = lr * self.experiment.optimizer.rule.warmth(step + 1);
+        self.pending.push(Update { step: step + 1, start, batches: losses, lr, inputs });
         let before = self.done();
         let mut unreadable = Vec::new();
         for k in own.clone() {

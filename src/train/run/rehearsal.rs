@@ -44,6 +44,7 @@ impl Run<'_> {
         let mut loader = Loader::start(&self.samples.train, options, &layout, buffers, start)?;
         self.begin_phase();
         let lr = self.schedule.lr(self.state.step, self.state.epoch as usize) * self.plateau_factor();
+        let lr = lr * self.experiment.optimizer.rule.warmth(self.state.step + 1);
         let samples = self.update(&mut loader, &mut VecDeque::new(), batches as u64)?;
         self.settle(true)?;
         let loss = self.pending.latest().context("the device has not told the loss")?;

@@ -106,13 +106,15 @@ pub fn sweep(
 pub const ENOUGH: usize = 20;
 
 /// The rate at which the smoothed loss falls fastest with the logarithm of the rate; `None` if it does not fall, or too little has
-/// been tried. The first tenth and the last twentieth do not count: the mean has not settled yet, or the loss has begun to rise.
+/// been tried. The first tenth and the last twentieth do not count: the mean has not settled yet, or the loss has begun to rise. Nor does
+/// what comes behind the lowest loss: where it has grown out of bounds, or nearly, it falls again by no merit of the rate.
 pub fn steepest(tried: &[Tried]) -> Option<Tried> {
     if tried.len() < ENOUGH {
         return None;
     }
     let slope = |i: usize| (tried[i + 1].smooth - tried[i - 1].smooth) / (tried[i + 1].lr / tried[i - 1].lr).ln();
-    let inner = (tried.len() / 10).max(1)..tried.len() - (tried.len() / 20).max(1);
+    let lowest = (0..tried.len()).min_by(|a, b| tried[*a].smooth.total_cmp(&tried[*b].smooth))?;
+    let inner = (tried.len() / 10).max(1)..(tried.len() - (tried.len() / 20).max(1)).min(lowest + 1);
     let best = inner.map(|i| (slope(i), i)).min_by(|a, b| a.0.total_cmp(&b.0))?;
     (best.0 < 0.0).then(|| tried[best.1])
 }
@@ -140,6 +142,11 @@ mod tests {
         let best = steepest(&all).unwrap();
         assert!((best.lr / 1e-3).ln().abs() < 0.2, "{best:?}");
         assert_eq!(steepest(&all[..ENOUGH - 1]), None);
+        // Far too large rates throw the loss up, from where it drops steeply, though not as low as it was.
+        let loss = |lr: f64| if (0.02..0.2).contains(&lr) { 4.0 } else { loss(lr.min(0.2)) + f64::from(lr > 0.2) };
+        let thrown: Vec<Tried> = all.iter().map(|t| Tried { smooth: loss(t.lr), ..*t }).collect();
+        let again = steepest(&thrown).unwrap();
+        assert!((again.lr / 1e-3).ln().abs() < 0.2, "{again:?}");
         let rising: Vec<Tried> = all.iter().map(|t| Tried { smooth: t.lr, ..*t }).collect();
         assert_eq!(steepest(&rising), None);
     }

@@ -21,11 +21,16 @@
     const value = (v) => (v == null || (scaled && !(v > 0)) ? null : v);
     const tables = figure.curves.map((c) => [c.points.map((p) => p[0]), c.points.map((p) => value(p[1]))]);
     const data = uPlot.join(tables);
+    // Of several runs each has a colour, and what it trains on is dashed; of one run each figure has one.
+    const several = new Set(figure.curves.map((c) => c.run)).size > 1;
+    const both = figure.curves.some((c) => c.train) && figure.curves.some((c) => !c.train);
+    const dash = (c, i) => (several && both && c.train ? [6, 4] : (several ? c.run : i) >= 6 ? [2, 3] : undefined);
     const axis = { stroke: () => color("--soft"), grid: { stroke: () => color("--line"), width: 1 }, ticks: { stroke: () => color("--line"), width: 1 } };
     if (plot) plot.destroy();
     at = null;
     plot = new uPlot({
       width: width(), height: height(),
+      legend: { markers: { dash: (u, i) => (u.series[i].dash ? "dashed" : "solid") } },
       scales: { x: { time: false }, y: { distr: scaled ? 3 : 1 } },
       axes: [
         { ...axis, label: "updates", labelSize: 20 },
@@ -34,7 +39,7 @@
       series: [
         { label: "update", value: (_, v) => (v == null ? "–" : String(v)) },
         ...figure.curves.map((c, i) => ({
-          label: c.name, stroke: () => color("--c" + (i % 6)), dash: i >= 6 ? [6, 4] : undefined, width: 1.75, spanGaps: true,
+          label: c.name, stroke: () => color("--c" + ((several ? c.run : i) % 6)), dash: dash(c, i), width: 1.75, spanGaps: true,
           points: { show: c.points.length < 60, size: 6, fill: () => color("--panel") }, value: (_, v) => shown(v),
         })),
       ],

@@ -60,7 +60,8 @@ options! {
         /// trials `min_epochs` and only the best more.
         #[option(default = Method::Random, resume = Harmless)]
         pub method: Method,
-        /// How many trials there are.
+        /// How many trials there are. Where all values are listed, no combination is drawn twice, and there are not more trials than
+        /// combinations.
         #[option(otherwise = "16; of a grid all combinations", range = 1..=10_000usize, unit = "trials", resume = Harmless)]
         pub trials: Option<usize>,
         /// The figure by which trials are compared. Their `best.safetensors` is chosen by it, too.
@@ -142,8 +143,17 @@ impl Sweep {
     pub fn count(&self) -> usize {
         match self.method {
             Method::Grid => self.combinations().unwrap_or(MOST_TRIALS),
-            Method::Random | Method::Halving => self.trials.unwrap_or(USUAL_TRIALS),
+            Method::Random | Method::Halving => {
+                let asked = self.trials.unwrap_or(USUAL_TRIALS);
+                self.listed().map_or(asked, |all| asked.min(all))
+            }
         }
+    }
+
+    /// How many combinations there are to draw from, if all values can be counted, and they are not too many.
+    pub fn listed(&self) -> Option<usize> {
+        let all_are = self.parameters.0.iter().all(|axis| axis.points().is_some());
+        self.combinations().filter(|_| all_are)
     }
 
     /// What of it looks at trials epoch by epoch, if anything does: its key, and what it is called.

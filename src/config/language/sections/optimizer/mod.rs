@@ -192,6 +192,22 @@ impl OptimizerRule {
         matches!(self, Self::AdamWScheduleFree(_))
     }
 
+    /// The share of the learning rate that the rule itself uses in an update, counted from 1: below 1 in a warm-up of its own. In
+    /// `fp16`, updates that are left out because a gradient overflows do not count in that warm-up, so that it ends as many later.
+    pub fn warmth(&self, update: u64) -> f64 {
+        match self.describe() {
+            Algorithm::ScheduleFreeAdamW { steps, .. } => steps.warmth(i64::try_from(update).unwrap_or(i64::MAX)),
+            _ => 1.0,
+        }
+    }
+
+    /// Leaves out a warm-up of the rule's own, for those who say themselves what the rate is.
+    pub fn without_warmup(&mut self) {
+        if let Self::AdamWScheduleFree(rule) = self {
+            rule.warmup_steps = 0;
+        }
+    }
+
     /// True if `weight_decay` times the learning rate is the share of a parameter that a step takes away. Decay that is added to
     /// a scaled gradient is scaled as well.
     pub fn decays_by_share(&self) -> bool {

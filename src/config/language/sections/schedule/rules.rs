@@ -62,7 +62,7 @@ impl Schedule {
             (&self.curve, written.iter().find(|(_, length)| length.is_some()))
         {
             let error = Diagnostic::error("`one_cycle` in `[schedule]` takes no warm-up")
-                .help("it begins by rising: `pct_start` says for how long, `div_factor` from where");
+                .help(format!("it begins by rising: `pct_start` says for how long, `div_factor` from where; take the warm-up away, on the command line by `--unset {key}`"));
             reporter.at_keys(error, key, "a second rise", "schedule.type", "rises already");
         }
     }
