@@ -1,6 +1,7 @@
 //! Every module compiled for every architecture, once for all tests of this binary, and what the assembler says of it.
 
 use crate::nvrtc::{self, Nvrtc, Output};
+use crate::packed::{self, Packed};
 use crate::sources::{Architecture, Sources};
 use std::fs;
 use std::path::Path;
@@ -60,13 +61,28 @@ pub fn compiled() -> Result<&'static [Compiled], String> {
     ALL.get_or_init(compile_all).as_deref().map_err(Clone::clone)
 }
 
+/// The architectures that the kernels are compiled for: all where a source has changed since they were packed, or `RUNNER_KERNELS=all` asks for it. Where none
+/// has, the oldest is left out, which takes as long as each of the others.
+pub fn checked() -> &'static [Architecture] {
+    static CHECKED: OnceLock<&[Architecture]> = OnceLock::new();
+    CHECKED.get_or_init(|| {
+        let sources = Sources::read();
+        let packed = |(module, architecture)| {
+            Packed::of(module, architecture).read_stamp() == packed::stamp(&sources, module, architecture)
+        };
+        let mut all = sources.modules.keys().flat_map(|module| Architecture::PACKED.map(|of| (module, of)));
+        let whole = std::env::var("RUNNER_KERNELS").is_ok_and(|which| which == "all") || crate::updating();
+        if whole || !all.all(packed) { &Architecture::ALL } else { &Architecture::ALL[1..] }
+    })
+}
+
 fn compile_all() -> Result<Vec<Compiled>, String> {
     let nvrtc = nvrtc::find()?;
     let version = nvrtc.version()?;
     let start = Instant::now();
     let sources = Sources::read();
     let mut work: Vec<(&String, Architecture)> =
-        sources.modules.keys().flat_map(|module| Architecture::ALL.map(|a| (module, a))).collect();
+        sources.modules.keys().flat_map(|module| checked().iter().map(move |a| (module, *a))).collect();
     // The largest first, so that no thread is left with one at the end.
     work.sort_by_key(|(module, _)| std::cmp::Reverse(sources.modules[*module].len()));
     let next = AtomicUsize::new(0);

@@ -92,6 +92,7 @@ impl Part {
     fn operands<'a>(&self, node: &'a Node) -> impl Iterator<Item = ValueId> + use<'a> {
         let then: &[ValueId] = match (&node.op, self.tensor) {
             (Op::OptimizerStep(op), Some(_)) => &node.inputs[..op.head()],
+            (Op::ShardSum(_) | Op::ShardBegin(_), _) => &node.inputs[..1],
             _ => &[],
         };
         self.own(node).chain(then.iter().copied())
@@ -104,6 +105,8 @@ impl Part {
                 let first = op.head() + tensor * op.stride();
                 &node.inputs[first..first + op.stride()]
             }
+            // All of them read the place of the shard.
+            (Op::ShardSum(_) | Op::ShardBegin(_), _) => &node.inputs[1..],
             _ => &node.inputs,
         };
         own.iter().copied()
@@ -143,9 +146,13 @@ fn emit(to: &mut Vec<Node>, nodes: &[Node], mut waiting: Vec<Part>, counted: &mu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::op::{Algorithm, ElementwiseLoss, Linear, LossOp, TensorOptions, ZeroGrad};
-    use crate::graph::{DType, Role, Shape, VarId, verify};
+    use crate::graph::op::{
+        Algorithm, ElementwiseLoss, Linear, LossOp, Receivers, SHARD_INPUTS, ShardBegin, ShardReduce, ShardSum,
+        TensorOptions, ZeroGrad,
+    };
+    use crate::graph::{DType, Input, Role, Shape, VarId, verify};
     use crate::passes::grad::backward;
+    use crate::shards::Shards;
 
     /// A perceptron of three layers with plain gradient descent, its step counter in the last variable.
     fn perceptron(clip_norm: Option<f32>) -> Graph {
@@ -218,6 +225,45 @@ mod tests {
             "then [0.0]",
         ];
         assert_eq!(rest, expected);
+    }
+
+    /// Sums over shards follow their gradients, and sums over ranks begin when the last of a bucket is there.
+    #[test]
+    fn sums_over_ranks_begin_before_all_gradients_are_made() {
+        let mut g = perceptron(None);
+        let update = g.nodes.pop().unwrap().inputs;
+        let place = g.input(Input::Shard, DType::I32, Shape::from([SHARD_INPUTS]));
+        let sums: Vec<[ValueId; 2]> = (3..9)
+            .step_by(2)
+            .map(|i| {
+                let (shape, id) = (g.shape(update[i + 1]).clone(), VarId(g.values.len() as u32));
+                [update[i + 1], g.add_value(DType::F32, shape, Role::State(id))]
+            })
+            .collect();
+        for [gradient, sum] in &sums {
+            g.add(ShardSum { slots: 1 }, &[place, *gradient, *sum]).unwrap();
+        }
+        let shards = Shards { count: 2, ranks: 2 };
+        for (bucket, members) in [&sums[1..], &sums[..1]].into_iter().enumerate() {
+            let operands: Vec<ValueId> = [place].into_iter().chain(members.iter().map(|[_, sum]| *sum)).collect();
+            let reduce = ShardReduce { slots: 1, shards, to: Receivers::Parts, bucket: Some(bucket) };
+            g.add(ShardBegin { reduce }, &operands).unwrap();
+        }
+        update_early(&mut g, true);
+        verify(&g).unwrap();
+        let expected = [
+            "linear_grad_input",
+            "linear_grad_weight",
+            "linear_grad_input",
+            "linear_grad_weight",
+            "shard_sum",
+            "shard_sum",
+            "shard_begin",
+            "linear_grad_weight",
+            "shard_sum",
+            "shard_begin",
+        ];
+        assert_eq!(told(&g)[5..], expected);
     }
 
     #[test]
