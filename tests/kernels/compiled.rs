@@ -67,7 +67,7 @@ pub fn checked() -> &'static [Architecture] {
     static CHECKED: OnceLock<&[Architecture]> = OnceLock::new();
     CHECKED.get_or_init(|| {
         let sources = Sources::read();
-        let packed = |(module, architecture)| {
+        let packed = |(module, architecture): (&String, Architecture)| {
             Packed::of(module, architecture).read_stamp() == packed::stamp(&sources, module, architecture)
         };
         let mut all = sources.modules.keys().flat_map(|module| Architecture::PACKED.map(|of| (module, of)));

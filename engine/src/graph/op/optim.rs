@@ -121,7 +121,7 @@ pub enum Algorithm {
         always_adapt: bool,
     },
     /// Adafactor (Shazeer & Stern 2018): the gradient over the root of its mean square, of which [`Moments`] are kept, in steps of the
-    /// size of the parameter. State: `variance`, or `row_var` and `col_var`, whose shapes are those of [`Matrices`].
+    /// size of the parameter. State: `variance`, or `row_var` and `col_var`, whose shapes are those of [`super::Matrices`].
     Adafactor {
         /// The newest square has the share `t^beta2_decay` in a mean, in step `t`.
         beta2_decay: f64,

@@ -96,7 +96,8 @@ impl OpRules for OptimizerStep {
             let Part { start, len } = self.part(t, inputs[at].shape.len());
             let is_inside = start.checked_add(len).is_some_and(|end| end <= inputs[at].shape.len());
             let fits = |state: &&Value| state.shape.len() == len;
-            if !self.parts.is_empty() && !(is_inside && inputs[at + 2..at + stride].iter().all(fits)) {
+            let all_fit = is_inside && inputs[at + 2..at + stride].iter().all(fits);
+            if !self.parts.is_empty() && !all_fit {
                 let message = format!("`{}` has state that is not of {len} elements from {start} on", self.name());
                 return Err(ShapeError::of(at, message));
             }
