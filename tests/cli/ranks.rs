@@ -96,6 +96,13 @@ fn no_optimizer_depends_on_it() {
     }
 }
 
+/// Fewer gradients at first, of which the norm is that of all.
+#[test]
+fn parameters_that_are_thawed_do_not_depend_on_it() {
+    let thawed = config("epochs = 3", "").replace("[model]", "[model]\nfreeze = [\"0\", \"1\"]\nthaw_after = 1");
+    same_for_all(&thawed);
+}
+
 /// Each rank has its part of the optimizer's state, which is twice the parameters, and `check` tells it.
 #[test]
 fn the_state_of_the_optimizer_is_divided() {

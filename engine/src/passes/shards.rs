@@ -19,7 +19,7 @@ const OWN: &str = "shard";
 /// What the names of sums over shards begin with.
 const SUM: &str = "shard_sum";
 
-/// The name of the sums of squares of all gradients.
+/// What the name of the sums of squares of all gradients begins with.
 const SQUARES: &str = "shard_squares";
 
 /// Bytes of gradients whose sums over ranks are begun together: as many as cost far more than a message does.
@@ -198,7 +198,9 @@ pub(super) fn norm(
 ) -> Result<ValueId, ShapeError> {
     let blocks: Vec<usize> = gradients.iter().map(|(id, _)| vars[*id].shape.len().div_ceil(BLOCK)).collect();
     let all = blocks.iter().sum::<usize>().max(1);
-    let squares = vars.get_or_add(Variable::zeros(SQUARES, DType::F64, [all], VarKind::Gradient));
+    // While parameters are frozen there are fewer, and then all of them are of these.
+    let name = format!("{SQUARES}.{all}");
+    let squares = vars.get_or_add(Variable::zeros(name, DType::F64, [all], VarKind::Gradient));
     let squares = graph.variable(vars, squares);
     let (mut operands, mut own, mut parts) = (vec![squares], Vec::new(), Vec::new());
     let mut first = 0;
