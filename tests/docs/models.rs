@@ -100,7 +100,9 @@ fn measured() -> String {
         let ratio = row["ratio"].as_f64().map_or(String::new(), |ratio| format!("**{ratio:.2}**"));
         format!("{} | {} | {ratio}", time(&row["runner_ms"]), time(&row["best_ms"]))
     };
-    let evaluated = models.values().any(|model| model.get("evaluation_1").is_some());
+    let evaluated = [("evaluation_1", "one image"), ("evaluation_16", "16 images")];
+    let evaluated: Vec<_> =
+        evaluated.into_iter().filter(|(kind, _)| models.values().any(|model| model.get(kind).is_some())).collect();
     let mut rows = String::new();
     for (name, model) in &models {
         let [batch, side] = ["batch", "side"].map(|key| model["training"][key].as_u64().unwrap_or(0));
@@ -109,11 +111,11 @@ fn measured() -> String {
             error(name, "outputs"),
             error(name, "gradients"),
             cells(model, "training"),
-            if evaluated { format!(" {} |", cells(model, "evaluation_1")) } else { String::new() },
+            evaluated.iter().map(|(kind, _)| format!(" {} |", cells(model, kind))).collect::<String>(),
         );
     }
-    let [more, rule] =
-        if evaluated { [" one image, ms | best of others | ratio |", " --- | --- | --- |"] } else { ["", ""] };
+    let more: String = evaluated.iter().map(|(_, name)| format!(" {name}, ms | best of others | ratio |")).collect();
+    let rule = " --- | --- | --- |".repeat(evaluated.len());
     format!(
         "| model | error of outputs | error of gradients | batch | training step, ms | PyTorch's best | ratio |{more}\n\
          | --- | --- | --- | --- | --- | --- | --- |{rule}\n{rows}"
