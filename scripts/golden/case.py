@@ -366,8 +366,10 @@ def train(case: Case, begin: Start, dtype=torch.float32, channels_last=False, no
                 clipped = [p for n, p in net.named_parameters() if not any(matches(m, n) for m in left)]
                 clip_grad_adaptive_(clipped, case.train["clip_grad_adaptive"])
             result.losses.append(loss)
-            result.lrs.append(optimizer.param_groups[0]["lr"])
             optimizer.step()
+            # The rate that was used, with what the optimizer's own warm-up makes of it.
+            group = optimizer.param_groups[0]
+            result.lrs.append(group.get("scheduled_lr", group["lr"]))
             if not annealing:
                 schedule(len(result.losses))
             if len(result.losses) == case.train.get("max_steps"):

@@ -129,7 +129,7 @@ class AdamWScheduleFree(torch.optim.Optimizer):
         for group in self.param_groups:
             beta1, beta2 = group["betas"]
             t = group["t"] = group.get("t", 0) + 1
-            lr = group["lr"] * min(1.0, t / max(1, group["warmup_steps"]))
+            lr = group["scheduled_lr"] = group["lr"] * min(1.0, t / max(1, group["warmup_steps"]))
             largest = group["largest"] = max(lr, group.get("largest", 0.0))
             weight = t ** group["r"] * largest ** group["weight_lr_power"]
             total = group["total"] = group.get("total", 0.0) + weight
