@@ -30,10 +30,11 @@ use super::ops::optim::{
     AdafactorKernel, AdaptiveClipKernel, GradNormKernel, GradSquaresKernel, MuonPolynomialKernel, MuonStartKernel,
     MuonStepKernel, NormOfSquaresKernel, OptimizerKernel, UpdateScaleKernel,
 };
+use super::ops::permute::Permute;
 use super::ops::product_nodes::{ConvMaxPool, ConvNorm, Folded, Forward, GradInput, GradWeight};
 use super::ops::resize::{ResizeGradKernel, ResizeKernel};
 use super::ops::response_norm::{LocalResponseNormGradKernel, LocalResponseNormKernel};
-use super::ops::shape::{Concat, NewFull, Pad, Permute, Slice};
+use super::ops::shape::{Concat, NewFull, Pad, Slice};
 use super::ops::shards::{
     MeanLossKernel, ShardBeginKernel, ShardGatherKernel, ShardMeanKernel, ShardReduceKernel, ShardSumKernel,
 };

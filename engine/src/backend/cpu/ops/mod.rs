@@ -18,6 +18,7 @@ pub mod max_pool;
 pub mod metrics;
 pub mod normalize;
 pub mod optim;
+pub mod permute;
 pub mod product_nodes;
 mod reduce_columns;
 mod reduce_rows;
@@ -30,3 +31,20 @@ pub mod softmax;
 pub mod state;
 pub mod sum_to;
 mod weighted_binary;
+
+/// Calls `$f::<T>(…)` with the element type of `$dtype`.
+macro_rules! for_type {
+    ($dtype:expr, $self:ident . $f:ident ( $($arg:expr),* )) => {
+        match $dtype {
+            $crate::graph::DType::F32 => $self.$f::<f32>($($arg),*),
+            $crate::graph::DType::BF16 => $self.$f::<half::bf16>($($arg),*),
+            $crate::graph::DType::F16 => $self.$f::<half::f16>($($arg),*),
+            $crate::graph::DType::F64 => $self.$f::<f64>($($arg),*),
+            $crate::graph::DType::U8 => $self.$f::<u8>($($arg),*),
+            $crate::graph::DType::U32 => $self.$f::<u32>($($arg),*),
+            $crate::graph::DType::I32 => $self.$f::<i32>($($arg),*),
+            $crate::graph::DType::I64 => $self.$f::<i64>($($arg),*),
+        }
+    };
+}
+use for_type;

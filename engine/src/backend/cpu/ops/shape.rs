@@ -1,86 +1,10 @@
-//! Moving elements: permutation of axes, concatenation, slices, padding; and filling with a number.
+//! Moving elements: concatenation, slices, padding; and filling with a number.
 
+use super::for_type;
 use crate::backend::cpu::run::frame::{Element, Frame, NodeKernel};
 use crate::backend::cpu::run::parallel::{CHUNK, for_chunks, rows_per_chunk};
 use crate::backend::cpu::run::threads::{Parts, chunks};
-use crate::graph::{DType, Shape, op};
-use half::{bf16, f16};
-
-/// Calls `$f::<T>(…)` with the element type of `$dtype`.
-macro_rules! for_type {
-    ($dtype:expr, $self:ident . $f:ident ( $($arg:expr),* )) => {
-        match $dtype {
-            DType::F32 => $self.$f::<f32>($($arg),*),
-            DType::BF16 => $self.$f::<bf16>($($arg),*),
-            DType::F16 => $self.$f::<f16>($($arg),*),
-            DType::F64 => $self.$f::<f64>($($arg),*),
-            DType::U8 => $self.$f::<u8>($($arg),*),
-            DType::U32 => $self.$f::<u32>($($arg),*),
-            DType::I32 => $self.$f::<i32>($($arg),*),
-            DType::I64 => $self.$f::<i64>($($arg),*),
-        }
-    };
-}
-
-/// [`op::Permute`].
-pub struct Permute {
-    /// Size and operand stride (in elements) of the output's axes, neighbours that move together joined.
-    axes: Vec<(usize, usize)>,
-}
-
-impl Permute {
-    /// For an operand of shape `x`.
-    pub fn new(op: &op::Permute, x: &Shape) -> Self {
-        let dims = x.dims();
-        let mut strides = vec![1; dims.len()];
-        for i in (0..dims.len().saturating_sub(1)).rev() {
-            strides[i] = strides[i + 1] * dims[i + 1];
-        }
-        let mut axes: Vec<(usize, usize)> = Vec::new();
-        for &p in op.perm.iter().filter(|p| dims[**p] != 1) {
-            match axes.last_mut() {
-                Some((size, stride)) if *stride == dims[p] * strides[p] => {
-                    *size *= dims[p];
-                    *stride = strides[p];
-                }
-                _ => axes.push((dims[p], strides[p])),
-            }
-        }
-        if axes.is_empty() {
-            axes.push((1, 1));
-        }
-        Permute { axes }
-    }
-
-    fn go<T: Element>(&self, frame: &Frame) {
-        let (x, y) = (frame.input::<T>(0), frame.output::<T>(0));
-        let (&(row, step), outer) = self.axes.split_last().expect("there is an axis");
-        let rows = rows_per_chunk(row);
-        for_chunks(frame.pool(), y, rows * row, |start, part| {
-            for (r, out) in part.chunks_mut(row).enumerate() {
-                let mut index = start / row + r;
-                let mut from = 0;
-                for &(size, stride) in outer.iter().rev() {
-                    from += index % size * stride;
-                    index /= size;
-                }
-                if step == 1 {
-                    out.copy_from_slice(&x[from..from + row]);
-                } else {
-                    for (o, v) in out.iter_mut().zip(x[from..].iter().step_by(step)) {
-                        *o = *v;
-                    }
-                }
-            }
-        });
-    }
-}
-
-impl NodeKernel for Permute {
-    fn run(&self, frame: &Frame<'_>) {
-        for_type!(frame.input_dtype(0), self.go(frame));
-    }
-}
+use crate::graph::{Shape, op};
 
 /// Number of elements that follow each other along `axis` and all later axes.
 fn row(shape: &Shape, axis: usize) -> usize {

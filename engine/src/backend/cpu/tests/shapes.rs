@@ -3,7 +3,7 @@ use crate::graph::op::{Concat, Permute, Slice};
 
 #[test]
 fn axes_are_permuted() {
-    let cases: [(&[usize], &[usize]); 7] = [
+    let cases: [(&[usize], &[usize]); 14] = [
         (&[3, 5, 7, 4], &[0, 3, 1, 2]),
         (&[3, 5, 7, 4], &[3, 1, 0, 2]),
         (&[2, 300, 70], &[0, 2, 1]),
@@ -11,6 +11,15 @@ fn axes_are_permuted() {
         (&[1, 6, 1, 5], &[2, 3, 0, 1]),
         (&[1, 1], &[1, 0]),
         (&[40, 50, 20], &[1, 0, 2]),
+        // Channels that are shuffled in two groups, and back; in three; axes between those that are turned; runs and results that are longer
+        // than a task's.
+        (&[9, 2, 29], &[0, 2, 1]),
+        (&[9, 29, 2], &[0, 2, 1]),
+        (&[50, 3, 31], &[0, 2, 1]),
+        (&[4, 18, 5, 66], &[0, 3, 2, 1]),
+        (&[2, 100, 17, 33], &[3, 0, 2, 1]),
+        (&[2, 20000], &[1, 0]),
+        (&[20000, 2], &[1, 0]),
     ];
     for (dims, perm) in cases {
         let n: usize = dims.iter().product();
