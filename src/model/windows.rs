@@ -9,9 +9,14 @@ use crate::config::language::layers as cfg;
 use crate::graph::op::{Attention, AttentionDropout, Binary, BinaryKind, Concat, Linear, Pad, Permute, Reshape, Slice};
 use crate::graph::{DType, Fill, MAX_ELEMENTS, Shape, Storage, ValueId, VarKind, Variable};
 
+/// Least channels, times the share of positions that are padding, for which queries, keys and values are projected before images are
+/// padded: with fewer, moving three times the elements to the windows takes longer than projecting the padding.
+const PROJECTED_FIRST: usize = 128;
+
 /// How the windows of an image lie.
 struct Windows {
-    /// Rows and columns: of the image, a whole number of windows, and of a window.
+    /// Rows and columns: of the image without padding, with it, which is a whole number of windows, and of a window.
+    inside: [usize; 2],
     image: [usize; 2],
     window: [usize; 2],
     /// How far they are shifted.
@@ -27,6 +32,12 @@ impl Windows {
     /// Positions of a window.
     fn length(&self) -> usize {
         self.window[0] * self.window[1]
+    }
+
+    /// Whether images of so many channels are projected before they are padded.
+    fn projects_first(&self, channels: usize) -> bool {
+        let [inside, all] = [self.inside, self.image].map(|[h, w]| h * w);
+        (all - inside) * channels >= PROJECTED_FIRST * all
     }
 }
 
@@ -93,40 +104,39 @@ impl Builder<'_> {
         let image = [h.next_multiple_of(window[0]), w.next_multiple_of(window[1])];
         // A window that covers the image has no neighbours to meet.
         let shift = [0, 1].map(|d| if window[d] >= image[d] { 0 } else { l.shift_size.0[d] });
-        let windows = Windows { image, window, shift };
+        let windows = Windows { inside: [h, w], image, window, shift };
         let [down, across] = windows.counts();
         let bias = [down, across, heads, windows.length(), windows.length()];
         if !self.fits(node, &[n, image[0], image[1], c], x) || !self.fits(node, &bias, x) {
             return (images, order);
         }
-        let mut value = images;
-        for (axis, (from, to)) in [(1, (h, image[0])), (2, (w, image[1]))] {
-            if from < to {
-                value = self.plain(Pad { axis, before: 0, after: to - from }, &[value]);
-            }
-        }
-        for (d, by) in shift.into_iter().enumerate() {
-            value = self.rolled(value, 1 + d, by);
-        }
-        let split = [n, down, window[0], across, window[1], c];
-        let rows = [n * down * across, windows.length(), c];
-        let value = self.reordered(value, &split, &[0, 1, 3, 2, 4, 5], &rows);
-        let inside = Tensor { value, order: Order::Usual, made_by: x.made_by };
-
         // PyTorch's state dict has the parameter and the buffer of the layer itself before those of the projections.
         let bias = self.window_bias(node, &windows, heads);
+        let rows = [n * down * across, windows.length()];
         let weight = Param::plain("qkv.weight", [3 * c, c], uniform_fan_in(c));
-        let qkv = self.projection(node, weight, "qkv.bias", l.qkv_bias, inside);
+        let images = Tensor { value: images, order: Order::Usual, made_by: x.made_by };
+        let qkv = if windows.projects_first(c) {
+            let qkv = self.projection(node, weight, "", false, images);
+            let mut value = self.to_windows(&windows, qkv.value);
+            if l.qkv_bias {
+                // The padding has it, too.
+                let bias = self.param(node, Param::plain("qkv.bias", [3 * c], Fill::Constant(0.0)));
+                let bias = self.plain(Reshape { shape: Shape::from([1, 1, 3 * c]) }, &[bias]);
+                value = self.plain(Binary { kind: BinaryKind::Add }, &[value, bias]);
+            }
+            Tensor { value, ..qkv }
+        } else {
+            let value = self.to_windows(&windows, images.value);
+            self.projection(node, weight, "qkv.bias", l.qkv_bias, Tensor { value, ..images })
+        };
         let p = l.attention_dropout as f32;
         let draws = self.draws(p);
         let operands: Vec<ValueId> = [qkv.value, bias].into_iter().chain(draws.map(|(random, _)| random)).collect();
         let dropout = draws.map(|(_, stream)| AttentionDropout { p, stream });
         let op = Attention { heads, causal: false, bias: true, dropout };
-        let value = self.apply(node, op, &operands, &[qkv], Shape::from(rows), "");
-        let weight = Param::plain("proj.weight", [c, c], uniform_fan_in(c));
-        let out = self.projection(node, weight, "proj.bias", l.proj_bias, Tensor { value, ..inside });
-        let value = self.dropout(l.dropout as f32, out);
+        let value = self.apply(node, op, &operands, &[qkv], Shape::from([rows[0], rows[1], c]), "");
 
+        // Nobody wants the projection of the padding.
         let split = [n, down, across, window[0], window[1], c];
         let mut value = self.reordered(value, &split, &[0, 1, 3, 2, 4, 5], &[n, image[0], image[1], c]);
         for (d, size) in [h, w].into_iter().enumerate() {
@@ -135,7 +145,26 @@ impl Builder<'_> {
                 value = self.plain(Slice { axis: 1 + d, start: 0, len: size }, &[value]);
             }
         }
-        (value, order)
+        let weight = Param::plain("proj.weight", [c, c], uniform_fan_in(c));
+        let out = self.projection(node, weight, "proj.bias", l.proj_bias, Tensor { value, ..images });
+        (self.dropout(l.dropout as f32, out), order)
+    }
+
+    /// `[N, H, W, C]` as windows, `[N · windows, positions, C]`, with zeros for the padding.
+    fn to_windows(&mut self, windows: &Windows, images: ValueId) -> ValueId {
+        let Windows { inside, image, window, shift } = *windows;
+        let ([n, c], [down, across]) = ([0, 3].map(|axis| self.graph.shape(images).dims()[axis]), windows.counts());
+        let mut value = images;
+        for d in 0..2 {
+            if inside[d] < image[d] {
+                value = self.plain(Pad { axis: 1 + d, before: 0, after: image[d] - inside[d] }, &[value]);
+            }
+        }
+        for (d, by) in shift.into_iter().enumerate() {
+            value = self.rolled(value, 1 + d, by);
+        }
+        let split = [n, down, window[0], across, window[1], c];
+        self.reordered(value, &split, &[0, 1, 3, 2, 4, 5], &[n * down * across, windows.length(), c])
     }
 
     /// What is added to the scores of the windows, `[1, heads, L, L]`, or `[windows of an image, heads, L, L]` where they are shifted: a learned
@@ -165,7 +194,7 @@ impl Builder<'_> {
         if windows.shift == [0, 0] {
             return bias;
         }
-        let Windows { image, window, shift } = *windows;
+        let Windows { image, window, shift, .. } = *windows;
         let [down, across] = windows.counts();
         let name = format!("shift_mask[{image:?}, {window:?}, {shift:?}]");
         let mask = self.constant(name, Shape::from([down * across, 1, l, l]), Fill::ShiftMask { image, window, shift });
