@@ -1,4 +1,8 @@
 //! Depthwise convolutions: each group has one channel. Vectors run over channels, and the speed is bound by loads.
+//!
+//! Pixels are read where they lie (`direct`), or, of small images and with a prologue, from copies of strips with zeros around them.
+
+mod direct;
 
 use super::kernel::{PixelKernel, PreparedPixelKernel, PreparedWeightKernel, WeightKernel};
 use super::operands::PixelSource;
@@ -8,11 +12,11 @@ use crate::backend::cpu::gemm::memory::{Memory, kept_weights};
 use crate::backend::cpu::gemm::prologue::Source;
 use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, Rows};
 use crate::backend::cpu::gemm::{round_up, workspace_floats};
-use crate::backend::cpu::run::frame::KeptMemory;
 use crate::backend::cpu::run::threads::{Parts, Pool, chunks};
 use crate::backend::cpu::simd::{Kernel, Simd, SimdLevel};
 use crate::graph::op::Activation;
 use crate::plan::Kept;
+use direct::{Direct, Row};
 
 /// Pixels that share the loads of the weights.
 const PIXELS: usize = 8;
@@ -26,6 +30,7 @@ const TAPS: usize = 9;
 /// The convolution, or its gradient by the input.
 pub struct Depthwise {
     patches: Patches,
+    images: usize,
     channels: usize,
     /// Channels of a task.
     block: usize,
@@ -33,6 +38,20 @@ pub struct Depthwise {
     act: Option<Activation>,
     level: SimdLevel,
     threads: usize,
+    direct: Option<Direct>,
+}
+
+/// What is multiplied and added, padded to whole vectors of channels.
+#[derive(Clone, Copy)]
+struct Weights<'a> {
+    /// `[tap][channel]`
+    packed: &'a [f32],
+    /// Floats of each tap.
+    width: usize,
+    /// What sums are multiplied by.
+    scale: Option<&'a [f32]>,
+    /// What is added; zeros without one.
+    bias: &'a [f32],
 }
 
 impl Depthwise {
@@ -53,7 +72,9 @@ impl Depthwise {
             Direction::Backward => Patches::backward(problem, block, width, cut),
         };
         let ConvProblem { level, threads, .. } = *problem;
-        Some(Depthwise { patches, channels, block, taps: problem.taps(), act, level, threads })
+        let direct = Direct::new(problem, direction, round_up(channels));
+        let images = problem.shape.images.max(1);
+        Some(Depthwise { patches, images, channels, block, taps: problem.taps(), act, level, threads, direct })
     }
 
     fn buffer_floats(&self) -> usize {
@@ -65,8 +86,14 @@ impl Depthwise {
         self.taps * round_up(self.channels)
     }
 
-    fn workspace_floats(&self) -> usize {
-        self.packed_floats() + round_up(self.channels) + self.threads * self.buffer_floats()
+    /// Floats of workspace beside packed weights: scale and bias, and the copies of strips.
+    fn rest_floats(&self) -> usize {
+        2 * round_up(self.channels) + self.threads * self.buffer_floats()
+    }
+
+    /// Rows of an image that a task of `direct` has.
+    fn band(&self, direct: &Direct) -> usize {
+        direct.rows().div_ceil(tasks_for(self.threads).div_ceil(self.images)).max(1)
     }
 
     fn pack(&self, w: &[f32], packed: &mut [f32]) {
@@ -81,7 +108,7 @@ impl Depthwise {
 
 impl PixelKernel for Depthwise {
     fn workspace_bytes(&self) -> usize {
-        self.workspace_floats() * 4
+        (self.packed_floats() + self.rest_floats()) * 4
     }
 
     fn act(&self) -> Option<Activation> {
@@ -92,9 +119,8 @@ impl PixelKernel for Depthwise {
         true
     }
 
-    /// The weights beside those of the workspace, which are multiplied with the scale.
     fn kept(&self) -> Option<Kept> {
-        kept_weights(self.patches.all_pixels(), self.packed_floats(), self.workspace_floats())
+        kept_weights(self.patches.all_pixels(), self.packed_floats(), self.rest_floats())
     }
 
     fn run(
@@ -122,30 +148,21 @@ impl PreparedPixelKernel for Depthwise {
     ) {
         assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
         let width = round_up(self.channels);
-        let floats = workspace_floats(memory.workspace, self.workspace_floats());
-        // The weights, and the bias as one more row.
-        let (weights, buffers) = floats.split_at_mut(self.packed_floats() + width);
-        let (rows, bias) = weights.split_at_mut(self.packed_floats());
-        match memory.kept {
-            Some(KeptMemory { bytes, ready }) => {
-                let packed = workspace_floats(bytes, self.packed_floats());
-                if !ready {
-                    self.pack(w, packed);
-                }
-                rows.copy_from_slice(packed);
-            }
-            None => self.pack(w, rows),
+        let (packed, rest, is_new) = memory.split(self.packed_floats(), self.rest_floats());
+        if is_new {
+            self.pack(w, packed);
         }
-        bias.fill(0.0);
-        if let Some(scale) = operands.scale {
-            for row in weights.chunks_exact_mut(width).take(self.taps) {
-                row.iter_mut().zip(scale).for_each(|(w, scale)| *w *= scale);
-            }
+        let (scale, rest) = rest.split_at_mut(width);
+        let (bias, buffers) = rest.split_at_mut(width);
+        for (to, from) in [(&mut *scale, operands.scale), (&mut *bias, operands.bias)] {
+            let from = from.map_or(&[][..], |from| &from[..self.channels]);
+            to[..from.len()].copy_from_slice(from);
+            to[from.len()..].fill(0.0);
         }
-        if let Some(bias) = operands.bias {
-            weights[self.taps * width..][..self.channels].copy_from_slice(&bias[..self.channels]);
+        let weights = Weights { packed, width, scale: operands.scale.map(|_| &*scale), bias };
+        if let (Some(direct), None) = (&self.direct, source.prologue) {
+            return self.rows(pool, direct, source.values, weights, operands, Parts::new(dest));
         }
-        let weights = &*weights;
         let (dest, buffers, floats) = (Parts::new(dest), Parts::new(buffers), self.buffer_floats());
         let blocks = self.channels.div_ceil(self.block);
         pool.run(self.patches.parts() * blocks, |task, worker| {
@@ -163,9 +180,7 @@ impl PreparedPixelKernel for Depthwise {
                     a_rows: &class.a_rows[pixels],
                     c_rows,
                     buffer,
-                    weights: &weights[first..],
-                    width,
-                    bias: &weights[self.taps * width + first..],
+                    weights: weights.from_channel(first),
                     channels,
                     dest: to,
                     epilogue: Epilogue::of(self.act).with(operands, first, dest.as_ptr()),
@@ -181,16 +196,49 @@ impl PreparedPixelKernel for Depthwise {
     }
 }
 
+impl Depthwise {
+    /// Computes row by row, where the pixels lie.
+    fn rows(
+        &self,
+        pool: &Pool,
+        direct: &Direct,
+        source: &[f32],
+        weights: Weights,
+        operands: EpilogueOperands,
+        dest: Parts<f32>,
+    ) {
+        let bands = chunks(direct.rows(), self.band(direct));
+        pool.run(self.images * bands.count(), |task, _| {
+            let (image, band) = (task / bands.count(), bands.range(task % bands.count()));
+            for row in band {
+                let first = dest.as_ptr().wrapping_add((image * direct.rows() + row) * direct.row_floats());
+                let epilogue = Epilogue::of(self.act).with(operands, 0, dest.as_ptr());
+                self.level.run(Row { direct, image, row, source, weights, dest: first, epilogue });
+                if let Some(finish) = operands.finish {
+                    let (columns, rows) = (self.channels, direct.row_floats() / self.channels);
+                    // SAFETY: the task's own row.
+                    unsafe { finish.run(Rows { first, rows, columns, step: columns }) };
+                }
+            }
+        });
+    }
+}
+
+impl<'a> Weights<'a> {
+    /// Those from a channel on.
+    fn from_channel(self, first: usize) -> Weights<'a> {
+        let scale = self.scale.map(|scale| &scale[first..]);
+        Weights { packed: &self.packed[first..], scale, bias: &self.bias[first..], ..self }
+    }
+}
+
 /// The pixels of a class: a block of channels.
 struct Pixels<'a> {
     class: &'a Class,
     a_rows: &'a [u32],
     c_rows: &'a [u32],
     buffer: &'a [f32],
-    /// `width` floats for each tap.
-    weights: &'a [f32],
-    width: usize,
-    bias: &'a [f32],
+    weights: Weights<'a>,
     channels: usize,
     dest: *mut f32,
     epilogue: Epilogue,
@@ -201,6 +249,7 @@ impl Kernel for Pixels<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let (low, high) = (s.splat(self.epilogue.low), s.splat(self.epilogue.high));
+        let Weights { packed, width, scale, bias } = self.weights;
         for (a, c) in self.a_rows.chunks(PIXELS).zip(self.c_rows.chunks(PIXELS)) {
             // A short chunk repeats its last pixel, which is then written more than once, each time the same.
             let mut from = [0; PIXELS];
@@ -213,15 +262,22 @@ impl Kernel for Pixels<'_> {
                 // SAFETY: pixels and weights are padded to whole vectors and patches lie inside the buffer; the
                 // destination's pixels belong to this task.
                 unsafe {
-                    let mut acc = [s.load(self.bias.as_ptr().add(channel)); PIXELS];
+                    let bias = s.load(bias.as_ptr().add(channel));
+                    let mut acc = [if scale.is_some() { s.zero() } else { bias }; PIXELS];
                     for (&tap, &offset) in self.class.taps.iter().zip(&self.class.offsets) {
-                        let w = s.load(self.weights.as_ptr().add(tap * self.width + channel));
+                        let w = s.load(packed.as_ptr().add(tap * width + channel));
                         let patch = self.buffer.as_ptr().add(offset as usize + channel);
                         for p in 0..PIXELS {
                             acc[p] = s.fma(s.load(patch.add(from[p])), w, acc[p]);
                         }
                     }
                     let left = self.channels - channel;
+                    if let Some(scale) = scale {
+                        let scale = s.load(scale.as_ptr().add(channel));
+                        for p in 0..PIXELS {
+                            acc[p] = s.fma(acc[p], scale, bias);
+                        }
+                    }
                     for p in 0..PIXELS {
                         let dest = self.dest.wrapping_add(to[p] + channel);
                         if self.epilogue.has_matrix() {

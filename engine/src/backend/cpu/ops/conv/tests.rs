@@ -40,6 +40,13 @@ fn cases() -> Vec<(Conv2d, ConvShape)> {
         (conv([2, 3], [1, 0, 3, 2], [2, 1], 16), shape(1, [9, 8], 16, [3, 4], 16)),
         (conv(one, same, one, 5), shape(20, [4, 4], 5, [3, 3], 10)),
         (conv(one, same, one, 40), shape(2, [40, 60], 40, [3, 3], 40)),
+        // Wide enough to be read where they lie: every padding, strides, dilations, channels that end in parts of vectors, and kernels that are
+        // higher than the image.
+        (conv(one, [2, 0, 1, 3], one, 21), shape(2, [6, 19], 21, [4, 3], 21)),
+        (conv([2, 2], [1, 1, 1, 1], one, 72), shape(2, [13, 22], 72, [3, 3], 72)),
+        (conv([1, 3], [2, 2, 4, 3], [2, 2], 37), shape(1, [7, 40], 37, [3, 5], 37)),
+        (conv(one, [3, 3, 3, 3], one, 48), shape(3, [4, 16], 48, [7, 7], 48)),
+        (conv(one, [0, 0, 0, 0], one, 8), shape(2, [5, 9], 8, [3, 1], 8)),
     ]
 }
 
