@@ -2,13 +2,15 @@
 //!
 //! Blocks, after Goto & van de Geijn (*Anatomy of High-Performance Matrix Multiplication*, 2008): a panel of `B`, a tile's
 //! columns of `K_BLOCK` rows, stays in L1 while the tiles of a block of rows sweep over it; the block of `A` (half a
-//! megabyte at 512 bits) stays in L2 while the task goes through its panels. A panel is copied, or transposed, right before
-//! it is used. A task is a block of rows × some panels (× a stretch of the sum).
+//! megabyte at 512 bits) stays in L2 while the task goes through its panels. A panel that one task uses is copied, or
+//! transposed, right before it is used; what several tasks use is packed once for all of them, some cache blocks of the sum at
+//! a time (`shared`). A task is a block of rows × some panels (× a stretch of the sum).
 //!
 //! How the sum is cut depends on the shape alone. How rows and columns are shared out may depend on the number of threads:
 //! every element is the same sum in any tile.
 
 mod job;
+mod shared;
 
 use super::dots::{Dots, most_rows};
 use super::memory::{Memory, kept_weights};
@@ -23,6 +25,7 @@ use crate::backend::cpu::simd::SimdLevel;
 use crate::graph::op::Activation;
 use crate::plan::Kept;
 use job::Job;
+use shared::Shared;
 
 /// Most rows of `B` in a cache block: a panel of 40 KiB at 512 bits.
 const K_BLOCK: usize = 320;
@@ -32,6 +35,9 @@ const K_GRAIN: usize = 16;
 
 /// Most tiles in the height of a block of rows.
 const TILES_IN_BLOCK: usize = 38;
+
+/// Floats that blocks of rows must save each other to copy for a common copy: what is copied while threads wait for one another twice.
+const LEAST_SHARED: usize = 64 << 10;
 
 /// Least tiles in the height of a block of rows that is cut to make more tasks.
 const FEWEST_TILES: usize = 2;
@@ -51,6 +57,9 @@ const TASKS: usize = 32;
 
 /// Least multiply-adds of a task of scalar products: it takes a microsecond, as long as handing it out.
 const LEAST_WORK: usize = 16 << 10;
+
+/// Most panels for which columns of `A` are read where they lie.
+const COPIED_PANELS: usize = 2;
 
 /// Least elements of a piece of a sum that is split to make more tasks.
 const SPLIT_GRAIN: usize = 512;
@@ -91,6 +100,8 @@ pub struct Product {
     k_block: usize,
     /// Panels that the tiles of a block go through side by side.
     together: usize,
+    /// What is packed once for all tasks.
+    shared: Shared,
     /// Few rows, and both operands along the sum: scalar products.
     dots: bool,
     /// The operand that goes through a prologue.
@@ -123,17 +134,19 @@ enum CopyA {
     /// They lie along memory, but so far apart that the cache maps them to the same few sets, or they go through a prologue:
     /// each tile's are copied.
     Rows,
-    /// Its columns lie along memory, as far apart as that, and a tile takes a part of a cache line of each: each tile's
-    /// are copied side by side. A tile as high as a line reads them where they lie, which takes less than the copy.
+    /// Its columns lie along memory, and a tile takes a part of a cache line of each: each tile's are copied side by side,
+    /// where enough panels meet them or they are as far apart as that. A tile as high as a line reads them where they lie, which
+    /// takes less than the copy.
     Columns,
 }
 
 impl CopyA {
-    fn of(spec: &ProductSpec, tile_rows: usize, prepared: bool) -> CopyA {
+    fn of(spec: &ProductSpec, tiles: &Tiles, prepared: bool) -> CopyA {
         let same_sets = |step: usize| (step * 4).is_multiple_of(2048);
+        let is_met = spec.n > COPIED_PANELS * tiles.columns();
         if prepared || spec.a[1] == 1 && same_sets(spec.a[0]) && spec.m > 1 {
             CopyA::Rows
-        } else if spec.a[0] == 1 && same_sets(spec.a[1]) && spec.k > 1 && tile_rows < MAX_ROWS {
+        } else if spec.a[0] == 1 && (is_met || same_sets(spec.a[1])) && spec.k > 1 && tiles.rows < MAX_ROWS {
             CopyA::Columns
         } else {
             CopyA::No
@@ -162,8 +175,12 @@ impl Product {
         let split_len = spec.k.div_ceil(splits).max(1);
         let splits = spec.k.div_ceil(split_len).max(1);
         let k_block = split_len.div_ceil(split_len.div_ceil(K_BLOCK)).next_multiple_of(K_GRAIN);
-        // Blocks of rows: as many as bring the last task to its end soonest, where copying a panel counts as a tile.
-        let ends = |blocks: &usize| (blocks * panels * splits).div_ceil(threads) * (tiles_high.div_ceil(*blocks) + 1);
+        // Blocks of rows: as many as bring the last task to its end soonest, where copying a panel for one block counts as a tile.
+        let shares = |blocks: usize| blocks > 1 && spec.n * spec.k * (blocks - 1) >= LEAST_SHARED;
+        let ends = |blocks: &usize| {
+            let copied = usize::from(!shares(*blocks));
+            (blocks * panels * splits).div_ceil(threads) * (tiles_high.div_ceil(*blocks) + copied)
+        };
         let fewest = tiles_high.div_ceil(TILES_IN_BLOCK);
         let row_blocks = (fewest..=fewest.max(tiles_high / FEWEST_TILES)).min_by_key(ends).unwrap_or(fewest);
         // Tables hold offsets of 32 bits.
@@ -175,13 +192,13 @@ impl Product {
         let rows = |step: usize| (0..highest).map(|r| (r * step) as u32).collect();
         let together = if k_block > SHORT { 1 } else { TOGETHER / (k_block * tiles.columns()) };
         let together = together.clamp(1, MOST_TOGETHER).min(panels.div_ceil(panel_blocks));
-        let copy_a = CopyA::of(&spec, tiles.rows, prepared == Some(Operand::A));
+        let copy_a = CopyA::of(&spec, &tiles, prepared == Some(Operand::A));
         let a_step = match copy_a {
             CopyA::No => spec.a[0],
             CopyA::Rows => copied_step(k_block),
             CopyA::Columns => 1,
         };
-        Product {
+        let mut product = Product {
             tiles,
             threads,
             row_blocks,
@@ -196,8 +213,11 @@ impl Product {
             copy_a,
             a_rows: rows(a_step),
             c_rows: rows(if splits > 1 { round_up(spec.n) } else { spec.c }),
+            shared: Shared::default(),
             spec,
-        }
+        };
+        product.shared = Shared::of(&product, shares(row_blocks));
+        product
     }
 
     /// The activation that it was made for.
@@ -243,16 +263,31 @@ impl Product {
         self.k_block * self.tiles.columns()
     }
 
-    fn scratch_floats(&self) -> usize {
-        let copies = tiles_in(self.highest, self.tiles.rows) * self.copied_floats();
-        self.together * self.panel_floats() + round_up(copies)
+    /// Floats of the copy of a block of rows, in a cache block.
+    fn block_a_floats(&self) -> usize {
+        round_up(tiles_in(self.highest, self.tiles.rows) * self.copied_floats())
     }
 
-    fn workspace_floats(&self) -> usize {
+    /// Floats of a task's own panels.
+    fn scratch_b_floats(&self) -> usize {
+        if self.shared.b { 0 } else { self.together * self.panel_floats() }
+    }
+
+    /// Floats of a thread's scratch.
+    fn scratch_floats(&self) -> usize {
+        self.scratch_b_floats() + if self.shared.a { 0 } else { self.block_a_floats() }
+    }
+
+    /// Floats of workspace without those that are shared.
+    fn own_floats(&self) -> usize {
         if self.dots {
             return 0;
         }
         self.splits * self.partial_floats() + self.threads * self.scratch_floats()
+    }
+
+    fn workspace_floats(&self) -> usize {
+        round_up(self.own_floats()) + self.shared.floats(self)
     }
 
     /// Workspace that [`Product::run`] needs.
@@ -267,8 +302,8 @@ impl Product {
 
     /// The panels of `B`, operand 1, if copying them is a part of each run.
     pub fn kept(&self) -> Option<Kept> {
-        let copied = !self.dots && self.spec.b[1] != 1;
-        kept_weights(self.spec.m, self.packed_floats(), self.workspace_floats()).filter(|_| copied)
+        let copied = !self.dots && self.spec.b[1] != 1 && !self.shared.a;
+        kept_weights(self.spec.m, self.packed_floats(), round_up(self.own_floats())).filter(|_| copied)
     }
 
     /// Computes the product. `a`, `b` and `c` begin at element (0, 0).
@@ -311,18 +346,25 @@ impl Product {
             }
             packed.as_ptr()
         });
-        let floats = workspace_floats(workspace, self.workspace_floats());
-        let (partial, scratch) = floats.split_at_mut(self.splits * self.partial_floats());
+        // What is kept need not be shared.
+        let shared = if packed.is_none() { self.shared } else { Shared::default() };
+        let own = self.own_floats();
+        let floats = workspace_floats(workspace, round_up(own) + shared.floats(self));
+        let (floats, packs) = floats.split_at_mut(round_up(own));
+        let (partial, scratch) = floats[..own].split_at_mut(self.splits * self.partial_floats());
         let epilogue = Epilogue::of(self.fused_act()).with(operands, 0, c.as_ptr());
         let target = if self.splits > 1 { Parts::new(&mut *partial) } else { Parts::new(&mut *c) };
         let level = self.tiles.level;
-        let job = Job {
+        let mut job = Job {
             product: self,
             a: a.as_ptr(),
             b: b.as_ptr(),
             packed,
             c: target,
             scratch: Parts::new(scratch),
+            shared,
+            packs: Parts::new(packs),
+            group: 0,
             epilogue: if self.splits > 1 { Epilogue::NONE } else { epilogue },
             finish: operands.finish.filter(|_| self.splits == 1),
             prologue,
@@ -330,7 +372,11 @@ impl Product {
             columns: level.routine::<CopyColumns>(),
             transpose: level.routine::<PackTransposed>(),
         };
-        pool.run(self.row_blocks * self.panel_blocks * self.splits, |task, worker| job.task(task, worker));
+        for group in 0..shared.groups(self) {
+            job.group = group;
+            pool.run(job.packs(), |task, _| job.pack(task));
+            pool.run(self.row_blocks * self.panel_blocks * self.splits, |task, worker| job.task(task, worker));
+        }
         if self.splits > 1 {
             self.reduce(pool, partial, operands, Parts::new(c));
         }

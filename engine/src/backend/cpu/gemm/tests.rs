@@ -84,6 +84,19 @@ fn several_blocks_of_rows_panels_and_sums() {
 }
 
 #[test]
+fn what_several_tasks_use_is_packed_once() {
+    let (m, n, k) = (320, 150, 700);
+    check(ProductSpec { m, n, k, a: [k, 1], b: [n, 1], c: n, act: None }, true);
+    check(ProductSpec { m, n, k, a: [k, 1], b: [1, k], c: n + 3, act: Some(Activation::Relu) }, false);
+    check(ProductSpec { m, n, k, a: [1, m], b: [n, 1], c: n, act: None }, false);
+    // A sum so long that it is packed in several goes, and one that is split as well.
+    let (m, n, k) = (160, 50, 16_500);
+    check(ProductSpec { m, n, k, a: [1, m], b: [n, 1], c: n, act: None }, false);
+    let (m, n, k) = (100, 50, 33_000);
+    check(ProductSpec { m, n, k, a: [1, m], b: [n, 1], c: n, act: None }, true);
+}
+
+#[test]
 fn few_rows_are_scalar_products() {
     for (m, n, k) in [(1, 1, 2), (1, 10, 300), (4, 8, 64), (5, 33, 47), (8, 131, 16), (15, 34, 520)] {
         let spec = ProductSpec { m, n, k, a: [k + 1, 1], b: [1, k], c: n + 1, act: Some(Activation::Relu) };

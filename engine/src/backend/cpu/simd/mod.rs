@@ -27,6 +27,19 @@ pub const MAX_LANES: usize = 16;
 /// Environment variable that forces a level.
 pub const ENV: &str = "RUNNER_SIMD";
 
+/// Asks for the cache line at any address, valid or not, in the second-level cache, to be read in some microseconds; only a hint, which
+/// does nothing where there is no such instruction for all processors.
+#[inline(always)]
+pub fn prefetch_far(p: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which reads nothing that the program could see.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(p.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = p;
+}
+
 /// A vector instruction set. A value of an implementing type exists only where the machine has the instructions.
 ///
 /// `max`, `min` and the comparisons follow x86: where an operand is NaN a comparison is false, and `max` and `min` return

@@ -1,10 +1,13 @@
 //! One run of a product, task by task.
 
+use super::shared::Shared;
 use super::{CopyA, MOST_TOGETHER, Operand, Product, copied_step};
+use crate::backend::cpu::gemm::ALIGN;
 use crate::backend::cpu::gemm::pack::{Columns, Copy2d, Panel};
 use crate::backend::cpu::gemm::prologue::Prologue;
 use crate::backend::cpu::gemm::tile::{Epilogue, Finish, ONE_RUN, Rows, Tile, tile_rows, tiles_in};
 use crate::backend::cpu::run::threads::{Parts, chunks};
+use crate::backend::cpu::simd::prefetch_far;
 use std::ops::Range;
 
 /// One run of a product.
@@ -16,6 +19,10 @@ pub(super) struct Job<'a> {
     pub packed: Option<*const f32>,
     pub c: Parts<'a, f32>,
     pub scratch: Parts<'a, f32>,
+    /// What is packed for all tasks, where, and which of the groups of cache blocks it is for.
+    pub shared: Shared,
+    pub packs: Parts<'a, f32>,
+    pub group: usize,
     pub epilogue: Epilogue,
     pub finish: Option<&'a dyn Finish>,
     /// Of the operand that the product was made for.
@@ -29,10 +36,13 @@ pub(super) struct Job<'a> {
 unsafe impl Sync for Job<'_> {}
 
 /// Rows of the result and a stretch of the sum.
-struct Block {
+pub(super) struct Block {
     rows: Range<usize>,
     k: Range<usize>,
-    split: usize,
+    /// The number of the block of rows, of the piece of the sum, and of the stretch in that.
+    pub row_block: usize,
+    pub split: usize,
+    pub stretch: usize,
     /// Nothing has been summed yet.
     first: bool,
     /// Nothing is left to sum.
@@ -54,6 +64,31 @@ impl Default for PlacedPanel {
     }
 }
 
+impl Product {
+    /// A piece of the sum.
+    pub(super) fn sum(&self, split: usize) -> Range<usize> {
+        split * self.split_len..((split + 1) * self.split_len).min(self.spec.k)
+    }
+}
+
+impl Block {
+    /// Of a block of rows and a piece of the sum, one stretch.
+    pub fn new(p: &Product, (row_block, split): (usize, usize), stretch: usize) -> Block {
+        let sum = p.sum(split);
+        let stretches = chunks(sum.len(), p.k_block);
+        let range = stretches.range(stretch);
+        Block {
+            rows: tile_rows(p.spec.m, p.row_blocks, row_block),
+            k: sum.start + range.start..sum.start + range.end,
+            row_block,
+            split,
+            stretch,
+            first: stretch == 0,
+            last: stretch + 1 >= stretches.count(),
+        }
+    }
+}
+
 impl Job<'_> {
     /// Task number `task` of the run.
     pub fn task(&self, task: usize, worker: usize) {
@@ -66,40 +101,50 @@ impl Job<'_> {
         } else {
             (rest % p.row_blocks, rest / p.row_blocks)
         };
-        let rows = tile_rows(p.spec.m, p.row_blocks, row_block);
         let panels = tile_rows(p.all_panels(), p.panel_blocks, panel_block);
-        let sum = split * p.split_len..((split + 1) * p.split_len).min(p.spec.k);
         // SAFETY: a worker has its own scratch.
         let scratch = unsafe { self.scratch.part(worker * p.scratch_floats()..(worker + 1) * p.scratch_floats()) };
-        let (scratch_b, scratch_a) = scratch.split_at_mut(p.together * p.panel_floats());
-        let stretches = chunks(sum.len(), p.k_block);
+        let (scratch_b, scratch_a) = scratch.split_at_mut(p.scratch_b_floats());
         // An empty sum has a result as well.
-        let count = stretches.count().max(1);
-        for i in 0..count {
-            let range = stretches.range(i);
-            let k = sum.start + range.start..sum.start + range.end;
-            let block = Block { rows: rows.clone(), k, split, first: i == 0, last: i + 1 == count };
-            self.copy_a(&block, scratch_a);
+        let count = chunks(p.sum(split).len(), p.k_block).count().max(1);
+        for stretch in self.stretches(count) {
+            let block = Block::new(p, (row_block, split), stretch);
+            let copied = match self.shared_a(&block) {
+                Some(at) => self.packs.as_ptr().wrapping_add(at).cast_const(),
+                None => {
+                    self.copy_a(&block, scratch_a);
+                    scratch_a.as_ptr()
+                }
+            };
             for first in panels.clone().step_by(p.together) {
-                self.panels(&block, first..(first + p.together).min(panels.end), scratch_b, scratch_a);
+                self.panels(&block, first..(first + p.together).min(panels.end), scratch_b, copied);
             }
         }
     }
 
-    /// A block of rows times some panels, added to what `C` holds unless the sum starts here.
-    fn panels(&self, block: &Block, panels: Range<usize>, scratch_b: &mut [f32], scratch_a: &[f32]) {
+    /// A block of rows times some panels, added to what `C` holds unless the sum starts here. `copied`: the copy of the rows, if
+    /// there is one.
+    fn panels(&self, block: &Block, panels: Range<usize>, scratch_b: &mut [f32], copied: *const f32) {
         let p = self.product;
         let mut placed = [PlacedPanel::default(); MOST_TOGETHER];
         let placed = &mut placed[..panels.len()];
-        for ((place, panel), scratch) in placed.iter_mut().zip(panels).zip(scratch_b.chunks_exact_mut(p.panel_floats()))
-        {
-            *place = self.place(block, panel, scratch);
+        // The shared panel that the next tiles meet.
+        let next = self.shared_b(block, panels.end).filter(|_| panels.end < p.all_panels());
+        let next = next.map(|at| at..at + block.k.len() * p.tiles.columns());
+        for (i, (place, panel)) in placed.iter_mut().zip(panels).enumerate() {
+            let scratch = i * p.panel_floats()..(i + 1) * p.panel_floats();
+            *place = self.place(block, panel, scratch_b.get_mut(scratch).unwrap_or_default());
         }
         let count = tiles_in(block.rows.len(), p.tiles.rows);
         for i in 0..count {
             let rows = tile_rows(block.rows.len(), count, i);
+            if let Some(next) = &next {
+                // A part of it beside each tile, while the memory has nothing else to do.
+                let lines = tile_rows(next.len(), count, i).step_by(ALIGN / 4);
+                lines.for_each(|at| prefetch_far(self.packs.as_ptr().wrapping_add(next.start + at)));
+            }
             for panel in &*placed {
-                self.tile(block, panel, rows.clone(), &scratch_a[i * p.copied_floats()..]);
+                self.tile(block, panel, rows.clone(), copied.wrapping_add(i * p.copied_floats()));
             }
         }
         if let Some(finish) = self.finish.filter(|_| block.last) {
@@ -115,39 +160,55 @@ impl Job<'_> {
     fn place(&self, block: &Block, panel: usize, scratch: &mut [f32]) -> PlacedPanel {
         let p = self.product;
         let (spec, width) = (&p.spec, p.tiles.columns());
-        let (n, len) = (panel * width, block.k.len());
+        let n = panel * width;
         let columns = (spec.n - n).min(width);
         let count = tiles_in(block.rows.len(), p.tiles.rows);
-        // Addresses may lie outside an operand that has no elements; they are then not read.
-        let mut b = self.b.wrapping_add(block.k.start * spec.b[0] + n * spec.b[1]);
-        let mut b_step = spec.b[0];
-        if let Some(packed) = self.packed {
-            (b, b_step) = (packed.wrapping_add((panel * spec.k + block.k.start) * width), width);
+        let (b, b_step) = if let Some(packed) = self.packed {
+            (packed.wrapping_add((panel * spec.k + block.k.start) * width), width)
+        } else if let Some(at) = self.shared_b(block, panel) {
+            (self.packs.as_ptr().wrapping_add(at).cast_const(), width)
         } else if spec.b[1] != 1 || columns < width || count > 2 || p.prepared == Some(Operand::B) {
-            let to = scratch.as_mut_ptr();
-            // SAFETY: the panel is inside B, and the scratch has room for it.
-            unsafe {
-                if spec.b[1] == 1 {
-                    let (from_step, to_step, padded) = (b_step, width, columns.next_multiple_of(p.tiles.lanes));
-                    let rows = Copy2d { from: b, from_step, to, to_step, rows: len, columns, padded };
-                    self.copy_rows(Operand::B, rows, n);
-                } else {
-                    (self.transpose)(Panel { from: b, strides: spec.b, rows: len, columns, to, width });
-                }
-            }
-            (b, b_step) = (to.cast_const(), width);
-        }
+            self.copy_panel(block, panel, scratch);
+            (scratch.as_ptr(), width)
+        } else {
+            // Addresses may lie outside an operand that has no elements; they are then not read.
+            (self.b.wrapping_add(block.k.start * spec.b[0] + n), spec.b[0])
+        };
         PlacedPanel { b, b_step, n, columns }
     }
 
+    /// Copies the rows of a panel of `B` that a block meets.
+    ///
+    /// # Panics
+    /// There is no room for them.
+    pub(super) fn copy_panel(&self, block: &Block, panel: usize, to: &mut [f32]) {
+        let (p, k) = (self.product, &block.k);
+        let (spec, width) = (&p.spec, p.tiles.columns());
+        let n = panel * width;
+        let (rows, columns) = (k.len(), (spec.n - n).min(width));
+        let to = to[..rows * width].as_mut_ptr();
+        // The address may lie outside an operand that has no elements; it is then not read.
+        let from = self.b.wrapping_add(k.start * spec.b[0] + n * spec.b[1]);
+        // SAFETY: the panel is inside B, and there is room for it.
+        unsafe {
+            if spec.b[1] == 1 {
+                let padded = columns.next_multiple_of(p.tiles.lanes);
+                let rows = Copy2d { from, from_step: spec.b[0], to, to_step: width, rows, columns, padded };
+                self.copy_rows(Operand::B, rows, n);
+            } else {
+                (self.transpose)(Panel { from, strides: spec.b, rows, columns, to, width });
+            }
+        }
+    }
+
     /// A tile: `rows` of the block, times a panel. `copied`: the tile's copy of `A`, if there is one.
-    fn tile(&self, block: &Block, panel: &PlacedPanel, rows: Range<usize>, copied: &[f32]) {
+    fn tile(&self, block: &Block, panel: &PlacedPanel, rows: Range<usize>, copied: *const f32) {
         let p = self.product;
         let &PlacedPanel { b, b_step, n, columns } = panel;
         let (a, table, a_step) = match p.copy_a {
             CopyA::No => (self.block_a(block), rows.start, p.spec.a[1]),
-            CopyA::Rows => (copied.as_ptr(), 0, 1),
-            CopyA::Columns => (copied.as_ptr(), 0, p.copied_columns_step()),
+            CopyA::Rows => (copied, 0, 1),
+            CopyA::Columns => (copied, 0, p.copied_columns_step()),
         };
         let tile = Tile {
             a,
@@ -190,7 +251,7 @@ impl Job<'_> {
     }
 
     /// Copies a block of `A` to where its tiles find it, if need be.
-    fn copy_a(&self, block: &Block, scratch: &mut [f32]) {
+    pub(super) fn copy_a(&self, block: &Block, scratch: &mut [f32]) {
         let p = self.product;
         let spec = &p.spec;
         let (from, tile, tiles) = (self.block_a(block), p.copied_floats(), tiles_in(block.rows.len(), p.tiles.rows));
