@@ -59,7 +59,7 @@ fn what_is_planned_is_taken_from_the_device() {
         let data =
             runner::train::setup::input::describe(&text.experiment).unwrap_or_else(|_| panic!("the data is described"));
         let sizes =
-            runner::train::setup::programs::Sizes { train: vec![8.into()], eval: vec![8.into()], predict: Vec::new() };
+            runner::train::setup::programs::Sizes { train: vec![8.into()], eval: vec![8.into()], predict: Vec::new(), ..Sizes::default() };
         let passes = runner::passes::PassOptions::default();
         let programs =
             runner::train::setup::programs::build(&text.experiment, &data, &sizes, &backend, &passes).unwrap();

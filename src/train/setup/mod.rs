@@ -23,5 +23,6 @@ pub mod session;
 pub mod shards;
 pub mod slots;
 pub mod synthetic_batch;
+pub mod together;
 pub mod trained;
 pub mod transfer;

@@ -1,6 +1,7 @@
 //! An experiment on a device: its compiled programs and their state.
 
 mod averaging;
+mod gather;
 mod gradients;
 mod variables;
 
@@ -16,10 +17,11 @@ use crate::backend::{Backend, Detail, DeviceUse, Executable, HostBuffer, MemoryU
 use crate::collective::Collective;
 use crate::data::Field;
 use crate::graph::op::{Figure, METRIC_SLOTS, Op, Task, metric_slot};
-use crate::graph::{Input, Role, Shape, VarId, VarKind, Variable};
+use crate::graph::{Input, NodeId, Role, Shape, VarId, VarKind, Variable};
 use crate::model::{BatchShape, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, init, metrics_variable};
 use anyhow::{Context, Result, anyhow};
 use std::sync::Arc;
+use gather::Gathered;
 use variables::Elsewhere;
 
 /// The numbers that a training step reads from its batch slot.
@@ -66,6 +68,7 @@ pub struct Session {
     /// Which shard of its step comes next.
     shard: Shard,
     elsewhere: Elsewhere,
+    gathered: Gathered,
 }
 
 impl Session {
@@ -88,8 +91,20 @@ impl Session {
         let waits = programs.find(Kind::Average, 0).is_some();
         let (transfer, frozen) = (Transfer::default(), false);
         let (team, shard) = (backend.team().cloned(), Shard { number: 0, present: 1, is_last: false });
-        let elsewhere = Elsewhere::default();
-        Ok(Session { programs, executable, task, transfer, frozen, average_share: 0.0, waits, team, shard, elsewhere })
+        let (elsewhere, gathered) = (Elsewhere::default(), Gathered::new(&programs.plan, backend)?);
+        Ok(Session {
+            programs,
+            executable,
+            task,
+            transfer,
+            frozen,
+            average_share: 0.0,
+            waits,
+            team,
+            shard,
+            elsewhere,
+            gathered,
+        })
     }
 
     /// Gives the variables that are `wanted` their initial value.
@@ -124,7 +139,8 @@ impl Session {
         self.shard.is_last = true;
     }
 
-    /// Runs one micro-batch of training on `batch`, which is of that shape: a number of samples, or one with a length.
+    /// Runs one micro-batch of training on `batch`, which is of that shape: a number of samples, or one with a length. Where the shards of a step
+    /// are computed together, it is gathered until the update.
     ///
     /// # Errors
     /// The device failed.
@@ -135,6 +151,9 @@ impl Session {
         shape: impl Into<BatchShape>,
         inputs: StepInputs,
     ) -> Result<()> {
+        if self.programs.together {
+            return self.gather(batch, shape, inputs);
+        }
         self.write_inputs(batch, inputs);
         let program = self.program(Kind::Train, shape)?;
         self.executable.run(program, slot, batch)
@@ -145,6 +164,9 @@ impl Session {
     /// # Errors
     /// The device failed.
     pub fn update(&mut self, slot: usize, batch: &mut HostBuffer, inputs: StepInputs) -> Result<()> {
+        if self.programs.together {
+            self.train_gathered(slot, batch, inputs)?;
+        }
         self.write_inputs(batch, inputs);
         let program = self.program(Kind::Update, 0)?;
         self.executable.run(program, slot, batch)
@@ -363,9 +385,18 @@ impl Session {
                 return Ok(format!("the parameter `{}` is no longer finite after the last update", var.name));
             }
         }
+        if self.programs.together {
+            return self.find_in_gathered(batch);
+        }
         let program = self.program(Kind::Train, shape)?;
-        let graph = &plan.programs[program].graph;
-        Ok(match self.executable.find_not_finite(program, batch)? {
+        let found = self.executable.find_not_finite(program, batch)?;
+        Ok(self.told(program, found))
+    }
+
+    /// Where a program stops being finite.
+    fn told(&self, program: usize, found: Option<NodeId>) -> String {
+        let graph = &self.programs.plan.programs[program].graph;
+        match found {
             Some(node) => {
                 let node = &graph.nodes[node.index()];
                 let side = if node.backward { " (backward)" } else { "" };
@@ -380,12 +411,12 @@ impl Session {
                 format!("it begins in `{}`, operation `{}`{side}{hint}", graph.origin(node), node.op.label())
             }
             None => "every operation is finite when the step is run again".to_string(),
-        })
+        }
     }
 
     /// The field of the model's input that a value of that role is.
     fn input_of(&self, role: Role) -> Option<&Field> {
-        let Role::Input(Input::Field(number)) = role else { return None };
+        let (Role::Input(Input::Field(number)) | Role::ShardInput(Input::Field(number), _)) = role else { return None };
         self.programs.fields.get(number as usize).filter(|field| !field.target)
     }
 
@@ -403,9 +434,13 @@ impl Session {
         steps: usize,
         detail: Detail,
     ) -> Result<Vec<Span>> {
+        let update = self.programs.find(self.now(Kind::Update), 0).filter(|_| kind == Kind::Train);
+        if self.programs.together && kind == Kind::Train {
+            return self.trace_gathered(batch, shape.into(), inputs, (update, steps, detail));
+        }
         self.write_inputs(batch, inputs);
         let mut programs = vec![self.program(kind, shape)?];
-        programs.extend(self.programs.find(self.now(Kind::Update), 0).filter(|_| kind == Kind::Train));
+        programs.extend(update);
         self.executable.trace(&programs, batch, steps, detail)
     }
 
