@@ -253,6 +253,7 @@ pub fn train(case: &Case, Way { sets, options, on }: &Way) -> Trained {
         pause_after: None,
         evaluated: None,
         empty: None,
+        told: None,
     };
     let outcome = run.run(&AtomicBool::new(false)).unwrap();
     let expected = if experiment.train.max_steps.is_some() { Outcome::MaxSteps } else { Outcome::Finished };

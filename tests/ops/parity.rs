@@ -74,7 +74,9 @@ pub fn fill(executable: &mut dyn Executable, batch: &mut HostBuffer, plan: &Plan
                 let at = plan.slot.inputs.iter().find(|i| i.input == input).unwrap().offset;
                 batch.bytes_mut()[at..at + bytes.len()].copy_from_slice(&bytes);
             }
-            Role::ShardInput(_, _) | Role::Temporary | Role::Output => unreachable!("nothing but operands has a value before the run"),
+            Role::ShardInput(_, _) | Role::Temporary | Role::Output => {
+                unreachable!("nothing but operands has a value before the run")
+            }
         }
     }
 }

@@ -92,13 +92,7 @@ impl Joined<'_> {
         outputs
     }
 
-    fn value(
-        &mut self,
-        from: &Graph,
-        value: ValueId,
-        number: usize,
-        known: &mut HashMap<ValueId, ValueId>,
-    ) -> ValueId {
+    fn value(&mut self, from: &Graph, value: ValueId, number: usize, known: &mut HashMap<ValueId, ValueId>) -> ValueId {
         if let Some(value) = known.get(&value) {
             return *value;
         }

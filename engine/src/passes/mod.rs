@@ -23,8 +23,8 @@ pub mod update_spec;
 
 use crate::graph::op::Pattern;
 use crate::graph::{DType, Graph, Op, Role, ShapeError, Value, ValueId, VarId, Variables, verify};
-use rematerialize::Recompute;
 use crate::shards::Shards;
+use rematerialize::Recompute;
 use shards::ShardSums;
 use std::collections::HashMap;
 use update::Accumulators;

@@ -206,17 +206,7 @@ impl Plan {
             programs.push(program);
         }
         let together = programs.iter().map(|program| program.together).max().unwrap_or(1);
-        Plan {
-            variables,
-            variable_offsets,
-            persistent_bytes,
-            transient_bytes,
-            slot,
-            beside,
-            together,
-            programs,
-            apart,
-        }
+        Plan { variables, variable_offsets, persistent_bytes, transient_bytes, slot, beside, together, programs, apart }
     }
 }
 
@@ -278,7 +268,19 @@ impl Program {
             _ => 1,
         });
         let together = together.max().unwrap_or(1);
-        Program { name, places, workspace, kept, transient_bytes, loss, training_loss, prediction, peak, together, graph }
+        Program {
+            name,
+            places,
+            workspace,
+            kept,
+            transient_bytes,
+            loss,
+            training_loss,
+            prediction,
+            peak,
+            together,
+            graph,
+        }
     }
 
     /// Node number `at` as messages show it: ``node 3 (`relu` of `features.1`)``.

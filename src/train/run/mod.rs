@@ -122,6 +122,8 @@ pub struct Run<'a> {
     pub evaluated: Option<(u64, Figures)>,
     /// A batch without samples, for updates of a step of which this rank has no shard.
     pub empty: Option<HostBuffer>,
+    /// Whether any rank was asked to stop, as all have told each other behind the update that was just made.
+    pub told: Option<bool>,
 }
 
 /// The time that an epoch has been trained for.
@@ -239,6 +241,7 @@ impl Run<'_> {
     ) -> Result<Option<Outcome>> {
         let batches = loader.batches_per_epoch() as u64;
         self.begin_phase();
+        self.told = None;
         let mut clock = Clock::new(self.state.extra.epoch_seconds);
         let mut done = self.done();
         self.begin_stretch(done);
@@ -260,7 +263,7 @@ impl Run<'_> {
             if self.reached_max_steps() {
                 return self.max_steps(&clock, interrupt).map(Some);
             }
-            done += self.update(loader, in_flight, batches)?;
+            done += self.update(loader, in_flight, batches, interrupt)?;
             if self.reporter.due() {
                 // Reading them back from a device that is still at work would wait for it.
                 if !self.backend.is_asynchronous() {
@@ -325,7 +328,13 @@ impl Run<'_> {
     }
 
     /// One update of the parameters: a batch, or several whose gradients are averaged. The number of samples.
-    fn update(&mut self, loader: &mut Loader, in_flight: &mut VecDeque<Batch>, batches: u64) -> Result<u64> {
+    fn update(
+        &mut self,
+        loader: &mut Loader,
+        in_flight: &mut VecDeque<Batch>,
+        batches: u64,
+        interrupt: &AtomicBool,
+    ) -> Result<u64> {
         let group = (self.experiment.micro_batches() as u64).min(batches - self.state.batch);
         let (own, apart) = (self.own_of(group), self.experiment.updates_apart());
         // Each shard has a loss, and so has their update.
@@ -384,7 +393,7 @@ impl Run<'_> {
         self.state.batch += group;
         self.state.extra.micro_step += group;
         self.state.step += 1;
-        self.tell_unreadable(unreadable)?;
+        self.tell(unreadable, interrupt)?;
         Ok(self.done() - before)
     }
 

@@ -35,8 +35,11 @@ impl Run<'_> {
         (start as u64).min(group)..(end as u64).min(group)
     }
 
-    /// Whether any rank was asked to stop.
-    pub(super) fn is_interrupted(&self, interrupt: &AtomicBool) -> Result<bool> {
+    /// Whether any rank was asked to stop. Behind an update all have told that already.
+    pub(super) fn is_interrupted(&mut self, interrupt: &AtomicBool) -> Result<bool> {
+        if let Some(stopped) = self.told.take() {
+            return Ok(stopped);
+        }
         let stopped = interrupt.load(Ordering::Relaxed);
         let Some(team) = self.backend.team() else { return Ok(stopped) };
         let told = Told { stopped, unreadable: Vec::new() }.exchange(team.as_ref())?;
@@ -93,10 +96,11 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Takes note of samples that a step could not read, on whichever rank.
-    pub(super) fn tell_unreadable(&mut self, unreadable: Vec<Unreadable>) -> Result<()> {
+    /// Has all ranks know of samples that a step could not read, and of whoever was asked to stop meanwhile.
+    pub(super) fn tell(&mut self, unreadable: Vec<Unreadable>, interrupt: &AtomicBool) -> Result<()> {
         let Some(team) = self.backend.team() else { return self.note_unreadable(&unreadable) };
-        let told = Told { stopped: false, unreadable }.exchange(team.as_ref())?;
+        let told = Told { stopped: interrupt.load(Ordering::Relaxed), unreadable }.exchange(team.as_ref())?;
+        self.told = Some(told.iter().any(|told| told.stopped));
         told.iter().try_for_each(|told| self.note_unreadable(&told.unreadable))
     }
 }

@@ -173,7 +173,8 @@ pub fn build(
     let mut shard_sums = [None, None];
     let mut warnings = Vec::new();
     let together = shards.filter(|_| experiment.distributed.sync_batch_norm);
-    let steps = if sizes.steps.is_empty() { vec![experiment.data.loading.batch_size] } else { sizes.steps.clone() };
+    let of_shard = sizes.train.first().map_or(1, |batch| batch.samples);
+    let steps = if sizes.steps.is_empty() { vec![of_shard * experiment.shards()] } else { sizes.steps.clone() };
     let mut of_shards = Vec::new();
     for batch in &sizes.train {
         let forward = model::forward(experiment, data, &mut vars, *batch, Mode::Train)?;
@@ -204,7 +205,7 @@ pub fn build(
         }
     }
     if let Some(shards) = together.filter(|_| !of_shards.is_empty()) {
-        let steps = together::steps(&steps, experiment.micro_batch(), (shards, rank(backend)));
+        let steps = together::steps(&steps, of_shard, (shards, rank(backend)));
         for (kind, source) in together::join(&of_shards, &steps, &mut vars).map_err(|e| internal(&e))? {
             kinds.push(kind);
             sources.push(source);

@@ -20,8 +20,8 @@ use crate::graph::op::{Figure, METRIC_SLOTS, Op, Task, metric_slot};
 use crate::graph::{Input, NodeId, Role, Shape, VarId, VarKind, Variable};
 use crate::model::{BatchShape, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, init, metrics_variable};
 use anyhow::{Context, Result, anyhow};
-use std::sync::Arc;
 use gather::Gathered;
+use std::sync::Arc;
 use variables::Elsewhere;
 
 /// The numbers that a training step reads from its batch slot.

@@ -20,6 +20,7 @@ mod resize;
 mod shape;
 mod shards;
 mod softmax;
+mod sync_batch_norm;
 mod tiles;
 
 use crate::case::Case;
@@ -75,6 +76,7 @@ const FAMILIES: [Family; 17] = [
     ("shape", shape::cases),
     ("shards", shards::cases),
     ("softmax", softmax::cases),
+    ("sync_batch_norm", sync_batch_norm::cases),
     ("tiles", tiles::cases),
 ];
 

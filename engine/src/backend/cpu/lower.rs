@@ -4,8 +4,8 @@ use super::fusions::{Behind, ConvStatistics, NormGrad, NormRead, Pooled, activat
 use super::ops::attention::{AttentionGradKernel, AttentionKernel, AttentionShape};
 use super::ops::avg_pool::{MeanPoolGradKernel, MeanPoolKernel, Windows};
 use super::ops::batch_norm::{
-    BatchNormApplyKernel, BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel, BatchNormStatisticsKernel, FromSumsKernel, GradFromSumsKernel, GradSumsKernel, SumsKernel,
-    NormConvKernel, NormGradWeightKernel, Statistics,
+    BatchNormApplyKernel, BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel, BatchNormStatisticsKernel,
+    FromSumsKernel, GradFromSumsKernel, GradSumsKernel, NormConvKernel, NormGradWeightKernel, Statistics, SumsKernel,
 };
 use super::ops::chain::ChainKernel;
 use super::ops::class_counts::ClassCountsKernel;

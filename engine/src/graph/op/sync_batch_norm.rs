@@ -77,7 +77,10 @@ impl OpRules for BatchNormFromSums {
         singles(name, inputs, tracked.clone())?;
         for i in tracked {
             if inputs[i].shape.dims() != [c] {
-                return Err(ShapeError::of(i, format!("`{name}` has statistics of another number of channels than {c}")));
+                return Err(ShapeError::of(
+                    i,
+                    format!("`{name}` has statistics of another number of channels than {c}"),
+                ));
             }
         }
         let of_channels = (DType::F32, Shape::from([c]));

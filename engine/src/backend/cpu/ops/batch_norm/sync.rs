@@ -124,8 +124,7 @@ impl NodeKernel for GradSumsKernel {
             (0..channels).for_each(|c| sums[c] = parts[c..].iter().step_by(channels).sum());
         }
         if self.affine {
-            let (invstd, dgamma, dbeta) =
-                (frame.input::<f32>(3), frame.output::<f32>(1), frame.output::<f32>(2));
+            let (invstd, dgamma, dbeta) = (frame.input::<f32>(3), frame.output::<f32>(1), frame.output::<f32>(2));
             for c in 0..channels {
                 (dgamma[c], dbeta[c]) = ((dots[c] * f64::from(invstd[c])) as f32, dys[c] as f32);
             }
