@@ -9,6 +9,7 @@ pub mod figures;
 pub mod gradients;
 pub mod host_memory;
 pub mod input;
+pub mod kind;
 pub mod lints;
 pub mod memory;
 pub mod muon;

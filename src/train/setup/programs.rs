@@ -2,6 +2,7 @@
 
 use super::averages::{average_graph, statistics_graph, take_averages};
 use super::gradients::{self, GradientOf};
+pub use super::kind::Kind;
 use super::muon::Split;
 use super::shards::evaluation_graphs;
 use super::together::{self, OfShard};
@@ -23,35 +24,6 @@ use crate::plan::{Plan, SlotInput, Source};
 use crate::shards::Shards;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// What a program does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Forward, backward, and the update (or, with accumulation, the sums for it).
-    Train,
-    /// The update from sums over micro-batches.
-    Update,
-    /// As `Train`, for the epochs before parameters are thawed.
-    TrainFrozen,
-    /// As `Update`, for those epochs.
-    UpdateFrozen,
-    /// The weights are taken into their mean over epochs.
-    Average,
-    /// Batch norm's statistics with that mean, a batch of training.
-    Statistics,
-    /// The gradients of a batch of training, which are looked at and not used.
-    Gradients,
-    /// Loss and metrics.
-    Eval,
-    /// As `Eval`, before there is a mean.
-    EvalWeights,
-    /// The model's output alone.
-    Predict,
-    /// The sums of a shard's evaluation are taken into those over all shards.
-    EvalShard,
-    /// Those are the evaluation's.
-    EvalTotal,
-}
 
 /// The programs to make: kinds with shapes of batches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Steps whose shards are computed together: which shards a rank has, and a program for all of them.
 
-use super::programs::Kind;
+use super::kind::Kind;
 use crate::graph::{Graph, VarId, Variables, verify};
 use crate::model::BatchShape;
 use crate::passes::lockstep::lockstep;
