@@ -22,6 +22,9 @@ pub struct OfShard {
     pub own: HashSet<VarId>,
 }
 
+/// A program for all shards that a rank has of a step: its kind, with the samples of all of them, and its graph.
+pub type Joined = ((Kind, BatchShape), Source);
+
 /// The shapes of the shards that a rank has, in every step that it has other ones in. `steps` are the samples of all ranks, `full` those of a shard.
 pub fn steps(steps: &[usize], full: usize, (shards, rank): (Shards, usize)) -> Vec<Vec<BatchShape>> {
     let mut list: Vec<Vec<BatchShape>> = Vec::new();
@@ -39,11 +42,7 @@ pub fn steps(steps: &[usize], full: usize, (shards, rank): (Shards, usize)) -> V
 ///
 /// # Errors
 /// A bug of the passes.
-pub fn join(
-    of_shards: &[OfShard],
-    steps: &[Vec<BatchShape>],
-    vars: &mut Variables,
-) -> Result<Vec<((Kind, BatchShape), Source)>, String> {
+pub fn join(of_shards: &[OfShard], steps: &[Vec<BatchShape>], vars: &mut Variables) -> Result<Vec<Joined>, String> {
     let mut programs = Vec::new();
     for step in steps {
         for (at, first) in of_shards.iter().enumerate() {
