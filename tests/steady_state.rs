@@ -132,7 +132,12 @@ fn nothing_is_allocated_by_steps_and_evaluations() {
     let samples = input::load(experiment, &mut |_| {}).unwrap();
     let backend = CpuBackend::new(Some(2)).unwrap();
     // Both splits have a last batch that is smaller: 70 = 4 · 16 + 6, 40 = 2 · 16 + 8.
-    let sizes = Sizes { train: vec![16.into(), 6.into()], eval: vec![16.into(), 8.into()], predict: Vec::new() };
+    let sizes = Sizes {
+        train: vec![16.into(), 6.into()],
+        eval: vec![16.into(), 8.into()],
+        predict: Vec::new(),
+        ..Sizes::default()
+    };
     for train in [true, false] {
         let programs = programs::build(experiment, &samples.spec, &sizes, &backend, &PassOptions::default()).unwrap();
         let layout = programs.plan.slot.clone();

@@ -176,3 +176,80 @@ __device__ __forceinline__ void grad_apply(const T *x, const T *dy, T *dx, const
         grad_apply<V>(x, dy, dx, mean, invstd, gamma, table, rows, stretch, columns);                                   \
     }
 FOR_PACKS(GRAD_APPLY)
+
+// Over all shards of a step. Second stage of a shard's sums, by blocks of 32 channels × 32 threads: Σ x, Σ x² and the number of
+// rows as sums [2 C + 1].
+extern "C" __global__ void __launch_bounds__(1024)
+    batch_norm_sums(const double *partials, i64 blocks, i64 rows, int columns, double *sums) {
+    int c = blockIdx.x * 32 + threadIdx.x;
+    double sum, square;
+    column_totals(partials, blocks, columns, c, sum, square);
+    if (threadIdx.y > 0 || c >= columns) {
+        return;
+    }
+    sums[c] = sum;
+    sums[columns + c] = square;
+    if (c == 0) {
+        sums[2 * columns] = (double)rows;
+    }
+}
+
+// The statistics of all rows from their sums; running statistics as batch_norm_statistics moves them.
+extern "C" __global__ void __launch_bounds__(256)
+    batch_norm_from_sums(const double *sums, int columns, double eps, double momentum, float *mean, float *invstd,
+                         float *running_mean, float *running_var, const i64 *counter) {
+    int c = blockIdx.x * 256 + threadIdx.x;
+    if (c >= columns) {
+        return;
+    }
+    double rows = sums[2 * columns];
+    double m = sums[c] / rows;
+    double var = sums[columns + c] / rows - m * m;
+    var = var < 0.0 ? 0.0 : var;  // NaN stays.
+    mean[c] = (float)m;
+    invstd[c] = (float)(1.0 / sqrt(var + eps));
+    if (counter) {
+        double weight = momentum < 0.0 ? 1.0 / (double)(*counter + 1) : momentum;
+        double unbiased = var * (rows / (rows > 2.0 ? rows - 1.0 : 1.0));
+        running_mean[c] = (float)((1.0 - weight) * running_mean[c] + weight * m);
+        running_var[c] = (float)((1.0 - weight) * running_var[c] + weight * unbiased);
+    }
+}
+
+// Adds one to the counter of batches.
+extern "C" __global__ void batch_norm_count(i64 *counter) {
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        *counter += 1;
+    }
+}
+
+// Second stage of a shard's sums for the gradient, by blocks of 32 channels × 32 threads: Σ dy, Σ dy · (x − mean) as sums [2 C];
+// the shard's dgamma and dbeta unless they are null.
+extern "C" __global__ void __launch_bounds__(1024)
+    batch_norm_grad_sum(const double *partials, i64 blocks, int columns, const float *invstd, double *sums, float *dgamma,
+                        float *dbeta) {
+    int c = blockIdx.x * 32 + threadIdx.x;
+    double dys, dots;
+    column_totals(partials, blocks, columns, c, dys, dots);
+    if (threadIdx.y > 0 || c >= columns) {
+        return;
+    }
+    sums[c] = dys;
+    sums[columns + c] = dots;
+    if (dgamma) {
+        dgamma[c] = (float)(dots * invstd[c]);
+        dbeta[c] = (float)dys;
+    }
+}
+
+// The table of batch_norm_grad_apply from the sums over all shards, whose number of rows is behind those of the forward pass.
+extern "C" __global__ void __launch_bounds__(256)
+    batch_norm_grad_means(const double *sums, const double *grad_sums, int columns, const float *invstd, float *table) {
+    int c = blockIdx.x * 256 + threadIdx.x;
+    if (c >= columns) {
+        return;
+    }
+    double rows = sums[2 * columns], inv = invstd[c];
+    table[c] = (float)(grad_sums[c] / rows);
+    table[columns + c] = (float)(grad_sums[columns + c] * inv * inv / rows);
+}

@@ -45,6 +45,7 @@ mod show;
 mod steps;
 mod support;
 mod sweep;
+mod sync_batch_norm;
 mod tensorboard;
 mod two_at_once;
 mod wrong_data;

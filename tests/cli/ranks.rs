@@ -26,7 +26,7 @@ layers = [
 }
 
 /// One rank and several, each of which divides the shards.
-fn same_for_all(config: &str) {
+pub fn same_for_all(config: &str) {
     let place = Place::with(config);
     place.ok("train c.toml --quiet --out one");
     for ranks in [2, 3, 4] {

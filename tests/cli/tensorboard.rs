@@ -230,6 +230,21 @@ fn gradients_are_those_of_the_next_update() {
     assert_eq!(fs::read_dir(place.path("r/tensorboard")).unwrap().count(), 2);
 }
 
+/// Each rank evaluates a part of the samples. The mistakes are the worst of all.
+#[test]
+fn mistakes_are_those_of_all_ranks() {
+    let place = Place::with(&format!("{}\n[distributed]\nshards = 4\n", plain()));
+    let options = "--set log.tensorboard=true --set train.epochs=1 --set log.mistakes=5";
+    place.ok(&format!("train c.toml --quiet --out one {options}"));
+    let one = events(&place, "one");
+    assert!(one.images.len() >= 4, "the test needs some");
+    for ranks in [2, 4] {
+        place.ok(&format!("launch --ranks {ranks} -- train c.toml --quiet --out r{ranks} {options}"));
+        let several = events(&place, &format!("r{ranks}"));
+        assert_eq!((&several.images, &several.texts["mistakes"]), (&one.images, &one.texts["mistakes"]), "{ranks}");
+    }
+}
+
 #[test]
 fn mistakes_are_left_out_where_there_are_none_or_no_pictures_of_them() {
     let place = Place::with(&plain());

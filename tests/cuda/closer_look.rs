@@ -58,8 +58,12 @@ fn what_is_planned_is_taken_from_the_device() {
         let text = runner::config::load_str("test.toml", MODEL, &[]).unwrap();
         let data =
             runner::train::setup::input::describe(&text.experiment).unwrap_or_else(|_| panic!("the data is described"));
-        let sizes =
-            runner::train::setup::programs::Sizes { train: vec![8.into()], eval: vec![8.into()], predict: Vec::new() };
+        let sizes = runner::train::setup::programs::Sizes {
+            train: vec![8.into()],
+            eval: vec![8.into()],
+            predict: Vec::new(),
+            ..Default::default()
+        };
         let passes = runner::passes::PassOptions::default();
         let programs =
             runner::train::setup::programs::build(&text.experiment, &data, &sizes, &backend, &passes).unwrap();

@@ -56,7 +56,12 @@ impl Steps {
     pub fn experiment(&self, experiment: &config::Experiment, backend: &dyn Backend) -> Outcome {
         let data =
             runner::train::setup::input::describe(experiment).unwrap_or_else(|_| panic!("the data is described"));
-        let sizes = Sizes { train: vec![self.batch.into()], eval: vec![self.batch.into()], predict: Vec::new() };
+        let sizes = Sizes {
+            train: vec![self.batch.into()],
+            eval: vec![self.batch.into()],
+            predict: Vec::new(),
+            ..Sizes::default()
+        };
         let programs = programs::build(experiment, &data, &sizes, backend, &PassOptions::default()).unwrap();
         let layout = programs.plan.slot.clone();
         let task = runner::model::task(experiment);

@@ -78,7 +78,8 @@ impl Training {
         let backend = CudaBackend::new(0).unwrap().with_graph(graph);
         let data =
             runner::train::setup::input::describe(&experiment).unwrap_or_else(|_| panic!("the data is described"));
-        let sizes = Sizes { train: vec![BATCH.into()], eval: vec![BATCH.into()], predict: Vec::new() };
+        let sizes =
+            Sizes { train: vec![BATCH.into()], eval: vec![BATCH.into()], predict: Vec::new(), ..Sizes::default() };
         let programs = programs::build(&experiment, &data, &sizes, &backend, &PassOptions::default()).unwrap();
         let buffer = backend.host_buffer(programs.plan.slot.bytes).unwrap();
         let task = runner::model::task(&experiment);

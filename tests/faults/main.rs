@@ -16,6 +16,7 @@ mod operation;
 mod optimizers;
 mod place;
 mod power_cut;
+mod ranks;
 mod readers;
 mod run_state;
 mod sweep;

@@ -175,7 +175,7 @@ fn step(
     let train = Sizes::of_run(setup.experiment(), &setup.samples.spec).train;
     let first = train[0];
     let group = accumulate.min(setup.samples.train.len().div_ceil(loading.batch_size));
-    let sizes = Sizes { train, eval: Vec::new(), predict: vec![first] };
+    let sizes = Sizes { train, eval: Vec::new(), predict: vec![first], ..Sizes::default() };
     let mut session = session(&setup, setup.programs(&sizes, &PassOptions::default()));
     let mut batches = setup.batches(&session, group);
 
@@ -253,6 +253,7 @@ pub fn train(case: &Case, Way { sets, options, on }: &Way) -> Trained {
         pause_after: None,
         evaluated: None,
         empty: None,
+        told: None,
     };
     let outcome = run.run(&AtomicBool::new(false)).unwrap();
     let expected = if experiment.train.max_steps.is_some() { Outcome::MaxSteps } else { Outcome::Finished };

@@ -27,7 +27,8 @@ fn session(text: &str, backend: &dyn Backend) -> (Session, HostBuffer) {
     let loaded = config::load_str("gradients.toml", text, &[]).unwrap_or_else(|e| panic!("{e}"));
     let experiment = &loaded.experiment;
     let data = input::describe(experiment).unwrap_or_else(|_| panic!("the data is described"));
-    let sizes = Sizes { train: SHAPES.map(Into::into).to_vec(), eval: vec![8.into()], predict: Vec::new() };
+    let sizes =
+        Sizes { train: SHAPES.map(Into::into).to_vec(), eval: vec![8.into()], predict: Vec::new(), ..Sizes::default() };
     let programs = programs::build(experiment, &data, &sizes, backend, &PassOptions::default()).unwrap();
     let layout = programs.plan.slot.clone();
     let session = Session::new(programs, backend, model::task(experiment), experiment.seed).unwrap();

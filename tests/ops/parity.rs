@@ -74,7 +74,9 @@ pub fn fill(executable: &mut dyn Executable, batch: &mut HostBuffer, plan: &Plan
                 let at = plan.slot.inputs.iter().find(|i| i.input == input).unwrap().offset;
                 batch.bytes_mut()[at..at + bytes.len()].copy_from_slice(&bytes);
             }
-            Role::Temporary | Role::Output => unreachable!("nothing but operands has a value before the run"),
+            Role::ShardInput(_, _) | Role::Temporary | Role::Output => {
+                unreachable!("nothing but operands has a value before the run")
+            }
         }
     }
 }
@@ -97,7 +99,7 @@ pub fn run(backend: &dyn Backend, built: &Built) -> BTreeMap<ValueId, Vec<u8>> {
         match value.role {
             Role::Parameter(var) | Role::State(var) => executable.download(var, &mut bytes).unwrap(),
             Role::Output => executable.output(0, id, &mut bytes).unwrap(),
-            Role::Input(_) | Role::Temporary => continue,
+            Role::Input(_) | Role::ShardInput(_, _) | Role::Temporary => continue,
         }
         results.insert(id, bytes);
     }

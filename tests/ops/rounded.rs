@@ -81,7 +81,7 @@ impl Compiled {
                     let at = self.plan.programs[program].places[i].offset;
                     decode(value.dtype, &batch.bytes()[at..at + value.bytes()])
                 }
-                Role::Temporary | Role::Output => continue,
+                Role::ShardInput(_, _) | Role::Temporary | Role::Output => continue,
             };
             values.insert(ValueId(i as u32), data);
         }

@@ -60,6 +60,7 @@ fn told_on(text: &str, data: Option<DataSpec>) -> String {
         train: Sizes::of(loading.batch_size, data.train, loading.drop_last),
         eval: Sizes::of(loading.eval_batch_size(), data.val, false),
         predict: Vec::new(),
+        ..Sizes::default()
     };
     let backend = CpuBackend::new(Some(1)).unwrap();
     match programs::build(experiment, &data, &sizes, &backend, &PassOptions::default()) {

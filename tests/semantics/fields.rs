@@ -181,6 +181,7 @@ fn train(samples: &Samples, sets: &[&str], run: &Path) -> anyhow::Result<Left> {
         pause_after: None,
         evaluated: None,
         empty: None,
+        told: None,
     };
     run.run(&AtomicBool::new(false))?;
     let told = run.unreadable_in_all();

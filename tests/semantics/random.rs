@@ -20,6 +20,7 @@ pub fn build(experiment: &Experiment, backend: &dyn Backend) -> Result<Programs,
         train: Sizes::of(loading.batch_size, data.train, loading.drop_last),
         eval: Sizes::of(loading.eval_batch_size(), data.val, false),
         predict: vec![1.into()],
+        ..Sizes::default()
     };
     programs::build(experiment, &data, &sizes, backend, &PassOptions::default())
 }

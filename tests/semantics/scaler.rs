@@ -44,6 +44,7 @@ impl Run {
             scaler,
             micro_batch,
             shards: None,
+            sync_batch_norm: false,
             division: None,
             tensors,
             thawed: Vec::new(),

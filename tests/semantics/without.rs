@@ -45,7 +45,7 @@ struct Outcome {
 
 fn build(experiment: &Experiment, batch: usize, backend: &CpuBackend, without: &[&str]) -> Programs {
     let data = describe(experiment).unwrap_or_else(|e| panic!("{e:?}"));
-    let sizes = Sizes { train: vec![batch.into()], eval: vec![batch.into()], predict: Vec::new() };
+    let sizes = Sizes { train: vec![batch.into()], eval: vec![batch.into()], predict: Vec::new(), ..Sizes::default() };
     let options = PassOptions { without: without.iter().map(|name| name.to_string()).collect(), stop_after: None };
     programs::build(experiment, &data, &sizes, backend, &options).unwrap_or_else(|errors| panic!("{errors:?}"))
 }

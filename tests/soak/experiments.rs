@@ -100,7 +100,12 @@ pub fn experiment(seed: u64) -> String {
     let batch = data.lines().find_map(|line| line.strip_prefix("batch_size = ")?.parse::<usize>().ok());
     // Batch norm needs several samples in a shard.
     let in_shards = seed % 8 == 5 && batch.is_some_and(|batch| batch >= 4 && batch.is_multiple_of(2));
-    let shards = if in_shards { "[distributed]\nshards = 2\n" } else { "" };
+    let together = accumulate.is_empty() && layers.iter().any(|layer| layer.contains("batch_norm"));
+    let shards = match (in_shards, together) {
+        (true, true) => "[distributed]\nshards = 2\nsync_batch_norm = true\n",
+        (true, false) => "[distributed]\nshards = 2\n",
+        (false, _) => "",
+    };
     // The number of values is known now.
     let data = data.replace("targets = 0", &format!("targets = {results}"));
     format!(

@@ -289,6 +289,7 @@ fn everything_occurs() {
         "swa =",
         "accumulate =",
         "shards =",
+        "sync_batch_norm =",
         "steps =",
         "eval_every_steps =",
         "tensorboard =",

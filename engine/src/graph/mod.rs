@@ -49,6 +49,8 @@ impl NodeId {
 pub enum Role {
     /// Filled from a batch slot before the program runs.
     Input(Input),
+    /// Likewise, of this shard, from 1 on, of those that a program computes together. The first one's are those above.
+    ShardInput(Input, u32),
     /// A trainable (or frozen) parameter.
     Parameter(VarId),
     /// Anything else that persists: running statistics, optimizer state, accumulated gradients and metrics.
@@ -167,7 +169,7 @@ impl Graph {
         match role {
             Role::Input(input) => _ = self.inputs.entry(input).or_insert(id),
             Role::Parameter(var) | Role::State(var) => _ = self.variables.entry(var).or_insert(id),
-            Role::Temporary | Role::Output => {}
+            Role::ShardInput(_, _) | Role::Temporary | Role::Output => {}
         }
         self.values.push(Value { dtype, shape, role });
         id

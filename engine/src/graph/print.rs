@@ -7,7 +7,7 @@ impl Graph {
     fn show(&self, id: ValueId) -> String {
         let v = self.value(id);
         let mark = match v.role {
-            Role::Input(_) => "in",
+            Role::Input(_) | Role::ShardInput(_, _) => "in",
             Role::Parameter(_) => "param",
             Role::State(_) => "state",
             Role::Temporary => "",

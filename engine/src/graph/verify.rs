@@ -8,8 +8,7 @@ use super::{Graph, Role, Value};
 /// # Errors
 /// The first inconsistency. It is a bug of the pass that ran last, not of the user's file.
 pub fn verify(graph: &Graph) -> Result<(), String> {
-    let mut known: Vec<bool> =
-        graph.values.iter().map(|v| matches!(v.role, Role::Input(_) | Role::Parameter(_) | Role::State(_))).collect();
+    let mut known: Vec<bool> = graph.values.iter().map(|v| !matches!(v.role, Role::Temporary | Role::Output)).collect();
     for (at, node) in graph.nodes.iter().enumerate() {
         let here = || format!("node {at} (`{}` of `{}`)", node.op.rules().name(), graph.origin(node));
         for i in &node.inputs {

@@ -8,6 +8,7 @@ pub mod edit;
 pub mod fuse;
 pub mod grad;
 pub mod keep;
+pub mod lockstep;
 pub mod muon;
 pub mod precision;
 pub mod recompute;
@@ -15,12 +16,14 @@ pub mod rematerialize;
 pub mod reorder;
 pub mod shards;
 pub mod simplify;
+pub mod sync_batch_norm;
 pub mod update;
 pub mod update_early;
 pub mod update_spec;
 
 use crate::graph::op::Pattern;
 use crate::graph::{DType, Graph, Op, Role, ShapeError, Value, ValueId, VarId, Variables, verify};
+use crate::shards::Shards;
 use rematerialize::Recompute;
 use shards::ShardSums;
 use std::collections::HashMap;
@@ -38,7 +41,7 @@ pub struct Pass {
 }
 
 /// All passes, in order.
-pub static PIPELINE: [Pass; 10] = [
+pub static PIPELINE: [Pass; 11] = [
     // Activations behind the pooling that follows them.
     Pass {
         name: "reorder",
@@ -70,7 +73,10 @@ pub static PIPELINE: [Pass; 10] = [
         name: "recompute",
         optional: true,
         run: |graph, job| {
-            recompute::recompute(graph, &|op, operands| job.at_once(op, operands));
+            // Where batch norm is taken apart there are no whole ones to look for.
+            if job.synced().is_none() {
+                recompute::recompute(graph, &|op, operands| job.at_once(op, operands));
+            }
             Ok(())
         },
     },
@@ -90,6 +96,8 @@ pub static PIPELINE: [Pass; 10] = [
             Ok(())
         },
     },
+    // Batch norm over all shards.
+    Pass { name: "sync_batch_norm", optional: false, run: |graph, job| told(job.sync_batch_norm(graph)) },
     // Groups of operations that the device has one kernel for, pattern by pattern.
     Pass { name: "fusions", optional: true, run: |graph, job| job.fusions(graph) },
     // Parameters updated as soon as their gradients are there, where the device updates in parts.
@@ -287,7 +295,22 @@ impl Job<'_> {
         update::add_averages(graph, vars, spec, loss)
     }
 
+    /// The shards whose statistics batch norm takes together.
+    fn synced(&self) -> Option<Shards> {
+        let training = self.training.as_ref().filter(|training| training.purpose == Purpose::Shards)?;
+        training.spec.shards.filter(|_| training.spec.sync_batch_norm)
+    }
+
+    fn sync_batch_norm(&mut self, graph: &mut Graph) -> Result<(), ShapeError> {
+        let Some(shards) = self.synced() else { return Ok(()) };
+        self.training.as_mut().map_or(Ok(()), |training| sync_batch_norm::synchronize(graph, training.vars, shards))
+    }
+
     fn begin_sums(&mut self, graph: &mut Graph) -> Result<(), ShapeError> {
+        // Ranks tell each other one thing at a time, and what batch norm has to tell comes all along.
+        if self.synced().is_some() {
+            return Ok(());
+        }
         let Some(Training { vars, spec, trained, .. }) = &self.training else { return Ok(()) };
         trained.shards.as_ref().map_or(Ok(()), |sums| shards::begin_sums(graph, vars, spec, sums))
     }

@@ -4,14 +4,17 @@
 //! running statistics and figures, is a copy of its own; the update takes the mean of the statistics over the shards, and the
 //! sum of the figures.
 
+use super::keep::{self, Kept};
 use super::update_spec::{Division, UpdateSpec};
 use crate::graph::op::{
     AccumulateGrad, GradBlocks, GradSquares, KeepState, MeanLoss, NormOfSquares, Part, Receivers, SHARD_INPUTS,
     ShardBegin, ShardGather, ShardMean, ShardReduce, ShardSum, ZeroGrad,
 };
-use crate::graph::{DType, Graph, Input, Role, Shape, ShapeError, ValueId, VarId, VarKind, Variable, Variables};
+use crate::graph::{
+    DType, Graph, Input, Op, Role, Shape, ShapeError, Value, ValueId, VarId, VarKind, Variable, Variables,
+};
 use crate::shards::{BLOCK, Shards};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What the names of a shard's own variables begin with.
 const OWN: &str = "shard";
@@ -44,6 +47,10 @@ pub struct ShardSums {
     gradients: Vec<(VarId, Vec<VarId>)>,
     buffers: Vec<Shared>,
     figures: Vec<Shared>,
+    /// Running statistics of all shards together, with what they were before the step.
+    kept: Kept,
+    /// The variables that each shard has for itself.
+    pub own: HashSet<VarId>,
 }
 
 /// What the update of a step in shards is made from.
@@ -59,7 +66,7 @@ pub struct ShardTotals {
 type Own = (VarId, VarId);
 
 /// The place of the shard's sums.
-fn place(graph: &mut Graph) -> ValueId {
+pub(super) fn place(graph: &mut Graph) -> ValueId {
     graph.input(Input::Shard, DType::I32, Shape::from([SHARD_INPUTS]))
 }
 
@@ -77,6 +84,13 @@ pub fn sums(vars: &mut Variables, of: VarId, slots: usize) -> Vec<VarId> {
             like(vars, of, name, VarKind::Gradient)
         })
         .collect()
+}
+
+/// The variables for sums over shards of values like `of`, by that name.
+pub(super) fn sums_like(vars: &mut Variables, of: &Value, name: &str, slots: usize) -> Vec<VarId> {
+    let Value { dtype, shape, .. } = of;
+    let zeros = |slot: usize| Variable::zeros(format!("{name}.{slot}"), *dtype, shape.clone(), VarKind::Gradient);
+    (0..slots).map(|slot| vars.get_or_add(zeros(slot))).collect()
 }
 
 /// The sum over all shards of what is summed in `variable`, when it is complete.
@@ -100,7 +114,9 @@ pub fn add_shard_sums(
     graph.set_origin("");
     graph.in_backward = true;
     let slots = shards.slots();
-    let (changed, figures) = own_variables(graph, vars);
+    let (changed, figures) = own_variables(graph, vars, spec.sync_batch_norm);
+    let mut own: HashSet<VarId> = changed.iter().chain(&figures).map(|(_, own)| *own).collect();
+    own.insert(shares);
     let place = place(graph);
     let mut cleared = vec![graph.variable(vars, shares)];
     cleared.extend(figures.iter().map(|(_, own)| graph.variable(vars, *own)));
@@ -140,7 +156,9 @@ pub fn add_shard_sums(
     let buffers = changed.iter().map(|(of, own)| add(graph, vars, *own, *of)).collect();
     let figures = figures.iter().map(|(of, own)| add(graph, vars, *own, *of)).collect();
     graph.add(ShardSum { slots }, &operands)?;
-    Ok(ShardSums { shards, buckets, losses, gradients, buffers, figures })
+    // What is left are statistics of all shards together.
+    let kept = keep::keep(graph, vars, false)?;
+    Ok(ShardSums { shards, buckets, losses, gradients, buffers, figures, kept, own })
 }
 
 /// Gradients whose sums over ranks are made together, in about the order in which the backward pass makes them: that of the parameters, reversed.
@@ -243,10 +261,11 @@ pub(super) fn begin_sums(
     Ok(())
 }
 
-/// Gives the shard variables of its own in place of the buffers and figures that `graph` changes: those, and these.
-fn own_variables(graph: &mut Graph, vars: &mut Variables) -> (Vec<Own>, Vec<Own>) {
+/// Gives the shard variables of its own in place of the buffers and figures that `graph` changes: those, and these. If batch norm is `synced`, its running statistics stay.
+fn own_variables(graph: &mut Graph, vars: &mut Variables, synced: bool) -> (Vec<Own>, Vec<Own>) {
     let mut changed: Vec<VarId> = Vec::new();
-    for node in &graph.nodes {
+    let shared = |op: &Op| synced && matches!(op, Op::BatchNorm(_));
+    for node in graph.nodes.iter().filter(|node| !shared(&node.op)) {
         for m in node.op.rules().mutates(node.inputs.len()) {
             if let Role::State(id) = graph.value(node.inputs[m]).role
                 && matches!(vars[id].kind, VarKind::Buffer | VarKind::Metric)
@@ -341,6 +360,6 @@ impl ShardSums {
             let operands = [graph.variable(vars, shared.sums[0]), graph.variable(vars, shared.of)];
             graph.add(AccumulateGrad {}, &operands)?;
         }
-        Ok(())
+        self.kept.restore(graph, vars, loss)
     }
 }

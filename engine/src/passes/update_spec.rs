@@ -27,6 +27,8 @@ pub struct UpdateSpec {
     pub micro_batch: Option<f32>,
     /// Micro-batches are the shards of a step: their sums are made in the order of a tree.
     pub shards: Option<Shards>,
+    /// Batch normalisation takes the statistics of all shards together.
+    pub sync_batch_norm: bool,
     /// The parameters to train, with the options of each.
     pub tensors: Vec<(VarId, TensorOptions)>,
     /// Parameters that have been frozen until now. Their updates are counted by themselves, as in PyTorch, where each parameter

@@ -87,6 +87,8 @@ pub struct Program {
     pub prediction: Option<ValueId>,
     /// The node at which the most transient memory is in use.
     pub peak: Peak,
+    /// The shards that it computes together, of which a slot has all that it reads: one, but in a step that has them meet.
+    pub together: usize,
 }
 
 /// All programs of an experiment over one set of variables.
@@ -102,6 +104,10 @@ pub struct Plan {
     pub transient_bytes: usize,
     /// Layout of a batch slot.
     pub slot: SlotLayout,
+    /// Layout of what a program reads of each further shard, where it computes several together: these follow the slot of the first one, one behind the other.
+    pub beside: SlotLayout,
+    /// The most shards that a program computes together.
+    pub together: usize,
     /// The programs.
     pub programs: Vec<Program>,
     /// No two buffers have a byte in common, whether they live at the same time or not.
@@ -123,9 +129,18 @@ pub struct Source {
 impl SlotLayout {
     /// A layout with room for the largest of each input that the graphs read.
     pub fn for_graphs<'a>(graphs: impl Iterator<Item = &'a Graph>) -> Self {
+        Self::of(graphs, |role| if let Role::Input(input) = role { Some(input) } else { None })
+    }
+
+    /// Likewise, for what the graphs read of each shard beside the first one.
+    fn beside<'a>(graphs: impl Iterator<Item = &'a Graph>) -> Self {
+        Self::of(graphs, |role| if let Role::ShardInput(input, _) = role { Some(input) } else { None })
+    }
+
+    fn of<'a>(graphs: impl Iterator<Item = &'a Graph>, input: impl Fn(Role) -> Option<Input>) -> Self {
         let mut inputs: Vec<SlotInput> = Vec::new();
         for value in graphs.flat_map(|g| &g.values) {
-            let Role::Input(input) = value.role else { continue };
+            let Some(input) = input(value.role) else { continue };
             match inputs.iter_mut().find(|i| i.input == input) {
                 Some(i) if i.shape.len() >= value.shape.len() => {}
                 Some(i) => i.shape = value.shape.clone(),
@@ -158,6 +173,11 @@ impl Plan {
         Plan::laid_out(variables, sources, needs, false)
     }
 
+    /// Bytes of a slot with so many shards, one at least.
+    pub fn slot_bytes(&self, shards: usize) -> usize {
+        self.slot.bytes + shards.saturating_sub(1) * self.beside.bytes
+    }
+
     /// As [`Plan::new`]. With `apart`, memory is never reused, not even by another program: that takes much memory, and is for
     /// tools that look for accesses beyond a buffer.
     pub fn laid_out<N: Into<NodeMemory>>(
@@ -167,6 +187,7 @@ impl Plan {
         apart: bool,
     ) -> Plan {
         let slot = SlotLayout::for_graphs(sources.iter().map(|s| &s.graph));
+        let beside = SlotLayout::beside(sources.iter().map(|s| &s.graph));
         let mut persistent_bytes = 0;
         let variable_offsets: Vec<usize> = variables
             .iter()
@@ -180,11 +201,12 @@ impl Plan {
         let mut transient_bytes = 0;
         for source in sources {
             let start = apart.then_some(transient_bytes);
-            let program = Program::new(source, &slot, &variable_offsets, |g, n| needs(g, n).into(), start);
+            let program = Program::new(source, [&slot, &beside], &variable_offsets, |g, n| needs(g, n).into(), start);
             transient_bytes = transient_bytes.max(program.transient_bytes);
             programs.push(program);
         }
-        Plan { variables, variable_offsets, persistent_bytes, transient_bytes, slot, programs, apart }
+        let together = programs.iter().map(|program| program.together).max().unwrap_or(1);
+        Plan { variables, variable_offsets, persistent_bytes, transient_bytes, slot, beside, together, programs, apart }
     }
 }
 
@@ -192,7 +214,7 @@ impl Program {
     /// With a `start`, every buffer has its own place from there on.
     fn new(
         source: Source,
-        slot: &SlotLayout,
+        [slot, beside]: [&SlotLayout; 2],
         variable_offsets: &[usize],
         needs: impl Fn(&Graph, &Node) -> NodeMemory,
         start: Option<usize>,
@@ -219,6 +241,11 @@ impl Program {
                 let at = slot.find(input).expect("the layout was made from the graphs");
                 Place { region: Region::Slot, offset: at.offset }
             }
+            Role::ShardInput(input, shard) => {
+                let at = beside.find(input).expect("the layout was made from the graphs");
+                let before = slot.bytes + (shard as usize - 1) * beside.bytes;
+                Place { region: Region::Slot, offset: before + at.offset }
+            }
             Role::Parameter(id) | Role::State(id) => {
                 Place { region: Region::Persistent, offset: variable_offsets[id.0 as usize] }
             }
@@ -236,7 +263,24 @@ impl Program {
         let peak = Peak::find(&graph, &buffers);
         let trains = graph.nodes.iter().any(|n| n.backward);
         let training_loss = loss.filter(|v| trains && graph.nodes.iter().any(|n| n.outputs.contains(v)));
-        Program { name, places, workspace, kept, transient_bytes, loss, training_loss, prediction, peak, graph }
+        let together = graph.values.iter().map(|value| match value.role {
+            Role::ShardInput(_, shard) => shard as usize + 1,
+            _ => 1,
+        });
+        let together = together.max().unwrap_or(1);
+        Program {
+            name,
+            places,
+            workspace,
+            kept,
+            transient_bytes,
+            loss,
+            training_loss,
+            prediction,
+            peak,
+            together,
+            graph,
+        }
     }
 
     /// Node number `at` as messages show it: ``node 3 (`relu` of `features.1`)``.

@@ -89,7 +89,9 @@ impl Plan {
         };
         let largest = self.programs.iter().max_by_key(|p| p.transient_bytes);
         let peak = largest.map(|p| p.peak.clone()).unwrap_or_default();
-        let batches = slots * self.slot.bytes;
+        // Where shards meet, they are gathered in one more slot, which has all of them.
+        let gathered = if self.together > 1 { self.slot_bytes(self.together) } else { 0 };
+        let batches = slots * self.slot.bytes + gathered;
         MemorySummary {
             parameters: sum(&[VarKind::Parameter]),
             buffers: sum(&[VarKind::Buffer, VarKind::Metric, VarKind::Kept, VarKind::Constant]),

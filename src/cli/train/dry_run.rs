@@ -152,6 +152,7 @@ pub fn rehearse(
         pause_after,
         evaluated,
         empty,
+        told: None,
     };
     report.done("restore", began.elapsed(), "read again, and the run goes on from there", json!({}))?;
 

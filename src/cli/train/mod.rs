@@ -171,6 +171,7 @@ pub(super) fn run_on(args: &TrainArgs, team: Team) -> Result<ExitCode, Failure> 
         pause_after: args.pause_after,
         evaluated: None,
         empty: None,
+        told: None,
     };
     if let Some(temporary) = temporary {
         let known = run.session.programs.warnings.clone();

@@ -282,7 +282,20 @@ impl Rules<'_> {
 
     /// Shards are of one size.
     fn shards(&self) {
-        let Some(shards) = self.experiment.distributed.shards else { return };
+        let synced = ("distributed.sync_batch_norm", self.experiment.distributed.sync_batch_norm);
+        let Some(shards) = self.experiment.distributed.shards else {
+            if let (key, true) = synced {
+                let error = Diagnostic::error("`sync_batch_norm` joins the statistics of shards, and there are none")
+                    .help("tell `shards`, or leave it out: without shards the statistics are those of the whole batch");
+                self.reporter.at_key(error, key, "of no shards");
+            }
+            return;
+        };
+        if let ((key, true), 2..) = (synced, self.experiment.train.accumulate) {
+            let error = Diagnostic::error("`sync_batch_norm` does not go with `accumulate`")
+                .help("take a `batch_size` of all that an update has, cut into more `shards`");
+            self.reporter.at_keys(error, key, "of all shards of a step", "train.accumulate", "a step in several parts");
+        }
         let key = ["distributed.shards", "data.batch_size"];
         if self.experiment.data.auto_batch_size {
             let error = Diagnostic::error("`batch_size = \"auto\"` does not go with `shards`")

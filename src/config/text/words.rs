@@ -116,6 +116,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
             "rematerialize",
         ],
     ),
+    ("sync_batch_norm", &["syncbatchnorm", "syncbn", "synchronizedbatchnorm", "convertsyncbatchnorm"]),
     ("accumulate", &["gradientaccumulation", "gradientaccumulationsteps", "accumulategradbatches", "gradaccum"]),
     (
         "clip_grad_norm",

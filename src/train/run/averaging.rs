@@ -63,7 +63,11 @@ impl Run<'_> {
             .map(|_| self.backend.host_buffer(plan.slot.bytes))
             .collect::<Result<_>>()?;
         let epoch = self.state.epoch;
-        let options = train_options(self.experiment, Some(epoch + 1));
+        let mut options = train_options(self.experiment, Some(epoch + 1));
+        if self.session.programs.together {
+            // The statistics of a step are those of its whole batch.
+            (options.batch_size, options.batches_together) = (self.experiment.data.loading.batch_size, 1);
+        }
         let mut loader =
             Loader::start(&self.samples.train, options, &plan.slot, buffers, Position { epoch, batch: 0 })?;
         let total = self.samples_per_epoch();

@@ -1,14 +1,16 @@
 //! Samples whose class was not found, the worst first, with their pictures.
 
+use crate::collective::Collective;
 use crate::data::Batch;
 use crate::graph::op::Task;
 use crate::graph::{DType, Input};
 use crate::plan::SlotInput;
 use crate::train::setup::programs::Kind;
 use crate::train::setup::session::Session;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use image::imageops::{FilterType, resize};
 use image::{DynamicImage, GrayImage, ImageFormat, RgbImage};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Cursor;
 
@@ -16,7 +18,7 @@ use std::io::Cursor;
 pub const SIDE: u32 = 96;
 
 /// A sample whose class was not found.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mistake {
     /// Its place in the split.
     pub sample: u32,
@@ -31,7 +33,7 @@ pub struct Mistake {
 }
 
 /// A small picture.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Picture {
     /// Pixels of a row.
     pub width: u32,
@@ -107,6 +109,26 @@ impl Worst {
                 continue;
             };
             self.take(found, || picture(&bytes[image?.offset..], image?.shape.dims(), i));
+        }
+        Ok(())
+    }
+
+    /// Takes in what all other ranks have kept, as they do.
+    ///
+    /// # Errors
+    /// A rank has failed.
+    pub fn join(&mut self, team: &dyn Collective) -> Result<()> {
+        let own: Vec<&Mistake> = self.kept.values().flatten().collect();
+        let given = serde_json::to_vec(&own).context("the mistakes for the other ranks")?;
+        for (rank, of_rank) in team.gather(&given)?.into_iter().enumerate() {
+            if rank == team.rank() {
+                continue;
+            }
+            let mistakes: Vec<Mistake> = serde_json::from_slice(&of_rank).context("the mistakes of another rank")?;
+            for mut mistake in mistakes {
+                let picture = mistake.picture.take();
+                self.take(mistake, || picture);
+            }
         }
         Ok(())
     }

@@ -122,6 +122,8 @@ pub struct Run<'a> {
     pub evaluated: Option<(u64, Figures)>,
     /// A batch without samples, for updates of a step of which this rank has no shard.
     pub empty: Option<HostBuffer>,
+    /// Whether any rank was asked to stop, as all have told each other behind the update that was just made.
+    pub told: Option<bool>,
 }
 
 /// The time that an epoch has been trained for.
@@ -239,6 +241,7 @@ impl Run<'_> {
     ) -> Result<Option<Outcome>> {
         let batches = loader.batches_per_epoch() as u64;
         self.begin_phase();
+        self.told = None;
         let mut clock = Clock::new(self.state.extra.epoch_seconds);
         let mut done = self.done();
         self.begin_stretch(done);
@@ -260,7 +263,7 @@ impl Run<'_> {
             if self.reached_max_steps() {
                 return self.max_steps(&clock, interrupt).map(Some);
             }
-            done += self.update(loader, in_flight, batches)?;
+            done += self.update(loader, in_flight, batches, interrupt)?;
             if self.reporter.due() {
                 // Reading them back from a device that is still at work would wait for it.
                 if !self.backend.is_asynchronous() {
@@ -325,11 +328,18 @@ impl Run<'_> {
     }
 
     /// One update of the parameters: a batch, or several whose gradients are averaged. The number of samples.
-    fn update(&mut self, loader: &mut Loader, in_flight: &mut VecDeque<Batch>, batches: u64) -> Result<u64> {
+    fn update(
+        &mut self,
+        loader: &mut Loader,
+        in_flight: &mut VecDeque<Batch>,
+        batches: u64,
+        interrupt: &AtomicBool,
+    ) -> Result<u64> {
         let group = (self.experiment.micro_batches() as u64).min(batches - self.state.batch);
         let (own, apart) = (self.own_of(group), self.experiment.updates_apart());
         // Each shard has a loss, and so has their update.
-        let losses = own.end - own.start + u64::from(self.session.programs.shards.is_some());
+        let (in_shards, together) = (self.session.programs.shards.is_some(), self.session.programs.together);
+        let losses = if together { 1 } else { own.end - own.start + u64::from(in_shards) };
         let (step, epoch) = (self.state.step, self.state.epoch as usize);
         let lr = self.schedule.lr(step, epoch) * self.plateau_factor();
         let mut inputs = StepInputs {
@@ -345,7 +355,8 @@ impl Run<'_> {
         let start = Position { epoch: self.state.epoch, batch: (self.state.batch + own.start) as usize };
         // The rate that is used, with what the optimizer makes of it.
         let lr = lr * self.experiment.optimizer.rule.warmth(step + 1);
-        self.pending.push(Update { step: step + 1, start, batches: losses, lr, inputs });
+        let shards = [group, own.end - own.start];
+        self.pending.push(Update { step: step + 1, start, batches: losses, shards, lr, inputs });
         let before = self.done();
         let mut unreadable = Vec::new();
         for k in own.clone() {
@@ -375,10 +386,14 @@ impl Run<'_> {
         if own.is_empty() {
             self.update_without_shards(group, inputs)?;
         }
+        if together {
+            // All ranks come to know a loss that is not finite here: they look for its reason together.
+            self.settle(false)?;
+        }
         self.state.batch += group;
         self.state.extra.micro_step += group;
         self.state.step += 1;
-        self.tell_unreadable(unreadable)?;
+        self.tell(unreadable, interrupt)?;
         Ok(self.done() - before)
     }
 
@@ -405,18 +420,19 @@ impl Run<'_> {
     /// before the update.
     fn not_finite(&mut self, update: Update, k: u64, loss: f32) -> anyhow::Error {
         self.reporter.end(None);
-        if self.session.programs.shards.is_some() && k + 1 == update.batches {
+        let together = self.session.programs.together;
+        if !together && self.session.programs.shards.is_some() && k + 1 == update.batches {
             return self.not_finite_in_all(update.step, loss);
         }
         let start = Position { batch: update.start.batch + k as usize, ..update.start };
-        let at = format!(
-            "the loss is {loss} at step {} (epoch {}, batch {})",
-            update.step,
-            start.epoch + 1,
-            start.batch + 1
-        );
+        let (step, epoch) = (update.step, start.epoch + 1);
+        let at = match together {
+            true => format!("the loss is {loss} at step {step} (epoch {epoch}), over all shards"),
+            false => format!("the loss is {loss} at step {step} (epoch {epoch}, batch {})", start.batch + 1),
+        };
         let inputs = StepInputs { micro_step: update.inputs.micro_step + k, ..update.inputs };
-        let place = match self.explain(start, inputs) {
+        let explained = if together { self.explain_together(&update) } else { self.explain(start, inputs) };
+        let place = match explained {
             Ok(text) => text,
             Err(e) => format!("where it began could not be found: {e:#}"),
         };

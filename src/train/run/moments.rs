@@ -169,7 +169,8 @@ impl Run<'_> {
         reporter.begin("evaluation", total, 0, place);
         let options = eval_options(self.experiment);
         let most = self.experiment.log.mistakes;
-        let mut worst = (self.metrics.events().is_some() && most > 0).then(|| Worst::new(Keep::Any(most)));
+        // Every rank sees a part of them; the first one has the file.
+        let mut worst = (self.experiment.log.tensorboard && most > 0).then(|| Worst::new(Keep::Any(most)));
         let mut done = 0;
         let mut see = |session: &mut Session, batch: &Batch| {
             done += batch.len as u64;
@@ -188,7 +189,8 @@ impl Run<'_> {
         let Some(Evaluation { figures, notes }) = found else { return Ok(None) };
         notes.iter().for_each(|note| self.reporter.warn_once(note));
         self.evaluated = Some((self.state.step, figures));
-        if let Some(worst) = worst {
+        if let Some(mut worst) = worst {
+            self.backend.team().map_or(Ok(()), |team| worst.join(team.as_ref()))?;
             self.write_mistakes(&worst.list())?;
         }
         Ok(Some(figures))

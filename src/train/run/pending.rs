@@ -11,8 +11,11 @@ pub struct Update {
     pub step: u64,
     /// Its first batch.
     pub start: Position,
-    /// Number of the losses that come back of it, of which the last is that of all its batches: one for each, and with shards one more.
+    /// Number of the losses that come back of it, of which the last is that of all its batches: one for each, and with shards one more, or that one alone where
+    /// shards are computed together.
     pub batches: u64,
+    /// Number of its micro-batches that all ranks have, and that this one has.
+    pub shards: [u64; 2],
     /// Its learning rate.
     pub lr: f64,
     /// What its first batch was given.
@@ -73,7 +76,7 @@ mod tests {
 
     fn update(step: u64, batches: u64) -> Update {
         let inputs = StepInputs { lr: 0.1, lr_floor: 0.0, grad_scale: 1.0, seed: 1, micro_step: 0 };
-        Update { step, start: Position::default(), batches, lr: 0.1, inputs }
+        Update { step, start: Position::default(), batches, shards: [batches; 2], lr: 0.1, inputs }
     }
 
     #[test]

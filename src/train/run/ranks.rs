@@ -3,10 +3,11 @@
 //! All ranks have the same state and make the same decisions, from the same numbers. The first one, the leader, writes files and speaks.
 
 use super::Run;
+use super::pending::Update;
 use super::told::Told;
-use crate::data::{Own, Unreadable};
+use crate::data::{Loader, LoaderOptions, Own, Unreadable};
 use crate::train::setup::session::StepInputs;
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -34,8 +35,11 @@ impl Run<'_> {
         (start as u64).min(group)..(end as u64).min(group)
     }
 
-    /// Whether any rank was asked to stop.
-    pub(super) fn is_interrupted(&self, interrupt: &AtomicBool) -> Result<bool> {
+    /// Whether any rank was asked to stop. Behind an update all have told that already.
+    pub(super) fn is_interrupted(&mut self, interrupt: &AtomicBool) -> Result<bool> {
+        if let Some(stopped) = self.told.take() {
+            return Ok(stopped);
+        }
         let stopped = interrupt.load(Ordering::Relaxed);
         let Some(team) = self.backend.team() else { return Ok(stopped) };
         let told = Told { stopped, unreadable: Vec::new() }.exchange(team.as_ref())?;
@@ -49,6 +53,32 @@ impl Run<'_> {
             Some(Err(error)) => error,
             _ => anyhow!("the loss is {loss} at step {step}, over all shards: that of each by itself is finite"),
         }
+    }
+
+    /// Runs all shards that this rank has of `update` again, operation by operation, as all ranks do at this place: where the first of them stops
+    /// being finite. Whoever finds it tells the others, which wait for its sums.
+    pub(super) fn explain_together(&mut self, update: &Update) -> Result<String> {
+        let layout = self.session.programs.plan.slot.clone();
+        let [group, shards] = update.shards;
+        let first = self.own_of(group).start;
+        let mut buffer = self.backend.host_buffer(layout.bytes)?;
+        if shards == 0 {
+            self.session.set_shard(first as usize, group as usize);
+            return self.session.explain_not_finite(&mut buffer, 0, update.inputs);
+        }
+        let options = LoaderOptions { workers: 1, ..self.loader_options() };
+        let mut loader = Loader::start(&self.samples.train, options, &layout, vec![buffer], update.start)?;
+        for k in 0..shards {
+            let mut batch = loader.next()?.context("a batch is no longer there")?;
+            let inputs = StepInputs { micro_step: update.inputs.micro_step + k, ..update.inputs };
+            self.session.set_shard((first + k) as usize, group as usize);
+            self.session.train(batch.slot, &mut batch.buffer, batch.len, inputs)?;
+            if k + 1 == shards {
+                return self.session.explain_not_finite(&mut batch.buffer, batch.len, inputs);
+            }
+            loader.release(batch);
+        }
+        Err(anyhow!("a step without shards"))
     }
 
     /// The update of a step of which this rank has no shard.
@@ -66,10 +96,11 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Takes note of samples that a step could not read, on whichever rank.
-    pub(super) fn tell_unreadable(&mut self, unreadable: Vec<Unreadable>) -> Result<()> {
+    /// Has all ranks know of samples that a step could not read, and of whoever was asked to stop meanwhile.
+    pub(super) fn tell(&mut self, unreadable: Vec<Unreadable>, interrupt: &AtomicBool) -> Result<()> {
         let Some(team) = self.backend.team() else { return self.note_unreadable(&unreadable) };
-        let told = Told { stopped: false, unreadable }.exchange(team.as_ref())?;
+        let told = Told { stopped: interrupt.load(Ordering::Relaxed), unreadable }.exchange(team.as_ref())?;
+        self.told = Some(told.iter().any(|told| told.stopped));
         told.iter().try_for_each(|told| self.note_unreadable(&told.unreadable))
     }
 }

@@ -45,7 +45,7 @@ impl Run<'_> {
         self.begin_phase();
         let lr = self.schedule.lr(self.state.step, self.state.epoch as usize) * self.plateau_factor();
         let lr = lr * self.experiment.optimizer.rule.warmth(self.state.step + 1);
-        let samples = self.update(&mut loader, &mut VecDeque::new(), batches as u64)?;
+        let samples = self.update(&mut loader, &mut VecDeque::new(), batches as u64, &AtomicBool::new(false))?;
         self.settle(true)?;
         let loss = self.pending.latest().context("the device has not told the loss")?;
         Ok(Made { step: self.state.step, samples, loss, lr })

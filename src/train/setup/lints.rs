@@ -6,7 +6,8 @@ use crate::config::language::pattern::Pattern;
 use crate::config::language::sections::{EvalEvery, Length, Metric};
 use crate::config::{Diagnostic, Experiment, Lint};
 use crate::data::DataSpec;
-use crate::graph::{VarKind, Variable, Variables};
+use crate::graph::op::Op;
+use crate::graph::{Graph, VarKind, Variable, Variables};
 
 /// Refuses data of which `drop_last` leaves no batch to train on.
 ///
@@ -24,6 +25,20 @@ pub fn require_a_batch(experiment: &Experiment, data: &DataSpec) -> Result<(), D
     let places =
         [("data.drop_last", "leaves out what makes no full batch"), ("data.batch_size", "more than there are")];
     Err(at(experiment, Diagnostic::error(message).help(help), &places))
+}
+
+/// Refuses to join the statistics of batch normalisation in a model that has none. `forward` is a graph of training.
+///
+/// # Errors
+/// There is nothing that `sync_batch_norm` could do.
+pub fn require_batch_norm(experiment: &Experiment, forward: &Graph) -> Result<(), Diagnostic> {
+    let has_it = || forward.nodes.iter().any(|node| matches!(node.op, Op::BatchNorm(_)));
+    if !experiment.distributed.sync_batch_norm || has_it() {
+        return Ok(());
+    }
+    let error = Diagnostic::error("`sync_batch_norm` has nothing to join: the model has no batch normalisation")
+        .help("leave it out; other normalisations look at each sample by itself");
+    Err(at(experiment, error, &[("distributed.sync_batch_norm", "of no layer")]))
 }
 
 /// The warnings about an experiment that trains on `data`; `vars` are the model's. Those that `[lint]` allows are among

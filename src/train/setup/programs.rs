@@ -2,8 +2,10 @@
 
 use super::averages::{average_graph, statistics_graph, take_averages};
 use super::gradients::{self, GradientOf};
+pub use super::kind::Kind;
 use super::muon::Split;
 use super::shards::evaluation_graphs;
+use super::together::{self, OfShard};
 use super::trained::{self, LayerRate, Phases};
 use super::{lints, precision, recompute};
 use crate::backend::{Backend, HostBuffer};
@@ -23,40 +25,13 @@ use crate::shards::Shards;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What a program does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Forward, backward, and the update (or, with accumulation, the sums for it).
-    Train,
-    /// The update from sums over micro-batches.
-    Update,
-    /// As `Train`, for the epochs before parameters are thawed.
-    TrainFrozen,
-    /// As `Update`, for those epochs.
-    UpdateFrozen,
-    /// The weights are taken into their mean over epochs.
-    Average,
-    /// Batch norm's statistics with that mean, a batch of training.
-    Statistics,
-    /// The gradients of a batch of training, which are looked at and not used.
-    Gradients,
-    /// Loss and metrics.
-    Eval,
-    /// As `Eval`, before there is a mean.
-    EvalWeights,
-    /// The model's output alone.
-    Predict,
-    /// The sums of a shard's evaluation are taken into those over all shards.
-    EvalShard,
-    /// Those are the evaluation's.
-    EvalTotal,
-}
-
 /// The programs to make: kinds with shapes of batches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sizes {
     /// Shapes of training batches; the largest first. Empty: no training.
     pub train: Vec<BatchShape>,
+    /// Samples of the steps of training, of all ranks together, where shards of a step meet. Empty: a full one.
+    pub steps: Vec<usize>,
     /// Shapes of evaluation batches.
     pub eval: Vec<BatchShape>,
     /// Shapes of batches to predict.
@@ -71,7 +46,9 @@ impl Sizes {
             Some(0) => Vec::new(),
             n => Sizes::of(loading.eval_batch_size(), n, false),
         };
-        Sizes { train: Sizes::of(experiment.micro_batch(), data.train, loading.drop_last), eval, predict: Vec::new() }
+        let train = |batch: usize| Sizes::of(batch, data.train, loading.drop_last);
+        let steps = train(loading.batch_size).iter().map(|step| step.samples).collect();
+        Sizes { train: train(experiment.micro_batch()), steps, eval, predict: Vec::new() }
     }
 
     /// The sizes that batches of `batch` out of `samples` have; `samples` is not always known.
@@ -115,6 +92,8 @@ pub struct Programs {
     pub gradients: HashMap<usize, Vec<GradientOf>>,
     /// The shards of a step, and how ranks have divided them, if a batch is cut into shards.
     pub shards: Option<Shards>,
+    /// All shards that a rank has of a step are computed together: [`Kind::Train`] and [`Kind::TrainFrozen`] are for all samples that it has.
+    pub together: bool,
 }
 
 impl Programs {
@@ -165,6 +144,10 @@ pub fn build(
     let mut sums = [None, None];
     let mut shard_sums = [None, None];
     let mut warnings = Vec::new();
+    let together = shards.filter(|_| experiment.distributed.sync_batch_norm);
+    let of_shard = sizes.train.first().map_or(1, |batch| batch.samples);
+    let steps = if sizes.steps.is_empty() { vec![of_shard * experiment.shards()] } else { sizes.steps.clone() };
+    let mut of_shards = Vec::new();
     for batch in &sizes.train {
         let forward = model::forward(experiment, data, &mut vars, *batch, Mode::Train)?;
         let phases = match &mut phases {
@@ -172,6 +155,7 @@ pub fn build(
             none => none.insert(trained::phases(experiment, &mut vars, precision, &forward, (shards, rank(backend)))?),
         };
         if rows.is_empty() {
+            lints::require_batch_norm(experiment, &forward.graph).map_err(|error| vec![error])?;
             rows = forward.rows.clone();
             warnings = model::lints(experiment, data, &forward);
             warnings.extend(lints::lints(experiment, data, &vars));
@@ -183,9 +167,20 @@ pub fn build(
             let (graph, trained) = train_graph(experiment, &mut vars, spec, &forward, how, (options, device))?;
             *sums = trained.sums.or(sums.take());
             *shard_sums = trained.shards.or(shard_sums.take());
+            if let (Some(_), Some(sums)) = (together, &*shard_sums) {
+                of_shards.push(OfShard { kind, name, batch: *batch, graph, own: sums.own.clone() });
+                continue;
+            }
             kinds.push((kind, *batch));
             let source = source(&format!("{name}, batch of {batch}"), graph, &forward);
             sources.push(Source { loss: Some(trained.loss), ..source });
+        }
+    }
+    if let Some(shards) = together.filter(|_| !of_shards.is_empty()) {
+        let steps = together::steps(&steps, of_shard, (shards, rank(backend)));
+        for (kind, source) in together::join(&of_shards, &steps, &mut vars).map_err(|e| internal(&e))? {
+            kinds.push(kind);
+            sources.push(source);
         }
     }
     let of_updates = phases.iter().flat_map(|phases| in_phases(phases, UPDATE)).zip(sums.iter().zip(&shard_sums));
@@ -212,7 +207,8 @@ pub fn build(
         evaluations.push((Mode::Eval, Kind::EvalWeights, &sizes.eval));
     }
     if averages.is_some() || experiment.optimizer.rule.is_schedule_free() {
-        for batch in &sizes.train {
+        let whole: Vec<BatchShape> = steps.iter().map(|samples| BatchShape::from(*samples)).collect();
+        for batch in if together.is_some() { &whole } else { &sizes.train } {
             let forward = model::forward(experiment, data, &mut vars, *batch, Mode::Train)?;
             let Some(mut graph) = statistics_graph(&forward, &mut vars) else { break };
             let job = Job { device, half: precision::half(precision), training: None, options };
@@ -294,6 +290,7 @@ pub fn build(
         thawed,
         gradients: put_out,
         shards,
+        together: together.is_some(),
     })
 }
 

@@ -1,6 +1,8 @@
 //! An experiment on a device: its compiled programs and their state.
 
 mod averaging;
+mod explain;
+mod gather;
 mod gradients;
 mod variables;
 
@@ -14,11 +16,11 @@ use super::programs::{Kind, Programs};
 use super::transfer::Transfer;
 use crate::backend::{Backend, Detail, DeviceUse, Executable, HostBuffer, MemoryUse, Span};
 use crate::collective::Collective;
-use crate::data::Field;
 use crate::graph::op::{Figure, METRIC_SLOTS, Op, Task, metric_slot};
-use crate::graph::{Input, Role, Shape, VarId, VarKind, Variable};
+use crate::graph::{Input, Shape, VarId, Variable};
 use crate::model::{BatchShape, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, init, metrics_variable};
 use anyhow::{Context, Result, anyhow};
+use gather::Gathered;
 use std::sync::Arc;
 use variables::Elsewhere;
 
@@ -66,6 +68,7 @@ pub struct Session {
     /// Which shard of its step comes next.
     shard: Shard,
     elsewhere: Elsewhere,
+    gathered: Gathered,
 }
 
 impl Session {
@@ -88,8 +91,20 @@ impl Session {
         let waits = programs.find(Kind::Average, 0).is_some();
         let (transfer, frozen) = (Transfer::default(), false);
         let (team, shard) = (backend.team().cloned(), Shard { number: 0, present: 1, is_last: false });
-        let elsewhere = Elsewhere::default();
-        Ok(Session { programs, executable, task, transfer, frozen, average_share: 0.0, waits, team, shard, elsewhere })
+        let (elsewhere, gathered) = (Elsewhere::default(), Gathered::new(&programs.plan, backend)?);
+        Ok(Session {
+            programs,
+            executable,
+            task,
+            transfer,
+            frozen,
+            average_share: 0.0,
+            waits,
+            team,
+            shard,
+            elsewhere,
+            gathered,
+        })
     }
 
     /// Gives the variables that are `wanted` their initial value.
@@ -124,7 +139,8 @@ impl Session {
         self.shard.is_last = true;
     }
 
-    /// Runs one micro-batch of training on `batch`, which is of that shape: a number of samples, or one with a length.
+    /// Runs one micro-batch of training on `batch`, which is of that shape: a number of samples, or one with a length. Where the shards of a step
+    /// are computed together, it is gathered until the update.
     ///
     /// # Errors
     /// The device failed.
@@ -135,6 +151,9 @@ impl Session {
         shape: impl Into<BatchShape>,
         inputs: StepInputs,
     ) -> Result<()> {
+        if self.programs.together {
+            return self.gather(batch, shape, inputs);
+        }
         self.write_inputs(batch, inputs);
         let program = self.program(Kind::Train, shape)?;
         self.executable.run(program, slot, batch)
@@ -145,6 +164,9 @@ impl Session {
     /// # Errors
     /// The device failed.
     pub fn update(&mut self, slot: usize, batch: &mut HostBuffer, inputs: StepInputs) -> Result<()> {
+        if self.programs.together {
+            self.train_gathered(slot, batch, inputs)?;
+        }
         self.write_inputs(batch, inputs);
         let program = self.program(Kind::Update, 0)?;
         self.executable.run(program, slot, batch)
@@ -338,57 +360,6 @@ impl Session {
         }
     }
 
-    /// Says where the computation on `batch`, which is of that shape, stops being finite: the layer and operation, or
-    /// the parameter that already is not.
-    ///
-    /// # Errors
-    /// The device failed.
-    pub fn explain_not_finite(
-        &mut self,
-        batch: &mut HostBuffer,
-        shape: impl Into<BatchShape>,
-        inputs: StepInputs,
-    ) -> Result<String> {
-        // The sums over ranks are not begun again.
-        self.shard.is_last = false;
-        self.write_inputs(batch, inputs);
-        let plan = self.programs.plan.clone();
-        for (id, var) in plan.variables.iter().filter(|(_, v)| v.kind == VarKind::Parameter) {
-            let mut finite = true;
-            self.read(id, &mut |piece| {
-                finite &= piece.as_chunks().0.iter().all(|b| f32::from_ne_bytes(*b).is_finite());
-                Ok(())
-            })?;
-            if !finite {
-                return Ok(format!("the parameter `{}` is no longer finite after the last update", var.name));
-            }
-        }
-        let program = self.program(Kind::Train, shape)?;
-        let graph = &plan.programs[program].graph;
-        Ok(match self.executable.find_not_finite(program, batch)? {
-            Some(node) => {
-                let node = &graph.nodes[node.index()];
-                let side = if node.backward { " (backward)" } else { "" };
-                let reads = node.inputs.iter().find_map(|v| self.input_of(graph.value(*v).role));
-                let hint = match reads {
-                    Some(_) if self.programs.fields.iter().filter(|field| !field.target).count() == 1 => {
-                        ", the first to read the batch: look for such values in the data".to_string()
-                    }
-                    Some(field) => format!(", the first to read `{}`: look for such values there", field.name),
-                    None => String::new(),
-                };
-                format!("it begins in `{}`, operation `{}`{side}{hint}", graph.origin(node), node.op.label())
-            }
-            None => "every operation is finite when the step is run again".to_string(),
-        })
-    }
-
-    /// The field of the model's input that a value of that role is.
-    fn input_of(&self, role: Role) -> Option<&Field> {
-        let Role::Input(Input::Field(number)) = role else { return None };
-        self.programs.fields.get(number as usize).filter(|field| !field.target)
-    }
-
     /// Runs the program of `kind` on `batch`, which is of that shape, `steps` times; in training with the update that there
     /// is where gradients are summed. What was done when ([`Executable::trace`]).
     ///
@@ -403,9 +374,13 @@ impl Session {
         steps: usize,
         detail: Detail,
     ) -> Result<Vec<Span>> {
+        let update = self.programs.find(self.now(Kind::Update), 0).filter(|_| kind == Kind::Train);
+        if self.programs.together && kind == Kind::Train {
+            return self.trace_gathered(batch, shape.into(), inputs, (update, steps, detail));
+        }
         self.write_inputs(batch, inputs);
         let mut programs = vec![self.program(kind, shape)?];
-        programs.extend(self.programs.find(self.now(Kind::Update), 0).filter(|_| kind == Kind::Train));
+        programs.extend(update);
         self.executable.trace(&programs, batch, steps, detail)
     }
 

@@ -130,6 +130,7 @@ pub fn phases(
         scaler,
         micro_batch,
         shards,
+        sync_batch_norm: experiment.distributed.sync_batch_norm,
         division,
         averaged: averaged(experiment, vars, &tensors),
         tensors,

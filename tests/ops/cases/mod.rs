@@ -20,6 +20,7 @@ mod resize;
 mod shape;
 mod shards;
 mod softmax;
+mod sync_batch_norm;
 mod tiles;
 
 use crate::case::Case;
@@ -58,7 +59,7 @@ pub const ACTIVATIONS: [Activation; 24] = [
 type Family = (&'static str, fn() -> Vec<Case>);
 
 /// The families: a file each.
-const FAMILIES: [Family; 17] = [
+const FAMILIES: [Family; 18] = [
     ("attention", attention::cases),
     ("chain", chain::cases),
     ("conv", conv::cases),
@@ -75,6 +76,7 @@ const FAMILIES: [Family; 17] = [
     ("shape", shape::cases),
     ("shards", shards::cases),
     ("softmax", softmax::cases),
+    ("sync_batch_norm", sync_batch_norm::cases),
     ("tiles", tiles::cases),
 ];
 

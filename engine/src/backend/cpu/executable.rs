@@ -102,6 +102,9 @@ impl CpuExecutable {
         mut after: impl FnMut(usize, &Self, Bases) -> bool,
     ) -> Result<()> {
         let bases = self.bases(batch)?;
+        let together = self.plan.programs.get(program).map_or(1, |program| program.together);
+        let (bytes, needed) = (batch.bytes().len(), self.plan.slot_bytes(together));
+        ensure!(bytes >= needed, "{bytes} bytes for the {needed} of {together} shards");
         let ready = self.kept_by.take() == Some(program);
         let steps = self.programs.get(program).context("there is no such program")?;
         for (node, step) in steps.iter().enumerate() {
@@ -321,7 +324,7 @@ fn check(plan: &Plan, node: &Node, step: &mut Step) -> Result<()> {
         let size = match o.region {
             Region::Persistent => plan.persistent_bytes,
             Region::Transient => plan.transient_bytes,
-            Region::Slot => plan.slot.bytes,
+            Region::Slot => plan.slot_bytes(plan.together),
         };
         ensure!(o.offset % crate::plan::ALIGN == 0, "an operand lies at {}, which is not aligned", o.offset);
         ensure!(o.offset + o.bytes() <= size, "an operand ends at {} of {size} bytes", o.offset + o.bytes());

@@ -5,7 +5,7 @@ use super::ops::attention::{AttentionGradKernel, AttentionKernel, AttentionShape
 use super::ops::avg_pool::{MeanPoolGradKernel, MeanPoolKernel, Windows};
 use super::ops::batch_norm::{
     BatchNormApplyKernel, BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel, BatchNormStatisticsKernel,
-    NormConvKernel, NormGradWeightKernel, Statistics,
+    FromSumsKernel, GradFromSumsKernel, GradSumsKernel, NormConvKernel, NormGradWeightKernel, Statistics, SumsKernel,
 };
 use super::ops::chain::ChainKernel;
 use super::ops::class_counts::ClassCountsKernel;
@@ -114,6 +114,10 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::Resize2d(op) => Box::new(ResizeKernel::new(op, images(x(0)), level)),
         Op::Resize2dGrad(op) => Box::new(ResizeGradKernel::new(&op.resize, images(y(0)), level)),
         Op::BatchNormStatistics(op) => Box::new(BatchNormStatisticsKernel::new(op, x(0).rows(), x(0).last(), level)),
+        Op::BatchNormSums(_) => Box::new(SumsKernel::new(x(0).rows(), x(0).last(), level)),
+        Op::BatchNormFromSums(op) => Box::new(FromSumsKernel { op: op.clone() }),
+        Op::BatchNormGradSums(op) => Box::new(GradSumsKernel::new(op, x(0).rows(), x(0).last(), level)),
+        Op::BatchNormGradFromSums(op) => Box::new(GradFromSumsKernel::new(op, x(0).rows(), x(0).last(), level)),
         Op::BatchNormGrad(op) => {
             Box::new(BatchNormGradKernel::new(NormGrad::alone(op), x(0).rows(), x(0).last(), level))
         }

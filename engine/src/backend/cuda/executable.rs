@@ -186,6 +186,8 @@ impl CudaExecutable {
     fn stage(&mut self, batch: &HostBuffer, mut mark: impl FnMut(&Stream) -> Result<()>) -> Result<usize> {
         let bytes = self.plan.slot.bytes;
         ensure!(batch.bytes().len() >= bytes, "a batch of {} bytes for slots of {bytes}", batch.bytes().len());
+        // It is one batch, or several that a program takes together.
+        let bytes = batch.bytes().len().min(self.plan.slot_bytes(self.plan.together));
         let k = self.turn;
         self.turn = (self.turn + 1) % SLOTS;
         let Slot { filled, used } = &self.slots[k];

@@ -25,6 +25,7 @@ mod shape;
 mod shards;
 mod softmax;
 mod state;
+mod sync_batch_norm;
 
 use crate::graph::{DType, Graph, Node, Op, Value, ValueId};
 use half::{bf16, f16};
@@ -176,6 +177,10 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::BatchNormStatistics(op) => norm::batch_norm_statistics(op, x),
         Op::BatchNormApply(_) => norm::batch_norm_apply(x),
         Op::BatchNormInfer(op) => norm::batch_norm_infer(op, x),
+        Op::BatchNormSums(_) => sync_batch_norm::sums(x),
+        Op::BatchNormFromSums(op) => sync_batch_norm::from_sums(op, x),
+        Op::BatchNormGradSums(op) => sync_batch_norm::grad_sums(op, x),
+        Op::BatchNormGradFromSums(_) => sync_batch_norm::grad_from_sums(x),
         Op::GroupNorm(op) => norm::group_norm(op, x),
         Op::GroupNormGrad(op) => norm::group_norm_grad(op, x),
         Op::LayerNorm(op) => norm::layer_norm(op, x),

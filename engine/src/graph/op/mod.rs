@@ -34,6 +34,7 @@ mod shape;
 mod shards;
 mod softmax;
 mod state;
+mod sync_batch_norm;
 
 pub use accumulate::{AccumulateGrad, AccumulateLoss, MeanScale, ZeroGrad};
 pub use activation::{Activation, SELU_ALPHA, SELU_SCALE};
@@ -76,6 +77,7 @@ pub use shards::{
 };
 pub use softmax::{LogSoftmax, LogSoftmaxGrad, Softmax, SoftmaxGrad};
 pub use state::{KeepState, RestoreState};
+pub use sync_batch_norm::{BatchNormFromSums, BatchNormGradFromSums, BatchNormGradSums, BatchNormSums};
 
 use super::{DType, Graph, Shape, Value, ValueId};
 use std::fmt;
@@ -270,6 +272,14 @@ ops! {
     BatchNormApply(BatchNormApply),
     /// Batch normalisation with the running statistics.
     BatchNormInfer(BatchNormInfer),
+    /// What a shard has for the statistics of all shards.
+    BatchNormSums(BatchNormSums),
+    /// The statistics of all shards.
+    BatchNormFromSums(BatchNormFromSums),
+    /// What a shard has for the gradients of all shards.
+    BatchNormGradSums(BatchNormGradSums),
+    /// A shard's gradient of [`BatchNorm`] over all shards.
+    BatchNormGradFromSums(BatchNormGradFromSums),
     /// Group normalisation.
     GroupNorm(GroupNorm),
     /// Gradient of [`GroupNorm`].

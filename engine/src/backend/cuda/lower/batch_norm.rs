@@ -5,15 +5,15 @@ use super::columns::{Columns, aligned};
 use crate::backend::cuda::launch::{Arg, Kernel, Lowered, Memory, Module, Step};
 use crate::graph::op::{BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, BatchNormStatistics};
 
-const MODULE: Module = Module::BatchNorm;
+pub(super) const MODULE: Module = Module::BatchNorm;
 
 /// A pointer to operand `i`, or null if the node has no such operand.
-fn operand(i: usize, there: bool) -> Arg {
+pub(super) fn operand(i: usize, there: bool) -> Arg {
     if there { Memory::Input(i).into() } else { Arg::Null }
 }
 
 /// The operand as a matrix: all positions of all samples × channels.
-fn matrix(cx: &Context) -> (usize, Columns) {
+pub(super) fn matrix(cx: &Context) -> (usize, Columns) {
     let (rows, channels) = (cx.x(0).rows(), cx.x(0).last());
     (rows, Columns::new(1, rows, channels))
 }
@@ -46,19 +46,23 @@ pub fn again(cx: &Context, op: &BatchNormApply) -> Lowered {
     Lowered::one(apply(cx, Some(Memory::Output(0)), [1, 2].map(Memory::Input), parameters, Arg::Null))
 }
 
+/// Sums by block, in the scratch memory.
+pub(super) fn moments(cx: &Context) -> Kernel {
+    let (rows, columns) = matrix(cx);
+    let sums = columns.sums();
+    columns
+        .launch(MODULE, "batch_norm_moments", cx.x_type(0), sums)
+        .arg(Memory::Input(0))
+        .arg(Memory::Scratch(0))
+        .long(rows)
+        .long(sums.stretch)
+        .int(cx.x(0).last())
+}
+
 /// Statistics by block, and statistics of the batch; operands from `tracked` on are the running ones.
 fn of_batch(cx: &Context, op: &BatchNormStatistics, tracked: usize, [mean, invstd]: [Memory; 2]) -> [Kernel; 2] {
     let (rows, columns) = matrix(cx);
-    let (channels, dtype) = (cx.x(0).last(), cx.x_type(0));
-    let partials = Memory::Scratch(0);
-    let sums = columns.sums();
-    let moments = columns
-        .launch(MODULE, "batch_norm_moments", dtype, sums)
-        .arg(Memory::Input(0))
-        .arg(partials)
-        .long(rows)
-        .long(sums.stretch)
-        .int(channels);
+    let (channels, partials) = (cx.x(0).last(), Memory::Scratch(0));
     let statistics = columns
         .totals(MODULE, "batch_norm_statistics")
         .arg(partials)
@@ -72,7 +76,7 @@ fn of_batch(cx: &Context, op: &BatchNormStatistics, tracked: usize, [mean, invst
         .arg(operand(tracked, op.track))
         .arg(operand(tracked + 1, op.track))
         .arg(operand(tracked + 2, op.track));
-    [moments, statistics]
+    [moments(cx), statistics]
 }
 
 /// The statistics, and the normalised elements.
@@ -97,49 +101,60 @@ pub fn statistics(cx: &Context, op: &BatchNormStatistics) -> Lowered {
     Lowered { steps, scratch_bytes: matrix(cx).1.partial_bytes() }
 }
 
-/// Sums by block, sums of the batch, and the gradient of the input.
-pub fn grad(cx: &Context, op: &BatchNormGrad) -> Lowered {
+/// Sums by block of the gradient, in the scratch memory.
+pub(super) fn dots(cx: &Context) -> Kernel {
     let (rows, columns) = matrix(cx);
-    let (channels, dtype) = (cx.x(0).last(), cx.x_type(0));
-    let [x, dy, mean, invstd] = [0, 1, 2, 3].map(Memory::Input);
-    let (partials, table) = (Memory::Scratch(0), aligned(columns.partial_bytes()));
-    let parameter = |i| if op.affine { Memory::Output(i).into() } else { Arg::Null };
-
     let sums = columns.sums();
-    let grad_sums = columns
-        .launch(MODULE, "batch_norm_grad_sums", dtype, sums)
+    let [x, dy, mean] = [0, 1, 2].map(Memory::Input);
+    columns
+        .launch(MODULE, "batch_norm_grad_sums", cx.x_type(0), sums)
         .arg(x)
         .arg(dy)
         .arg(mean)
-        .arg(partials)
+        .arg(Memory::Scratch(0))
         .long(rows)
         .long(sums.stretch)
-        .int(channels);
+        .int(cx.x(0).last())
+}
+
+/// The gradient of the input, from a table of means in the scratch memory.
+pub(super) fn input_gradient(cx: &Context, gamma: Arg, table: usize) -> Kernel {
+    let (rows, columns) = matrix(cx);
+    let map = columns.map();
+    let [x, dy, mean, invstd] = [0, 1, 2, 3].map(Memory::Input);
+    columns
+        .launch(MODULE, "batch_norm_grad_apply", cx.x_type(0), map)
+        .arg(x)
+        .arg(dy)
+        .arg(Memory::Output(0))
+        .arg(mean)
+        .arg(invstd)
+        .arg(gamma)
+        .arg(Memory::Scratch(table))
+        .long(rows)
+        .long(map.stretch)
+        .int(cx.x(0).last())
+}
+
+/// Sums by block, sums of the batch, and the gradient of the input.
+pub fn grad(cx: &Context, op: &BatchNormGrad) -> Lowered {
+    let (rows, columns) = matrix(cx);
+    let channels = cx.x(0).last();
+    let (partials, table) = (Memory::Scratch(0), aligned(columns.partial_bytes()));
+    let parameter = |i| if op.affine { Memory::Output(i).into() } else { Arg::Null };
     let totals = columns
         .totals(MODULE, "batch_norm_grad_totals")
         .arg(partials)
         .long(columns.partials())
         .long(rows)
         .int(channels)
-        .arg(invstd)
+        .arg(Memory::Input(3))
         .arg(Memory::Scratch(table))
         .arg(parameter(1))
         .arg(parameter(2));
-    let map = columns.map();
-    let apply = columns
-        .launch(MODULE, "batch_norm_grad_apply", dtype, map)
-        .arg(x)
-        .arg(dy)
-        .arg(Memory::Output(0))
-        .arg(mean)
-        .arg(invstd)
-        .arg(operand(4, op.affine))
-        .arg(Memory::Scratch(table))
-        .long(rows)
-        .long(map.stretch)
-        .int(channels);
+    let apply = input_gradient(cx, operand(4, op.affine), table);
     let scratch_bytes = table + 2 * channels * size_of::<f32>();
-    Lowered { steps: [grad_sums, totals, apply].map(Step::Kernel).into(), scratch_bytes }
+    Lowered { steps: [dots(cx), totals, apply].map(Step::Kernel).into(), scratch_bytes }
 }
 
 /// One launch, with the running statistics.

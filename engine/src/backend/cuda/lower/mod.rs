@@ -25,6 +25,7 @@ mod shape;
 mod shards;
 mod softmax;
 mod state;
+mod sync_batch_norm;
 
 use super::launch::Lowered;
 use super::target::Target;
@@ -118,6 +119,10 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::BatchNormStatistics(op) => batch_norm::statistics(cx, op),
         Op::BatchNormApply(op) => batch_norm::again(cx, op),
         Op::BatchNormInfer(op) => batch_norm::infer(cx, op),
+        Op::BatchNormSums(_) => sync_batch_norm::sums(cx),
+        Op::BatchNormFromSums(op) => sync_batch_norm::from_sums(cx, op),
+        Op::BatchNormGradSums(op) => sync_batch_norm::grad_sums(cx, op),
+        Op::BatchNormGradFromSums(op) => sync_batch_norm::grad_from_sums(cx, op),
         Op::GroupNorm(op) => group_norm::group_norm(cx, op),
         Op::GroupNormGrad(op) => group_norm::grad(cx, op),
         Op::LayerNorm(op) => layer_norm::layer_norm(cx, op),

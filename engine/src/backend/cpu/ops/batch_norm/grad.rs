@@ -69,61 +69,108 @@ impl BatchNormGradKernel {
 
 impl NodeKernel for BatchNormGradKernel {
     fn scratch_bytes(&self) -> usize {
+        self.gradient().scratch_bytes()
+    }
+
+    fn run(&self, frame: &Frame<'_>) {
+        let (Size { rows, channels, .. }, NormGrad { statistics: [_, invstd], gamma, .. }) = (self.size, self.node);
+        let invstd = frame.input::<f32>(invstd);
+        let mut scratch = frame.scratch();
+        let gradient = self.gradient();
+        let tables = &gradient.tables(frame, &mut scratch);
+        let [dys, dots] = gradient.sums(frame, &mut scratch, tables);
+        let mut params = gamma.map(|_| (frame.output::<f32>(1), frame.output::<f32>(2)));
+        gradient.of_input(frame, &mut scratch, tables, |c| {
+            let dy: f64 = dys[c..].iter().step_by(channels).sum();
+            let xdy: f64 = dots[c..].iter().step_by(channels).sum();
+            let inv = invstd[c] as f64;
+            if let Some((dgamma, dbeta)) = &mut params {
+                dgamma[c] = (xdy * inv) as f32;
+                dbeta[c] = dy as f32;
+            }
+            [(dy / rows as f64) as f32, (xdy * inv * inv / rows as f64) as f32]
+        });
+    }
+}
+
+impl BatchNormGradKernel {
+    fn gradient(&self) -> Gradient<'_> {
+        Gradient { node: &self.node, size: self.size, level: self.level }
+    }
+}
+
+/// The two halves of the gradient: sums, and what is made of them.
+pub(super) struct Gradient<'a> {
+    pub(super) node: &'a NormGrad,
+    pub(super) size: Size,
+    pub(super) level: SimdLevel,
+}
+
+impl Gradient<'_> {
+    /// Scratch memory of both halves and the tables.
+    pub(super) fn scratch_bytes(&self) -> usize {
         2 * Scratch::size::<f64>(self.size.partials())
             + Tables::scratch_bytes(&self.size)
             + 2 * Scratch::size::<f32>(self.size.width())
     }
 
-    fn run(&self, frame: &Frame<'_>) {
-        let (Size { rows, channels, grid, .. }, width) = (self.size, self.size.width());
-        let NormGrad { act, dz, statistics: [mean, invstd], gamma, beta } = self.node;
-        let (x, dz) = (frame.source::<f32>(0), frame.source::<f32>(dz));
-        let invstd = frame.input::<f32>(invstd);
-        let mut scratch = frame.scratch();
-        let (dys, xdys) = (scratch.take::<f64>(self.size.partials()), scratch.take::<f64>(self.size.partials()));
+    /// What normalises.
+    pub(super) fn tables<'a>(&self, frame: &Frame<'a>, scratch: &mut Scratch<'a>) -> Tables<'a> {
+        let NormGrad { statistics: [mean, invstd], gamma, beta, .. } = *self.node;
         let parameters = [gamma, beta].map(|operand| operand.map(|i| frame.input::<f32>(i)));
-        let tables = &Tables::new(&mut scratch, &self.size, [frame.input(mean), invstd], parameters);
+        Tables::new(scratch, &self.size, [frame.input(mean), frame.input(invstd)], parameters)
+    }
+
+    /// `Σ dy` and `Σ dy · (x − mean)` of every block; those of channel `c` are at `c`, and at every so many channels from there on.
+    pub(super) fn sums<'a>(&self, frame: &Frame<'a>, scratch: &mut Scratch<'a>, tables: &Tables) -> [&'a [f64]; 2] {
+        let (grid, width) = (self.size.grid, self.size.width());
+        let (x, dz) = (frame.source::<f32>(0), frame.source::<f32>(self.node.dz));
+        let (dys, dots) = (scratch.take::<f64>(self.size.partials()), scratch.take::<f64>(self.size.partials()));
         {
-            let (dys, xdys) = (Parts::new(dys), Parts::new(xdys));
+            let (dys, dots) = (Parts::new(dys), Parts::new(dots));
             frame.pool().run(grid.count(), |task, _| {
                 let (rows, block, columns) = grid.block(task);
                 let at = block * width + columns.start..block * width + columns.end;
                 let all = rows.start * width..rows.end * width;
                 let (x, dz) = (x.range(all.clone()).cast_const(), dz.range(all).cast_const());
                 // SAFETY: each block has its own sums.
-                let sums = unsafe { [dys.part(at.clone()), xdys.part(at)] };
+                let sums = unsafe { [dys.part(at.clone()), dots.part(at)] };
                 let [mean, factor] = [tables.mean, tables.factor].map(|table| &table[columns.clone()]);
                 let offset = tables.offset.get(columns.clone()).unwrap_or_default();
-                with_activation!(act, f => self.level.run(Dots {
+                with_activation!(self.node.act, f => self.level.run(Dots {
                     f, x, dy: dz, width, rows: rows.len(), columns: columns.clone(), mean, factor, offset, sums
                 }));
             });
         }
+        [dys, dots]
+    }
+
+    /// Writes `dx`. `means(c)`: of channel `c` the mean of `dy`, and `invstd²` times that of `dy · (x − mean)`.
+    pub(super) fn of_input(
+        &self,
+        frame: &Frame,
+        scratch: &mut Scratch,
+        tables: &Tables,
+        mut means: impl FnMut(usize) -> [f32; 2],
+    ) {
+        let (Size { rows, channels, folded, .. }, width) = (self.size, self.size.width());
         let [shift, slope] = [(); 2].map(|()| scratch.take::<f32>(width));
-        let mut params = gamma.map(|_| (frame.output::<f32>(1), frame.output::<f32>(2)));
         for c in 0..channels {
-            let dy: f64 = dys[c..].iter().step_by(channels).sum();
-            let xdy: f64 = xdys[c..].iter().step_by(channels).sum();
-            let inv = invstd[c] as f64;
-            shift[c] = (dy / rows as f64) as f32;
-            slope[c] = (xdy * inv * inv / rows as f64) as f32;
-            if let Some((dgamma, dbeta)) = &mut params {
-                dgamma[c] = (xdy * inv) as f32;
-                dbeta[c] = dy as f32;
-            }
+            [shift[c], slope[c]] = means(c);
         }
         for table in [&mut *shift, &mut *slope] {
             let (first, rest) = table.split_at_mut(channels);
             widen(first, rest);
         }
         let (shift, slope) = (&*shift, &*slope);
+        let (x, dz) = (frame.source::<f32>(0), frame.source::<f32>(self.node.dz));
         let dx = frame.target::<f32>(0);
-        let pieces = chunks(rows / self.size.folded, rows_per_chunk(width));
+        let pieces = chunks(rows / folded, rows_per_chunk(width));
         frame.pool().run(pieces.count(), |task, _| {
             let rows = pieces.range(task);
             let all = rows.start * width..rows.end * width;
             let (x, dz, dx) = (x.range(all.clone()).cast_const(), dz.range(all.clone()).cast_const(), dx.range(all));
-            with_activation!(act, f => self.level.run(InputGradient {
+            with_activation!(self.node.act, f => self.level.run(InputGradient {
                 f, x, dz, dx, rows: rows.len(), tables, shift, slope
             }));
         });

@@ -3,10 +3,12 @@
 mod conv;
 mod grad;
 mod statistics;
+mod sync;
 
 pub use conv::{NormConvKernel, NormGradWeightKernel};
 pub use grad::BatchNormGradKernel;
 pub use statistics::{BatchNormStatisticsKernel, Statistics};
+pub use sync::{FromSumsKernel, GradFromSumsKernel, GradSumsKernel, SumsKernel};
 
 use super::activation::{Function, with_activation};
 use super::reduce_columns::Grid;

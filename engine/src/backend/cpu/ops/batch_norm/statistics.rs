@@ -38,9 +38,9 @@ impl Statistics {
 
     /// Computes `mean` and `invstd` of `x`, and moves the running statistics.
     pub fn run(&self, frame: &Frame, scratch: &mut Scratch, x: &[f32], [mean, invstd]: [&mut [f32]; 2]) {
-        let partial = Partial::new(self, scratch);
+        let partial = Partial::new(self.size, self.level, scratch);
         let variances = scratch.take::<f64>(self.size.channels);
-        self.pass(frame, x, &partial);
+        partial.pass(frame, x);
         self.combine(frame, variances, &partial, [mean, invstd]);
     }
 
@@ -54,7 +54,7 @@ impl Statistics {
         (x, mean, invstd): (&mut [f32], &mut [f32], &mut [f32]),
         product: impl FnOnce(&mut [f32], Option<&dyn Finish>, &mut [u8]),
     ) {
-        let partial = Partial::new(self, &mut scratch);
+        let partial = Partial::new(self.size, self.level, &mut scratch);
         let parts = self.parts();
         let left = scratch.take::<i64>(parts.count());
         let variances = scratch.take::<f64>(self.size.channels);
@@ -67,23 +67,13 @@ impl Statistics {
             debug_assert!(left.iter().all(|left| left.load(Ordering::Relaxed) == 0), "not every result came");
         } else {
             product(x, None, scratch.bytes());
-            self.pass(frame, x, &partial);
+            partial.pass(frame, x);
         }
         self.combine(frame, variances, &partial, [mean, invstd]);
     }
 
     fn parts(&self) -> ArrivingParts {
         ArrivingParts { size: self.size }
-    }
-
-    fn pass(&self, frame: &Frame, x: &[f32], partial: &Partial) {
-        let (Size { grid, .. }, width) = (self.size, self.size.width());
-        frame.pool().run(grid.count(), |task, _| {
-            let (rows, block, columns) = grid.block(task);
-            let x = x[rows.start * width..rows.end * width].as_ptr();
-            // SAFETY: the rows are inside `x`, and a block is one task's.
-            unsafe { partial.add(x, block, columns) };
-        });
     }
 
     /// `mean` and `invstd` of the blocks' sums; `variances` is room for them.
@@ -135,7 +125,7 @@ impl Statistics {
 }
 
 /// Sums, and sums of squared distances, of every block.
-struct Partial<'a> {
+pub(super) struct Partial<'a> {
     size: Size,
     level: SimdLevel,
     sums: Parts<'a, f64>,
@@ -143,10 +133,20 @@ struct Partial<'a> {
 }
 
 impl<'a> Partial<'a> {
-    fn new(statistics: &Statistics, scratch: &mut Scratch<'a>) -> Self {
-        let Statistics { size, level, .. } = *statistics;
+    pub(super) fn new(size: Size, level: SimdLevel, scratch: &mut Scratch<'a>) -> Self {
         let [sums, squares] = [(); 2].map(|()| Parts::new(scratch.take::<f64>(size.partials())));
         Partial { size, level, sums, squares }
+    }
+
+    /// Sums all blocks of `x`.
+    pub(super) fn pass(&self, frame: &Frame, x: &[f32]) {
+        let (Size { grid, .. }, width) = (self.size, self.size.width());
+        frame.pool().run(grid.count(), |task, _| {
+            let (rows, block, columns) = grid.block(task);
+            let x = x[rows.start * width..rows.end * width].as_ptr();
+            // SAFETY: the rows are inside `x`, and a block is one task's.
+            unsafe { self.add(x, block, columns) };
+        });
     }
 
     /// Sums a block of rows in some columns; `x` is the first of those rows.
@@ -164,7 +164,7 @@ impl<'a> Partial<'a> {
 
     /// # Safety
     /// Nobody adds to them any more.
-    unsafe fn all(&self) -> [&[f64]; 2] {
+    pub(super) unsafe fn all(&self) -> [&[f64]; 2] {
         let all = 0..self.size.partials();
         // SAFETY: the caller's promise.
         [&self.sums, &self.squares].map(|sums| &*unsafe { sums.part(all.clone()) })
