@@ -14,6 +14,7 @@ mod limits;
 mod models;
 mod plans;
 mod precision;
+mod ranks;
 #[path = "../root/mod.rs"]
 mod root;
 mod scaling;

@@ -42,6 +42,8 @@ struct Launcher {
     ranks: &'static str,
     /// How many ranks are on this machine, or on how many machines they are.
     here: Here,
+    /// Which of those on this machine it is.
+    local: &'static str,
     /// What belongs to this job and no other.
     job: &'static [&'static str],
 }
@@ -61,6 +63,7 @@ const LAUNCHERS: [Launcher; 4] = [
         rank: "RANK",
         ranks: "WORLD_SIZE",
         here: Here::Ranks("LOCAL_WORLD_SIZE"),
+        local: "LOCAL_RANK",
         job: &["TORCHELASTIC_RUN_ID"],
     },
     Launcher {
@@ -69,6 +72,7 @@ const LAUNCHERS: [Launcher; 4] = [
         rank: "OMPI_COMM_WORLD_RANK",
         ranks: "OMPI_COMM_WORLD_SIZE",
         here: Here::Ranks("OMPI_COMM_WORLD_LOCAL_SIZE"),
+        local: "OMPI_COMM_WORLD_LOCAL_RANK",
         job: &["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"],
     },
     Launcher {
@@ -77,6 +81,7 @@ const LAUNCHERS: [Launcher; 4] = [
         rank: "PMI_RANK",
         ranks: "PMI_SIZE",
         here: Here::Ranks("MPI_LOCALNRANKS"),
+        local: "MPI_LOCALRANKID",
         job: &["PMI_PORT", "HYDRA_JOB_ID"],
     },
     // A batch script has the number of tasks, too, but is not one of them.
@@ -86,6 +91,7 @@ const LAUNCHERS: [Launcher; 4] = [
         rank: "SLURM_PROCID",
         ranks: "SLURM_STEP_NUM_TASKS",
         here: Here::Machines("SLURM_STEP_NUM_NODES"),
+        local: "SLURM_LOCALID",
         job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
     },
 ];
@@ -112,6 +118,20 @@ pub fn ranks_here() -> Option<usize> {
         Here::Ranks(name) => std::env::var(name).ok()?.trim().parse().ok(),
         Here::Machines(_) => None,
     })
+}
+
+/// Which of the ranks on this machine this is, from 0, if that is known.
+///
+/// # Errors
+/// It is no number.
+pub fn local_rank() -> Result<Option<usize>, Failure> {
+    let read = |name: &str| std::env::var(name).ok();
+    for launcher in &LAUNCHERS {
+        if let (Some(_), Some(local)) = (read(launcher.rank), number(&read, launcher.local)?) {
+            return Ok(Some(local));
+        }
+    }
+    Ok(None)
 }
 
 /// The process that has started this one, which has started the others, too.

@@ -152,8 +152,10 @@ fn extents(plan: &Plan, layout: &Layout) -> BTreeMap<(Area, usize), usize> {
         let most: &mut usize = found.entry((area, offset)).or_insert(0);
         *most = bytes.max(*most);
     };
-    for ((_, variable), offset) in plan.variables.iter().zip(&plan.variable_offsets) {
-        add(Area::Persistent, *offset, variable.bytes());
+    // What another rank has takes nothing.
+    let here = plan.variables.iter().zip(&plan.variable_offsets).filter(|((_, variable), _)| variable.bytes_here() > 0);
+    for ((_, variable), offset) in here {
+        add(Area::Persistent, *offset, variable.bytes_here());
     }
     for input in &plan.slot.inputs {
         (0..SLOTS).for_each(|k| add(Area::Slot(k), input.offset, input.shape.len() * input.dtype.bytes()));
