@@ -12,6 +12,7 @@ mod harness;
 mod libraries;
 mod limits;
 mod models;
+mod nccl_strictness;
 mod plans;
 mod precision;
 mod ranks;

@@ -65,11 +65,14 @@ fn accumulation_does_not_depend_on_it() {
     let Some(folders) = folders() else { return };
     let place = Place::with(&net("epochs = 1\naccumulate = 2"));
     ok(&place, &folders, "train c.toml --quiet --out one");
-    // Without graphs, and node by node.
     for (ranks, more) in [(2, " --set graph=false"), (4, "")] {
         ok(&place, &folders, &format!("launch --ranks {ranks} -- train c.toml --quiet --out r{ranks}{more}"));
         assert_same_runs((&place, "one"), (&place, &format!("r{ranks}")));
     }
+    // The scale of the loss is the same for all.
+    ok(&place, &folders, "train c.toml --quiet --out half --set precision=fp16");
+    ok(&place, &folders, "launch --ranks 2 -- train c.toml --quiet --out halves --set precision=fp16");
+    assert_same_runs((&place, "half"), (&place, "halves"));
 }
 
 #[test]

@@ -339,6 +339,9 @@ impl CudaExecutable {
         // Without another rank what has come is not what was waited for, whatever the driver says.
         if let Some(link) = &self.options.link {
             link.check()?;
+            if result.is_err() {
+                link.check_ranks()?;
+            }
         }
         result.map_err(|e| self.teller.tell(e))
     }

@@ -125,9 +125,12 @@ pub fn ranks_here() -> Option<usize> {
 /// # Errors
 /// It is no number.
 pub fn local_rank() -> Result<Option<usize>, Failure> {
-    let read = |name: &str| std::env::var(name).ok();
+    local_rank_by(&|name| std::env::var(name).ok())
+}
+
+fn local_rank_by(read: &dyn Fn(&str) -> Option<String>) -> Result<Option<usize>, Failure> {
     for launcher in &LAUNCHERS {
-        if let (Some(_), Some(local)) = (read(launcher.rank), number(&read, launcher.local)?) {
+        if let (Some(_), Some(local)) = (read(launcher.rank), number(read, launcher.local)?) {
             return Ok(Some(local));
         }
     }
@@ -266,6 +269,26 @@ mod tests {
 
     fn found(variables: &[(&str, &str)]) -> Result<Option<Found>, Failure> {
         found_by(false, variables)
+    }
+
+    #[test]
+    fn the_rank_on_a_machine_is_that_of_whatever_has_started_it() {
+        let of = |variables: &[(&str, &str)]| {
+            local_rank_by(&|name| {
+                variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            })
+        };
+        assert_eq!(
+            of(&[("RANK", "5"), ("LOCAL_RANK", "1"), ("SLURM_PROCID", "5"), ("SLURM_LOCALID", "3")]).unwrap(),
+            Some(1)
+        );
+        assert_eq!(of(&[("PMI_RANK", "5"), ("MPI_LOCALRANKID", "2"), ("LOCAL_RANK", "1")]).unwrap(), Some(2));
+        assert_eq!(of(&[("OMPI_COMM_WORLD_RANK", "5"), ("OMPI_COMM_WORLD_LOCAL_RANK", "0")]).unwrap(), Some(0));
+        assert_eq!(of(&[("SLURM_PROCID", "5"), ("SLURM_LOCALID", "3")]).unwrap(), Some(3));
+        assert_eq!(of(&[("RANK", "5")]).unwrap(), None);
+        assert!(
+            of(&[("RANK", "5"), ("LOCAL_RANK", "first")]).unwrap_err().in_words().contains("`LOCAL_RANK` is `first`")
+        );
     }
 
     fn address(host: &str, port: u16, local: bool) -> Meeting {

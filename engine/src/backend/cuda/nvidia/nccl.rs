@@ -4,23 +4,22 @@
 //! their [`Collective`], which also knows when one of them has failed. NCCL does not: a GPU waits for a message for as long as that takes. So a thread looks
 //! after each link, and ends what is under way when a rank has failed.
 
+mod link;
+
+pub use link::Link;
+
 use super::functions::functions;
 use super::installed::{self, Library, Missing};
 use crate::backend::DeviceError;
-use crate::backend::cuda::driver::Context;
-use crate::backend::cuda::driver::memory::DeviceBlock;
-use crate::backend::cuda::driver::stream::{Event, Stream};
+use crate::backend::cuda::driver::stream::Stream;
 use crate::backend::cuda::ready::LibraryCall;
 use crate::backend::cuda::settings::Source;
 use crate::collective::Collective;
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail};
 use cudarc::driver::sys::CUstream;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::fmt;
 use std::path::Path;
-use std::ptr::null_mut;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// The oldest version that is used, as it numbers itself: communicators that do not block.
@@ -32,9 +31,6 @@ const JOIN_LIMIT: Duration = Duration::from_secs(300);
 /// Between two looks at what is under way: while the host waits for it, and otherwise.
 const PAUSE: Duration = Duration::from_millis(1);
 const WATCH: Duration = Duration::from_millis(50);
-
-/// Bytes that each rank sends every other one when they connect.
-const GREETING: usize = 256;
 
 /// `ncclUint8`: messages are bytes.
 const BYTES: c_int = 1;
@@ -163,29 +159,15 @@ unsafe impl Send for Comm {}
 // SAFETY: as above.
 unsafe impl Sync for Comm {}
 
-/// The other ranks of a GPU.
-pub struct Link {
-    shared: Arc<Shared>,
-    context: Arc<Context>,
-    watcher: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl fmt::Debug for Link {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("team", &self.shared.team).finish_non_exhaustive()
-    }
-}
-
 impl Shared {
-    /// The text for an answer that is no success.
-    fn text(&self, doing: &str, code: u32) -> String {
+    /// The text for an answer that is no success. The communicator may be null.
+    fn text(&self, raw: Raw, doing: &str, code: u32) -> String {
         let name = NAMES.get(code as usize).copied().unwrap_or("an answer that is not known");
-        let comm = self.comm.get().map_or(null_mut(), |comm| comm.0);
         // SAFETY: the function has had this type since version 2.13, and gives a C string or null.
         let last = unsafe {
             let ask = self.functions._loaded.get::<unsafe extern "C" fn(Raw) -> *const c_char>(b"ncclGetLastError\0");
             ask.ok()
-                .map(|ask| ask(comm))
+                .map(|ask| ask(raw))
                 .filter(|text| !text.is_null())
                 .map(|text| CStr::from_ptr(text).to_string_lossy().into_owned())
         };
@@ -197,8 +179,8 @@ impl Shared {
     }
 
     /// NCCL's answer as a result.
-    fn answer(&self, doing: &str, code: u32) -> Result<()> {
-        if code == SUCCESS { Ok(()) } else { Err(anyhow!(self.text(doing, code))) }
+    fn answer(&self, raw: Raw, doing: &str, code: u32) -> Result<()> {
+        if code == SUCCESS { Ok(()) } else { Err(anyhow!(self.text(raw, doing, code))) }
     }
 
     /// Waits until a call that answered `code` is through: NCCL does what takes longer in threads of its own.
@@ -214,12 +196,12 @@ impl Shared {
             }
             // SAFETY: the communicator lives; the pointer is to a local.
             let asked = unsafe { (self.functions.ncclCommGetAsyncError)(raw, &mut state) };
-            self.answer(doing, asked)?;
+            self.answer(raw, doing, asked)?;
             if state == IN_PROGRESS {
                 std::thread::sleep(PAUSE);
             }
         }
-        self.answer(doing, state)
+        self.answer(raw, doing, state)
     }
 
     /// Enqueues messages, all at once.
@@ -228,11 +210,11 @@ impl Shared {
         let f = &self.functions;
         // SAFETY: the caller's word for the memory, which lives until the exchange is over.
         let ended = unsafe {
-            self.answer(doing, (f.ncclGroupStart)())?;
+            self.answer(comm.0, doing, (f.ncclGroupStart)())?;
             let mut enqueued = Ok(());
             let mut note = |code| {
                 if enqueued.is_ok() && code != IN_PROGRESS {
-                    enqueued = self.answer(doing, code);
+                    enqueued = self.answer(comm.0, doing, code);
                 }
             };
             for Place { peer, address, bytes } in sends {
@@ -258,7 +240,7 @@ impl Shared {
         // SAFETY: the communicator lives; the pointer is to a local.
         let asked = unsafe { (self.functions.ncclCommGetAsyncError)(comm.0, &mut state) };
         let code = if asked == SUCCESS { state } else { asked };
-        (!matches!(code, SUCCESS | IN_PROGRESS)).then(|| self.text("exchanging bytes", code))
+        (!matches!(code, SUCCESS | IN_PROGRESS)).then(|| self.text(comm.0, "exchanging bytes", code))
     }
 
     fn check(&self) -> Result<()> {
@@ -292,176 +274,6 @@ impl Shared {
         }
         drop(over);
         self.abort(comm);
-    }
-}
-
-impl Link {
-    /// Not connected yet.
-    ///
-    /// # Errors
-    /// NCCL is not there, or cannot be used.
-    pub fn new(context: &Arc<Context>, team: Arc<dyn Collective>, source: &Source) -> Result<Link, DeviceError> {
-        let (functions, version) = find(source)?;
-        let shared = Shared {
-            functions,
-            version,
-            team,
-            comm: OnceLock::new(),
-            failed: RwLock::new(None),
-            over: Mutex::new(false),
-            changed: Condvar::new(),
-        };
-        Ok(Link { shared: Arc::new(shared), context: context.clone(), watcher: Mutex::new(None) })
-    }
-
-    /// Connects with the other ranks, which all call it at once; returns when a message has come from each. Does nothing if they are connected.
-    ///
-    /// # Errors
-    /// NCCL, the device or another rank failed, or the ranks do not find each other.
-    pub fn connect(&self, stream: &Stream) -> Result<()> {
-        let shared = &self.shared;
-        if shared.comm.get().is_some() {
-            return self.check();
-        }
-        self.context.bind()?;
-        let (rank, ranks) = (shared.team.rank(), shared.team.ranks());
-        let id = self.agree()?;
-        let mut config = Config {
-            size: size_of::<Config>(),
-            magic: 0xcafe_beef,
-            version: 21_700,
-            blocking: 0,
-            cga_cluster_size: UNDEFINED,
-            min_ctas: UNDEFINED,
-            max_ctas: UNDEFINED,
-            net_name: std::ptr::null(),
-            split_share: UNDEFINED,
-        };
-        let mut raw: Raw = null_mut();
-        // SAFETY: the context is current, and the pointers are to locals.
-        let code = unsafe {
-            (shared.functions.ncclCommInitRankConfig)(&mut raw, ranks as c_int, id, rank as c_int, &mut config)
-        };
-        if raw.is_null() {
-            shared.answer("connecting the GPUs", code)?;
-            bail!("NCCL has made no communicator");
-        }
-        let comm = Comm(raw);
-        let joined = shared
-            .through(comm.0, "connecting the GPUs", code, Some(Instant::now() + JOIN_LIMIT))
-            .and_then(|()| self.greet(&comm, stream));
-        if let Err(error) = joined {
-            shared.abort(&comm);
-            return Err(error);
-        }
-        shared.comm.get_or_init(|| comm);
-        let of_thread = shared.clone();
-        let thread = std::thread::Builder::new().name(format!("nccl-{rank}")).spawn(move || of_thread.watch());
-        *self.watcher.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(thread.context("cannot start the thread that looks after NCCL")?);
-        Ok(())
-    }
-
-    /// The identifier of the group, which is rank 0's; NCCL is of one version everywhere.
-    fn agree(&self) -> Result<UniqueId> {
-        let shared = &self.shared;
-        let mut own = shared.version.to_ne_bytes().to_vec();
-        if shared.team.rank() == 0 {
-            let mut id = UniqueId([0; 128]);
-            // SAFETY: the pointer is to a local.
-            shared.answer("beginning a group", unsafe { (shared.functions.ncclGetUniqueId)(&mut id) })?;
-            own.extend(id.0);
-        }
-        let all = shared.team.gather(&own)?;
-        let unread = || anyhow!("what another rank tells of NCCL cannot be read");
-        for (rank, told) in all.iter().enumerate() {
-            let version = c_int::from_ne_bytes(*told.first_chunk().ok_or_else(unread)?);
-            ensure!(
-                version == shared.version,
-                "rank {rank} has NCCL {}, and rank {} has {}\nhelp: all ranks need the same version",
-                version_text(version),
-                shared.team.rank(),
-                version_text(shared.version)
-            );
-        }
-        let id = all.first().and_then(|told| told.get(size_of::<c_int>()..)?.first_chunk()).ok_or_else(unread)?;
-        Ok(UniqueId(*id))
-    }
-
-    /// A message from each rank to every other: NCCL connects two ranks with their first one, which cannot be while a stream is captured.
-    fn greet(&self, comm: &Comm, stream: &Stream) -> Result<()> {
-        let shared = &self.shared;
-        let (rank, ranks) = (shared.team.rank(), shared.team.ranks());
-        let block = DeviceBlock::new(&self.context, 2 * GREETING * ranks)?;
-        block.zero(stream, 0, 2 * GREETING * ranks)?;
-        let of = |half: usize| -> Vec<Place> {
-            let address = |peer: usize| block.address() + (GREETING * (half * ranks + peer)) as u64;
-            (0..ranks)
-                .filter(|peer| *peer != rank)
-                .map(|peer| Place { peer, address: address(peer), bytes: GREETING })
-                .collect()
-        };
-        shared.exchange(comm, &of(0), &of(1), stream)?;
-        let done = Event::new(&self.context, false)?;
-        done.record(stream)?;
-        let limit = Instant::now() + JOIN_LIMIT;
-        while !done.happened()? {
-            if let Some(why) = shared.trouble(comm) {
-                bail!(why);
-            }
-            ensure!(
-                Instant::now() < limit,
-                "no message has come from the other GPUs in {} seconds",
-                JOIN_LIMIT.as_secs()
-            );
-            std::thread::sleep(PAUSE);
-        }
-        Ok(())
-    }
-
-    /// Holds off the end of what is under way while something is enqueued.
-    ///
-    /// # Errors
-    /// A rank has failed.
-    pub fn hold(&self) -> Result<RwLockReadGuard<'_, Option<String>>> {
-        let held = self.shared.failed.read().unwrap_or_else(PoisonError::into_inner);
-        match held.as_ref() {
-            Some(why) => Err(anyhow!(why.clone())),
-            None => Ok(held),
-        }
-    }
-
-    /// Fails if a rank has, or NCCL.
-    ///
-    /// # Errors
-    /// The reason.
-    pub fn check(&self) -> Result<()> {
-        self.shared.check()
-    }
-
-    /// Waits until all ranks are here: what one of them has sent it may still read from the memory of another.
-    ///
-    /// # Errors
-    /// Another rank failed.
-    pub fn leave(&self) -> Result<()> {
-        self.shared.team.gather(&[]).map(drop)
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        *self.shared.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.shared.changed.notify_all();
-        let thread = self.watcher.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match thread {
-            // It ends the communicator.
-            Some(thread) => drop(thread.join()),
-            None => {
-                if let Some(comm) = self.shared.comm.get() {
-                    self.shared.abort(comm);
-                }
-            }
-        }
     }
 }
 
