@@ -16,7 +16,7 @@ const MISTAKES: [(&str, &str); 10] = [
     ("nothing in a group", "pending.of"),
     ("a message to itself", "peer != comm->rank"),
     ("elements that are no bytes", "type == UINT8"),
-    ("lengths that differ", "rank 0 sends 512 bytes, and rank 1 waits for 256"),
+    ("lengths that differ", "sends 512 bytes, and rank"),
     ("an address outside of an allocation", "holds(message.at"),
     ("a first exchange in a capture", "comm.connected.count"),
     ("a call while another is not through", "comm->progress == SUCCESS"),

@@ -194,7 +194,7 @@ static bool runnable(Stream &stream) {
 }
 
 // Runs one operation that nothing stands ahead of: the program's next, or any. False if there is none.
-static bool step() {
+bool step() {
     std::vector<Stream *> candidates;
     for (Device *device : devices) {
         for (Stream *stream : device->streams) {

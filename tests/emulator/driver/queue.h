@@ -131,6 +131,9 @@ int finish_blocking(Device &device);
 // Something has happened that others may wait for.
 void notify();
 
+// Lets one thing happen, of any device. False if nothing can.
+bool step();
+
 // What a question lets happen: nothing, or something.
 void progress(Device &device);
 
