@@ -36,6 +36,11 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             ranks::spread(&mut loaded.experiment, Team::Threads(args.ranks.map_or(1, usize::from)), false)?.threads(),
         ),
     };
+    if args.time && ranks.is_some_and(|ranks| ranks > 1) {
+        return Err(Failure::Usage(
+            "`--time` measures one rank that is alone\nhelp: leave out `--ranks`, and name one `device` instead of `devices`".into(),
+        ));
+    }
     if let Some(ranks) = ranks {
         backend = ranks::planned(&loaded.experiment, ranks, backend.as_ref())?;
     }

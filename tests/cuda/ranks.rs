@@ -1,11 +1,13 @@
 //! Sums over ranks, and what they give each other, from GPU to GPU: the same bits as among ranks on the CPU.
 //!
-//! Each test is a process of its own, for which the emulated driver has as many devices as there are ranks.
+//! Each test is a process of its own, for which the emulated driver has as many devices as there are ranks. On a real GPU those run that need no planted
+//! faults, if there are enough.
 
 use super::emulator;
 use runner::backend::cpu::CpuBackend;
-use runner::backend::cuda::CudaBackend;
+use runner::backend::cuda::nvidia::installed::{self, Library};
 use runner::backend::cuda::settings::{Settings, Source};
+use runner::backend::cuda::{CudaBackend, driver};
 use runner::backend::{Backend, DeviceError, Executable, HostBuffer};
 use runner::collective::{Collective, team};
 use runner::graph::op::{Receivers, SHARD_INPUTS, ShardGather, ShardReduce};
@@ -69,11 +71,12 @@ fn program(shards: Shards) -> (Arc<Variables>, Graph, Vec<Told>) {
         vars.get_or_add(Variable::zeros(name, dtype, [length], VarKind::Buffer))
     };
     let owners: Vec<usize> = (0..TENSORS.len()).map(|at| at % ranks).collect();
-    let sums: [(&str, Receivers, &[(DType, usize)]); 4] = [
-        ("all", Receivers::All, &TENSORS),
+    let all: &[(DType, usize)] = &TENSORS;
+    let sums = [
+        ("all", Receivers::All, all),
         ("many", Receivers::All, &MANY),
-        ("parts", Receivers::Parts, &TENSORS),
-        ("owners", Receivers::Owners(owners), &TENSORS),
+        ("parts", Receivers::Parts, all),
+        ("owners", Receivers::Owners(owners), all),
     ];
     for (name, to, tensors) in sums {
         let mut operands = vec![place];
@@ -108,7 +111,7 @@ fn program(shards: Shards) -> (Arc<Variables>, Graph, Vec<Told>) {
 /// Numbers whose sum depends on the order in which they are added.
 fn numbers(dtype: DType, length: usize, (rank, variable): (usize, u32)) -> Vec<u8> {
     let mut random = Stream::new(7, Purpose::Synthetic, rank as u64, variable.into());
-    let mut number = || f64::from(random.normal()) * f64::from(1 << random.below(20));
+    let mut number = || random.normal() * f64::from(1 << random.below(20));
     match dtype {
         DType::I64 => (0..length).flat_map(|_| (number() as i64).to_ne_bytes()).collect(),
         DType::F64 => (0..length).flat_map(|_| (number() / 3.0).to_ne_bytes()).collect(),
@@ -184,9 +187,25 @@ fn on_gpu(member: Arc<dyn Collective>) -> CudaBackend {
     CudaBackend::open(member.rank(), &settings()).unwrap().in_team(member).unwrap()
 }
 
-/// Runs the test of that name in a process with so many devices.
+/// Whether a machine with GPUs has so many, and NCCL.
+fn has(devices: usize) -> bool {
+    let found = driver::start().map_or(0, |(_, count)| count);
+    match installed::open(Library::Nccl) {
+        Ok(_) if found >= devices => true,
+        _ => {
+            eprintln!("skipped: it takes {devices} GPUs, of which there are {found}, and NCCL");
+            false
+        }
+    }
+}
+
+/// Runs the test of that name in a process with so many devices. Faults are planted in the test double alone.
 fn in_process(test: &str, devices: usize, env: &[(&str, &str)]) {
-    if !emulator::emulated() {
+    let goes = match emulator::on_gpu() {
+        true => env.iter().all(|(name, _)| *name == "EMULATED_SEED") && has(devices),
+        false => emulator::emulated() && emulator::nvidia_library("libnccl.so").is_some(),
+    };
+    if !goes {
         return;
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -316,7 +335,7 @@ fn none() {
 #[test]
 fn child() {
     let Ok(test) = std::env::var(CHILD) else { return };
-    assert!(emulator::emulated());
+    assert!(emulator::ready());
     match test.as_str() {
         "sums of 2" => sums(2, &[CAPTURED, NOT_CAPTURED]),
         "sums of 3" => sums(3, &[CAPTURED, APART]),

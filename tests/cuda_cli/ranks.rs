@@ -234,6 +234,8 @@ fn memory_is_told_of_each_gpu() {
     // In which order sums of all GPUs are added.
     assert!(two["tables"].as_u64() > one["tables"].as_u64(), "{one} {two}");
     assert_eq!(memory("--unset device --set devices=[2,3]")["optimizer"], two["optimizer"]);
+    let err = fails(&place, &folders, "check c.toml --set devices=all --time", 2, &[]);
+    assert!(err.contains("`--time` measures one rank that is alone"), "{err}");
     let text = ok(&place, &folders, "check c.toml --unset device --set devices=all").out;
     assert!(text.contains("cuda:0") && text.contains("of each of 4 ranks"), "{text}");
 }
