@@ -16,8 +16,8 @@ use runner::plan::{self, Plan};
 use runner::random::{Purpose, Stream};
 use runner::shards::{Shards, part_of};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 /// The variable that has a child process run one of the tests.
 const CHILD: &str = "RUNNER_TEST_RANKS";
@@ -236,29 +236,30 @@ fn sums(ranks: usize, hows: &[(&str, How)]) {
     }
 }
 
-/// A rank that fails while the others wait for what it would send.
-fn gone() {
-    let (told, hears) = mpsc::channel::<()>();
-    let (told, hears) = (std::sync::Mutex::new(told), std::sync::Mutex::new(hears));
+/// A rank that fails while the others wait for what it would send: at the end of a run, or behind each launch.
+fn gone((_, how): (&str, How)) {
+    let (begins, hears) = mpsc::channel::<()>();
+    let (begins, hears) = (Mutex::new(begins), Mutex::new(hears));
     let shards = Shards { count: 3, ranks: 3 };
     let errors = on_all(
         3,
-        |member| Box::new(on_gpu(member)),
+        |member| Box::new(how(on_gpu(member))),
         |backend| {
             let team = backend.team().unwrap();
             let mut executable = ready(backend, shards);
             executable.connect().unwrap();
             if team.rank() == 1 {
-                // The others are at it by then.
                 (0..2).for_each(|_| hears.lock().unwrap().recv().unwrap());
+                // They are at it by then, or begin it in vain.
+                std::thread::sleep(Duration::from_millis(200));
                 team.fail("it had enough");
                 return String::new();
             }
             let batch = backend.host_buffer(4096).unwrap();
-            executable.run(0, 0, &batch).unwrap();
-            told.lock().unwrap().send(()).unwrap();
+            begins.lock().unwrap().send(()).unwrap();
             let mut bytes = vec![0; 20];
-            let error = executable.download(VarId(0), &mut bytes).unwrap_err();
+            let error =
+                executable.run(0, 0, &batch).and_then(|()| executable.download(VarId(0), &mut bytes)).unwrap_err();
             let again = executable.run(0, 0, &batch).unwrap_err();
             assert_eq!(format!("{error:#}"), format!("{again:#}"));
             format!("{error:#}")
@@ -285,7 +286,7 @@ fn failing(expected: &str) {
                     executable.download(VarId(0), &mut bytes)?;
                     // As a run does between its steps.
                     team.gather(&[])?;
-                    std::thread::sleep(std::time::Duration::from_millis(100));
+                    std::thread::sleep(Duration::from_millis(100));
                 }
                 Ok(())
             };
@@ -341,7 +342,7 @@ fn child() {
         "sums of 3" => sums(3, &[CAPTURED, APART]),
         "watched" => sums(3, &[APART]),
         "sums of 4" => sums(4, &[CAPTURED]),
-        "gone" => gone(),
+        "gone" => [CAPTURED, APART].into_iter().for_each(gone),
         "init" => failing("NCCL failed while connecting the GPUs (ncclUnhandledCudaError, status 1)"),
         "error" => failing("NCCL failed while exchanging bytes (ncclUnhandledCudaError, status 1)"),
         "one GPU" => one_gpu(),

@@ -32,6 +32,9 @@ const JOIN_LIMIT: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(1);
 const WATCH: Duration = Duration::from_millis(50);
 
+/// For what is being enqueued to be through.
+const AT_MOST: Duration = Duration::from_secs(1);
+
 /// `ncclUint8`: messages are bytes.
 const BYTES: c_int = 1;
 
@@ -144,8 +147,10 @@ struct Shared {
     version: c_int,
     team: Arc<dyn Collective>,
     comm: OnceLock<Comm>,
-    /// Why nothing can be sent any more. Who enqueues something holds it, so that nothing is enqueued once that is known.
-    failed: RwLock<Option<String>>,
+    /// Why nothing can be sent any more.
+    failed: Mutex<Option<String>>,
+    /// Who enqueues something holds it for reading: meanwhile nobody else calls NCCL.
+    busy: RwLock<()>,
     /// The link is gone.
     over: Mutex<bool>,
     changed: Condvar,
@@ -244,7 +249,7 @@ impl Shared {
     }
 
     fn check(&self) -> Result<()> {
-        match self.failed.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
+        match self.failed.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
             Some(why) => Err(anyhow!(why.clone())),
             None => Ok(()),
         }
@@ -266,9 +271,16 @@ impl Shared {
             if *over {
                 break;
             }
-            if let Some(why) = self.trouble(comm) {
+            let of_ranks = self.team.check().err().map(|error| format!("{error:#}"));
+            let trouble = of_ranks.or_else(|| self.busy.try_write().ok().and_then(|_alone| self.trouble(comm)));
+            if let Some(why) = trouble {
                 drop(over);
-                *self.failed.write().unwrap_or_else(PoisonError::into_inner) = Some(why);
+                *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+                // Nothing more is enqueued now. Who waits for the device in between, as where every launch is waited for, waits for this.
+                let limit = Instant::now() + AT_MOST;
+                while self.busy.try_write().is_err() && Instant::now() < limit {
+                    std::thread::sleep(PAUSE);
+                }
                 return self.abort(comm);
             }
         }

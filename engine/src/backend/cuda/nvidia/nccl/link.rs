@@ -44,7 +44,8 @@ impl Link {
             version,
             team,
             comm: OnceLock::new(),
-            failed: RwLock::new(None),
+            failed: Mutex::new(None),
+            busy: RwLock::new(()),
             over: Mutex::new(false),
             changed: Condvar::new(),
         };
@@ -160,12 +161,10 @@ impl Link {
     ///
     /// # Errors
     /// A rank has failed.
-    pub fn hold(&self) -> Result<RwLockReadGuard<'_, Option<String>>> {
-        let held = self.shared.failed.read().unwrap_or_else(PoisonError::into_inner);
-        match held.as_ref() {
-            Some(why) => Err(anyhow!(why.clone())),
-            None => Ok(held),
-        }
+    pub fn hold(&self) -> Result<RwLockReadGuard<'_, ()>> {
+        let held = self.shared.busy.read().unwrap_or_else(PoisonError::into_inner);
+        self.check()?;
+        Ok(held)
     }
 
     /// Fails if a rank has, or NCCL.
