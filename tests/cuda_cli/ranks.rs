@@ -137,6 +137,28 @@ fn processes_take_the_gpus_of_their_local_ranks() {
     assert!(err.contains("this is rank 2 of this machine, counted from 0, and there are 2, numbers 0 to 1"), "{err}");
 }
 
+/// Its GPU would have sent what that of the other waits for.
+#[test]
+fn a_process_that_is_killed_ends_the_other() {
+    let Some(folders) = folders() else { return };
+    let place = Place::with(&net("epochs = 2000"));
+    let start = |rank: usize| {
+        let meeting = place.path("meeting").display().to_string();
+        let [rank, two] = [rank, 2].map(|n| n.to_string());
+        let mut variables =
+            vec![("RANK", rank.clone()), ("LOCAL_RANK", rank), ("WORLD_SIZE", two.clone()), ("LOCAL_WORLD_SIZE", two)];
+        variables.extend([("RUNNER_RENDEZVOUS", meeting), ("LD_LIBRARY_PATH", folders.display().to_string())]);
+        variables.extend(FOUR.map(|(name, value)| (name, value.to_owned())));
+        place.start_with("train c.toml --out r", &variables)
+    };
+    let (mut first, second) = (start(0), start(1));
+    assert!(first.until(|| place.path("r/last.safetensors").exists()));
+    second.signal(libc::SIGKILL);
+    let (_, done) = first.wait();
+    assert!(done.code == Some(1) && done.err.contains("rank 1"), "{done:?}");
+    second.wait();
+}
+
 /// As many shards as GPUs, where nothing else is said; the checkpoint says so, and one GPU goes on with it.
 #[test]
 fn gpus_alone_say_how_many_shards_there_are() {
