@@ -271,8 +271,8 @@ impl Shared {
             if *over {
                 break;
             }
-            let of_ranks = self.team.check().err().map(|error| format!("{error:#}"));
-            let trouble = of_ranks.or_else(|| self.busy.try_write().ok().and_then(|_alone| self.trouble(comm)));
+            let known = self.check().err().or_else(|| self.team.check().err()).map(|error| format!("{error:#}"));
+            let trouble = known.or_else(|| self.busy.try_write().ok().and_then(|_alone| self.trouble(comm)));
             if let Some(why) = trouble {
                 drop(over);
                 *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
@@ -315,6 +315,12 @@ impl LibraryCall for ExchangeCall {
     unsafe fn enqueue(&self, stream: &Stream) -> Result<()> {
         let shared = &self.link.shared;
         let comm = shared.comm.get().context("internal error: the GPUs are not connected")?;
-        shared.exchange(comm, &self.sends, &self.receives, stream)
+        let done = shared.exchange(comm, &self.sends, &self.receives, stream);
+        if let Err(error) = &done {
+            // What has not ended well is not gone on with.
+            let mut failed = shared.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            failed.get_or_insert_with(|| format!("{error:#}"));
+        }
+        done
     }
 }

@@ -85,9 +85,11 @@ impl Link {
             bail!("NCCL has made no communicator");
         }
         let comm = Comm(raw);
+        // Freed behind the abort: that waits for the device, which may wait for another rank.
+        let block = DeviceBlock::new(&self.context, 2 * GREETING * ranks);
         let joined = shared
             .through(comm.0, "connecting the GPUs", code, Some(Instant::now() + JOIN_LIMIT))
-            .and_then(|()| self.greet(&comm, stream));
+            .and_then(|()| self.greet(&comm, block.as_ref().map_err(|error| *error)?, stream));
         if let Err(error) = joined {
             shared.abort(&comm);
             return Err(error);
@@ -127,10 +129,9 @@ impl Link {
     }
 
     /// A message from each rank to every other: NCCL connects two ranks with their first one, which cannot be while a stream is captured.
-    fn greet(&self, comm: &Comm, stream: &Stream) -> Result<()> {
+    fn greet(&self, comm: &Comm, block: &DeviceBlock, stream: &Stream) -> Result<()> {
         let shared = &self.shared;
         let (rank, ranks) = (shared.team.rank(), shared.team.ranks());
-        let block = DeviceBlock::new(&self.context, 2 * GREETING * ranks)?;
         block.zero(stream, 0, 2 * GREETING * ranks)?;
         let of = |half: usize| -> Vec<Place> {
             let address = |peer: usize| block.address() + (GREETING * (half * ranks + peer)) as u64;
@@ -164,6 +165,7 @@ impl Link {
     pub fn hold(&self) -> Result<RwLockReadGuard<'_, ()>> {
         let held = self.shared.busy.read().unwrap_or_else(PoisonError::into_inner);
         self.check()?;
+        self.check_ranks()?;
         Ok(held)
     }
 
