@@ -314,6 +314,8 @@ pub struct ExchangeCall {
 impl LibraryCall for ExchangeCall {
     unsafe fn enqueue(&self, stream: &Stream) -> Result<()> {
         let shared = &self.link.shared;
+        // Where every launch is waited for, a rank may have failed since the run began, and the communicator be gone.
+        shared.check()?;
         let comm = shared.comm.get().context("internal error: the GPUs are not connected")?;
         let done = shared.exchange(comm, &self.sends, &self.receives, stream);
         if let Err(error) = &done {
