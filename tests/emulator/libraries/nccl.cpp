@@ -313,7 +313,10 @@ EXPORT int ncclCommInitRankConfig(Handle **handle, int ranks, UniqueId id, int r
         REQUIRE(ask(&comm->context) == 0);
         for (auto &other : group->here) {
             // A GPU is in a group once.
-            comm->error = other.second->context == comm->context ? (int)INVALID_USAGE : comm->error;
+            if (other.second->context == comm->context) {
+                // All ranks find that out.
+                comm->error = other.second->error = INVALID_USAGE;
+            }
         }
         group->here[rank] = comm;
         if (planted().what == "init" && planted().rank == rank) {
