@@ -8,7 +8,7 @@ use super::model::{build_run, describe_data, device, load_config, read_weights, 
 use super::recompute::Gain;
 use super::sweep;
 use super::time;
-use super::train::ranks;
+use super::train::{Team, ranks};
 use super::{human_bytes, thousands};
 use crate::backend::{Backend, DeviceError};
 use crate::config::text::diagnostics::to_json;
@@ -30,8 +30,19 @@ use std::process::ExitCode;
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let mut loaded = load_config(&args.config, &args.overrides.sets())?;
     let mut backend = device(&loaded.experiment, None)?;
-    if let Some(ranks) = args.ranks {
-        backend = Box::new(ranks::planned(&loaded.experiment, ranks.into(), backend.as_ref())?);
+    let ranks = match &loaded.experiment.devices {
+        None => args.ranks.map(usize::from),
+        Some(_) => Some(
+            ranks::spread(&mut loaded.experiment, Team::Threads(args.ranks.map_or(1, usize::from)), false)?.threads(),
+        ),
+    };
+    if args.time && ranks.is_some_and(|ranks| ranks > 1) {
+        return Err(Failure::Usage(
+            "`--time` measures one rank that is alone\nhelp: leave out `--ranks`, and name one `device` instead of `devices`".into(),
+        ));
+    }
+    if let Some(ranks) = ranks {
+        backend = ranks::planned(&loaded.experiment, ranks, backend.as_ref())?;
     }
     let data = describe_data(&loaded)?;
     let passes = args.passes.options();
@@ -74,8 +85,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
         };
         if args.output.json {
             let mut json = as_json(&loaded, &programs, &memory, &backend.describe());
-            if let Some(ranks) = args.ranks {
-                let [threads, processes] = [true, false].map(|threads| memory.of_ranks(ranks.into(), threads));
+            if let Some(ranks) = ranks {
+                let [threads, processes] = [true, false].map(|threads| memory.of_ranks(ranks, threads));
                 json["memory"]["ranks"] = json!({ "count": ranks, "threads": threads, "processes": processes });
             }
             if let Some(kept) = cache::as_json(experiment, &photos) {
@@ -98,11 +109,10 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
                 return Ok(ExitCode::from(super::failure::DEVICE));
             }
         } else {
-            let of_each = args.ranks.map_or(String::new(), |ranks| format!(", of each of {ranks} ranks"));
+            let of_each = ranks.map_or(String::new(), |ranks| format!(", of each of {ranks} ranks"));
             let mut text = as_text(&loaded, &programs, &memory, &format!("{}{of_each}", backend.describe()));
-            if let Some(ranks) = args.ranks {
-                let [threads, processes] =
-                    [true, false].map(|threads| human_bytes(memory.of_ranks(ranks.into(), threads)));
+            if let Some(ranks) = ranks {
+                let [threads, processes] = [true, false].map(|threads| human_bytes(memory.of_ranks(ranks, threads)));
                 text += &format!("{ranks} ranks on one machine: {threads} as threads, {processes} as processes\n");
             }
             let trials = trials.map_or(String::new(), |(text, _)| format!("\n{text}"));

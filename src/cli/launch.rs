@@ -58,7 +58,9 @@ fn processes(args: &LaunchArgs) -> Result<ExitCode, Failure> {
     for rank in 0..args.ranks {
         let mut command = Command::new(&program);
         command.args(&args.command).env(RENDEZVOUS, place.path().join("rank-0"));
-        command.env("RANK", rank.to_string());
+        for name in ["RANK", "LOCAL_RANK"] {
+            command.env(name, rank.to_string());
+        }
         for name in ["WORLD_SIZE", "LOCAL_WORLD_SIZE"] {
             command.env(name, args.ranks.to_string());
         }

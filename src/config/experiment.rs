@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Serialize, Serializer};
 
 use super::declare::tagged::Tagged as _;
+use super::language::devices::Devices;
 use super::language::layers::Layer;
 use super::language::pattern::Pattern;
 use super::language::sections::{
@@ -27,6 +28,8 @@ pub struct Experiment {
     pub seed: u64,
     /// Where to run.
     pub device: Device,
+    /// The GPUs to train on, if there are to be several.
+    pub devices: Option<Devices>,
     /// How to compute.
     pub precision: Precision,
     /// Whether a GPU replays the step from a CUDA graph.
@@ -117,6 +120,13 @@ impl Experiment {
         }
         self.data.loading.batch_size = batch;
         self.data.auto_batch_size = false;
+    }
+
+    /// It is trained on so many GPUs: they share as many shards, if nothing else is said.
+    pub fn set_devices(&mut self, devices: usize) {
+        if devices > 1 {
+            self.distributed.shards.get_or_insert(devices);
+        }
     }
 
     /// The place of a key or, where it was not written, of the section around it: there is always something to

@@ -64,7 +64,10 @@ impl Printer<'_> {
         } = &loaded.experiment;
         let experiment = &loaded.experiment;
         self.line("", "seed", &json(&experiment.seed));
-        self.line("", "device", &json(&experiment.device));
+        match &experiment.devices {
+            Some(devices) => self.line("", "devices", &json(devices)),
+            None => self.line("", "device", &json(&experiment.device)),
+        }
         self.line("", "precision", &json(&experiment.precision));
         self.line("", "graph", &json(&experiment.graph));
 

@@ -12,8 +12,10 @@ mod harness;
 mod libraries;
 mod limits;
 mod models;
+mod nccl_strictness;
 mod plans;
 mod precision;
+mod ranks;
 #[path = "../root/mod.rs"]
 mod root;
 mod scaling;

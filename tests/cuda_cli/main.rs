@@ -8,6 +8,7 @@ mod kernels;
 mod libraries;
 mod memory;
 mod plans;
+mod ranks;
 mod selection;
 mod steps;
 #[allow(dead_code)]

@@ -198,7 +198,7 @@ pub fn library() -> Result<PathBuf, String> {
 }
 
 /// The libraries beside the driver, each of one file: `libcublasLt.so` of `cublaslt.cpp`.
-const LIBRARIES: [(&str, &str); 2] = [("cublaslt", "libcublasLt.so"), ("cudnn", "libcudnn.so")];
+const LIBRARIES: [(&str, &str); 3] = [("cublaslt", "libcublasLt.so"), ("cudnn", "libcudnn.so"), ("nccl", "libnccl.so")];
 
 /// Parts of cuDNN, which must lie beside it.
 const PARTS: [&str; 6] = ["graph", "ops", "cnn", "heuristic", "engines_precompiled", "engines_runtime_compiled"];

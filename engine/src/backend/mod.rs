@@ -236,6 +236,22 @@ pub trait Backend: Send + Sync {
 
 /// Compiled programs with their memory.
 pub trait Executable: Send {
+    /// Connects the device with those of the other ranks. All ranks call it at once, before the first run of a program in which they exchange something.
+    ///
+    /// # Errors
+    /// The device, or another rank, failed.
+    fn connect(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Waits until all ranks have ended what they have enqueued: from then on each may go. All ranks call it at once.
+    ///
+    /// # Errors
+    /// The device, or another rank, failed.
+    fn leave(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// Writes a variable (inside layout, native endian).
     ///
     /// # Errors

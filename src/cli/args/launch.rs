@@ -8,8 +8,8 @@ use std::ffi::OsString;
 pub struct LaunchArgs {
     /// How many ranks, a divisor of `distributed.shards`
     ///
-    /// They are threads of one process, unless --processes is given. The result is that of one rank, to the bit. The cores are divided among them,
-    /// unless --threads of `train` says how many each has.
+    /// They are threads of one process, unless --processes is given. The result is that of one rank, to the bit. Where the device is a GPU, each has one
+    /// of its own. Otherwise the cores are divided among them, unless --threads of `train` says how many each has.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub ranks: u16,
     /// Each rank is a process, with memory and data of its own; they speak by TCP

@@ -44,6 +44,7 @@ use crate::train::setup::session::Session;
 use anyhow::Context;
 use asked::Asked;
 pub(super) use outcome::{INTERRUPTED, on_interrupt};
+use ranks::spread;
 pub(super) use ranks::{RENDEZVOUS, Team, run};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -55,6 +56,7 @@ pub(super) fn run_on(args: &TrainArgs, team: Team) -> Result<ExitCode, Failure> 
     let reporter = Reporter::new(verbosity(args));
     let reporter = if args.plot { reporter.with_curves() } else { reporter };
     let mut begun = begin(args, &reporter)?;
+    let team = spread(&mut begun.loaded.experiment, team, args.dry_run)?;
     let Selected { backend, note } = select(&Wanted::of(&begun.loaded.experiment, args.threads))?;
     let others = ranks::Others::new(&begun.loaded.experiment, team, args.threads, backend.as_ref())?;
     let backend: &dyn Backend = match &others {
@@ -427,6 +429,7 @@ fn announce(
     let on_test = e.validation() == Validation::TestSet && !samples.val.is_empty();
     let on_ranks = match backend.team().map_or(1, |team| team.ranks()) {
         1 => String::new(),
+        ranks if planned.device.is_some() => format!(", as one of {ranks} GPUs"),
         ranks => format!(" for each of {ranks} ranks"),
     };
     let of_test = if on_test { " (the test set)" } else { "" };

@@ -101,6 +101,10 @@ pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Res
         loaded.experiment.set_batch_size(batch);
         reporter.info(&format!("batch_size = \"auto\" is {batch}, as in `{}`", path.display()));
     }
+    if loaded.experiment.devices.is_some() && loaded.experiment.span_of("distributed.shards").is_none() {
+        // As many as there were GPUs then.
+        loaded.experiment.distributed.shards = old.experiment.distributed.shards;
+    }
     if loaded.experiment.loss.is_to_be_balanced()
         && let Some(weights) = loaded.experiment.loss.class_weights()
         && let Some(kept) = old.experiment.loss.clone().class_weights()

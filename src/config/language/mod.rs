@@ -1,5 +1,6 @@
 //! What the language has: sections, layers, their options and the types of those.
 
+pub mod devices;
 pub mod keys;
 pub mod layers;
 pub mod lists;

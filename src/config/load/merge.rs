@@ -9,7 +9,7 @@ use crate::config::declare::options::Options;
 use crate::config::declare::tagged::Tagged;
 use crate::config::language::keys;
 use crate::config::language::layers::{CONTAINERS, CommonKeys, Layer, container};
-use crate::config::language::sections::Transform;
+use crate::config::language::sections::{TopKeys, Transform};
 use crate::config::text::diagnostics::{Diagnostic, SourceId, SourceKind, Sources, Span};
 use crate::config::text::lints::Lint;
 use crate::config::text::sink::Sink;
@@ -132,6 +132,12 @@ pub fn settle(before: &Table, after: &mut Table, sources: &Sources, left: &mut V
         if section.name == "model" {
             let (upper, lower) = LAYERS_OVER_WITH;
             settler.rivals(is, upper, lower, section.name);
+        }
+    }
+    for rule in TopKeys::RULES {
+        if let Rule::Excludes(a, b, _) = rule {
+            settler.rivals(after, a, b, "");
+            settler.rivals(after, b, a, "");
         }
     }
     // With the layers of another file come its own parameters and blocks.

@@ -13,6 +13,7 @@ use super::rules;
 use crate::config::declare::options::{Check, Options};
 use crate::config::declare::part::Part;
 use crate::config::declare::tagged::Tagged;
+use crate::config::language::devices::Devices;
 use crate::config::language::keys::{self, Section};
 use crate::config::language::sections::{
     Checkpoint, Curve, Data, Distributed, FileKeys, InitRule, Lints, Loading, Log, Loss, Metric, Metrics, ModelKeys,
@@ -54,6 +55,7 @@ pub(super) fn resolve(name: &str, root: &Table, start: Span, sources: &Sources, 
         name: name.to_owned(),
         seed: top_keys.seed,
         device: top_keys.device,
+        devices: top_keys.devices,
         precision: top_keys.precision,
         graph: top_keys.graph,
         data: data?,
@@ -89,6 +91,9 @@ fn fill_in(experiment: &mut Experiment) {
         && root.as_os_str().is_empty()
     {
         *root = absolute(Path::new(folder));
+    }
+    if let Some(Devices::Numbers(numbers)) = &experiment.devices {
+        experiment.set_devices(numbers.len());
     }
     let figure = experiment.loss.describe().task().monitor();
     let default = Metric::ALL.iter().copied().find(|m| m.of_validation() && m.figure() == figure);

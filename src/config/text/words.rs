@@ -97,6 +97,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("seed", &["randomseed", "manualseed", "randomstate"]),
     ("precision", &["dtype", "amp", "mixedprecision"]),
     ("device", &["gpu", "accelerator"]),
+    ("devices", &["gpus", "gpuids", "deviceids"]),
     // Their keys.
     ("lr", &["learningrate", "eta"]),
     ("weight_decay", &["wd", "decay", "l2"]),

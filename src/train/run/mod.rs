@@ -46,6 +46,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use waiting::Waiting;
 
+/// Updates between two moments at which ranks whose devices run behind look at their losses.
+const SETTLED_EVERY: u64 = 16;
+
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
@@ -369,7 +372,9 @@ impl Run<'_> {
                 self.session.begin_sums();
             }
             self.session.train(batch.slot, &mut batch.buffer, batch.len, inputs)?;
-            self.settle(false)?;
+            if !self.settles_together() {
+                self.settle(false)?;
+            }
             if apart && k + 1 == own.end {
                 self.session.wait_slot(batch.slot)?;
                 self.session.update(batch.slot, &mut batch.buffer, inputs)?;
@@ -386,13 +391,16 @@ impl Run<'_> {
         if own.is_empty() {
             self.update_without_shards(group, inputs)?;
         }
-        if together {
+        if together && !self.settles_together() {
             // All ranks come to know a loss that is not finite here: they look for its reason together.
             self.settle(false)?;
         }
         self.state.batch += group;
         self.state.extra.micro_step += group;
         self.state.step += 1;
+        if self.settles_together() && self.state.step.is_multiple_of(SETTLED_EVERY) {
+            self.settle(true)?;
+        }
         self.tell(unreadable, interrupt)?;
         Ok(self.done() - before)
     }

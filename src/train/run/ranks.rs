@@ -22,6 +22,11 @@ impl Run<'_> {
         self.backend.team().map_or(1, |team| team.ranks())
     }
 
+    /// Whether losses that are late must be looked at by all ranks in the same place, so that all see in the same update that one is not finite.
+    pub(super) fn settles_together(&self) -> bool {
+        self.backend.is_asynchronous() && self.ranks() > 1
+    }
+
     /// The batches of this rank, if there are others.
     pub(super) fn own_batches(&self) -> Option<Own> {
         let (shards, team) = (self.session.programs.shards?, self.backend.team()?);

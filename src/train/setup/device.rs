@@ -4,9 +4,11 @@ use crate::backend::cpu::CpuBackend;
 use crate::backend::cuda::settings::Settings;
 use crate::backend::cuda::{CudaBackend, driver};
 use crate::backend::{Backend, DeviceError};
+use crate::collective::Collective;
 use crate::config::Experiment;
 use crate::config::language::values::{Device, Precision};
 use anyhow::Result;
+use std::sync::Arc;
 
 /// Which device, and how it is to be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,13 +27,45 @@ impl Wanted {
     /// What an experiment asks for.
     pub fn of(experiment: &Experiment, threads: Option<usize>) -> Wanted {
         let tf32 = experiment.precision == Precision::Tf32;
-        Wanted { device: experiment.device, threads, tf32, graph: experiment.graph }
+        let first = experiment.devices.as_ref().map(|devices| Device::Cuda(devices.first()));
+        Wanted { device: first.unwrap_or(experiment.device), threads, tf32, graph: experiment.graph }
     }
 
     /// `device` with everything else as it is by default.
     pub fn plain(device: Device, threads: Option<usize>) -> Wanted {
         Wanted { device, threads, tf32: false, graph: true }
     }
+}
+
+/// How many GPUs there are, at least one.
+///
+/// # Errors
+/// There is none that could be used: a [`DeviceError`].
+pub fn gpus() -> Result<usize> {
+    let (_, count) =
+        driver::start().map_err(|e| DeviceError(format!("no GPU can be used: {e}\nhelp: {}", e.help())))?;
+    Ok(count)
+}
+
+/// GPU number `ordinal`, as that of a rank.
+///
+/// # Errors
+/// As [`select`], and NCCL cannot be used.
+pub fn gpu_of_rank(wanted: &Wanted, ordinal: usize, team: Arc<dyn Collective>) -> Result<Box<dyn Backend>> {
+    Ok(Box::new(gpu_numbered(wanted, ordinal)?.in_team(team)?))
+}
+
+/// The same, to plan what the rank does.
+///
+/// # Errors
+/// As [`select`].
+pub fn planned_gpu_of_rank(wanted: &Wanted, ordinal: usize, team: Arc<dyn Collective>) -> Result<Box<dyn Backend>> {
+    Ok(Box::new(gpu_numbered(wanted, ordinal)?.planning_for(team)))
+}
+
+fn gpu_numbered(wanted: &Wanted, ordinal: usize) -> Result<CudaBackend> {
+    let wanted = Wanted { device: Device::Cuda(ordinal), ..*wanted };
+    Ok(gpu(&wanted, ordinal, &Settings::from_env()?)?)
 }
 
 /// A device that was found.

@@ -293,7 +293,9 @@ pub fn largest_batch(
         let programs = plan(&sizes).or_else(|_| plan(&whole));
         programs.ok().map(|p| fits(&p.plan))
     };
-    last_that(what.most(data), fits)
+    // A batch of training is cut into shards of whole samples.
+    let unit = if what == Use::Training { experiment.shards() } else { 1 };
+    last_that(what.most(data) / unit, |n| fits(n * unit)).map(|n| n * unit)
 }
 
 /// As long as this lives, the backend does not measure which kernels are fastest: that is not worth it for sizes that are only

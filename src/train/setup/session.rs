@@ -107,6 +107,14 @@ impl Session {
         })
     }
 
+    /// Waits until all ranks have ended what their devices do: from then on each may go. All ranks call it at the end of a run.
+    ///
+    /// # Errors
+    /// The device, or a rank, failed.
+    pub fn leave(&mut self) -> Result<()> {
+        self.executable.leave()
+    }
+
     /// Gives the variables that are `wanted` their initial value.
     ///
     /// # Errors

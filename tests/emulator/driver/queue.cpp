@@ -1,6 +1,8 @@
 #include "queue.h"
 
+#include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
 
 namespace emulated {
@@ -64,38 +66,49 @@ static int launch(Device &device, const Launch &launch) {
     return error ? complain(error, message) : SUCCESS;
 }
 
-// All nodes of a graph, in an order that their dependencies allow.
-static int replay(Device &device, const Graph &graph) {
-    std::vector<size_t> missing(graph.nodes.size()), ready;
-    std::vector<std::vector<size_t>> followers(graph.nodes.size());
-    for (size_t i = 0; i < graph.nodes.size(); i++) {
-        missing[i] = graph.nodes[i].after.size();
-        for (size_t before : graph.nodes[i].after) {
+Replay::Replay(std::shared_ptr<const Graph> of) : graph(std::move(of)), missing(graph->nodes.size()), followers(missing.size()) {
+    for (size_t i = 0; i < missing.size(); i++) {
+        missing[i] = graph->nodes[i].after.size();
+        for (size_t before : graph->nodes[i].after) {
             followers[before].push_back(i);
         }
         if (!missing[i]) {
             ready.push_back(i);
         }
     }
-    while (!ready.empty()) {
-        size_t pick = 0;
-        if (settings.seed) {
-            pick = random_number() % ready.size();
-        } else {
-            for (size_t i = 1; i < ready.size(); i++) {
-                pick = ready[i] < ready[pick] ? i : pick;
+}
+
+std::vector<size_t> Replay::runnable() {
+    std::vector<size_t> nodes;
+    for (size_t node : ready) {
+        const Operation &operation = graph->nodes[node].operation;
+        if (operation.kind == Operation::WAITING) {
+            auto found = begun.find(node);
+            if (found == begun.end()) {
+                found = begun.insert({node, {operation.begin()}}).first;
+            }
+            if (!found->second.is_over()) {
+                continue;
             }
         }
-        size_t node = ready[pick];
-        ready[pick] = ready.back();
-        ready.pop_back();
-        if (int error = perform(device, graph.nodes[node].operation)) {
-            return error;
-        }
-        for (size_t follower : followers[node]) {
-            if (--missing[follower] == 0) {
-                ready.push_back(follower);
-            }
+        nodes.push_back(node);
+    }
+    return nodes;
+}
+
+int Replay::advance(Device &device, const std::vector<size_t> &nodes) {
+    size_t node = nodes[settings.seed ? random_number() % nodes.size() : 0];
+    for (size_t other : nodes) {
+        node = !settings.seed && other < node ? other : node;
+    }
+    ready.erase(std::find(ready.begin(), ready.end(), node));
+    if (int error = perform(device, graph->nodes[node].operation)) {
+        ready.clear();
+        return error;
+    }
+    for (size_t follower : followers[node]) {
+        if (--missing[follower] == 0) {
+            ready.push_back(follower);
         }
     }
     return SUCCESS;
@@ -135,8 +148,16 @@ int perform(Device &device, const Operation &operation) {
         break;
     }
     case Operation::WAIT: break;
+    case Operation::WAITING: break;
     case Operation::WORK: operation.work(); break;
-    case Operation::GRAPH: error = replay(device, *operation.graph); break;
+    case Operation::GRAPH: {
+        // On the default stream; others run it node by node.
+        Replay replay(operation.graph);
+        while (!error && !replay.over()) {
+            error = replay.advance(device, replay.runnable());
+        }
+        break;
+    }
     }
     if (error && !device.error) {
         device.error = error;
@@ -146,16 +167,34 @@ int perform(Device &device, const Operation &operation) {
 
 // ---- Order ----------------------------------------------------------------------------------------------------------
 
-static bool runnable(const Stream &stream) {
+static bool runnable(Stream &stream) {
     if (stream.queue.empty()) {
         return false;
     }
     const Operation &head = stream.queue.front();
-    return head.kind != Operation::WAIT || head.recording->done;
+    if (head.kind == Operation::WAIT) {
+        return head.recording->done;
+    }
+    if (stream.device->error) {
+        return true;
+    }
+    if (head.kind == Operation::WAITING) {
+        if (!stream.begun) {
+            stream.begun.reset(new Begun{head.begin()});
+        }
+        return stream.begun->is_over();
+    }
+    if (head.kind == Operation::GRAPH) {
+        if (!stream.replay) {
+            stream.replay.reset(new Replay(head.graph));
+        }
+        return stream.replay->over() || !stream.replay->runnable().empty();
+    }
+    return true;
 }
 
 // Runs one operation that nothing stands ahead of: the program's next, or any. False if there is none.
-static bool step() {
+bool step() {
     std::vector<Stream *> candidates;
     for (Device *device : devices) {
         for (Stream *stream : device->streams) {
@@ -183,8 +222,23 @@ static bool step() {
             pick = stream->queue.front().sequence < pick->queue.front().sequence ? stream : pick;
         }
     }
+    if (pick->replay && !pick->device->error) {
+        Replay &replay = *pick->replay;
+        if (!replay.over()) {
+            replay.advance(*pick->device, replay.runnable());
+        }
+        if (!replay.over()) {
+            return true;
+        }
+    }
+    bool replayed = !!pick->replay;
     Operation operation = std::move(pick->queue.front());
     pick->queue.pop_front();
+    pick->begun.reset();
+    pick->replay.reset();
+    if (replayed) {
+        return true;
+    }
     if (!pick->device->error) {
         perform(*pick->device, operation);
     } else if (operation.recording && operation.kind == Operation::RECORD) {
@@ -202,27 +256,64 @@ static int looked_at(Device &device) {
     return device.error;
 }
 
-int finish(Stream &stream) {
-    while (!stream.queue.empty() && step()) {
+static std::condition_variable_any changed;
+
+void notify() { changed.notify_all(); }
+
+// True if some work waits for what other threads or processes have yet to enqueue.
+static bool is_waiting() {
+    for (Device *device : devices) {
+        for (Stream *stream : device->streams) {
+            if (stream->begun || stream->replay) {
+                return true;
+            }
+        }
     }
+    return false;
+}
+
+// Lets things happen until `done` says so. Other threads have the lock while nothing can happen here.
+template <class Done> static void until(Done done) {
+    // A GPU would wait for ever.
+    constexpr std::chrono::seconds PATIENCE(120);
+    auto since = std::chrono::steady_clock::now();
+    while (!done()) {
+        if (step()) {
+            since = std::chrono::steady_clock::now();
+            continue;
+        }
+        if (!is_waiting()) {
+            return;
+        }
+        if (std::chrono::steady_clock::now() - since > PATIENCE) {
+            fprintf(stderr, "the emulated GPU waits for another one, of which nothing has come for 120 seconds\n");
+            abort();
+        }
+        changed.wait_for(lock, std::chrono::milliseconds(2));
+    }
+}
+
+int finish(Stream &stream) {
+    until([&] { return stream.queue.empty(); });
     return looked_at(*stream.device);
 }
 
 int finish(Device &device, const Recording &recording) {
-    while (!recording.done && step()) {
-    }
+    until([&] { return recording.done; });
     return looked_at(device);
 }
 
 int finish(Device &device) {
-    for (Stream *stream : device.streams) {
+    auto streams = device.streams;
+    for (Stream *stream : streams) {
         finish(*stream);
     }
     return looked_at(device);
 }
 
 int finish_blocking(Device &device) {
-    for (Stream *stream : device.streams) {
+    auto streams = device.streams;
+    for (Stream *stream : streams) {
         if (!(stream->flags & 1u)) {
             finish(*stream);
         }
@@ -254,6 +345,7 @@ int enqueue(Stream &stream, Operation operation) {
     }
     operation.sequence = sequence++;
     stream.queue.push_back(std::move(operation));
+    notify();
     while (stream.queue.size() > MOST_PENDING && step()) {
     }
     return SUCCESS;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,7 +24,7 @@ struct Graph;
 
 // One thing enqueued on a stream, or a node of a graph.
 struct Operation {
-    enum Kind { LAUNCH, COPY, FILL, FREE, RECORD, WAIT, GRAPH, WORK } kind;
+    enum Kind { LAUNCH, COPY, FILL, FREE, RECORD, WAIT, GRAPH, WORK, WAITING } kind;
     // Place in the order of the program.
     uint64_t sequence = 0;
     std::shared_ptr<Launch> launch;
@@ -39,6 +40,16 @@ struct Operation {
     std::shared_ptr<const Graph> graph;
     // WORK: see `api_work.cpp`.
     std::function<void()> work;
+    // WAITING: begins, and gives what says whether it is over.
+    std::function<std::function<bool()>()> begin;
+};
+
+// Work that has begun and waits for others.
+struct Begun {
+    std::function<bool()> poll;
+    bool over = false;
+
+    bool is_over() { return over = over || poll(); }
 };
 
 // What a capture has recorded. Nodes come after those they depend on.
@@ -48,6 +59,25 @@ struct Graph {
         std::vector<size_t> after;
     };
     std::vector<Node> nodes;
+};
+
+// A graph that is being run.
+struct Replay {
+    std::shared_ptr<const Graph> graph;
+    // How many nodes each still waits for; those that wait for none; who waits for each.
+    std::vector<size_t> missing, ready;
+    std::vector<std::vector<size_t>> followers;
+    std::map<size_t, Begun> begun;
+
+    explicit Replay(std::shared_ptr<const Graph> graph);
+
+    // The nodes that can run now.
+    std::vector<size_t> runnable();
+
+    // Runs one of these. An error of CUDA.
+    int advance(Device &device, const std::vector<size_t> &nodes);
+
+    bool over() const { return ready.empty(); }
 };
 
 // A capture that goes on.
@@ -65,6 +95,9 @@ struct Stream {
     Device *device;
     unsigned flags;
     std::deque<Operation> queue;
+    // What the first of them has become, if that takes longer.
+    std::unique_ptr<Begun> begun;
+    std::unique_ptr<Replay> replay;
     std::shared_ptr<Capture> capture;
     // Nodes that the next one depends on.
     std::set<size_t> after;
@@ -94,6 +127,12 @@ int finish(Device &device);
 
 // Waits for the streams that the default stream waits for.
 int finish_blocking(Device &device);
+
+// Something has happened that others may wait for.
+void notify();
+
+// Lets one thing happen, of any device. False if nothing can.
+bool step();
 
 // What a question lets happen: nothing, or something.
 void progress(Device &device);

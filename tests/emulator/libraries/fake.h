@@ -148,6 +148,21 @@ inline int enqueue(void *stream, std::function<void()> work) {
     return put(stream, run, new std::function<void()>(std::move(work)), release);
 }
 
+// Puts work on a stream, or into its capture, that waits for others: `begin` is called when it is its turn, and what it gives is called until it is
+// true. An error of CUDA.
+inline int enqueue_waiting(void *stream, std::function<std::function<bool()>()> begin) {
+    using Begin = std::function<std::function<bool()>()>;
+    using Poll = std::function<bool()>;
+    static auto put = (int (*)(void *, void *(*)(void *), int (*)(void *), void (*)(void *), void *, void (*)(void *)))driver(
+        "emulated_enqueue_waiting");
+    auto start = [](void *data) -> void * { return new Poll((*(Begin *)data)()); };
+    auto poll = [](void *poll) { return (int)(*(Poll *)poll)(); };
+    auto end = [](void *poll) { delete (Poll *)poll; };
+    auto release = [](void *data) { delete (Begin *)data; };
+    calls++;
+    return put(stream, start, poll, end, new Begin(std::move(begin)), release);
+}
+
 // True for an operation on a stream that is being captured.
 inline bool capturing(void *stream) {
     static auto ask = (int (*)(void *, int *))driver("cuStreamIsCapturing");

@@ -18,6 +18,7 @@ use super::launch::Lowered;
 use super::lower::lower;
 use super::modules::Modules;
 use super::nvidia::Libraries;
+use super::nvidia::nccl::Link;
 use super::ready::{Ready, Tables, table_bytes};
 use super::settings::Bindings;
 use super::target::Target;
@@ -40,6 +41,8 @@ pub struct Options {
     pub target: Target,
     /// What computes the steps that are a library's.
     pub libraries: Arc<Libraries>,
+    /// The other ranks, if there are some.
+    pub link: Option<Arc<Link>>,
     /// Capture programs into graphs and replay those.
     pub graph: bool,
     /// Through what kernels are loaded and launched.
@@ -140,6 +143,7 @@ impl CudaExecutable {
                     tables: &mut tables,
                     modules: &mut modules,
                     libraries: &options.libraries,
+                    link: options.link.as_ref(),
                 };
                 for (at, lowered) in lowered.iter().enumerate() {
                     let node = lowered.as_ref().map_or(Ok(Vec::new()), |l| resolver.node(at, l));
@@ -232,7 +236,7 @@ impl CudaExecutable {
     /// Fails unless a variable has so many bytes.
     fn whole(&self, var: VarId, bytes: usize) -> Result<()> {
         let v = &self.plan.variables[var];
-        ensure!(bytes == v.bytes(), "variable `{}` has {} bytes, not {bytes}", v.name, v.bytes());
+        ensure!(bytes == v.bytes_here(), "variable `{}` has {} bytes, not {bytes}", v.name, v.bytes_here());
         Ok(())
     }
 
@@ -240,10 +244,10 @@ impl CudaExecutable {
     fn part(&self, var: VarId, at: usize, bytes: usize) -> Result<usize> {
         let v = &self.plan.variables[var];
         ensure!(
-            at.checked_add(bytes).is_some_and(|end| end <= v.bytes()),
+            at.checked_add(bytes).is_some_and(|end| end <= v.bytes_here()),
             "variable `{}` has {} bytes, not {bytes} from {at} on",
             v.name,
-            v.bytes()
+            v.bytes_here()
         );
         Ok(self.plan.variable_offsets[var.0 as usize] + at)
     }
@@ -288,6 +292,8 @@ impl CudaExecutable {
 
     /// Enqueues one run.
     fn run_once(&mut self, program: usize, slot: usize, batch: &HostBuffer) -> Result<()> {
+        let link = self.options.link.clone();
+        let _held = link.as_deref().map(Link::hold).transpose()?;
         self.compute.context().bind()?;
         let watched = self.program(program)?.watch.is_some();
         if watched {
@@ -332,6 +338,13 @@ impl CudaExecutable {
 
     /// An error as it is told to whoever asked for something.
     fn told<T>(&self, result: Result<T>) -> Result<T> {
+        // Without another rank what has come is not what was waited for, whatever the driver says.
+        if let Some(link) = &self.options.link {
+            link.check()?;
+            if result.is_err() {
+                link.check_ranks()?;
+            }
+        }
         result.map_err(|e| self.teller.tell(e))
     }
 
@@ -353,6 +366,18 @@ impl CudaExecutable {
 }
 
 impl Executable for CudaExecutable {
+    fn connect(&mut self) -> Result<()> {
+        let connected = self.options.link.as_ref().map_or(Ok(()), |link| link.connect(&self.compute));
+        self.told(connected)
+    }
+
+    fn leave(&mut self) -> Result<()> {
+        let Some(link) = self.options.link.clone() else { return Ok(()) };
+        let done = self.compute.synchronize().map_err(Into::into);
+        self.told(done)?;
+        link.leave()
+    }
+
     fn upload(&mut self, var: VarId, bytes: &[u8]) -> Result<()> {
         self.whole(var, bytes.len())?;
         self.told(self.write_part(var, 0, bytes))

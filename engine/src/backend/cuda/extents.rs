@@ -115,6 +115,7 @@ fn memories(step: &Step) -> Vec<Memory> {
         Step::Kernel(kernel) => arguments(kernel).collect(),
         Step::Matmul(step) => [step.a, step.b, step.d, step.workspace].into_iter().chain(step.vector).collect(),
         Step::Convolution(step) => [step.x, step.w, step.y, step.workspace].into_iter().chain(step.bias).collect(),
+        Step::Exchange(exchange) => exchange.sends.iter().chain(&exchange.receives).map(|message| message.at).collect(),
         Step::Zero { to, .. } => vec![*to],
         Step::Copy { from, to, .. } => vec![*from, *to],
     }

@@ -23,6 +23,7 @@ pub mod settings;
 pub mod target;
 
 use crate::backend::{Backend, Demand, DeviceMemory, Executable, HostBuffer};
+use crate::collective::Collective;
 use crate::graph::op::Pattern;
 use crate::graph::{DType, Graph, Node};
 use crate::plan::Plan;
@@ -31,7 +32,8 @@ use driver::{Context, memory};
 use executable::{CudaExecutable, Options};
 use failure::Teller;
 use nvidia::Libraries;
-use settings::{Bindings, Settings, Wanted};
+use nvidia::nccl::Link;
+use settings::{Bindings, Settings, Source, Wanted};
 use std::sync::Arc;
 use target::Target;
 
@@ -40,6 +42,8 @@ use target::Target;
 pub struct CudaBackend {
     context: Arc<Context>,
     options: Options,
+    nccl: Source,
+    team: Option<Arc<dyn Collective>>,
     sync: bool,
     separate: bool,
 }
@@ -62,8 +66,28 @@ impl CudaBackend {
         let context = Context::open(ordinal)?;
         let libraries = Arc::new(Libraries::new(&context, &settings.libraries));
         let target = Target { libraries: libraries.clone(), ..Target::new(context.info.capability) };
-        let options = Options { target, libraries, graph: true, bindings: settings.bindings };
-        Ok(CudaBackend { context, options, sync: settings.sync, separate: settings.separate })
+        let options = Options { target, libraries, link: None, graph: true, bindings: settings.bindings };
+        let Settings { sync, separate, ref nccl, .. } = *settings;
+        Ok(CudaBackend { context, options, nccl: nccl.clone(), team: None, sync, separate })
+    }
+
+    /// As one of several ranks, each of which has a GPU of its own. They connect when they run their programs.
+    ///
+    /// # Errors
+    /// NCCL is not there, or cannot be used: a [`crate::backend::DeviceError`].
+    pub fn in_team(self, team: Arc<dyn Collective>) -> Result<Self> {
+        let mut this = self.planning_for(team.clone());
+        if team.ranks() > 1 {
+            this.options.link = Some(Arc::new(Link::new(&this.context, team, &this.nccl)?));
+        }
+        Ok(this)
+    }
+
+    /// The same to plan programs alone, which takes no NCCL: those that exchange something do not compile.
+    pub fn planning_for(mut self, team: Arc<dyn Collective>) -> Self {
+        self.options.target.rank = (team.rank(), team.ranks());
+        self.team = Some(team);
+        self
     }
 
     /// Whether programs are captured into graphs (they are, unless told otherwise).
@@ -138,6 +162,10 @@ impl Backend for CudaBackend {
         let info = &self.context.info;
         let libraries: String = self.libraries().names().iter().map(|name| format!(", {name}")).collect();
         format!("cuda:{} ({}, compute capability {}{libraries})", info.ordinal, info.name, info.capability_text())
+    }
+
+    fn team(&self) -> Option<&Arc<dyn Collective>> {
+        self.team.as_ref()
     }
 
     fn is_asynchronous(&self) -> bool {

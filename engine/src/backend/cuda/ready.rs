@@ -22,6 +22,8 @@ pub enum Ready {
     },
     /// What a library does.
     Library(Arc<dyn LibraryCall>),
+    /// Messages between ranks. Unlike a library's other calls it ends only if all ranks make it.
+    Exchange(Arc<dyn LibraryCall>),
     /// Bytes to be set to zero.
     Zero {
         /// From here on.
@@ -64,7 +66,7 @@ impl Ready {
         // SAFETY: the caller's word for the memory; lowering has made the arguments for the kernel.
         let done = unsafe {
             match self {
-                Ready::Library(call) => return call.enqueue(stream),
+                Ready::Library(call) | Ready::Exchange(call) => return call.enqueue(stream),
                 Ready::Kernel { function, config, cells } => launch(stream, function, *config, cells),
                 Ready::Zero { to, bytes } => check("clearing memory", cu::cuMemsetD8Async(*to, 0, *bytes, stream.raw)),
                 Ready::Copy { from, to, bytes } => {
@@ -151,6 +153,6 @@ pub fn own(
         }
         Step::Zero { to, bytes } => Ready::Zero { to: address(*to)?, bytes: *bytes },
         Step::Copy { from, to, bytes } => Ready::Copy { from: address(*from)?, to: address(*to)?, bytes: *bytes },
-        Step::Matmul(_) | Step::Convolution(_) => bail!("internal error: this step is a library's"),
+        Step::Matmul(_) | Step::Convolution(_) | Step::Exchange(_) => bail!("internal error: this step is a library's"),
     })
 }

@@ -25,6 +25,8 @@ pub const SEPARATE: &str = "RUNNER_CUDA_SEPARATE";
 pub struct Settings {
     /// NVIDIA's libraries that may be used.
     pub libraries: Wanted,
+    /// What carries bytes between GPUs.
+    pub nccl: Source,
     /// Through what kernels are loaded and launched.
     pub bindings: Bindings,
     /// See [`SYNC`].
@@ -43,6 +45,7 @@ impl Settings {
         let libraries = said(LIBRARIES).map_or_else(|| Wanted::parse("1"), |v| Wanted::parse(&v))?;
         Ok(Settings {
             libraries: Wanted { cache: cache_folder(), ..libraries },
+            nccl: Source::Found,
             bindings: said(LAUNCHER).map_or_else(|| Ok(Bindings::default()), |v| Bindings::parse(&v))?,
             sync: switch(SYNC, said(SYNC).as_deref())?,
             separate: switch(SEPARATE, said(SEPARATE).as_deref())?,

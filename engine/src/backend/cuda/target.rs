@@ -12,14 +12,16 @@ pub struct Target {
     pub capability: u32,
     /// Products of 32-bit floats may be rounded to TF32 on tensor cores.
     pub tf32: bool,
+    /// Which of how many ranks it is.
+    pub rank: (usize, usize),
     /// Says what libraries compute. Without any, lowering is a function of the node alone.
     pub libraries: Arc<dyn LibraryPlanner>,
 }
 
 impl Target {
-    /// A device of this capability: no TF32, no libraries.
+    /// A device of this capability: no TF32, no libraries, no other ranks.
     pub fn new(capability: u32) -> Target {
-        Target { capability, tf32: false, libraries: Arc::new(NoLibraries) }
+        Target { capability, tf32: false, rank: (0, 1), libraries: Arc::new(NoLibraries) }
     }
 }
 

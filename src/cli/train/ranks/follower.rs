@@ -1,7 +1,7 @@
 //! A rank that is not the leader.
 
 use super::super::outcome;
-use crate::backend::cpu::CpuBackend;
+use crate::backend::Backend;
 use crate::config::Loaded;
 use crate::train::files::folder::{Folder, file};
 use crate::train::files::metrics_file::MetricsFile;
@@ -36,7 +36,7 @@ impl<'a> Follower<'a> {
     /// A folder cannot be made.
     pub fn run(
         &self,
-        (rank, backend): (usize, &'a CpuBackend),
+        (rank, backend): (usize, &'a dyn Backend),
         session: Session,
         state: RunState,
     ) -> Result<(Run<'a>, TempDir)> {
@@ -74,5 +74,6 @@ pub fn follow(run: &mut Run, interrupt: &AtomicBool) -> Result<()> {
     match outcome::nothing_to_do(run) {
         Some(_) => Ok(()),
         None => run.run(interrupt).map(drop),
-    }
+    }?;
+    run.session.leave()
 }

@@ -2,10 +2,12 @@
 //! it has the folder, and speaks. The others have its state, and write nothing that is kept.
 
 mod follower;
+mod gpus;
 mod processes;
 mod threads;
 mod world;
 
+pub use gpus::spread;
 pub use processes::run;
 pub use world::RENDEZVOUS;
 
@@ -19,6 +21,7 @@ use crate::config::{Experiment, Loaded};
 use crate::passes::PassOptions;
 use crate::terminal::human_bytes;
 use crate::train::run::Run;
+use crate::train::setup::device::{Wanted, planned_gpu_of_rank};
 use crate::train::setup::input::Samples;
 use crate::train::setup::memory::MemoryPlan;
 use anyhow::Result;
@@ -28,11 +31,22 @@ use std::sync::Arc;
 use threads::Threads;
 
 /// Who makes a step together.
+#[derive(Clone)]
 pub enum Team {
     /// So many ranks, which are threads of this process.
     Threads(usize),
     /// This process is one of several.
     Process(Arc<dyn Collective>, processes::Agreed),
+}
+
+impl Team {
+    /// How many ranks are threads of this process.
+    pub fn threads(&self) -> usize {
+        match self {
+            Team::Threads(ranks) => *ranks,
+            Team::Process(..) => 1,
+        }
+    }
 }
 
 /// The other ranks.
@@ -44,10 +58,10 @@ pub enum Others {
 }
 
 impl Others {
-    /// Those of a team, each with `threads` threads; `None` if there is one rank. `found` is the device that one rank would have.
+    /// Those of a team, each with `threads` threads, or a GPU if `found`, the device that one rank would have, is one; `None` if there is one rank.
     ///
     /// # Errors
-    /// The configuration is not for ranks, or for another number of them; the device is a GPU.
+    /// The configuration is not for ranks, or for another number of them; there are not enough GPUs, or no NCCL.
     pub fn new(
         experiment: &Experiment,
         team: Team,
@@ -62,18 +76,22 @@ impl Others {
             return Ok(None);
         }
         fits(experiment, ranks)?;
-        on_cpu(found)?;
+        let on_gpus = found.memory()?.is_some();
+        let wanted = Wanted::of(experiment, threads);
         Ok(Some(match team {
+            Team::Threads(ranks) if on_gpus => {
+                Others::Threads(Threads::on_gpus(&wanted, &gpus::of_threads(experiment, ranks)?)?)
+            }
             Team::Threads(ranks) => Others::Threads(Threads::new(ranks, threads)?),
-            Team::Process(member, agreed) => Others::Processes(Processes::new(member, &agreed, threads)),
+            Team::Process(member, agreed) => Others::Processes(Processes::new(member, &agreed, &wanted, on_gpus)?),
         }))
     }
 
     /// The device of the first rank.
-    pub fn leader(&self) -> &CpuBackend {
+    pub fn leader(&self) -> &dyn Backend {
         match self {
             Others::Threads(others) => others.leader(),
-            Others::Processes(others) => &others.backend,
+            Others::Processes(others) => others.backend.as_ref(),
         }
     }
 
@@ -82,6 +100,9 @@ impl Others {
     /// # Errors
     /// There is not.
     pub fn require(&self, planned: &MemoryPlan) -> Result<(), Failure> {
+        if let Others::Threads(others) = self {
+            others.require_on_gpus(planned)?;
+        }
         let Some(host) = &planned.host.memory else { return Ok(()) };
         let (ranks, threads) = match self {
             Others::Threads(others) => (others.ranks(), true),
@@ -152,26 +173,20 @@ pub fn fits(experiment: &Experiment, ranks: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether ranks can compute on a device.
-fn on_cpu(found: &dyn Backend) -> Result<(), Failure> {
-    match found.memory()? {
-        Some(_) => Err(DeviceError(
-            "several ranks compute on the CPU, and the device is a GPU\nhelp: `--device cpu`, or one rank".into(),
-        )
-        .into()),
-        None => Ok(()),
-    }
-}
-
 /// The first of so many ranks, to plan what it does.
 ///
 /// # Errors
 /// As [`Others::new`].
-pub fn planned(experiment: &Experiment, ranks: usize, found: &dyn Backend) -> Result<CpuBackend, Failure> {
+pub fn planned(experiment: &Experiment, ranks: usize, found: &dyn Backend) -> Result<Box<dyn Backend>, Failure> {
     fits(experiment, ranks)?;
-    on_cpu(found)?;
+    let first = team(ranks).into_iter().next();
+    if let (Some(_), Some(first)) = (found.memory()?, &first) {
+        // They may be those of other machines.
+        let gpu = experiment.devices.as_ref().map_or(0, |devices| devices.first());
+        return Ok(planned_gpu_of_rank(&Wanted::of(experiment, None), gpu, first.clone())?);
+    }
     let threads = threads_of(None, ranks);
-    Ok(CpuBackend::new(Some(threads))?.in_team(team(ranks).into_iter().next()))
+    Ok(Box::new(CpuBackend::new(Some(threads))?.in_team(first)))
 }
 
 /// How many threads each of so many ranks on this machine has.
@@ -185,6 +200,7 @@ fn lead(leader: &mut Run, member: &dyn Collective, args: &TrainArgs, resumed: bo
     let _told = TellsPanic(member);
     let given = leader.session.hand_out().map_err(Failure::from);
     let outcome = given.and_then(|()| outcome::train(leader, args, resumed));
+    let outcome = outcome.and_then(|code| leader.session.leave().map(|()| code).map_err(Failure::from));
     if let Err(failure) = &outcome {
         member.fail(&failure.in_words());
     }

@@ -8,7 +8,8 @@ use super::super::super::samples;
 use super::super::{balanced, outcome, run_on};
 use super::follower::{Follower, follow};
 use super::world::{self, Found, Transport};
-use super::{Team, TellsPanic, lead, threads_of};
+use super::{Team, TellsPanic, gpus, lead, threads_of};
+use crate::backend::Backend;
 use crate::backend::cpu::CpuBackend;
 use crate::backend::cpu::simd::SimdLevel;
 use crate::checkpoint::Best;
@@ -20,6 +21,7 @@ use crate::passes::PassOptions;
 use crate::terminal::say;
 use crate::train::files::state::{Extra, RunState};
 use crate::train::run::Run;
+use crate::train::setup::device::{Wanted, gpu_of_rank};
 use crate::train::setup::input::{self, Samples, Take};
 use crate::train::setup::memory::{Needs, Use};
 use crate::train::setup::photos::{Keeping, PhotoPlan};
@@ -50,8 +52,9 @@ pub struct Agreed {
 /// The other ranks, as the leader sees them.
 pub struct Processes {
     /// The leader's device.
-    pub backend: CpuBackend,
+    pub backend: Box<dyn Backend>,
     member: Arc<dyn Collective>,
+    on_gpus: bool,
 }
 
 /// What every rank says first.
@@ -68,6 +71,10 @@ struct Plan {
     config: String,
     without: Vec<String>,
     digits: bool,
+    /// Each rank has a GPU.
+    gpus: bool,
+    /// What the leader's device has chosen by measuring.
+    choices: Option<String>,
 }
 
 /// Where the run is, and on which data.
@@ -206,8 +213,16 @@ fn read<T: DeserializeOwned>(rank: usize, given: &[u8]) -> Result<T> {
 
 impl Processes {
     /// The leader's.
-    pub fn new(member: Arc<dyn Collective>, agreed: &Agreed, threads: Option<usize>) -> Processes {
-        Processes { backend: agreed.backend(&member, threads), member }
+    ///
+    /// # Errors
+    /// It is to have a GPU, and there is none for it, or no NCCL.
+    pub fn new(
+        member: Arc<dyn Collective>,
+        agreed: &Agreed,
+        wanted: &Wanted,
+        on_gpus: bool,
+    ) -> Result<Processes, Failure> {
+        Ok(Processes { backend: agreed.backend(&member, wanted, on_gpus)?, member, on_gpus })
     }
 
     /// Lets the others read their data, and build what the leader has.
@@ -215,7 +230,13 @@ impl Processes {
     /// # Errors
     /// One of them has failed.
     pub fn read_data(&self, config: &str, without: &[String], samples: &Samples) -> Result<(), Failure> {
-        let plan = Plan { config: config.into(), without: without.into(), digits: samples.note.is_some() };
+        let plan = Plan {
+            config: config.into(),
+            without: without.into(),
+            digits: samples.note.is_some(),
+            gpus: self.on_gpus,
+            choices: self.backend.choices(),
+        };
         self.member.gather(&serde_json::to_vec(&plan).context("what is told to the other ranks")?)?;
         Ok(())
     }
@@ -241,9 +262,17 @@ impl Processes {
 }
 
 impl Agreed {
-    fn backend(&self, member: &Arc<dyn Collective>, threads: Option<usize>) -> CpuBackend {
-        let threads = threads.or_else(|| Some(threads_of(None, world::ranks_here()?)));
-        CpuBackend::with_level(threads, self.level).in_team(Some(member.clone()))
+    fn backend(
+        &self,
+        member: &Arc<dyn Collective>,
+        wanted: &Wanted,
+        on_gpu: bool,
+    ) -> Result<Box<dyn Backend>, Failure> {
+        if on_gpu {
+            return Ok(gpu_of_rank(wanted, gpus::of_process(wanted.device)?, member.clone())?);
+        }
+        let threads = wanted.threads.or_else(|| Some(threads_of(None, world::ranks_here()?)));
+        Ok(Box::new(CpuBackend::with_level(threads, self.level).in_team(Some(member.clone()))))
     }
 }
 
@@ -253,7 +282,10 @@ fn in_rank(args: &TrainArgs, member: &Arc<dyn Collective>, agreed: Agreed) -> Re
     let first = |all: Vec<Vec<u8>>| all.into_iter().next().unwrap_or_default();
     let plan: Plan = read(0, &first(member.gather(&[])?))?;
     let mut loaded = config::load_effective("the configuration of rank 0", &plan.config, &[])?;
-    let backend = agreed.backend(member, args.threads);
+    let backend = agreed.backend(member, &Wanted::of(&loaded.experiment, args.threads), plan.gpus)?;
+    let backend = backend.as_ref();
+    // All compute alike, whatever each would find to be fastest.
+    plan.choices.iter().for_each(|said| drop(backend.take_choices(said)));
     let described = describe_data(&loaded)?;
     let take = match plan.digits {
         true => Take::Digits,
@@ -266,27 +298,19 @@ fn in_rank(args: &TrainArgs, member: &Arc<dyn Collective>, agreed: Agreed) -> Re
     balanced(&mut loaded, &samples)?;
     let passes = PassOptions { without: plan.without.clone(), stop_after: None };
     let sizes = Sizes::of_run(&loaded.experiment, &samples.spec);
-    let programs = build(&loaded, &samples.spec, &sizes, &backend, &passes)?;
+    let programs = build(&loaded, &samples.spec, &sizes, backend, &passes)?;
     let photos = PhotoPlan::new(&loaded.experiment, &described, true);
     let needs = Needs::of_run(&loaded.experiment, &samples.spec, photos.with(samples.footprint()), false);
     let (data, of_programs) = (&samples.spec, &programs.plan);
-    Planned {
-        loaded: &loaded,
-        data,
-        plan: of_programs,
-        backend: &backend,
-        what: Use::Training,
-        needs,
-        passes: &passes,
-    }
-    .require()?;
-    let mut session = Session::unset(programs, &backend, crate::model::task(&loaded.experiment))?;
+    Planned { loaded: &loaded, data, plan: of_programs, backend, what: Use::Training, needs, passes: &passes }
+        .require()?;
+    let mut session = Session::unset(programs, backend, crate::model::task(&loaded.experiment))?;
     let own = serde_json::to_vec(&samples.fingerprint.to_string()).context("what is told to the other ranks")?;
     let Place { epoch, batch, step, best, extra, .. } = read(0, &first(member.gather(&own)?))?;
     session.hand_out()?;
     let state = RunState { epoch, batch, step, best, extra };
     let follower = Follower { loaded: &loaded, config: &plan.config, samples: &samples, pause_after: args.pause_after };
-    let (mut run, _folder) = follower.run((member.rank(), &backend), session, state)?;
+    let (mut run, _folder) = follower.run((member.rank(), backend), session, state)?;
     // The first rank says it.
     follow(&mut run, outcome::asked_to_stop(|| ())?.as_ref())?;
     Ok(ExitCode::SUCCESS)

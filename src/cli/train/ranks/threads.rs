@@ -6,11 +6,15 @@ use super::super::super::model::build_run;
 use super::follower::{Follower, follow};
 use super::{TellsPanic, lead, threads_of};
 use crate::backend::cpu::CpuBackend;
+use crate::backend::{Backend, DeviceError};
 use crate::collective::{Collective, team};
 use crate::config::Loaded;
 use crate::passes::PassOptions;
+use crate::terminal::human_bytes;
 use crate::train::run::Run;
+use crate::train::setup::device::{Wanted, gpu_of_rank};
 use crate::train::setup::input::Samples;
+use crate::train::setup::memory::{MemoryPlan, available};
 use crate::train::setup::session::Session;
 use anyhow::{Context, Result, anyhow};
 use std::process::ExitCode;
@@ -19,7 +23,7 @@ use std::sync::atomic::AtomicBool;
 
 /// The devices of all ranks.
 pub struct Threads {
-    backends: Vec<CpuBackend>,
+    backends: Vec<Box<dyn Backend>>,
     members: Vec<Arc<dyn Collective>>,
 }
 
@@ -33,14 +37,52 @@ impl Threads {
         let members = team(ranks);
         let backends = members
             .iter()
-            .map(|member| Ok(CpuBackend::new(Some(threads))?.in_team(Some(member.clone()))))
+            .map(|member| -> Result<Box<dyn Backend>> {
+                Ok(Box::new(CpuBackend::new(Some(threads))?.in_team(Some(member.clone()))))
+            })
             .collect::<Result<_>>()?;
         Ok(Threads { backends, members })
     }
 
+    /// A rank on each of these GPUs.
+    ///
+    /// # Errors
+    /// One of them cannot be used, or NCCL cannot.
+    pub fn on_gpus(wanted: &Wanted, gpus: &[usize]) -> Result<Threads> {
+        let members = team(gpus.len());
+        let backends = gpus
+            .iter()
+            .zip(&members)
+            .map(|(gpu, member)| gpu_of_rank(wanted, *gpu, member.clone()))
+            .collect::<Result<_>>()?;
+        Ok(Threads { backends, members })
+    }
+
+    /// Each GPU must have memory for its rank; what one takes is `planned`.
+    ///
+    /// # Errors
+    /// One has not.
+    pub fn require_on_gpus(&self, planned: &MemoryPlan) -> Result<()> {
+        for backend in &self.backends {
+            let Some(memory) = backend.memory()? else { continue };
+            let (needed, free) = (planned.summary.total, available(memory));
+            if needed > free {
+                return Err(DeviceError(format!(
+                    "not enough memory on {}: its rank needs {}, and {} can be had\nhelp: end other programs that use the GPU, or take a \
+                     smaller batch",
+                    backend.describe(),
+                    human_bytes(needed),
+                    human_bytes(free)
+                ))
+                .into());
+            }
+        }
+        Ok(())
+    }
+
     /// The device of the first rank.
-    pub fn leader(&self) -> &CpuBackend {
-        &self.backends[0]
+    pub fn leader(&self) -> &dyn Backend {
+        self.backends[0].as_ref()
     }
 
     /// How many there are.
@@ -60,7 +102,11 @@ impl Threads {
         resumed: bool,
     ) -> Result<ExitCode, Failure> {
         let mut runs = Vec::new();
+        let choices = self.leader().choices();
         for (rank, backend) in self.backends.iter().enumerate().skip(1) {
+            let backend = backend.as_ref();
+            // All compute alike, whatever each would find to be fastest.
+            choices.iter().for_each(|said| drop(backend.take_choices(said)));
             let programs = build_run(loaded, &samples.spec, backend, passes, &leader.session.programs.warnings)?;
             let task = crate::model::task(&loaded.experiment);
             let session = Session::unset(programs, backend, task)?;

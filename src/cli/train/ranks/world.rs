@@ -42,6 +42,8 @@ struct Launcher {
     ranks: &'static str,
     /// How many ranks are on this machine, or on how many machines they are.
     here: Here,
+    /// Which of those on this machine it is.
+    local: &'static str,
     /// What belongs to this job and no other.
     job: &'static [&'static str],
 }
@@ -61,6 +63,7 @@ const LAUNCHERS: [Launcher; 4] = [
         rank: "RANK",
         ranks: "WORLD_SIZE",
         here: Here::Ranks("LOCAL_WORLD_SIZE"),
+        local: "LOCAL_RANK",
         job: &["TORCHELASTIC_RUN_ID"],
     },
     Launcher {
@@ -69,6 +72,7 @@ const LAUNCHERS: [Launcher; 4] = [
         rank: "OMPI_COMM_WORLD_RANK",
         ranks: "OMPI_COMM_WORLD_SIZE",
         here: Here::Ranks("OMPI_COMM_WORLD_LOCAL_SIZE"),
+        local: "OMPI_COMM_WORLD_LOCAL_RANK",
         job: &["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"],
     },
     Launcher {
@@ -77,6 +81,7 @@ const LAUNCHERS: [Launcher; 4] = [
         rank: "PMI_RANK",
         ranks: "PMI_SIZE",
         here: Here::Ranks("MPI_LOCALNRANKS"),
+        local: "MPI_LOCALRANKID",
         job: &["PMI_PORT", "HYDRA_JOB_ID"],
     },
     // A batch script has the number of tasks, too, but is not one of them.
@@ -86,6 +91,7 @@ const LAUNCHERS: [Launcher; 4] = [
         rank: "SLURM_PROCID",
         ranks: "SLURM_STEP_NUM_TASKS",
         here: Here::Machines("SLURM_STEP_NUM_NODES"),
+        local: "SLURM_LOCALID",
         job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
     },
 ];
@@ -112,6 +118,23 @@ pub fn ranks_here() -> Option<usize> {
         Here::Ranks(name) => std::env::var(name).ok()?.trim().parse().ok(),
         Here::Machines(_) => None,
     })
+}
+
+/// Which of the ranks on this machine this is, from 0, if that is known.
+///
+/// # Errors
+/// It is no number.
+pub fn local_rank() -> Result<Option<usize>, Failure> {
+    local_rank_by(&|name| std::env::var(name).ok())
+}
+
+fn local_rank_by(read: &dyn Fn(&str) -> Option<String>) -> Result<Option<usize>, Failure> {
+    for launcher in &LAUNCHERS {
+        if let (Some(_), Some(local)) = (read(launcher.rank), number(read, launcher.local)?) {
+            return Ok(Some(local));
+        }
+    }
+    Ok(None)
 }
 
 /// The process that has started this one, which has started the others, too.
@@ -246,6 +269,26 @@ mod tests {
 
     fn found(variables: &[(&str, &str)]) -> Result<Option<Found>, Failure> {
         found_by(false, variables)
+    }
+
+    #[test]
+    fn the_rank_on_a_machine_is_that_of_whatever_has_started_it() {
+        let of = |variables: &[(&str, &str)]| {
+            local_rank_by(&|name| {
+                variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            })
+        };
+        assert_eq!(
+            of(&[("RANK", "5"), ("LOCAL_RANK", "1"), ("SLURM_PROCID", "5"), ("SLURM_LOCALID", "3")]).unwrap(),
+            Some(1)
+        );
+        assert_eq!(of(&[("PMI_RANK", "5"), ("MPI_LOCALRANKID", "2"), ("LOCAL_RANK", "1")]).unwrap(), Some(2));
+        assert_eq!(of(&[("OMPI_COMM_WORLD_RANK", "5"), ("OMPI_COMM_WORLD_LOCAL_RANK", "0")]).unwrap(), Some(0));
+        assert_eq!(of(&[("SLURM_PROCID", "5"), ("SLURM_LOCALID", "3")]).unwrap(), Some(3));
+        assert_eq!(of(&[("RANK", "5")]).unwrap(), None);
+        assert!(
+            of(&[("RANK", "5"), ("LOCAL_RANK", "first")]).unwrap_err().in_words().contains("`LOCAL_RANK` is `first`")
+        );
     }
 
     fn address(host: &str, port: u16, local: bool) -> Meeting {

@@ -3,10 +3,12 @@
 use super::model::file;
 use crate::config::declare::options::{Check, options};
 use crate::config::declare::value::Elsewhere;
+use crate::config::language::devices::Devices;
 use crate::config::language::values::{Device, Precision};
 
 options! {
     /// The keys that are in no section.
+    #[rules(Excludes("device", "devices", "both say where to run"))]
     pub struct TopKeys {
         /// Determines everything random: initial values, order of samples, augmentation, dropout, the held-out split. It does not reproduce
         /// PyTorch's draws.
@@ -16,6 +18,10 @@ options! {
         /// and else the CPU, which is then told with the reason. A GPU that is asked for and cannot be had ends with exit code 3.
         #[option(default = Device::Auto, resume = Harmless)]
         pub device: Device,
+        /// Train on several GPUs, each of which is a rank: `"all"`, or their numbers, as `[0, 1]`. Without `distributed.shards` there are as many
+        /// shards as GPUs. Other commands take the first of them.
+        #[option(otherwise = "one device", example = "[0, 1]", resume = Harmless)]
+        pub devices: Option<Devices>,
         /// How to compute.
         #[option(default = Precision::Fp32, resume = Differs)]
         pub precision: Precision,

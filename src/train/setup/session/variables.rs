@@ -50,7 +50,7 @@ impl Session {
     }
 
     /// Gives the sessions of all ranks the state of the first one's: what a checkpoint has, and the figures. All ranks call it at
-    /// the start of a run. A variable that one rank alone has goes there, and nowhere else.
+    /// the start of a run, and their devices are connected then. A variable that one rank alone has goes there, and nowhere else.
     ///
     /// # Errors
     /// The device, or a rank, failed.
@@ -104,7 +104,7 @@ impl Session {
                 }
             }
         }
-        Ok(())
+        self.executable.connect()
     }
 
     /// Writes bytes of variable `id`, as it lies inside, from `at` on, as far as they belong to this rank.

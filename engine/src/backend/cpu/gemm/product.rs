@@ -10,6 +10,7 @@
 //! every element is the same sum in any tile.
 
 mod job;
+mod packing;
 mod shared;
 
 use super::dots::{Dots, most_rows};

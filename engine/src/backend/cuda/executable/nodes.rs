@@ -3,7 +3,7 @@
 use super::CudaExecutable;
 use super::storage::{Area, SLOTS, Storage};
 use crate::backend::HostBuffer;
-use crate::backend::cuda::launch::{Kernel, Step};
+use crate::backend::cuda::launch::{Exchange, Kernel, Message, Step};
 use crate::backend::cuda::lower::lower;
 use crate::backend::cuda::ready::Ready;
 use crate::graph::{Role, ValueId};
@@ -138,6 +138,16 @@ fn work(step: &Step) -> String {
         ),
         Step::Matmul(step) => format!("cuBLASLt: {:?}", step.matmul),
         Step::Convolution(step) => format!("cuDNN: {:?}", step.convolution),
+        Step::Exchange(Exchange { sends, receives }) => {
+            let bytes = |list: &[Message]| list.iter().map(|message| message.bytes).sum::<usize>();
+            format!(
+                "NCCL: {} bytes sent in {} messages, {} received in {}",
+                bytes(sends),
+                sends.len(),
+                bytes(receives),
+                receives.len()
+            )
+        }
         Step::Zero { bytes, .. } => format!("{bytes} bytes set to zero"),
         Step::Copy { bytes, .. } => format!("{bytes} bytes copied"),
     }

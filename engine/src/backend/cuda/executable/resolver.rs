@@ -2,12 +2,16 @@
 
 use super::storage::{Area, Storage};
 use crate::backend::cuda::extents;
-use crate::backend::cuda::launch::{ConvolutionStep, Lowered, MatmulStep, Memory, Step, WORKSPACE_ALIGNMENT};
+use crate::backend::cuda::launch::{
+    ConvolutionStep, Exchange, Lowered, MatmulStep, Memory, Message, Step, WORKSPACE_ALIGNMENT,
+};
 use crate::backend::cuda::modules::Modules;
+use crate::backend::cuda::nvidia::nccl::{ExchangeCall, Link, Place};
 use crate::backend::cuda::nvidia::{Libraries, convolution, matmul};
 use crate::backend::cuda::ready::{Ready, Tables, own};
 use crate::plan::Program;
 use anyhow::{Context, Result, ensure};
+use std::sync::Arc;
 
 /// Makes the steps of one node ready.
 pub struct Resolver<'a> {
@@ -23,6 +27,8 @@ pub struct Resolver<'a> {
     pub modules: &'a mut Modules,
     /// The libraries that it was lowered for.
     pub libraries: &'a Libraries,
+    /// The other ranks, if there are some.
+    pub link: Option<&'a Arc<Link>>,
 }
 
 impl Resolver<'_> {
@@ -58,6 +64,7 @@ impl Resolver<'_> {
         match step {
             Step::Matmul(step) => self.matmul(at, step),
             Step::Convolution(step) => self.convolution(at, step),
+            Step::Exchange(exchange) => self.exchange(at, exchange),
             Step::Kernel(_) | Step::Zero { .. } | Step::Copy { .. } => {
                 let (program, storage, slot) = (self.program, self.storage, self.slot);
                 own(step, &|memory| address(program, storage, slot, at, memory), self.tables, self.modules)
@@ -90,6 +97,16 @@ impl Resolver<'_> {
         let dnn = self.libraries.dnn().context("the program was made for a library that is not open")?;
         let call = dnn.prepare(&step.convolution, &places)?;
         Ok(Ready::Library(call.context("the library has no algorithm for what it was chosen for")?))
+    }
+
+    fn exchange(&self, at: usize, exchange: &Exchange) -> Result<Ready> {
+        let link = self.link.context("internal error: a device that is alone has no other ranks")?;
+        let with_address = |list: &[Message]| -> Result<Vec<Place>> {
+            let place = |m: &Message| Ok(Place { peer: m.peer, address: self.address(at, m.at)?, bytes: m.bytes });
+            list.iter().map(place).collect()
+        };
+        let (sends, receives) = (with_address(&exchange.sends)?, with_address(&exchange.receives)?);
+        Ok(Ready::Exchange(Arc::new(ExchangeCall { link: link.clone(), sends, receives })))
     }
 
     fn address(&self, at: usize, memory: Memory) -> Result<u64> {

@@ -152,8 +152,10 @@ fn extents(plan: &Plan, layout: &Layout) -> BTreeMap<(Area, usize), usize> {
         let most: &mut usize = found.entry((area, offset)).or_insert(0);
         *most = bytes.max(*most);
     };
-    for ((_, variable), offset) in plan.variables.iter().zip(&plan.variable_offsets) {
-        add(Area::Persistent, *offset, variable.bytes());
+    // What another rank has takes nothing.
+    let here = plan.variables.iter().zip(&plan.variable_offsets).filter(|((_, variable), _)| variable.bytes_here() > 0);
+    for ((_, variable), offset) in here {
+        add(Area::Persistent, *offset, variable.bytes_here());
     }
     let beside = (1..plan.together).flat_map(|shard| plan.beside.inputs.iter().map(move |input| (shard, input)));
     for (shard, input) in plan.slot.inputs.iter().map(|input| (0, input)).chain(beside) {

@@ -1,14 +1,16 @@
-//! What a node becomes on a GPU: kernel launches, fills, copies and steps of libraries as plain data, made without a device.
+//! What a node becomes on a GPU: kernel launches, fills, copies, steps of libraries and messages between ranks as plain data, made without a device.
 //!
 //! A step names its memory by the node's operands; the executable resolves them to addresses when it knows the plan and
 //! the device's blocks. So lowering is a pure function, and what it gives can be looked at in a test.
 
 mod convolution;
+mod exchange;
 mod kernel;
 mod matmul;
 mod module;
 
 pub use convolution::{Convolution, ConvolutionStep, Direction};
+pub use exchange::{Exchange, Message};
 pub use kernel::{Arg, BLOCK, Cell, Kernel, LaunchConfig, Memory};
 pub use matmul::{Epilogue, Matmul, MatmulStep};
 pub use module::Module;
@@ -27,6 +29,8 @@ pub enum Step {
     Matmul(MatmulStep),
     /// A convolution by a library.
     Convolution(ConvolutionStep),
+    /// Messages to other ranks and from them.
+    Exchange(Exchange),
     /// Bytes set to zero.
     Zero {
         /// Where.

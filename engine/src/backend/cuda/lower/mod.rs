@@ -18,6 +18,7 @@ mod muon;
 mod normalize;
 mod optim;
 mod pool;
+mod ranks;
 mod resize;
 mod response_norm;
 mod rows;
@@ -146,8 +147,10 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::MeanScale(_) => optim::mean_scale(),
         Op::ZeroGrad(_) => optim::zero(cx),
         Op::ShardSum(op) => shards::sum(cx, op),
-        // One GPU is one rank: what it has is all there is.
-        Op::ShardReduce(_) | Op::ShardBegin(_) | Op::ShardGather(_) => Lowered { steps: Vec::new(), scratch_bytes: 0 },
+        Op::ShardReduce(op) => ranks::reduce(cx, op),
+        // The sums are made where they are waited for.
+        Op::ShardBegin(_) => Lowered::default(),
+        Op::ShardGather(op) => ranks::gather(cx, op),
         Op::ShardMean(_) => shards::mean(cx),
         Op::MeanLoss(_) => shards::mean_loss(),
         Op::KeepState(op) => state::keep(cx, op),

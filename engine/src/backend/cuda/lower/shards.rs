@@ -7,10 +7,10 @@ use crate::graph::DType;
 use crate::graph::op::{GradBlocks, GradSquares, Part, ShardSum};
 use crate::shards::BLOCK;
 
-const MODULE: Module = Module::Shards;
+pub(super) const MODULE: Module = Module::Shards;
 
 /// The types that there are kernels for, and what the kernels' names end with.
-const TYPES: [(DType, &str); 3] = [(DType::F32, "f32"), (DType::F64, "f64"), (DType::I64, "i64")];
+pub(super) const TYPES: [(DType, &str); 3] = [(DType::F32, "f32"), (DType::F64, "f64"), (DType::I64, "i64")];
 
 /// One launch for all tensors of a type.
 pub fn sum(cx: &Context, op: &ShardSum) -> Lowered {

@@ -24,14 +24,14 @@ pub enum Library {
     Cublas,
     /// Convolutions.
     Cudnn,
-    /// Sums over several GPUs.
+    /// Messages between several GPUs.
     Nccl,
     /// The compiler of kernels at run time.
     Nvrtc,
 }
 
 /// The libraries that this version computes with where they are found.
-pub const USED: &[Library] = &[Library::CublasLt, Library::Cudnn];
+pub const USED: &[Library] = &[Library::CublasLt, Library::Cudnn, Library::Nccl];
 
 impl Library {
     /// All of them.
@@ -56,13 +56,14 @@ impl Library {
     /// What its absence costs.
     pub fn cost(self) -> &'static str {
         match (self, self.is_used()) {
+            (Library::Nccl, true) => "several GPUs cannot train together; one needs nothing of it",
             (Library::CublasLt, true) => "matrix products are computed by our own kernels",
             (Library::Cudnn, true) => "convolutions are computed by our own kernels",
             (Library::CublasLt | Library::Cudnn, false) => {
                 "costs nothing, for this version has kernels of its own and does not use it"
             }
             (Library::Cublas, _) => "costs nothing, for it is not used",
-            (Library::Nccl, _) => "costs nothing, for this version trains on one GPU",
+            (Library::Nccl, false) => "costs nothing, for this version trains on one GPU",
             (Library::Nvrtc, _) => "costs nothing, for the kernels travel in this program",
         }
     }

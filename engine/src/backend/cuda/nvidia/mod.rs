@@ -1,5 +1,5 @@
 //! NVIDIA's libraries: matrix products by cuBLASLt and convolutions by cuDNN, where these are found. Everything else is
-//! computed by our own kernels.
+//! computed by our own kernels. NCCL carries bytes between several GPUs.
 //!
 //! Functions are looked up by name when a library is opened, so that one which lacks a function is not used, rather than
 //! failing in the middle of a run; their answers are plain numbers, for a newer library may give ones that the bindings do
@@ -13,6 +13,7 @@ pub mod convolution;
 mod functions;
 pub mod installed;
 pub mod matmul;
+pub mod nccl;
 mod status;
 
 pub use status::LibraryError;
@@ -39,12 +40,18 @@ pub fn usable(library: Library, path: &Path) -> Result<(), String> {
     let source = match library {
         Library::CublasLt => wanted.cublaslt,
         Library::Cudnn => wanted.cudnn,
+        // Where there are several GPUs, nothing else can take its place.
+        Library::Nccl => Source::Found,
         _ => return Err("this version does not use it".into()),
     };
     if source == Source::Nowhere {
         return Err(format!("{LIBRARIES} says so"));
     }
-    let checked = if library == Library::CublasLt { matmul::check(path) } else { convolution::check(path) };
+    let checked = match library {
+        Library::CublasLt => matmul::check(path),
+        Library::Nccl => nccl::check(path),
+        _ => convolution::check(path),
+    };
     checked.map_err(|why| format!("it {why}"))
 }
 

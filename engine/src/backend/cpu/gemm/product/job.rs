@@ -122,6 +122,33 @@ impl Job<'_> {
         }
     }
 
+    /// The cache blocks of a piece of the sum that are packed now, by their numbers.
+    fn stretches(&self, count: usize) -> Range<usize> {
+        if !self.shared.any() {
+            return 0..count;
+        }
+        let first = self.group * self.shared.stretches;
+        first.min(count)..(first + self.shared.stretches).min(count)
+    }
+
+    /// Where the shared copy of a block of `A` lies: its first float; `None` if there is none.
+    pub fn shared_a(&self, block: &Block) -> Option<usize> {
+        let (p, Shared { a, stretches, .. }) = (self.product, self.shared);
+        let stretch = block.stretch - self.group * stretches;
+        let at = (block.split * stretches + stretch) * p.row_blocks + block.row_block;
+        a.then(|| at * p.block_a_floats())
+    }
+
+    /// Where the rows of a shared panel of `B` lie that a block meets: the first float; `None` if there is none. The panels of a cache block
+    /// follow one another, in the order in which they are read.
+    pub fn shared_b(&self, block: &Block, panel: usize) -> Option<usize> {
+        let (p, Shared { a, b, stretches }) = (self.product, self.shared);
+        let copied = if a { p.splits * stretches * p.shared_a_floats() } else { 0 };
+        let stretch = block.stretch - self.group * stretches;
+        let at = (block.split * stretches + stretch) * p.all_panels() + panel;
+        b.then(|| copied + at * p.panel_floats())
+    }
+
     /// A block of rows times some panels, added to what `C` holds unless the sum starts here. `copied`: the copy of the rows, if
     /// there is one.
     fn panels(&self, block: &Block, panels: Range<usize>, scratch_b: &mut [f32], copied: *const f32) {
