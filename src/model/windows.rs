@@ -117,7 +117,7 @@ impl Builder<'_> {
         let images = Tensor { value: images, order: Order::Usual, made_by: x.made_by };
         let qkv = if windows.projects_first(c) {
             let qkv = self.projection(node, weight, "", false, images);
-            let mut value = self.to_windows(&windows, qkv.value);
+            let mut value = self.windowed(&windows, qkv.value);
             if l.qkv_bias {
                 // The padding has it, too.
                 let bias = self.param(node, Param::plain("qkv.bias", [3 * c], Fill::Constant(0.0)));
@@ -126,7 +126,7 @@ impl Builder<'_> {
             }
             Tensor { value, ..qkv }
         } else {
-            let value = self.to_windows(&windows, images.value);
+            let value = self.windowed(&windows, images.value);
             self.projection(node, weight, "qkv.bias", l.qkv_bias, Tensor { value, ..images })
         };
         let p = l.attention_dropout as f32;
@@ -151,7 +151,7 @@ impl Builder<'_> {
     }
 
     /// `[N, H, W, C]` as windows, `[N · windows, positions, C]`, with zeros for the padding.
-    fn to_windows(&mut self, windows: &Windows, images: ValueId) -> ValueId {
+    fn windowed(&mut self, windows: &Windows, images: ValueId) -> ValueId {
         let Windows { inside, image, window, shift } = *windows;
         let ([n, c], [down, across]) = ([0, 3].map(|axis| self.graph.shape(images).dims()[axis]), windows.counts());
         let mut value = images;

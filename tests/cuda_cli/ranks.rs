@@ -95,6 +95,19 @@ fn accumulation_does_not_depend_on_it() {
 }
 
 #[test]
+fn statistics_over_all_shards_do_not_depend_on_it() {
+    let Some(folders) = folders() else { return };
+    let whole = net("epochs = 1").replace("shards = 12\n", "shards = 12\nsync_batch_norm = true\n");
+    assert!(whole.contains("sync_batch_norm"), "{whole}");
+    let place = Place::with(&whole);
+    ok(&place, &folders, "train c.toml --quiet --out one");
+    for ranks in [2, 4] {
+        ok(&place, &folders, &format!("launch --ranks {ranks} -- train c.toml --quiet --out r{ranks}"));
+        assert_same(&place, "one", &format!("r{ranks}"));
+    }
+}
+
+#[test]
 fn a_transformer_does_not_depend_on_it() {
     let Some(folders) = folders() else { return };
     let text = std::fs::read_to_string(repository("configs/digits_transformer.toml")).unwrap();

@@ -180,7 +180,7 @@ impl PreparedPixelKernel for Depthwise {
                     a_rows: &class.a_rows[pixels],
                     c_rows,
                     buffer,
-                    weights: weights.from_channel(first),
+                    weights: weights.at_channel(first),
                     channels,
                     dest: to,
                     epilogue: Epilogue::of(self.act).with(operands, first, dest.as_ptr()),
@@ -226,7 +226,7 @@ impl Depthwise {
 
 impl<'a> Weights<'a> {
     /// Those from a channel on.
-    fn from_channel(self, first: usize) -> Weights<'a> {
+    fn at_channel(self, first: usize) -> Weights<'a> {
         let scale = self.scale.map(|scale| &scale[first..]);
         Weights { packed: &self.packed[first..], scale, bias: &self.bias[first..], ..self }
     }

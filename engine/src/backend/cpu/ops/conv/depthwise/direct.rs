@@ -186,21 +186,20 @@ impl Row<'_> {
         let (channels, step) = (self.direct.channels, self.direct.stride[1] * self.direct.channels);
         let left = channels - channel;
         let (Weights { packed, scale, bias, .. }, e) = (self.weights, &self.epilogue);
-        let vector = |x: &[f32], v: usize| unsafe { s.load(x.as_ptr().add(channel + v * S::LANES)) };
         // SAFETY: the caller's promise; weights and vectors are padded to whole vectors.
         unsafe {
             let mut acc = [[s.zero(); V]; P];
             if scale.is_none() {
                 for p in 0..P {
                     for v in 0..V {
-                        acc[p][v] = vector(bias, v);
+                        acc[p][v] = s.load(bias.as_ptr().add(channel + v * S::LANES));
                     }
                 }
             }
             for tap in taps {
                 let mut w = [s.zero(); V];
                 for v in 0..V {
-                    w[v] = vector(&packed[tap.weight..], v);
+                    w[v] = s.load(packed.as_ptr().add(tap.weight + channel + v * S::LANES));
                 }
                 let from = from.wrapping_add(tap.pixel + channel);
                 for p in 0..P {
@@ -217,7 +216,8 @@ impl Row<'_> {
                     let (to, left) = (to.wrapping_add(p * channels + channel + v * S::LANES), left - v * S::LANES);
                     let mut x = acc[p][v];
                     if let Some(scale) = scale {
-                        x = s.fma(x, vector(scale, v), vector(bias, v));
+                        let at = channel + v * S::LANES;
+                        x = s.fma(x, s.load(scale.as_ptr().add(at)), s.load(bias.as_ptr().add(at)));
                     }
                     if e.has_matrix() {
                         x = e.apply_matrices(s, x, to, left);
