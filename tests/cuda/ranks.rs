@@ -3,6 +3,8 @@
 //! Each test is a process of its own, for which the emulated driver has as many devices as there are ranks. On a real GPU those run that need no planted
 //! faults, if there are enough.
 
+mod ahead;
+
 use super::emulator;
 use runner::backend::cpu::CpuBackend;
 use runner::backend::cuda::nvidia::installed::{self, Library};
@@ -134,7 +136,7 @@ fn run(backend: &dyn Backend, shards: Shards, steps: &[usize]) -> Vec<Vec<u8>> {
     let mut results = Vec::new();
     for present in steps {
         given.iter().for_each(|(id, bytes)| executable.upload(*id, bytes).unwrap());
-        write_place(&mut batch, &plan, *present);
+        write_place(&mut batch, &plan, *present, true);
         executable.run(0, 0, &batch).unwrap();
         executable.wait_slot(0).unwrap();
         for of in &told {
@@ -148,9 +150,9 @@ fn run(backend: &dyn Backend, shards: Shards, steps: &[usize]) -> Vec<Vec<u8>> {
     results
 }
 
-fn write_place(batch: &mut HostBuffer, plan: &Plan, present: usize) {
+fn write_place(batch: &mut HostBuffer, plan: &Plan, present: usize, last: bool) {
     let at = plan.slot.find(Input::Shard).unwrap().offset;
-    for (i, number) in [0, 0, present as i32, 1].into_iter().enumerate() {
+    for (i, number) in [0, 0, present as i32, i32::from(last)].into_iter().enumerate() {
         batch.bytes_mut()[at + 4 * i..][..4].copy_from_slice(&number.to_ne_bytes());
     }
 }
@@ -342,6 +344,8 @@ fn child() {
         "sums of 3" => sums(3, &[CAPTURED, APART]),
         "watched" => sums(3, &[APART]),
         "sums of 4" => sums(4, &[CAPTURED]),
+        "ahead of 2" => ahead::sums(2, &[CAPTURED, NOT_CAPTURED]),
+        "ahead of 3" => ahead::sums(3, &[CAPTURED, APART]),
         "gone" => [CAPTURED, APART].into_iter().for_each(gone),
         "init" => failing("NCCL failed while connecting the GPUs (ncclUnhandledCudaError, status 1)"),
         "error" => failing("NCCL failed while exchanging bytes (ncclUnhandledCudaError, status 1)"),
@@ -357,6 +361,14 @@ fn sums_are_those_of_ranks_on_the_cpu() {
     for (ranks, seed) in [(2, "0"), (3, "5"), (4, "11")] {
         in_process(&format!("sums of {ranks}"), ranks, &[("EMULATED_SEED", seed)]);
     }
+}
+
+#[test]
+fn sums_begin_beside_the_computation() {
+    for (ranks, seed) in [(2, "0"), (2, "3"), (3, "5"), (3, "12")] {
+        in_process(&format!("ahead of {ranks}"), ranks, &[("EMULATED_SEED", seed)]);
+    }
+    in_process("ahead of 3", 3, &[("EMULATED_SANITIZER", "1")]);
 }
 
 #[test]

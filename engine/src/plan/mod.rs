@@ -222,10 +222,17 @@ impl Program {
         let Source { name, graph, loss, prediction } = source;
         let lifetime::Lifetimes { buffer_of, mut buffers } = lifetime::lifetimes(&graph);
         let values = buffers.len();
-        let needs: Vec<NodeMemory> = graph.nodes.iter().map(|node| needs(&graph, node)).collect();
-        let needs = node_memory::settle(&graph, &needs);
+        let told: Vec<NodeMemory> = graph.nodes.iter().map(|node| needs(&graph, node)).collect();
+        let needs = node_memory::settle(&graph, &told);
         let workspace = |first, last, bytes| lifetime::Buffer { first, last, bytes, class: Class::Workspace };
-        buffers.extend(needs.iter().enumerate().map(|(at, [bytes, _])| workspace(at, at, *bytes)));
+        // The first node whose workspace lasts has that of all of them.
+        let lasting = told.iter().position(|need| need.lasts);
+        let most = needs.iter().zip(&told).filter(|(_, told)| told.lasts).map(|([bytes, _], _)| *bytes).max();
+        buffers.extend(needs.iter().zip(&told).enumerate().map(|(at, ([bytes, _], told))| match lasting {
+            Some(first) if first == at => workspace(at, graph.nodes.len(), most.unwrap_or(0)),
+            _ if told.lasts => workspace(at, at, 0),
+            _ => workspace(at, at, *bytes),
+        }));
         // What is kept is there before the first node, and after the last.
         let kept = buffers.len();
         buffers.extend(needs.iter().map(|[_, bytes]| match bytes {
@@ -258,8 +265,10 @@ impl Program {
             .enumerate()
             .map(|(i, root)| own_place(root.map_or(i, ValueId::index)))
             .collect();
-        let places_of = |range: std::ops::Range<usize>| range.map(|b| (offsets[b], buffers[b].bytes)).collect();
-        let (workspace, kept) = (places_of(values..kept), places_of(kept..buffers.len()));
+        let place_of = |buffer: usize| (offsets[buffer], buffers[buffer].bytes);
+        let own = |(at, told): (usize, &NodeMemory)| lasting.filter(|_| told.lasts).unwrap_or(at);
+        let workspace = told.iter().enumerate().map(|of| place_of(values + own(of))).collect();
+        let kept = (kept..buffers.len()).map(place_of).collect();
         let peak = Peak::find(&graph, &buffers);
         let trains = graph.nodes.iter().any(|n| n.backward);
         let training_loss = loss.filter(|v| trains && graph.nodes.iter().any(|n| n.outputs.contains(v)));

@@ -8,6 +8,9 @@ use crate::graph::{Graph, Role};
 pub struct NodeMemory {
     /// Scratch bytes of a run.
     pub workspace: usize,
+    /// The scratch bytes may be in use until the run ends, by what goes on beside the nodes behind it. All such nodes of a program use the same memory, one
+    /// after the other.
+    pub lasts: bool,
     /// What may be kept from run to run.
     pub kept: Option<Kept>,
 }
@@ -26,7 +29,7 @@ pub struct Kept {
 
 impl From<usize> for NodeMemory {
     fn from(workspace: usize) -> Self {
-        NodeMemory { workspace, kept: None }
+        NodeMemory { workspace, lasts: false, kept: None }
     }
 }
 

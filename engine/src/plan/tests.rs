@@ -83,7 +83,7 @@ fn workspace_is_planned_beside_its_nodes_values() {
 fn weights_are_kept_in_programs_that_leave_them_alone() {
     let needs = |_: &Graph, n: &Node| match n.op {
         crate::graph::Op::Linear(_) => {
-            NodeMemory { workspace: 500, kept: Some(Kept { operand: 1, bytes: 1000, workspace: 100 }) }
+            NodeMemory { workspace: 500, lasts: false, kept: Some(Kept { operand: 1, bytes: 1000, workspace: 100 }) }
         }
         _ => 0.into(),
     };
@@ -124,4 +124,43 @@ fn weights_are_kept_in_programs_that_leave_them_alone() {
             g.add(crate::graph::op::RestoreState {}, &[loss, w, old]).unwrap();
         }
     }));
+}
+
+/// Workspace that lasts: all nodes that have it share it, and nothing behind the first of them takes it.
+#[test]
+fn workspace_that_lasts_is_nobody_elses_until_the_end() {
+    let (vars, mut g, _) = chain();
+    // Large values behind it, which would fit in what is free by then.
+    let mut last = *g.nodes[g.nodes.len() - 1].outputs.first().unwrap();
+    g.values[last.index()].role = Role::Temporary;
+    for _ in 0..3 {
+        let other = g.add1(ActivationOp { act: Activation::Relu }, &[last]).unwrap();
+        last = g.add1(Binary { kind: BinaryKind::Add }, &[other, last]).unwrap();
+    }
+    g.values[last.index()].role = Role::Output;
+    let mut sizes = [300, 200].into_iter().cycle();
+    let sizes: Vec<usize> = g
+        .nodes
+        .iter()
+        .map(|n| if matches!(n.op, crate::graph::Op::Linear(_)) { sizes.next().unwrap() } else { 0 })
+        .collect();
+    let at = |g: &Graph, node: &Node| g.nodes.iter().position(|n| std::ptr::eq(n, node)).unwrap();
+    let source = Source { name: "p".into(), graph: g, loss: None, prediction: None };
+    let plan = Plan::new(vars, vec![source], |g, n| {
+        let bytes = sizes[at(g, n)];
+        NodeMemory { lasts: bytes > 0, ..bytes.into() }
+    });
+    let p = &plan.programs[0];
+    let lasting: Vec<usize> = (0..sizes.len()).filter(|at| sizes[*at] > 0).collect();
+    assert_eq!(lasting.len(), 2);
+    let (offset, bytes) = p.workspace[lasting[0]];
+    assert_eq!((bytes, p.workspace[lasting[1]]), (300, (offset, 300)));
+    for node in &p.graph.nodes[lasting[0]..] {
+        for v in node.inputs.iter().chain(&node.outputs) {
+            let (place, len) = (p.places[v.index()], p.graph.value(*v).bytes());
+            let apart = offset + bytes <= place.offset || place.offset + len <= offset;
+            assert!(place.region != Region::Transient || apart);
+        }
+    }
+    assert_eq!(plan.memory(1).workspace, align(300));
 }

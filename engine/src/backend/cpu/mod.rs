@@ -90,7 +90,11 @@ impl Backend for CpuBackend {
 
     fn node_memory(&self, graph: &Graph, node: &Node) -> NodeMemory {
         let kernel = lower::lower(graph, node, self.level, self.threads);
-        kernel.map_or(NodeMemory::default(), |k| NodeMemory { workspace: k.scratch_bytes(), kept: k.kept() })
+        kernel.map_or(NodeMemory::default(), |k| NodeMemory {
+            workspace: k.scratch_bytes(),
+            lasts: false,
+            kept: k.kept(),
+        })
     }
 
     fn host_buffer(&self, bytes: usize) -> Result<HostBuffer> {

@@ -1,9 +1,10 @@
-//! Planned programs on a GPU: their memory, three streams, and a CUDA graph of each program for every batch slot.
+//! Planned programs on a GPU: their memory, their streams, and a CUDA graph of each program for every batch slot.
 //!
 //! The copy stream brings a batch from its page-locked host buffer to one of [`SLOTS`] slots on the device, while the compute
 //! stream runs the step before. One event of a slot tells the compute stream that the batch is there, another tells the copy
 //! stream that the slot may be overwritten. The host waits only where results are asked for.
 
+mod beside;
 mod losses;
 mod nodes;
 mod resolver;
@@ -27,6 +28,8 @@ use crate::graph::op::Pattern;
 use crate::graph::{DType, NodeId, Op, ValueId, VarId};
 use crate::plan::{Plan, Region};
 use anyhow::{Context as _, Result, ensure};
+pub use beside::goes_beside;
+use beside::{Beside, Part};
 use half::{bf16, f16};
 use losses::Losses;
 use resolver::Resolver;
@@ -52,8 +55,11 @@ pub struct Options {
 /// A program, for each slot: the work of every node.
 struct Compiled {
     // Dropped first: their kernels may belong to a library's plan, which the work keeps alive.
-    graphs: [Option<GraphExec>; SLOTS],
+    // First as it is, then where sums over ranks begin ahead, or have begun.
+    graphs: [[Option<GraphExec>; SLOTS]; 2],
     slots: [Vec<Vec<Ready>>; SLOTS],
+    /// What it has to do with sums over ranks that begin ahead.
+    part: Part,
     /// The node after which the loss is recorded, if the program trains.
     loss_node: Option<usize>,
     /// The launch that records it. The loss is a temporary, so its address is the same for all slots.
@@ -80,6 +86,10 @@ pub struct CudaExecutable {
     early: Vec<f32>,
     compute: Stream,
     copy: Stream,
+    /// For sums over ranks, if there are other ranks.
+    beside: Option<Beside>,
+    /// Sums have begun ahead, and no program has ended them.
+    begun: bool,
     // Freed after the streams, which wait for their work when they are dropped.
     programs: Vec<Compiled>,
     options: Options,
@@ -128,6 +138,7 @@ impl CudaExecutable {
         let storage = Storage::new(context, &plan, &layout)?;
         let mut modules = Modules::new(context, options.bindings)?;
         let (compute, copy) = (modules.stream()?, Stream::new(context)?);
+        let beside = options.link.as_ref().map(|_| Beside::new(&modules, &compute)).transpose()?;
         storage.zero(&compute, Area::Losses)?;
         let (block, at) = storage.locate(Area::Losses, 0)?;
         let losses = Losses::new(context, &mut modules, block, at)?;
@@ -156,7 +167,9 @@ impl CudaExecutable {
             let place = loss.map(|loss| program.places[loss.index()]);
             let address = place.map(|place| storage.address(Area::of(place.region, 0), place.offset)).transpose()?;
             let watch = address.map(|address| losses.watch(address));
-            programs.push(Compiled { slots, graphs: Default::default(), loss_node, watch });
+            // A rank alone has no sums to wait for.
+            let part = if beside.is_some() { Part::of_all(&program.graph) } else { Part::None };
+            programs.push(Compiled { slots, graphs: Default::default(), part, loss_node, watch });
         }
         let slot =
             || -> Result<Slot> { Ok(Slot { filled: Event::new(context, false)?, used: Event::new(context, false)? }) };
@@ -172,6 +185,8 @@ impl CudaExecutable {
             early: Vec::new(),
             compute,
             copy,
+            beside,
+            begun: false,
             storage,
             layout,
             _modules: modules,
@@ -212,21 +227,34 @@ impl CudaExecutable {
     }
 
     /// Enqueues a program: its CUDA graph, which the first launch captures, or its launches one by one.
-    fn launch(&mut self, program: usize, k: usize) -> Result<()> {
+    fn launch(&mut self, program: usize, k: usize, ahead: bool) -> Result<()> {
         if !self.options.graph || self.teller.sync {
-            return self.enqueue(program, k, |_| Ok(()));
+            return self.enqueue(program, k, ahead, |_| Ok(()));
         }
-        if self.programs[program].graphs[k].is_none() {
+        let way = usize::from(ahead);
+        if self.programs[program].graphs[way][k].is_none() {
             let graph = self
                 .compute
-                .capture(|| self.enqueue(program, k, |_| Ok(())))
+                .capture(|| self.enqueue(program, k, ahead, |_| Ok(())))
                 .with_context(|| format!("program `{}`", self.plan.programs[program].name))?;
-            self.programs[program].graphs[k] = Some(graph);
+            self.programs[program].graphs[way][k] = Some(graph);
         }
-        match &self.programs[program].graphs[k] {
+        match &self.programs[program].graphs[way][k] {
             Some(graph) => Ok(self.compute.launch(graph)?),
             None => Ok(()),
         }
+    }
+
+    /// Whether sums over ranks begin ahead in this run of a program, or have begun before it.
+    fn goes_ahead(&mut self, program: usize, batch: &HostBuffer) -> Result<bool> {
+        Ok(match self.program(program)?.part {
+            Part::None => false,
+            Part::Begins => {
+                self.begun = beside::begins(&self.plan, batch);
+                self.begun
+            }
+            Part::Ends => std::mem::take(&mut self.begun),
+        })
     }
 
     fn program(&self, program: usize) -> Result<&Compiled> {
@@ -296,6 +324,7 @@ impl CudaExecutable {
         let _held = link.as_deref().map(Link::hold).transpose()?;
         self.compute.context().bind()?;
         let watched = self.program(program)?.watch.is_some();
+        let ahead = self.goes_ahead(program, batch)?;
         if watched {
             let (block, _) = self.storage.locate(Area::Losses, 0)?;
             self.losses.before_step(block, &self.compute, &mut self.early)?;
@@ -306,7 +335,7 @@ impl CudaExecutable {
             self.copied.insert(slot, Event::new(self.copy.context(), false)?);
         }
         self.copied[&slot].record(&self.copy)?;
-        self.launch(program, k)?;
+        self.launch(program, k, ahead)?;
         self.slots[k].used.record(&self.compute)?;
         if watched {
             let (block, _) = self.storage.locate(Area::Losses, 0)?;

@@ -26,7 +26,7 @@ use crate::backend::{Backend, Demand, DeviceMemory, Executable, HostBuffer};
 use crate::collective::Collective;
 use crate::graph::op::Pattern;
 use crate::graph::{DType, Graph, Node};
-use crate::plan::Plan;
+use crate::plan::{NodeMemory, Plan};
 use anyhow::{Error, Result};
 use driver::{Context, memory};
 use executable::{CudaExecutable, Options};
@@ -196,6 +196,11 @@ impl Backend for CudaBackend {
 
     fn workspace(&self, graph: &Graph, node: &Node) -> usize {
         lower::lower(graph, node, &self.options.target).map_or(0, |l| l.scratch_bytes)
+    }
+
+    fn node_memory(&self, graph: &Graph, node: &Node) -> NodeMemory {
+        let lasts = executable::goes_beside(&node.op);
+        NodeMemory { lasts, ..self.workspace(graph, node).into() }
     }
 
     fn memory(&self) -> Result<Option<DeviceMemory>> {

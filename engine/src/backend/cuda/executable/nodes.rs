@@ -1,8 +1,10 @@
 //! Enqueues the nodes of a program one by one, and describes the one that fails.
 
 use super::CudaExecutable;
+use super::beside::Part;
 use super::storage::{Area, SLOTS, Storage};
 use crate::backend::HostBuffer;
+use crate::backend::cuda::driver::stream::Stream;
 use crate::backend::cuda::launch::{Exchange, Kernel, Message, Step};
 use crate::backend::cuda::lower::lower;
 use crate::backend::cuda::ready::Ready;
@@ -12,38 +14,57 @@ use anyhow::{Error, Result};
 use std::fmt::Write;
 
 impl CudaExecutable {
-    /// Enqueues the nodes of a program, calling `after(node)` after each. With [`crate::backend::cuda::settings::SYNC`], each
-    /// launch is waited for, and an error is that of the launch.
-    pub(super) fn enqueue(&self, program: usize, k: usize, mut after: impl FnMut(usize) -> Result<()>) -> Result<()> {
+    /// Enqueues the nodes of a program, calling `after(node)` after each. With `ahead`, sums over ranks begin in it beside the computation, or have begun before
+    /// it. With [`crate::backend::cuda::settings::SYNC`], each launch is waited for, and an error is that of the launch.
+    pub(super) fn enqueue(
+        &self,
+        program: usize,
+        k: usize,
+        ahead: bool,
+        mut after: impl FnMut(usize) -> Result<()>,
+    ) -> Result<()> {
         let compiled = &self.programs[program];
+        let mut left = None;
         for at in 0..compiled.slots[k].len() {
-            self.enqueue_node(program, k, at)?;
+            match (self.part_of(program, at), &self.beside) {
+                (Part::Begins, Some(beside)) if ahead => {
+                    left = Some(beside);
+                    self.enqueue_node(program, k, at, beside.leave(&self.compute)?)?;
+                }
+                (Part::Begins, _) => {}
+                (Part::Ends, _) if ahead => {}
+                _ => self.enqueue_node(program, k, at, &self.compute)?,
+            }
             if compiled.loss_node == Some(at)
                 && let Some(watch) = &compiled.watch
             {
-                self.enqueue_one(watch).map_err(|e| {
+                self.enqueue_one(watch, &self.compute).map_err(|e| {
                     let place = format!("noting the loss of program `{}`", self.plan.programs[program].name);
                     self.teller.tell_at(&place, "", e)
                 })?;
             }
             after(at)?;
         }
-        Ok(())
+        left.map_or(Ok(()), |beside| beside.join(&self.compute))
+    }
+
+    fn part_of(&self, program: usize, at: usize) -> Part {
+        Part::of(&self.plan.programs[program].graph.nodes[at].op)
     }
 
     /// Enqueues the work of one node.
-    fn enqueue_node(&self, program: usize, k: usize, at: usize) -> Result<()> {
+    fn enqueue_node(&self, program: usize, k: usize, at: usize, stream: &Stream) -> Result<()> {
         for (step, ready) in self.programs[program].slots[k][at].iter().enumerate() {
-            self.enqueue_one(ready).map_err(|e| self.failed_at(program, k, at, step, e))?;
+            self.enqueue_one(ready, stream).map_err(|e| self.failed_at(program, k, at, step, e))?;
         }
         Ok(())
     }
 
-    fn enqueue_one(&self, ready: &Ready) -> Result<()> {
+    fn enqueue_one(&self, ready: &Ready, stream: &Stream) -> Result<()> {
         // SAFETY: all addresses lie in the storage, which lives until the streams have been waited for.
-        unsafe { ready.enqueue(&self.compute)? };
+        unsafe { ready.enqueue(stream)? };
         if self.teller.sync {
-            self.compute.synchronize()?;
+            stream.synchronize()?;
         }
         Ok(())
     }
@@ -55,14 +76,15 @@ impl CudaExecutable {
             // Slots differ only in the addresses of their batches.
             for (at, node) in compiled.slots[0].iter().enumerate() {
                 for (step, ready) in node.iter().enumerate().filter(|(_, ready)| matches!(ready, Ready::Library(_))) {
-                    self.enqueue_one(ready).map_err(|e| self.failed_at(program, 0, at, step, e))?;
+                    let done = self.enqueue_one(ready, &self.compute);
+                    done.map_err(|e| self.failed_at(program, 0, at, step, e))?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Runs the nodes one by one, calling `after(node, self)` after each until it returns `false`.
+    /// Runs the nodes one by one, but for what goes on beside them, calling `after(node, self)` after each until it returns `false`.
     pub(super) fn run_apart(
         &mut self,
         program: usize,
@@ -74,7 +96,9 @@ impl CudaExecutable {
         let k = self.stage(batch, |_| Ok(()))?;
         self.slots[k].filled.synchronize()?;
         for at in 0..self.program(program)?.slots[k].len() {
-            self.enqueue_node(program, k, at)?;
+            if self.part_of(program, at) != Part::Begins {
+                self.enqueue_node(program, k, at, &self.compute)?;
+            }
             if !after(at, self)? {
                 break;
             }

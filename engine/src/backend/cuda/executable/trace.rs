@@ -87,6 +87,7 @@ impl CudaExecutable {
         marks: &mut Marks,
     ) -> Result<()> {
         let watched = self.program(program)?.watch.is_some();
+        let ahead = self.goes_ahead(program, batch)?;
         if watched {
             let (block, _) = self.storage.locate(Area::Losses, 0)?;
             self.losses.before_step(block, &self.compute, &mut self.early)?;
@@ -97,11 +98,11 @@ impl CudaExecutable {
         let mut from = marks.mark(&self.compute)?;
         match detail {
             Detail::Programs => {
-                self.launch(program, k)?;
+                self.launch(program, k, ahead)?;
                 let to = marks.mark(&self.compute)?;
                 marks.add([step, program], Track::Compute, Work::Program, [from, to]);
             }
-            Detail::Nodes => self.enqueue(program, k, |node| {
+            Detail::Nodes => self.enqueue(program, k, ahead, |node| {
                 let to = marks.mark(&self.compute)?;
                 marks.add([step, program], Track::Compute, Work::Node(NodeId(node as u32)), [from, to]);
                 from = to;

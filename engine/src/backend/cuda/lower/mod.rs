@@ -148,8 +148,7 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::ZeroGrad(_) => optim::zero(cx),
         Op::ShardSum(op) => shards::sum(cx, op),
         Op::ShardReduce(op) => ranks::reduce(cx, op),
-        // The sums are made where they are waited for.
-        Op::ShardBegin(_) => Lowered::default(),
+        Op::ShardBegin(op) => ranks::reduce(cx, &op.reduce),
         Op::ShardGather(op) => ranks::gather(cx, op),
         Op::ShardMean(_) => shards::mean(cx),
         Op::MeanLoss(_) => shards::mean_loss(),
