@@ -98,6 +98,20 @@ mistakes! {
         // Nothing is wrong with this.
         [("epochs = 3", "epochs = 3\n[distributed]\nshards = 16")],
     ];
+    several_gpus: [
+        [("seed = 1", "seed = 1\ndevices = []")],
+        [("seed = 1", "seed = 1\ndevices = [0, 1, 0]")],
+        [("seed = 1", "seed = 1\ndevices = \"both\"")],
+        [("seed = 1", "seed = 1\ndevices = 2")],
+        [("seed = 1", "seed = 1\ndevices = [-1]")],
+        [("seed = 1", "seed = 1\ndevice = \"cuda\"\ndevices = \"all\"")],
+        [("seed = 1", "seed = 1\ngpus = [0, 1]")],
+        // A batch that cannot be cut into so many shards.
+        [("seed = 1", "seed = 1\ndevices = [0, 1, 2]")],
+        // Nothing is wrong with these.
+        [("seed = 1", "seed = 1\ndevices = [0, 1]")],
+        [("seed = 1", "seed = 1\ndevices = \"all\"")],
+    ];
     syntax: [
         [("epochs = 3", "epochs = ")],
         [("[train]", "[train")],

@@ -124,3 +124,88 @@ impl Joined<'_> {
         self.vars.get_or_add(Variable { storage, origin, ..like })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::op::{Binary, BinaryKind, KeepState, Receivers, SHARD_INPUTS, ShardReduce};
+    use crate::graph::{DType, Input, Shape, verify};
+    use crate::shards::Shards;
+
+    /// A shard: what it has of the batch and a parameter, in a variable of its own; the sums over all shards in `joins`; and what it makes of the last of those.
+    fn shard(vars: &mut Variables, joins: &[&str]) -> Graph {
+        let mut graph = Graph::new();
+        let mut variable = |graph: &mut Graph, name: &str, kind| {
+            let id = vars.get_or_add(Variable::zeros(name, DType::F32, [4], kind));
+            graph.variable(vars, id)
+        };
+        let x = graph.input(Input::Field(0), DType::F32, Shape::from([4]));
+        let weight = variable(&mut graph, "weight", VarKind::Parameter);
+        let own = variable(&mut graph, "own", VarKind::Kept);
+        let y = graph.add1(Binary { kind: BinaryKind::Add }, &[x, weight]).unwrap();
+        graph.add(KeepState { once: false }, &[y, own]).unwrap();
+        let place = graph.input(Input::Shard, DType::I32, Shape::from([SHARD_INPUTS]));
+        let mut last = y;
+        for name in joins {
+            last = variable(&mut graph, name, VarKind::Gradient);
+            let shards = Shards { count: 4, ranks: 2 };
+            graph.add(ShardReduce { slots: 1, shards, to: Receivers::All, bucket: None }, &[place, last]).unwrap();
+        }
+        let z = graph.add1(Binary { kind: BinaryKind::Mul }, &[y, last]).unwrap();
+        graph.values[z.index()].role = Role::Output;
+        graph
+    }
+
+    fn own(vars: &Variables) -> HashSet<VarId> {
+        vars.find("own").into_iter().collect()
+    }
+
+    #[test]
+    fn shards_come_to_their_sums_together() {
+        let mut vars = Variables::new();
+        let graph = shard(&mut vars, &["a", "b"]);
+        let own = own(&vars);
+        let joined = lockstep(&graph, &[&graph, &graph, &graph], &mut vars, &own).unwrap();
+        verify(&joined).unwrap();
+        let told: Vec<&str> = joined.nodes.iter().map(|node| node.op.rules().name()).collect();
+        let alone = ["add", "keep_state"];
+        let expected = [&alone, &alone, &alone, &["shard_reduce", "shard_reduce"][..], &["mul", "mul", "mul"]];
+        assert_eq!(told, expected.concat());
+        // Each reads its own part of the batch and the same parameter, and has a variable of its own.
+        let role = |node: usize, operand: usize| joined.value(joined.nodes[node].inputs[operand]).role;
+        let inputs = [0, 2, 4].map(|node| role(node, 0));
+        let field = Input::Field(0);
+        assert_eq!(inputs, [Role::Input(field), Role::ShardInput(field, 1), Role::ShardInput(field, 2)]);
+        assert!([2, 4].into_iter().all(|node| role(node, 1) == role(0, 1)));
+        let names = [1, 3, 5].map(|node| match role(node, 1) {
+            Role::State(id) => vars[id].name.clone(),
+            role => panic!("{role:?}"),
+        });
+        assert_eq!(names, ["own", "own.1", "own.2"]);
+        for (shard, node) in (8..11).enumerate() {
+            // Its own value, and the sum that all have.
+            assert_eq!(joined.nodes[node].inputs, [joined.nodes[2 * shard].outputs[0], joined.nodes[7].inputs[1]]);
+        }
+    }
+
+    /// A rank without a shard takes part in the sums alone.
+    #[test]
+    fn a_rank_without_shards_has_the_sums_alone() {
+        let mut vars = Variables::new();
+        let graph = shard(&mut vars, &["a", "b"]);
+        let own = own(&vars);
+        let joined = lockstep(&graph, &[], &mut vars, &own).unwrap();
+        let told: Vec<&str> = joined.nodes.iter().map(|node| node.op.rules().name()).collect();
+        assert_eq!(told, ["shard_reduce", "shard_reduce"]);
+    }
+
+    #[test]
+    fn shards_that_do_not_come_to_the_same_sums_are_refused() {
+        let mut vars = Variables::new();
+        let [graph, other, fewer] = [&["a", "b"][..], &["b", "a"], &["a"]].map(|joins| shard(&mut vars, joins));
+        let own = own(&vars);
+        let mut refused = |of: &Graph| lockstep(&graph, &[&graph, of], &mut vars, &own).unwrap_err();
+        assert!(refused(&other).contains("in different orders"));
+        assert!(refused(&fewer).contains("do not join the same sums"));
+    }
+}

@@ -296,7 +296,9 @@ impl Rules<'_> {
                 .help("take a `batch_size` of all that an update has, cut into more `shards`");
             self.reporter.at_keys(error, key, "of all shards of a step", "train.accumulate", "a step in several parts");
         }
-        let key = ["distributed.shards", "data.batch_size"];
+        // Without a number of them each GPU has a shard.
+        let of_devices = self.experiment.span_of("distributed.shards").is_none();
+        let key = [if of_devices { "devices" } else { "distributed.shards" }, "data.batch_size"];
         if self.experiment.data.auto_batch_size {
             let error = Diagnostic::error("`batch_size = \"auto\"` does not go with `shards`")
                 .help("tell how many samples a batch has: the result depends on it");
@@ -310,9 +312,14 @@ impl Rules<'_> {
         let (less, more) = (batch / shards * shards, batch.next_multiple_of(shards));
         let sizes = if less > 0 { format!("{less} or {more}") } else { more.to_string() };
         let divisor = (1..shards).rev().find(|n| batch.is_multiple_of(*n)).unwrap_or(1);
+        let (instead, label) = match of_devices {
+            true if divisor == 1 => ("one GPU".to_string(), "a shard for each"),
+            true => (format!("{divisor} GPUs"), "a shard for each"),
+            false => (format!("`shards = {divisor}`"), "shards"),
+        };
         let error = Diagnostic::error(format!("a batch of {batch} samples cannot be cut into {shards} equal shards"))
-            .help(format!("take a `batch_size` of {sizes}, or `shards = {divisor}`"));
-        self.reporter.at_keys(error, key[0], "shards", key[1], "samples");
+            .help(format!("take a `batch_size` of {sizes}, or {instead}"));
+        self.reporter.at_keys(error, key[0], label, key[1], "samples");
     }
 
     /// What has an average of its own takes no other one, and no schedule.
