@@ -30,7 +30,9 @@ pub type Tell = Box<dyn Fn(&str) + Send + Sync>;
 /// A rank that cannot go on, and why.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Failed {
+    /// Which.
     pub rank: usize,
+    /// What it says.
     pub why: String,
 }
 
@@ -66,6 +68,7 @@ pub struct Inbox {
     changed: Condvar,
 }
 
+/// What is known of the others.
 pub struct State {
     /// What each rank has sent that was not taken yet.
     arrived: Vec<VecDeque<Message>>,
@@ -73,6 +76,7 @@ pub struct State {
     pub gone: Vec<bool>,
     /// Memory of messages that have been read.
     spare: Vec<Message>,
+    /// The first that has failed.
     pub failed: Option<Failed>,
     /// This rank leaves.
     pub ended: bool,
@@ -107,6 +111,7 @@ impl Inbox {
         (0..self.ranks).filter(move |rank| *rank != own)
     }
 
+    /// What is known now; nobody changes it as long as that is held.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

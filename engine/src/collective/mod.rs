@@ -5,10 +5,8 @@
 
 mod ahead;
 mod in_process;
-mod inbox;
-mod messages;
-#[cfg(feature = "mpi")]
-pub mod mpi;
+pub mod inbox;
+pub mod messages;
 pub mod tcp;
 #[cfg(test)]
 mod tests;

@@ -169,7 +169,8 @@ mod tests {
         verify(&joined).unwrap();
         let told: Vec<&str> = joined.nodes.iter().map(|node| node.op.rules().name()).collect();
         let alone = ["add", "keep_state"];
-        let expected = [&alone, &alone, &alone, &["shard_reduce", "shard_reduce"][..], &["mul", "mul", "mul"]];
+        let expected =
+            [&alone, &alone, &alone, &["shard_reduce", "shard_reduce"][..], &["multiply", "multiply", "multiply"]];
         assert_eq!(told, expected.concat());
         // Each reads its own part of the batch and the same parameter, and has a variable of its own.
         let role = |node: usize, operand: usize| joined.value(joined.nodes[node].inputs[operand]).role;

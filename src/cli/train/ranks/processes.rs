@@ -146,7 +146,7 @@ fn join_mpi(
     limits: Limits,
     tell: Tell,
 ) -> Result<Arc<dyn Collective>, Failure> {
-    let member = crate::collective::mpi::join(limits, tell)?;
+    let member = runner_mpi::join(limits, tell)?;
     if (member.rank(), member.ranks()) != (rank, ranks) {
         return Err(Failure::Usage(format!(
             "this is rank {rank} of {ranks} by the variables of {name}, and rank {} of {} by MPI\nhelp: start it by the `mpirun` \

@@ -1,9 +1,9 @@
 //! A rank that hands its messages to the thread that calls MPI.
 
 use super::shared::{Shared, Stage};
-use crate::collective::inbox::{Failed, Limits};
-use crate::collective::messages::{Message, Wire};
 use anyhow::{Result, bail};
+use runner_engine::collective::inbox::{Failed, Limits};
+use runner_engine::collective::messages::{Message, Wire};
 use std::fmt;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,8 +1,8 @@
 //! Messages on their way. A long one goes in pieces, for MPI counts bytes in 32 bits: each says by its tag how many more come.
 
 use super::library::{Found, Library, Request};
-use crate::collective::messages::Message;
 use anyhow::{Context, Result, bail, ensure};
+use runner_engine::collective::messages::Message;
 
 /// Bytes of a piece. With more, less would be under way while memory is made ready; with fewer, more calls would be made.
 pub const PIECE: usize = 16 << 20;

@@ -1,10 +1,10 @@
 //! Ranks over MPI, without a model: each test starts itself under `mpiexec`, where there is one.
 
-use runner_engine::collective::mpi::join;
-use runner_engine::collective::tcp::Limits;
-use runner_engine::collective::{Collective, Slots, team};
-use runner_engine::graph::DType;
-use runner_engine::shards::Shards;
+use runner::collective::tcp::Limits;
+use runner::collective::{Collective, Slots, team};
+use runner::graph::DType;
+use runner::shards::Shards;
+use runner_mpi::join;
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;

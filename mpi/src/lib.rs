@@ -10,10 +10,10 @@ mod shared;
 mod thread;
 mod wire;
 
-use super::Collective;
-use super::inbox::{Inbox, Limits, Tell};
-use super::messages::Messages;
 use anyhow::{Context, Result, anyhow, bail};
+use runner_engine::collective::Collective;
+use runner_engine::collective::inbox::{Inbox, Limits, Tell};
+use runner_engine::collective::messages::Messages;
 use shared::Shared;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};

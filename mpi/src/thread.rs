@@ -3,9 +3,9 @@
 use super::library::{Found, Library};
 use super::parcel::{ALIVE, BYE, FAILED, Parcel};
 use super::shared::{Shared, Stage};
-use crate::collective::inbox::{Failed, Limits, SIGNS};
-use crate::collective::messages::Message;
 use anyhow::Result;
+use runner_engine::collective::inbox::{Failed, Limits, SIGNS};
+use runner_engine::collective::messages::Message;
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, PoisonError};

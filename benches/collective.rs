@@ -1,11 +1,11 @@
 //! What ranks on one machine need to tell each other something and to sum gradients, as threads and over TCP on the loopback
-//! device: `cargo bench -p runner-engine --bench collective [-- RANKS...]`. Beside it the model: a latency, and a bandwidth that
+//! device: `cargo bench --bench collective [-- RANKS...]`. Beside it the model: a latency, and a bandwidth that
 //! what each rank sends is divided by. Built with `--features mpi` and started by `mpirun`, with `--bench`, the same over MPI.
 
-use runner_engine::collective::tcp::{Limits, Meeting, World, join};
-use runner_engine::collective::{Collective, Slots, team};
-use runner_engine::graph::DType;
-use runner_engine::shards::Shards;
+use runner::collective::tcp::{Limits, Meeting, World, join};
+use runner::collective::{Collective, Slots, team};
+use runner::graph::DType;
+use runner::shards::Shards;
 use std::sync::Arc;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -69,7 +69,7 @@ fn of_mpi() -> anyhow::Result<Option<Member>> {
     if ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE"].iter().all(|name| std::env::var_os(name).is_none()) {
         return Ok(None);
     }
-    runner_engine::collective::mpi::join(LIMITS, Box::new(|text| println!("{text}"))).map(Some)
+    runner_mpi::join(LIMITS, Box::new(|text| println!("{text}"))).map(Some)
 }
 
 #[cfg(not(feature = "mpi"))]

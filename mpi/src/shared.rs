@@ -1,7 +1,7 @@
 //! What a rank's threads and the one that calls MPI share.
 
-use crate::collective::inbox::{Failed, Inbox};
-use crate::collective::messages::Message;
+use runner_engine::collective::inbox::{Failed, Inbox};
+use runner_engine::collective::messages::Message;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
