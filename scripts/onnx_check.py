@@ -110,7 +110,7 @@ def configs(folder: Path, findings: Findings) -> None:
             out, start, samples = folder / "config.onnx", folder / "start.safetensors", folder / "samples.safetensors"
             runner("export", path, start)
             weights = ["--set", f"model.weights={start}", "--set", "model.weights_strict=true"]
-            classes = "cross_entropy" in path.read_text()
+            classes = "cross_entropy" in runner("check", path, "--print")    # with what the file extends
             runner("export", path, out, *weights, "--preprocess", *(["--softmax"] if classes else []))
             (value,) = onnxruntime.InferenceSession(str(out)).get_inputs()
             shape = [2, *value.shape[1:]]

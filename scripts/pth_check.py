@@ -27,7 +27,8 @@ def main() -> None:
                 pth, plain = folder / "model.pth", folder / "model.safetensors"
                 side = 224 if path.stem in architectures.TORCHVISION else 32
                 images = np.zeros((2, 3, side, side), np.float32)
-                config = model_config(folder, path, images, {"num_classes": 10}, path.stem == "unet")
+                options = {"num_classes": 10} if "num_classes" in path.read_text() else {}
+                config = model_config(folder, path, images, options, path.stem in ("unet", "autoencoder"))
                 runner("export", config, pth)
                 runner("export", pth, plain)
                 read = torch.load(pth, weights_only=True, mmap=True)

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import plugin_data_pb2
 
 
 def tag(kind, key):
@@ -52,6 +53,9 @@ def main(run):
             assert sum(h.bucket) == h.num and h.min <= h.max, name
     groups = [{name.split("/", 1)[1] for name in tags["histograms"] if name.startswith(group + "/")} for group in ("weights", "gradients")]
     assert groups[1] and groups[1] <= groups[0], groups
+    started = accumulator.PluginTagToContent("hparams")["_hparams_/session_start_info"]
+    settings = plugin_data_pb2.HParamsPluginData.FromString(started).session_start_info.hparams
+    assert settings["optimizer.type"].string_value and settings["train.epochs"].number_value > 0, sorted(settings)
     text = accumulator.Tensors("config")[-1].tensor_proto.string_val[0].decode()
     assert "[optimizer]" in text, text
     pictures = 0

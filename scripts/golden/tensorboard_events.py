@@ -9,6 +9,7 @@ import struct
 from pathlib import Path
 
 from tensorboard.compat.proto import attr_value_pb2, event_pb2, graph_pb2, node_def_pb2, summary_pb2, tensor_pb2, tensor_shape_pb2
+from tensorboard.plugins.hparams import metadata, plugin_data_pb2
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 WALL_TIME = 1_700_000_000.25
@@ -108,6 +109,19 @@ def main():
     image = summary_pb2.Summary.Image(height=2, width=3, colorspace=1, encoded_image_string=b"\x89PNG, but for its bytes")
     summary(9, [summary_pb2.Summary.Value(tag="mistakes/1", image=image)])
     summary(9, [text("mistakes", "| a |\n| --- |\n| 1 |\n")])
+    start = plugin_data_pb2.SessionStartInfo(start_time_secs=WALL_TIME)
+    start.hparams["seed"].number_value = 1
+    start.hparams["optimizer.type"].string_value = "adam"
+    start.hparams["optimizer.lr"].number_value = 0.25
+    start.hparams["optimizer.betas"].string_value = "[0.5, 0.75]"
+    start.hparams["optimizer.amsgrad"].bool_value = True
+    # As `metadata.create_summary_metadata` does it, but for the order of a table's keys.
+    content = plugin_data_pb2.HParamsPluginData(version=metadata.PLUGIN_DATA_VERSION, session_start_info=start)
+    plugin = summary_pb2.SummaryMetadata.PluginData(
+        plugin_name=metadata.PLUGIN_NAME, content=content.SerializeToString(deterministic=True)
+    )
+    of_plugin = summary_pb2.SummaryMetadata(plugin_data=plugin)
+    summary(0, [summary_pb2.Summary.Value(tag=metadata.SESSION_START_INFO_TAG, metadata=of_plugin)])
     with open(OUT, "wb") as out:
         writer = RecordWriter(out)
         for event in events:

@@ -83,6 +83,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             true => Some(time::measure(&loaded, &passes, backend.as_ref(), &warnings)?),
             false => None,
         };
+        let largest = if times.is_some() { planned.largest() } else { None };
         if args.output.json {
             let mut json = as_json(&loaded, &programs, &memory, &backend.describe());
             if let Some(ranks) = ranks {
@@ -97,6 +98,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             }
             if let Some(times) = &times {
                 json["time"] = times.as_json();
+                json["memory"]["largest_batch"] = largest.into();
             }
             if let Some((_, trials)) = &trials {
                 json["sweep"] = trials.clone();
@@ -118,7 +120,11 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             let trials = trials.map_or(String::new(), |(text, _)| format!("\n{text}"));
             let times = times.map_or(String::new(), |times| format!("\n{}", times.as_text(&backend.describe())));
             let gain = gain.map_or(String::new(), |gain| format!("{}\n", gain.as_text()));
-            super::print(&format!("{text}{gain}{}{times}{trials}", cache::as_text(experiment, &photos)))?;
+            let largest = largest.map_or(String::new(), |n| {
+                let all = if data.train == Some(n) { ", which are all" } else { "" };
+                format!("the largest batch that there is memory for: {} samples{all}\n", super::thousands(n as u64))
+            });
+            super::print(&format!("{text}{largest}{gain}{}{times}{trials}", cache::as_text(experiment, &photos)))?;
             if let Some((what, help)) = refusal {
                 return Err(DeviceError(format!("{what}\nhelp: {help}")).into());
             }

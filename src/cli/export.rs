@@ -3,7 +3,7 @@
 use super::args::ExportArgs;
 use super::failure::Failure;
 use super::model::{Model, load_any_model, read_weights, refuse};
-use super::what::expect_file;
+use super::what::{expect_file, expect_folder_of};
 use crate::checkpoint::{self, Tensor};
 use crate::files::durable;
 use crate::graph::Variables;
@@ -47,6 +47,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
             out.display()
         )));
     };
+    expect_folder_of(out)?;
     let same = match (from.canonicalize(), out.canonicalize()) {
         (Ok(from), Ok(to)) => from == to,
         _ => false,

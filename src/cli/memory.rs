@@ -86,9 +86,13 @@ impl Planned<'_> {
         if memory.fits() {
             return None;
         }
+        Some((self.lacking(memory), self.help(memory, self.largest())))
+    }
+
+    /// The samples of the largest batch that there is memory for, if there is for any. There may be no more samples than these.
+    pub fn largest(&self) -> Option<usize> {
         let fits = |plan: &Plan| MemoryPlan::new(plan, self.backend, &self.needs).is_ok_and(|m| m.fits());
-        let largest = largest_batch(&self.loaded.experiment, self.data, self.backend, self.passes, self.what, &fits);
-        Some((self.lacking(memory), self.help(memory, largest)))
+        largest_batch(&self.loaded.experiment, self.data, self.backend, self.passes, self.what, &fits)
     }
 
     fn lacking(&self, memory: &MemoryPlan) -> String {

@@ -88,6 +88,21 @@ pub fn expect_checkpoint(path: &Path) -> Result<(), Failure> {
     Err(refuse(format!("`{shown}` is {what}, not a checkpoint\nhelp: {help}")))
 }
 
+/// Refuses to write a file into a folder that is not there, before what it would say is found out.
+///
+/// # Errors
+/// There is no such folder.
+pub fn expect_folder_of(out: &Path) -> Result<(), Failure> {
+    match out.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => Err(Failure::Usage(format!(
+            "cannot write `{}`: there is no folder `{1}`\nhelp: `mkdir -p {1}` makes it",
+            out.display(),
+            folder.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses a path at which nothing is, with what there is in its stead.
 ///
 /// # Errors

@@ -196,6 +196,7 @@ fn the_time_of_a_run_is_told_before_it_begins() {
     assert!((0.0..=1.0).contains(&share));
     assert_eq!(time["waits_for"], if share >= 0.2 { "data" } else { "device" });
     let text = place.ok(&format!("check c.toml --time {all}")).out;
+    assert!(text.contains("the largest batch that there is memory for: 320 samples, which are all\n"), "{text}");
     for word in [
         "memory on cpu",
         "time on cpu",

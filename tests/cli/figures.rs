@@ -118,7 +118,7 @@ fn a_table_of_predictions_has_the_same_numbers() {
     assert_eq!(text.lines().count(), 298);
     let told = place.fails("eval r/last.safetensors --predictions p.txt", 2);
     assert!(told.contains("`p.txt` tells no format") && told.contains(".jsonl"), "{told}");
-    let told = place.fails("eval r/last.safetensors --predictions no/such/p.csv", 1);
+    let told = place.fails("eval r/last.safetensors --predictions no/such/p.csv", 2);
     assert!(told.contains("cannot write `no/such/p.csv`"), "{told}");
     // A failed evaluation leaves what was there, and no rest.
     let told = place.fails("eval r/last.safetensors --predictions p.csv --set data.limit_val=0", 2);
@@ -246,7 +246,12 @@ fn what_best_was_chosen_on_is_told() {
     let chosen = |args: &str| place.ok(&format!("eval {args} --json")).json()["chosen"].clone();
     let done = place.ok("train c.toml --out r");
     assert!(done.err.contains("100 validation samples (the test set)"), "{}", done.err);
-    assert!(done.err.contains(", chosen on the test set; the run is in"), "{}", done.err);
+    assert!(
+        done.err
+            .contains(", chosen on the test set (`data.validation_split` holds samples out for that); the run is in"),
+        "{}",
+        done.err
+    );
     // Nobody asked for a choice: no warning.
     assert!(!done.err.contains("warning"), "{}", done.err);
     let on_test = chosen("r/best.safetensors");

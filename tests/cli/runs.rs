@@ -147,3 +147,21 @@ fn a_run_is_seen_as_it_is() {
     assert!(done.err.contains("val_loss") && done.out.lines().count() == 4, "{done:?}");
     assert_eq!(place.ok("runs runs/good --json").json()[0]["state"], "finished");
 }
+
+/// What a run has written down is there for others at once, and stays there when it is killed.
+#[cfg(unix)]
+#[test]
+fn a_run_at_work_is_seen_before_its_first_checkpoint() {
+    let place = Place::with(&plain());
+    let mut running = place
+        .start("train c.toml --quiet --out r --set train.epochs=1000000 --set data.batch_size=2 --unset data.limit");
+    let lines = |name: &str| fs::read_to_string(place.path(name)).unwrap_or_default().lines().count();
+    assert!(running.until(|| {
+        lines("r/metrics.jsonl") >= 3 && lines("r/metrics.csv") >= 3 && !place.path("r/last.safetensors").exists()
+    }));
+    let plotted = place.ok("plot r --metric loss");
+    running.signal(libc::SIGKILL);
+    running.wait();
+    assert!(plotted.out.contains("loss"), "{plotted:?}");
+    assert!(place.metrics("r").len() >= 3);
+}

@@ -87,7 +87,7 @@ fn what_cannot_be_shown_is_told() {
     for (args, code, parts) in [
         (vectors, 1, ["there is nothing to show", "the samples of `synthetic` are no images"]),
         ("data show c.toml --out s.jpg", 2, ["cannot write `s.jpg`", "the format is .png"]),
-        (nowhere, 1, ["cannot write", "nowhere/s.png"]),
+        (nowhere, 2, ["cannot write", "nowhere/s.png"]),
         ("data show c.toml --split val --write-normalize", 2, ["--write-normalize", "leave out `--split`"]),
         ("data show c.toml --out s.png --split val --epoch 2", 2, ["the same in every epoch", "--epoch"]),
         ("data show c.toml --count 3", 2, ["--out", "required"]),

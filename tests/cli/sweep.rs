@@ -126,6 +126,10 @@ fn parameters_may_come_from_the_command_line() {
     place.write("s.toml", config(1, GRID));
     let over = place.ok("sweep s.toml --json --quiet --sweep params.width=4,5 --sweep optimizer.lr=0.5").json();
     assert_eq!(trials(&over).len(), 2);
+    // A key of `[sweep]` is the sweep's alone: no trial is told of it.
+    let set = place.ok("sweep s.toml --json --quiet --out t --set sweep.monitor=val_loss").json();
+    let ended: Vec<&str> = trials(&set).iter().map(|trial| trial["state"].as_str().unwrap()).collect();
+    assert!(ended.iter().all(|state| *state == "finished") && set["monitor"] == "val_loss", "{set}");
 }
 
 #[test]

@@ -190,7 +190,16 @@ pub(super) fn pickle(tensors: &[TensorView]) -> io::Result<Vec<u8>> {
         out.extend(EMPTY_DICT);
         out.extend(b"tR");
     }
-    out.extend(b"u.");
+    out.push(b'u');
+    // `_metadata`: the version of the outermost module. Without it torchvision's MNASNet takes no state dict.
+    out.push(b'}');
+    text(&mut out, "_metadata")?;
+    out.push(b'}');
+    text(&mut out, "")?;
+    out.push(b'}');
+    text(&mut out, "version")?;
+    int(&mut out, 1);
+    out.extend(b"sssb.");
     Ok(out)
 }
 

@@ -19,7 +19,8 @@ pub struct CheckArgs {
     /// Print the effective configuration, with the origin of every value
     #[arg(long)]
     pub print: bool,
-    /// Measure some steps, an evaluation and a checkpoint, and tell the time that the run will take
+    /// Measure some steps, an evaluation and a checkpoint, and tell the time that the run will take, and the largest batch that there is
+    /// memory for
     ///
     /// It needs the data, and some seconds. What is learnt is thrown away; so is the checkpoint, which is written where runs are.
     #[arg(long, conflicts_with_all = ["print", "graph"])]

@@ -1,5 +1,6 @@
 //! `runner bench CONFIG`: the training step, or with `--eval` the evaluation of a batch, on made-up batches.
 
+use super::super::what::expect_folder_of;
 use super::profile::Profile;
 use super::{Times, WARM_UP, chrome, product};
 use crate::backend::{Backend, Detail, HostBuffer, Span, Track};
@@ -36,6 +37,7 @@ const ROUND_SECONDS: f64 = 0.1;
 
 /// Times the step of the configuration that is named.
 pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
+    args.trace.as_deref().map_or(Ok(()), expect_folder_of)?;
     let mut loaded = load_config(Path::new(&args.what), &args.overrides.sets())?;
     let backend = device(&loaded.experiment, args.threads)?;
     let data = describe_data(&loaded)?;

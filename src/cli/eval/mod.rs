@@ -8,6 +8,7 @@ use super::failure::{Failure, warn};
 use super::memory::Planned;
 use super::model::{build, describe_data, device, load_model};
 use super::samples;
+use super::what::expect_folder_of;
 use crate::checkpoint::Best;
 use crate::config::Loaded;
 use crate::config::declare::tagged::Tagged;
@@ -202,6 +203,7 @@ pub fn evaluated(
 /// Evaluates a model, and writes what it says of every sample to `path`, which is there when all is done.
 fn with_predictions(asked: &Asked, path: &Path) -> Result<Evaluated, Failure> {
     let form = Form::of(path)?;
+    expect_folder_of(path)?;
     let mut done = None;
     let fill = |file: &mut File| -> anyhow::Result<()> {
         let mut rows = Predictions::new(form, file);

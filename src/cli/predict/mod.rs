@@ -9,6 +9,7 @@ use super::args::PredictArgs;
 use super::failure::Failure;
 use super::memory::Planned;
 use super::model::{Model, build, device, load_model};
+use super::what::expect_folder_of;
 use crate::backend::Backend;
 use crate::data::tensors::read_fields;
 use crate::data::{DataSpec, Field, Footprint, Loader, LoaderOptions, NamedImages, Position, Split, Transform};
@@ -29,6 +30,7 @@ use std::sync::Arc;
 
 /// Applies a model to image files, or to the samples in files of tensors.
 pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
+    args.out.as_deref().map_or(Ok(()), expect_folder_of)?;
     let model = load_model(&args.model, &args.overrides.sets())?;
     let experiment = &model.loaded.experiment;
     let backend = device(experiment, args.threads)?;

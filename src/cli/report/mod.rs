@@ -8,6 +8,7 @@ mod page;
 use super::args::ReportArgs;
 use super::failure::Failure;
 use super::runs;
+use super::what::expect_folder_of;
 use crate::files::durable;
 use crate::runs::Run;
 use crate::runs::lines::Wanted;
@@ -79,11 +80,7 @@ fn write(args: &ReportArgs, lead: Option<&Lead>) -> Result<(Vec<Reported>, usize
         return Err(Failure::Usage(format!("cannot write `{}`: the format is .html", args.out.display())));
     }
     let runs = runs::read(&args.runs, Wanted::All)?;
-    // What is found out about the runs takes time, which shall not be lost.
-    if let Some(folder) = args.out.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
-        let (out, folder) = (args.out.display(), folder.display());
-        return Err(Failure::Usage(format!("cannot write `{out}`: there is no folder `{folder}`")));
-    }
+    expect_folder_of(&args.out)?;
     let mut reported = Vec::new();
     for run in runs {
         let name = run.path.display().to_string();

@@ -36,9 +36,10 @@ const MOST_OPERATIONS: usize = 60;
 pub fn page(all: &[Reported], lead: Option<&Lead>) -> String {
     let runs: Vec<&Run> = all.iter().map(|reported| &reported.run).collect();
     let names: Vec<String> = runs.iter().map(|run| run.path.display().to_string()).collect();
-    let title = match &names[..] {
-        [one] => format!("Run {one}"),
-        names => format!("{} runs", names.len()),
+    let title = match (&names[..], lead) {
+        (_, Some(lead)) => format!("{}: {}", lead.title, lead.caption),
+        ([one], None) => format!("Run {one}"),
+        (names, None) => format!("{} runs", names.len()),
     };
     let shown_title = escaped(&title);
     let mut body = String::new();

@@ -10,6 +10,7 @@ use super::args::{ShowArgs, ShownSplit};
 use super::failure::Failure;
 use super::model::load_config;
 use super::samples;
+use super::what::expect_folder_of;
 use crate::config::Experiment;
 use crate::data::{DataSpec, LoaderOptions, Position, Split, TargetSpec, output_shape, transformed};
 use crate::files::durable;
@@ -30,6 +31,7 @@ const MANY_CLASSES: usize = 20;
 
 /// Measures the images of a split, and draws some of them as a model is given them.
 pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
+    args.out.as_deref().map_or(Ok(()), expect_folder_of)?;
     let train = args.split == ShownSplit::Train;
     if !train && args.write_normalize {
         return Err(Failure::Usage(

@@ -192,7 +192,7 @@ impl<'a> Pool<'a> {
             let overrides = &self.args.overrides;
             overrides.unset.iter().for_each(|key| option("--unset", key));
             option("--unset", "sweep");
-            overrides.set.iter().for_each(|set| option("--set", set));
+            overrides.set.iter().filter(|set| !is_of_sweep(set)).for_each(|set| option("--set", set));
             if let Some(device) = &overrides.device {
                 option("--device", device);
             }
@@ -308,4 +308,10 @@ impl<'a> Pool<'a> {
         parts.push((2, at_work.join(", ")));
         bar.tell(&parts);
     }
+}
+
+/// Whether `--set` names a key of `[sweep]`, which a trial has not got.
+fn is_of_sweep(set: &str) -> bool {
+    let key = set.split(['=', '.']).next().unwrap_or_default();
+    key.trim().trim_matches(['"', '\'']) == "sweep"
 }

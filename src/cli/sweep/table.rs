@@ -32,6 +32,13 @@ pub struct Row {
     checkpoint: Option<String>,
 }
 
+impl Row {
+    /// The first line of why it has failed.
+    fn first_reason(&self) -> &str {
+        self.why.as_deref().unwrap_or_default().lines().next().unwrap_or_default()
+    }
+}
+
 /// Whether there is a file.
 ///
 /// # Errors
@@ -147,8 +154,7 @@ pub fn as_text(rows: &[Row], monitor: &str) -> String {
     rows.iter().for_each(|row| grid.row(cells(row, monitor)));
     let mut text = grid.text();
     for row in rows.iter().filter(|row| row.state == "failed") {
-        let why = row.why.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
-        text += &format!("trial {} failed: {why}\n", row.trial + 1);
+        text += &format!("trial {} failed: {}\n", row.trial + 1, row.first_reason());
     }
     if let Some((best, checkpoint)) =
         rows.first().filter(|row| row.best.is_some()).and_then(|row| Some((row, row.checkpoint.as_ref()?)))
@@ -160,11 +166,17 @@ pub fn as_text(rows: &[Row], monitor: &str) -> String {
 
 /// The same at the head of a report.
 pub fn lead(rows: &[Row], monitor: &str, method: Method) -> Lead {
+    let with_reason = |row: &Row| {
+        let mut cells = cells(row, monitor);
+        let last = cells.last_mut().filter(|_| row.state == "failed");
+        last.into_iter().for_each(|state| *state = format!("{state}: {}", row.first_reason()));
+        cells
+    };
     Lead {
         title: "Sweep".into(),
         caption: format!("{} trials ({}), the best first", rows.len(), method.name()),
         head: head(rows, monitor),
-        rows: rows.iter().map(|row| cells(row, monitor)).collect(),
+        rows: rows.iter().map(with_reason).collect(),
     }
 }
 

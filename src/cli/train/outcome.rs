@@ -5,6 +5,7 @@ use super::super::failure::Failure;
 use super::super::signals::on_warning;
 use super::quoted;
 use crate::checkpoint::{CheckpointError, Reason};
+use crate::config::experiment::Validation;
 use crate::runs::figure::is_share;
 use crate::terminal::{figure, percent, say};
 use crate::train::files::folder::file;
@@ -79,8 +80,12 @@ fn best(run: &Run) -> String {
     let Some(best) = &run.state.best else { return String::new() };
     let value = if is_share(&best.monitor) { percent(best.value) } else { figure(best.value, 5, 12) };
     let told = format!("; best {} {value}", best.monitor);
+    let validation = run.experiment.validation();
     match run.experiment.checkpoint.monitor().of_validation() {
-        true => format!("{told}, chosen on {}", run.experiment.validation().name()),
+        true if validation == Validation::TestSet => {
+            format!("{told}, chosen on {} (`data.validation_split` holds samples out for that)", validation.name())
+        }
+        true => format!("{told}, chosen on {}", validation.name()),
         false => told,
     }
 }

@@ -60,13 +60,14 @@ impl CsvFile {
         self.path = path.to_path_buf();
     }
 
-    /// Appends a line of `metrics.jsonl`, if it is one of a step, an epoch or an evaluation.
+    /// Appends a line of `metrics.jsonl`, if it is one of a step, an epoch or an evaluation, and hands it to the system.
     ///
     /// # Errors
     /// The disk is full, or the like.
     pub fn write(&mut self, line: &Value) -> Result<()> {
         let Some(line) = line.as_object().and_then(|line| row_of(line.clone())) else { return Ok(()) };
-        let done = record(cells(&self.columns, &line)).and_then(|row| self.file.write_all(&row));
+        let row = record(cells(&self.columns, &line));
+        let done = row.and_then(|row| self.file.write_all(&row)).and_then(|()| self.file.flush());
         done.with_context(|| format!("cannot write `{}`", self.path.display()))
     }
 

@@ -88,14 +88,15 @@ impl MetricsFile {
         }
     }
 
-    /// Appends a line.
+    /// Appends a line, and hands it to the system: whoever looks at a run that is at work sees it.
     ///
     /// # Errors
     /// The disk is full, or the like.
     pub fn write(&mut self, line: &Value) -> Result<()> {
         let text = json_line(line) + "\n";
         self.bytes += text.len() as u64;
-        self.file.write_all(text.as_bytes()).with_context(|| format!("cannot write `{}`", self.path.display()))?;
+        let done = self.file.write_all(text.as_bytes()).and_then(|()| self.file.flush());
+        done.with_context(|| format!("cannot write `{}`", self.path.display()))?;
         self.csv.as_mut().map_or(Ok(()), |csv| csv.write(line))?;
         self.events.as_mut().map_or(Ok(()), |events| events.line(line))
     }

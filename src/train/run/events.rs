@@ -12,7 +12,7 @@ use crate::train::setup::programs::Programs;
 use crate::train::setup::session::StepInputs;
 use anyhow::{Context, Result};
 
-/// Writes what the events of a run begin with: the configuration and, in the first file of its folder, the graph.
+/// Writes what the events of a run begin with: the configuration, as a text and as hyper-parameters, and, in the first file of its folder, the graph.
 ///
 /// # Errors
 /// The disk is full, or the like.
@@ -24,6 +24,7 @@ pub fn begin(
     programs: &Programs,
 ) -> Result<()> {
     events.text(step, "config", config)?;
+    events.hparams(step, &config.parse().context("the configuration as it is written down")?)?;
     if !events.is_first() {
         return Ok(());
     }

@@ -143,6 +143,9 @@ pub struct Metadata {
 pub struct Plugin {
     #[prost(string, tag = "1")]
     pub name: String,
+    /// A message of the plugin's own.
+    #[prost(bytes = "vec", tag = "2")]
+    pub content: Vec<u8>,
 }
 
 /// `DataType.DT_STRING`.
@@ -170,7 +173,7 @@ impl Value {
                 shape: Some(shape),
                 strings: vec![text.as_bytes().to_vec()],
             })),
-            metadata: Some(Metadata { plugin: Some(Plugin { name: "text".into() }) }),
+            metadata: Some(Metadata { plugin: Some(Plugin { name: "text".into(), content: Vec::new() }) }),
         }
     }
 

@@ -1,4 +1,4 @@
-//! TensorBoard's event files: scalars, texts, histograms, pictures, a graph.
+//! TensorBoard's event files: scalars, texts, hyper-parameters, histograms, pictures, a graph.
 //!
 //! A file is a sequence of records (`record`), each of which is a message (`event`). A run that goes on begins another file, whose
 //! first record says from which step on what is in the earlier ones no longer counts.
@@ -6,6 +6,7 @@
 mod event;
 mod graph;
 mod histogram;
+mod hparams;
 mod image;
 mod record;
 
@@ -85,6 +86,15 @@ impl EventFile {
         self.events.write(step, values).with_context(|| format!("cannot write `{}`", self.path.display()))
     }
 
+    /// Writes the hyper-parameters that a configuration has.
+    ///
+    /// # Errors
+    /// As [`EventFile::text`].
+    pub fn hparams(&mut self, step: u64, config: &toml::Table) -> Result<()> {
+        let start = (self.events.now)();
+        self.write(step, vec![Value::hparams(hparams::settings(config), start)])
+    }
+
     /// Writes a text in Markdown.
     ///
     /// # Errors
@@ -110,7 +120,7 @@ impl EventFile {
         done.with_context(|| format!("cannot write `{}`", self.path.display()))
     }
 
-    /// Writes the numbers of a line of `metrics.jsonl`.
+    /// Writes the numbers of a line of `metrics.jsonl`, and hands everything to the system.
     ///
     /// # Errors
     /// As [`EventFile::text`].
@@ -120,7 +130,8 @@ impl EventFile {
         if scalars.is_empty() {
             return Ok(());
         }
-        self.write(step, scalars.into_iter().map(|(tag, value)| Value::scalar(&tag, value)).collect())
+        self.write(step, scalars.into_iter().map(|(tag, value)| Value::scalar(&tag, value)).collect())?;
+        self.flush()
     }
 
     /// Writes a histogram.

@@ -22,6 +22,10 @@ fn events_are_those_of_tensorboard_to_the_byte() {
     let image = Image { tag: "mistakes/1".into(), width: 3, height: 2, channels: 1, png };
     events.write(9, vec![Value::image(&image)]).unwrap();
     events.write(9, vec![Value::markdown("mistakes", "| a |\n| --- |\n| 1 |\n")]).unwrap();
+    let config = toml::from_str(
+        "seed = 1\n[optimizer]\ntype = \"adam\"\nlr = 0.25\nbetas = [0.5, 0.75]\namsgrad = true\n[model]\nlayers = [{ type = \"relu\" }]\n",
+    );
+    events.write(0, vec![Value::hparams(hparams::settings(&config.unwrap()), 1_700_000_000.25)]).unwrap();
     assert_eq!(events.out.len(), GOLDEN.len());
     assert!(events.out == GOLDEN, "{:?}", events.out.iter().zip(GOLDEN).position(|(a, b)| a != b));
 }
