@@ -13,7 +13,7 @@ use std::path::PathBuf;
 fn configs() -> Vec<PathBuf> {
     let folder = root().join("configs");
     let mut found: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
-    found.retain(|path| path.file_stem().is_some_and(|name| name != "ants_bees"));
+    found.retain(|path| path.file_stem().is_some_and(|name| name != "ants_bees" && name != "cifar10_hour"));
     found.sort();
     found
 }
