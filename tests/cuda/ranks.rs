@@ -121,18 +121,33 @@ fn numbers(dtype: DType, length: usize, (rank, variable): (usize, u32)) -> Vec<u
     }
 }
 
+/// A rank before its first step.
+struct Prepared {
+    plan: Arc<Plan>,
+    executable: Box<dyn Executable>,
+    batch: HostBuffer,
+    /// What each variable has at first.
+    given: Vec<(VarId, Vec<u8>)>,
+}
+
+/// Compiles programs of these graphs, and connects the rank with the others.
+fn prepare<const N: usize>(backend: &dyn Backend, vars: &Arc<Variables>, graphs: [Graph; N]) -> Prepared {
+    let rank = backend.team().unwrap().rank();
+    let sources = graphs.map(|graph| plan::Source { name: "sums".into(), graph, loss: None, prediction: None });
+    let (needs, apart) = (|g: &Graph, n: &_| backend.node_memory(g, n), !backend.shares_memory());
+    let plan = Arc::new(Plan::laid_out(vars.clone(), sources.into(), needs, apart));
+    let mut executable = backend.compile(plan.clone()).unwrap();
+    executable.connect().unwrap();
+    let batch = backend.host_buffer(plan.slot.bytes).unwrap();
+    let given = vars.iter().map(|(id, of)| (id, numbers(of.dtype, of.shape.len(), (rank, id.0)))).collect();
+    Prepared { plan, executable, batch, given }
+}
+
 /// What a rank is told in steps of so many shards.
 fn run(backend: &dyn Backend, shards: Shards, steps: &[usize]) -> Vec<Vec<u8>> {
     let rank = backend.team().unwrap().rank();
     let (vars, graph, told) = program(shards);
-    let source = plan::Source { name: "sums".into(), graph, loss: None, prediction: None };
-    let plan = Plan::laid_out(vars.clone(), vec![source], |g, n| backend.node_memory(g, n), !backend.shares_memory());
-    let plan = Arc::new(plan);
-    let mut executable = backend.compile(plan.clone()).unwrap();
-    executable.connect().unwrap();
-    let mut batch = backend.host_buffer(plan.slot.bytes).unwrap();
-    let given: Vec<(VarId, Vec<u8>)> =
-        vars.iter().map(|(id, of)| (id, numbers(of.dtype, of.shape.len(), (rank, id.0)))).collect();
+    let Prepared { plan, mut executable, mut batch, given } = prepare(backend, &vars, [graph]);
     let mut results = Vec::new();
     for present in steps {
         given.iter().for_each(|(id, bytes)| executable.upload(*id, bytes).unwrap());

@@ -1,10 +1,9 @@
 //! Sums that begin beside the computation of a rank's last shard.
 
-use super::{How, TENSORS, To, Told, numbers, on_all, on_cpu, on_gpu, write_place};
+use super::{How, Prepared, TENSORS, To, Told, on_all, on_cpu, on_gpu, prepare, write_place};
 use runner::backend::Backend;
 use runner::graph::op::{Binary, BinaryKind, Receivers, SHARD_INPUTS, ShardBegin, ShardReduce};
 use runner::graph::{DType, Graph, Input, Role, Shape, ValueId, VarId, VarKind, Variable, Variables};
-use runner::plan::{Plan, Source};
 use runner::shards::Shards;
 use std::sync::Arc;
 
@@ -55,18 +54,11 @@ fn programs(shards: Shards) -> (Arc<Variables>, [Graph; 2], ValueId, Vec<Told>) 
     (Arc::new(vars), [step, update], sum, told)
 }
 
-/// What a rank is told and has computed in steps of so many shards, of which it takes part in those of `its`: behind the step, and behind the update.
+/// What a rank is told and has computed in steps of so many shards: behind its last shard, if it has one in that step, and behind the update.
 fn run(backend: &dyn Backend, shards: Shards, steps: &[usize]) -> Vec<[Vec<Vec<u8>>; 2]> {
     let rank = backend.team().unwrap().rank();
     let (vars, graphs, computed, told) = programs(shards);
-    let sources = graphs.map(|graph| Source { name: "sums".into(), graph, loss: None, prediction: None });
-    let (needs, apart) = (|g: &Graph, n: &_| backend.node_memory(g, n), !backend.shares_memory());
-    let plan = Arc::new(Plan::laid_out(vars.clone(), sources.into(), needs, apart));
-    let mut executable = backend.compile(plan.clone()).unwrap();
-    executable.connect().unwrap();
-    let mut batch = backend.host_buffer(plan.slot.bytes).unwrap();
-    let given: Vec<(VarId, Vec<u8>)> =
-        vars.iter().map(|(id, of)| (id, numbers(of.dtype, of.shape.len(), (rank, id.0)))).collect();
+    let Prepared { plan, mut executable, mut batch, given } = prepare(backend, &vars, graphs);
     let mut results = Vec::new();
     for present in steps {
         given.iter().for_each(|(id, bytes)| executable.upload(*id, bytes).unwrap());
@@ -88,7 +80,7 @@ fn run(backend: &dyn Backend, shards: Shards, steps: &[usize]) -> Vec<[Vec<Vec<u
             }
             results
         };
-        // The first rank has a shard before its last one; a rank without shards waits in its update for what the others have begun.
+        // Only the last of its shards begins the sums; a rank without shards makes them in its update, while the others have begun.
         let own = shards.of(rank);
         let own = own.end.min(*present).saturating_sub(own.start);
         let begun = match own {
