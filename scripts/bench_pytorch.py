@@ -6,6 +6,9 @@ The batch is made up and the same every time, as in `runner bench`; a step is fo
 `--serve` it prints an object when it is warm, and then one for each line with a number of seconds that it reads:
 `cargo bench --bench pytorch` keeps such a process for every mode, idle while another is measured.
 
+Started by `torchrun`, each process is a rank of `DistributedDataParallel` with gloo, and `--batch` is what each has;
+`bench_ranks.py` does that.
+
     python scripts/bench_pytorch.py --attention --threads 2 --allocator tuned
 
 times scaled_dot_product_attention alone, forward and backward, in each of PyTorch's ways: the peer of
@@ -27,13 +30,15 @@ TUNED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": str(1
 MODES = ["eager", "channels_last", "compile", "compile_channels_last"]
 # Other programs that evaluate the same model.
 RUNTIMES = ["onnxruntime", "openvino"]
+# Nets for images of 32×32; the second has a first convolution of 3×3, as `models/resnet18_cifar.toml`.
+SMALL = ["resnet18", "resnet18_cifar"]
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="mnist_cnn", help="mlp, mnist_cnn, or the name of a classifier of torchvision")
-    parser.add_argument("--side", type=int, help="height and width of torchvision's images; without: 32 for resnet18, 224 for others")
-    parser.add_argument("--classes", type=int, help="of torchvision's models; without: 10 for resnet18, 1000 for others")
+    parser.add_argument("--model", default="mnist_cnn", help="mlp, mnist_cnn, resnet18_cifar, or the name of a classifier of torchvision")
+    parser.add_argument("--side", type=int, help="height and width of torchvision's images; without: 32 for resnet18 and resnet18_cifar, 224 for others")
+    parser.add_argument("--classes", type=int, help="of torchvision's models; without: 10 for resnet18 and resnet18_cifar, 1000 for others")
     parser.add_argument("--hidden", type=int, nargs="*", default=[256, 128], help="widths of the MLP's hidden layers")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--threads", type=int, default=0, help="0: as many as PyTorch takes")
@@ -70,12 +75,14 @@ def build(args: argparse.Namespace):
     else:
         from torchvision.models import get_model
 
-        classes, side = (10, 32) if args.model == "resnet18" else (1000, 224)
+        classes, side = (10, 32) if args.model in SMALL else (1000, 224)
         options = {"aux_logits": False, "init_weights": False} if args.model == "googlenet" else {}
-        net = get_model(args.model, num_classes=args.classes or classes, **options)
+        net = get_model(args.model.removesuffix("_cifar"), num_classes=args.classes or classes, **options)
+        if args.model == "resnet18_cifar":
+            net.conv1, net.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
         shape = (3, args.side or side, args.side or side)
     fused = {"fused": True} if args.fused else {}
-    if args.optimizer == "config" and args.model == "resnet18":
+    if args.optimizer == "config" and args.model in SMALL:
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True, **fused)
         return net, shape, optimizer, nn.CrossEntropyLoss(label_smoothing=0.1), 1.0
     if args.model not in ["mlp", "mnist_cnn"]:
@@ -185,6 +192,9 @@ def main() -> None:
         net, inputs = net.to(memory_format=torch.channels_last), inputs.to(memory_format=torch.channels_last)
     if args.mode in RUNTIMES and not args.evaluate:
         sys.exit(f"{args.mode} does not train here: --evaluate")
+    if "WORLD_SIZE" in os.environ:
+        torch.distributed.init_process_group("gloo")
+        net = torch.nn.parallel.DistributedDataParallel(net)
     forward = torch.compile(net) if args.mode.startswith("compile") else net
     net.train()
 
@@ -224,7 +234,9 @@ def main() -> None:
     for _ in range(3):
         step()
     if not args.serve:
-        print(json.dumps(measure(args.seconds)))
+        said = measure(args.seconds)
+        if os.environ.get("RANK", "0") == "0":
+            print(json.dumps(said))
         return
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
