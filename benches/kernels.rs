@@ -138,7 +138,7 @@ fn conv(pool: &Pool, level: SimdLevel, shape: ConvShape, stride: usize, groups: 
     let (b, dy) = (draw(shape.outputs), draw(shape.images * oh * ow * shape.outputs));
     let (mut y, mut dx, mut dw, mut db) = (dy.clone(), x.clone(), w.clone(), b.clone());
     let threads = pool.threads();
-    let forward = Conv2dKernel::new(&op, act, shape, level, threads);
+    let forward = Conv2dKernel::new(&op, act, shape, level, threads, true);
     let by_input = op::Conv2dGradInput { conv: op.clone(), input: shape.input };
     let by_input = Conv2dGradInputKernel::new(&by_input, shape, level, threads);
     let by_weight = op::Conv2dGradWeight { conv: op.clone(), kernel: shape.kernel, bias: true };

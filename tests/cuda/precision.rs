@@ -154,7 +154,8 @@ fn errors_of_gradients_by_layer() {
             let error = difference / norm(&mut exact.iter().copied());
             row += &format!(" {error:.1e} |");
             let allowed = match *precision {
-                "fp32" => 16.0 * f64::from(*unit),
+                // The CPU's gradients err, too: convolutions by tiles of 4 × 4 pixels round two to three times as much as plain sums.
+                "fp32" => (16.0 + 8.0) * f64::from(*unit),
                 "bf16" => 2.0 * AUTOCAST[i].1[0],
                 _ => 2.0 * AUTOCAST[i].1[1],
             };

@@ -159,18 +159,38 @@ fn allowed(graph: &Graph, node: &Node, operands: &Values, written: ValueId, expe
             }
             op.into()
         }
-        // The largest element is the scale of all.
-        _ => {
-            let scale = expected.iter().filter(|v| v.is_finite()).fold(0.0f64, |m, v| m.max(v.abs()));
-            return vec![tolerance * scale; expected.len()];
+        // The largest element is the scale of all. That of a convolution is what it had before it was cut off at 6.
+        op => {
+            let largest = |v: &[f64]| v.iter().filter(|v| v.is_finite()).fold(0.0f64, |m, v| m.max(v.abs()));
+            let uncut = uncut(op).map(|op| largest(&computed(graph, node, op, operands.clone())[&written]));
+            return vec![tolerance * uncut.unwrap_or_else(|| largest(expected)); expected.len()];
         }
     };
     // The sum of the absolute products: the same operation on absolute operands.
+    let values: Values = operands.iter().map(|(id, v)| (*id, v.iter().map(|x| x.abs()).collect())).collect();
+    computed(graph, node, sums, values)[&written].iter().map(|s| 2.0 * tolerance * s).collect()
+}
+
+/// What `node` computes from `values` if its operation is `op`.
+fn computed(graph: &Graph, node: &Node, op: Op, mut values: Values) -> Values {
     let mut single = graph.clone();
-    single.nodes = vec![Node { op: sums, ..node.clone() }];
-    let mut values: Values = operands.iter().map(|(id, v)| (*id, v.iter().map(|x| x.abs()).collect())).collect();
+    single.nodes = vec![Node { op, ..node.clone() }];
     evaluate(&single, &mut values);
-    values[&written].iter().map(|s| 2.0 * tolerance * s).collect()
+    values
+}
+
+/// A group that begins with a convolution and has a ReLU6, with ReLU in its place.
+fn uncut(op: &Op) -> Option<Op> {
+    let Op::Fused(group) = op else { return None };
+    let is_cut = |op: &Op| matches!(op, Op::Activation(ActivationOp { act: Activation::Relu6 }));
+    let mut group = group.clone();
+    if !matches!(group.steps[0].op, Op::Conv2d(_)) || !group.steps.iter().any(|step| is_cut(&step.op)) {
+        return None;
+    }
+    for step in group.steps.iter_mut().filter(|step| is_cut(&step.op)) {
+        step.op = ActivationOp { act: Activation::Relu }.into();
+    }
+    Some(group.into())
 }
 
 /// A value that a node writes: its elements, and the error allowed to each.

@@ -57,6 +57,11 @@ fn conv_shape(x: &Shape, w: &Shape, y: &Shape) -> ConvShape {
     ConvShape { images: n, input: [h, width], channels: c, kernel: [kh, kw], outputs: o }
 }
 
+/// The program makes gradients.
+fn trains(graph: &Graph) -> bool {
+    graph.nodes.iter().any(|node| node.backward)
+}
+
 /// The kernel of `node`; `None` if the node only gives memory another shape.
 pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Option<Box<dyn NodeKernel>> {
     let x = |i: usize| graph.shape(node.inputs[i]);
@@ -242,12 +247,17 @@ fn fused(graph: &Graph, node: &Node, op: &Fused, level: SimdLevel, threads: usiz
                 let (kernel, channels) = (prepared(conv, shape, level, threads), x(0).last());
                 NormConvKernel::normalised(read, kernel, conv.bias, channels, Some(statistics), level)
             }
-            None => NormConvKernel::plain(Conv2dKernel::new(conv, None, shape, level, threads), conv.bias, statistics),
+            None => NormConvKernel::plain(
+                Conv2dKernel::new(conv, None, shape, level, threads, trains(graph)),
+                conv.bias,
+                statistics,
+            ),
         }));
     }
     Some(match (Pooled::of(op), &op.steps[0].op, step) {
         (Some(Pooled::Forward { norm, act }), Op::Conv2d(conv), _) => {
-            let kernel = Conv2dMaxPoolKernel::new(conv, act, conv_shape(x(0), x(1), y(0)), level, threads);
+            let kernel =
+                Conv2dMaxPoolKernel::new(conv, act, conv_shape(x(0), x(1), y(0)), level, threads, trains(graph));
             let norm = norm.map(|norm| Folded { norm, bias: conv.bias, channels: y(0).last() });
             Box::new(ConvMaxPool { kernel, bias: conv.bias, norm })
         }
@@ -292,7 +302,7 @@ fn product(
             Box::new(GradInput { kernel: LinearGradInputKernel::new(shape, level, threads), behind })
         }
         Op::Conv2d(op) => {
-            let kernel = Conv2dKernel::new(op, behind.act, conv_shape(x(0), x(1), y), level, threads);
+            let kernel = Conv2dKernel::new(op, behind.act, conv_shape(x(0), x(1), y), level, threads, trains(graph));
             let conv = Forward { kernel, bias: op.bias, behind, level };
             match behind.norm {
                 Some(norm) => Box::new(ConvNorm { conv, norm: Folded { norm, bias: op.bias, channels: y.last() } }),

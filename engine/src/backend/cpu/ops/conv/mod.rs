@@ -38,12 +38,12 @@ use crate::graph::op::{self, Activation, Conv2d};
 use crate::plan::Kept;
 use dense::Dense;
 use depthwise::{Depthwise, DepthwiseGradWeight};
-use few_pixels::{FEW_PIXELS, FewPixels, FewPixelsGradWeight, SOME_PIXELS};
+use few_pixels::{FewPixels, FewPixelsGradWeight, SOME_PIXELS};
 use grad_weight::DenseGradWeight;
 use kernel::{PixelKernel, WeightKernel};
 use planar::{Planar, PlanarGradWeight};
 use shape::{ConvProblem, Direction};
-use winograd::{Winograd, WinogradGradWeight};
+use winograd::WinogradGradWeight;
 
 /// Makes a kernel that writes pixels, or `None` if the kernel cannot do the problem or another one is faster.
 type NewPixelKernel = fn(&ConvProblem, Direction, Option<Activation>) -> Option<Box<dyn PixelKernel>>;
@@ -52,7 +52,7 @@ type NewPixelKernel = fn(&ConvProblem, Direction, Option<Activation>) -> Option<
 const PIXEL_KERNELS: [NewPixelKernel; 5] = [
     pointwise::pixel_kernel,
     |problem, direction, act| Some(Box::new(FewPixels::new(problem, direction, act)?)),
-    |problem, direction, act| Some(Box::new(Winograd::new(problem, direction, act)?)),
+    winograd::pixel_kernel,
     |problem, direction, act| Some(Box::new(Planar::new(problem, direction, act)?)),
     |problem, direction, act| Some(Box::new(Depthwise::new(problem, direction, act)?)),
 ];
@@ -63,7 +63,7 @@ type NewWeightKernel = fn(&ConvProblem, bool) -> Option<Box<dyn WeightKernel>>;
 /// In order of preference; [`DenseGradWeight`] takes what is left.
 const WEIGHT_KERNELS: [NewWeightKernel; 6] = [
     pointwise::weight_kernel,
-    |problem, _| Some(Box::new(FewPixelsGradWeight::new(problem, FEW_PIXELS)?)),
+    |problem, _| Some(Box::new(FewPixelsGradWeight::beside_winograd(problem)?)),
     |problem, _| Some(Box::new(WinogradGradWeight::new(problem)?)),
     |problem, _| Some(Box::new(FewPixelsGradWeight::new(problem, SOME_PIXELS)?)),
     |problem, _| Some(Box::new(PlanarGradWeight::new(problem)?)),
@@ -87,9 +87,17 @@ pub struct Conv2dKernel {
 }
 
 impl Conv2dKernel {
-    /// Prepares the convolution for at most `threads` threads.
-    pub fn new(op: &Conv2d, act: Option<Activation>, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
-        let kernel = pixel_kernel(&ConvProblem::new(op, shape, level, threads), Direction::Forward, act);
+    /// Prepares the convolution for at most `threads` threads, for a program that makes gradients or not.
+    pub fn new(
+        op: &Conv2d,
+        act: Option<Activation>,
+        shape: ConvShape,
+        level: SimdLevel,
+        threads: usize,
+        trains: bool,
+    ) -> Self {
+        let problem = ConvProblem::new(op, shape, level, threads).in_training(trains);
+        let kernel = pixel_kernel(&problem, Direction::Forward, act);
         Conv2dKernel { kernel, lens: [shape.x_len(), shape.w_len(op), shape.y_len(op)] }
     }
 

@@ -1,5 +1,5 @@
 //! Convolutions with max-pooling over 2 × 2 pixels behind them, and their gradients. The pixels before pooling are never
-//! stored in full: `winograd` pools in registers, where a tile is a window, and `dense` in a buffer that stays in the cache.
+//! stored in full: `winograd` pools in registers, where a tile is whole windows, and `dense` in a buffer that stays in the cache.
 
 pub use super::operands::PooledGrad;
 
@@ -9,7 +9,7 @@ use super::grad_weight::DenseGradWeight;
 use super::kernel::{PooledPixelKernel, PooledWeightKernel};
 use super::operands::{PixelDest, PixelSource};
 use super::shape::{ConvProblem, Direction};
-use super::winograd::{Winograd, WinogradGradWeight};
+use super::winograd::{self, WinogradGradWeight};
 use crate::backend::cpu::gemm::memory::Memory;
 use crate::backend::cpu::gemm::tile::EpilogueOperands;
 use crate::backend::cpu::run::threads::Pool;
@@ -24,13 +24,18 @@ pub struct Conv2dMaxPoolKernel {
 }
 
 impl Conv2dMaxPoolKernel {
-    /// Prepares the operation for at most `threads` threads.
-    pub fn new(conv: &Conv2d, act: Option<Activation>, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
-        let problem = ConvProblem::new(conv, shape, level, threads);
-        let kernel: Box<dyn PooledPixelKernel> = match Winograd::new(&problem, Direction::Forward, act) {
-            Some(winograd) => Box::new(winograd),
-            None => Box::new(Dense::pooled(&problem, act)),
-        };
+    /// Prepares the operation for at most `threads` threads, for a program that makes gradients or not.
+    pub fn new(
+        conv: &Conv2d,
+        act: Option<Activation>,
+        shape: ConvShape,
+        level: SimdLevel,
+        threads: usize,
+        trains: bool,
+    ) -> Self {
+        let problem = ConvProblem::new(conv, shape, level, threads).in_training(trains);
+        let kernel = winograd::pooled_pixel_kernel(&problem, Direction::Forward, act);
+        let kernel = kernel.unwrap_or_else(|| Box::new(Dense::pooled(&problem, act)));
         Conv2dMaxPoolKernel { kernel, lens: [shape.x_len(), shape.w_len(conv), shape.pooled_len(conv)] }
     }
 
@@ -76,13 +81,10 @@ impl Conv2dMaxPoolGradInputKernel {
     pub fn new(op: &op::Conv2dGradInput, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
         let conv = &op.conv;
         let problem = ConvProblem::new(conv, shape, level, threads);
-        // The transform reads whole windows, so a tile of 4 × 4 pixels must begin one pixel before a window.
+        // The transform reads whole windows, so what a tile reads must begin one pixel before a window.
         let aligned = [conv.padding[0], conv.padding[2]] == [1, 1];
-        let winograd = Winograd::new(&problem, Direction::Backward, None).filter(|_| aligned);
-        let kernel: Box<dyn PooledPixelKernel> = match winograd {
-            Some(winograd) => Box::new(winograd),
-            None => Box::new(Dense::new(&problem, Direction::Backward, None)),
-        };
+        let kernel = winograd::pooled_pixel_kernel(&problem, Direction::Backward, None).filter(|_| aligned);
+        let kernel = kernel.unwrap_or_else(|| Box::new(Dense::new(&problem, Direction::Backward, None)));
         Conv2dMaxPoolGradInputKernel { kernel, lens: [shape.pooled_len(conv), shape.w_len(conv), shape.x_len()] }
     }
 

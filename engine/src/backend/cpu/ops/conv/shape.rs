@@ -70,12 +70,24 @@ pub struct ConvProblem<'a> {
     pub level: SimdLevel,
     /// Most threads of a pool that runs the kernel, at least 1.
     pub threads: usize,
+    /// The program makes gradients.
+    pub trains: bool,
 }
 
 impl<'a> ConvProblem<'a> {
     /// The problem, for at most `threads` threads.
     pub fn new(op: &'a Conv2d, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
-        ConvProblem { op, shape, level, threads: threads.max(1) }
+        ConvProblem { op, shape, level, threads: threads.max(1), trains: false }
+    }
+
+    /// The same in a program that makes gradients, or not.
+    pub fn in_training(self, trains: bool) -> Self {
+        ConvProblem { trains, ..self }
+    }
+
+    /// Results decide which gradients activations and pooling let pass.
+    pub fn decides(&self, direction: Direction) -> bool {
+        self.trains && direction == Direction::Forward
     }
 
     /// Height and width of the output.

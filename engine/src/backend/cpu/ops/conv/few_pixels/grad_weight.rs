@@ -11,14 +11,15 @@ use crate::backend::cpu::gemm::workspace_floats;
 use crate::backend::cpu::ops::conv::kernel::WeightKernel;
 use crate::backend::cpu::ops::conv::patches::TASKS;
 use crate::backend::cpu::ops::conv::shape::ConvProblem;
+use crate::backend::cpu::ops::conv::winograd;
 use crate::backend::cpu::run::threads::{Chunks, Parts, Pool, chunks};
 use std::ops::Range;
 
 /// Images that are summed up before the result is stored: their pixels, 32 KiB of each, stay close.
 const IMAGES: usize = 256;
 
-/// Most pixels of an output and of an input image for which this kernel is faster than `winograd`.
-pub const FEW_PIXELS: [usize; 2] = [16, 16];
+/// Most pixels of an output and of an input image for which this kernel may be faster than `winograd`.
+const FEW_PIXELS: [usize; 2] = [16, 16];
 
 /// The same for problems that `winograd` does not take.
 pub const SOME_PIXELS: [usize; 2] = [64, 64];
@@ -51,8 +52,15 @@ pub struct FewPixelsGradWeight {
 }
 
 impl FewPixelsGradWeight {
-    /// Lays out the work, if images have at most `most` output and input pixels: [`FEW_PIXELS`], or [`SOME_PIXELS`] for
-    /// problems that `winograd` does not take. With the latter, images may be of any size where the weight is large.
+    /// Lays out the work, if images have few pixels and `winograd` does not multiply less.
+    pub fn beside_winograd(problem: &ConvProblem) -> Option<Self> {
+        let made = Self::new(problem, FEW_PIXELS)?;
+        let its = winograd::weight_products(problem);
+        its.is_none_or(|its| made.links.links.len() * made.links.images < its).then_some(made)
+    }
+
+    /// Lays out the work, if images have at most `most` output and input pixels: [`SOME_PIXELS`] for problems that `winograd` does
+    /// not take; then images may be of any size where the weight is large.
     pub fn new(problem: &ConvProblem, most: [usize; 2]) -> Option<Self> {
         let any = most == SOME_PIXELS && Self::is_worth(problem);
         let links = Links::new(problem, if any { [usize::MAX; 2] } else { most })?;

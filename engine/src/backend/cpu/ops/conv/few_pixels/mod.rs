@@ -8,10 +8,11 @@
 mod grad_weight;
 mod pixels;
 
-pub use grad_weight::{FEW_PIXELS, FewPixelsGradWeight, SOME_PIXELS};
+pub use grad_weight::{FewPixelsGradWeight, SOME_PIXELS};
 pub use pixels::FewPixels;
 
-use super::shape::ConvProblem;
+use super::shape::{ConvProblem, Direction};
+use super::winograd;
 
 /// Most pixels of an output and of an input image.
 const MOST_PIXELS: [usize; 2] = [4, 16];
@@ -88,20 +89,18 @@ impl Links {
     }
 
     /// The links of a convolution that writes pixels, if this is the way for it.
-    fn of_pixels(problem: &ConvProblem) -> Option<Links> {
-        let beside = || Links::new(problem, MOST_BESIDE_WINOGRAD).filter(|links| links.are_fewer(problem));
+    fn of_pixels(problem: &ConvProblem, direction: Direction) -> Option<Links> {
+        let beside = || Links::new(problem, MOST_BESIDE_WINOGRAD).filter(|links| links.are_fewer(problem, direction));
         Links::new(problem, MOST_PIXELS).or_else(beside)
     }
 
-    /// True for a convolution for which `winograd` would take longer: it multiplies 4 × 4 elements for each 2 × 2 pixels, also
-    /// where those hang over the edge, and makes 16 numbers of the 9 of each weight, which are written and read.
-    fn are_fewer(&self, problem: &ConvProblem) -> bool {
-        let (op, shape, output) = (problem.op, &problem.shape, problem.output());
+    /// True for a convolution that is of `winograd`'s kind, but would take longer there: its tiles hang over the edge.
+    fn are_fewer(&self, problem: &ConvProblem, direction: Direction) -> bool {
+        let (op, shape) = (problem.op, &problem.shape);
         let is_its = shape.kernel == [3, 3] && op.stride == [1, 1] && op.dilation == [1, 1];
-        let tiles = output[0].div_ceil(2) * output[1].div_ceil(2);
         // For each pair of an input and an output channel.
         let own = self.links.len() * self.images + MOVED * 3 * self.used.len();
-        let its = 16 * tiles * self.images + MOVED * (9 + 2 * 16);
-        is_its && self.images >= LEAST_BATCH && own < its
+        let fewer = winograd::products(problem, direction).is_none_or(|its| own < its);
+        is_its && self.images >= LEAST_BATCH && fewer
     }
 }

@@ -40,7 +40,7 @@ pub struct FewPixels {
 impl FewPixels {
     /// Lays out the work, if the problem suits this kernel.
     pub fn new(problem: &ConvProblem, direction: Direction, act: Option<Activation>) -> Option<Self> {
-        let links = Links::of_pixels(problem)?;
+        let links = Links::of_pixels(problem, direction)?;
         let tiles = Tiles::new(problem.level);
         let inputs = (links.channels, links.input_pixels);
         let outputs = (links.outputs, links.output_pixels);

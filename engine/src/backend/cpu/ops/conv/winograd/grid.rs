@@ -1,34 +1,32 @@
 //! The tiles that the images are cut into.
 
+use super::points::{Four, Points};
 use crate::backend::cpu::gemm::round_up;
 use crate::backend::cpu::ops::conv::patches::TASKS;
 use crate::backend::cpu::ops::conv::shape::{ConvProblem, Direction};
+use crate::backend::cpu::run::threads::Parts;
 use std::ops::Range;
 
 /// Floats of a task's transformed input and output: 512 KiB, half of L2 on common machines.
 const BLOCK: usize = 128 << 10;
 
-/// Least tiles of a task, and in all: with fewer, the transformed weights are read too often, and reading them takes longer than
-/// the products.
-const LEAST_TILES: usize = 56;
-
 /// Least channels of input and output, for the gradient by the weight and for the kernels that write pixels: with fewer, the
 /// transforms cost more than they save.
 const LEAST_CHANNELS: [usize; 2] = [16, 24];
 
+/// What a sum of the gradient by the weight costs, which is written, read and transformed.
+const BACK: usize = 650;
+
 /// Floats in a cache line.
 const LINE: usize = 16;
 
-/// Elements of a transformed tile.
-pub const ELEMENTS: usize = 16;
-
-/// Tiles of 2 × 2 pixels of an output, and of the 4 × 4 pixels of an input that each reads.
+/// The tiles of an output, and the pixels of an input that each reads.
 pub struct Grid {
     /// Images in the batch.
     pub images: usize,
-    /// Height and width of the image with tiles of 4 × 4, which is read.
+    /// Height and width of the image which is read.
     pub source: [usize; 2],
-    /// Height and width of the image with tiles of 2 × 2: written, or `dy` for the gradient by the weight.
+    /// Height and width of the image which is cut into tiles: written, or `dy` for the gradient by the weight.
     pub dest: [usize; 2],
     /// Padding above and to the left of `source`.
     pub padding: [usize; 2],
@@ -36,16 +34,46 @@ pub struct Grid {
     pub from: usize,
     /// Channels of `dest`.
     pub to: usize,
+    /// Elements of a transformed tile.
+    pub elements: usize,
     /// Tiles down and across.
     tiles: [usize; 2],
-    /// Tiles that a task holds at a time.
+    /// Tiles that are multiplied at a time.
     pub block: usize,
 }
 
 impl Grid {
-    /// The grid, if the problem suits the transforms; `by_weight`: for the gradient by the weight. For each element of a tile
-    /// a task holds the transformed channels read and `extra` floats.
-    pub fn new(problem: &ConvProblem, direction: Direction, by_weight: bool, extra: usize) -> Option<Grid> {
+    /// The grid for a kernel that writes pixels, if the problem suits the transforms. For each element of a tile a task holds the
+    /// transformed channels read and `extra` floats.
+    pub fn of_pixels<P: Points>(problem: &ConvProblem, direction: Direction, extra: usize) -> Option<Grid> {
+        let mut grid = Grid::new::<P>(problem, direction, LEAST_CHANNELS[1])?;
+        let pays = match P::LEAST_IN_ALL {
+            Some(least) => grid.count() >= least,
+            None => grid.products::<P>() <= grid.plain_products(),
+        };
+        if !pays {
+            return None;
+        }
+        let fits = BLOCK / P::ELEMENTS / (grid.from + extra);
+        // Enough tasks for sixteen threads, if there are tiles enough.
+        grid.block = fits.min(grid.count().div_ceil(TASKS)).max(P::LEAST_TILES);
+        Some(grid)
+    }
+
+    /// The grid for the gradient by the weight, if the problem suits the transforms.
+    pub fn of_weights(problem: &ConvProblem) -> Option<Grid> {
+        let mut grid = Grid::new::<Four>(problem, Direction::Forward, LEAST_CHANNELS[0])?;
+        if grid.sum_products() > grid.plain_products() {
+            return None;
+        }
+        // The sum should not be larger than what is added to it at a time.
+        let least = (grid.from * grid.to / (grid.from + grid.to)).max(Four::LEAST_TILES);
+        let fits = BLOCK / Four::ELEMENTS / (grid.from + grid.to);
+        grid.block = fits.min(grid.count().div_ceil(TASKS)).max(least);
+        Some(grid)
+    }
+
+    fn new<P: Points>(problem: &ConvProblem, direction: Direction, least_channels: usize) -> Option<Grid> {
         let (op, shape, output) = (problem.op, &problem.shape, problem.output());
         let pads = [op.padding[0], op.padding[2]];
         let plain = shape.kernel == [3, 3] && op.stride == [1, 1] && op.dilation == [1, 1] && op.groups == 1;
@@ -56,28 +84,30 @@ impl Grid {
             Direction::Forward => (shape.input, output, pads, shape.channels, shape.outputs),
             Direction::Backward => (output, shape.input, pads.map(|p| 2 - p), shape.outputs, shape.channels),
         };
-        let tiles = dest.map(|side| side.div_ceil(2));
-        let count = shape.images * tiles[0] * tiles[1];
-        if from.min(to) < LEAST_CHANNELS[usize::from(!by_weight)] || count < LEAST_TILES {
-            return None;
-        }
-        // The sum of a gradient by the weight should not be larger than what is added to it at a time.
-        let least = if by_weight { from * to / (from + to) } else { 0 };
-        let fits = (BLOCK / ELEMENTS / (from + extra)).max(least);
-        // Enough tasks for sixteen threads, if there are tiles enough.
-        let block = fits.min(count.div_ceil(TASKS)).max(LEAST_TILES);
-        Some(Grid { images: shape.images, source, dest, padding, from, to, tiles, block })
+        let tiles = dest.map(|side| side.div_ceil(P::TILE));
+        let (images, elements, block) = (shape.images, P::ELEMENTS, P::LEAST_TILES);
+        let grid = Grid { images, source, dest, padding, from, to, elements, tiles, block };
+        (from.min(to) >= least_channels && grid.count() > 0).then_some(grid)
+    }
+
+    /// Multiply-adds for each pair of an input and an output channel, and what else takes as long.
+    pub fn products<P: Points>(&self) -> usize {
+        P::ELEMENTS * (self.count() + P::TRANSFORM)
+    }
+
+    /// The same for the gradient by the weight.
+    pub fn sum_products(&self) -> usize {
+        self.elements * self.count() + BACK
+    }
+
+    /// Multiply-adds without the transforms.
+    fn plain_products(&self) -> usize {
+        9 * self.images * self.dest[0] * self.dest[1]
     }
 
     /// Number of tiles.
-    fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.images * self.tiles[0] * self.tiles[1]
-    }
-
-    /// Floats from one element to the next of a block's transformed tiles with `channels` floats each: an odd number of cache
-    /// lines, so that the elements of a tile, which are written and read together, lie in different sets of the cache.
-    pub fn element_floats(&self, channels: usize) -> usize {
-        ((self.block * channels).div_ceil(LINE) | 1) * LINE
     }
 
     /// Floats of a row of `source`, rounded up to whole cache lines.
@@ -100,6 +130,53 @@ impl Grid {
         let in_image = self.tiles[0] * self.tiles[1];
         let (image, rest) = (tile / in_image, tile % in_image);
         TilePositions { tiles: self.tiles, next: [image, rest / self.tiles[1], rest % self.tiles[1]] }
+    }
+}
+
+/// Floats from one element to the next of so many transformed tiles with `tile` floats each: an odd number of cache lines, so
+/// that the elements of a tile, which are written and read together, lie in different sets of the cache.
+pub fn element_floats(tiles: usize, tile: usize) -> usize {
+    odd_lines(tiles * tile)
+}
+
+/// So many floats rounded up to an odd number of cache lines.
+pub fn odd_lines(floats: usize) -> usize {
+    (floats.div_ceil(LINE) | 1) * LINE
+}
+
+/// Room for transformed tiles, `[element][tile][channel]`.
+#[derive(Clone, Copy)]
+pub struct Held<'a> {
+    /// All of it.
+    pub floats: Parts<'a, f32>,
+    /// How many tiles there is room for, and how many lie before those that are meant.
+    pub room: usize,
+    /// See `room`.
+    pub first: usize,
+    /// Floats from tile to tile.
+    pub tile: usize,
+}
+
+impl Held<'_> {
+    /// Floats of such room for tiles of so many elements.
+    pub fn floats(elements: usize, room: usize, tile: usize) -> usize {
+        elements * element_floats(room, tile)
+    }
+
+    /// Floats from element to element.
+    pub fn element(&self) -> usize {
+        element_floats(self.room, self.tile)
+    }
+
+    /// Where the tiles go, and floats from element to element.
+    ///
+    /// # Panics
+    /// There is no room for these tiles of so many elements and channels.
+    #[inline(always)]
+    pub fn check(&self, elements: usize, tiles: &Range<usize>, channels: usize) -> (*mut f32, usize) {
+        assert!(self.floats.len() >= Held::floats(elements, self.room, self.tile), "room for the tiles");
+        assert!(self.first + tiles.len() <= self.room && channels <= self.tile, "room for the tiles");
+        (self.floats.as_ptr().wrapping_add(self.first * self.tile), self.element())
     }
 }
 

@@ -1,7 +1,8 @@
 //! Products for the last few channels, which fill only a small part of a tile. A tile would compute whole vectors of channels
 //! for them, so vectors run over the channels of the other side instead.
 
-use super::grid::{ELEMENTS, Grid};
+use super::grid::{Grid, element_floats};
+use super::points::{Four, Points};
 use super::transforms::vector_start;
 use crate::backend::cpu::simd::{Kernel, MAX_LANES, Simd};
 use std::ops::Range;
@@ -35,8 +36,8 @@ pub struct Dots<'a> {
     pub grid: &'a Grid,
     /// How many there are.
     pub count: usize,
-    /// Transformed tiles.
-    pub input: &'a [f32],
+    /// Transformed tiles, and floats from element to element.
+    pub input: (&'a [f32], usize),
     /// Transformed weights: rows as [`place`] tells, and floats from element to element.
     pub weights: (&'a [f32], usize),
     /// Columns, and floats from tile to tile.
@@ -53,16 +54,18 @@ impl Kernel for Dots<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let from = self.grid.from;
-        let (input, output) = (self.grid.element_floats(from), self.grid.element_floats(self.width));
+        let (tiles_read, input) = self.input;
+        let output = element_floats(self.grid.block, self.width);
         let row = row(from, S::LANES);
-        assert!(self.input.len() >= ELEMENTS * input && self.output.len() >= ELEMENTS * output && from >= S::LANES);
+        assert!(tiles_read.len() >= (self.grid.elements - 1) * input + self.count * from);
+        assert!(self.output.len() >= self.grid.elements * output && from >= S::LANES);
         assert!(self.count > 0 && self.count <= self.grid.block && self.columns <= self.width);
-        for (element, column) in (0..ELEMENTS).flat_map(|e| (0..self.columns).map(move |c| (e, c))) {
+        for (element, column) in (0..self.grid.elements).flat_map(|e| (0..self.columns).map(move |c| (e, c))) {
             let weights = &self.weights.0[element * self.weights.1 + column * row..][..row];
             for first in (0..self.count).step_by(S::LANES) {
                 // SAFETY: as asserted, the tiles are there; those beyond the last repeat it, and are not stored.
                 unsafe {
-                    let mut tiles = [self.input.as_ptr(); MAX_LANES];
+                    let mut tiles = [tiles_read.as_ptr(); MAX_LANES];
                     for t in 0..S::LANES {
                         tiles[t] = tiles[t].add(element * input + (first + t).min(self.count - 1) * from);
                     }
@@ -93,20 +96,20 @@ impl Kernel for Dots<'_> {
     }
 }
 
-/// `sums[element][from][column] (+)= Σ_tiles input[element][tile][from] · output[element][tile][column]`
+/// `sums[element][row][column] (+)= Σ_tiles a[element][tile][row] · b[element][tile][column]`
 pub struct Outer<'a> {
-    /// Where the tiles lie.
-    pub grid: &'a Grid,
-    /// How many there are.
+    /// How many rows.
+    pub rows: usize,
+    /// How many tiles there are.
     pub count: usize,
-    /// Transformed tiles of the input.
-    pub input: &'a [f32],
-    /// Transformed tiles of the output's gradient.
-    pub output: &'a [f32],
+    /// Transformed tiles, floats from element to element, and from tile to tile.
+    pub a: (&'a [f32], [usize; 2]),
+    /// The same.
+    pub b: (&'a [f32], [usize; 2]),
     /// Columns.
     pub columns: Range<usize>,
-    /// Floats from row to row of `output` and `sums`.
-    pub step: usize,
+    /// Floats from element to element and from row to row of `sums`.
+    pub step: [usize; 2],
     /// Adds to the sums.
     pub accumulate: bool,
     /// The sums.
@@ -118,36 +121,36 @@ impl Kernel for Outer<'_> {
     #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let (from, step) = (self.grid.from, self.step);
-        let (input, output) = (self.grid.element_floats(from), self.grid.element_floats(step));
-        assert!(self.input.len() >= ELEMENTS * input && self.output.len() >= ELEMENTS * output && from >= S::LANES);
-        assert!(self.count <= self.grid.block && self.columns.end <= step);
-        for (element, column) in (0..ELEMENTS).flat_map(|e| self.columns.clone().map(move |c| (e, c))) {
-            for first in (0..from).step_by(VECTORS * S::LANES) {
+        let (rows, last) = (self.rows, self.count.saturating_sub(1));
+        let ((a_tiles, [a_element, a_step]), (b_tiles, [b_element, b_step])) = (self.a, self.b);
+        assert!(a_tiles.len() >= (Four::ELEMENTS - 1) * a_element + last * a_step + rows && rows >= S::LANES);
+        assert!(b_tiles.len() >= (Four::ELEMENTS - 1) * b_element + last * b_step + self.columns.end);
+        for (element, column) in (0..Four::ELEMENTS).flat_map(|e| self.columns.clone().map(move |c| (e, c))) {
+            for first in (0..rows).step_by(VECTORS * S::LANES) {
                 // Vectors beyond the last repeat it, and are not stored.
                 let mut starts = [0; VECTORS];
                 for v in 0..VECTORS {
-                    starts[v] = vector_start(s, first + v * S::LANES, from);
+                    starts[v] = vector_start(s, first + v * S::LANES, rows);
                 }
                 let mut acc = [s.zero(); VECTORS];
                 // SAFETY: as asserted, the tiles are there.
                 unsafe {
-                    let mut a = self.input.as_ptr().add(element * input);
-                    let mut b = self.output.as_ptr().add(element * output + column);
+                    let mut a = a_tiles.as_ptr().add(element * a_element);
+                    let mut b = b_tiles.as_ptr().add(element * b_element + column);
                     for _ in 0..self.count {
                         let dy = s.splat(*b);
                         for v in 0..VECTORS {
                             acc[v] = s.fma(s.load(a.add(starts[v])), dy, acc[v]);
                         }
-                        (a, b) = (a.wrapping_add(from), b.wrapping_add(step));
+                        (a, b) = (a.wrapping_add(a_step), b.wrapping_add(b_step));
                     }
                 }
                 for v in 0..VECTORS {
                     let lanes = s.to_array(acc[v]);
-                    // The last vector's first channels are those of the one before.
-                    for c in first + v * S::LANES..from.min(first + (v + 1) * S::LANES) {
-                        let sum = &mut self.sums[(element * from + c) * step + column];
-                        *sum = lanes[c - starts[v]] + if self.accumulate { *sum } else { 0.0 };
+                    // The last vector's first rows are those of the one before.
+                    for row in first + v * S::LANES..rows.min(first + (v + 1) * S::LANES) {
+                        let sum = &mut self.sums[element * self.step[0] + row * self.step[1] + column];
+                        *sum = lanes[row - starts[v]] + if self.accumulate { *sum } else { 0.0 };
                     }
                 }
             }
