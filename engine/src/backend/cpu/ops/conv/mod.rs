@@ -52,7 +52,7 @@ type NewPixelKernel = fn(&ConvProblem, Direction, Option<Activation>) -> Option<
 const PIXEL_KERNELS: [NewPixelKernel; 5] = [
     pointwise::pixel_kernel,
     |problem, direction, act| Some(Box::new(FewPixels::new(problem, direction, act)?)),
-    winograd::pixel_kernel,
+    |problem, direction, act| Some(winograd::pixel_kernel(problem, direction, act)?),
     |problem, direction, act| Some(Box::new(Planar::new(problem, direction, act)?)),
     |problem, direction, act| Some(Box::new(Depthwise::new(problem, direction, act)?)),
 ];

@@ -34,7 +34,7 @@ impl Conv2dMaxPoolKernel {
         trains: bool,
     ) -> Self {
         let problem = ConvProblem::new(conv, shape, level, threads).in_training(trains);
-        let kernel = winograd::pooled_pixel_kernel(&problem, Direction::Forward, act);
+        let kernel = winograd::pixel_kernel(&problem, Direction::Forward, act);
         let kernel = kernel.unwrap_or_else(|| Box::new(Dense::pooled(&problem, act)));
         Conv2dMaxPoolKernel { kernel, lens: [shape.x_len(), shape.w_len(conv), shape.pooled_len(conv)] }
     }
@@ -83,7 +83,7 @@ impl Conv2dMaxPoolGradInputKernel {
         let problem = ConvProblem::new(conv, shape, level, threads);
         // The transform reads whole windows, so what a tile reads must begin one pixel before a window.
         let aligned = [conv.padding[0], conv.padding[2]] == [1, 1];
-        let kernel = winograd::pooled_pixel_kernel(&problem, Direction::Backward, None).filter(|_| aligned);
+        let kernel = winograd::pixel_kernel(&problem, Direction::Backward, None).filter(|_| aligned);
         let kernel = kernel.unwrap_or_else(|| Box::new(Dense::new(&problem, Direction::Backward, None)));
         Conv2dMaxPoolGradInputKernel { kernel, lens: [shape.pooled_len(conv), shape.w_len(conv), shape.x_len()] }
     }

@@ -30,6 +30,9 @@ const LEAST_PIECES: usize = 4;
 /// Most floats of the sums of all pieces: 16 MiB.
 const MOST_SUM_FLOATS: usize = 4 << 20;
 
+/// Most floats of the only sum: 64 MiB. Larger ones are four times the weight, which would be felt in what a step needs.
+const MOST_FLOATS: usize = 16 << 20;
+
 /// Floats of the transformed tiles that are held where there is only one sum: 32 MiB.
 const HELD: usize = 8 << 20;
 
@@ -63,7 +66,7 @@ impl WinogradGradWeight {
         let mut piece = grid.blocks().div_ceil((SUM_FLOATS / sum).clamp(LEAST_PIECES, TASKS));
         let mut pieces = grid.blocks().div_ceil(piece);
         let (is_large, ends) = (pieces * sum > MOST_SUM_FLOATS, tail::start(grid.from, tiles.columns()) < grid.from);
-        if is_large && ends {
+        if is_large && ends || sum > MOST_FLOATS {
             return None;
         }
         let is_whole = is_large || pieces < LEAST_PIECES && !ends;

@@ -24,27 +24,15 @@ mod weights;
 
 pub use grad_weight::WinogradGradWeight;
 
-use super::kernel::{PixelKernel, PooledPixelKernel};
+use super::kernel::PooledPixelKernel;
 use super::shape::{ConvProblem, Direction};
 use crate::graph::op::Activation;
 use grid::Grid;
 use pixels::Winograd;
 use points::{Four, Two};
 
-/// The kernel that writes pixels, if the problem suits it.
+/// The kernel that writes pixels, if the problem suits it; one side of it may be pooled.
 pub fn pixel_kernel(
-    problem: &ConvProblem,
-    direction: Direction,
-    act: Option<Activation>,
-) -> Option<Box<dyn PixelKernel>> {
-    Some(match problem.decides(direction) {
-        true => Box::new(Winograd::<Two>::new(problem, direction, act)?),
-        false => Box::new(Winograd::<Four>::new(problem, direction, act)?),
-    })
-}
-
-/// The same, one side of which may be pooled.
-pub fn pooled_pixel_kernel(
     problem: &ConvProblem,
     direction: Direction,
     act: Option<Activation>,

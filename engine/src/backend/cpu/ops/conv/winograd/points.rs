@@ -36,7 +36,7 @@ pub trait Points: Copy + Send + Sync + 'static {
     fn output_transform<S: Simd>(s: S, m: [S::V; MOST[1]]) -> [S::V; MOST[0]];
 }
 
-/// Tiles of 2 × 2 pixels: 0, ±1 and ∞. Their error is that of a plain sum.
+/// Tiles of 2 × 2 pixels: 0, ±1 and ∞. They round less than larger ones.
 #[derive(Clone, Copy)]
 pub struct Two;
 
@@ -65,8 +65,8 @@ impl Points for Two {
     }
 }
 
-/// Tiles of 4 × 4 pixels: 0, ±[`INNER`], ±[`OUTER`] and ∞. With ±1 and ±2, as in the paper, the rounding error is three to four
-/// times as large: powers of these points up to the fifth stay near 1. It is two to three times that of a plain sum.
+/// Tiles of 4 × 4 pixels: 0, ±[`INNER`], ±[`OUTER`] and ∞. With ±1 and ±2, as in the paper, the largest rounding error is
+/// three to four times as large: powers of these points stay nearer to 1. It is two to three times that of a plain sum.
 #[derive(Clone, Copy)]
 pub struct Four;
 
