@@ -202,6 +202,20 @@ fn tiles_are_small_where_results_decide() {
     }
 }
 
+/// Transformed weights of 1024 channels: 151 MB for tiles of 4 × 4, 67 MB for those of 2 × 2.
+#[test]
+fn transformed_weights_are_bounded() {
+    let op = conv([1, 1], [1; 4], [1, 1], 1);
+    let with = |channels: usize| {
+        let s = shape(16, [56, 56], channels, [3, 3], channels);
+        Conv2dKernel::new(&op, None, s, SimdLevel::detect(), 1, false)
+    };
+    let (fits, does_not) = (with(512), with(1024));
+    assert!(fits.kernel.name().ends_with("::Four>"), "{}", fits.kernel.name());
+    assert!(does_not.kernel.name().ends_with("::Two>"), "{}", does_not.kernel.name());
+    assert!(does_not.workspace_bytes() < 80_000_000, "{} bytes", does_not.workspace_bytes());
+}
+
 #[test]
 fn few_pixels_are_chosen_by_shape() {
     let (few, by_weight_only) = (few_pixels_cases(), weight_by_pixels_cases());

@@ -105,6 +105,11 @@ impl Grid {
         9 * self.images * self.dest[0] * self.dest[1]
     }
 
+    /// Whether the weights are larger than the tiles.
+    pub fn has_larger_weights(&self) -> bool {
+        self.count() * (self.from + self.to) <= self.from * self.to
+    }
+
     /// Number of tiles.
     pub fn count(&self) -> usize {
         self.images * self.tiles[0] * self.tiles[1]

@@ -31,23 +31,34 @@ use grid::Grid;
 use pixels::Winograd;
 use points::{Four, Two};
 
+/// Most floats of transformed weights for tiles of 4 × 4 pixels: 64 MiB. They are four times the weights, those for tiles of 2 × 2
+/// less than twice.
+const MOST_WEIGHTS: usize = 16 << 20;
+
+/// Whether pixels are written in tiles of 4 × 4.
+fn has_large_tiles(problem: &ConvProblem, direction: Direction) -> bool {
+    let held = |grid: Grid| if grid.has_larger_weights() { 0 } else { grid.elements * grid.from * grid.to };
+    let grid = || Grid::of_pixels::<Four>(problem, direction, 0);
+    !problem.decides(direction) && grid().is_none_or(|grid| held(grid) <= MOST_WEIGHTS)
+}
+
 /// The kernel that writes pixels, if the problem suits it; one side of it may be pooled.
 pub fn pixel_kernel(
     problem: &ConvProblem,
     direction: Direction,
     act: Option<Activation>,
 ) -> Option<Box<dyn PooledPixelKernel>> {
-    Some(match problem.decides(direction) {
-        true => Box::new(Winograd::<Two>::new(problem, direction, act)?),
-        false => Box::new(Winograd::<Four>::new(problem, direction, act)?),
+    Some(match has_large_tiles(problem, direction) {
+        true => Box::new(Winograd::<Four>::new(problem, direction, act)?),
+        false => Box::new(Winograd::<Two>::new(problem, direction, act)?),
     })
 }
 
 /// Multiply-adds of that kernel for each pair of an input and an output channel, and what else takes as long.
 pub fn products(problem: &ConvProblem, direction: Direction) -> Option<usize> {
-    Some(match problem.decides(direction) {
-        true => Grid::of_pixels::<Two>(problem, direction, 0)?.products::<Two>(),
-        false => Grid::of_pixels::<Four>(problem, direction, 0)?.products::<Four>(),
+    Some(match has_large_tiles(problem, direction) {
+        true => Grid::of_pixels::<Four>(problem, direction, 0)?.products::<Four>(),
+        false => Grid::of_pixels::<Two>(problem, direction, 0)?.products::<Two>(),
     })
 }
 

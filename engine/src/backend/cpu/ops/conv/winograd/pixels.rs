@@ -56,7 +56,7 @@ impl<P: Points> Winograd<P> {
             act,
             tiles,
             threads: problem.threads,
-            by_panels: grid.count() * (grid.from + grid.to) <= grid.from * grid.to,
+            by_panels: grid.has_larger_weights(),
             a_rows: rows(grid.from),
             c_rows: rows(tiles.columns()),
             grid,
