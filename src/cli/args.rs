@@ -294,6 +294,11 @@ pub struct PredictArgs {
     /// Write the results to this file instead of standard output; without `--format`, its ending (.csv, .jsonl) is the format
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "json")]
     pub out: Option<PathBuf>,
+    /// Write the class of every pixel into this folder, a PNG file with a palette for each image
+    ///
+    /// Of a model with a class for every pixel. A file has the name of its image, and the size that the model sees.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub masks: Option<PathBuf>,
     /// Compute threads of the CPU [default: all cores]
     ///
     /// By default as many as the process may use. Results do not depend on it.

@@ -16,6 +16,7 @@ mod launch;
 mod lr_find;
 mod memory;
 mod model;
+mod palette;
 mod predict;
 mod recompute;
 mod report;

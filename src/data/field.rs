@@ -15,7 +15,7 @@ pub struct Field {
     pub name: String,
     /// Element type: `U8` for byte images, `I32` for whole numbers such as labels, else `F32`.
     pub dtype: DType,
-    /// Shape of one sample: `[H, W, C]` for an image (`[0, 0, C]` for images of any size), `[L, F]` for a sequence, `[F]` for a vector, `[]` for one number.
+    /// Shape of one sample: `[H, W, C]` for an image (`[0, 0, C]` for images of any size), `[H, W]` for its mask, `[L, F]` for a sequence, `[F]` for a vector, `[]` for one number.
     pub shape: Shape,
     /// True for what is to be learnt, false for what a model may take.
     pub target: bool,
@@ -160,6 +160,13 @@ pub fn transformed(fields: &[Field]) -> Option<usize> {
     one.map(|(number, _)| number)
 }
 
+/// The number of the field that has a class for every pixel of that image, if one has: a mask, which transforms change with its
+/// image. It has the image's height and width, zeros where every image has a size of its own.
+pub fn mask(fields: &[Field]) -> Option<usize> {
+    let &[h, w, _] = fields[transformed(fields)?].shape.dims() else { return None };
+    fields.iter().position(|field| field.target && field.dtype == DType::I32 && *field.shape.dims() == [h, w])
+}
+
 /// A field was asked for that the samples do not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownField {
@@ -212,6 +219,18 @@ mod tests {
         assert_eq!(transformed(&set.fields), None, "two images");
         assert_eq!(transformed(&set.taking(&["numbers".into(), "left".into()]).unwrap().fields), Some(1));
         assert_eq!(transformed(&DataSpec::labelled(DType::F32, [5], 3).fields), Some(0), "there is no other");
+    }
+
+    #[test]
+    fn a_mask_has_the_sides_of_the_image() {
+        let with = |field: Field| mask(&[Field::photo("x", 3), field]);
+        assert_eq!(with(Field::target(TARGETS, DType::I32, [0, 0])), Some(1));
+        for other in [Field::target(TARGETS, DType::I32, []), Field::target(TARGETS, DType::F32, [0, 0])] {
+            assert_eq!(with(other), None);
+        }
+        let fields =
+            |target: [usize; 2]| [Field::input("x", DType::F32, [4, 5, 3]), Field::target(TARGETS, DType::I32, target)];
+        assert_eq!([[4, 5], [5, 4]].map(|target| mask(&fields(target))), [Some(1), None]);
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub mod image_list;
 mod known;
 mod labels;
 mod loader;
+mod mask_file;
 pub mod mnist;
 mod named_images;
 mod photo;
@@ -39,7 +40,7 @@ pub mod webdataset;
 
 pub use cache::{Cache, Keep, Kept};
 pub use dataset::Dataset;
-pub use field::{DataSpec, Field, INPUTS, TARGETS, TargetSpec, UnknownField, transformed};
+pub use field::{DataSpec, Field, INPUTS, TARGETS, TargetSpec, UnknownField, mask, transformed};
 pub use fingerprint::Fingerprint;
 pub use footprint::Footprint;
 pub use hold_out::HoldOut;

@@ -11,11 +11,11 @@ use std::io::{Cursor, Read};
 use std::path::Path;
 
 /// Largest width or height that is read: a file that claims more is refused before it is unpacked.
-const MAX_SIDE: u32 = 32_768;
+pub(super) const MAX_SIDE: u32 = 32_768;
 /// Largest file that is read, in bytes.
 pub(super) const MAX_FILE: u64 = 256 << 20;
 /// Most memory that unpacking one may take, in bytes: an image of 11,000×11,000 pixels in 32 bits.
-const MAX_DECODED: u64 = 512 << 20;
+pub(super) const MAX_DECODED: u64 = 512 << 20;
 
 /// Most memory that a thread keeps for the next photo, in bytes.
 const MOST_KEPT: usize = 32 << 20;

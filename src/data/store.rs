@@ -3,7 +3,7 @@
 use super::cache::{Area, Stamp};
 use super::field::Field;
 use super::photo::Photo;
-use super::transforms::{ImageSource, Transform, apply, transform_source};
+use super::transforms::{Image, ImageSource, Transform, apply, transform_mask, transform_source};
 use crate::graph::DType;
 use crate::random::{Purpose, Stream};
 use anyhow::{Result, ensure};
@@ -196,14 +196,16 @@ pub(super) struct Column {
     pub bytes: usize,
 }
 
-/// Changes of one field, which is made of images.
+/// Changes of one field, which is made of images or of their masks.
 #[derive(Debug, Clone)]
 pub(super) struct Changes {
     /// The field's number.
     pub field: usize,
+    /// It has a class for every pixel of the images.
+    pub of_masks: bool,
     /// What is done, in order.
     pub transforms: Vec<Transform>,
-    /// Height and width of an image as it is put.
+    /// Height and width of an image as it is put; zeros where each has a size of its own.
     pub sides: [usize; 2],
     /// Bytes of a pixel.
     pub pixel: usize,
@@ -212,7 +214,12 @@ pub(super) struct Changes {
 impl Changes {
     /// Writes the changed image.
     pub fn apply(&self, draws: &mut Stream, image: &[u8], out: &mut [u8]) {
-        apply(&self.transforms, draws, image, self.sides, self.pixel, out);
+        if self.of_masks {
+            let mask = Image { sides: self.sides, channels: self.pixel, pixels: image.to_vec() };
+            out.copy_from_slice(&transform_mask(&self.transforms, draws, mask).pixels);
+        } else {
+            apply(&self.transforms, draws, image, self.sides, self.pixel, out);
+        }
     }
 }
 
@@ -236,7 +243,7 @@ pub struct Rows<'a> {
     slot: &'a mut [u8],
     columns: &'a [Option<Column>],
     row: usize,
-    changes: Option<&'a Changes>,
+    changes: &'a [Changes],
     area: Option<&'a Area>,
     key: Key,
     draws: Option<Stream>,
@@ -247,7 +254,7 @@ impl<'a> Rows<'a> {
         slot: &'a mut [u8],
         columns: &'a [Option<Column>],
         row: usize,
-        changes: Option<&'a Changes>,
+        changes: &'a [Changes],
         key: Key,
     ) -> Self {
         Rows { slot, columns, row, changes, area: None, key, draws: None }
@@ -255,7 +262,7 @@ impl<'a> Rows<'a> {
 
     /// The same, for images that are kept after the transforms of `changes`.
     pub(super) fn kept_in(self, area: Option<&'a Area>) -> Self {
-        Rows { area: area.filter(|_| self.changes.is_some()), ..self }
+        Rows { area: area.filter(|_| !self.changes.is_empty()), ..self }
     }
 
     /// True if the batch has a place for this field: nobody reads the others.
@@ -276,14 +283,35 @@ impl<'a> Rows<'a> {
     pub fn put(&mut self, field: usize, bytes: &[u8]) {
         let Some(column) = self.columns.get(field).copied().flatten() else { return };
         let range = column.offset + self.row * column.bytes..column.offset + (self.row + 1) * column.bytes;
-        match self.changes.filter(|changes| changes.field == field) {
+        match self.changes.iter().find(|changes| changes.field == field) {
             Some(changes) => {
                 let (sides, pixel) = (changes.sides, changes.pixel);
                 assert_eq!(bytes.len(), sides[0] * sides[1] * pixel, "an image of {sides:?} pixels of {pixel} bytes");
-                let draws = self.draws.get_or_insert_with(|| self.key.draws());
+                // The draws of a mask are those of its image from the beginning.
+                let draws = match changes.of_masks {
+                    true => &mut self.key.draws(),
+                    false => self.draws.get_or_insert_with(|| self.key.draws()),
+                };
                 changes.apply(draws, bytes, &mut self.slot[range]);
             }
             None => self.slot[range].copy_from_slice(bytes),
+        }
+    }
+
+    /// Gives a field of masks of any size that of the image of this sample: a byte a pixel, which `widen` makes what a pixel of the
+    /// field is. What nobody wants is dropped.
+    ///
+    /// # Panics
+    /// If transforms do not bring it to the size that the batch has.
+    pub(super) fn mask(&mut self, field: usize, mask: Image, widen: impl Fn(u8) -> i32) {
+        let Some(column) = self.columns.get(field).copied().flatten() else { return };
+        let transforms =
+            self.changes.iter().find(|changes| changes.field == field).map(|changes| &changes.transforms[..]);
+        let mask = transform_mask(transforms.unwrap_or_default(), &mut self.key.draws(), mask);
+        let out = &mut self.slot[column.offset + self.row * column.bytes..][..column.bytes];
+        assert_eq!(out.len(), mask.pixels.len() * size_of::<i32>(), "a mask of {:?} pixels", mask.sides);
+        for (out, class) in out.as_chunks_mut().0.iter_mut().zip(&mask.pixels) {
+            *out = widen(*class).to_ne_bytes();
         }
     }
 
@@ -316,7 +344,7 @@ impl<'a> Rows<'a> {
     /// The way of an image to its place, if the batch has one for it.
     fn way(&mut self, field: usize) -> Option<Way<'_>> {
         let column = self.columns.get(field).copied().flatten()?;
-        let changes = self.changes.filter(|changes| changes.field == field).map(|changes| &changes.transforms[..]);
+        let changes = self.changes.iter().find(|changes| changes.field == field).map(|changes| &changes.transforms[..]);
         let draws = self.draws.get_or_insert_with(|| self.key.draws());
         let out = &mut self.slot[column.offset + self.row * column.bytes..][..column.bytes];
         Some(Way { transforms: changes.unwrap_or_default(), draws, out })
@@ -371,7 +399,7 @@ mod tests {
         let mut slot = [0; 20];
         for row in 0..2 {
             let key = Key { seed: 0, epoch: 0, sample: 0 };
-            let mut rows = Rows::new(&mut slot, &columns, row, None, key);
+            let mut rows = Rows::new(&mut slot, &columns, row, &[], key);
             assert_eq!([0, 1, 2, 3].map(|field| rows.wants(field)), [true, false, true, false]);
             store.write(1 - row, &mut rows).unwrap();
         }

@@ -5,7 +5,7 @@ use super::transforms::{keyed, of_loader, transforms};
 use super::{Builder, Mode, Tensor};
 use crate::config::language::sections as cfg;
 use crate::config::{Diagnostic, Experiment};
-use crate::data::{DataSpec, Field, Transform, transformed};
+use crate::data::{DataSpec, Field, Transform, mask, transformed};
 use crate::graph::op::Normalize;
 use crate::graph::{DType, Input, MAX_ELEMENTS, Shape};
 
@@ -46,6 +46,19 @@ pub fn input_fields(experiment: &Experiment, data: &DataSpec, train: bool) -> Ve
     data.fields.iter().enumerate().filter(|(_, field)| !field.target).map(|(i, f)| with_shape(i, f)).collect()
 }
 
+/// The field that is learnt, with its place in a batch, as it comes out of the transforms: `train` says which. Of masks, which have the
+/// sides of their image.
+pub fn target_field(experiment: &Experiment, data: &DataSpec, train: bool) -> Option<(Input, Field)> {
+    let (place, field) = data.target()?;
+    let mut field = field.clone();
+    if let (Some(number), Some(_)) = (transformed(&data.fields), mask(&data.fields)) {
+        let image = data.fields[number].clone();
+        let image = input_fields(experiment, &DataSpec { fields: vec![image], ..data.clone() }, train).remove(0);
+        field.shape = Shape::from(&image.shape.dims()[..2]);
+    }
+    Some((place, field))
+}
+
 /// A sample's shape as PyTorch shows it, without the batch.
 pub(super) fn sample_to_pytorch(sample: &Shape) -> Shape {
     match *sample.dims() {
@@ -67,6 +80,12 @@ impl Builder<'_> {
             if let &[0, 0, c] = field.shape.dims() {
                 field.shape = Shape::from([224, 224, c]);
             }
+        }
+        self.target = target_field(experiment, data, self.mode == Mode::Train);
+        if let Some((_, field)) = &mut self.target
+            && *field.shape.dims() == [0, 0]
+        {
+            field.shape = Shape::from([224, 224]);
         }
         let [train, eval] = fields;
         for (train, eval) in train.iter().zip(&eval).filter(|(train, eval)| train != eval && fit) {
@@ -166,7 +185,7 @@ impl Builder<'_> {
     fn check_transforms(&mut self) {
         let experiment = self.experiment;
         let Some(number) = transformed(&self.data.fields) else { return self.check_there_are_no_transforms() };
-        let field = &self.data.fields[number];
+        let (field, masks) = (&self.data.fields[number], mask(&self.data.fields).is_some());
         // Which samples keep a size of their own: those of training, or the others.
         let mut without = Vec::new();
         for train in [true, false] {
@@ -182,6 +201,10 @@ impl Builder<'_> {
                 }
                 let Some(transform) = of_loader(t) else { continue };
                 let (message, help) = match transform.output_shape(&shape) {
+                    Ok(_) if masks && !transform.takes_masks() => (
+                        format!("`{}` changes images alone, and these have a class for every pixel", transform.name()),
+                        Some("leave it out: `random_affine`, `color_jitter` and others change both alike"),
+                    ),
                     Ok(after) => {
                         shape = after;
                         if field.dtype == DType::U8 || transform.only_moves() {

@@ -41,7 +41,7 @@ impl Builder<'_> {
             return None;
         }
         self.graph.set_origin("loss");
-        let Some((place, field)) = self.data.target() else { unreachable!("checked by `output_fits`") };
+        let Some((place, field)) = self.target.clone() else { unreachable!("checked by `output_fits`") };
         let mut dims = vec![self.batch];
         dims.extend_from_slice(field.shape_of(self.length).dims());
         let targets = self.graph.input(place, field.dtype, Shape(dims));
@@ -124,7 +124,7 @@ impl Builder<'_> {
             return None;
         }
         let classes = self.shape(y).last();
-        let labels = if self.data.target().is_some_and(|(_, field)| field.shape.rank() > 0) { classes } else { 1 };
+        let labels = if self.target.as_ref().is_some_and(|(_, field)| field.shape.rank() > 0) { classes } else { 1 };
         let of = match loss.task() {
             Task::Classification => Counted::Classes {
                 ignore_index: loss.ignore_index(),
@@ -177,7 +177,7 @@ impl Builder<'_> {
             return self.output_is_like(name, y, loss);
         }
         let name = loss.name();
-        let target = &data.target().map_or(Shape::default(), |(_, field)| field.shape_of(self.length));
+        let target = &self.target.as_ref().map_or(Shape::default(), |(_, field)| field.shape_of(self.length));
         let (message, help) = match (loss.targets(), &data.targets) {
             (TargetKind::Classes, TargetSpec::Values) => (
                 format!("`{name}` needs classes, but the targets of the data are numbers"),
@@ -294,7 +294,7 @@ impl Builder<'_> {
 
     /// Whether targets can be mixed, if the transforms mix samples: numbers, or one class a sample; else reports it.
     fn mixing_fits(&mut self) -> bool {
-        let Some(target) = self.data.target().map(|(_, field)| field.shape_of(self.length)) else { return true };
+        let Some(target) = self.target.as_ref().map(|(_, field)| field.shape_of(self.length)) else { return true };
         let own = self.experiment.loss.target().is_some();
         if mixing(self.experiment).is_none() || !own && (self.data.targets == TargetSpec::Values || target.rank() == 0)
         {

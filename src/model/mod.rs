@@ -25,16 +25,16 @@ mod transforms;
 mod transposed;
 mod windows;
 
-pub use input::{BatchShape, input_fields};
+pub use input::{BatchShape, input_fields, target_field};
 pub use lints::lints;
 pub use loss::{BatchLoss, task};
 pub use summary::{LayerRow, Operand};
 pub use transforms::{mixing, transforms};
 
 use crate::config::{Diagnostic, Experiment, LayerNode};
-use crate::data::DataSpec;
+use crate::data::{DataSpec, Field};
 use crate::graph::op::Op;
-use crate::graph::{DType, Graph, MAX_ELEMENTS, Role, Shape, ValueId, Variables};
+use crate::graph::{DType, Graph, Input, MAX_ELEMENTS, Role, Shape, ValueId, Variables};
 use order::Order;
 use std::collections::{HashMap, HashSet};
 
@@ -97,6 +97,7 @@ pub fn forward(
         rows: Vec::new(),
         named: HashMap::new(),
         prepared: Vec::new(),
+        target: None,
         guesses: HashSet::new(),
         dropouts: 0,
     };
@@ -139,6 +140,8 @@ struct Builder<'a> {
     named: HashMap<String, Tensor>,
     /// The fields that the model takes, by name, as the layers see them.
     prepared: Vec<(String, Tensor)>,
+    /// The field that is learnt, after the transforms.
+    target: Option<(Input, Field)>,
     /// Values whose shapes are guesses, because of a mistake that has been reported.
     guesses: HashSet<ValueId>,
     /// Number of dropout layers so far: each draws its own masks.

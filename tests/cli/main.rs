@@ -18,6 +18,7 @@ mod finetune;
 mod force;
 mod hostile_files;
 mod lr_find;
+mod masks;
 mod memory;
 #[cfg(target_os = "linux")]
 mod mpi;

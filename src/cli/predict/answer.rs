@@ -40,7 +40,6 @@ pub struct Of<'a> {
 impl Meaning<'_> {
     /// What the output for one sample means.
     pub fn answer(&self, output: &[f32]) -> Answer {
-        // Shape of what has a class each in a sample; of rank 0 where a sample has one.
         let positions = self.positions();
         match self.task {
             Task::Classification if positions.rank() > 0 => {
@@ -54,7 +53,8 @@ impl Meaning<'_> {
         }
     }
 
-    fn positions(&self) -> Shape {
+    /// The shape of what has a class each in a sample; of rank 0 where a sample has one.
+    pub fn positions(&self) -> Shape {
         self.data.target().map_or(Shape::default(), |(_, field)| field.shape.clone())
     }
 

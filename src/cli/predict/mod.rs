@@ -2,6 +2,7 @@
 
 mod answer;
 mod glob;
+mod masks;
 mod names;
 mod sink;
 
@@ -12,9 +13,11 @@ use super::model::{Model, build, device, load_model};
 use super::what::expect_folder_of;
 use crate::backend::Backend;
 use crate::data::tensors::read_fields;
-use crate::data::{DataSpec, Field, Footprint, Loader, LoaderOptions, NamedImages, Position, Split, Transform};
+use crate::data::{
+    DataSpec, Field, Footprint, Loader, LoaderOptions, NamedImages, Position, Split, TargetSpec, Transform,
+};
 use crate::files::durable;
-use crate::model::{input_fields, task};
+use crate::model::{input_fields, target_field, task};
 use crate::terminal::say;
 use crate::train::setup::input::transforms;
 use crate::train::setup::memory::{Needs, Use};
@@ -23,6 +26,7 @@ use crate::train::setup::session::Session;
 use crate::train::setup::slots;
 use answer::{Meaning, Of};
 use anyhow::{Context, Result, anyhow};
+use masks::Masks;
 use sink::{Form, Sink};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -40,7 +44,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     let transforms = photos.then(|| transforms(experiment, false));
     // What the model sees after its transforms.
     let fields = input_fields(experiment, &data, false);
-    let targets = data.fields.iter().filter(|field| field.target).cloned();
+    let targets = target_field(experiment, &data, false).map(|(_, field)| field);
     let data = DataSpec { fields: fields.iter().cloned().chain(targets).collect(), ..data };
     let names::Given { files, problems } = names::files(&args.files, std::io::stdin())?;
     let form = Form::of(args, files.len())?;
@@ -51,6 +55,8 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
                 .into(),
         ));
     }
+    let masks = args.masks.as_deref().map(|folder| Masks::new(folder, &files, &meaning.positions(), classes(&data)));
+    let masks = masks.transpose()?;
     let (programs, batch, slots) = plan(&model, &data, backend.as_ref(), args, &files)?;
     let session = model.session(programs, backend.as_ref())?;
     let loading = &experiment.data.loading;
@@ -59,6 +65,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         session,
         backend: backend.as_ref(),
         meaning: &meaning,
+        masks: masks.as_ref(),
         batch,
         slots,
         workers,
@@ -142,6 +149,10 @@ fn is_tensors(file: &Path) -> bool {
     file.extension().is_some_and(|e| e.eq_ignore_ascii_case("safetensors"))
 }
 
+fn classes(data: &DataSpec) -> Option<usize> {
+    if let TargetSpec::Classes(classes) = data.targets { Some(classes) } else { None }
+}
+
 /// How image files become a model's input.
 struct Images<'a> {
     fields: &'a [Field],
@@ -167,6 +178,7 @@ struct Batches<'a> {
     session: Session,
     backend: &'a dyn Backend,
     meaning: &'a Meaning<'a>,
+    masks: Option<&'a Masks<'a>>,
     /// Samples in a batch.
     batch: usize,
     slots: usize,
@@ -235,7 +247,11 @@ impl Batches<'_> {
                 let sample = *sample as usize;
                 match failure(sample) {
                     Some(why) => _ = self.fail(&why, true),
-                    None => sink.add(of(sample), &self.meaning.answer(row)),
+                    None => {
+                        let answer = self.meaning.answer(row);
+                        self.masks.map_or(Ok(()), |masks| masks.write(of(sample), &answer))?;
+                        sink.add(of(sample), &answer);
+                    }
                 }
             }
             loader.release(batch);

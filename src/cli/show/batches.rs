@@ -14,8 +14,10 @@ pub struct Wanted {
     pub field: usize,
     /// Height, width, channels.
     pub image: [usize; 3],
-    /// The number of the field of the labels, if each sample has one.
+    /// The number of the field of the labels, if each sample, or each pixel of it, has one.
     pub labels: Option<usize>,
+    /// Each pixel has one.
+    pub masks: bool,
     /// The number of classes, if their shares in each sample are asked for.
     pub shares: Option<usize>,
     /// How they are made.
@@ -48,7 +50,10 @@ impl Batches {
         };
         let [h, w, c] = wanted.image;
         let image = add(Input::Field(wanted.field as u32), DType::U8, [n, h, w, c].into());
-        let labels = wanted.labels.map(|field| add(Input::Field(field as u32), DType::I32, [n].into()));
+        let labels = wanted.labels.map(|field| {
+            let shape: Shape = if wanted.masks { [n, h, w].into() } else { [n].into() };
+            add(Input::Field(field as u32), DType::I32, shape)
+        });
         let shares = wanted.shares.map(|classes| add(Input::Shares, DType::F32, [n, classes].into()));
         let backend = CpuBackend::new(Some(1))?;
         let buffers = (0..wanted.options.workers + 1).map(|_| backend.host_buffer(layout.bytes));
@@ -76,9 +81,12 @@ impl Batches {
         batch.buffer.bytes()[self.image.offset..][..batch.len * bytes].chunks_exact(bytes)
     }
 
-    /// The labels of a batch; none where samples have none.
-    pub fn labels<'b>(&self, batch: &'b Batch) -> impl Iterator<Item = i32> + use<'b> {
-        let at = self.labels.as_ref().map_or(0..0, |labels| labels.offset..labels.offset + 4 * batch.len);
+    /// The labels of sample `i` of a batch: one, or one for each pixel; none where samples have none.
+    pub fn labels<'b>(&self, batch: &'b Batch, i: usize) -> impl Iterator<Item = i32> + use<'b> {
+        let at = self.labels.as_ref().map_or(0..0, |labels| {
+            let bytes = 4 * labels.shape.dims()[1..].iter().product::<usize>();
+            labels.offset + i * bytes..labels.offset + (i + 1) * bytes
+        });
         batch.buffer.bytes()[at].as_chunks().0.iter().map(|bytes| i32::from_ne_bytes(*bytes))
     }
 

@@ -9,8 +9,10 @@ use crate::terminal::Bar;
 pub struct Measured {
     /// Height and width of the originals: the least, the median and the largest by area.
     pub sizes: Option<[[usize; 2]; 3]>,
-    /// Samples of each class; empty where there are none.
+    /// Samples of each class, or pixels, where each has a class; empty where there are none.
     pub classes: Vec<u64>,
+    /// Each pixel has a class.
+    pub masks: bool,
     /// Of each channel, with values from 0 to 1.
     pub mean: Vec<f64>,
     /// The same of the standard deviation.
@@ -43,7 +45,7 @@ pub fn measure(split: &Split, wanted: &Wanted, classes: usize) -> Result<Measure
             }
             pixels += (bytes.len() / channels) as u64;
         }
-        for label in batches.labels(&batch).enumerate().filter(|(i, _)| own(*i)).map(|(_, label)| label) {
+        for label in (0..batch.len).filter(|i| own(*i)).flat_map(|i| batches.labels(&batch, i)) {
             if let Some(count) = usize::try_from(label).ok().and_then(|label| counts.get_mut(label)) {
                 *count += 1;
             }
@@ -69,5 +71,6 @@ pub fn measure(split: &Split, wanted: &Wanted, classes: usize) -> Result<Measure
         [] => None,
         [least, ..] => Some([least, sizes[sizes.len() / 2], sizes[sizes.len() - 1]]),
     };
-    Ok(Measured { sizes, classes: counts, mean: mean.iter().map(|mean| mean / 255.0).collect(), std, unreadable })
+    let mean = mean.iter().map(|mean| mean / 255.0).collect();
+    Ok(Measured { sizes, classes: counts, masks: wanted.masks, mean, std, unreadable })
 }

@@ -9,10 +9,11 @@ mod sheet;
 use super::args::{ShowArgs, ShownSplit};
 use super::failure::Failure;
 use super::model::load_config;
+use super::palette::colour;
 use super::samples;
 use super::what::expect_folder_of;
 use crate::config::Experiment;
-use crate::data::{DataSpec, LoaderOptions, Position, Split, TargetSpec, output_shape, transformed};
+use crate::data::{DataSpec, LoaderOptions, Position, Split, TargetSpec, mask, output_shape, transformed};
 use crate::files::durable;
 use crate::graph::DType;
 use crate::terminal::say;
@@ -78,7 +79,8 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
         let epoch = args.epoch.unwrap_or(1);
         let start = Position { epoch: epoch - 1, batch: 0 };
         let (shown, places) = shown(split, &Wanted { start, ..wanted(train)? }, args.count as usize, &names)?;
-        let (image, [rows, columns]) = sheet::draw(&shown, wanted(train)?.image);
+        let Wanted { image: [h, w, channels], masks, .. } = wanted(train)?;
+        let (image, [rows, columns]) = sheet::draw(&shown, [h, w, if masks { 3 } else { channels }]);
         let mut png = Cursor::new(Vec::new());
         image.write_to(&mut png, ImageFormat::Png).context("cannot make a PNG file of the sheet")?;
         durable::write(out, png.get_ref()).with_context(|| format!("cannot write `{}`", out.display()))?;
@@ -121,7 +123,8 @@ fn wanted(
     let transforms = transforms(experiment, train);
     let shape = output_shape(&transforms, &fields[field].shape).context("`transforms` do not fit the samples")?;
     let &[h, w, c] = shape.dims() else { return Err(none("the samples are no images")) };
-    let labels = fields.iter().position(|f| f.target && f.dtype == DType::I32 && f.shape.len() == 1);
+    let masks = mask(fields);
+    let labels = masks.or(fields.iter().position(|f| f.target && f.dtype == DType::I32 && f.shape.len() == 1));
     let loading = &experiment.data.loading;
     let options = LoaderOptions {
         batch_size: if train { experiment.micro_batch() } else { loading.eval_batch_size() },
@@ -139,7 +142,7 @@ fn wanted(
         TargetSpec::Classes(n) if options.mixing.is_some() => Some(n),
         _ => None,
     };
-    Ok(Wanted { field, image: [h, w, c], labels, shares, options, start: Position::default() })
+    Ok(Wanted { field, image: [h, w, c], labels, masks: masks.is_some(), shares, options, start: Position::default() })
 }
 
 /// The first `count` samples of the wanted batches, all of one epoch, and their places in the split.
@@ -147,14 +150,19 @@ fn shown(split: &Split, wanted: &Wanted, count: usize, names: &Names) -> Result<
     let mut batches = Batches::start(split, wanted)?;
     let (mut list, mut places) = (Vec::new(), Vec::new());
     while let Some(batch) = batches.next()? {
-        let labels: Vec<i32> = batches.labels(&batch).collect();
         for (i, pixels) in batches.images(&batch).enumerate().take(count - list.len()) {
-            let label =
-                labels.get(i).map_or(String::new(), |label| match batches.shares(&batch, i).fold(0.0, f32::max) {
-                    share if share > 0.0 && share < 0.995 => format!("{} {:.0}%", names.of(*label), 100.0 * share),
-                    _ => names.of(*label),
+            if wanted.masks {
+                let pixels = tinted(pixels, wanted.image[2], batches.labels(&batch, i));
+                list.push(Shown { pixels, label: String::new() });
+            } else {
+                let label = batches.labels(&batch, i).next().map_or(String::new(), |label| {
+                    match batches.shares(&batch, i).fold(0.0, f32::max) {
+                        share if share > 0.0 && share < 0.995 => format!("{} {:.0}%", names.of(label), 100.0 * share),
+                        _ => names.of(label),
+                    }
                 });
-            list.push(Shown { pixels: pixels.to_vec(), label });
+                list.push(Shown { pixels: pixels.to_vec(), label });
+            }
             places.push(batch.samples()[i]);
         }
         let last = batch.last;
@@ -164,6 +172,17 @@ fn shown(split: &Split, wanted: &Wanted, count: usize, names: &Names) -> Result<
         }
     }
     Ok((list, places))
+}
+
+/// An image whose pixels are mixed with the colours of their classes, in as many channels as the sheet takes; class 0 leaves them as they
+/// are, and what is no class is white.
+fn tinted(pixels: &[u8], channels: usize, classes: impl Iterator<Item = i32>) -> Vec<u8> {
+    let mixed = |(pixel, class): (&[u8], i32)| {
+        let own = if channels < 3 { [pixel[0]; 3] } else { [0, 1, 2].map(|c| pixel[c]) };
+        let of_class = u8::try_from(class).map_or([255; 3], colour);
+        if class == 0 { own } else { [0, 1, 2].map(|c| own[c].midpoint(of_class[c])) }
+    };
+    pixels.chunks_exact(channels).zip(classes).flat_map(mixed).collect()
 }
 
 /// What classes are called.
@@ -200,6 +219,9 @@ fn told(measured: &Measured, names: &Names) -> String {
     }
     let (mean, std) = (list(&measured.mean), list(&measured.std));
     text.push_str(&format!("  {{ type = \"normalize\", mean = {mean}, std = {std} }}\n"));
+    if measured.masks {
+        text.push_str("  pixels of each class:\n");
+    }
     let mut order: Vec<usize> = (0..measured.classes.len()).collect();
     let most = measured.classes.iter().max().copied().unwrap_or(0).max(1);
     let many = order.len() > MANY_CLASSES;
@@ -228,7 +250,8 @@ fn told(measured: &Measured, names: &Names) -> String {
 }
 
 fn as_json(measured: &Measured, names: &Names) -> Value {
-    let class = |(i, n): (usize, &u64)| json!({ "class": i, "label": names.of(i as i32), "samples": n });
+    let what = if measured.masks { "pixels" } else { "samples" };
+    let class = |(i, n): (usize, &u64)| json!({ "class": i, "label": names.of(i as i32), what: n });
     let sizes = measured.sizes.map(|[least, median, most]| json!({ "least": least, "median": median, "most": most }));
     json!({
         "sizes": sizes,

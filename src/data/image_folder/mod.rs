@@ -10,7 +10,7 @@ use super::{DataSpec, Dataset, Describes, Field, Footprint, Split, Survey, Targe
 use crate::files;
 use crate::graph::DType;
 use anyhow::{Context, Result, bail, ensure};
-use photos::{ENDINGS, Files, Photos};
+use photos::{ENDINGS, Files, Photos, Targets};
 pub use scan::images_below;
 use scan::{Listing, is_folder, list};
 use std::path::{Path, PathBuf};
@@ -66,7 +66,7 @@ impl Describes for &ImageFolderOptions {
         let split = |part: Listing| {
             let labels = part.labels.into_iter().flat_map(i32::to_ne_bytes).collect();
             let files = Files::new(part.folder, part.images, self.strict)?;
-            Split::new(Arc::new(Photos::new(files, labels, spec.fields.clone(), self.strict)))
+            Split::new(Arc::new(Photos::new(files, Targets::Values(labels), spec.fields.clone(), self.strict)))
         };
         let (train, val, test) = (split(train)?, split(val)?, test.map(split).transpose()?);
         Ok(Dataset { test, told, ..Dataset::new(spec, train, val) })

@@ -2,10 +2,12 @@
 
 use super::super::Field;
 use super::super::cache::Stamp;
+use super::super::mask_file::read_mask;
 use super::super::photo::{read_photo, sides, with_photo};
 use super::super::store::{Rows, Store, Unreadable};
+use super::super::transforms::{Image, ImageSource as _};
 use crate::files;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 
 /// Endings of the names of images, in lower case.
@@ -114,38 +116,108 @@ impl Images for Files {
     }
 }
 
+/// What is learnt of each image.
+pub enum Targets {
+    /// A target each, as bytes, native endian, one after the other.
+    Values(Vec<u8>),
+    /// A file each, with a class for every pixel.
+    Masks(Box<Masks>),
+}
+
+/// Masks in files.
+pub struct Masks {
+    files: Files,
+    /// The class of each value; none of one that is none.
+    classes: [Option<u8>; 256],
+    /// What a pixel that counts for nothing has in a file, and in a batch.
+    ignored: Option<(u8, i32)>,
+}
+
+/// The class of a pixel that is ignored, as long as it is a byte.
+const IGNORED: u8 = 255;
+
+impl Masks {
+    /// Those in `files`. `values` are those of the classes, in order. Pixels of the value `ignored` are ignored, if it is a byte.
+    pub fn new(files: Files, values: &[u8], ignored: Option<i32>) -> Self {
+        let mut classes = [None; 256];
+        for (class, value) in (0..IGNORED).zip(values) {
+            classes[usize::from(*value)] = Some(class);
+        }
+        let ignored = ignored.and_then(|index| Some((u8::try_from(index).ok()?, index)));
+        Masks { files, classes, ignored }
+    }
+
+    /// The mask of an image of these sides, as far as they are known: the class of each pixel.
+    fn read(&self, at: usize, sides: Option<[usize; 2]>) -> Result<Image> {
+        let mut file = Vec::new();
+        self.files.read(at, &mut file)?;
+        let mut mask = read_mask(&file)?;
+        let ([h, w], [height, width]) = (mask.sides, sides.unwrap_or(mask.sides));
+        ensure!(
+            [h, w] == [height, width],
+            "the mask has {h}×{w} pixels (height × width), and its image {height}×{width}"
+        );
+        for (place, value) in mask.pixels.iter_mut().enumerate() {
+            *value = match (self.classes[usize::from(*value)], self.ignored) {
+                (_, Some((ignored, _))) if ignored == *value => IGNORED,
+                (Some(class), _) => class,
+                (None, _) => bail!(
+                    "the mask has the value {value} (row {}, column {}, counted from 0), which is no class: `mask_values` names those of the classes, \
+                     and `ignore_index` of the loss one that is ignored",
+                    place / w,
+                    place % w
+                ),
+            };
+        }
+        Ok(mask)
+    }
+
+    fn write(&self, at: usize, sides: Option<[usize; 2]>, rows: &mut Rows) -> Result<()> {
+        let (mask, ignored) = (self.read(at, sides)?, self.ignored.map_or(-1, |(_, index)| index));
+        rows.mask(TARGET, mask, |class| if class == IGNORED { ignored } else { i32::from(class) });
+        Ok(())
+    }
+}
+
 /// Images with a target each.
 pub struct Photos<I> {
     images: I,
     fields: Vec<Field>,
-    /// The targets as bytes, one after the other.
-    targets: Vec<u8>,
+    targets: Targets,
     strict: bool,
 }
 
 impl<I: Images> Photos<I> {
-    /// These images with these targets, native endian. `fields` are those of a sample: the image and the target.
+    /// These images with these targets. `fields` are those of a sample: the image and the target.
     ///
     /// # Panics
     /// If there is not a target for each image.
-    pub fn new(images: I, targets: Vec<u8>, fields: Vec<Field>, strict: bool) -> Self {
-        assert_eq!(targets.len(), images.len() * fields[TARGET].bytes(), "a target for each image");
+    pub fn new(images: I, targets: Targets, fields: Vec<Field>, strict: bool) -> Self {
+        let fit = match &targets {
+            Targets::Values(bytes) => bytes.len() == images.len() * fields[TARGET].bytes(),
+            Targets::Masks(masks) => masks.files.len() == images.len(),
+        };
+        assert!(fit, "a target for each image");
         Photos { images, fields, targets, strict }
     }
 
-    fn image(&self, sample: usize, rows: &mut Rows) -> Result<()> {
+    /// Writes the image; its sides, if it had to be decoded.
+    fn image(&self, sample: usize, rows: &mut Rows) -> Result<Option<[usize; 2]>> {
         // Before it is read: a file that changes meanwhile is another next time.
         let stamp = if rows.want_stamp() { self.images.stamp(sample) } else { None };
         if rows.kept(IMAGE, sample, stamp)? {
-            return Ok(());
+            return Ok(None);
         }
         let read = |file: &mut Vec<u8>| self.images.read(sample, file);
-        with_photo(read, |photo| rows.image(IMAGE, sample, &photo, stamp))
+        with_photo(read, |photo| {
+            rows.image(IMAGE, sample, &photo, stamp)?;
+            Ok(Some(photo.sides()))
+        })
     }
 
-    fn target(&self, sample: usize) -> &[u8] {
+    fn target<'a>(&self, values: &'a [u8], sample: usize) -> &'a [u8] {
         let bytes = self.fields[TARGET].bytes();
-        &self.targets[sample * bytes..][..bytes]
+        &values[sample * bytes..][..bytes]
     }
 }
 
@@ -159,23 +231,34 @@ impl<I: Images> Store for Photos<I> {
     }
 
     fn write(&self, sample: usize, rows: &mut Rows) -> Result<(), Unreadable> {
-        if rows.wants(IMAGE) {
-            self.image(sample, rows)
-                .map_err(|error| Unreadable { name: self.images.name(sample), why: format!("{error:#}") })?;
+        let unreadable = |name: String| move |error| Unreadable { name, why: format!("{error:#}") };
+        let sides = match rows.wants(IMAGE) {
+            true => self.image(sample, rows).map_err(unreadable(self.images.name(sample)))?,
+            false => None,
+        };
+        match &self.targets {
+            Targets::Values(values) => rows.put(TARGET, self.target(values, sample)),
+            Targets::Masks(masks) if rows.wants(TARGET) => {
+                masks.write(sample, sides, rows).map_err(unreadable(masks.files.name(sample)))?;
+            }
+            Targets::Masks(_) => {}
         }
-        rows.put(TARGET, self.target(sample));
         Ok(())
     }
 
     fn identify(&self, sample: usize, field: usize, take: &mut dyn FnMut(&[u8])) {
-        if field == TARGET {
-            return take(self.target(sample));
+        match &self.targets {
+            _ if field != TARGET => self.images.identify(sample, take),
+            Targets::Values(values) => take(self.target(values, sample)),
+            Targets::Masks(masks) => masks.files.identify(sample, take),
         }
-        self.images.identify(sample, take);
     }
 
     fn stored(&self, field: usize) -> Option<&[u8]> {
-        (field == TARGET).then_some(&self.targets)
+        match &self.targets {
+            Targets::Values(values) if field == TARGET => Some(values),
+            _ => None,
+        }
     }
 
     fn sides(&self, sample: usize) -> Option<[usize; 2]> {
@@ -197,7 +280,11 @@ impl<I: Images> Store for Photos<I> {
     }
 
     fn held_bytes(&self) -> usize {
-        self.images.held_bytes() + self.targets.len()
+        let targets = match &self.targets {
+            Targets::Values(values) => values.len(),
+            Targets::Masks(masks) => masks.files.held_bytes(),
+        };
+        self.images.held_bytes() + targets
     }
 
     fn skips_unreadable(&self) -> bool {

@@ -36,10 +36,10 @@ fn labels(split: &Split) -> Vec<i32> {
 fn pixel(split: &Split, sample: usize) -> Result<[u8; 3], String> {
     let mut slot = vec![0; 12];
     let crop = Transform::RandomCrop { size: [2, 2], padding: [0; 4] };
-    let changes = Changes { field: 0, transforms: vec![crop], sides: [0, 0], pixel: 3 };
+    let changes = [Changes { field: 0, of_masks: false, transforms: vec![crop], sides: [0, 0], pixel: 3 }];
     let key = Key { seed: 0, epoch: 0, sample: 0 };
     let columns = [Some(Column { offset: 0, bytes: 12 })];
-    let mut rows = Rows::new(&mut slot, &columns, 0, Some(&changes), key);
+    let mut rows = Rows::new(&mut slot, &columns, 0, &changes, key);
     split.write(sample, &mut rows).map_err(|e| e.to_string())?;
     Ok([slot[0], slot[1], slot[2]])
 }

@@ -96,6 +96,8 @@ impl Raw {
                 self.words.extend(all.iter().map(|word| words.number(word, line)));
                 self.ends.push(self.words.len());
             }
+            // Their files are no labels of the list.
+            (Kind::Mask { .. }, _) => {}
             (Kind::Numbers, _) => {
                 for (cell, column) in cells.iter().zip(columns) {
                     let all = match cell {
@@ -126,6 +128,7 @@ impl Raw {
                 self.words.truncate(self.ends.last().copied().unwrap_or_default());
             }
             Kind::Numbers => self.values.truncate(self.values.len() - width),
+            Kind::Mask { .. } => {}
         }
     }
 
@@ -143,6 +146,7 @@ impl Raw {
             Kind::Class => {
                 Ok(self.words.iter().flat_map(|word| (classes[*word as usize] as i32).to_ne_bytes()).collect())
             }
+            Kind::Mask { .. } => Ok(Vec::new()),
             Kind::Numbers => Ok(self.values.iter().flat_map(|value| value.to_ne_bytes()).collect()),
             Kind::Classes { .. } => {
                 let one = size_of::<f32>();

@@ -1,12 +1,12 @@
-//! Photos with their labels in a list: CSV, TSV or JSON Lines, as `metadata.csv` of Hugging Face's `ImageFolder`. They are read when a
-//! batch asks for them.
+//! Photos with their labels in a list: CSV, TSV or JSON Lines, as `metadata.csv` of Hugging Face's `ImageFolder`. They, and masks that
+//! are their labels, are read when a batch asks for them.
 
 mod labels;
 mod table;
 
 use super::field::{INPUTS, TARGETS};
 use super::found::Found;
-use super::image_folder::photos::{Files, Photos, bytes_of_paths};
+use super::image_folder::photos::{Files, Masks, Photos, Targets, bytes_of_paths};
 use super::progress::Event;
 use super::unreadable::most_unreadable;
 use super::{DataSpec, Dataset, Describes, Field, Footprint, Split, Survey, TargetSpec};
@@ -25,6 +25,8 @@ const METADATA: &str = "metadata";
 const IMAGE_COLUMNS: [&str; 5] = ["file_name", "image", "filename", "path", "file"];
 /// Columns of the labels.
 const LABEL_COLUMNS: [&str; 2] = ["label", "class"];
+/// Columns of the masks' names.
+const MASK_COLUMNS: [&str; 4] = ["mask", "mask_file_name", "mask_path", "label"];
 /// The column that says which part a photo belongs to.
 const SPLIT: &str = "split";
 /// What the parts are called there, and as folders.
@@ -43,7 +45,7 @@ pub struct ImageListOptions {
     pub root: Option<PathBuf>,
     /// The column of the photos' names.
     pub image_column: Option<String>,
-    /// The columns of the labels; empty: `label` or `class`.
+    /// The columns of the labels; empty: the usual ones.
     pub label_columns: Vec<String>,
     /// What the labels are.
     pub kind: Kind,
@@ -65,6 +67,13 @@ pub enum Kind {
     },
     /// Numbers.
     Numbers,
+    /// A class for every pixel of a photo, in an image file of its own.
+    Mask {
+        /// The values that the classes have in the files, in order; `None`: their numbers.
+        values: Option<Vec<u8>>,
+        /// The class of pixels that count for nothing.
+        ignore_index: Option<i32>,
+    },
 }
 
 /// What the lists that were described last hold.
@@ -85,6 +94,8 @@ struct Part {
     paths: Vec<Box<Path>>,
     labels: Raw,
     targets: Vec<u8>,
+    /// A mask for each, if those are the labels.
+    masks: Vec<Box<Path>>,
     /// Photos that are not there, and the first few of them with their lines.
     missing: usize,
     first: Vec<String>,
@@ -92,7 +103,7 @@ struct Part {
 
 impl Part {
     fn held_bytes(&self) -> usize {
-        bytes_of_paths(&self.paths) + self.targets.len()
+        bytes_of_paths(&self.paths) + self.targets.len() + bytes_of_paths(&self.masks)
     }
 }
 
@@ -109,8 +120,16 @@ impl Describes for &ImageListOptions {
         let Lists { spec, parts, told } = FOUND.take(self, || self.lists())?;
         let tested = !parts[2].paths.is_empty();
         let [train, val, test] = parts.map(|part| {
+            let targets = match &self.kind {
+                Kind::Mask { values, ignore_index } => {
+                    let files = Files::new(part.folder.clone(), part.masks, self.strict)?;
+                    let numbers: Vec<u8> = (0..=u8::MAX).take(self.classes.as_ref().map_or(0, Vec::len)).collect();
+                    Targets::Masks(Box::new(Masks::new(files, values.as_ref().unwrap_or(&numbers), *ignore_index)))
+                }
+                _ => Targets::Values(part.targets),
+            };
             let photos = Files::new(part.folder, part.paths, self.strict)?;
-            Split::new(Arc::new(Photos::new(photos, part.targets, spec.fields.clone(), self.strict)))
+            Split::new(Arc::new(Photos::new(photos, targets, spec.fields.clone(), self.strict)))
         });
         let test = if tested { Some(test?) } else { None };
         Ok(Dataset { test, told, ..Dataset::new(spec, train?, val?) })
@@ -132,7 +151,7 @@ impl ImageListOptions {
     /// What the samples look like, as far as the options tell.
     fn known(&self) -> Option<DataSpec> {
         match self.kind {
-            Kind::Class | Kind::Classes { .. } => Some(self.spec(self.classes.clone()?, 0)),
+            Kind::Class | Kind::Classes { .. } | Kind::Mask { .. } => Some(self.spec(self.classes.clone()?, 0)),
             Kind::Numbers => {
                 Some(self.spec(Vec::new(), Some(self.label_columns.len()).filter(|columns| *columns > 0)?))
             }
@@ -144,6 +163,8 @@ impl ImageListOptions {
             Kind::Class => (Field::target(TARGETS, DType::I32, []), TargetSpec::Classes(classes.len())),
             Kind::Classes { .. } => (Field::target(TARGETS, DType::F32, [classes.len()]), TargetSpec::Values),
             Kind::Numbers => (Field::target(TARGETS, DType::F32, [width]), TargetSpec::Values),
+            // As its photo, of any size.
+            Kind::Mask { .. } => (Field::target(TARGETS, DType::I32, [0, 0]), TargetSpec::Classes(classes.len())),
         };
         DataSpec {
             fields: vec![Field::photo(INPUTS, 3), target],
@@ -176,6 +197,8 @@ impl ImageListOptions {
         let (names, classes) = match self.kind {
             Kind::Numbers => (Vec::new(), Vec::new()),
             Kind::Class | Kind::Classes { .. } => classes(&words, self.classes.as_deref())?,
+            // What is in the files is not looked at yet.
+            Kind::Mask { .. } => (self.classes.clone().context("masks tell no names of classes")?, Vec::new()),
         };
         let mut told = Vec::new();
         for (at, part) in parts.iter_mut().enumerate() {
@@ -206,9 +229,10 @@ impl ImageListOptions {
         let more = if part.missing > SHOWN { format!(" and {} more", part.missing - SHOWN) } else { String::new() };
         let all = part.missing + part.paths.len();
         let what = format!(
-            "`{}`: {} of {all} photos are not there: {}{more}",
+            "`{}`: {} of {all} photos{} are not there: {}{more}",
             list.display(),
             part.missing,
+            if matches!(self.kind, Kind::Mask { .. }) { " or their masks" } else { "" },
             part.first.join(", ")
         );
         let folder = if part.folder.as_os_str().is_empty() { Path::new(".") } else { &part.folder };
@@ -266,7 +290,8 @@ impl Reading<'_> {
         let table = Table::open(self.list)?;
         let columns = table.columns();
         let mut chosen = self.columns(columns, self.options.image_column.as_slice(), &IMAGE_COLUMNS, "image_column")?;
-        chosen.extend(self.columns(columns, &self.options.label_columns, &LABEL_COLUMNS, "label_column")?);
+        let usual: &[&str] = if self.has_masks() { &MASK_COLUMNS } else { &LABEL_COLUMNS };
+        chosen.extend(self.columns(columns, &self.options.label_columns, usual, "label_column")?);
         let names: Vec<String> = chosen.iter().map(|at| columns[*at].clone()).collect();
         let split = columns.iter().position(|name| name == SPLIT).filter(|_| self.at == 0);
         chosen.extend(split);
@@ -274,6 +299,10 @@ impl Reading<'_> {
             let (named, split) = cells.split_at(names.len());
             self.add(line, &names, named, split.first())
         })
+    }
+
+    fn has_masks(&self) -> bool {
+        matches!(self.options.kind, Kind::Mask { .. })
     }
 
     /// The places of the columns that are given, else of the first of the usual ones.
@@ -326,15 +355,17 @@ impl Reading<'_> {
             "{place}: `{SPLIT}` says `{}`, and there is another list for those: leave out one of the two",
             PARTS[at][0]
         );
+        let mask = match (self.has_masks(), &cells[1]) {
+            (false, _) => None,
+            (true, Cell::Text(mask)) => Some(mask),
+            (true, _) => bail!("{place}: there is no mask: `{}` names none", names[1]),
+        };
         let part = &mut self.parts[at];
         let before = part.labels.values();
-        part.labels.add(
-            &self.options.kind,
-            &names[1..],
-            &cells[1..],
-            self.words,
-            Line { trained: at == 0, ..place },
-        )?;
+        if mask.is_none() {
+            let line = Line { trained: at == 0, ..place };
+            part.labels.add(&self.options.kind, &names[1..], &cells[1..], self.words, line)?;
+        }
         if self.options.kind == Kind::Numbers {
             let width = part.labels.values() - before;
             let expected = *self.width.get_or_insert(width);
@@ -343,21 +374,30 @@ impl Reading<'_> {
                 "{place}: the label has {width} numbers, and those before {expected}"
             );
         }
-        let reason = match files::uninterrupted(|| std::fs::metadata(part.folder.join(name))) {
-            Ok(metadata) if !metadata.is_dir() => {
-                part.paths.push(Path::new(name).into());
-                return Ok(());
-            }
-            Ok(_) => ": a folder".to_owned(),
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => String::new(),
-            Err(e) => format!(": {e}"),
+        let mut files = std::iter::once(name).chain(mask);
+        let Some((file, reason)) = files.find_map(|file| Some((file, lacking(&part.folder, file)?))) else {
+            part.paths.push(Path::new(name).into());
+            part.masks.extend(mask.map(|mask| Path::new(mask).into()));
+            return Ok(());
         };
-        part.labels.remove_last(&self.options.kind, self.width.unwrap_or_default());
+        if mask.is_none() {
+            part.labels.remove_last(&self.options.kind, self.width.unwrap_or_default());
+        }
         part.missing += 1;
         if part.first.len() < SHOWN {
-            part.first.push(format!("`{}` (line {line}{reason})", shown(name)));
+            part.first.push(format!("`{}` (line {line}{reason})", shown(file)));
         }
         Ok(())
+    }
+}
+
+/// Why there is no such file, with a colon before it where that is more than that it is not there; `None`: it is there.
+fn lacking(folder: &Path, name: &str) -> Option<String> {
+    match files::uninterrupted(|| std::fs::metadata(folder.join(name))) {
+        Ok(metadata) if !metadata.is_dir() => None,
+        Ok(_) => Some(": a folder".to_owned()),
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Some(String::new()),
+        Err(e) => Some(format!(": {e}")),
     }
 }
 

@@ -251,3 +251,85 @@ fn another_list_has_another_fingerprint() {
     assert_eq!(before.difference(&print("file_name,label\n1.png,b\n2.png,a\n")).unwrap(), "the training targets");
     assert_eq!(before.difference(&print("file_name,label\n1.png,a\n4.png,b\n")).unwrap(), "the training inputs");
 }
+
+/// A list of pictures of 2 × 3 pixels with masks, each of which has one value.
+fn masks(place: &TempDir, values: &[u8], more: &str) -> ImageListOptions {
+    let mut list = String::from("file_name,mask\n");
+    for (i, value) in values.iter().enumerate() {
+        image::GrayImage::from_pixel(3, 2, image::Luma([*value])).save(place.path().join(format!("m{i}.png"))).unwrap();
+        list.push_str(&format!("{},m{i}.png\n", PICTURES[i % 4]));
+    }
+    ImageListOptions {
+        kind: Kind::Mask { values: None, ignore_index: Some(255) },
+        classes: Some(vec!["sky".into(), "road".into()]),
+        ..options(place, "all.csv", list + more)
+    }
+}
+
+/// The classes of the pixels of all samples, or the error of one that cannot be read.
+fn pixels(options: &ImageListOptions) -> Result<Vec<i32>> {
+    use super::super::{Loader, LoaderOptions, Position};
+    use crate::backend::Backend as _;
+    use crate::graph::Input;
+    use crate::plan::{SlotInput, SlotLayout};
+    let split = set(options).train;
+    let resize = super::super::Transform::Resize {
+        size: super::super::Size::Both([2, 1]),
+        interpolation: super::super::Interpolation::Bilinear,
+        antialias: true,
+    };
+    let n = split.len();
+    let input = |number, dtype, shape: crate::graph::Shape, offset| SlotInput {
+        input: Input::Field(number),
+        dtype,
+        shape,
+        offset,
+    };
+    let inputs = vec![input(0, DType::U8, [n, 2, 1, 3].into(), 0), input(1, DType::I32, [n, 2, 1].into(), 64)];
+    let layout = SlotLayout { inputs, bytes: 128 };
+    let buffer = crate::backend::cpu::CpuBackend::new(Some(1))?.host_buffer(128)?;
+    let options = LoaderOptions {
+        batch_size: n,
+        shuffle: false,
+        workers: 0,
+        transforms: vec![resize],
+        ..LoaderOptions::default()
+    };
+    let mut loader = Loader::start(&split, options, &layout, vec![buffer], Position::default())?;
+    let batch = loader.next()?.context("there is no batch")?;
+    Ok(batch.buffer.bytes()[64..][..8 * n].chunks_exact(4).map(|b| i32::from_ne_bytes(b.try_into().unwrap())).collect())
+}
+
+#[test]
+fn masks_have_a_class_for_every_pixel() {
+    let place = folder(&PICTURES);
+    let options = masks(&place, &[1, 0, 255], "");
+    let spec = describe(&Source::ImageList(options.clone())).unwrap();
+    assert_eq!(spec.target().unwrap().1, &Field::target(TARGETS, DType::I32, [0, 0]));
+    assert_eq!((spec.targets, spec.train), (TargetSpec::Classes(2), Some(3)));
+    assert_eq!(pixels(&options).unwrap(), [1, 1, 0, 0, 255, 255]);
+    // Values of one's own, and another index for what is ignored, which no file can have.
+    let kind = Kind::Mask { values: Some(vec![255, 7]), ignore_index: Some(-100) };
+    assert_eq!(pixels(&ImageListOptions { kind, ..masks(&place, &[7, 255], "") }).unwrap(), [1, 1, 0, 0]);
+}
+
+#[test]
+fn masks_that_do_not_fit_are_told() {
+    let place = folder(&PICTURES);
+    let told = |options: &ImageListOptions| {
+        format!("{:#}", pixels(&ImageListOptions { strict: true, ..options.clone() }).unwrap_err())
+    };
+    let text = told(&masks(&place, &[0, 2], ""));
+    assert!(
+        text.contains("`m1.png`: the mask has the value 2 (row 0, column 0, counted from 0), which is no class"),
+        "{text}"
+    );
+    image::GrayImage::new(2, 3).save(place.path().join("other.png")).unwrap();
+    let text = told(&masks(&place, &[0], "2.png,other.png\n"));
+    assert!(text.contains("the mask has 3×2 pixels (height × width), and its image 2×3"), "{text}");
+    let none = masks(&place, &[0; 4], "4.png,none.png\n");
+    let told = set(&none).told.concat();
+    assert!(told.contains("1 of 5 photos or their masks are not there: `none.png` (line 6)"), "{told}");
+    let empty = error(&masks(&place, &[0], "4.png,\n"));
+    assert!(empty.contains("line 3: there is no mask: `mask` names none"), "{empty}");
+}

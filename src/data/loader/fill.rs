@@ -1,7 +1,7 @@
 //! Writes samples into a batch slot.
 
 use super::super::cache::Area;
-use super::super::field::transformed;
+use super::super::field::{mask, transformed};
 use super::super::store::{Changes, Column, Key, Rows};
 use super::super::transforms::output_shape;
 use super::super::unreadable::{most_unreadable, too_many};
@@ -19,7 +19,7 @@ pub(super) struct Filler {
     seed: u64,
     /// Where the rows of each field are in a slot; `None` for fields that the slot does not have.
     columns: Vec<Option<Column>>,
-    changes: Option<Changes>,
+    changes: Vec<Changes>,
     /// Images that are kept.
     area: Option<Arc<Area>>,
     mixer: Option<Mixer>,
@@ -30,11 +30,17 @@ impl Filler {
     pub fn new(split: &Split, options: &LoaderOptions, layout: &SlotLayout) -> Result<Self> {
         let fields = split.fields();
         let mut columns = vec![None; fields.len()];
-        let mut changes = None;
-        let transformed = transformed(fields).filter(|_| !options.transforms.is_empty());
+        let mut changes = Vec::new();
+        let transforms = &options.transforms;
+        let transformed = transformed(fields).filter(|_| !transforms.is_empty());
+        let mask = mask(fields).filter(|_| transformed.is_some());
         ensure!(
-            transformed.is_some() || options.transforms.is_empty(),
+            transformed.is_some() || transforms.is_empty(),
             "transforms change the one field that is an image, and the samples have none or more than one"
+        );
+        ensure!(
+            mask.is_none() || transforms.iter().all(Transform::takes_masks),
+            "some of the transforms cannot change a mask with its image"
         );
         for place in &layout.inputs {
             let Input::Field(number) = place.input else { continue };
@@ -44,16 +50,24 @@ impl Filler {
             };
             let changed = transformed == Some(number);
             ensure!(
-                !changed || field.dtype == DType::U8 || options.transforms.iter().all(Transform::only_moves),
+                !changed || field.dtype == DType::U8 || transforms.iter().all(Transform::only_moves),
                 "`{}` of the samples is of {}, and these transforms take bytes",
                 field.name,
                 field.dtype
             );
-            let shape = if changed { output_shape(&options.transforms, &field.shape)? } else { field.shape.clone() };
+            let of_masks = mask == Some(number);
+            let shape = match transformed {
+                Some(image) if changed || of_masks => {
+                    let mut shape = output_shape(transforms, &fields[image].shape)?;
+                    shape.0.truncate(field.shape.rank());
+                    shape
+                }
+                _ => field.shape.clone(),
+            };
             columns[number] = Some(column(field, &shape, place, options.batch_size, layout)?);
-            if let (true, &[h, w, c]) = (changed, field.shape.dims()) {
-                let (sides, pixel) = ([h, w], c * field.dtype.bytes());
-                changes = Some(Changes { field: number, transforms: options.transforms.clone(), sides, pixel });
+            if let (true, &[h, w, ref channels @ ..]) = (changed || of_masks, field.shape.dims()) {
+                let (sides, pixel) = ([h, w], channels.iter().product::<usize>() * field.dtype.bytes());
+                changes.push(Changes { field: number, of_masks, transforms: transforms.clone(), sides, pixel });
             }
         }
         ensure!(columns.iter().any(Option::is_some), "the batch slot has no place for any field of the samples");
@@ -90,7 +104,7 @@ impl Filler {
             loop {
                 // The draws are those of the sample that was asked for.
                 let key = Key { seed: self.seed, epoch, sample: u64::from(*sample) };
-                let rows = Rows::new(slot, &self.columns, row, self.changes.as_ref(), key);
+                let rows = Rows::new(slot, &self.columns, row, &self.changes, key);
                 let mut rows = rows.kept_in(self.area.as_deref());
                 let Err(error) = self.split.write(at, &mut rows) else { break };
                 ensure!(self.split.skips_unreadable(), "a sample cannot be read: {error}");
@@ -116,7 +130,7 @@ impl Filler {
         }
         for (number, column) in columns() {
             let (stored, bytes) = (self.split.stored(number).unwrap_or_default(), fields[number].bytes());
-            let changes = self.changes.as_ref().filter(|changes| changes.field == number);
+            let changes = self.changes.iter().find(|changes| changes.field == number);
             let rows = slot[column.offset..][..samples.len() * column.bytes].chunks_exact_mut(column.bytes);
             for (row, sample) in rows.zip(samples) {
                 let values = &stored[self.split.at(*sample as usize) * bytes..][..bytes];

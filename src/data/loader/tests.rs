@@ -77,6 +77,63 @@ fn same_batches_for_any_workers_and_slots() {
     }
 }
 
+/// A class for every pixel goes where its pixel goes, from memory in one piece and sample by sample.
+#[test]
+fn masks_are_changed_with_their_images() {
+    let pixels: Vec<u8> = (0..6 * 16).map(|i| (i * 7 % 251 + 1) as u8).collect();
+    let classes = pixels.iter().map(|pixel| i32::from(*pixel) - 1000).collect();
+    let fields = vec![
+        (Field::input(INPUTS, DType::U8, [4, 4, 1]), Values::Bytes(pixels)),
+        (Field::target(TARGETS, DType::I32, [4, 4]), Values::Ints(classes)),
+    ];
+    let split = Split::in_memory(fields, 6).unwrap();
+    let input = |input, dtype, shape: Shape, offset| SlotInput { input, dtype, shape, offset };
+    let inputs = vec![
+        input(Input::Field(0), DType::U8, [4, 4, 4, 1].into(), 0),
+        input(Input::Field(1), DType::I32, [4, 4, 4].into(), 64),
+    ];
+    let layout = SlotLayout { inputs, bytes: 64 + 256 };
+    let rotation = Transform::RandomRotation {
+        degrees: [0.0, 180.0],
+        interpolation: super::super::Interpolation::Nearest,
+        fill: 0,
+    };
+    let moves = options(0).transforms;
+    for transforms in [moves.clone(), [vec![rotation], moves].concat()] {
+        let options = LoaderOptions { transforms, end_epoch: Some(3), ..options(0) };
+        let mut loader = Loader::start(&split, options, &layout, vec![buffer(320)], Position::default()).unwrap();
+        let mut outside = 0;
+        while let Some(batch) = loader.next().unwrap() {
+            let bytes = batch.buffer.bytes();
+            let (images, masks) = (&bytes[..batch.len * 16], bytes[64..][..batch.len * 64].as_chunks().0);
+            for (pixel, class) in images.iter().zip(masks) {
+                let class = i32::from_ne_bytes(*class);
+                // What comes from outside is of class 0.
+                assert_eq!(class, if *pixel == 0 { 0 } else { i32::from(*pixel) - 1000 });
+                outside += usize::from(*pixel == 0);
+            }
+            loader.release(batch);
+        }
+        assert!(outside > 20, "{outside}");
+    }
+}
+
+#[test]
+fn what_cannot_change_masks_is_refused() {
+    let fields = vec![
+        (Field::input(INPUTS, DType::U8, [4, 4, 1]), Values::Bytes(vec![0; 16])),
+        (Field::target(TARGETS, DType::I32, [4, 4]), Values::Ints(vec![0; 16])),
+    ];
+    let split = Split::in_memory(fields, 1).unwrap();
+    let changes = super::super::AugmentChanges::TrivialWide { bins: 31 };
+    let interpolation = super::super::Interpolation::Nearest;
+    let transforms = vec![Transform::Augment(super::super::Augment { changes, interpolation, fill: 0 })];
+    let options = LoaderOptions { transforms, batch_size: 1, ..options(0) };
+    let layout = SlotLayout { inputs: Vec::new(), bytes: 64 };
+    let error = Loader::start(&split, options, &layout, vec![buffer(64)], Position::default()).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("cannot change a mask"), "{error:#}");
+}
+
 /// The same for transforms that make new images.
 #[test]
 fn changed_pixels_depend_on_no_worker() {

@@ -124,12 +124,17 @@ fn to_rgb([h, s, v]: [u8; 3]) -> [u8; 3] {
 }
 
 impl ColorJitter {
-    /// The four changes, in a random order.
-    pub(super) fn apply(&self, draws: &mut Stream, image: &mut Image) {
+    /// The order of the changes, and how much of each.
+    pub(super) fn draw(&self, draws: &mut Stream) -> ([usize; 4], [Option<f64>; 4]) {
         let mut order = [0, 1, 2, 3];
         draws.shuffle(&mut order);
         let ranges = [self.brightness, self.contrast, self.saturation, self.hue];
-        let amounts = ranges.map(|range| range.map(|range| uniform(draws, range)));
+        (order, ranges.map(|range| range.map(|range| uniform(draws, range))))
+    }
+
+    /// The four changes, in a random order.
+    pub(super) fn apply(&self, draws: &mut Stream, image: &mut Image) {
+        let (order, amounts) = self.draw(draws);
         for which in order {
             let Some(amount) = amounts[which] else { continue };
             match which {

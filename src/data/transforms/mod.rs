@@ -6,6 +6,7 @@ mod augment;
 mod blur;
 mod color;
 mod image;
+mod mask;
 mod moves;
 mod operation;
 mod policies;
@@ -20,6 +21,7 @@ pub use self::image::Image;
 pub(in crate::data) use self::image::Window;
 pub use augment::{Augment, Changes as AugmentChanges};
 pub use color::ColorJitter;
+pub(super) use mask::transform_mask;
 pub use operation::Operation;
 pub use policies::Policy;
 pub use resize::Interpolation;
@@ -240,6 +242,11 @@ impl Transform {
         )
     }
 
+    /// Whether it can change a mask with its image. Those that draw from many kinds of change cannot, as in torchvision.
+    pub fn takes_masks(&self) -> bool {
+        !matches!(self, Transform::Augment(_))
+    }
+
     /// Whether what it does depends on a draw.
     fn is_random(&self) -> bool {
         match self {
@@ -437,12 +444,22 @@ fn uniform(draws: &mut Stream, [from, to]: [f64; 2]) -> f64 {
 }
 
 /// An image changed by a whole list, with the numbers of `draws`. [`output_shape`] must have taken the list.
-pub(super) fn transform(list: &[Transform], draws: &mut Stream, mut image: Image) -> Image {
+pub(super) fn transform(list: &[Transform], draws: &mut Stream, image: Image) -> Image {
+    each(list, draws, image, Transform::change)
+}
+
+/// An image after a whole list: those that only move pixels in one go, all others by `change`.
+fn each(
+    list: &[Transform],
+    draws: &mut Stream,
+    mut image: Image,
+    change: impl Fn(&Transform, &mut Stream, Image) -> Image,
+) -> Image {
     let mut rest = list;
     while let Some(first) = rest.first() {
         let moves = rest.iter().take_while(|t| t.only_moves()).count();
         if moves == 0 {
-            image = first.change(draws, image);
+            image = change(first, draws, image);
         } else {
             image = Moves::fold(&rest[..moves], draws, image.sides).apply(&image);
         }

@@ -10,7 +10,7 @@ mod shard;
 use super::cache::Stamp;
 use super::field::{INPUTS, TARGETS};
 use super::found::Found;
-use super::image_folder::photos::{Images, Photos};
+use super::image_folder::photos::{Images, Photos, Targets};
 use super::progress::Event;
 use super::{DataSpec, Dataset, Describes, Field, Footprint, Split, Survey, TargetSpec};
 use crate::files;
@@ -154,7 +154,7 @@ impl Describes for &WebDatasetOptions {
         let spec = self.spec(&parts);
         let split = |mut part: Part| {
             let labels = std::mem::take(&mut part.labels).into_iter().flat_map(i32::to_ne_bytes).collect();
-            Split::new(Arc::new(Photos::new(part, labels, spec.fields.clone(), self.strict)))
+            Split::new(Arc::new(Photos::new(part, Targets::Values(labels), spec.fields.clone(), self.strict)))
         };
         let (train, val) = (split(parts.train)?, split(parts.val)?);
         Ok(Dataset { told: parts.told, ..Dataset::new(spec, train, val) })

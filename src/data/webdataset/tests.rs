@@ -46,10 +46,10 @@ fn labels(split: &Split) -> Vec<i32> {
 fn red(split: &Split, sample: usize) -> Result<u8, String> {
     let mut slot = vec![0; 12];
     let crop = Transform::RandomCrop { size: [2, 2], padding: [0; 4] };
-    let changes = Changes { field: 0, transforms: vec![crop], sides: [0, 0], pixel: 3 };
+    let changes = [Changes { field: 0, of_masks: false, transforms: vec![crop], sides: [0, 0], pixel: 3 }];
     let columns = [Some(Column { offset: 0, bytes: 12 })];
     let key = Key { seed: 0, epoch: 0, sample: 0 };
-    split.write(sample, &mut Rows::new(&mut slot, &columns, 0, Some(&changes), key)).map_err(|e| e.to_string())?;
+    split.write(sample, &mut Rows::new(&mut slot, &columns, 0, &changes, key)).map_err(|e| e.to_string())?;
     Ok(slot[0])
 }
 

@@ -1,6 +1,6 @@
 //! The description of a sample in a checkpoint, so that a model can be used without its data.
 
-use crate::data::{DataSpec, Field, TargetSpec};
+use crate::data::{DataSpec, Field, TargetSpec, mask};
 use crate::graph::{DType, Shape};
 use serde::{Deserialize, Serialize};
 
@@ -84,15 +84,17 @@ impl Sample {
             Written::Fields(sample) => sample.spec()?,
             Written::One(sample) => sample.spec(),
         };
-        let elements = |field: &Field| {
+        let masks = mask(&spec.fields);
+        let elements = |(number, field): (usize, &Field)| {
             let dims = field.shape.dims();
             let image = field.is_of_any_size() && !field.target && dims[2] <= 4;
-            let sane = dims.len() <= 4 && (image || !dims.contains(&0)) && field.shape.len() <= MAX;
+            let of_any_size = image || masks == Some(number);
+            let sane = dims.len() <= 4 && (of_any_size || !dims.contains(&0)) && field.shape.len() <= MAX;
             // A sample is of so many dimensions that a batch of it is one of vectors at least.
             sane && (field.target || !dims.is_empty())
         };
         let classes = if let TargetSpec::Classes(n) = spec.targets { (1..=MAX).contains(&n) } else { true };
-        let fields = (1..=MAX_FIELDS).contains(&spec.fields.len()) && spec.fields.iter().all(elements);
+        let fields = (1..=MAX_FIELDS).contains(&spec.fields.len()) && spec.fields.iter().enumerate().all(elements);
         (classes && fields && spec.inputs().next().is_some() && spec.target().is_some()).then_some(spec)
     }
 }
@@ -142,7 +144,9 @@ mod tests {
         let mut several = images.clone();
         several.fields.insert(1, Field::input("numbers", DType::F32, [9, 2]).of_any_length());
         several.fields[2].shape = [9].into();
-        for spec in [images, named, values, several] {
+        let fields = vec![Field::photo("inputs", 3), Field::target("targets", DType::I32, [0, 0])];
+        let masks = DataSpec { fields, ..named.clone() };
+        for spec in [images, named, values, several, masks] {
             let text = serde_json::to_string(&Sample::of(&spec)).unwrap();
             assert_eq!(serde_json::from_str::<Sample>(&text).unwrap().spec(), Some(spec));
         }
@@ -175,7 +179,10 @@ mod tests {
         assert_eq!(of(vec![4], usize::MAX), None);
         assert_eq!(of(vec![4], 0), None);
         let spec = DataSpec::labelled(DType::F32, [4], 2);
-        for fields in [vec![], vec![spec.fields[0].clone()], vec![spec.fields[1].clone()]] {
+        // A target of any size is the mask of an image of any size.
+        let target = Field::target("targets", DType::I32, [0, 0]);
+        let mask_of_none = vec![spec.fields[0].clone(), target];
+        for fields in [vec![], vec![spec.fields[0].clone()], vec![spec.fields[1].clone()], mask_of_none] {
             assert_eq!(Sample::of(&DataSpec { fields, ..spec.clone() }).spec(), None);
         }
         let mut text = serde_json::to_value(Sample::of(&spec)).unwrap();

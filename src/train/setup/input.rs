@@ -40,7 +40,7 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
             let options = ImageFolderOptions { root, classes, strict: f.on_error == OnError::Fail };
             (Source::ImageFolder(options), Missing::default())
         }
-        Written::ImageList(list) => (Source::ImageList(image_list(list)), Missing::default()),
+        Written::ImageList(list) => (Source::ImageList(image_list(list, experiment)), Missing::default()),
         Written::WebDataset(set) => {
             let (shards, val_shards) = (shown(&set.shards), set.val_shards.as_deref().map(shown));
             let classes = set.classes.as_ref().map(|classes| match classes {
@@ -69,13 +69,18 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
     }
 }
 
-fn image_list(list: &ImageList) -> ImageListOptions {
+fn image_list(list: &ImageList, experiment: &Experiment) -> ImageListOptions {
     let label_columns = list.label_column.as_ref().map(|columns| columns.names().to_vec()).unwrap_or_default();
     let separator = list.label_separator.clone().unwrap_or_else(|| "|".to_owned());
     let kind = match list.label_kind {
         LabelKind::Class => Kind::Class,
         LabelKind::Classes => Kind::Classes { separator },
         LabelKind::Number => Kind::Numbers,
+        LabelKind::Mask => {
+            let byte = |value: &usize| u8::try_from(*value).unwrap_or(u8::MAX);
+            let values = list.mask_values.as_ref().map(|values| values.iter().map(byte).collect());
+            Kind::Mask { values, ignore_index: experiment.loss.describe().ignore_index() }
+        }
     };
     ImageListOptions {
         path: shown(&list.path),

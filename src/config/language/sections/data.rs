@@ -148,7 +148,7 @@ impl Source {
         match self {
             Source::Mnist(_) | Source::FashionMnist(_) | Source::Cifar10(_) | Source::Cifar100(_) => Some(true),
             Source::Digits(_) | Source::ImageFolder(_) | Source::WebDataset(_) => Some(true),
-            Source::ImageList(list) => Some(list.label_kind == LabelKind::Class),
+            Source::ImageList(list) => Some(matches!(list.label_kind, LabelKind::Class | LabelKind::Mask)),
             Source::Synthetic(synthetic) => Some(synthetic.classes.is_some()),
             Source::Tensors(_) => None,
         }

@@ -42,7 +42,10 @@ options! {
         #[option(otherwise = "`file_name`, `image`, `filename`, `path` or `file`")]
         pub image_column: Option<String>,
         /// The column of the labels; with `label_kind = "number"` it may be a list of several.
-        #[option(otherwise = "`label` or `class`", example = r#""label""#)]
+        #[option(
+            otherwise = "`label` or `class`; with `label_kind = \"mask\"` `mask`, `mask_file_name`, `mask_path` or `label`",
+            example = r#""label""#,
+        )]
         pub label_column: Option<Columns>,
         /// What the labels are.
         #[option(default = LabelKind::Class)]
@@ -56,6 +59,9 @@ options! {
             example = r#"["ants", "bees"]"#,
         )]
         pub classes: Option<Vec<String>>,
+        /// The values that the classes have in masks, in the order of `classes`: from 0 to 255.
+        #[option(otherwise = "0, 1, 2, …", length = 1..=MAX_SIZE, example = "[0, 255]")]
+        pub mask_values: Option<Vec<usize>>,
         /// What to do about a photo that is not there or cannot be read. Skipped ones are reported and counted; if they are more than a
         /// twentieth, the run ends.
         #[option(default = OnError::Skip, resume = Harmless)]
@@ -85,6 +91,9 @@ options! {
 
 values!(OnError, LabelKind);
 
+/// Most classes that a mask may have: of the values of a byte one is left for what is ignored.
+const MOST_MASK_CLASSES: usize = 255;
+
 /// What to do about a sample that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -105,6 +114,9 @@ pub enum LabelKind {
     Classes,
     /// Numbers, for `mse` and its relatives: targets `[columns]`.
     Number,
+    /// A class for every pixel, for `cross_entropy`: the name of an image file of the photo's size, whose values are classes. Targets
+    /// `[H, W]`.
+    Mask,
 }
 
 /// A column, or several.
@@ -195,6 +207,16 @@ impl Check for ImageFolder {
 impl Check for ImageList {
     fn check(&self, part: &Part) {
         each_once(part, self.classes.as_deref().unwrap_or_default());
+        let (masks, classes) = (self.label_kind == LabelKind::Mask, self.classes.as_ref().map_or(0, Vec::len));
+        part.require("label_kind", !masks || classes > 0, "is \"mask\", which needs the names of the `classes`");
+        part.require("classes", !masks || classes <= MOST_MASK_CLASSES, "has more than the 255 that a mask may have");
+        let mut values = self.mask_values.clone().unwrap_or_default();
+        values.sort_unstable();
+        part.require("mask_values", values.iter().all(|value| *value <= 255), "must be from 0 to 255");
+        part.require("mask_values", values.is_empty() || masks, "is for `label_kind = \"mask\"`");
+        part.require("mask_values", !values.windows(2).any(|pair| pair[0] == pair[1]), "has a value twice");
+        let each = values.is_empty() || !masks || values.len() == classes;
+        part.require("mask_values", each, "must have a value for each of the `classes`");
         let numbers = self.label_kind == LabelKind::Number;
         part.require("classes", self.classes.is_none() || !numbers, "is for labels that are classes");
         let columns = self.label_column.as_ref().map_or(1, |columns| columns.names().len());

@@ -1,0 +1,88 @@
+//! The class of every pixel as image files.
+
+use super::answer::{Answer, Of};
+use crate::cli::failure::Failure;
+use crate::cli::palette::colour;
+use crate::files::durable;
+use crate::graph::Shape;
+use anyhow::{Context, Result};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// A folder that masks are written into.
+pub struct Masks<'a> {
+    folder: &'a Path,
+}
+
+impl<'a> Masks<'a> {
+    /// Those of `files` go into `folder`, which is made if it is not there. A sample's classes have the shape `positions`, and there are
+    /// `classes`.
+    ///
+    /// # Errors
+    /// They are no masks, two of them would have one name, or one the name of an image.
+    pub fn new(
+        folder: &'a Path,
+        files: &[PathBuf],
+        positions: &Shape,
+        classes: Option<usize>,
+    ) -> Result<Self, Failure> {
+        if positions.rank() != 2 || classes.is_none_or(|classes| classes > 256) {
+            return Err(Failure::Usage(
+                "`--masks` is for models with a class for every pixel of an image, of at most 256".into(),
+            ));
+        }
+        let masks = Masks { folder };
+        let mut names: HashMap<PathBuf, &Path> = HashMap::new();
+        for file in files {
+            let mask = masks.path(Of { file, sample: None });
+            if std::path::absolute(&mask).ok() == std::path::absolute(file).ok() {
+                return Err(Failure::Usage(format!(
+                    "the mask of `{}` would take its place\nhelp: let `--masks` name another folder",
+                    file.display()
+                )));
+            }
+            if let Some(other) = names.insert(mask, file).filter(|other| *other != file) {
+                return Err(Failure::Usage(format!(
+                    "the masks of `{}` and `{}` would have one name\nhelp: do them one after the other, into different folders",
+                    other.display(),
+                    file.display()
+                )));
+            }
+        }
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder `{}`", folder.display()))?;
+        Ok(masks)
+    }
+
+    fn path(&self, of: Of) -> PathBuf {
+        let mut name = of.file.file_stem().unwrap_or_default().to_owned();
+        if let Some(sample) = of.sample {
+            name.push(format!("-{sample}"));
+        }
+        name.push(".png");
+        self.folder.join(name)
+    }
+
+    /// Writes what the model says of a sample.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, of: Of, answer: &Answer) -> Result<()> {
+        let Answer::Positions(classes, shape) = answer else { return Ok(()) };
+        let path = self.path(of);
+        let numbers: Vec<u8> = classes.iter().map(|class| *class as u8).collect();
+        let file = png_of(&numbers, shape).context("cannot make a PNG file of a mask")?;
+        durable::write(&path, &file).with_context(|| format!("cannot write `{}`", path.display()))
+    }
+}
+
+/// A PNG file whose pixels are classes, with a colour for each.
+fn png_of(classes: &[u8], shape: &Shape) -> Result<Vec<u8>> {
+    let [height, width] = [shape.dims()[0], shape.dims()[1]].map(|side| side as u32);
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, width, height);
+    encoder.set_color(png::ColorType::Indexed);
+    encoder.set_depth(png::BitDepth::Eight);
+    encoder.set_palette((0..=u8::MAX).flat_map(colour).collect::<Vec<u8>>());
+    encoder.write_header()?.write_image_data(classes)?;
+    Ok(file)
+}

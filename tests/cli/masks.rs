@@ -1,0 +1,130 @@
+//! A class for every pixel of a photo, in mask files.
+
+use crate::support::Place;
+use image::{GrayImage, Luma, Rgb, RgbImage};
+
+/// Photos of different sizes with a bright rectangle each, and masks that have `inside` where it is.
+fn place(inside: u8, more: &str) -> Place {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("photos")).unwrap();
+    let mut list = String::from("file_name,mask,split\n");
+    for i in 0..24u32 {
+        let (w, h) = (40 + i % 5, 36 + i % 7);
+        let (left, top) = (4 + i * 7 % 16, 3 + i * 5 % 14);
+        let is_in = |x: u32, y: u32| (left..left + 16).contains(&x) && (top..top + 14).contains(&y);
+        let photo = RgbImage::from_fn(w, h, |x, y| match is_in(x, y) {
+            true => Rgb([230, 200 - (i * 3) as u8, 40]),
+            false => Rgb([20, 30 + (x + y) as u8 % 9, 60 + i as u8]),
+        });
+        photo.save(place.path(&format!("photos/{i}.png"))).unwrap();
+        let mask = GrayImage::from_fn(w, h, |x, y| Luma([if is_in(x, y) { inside } else { 0 }]));
+        mask.save(place.path(&format!("photos/mask-{i}.png"))).unwrap();
+        list.push_str(&format!("{i}.png,mask-{i}.png,{}\n", if i < 18 { "train" } else { "val" }));
+    }
+    place.write("photos/all.csv", list);
+    place.write("c.toml", config(more));
+    place
+}
+
+fn config(more: &str) -> String {
+    format!(
+        r#"device = "cpu"
+seed = 3
+[data]
+source = "image_list"
+path = "photos/all.csv"
+label_kind = "mask"
+classes = ["ground", "box"]
+batch_size = 6
+{more}
+train_transforms = [
+    {{ type = "random_resized_crop", size = 32, scale = [0.6, 1.0] }}, "random_horizontal_flip",
+    {{ type = "random_rotation", degrees = 20 }}, {{ type = "color_jitter", brightness = 0.1 }},
+]
+val_transforms = [{{ type = "resize", size = [32, 32] }}]
+transforms = [{{ type = "normalize", mean = [0.5, 0.5, 0.5], std = [0.25, 0.25, 0.25] }}]
+[model]
+layers = [
+    {{ type = "conv2d", out_channels = 8, kernel_size = 3, padding = 1 }}, "relu",
+    {{ type = "conv2d", out_channels = 2, kernel_size = 3, padding = 1 }},
+]
+[loss]
+type = "cross_entropy"
+[optimizer]
+type = "adam"
+lr = 0.03
+[train]
+epochs = 12
+"#
+    )
+}
+
+#[test]
+fn a_class_for_every_pixel_is_learnt_shown_and_predicted() {
+    let place = place(1, "");
+    place.ok("check c.toml");
+    place.ok("train c.toml --quiet --out r");
+    // Boxes are found: what is moved in training is moved in both.
+    let figures = place.ok("eval r/last.safetensors --json").json();
+    assert!(figures["metrics"]["accuracy"].as_f64().unwrap() > 0.97, "{figures}");
+    let table = place.ok("eval r/last.safetensors").out;
+    assert!(table.contains("ground") && table.contains("IoU"), "{table}");
+    // Stopped and gone on with: the samples are the same.
+    place.ok("train --resume r --quiet --set train.epochs=13");
+
+    place.ok("predict r/last.safetensors photos/20.png photos/21.png --masks out --json");
+    let mask = image::open(place.path("out/20.png")).unwrap().into_rgb8();
+    assert_eq!(mask.dimensions(), (32, 32));
+    let share = mask.pixels().filter(|pixel| pixel.0 == [128, 0, 0]).count() as f64 / 1024.0;
+    let expected = 16.0 * 14.0 / (40.0 * 42.0);
+    assert!((share - expected).abs() < 0.05 && mask.pixels().any(|pixel| pixel.0 == [0; 3]), "{share}, not {expected}");
+    let error = place.fails("predict r/last.safetensors photos/20.png --masks photos", 2);
+    assert!(error.contains("would take its place"), "{error}");
+
+    let told = place.ok("data show c.toml --out sheet.png --count 4").out;
+    assert!(told.contains("pixels of each class:\n  ground"), "{told}");
+    assert!(image::open(place.path("sheet.png")).is_ok());
+    let json = place.ok("data show c.toml --json").json();
+    let pixels = |class: usize| json["classes"][class]["pixels"].as_u64().unwrap();
+    assert_eq!(pixels(0) + pixels(1), 18 * 32 * 32);
+}
+
+#[test]
+fn values_of_masks_are_named() {
+    let place = place(255, "mask_values = [0, 255]");
+    place.ok("train c.toml --quiet --out r --set train.epochs=1");
+    // Without them the value is told, and the file.
+    place.write("c.toml", config("on_error = \"fail\""));
+    let error = place.fails("train c.toml --quiet --out s", 1);
+    assert!(error.contains("mask-") && error.contains("the mask has the value 255"), "{error}");
+    // As what is ignored it is no class, and needs no name.
+    let ignoring = config("").replace("\"cross_entropy\"", "\"cross_entropy\"\nignore_index = 255");
+    place.write("c.toml", ignoring);
+    place.ok("train c.toml --quiet --out t --set train.epochs=1");
+}
+
+#[test]
+fn what_masks_need_is_told_at_its_place() {
+    let place = place(1, "");
+    for (values, part) in [
+        ("[0, 300]", "must be from 0 to 255"),
+        ("[7, 7]", "has a value twice"),
+        ("[0, 1, 2]", "must have a value for each of the `classes`"),
+    ] {
+        place.write("c.toml", config(&format!("mask_values = {values}")));
+        let error = place.fails("check c.toml", 2);
+        assert!(error.contains(part) && error.contains("c.toml:9"), "{part}: {error}");
+    }
+    place.write("c.toml", config("").replace("classes = [\"ground\", \"box\"]\n", ""));
+    assert!(place.fails("check c.toml", 2).contains("needs the names of the `classes`"));
+    place.write("c.toml", config("").replace("\"random_horizontal_flip\"", "\"trivial_augment_wide\""));
+    let error = place.fails("check c.toml", 2);
+    assert!(error.contains("`trivial_augment_wide` changes images alone"), "{error}");
+    // An output of another size than the mask.
+    place.write(
+        "c.toml",
+        config("").replace("out_channels = 2, kernel_size = 3, padding = 1", "out_channels = 2, kernel_size = 3"),
+    );
+    let error = place.fails("check c.toml", 2);
+    assert!(error.contains("make the model put out [2, 32, 32]"), "{error}");
+}
