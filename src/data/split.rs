@@ -164,6 +164,19 @@ impl Split {
         Some(i32::from_ne_bytes(self.bytes(i, field)?.try_into().ok()?))
     }
 
+    /// Passes the classes of sample `i` to `take`, of which field number `field` has one or several: from memory, or of its pixels from a
+    /// file, before any transform. False if they are neither here nor there; what cannot be read has none.
+    ///
+    /// # Panics
+    /// If there is no sample `i`.
+    pub fn classes(&self, i: usize, field: usize, mut take: impl FnMut(i32)) -> bool {
+        match self.bytes(i, field) {
+            Some(bytes) => bytes.as_chunks().0.iter().for_each(|class| take(i32::from_ne_bytes(*class))),
+            None => return self.store.classes_in_file(self.at(i), &mut take),
+        }
+        true
+    }
+
     /// The bytes of a field of all samples of the store, if they are in memory: [`Split::at`] tells where a sample is.
     pub(super) fn stored(&self, field: usize) -> Option<&[u8]> {
         self.store.stored(field)

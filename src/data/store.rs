@@ -39,6 +39,11 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// Passes the classes of a sample's pixels to `take`, where they are in a file: none of one that cannot be read. False: they are not.
+    fn classes_in_file(&self, _sample: usize, _take: &mut dyn FnMut(i32)) -> bool {
+        false
+    }
+
     /// True if a sample that cannot be read is left out; else it ends the run.
     fn skips_unreadable(&self) -> bool {
         true

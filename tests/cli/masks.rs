@@ -103,6 +103,26 @@ fn values_of_masks_are_named() {
     place.ok("train c.toml --quiet --out t --set train.epochs=1");
 }
 
+/// Weights of classes come from the pixels of all masks, before any transform.
+#[test]
+fn rare_classes_weigh_more() {
+    let place = place(1, "");
+    place.write("c.toml", config("").replace("\"cross_entropy\"", "\"cross_entropy\"\nweight = \"balanced\""));
+    let told = place.ok("train c.toml --out r --set train.epochs=1").err;
+    let (mut pixels, mut boxes) = (0, 0);
+    for i in 0..18 {
+        let mask = image::open(place.path(&format!("photos/mask-{i}.png"))).unwrap().into_luma8();
+        pixels += mask.len();
+        boxes += mask.pixels().filter(|pixel| pixel[0] == 1).count();
+    }
+    let weight = |n: usize| pixels as f64 / (2 * n) as f64;
+    let effective = std::fs::read_to_string(place.path("r/config.toml")).unwrap();
+    let list = effective.lines().find(|line| line.starts_with("weight = ")).expect(&effective);
+    let numbers: Vec<f64> = list[10..list.len() - 1].split(", ").map(|number| number.parse().unwrap()).collect();
+    let expected = [weight(pixels - boxes), weight(boxes)];
+    assert!(numbers.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{numbers:?} {expected:?} {told}");
+}
+
 #[test]
 fn what_masks_need_is_told_at_its_place() {
     let place = place(1, "");

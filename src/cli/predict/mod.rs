@@ -51,7 +51,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     let meaning = Meaning { task: task(experiment), data: &data, top: args.top as usize };
     if form == Form::Csv && meaning.has_positions() {
         return Err(Failure::Usage(
-            "each sample has a class at every position, which no row of a table has room for\nhelp: write JSON with --format jsonl"
+            "each sample has a class at every position, which no row of a table has room for\nhelp: write JSON with --format jsonl, or image files with --masks DIR"
                 .into(),
         ));
     }

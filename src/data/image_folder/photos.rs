@@ -173,9 +173,17 @@ impl Masks {
     }
 
     fn write(&self, at: usize, sides: Option<[usize; 2]>, rows: &mut Rows) -> Result<()> {
-        let (mask, ignored) = (self.read(at, sides)?, self.ignored.map_or(-1, |(_, index)| index));
-        rows.mask(TARGET, mask, |class| if class == IGNORED { ignored } else { i32::from(class) });
+        let mask = self.read(at, sides)?;
+        rows.mask(TARGET, mask, |class| self.in_a_batch(class));
         Ok(())
+    }
+
+    /// What stands for a class in a batch.
+    fn in_a_batch(&self, class: u8) -> i32 {
+        match self.ignored {
+            Some((_, index)) if class == IGNORED => index,
+            _ => i32::from(class),
+        }
     }
 }
 
@@ -259,6 +267,14 @@ impl<I: Images> Store for Photos<I> {
             Targets::Values(values) if field == TARGET => Some(values),
             _ => None,
         }
+    }
+
+    fn classes_in_file(&self, sample: usize, take: &mut dyn FnMut(i32)) -> bool {
+        let Targets::Masks(masks) = &self.targets else { return false };
+        if let Ok(mask) = masks.read(sample, None) {
+            mask.pixels.iter().for_each(|class| take(masks.in_a_batch(*class)));
+        }
+        true
     }
 
     fn sides(&self, sample: usize) -> Option<[usize; 2]> {

@@ -142,7 +142,11 @@ impl Describes for &ImageListOptions {
     }
 
     fn survey(&self) -> Option<[Survey; 2]> {
-        let of = |part: &Part| Survey::of_files(&part.folder, &part.paths);
+        let of = |part: &Part| {
+            let mut survey = Survey::of_files(&part.folder, &part.paths);
+            survey.decoding += Survey::of_files(&part.folder, &part.masks).decoding;
+            survey
+        };
         FOUND.look(self, || self.lists(), |lists| [of(&lists.parts[0]), of(&lists.parts[1])]).ok()
     }
 }

@@ -7,7 +7,8 @@ use crate::graph::DType;
 
 /// Puts numbers in the place of `weight = "balanced"`, from the labels of `train`: scikit-learn's `class_weight`, the number
 /// of targets, divided by that of the classes that occur and by that of the targets of the class. A class that does not occur
-/// weighs 1. The numbers, if there were none before; `None` as well where the labels are not in memory.
+/// weighs 1. Masks are read for it. The numbers, if there were none before; `None` as well where the labels
+/// are neither in memory nor in masks.
 pub fn balance<'e>(experiment: &'e mut Experiment, train: &Split, targets: &TargetSpec) -> Option<&'e [f64]> {
     let TargetSpec::Classes(classes) = targets else { return None };
     if !experiment.loss.is_to_be_balanced() {
@@ -17,12 +18,14 @@ pub fn balance<'e>(experiment: &'e mut Experiment, train: &Split, targets: &Targ
     let field = train.fields().iter().position(|field| field.target && field.dtype == DType::I32)?;
     let mut counts = vec![0u64; *classes];
     for sample in 0..train.len() {
-        for label in train.bytes(sample, field)?.as_chunks().0 {
-            let label = i32::from_ne_bytes(*label);
+        let known = train.classes(sample, field, |label| {
             let count = usize::try_from(label).ok().and_then(|label| counts.get_mut(label));
             if let Some(count) = count.filter(|_| Some(label) != ignored) {
                 *count += 1;
             }
+        });
+        if !known {
+            return None;
         }
     }
     let (all, occur) = (counts.iter().sum::<u64>(), counts.iter().filter(|n| **n > 0).count());
