@@ -310,9 +310,7 @@ impl<'a> Rows<'a> {
     /// If transforms do not bring it to the size that the batch has.
     pub(super) fn mask(&mut self, field: usize, mask: Image, widen: impl Fn(u8) -> i32) {
         let Some(column) = self.columns.get(field).copied().flatten() else { return };
-        let transforms =
-            self.changes.iter().find(|changes| changes.field == field).map(|changes| &changes.transforms[..]);
-        let mask = transform_mask(transforms.unwrap_or_default(), &mut self.key.draws(), mask);
+        let mask = transform_mask(self.transforms(field), &mut self.key.draws(), mask);
         let out = &mut self.slot[column.offset + self.row * column.bytes..][..column.bytes];
         assert_eq!(out.len(), mask.pixels.len() * size_of::<i32>(), "a mask of {:?} pixels", mask.sides);
         for (out, class) in out.as_chunks_mut().0.iter_mut().zip(&mask.pixels) {
@@ -346,13 +344,18 @@ impl<'a> Rows<'a> {
         kept.unwrap_or_else(|| way.put(0, photo))
     }
 
+    /// What is done to a field.
+    fn transforms(&self, field: usize) -> &'a [Transform] {
+        self.changes.iter().find(|changes| changes.field == field).map_or(&[], |changes| &changes.transforms)
+    }
+
     /// The way of an image to its place, if the batch has one for it.
     fn way(&mut self, field: usize) -> Option<Way<'_>> {
         let column = self.columns.get(field).copied().flatten()?;
-        let changes = self.changes.iter().find(|changes| changes.field == field).map(|changes| &changes.transforms[..]);
+        let transforms = self.transforms(field);
         let draws = self.draws.get_or_insert_with(|| self.key.draws());
         let out = &mut self.slot[column.offset + self.row * column.bytes..][..column.bytes];
-        Some(Way { transforms: changes.unwrap_or_default(), draws, out })
+        Some(Way { transforms, draws, out })
     }
 }
 

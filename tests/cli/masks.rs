@@ -80,6 +80,10 @@ fn a_class_for_every_pixel_is_learnt_shown_and_predicted() {
     assert!((share - expected).abs() < 0.05 && mask.pixels().any(|pixel| pixel.0 == [0; 3]), "{share}, not {expected}");
     let error = place.fails("predict r/last.safetensors photos/20.png --masks photos", 2);
     assert!(error.contains("would take its place"), "{error}");
+    std::fs::create_dir(place.path("other")).unwrap();
+    std::fs::copy(place.path("photos/20.png"), place.path("other/20.png")).unwrap();
+    let error = place.fails("predict r/last.safetensors photos/20.png other/20.png --masks both", 2);
+    assert!(error.contains("would have one name") && !place.path("both").exists(), "{error}");
 
     let told = place.ok("data show c.toml --out sheet.png --count 4").out;
     assert!(told.contains("pixels of each class:\n  ground"), "{told}");
