@@ -1,5 +1,5 @@
-//! What ranks on one machine need to tell each other something and to sum gradients, as threads and over TCP on the loopback
-//! device: `cargo bench --bench collective [-- RANKS...]`. Beside it the model: a latency, and a bandwidth that
+//! What ranks on one machine need to tell each other something and to sum gradients, as threads, through memory that processes share, and
+//! over TCP on the loopback device alone: `cargo bench --bench collective [-- RANKS...]`. Beside it the model: a latency, and a bandwidth that
 //! what each rank sends is divided by. Built with `--features mpi` and started by `mpirun`, with `--bench`, the same over MPI.
 
 use runner::collective::tcp::{Limits, Meeting, World, join};
@@ -37,7 +37,7 @@ fn main() -> anyhow::Result<()> {
     let asked: Vec<usize> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
     let numbers = if asked.is_empty() { vec![2, 4, 8] } else { asked };
     for ranks in numbers {
-        for (name, members) in [("threads", team(ranks)), ("tcp", tcp(ranks)?)] {
+        for (name, members) in [("threads", team(ranks)), ("memory", tcp(ranks, true)?), ("tcp", tcp(ranks, false)?)] {
             measure(name, &members, |line| println!("{line}"))?;
         }
     }
@@ -82,10 +82,10 @@ fn fail(error: anyhow::Error) {
     std::process::exit(1);
 }
 
-fn tcp(ranks: usize) -> anyhow::Result<Vec<Member>> {
+fn tcp(ranks: usize, shared_memory: bool) -> anyhow::Result<Vec<Member>> {
     let file = std::env::temp_dir().join(format!("runner-bench-{}", std::process::id()));
     let join = |rank| {
-        let world = World { rank, ranks, meeting: Meeting::File(file.clone()) };
+        let world = World { rank, ranks, meeting: Meeting::File(file.clone()), shared_memory };
         join(&world, LIMITS, Box::new(|text| println!("{text}")))
     };
     std::thread::scope(|scope| {

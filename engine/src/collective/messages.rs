@@ -4,9 +4,10 @@ use super::total::{parts, total};
 use super::{Collective, Division, Slots};
 use crate::shards::Partial;
 use anyhow::{Result, anyhow};
+use memmap2::Mmap;
 use std::fmt::Debug;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Where a part of a tensor begins in a message that has it: whole words for each.
 const WORD: usize = 8;
@@ -14,36 +15,65 @@ const WORD: usize = 8;
 /// Bytes that have arrived, aligned as any number must be.
 #[derive(Debug, Default)]
 pub struct Message {
-    words: Vec<u64>,
+    memory: Memory,
     len: usize,
+}
+
+/// Where the bytes of a message are.
+#[derive(Debug)]
+enum Memory {
+    Words(Vec<u64>),
+    /// Where another process has written them, from there on.
+    Shared(Arc<Mmap>, usize),
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Memory::Words(Vec::new())
+    }
 }
 
 impl Message {
     /// Room for so many bytes, in the memory of a message that is not needed any more; `None` if there is no memory for them.
     pub fn with_len(spare: Message, len: usize) -> Option<Message> {
-        let Message { mut words, .. } = spare;
+        let mut words = match spare.memory {
+            Memory::Words(words) => words,
+            Memory::Shared(..) => Vec::new(),
+        };
         let wanted = len.div_ceil(WORD);
         words.try_reserve(wanted.saturating_sub(words.len())).ok()?;
         // Never shortened, or what is longer would be set to zero each time.
         words.resize(wanted.max(words.len()), 0);
-        Some(Message { words, len })
+        Some(Message { memory: Memory::Words(words), len })
+    }
+
+    /// What another process has written there, which begins at a multiple of eight and is inside.
+    pub fn shared(memory: Arc<Mmap>, range: Range<usize>) -> Message {
+        assert!(range.start.is_multiple_of(WORD) && range.end <= memory.len(), "a message outside of its memory");
+        Message { len: range.len(), memory: Memory::Shared(memory, range.start) }
     }
 
     /// Whether there is memory in it that can be used again.
     pub fn has_memory(&self) -> bool {
-        self.words.capacity() > 0
+        matches!(&self.memory, Memory::Words(words) if words.capacity() > 0)
     }
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: there are as many, and a byte may have any value.
-        unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.len) }
+        match &self.memory {
+            // SAFETY: there are as many, and a byte may have any value.
+            Memory::Words(words) => unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), self.len) },
+            Memory::Shared(memory, at) => &memory[*at..at + self.len],
+        }
     }
 
-    /// The bytes, to be written.
+    /// The bytes, to be written; none of those that another process has written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above.
-        unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.len) }
+        match &mut self.memory {
+            // SAFETY: as above.
+            Memory::Words(words) => unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), self.len) },
+            Memory::Shared(..) => &mut [],
+        }
     }
 }
 

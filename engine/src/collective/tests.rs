@@ -17,7 +17,7 @@ const LIMITS: Limits =
     Limits { join: Duration::from_secs(60), silence: Duration::from_secs(20), patience: Duration::from_secs(20) };
 
 fn world(rank: usize, ranks: usize, file: &Path) -> World {
-    World { rank, ranks, meeting: Meeting::File(file.into()) }
+    World { rank, ranks, meeting: Meeting::File(file.into()), shared_memory: true }
 }
 
 /// Ranks that have joined, each by a thread of its own.
@@ -29,15 +29,16 @@ fn joined(worlds: Vec<World>, limits: Limits) -> Vec<Result<Member>> {
     })
 }
 
-fn tcp(ranks: usize) -> Vec<Member> {
+/// Which of them share memory.
+fn tcp(ranks: usize, shared_memory: fn(usize) -> bool) -> Vec<Member> {
     let folder = tempfile::tempdir().unwrap();
-    let worlds = (0..ranks).map(|rank| world(rank, ranks, &folder.path().join("at"))).collect();
-    joined(worlds, LIMITS).into_iter().map(Result::unwrap).collect()
+    let world = |rank| World { shared_memory: shared_memory(rank), ..world(rank, ranks, &folder.path().join("at")) };
+    joined((0..ranks).map(world).collect(), LIMITS).into_iter().map(Result::unwrap).collect()
 }
 
-/// The teams of both engines.
-fn teams(ranks: usize) -> [Vec<Member>; 2] {
-    [team(ranks), tcp(ranks)]
+/// The teams of all engines: threads, and processes that share memory, that do not, and of which some do.
+fn teams(ranks: usize) -> [Vec<Member>; 4] {
+    [team(ranks), tcp(ranks, |_| true), tcp(ranks, |_| false), tcp(ranks, |rank| rank != 1)]
 }
 
 /// Each rank's part in a thread.
@@ -91,7 +92,8 @@ fn sums_have_the_same_bits_for_any_number_of_ranks() {
         next = next.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (next >> 8) as f32 / 1e4 - 800.0
     };
-    let values: Vec<Vec<Vec<f32>>> = [1, 7, 1000]
+    // The longest goes through memory, where that is shared.
+    let values: Vec<Vec<Vec<f32>>> = [1, 7, 1000, 60_000]
         .into_iter()
         .map(|length| (0..12).map(|_| (0..length).map(|_| draw()).collect()).collect())
         .collect();
@@ -154,7 +156,7 @@ fn a_rank_that_fails_is_told_to_those_that_wait_for_it() {
 
 #[test]
 fn a_rank_that_leaves_before_the_others_is_told() {
-    let mut members = tcp(3);
+    let mut members = tcp(3, |_| true);
     drop(members.remove(1));
     for told in all(&members, |member| member.gather(b"x").unwrap_err().to_string()) {
         assert_eq!(told, "rank 1 has failed: it has ended before the others");
@@ -259,7 +261,8 @@ fn strangers_are_passed_over() {
     let host = || "localhost".to_owned();
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     for meeting in [Meeting::File(file), Meeting::Address { host: host(), port, local: true }] {
-        let worlds: Vec<World> = (0..2).map(|rank| World { rank, ranks: 2, meeting: meeting.clone() }).collect();
+        let worlds: Vec<World> =
+            (0..2).map(|rank| World { rank, ranks: 2, meeting: meeting.clone(), shared_memory: true }).collect();
         std::thread::scope(|scope| {
             let first = scope.spawn(|| join(&worlds[0], LIMITS, Box::new(|_| ())).unwrap());
             let reach = || {

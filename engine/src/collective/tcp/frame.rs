@@ -22,6 +22,12 @@ pub enum Kind {
     Failed = 4,
     /// The sender has done all that it was to do.
     Bye = 5,
+    /// A part of an exchange in memory that both share: where it lies.
+    Placed = 6,
+}
+
+impl Kind {
+    const ALL: [Kind; 6] = [Kind::Hello, Kind::Data, Kind::Alive, Kind::Failed, Kind::Bye, Kind::Placed];
 }
 
 /// The bytes before the content.
@@ -38,9 +44,7 @@ pub fn header(kind: Kind, len: usize) -> [u8; HEADER] {
 /// # Errors
 /// It is none.
 pub fn parse(header: [u8; HEADER]) -> io::Result<(Kind, usize)> {
-    let kind = [Kind::Hello, Kind::Data, Kind::Alive, Kind::Failed, Kind::Bye]
-        .into_iter()
-        .find(|kind| *kind as u8 == header[MAGIC.len()] && header[..MAGIC.len()] == MAGIC);
+    let kind = Kind::ALL.into_iter().find(|kind| *kind as u8 == header[MAGIC.len()] && header[..MAGIC.len()] == MAGIC);
     let mut len = [0; 8];
     len.copy_from_slice(&header[8..]);
     let len = usize::try_from(u64::from_le_bytes(len)).ok();
@@ -82,7 +86,7 @@ mod tests {
 
     #[test]
     fn frames_come_back_and_others_are_refused() {
-        for kind in [Kind::Hello, Kind::Data, Kind::Alive, Kind::Failed, Kind::Bye] {
+        for kind in Kind::ALL {
             let mut bytes = Vec::new();
             write(&mut bytes, kind, b"some words").unwrap();
             assert_eq!(read_short(&mut bytes.as_slice()).unwrap(), (kind, b"some words".to_vec()));

@@ -1,6 +1,8 @@
-//! Ranks that are processes, on one machine or several: each has a connection by TCP to each of the others.
+//! Ranks that are processes, on one machine or several: each has a connection by TCP to each of the others. What is long goes
+//! through memory between those of one machine ([`memory`]).
 
 mod frame;
+mod memory;
 mod rendezvous;
 mod wire;
 
@@ -37,6 +39,8 @@ pub struct World {
     pub ranks: usize,
     /// Where they meet.
     pub meeting: Meeting,
+    /// Ranks of one machine give each other long messages through memory that they share, where the system has such memory.
+    pub shared_memory: bool,
 }
 
 /// The connections of a rank that then says nothing.
@@ -48,6 +52,6 @@ pub use rendezvous::connect as connections;
 /// # Errors
 /// They cannot be reached, do not come in time, or do not fit together.
 pub fn join(world: &World, limits: Limits, tell: Tell) -> Result<Arc<dyn Collective>> {
-    let streams = rendezvous::connect(world, limits, &tell)?;
-    Ok(Arc::new(Messages::new(wire::TcpWire::new(world.rank, streams, limits, tell)?)))
+    let connections = rendezvous::connect(world, limits, &tell)?;
+    Ok(Arc::new(Messages::new(wire::TcpWire::new(world.rank, connections, limits, tell)?)))
 }

@@ -1,8 +1,10 @@
 //! How ranks find one another: all come to the first one, which tells each where the others are.
 
 use super::frame::{self, Kind};
+use super::memory::{Incoming, Offer, Outbox};
 use super::{Limits, Meeting, Tell, World};
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::fs;
@@ -72,11 +74,31 @@ impl Wait<'_> {
     }
 }
 
-/// Connections to all other ranks; none in this rank's own place.
+/// A connection to another rank.
+#[derive(Debug)]
+pub struct Connection {
+    /// Where it is spoken to.
+    pub stream: TcpStream,
+    /// It reads what lies in the memory of this rank.
+    pub reads: bool,
+    /// Its own memory, if this rank can read that.
+    pub incoming: Option<Incoming>,
+}
+
+/// A rank's connections.
+#[derive(Debug)]
+pub struct Connections {
+    /// To all other ranks; none in this rank's own place.
+    pub peers: Vec<Option<Connection>>,
+    /// What it writes for ranks of its machine, if any of them reads that.
+    pub outbox: Option<Outbox>,
+}
+
+/// Connects to all other ranks.
 ///
 /// # Errors
 /// A rank has not come in time, or does not fit.
-pub fn connect(world: &World, limits: Limits, tell: &Tell) -> Result<Vec<Option<TcpStream>>> {
+pub fn connect(world: &World, limits: Limits, tell: &Tell) -> Result<Connections> {
     ensure!(world.rank < world.ranks, "rank {} of {} cannot be", world.rank, world.ranks);
     let now = Instant::now();
     let wait =
@@ -87,9 +109,45 @@ pub fn connect(world: &World, limits: Limits, tell: &Tell) -> Result<Vec<Option<
     }?;
     for stream in streams.iter().flatten() {
         stream.set_nonblocking(false).and_then(|()| stream.set_nodelay(true)).context("cannot set up a connection")?;
+    }
+    share(world, streams, &wait)
+}
+
+/// Finds out which ranks can read the memory of which: those of one machine.
+fn share(world: &World, mut streams: Vec<Option<TcpStream>>, wait: &Wait) -> Result<Connections> {
+    let outbox = world.shared_memory.then(Outbox::new).flatten();
+    let offer = outbox.as_ref().and_then(Outbox::offer);
+    let left = wait.until.saturating_duration_since(Instant::now()).max(SPEAK);
+    let gone = |rank: usize| format!("rank {rank} has gone before all ranks were there");
+    for (rank, stream) in others(&mut streams) {
+        stream.set_read_timeout(Some(left)).context("cannot set up a connection")?;
+        say(stream, &offer).with_context(|| gone(rank))?;
+    }
+    // All have been told before anybody is listened to, so nobody waits for somebody who waits.
+    let mut incoming: Vec<Option<Incoming>> = streams.iter().map(|_| None).collect();
+    for (rank, stream) in others(&mut streams) {
+        let offer: Option<Offer> = hear(stream).with_context(|| gone(rank))?;
+        incoming[rank] = offer.filter(|_| world.shared_memory).as_ref().and_then(Incoming::open);
+        say(stream, &incoming[rank].is_some()).with_context(|| gone(rank))?;
+    }
+    let mut reads = vec![false; streams.len()];
+    for (rank, stream) in others(&mut streams) {
+        reads[rank] = hear(stream).with_context(|| gone(rank))?;
         stream.set_read_timeout(None).context("cannot set up a connection")?;
     }
-    Ok(streams)
+    let outbox = outbox.filter(|_| reads.contains(&true));
+    let peers = streams.into_iter().zip(incoming).zip(reads);
+    let peers = peers.map(|((stream, incoming), reads)| stream.map(|stream| Connection { stream, reads, incoming }));
+    Ok(Connections { peers: peers.collect(), outbox })
+}
+
+fn others(streams: &mut [Option<TcpStream>]) -> impl Iterator<Item = (usize, &mut TcpStream)> {
+    streams.iter_mut().enumerate().filter_map(|(rank, stream)| Some((rank, stream.as_mut()?)))
+}
+
+fn hear<T: DeserializeOwned>(from: &mut TcpStream) -> Result<T> {
+    let (_, content) = frame::read_short(from).context("the connection has failed")?;
+    serde_json::from_slice(&content).context("what it says cannot be understood")
 }
 
 /// Rank 0: waits for all others, and tells each where they are.

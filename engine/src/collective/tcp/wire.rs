@@ -1,11 +1,13 @@
 //! The connections of a rank to all others. What arrives is read at once, so nobody who sends waits for somebody who sends.
 
 use super::frame::{self, HEADER, Kind};
+use super::memory::{Incoming, Outbox, Place};
+use super::rendezvous::{Connection, Connections};
 use crate::collective::inbox::{Failed, Inbox, LEFT, Limits, SIGNS, Tell};
 use crate::collective::messages::{Message, Wire};
 use anyhow::{Context, Result};
 use std::fmt;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +20,9 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How often is looked whether a rank has failed while others do not take what is sent to them.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// What is read at once at most, if there is more than was asked for: a header and what follows it, if that is short.
+const AHEAD: usize = 4 << 10;
+
 /// A rank's connections.
 pub struct TcpWire {
     shared: Arc<Shared>,
@@ -28,6 +33,8 @@ pub struct TcpWire {
 struct Shared {
     inbox: Inbox,
     peers: Vec<Option<Peer>>,
+    /// What is written for ranks of this machine.
+    outbox: Option<Mutex<Outbox>>,
     began: Instant,
     silence: Duration,
 }
@@ -38,6 +45,8 @@ struct Peer {
     writer: Mutex<TcpStream>,
     /// To end the connection, whoever writes.
     stream: TcpStream,
+    /// It reads what lies in the memory of this rank.
+    reads: bool,
     /// When something came last, in milliseconds since the beginning.
     heard: AtomicU64,
 }
@@ -49,16 +58,17 @@ impl fmt::Debug for TcpWire {
 }
 
 impl TcpWire {
-    /// Over these connections, by ranks, with none in its own place.
+    /// Over these connections.
     ///
     /// # Errors
     /// The system refuses a thread or a connection.
-    pub fn new(rank: usize, streams: Vec<Option<TcpStream>>, limits: Limits, tell: Tell) -> Result<TcpWire> {
-        let ranks = streams.len();
+    pub fn new(rank: usize, connections: Connections, limits: Limits, tell: Tell) -> Result<TcpWire> {
+        let Connections { peers: connections, outbox } = connections;
+        let ranks = connections.len();
         let mut peers = Vec::new();
         let mut readers = Vec::new();
-        for stream in streams {
-            let Some(stream) = stream else {
+        for connection in connections {
+            let Some(Connection { stream, reads, incoming }) = connection else {
                 peers.push(None);
                 readers.push(None);
                 continue;
@@ -66,18 +76,19 @@ impl TcpWire {
             stream.set_write_timeout(Some(LOOK)).context("cannot set up a connection")?;
             let clone = || stream.try_clone().context("cannot set up a connection");
             let (writer, reader) = (Mutex::new(clone()?), clone()?);
-            peers.push(Some(Peer { writer, stream, heard: AtomicU64::new(0) }));
-            readers.push(Some(reader));
+            peers.push(Some(Peer { writer, stream, reads, heard: AtomicU64::new(0) }));
+            readers.push(Some((reader, incoming)));
         }
         let inbox = Inbox::new(rank, ranks, limits.patience, tell);
-        let shared = Arc::new(Shared { inbox, peers, began: Instant::now(), silence: limits.silence });
+        let outbox = outbox.map(Mutex::new);
+        let shared = Arc::new(Shared { inbox, peers, outbox, began: Instant::now(), silence: limits.silence });
         let mut wire = TcpWire { shared: shared.clone(), readers: Vec::new(), watcher: None };
         let spawn = |name: String, work: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new().name(name).spawn(work).context("cannot start a thread for a connection")
         };
         for (other, reader) in readers.into_iter().enumerate() {
-            let (Some(reader), shared) = (reader, shared.clone()) else { continue };
-            let work = Box::new(move || shared.listen(other, reader));
+            let (Some((reader, incoming)), shared) = (reader, shared.clone()) else { continue };
+            let work = Box::new(move || shared.listen(other, reader, incoming));
             wire.readers.push(spawn(format!("from-rank-{other}"), work)?);
         }
         wire.watcher = Some(spawn("ranks".into(), Box::new(move || shared.watch()))?);
@@ -95,9 +106,9 @@ impl Shared {
     }
 
     /// Reads what a rank sends, until it has no more to say.
-    fn listen(&self, from: usize, mut stream: TcpStream) {
+    fn listen(&self, from: usize, stream: TcpStream, incoming: Option<Incoming>) {
         let Some(peer) = &self.peers[from] else { return };
-        let why = match self.read(from, peer, &mut stream) {
+        let why = match self.read(from, peer, &mut BufReader::with_capacity(AHEAD, stream), incoming) {
             Ok(()) => return,
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => "it has ended without a word".to_owned(),
             Err(error) if error.kind() == ErrorKind::ConnectionReset => "it has ended without a word".to_owned(),
@@ -113,7 +124,7 @@ impl Shared {
 
     /// # Errors
     /// The connection failed, or what comes is no frame.
-    fn read(&self, from: usize, peer: &Peer, stream: &mut TcpStream) -> io::Result<()> {
+    fn read(&self, from: usize, peer: &Peer, stream: &mut impl Read, mut incoming: Option<Incoming>) -> io::Result<()> {
         let heard = || peer.heard.store(self.now(), Ordering::Relaxed);
         loop {
             let mut header = [0; HEADER];
@@ -136,6 +147,12 @@ impl Shared {
                 Kind::Data => {
                     self.inbox.put(from, message);
                     continue;
+                }
+                Kind::Placed => {
+                    let (Some(place), Some(incoming)) = (Place::parse(message.bytes()), &mut incoming) else {
+                        return Err(ErrorKind::InvalidData.into());
+                    };
+                    self.inbox.put(from, incoming.message(place)?);
                 }
                 Kind::Failed => {
                     self.inbox.note(&Failed::told_by(from, message.bytes()));
@@ -204,11 +221,25 @@ impl Shared {
         }
     }
 
+    /// Where those who read it find what they are given.
+    fn place<'a>(&self, given: &dyn Fn(usize) -> &'a [u8]) -> Vec<Option<Place>> {
+        let Some(outbox) = &self.outbox else { return vec![None; self.peers.len()] };
+        let reads = |(rank, peer): (usize, &Option<Peer>)| peer.as_ref().filter(|peer| peer.reads).map(|_| given(rank));
+        let given: Vec<Option<&[u8]>> = self.peers.iter().enumerate().map(reads).collect();
+        outbox.lock().unwrap_or_else(PoisonError::into_inner).put(&given)
+    }
+
     /// Sends a part of an exchange.
-    fn send(&self, to: usize, bytes: &[u8]) -> Result<()> {
+    fn send(&self, to: usize, kind: Kind, bytes: &[u8]) -> Result<()> {
         let Some(peer) = &self.peers[to] else { return Ok(()) };
         let mut writer = peer.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        for part in [&frame::header(Kind::Data, bytes.len()), bytes] {
+        let header = frame::header(kind, bytes.len());
+        // What is short goes at once, so that the other is woken once.
+        let (begin, rest) = bytes.split_at(bytes.len().min(AHEAD - HEADER));
+        let mut first = [0; AHEAD];
+        first[..HEADER].copy_from_slice(&header);
+        first[HEADER..][..begin.len()].copy_from_slice(begin);
+        for part in [&first[..HEADER + begin.len()], rest] {
             let mut at = 0;
             while at < part.len() {
                 match writer.write(&part[at..]) {
@@ -262,8 +293,12 @@ impl Wire for TcpWire {
         let (own, ranks) = (self.rank(), self.ranks());
         self.shared.inbox.check()?;
         // Each begins with the one after it, so that not all send to the same.
+        let places = self.shared.place(given);
         for to in (1..ranks).map(|after| (own + after) % ranks) {
-            self.shared.send(to, given(to))?;
+            match places[to] {
+                Some(place) => self.shared.send(to, Kind::Placed, &place.to_bytes())?,
+                None => self.shared.send(to, Kind::Data, given(to))?,
+            }
         }
         self.shared.inbox.receive(|failed| self.shared.give_up(failed))
     }

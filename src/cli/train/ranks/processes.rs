@@ -133,7 +133,10 @@ fn connect(found: &Found) -> Result<Arc<dyn Collective>, Failure> {
     let tell: Tell = Box::new(|text| say(&format!("warning: {text}")));
     let Found { rank, ranks, .. } = *found;
     match &found.transport {
-        Transport::Tcp(meeting) => Ok(join(&World { rank, ranks, meeting: meeting.clone() }, limits, tell)?),
+        Transport::Tcp { meeting, shared_memory } => {
+            let world = World { rank, ranks, meeting: meeting.clone(), shared_memory: *shared_memory };
+            Ok(join(&world, limits, tell)?)
+        }
         Transport::Mpi(name) => join_mpi((rank, ranks), name, limits, tell),
     }
 }

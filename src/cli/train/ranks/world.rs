@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// A file through which ranks find each other.
 pub const RENDEZVOUS: &str = "RUNNER_RENDEZVOUS";
 
-/// What carries messages: `mpi` or `tcp`.
+/// What carries messages: `mpi`, or `tcp`, also between processes of one machine.
 pub const TRANSPORT: &str = "RUNNER_TRANSPORT";
 
 /// The port of `torchrun`, unless another one is named.
@@ -28,7 +28,12 @@ pub struct Found {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transport {
     /// Connections of their own, made where they meet.
-    Tcp(Meeting),
+    Tcp {
+        /// Where that is.
+        meeting: Meeting,
+        /// Those of one machine give each other what is long through memory that they share.
+        shared_memory: bool,
+    },
     /// MPI, as this has started them.
     Mpi(&'static str),
 }
@@ -178,7 +183,10 @@ fn of(read: &dyn Fn(&str) -> Option<String>, parent: fn() -> u32, built_in: bool
         }
         let transport = match launcher.mpi && mpi.unwrap_or(built_in) {
             true => Transport::Mpi(launcher.name),
-            false => Transport::Tcp(launcher.meeting(read, ranks, parent)?),
+            // Whoever asks for TCP is given nothing else.
+            false => {
+                Transport::Tcp { meeting: launcher.meeting(read, ranks, parent)?, shared_memory: mpi != Some(false) }
+            }
         };
         return Ok(Some(Found { rank, ranks, transport }));
     }
@@ -361,7 +369,7 @@ mod tests {
                 file("runner-srun-5-0"),
             ),
         ] {
-            let transport = Transport::Tcp(meeting);
+            let transport = Transport::Tcp { meeting, shared_memory: true };
             assert_eq!(found(&variables).unwrap(), Some(Found { rank, ranks, transport }), "{variables:?}");
         }
     }
@@ -378,9 +386,12 @@ mod tests {
             assert_eq!(found_by(true, variables).unwrap(), by_mpi);
             assert_eq!(found_by(true, &with(&[&torch, variables].concat(), "mpi")).unwrap(), by_mpi);
         }
-        let is_tcp = |found: Option<Found>| matches!(found, Some(Found { transport: Transport::Tcp(_), .. }));
-        assert!(is_tcp(found_by(true, &with(&hydra, "tcp")).unwrap()));
-        assert!(is_tcp(found_by(true, &[&torch[..], &hydra].concat()).unwrap()));
+        let shared_memory = |found: Option<Found>| match found {
+            Some(Found { transport: Transport::Tcp { shared_memory, .. }, .. }) => Some(shared_memory),
+            _ => None,
+        };
+        assert_eq!(shared_memory(found_by(true, &with(&hydra, "tcp")).unwrap()), Some(false));
+        assert_eq!(shared_memory(found_by(true, &[&torch[..], &hydra].concat()).unwrap()), Some(true));
         assert_eq!(found_by(true, &with(&[("PMI_RANK", "0"), ("PMI_SIZE", "1")], "mpi")).unwrap(), None);
         assert_eq!(found_by(true, &[]).unwrap(), None);
         for (built_in, variables, expected) in [

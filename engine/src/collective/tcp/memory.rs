@@ -1,0 +1,322 @@
+//! Memory that processes of one machine share. What a rank has for the others it writes there, once if all are given the
+//! same, and they read it where it lies. Over their connections goes only where that is.
+
+use crate::collective::messages::Message;
+use memmap2::{Mmap, MmapMut};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Shorter messages go over the connection: that somebody must be woken takes longer than to copy them.
+const SHORT: usize = 16 << 10;
+
+/// What lies in an area begins at multiples of it: cache lines, so that no two ranks read the same.
+const ALIGN: usize = 64;
+
+/// Least bytes of an area.
+const LEAST: usize = 256 << 10;
+
+/// Random bytes at the beginning of an area, by which another process sees that it has opened this one and no other.
+const KEY: usize = 16;
+
+/// Where a message lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    area: usize,
+    at: usize,
+    len: usize,
+}
+
+impl Place {
+    /// Bytes of it in a frame.
+    pub const BYTES: usize = 24;
+
+    /// For a frame.
+    pub fn to_bytes(self) -> [u8; Place::BYTES] {
+        let mut bytes = [0; Place::BYTES];
+        for (chunk, number) in bytes.chunks_exact_mut(8).zip([self.area, self.at, self.len]) {
+            chunk.copy_from_slice(&(number as u64).to_le_bytes());
+        }
+        bytes
+    }
+
+    /// From a frame; `None` if that is no place.
+    pub fn parse(bytes: &[u8]) -> Option<Place> {
+        let number = |nth: usize| {
+            let bytes = bytes.get(nth * 8..nth * 8 + 8)?.try_into().ok()?;
+            usize::try_from(u64::from_le_bytes(bytes)).ok()
+        };
+        Some(Place { area: number(0)?, at: number(1)?, len: number(2)? })
+    }
+}
+
+/// What another process needs to open the areas of a rank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    areas: [PathBuf; 2],
+    key: [u8; KEY],
+}
+
+/// What a rank has for others.
+///
+/// There are two areas, which are written in turn. Whoever gives something for the next exchange has read all that it was
+/// given in the one before: so when an exchange begins, all ranks have ended the last one but one, and what was given in that is not read any more.
+#[derive(Debug)]
+pub struct Outbox {
+    areas: [Own; 2],
+    key: [u8; KEY],
+    turn: usize,
+}
+
+/// An area that this rank writes.
+#[derive(Debug)]
+struct Own {
+    file: File,
+    map: Option<MmapMut>,
+}
+
+impl Outbox {
+    /// With nothing in it; `None` if the system has no such memory.
+    pub fn new() -> Option<Outbox> {
+        let mut key = [0; KEY];
+        File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut key)).ok()?;
+        let area = || -> Option<Own> {
+            let mut own = Own { file: anonymous().ok()?, map: None };
+            own.hold(LEAST)?[..KEY].copy_from_slice(&key);
+            Some(own)
+        };
+        Some(Outbox { areas: [area()?, area()?], key, turn: 0 })
+    }
+
+    /// For processes of this machine.
+    pub fn offer(&self) -> Option<Offer> {
+        let path = |own: &Own| named(&own.file);
+        Some(Offer { areas: [path(&self.areas[0])?, path(&self.areas[1])?], key: self.key })
+    }
+
+    /// Writes what ranks are given in an exchange, each once if they are given the same; where it lies for each rank. `None` for those
+    /// who are given so little that it is better sent, and for all if there is no memory for it.
+    pub fn put<'a>(&mut self, given: &[Option<&'a [u8]>]) -> Vec<Option<Place>> {
+        let area = self.turn;
+        let mut end = KEY;
+        let mut places: Vec<Option<Place>> = Vec::with_capacity(given.len());
+        let long = |given: Option<&'a [u8]>| given.filter(|bytes| bytes.len() >= SHORT);
+        for (nth, bytes) in given.iter().enumerate() {
+            let place = long(*bytes).map(|bytes| {
+                let before = given[..nth].iter().position(|before| before.is_some_and(|of| std::ptr::eq(of, bytes)));
+                before.and_then(|before| places[before]).unwrap_or_else(|| {
+                    let at = end.next_multiple_of(ALIGN);
+                    end = at + bytes.len();
+                    Place { area, at, len: bytes.len() }
+                })
+            });
+            places.push(place);
+        }
+        if end == KEY {
+            return places;
+        }
+        let Some(memory) = self.areas[area].hold(end) else { return vec![None; given.len()] };
+        let mut written = KEY;
+        for (bytes, place) in given.iter().zip(&places) {
+            if let (Some(bytes), Some(Place { at, len, .. })) = (bytes, place)
+                && *at >= written
+            {
+                memory[*at..at + len].copy_from_slice(bytes);
+                written = at + len;
+            }
+        }
+        self.turn = 1 - self.turn;
+        places
+    }
+}
+
+impl Own {
+    /// The memory, which has at least so many bytes then.
+    fn hold(&mut self, bytes: usize) -> Option<&mut [u8]> {
+        if self.map.as_ref().is_none_or(|map| map.len() < bytes) {
+            let wanted = bytes.checked_next_power_of_two()?.max(LEAST);
+            // More than that the system would answer with a signal.
+            if wanted as u64 > longest_file() {
+                return None;
+            }
+            self.file.set_len(wanted as u64).ok()?;
+            // SAFETY: the file has no name, so nobody shortens it; who reads what this process writes is told by messages when it may.
+            self.map = Some(unsafe { MmapMut::map_mut(&self.file) }.ok()?);
+        }
+        self.map.as_deref_mut()
+    }
+}
+
+/// What another rank has for this one.
+#[derive(Debug)]
+pub struct Incoming {
+    areas: [Other; 2],
+}
+
+/// An area that another rank writes.
+#[derive(Debug)]
+struct Other {
+    file: File,
+    map: Option<Arc<Mmap>>,
+}
+
+impl Incoming {
+    /// The areas of another rank; `None` if they cannot be opened, as those of another machine.
+    pub fn open(offer: &Offer) -> Option<Incoming> {
+        let open = |path: &PathBuf| -> Option<Other> {
+            let mut file = File::open(path).ok()?;
+            let mut key = [0; KEY];
+            file.read_exact(&mut key).ok()?;
+            let mut other = Other { file, map: None };
+            (key == offer.key && other.hold(LEAST).is_ok()).then_some(other)
+        };
+        Some(Incoming { areas: [open(&offer.areas[0])?, open(&offer.areas[1])?] })
+    }
+
+    /// What lies there.
+    ///
+    /// # Errors
+    /// There is no such place, or no memory for it.
+    pub fn message(&mut self, place: Place) -> io::Result<Message> {
+        let Place { area, at, len } = place;
+        let wrong = || io::Error::new(ErrorKind::InvalidData, "this is not where a rank writes");
+        let other = self.areas.get_mut(area).ok_or_else(wrong)?;
+        let end = at.checked_add(len).filter(|_| at.is_multiple_of(ALIGN)).ok_or_else(wrong)?;
+        Ok(Message::shared(other.hold(end)?, at..end))
+    }
+}
+
+impl Other {
+    fn hold(&mut self, bytes: usize) -> io::Result<Arc<Mmap>> {
+        if let Some(map) = self.map.as_ref().filter(|map| map.len() >= bytes) {
+            return Ok(map.clone());
+        }
+        if self.file.metadata()?.len() < bytes as u64 {
+            return Err(io::Error::new(ErrorKind::InvalidData, "this is not where a rank writes"));
+        }
+        // SAFETY: the file has no name, so nobody shortens it; what is read from it the other rank does not write before it was read.
+        let map = Arc::new(unsafe { Mmap::map(&self.file) }?);
+        self.map = Some(map.clone());
+        Ok(map)
+    }
+}
+
+/// A file in memory, without a name.
+#[cfg(target_os = "linux")]
+fn anonymous() -> io::Result<File> {
+    use std::os::fd::FromRawFd;
+    // SAFETY: the name ends with a zero.
+    let descriptor = unsafe { libc::memfd_create(c"runner".as_ptr(), libc::MFD_CLOEXEC) };
+    match descriptor {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: it is new, so nobody else has it.
+        _ => Ok(unsafe { File::from_raw_fd(descriptor) }),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn anonymous() -> io::Result<File> {
+    Err(ErrorKind::Unsupported.into())
+}
+
+/// How other processes of this machine name an open file.
+fn named(file: &File) -> Option<PathBuf> {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::fd::AsRawFd;
+        Some(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into())
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = file;
+        None
+    }
+}
+
+/// How long files may be, those in memory included (`ulimit -f`).
+fn longest_file() -> u64 {
+    #[cfg(target_os = "linux")]
+    {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: it writes into that.
+        match unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } {
+            0 => limit.rlim_cur,
+            _ => 0,
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    0
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    fn filled(len: usize, value: u8) -> Vec<u8> {
+        vec![value; len]
+    }
+
+    #[test]
+    fn what_is_put_is_read_and_stays_until_the_next_but_one() {
+        let mut outbox = Outbox::new().unwrap();
+        let mut incoming = Incoming::open(&outbox.offer().unwrap()).unwrap();
+        let mut before: Option<(Vec<Message>, Vec<Vec<u8>>)> = None;
+        // Longer than the areas at first, then shorter again.
+        for (turn, len) in [SHORT, LEAST, 3 * LEAST + 5, 20 * LEAST, SHORT + 1].into_iter().enumerate() {
+            let values = [filled(len, turn as u8 + 1), filled(len + 7, turn as u8 + 100)];
+            let given = [None, Some(values[0].as_slice()), Some(values[1].as_slice())];
+            let places = outbox.put(&given);
+            assert!(places[0].is_none());
+            let read: Vec<Message> = places[1..]
+                .iter()
+                .map(|place| {
+                    let place = place.unwrap();
+                    assert_eq!(Place::parse(&place.to_bytes()), Some(place));
+                    incoming.message(place).unwrap()
+                })
+                .collect();
+            for (messages, values) in
+                before.iter().map(|(m, v)| (m.as_slice(), v.as_slice())).chain([(&*read, &values[..])])
+            {
+                for (message, value) in messages.iter().zip(values) {
+                    assert!(message.bytes() == value);
+                }
+            }
+            before = Some((read, values.to_vec()));
+        }
+    }
+
+    #[test]
+    fn what_all_are_given_lies_there_once_and_what_is_short_does_not() {
+        let mut outbox = Outbox::new().unwrap();
+        let (same, short) = (filled(SHORT, 5), filled(SHORT - 1, 6));
+        let places = outbox.put(&[Some(&same), Some(&short), None, Some(&same)]);
+        assert!(places[0].is_some() && places[0] == places[3] && places[1].is_none(), "{places:?}");
+        assert_eq!(outbox.put(&[Some(&short)]), [None]);
+    }
+
+    #[test]
+    fn what_is_no_area_and_no_place_is_refused() {
+        let mut outbox = Outbox::new().unwrap();
+        let offer = outbox.offer().unwrap();
+        let mut other = offer.clone();
+        other.key[0] ^= 1;
+        assert!(Incoming::open(&other).is_none());
+        let mut incoming = Incoming::open(&offer).unwrap();
+        let place = outbox.put(&[Some(&filled(SHORT, 5))])[0].unwrap();
+        for wrong in [
+            Place { area: 2, ..place },
+            Place { at: place.at + 1, ..place },
+            Place { len: 2 * LEAST, ..place },
+            Place { len: usize::MAX, ..place },
+        ] {
+            assert_eq!(incoming.message(wrong).unwrap_err().kind(), ErrorKind::InvalidData, "{wrong:?}");
+        }
+        assert_eq!(Place::parse(&[0; Place::BYTES - 1]), None);
+        drop(outbox);
+        assert!(Incoming::open(&offer).is_none());
+        assert_eq!(incoming.message(place).unwrap().bytes(), filled(SHORT, 5));
+    }
+}
