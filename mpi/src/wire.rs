@@ -3,7 +3,7 @@
 use super::shared::{Shared, Stage};
 use anyhow::{Result, bail};
 use runner_engine::collective::inbox::{Failed, Limits};
-use runner_engine::collective::messages::{Message, Wire};
+use runner_engine::collective::messages::{Message, Parcels, Wire};
 use std::fmt;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,19 +39,19 @@ impl Wire for MpiWire {
         self.shared.inbox.ranks()
     }
 
-    fn exchange<'a>(&self, given: &dyn Fn(usize) -> &'a [u8]) -> Result<Vec<Message>> {
+    fn exchange(&self, parcels: &dyn Parcels) -> Result<Vec<Message>> {
         let (own, ranks, inbox) = (self.rank(), self.ranks(), &self.shared.inbox);
         inbox.check()?;
         // Each begins with the one after it, so that not all send to the same.
         for to in (1..ranks).map(|after| (own + after) % ranks) {
-            let bytes = given(to);
-            // A copy: what MPI has been given it may read for as long as the process lives, also where a rank has failed.
-            let Some(mut message) = inbox.room(bytes.len()) else {
-                let why = format!("there is no memory for a message of {} bytes", bytes.len());
+            let len = parcels.len(to);
+            // A copy for each: what MPI has been given it may read for as long as the process lives, also where a rank has failed.
+            let Some(mut message) = inbox.room(len) else {
+                let why = format!("there is no memory for a message of {len} bytes");
                 self.fail(&why);
                 bail!(why);
             };
-            message.bytes_mut().copy_from_slice(bytes);
+            parcels.write(to, message.bytes_mut());
             self.shared.jobs().send.push_back((to, message));
             self.shared.work.notify_all();
         }

@@ -14,13 +14,24 @@ pub const SILENCE: (&str, &str) = ("RUNNER_RANK_TIMEOUT", "2");
 /// For all to have ended after that: much more than they take.
 pub const SOON: Duration = Duration::from_secs(60);
 
+/// A model whose gradients are many enough to go through memory that processes share.
+fn wide(train: &str) -> String {
+    let config = config(train, "");
+    assert!(config.contains("out_features = 24 }"));
+    config.replace("out_features = 24 }", "out_features = 400 }")
+}
+
+/// Through memory that they share, and over TCP alone.
 #[test]
 fn processes_come_to_what_one_comes_to() {
-    let place = Place::with(&config("epochs = 2\naccumulate = 2", ""));
+    let place = Place::with(&wide("epochs = 2\naccumulate = 2"));
     place.ok("train c.toml --quiet --out one");
-    for ranks in [2, 3] {
-        place.ok(&format!("launch --ranks {ranks} --processes -- train c.toml --quiet --out p{ranks}"));
-        assert_same_runs((&place, "one"), (&place, &format!("p{ranks}")));
+    for (ranks, transport) in [(2, ""), (3, ""), (2, "tcp"), (3, "tcp")] {
+        let out = format!("p{ranks}{transport}");
+        let command = format!("launch --ranks {ranks} --processes -- train c.toml --quiet --out {out}");
+        let (_, done) = place.start_with(&command, &[("RUNNER_TRANSPORT", transport.into())]).wait();
+        assert_eq!(done.code, Some(0), "{done:?}");
+        assert_same_runs((&place, "one"), (&place, &out));
     }
 }
 
@@ -179,7 +190,7 @@ fn under_way(place: &Place, out: &str, moment: Duration) -> Running {
 
 /// Whatever is done to one of them: all end soon, who it was is told, and what is saved is whole.
 fn hit(rank: usize, signal: i32, told: &[String], moment: u64) {
-    let place = Place::with(&config("epochs = 3", "").replace("[log]", "[checkpoint]\nevery_steps = 2\n[log]"));
+    let place = Place::with(&wide("epochs = 3").replace("[log]", "[checkpoint]\nevery_steps = 2\n[log]"));
     let running = under_way(&place, "r", Duration::from_millis(moment));
     let pid = process_of(&running, rank).unwrap();
     let began = Instant::now();

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 use memmap2::Mmap;
 use std::fmt::Debug;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Where a part of a tensor begins in a message that has it: whole words for each.
 const WORD: usize = 8;
@@ -77,6 +77,18 @@ impl Message {
     }
 }
 
+/// What a rank gives others in an exchange. It is written where it travels from: there is no other copy of it.
+pub trait Parcels {
+    /// How many bytes `to` is given.
+    fn len(&self, to: usize) -> usize;
+
+    /// Writes them, all of them.
+    fn write(&self, to: usize, into: &mut [u8]);
+
+    /// All are given the same, so that to write it once is enough.
+    fn same(&self) -> bool;
+}
+
 /// Carries bytes between ranks. All of them call [`Wire::exchange`] in the same order.
 pub trait Wire: Send + Sync + Debug {
     /// Which rank this is, from 0.
@@ -85,11 +97,11 @@ pub trait Wire: Send + Sync + Debug {
     /// How many there are.
     fn ranks(&self) -> usize;
 
-    /// Sends `given(r)` to every other rank `r`, and returns what they have sent to this one, in the order of ranks. This rank's own place is empty.
+    /// Gives every other rank what is for it, and returns what they have given this one, in the order of ranks. This rank's own place is empty.
     ///
     /// # Errors
-    /// A rank has failed, or does not answer.
-    fn exchange<'a>(&self, given: &dyn Fn(usize) -> &'a [u8]) -> Result<Vec<Message>>;
+    /// A rank has failed, or does not answer; there is no memory for the messages.
+    fn exchange(&self, parcels: &dyn Parcels) -> Result<Vec<Message>>;
 
     /// Takes back messages that have been read: their memory is used again.
     fn recycle(&self, messages: Vec<Message>);
@@ -108,22 +120,12 @@ pub trait Wire: Send + Sync + Debug {
 #[derive(Debug)]
 pub struct Messages<W> {
     wire: W,
-    /// What is sent, whose memory is used again.
-    buffers: Mutex<Vec<Vec<u8>>>,
 }
 
 impl<W: Wire> Messages<W> {
     /// Over this wire.
     pub fn new(wire: W) -> Self {
-        Messages { wire, buffers: Mutex::default() }
-    }
-
-    /// A buffer for each rank, with nothing in it.
-    fn cleared(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-        buffers.resize(self.wire.ranks(), Vec::new());
-        buffers.iter_mut().for_each(Vec::clear);
-        buffers
+        Messages { wire }
     }
 
     /// Fails if a message is not as long as it must be: the ranks compute different programs then.
@@ -145,18 +147,70 @@ fn length(tensors: &[Slots], parts: &[Range<usize>], copies: usize) -> usize {
     tensors.iter().zip(parts).map(bytes).sum::<usize>() * copies
 }
 
-/// Writes `part` of a tensor's slot behind what a message has.
-///
-/// # Safety
-/// The slot is valid for reads and initialised, and nobody writes it.
-unsafe fn put(message: &mut Vec<u8>, tensor: &Slots, slot: usize, part: &Range<usize>) {
-    let size = tensor.dtype.bytes();
-    // SAFETY: inside the slot, which can be read.
-    let bytes = unsafe {
-        std::slice::from_raw_parts(tensor.slots[slot].cast_const().add(part.start * size), part.len() * size)
-    };
-    message.extend_from_slice(bytes);
-    message.resize(message.len().next_multiple_of(WORD), 0);
+/// Parts of tensors, of some slots each.
+struct PartsOf<'a> {
+    tensors: &'a [Slots],
+    /// What belongs to each rank.
+    parts: &'a [Vec<Range<usize>>],
+    slots: &'a [usize],
+    /// The rank whose part all are given; `None`: each is given its own.
+    of: Option<usize>,
+}
+
+impl<'a> PartsOf<'a> {
+    /// # Safety
+    /// These slots are valid for reads and initialised, and nobody writes them as long as this lives.
+    unsafe fn new(
+        tensors: &'a [Slots],
+        parts: &'a [Vec<Range<usize>>],
+        slots: &'a [usize],
+        of: Option<usize>,
+    ) -> PartsOf<'a> {
+        PartsOf { tensors, parts, slots, of }
+    }
+}
+
+impl Parcels for PartsOf<'_> {
+    fn len(&self, to: usize) -> usize {
+        length(self.tensors, &self.parts[self.of.unwrap_or(to)], self.slots.len())
+    }
+
+    fn write(&self, to: usize, into: &mut [u8]) {
+        let mut rest = into;
+        for (tensor, part) in self.tensors.iter().zip(&self.parts[self.of.unwrap_or(to)]) {
+            let size = tensor.dtype.bytes();
+            let (at, len) = (part.start * size, part.len() * size);
+            for slot in self.slots {
+                // SAFETY: inside the slot, which can be read, as whoever has made this promises.
+                let bytes = unsafe { std::slice::from_raw_parts(tensor.slots[*slot].cast_const().add(at), len) };
+                let (own, after) = rest.split_at_mut(len.next_multiple_of(WORD));
+                own[..len].copy_from_slice(bytes);
+                own[len..].fill(0);
+                rest = after;
+            }
+        }
+    }
+
+    fn same(&self) -> bool {
+        self.of.is_some()
+    }
+}
+
+/// Bytes as they are.
+struct Bytes<'a, 'b>(&'b dyn Fn(usize) -> &'a [u8]);
+
+impl Parcels for Bytes<'_, '_> {
+    fn len(&self, to: usize) -> usize {
+        (self.0)(to).len()
+    }
+
+    fn write(&self, to: usize, into: &mut [u8]) {
+        into.copy_from_slice((self.0)(to));
+    }
+
+    fn same(&self) -> bool {
+        false
+    }
 }
 
 impl<W: Wire> Collective for Messages<W> {
@@ -175,15 +229,9 @@ impl<W: Wire> Collective for Messages<W> {
         let slots_of =
             |rank: usize| order.iter().filter(move |of| of.rank == rank).map(|of| of.slot).collect::<Vec<_>>();
         let slots: Vec<Vec<usize>> = (0..ranks).map(slots_of).collect();
-        let mut partials = self.cleared();
-        for rank in (0..ranks).filter(|rank| *rank != own) {
-            partials[rank].reserve(length(tensors, &parts[rank], slots[own].len()));
-            for (tensor, part) in tensors.iter().zip(&parts[rank]) {
-                // SAFETY: the caller lets the slots be read.
-                slots[own].iter().for_each(|slot| unsafe { put(&mut partials[rank], tensor, *slot, part) });
-            }
-        }
-        let given = self.wire.exchange(&|rank| &partials[rank])?;
+        // SAFETY: the caller lets the slots be read until this returns.
+        let partials = unsafe { PartsOf::new(tensors, &parts, &slots[own], None) };
+        let given = self.wire.exchange(&partials)?;
         self.expect(&given, |rank| length(tensors, &parts[own], slots[rank].len()))?;
         // Where the partial sums of the next tensor are in what each rank has sent.
         let mut at = vec![0; ranks];
@@ -210,14 +258,9 @@ impl<W: Wire> Collective for Messages<W> {
     unsafe fn all_gather(&self, tensors: &[Slots], division: Division) -> Result<()> {
         let (own, ranks) = (self.wire.rank(), self.wire.ranks());
         let parts: Vec<Vec<Range<usize>>> = (0..ranks).map(|rank| parts(tensors, division, (rank, ranks))).collect();
-        let mut buffers = self.cleared();
-        let message = &mut buffers[own];
-        message.reserve(length(tensors, &parts[own], 1));
-        for (tensor, part) in tensors.iter().zip(&parts[own]) {
-            // SAFETY: the caller lets the slots be read.
-            unsafe { put(message, tensor, 0, part) };
-        }
-        let given = self.wire.exchange(&|_| message)?;
+        // SAFETY: the caller lets the slots be read until this returns.
+        let totals = unsafe { PartsOf::new(tensors, &parts, &[0], Some(own)) };
+        let given = self.wire.exchange(&totals)?;
         self.expect(&given, |rank| length(tensors, &parts[rank], 1))?;
         for rank in (0..ranks).filter(|rank| *rank != own) {
             let mut at = 0;
@@ -236,7 +279,7 @@ impl<W: Wire> Collective for Messages<W> {
     }
 
     fn exchange<'a>(&self, given: &dyn Fn(usize) -> &'a [u8]) -> Result<Vec<Vec<u8>>> {
-        let messages = self.wire.exchange(given)?;
+        let messages = self.wire.exchange(&Bytes(given))?;
         let own = self.wire.rank();
         let all = messages.iter().enumerate().map(|(rank, message)| match rank == own {
             true => given(own).to_vec(),

@@ -1,7 +1,7 @@
 //! Memory that processes of one machine share. What a rank has for the others it writes there, once if all are given the
 //! same, and they read it where it lies. Over their connections goes only where that is.
 
-use crate::collective::messages::Message;
+use crate::collective::messages::{Message, Parcels};
 use memmap2::{Mmap, MmapMut};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -96,36 +96,32 @@ impl Outbox {
         Some(Offer { areas: [path(&self.areas[0])?, path(&self.areas[1])?], key: self.key })
     }
 
-    /// Writes what ranks are given in an exchange, each once if they are given the same; where it lies for each rank. `None` for those
+    /// Writes what these ranks are given in an exchange, once if all are given the same; where it lies for each rank. `None` for those
     /// who are given so little that it is better sent, and for all if there is no memory for it.
-    pub fn put<'a>(&mut self, given: &[Option<&'a [u8]>]) -> Vec<Option<Place>> {
-        let area = self.turn;
+    pub fn put(&mut self, parcels: &dyn Parcels, readers: &[bool]) -> Vec<Option<Place>> {
+        let (area, same) = (self.turn, parcels.same());
         let mut end = KEY;
-        let mut places: Vec<Option<Place>> = Vec::with_capacity(given.len());
-        let long = |given: Option<&'a [u8]>| given.filter(|bytes| bytes.len() >= SHORT);
-        for (nth, bytes) in given.iter().enumerate() {
-            let place = long(*bytes).map(|bytes| {
-                let before = given[..nth].iter().position(|before| before.is_some_and(|of| std::ptr::eq(of, bytes)));
-                before.and_then(|before| places[before]).unwrap_or_else(|| {
-                    let at = end.next_multiple_of(ALIGN);
-                    end = at + bytes.len();
-                    Place { area, at, len: bytes.len() }
-                })
-            });
-            places.push(place);
+        let mut places: Vec<Option<Place>> = vec![None; readers.len()];
+        let mut written: Vec<(usize, Place)> = Vec::new();
+        for to in (0..readers.len()).filter(|to| readers[*to]) {
+            let len = parcels.len(to);
+            places[to] = match written.first().filter(|_| same) {
+                Some((_, place)) => Some(*place),
+                None if len < SHORT => None,
+                None => {
+                    let place = Place { area, at: end.next_multiple_of(ALIGN), len };
+                    end = place.at + len;
+                    written.push((to, place));
+                    Some(place)
+                }
+            };
         }
-        if end == KEY {
+        if written.is_empty() {
             return places;
         }
-        let Some(memory) = self.areas[area].hold(end) else { return vec![None; given.len()] };
-        let mut written = KEY;
-        for (bytes, place) in given.iter().zip(&places) {
-            if let (Some(bytes), Some(Place { at, len, .. })) = (bytes, place)
-                && *at >= written
-            {
-                memory[*at..at + len].copy_from_slice(bytes);
-                written = at + len;
-            }
+        let Some(memory) = self.areas[area].hold(end) else { return vec![None; readers.len()] };
+        for (to, Place { at, len, .. }) in written {
+            parcels.write(to, &mut memory[at..at + len]);
         }
         self.turn = 1 - self.turn;
         places
@@ -254,47 +250,60 @@ fn longest_file() -> u64 {
 mod tests {
     use super::*;
 
-    fn filled(len: usize, value: u8) -> Vec<u8> {
-        vec![value; len]
+    /// Bytes of each rank's own value, or of that of rank 0 for all.
+    struct Filled {
+        lengths: Vec<usize>,
+        first: u8,
+        same: bool,
+    }
+
+    impl Parcels for Filled {
+        fn len(&self, to: usize) -> usize {
+            self.lengths[to]
+        }
+
+        fn write(&self, to: usize, into: &mut [u8]) {
+            assert_eq!(into.len(), self.lengths[to]);
+            into.fill(self.first + if self.same { 0 } else { to as u8 });
+        }
+
+        fn same(&self) -> bool {
+            self.same
+        }
     }
 
     #[test]
     fn what_is_put_is_read_and_stays_until_the_next_but_one() {
         let mut outbox = Outbox::new().unwrap();
         let mut incoming = Incoming::open(&outbox.offer().unwrap()).unwrap();
-        let mut before: Option<(Vec<Message>, Vec<Vec<u8>>)> = None;
+        let mut before: Vec<(Message, Vec<u8>)> = Vec::new();
         // Longer than the areas at first, then shorter again.
         for (turn, len) in [SHORT, LEAST, 3 * LEAST + 5, 20 * LEAST, SHORT + 1].into_iter().enumerate() {
-            let values = [filled(len, turn as u8 + 1), filled(len + 7, turn as u8 + 100)];
-            let given = [None, Some(values[0].as_slice()), Some(values[1].as_slice())];
-            let places = outbox.put(&given);
+            let given = Filled { lengths: vec![len; 3], first: 10 * turn as u8, same: false };
+            let places = outbox.put(&given, &[false, true, true]);
             assert!(places[0].is_none());
-            let read: Vec<Message> = places[1..]
-                .iter()
-                .map(|place| {
-                    let place = place.unwrap();
-                    assert_eq!(Place::parse(&place.to_bytes()), Some(place));
-                    incoming.message(place).unwrap()
-                })
-                .collect();
-            for (messages, values) in
-                before.iter().map(|(m, v)| (m.as_slice(), v.as_slice())).chain([(&*read, &values[..])])
-            {
-                for (message, value) in messages.iter().zip(values) {
-                    assert!(message.bytes() == value);
-                }
+            let mut now = Vec::new();
+            for to in [1, 2] {
+                let place = places[to].unwrap();
+                assert_eq!(Place::parse(&place.to_bytes()), Some(place));
+                now.push((incoming.message(place).unwrap(), vec![10 * turn as u8 + to as u8; len]));
             }
-            before = Some((read, values.to_vec()));
+            assert!(before.iter().chain(&now).all(|(message, expected)| message.bytes() == expected));
+            before = now;
         }
     }
 
     #[test]
     fn what_all_are_given_lies_there_once_and_what_is_short_does_not() {
         let mut outbox = Outbox::new().unwrap();
-        let (same, short) = (filled(SHORT, 5), filled(SHORT - 1, 6));
-        let places = outbox.put(&[Some(&same), Some(&short), None, Some(&same)]);
-        assert!(places[0].is_some() && places[0] == places[3] && places[1].is_none(), "{places:?}");
-        assert_eq!(outbox.put(&[Some(&short)]), [None]);
+        let same = Filled { lengths: vec![SHORT; 4], first: 5, same: true };
+        let places = outbox.put(&same, &[true, false, true, true]);
+        assert!(places[0].is_some() && places[1].is_none() && places[2..] == [places[0]; 2], "{places:?}");
+        let mixed = Filled { lengths: vec![SHORT - 1, SHORT], first: 5, same: false };
+        let places = outbox.put(&mixed, &[true, true]);
+        assert!(places[0].is_none() && places[1].is_some(), "{places:?}");
+        let short = Filled { lengths: vec![SHORT - 1; 2], first: 5, same: true };
+        assert_eq!(outbox.put(&short, &[true, true]), [None; 2]);
     }
 
     #[test]
@@ -305,7 +314,8 @@ mod tests {
         other.key[0] ^= 1;
         assert!(Incoming::open(&other).is_none());
         let mut incoming = Incoming::open(&offer).unwrap();
-        let place = outbox.put(&[Some(&filled(SHORT, 5))])[0].unwrap();
+        let given = Filled { lengths: vec![SHORT], first: 5, same: true };
+        let place = outbox.put(&given, &[true])[0].unwrap();
         for wrong in [
             Place { area: 2, ..place },
             Place { at: place.at + 1, ..place },
@@ -317,6 +327,6 @@ mod tests {
         assert_eq!(Place::parse(&[0; Place::BYTES - 1]), None);
         drop(outbox);
         assert!(Incoming::open(&offer).is_none());
-        assert_eq!(incoming.message(place).unwrap().bytes(), filled(SHORT, 5));
+        assert_eq!(incoming.message(place).unwrap().bytes(), [5; SHORT]);
     }
 }

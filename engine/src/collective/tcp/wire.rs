@@ -4,7 +4,7 @@ use super::frame::{self, HEADER, Kind};
 use super::memory::{Incoming, Outbox, Place};
 use super::rendezvous::{Connection, Connections};
 use crate::collective::inbox::{Failed, Inbox, LEFT, Limits, SIGNS, Tell};
-use crate::collective::messages::{Message, Wire};
+use crate::collective::messages::{Message, Parcels, Wire};
 use anyhow::{Context, Result};
 use std::fmt;
 use std::io::{self, BufReader, ErrorKind, Read, Write};
@@ -35,6 +35,8 @@ struct Shared {
     peers: Vec<Option<Peer>>,
     /// What is written for ranks of this machine.
     outbox: Option<Mutex<Outbox>>,
+    /// What is sent, whose memory is used again.
+    buffer: Mutex<Vec<u8>>,
     began: Instant,
     silence: Duration,
 }
@@ -81,7 +83,14 @@ impl TcpWire {
         }
         let inbox = Inbox::new(rank, ranks, limits.patience, tell);
         let outbox = outbox.map(Mutex::new);
-        let shared = Arc::new(Shared { inbox, peers, outbox, began: Instant::now(), silence: limits.silence });
+        let shared = Arc::new(Shared {
+            inbox,
+            peers,
+            outbox,
+            buffer: Mutex::default(),
+            began: Instant::now(),
+            silence: limits.silence,
+        });
         let mut wire = TcpWire { shared: shared.clone(), readers: Vec::new(), watcher: None };
         let spawn = |name: String, work: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new().name(name).spawn(work).context("cannot start a thread for a connection")
@@ -222,11 +231,10 @@ impl Shared {
     }
 
     /// Where those who read it find what they are given.
-    fn place<'a>(&self, given: &dyn Fn(usize) -> &'a [u8]) -> Vec<Option<Place>> {
+    fn place(&self, parcels: &dyn Parcels) -> Vec<Option<Place>> {
         let Some(outbox) = &self.outbox else { return vec![None; self.peers.len()] };
-        let reads = |(rank, peer): (usize, &Option<Peer>)| peer.as_ref().filter(|peer| peer.reads).map(|_| given(rank));
-        let given: Vec<Option<&[u8]>> = self.peers.iter().enumerate().map(reads).collect();
-        outbox.lock().unwrap_or_else(PoisonError::into_inner).put(&given)
+        let readers: Vec<bool> = self.peers.iter().map(|peer| peer.as_ref().is_some_and(|peer| peer.reads)).collect();
+        outbox.lock().unwrap_or_else(PoisonError::into_inner).put(parcels, &readers)
     }
 
     /// Sends a part of an exchange.
@@ -289,17 +297,28 @@ impl Wire for TcpWire {
         self.shared.inbox.ranks()
     }
 
-    fn exchange<'a>(&self, given: &dyn Fn(usize) -> &'a [u8]) -> Result<Vec<Message>> {
+    fn exchange(&self, parcels: &dyn Parcels) -> Result<Vec<Message>> {
         let (own, ranks) = (self.rank(), self.ranks());
         self.shared.inbox.check()?;
         // Each begins with the one after it, so that not all send to the same.
-        let places = self.shared.place(given);
+        let places = self.shared.place(parcels);
+        let mut buffer = self.shared.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = false;
         for to in (1..ranks).map(|after| (own + after) % ranks) {
-            match places[to] {
-                Some(place) => self.shared.send(to, Kind::Placed, &place.to_bytes())?,
-                None => self.shared.send(to, Kind::Data, given(to))?,
+            if let Some(place) = places[to] {
+                self.shared.send(to, Kind::Placed, &place.to_bytes())?;
+                continue;
             }
+            if !(written && parcels.same()) {
+                // Never shortened, or what is longer would be set to zero each time.
+                let len = parcels.len(to).max(buffer.len());
+                buffer.resize(len, 0);
+                parcels.write(to, &mut buffer[..parcels.len(to)]);
+                written = true;
+            }
+            self.shared.send(to, Kind::Data, &buffer[..parcels.len(to)])?;
         }
+        drop(buffer);
         self.shared.inbox.receive(|failed| self.shared.give_up(failed))
     }
 
