@@ -3,6 +3,7 @@
 use super::Plan;
 use super::align;
 use super::lifetime::{Buffer, Class};
+use crate::graph::op::Op;
 use crate::graph::{Graph, VarKind};
 
 /// The moment of a program at which the most transient memory is in use.
@@ -105,6 +106,27 @@ impl Plan {
             peak_program: largest.map(|p| p.name.clone()).unwrap_or_default(),
             peak,
         }
+    }
+
+    /// Most bytes that this rank gives all others together in one exchange of a step; 0 if it is alone. It is sums of gradients that others add, or
+    /// its part of the parameters.
+    pub fn message_bytes(&self) -> usize {
+        let of_node = |graph: &Graph, node: &crate::graph::Node| match &node.op {
+            Op::ShardReduce(op) => {
+                let sums: usize = node.inputs[1..].iter().map(|id| graph.value(*id).bytes()).sum();
+                sums - sums / op.shards.ranks.max(1)
+            }
+            Op::ShardGather(op) => {
+                let ranks = op.parts.iter().map(|(_, rank)| rank + 1).max().unwrap_or(0);
+                let mut of_rank = vec![0; ranks];
+                op.parts.iter().for_each(|(elements, rank)| of_rank[*rank] += elements);
+                let widest = node.inputs.iter().map(|id| graph.value(*id).dtype.bytes()).max().unwrap_or(0);
+                if ranks > 1 { of_rank.iter().max().map_or(0, |elements| elements * widest) } else { 0 }
+            }
+            _ => 0,
+        };
+        let of_program = |graph: &Graph| graph.nodes.iter().map(|node| of_node(graph, node)).max();
+        self.programs.iter().filter_map(|program| of_program(&program.graph)).max().unwrap_or(0)
     }
 
     /// Bytes that an executable allocates: everything but the batch slots.

@@ -108,7 +108,12 @@ pub struct MemoryPlan {
     pub device: Option<DeviceMemory>,
     /// The host's memory.
     pub host: HostPlan,
+    /// Bytes of messages to other ranks, where this is one of several processes.
+    pub messages: usize,
 }
+
+/// Messages that a rank holds for the others: one that they read, and the next one (`collective/tcp/memory.rs` of the engine).
+const MESSAGES: usize = 2;
 
 impl MemoryPlan {
     /// For `plan`, with what else is needed.
@@ -130,14 +135,19 @@ impl MemoryPlan {
         if device.is_none() {
             summary.total = host.total;
         }
-        Ok(MemoryPlan { summary, tables, pinned, device, host })
+        // Gradients of GPUs are given by NCCL.
+        let messages = if device.is_none() { MESSAGES * plan.message_bytes() } else { 0 };
+        Ok(MemoryPlan { summary, tables, pinned, device, host, messages })
     }
 
     /// Bytes of the host for so many ranks on one machine, of which this is one: processes, or threads, which share the samples and the program.
     pub fn of_ranks(&self, ranks: usize, threads: bool) -> usize {
         let shared = self.host.data + self.host.cache + self.host.process;
-        let each = if threads { self.host.total.saturating_sub(shared) } else { self.host.total };
-        self.host.total.saturating_add(ranks.saturating_sub(1).saturating_mul(each))
+        let (first, each) = match threads {
+            true => (self.host.total, self.host.total.saturating_sub(shared)),
+            false => [self.host.total.saturating_add(self.messages); 2].into(),
+        };
+        first.saturating_add(ranks.saturating_sub(1).saturating_mul(each))
     }
 
     /// Classes of the device's memory with their bytes, which make its total.

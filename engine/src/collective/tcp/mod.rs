@@ -1,5 +1,5 @@
 //! Ranks that are processes, on one machine or several: each has a connection by TCP to each of the others. What is long goes
-//! through memory between those of one machine ([`memory`]).
+//! through memory between those of one machine (`memory`).
 
 mod frame;
 mod memory;
