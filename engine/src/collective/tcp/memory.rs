@@ -6,7 +6,6 @@ use memmap2::{Mmap, MmapMut};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Shorter messages go over the connection: that somebody must be woken takes longer than to copy them.
@@ -55,7 +54,9 @@ impl Place {
 /// What another process needs to open the areas of a rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
-    areas: [PathBuf; 2],
+    process: u32,
+    /// Descriptors of that process.
+    areas: [i32; 2],
     key: [u8; KEY],
 }
 
@@ -92,8 +93,8 @@ impl Outbox {
 
     /// For processes of this machine.
     pub fn offer(&self) -> Option<Offer> {
-        let path = |own: &Own| named(&own.file);
-        Some(Offer { areas: [path(&self.areas[0])?, path(&self.areas[1])?], key: self.key })
+        let areas = [number(&self.areas[0].file)?, number(&self.areas[1].file)?];
+        Some(Offer { process: std::process::id(), areas, key: self.key })
     }
 
     /// Writes what these ranks are given in an exchange, once if all are given the same; where it lies for each rank. `None` for those
@@ -161,14 +162,14 @@ struct Other {
 impl Incoming {
     /// The areas of another rank; `None` if they cannot be opened, as those of another machine.
     pub fn open(offer: &Offer) -> Option<Incoming> {
-        let open = |path: &PathBuf| -> Option<Other> {
-            let mut file = File::open(path).ok()?;
+        let open = |descriptor: i32| -> Option<Other> {
+            let mut file = open_of(offer.process, descriptor).ok()?;
             let mut key = [0; KEY];
             file.read_exact(&mut key).ok()?;
             let mut other = Other { file, map: None };
             (key == offer.key && other.hold(LEAST).is_ok()).then_some(other)
         };
-        Some(Incoming { areas: [open(&offer.areas[0])?, open(&offer.areas[1])?] })
+        Some(Incoming { areas: [open(offer.areas[0])?, open(offer.areas[1])?] })
     }
 
     /// What lies there.
@@ -217,17 +218,36 @@ fn anonymous() -> io::Result<File> {
     Err(ErrorKind::Unsupported.into())
 }
 
-/// How other processes of this machine name an open file.
-fn named(file: &File) -> Option<PathBuf> {
+/// By which number other processes of this machine find an open file.
+fn number(file: &File) -> Option<i32> {
     #[cfg(target_os = "linux")]
     {
         use std::os::fd::AsRawFd;
-        Some(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into())
+        Some(file.as_raw_fd())
     }
     #[cfg(not(target_os = "linux"))]
     {
         let _ = file;
         None
+    }
+}
+
+/// A file that another process has open.
+fn open_of(process: u32, descriptor: i32) -> io::Result<File> {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        let path = format!("/proc/{process}/fd/{descriptor}");
+        // On another machine the number may be that of a pipe, which nobody may ever write to, or of a device.
+        if !std::fs::metadata(&path)?.is_file() {
+            return Err(ErrorKind::InvalidInput.into());
+        }
+        std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (process, descriptor);
+        Err(ErrorKind::Unsupported.into())
     }
 }
 
@@ -312,6 +332,10 @@ mod tests {
         let offer = outbox.offer().unwrap();
         let mut other = offer.clone();
         other.key[0] ^= 1;
+        assert!(Incoming::open(&other).is_none());
+        // What a process of another machine has under that number may be anything: a pipe that nobody writes to.
+        let (pipe, _writes) = std::io::pipe().unwrap();
+        let other = Offer { areas: [std::os::fd::AsRawFd::as_raw_fd(&pipe), offer.areas[1]], ..offer.clone() };
         assert!(Incoming::open(&other).is_none());
         let mut incoming = Incoming::open(&offer).unwrap();
         let given = Filled { lengths: vec![SHORT], first: 5, same: true };
