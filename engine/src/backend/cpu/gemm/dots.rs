@@ -11,9 +11,6 @@ pub const fn most_rows(k: usize) -> usize {
     if k < 512 { 8 } else { 16 }
 }
 
-/// Rows whose sums share their loads.
-const ROWS: usize = 4;
-
 /// `C[m, n] = min(max(Σ_k A[m, k] · B[n, k] · scale[n] + bias[n] + residual[m, n], low), high)` for some columns.
 pub struct Dots<'a> {
     /// `A`, and floats from row to row.
@@ -39,16 +36,21 @@ impl Kernel for Dots<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        // AVX2 has sixteen registers: eight sums, and what they are made of. Others have thirty-two.
-        if S::LANES == 8 { self.blocks::<S, 2>(s) } else { self.blocks::<S, 4>(s) }
+        // AVX2 has sixteen registers: eight sums, and what they are made of. Others have thirty-two. A single row is bound by how
+        // fast `B` comes, of which more columns are read side by side.
+        match (self.rows, S::LANES) {
+            (1, _) => self.blocks::<S, 1, 8>(s),
+            (_, 8) => self.blocks::<S, 4, 2>(s),
+            _ => self.blocks::<S, 4, 4>(s),
+        }
     }
 }
 
 impl Dots<'_> {
-    /// `COLUMNS`: columns whose sums share their loads.
+    /// `ROWS`, `COLUMNS`: those whose sums share their loads.
     #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
     #[inline(always)]
-    fn blocks<S: Simd, const COLUMNS: usize>(self, s: S) {
+    fn blocks<S: Simd, const ROWS: usize, const COLUMNS: usize>(self, s: S) {
         // Columns outside: a block of them stays in the cache for all rows, and `B` is read once.
         for first_column in self.columns.clone().step_by(COLUMNS) {
             for first_row in (0..self.rows).step_by(ROWS) {

@@ -5,6 +5,7 @@
 //! - `pointwise`: 1 × 1 without stride or padding, a matrix product;
 //! - `few_pixels`: batches of images of few pixels; gradients by the weight also for larger images;
 //! - `winograd`: 3 × 3 of stride 1 with enough channels;
+//! - `strided`: 1 × 1 with a stride, a matrix product of some of the pixels;
 //! - `planar`: channels that fill vectors badly, vectors run over pixels instead;
 //! - `depthwise`: as many groups as channels;
 //! - `dense` and `grad_weight`: everything else, one group after the other.
@@ -24,6 +25,7 @@ mod pointwise;
 pub mod pooled;
 pub mod prepared;
 mod shape;
+mod strided;
 #[cfg(test)]
 mod tests;
 mod winograd;
@@ -43,16 +45,18 @@ use grad_weight::DenseGradWeight;
 use kernel::{PixelKernel, WeightKernel};
 use planar::{Planar, PlanarGradWeight};
 use shape::{ConvProblem, Direction};
+use strided::Strided;
 use winograd::WinogradGradWeight;
 
 /// Makes a kernel that writes pixels, or `None` if the kernel cannot do the problem or another one is faster.
 type NewPixelKernel = fn(&ConvProblem, Direction, Option<Activation>) -> Option<Box<dyn PixelKernel>>;
 
 /// In order of preference; [`Dense`] takes what is left.
-const PIXEL_KERNELS: [NewPixelKernel; 5] = [
+const PIXEL_KERNELS: [NewPixelKernel; 6] = [
     pointwise::pixel_kernel,
     |problem, direction, act| Some(Box::new(FewPixels::new(problem, direction, act)?)),
     |problem, direction, act| Some(winograd::pixel_kernel(problem, direction, act)?),
+    |problem, direction, act| Some(Box::new(Strided::new(problem, direction, act)?)),
     |problem, direction, act| Some(Box::new(Planar::new(problem, direction, act)?)),
     |problem, direction, act| Some(Box::new(Depthwise::new(problem, direction, act)?)),
 ];

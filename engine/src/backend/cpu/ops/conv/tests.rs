@@ -78,10 +78,10 @@ fn winograd_cases() -> Vec<(Conv2d, ConvShape)> {
         (conv(one, [0, 2, 1, 0], one, 1), shape(2, [16, 15], 40, [3, 3], 24)),
         (conv(one, [2, 2, 2, 2], one, 1), shape(7, [5, 6], 26, [3, 3], 28)),
         (conv(one, [1, 1, 1, 1], one, 1), shape(5, [11, 10], 34, [3, 3], 33)),
-        // Fewer tiles than channels.
-        (conv(one, [1, 1, 1, 1], one, 1), shape(2, [8, 8], 64, [3, 3], 64)),
-        (conv(one, [1, 0, 2, 1], one, 1), shape(3, [7, 7], 40, [3, 3], 75)),
-        (conv(one, [1, 1, 1, 1], one, 1), shape(4, [7, 6], 50, [3, 3], 34)),
+        // Fewer tiles than channels: some channels at a time, and all of them for two blocks of tiles.
+        (conv(one, [1, 1, 1, 1], one, 1), shape(2, [8, 12], 128, [3, 3], 128)),
+        (conv(one, [1, 0, 2, 1], one, 1), shape(1, [13, 15], 130, [3, 3], 131)),
+        (conv(one, [1, 1, 1, 1], one, 1), shape(2, [13, 16], 112, [3, 3], 112)),
     ]
 }
 
@@ -141,11 +141,22 @@ fn planar_cases() -> Vec<(Conv2d, ConvShape)> {
     ]
 }
 
+/// One pixel of the kernel with a stride: one product, and several; rows and columns that the stride ends before; a stride in one
+/// direction.
+fn strided_cases() -> Vec<(Conv2d, ConvShape)> {
+    vec![
+        (conv([2, 2], [0; 4], [1, 1], 1), shape(2, [17, 20], 18, [1, 1], 33)),
+        (conv([1, 3], [0; 4], [1, 1], 1), shape(3, [5, 8], 40, [1, 1], 5)),
+        (conv([3, 2], [0; 4], [1, 1], 1), shape(6, [60, 41], 16, [1, 1], 16)),
+        (conv([2, 2], [0; 4], [1, 1], 1), shape(6, [40, 41], 240, [1, 1], 3)),
+    ]
+}
+
 /// Every case, and how much larger than that of a plain sum the rounding error may be: a transformed tile holds sums
 /// of up to 6 × 6 pixels, which cancel again in the end.
 fn all_cases() -> impl Iterator<Item = (Conv2d, ConvShape, f64)> {
     let plain = cases().into_iter().chain(drawn_cases()).chain(few_pixels_cases()).chain(planar_cases());
-    let plain = plain.chain(weight_by_pixels_cases()).map(|(op, s)| (op, s, 1.0));
+    let plain = plain.chain(weight_by_pixels_cases()).chain(strided_cases()).map(|(op, s)| (op, s, 1.0));
     plain.chain(winograd_cases().into_iter().map(|(op, s)| (op, s, 8.0)))
 }
 
@@ -225,6 +236,18 @@ fn few_pixels_are_chosen_by_shape() {
         let few = few.contains(&case);
         assert_eq!(chosen, [few, few, few || by_weight_only.contains(&case)], "{case:?}");
     }
+}
+
+#[test]
+fn strides_are_chosen_by_shape() {
+    for (op, s) in strided_cases() {
+        for level in SimdLevel::supported() {
+            assert_eq!(is_chosen("strided", &op, s, level), [true, false, false], "{level} {op:?} {s:?}");
+        }
+    }
+    // Too few pixels of an image for a product of its own, and too many images for one.
+    let prime = shape(2053, [3, 3], 16, [1, 1], 16);
+    assert_eq!(is_chosen("strided", &conv([2, 2], [0; 4], [1, 1], 1), prime, SimdLevel::detect()), [false; 3]);
 }
 
 #[test]

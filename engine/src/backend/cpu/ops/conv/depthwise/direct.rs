@@ -3,6 +3,7 @@
 
 use super::super::shape::{ConvProblem, Direction};
 use super::Weights;
+use crate::backend::cpu::gemm::ALIGN;
 use crate::backend::cpu::gemm::tile::Epilogue;
 use crate::backend::cpu::simd::{Kernel, Simd};
 use std::ops::Range;
@@ -10,6 +11,9 @@ use std::ops::Range;
 /// Pixels side by side whose sums stay in registers, times two vectors of channels: a cache line of each, on processors whose
 /// vectors are half as long.
 const PIXELS: usize = 4;
+
+/// Floats in a cache line.
+const LINE: usize = ALIGN / 4;
 
 /// A tap: its offset among the packed weights, and that of its pixel in the source from the pixel that the patch begins with.
 #[derive(Debug, Clone, Copy)]
@@ -130,28 +134,32 @@ impl Kernel for Row<'_> {
         // The patch's first row; above the image it wraps, and no tap reads there.
         let row = (self.image * d.source[0]).wrapping_add(start).wrapping_mul(d.source[1]);
         let taps = |of: &Column| rows.start * of.in_row..rows.end * of.in_row;
+        // The taps of the rows that the row of the result above this one has not read.
+        let inner = taps(&d.inner);
+        let unread = inner.end - d.stride[0].min(rows.len()) * d.inner.in_row..inner.end;
         let Range { start: left, end: right } = d.inside;
         // The last pixels may be written twice, each time the same.
         for at in (left..right).step_by(PIXELS).map(|at| at.min(right - PIXELS)) {
             let from =
                 row.wrapping_add((at * d.stride[1]).wrapping_sub(left * d.stride[1]).wrapping_add(d.inner.start));
             // SAFETY: these patches lie inside the source but for rows that are left out, and the pixels in the row.
-            unsafe { self.pixels::<S, PIXELS>(s, &d.inner.taps[taps(&d.inner)], from, at) };
+            unsafe { self.pixels::<S, PIXELS>(s, &d.inner.taps[inner.clone()], &d.inner.taps[unread.clone()], from, at) };
         }
         for (at, column) in &d.outer {
             // SAFETY: the taps of the column and of the rows are those that lie inside.
-            unsafe { self.pixels::<S, 1>(s, &column.taps[taps(column)], row.wrapping_add(column.start), *at) };
+            unsafe { self.pixels::<S, 1>(s, &column.taps[taps(column)], &[], row.wrapping_add(column.start), *at) };
         }
     }
 }
 
 impl Row<'_> {
-    /// `P` pixels from column `at` on, whose first patch begins at pixel `from` of the source.
+    /// `P` pixels from column `at` on, whose first patch begins at pixel `from` of the source. `unread`: the taps of rows that come from
+    /// beyond the nearest cache.
     ///
     /// # Safety
     /// The taps lie inside the source, and the pixels in the row.
     #[inline(always)]
-    unsafe fn pixels<S: Simd, const P: usize>(&self, s: S, taps: &[Tap], from: usize, at: usize) {
+    unsafe fn pixels<S: Simd, const P: usize>(&self, s: S, taps: &[Tap], unread: &[Tap], from: usize, at: usize) {
         let channels = self.direct.channels;
         let from = self.source.as_ptr().wrapping_add(from.wrapping_mul(channels));
         let to = self.dest.wrapping_add(at * channels);
@@ -160,11 +168,26 @@ impl Row<'_> {
         unsafe {
             while channel + 2 * S::LANES <= channels {
                 self.block::<S, P, 2>(s, taps, from, to, channel);
+                self.fetch::<S, P, 2>(s, unread, from, channel);
                 channel += 2 * S::LANES;
             }
             while channel < channels {
                 self.block::<S, P, 1>(s, taps, from, to, channel);
+                self.fetch::<S, P, 1>(s, unread, from, channel);
                 channel += S::LANES;
+            }
+        }
+    }
+
+    /// Prefetches what the next `P` pixels are the first to read, `V` vectors of channels.
+    #[inline(always)]
+    fn fetch<S: Simd, const P: usize, const V: usize>(&self, s: S, unread: &[Tap], from: *const f32, channel: usize) {
+        let Direct { channels, stride, inner, .. } = self.direct;
+        for tap in unread.iter().step_by(inner.in_row) {
+            for pixel in P * stride[1]..2 * P * stride[1] {
+                for line in (0..V * S::LANES).step_by(LINE) {
+                    s.prefetch(from.wrapping_add(tap.pixel + pixel * channels + channel + line));
+                }
             }
         }
     }

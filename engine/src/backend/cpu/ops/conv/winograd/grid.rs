@@ -2,13 +2,24 @@
 
 use super::points::{Four, Points};
 use crate::backend::cpu::gemm::round_up;
+use crate::backend::cpu::gemm::tile::VECTORS;
 use crate::backend::cpu::ops::conv::patches::TASKS;
 use crate::backend::cpu::ops::conv::shape::{ConvProblem, Direction};
 use crate::backend::cpu::run::threads::Parts;
+use crate::backend::cpu::simd::SimdLevel;
 use std::ops::Range;
 
 /// Floats of a task's transformed input and output: 512 KiB, half of L2 on common machines.
 const BLOCK: usize = 128 << 10;
+
+/// Floats of the transformed weights that a task makes and uses at once: 256 KiB.
+const WEIGHTS: usize = 64 << 10;
+
+/// Tasks that panels are shared by, where there are fewer panels: those of two threads. The choice must not depend on how many there are.
+const PANEL_TASKS: usize = 8;
+
+/// Channels that are transformed together are a multiple of this: a vector's.
+const DEPTH_GRAIN: usize = 16;
 
 /// Least channels of input and output, for the gradient by the weight and for the kernels that write pixels: with fewer, the
 /// transforms cost more than they save.
@@ -49,7 +60,7 @@ impl Grid {
         let mut grid = Grid::new::<P>(problem, direction, LEAST_CHANNELS[1])?;
         let pays = match P::LEAST_IN_ALL {
             Some(least) => grid.count() >= least,
-            None => grid.products::<P>() <= grid.plain_products(),
+            None => grid.products::<P>(problem.level) <= grid.plain_products(),
         };
         if !pays {
             return None;
@@ -91,8 +102,11 @@ impl Grid {
     }
 
     /// Multiply-adds for each pair of an input and an output channel, and what else takes as long.
-    pub fn products<P: Points>(&self) -> usize {
-        P::ELEMENTS * (self.count() + P::TRANSFORM)
+    pub fn products<P: Points>(&self, level: SimdLevel) -> usize {
+        // Tasks that share a panel each transform it.
+        let panels = self.to.div_ceil(VECTORS * level.lanes());
+        let shared = if self.has_larger_weights() { PANEL_TASKS.div_ceil(panels) } else { 1 };
+        P::ELEMENTS * (self.count() + P::TRANSFORM * shared.min(self.count()))
     }
 
     /// The same for the gradient by the weight.
@@ -108,6 +122,16 @@ impl Grid {
     /// Whether the weights are larger than the tiles.
     pub fn has_larger_weights(&self) -> bool {
         self.count() * (self.from + self.to) <= self.from * self.to
+    }
+
+    /// Channels of a panel of so many columns that a task transforms and multiplies at a time. All of them where that is done before the tasks,
+    /// or anew for several blocks of tiles.
+    pub fn depth(&self, columns: usize) -> usize {
+        if !self.has_larger_weights() || self.count() > self.block {
+            return self.from;
+        }
+        let fits = WEIGHTS / (self.elements * columns);
+        (fits / DEPTH_GRAIN * DEPTH_GRAIN).clamp(DEPTH_GRAIN, self.from.max(DEPTH_GRAIN))
     }
 
     /// Number of tiles.

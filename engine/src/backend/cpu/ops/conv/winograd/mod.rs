@@ -57,8 +57,8 @@ pub fn pixel_kernel(
 /// Multiply-adds of that kernel for each pair of an input and an output channel, and what else takes as long.
 pub fn products(problem: &ConvProblem, direction: Direction) -> Option<usize> {
     Some(match has_large_tiles(problem, direction) {
-        true => Grid::of_pixels::<Four>(problem, direction, 0)?.products::<Four>(),
-        false => Grid::of_pixels::<Two>(problem, direction, 0)?.products::<Two>(),
+        true => Grid::of_pixels::<Four>(problem, direction, 0)?.products::<Four>(problem.level),
+        false => Grid::of_pixels::<Two>(problem, direction, 0)?.products::<Two>(problem.level),
     })
 }
 

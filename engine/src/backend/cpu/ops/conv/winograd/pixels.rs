@@ -2,7 +2,8 @@
 //!
 //! Where there are many tiles, weights are transformed once, and a task has some tiles: it transforms, multiplies and turns them
 //! back while they are in the cache. Where weights are larger than the tiles, the tiles are transformed once, and a task has
-//! a panel of weights, which it transforms itself: transformed weights, four times as large, never go to memory.
+//! a panel of weights, which it transforms itself, some channels at a time: transformed weights, four times as large, stay in the
+//! cache and never go to memory.
 
 use super::grid::{Grid, Held, TilePanel, element_floats};
 use super::output::Output;
@@ -33,6 +34,8 @@ pub struct Winograd<P> {
     threads: usize,
     /// All tiles are transformed at once, and tasks have panels of weights.
     by_panels: bool,
+    /// Channels of a panel that are transformed and multiplied at a time.
+    depth: usize,
     a_rows: Vec<u32>,
     c_rows: Vec<u32>,
 }
@@ -57,6 +60,7 @@ impl<P: Points> Winograd<P> {
             tiles,
             threads: problem.threads,
             by_panels: grid.has_larger_weights(),
+            depth: grid.depth(tiles.columns()),
             a_rows: rows(grid.from),
             c_rows: rows(tiles.columns()),
             grid,
@@ -72,9 +76,14 @@ impl<P: Points> Winograd<P> {
         self.grid.to.div_ceil(self.tiles.columns())
     }
 
-    /// Floats of a panel of transformed weights.
+    /// Floats of the transformed weights of a panel, or of so many channels of it as are multiplied at a time.
     fn panel_floats(&self) -> usize {
-        Held::floats(P::ELEMENTS, self.grid.from, self.tiles.columns())
+        Held::floats(P::ELEMENTS, self.depth, self.tiles.columns())
+    }
+
+    /// Whether a panel has so few columns that `tail` multiplies it.
+    fn is_tail(&self, panel: usize) -> bool {
+        !self.by_panels && panel * self.tiles.columns() >= tail::start(self.grid.to, self.tiles.columns())
     }
 
     /// Transformed weights that are there before the products begin.
@@ -106,12 +115,21 @@ impl<P: Points> Winograd<P> {
         shared + self.grid.row_floats() + self.threads * self.scratch_floats()
     }
 
-    /// The products: `output [element][tile][column] = input [element][tile][from] · weights [element][from][column]`.
-    fn multiply(&self, held: &[f32], count: usize, weights: &[f32], panel: usize, output: &mut [f32]) {
+    /// The products: `output [element][tile][column] (+)= input [element][tile][from] · weights [element][from][column]`, for the channels
+    /// `from` that the weights have; the first ones begin the sum.
+    fn multiply(
+        &self,
+        held: &[f32],
+        count: usize,
+        weights: &[f32],
+        panel: usize,
+        from: Range<usize>,
+        output: &mut [f32],
+    ) {
         let (width, input) = (self.tiles.columns(), held);
         let element = element_floats(self.held(), self.grid.from);
-        let weight_element = element_floats(self.grid.from, width);
-        if panel * width >= tail::start(self.grid.to, width) {
+        let weight_element = element_floats(self.depth, width);
+        if self.is_tail(panel) {
             return self.tiles.level.run(tail::Dots {
                 grid: &self.grid,
                 count,
@@ -126,18 +144,18 @@ impl<P: Points> Winograd<P> {
             let c = output[e * element_floats(self.grid.block, width)..].as_mut_ptr();
             for_each_tile(count, self.tiles.rows, |start, rows| {
                 let tile = Tile {
-                    a: input[e * element..].as_ptr(),
+                    a: input[e * element + from.start..].as_ptr(),
                     a_rows: &self.a_rows[start..],
                     a_step: 1,
                     b: weights[e * weight_element..].as_ptr(),
                     b_step: width,
                     b_far: !self.by_panels && self.pixels() <= MOST_ROWS,
                     runs: ONE_RUN,
-                    run_len: self.grid.from,
+                    run_len: from.len(),
                     c,
                     c_rows: &self.c_rows[start..],
                     n: (self.grid.to - panel * width).next_multiple_of(self.tiles.lanes).min(width),
-                    accumulate: false,
+                    accumulate: from.start > 0,
                     epilogue: Epilogue::NONE,
                 };
                 // SAFETY: inside the scratch and the packed weights, whose panels are whole.
@@ -159,17 +177,17 @@ impl<P: Points> Winograd<P> {
         }
     }
 
-    /// Transforms a panel of weights.
-    fn pack(&self, w: &[f32], panel: usize, packed: &mut [f32]) {
-        let (grid, direction, width) = (&self.grid, self.direction, self.tiles.columns());
-        self.tiles.level.run(Weights { points: self.points, grid, direction, w, panel, width, packed });
+    /// Transforms some channels of a panel of weights.
+    fn pack(&self, w: &[f32], panel: usize, from: Range<usize>, packed: &mut [f32]) {
+        let (grid, direction, width, depth) = (&self.grid, self.direction, self.tiles.columns(), self.depth);
+        let (points, tail) = (self.points, self.is_tail(panel));
+        self.tiles.level.run(Weights { points, grid, direction, w, panel, width, from, depth, tail, packed });
     }
 
-    /// Multiplies some tiles, which are the first of those that are held, with a panel of weights, and writes their pixels.
-    fn write(&self, held: &[f32], tiles: Range<usize>, weights: &[f32], panel: usize, output: &mut [f32], job: Job) {
-        self.multiply(held, tiles.len(), weights, panel, output);
+    /// Turns the products of some tiles with a panel of weights into pixels.
+    fn write(&self, tiles: Range<usize>, panel: usize, output: &[f32], job: Job) {
         let (level, grid, width) = (self.tiles.level, &self.grid, self.tiles.columns());
-        let (channel, output) = (panel * width, &*output);
+        let channel = panel * width;
         let channels = (grid.to - channel).min(width);
         let panel = TilePanel { grid, tiles, channel, channels, width };
         match job.dest {
@@ -196,7 +214,8 @@ impl<P: Points> Winograd<P> {
             let (input, output) = scratch.split_at_mut(self.input_floats());
             self.transform(tiles.clone(), source, zeros, Parts::new(&mut *input), 0);
             for (panel, weights) in weights.chunks_exact(self.panel_floats()).enumerate() {
-                self.write(input, tiles.clone(), weights, panel, output, job);
+                self.multiply(input, tiles.len(), weights, panel, 0..self.grid.from, output);
+                self.write(tiles.clone(), panel, output, job);
             }
         });
     }
@@ -217,10 +236,17 @@ impl<P: Points> Winograd<P> {
             // SAFETY: a worker has its own scratch.
             let scratch = unsafe { scratch.part(worker * self.scratch_floats()..(worker + 1) * self.scratch_floats()) };
             let (weights, output) = scratch.split_at_mut(self.panel_floats());
-            self.pack(w, panel, weights);
+            let channels = chunks(self.grid.from, self.depth);
             for first in piece.clone().step_by(self.grid.block) {
                 let tiles = first..piece.end.min(first + self.grid.block);
-                self.write(&input[first * self.grid.from..], tiles, weights, panel, output, job);
+                for from in (0..channels.count()).map(|i| channels.range(i)) {
+                    // All channels at once are there already for the tiles behind the first ones.
+                    if channels.count() > 1 || first == piece.start {
+                        self.pack(w, panel, from.clone(), weights);
+                    }
+                    self.multiply(&input[first * self.grid.from..], tiles.len(), weights, panel, from, output);
+                }
+                self.write(tiles, panel, output, job);
             }
         });
     }
@@ -274,7 +300,7 @@ impl<P: Points> PooledPixelKernel for Winograd<P> {
             pool.run(self.panels(), |panel, _| {
                 // SAFETY: a panel belongs to one task.
                 let packed = unsafe { packed.part(panel * panel_floats..(panel + 1) * panel_floats) };
-                self.pack(w, panel, packed);
+                self.pack(w, panel, 0..self.grid.from, packed);
             });
         }
         self.run_by_tiles(pool, source, weights, rest, job);

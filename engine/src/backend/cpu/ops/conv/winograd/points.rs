@@ -94,7 +94,7 @@ impl Points for Four {
     const TILE: usize = 4;
     const LEAST_TILES: usize = 28;
     const LEAST_IN_ALL: Option<usize> = None;
-    const TRANSFORM: usize = 7;
+    const TRANSFORM: usize = 14;
 
     #[inline(always)]
     fn kernel_transform<S: Simd>(s: S, g: [S::V; 3]) -> [S::V; MOST[1]] {

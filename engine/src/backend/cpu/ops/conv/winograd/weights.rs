@@ -7,8 +7,9 @@ use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
 use crate::backend::cpu::ops::conv::shape::Direction;
 use crate::backend::cpu::simd::{Kernel, MAX_LANES, Routine as _, Simd};
 use std::marker::PhantomData;
+use std::ops::Range;
 
-/// Transforms a panel of the weights to `[element][from][column]`, or for [`tail::Dots`].
+/// Transforms some channels of a panel of the weights to `[element][from][column]`, or all of them for [`tail::Dots`].
 pub struct Weights<'a, P> {
     /// Sizes of tiles.
     pub points: PhantomData<P>,
@@ -22,6 +23,12 @@ pub struct Weights<'a, P> {
     pub panel: usize,
     /// See `panel`.
     pub width: usize,
+    /// The channels read, and how many of them an element has room for.
+    pub from: Range<usize>,
+    /// See `from`.
+    pub depth: usize,
+    /// Whether they are for [`tail::Dots`].
+    pub tail: bool,
     /// Where the panel goes.
     pub packed: &'a mut [f32],
 }
@@ -33,21 +40,21 @@ impl<P: Points> Kernel for Weights<'_, P> {
     fn run<S: Simd>(self, s: S) {
         let (k, width) = (self.grid, self.width);
         let columns = (k.to - self.panel * width).min(width);
-        let is_tail = self.panel * width >= tail::start(k.to, width);
         let row = tail::row(k.from, S::LANES);
-        let element_step = element_floats(k.from, width);
+        let element_step = element_floats(self.depth, width);
+        assert!(self.from.len() <= self.depth && (!self.tail || self.from == (0..k.from)), "room for these channels");
         let packed = &mut self.packed[..P::ELEMENTS * element_step];
-        if is_tail {
+        if self.tail {
             packed.fill(0.0);
         }
         let packed = packed.as_mut_ptr();
         let mut taps = [[0.0f32; MAX_LANES * 2 * MAX_LANES]; 9];
-        for c in 0..k.from {
+        for c in 0..self.from.len() {
             let within = c % S::LANES;
             if within == 0 {
-                self.read(s, c, columns, &mut taps);
+                self.read(s, self.from.start + c, columns, &mut taps);
             }
-            for v in (0..width).step_by(S::LANES) {
+            for v in (0..columns).step_by(S::LANES) {
                 // SAFETY: a row has room for whole vectors.
                 unsafe {
                     let g = |i: usize| s.load(taps[i].as_ptr().add(within * width + v));
@@ -62,7 +69,7 @@ impl<P: Points> Kernel for Weights<'_, P> {
                         let elements = P::kernel_transform(s, half[i]);
                         for j in 0..P::WIDE {
                             let (x, element) = (elements[j], (i * P::WIDE + j) * element_step);
-                            if !is_tail {
+                            if !self.tail {
                                 s.store(packed.add(element + c * width + v), x);
                                 continue;
                             }
@@ -83,7 +90,7 @@ impl<P: Points> Weights<'_, P> {
     #[inline(always)]
     fn read<S: Simd>(&self, s: S, c: usize, columns: usize, taps: &mut [[f32; MAX_LANES * 2 * MAX_LANES]; 9]) {
         let (grid, width) = (self.grid, self.width);
-        let (rows, n) = ((grid.from - c).min(S::LANES), self.panel * width);
+        let (rows, n) = ((self.from.end - c).min(S::LANES), self.panel * width);
         for (tap, to) in taps.iter_mut().enumerate() {
             // `w [O, 3, 3, I]`; for the gradient the kernel is rotated by 180°.
             let (at, strides) = match self.direction {
