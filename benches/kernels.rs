@@ -111,7 +111,7 @@ fn linear(pool: &Pool, level: SimdLevel, shape: LinearShape) {
     let (x, w, b, dy) = (draw(rows * inputs), draw(inputs * outputs), draw(outputs), draw(rows * outputs));
     let (mut y, mut dx, mut dw, mut db) = (dy.clone(), x.clone(), w.clone(), b.clone());
     let threads = pool.threads();
-    let forward = LinearKernel::new(Some(op::Activation::Relu), shape, level, threads);
+    let forward = LinearKernel::new(Some(op::Activation::Relu), shape, level, threads, true);
     let by_input = LinearGradInputKernel::new(shape, level, threads);
     let by_weight = LinearGradWeightKernel::new(&op::LinearGradWeight { bias: true }, shape, level, threads);
     let mut workspaces =

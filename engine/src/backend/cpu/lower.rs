@@ -294,7 +294,7 @@ fn product(
     Some(match head {
         Op::Linear(op) => {
             let shape = LinearShape { rows: x(0).rows(), inputs: x(0).last(), outputs: y.last() };
-            let kernel = LinearKernel::new(behind.act, shape, level, threads);
+            let kernel = LinearKernel::new(behind.act, shape, level, threads, trains(graph));
             Box::new(Forward { kernel, bias: op.bias, behind, level })
         }
         Op::LinearGradInput(_) => {

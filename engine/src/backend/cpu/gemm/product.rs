@@ -14,7 +14,7 @@ mod packing;
 mod shared;
 
 use super::dots::{Dots, most_rows};
-use super::memory::{Memory, kept_weights};
+use super::memory::{MOST_ROWS, Memory, kept_weights};
 use super::pack::{CopyColumns, CopyRows, PackTransposed, Panel};
 use super::prologue::Source;
 use super::sums::AddRows;
@@ -39,6 +39,9 @@ const TILES_IN_BLOCK: usize = 38;
 
 /// Floats that blocks of rows must save each other to copy for a common copy: what is copied while threads wait for one another twice.
 const LEAST_SHARED: usize = 64 << 10;
+
+/// Most floats of kept weights that several threads read: 1 MiB, which a core's second-level cache holds.
+const MOST_READ_TWICE: usize = 256 << 10;
 
 /// Least tiles in the height of a block of rows that is cut to make more tasks.
 const FEWEST_TILES: usize = 2;
@@ -163,6 +166,15 @@ impl Product {
 
     /// The same with a prologue for one of the operands, the columns of which lie side by side.
     pub fn prepared(spec: ProductSpec, level: SimdLevel, threads: usize, prepared: Option<Operand>) -> Product {
+        Product::lay_out(spec, level, threads, prepared, false)
+    }
+
+    /// The same for a program that [keeps](Product::kept) the panels of `B`, if they can be kept.
+    pub fn keeping(spec: ProductSpec, level: SimdLevel, threads: usize) -> Product {
+        Product::lay_out(spec, level, threads, None, true)
+    }
+
+    fn lay_out(spec: ProductSpec, level: SimdLevel, threads: usize, prepared: Option<Operand>, keeps: bool) -> Product {
         let tiles = Tiles::new(level);
         let threads = threads.max(1);
         let dots = spec.m <= most_rows(spec.k) && spec.a[1] == 1 && spec.b[0] == 1 && spec.b[1] != 1;
@@ -176,11 +188,14 @@ impl Product {
         let split_len = spec.k.div_ceil(splits).max(1);
         let splits = spec.k.div_ceil(split_len).max(1);
         let k_block = split_len.div_ceil(split_len.div_ceil(K_BLOCK)).next_multiple_of(K_GRAIN);
-        // Blocks of rows: as many as bring the last task to its end soonest, where copying a panel for one block counts as a tile.
+        // Blocks of rows: as many as bring the last task to its end soonest, where copying a panel for one block counts as a tile. Of
+        // several numbers that do, one for each thread: it then reads and writes the rows that it has had in the product before.
         let shares = |blocks: usize| blocks > 1 && spec.n * spec.k * (blocks - 1) >= LEAST_SHARED;
+        let is_kept = keeps && spec.m <= MOST_ROWS && spec.b[1] != 1 && spec.n * spec.k <= MOST_READ_TWICE;
         let ends = |blocks: &usize| {
-            let copied = usize::from(!shares(*blocks));
-            (blocks * panels * splits).div_ceil(threads) * (tiles_high.div_ceil(*blocks) + copied)
+            let copied = usize::from(!shares(*blocks) && !is_kept);
+            let ends = (blocks * panels * splits).div_ceil(threads) * (tiles_high.div_ceil(*blocks) + copied);
+            (ends, if is_kept { threads.abs_diff(*blocks) } else { 0 })
         };
         let fewest = tiles_high.div_ceil(TILES_IN_BLOCK);
         let row_blocks = (fewest..=fewest.max(tiles_high / FEWEST_TILES)).min_by_key(ends).unwrap_or(fewest);

@@ -27,11 +27,12 @@ pub struct LinearKernel {
 }
 
 impl LinearKernel {
-    /// Prepares the product for at most `threads` threads.
-    pub fn new(act: Option<Activation>, shape: LinearShape, level: SimdLevel, threads: usize) -> Self {
+    /// Prepares the product for at most `threads` threads, for a program that makes gradients or not.
+    pub fn new(act: Option<Activation>, shape: LinearShape, level: SimdLevel, threads: usize, trains: bool) -> Self {
         let LinearShape { rows: m, inputs: k, outputs: n } = shape;
         let spec = ProductSpec { m, n, k, a: [k, 1], b: [1, k], c: n, act };
-        LinearKernel { product: Product::new(spec, level, threads) }
+        let product = if trains { Product::new } else { Product::keeping };
+        LinearKernel { product: product(spec, level, threads) }
     }
 
     /// The same for an `x` with a prologue, without an activation.
@@ -180,7 +181,7 @@ mod tests {
             let (x, w, b) = (draw(rows * inputs, 1), draw(outputs * inputs, 2), draw(outputs, 3));
             let results = on_every_level(|level, pool| {
                 let shape = LinearShape { rows, inputs, outputs };
-                let kernel = LinearKernel::new(Some(Activation::Relu), shape, level, pool.threads());
+                let kernel = LinearKernel::new(Some(Activation::Relu), shape, level, pool.threads(), false);
                 assert_eq!(kernel.remaining_act(), None);
                 let mut y = vec![f32::NAN; rows * outputs];
                 let mut workspace = Workspace::new(kernel.workspace_bytes());
@@ -203,7 +204,7 @@ mod tests {
     fn activations_that_are_no_bounds_are_left_to_the_caller() {
         let shape = LinearShape { rows: 20, inputs: 3, outputs: 4 };
         for (act, left) in [(Activation::Relu6, None), (Activation::Gelu, Some(Activation::Gelu))] {
-            assert_eq!(LinearKernel::new(Some(act), shape, SimdLevel::detect(), 1).remaining_act(), left);
+            assert_eq!(LinearKernel::new(Some(act), shape, SimdLevel::detect(), 1, false).remaining_act(), left);
         }
     }
 

@@ -26,7 +26,7 @@ pub fn pixel_kernel(
 ) -> Option<Box<dyn PixelKernel>> {
     let (shape, level, threads) = (linear(problem)?, problem.level, problem.threads);
     Some(match direction {
-        Direction::Forward => Box::new(LinearKernel::new(act, shape, level, threads)),
+        Direction::Forward => Box::new(LinearKernel::new(act, shape, level, threads, problem.trains)),
         Direction::Backward => Box::new(LinearGradInputKernel::new(shape, level, threads)),
     })
 }

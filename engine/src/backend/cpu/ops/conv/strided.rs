@@ -57,7 +57,7 @@ impl Strided {
             channels: shape.channels,
             outputs: shape.outputs,
             images: chunks(shape.images, together),
-            product: LinearKernel::new(act, linear, problem.level, problem.threads),
+            product: LinearKernel::new(act, linear, problem.level, problem.threads, problem.trains),
         })
     }
 

@@ -15,6 +15,9 @@ const PIXELS: usize = 4;
 /// Floats in a cache line.
 const LINE: usize = ALIGN / 4;
 
+/// Floats of an image that is prefetched: 1 MiB, as large as a core's second-level cache.
+const FAR: usize = 256 << 10;
+
 /// A tap: its offset among the packed weights, and that of its pixel in the source from the pixel that the patch begins with.
 #[derive(Debug, Clone, Copy)]
 struct Tap {
@@ -98,6 +101,11 @@ impl Direct {
         Some(Direct { channels, source, dest, stride, origin, rows, inside, inner, outer })
     }
 
+    /// Whether an image comes from beyond the second-level cache.
+    fn is_far(&self) -> bool {
+        self.source[0] * self.source[1] * self.channels >= FAR
+    }
+
     /// Rows of the result, of each image.
     pub fn rows(&self) -> usize {
         self.dest[0]
@@ -136,14 +144,17 @@ impl Kernel for Row<'_> {
         let taps = |of: &Column| rows.start * of.in_row..rows.end * of.in_row;
         // The taps of the rows that the row of the result above this one has not read.
         let inner = taps(&d.inner);
-        let unread = inner.end - d.stride[0].min(rows.len()) * d.inner.in_row..inner.end;
+        let unread = if d.is_far() { d.stride[0].min(rows.len()) } else { 0 };
+        let unread = inner.end - unread * d.inner.in_row..inner.end;
         let Range { start: left, end: right } = d.inside;
         // The last pixels may be written twice, each time the same.
         for at in (left..right).step_by(PIXELS).map(|at| at.min(right - PIXELS)) {
             let from =
                 row.wrapping_add((at * d.stride[1]).wrapping_sub(left * d.stride[1]).wrapping_add(d.inner.start));
             // SAFETY: these patches lie inside the source but for rows that are left out, and the pixels in the row.
-            unsafe { self.pixels::<S, PIXELS>(s, &d.inner.taps[inner.clone()], &d.inner.taps[unread.clone()], from, at) };
+            unsafe {
+                self.pixels::<S, PIXELS>(s, &d.inner.taps[inner.clone()], &d.inner.taps[unread.clone()], from, at)
+            };
         }
         for (at, column) in &d.outer {
             // SAFETY: the taps of the column and of the rows are those that lie inside.
