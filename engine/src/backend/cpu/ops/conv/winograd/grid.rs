@@ -18,7 +18,7 @@ const WEIGHTS: usize = 64 << 10;
 /// Tasks that panels are shared by, where there are fewer panels: those of two threads. The choice must not depend on how many there are.
 const PANEL_TASKS: usize = 8;
 
-/// Channels that are transformed together are a multiple of this: a vector's.
+/// Channels that are transformed together are a multiple of this: those of the longest vector.
 const DEPTH_GRAIN: usize = 16;
 
 /// Least channels of input and output, for the gradient by the weight and for the kernels that write pixels: with fewer, the
@@ -124,8 +124,8 @@ impl Grid {
         self.count() * (self.from + self.to) <= self.from * self.to
     }
 
-    /// Channels of a panel of so many columns that a task transforms and multiplies at a time. All of them where that is done before the tasks,
-    /// or anew for several blocks of tiles.
+    /// Channels of a panel of so many columns that a task transforms and multiplies at a time. All of them where weights are transformed before
+    /// the tasks begin, and where a task has several blocks of tiles, which then share them.
     pub fn depth(&self, columns: usize) -> usize {
         if !self.has_larger_weights() || self.count() > self.block {
             return self.from;
