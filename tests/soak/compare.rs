@@ -16,6 +16,15 @@ const MARGIN: f64 = 8.0;
 /// What a number's own form cannot tell: half of 2⁻²³ a step.
 const ROUNDING: f64 = 6e-8;
 
+/// Roundings of a sum over many elements. Kernels add up to 64 vectors in single precision, and vectors are longer on some levels. Noise does
+/// not show that where the terms are the same in every run: all gradients clipped to one value, say.
+const OF_A_SUM: f64 = 16.0;
+
+/// Whether a state is a mean over many elements that is made anew in each step.
+fn is_mean(name: &str) -> bool {
+    name.starts_with("optimizer.row_var.") || name.starts_with("optimizer.col_var.")
+}
+
 /// Both on other threads: every bit.
 pub fn same_bits(a: &Trained, b: &Trained) -> Result<(), String> {
     let bits = |t: &Trained| t.losses.iter().map(|l| l.to_bits()).collect::<Vec<_>>();
@@ -46,7 +55,7 @@ pub fn alike(one: &Trained, other: &Trained, noisy: &[Trained]) -> Result<f64, S
     let mut most: f64 = 0.0;
     for (i, (a, b)) in one.losses.iter().zip(&other.losses).enumerate() {
         let spread = noisy.iter().map(|n| (n.losses[i] - a).abs()).fold(0.0, f64::max);
-        let allowed = MARGIN * spread + 16.0 * ROUNDING * a.abs();
+        let allowed = MARGIN * spread + OF_A_SUM * ROUNDING * a.abs();
         let found = (a - b).abs();
         if found > allowed {
             return Err(format!("loss {i} is {a} and {b}; {allowed:e} apart is allowed"));
@@ -68,7 +77,8 @@ pub fn alike(one: &Trained, other: &Trained, noisy: &[Trained]) -> Result<f64, S
         let ours = way(one);
         let spread = noisy.iter().map(|n| distance(&ours, &way(n))).fold(0.0, f64::max);
         let length = distance(&floats(a), &vec![0.0; ours.len()]);
-        let allowed = MARGIN * spread + ROUNDING * (one.steps + 1) as f64 * length;
+        let roundings = if is_mean(&a.name) { OF_A_SUM } else { 1.0 };
+        let allowed = MARGIN * spread + roundings * ROUNDING * (one.steps + 1) as f64 * length;
         let found = distance(&ours, &way(other));
         if found > allowed {
             let far = distance(&ours, &vec![0.0; ours.len()]);
