@@ -20,7 +20,7 @@ const ROUNDING: f64 = 6e-8;
 /// not show that where the terms are the same in every run: all gradients clipped to one value, say.
 const OF_A_SUM: f64 = 16.0;
 
-/// Whether a state is a mean over many elements that is made anew in each step.
+/// Whether a state is a running mean, into which each step takes a mean over many elements.
 fn is_mean(name: &str) -> bool {
     name.starts_with("optimizer.row_var.") || name.starts_with("optimizer.col_var.")
 }

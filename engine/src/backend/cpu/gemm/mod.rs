@@ -16,9 +16,12 @@ mod tests;
 /// Bytes at whose multiples every block of workspace starts: a cache line and the widest vector.
 pub const ALIGN: usize = 64;
 
+/// Floats in a cache line.
+pub const LINE: usize = ALIGN / 4;
+
 /// `n` floats rounded up to whole cache lines.
 pub const fn round_up(n: usize) -> usize {
-    n.div_ceil(ALIGN / 4) * (ALIGN / 4)
+    n.div_ceil(LINE) * LINE
 }
 
 /// Workspace as floats.

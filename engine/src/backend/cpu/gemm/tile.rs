@@ -9,6 +9,7 @@
 //! product with unpacked rows of `A`; with the strides of a pixel on both sides it is the outer product of a weight
 //! gradient. Only `B` needs a layout: the columns of a tile side by side, which packing sees to.
 
+use super::LINE;
 use crate::backend::cpu::simd::{Routine, Simd, SimdLevel};
 use crate::graph::op::Activation;
 use std::fmt::Debug;
@@ -17,9 +18,6 @@ use std::ops::Range;
 /// Rows of the largest tile. With 32 registers 14 × 2 sums, two vectors of `B` and one element of `A` fill 31 of them;
 /// the sums are then ready for the next addition long before it comes (2 units × 4 cycles < 28).
 pub const MAX_ROWS: usize = 14;
-
-/// Floats in a cache line.
-const LINE: usize = super::ALIGN / 4;
 
 /// Vectors in a tile's row.
 pub const VECTORS: usize = 2;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::backend::cpu::gemm::reference::{Sum, Workspace, draw, on_every_level};
+use crate::backend::cpu::run::frame::KeptMemory;
 use crate::random::{Purpose, Stream};
 
 /// A plain convolution to be tried.
@@ -248,6 +249,36 @@ fn strides_are_chosen_by_shape() {
     // Too few pixels of an image for a product of its own, and too many images for one.
     let prime = shape(2053, [3, 3], 16, [1, 1], 16);
     assert_eq!(is_chosen("strided", &conv([2, 2], [0; 4], [1, 1], 1), prime, SimdLevel::detect()), [false; 3]);
+}
+
+/// A residual is added to the pixels that it belongs to, however many images are copied together; packed weights serve once more.
+#[test]
+fn strides_with_a_residual_and_kept_weights() {
+    for (op, s) in strided_cases() {
+        let (x, w, residual) = (draw(s.x_len(), 1), draw(s.w_len(&op), 2), draw(s.y_len(&op), 3));
+        on_every_level(|level, pool| {
+            let kernel = Conv2dKernel::new(&op, None, s, level, pool.threads(), false);
+            let run = |w: &[f32], residual: Option<&[f32]>, memory: Memory| {
+                let mut y = vec![f32::NAN; s.y_len(&op)];
+                kernel.run(pool, &x, w, EpilogueOperands { residual, ..EpilogueOperands::default() }, &mut y, memory);
+                y
+            };
+            let mut workspace = Workspace::new(kernel.workspace_bytes());
+            let plain = run(&w, None, workspace.bytes().into());
+            let added: Vec<f32> = plain.iter().zip(&residual).map(|(y, r)| y + r).collect();
+            assert!(run(&w, Some(&residual), workspace.bytes().into()) == added, "{level} {op:?} {s:?}");
+            if let Some(Kept { bytes, workspace, .. }) = kernel.kept() {
+                let (mut packed, mut workspace) = (Workspace::new(bytes), Workspace::new(workspace));
+                for ready in [false, true] {
+                    let w = if ready { vec![f32::NAN; w.len()] } else { w.clone() };
+                    let kept = Some(KeptMemory { bytes: packed.bytes(), ready });
+                    let memory = Memory { workspace: workspace.bytes(), kept };
+                    assert!(run(&w, None, memory) == plain, "{level} {op:?} {s:?}, ready {ready}");
+                }
+            }
+            plain
+        });
+    }
 }
 
 #[test]

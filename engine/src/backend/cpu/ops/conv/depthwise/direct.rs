@@ -3,7 +3,7 @@
 
 use super::super::shape::{ConvProblem, Direction};
 use super::Weights;
-use crate::backend::cpu::gemm::ALIGN;
+use crate::backend::cpu::gemm::LINE;
 use crate::backend::cpu::gemm::tile::Epilogue;
 use crate::backend::cpu::simd::{Kernel, Simd};
 use std::ops::Range;
@@ -11,9 +11,6 @@ use std::ops::Range;
 /// Pixels side by side whose sums stay in registers, times two vectors of channels: a cache line of each, on processors whose
 /// vectors are half as long.
 const PIXELS: usize = 4;
-
-/// Floats in a cache line.
-const LINE: usize = ALIGN / 4;
 
 /// Floats of an image that is prefetched: 1 MiB, as large as a core's second-level cache.
 const FAR: usize = 256 << 10;

@@ -17,6 +17,7 @@ pub use pixels::Planar;
 
 use super::patches::TASKS;
 use super::shape::{ConvProblem, Direction};
+use crate::backend::cpu::gemm::LINE;
 use crate::backend::cpu::gemm::round_up;
 use crate::backend::cpu::simd::{MAX_LANES, SimdLevel};
 use std::ops::Range;
@@ -26,9 +27,6 @@ const CACHED: usize = 16 << 10;
 
 /// Least rows of a strip, as a multiple of the rows that it reads beyond its own. Lower strips would read too many rows twice.
 const LEAST_ROWS: usize = 4;
-
-/// Floats in a cache line.
-const LINE: usize = 16;
 
 /// Channels that are transposed at a time, unless a group has more.
 const BLOCK: usize = 64;

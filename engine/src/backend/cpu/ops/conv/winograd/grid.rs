@@ -1,8 +1,8 @@
 //! The tiles that the images are cut into.
 
 use super::points::{Four, Points};
-use crate::backend::cpu::gemm::round_up;
 use crate::backend::cpu::gemm::tile::VECTORS;
+use crate::backend::cpu::gemm::{LINE, round_up};
 use crate::backend::cpu::ops::conv::patches::TASKS;
 use crate::backend::cpu::ops::conv::shape::{ConvProblem, Direction};
 use crate::backend::cpu::run::threads::Parts;
@@ -27,9 +27,6 @@ const LEAST_CHANNELS: [usize; 2] = [16, 24];
 
 /// What a sum of the gradient by the weight costs, which is written, read and transformed.
 const BACK: usize = 650;
-
-/// Floats in a cache line.
-const LINE: usize = 16;
 
 /// The tiles of an output, and the pixels of an input that each reads.
 pub struct Grid {
