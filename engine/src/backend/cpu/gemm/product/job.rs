@@ -2,7 +2,7 @@
 
 use super::shared::Shared;
 use super::{CopyA, MOST_TOGETHER, Operand, Product, copied_step};
-use crate::backend::cpu::gemm::ALIGN;
+use crate::backend::cpu::gemm::LINE;
 use crate::backend::cpu::gemm::pack::{Columns, Copy2d, Panel};
 use crate::backend::cpu::gemm::prologue::Prologue;
 use crate::backend::cpu::gemm::tile::{Epilogue, Finish, ONE_RUN, Rows, Tile, tile_rows, tiles_in};
@@ -61,6 +61,42 @@ struct PlacedPanel {
 impl Default for PlacedPanel {
     fn default() -> Self {
         PlacedPanel { b: std::ptr::null(), b_step: 0, n: 0, columns: 0 }
+    }
+}
+
+/// Cache lines of rows that lie apart.
+#[derive(Clone, Copy)]
+struct Lines {
+    first: *const f32,
+    rows: usize,
+    /// Lines of a row.
+    of_row: usize,
+    /// Floats from row to row.
+    step: usize,
+}
+
+impl Lines {
+    const NONE: Lines = Lines { first: std::ptr::null(), rows: 0, of_row: 0, step: 0 };
+
+    /// Of `rows` rows of `len` floats each.
+    fn new(first: *const f32, [rows, len]: [usize; 2], step: usize) -> Lines {
+        Lines { first, rows, of_row: len.div_ceil(LINE), step }
+    }
+
+    fn count(&self) -> usize {
+        self.rows * self.of_row
+    }
+
+    /// Some of them, in their order.
+    fn prefetch(&self, lines: Range<usize>) {
+        let mut start = lines.start;
+        while start < lines.end {
+            let (row, line) = (start / self.of_row, start % self.of_row);
+            let end = lines.end.min(start + self.of_row - line);
+            let first = self.first.wrapping_add(row * self.step + line * LINE);
+            (0..end - start).for_each(|line| prefetch_far(first.wrapping_add(line * LINE)));
+            start = end;
+        }
     }
 }
 
@@ -155,9 +191,7 @@ impl Job<'_> {
         let p = self.product;
         let mut placed = [PlacedPanel::default(); MOST_TOGETHER];
         let placed = &mut placed[..panels.len()];
-        // The shared panel that the next tiles meet.
-        let next = self.shared_b(block, panels.end).filter(|_| panels.end < p.all_panels());
-        let next = next.map(|at| at..at + block.k.len() * p.tiles.columns());
+        let next = self.lines(block, panels.end);
         for (i, (place, panel)) in placed.iter_mut().zip(panels).enumerate() {
             let scratch = i * p.panel_floats()..(i + 1) * p.panel_floats();
             *place = self.place(block, panel, scratch_b.get_mut(scratch).unwrap_or_default());
@@ -165,11 +199,8 @@ impl Job<'_> {
         let count = tiles_in(block.rows.len(), p.tiles.rows);
         for i in 0..count {
             let rows = tile_rows(block.rows.len(), count, i);
-            if let Some(next) = &next {
-                // A part of it beside each tile, while the memory has nothing else to do.
-                let lines = tile_rows(next.len(), count, i).step_by(ALIGN / 4);
-                lines.for_each(|at| prefetch_far(self.packs.as_ptr().wrapping_add(next.start + at)));
-            }
+            // A part of it beside each tile, while the memory has nothing else to do.
+            next.prefetch(tile_rows(next.count(), count, i));
             for panel in &*placed {
                 self.tile(block, panel, rows.clone(), copied.wrapping_add(i * p.copied_floats()));
             }
@@ -180,6 +211,24 @@ impl Job<'_> {
                 // SAFETY: the block of C is this task's own.
                 unsafe { finish.run(rows) };
             }
+        }
+    }
+
+    /// Where the panel lies that the tiles behind these meet, or what it is copied from: nothing if there is none, or it is prefetched by the tiles.
+    fn lines(&self, block: &Block, panel: usize) -> Lines {
+        let (p, spec) = (self.product, &self.product.spec);
+        let (n, width, k) = (panel * p.tiles.columns(), p.tiles.columns(), &block.k);
+        if panel >= p.all_panels() || self.packed.is_some() {
+            return Lines::NONE;
+        }
+        if let Some(at) = self.shared_b(block, panel) {
+            return Lines::new(self.packs.as_ptr().wrapping_add(at), [1, k.len() * width], 0);
+        }
+        let (from, columns) = (self.b.wrapping_add(k.start * spec.b[0] + n * spec.b[1]), (spec.n - n).min(width));
+        match spec.b {
+            [1, step] if step != 1 => Lines::new(from, [columns, k.len()], step),
+            // Rows are prefetched by the copy, and hardware foresees how they follow one another.
+            _ => Lines::NONE,
         }
     }
 

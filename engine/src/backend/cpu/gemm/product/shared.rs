@@ -11,7 +11,7 @@ use crate::backend::cpu::run::threads::{Chunks, chunks};
 const FLOATS: usize = 1 << 20;
 
 /// Most floats of a result that is worth to be gone through for some cache blocks of the sum at a time, if there are more than are packed at
-/// a time.
+/// a time, and if panels are copied row by row: to transpose them takes so long that it is always worth it.
 const RESULT: usize = 2 << 20;
 
 /// What is shared.
@@ -34,7 +34,7 @@ impl Shared {
         let all = p.most_stretches();
         let fits = |floats: usize| {
             let floats = floats * p.splits;
-            floats * all <= FLOATS || floats <= FLOATS && p.spec.m * p.spec.n <= RESULT
+            floats * all <= FLOATS || floats <= FLOATS && (p.spec.b[1] != 1 || p.spec.m * p.spec.n <= RESULT)
         };
         let shared = Shared {
             a: p.copy_a == CopyA::Columns && p.panel_blocks > 1 && fits(p.shared_a_floats()),
