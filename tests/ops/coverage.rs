@@ -13,7 +13,11 @@ macro_rules! variants {
 
         /// The variant's name. An operation that the list below lacks does not compile.
         fn name(op: &Op) -> &'static str {
-            match op { $(Op::$name(_) => stringify!($name)),* }
+            match op {
+                $(Op::$name(_) => stringify!($name),)*
+                // They compute nothing, and devices that never divide a batch do not know them: whole programs test them.
+                Op::BatchPart(_) | Op::BatchJoin(_) => "parts of a batch",
+            }
         }
     };
 }

@@ -6,7 +6,7 @@ use runner::backend::cpu::CpuBackend;
 use runner::backend::cpu::simd::SimdLevel;
 use runner::backend::{Backend, Executable, HostBuffer};
 use runner::config;
-use runner::graph::{Graph, Input, Role, ValueId};
+use runner::graph::{Graph, Input, Role, Rounds, ValueId};
 use runner::model::init::initial;
 use runner::plan::{Place, Plan, Program, Region, align};
 use runner::random::{Purpose, Stream};
@@ -37,7 +37,7 @@ fn owners(graph: &Graph) -> Vec<usize> {
 /// when it is read, and outputs at the end: the definition of a right plan, without lifetimes.
 fn replay(program: &Program) {
     let graph = &program.graph;
-    let owner = owners(graph);
+    let (owner, parts) = (owners(graph), graph.parts());
     // Start of a stretch of transient memory, its end, and the value that was written there last.
     let mut memory: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
     let write = |memory: &mut BTreeMap<usize, (usize, usize)>, start: usize, len: usize, who: usize| {
@@ -47,47 +47,62 @@ fn replay(program: &Program) {
         }
     };
     let transient = |v: ValueId| program.places[v.index()].region == Region::Transient;
-    let check = |memory: &BTreeMap<usize, (usize, usize)>, v: ValueId, at: &str| {
-        let Place { offset, .. } = program.places[v.index()];
-        let len = graph.value(v).bytes();
-        let found = memory.get(&offset);
-        assert_eq!(found, Some(&(offset + len, owner[v.index()])), "{}: {at}: value {}", program.name, v.0);
-        assert!(offset % 64 == 0 && offset + len <= program.transient_bytes);
+    // Where a value lies while a part of the batch is computed.
+    let place = |v: ValueId, part: usize| {
+        let (Place { offset, .. }, bytes) = (program.places[v.index()], graph.value(v).bytes());
+        if parts[v.index()] > 1 { offset + part * bytes } else { offset }
+    };
+    let check = |memory: &BTreeMap<usize, (usize, usize)>, v: ValueId, part: usize, at: &str| {
+        let start = place(v, part);
+        let end = start + graph.value(v).bytes();
+        // What was written in parts is there in parts, one behind the other; and a part of what was written at once is there with it.
+        let mut reached = start;
+        while reached < end {
+            let found = memory.range(..=reached).next_back().map(|(_, found)| *found);
+            let there = found.filter(|(stop, who)| *stop > reached && *who == owner[v.index()]);
+            let Some((stop, _)) = there else { panic!("{}: {at}: value {}: {found:?}", program.name, v.0) };
+            reached = stop;
+        }
+        assert!(start % 64 == 0 && end <= program.transient_bytes);
     };
     // What is kept from run to run is there before the first node, and must be after the last.
     let keeps = |i: usize| usize::MAX - 1 - i;
     let kept = || program.kept.iter().enumerate().filter(|(_, (_, bytes))| *bytes > 0);
     kept().for_each(|(i, (start, bytes))| write(&mut memory, *start, *bytes, keeps(i)));
-    for (i, node) in graph.nodes.iter().enumerate() {
+    let rounds = graph.rounds().into_iter();
+    let order = rounds.flat_map(|Rounds { nodes, parts }| {
+        (0..parts).flat_map(move |part| nodes.clone().map(move |node| (node, part)))
+    });
+    for (i, part) in order {
+        let node = &graph.nodes[i];
         let rules = node.op.rules();
-        let here = format!("node {i} (`{}`)", rules.name());
+        let here = format!("node {i} (`{}`), part {part}", rules.name());
         if rules.is_alias() {
             assert_eq!(program.places[node.inputs[0].index()], program.places[node.outputs[0].index()], "{here}");
             continue;
         }
         let operands = || node.inputs.iter().copied().filter(|v| transient(*v));
-        operands().for_each(|v| check(&memory, v, &here));
+        operands().for_each(|v| check(&memory, v, part, &here));
         // Workspace is used together with the operands and the results.
         let (start, len) = program.workspace[i];
         write(&mut memory, start, len, usize::MAX);
-        operands().for_each(|v| check(&memory, v, &format!("{here}, workspace")));
+        operands().for_each(|v| check(&memory, v, part, &format!("{here}, workspace")));
         for (o, output) in node.outputs.iter().enumerate() {
-            let Place { offset, .. } = program.places[output.index()];
             // The operand in whose place the first result may lie; to the others it is like any other, unless it is gone.
-            let taken = |v: ValueId| program.places[v.index()] == program.places[node.outputs[0].index()];
+            let taken = |v: ValueId| place(v, part) == place(node.outputs[0], part);
             let over = rules.in_place().map(|k| node.inputs[k]).filter(|v| o == 0 || taken(*v));
-            write(&mut memory, offset, graph.value(*output).bytes(), output.index());
+            write(&mut memory, place(*output, part), graph.value(*output).bytes(), output.index());
             // While results are written only that operand may go that the operation allows to be written over.
             for v in operands().filter(|v| over.is_none_or(|over| owner[over.index()] != owner[v.index()])) {
-                check(&memory, v, &format!("{here}, output {o}"));
+                check(&memory, v, part, &format!("{here}, output {o}"));
             }
             for before in &node.outputs[..o] {
-                check(&memory, *before, &format!("{here}, output {o}"));
+                check(&memory, *before, part, &format!("{here}, output {o}"));
             }
         }
     }
     let outputs = (0..graph.values.len() as u32).map(ValueId).filter(|v| graph.value(*v).role == Role::Output);
-    outputs.filter(|v| transient(*v)).for_each(|v| check(&memory, v, "the end"));
+    outputs.filter(|v| transient(*v)).for_each(|v| check(&memory, v, 0, "the end"));
     for (i, (start, bytes)) in kept() {
         assert_eq!(memory.get(start), Some(&(start + bytes, keeps(i))), "{}: node {i} keeps", program.name);
     }
@@ -105,20 +120,23 @@ fn every_operand_is_there_when_it_is_read() {
 fn spread(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     for program in &mut plan.programs {
-        let owner = owners(&program.graph);
+        let (owner, parts) = (owners(&program.graph), program.graph.parts());
         let mut end = 0;
         let mut take = |bytes: usize| {
             let start = end;
             end += align(bytes);
             start
         };
-        // What a reshape makes comes after what it reshapes.
-        for (i, owner) in owner.into_iter().enumerate() {
-            if program.places[i].region != Region::Transient {
-                continue;
+        let transient = |places: &[Place], i: usize| places[i].region == Region::Transient;
+        for i in (0..owner.len()).filter(|i| owner[*i] == *i) {
+            if transient(&program.places, i) {
+                program.places[i].offset = take(parts[i] * program.graph.values[i].bytes());
             }
-            program.places[i].offset =
-                if owner == i { take(program.graph.values[i].bytes()) } else { program.places[owner].offset };
+        }
+        for (i, owner) in owner.into_iter().enumerate() {
+            if transient(&program.places, i) {
+                program.places[i].offset = program.places[owner].offset;
+            }
         }
         let own = program.workspace.iter_mut().chain(&mut program.kept);
         own.for_each(|(start, bytes)| *start = take(*bytes));

@@ -155,10 +155,11 @@ fn check(name: &str, experiment: &Experiment, batch: usize) -> Vec<&'static str>
             continue;
         }
         different.push(pass);
-        // One moves operations, one moves a part of some, three compute again what is read else, and one takes the update
-        // apart; the others take some away.
+        // One moves operations, one moves a part of some, three compute again what is read else, one takes the update
+        // apart, and one names the parts of a batch; the others take some away.
         let fewer = whole.ops.len() < other.ops.len();
-        let more = ["reorder", "recompute", "rematerialize", "norm_grad", "norm_statistics", "update_early"];
+        let more =
+            ["reorder", "recompute", "rematerialize", "norm_grad", "norm_statistics", "update_early", "split_batch"];
         assert!(fewer || more.contains(&pass), "{name}: {pass} makes more operations");
     }
     let bare = run(experiment, batch, 2, &pass_names(true));
@@ -315,6 +316,29 @@ fn a_net_like_mobile_net() {
         &layers,
         &["recompute", "fold", "norm_grad", "norm_read", "norm_statistics", "residual", "fuse", "chain"],
     );
+}
+
+/// Images that are too large for a cache, in layers that an evaluation goes through for some samples at a time.
+#[test]
+fn a_net_of_large_images() {
+    let block = "{ type = 'conv2d', out_channels = 48, kernel_size = 1 }, 'batch_norm2d', 'relu6',
+                 { type = 'conv2d', out_channels = 48, kernel_size = 3, padding = 1, groups = 48 }, 'batch_norm2d', 'relu6',
+                 { type = 'conv2d', out_channels = 16, kernel_size = 1 }, 'batch_norm2d'";
+    let head = "{ type = 'adaptive_avg_pool2d', output_size = 1 }, 'flatten', { type = 'linear', out_features = 7 }";
+    let stem = "{ type = 'conv2d', out_channels = 16, kernel_size = 3, padding = 1 }, 'batch_norm2d'";
+    let layers = format!("{stem}, {{ name = 'r', type = 'residual', layers = [{block}] }}, {head}");
+    let experiment = experiment("large", "[3, 96, 96]", &layers, "");
+    let effective =
+        ["recompute", "fold", "norm_grad", "norm_read", "norm_statistics", "residual", "fuse", "split_batch"];
+    assert_eq!(check("large", &experiment, 6), effective);
+    let evaluation = |without: &[&str]| {
+        let programs = build(&experiment, 6, &CpuBackend::new(Some(1)).unwrap(), without);
+        let program = programs.plan.programs.iter().find(|program| program.name.starts_with("eval")).unwrap();
+        (program.transient_bytes, program.graph.rounds().iter().map(|rounds| rounds.parts).max())
+    };
+    let ((less, parts), (bytes, whole)) = (evaluation(&[]), evaluation(&["split_batch"]));
+    assert_eq!((parts, whole), (Some(3), Some(1)));
+    assert!(2 * less < bytes, "{less} of {bytes} bytes");
 }
 
 #[test]

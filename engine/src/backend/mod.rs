@@ -180,6 +180,12 @@ pub trait Backend: Send + Sync {
         false
     }
 
+    /// Where it can run nodes once for each part of a batch ([`crate::graph::Graph::rounds`]), and gains by it, as its caches are smaller than what layers write:
+    /// the number of bytes of which each part's place is a multiple.
+    fn divides_batches(&self) -> Option<usize> {
+        None
+    }
+
     /// True if products of 32-bit floats can be computed with factors rounded to TF32.
     fn supports_tf32(&self) -> bool {
         false

@@ -10,12 +10,14 @@
 mod holder;
 pub mod op;
 mod print;
+mod rounds;
 mod types;
 mod variable;
 mod verify;
 
 pub use holder::Holder;
 pub use op::{Op, OpRules, ShapeError};
+pub use rounds::Rounds;
 pub use types::{DType, MAX_ELEMENTS, Shape};
 pub use variable::{Fill, PIECE, Piece, Storage, VarId, VarKind, Variable, Variables};
 pub use verify::verify;

@@ -103,6 +103,13 @@ impl Shape {
         self.0.split_last().map_or(1, |(_, lead)| lead.iter().fold(1, |n: usize, d| n.saturating_mul(*d)))
     }
 
+    /// The shape of one of `parts` equal parts along the first dimension; `None` if it cannot be divided so.
+    pub fn part(&self, parts: usize) -> Option<Shape> {
+        let (first, rest) = self.0.split_first()?;
+        let part = (parts > 0 && first.is_multiple_of(parts)).then(|| first / parts)?;
+        Some(Shape([&[part], rest].concat()))
+    }
+
     /// `[N, H, W, C]` of a batch of images; `None` for any other rank.
     pub fn nhwc(&self) -> Option<[usize; 4]> {
         <[usize; 4]>::try_from(self.0.as_slice()).ok()

@@ -2,8 +2,8 @@
 
 use super::{Graph, Role, Value};
 
-/// Checks that every value is computed before it is used and at most once, that shapes are what the rules infer, and
-/// that only variables are updated in place.
+/// Checks that every value is computed before it is used and at most once, that shapes are what the rules infer,
+/// that only variables are updated in place, and that what is made in rounds is joined before others read it.
 ///
 /// # Errors
 /// The first inconsistency. It is a bug of the pass that ran last, not of the user's file.
@@ -42,6 +42,7 @@ pub fn verify(graph: &Graph) -> Result<(), String> {
             }
         }
     }
+    graph.check_rounds()?;
     match graph.values.iter().zip(&known).position(|(v, k)| v.role == Role::Output && !k) {
         Some(i) => Err(format!("output {i} is never computed")),
         None => Ok(()),

@@ -16,6 +16,7 @@ pub mod rematerialize;
 pub mod reorder;
 pub mod shards;
 pub mod simplify;
+pub mod split_batch;
 pub mod sync_batch_norm;
 pub mod update;
 pub mod update_early;
@@ -41,7 +42,7 @@ pub struct Pass {
 }
 
 /// All passes, in order.
-pub static PIPELINE: [Pass; 11] = [
+pub static PIPELINE: [Pass; 12] = [
     // Activations behind the pooling that follows them.
     Pass {
         name: "reorder",
@@ -109,6 +110,17 @@ pub static PIPELINE: [Pass; 11] = [
             Ok(())
         },
     },
+    // Evaluation for a part of the batch at a time, where layers write more than caches hold.
+    Pass {
+        name: "split_batch",
+        optional: true,
+        run: |graph, job| {
+            if let (None, Some(line)) = (&job.training, job.device.divides_batches) {
+                split_batch::split_batch(graph, line);
+            }
+            Ok(())
+        },
+    },
 ];
 
 /// The name for the graph before all passes.
@@ -158,6 +170,8 @@ pub struct Device<'a> {
     pub fusions: &'a [Pattern],
     /// It has a kernel for a part of the parameters' update.
     pub updates_apart: bool,
+    /// It can run nodes once for each part of a batch, and gains by it; a part begins at a multiple of so many bytes.
+    pub divides_batches: Option<usize>,
 }
 
 /// What the passes are to make of a graph.

@@ -1,7 +1,8 @@
 //! Which values share memory, and from when to when they live.
 
 use super::align;
-use crate::graph::{Graph, Role, ValueId};
+use crate::graph::{Graph, Role, Rounds, ValueId};
+use std::collections::HashMap;
 
 /// A buffer that one or more values use in turn: aliases, and results written in place of an operand that is not read again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +62,7 @@ pub fn lifetimes(graph: &Graph) -> Lifetimes {
             last[root[i].index()] = graph.nodes.len();
         }
     }
+    let rounds = rounds(graph, &root, &mut last);
 
     let mut buffer_of: Vec<Option<usize>> = vec![None; graph.values.len()];
     let mut buffers: Vec<Buffer> = Vec::new();
@@ -71,9 +73,10 @@ pub fn lifetimes(graph: &Graph) -> Lifetimes {
             continue;
         }
         for (o, output) in node.outputs.iter().enumerate() {
-            let bytes = graph.value(*output).bytes();
+            let joined = rounds.get(output);
+            let bytes = graph.value(*output).bytes() * joined.map_or(1, |(_, parts)| *parts);
             let end = last[output.index()];
-            let taken = (o == 0).then(|| rules.in_place()).flatten().and_then(|i| {
+            let taken = (o == 0 && joined.is_none()).then(|| rules.in_place()).flatten().and_then(|i| {
                 let operand = node.inputs[i];
                 let r = root[operand.index()];
                 let b = buffer_of[operand.index()]?;
@@ -93,7 +96,8 @@ pub fn lifetimes(graph: &Graph) -> Lifetimes {
                 }
                 None => {
                     let class = if node.backward { Class::Gradient } else { Class::Activation };
-                    buffers.push(Buffer { first: at, last: end, bytes, class });
+                    let first = joined.map_or(at, |(start, _)| *start);
+                    buffers.push(Buffer { first, last: end, bytes, class });
                     buffers.len() - 1
                 }
             };
@@ -101,6 +105,33 @@ pub fn lifetimes(graph: &Graph) -> Lifetimes {
         }
     }
     Lifetimes { buffer_of, buffers }
+}
+
+/// What is read in rounds lives until the last of them. What they join has room for all parts: it lives from the node on that is returned with their number.
+fn rounds(graph: &Graph, root: &[ValueId], last: &mut [usize]) -> HashMap<ValueId, (usize, usize)> {
+    let joined = graph.joined();
+    let mut starts = HashMap::new();
+    if joined.is_empty() {
+        return starts;
+    }
+    let mut made_at: HashMap<ValueId, usize> = HashMap::new();
+    for (at, node) in graph.nodes.iter().enumerate() {
+        node.outputs.iter().for_each(|y| _ = made_at.insert(*y, at));
+    }
+    for Rounds { nodes, .. } in graph.rounds().into_iter().filter(|rounds| rounds.parts > 1) {
+        let end = nodes.end - 1;
+        for value in graph.nodes[nodes.clone()].iter().flat_map(|node| node.inputs.iter().chain(&node.outputs)) {
+            let value = root[value.index()];
+            let inside = made_at.get(&value).is_some_and(|at| nodes.contains(at));
+            if let Some(parts) = joined.get(&value).filter(|_| inside) {
+                starts.insert(value, (nodes.start, *parts));
+            }
+            if !inside || joined.contains_key(&value) {
+                last[value.index()] = last[value.index()].max(end);
+            }
+        }
+    }
+    starts
 }
 
 /// The most bytes that are alive at one time: no block can be smaller.

@@ -2,7 +2,7 @@
 
 use super::Times;
 use crate::backend::{Span, Work};
-use crate::graph::{Graph, Node, ValueId};
+use crate::graph::{Graph, Node, NodeId, Rounds, ValueId};
 use crate::plan::Plan;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Of `node` of `graph`.
+    /// Of `node` of `graph`, in one round.
     pub fn of(graph: &Graph, node: &Node) -> Load {
         let rules = node.op.rules();
         let values = |list: &[ValueId]| list.iter().map(|v| graph.value(*v)).collect::<Vec<_>>();
@@ -39,6 +39,19 @@ impl Load {
             bytes: if rules.is_alias() { 0 } else { bytes },
         }
     }
+
+    /// In so many rounds.
+    fn times(self, rounds: usize) -> Load {
+        let rounds = rounds as u64;
+        Load { flops: self.flops.saturating_mul(rounds), bytes: self.bytes.saturating_mul(rounds), ..self }
+    }
+}
+
+/// How often each node of `graph` runs in a step; what only gives memory another shape counts once.
+fn rounds(graph: &Graph) -> Vec<usize> {
+    let of_node = |node: &Node, parts| if node.op.rules().is_alias() { 1 } else { parts };
+    let rounds = graph.rounds().into_iter();
+    rounds.flat_map(|Rounds { nodes, parts }| nodes.map(move |at| of_node(&graph.nodes[at], parts))).collect()
 }
 
 /// The time of one operation of the step.
@@ -55,7 +68,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The median time of every node in `spans`, beside what a product of matrices reaches.
+    /// The median time of every node in `spans`, of all rounds of a step, beside what a product of matrices reaches.
     pub fn new(plan: &Plan, spans: &[Span], peak: (f64, usize)) -> Profile {
         let mut times: HashMap<_, Vec<f64>> = HashMap::new();
         for span in spans {
@@ -63,12 +76,15 @@ impl Profile {
                 times.entry((span.program, node)).or_default().push(span.seconds() * 1e3);
             }
         }
-        let mut times: Vec<_> = times.into_iter().map(|(key, list)| (key, Times::of(list).median)).collect();
+        let rounds: Vec<Vec<usize>> = plan.programs.iter().map(|program| rounds(&program.graph)).collect();
+        let of = |(program, node): (usize, NodeId)| rounds[program][node.index()];
+        let mut times: Vec<_> =
+            times.into_iter().map(|(key, list)| (key, Times::of(list).median * of(key) as f64)).collect();
         // Ties in the order of the program: the list is the same however the table above was laid out.
         times.sort_by(|(ka, a), (kb, b)| b.total_cmp(a).then(ka.cmp(kb)));
         let rows = times.into_iter().map(|((program, node), ms)| {
             let graph = &plan.programs[program].graph;
-            Row { load: Load::of(graph, &graph.nodes[node.index()]), ms }
+            Row { load: Load::of(graph, &graph.nodes[node.index()]).times(rounds[program][node.index()]), ms }
         });
         Profile { rows: rows.collect(), peak }
     }

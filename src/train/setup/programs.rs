@@ -344,7 +344,11 @@ fn rank(backend: &dyn Backend) -> usize {
 }
 
 fn device(backend: &dyn Backend) -> Device<'static> {
-    Device { fusions: backend.fusions(), updates_apart: backend.updates_apart() }
+    Device {
+        fusions: backend.fusions(),
+        updates_apart: backend.updates_apart(),
+        divides_batches: backend.divides_batches(),
+    }
 }
 
 fn source(name: &str, graph: Graph, forward: &Forward) -> Source {

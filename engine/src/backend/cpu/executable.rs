@@ -7,21 +7,26 @@ use super::run::threads::Pool;
 use super::simd::SimdLevel;
 use crate::backend::{Detail, Executable, HostBuffer, Span, Track, Work};
 use crate::collective::{Ahead, Collective};
-use crate::graph::{DType, Node, NodeId, ValueId, VarId};
+use crate::graph::{DType, Node, NodeId, Rounds, ValueId, VarId};
 use crate::plan::{Place, Plan, Program, Region};
 use anyhow::{Context, Result, bail, ensure};
 use memmap2::MmapMut;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The steps of a program, one for each node; `None` for a node that only renames memory.
-type Steps = Vec<Option<Step>>;
+/// A program, ready to run.
+struct Compiled {
+    /// One for each node; `None` for a node that only renames memory.
+    steps: Vec<Option<Step>>,
+    /// Which run how often.
+    rounds: Vec<Rounds>,
+}
 
 /// Programs ready to run on the CPU.
 pub struct CpuExecutable {
     plan: Arc<Plan>,
     pool: Pool,
-    programs: Vec<Steps>,
+    programs: Vec<Compiled>,
     /// The ranks that compute the same programs. It is dropped before the memory: sums may be under way.
     ahead: Option<Ahead>,
     persistent: MmapMut,
@@ -94,7 +99,7 @@ impl CpuExecutable {
         })
     }
 
-    /// Runs `program`, calling `after(node, bases)` after each node until it answers `false`.
+    /// Runs `program`, calling `after(node, bases)` after each node until it answers `false`, for each part of the batch that it runs for.
     fn run_with(
         &mut self,
         program: usize,
@@ -106,17 +111,22 @@ impl CpuExecutable {
         let (bytes, needed) = (batch.bytes().len(), self.plan.slot_bytes(together));
         ensure!(bytes >= needed, "{bytes} bytes for the {needed} of {together} shards");
         let ready = self.kept_by.take() == Some(program);
-        let steps = self.programs.get(program).context("there is no such program")?;
-        for (node, step) in steps.iter().enumerate() {
-            if let Some(step) = step {
-                // SAFETY: the blocks belong to this executable, which is borrowed exclusively, and to the batch, which
-                // only operands that no step writes lie in; `compile` has checked that operands overlap only as the
-                // operation's rules allow, and that they lie inside the blocks.
-                let frame = unsafe { Frame::new(bases, step, &self.pool, &self.touched, ready) };
-                step.kernel.run(&frame.with_team(self.ahead.as_ref()));
-            }
-            if !after(node, self, bases) {
-                return Ok(());
+        let Compiled { steps, rounds } = self.programs.get(program).context("there is no such program")?;
+        for Rounds { nodes, parts } in rounds {
+            for (part, node) in (0..*parts).flat_map(|part| nodes.clone().map(move |node| (part, node))) {
+                if let Some(step) = &steps[node] {
+                    // SAFETY: the blocks belong to this executable, which is borrowed exclusively, and to the batch, which
+                    // only operands that no step writes lie in; `compile` has checked that operands overlap only as the
+                    // operation's rules allow, and that they lie inside the blocks, for all parts.
+                    let frame = unsafe { Frame::new(bases, step, &self.pool, &self.touched, ready) };
+                    step.kernel.run(&frame.at_part(part).with_team(self.ahead.as_ref()));
+                } else if part + 1 < *parts {
+                    // What is joined is there when all parts are.
+                    continue;
+                }
+                if !after(node, self, bases) {
+                    return Ok(());
+                }
             }
         }
         self.kept_by = Some(program);
@@ -265,12 +275,14 @@ impl Executable for CpuExecutable {
 }
 
 /// Lowers the nodes of a program and puts the places of their operands beside the kernels.
-fn compile(plan: &Plan, program: &Program, level: SimdLevel, threads: usize) -> Result<Steps> {
+fn compile(plan: &Plan, program: &Program, level: SimdLevel, threads: usize) -> Result<Compiled> {
     let graph = &program.graph;
     let mut steps = Vec::with_capacity(graph.nodes.len());
     if let Some(v) = graph.values.iter().find(|v| v.dtype.is_half()) {
         bail!("the program has values of type {}, but the CPU computes in f32 only", v.dtype);
     }
+    let parts = graph.parts();
+    let operand = |value: &ValueId| operand(program, *value, parts[value.index()]);
     for (at, node) in graph.nodes.iter().enumerate() {
         let step = match lower(graph, node, level, threads) {
             None => {
@@ -293,8 +305,8 @@ fn compile(plan: &Plan, program: &Program, level: SimdLevel, threads: usize) -> 
                 );
                 let mut step = Step {
                     kernel,
-                    inputs: node.inputs.iter().map(|v| operand(program, *v)).collect(),
-                    outputs: node.outputs.iter().map(|v| operand(program, *v)).collect(),
+                    inputs: node.inputs.iter().map(operand).collect(),
+                    outputs: node.outputs.iter().map(operand).collect(),
                     scratch,
                     kept,
                 };
@@ -304,20 +316,21 @@ fn compile(plan: &Plan, program: &Program, level: SimdLevel, threads: usize) -> 
         };
         steps.push(step);
     }
-    Ok(steps)
+    Ok(Compiled { steps, rounds: graph.rounds() })
 }
 
-fn operand(program: &Program, value: ValueId) -> Operand {
+fn operand(program: &Program, value: ValueId, parts: usize) -> Operand {
     let v = program.graph.value(value);
     let Place { region, offset } = program.places[value.index()];
-    Operand { region, offset, len: v.shape.len(), dtype: v.dtype, written: false }
+    Operand { region, offset, len: v.shape.len(), dtype: v.dtype, parts, written: false }
 }
 
 /// Marks the operands that the step writes, and makes sure that what it writes overlaps nothing else but where the
 /// operation's rules allow it.
 fn check(plan: &Plan, node: &Node, step: &mut Step) -> Result<()> {
     let rules = node.op.rules();
-    let own = |(offset, len)| Operand { region: Region::Transient, offset, len, dtype: DType::U8, written: true };
+    let own =
+        |(offset, len)| Operand { region: Region::Transient, offset, len, dtype: DType::U8, parts: 1, written: true };
     let (scratch, kept) = (own(step.scratch), own(step.kept));
     ensure!(!scratch.overlaps(&kept), "the workspace lies in what is kept");
     for o in step.inputs.iter().chain(&step.outputs).chain([&scratch, &kept]) {
@@ -326,8 +339,13 @@ fn check(plan: &Plan, node: &Node, step: &mut Step) -> Result<()> {
             Region::Transient => plan.transient_bytes,
             Region::Slot => plan.slot_bytes(plan.together),
         };
-        ensure!(o.offset % crate::plan::ALIGN == 0, "an operand lies at {}, which is not aligned", o.offset);
-        ensure!(o.offset + o.bytes() <= size, "an operand ends at {} of {size} bytes", o.offset + o.bytes());
+        let moved = if o.parts > 1 { o.bytes() } else { 0 };
+        ensure!(
+            o.offset % crate::plan::ALIGN == 0 && moved % crate::plan::ALIGN == 0,
+            "an operand lies at {} + {moved} · n, which is not aligned",
+            o.offset
+        );
+        ensure!(o.end() <= size, "an operand ends at {} of {size} bytes", o.end());
         let is_own = std::ptr::eq(o, &scratch) || std::ptr::eq(o, &kept);
         ensure!(is_own || !o.overlaps(&scratch) && !o.overlaps(&kept), "an operand lies in the workspace");
     }

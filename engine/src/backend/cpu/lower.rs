@@ -91,7 +91,7 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         Op::Binary(op) => return Some(binary(graph, node, op, None, level, threads)),
         Op::Fused(op) => return fused(graph, node, op, level, threads),
         Op::SumTo(_) => Box::new(SumToKernel::new(x(0), y(0), level)),
-        Op::Reshape(_) => return None,
+        Op::Reshape(_) | Op::BatchPart(_) | Op::BatchJoin(_) => return None,
         Op::Permute(op) => Box::new(Permute::new(op, x(0))),
         Op::Concat(op) => {
             let shapes: Vec<&Shape> = node.inputs.iter().map(|v| graph.shape(*v)).collect();

@@ -24,7 +24,7 @@ use crate::backend::{Backend, Executable, HostBuffer};
 use crate::collective::Collective;
 use crate::graph::op::Pattern;
 use crate::graph::{Graph, Node};
-use crate::plan::{NodeMemory, Plan};
+use crate::plan::{ALIGN, NodeMemory, Plan};
 use anyhow::{Context, Result};
 use run::memory::zeroed;
 use run::threads::Pool;
@@ -72,6 +72,10 @@ impl Backend for CpuBackend {
 
     fn updates_apart(&self) -> bool {
         true
+    }
+
+    fn divides_batches(&self) -> Option<usize> {
+        Some(ALIGN)
     }
 
     fn describe(&self) -> String {

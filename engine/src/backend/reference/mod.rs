@@ -27,7 +27,7 @@ mod softmax;
 mod state;
 mod sync_batch_norm;
 
-use crate::graph::{DType, Graph, Node, Op, Value, ValueId};
+use crate::graph::{DType, Graph, Node, Op, Rounds, Value, ValueId};
 use half::{bf16, f16};
 use std::collections::BTreeMap;
 
@@ -97,27 +97,36 @@ fn indices(dims: &[usize]) -> impl Iterator<Item = Vec<usize>> {
 /// If a value that no node computes is missing or has the wrong number of elements, or if an index (a class, a position
 /// in a pooling window) is out of range. [`crate::graph::verify`] accepts the graph.
 pub fn evaluate(graph: &Graph, values: &mut Values) {
-    for node in &graph.nodes {
-        let operands: Vec<Tensor> = node
-            .inputs
-            .iter()
-            .map(|i| {
-                let data = values.get(i).unwrap_or_else(|| panic!("value {} is missing", i.0));
-                let dims = graph.shape(*i).dims();
-                assert_eq!(data.len(), dims.iter().product::<usize>(), "elements of value {}", i.0);
-                Tensor { dims, data }
-            })
-            .collect();
-        let outputs: Vec<&[usize]> = node.outputs.iter().map(|o| graph.shape(*o).dims()).collect();
-        let results = match &node.op {
-            Op::Fused(op) => {
-                let values: Vec<&Value> = node.inputs.iter().map(|i| graph.value(*i)).collect();
-                fused::fused(op, &values, &operands)
-            }
-            op => compute(op, &operands, &outputs),
-        };
-        store(graph, node, results, values);
+    for Rounds { nodes, parts } in graph.rounds() {
+        for part in 0..parts {
+            graph.nodes[nodes.clone()].iter().for_each(|node| evaluate_node(graph, node, part, values));
+        }
     }
+}
+
+/// One node, in the round of that number.
+fn evaluate_node(graph: &Graph, node: &Node, part: usize, values: &mut Values) {
+    let operands: Vec<Tensor> = node
+        .inputs
+        .iter()
+        .map(|i| {
+            let data = values.get(i).unwrap_or_else(|| panic!("value {} is missing", i.0));
+            let dims = graph.shape(*i).dims();
+            assert_eq!(data.len(), dims.iter().product::<usize>(), "elements of value {}", i.0);
+            Tensor { dims, data }
+        })
+        .collect();
+    let outputs: Vec<&[usize]> = node.outputs.iter().map(|o| graph.shape(*o).dims()).collect();
+    let results = match &node.op {
+        Op::Fused(op) => {
+            let values: Vec<&Value> = node.inputs.iter().map(|i| graph.value(*i)).collect();
+            fused::fused(op, &values, &operands)
+        }
+        Op::BatchPart(op) => vec![shape::batch_part(operands[0].data, op.parts, part)],
+        Op::BatchJoin(_) => vec![shape::batch_join(values.get(&node.outputs[0]), operands[0].data, part)],
+        op => compute(op, &operands, &outputs),
+    };
+    store(graph, node, results, values);
 }
 
 /// `results` are the outputs, then the new elements of the operands that are updated.
@@ -155,6 +164,7 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::ActivationGrad(op) => elementwise::activation_grad(op, x),
         Op::Binary(op) => elementwise::binary(op, x, y),
         Op::Fused(_) => unreachable!("its steps are computed one by one"),
+        Op::BatchPart(_) | Op::BatchJoin(_) => unreachable!("they depend on the round"),
         Op::SumTo(_) => elementwise::sum_to(x, y),
         Op::Cast(_) | Op::Reshape(_) => vec![x[0].data.to_vec()],
         Op::Permute(op) => shape::permute(op, x, y),

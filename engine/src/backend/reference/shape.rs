@@ -43,3 +43,15 @@ pub(super) fn pad(op: &Pad, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
     }
     vec![padded]
 }
+
+/// Part number `part` of `parts` equal ones.
+pub(super) fn batch_part(x: &[f64], parts: usize, part: usize) -> Vec<f64> {
+    let len = x.len() / parts;
+    x[part * len..(part + 1) * len].to_vec()
+}
+
+/// The parts so far, and one more behind them; `before` is of no account in the first round.
+pub(super) fn batch_join(before: Option<&Vec<f64>>, x: &[f64], part: usize) -> Vec<f64> {
+    let before = before.filter(|_| part > 0).map_or(&[][..], |before| before);
+    [before, x].concat()
+}

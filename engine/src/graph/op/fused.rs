@@ -130,7 +130,7 @@ impl Fused {
     }
 
     /// The outputs of every step, by their shape rules.
-    fn made(&self, operands: &[&Value]) -> Result<Vec<Vec<Value>>, ShapeError> {
+    pub(super) fn made(&self, operands: &[&Value]) -> Result<Vec<Vec<Value>>, ShapeError> {
         let mut made: Vec<Vec<Value>> = Vec::with_capacity(self.steps.len());
         for step in &self.steps {
             if matches!(step.op, Op::Fused(_)) {

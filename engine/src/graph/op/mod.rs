@@ -8,6 +8,7 @@ mod activation;
 mod adafactor;
 mod adaptive_clip;
 mod attention;
+mod batch_part;
 mod cast;
 mod class_counts;
 mod clipping;
@@ -41,6 +42,7 @@ pub use activation::{Activation, SELU_ALPHA, SELU_SCALE};
 pub use adafactor::{Matrices, Moments};
 pub use adaptive_clip::{AdaptiveClip, units};
 pub use attention::{Attention, AttentionDropout, AttentionGrad, attention_scale};
+pub use batch_part::{BatchJoin, BatchPart};
 pub use cast::Cast;
 pub use class_counts::{ClassCounts, Counted, RANKS};
 pub use clipping::{Clipping, GradBlocks, GradNorm, GradSquares, NormOfSquares};
@@ -173,7 +175,7 @@ pub trait OpRules {
         None
     }
 
-    /// True if the first output is the first operand's memory under another shape.
+    /// True if the first output is the first operand's memory under another shape, or a part of it, or what it is a part of.
     fn is_alias(&self) -> bool {
         false
     }
@@ -232,6 +234,10 @@ ops! {
     SumTo(SumTo),
     /// The same elements under another shape.
     Reshape(Reshape),
+    /// A part of a batch.
+    BatchPart(BatchPart),
+    /// All parts of a batch.
+    BatchJoin(BatchJoin),
     /// Axes in another order.
     Permute(Permute),
     /// Values joined along an axis.

@@ -52,6 +52,8 @@ pub struct Operand {
     pub len: usize,
     /// Element type.
     pub dtype: DType,
+    /// How many times the step runs with it one further on: once, but for a part of a batch.
+    pub parts: usize,
     /// The step writes (some of) this memory.
     pub written: bool,
 }
@@ -62,11 +64,19 @@ impl Operand {
         self.len * self.dtype.bytes()
     }
 
-    /// True if the two share a byte.
+    /// Where it ends, in bytes from the start of the block, when the step has run for all parts.
+    pub fn end(&self) -> usize {
+        self.offset + self.parts * self.bytes()
+    }
+
+    /// Where it lies for part number `part`.
+    fn at(&self, part: usize) -> usize {
+        self.offset + if self.parts > 1 { part * self.bytes() } else { 0 }
+    }
+
+    /// True if the two share a byte, whatever the part.
     pub fn overlaps(&self, other: &Operand) -> bool {
-        self.region == other.region
-            && self.offset < other.offset + other.bytes()
-            && other.offset < self.offset + self.bytes()
+        self.region == other.region && self.offset < other.end() && other.offset < self.end()
     }
 }
 
@@ -186,6 +196,7 @@ pub struct Frame<'a> {
     taken: Cell<u64>,
     touched: &'a Touched,
     ready: bool,
+    part: usize,
     ahead: Option<&'a Ahead>,
 }
 
@@ -200,12 +211,17 @@ impl<'a> Frame<'a> {
     /// The blocks are valid, 64-byte aligned, initialised, written by nobody else while the frame lives, and no written
     /// operand of the step overlaps anything but what the operation's rules allow.
     pub unsafe fn new(bases: Bases, step: &'a Step, pool: &'a Pool, touched: &'a Touched, ready: bool) -> Self {
-        Frame { bases, step, pool, taken: Cell::new(0), touched, ready, ahead: None }
+        Frame { bases, step, pool, taken: Cell::new(0), touched, ready, part: 0, ahead: None }
     }
 
     /// With the ranks that compute the same program.
     pub fn with_team(self, ahead: Option<&'a Ahead>) -> Self {
         Frame { ahead, ..self }
+    }
+
+    /// For part number `part` of the batch. From the second one on, what the step keeps has been made.
+    pub fn at_part(self, part: usize) -> Self {
+        Frame { part, ready: self.ready || part > 0, ..self }
     }
 
     /// The ranks that compute the same program; `None` if there is this one alone.
@@ -242,7 +258,7 @@ impl<'a> Frame<'a> {
 
     fn view<T: Element>(&self, o: &Operand) -> View<'a, T> {
         assert_eq!(o.dtype, T::DTYPE, "a kernel reads an operand as another type");
-        let ptr = self.block(o.region, o.offset, o.bytes()).cast();
+        let ptr = self.block(o.region, o.at(self.part), o.bytes()).cast();
         View { ptr, len: o.len, life: PhantomData }
     }
 
@@ -309,9 +325,9 @@ impl<'a> Frame<'a> {
     /// All operands, for kernels whose tasks look them up.
     pub fn operands(&self) -> Operands<'a> {
         for o in &self.step.inputs {
-            self.block(o.region, o.offset, o.bytes());
+            self.block(o.region, o.at(self.part), o.bytes());
         }
-        Operands { bases: self.bases, step: self.step }
+        Operands { bases: self.bases, step: self.step, part: self.part }
     }
 
     /// The scratch memory. What it holds at first is arbitrary.
@@ -347,6 +363,7 @@ impl<'a> Frame<'a> {
 pub struct Operands<'a> {
     bases: Bases,
     step: &'a Step,
+    part: usize,
 }
 
 // SAFETY: pointers are only added to here; who uses the views that come out has to answer for it.
@@ -366,7 +383,7 @@ impl<'a> Operands<'a> {
             Region::Slot => self.bases.slot.0.cast_mut(),
         };
         // SAFETY: `Frame::operands` has checked that all operands lie in their blocks.
-        View { ptr: unsafe { base.add(o.offset) }.cast(), len: o.len, life: PhantomData }
+        View { ptr: unsafe { base.add(o.at(self.part)) }.cast(), len: o.len, life: PhantomData }
     }
 
     /// Operand `i`, which this node does not write.

@@ -8,6 +8,7 @@ mod kept;
 mod losses;
 mod norms;
 mod optimizers;
+mod parts;
 mod pools;
 mod products;
 mod shapes;

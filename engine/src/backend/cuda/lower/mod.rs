@@ -100,6 +100,7 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::Fused(op) => chain::chain(cx, op),
         Op::SumTo(_) => elementwise::sum_to(cx),
         Op::Reshape(_) => return None,
+        Op::BatchPart(_) | Op::BatchJoin(_) => unreachable!("batches are not divided for this device"),
         Op::Permute(op) => shape::permute(cx, op),
         Op::Concat(op) => shape::concat(cx, op),
         Op::Slice(op) => shape::slice(cx, op),
