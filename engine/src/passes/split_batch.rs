@@ -25,11 +25,12 @@ pub(crate) fn divide(graph: &mut Graph, line: usize, choose: impl FnOnce(&[Work]
     let is_field = |value: &&Value| matches!(value.role, Role::Input(Input::Field(_)));
     let samples = graph.values.iter().find(is_field).and_then(|value| value.shape.dims().first().copied());
     let Some(samples) = samples.filter(|samples| *samples > 1) else { return };
-    let of_batch = of_batch(graph);
+    let (of_batch, splits) = samples_in(graph, samples);
     let at = read_at(graph);
     let live = live(graph, &of_batch, &at);
+    let nodes = graph.nodes.iter().zip(splits).zip(live);
     let work =
-        graph.nodes.iter().zip(live).map(|(node, live)| Work { live, ..work(graph, node, &of_batch, [samples, line]) });
+        nodes.map(|((node, splits), live)| Work { splits, live, ..work(graph, node, &of_batch, [samples, line]) });
     let sections = choose(&work.collect::<Vec<_>>(), samples);
     let mut split = Split { at, of_batch, nodes: Vec::with_capacity(graph.nodes.len()), graph };
     for Section { nodes, parts } in sections {
@@ -38,16 +39,27 @@ pub(crate) fn divide(graph: &mut Graph, line: usize, choose: impl FnOnce(&[Work]
     split.graph.nodes = split.nodes;
 }
 
-/// For every value whether it consists of samples: what comes with the batch, and what is made of that.
-fn of_batch(graph: &Graph) -> Vec<bool> {
+/// For every value whether it consists of samples, one behind the other: what comes with the batch, and what is made of each sample by itself. And for every
+/// node whether it can be divided.
+fn samples_in(graph: &Graph, samples: usize) -> (Vec<bool>, Vec<bool>) {
     let comes_with = |value: &Value| matches!(value.role, Role::Input(Input::Field(_) | Input::Shares));
     let mut of_batch: Vec<bool> = graph.values.iter().map(comes_with).collect();
-    for node in &graph.nodes {
-        if node.inputs.iter().any(|x| of_batch[x.index()]) {
-            node.outputs.iter().for_each(|y| of_batch[y.index()] = true);
+    // What depends on samples otherwise, such as their sum.
+    let mut mixed = vec![false; graph.values.len()];
+    let splits = graph.nodes.iter().map(|node| {
+        let reads = |of: &[bool]| node.inputs.iter().any(|x| of[x.index()]);
+        let (reads_samples, reads_mixed) = (reads(&of_batch), reads(&mixed));
+        if !reads_samples && !reads_mixed {
+            return node.op.rules().mutates(node.inputs.len()).is_empty();
         }
-    }
-    of_batch
+        // What can be divided into single samples can be divided into any parts.
+        let splits = !reads_mixed && part_of(graph, node, &of_batch, samples).is_some();
+        let of = if splits { &mut of_batch } else { &mut mixed };
+        node.outputs.iter().for_each(|y| of[y.index()] = true);
+        splits
+    });
+    let splits = splits.collect();
+    (of_batch, splits)
 }
 
 /// For every value the places of the nodes that read it; a result of the program is read behind the last one.
@@ -100,24 +112,17 @@ fn part_of(graph: &Graph, node: &Node, of_batch: &[bool], parts: usize) -> Optio
     fits.then_some(op)
 }
 
-/// What `node` has to do.
+/// What `node` has to do, but for what is alive then and whether it can be divided.
 fn work(graph: &Graph, node: &Node, of_batch: &[bool], [samples, line]: [usize; 2]) -> Work {
     let bytes = |list: &[ValueId], of: bool| -> usize {
         list.iter().filter(|v| of_batch[v.index()] == of).map(|v| graph.value(*v).bytes()).sum()
     };
     let values = |list: &[ValueId]| list.iter().map(|v| graph.value(*v)).collect::<Vec<_>>();
     let rules = node.op.rules();
-    let reads_samples = node.inputs.iter().any(|x| of_batch[x.index()]);
-    let is_free = rules.is_alias() || !reads_samples;
-    // What can be divided into single samples can be divided into any parts.
-    let splits = if reads_samples {
-        part_of(graph, node, of_batch, samples).is_some()
-    } else {
-        rules.mutates(node.inputs.len()).is_empty()
-    };
+    let is_free = rules.is_alias() || !node.inputs.iter().any(|x| of_batch[x.index()]);
     let of_samples = node.inputs.iter().chain(&node.outputs).filter(|v| of_batch[v.index()]);
     Work {
-        splits,
+        splits: false,
         samples: if is_free { 0 } else { bytes(&node.inputs, true) + bytes(&node.outputs, true) },
         weights: if is_free { 0 } else { bytes(&node.inputs, false) },
         flops: if is_free { 0 } else { rules.flops(&values(&node.inputs), &values(&node.outputs)) },

@@ -94,17 +94,15 @@ pub fn sections(work: &[Work], samples: usize) -> Vec<Section> {
     let mut best: Vec<Vec<(f64, usize)>> = Vec::with_capacity(work.len());
     for node in work {
         let before = best.last();
+        let least = before
+            .and_then(|before| before.iter().map(|(time, _)| *time).enumerate().min_by(|a, b| a.1.total_cmp(&b.1)));
         let of = |(number, parts): (usize, &usize)| {
             let Some(own) = node.time(samples, *parts, weights) else { return (f64::INFINITY, number) };
-            let Some(before) = before else { return (own, number) };
-            let from = |(other, (time, _)): (usize, &(f64, usize))| {
-                (if other == number { *time } else { time + node.cut() }, other)
-            };
-            let least = before.iter().enumerate().map(from).min_by(|a, b| a.0.total_cmp(&b.0));
-            least.map_or((own, number), |(time, other)| (time + own, other))
+            let (Some(before), Some((other, least))) = (before, least) else { return (own, number) };
+            let (stay, change) = (before[number].0, least + node.cut());
+            if stay <= change { (stay + own, number) } else { (change + own, other) }
         };
-        let times = parts.iter().enumerate().map(of).collect();
-        best.push(times);
+        best.push(parts.iter().enumerate().map(of).collect());
     }
     let whole: f64 = work.iter().filter_map(|node| node.time(samples, 1, weights)).sum();
     let last = best.last().and_then(|last| last.iter().enumerate().min_by(|a, b| a.1.0.total_cmp(&b.1.0)));

@@ -124,6 +124,21 @@ fn sums_over_samples_are_not_divided() {
     });
 }
 
+/// What was made of all samples, and has as many rows by chance, is no batch.
+#[test]
+fn what_depends_on_all_samples_is_not_divided() {
+    let mut graph = Graph::new();
+    let x = graph.input(Input::Field(0), DType::F32, Shape::from([SAMPLES, SAMPLES]));
+    let sum = graph.add1(SumTo { shape: Shape::from([SAMPLES]) }, &[x]).unwrap();
+    let row = graph.add1(Reshape { shape: Shape::from([SAMPLES, 1]) }, &[sum]).unwrap();
+    let scaled = graph.add1(Binary { kind: BinaryKind::Mul }, &[x, row]).unwrap();
+    graph.add1(ActivationOp { act: Activation::Relu }, &[scaled]).unwrap();
+    divide(&mut graph, 64, |work, _| {
+        assert!(work.iter().all(|work| !work.splits), "{work:?}");
+        Vec::new()
+    });
+}
+
 #[test]
 fn a_single_sample_stays_as_it_is() {
     let mut graph = Graph::new();
