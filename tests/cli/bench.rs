@@ -39,6 +39,32 @@ fn an_evaluation_is_timed() {
     place.fails("bench matmul --eval", 2);
 }
 
+/// What is done for parts of a batch has the work of the whole batch.
+#[test]
+fn an_evaluation_in_parts_is_told_as_a_whole() {
+    let place = Place::with(
+        "[data]\nsource = 'synthetic'\nshape = [3, 96, 96]\nclasses = 4\nsamples = 8\nval_samples = 8\nbatch_size = 8\n\
+         [model]\nlayers = [{ type = 'conv2d', out_channels = 48, kernel_size = 1 }, 'gelu', 'tanh', { type = 'conv2d', \
+         out_channels = 8, kernel_size = 1 }, { type = 'adaptive_avg_pool2d', output_size = 1 }, 'flatten', \
+         { type = 'linear', out_features = 4 }]\n\
+         [loss]\ntype = 'cross_entropy'\n[optimizer]\ntype = 'sgd'\nlr = 0.1\n[train]\nepochs = 1\n",
+    );
+    let bench = "bench c.toml --eval --steps 2 --profile --device cpu";
+    let [parts, whole] =
+        ["", " --without split_batch"].map(|without| place.ok(&format!("{bench} --json{without}")).json());
+    let of = |json: &Value, layer: &str, key: &str| {
+        let nodes = json["nodes"].as_array().unwrap();
+        assert!(!nodes.iter().any(|node| node["op"].as_str().unwrap().starts_with("batch_")), "{json}");
+        let node = nodes.iter().find(|node| node["layer"] == layer).unwrap_or_else(|| panic!("{json}"));
+        node[key].as_u64().unwrap()
+    };
+    assert!(of(&parts, "0", "parts") > 1 && of(&whole, "0", "parts") == 1, "{parts} {whole}");
+    assert_eq!(of(&parts, "0", "flops"), of(&whole, "0", "flops"));
+    assert!(of(&parts, "0", "bytes") >= of(&whole, "0", "bytes"), "weights are read for each part");
+    let text = place.ok(bench).out;
+    assert!(text.contains(&format!("in {} parts", of(&parts, "0", "parts"))), "{text}");
+}
+
 #[test]
 fn a_step_without_a_pass_is_told_as_such() {
     let place = Place::with(&plain());

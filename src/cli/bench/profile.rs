@@ -2,7 +2,7 @@
 
 use super::Times;
 use crate::backend::{Span, Work};
-use crate::graph::{Graph, Node, NodeId, Rounds, ValueId};
+use crate::graph::{Graph, Node, NodeId, Op, Rounds, ValueId};
 use crate::plan::Plan;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -58,6 +58,8 @@ fn rounds(graph: &Graph) -> Vec<usize> {
 struct Row {
     load: Load,
     ms: f64,
+    /// For how many parts of the batch it runs, one after the other.
+    parts: usize,
 }
 
 /// The operations of a step with their times, the slowest first.
@@ -82,9 +84,12 @@ impl Profile {
             times.into_iter().map(|(key, list)| (key, Times::of(list).median * of(key) as f64)).collect();
         // Ties in the order of the program: the list is the same however the table above was laid out.
         times.sort_by(|(ka, a), (kb, b)| b.total_cmp(a).then(ka.cmp(kb)));
-        let rows = times.into_iter().map(|((program, node), ms)| {
+        let rows = times.into_iter().filter_map(|((program, node), ms)| {
             let graph = &plan.programs[program].graph;
-            Row { load: Load::of(graph, &graph.nodes[node.index()]).times(rounds[program][node.index()]), ms }
+            let (node, parts) = (&graph.nodes[node.index()], rounds[program][node.index()]);
+            // They say where parts begin and end, and do nothing.
+            let is_mark = matches!(node.op, Op::BatchPart(_) | Op::BatchJoin(_));
+            (!is_mark).then(|| Row { load: Load::of(graph, node).times(parts), ms, parts })
         });
         Profile { rows: rows.collect(), peak }
     }
@@ -102,7 +107,7 @@ impl Profile {
         let mut text =
             format!("operations apart: {sum:.3} ms; peak: {peak:.0} GFLOP/s (a product of {n} × {n} matrices)\n");
         let head = ["ms", "operation", "", "layer", "GFLOP/s", "of peak", "MB", "GB/s"].map(str::to_string);
-        let width = self.rows.iter().map(|r| r.load.op.len()).max().unwrap_or(0);
+        let width = self.rows.iter().map(|r| r.op().len()).max().unwrap_or(0);
         for cells in std::iter::once(head).chain(self.rows.iter().map(|r| r.cells(peak))) {
             let [ms, op, side, layer, gflops, share, mb, gbs] = cells;
             let line = format!("  {ms:>9}  {op:<width$} {side:<9} {layer:<28} {gflops:>8} {share:>8} {mb:>9} {gbs:>8}");
@@ -118,6 +123,14 @@ impl Row {
         (self.load.flops > 0 && self.ms > 0.0).then(|| self.load.flops as f64 / self.ms / 1e6)
     }
 
+    /// The operation, and in how many parts it is done, if in several.
+    fn op(&self) -> String {
+        match self.parts {
+            1 => self.load.op.clone(),
+            parts => format!("{}, in {parts} parts", self.load.op),
+        }
+    }
+
     /// GB/s, for what moves anything.
     fn gbytes_per_s(&self) -> Option<f64> {
         (self.load.bytes > 0 && self.ms > 0.0).then(|| self.load.bytes as f64 / self.ms / 1e6)
@@ -127,6 +140,7 @@ impl Row {
         json!({
             "layer": self.load.layer,
             "op": self.load.op,
+            "parts": self.parts,
             "backward": self.load.backward,
             "ms": self.ms,
             "flops": self.load.flops,
@@ -141,7 +155,7 @@ impl Row {
         let cell = |value: Option<f64>, unit: &str| value.map_or(String::new(), |v| format!("{v:.0}{unit}"));
         [
             format!("{:.3}", self.ms),
-            self.load.op.clone(),
+            self.op(),
             if self.load.backward { "backward" } else { "" }.to_string(),
             self.load.layer.clone(),
             cell(self.gflops(), ""),
