@@ -4,7 +4,7 @@
 //! train are therefore divided into sections, and each section runs for a few samples at a time ([`BatchPart`], [`BatchJoin`]). Early layers, with large
 //! images, have few samples at a time; late ones, with many weights, have all of them. This is layer fusion by depth-first tiling (Alwani et al. 2016,
 //! *Fused-layer CNN accelerators*) with whole samples as tiles. Which sections there are follows from an estimate of the time that depends on shapes alone
-//! ([`cost`]), so that the bits are the same on every machine with the same instructions.
+//! (`cost.rs`), so that the bits are the same on every machine with the same instructions.
 
 mod cost;
 
