@@ -28,9 +28,8 @@ pub(crate) fn divide(graph: &mut Graph, line: usize, choose: impl FnOnce(&[Work]
     let (of_batch, splits) = samples_in(graph, samples);
     let at = read_at(graph);
     let live = live(graph, &of_batch, &at);
-    let nodes = graph.nodes.iter().zip(splits).zip(live);
-    let work =
-        nodes.map(|((node, splits), live)| Work { splits, live, ..work(graph, node, &of_batch, [samples, line]) });
+    let work = graph.nodes.iter().zip(splits.into_iter().zip(live));
+    let work = work.map(|(node, facts)| self::work(graph, node, &of_batch, [samples, line], facts));
     let sections = choose(&work.collect::<Vec<_>>(), samples);
     let mut split = Split { at, of_batch, nodes: Vec::with_capacity(graph.nodes.len()), graph };
     for Section { nodes, parts } in sections {
@@ -112,8 +111,14 @@ fn part_of(graph: &Graph, node: &Node, of_batch: &[bool], parts: usize) -> Optio
     fits.then_some(op)
 }
 
-/// What `node` has to do, but for what is alive then and whether it can be divided.
-fn work(graph: &Graph, node: &Node, of_batch: &[bool], [samples, line]: [usize; 2]) -> Work {
+/// What `node` has to do, of which is known whether it can be divided and how many bytes are alive then. `line` is a power of two.
+fn work(
+    graph: &Graph,
+    node: &Node,
+    of_batch: &[bool],
+    [samples, line]: [usize; 2],
+    (splits, live): (bool, usize),
+) -> Work {
     let bytes = |list: &[ValueId], of: bool| -> usize {
         list.iter().filter(|v| of_batch[v.index()] == of).map(|v| graph.value(*v).bytes()).sum()
     };
@@ -122,13 +127,13 @@ fn work(graph: &Graph, node: &Node, of_batch: &[bool], [samples, line]: [usize; 
     let is_free = rules.is_alias() || !node.inputs.iter().any(|x| of_batch[x.index()]);
     let of_samples = node.inputs.iter().chain(&node.outputs).filter(|v| of_batch[v.index()]);
     Work {
-        splits: false,
+        splits,
         samples: if is_free { 0 } else { bytes(&node.inputs, true) + bytes(&node.outputs, true) },
         weights: if is_free { 0 } else { bytes(&node.inputs, false) },
         flops: if is_free { 0 } else { rules.flops(&values(&node.inputs), &values(&node.outputs)) },
         rows: node.outputs.first().map_or(1, |y| graph.shape(*y).rows()),
         least: of_samples.map(|v| cost::least(graph.value(*v).bytes() / samples, line)).max().unwrap_or(1),
-        live: 0,
+        live,
     }
 }
 
@@ -148,27 +153,26 @@ impl Split<'_> {
         let (before, inside) = self.hoist(&self.graph.nodes[nodes.clone()]);
         self.nodes.extend(before);
         let made: HashSet<ValueId> = inside.iter().flat_map(|node| node.outputs.iter().copied()).collect();
-        let mut part_of: HashMap<ValueId, ValueId> = HashMap::new();
+        let mut divided: HashMap<ValueId, ValueId> = HashMap::new();
         let (mut takes, mut joins) = (Vec::new(), Vec::new());
         let mut round = Vec::with_capacity(inside.len());
         for node in inside {
-            let op =
-                self::part_of(self.graph, &node, &self.of_batch, parts).expect("a section has what can be divided");
+            let op = part_of(self.graph, &node, &self.of_batch, parts).expect("a section has what can be divided");
             let around = |op: Op, from, to| Node { op, inputs: vec![from], outputs: vec![to], ..node.clone() };
             for x in &node.inputs {
-                if self.of_batch[x.index()] && !made.contains(x) && !part_of.contains_key(x) {
-                    let part = self.part(*x, parts, &mut part_of);
+                if self.of_batch[x.index()] && !made.contains(x) && !divided.contains_key(x) {
+                    let part = self.part(*x, parts, &mut divided);
                     takes.push(around(BatchPart { parts }.into(), *x, part));
                 }
             }
             for y in &node.outputs {
-                let part = self.part(*y, parts, &mut part_of);
+                let part = self.part(*y, parts, &mut divided);
                 if self.at[y.index()].iter().any(|at| *at >= nodes.end) {
                     joins.push(around(BatchJoin { parts }.into(), part, *y));
                 }
             }
             let [inputs, outputs] = [&node.inputs, &node.outputs]
-                .map(|list| list.iter().map(|v| part_of.get(v).copied().unwrap_or(*v)).collect());
+                .map(|list| list.iter().map(|v| divided.get(v).copied().unwrap_or(*v)).collect());
             round.push(Node { op, inputs, outputs, ..node });
         }
         self.nodes.extend([takes, round, joins].into_iter().flatten());
@@ -189,11 +193,11 @@ impl Split<'_> {
     }
 
     /// The value for a part of `whole`.
-    fn part(&mut self, whole: ValueId, parts: usize, part_of: &mut HashMap<ValueId, ValueId>) -> ValueId {
+    fn part(&mut self, whole: ValueId, parts: usize, divided: &mut HashMap<ValueId, ValueId>) -> ValueId {
         let Value { dtype, shape, .. } = self.graph.value(whole).clone();
         let shape = shape.part(parts).expect("a section has what can be divided");
         let part = self.graph.add_value(dtype, shape, Role::Temporary);
-        part_of.insert(whole, part);
+        divided.insert(whole, part);
         part
     }
 }

@@ -1,7 +1,8 @@
 //! The closed set of operations. Each family has a file with its payloads, shape rules and gradient rules.
 //!
 //! To add an operation: write its payload and [`OpRules`] in a family file, name it in `ops!` below, and follow the
-//! compiler to the lowerings it misses.
+//! compiler to the lowerings it misses. If it makes something of each sample by itself, [`Op::of_part`] may say so: evaluations
+//! are then faster where images are large.
 
 mod accumulate;
 mod activation;
