@@ -54,18 +54,18 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def build(args: argparse.Namespace):
-    """Net, input shape, optimizer, loss, norm to clip gradients to: as in `configs/`."""
+def build(model: str, *, hidden=(256, 128), side: int | None = None, classes: int | None = None, optimizer: str = "config", fused: bool = False):
+    """Net, input shape, optimizer, loss, norm to clip gradients to: as in `configs/`. What each option means, `arguments` tells."""
     import torch
     from torch import nn
 
-    if args.model == "mlp":
+    if model == "mlp":
         layers, width = [nn.Flatten()], 784
-        for hidden in args.hidden:
-            layers += [nn.Linear(width, hidden), nn.ReLU()]
-            width = hidden
+        for units in hidden:
+            layers += [nn.Linear(width, units), nn.ReLU()]
+            width = units
         net, shape = nn.Sequential(*layers, nn.Linear(width, 10)), (1, 28, 28)
-    elif args.model == "mnist_cnn":
+    elif model == "mnist_cnn":
         features = nn.Sequential(
             nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
             nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
@@ -75,19 +75,19 @@ def build(args: argparse.Namespace):
     else:
         from torchvision.models import get_model
 
-        classes, side = (10, 32) if args.model in SMALL else (1000, 224)
-        options = {"aux_logits": False, "init_weights": False} if args.model == "googlenet" else {}
-        net = get_model(args.model.removesuffix("_cifar"), num_classes=args.classes or classes, **options)
-        if args.model == "resnet18_cifar":
+        usual = (10, 32) if model in SMALL else (1000, 224)
+        options = {"aux_logits": False, "init_weights": False} if model == "googlenet" else {}
+        net = get_model(model.removesuffix("_cifar"), num_classes=classes or usual[0], **options)
+        if model == "resnet18_cifar":
             net.conv1, net.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
-        shape = (3, args.side or side, args.side or side)
-    fused = {"fused": True} if args.fused else {}
-    if args.optimizer == "config" and args.model in SMALL:
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True, **fused)
-        return net, shape, optimizer, nn.CrossEntropyLoss(label_smoothing=0.1), 1.0
-    if args.model not in ["mlp", "mnist_cnn"]:
-        return net, shape, torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, **fused), nn.CrossEntropyLoss(), None
-    return net, shape, torch.optim.Adam(net.parameters(), lr=1e-3, **fused), nn.CrossEntropyLoss(), None
+        shape = (3, side or usual[1], side or usual[1])
+    one_kernel = {"fused": True} if fused else {}
+    if optimizer == "config" and model in SMALL:
+        sgd = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True, **one_kernel)
+        return net, shape, sgd, nn.CrossEntropyLoss(label_smoothing=0.1), 1.0
+    if model not in ["mlp", "mnist_cnn"]:
+        return net, shape, torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, **one_kernel), nn.CrossEntropyLoss(), None
+    return net, shape, torch.optim.Adam(net.parameters(), lr=1e-3, **one_kernel), nn.CrossEntropyLoss(), None
 
 
 def evaluation(args: argparse.Namespace, net, inputs):
@@ -186,7 +186,7 @@ def main() -> None:
     if args.attention:
         attention(args.seconds)
         return
-    net, shape, optimizer, criterion, clip = build(args)
+    net, shape, optimizer, criterion, clip = build(args.model, hidden=args.hidden, side=args.side, classes=args.classes, optimizer=args.optimizer, fused=args.fused)
     inputs, targets = torch.randn(args.batch, *shape), torch.randint(10, (args.batch,))
     if args.mode.endswith("channels_last"):
         net, inputs = net.to(memory_format=torch.channels_last), inputs.to(memory_format=torch.channels_last)

@@ -4,11 +4,13 @@
     gpu_bundle.py unpack ARCHIVE FOLDER
 
 The archive goes to another machine together with the working tree. Every program has the compiled kernels in it, which are files of
-the tree: such pieces are left out of the archive and taken from the tree when it is unpacked. `gzip` is what every machine has.
+the tree: such pieces are left out of the archive and taken from the tree when it is unpacked. The rest is packed as `xz` does it, with
+room to look back over all programs, which have most of their code in common. Python unpacks it without packages.
 """
 
 import hashlib
 import json
+import lzma
 import os
 import subprocess
 import sys
@@ -18,6 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # A piece that is left out must be worth it.
 LEAST = 4096
+# MiB that may travel, beyond which an archive is packed quickly.
+QUICKLY = 64
 
 
 class Failed(Exception):
@@ -73,7 +77,9 @@ def pack(folder: Path, archive: Path, commit: str, limit: int) -> None:
         path.write_bytes(rest)
     (folder / "manifest.json").write_text(json.dumps({"commit": commit, "programs": programs}, indent=1) + "\n")
     partial = archive.with_name(archive.name + ".part")
-    with tarfile.open(partial, "w:gz", compresslevel=6) as tar:
+    # Large archives are those of debug builds, which do not travel.
+    filters = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": 6 if limit <= QUICKLY else 0, "dict_size": 128 << 20}]
+    with lzma.open(partial, "w", filters=filters) as file, tarfile.open(fileobj=file, mode="w|") as tar:
         for path in sorted(folder.iterdir()):
             tar.add(path, path.name)
     partial.replace(archive)
@@ -91,7 +97,7 @@ def unpack(archive: Path, folder: Path) -> dict:
         with tarfile.open(archive) as tar:
             # Python 3.12 has filters, and asks for one.
             tar.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
-    except (OSError, tarfile.TarError, EOFError) as error:
+    except (OSError, tarfile.TarError, EOFError, lzma.LZMAError) as error:
         raise Failed(f"`{archive}` cannot be unpacked: {error}") from error
     manifest = json.loads((folder / "manifest.json").read_text())
     for name, program in manifest["programs"].items():

@@ -11,6 +11,8 @@ import struct
 import sys
 from pathlib import Path
 
+from gpu_models import MODELS
+
 # Error of the first loss: rounding alone. Later ones grow apart with every step, the faster the larger the rate.
 FIRST, LATER = 1e-4, 0.1
 MODES = ["eager", "channels_last", "graph", "compile", "max-autotune"]
@@ -90,6 +92,12 @@ def ms(value: float | None) -> str:
     return f"{value:.3f} ms" if value is not None else ""
 
 
+def counted(counts: dict[str, int]) -> str:
+    """Cases of tests, in words."""
+    words = {"ran": "{} cases ran", "wrong": "{} wrong", "left_out": "{} left out"}
+    return ", ".join(text.format(counts[key]) for key, text in words.items() if counts.get(key) or key == "ran")
+
+
 def parts(results: list[dict]) -> list[str]:
     """A row for each part of the stage, and what became of each family that is not well."""
     begun = {r["begin"]: r for r in results if "begin" in r}
@@ -110,17 +118,18 @@ def parts(results: list[dict]) -> list[str]:
             verdict, took = "**cut off**", ""
         else:
             verdict, took = "**not started**", ""
-        counted = f"{good} ok" + (f", {passed_over} skipped" if passed_over else "")
+        said = f"{good} ok" + (f", {passed_over} skipped" if passed_over else "")
         bad = len(of) - good - passed_over
-        counted += f", **{bad} not**" if bad else ""
-        rows.append([name, verdict, counted if of else "", took, f"{seconds:.0f} s"])
+        said += f", **{bad} not**" if bad else ""
+        cases = {key: sum(r.get(key, 0) for r in of) for key in ("ran", "wrong", "left_out")}
+        rows.append([name, verdict, said if of else "", counted(cases) if cases["ran"] else "", took, f"{seconds:.0f} s"])
         for r in of:
             note = f": {r['note']}" if r.get("note") else ""
             if r["verdict"] == "skipped":
                 skipped.setdefault((name, r.get("note", "")), []).append(r["name"])
             elif r["verdict"] != "ok":
                 wrong.append(f"- **{name} {r['name']}**: {r['verdict']}{note}")
-    text = table(["part", "result", "families", "time", "at most"], rows)
+    text = table(["part", "result", "families", "cases", "time", "at most"], rows)
     if wrong:
         text += ["", "What is not well:", "", *wrong]
     if skipped:
@@ -145,7 +154,8 @@ def speed(figures: list[dict]) -> list[str]:
     modes = [mode for mode in MODES if any(mode in theirs for theirs in peers.values())]
     own = any("own kernels" in ways for ways in ours.values())
     rows, apart = [], []
-    for key in sorted(set(ours) | set(peers)):
+    known = list(MODELS)
+    for key in sorted(set(ours) | set(peers), key=lambda key: (known.index(key[0]) if key[0] in known else len(known), key[1])):
         ways, theirs = ours.get(key, {}), peers.get(key, {})
         step = ways.get("", {}).get("step_ms")
         cells = [*key, ms(step)]
@@ -175,6 +185,21 @@ def speed(figures: list[dict]) -> list[str]:
     if left:
         text += ["", "PyTorch's ways that no time was left for: " + "; ".join(left) + "."]
     return text
+
+
+def threads(figures: list[dict]) -> list[str]:
+    """Steps on the CPU by the number of threads."""
+    steps: dict[tuple, dict[str, float]] = {}
+    for r in figures:
+        if r.get("kind") == "threads" and r.get("step_ms"):
+            steps.setdefault((r["model"], r["threads"]), {})[r["mode"]] = r["step_ms"]
+    rows = []
+    for (model, count), of in sorted(steps.items()):
+        ours, theirs = of.get("runner"), {mode: time for mode, time in of.items() if mode != "runner"}
+        fastest = best(theirs)
+        ratio = f"{fastest[1] / ours:.2f}" if ours and fastest else ""
+        rows.append([model, str(count), ms(ours), f"{ms(fastest[1])} ({fastest[0]})" if fastest else "", ratio])
+    return table(["training step on the CPU, fp32", "threads", "runner", "PyTorch's best", "ratio"], rows)
 
 
 def learning(figures: list[dict]) -> list[str]:
@@ -214,7 +239,7 @@ def summary(folder: Path) -> str:
         stopped = next((r["stopped"] for r in results if "stopped" in r), None)
         if stopped:
             text += ["", f"**Ended early**: {stopped}."]
-        text += parts(results) + learning(figures) + speed(figures)
+        text += parts(results) + speed(figures) + learning(figures) + threads(figures)
     whole = "\n".join(text) + "\n"
     partial = folder / "summary.part"
     partial.write_text(whole)

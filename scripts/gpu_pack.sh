@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Builds what scripts/gpu_check.sh runs on a machine with a GPU and without Rust, and puts it into one archive:
-#     scripts/gpu_pack.sh [ARCHIVE]         (target/gpu/bundle.tar.gz, unless told otherwise)
+#     scripts/gpu_pack.sh [ARCHIVE]         (target/gpu/bundle.tar.xz, unless told otherwise)
 # It has the program, the tests that run on a GPU, and MNIST where RUNNER_TEST_DATA has it. Together with the working tree,
-# which travels beside it, it stays below 64 MiB. BUILD=debug takes the debug builds, which may be larger. FEATURES names features to
-# build with.
+# which travels beside it, it stays below 64 MiB. TESTS="ops" takes these tests alone, all that the stage `quick` runs.
+# BUILD=debug takes the debug builds, which may be larger. FEATURES names features to build with: `cust`, where that can be built.
 set -euo pipefail
 start=$PWD
 cd "$(dirname "$0")/.."
 
-archive=${1:-$PWD/target/gpu/bundle.tar.gz}
+archive=${1:-$PWD/target/gpu/bundle.tar.xz}
 case $archive in
     /*) ;;
     *) archive=$start/$archive ;;
@@ -18,8 +18,15 @@ profile=() limit=512
 if [ "$build" = release ]; then
     profile=(--release) limit=64
 fi
-if [ -n "${FEATURES:-}" ]; then
-    profile+=(--features "$FEATURES")
+features=cust
+if [ "$(uname -sm)" != "Linux x86_64" ]; then
+    features=
+fi
+features=${FEATURES-$features}
+if [ -n "$features" ]; then
+    # The empty library in that folder is taken for a CUDA toolkit.
+    export CUDA_LIBRARY_PATH=${CUDA_LIBRARY_PATH:-$PWD/scripts/cust}
+    profile+=(--features "$features")
 fi
 mkdir -p "$(dirname "$archive")"
 # Debug builds are too large for many a /tmp.
@@ -36,9 +43,10 @@ place() {
 }
 
 # Of all tests, those on a GPU alone: building takes long enough.
-wanted=(--test ops)
-for test in tests/*cuda*; do
-    wanted+=(--test "$(basename "$test" .rs)")
+tests=${TESTS:-ops $(for test in tests/*cuda*; do basename "$test" .rs; done)}
+wanted=()
+for test in $tests; do
+    wanted+=(--test "$test")
 done
 log=$folder/cargo.log
 # The program is built along with the tests that run it: `cargo build` would build it once more, with dependencies that have
@@ -53,11 +61,11 @@ place "${CARGO_TARGET_DIR:-target}/$build/runner" "$folder/bin/runner"
 for test in $built; do
     name=$(basename "$test")
     name=${name%-*}
-    case $name in
-        ops | *cuda*) place "$test" "$folder/bin/$name" ;;
+    case " $(echo $tests) " in
+        *" $name "*) place "$test" "$folder/bin/$name" ;;
     esac
 done
-for name in ops cuda golden_cuda cuda_cli; do
+for name in $tests; do
     [ -e "$folder/bin/$name" ] || { echo "the tests \`$name\` were not built" >&2; exit 1; }
 done
 

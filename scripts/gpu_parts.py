@@ -7,46 +7,20 @@ import sys
 from pathlib import Path
 
 import gpu_figures
+from bench_pytorch import TUNED
+from gpu_models import LARGE, MODELS, configuration
 from gpu_process import Done, Task
 from gpu_stage import ALONE, ROOT, Failed, Part, Skipped, case_of, why
 
-# Of `gpu_peer.py` as well: image channels, their side, samples in a batch.
-MODELS = {
-    "mlp": ("configs/mnist_mlp.toml", 1, 28, 256),
-    "mnist_cnn": ("configs/mnist_cnn.toml", 1, 28, 256),
-    "resnet18_32": (None, 3, 32, 128),
-    "resnet18_224": (None, 3, 224, 64),
-}
-RESNET = """seed = 1
-[data]
-source = "synthetic"
-shape = [{channels}, {side}, {side}]
-classes = 10
-samples = {samples}
-val_samples = {batch}
-batch_size = {batch}
-[model]
-use = "{root}/models/resnet18.toml"
-with = {{ num_classes = 10 }}
-[loss]
-type = "cross_entropy"
-label_smoothing = 0.1
-[optimizer]
-type = "sgd"
-lr = 0.01
-momentum = 0.9
-weight_decay = 5e-4
-nesterov = true
-[train]
-epochs = 1
-clip_grad_norm = 1.0
-"""
+# What `bench`, `profile` and `peer` take where no variable says otherwise: these in every precision, those of `LARGE` in bf16.
+SMALLER = ["mlp", "mnist_cnn", "resnet18_32", "resnet18_224"]
 
 
-def resnet(part: Part, side: int, batch: int) -> str:
-    """A ResNet-18 on made-up images, as a file: it needs no data."""
-    path = part.work / f"resnet18_{side}_{batch}.toml"
-    path.write_text(RESNET.format(channels=3, side=side, batch=batch, samples=16 * batch, root=ROOT))
+def made_up(part: Part, name: str, batch: int | None = None) -> str:
+    """A model of `models/` on made-up images, as a file."""
+    size = batch or int(part.stage.batch or MODELS[name].batch)
+    path = part.work / f"{name}_{size}.toml"
+    path.write_text(configuration(MODELS[name], size))
     return str(path)
 
 
@@ -102,7 +76,7 @@ def ops(part: Part) -> None:
 
 def golden(part: Part) -> None:
     """PyTorch's figures."""
-    part.tests("golden_cuda", "", 40)
+    part.tests("golden_cuda", "", 60)
 
 
 def cuda(part: Part) -> None:
@@ -181,7 +155,7 @@ def configs(part: Part) -> None:
             raise Failed("the losses differ: " + said[-1])
         return ""
 
-    files = {path.stem: str(path) for path in sorted((ROOT / "configs").glob("*.toml"))} | {"resnet18_made_up": resnet(part, 32, 32)}
+    files = {path.stem: str(path) for path in sorted((ROOT / "configs").glob("*.toml"))} | {"resnet18_made_up": made_up(part, "resnet18_32", 32)}
     for name, config in files.items():
         part.family(name, lambda name=name, config=config: agrees(name, config))
 
@@ -221,7 +195,7 @@ def bits(part: Part) -> None:
     def repeated(family: str, config: str) -> str:
         return same(weights(family, f"{family}.1", config), weights(family, f"{family}.2", config))
 
-    files = {"digits_cnn": str(ROOT / "configs/digits_cnn.toml"), "resnet18": resnet(part, 32, 32)}
+    files = {"digits_cnn": str(ROOT / "configs/digits_cnn.toml"), "resnet18": made_up(part, "resnet18_32", 32)}
     for name, precision in (("digits_cnn", "fp32"), ("digits_cnn", "fp16"), ("resnet18", "fp32"), ("resnet18", "bf16")):
         family = f"{name}.{precision}.graph"
         part.family(family, lambda f=family, c=files[name], p=precision: graph(f, c, p))
@@ -296,12 +270,12 @@ def learning(part: Part) -> None:
         part.family(name, lambda name=name: learns(name))
 
 
-def step(part: Part, family: str, config: str, precision: str, options: list[str], env: dict | None = None) -> dict:
+def step(part: Part, family: str, config: str, precision: str, options: list[str], env: dict | None = None, seconds: float = 40) -> dict:
     """What `runner bench` tells of a step."""
     stage = part.stage
     command = [stage.runner, "bench", config, "--device", stage.device, *sets(f'precision="{precision}"')]
     command += ["--steps", str(stage.steps), "--json", *options]
-    lines = [line for line in part.good(family, command, 40, env).lines if line.startswith("{")]
+    lines = [line for line in part.good(family, command, seconds, env).lines if line.startswith("{")]
     if not lines:
         raise Failed("it printed no figures")
     return json.loads(lines[-1])
@@ -309,99 +283,147 @@ def step(part: Part, family: str, config: str, precision: str, options: list[str
 
 def model(part: Part, name: str) -> tuple[str, list[str]]:
     """The configuration of a model that is timed, on images that are made up."""
-    config, channels, side, batch = MODELS[name]
-    batch = int(part.stage.batch or batch)
-    if config is None:
-        return resnet(part, side, batch), []
-    shape = f"data.shape=[{channels}, {side}, {side}]"
-    made_up = sets('data.source="synthetic"', shape, "data.classes=10", f"data.samples={16 * batch}", f"data.val_samples={batch}")
-    return str(ROOT / config), [*made_up, *sets(f"data.batch_size={batch}")]
+    known = MODELS[name]
+    batch = int(part.stage.batch or known.batch)
+    if known.file.startswith("models/"):
+        return made_up(part, name), []
+    shape = f"data.shape=[{known.channels}, {known.side}, {known.side}]"
+    data = sets('data.source="synthetic"', shape, f"data.classes={known.classes}", f"data.samples={16 * batch}", f"data.val_samples={batch}")
+    return str(ROOT / known.file), [*data, *sets(f"data.batch_size={batch}")]
 
 
-def wanted(variable: str, known: list[str]) -> list[str]:
-    """What of `known` a variable names; all, if it names nothing."""
+def wanted(variable: str, known: list[str], usual: list[str] | None = None) -> list[str]:
+    """What of `known` a variable names; if it names nothing, what is usual: all, unless told otherwise."""
     named = os.environ.get(variable, "").split()
-    return [name for name in known if not named or name in named]
+    return [name for name in known if name in named] if named else (known if usual is None else usual)
 
 
-def timed(part: Part, name: str, precision: str, way: str = "", *options: str, env: dict | None = None) -> str:
-    config, made_up = model(part, name)
+def pairs() -> list[tuple[str, str]]:
+    """Models and precisions that are timed, the smaller models first."""
+    usual = [(name, precision) for precision in ["fp32", "tf32", "bf16"] for name in SMALLER] + [(name, "bf16") for name in LARGE]
+    models, precisions = wanted("MODELS", list(MODELS), []), wanted("PRECISIONS", ["fp32", "tf32", "bf16"])
+    chosen = [(name, precision) for precision in precisions for name in models] if models else usual
+    return [pair for pair in chosen if pair[1] in precisions]
+
+
+def timed(part: Part, name: str, precision: str, way: str = "", *options: str, env: dict | None = None, seconds: float = 40) -> str:
+    config, images = model(part, name)
     family = f"{name}.{precision}" + (f".{way.replace(' ', '_')}" if way else "")
-    found = step(part, family, config, precision, [*made_up, *options], env)
+    found = step(part, family, config, precision, [*images, *options], env, seconds)
     part.stage.figure(kind="bench", model=name, way=way, **(found | {"precision": precision}))
     return f"{found['step_ms']:.3f} ms"
 
 
 def bench(part: Part) -> None:
     """Training steps in each precision; without NVIDIA's libraries; without a CUDA graph; matrix products."""
-    models, precisions = wanted("MODELS", list(MODELS)), wanted("PRECISIONS", ["fp32", "tf32", "bf16"])
-    for precision in precisions:
-        for name in models:
-            part.family(f"{name}.{precision}", lambda n=name, p=precision: timed(part, n, p))
-    for precision in [p for p in precisions if p != "tf32"]:
-        for name in [m for m in models if m != "mlp"]:
-            own = lambda n=name, p=precision: timed(part, n, p, "own kernels", env={"RUNNER_CUDA_LIBRARIES": "0"})
-            part.family(f"{name}.{precision}.own_kernels", own)
-    for name in [m for m in models if m in ("mlp", "mnist_cnn")]:
+    for name, precision in pairs():
+        part.family(f"{name}.{precision}", lambda n=name, p=precision: timed(part, n, p))
+    for name, precision in [(n, p) for n, p in pairs() if p != "tf32" and n in SMALLER and n != "mlp"]:
+        own = lambda n=name, p=precision: timed(part, n, p, "own kernels", env={"RUNNER_CUDA_LIBRARIES": "0"})
+        part.family(f"{name}.{precision}.own_kernels", own)
+    for name in [n for n, p in pairs() if p == "fp32" and n in ("mlp", "mnist_cnn")]:
         part.family(f"{name}.fp32.no_graph", lambda n=name: timed(part, n, "fp32", "no graph", *sets("graph=false")))
     part.family("matmul", lambda: part.good("matmul", [part.stage.runner, "bench", "matmul", "--n", "4096", "--steps", "20"], 30).lines[-1])
 
 
 def profile(part: Part) -> None:
     """Where the time of a step goes: each operation's, in the part's log, and a trace."""
-    stage = part.stage
-    chosen = [("mnist_cnn", "fp32"), ("resnet18_224", "bf16"), ("resnet18_224", "fp32"), ("resnet18_32", "bf16")]
+    for name, precision in [("mnist_cnn", "fp32"), ("resnet18_224", "bf16"), ("resnet18_224", "fp32"), ("resnet18_32", "bf16")]:
+        if (name, precision) in pairs():
+            trace = (name, precision) == ("mnist_cnn", "fp32")
+            part.family(f"{name}.{precision}", lambda n=name, p=precision, t=trace: profiled(part, n, p, 40, t))
 
-    def profiled(name: str, precision: str) -> str:
-        config, made_up = model(part, name)
-        command = [stage.runner, "bench", config, "--device", stage.device, *made_up, *sets(f'precision="{precision}"'), "--profile"]
-        trace = ["--trace", str(stage.out / f"trace_{name}.json")] if precision == "fp32" and name == "mnist_cnn" else []
-        part.good(f"{name}.{precision}", [*command, "--steps", str(stage.steps), *trace], 40)
-        return ""
 
-    for name, precision in chosen:
-        if name in wanted("MODELS", list(MODELS)) and precision in wanted("PRECISIONS", ["fp32", "bf16"]):
-            part.family(f"{name}.{precision}", lambda n=name, p=precision: profiled(n, p))
+def profiled(part: Part, name: str, precision: str, seconds: float, trace: bool = False) -> str:
+    """The time of every operation of a step in the part's log, and perhaps a trace."""
+    config, images = model(part, name)
+    command = [part.stage.runner, "bench", config, "--device", part.stage.device, *images, *sets(f'precision="{precision}"'), "--profile"]
+    traced = ["--trace", str(part.stage.out / f"trace_{name}.json")] if trace else []
+    part.good(f"{name}.{precision}", [*command, "--steps", str(part.stage.steps), *traced], seconds)
+    return ""
 
 
 # Each way's share of the part's time; what one leaves, those behind it may use.
 PEER = {"eager": 25, "channels_last": 25, "graph": 40, "compile": 65, "max-autotune": 65}
 
 
-def peer(part: Part) -> None:
-    """The same steps in PyTorch: a process for each way to run them, the slowly started last."""
-    stage = part.stage
-    ask = "import torch; raise SystemExit(0 if torch.cuda.is_available() else 3)" if stage.device == "cuda" else "import torch"
+def pytorch(part: Part) -> None:
+    """Raises `Skipped` where there is no PyTorch for the device."""
+    ask = "import torch; raise SystemExit(0 if torch.cuda.is_available() else 3)" if part.stage.device == "cuda" else "import torch"
     there = part.process("torch", [sys.executable, "-c", ask], 30)
     if not there.good:
         raise Skipped(f"{sys.executable} has no PyTorch" + (" that finds a GPU" if there.status == 3 else ""))
+
+
+def peer(part: Part) -> None:
+    """The same steps in PyTorch: a process for each way to run them, the slowly started last."""
+    pytorch(part)
     modes = [mode for mode in PEER if part.wants(mode)]
+    # What is quickly measured first.
+    order = [(n, p) for p in ["bf16", "fp32", "tf32"] for n, q in pairs() if q == p]
 
     def run(mode: str) -> str:
         behind = modes[modes.index(mode) + 1 :]
         limit = part.left() - sum(PEER[other] for other in behind)
-        command = [sys.executable, "-u", str(ROOT / "scripts/gpu_peer.py"), "--device", stage.device, "--modes", mode]
-        # It ends by itself before it is ended, and tells what it has left out.
-        command += ["--seconds", str(max(int(limit) - 5, 1)), "--steps", str(min(stage.steps, 50))]
-        command += ["--precisions", *wanted("PRECISIONS", ["bf16", "fp32", "tf32"]), "--cases", *wanted("MODELS", list(MODELS))]
-        command += ["--batch", stage.batch] if stage.batch else []
-        found: list[dict] = []
-
-        def see(line: str) -> None:
-            figure = parsed(line)
-            if figure:
-                found.append(figure)
-                stage.figure(kind="peer", **figure)
-
-        done = part.process(mode, command, limit, see=see)
-        measured = sum("step_ms" in line for line in found)
-        if not done.good:
-            wrong = next((line["error"] for line in found if "error" in line), None) or why(done.lines)
-            raise Failed(f"{done.verdict()}, {measured} measured: {wrong}")
-        return f"{measured} measured"
+        return peers(part, mode, [f"{mode}/{precision}/{name}" for name, precision in order], limit)
 
     for mode in modes:
         part.family(mode, lambda mode=mode: run(mode))
+
+
+# How often what is left of PyTorch's ways is gone on with behind one that ended the process.
+AGAIN = 3
+
+
+def peers(
+    part: Part,
+    family: str,
+    ways: list[str],
+    seconds: float,
+    device: str | None = None,
+    threads: list[int] | None = None,
+    silence: float = 60,
+    steps: int = 50,
+) -> str:
+    """Times ways to run a step in PyTorch, MODE/PRECISION/MODEL each, in one process. One that crashes costs itself alone; so does one
+    that hangs, which is ended after `silence` seconds."""
+    stage, kept = part.stage, part.left() - seconds
+    # On the CPU with an allocator that keeps what it has: the faster of its settings.
+    env = TUNED if threads else None
+    found: list[dict] = []
+    wrong: list[str] = []
+
+    def see(line: str) -> None:
+        figure = parsed(line)
+        if figure:
+            found.append(figure)
+            stage.figure(kind="threads" if threads else "peer", **figure)
+
+    for _ in range(1 + AGAIN):
+        limit = part.left() - kept
+        command = [sys.executable, "-u", str(ROOT / "scripts/gpu_peer.py"), "--device", device or stage.device]
+        # It ends by itself before it is ended, and tells what it has left out.
+        command += ["--seconds", str(max(int(limit) - 5, 1)), "--steps", str(min(stage.steps, steps)), "--only", *ways]
+        command += ["--batch", stage.batch] if stage.batch else []
+        command += ["--threads", *map(str, threads)] if threads else []
+        done = part.process(family, command, limit, env, see=see, silence=silence)
+        wrong += [] if done.good else [f"{done.verdict()}: {why(done.lines)}"]
+        told = [f"{line['mode']}/{line['precision']}/{line['model']}" for line in found]
+        begun = [line.removeprefix("begins ") for line in done.lines if line.startswith("begins ")]
+        if done.good or not begun or threads:
+            break
+        # The one that it was ended by is not tried again.
+        last, ways = begun[-1], [way for way in ways if way not in told and way != begun[-1]]
+        if last not in told:
+            stage.figure(kind="peer", **dict(zip(("mode", "precision", "model"), last.split("/"))), error=done.verdict())
+        if not ways or part.left() - kept < 10:
+            break
+    measured = sum("step_ms" in line for line in found)
+    left = sum("left_out" in line for line in found)
+    if wrong:
+        first = next((line["error"] for line in found if "error" in line), None)
+        raise Failed(f"{measured} measured: {first or wrong[0]}")
+    return f"{measured} measured" + (f", {left} left out: the time was over" if left else "")
 
 
 def parsed(line: str) -> dict | None:

@@ -2,9 +2,10 @@
 
     python scripts/gpu_peer.py --device cuda --seconds 120
 
-All ways to run a step, precisions and models in one process, in the order of `MODES`; it stops when its time is over and says what
-it has left out. A way that fails is a line with `error`, the others are still measured, and the exit code is 1; so it is if nothing
-could be measured. The nets are those of `bench_pytorch.py`.
+All ways to run a step, precisions and models in one process, in the order of `MODES`, or those that `--only` names, in that order; it
+stops when its time is over and says what it has left out. A way that fails is a line with `error`, the others are still measured, and
+the exit code is 1; so it is if nothing could be measured. The nets are those of `bench_pytorch.py`. What begins is told on standard
+error, so that one that crashes is known.
 
 A step is what a step of `runner bench` is: a batch from page-locked memory to the GPU, on a stream beside the computing and into two
 places in turn; normalisation where the configuration has it, forward, loss, backward, clipping where the configuration has it,
@@ -21,29 +22,11 @@ import sys
 import time
 import warnings
 from contextlib import nullcontext
-from dataclasses import dataclass
 
 import torch
 from bench_pytorch import build
+from gpu_models import LEARNING_RATE, MODELS, Model
 
-
-@dataclass(frozen=True)
-class Case:
-    """A model, the shape of its images, samples in a batch, and whether images are normalised: as in scripts/gpu_check.py."""
-
-    model: str
-    channels: int
-    side: int
-    batch: int
-    normalised: bool
-
-
-CASES = {
-    "mlp": Case("mlp", 1, 28, 256, True),
-    "mnist_cnn": Case("mnist_cnn", 1, 28, 256, True),
-    "resnet18_32": Case("resnet18", 3, 32, 128, False),
-    "resnet18_224": Case("resnet18", 3, 224, 64, False),
-}
 # From quickly started to slowly. `graph`: the whole step in a CUDA graph, with a fused optimizer, channels-last.
 MODES = ["eager", "channels_last", "graph", "compile", "max-autotune"]
 FUSED = ["graph", "compile", "max-autotune"]
@@ -60,14 +43,24 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, help="another number of samples: to try this script")
     parser.add_argument("--modes", nargs="*", choices=MODES, default=MODES)
     parser.add_argument("--precisions", nargs="*", choices=PRECISIONS, default=PRECISIONS)
-    parser.add_argument("--cases", nargs="*", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--cases", nargs="*", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--only", nargs="*", type=way, metavar="MODE/PRECISION/CASE", help="these, instead of all that the options above name")
+    parser.add_argument("--threads", nargs="*", type=int, default=[0], help="of the CPU, one after the other; 0: as many as PyTorch takes")
     return parser.parse_args()
+
+
+def way(text: str) -> tuple[str, str, str]:
+    """What an element of `--only` names."""
+    mode, precision, name = text.split("/")
+    if mode not in MODES or precision not in PRECISIONS or name not in MODELS:
+        raise ValueError(text)
+    return mode, precision, name
 
 
 class Slots:
     """The batches: in page-locked memory, and where they are copied to."""
 
-    def __init__(self, args: argparse.Namespace, case: Case, batch: int, layout: torch.memory_format):
+    def __init__(self, args: argparse.Namespace, case: Model, batch: int, layout: torch.memory_format):
         self.cuda = args.device == "cuda"
         shape = (batch, case.channels, case.side, case.side)
         self.host = [(torch.randn(shape).to(memory_format=layout), torch.randint(10, (batch,))) for _ in range(SLOTS)]
@@ -109,12 +102,14 @@ class Slots:
 class Training:
     """A net with all that a step needs."""
 
-    def __init__(self, args: argparse.Namespace, case: Case, mode: str, precision: str, batch: int):
-        # `build` makes the optimizer of the parameters, which stay the same objects when the net is moved.
-        fused = mode in FUSED
-        parts = build(argparse.Namespace(model=case.model, hidden=[256, 128], fused=fused, side=None, classes=None))
-        self.net, _, self.optimizer, self.criterion, self.clip = parts
-        self.net = self.net.to(args.device).train()
+    def __init__(self, args: argparse.Namespace, case: Model, mode: str, precision: str, batch: int):
+        # On the device from the start: filling a large net with random numbers takes long on the CPU.
+        with torch.device(args.device):
+            self.net, _, self.optimizer, self.criterion, self.clip = build(case.net, classes=case.classes, side=case.side, fused=mode in FUSED)
+        self.net = self.net.train()
+        for group in self.optimizer.param_groups:
+            # As in the configurations of `gpu_models.py`: made-up labels are no reason to diverge.
+            group["lr"] = min(group["lr"], LEARNING_RATE)
         self.case, self.device, self.precision = case, args.device, precision
         layout = torch.contiguous_format if mode == "eager" else torch.channels_last
         self.net = self.net.to(memory_format=layout)
@@ -193,7 +188,7 @@ class Training:
 
 
 def measure(args: argparse.Namespace, name: str, mode: str, precision: str) -> dict:
-    case = CASES[name]
+    case = MODELS[name]
     batch = args.batch or case.batch
     torch.manual_seed(1)
     for backend in (torch.backends.cuda.matmul, torch.backends.cudnn):
@@ -223,36 +218,51 @@ def measure(args: argparse.Namespace, name: str, mode: str, precision: str) -> d
     }
 
 
+def usable(device: str) -> bool:
+    """Whether anything can still be computed: after some errors a process must end."""
+    try:
+        if device == "cuda":
+            torch.cuda.synchronize()
+    except Exception:
+        return False
+    return True
+
+
 def main() -> int:
     args = arguments()
     # Each way to ask for TF32 warns of another one.
     warnings.filterwarnings("ignore", message=".*TF32.*")
     end = time.monotonic() + args.seconds
+    ways = args.only or [(mode, precision, name) for mode in args.modes for precision in args.precisions for name in args.cases]
+    # Of each way to run a step: compiling takes by far the most.
+    longest: dict[str, float] = {}
     measured = failed = 0
-    for mode in args.modes:
-        # Of this way: compiling takes by far the most.
-        longest = 0.0
-        for precision in args.precisions:
-            for name in args.cases:
-                line = {"model": name, "precision": precision, "mode": mode}
-                begin = time.monotonic()
-                if begin + longest > end:
-                    print(json.dumps(line | {"left_out": "the time is over"}), flush=True)
-                    continue
-                try:
-                    line |= measure(args, name, mode, precision)
-                    measured += 1
-                except Exception as error:  # One way that fails leaves the others.
-                    line["error"] = f"{type(error).__name__}: {error}"
-                    failed += 1
-                    print(f"{name}, {mode}, {precision}: {line['error']}", file=sys.stderr, flush=True)
-                print(json.dumps(line), flush=True)
-                longest = max(longest, time.monotonic() - begin)
-                # What one case compiled and allocated must not slow down or crowd out the next.
-                torch.compiler.reset()
-                gc.collect()
-                if args.device == "cuda":
-                    torch.cuda.empty_cache()
+    for threads, (mode, precision, name) in [(threads, way) for way in ways for threads in args.threads]:
+        line = {"model": name, "precision": precision, "mode": mode} | ({"threads": threads} if threads else {})
+        begin = time.monotonic()
+        if begin + longest.get(mode, 0.0) > end:
+            print(json.dumps(line | {"left_out": "the time is over"}), flush=True)
+            continue
+        print(f"begins {mode}/{precision}/{name}", file=sys.stderr, flush=True)
+        if threads:
+            torch.set_num_threads(threads)
+        try:
+            line |= measure(args, name, mode, precision)
+            measured += 1
+        except Exception as error:  # One way that fails leaves the others.
+            line["error"] = f"{type(error).__name__}: {error}"
+            failed += 1
+            print(f"{name}, {mode}, {precision}: {line['error']}", file=sys.stderr, flush=True)
+        print(json.dumps(line), flush=True)
+        if "error" in line and not usable(args.device):
+            print("the device can no longer be used by this process", file=sys.stderr)
+            return 1
+        longest[mode] = max(longest.get(mode, 0.0), time.monotonic() - begin)
+        # What one case compiled and allocated must not slow down or crowd out the next.
+        torch.compiler.reset()
+        gc.collect()
+        if args.device == "cuda":
+            torch.cuda.empty_cache()
     if failed:
         print(f"{failed} of {failed + measured} could not be measured", file=sys.stderr)
     elif not measured:

@@ -1,5 +1,6 @@
 """Processes that may fail, fault or hang, each within its time, and what they say, as they say it."""
 
+import math
 import os
 import signal
 import subprocess
@@ -14,6 +15,8 @@ from typing import Callable, Iterable
 GRACE, PATIENCE = 2.0, 5.0
 # Lines of a process that go to the log, characters of each, and lines that are kept, the last ones.
 LOGGED, WIDTH, KEPT = 20000, 2000, 5000
+# Bytes of a log: larger files may not come back.
+LOG_BYTES = 15 << 20
 
 
 class Log:
@@ -21,19 +24,30 @@ class Log:
 
     def __init__(self, path: Path):
         self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self.left = LOG_BYTES - os.fstat(self.file).st_size
+        self.lock = threading.Lock()
 
     def line(self, text: str) -> None:
-        os.write(self.file, (text + "\n").encode())
+        content = (text + "\n").encode()
+        with self.lock:
+            if self.left < 0:
+                return
+            self.left -= len(content)
+            if self.left < 0:
+                content = b"... the log is full; what follows is not written down\n"
+            os.write(self.file, content)
 
 
 @dataclass
 class Task:
-    """A process to be run: what it is called, its command line, the most seconds that it may take, and variables of its own."""
+    """A process to be run: what it is called, its command line, the most seconds that it may take, and its own environment variables."""
 
     name: str
     command: list[str]
     seconds: float
     env: dict[str, str] = field(default_factory=dict)
+    # The most seconds that it may say nothing for.
+    silence: float = math.inf
 
 
 @dataclass
@@ -72,6 +86,7 @@ class Running:
     def __init__(self, task: Task, seconds: float, say: Callable[[str, str], None], env: dict[str, str]):
         self.task, self.begin, self.lines = task, time.monotonic(), deque(maxlen=KEPT)
         self.limit = self.begin + min(task.seconds, seconds)
+        self.said = self.begin
         self.timed_out = False
         self.signalled: float | None = None
         self.killed: float | None = None
@@ -90,6 +105,7 @@ class Running:
         for count, line in enumerate(self.process.stdout):
             text = line.decode(errors="replace").rstrip()
             self.lines.append(text)
+            self.said = time.monotonic()
             # One that says the same for ever must not fill the disk, nor what may come back.
             if count < LOGGED:
                 say(self.task.name, text if len(text) <= WIDTH else f"{text[:WIDTH]} …")
@@ -107,7 +123,7 @@ class Running:
         """What became of it, once it has ended; ends it if its time is over."""
         now = time.monotonic()
         if self.process.poll() is None:
-            if now < self.limit:
+            if now < self.limit and now < self.said + self.task.silence and not self.timed_out:
                 return None
             self.timed_out = True
             if self.signalled is None:

@@ -1,6 +1,7 @@
 """A stage of scripts/gpu_check.sh and its parts at work: verdicts and figures, written down as they come."""
 
 import json
+import math
 import os
 import re
 import sys
@@ -38,13 +39,15 @@ class Skipped(Exception):
 class Stage:
     """What all parts share."""
 
-    def __init__(self, bundle: Path, out: Path, work: Path, parts: dict[str, float], chosen: list[str]):
+    def __init__(self, bundle: Path, out: Path, work: Path, parts: dict[str, float], chosen: list[str], logs: dict[str, str], steps: int):
         self.bundle, self.out, self.work = bundle, out, work
+        # The log of each part that does not have one of its own name.
+        self.logs = logs
         self.chosen = [word.partition("/")[::2] for word in chosen]
         self.device = os.environ.get("DEVICE", "cuda")
         self.scale, self.family = float(os.environ.get("SCALE", "1")), float(os.environ.get("FAMILY_SECONDS", "inf"))
         self.parts = {part: seconds * self.scale for part, seconds in parts.items() if self.wants(part)}
-        self.steps = int(os.environ.get("STEPS", "100"))
+        self.steps = int(os.environ.get("STEPS", str(steps)))
         self.batch = os.environ.get("BATCH")
         self.jobs = int(os.environ.get("JOBS", "0")) or max(1, min(6, (os.cpu_count() or 1) // 2))
         self.runner = str(bundle / "bin" / "runner")
@@ -96,7 +99,7 @@ class Part:
 
     def __init__(self, stage: Stage, name: str, deadline: float):
         self.stage, self.name, self.deadline = stage, name, deadline
-        self.log = Log(stage.out / f"{name}.log")
+        self.log = Log(stage.out / f"{stage.logs.get(name, name)}.log")
         self.work = stage.work / name
         self.work.mkdir(parents=True, exist_ok=True)
         self.begin = time.monotonic()
@@ -112,19 +115,20 @@ class Part:
     def say(self, name: str, text: str) -> None:
         self.log.line(f"{name} | {text}")
 
-    def verdict(self, name: str, verdict: str, seconds: float, note: str = "") -> None:
-        """Writes down what became of a family."""
+    def verdict(self, name: str, verdict: str, seconds: float, note: str = "", **counts: int) -> None:
+        """Writes down what became of a family, and how many cases it had."""
         kind = verdict if verdict in ("ok", "skipped") else "bad"
         self.count[kind] += 1
         self.stage.bad |= kind == "bad"
         note = " ".join(note.split())[:600]
-        self.stage.result(part=self.name, name=name, verdict=verdict, seconds=round(seconds, 2), note=note)
-        text = f"{self.name} {name}: {verdict} ({seconds:.1f} s)" + (f": {note[:200]}" if note and kind != "ok" else "")
+        self.stage.result(part=self.name, name=name, verdict=verdict, seconds=round(seconds, 2), note=note, **counts)
+        told = f", {gpu_figures.counted(counts)}" if counts else ""
+        text = f"{self.name} {name}: {verdict} ({seconds:.1f} s{told})" + (f": {note[:200]}" if note and kind != "ok" else "")
         self.log.line(text)
         print(text, flush=True)
         self.stage.summary()
 
-    def process(self, name: str, command: list[str], seconds: float, env: dict | None = None, see: Callable[[str], None] | None = None) -> Done:
+    def process(self, name: str, command: list[str], seconds: float, env: dict | None = None, see: Callable[[str], None] | None = None, silence: float = math.inf) -> Done:
         """Runs a process, whose lines `see` gets as they come; what is not well with it is for the caller to tell."""
 
         def say(name: str, line: str) -> None:
@@ -133,7 +137,7 @@ class Part:
                 see(line)
 
         self.say(name, "$ " + " ".join(command))
-        return run(Task(name, command, self.stage.limit(seconds), env or {}), self.deadline, say, self.stage.env)
+        return run(Task(name, command, self.stage.limit(seconds), env or {}, silence), self.deadline, say, self.stage.env)
 
     def good(self, name: str, command: list[str], seconds: float, env: dict[str, str] | None = None) -> Done:
         """Runs a process that must end well."""
@@ -165,38 +169,48 @@ class Part:
 
     def tests(self, program: str, filter_: str, seconds: float) -> None:
         """Runs every test of a program in a process of its own, several at a time."""
+        self.side_by_side(self.test_tasks(program, filter_, seconds), self.tested)
+
+    def test_tasks(self, program: str, filter_: str, seconds: float, env: dict[str, str] | None = None) -> list[Task]:
+        """A process for each test of a program whose name has `filter_` in it."""
         binary = self.stage.program(program)
         listed = self.process(program, [binary, "--list", *([filter_] if filter_ else [])], 20)
         names = [line[: -len(": test")] for line in listed.lines if line.endswith(": test")]
         if not names:
             raise Failed(f"`{program}` names no tests: {listed.verdict()}: {why(listed.lines)}")
         name = lambda test: test[len("cuda::") if test.startswith("cuda::") else 0 :]
-        self.side_by_side([Task(name(test), [binary, "--exact", test, *ALONE], seconds) for test in names], self.tested)
+        return [Task(name(test), [binary, "--exact", test, *ALONE], seconds, env or {}) for test in names]
 
-    def side_by_side(self, tasks: list[Task], judge: Callable[[Done], Task | None]) -> None:
+    def side_by_side(self, tasks: list[Task], judge: Callable[[Done], Task | None], jobs: int | None = None) -> None:
         """Runs families of one process each, several at a time; `judge` tells what became of each."""
         tasks = [replace(task, seconds=self.stage.limit(task.seconds)) for task in tasks if self.wants(task.name)]
-        run_all(tasks, self.stage.jobs, self.deadline, self.say, judge, self.stage.env)
+        run_all(tasks, jobs or self.stage.jobs, self.deadline, self.say, judge, self.stage.env)
 
     def tested(self, done: Done) -> Task | None:
         """What became of a test. One of many cases that was ended by one of them is gone on with behind that one."""
         verdict, note = done.verdict(), ""
+        begun = list(filter(None, map(case_of, done.lines)))
+        failed = {line.partition(":")[0] for line in done.lines if line.startswith("FAILED ")}
+        left_out = next((int(line.rpartition(" ")[2]) for line in done.lines if line.startswith("cases left out: ")), 0)
+        ended = "cases done" in done.lines
+        skipped = next(filter(None, (re.search(r"(?:^|\.\.\. )skipped\W+(.*)", line) for line in done.lines)), None)
         if not done.good:
             note = why(done.lines)
         elif not any("test result: ok. 1 passed;" in line for line in done.lines):
             verdict, note = "failed", "no such test was run"
-        else:
-            skipped = next(filter(None, (re.search(r"(?:^|\.\.\. )skipped\W+(.*)", line) for line in done.lines)), None)
-            if skipped:
-                verdict, note = "skipped", skipped[1]
-        self.verdict(done.task.name, verdict, done.seconds, note)
-        case = next(filter(None, map(case_of, reversed(done.lines))), None)
+        elif skipped and not begun:
+            verdict, note = "skipped", skipped[1]
+        elif skipped:
+            note = f"in part skipped: {skipped[1]}"
+        # The one that ended the process is no case that was run to its end.
+        counts = {"ran": len(begun) - (not ended), "wrong": len(failed), "left_out": left_out} if begun else {}
+        self.verdict(done.task.name, verdict, done.seconds, note, **counts)
         name, _, count = done.task.name.partition(" +")
-        if done.good or case is None or "cases done" in done.lines or int(count or 0) >= MORE:
+        if done.good or not begun or ended or int(count or 0) >= MORE:
             return None
         more = f"{name} +{int(count or 0) + 1}"
-        self.say(more, f"goes on behind the case {case}")
-        return replace(done.task, name=more, env=done.task.env | {"RUNNER_TEST_AFTER": case})
+        self.say(more, f"goes on behind the case {begun[-1]}")
+        return replace(done.task, name=more, env=done.task.env | {"RUNNER_TEST_AFTER": begun[-1]})
 
 
 def case_of(line: str) -> str | None:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tries scripts/gpu_pack.sh and scripts/gpu_check.sh where there is no GPU, so that they cannot rot: a bundle of debug builds
 # is packed, the working tree copied to another folder, and from there a few small families of every stage are run on the
-# emulated driver. PyTorch is timed on the CPU if python3 has it. What is skipped is told.
+# emulated driver. PyTorch is timed on the CPU if python3 has it, or the one that RUNNER_TEST_PYTORCH names. What is skipped is told.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,7 +27,7 @@ unset RUNNER_TEST_DATA RUNNER_TEST_GPU RUNNER_TEST_CASES DEVICE SCALE FAMILY_SEC
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/tree"
-BUILD=debug scripts/gpu_pack.sh "$folder/bundle.tar.gz"
+BUILD=debug scripts/gpu_pack.sh "$folder/bundle.tar.xz"
 # What travels: tracked files, and those that git does not ignore.
 git ls-files -z --cached --others --exclude-standard --deduplicate |
     while IFS= read -r -d '' file; do
@@ -37,7 +37,7 @@ cd "$folder/tree"
 
 # check STAGE FAMILY...: what is asked for must have been run, and well.
 check() {
-    if ! scripts/gpu_check.sh "$folder/bundle.tar.gz" "$@" >"$folder/said" 2>&1; then
+    if ! scripts/gpu_check.sh "$folder/bundle.tar.xz" "$@" >"$folder/said" 2>&1; then
         cat "$folder/said"
         cat "$OUT/$1"/*.log
         exit 1
@@ -55,8 +55,21 @@ chmod +x "$folder/tools/compute-sanitizer"
 PATH=$folder/tools:$PATH check correctness devices ops/softmax ops/loss golden/losses cuda/trace cuda/limits program/bench::steps program/selection sanitizer/memcheck
 check training configs/linear_regression bits/digits_cnn.fp32 bits/digits_cnn.resumed precision/fp32 precision/bf16
 MODELS="mlp mnist_cnn" check speed bench/mlp bench/mnist_cnn.fp32.own profile/mnist_cnn.fp32
+# Something of every part of the quick stage; a file of the user's among what is profiled.
+mkdir .gpu
+cp configs/linear_regression.toml .gpu/a_file.toml
+MODELS="mlp mnist_cnn" SCALE=2 check quick checked/softmax checked/devices checked/cust ours/mlp profiles/mnist profiles/a_file threads/mnist_cnn
+DEVICE=cpu SCALE=2 check quick aim/fp32
+if [ -n "${RUNNER_TEST_PYTORCH:-}" ]; then
+    printf '#!/bin/sh\nexec "%s" "$@"\n' "$(command -v "$RUNNER_TEST_PYTORCH")" >"$folder/tools/python3"
+    chmod +x "$folder/tools/python3"
+    PATH=$folder/tools:$PATH
+fi
+# Threads that wait for each other take all time where there are few cores.
+export OMP_NUM_THREADS=1
 if python3 -c 'import torch' 2>/dev/null; then
-    DEVICE=cpu check speed peer/eager peer/channels_last
+    MODELS="mlp mnist_cnn resnet50" PRECISIONS=bf16 DEVICE=cpu check speed peer/eager peer/channels_last
+    DEVICE=cpu SCALE=2 check quick checked/pytorch theirs threads/torch
 else
     echo "PyTorch's steps are not timed: python3 has no PyTorch"
 fi

@@ -49,7 +49,7 @@ fn node_by_node_and_with_values_apart_it_gives_the_same_bits() {
 /// What the plan says is what is allocated, in both ways.
 #[test]
 fn what_is_planned_is_taken_from_the_device() {
-    if !emulator::emulated() {
+    if !emulator::only_emulated() {
         return;
     }
     let _turn = emulator::alone();

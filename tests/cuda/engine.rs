@@ -109,7 +109,7 @@ fn captured_or_not_every_precision_and_micro_batches_give_the_same_bits() {
 /// there yet.
 #[test]
 fn each_wait_between_streams_is_needed() {
-    if !emulator::emulated() {
+    if !emulator::only_emulated() {
         return;
     }
     let _turn = emulator::alone();
@@ -146,7 +146,7 @@ fn nothing_changes_after_a_loss_that_is_not_finite() {
 /// The planted fault: a host buffer is filled again before it has been read.
 #[test]
 fn a_host_buffer_reused_too_early_is_caught() {
-    if !emulator::emulated() {
+    if !emulator::only_emulated() {
         return;
     }
     let _turn = emulator::alone();

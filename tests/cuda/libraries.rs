@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// The test doubles, for everything that they take; `None` on a real GPU or without a compiler.
 fn doubles() -> Option<Wanted> {
-    if !emulator::emulated() {
+    if !emulator::only_emulated() {
         return None;
     }
     let file = |name| emulator::nvidia_library(name).map(Source::File);
@@ -78,7 +78,7 @@ epochs = 1
 /// Each precision through cuDNN: near to our own kernels, the same bits captured or not, and nothing found wrong.
 #[test]
 fn every_precision_is_computed_by_plans() {
-    if !emulator::emulated() {
+    if !emulator::only_emulated() {
         return;
     }
     let _turn = emulator::alone();
@@ -155,7 +155,7 @@ fn broken(folder: &Path, file: &str, version: (&str, usize), functions: &[&str])
 /// A library that is there and no good is told of, and a run without it gives the bits of our own kernels.
 #[test]
 fn libraries_that_are_no_good_are_told_of_and_not_used() {
-    if !emulator::emulated() {
+    if !emulator::only_emulated() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

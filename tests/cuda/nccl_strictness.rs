@@ -178,7 +178,7 @@ fn child() {
 
 #[test]
 fn calls_that_are_not_allowed_end_the_program() {
-    if !emulator::emulated() || emulator::nvidia_library("libnccl.so").is_none() {
+    if !emulator::only_emulated() || emulator::nvidia_library("libnccl.so").is_none() {
         return;
     }
     let run = |mistake: &str| {

@@ -38,7 +38,7 @@ struct Lab {
 impl Lab {
     /// `None` on a real GPU or without a compiler.
     fn new() -> Option<Lab> {
-        if !emulator::emulated() {
+        if !emulator::only_emulated() {
             return None;
         }
         let _turn = emulator::alone();
@@ -433,7 +433,7 @@ fn child_without_memory() {
 
 #[test]
 fn without_memory_for_a_trial_our_own_kernels_compute() {
-    if !emulator::emulated() {
+    if !emulator::only_emulated() {
         return;
     }
     let child = Command::new(std::env::current_exe().unwrap())

@@ -76,7 +76,8 @@ pub fn install() -> bool {
 /// are to run on a real GPU.
 pub fn library_dir() -> Option<PathBuf> {
     if on_gpu() {
-        return only_emulated();
+        say_skipped();
+        return None;
     }
     match folder() {
         Ok(folder) => Some(folder.clone()),
@@ -259,7 +260,15 @@ pub fn ready() -> bool {
 
 /// True if there is an emulated driver to test on, and not a real GPU.
 pub fn emulated() -> bool {
-    if on_gpu() { only_emulated().is_some() } else { install() }
+    !on_gpu() && install()
+}
+
+/// As [`emulated`], for a test that nothing is left of on a real GPU: says there that it is skipped.
+pub fn only_emulated() -> bool {
+    if on_gpu() {
+        say_skipped();
+    }
+    emulated()
 }
 
 /// The `LD_LIBRARY_PATH` of a child process that is to use a GPU: the emulated driver's folder, or on a real GPU what this
@@ -268,9 +277,8 @@ pub fn search_path() -> Option<PathBuf> {
     if on_gpu() { Some(std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default().into()) } else { library_dir() }
 }
 
-fn only_emulated() -> Option<PathBuf> {
+fn say_skipped() {
     eprintln!("skipped: only the emulated driver can do that");
-    None
 }
 
 /// Sets the order in which the emulated device gets to its work; 0 is the order of the program. A real GPU has its own.

@@ -24,6 +24,7 @@ use runner::train::setup::transfer::in_state_dict;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
 /// What the untrained model puts out, and the first step's loss and gradients.
@@ -73,9 +74,17 @@ impl On {
     fn backend(self) -> Box<dyn Backend> {
         match self {
             On::Cpu(threads) => Box::new(CpuBackend::new(Some(threads)).unwrap()),
-            On::Cuda => Box::new(CudaBackend::new(0).unwrap()),
+            On::Cuda => Box::new(cuda()),
         }
     }
+}
+
+/// The first GPU. One backend lives as long as the process, and others use what it has: to make a context and to open a library
+/// takes a real GPU longer than a case.
+fn cuda() -> CudaBackend {
+    static FIRST: OnceLock<CudaBackend> = OnceLock::new();
+    let first = FIRST.get_or_init(|| CudaBackend::new(0).unwrap());
+    CudaBackend::new(0).unwrap().with_libraries_of(first)
 }
 
 impl Setup {

@@ -20,10 +20,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Checks all cases of a folder, one after the other, and reports all that fail at once; a panic ends it. On a GPU it may be
 /// an error after which nothing more can be computed in this process.
 pub fn check_in_turn(folder: &str, check: impl Fn(&Case, &mut Findings)) {
-    let (mut all, mut turn) = (Findings::default(), Cases::begin());
-    for name in Case::names(folder).iter().filter(|name| turn.wants(name)) {
+    let (mut all, mut names) = (Findings::default(), Case::names(folder));
+    let mut turn = Cases::begin(&mut names);
+    for name in names.iter().filter(|name| turn.wants(name)) {
         let mut findings = Findings::default();
         check(&Case::read(name), &mut findings);
+        for fault in &findings.faults {
+            println!("FAILED {name}: {fault}");
+        }
         all.absorb(name, findings);
     }
     turn.done();

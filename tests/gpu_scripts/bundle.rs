@@ -1,6 +1,6 @@
 //! The archive that travels.
 
-use super::{Place, python, ready, root, text};
+use super::{Place, python, ready, text};
 use std::fs;
 use std::path::Path;
 use std::process::Output;
@@ -45,7 +45,7 @@ fn packed(place: &Place) -> [Vec<u8>; 2] {
 }
 
 fn paths(place: &Place) -> [String; 3] {
-    ["packing", "bundle.tar.gz", "unpacked"].map(|name| place.path(name).display().to_string())
+    ["packing", "bundle.tar.xz", "unpacked"].map(|name| place.path(name).display().to_string())
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn programs_come_out_as_they_went_in_and_kernels_of_the_tree_do_not_travel_twice
         fs::write(&archive, content).unwrap();
         let done = bundle(&place, &["unpack", &archive, &to]);
         let said = text(&done.stderr);
-        assert!(done.status.code() == Some(1) && said.contains("bundle.tar.gz` cannot be unpacked"), "{said}");
+        assert!(done.status.code() == Some(1) && said.contains("bundle.tar.xz` cannot be unpacked"), "{said}");
     }
 }
 
@@ -102,16 +102,24 @@ fn what_may_not_travel_is_refused() {
 
 #[test]
 fn the_working_tree_is_weighed() {
-    if !ready() {
+    let git = |args: &[&str], folder: &Path| {
+        std::process::Command::new("git").args(args).current_dir(folder).output().is_ok_and(|o| o.status.success())
+    };
+    let place = Place::new();
+    if !ready() || !git(&["init", "--quiet"], &place.path("")) {
+        eprintln!("skipped: there is no git, or no Python");
         return;
     }
-    let listed = std::process::Command::new("git").arg("ls-files").current_dir(root()).output();
-    if !listed.is_ok_and(|o| o.status.success()) {
-        eprintln!("skipped: this is no checkout");
-        return;
+    // Files that git knows, that it does not know, that it ignores; and `shared`, which is carried whether it knows of it or not.
+    let files = [(".gitignore", 15), ("known", 1000), ("unknown", 200), ("ignored", 5000), ("shared/data", 30)];
+    fs::create_dir(place.path("shared")).unwrap();
+    fs::remove_dir_all(place.path("bundle")).unwrap();
+    for (name, bytes) in files {
+        fs::write(place.path(name), vec![b'x'; bytes]).unwrap();
     }
-    let done = python("import gpu_bundle; print(gpu_bundle.tree_bytes())", &[]);
-    let bytes: u64 = text(&done.stdout).trim().parse().unwrap_or_else(|e| panic!("{e}: {}", text(&done.stderr)));
-    // With room for the archive, which is what a bundle of all is.
-    assert!((1 << 20..30 << 20).contains(&bytes), "{bytes}");
+    fs::write(place.path(".gitignore"), "ignored\nshared\n").unwrap();
+    assert!(git(&["add", "known"], &place.path("")));
+    let code = "import sys, pathlib, gpu_bundle as b\nb.ROOT = pathlib.Path(sys.argv[1])\nprint(b.tree_bytes())";
+    let done = python(code, &[&place.path("")]);
+    assert_eq!(text(&done.stdout).trim(), "1245", "{}", text(&done.stderr));
 }

@@ -6,6 +6,7 @@
 mod bundle;
 mod figures;
 mod peer;
+mod quick;
 mod stages;
 
 use serde_json::Value;

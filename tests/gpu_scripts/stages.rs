@@ -48,6 +48,7 @@ fn what_is_planted_in_one_family_takes_no_result_of_another() {
         ("ops", "agrees::hangs", "out of time", "case endless"),
         ("ops", "agrees::crashes", "ended by SIGSEGV", "case first"),
         ("ops", "agrees::later", "ok", ""),
+        ("ops", "agrees::part", "ok", "in part skipped: only the emulated driver"),
         ("ops", "agrees::faults +1", "ok", ""),
         ("ops", "agrees::hangs +1", "ok", ""),
         ("ops", "agrees::crashes +1", "ended by SIGSEGV", "case behind first"),
@@ -65,6 +66,13 @@ fn what_is_planted_in_one_family_takes_no_result_of_another() {
         assert!(found.starts_with(verdict) && said.contains(note), "{part} {name}: {found}: {said}");
         assert!(out.contains(&format!("{part} {name}: {found} (")), "{part} {name} was not told: {out}");
     }
+    let counts = |name: &str| {
+        let found = results.0.iter().find(|r| r["part"] == "ops" && r["name"] == name).unwrap();
+        ["ran", "wrong", "left_out"].map(|count| found[count].as_u64().unwrap())
+    };
+    assert_eq!(counts("agrees::part"), [2, 0, 7]);
+    assert_eq!(counts("agrees::wrong"), [2, 1, 0]);
+    assert_eq!(counts("agrees::crashes"), [0, 0, 0], "the case that ended it was not run to its end");
     let verdicts =
         ["devices", "ops", "golden", "cuda", "program", "sanitizer"].map(|part| results.ended(part).unwrap());
     assert_eq!(verdicts, ["ok", "**failed**", "ok", "**failed**", "**failed**", "skipped"]);
@@ -275,7 +283,7 @@ fn plan() -> Vec<(String, Vec<(String, u64)>)> {
     stages
 }
 
-/// Under eight minutes each, with a minute for unpacking and slow starts; and the manual has the same figures.
+/// Under eight minutes each, with a minute for unpacking and slow starts; the quick one five. The manual has the same figures.
 #[test]
 fn stages_keep_to_their_time() {
     if !ready() {
@@ -283,11 +291,12 @@ fn stages_keep_to_their_time() {
     }
     let stages = plan();
     let names: Vec<&str> = stages.iter().map(|(stage, _)| stage.as_str()).collect();
-    assert_eq!(names, ["correctness", "training", "speed"]);
+    assert_eq!(names, ["correctness", "training", "speed", "quick"]);
     let manual = fs::read_to_string(root().join("docs/gpu.md")).unwrap();
     for (stage, parts) in &stages {
-        assert!(parts.iter().map(|(_, seconds)| seconds).sum::<u64>() <= 8 * 60 - 60, "{stage}");
-        assert!(manual.contains(&format!("scripts/gpu_check.sh target/gpu/bundle.tar.gz {stage}")), "{stage}");
+        let most = if stage == "quick" { 5 * 60 } else { 8 * 60 - 60 };
+        assert!(parts.iter().map(|(_, seconds)| seconds).sum::<u64>() <= most, "{stage}");
+        assert!(manual.contains(&format!("scripts/gpu_check.sh target/gpu/bundle.tar.xz {stage}")), "{stage}");
         for (part, seconds) in parts {
             let row = manual.lines().find(|line| line.starts_with(&format!("| `{part}` |")));
             assert!(row.is_some_and(|row| row.contains(&format!("| {seconds} s |"))), "{part}, {seconds} s: {row:?}");
@@ -300,7 +309,7 @@ fn stages_keep_to_their_time() {
 #[test]
 fn the_manual_has_every_variable() {
     let manual = fs::read_to_string(root().join("docs/gpu.md")).unwrap();
-    let scripts = ["gpu_check.py", "gpu_stage.py", "gpu_parts.py"];
+    let scripts = ["gpu_check.py", "gpu_stage.py", "gpu_parts.py", "gpu_quick.py"];
     let read = |name: &&str| fs::read_to_string(Path::new(root()).join("scripts").join(name)).unwrap();
     let code: String = scripts.iter().map(read).collect();
     let after = |word: &'static str| code.split(word).skip(1).map(|rest| rest.split('"').next().unwrap());

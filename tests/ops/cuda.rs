@@ -100,7 +100,7 @@ fn libraries(family: &str) {
 /// capability once.
 #[test]
 fn products_agree_on_other_architectures() {
-    if !emulator::emulated() {
+    if !emulator::only_emulated() {
         return;
     }
     for capability in ["75", "90"] {

@@ -303,8 +303,9 @@ pub fn check_some(backends: &[Box<dyn Backend>], wanted: impl Fn(&Case) -> bool)
 pub fn check_families(backends: &[Box<dyn Backend>], names: &[&str], wanted: impl Fn(&Case) -> bool) {
     let mut failures = Vec::new();
     let cases = names.iter().flat_map(|name| chosen(backends[0].as_ref(), name));
-    let mut turn = Cases::begin();
-    for case in cases.filter(|case| wanted(case)) {
+    let mut cases: Vec<Case> = cases.filter(|case| wanted(case)).collect();
+    let mut turn = Cases::begin(&mut cases);
+    for case in cases {
         if !turn.wants(&case.name) {
             continue;
         }
