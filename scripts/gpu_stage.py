@@ -171,7 +171,7 @@ class Part:
         """Runs every test of a program in a process of its own, several at a time."""
         self.side_by_side(self.test_tasks(program, filter_, seconds), self.tested)
 
-    def test_tasks(self, program: str, filter_: str, seconds: float, env: dict[str, str] | None = None) -> list[Task]:
+    def test_tasks(self, program: str, filter_: str, seconds: float) -> list[Task]:
         """A process for each test of a program whose name has `filter_` in it."""
         binary = self.stage.program(program)
         listed = self.process(program, [binary, "--list", *([filter_] if filter_ else [])], 20)
@@ -179,7 +179,7 @@ class Part:
         if not names:
             raise Failed(f"`{program}` names no tests: {listed.verdict()}: {why(listed.lines)}")
         name = lambda test: test[len("cuda::") if test.startswith("cuda::") else 0 :]
-        return [Task(name(test), [binary, "--exact", test, *ALONE], seconds, env or {}) for test in names]
+        return [Task(name(test), [binary, "--exact", test, *ALONE], seconds) for test in names]
 
     def side_by_side(self, tasks: list[Task], judge: Callable[[Done], Task | None], jobs: int | None = None) -> None:
         """Runs families of one process each, several at a time; `judge` tells what became of each."""

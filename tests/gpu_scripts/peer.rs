@@ -42,7 +42,8 @@ fn tiny(python: &str, modes: &[&str]) -> Output {
         "fp32",
         "bf16",
     ]);
-    command.arg("--modes").args(modes).output().unwrap()
+    // Threads that wait for each other take all time where other tests run beside.
+    command.env("OMP_NUM_THREADS", "1").arg("--modes").args(modes).output().unwrap()
 }
 
 #[test]
@@ -72,6 +73,24 @@ fn a_way_that_fails_is_told_and_leaves_the_others() {
     assert!(measured.len() == 4 && measured.iter().all(|f| f["step_ms"].is_number()), "{found:?}");
     let said = text(&done.stderr);
     assert!(said.contains("mlp, graph, bf16: RuntimeError") && said.contains("4 of 8 could not be measured"), "{said}");
+}
+
+/// What an option means is said in one place: every net of the list can be built with what the scripts say of it, and no more.
+#[test]
+fn every_model_is_built_as_the_list_has_it() {
+    let Some(python) = pytorch() else { return };
+    let code = "import torch, gpu_models, bench_pytorch\n\
+                torch.set_default_device('meta')\n\
+                for name, model in gpu_models.MODELS.items():\n\
+                \x20   net, shape, *_ = bench_pytorch.build(model.net, classes=model.classes, side=model.side)\n\
+                \x20   answers = net(torch.empty(2, *shape))\n\
+                \x20   square = (model.channels, model.side, model.side)\n\
+                \x20   print(name, shape == square, tuple(answers.shape) == (2, model.classes))";
+    let mut command = Command::new(python);
+    let done = command.args(["-B", "-c", code]).env("PYTHONPATH", root().join("scripts")).output().unwrap();
+    let said = text(&done.stdout);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert!(said.lines().count() > 10 && said.lines().all(|line| line.ends_with("True True")), "{said}");
 }
 
 /// What is told and what the exit code is, whatever it is that measures. Nothing of PyTorch is needed for that, so a module

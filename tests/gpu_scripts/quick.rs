@@ -91,3 +91,25 @@ fn a_process_that_says_nothing_for_too_long_is_ended() {
                 print(done.timed_out, done.seconds < 300, said)";
     assert_eq!(text(&python(code, &[]).stdout), "True True ['one']\n");
 }
+
+/// What is timed on a GPU can be read here, too, with as many classes and images as PyTorch gets.
+#[test]
+fn every_model_of_the_list_is_a_configuration() {
+    if !ready() {
+        return;
+    }
+    let place = Place::new();
+    let code = "import sys, pathlib, gpu_models as m\n\
+                for name, model in m.MODELS.items():\n\
+                \x20   if model.file.startswith('models/'):\n\
+                \x20       path = pathlib.Path(sys.argv[1], name + '.toml')\n\
+                \x20       path.write_text(m.configuration(model, 2))\n\
+                \x20       print(path, model.classes)";
+    let made = text(&python(code, &[&place.path("")]).stdout);
+    assert!(made.lines().count() > 7, "{made}");
+    for (path, classes) in made.lines().map(|line| line.split_once(' ').unwrap()) {
+        let done = std::process::Command::new(env!("CARGO_BIN_EXE_runner")).args(["check", path]).output().unwrap();
+        let said = text(&done.stdout);
+        assert!(done.status.success() && said.contains(classes), "{path}: {said}{}", text(&done.stderr));
+    }
+}

@@ -16,3 +16,4 @@ mod planner;
 mod root;
 mod rounded;
 mod sanitizer;
+mod turns;

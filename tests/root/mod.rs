@@ -53,7 +53,7 @@ impl Cases {
 
 /// Puts a list in an order whose first elements, however many, are taken evenly from all of it: by the fractional parts of the
 /// multiples of the golden ratio.
-fn spread<T>(list: &mut Vec<T>) {
+pub fn spread<T>(list: &mut Vec<T>) {
     let ratio = (5f64.sqrt() - 1.0) / 2.0;
     let mut keyed: Vec<_> = std::mem::take(list).into_iter().enumerate().collect();
     keyed.sort_by(|(i, _), (j, _)| (*i as f64 * ratio).fract().total_cmp(&(*j as f64 * ratio).fract()));
