@@ -203,7 +203,7 @@ class Part:
         elif skipped:
             note = f"in part skipped: {skipped[1]}"
         # The one that ended the process is no case that was run to its end.
-        counts = {"ran": len(begun) - (not ended), "wrong": len(failed), "left_out": left_out} if begun else {}
+        counts = {"ran": len(begun) - (not ended and not done.good), "wrong": len(failed), "left_out": left_out} if begun else {}
         self.verdict(done.task.name, verdict, done.seconds, note, **counts)
         name, _, count = done.task.name.partition(" +")
         if done.good or not begun or ended or int(count or 0) >= MORE:

@@ -67,7 +67,7 @@ fn a_way_of_pytorch_that_crashes_or_hangs_costs_itself_alone() {
     assert_eq!(done.status.code(), Some(1), "{out}{}", text(&done.stderr));
     for row in [
         "| resnet50 | bf16 | 2.000 ms | 6.000 ms |  | 4.000 ms | 3.00 | 2.00 (graph) |",
-        "| swin_t | bf16 | 2.000 ms | 6.000 ms | 6.000 ms |  | 3.00 | 3.00 (eager) |",
+        "| swin_t | bf16 | 2.000 ms | 6.000 ms | 6.000 ms |  | 3.00 | 3.00 (channels_last) |",
         "- PyTorch graph, swin_t in bf16: ended by SIGSEGV",
         "- PyTorch channels_last, resnet50 in bf16: out of time",
     ] {
