@@ -134,7 +134,8 @@ def main(arguments: list[str]) -> int:
             signal.signal(number, signal.SIG_IGN)
         if stage:
             print(f"\n===== summary ({time.monotonic() - begun:.0f} s; everything is in {out})\n\n{stage.summary()[-9000:]}", end="", flush=True)
-            archive(out)
+            if name in LOGS:
+                archive(out)
         shutil.rmtree(work, ignore_errors=True)
     return 1 if stage.bad else 0
 

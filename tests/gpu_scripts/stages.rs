@@ -81,7 +81,7 @@ fn what_is_planted_in_one_family_takes_no_result_of_another() {
     assert!(log.contains("agrees::faults +1 | test cuda::agrees::faults ... case behind second\n"), "{log}");
     assert!(["wrong +1", "good +1", "crashes +6"].iter().all(|name| !log.contains(name)), "{log}");
     assert!(log.contains("agrees::hangs | test cuda::agrees::hangs ... case endless\n"), "{log}");
-    assert!(log.lines().last().unwrap().starts_with("===== ops: **failed**: 4 ok, 0 skipped, 9 not well"), "{log}");
+    assert!(log.lines().last().unwrap().starts_with("===== ops: **failed**: 6 ok, 0 skipped, 9 not well"), "{log}");
     let summary = place.read("out/correctness/summary.md");
     assert!(out.ends_with(&summary), "{out}\n{summary}");
     assert!(
@@ -94,7 +94,7 @@ fn what_is_planted_in_one_family_takes_no_result_of_another() {
     );
     assert!(fs::read_dir(place.path("out/correctness")).unwrap().count() <= 8, "more files than may come back");
     let babble = fs::metadata(place.path("out/correctness/cuda.log")).unwrap().len();
-    assert!((1 << 20..64 << 20).contains(&babble), "a log of {babble} bytes");
+    assert!((1 << 20..16 << 20).contains(&babble), "a log of {babble} bytes");
     nothing_hangs_on(&place);
 }
 
