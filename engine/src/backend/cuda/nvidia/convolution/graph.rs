@@ -2,11 +2,13 @@
 //!
 //! It is one operation or, fused, up to three: forward the convolution, the sum with the bias and the activation, with
 //! tensors between them that are never stored. A gradient of another type than its operands may be fused with a copy of its
-//! sums: engines that put something behind a convolution store any type, others but that of the operands.
+//! sums: engines that put something behind a convolution store any type, others but that of the operands. Or it is asked for
+//! in that type, and converted by our own kernels.
 
 use super::super::status::LibraryError;
 use super::descriptor::{Api, Descriptor};
 use crate::backend::cuda::launch::{Convolution, Direction};
+use crate::backend::cuda::target::Form;
 use crate::graph::DType;
 use crate::graph::op::Activation;
 use cudarc::cudnn::sys as dnn;
@@ -98,13 +100,18 @@ fn pointwise(act: Activation) -> Option<(Mode, Vec<(Name, f64)>)> {
     })
 }
 
-/// The ways to ask for the convolution, the better first: fused, if there is something to be fused, and plain.
-pub fn ways(c: &Convolution) -> &'static [bool] {
+/// The forms in which the convolution may be asked for, the better first: fused, if there is something to be fused, and plain.
+/// Most engines know a gradient only in its operands' type, which PyTorch's autocast has: where measuring decides, BF16 is
+/// one more form. FP16 is none, as a sum over many pixels may exceed its range.
+pub fn forms(c: &Convolution, measured: bool) -> &'static [Form] {
     match c.direction {
-        Direction::Forward if c.act.is_some_and(|act| pointwise(act).is_none()) => &[false],
-        Direction::Forward if c.bias || c.act.is_some() => &[true, false],
-        Direction::Input | Direction::Weight if c.result != c.dtype => &[false, true],
-        _ => &[false],
+        Direction::Forward if c.act.is_some_and(|act| pointwise(act).is_none()) => &[Form::Plain],
+        Direction::Forward if c.bias || c.act.is_some() => &[Form::Fused, Form::Plain],
+        Direction::Weight if measured && c.result == DType::F32 && c.dtype == DType::BF16 => {
+            &[Form::Plain, Form::Fused, Form::Narrow]
+        }
+        Direction::Input | Direction::Weight if c.result != c.dtype => &[Form::Plain, Form::Fused],
+        _ => &[Form::Plain],
     }
 }
 
@@ -241,11 +248,12 @@ impl Maker<'_> {
 }
 
 impl OperationGraph {
-    /// The graph of `c`; with what can be behind it if it is `fused`.
+    /// The graph of `c` in a form.
     ///
     /// # Errors
     /// The library does not take it.
-    pub fn new(api: &Arc<Api>, c: &Convolution, fused: bool) -> Result<OperationGraph, LibraryError> {
+    pub fn new(api: &Arc<Api>, c: &Convolution, form: Form) -> Result<OperationGraph, LibraryError> {
+        let fused = form == Form::Fused;
         let mut made = Maker { api, made: Vec::new() };
         let ([h, w], [oh, ow], [kh, kw]) = (c.input, c.output, c.kernel);
         let has_bias = fused && c.bias;
@@ -263,7 +271,7 @@ impl OperationGraph {
         };
         let mut tensors = Vec::with_capacity(3);
         for (i, number) in [X, W, Y].into_iter().enumerate() {
-            let dtype = if i == at { c.result } else { c.dtype };
+            let dtype = if i == at && form != Form::Narrow { c.result } else { c.dtype };
             tensors.push(made.tensor(number, dtype, dims[i], true)?);
         }
         let result = tensors[at];
