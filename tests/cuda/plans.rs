@@ -3,6 +3,7 @@
 
 use super::convolutions::{CONV, Way, convolution};
 use super::emulator::{self, Fault};
+use super::harness::Steps;
 use runner::backend::Backend;
 use runner::backend::cuda::CudaBackend;
 use runner::backend::cuda::launch::{Convolution, Direction, Lowered};
@@ -71,7 +72,7 @@ impl Lab {
 
 /// A convolution of two small images.
 fn graph(conv: &Conv2d, way: Way, dtype: DType) -> Graph {
-    convolution(conv, way, dtype, [2, 6, 5, 8], [16, 3, 3])
+    convolution(conv, way, dtype, [2, 6, 5, 16], [16, 3, 3])
 }
 
 /// What a backend chooses for the only convolution that it is asked about.
@@ -106,8 +107,8 @@ fn each_type_gets_the_first_plan_that_its_arithmetic_allows() {
         // The gradient of a weight is of 32 bits, which the double gives of FP16 only where it copies it.
         let expected = if way == Way::Weight { "fused eng1".into() } else { plain(TENSOR) };
         assert_eq!(choice(&lab.backend(None), &CONV, way, DType::F16), expected, "{way:?}");
-        let uneven = Conv2d { padding: [0, 2, 1, 0], stride: [2, 1], dilation: [1, 2], ..CONV };
-        assert_eq!(choice(&lab.backend(None), &uneven, way, DType::BF16), plain(TENSOR), "{way:?}");
+        let sides = Conv2d { padding: [2, 2, 1, 1], stride: [2, 1], dilation: [1, 2], ..CONV };
+        assert_eq!(choice(&lab.backend(None), &sides, way, DType::BF16), plain(TENSOR), "{way:?}");
         let grouped = Conv2d { groups: 2, ..CONV };
         assert_eq!(choice(&lab.backend(None), &grouped, way, DType::F32), plain(DIRECT), "{way:?}");
         // What the library does not take.
@@ -117,6 +118,69 @@ fn each_type_gets_the_first_plan_that_its_arithmetic_allows() {
     let grouped = Conv2d { groups: 2, ..CONV };
     assert_eq!(choice(&lab.backend(None), &grouped, Way::Weight, DType::BF16), "own");
 }
+
+/// What the library is not known to take, it is not asked for, however much it is to be used.
+#[test]
+fn the_library_is_not_asked_for_what_no_network_has() {
+    let Some(lab) = Lab::new() else { return };
+    let uneven = Conv2d { padding: [0, 2, 1, 1], ..CONV };
+    let groups = Conv2d { groups: 4, ..CONV };
+    for way in [Way::Forward, Way::Input, Way::Weight] {
+        for conv in [&uneven, &groups] {
+            let backend = lab.backend(None);
+            let graph = graph(conv, way, DType::BF16);
+            backend.workspace(&graph, &graph.nodes[0]);
+            assert_eq!(backend.choices(), None, "{way:?}, {conv:?}");
+        }
+    }
+}
+
+/// The gradient of a weight in 16 bits, where that is the fastest: only if it is measured.
+#[test]
+fn a_weights_gradient_may_be_of_its_operands_type_where_that_is_faster() {
+    let Some(lab) = Lab::new() else { return };
+    lab.plant_all(Fault::SlowWide);
+    let cache = lab.cache();
+    let of = |cache: Option<&Path>, dtype| choice(&lab.backend(cache), &CONV, Way::Weight, dtype);
+    assert!(of(Some(&cache), DType::BF16).starts_with("narrow eng"));
+    assert_eq!(of(None, DType::BF16), plain(TENSOR));
+    assert_eq!(of(Some(&cache), DType::F32), of(Some(&cache), DType::F32));
+    // A sum over many pixels may exceed the range of these 16 bits.
+    assert!(!of(Some(&cache), DType::F16).starts_with("narrow"));
+    // The same choice again, of a checkpoint.
+    let backend = lab.backend(Some(&cache));
+    choice(&backend, &CONV, Way::Weight, DType::BF16);
+    let resumed = lab.backend(None);
+    assert_eq!(resumed.take_choices(&backend.choices().unwrap()), None);
+    assert!(choice(&resumed, &CONV, Way::Weight, DType::BF16).starts_with("narrow eng"));
+    // In a program, whose workspace has the gradient before it is converted.
+    let text = NARROW.trim_start();
+    let run = |backend: &CudaBackend| Steps::new(2, 4).run(text, Path::new(env!("CARGO_MANIFEST_DIR")), backend);
+    let backend = lab.backend(Some(&cache));
+    let outcome = run(&backend);
+    assert_eq!(backend.notes(), Vec::<String>::new());
+    let choices = plans(&backend.choices().unwrap());
+    assert!(choices.values().any(|choice| choice.starts_with("narrow eng")), "{choices:?}");
+    assert_eq!(run(&backend.with_graph(false)), outcome);
+    let own = run(&CudaBackend::new(0).unwrap().with_libraries(&Wanted::default()));
+    let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 0.1 * a.abs();
+    assert!(own.losses.iter().zip(&outcome.losses).all(near), "{:?}, {:?}", own.losses, outcome.losses);
+}
+
+/// A convolution whose weight has a gradient.
+const NARROW: &str = r#"
+seed = 1
+precision = "bf16"
+data = { source = "synthetic", shape = [8, 6, 5], classes = 5, samples = 64, val_samples = 16, batch_size = 4 }
+model.layers = [
+  { type = "conv2d", out_channels = 16, kernel_size = 3, padding = 1, bias = false },
+  "flatten",
+  { type = "linear", out_features = 5 },
+]
+loss.type = "cross_entropy"
+optimizer = { type = "sgd", lr = 0.05 }
+train.epochs = 1
+"#;
 
 #[test]
 fn bias_and_activation_are_fused_where_the_library_can() {
@@ -159,7 +223,7 @@ fn bias_and_activation_are_fused_where_the_library_can() {
 fn an_engine_that_does_what_it_should_not_is_passed_over() {
     let Some(lab) = Lab::new() else { return };
     let cases = [
-        (Fault::Wrong, Some("element 479 of a trial is ")),
+        (Fault::Wrong, Some("element 959 of a trial is ")),
         (Fault::NanResult, Some("element 0 of a trial is NaN, and ")),
         (Fault::Unsteady, Some("it gives other bits when it is run again")),
         (Fault::NoRun, Some("cuDNN failed while convolving (status 5000)")),
@@ -284,7 +348,7 @@ fn our_own_kernels_compute_where_they_are_faster() {
         direction: Direction::Forward,
         images: 2,
         input: [6, 5],
-        inputs: 8,
+        inputs: 16,
         output: [6, 5],
         outputs: 16,
         kernel: [3, 3],
@@ -303,7 +367,10 @@ fn our_own_kernels_compute_where_they_are_faster() {
     {
         let backend = lab.backend(cache.as_deref());
         let dnn = backend.libraries().dnn().unwrap();
-        let chosen = dnn.choose(&Problem { convolution: &convolution, own: &own, after: Lowered::default(), always });
+        let nothing = Lowered::default;
+        let problem =
+            Problem { convolution: &convolution, own: &own, after: nothing(), widen: nothing(), always };
+        let chosen = dnn.choose(&problem);
         assert_eq!(chosen.is_some(), library, "{always}, {cache:?}: {:?}", backend.notes());
     }
     // Kept like a plan.

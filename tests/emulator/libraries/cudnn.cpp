@@ -35,8 +35,9 @@ enum Behavior { COMPILES = 0, REORDERS = 1, UNKNOWN_BEHAVIOR = 78 };
 enum HeuristicsMode { MODE_B = 1, MODE_FALLBACK = 2, MODE_A = 3 };
 
 // What can be planted: an engine that is wrong in a number, that adds to what lies in the result, that gives other bits every
-// time, that cannot be finalized or run, that is too large or slow, or rounds operands without saying so.
-enum Fault { NONE, WRONG, NAN_RESULT, UNSTEADY, NO_PLAN, NO_RUN, LARGE, SLOW, STRANGE, TO_HALF, TO_TF32 };
+// time, that cannot be finalized or run, that is too large or slow, also where the result is wider than the operands alone, or
+// rounds operands without saying so.
+enum Fault { NONE, WRONG, NAN_RESULT, UNSTEADY, NO_PLAN, NO_RUN, LARGE, SLOW, STRANGE, TO_HALF, TO_TF32, SLOW_WIDE };
 
 constexpr int ENGINES = 10;
 
@@ -99,7 +100,8 @@ struct Work {
         REQUIRE(holds(x, p.x.bytes()) && holds(w, p.w.bytes()) && holds(y, p.y.bytes()));
         REQUIRE(!bias || holds(bias, p.bias[0].bytes()));
         spoil(workspace, workspace_bytes);
-        if (planted[engine] == SLOW) {
+        bool wide = p.result().type != p.operands();
+        if (planted[engine] == SLOW || (planted[engine] == SLOW_WIDE && wide)) {
             usleep(300000);
         }
         const Tensor &to = p.result();

@@ -100,18 +100,23 @@ fn pointwise(act: Activation) -> Option<(Mode, Vec<(Name, f64)>)> {
     })
 }
 
-/// The forms in which the convolution may be asked for, the better first: fused, if there is something to be fused, and plain.
-/// Most engines know a gradient only in its operands' type, which PyTorch's autocast has: where measuring decides, BF16 is
-/// one more form. FP16 is none, as a sum over many pixels may exceed its range.
-pub fn forms(c: &Convolution, measured: bool) -> &'static [Form] {
+/// The forms in which the convolution may be asked for: groups of them, the better first, of which a later one is of use if the
+/// earlier ones have no plan. Where plans are measured, those of a group have their turn in it.
+///
+/// Most engines know a gradient in its operands' type alone, which is what PyTorch's autocast has: where measuring decides, that
+/// of BF16 is one more form. FP16 is none, as a sum over many pixels may exceed its range. A copy behind a gradient comes last,
+/// as the engines that have it compile it.
+pub fn forms(c: &Convolution, measured: bool) -> &'static [&'static [Form]] {
+    use Form::{Fused, Narrow, Plain};
     match c.direction {
-        Direction::Forward if c.act.is_some_and(|act| pointwise(act).is_none()) => &[Form::Plain],
-        Direction::Forward if c.bias || c.act.is_some() => &[Form::Fused, Form::Plain],
+        Direction::Forward if c.act.is_some_and(|act| pointwise(act).is_none()) => &[&[Plain]],
+        Direction::Forward if (c.bias || c.act.is_some()) && measured => &[&[Fused, Plain]],
+        Direction::Forward if c.bias || c.act.is_some() => &[&[Fused], &[Plain]],
         Direction::Weight if measured && c.result == DType::F32 && c.dtype == DType::BF16 => {
-            &[Form::Plain, Form::Fused, Form::Narrow]
+            &[&[Plain, Narrow], &[Fused]]
         }
-        Direction::Input | Direction::Weight if c.result != c.dtype => &[Form::Plain, Form::Fused],
-        _ => &[Form::Plain],
+        Direction::Input | Direction::Weight if c.result != c.dtype => &[&[Plain], &[Fused]],
+        _ => &[&[Plain]],
     }
 }
 

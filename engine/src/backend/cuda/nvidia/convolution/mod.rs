@@ -17,7 +17,7 @@ use crate::backend::cuda::driver::{self, Context};
 use crate::backend::cuda::launch::Convolution;
 use crate::backend::cuda::ready::LibraryCall;
 use crate::backend::cuda::settings::CACHE;
-use crate::backend::cuda::target::{Chosen, Problem};
+use crate::backend::cuda::target::{Chosen, Form, Problem};
 use anyhow::Result;
 use choices::{Choice, Choices, Machine, Store};
 use descriptor::Api;
@@ -28,11 +28,12 @@ use graph::forms;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trial::{Bench, Trial, Verdict};
 
-/// Plans that are measured together, and at least two of each form: to make one may take the library half a second. Those that
-/// it thinks slower come only if none of these is any good.
+/// Plans that are measured together: to make one may take the library half a second. Those that it thinks slower come only
+/// if none of these is any good.
 const MEASURED: usize = 4;
 
 /// Seconds for which plans that are close to one another are timed at a time.
@@ -43,6 +44,8 @@ pub struct Dnn {
     api: Arc<Api>,
     machine: Machine,
     state: Mutex<State>,
+    /// Convolutions for which plans are or were measured.
+    measured: AtomicUsize,
 }
 
 /// What was chosen, and what there is to choose with.
@@ -93,7 +96,7 @@ impl Dnn {
     pub fn open(path: &Path, context: &Arc<Context>, cache: Option<&Path>) -> Result<Arc<Dnn>, Unusable> {
         let api = Api::open(path, context)?;
         let state = State { folder: cache.map(Path::to_path_buf), ..State::default() };
-        Ok(Arc::new(Dnn { machine: machine(&api), api, state: Mutex::new(state) }))
+        Ok(Arc::new(Dnn { machine: machine(&api), api, state: Mutex::new(state), measured: AtomicUsize::new(0) }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -107,7 +110,7 @@ impl Dnn {
         if !state.chosen.contains_key(&key) {
             if state.estimating {
                 let workspace = problem.convolution.most_workspace().max((problem.own)().scratch_bytes);
-                return Some(Chosen { form: *forms(problem.convolution, true).last()?, workspace });
+                return Some(Chosen { form: largest(problem), workspace });
             }
             let chosen = self.decide(&mut state, &key, problem);
             state.chosen.insert(key.clone(), chosen);
@@ -182,7 +185,7 @@ impl Dnn {
     /// The plan of a choice that was made before; `None` if there is no such plan any more.
     fn plan_of(&self, c: &Convolution, choice: &Choice) -> Option<Option<Arc<Plan>>> {
         let Choice::Plan { form, tag } = choice else { return Some(None) };
-        if !forms(c, true).contains(form) {
+        if !forms(c, true).concat().contains(form) {
             return None;
         }
         let found = engines::candidates(&self.api, c, *form).find(|candidate| candidate.tag == *tag)?;
@@ -193,12 +196,11 @@ impl Dnn {
     fn select(&self, state: &mut State, problem: &Problem) -> Result<(Choice, Option<Arc<Plan>>)> {
         let State { bench, notes, store, .. } = state;
         let c = problem.convolution;
-        let forms = forms(c, store.is_some());
-        let lists = forms.iter().map(|form| engines::candidates(&self.api, c, *form)).collect();
-        let (mut candidates, most): (Box<dyn Iterator<Item = Candidate>>, usize) = match store {
-            Some(_) => (Box::new(in_turn(lists)), MEASURED.max(2 * forms.len())),
-            None => (Box::new(lists.into_iter().flatten()), 1),
-        };
+        self.measured.fetch_add(usize::from(store.is_some()), Ordering::Relaxed);
+        let most = if store.is_some() { MEASURED } else { 1 };
+        let mut candidates = forms(c, store.is_some()).iter().flat_map(|group| {
+            in_turn(group.iter().map(|form| engines::candidates(&self.api, c, *form)).collect())
+        });
         loop {
             let plans = self.next_plans(&mut candidates, c, most);
             let Some(workspace) = plans.iter().map(|plan| plan.workspace).max() else { return Ok((Choice::Own, None)) };
@@ -298,10 +300,22 @@ impl Dnn {
         self.state().estimating = on;
     }
 
+    /// How far measuring is; `None` if nothing has been measured. It does not wait for what is at work.
+    pub fn progress(&self) -> Option<String> {
+        let measured = self.measured.load(Ordering::Relaxed);
+        (measured > 0).then(|| format!("choosing kernels for convolutions: {measured} so far (later starts find them)"))
+    }
+
     /// What was found while plans were chosen, since this was last asked.
     pub fn notes(&self) -> Vec<String> {
         std::mem::take(&mut self.state().notes)
     }
+}
+
+/// The form with the most workspace beside that of the plan.
+fn largest(problem: &Problem) -> Form {
+    let wide = problem.widen.scratch_bytes > problem.after.scratch_bytes;
+    if wide { Form::Narrow } else { Form::Plain }
 }
 
 /// One of each list in turn, until all are used up.
