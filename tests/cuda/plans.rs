@@ -368,8 +368,7 @@ fn our_own_kernels_compute_where_they_are_faster() {
         let backend = lab.backend(cache.as_deref());
         let dnn = backend.libraries().dnn().unwrap();
         let nothing = Lowered::default;
-        let problem =
-            Problem { convolution: &convolution, own: &own, after: nothing(), widen: nothing(), always };
+        let problem = Problem { convolution: &convolution, own: &own, after: nothing(), widen: nothing(), always };
         let chosen = dnn.choose(&problem);
         assert_eq!(chosen.is_some(), library, "{always}, {cache:?}: {:?}", backend.notes());
     }

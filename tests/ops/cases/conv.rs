@@ -58,8 +58,9 @@ fn drawn_whole(number: usize) -> Case {
             bias: d.coin(),
         };
         if conv.out([h, w], kernel).is_some() {
-            let name =
-                format!("drawn whole convolution {number}: [{n}, {h}, {w}, {channels}], {outputs}×{kernel:?}, {conv:?}");
+            let name = format!(
+                "drawn whole convolution {number}: [{n}, {h}, {w}, {channels}], {outputs}×{kernel:?}, {conv:?}"
+            );
             return case(name, conv, [n, h, w, channels], [outputs, kernel[0], kernel[1]]);
         }
     }

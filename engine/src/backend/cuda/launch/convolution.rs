@@ -179,7 +179,7 @@ mod tests {
             Convolution { kernel: [3, 3], stride: [2, 2], padding: [1; 4], groups: 1, ..usual.clone() },
             Convolution { kernel: [1, 1], stride: [2, 2], padding: [0; 4], groups: 1, ..usual.clone() },
             Convolution { dilation: [2, 4], padding: [4, 4, 16, 16], ..usual.clone() },
-            Convolution { dtype: DType::F32, inputs: 8, outputs: 12, ..usual.clone() },
+            Convolution { dtype: DType::F32, inputs: 8, outputs: 24, ..usual.clone() },
         ];
         for c in taken {
             assert!(c.is_taken(), "{c}");

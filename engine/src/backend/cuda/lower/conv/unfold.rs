@@ -205,7 +205,8 @@ mod tests {
     #[test]
     fn images_are_unfolded_by_what_of_them_positions_share() {
         let plain = Conv2d { stride: [1, 1], padding: [0; 4], dilation: [1, 1], groups: 1, bias: false };
-        let strided = |stride: usize, padding: usize| Conv2d { stride: [stride; 2], padding: [padding; 4], ..plain.clone() };
+        let strided =
+            |stride: usize, padding: usize| Conv2d { stride: [stride; 2], padding: [padding; 4], ..plain.clone() };
         // The stem of a ResNet: squares of two by two, of which a position meets four by four.
         let stem = unfolded(&strided(2, 3), [64, 224, 224, 3], [64, 7, 7]).unwrap();
         assert_eq!((stem.block, stem.kernel, stem.grid, stem.channels), ([2, 2], [4, 4], [115, 115], 16));

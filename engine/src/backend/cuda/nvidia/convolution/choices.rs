@@ -223,8 +223,7 @@ mod tests {
 
     #[test]
     fn choices_are_written_as_they_are_read() {
-        let [fused, narrow] =
-            [Form::Fused, Form::Narrow].map(|form| Choice::Plan { form, tag: "eng3_k1=2".into() });
+        let [fused, narrow] = [Form::Fused, Form::Narrow].map(|form| Choice::Plan { form, tag: "eng3_k1=2".into() });
         let others = [(fused, "fused eng3_k1=2"), (narrow, "narrow eng3_k1=2")];
         for (choice, text) in [(Choice::Own, "own"), (plan("eng0"), "plain eng0")].into_iter().chain(others) {
             assert_eq!((choice.to_string().as_str(), Choice::parse(text)), (text, Some(choice)));

@@ -40,7 +40,7 @@ pub struct Candidate {
     pub tag: String,
     /// How the library is asked.
     form: Form,
-    config: Descriptor,
+    config: Arc<Descriptor>,
     graph: Arc<OperationGraph>,
 }
 
@@ -161,7 +161,7 @@ pub fn candidates<'a>(api: &'a Arc<Api>, c: &'a Convolution, form: Form) -> impl
             if let Ok(Some(tag)) = allowed(api, c, &config)
                 && seen.insert(tag.clone())
             {
-                found.push(Candidate { tag, form, config, graph: graph.clone() });
+                found.push(Candidate { tag, form, config: Arc::new(config), graph: graph.clone() });
             }
         }
         found
@@ -169,13 +169,14 @@ pub fn candidates<'a>(api: &'a Arc<Api>, c: &'a Convolution, form: Form) -> impl
 }
 
 impl Candidate {
-    /// The plan of it, which may take the library a while: some engines compile their kernels now.
+    /// The plan of it, made by a thread that alone uses the handle of number `maker`. It may take the library a while: some
+    /// engines compile their kernels now.
     ///
     /// # Errors
     /// The library does not support it after all, or it wants too much workspace.
-    pub fn plan(self, api: &Arc<Api>, c: &Convolution) -> Result<Plan, Refused> {
+    pub fn plan(&self, api: &Arc<Api>, c: &Convolution, maker: usize) -> Result<Plan, Refused> {
         let plan = api.descriptor(Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?;
-        plan.handle(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE)?;
+        plan.handle(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, maker)?;
         plan.descriptors(Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, &[&self.config])?;
         plan.finalize()?;
         let workspace = plan.get_int(Name::CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)?;
@@ -183,7 +184,8 @@ impl Candidate {
             return Err(Refused::Workspace(workspace));
         };
         let Candidate { tag, form, config, graph } = self;
-        Ok(Plan { plan, _config: config, graph, api: api.clone(), tag, form, workspace })
+        let (config, graph, tag) = (config.clone(), graph.clone(), tag.clone());
+        Ok(Plan { plan, maker, _config: config, graph, api: api.clone(), tag, form: *form, workspace })
     }
 }
 
@@ -192,9 +194,11 @@ impl Candidate {
 pub struct Plan {
     // In this order they are destroyed: what a descriptor refers to outlives it.
     plan: Descriptor,
-    _config: Descriptor,
+    _config: Arc<Descriptor>,
     graph: Arc<OperationGraph>,
     api: Arc<Api>,
+    /// The number of the handle that it was made with, and runs with.
+    maker: usize,
     /// Its name.
     pub tag: String,
     /// How the library was asked.
@@ -224,7 +228,7 @@ impl Call {
 impl LibraryCall for Call {
     unsafe fn enqueue(&self, stream: &Stream) -> anyhow::Result<()> {
         // SAFETY: the caller's word.
-        unsafe { self.plan.api.execute(&self.plan.plan, &self.pack, stream)? };
+        unsafe { self.plan.api.execute((&self.plan.plan, self.plan.maker), &self.pack, stream)? };
         Ok(())
     }
 }

@@ -299,7 +299,7 @@ impl OperationGraph {
         }
         let graph = api.descriptor(Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)?;
         let parts: Vec<&Descriptor> = operations.into_iter().map(|part| made.part(part)).collect();
-        graph.handle(Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE)?;
+        graph.handle(Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE, 0)?;
         graph.descriptors(Name::CUDNN_ATTR_OPERATIONGRAPH_OPS, &parts)?;
         graph.finalize()?;
         Ok(OperationGraph { graph, _parts: made.made, has_bias })

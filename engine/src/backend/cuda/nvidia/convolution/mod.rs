@@ -18,6 +18,7 @@ use crate::backend::cuda::launch::Convolution;
 use crate::backend::cuda::ready::LibraryCall;
 use crate::backend::cuda::settings::CACHE;
 use crate::backend::cuda::target::{Chosen, Form, Problem};
+use crate::graph::DType;
 use anyhow::Result;
 use choices::{Choice, Choices, Machine, Store};
 use descriptor::Api;
@@ -35,6 +36,9 @@ use trial::{Bench, Trial, Verdict};
 /// Plans that are measured together: to make one may take the library half a second. Those that it thinks slower come only
 /// if none of these is any good.
 const MEASURED: usize = 4;
+
+/// The same for 32-bit operands without tensor cores, whose engines are many, compiled beforehand, and badly ordered.
+const MEASURED_SINGLE: usize = 8;
 
 /// Seconds for which plans that are close to one another are timed at a time.
 const TIMED: f64 = 1e-3;
@@ -189,7 +193,7 @@ impl Dnn {
             return None;
         }
         let found = engines::candidates(&self.api, c, *form).find(|candidate| candidate.tag == *tag)?;
-        Some(Some(Arc::new(found.plan(&self.api, c).ok()?)))
+        Some(Some(Arc::new(found.plan(&self.api, c, 0).ok()?)))
     }
 
     /// Chooses: the fastest plan that is right, where there is a store for the choice; otherwise the first that is right.
@@ -197,10 +201,14 @@ impl Dnn {
         let State { bench, notes, store, .. } = state;
         let c = problem.convolution;
         self.measured.fetch_add(usize::from(store.is_some()), Ordering::Relaxed);
-        let most = if store.is_some() { MEASURED } else { 1 };
-        let mut candidates = forms(c, store.is_some()).iter().flat_map(|group| {
-            in_turn(group.iter().map(|form| engines::candidates(&self.api, c, *form)).collect())
-        });
+        let most = match store {
+            None => 1,
+            Some(_) if c.dtype == DType::F32 && !c.tf32 => MEASURED_SINGLE,
+            Some(_) => MEASURED,
+        };
+        let mut candidates = forms(c, store.is_some())
+            .iter()
+            .flat_map(|group| in_turn(group.iter().map(|form| engines::candidates(&self.api, c, *form)).collect()));
         loop {
             let plans = self.next_plans(&mut candidates, c, most);
             let Some(workspace) = plans.iter().map(|plan| plan.workspace).max() else { return Ok((Choice::Own, None)) };
@@ -228,32 +236,50 @@ impl Dnn {
     }
 
     /// The next plans that the library supports and that are not too large, at most `most`, in the order of the candidates.
-    /// Each is made by a thread of its own: some engines compile their kernels then, and that takes longer than anything else.
-    /// Making plans with one handle at the same time is what the library's documentation has for this.
+    /// They are made at the same time: some engines compile their kernels then, and that takes longer than anything else.
     fn next_plans(
         &self,
         candidates: &mut dyn Iterator<Item = Candidate>,
         c: &Convolution,
         most: usize,
     ) -> Vec<Arc<Plan>> {
-        let make = |candidate: Candidate| {
-            self.api.context.bind().ok()?;
-            candidate.plan(&self.api, c).ok().map(Arc::new)
-        };
         let mut plans = Vec::new();
         while plans.len() < most {
             let batch: Vec<Candidate> = candidates.take(most - plans.len()).collect();
-            match batch.len() {
-                0 => break,
-                1 => plans.extend(batch.into_iter().filter_map(make)),
-                _ => std::thread::scope(|scope| {
-                    let threads: Vec<_> =
-                        batch.into_iter().map(|candidate| scope.spawn(move || make(candidate))).collect();
-                    plans.extend(threads.into_iter().filter_map(|thread| thread.join().expect("plans are made without a panic")));
-                }),
+            if batch.is_empty() {
+                break;
             }
+            let made = self.made_beside(&batch, c);
+            // What a thread of its own did not get, the handle that has the graph may.
+            let again = |candidate: &Candidate| candidate.plan(&self.api, c, 0).ok();
+            let made = batch.iter().zip(made).filter_map(|(candidate, plan)| plan.or_else(|| again(candidate)));
+            plans.extend(made.map(Arc::new));
         }
         plans
+    }
+
+    /// The plans that threads with handles of their own can make; `None` for all others.
+    fn made_beside(&self, batch: &[Candidate], c: &Convolution) -> Vec<Option<Plan>> {
+        let mut made: Vec<Option<Plan>> = batch.iter().map(|_| None).collect();
+        if batch.len() < 2 {
+            return made;
+        }
+        let makers = self.api.makers().min(batch.len());
+        let each = batch.len().div_ceil(makers);
+        std::thread::scope(|scope| {
+            for (maker, (batch, made)) in batch.chunks(each).zip(made.chunks_mut(each)).enumerate() {
+                let make = move || {
+                    if self.api.context.bind().is_ok() {
+                        for (candidate, made) in batch.iter().zip(made) {
+                            *made = candidate.plan(&self.api, c, maker).ok();
+                        }
+                    }
+                };
+                // Without another thread it is made later.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, make);
+            }
+        });
+        made
     }
 
     /// A convolution ready to be enqueued, for which a plan was chosen.
@@ -396,7 +422,8 @@ mod tests {
 
     #[test]
     fn lists_of_any_length_are_taken_in_turn() {
-        let lists = |lists: &[&[u32]]| in_turn(lists.iter().map(|list| list.iter()).collect()).copied().collect::<Vec<_>>();
+        let lists =
+            |lists: &[&[u32]]| in_turn(lists.iter().map(|list| list.iter()).collect()).copied().collect::<Vec<_>>();
         assert_eq!(lists(&[&[1, 4, 6], &[2], &[3, 5]]), [1, 2, 3, 4, 5, 6]);
         assert_eq!(lists(&[&[], &[1, 2], &[]]), [1, 2]);
         assert_eq!(lists(&[]), [0; 0]);
