@@ -3,7 +3,6 @@
 
 use super::convolutions::{CONV, Way, convolution};
 use super::emulator::{self, Fault};
-use super::harness::Steps;
 use runner::backend::Backend;
 use runner::backend::cuda::CudaBackend;
 use runner::backend::cuda::launch::{Convolution, Direction, Lowered};
@@ -20,7 +19,7 @@ use std::sync::MutexGuard;
 
 /// The double's engines: on tensor cores, with TF32 for 32-bit operands; without rounding; compiled at run time, with other
 /// sums; and what works for everything. Its other engines end the program when they are used.
-const TENSOR: i32 = 1;
+pub const TENSOR: i32 = 1;
 const DIRECT: i32 = 3;
 const COMPILED: i32 = 4;
 const FALLBACK: i32 = 6;
@@ -29,7 +28,7 @@ const FALLBACK: i32 = 6;
 const TAGS: [(i32, &str); 4] = [(TENSOR, "eng1"), (DIRECT, "eng3_k2=1_k99=0"), (COMPILED, "eng4"), (FALLBACK, "eng6")];
 
 /// A test double of its own, so that what is planted in it is in nobody's way.
-struct Lab {
+pub struct Lab {
     dir: tempfile::TempDir,
     file: PathBuf,
     /// Trials take memory of the device for a moment, which other tests count.
@@ -38,7 +37,7 @@ struct Lab {
 
 impl Lab {
     /// `None` on a real GPU or without a compiler.
-    fn new() -> Option<Lab> {
+    pub fn new() -> Option<Lab> {
         if !emulator::emulated() {
             return None;
         }
@@ -48,16 +47,16 @@ impl Lab {
         Some(Lab { dir, file, _turn })
     }
 
-    fn plant(&self, engine: i32, fault: Fault) {
+    pub fn plant(&self, engine: i32, fault: Fault) {
         emulator::plant(&self.file, engine, fault);
     }
 
-    fn plant_all(&self, fault: Fault) {
+    pub fn plant_all(&self, fault: Fault) {
         TAGS.iter().for_each(|(engine, _)| self.plant(*engine, fault));
     }
 
     /// A backend that uses cuDNN for everything, with its choices in `cache`.
-    fn backend(&self, cache: Option<&Path>) -> CudaBackend {
+    pub fn backend(&self, cache: Option<&Path>) -> CudaBackend {
         let cudnn = Source::File(self.file.clone());
         let wanted = Wanted { cudnn, everywhere: true, cache: cache.map(Path::to_path_buf), ..Wanted::default() };
         let backend = CudaBackend::new(0).unwrap().with_libraries(&wanted);
@@ -65,18 +64,18 @@ impl Lab {
         backend
     }
 
-    fn cache(&self) -> PathBuf {
+    pub fn cache(&self) -> PathBuf {
         self.dir.path().join("cache")
     }
 }
 
 /// A convolution of two small images.
-fn graph(conv: &Conv2d, way: Way, dtype: DType) -> Graph {
+pub fn graph(conv: &Conv2d, way: Way, dtype: DType) -> Graph {
     convolution(conv, way, dtype, [2, 6, 5, 16], [16, 3, 3])
 }
 
 /// What a backend chooses for the only convolution that it is asked about.
-fn choice(backend: &CudaBackend, conv: &Conv2d, way: Way, dtype: DType) -> String {
+pub fn choice(backend: &CudaBackend, conv: &Conv2d, way: Way, dtype: DType) -> String {
     let graph = graph(conv, way, dtype);
     backend.workspace(&graph, &graph.nodes[0]);
     let choices = plans(&backend.choices().unwrap());
@@ -85,13 +84,13 @@ fn choice(backend: &CudaBackend, conv: &Conv2d, way: Way, dtype: DType) -> Strin
 }
 
 /// The plans in a file of choices, or in a checkpoint.
-fn plans(json: &str) -> BTreeMap<String, String> {
+pub fn plans(json: &str) -> BTreeMap<String, String> {
     let json: serde_json::Value = serde_json::from_str(json).unwrap();
     serde_json::from_value(json["plans"].clone()).unwrap()
 }
 
 /// The plain plan of an engine, as a choice is written.
-fn plain(engine: i32) -> String {
+pub fn plain(engine: i32) -> String {
     let tag = TAGS.iter().find(|(e, _)| *e == engine).unwrap().1;
     format!("plain {tag}")
 }
@@ -118,69 +117,6 @@ fn each_type_gets_the_first_plan_that_its_arithmetic_allows() {
     let grouped = Conv2d { groups: 2, ..CONV };
     assert_eq!(choice(&lab.backend(None), &grouped, Way::Weight, DType::BF16), "own");
 }
-
-/// What the library is not known to take, it is not asked for, however much it is to be used.
-#[test]
-fn the_library_is_not_asked_for_what_no_network_has() {
-    let Some(lab) = Lab::new() else { return };
-    let uneven = Conv2d { padding: [0, 2, 1, 1], ..CONV };
-    let groups = Conv2d { groups: 4, ..CONV };
-    for way in [Way::Forward, Way::Input, Way::Weight] {
-        for conv in [&uneven, &groups] {
-            let backend = lab.backend(None);
-            let graph = graph(conv, way, DType::BF16);
-            backend.workspace(&graph, &graph.nodes[0]);
-            assert_eq!(backend.choices(), None, "{way:?}, {conv:?}");
-        }
-    }
-}
-
-/// The gradient of a weight in 16 bits, where that is the fastest: only if it is measured.
-#[test]
-fn a_weights_gradient_may_be_of_its_operands_type_where_that_is_faster() {
-    let Some(lab) = Lab::new() else { return };
-    lab.plant_all(Fault::SlowWide);
-    let cache = lab.cache();
-    let of = |cache: Option<&Path>, dtype| choice(&lab.backend(cache), &CONV, Way::Weight, dtype);
-    assert!(of(Some(&cache), DType::BF16).starts_with("narrow eng"));
-    assert_eq!(of(None, DType::BF16), plain(TENSOR));
-    assert_eq!(of(Some(&cache), DType::F32), of(Some(&cache), DType::F32));
-    // A sum over many pixels may exceed the range of these 16 bits.
-    assert!(!of(Some(&cache), DType::F16).starts_with("narrow"));
-    // The same choice again, of a checkpoint.
-    let backend = lab.backend(Some(&cache));
-    choice(&backend, &CONV, Way::Weight, DType::BF16);
-    let resumed = lab.backend(None);
-    assert_eq!(resumed.take_choices(&backend.choices().unwrap()), None);
-    assert!(choice(&resumed, &CONV, Way::Weight, DType::BF16).starts_with("narrow eng"));
-    // In a program, whose workspace has the gradient before it is converted.
-    let text = NARROW.trim_start();
-    let run = |backend: &CudaBackend| Steps::new(2, 4).run(text, Path::new(env!("CARGO_MANIFEST_DIR")), backend);
-    let backend = lab.backend(Some(&cache));
-    let outcome = run(&backend);
-    assert_eq!(backend.notes(), Vec::<String>::new());
-    let choices = plans(&backend.choices().unwrap());
-    assert!(choices.values().any(|choice| choice.starts_with("narrow eng")), "{choices:?}");
-    assert_eq!(run(&backend.with_graph(false)), outcome);
-    let own = run(&CudaBackend::new(0).unwrap().with_libraries(&Wanted::default()));
-    let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 0.1 * a.abs();
-    assert!(own.losses.iter().zip(&outcome.losses).all(near), "{:?}, {:?}", own.losses, outcome.losses);
-}
-
-/// A convolution whose weight has a gradient.
-const NARROW: &str = r#"
-seed = 1
-precision = "bf16"
-data = { source = "synthetic", shape = [8, 6, 5], classes = 5, samples = 64, val_samples = 16, batch_size = 4 }
-model.layers = [
-  { type = "conv2d", out_channels = 16, kernel_size = 3, padding = 1, bias = false },
-  "flatten",
-  { type = "linear", out_features = 5 },
-]
-loss.type = "cross_entropy"
-optimizer = { type = "sgd", lr = 0.05 }
-train.epochs = 1
-"#;
 
 #[test]
 fn bias_and_activation_are_fused_where_the_library_can() {
