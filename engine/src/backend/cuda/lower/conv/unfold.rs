@@ -1,6 +1,6 @@
 //! Convolutions of few channels, as convolutions of many.
 //!
-//! Tensor cores and 16-byte loads want channels in multiples of 16 bytes; an image has three. So the image is unfolded into
+//! Tensor cores and 16-byte loads want channels in multiples of 16 bytes; an image has three. So an image of fewer is unfolded into
 //! blocks of pixels, whose elements become the channels of one pixel, with zeros up to a multiple of 16 bytes. There are two
 //! kinds of blocks, along both axes:
 //! * those that a position of the kernel meets. The convolution is a matrix product then, of a matrix that has every element
@@ -52,7 +52,7 @@ impl Unfolded {
     /// For operands of so many bytes an element; `None` if they need not or cannot be unfolded.
     fn new(s: &Sizes, bytes: usize) -> Option<Unfolded> {
         let Conv2d { stride, dilation, groups, .. } = *s.conv;
-        if groups != 1 || dilation != [1, 1] || (s.inputs * bytes).is_multiple_of(ROW_BYTES) {
+        if groups != 1 || dilation != [1, 1] || s.is_pointwise() || s.inputs * bytes >= ROW_BYTES {
             return None;
         }
         let padded = |block: [usize; 2]| (block[0] * block[1] * s.inputs).next_multiple_of(ROW_BYTES / bytes);
@@ -222,6 +222,8 @@ mod tests {
         assert_eq!((many.block, many.kernel, many.grid, many.channels), ([1, 1], [5, 5], [36, 36], 8));
         // What needs it not, and what cannot be.
         assert_eq!(unfolded(&strided(2, 3), [64, 224, 224, 8], [64, 7, 7]), None);
+        assert_eq!(unfolded(&strided(1, 1), [64, 32, 32, 12], [64, 3, 3]), None);
+        assert_eq!(unfolded(&plain, [64, 32, 32, 3], [64, 1, 1]), None);
         assert_eq!(unfolded(&Conv2d { groups: 3, ..plain.clone() }, [2, 32, 32, 3], [6, 3, 3]), None);
         assert_eq!(unfolded(&Conv2d { dilation: [1, 2], ..plain.clone() }, [2, 32, 32, 3], [6, 3, 3]), None);
         // A result of few pixels: many elements for nothing.
